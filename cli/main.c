@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "framework/base/simd.h"
-#include "runtime/blas_core.h"
-#include "runtime/crash.h"
-#include "runtime/config/features.h"
-#include "runtime/show_topology.h"
+#include "runtime/compute.h"
 #include "runtime/signals.h"
+#include "runtime/config/features.h"
+#include "runtime/call.h"
 #include "cli/verb.h"
 
 static void usage(FILE *to)

@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#include "runtime/data_group.h"
+#include "comm/collective/blocking.h"
+#include "framework/base/simd.h"
+#include "framework/snapshot/snapshot.h"
+#include "runtime/compute.h"
 #include "runtime/config/features.h"
-#include "runtime/blas_core.h"
+#include "runtime/job.h"
 
 static ct_status share_config(ct_call *call, ct_config *c)
 {
@@ -181,4 +185,255 @@ void ct_call_provenance(const ct_call *call, const ct_config *c, ct_text *out)
     add_member(out, "started", when);
     if (call->job != NULL) add_job(call, out);
     if (c != NULL) add_config(c, out);
+}
+
+/* ---- nets for the verbs that have no solver */
+
+ct_status ct_net_state_read(const ct_options *o, ct_net_state *state)
+{
+    const char *stages = ct_options_text(o, "stage");
+
+    memset(state, 0, sizeof(*state));
+    state->level = (int)ct_options_count(o, "level", 0);
+    if (stages == NULL) return CT_OK;
+    if (strlen(stages) >= sizeof(state->text)) {
+        return CT_FAIL(CT_ERR_CONFIG, "--stage: more than %zu bytes", sizeof(state->text) - 1);
+    }
+    snprintf(state->text, sizeof(state->text), "%s", stages);
+    for (char *rest = state->text, *at; (at = strsep(&rest, ",")) != NULL;) {
+        if (state->n_stage == CT_MAX_STAGE) {
+            return CT_FAIL(CT_ERR_CONFIG, "--stage: more than %d stages", CT_MAX_STAGE);
+        }
+        if (*at != '\0') state->stage[state->n_stage++] = at;
+    }
+    return CT_OK;
+}
+
+void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
+                         const ct_net_state *state, ct_net_options *out)
+{
+    const Ct__SolverParameter *s = c->solver;
+
+    memset(out, 0, sizeof(*out));
+    out->phase = phase;
+    out->level = state->level;
+    out->stage = state->stage;
+    out->n_stage = state->n_stage;
+    out->map = c->map;
+    out->env.rank = (call->job != NULL) ? call->job->rank : 0;
+    out->env.n_rank = (call->job != NULL) ? call->job->size : 1;
+    out->env.group = (call->job != NULL) ? call->job->data : NULL;
+    out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
+    out->env.global_batch_size = s->global_batch_size;
+    out->no_fuse = (s->fuse == 0);
+    out->recompute = (s->recompute != 0);
+    out->graph = (s->cuda_graph != 0);
+    out->env.deterministic = (s->deterministic != 0);
+    out->env.winograd = s->winograd;
+    out->env.precision = s->precision;
+}
+
+const char *ct_precision_text(const ct_net *net)
+{
+    const ct_device *dev = net->options.dev;
+    Ct__SolverParameter__Precision precision = net->options.env.precision;
+
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__F32) return "F32";
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__TF32)
+        return "TF32: operands of products are rounded to 10 bits behind the point";
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__FP16)
+        return "FP16: operands of products are rounded to f16, sums are f32, the loss is scaled";
+    if ((dev != NULL) && (dev->kind != CT_DEVICE_CPU))
+        return "BF16: operands of products are rounded to bf16, sums are f32";
+    return ct_simd_has_bf16() ? "BF16: operands of products are pairs of bf16 (AVX512_BF16)"
+                              : "BF16: operands of products are rounded (no instruction for bf16)";
+}
+
+int ct_precision_tops(const ct_net *net, int *all_p)
+{
+    int n = 0, all = 0;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int t = 0; t < net->layer[i]->n_top; t++) {
+            all++;
+            n += net->instance[i]->top[t]->data.dtype != CT_F32;
+        }
+    }
+    *all_p = all;
+    return n;
+}
+
+const char *ct_precision_stored(const ct_net *net)
+{
+    return (net->options.env.precision == CT__SOLVER_PARAMETER__PRECISION__FP16) ? "f16" : "bf16";
+}
+
+static ct_status sum_ranks(void *ctx, double *v, int n)
+{
+    return ct_comm_sum(ctx, v, n);
+}
+
+void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
+{
+    memset(ex, 0, sizeof(*ex));
+    ex->dev = (net->options.dev != NULL) ? net->options.dev : ct_device_cpu();
+    ex->phase = net->options.phase;
+    ex->deterministic = net->options.env.deterministic;
+    ex->seed = net->options.env.seed;
+    ex->batch_local = net->batch_local;
+    ex->batch_global = net->batch_global;
+    ex->batch_first = net->batch_first;
+    ex->batch_axis = net->batch_axis;
+    if ((call->job != NULL) && (call->job->comm != NULL) && (call->job->size > 1)) {
+        ex->sum_ranks = sum_ranks;
+        ex->hook_ctx = call->job->comm;
+    }
+}
+
+ct_status ct_weights_load_list(const char *files, ct_net *net)
+{
+    char *list = strdup(files);
+    ct_status status = CT_OK;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);) {
+        status = ct_weights_load(at, net);
+    }
+    free(list);
+    return status;
+}
+
+int64_t ct_net_layer_params(const ct_net *net, int layer)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (strcmp(p->layer, net->layer[layer]->name) == 0) n += p->count;
+    }
+    return n;
+}
+
+/* ---- the plan of engines */
+
+void ct_cpu_name(char *text, size_t size)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+
+    snprintf(text, size, "unknown");
+    while ((f != NULL) && (fgets(line, sizeof(line), f) != NULL)) {
+        const char *value = strchr(line, ':');
+
+        if ((strncmp(line, "model name", 10) != 0) || (value == NULL)) continue;
+        snprintf(text, size, "%s", value + 2);
+        text[strcspn(text, "\n")] = '\0';
+        break;
+    }
+    if (f != NULL) fclose(f);
+}
+
+static ct_status share(void *ctx, void *data, size_t bytes)
+{
+    ct_job *job = ctx;
+
+    if (MPI_Bcast(data, (int)bytes, MPI_BYTE, 0, job->agree) != MPI_SUCCESS)
+        return CT_FAIL(CT_ERR_COMM, "the plan's engine could not be shared");
+    return CT_OK;
+}
+
+static ct_status least(void *ctx, int *v, int n)
+{
+    ct_job *job = ctx;
+
+    if (MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT, MPI_MIN, job->agree) != MPI_SUCCESS)
+        return CT_FAIL(CT_ERR_COMM, "the plan's engines could not be agreed");
+    return CT_OK;
+}
+
+/* With a GPU its name stands in place of the processor's: that of the first, as nodes have equal
+ * ones. */
+static void fill_machine(const ct_job *job, bool gpu, ct_engine_plan_machine *m)
+{
+    ct_device_place place;
+
+    memset(m, 0, sizeof(*m));
+    ct_cpu_name(m->cpu, sizeof(m->cpu));
+    snprintf(m->simd, sizeof(m->simd), "%s", ct_simd_name(ct_simd_pick()));
+    if (gpu && (ct_device_count("cuda") > 0) && (ct_device_look("cuda", 0, &place) == CT_OK)) {
+        snprintf(m->cpu, sizeof(m->cpu), "%.*s", (int)sizeof(m->cpu) - 1, place.name);
+        snprintf(m->simd, sizeof(m->simd), "cuda");
+    }
+    snprintf(m->version, sizeof(m->version), "%s", ct_build_version());
+    m->threads = job->threads.n;
+}
+
+static bool timing_allowed(const ct_call *call, const ct_config *c)
+{
+    return (ct_options_text(call->options, "plan") != NULL) && !c->solver->deterministic;
+}
+
+/* On rank 0: the rows there are. */
+static ct_status read_rows(ct_call *call, const ct_config *c, const char *snapshot,
+                           const char *snapshot_rows, ct_engine_plan *plan)
+{
+    const char *file = ct_options_text(call->options, "plan");
+
+    if (snapshot_rows != NULL)
+        CT_TRY(ct_engine_plan_parse(plan, snapshot, snapshot_rows, strlen(snapshot_rows)));
+    if (file == NULL) return CT_OK;
+    if (timing_allowed(call, c)) {
+        CT_TRY(ct_file_check_writable(file));
+        if (access(file, F_OK) != 0) return CT_OK;
+    }
+    return ct_engine_plan_read(plan, file);
+}
+
+ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snapshot, bool survey,
+                            ct_engine_plan **plan_p)
+{
+    ct_job *job = call->job;
+    ct_engine_plan_options o = {
+        .rank = job->rank, .n_rank = job->size, .share = share, .least = least, .share_ctx = job
+    };
+    bool gpu = (c->solver->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+    int wanted = survey || (ct_options_text(call->options, "plan") != NULL);
+    char *rows = NULL;
+    ct_engine_plan *plan = NULL;
+    ct_status status = CT_OK, shared;
+
+    *plan_p = NULL;
+    if ((job->rank == 0) && (snapshot != NULL)) status = ct_snapshot_plan(snapshot, &rows);
+    wanted = wanted || (rows != NULL);
+    if (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS)
+        status = CT_FAIL(CT_ERR_COMM, "whether there is a plan could not be shared");
+    fill_machine(job, gpu, &o.machine);
+    if (timing_allowed(call, c)) o.mode = CT_ENGINE_PLAN_TIME;
+    if (survey && (ct_options_text(call->options, "plan") == NULL)) o.mode = CT_ENGINE_PLAN_SURVEY;
+    if ((status == CT_OK) && wanted) status = ct_engine_plan_create(&o, &plan);
+    if ((status == CT_OK) && (plan != NULL) && (job->rank == 0))
+        status = read_rows(call, c, snapshot, rows, plan);
+    free(rows);
+    shared = ct_job_share(job, status);
+    if (status == CT_OK) status = shared;
+    if (status != CT_OK) {
+        ct_engine_plan_destroy(plan);
+        return status;
+    }
+    *plan_p = plan;
+    return CT_OK;
+}
+
+ct_status ct_call_plan_close(ct_call *call, const ct_config *c, ct_engine_plan *plan)
+{
+    const char *file = ct_options_text(call->options, "plan");
+    ct_status status = CT_OK;
+
+    if (plan == NULL) return CT_OK;
+    if (call->job->rank == 0) {
+        ct_engine_plan_log(plan);
+        if (timing_allowed(call, c)) status = ct_engine_plan_write(plan, file);
+    }
+    return ct_job_share(call->job, status);
 }

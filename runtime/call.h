@@ -1,8 +1,11 @@
-/** @file call.h  What a verb of `cortado` was called with, and what every job begins with. */
+/** @file call.h  What a verb of `cortado` was called with, and what every job begins with: its
+ * settings, device, net and plan of engines. */
 #ifndef CT_CALL_H
 #define CT_CALL_H
 
 #include "framework/base/option.h"
+#include "framework/net/engine_plan.h"
+#include "framework/net/net.h"
 #include "runtime/config/config.h"
 #include "runtime/job.h"
 
@@ -26,5 +29,57 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
 /** `"version":…,"host":…`: members of a JSON object that tell where a run came from: versions,
  *  compiler, libraries, command line, host, ranks, threads, job id, effective config. */
 void ct_call_provenance(const ct_call *call, const ct_config *c, ct_text *out);
+
+/* ---- nets for the verbs that have no solver: test, time, check */
+
+#define CT_MAX_STAGE 16
+
+typedef struct ct_net_state { /* --level and --stage, and the memory they need */
+    char text[256];
+    const char *stage[CT_MAX_STAGE];
+    int n_stage, level;
+} ct_net_state;
+
+ct_status ct_net_state_read(const ct_options *o, ct_net_state *state);
+/** The options of a net of that phase, as config and job have it; state must outlive the net. */
+void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
+                         const ct_net_state *state, ct_net_options *out);
+/** An exec context for it; sum_ranks goes through the job's comm where there is one. */
+void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex);
+
+/** Tops that are stored in 16 bits; and all there are. */
+int ct_precision_tops(const ct_net *net, int *all_p);
+/** As what: "bf16" or "f16"; static. */
+const char *ct_precision_stored(const ct_net *net);
+/** What the solver's precision means on this processor: "F32", or "BF16: …"; static. */
+const char *ct_precision_text(const ct_net *net);
+
+/** ct_weights_load() of each of these files, separated by commas. */
+ct_status ct_weights_load_list(const char *files, ct_net *net);
+/** What stands in a column of the per-layer tables. */
+int64_t ct_net_layer_params(const ct_net *net, int layer);
+
+/* ---- the plan of engines that a verb's options and a snapshot ask for */
+
+/** "model name" of the first processor, as Linux tells it, or "unknown". */
+void ct_cpu_name(char *text, size_t size);
+
+/** snapshot: the .solverstate.h5 that the run goes on from, NULL: none. Its rows come first, then
+ *  those of --plan=FILE, which need not be there unless the run is deterministic. What is in
+ * neither is timed, with --plan and not deterministic, or taken by the static rules. survey:
+ * everything is timed, and without --plan the static rules decide. *plan_p: NULL where nothing was
+ * asked for. Collective. */
+ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snapshot, bool survey,
+                            ct_engine_plan **plan_p);
+/** After the nets are made: tells what came of it and completes FILE. Collective. */
+ct_status ct_call_plan_close(ct_call *call, const ct_config *c, ct_engine_plan *plan);
+
+/* ---- `cortado info --topology[=SPEC|FILE|NAME]`: show_topology.c */
+
+/** True where `info --topology` runs in a job that a launcher started, so that MPI has a word. */
+bool ct_show_topology_in_job(int argc, char *const *argv);
+/** Draws the machine that is named or, in a job, the job's tree; rank 0 prints. Collective in a
+ * job. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_show_topology(const ct_call *call, const char *topology);
 
 #endif

@@ -1,19 +1,152 @@
 #include "runtime/job.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "framework/base/clock.h"
-#include "runtime/blas_core.h"
-#include "runtime/crash.h"
-#include "runtime/data_group.h"
-#include "runtime/deferred_errors.h"
+#include "framework/base/log.h"
+#include "runtime/compute.h"
 #include "runtime/signals.h"
+
+/* ---- error lines of ranks other than 0, held back until it is clear who else has them
+ *
+ * A mistake in a prototxt is found by every rank; on a thousand ranks it should still be one line.
+ * So ranks other than 0 keep their error lines; when the job fails the ranks compare what they
+ * have to say, and a rank speaks when it says something else than rank 0.
+ */
+
+#define MAX_HELD 16384
+
+/* Part of the log, which is the one thing that is global. */
+static struct {
+    pthread_mutex_t lock;
+    char text[MAX_HELD];
+    size_t used;
+    bool flushed;
+} held = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void keep(void *ctx, const char *line)
+{
+    size_t n = strlen(line);
+
+    (void)ctx;
+    pthread_mutex_lock(&held.lock);
+    if ((line[0] == 'E') && !held.flushed && (held.used + n < MAX_HELD)) {
+        memcpy(held.text + held.used, line, n + 1);
+        held.used += n;
+    } else {
+        fputs(line, stderr);
+    }
+    pthread_mutex_unlock(&held.lock);
+}
+
+static void deferred_errors_start(void)
+{
+    ct_log_set_sink(keep, NULL);
+}
+
+/* Writes the kept lines, and keeps none from now on. */
+static void deferred_errors_flush(void)
+{
+    pthread_mutex_lock(&held.lock);
+    fputs(held.text, stderr);
+    held.text[0] = '\0';
+    held.used = 0;
+    held.flushed = true;
+    pthread_mutex_unlock(&held.lock);
+}
+
+void ct_deferred_errors_flush_now(void)
+{
+    /* who holds the lock may be waiting for the reader of stderr */
+    if (pthread_mutex_trylock(&held.lock) != 0) return;
+    (void)ct_write_bounded(STDERR_FILENO, held.text, held.used, CT_ENDING_LIMIT_MS);
+    held.text[0] = '\0';
+    held.used = 0;
+    held.flushed = true;
+    pthread_mutex_unlock(&held.lock);
+}
+
+typedef struct said {
+    int status;
+    char text[600];
+} said;
+
+/* ---- the ranks of a node that share data */
+
+static ct_status agree(void *ctx, ct_status mine)
+{
+    ct_comm *c = ctx;
+    int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
+    said s = { .status = (int)mine };
+
+    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->world));
+    if (first == c->size) return CT_OK;
+    if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
+    CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->world));
+    if (mine != CT_OK) return mine; /* it has spoken for itself */
+    return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
+}
+
+static ct_status share(void *ctx, void *data, size_t size)
+{
+    ct_comm *c = ctx;
+
+    CT_TRY_MPI(MPI_Bcast(data, (int)size, MPI_BYTE, 0, c->node));
+    return CT_OK;
+}
+
+static ct_status acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)
+{
+    ct_comm *c = ctx;
+
+    return ct_comm_share_block(c, (c->node_rank == 0) ? bytes : 0, "records", base_p, handle_p);
+}
+
+static void release(void *ctx, void *handle)
+{
+    ct_comm_release_block(ctx, handle);
+}
+
+ct_status ct_data_group_open(ct_comm *comm, bool one_reader, const char *stage,
+                             ct_data_group **group_p)
+{
+    ct_data_group *g = calloc(1, sizeof(*g));
+    int host_rank = 0;
+
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a group of ranks");
+    MPI_Comm_rank(comm->host, &host_rank);
+    *g = (ct_data_group){ .rank = comm->rank,
+                          .n_rank = comm->size,
+                          .node_rank = comm->node_rank,
+                          .node_size = comm->node_size,
+                          .member = comm->node_member,
+                          .n_node = comm->topo->n_node,
+                          .one_reader = one_reader && comm->node_shares &&
+                                        (ct_topo_max_node_size(comm->topo) > 1),
+                          .stage = stage,
+                          .copies = (host_rank == 0),
+                          .agree = agree,
+                          .share = share,
+                          .acquire = acquire,
+                          .release = release,
+                          .ctx = comm };
+    *group_p = g;
+    return CT_OK;
+}
+
+void ct_data_group_close(ct_data_group *g)
+{
+    free(g);
+}
 
 #define AGREE_S 3.0 /* how long a failing rank waits for the others to fail as well */
 #define GRACE_S 5.0 /* how long the others give rank 0 to end the job              */
+
+/* ---- the job */
 
 static void nap(void)
 {
@@ -37,7 +170,7 @@ ct_status ct_job_start(ct_job *job)
     if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
     job->host[sizeof(job->host) - 1] = '\0';
     ct_log_init(job->rank, job->size, job->host);
-    if (job->rank != 0) ct_deferred_errors_start();
+    if (job->rank != 0) deferred_errors_start();
     CT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &job->agree));
     CT_TRY_MPI(MPI_Comm_set_errhandler(job->agree, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL,
@@ -137,13 +270,13 @@ void ct_job_fail(ct_job *job, ct_status status)
         uint64_t mine = ct_log_error_hash(), *all = calloc((size_t)job->size, sizeof(*all));
 
         if ((all != NULL) && all_fail(job, mine, all)) {
-            if (!job->told && (all[job->rank] != all[0])) ct_deferred_errors_flush();
+            if (!job->told && (all[job->rank] != all[0])) deferred_errors_flush();
             start = ct_clock_s();
             /* rank 0 ends the job; it leaves the others a moment to speak */
             while (ct_clock_s() - start < ((job->rank == 0) ? 0.1 : GRACE_S)) nap();
         }
     }
-    ct_deferred_errors_flush();
+    deferred_errors_flush();
     fflush(NULL);
     /* alone there is nobody to take down, and MPI_Abort would put its own words below ours */
     if (job->size == 1)

@@ -1,5 +1,5 @@
-/** @file job.h  The parallel job around a verb: start, a common end, a common failure.
- */
+/** @file job.h  The parallel job around a verb: start, a common end, a common failure,
+ * and what its ranks share to read data. */
 #ifndef CT_JOB_H
 #define CT_JOB_H
 
@@ -7,7 +7,8 @@
 
 #include "comm/core/comm.h"
 #include "framework/base/option.h"
-#include "runtime/threads.h"
+#include "framework/data/group.h"
+#include "runtime/compute.h"
 #include "runtime/watchdog.h"
 
 typedef struct ct_job {
@@ -40,5 +41,16 @@ void ct_job_finish(ct_job *job);
  *  fail within a few seconds of each other compare their error lines, and what rank 0 said is not
  *  said again. Does not return. */
 void ct_job_fail(ct_job *job, ct_status status) __attribute__((noreturn));
+
+/** The same for the watchdog: waits for no lock, and at most a second for a reader of stderr. */
+void ct_deferred_errors_flush_now(void);
+
+/* ---- framework/data/group.h over MPI: who reads for a node */
+
+/** The group of a job: nodes are comm's, hosts (for stage) the real ones. one_reader: the solver's
+ *  node_reader. stage: borrowed; NULL: data is read where it lies. Collective. */
+ct_status ct_data_group_open(ct_comm *comm, bool one_reader, const char *stage,
+                             ct_data_group **group_p);
+void ct_data_group_close(ct_data_group *g); /* NULL allowed */
 
 #endif

@@ -1,11 +1,11 @@
-#include "runtime/show_topology.h"
+#include "runtime/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "topology/discover.h"
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 bool ct_show_topology_in_job(int argc, char *const *argv)
 {

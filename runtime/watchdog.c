@@ -8,7 +8,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
-#include "runtime/deferred_errors.h"
+#include "runtime/job.h"
 #include "runtime/signals.h"
 
 #define LOOK_S 0.2

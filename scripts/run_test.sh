@@ -37,7 +37,7 @@ may_skip() {
         case $test in '#'* | '') continue ;; esac
         # the list holds patterns
         # shellcheck disable=SC2254
-        case $name in $test) case $1 in $one) echo "$why" && return 0 ;; esac ;; esac
+        case ${name%.sh} in $test) case $1 in $one) echo "$why" && return 0 ;; esac ;; esac
     done <"$here/../tests/may_skip"
     return 1
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/set_state.h"
 

@@ -1,9 +1,8 @@
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "topology/hostlist.h"
 #include "topology/names.h"
 
 /* Siblings get lines of their own up to this many in a level; nodes always share one. */

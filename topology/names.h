@@ -1,8 +1,9 @@
-/** @file names.h  The named nodes of a cluster and the switches above them. Private to topology/.
- */
+/** @file names.h  The named nodes of a cluster, the switches above them, and lists of names.
+ * Private to topology/. */
 #ifndef CT_NAMES_H
 #define CT_NAMES_H
 
+#include "framework/base/text.h"
 #include "topology/machine.h"
 
 /** A vertex between the node level and the last level. */
@@ -33,5 +34,17 @@ ct_status ct_names_close(ct_machine_names *names, int *twice_p);
 int ct_names_find(const ct_machine_names *names, const char *node);
 /** The switch of `level` above node i; where none is of that level, the highest below; or -1. */
 int ct_names_above(const ct_machine_names *names, int i, int level);
+
+/* ---- Lists of node names as SLURM writes them: "n[1-4,7],login,r[1-2]c[01-16]" */
+
+/** Calls each(ctx, name) for every name in the order of the list; stops at its first failure. An
+ *  empty text is an empty list. A list that is none (a bracket open, an empty name, a range that
+ *  runs backwards, a hole as in "n[1-,4]") is CT_ERR_CONFIG, logged as "WHAT: …"; what names the
+ *  list's origin. */
+ct_status ct_hostlist_each(const char *list, const char *what,
+                           ct_status (*each)(void *ctx, const char *name), void *ctx);
+/** Appends n names as a list, runs of the same name with rising numbers in brackets; it reads back
+ *  as the same names in the same order. */
+void ct_hostlist_add(ct_text *out, char *const *name, int n);
 
 #endif

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "topology/discover.h"
+#include "topology/names.h"
 
 static ct_status copy(const char *topology, const char *from, size_t n, char *to, size_t size)
 {
@@ -126,4 +128,260 @@ ct_status ct_topo_text_machine(const ct_topo_text *text, const char *file, size_
     file = ct_machine_ready(name);
     if (file == NULL) return ct_machine_fail_unknown(name);
     return ct_machine_parse(name, file, strlen(file), machine_p);
+}
+
+/* ---- SLURM's topology.conf of tree form:
+ *     SwitchName=leaf1 Nodes=n[1-16]
+ *     SwitchName=spine Switches=leaf[1-4]
+ * as a machine. A switch's level is its height over the nodes. */
+
+typedef struct conf_switch {
+    char *name, *nodes, *switches; /* NULL: not given */
+    int line, parent, height;
+} conf_switch;
+
+typedef struct conf {
+    const char *file;
+    conf_switch *sw;
+    int n, at; /* at: the switch in work */
+    ct_machine *m;
+    int *named; /* [n] index among the machine's switches */
+} conf;
+
+static void destroy(conf *c)
+{
+    for (int i = 0; i < c->n; ++i) {
+        free(c->sw[i].name);
+        free(c->sw[i].nodes);
+        free(c->sw[i].switches);
+    }
+    free(c->sw);
+    free(c->named);
+    ct_machine_destroy(c->m);
+}
+
+/* ---- lines */
+
+static ct_status set_word(conf *c, conf_switch *s, const char *key, size_t n_key, const char *value,
+                          size_t n_value)
+{
+    static const struct {
+        const char *key;
+        size_t offset;
+    } known[] = {
+        { "SwitchName", offsetof(conf_switch, name) },
+        { "Nodes", offsetof(conf_switch, nodes) },
+        { "Switches", offsetof(conf_switch, switches) },
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        char **word = (char **)(void *)((char *)s + known[i].offset);
+
+        if ((strlen(known[i].key) != n_key) || (strncasecmp(known[i].key, key, n_key) != 0))
+            continue;
+        if (*word != NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "%s:%d: %s is given twice", c->file, s->line,
+                           known[i].key);
+        *word = strndup(value, n_value);
+        return (*word != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for %s", c->file);
+    }
+    if ((n_key == strlen("LinkSpeed")) && (strncasecmp(key, "LinkSpeed", n_key) == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s:%d: unknown word \"%.*s\"; expected SwitchName, Nodes, Switches", c->file,
+                   s->line, (int)n_key, key);
+}
+
+/* One line without its comment, KEY=VALUE words. */
+static ct_status read_line(conf *c, const char *line, size_t n, int number)
+{
+    const char *end = line + n;
+    conf_switch s = { .line = number, .parent = -1 }, *more = NULL;
+    ct_status status = CT_OK;
+
+    for (const char *p = line; (p < end) && (status == CT_OK);) {
+        const char *word = p, *equals = NULL;
+
+        if (isspace((unsigned char)*p)) {
+            p += 1;
+            continue;
+        }
+        while ((p < end) && !isspace((unsigned char)*p)) p += 1;
+        equals = memchr(word, '=', (size_t)(p - word));
+        if (equals == NULL)
+            status = CT_FAIL(CT_ERR_CONFIG, "%s:%d: expected KEY=VALUE, got \"%.*s\"", c->file,
+                             number, (int)(p - word), word);
+        else
+            status = set_word(c, &s, word, (size_t)(equals - word), equals + 1,
+                              (size_t)(p - equals - 1));
+    }
+    if ((status == CT_OK) && (s.name == NULL) && (s.nodes == NULL) && (s.switches == NULL))
+        return CT_OK; /* empty */
+    if ((status == CT_OK) && ((s.name == NULL) || ((s.nodes == NULL) == (s.switches == NULL))))
+        status = CT_FAIL(CT_ERR_CONFIG, "%s:%d: a switch has a SwitchName, and Nodes or Switches",
+                         c->file, number);
+    if (status == CT_OK) more = realloc(c->sw, sizeof(*c->sw) * (size_t)(c->n + 1));
+    if ((status == CT_OK) && (more == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", c->file);
+    if (status != CT_OK) {
+        free(s.name);
+        free(s.nodes);
+        free(s.switches);
+        return status;
+    }
+    c->sw = more;
+    c->sw[c->n++] = s;
+    return CT_OK;
+}
+
+static ct_status read_lines(conf *c, const char *text, size_t size)
+{
+    const char *end = text + size;
+    int number = 1;
+
+    for (const char *p = text; p < end; ++number) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *stop = (newline != NULL) ? newline : end;
+        const char *hash = memchr(p, '#', (size_t)(stop - p));
+
+        CT_TRY(read_line(c, p, (size_t)(((hash != NULL) ? hash : stop) - p), number));
+        p = stop + 1;
+    }
+    if (c->n == 0) return CT_FAIL(CT_ERR_CONFIG, "%s: names no switch", c->file);
+    return CT_OK;
+}
+
+/* ---- the tree */
+
+static ct_status adopt(void *ctx, const char *name)
+{
+    conf *c = ctx;
+    const conf_switch *above = &c->sw[c->at];
+
+    for (int i = 0; i < c->n; ++i) {
+        if (strcmp(c->sw[i].name, name) != 0) continue;
+        if (c->sw[i].parent >= 0)
+            return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" stands below \"%s\" and \"%s\"",
+                           c->file, above->line, name, c->sw[c->sw[i].parent].name, above->name);
+        c->sw[i].parent = c->at;
+        return CT_OK;
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" has no line of its own", c->file,
+                   above->line, name);
+}
+
+static ct_status join(conf *c)
+{
+    char what[300];
+
+    for (int i = 0; i < c->n; ++i) {
+        for (int k = 0; k < i; ++k) {
+            if (strcmp(c->sw[k].name, c->sw[i].name) == 0)
+                return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" is described in line %d too",
+                               c->file, c->sw[i].line, c->sw[i].name, c->sw[k].line);
+        }
+    }
+    for (c->at = 0; c->at < c->n; ++c->at) {
+        snprintf(what, sizeof(what), "%.250s:%d", c->file, c->sw[c->at].line);
+        if (c->sw[c->at].switches != NULL)
+            CT_TRY(ct_hostlist_each(c->sw[c->at].switches, what, adopt, c));
+    }
+    /* heights, from every leaf up; a walk longer than there are switches runs in a circle */
+    for (int i = 0; i < c->n; ++i) {
+        int height = 0;
+
+        for (int k = i; k >= 0; k = c->sw[k].parent, ++height) {
+            if (height > c->n)
+                return CT_FAIL(CT_ERR_CONFIG, "%s:%d: switch \"%s\" stands below itself", c->file,
+                               c->sw[i].line, c->sw[i].name);
+            if ((c->sw[i].nodes != NULL) && (height > c->sw[k].height)) c->sw[k].height = height;
+        }
+    }
+    return CT_OK;
+}
+
+/* The only switch that no other holds, if it holds switches: it is the machine. */
+static int only_root(const conf *c)
+{
+    int root = -1;
+
+    for (int i = 0; i < c->n; ++i) {
+        if (c->sw[i].parent >= 0) continue;
+        if (root >= 0) return -1;
+        root = i;
+    }
+    return ((root >= 0) && (c->sw[root].switches != NULL)) ? root : -1;
+}
+
+static ct_status add_node(void *ctx, const char *name)
+{
+    conf *c = ctx;
+
+    return ct_names_add_node(c->m->names, name, c->named[c->at]);
+}
+
+/* Switch i, what it holds below it, depth first. */
+static ct_status add_switch(conf *c, int i, int parent)
+{
+    char what[300];
+
+    c->named[i] = -1; /* the root */
+    if (c->sw[i].height + 1 < c->m->n_level - 1)
+        CT_TRY(ct_names_add_switch(c->m->names, c->sw[i].name, c->sw[i].height + 1, parent,
+                                   &c->named[i]));
+    snprintf(what, sizeof(what), "%.250s:%d", c->file, c->sw[i].line);
+    c->at = i;
+    if (c->sw[i].nodes != NULL) return ct_hostlist_each(c->sw[i].nodes, what, add_node, c);
+    for (int k = 0; k < c->n; ++k) {
+        if (c->sw[k].parent == i) CT_TRY(add_switch(c, k, c->named[i]));
+    }
+    return CT_OK;
+}
+
+static ct_status build(conf *c)
+{
+    static const char *const above[] = { "node", "switch", "group", "island", "region" };
+    int root = only_root(c), height = 0;
+    int twice = -1;
+
+    for (int i = 0; i < c->n; ++i) {
+        if ((i != root) && (c->sw[i].height > height)) height = c->sw[i].height;
+    }
+    if (height + 2 > (int)(sizeof(above) / sizeof(above[0])))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: more than 4 levels of switches", c->file);
+    c->m = calloc(1, sizeof(*c->m));
+    c->named = calloc((size_t)c->n, sizeof(*c->named));
+    if (c->m != NULL) c->m->names = calloc(1, sizeof(*c->m->names));
+    if ((c->m == NULL) || (c->m->names == NULL) || (c->named == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", c->file);
+    snprintf(c->m->name, sizeof(c->m->name), "slurm");
+    snprintf(c->m->source, sizeof(c->m->source), "%.200s; the figures are guesses", c->file);
+    c->m->sum_bandwidth = 10e9;
+    c->m->n_level = height + 3; /* node, the switches, machine */
+    for (int l = 0; l < c->m->n_level; ++l)
+        ct_level_guess((l == c->m->n_level - 1) ? "machine" : above[l], l, &c->m->level[l]);
+    for (int i = 0; i < c->n; ++i) {
+        if (c->sw[i].parent < 0) CT_TRY(add_switch(c, i, -1));
+    }
+    CT_TRY(ct_names_close(c->m->names, &twice));
+    if (twice >= 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: node \"%s\" stands below two switches, one of them %s",
+                       c->file, c->m->names->node[twice],
+                       c->m->names->sw[c->m->names->node_switch[twice]].name);
+    return CT_OK;
+}
+
+ct_status ct_slurm_parse_conf(const char *name, const char *text, size_t size,
+                              ct_machine **machine_p)
+{
+    conf c = { .file = name };
+    ct_status status = read_lines(&c, text, size);
+
+    if (status == CT_OK) status = join(&c);
+    if (status == CT_OK) status = build(&c);
+    if (status == CT_OK) {
+        *machine_p = c.m;
+        c.m = NULL;
+    }
+    destroy(&c);
+    return status;
 }

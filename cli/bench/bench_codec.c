@@ -1,16 +1,196 @@
-#include "cli/bench/bench_codec.h"
-
+/* `cortado bench codec`: selections, and codecs that select nothing, one step at a time. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/bench/bench.h"
+#include "comm/codec/cast.h"
+#include "comm/codec/low_rank.h"
+#include "comm/codec/select.h"
+#include "comm/codec/sign.h"
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/sort.h"
-#include "cli/bench/bench_coder.h"
+
+typedef struct coder_state coder_state;
+
+enum { CT_CODERS = 5 };
+
+typedef enum { BF16, F16, SIGNS, FACTORS } form;
+
+static const struct kind {
+    const char *codec, *wire;
+    form form;
+    int rank, passes;
+} kind[CT_CODERS] = {
+    { "bf16", "bf16", BF16, 0, 1 },          { "fp16", "f16", F16, 0, 2 },
+    { "onebit", "signs", SIGNS, 0, 1 },      { "powersgd", "rank 2", FACTORS, 2, 3 },
+    { "powersgd", "rank 4", FACTORS, 4, 3 },
+};
+
+struct coder_state {
+    const struct kind *kind;
+    int64_t n;
+    int n_thread;
+    int64_t bytes;
+    void *payload;
+    float scale;       /* fp16                                              */
+    ct_low_rank shape; /* powersgd, with Q of the step before and its parts */
+    float *p, *q, *warm, *scratch;
+};
+
+/* As square as it can be. */
+static ct_low_rank shape_of(int64_t n, int rank)
+{
+    ct_low_rank s = { .rows = 1, .cols = n, .r = rank };
+
+    for (int64_t rows = 1; rows * rows <= n; ++rows) {
+        if (n % rows == 0) s.rows = rows;
+    }
+    s.cols = n / s.rows;
+    return s;
+}
+
+/* NULL allowed */
+static void coder_destroy(coder_state *c)
+{
+    if (c == NULL) return;
+    ct_mem_release(c->payload);
+    ct_mem_release(c->p);
+    ct_mem_release(c->q);
+    ct_mem_release(c->warm);
+    ct_mem_release(c->scratch);
+    free(c);
+}
+
+static ct_status acquire_factors(coder_state *c)
+{
+    size_t of_q = sizeof(float) * (size_t)(c->shape.r * c->shape.cols);
+
+    c->p = ct_mem_acquire(sizeof(float) * (size_t)(c->shape.r * c->shape.rows));
+    c->q = ct_mem_acquire(of_q);
+    c->warm = ct_mem_acquire(of_q);
+    c->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&c->shape));
+    if ((c->p == NULL) || (c->q == NULL) || (c->warm == NULL) || (c->scratch == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld elements", (long long)c->n);
+    ct_low_rank_warm(&c->shape, 1, c->warm);
+    return CT_OK;
+}
+
+static ct_status acquire(coder_state *c)
+{
+    if (c->kind->form == FACTORS) return acquire_factors(c);
+    c->payload = ct_mem_acquire((size_t)c->bytes);
+    if (c->payload == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld elements", (long long)c->n);
+    return CT_OK;
+}
+
+/* Number i, 0 to CT_CODERS - 1, for n elements; *coder_p NULL: it has no form for so many. */
+static ct_status coder_create(int i, int64_t n, int n_thread, coder_state **coder_p)
+{
+    ct_low_rank shape = shape_of(n, kind[i].rank);
+    coder_state *c = NULL;
+    ct_status status = CT_OK;
+
+    *coder_p = NULL;
+    if ((kind[i].form == FACTORS) &&
+        ((shape.r > shape.rows) || (shape.r * (shape.rows + shape.cols) >= n)))
+        return CT_OK;
+    c = calloc(1, sizeof(*c));
+    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the bench");
+    c->kind = &kind[i];
+    c->n = n;
+    c->n_thread = n_thread;
+    c->shape = shape;
+    c->bytes = (int64_t)sizeof(uint16_t) * n;
+    if (c->kind->form == SIGNS) c->bytes = (int64_t)ct_sign_bytes(n);
+    if (c->kind->form == FACTORS)
+        c->bytes = (int64_t)sizeof(float) * shape.r * (shape.rows + shape.cols);
+    status = acquire(c);
+    if (status != CT_OK) {
+        coder_destroy(c);
+        return status;
+    }
+    *coder_p = c;
+    return CT_OK;
+}
+
+/* As ct_codec_ops.name, and what travels: "bf16", "f16", "signs", "rank 2" … */
+static const char *coder_codec(const coder_state *c)
+{
+    return c->kind->codec;
+}
+
+static const char *coder_wire(const coder_state *c)
+{
+    return c->kind->wire;
+}
+
+static int64_t coder_bytes(const coder_state *c)
+{
+    return c->bytes;
+}
+
+/* Over V, or the gradient */
+static int coder_passes(const coder_state *c)
+{
+    return c->kind->passes;
+}
+
+static ct_status encode_factors(coder_state *c, const ct_momentum_correction *a)
+{
+    CT_TRY(ct_low_rank_left(&c->shape, a, c->warm, c->p));
+    CT_TRY(ct_low_rank_basis(&c->shape, c->p));
+    ct_low_rank_right(&c->shape, a->v, c->p, c->n_thread, c->scratch, c->q);
+    ct_low_rank_take(&c->shape, c->p, c->q, c->n_thread, a->v);
+    return CT_OK;
+}
+
+/* All that one rank does before its payload could leave; with the update of *a where the codec
+ *  has one. Powersgd: of both halves. CT_ERR_DIVERGED. */
+static ct_status coder_encode(coder_state *c, const ct_momentum_correction *a)
+{
+    switch (c->kind->form) {
+    case BF16:
+        ct_cast_encode(CT_BF16, a->grad, c->n, 1, c->n_thread, c->payload);
+        return CT_OK;
+    case F16:
+        c->scale = ct_cast_scale(ct_cast_exponent(a->grad, c->n, c->n_thread), 1);
+        ct_cast_encode(CT_F16, a->grad, c->n, c->scale, c->n_thread, c->payload);
+        return CT_OK;
+    case SIGNS:
+        return ct_sign_encode(&(ct_sign_cut){ .n = c->n, .parts = 1 }, a, -1, c->payload);
+    default:
+        return encode_factors(c, a);
+    }
+}
+
+/* … and when the sum is there. */
+static ct_status coder_decode(coder_state *c, float *sum)
+{
+    const void *payload = c->payload;
+    size_t bytes = (size_t)c->bytes;
+
+    switch (c->kind->form) {
+    case BF16:
+        ct_cast_decode(CT_BF16, payload, c->n, 1, c->n_thread, sum);
+        return CT_OK;
+    case F16:
+        ct_cast_decode(CT_F16, payload, c->n, 1 / c->scale, c->n_thread, sum);
+        return CT_OK;
+    case SIGNS:
+        return ct_sign_sum(&payload, &bytes, 1, sum, c->n, c->n_thread);
+    default:
+        ct_low_rank_put(&c->shape, c->p, c->q, c->n_thread, sum);
+        for (int64_t i = 0; i < c->shape.r * c->shape.cols; ++i) c->warm[i] = c->q[i];
+        ct_low_rank_warm(&c->shape, 1, c->warm);
+        return CT_OK;
+    }
+}
 
 enum {
     WARM = 40,     /* steps ahead                                              */
@@ -153,7 +333,7 @@ static double time_triad(bench *b)
 typedef struct way {
     const struct subject *s;
     ct_selector *sel;
-    ct_coder *coder; /* NULL: a selection */
+    coder_state *coder; /* NULL: a selection */
 } way;
 
 static ct_status encode(bench *b, const way *w, int step, size_t *bytes_p)
@@ -163,8 +343,8 @@ static ct_status encode(bench *b, const way *w, int step, size_t *bytes_p)
     ct_momentum_correction a = accum_of(b, step);
 
     if (w->coder != NULL) {
-        *bytes_p = (size_t)ct_coder_bytes(w->coder);
-        return ct_coder_encode(w->coder, &a);
+        *bytes_p = (size_t)coder_bytes(w->coder);
+        return coder_encode(w->coder, &a);
     }
     if (!s->history) ct_selector_forget(sel);
     if (s->wire == CT_PAYLOAD_MEAN) ct_selector_sign(sel, (step % 2 == 0) ? 1 : -1);
@@ -179,7 +359,7 @@ static ct_status decode(bench *b, const way *w, size_t bytes)
 {
     const void *payload = b->payload;
 
-    if (w->coder != NULL) return ct_coder_decode(w->coder, b->sum);
+    if (w->coder != NULL) return coder_decode(w->coder, b->sum);
     return ct_payload_add_all(&payload, &bytes, 1, b->sum, b->plan->count, b->plan->n_thread);
 }
 
@@ -238,17 +418,17 @@ static ct_status time_subject(bench *b, const struct subject *s, ct_codec_row *r
 
 static ct_status time_coder(bench *b, int i, ct_codec_row *row, int *n_p)
 {
-    ct_coder *coder = NULL;
+    coder_state *coder = NULL;
     ct_status status;
 
-    CT_TRY(ct_coder_create(i, b->plan->count, b->plan->n_thread, &coder));
+    CT_TRY(coder_create(i, b->plan->count, b->plan->n_thread, &coder));
     if (coder == NULL) return CT_OK;
-    *row = (ct_codec_row){ .codec = ct_coder_codec(coder),
+    *row = (ct_codec_row){ .codec = coder_codec(coder),
                            .selection = "none",
-                           .wire = ct_coder_wire(coder),
-                           .passes = ct_coder_passes(coder) };
+                           .wire = coder_wire(coder),
+                           .passes = coder_passes(coder) };
     status = time_steps(b, &(way){ .coder = coder }, row);
-    ct_coder_destroy(coder);
+    coder_destroy(coder);
     *n_p += 1;
     return status;
 }

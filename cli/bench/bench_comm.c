@@ -1,4 +1,4 @@
-#include "cli/bench/bench_comm.h"
+#include "cli/bench/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

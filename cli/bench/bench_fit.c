@@ -1,12 +1,256 @@
-/* Levels: what the steps of a collective take between ranks that meet there, run by the engine that
- * runs collectives, and what ranks that share a link or a memory get of it. */
+/* `cortado bench comm --fit`: the figures of the machine's levels, measured. */
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
-#include "comm/autotune/codec_speed.h"
-#include "comm/collective/schedule.h"
-#include "cli/bench/bench_fit_time.h"
+#include "cli/bench/bench.h"
 #include "cli/bench/fit_math.h"
+#include "comm/autotune/codec_speed.h"
+#include "comm/collective/node_sum.h"
+#include "comm/collective/schedule.h"
+#include "comm/core/reduce.h"
+#include "framework/base/clock.h"
+#include "framework/base/sort.h"
+
+/* What is timed: `run` does it `times` times in a row; `again` makes the buffers new, untimed. */
+typedef struct fit_experiment {
+    ct_comm *c;
+    ct_status (*again)(void *ctx);
+    ct_status (*run)(void *ctx, int times);
+    void *ctx;
+    int times;
+    bool all;     /* every rank takes part                                        */
+    bool watches; /* this one does not, and leaves its core to those that do      */
+} fit_experiment;
+
+/* Times by size, of which those with even numbers are fitted and the others held out. */
+typedef struct ct_fit_curve {
+    double bytes[CT_MAX_TIME], seconds[CT_MAX_TIME];
+    int n;
+} ct_fit_curve;
+
+enum { LEAST_REPEAT = 5, MOST_REPEAT = 25, WATCH_US = 100 };
+
+static const double seconds_per_size = 0.15;
+
+static ct_status meet(const fit_experiment *e)
+{
+    const struct timespec nap = { .tv_nsec = 1000 * WATCH_US };
+    MPI_Request request;
+    int done = 0;
+
+    if (e->all) { /* they start together; the other lets them start a little apart */
+        CT_TRY_MPI(MPI_Barrier(e->c->world));
+        return CT_OK;
+    }
+    CT_TRY_MPI(MPI_Ibarrier(e->c->world, &request));
+    for (;;) {
+        CT_TRY_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return CT_OK;
+        if (e->watches) (void)nanosleep(&nap, NULL);
+    }
+}
+
+/* The first is not counted, and says how many there is time for. */
+static ct_status fit_measure(const fit_experiment *e, double *seconds_p)
+{
+    double t[MOST_REPEAT + 1];
+    int n = LEAST_REPEAT;
+
+    for (int k = 0; k <= n; ++k) {
+        CT_TRY(e->again(e->ctx));
+        CT_TRY(meet(e));
+        t[k] = ct_clock_s();
+        CT_TRY(e->run(e->ctx, e->times));
+        t[k] = (ct_clock_s() - t[k]) / e->times;
+        if (k > 0) continue;
+        CT_TRY(meet(e));
+        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->world));
+        n = (t[0] * e->times * MOST_REPEAT < seconds_per_size)
+                ? MOST_REPEAT
+                : (int)(seconds_per_size / (t[0] * e->times));
+        n = (n < LEAST_REPEAT) ? LEAST_REPEAT : n;
+    }
+    CT_TRY(meet(e));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
+    ct_sort(t + 1, n);
+    *seconds_p = t[1 + n / 2];
+    return CT_OK;
+}
+
+/* The even (odd: 0) or odd (1) ones; how many. */
+static int fit_pick(const ct_fit_curve *c, int odd, double *bytes, double *seconds)
+{
+    int n = 0;
+
+    for (int i = odd; i < c->n; i += 2) {
+        bytes[n] = c->bytes[i];
+        seconds[n++] = c->seconds[i];
+    }
+    return n;
+}
+
+/* Relative error (RMS) of the odd ones, where straight lines between the even ones foretell them.
+ */
+static double fit_held_out(const ct_fit_curve *c)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int i = 1; i + 1 < c->n; i += 2) {
+        double share = (c->bytes[i] - c->bytes[i - 1]) / (c->bytes[i + 1] - c->bytes[i - 1]);
+        double off = c->seconds[i - 1] + share * (c->seconds[i + 1] - c->seconds[i - 1]);
+
+        off = off / c->seconds[i] - 1;
+        sum += off * off;
+        n += 1;
+    }
+    return (n > 0) ? sqrt(sum / n) : 0;
+}
+
+enum { N_SHARED = 15, ADD_COUNT = 1 << 18 /* elements */ };
+
+/* ---- inside a node: additions */
+
+typedef struct addition {
+    float *x, *y;
+    int n_thread;
+} addition;
+
+static ct_status renew_terms(void *ctx)
+{
+    addition *a = ctx;
+
+    for (int i = 0; i < ADD_COUNT; ++i) a->x[i] = a->y[i] = 1;
+    return CT_OK;
+}
+
+static ct_status add(void *ctx, int times)
+{
+    addition *a = ctx;
+
+    for (int i = 0; i < times; ++i) ct_reduce_add(CT_F32, ADD_COUNT, a->x, a->y, a->n_thread);
+    return CT_OK;
+}
+
+/* report->machine.sum_bandwidth: additions of all ranks at once. Collective. */
+static ct_status fit_sums(ct_comm *c, ct_fit_report *report)
+{
+    addition a = { .n_thread = c->n_thread };
+    fit_experiment e = { c, renew_terms, add, &a, 1, true, false };
+    double seconds = 0;
+    ct_status status = CT_OK;
+
+    a.x = ct_mem_acquire(2 * sizeof(*a.x) * ADD_COUNT);
+    if (a.x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
+    a.y = a.x + ADD_COUNT;
+    status = fit_measure(&e, &seconds);
+    ct_mem_release(a.x);
+    report->machine.sum_bandwidth = sizeof(float) * ADD_COUNT / seconds;
+    return status;
+}
+
+/* ---- inside a node: sums in shared memory */
+
+typedef struct shared {
+    ct_comm *node; /* of the ranks of this node alone */
+    float *buf;
+    ct_coll_req req;
+    ct_node_sum *sum;
+} shared;
+
+static ct_status renew_gradients(void *ctx)
+{
+    shared *s = ctx;
+
+    for (int64_t i = 0; i < s->req.count; ++i) s->buf[i] = 1;
+    return CT_OK;
+}
+
+static ct_status sum_shared(void *ctx, int times)
+{
+    shared *s = ctx;
+    ct_status status = CT_OK;
+    int idle = 0;
+
+    (void)times; /* the terms are new each time */
+    CT_TRY(ct_node_sum_start(s->sum));
+    while ((status = ct_node_sum_progress(s->sum, NULL)) == CT_INPROGRESS) {
+        idle += 1;
+        ct_comm_relax(s->node, &idle);
+    }
+    return status;
+}
+
+static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *seconds_p)
+{
+    fit_experiment e = { c, renew_gradients, sum_shared, s, 1, true, false };
+    ct_status status = CT_OK;
+
+    s->req = (ct_coll_req){
+        .comm = s->node, .buf = s->buf, .count = bytes / 4, .dtype = CT_F32, .tag = 0
+    };
+    CT_TRY(ct_node_sum_create(&s->req, &s->sum));
+    status = fit_measure(&e, seconds_p);
+    ct_node_sum_destroy(s->sum);
+    s->sum = NULL;
+    return status;
+}
+
+/* The times themselves are what counts; the line with a knee says in few words what they are. */
+static ct_status fit_curve(ct_comm *c, shared *s, int n, ct_shared_memory *m)
+{
+    ct_fit_curve k = { .n = n };
+    double bytes[CT_MAX_TIME], seconds[CT_MAX_TIME];
+    ct_fit_knee fit;
+
+    for (int i = 0; i < n; ++i) {
+        k.bytes[i] = ldexp(4096, i);
+        CT_TRY(time_shared(c, s, (int64_t)k.bytes[i], &k.seconds[i]));
+    }
+    fit = ct_fit_knee_of(bytes, seconds, fit_pick(&k, 0, bytes, seconds));
+    if (fit.beyond <= 0) return CT_OK; /* more bytes for nothing: no fit */
+    m->latency_s = fit.alpha_s / 2;
+    m->cached = (fit.beta > 0) ? fit.knee : 0;
+    m->cached_bandwidth = (fit.beta > 0) ? 2 / fit.beta : 0;
+    m->bandwidth = 2 / fit.beyond;
+    m->residual = fit_held_out(&k);
+    m->n_time = n;
+    memcpy(m->time_bytes, k.bytes, sizeof(k.bytes));
+    memcpy(m->time_s, k.seconds, sizeof(k.seconds));
+    return CT_OK;
+}
+
+/* report->machine.shared: sums in the shared memory of the nodes. Collective. */
+static ct_status fit_shared(ct_comm *c, ct_fit_report *report)
+{
+    const int64_t most = (int64_t)512 << 20; /* of all ranks of a node */
+    const ct_arena_ops *arena = NULL;
+    shared s = { .node = NULL };
+    void *block = NULL;
+    int n = N_SHARED, window = -1, all = 0;
+    int64_t offset = 0;
+    ct_status status = CT_OK;
+
+    report->machine.shared = (ct_shared_memory){ 0 };
+    if (!c->node_shares || (ct_topo_min_node_size(c->topo) == 1)) return CT_OK;
+    while ((n > 8) && (((int64_t)4096 << (n - 1)) > most / ct_topo_max_node_size(c->topo))) n -= 1;
+    CT_TRY(ct_comm_create(c->node, "auto", &s.node));
+    arena = ct_comm_arena(s.node);
+    CT_TRY_GOTO(status, done, arena->acquire(arena->ctx, (size_t)4096 << (n - 1), "a fit", &block));
+    s.buf = block;
+    all = ct_node_find(s.node->node_memory, block, 1, &window, &offset); /* else no room for it */
+    if (MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, c->world) != MPI_SUCCESS) all = 0;
+    if (all) status = fit_curve(c, &s, n, &report->machine.shared);
+
+done:
+    if (block != NULL) arena->release(arena->ctx, block);
+    ct_comm_destroy(s.node);
+    return status;
+}
+
+/* ---- levels: what the steps of a collective take between ranks that meet there, run by the engine
+ * that runs collectives, and what ranks that share a link or a memory get of it. */
 
 enum {
     N_SIZE = 22, /* 4 bytes, then 32 B to 32 MiB in doublings */
@@ -93,7 +337,7 @@ static ct_status make_steps(team *x, ct_pattern pattern)
 static ct_status time_steps(team *x, ct_pattern pattern, int64_t bytes, int times,
                             double *seconds_p)
 {
-    ct_fit_experiment e = { x->c, renew, run_steps, x, times, false, false };
+    fit_experiment e = { x->c, renew, run_steps, x, times, false, false };
     ct_status status = CT_OK;
 
     int n_part = (pattern == CT_PATTERN_SHIFT) ? x->n : x->n & ~1;
@@ -104,7 +348,7 @@ static ct_status time_steps(team *x, ct_pattern pattern, int64_t bytes, int time
     x->buf = ct_mem_acquire(2 * (size_t)bytes);
     e.watches = (x->s.n_step == 0);
     e.all = (n_part == x->c->size);
-    status = (x->buf != NULL) ? ct_fit_measure(&e, seconds_p)
+    status = (x->buf != NULL) ? fit_measure(&e, seconds_p)
                               : CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
     ct_mem_release(x->buf);
     ct_sched_run_destroy(x->run);
@@ -181,7 +425,7 @@ static ct_status fit_times(team *x, ct_level *level)
     x->n = inside ? 2 : all;
     CT_TRY(time_swaps(x, &k));
     CT_TRY(fit_line(&k, level));
-    level->residual = ct_fit_held_out(&k);
+    level->residual = fit_held_out(&k);
     CT_TRY(refine(x, &k));
     level->n_time = k.n;
     memcpy(level->time_bytes, k.bytes, sizeof(k.bytes));
@@ -318,7 +562,70 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
         status = fit_level(&x, l, report);
     ct_schedule_destroy(&x.s);
     CT_TRY(status);
-    CT_TRY(ct_fit_sums(c, report));
+    CT_TRY(fit_sums(c, report));
     CT_TRY(ct_codec_speed_measure(c, &report->machine.coding));
-    return ct_fit_shared(c, report);
+    return fit_shared(c, report);
+}
+
+/* ---- a fit as a table */
+
+/* Above it latency and bandwidth say nothing: protocols and caches make 0.1 to 0.6. */
+static const double wild = 1.5;
+
+static void print_level(const ct_fit_report *r, int level)
+{
+    const ct_level *l = &r->machine.level[level];
+
+    printf("%-12s", l->name);
+    if (!r->measured[level]) {
+        printf("  no two ranks meet here: guessed, %.3g us, %.4g GB/s\n", 1e6 * l->latency_s,
+               1e-9 * l->bandwidth);
+        return;
+    }
+    printf("  %4d %4d  %10.3f  %10.3f", r->pair[level][0], r->pair[level][1], 1e6 * l->latency_s,
+           1e-9 * l->bandwidth);
+    if (l->uplink > 0)
+        printf("  %10.3f", 1e-9 * l->uplink);
+    else
+        printf("  %10s", "-");
+    if (l->bus > 0)
+        printf("  %10.3f", 1e-9 * l->bus);
+    else
+        printf("  %10s", "-");
+    printf("  %6d  %6.1f\n", r->n_pair[level], 100 * l->residual);
+}
+
+void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
+{
+    const ct_shared_memory *s = &report->machine.shared;
+    const ct_codec_speed *k = &report->machine.coding;
+
+    if (c->rank != 0) return;
+    printf(
+        "%d ranks on %d nodes (%s); GB/s: 10^9 bytes a second, per direction\n\n"
+        "level         between  latency us   bandwidth      uplink         bus   pairs  error %%\n",
+        c->size, c->topo->n_node, c->topo->source);
+    for (int l = 0; l < report->machine.n_level; ++l) print_level(report, l);
+    printf("\nadding f32, all ranks at once: %.3f GB/s a rank\n",
+           1e-9 * report->machine.sum_bandwidth);
+    printf("codecs: streams %.3f GB/s; an element: update %.3f ns, selection %.3f more; an entry: "
+           "packed %.3f ns, added %.3f, merged %.3f\n",
+           1e-9 * k->memory, 1e9 * k->update_s, 1e9 * k->select_s, 1e9 * k->pack_s, 1e9 * k->add_s,
+           1e9 * k->merge_s);
+    printf("        an element: signs %.3f ns more than the update, added %.3f; factors %.3f more, "
+           "and %.3f a column\n",
+           1e9 * k->sign_s, 1e9 * k->unsign_s, 1e9 * k->factor_s, 1e9 * k->column_s);
+    if (s->bandwidth > 0)
+        printf("sums in shared memory: %.3f us twice, %.3f GB/s a rank to %.3f MB, %.3f beyond, "
+               "error %.1f %%\n",
+               1e6 * s->latency_s, 1e-9 * s->cached_bandwidth, 1e-6 * s->cached,
+               1e-9 * s->bandwidth, 100 * s->residual);
+    printf("error: of sizes that were not fitted\n");
+    fflush(stdout);
+    for (int l = 0; l < report->machine.n_level; ++l) {
+        if (report->measured[l] && (report->machine.level[l].residual > wild))
+            CT_WARN("fit: the times of level \"%s\" follow no line (error %.0f %%): measure again "
+                    "when the machine is idle, with a core for each rank",
+                    report->machine.level[l].name, 100 * report->machine.level[l].residual);
+    }
 }

@@ -3,9 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/bench/bench_codec.h"
-#include "cli/bench/bench_comm.h"
-#include "cli/bench/bench_fit.h"
+#include "cli/bench/bench.h"
 #include "cli/verb.h"
 
 #define COMM  "bench comm"

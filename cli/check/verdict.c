@@ -1,4 +1,4 @@
-#include "cli/check/verdict.h"
+#include "cli/check/check.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,13 +1,253 @@
-#include "cli/verb.h"
-
+/* cortado convert: data, weights and old prototxts, each kind with its own way. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/onnx/onnx.h"
+#include "cli/verb.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
-#include "cli/convert/convert_model.h"
-#include "cli/convert/convert_net.h"
+#include "framework/data/writer.h"
+#include "framework/proto/prototxt.h"
+#include "framework/proto/upgrade.h"
+#include "framework/snapshot/model.h"
+#include "framework/snapshot/snapshot.h"
+
+/* ---- `convert net` and `convert solver`: old forms written anew */
+
+static ct_status check_target(const ct_convert_options *o)
+{
+    CT_TRY(ct_path_check_free(o->to, o->force));
+    return ct_file_check_writable(o->to);
+}
+
+/* Text has no control characters but those that end lines and set tabs; a message has one within
+ * its first few tags and lengths. */
+static bool is_binary(const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)data[i];
+
+        if ((c < 0x20) && ((c < '\t') || (c > '\r'))) return true;
+    }
+    return false;
+}
+
+static ct_status write_text(const ProtobufCMessage *m, const char *to)
+{
+    ct_text t = { 0 };
+    ct_status status = ct_prototxt_write(m, &t);
+
+    if (status == CT_OK) status = ct_file_write(to, (t.text != NULL) ? t.text : "", t.length);
+    ct_text_destroy(&t);
+    return status;
+}
+
+static ct_status write_binary(const ProtobufCMessage *m, const char *to)
+{
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *data = malloc(size + 1);
+    ct_status status;
+
+    if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of %s", size, to);
+    protobuf_c_message_pack(m, data);
+    status = ct_file_write(to, data, size);
+    free(data);
+    return status;
+}
+
+static ct_status convert_binary(const ct_convert_options *o, const char *data, size_t size)
+{
+    Ct__NetParameter *net = ct__net_parameter__unpack(NULL, size, (const uint8_t *)data);
+    ct_status status;
+
+    if (net == NULL) return CT_FAIL(CT_ERR_DATA, "%s: no net, or a damaged file", o->from);
+    status = ct_net_upgrade(net, o->from, NULL);
+    if (status == CT_OK) status = write_binary(&net->base, o->to);
+    ct__net_parameter__free_unpacked(net, NULL);
+    return status;
+}
+
+/* upgrade: of a message of this type. */
+static ct_status convert_text(const ct_convert_options *o, const ProtobufCMessageDescriptor *type,
+                              ct_status (*upgrade)(ProtobufCMessage *m, const char *file,
+                                                   ct_source_map *map))
+{
+    ProtobufCMessage *m = NULL;
+    ct_source_map *map = NULL;
+    ct_status status = ct_source_map_create(&map);
+
+    if (status == CT_OK) status = ct_prototxt_read(type, o->from, map, &m);
+    if (status == CT_OK) status = upgrade(m, o->from, map);
+    if (status == CT_OK) status = write_text(m, o->to);
+    if (m != NULL) protobuf_c_message_free_unpacked(m, NULL);
+    ct_source_map_destroy(map);
+    return status;
+}
+
+static ct_status upgrade_net(ProtobufCMessage *m, const char *file, ct_source_map *map)
+{
+    return ct_net_upgrade((Ct__NetParameter *)(void *)m, file, map);
+}
+
+static ct_status upgrade_solver(ProtobufCMessage *m, const char *file, ct_source_map *map)
+{
+    return ct_solver_upgrade((Ct__SolverParameter *)(void *)m, file, map);
+}
+
+/* Reads a net of any age, a prototxt or a binary file such as a .caffemodel (known by its bytes),
+ *  and writes it in today's form to `to`: as text, or binary where `from` is. CT_ERR_CONFIG,
+ *  CT_ERR_IO, CT_ERR_DATA. */
+static ct_status convert_net(const ct_convert_options *o)
+{
+    char *data;
+    size_t size;
+    ct_status status;
+
+    CT_TRY(check_target(o));
+    CT_TRY(ct_file_read(o->from, &data, &size));
+    status = is_binary(data, size) ? convert_binary(o, data, size)
+                                   : convert_text(o, &ct__net_parameter__descriptor, upgrade_net);
+    free(data);
+    return status;
+}
+
+/* The same of a solver prototxt: solver_type becomes type, nets within it come up to date. */
+static ct_status convert_solver(const ct_convert_options *o)
+{
+    CT_TRY(check_target(o));
+    return convert_text(o, &ct__solver_parameter__descriptor, upgrade_solver);
+}
+
+/* ---- `convert model`: weights from one format to another */
+
+static void list(const ct_model *m)
+{
+    int64_t total = 0;
+
+    printf("%s: %s%s%s\n", m->file, m->format->name, (m->name != NULL) ? ", net " : "",
+           (m->name != NULL) ? m->name : "");
+    for (int l = 0; l < m->n_layer; l++) {
+        const ct_model_layer *layer = &m->layer[l];
+
+        for (int i = 0; i < layer->n_array; i++) {
+            if (!layer->array[i].present) continue;
+            printf("  %s/%d  %s\n", layer->name, i, ct_shape_str(&layer->array[i].shape).text);
+            total += ct_shape_count(&layer->array[i].shape, 0, -1);
+        }
+    }
+    printf("%" PRId64 " values\n", total);
+}
+
+/* Layer l of the net gives the file's layer its fields and shapes: those of old files have four
+ * dimensions. */
+static ct_status fit_layer(const ct_net *net, int l, const ct_model *m, ct_model_layer *to)
+{
+    const ct_layer *layer = net->layer[l];
+
+    to->param = layer->param;
+    if ((to->n_array != layer->n_weight) && (to->n_array > 0))
+        return CT_FAIL(CT_ERR_SHAPE, "%s: layer \"%s\" has %d blobs in the file, %d in the net",
+                       m->file, to->name, to->n_array, layer->n_weight);
+    for (int i = 0; i < to->n_array; i++) {
+        const ct_shape *shape = &layer->weight[i].shape;
+
+        if (!ct_shapes_fit(&to->array[i].shape, shape))
+            return CT_FAIL(CT_ERR_SHAPE,
+                           "%s: blob %d of layer \"%s\" has shape %s in the file, %s in the net",
+                           m->file, i, to->name, ct_shape_str(&to->array[i].shape).text,
+                           ct_shape_str(shape).text);
+        to->array[i].shape = *shape;
+    }
+    return CT_OK;
+}
+
+static ct_status fit(const ct_net *net, ct_model *m)
+{
+    for (int l = 0; l < m->n_layer; l++) {
+        int k = ct_net_find_layer(net, m->layer[l].name);
+
+        if (k >= 0)
+            CT_TRY(fit_layer(net, k, m, &m->layer[l]));
+        else if (m->layer[l].n_array > 0)
+            CT_WARN("%s: the net has no layer \"%s\"; it is written as it is", m->file,
+                    m->layer[l].name);
+    }
+    return CT_OK;
+}
+
+typedef struct fitted {
+    ct_source_map *map;
+    Ct__NetParameter *param;
+    ct_net *net;
+} fitted;
+
+static ct_status open_net(const char *file, fitted *f)
+{
+    ct_net_options o = { .phase = CT_TEST,
+                         .env = { .n_rank = 1, .no_data = true },
+                         .no_data = true };
+
+    CT_TRY(ct_source_map_create(&f->map));
+    CT_TRY(ct_net_read(file, f->map, &f->param));
+    o.map = f->map;
+    return ct_net_create(f->param, &o, &f->net);
+}
+
+static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
+{
+    if (ct_text_ends_with(o->to, ".onnx")) {
+        CT_TRY(ct_model_load(m));
+        CT_TRY(ct_onnx_write(net, m, o->to));
+    } else {
+        CT_TRY(ct_model_save(m, o->to));
+    }
+    CT_INFO("wrote %s", o->to);
+    return CT_OK;
+}
+
+static ct_status convert(const ct_convert_options *o, ct_model *m)
+{
+    fitted f = { .map = NULL };
+    ct_status status = CT_OK;
+
+    if (o->net != NULL) {
+        status = open_net(o->net, &f);
+        if (status == CT_OK) status = fit(f.net, m);
+    }
+    if ((status == CT_OK) && (o->to == NULL)) list(m);
+    if ((status == CT_OK) && (o->to != NULL)) status = save(o, f.net, m);
+    ct_net_destroy(f.net);
+    if (f.param != NULL) ct__net_parameter__free_unpacked(f.param, NULL);
+    ct_source_map_destroy(f.map);
+    return status;
+}
+
+/* Reads the weights of `from`, in whatever format, and writes them to `to` in the format that its
+ *  name says; without `to` lists them on stdout. net: takes shapes and layers' fields from this
+ *  prototxt. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA, CT_ERR_SHAPE. */
+static ct_status convert_model(const ct_convert_options *o)
+{
+    const ct_model_format *format;
+    ct_model *m = NULL;
+    ct_status status;
+
+    if (o->to != NULL) {
+        if (!ct_text_ends_with(o->to, ".onnx"))
+            CT_TRY(ct_model_format_of(o->to, &format));
+        else if (o->net == NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "%s: ONNX holds the net too: give its --net", o->to);
+        if (!o->force && (access(o->to, F_OK) == 0))
+            return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", o->to);
+    }
+    CT_TRY(ct_model_open(o->from, &m));
+    status = convert(o, m);
+    ct_model_close(m);
+    return status;
+}
 
 #define MNIST   "convert mnist"
 #define CIFAR10 "convert cifar10"
@@ -97,14 +337,14 @@ static const kind kinds[] = {
       ct_convert_text,
       "text as numbers of words, a sentence a line",
       { "from", "to" } },
-    { "model", MODEL, ct_convert_model, "weights, from one format to another", { "from" } },
+    { "model", MODEL, convert_model, "weights, from one format to another", { "from" } },
     { "mean", MEAN, ct_convert_mean, "the mean image of a data set", { "from", "to" } },
     { "net",
       NET,
-      ct_convert_net,
+      convert_net,
       "a net of an old form in today's, text or binary",
       { "from", "to" } },
-    { "solver", SOLVER, ct_convert_solver, "the same of a solver", { "from", "to" } },
+    { "solver", SOLVER, convert_solver, "the same of a solver", { "from", "to" } },
     { "digits", DIGITS, ct_convert_digits, "rendered digits, made up here", { "to" } },
 };
 

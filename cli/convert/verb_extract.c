@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/array_file.h"
 #include "framework/snapshot/snapshot.h"
-#include "runtime/net_open.h"
+#include "runtime/call.h"
 
 enum { MOST_BLOBS = 64 };
 

@@ -2,7 +2,6 @@
  * those that the net has: what a Reshape makes is written out, batch and all. */
 #include <stdio.h>
 
-#include "cli/onnx/onnx_forms.h"
 #include "cli/onnx/onnx_impl.h"
 
 static ct_status permute(ct_onnx *x, const ct_onnx_layer *l)

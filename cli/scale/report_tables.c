@@ -1,8 +1,10 @@
+/* The tables of a study's report, and its points as CSV and JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/scale/report.h"
+#include "framework/base/sort.h"
 
 const char *ct_report_mark(ct_kind kind)
 {
@@ -278,4 +280,292 @@ void ct_report_failures(const ct_points *p, ct_text *t)
         ct_text_add(t, "* cannot be read: `runs/%s`\n",
                     json_string_value(json_array_get(p->broken, i)));
     if (n == 0) ct_text_add(t, "None.\n");
+}
+
+/* ---- collectives */
+
+static bool bench_starts(const ct_points *p, int i)
+{
+    const ct_bench_point *b = &p->bench[i];
+
+    for (int k = 0; k < i; k++) {
+        const ct_bench_point *o = &p->bench[k];
+
+        if ((o->ranks == b->ranks) && (o->nodes == b->nodes) && (o->kind == b->kind) &&
+            (strcmp(o->machine, b->machine) == 0))
+            return false;
+    }
+    return true;
+}
+
+static bool same_bench(const ct_bench_point *a, const ct_bench_point *b)
+{
+    return (a->ranks == b->ranks) && (a->nodes == b->nodes) && (a->kind == b->kind) &&
+           (strcmp(a->machine, b->machine) == 0);
+}
+
+static void bench_table(const ct_points *p, int first, ct_text *t)
+{
+    const ct_bench_point *b = &p->bench[first];
+    const char *name[16];
+    double size = -1;
+    int n = 0;
+
+    for (int i = first; i < p->n_bench; i++) {
+        int k = 0;
+
+        if (!same_bench(&p->bench[i], b)) continue;
+        while ((k < n) && (strcmp(name[k], p->bench[i].algorithm) != 0)) k++;
+        if ((k == n) && (n < 16)) name[n++] = p->bench[i].algorithm;
+    }
+    ct_text_add(t,
+                "\n%s, %d ranks on %d node%s, %s; microseconds, in brackets the bus bandwidth in "
+                "GB/s:\n\n| bytes |",
+                b->machine, b->ranks, b->nodes, (b->nodes == 1) ? "" : "s",
+                ct_report_mark(b->kind));
+    for (int k = 0; k < n; k++) ct_text_add(t, " %s |", name[k]);
+    ct_text_add(t, "\n|---|");
+    for (int k = 0; k < n; k++) ct_text_add(t, "---|");
+    ct_text_add(t, "\n");
+    for (;;) {
+        double next = INFINITY;
+
+        for (int i = first; i < p->n_bench; i++) {
+            if (same_bench(&p->bench[i], b) && (p->bench[i].bytes > size))
+                next = fmin(next, p->bench[i].bytes);
+        }
+        if (!isfinite(next)) return;
+        size = next;
+        ct_text_add(t, "| %.0f |", size);
+        for (int k = 0; k < n; k++) {
+            const ct_bench_point *at = NULL;
+
+            for (int i = first; i < p->n_bench; i++) {
+                if (same_bench(&p->bench[i], b) && (p->bench[i].bytes == size) &&
+                    (strcmp(p->bench[i].algorithm, name[k]) == 0))
+                    at = &p->bench[i];
+            }
+            if (at != NULL)
+                ct_text_add(t, " %.4g (%.3g) |", at->us, at->busbw);
+            else
+                ct_text_add(t, " – |");
+        }
+        ct_text_add(t, "\n");
+    }
+}
+
+/* What the cost model says of the same collectives, where the program printed it. */
+static void bench_error(const ct_points *p, ct_kind kind, ct_text *t)
+{
+    double error[1024];
+    int n = 0;
+
+    for (int i = 0; (i < p->n_bench) && (n < 1024); i++) {
+        const ct_bench_point *b = &p->bench[i];
+
+        if ((b->kind == kind) && isfinite(b->predicted_us))
+            error[n++] = fabs(b->predicted_us / b->us - 1);
+    }
+    if (n == 0) return;
+    ct_sort(error, n);
+    ct_text_add(t,
+                "\n**The cost model against these %s times: median error %.1f %%, at most %.1f %%, "
+                "over %d points.** It is what chooses algorithms and makes modelled points.\n",
+                ct_kind_str(kind), 50 * (error[n / 2] + error[(n - 1) / 2]), 100 * error[n - 1], n);
+}
+
+void ct_report_bench(const ct_points *p, bool drawn, ct_text *t)
+{
+    ct_text_add(t, "\n## Collectives\n");
+    if (p->n_bench == 0) {
+        ct_text_add(t, "\nNot measured in this study.\n");
+        return;
+    }
+    ct_text_add(
+        t, "\nAllreduce of floats on the same allocation (`cortado bench comm`): sums checked "
+           "while timed; `mpi` is the blocking MPI_Allreduce in place. Bus bandwidth = bytes / "
+           "time x 2 (n-1)/n.\n");
+    for (int i = 0; i < p->n_bench; i++) {
+        if (bench_starts(p, i)) bench_table(p, i, t);
+    }
+    for (int k = 0; k < CT_N_KIND; k++) bench_error(p, (ct_kind)k, t);
+    if (drawn) ct_text_add(t, "\n![bus bandwidth by size](plots/collectives.svg)\n");
+}
+
+/* ---- the model against the simulation */
+
+static const char model_header[] =
+    "\n## The model against the simulation\n\nSteps of the same points, both ways. A modelled "
+    "point "
+    "without a simulated twin is an extrapolation by this model.\n\n| workload | configuration | "
+    "nodes | simulated ms | modelled ms | error | of which exposed: simulated ms | modelled ms "
+    "|\n|---|---|---|---|---|---|---|---|\n";
+
+void ct_report_model_error(const ct_points *p, ct_text *t)
+{
+    double error[1024];
+    int n = 0, alone = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        const ct_point *q = &p->point[i], *s;
+        int twin = ct_points_twin(p, q, CT_KIND_SIMULATED);
+
+        if ((q->kind != CT_KIND_MODELLED) || q->failed) continue;
+        alone += (twin < 0);
+        /* one rank alone sends nothing: there is nothing to get wrong */
+        if ((twin < 0) || (q->ranks == 1) || (n == 1024)) continue;
+        if (n == 0) ct_text_add(t, "%s", model_header);
+        s = &p->point[twin];
+        error[n] = q->step_ms / s->step_ms - 1;
+        ct_text_add(t, "| %s | %s | %d | %.6g | %.6g | %+.2f %% | %.4g | %.4g |\n",
+                    p->group[q->group].slug, q->config, q->nodes, s->step_ms, q->step_ms,
+                    100 * error[n], s->exposed_ms, q->exposed_ms);
+        error[n] = fabs(error[n]);
+        n += 1;
+    }
+    if (n > 0) {
+        ct_sort(error, n);
+        ct_text_add(
+            t,
+            "\n**Error of the model over %d points of more than one rank: median %.2f %%, at "
+            "most %.2f %%.** %d modelled points have no simulated twin.\n",
+            n, 50 * (error[n / 2] + error[(n - 1) / 2]), 100 * error[n - 1], alone);
+    } else if (alone > 0) {
+        ct_text_add(t,
+                    "\n## The model against the simulation\n\nNo point was both simulated and "
+                    "modelled: the error of the %d modelled points is not known.\n",
+                    alone);
+    }
+}
+
+static const char header[] =
+    "net,machine,mode,config,kind,nodes,ranks,threads,global_batch,step_ms,p5_ms,p95_ms,least_ms,"
+    "most_ms,samples,runs,failed_runs,images_per_s,speedup,efficiency,compute_ms,comm_ms,"
+    "exposed_ms,exposed_share,wait_data_ms,compress_ms,imbalance_ms,bytes_sent,memory_bytes,"
+    "jitter_bound,algorithm,jitter_seed,images_per_s_alone,wall_s,read_ms\n";
+
+/* ---- points.csv and points.json */
+
+static void text_cell(ct_text *t, const char *s)
+{
+    ct_text_add(t, "\"");
+    for (; *s != '\0'; s++) {
+        if (*s == '"') ct_text_add(t, "\"");
+        ct_text_add_bytes(t, s, 1);
+    }
+    ct_text_add(t, "\",");
+}
+
+static void number_cell(ct_text *t, double v)
+{
+    if (isfinite(v)) ct_text_add(t, "%.9g", v);
+    ct_text_add(t, ",");
+}
+
+static void csv_row(const ct_points *p, const ct_point *q, ct_text *t)
+{
+    const ct_point_group *g = &p->group[q->group];
+    const double v[] = { q->step_ms,  q->p5_ms,       q->p95_ms,
+                         q->least_ms, q->most_ms,     q->n_sample,
+                         q->n_run,    q->n_bad,       q->images_per_s,
+                         q->speedup,  q->efficiency,  q->compute_ms,
+                         q->comm_ms,  q->exposed_ms,  q->exposed_ms / q->step_ms,
+                         q->wait_ms,  q->compress_ms, q->imbalance_ms,
+                         q->bytes,    q->memory,      q->bound };
+
+    text_cell(t, g->net);
+    text_cell(t, g->machine);
+    text_cell(t, g->mode);
+    text_cell(t, q->config);
+    text_cell(t, ct_kind_str(q->kind));
+    ct_text_add(t, "%d,%d,%d,%.0f,", q->nodes, q->ranks, q->threads, q->batch);
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+        number_cell(t, (q->failed && ((i < 5) || (i > 7))) ? NAN : v[i]);
+    text_cell(t, q->algorithm);
+    number_cell(t, ct_json_number(q->define, "jitter_seed", NAN));
+    number_cell(t, (g->speed > 0) ? g->speed : NAN);
+    if (isfinite(q->wall_s)) ct_text_add(t, "%.3f", q->wall_s);
+    ct_text_add(t, ",");
+    if (isfinite(q->read_ms)) ct_text_add(t, "%.9g", q->read_ms);
+    ct_text_add(t, "\n");
+}
+
+/* The points as JSON: the definition, and the figures under the names of the CSV. */
+static void set(json_t *o, const char *name, double v)
+{
+    json_object_set_new(o, name, isfinite(v) ? json_real(v) : json_null());
+}
+
+static json_t *json_point(const ct_point *q)
+{
+    json_t *o = json_object();
+
+    json_object_set(o, "define", (json_t *)(uintptr_t)q->define);
+    json_object_set_new(o, "kind", json_string(ct_kind_str(q->kind)));
+    json_object_set_new(o, "failed", json_boolean(q->failed));
+    json_object_set_new(o, "runs", json_integer(q->n_run));
+    json_object_set_new(o, "failed_runs", json_integer(q->n_bad));
+    if (q->failed) return o;
+    json_object_set_new(o, "samples", json_integer(q->n_sample));
+    set(o, "global_batch", q->batch);
+    set(o, "step_ms", q->step_ms);
+    set(o, "p5_ms", q->p5_ms);
+    set(o, "p95_ms", q->p95_ms);
+    set(o, "images_per_s", q->images_per_s);
+    set(o, "speedup", q->speedup);
+    set(o, "efficiency", q->efficiency);
+    set(o, "compute_ms", q->compute_ms);
+    set(o, "comm_ms", q->comm_ms);
+    set(o, "exposed_ms", q->exposed_ms);
+    set(o, "wait_data_ms", q->wait_ms);
+    set(o, "read_ms", q->read_ms);
+    set(o, "compress_ms", q->compress_ms);
+    set(o, "imbalance_ms", q->imbalance_ms);
+    set(o, "bytes_sent", q->bytes);
+    set(o, "memory_bytes", q->memory);
+    set(o, "jitter_bound", q->bound);
+    json_object_set_new(o, "algorithm", json_string(q->algorithm));
+    return o;
+}
+
+static json_t *json_bench(const ct_bench_point *b)
+{
+    json_t *o = json_object();
+
+    json_object_set_new(o, "kind", json_string(ct_kind_str(b->kind)));
+    json_object_set_new(o, "machine", json_string(b->machine));
+    json_object_set_new(o, "algorithm", json_string(b->algorithm));
+    json_object_set_new(o, "nodes", json_integer(b->nodes));
+    json_object_set_new(o, "ranks", json_integer(b->ranks));
+    set(o, "bytes", b->bytes);
+    set(o, "us", b->us);
+    set(o, "algbw_gbs", b->algbw);
+    set(o, "busbw_gbs", b->busbw);
+    return o;
+}
+
+ct_status ct_report_points(const ct_study *study, const ct_points *p)
+{
+    json_t *all = json_object(), *points = json_array(), *bench = json_array();
+    ct_text csv = { 0 };
+    char path[800];
+    ct_status status;
+
+    ct_text_add(&csv, "%s", header);
+    for (int i = 0; i < p->n; i++) {
+        csv_row(p, &p->point[i], &csv);
+        json_array_append_new(points, json_point(&p->point[i]));
+    }
+    for (int i = 0; i < p->n_bench; i++) json_array_append_new(bench, json_bench(&p->bench[i]));
+    json_object_set_new(all, "points", points);
+    json_object_set_new(all, "collectives", bench);
+    ct_study_path(study, path, sizeof(path), "points.json");
+    status = ct_json_write(path, all);
+    json_decref(all);
+    ct_study_path(study, path, sizeof(path), "points.csv");
+    if (status == CT_OK)
+        status = csv.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
+                            : ct_file_write(path, csv.text, csv.length);
+    ct_text_destroy(&csv);
+    return status;
 }

@@ -1,7 +1,7 @@
 /** @file scale.h  What the files of `cortado scale` share: a study as it was asked for.
  *
- * The verb reads options into a ct_scale, makes a list of runs (measured.c, simulated.c,
- * modelled.c), does those that the folder lacks, and has the report written from the folder.
+ * The verb reads options into a ct_scale, makes a list of runs (measured.c, machine_study.c), does
+ * those that the folder lacks, and has the report written from the folder.
  */
 #ifndef CT_SCALE_H
 #define CT_SCALE_H
@@ -9,6 +9,7 @@
 #include "cli/scale/spawn.h"
 #include "cli/scale/study.h"
 #include "cli/verb.h"
+#include "topology/topo.h"
 
 enum { CT_SCALE_MAX_POINT = 64, CT_SCALE_MAX_CONFIG = 24 };
 
@@ -39,24 +40,17 @@ typedef struct ct_scale {
     int n_run, n_failed; /* runs that this call found or made; those that failed */
 } ct_scale;
 
-/* ---- lists.c */
+/* ---- what is asked: verb_scale.c */
 
 /** "1,2,4,...,64": whole numbers >= 1, ascending, none twice; "..." (or "…") goes on with the ratio
  *  of the two before it. CT_ERR_CONFIG with the option's name. */
 ct_status ct_scale_numbers(const char *option, const char *text, int64_t *out, int *n_p);
-/** The default and every --ablate. CT_ERR_CONFIG with the nearest name. */
-ct_status ct_scale_configs(ct_scale *s);
+
 /** Whether `word` is in the list "a,b,c" of option; CT_ERR_CONFIG on words that are not in known.
  */
 ct_status ct_scale_words(const char *option, const char *text, const char *const *known, int n,
                          bool *has);
 
-/* ---- net_find.c */
-
-/** The file behind --net=NAME: a path, or models/NAME/train_val.prototxt (the solver beside it with
- *  solver true) next to the program, in the share folder of an installation, or in CORTADO_SHARE.
- *  CT_ERR_CONFIG with the nearest name. */
-ct_status ct_scale_find_net(const char *name, char *out, size_t size);
 /** The path of the running program. */
 ct_status ct_scale_self(char *out, size_t size);
 
@@ -91,9 +85,23 @@ ct_status ct_scale_measure(ct_scale *s);
 /** --machine: the points that the simulator can do, and those of the model. */
 ct_status ct_scale_simulate(ct_scale *s);
 
-/* ---- the report: report*.c, points.c */
+/* ---- the report: report*.c */
 
 /** Makes report.md, points.csv, points.json and the plots from the runs of the folder. */
 ct_status ct_scale_report(const ct_study *study);
+
+/* ---- finding the simulator, and how it is started: verb_simulate.c */
+
+/** CORTADO_SIM, or beside the program `self`, in the build tree, installed. out: [PATH_MAX].
+ *  CT_ERR_IO where CORTADO_SIM is wrong, CT_ERR_CONFIG where the simulator is not built. */
+ct_status ct_simulator_find(const char *self, char *out);
+
+/** Writes the platform (XML) and the hosts of the ranks to two files. */
+ct_status ct_simulator_platform(const ct_topo *t, const char *xml_path, const char *hosts_path);
+
+/** smpirun with these files and the settings that SMPI needs, and the simulator: append its
+ *  arguments. None may hold a space, which smpirun takes for the end of a word. */
+void ct_simulator_start(const ct_machine *machine, int n_rank, const char *xml_path,
+                        const char *hosts_path, const char *program, ct_argv *command);
 
 #endif

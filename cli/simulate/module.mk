@@ -1,2 +1,2 @@
 # `cortado simulate` and the platforms that it makes.
-IN_SIM := sim_platform sim_setup
+IN_SIM := sim_setup

@@ -1,7 +1,11 @@
+/* Zones: a vertex that joins hosts alone is a cluster, if a cluster can say it; every other vertex
+ * is a zone with full routing between its members. Vertices of one member are left out. */
 #include "cli/simulate/sim_setup.h"
 
 #include <ctype.h>
+#include <float.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -75,4 +79,396 @@ ct_status ct_sim_place(const ct_options *o, int n_rank, ct_topo **topo_p)
     for (int r = 0; (order != NULL) && (strcmp(order, "rank") == 0) && (r < n); ++r)
         (*topo_p)->order[r] = r;
     return CT_OK;
+}
+
+/* ---- zones: a vertex that joins hosts alone is a cluster, if a cluster can say it; every other
+ * vertex is a zone with full routing between its members. Vertices of one member are left out. */
+
+static const double free_speed = 1e15; /* of hosts that add for nothing */
+
+/* What a member's own link into its vertex and the pair's own link must be. */
+typedef struct figures {
+    double base[CT_MAX_LEVEL]; /* of latency_s, in the members' links; never falls with the level */
+    double extra[CT_MAX_LEVEL]; /* the rest, in a link of the pair */
+    bool capped[CT_MAX_LEVEL]; /* a pair gets less than its members inject                        */
+    bool paired[CT_MAX_LEVEL]; /* pairs need links of their own                                   */
+} figures;
+
+typedef struct writer {
+    const ct_topo *t;
+    figures f;
+    ct_text *xml;
+    int *first[CT_MAX_LEVEL]; /* [l][n_vertex[l] + 1] members of vertex v: member[first[v]] …    */
+    int *member[CT_MAX_LEVEL];
+} writer;
+
+/* A member of a vertex, seen past vertices of one member: a rank, or a vertex with several. */
+typedef struct member {
+    int level; /* -1: a rank */
+    int id;
+    double uplink; /* least of all links passed */
+    double base;   /* latency that its own links hold, one way up */
+} member;
+
+static ct_status find_figures(const ct_machine *m, figures *f)
+{
+    double least = DBL_MAX, inject = DBL_MAX;
+
+    for (int l = m->n_level - 1; l >= 0; --l) {
+        const ct_level *at = &m->level[l];
+
+        if (!(at->bandwidth > 0) || !(at->uplink > 0) || !(at->latency_s >= 0))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "machine %s, level %s: latency %g s, bandwidth %g, uplink %g bytes/s "
+                           "cannot be simulated",
+                           m->name, at->name, at->latency_s, at->bandwidth, at->uplink);
+        if (at->latency_s < least) least = at->latency_s;
+        f->base[l] = least;
+        f->extra[l] = at->latency_s - least;
+    }
+    for (int l = 0; l < m->n_level; ++l) {
+        const ct_level *at = &m->level[l];
+
+        if (at->uplink < inject) inject = at->uplink;
+        f->capped[l] = (at->bandwidth < 0.999999 * inject);
+        f->paired[l] = f->capped[l] || (f->extra[l] > 0) || at->pairwise || (at->bus > 0);
+    }
+    return CT_OK;
+}
+
+static ct_status list_members(writer *w)
+{
+    const ct_topo *t = w->t;
+
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        int n = (l == 0) ? t->n_rank : t->n_vertex[l - 1];
+        const int *up = (l == 0) ? t->vertex[0] : t->parent[l - 1];
+        int *at = calloc((size_t)t->n_vertex[l] + 2, sizeof(*at));
+
+        w->first[l] = at;
+        w->member[l] = calloc((size_t)n + 1, sizeof(*w->member[l]));
+        if ((at == NULL) || (w->member[l] == NULL))
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a platform of %d ranks", t->n_rank);
+        for (int i = 0; i < n; ++i) at[up[i] + 2] += 1;
+        for (int v = 0; v < t->n_vertex[l]; ++v) at[v + 2] += at[v + 1];
+        for (int i = 0; i < n; ++i) w->member[l][at[up[i] + 1]++] = i;
+    }
+    return CT_OK;
+}
+
+static int count_members(const writer *w, int l, int v)
+{
+    return w->first[l][v + 1] - w->first[l][v];
+}
+
+/* Member k of vertex v of level l. */
+static member find_member(const writer *w, int l, int v, int k)
+{
+    member m = { l - 1, w->member[l][w->first[l][v] + k], w->t->machine.level[l].uplink, 0 };
+
+    while ((m.level >= 0) && (count_members(w, m.level, m.id) == 1)) {
+        double up = w->t->machine.level[m.level].uplink;
+
+        if (up < m.uplink) m.uplink = up;
+        m.id = w->member[m.level][w->first[m.level][m.id]];
+        m.level -= 1;
+    }
+    if (m.level >= 0) m.base = w->f.base[m.level] / 2;
+    return m;
+}
+
+static bool all_ranks(const writer *w, int l, int v)
+{
+    for (int k = 0; k < count_members(w, l, v); ++k) {
+        if (find_member(w, l, v, k).level >= 0) return false;
+    }
+    return true;
+}
+
+/* ---- names: hosts h5, zones z1.0 and zh5, gateways r1.0, a member's link u1.5 or uh5 */
+
+/* A member as the end of a route between hosts, or between zones. */
+static void add_end(writer *w, const char *attribute, const member *m, bool hosts)
+{
+    if (m->level >= 0)
+        ct_text_add(w->xml, " %s=\"z%d.%d\"", attribute, m->level, m->id);
+    else
+        ct_text_add(w->xml, " %s=\"%sh%d\"", attribute, hosts ? "" : "z", m->id);
+}
+
+static void add_gateway(writer *w, const char *attribute, const member *m)
+{
+    if (m->level >= 0)
+        ct_text_add(w->xml, " %s=\"r%d.%d\"", attribute, m->level, m->id);
+    else
+        ct_text_add(w->xml, " %s=\"h%d\"", attribute, m->id);
+}
+
+static void add_own_link(writer *w, const member *m, const char *direction)
+{
+    if (m->level < 0)
+        ct_text_add(w->xml, "<link_ctn id=\"uh%d\" direction=\"%s\"/>", m->id, direction);
+    else
+        ct_text_add(w->xml, "<link_ctn id=\"u%d.%d\" direction=\"%s\"/>", m->level, m->id,
+                    direction);
+}
+
+static void declare_own_link(writer *w, int l, const member *m)
+{
+    if (m->level < 0)
+        ct_text_add(w->xml, "<link id=\"uh%d\"", m->id);
+    else
+        ct_text_add(w->xml, "<link id=\"u%d.%d\"", m->level, m->id);
+    ct_text_add(w->xml,
+                " bandwidth=\"%.9gBps\" latency=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\"/>\n",
+                m->uplink, w->f.base[l] / 2 - m->base);
+}
+
+static double speed(const ct_machine *m)
+{
+    return (m->sum_bandwidth > 0) ? m->sum_bandwidth : free_speed;
+}
+
+static void add_host(writer *w, int rank)
+{
+    ct_text_add(w->xml, "<host id=\"h%d\" speed=\"%.9gf\"/>\n", rank, speed(&w->t->machine));
+}
+
+/* In a zone all hosts come first, then all links, then all routes. */
+static void declare_loopback(writer *w, int rank)
+{
+    ct_text_add(w->xml, "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\"/>\n", rank,
+                CT_SIM_TIMER_BANDWIDTH);
+}
+
+static void add_loopback(writer *w, int rank)
+{
+    ct_text_add(w->xml, "<route src=\"h%d\" dst=\"h%d\"><link_ctn id=\"t%d\"/></route>\n", rank,
+                rank, rank);
+}
+
+static void add_lone_host(writer *w, int rank)
+{
+    add_host(w, rank);
+    declare_loopback(w, rank);
+    add_loopback(w, rank);
+}
+
+/* ---- the links of a pair, and routes */
+
+static double pair_bandwidth(const writer *w, int l, int v)
+{
+    const ct_level *at = &w->t->machine.level[l];
+    int64_t others = (at->size > 1) ? at->size - 1 : count_members(w, l, v) - 1;
+
+    return at->uplink / (double)others;
+}
+
+/* Declares the links that members j and k of a vertex have for themselves. */
+static void declare_pair(writer *w, int l, int v, int j, int k, const member *a, const member *b)
+{
+    const ct_level *at = &w->t->machine.level[l];
+    double latency = w->f.extra[l];
+
+    if (at->pairwise) {
+        double wire = w->f.base[l] - a->base - b->base;
+
+        ct_text_add(w->xml,
+                    "<link id=\"p%d.%d.%d.%d\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" "
+                    "sharing_policy=\"SPLITDUPLEX\"/>\n",
+                    l, v, j, k, pair_bandwidth(w, l, v), latency + wire);
+        latency = 0;
+    }
+    if (w->f.capped[l] || (latency > 0))
+        ct_text_add(w->xml,
+                    "<link id=\"c%d.%d.%d.%d\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" "
+                    "sharing_policy=\"FATPIPE\"/>\n",
+                    l, v, j, k, at->bandwidth, latency);
+}
+
+static void add_pair(writer *w, int l, int v, int j, int k)
+{
+    const ct_level *at = &w->t->machine.level[l];
+
+    if (at->pairwise)
+        ct_text_add(w->xml, "<link_ctn id=\"p%d.%d.%d.%d\" direction=\"UP\"/>", l, v, j, k);
+    if (w->f.capped[l] || (!at->pairwise && (w->f.extra[l] > 0)))
+        ct_text_add(w->xml, "<link_ctn id=\"c%d.%d.%d.%d\"/>", l, v, j, k);
+    if (at->bus > 0) ct_text_add(w->xml, "<link_ctn id=\"b%d.%d\"/>", l, v);
+}
+
+static void add_route(writer *w, int l, int v, int j, int k, bool hosts)
+{
+    member a = find_member(w, l, v, j), b = find_member(w, l, v, k);
+    const char *tag = hosts ? "route" : "zoneRoute";
+
+    ct_text_add(w->xml, "<%s", tag);
+    add_end(w, "src", &a, hosts);
+    add_end(w, "dst", &b, hosts);
+    if (!hosts) {
+        add_gateway(w, "gw_src", &a);
+        add_gateway(w, "gw_dst", &b);
+    }
+    ct_text_add(w->xml, ">");
+    if (!w->t->machine.level[l].pairwise) add_own_link(w, &a, "UP");
+    add_pair(w, l, v, j, k);
+    if (!w->t->machine.level[l].pairwise) add_own_link(w, &b, "DOWN");
+    ct_text_add(w->xml, "</%s>\n", tag);
+}
+
+/* The way from a member out of the vertex. */
+static void add_way_out(writer *w, int l, int v, int k, bool hosts)
+{
+    member a = find_member(w, l, v, k);
+
+    ct_text_add(w->xml, "<%s", hosts ? "route" : "zoneRoute");
+    add_end(w, "src", &a, hosts);
+    if (hosts) {
+        ct_text_add(w->xml, " dst=\"r%d.%d\"", l, v);
+    } else {
+        ct_text_add(w->xml, " dst=\"g%d.%d\"", l, v);
+        add_gateway(w, "gw_src", &a);
+        ct_text_add(w->xml, " gw_dst=\"r%d.%d\"", l, v);
+    }
+    ct_text_add(w->xml, ">");
+    add_own_link(w, &a, "UP");
+    ct_text_add(w->xml, "</%s>\n", hosts ? "route" : "zoneRoute");
+}
+
+/* ---- zones */
+
+static void write_cluster(writer *w, int l, int v)
+{
+    ct_text_add(w->xml, "<cluster id=\"z%d.%d\" prefix=\"h\" suffix=\"\" radical=\"", l, v);
+    for (int k = 0; k < count_members(w, l, v); ++k)
+        ct_text_add(w->xml, "%s%d", (k > 0) ? "," : "", find_member(w, l, v, k).id);
+    ct_text_add(w->xml,
+                "\" speed=\"%.9gf\" bw=\"%.9gBps\" lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\" "
+                "router_id=\"r%d.%d\" loopback_bw=\"%.9gBps\" loopback_lat=\"0s\"/>\n",
+                speed(&w->t->machine), find_member(w, l, v, 0).uplink, w->f.base[l] / 2, l, v,
+                CT_SIM_TIMER_BANDWIDTH);
+}
+
+static void write_routes(writer *w, int l, int v, bool hosts, bool top)
+{
+    int n = count_members(w, l, v);
+
+    for (int j = 0; j < n; ++j) {
+        member a = find_member(w, l, v, j);
+
+        declare_own_link(w, l, &a);
+        if (hosts) declare_loopback(w, a.id);
+        for (int k = j + 1; k < n; ++k) {
+            member b = find_member(w, l, v, k);
+
+            declare_pair(w, l, v, j, k, &a, &b);
+        }
+    }
+    if (w->t->machine.level[l].bus > 0)
+        ct_text_add(w->xml,
+                    "<link id=\"b%d.%d\" bandwidth=\"%.9gBps\" latency=\"0s\" "
+                    "sharing_policy=\"SHARED\"/>\n",
+                    l, v, w->t->machine.level[l].bus);
+    for (int j = 0; j < n; ++j) {
+        for (int k = j + 1; k < n; ++k) add_route(w, l, v, j, k, hosts);
+        if (!top) add_way_out(w, l, v, j, hosts);
+    }
+}
+
+static void write_zone(writer *w, int l, int v, bool top)
+{
+    bool hosts = all_ranks(w, l, v);
+
+    if (hosts && !w->f.paired[l]) {
+        write_cluster(w, l, v);
+        return;
+    }
+    ct_text_add(w->xml, "<zone id=\"z%d.%d\" routing=\"Full\">\n", l, v);
+    for (int k = 0; k < count_members(w, l, v); ++k) {
+        member m = find_member(w, l, v, k);
+
+        if (hosts) {
+            add_host(w, m.id);
+        } else if (m.level < 0) {
+            ct_text_add(w->xml, "<zone id=\"zh%d\" routing=\"Full\">\n", m.id);
+            add_lone_host(w, m.id);
+            ct_text_add(w->xml, "</zone>\n");
+        } else {
+            write_zone(w, m.level, m.id, false); /* at most CT_MAX_LEVEL deep */
+        }
+    }
+    if (!top && hosts) ct_text_add(w->xml, "<router id=\"r%d.%d\"/>\n", l, v);
+    if (!top && !hosts)
+        ct_text_add(w->xml, "<zone id=\"g%d.%d\" routing=\"Full\"><router id=\"r%d.%d\"/></zone>\n",
+                    l, v, l, v);
+    write_routes(w, l, v, hosts, top);
+    for (int k = 0; hosts && (k < count_members(w, l, v)); ++k)
+        add_loopback(w, find_member(w, l, v, k).id);
+    ct_text_add(w->xml, "</zone>\n");
+}
+
+static void write_world(writer *w)
+{
+    int l = w->t->machine.n_level - 1, v = 0;
+
+    ct_text_add(w->xml, "<?xml version='1.0'?>\n"
+                        "<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
+                        "<platform version=\"4.1\">\n<zone id=\"world\" routing=\"Full\">\n");
+    while ((l >= 0) && (count_members(w, l, v) == 1)) {
+        v = w->member[l][w->first[l][v]];
+        l -= 1;
+    }
+    if (l < 0) {
+        add_lone_host(w, v);
+    } else {
+        write_zone(w, l, v, true);
+    }
+    ct_text_add(w->xml, "</zone>\n</platform>\n");
+}
+
+ct_status ct_sim_platform_write(const ct_topo *t, ct_text *xml, ct_text *hosts)
+{
+    writer w = { .t = t, .xml = xml };
+    ct_status status = CT_OK;
+
+    CT_TRY_GOTO(status, done, find_figures(&t->machine, &w.f));
+    CT_TRY_GOTO(status, done, list_members(&w));
+    write_world(&w);
+    for (int r = 0; r < t->n_rank; ++r) ct_text_add(hosts, "h%d\n", r);
+    if (xml->failed || hosts->failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a platform of %d ranks", t->n_rank);
+
+done:
+    for (int l = 0; l < CT_MAX_LEVEL; ++l) {
+        free(w.first[l]);
+        free(w.member[l]);
+    }
+    return status;
+}
+
+/* Each one matters: by default SMPI has the factors of an old Ethernet, charges for tests, and
+ * takes the time that this program really runs for computing. Of the collectives, which only start
+ * and end a run, those are named that do not first send p^2 messages to find shared memory. */
+void ct_sim_settings(const ct_machine *m, ct_text *out)
+{
+    static const char *const setting[] = {
+        "--cfg=smpi/simulate-computation:no",
+        "--cfg=smpi/coll-selector:ompi",
+        "--cfg=smpi/bcast:binomial_tree",
+        "--cfg=smpi/allreduce:rdb",
+        "--cfg=smpi/allgather:bruck",
+        "--cfg=smpi/test:0",
+        "--cfg=smpi/wtime:0",
+        "--cfg=smpi/send-is-detached-thresh:0",
+        "--cfg=contexts/stack-size:1024",
+        "--cfg=smpi/shared-malloc-blocksize:16777216",
+        "--cfg=smpi/bw-factor:0:1",
+        "--cfg=smpi/lat-factor:0:1",
+        "--cfg=network/crosstraffic:0",
+        "--log=root.thres:warning",
+    };
+
+    ct_text_add(out, "--cfg=smpi/host-speed:%.9gf\n", speed(m));
+    for (size_t i = 0; i < sizeof(setting) / sizeof(setting[0]); ++i)
+        ct_text_add(out, "%s\n", setting[i]);
 }

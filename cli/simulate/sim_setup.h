@@ -16,4 +16,25 @@ ct_status ct_sim_place(const ct_options *o, int n_rank, ct_topo **topo_p);
 /** --placement. */
 const char *ct_sim_placement(const ct_options *o);
 
+/* ---- A machine with ranks on it, as SimGrid wants to see it.
+ *
+ * Every rank is a host of its own. A message takes level[l].latency_s plus its bytes over what the
+ * level's pair gets, where l is the level at which its two ranks meet, and it shares the links of
+ * all members that it leaves and enters, and the bus of the vertex where they meet, with the other
+ * messages under way (max-min fair shares). That is what topology/flow.h models, too.
+ *
+ * A host's speed is the machine's sum_bandwidth: one "flop" is one byte of f32 added. From a host
+ * to itself leads a slow link without latency, with which the simulator tells the time.
+ */
+
+#define CT_SIM_TIMER_BANDWIDTH 1e7 /* bytes/s from a host to itself */
+
+/** Appends a platform file (XML, for `smpirun -platform`) and the host of each rank (for
+ *  `-hostfile`, one a line) to two texts. CT_ERR_CONFIG where a level has no figures. */
+ct_status ct_sim_platform_write(const ct_topo *t, ct_text *xml, ct_text *hosts);
+
+/** Appends the settings that make SMPI keep to the figures of the machine, as arguments of smpirun,
+ *  one a line. */
+void ct_sim_settings(const ct_machine *m, ct_text *out);
+
 #endif

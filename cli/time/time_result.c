@@ -8,7 +8,7 @@
 
 #include "framework/net/engine_plan.h"
 #include "framework/net/team_clock.h"
-#include "runtime/net_open.h"
+#include "runtime/call.h"
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r)
 {

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
+#include "cli/info/machine_limit.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
-#include "cli/info/machine_limit.h"
 
 /** Times in ms. Of n_step steps, in the order in which they ran. */
 typedef struct ct_time_result {
@@ -58,9 +58,6 @@ double ct_time_result_images_per_s(const ct_time_result *r);
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);
 
-/** How evenly the passes are split over the team, as a table; needs its clocks. */
-void ct_time_result_print_balance(const ct_time_result *r, const ct_time_pass *list, int n,
-                                  FILE *out);
 /** CT_ERR_NOMEM. */
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out);
 /** The roofline of the net's passes as an SVG picture: needs limits. CT_ERR_IO, CT_ERR_NOMEM. */

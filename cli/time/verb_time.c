@@ -1,16 +1,144 @@
+/* cortado time: how long steps, their layers, and the data take. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 
+#include "cli/time/time_result.h"
+#include "cli/verb.h"
 #include "framework/base/clock.h"
+#include "framework/base/sort.h"
+#include "framework/net/net.h"
 #include "framework/net/team_clock.h"
 #include "framework/solver/train_step.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
-#include "runtime/net_open.h"
-#include "runtime/plan_open.h"
-#include "cli/time/time_data.h"
-#include "cli/time/time_result.h"
+#include "runtime/call.h"
+
+typedef struct time_data {
+    int n_batch;             /* timed                                                */
+    int64_t batch;           /* samples of this rank in each                         */
+    double wall_s, cpu_s;    /* of all of them; CPU time of the whole process        */
+    double batch_ms, max_ms; /* median and longest time that a batch was waited for  */
+} time_data;
+
+/* ---- --data: what the data layers deliver when nothing waits behind them
+ *
+ * Batches are read, decoded and transformed by the layers' own threads as in training; the main
+ * thread does nothing but take them. Batches that were made ahead go first and are not counted.
+ */
+
+/* More than any layer makes ahead (prefetch is 64 at most), or as long as this. */
+enum { DATA_WARM_UP = 65 };
+#define DATA_WARM_UP_S 2.0
+
+static double cpu_s(void)
+{
+    struct rusage u;
+
+    if (getrusage(RUSAGE_SELF, &u) != 0) return 0.0;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/* `in` with only the layers that read nothing: pointers into it, and one array to free. */
+static ct_status only_data(const Ct__NetParameter *in, Ct__NetParameter *out)
+{
+    *out = *in;
+    out->n_layer = 0;
+    out->layer = calloc(in->n_layer + 1, sizeof(*out->layer));
+    if (out->layer == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu layers", in->n_layer);
+    for (size_t i = 0; i < in->n_layer; i++)
+        if (in->layer[i]->n_bottom == 0) out->layer[out->n_layer++] = in->layer[i];
+    return CT_OK;
+}
+
+static ct_status take(ct_net *net, ct_exec *ex, int64_t step, double *ms_p)
+{
+    double start = ct_clock_s();
+
+    ex->micro_step = step;
+    CT_TRY(ct_net_forward(net, ex, NULL));
+    *ms_p = (ct_clock_s() - start) * 1e3;
+    return CT_OK;
+}
+
+static ct_status take_all(ct_net *net, ct_exec *ex, double *ms, time_data *r)
+{
+    double start = ct_clock_s(), cpu, unused;
+    int64_t step = 0;
+
+    while ((step < DATA_WARM_UP) && (ct_clock_s() - start < DATA_WARM_UP_S))
+        CT_TRY(take(net, ex, step++, &unused));
+    start = ct_clock_s();
+    cpu = cpu_s();
+    for (int i = 0; i < r->n_batch; i++) CT_TRY(take(net, ex, step + i, &ms[i]));
+    r->wall_s = ct_clock_s() - start;
+    r->cpu_s = cpu_s() - cpu;
+    ct_sort(ms, r->n_batch);
+    r->batch_ms = ms[r->n_batch / 2];
+    r->max_ms = ms[r->n_batch - 1];
+    return CT_OK;
+}
+
+/* Runs the layers of `net` that have no bottoms for n_batch batches. options: those of the whole
+ *  net. CT_ERR_CONFIG, logged, where there is no such layer; otherwise what the layers fail with.
+ *  Not collective. */
+static ct_status time_data_run(const ct_call *call, const Ct__NetParameter *net,
+                               const ct_net_options *options, int n_batch, time_data *result_p)
+{
+    ct_net_options alone = *options;
+    Ct__NetParameter data;
+    ct_net *n = NULL;
+    ct_exec ex;
+    ct_status status = CT_OK;
+    double *ms = calloc((size_t)n_batch, sizeof(*ms));
+
+    if (ms == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d times", n_batch);
+    *result_p = (time_data){ .n_batch = n_batch };
+    CT_TRY_GOTO(status, free_times, only_data(net, &data));
+    alone.forward_only = true;
+    CT_TRY_GOTO(status, out, ct_net_create(&data, &alone, &n));
+    if (n->n_sample < 1) {
+        status = CT_FAIL(CT_ERR_CONFIG, "--data: no layer of net \"%s\" reads a data set",
+                         (net->name != NULL) ? net->name : "");
+        goto out;
+    }
+    result_p->batch = n->batch_local;
+    ct_exec_fill(call, n, &ex);
+    CT_TRY_GOTO(status, out, take_all(n, &ex, ms, result_p));
+out:
+    ct_net_destroy(n);
+    free(data.layer);
+free_times:
+    free(ms);
+    return status;
+}
+
+static void time_data_print(const time_data *r, FILE *to)
+{
+    double n = (double)r->n_batch * (double)r->batch;
+
+    fprintf(to, "data layers alone: %d batches of %lld, median %.3f ms, longest %.3f ms\n",
+            r->n_batch, (long long)r->batch, r->batch_ms, r->max_ms);
+    fprintf(to,
+            "%.1f images/s; %.1f images/s for each core in use (%.2f s of CPU time in %.2f s)\n",
+            n / r->wall_s, n / r->cpu_s, r->cpu_s, r->wall_s);
+}
+
+/* `"wall_s":…`: members of a JSON object. */
+static void time_data_json(const time_data *r, ct_text *out)
+{
+    double n = (double)r->n_batch * (double)r->batch;
+
+    ct_text_add(out,
+                "\"batches\":%d,\"batch\":%lld,\"wall_s\":%.9g,\"cpu_s\":%.9g,\"batch_ms\":%.9g,"
+                "\"max_ms\":%.9g,\"images_per_s\":%.9g,\"images_per_cpu_s\":%.9g",
+                r->n_batch, (long long)r->batch, r->wall_s, r->cpu_s, r->batch_ms, r->max_ms,
+                n / r->wall_s, n / r->cpu_s);
+}
+
+/* ---- steps */
 
 /* Steps at the start that are not counted: page faults, caches, first messages. Fewer where they
  * take long, since then such things do not show. */
@@ -271,17 +399,17 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
 {
     const char *json = ct_options_text(call->options, "json");
     int n_batch = (int)ct_options_count(call->options, "iterations", 100);
-    ct_time_data r;
+    time_data r;
     ct_text t = { 0 };
     ct_status status;
 
     if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
     if ((json != NULL) && (call->job->rank == 0)) CT_TRY(ct_file_check_writable(json));
-    CT_TRY(ct_time_data_run(call, c->net, o, n_batch, &r));
+    CT_TRY(time_data_run(call, c->net, o, n_batch, &r));
     if (call->job->rank != 0) return CT_OK;
-    ct_time_data_print(&r, stdout);
+    time_data_print(&r, stdout);
     if (json == NULL) return CT_OK;
-    ct_time_data_json(&r, &t);
+    time_data_json(&r, &t);
     status = write_json(call, c, &t, json);
     ct_text_destroy(&t);
     return status;

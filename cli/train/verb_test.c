@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "comm/collective/blocking.h"
 #include "framework/report/report.h"
-#include "runtime/net_open.h"
+#include "runtime/call.h"
 
 /* This rank's share of the outputs of one batch, element by element; the ranks' shares add up. */
 static ct_status take_share(const ct_net *net, ct_exec *ex, double *v)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/base/clock.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver.h"
@@ -12,8 +13,7 @@
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
-#include "runtime/net_open.h"
-#include "runtime/plan_open.h"
+#include "runtime/call.h"
 #include "runtime/signals.h"
 #include "runtime/trace_file.h"
 
@@ -265,7 +265,6 @@ static ct_status create_solver(training *t)
 static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
-    double start = ct_clock_s();
     ct_status status = CT_OK;
 
     CT_TRY(settle_weights(t->o, t->config.solver));

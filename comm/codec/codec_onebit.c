@@ -16,7 +16,7 @@
 
 #include "comm/codec/codec_types.h"
 #include "comm/codec/codec_side.h"
-#include "comm/codec/sign.h"
+#include "comm/codec/sign_split.h"
 #include "comm/collective/allgatherv.h"
 #include "comm/collective/blocking.h"
 #include "comm/sparse/sparse_cost.h"

@@ -5,7 +5,7 @@
 #include "comm/codec/momentum_correction_math.h"
 #include "comm/codec/select_impl.h"
 #include "framework/base/simd.h"
-#include "framework/math/norm.h"
+#include "framework/math/math.h"
 
 enum { TEAM_MIN = 1 << 16 }; /* elements */
 

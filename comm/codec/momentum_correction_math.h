@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "framework/base/hd.h"
 #include "framework/base/simd.h"
 
 #ifdef __CUDACC__

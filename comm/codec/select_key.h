@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
 enum {
     CT_SELECT_BLOCK = 512,    /* elements: 2 KB each of g, U and V */

@@ -1,6 +1,6 @@
 /* How blocks of signs are dealt to ranks, how many bytes they take, and how each part gets to the
  * rank that looks after it. */
-#include "comm/codec/sign.h"
+#include "comm/codec/sign_split.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef CT_SUM_MPI_H
 #define CT_SUM_MPI_H
 
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 /** MPI's own nonblocking allreduce, on the device's addresses. `there` is what MPI says of itself
  *  (mpi_cuda.h). A sum begins once the device has made the gradient, seen by `poll` and `follow`,

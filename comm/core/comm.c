@@ -9,7 +9,7 @@
 #include "comm/core/find_topology.h"
 #include "comm/core/node.h"
 #include "comm/core/reduce.h"
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
 {

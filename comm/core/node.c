@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "framework/base/guard.h"
+#include "framework/base/memory.h"
 
 enum {
     SLOTS_PER_PAGE = 256,

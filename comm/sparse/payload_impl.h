@@ -7,7 +7,7 @@
 
 #include "comm/sparse/payload.h"
 #include "framework/base/bf16.h"
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
 typedef enum {
     CT_CODE_PAIRS,

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
 CT_HD static inline float ct_f16_bits_(uint32_t bits)
 {

@@ -1,7 +1,5 @@
 #include "framework/base/rng.h"
 
-#include "framework/base/philox.h"
-
 #include <math.h>
 
 ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)

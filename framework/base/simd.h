@@ -74,4 +74,12 @@ int ct_simd_block(void);
 }
 #endif
 
+/* ---- CT_HD: before a function that runs on the host and on CUDA devices alike */
+
+#ifdef __CUDACC__
+#define CT_HD __host__ __device__
+#else
+#define CT_HD
+#endif
+
 #endif

@@ -5,8 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/hdf5_array.h"
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/data/hdf5_list.h"
 
 enum {

@@ -14,7 +14,7 @@
  * logged. */
 ct_status ct_hdf5_list(const char *source, const char *who, char ***path_p, int *n_p);
 /** CT_ERR_DATA, logged: the file has no data set `wanted`; says which it has and which may be
- * meant. The caller holds the lock of hdf5_lock.h. */
+ * meant. The caller holds the lock of base/hdf5.h. */
 ct_status ct_hdf5_no_set(hid_t file, const char *path, const char *wanted, const char *who);
 
 #endif

@@ -6,7 +6,7 @@
 #include <hdf5.h>
 
 /** A data set of this shape without the time of its making: equal content gives equal bytes.
- *  Negative: failed. The caller holds the lock of hdf5_lock.h. */
+ *  Negative: failed. The caller holds the lock of base/hdf5.h. */
 hid_t ct_hdf5_make_set(hid_t file, const char *name, hid_t type, int ndim, const hsize_t *dim);
 
 #endif

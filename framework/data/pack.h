@@ -12,8 +12,8 @@
 #ifndef CT_PACK_H
 #define CT_PACK_H
 
-#include "framework/base/hd.h"
 #include "framework/base/memory.h"
+#include "framework/base/simd.h"
 #include "framework/data/sample.h"
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 
 enum { PIECE = 1 << 20 }; /* bytes of rows that are read at once */
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 
 #define CT_MAX_FIELD 8
 

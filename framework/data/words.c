@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/hdf5_array.h"
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/data/hdf5_set.h"
 #include "framework/base/text.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/data/hdf5_set.h"
 
 static const size_t buffer_bytes = (size_t)4 << 20;

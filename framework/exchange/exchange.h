@@ -11,7 +11,7 @@
 
 #include "framework/base/sync_stats.h"
 #include "framework/exchange/group.h"
-#include "framework/net/replay.h"
+#include "framework/net/step.h"
 
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  transport's poll, so that messages move while it works on what landed. */

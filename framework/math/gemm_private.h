@@ -38,9 +38,7 @@ int ct_gemm_set_all(bool bf16, const ct_gemm_set *set[CT_GEMM_MAX_SETS]);
  *  of row and column is 1. */
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width);
-/** Of pairs. */
-void ct_gemm_pack_pairs(int64_t n, int64_t k, const float *from, int64_t row, int64_t column,
-                        float *to, int64_t width);
+
 /** Tile t of `tiles` that rows [0, m) are cut into: heights that differ by at most 1. */
 static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
 {
@@ -80,9 +78,6 @@ static inline int64_t ct_gemm_panel(const ct_gemm_set *s)
 {
     return (int64_t)CT_GEMM_VECS * s->lanes;
 }
-
-/** C (m x n) = beta C: what is left where there is nothing to add up. */
-void ct_gemm_scale(int64_t m, int64_t n, float beta, float *c, int64_t ldc);
 
 /** The versions for another set. */
 ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d);

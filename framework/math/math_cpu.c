@@ -1,5 +1,5 @@
 /* Matrix products through CBLAS. BLAS has 32-bit sizes, so larger ones are cut into blocks. */
-#include "framework/math/math_private.h"
+#include "framework/math/math.h"
 #include "framework/math/update.h"
 
 #include <cblas.h>

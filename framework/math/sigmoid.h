@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
 /** e^x = (1 + what is returned) 2^*k_p, k whole; |x| at most 110. */
 CT_HD static inline float ct_exp_reduce(float x, float *k_p)

@@ -9,7 +9,7 @@
 #ifndef CT_STEP_THERE_H
 #define CT_STEP_THERE_H
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 #include "framework/math/update.h"
 
 #ifdef __cplusplus

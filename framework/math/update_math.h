@@ -5,7 +5,6 @@
 
 #include <math.h>
 
-#include "framework/base/hd.h"
 #include "framework/base/simd.h"
 #include "framework/math/update.h"
 

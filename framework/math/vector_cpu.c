@@ -1,8 +1,7 @@
 /* Vector operations: an OpenMP loop over blocks, and per operation one block function that the
  * compiler vectorises. Block edges are fixed, so results are the same for any number of threads. */
 #include "framework/base/simd.h"
-#include "framework/math/math_private.h"
-#include "framework/math/norm.h"
+#include "framework/math/math.h"
 
 #include <math.h>
 #include <omp.h>

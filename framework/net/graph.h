@@ -69,8 +69,7 @@ static inline bool ct_value_varies(const ct_graph *g, const ct_value *v)
 }
 /** True where gradients pass from the tops of reader `n` to its bottom `slot`. */
 bool ct_graph_node_passes(const ct_graph_node *n, int slot);
-/** True where the prototxt insists on the gradient of bottom `slot`. */
-bool ct_graph_node_forces(const ct_graph_node *n, int slot, bool force_backward);
+
 /** After setup of node i's layer, with weight_wanted set: decides bottom_wanted and runs_backward
  *  of the node, and which of its tops have gradients. forward_only: none. */
 void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only);
@@ -89,19 +88,6 @@ void ct_graph_unfuse(ct_graph *g, int group);
 /** True where a value stays within a group, so that nobody but its runner knows it. */
 bool ct_graph_is_inner(const ct_graph *g, const ct_value *v);
 
-/** The table of layer types in force. */
-const ct_layer_ops *const *ct_graph_table(const ct_net_options *o);
-/** "net.prototxt:12", or "" where the place is unknown; freed with free(). */
-ct_status ct_graph_where(const ct_net_options *o, const void *message, char **where_p);
-/** The layer type of that name in force; NULL: none. */
-const ct_layer_ops *ct_graph_type(const ct_net_options *o, const char *type);
-/** Space for the arrays of a node with these counts. */
-ct_status ct_graph_node_alloc(ct_graph_node *n, int n_bottom, int n_top);
-/** Makes n a layer that the prototxt does not have, between a value of node `maker` and others: its
- *  type, one bottom and n_top tops by name. name and the n_top texts are taken over, in case of
- *  errors too; NULL stands for no memory. */
-ct_status ct_graph_node_make(ct_graph_node *n, const ct_graph_node *maker, const ct_layer_ops *ops,
-                             char *name, const char *bottom, char *const *top, int n_top);
 /** Puts a layer of `type` (Reorder, Cast), called as the value with a suffix, at place `at`, before
  *  the reader of `value` or, where it has none, behind all. It reads the value, what it makes the
  *  reader reads instead. Nodes and values have room for one more; the nodes from `at` on move up.

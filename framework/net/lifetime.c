@@ -1,7 +1,11 @@
-/* When each blob, diff and buffer is alive, in steps of forward followed by backward. */
+/* When each blob, diff and buffer is alive, in steps of forward followed by backward; which share
+ * memory, and which are made again. */
+#include <stdlib.h>
+
 #include "framework/net/net_impl.h"
 
-#include <stdlib.h>
+/* What is made again and lies in `root`, or NULL. */
+static const ct_again *net_again(const ct_net *net, int root);
 
 static void touch(ct_span *s, int step)
 {
@@ -29,7 +33,8 @@ static bool runs_backward(const ct_net *net, int i)
     return m->graph.node[m->place[i]].runs_backward;
 }
 
-void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
+/* Widens s by the moments of backward that read the data of v. */
+static void net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
 {
     if (ct_graph_is_inner(&ct_net_impl_of(net)->graph, v)) return;
     if (runs_backward(net, v->node) && (net->instance[v->node]->backward_reads & CT_READS_TOP))
@@ -47,7 +52,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
 
     if (ct_graph_is_inner(g, v)) return;
     touch(s, forward_time(net, v->node));
-    ct_net_touch_reads(net, v, back);
+    net_touch_reads(net, v, back);
     if (maker->ops->keeps_top) {
         s->persists = true;
         touch(s, 0);
@@ -60,7 +65,8 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
     touch(s, forward_time(net, v->reader));
 }
 
-void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s)
+/* Widens s by the moments at which the diff of v is written or read. */
+static void net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     int end = net->n_forward + net->n_backward - 1;
@@ -159,11 +165,11 @@ ct_status ct_net_lifetimes(ct_net *net)
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
         int root = m->data_root[v->blob];
-        const ct_again *again = ct_net_again(net, root);
+        const ct_again *again = net_again(net, root);
 
         touch_data(net, v, end, &data[root], (again != NULL) ? &back[root] : &data[root]);
         if (again != NULL) touch(&back[root], again->when);
-        ct_net_touch_diff(net, v, &diff[m->diff_root[v->blob]]);
+        net_touch_diff(net, v, &diff[m->diff_root[v->blob]]);
     }
     for (int j = 0; j < net->n_backward; j++) {
         const ct_step *s = &net->backward[j];
@@ -173,5 +179,249 @@ ct_status ct_net_lifetimes(ct_net *net)
     add_blobs(net, data, back, diff);
     for (int i = 0; i < net->n_layer; i++) add_buffers(net, i);
     free(data);
+    return CT_OK;
+}
+
+/* ---- which gradients lie in one memory: where a layer, or a group, may write the diff of a bottom
+ * over that of its top (ct_instance.over), and nobody who lies there is alive any more. */
+
+typedef struct sharing {
+    ct_net *net;
+    ct_span *span; /* per blob, of its diff */
+    int *n_value;  /* per blob: in place layers make several of one */
+} sharing;
+
+static bool apart(const ct_span *a, const ct_span *b)
+{
+    return (a->last < 0) || (b->last < 0) || (a->last < b->first) || (b->last < a->first);
+}
+
+/* Bottom q of a layer that runs at `at` over its top p, and beside the bottoms that lie there
+ * already, from that moment on, with the same values. */
+static bool may_share(const sharing *s, int p, int q, int at)
+{
+    const ct_net *net = s->net;
+    const int *root = ct_net_impl_of(net)->diff_root;
+    const ct_blob *bp = net->blob[p], *bq = net->blob[q];
+
+    if (!bp->wants_diff || !bq->wants_diff || (root[p] == root[q]) || (s->span[p].last != at) ||
+        (s->span[q].first != at) || (ct_tensor_bytes(&bp->diff) != ct_tensor_bytes(&bq->diff)))
+        return false;
+    for (int a = 0; a < net->n_blob; a++) {
+        for (int b = 0; (root[a] == root[p]) && (b < net->n_blob); b++) {
+            bool twins = (b == q) && (s->span[a].first == at) && (s->n_value[a] == 1) &&
+                         (s->n_value[b] == 1);
+
+            if ((root[b] != root[q]) || ((a == p) && (b == q)) || twins) continue;
+            if (!apart(&s->span[a], &s->span[b])) return false;
+        }
+    }
+    return true;
+}
+
+static void share(const sharing *s, int p, int q)
+{
+    int *root = ct_net_impl_of(s->net)->diff_root, from = root[q];
+
+    for (int b = 0; b < s->net->n_blob; b++) {
+        if (root[b] == from) root[b] = root[p];
+    }
+}
+
+static void share_layer(const sharing *s, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(s->net);
+    const ct_instance *in = s->net->instance[i];
+    int last = m->place[i], at = s->net->n_forward + m->backward_step[i];
+
+    if ((in->over == 0) || (m->backward_step[i] < 0) || (m->graph.node[last].n_top == 0)) return;
+    for (int b = 0; (b < m->graph.node[i].n_bottom) && (b < 32); b++) {
+        int p = m->graph.value[m->graph.node[last].top[0]].blob;
+        int q = m->graph.value[m->graph.node[i].bottom[b]].blob;
+
+        if (((in->over >> b) & 1u) && may_share(s, p, q, at)) share(s, p, q);
+    }
+}
+
+ct_status ct_net_share_diffs(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n = (size_t)net->n_blob + 1;
+    sharing s = { net, calloc(n, sizeof(*s.span)), calloc(n, sizeof(*s.n_value)) };
+
+    if ((s.span == NULL) || (s.n_value == NULL)) {
+        free(s.span);
+        free(s.n_value);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to share the gradients of %d blobs", net->n_blob);
+    }
+    for (int b = 0; b < net->n_blob; b++) s.span[b] = (ct_span){ 0, -1, false };
+    for (int i = 0; i < m->graph.n_value; i++) {
+        const ct_value *v = &m->graph.value[i];
+
+        s.n_value[v->blob]++;
+        net_touch_diff(net, v, &s.span[v->blob]);
+    }
+    /* as backward goes; a step that fills a diff comes right before the layer that reads it */
+    for (int i = net->n_layer - 1; i >= 0; i--) share_layer(&s, i);
+    free(s.span);
+    free(s.n_value);
+    return CT_OK;
+}
+
+/* ---- values that are made again in backward, from what is kept anyway, instead of being kept:
+ * their memory serves others between forward's last reader and backward's first. A layer says that
+ * it can (ops.again); here is found where that frees memory, when it happens, and in which order.
+ */
+
+/* Values that lie in one memory. */
+static bool lies_in(const ct_net_impl *m, const ct_value *v, int root)
+{
+    return m->data_root[v->blob] == root;
+}
+
+/* The first and last moment of backward that reads what lies in `root`; first > last: none does. */
+static ct_span reads_of(const ct_net *net, int root)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    ct_span s = { 0, -1, false };
+
+    for (int i = 0; i < m->graph.n_value; i++) {
+        const ct_value *v = &m->graph.value[i];
+
+        if (lies_in(m, v, root)) net_touch_reads(net, v, &s);
+    }
+    return s;
+}
+
+/* Whether all that lies in the memory of group i's tops is within the group or one of those tops,
+ * which others read: no outputs, nothing in place. */
+static bool is_own(const ct_net *net, int i, int root)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < m->graph.n_value; k++) {
+        const ct_value *v = &m->graph.value[k];
+
+        if (!lies_in(m, v, root)) continue;
+        if ((m->runner[v->node] != i) || (v->reader < 0) || (v->loss_weight != 0.0f)) return false;
+        if (!ct_graph_is_inner(&m->graph, v) && (v->node != m->place[i])) return false;
+    }
+    return true;
+}
+
+static int top_root(const ct_net *net, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    return m->data_root[m->graph.value[m->graph.node[m->place[i]].top[0]].blob];
+}
+
+/* Calls visit for every value from outside that group i reads. */
+static bool each_input(ct_net *net, int i, bool (*visit)(ct_net *net, int root, int when), int when)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = i; k <= m->place[i]; k++) {
+        const ct_graph_node *n = &m->graph.node[k];
+
+        for (int b = 0; (m->runner[k] == i) && (b < n->n_bottom); b++) {
+            const ct_value *v = &m->graph.value[n->bottom[b]];
+
+            if (ct_graph_is_inner(&m->graph, v)) continue;
+            if (!visit(net, m->data_root[v->blob], when)) return false;
+        }
+    }
+    return true;
+}
+
+/* Kept until then for others, or made again itself. */
+static bool is_there(ct_net *net, int root, int when)
+{
+    return reads_of(net, root).last >= when;
+}
+
+/* What is made again for others, too, is made when the first of all wants it. */
+static bool bring_forward(ct_net *net, int root, int when)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < m->n_again; k++) {
+        if ((m->again[k].root == root) && (m->again[k].when > when)) m->again[k].when = when;
+    }
+    return true;
+}
+
+static bool may(ct_net *net, int i, ct_again *again_p)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_graph_node *last = &m->graph.node[m->place[i]];
+    const ct_fusion_ops *fusion = net->layer[i]->ops->fusion;
+    int root;
+    ct_span reads;
+
+    if ((m->runner[i] != i) || (fusion == NULL) || (fusion->again == NULL) ||
+        (net->layer[i]->form != NULL) || !last->runs_backward || (last->n_top == 0) ||
+        !fusion->again(net->layer[i], net->instance[i], NULL))
+        return false;
+    root = top_root(net, i);
+    reads = reads_of(net, root);
+    if ((reads.last < 0) || !is_own(net, i, root)) return false;
+    *again_p = (ct_again){ .layer = i, .root = root, .when = reads.first };
+    return each_input(net, i, is_there, reads.first);
+}
+
+ct_status ct_net_recompute(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    if (!m->recompute || m->forward_only || net->options.unshared) return CT_OK;
+    m->again = calloc((size_t)net->n_layer + 1, sizeof(m->again[0]));
+    if (m->again == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d layers", net->n_layer);
+    for (int i = 0; i < net->n_layer; i++) m->n_again += may(net, i, &m->again[m->n_again]);
+    for (int k = m->n_again - 1; k >= 0; k--)
+        (void)each_input(net, m->again[k].layer, bring_forward, m->again[k].when);
+    return CT_OK;
+}
+
+static const ct_again *net_again(const ct_net *net, int root)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < m->n_again; k++) {
+        if (m->again[k].root == root) return &m->again[k];
+    }
+    return NULL;
+}
+
+/* What lies in the memory of a, from now on there. */
+static void move_blobs(ct_net *net, const ct_again *a, void *to)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int b = 0; b < net->n_blob; b++) {
+        if (m->data_root[b] == a->root) net->blob[b]->data.data = to;
+    }
+}
+
+void ct_net_again_reset(ct_net *net)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < m->n_again; k++) move_blobs(net, &m->again[k], m->again[k].forward);
+}
+
+ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < m->n_again; k++) {
+        const ct_again *a = &m->again[k];
+        const ct_layer *l = net->layer[a->layer];
+
+        if (a->when != when) continue;
+        move_blobs(net, a, a->backward);
+        if (!l->ops->fusion->again(l, net->instance[a->layer], ex)) return CT_ERR_ARG;
+        CT_TRY(ct_exec_poll(ex));
+    }
     return CT_OK;
 }

@@ -2,8 +2,10 @@
 #ifndef CT_NET_IMPL_H
 #define CT_NET_IMPL_H
 
+#include <stddef.h>
+
+#include "framework/base/status.h"
 #include "framework/net/graph.h"
-#include "framework/net/memory_plan.h"
 #include "framework/net/step_after.h"
 
 /** What the ParamSpecs of one name say together. */
@@ -13,6 +15,13 @@ typedef struct ct_param_rule {
     bool has_lr, has_decay;
     float lr, decay;
 } ct_param_rule;
+
+/** A part of the memory plan. */
+typedef struct ct_region {
+    size_t bytes;
+    int first, last; /* steps in which it is alive, both included */
+    size_t offset;   /* the result: a multiple of CT_ALIGN        */
+} ct_region;
 
 /** What a region of the memory plan holds. */
 typedef enum { CT_USE_DATA, CT_USE_DIFF, CT_USE_BUFFER } ct_use_kind;
@@ -133,14 +142,10 @@ ct_status ct_net_arenas(ct_net *net);
 void ct_net_arenas_release(ct_net *net);
 /** Makes the lists of steps and of outputs. */
 ct_status ct_net_steps(ct_net *net);
-/** Widens s by the moments at which the diff of v is written or read. */
-void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s);
-/** Widens s by the moments of backward that read the data of v. */
-void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s);
+
 /** Finds what is to be made again in backward. */
 ct_status ct_net_recompute(ct_net *net);
-/** What is made again and lies in `root`, or NULL. */
-const ct_again *ct_net_again(const ct_net *net, int root);
+
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
 void ct_net_again_reset(ct_net *net);
 ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when);
@@ -165,5 +170,45 @@ ct_status ct_net_report_take(ct_net *net, const ct_exec *ex, double *loss_p);
 /** Plans, gets the memory and binds blobs and buffers to it. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);
+
+/* ---- regions with lifetimes get offsets in one block */
+
+/** The largest sum of bytes (each rounded up to CT_ALIGN) alive in one step: no plan is smaller. */
+size_t ct_memory_plan_peak(const ct_region *r, int n);
+/** Sets the offsets so that regions alive in the same step do not overlap; *bytes_p is the size of
+ *  the block. Greedy, in several orders; the best is kept. The same regions always get the same
+ *  plan. */
+ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p);
+
+/* ---- runs of steps that a device is given as one
+ *
+ * Giving a device its work costs the host a few microseconds a kernel. Where a net gives the same
+ * kernels in every pass, a run of its steps is recorded once, in the second pass, and from then on
+ * given as one. Out of it stay data layers, layers on the host, and what waits for the device;
+ * between ranks also the steps at which gradients leave, unless what happens to them can be
+ * recorded (step_after.h), and those at which weights are waited for, if anybody waits. Values are
+ * the same, bit for bit.
+ */
+
+/** What a pass does, each with its ctx. */
+typedef struct ct_graph_hooks {
+    ct_status (*one)(void *ctx, int i); /* runs step i                                     */
+    ct_status (*call)(void *ctx,
+                      int i);     /* a step in which the host alone takes part: ready, wait */
+    ct_status (*poll)(void *ctx); /* after what was given to the device              */
+} ct_graph_hooks;
+
+typedef struct ct_step_graphs ct_step_graphs;
+
+/** For the passes of one net; NULL where its device, or what is asked for, leaves nothing to record
+ *  (said once in the log). */
+ct_step_graphs *ct_step_graphs_create(ct_net *net);
+void ct_step_graphs_destroy(ct_step_graphs *g);
+/** One pass over net->forward or net->backward, on a stream that can be recorded. after: what
+ *  follows; NULL in forward. Its `ready` is called by h->call. */
+ct_status ct_step_graphs_run(ct_step_graphs *g, ct_exec *ex, bool forward,
+                             const ct_step_after *after, const ct_graph_hooks *h, void *ctx);
+/** As ct_net_forget_graphs(); NULL allowed. */
+void ct_step_graphs_forget(ct_step_graphs *g);
 
 #endif

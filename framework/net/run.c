@@ -1,14 +1,156 @@
 /* The interpreter of steps. */
+#include <string.h>
+
 #include "framework/base/clock.h"
 #include "framework/base/trace.h"
 #include "framework/math/math.h"
+#include "framework/net/exec.h"
+#include "framework/net/net.h"
 #include "framework/net/net_impl.h"
-#include "framework/net/step_clock.h"
+#include "framework/net/step.h"
 #include "framework/net/team_clock.h"
-#include "framework/net/step_graph.h"
-#include "framework/net/step_run.h"
 
-#include <string.h>
+/* ---- what layers ask of the pass */
+
+#define POLL_S 0.5e-3 /* rarer lets a fast network idle, more often costs more than it moves */
+
+ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p)
+{
+    if (ex->sum_ranks == NULL) {
+        *global_p = local;
+        return CT_OK;
+    }
+    if (data_dependent) {
+        double sum = local;
+
+        CT_TRY(ex->sum_ranks(ex->hook_ctx, &sum, 1));
+        *global_p = sum;
+        return CT_OK;
+    }
+    *global_p =
+        (ex->batch_local > 0) ? local * (double)ex->batch_global / (double)ex->batch_local : 0.0;
+    return CT_OK;
+}
+
+ct_status ct_exec_poll(ct_exec *ex)
+{
+    double now = ct_clock_s();
+
+    if (now - ex->polled_s < POLL_S) return CT_OK;
+    ex->polled_s = now;
+    ex->n_poll++;
+    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+}
+
+/* ---- how long steps take on a device that computes beside the host: by marks in its stream,
+ * without waiting in between */
+
+/* Mark 0 is the origin of traces; step i has the two behind 2 i. */
+static int slot_of(int at, bool ends)
+{
+    return 1 + 2 * at + (ends ? 1 : 0);
+}
+
+static bool computes(const ct_step *s)
+{
+    return (s->kind != CT_STEP_READY) && (s->kind != CT_STEP_WAIT);
+}
+
+/* Whether this pass is looked at so: it is timed or traced, and the device has marks. */
+static bool step_clock_is_on(const ct_net *net, const ct_exec *ex)
+{
+    return (net->options.dev->marks != NULL) && (net->timing || (ct_trace_start(ex->trace) > 0));
+}
+
+/* Rows of the copies that have ended since the origin; wait: of all that were begun. */
+static ct_status add_copies(const ct_net *net, ct_exec *ex, bool wait)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_mark_ops *marks = net->options.dev->marks;
+
+    for (;;) {
+        ct_trace_span span = { .kind = CT_TRACE_COPY, .iteration = m->clock_iteration };
+        ct_copy_seen copy;
+        bool got;
+
+        CT_TRY(marks->watched(net, 0, wait, &copy, &got));
+        if (!got) return CT_OK;
+        span.name = copy.down ? "to the host" : "to the device";
+        span.number = copy.down;
+        span.bytes = (int64_t)copy.bytes;
+        span.start_s = m->clock_s + copy.start_s;
+        span.end_s = m->clock_s + copy.end_s;
+        ct_trace_add(ex->trace, &span);
+    }
+}
+
+/* Before a forward that is not traced: what the traced ones before it began is added. */
+static ct_status step_clock_end(const ct_net *net, ct_exec *ex)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    if (m->clock_s <= 0) return CT_OK;
+    CT_TRY(add_copies(net, ex, true));
+    net->options.dev->marks->watch(NULL);
+    m->clock_s = 0;
+    return CT_OK;
+}
+
+/* Before a forward: where traced spans count from. Waits. */
+static ct_status step_clock_begin(const ct_net *net, ct_exec *ex)
+{
+    const ct_device *dev = net->options.dev;
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    if (ct_trace_start(ex->trace) <= 0) return step_clock_end(net, ex);
+    CT_TRY(dev->sync(ex->stream));
+    CT_TRY(step_clock_end(net, ex)); /* what counts from the last origin */
+    m->clock_s = ct_clock_s();
+    m->clock_iteration = ct_trace_iteration(ex->trace);
+    dev->marks->watch(net);
+    return dev->marks->mark(ex->stream, 0);
+}
+
+/* Around step `at` of forward followed by backward. */
+static ct_status step_clock_mark(const ct_net *net, ct_exec *ex, int at, bool ends)
+{
+    return net->options.dev->marks->mark(ex->stream, slot_of(at, ends));
+}
+
+/* Row of the device: from the origin on. */
+static ct_status add_span(const ct_net *net, ct_exec *ex, const ct_step *s, int at)
+{
+    const ct_layer *l = net->layer[s->layer];
+    ct_trace_span span = { .kind = CT_TRACE_DEVICE, .name = l->name, .detail = l->ops->type };
+    double from, to;
+
+    if ((s->kind != CT_STEP_FORWARD) && (s->kind != CT_STEP_BACKWARD)) return CT_OK;
+    CT_TRY(net->options.dev->marks->between(0, slot_of(at, false), &from));
+    CT_TRY(net->options.dev->marks->between(0, slot_of(at, true), &to));
+    span.start_s = ct_net_impl_of(net)->clock_s + from;
+    span.end_s = ct_net_impl_of(net)->clock_s + to;
+    span.iteration = ct_trace_iteration(ex->trace);
+    ct_trace_add(ex->trace, &span);
+    return CT_OK;
+}
+
+/* After a list has run, which starts at `first`: waits, fills in its steps' seconds, and adds the
+ *  device's spans to a trace. */
+static ct_status step_clock_take(const ct_net *net, ct_exec *ex, ct_step *list, int n, int first)
+{
+    bool traced = (ct_trace_start(ex->trace) > 0) && (ct_net_impl_of(net)->clock_s > 0);
+
+    CT_TRY(net->options.dev->sync(ex->stream));
+    for (int i = 0; i < n; i++) {
+        if (!computes(&list[i])) continue;
+        CT_TRY(net->options.dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
+                                                &list[i].seconds));
+        if (traced) CT_TRY(add_span(net, ex, &list[i], first + i));
+    }
+    return traced ? add_copies(net, ex, false) : CT_OK;
+}
+
+/* ---- the steps of a net */
 
 /* What the poison is: all bits set is a NaN. */
 #define POISON 0xff
@@ -139,12 +281,11 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     ct_status status;
 
     if (dev->marks == NULL) return compute_step(p, s, i);
-    if (p->marked) CT_TRY(ct_step_clock_mark(p->net, p->ex, p->first + i, false));
+    if (p->marked) CT_TRY(step_clock_mark(p->net, p->ex, p->first + i, false));
     dev->marks->range(is_layers(s) ? p->net->layer[s->layer]->name : "gradients");
     status = compute_step(p, s, i);
     dev->marks->range(NULL);
-    if (p->marked && (status == CT_OK))
-        status = ct_step_clock_mark(p->net, p->ex, p->first + i, true);
+    if (p->marked && (status == CT_OK)) status = step_clock_mark(p->net, p->ex, p->first + i, true);
     return status;
 }
 
@@ -248,15 +389,14 @@ static ct_status run_list(pass *p, ct_step *list, int n)
     const ct_mark_ops *marks = p->net->options.dev->marks;
     ct_status status;
 
-    p->marked = ct_step_clock_is_on(p->net, p->ex);
-    if (p->marked && (p->first == 0)) CT_TRY(ct_step_clock_begin(p->net, p->ex));
-    if (!p->marked && (p->first == 0)) CT_TRY(ct_step_clock_end(p->net, p->ex));
+    p->marked = step_clock_is_on(p->net, p->ex);
+    if (p->marked && (p->first == 0)) CT_TRY(step_clock_begin(p->net, p->ex));
+    if (!p->marked && (p->first == 0)) CT_TRY(step_clock_end(p->net, p->ex));
     if (p->net->team != NULL) ct_team_clock_begin(p->net->team);
     if (marks != NULL) marks->range((p->first == 0) ? "forward" : "backward");
     status = give_list(p, list, n);
     if (marks != NULL) marks->range(NULL);
-    if (p->marked && (status == CT_OK))
-        status = ct_step_clock_take(p->net, p->ex, list, n, p->first);
+    if (p->marked && (status == CT_OK)) status = step_clock_take(p->net, p->ex, list, n, p->first);
     return status;
 }
 

@@ -9,7 +9,7 @@
 
 #include "framework/math/step_there.h"
 #include "framework/net/net.h"
-#include "framework/net/replay.h"
+#include "framework/net/step.h"
 
 #ifdef __cplusplus
 extern "C" {

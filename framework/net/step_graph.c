@@ -1,9 +1,7 @@
-#include "framework/net/step_graph.h"
+#include "framework/net/net_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "framework/net/net_impl.h"
 
 enum { LEAST = 3 /* steps that are worth a graph */ };
 

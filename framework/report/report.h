@@ -7,8 +7,10 @@
 #ifndef CT_REPORT_H
 #define CT_REPORT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+#include "framework/base/status.h"
 #include "framework/base/sync_stats.h"
 #include "framework/net/net.h"
 
@@ -75,5 +77,19 @@ void ct_report_final_loss(ct_report *r, int64_t iteration, double loss);
 /** Moves the progress line, at most ten times a second. */
 void ct_report_progress(ct_report *r, int64_t iteration, int64_t max_iteration, double loss,
                         double images_per_s);
+
+/* ---- One line at the bottom of a terminal that moves; private to framework/report.
+ *
+ * While it is shown, log lines go through it: they erase it first and it is drawn again below.
+ */
+
+typedef struct ct_progress ct_progress;
+
+/** NULL in *progress_p where stderr is no terminal: nothing ever goes into a file. */
+ct_status ct_progress_create(ct_progress **progress_p);
+
+/** "  1200/10000  loss 0.1234  3120 images/s  3m12s left"; seconds_left < 0: unknown. */
+void ct_progress_format(char *text, size_t size, int64_t iteration, int64_t max_iteration,
+                        double loss, double images_per_s, double seconds_left);
 
 #endif

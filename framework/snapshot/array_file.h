@@ -2,7 +2,7 @@
 #ifndef CT_ARRAY_FILE_H
 #define CT_ARRAY_FILE_H
 
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 
 typedef struct ct_named_array {
     const char *name; /* of the data set; a '/' in it makes a group */

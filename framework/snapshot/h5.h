@@ -12,7 +12,7 @@
 #define CT_SNAPSHOT_H5_H
 
 #include "framework/base/text.h"
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 
 #include <stddef.h>
 

@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/hash.h"
-#include "framework/base/hdf5_array.h"
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/base/text.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/snapshot/disk_file.h"
 #include <hdf5.h>
 

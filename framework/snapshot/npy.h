@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 
 enum { CT_NPY_HEAD_MAX = 1024 /* bytes of the longest head that is known */ };
 

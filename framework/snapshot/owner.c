@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "framework/base/ending.h"
+#include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/base/thread.h"
 

@@ -40,7 +40,7 @@ void ct_owner_self(ct_owner_id *id_p);
 /** Takes the prefix, whose directory must be there. Rank 0 calls it. CT_ERR_CONFIG: another
  *  training has it, which is named. CT_ERR_IO. */
 ct_status ct_owner_take(const char *prefix, const ct_owner_options *options, ct_owner **owner_p);
-/** Gives it back; NULL allowed. An end in a signal handler does it too (ending.h). */
+/** Gives it back; NULL allowed. An end in a signal handler does it too (log.h). */
 void ct_owner_release(ct_owner *o);
 
 #endif

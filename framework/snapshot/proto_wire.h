@@ -5,7 +5,7 @@
 #define CT_SNAPSHOT_PROTO_WIRE_H
 
 #include "framework/snapshot/disk_file.h"
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 
 /** Bytes that a number takes. */
 int ct_proto_size(uint64_t v);

@@ -1,2 +1,2 @@
 # Shapes, devices, tensors.
-IN_SIM := dtype
+IN_SIM := tensor

@@ -1,4 +1,4 @@
-#include "framework/tensor/reorder.h"
+#include "framework/tensor/tensor.h"
 
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"

@@ -1,5 +1,6 @@
 #include "framework/tensor/tensor.h"
 
+#include <stdio.h>
 #include <string.h>
 
 int64_t ct_tensor_stored(const ct_tensor *t)
@@ -37,4 +38,72 @@ void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape)
 {
     ct_blob_set_layout(b, shape, (ct_layout){ CT_ORDER_NCHW, 0 });
+}
+
+/* ---- shapes */
+
+ct_shape_text ct_shape_str(const ct_shape *s)
+{
+    ct_shape_text out = { "" };
+    size_t used = 0;
+    int64_t n = 1;
+    bool too_large = false;
+
+    for (int i = 0; i < s->ndim; i++) {
+        used += (size_t)snprintf(out.text + used, sizeof(out.text) - used, "%lld ",
+                                 (long long)s->dim[i]);
+        if (used >= sizeof(out.text)) return out;
+    }
+    for (int i = 0; i < s->ndim; i++) too_large |= __builtin_mul_overflow(n, s->dim[i], &n);
+    if (too_large)
+        snprintf(out.text + used, sizeof(out.text) - used, "(over 2^63)");
+    else
+        snprintf(out.text + used, sizeof(out.text) - used, "(%lld)", (long long)n);
+    return out;
+}
+
+bool ct_shape_is_valid(const ct_shape *s)
+{
+    int64_t n = 1;
+
+    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM)) return false;
+    for (int i = 0; i < s->ndim; i++) {
+        if (s->dim[i] < 0) return false;
+        /* beside an axis without elements, too: parts of a shape are multiplied as well */
+        if (__builtin_mul_overflow(n, (s->dim[i] > 0) ? s->dim[i] : 1, &n) ||
+            (n > ((int64_t)1 << 62) / 8))
+            return false;
+    }
+    return true;
+}
+
+ct_status ct_shape_check(const ct_shape *s)
+{
+    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM))
+        return CT_FAIL(CT_ERR_SHAPE, "%d dimensions, at most %d are supported", s->ndim,
+                       CT_MAX_DIM);
+    for (int i = 0; i < s->ndim; i++) {
+        if (s->dim[i] < 0)
+            return CT_FAIL(CT_ERR_SHAPE, "dimension %d is %lld", i, (long long)s->dim[i]);
+    }
+    if (!ct_shape_is_valid(s))
+        return CT_FAIL(CT_ERR_SHAPE, "the shape %s is too large", ct_shape_str(s).text);
+    return CT_OK;
+}
+
+size_t ct_dtype_size(ct_dtype dtype)
+{
+    switch (dtype) {
+    case CT_F32:
+    case CT_I32:
+        return 4;
+    case CT_BF16:
+    case CT_F16:
+        return 2;
+    case CT_U8:
+        return 1;
+    case CT_I64:
+        return 8;
+    }
+    return 0;
 }

@@ -20,7 +20,6 @@
 #include "framework/tensor/cuda/launch.cuh"
 
 extern "C" {
-#include "framework/base/philox.h"
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "layers/cuda/overrides.h"

@@ -6,7 +6,7 @@ extern "C" {
 #include "layers/engine/conv/conv.h"
 #include "layers/engine/pool/pool.h"
 }
-#include "framework/base/philox.h"
+#include "framework/base/rng.h"
 #include "layers/types/argmax.h"
 
 /* ---- Concat: the axis is the one along which the bottoms add up to the top */

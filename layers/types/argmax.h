@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 #include "layers/layer_util.h"
 
 typedef struct ct_argmax_state {
@@ -66,7 +66,7 @@ CT_HD static inline void ct_argmax_one(const ct_argmax_state *s, int64_t d, int6
     }
 }
 
-/* ---- What Accuracy reads from its parameters and shapes, for every device. */
+/* ---- What Accuracy reads from its parameters and shapes, for every device */
 
 typedef struct ct_accuracy_state {
     int64_t top_k;

@@ -3,9 +3,9 @@
 #ifndef CT_TYPES_BOX_H
 #define CT_TYPES_BOX_H
 
+#include "framework/base/simd.h"
 #include "framework/net/layer.h"
 #include "layers/types/loss.h"
-#include "framework/base/hd.h"
 
 /* ---- Boxes x0 y0 x1 y1 as SSD has them (Liu et al. 2016): overlap, coding by priors,
  * matching, suppression. */
@@ -63,7 +63,7 @@ enum { CT_BOX_NO_MATCH = -1, CT_BOX_OUTSIDE = -2 };
 void ct_box_match(const ct_truth *t, const float *box, int64_t n, bool leave_out, float threshold,
                   int32_t *match, float *overlap, ct_ranked *best);
 
-/* ---- One sample of a MultiBoxLoss: matching, mining, losses. */
+/* ---- One sample of a MultiBoxLoss: matching, mining, losses */
 
 typedef struct ct_multibox_rule {
     const Ct__MultiBoxLossParameter *p;
@@ -96,7 +96,7 @@ double ct_multibox_sum(const ct_multibox_sample *m, int64_t *matched_p);
  *  either may be NULL. */
 void ct_multibox_gradient(const ct_multibox_sample *m, double scale, float *dloc, float *dconf);
 
-/* ---- The boxes of PriorBox, for every device. */
+/* ---- The boxes of PriorBox, for every device */
 
 enum { CT_PRIOR_MAX_RATIO = 64 };
 

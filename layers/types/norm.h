@@ -3,8 +3,8 @@
 #ifndef CT_TYPES_NORM_H
 #define CT_TYPES_NORM_H
 
+#include "framework/base/simd.h"
 #include "framework/net/layer.h"
-#include "framework/base/hd.h"
 
 /* ---- Rows less their mean, over their deviation.
  *
@@ -37,7 +37,7 @@ void ct_row_normalise(int64_t rows, int64_t n, const float *x, const ct_row_stat
 void ct_row_gradient(int64_t rows, int64_t n, const ct_row_stat *stat, const float *y,
                      const float *dy, const float *scale, float *dx);
 
-/* ---- What BN's setup makes of the prototxt of whichever fork it is. */
+/* ---- What BN's setup makes of the prototxt of whichever fork it is */
 
 typedef enum { CT_BN_SLOPES, CT_BN_AVERAGES, CT_BN_SEGNET } ct_bn_form;
 typedef enum { CT_BN_BATCH, CT_BN_RUNNING, CT_BN_NOTHING } ct_bn_by;

@@ -3,7 +3,7 @@
  *  Reorder  the bottom in plain order and f32, whatever its layout and dtype
  *  Cast     the bottom in f32, in its layout */
 #include "framework/base/bf16.h"
-#include "framework/tensor/reorder.h"
+#include "framework/tensor/tensor.h"
 #include "layers/types/device_kernels.h"
 #include "layers/types/layer_types.h"
 

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/simd.h"
 
-/* ---- Between which places of the bottom a place of Interp's top lies. */
+/* ---- Between which places of the bottom a place of Interp's top lies */
 
 typedef struct ct_interp_axis {
     int64_t in, out, beg; /* used places of the bottom, those of the top, the first used one */
@@ -40,7 +40,7 @@ CT_HD static inline float ct_interp_between(const ct_interp_axis *a, int64_t k, 
     return at - (float)lo;
 }
 
-/* ---- What Upsample's setup makes of its prototxt. */
+/* ---- What Upsample's setup makes of its prototxt */
 
 typedef struct ct_upsample_state {
     int64_t scale_h, scale_w; /* 0: sizes are given */

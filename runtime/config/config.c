@@ -3,6 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/message.h"
+#include "runtime/config/exchange_config.h"
+#include "runtime/config/features.h"
+
+/* Applies the entries of --set that say which nets to train or test, before any net is read: each
+ *  takes the place of all that the file says of the same. Part of ct_config_read(). */
+static ct_status config_apply_nets(const ct_options *o, ct_config *c);
+/* Lays the environment, then the command line over a config; part of ct_config_read(). */
+static ct_status config_apply(const ct_options *o, ct_config *c);
+
 /* ---- files */
 
 static void add_test_net(Ct__SolverParameter *s, Ct__NetParameter *net)
@@ -85,7 +95,7 @@ static ct_status read_files(const ct_options *o, ct_config *c)
         CT_TRY(default_solver(c, model));
     } else {
         CT_TRY(ct_solver_read(solver, c->map, &c->solver));
-        CT_TRY(ct_config_apply_nets(o, c));
+        CT_TRY(config_apply_nets(o, c));
         CT_TRY(ct_solver_find_nets(c->solver, solver));
         CT_TRY(check_nets(c));
         CT_TRY(read_nets(c));
@@ -101,7 +111,7 @@ ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c)
     memset(c, 0, sizeof(*c));
     c->phase = phase;
     CT_TRY_GOTO(status, err_destroy, read_files(o, c));
-    CT_TRY_GOTO(status, err_destroy, ct_config_apply(o, c));
+    CT_TRY_GOTO(status, err_destroy, config_apply(o, c));
     return CT_OK;
 
 err_destroy:
@@ -141,4 +151,355 @@ ct_status ct_config_unpack(ct_config *c, const void *data, size_t size)
     if (c->solver == NULL) return CT_FAIL(CT_ERR_COMM, "the solver did not arrive whole");
     c->net = (c->solver->net_param != NULL) ? c->solver->net_param : c->solver->train_net_param;
     return CT_OK;
+}
+
+/* ---- batch size */
+
+/* The parameter message of a data layer that has a batch_size, or NULL. */
+static ProtobufCMessage *batch_message(const Ct__LayerParameter *l)
+{
+    if (strcmp(l->type, "Data") == 0) return (ProtobufCMessage *)l->data_param;
+    if (strcmp(l->type, "ImageData") == 0) return (ProtobufCMessage *)l->image_data_param;
+    if (strcmp(l->type, "HDF5Data") == 0) return (ProtobufCMessage *)l->hdf5_data_param;
+    if (strcmp(l->type, "TextData") == 0) return (ProtobufCMessage *)l->text_data_param;
+    if (strcmp(l->type, "MemoryData") == 0) return (ProtobufCMessage *)l->memory_data_param;
+    if (strcmp(l->type, "WindowData") == 0) return (ProtobufCMessage *)l->window_data_param;
+    return NULL;
+}
+
+/* The shapes of a layer that states them itself: the first dimension is the batch. */
+static size_t batch_shapes(const Ct__LayerParameter *l, Ct__BlobShape ***shape_p)
+{
+    if ((strcmp(l->type, "DummyData") == 0) && (l->dummy_data_param != NULL)) {
+        *shape_p = l->dummy_data_param->shape;
+        return l->dummy_data_param->n_shape;
+    }
+    if ((strcmp(l->type, "Input") == 0) && (l->input_param != NULL)) {
+        *shape_p = l->input_param->shape;
+        return l->input_param->n_shape;
+    }
+    return 0;
+}
+
+/* Whether the layer can be part of a net of that phase: levels and stages are left to the net. */
+static bool in_phase(const Ct__LayerParameter *l, Ct__Phase phase)
+{
+    for (size_t i = 0; i < l->n_include; i++) {
+        if (!l->include[i]->has_phase || (l->include[i]->phase == phase)) return true;
+    }
+    if (l->n_include > 0) return false;
+    for (size_t i = 0; i < l->n_exclude; i++) {
+        const Ct__NetStateRule *r = l->exclude[i];
+
+        if (r->has_phase && (r->phase == phase) && (r->n_stage == 0) && (r->n_not_stage == 0) &&
+            !r->has_min_level && !r->has_max_level) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sets the batch size of every data layer of `phase` in net; *n_p: how many there were. */
+static ct_status config_batch_size(Ct__NetParameter *net, Ct__Phase phase, const char *value,
+                                   const char *who, int *n_p)
+{
+    char *end;
+    long long batch = strtoll(value, &end, 10);
+
+    if ((*end != '\0') || (end == value) || (batch <= 0) || (batch > INT32_MAX)) {
+        return CT_FAIL(CT_ERR_CONFIG, "%s: batch_size=%s: expected a whole number, 1 or more", who,
+                       value);
+    }
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+        Ct__BlobShape **shape = NULL;
+        ProtobufCMessage *m;
+        size_t n_shape;
+
+        if ((l->type == NULL) || !in_phase(l, phase)) continue;
+        m = batch_message(l);
+        n_shape = batch_shapes(l, &shape);
+        if (m != NULL) CT_TRY(ct_prototxt_set(m, "batch_size", value, who));
+        for (size_t k = 0; k < n_shape; k++) {
+            if (shape[k]->n_dim > 0) shape[k]->dim[0] = batch;
+        }
+        *n_p += (m != NULL) || (n_shape > 0);
+    }
+    return CT_OK;
+}
+
+/* ---- fields by path */
+
+static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type,
+                                                const char *path)
+{
+    const ProtobufCFieldDescriptor *f = NULL;
+
+    while ((type != NULL) && (*path != '\0')) {
+        char name[96];
+        size_t n = strcspn(path, ".[");
+
+        snprintf(name, sizeof(name), "%.*s", (int)n, path);
+        f = protobuf_c_message_descriptor_get_field_by_name(type, name);
+        if (f == NULL) return NULL;
+        path += n;
+        if (*path == '[') path += strcspn(path, "]");
+        if (*path == ']') path++;
+        if (*path == '.') path++;
+        type = (f->type == PROTOBUF_C_TYPE_MESSAGE) ? f->descriptor : NULL;
+    }
+    return (*path == '\0') ? f : NULL;
+}
+
+/* Strings may be given without the quotes that the text format wants. */
+static ct_status set_path(ct_config *c, ProtobufCMessage *m, const char *path, const char *value,
+                          const char *who)
+{
+    const ProtobufCFieldDescriptor *f = field_of(m->descriptor, path);
+    ct_text quoted = { 0 };
+    ct_status status;
+
+    if ((f == NULL) || (f->type != PROTOBUF_C_TYPE_STRING) || (value[0] == '"') ||
+        (value[0] == '\'') || (value[0] == '[')) {
+        return ct_prototxt_set_noted(m, path, value, who, c->map);
+    }
+    ct_text_add(&quoted, "\"");
+    for (const char *at = value; *at != '\0'; at++) {
+        if ((*at == '"') || (*at == '\\')) ct_text_add(&quoted, "\\");
+        ct_text_add_bytes(&quoted, at, 1);
+    }
+    ct_text_add(&quoted, "\"");
+    status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
+                           : ct_prototxt_set_noted(m, path, quoted.text, who, c->map);
+    ct_text_destroy(&quoted);
+    return status;
+}
+
+static bool has_layer(const Ct__NetParameter *net, const char *path)
+{
+    const char *name = path + strlen("layer[");
+    size_t n = strcspn(name, "]");
+
+    for (size_t i = 0; (net != NULL) && (i < net->n_layer); i++) {
+        const char *have = net->layer[i]->name;
+
+        if ((have != NULL) && (strlen(have) == n) && (strncmp(have, name, n) == 0)) return true;
+    }
+    return false;
+}
+
+/* Every net of the solver that has the layer; the error, if none has, is prototxt_set's. */
+static ct_status set_layer(ct_config *c, const char *path, const char *value, const char *who)
+{
+    Ct__SolverParameter *s = c->solver;
+    Ct__NetParameter *net[2] = { s->net_param, s->train_net_param };
+    bool found = false;
+
+    for (int i = 0; i < 2; i++) {
+        if (!has_layer(net[i], path)) continue;
+        CT_TRY(set_path(c, &net[i]->base, path, value, who));
+        found = true;
+    }
+    for (size_t i = 0; i < s->n_test_net_param; i++) {
+        if (!has_layer(s->test_net_param[i], path)) continue;
+        CT_TRY(set_path(c, &s->test_net_param[i]->base, path, value, who));
+        found = true;
+    }
+    return found ? CT_OK : set_path(c, &c->net->base, path, value, who);
+}
+
+static ct_status note(ct_config *c, const char *path, const char *value, ct_origin origin)
+{
+    if (c->n_set == CT_CONFIG_MAX_SET) {
+        return CT_FAIL(CT_ERR_CONFIG, "more than %d fields set by options", CT_CONFIG_MAX_SET);
+    }
+    snprintf(c->set[c->n_set].path, sizeof(c->set[c->n_set].path), "%s", path);
+    snprintf(c->set[c->n_set].value, sizeof(c->set[c->n_set].value), "%s", value);
+    c->set[c->n_set++].origin = origin;
+    return CT_OK;
+}
+
+static ct_status set_batch(ct_config *c, const char *value, const char *who)
+{
+    Ct__Phase phase = (c->phase == CT_TEST) ? CT__PHASE__TEST : CT__PHASE__TRAIN;
+    int n = 0;
+
+    CT_TRY(config_batch_size(c->net, phase, value, who, &n));
+    if (n > 0) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: batch_size=%s: the net has no data layer in phase %s", who,
+                   value, (c->phase == CT_TEST) ? "TEST" : "TRAIN");
+}
+
+static ct_status set_field(ct_config *c, const char *path, const char *value, ct_origin origin,
+                           const char *who)
+{
+    if (strcmp(path, "batch_size") == 0) {
+        CT_TRY(set_batch(c, value, who));
+    } else if (strncmp(path, "layer[", 6) == 0) {
+        CT_TRY(set_layer(c, path, value, who));
+    } else {
+        CT_TRY(set_path(c, &c->solver->base, path, value, who));
+    }
+    return note(c, path, value, origin);
+}
+
+/* ---- options */
+
+/* Options that are a solver field under a shorter name. */
+static const struct {
+    const char *option, *path;
+} field_table[] = {
+    { "iterations", "max_iter" },
+    { "allreduce", "comm.allreduce" },
+    { "topology", "comm.topology" },
+    { "overlap", "comm.overlap" },
+    { "progress", "comm.progress" },
+    { "deterministic", "deterministic" },
+    { "reproducible_sum", "reproducible_sum" },
+    { "global_batch_size", "global_batch_size" },
+    { "seed", "random_seed" },
+    { "weights", "weights" },
+};
+
+/* Calls set for every entry of --set, or of CORTADO_SET, that names nets or does not. */
+static ct_status each_set(const ct_options *o, ct_config *c, ct_origin origin, bool nets,
+                          ct_status (*set)(ct_config *c, const char *path, const char *value,
+                                           ct_origin origin, const char *who))
+{
+    const char *who = (origin == CT_ORIGIN_ENV) ? "CORTADO_SET" : "--set";
+
+    for (int i = 0; i < ct_options_n(o, "set"); i++) {
+        ct_origin from;
+        const char *entry = ct_options_entry(o, "set", i, &from), *value = strchr(entry, '=');
+        char path[96];
+
+        if (from != origin) continue;
+        /* a layer's name may hold '=' */
+        if (strncmp(entry, "layer[", 6) == 0) value = strchr(entry + strcspn(entry, "]"), '=');
+        if ((value == NULL) || (value == entry) || ((size_t)(value - entry) >= sizeof(path))) {
+            return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected FIELD=VALUE", who, entry);
+        }
+        snprintf(path, sizeof(path), "%.*s", (int)(value - entry), entry);
+        if (ct_config_names_net(path) == nets) CT_TRY(set(c, path, value + 1, origin, who));
+    }
+    return CT_OK;
+}
+
+/* ---- which nets to train and test */
+
+/* One of the fields of a row says it all, so that an option which sets one unsets the others. */
+static const char *const net_fields[2][4] = {
+    { "net", "net_param", "train_net", "train_net_param" },
+    { "test_net", "test_net_param", NULL, NULL },
+};
+
+static const char *const *row_of(const char *path)
+{
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; (i < 4) && (net_fields[row][i] != NULL); i++)
+            if (strcmp(net_fields[row][i], path) == 0) return net_fields[row];
+    }
+    return NULL;
+}
+
+bool ct_config_names_net(const char *path)
+{
+    return row_of(path) != NULL;
+}
+
+static ct_status set_net(ct_config *c, const char *path, const char *value, ct_origin origin,
+                         const char *who)
+{
+    const char *const *row = row_of(path);
+    ProtobufCMessage *s = &c->solver->base;
+
+    for (int i = 0; (i < 4) && (row[i] != NULL); i++) {
+        const ProtobufCFieldDescriptor *f = field_of(s->descriptor, row[i]);
+
+        if (strcmp(row[i], path) == 0) continue;
+        for (size_t k = 0; (f->type == PROTOBUF_C_TYPE_MESSAGE) && (k < ct_field_count(s, f)); k++)
+            ct_source_map_forget(c->map, ct_field_message(s, f, k)); /* about to be freed */
+        CT_TRY(ct_field_clear(s, f));
+    }
+    return set_field(c, path, value, origin, who);
+}
+
+static ct_status config_apply_nets(const ct_options *o, ct_config *c)
+{
+    CT_TRY(each_set(o, c, CT_ORIGIN_ENV, true, set_net));
+    return each_set(o, c, CT_ORIGIN_COMMAND, true, set_net);
+}
+
+static ct_status refuse_net(ct_config *c, const char *path, const char *value, ct_origin origin,
+                            const char *who)
+{
+    (void)origin;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: %s=%s: the net is that of --model=%s; give that file there",
+                   who, path, value, c->file);
+}
+
+static ct_status apply_mode(const ct_options *o, ct_config *c, ct_origin origin)
+{
+    const char *mode = ct_options_text(o, "solver_mode"), *gpu = ct_options_text(o, "gpu");
+
+    if ((mode != NULL) && (ct_options_origin(o, "solver_mode") == origin)) {
+        CT_TRY(set_field(c, "solver_mode", (mode[0] == 'g' || mode[0] == 'G') ? "GPU" : "CPU",
+                         origin, "solver_mode"));
+    }
+    if ((gpu != NULL) && (ct_options_origin(o, "gpu") == origin)) {
+        CT_TRY(set_field(c, "solver_mode", "GPU", origin, "gpu"));
+        if (strcmp(gpu, "all") != 0) {
+            CT_TRY(set_field(c, "device_id", gpu, origin, "gpu"));
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origin)
+{
+    const char *spec = ct_options_text(o, "compression");
+
+    for (size_t i = 0; i < sizeof(field_table) / sizeof(field_table[0]); i++) {
+        const char *value = ct_options_text(o, field_table[i].option);
+
+        if ((value == NULL) || (ct_options_origin(o, field_table[i].option) != origin)) continue;
+        if (c->is_model && (strcmp(field_table[i].option, "iterations") == 0)) continue;
+        CT_TRY(set_field(c, field_table[i].path, value, origin, field_table[i].option));
+    }
+    CT_TRY(apply_mode(o, c, origin));
+    if ((spec != NULL) && (ct_options_origin(o, "compression") == origin)) {
+        CT_TRY(ct_config_compression(c->solver, spec, "compression"));
+        CT_TRY(note(c, "compression", spec, origin));
+    }
+    if (c->is_model) CT_TRY(each_set(o, c, origin, true, refuse_net));
+    return each_set(o, c, origin, false, set_field);
+}
+
+/* The messages that every run has, so that their defaults show. */
+static ct_status add_messages(Ct__SolverParameter *s)
+{
+    if (s->comm == NULL) {
+        s->comm = malloc(sizeof(*s->comm));
+        if (s->comm == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the solver");
+        ct__comm_parameter__init(s->comm);
+    }
+    if (s->compression == NULL) {
+        s->compression = malloc(sizeof(*s->compression));
+        if (s->compression == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the solver");
+        ct__compression_parameter__init(s->compression);
+    }
+    return CT_OK;
+}
+
+static ct_status config_apply(const ct_options *o, ct_config *c)
+{
+    CT_TRY(add_messages(c->solver));
+    CT_TRY(apply_origin(o, c, CT_ORIGIN_ENV));
+    CT_TRY(apply_origin(o, c, CT_ORIGIN_COMMAND));
+    if (!c->solver->has_solver_mode) { /* Caffe's default, GPU, where that is built in */
+        CT_TRY(set_field(c, "solver_mode", ct_feature_has("cuda") ? "GPU" : "CPU",
+                         CT_ORIGIN_DEFAULT, "default"));
+    }
+    CT_TRY(ct_comm_check(c->solver, c->map));
+    return ct_compression_check(c->solver, c->map);
 }

@@ -34,13 +34,9 @@ typedef struct ct_config {
  *  means. CT_ERR_CONFIG, CT_ERR_IO, logged. */
 ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c);
 void ct_config_destroy(ct_config *c);
-/** Applies the entries of --set that say which nets to train or test, before any net is read: each
- *  takes the place of all that the file says of the same. Part of ct_config_read(). */
-ct_status ct_config_apply_nets(const ct_options *o, ct_config *c);
+
 /** Whether a field says which nets to train or test: net, net_param, train_net … */
 bool ct_config_names_net(const char *path);
-/** Lays the environment, then the command line over a config; part of ct_config_read(). */
-ct_status ct_config_apply(const ct_options *o, ct_config *c);
 
 /** Packs what the other ranks need (malloc'ed), and the reverse. */
 ct_status ct_config_pack(const ct_config *c, void **data_p, size_t *size_p);
@@ -54,8 +50,5 @@ void ct_config_json(const ct_config *c, ct_text *values, ct_text *origins);
 
 /** "topk:density=0.01,min_bytes=4096" into solver->compression. CT_ERR_CONFIG. */
 ct_status ct_config_compression(Ct__SolverParameter *solver, const char *spec, const char *who);
-/** Sets the batch size of every data layer of `phase` in net; *n_p: how many there were. */
-ct_status ct_config_batch_size(Ct__NetParameter *net, Ct__Phase phase, const char *value,
-                               const char *who, int *n_p);
 
 #endif

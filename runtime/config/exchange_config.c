@@ -1,16 +1,421 @@
+/* `comm`, `compression { }` and `compress { }`: read, and refused where they make no sense. */
 #include "runtime/config/exchange_config.h"
 
+#include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/autotune/autotune.h"
-#include "comm/collective/blocking.h"
+#include "comm/autotune/codec_planner.h"
 #include "comm/collective/coll.h"
-#include "comm/collective/sum_mpi.h"
+#include "framework/proto/prototxt.h"
+#include "framework/solver/update_rule.h"
 #include "framework/solver/where.h"
+#include "runtime/config/config.h"
+
+/* An enum's value by its name in the schema, as the tables of comm/ know it. */
+static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, const char *who,
+                            const char *field, const char **name_p)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
+
+    *name_p = (v != NULL) ? ct_codec_word(v->name) : NULL;
+    if (*name_p == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s { %s: %d }: no such value", who, field, value);
+    return CT_OK;
+}
+
+/* What a codec has a use for; AUTO: any of those that it may take. */
+typedef struct uses {
+    unsigned fields;    /* of ct_codec_field */
+    const char *chains; /* the last of those that do (codec.h); NULL: none */
+} uses;
+
+static void add_uses(const ct_codec_ops *codec, uses *u)
+{
+    u->fields |= codec->uses;
+    if (codec->chains) u->chains = codec->name;
+}
+
+static bool used(const uses *u, ct_codec_field field)
+{
+    return (u->fields & (unsigned)field) != 0;
+}
+
+static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, uses *u)
+{
+    ct_codec_candidates ways;
+
+    *u = (uses){ .fields = codec->chooses ? CT_CODEC_USES_AMONG : 0 };
+    if (!codec->chooses) {
+        add_uses(codec, u);
+        return CT_OK;
+    }
+    CT_TRY(ct_codec_candidates_list(c, false, &ways));
+    for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, u);
+    return CT_OK;
+}
+
+/* A field was given that codecs of this kind do not look at: the user expects something else. */
+static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
+                              const ct_codec_ops *codec, const ct_codec_config *c)
+{
+    const struct {
+        const char *name;
+        bool given;
+        ct_codec_field field;
+        const char *whom; /* NULL: the codecs by their names */
+    } field[] = {
+        { "density", p->has_density, CT_CODEC_USES_DENSITY, NULL },
+        { "warmup_density", p->has_warmup_density, CT_CODEC_USES_DENSITY, NULL },
+        { "exchange", p->has_exchange, CT_CODEC_USES_DENSITY, NULL },
+        { "selection", p->has_selection, CT_CODEC_USES_DENSITY, NULL },
+        { "wire", p->has_wire, CT_CODEC_USES_DENSITY, NULL },
+        { "quantize", p->has_quantize && p->quantize, CT_CODEC_USES_DENSITY, NULL },
+        { "rank", p->has_rank, CT_CODEC_USES_RANK, NULL },
+        { "among", p->n_among > 0, CT_CODEC_USES_AMONG, NULL },
+        { "momentum_correction", p->has_momentum_correction && p->momentum_correction,
+          CT_CODEC_USES_MOMENTUM_CORRECTION, NULL },
+        { "mask_momentum", p->has_mask_momentum && p->mask_momentum, CT_CODEC_USES_MASK_MOMENTUM,
+          NULL },
+        { "resync_iter", p->has_resync_iter && (p->resync_iter > 0), CT_CODEC_USES_RESYNC,
+          "codecs that leave something behind" },
+    };
+    uses u;
+
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK; /* the rest may stay */
+    CT_TRY(find_uses(codec, c, &u));
+    for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); ++i) {
+        char users[128];
+
+        if (!field[i].given || used(&u, field[i].field)) continue;
+        ct_codec_users(field[i].field, users, sizeof(users));
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who,
+                       field[i].name, codec->chooses ? "what AUTO may take here" : codec->name,
+                       (field[i].whom != NULL) ? field[i].whom : users);
+    }
+    return CT_OK;
+}
+
+/* Fields that say nothing together, of any type that compresses. */
+static ct_status check_fields(const Ct__CompressionParameter *p, const char *who,
+                              const ct_codec_ops *codec)
+{
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK;
+    if (p->resync_iter == 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: resync_iter: 1 sends every iteration dense, and %s never sends; take 2 "
+                       "or more, 0 for no resync, or no compression",
+                       who, codec->name);
+    if (p->has_mask_momentum && p->mask_momentum && p->has_momentum_correction &&
+        !p->momentum_correction)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: mask_momentum: true masks the momentum of momentum_correction, which is "
+            "false here; leave one of them out",
+            who);
+    return CT_OK;
+}
+
+/* The codecs that AUTO may choose among, by their places in the table. */
+static ct_status read_among(const Ct__CompressionParameter *p, const char *who, uint32_t *among_p)
+{
+    for (size_t i = 0; i < p->n_among; ++i) {
+        const ct_codec_ops *codec = NULL;
+        const char *name = NULL;
+
+        CT_TRY(value_name(&ct__compression_parameter__type__descriptor, (int)p->among[i], who,
+                          "among", &name));
+        CT_TRY(ct_codec_find(name, &codec));
+        if (codec->size == 0)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s { among: %s }: AUTO chooses among codecs that compress, and NONE, "
+                           "which it may always take",
+                           who, name);
+        for (uint32_t k = 0; ct_codec_table[k] != NULL; ++k)
+            if (ct_codec_table[k] == codec) *among_p |= (uint32_t)1 << k;
+    }
+    return CT_OK;
+}
+
+ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
+                               const ct_codec_ops **codec_p, ct_codec_config *config_p)
+{
+    const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
+    const char *name = NULL;
+    ct_codec_config c = { .density = 0 };
+    uses u;
+
+    if (p == NULL) p = &plain;
+    CT_TRY(
+        value_name(&ct__compression_parameter__type__descriptor, (int)p->type, who, "type", &name));
+    CT_TRY(ct_codec_find(name, codec_p));
+    CT_TRY(check_fields(p, who, *codec_p));
+    CT_TRY(value_name(&ct__compression_parameter__exchange__kind__descriptor, (int)p->exchange, who,
+                      "exchange", &c.exchange));
+    CT_TRY(value_name(&ct__compression_parameter__selection__kind__descriptor, (int)p->selection,
+                      who, "selection", &c.selection));
+    CT_TRY(value_name(&ct__compression_parameter__wire__kind__descriptor, (int)p->wire, who, "wire",
+                      &c.wire));
+    c.density = p->density;
+    c.min_bytes = p->min_bytes;
+    c.warmup_iterations = p->warmup_iter;
+    c.warmup_density = p->warmup_density;
+    c.resync_iterations = p->resync_iter;
+    c.quantize = p->quantize;
+    c.momentum_correction = ct_codec_absorbs(*codec_p) && p->momentum_correction;
+    c.mask_momentum = p->mask_momentum;
+    c.rank = p->rank;
+    c.local_clip = p->local_clip;
+    CT_TRY(read_among(p, who, &c.among));
+    CT_TRY(ct_codec_check(*codec_p, &c, who));
+    CT_TRY(find_uses(*codec_p, &c, &u)); /* AUTO: every codec takes these settings */
+    *config_p = c;
+    return CT_OK;
+}
+
+/* The same of what a user gave: fields that the type, or any codec that AUTO may take, has no use
+ *  for are CT_ERR_CONFIG, too. */
+static ct_status codec_read_used(const Ct__CompressionParameter *p, const char *who,
+                                 const ct_codec_ops **codec_p, ct_codec_config *config_p)
+{
+    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    return (p != NULL) ? check_unused(p, who, *codec_p, config_p) : CT_OK;
+}
+
+ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                            const char *who, const ct_codec_ops **codec_p,
+                            ct_codec_config *config_p)
+{
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: type AUTO chooses for all parameters together, so it stands in the "
+                       "solver's compression; here, say NONE or a codec",
+                       who);
+    CT_TRY(codec_read_used(p, who, codec_p, config_p));
+    /* it stands for clip_gradients, which is of the whole solver */
+    if (!p->has_local_clip && (s->compression != NULL))
+        config_p->local_clip = s->compression->local_clip;
+    return CT_OK;
+}
+
+/* ---- what makes no sense together */
+
+/* clip_gradients is given, but local_clip takes its place. */
+static bool compression_clips(const Ct__SolverParameter *param)
+{
+    const Ct__CompressionParameter *p = param->compression;
+
+    return (param->clip_gradients >= 0) && (p != NULL) && (p->local_clip > 0);
+}
+
+static bool given(const char *name, const char *other)
+{
+    return (name != NULL) && (strcmp(name, other) == 0);
+}
+
+ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
+                                const ct_codec_ops *codec, const ct_codec_config *c)
+{
+    const ct_update_rule *rule = NULL;
+    uses u;
+
+    if (strcmp(codec->name, "none") == 0) return CT_OK;
+    CT_TRY(find_uses(codec, c, &u));
+    CT_TRY(ct_update_rule_find(s->type, &rule));
+    if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction && !rule->corrects)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: momentum_correction puts the momentum of SGD or Nesterov in front of what %s "
+            "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
+            "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
+            who, codec->name, rule->type);
+    if ((s->clip_gradients >= 0) && used(&u, CT_CODEC_USES_RESYNC) && !compression_clips(s))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
+            "sends a part of it and keeps the rest; choose compression { local_clip: %g } "
+            "(the limit then holds for each gradient of each rank), or no compression",
+            who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
+    if (s->reproducible_sum)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
+                       "order that depends on buckets and placement: use one or the other",
+                       who, codec->name);
+    if ((u.chains != NULL) && (s->comm != NULL) && given(s->comm->allreduce, "impi"))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: %s begins a sum where another ends, and the ranks do so in any order; "
+            "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
+            "or take another%s",
+            who, u.chains, codec->chooses ? " in \"among\"" : "");
+    if (s->deterministic && used(&u, CT_CODEC_USES_DENSITY) && given(c->exchange, "oktopk"))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
+                       "come from the steps before, which a resumed run has not seen: take "
+                       "ALLGATHER, HIER or GTOPK",
+                       who);
+    if (s->deterministic && used(&u, CT_CODEC_USES_DENSITY) &&
+        (given(c->selection, "sampled") || given(c->selection, "redsync_sizes")))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but selection %s reuses thresholds of the steps "
+                       "before, which a resumed run has not seen: take EXACT, TRIMMED or SEARCH",
+                       who, c->selection);
+    if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction &&
+        (s->regularization_type != NULL) && (s->weight_decay != 0) &&
+        (strcmp(s->regularization_type, "L1") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: momentum_correction applies the decay before anything is left behind, "
+                       "and knows that of regularization_type L2 only; take "
+                       "momentum_correction: false",
+                       who);
+    return CT_OK;
+}
+
+static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter *net)
+{
+    if (net == NULL) return CT_OK;
+    for (size_t i = 0; i < net->n_layer; ++i) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        for (size_t w = 0; w < l->n_param; ++w) {
+            const ct_codec_ops *codec = NULL;
+            ct_codec_config c;
+            char who[128];
+
+            if (l->param[w]->compress == NULL) continue;
+            snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
+                     (l->name != NULL) ? l->name : "", w);
+            CT_TRY(ct_codec_read_own(s, l->param[w]->compress, who, &codec, &c));
+            CT_TRY(ct_codec_check_solver(s, who, codec, &c));
+        }
+    }
+    return CT_OK;
+}
+
+ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
+{
+    const ct_codec_ops *codec = NULL;
+    ct_place place = ct_source_map_find(map, param->compression);
+    char who[400] = "compression";
+    ct_codec_config c;
+
+    if (place.line > 0)
+        snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
+    CT_TRY(codec_read_used(param->compression, who, &codec, &c));
+    CT_TRY(ct_codec_check_solver(param, who, codec, &c));
+    CT_TRY(check_net(param, param->net_param));
+    return check_net(param, param->train_net_param);
+}
+
+/* ---- --compression */
+
+enum { MOST_TYPES = 16 };
+
+static void copy_cased(char *to, size_t size, const char *from, size_t n, int (*as)(int))
+{
+    size_t k = 0;
+
+    for (; (k < n) && (k + 1 < size); ++k) to[k] = (char)as((unsigned char)from[k]);
+    to[k] = '\0';
+}
+
+static ct_status check_type(const char *type, const char *spec, const char *who)
+{
+    const ProtobufCEnumDescriptor *all = &ct__compression_parameter__type__descriptor;
+    char lower[MOST_TYPES][16];
+    const char *known[MOST_TYPES], *near = NULL;
+    ct_text list = { .text = NULL };
+    int n = 0;
+    ct_status status = CT_OK;
+
+    for (unsigned i = 0; (i < all->n_values) && (n < MOST_TYPES); ++i) {
+        const char *name = all->values[i].name;
+
+        copy_cased(lower[n], sizeof(lower[n]), name, strlen(name), tolower);
+        if (strcmp(lower[n], type) == 0) {
+            ct_text_destroy(&list);
+            return CT_OK;
+        }
+        ct_text_add(&list, "%s%s", (n > 0) ? ", " : "", lower[n]);
+        known[n] = lower[n];
+        n += 1;
+    }
+    near = ct_text_nearest(type, known, n);
+    status = CT_FAIL(CT_ERR_CONFIG, "%s=%s: unknown type \"%s\"; expected one of %s%s%s%s", who,
+                     spec, type, (list.text != NULL) ? list.text : "",
+                     (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                     (near != NULL) ? "\"?" : "");
+    ct_text_destroy(&list);
+    return status;
+}
+
+static const ProtobufCFieldDescriptor *find_field(const char *field)
+{
+    return protobuf_c_message_descriptor_get_field_by_name(&ct__compression_parameter__descriptor,
+                                                           field);
+}
+
+/* The names of an enum's values are upper case in the schema. */
+static bool is_enum(const char *field)
+{
+    const ProtobufCFieldDescriptor *f = find_field(field);
+
+    return (f != NULL) && (f->type == PROTOBUF_C_TYPE_ENUM);
+}
+
+/* FIELD=A,FIELD=B: the values up to here, with commas. */
+static void collect(ct_text *list, const char *field, char *value, size_t size)
+{
+    const ProtobufCFieldDescriptor *f = find_field(field);
+
+    if ((f == NULL) || (f->label != PROTOBUF_C_LABEL_REPEATED)) return;
+    ct_text_add(list, "%s%s", (list->length > 0) ? "," : "", value);
+    if (list->text != NULL) snprintf(value, size, "%s", list->text);
+}
+
+static int as_it_is(int c)
+{
+    return c;
+}
+
+ct_status ct_config_compression(Ct__SolverParameter *solver, const char *spec, const char *who)
+{
+    size_t n = strcspn(spec, ":");
+    char type[16], path[64], field[32], value[160];
+    ct_text list = { .text = NULL }; /* of the one field that may be there more than once */
+    ct_status status = CT_OK;
+
+    copy_cased(type, sizeof(type), spec, n, as_it_is);
+    CT_TRY(check_type(type, spec, who));
+    copy_cased(type, sizeof(type), spec, n, toupper);
+    CT_TRY(ct_prototxt_set(&solver->base, "compression.type", type, who));
+    for (const char *at = spec + n; (status == CT_OK) && (*at != '\0');) {
+        size_t name = strcspn(++at, "=,"), end;
+
+        if ((at[name] != '=') || (name == 0) || (name >= sizeof(field))) {
+            status =
+                CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected TYPE:FIELD=VALUE,FIELD=VALUE", who, spec);
+            break;
+        }
+        copy_cased(field, sizeof(field), at, name, as_it_is);
+        at += name + 1;
+        end = strcspn(at, ",");
+        copy_cased(value, sizeof(value), at, end, is_enum(field) ? toupper : as_it_is);
+        collect(&list, field, value, sizeof(value));
+        snprintf(path, sizeof(path), "compression.%s", field);
+        status = ct_prototxt_set(&solver->base, path, value, who);
+        at += end;
+    }
+    if (list.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", who);
+    ct_text_destroy(&list);
+    return status;
+}
 
 enum { MOST_TUNE = 10000 };
+
+/* ---- the settings of the exchange */
 
 static ct_status progress_kind(const Ct__CommParameter *p, ct_progress_kind *kind_p)
 {
@@ -66,8 +471,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
     config->nesterov = (param->type != NULL) && (strcmp(param->type, "Nesterov") == 0);
-    return ct_codec_read_used(param->compression, "compression", &config->codec,
-                              &config->codec_config);
+    return codec_read_used(param->compression, "compression", &config->codec,
+                           &config->codec_config);
 }
 
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
@@ -93,170 +498,5 @@ ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_conf
                        "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } "
                        "out, or take another",
                        who, name);
-    return CT_OK;
-}
-
-/* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
- * finishes first is the one that the loss reads. */
-static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct_grad_range *range,
-                             ct_codec_config *own, int *n_p)
-{
-    for (int i = 0; i < net->n_param; ++i) {
-        const ct_param *p = &net->param[i];
-
-        if (!p->learns) continue;
-        if (i != *n_p)
-            return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
-                           p->key);
-        range[i] = (ct_grad_range){ .key = p->key,
-                                    .offset = p->offset,
-                                    .count = p->count,
-                                    .rows = ct_param_rows(p),
-                                    .weight = ct_blob_data(&p->blob),
-                                    .decay = s->weight_decay * p->decay_mult,
-                                    .rate_mult = p->lr_mult,
-                                    .output = (strcmp(p->layer, net->param[0].layer) == 0) };
-        if (p->compress != NULL) {
-            CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &own[i]));
-            CT_TRY(ct_codec_check_solver(s, p->key, range[i].codec, &own[i]));
-            range[i].codec_config = &own[i];
-        }
-        *n_p += 1;
-    }
-    return CT_OK;
-}
-
-/* The pipe learns where gradients lie; those that travel dense it sees on the host. */
-static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
-                               int n)
-{
-    bool coded = false;
-
-    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, "compression"));
-    for (int i = 0; i < n; ++i) {
-        const ct_codec_config *c = NULL;
-        const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
-
-        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, range[i].key));
-        coded = coded || (strcmp(codec->name, "none") != 0);
-        range[i].on_device = ct_blob_diff(&net->param[i].blob);
-    }
-    config->dev = net->options.dev;
-    if (coded) config->progress = CT_PROGRESS_POLL;
-    return CT_OK;
-}
-
-ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
-                                  ct_grad_pipe_config *config, ct_grad_range **range_p,
-                                  ct_codec_config **own_p, int *n_p)
-{
-    bool on_device = (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
-    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
-    ct_codec_config *own = calloc((size_t)net->n_param + 1, sizeof(*own));
-    ct_status status = CT_OK;
-    int n = 0;
-
-    if ((range == NULL) || (own == NULL))
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    if (status == CT_OK) status = list_ranges(param, net, range, own, &n);
-    if ((status == CT_OK) && on_device) status = put_on_device(net, config, range, n);
-    if (status != CT_OK) {
-        free(range);
-        free(own);
-        return status;
-    }
-    *range_p = range;
-    *own_p = own;
-    *n_p = n;
-    return CT_OK;
-}
-
-const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
-{
-    const ct_arena_ops *shared = ct_comm_arena(comm);
-    const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
-    const Ct__CompressionParameter *p = param->compression;
-
-    if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
-        (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
-        return shared; /* its nodes add gradients up where they are */
-    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
-    }
-    return shared; /* auto; a wrong name is found when the exchange opens */
-}
-
-/* ---- who sums */
-
-static bool codes(const Ct__CompressionParameter *c)
-{
-    return (c != NULL) &&
-           ((c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) || (c->local_clip > 0));
-}
-
-static bool any_of_its_own(const ct_net *net)
-{
-    bool any = false;
-
-    for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
-    return any;
-}
-
-bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net)
-{
-    return codes(p->compression) || any_of_its_own(net);
-}
-
-bool ct_exchange_may_be_dense(const Ct__SolverParameter *p, const ct_net *net)
-{
-    const Ct__CompressionParameter *c = p->compression;
-
-    return (c != NULL) && (c->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO) &&
-           !(c->local_clip > 0) && !any_of_its_own(net) &&
-           (net->options.dev->kind != CT_DEVICE_CPU);
-}
-
-/* What keeps them from adding up this job's gradients; NULL: nothing. NCCL is what is asked for
- * where nobody asked. */
-static const char *against(const Ct__SolverParameter *p, const ct_net *net,
-                           const ct_device_sum_ops *ops, bool shares_gpu, bool asked)
-{
-    bool is_mpi = (ops == &ct_device_sum_mpi);
-
-    if (ops == NULL) return "this cortado was built without it, or computes on the CPU";
-    if (net->options.dev->kind == CT_DEVICE_CPU) return "gradients are in the host's memory";
-    if (!ops->there())
-        return is_mpi ? "this MPI does not say that it takes a GPU's memory"
-                      : "its library, libnccl.so.2, is not there";
-    if (!is_mpi && shares_gpu) return "ranks share a GPU";
-    if (ct_exchange_is_coded(p, net) && !ct_exchange_may_be_dense(p, net))
-        return "gradients are compressed";
-    if (p->reproducible_sum) return "reproducible_sum";
-    return (p->deterministic && !asked) ? "deterministic" : NULL;
-}
-
-ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *net, ct_comm *c,
-                               bool shares_gpu, const ct_device_sum_ops **ops_p)
-{
-    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
-    const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
-    bool mpi = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__MPI);
-    const ct_device_sum_ops *ops = mpi ? &ct_device_sum_mpi : ct_device_sum_of(net->options.dev);
-    bool asked = mpi || (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
-    const char *why = against(param, net, ops, shares_gpu, asked);
-    int64_t refusing = (why != NULL);
-
-    *ops_p = NULL;
-    if ((comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__HOST) ||
-        ((net->options.dev->kind == CT_DEVICE_CPU) && !asked))
-        return CT_OK;
-    CT_TRY(ct_comm_max(c, &refusing, 1));
-    if (refusing == 0) *ops_p = ops;
-    if ((refusing != 0) && asked)
-        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: %s } on rank %d: %s",
-                                       mpi ? "MPI" : "NCCL", c->rank, why)
-                             : CT_ERR_CONFIG; /* the rank that cannot says why */
-    if ((refusing != 0) && (why != NULL))
-        CT_INFO("gradients are added up through the host: %s", why);
     return CT_OK;
 }

@@ -7,7 +7,7 @@
 #include "comm/sync/grad_pipe.h"
 #include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 struct ct_source_map;
 
@@ -45,10 +45,7 @@ ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_conf
  *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
                                const ct_codec_ops **codec_p, ct_codec_config *config_p);
-/** The same of what a user gave: fields that the type, or any codec that AUTO may take, has no use
- *  for are CT_ERR_CONFIG, too. */
-ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
-                             const ct_codec_ops **codec_p, ct_codec_config *config_p);
+
 /** … of a parameter's own `compress`, which has the local_clip of s where it gives none. */
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
                             const char *who, const ct_codec_ops **codec_p,
@@ -59,7 +56,5 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
 /** Everything that can be said of param's compression, and that of each parameter of its nets,
  *  before a net is made: what makes no sense together is CT_ERR_CONFIG with the reason. */
 ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map);
-/** clip_gradients is given, but local_clip takes its place. */
-bool ct_compression_clips(const Ct__SolverParameter *param);
 
 #endif

@@ -1,2 +1,2 @@
 # Options and prototxt made into what a job runs.
-IN_SIM := exchange_config codec_config config_compression
+IN_SIM := exchange_config

@@ -7,7 +7,7 @@
 #include "comm/sync/grad_pipe.h"
 #include "framework/exchange/exchange.h"
 #include "framework/net/net.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 #include "runtime/job.h"
 #include "runtime/trace_file.h"
 

@@ -9,7 +9,7 @@
  * there.
  *
  * device: gradients are summed where they are, by the device's own library
- * (framework/tensor/device_sum.h): NCCL, or an MPI that takes the device's memory. Parameters that
+ * (framework/tensor/device.h): NCCL, or an MPI that takes the device's memory. Parameters that
  * are neighbours in the arena travel together, a few megabytes at a time. With NCCL nobody waits on
  * the host: an update follows its sum in the order of the device.
  */
@@ -19,7 +19,7 @@
 #include "comm/core/comm.h"
 #include "framework/exchange/exchange.h"
 #include "framework/net/net.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 typedef struct ct_transport_staged ct_transport_staged;
 

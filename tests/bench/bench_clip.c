@@ -38,7 +38,7 @@ static ct_status open_pipes(bench *b, double norm)
 {
     for (int s = 0; s < SIDES; ++s) {
         for (int l = 0; l < LIMITS; ++l) {
-            bool sparse = codec[s]->sparse;
+            bool sparse = ct_codec_is_sparse(codec[s]);
             ct_grad_pipe_config config = { .bucket_bytes = 4 * b->n,
                                            .allreduce = "auto",
                                            .overlap = true,
@@ -51,8 +51,9 @@ static ct_status open_pipes(bench *b, double norm)
                                   .weight = b->grad, /* no decay */
                                   .rate_mult = 1 };
 
-            config.codec_config = (ct_codec_config){ .density = sparse ? 0.001f : 1.0f,
-                                                     .momentum_correction = codec[s]->absorbs };
+            config.codec_config =
+                (ct_codec_config){ .density = sparse ? 0.001f : 1.0f,
+                                   .momentum_correction = ct_codec_absorbs(codec[s]) };
             if (l > 0) config.codec_config.local_clip = (float)((l == 1) ? 2 * norm : norm / 4);
             CT_TRY(ct_grad_pipe_create(b->comm, &config, b->arena, &one, 1, &b->gp[s][l]));
         }

@@ -219,7 +219,7 @@ static ct_status bench_coded(ct_comm *c, const char *name, const char *allreduce
     void *arena = NULL;
 
     CT_TRY(ct_codec_find(name, &config.codec));
-    codec.momentum_correction = config.codec->absorbs;
+    codec.momentum_correction = ct_codec_absorbs(config.codec);
     config.codec_config = codec;
     CT_TRY(mem->acquire(mem->ctx, sizeof(float) * (size_t)n, "gradients", &arena));
     one.weight = arena; /* no decay */

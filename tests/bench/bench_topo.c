@@ -5,7 +5,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 enum { MAX_REPEAT = 101 };
 

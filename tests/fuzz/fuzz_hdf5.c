@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/base/memory.h"
 #include "framework/data/reader.h"
 #include "framework/data/words.h"

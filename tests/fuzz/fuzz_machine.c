@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "topology/discover.h"
-#include "topology/draw.h"
-#include "topology/hostlist.h"
+#include "topology/topo.h"
 #include "topology/names.h"
 #include "tests/fuzz/fuzz.h"
 

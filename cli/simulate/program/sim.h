@@ -6,11 +6,11 @@
 #ifndef CT_SIM_H
 #define CT_SIM_H
 
+#include "cli/profile/profile.h"
 #include "comm/core/comm.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/proto/cortado.pb-c.h"
-#include "cli/profile/profile.h"
 
 /** How far communication hides. */
 typedef enum {
@@ -31,23 +31,11 @@ typedef struct ct_sim {
     Ct__SolverParameter *solver;
 } ct_sim;
 
-/** Reads what training or the bench needs, on every rank for itself. CT_ERR_CONFIG … */
-ct_status ct_sim_prepare(ct_sim *sim);
-void ct_sim_release(ct_sim *sim);
-
 /** Collectives alone: --bench. Collective, as all of these. */
 ct_status ct_sim_bench(ct_sim *sim, ct_text *json);
 /** Training steps: --profile. */
 ct_status ct_sim_train(ct_sim *sim, ct_text *json);
 
 typedef struct ct_sim_timer ct_sim_timer;
-
-/** Local. */
-ct_status ct_sim_timer_create(ct_comm *comm, ct_sim_timer **timer_p);
-void ct_sim_timer_destroy(ct_sim_timer *timer); /* NULL allowed */
-/** Lets that much simulated time pass while messages of the communicator's mover complete. moved:
- *  called after each completion; NULL: they are only noted, for the next to move them. */
-ct_status ct_sim_compute(ct_sim_timer *timer, double seconds, ct_status (*moved)(void *ctx),
-                         void *ctx);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef CT_MATH_CUDA_H
 #define CT_MATH_CUDA_H
 
+#include "framework/math/fused.h"
 #include "framework/math/math.h"
 
 #ifdef __cplusplus
@@ -44,6 +45,12 @@ struct ct_update_all;
 ct_status ct_update_cuda(ct_stream st, int kind, const struct ct_update *u);
 ct_status ct_update_cuda_all(ct_stream st, int kind, const struct ct_update *u,
                              const struct ct_update_all *all);
+
+/* ---- ct_fused_ops by cuBLASLt */
+
+extern const ct_fused_ops ct_fused_cuda;
+/** Makes cuBLASLt's handle of this process's device; called by ct_math_cuda_open(). */
+ct_status ct_fused_cuda_open(void);
 
 #ifdef __cplusplus
 }

@@ -42,7 +42,7 @@ bool ct_cuda_goes_on(cudaStream_t st);
 
 /** cudaStreamSynchronize(), counted. */
 ct_status ct_cuda_wait(cudaStream_t st, const char *what);
-int64_t ct_cuda_waits(void);
+
 /** cudaEventSynchronize(). */
 ct_status ct_cuda_wait_event(cudaEvent_t event, const char *what);
 /** Where what the device was given may never end, as a sum whose other ranks are gone: from here on

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "framework/tensor/cuda/device_cuda.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 #define CALLS(X)                                                                                   \
     X(ncclGetUniqueId)                                                                             \

@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "framework/base/hd.h"
 #include "framework/base/simd.h"
 #include "framework/math/scalar.h"
 #include "layers/engine/neuron/neuron.h"

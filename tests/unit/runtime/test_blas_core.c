@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "runtime/blas_core.h"
+#include "runtime/compute.h"
 
 static void test_better(void **state)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 static int n_line(const char *text)
 {

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "tests/log_capture.h"
-#include "topology/hostlist.h"
 #include "topology/names.h"
 #include "topology/topo.h"
 

@@ -1,6 +1,6 @@
 /* A codec that is not in the table, from nothing but what codecs have to work with: what a new one
  * asks for is in its one object of operations. It sends every other element, by turns, as f32. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
-#include "runtime/data_group.h"
+#include "runtime/job.h"
 #include "layers/types/data_common.h"
 #include "tests/data_files.h"
 #include "tests/log_capture.h"

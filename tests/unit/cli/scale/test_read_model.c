@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "cli/scale/read_model.h"
+#include "cli/scale/step_model.h"
 #include "tests/layer_harness.h"
 
 static ct_read_model parse(const char *text)

@@ -18,9 +18,8 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
-#include "framework/base/ending.h"
+#include "framework/base/log.h"
 #include "framework/base/thread.h"
-#include "runtime/crash.h"
 #include "runtime/signals.h"
 #include "runtime/watchdog.h"
 

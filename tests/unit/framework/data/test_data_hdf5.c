@@ -6,7 +6,7 @@
 
 #include <hdf5.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/data/reader.h"
 #include "tests/data_files.h"
 

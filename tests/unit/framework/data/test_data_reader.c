@@ -10,7 +10,7 @@
 
 #include <hdf5.h>
 
-#include "framework/base/hdf5_lock.h"
+#include "framework/base/hdf5.h"
 #include "framework/base/rng.h"
 #include "framework/data/convert.h"
 #include "framework/data/datum.h"

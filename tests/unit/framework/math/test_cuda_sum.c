@@ -1,11 +1,11 @@
-/* Sums over ranks by the device's library (framework/tensor/device_sum.h), of one rank: what it
+/* Sums over ranks by the device's library (framework/tensor/device.h), of one rank: what it
  * leaves, and what becomes of the host's waits when a sum never ends. Several ranks:
  * tests/cli/test_gpu_sums.sh. Skips where no device works, or the library is not there. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
 #include "framework/base/clock.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>

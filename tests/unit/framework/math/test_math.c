@@ -5,7 +5,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
-#include "framework/math/math_private.h"
+#include "framework/math/math.h"
 
 #include <math.h>
 #include <omp.h>

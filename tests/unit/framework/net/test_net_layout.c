@@ -4,7 +4,7 @@
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
 
-#include "framework/tensor/reorder.h"
+#include "framework/tensor/tensor.h"
 #include "layers/types/layer_types.h"
 
 #include <stdlib.h>

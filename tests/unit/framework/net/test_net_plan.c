@@ -42,8 +42,8 @@ static void random_regions_do_not_overlap(void **state)
                                 .last = (a < c) ? c : a,
                                 .offset = 1 };
         }
-        assert_int_equal(ct_engine_plan_place(r, n, &bytes), CT_OK);
-        assert_true(bytes >= ct_engine_plan_peak(r, n));
+        assert_int_equal(ct_memory_plan_place(r, n, &bytes), CT_OK);
+        assert_true(bytes >= ct_memory_plan_peak(r, n));
         assert_no_overlap(r, n, bytes);
     }
 }
@@ -54,11 +54,11 @@ static void peak_is_the_largest_sum(void **state)
     size_t bytes;
 
     (void)state;
-    assert_int_equal(ct_engine_plan_peak(r, 4), 198);
-    assert_int_equal(ct_engine_plan_peak(r, 0), 0);
-    assert_int_equal(ct_engine_plan_place(r, 4, &bytes), CT_OK);
+    assert_int_equal(ct_memory_plan_peak(r, 4), 198);
+    assert_int_equal(ct_memory_plan_peak(r, 0), 0);
+    assert_int_equal(ct_memory_plan_place(r, 4, &bytes), CT_OK);
     assert_int_equal(bytes, 256); /* 128 + 128: rounded up to 64 each */
-    assert_int_equal(ct_engine_plan_place(r, 0, &bytes), CT_OK);
+    assert_int_equal(ct_memory_plan_place(r, 0, &bytes), CT_OK);
     assert_int_equal(bytes, 0);
 }
 

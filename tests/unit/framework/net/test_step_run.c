@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "framework/net/step_run.h"
+#include "framework/net/step.h"
 
 typedef struct journal {
     char text[256];

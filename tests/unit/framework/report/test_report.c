@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/report/progress.h"
 #include "framework/report/report.h"
 
 /* A net as far as a report looks at it: a loss of weight 1 and accuracies per class. */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
-#include "framework/base/ending.h"
+#include "framework/base/log.h"
 #include "framework/snapshot/owner.h"
 #include "tests/log_capture.h"
 

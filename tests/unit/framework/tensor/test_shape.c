@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "framework/tensor/shape.h"
+#include "framework/tensor/tensor.h"
 #include "tests/layer_harness.h"
 
 static const int64_t large = (int64_t)1 << 40;

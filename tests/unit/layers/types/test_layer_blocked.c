@@ -5,7 +5,7 @@
 #include "tests/net_layers.h"
 
 #include "framework/base/simd.h"
-#include "framework/tensor/reorder.h"
+#include "framework/tensor/tensor.h"
 #include "layers/types/layer_types.h"
 
 #include <math.h>

@@ -1,0 +1,121 @@
+/** @file bench.h  The parts of `cortado bench`.
+ *
+ * comm: the collectives against MPI_Allreduce.
+ *
+ * Each allreduce is checked on every rank while it is timed, and every rank rewrites its whole
+ * buffer before each, untimed, as training does: a buffer that nobody rewrites stays in the cache
+ * of the core that summed it. The time of one is that of the slowest rank, after a barrier; the
+ * figure is the median. `mpi` is the blocking MPI_Allreduce in place on
+ * a warm buffer in plain memory; ours run on the memory that training gives them: hier on a buffer
+ * from ct_comm_arena(), the others on the same as mpi.
+ */
+#ifndef CT_BENCH_H
+#define CT_BENCH_H
+
+#include "comm/codec/select.h"
+#include "comm/collective/coll.h"
+#include "comm/core/comm.h"
+#include "comm/sparse/payload.h"
+#include "framework/base/text.h"
+
+#define CT_BENCH_MAX_SIZE 32
+#define CT_BENCH_MAX_ALGO 16
+
+typedef struct ct_bench_plan {
+    int n_size;
+    int64_t bytes[CT_BENCH_MAX_SIZE]; /* multiples of 4 */
+    int n_algo;
+    const ct_coll_ops *algo[CT_BENCH_MAX_ALGO]; /* NULL: MPI_Allreduce itself */
+    int repeat; /* 0: as many as take about a second, 5 to 200                */
+    bool plain; /* hier on plain memory too: its ranks cannot share it */
+} ct_bench_plan;
+
+typedef struct ct_bench_result {
+    int64_t bytes;
+    const char *algo;
+    int repeats;
+    double median_s, least_s;
+    double to_mpi; /* time of mpi / time of this; 0: mpi was not run */
+} ct_bench_result;
+
+/** "4K,64K,1M" (K, M, G: powers of 1024) and "ring,mpi" into the plan; "all" or NULL: all that
+ * there are. CT_ERR_CONFIG. */
+ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan);
+ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan *plan);
+/** Fills result[n_size * n_algo], size by size; the same on all ranks. Collective. CT_ERR_COMM
+ *  where a sum is wrong. */
+ct_status ct_bench_comm(ct_comm *c, const ct_bench_plan *plan, ct_bench_result *result);
+/** One object a line and point: {"algorithm":…,"bytes":…,"us":…,"algbw_gbs":…,"busbw_gbs":…,…}:
+ *  the median time; bytes a second; and those times 2 (p-1)/p, which is what each rank must send
+ * and receive at least, so that it compares over numbers of ranks (as in NCCL's tests). */
+void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,
+                   ct_text *out);
+void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result);
+
+/* ---- `cortado bench comm --fit`: the figures of the machine's levels, measured.
+ *
+ * On the ranks of the job, for each level of its topology where two ranks meet: steps of a
+ * collective, one that adds and one back, by the engine that runs collectives
+ * (comm/collective/schedule.h), 4 bytes to 32 MiB, in the patterns that algorithms have
+ * (ct_pattern): inside a node of two ranks alone, above it of one rank of each of up to four
+ * members. Their times are what the model takes; latency and bandwidth are a line through those of
+ * ranks that swap. Above the node also four steps in a row, which shows what a token bucket lets
+ * through at once. Then all ranks of one member of the level with as many of another, which gives
+ * the link of that member; on the level of the node all its ranks in pairs, which gives what they
+ * share (bus). All ranks at once add (gamma), and sum in the shared memory of their nodes. A time
+ * is that of the slowest rank, after a barrier, the median of several; each rank rewrites its
+ * buffer before. The error is that of every other size when the rest foretells it: the root of the
+ * mean square of the relative differences. */
+
+typedef struct ct_fit_report {
+    ct_machine
+        machine; /* its names are NULL; figures of levels that were not met are the guesses */
+    bool measured[CT_MAX_LEVEL];
+    int pair[CT_MAX_LEVEL][2]; /* ranks of the one pair alone     */
+    int n_pair[CT_MAX_LEVEL];  /* pairs at once; below 2: no more */
+} ct_fit_report;
+
+/** The same result on all ranks. Collective. CT_ERR_CONFIG for one rank alone. */
+ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report);
+void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report);
+
+/* ---- `cortado bench codec`: encode and decode beside the plain update.
+ *
+ * A row is a selection and a wire form, or a codec that selects nothing: "none". Encode is the
+ * update of momentum and residual with the selection in it, and the payload; decode adds one
+ * payload to a dense vector. The yardsticks of the same run: the update alone on the same arrays in
+ * the same state (put back afterwards), taking turns with the encodes, and STREAM's triad on arrays
+ * of the same size. Before each the caches are swept. Figures are medians. Gradients are normal
+ * random numbers, others in each step, and some steps go ahead so that the residual is that of a
+ * run under way. Bytes: the update reads g, U, V and writes U, V, 20 n; the triad counts as STREAM
+ * does, 12 n.
+ */
+
+typedef struct ct_codec_bench {
+    int64_t count; /* elements, 1 to 2^32 - 1                     */
+    double density;
+    int repeat;
+    int n_thread;
+    const char *selection; /* only rows of this one; NULL: all */
+} ct_codec_bench;
+
+typedef struct ct_codec_row {
+    const char *codec;     /* the codec whose defaults these are: topk, redsync … */
+    const char *selection; /* as ct_select_name(), or "none"                    */
+    const char *wire; /* as ct_payload_name(), or the name of a codec that selects nothing      */
+    bool history;     /* each step knew the threshold of the one before    */
+    int64_t selected; /* in the last step; "none": all                     */
+    int64_t bytes;    /* of its payload                                    */
+    int passes;       /* over the residual, in the last step               */
+    double encode_ms, decode_ms, update_ms, update_gbs, triad_gbs;
+} ct_codec_row;
+
+enum { CT_CODEC_ROWS = 16 };
+
+/** Fills row[*n_p], at most CT_CODEC_ROWS. */
+ct_status ct_bench_codec(const ct_codec_bench *plan, ct_codec_row *row, int *n_p);
+void ct_bench_codec_print(const ct_codec_bench *plan, const ct_codec_row *row, int n);
+/** One object a line. */
+void ct_bench_codec_json(const ct_codec_bench *plan, const ct_codec_row *row, int n, ct_text *out);
+
+#endif

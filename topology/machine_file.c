@@ -1,0 +1,620 @@
+/* A machine as its file, a prototxt: read and checked, written. */
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/proto/prototxt.h"
+#include "topology/names.h"
+
+static const double MOST = 1e9; /* of any figure in its unit, and 1 / it the least */
+
+typedef struct reader {
+    const ct_source_map *map;
+    ct_machine *m;
+    int n_child[CT_MAX_LEVEL]; /* of the fullest switch of each level: what the names say */
+} reader;
+
+/* "FILE:LINE: …" of the message. */
+__attribute__((format(printf, 3, 4))) static ct_status fail_at(const reader *r, const void *message,
+                                                               const char *fmt, ...)
+{
+    ct_place place = ct_source_map_find(r->map, message);
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (place.line == 0) return CT_FAIL(CT_ERR_CONFIG, "%s: %s", place.file, text);
+    return CT_FAIL(CT_ERR_CONFIG, "%s:%d: %s", place.file, place.line, text);
+}
+
+/* ---- levels */
+
+/* A figure that must be given and above 0 (or_zero: or 0). */
+static ct_status check_figure(const reader *r, const Ct__MachineLevelParameter *p,
+                              const char *field, bool given, double v, bool or_zero)
+{
+    if (!given) return fail_at(r, p, "level \"%s\": %s must be given", p->name, field);
+    if (!isfinite(v) || (v < 0) || (!or_zero && (v == 0)))
+        return fail_at(r, p, "level \"%s\": %s is %g; it must be %s 0", p->name, field, v,
+                       or_zero ? "at least" : "above");
+    if ((v > MOST) || ((v != 0) && (v < 1 / MOST)))
+        return fail_at(r, p, "level \"%s\": %s is %g, which no machine has", p->name, field, v);
+    return CT_OK;
+}
+
+static ct_status read_uplink(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if (p->has_uplink_gbs && p->has_oversubscription)
+        return fail_at(r, p, "level \"%s\": uplink_gbs and oversubscription say the same; give one",
+                       p->name);
+    l->uplink = 0;
+    if (p->has_uplink_gbs) {
+        CT_TRY(check_figure(r, p, "uplink_gbs", true, p->uplink_gbs, false));
+        l->uplink = p->uplink_gbs * 1e9;
+    }
+    if (p->has_oversubscription) {
+        CT_TRY(check_figure(r, p, "oversubscription", true, p->oversubscription, false));
+        l->uplink = -p->oversubscription;
+    }
+    return CT_OK;
+}
+
+/* Bytes and microseconds of the i-th of a list of times. */
+static ct_status check_time(const reader *r, const char *whose, Ct__MessageTimeParameter **time,
+                            int i)
+{
+    const Ct__MessageTimeParameter *t = time[i];
+    const double us[] = { t->us, t->has_shift_us ? t->shift_us : t->us,
+                          t->has_one_way_us ? t->one_way_us : t->us };
+
+    if ((t->bytes < 1) || ((i > 0) && (t->bytes <= time[i - 1]->bytes)))
+        return fail_at(r, t, "%s: a time of %lld bytes; bytes ascend from 1", whose,
+                       (long long)t->bytes);
+    for (size_t k = 0; k < sizeof(us) / sizeof(us[0]); ++k) {
+        if (!isfinite(us[k]) || (us[k] <= 0) || (us[k] > MOST))
+            return fail_at(r, t, "%s: %lld bytes in %g us; it must be above 0", whose,
+                           (long long)t->bytes, us[k]);
+    }
+    return CT_OK;
+}
+
+static ct_status check_times(const reader *r, const char *whose, Ct__MessageTimeParameter **time,
+                             size_t n)
+{
+    if (n > CT_MAX_TIME)
+        return fail_at(r, time[CT_MAX_TIME], "%s: more than %d times", whose, CT_MAX_TIME);
+    for (int i = 0; i < (int)n; ++i) CT_TRY(check_time(r, whose, time, i));
+    return CT_OK;
+}
+
+static ct_status read_times(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    char whose[sizeof(l->name) + 16];
+
+    snprintf(whose, sizeof(whose), "level \"%s\"", l->name);
+    CT_TRY(check_times(r, whose, p->time, p->n_time));
+    l->n_time = (int)p->n_time;
+    for (int i = 0; i < l->n_time; ++i) {
+        const Ct__MessageTimeParameter *t = p->time[i];
+
+        l->time_bytes[i] = (double)t->bytes;
+        l->time_s[CT_PATTERN_SWAP][i] = t->us / 1e6;
+        l->time_s[CT_PATTERN_SHIFT][i] = (t->has_shift_us ? t->shift_us : t->us) / 1e6;
+        l->time_s[CT_PATTERN_ONE_WAY][i] = (t->has_one_way_us ? t->one_way_us : t->us) / 1e6;
+    }
+    return CT_OK;
+}
+
+static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if ((p->name == NULL) || (p->name[0] == '\0'))
+        return fail_at(r, p, "a level has no name, such as \"node\"");
+    if (strlen(p->name) >= sizeof(l->name))
+        return fail_at(r, p, "level \"%s\": its name is longer than %zu characters", p->name,
+                       sizeof(l->name) - 1);
+    strcpy(l->name, p->name);
+    if ((p->size < 0) || (p->size > INT_MAX))
+        return fail_at(r, p, "level \"%s\": size is %lld; it must be 0 (as many as come) to %d",
+                       p->name, (long long)p->size, INT_MAX);
+    l->size = p->size;
+    CT_TRY(check_figure(r, p, "latency_us", p->has_latency_us, p->latency_us, true));
+    CT_TRY(check_figure(r, p, "bandwidth_gbs", p->has_bandwidth_gbs, p->bandwidth_gbs, false));
+    CT_TRY(check_figure(r, p, "bus_gbs", true, p->bus_gbs, true));
+    CT_TRY(check_figure(r, p, "burst_mb", true, p->burst_mb, true));
+    CT_TRY(check_figure(r, p, "residual", true, p->residual, true));
+    CT_TRY(read_uplink(r, p, l));
+    CT_TRY(read_times(r, p, l));
+    l->latency_s = p->latency_us / 1e6;
+    l->bandwidth = p->bandwidth_gbs * 1e9;
+    l->bus = p->bus_gbs * 1e9;
+    l->burst = p->burst_mb * 1e6;
+    l->residual = p->residual;
+    l->pairwise = (p->pairwise != 0);
+    return CT_OK;
+}
+
+static ct_status fail_no_node(const reader *r, const Ct__MachineParameter *p)
+{
+    static const char *const node[] = { "node" };
+
+    for (size_t l = 0; l < p->n_level; ++l) {
+        if (ct_text_nearest(p->level[l]->name, node, 1) != NULL)
+            return fail_at(r, p->level[l], "no level is named \"node\"; is \"%s\" meant?",
+                           p->level[l]->name);
+    }
+    return fail_at(r, p->level[0],
+                   "no level is named \"node\": which vertices share memory is not known");
+}
+
+static ct_status read_levels(reader *r, const Ct__MachineParameter *p)
+{
+    ct_machine *m = r->m;
+
+    if ((p->n_level < 2) || (p->n_level > CT_MAX_LEVEL))
+        return fail_at(r, (p->n_level > 0) ? (const void *)p->level[0] : (const void *)p,
+                       "a machine has 2 to %d levels, a node and a machine at least; %zu are given",
+                       CT_MAX_LEVEL, p->n_level);
+    m->n_level = (int)p->n_level;
+    m->node_level = -1;
+    for (int l = 0; l < m->n_level; ++l) {
+        CT_TRY(read_level(r, p->level[l], &m->level[l]));
+        if (strcmp(m->level[l].name, "node") == 0) m->node_level = l;
+        for (int k = 0; k < l; ++k) {
+            if (strcmp(m->level[k].name, m->level[l].name) == 0)
+                return fail_at(r, p->level[l], "two levels are named \"%s\"", m->level[l].name);
+        }
+        if (m->level[l].pairwise && ((m->node_level < 0) || (m->node_level == l)))
+            return fail_at(r, p->level[l], "level \"%s\": only levels above the node are pairwise",
+                           m->level[l].name);
+    }
+    if (m->node_level < 0) return fail_no_node(r, p);
+    if (m->node_level == m->n_level - 1)
+        return fail_at(r, p->level[m->node_level],
+                       "the last level is the machine; \"node\" must stand before it");
+    return CT_OK;
+}
+
+/* ---- names */
+
+typedef struct node_list {
+    reader *r;
+    const void *message;
+    int at, n; /* the switch they are under, how many so far */
+} node_list;
+
+static ct_status add_node(void *ctx, const char *name)
+{
+    node_list *list = ctx;
+
+    list->n += 1;
+    return ct_names_add_node(list->r->m->names, name, list->at);
+}
+
+static ct_status add_nodes(reader *r, const void *message, char **nodes, size_t n_nodes, int at)
+{
+    node_list list = { r, message, at, 0 };
+    ct_place place = ct_source_map_find(r->map, message);
+    int level = r->m->node_level + 1;
+    char what[300];
+
+    if (place.line == 0)
+        snprintf(what, sizeof(what), "%s", place.file);
+    else
+        snprintf(what, sizeof(what), "%.250s:%d", place.file, place.line);
+    for (size_t i = 0; i < n_nodes; ++i) CT_TRY(ct_hostlist_each(nodes[i], what, add_node, &list));
+    if (list.n > r->n_child[level]) r->n_child[level] = list.n;
+    return CT_OK;
+}
+
+static ct_status add_switch(reader *r, const Ct__MachineSwitchParameter *p, int level, int parent)
+{
+    const char *name = (p->name != NULL) ? p->name : "";
+    int lowest = r->m->node_level + 1, at = 0;
+
+    if (name[0] == '\0') return fail_at(r, p, "a switch has no name");
+    if (level < lowest)
+        return fail_at(r, p, "switch \"%s\": there is no level between it and the nodes", name);
+    if ((level == lowest) ? (p->n_switch_ > 0) : (p->n_nodes > 0))
+        return fail_at(r, p, "switch \"%s\" is of level \"%s\" and holds %s, not %s", name,
+                       r->m->level[level].name, (level == lowest) ? "nodes" : "switches",
+                       (level == lowest) ? "switches" : "nodes");
+    if ((p->n_switch_ == 0) && (p->n_nodes == 0))
+        return fail_at(r, p, "switch \"%s\" holds nothing", name);
+    for (int i = 0; i < r->m->names->n_switch; ++i) {
+        if (strcmp(r->m->names->sw[i].name, name) == 0)
+            return fail_at(r, p, "two switches are named \"%s\"", name);
+    }
+    CT_TRY(ct_names_add_switch(r->m->names, name, level, parent, &at));
+    if ((int)p->n_switch_ > r->n_child[level]) r->n_child[level] = (int)p->n_switch_;
+    for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], level - 1, at));
+    return add_nodes(r, p, p->nodes, p->n_nodes, at);
+}
+
+/* A size that the names show; one that was given must hold them. */
+static ct_status check_sizes(reader *r, const Ct__MachineParameter *p)
+{
+    for (int l = r->m->node_level + 1; l < r->m->n_level; ++l) {
+        ct_level *level = &r->m->level[l];
+
+        if ((level->size != 0) && (level->size < r->n_child[l]))
+            return fail_at(r, p->level[l], "level \"%s\": size is %lld, but one holds %d by name",
+                           level->name, (long long)level->size, r->n_child[l]);
+        if (level->size == 0) level->size = r->n_child[l];
+    }
+    return CT_OK;
+}
+
+static const Ct__MachineSwitchParameter *find_switch(Ct__MachineSwitchParameter *const *p, size_t n,
+                                                     const char *name)
+{
+    for (size_t i = 0; i < n; ++i) {
+        const Ct__MachineSwitchParameter *below;
+
+        if (strcmp(p[i]->name, name) == 0) return p[i];
+        below = find_switch(p[i]->switch_, p[i]->n_switch_, name);
+        if (below != NULL) return below;
+    }
+    return NULL;
+}
+
+/* Of node i an earlier one has the name: told at the switch of the later one. */
+static ct_status fail_twice(const reader *r, const Ct__MachineParameter *p, int i)
+{
+    const ct_machine_names *names = r->m->names;
+    const void *at = p;
+
+    if (names->node_switch[i] >= 0)
+        at = find_switch(p->switch_, p->n_switch_, names->sw[names->node_switch[i]].name);
+    return fail_at(r, at, "node \"%s\" stands in two places", names->node[i]);
+}
+
+static ct_status read_names(reader *r, const Ct__MachineParameter *p)
+{
+    int top = r->m->n_level - 1, twice = -1;
+
+    if ((p->n_switch_ == 0) && (p->n_nodes == 0)) return CT_OK;
+    if ((p->n_nodes > 0) && (top != r->m->node_level + 1))
+        return fail_at(r, p, "nodes stand below a switch of level \"%s\", not right below the %s",
+                       r->m->level[r->m->node_level + 1].name, r->m->level[top].name);
+    r->m->names = calloc(1, sizeof(*r->m->names));
+    if (r->m->names == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names");
+    r->n_child[top] = (int)p->n_switch_;
+    for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], top - 1, -1));
+    CT_TRY(add_nodes(r, p, p->nodes, p->n_nodes, -1));
+    CT_TRY(ct_names_close(r->m->names, &twice));
+    if (twice >= 0) return fail_twice(r, p, twice);
+    return check_sizes(r, p);
+}
+
+/* Sizes that are missing where something is computed from them. */
+static ct_status check_open(const reader *r, const Ct__MachineParameter *p)
+{
+    const ct_machine *m = r->m;
+
+    for (int l = m->node_level + 1; l < m->n_level; ++l) {
+        if (m->level[l].pairwise && (m->level[l].size < 2))
+            return fail_at(r, p->level[l], "level \"%s\": pairwise needs a size of 2 at least",
+                           m->level[l].name);
+        if ((m->level[l].uplink < 0) && (l > m->node_level + 1) && (m->level[l - 1].size == 0))
+            return fail_at(r, p->level[l],
+                           "level \"%s\": oversubscription needs the size of level \"%s\"",
+                           m->level[l].name, m->level[l - 1].name);
+    }
+    if (ct_machine_product(m, 0, m->n_level - 1) > INT_MAX)
+        return fail_at(r, p->level[m->n_level - 1], "the machine has room for more than %d ranks",
+                       INT_MAX);
+    return CT_OK;
+}
+
+static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p,
+                             ct_shared_memory *s)
+{
+    static const char *const field[] = { "latency_us", "cached_gbs", "cached_mb", "gbs",
+                                         "residual" };
+    const double v[] = { p->latency_us, p->cached_gbs, p->cached_mb, p->gbs, p->residual };
+
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
+        if (!isfinite(v[i]) || (v[i] < 0) || (v[i] > MOST))
+            return fail_at(r, p, "shared: %s is %g; it must be 0 to %g", field[i], v[i], MOST);
+    }
+    if ((p->gbs == 0) || ((p->cached_mb > 0) && (p->cached_gbs == 0)))
+        return fail_at(r, p, "shared: gbs, and with cached_mb cached_gbs too, must be above 0");
+    s->latency_s = p->latency_us / 1e6;
+    s->cached_bandwidth = p->cached_gbs * 1e9;
+    s->cached = p->cached_mb * 1e6;
+    s->bandwidth = p->gbs * 1e9;
+    s->residual = p->residual;
+    CT_TRY(check_times(r, "shared", p->time, p->n_time));
+    s->n_time = (int)p->n_time;
+    for (int i = 0; i < s->n_time; ++i) {
+        s->time_bytes[i] = (double)p->time[i]->bytes;
+        s->time_s[i] = p->time[i]->us / 1e6;
+    }
+    return CT_OK;
+}
+
+static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_codec_speed *s)
+{
+    const ct_codec_speed guess = ct_coding_estimate(p->memory_gbs * 1e9);
+    const struct {
+        const char *name;
+        double value;
+    } f[] = { { "memory_gbs", p->memory_gbs }, { "update_ns", p->update_ns },
+              { "select_ns", p->select_ns },   { "pack_ns", p->pack_ns },
+              { "add_ns", p->add_ns },         { "merge_ns", p->merge_ns },
+              { "sign_ns", p->sign_ns },       { "unsign_ns", p->unsign_ns },
+              { "factor_ns", p->factor_ns },   { "column_ns", p->column_ns } };
+
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        double v = f[i].value;
+
+        if (!isfinite(v) || (v < 0) || (v > MOST) || ((i == 0) && (v < 1 / MOST)))
+            return fail_at(r, p, "coding: %s is %g; it must be %s 0, and at most %g", f[i].name, v,
+                           (i == 0) ? "above" : "at least", MOST);
+    }
+    *s = (ct_codec_speed){ .memory = p->memory_gbs * 1e9,
+                           .update_s = p->update_ns / 1e9,
+                           .select_s = p->select_ns / 1e9,
+                           .pack_s = p->pack_ns / 1e9,
+                           .add_s = p->add_ns / 1e9,
+                           .merge_s = p->merge_ns / 1e9,
+                           .sign_s = p->has_sign_ns ? p->sign_ns / 1e9 : guess.sign_s,
+                           .unsign_s = p->has_unsign_ns ? p->unsign_ns / 1e9 : guess.unsign_s,
+                           .factor_s = p->has_factor_ns ? p->factor_ns / 1e9 : guess.factor_s,
+                           .column_s = p->has_column_ns ? p->column_ns / 1e9 : guess.column_s,
+                           .measured = true };
+    return CT_OK;
+}
+
+static ct_status read_in_network(const reader *r, const Ct__InNetworkParameter *p, ct_in_network *n)
+{
+    const struct {
+        const char *name;
+        bool given;
+        double value;
+    } f[] = { { "bandwidth_gbs", p->has_bandwidth_gbs, p->bandwidth_gbs },
+              { "latency_us", p->has_latency_us, p->latency_us } };
+
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        if (!f[i].given) return fail_at(r, p, "in_network: %s must be given", f[i].name);
+        if (!isfinite(f[i].value) || (f[i].value < 1 / MOST) || (f[i].value > MOST))
+            return fail_at(r, p, "in_network: %s is %g; it must be above 0, and at most %g",
+                           f[i].name, f[i].value, MOST);
+    }
+    if ((p->max_bytes < 0) || (p->max_bytes % 8 != 0))
+        return fail_at(r, p, "in_network: max_bytes is %lld; it must be 0 or a multiple of 8",
+                       (long long)p->max_bytes);
+    *n = (ct_in_network){ .bandwidth = p->bandwidth_gbs * 1e9,
+                          .latency_s = p->latency_us / 1e6,
+                          .max_bytes = p->max_bytes };
+    return CT_OK;
+}
+
+static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
+{
+    ct_machine *m = r->m;
+
+    if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0) || (p->sum_gbs > MOST))
+        return fail_at(r, p, "sum_gbs is %g; it must be 0 to %g", p->sum_gbs, MOST);
+    if (p->name != NULL) snprintf(m->name, sizeof(m->name), "%s", p->name);
+    snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
+    m->sum_bandwidth = p->sum_gbs * 1e9;
+    if (p->shared != NULL) CT_TRY(read_shared(r, p->shared, &m->shared));
+    if (p->in_network != NULL) CT_TRY(read_in_network(r, p->in_network, &m->in_network));
+    if (p->coding != NULL) CT_TRY(read_coding(r, p->coding, &m->coding));
+    CT_TRY(read_levels(r, p));
+    CT_TRY(read_names(r, p));
+    CT_TRY(check_open(r, p));
+    ct_machine_fill_uplinks(m, NULL);
+    return CT_OK;
+}
+
+ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_machine **machine_p)
+{
+    ct_source_map *map = NULL;
+    ProtobufCMessage *message = NULL;
+    ct_status status = CT_OK;
+    reader r = { 0 };
+
+    CT_TRY(ct_source_map_create(&map));
+    CT_TRY_GOTO(
+        status, done,
+        ct_prototxt_parse(&ct__machine_parameter__descriptor, name, text, size, map, &message));
+    r.map = map;
+    r.m = calloc(1, sizeof(*r.m));
+    if (r.m == NULL) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
+        goto done;
+    }
+    snprintf(r.m->name, sizeof(r.m->name), "%.63s", ct_path_base(name)); /* where it gives none */
+    status = read_machine(&r, (const Ct__MachineParameter *)(const void *)message);
+    if (status == CT_OK)
+        *machine_p = r.m;
+    else
+        ct_machine_destroy(r.m);
+
+done:
+    if (message != NULL) protobuf_c_message_free_unpacked(message, NULL);
+    ct_source_map_destroy(map);
+    return status;
+}
+
+/* ---- writing */
+
+/* 12 digits are more than anybody measures, and survive the way from one unit to the other. */
+static double tidy(double v)
+{
+    char text[40];
+
+    snprintf(text, sizeof(text), "%.12g", v);
+    return strtod(text, NULL);
+}
+
+typedef struct times {
+    Ct__MessageTimeParameter time[CT_MAX_TIME], *pointer[CT_MAX_TIME];
+} times;
+
+static void fill_time(double bytes, double seconds, times *t, int i)
+{
+    ct__message_time_parameter__init(&t->time[i]);
+    t->time[i].has_bytes = t->time[i].has_us = 1;
+    t->time[i].bytes = (int64_t)bytes;
+    t->time[i].us = tidy(seconds * 1e6);
+    t->pointer[i] = &t->time[i];
+}
+
+static void fill_times(const ct_level *l, times *t)
+{
+    for (int i = 0; i < l->n_time; ++i) {
+        Ct__MessageTimeParameter *p = &t->time[i];
+        double swap = l->time_s[CT_PATTERN_SWAP][i];
+        double shift = l->time_s[CT_PATTERN_SHIFT][i], way = l->time_s[CT_PATTERN_ONE_WAY][i];
+
+        fill_time(l->time_bytes[i], swap, t, i);
+        p->has_shift_us = (shift != swap);
+        p->shift_us = p->has_shift_us ? tidy(shift * 1e6) : 0;
+        p->has_one_way_us = (way != swap);
+        p->one_way_us = p->has_one_way_us ? tidy(way * 1e6) : 0;
+    }
+}
+
+static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p, times *t)
+{
+    ct__machine_level_parameter__init(p);
+    fill_times(l, t);
+    p->n_time = (size_t)l->n_time;
+    p->time = t->pointer;
+    p->name = (char *)(uintptr_t)l->name; /* only read */
+    p->has_size = (l->size != 0);
+    p->size = l->size;
+    p->has_latency_us = p->has_bandwidth_gbs = 1;
+    p->latency_us = tidy(l->latency_s * 1e6);
+    p->bandwidth_gbs = tidy(l->bandwidth / 1e9);
+    p->has_uplink_gbs = (l->uplink > 0);
+    p->uplink_gbs = p->has_uplink_gbs ? tidy(l->uplink / 1e9) : 0;
+    p->has_oversubscription = (l->uplink < 0);
+    p->oversubscription = p->has_oversubscription ? tidy(-l->uplink) : 0;
+    p->has_pairwise = p->pairwise = l->pairwise;
+    p->has_bus_gbs = (l->bus > 0);
+    p->bus_gbs = tidy(l->bus / 1e9);
+    p->has_burst_mb = (l->burst > 0);
+    p->burst_mb = tidy(l->burst / 1e6);
+    p->has_residual = (l->residual > 0);
+    p->residual = tidy(l->residual);
+}
+
+static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p, times *t)
+{
+    ct__shared_memory_parameter__init(p);
+    for (int i = 0; i < s->n_time; ++i) fill_time(s->time_bytes[i], s->time_s[i], t, i);
+    p->n_time = (size_t)s->n_time;
+    p->time = t->pointer;
+    p->has_latency_us = p->has_cached_gbs = p->has_cached_mb = p->has_gbs = p->has_residual = 1;
+    p->latency_us = tidy(s->latency_s * 1e6);
+    p->cached_gbs = tidy(s->cached_bandwidth / 1e9);
+    p->cached_mb = tidy(s->cached / 1e6);
+    p->gbs = tidy(s->bandwidth / 1e9);
+    p->residual = tidy(s->residual);
+}
+
+static void fill_coding(const ct_codec_speed *s, Ct__CodingParameter *p)
+{
+    ct__coding_parameter__init(p);
+    p->has_memory_gbs = p->has_update_ns = p->has_select_ns = 1;
+    p->has_pack_ns = p->has_add_ns = p->has_merge_ns = 1;
+    p->memory_gbs = tidy(s->memory / 1e9);
+    p->update_ns = tidy(s->update_s * 1e9);
+    p->select_ns = tidy(s->select_s * 1e9);
+    p->pack_ns = tidy(s->pack_s * 1e9);
+    p->add_ns = tidy(s->add_s * 1e9);
+    p->merge_ns = tidy(s->merge_s * 1e9);
+    p->has_sign_ns = p->has_unsign_ns = p->has_factor_ns = p->has_column_ns = 1;
+    p->sign_ns = tidy(s->sign_s * 1e9);
+    p->unsign_ns = tidy(s->unsign_s * 1e9);
+    p->factor_ns = tidy(s->factor_s * 1e9);
+    p->column_ns = tidy(s->column_s * 1e9);
+}
+
+static void fill_in_network(const ct_in_network *n, Ct__InNetworkParameter *p)
+{
+    ct__in_network_parameter__init(p);
+    p->has_bandwidth_gbs = p->has_latency_us = 1;
+    p->bandwidth_gbs = tidy(n->bandwidth / 1e9);
+    p->latency_us = tidy(n->latency_s * 1e6);
+    p->has_max_bytes = (n->max_bytes > 0);
+    p->max_bytes = n->max_bytes;
+}
+
+static void indent(ct_text *out, int depth)
+{
+    ct_text_add(out, "%*s", 2 * depth, "");
+}
+
+/* Nodes right below `at` stand together, as the reader put them. */
+static void write_nodes(const ct_machine_names *n, int at, int depth, ct_text *out)
+{
+    int first = 0, last = 0;
+
+    while ((first < n->n_node) && (n->node_switch[first] != at)) first += 1;
+    for (last = first; (last < n->n_node) && (n->node_switch[last] == at);) last += 1;
+    if (first == last) return;
+    indent(out, depth);
+    ct_text_add(out, "nodes: \"");
+    ct_hostlist_add(out, n->node + first, last - first);
+    ct_text_add(out, "\"\n");
+}
+
+static void add_switches(const ct_machine_names *n, int parent, int depth, ct_text *out)
+{
+    for (int i = 0; i < n->n_switch; ++i) {
+        if (n->sw[i].parent != parent) continue;
+        indent(out, depth);
+        ct_text_add(out, "switch {\n");
+        indent(out, depth + 1);
+        ct_text_add(out, "name: \"%s\"\n", n->sw[i].name);
+        write_nodes(n, i, depth + 1, out);
+        add_switches(n, i, depth + 1, out);
+        indent(out, depth);
+        ct_text_add(out, "}\n");
+    }
+}
+
+ct_status ct_machine_write(const ct_machine *m, ct_text *out)
+{
+    Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
+    times time[CT_MAX_LEVEL], sums;
+    Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
+    Ct__SharedMemoryParameter shared;
+    Ct__InNetworkParameter in_network;
+    Ct__CodingParameter coding;
+
+    p.name = (char *)(uintptr_t)m->name;
+    if (m->source[0] != '\0') p.source = (char *)(uintptr_t)m->source;
+    p.has_sum_gbs = (m->sum_bandwidth > 0);
+    p.sum_gbs = tidy(m->sum_bandwidth / 1e9);
+    p.n_level = (size_t)m->n_level;
+    p.level = pointer;
+    for (int l = 0; l < m->n_level; ++l) {
+        fill_level(&m->level[l], &level[l], &time[l]);
+        pointer[l] = &level[l];
+    }
+    fill_shared(&m->shared, &shared, &sums);
+    if (m->shared.bandwidth > 0) p.shared = &shared;
+    fill_in_network(&m->in_network, &in_network);
+    if (m->in_network.bandwidth > 0) p.in_network = &in_network;
+    fill_coding(&m->coding, &coding);
+    if (m->coding.measured) p.coding = &coding;
+    CT_TRY(ct_prototxt_write(&p.base, out));
+    if (m->names != NULL) {
+        write_nodes(m->names, -1, 0, out);
+        add_switches(m->names, -1, 0, out);
+    }
+    return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a machine's text") : CT_OK;
+}
