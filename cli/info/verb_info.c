@@ -14,7 +14,7 @@
 #include "framework/data/stage.h"
 #include "framework/data/stripes.h"
 #include "framework/net/layer.h"
-#include "framework/proto/foreign.h"
+#include "framework/proto/upgrade.h"
 #include "framework/proto/reference.h"
 #include "runtime/compute.h"
 #include "runtime/config/features.h"

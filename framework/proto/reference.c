@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "framework/proto/cortado.pb-c.h"
-#include "framework/proto/foreign.h"
-#include "framework/proto/message.h"
 #include "framework/proto/upgrade.h"
-#include "framework/proto/write.h"
+#include "framework/proto/message.h"
 
 enum { MAX_MESSAGES = 256 };
 

@@ -10,7 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 #include "framework/data/group.h"
-#include "framework/data/reader_far.h"
+#include "framework/data/reader.h"
 #include "framework/data/stage.h"
 #include "framework/data/stripes.h"
 #include "layers/layer_util.h"

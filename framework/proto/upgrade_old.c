@@ -1,12 +1,173 @@
-/* V0 layers, `layers { layer { name type … } bottom top }`: one message held the fields of every
- * type, and a layer of its own padded for a convolution. A field goes where its row says. */
+/* V1 layers name their type by an enum and hold learning rates in lists; the rest of their fields
+ * is what a layer has today, and moves over by name. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/proto/message.h"
-#include "framework/proto/upgrade_impl.h"
+#include "framework/proto/upgrade.h"
 
-static const char *const type_name[][2] = {
+/* Folds V0's padding layers into the layers that read them. */
+static ct_status upgrade_padding(const ct_upgrade *u);
+/* What a V0 layer says in `layers { layer { } }`: name, type, blobs and parameters to `layer`, and
+ *  rates to where V1 has them. */
+static ct_status upgrade_v0(const ct_upgrade *u, Ct__V1LayerParameter *old,
+                            Ct__LayerParameter *layer);
+
+#define V1(_name) CT__V1_LAYER_PARAMETER__LAYER_TYPE__##_name
+
+static const struct {
+    Ct__V1LayerParameter__LayerType v1;
+    const char *type;
+} type_name[] = {
+    { V1(ABSVAL), "AbsVal" },
+    { V1(ACCURACY), "Accuracy" },
+    { V1(ARGMAX), "ArgMax" },
+    { V1(BNLL), "BNLL" },
+    { V1(CONCAT), "Concat" },
+    { V1(CONTRASTIVE_LOSS), "ContrastiveLoss" },
+    { V1(CONVOLUTION), "Convolution" },
+    { V1(DATA), "Data" },
+    { V1(DECONVOLUTION), "Deconvolution" },
+    { V1(DROPOUT), "Dropout" },
+    { V1(DUMMY_DATA), "DummyData" },
+    { V1(ELTWISE), "Eltwise" },
+    { V1(EUCLIDEAN_LOSS), "EuclideanLoss" },
+    { V1(EXP), "Exp" },
+    { V1(FLATTEN), "Flatten" },
+    { V1(HDF5_DATA), "HDF5Data" },
+    { V1(HDF5_OUTPUT), "HDF5Output" },
+    { V1(HINGE_LOSS), "HingeLoss" },
+    { V1(IM2COL), "Im2col" },
+    { V1(IMAGE_DATA), "ImageData" },
+    { V1(INFOGAIN_LOSS), "InfogainLoss" },
+    { V1(INNER_PRODUCT), "InnerProduct" },
+    { V1(LRN), "LRN" },
+    { V1(MEMORY_DATA), "MemoryData" },
+    { V1(MULTINOMIAL_LOGISTIC_LOSS), "MultinomialLogisticLoss" },
+    { V1(MVN), "MVN" },
+    { V1(POOLING), "Pooling" },
+    { V1(POWER), "Power" },
+    { V1(RELU), "ReLU" },
+    { V1(SIGMOID), "Sigmoid" },
+    { V1(SIGMOID_CROSS_ENTROPY_LOSS), "SigmoidCrossEntropyLoss" },
+    { V1(SILENCE), "Silence" },
+    { V1(SLICE), "Slice" },
+    { V1(SOFTMAX), "Softmax" },
+    { V1(SOFTMAX_LOSS), "SoftmaxWithLoss" },
+    { V1(SPLIT), "Split" },
+    { V1(TANH), "TanH" },
+    { V1(THRESHOLD), "Threshold" },
+    { V1(WINDOW_DATA), "WindowData" },
+};
+
+static const char *layer_name(const Ct__V1LayerParameter *old)
+{
+    return (old->name != NULL) ? old->name : "";
+}
+
+static ct_status upgrade_type(const ct_upgrade *u, const Ct__V1LayerParameter *old,
+                              Ct__LayerParameter *layer)
+{
+    if (!old->has_type || (old->layer != NULL)) return CT_OK; /* the net will miss it, or V0's */
+    for (size_t i = 0; i < sizeof(type_name) / sizeof(type_name[0]); i++) {
+        if (type_name[i].v1 != old->type) continue;
+        layer->type = strdup(type_name[i].type);
+        return (layer->type != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
+    }
+    return ct_upgrade_fail(u, old, "in layer \"%s\": type %d stands for no layer", layer_name(old),
+                           (int)old->type);
+}
+
+/* Fields of the same name and kind; `param` and `type` changed their kind. */
+static ct_status move_fields(Ct__V1LayerParameter *old, Ct__LayerParameter *layer)
+{
+    const ProtobufCMessageDescriptor *type = old->base.descriptor;
+
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *from = &type->fields[i];
+        const ProtobufCFieldDescriptor *to =
+            ct_field_find(layer->base.descriptor, from->name, strlen(from->name));
+
+        if ((to == NULL) || (to->type != from->type) || (to->label != from->label) ||
+            (to->descriptor != from->descriptor)) {
+            continue;
+        }
+        CT_TRY(ct_field_move(&layer->base, to, &old->base, from));
+    }
+    return CT_OK;
+}
+
+/* param (names), blob_share_mode, blobs_lr and weight_decay: one ParamSpec per parameter blob. */
+static ct_status upgrade_params(const ct_upgrade *u, Ct__V1LayerParameter *old,
+                                Ct__LayerParameter *layer)
+{
+    size_t count[] = { old->n_param, old->n_blob_share_mode, old->n_blobs_lr, old->n_weight_decay };
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof(count) / sizeof(count[0]); i++) {
+        if (count[i] > n) n = count[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        Ct__ParamSpec *spec;
+
+        CT_TRY(ct_upgrade_add(u, &layer->base, "param", old, &spec));
+        if ((i < old->n_param) && (old->param[i][0] != '\0')) {
+            spec->name = old->param[i];
+            old->param[i] = NULL;
+        }
+        if (i < old->n_blob_share_mode) {
+            spec->has_share_mode = true;
+            spec->share_mode =
+                (old->blob_share_mode[i] == CT__V1_LAYER_PARAMETER__DIM_CHECK_MODE__PERMISSIVE)
+                    ? CT__PARAM_SPEC__DIM_CHECK_MODE__PERMISSIVE
+                    : CT__PARAM_SPEC__DIM_CHECK_MODE__STRICT;
+        }
+        if (i < old->n_blobs_lr) {
+            spec->has_lr_mult = true;
+            spec->lr_mult = old->blobs_lr[i];
+        }
+        if (i < old->n_weight_decay) {
+            spec->has_decay_mult = true;
+            spec->decay_mult = old->weight_decay[i];
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status upgrade_layer(const ct_upgrade *u, Ct__V1LayerParameter *old)
+{
+    Ct__LayerParameter *layer;
+
+    CT_TRY(ct_upgrade_add(u, &u->net->base, "layer", old, &layer));
+    CT_TRY(upgrade_type(u, old, layer));
+    CT_TRY(move_fields(old, layer));
+    if (old->layer != NULL) CT_TRY(upgrade_v0(u, old, layer));
+    return upgrade_params(u, old, layer);
+}
+
+ct_status ct_upgrade_v1(const ct_upgrade *u)
+{
+    Ct__NetParameter *net = u->net;
+
+    if (net->n_layers == 0) return CT_OK;
+    if (net->n_layer > 0) {
+        return ct_upgrade_fail(u, net->layers[0],
+                               "the net has both \"layer\" and \"layers\" (old format: type: "
+                               "CONVOLUTION); bring all of them into the form of \"layer\"");
+    }
+    CT_TRY(upgrade_padding(u));
+    for (size_t i = 0; i < net->n_layers; i++) CT_TRY(upgrade_layer(u, net->layers[i]));
+    for (size_t i = 0; i < net->n_layers; i++) {
+        ct_source_map_forget(u->map, &net->layers[i]->base);
+    }
+    CT_INFO("%s: %zu layers brought up from the old format (layers { … })", u->file, net->n_layers);
+    return ct_field_clear(&net->base, ct_field_find(net->base.descriptor, "layers", 6));
+}
+
+/* ---- V0 layers, `layers { layer { name type … } bottom top }`: one message held the fields of
+ * every type, and a layer of its own padded for a convolution. A field goes where its row says. */
+
+static const char *const v0_type_name[][2] = {
     { "accuracy", "Accuracy" },
     { "bnll", "BNLL" },
     { "concat", "Concat" },
@@ -85,7 +246,10 @@ static const struct {
     { "hdf5_output_param", "hdf5_output", "hdf5_output_param", NULL },
 };
 
-enum { N_ROW = sizeof(row) / sizeof(row[0]), N_TYPE = sizeof(type_name) / sizeof(type_name[0]) };
+enum {
+    N_ROW = sizeof(row) / sizeof(row[0]),
+    N_TYPE = sizeof(v0_type_name) / sizeof(v0_type_name[0])
+};
 
 static const char *text(const char *s)
 {
@@ -97,16 +261,16 @@ static const ProtobufCFieldDescriptor *find(const ProtobufCMessage *m, const cha
     return ct_field_find(m->descriptor, name, strlen(name));
 }
 
-static ct_status upgrade_type(const ct_upgrade *u, const Ct__V0LayerParameter *v0,
-                              Ct__LayerParameter *layer)
+static ct_status upgrade_v0_type(const ct_upgrade *u, const Ct__V0LayerParameter *v0,
+                                 Ct__LayerParameter *layer)
 {
     const char *known[N_TYPE], *near;
 
     if (v0->type == NULL) return CT_OK; /* the net will miss it */
     for (size_t i = 0; i < N_TYPE; i++) {
-        known[i] = type_name[i][0];
+        known[i] = v0_type_name[i][0];
         if (strcmp(known[i], v0->type) != 0) continue;
-        layer->type = strdup(type_name[i][1]);
+        layer->type = strdup(v0_type_name[i][1]);
         return (layer->type != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
     }
     near = ct_text_nearest(v0->type, known, N_TYPE);
@@ -154,12 +318,13 @@ static ct_status move_own(ProtobufCMessage *to, ProtobufCMessage *from, const ch
     return ct_field_move(to, find(to, name), from, find(from, name));
 }
 
-ct_status ct_upgrade_v0(const ct_upgrade *u, Ct__V1LayerParameter *old, Ct__LayerParameter *layer)
+static ct_status upgrade_v0(const ct_upgrade *u, Ct__V1LayerParameter *old,
+                            Ct__LayerParameter *layer)
 {
     static const char *const own[] = { "name", "type", "blobs", "blobs_lr", "weight_decay" };
     Ct__V0LayerParameter *v0 = old->layer;
 
-    CT_TRY(upgrade_type(u, v0, layer));
+    CT_TRY(upgrade_v0_type(u, v0, layer));
     for (unsigned i = 0; i < v0->base.descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &v0->base.descriptor->fields[i];
         bool is_own = false;
@@ -223,7 +388,7 @@ static ct_status take_padding(const ct_upgrade *u, Ct__V1LayerParameter *reader,
     return CT_OK;
 }
 
-ct_status ct_upgrade_padding(const ct_upgrade *u)
+static ct_status upgrade_padding(const ct_upgrade *u)
 {
     Ct__NetParameter *net = u->net;
     size_t n = 0;
