@@ -1,6 +1,6 @@
 /** @file cost.h  What an allreduce takes on a topology: alpha, beta and gamma of its real steps.
  *
- * The steps of the real plan (plan.h), of all ranks, go through topology/flow.h: a step takes the
+ * The steps of the real plan (plan.h), of all ranks, go through topology/topo.h: a step takes the
  * largest latency met, and its busiest link's time. Only what is the same over and over is short
  * cut: the equal steps of a ring are looked at once, and the way down as the way up, which uses the
  * same links in the other direction and adds nothing. No MPI: also for machines we do not have.

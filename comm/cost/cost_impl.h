@@ -3,7 +3,7 @@
 #define CT_COST_IMPL_H
 
 #include "comm/cost/cost.h"
-#include "topology/flow.h"
+#include "topology/topo.h"
 
 enum { CT_COST_ROUNDS = 40 };
 

@@ -7,7 +7,7 @@
 
 #include "comm/collective/coll_cost.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
-#include "topology/flow.h"
+#include "topology/topo.h"
 
 enum { MAX_ROUND = 32, MAX_SHIFT = 32, OKTOPK_WINDOW = 8 };
 

@@ -18,7 +18,7 @@ typedef struct ct_reader_options {
     int64_t new_height, new_width; /* images: 0, or the size they are resized to            */
     int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
     int64_t skip_broken;           /* so many samples may be broken, the first ones too      */
-    const struct ct_window_rule *window; /* windows: window_rule.h; borrowed                 */
+    const struct ct_window_rule *window; /* windows: window_list.h; borrowed                 */
     /* synthetic: */
     ct_shape shape[CT_MAX_FIELD];
     int64_t count;

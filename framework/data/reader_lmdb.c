@@ -1,6 +1,6 @@
 /* LMDB with Caffe's Datum records: a folder or a file, or a folder of shards (stripes.h).
  *
- * The files are only read, by places and lengths that the set's index has (record_index.h): no
+ * The files are only read, by places and lengths that the set's index has (lmdb_file.h): no
  * locks, no maps, no tree look-ups, and any thread reads any record. Without an index one walk over
  * the keys makes it; records with pages of their own are not touched by that.
  */

@@ -1,4 +1,4 @@
-#include "framework/proto/reference.h"
+#include "framework/proto/prototxt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

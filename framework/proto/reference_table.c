@@ -1,8 +1,8 @@
 /* One line on each field, sorted: what it does, or that it is refused and why. What layers read
- * which message of parameters is in unused.c. */
+ * which message of parameters is in upgrade.c. */
 #include <stddef.h>
 
-#include "framework/proto/reference.h"
+#include "framework/proto/prototxt.h"
 
 /* clang-format off: one a line */
 const ct_meaning ct_meaning_table[] = {

@@ -11,7 +11,6 @@
 #include "framework/base/trace.h"
 #include "framework/data/group.h"
 #include "framework/data/reader.h"
-#include "framework/data/stage.h"
 #include "framework/data/stripes.h"
 #include "layers/layer_util.h"
 #include "layers/types/device_kernels.h"

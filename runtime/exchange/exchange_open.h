@@ -6,7 +6,7 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "runtime/job.h"
-#include "runtime/trace_file.h"
+#include "runtime/call.h"
 
 typedef struct ct_exchange_open {
     ct_job *job;                      /* borrowed; connected                    */
