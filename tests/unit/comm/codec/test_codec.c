@@ -183,6 +183,7 @@ static void test_operations(void **state)
         assert_non_null(ops->payload_bytes);
         assert_non_null(ops->seconds);
         if (ct_codec_keeps(ops)) assert_true((ops->fold != NULL) && (ops->state != NULL));
+        if (ops->automatic) assert_true(ops->on_device); /* AUTO asks nobody where gradients are */
         if (ops->on_device) assert_true((ops->ready != NULL) && (ops->summed != NULL));
     }
     assert_null(ct_codec_word("NOSUCH"));
