@@ -20,7 +20,7 @@ typedef struct ct_job {
     MPI_Comm node;              /* ranks of this host                                            */
     MPI_Comm agree;             /* for ct_job_fail alone: its messages meet no others            */
     ct_comm *comm;              /* NULL until ct_job_connect                                     */
-    struct ct_data_group *data; /* how data is read together: data_group.h; NULL: each for itself */
+    struct ct_data_group *data; /* how data is read together: group.h; NULL: each for itself */
     ct_threads threads;
     bool shares_gpu;       /* another rank of this host computes on the same one */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
