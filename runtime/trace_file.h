@@ -6,7 +6,7 @@
 #ifndef CT_TRACE_FILE_H
 #define CT_TRACE_FILE_H
 
-#include "comm/collective/clock_sync.h"
+#include "comm/collective/blocking.h"
 #include "framework/base/trace.h"
 #include "framework/net/net.h"
 #include "runtime/call.h"

@@ -111,8 +111,8 @@ static void find_ways(const ct_grad_tune *t, tune_class *k)
 
     k->ops[0] = now;
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if ((*at)->supports(c, ways->count, ways->dtype))
-            insert(k, *at, (*at)->cost_s(c, bytes_of(ways), ways->dtype));
+        if (((*at)->automatic || (*at == now)) && (*at)->supports(c, ways->count, ways->dtype))
+            insert(k, *at, ct_coll_cost_s(*at, c, bytes_of(ways), ways->dtype));
     }
     for (int i = 1; i < k->n_way; ++i) {
         const ct_coll_ops *ops = k->ops[i];

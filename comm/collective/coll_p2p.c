@@ -1,8 +1,11 @@
+/* Collectives that are one schedule over all ranks: what they share, and ring, rhd, torus, tree. */
 #include "comm/collective/coll_p2p.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/core/reduce.h"
+#include "comm/collective/coll_types.h"
 
 typedef struct p2p_state {
     ct_schedule schedule;
@@ -24,14 +27,14 @@ int ct_coll_p2p_place(const ct_comm *c)
     return at;
 }
 
-ct_status ct_coll_p2p_plan(const ct_coll_req *r, const char *algorithm, bool scatter, bool gather,
+ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, bool scatter, bool gather,
                            ct_schedule *s)
 {
     const ct_cost *cost = NULL;
     ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
     ct_engine_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
 
-    CT_TRY(ct_coll_cost(r->comm, algorithm, false, &cost));
+    CT_TRY(ct_coll_cost(r->comm, how, false, &cost));
     ct_cost_algorithms(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
     use.plan = ct_cost_plan(cost);
     use.rank = ct_cost_rank(cost);
@@ -87,3 +90,191 @@ int ct_coll_p2p_pending(ct_coll_req *r, MPI_Request **out, int max)
 
     return ct_sched_run_pending(st->run, out, max);
 }
+
+/* ---- ring: reduce-scatter and allgather around a ring in the topology's order: least traffic, and
+ * each link of the tree crossed once; 2 (p-1) messages deep. */
+
+/* One group of all ranks, in one of these ways. */
+static ct_status flat_rounds(ct_cost_work *w, unsigned ways)
+{
+    ct_hierarchical_plan *plan = NULL;
+
+    CT_TRY(ct_hierarchical_plan_flat(ct_cost_topo(w)->n_rank, &plan));
+    return ct_cost_by_plan(w, plan, ways, false);
+}
+
+static ct_status ring_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    (void)dim;
+    (void)shares;
+    return flat_rounds(w, 1 << CT_GROUP_ALGORITHM_RING);
+}
+
+static const ct_cost_ops ring_cost = { .rounds = ring_rounds };
+
+static ct_status ring_build(const ct_coll_req *r, ct_schedule *s)
+{
+    return ct_coll_p2p_plan(r, &ring_cost, true, true, s);
+}
+
+static ct_status ring_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, ring_build);
+}
+
+const ct_coll_ops ct_coll_ring = {
+    .name = "ring",
+    .automatic = true,
+    .many_rounds = true,
+    .cost = &ring_cost,
+    .prepare = ring_prepare,
+    CT_COLL_P2P_OPS,
+};
+
+/* ---- rhd: recursive halving and doubling in the topology's order, nearest first: least traffic at
+ * powers of two, 2 log2 p messages deep. The large exchanges stay near: swCaffe's numbering
+ * (CLUSTER 2018) for any placement. */
+
+static ct_status rhd_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    (void)dim;
+    (void)shares;
+    return flat_rounds(w, 1 << CT_GROUP_ALGORITHM_HALVING);
+}
+
+static const ct_cost_ops rhd_cost = { .rounds = rhd_rounds };
+
+static ct_status rhd_build(const ct_coll_req *r, ct_schedule *s)
+{
+    return ct_coll_p2p_plan(r, &rhd_cost, true, true, s);
+}
+
+static ct_status rhd_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, rhd_build);
+}
+
+const ct_coll_ops ct_coll_rhd = {
+    .name = "rhd",
+    .automatic = true,
+    .cost = &rhd_cost,
+    .prepare = rhd_prepare,
+    CT_COLL_P2P_OPS,
+};
+
+static ct_status any_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    (void)dim;
+    (void)shares;
+    return flat_rounds(w, CT_COST_ANY);
+}
+
+const ct_cost_ops ct_cost_flat = { .rounds = any_rounds };
+
+/* ---- torus: a ring along each dimension in turn, of a grid laid through the topology's order:
+ * least traffic, and only 2 sum (d_i - 1) messages deep. */
+
+/* Three factors of n that are near to each other, the smallest last. */
+static void near_factors(int n, int *dim)
+{
+    int best[3] = { n, 1, 1 };
+
+    for (int c = 1; (int64_t)c * c * c <= n; ++c) {
+        for (int b = c; (n % c == 0) && ((int64_t)b * b <= n / c); ++b) {
+            int a = n / c / b;
+
+            if ((n / c % b == 0) && (a + b + c < best[0] + best[1] + best[2])) {
+                best[0] = a;
+                best[1] = b;
+                best[2] = c;
+            }
+        }
+    }
+    memcpy(dim, best, sizeof(best));
+}
+
+static ct_status torus_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    int n = ct_cost_topo(w)->n_rank, chosen[3] = { 1, 1, 1 };
+    ct_hierarchical_plan *plan = NULL;
+
+    (void)shares;
+    if ((dim == NULL) || (dim[0] == 0)) {
+        near_factors(n, chosen);
+    } else {
+        for (int k = 0; k < 3; ++k) chosen[k] = (dim[k] > 0) ? dim[k] : 1;
+        if ((int64_t)chosen[0] * chosen[1] > n || chosen[0] * chosen[1] * (int64_t)chosen[2] != n)
+            return CT_FAIL(CT_ERR_CONFIG, "torus:%dx%dx%d has no place for each of %d ranks",
+                           chosen[0], chosen[1], chosen[2], n);
+    }
+    CT_TRY(ct_hierarchical_plan_grid(n, chosen, 3, &plan));
+    return ct_cost_by_plan(w, plan, 1 << CT_GROUP_ALGORITHM_RING, false);
+}
+
+static double torus_weight(const ct_topo *t, bool shares)
+{
+    (void)t;
+    (void)shares;
+    return CT_COST_CROSSING;
+}
+
+static const ct_cost_ops torus_cost = { .rounds = torus_rounds, .weight = torus_weight };
+
+static ct_status torus_build(const ct_coll_req *r, ct_schedule *s)
+{
+    return ct_coll_p2p_plan(r, &torus_cost, true, true, s);
+}
+
+static ct_status torus_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, torus_build);
+}
+
+const ct_coll_ops ct_coll_torus = {
+    .name = "torus",
+    .automatic = true,
+    .has_dims = true,
+    .cost = &torus_cost,
+    .prepare = torus_prepare,
+    CT_COLL_P2P_OPS,
+};
+
+/* ---- tree: a binomial tree to the first rank of the topology's order, and back: 2 log2 p messages
+ * deep, each of the whole buffer, so for small ones; half as many messages as rhd has. */
+
+static ct_status tree_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    const ct_topo *t = ct_cost_topo(w);
+
+    (void)dim;
+    (void)shares;
+    for (int64_t d = 1; d < t->n_rank; d *= 2) {
+        for (int64_t i = d; i < t->n_rank; i += 2 * d)
+            CT_TRY(ct_cost_message(w, t->order[i], t->order[i - d], 1));
+        CT_TRY(ct_cost_end_round(w));
+    }
+    return CT_OK;
+}
+
+const ct_cost_ops ct_cost_tree = { .rounds = tree_rounds };
+
+static ct_status tree_build(const ct_coll_req *r, ct_schedule *s)
+{
+    int n = r->comm->size, me = ct_coll_p2p_place(r->comm);
+
+    CT_TRY(ct_tree_reduce(r->comm->topo->order, n, 0, me, r->count, s));
+    return ct_tree_broadcast(r->comm->topo->order, n, 0, me, r->count, s);
+}
+
+static ct_status tree_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, tree_build);
+}
+
+const ct_coll_ops ct_coll_tree = {
+    .name = "tree",
+    .automatic = true,
+    .cost = &ct_cost_tree,
+    .prepare = tree_prepare,
+    CT_COLL_P2P_OPS,
+};

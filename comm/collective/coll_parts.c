@@ -3,7 +3,8 @@
 #include <stdlib.h>
 
 #include "comm/collective/coll_p2p.h"
-#include "comm/cost/halving.h"
+#include "comm/collective/coll_types.h"
+#include "comm/cost/hierarchical_plan.h"
 
 ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p)
 {
@@ -20,16 +21,9 @@ ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first
     return CT_OK;
 }
 
-/* "flat": one group of all, in the way of least cost. */
-static double flat_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
-{
-    (void)dtype;
-    return ct_coll_cost_s(c, "flat", bytes) / 2;
-}
-
 static ct_status scatter_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_plan(r, "flat", true, false, s);
+    return ct_coll_p2p_plan(r, &ct_cost_flat, true, false, s);
 }
 
 static ct_status scatter_prepare(ct_coll_req *r)
@@ -39,7 +33,7 @@ static ct_status scatter_prepare(ct_coll_req *r)
 
 static ct_status gather_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_plan(r, "flat", false, true, s);
+    return ct_coll_p2p_plan(r, &ct_cost_flat, false, true, s);
 }
 
 static ct_status gather_prepare(ct_coll_req *r)
@@ -57,16 +51,8 @@ static bool moves_all(const ct_comm *c, int64_t count, ct_dtype dtype)
 
 /* ---- broadcast: positions count from the root */
 
-static double broadcast_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
-{
-    double tree = ct_coll_cost_s(c, "tree", bytes) / 2, parts = ct_coll_cost_s(c, "flat", bytes);
-
-    (void)dtype;
-    return (tree < parts) ? tree : parts;
-}
-
 /* Deals the parts out, from the first of the members that share a range to the first of the half
- * that gets the other range, and so on: halving.h from the root's side. */
+ * that gets the other range, and so on: ct_halving from the root's side. */
 static ct_status deal_out(const int *rank, int n, int me, int64_t count, ct_schedule *s)
 {
     ct_halving h;
@@ -96,7 +82,7 @@ static ct_status by_parts(const ct_coll_req *r, const int *rank, int me, ct_sche
     ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
     ct_engine_plan_use use = { .way = way, .rank = rank, .me = me, .n = r->count };
 
-    CT_TRY(ct_coll_cost(r->comm, "flat", false, &cost));
+    CT_TRY(ct_coll_cost(r->comm, &ct_cost_flat, false, &cost));
     ct_cost_algorithms(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
     use.plan = ct_cost_plan(cost);
     CT_TRY(deal_out(rank, r->comm->size, me, r->count, s));
@@ -117,7 +103,7 @@ static ct_status broadcast_build(const ct_coll_req *r, ct_schedule *s)
     while (c->topo->order[root] != r->root) root += 1;
     for (int i = 0; i < c->size; ++i) rank[i] = c->topo->order[(root + i) % c->size];
     while (rank[me] != c->rank) me += 1;
-    if (ct_coll_cost_s(c, "tree", bytes) / 2 <= ct_coll_cost_s(c, "flat", bytes))
+    if (ct_coll_seconds(c, &ct_cost_tree, bytes) / 2 <= ct_coll_seconds(c, &ct_cost_flat, bytes))
         status = ct_tree_broadcast(rank, c->size, 0, me, r->count, s);
     else
         status = by_parts(r, rank, me, s);
@@ -133,7 +119,6 @@ static ct_status broadcast_prepare(ct_coll_req *r)
 const ct_coll_ops ct_coll_reduce_scatter = {
     .name = "reduce-scatter",
     .supports = ct_coll_p2p_supports,
-    .cost_s = flat_cost_s,
     .prepare = scatter_prepare,
     .start = ct_coll_p2p_start,
     .progress = ct_coll_p2p_progress,
@@ -144,7 +129,6 @@ const ct_coll_ops ct_coll_reduce_scatter = {
 const ct_coll_ops ct_coll_allgather = {
     .name = "allgather",
     .supports = moves_all,
-    .cost_s = flat_cost_s,
     .prepare = gather_prepare,
     .start = ct_coll_p2p_start,
     .progress = ct_coll_p2p_progress,
@@ -155,7 +139,6 @@ const ct_coll_ops ct_coll_allgather = {
 const ct_coll_ops ct_coll_broadcast = {
     .name = "broadcast",
     .supports = moves_all,
-    .cost_s = broadcast_cost_s,
     .prepare = broadcast_prepare,
     .start = ct_coll_p2p_start,
     .progress = ct_coll_p2p_progress,

@@ -2,9 +2,9 @@
  *
  * All of a phase's groups go through their rounds side by side: the steps are ordered by phase,
  * round and group, on all ranks alike, so that no circle of ranks waits for each other. */
-#include "comm/collective/plan_steps.h"
+#include "comm/collective/schedule.h"
 
-#include "comm/cost/halving.h"
+#include "comm/cost/hierarchical_plan.h"
 
 enum { SPLIT = 128 << 10 /* elements of an exchange that halving cuts in two */ };
 
