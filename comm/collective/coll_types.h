@@ -15,6 +15,7 @@
     _do(hier) \
     _do(torus) \
     _do(tree) \
+    _do(swing) \
     _do(impi)
 /* clang-format on */
 
