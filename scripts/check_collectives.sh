@@ -15,7 +15,7 @@ members() { # COLLECTIVE: of its object of operations
 }
 listed=$(sed -n 's/^ *_do(\([a-z0-9_]*\)).*/\1/p' comm/collective/coll_types.h)
 defined=$(sed -n 's/^const ct_coll_ops ct_coll_\([a-z0-9_]*\) = {/\1/p' comm/collective/*.c)
-own=$(sed -n 's/^extern const ct_coll_ops ct_coll_\([a-z0-9_]*\);.*/\1/p' comm/collective/coll_parts.h)
+own=$(sed -n 's/^extern const ct_coll_ops ct_coll_\([a-z0-9_]*\);.*/\1/p' comm/collective/coll.h)
 [ -n "$listed" ] && [ -n "$own" ] || { echo 'no collectives found' >&2; exit 1; }
 
 for c in $listed; do

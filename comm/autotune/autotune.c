@@ -68,6 +68,7 @@ static ct_status create(ct_grad_pipe *gp, void **state_p)
         destroy(a);
         return status;
     }
+    gp->watched = (a->codecs != NULL);
     *state_p = a;
     return CT_OK;
 }

@@ -14,7 +14,7 @@ ct_status ct_codec_speed_find(ct_comm *c)
     return CT_OK;
 }
 
-/* ---- codec_calibrate.c for a simulation: the model is the network. */
+/* The model is the network. */
 
 ct_status ct_codec_calibrate(ct_comm *c, const char *allreduce, int64_t n,
                              ct_codec_calibration *out)

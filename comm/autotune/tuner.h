@@ -12,7 +12,7 @@
 #define CT_TUNER_H
 
 #include "comm/autotune/codec_planner.h"
-#include "comm/autotune/step_observer.h"
+#include "comm/sync/step_timeline.h"
 #include "comm/autotune/trial.h"
 #include "comm/codec/codec_types.h"
 #include "comm/sync/grad_pipe_impl.h"

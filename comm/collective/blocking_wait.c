@@ -1,5 +1,5 @@
 /* The small blocking collectives, by MPI calls that do not wait. */
-#include "comm/collective/coll_parts.h"
+#include "comm/collective/coll.h"
 #include "comm/collective/blocking.h"
 
 #include <stdlib.h>

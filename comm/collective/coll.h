@@ -1,9 +1,9 @@
 /** @file coll.h  Collectives: non-blocking, in place, any count, any number of ranks.
  *
- * One const ct_coll_ops per algorithm, listed in coll_types.h: docs/contributing.md, "A collective".
- * A request is a state machine that start() begins and progress() moves as far as it goes without waiting.
- * Several may be in flight; `tag` tells their messages apart and must be the same on all ranks.
- * Ranks may progress requests in any order.
+ * One const ct_coll_ops an algorithm, listed in coll_types.h: docs/contributing.md, "A collective".
+ * A request is a state machine that start() begins and progress() moves as far as it goes without
+ * waiting. Several may be in flight; `tag` tells their messages apart and must be the same on all
+ * ranks. Ranks may progress requests in any order.
  */
 #ifndef CT_COLL_H
 #define CT_COLL_H
@@ -32,7 +32,7 @@ typedef struct ct_coll_req {
     ct_dtype dtype; /* CT_F32; CT_BF16, CT_F16: travel so, each addition is in f32; CT_I64:
                        wraps; CT_U8: the greatest instead of the sum (reduce.h)        */
     int tag;
-    int root;           /* broadcast: whose buffer (coll_parts.h)                      */
+    int root;           /* broadcast: whose buffer                                  */
     int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
     ct_coll_where where;
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
@@ -82,5 +82,27 @@ ct_status ct_coll_check_spec(const char *spec);
 /** prepare, start, progress until done, release: for tests and small uses. What the communicator's
  *  mover moves goes on meanwhile. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
+
+/* ---- reduce-scatter, allgather and broadcast, by the same requests
+ *
+ * The buffer holds all elements on every rank. A reduce-scatter leaves the sum of a rank's part in
+ * its place, and anything elsewhere; an allgather takes each rank's part from its place and leaves
+ * all parts everywhere. Which part is whose follows the topology's order, so that near ranks share
+ * long stretches: ask ct_coll_part(). Ring, halving or all at once, by cost.
+ *
+ * Weights are broadcast. Nothing in this tree scatters or gathers by parts yet: they are kept for
+ * states of update rules that ranks share out among them, by ranges of the arena
+ * (docs/architecture.md, "Arena canon").
+ */
+
+/** The part of a rank: elements [*first_p, *first_p + *n_p) of count. Parts of all ranks are
+ *  disjoint, cover all, and differ by rounding only: to 16 elements, where count allows. */
+ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p);
+
+extern const ct_coll_ops ct_coll_reduce_scatter;
+extern const ct_coll_ops ct_coll_allgather; /* any dtype */
+/** From r->root: a binomial tree for small buffers; for large ones parts dealt out and gathered
+ *  (van de Geijn; Thakur et al., IJHPCA 2005). Any dtype. */
+extern const ct_coll_ops ct_coll_broadcast;
 
 #endif

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/coll_p2p.h"
 #include "comm/collective/coll_types.h"
 #include "comm/collective/node_sum.h"
 #include "comm/core/reduce.h"

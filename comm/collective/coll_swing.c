@@ -3,7 +3,6 @@
  * are nearer than those of rhd, which are 1, 2, 4, 8 … away: on rings and tori fewer messages share
  * a link (De Sensi et al., NSDI 2024). Where p is no power of two, those beyond the largest one
  * hand their terms to another rank first, and get the sum from it last. */
-#include "comm/collective/coll_p2p.h"
 #include "comm/collective/coll_types.h"
 
 /* Ranks 0 … n - 1 take part in the rounds: a power of two. */

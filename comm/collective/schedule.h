@@ -2,7 +2,7 @@
  *
  * Private to comm/. A step sends one range of a buffer to a rank and receives another from a rank,
  * adding it or putting it in place; its two ranges do not overlap. All algorithms differ only in
- * the list (plan_steps.c makes it). What waits for what follows from the ranges:
+ * the list (the functions at the end make it). What waits for what follows from the ranges:
  *   - a send, for all that earlier steps receive into what it sends. By segments: a step is cut
  *     into messages, and each leaves as soon as what it carries is there, so that additions and
  *     transfers overlap, also from one step to the next;

@@ -1,9 +1,10 @@
 /** @file cost.h  What an allreduce takes on a topology: alpha, beta and gamma of its real steps.
  *
- * The steps of the real plan (hierarchical_plan.h), of all ranks, go through topology/flow.h: a step takes the
- * largest latency met, and its busiest link's time. Only what is the same over and over is short
- * cut: the equal steps of a ring are looked at once, and the way down as the way up, which uses the
- * same links in the other direction and adds nothing. No MPI: also for machines we do not have.
+ * The steps of the real plan (hierarchical_plan.h), of all ranks, go through topology/flow.h: a
+ * step takes the largest latency met, and its busiest link's time. Only what is the same over and
+ * over is short cut: the equal steps of a ring are looked at once, and the way down as the way up,
+ * which uses the same links in the other direction and adds nothing. No MPI: also for machines we
+ * do not have.
  *
  * What is assumed of the engine (schedule.c): a step's message travels in s segments (s = 1 below
  * 256 KB of f32, 4 above, more above 16 MB), which pass while earlier ones are added. Two ranks
@@ -48,8 +49,8 @@ typedef struct ct_cost_ops {
     double (*weight)(const ct_topo *t, bool shares);
 } ct_cost_ops;
 
-/** Ways that cross. Of a torus, and of sums over levels by messages, two buckets in different phases
- *  send into the same links; simulated, they lose about a tenth to each other. */
+/** Ways that cross. Of a torus, and of sums over levels by messages, two buckets in different
+ *  phases send into the same links; simulated, they lose about a tenth to each other. */
 #define CT_COST_CROSSING 1.1
 /** Sums in place, where all nodes share memory. A message through shared memory is written and read
  *  again, which the cost does not count. */

@@ -44,6 +44,7 @@ typedef struct ct_grad_policy {
     /** A step begins, nothing is under way, the lock is held: may change the pipe's plan.
      * *begins_p, *least_p: of the codecs' step. Collective. */
     ct_status (*begin_step)(void *state, int64_t iteration, bool *begins_p, float *least_p);
+    /** Only while gp->watched, which create sets. */
     void (*observe)(void *state, ct_grad_event event, int range);
     /** Steps at the start that try ways to send. */
     int (*n_trial)(const void *state);
@@ -94,7 +95,7 @@ typedef struct ct_grad_pipe_config {
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_step_timeline
         *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
-                  it is watched, and real steps decide (grad_auto.h). Borrowed by create */
+                  it is watched, and real steps decide (autotune/tuner.h). Borrowed by create */
 } ct_grad_pipe_config;
 
 typedef struct ct_grad_pipe_counters {

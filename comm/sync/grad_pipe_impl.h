@@ -61,7 +61,8 @@ struct ct_grad_pipe {
     _Atomic bool finishing;
     ct_codec_step step; /* that is under way                                 */
     ct_grad_pipe_counters counters;
-    void *policy;          /* the state of config.policy; NULL: nothing is watched  */
+    void *policy;          /* the state of config.policy; NULL: none               */
+    bool watched;          /* set by the policy: it hears what happens in a step   */
     float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
     ct_trace *trace;       /* borrowed                                              */
     ct_grad_kept *aside;   /* [n_range] what codecs keep, while others are only tried; NULL: the

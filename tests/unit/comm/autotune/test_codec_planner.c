@@ -8,7 +8,7 @@
 #include "comm/autotune/codec_planner.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/sign.h"
-#include "comm/autotune/step_observer.h"
+#include "comm/sync/step_timeline.h"
 #include "topology/topo.h"
 
 enum { N_RANGE = 3, FC = 4000000, CONV = 400000, SMALL = 100 };

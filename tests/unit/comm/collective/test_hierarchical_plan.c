@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "comm/cost/cost.h"
-#include "comm/collective/coll_p2p.h"
 #include "comm/collective/coll_types.h"
 #include "comm/collective/schedule.h"
 #include "framework/base/rng.h"
