@@ -3,40 +3,6 @@
 #include <stdlib.h>
 
 #include "comm/autotune/tuner.h"
-#include "comm/collective/blocking.h"
-
-/* ---- the mechanism */
-
-ct_status ct_trial_start(const ct_trial *t, const ct_tried_ops *ops, void *ctx)
-{
-    return ops->go(ctx, t->now);
-}
-
-ct_status ct_trial_step(ct_trial *t, ct_comm *c, const ct_tried_ops *ops, void *ctx,
-                        int64_t step_ns)
-{
-    int first = 0, n = 0, to = 0;
-
-    if (t->decided) return CT_OK;
-    if (t->skip > 0) {
-        t->skip -= 1;
-        return CT_OK;
-    }
-    ct_trial_note(t, ops->took(ctx, step_ns));
-    n = t->rule->compares(t, &first);
-    if (n > 0) CT_TRY(ct_comm_max(c, ct_trial_row(t, first), n * CT_TRIAL_ROUNDS));
-    switch (ct_trial_go_on(t, &to)) {
-    case CT_TRIAL_STAY:
-        break;
-    case CT_TRIAL_NEXT:
-        return ops->go(ctx, to);
-    case CT_TRIAL_DECIDED:
-        return ops->settle(ctx, to);
-    }
-    return CT_OK;
-}
-
-/* ---- the policy: codecs, then algorithms and the thread */
 
 typedef struct autotune {
     ct_grad_pipe *gp;

@@ -1,4 +1,4 @@
-/* What AUTO may take, and what that costs. */
+/* AUTO by the model: what it may take, what that costs, and the search of plans. */
 #include "comm/autotune/codec_planner.h"
 
 #include <math.h>

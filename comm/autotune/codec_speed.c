@@ -1,3 +1,4 @@
+/* What codecs and messages take on this machine, measured. */
 #include "comm/autotune/codec_speed.h"
 
 #include <math.h>
@@ -267,7 +268,7 @@ ct_status ct_codec_speed_find(ct_comm *c)
     return CT_OK;
 }
 
-/* ---- Messages here against the models of them: a few runs of each. */
+/* ---- messages here against the models of them: a few runs of each */
 
 enum { CALIBRATE_RUNS = 3, PER_MESSAGE = 32 /* elements */ };
 

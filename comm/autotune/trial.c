@@ -1,8 +1,10 @@
+/* Rows of times, the rules, and the one mechanism that all trials have. */
 #include "comm/autotune/trial.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/collective/blocking.h"
 #include "framework/base/sort.h"
 
 enum { MOST_BLOCK = 2 * CT_TRIAL_BLOCK };
@@ -317,6 +319,35 @@ ct_trial_turn ct_trial_go_on(ct_trial *t, int *to_p)
     if (turn == CT_TRIAL_NEXT) t->now = *to_p;
     if (turn == CT_TRIAL_DECIDED) t->decided = true;
     return turn;
+}
+
+ct_status ct_trial_start(const ct_trial *t, const ct_tried_ops *ops, void *ctx)
+{
+    return ops->go(ctx, t->now);
+}
+
+ct_status ct_trial_step(ct_trial *t, ct_comm *c, const ct_tried_ops *ops, void *ctx,
+                        int64_t step_ns)
+{
+    int first = 0, n = 0, to = 0;
+
+    if (t->decided) return CT_OK;
+    if (t->skip > 0) {
+        t->skip -= 1;
+        return CT_OK;
+    }
+    ct_trial_note(t, ops->took(ctx, step_ns));
+    n = t->rule->compares(t, &first);
+    if (n > 0) CT_TRY(ct_comm_max(c, ct_trial_row(t, first), n * CT_TRIAL_ROUNDS));
+    switch (ct_trial_go_on(t, &to)) {
+    case CT_TRIAL_STAY:
+        break;
+    case CT_TRIAL_NEXT:
+        return ops->go(ctx, to);
+    case CT_TRIAL_DECIDED:
+        return ops->settle(ctx, to);
+    }
+    return CT_OK;
 }
 
 /* ---- later */

@@ -1,5 +1,5 @@
 /** @file trial.h  Candidates that take turns in real steps, and the rules that decide from their
- * times. No MPI. Private to comm/.
+ * times. Private to comm/.
  *
  * A candidate is whatever gradients may travel by: a plan of codecs, an algorithm of a class of
  * buckets, the thread on or off. What it took lies in a row, a place a round, on the slowest rank.
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "framework/base/status.h"
+#include "comm/core/comm.h"
 
 enum {
     CT_TRIAL_ROUNDS = 32,     /* of a row                                              */
@@ -72,12 +72,27 @@ extern const ct_trial_rule ct_trial_blocks;
 /** length: as above. CT_ERR_NOMEM. Released also where it was zeroed, or begun before. */
 ct_status ct_trial_begin(ct_trial *t, const ct_trial_rule *rule, int n, int length, int held);
 void ct_trial_release(ct_trial *t);
-/** The step under way took so long; 0: nobody knows. */
+/** The step under way took so long; 0: nobody knows. No MPI, as all of the rules. */
 void ct_trial_note(ct_trial *t, int64_t ns);
 /** What comes now, on the same numbers on all ranks. */
 ct_trial_turn ct_trial_go_on(ct_trial *t, int *to_p);
 /** Of candidate i: [CT_TRIAL_ROUNDS]. */
 int64_t *ct_trial_row(const ct_trial *t, int i);
+
+/** What a trial changes. */
+typedef struct ct_tried_ops {
+    /** Of the step that is over, which took step_ns; 0: it tells nothing. */
+    int64_t (*took)(void *ctx, int64_t step_ns);
+    ct_status (*go)(void *ctx, int candidate);     /* from this step on; may set the trial's skip */
+    ct_status (*settle)(void *ctx, int candidate); /* for good; collective */
+} ct_tried_ops;
+
+/** The first candidate goes. */
+ct_status ct_trial_start(const ct_trial *t, const ct_tried_ops *ops, void *ctx);
+/** A step is over; nothing where it is decided. All ranks decide from the same numbers. Collective
+ *  where something is compared. */
+ct_status ct_trial_step(ct_trial *t, ct_comm *c, const ct_tried_ops *ops, void *ctx,
+                        int64_t step_ns);
 
 /* ---- what the rules are made of */
 

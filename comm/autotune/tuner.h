@@ -17,21 +17,6 @@
 #include "comm/codec/codec_types.h"
 #include "comm/sync/grad_pipe_impl.h"
 
-/** What a trial changes. */
-typedef struct ct_tried_ops {
-    /** Of the step that is over, which took step_ns; 0: it tells nothing. */
-    int64_t (*took)(void *ctx, int64_t step_ns);
-    ct_status (*go)(void *ctx, int candidate);     /* from this step on; may set the trial's skip */
-    ct_status (*settle)(void *ctx, int candidate); /* for good; collective */
-} ct_tried_ops;
-
-/** The first candidate goes. */
-ct_status ct_trial_start(const ct_trial *t, const ct_tried_ops *ops, void *ctx);
-/** A step is over; nothing where it is decided. All ranks decide from the same numbers. Collective
- *  where something is compared. */
-ct_status ct_trial_step(ct_trial *t, ct_comm *c, const ct_tried_ops *ops, void *ctx,
-                        int64_t step_ns);
-
 /* ---- algorithms and the thread: the first steps of a pipe
  *
  * Buckets are put into classes by size (powers of two). In each class one bucket tries the
