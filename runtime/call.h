@@ -3,7 +3,7 @@
 #ifndef CT_CALL_H
 #define CT_CALL_H
 
-#include "comm/collective/clock_sync.h"
+#include "comm/collective/blocking.h"
 #include "framework/base/option.h"
 #include "framework/base/trace.h"
 #include "framework/net/engine_plan.h"

@@ -8,7 +8,7 @@
 
 #include "cli/info/machine_limit.h"
 #include "cli/verb.h"
-#include "comm/core/mpi_cuda.h"
+#include "comm/core/comm.h"
 #include "framework/base/status.h"
 #include "framework/data/reader.h"
 #include "framework/data/group.h"

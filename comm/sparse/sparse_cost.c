@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/coll_cost.h"
+#include "comm/collective/coll_types.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
 #include "topology/topo.h"
 

@@ -1,13 +1,13 @@
-/* The plans: at the start, and on what was seen of a step. */
+/* AUTO: the plans of codecs, at the start and on what was seen of a step, and what is said of them.
+ */
+#include "comm/autotune/tuner.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/blocking.h"
-#include "comm/codec/codec_types.h"
 #include "comm/autotune/codec_speed.h"
-#include "comm/autotune/codec_speed_device.h"
-#include "comm/autotune/grad_auto_impl.h"
+#include "comm/collective/blocking.h"
 
 enum { LOOK_COUNT = 1 << 20 /* elements of the allreduce that shows how fast the network is */ };
 
@@ -19,11 +19,12 @@ static const double near_best = 1.3; /* of the best plan's predicted step: what 
 
 /* ---- creation */
 
-void ct_grad_auto_destroy(ct_grad_auto *a)
+void ct_codec_tuner_destroy(ct_codec_tuner *a)
 {
     if (a == NULL) return;
     for (int k = 0; k < a->n_plan; ++k) free(a->plan[k].way);
     ct_step_observer_release(&a->watch);
+    ct_trial_release(&a->trial);
     free(a->range);
     free(a->seconds);
     free(a->count);
@@ -32,7 +33,7 @@ void ct_grad_auto_destroy(ct_grad_auto *a)
     free(a);
 }
 
-static ct_status acquire(ct_grad_auto *a)
+static ct_status acquire(ct_codec_tuner *a)
 {
     const ct_grad_pipe *gp = a->gp;
     size_t n = (size_t)gp->n_range + 1;
@@ -59,7 +60,7 @@ static double dense_s(void *ctx, int64_t bytes)
 }
 
 /* Nothing to hide behind: gradients are ready at once, and weights are read at once. */
-static ct_status empty_line(const ct_grad_auto *a, ct_step_timeline_event **list_p,
+static ct_status empty_line(const ct_codec_tuner *a, ct_step_timeline_event **list_p,
                             ct_step_timeline *line)
 {
     int n = a->gp->n_range;
@@ -77,7 +78,8 @@ static ct_status empty_line(const ct_grad_auto *a, ct_step_timeline_event **list
     return CT_OK;
 }
 
-void ct_grad_auto_frame(const ct_grad_auto *a, ct_step_timeline *line, ct_codec_planner *c)
+/* A choice between the ways on this line, whose lists are there; both are borrowed. */
+static void frame(const ct_codec_tuner *a, ct_step_timeline *line, ct_codec_planner *c)
 {
     line->n_range = a->gp->n_range;
     line->count = a->count;
@@ -150,7 +152,7 @@ static int list_tried(const ct_codec_planner *c, const ct_codec_plan **list)
     return n;
 }
 
-static ct_status share(ct_grad_auto *a, ct_status status, const ct_codec_planner *c)
+static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_planner *c)
 {
     ct_comm *comm = a->gp->comm;
     size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
@@ -185,7 +187,7 @@ static ct_status share(ct_grad_auto *a, ct_status status, const ct_codec_planner
 }
 
 /* Rank 0 chooses on its line; NULL: on an empty one, or the configuration's. */
-ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_step_timeline *seen)
+ct_status ct_codec_tuner_plan(ct_codec_tuner *a, ct_step_timeline *seen)
 {
     const ct_step_timeline *given = a->gp->config.line;
     ct_step_timeline line = { .overlap = CT_STEP_TIMELINE_BOTH };
@@ -201,7 +203,7 @@ ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_step_timeline *seen)
         else
             status = empty_line(a, &list, &line);
         if (status == CT_OK) {
-            ct_grad_auto_frame(a, &line, &c);
+            frame(a, &line, &c);
             status = ct_codec_planner_run(&c);
         }
     }
@@ -211,7 +213,7 @@ ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_step_timeline *seen)
     return status;
 }
 
-void ct_grad_auto_take(ct_grad_auto *a, const int *way)
+void ct_codec_tuner_take(ct_codec_tuner *a, const int *way)
 {
     memmove(a->way, way, sizeof(*a->way) * (size_t)a->gp->n_range);
     memcpy(a->gp->range, a->range, sizeof(*a->range) * (size_t)a->gp->n_range);
@@ -220,7 +222,7 @@ void ct_grad_auto_take(ct_grad_auto *a, const int *way)
 
 /* ---- words */
 
-void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *why)
+void ct_codec_tuner_log(const ct_codec_tuner *a, const ct_auto_plan *p, const char *why)
 {
     enum { MOST_LINES = 24 };
     int n_coded = 0, n_open = 0, n_line = 0;
@@ -250,9 +252,90 @@ void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *
     }
 }
 
+/* ---- where no plan is tried: why, and what the model says of the choice once it has seen a step
+ */
+
+/* NULL: real steps decide, or the model, which is told what a step is. */
+static const char *why_untried(const ct_grad_pipe_config *config)
+{
+    if (config->line != NULL) return NULL; /* the model knows the step */
+    if (config->tune_iterations > 0) return NULL;
+    return config->deterministic ? "deterministic: what steps take may not decide"
+                                 : "tune_iterations is 0";
+}
+
+void ct_codec_tuner_say_untried(const ct_codec_tuner *a, bool dense)
+{
+    if (dense)
+        CT_INFO("compression auto: off: no plan is tried by real steps (%s), and by the model "
+                "compression does not halve communication, of which computation may hide the rest; "
+                "a codec's own name takes it all the same",
+                a->untried);
+    else if (a->gp->comm->rank == 0)
+        CT_WARN("compression auto: not verified: no plan is tried by real steps (%s); the model "
+                "has communication more than halved, but does not know what computation hides",
+                a->untried);
+}
+
+/* ---- a look at the step, which changes nothing */
+
+static ct_status predict(const ct_codec_tuner *a, const ct_codec_planner *c, bool dense,
+                         double *step_s_p)
+{
+    size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
+    ct_codec_plan plan = { .way = malloc(bytes + 1) };
+    ct_status status = CT_OK;
+
+    if (plan.way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to predict compression");
+    memcpy(plan.way, a->way, bytes);
+    for (int i = 0; dense && (i < a->gp->n_range); ++i) {
+        if (plan.way[i] > 0) plan.way[i] = 0;
+    }
+    status = ct_codec_planner_cost(c, &plan);
+    *step_s_p = plan.times.step_s;
+    free(plan.way);
+    return status;
+}
+
+static ct_status compare(ct_codec_tuner *a)
+{
+    ct_step_timeline line = { .overlap = a->gp->config.overlap ? CT_STEP_TIMELINE_BOTH
+                                                               : CT_STEP_TIMELINE_OFF };
+    ct_codec_planner c;
+    double coded_s = 0, dense_s = 0;
+
+    if ((a->gp->comm->rank != 0) || !ct_step_observer_line(&a->watch, &line)) return CT_OK;
+    frame(a, &line, &c);
+    CT_TRY(predict(a, &c, false, &coded_s));
+    CT_TRY(predict(a, &c, true, &dense_s));
+    if (coded_s < dense_s)
+        CT_INFO("compression auto: beside the computation of a step: predicted %.3f ms, dense %.3f",
+                1e3 * coded_s, 1e3 * dense_s);
+    else
+        CT_WARN("compression auto: beside the computation of a step dense is not slower: predicted "
+                "%.3f ms, compressed %.3f; it stays compressed, since %s: compression NONE is the "
+                "way to have that",
+                1e3 * dense_s, 1e3 * coded_s, a->untried);
+    return CT_OK;
+}
+
+ct_status ct_codec_tuner_look(ct_codec_tuner *a)
+{
+    if (!a->watch.on) {
+        a->watch.on = true;
+        ct_step_observer_turn(&a->watch, true);
+        return CT_OK;
+    }
+    ct_step_observer_turn(&a->watch, false);
+    if (a->watch.n_cycle < CT_STEP_OBSERVER_CYCLES) return CT_OK;
+    a->watch.on = false;
+    a->phase = CT_AUTO_MODEL;
+    return compare(a);
+}
+
 /* ---- creation, continued */
 
-static int64_t largest_open(const ct_grad_auto *a)
+static int64_t largest_open(const ct_codec_tuner *a)
 {
     int64_t most = 0;
 
@@ -262,7 +345,7 @@ static int64_t largest_open(const ct_grad_auto *a)
     return most;
 }
 
-static bool is_dense(const ct_grad_auto *a)
+static bool is_dense(const ct_codec_tuner *a)
 {
     bool dense = true;
 
@@ -282,7 +365,7 @@ static ct_status look_at_device(const ct_grad_pipe *gp, ct_codec_costs *m)
 }
 
 /* deterministic: in each run the same numbers, so none that are measured. */
-static ct_status prepare(ct_grad_auto *a, int64_t most)
+static ct_status prepare(ct_codec_tuner *a, int64_t most)
 {
     ct_grad_pipe *gp = a->gp;
     const ct_grad_pipe_config *config = &gp->config;
@@ -306,22 +389,22 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
                 here.sum_factor, here.wire_factor, here.taken);
     }
     ct_codec_planner_seconds(m, config, a->range, gp->n_range, &a->ways, a->seconds);
-    return ct_grad_auto_plan(a, NULL);
+    return ct_codec_tuner_plan(a, NULL);
 }
 
-static ct_auto_phase first_phase(const ct_grad_auto *a)
+static ct_auto_phase first_phase(const ct_codec_tuner *a)
 {
     const ct_grad_pipe_config *config = &a->gp->config;
 
     if ((config->line != NULL) || is_dense(a)) return CT_AUTO_MODEL;
     if (a->untried == NULL) return CT_AUTO_WATCH;
-    /* nothing to be seen on a device (grad_auto_try.c) */
+    /* nothing to be seen on a device (codec_trials.c) */
     return (config->dev == NULL) ? CT_AUTO_LOOK : CT_AUTO_MODEL;
 }
 
 /* Nothing travels, or nothing large; or the model would have to say alone what is faster, and knows
  * one side only. */
-static bool has_no_choice(const ct_grad_auto *a)
+static bool has_no_choice(const ct_codec_tuner *a)
 {
     const ct_grad_pipe_config *config = &a->gp->config;
 
@@ -333,16 +416,17 @@ static bool has_no_choice(const ct_grad_auto *a)
     return true;
 }
 
-ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_tune **tune_p, ct_grad_auto **a_p)
+ct_status ct_codec_tuner_create(ct_grad_pipe *gp, ct_coll_tuner **colls_p, ct_codec_tuner **a_p)
 {
-    ct_grad_auto *a = calloc(1, sizeof(*a));
+    ct_codec_tuner *a = calloc(1, sizeof(*a));
     ct_status status = CT_OK;
 
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
     a->gp = gp;
-    a->tune_p = tune_p;
+    a->colls_p = colls_p;
     a->held = -1;
-    a->untried = ct_grad_auto_why_untried(&gp->config);
+    a->trial.decided = true;
+    a->untried = why_untried(&gp->config);
     CT_TRY_GOTO(status, done, acquire(a));
     if (has_no_choice(a)) {
         for (int i = 0; i < gp->n_range; ++i) {
@@ -353,17 +437,17 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_tune **tune_p, ct_grad_a
         goto done;
     }
     CT_TRY_GOTO(status, done, prepare(a, largest_open(a)));
-    ct_grad_auto_take(a, a->plan[0].way);
-    ct_grad_auto_log(a, &a->plan[0],
-                     (is_dense(a) && (a->untried == NULL)) ? "off is faster here"
-                     : (gp->config.line == NULL)           ? "were there nothing to hide behind"
-                                                           : "by the model");
-    if (a->untried != NULL) ct_grad_auto_say_untried(a, is_dense(a));
+    ct_codec_tuner_take(a, a->plan[0].way);
+    ct_codec_tuner_log(a, &a->plan[0],
+                       (is_dense(a) && (a->untried == NULL)) ? "off is faster here"
+                       : (gp->config.line == NULL)           ? "were there nothing to hide behind"
+                                                             : "by the model");
+    if (a->untried != NULL) ct_codec_tuner_say_untried(a, is_dense(a));
     a->phase = first_phase(a);
     *a_p = a;
     return CT_OK;
 
 done:
-    ct_grad_auto_destroy(a);
+    ct_codec_tuner_destroy(a);
     return status;
 }

@@ -1,4 +1,4 @@
-/* blocking.c for a simulation: MPI's blocking calls, since SMPI makes of a non-blocking
+/* blocking_wait.c for a simulation: MPI's blocking calls, since SMPI makes of a non-blocking
  * collective a message between every two ranks. Gradients under way stand still meanwhile. */
 #include "comm/collective/blocking.h"
 
