@@ -4,12 +4,15 @@
 #define CT_JOB_H
 
 #include <mpi.h>
+#include <stddef.h>
 
 #include "comm/core/comm.h"
 #include "framework/base/option.h"
+#include "framework/base/status.h"
 #include "framework/data/group.h"
 #include "runtime/compute.h"
-#include "runtime/watchdog.h"
+
+typedef struct ct_watchdog ct_watchdog;
 
 typedef struct ct_job {
     int rank, size;
@@ -17,7 +20,7 @@ typedef struct ct_job {
     MPI_Comm node;              /* ranks of this host                                            */
     MPI_Comm agree;             /* for ct_job_fail alone: its messages meet no others            */
     ct_comm *comm;              /* NULL until ct_job_connect                                     */
-    struct ct_data_group *data; /* how data is read together: data_group.h; NULL: each for itself */
+    struct ct_data_group *data; /* how data is read together: group.h; NULL: each for itself */
     ct_threads threads;
     bool shares_gpu;       /* another rank of this host computes on the same one */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
@@ -52,5 +55,31 @@ void ct_deferred_errors_flush_now(void);
 ct_status ct_data_group_open(ct_comm *comm, bool one_reader, const char *stage,
                              ct_data_group **group_p);
 void ct_data_group_close(ct_data_group *g); /* NULL allowed */
+
+/* ---- the watchdog: a thread that ends the job when a rank makes no progress.
+ *
+ * It starts in main, before MPI does. The main thread says what it does: at each stage of the start
+ * and at every step (ct_watchdog_beat). Where it falls silent for the limit, the watchdog writes
+ * one line with rank and host, what ran, and what the gradient exchange waits for. It leaves with
+ * exit code 6, which makes the launcher end the job. At half the limit it warns. It calls no MPI,
+ * its lines wait at most a second for a reader of stderr, and it goes by the monotonic clock. It
+ * also answers SIGUSR2 with the same line.
+ */
+
+/** Fills text with what the rank waits for; called from the watchdog's thread. */
+typedef void (*ct_watchdog_describe)(void *ctx, char *text, size_t size);
+
+/** seconds 0: never ends the job, still answers SIGUSR2. */
+ct_status ct_watchdog_start(double seconds, ct_watchdog **w_p);
+void ct_watchdog_stop(ct_watchdog *w); /* NULL allowed */
+/** Another limit from now on: that of the start ends, that of the steps begins. w may be NULL. */
+void ct_watchdog_limit(ct_watchdog *w, double seconds);
+/** Progress; ctx is the watchdog, or NULL: fits ct_solver_options.heartbeat. `what` is copied. */
+void ct_watchdog_beat(void *ctx, const char *what);
+/** What the last beat said, for the line of a crash: readable while the watchdog lives. */
+const char *ct_watchdog_what(const ct_watchdog *w);
+/** Who can tell what the rank waits for; NULL: nobody (before it is destroyed). w may
+ *  be NULL. */
+void ct_watchdog_watch(ct_watchdog *w, ct_watchdog_describe describe, void *ctx);
 
 #endif

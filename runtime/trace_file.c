@@ -1,4 +1,4 @@
-#include "runtime/trace_file.h"
+#include "runtime/call.h"
 #include "comm/collective/blocking.h"
 
 #include <errno.h>

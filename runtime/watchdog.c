@@ -1,4 +1,4 @@
-#include "runtime/watchdog.h"
+#include "runtime/job.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +8,6 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
-#include "runtime/job.h"
 #include "runtime/signals.h"
 
 #define LOOK_S 0.2

@@ -38,6 +38,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)$(RUN) check/names scripts/check_names.sh
 	$(Q)$(RUN) check/layers scripts/check_layers.sh
 	$(Q)$(RUN) check/codecs scripts/check_codecs.sh
+	$(Q)$(RUN) check/collectives scripts/check_collectives.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/docs scripts/check_docs.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
@@ -64,7 +65,7 @@ test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) |
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
 
 test-mpi: $(or $(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),no-such-test)
-	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
+	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 7 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
 	    STRICT=$(STRICT) LSAN_OPTIONS=exitcode=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 
@@ -122,6 +123,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_layers.sh
 	$(Q)scripts/check_codecs.sh
 	$(Q)scripts/check_exchange.sh
+	$(Q)scripts/check_collectives.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp

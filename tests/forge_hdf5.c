@@ -8,7 +8,7 @@
 
 #include "framework/base/hdf5.h"
 #include "framework/snapshot/h5.h"
-#include "framework/snapshot/set_state.h"
+#include "framework/snapshot/snapshot_impl.h"
 
 bool forge_create(const char *file)
 {

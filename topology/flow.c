@@ -1,4 +1,4 @@
-#include "topology/flow.h"
+#include "topology/topo.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,3 @@
-/* A made-up job on a machine: which place each rank gets. */
 #include "topology/topo.h"
 
 #include <ctype.h>

@@ -71,7 +71,7 @@ ct_status ct_topo_fullest(const ct_topo *topo, int64_t *n_member);
 int ct_topo_min_node_size(const ct_topo *topo);
 int ct_topo_max_node_size(const ct_topo *topo);
 
-/* ---- A topology as text, for people: the levels' figures and the tree */
+/* ---- a topology as text, for people: the levels' figures and the tree */
 
 /** Appends a table of the levels: members, latency, bandwidths, oversubscription. */
 void ct_machine_draw_levels(const ct_machine *m, ct_text *out);
@@ -86,5 +86,32 @@ void ct_draw_numbers(const int *number, int n, ct_text *out);
 
 /** Appends the name of a level as of n of them: "switches". */
 void ct_draw_noun(const char *name, int n, ct_text *out);
+
+/* ---- what one step of a collective takes, when all its messages travel at once.
+ *
+ * The bulk-synchronous model: a step lasts as long as its busiest link. A message climbs from its
+ * sender's rank up to the vertex where both ranks meet, through the uplink of one member of each
+ * level on the way, and down again on the other side; each uplink counts its two directions apart.
+ * It also fills its own pair's bandwidth, the link between two members that are joined pairwise
+ * (where the ranks meet on such a level), and the bus of the vertex where they meet. O(levels) a
+ * message. No MPI in here.
+ */
+
+typedef struct ct_flow ct_flow;
+
+/** t is borrowed. */
+ct_status ct_flow_create(const ct_topo *t, ct_flow **flow_p);
+void ct_flow_destroy(ct_flow *f); /* NULL allowed */
+/** Forgets all messages: a new step. */
+void ct_flow_clear(ct_flow *f);
+/** A message; from == to is none. CT_ERR_NOMEM (only where members are joined pairwise). */
+ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes);
+/** Since clear: alpha, the largest latency of a level met; beta, the seconds that the busiest link
+ *  works. A step takes alpha + beta. */
+void ct_flow_time(const ct_flow *f, double *alpha_s_p, double *beta_s_p);
+/** Since clear: the level with that latency; -1: no messages. */
+int ct_flow_slowest(const ct_flow *f);
+/** Bytes since clear of messages whose ranks meet on level l. */
+double ct_flow_met(const ct_flow *f, int level);
 
 #endif

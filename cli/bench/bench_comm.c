@@ -320,7 +320,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
     }
     if (ops != NULL) {
         ct_text_add(out, ",\"predicted_us\":");
-        ct_text_add_number(out, 1e6 * ops->cost_s(c, r->bytes, CT_F32));
+        ct_text_add_number(out, 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
     }
     ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
                 r->repeats, c->size, c->topo->n_node);

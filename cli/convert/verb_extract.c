@@ -6,7 +6,7 @@
 
 #include "cli/verb.h"
 #include "framework/base/text.h"
-#include "framework/snapshot/array_file.h"
+#include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot.h"
 #include "runtime/call.h"
 

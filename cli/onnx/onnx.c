@@ -1,5 +1,3 @@
-/* What an ONNX file holds of a net: what leads to an output of the graph. Losses and measures are
- * none, so labels, and what is computed of labels alone, are left out. */
 #include "cli/onnx/onnx.h"
 
 #include <inttypes.h>
@@ -8,7 +6,6 @@
 
 #include "cli/onnx/onnx_impl.h"
 #include "framework/snapshot/disk_file.h"
-#include "framework/snapshot/proto_wire.h"
 #include "framework/snapshot/set_files.h"
 
 /* One entry a layer of the net. CT_ERR_NOMEM. */

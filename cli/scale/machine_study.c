@@ -11,6 +11,7 @@
 #include "cli/profile/profile.h"
 #include "cli/scale/scale.h"
 #include "cli/scale/step_model.h"
+#include "comm/collective/coll.h"
 #include "framework/base/clock.h"
 #include "framework/base/hash.h"
 #include "framework/proto/prototxt.h"
@@ -603,19 +604,19 @@ static ct_status add_training(simulation *w, int64_t nodes, const ct_scale_confi
     return CT_OK;
 }
 
-/* The collectives alone at the largest simulated point; rings of many ranks are millions of
- * messages, so they stay out above 256. */
+/* The collectives alone at the largest simulated point; those of as many rounds as ranks
+ * are millions of messages, so they stay out above 256. */
 static ct_status add_bench(simulation *w, int64_t nodes)
 {
-    static const char *const algorithm[] = { "rhd", "hier", "tree", "torus", "ring" };
     const machine_study *m = w->m;
     const char *sizes = ct_options_text(m->scale->options, "sizes");
 
-    for (size_t i = 0; i < sizeof(algorithm) / sizeof(algorithm[0]); i++) {
+    for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ops++) {
         json_t *d = json_object();
         ct_scale_job *job = NULL;
 
-        if ((nodes * m->per_node > 256) && (strcmp(algorithm[i], "ring") == 0)) continue;
+        if (!(*ops)->automatic || (*ops)->by_mpi) continue; /* MPI's own is SMPI's there */
+        if ((nodes * m->per_node > 256) && (*ops)->many_rounds) continue;
         if (sizes == NULL) sizes = "4096,65536,1048576,16777216,104857600";
         json_object_set_new(d, "kind", json_string("bench-simulated"));
         json_object_set_new(d, "machine", json_string(m->machine->name));
@@ -624,7 +625,7 @@ static ct_status add_bench(simulation *w, int64_t nodes)
         json_object_set_new(d, "nodes", json_integer(nodes));
         json_object_set_new(d, "ranks", json_integer(nodes * m->per_node));
         json_object_set_new(d, "placement", json_string(m->placement));
-        json_object_set_new(d, "mode", json_string(algorithm[i]));
+        json_object_set_new(d, "mode", json_string((*ops)->name));
         json_object_set_new(d, "config", json_string(sizes));
         json_object_set_new(d, "simulator", json_string(w->hash));
         CT_TRY(ct_scale_jobs_add(m->scale, &w->jobs, d, &job));
@@ -632,7 +633,7 @@ static ct_status add_bench(simulation *w, int64_t nodes)
         CT_TRY(add_start(w, job, nodes, m->placement));
         ct_argv_add(&job->child.command, "--placement=%s", m->placement);
         ct_argv_add(&job->child.command, "--bench=%s", sizes);
-        ct_argv_add(&job->child.command, "--algorithm=%s", algorithm[i]);
+        ct_argv_add(&job->child.command, "--algorithm=%s", (*ops)->name);
         job->child.memory = memory_for(m, nodes);
     }
     return CT_OK;

@@ -6,26 +6,27 @@
 
 #include "comm/autotune/codec_planner.h"
 #include "comm/codec/codec_types.h"
-#include "comm/cost/cost.h"
+#include "comm/collective/coll_types.h"
 #include "framework/base/sort.h"
 
 /* ---- costs */
 
-/* impi last, as in coll_table.c: of equal costs the earlier one is taken. */
-static const char *const algorithm[] = { "ring", "rhd", "hier", "torus", "tree", "impi" };
-enum { N_ALGORITHM = sizeof(algorithm) / sizeof(algorithm[0]) };
+#define COUNT_COLLECTIVE(_name) +1
+enum { N_ALGORITHM = CT_COLLECTIVES(COUNT_COLLECTIVE) }; /* of ct_coll_table */
 
 typedef struct costs {
     const ct_topo *topo;
     bool deterministic, named;
     ct_cost *cost[N_ALGORITHM]; /* NULL: not asked for */
-    ct_cost *host;              /* of MPI's own where it may not leave sums to the network */
+    ct_cost *host[N_ALGORITHM]; /* … where ranks add (ct_coll_ops.host_cost); NULL: as ever */
 } costs;
 
 static void destroy_costs(costs *c)
 {
-    for (int i = 0; i < N_ALGORITHM; i++) ct_cost_destroy(c->cost[i]);
-    ct_cost_destroy(c->host);
+    for (int i = 0; i < N_ALGORITHM; i++) {
+        ct_cost_destroy(c->cost[i]);
+        ct_cost_destroy(c->host[i]);
+    }
 }
 
 static ct_status create_costs(const ct_topo *t, const ct_grad_pipe_config *config, costs *c)
@@ -35,15 +36,16 @@ static ct_status create_costs(const ct_topo *t, const ct_grad_pipe_config *confi
 
     *c = (costs){ .topo = t, .deterministic = config->deterministic, .named = !all };
     for (int i = 0; i < N_ALGORITHM; i++) {
-        bool by_mpi = (strcmp(algorithm[i], "impi") == 0);
-        bool wanted = all || (strcmp(name, algorithm[i]) == 0);
+        const ct_coll_ops *ops = ct_coll_table[i];
+        bool wanted = all ? ops->automatic : (strcmp(name, ops->name) == 0);
 
         known |= wanted;
-        if (all && by_mpi && (t->machine.in_network.bandwidth == 0)) continue; /* never the least */
-        if (wanted && by_mpi) CT_TRY(ct_cost_create("impi_host", t, NULL, false, &c->host));
-        if (wanted)
-            CT_TRY(ct_cost_create(algorithm[i], t, NULL, strcmp(algorithm[i], "hier") == 0,
-                                  &c->cost[i]));
+        if (all && ops->by_mpi && (t->machine.in_network.bandwidth == 0))
+            continue; /* never the least */
+        if (!wanted) continue;
+        CT_TRY(ct_cost_create(ops->cost, t, NULL, true, &c->cost[i]));
+        if (ops->host_cost != NULL)
+            CT_TRY(ct_cost_create(ops->host_cost, t, NULL, true, &c->host[i]));
     }
     return known ? CT_OK : CT_FAIL(CT_ERR_CONFIG, "allreduce %s has no costs to model it by", name);
 }
@@ -57,10 +59,10 @@ typedef struct allreduce {
 
 static double seconds_of(const costs *c, int i, allreduce s)
 {
-    bool by_mpi = (strcmp(algorithm[i], "impi") == 0);
+    const ct_coll_ops *ops = ct_coll_table[i];
 
-    if ((c->cost[i] == NULL) || (by_mpi && s.own && !c->named)) return INFINITY;
-    if (by_mpi && (s.dtype != CT_F32)) return ct_cost_s(c->host, s.bytes);
+    if ((c->cost[i] == NULL) || (ops->by_mpi && s.own && !c->named)) return INFINITY;
+    if ((c->host[i] != NULL) && ops->on_host(s.dtype)) return ct_cost_s(c->host[i], s.bytes);
     return ct_cost_s(c->cost[i], s.bytes);
 }
 
@@ -72,7 +74,7 @@ static int cheapest(const costs *c, allreduce what, double *seconds_p)
 
     for (int i = 0; i < N_ALGORITHM; i++) {
         double s = seconds_of(c, i, what);
-        double weighed = s * ct_cost_weight(algorithm[i], c->topo, true);
+        double weighed = s * ct_cost_weight(ct_coll_table[i]->cost, c->topo, true);
 
         if ((best >= 0) && !(weighed < least)) continue;
         best = i;
@@ -225,7 +227,8 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
         return;
     }
     if (!k->coded) {
-        b->algorithm = algorithm[cheapest(&m->costs, dense_sum(&m->costs, b->bytes), &b->seconds)];
+        b->algorithm =
+            ct_coll_table[cheapest(&m->costs, dense_sum(&m->costs, b->bytes), &b->seconds)]->name;
         b->wire_s = b->seconds;
         return;
     }

@@ -1,5 +1,3 @@
-/* Zones: a vertex that joins hosts alone is a cluster, if a cluster can say it; every other vertex
- * is a zone with full routing between its members. Vertices of one member are left out. */
 #include "cli/simulate/sim_setup.h"
 
 #include <ctype.h>

@@ -21,7 +21,7 @@ const char *ct_sim_placement(const ct_options *o);
  * Every rank is a host of its own. A message takes level[l].latency_s plus its bytes over what the
  * level's pair gets, where l is the level at which its two ranks meet, and it shares the links of
  * all members that it leaves and enters, and the bus of the vertex where they meet, with the other
- * messages under way (max-min fair shares). That is what topology/flow.h models, too.
+ * messages under way (max-min fair shares). That is what topology/topo.h models, too.
  *
  * A host's speed is the machine's sum_bandwidth: one "flop" is one byte of f32 added. From a host
  * to itself leads a slow link without latency, with which the simulator tells the time.

@@ -157,7 +157,7 @@ typedef struct bench {
 } bench;
 
 /* How long the slowest rank has been at it. */
-static ct_status longest_s(const ct_point_group *g, double start, double *seconds_p)
+static ct_status longest_s(const ct_group *g, double start, double *seconds_p)
 {
     int64_t ns = (int64_t)((ct_clock_s() - start) * 1e9);
 
@@ -274,7 +274,7 @@ static ct_status write_steps(const ct_call *call, const ct_config *c, const benc
 static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 {
     const ct_update_rule *rule = NULL;
-    const ct_point_group *g = &b->exchange.group;
+    const ct_group *g = &b->exchange.group;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
     b->ex.sum_ranks = (g->size > 1) ? g->ops->sum : NULL;

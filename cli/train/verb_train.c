@@ -15,7 +15,6 @@
 #include "framework/snapshot/snapshot.h"
 #include "runtime/call.h"
 #include "runtime/signals.h"
-#include "runtime/trace_file.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
 _Static_assert((int)CT_SIGNAL_SNAPSHOT == (int)CT_ACTION_SNAPSHOT, "likewise");

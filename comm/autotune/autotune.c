@@ -2,13 +2,12 @@
 
 #include <stdlib.h>
 
-#include "comm/autotune/grad_tune.h"
-#include "comm/codec/codec_types.h"
+#include "comm/autotune/tuner.h"
 
 typedef struct autotune {
     ct_grad_pipe *gp;
-    ct_grad_auto *codecs; /* NULL: nothing to choose */
-    ct_grad_tune *tune;   /* NULL: nothing to try    */
+    ct_codec_tuner *codecs; /* NULL: nothing to choose */
+    ct_coll_tuner *colls;   /* NULL: nothing to try    */
 } autotune;
 
 static void destroy(void *state)
@@ -16,9 +15,9 @@ static void destroy(void *state)
     autotune *a = state;
 
     if (a == NULL) return;
-    ct_grad_auto_report(a->codecs);
-    ct_grad_tune_destroy(a->tune);
-    ct_grad_auto_destroy(a->codecs);
+    ct_codec_tuner_report(a->codecs);
+    ct_coll_tuner_destroy(a->colls);
+    ct_codec_tuner_destroy(a->codecs);
     free(a);
 }
 
@@ -29,11 +28,13 @@ static ct_status create(ct_grad_pipe *gp, void **state_p)
 
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to tune a gradient pipe");
     a->gp = gp;
-    if (gp->config.codec == &ct_codec_auto) status = ct_grad_auto_create(gp, &a->tune, &a->codecs);
+    if (gp->config.codec == &ct_codec_auto)
+        status = ct_codec_tuner_create(gp, &a->colls, &a->codecs);
     if (status != CT_OK) {
         destroy(a);
         return status;
     }
+    gp->watched = (a->codecs != NULL);
     *state_p = a;
     return CT_OK;
 }
@@ -42,32 +43,32 @@ static ct_status open_policy(void *state)
 {
     autotune *a = state;
 
-    return ct_grad_auto_tries(a->codecs) ? CT_OK : ct_grad_tune_create(a->gp, &a->tune);
+    return ct_codec_tuner_tries(a->codecs) ? CT_OK : ct_coll_tuner_create(a->gp, &a->colls);
 }
 
 static ct_status begin_step(void *state, int64_t iteration, bool *begins_p, float *least_p)
 {
     autotune *a = state;
 
-    if (a->tune != NULL) CT_TRY(ct_grad_tune_step(a->tune));
+    if (a->colls != NULL) CT_TRY(ct_coll_tuner_step(a->colls));
     if (a->codecs == NULL) return CT_OK;
-    return ct_grad_auto_step(a->codecs, iteration, begins_p, least_p);
+    return ct_codec_tuner_step(a->codecs, iteration, begins_p, least_p);
 }
 
 static void observe(void *state, ct_grad_event event, int range)
 {
-    ct_grad_auto_observe(((autotune *)state)->codecs, event, range);
+    ct_codec_tuner_observe(((autotune *)state)->codecs, event, range);
 }
 
 static int n_trial(const void *state)
 {
     const autotune *a = state;
 
-    if (ct_grad_auto_tries(a->codecs)) return ct_grad_auto_n_step(a->codecs);
-    return (a->tune != NULL) ? ct_grad_tune_n_step(a->tune) : 0;
+    if (ct_codec_tuner_tries(a->codecs)) return ct_codec_tuner_n_step(a->codecs);
+    return (a->colls != NULL) ? ct_coll_tuner_n_step(a->colls) : 0;
 }
 
-ct_grad_auto *ct_autotune_codecs(const ct_grad_pipe *gp)
+ct_codec_tuner *ct_autotune_codecs(const ct_grad_pipe *gp)
 {
     return (gp->policy != NULL) ? ((autotune *)gp->policy)->codecs : NULL;
 }

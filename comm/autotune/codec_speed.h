@@ -4,6 +4,7 @@
 #define CT_CODEC_SPEED_H
 
 #include "comm/core/comm.h"
+#include "comm/codec/codec.h"
 
 /** Some tenth of a second on arrays beyond the caches, on all ranks at once, with the threads
  *  that c has now; a figure is the least of a few runs, on the slowest rank. The same on all ranks.
@@ -25,5 +26,15 @@ ct_status ct_codec_calibrate(ct_comm *c, const char *allreduce, int64_t n,
 /** Puts it into the communicator's machine, unless the machine's file has such figures, or memory
  *  and messages are simulated. Collective. */
 ct_status ct_codec_speed_find(ct_comm *c);
+
+/* ---- What codecs take on a device, and what crossing to the host and back
+ *  takes. Private to comm/.
+ */
+
+/** Some tens of milliseconds on all ranks at once, by the device's own events; a figure is the
+ *  least of a few runs, on the slowest rank. *speed_p has the host's figures and keeps those of
+ * what stays there (merging). The same on all ranks. Collective. CT_ERR_NOMEM, CT_ERR_DEVICE. */
+ct_status ct_codec_speed_on_device(ct_comm *c, const ct_device *dev, ct_codec_speed *speed_p,
+                                   ct_codec_bus *bus_p);
 
 #endif

@@ -1,4 +1,4 @@
-#include "comm/autotune/codec_speed_device.h"
+#include "comm/autotune/codec_speed.h"
 
 #include <math.h>
 #include <string.h>

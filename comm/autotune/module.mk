@@ -1,3 +1,3 @@
 # What chooses codecs and collectives: by the cost model, then by real steps.
-$(call sim_twins,codec_speed codec_calibrate)
+$(call sim_twins,codec_speed)
 IN_SIM := all

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "framework/base/bf16.h"
-#include "comm/core/f16_convert.h"
+#include "framework/base/f16.h"
 #include "framework/base/simd.h"
 
 enum { BLOCK = 16384, ALONE = 65536 /* elements: fewer are not worth a team */ };

@@ -153,7 +153,7 @@ static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes, bool ow
     ct_status status = own ? ct_coll_choose_own(m->comm, count, dtype, m->allreduce, &ops)
                            : ct_coll_choose(m->comm, count, dtype, m->allreduce, &ops);
 
-    return (status == CT_OK) ? ops->cost_s(m->comm, bytes, dtype) : 0;
+    return (status == CT_OK) ? ct_coll_cost_s(ops, m->comm, bytes, dtype) : 0;
 }
 
 ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministic,

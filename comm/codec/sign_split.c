@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/sized_message.h"
+#include "comm/collective/allgatherv.h"
 #include "framework/base/clock.h"
 
 typedef struct head {

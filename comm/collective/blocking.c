@@ -1,124 +1,116 @@
-/* The small blocking collectives. */
-#include "comm/collective/coll_parts.h"
+/* Blocking collectives that blocking_wait.c and its twin for simulations have in common. */
 #include "comm/collective/blocking.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "comm/collective/coll.h"
+#include "framework/base/clock.h"
 
 enum {
-    MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31        */
-    LARGE = 1 << 20      /* bytes from which a broadcast is one of our own */
+    GATHERED =
+        64 << 10, /* bytes of all ranks together, up to which gathering is the fewest steps */
+    TAG = CT_COLL_TAGS - 1 /* of the blocking collectives' own, of which one runs at a time */
 };
 
-/* Not the blocking calls of MPI: those would leave standing what else is under way. */
-ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
+bool ct_comm_sums_by_tree(const ct_comm *c, int n)
 {
-    int idle = 0;
-
-    for (;;) {
-        MPI_Request *pending[CT_COMM_MAX_PENDING] = { request };
-        int rc = MPI_SUCCESS, done = 0, n = 1;
-        ct_status status = CT_OK;
-
-        ct_comm_lock(c);
-        rc = ct_comm_test(request, &done);
-        if ((rc == MPI_SUCCESS) && !done && (c->mover.move != NULL)) {
-            status = c->mover.move(c->mover.ctx);
-            n += c->mover.pending(c->mover.ctx, pending + 1, CT_COMM_MAX_PENDING - 1);
-        }
-        ct_comm_unlock(c);
-        CT_TRY_MPI(rc);
-        if (done) return CT_OK;
-        CT_TRY(status);
-        idle += 1;
-        CT_TRY(ct_comm_wait_any(c, pending, n, &idle));
-    }
+    return (int64_t)n * c->size * (int64_t)sizeof(double) > GATHERED;
 }
 
-ct_status ct_comm_sum(ct_comm *c, double *v, int n)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    double *all = NULL;
-    ct_status status = CT_OK;
-    int rc = MPI_SUCCESS;
-
-    if ((c->size == 1) || (n == 0)) return CT_OK;
-    if (ct_comm_sums_by_tree(c, n)) return ct_comm_sum_tree(c, v, n);
-    all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
-    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
-    ct_comm_lock(c);
-    rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world, &request);
-    ct_comm_unlock(c);
-    status = (rc == MPI_SUCCESS) ? ct_comm_complete(c, &request) : CT_OK;
-    if ((rc == MPI_SUCCESS) && (status == CT_OK)) {
-        for (int i = 0; i < n; ++i) {
-            double sum = all[i];
-
-            for (int r = 1; r < c->size; ++r) sum += all[(size_t)r * (size_t)n + (size_t)i];
-            v[i] = sum;
-        }
-    }
-    free(all);
-    CT_TRY_MPI(rc);
-    return status;
-}
-
-ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
+static ct_status send_to(ct_comm *c, const double *v, int n, int rank)
 {
     MPI_Request request = MPI_REQUEST_NULL;
     int rc = MPI_SUCCESS;
 
-    if ((c->size == 1) || (n == 0)) return CT_OK;
     ct_comm_lock(c);
-    rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world, &request);
+    rc = MPI_Isend(v, n, MPI_DOUBLE, rank, TAG, c->world, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     return ct_comm_complete(c, &request);
 }
 
-ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
+static ct_status add_from(ct_comm *c, double *v, int n, int rank, double *room)
 {
-    char *at = data;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc = MPI_SUCCESS;
 
-    if (bytes >= LARGE) /* weights */
-        return ct_coll_run(&ct_coll_broadcast, c, data, (int64_t)bytes, CT_U8);
-    while ((bytes > 0) && (c->size > 1)) {
-        size_t n = (bytes < MPI_CHUNK) ? bytes : MPI_CHUNK;
-        MPI_Request request = MPI_REQUEST_NULL;
-        int rc = MPI_SUCCESS;
+    ct_comm_lock(c);
+    rc = MPI_Irecv(room, n, MPI_DOUBLE, rank, TAG, c->world, &request);
+    ct_comm_unlock(c);
+    CT_TRY_MPI(rc);
+    CT_TRY(ct_comm_complete(c, &request));
+    for (int i = 0; i < n; ++i) v[i] += room[i];
+    return CT_OK;
+}
 
-        ct_comm_lock(c);
-        rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->world, &request);
-        ct_comm_unlock(c);
-        CT_TRY_MPI(rc);
-        CT_TRY(ct_comm_complete(c, &request));
-        at += n;
-        bytes -= n;
+/* Of each pair of neighbours the right one hands its sum to the left one and is done; those that
+ * remain pair up again. */
+static ct_status sum_up(ct_comm *c, double *v, int n, double *room)
+{
+    for (int64_t step = 1; step < c->size; step *= 2) {
+        if ((c->rank & step) != 0) return send_to(c, v, n, c->rank - (int)step);
+        if (c->rank + step < c->size) CT_TRY(add_from(c, v, n, c->rank + (int)step, room));
     }
     return CT_OK;
 }
 
-ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
+ct_status ct_comm_sum_tree(ct_comm *c, double *v, int n)
 {
-    MPI_Request request = MPI_REQUEST_NULL;
-    int rc = MPI_SUCCESS;
+    double *room = malloc(sizeof(*room) * (size_t)n);
+    ct_status status = CT_OK;
 
-    ct_comm_lock(c);
-    rc = MPI_Iallgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->world, &request);
-    ct_comm_unlock(c);
-    CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+    if (room == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d numbers", n);
+    status = sum_up(c, v, n, room);
+    free(room);
+    CT_TRY(status);
+    return ct_comm_broadcast(c, v, (size_t)n * sizeof(*v));
 }
 
-ct_status ct_comm_barrier(ct_comm *c)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    int rc = MPI_SUCCESS;
+enum { ROUNDS = 20 };
 
-    if (c->size == 1) return CT_OK;
-    ct_comm_lock(c);
-    rc = MPI_Ibarrier(c->world, &request);
-    ct_comm_unlock(c);
-    CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+static ct_status answer(ct_comm *c, int rank, int tag)
+{
+    for (int i = 0; i < ROUNDS; ++i) {
+        double now = 0;
+
+        CT_TRY_MPI(MPI_Recv(&now, 1, MPI_DOUBLE, rank, tag, c->world, MPI_STATUS_IGNORE));
+        now = ct_clock_s();
+        CT_TRY_MPI(MPI_Send(&now, 1, MPI_DOUBLE, rank, tag, c->world));
+    }
+    return CT_OK;
+}
+
+static ct_status ask(ct_comm *c, int tag, ct_clock_offset *out)
+{
+    double shortest = -1;
+
+    for (int i = 0; i < ROUNDS; ++i) {
+        double there = 0, left = ct_clock_s(), back = 0;
+
+        CT_TRY_MPI(MPI_Send(&left, 1, MPI_DOUBLE, 0, tag, c->world));
+        CT_TRY_MPI(MPI_Recv(&there, 1, MPI_DOUBLE, 0, tag, c->world, MPI_STATUS_IGNORE));
+        back = ct_clock_s();
+        if ((shortest >= 0) && (back - left >= shortest)) continue;
+        shortest = back - left;
+        *out = (ct_clock_offset){ .at_s = back,
+                                  .offset_s = left + 0.5 * shortest - there,
+                                  .error_s = 0.5 * shortest };
+    }
+    return CT_OK;
+}
+
+ct_status ct_clock_sync(ct_comm *c, ct_clock_offset *out)
+{
+    int tag = ct_comm_take_tags(c, 1);
+
+    *out = (ct_clock_offset){ .at_s = ct_clock_s() };
+    CT_TRY(ct_comm_barrier(c)); /* those who come late keep rank 0 from nobody */
+    for (int r = 1; r < c->size; ++r) {
+        if (c->rank == 0) {
+            CT_TRY(answer(c, r, tag));
+        } else if (c->rank == r) {
+            CT_TRY(ask(c, tag, out));
+        }
+    }
+    return CT_OK;
 }

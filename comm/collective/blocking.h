@@ -24,4 +24,17 @@ bool ct_comm_sums_by_tree(const ct_comm *c, int n);
  *  what to what depends on the number of ranks alone, not on where they are. */
 ct_status ct_comm_sum_tree(ct_comm *c, double *v, int n);
 
+/* ---- how far the clocks of the ranks are apart */
+
+typedef struct ct_clock_offset {
+    double at_s;     /* when, by this rank's ct_clock_s()                         */
+    double offset_s; /* this rank's clock less rank 0's; 0 on rank 0              */
+    double error_s;  /* at most: half of the shortest round trip                  */
+} ct_clock_offset;
+
+/** Every rank in its turn sends rank 0 some messages and takes the one that is back first: rank 0
+ *  read its clock while it was away (Cristian, "Probabilistic clock synchronization", 1989). Some
+ *  hundred microseconds a rank. Collective. */
+ct_status ct_clock_sync(ct_comm *c, ct_clock_offset *out);
+
 #endif

@@ -1,9 +1,9 @@
 /** @file coll.h  Collectives: non-blocking, in place, any count, any number of ranks.
  *
- * One const ct_coll_ops per algorithm, one algorithm per file, listed in coll_table.c. A request is
- * a state machine that start() begins and progress() moves as far as it goes without waiting.
- * Several may be in flight; `tag` tells their messages apart and must be the same on all ranks.
- * Ranks may progress requests in any order.
+ * One const ct_coll_ops an algorithm, listed in coll_types.h: docs/contributing.md, "A collective".
+ * A request is a state machine that start() begins and progress() moves as far as it goes without
+ * waiting. Several may be in flight; `tag` tells their messages apart and must be the same on all
+ * ranks. Ranks may progress requests in any order.
  */
 #ifndef CT_COLL_H
 #define CT_COLL_H
@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "comm/core/comm.h"
+#include "comm/cost/cost.h"
 #include "framework/tensor/tensor.h"
 
 #define CT_COLL_TAGS CT_COMM_BLOCKING_TAGS /* tags tag .. tag + 63 belong to one request */
@@ -31,7 +32,7 @@ typedef struct ct_coll_req {
     ct_dtype dtype; /* CT_F32; CT_BF16, CT_F16: travel so, each addition is in f32; CT_I64:
                        wraps; CT_U8: the greatest instead of the sum (reduce.h)        */
     int tag;
-    int root;           /* broadcast: whose buffer (coll_parts.h)                      */
+    int root;           /* broadcast: whose buffer                                  */
     int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
     ct_coll_where where;
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
@@ -39,12 +40,17 @@ typedef struct ct_coll_req {
 
 typedef struct ct_coll_ops {
     const char *name;
+    bool automatic;     /* "auto" may take it, and the first steps of training try it */
+    bool has_dims;      /* its name may have dimensions behind it: torus:8x4 */
+    bool many_rounds;   /* as many as there are ranks: large simulations leave it out */
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
     bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
                            of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
-    double (*cost_s)(const ct_comm *c, int64_t bytes,
-                     ct_dtype dtype); /* estimate: comm/cost/cost.h */
+    const ct_cost_ops *cost; /* its rounds, for the model */
+    /* by_mpi: of dtypes whose additions MPI cannot leave to the network. NULL: there are none. */
+    const ct_cost_ops *host_cost;
+    bool (*on_host)(ct_dtype dtype); /* … those dtypes; with host_cost */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
      *  all ranks. */
     ct_status (*prepare)(ct_coll_req *r);
@@ -57,11 +63,13 @@ typedef struct ct_coll_ops {
     int (*pending)(ct_coll_req *r, MPI_Request **out, int max);
 } ct_coll_ops;
 
-extern const ct_coll_ops
-    *const ct_coll_table[]; /* NULL-terminated; impi last: supports everything */
+extern const ct_coll_ops *const ct_coll_table[]; /* NULL-terminated, in the order of coll_types.h */
+
+/** What the model says of it here, in seconds; DBL_MAX where that fails. */
+double ct_coll_cost_s(const ct_coll_ops *ops, const ct_comm *c, int64_t bytes, ct_dtype dtype);
 
 /** spec: "auto" (least cost, weighed by ct_cost_weight()), an algorithm, or one for each range of
- * sizes ("tree<64K,rhd<4M,hier": coll_spec.h). The dimensions of a torus stay with the
+ * sizes ("tree<64K,rhd<4M,hier": coll_types.h). The dimensions of a torus stay with the
  * communicator. CT_ERR_CONFIG. */
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
@@ -77,5 +85,27 @@ ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r);
 ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r);
 /** Both, for tests and small uses. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
+
+/* ---- reduce-scatter, allgather and broadcast, by the same requests
+ *
+ * The buffer holds all elements on every rank. A reduce-scatter leaves the sum of a rank's part in
+ * its place, and anything elsewhere; an allgather takes each rank's part from its place and leaves
+ * all parts everywhere. Which part is whose follows the topology's order, so that near ranks share
+ * long stretches: ask ct_coll_part(). Ring, halving or all at once, by cost.
+ *
+ * Weights are broadcast. Nothing in this tree scatters or gathers by parts yet: they are kept for
+ * states of update rules that ranks share out among them, by ranges of the arena
+ * (docs/architecture.md, "Arena canon").
+ */
+
+/** The part of a rank: elements [*first_p, *first_p + *n_p) of count. Parts of all ranks are
+ *  disjoint, cover all, and differ by rounding only: to 16 elements, where count allows. */
+ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p);
+
+extern const ct_coll_ops ct_coll_reduce_scatter;
+extern const ct_coll_ops ct_coll_allgather; /* any dtype */
+/** From r->root: a binomial tree for small buffers; for large ones parts dealt out and gathered
+ *  (van de Geijn; Thakur et al., IJHPCA 2005). Any dtype. */
+extern const ct_coll_ops ct_coll_broadcast;
 
 #endif

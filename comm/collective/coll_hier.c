@@ -10,23 +10,325 @@
  * by its owners, summed between the nodes, handed back (signal `done` of every owner), out. The
  * two signals suffice, also for the slots: a rank publishes chunk k + 2 only after it took chunk k
  * out, and so after all owners are done with it. Signals count chunks over all uses. */
+#include "comm/collective/hier.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/coll_cost.h"
 #include "comm/collective/coll_types.h"
-#include "comm/collective/hier.h"
+#include "comm/collective/node_sum.h"
 #include "comm/core/reduce.h"
+
+enum { SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
+
+/* How a request travels on a node. */
+typedef enum { BY_MESSAGES, STAGED, DIRECT } hier_path;
+
+typedef struct hier_state {
+    ct_node_sum *node; /* all ranks on one node, where that works: the rest is not used */
+    hier_path way;
+    ct_lanes lanes;
+    int64_t chunk, n_chunk;                  /* elements; how many                                */
+    uint64_t base;                           /* chunks of earlier uses                            */
+    int64_t published, summed, between, out; /* chunks that are past each stage  */
+    bool waiting[SLOTS];                     /* between nodes: the slot's chunk has not come back */
+    ct_schedule schedule[SLOTS];
+    ct_sched_run *run[SLOTS];
+    int slot;             /* signals; -1: none                                 */
+    ct_signals **signals; /* [node_size]                                       */
+    char **home;          /* [node_size] direct: buffers; staged: windows      */
+    const void **src;     /* [node_size] scratch                               */
+    void **dst;           /* [node_size] scratch                               */
+    char *window;         /* staged: this rank's                               */
+    size_t size;          /* of an element                                     */
+} hier_state;
+
+/* ---- its cost */
+
+static bool sums_on_nodes(const ct_topo *t, bool shares)
+{
+    return shares && (ct_topo_max_node_size(t) > 1);
+}
+
+static ct_status hier_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    const ct_topo *t = ct_cost_topo(w);
+    ct_hierarchical_plan *plan = NULL;
+
+    (void)dim;
+    if (sums_on_nodes(t, shares)) return ct_cost_by_nodes(w);
+    CT_TRY(ct_hierarchical_plan_tree(t, 0, &plan));
+    return ct_cost_by_plan(w, plan, CT_COST_ANY, true);
+}
+
+static double hier_weight(const ct_topo *t, bool shares)
+{
+    if (shares && (ct_topo_min_node_size(t) > 1)) return CT_COST_IN_PLACE;
+    return sums_on_nodes(t, shares) ? 1 : CT_COST_CROSSING;
+}
+
+static const ct_cost_ops hier_cost = { .rounds = hier_rounds, .weight = hier_weight };
+
+/* ---- lanes: between the nodes */
+
+void ct_lanes_destroy(ct_lanes *l)
+{
+    free(l->member);
+    *l = (ct_lanes){ .mine = -1 };
+}
+
+ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l)
+{
+    const ct_topo *t = c->topo;
+    int at = -1;
+
+    *l = (ct_lanes){ .n = ct_topo_min_node_size(t), .mine = -1 };
+    CT_TRY(ct_coll_cost(c, &hier_cost, true, &l->cost));
+    if (c->node_rank >= l->n) return CT_OK;
+    l->mine = c->node_rank;
+    l->member = malloc(sizeof(*l->member) * (size_t)t->n_node);
+    if (l->member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d nodes", t->n_node);
+    for (int i = 0; i < t->n_rank; ++i) {
+        int r = t->order[i];
+
+        if ((i == 0) || (t->node[t->order[i - 1]] != t->node[r])) at += 1;
+        if (t->node[r] == t->node[c->rank]) l->me = at;
+        if (t->local_rank[r] == l->mine) l->member[at] = r;
+    }
+    return CT_OK;
+}
+
+ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
+                           ct_schedule *s)
+{
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .rank = l->member, .me = l->me, .first = first, .n = n };
+
+    ct_cost_algorithms(l->cost, (double)n * (double)element_bytes * l->n,
+                       way); /* all lanes travel */
+    use.plan = ct_cost_plan(l->cost);
+    CT_TRY(ct_hierarchical_plan_scatter(&use, s));
+    return ct_hierarchical_plan_gather(&use, s);
+}
+
+/* Appends the whole hierarchical allreduce as messages, for nodes without shared memory.
+ * *piped_p: in chunks that are on several levels at a time. */
+static ct_status hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p)
+{
+    double bytes = (double)r->count * (double)ct_dtype_size(r->dtype);
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
+    const ct_cost *cost = NULL;
+    int n_chunk = 0;
+
+    CT_TRY(ct_coll_cost(r->comm, &hier_cost, false, &cost));
+    n_chunk = ct_cost_chunks(cost, bytes);
+    *piped_p = (n_chunk > 1);
+    if (n_chunk == 1) return ct_coll_p2p_plan(r, &hier_cost, true, true, s);
+    ct_cost_algorithms(cost, bytes / n_chunk, way);
+    use.plan = ct_cost_plan(cost);
+    use.rank = ct_cost_rank(cost);
+    return ct_hierarchical_plan_pipelined(&use, n_chunk, s);
+}
+
+/* ---- which way it goes, and where its memory is */
+
+enum {
+    PIPED_WINDOW = 12, /* messages of several phases at a time         */
+    UNPIPED_WINDOW = 4,
+    STAGE_PART = 128 << 10,   /* elements of a part of a staged chunk           */
+    BETWEEN_PART = 256 << 10, /* … of a chunk that goes on to other nodes, at least */
+    BETWEEN_STEP = 16 << 10   /* … and of what a ring of nodes then sends at a time */
+};
+
+/* Chunk k starts at this element; k = n_chunk gives the count. */
+static int64_t hier_first(const ct_coll_req *r, int64_t k)
+{
+    const hier_state *st = r->state;
+    int64_t at = k * st->chunk;
+
+    return (at < r->count) ? at : r->count;
+}
+
+static int64_t hier_length(const ct_coll_req *r, int64_t k)
+{
+    return hier_first(r, k + 1) - hier_first(r, k);
+}
+
+/* Which slot chunk k has: counted over all uses, so that a new use cannot overtake an old one. */
+static int hier_slot(const hier_state *st, int64_t k)
+{
+    return (int)((st->base + (uint64_t)k) % SLOTS);
+}
+
+/* Chunk k of a rank of the node, as input: in its buffer, or staged. */
+static char *hier_input(const ct_coll_req *r, int64_t k, int rank)
+{
+    const hier_state *st = r->state;
+    int64_t at = (st->way == DIRECT) ? hier_first(r, k) : hier_slot(st, k) * st->chunk;
+
+    return st->home[rank] + (size_t)at * st->size;
+}
+
+/* Where the sum of part `lane` of chunk k is: in the owner's buffer, or staged behind the inputs.
+ */
+/* Where the sum of part `lane` of chunk k is: in its owner's buffer, or staged behind the inputs.
+ */
+static char *hier_sum(const ct_coll_req *r, int64_t k, int lane)
+{
+    const hier_state *st = r->state;
+    int64_t part = ct_part(hier_length(r, k), st->lanes.n, lane);
+    int64_t at = SLOTS * st->chunk + hier_slot(st, k) * ct_part(st->chunk, st->lanes.n, 1);
+
+    if (st->way == DIRECT) return hier_input(r, k, lane) + (size_t)part * st->size;
+    return st->home[lane] + (size_t)at * st->size;
+}
+
+/* ---- setting up */
+
+static void hier_release(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+
+    if (st == NULL) return;
+    ct_node_sum_destroy(st->node);
+    for (int s = 0; s < SLOTS; ++s) {
+        ct_sched_run_destroy(st->run[s]);
+        ct_schedule_destroy(&st->schedule[s]);
+    }
+    if (st->window != NULL) ct_node_release(r->comm->node_memory, st->window);
+    if (st->slot >= 0) ct_node_give_slot(r->comm->node_memory, st->slot);
+    ct_lanes_destroy(&st->lanes);
+    free(st->signals);
+    free(st->home);
+    free(st->src);
+    free(st->dst);
+    free(st);
+    r->state = NULL;
+}
+
+/* A window for staging: on every rank two inputs of a chunk and two sums of a part. */
+static ct_status make_stage(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+    ct_comm *c = r->comm;
+    int64_t elements = SLOTS * (st->chunk + ct_part(st->chunk, st->lanes.n, 1));
+    void *block = NULL;
+    int window = -1;
+    int64_t offset = 0;
+
+    CT_TRY(ct_node_acquire(c->node_memory, (size_t)elements * st->size, "staging", &block));
+    st->window = block;
+    if (!ct_node_find(c->node_memory, block, 1, &window, &offset))
+        return CT_FAIL(CT_ERR_COMM, "a window was lost");
+    for (int i = 0; i < c->node_size; ++i) st->home[i] = ct_node_block(c->node_memory, window, i);
+    return CT_OK;
+}
+
+/* Chunks: the whole where nothing runs alongside; else pieces that keep both levels busy, and
+ * whose messages between nodes are not too small. */
+static int64_t chunk_for(const ct_coll_req *r, hier_path w)
+{
+    const hier_state *st = r->state;
+    int64_t n_node = r->comm->topo->n_node, part = STAGE_PART, chunk = 0;
+
+    if ((w == DIRECT) && (n_node == 1)) return r->count;
+    if (n_node > 1) part = BETWEEN_PART;
+    if ((n_node > 1) && (part < n_node * BETWEEN_STEP)) part = n_node * BETWEEN_STEP;
+    chunk = part * st->lanes.n;
+    return (chunk < r->count) ? chunk : r->count;
+}
+
+static ct_status choose_way(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+    ct_comm *c = r->comm;
+    ct_status status = CT_UNSUPPORTED;
+    bool direct = false;
+
+    st->way = BY_MESSAGES;
+    if ((r->count == 0) || !c->node_shares || (ct_topo_max_node_size(c->topo) == 1)) return CT_OK;
+    status = ct_node_take_slot(c->node_memory, &st->slot);
+    if (status == CT_UNSUPPORTED) st->slot = -1;
+    if (status != CT_OK) return (status == CT_UNSUPPORTED) ? CT_OK : status;
+    for (int i = 0; i < c->node_size; ++i)
+        st->signals[i] = ct_node_signals(c->node_memory, st->slot, i);
+    CT_TRY(
+        ct_node_find_all(c->node_memory, r->buf, (size_t)r->count * st->size, st->home, &direct));
+    if (direct) {
+        st->way = DIRECT;
+        st->chunk = chunk_for(r, DIRECT);
+        return CT_OK;
+    }
+    st->chunk = chunk_for(r, STAGED);
+    status = make_stage(r);
+    if (status == CT_OK) st->way = STAGED;
+    return (status == CT_UNSUPPORTED) ? CT_OK : status;
+}
+
+static ct_status acquire_lists(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+    size_t n = (size_t)r->comm->node_size;
+
+    st->signals = calloc(n, sizeof(*st->signals));
+    st->home = calloc(n, sizeof(*st->home));
+    st->src = calloc(n, sizeof(*st->src));
+    st->dst = calloc(n, sizeof(*st->dst));
+    if ((st->signals == NULL) || (st->home == NULL) || (st->src == NULL) || (st->dst == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu ranks of a node", n);
+    return CT_OK;
+}
+
+static ct_status set_up(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+    ct_status status = ct_node_sum_create(r, &st->node);
+    bool piped = false;
+
+    if (status != CT_UNSUPPORTED) return status;
+    CT_TRY(acquire_lists(r));
+    CT_TRY(ct_lanes_find(r->comm, &st->lanes));
+    CT_TRY(choose_way(r));
+    if (st->way == BY_MESSAGES) {
+        CT_TRY(hier_messages(r, &st->schedule[0], &piped));
+        return ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
+                                        piped ? PIPED_WINDOW : UNPIPED_WINDOW, &st->run[0]);
+    }
+    st->n_chunk = (r->count + st->chunk - 1) / st->chunk;
+    if ((r->comm->topo->n_node == 1) || (st->lanes.mine < 0)) return CT_OK;
+    for (int s = 0; s < SLOTS; ++s)
+        CT_TRY(ct_sched_run_create(r->comm, r->dtype, ct_part(st->chunk, st->lanes.n, 1),
+                                   &st->run[s]));
+    return CT_OK;
+}
+
+static ct_status hier_prepare(ct_coll_req *r)
+{
+    hier_state *st = calloc(1, sizeof(*st));
+    ct_status status = CT_OK;
+
+    if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    st->slot = -1;
+    st->lanes.mine = -1;
+    st->size = ct_dtype_size(r->dtype);
+    r->state = st;
+    status = set_up(r);
+    if (status != CT_OK) hier_release(r);
+    return status;
+}
+
+/* ---- moving */
 
 static ct_status hier_start(ct_coll_req *r)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
 
     if (st->node != NULL) return ct_node_sum_start(st->node);
-    if (st->way == CT_HIER_MESSAGES)
+    if (st->way == BY_MESSAGES)
         return ct_sched_run_start(st->run[0], &st->schedule[0], r->buf, r->tag);
     st->published = st->summed = st->between = st->out = 0;
-    if (st->way == CT_HIER_DIRECT) {
+    if (st->way == DIRECT) {
         st->published = st->n_chunk;
         ct_node_signal(&st->signals[r->comm->node_rank]->in, st->base + (uint64_t)st->n_chunk);
     }
@@ -36,7 +338,7 @@ static ct_status hier_start(ct_coll_req *r)
 /* True once the signals of ranks 0 .. n-1 of the node have passed chunk k; else who has not. */
 static bool all_reached(const ct_coll_req *r, bool done, int n, int64_t k, int *late)
 {
-    const ct_hier *st = r->state;
+    const hier_state *st = r->state;
     uint64_t value = st->base + (uint64_t)k + 1;
 
     for (int i = 0; i < n; ++i) {
@@ -49,15 +351,15 @@ static bool all_reached(const ct_coll_req *r, bool done, int n, int64_t k, int *
 
 static bool publish(ct_coll_req *r)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     bool moved = false;
 
-    while ((st->published < st->n_chunk) && (st->published < st->out + CT_HIER_SLOTS)) {
+    while ((st->published < st->n_chunk) && (st->published < st->out + SLOTS)) {
         int64_t k = st->published++;
 
-        memcpy(ct_hier_input(r, k, r->comm->node_rank),
-               (char *)r->buf + (size_t)ct_hier_first(r, k) * st->size,
-               (size_t)ct_hier_length(r, k) * st->size);
+        memcpy(hier_input(r, k, r->comm->node_rank),
+               (char *)r->buf + (size_t)hier_first(r, k) * st->size,
+               (size_t)hier_length(r, k) * st->size);
         ct_node_signal(&st->signals[r->comm->node_rank]->in, st->base + (uint64_t)st->published);
         moved = true;
     }
@@ -67,50 +369,49 @@ static bool publish(ct_coll_req *r)
 /* The owner's part of chunk k, added up over the node; straight to everyone where that is all. */
 static void sum_node(ct_coll_req *r, int64_t k)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     ct_comm *c = r->comm;
     int lane = st->lanes.mine, n_dst = 1;
-    int64_t first = ct_part(ct_hier_length(r, k), st->lanes.n, lane);
-    int64_t n = ct_part(ct_hier_length(r, k), st->lanes.n, lane + 1) - first;
+    int64_t first = ct_part(hier_length(r, k), st->lanes.n, lane);
+    int64_t n = ct_part(hier_length(r, k), st->lanes.n, lane + 1) - first;
 
     for (int i = 0; i < c->node_size; ++i)
-        st->src[i] = ct_hier_input(r, k, i) + (size_t)first * st->size;
-    st->dst[0] = ct_hier_sum(r, k, lane);
-    if ((st->way == CT_HIER_DIRECT) && (c->topo->n_node == 1)) {
+        st->src[i] = hier_input(r, k, i) + (size_t)first * st->size;
+    st->dst[0] = hier_sum(r, k, lane);
+    if ((st->way == DIRECT) && (c->topo->n_node == 1)) {
         n_dst = c->node_size;
-        for (int i = 0; i < n_dst; ++i)
-            st->dst[i] = ct_hier_input(r, k, i) + (size_t)first * st->size;
+        for (int i = 0; i < n_dst; ++i) st->dst[i] = hier_input(r, k, i) + (size_t)first * st->size;
     }
     ct_reduce_many(r->dtype, n, st->src, c->node_size, st->dst, n_dst, c->n_thread);
-    r->bytes_sent += (int64_t)st->size * (ct_hier_length(r, k) - n + n * (c->node_size - 1));
+    r->bytes_sent += (int64_t)st->size * (hier_length(r, k) - n + n * (c->node_size - 1));
 }
 
 static ct_status start_between(ct_coll_req *r, int64_t k)
 {
-    ct_hier *st = r->state;
-    int s = ct_hier_slot(st, k), lane = st->lanes.mine;
-    int64_t n = ct_part(ct_hier_length(r, k), st->lanes.n, lane + 1) -
-                ct_part(ct_hier_length(r, k), st->lanes.n, lane);
+    hier_state *st = r->state;
+    int s = hier_slot(st, k), lane = st->lanes.mine;
+    int64_t n = ct_part(hier_length(r, k), st->lanes.n, lane + 1) -
+                ct_part(hier_length(r, k), st->lanes.n, lane);
 
     ct_schedule_clear(&st->schedule[s]);
     CT_TRY(ct_lanes_between(&st->lanes, 0, n, st->size, &st->schedule[s]));
     st->waiting[s] = true;
-    return ct_sched_run_start(st->run[s], &st->schedule[s], ct_hier_sum(r, k, lane), r->tag + s);
+    return ct_sched_run_start(st->run[s], &st->schedule[s], hier_sum(r, k, lane), r->tag + s);
 }
 
 /* Hands the finished part of chunk k to the node. */
 static void hand_back(ct_coll_req *r, int64_t k)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     ct_comm *c = r->comm;
     int lane = st->lanes.mine;
-    int64_t first = ct_part(ct_hier_length(r, k), st->lanes.n, lane);
-    int64_t n = ct_part(ct_hier_length(r, k), st->lanes.n, lane + 1) - first;
+    int64_t first = ct_part(hier_length(r, k), st->lanes.n, lane);
+    int64_t n = ct_part(hier_length(r, k), st->lanes.n, lane + 1) - first;
 
-    if ((st->way == CT_HIER_DIRECT) && (c->topo->n_node > 1)) {
+    if ((st->way == DIRECT) && (c->topo->n_node > 1)) {
         for (int i = 0; i < c->node_size; ++i) {
             if (i == lane) continue;
-            memcpy(ct_hier_input(r, k, i) + (size_t)first * st->size, ct_hier_sum(r, k, lane),
+            memcpy(hier_input(r, k, i) + (size_t)first * st->size, hier_sum(r, k, lane),
                    (size_t)n * st->size);
         }
     }
@@ -119,10 +420,10 @@ static void hand_back(ct_coll_req *r, int64_t k)
 
 static ct_status own(ct_coll_req *r, bool *moved, int *late)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     bool alone = (r->comm->topo->n_node == 1);
 
-    while ((st->summed < st->n_chunk) && (alone || (st->summed < st->between + CT_HIER_SLOTS)) &&
+    while ((st->summed < st->n_chunk) && (alone || (st->summed < st->between + SLOTS)) &&
            all_reached(r, false, r->comm->node_size, st->summed, late)) {
         int64_t k = st->summed++;
 
@@ -136,7 +437,7 @@ static ct_status own(ct_coll_req *r, bool *moved, int *late)
         st->between = st->summed;
     }
     for (int64_t k = st->between; k < st->summed; ++k) {
-        int s = ct_hier_slot(st, k);
+        int s = hier_slot(st, k);
         ct_status status = CT_OK;
 
         if (st->waiting[s]) {
@@ -156,28 +457,28 @@ static ct_status own(ct_coll_req *r, bool *moved, int *late)
 
 static bool take_out(ct_coll_req *r, int *late)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     bool moved = false;
 
     while ((st->out < st->published) && all_reached(r, true, st->lanes.n, st->out, late)) {
-        int64_t k = st->out++, first = ct_hier_first(r, k);
+        int64_t k = st->out++, first = hier_first(r, k);
 
         moved = true;
-        for (int lane = 0; (st->way == CT_HIER_STAGED) && (lane < st->lanes.n); ++lane) {
-            int64_t at = ct_part(ct_hier_length(r, k), st->lanes.n, lane);
-            int64_t n = ct_part(ct_hier_length(r, k), st->lanes.n, lane + 1) - at;
+        for (int lane = 0; (st->way == STAGED) && (lane < st->lanes.n); ++lane) {
+            int64_t at = ct_part(hier_length(r, k), st->lanes.n, lane);
+            int64_t n = ct_part(hier_length(r, k), st->lanes.n, lane + 1) - at;
 
-            memcpy((char *)r->buf + (size_t)(first + at) * st->size, ct_hier_sum(r, k, lane),
+            memcpy((char *)r->buf + (size_t)(first + at) * st->size, hier_sum(r, k, lane),
                    (size_t)n * st->size);
         }
-        if (st->lanes.mine < 0) r->bytes_sent += (int64_t)st->size * ct_hier_length(r, k);
+        if (st->lanes.mine < 0) r->bytes_sent += (int64_t)st->size * hier_length(r, k);
     }
     return moved;
 }
 
 static ct_status progress_node(ct_coll_req *r)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     ct_status status = ct_node_sum_progress(st->node, &r->where);
 
     if (status == CT_OK) r->bytes_sent += ct_node_sum_bytes(st->node);
@@ -186,13 +487,12 @@ static ct_status progress_node(ct_coll_req *r)
 
 static ct_status hier_progress(ct_coll_req *r)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     bool moved = true;
     int late = -1;
 
     if (st->node != NULL) return progress_node(r);
-    if (st->way == CT_HIER_MESSAGES)
-        return ct_sched_run_progress(st->run[0], &r->bytes_sent, &r->where);
+    if (st->way == BY_MESSAGES) return ct_sched_run_progress(st->run[0], &r->bytes_sent, &r->where);
     while (moved) {
         moved = publish(r);
         if (st->lanes.mine >= 0) CT_TRY(own(r, &moved, &late));
@@ -209,12 +509,12 @@ static ct_status hier_progress(ct_coll_req *r)
 /* Where this rank waits for its node there is nothing to wait for with MPI. */
 static int hier_pending(ct_coll_req *r, MPI_Request **out, int max)
 {
-    ct_hier *st = r->state;
+    hier_state *st = r->state;
     int n = 0;
 
     if (st->node != NULL) return 0; /* no messages */
-    if (st->way == CT_HIER_MESSAGES) return ct_sched_run_pending(st->run[0], out, max);
-    for (int s = 0; s < CT_HIER_SLOTS; ++s) {
+    if (st->way == BY_MESSAGES) return ct_sched_run_pending(st->run[0], out, max);
+    for (int s = 0; s < SLOTS; ++s) {
         if (st->waiting[s]) n += ct_sched_run_pending(st->run[s], out + n, max - n);
     }
     return n;
@@ -227,20 +527,15 @@ static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-static double hier_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
-{
-    (void)dtype;
-    return ct_coll_cost_s(c, "hier", bytes);
-}
-
 const ct_coll_ops ct_coll_hier = {
     .name = "hier",
+    .automatic = true,
     .shares_memory = true,
     .supports = hier_supports,
-    .cost_s = hier_cost_s,
-    .prepare = ct_hier_prepare,
+    .cost = &hier_cost,
+    .prepare = hier_prepare,
     .start = hier_start,
     .progress = hier_progress,
-    .release = ct_hier_release,
+    .release = hier_release,
     .pending = hier_pending,
 };

@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 
-#include "comm/collective/coll_cost.h"
 #include "comm/collective/coll_types.h"
 #include "comm/core/reduce.h"
 
@@ -23,23 +22,42 @@ static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-/* What the library may leave to the network: operations of its own, not sums that we defined. */
-static bool may_leave(ct_dtype dtype)
+/* The library leaves operations of its own to the network, not sums that we defined. */
+static bool on_host(ct_dtype dtype)
 {
-    return (dtype != CT_BF16) && (dtype != CT_F16);
+    return (dtype == CT_BF16) || (dtype == CT_F16);
 }
 
-static double impi_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
+static ct_status rounds(ct_cost_work *w, const ct_in_network *network)
 {
-    return ct_coll_cost_s(c, may_leave(dtype) ? "impi" : "impi_host", bytes);
+    return ct_cost_by_mpi(w, ct_coll_ring.cost, ct_coll_rhd.cost, network);
 }
+
+static ct_status network_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    const ct_topo *t = ct_cost_topo(w);
+
+    (void)dim;
+    (void)shares;
+    return rounds(w, (t->n_node > 1) ? &t->machine.in_network : NULL);
+}
+
+static ct_status host_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    (void)dim;
+    (void)shares;
+    return rounds(w, NULL);
+}
+
+static const ct_cost_ops impi_cost = { .rounds = network_rounds };
+static const ct_cost_ops impi_host_cost = { .rounds = host_rounds };
 
 /* Bytes of a piece. */
 static int64_t piece_of(const ct_coll_req *r)
 {
     const ct_in_network *n = &r->comm->topo->machine.in_network;
     int64_t bytes = r->count * (int64_t)ct_dtype_size(r->dtype);
-    bool leaves = may_leave(r->dtype) && (r->comm->topo->n_node > 1) && (n->max_bytes > 0) &&
+    bool leaves = !on_host(r->dtype) && (r->comm->topo->n_node > 1) && (n->max_bytes > 0) &&
                   (ct_in_network_pieces(n, (double)bytes) > 0);
 
     return (leaves && (n->max_bytes < PIECE)) ? n->max_bytes : PIECE;
@@ -124,9 +142,12 @@ static void impi_release(ct_coll_req *r)
 
 const ct_coll_ops ct_coll_impi = {
     .name = "impi",
+    .automatic = true,
     .by_mpi = true,
     .supports = impi_supports,
-    .cost_s = impi_cost_s,
+    .cost = &impi_cost,
+    .host_cost = &impi_host_cost,
+    .on_host = on_host,
     .prepare = impi_prepare,
     .start = impi_start,
     .progress = impi_progress,

@@ -1,5 +1,5 @@
 # Collectives and what they are made of.
-$(call sim_twins,blocking)
+$(call sim_twins,blocking_wait)
 IN_SIM := all
 ifeq ($(CLANG),)
   # MPICH spells MPI_STATUSES_IGNORE as (MPI_Status *)1, which gcc takes for an array too short.

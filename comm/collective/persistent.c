@@ -131,5 +131,5 @@ double ct_persistent_coll_predicted_s(const ct_persistent_coll *w)
     const ct_coll_candidate *way = atomic_load(&w->now);
 
     if (way == NULL) return 0;
-    return way->ops->cost_s(w->comm, w->count * (int64_t)ct_dtype_size(w->dtype), w->dtype);
+    return ct_coll_cost_s(way->ops, w->comm, w->count * (int64_t)ct_dtype_size(w->dtype), w->dtype);
 }

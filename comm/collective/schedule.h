@@ -2,7 +2,7 @@
  *
  * Private to comm/. A step sends one range of a buffer to a rank and receives another from a rank,
  * adding it or putting it in place; its two ranges do not overlap. All algorithms differ only in
- * the list (plan_steps.h makes it). What waits for what follows from the ranges:
+ * the list (the functions at the end make it). What waits for what follows from the ranges:
  *   - a send, for all that earlier steps receive into what it sends. By segments: a step is cut
  *     into messages, and each leaves as soon as what it carries is there, so that additions and
  *     transfers overlap, also from one step to the next;
@@ -18,7 +18,7 @@
 #define CT_SCHEDULE_H
 
 #include "comm/collective/coll.h"
-#include "comm/cost/segment.h"
+#include "comm/cost/hierarchical_plan.h"
 
 enum { CT_SCHED_WINDOW = 16 };
 
@@ -64,5 +64,31 @@ ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_
 /** As ct_coll_ops.pending: the oldest receive and the oldest send, since messages are taken in
  *  order. */
 int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max);
+
+/* ---- the steps of one member of a plan, as a schedule */
+
+/** Where a plan is put to work. */
+typedef struct ct_engine_plan_use {
+    const ct_hierarchical_plan *plan;
+    const ct_group_algorithm *way; /* [plan->n_phase]                       */
+    const int *rank;               /* [plan->n] rank of the world at each position */
+    int me;                        /* this rank's position                  */
+    int64_t first, n;              /* elements [first, first + n) of the buffer */
+} ct_engine_plan_use;
+
+/** Appends the reduce-scatter; then the member holds the sum of its parts. */
+ct_status ct_hierarchical_plan_scatter(const ct_engine_plan_use *u, ct_schedule *s);
+/** Appends the allgather, from where the reduce-scatter ends. */
+ct_status ct_hierarchical_plan_gather(const ct_engine_plan_use *u, ct_schedule *s);
+
+/** Appends the allreduce of n_chunk chunks, one after the other through the phases, up and down: in
+ *  one stretch of time each phase has a chunk, so that the links of all levels work. */
+ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, ct_schedule *s);
+
+/** Appends a binomial tree over n positions, nearest first: to position 0 (sums), or from it. me
+ *  counts from the root; rank[(me + root) % n]. */
+ct_status ct_tree_reduce(const int *rank, int n, int root, int me, int64_t count, ct_schedule *s);
+ct_status ct_tree_broadcast(const int *rank, int n, int root, int me, int64_t count,
+                            ct_schedule *s);
 
 #endif

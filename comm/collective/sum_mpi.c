@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/core/mpi_cuda.h"
+#include "comm/core/comm.h"
 
 /* MPI counts with int: a sum of more goes in parts. */
 enum { MOST_PART = 1 << 30, PARTS = 8, ROOM = 4096 /* sums under way */ };

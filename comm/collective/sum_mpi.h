@@ -5,8 +5,9 @@
 #include "framework/tensor/device.h"
 
 /** MPI's own nonblocking allreduce, on the device's addresses. `there` is what MPI says of itself
- *  (mpi_cuda.h). A sum begins once the device has made the gradient, seen by `poll` and `follow`,
- *  and in the order of `begin`; `follow` waits for it on the host. Over MPI_COMM_WORLD. */
+ *  (comm/core/comm.h). A sum begins once the device has made the gradient, seen by `poll` and
+ *  `follow`, and in the order of `begin`; `follow` waits for it on the host. Over MPI_COMM_WORLD.
+ */
 extern const ct_device_sum_ops ct_device_sum_mpi;
 
 #endif

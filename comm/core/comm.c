@@ -1,15 +1,206 @@
 #include "comm/core/comm.h"
 
+#include <errno.h>
+#include <mpi.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/base/bf16.h"
-#include "comm/core/find_topology.h"
 #include "comm/core/node.h"
 #include "comm/core/reduce.h"
 #include "topology/topo.h"
+#include "topology/discover.h"
+
+/* ---- what the ranks know of the machine */
+
+enum { MAX_FILE = 64 << 20 };
+
+/* The whole of a file, or why not as an errno. Says nothing: all ranks will. */
+static int read_file(const char *path, char **data_p, int64_t *size_p)
+{
+    FILE *f = fopen(path, "rb");
+    char *data = NULL;
+    size_t size = 0, room = 0, got = 1;
+    int error = 0;
+
+    if (f == NULL) return (errno != 0) ? errno : EIO;
+    while ((error == 0) && (got > 0)) {
+        if (size + 1 >= room) {
+            char *more = realloc(data, room = (room == 0) ? 1 << 16 : 2 * room);
+
+            if ((more == NULL) || (room > MAX_FILE)) error = (more == NULL) ? ENOMEM : EFBIG;
+            if (more != NULL) data = more;
+            if (error != 0) break;
+        }
+        errno = 0;
+        got = fread(data + size, 1, room - size - 1, f);
+        if (ferror(f)) error = (errno != 0) ? errno : EIO;
+        size += got;
+    }
+    fclose(f);
+    if (error != 0) {
+        free(data);
+        return error;
+    }
+    data[size] = '\0';
+    *data_p = data;
+    *size_p = (int64_t)size;
+    return 0;
+}
+
+/* Rank 0 reads the file, if there is one; data is NULL where there is none. */
+static ct_status share_file(ct_comm *c, const ct_topo_text *text, char **data_p, size_t *size_p)
+{
+    const char *path = (c->rank == 0) ? ct_topo_text_file(text) : NULL;
+    int64_t head[2] = { -1, 0 }; /* -1: no file, 0: read, else an errno; bytes */
+    char *data = NULL;
+    int rc;
+
+    if (path != NULL) head[0] = read_file(path, &data, &head[1]);
+    rc = MPI_Bcast(head, 2, MPI_INT64_T, 0, c->world);
+    if ((rc == MPI_SUCCESS) && (head[0] == 0)) {
+        if (c->rank != 0) data = malloc((size_t)head[1] + 1);
+        if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", text->machine);
+        rc = MPI_Bcast(data, (int)head[1] + 1, MPI_BYTE, 0, c->world);
+    }
+    if ((rc != MPI_SUCCESS) || (head[0] > 0)) {
+        free(data);
+        CT_TRY_MPI(rc);
+        return CT_FAIL(CT_ERR_IO, "topology: cannot read %s: %s", text->machine,
+                       strerror((int)head[0]));
+    }
+    *data_p = data;
+    *size_p = (size_t)head[1];
+    return CT_OK;
+}
+
+static ct_status share_machine(ct_comm *c, const ct_topo_text *text, ct_machine **machine_p)
+{
+    char *data = NULL;
+    size_t size = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(share_file(c, text, &data, &size));
+    status = ct_topo_text_machine(text, data, size, machine_p);
+    free(data);
+    return status;
+}
+
+/* Splits off the ranks of this real machine, and tells all ranks where each runs. */
+static ct_status gather_places(ct_comm *c, ct_rank_place *place)
+{
+    ct_rank_place mine = { .host = (uint64_t)c->rank };
+
+    CT_TRY_MPI(
+        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Bcast(&mine.host, 1, MPI_UINT64_T, 0, c->host)); /* its first rank */
+    ct_rank_place_inside(&mine.socket, &mine.numa);
+    CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, place, (int)sizeof(mine), MPI_BYTE,
+                             c->world));
+    return CT_OK;
+}
+
+/* The ranks' names where somebody needs them; half a kilobyte a rank is much in a large job. */
+static ct_status gather_names(ct_comm *c, const ct_topo_text *text, const ct_machine *machine,
+                              ct_rank_name **name_p)
+{
+    int needed = text->needs_names || ((machine != NULL) && (machine->names != NULL));
+    ct_rank_name mine, *name = NULL;
+
+    ct_rank_name_fill(&mine);
+    if (text->kind == CT_TOPO_AUTO) needed = (mine.address[0] != '\0');
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &needed, 1, MPI_INT, MPI_MAX, c->world));
+    if (!needed) return CT_OK;
+    name = malloc(sizeof(*name) * (size_t)c->size);
+    if (name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of %d ranks", c->size);
+    *name_p = name;
+    CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, name, (int)sizeof(mine), MPI_BYTE,
+                             c->world));
+    return CT_OK;
+}
+
+/* Rank 0's list is everybody's. */
+static ct_status share_node_list(ct_comm *c, char **list_p)
+{
+    const char *mine = ct_slurm_node_list();
+    int n = (int)strlen(mine) + 1;
+    char *list = NULL;
+
+    CT_TRY_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, c->world));
+    list = malloc((size_t)n);
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a node list");
+    if (c->rank == 0) memcpy(list, mine, (size_t)n);
+    *list_p = list;
+    CT_TRY_MPI(MPI_Bcast(list, n, MPI_BYTE, 0, c->world));
+    return CT_OK;
+}
+
+/* SLURM's word on how many nodes the step has, where SLURM started us. A difference is no error
+ * (containers hide shared memory), but explains slow collectives. */
+static void check_slurm_nodes(const ct_comm *c)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *nodes = getenv("SLURM_STEP_NUM_NODES");
+
+    if ((c->rank != 0) || (tasks == NULL) || (nodes == NULL) || (atoi(tasks) != c->size)) return;
+    if (atoi(nodes) != c->topo->n_node)
+        CT_WARN("SLURM gave this step %s nodes, but MPI finds %d groups of ranks that share memory",
+                nodes, c->topo->n_node);
+}
+
+/* The ranks of every node, which may be a pretended one, are on one real machine. */
+static bool nodes_share(const ct_topo *t, const ct_rank_place *place)
+{
+    for (int r = 1; r < t->n_rank; ++r) {
+        int a = t->order[r - 1], b = t->order[r];
+
+        if ((t->node[a] == t->node[b]) && (place[a].host != place[b].host)) return false;
+    }
+    return true;
+}
+
+static ct_status find(ct_comm *c, const ct_topo_text *text, const ct_machine *machine,
+                      ct_job_facts *f, ct_rank_name **name_p, char **list_p)
+{
+    CT_TRY(gather_names(c, text, machine, name_p));
+    CT_TRY(share_node_list(c, list_p));
+    f->name = *name_p;
+    f->node_list = *list_p;
+    CT_TRY(ct_topo_discover(text, machine, f, &c->topo));
+    if (text->kind == CT_TOPO_AUTO) check_slurm_nodes(c);
+    c->node_shares = nodes_share(c->topo, f->place);
+    return CT_OK;
+}
+
+/* Fills in host, topo and node_shares of c. Rank 0 reads the file that `topology` names, for all.
+ * Collective over c->world; fails on all ranks or on none. CT_ERR_CONFIG, CT_ERR_IO. */
+static ct_status find_topology(ct_comm *c, const char *topology)
+{
+    ct_rank_place *place = calloc((size_t)c->size, sizeof(*place));
+    ct_job_facts facts = { .n_rank = c->size, .place = place, .speaks = (c->rank == 0) };
+    ct_machine *machine = NULL;
+    ct_rank_name *name = NULL;
+    char *list = NULL;
+    ct_topo_text text;
+    ct_status status = CT_OK;
+
+    if (place == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
+    CT_TRY_GOTO(status, done, gather_places(c, place));
+    CT_TRY_GOTO(status, done, ct_topo_text_parse(topology, &text));
+    CT_TRY_GOTO(status, done, share_machine(c, &text, &machine));
+    CT_TRY_GOTO(status, done, find(c, &text, machine, &facts, &name, &list));
+
+done:
+    ct_machine_destroy(machine);
+    free(place);
+    free(name);
+    free(list);
+    return status;
+}
+
+/* ---- the communicators */
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
 {
@@ -197,7 +388,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY_MPI(MPI_Op_create(sum_f16, 1, &c->f16_sum));
     CT_TRY(find_tags(c));
-    CT_TRY((placed != NULL) ? place(c, placed) : ct_comm_find_topology(c, topology));
+    CT_TRY((placed != NULL) ? place(c, placed) : find_topology(c, topology));
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
     CT_TRY(ct_node_create(c, &c->node_memory));
@@ -264,4 +455,108 @@ void ct_comm_destroy(ct_comm *comm)
     (void)pthread_mutex_destroy(&comm->lock);
     free(comm->node_member);
     free(comm);
+}
+
+/* ---- the launch check */
+
+/* A launcher's variable as a number; *found_p false where it is not set. */
+static ct_status read_count(const char *name, bool *found_p, long *value_p)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+
+    *found_p = (text != NULL);
+    if (text == NULL) return CT_OK;
+    errno = 0;
+    *value_p = strtol(text, &end, 10);
+    if ((end == text) || (*end != '\0') || (errno != 0) || (*value_p < 1))
+        return CT_FAIL(CT_ERR_LAUNCH, "%s=%s in the environment is no number of ranks", name, text);
+    return CT_OK;
+}
+
+ct_status ct_comm_check_launch(int world_size)
+{
+    static const char *const variable[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                            "SLURM_STEP_NUM_TASKS" };
+
+    for (size_t i = 0; i < sizeof(variable) / sizeof(variable[0]); ++i) {
+        bool found = false;
+        long count = 0;
+
+        CT_TRY(read_count(variable[i], &found, &count));
+        if (!found) continue;
+        if (count != world_size)
+            return CT_FAIL(CT_ERR_LAUNCH,
+                           "the launcher started %ld ranks (%s), but MPI sees %d: the launcher and "
+                           "the MPI library of this program do not fit together; with srun try "
+                           "--mpi=pmix or --mpi=pmi2 (srun --mpi=list shows what there is)",
+                           count, variable[i], world_size);
+        return CT_OK;
+    }
+    return CT_OK;
+}
+
+/* Open MPI sends what is larger than its eager limit over TCP only once both sides have spoken, and
+ * then whole: when two ranks exchange data, what one says queues behind what the other sends, and
+ * the connection works in one direction at a time. Messages below the limit keep both busy. The
+ * usual limit is 64 KB; segments of our collectives are 256 KB to 1 MB where they matter. */
+void ct_comm_prepare_launch(void)
+{
+    static const char *const name[] = { "OMPI_MCA_btl_tcp_eager_limit",
+                                        "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                        "OMPI_MCA_btl_tcp_max_send_size" };
+
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i) {
+        if (getenv(name[i]) != NULL) return; /* who sets one of them knows what they do */
+    }
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i)
+        (void)setenv(name[i], "1100000", 0); /* 1 MB and what MPI puts before it */
+}
+
+#ifdef OPEN_MPI /* from its mpi.h; other MPIs may read Slurm's own variables */
+#define NEEDS_A_WORD true
+#else
+#define NEEDS_A_WORD false
+#endif
+
+ct_status ct_comm_check_launcher(void)
+{
+    static const char *const word[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD" };
+    const char *task;
+    bool found = false;
+    long count = 0;
+
+    if (!NEEDS_A_WORD) return CT_OK;
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++) {
+        if (getenv(word[i]) != NULL) return CT_OK;
+    }
+    CT_TRY(read_count("SLURM_STEP_NUM_TASKS", &found, &count));
+    if (!found || (count <= 1)) return CT_OK;
+    task = getenv("SLURM_PROCID"); /* every task finds this: the first one says it */
+    if ((task != NULL) && (strcmp(task, "0") != 0)) return CT_ERR_LAUNCH;
+    return CT_FAIL(
+        CT_ERR_LAUNCH,
+        "srun started %ld ranks (SLURM_STEP_NUM_TASKS), but told MPI nothing of them, so "
+        "that each would run alone, as 1 of 1: try srun --mpi=pmix (srun --mpi=list "
+        "shows what there is)",
+        count);
+}
+
+/* ---- an MPI that takes CUDA: asked, never assumed; one that cannot would read the address as the
+ * host's */
+
+/* Open MPI's and MPICH's way to ask; a simulator's MPI has no such header. */
+#if defined(OPEN_MPI) && defined(__has_include)
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+#endif
+
+const char *ct_mpi_takes_cuda(void)
+{
+#ifdef MPIX_CUDA_AWARE_SUPPORT
+    return (MPIX_Query_cuda_support() != 0) ? "yes" : "no";
+#else
+    return "it does not say";
+#endif
 }

@@ -146,4 +146,8 @@ ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void *
                               void **own_p);
 void ct_comm_release_block(ct_comm *c, void *own);
 
+/** Whether this MPI says that it takes addresses on a CUDA device: "yes", "no", or "it does not
+ * say"; static. */
+const char *ct_mpi_takes_cuda(void);
+
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "framework/base/bf16.h"
-#include "comm/core/f16_convert.h"
+#include "framework/base/f16.h"
 
 enum {
     BLOCK = 2048,     /* elements summed at a time: 8 KB of f32 stay in the first cache */

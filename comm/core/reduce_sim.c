@@ -1,11 +1,11 @@
 /* reduce.c for a simulation: large buffers hold nothing (memory_sim.c), so additions cost their
- * time and no more. A host's speed is the bytes of f32 that it adds in a second: sim_platform.h. */
+ * time and no more. A host's speed is the bytes of f32 that it adds in a second: sim_setup.h. */
 #include "comm/core/reduce.h"
 
 #include <simgrid/actor.h>
 #include <simgrid/host.h>
 
-static const double free_speed = 1e15; /* the speed of hosts that add for nothing: sim_platform.c */
+static const double free_speed = 1e15; /* the speed of hosts that add for nothing: sim_setup.c */
 
 bool ct_reduce_supports(ct_dtype dtype)
 {

@@ -1,7 +1,10 @@
-/* wait.c for a simulation: time passes only in MPI calls, so waiting is a call that waits. */
-#include "comm/core/comm.h"
-
+/* wait.c for a simulation: time passes only in MPI calls, so waiting is a call that waits. And what
+ * codecs take there. */
 #include <simgrid/actor.h>
+#include <simgrid/host.h>
+
+#include "comm/core/comm.h"
+#include "comm/core/sim_codec.h"
 
 void ct_comm_relax(const ct_comm *c, int *idle)
 {
@@ -42,4 +45,30 @@ bool ct_comm_may_thread(const ct_comm *c, const char **why_p)
     (void)c;
     *why_p = "a simulation has no second thread";
     return false;
+}
+
+/* ---- codecs */
+
+void ct_sim_codec_set(ct_codec_speed *speed)
+{
+    sg_host_set_data(sg_host_self(), speed);
+}
+
+ct_codec_speed ct_sim_codec(void)
+{
+    const ct_codec_speed *speed = sg_host_get_data(sg_host_self());
+
+    return (speed != NULL) ? *speed : (ct_codec_speed){ .memory = 0 };
+}
+
+void ct_sim_codec_pass(double seconds)
+{
+    if (seconds > 0) sg_actor_sleep_for(seconds);
+}
+
+void ct_sim_codec_stream(double bytes)
+{
+    double memory = ct_sim_codec().memory;
+
+    if (memory > 0) ct_sim_codec_pass(bytes / memory);
 }

@@ -1,10 +1,11 @@
 /* Costs: made once for a topology and an algorithm, then looked up by size. */
+#include "comm/cost/cost.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/cost/cost_impl.h"
-#include "comm/cost/segment.h"
+#include "topology/topo.h"
 
 enum {
     MOST_CHUNKS = 8,
@@ -13,6 +14,48 @@ enum {
 };
 
 static const double pipe_pays = 0.97; /* of the time without, or it is not worth its messages */
+
+enum { MOST_ROUNDS = 40 };
+
+/* One or several equal steps, of all ranks together, for a buffer of one byte. */
+typedef struct cost_round {
+    double alpha_s;     /* of one step                                           */
+    double beta, gamma; /* seconds on the busiest link, and of additions: of all steps */
+    double gamma_each;  /* seconds to add a byte                                 */
+    double message;     /* share of the buffer in the largest message            */
+    int times;
+    const ct_level *level; /* of the slowest messages */
+    ct_pattern pattern;    /* of these               */
+} cost_round;
+
+typedef struct cost_phase {
+    bool allowed[CT_GROUP_ALGORITHM_N];
+    int n_round[CT_GROUP_ALGORITHM_N];
+    cost_round round[CT_GROUP_ALGORITHM_N][MOST_ROUNDS];
+} cost_phase;
+
+struct ct_cost {
+    const ct_topo *t;
+    ct_hierarchical_plan *plan;
+    int *rank; /* [plan->n * n_lane] position i, lane k: rank[k * plan->n + i] */
+    int n_lane;
+    cost_phase *phase; /* [plan->n_phase] */
+    cost_round all;    /* hier by messages: the phases together, up and down; else times 0 */
+    cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
+    cost_round both[MOST_ROUNDS]; /* rounds of no plan, that go up and come back down */
+    int n_both;
+    ct_cost *other[2];            /* MPI's own: like the better of these, where the ranks add */
+    const ct_in_network *network; /* … else by this; NULL: never */
+};
+
+/* What evaluating needs. */
+struct ct_cost_work {
+    ct_cost *c;
+    ct_flow *flow;
+    double *received; /* [n_rank] */
+    int *to, *from; /* [n_rank] whom a rank sends to and receives from in this round; -1: nobody */
+    double most_received, message;
+};
 
 void ct_cost_destroy(ct_cost *c)
 {
@@ -34,7 +77,7 @@ static ct_status no_memory(void)
 
 /* Where a fit measured such steps: its time, and what the busiest link and the ranks' additions
  * have to do beyond that one message. */
-static double measured_s(const ct_cost_round *r, double bytes, bool adds)
+static double measured_s(const cost_round *r, double bytes, bool adds)
 {
     double each = r->message * bytes;
     double load = r->beta * bytes / r->times - each / r->level->bandwidth;
@@ -44,7 +87,7 @@ static double measured_s(const ct_cost_round *r, double bytes, bool adds)
            (ct_level_message_s(r->level, r->pattern, each) + fmax(load, 0) + fmax(sums, 0));
 }
 
-static double round_s(const ct_cost_round *r, double bytes, bool adds)
+static double round_s(const cost_round *r, double bytes, bool adds)
 {
     double t = r->beta * bytes / r->times, g = adds ? r->gamma * bytes / r->times : 0;
     int64_t n = (int64_t)(r->message * bytes / sizeof(float));
@@ -65,7 +108,7 @@ typedef struct credit {
     double taken, most, sent, per_byte;
 } credit;
 
-static void take_credit(const ct_cost_round *r, double bytes, credit *c)
+static void take_credit(const cost_round *r, double bytes, credit *c)
 {
     double both = 2 * r->message * bytes;
 
@@ -81,7 +124,7 @@ static double too_much_credit_s(const credit *c)
     return (c->taken - fmin(c->sent, c->most)) * c->per_byte;
 }
 
-static double way_s(const ct_cost_phase *p, ct_group_algorithm way, double bytes)
+static double way_s(const cost_phase *p, ct_group_algorithm way, double bytes)
 {
     double sum = 0;
 
@@ -90,7 +133,7 @@ static double way_s(const ct_cost_phase *p, ct_group_algorithm way, double bytes
     return sum;
 }
 
-static ct_group_algorithm best_way(const ct_cost_phase *p, double bytes, double *least_p)
+static ct_group_algorithm best_way(const cost_phase *p, double bytes, double *least_p)
 {
     ct_group_algorithm best = CT_GROUP_ALGORITHM_N;
     double least = 0;
@@ -130,7 +173,7 @@ static double phases_s(const ct_cost *c, double bytes, int n)
 
     if (each * c->all.gamma > most) most = each * c->all.gamma;
     for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
-        const ct_cost_phase *p = &c->phase[k];
+        const cost_phase *p = &c->phase[k];
         double least = 0;
         ct_group_algorithm way = best_way(p, each, &least);
 
@@ -177,9 +220,9 @@ double ct_cost_s(const ct_cost *c, double bytes)
         /* some good algorithm, but its later rounds start only when we happen to call MPI */
         return 1.25 * ((a < b) ? a : b);
     }
-    for (int k = 0; k < c->n_tree; ++k) {
-        sum += round_s(&c->tree[k], bytes, true) + round_s(&c->tree[k], bytes, false);
-        take_credit(&c->tree[k], bytes / 2, &used);
+    for (int k = 0; k < c->n_both; ++k) {
+        sum += round_s(&c->both[k], bytes, true) + round_s(&c->both[k], bytes, false);
+        take_credit(&c->both[k], bytes / 2, &used);
     }
     sum += 2 * too_much_credit_s(&used); /* up by the links to the root, down by those from it */
     if ((c->node.times > 0) && (c->t->machine.shared.bandwidth > 0)) {
@@ -200,6 +243,218 @@ const ct_hierarchical_plan *ct_cost_plan(const ct_cost *c)
 const int *ct_cost_rank(const ct_cost *c)
 {
     return c->rank;
+}
+
+/* ---- from plans to loads on links: what each round of all ranks together costs */
+
+static ct_status add(ct_cost_work *w, int from, int to, double share, double message)
+{
+    CT_TRY(ct_flow_add(w->flow, from, to, share));
+    w->received[to] += share;
+    if (w->received[to] > w->most_received) w->most_received = w->received[to];
+    if (message > w->message) w->message = message;
+    if (from == to) return CT_OK;
+    w->to[from] = to;
+    w->from[to] = from;
+    return CT_OK;
+}
+
+/* All that both send and receive have one partner, or not; or there are none. */
+static ct_pattern take_pattern(ct_cost_work *w)
+{
+    size_t n = (size_t)w->c->t->n_rank;
+    ct_pattern p = CT_PATTERN_ONE_WAY;
+
+    for (size_t r = 0; r < n; ++r) {
+        if ((w->to[r] < 0) || (w->from[r] < 0)) continue;
+        if (w->to[r] != w->from[r]) p = CT_PATTERN_SHIFT;
+        if (p == CT_PATTERN_ONE_WAY) p = CT_PATTERN_SWAP;
+    }
+    memset(w->to, -1, sizeof(*w->to) * n);
+    memset(w->from, -1, sizeof(*w->from) * n);
+    return p;
+}
+
+/* What was added since the last, as a round. */
+static cost_round take_round(ct_cost_work *w, int times)
+{
+    const ct_topo *t = w->c->t;
+    cost_round r = { .message = w->message, .times = times, .pattern = take_pattern(w) };
+
+    int slowest = ct_flow_slowest(w->flow);
+
+    ct_flow_time(w->flow, &r.alpha_s, &r.beta);
+    if (slowest >= 0) r.level = &t->machine.level[slowest];
+    if (t->machine.sum_bandwidth > 0) {
+        r.gamma = w->most_received / t->machine.sum_bandwidth;
+        r.gamma_each = 1 / t->machine.sum_bandwidth;
+    }
+    ct_flow_clear(w->flow);
+    memset(w->received, 0, sizeof(*w->received) * (size_t)t->n_rank);
+    w->most_received = w->message = 0;
+    return r;
+}
+
+static double share_of(const ct_cost *c, int64_t units)
+{
+    return (double)units / (double)CT_HIERARCHICAL_PLAN_UNITS / c->n_lane;
+}
+
+/* Member i of a group sends to member k in every lane. */
+static ct_status add_lanes(ct_cost_work *w, const int *member, int i, int k, double share,
+                           double message)
+{
+    const ct_cost *c = w->c;
+
+    for (int lane = 0; lane < c->n_lane; ++lane) {
+        const int *rank = c->rank + (size_t)lane * (size_t)c->plan->n;
+
+        CT_TRY(add(w, rank[member[i]], rank[member[k]], share, message));
+    }
+    return CT_OK;
+}
+
+static ct_status ring_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p, cost_phase *out)
+{
+    for (int g = 0; g < p->n_group; ++g) {
+        int m = p->group[g].n;
+        double part = share_of(w->c, p->group[g].b - p->group[g].a) / m;
+
+        for (int i = 0; i < m; ++i)
+            CT_TRY(
+                add_lanes(w, p->member + p->group[g].first, i, (i + 1) % m, part * (m - 1), part));
+    }
+    out->round[CT_GROUP_ALGORITHM_RING][0] = take_round(w, p->most - 1);
+    out->n_round[CT_GROUP_ALGORITHM_RING] = 1;
+    return CT_OK;
+}
+
+static ct_status direct_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p,
+                               cost_phase *out)
+{
+    for (int g = 0; g < p->n_group; ++g) {
+        int m = p->group[g].n;
+        double part = share_of(w->c, p->group[g].b - p->group[g].a) / m;
+
+        for (int i = 0; i < m; ++i) {
+            for (int k = 0; k < m; ++k) {
+                if (k == i) continue;
+                CT_TRY(add_lanes(w, p->member + p->group[g].first, i, k, part, part));
+            }
+        }
+    }
+    out->round[CT_GROUP_ALGORITHM_DIRECT][0] = take_round(w, 1);
+    out->n_round[CT_GROUP_ALGORITHM_DIRECT] = 1;
+    return CT_OK;
+}
+
+static ct_status halving_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p,
+                                cost_phase *out)
+{
+    int64_t total = 0, at = 0;
+    ct_halving *state = NULL;
+    ct_status status = CT_OK;
+
+    for (int g = 0; g < p->n_group; ++g) total += p->group[g].n;
+    state = malloc(sizeof(*state) * (size_t)(total + 1));
+    if (state == NULL) return no_memory();
+    for (int g = 0; g < p->n_group; ++g) {
+        for (int i = 0; i < p->group[g].n; ++i)
+            ct_halving_begin(&state[at++], p->group[g].n, i, p->group[g].a, p->group[g].b);
+    }
+    for (int k = 0; k < ct_halving_rounds(p->most); ++k) {
+        at = 0;
+        for (int g = 0; g < p->n_group; ++g) {
+            for (int i = 0; i < p->group[g].n; ++i) {
+                ct_halving_round r;
+                double share = 0;
+
+                if (!ct_halving_next(&state[at++], &r)) continue;
+                share = share_of(w->c, r.send_b - r.send_a);
+                CT_TRY_GOTO(status, done,
+                            add_lanes(w, p->member + p->group[g].first, i, r.to, share, share));
+            }
+        }
+        out->round[CT_GROUP_ALGORITHM_HALVING][k] = take_round(w, 1);
+    }
+    out->n_round[CT_GROUP_ALGORITHM_HALVING] = ct_halving_rounds(p->most);
+
+done:
+    free(state);
+    return status;
+}
+
+static ct_status plan_rounds(ct_cost_work *w, unsigned ways)
+{
+    ct_cost *c = w->c;
+
+    c->phase = calloc((size_t)c->plan->n_phase + 1, sizeof(*c->phase));
+    if (c->phase == NULL) return no_memory();
+    for (int k = 0; k < c->plan->n_phase; ++k) {
+        const ct_hierarchical_plan_phase *p = &c->plan->phase[k];
+        cost_phase *out = &c->phase[k];
+
+        for (int way = 0; way < CT_GROUP_ALGORITHM_N; ++way)
+            out->allowed[way] = ((ways >> way) & 1) != 0;
+        if (p->most > CT_HIERARCHICAL_PLAN_DIRECT) out->allowed[CT_GROUP_ALGORITHM_DIRECT] = false;
+        if (out->allowed[CT_GROUP_ALGORITHM_RING]) CT_TRY(ring_rounds(w, p, out));
+        if (out->allowed[CT_GROUP_ALGORITHM_HALVING]) CT_TRY(halving_rounds(w, p, out));
+        if (out->allowed[CT_GROUP_ALGORITHM_DIRECT]) CT_TRY(direct_rounds(w, p, out));
+    }
+    return CT_OK;
+}
+
+/* What all phases together put on the links. In each way a member sends and receives as much as in
+ * a ring. */
+static ct_status whole_round(ct_cost_work *w)
+{
+    const ct_hierarchical_plan *plan = w->c->plan;
+
+    for (int k = 0; k < plan->n_phase; ++k) {
+        const ct_hierarchical_plan_phase *p = &plan->phase[k];
+
+        for (int g = 0; g < p->n_group; ++g) {
+            int m = p->group[g].n;
+            double part = share_of(w->c, p->group[g].b - p->group[g].a) / m;
+
+            for (int i = 0; i < m; ++i)
+                CT_TRY(add_lanes(w, p->member + p->group[g].first, i, (i + 1) % m,
+                                 2 * part * (m - 1), part));
+        }
+    }
+    w->c->all = take_round(w, 1);
+    w->c->all.gamma /= 2; /* what comes down is not added */
+    return CT_OK;
+}
+
+ct_status ct_cost_message(ct_cost_work *w, int from, int to, double share)
+{
+    return add(w, from, to, share, share);
+}
+
+ct_status ct_cost_end_round(ct_cost_work *w)
+{
+    if (w->c->n_both == MOST_ROUNDS)
+        return CT_FAIL(CT_ERR_CONFIG, "an algorithm of more than %d rounds", MOST_ROUNDS);
+    w->c->both[w->c->n_both++] = take_round(w, 1);
+    return CT_OK;
+}
+
+/* The nodes' shared memory: every owner reads its part from all neighbours. */
+static ct_status node_round(ct_cost_work *w, const int *table)
+{
+    const ct_topo *t = w->c->t;
+
+    for (int v = 0; v < t->n_node; ++v) {
+        const int *member = table + (size_t)v * (size_t)ct_topo_max_node_size(t);
+
+        for (int i = 0; i < t->node_size[t->node[member[0]]]; ++i) {
+            for (int k = 0; k < w->c->n_lane; ++k)
+                CT_TRY(add(w, member[i], member[k], 1.0 / w->c->n_lane, 0));
+        }
+    }
+    w->c->node = take_round(w, 1);
+    return CT_OK;
 }
 
 /* ---- making one */
@@ -238,7 +493,7 @@ static ct_status lanes_of_nodes(ct_cost_work *w)
         for (size_t v = 0; v < (size_t)t->n_node; ++v)
             c->rank[lane * (size_t)t->n_node + v] = table[v * most + lane];
     }
-    status = ct_cost_node_round(w, table);
+    status = node_round(w, table);
     free(table);
     return status;
 }
@@ -253,83 +508,37 @@ static ct_status ranks_in_order(ct_cost *c)
     return CT_OK;
 }
 
-/* Three factors of n that are near to each other, the smallest last. */
-static void near_factors(int n, int *dim)
+const ct_topo *ct_cost_topo(const ct_cost_work *w)
 {
-    int best[3] = { n, 1, 1 };
-
-    for (int c = 1; (int64_t)c * c * c <= n; ++c) {
-        for (int b = c; (n % c == 0) && ((int64_t)b * b <= n / c); ++b) {
-            int a = n / c / b;
-
-            if ((n / c % b == 0) && (a + b + c < best[0] + best[1] + best[2])) {
-                best[0] = a;
-                best[1] = b;
-                best[2] = c;
-            }
-        }
-    }
-    memcpy(dim, best, sizeof(best));
+    return w->c->t;
 }
 
-static ct_status torus_plan(ct_cost *c, const int *dim)
+ct_status ct_cost_by_plan(ct_cost_work *w, ct_hierarchical_plan *plan, unsigned ways, bool chunks)
 {
-    int n = c->t->n_rank, chosen[3] = { 1, 1, 1 };
-
-    if ((dim == NULL) || (dim[0] == 0)) {
-        near_factors(n, chosen);
-    } else {
-        for (int k = 0; k < 3; ++k) chosen[k] = (dim[k] > 0) ? dim[k] : 1;
-        if ((int64_t)chosen[0] * chosen[1] > n || chosen[0] * chosen[1] * (int64_t)chosen[2] != n)
-            return CT_FAIL(CT_ERR_CONFIG, "torus:%dx%dx%d has no place for each of %d ranks",
-                           chosen[0], chosen[1], chosen[2], n);
-    }
-    return ct_hierarchical_plan_grid(n, chosen, 3, &c->plan);
+    w->c->plan = plan;
+    CT_TRY(ranks_in_order(w->c));
+    if (chunks && (plan->n_phase > 1)) CT_TRY(whole_round(w));
+    return plan_rounds(w, ways);
 }
 
-static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, bool shares)
+ct_status ct_cost_by_nodes(ct_cost_work *w)
 {
-    ct_cost *c = w->c;
-    bool ring[CT_GROUP_ALGORITHM_N] = { [CT_GROUP_ALGORITHM_RING] = true };
-    bool halving[CT_GROUP_ALGORITHM_N] = { [CT_GROUP_ALGORITHM_HALVING] = true };
-    bool all[CT_GROUP_ALGORITHM_N] = { true, true, true };
+    const ct_topo *t = w->c->t;
 
-    if (strcmp(algorithm, "tree") == 0) {
-        CT_TRY(ranks_in_order(c));
-        return ct_cost_tree_rounds(w);
-    }
-    if ((strcmp(algorithm, "impi") == 0) || (strcmp(algorithm, "impi_host") == 0)) {
-        if ((algorithm[4] == '\0') && (c->t->n_node > 1)) c->network = &c->t->machine.in_network;
-        CT_TRY(ct_cost_create("ring", c->t, NULL, false, &c->other[0]));
-        return ct_cost_create("rhd", c->t, NULL, false, &c->other[1]);
-    }
-    if ((strcmp(algorithm, "hier") == 0) && shares && (ct_topo_max_node_size(c->t) > 1)) {
-        CT_TRY(lanes_of_nodes(w));
-        CT_TRY(ct_hierarchical_plan_tree(c->t, c->t->machine.node_level + 1, &c->plan));
-        return ct_cost_plan_rounds(w, all);
-    }
-    CT_TRY(ranks_in_order(c));
-    if (strcmp(algorithm, "hier") == 0) {
-        CT_TRY(ct_hierarchical_plan_tree(c->t, 0, &c->plan));
-        if (c->plan->n_phase > 1) CT_TRY(ct_cost_whole_round(w));
-        return ct_cost_plan_rounds(w, all);
-    }
-    if (strcmp(algorithm, "torus") == 0) {
-        CT_TRY(torus_plan(c, dim));
-        return ct_cost_plan_rounds(w, ring);
-    }
-    if ((strcmp(algorithm, "ring") == 0) || (strcmp(algorithm, "rhd") == 0)) {
-        CT_TRY(ct_hierarchical_plan_flat(c->t->n_rank, &c->plan));
-        return ct_cost_plan_rounds(w, (algorithm[1] == 'i') ? ring : halving);
-    }
-    if (strcmp(algorithm, "flat") == 0) { /* ring or rhd, whichever */
-        CT_TRY(ct_hierarchical_plan_flat(c->t->n_rank, &c->plan));
-        return ct_cost_plan_rounds(w, all);
-    }
-    return CT_FAIL(CT_ERR_CONFIG, "no cost is known of an algorithm \"%s\"", algorithm);
+    CT_TRY(lanes_of_nodes(w));
+    CT_TRY(ct_hierarchical_plan_tree(t, t->machine.node_level + 1, &w->c->plan));
+    return plan_rounds(w, CT_COST_ANY);
 }
 
-ct_status ct_cost_create(const char *algorithm, const ct_topo *t, const int *dim, bool shares,
+ct_status ct_cost_by_mpi(ct_cost_work *w, const ct_cost_ops *one, const ct_cost_ops *other,
+                         const ct_in_network *network)
+{
+    w->c->network = network;
+    CT_TRY(ct_cost_create(one, w->c->t, NULL, false, &w->c->other[0]));
+    return ct_cost_create(other, w->c->t, NULL, false, &w->c->other[1]);
+}
+
+ct_status ct_cost_create(const ct_cost_ops *how, const ct_topo *t, const int *dim, bool shares,
                          ct_cost **cost_p)
 {
     ct_cost_work w = { .c = calloc(1, sizeof(ct_cost)) };
@@ -346,7 +555,7 @@ ct_status ct_cost_create(const char *algorithm, const ct_topo *t, const int *dim
     memset(w.to, -1, sizeof(*w.to) * (size_t)t->n_rank);
     memset(w.from, -1, sizeof(*w.from) * (size_t)t->n_rank);
     CT_TRY_GOTO(status, done, ct_flow_create(t, &w.flow));
-    CT_TRY_GOTO(status, done, create(&w, algorithm, dim, shares));
+    CT_TRY_GOTO(status, done, how->rounds(&w, dim, shares));
     *cost_p = w.c;
     w.c = NULL;
 
@@ -359,22 +568,17 @@ done:
     return status;
 }
 
-double ct_cost_weight(const char *algorithm, const ct_topo *t, bool shares)
+double ct_cost_weight(const ct_cost_ops *how, const ct_topo *t, bool shares)
 {
-    const double crossing = 1.1, in_place = 0.9;
-    bool hier = (strcmp(algorithm, "hier") == 0);
-
-    if (hier && shares && (ct_topo_min_node_size(t) > 1)) return in_place;
-    if (hier && !(shares && (ct_topo_max_node_size(t) > 1))) return crossing;
-    return (strcmp(algorithm, "torus") == 0) ? crossing : 1;
+    return (how->weight != NULL) ? how->weight(t, shares) : 1;
 }
 
-ct_status ct_cost_line_of(const char *algorithm, const ct_topo *t, ct_cost_line *out)
+ct_status ct_cost_line_of(const ct_cost_ops *how, const ct_topo *t, ct_cost_line *out)
 {
     const double large = 1e12;
     ct_cost *c = NULL;
 
-    CT_TRY(ct_cost_create(algorithm, t, NULL, true, &c));
+    CT_TRY(ct_cost_create(how, t, NULL, true, &c));
     out->a_s = ct_cost_s(c, 0);
     out->b_s = (ct_cost_s(c, 2 * large) - ct_cost_s(c, large)) / large;
     ct_cost_destroy(c);

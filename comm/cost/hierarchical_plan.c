@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/cost/halving.h"
+enum { LINE = 16 /* elements of a cache line */ };
 
 /* Who owns what of a vertex's sum: pieces in the order of the buffer, each from where the one
  * before ends. */
@@ -51,7 +51,6 @@ void ct_hierarchical_plan_part(const ct_hierarchical_plan_group *g, int i, int64
 
 int64_t ct_hierarchical_plan_at(int64_t unit, int64_t n, int parts)
 {
-    enum { LINE = 16 };
     /* the same multiplications of doubles on all ranks: n < 2^53 */
     int64_t at = (int64_t)((double)n * ((double)unit / (double)CT_HIERARCHICAL_PLAN_UNITS));
 
@@ -315,4 +314,73 @@ ct_status ct_hierarchical_plan_tree(const ct_topo *t, int first_level,
     status = ct_hierarchical_plan_create(n, n_level, first, n_vertex, plan_p);
     free(start);
     return status;
+}
+
+/* ---- halving */
+
+void ct_halving_begin(ct_halving *h, int m, int i, int64_t a, int64_t b)
+{
+    *h = (ct_halving){ .m = m, .i = i, .offset = 0, .stride = 1, .a = a, .b = b };
+}
+
+bool ct_halving_next(ct_halving *h, ct_halving_round *round_p)
+{
+    int even = (h->m + 1) / 2, other = h->i ^ 1;
+    bool odd = (h->i & 1) != 0;
+    int64_t cut = h->a + (h->b - h->a) * even / h->m;
+    ct_halving_round r = { .n_from = 0 };
+
+    if (h->m == 1) return false;
+    r.keep_a = odd ? cut : h->a;
+    r.keep_b = odd ? h->b : cut;
+    r.send_a = odd ? h->a : cut;
+    r.send_b = odd ? cut : h->b;
+    if (other < h->m) r.from[r.n_from++] = h->offset + other * h->stride;
+    if (odd && (h->m % 2 == 1) && (h->i == h->m - 2))
+        r.from[r.n_from++] = h->offset + (h->m - 1) * h->stride;
+    r.to = h->offset + ((other < h->m) ? other : h->m - 2) * h->stride;
+    h->offset += odd ? h->stride : 0;
+    h->stride *= 2;
+    h->m = odd ? h->m - even : even;
+    h->i /= 2;
+    h->a = r.keep_a;
+    h->b = r.keep_b;
+    *round_p = r;
+    return true;
+}
+
+int ct_halving_rounds(int m)
+{
+    int k = 0;
+
+    while (((int64_t)1 << k) < m) k += 1;
+    return k;
+}
+
+/* ---- segments: how many messages a step of a collective is cut into */
+
+enum {
+    MIN_SEGMENT = 64 << 10, /* elements of a message, unless the step has fewer … */
+    MAX_SEGMENT = 1 << 20,  /* … and at most                                      */
+    PER_STEP = 4            /* messages a step is cut into, within these limits   */
+};
+
+/* Few and large, since each costs a meeting of two ranks, but enough to add one while the next
+ * comes. */
+int64_t ct_segment_largest(int64_t n)
+{
+    int64_t each = (n + PER_STEP - 1) / PER_STEP;
+
+    each = (each < MAX_SEGMENT) ? each : MAX_SEGMENT;
+    each = (each > MIN_SEGMENT) ? each : MIN_SEGMENT;
+    return (each + LINE - 1) / LINE * LINE;
+}
+
+/* All of a step alike: where links share fairly, the first of two unlike ones would come last. */
+int64_t ct_segment_elements(int64_t n)
+{
+    int64_t most = ct_segment_largest(n), parts = (n + most - 1) / most;
+    int64_t each = (parts > 1) ? (n + parts - 1) / parts : most;
+
+    return (each + LINE - 1) / LINE * LINE;
 }

@@ -33,7 +33,7 @@ enum {
 /** How the m members of a group sum and deal out a part of b bytes (and collect it again):
  *  ring     m - 1 steps of b / m to the next member; pipelined
  *           (Patarasuk and Yuan, JPDC 2009)
- *  halving  log2 m steps of b / 2, b / 4 …, nearest first; any m: halving.h
+ *  halving  log2 m steps of b / 2, b / 4 …, nearest first; any m: ct_halving
  *           (Rabenseifner, ICCS 2004)
  *  direct   one step: everyone sends everyone their share */
 typedef enum {
@@ -83,5 +83,46 @@ void ct_hierarchical_plan_part(const ct_hierarchical_plan_group *g, int i, int64
 /** Element at which `unit` lies among n, for `parts` members: at multiples of 16 where n allows, so
  *  that no two parts share a cache line. */
 int64_t ct_hierarchical_plan_at(int64_t unit, int64_t n, int parts);
+
+/* ---- recursive halving among any number of members, nearest first
+ *
+ * In each round the members 0 … m-1 that share a part split into the even ones and the odd ones;
+ * the even ones keep the first share of the part, the odd ones the rest, in proportion to their
+ * numbers. 2 i and 2 i + 1 exchange what the other keeps. Where m is odd, the last even member has
+ * no partner: it gives the last odd one what that keeps, and keeps its own share as it is. Then
+ * each half goes on by itself. At powers of two this is the textbook's algorithm (Rabenseifner,
+ * ICCS 2004) with distances 1, 2, 4 …; the largest exchanges are between neighbours. At other
+ * numbers nobody sits out, and nothing is sent twice as where the surplus is folded in first.
+ *
+ * The rounds backwards are recursive doubling.
+ */
+
+typedef struct ct_halving {
+    int m, i;           /* members that share [a, b), and this one's number among them */
+    int offset, stride; /* number k among them is member offset + k * stride           */
+    int64_t a, b;
+} ct_halving;
+
+typedef struct ct_halving_round {
+    int to; /* member that gets [send_a, send_b)               */
+    int64_t send_a, send_b;
+    int from[2], n_from; /* members that send [keep_a, keep_b); 0, 1 or 2   */
+    int64_t keep_a, keep_b;
+} ct_halving_round;
+
+/** Member i of m, who share [a, b). */
+void ct_halving_begin(ct_halving *h, int m, int i, int64_t a, int64_t b);
+/** False once the member is alone; [h->a, h->b) is then its part. */
+bool ct_halving_next(ct_halving *h, ct_halving_round *round_p);
+/** Rounds that the busiest member needs: log2 m, rounded up. */
+int ct_halving_rounds(int m);
+
+/* ---- how many messages a step is cut into: for the engine that sends them and for the model of
+ * their cost */
+
+/** Elements of each message of a step that moves n: the same for its sender and its receiver. */
+int64_t ct_segment_elements(int64_t n);
+/** No message is larger of a step that moves n elements or fewer. */
+int64_t ct_segment_largest(int64_t n);
 
 #endif

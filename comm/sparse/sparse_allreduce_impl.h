@@ -10,7 +10,6 @@
 #include "comm/collective/coll.h"
 #include "comm/sparse/sparse_cost.h"
 #include "comm/collective/allgatherv.h"
-#include "comm/collective/sized_message.h"
 #include "comm/collective/schedule.h"
 #include "comm/sparse/sparse_allreduce.h"
 

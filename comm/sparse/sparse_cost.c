@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/coll_cost.h"
+#include "comm/collective/coll_types.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
-#include "topology/flow.h"
+#include "topology/topo.h"
 
 enum { MAX_ROUND = 32, MAX_SHIFT = 32, OKTOPK_WINDOW = 8 };
 

@@ -1,6 +1,6 @@
 /** @file sparse_cost.h  What a sparse exchange takes on a machine: as cost.h for collectives.
  *
- * The messages of each step of all ranks go through topology/flow.h: a step takes the largest
+ * The messages of each step of all ranks go through topology/topo.h: a step takes the largest
  * latency met, and its busiest link's time. Steps of rings are all alike; of the p - 1 shifts of
  * oktopk's first part some are looked at and stand for the others. Lists are those of random
  * selections: ct_sparse_allreduce_union(). Merging and adding take what was measured of them, or

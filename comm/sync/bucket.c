@@ -101,6 +101,49 @@ ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
     return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
 }
 
+/* ---- what it shows of itself in a trace */
+
+static int64_t payload_bytes(const ct_bucket *b)
+{
+    if (b->repro != NULL) return b->cut.count * (int64_t)sizeof(int64_t);
+    return atomic_load(&b->dense_now) ? b->cut.count * (int64_t)sizeof(*b->grad) : b->coded_bytes;
+}
+
+static void trace_coding(const ct_bucket *b, ct_trace_kind kind, const double *times)
+{
+    ct_trace_add(b->trace, &(ct_trace_span){ .kind = kind,
+                                             .number = b->number,
+                                             .iteration = b->iteration,
+                                             .start_s = times[0],
+                                             .end_s = times[1] });
+}
+
+/* Records the use that has just landed: the bucket, and what was computed for it. */
+static void trace(const ct_bucket *b)
+{
+    bool dense = atomic_load(&b->dense_now);
+
+    ct_trace_add(b->trace, &(ct_trace_span){ .kind = CT_TRACE_BUCKET,
+                                             .number = b->number,
+                                             .name = b->name,
+                                             .detail = ct_bucket_algorithm(b, dense),
+                                             .bytes = payload_bytes(b),
+                                             .iteration = b->iteration,
+                                             .start_s = b->traced_at,
+                                             .end_s = ct_clock_s() });
+    if (b->repro != NULL) {
+        for (int i = 0; i < CT_REPRO_WORKS; ++i)
+            trace_coding(b, (i < CT_REPRO_DECODE) ? CT_TRACE_ENCODE : CT_TRACE_DECODE,
+                         ct_repro_times(b->repro, (ct_repro_work)i));
+    } else if (!dense) {
+        ct_codec_stats s;
+
+        b->ops->stats(b->coded, &s);
+        trace_coding(b, CT_TRACE_ENCODE, s.encoded_at);
+        trace_coding(b, CT_TRACE_DECODE, s.decoded_at);
+    }
+}
+
 /* ---- a step */
 
 /* What is over the limit of the norm, a rank's share of it, counts less. Who accumulates it in a
@@ -288,7 +331,7 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
         b->dense_s += b->last_s;
         b->n_dense += 1;
     }
-    if (b->traced_at > 0) ct_bucket_trace(b);
+    if (b->traced_at > 0) trace(b);
     atomic_store(&b->state, CT_BUCKET_SUMMED);
     return CT_OK;
 }
@@ -368,7 +411,7 @@ double ct_bucket_dense_s(const ct_bucket *b)
     if (ct_persistent_coll_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
                                   b->config->deterministic, &ops) != CT_OK)
         return 0;
-    return ops->cost_s(b->comm, b->cut.count * (int64_t)sizeof(float), CT_F32);
+    return ct_coll_cost_s(ops, b->comm, b->cut.count * (int64_t)sizeof(float), CT_F32);
 }
 
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)

@@ -75,8 +75,6 @@ bool ct_bucket_moved(ct_bucket *b);
 /** Of a coded one: iterations before this one are dense in any case, the warm-up's or a part of
  *  them. */
 int64_t ct_bucket_dense_until(const ct_bucket *b);
-/** Records the use that has just landed: the bucket, and what was computed for it. */
-void ct_bucket_trace(const ct_bucket *b);
 
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);

@@ -6,7 +6,7 @@
 #include "comm/collective/blocking.h"
 #include "comm/sync/bucket.h"
 #include "comm/codec/codec_types.h"
-#include "comm/collective/repro_code.h"
+#include "comm/collective/repro.h"
 #include "framework/base/rng.h"
 
 static ct_status check_codec(const ct_grad_pipe_config *config, const ct_codec_ops *codec,
@@ -95,8 +95,8 @@ static ct_status chosen_cost(void *ctx, int64_t bytes, double *latency_s_p, doub
             ct_coll_choose_own(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
     else
         CT_TRY(ct_coll_choose(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
-    *latency_s_p = ops->cost_s(k->c, 0, CT_F32);
-    *all_s_p = ops->cost_s(k->c, bytes, CT_F32);
+    *latency_s_p = ct_coll_cost_s(ops, k->c, 0, CT_F32);
+    *all_s_p = ct_coll_cost_s(ops, k->c, bytes, CT_F32);
     return CT_OK;
 }
 

@@ -1,9 +1,12 @@
+/* A pipe: its creation, its end, and looks at it. */
+#include "comm/sync/grad_pipe_impl.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/codec/codec_types.h"
-#include "comm/sync/grad_pipe_impl.h"
+#include "framework/base/clock.h"
 
 enum { MAX_LANES = 256 /* buckets that have tags of their own */ };
 

@@ -11,14 +11,45 @@
 #ifndef CT_GRAD_PIPE_H
 #define CT_GRAD_PIPE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
 #include "comm/codec/codec.h"
-#include "comm/sync/grad_policy.h"
 #include "comm/sync/step_timeline.h"
 #include "framework/base/sync_stats.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 
+/* ---- a policy: what watches the steps of a pipe and changes how gradients travel
+ *
+ * Plugged in by who makes the pipe (ct_grad_pipe_config.policy). The pipe tells it what happens,
+ * and lets it change codecs, collectives and the thread where a step begins.
+ */
 typedef struct ct_grad_pipe ct_grad_pipe;
+
+typedef enum {
+    CT_GRAD_ENTER, /* the main thread comes into the pipe, …                      */
+    CT_GRAD_LEAVE, /* … and leaves it: what lies between is the pipe's own        */
+    CT_GRAD_READY, /* a gradient is ready                                         */
+    CT_GRAD_READ   /* forward is about to read a weight                           */
+} ct_grad_event;
+
+typedef struct ct_grad_policy {
+    /** Before the buckets are made: may change the ranges' codecs. *state_p NULL: nothing to watch.
+     *  Collective. */
+    ct_status (*create)(ct_grad_pipe *gp, void **state_p);
+    /** The buckets are made. Collective. */
+    ct_status (*open)(void *state);
+    void (*destroy)(void *state); /* before the buckets go; NULL allowed; collective */
+    /** A step begins, nothing is under way, the lock is held: may change the pipe's plan.
+     * *begins_p, *least_p: of the codecs' step. Collective. */
+    ct_status (*begin_step)(void *state, int64_t iteration, bool *begins_p, float *least_p);
+    /** Only while gp->watched, which create sets. */
+    void (*observe)(void *state, ct_grad_event event, int range);
+    /** Steps at the start that try ways to send. */
+    int (*n_trial)(const void *state);
+} ct_grad_policy;
 
 typedef struct ct_grad_range {
     const char *key;       /* of the parameter; copied */
@@ -65,7 +96,7 @@ typedef struct ct_grad_pipe_config {
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_step_timeline
         *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
-                  it is watched, and real steps decide (grad_auto.h). Borrowed by create */
+                  it is watched, and real steps decide (autotune/tuner.h). Borrowed by create */
 } ct_grad_pipe_config;
 
 /** [first, first + n) of the ranges hold the sum over all ranks. */

@@ -3,8 +3,32 @@
 #ifndef CT_GRAD_PIPE_IMPL_H
 #define CT_GRAD_PIPE_IMPL_H
 
+#include <stdbool.h>
+
+#include "framework/base/status.h"
 #include "comm/sync/bucket.h"
-#include "comm/sync/pipe_thread.h"
+
+/* ---- a thread that moves messages while the main thread computes
+ *
+ * It sleeps until it is woken, then calls `move` until nothing is under way, with naps in between
+ * that grow while nothing moves: a thread that spun would take the core that computes.
+ */
+typedef struct ct_pipe_thread ct_pipe_thread;
+
+typedef enum {
+    CT_PIPE_DONE,  /* nothing is under way: sleep until woken  */
+    CT_PIPE_STUCK, /* something is, but nothing moved: nap     */
+    CT_PIPE_MOVED
+} ct_pipe_thread_state;
+
+/** move: called from the thread; locks by itself. */
+ct_status ct_pipe_thread_create(ct_pipe_thread_state (*move)(void *ctx), void *ctx,
+                                ct_pipe_thread **p_p);
+void ct_pipe_thread_destroy(ct_pipe_thread *p); /* ends the thread; NULL allowed */
+/** Something may be under way. Never waits for move. */
+void ct_pipe_thread_wake(ct_pipe_thread *p);
+/** While held, the thread sleeps: somebody else moves. A move that has begun still ends. */
+void ct_pipe_thread_hold(ct_pipe_thread *p, bool held);
 
 /** What a codec keeps of a range, apart from the bucket. */
 typedef struct ct_grad_kept {
@@ -37,7 +61,8 @@ struct ct_grad_pipe {
     _Atomic bool finishing;
     ct_codec_step step;     /* that is under way                                 */
     ct_sync_stats stats;    /* of buckets those of earlier generations alone     */
-    void *policy;           /* the state of config.policy; NULL: nothing is watched  */
+    void *policy;           /* the state of config.policy; NULL: none               */
+    bool watched;           /* set by the policy: it hears what happens in a step   */
     float *history;         /* of the solver, as the arena; borrowed; NULL: unknown   */
     ct_trace *trace;        /* borrowed                                              */
     ct_grad_kept *aside;    /* [n_range] what codecs keep, while others are only tried; NULL: the

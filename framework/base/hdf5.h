@@ -54,4 +54,10 @@ bool ct_hdf5_look_numbers(hid_t set, ct_hdf5_array *a_p, char why[CT_HDF5_WHY]);
 bool ct_hdf5_holds(hid_t set, const ct_hdf5_array *a, int64_t bytes, bool by_chunk,
                    char why[CT_HDF5_WHY]);
 
+/* ---- Data sets of the HDF5 files that conversions write; private to framework/data */
+
+/** A data set of this shape without the time of its making: equal content gives equal bytes.
+ *  Negative: failed. The caller holds the lock of base/hdf5.h. */
+hid_t ct_hdf5_make_set(hid_t file, const char *name, hid_t type, int ndim, const hsize_t *dim);
+
 #endif

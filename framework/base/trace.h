@@ -2,7 +2,7 @@
  *
  * The buffer is made at the start and nothing is allocated or written while it fills; a NULL trace
  * records nothing and costs a comparison. Spans are recorded inside a window of iterations, from
- * any thread. The caller puts the ranks' texts together (runtime/trace_file.h).
+ * any thread. The caller puts the ranks' texts together (runtime/call.h).
  *
  *     double start = ct_trace_start(t);
  *     …

@@ -7,7 +7,6 @@
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
-#include "framework/data/vocabulary.h"
 #include "framework/data/words.h"
 
 enum { TRAIN, VALID, TEST, N_PART };

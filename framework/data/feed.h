@@ -19,7 +19,7 @@
 typedef struct ct_feed ct_feed;
 
 typedef struct ct_feed_options {
-    const ct_reader *reader;    /* the node's rank 0: of the files; the others: reader_far.h */
+    const ct_reader *reader;    /* the node's rank 0: of the files; the others: reader.h */
     const ct_data_group *group; /* borrowed */
     int64_t global;             /* samples of a step */
     int64_t stripes;            /* as in ct_loader_options */

@@ -7,9 +7,9 @@
 #ifndef CT_GROUP_H
 #define CT_GROUP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdbool.h>
 
 #include "framework/base/status.h"
 
@@ -34,5 +34,21 @@ typedef struct ct_data_group {
     void (*release)(void *ctx, void *handle); /* collective */
     void *ctx;
 } ct_data_group;
+
+/* ---- copies of data sets on a disk of the node: --stage=DIR.
+ *
+ * A copy is a folder DIR/NAME-HASH (of the source's full path) with the set's files and stage.txt,
+ * which says what was copied: names, sizes, times of change. It is made under another name and
+ * renamed when it is whole, and used again as long as the source is as it was.
+ */
+
+/** Whether sets of this backend are staged: LMDB, in shards too, and HDF5 files; lists stay. */
+bool ct_stage_can(const char *backend, const char *source);
+/** Where the copy of source is, or would be; freed by the caller. NULL: no such source, no memory.
+ */
+char *ct_stage_path(const char *stage, const char *source);
+/** Copies source, unless an up-to-date copy is there. CT_ERR_IO: source not readable, no space, DIR
+ *  not writable; logged, and nothing half-made is left. One process of a host calls it. */
+ct_status ct_stage_make(const char *stage, const char *source, const char *who);
 
 #endif

@@ -44,8 +44,7 @@ ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_samp
                           ct_image *image_p, ct_why *why);
 /** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */
 int ct_exif_orientation(const uint8_t *data, size_t size);
-/** Turns and mirrors an image that is stored with this EXIF orientation upright, in its memory. */
-ct_status ct_image_turn(ct_image *image, int orientation, ct_why *why);
+
 /** Bilinear resize with pixel centres aligned: OpenCV's INTER_LINEAR (its default, and Caffe's),
  *  bit for bit; into room, which must not be the one that holds `from`. */
 ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width,

@@ -9,11 +9,12 @@
 #ifndef CT_LMDB_FILE_H
 #define CT_LMDB_FILE_H
 
-#include <stdint.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/data/image.h"
 
 typedef struct ct_lmdb_file {
     int fd;                 /* open for reading */
@@ -40,5 +41,66 @@ ct_status ct_lmdb_walk(ct_lmdb_file *f, ct_status (*visit)(void *ctx, const ct_l
                        void *ctx);
 /** Reads exactly n bytes at `at`. False: errno, or 0 where the file ends before. */
 bool ct_read_at(int fd, void *to, size_t n, int64_t at);
+
+/* ---- Caffe's Datum: the record of an LMDB */
+
+/** What a thread needs to decode record after record; zero-initialise. */
+typedef struct ct_datum_buffer {
+    ct_sample_buffer values, decoded;
+} ct_datum_buffer;
+
+void ct_datum_room_release(ct_datum_buffer *room);
+
+/** Decodes a serialised Datum of any size and content. color: for encoded images only. The values
+ *  go into room. label_p may be NULL: no label wanted, else a record without one is an error.
+ *  Quiet: CT_ERR_DATA with why; CT_ERR_CONFIG for an image kind that is not built in. */
+ct_status ct_datum_decode(const void *data, size_t size, ct_color color, ct_datum_buffer *room,
+                          ct_sample *sample, float *label_p, ct_why *why);
+
+/** Serialises a Datum. encoded: values is a compressed image, n its bytes, and channels, height,
+ *  width are for information; else values is channels * height * width bytes in planes. room
+ *  receives *size_p bytes. */
+ct_status ct_datum_encode(const uint8_t *values, size_t n, int channels, int64_t height,
+                          int64_t width, int label, bool encoded, ct_sample_buffer *room,
+                          size_t *size_p);
+
+/* ---- where each record of a data set lies, kept in a file beside the set.
+ *
+ * One index a data set, whatever the number of its files: made once by a walk over the keys,
+ * written whole under another name and renamed, read by everyone else. It names the size, the time
+ * of change and the entries of each file that it was made from; where these differ it is made anew,
+ * and where its checksum does not fit, too. Where the folder cannot be written it stays in memory.
+ */
+
+/** What tells whether a file is still the one that was indexed. */
+typedef struct ct_file_stamp {
+    int64_t size, mtime_s, mtime_ns, entries;
+} ct_file_stamp;
+
+/** Records in the order of the set's samples. */
+typedef struct ct_record_index {
+    int64_t count, n_file;
+    int64_t largest, bytes; /* of one record, of all */
+    ct_file_stamp *file;    /* [n_file] */
+    int64_t *offset;        /* [count] in its file */
+    uint32_t *size;         /* [count] */
+} ct_record_index;
+
+typedef enum { CT_INDEX_GOOD, CT_INDEX_ABSENT, CT_INDEX_STALE, CT_INDEX_CORRUPT } ct_index_state;
+
+/** Room for count records of n_file files. CT_ERR_NOMEM, logged. */
+ct_status ct_record_index_create(ct_record_index *x, int64_t count, int64_t n_file);
+void ct_record_index_release(ct_record_index *x);
+/** Fills largest and bytes. */
+void ct_record_index_sum(ct_record_index *x);
+
+/** Reads the index of exactly x->n_file files with the stamps x->file and x->count records into x,
+ *  which create() made. What it returns is no error: *bytes_p are what was read. Every record of a
+ *  good index lies inside its file: of record i file_of(ctx, i). */
+ct_index_state ct_record_index_load(ct_record_index *x, const char *path,
+                                    int64_t (*file_of)(const void *ctx, int64_t i), const void *ctx,
+                                    int64_t *bytes_p);
+/** False, with errno, where it cannot be kept there; then nothing is left behind. Quiet. */
+bool ct_record_index_save(const ct_record_index *x, const char *path);
 
 #endif

@@ -2,15 +2,59 @@
  * is empty, make its batch without the lock, and mark it ready; the main thread takes steps in
  * order. A jump bumps the generation: what was made or is being made for the old one is dropped.
  */
-#include "framework/data/loader_private.h"
+#include "framework/data/loader.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
+#include "framework/base/rng.h"
 #include "framework/base/thread.h"
+#include "framework/data/feed.h"
 #include "framework/tensor/device.h"
+
+typedef enum { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } ct_loader_slot_state;
+
+typedef struct loader_slot {
+    ct_loader_slot_state state;
+    int64_t generation;
+    ct_status status;
+    float *field[CT_MAX_FIELD];
+    void *block;              /* room for a packed batch */
+    bool packed;              /* it is used, not the fields */
+    int64_t epoch, broken[2]; /* as in ct_batch */
+    char why[600];            /* of a fetch that failed on another rank, which has said it */
+} loader_slot;
+
+struct ct_loader {
+    ct_loader_options o;
+    int64_t rest_count;
+    int64_t count[CT_MAX_FIELD]; /* values of a field in a batch */
+    ct_pack pack;                /* of o.pack */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, ready; /* a slot became empty; a slot became ready */
+    pthread_t *thread;
+    int n_thread; /* running */
+    bool stop;
+    bool runs;   /* false: the next take starts anew */
+    bool halted; /* a batch failed: none is made behind it, which would fail and log again */
+    uint64_t seed;
+    int64_t generation;
+    int64_t next_make, next_take; /* steps */
+    loader_slot *slot;
+    ct_feed *feed;         /* NULL: this rank reads */
+    bool taken;            /* the main thread reads the slot of next_take - 1 */
+    int64_t *told, n_told; /* broken samples that have been spoken of; room for skip_broken */
+};
+
+/* Fills s with the batch of a step, without the lock, in any thread; `local` is the reader's and
+ *  `rest` has room for a sample's fields but the first. CT_STOPPED: the loader has gone on. */
+static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step,
+                             void *local, float *rest, loader_slot *s);
 
 /* ---- threads */
 
@@ -31,7 +75,7 @@ static void *loader_thread(void *arg)
     for (;;) {
         int64_t step, generation;
         uint64_t seed;
-        ct_loader_slot *s;
+        loader_slot *s;
         ct_status status;
 
         while (!l->stop && !can_make(l)) pthread_cond_wait(&l->work, &l->lock);
@@ -43,8 +87,7 @@ static void *loader_thread(void *arg)
         s->state = SLOT_FILLING;
         s->generation = generation;
         pthread_mutex_unlock(&l->lock);
-        status =
-            (start == CT_OK) ? ct_loader_make(l, generation, seed, step, local, rest, s) : start;
+        status = (start == CT_OK) ? loader_make(l, generation, seed, step, local, rest, s) : start;
         pthread_mutex_lock(&l->lock);
         s->status = status;
         s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
@@ -61,7 +104,8 @@ static void *loader_thread(void *arg)
     return NULL;
 }
 
-ct_status ct_loader_place(const ct_loader *l, ct_loader_slot *s)
+/* Memory for the fields of s as floats. */
+static ct_status loader_place(const ct_loader *l, loader_slot *s)
 {
     for (int f = 0; f < l->o.reader->n_field; f++) {
         float **field = &s->field[f];
@@ -78,10 +122,10 @@ ct_status ct_loader_place(const ct_loader *l, ct_loader_slot *s)
 static ct_status place_slots(ct_loader *l)
 {
     for (int i = 0; i < l->o.depth; i++) {
-        ct_loader_slot *s = &l->slot[i];
+        loader_slot *s = &l->slot[i];
 
         if (l->o.pack == NULL)
-            CT_TRY(ct_loader_place(l, s));
+            CT_TRY(loader_place(l, s));
         else if (s->block == NULL)
             CT_TRY(l->o.pack->host_acquire(l->pack.bytes, &s->block));
     }
@@ -217,7 +261,7 @@ static ct_status aim(ct_loader *l, uint64_t seed, int64_t step)
 /* Under the lock. */
 static bool is_ready(const ct_loader *l, int64_t step)
 {
-    const ct_loader_slot *s = &l->slot[step % l->o.depth];
+    const loader_slot *s = &l->slot[step % l->o.depth];
 
     return (s->state == SLOT_READY) && (s->generation == l->generation);
 }
@@ -236,7 +280,7 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
     return CT_OK;
 }
 
-static ct_batch batch_of(const ct_loader *l, const ct_loader_slot *s)
+static ct_batch batch_of(const ct_loader *l, const loader_slot *s)
 {
     ct_batch b = { .block = s->packed ? s->block : NULL, .epoch = s->epoch };
 
@@ -253,7 +297,7 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
 {
     double start = ct_clock_s();
     ct_status status;
-    ct_loader_slot *s;
+    loader_slot *s;
 
     CT_TRY(aim(l, seed, step));
     pthread_mutex_lock(&l->lock);
@@ -279,7 +323,7 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
 bool ct_loader_look(ct_loader *l, int ahead, ct_batch *batch_p)
 {
     int64_t step = l->next_take + ahead - 1;
-    const ct_loader_slot *s = &l->slot[step % l->o.depth];
+    const loader_slot *s = &l->slot[step % l->o.depth];
     bool good;
 
     pthread_mutex_lock(&l->lock);
@@ -304,4 +348,195 @@ void ct_loader_give_back(ct_loader *l)
         pthread_cond_broadcast(&l->work);
     }
     pthread_mutex_unlock(&l->lock);
+}
+
+/* ---- one batch, of what this rank reads or another has fetched: decoded, transformed, broken
+ * samples replaced. Runs in a thread, without the loader's lock. */
+
+/* What another rank fetched of a sample; bytes NULL: nobody did. */
+typedef struct fetched {
+    const void *bytes;
+    size_t size;
+} fetched;
+
+/* Where a sample goes. */
+typedef struct target {
+    float *values;        /* transformed; NULL: packed */
+    ct_pack_place *place; /* … and packed              */
+    void *window;
+} target;
+
+/* CT_UNSUPPORTED: packed batches of this set are of bytes, this sample is of floats. */
+static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t seed,
+                                    int64_t position, int64_t id, void *local, ct_sample *sample,
+                                    const target *to)
+{
+    const ct_reader *r = l->o.reader;
+    ct_why *why = sample->why;
+    ct_shape shape;
+
+    if (raw.bytes != NULL)
+        CT_TRY(r->ops->decode(r, local, id, raw.bytes, raw.size, sample));
+    else
+        CT_TRY(r->ops->read(r, local, id, sample));
+    CT_TRY(ct_transform_shape(l->o.transform, &sample->shape, &shape, why));
+    if (!ct_shape_equal(&shape, &l->o.shape)) {
+        return CT_WHY(why, CT_ERR_DATA,
+                      "its shape is %s, that of the first sample %s; records of one data set "
+                      "must agree, or crop_size must fix their size",
+                      ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
+    }
+    if (to->values != NULL)
+        ct_transform_apply(l->o.transform, sample, seed, position, to->values);
+    else if (!ct_transform_pack(l->o.transform, sample, seed, position, l->pack.wide, to->place,
+                                to->window))
+        return CT_UNSUPPORTED;
+    return CT_OK;
+}
+
+static ct_status fail(const ct_loader *l, int64_t id, ct_status status, const ct_why *why)
+{
+    ct_sample loud = { 0 };
+
+    return (why->text[0] != '\0') ? ct_reader_bad(l->o.reader, id, &loud, status, why) : status;
+}
+
+/* Says once in a run that `by` stands in for sample id. Names of records are the lock's too. */
+static void tell(ct_loader *l, int64_t id, int64_t by, const ct_why *why)
+{
+    const ct_reader *r = l->o.reader;
+    char name[512], other[512];
+    bool told = false;
+
+    pthread_mutex_lock(&l->lock);
+    for (int64_t i = 0; i < l->n_told; i++) told = told || (l->told[i] == id);
+    if (!told && (l->n_told < l->o.skip_broken)) {
+        l->told[l->n_told++] = id;
+        r->ops->describe(r, id, name, sizeof(name));
+        r->ops->describe(r, by, other, sizeof(other));
+        CT_WARN("%s: %s: %s; skipped, %s stands in for it", r->who, name, why->text, other);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* The sample of a position, or the one that stands in for it. */
+static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t position, int64_t id,
+                             void *local, float *rest, const target *to, bool *replaced_p)
+{
+    const ct_reader *r = l->o.reader;
+    int64_t wanted = id, tried = 0;
+    ct_why first = { "" };
+
+    for (;;) {
+        ct_why why = { "" };
+        ct_sample sample = { .rest = rest, .why = &why };
+        ct_status status = read_and_transform(l, raw, seed, position, id, local, &sample, to);
+
+        if (status == CT_OK) break;
+        if (status == CT_UNSUPPORTED) return status;
+        if (tried == 0) first = why;
+        if ((l->o.skip_broken == 0) || !ct_reader_may_skip(status))
+            return fail(l, id, status, &why);
+        if ((tried++ >= l->o.skip_broken) || (tried >= r->count)) {
+            (void)fail(l, wanted, status, &first);
+            return CT_READER_FAIL(r, status,
+                                  "%s: more broken samples in a row than skip_broken, %lld, allows",
+                                  r->source, (long long)l->o.skip_broken);
+        }
+        id = ct_reader_after(r, id);
+        raw = (fetched){ 0 };
+    }
+    *replaced_p = tried > 0;
+    if (tried > 0) tell(l, wanted, id, &first);
+    return CT_OK;
+}
+
+static int64_t first_position(const ct_loader *l, uint64_t seed, int64_t step)
+{
+    int64_t skip = 0;
+
+    if (l->o.rand_skip > 0)
+        skip = (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % l->o.rand_skip);
+    return step * l->o.share.global + skip;
+}
+
+static target target_of(const ct_loader *l, const loader_slot *s, int64_t i)
+{
+    int64_t size = ct_shape_count(&l->o.shape, 0, -1);
+
+    if (!s->packed) return (target){ .values = s->field[0] + i * size };
+    return (target){ .place = (ct_pack_place *)s->block + i,
+                     .window = (char *)s->block + l->pack.values_at +
+                               (size_t)(i * size) * (l->pack.wide ? sizeof(float) : 1) };
+}
+
+static float *rest_of(const ct_loader *l, const loader_slot *s, int f)
+{
+    return s->packed ? (float *)((char *)s->block + l->pack.rest_at[f]) : s->field[f];
+}
+
+static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
+                      void *local, float *rest, loader_slot *s)
+{
+    const ct_reader *r = l->o.reader;
+    const ct_share *share = &l->o.share;
+    int64_t begin = first_position(l, seed, step);
+
+    s->epoch = begin / r->count;
+    s->broken[0] = s->broken[1] = 0;
+    for (int64_t i = 0; i < share->local; i++) {
+        int64_t place = share->first + i, position = begin + place;
+        int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
+                                            : ct_sample_at(seed, l->o.stripes, position, r->count);
+        target to = target_of(l, s, i);
+        const float *from = rest;
+        fetched raw = { 0 };
+        bool replaced;
+
+        if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
+        CT_TRY(make_sample(l, raw, seed, position, id, local, rest, &to, &replaced));
+        s->broken[position / r->count > s->epoch] += replaced;
+        for (int f = 1; f < r->n_field; f++) {
+            int64_t n = ct_shape_count(&r->field[f], 0, -1);
+
+            memcpy(rest_of(l, s, f) + i * n, from, (size_t)n * sizeof(float));
+            from += n;
+        }
+    }
+    return CT_OK;
+}
+
+/* A set whose first sample is of bytes may have others of floats: such a batch comes as without a
+ * device. */
+static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
+                            void *local, float *rest, loader_slot *s)
+{
+    ct_status status;
+
+    s->packed = l->o.pack != NULL;
+    status = fill(l, part, seed, step, local, rest, s);
+    if (status != CT_UNSUPPORTED) return status;
+    s->packed = false;
+    CT_TRY(loader_place(l, s));
+    return fill(l, part, seed, step, local, rest, s);
+}
+
+static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step,
+                             void *local, float *rest, loader_slot *s)
+{
+    const ct_data_group *g = l->o.group;
+    ct_feed_part part;
+    ct_status status;
+
+    s->why[0] = '\0';
+    if (l->feed == NULL) return make_batch(l, NULL, seed, step, local, rest, s);
+    CT_TRY(ct_feed_wait(l->feed, generation, step, &part));
+    status = part.status;
+    if (status == CT_OK) {
+        status = make_batch(l, &part, seed, step, local, rest, s);
+    } else if (g->node_rank > 0) {
+        snprintf(s->why, sizeof(s->why), "%s", part.text);
+    }
+    ct_feed_done(l->feed, &part);
+    return status;
 }

@@ -1,7 +1,12 @@
-#include "framework/data/reader_private.h"
+#include "framework/data/reader.h"
 
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "framework/data/sample.h"
 
 ct_status ct_reader_find(const char *backend, const char *who, const ct_reader_ops **ops_p)
 {
@@ -141,4 +146,47 @@ int64_t ct_reader_rest_count(const ct_reader *r)
 
     for (int i = 1; i < r->n_field; i++) n += ct_shape_count(&r->field[i], 0, -1);
     return n;
+}
+
+/* ---- the backends there are; the only file that knows which are built in */
+
+const ct_reader_entry ct_reader_table[] = {
+    { "lmdb", &ct_reader_lmdb, "" },
+    { "hdf5", &ct_reader_hdf5, "" },
+    { "images", &ct_reader_images, "" },
+    { "synthetic", &ct_reader_synthetic, "" },
+    { "windows", &ct_reader_windows, "" },
+    { "leveldb", NULL,
+      "LevelDB: convert the data set to LMDB, with `cortado convert` or with Caffe" },
+    { NULL, NULL, NULL },
+};
+
+/* ---- sample buffers */
+
+ct_status ct_sample_buffer_reserve(ct_sample_buffer *r, size_t bytes)
+{
+    uint8_t *data;
+
+    if (bytes <= r->capacity) return CT_OK;
+    data = malloc(bytes);
+    if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample of %zu bytes", bytes);
+    free(r->data);
+    r->data = data;
+    r->capacity = bytes;
+    return CT_OK;
+}
+
+void ct_sample_buffer_release(ct_sample_buffer *r)
+{
+    free(r->data);
+    *r = (ct_sample_buffer){ 0 };
+}
+
+void ct_why_set(ct_why *why, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(why->text, sizeof(why->text), fmt, ap);
+    va_end(ap);
 }

@@ -1,7 +1,7 @@
 /** @file reader.h  A data set as numbered samples: open, count, read any of them from any thread.
  *
  * Which samples a rank reads, and when, is the loader's business (loader.h); a reader gives sample
- * `id` of [0, count), the same whatever was read before. Backends are listed in reader_table.c.
+ * `id` of [0, count), the same whatever was read before. Backends are listed in reader.c.
  */
 #ifndef CT_READER_H
 #define CT_READER_H
@@ -18,7 +18,7 @@ typedef struct ct_reader_options {
     int64_t new_height, new_width; /* images: 0, or the size they are resized to            */
     int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
     int64_t skip_broken;           /* so many samples may be broken, the first ones too      */
-    const struct ct_window_rule *window; /* windows: window_rule.h; borrowed                 */
+    const struct ct_window_rule *window; /* windows: window_list.h; borrowed                 */
     /* synthetic: */
     ct_shape shape[CT_MAX_FIELD];
     int64_t count;
@@ -108,5 +108,38 @@ int64_t ct_reader_rest_count(const ct_reader *r);
 
 /** Logs an error with the reader's owner in front and evaluates to _code. */
 #define CT_READER_FAIL(_r, _code, _fmt, ...) CT_FAIL(_code, "%s: " _fmt, (_r)->who, ##__VA_ARGS__)
+
+/* ---- the backends */
+
+extern const ct_reader_ops ct_reader_lmdb, ct_reader_hdf5, ct_reader_images, ct_reader_synthetic,
+    ct_reader_windows;
+
+/** CT_ERR_CONFIG, logged: unknown, or not built in. */
+ct_status ct_reader_find(const char *backend, const char *who, const ct_reader_ops **ops_p);
+/** A reader with nothing but its names and a zeroed state. CT_ERR_NOMEM, logged. */
+ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char *source,
+                           ct_reader **reader_p);
+
+/* ---- a data set that another rank of the node reads.
+ *
+ * Such a reader knows what the set looks like and decodes what the other rank fetched (feed.h).
+ * Read from directly it opens the set after all: for records that do not fit the memory that the
+ * ranks share, and where there is none.
+ */
+
+/** What a rank that does not read needs to know: plain bytes, for ranks of one machine. */
+typedef struct ct_reader_facts {
+    int64_t count, largest, bytes, stripes;
+    ct_shape field[CT_MAX_FIELD];
+    int n_field, n_file;
+    bool same_shape, u8;
+} ct_reader_facts;
+
+void ct_reader_tell(const ct_reader *r, ct_reader_facts *facts_p);
+/** The reader of a set that somebody else has open. CT_ERR_NOMEM, CT_ERR_CONFIG; logged. */
+ct_status ct_reader_open_far(const char *backend, const ct_reader_options *options,
+                             const ct_reader_facts *facts, ct_reader **reader_p);
+/** True where the backend can be read by one rank for others. */
+bool ct_reader_can_feed(const char *backend);
 
 #endif

@@ -1,11 +1,9 @@
-#include "framework/data/reader_far.h"
+#include "framework/data/reader.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "framework/data/reader_private.h"
 
 typedef struct far_state {
     const ct_reader_ops *ops; /* of the backend */

@@ -1,5 +1,5 @@
 /* A list of image files: lines "path label". */
-#include "framework/data/reader_private.h"
+#include "framework/data/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>

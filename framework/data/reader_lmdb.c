@@ -1,10 +1,10 @@
 /* LMDB with Caffe's Datum records: a folder or a file, or a folder of shards (stripes.h).
  *
- * The files are only read, by places and lengths that the set's index has (record_index.h): no
+ * The files are only read, by places and lengths that the set's index has (lmdb_file.h): no
  * locks, no maps, no tree look-ups, and any thread reads any record. Without an index one walk over
  * the keys makes it; records with pages of their own are not touched by that.
  */
-#include "framework/data/reader_private.h"
+#include "framework/data/reader.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +16,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/data/datum.h"
 #include "framework/data/lmdb_file.h"
-#include "framework/data/record_index.h"
 #include "framework/data/stripes.h"
 
 typedef struct data_file {

@@ -1,5 +1,5 @@
 /* Made-up data of a given shape, for timing without a data set: random pixels, labels 0 and 1. */
-#include "framework/data/reader_private.h"
+#include "framework/data/reader.h"
 
 #include <stdio.h>
 #include <string.h>

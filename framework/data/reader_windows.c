@@ -4,7 +4,7 @@
  * evenly over it, so that ranks have their part of both. Which window, and whether it is mirrored,
  * follows from (seed, position) alone. Ids: 2 * window + mirrored, background windows first.
  */
-#include "framework/data/reader_private.h"
+#include "framework/data/reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "framework/data/stage.h"
+#include "framework/data/group.h"
 
 #include <dirent.h>
 #include <errno.h>

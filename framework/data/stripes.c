@@ -8,6 +8,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/base/text.h"
+#include "framework/data/loader.h"
 
 /* floor(k n / stripes), without the product */
 int64_t ct_stripe_first(int64_t n, int64_t stripes, int64_t k)
@@ -42,7 +43,9 @@ static int64_t stripe_at(uint64_t key, int64_t n, int64_t b, int64_t p)
     return (int64_t)q * b / (b - r);
 }
 
-int64_t ct_stripe_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n)
+/* The sample at a position of the stream: epoch position / n, shuffled by stripes, with keys of
+ *  (seed, epoch). 1 <= stripes <= n. */
+static int64_t stripe_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n)
 {
     int64_t epoch = position / n, i = position % n, place, k, first, size;
     uint64_t key;
@@ -160,4 +163,26 @@ ct_status ct_shards_read(const char *folder, const char *who, ct_shards *s)
     free(text);
     ct_text_destroy(&path);
     return status;
+}
+
+/* ---- which samples a step and a rank take */
+
+ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p)
+{
+    int64_t each = global / n_rank, more = global % n_rank;
+
+    if (global < n_rank) {
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "a global batch of %lld gives %d ranks less than one sample each",
+                       (long long)global, n_rank);
+    }
+    share_p->global = global;
+    share_p->local = each + (rank < more);
+    share_p->first = rank * each + ((rank < more) ? rank : more);
+    return CT_OK;
+}
+
+int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n)
+{
+    return (stripes == 0) ? position % n : stripe_sample_at(seed, stripes, position, n);
 }

@@ -26,9 +26,6 @@ enum { CT_MAX_STRIPE = 1 << 22, CT_MAX_SHARD = 512 };
 int64_t ct_stripe_first(int64_t n, int64_t stripes, int64_t k);
 /** The stripe of sample i. */
 int64_t ct_stripe_of(int64_t n, int64_t stripes, int64_t i);
-/** The sample at a position of the stream: epoch position / n, shuffled by stripes, with keys of
- *  (seed, epoch). 1 <= stripes <= n. */
-int64_t ct_stripe_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n);
 
 typedef struct ct_shards {
     int64_t n, stripes;

@@ -1,4 +1,4 @@
-#include "framework/data/writer_private.h"
+#include "framework/data/writer.h"
 
 #include <dirent.h>
 #include <errno.h>

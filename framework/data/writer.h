@@ -72,4 +72,14 @@ void ct_path_remove(const char *path);
 /** CT_ERR_CONFIG, logged, where path exists and force is false. */
 ct_status ct_path_check_free(const char *path, bool force);
 
+/* ---- the backends */
+
+extern const ct_writer_ops ct_writer_lmdb, ct_writer_hdf5;
+
+/** CT_ERR_CONFIG, logged: unknown, or not built in. */
+ct_status ct_writer_find(const char *backend, const ct_writer_ops **ops_p);
+/** ct_writer_open() with ops that are no backend of their own. shards may be NULL. */
+ct_status ct_writer_open_with(const ct_writer_ops *ops, const struct ct_shards *shards,
+                              const char *path, int64_t expected, bool force, ct_writer **writer_p);
+
 #endif

@@ -1,5 +1,5 @@
 /* HDF5: `data`, bytes, records x channels x height x width, and `label`, 32-bit integers. */
-#include "framework/data/writer_private.h"
+#include "framework/data/writer.h"
 
 #include <fcntl.h>
 #include <hdf5.h>
@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "framework/base/hdf5.h"
-#include "framework/data/hdf5_set.h"
 
 static const size_t buffer_bytes = (size_t)4 << 20;
 

@@ -4,7 +4,7 @@
  * transaction's records, which wait in a queue, put again. So no map of a terabyte is asked for,
  * which address-space limits refuse, nor left in the file for its readers.
  */
-#include "framework/data/writer_private.h"
+#include "framework/data/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/data/datum.h"
+#include "framework/data/lmdb_file.h"
 
 enum { QUEUE_RECORDS = 1000, QUEUE_BYTES = 16 << 20 };
 

@@ -1,7 +1,7 @@
 /* A striped set: one LMDB file a shard, and shards.txt. Records come in the set's order and go into
  * their stripe's file; keys stay those of the whole set, so each file is an LMDB that anyone reads.
  */
-#include "framework/data/writer_private.h"
+#include "framework/data/writer.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* The backends there are; the only file that knows which are built in. */
-#include "framework/data/writer_private.h"
+#include "framework/data/writer.h"
 
 #include <stddef.h>
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/proto/foreign.h"
+#include "framework/proto/upgrade.h"
 
 #define MAX_NAMES 4096 /* considered for "did you mean" */
 

@@ -91,7 +91,7 @@ typedef struct ct_net_impl {
     bool poison;          /* CORTADO_POISON: fill what dies with NaN */
     ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
     ct_net_report report;
-    double clock_s;                /* when mark 0 of step_clock.c was passed; 0: it was not */
+    double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
     int64_t clock_iteration;       /* of the trace, then */
     struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */
 } ct_net_impl;

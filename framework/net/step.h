@@ -62,7 +62,7 @@ ct_status ct_steps_run(ct_step *list, int n, const ct_step_hooks *h, void *ctx);
 #endif
 
 /* ---- What becomes of calls that gave a device work while it was recorded
- * (step_graph.h). */
+ * (net_impl.h). */
 
 typedef enum {
     CT_REPLAY_GIVEN,  /* the device was given again what an earlier pass recorded, without calls */

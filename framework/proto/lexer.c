@@ -1,4 +1,4 @@
-#include "framework/proto/lexer.h"
+#include "framework/proto/reader.h"
 
 #include <ctype.h>
 #include <limits.h>

@@ -16,8 +16,7 @@
 
 /** A message with its defaults, or NULL without memory. */
 ProtobufCMessage *ct_message_create(const ProtobufCMessageDescriptor *type);
-/** Bytes of one value of the field in memory. */
-size_t ct_field_size(const ProtobufCFieldDescriptor *f);
+
 /** Elements of a repeated field; 1 or 0 for another, as it is set (required: always 1, unless it
  *  is a pointer). */
 size_t ct_field_count(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
@@ -55,5 +54,13 @@ ct_status ct_source_map_add(ct_source_map *map, const void *message, int file, i
                             int column);
 /** Forgets a message and all below it, before it is freed; map may be NULL. */
 void ct_source_map_forget(ct_source_map *map, const ProtobufCMessage *message);
+
+/* ---- single values as text */
+
+/** Appends a value of a field that is no message, as the text format writes it. The caller sees
+ *  to the C locale. */
+void ct_text_add_scalar(ct_text *out, const ProtobufCFieldDescriptor *f, const void *value);
+/** Appends a field's default; it must have one (default_value is not NULL). */
+void ct_text_add_default(ct_text *out, const ProtobufCFieldDescriptor *f);
 
 #endif

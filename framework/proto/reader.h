@@ -1,9 +1,56 @@
-/** @file reader.h  The state of a text-format parse. Private to framework/proto. */
+/** @file reader.h  The state of a text-format parse, and its tokens. Private to framework/proto. */
 #ifndef CT_PROTO_READER_H
 #define CT_PROTO_READER_H
 
-#include "framework/proto/lexer.h"
+#include <stdbool.h>
+
+#include "framework/base/text.h"
 #include "framework/proto/message.h"
+
+/* ---- tokens of the protobuf text format
+ *
+ * The lexer keeps no memory of its own: a token is a range of the text, and a copy of a lexer is
+ * a place to look ahead from. What is wrong with the characters comes as a TOKEN_BAD that says so.
+ */
+
+typedef enum {
+    CT_TOKEN_END,
+    CT_TOKEN_NAME,   /* a field, an enum value, true, inf …          */
+    CT_TOKEN_NUMBER, /* without its sign; its form is checked later  */
+    CT_TOKEN_STRING, /* with its quotes; escapes not yet resolved    */
+    CT_TOKEN_PUNCT,  /* one character of { } < > [ ] : , ; -         */
+    CT_TOKEN_BAD     /* `problem` says why                           */
+} ct_token_kind;
+
+typedef struct ct_token {
+    ct_token_kind kind;
+    const char *start;
+    size_t length;
+    int line, column; /* from 1; columns count bytes */
+    const char *problem;
+} ct_token;
+
+typedef struct ct_lexer {
+    const char *at, *end, *line_start;
+    int line;
+} ct_lexer;
+
+/** Opens text[0..size), which stays the caller's; skips a UTF-8 byte order mark. */
+void ct_lexer_open(ct_lexer *lex, const char *text, size_t size);
+ct_token ct_lexer_next(ct_lexer *lex);
+
+bool ct_token_is(const ct_token *token, char punct);
+/** True where a name token reads `word`. */
+bool ct_token_is_name(const ct_token *token, const char *word);
+/** Appends a string token's bytes with its escapes resolved. NULL, or what is wrong with the
+ *  escape that begins *offset_p bytes into the token. */
+const char *ct_token_unescape(const ct_token *token, ct_text *out, size_t *offset_p);
+/** Appends the token as a message quotes it: clipped, without control characters. */
+void ct_token_show(const ct_token *token, ct_text *out);
+/** Appends bytes in double quotes, clipped to a length fit for a message. */
+void ct_text_add_quoted(ct_text *out, const char *bytes, size_t length);
+
+/* ---- messages */
 
 /** A message that is being read; they lie on the C stack, innermost first. */
 typedef struct ct_frame {
@@ -31,8 +78,6 @@ typedef struct ct_prototxt_reader {
 enum { CT_MAX_DEPTH = 100 };
 
 void ct_prototxt_reader_next(ct_prototxt_reader *r);
-/** Consumes `punct` where it is the current token. */
-bool ct_prototxt_reader_accept(ct_prototxt_reader *r, char punct);
 
 /** Logs "FILE:LINE:COL: in layer "NAME" (TYPE): MESSAGE"; CT_ERR_CONFIG. */
 ct_status ct_prototxt_reader_fail_at(ct_prototxt_reader *r, int line, int column, const char *fmt,
@@ -46,9 +91,7 @@ ct_status ct_prototxt_reader_fail_expected(ct_prototxt_reader *r, const char *fm
     __attribute__((format(printf, 2, 3)));
 /** The current token names no field of the innermost message; says what may be meant. */
 ct_status ct_prototxt_reader_fail_unknown(ct_prototxt_reader *r);
-/** The type as the text gives it of the layer that `frame` is, even from behind; false where it is
- *  no layer or has no type. size: of the buffer. */
-bool ct_frame_layer_type(const ct_frame *frame, char *type, size_t size);
+
 /** Appends what may be meant by a field `word` of a message `type`, such as
  *  `; did you mean "kernel_size"?`. frame: of that message, or NULL. */
 void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const ct_frame *frame,
@@ -56,9 +99,6 @@ void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const
 /** Appends `; did you mean "MAX"?` or `; expected one of MAX, AVE`. */
 void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const char *word);
 
-/** Reads one value of a field that is no message, at the current token. */
-ct_status ct_prototxt_reader_scalar(ct_prototxt_reader *r, ProtobufCMessage *m,
-                                    const ProtobufCFieldDescriptor *f);
 /** Reads what stands behind a field's ":": a value or, of a repeated field, a list of them.
  *  line, column: where the field is named, for the source map. */
 ct_status ct_prototxt_reader_values(ct_prototxt_reader *r, ProtobufCMessage *m,

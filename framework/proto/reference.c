@@ -1,14 +1,12 @@
-#include "framework/proto/reference.h"
+#include "framework/proto/prototxt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/proto/cortado.pb-c.h"
-#include "framework/proto/foreign.h"
-#include "framework/proto/message.h"
 #include "framework/proto/upgrade.h"
-#include "framework/proto/write.h"
+#include "framework/proto/message.h"
 
 enum { MAX_MESSAGES = 256 };
 

@@ -1,8 +1,8 @@
 /* One line on each field, sorted: what it does, or that it is refused and why. What layers read
- * which message of parameters is in unused.c. */
+ * which message of parameters is in upgrade.c. */
 #include <stddef.h>
 
-#include "framework/proto/reference.h"
+#include "framework/proto/prototxt.h"
 
 /* clang-format off: one a line */
 const ct_meaning ct_meaning_table[] = {
@@ -68,8 +68,8 @@ const ct_meaning ct_meaning_table[] = {
     { "CodingParameter.unsign_ns", "An element of a payload of signs, added to a vector." },
     { "CodingParameter.update_ns", "An element: momentum and residual." },
     { "CommParameter.allreduce",
-      "Algorithm: `auto` (by a cost model), `ring`, `rhd`, `hier`, `torus` (`torus:8x4x2`), `tree` "
-      "or `impi`; or by size, such as `tree<64K,rhd<4M,hier`: docs/collectives.md." },
+      "Algorithm: `auto` (by a cost model), or a name of docs/collectives.md, such as `ring` or "
+      "`torus:8x4x2`; or by size, such as `tree<64K,rhd<4M,hier`." },
     { "CommParameter.bucket_mb", "Megabytes of gradient that are sent together; 0: by the cost "
                                  "model, small ones first and last." },
     { "CommParameter.forward_overlap",

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "framework/proto/reader.h"
-#include "framework/proto/write.h"
+#include "framework/proto/message.h"
 
 enum { MAX_STEPS = 16 };
 

@@ -17,9 +17,7 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 /** Reads and upgrades a net; its inputs must have sizes. CT_ERR_CONFIG, CT_ERR_IO. Freed with
  * ct__net_parameter__free_unpacked(). */
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p);
-/** Warns of each message of parameters that its layer's type does not read (`pooling_param` in a
- *  Convolution), with its place. Unknown types are passed over: they are refused elsewhere. */
-void ct_net_warn_unused(const Ct__NetParameter *net, const char *file, const ct_source_map *map);
+
 /** Whether layers of `type` (NULL: of some type) read the message `field` of their parameters;
  * field NULL: whether there is such a type. As the layers' tables say: in framework/net/layer.c;
  * the simulator has no layers (layer_sim.c). */
@@ -37,5 +35,36 @@ ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParamet
 /** That replacing of the paths in net, train_net and test_net alone. path: the solver's. For paths
  *  that options set. CT_ERR_NOMEM. */
 ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
+
+/* ---- layer types of Caffe and its forks that are known and not there */
+
+/** A type, and after "not supported: " what to use instead, or why it cannot be there. */
+typedef struct ct_foreign_type {
+    const char *type, *why;
+} ct_foreign_type;
+
+/** In alphabetical order; ends with NULL. */
+extern const ct_foreign_type ct_foreign_table[];
+
+/** Why the type is not there; NULL: it is not known. */
+const char *ct_foreign_why(const char *type);
+
+/* ---- the steps of an upgrade; private to framework/proto */
+
+typedef struct ct_upgrade {
+    Ct__NetParameter *net;
+    const char *file;
+    ct_source_map *map; /* may be NULL */
+} ct_upgrade;
+
+/** Logs "FILE:LINE:COL: MESSAGE" with the place of `message`; CT_ERR_CONFIG. */
+ct_status ct_upgrade_fail(const ct_upgrade *u, const void *message, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/** `layers { }` (V1LayerParameter) to `layer { }`. */
+ct_status ct_upgrade_v1(const ct_upgrade *u);
+
+/** Appends a new message to a repeated field of m, or sets an optional one. */
+ct_status ct_upgrade_add(const ct_upgrade *u, ProtobufCMessage *m, const char *field,
+                         const void *like, void *message_p);
 
 #endif

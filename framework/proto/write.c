@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "framework/proto/message.h"
-#include "framework/proto/write.h"
 
 /* The shortest of the forms with 1 to max_digits digits that reads back the same; max_digits (9
  * of a float, 17 of a double) always does. */

@@ -1,4 +1,4 @@
-#include "framework/snapshot/caffe_state.h"
+#include "framework/snapshot/snapshot_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,11 +8,9 @@
 
 #include "framework/base/text.h"
 #include "framework/snapshot/h5.h"
-#include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
-#include "framework/snapshot/set_state.h"
-#include "framework/snapshot/proto_wire.h"
+#include "framework/snapshot/disk_file.h"
 
 bool ct_caffe_state_is(const char *file)
 {

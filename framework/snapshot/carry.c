@@ -1,11 +1,8 @@
-#include "framework/snapshot/carry.h"
+#include "framework/snapshot/snapshot_impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "framework/snapshot/host_copy.h"
-#include "framework/snapshot/set_state.h"
 
 static ct_status no_memory(void)
 {

@@ -6,6 +6,7 @@
 
 #include "framework/base/hash.h"
 #include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
 
 typedef struct ct_disk_file {
     int fd;
@@ -24,5 +25,16 @@ void ct_disk_head(ct_disk_file *d, const void *data, int64_t bytes);
 ct_status ct_disk_finish(ct_disk_file *d, const char *path, uint64_t *hash_p, int64_t *size_p);
 /** Closes and removes what was written so far. */
 void ct_disk_drop(ct_disk_file *d, const char *path);
+
+void ct_proto_number(ct_disk_file *d, uint64_t v);
+/** Tag and length of a field of `bytes` bytes. */
+void ct_proto_field(ct_disk_file *d, unsigned field, uint64_t bytes);
+/** Bytes of such a field, tag and length counted. */
+int64_t ct_proto_field_size(unsigned field, int64_t bytes);
+/** A BlobProto { data shape }, and its bytes. */
+int64_t ct_proto_blob_size(const ct_shape *shape);
+void ct_proto_blob(ct_disk_file *d, const ct_shape *shape, const float *data);
+/** Where in a packed message the fields above `field` begin: fields stand in order. */
+size_t ct_proto_split(const uint8_t *message, size_t size, unsigned field);
 
 #endif

@@ -11,10 +11,10 @@
 #ifndef CT_SNAPSHOT_H5_H
 #define CT_SNAPSHOT_H5_H
 
+#include <stddef.h>
+
 #include "framework/base/text.h"
 #include "framework/tensor/tensor.h"
-
-#include <stddef.h>
 
 #define CT_H5_HEAD 512 /* bytes in front of the HDF5 part where a file has a head line */
 
@@ -64,5 +64,16 @@ ct_status ct_h5_get_text(ct_h5_reader *r, const char *path, char **text_p);
  *  the first status that is not CT_OK. */
 ct_status ct_h5_visit(ct_h5_reader *r, const char *group,
                       ct_status (*visit)(void *ctx, const char *path), void *ctx);
+
+/* ---- named arrays as one HDF5 file: what `cortado extract` writes */
+
+typedef struct ct_named_array {
+    const char *name; /* of the data set; a '/' in it makes a group */
+    ct_shape shape;
+    const float *data;
+} ct_named_array;
+
+/** Writes the file whole or not at all. Uniform byte order, f32. CT_ERR_IO, CT_ERR_NOMEM. */
+ct_status ct_array_file_write(const char *path, const ct_named_array *array, int n);
 
 #endif

@@ -1,8 +1,8 @@
-#include "framework/snapshot/h5.h"
-
 #include <errno.h>
 #include <fcntl.h>
+#include <hdf5.h>
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "framework/base/hdf5.h"
+#include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
-#include <hdf5.h>
+#include "framework/snapshot/h5.h"
 
 typedef struct array_place { /* an array that goes from memory to disk without HDF5 */
     int64_t offset, bytes;   /* in the file */
@@ -269,4 +270,51 @@ ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *tit
     ct_disk_open(&d, path, w->head ? CT_H5_HEAD : 0);
     write_disk(w, &d, end, title);
     return ct_disk_finish(&d, path, hash_p, size_p);
+}
+
+/* ---- named arrays as one file */
+
+static ct_status put(ct_h5_writer *w, const ct_named_array *a)
+{
+    ct_text path = { 0 };
+    ct_status status;
+
+    ct_text_add(&path, "/%s", a->name);
+    status = path.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the name of an array")
+                         : ct_h5_put_floats(w, path.text, &a->shape, a->data);
+    ct_text_destroy(&path);
+    return status;
+}
+
+/* Under another name first, so that a file that is there stays until its successor is whole. */
+static ct_status finish(ct_h5_writer *w, const char *path)
+{
+    ct_text part = { 0 };
+    uint64_t hash;
+    int64_t size;
+    ct_status status;
+
+    ct_text_add(&part, "%s.part.%d", path, (int)getpid());
+    if (part.failed) {
+        ct_text_destroy(&part);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    }
+    status = ct_h5_writer_finish(w, part.text, NULL, &hash, &size);
+    if ((status == CT_OK) && (rename(part.text, path) != 0)) {
+        status = CT_FAIL(CT_ERR_IO, "cannot rename %s to %s", part.text, path);
+        unlink(part.text);
+    }
+    ct_text_destroy(&part);
+    return status;
+}
+
+ct_status ct_array_file_write(const char *path, const ct_named_array *array, int n)
+{
+    ct_h5_writer *w = NULL;
+    ct_status status = ct_h5_writer_create(false, &w);
+
+    for (int i = 0; (status == CT_OK) && (i < n); i++) status = put(w, &array[i]);
+    if (status == CT_OK) status = finish(w, path);
+    ct_h5_writer_destroy(w);
+    return status;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "framework/snapshot/model.h"
-#include "framework/snapshot/proto_wire.h"
+#include "framework/snapshot/disk_file.h"
 
 enum { NET_NAME = 1, NET_LAYER = 100, LAYER_BLOBS = 7 };
 

@@ -1,13 +1,11 @@
-#include "framework/snapshot/rank_state.h"
+#include "framework/snapshot/snapshot_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
-#include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/set_files.h"
-#include "framework/snapshot/set_state.h"
 
 /* ---- files of ranks */
 

@@ -7,14 +7,9 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
-#include "framework/snapshot/caffe_state.h"
-#include "framework/snapshot/carry.h"
+#include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/h5.h"
-#include "framework/snapshot/host_copy.h"
-#include "framework/snapshot/rank_state.h"
 #include "framework/snapshot/set_files.h"
-#include "framework/snapshot/set_state.h"
-#include "framework/snapshot/weights.h"
 
 typedef struct set_file {
     char *path, *temp;

@@ -1,12 +1,13 @@
-#include "framework/snapshot/weights.h"
-
+/* Weights of a net to a file and back: whole, for snapshots, and by layer name, for --weights. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/base/text.h"
-#include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/snapshot/snapshot_impl.h"
 
 enum { MAX_LISTED = 12 }; /* of the differences in one message */
 
@@ -152,4 +153,206 @@ ct_status ct_weights_read(const char *path, ct_net *net)
     status = read_all(m, net);
     ct_model_close(m);
     return status;
+}
+
+/* ---- --weights: copies weights by layer name from a file of any format, and says which layers
+ * were loaded, which the file does not have, which of the file the net does not have, and which do
+ * not fit. */
+
+/* Layer l of the net can take what the file has under its name. */
+static ct_status check_layer(const ct_model *m, const ct_model_layer *from, const ct_net *net,
+                             int l)
+{
+    const char *name = net->layer[l]->name;
+    int n_weight = net->layer[l]->n_weight;
+
+    if (from->n_array == 0) return CT_OK; /* named, but without weights: as if not there */
+    for (int i = 0; i < n_weight; i++) {
+        const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+        const ct_model_array *a =
+            ((i < from->n_array) && from->array[i].present) ? &from->array[i] : NULL;
+        bool owner = (p->index == i) && (strcmp(p->layer, name) == 0);
+
+        if ((a == NULL) && !owner) continue; /* shared: it comes with its owner */
+        if (a == NULL)
+            return CT_FAIL(CT_ERR_SHAPE, "%s: blob %d of layer \"%s\" is missing; the net has %d",
+                           m->file, i, name, n_weight);
+        if (!ct_shapes_fit(&a->shape, &p->blob.data.shape))
+            return CT_FAIL(CT_ERR_SHAPE,
+                           "%s: blob %d of layer \"%s\" has shape %s in the file, %s in the net; "
+                           "to train this layer from scratch, rename it",
+                           m->file, i, name, ct_shape_str(&a->shape).text,
+                           ct_shape_str(&p->blob.data.shape).text);
+    }
+    if (from->n_array > n_weight)
+        return CT_FAIL(CT_ERR_SHAPE,
+                       "%s: layer \"%s\" has more blobs in the file than the net's %d", m->file,
+                       name, n_weight);
+    return CT_OK;
+}
+
+static ct_status copy_layer(ct_model *m, int from, const ct_net *net, int l, float *host)
+{
+    const ct_device *dev = ct_net_device(net);
+
+    for (int i = 0; i < m->layer[from].n_array; i++) {
+        const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+
+        if (!m->layer[from].array[i].present) continue;
+        CT_TRY(ct_model_get(m, from, i, host));
+        CT_TRY(
+            dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float)));
+    }
+    return CT_OK;
+}
+
+/* The name among the file's layers that the net has no use for. */
+static const char *nearest(const ct_model *m, const ct_net *net, const char *name)
+{
+    const char **unused = calloc((size_t)m->n_layer + 1, sizeof(*unused)), *near;
+    int n = 0;
+
+    if (unused == NULL) return NULL;
+    for (int i = 0; i < m->n_layer; i++)
+        if ((m->layer[i].n_array > 0) && (ct_net_find_layer(net, m->layer[i].name) < 0))
+            unused[n++] = m->layer[i].name;
+    near = ct_text_nearest(name, unused, n);
+    free(unused);
+    return near;
+}
+
+static void add_without(const ct_model *m, const ct_net *net, const ct_layer *l, ct_text *t)
+{
+    const char *near = nearest(m, net, l->name);
+
+    ct_text_add(t, " %s", l->name);
+    for (int i = 0; i < l->n_weight; i++)
+        ct_text_add(t, "%s%s", (i > 0) ? ", " : " [", ct_shape_str(&l->weight[i].shape).text);
+    ct_text_add(t, "]");
+    if (near != NULL) ct_text_add(t, " (the file has %s)", near);
+    ct_text_add(t, ";");
+}
+
+static void add_ignored(const ct_model_layer *l, ct_text *t)
+{
+    const char *lead = " [";
+
+    ct_text_add(t, " %s", l->name);
+    for (int i = 0; i < l->n_array; i++) {
+        if (!l->array[i].present) continue;
+        ct_text_add(t, "%s%s", lead, ct_shape_str(&l->array[i].shape).text);
+        lead = ", ";
+    }
+    ct_text_add(t, "];");
+}
+
+static bool has_weights(const ct_model *m, const char *layer)
+{
+    int l = ct_model_find(m, layer);
+
+    return (l >= 0) && (m->layer[l].n_array > 0);
+}
+
+/* Says which layers the file leaves alone and which of its layers the net does not have. */
+static ct_status report_layers(const ct_model *m, const ct_net *net)
+{
+    ct_text without = { 0 }, ignored = { 0 };
+    int n_loaded = 0, n_without = 0, n_ignored = 0;
+
+    for (int l = 0; l < net->n_layer; l++) {
+        if (net->layer[l]->n_weight == 0) continue;
+        if (has_weights(m, net->layer[l]->name)) {
+            n_loaded++;
+        } else {
+            add_without(m, net, net->layer[l], &without);
+            n_without++;
+        }
+    }
+    for (int i = 0; i < m->n_layer; i++) {
+        if ((m->layer[i].n_array == 0) || (ct_net_find_layer(net, m->layer[i].name) >= 0)) continue;
+        add_ignored(&m->layer[i], &ignored);
+        n_ignored++;
+    }
+    if (n_loaded > 0)
+        CT_INFO("Finetuning from %s: weights of %d layers, %d of the net not there, %d there not "
+                "in the net",
+                m->file, n_loaded, n_without, n_ignored);
+    if (without.text != NULL) CT_INFO("not in that file, left as they were:%s", without.text);
+    if (ignored.text != NULL) CT_INFO("Ignoring source layer%s", ignored.text);
+    ct_text_destroy(&without);
+    ct_text_destroy(&ignored);
+    if (n_loaded == 0)
+        return CT_FAIL(CT_ERR_DATA, "%s: none of its layers has the name of a layer of the net",
+                       m->file);
+    return CT_OK;
+}
+
+/* All that do not fit are said before any is taken. */
+static ct_status check(const ct_model *m, const ct_net *net)
+{
+    ct_status worst = CT_OK;
+
+    for (int l = 0; l < net->n_layer; l++) {
+        int from = ct_model_find(m, net->layer[l]->name);
+        ct_status status = (from >= 0) ? check_layer(m, &m->layer[from], net, l) : CT_OK;
+
+        if (status != CT_OK) worst = status;
+    }
+    return worst;
+}
+
+static ct_status load(ct_model *m, ct_net *net)
+{
+    float *host;
+    int64_t most = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(check(m, net));
+    CT_TRY(report_layers(m, net));
+    for (int i = 0; i < net->n_param; i++)
+        most = (net->param[i].count > most) ? net->param[i].count : most;
+    host = ct_mem_acquire((size_t)most * sizeof(float));
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    for (int l = 0; (l < net->n_layer) && (status == CT_OK); l++) {
+        int from = ct_model_find(m, net->layer[l]->name);
+
+        if (from >= 0) status = copy_layer(m, from, net, l, host);
+    }
+    ct_mem_release(host);
+    ct_net_weights_changed(net);
+    return status;
+}
+
+ct_status ct_weights_load(const char *file, ct_net *net)
+{
+    ct_model *m = NULL;
+    ct_status status;
+
+    CT_TRY(ct_model_open(file, &m));
+    status = load(m, net);
+    ct_model_close(m);
+    return status;
+}
+
+/* ---- arrays as host memory */
+
+ct_status ct_host_copy_take(const ct_device *dev, const float *data, int64_t count,
+                            ct_host_copy *copy_p)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    void *block;
+
+    *copy_p = (ct_host_copy){ .data = data };
+    if (dev->kind == CT_DEVICE_CPU) return CT_OK;
+    block = ct_mem_acquire(bytes);
+    if (block == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " weights on the host", count);
+    *copy_p = (ct_host_copy){ .data = block, .owned = block };
+    return dev->to_host(NULL, block, data, bytes);
+}
+
+void ct_host_copy_release(ct_host_copy *copy)
+{
+    ct_mem_release(copy->owned);
+    *copy = (ct_host_copy){ 0 };
 }

@@ -7,7 +7,7 @@
 
 #include "layers/types/data_common.h"
 #include "layers/types/layer_types.h"
-#include "framework/data/window_rule.h"
+#include "framework/data/window_list.h"
 #include "framework/base/rng.h"
 #include "framework/data/words.h"
 

@@ -9,7 +9,7 @@
 #include "framework/net/net.h"
 #include "framework/tensor/device.h"
 #include "runtime/job.h"
-#include "runtime/trace_file.h"
+#include "runtime/call.h"
 
 typedef struct ct_exchange_mpi ct_exchange_mpi;
 

@@ -3,24 +3,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/cost/cost.h"
+#include "comm/collective/coll.h"
 #include "framework/base/clock.h"
 
 static ct_status show(const ct_machine *m, int n, const char *placement)
 {
-    static const char *const name[] = { "ring", "rhd", "hier", "torus", "tree" };
     const double bytes = 100e6;
     ct_topo *t = NULL;
     double start = ct_clock_s();
 
     CT_TRY(ct_topo_place(m, n, 1, placement, &t));
     printf("%d nodes, %s: built in %.3f s\n", n, placement, ct_clock_s() - start);
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i) {
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
         ct_cost *c = NULL;
 
         start = ct_clock_s();
-        if (ct_cost_create(name[i], t, NULL, true, &c) != CT_OK) break;
-        printf("  %-6s evaluated in %.3f s: 4 KB in %9.3f ms, 100 MB in %9.3f ms\n", name[i],
+        if (ct_cost_create((*at)->cost, t, NULL, true, &c) != CT_OK) break;
+        printf("  %-6s evaluated in %.3f s: 4 KB in %9.3f ms, 100 MB in %9.3f ms\n", (*at)->name,
                ct_clock_s() - start, 1e3 * ct_cost_s(c, 4096), 1e3 * ct_cost_s(c, bytes));
         ct_cost_destroy(c);
     }

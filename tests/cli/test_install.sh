@@ -24,8 +24,8 @@ if python3 -c '' 2>/dev/null; then
 else
     skip links_lead_somewhere "no Python"
 fi
-for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/convergence docs/studies/alexnet_taihulight_fitted; do
-    is "whole_$folder" sh -c 'test "$(cd "$0/$2" && find . -type f ! -name "*.pyc" | sort)" = "$(cd "$1/$2" && find . -type f ! -name "*.pyc" | sort)"' \
+for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/results/convergence docs/studies/alexnet_taihulight_fitted; do
+    is "whole_$folder" sh -c 'test -d "$0/$2" && test -d "$1/$2" && test "$(cd "$0/$2" && find . -type f ! -name "*.pyc" | sort)" = "$(cd "$1/$2" && find . -type f ! -name "*.pyc" | sort)"' \
         "$ROOT" "$share" "$folder"
 done
 is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/curves.sh" -a -x "$share/scripts/setup.sh"

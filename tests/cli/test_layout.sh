@@ -17,8 +17,8 @@ fresh
 runs copy_passes 0 '' "$check" tree
 plant reverse comm/core/comm.c '#include "comm/sync/grad_pipe.h"' \
     'comm/core/comm.c may not include comm/sync/grad_pipe.h'
-plant within_framework framework/tensor/shape.c '#include "framework/math/math.h"' \
-    'framework/tensor/shape.c may not include framework/math/math.h'
+plant within_framework framework/tensor/tensor.c '#include "framework/math/math.h"' \
+    'framework/tensor/tensor.c may not include framework/math/math.h'
 plant in_a_kernel layers/engine/relu/cuda/relu_cuda.cu '#include "layers/types/layer_types.h"' \
     'may not include layers/types/layer_types.h'
 plant up_to_jobs framework/solver/solver.h '#include "runtime/job.h"' \

@@ -50,7 +50,7 @@ done
 #   tree                  2 log2(p) rounds of n
 # Simulated messages of a rank to another, or of steps in a row, leave in turn, so each pays a latency
 # of its own. How many they are: an exchange of 512 KB or more, but for the smallest of all, goes in
-# two pieces (plan_steps.c), and a piece, or what is not cut so, in messages of a quarter of it, but
+# two pieces (schedule.c), and a piece, or what is not cut so, in messages of a quarter of it, but
 # not below 256 KB (schedule.c). 1 MB by halving on 16 ranks: 512 KB in 2, 256, 128 and 64 KB in 1 each:
 # 5 up and 5 down. Times agree to some nanoseconds a message, to which the simulator rounds.
 n=1048576

@@ -18,11 +18,9 @@
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
 #include "framework/proto/upgrade.h"
-#include "framework/snapshot/caffe_state.h"
+#include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
-#include "framework/snapshot/rank_state.h"
-#include "framework/snapshot/set_state.h"
 #include "framework/snapshot/snapshot.h"
 #include "tests/fuzz/fuzz.h"
 

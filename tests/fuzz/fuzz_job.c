@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/coll_spec.h"
+#include "comm/collective/coll_types.h"
 #include "topology/discover.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "framework/data/lmdb_file.h"
-#include "framework/data/record_index.h"
 #include "tests/fuzz/fuzz.h"
 
 static ct_status look(void *ctx, const ct_lmdb_entry *e)

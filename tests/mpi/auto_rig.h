@@ -12,7 +12,7 @@
 
 #include "comm/codec/codec_types.h"
 #include "comm/autotune/autotune.h"
-#include "comm/autotune/grad_auto_impl.h"
+#include "comm/autotune/tuner.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 3, N = 3 * 8000, N_TABLE = 1 << 14 };
@@ -289,11 +289,14 @@ static inline void promise(ct_comm *c, double slower)
 }
 
 /* The way that is to win was faster in all steps so far. */
-static inline void turn_out(ct_grad_auto *a, bool coded)
+static inline void turn_out(ct_codec_tuner *a, bool coded)
 {
     for (int k = 0; k < a->n_plan; ++k) {
-        for (int j = 0; j < a->trials.times[k].n; ++j)
-            a->trials.times[k].ns[j] = ((k < a->n_plan - 1) == coded) ? 1000 : 1000000000;
+        int64_t *ns = a->trial.decided ? NULL : ct_trial_row(&a->trial, k);
+
+        for (int j = 0; (ns != NULL) && (j < CT_TRIAL_ROUNDS); ++j) {
+            if (ns[j] > 0) ns[j] = ((k < a->n_plan - 1) == coded) ? 1000 : 1000000000;
+        }
     }
 }
 
@@ -310,7 +313,7 @@ static inline int auto_step(rig *r, int64_t s)
 /* While plans are tried no weight moves that a codec has absorbed, and none of them is kept. */
 static inline int try_all(rig *r, int64_t *s, bool coded)
 {
-    ct_grad_auto *a = ct_autotune_codecs(r->gp);
+    ct_codec_tuner *a = ct_autotune_codecs(r->gp);
     int fault = 0, n = 0;
     int64_t before = 0;
 
@@ -340,20 +343,20 @@ static inline int settle_on_codecs(rig *r, int64_t *s)
 }
 
 /* In the next step all is tried once more. */
-static inline void get_longer(ct_grad_auto *a)
+static inline void get_longer(ct_codec_tuner *a)
 {
     a->drift.rest = 0;
     a->drift.skip = 0;
-    a->drift.longer = CT_AUTO_WINDOWS - 1;
+    a->drift.longer = CT_TRIAL_WINDOWS - 1;
     a->drift.reference_s = 1e-12;
-    a->drift.n = CT_AUTO_WINDOW - 1;
-    for (int k = 0; k < CT_AUTO_WINDOW; ++k) a->drift.step_s[k] = 1;
+    a->drift.n = CT_TRIAL_WINDOW - 1;
+    for (int k = 0; k < CT_TRIAL_WINDOW; ++k) a->drift.step_s[k] = 1;
 }
 
 /* Steps get longer, all is tried once more, and dense wins: what was left behind leaves before. */
 static inline int turn_to_dense(rig *r, int64_t *s)
 {
-    ct_grad_auto *a = ct_autotune_codecs(r->gp);
+    ct_codec_tuner *a = ct_autotune_codecs(r->gp);
     int fault = 0, n = 0, kept = sum_kept(r);
 
     get_longer(a);

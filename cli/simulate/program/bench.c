@@ -95,7 +95,7 @@ static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_
                     "%s{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":%.9g,\"predicted_us\":%.9g,"
                     "\"busbw_gbs\":%.9g,\"max_bytes_sent\":%.0f}",
                     (json->text[json->length - 1] == '[') ? "" : ",", ops->name, (long long)bytes,
-                    1e6 * seconds[0], 1e6 * ops->cost_s(sim->comm, bytes, CT_F32),
+                    1e6 * seconds[0], 1e6 * ct_coll_cost_s(ops, sim->comm, bytes, CT_F32),
                     2e-9 * (double)bytes * (sim->comm->size - 1) / sim->comm->size / seconds[0],
                     seconds[1]);
 
@@ -109,7 +109,7 @@ done:
 static bool wanted(const char *name, const ct_coll_ops *ops, const ct_comm *c, int64_t bytes)
 {
     if (strcmp(name, "all") == 0) {
-        if (strcmp(ops->name, "impi") == 0) return false;
+        if (ops->by_mpi) return false;
         return ops->supports(c, bytes / 4, CT_F32);
     }
     return strcmp(name, ops->name) == 0;

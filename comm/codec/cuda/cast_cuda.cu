@@ -2,7 +2,7 @@
 #include "comm/codec/cuda/coder_cuda.cuh"
 
 extern "C" {
-#include "comm/core/f16_convert.h"
+#include "framework/base/f16.h"
 }
 
 namespace

@@ -1,7 +1,7 @@
 /* Products by cuBLASLt, with its epilogues. It is column major, as cuBLAS: what it computes is C' =
  * op(B)' op(A)', so its A is B here, its rows are the columns of C, and a vector along its rows is
  * one along a row of C. Operands that are not of 16 bits yet are rounded into the workspace first,
- * as narrow_cuda.cu does. Vectors are of C's type: a bias of f32 is rounded with a C of 16 bits,
+ * as math_cuda.cu does. Vectors are of C's type: a bias of f32 is rounded with a C of 16 bits,
  * and sums, which are f32, are not made beside one. */
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 /* Loads on links against sums done by hand. */
 #include "tests/test.h"
 
-#include "topology/flow.h"
+#include "topology/topo.h"
 
 enum { NODE, SWITCH, TOP };
 

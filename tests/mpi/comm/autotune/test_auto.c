@@ -163,7 +163,7 @@ static int plain_is_kept(rig *r, int64_t steps)
 /* All trials, which turn out so; then n steps more. */
 static int plain_trials(rig *r, int64_t *s, bool coded, int n)
 {
-    ct_grad_auto *a = ct_autotune_codecs(r->gp);
+    ct_codec_tuner *a = ct_autotune_codecs(r->gp);
     int64_t most = *s + 80 + CT_AUTO_MOST_LEAVING;
     int fault = 0;
 

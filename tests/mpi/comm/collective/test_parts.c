@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "comm/collective/coll_parts.h"
+#include "comm/collective/coll.h"
 #include "framework/base/rng.h"
 
 static const int64_t counts[] = { 0, 1, 5, 31, 1000, 4097, 700001 };

@@ -167,7 +167,7 @@ static int random_placements(void)
     return fault;
 }
 
-/* The sums are right: p half units of the integers and one rounding at most (repro_code.h). */
+/* The sums are right: p half units of the integers and one rounding at most (repro.h). */
 static int against_exact(ct_comm *c)
 {
     enum { M = 4099 };

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "comm/core/mpi_cuda.h"
+#include "comm/core/comm.h"
 #include "comm/collective/sum_mpi.h"
 
 enum { N = 5000, SUMS = 9, STEPS = 3 };

@@ -594,8 +594,8 @@ static int plan(ct_comm *c)
         fault += MPI_FAULT_UNLESS((found.usual == 4 * found.ends) && (found.most > found.usual));
         fault +=
             MPI_FAULT_UNLESS(ct_coll_choose(c, found.usual / 4, CT_F32, "auto", &ops) == CT_OK);
-        fault +=
-            MPI_FAULT_UNLESS(20 * ops->cost_s(c, 0, CT_F32) <= ops->cost_s(c, found.usual, CT_F32));
+        fault += MPI_FAULT_UNLESS(20 * ct_coll_cost_s(ops, c, 0, CT_F32) <=
+                                  ct_coll_cost_s(ops, c, found.usual, CT_F32));
     }
     config.bucket_bytes = 12345;
     fault += MPI_FAULT_UNLESS(ct_bucket_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/autotune/auto_rule.h"
 #include "comm/autotune/codec_planner.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/sign.h"
-#include "comm/autotune/step_observer.h"
+#include "comm/sync/step_timeline.h"
 #include "topology/topo.h"
 
 enum { N_RANGE = 3, FC = 4000000, CONV = 400000, SMALL = 100 };
@@ -412,118 +411,6 @@ static void test_crossover(void **state)
     assert_false(pays(104, 0.02f, "half"));
 }
 
-/* ---- measured steps */
-
-static ct_auto_times times_of(int n, const double *ms)
-{
-    ct_auto_times t = { .n = 0 };
-
-    for (int i = 0; i < n; ++i) ct_auto_times_add(&t, (int64_t)(1e6 * ms[i]));
-    return t;
-}
-
-static void test_what_measured_steps_say(void **state)
-{
-    ct_auto_times slow = times_of(4, (double[]){ 100, 101, 99, 140 });
-    ct_auto_times fast = times_of(4, (double[]){ 50, 49, 90, 51 });
-    ct_auto_times near = times_of(4, (double[]){ 97, 96, 97, 98 });
-    ct_auto_times few = times_of(2, (double[]){ 200, 210 });
-
-    (void)state;
-    assert_true(fabs(ct_auto_median(&slow) - 0.1005) < 1e-6);
-    assert_true(ct_auto_median(&(ct_auto_times){ .n = 0 }) == 0);
-    assert_true(ct_auto_takes(&fast, &slow, CT_AUTO_NEW));
-    assert_false(ct_auto_takes(&slow, &fast, CT_AUTO_NEW));
-    assert_true(ct_auto_is_near(&near, &slow));
-    assert_false(ct_auto_is_near(&fast, &slow));
-    /* 3.5 % are enough at first, but not to leave what is there */
-    assert_true(ct_auto_takes(&near, &slow, CT_AUTO_NEW));
-    assert_false(ct_auto_takes(&near, &slow, CT_AUTO_DENSE));
-    assert_true(ct_auto_takes(&slow, &near, CT_AUTO_CODED));
-    assert_false(ct_auto_takes(&slow, &fast, CT_AUTO_CODED));
-    /* two long steps say enough, two alike do not */
-    assert_true(ct_auto_is_enough(&few, &fast, false));
-    assert_false(ct_auto_is_enough(&few, &slow, false));
-    assert_true(ct_auto_is_enough(&slow, NULL, false));
-    assert_false(ct_auto_is_enough(&slow, NULL, true));
-}
-
-/* Steps on a clock of our own: plan k takes ms[k], each step up to a hundredth more or less, and
- * now and then twice as long. Returns the plan that is decided on. */
-static int decide_on(const double *ms, int n_plan, int held, int *n_step_p)
-{
-    ct_auto_trials t;
-    int plan = n_plan - 1, n = 0; /* dense goes first */
-    uint32_t x = 1;
-
-    ct_auto_trials_begin(&t, n_plan);
-    for (;; ++n) {
-        ct_auto_turn turn;
-        double step = 0;
-
-        assert_true(n < 2 * CT_AUTO_PLANS * CT_AUTO_STEPS);
-        assert_int_equal(plan, t.at);
-        x = x * 1664525u + 1013904223u;
-        step = ms[plan] * (0.99 + 0.02 * (double)(x >> 8) * 0x1p-24) * ((n % 9 == 4) ? 2 : 1);
-        turn = ct_auto_trials_add(&t, (int64_t)(1e6 * step), held, &plan);
-        if (turn == CT_AUTO_DECIDED) break;
-    }
-    *n_step_p = n + 1;
-    return plan;
-}
-
-static void test_trials(void **state)
-{
-    int n = 0, few = 0;
-
-    (void)state;
-    /* the model's first is not the fastest, as on hosts whose messages take their cores */
-    assert_int_equal(decide_on((double[]){ 482, 412, 540, 1264 }, 4, -1, &n), 1);
-    assert_int_equal(decide_on((double[]){ 482, 540, 412, 1264 }, 4, -1, &n), 2);
-    /* clearly longer ones than the longest step of the best, which was 200, end early */
-    assert_int_equal(decide_on((double[]){ 100, 190, 300, 400 }, 4, -1, &few), 0);
-    assert_int_equal(few, 3 * CT_AUTO_STEPS + CT_AUTO_STEPS / 2);
-    /* near ones have a second turn, the others have not */
-    assert_int_equal(decide_on((double[]){ 105, 100, 400 }, 3, -1, &n), 1);
-    assert_int_equal(n, 3 * CT_AUTO_STEPS + 2 * CT_AUTO_STEPS);
-    /* a codec has to gain 2 % */
-    assert_int_equal(decide_on((double[]){ 100, 100 }, 2, -1, &n), 1);
-    assert_int_equal(decide_on((double[]){ 90, 100 }, 2, -1, &n), 0);
-    assert_int_equal(decide_on((double[]){ 90 }, 1, -1, &n), 0);
-    /* what was decided on before is left for 5 % */
-    assert_int_equal(decide_on((double[]){ 98, 100, 150 }, 3, 1, &n), 1);
-    assert_int_equal(decide_on((double[]){ 90, 100, 150 }, 3, 1, &n), 0);
-    assert_int_equal(decide_on((double[]){ 120, 103, 100 }, 3, 1, &n), 1);
-    assert_int_equal(decide_on((double[]){ 120, 110, 100 }, 3, 1, &n), 2);
-    assert_int_equal(decide_on((double[]){ 97, 100 }, 2, 1, &n), 1);
-    assert_int_equal(decide_on((double[]){ 90, 100 }, 2, 1, &n), 0);
-}
-
-/* Three windows in a row, and not before there was a rest. */
-static void test_drift(void **state)
-{
-    ct_auto_drift d;
-    int windows = 0, asked = 0, at = 0;
-
-    (void)state;
-    ct_auto_drift_begin(&d, 5);
-    for (int i = 0; i < 40 * CT_AUTO_WINDOW; ++i) {
-        double mean = 0, step = (windows < 20) ? 1 : (windows % 4 == 0) ? 1.0 : 1.5;
-
-        if (windows >= 30) step = 1.3;
-        /* now and then a test comes in between */
-        if (!ct_auto_drift_add(&d, ((i < 5) || (i % 10 == 0)) ? 100 : step, &mean)) continue;
-        assert_true(fabs(mean - step) < 1e-9);
-        windows += 1;
-        if (!ct_auto_drift_window(&d, mean)) continue;
-        if (asked++ == 0) at = windows;
-    }
-    assert_true(asked > 0);
-    assert_int_equal(at, 24); /* windows 22, 23, 24 were long: 1 + 20, 21 … of four one is short */
-    ct_auto_drift_begin(&d, 0);
-    for (int i = 0; i < 4; ++i) assert_false(ct_auto_drift_window(&d, (i == 0) ? 1 : 2));
-}
-
 /* ---- the line, as it is watched */
 
 static void one_cycle(ct_step_observer *w, double *now, double compute, bool reads)
@@ -670,9 +557,6 @@ int main(void)
         cmocka_unit_test(test_own_codec_stays),
         cmocka_unit_test(test_the_way_to_the_host),
         cmocka_unit_test(test_crossover),
-        cmocka_unit_test(test_what_measured_steps_say),
-        cmocka_unit_test(test_trials),
-        cmocka_unit_test(test_drift),
         cmocka_unit_test(test_watched_line),
         cmocka_unit_test(test_line_with_coding),
         cmocka_unit_test(test_line_that_takes),

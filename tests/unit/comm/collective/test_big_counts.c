@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/plan_steps.h"
+#include "comm/collective/schedule.h"
 
 enum { MOST_RANKS = 12, MOST_CUTS = 4096 };
 

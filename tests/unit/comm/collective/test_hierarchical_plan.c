@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "comm/cost/cost.h"
-#include "comm/collective/plan_steps.h"
+#include "comm/collective/coll_types.h"
+#include "comm/collective/schedule.h"
 #include "framework/base/rng.h"
 
-/* ---- an engine of its own: what schedule_run.c does, without MPI and in any order */
+/* ---- an engine of its own: what schedule.c does, without MPI and in any order */
 
 typedef struct message {
     int step, seg;
@@ -250,8 +251,6 @@ static const char *const machine[] = {
     "map:xyxyxyxyxyx/ababcbcabab/01010101010",
 };
 
-static const char *const algorithm[] = { "ring", "rhd", "hier", "torus", "flat" };
-
 static int ranks_of(const char *spec)
 {
     const char *last = strrchr(spec, '/');
@@ -281,6 +280,9 @@ static void on_machines(void (*f)(const ct_topo *t))
 static void every_algorithm(const ct_topo *t)
 {
     static const int64_t count[] = { 0, 1, 5, 17, 300, 4099 };
+
+    const ct_cost_ops *const algorithm[] = { ct_coll_ring.cost, ct_coll_rhd.cost, ct_coll_hier.cost,
+                                             ct_coll_torus.cost, &ct_cost_flat };
 
     for (size_t a = 0; a < sizeof(algorithm) / sizeof(algorithm[0]); ++a) {
         ct_cost *cost = NULL;
@@ -333,7 +335,7 @@ static void test_common_cuts(void **state)
             spec[5 + 2 * n] = '\0';
         }
         assert_int_equal(ct_topo_from_string(spec, ranks_of(spec), &t), CT_OK);
-        assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+        assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &cost), CT_OK);
         for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
             for (int l = 0; l < CT_HIERARCHICAL_PLAN_PHASES; ++l) way[l] = (ct_group_algorithm)w;
             for (int64_t count = 2; count <= 64; count += (count < 20) ? 1 : 22)
@@ -358,7 +360,7 @@ static void test_segments(void **state)
             ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
 
             for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
-            assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+            assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &cost), CT_OK);
             run(cost, way, t, ALLREDUCE, 0, 1000003);
             ct_cost_destroy(cost);
         }
@@ -484,7 +486,7 @@ static void test_volume_of_hier(void **state)
 
     (void)state;
     assert_int_equal(ct_topo_from_string(spec, ranks_of(spec), &t), CT_OK);
-    assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &cost), CT_OK);
     for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
         for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
         memset(out, 0, sizeof(out));
@@ -519,7 +521,7 @@ static void pipelined(const ct_topo *t)
     static const int64_t count[] = { 0, 3, 50, 1031, 4099 };
     ct_cost *cost = NULL;
 
-    assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &cost), CT_OK);
     for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
         ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/repro_code.h"
+#include "comm/collective/repro.h"
 #include "framework/base/rng.h"
 
 enum { MOST = 1000, BLOCKS = (MOST + CT_REPRO_BLOCK - 1) / CT_REPRO_BLOCK };

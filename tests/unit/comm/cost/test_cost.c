@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/collective/coll_spec.h"
+#include "comm/collective/coll_types.h"
 #include "comm/cost/cost.h"
 
 static const double ALPHA = 3e-6, BETA1 = 1e-9, BETA2 = 4e-9, GAMMA = 0.5e-9;
@@ -40,15 +40,20 @@ static void near(double is, double should)
     assert_true(fabs(is - should) <= 1e-9 * should);
 }
 
-static double seconds(const char *algorithm, const ct_topo *t, double bytes)
+static double seconds_of(const ct_cost_ops *how, const ct_topo *t, double bytes)
 {
     ct_cost *c = NULL;
     double s = 0;
 
-    assert_int_equal(ct_cost_create(algorithm, t, NULL, true, &c), CT_OK);
+    assert_int_equal(ct_cost_create(how, t, NULL, true, &c), CT_OK);
     s = ct_cost_s(c, bytes);
     ct_cost_destroy(c);
     return s;
+}
+
+static double seconds(const char *algorithm, const ct_topo *t, double bytes)
+{
+    return seconds_of(ct_coll_named(algorithm)->cost, t, bytes);
 }
 
 /* swCaffe's: 2 log2 p alpha + 2 n ((p - p/q)/p beta1 + (p/q - 1)/p beta2), for its topology-aware
@@ -81,7 +86,7 @@ static void test_pipelined(void **state)
 
     (void)state;
     t->machine.level[t->machine.n_level - 1].uplink = 1 / BETA1;
-    assert_int_equal(ct_cost_create("hier", t, NULL, false, &c), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &c), CT_OK);
     assert_int_equal(ct_cost_chunks(c, n), 8);
     each = n / 8;
     near(ct_cost_s(c, n), 4 * ALPHA + 2 * each * BETA1 + 7 * 1.5 * each * BETA1);
@@ -92,7 +97,7 @@ static void test_pipelined(void **state)
 
     t = supernodes(12, 4, "block"); /* phases of several steps: other chunks cannot pass them */
     t->machine.level[t->machine.n_level - 1].uplink = 1 / BETA1;
-    assert_int_equal(ct_cost_create("hier", t, NULL, false, &c), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, false, &c), CT_OK);
     assert_int_equal(ct_cost_chunks(c, n), 1);
     ct_cost_destroy(c);
     ct_topo_destroy(t);
@@ -131,7 +136,6 @@ static void test_flat_formulas(void **state)
  * pieces where it takes no more at once; and as without where there are too many of them. */
 static void test_in_network(void **state)
 {
-    static const char *const other[] = { "ring", "rhd", "hier", "torus", "tree" };
     ct_topo *t = supernodes(64, 16, "block"), *alone = NULL;
     const double n = 32e6, host = 1.25 * seconds("ring", t, 0);
     double least = 1.25 * seconds("rhd", t, 0);
@@ -143,22 +147,22 @@ static void test_in_network(void **state)
     near(seconds("impi", t, 0), 5e-6);
     near(seconds("impi", t, 8), 5e-6 + 8 * 10 * BETA1);
     near(seconds("impi", t, n), 5e-6 + n * 10 * BETA1);
-    near(seconds("impi_host", t, 0), least);
-    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); ++i) /* small sums: the network's */
-        assert_true(seconds("impi", t, 64) < seconds(other[i], t, 64));
+    near(seconds_of(ct_coll_impi.host_cost, t, 0), least);
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) /* small: the network's */
+        assert_true((*at)->by_mpi || (seconds("impi", t, 64) < seconds((*at)->name, t, 64)));
     assert_true(seconds("impi", t, n) > seconds("hier", t, n)); /* large ones: not at a tenth */
     t->machine.in_network.bandwidth = 1 / BETA1; /* an allreduce by messages sends twice as much */
-    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); ++i)
-        assert_true(seconds("impi", t, n) < seconds(other[i], t, n));
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
+        assert_true((*at)->by_mpi || (seconds("impi", t, n) < seconds((*at)->name, t, n)));
     t->machine.in_network.max_bytes = 4096;
     near(seconds("impi", t, 4096), 5e-6 + 4096 * BETA1);
     near(seconds("impi", t, 4097), 2 * 5e-6 + 4097 * BETA1);
     near(seconds("impi", t, 256 * 4096), 256 * 5e-6 + 256 * 4096 * BETA1);
-    near(seconds("impi", t, 256 * 4096 + 8), seconds("impi_host", t, 256 * 4096 + 8));
+    near(seconds("impi", t, 256 * 4096 + 8), seconds_of(ct_coll_impi.host_cost, t, 256 * 4096 + 8));
     /* no switch adds what ranks of one node have */
     assert_int_equal(ct_topo_from_string("1x4", 4, &alone), CT_OK);
     alone->machine.in_network = t->machine.in_network;
-    near(seconds("impi", alone, n), seconds("impi_host", alone, n));
+    near(seconds("impi", alone, n), seconds_of(ct_coll_impi.host_cost, alone, n));
     ct_topo_destroy(alone);
     ct_topo_destroy(t);
 }
@@ -214,7 +218,7 @@ static void test_nodes_out_of_order(void **state)
 
     (void)state;
     assert_int_equal(ct_topo_from_string("map:abcabb/012301", 6, &t), CT_OK);
-    assert_int_equal(ct_cost_create("hier", t, NULL, true, &c), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_hier.cost, t, NULL, true, &c), CT_OK);
     assert_int_equal(ct_cost_plan(c)->n, 5);
     rank = ct_cost_rank(c);
     for (int i = 1; i < 5; ++i) { /* one of each node, in the order of the tree */
@@ -232,19 +236,19 @@ static void test_nodes_out_of_order(void **state)
 
 static void test_line(void **state)
 {
-    static const char *const name[] = { "ring", "rhd", "hier", "torus", "tree", "impi" };
     ct_topo *t = supernodes(64, 16, "cyclic");
 
     (void)state;
     t->machine.sum_bandwidth = 1e10;
-    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i) {
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
         ct_cost_line line = { .a_s = -1 };
+        const char *name = (*at)->name;
 
-        assert_int_equal(ct_cost_line_of(name[i], t, &line), CT_OK);
-        near(line.a_s, seconds(name[i], t, 0));
+        assert_int_equal(ct_cost_line_of((*at)->cost, t, &line), CT_OK);
+        near(line.a_s, seconds(name, t, 0));
         assert_true(line.b_s >= 2.0 * 63 / 64 * BETA1);
-        assert_true(fabs(line.a_s + 1e10 * line.b_s - seconds(name[i], t, 1e10)) <
-                    0.02 * seconds(name[i], t, 1e10));
+        assert_true(fabs(line.a_s + 1e10 * line.b_s - seconds(name, t, 1e10)) <
+                    0.02 * seconds(name, t, 1e10));
     }
     ct_topo_destroy(t);
 }
@@ -375,12 +379,12 @@ static void test_errors(void **state)
 
     (void)state;
     log_capture_start(NULL);
-    assert_int_equal(ct_cost_create("torus", t, dim, false, &c), CT_OK);
+    assert_int_equal(ct_cost_create(ct_coll_torus.cost, t, dim, false, &c), CT_OK);
     near(ct_cost_s(c, 0), 2 * (3 + 1) * ALPHA);
     ct_cost_destroy(c);
-    assert_int_equal(ct_cost_create("torus", t, bad, false, &c), CT_ERR_CONFIG);
-    assert_int_equal(ct_cost_create("torus", t, huge, false, &c), CT_ERR_CONFIG);
-    assert_int_equal(ct_cost_create("rimg", t, NULL, false, &c), CT_ERR_CONFIG);
+    assert_int_equal(ct_cost_create(ct_coll_torus.cost, t, bad, false, &c), CT_ERR_CONFIG);
+    assert_int_equal(ct_cost_create(ct_coll_torus.cost, t, huge, false, &c), CT_ERR_CONFIG);
+    assert_null(ct_coll_named("rimg"));
     log_capture_stop();
     ct_topo_destroy(t);
 }

@@ -21,7 +21,7 @@
 #include "framework/base/log.h"
 #include "framework/base/thread.h"
 #include "runtime/signals.h"
-#include "runtime/watchdog.h"
+#include "runtime/job.h"
 
 static long ahead_s; /* how far the program takes the wall clock to be ahead */
 

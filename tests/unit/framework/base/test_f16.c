@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/core/f16_convert.h"
+#include "framework/base/f16.h"
 #include "comm/core/reduce.h"
 #include "framework/base/rng.h"
 

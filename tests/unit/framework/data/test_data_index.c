@@ -14,7 +14,6 @@
 #include "framework/data/loader.h"
 #include "framework/data/lmdb_file.h"
 #include "framework/data/reader.h"
-#include "framework/data/record_index.h"
 #include "framework/data/stripes.h"
 #include "framework/data/writer.h"
 #include "tests/data_files.h"

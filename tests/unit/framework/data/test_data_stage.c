@@ -14,7 +14,7 @@
 
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"
-#include "framework/data/stage.h"
+#include "framework/data/group.h"
 #include "framework/data/writer.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "framework/data/convert.h"
-#include "framework/data/vocabulary.h"
 #include "framework/data/words.h"
 #include "framework/net/net.h"
 #include "tests/data_files.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "framework/proto/cortado.pb-c.h"
-#include "framework/proto/reference.h"
+#include "framework/proto/prototxt.h"
 
 static const ProtobufCMessageDescriptor *const own[] = {
     &ct__comm_parameter__descriptor,          &ct__compression_parameter__descriptor,

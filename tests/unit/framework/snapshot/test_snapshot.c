@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
-#include "framework/snapshot/set_state.h"
+#include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/snapshot.h"
 #include "tests/forge_hdf5.h"
 

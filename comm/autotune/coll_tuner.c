@@ -1,0 +1,362 @@
+/* Algorithms of classes of buckets, and the thread: what the model chose, refined by the first
+ * steps of a pipe. */
+#include "comm/autotune/tuner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/collective/blocking.h"
+#include "framework/base/clock.h"
+#include "framework/base/text.h"
+
+static const double within = 3; /* times the least predicted cost: what is tried */
+
+/* An algorithm that a class may go by. */
+typedef struct coll_way {
+    const ct_coll_ops *ops;
+    ct_coll_candidate *way; /* the trier's; NULL: the one that it goes now */
+    double predicted_s;
+} coll_way;
+
+typedef struct tune_class {
+    ct_grad_pipe *gp;
+    ct_dtype dtype;
+    int magnitude; /* bytes are 2^magnitude and more */
+    int n_bucket, trier;
+    int n_way;
+    coll_way *way; /* [n_way] by predicted cost; the first is the model's */
+    int now;       /* of them, that the trier goes                        */
+    ct_trial trial;
+} tune_class;
+
+struct ct_coll_tuner {
+    ct_grad_pipe *gp;
+    int step;                       /* that begins next */
+    int n_look, n_duel, n_progress; /* steps that each part takes */
+    int n_class;
+    tune_class *class; /* [n_class] */
+    ct_trial thread;   /* candidate 0: polls; 1: the thread */
+    bool tries_thread; /* now */
+    double begun_at;
+};
+
+/* ---- classes */
+
+static int magnitude_of(int64_t bytes)
+{
+    int k = 0;
+
+    while ((bytes >> k) > 1) k += 1;
+    return k;
+}
+
+static int64_t bytes_of(const ct_persistent_coll *ways)
+{
+    return ways->count * (int64_t)ct_dtype_size(ways->dtype);
+}
+
+static const ct_coll_ops *ops_now(ct_bucket *b)
+{
+    return atomic_load(&ct_bucket_main_ways(b)->now)->ops;
+}
+
+static ct_persistent_coll *trier_of(const tune_class *k)
+{
+    return ct_bucket_main_ways(&k->gp->bucket[k->trier]);
+}
+
+static bool belongs(ct_bucket *b, const tune_class *class)
+{
+    const ct_persistent_coll *ways = ct_bucket_main_ways(b);
+
+    return (ways != NULL) && (ways->dtype == class->dtype) &&
+           (magnitude_of(bytes_of(ways)) == class->magnitude);
+}
+
+static void find_classes(ct_coll_tuner *t)
+{
+    for (int i = 0; i < t->gp->n_bucket; ++i) {
+        const ct_persistent_coll *ways = ct_bucket_main_ways(&t->gp->bucket[i]);
+        int k = 0;
+
+        if ((ways == NULL) || (ways->count == 0)) continue;
+        while ((k < t->n_class) && !belongs(&t->gp->bucket[i], &t->class[k])) k += 1;
+        if (k == t->n_class) {
+            t->class[k].gp = t->gp;
+            t->class[k].dtype = ways->dtype;
+            t->class[k].magnitude = magnitude_of(bytes_of(ways));
+            t->n_class += 1;
+        }
+        t->class[k].n_bucket += 1;
+        t->class[k].trier = i; /* the last: the one that forward needs first */
+    }
+}
+
+/* ---- candidates */
+
+/* Puts ops in by its cost, behind those of the same. */
+static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
+{
+    int at = k->n_way++;
+
+    for (; (at > 0) && (k->way[at - 1].predicted_s > cost); --at) k->way[at] = k->way[at - 1];
+    k->way[at] = (coll_way){ .ops = ops, .predicted_s = cost };
+}
+
+static ct_status find_ways(const ct_coll_tuner *t, tune_class *k)
+{
+    const ct_persistent_coll *ways = trier_of(k);
+    const ct_coll_ops *now = ops_now(&t->gp->bucket[k->trier]);
+    const ct_comm *c = t->gp->comm;
+    int most = t->gp->config.tune_iterations, n = 0;
+
+    while (ct_coll_table[n] != NULL) n += 1;
+    k->way = calloc((size_t)n, sizeof(*k->way));
+    if (k->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to try %d algorithms", n);
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if (((*at)->automatic || (*at == now)) && (*at)->supports(c, ways->count, ways->dtype))
+            insert(k, *at, ct_coll_cost_s(*at, c, bytes_of(ways), ways->dtype));
+    }
+    for (int i = 1; i < k->n_way; ++i) {
+        coll_way way = k->way[i];
+
+        if (way.ops != now) continue; /* of equal costs the model's own stands first */
+        k->way[i] = k->way[0];
+        k->way[0] = way;
+    }
+    while ((k->n_way > 1) && ((k->n_way > most) ||
+                              (k->way[k->n_way - 1].predicted_s > within * k->way[0].predicted_s)))
+        k->n_way -= 1;
+    return CT_OK;
+}
+
+static void close_ways(tune_class *k)
+{
+    for (int i = 0; i < k->n_way; ++i) {
+        ct_persistent_coll_close(trier_of(k), k->way[i].way);
+        k->way[i].way = NULL;
+    }
+}
+
+static ct_status open_ways(ct_coll_tuner *t)
+{
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+
+        CT_TRY(find_ways(t, k));
+        for (int w = 1; w < k->n_way; ++w)
+            CT_TRY(ct_persistent_coll_open(trier_of(k), k->way[w].ops, &k->way[w].way));
+        if (k->n_way < 2) continue;
+        t->n_look = t->gp->config.tune_iterations;
+        t->n_duel = CT_TRIAL_DUEL_STEPS;
+        CT_TRY(ct_trial_begin(&k->trial, &ct_trial_duels, k->n_way, t->n_look, -1));
+    }
+    return CT_OK;
+}
+
+/* ---- a class on trial */
+
+/* From its bucket's leaving to its landing; nothing where a codec warms up. */
+static int64_t class_took(void *ctx, int64_t step_ns)
+{
+    const tune_class *k = ctx;
+    const ct_bucket *b = &k->gp->bucket[k->trier];
+
+    (void)step_ns;
+    return (atomic_load(&b->dense_now) == b->cut.coded) ? 0 : (int64_t)(1e9 * b->last_s);
+}
+
+/* The trier takes way `to`. */
+static ct_status class_go(void *ctx, int to)
+{
+    tune_class *k = ctx;
+    ct_coll_candidate *old = NULL;
+
+    if (k->now == to) return CT_OK;
+    ct_persistent_coll_go(trier_of(k), k->way[to].way, &old);
+    k->way[k->now].way = old;
+    k->way[to].way = NULL;
+    k->now = to;
+    return CT_OK;
+}
+
+static double best_ms(const tune_class *k, int way)
+{
+    return 1e-6 * (double)ct_trial_best(ct_trial_row(&k->trial, way), CT_TRIAL_ROUNDS);
+}
+
+static void log_choice(const tune_class *k)
+{
+    ct_text tried = { .text = NULL };
+
+    if (best_ms(k, 0) == 0) return; /* never went: a long warm-up */
+    for (int w = 0; w < k->n_way; ++w)
+        ct_text_add(&tried, "%s%s %.3f ms (predicted %.3f)", (w > 0) ? ", " : "",
+                    k->way[w].ops->name, best_ms(k, w), 1e3 * k->way[w].predicted_s);
+    CT_INFO("allreduce of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", k->n_bucket,
+            (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
+            1e-3 * (double)((int64_t)2 << k->magnitude), k->way[k->now].ops->name,
+            (k->now == 0) ? "" : ", not what the model says",
+            (tried.text != NULL) ? tried.text : "");
+    ct_text_destroy(&tried);
+}
+
+/* The class goes as its trier does. */
+static ct_status class_settle(void *ctx, int best)
+{
+    tune_class *k = ctx;
+    const ct_coll_ops *ops = k->way[best].ops;
+
+    CT_TRY(class_go(k, best));
+    close_ways(k);
+    for (int i = 0; i < k->gp->n_bucket; ++i) {
+        ct_bucket *b = &k->gp->bucket[i];
+        ct_coll_candidate *way = NULL, *old = NULL;
+
+        if ((i == k->trier) || !belongs(b, k) || (ops_now(b) == ops)) continue;
+        CT_TRY(ct_persistent_coll_open(ct_bucket_main_ways(b), ops, &way));
+        ct_persistent_coll_go(ct_bucket_main_ways(b), way, &old);
+        ct_persistent_coll_close(ct_bucket_main_ways(b), old);
+    }
+    log_choice(k);
+    return CT_OK;
+}
+
+static const ct_tried_ops algorithms = { class_took, class_go, class_settle };
+
+/* ---- the thread on trial */
+
+static int64_t thread_took(void *ctx, int64_t step_ns)
+{
+    (void)ctx;
+    return step_ns;
+}
+
+static ct_status thread_go(void *ctx, int on)
+{
+    ct_grad_pipe_use_thread(((const ct_coll_tuner *)ctx)->gp, on != 0);
+    return CT_OK;
+}
+
+static ct_status thread_settle(void *ctx, int on)
+{
+    const ct_coll_tuner *t = ctx;
+    const int64_t *poll = ct_trial_row(&t->thread, 0), *threaded = ct_trial_row(&t->thread, 1);
+
+    for (int k = 0; k < CT_TRIAL_ROUNDS; ++k) {
+        if ((poll[k] > 0) && (threaded[k] > 0))
+            CT_DEBUG("progress: round %d: %.3f ms with polls, %.3f ms with a thread", k,
+                     1e-6 * (double)poll[k], 1e-6 * (double)threaded[k]);
+    }
+    ct_grad_pipe_use_thread(t->gp, on != 0);
+    CT_INFO("progress: %s; a step took %.3f ms with polls, %.3f ms with a thread",
+            (on != 0) ? "THREAD" : "POLL", 1e-6 * ct_trial_median(poll, CT_TRIAL_ROUNDS),
+            1e-6 * ct_trial_median(threaded, CT_TRIAL_ROUNDS));
+    return CT_OK;
+}
+
+static const ct_tried_ops threads = { thread_took, thread_go, thread_settle };
+
+/* ---- all of it */
+
+/* Steps of the thread's trial. */
+static int thread_steps(int tune_iterations)
+{
+    return (tune_iterations > CT_TRIAL_DUEL_STEPS) ? 2 * ((tune_iterations + 1) / 2)
+                                                   : CT_TRIAL_DUEL_STEPS;
+}
+
+int ct_coll_tuner_most(int n)
+{
+    if (n == 0) return 0;
+    return 1 + n + CT_TRIAL_DUEL_STEPS + thread_steps(n);
+}
+
+int ct_coll_tuner_n_step(const ct_coll_tuner *t)
+{
+    return 1 + t->n_look + t->n_duel + t->n_progress;
+}
+
+ct_status ct_coll_tuner_create(ct_grad_pipe *gp, ct_coll_tuner **tuner_p)
+{
+    const ct_grad_pipe_config *config = &gp->config;
+    ct_coll_tuner *t = NULL;
+    ct_status status = CT_OK;
+
+    if ((config->tune_iterations == 0) || (gp->comm->size == 1) || (gp->n_bucket == 0) ||
+        (config->dense_elsewhere && ct_grad_pipe_is_dense(gp)))
+        return CT_OK;
+    t = calloc(1, sizeof(*t));
+    if (t != NULL) t->class = calloc((size_t)gp->n_bucket, sizeof(*t->class));
+    if ((t == NULL) || (t->class == NULL)) {
+        free(t);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to try algorithms");
+    }
+    t->gp = gp;
+    t->thread.decided = true;
+    for (int i = 0; i < gp->n_bucket; ++i) t->class[i].trial.decided = true;
+    if ((config->progress == CT_PROGRESS_AUTO) && (gp->thread != NULL)) {
+        t->n_progress = thread_steps(config->tune_iterations);
+        CT_TRY_GOTO(status, err_destroy,
+                    ct_trial_begin(&t->thread, &ct_trial_pairs, 2, t->n_progress, -1));
+    }
+    if (strcmp(config->allreduce, "auto") == 0) {
+        find_classes(t);
+        CT_TRY_GOTO(status, err_destroy, open_ways(t));
+    }
+    *tuner_p = t;
+    return CT_OK;
+
+err_destroy:
+    ct_coll_tuner_destroy(t);
+    return status;
+}
+
+void ct_coll_tuner_destroy(ct_coll_tuner *t)
+{
+    if (t == NULL) return;
+    for (int i = 0; i < t->n_class; ++i) {
+        close_ways(&t->class[i]);
+        free(t->class[i].way);
+        ct_trial_release(&t->class[i].trial);
+    }
+    ct_trial_release(&t->thread);
+    free(t->class);
+    free(t);
+}
+
+/* The first step warms up. Then the algorithms, in all classes at a time. *decided_p: in all. */
+static ct_status step_classes(ct_coll_tuner *t, bool first, bool *decided_p)
+{
+    bool duels = false;
+
+    *decided_p = true;
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+
+        if (k->trial.decided) continue;
+        CT_TRY(first ? ct_trial_start(&k->trial, &algorithms, k)
+                     : ct_trial_step(&k->trial, t->gp->comm, &algorithms, k, 0));
+        *decided_p = *decided_p && k->trial.decided;
+        duels = duels || (k->trial.rival > 0);
+    }
+    if (*decided_p && !duels) t->n_duel = 0; /* nobody met the model's choice again */
+    return CT_OK;
+}
+
+ct_status ct_coll_tuner_step(ct_coll_tuner *t)
+{
+    int step = t->step++;
+    double now = ct_clock_s();
+    int64_t last_ns = (int64_t)(1e9 * (now - t->begun_at));
+    bool decided = false;
+
+    if (step > ct_coll_tuner_n_step(t)) return CT_OK;
+    t->begun_at = now;
+    if (step == 0) return CT_OK;
+    if (t->tries_thread) return ct_trial_step(&t->thread, t->gp->comm, &threads, t, last_ns);
+    CT_TRY(step_classes(t, step == 1, &decided));
+    if (!decided || t->thread.decided) return CT_OK;
+    t->tries_thread = true;
+    return ct_trial_start(&t->thread, &threads, t);
+}
