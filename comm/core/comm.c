@@ -396,16 +396,6 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     return CT_OK;
 }
 
-static void create_lock(ct_comm *c)
-{
-    pthread_mutexattr_t kind;
-
-    (void)pthread_mutexattr_init(&kind); /* these fail only on bad arguments */
-    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
-    (void)pthread_mutex_init(&c->lock, &kind);
-    (void)pthread_mutexattr_destroy(&kind);
-}
-
 static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, ct_comm **comm_p)
 {
     ct_comm *c = calloc(1, sizeof(*c));
@@ -417,7 +407,6 @@ static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, c
         ct_topo_destroy(placed);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
     }
-    create_lock(c);
     c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = c->f16_sum = MPI_OP_NULL;
     CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology, placed));
@@ -452,7 +441,6 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);
     if (comm->world != MPI_COMM_NULL) MPI_Comm_free(&comm->world);
     ct_topo_destroy(comm->topo);
-    (void)pthread_mutex_destroy(&comm->lock);
     free(comm->node_member);
     free(comm);
 }

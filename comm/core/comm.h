@@ -8,7 +8,6 @@
 #define CT_COMM_H
 
 #include <mpi.h>
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "framework/base/memory.h"
@@ -59,12 +58,11 @@ typedef struct ct_comm {
     MPI_Op f16_sum;                       /* likewise                                             */
     MPI_Op bf16_sum;                      /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
-    int64_t sending;      /* bytes of schedules' messages that MPI has taken and not yet sent */
-    double sent_at;       /* when one of them was last sent, or the first taken             */
-    bool prompt;          /* who moves messages now looks again at once, not at the next poll */
-    bool in_order;        /* what is less urgent sends nothing large before its turn        */
-    ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */
-    pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
+    int64_t sending;     /* bytes of schedules' messages that MPI has taken and not yet sent */
+    double sent_at;      /* when one of them was last sent, or the first taken             */
+    bool prompt;         /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;       /* what is less urgent sends nothing large before its turn        */
+    ct_comm_mover mover; /* zero: nothing moves meanwhile                       */
 } ct_comm;
 
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
@@ -86,16 +84,11 @@ ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
 /** As what elements of dtype travel. */
 MPI_Datatype ct_comm_datatype(ct_dtype dtype);
 
-/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. */
-static inline void ct_comm_lock(ct_comm *c)
-{
-    (void)pthread_mutex_lock(&c->lock);
-}
-
-static inline void ct_comm_unlock(ct_comm *c)
-{
-    (void)pthread_mutex_unlock(&c->lock);
-}
+/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. It is
+ *  the process's, whatever the communicator: MPI takes calls from one thread at a time. Who holds
+ *  it may take it again. */
+void ct_comm_lock(ct_comm *c);
+void ct_comm_unlock(ct_comm *c);
 
 /** The first of n tags that nobody else uses, as long as fewer than MPI_TAG_UB are in use; the same
  *  on all ranks when all call in the same order. */
