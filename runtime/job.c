@@ -83,10 +83,10 @@ static ct_status agree(void *ctx, ct_status mine)
     int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
     said s = { .status = (int)mine };
 
-    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->world));
+    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->mpi));
     if (first == c->size) return CT_OK;
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
-    CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->world));
+    CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->mpi));
     if (mine != CT_OK) return mine; /* it has spoken for itself */
     return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
 }

@@ -1,4 +1,4 @@
-/** @file blocking.h  Small blocking collectives. Each is collective over the world.
+/** @file blocking.h  Small blocking collectives. Each is collective over its communicator.
  *
  * What the communicator's mover moves, gradients mostly, goes on while they wait.
  */

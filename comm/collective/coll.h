@@ -19,7 +19,7 @@
 /** Where a request stands: written by progress, read from any thread (the watchdog). */
 typedef struct ct_coll_where {
     _Atomic int step, n_step;
-    _Atomic int rank;         /* of the world, that it waits for; -1: none in particular */
+    _Atomic int rank;         /* of the communicator, that it waits for; -1: none in particular */
     _Atomic int sending;      /* messages of its own that have not gone out */
     _Atomic unsigned n_moved; /* changes when messages moved */
     bool brief; /* in: others are more urgent; progress returns after each round of messages */

@@ -59,11 +59,11 @@ static ct_status share_file(ct_comm *c, const ct_topo_text *text, char **data_p,
     int rc;
 
     if (path != NULL) head[0] = read_file(path, &data, &head[1]);
-    rc = MPI_Bcast(head, 2, MPI_INT64_T, 0, c->world);
+    rc = MPI_Bcast(head, 2, MPI_INT64_T, 0, c->mpi);
     if ((rc == MPI_SUCCESS) && (head[0] == 0)) {
         if (c->rank != 0) data = malloc((size_t)head[1] + 1);
         if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", text->machine);
-        rc = MPI_Bcast(data, (int)head[1] + 1, MPI_BYTE, 0, c->world);
+        rc = MPI_Bcast(data, (int)head[1] + 1, MPI_BYTE, 0, c->mpi);
     }
     if ((rc != MPI_SUCCESS) || (head[0] > 0)) {
         free(data);
@@ -93,13 +93,12 @@ static ct_status gather_places(ct_comm *c, ct_rank_place *place)
 {
     ct_rank_place mine = { .host = (uint64_t)c->rank };
 
-    CT_TRY_MPI(
-        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
+    CT_TRY_MPI(MPI_Comm_split_type(c->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Bcast(&mine.host, 1, MPI_UINT64_T, 0, c->host)); /* its first rank */
     ct_rank_place_inside(&mine.socket, &mine.numa);
     CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, place, (int)sizeof(mine), MPI_BYTE,
-                             c->world));
+                             c->mpi));
     return CT_OK;
 }
 
@@ -112,13 +111,13 @@ static ct_status gather_names(ct_comm *c, const ct_topo_text *text, const ct_mac
 
     ct_rank_name_fill(&mine);
     if (text->kind == CT_TOPO_AUTO) needed = (mine.address[0] != '\0');
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &needed, 1, MPI_INT, MPI_MAX, c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &needed, 1, MPI_INT, MPI_MAX, c->mpi));
     if (!needed) return CT_OK;
     name = malloc(sizeof(*name) * (size_t)c->size);
     if (name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of %d ranks", c->size);
     *name_p = name;
     CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, name, (int)sizeof(mine), MPI_BYTE,
-                             c->world));
+                             c->mpi));
     return CT_OK;
 }
 
@@ -129,12 +128,12 @@ static ct_status share_node_list(ct_comm *c, char **list_p)
     int n = (int)strlen(mine) + 1;
     char *list = NULL;
 
-    CT_TRY_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, c->world));
+    CT_TRY_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, c->mpi));
     list = malloc((size_t)n);
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a node list");
     if (c->rank == 0) memcpy(list, mine, (size_t)n);
     *list_p = list;
-    CT_TRY_MPI(MPI_Bcast(list, n, MPI_BYTE, 0, c->world));
+    CT_TRY_MPI(MPI_Bcast(list, n, MPI_BYTE, 0, c->mpi));
     return CT_OK;
 }
 
@@ -175,7 +174,7 @@ static ct_status find(ct_comm *c, const ct_topo_text *text, const ct_machine *ma
 }
 
 /* Fills in host, topo and node_shares of c. Rank 0 reads the file that `topology` names, for all.
- * Collective over c->world; fails on all ranks or on none. CT_ERR_CONFIG, CT_ERR_IO. */
+ * Collective over c->mpi; fails on all ranks or on none. CT_ERR_CONFIG, CT_ERR_IO. */
 static ct_status find_topology(ct_comm *c, const char *topology)
 {
     ct_rank_place *place = calloc((size_t)c->size, sizeof(*place));
@@ -250,7 +249,7 @@ static ct_status split_nodes(ct_comm *c)
 {
     int k = c->topo->node[c->rank], at = 0;
 
-    CT_TRY_MPI(MPI_Comm_split(c->world, k, c->rank, &c->node));
+    CT_TRY_MPI(MPI_Comm_split(c->mpi, k, c->rank, &c->node));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->node, MPI_ERRORS_RETURN));
     c->node_rank = c->topo->local_rank[c->rank];
     c->node_size = c->topo->node_size[k];
@@ -291,7 +290,7 @@ static ct_status find_tags(ct_comm *c)
 {
     int *bound = NULL, found = 0;
 
-    CT_TRY_MPI(MPI_Comm_get_attr(c->world, MPI_TAG_UB, &bound, &found));
+    CT_TRY_MPI(MPI_Comm_get_attr(c->mpi, MPI_TAG_UB, &bound, &found));
     c->tag_limit = found ? *bound : 32767; /* what MPI promises at least */
     c->next_tag = CT_COMM_BLOCKING_TAGS;   /* the first belong to blocking collectives */
     return CT_OK;
@@ -373,18 +372,18 @@ static ct_status place(ct_comm *c, ct_topo *placed)
     if (placed->n_rank != c->size)
         return CT_FAIL(CT_ERR_CONFIG, "a topology of %d ranks, but %d run", placed->n_rank,
                        c->size);
-    CT_TRY_MPI(MPI_Comm_split(c->world, c->rank, 0, &c->host));
+    CT_TRY_MPI(MPI_Comm_split(c->mpi, c->rank, 0, &c->host));
     return CT_OK;
 }
 
-static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_topo *placed)
+static ct_status set_up(ct_comm *c, MPI_Comm of, const char *topology, ct_topo *placed)
 {
-    CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
-    CT_TRY_MPI(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Comm_dup(world, &c->sums));
+    CT_TRY_MPI(MPI_Comm_dup(of, &c->mpi));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->mpi, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_dup(of, &c->sums));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->sums, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Comm_rank(c->world, &c->rank));
-    CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
+    CT_TRY_MPI(MPI_Comm_rank(c->mpi, &c->rank));
+    CT_TRY_MPI(MPI_Comm_size(c->mpi, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY_MPI(MPI_Op_create(sum_f16, 1, &c->f16_sum));
     CT_TRY(find_tags(c));
@@ -396,7 +395,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     return CT_OK;
 }
 
-static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, ct_comm **comm_p)
+static ct_status create(MPI_Comm of, const char *topology, ct_topo *placed, ct_comm **comm_p)
 {
     ct_comm *c = calloc(1, sizeof(*c));
     ct_status status = CT_OK;
@@ -407,9 +406,9 @@ static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, c
         ct_topo_destroy(placed);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
     }
-    c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
+    c->mpi = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = c->f16_sum = MPI_OP_NULL;
-    CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology, placed));
+    CT_TRY_GOTO(status, err_destroy, set_up(c, of, topology, placed));
     *comm_p = c;
     return CT_OK;
 
@@ -419,14 +418,21 @@ err_destroy:
     return status;
 }
 
-ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
+ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p)
 {
-    return create(world, topology, NULL, comm_p);
+    return create(of, topology, NULL, comm_p);
 }
 
-ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p)
+ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p)
 {
-    return create(world, NULL, topo, comm_p);
+    return create(of, NULL, topo, comm_p);
+}
+
+MPI_Comm ct_comm_everyone(int *rank_p, int *size_p)
+{
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, rank_p); /* errors end the process here */
+    (void)MPI_Comm_size(MPI_COMM_WORLD, size_p);
+    return MPI_COMM_WORLD;
 }
 
 void ct_comm_destroy(ct_comm *comm)
@@ -439,7 +445,7 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
     if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);
-    if (comm->world != MPI_COMM_NULL) MPI_Comm_free(&comm->world);
+    if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
     ct_topo_destroy(comm->topo);
     free(comm->node_member);
     free(comm);

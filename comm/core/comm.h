@@ -1,6 +1,6 @@
 /** @file comm.h  The communicators that everything in comm/ runs on.
  *
- * One duplicate of the world with MPI_ERRORS_RETURN; our traffic never meets the caller's. Messages
+ * One duplicate of the caller's, with MPI_ERRORS_RETURN: our traffic never meets theirs. Messages
  * of collectives in flight are told apart by tag. Calls come from one thread at a time: from the
  * main thread, or from the gradient pipe's own, which holds the lock while it calls MPI.
  */
@@ -39,14 +39,14 @@ typedef struct ct_comm_mover {
 } ct_comm_mover;
 
 typedef struct ct_comm {
-    MPI_Comm world;
+    MPI_Comm mpi;  /* of all its ranks */
     MPI_Comm sums; /* a duplicate for MPI's own allreduce (impi): when these start depends on
                       timing, and MPI pairs the collectives of one communicator by their order */
     int rank, size;
     ct_topo *topo; /* owned                                                              */
     MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
     int node_rank, node_size;
-    int *node_member;            /* [node_size] their ranks in `world`                   */
+    int *node_member;            /* [node_size] their ranks in the communicator          */
     bool node_shares;            /* the ranks of every node can share memory: false on
                                     pretended nodes that span hosts; same on all ranks   */
     MPI_Comm host;               /* ranks of this real machine                           */
@@ -66,11 +66,13 @@ typedef struct ct_comm {
 } ct_comm;
 
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
- *  ("2x4") are pretended. Logs the topology. Collective over world. CT_ERR_CONFIG, CT_ERR_IO. */
-ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
+ *  ("2x4") are pretended. Logs the topology. Collective over `of`. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p);
 /** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
  *  share, messages carry everything. Takes topo over, in case of errors too. */
-ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p);
+ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
+/** All ranks that were started together, to make a communicator of; and which of them this is. */
+MPI_Comm ct_comm_everyone(int *rank_p, int *size_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 
 /** What other modules keep with a communicator, such as models of its costs. `key` names it: the
@@ -128,13 +130,13 @@ ct_status ct_comm_check_launcher(void);
 void ct_comm_prepare_launch(void);
 
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
- *  is agreed by the ranks first. acquire and release are collective over the world, in the same
+ *  is agreed by the ranks first. acquire and release are collective over c, in the same
  *  order on all ranks; the bytes may differ. The result lives as long as c. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
 /** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass
  *  0. *own_p is for the release. CT_UNSUPPORTED, on all ranks alike, where there is no space, no
- *  sharing, or no node of several ranks. Collective over the world, and the release too. */
+ *  sharing, or no node of several ranks. Collective over c, and the release too. */
 ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void **first_p,
                               void **own_p);
 void ct_comm_release_block(ct_comm *c, void *own);

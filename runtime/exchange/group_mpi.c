@@ -94,7 +94,7 @@ ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_devi
     CT_TRY(ct_group_agree(out, status));
     CT_TRY(ct_group_broadcast(out, id, sizeof(id)));
     g->lib = lib;
-    CT_TRY(lib->open(dev, id, out->rank, out->size, &g->library));
+    CT_TRY(lib->open(dev, g->comm, id, out->rank, out->size, &g->library));
     out->sums_there = (lib->sum != NULL);
     return CT_OK;
 }

@@ -293,15 +293,15 @@ static ct_status open_pipe(train *t)
 /* Over the ranks: sum and maximum of v[n], on rank 0. */
 static ct_status reduce(const train *t, const double *v, int n, double *sum, double *most)
 {
-    MPI_Comm world = t->sim->comm->world;
+    MPI_Comm all = t->sim->comm->mpi;
 
     if (t->sim->comm->size == 1) { /* SMPI's reduce of one rank sends to a rank that is not there */
         memcpy(sum, v, sizeof(*v) * (size_t)n);
         memcpy(most, v, sizeof(*v) * (size_t)n);
         return CT_OK;
     }
-    CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, world));
-    CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, world));
+    CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, all));
+    CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, all));
     return CT_OK;
 }
 

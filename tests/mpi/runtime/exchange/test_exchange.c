@@ -211,18 +211,20 @@ static ct_status make_id(void *id)
     return CT_OK;
 }
 
-static ct_status open_library(const ct_device *dev, const void *id, int rank, int n_rank,
-                              void **group_p)
+static ct_status open_library(const ct_device *dev, void *comm, const void *id, int rank,
+                              int n_rank, void **group_p)
 {
     const char *mark = id;
+    const ct_comm *c = comm;
     int mine = -1;
 
     (void)dev;
     MPI_Comm_rank(MPI_COMM_WORLD, &mine);
     *group_p = &n_added;
     /* rank 0's */
-    return ((mark[CT_DEVICE_SUM_ID - 1] == 1) && (rank == mine) && (n_rank > rank)) ? CT_OK
-                                                                                    : CT_ERR_ARG;
+    return ((mark[CT_DEVICE_SUM_ID - 1] == 1) && (rank == mine) && (n_rank == c->size))
+               ? CT_OK
+               : CT_ERR_ARG;
 }
 
 static void close_library(void *group)
