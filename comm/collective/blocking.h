@@ -1,6 +1,6 @@
 /** @file blocking.h  Small blocking collectives. Each is collective over its communicator.
  *
- * What the communicator's mover moves, gradients mostly, goes on while they wait.
+ * What the movers of its communicators move, gradients mostly, goes on while they wait.
  */
 #ifndef CT_BLOCKING_H
 #define CT_BLOCKING_H
@@ -16,7 +16,7 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
 ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all);
 ct_status ct_comm_barrier(ct_comm *c);
 
-/** Waits for one request of a blocking collective, the mover at work meanwhile. */
+/** Waits for one request of a blocking collective, the movers at work meanwhile. */
 ct_status ct_comm_complete(ct_comm *c, MPI_Request *request);
 /** Whether ct_comm_sum() takes the tree: what all ranks have together is too much to gather. */
 bool ct_comm_sums_by_tree(const ct_comm *c, int n);

@@ -22,9 +22,9 @@ ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
 
         ct_comm_lock(c);
         rc = ct_comm_test(request, &done);
-        if ((rc == MPI_SUCCESS) && !done && (c->mover.move != NULL)) {
-            status = c->mover.move(c->mover.ctx);
-            n += c->mover.pending(c->mover.ctx, pending + 1, CT_COMM_MAX_PENDING - 1);
+        if ((rc == MPI_SUCCESS) && !done) {
+            status = ct_comm_move(c);
+            n += ct_comm_pending(c, pending + 1, CT_COMM_MAX_PENDING - 1);
         }
         ct_comm_unlock(c);
         CT_TRY_MPI(rc);

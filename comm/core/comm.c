@@ -275,6 +275,7 @@ static ct_status count_cores(ct_comm *c)
         }
     }
     CT_TRY_MPI(MPI_Comm_size(c->host, &n_host));
+    c->host_size = c->host_all = n_host;
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
     for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
     if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
@@ -348,6 +349,44 @@ static void detach_all(ct_comm *c)
     free(c->attached);
 }
 
+/* ---- what moves during waits: a communicator and all that were split off it have it in common */
+
+struct ct_comm_family {
+    int n; /* communicators that live */
+    ct_comm_mover *first;
+};
+
+void ct_comm_plug(ct_comm *c, ct_comm_mover *m)
+{
+    m->next = c->family->first;
+    c->family->first = m;
+}
+
+void ct_comm_unplug(ct_comm *c, ct_comm_mover *m)
+{
+    ct_comm_mover **at = &c->family->first;
+
+    while ((*at != NULL) && (*at != m)) at = &(*at)->next;
+    if (*at == m) *at = m->next;
+}
+
+ct_status ct_comm_move(ct_comm *c)
+{
+    for (ct_comm_mover *m = c->family->first; m != NULL; m = m->next) CT_TRY(m->move(m->ctx));
+    return CT_OK;
+}
+
+int ct_comm_pending(ct_comm *c, MPI_Request **out, int max)
+{
+    int n = 0;
+
+    for (ct_comm_mover *m = c->family->first; (m != NULL) && (n < max); m = m->next)
+        n += m->pending(m->ctx, out + n, max - n);
+    return n;
+}
+
+/* ---- making them */
+
 static void log_topology(const ct_comm *c)
 {
     const ct_topo *t = c->topo;
@@ -376,17 +415,23 @@ static ct_status place(ct_comm *c, ct_topo *placed)
     return CT_OK;
 }
 
-static ct_status set_up(ct_comm *c, MPI_Comm of, const char *topology, ct_topo *placed)
+/* All that hangs on c->mpi alone. */
+static ct_status set_up_mpi(ct_comm *c)
 {
-    CT_TRY_MPI(MPI_Comm_dup(of, &c->mpi));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->mpi, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Comm_dup(of, &c->sums));
+    CT_TRY_MPI(MPI_Comm_dup(c->mpi, &c->sums));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->sums, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Comm_rank(c->mpi, &c->rank));
     CT_TRY_MPI(MPI_Comm_size(c->mpi, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY_MPI(MPI_Op_create(sum_f16, 1, &c->f16_sum));
-    CT_TRY(find_tags(c));
+    return find_tags(c);
+}
+
+static ct_status set_up(ct_comm *c, MPI_Comm of, const char *topology, ct_topo *placed)
+{
+    CT_TRY_MPI(MPI_Comm_dup(of, &c->mpi));
+    CT_TRY(set_up_mpi(c));
     CT_TRY((placed != NULL) ? place(c, placed) : find_topology(c, topology));
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
@@ -395,19 +440,37 @@ static ct_status set_up(ct_comm *c, MPI_Comm of, const char *topology, ct_topo *
     return CT_OK;
 }
 
-static ct_status create(MPI_Comm of, const char *topology, ct_topo *placed, ct_comm **comm_p)
+/* One without ranks yet; family NULL: it founds its own. */
+static ct_status make_empty(struct ct_comm_family *family, ct_comm **comm_p)
 {
     ct_comm *c = calloc(1, sizeof(*c));
-    ct_status status = CT_OK;
 
-    if (c != NULL) c->attached = calloc(1, sizeof(*c->attached));
-    if ((c == NULL) || (c->attached == NULL)) {
+    if (c != NULL) {
+        c->attached = calloc(1, sizeof(*c->attached));
+        c->family = (family != NULL) ? family : calloc(1, sizeof(*c->family));
+    }
+    if ((c == NULL) || (c->attached == NULL) || (c->family == NULL)) {
+        if (c != NULL) free(c->attached);
+        if ((c != NULL) && (c->family != family)) free(c->family);
         free(c);
-        ct_topo_destroy(placed);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
     }
+    c->family->n += 1;
     c->mpi = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = c->f16_sum = MPI_OP_NULL;
+    *comm_p = c;
+    return CT_OK;
+}
+
+static ct_status create(MPI_Comm of, const char *topology, ct_topo *placed, ct_comm **comm_p)
+{
+    ct_comm *c = NULL;
+    ct_status status = make_empty(NULL, &c);
+
+    if (status != CT_OK) {
+        ct_topo_destroy(placed);
+        return status;
+    }
     CT_TRY_GOTO(status, err_destroy, set_up(c, of, topology, placed));
     *comm_p = c;
     return CT_OK;
@@ -426,6 +489,65 @@ ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p)
 ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p)
 {
     return create(of, NULL, topo, comm_p);
+}
+
+/* ---- a part of them */
+
+/* The part of the parent's topology that holds c's ranks. */
+static ct_status take_topology(ct_comm *c, const ct_comm *parent)
+{
+    int *member = malloc(sizeof(*member) * (size_t)c->size), rc;
+    ct_status status;
+
+    if (member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
+    rc = MPI_Allgather(&parent->rank, 1, MPI_INT, member, 1, MPI_INT, c->mpi);
+    if (rc == MPI_SUCCESS) status = ct_topo_subset(parent->topo, member, c->size, &c->topo);
+    free(member);
+    CT_TRY_MPI(rc);
+    return status;
+}
+
+/* The others of this machine keep their share of its cores. */
+static ct_status take_share(ct_comm *c, const ct_comm *parent)
+{
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_size(c->host, &c->host_size));
+    c->host_all = parent->host_all;
+    c->n_core = parent->n_core * c->host_size / parent->host_size;
+    if (c->n_core < 1) c->n_core = 1;
+    c->n_thread = parent->n_thread;
+    c->oversubscribed = parent->oversubscribed;
+    c->node_shares = parent->node_shares;
+    return CT_OK;
+}
+
+static ct_status set_up_part(ct_comm *c, const ct_comm *parent)
+{
+    CT_TRY(set_up_mpi(c));
+    CT_TRY(take_share(c, parent));
+    CT_TRY(take_topology(c, parent));
+    CT_TRY(split_nodes(c));
+    return ct_node_create(c, &c->node_memory);
+}
+
+ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p)
+{
+    int of = (colour < 0) ? MPI_UNDEFINED : colour;
+    ct_comm *c = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(make_empty(parent->family, &c));
+    if ((MPI_Comm_split(parent->mpi, of, key, &c->mpi) != MPI_SUCCESS) ||
+        (MPI_Comm_split(parent->host, of, key, &c->host) != MPI_SUCCESS))
+        status = CT_FAIL(CT_ERR_COMM, "MPI cannot split a communicator of %d ranks", parent->size);
+    if ((status == CT_OK) && (of != MPI_UNDEFINED)) status = set_up_part(c, parent);
+    if ((status != CT_OK) || (of == MPI_UNDEFINED)) {
+        ct_comm_destroy(c);
+        c = NULL;
+    }
+    CT_TRY(status);
+    *comm_p = c;
+    return CT_OK;
 }
 
 MPI_Comm ct_comm_everyone(int *rank_p, int *size_p)
@@ -448,6 +570,8 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
     ct_topo_destroy(comm->topo);
     free(comm->node_member);
+    comm->family->n -= 1;
+    if (comm->family->n == 0) free(comm->family);
     free(comm);
 }
 

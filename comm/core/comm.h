@@ -30,12 +30,13 @@ enum {
     CT_COMM_BLOCKING_TAGS = 64 /* tags 0 … 63 belong to blocking collectives */
 };
 
-/** What moves while this rank waits for a small collective: the gradient pipe plugs itself in. Both
- *  are called with the lock held. Set and unset at the same place of all ranks' programs. */
+/** What moves while this rank waits for a small collective: a gradient pipe plugs itself in. Both
+ *  are called with the lock held. */
 typedef struct ct_comm_mover {
     ct_status (*move)(void *ctx);
     int (*pending)(void *ctx, MPI_Request **out, int max); /* as ct_coll_ops.pending */
     void *ctx;
+    struct ct_comm_mover *next; /* private to comm/core */
 } ct_comm_mover;
 
 typedef struct ct_comm {
@@ -50,19 +51,20 @@ typedef struct ct_comm {
     bool node_shares;            /* the ranks of every node can share memory: false on
                                     pretended nodes that span hosts; same on all ranks   */
     MPI_Comm host;               /* ranks of this real machine                           */
+    int host_size, host_all;     /* how many those are, and how many all ranks of the job there */
     bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
-    int n_core;                  /* that this machine's ranks may use together           */
+    int n_core;                  /* that these ranks may use together on this machine    */
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
     struct ct_comm_attachments *attached; /* likewise                                     */
+    struct ct_comm_family *family;        /* likewise                                     */
     MPI_Op f16_sum;                       /* likewise                                             */
     MPI_Op bf16_sum;                      /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
-    int64_t sending;     /* bytes of schedules' messages that MPI has taken and not yet sent */
-    double sent_at;      /* when one of them was last sent, or the first taken             */
-    bool prompt;         /* who moves messages now looks again at once, not at the next poll */
-    bool in_order;       /* what is less urgent sends nothing large before its turn        */
-    ct_comm_mover mover; /* zero: nothing moves meanwhile                       */
+    int64_t sending; /* bytes of schedules' messages that MPI has taken and not yet sent */
+    double sent_at;  /* when one of them was last sent, or the first taken             */
+    bool prompt;     /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;   /* what is less urgent sends nothing large before its turn        */
 } ct_comm;
 
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
@@ -71,6 +73,12 @@ ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p);
 /** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
  *  share, messages carry everything. Takes topo over, in case of errors too. */
 ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
+/** A communicator of those ranks of `parent` that give the same colour, in the order of key, then
+ * of their ranks: with tags, attachments and windows of its own, and of the topology the part that
+ *  holds them (ct_topo_subset()). A negative colour is in none: *comm_p is NULL. What moves during
+ *  waits (ct_comm_plug()) parent and children have in common; the parent may go first. Nothing is
+ *  under way meanwhile. Collective over parent. */
+ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p);
 /** All ranks that were started together, to make a communicator of; and which of them this is. */
 MPI_Comm ct_comm_everyone(int *rank_p, int *size_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
@@ -82,6 +90,16 @@ void *ct_comm_attached(const ct_comm *c, const void *key); /* NULL: nothing */
  *  CT_ERR_NOMEM: destroyed at once. */
 ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
                          void (*destroy)(void *what));
+
+/** From here on m moves while a rank waits in c, or in any communicator split off the same one: who
+ *  waits in one group must not stop the messages of another. m is borrowed until it is unplugged.
+ *  Both at the same place of all ranks' programs. */
+void ct_comm_plug(ct_comm *c, ct_comm_mover *m);
+void ct_comm_unplug(ct_comm *c, ct_comm_mover *m); /* nothing where it is not plugged in */
+/** Each of them moves once; with the lock held. */
+ct_status ct_comm_move(ct_comm *c);
+/** The requests of all of them, at most max; with the lock held. */
+int ct_comm_pending(ct_comm *c, MPI_Request **out, int max);
 
 /** As what elements of dtype travel. */
 MPI_Datatype ct_comm_datatype(ct_dtype dtype);

@@ -123,6 +123,8 @@ static ct_status agree_space(ct_node *node, size_t bytes, bool *fits_p)
     int fits = 0;
 
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &wanted, 1, MPI_INT64_T, MPI_SUM, c->host));
+    /* other ranks of the job there may make windows of other groups at the same time */
+    space = space * c->host_size / c->host_all;
     if ((node->limit >= 0) && (space > node->limit - node->used)) space = node->limit - node->used;
     fits = c->node_shares && (wanted <= space);
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &fits, 1, MPI_INT, MPI_LAND, c->mpi));

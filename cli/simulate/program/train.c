@@ -46,9 +46,8 @@ static void sim_timer_destroy(ct_sim_timer *timer)
 /* Until the message of n bytes is there, or one of the others: *over_p. */
 static ct_status wait_first(ct_sim_timer *t, MPI_Request *own, bool *over_p, bool *moved_p)
 {
-    const ct_comm_mover *m = &t->comm->mover;
     MPI_Request *other[CT_COMM_MAX_PENDING], list[CT_COMM_MAX_PENDING + 1];
-    int n = (m->pending != NULL) ? m->pending(m->ctx, other, CT_COMM_MAX_PENDING) : 0;
+    int n = ct_comm_pending(t->comm, other, CT_COMM_MAX_PENDING);
     int done = MPI_UNDEFINED;
 
     for (int i = 0; i < n; ++i) list[i] = *other[i];
@@ -63,10 +62,9 @@ static ct_status wait_first(ct_sim_timer *t, MPI_Request *own, bool *over_p, boo
 
 static bool any_pending(const ct_sim_timer *t)
 {
-    const ct_comm_mover *m = &t->comm->mover;
     MPI_Request *one[1];
 
-    return (m->pending != NULL) && (m->pending(m->ctx, one, 1) > 0);
+    return ct_comm_pending(t->comm, one, 1) > 0;
 }
 
 static ct_status pass(ct_sim_timer *t, int bytes, ct_status (*moved)(void *ctx), void *ctx)
@@ -84,7 +82,7 @@ static ct_status pass(ct_sim_timer *t, int bytes, ct_status (*moved)(void *ctx),
     return CT_OK;
 }
 
-/* Lets that much simulated time pass while messages of the communicator's mover complete. moved:
+/* Lets that much simulated time pass while messages of the communicator's movers complete. moved:
  *  called after each completion; NULL: they are only noted, for the next to move them. */
 static ct_status sim_compute(ct_sim_timer *timer, double seconds, ct_status (*moved)(void *ctx),
                              void *ctx)
