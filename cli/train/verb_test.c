@@ -100,7 +100,7 @@ static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean
         ex.micro_step = i;
         CT_TRY_GOTO(status, out, ct_net_forward(net, &ex, NULL));
         CT_TRY_GOTO(status, out, take_share(net, &ex, v));
-        CT_TRY_GOTO(status, out, ct_comm_sum(call->job->comm, v, (int)n));
+        CT_TRY_GOTO(status, out, ct_group_sum(&call->job->group.data, v, (int)n));
         log_batch(net, i, v);
         for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
     }

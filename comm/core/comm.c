@@ -550,6 +550,24 @@ ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p)
     return CT_OK;
 }
 
+static void destroy_node(void *node)
+{
+    ct_comm_destroy(node);
+}
+
+ct_status ct_comm_of_node(ct_comm *c, ct_comm **node_p)
+{
+    static const char key;
+    ct_comm *node = ct_comm_attached(c, &key);
+
+    if (node == NULL) {
+        CT_TRY(ct_comm_split(c, c->topo->node[c->rank], c->rank, &node));
+        CT_TRY(ct_comm_attach(c, &key, node, destroy_node));
+    }
+    *node_p = node;
+    return CT_OK;
+}
+
 MPI_Comm ct_comm_everyone(int *rank_p, int *size_p)
 {
     (void)MPI_Comm_rank(MPI_COMM_WORLD, rank_p); /* errors end the process here */

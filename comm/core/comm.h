@@ -79,6 +79,9 @@ ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
  *  waits (ct_comm_plug()) parent and children have in common; the parent may go first. Nothing is
  *  under way meanwhile. Collective over parent. */
 ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p);
+/** The communicator of c's ranks on this rank's node, in their order; it lives as long as c. The
+ *  first call makes it, and is collective over c. */
+ct_status ct_comm_of_node(ct_comm *c, ct_comm **node_p);
 /** All ranks that were started together, to make a communicator of; and which of them this is. */
 MPI_Comm ct_comm_everyone(int *rank_p, int *size_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */

@@ -64,7 +64,7 @@ small() { # a copy of what that check reads
     mkdir tree/docs && cp "$ROOT/docs/architecture.md" tree/docs
 }
 small
-seq 1200 >>tree/runtime/exchange/group_mpi.c
+seq 1200 >>tree/runtime/group_mpi.c
 runs exchange_grows 1 'the exchange has 2[0-9]+ lines, 1200 are allowed' "$exchange" tree
 small
 echo >tree/runtime/exchange/other.c

@@ -1,4 +1,4 @@
-#include "runtime/exchange/transports.h"
+#include "runtime/job.h"
 
 #include <stdlib.h>
 
@@ -82,7 +82,9 @@ static const ct_group_ops ops = { mpi_sum,      mpi_sum_there, mpi_max,    mpi_s
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {
-    *out = (ct_group){ .ctx = g, .rank = g->comm->rank, .size = g->comm->size, .ops = &ops };
+    *out = (ct_group){
+        .ctx = g, .rank = g->comm->rank, .size = g->comm->size, .ops = &ops, .topo = g->comm->topo
+    };
 }
 
 ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
