@@ -99,6 +99,7 @@ static void test_sums(void **unused)
     (void)unused;
     fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
     fault += sums(c);
+    fault += mpi_on_parts(sums); /* of a part of the job, too */
     ct_comm_destroy(c);
     assert_int_equal(mpi_verdict(fault), 0);
 }
