@@ -46,7 +46,7 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
     const ct_math_ops *math = t->net->options.dev->math;
     float share =
         (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
-    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    bool chunks = (t->pass->exec.poll != NULL) || (share > 0.0f);
     float factor = tries(t, (int)(p - t->net->param)) ? 0.0f : -1.0f;
     int64_t n = 0;
 
@@ -54,11 +54,11 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
         float *weight = ct_blob_data(&p->blob) + at;
 
         n = chunks ? chunk(p->count - at) : p->count;
-        CT_TRY(math->axpy(t->exec->stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
+        CT_TRY(math->axpy(t->pass->exec.stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
         if (share > 0.0f)
-            CT_TRY(math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
+            CT_TRY(math->axpby(t->pass->exec.stream, n, share, weight, 1.0f - share,
                                t->average + p->offset + at));
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
@@ -87,7 +87,7 @@ static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update
         CT_TRY(t->rule->norms(u, &w, &s));
         weight += w;
         step += s;
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
         u->trust = t->rule->trust(t->param, u, sqrt(weight), sqrt(step));
@@ -117,7 +117,7 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
     float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
     /* messages of other buckets move while this one is updated; the average finds a chunk in the
      * cache */
-    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    bool chunks = (t->pass->exec.poll != NULL) || (share > 0.0f);
     ct_update u = numbers(t, p->lr_mult, p->decay_mult);
 
     CT_TRY(find_trust(t, p, &u));
@@ -125,9 +125,9 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
         set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
         CT_TRY(t->rule->apply(&u));
         if (share > 0.0f)
-            CT_TRY(math->axpby(t->exec->stream, u.count, share, u.weight, 1.0f - share,
+            CT_TRY(math->axpby(t->pass->exec.stream, u.count, share, u.weight, 1.0f - share,
                                t->average + p->offset + at));
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
@@ -153,7 +153,7 @@ static ct_status update_many(ct_train_step *t, int first, int n)
     u.grad = net->grad_arena;
     u.weight = net->weight_arena;
     for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i];
-    return ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u,
+    return ct_update_plan_run(net, &t->all, t->pass->exec.stream, t->rule->kind, &u,
                               (double)t->param->local_gw_ratio, t->average, first, n);
 }
 
@@ -169,15 +169,15 @@ static ct_status update_one(ct_train_step *t, int i)
 static ct_status update_with_late(ct_train_step *t, int i)
 {
     if (!ct_residual_drain_has(&t->late, i)) return update_one(t, i);
-    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->exec->stream, i));
+    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->pass->exec.stream, i));
     CT_TRY(update_one(t, i));
-    return ct_residual_drain_end(t->net, &t->late, t->exec->stream, i,
+    return ct_residual_drain_end(t->net, &t->late, t->pass->exec.stream, i,
                                  (float)t->rate * t->net->param[i].lr_mult);
 }
 
 ct_status ct_step_update(ct_train_step *t, int first, int n)
 {
-    double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
+    double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
 
     for (int i = first; i < first + n; i++) {
         int many = at_once(t, i, first + n);
@@ -190,7 +190,7 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
         if (t->net->param[i].learns) CT_TRY(update_with_late(t, i));
     }
     t->update_s += ct_clock_s() - start;
-    ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
+    ct_trace_end(t->pass->exec.trace, traced, CT_TRACE_UPDATE, NULL,
                  (n > 0) ? t->net->param[first].key : NULL);
     return CT_OK;
 }
@@ -222,11 +222,11 @@ ct_status ct_step_update_all(ct_train_step *t)
     double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
-        CT_TRY(t->all.ops->decide(t->exec->stream, t->all.at, net->grad_count, net->grad_arena,
+        CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &norm));
+    CT_TRY(math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
     if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
@@ -241,7 +241,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 
     if (!ct_update_plan_is_open(&t->all)) return CT_OK;
     if (t->average != NULL) now.average = ct_average_share(t->param->average, t->iteration + 1);
-    return ct_update_plan_begin(t->net, &t->all, t->exec->stream, &now, &t->loss_scale);
+    return ct_update_plan_begin(t->net, &t->all, t->pass->exec.stream, &now, &t->loss_scale);
 }
 
 /* ---- what the device decides */
@@ -249,7 +249,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 ct_status ct_step_tell(ct_train_step *t)
 {
     if (!ct_step_waits_for_all(t) || !ct_update_plan_is_open(&t->all)) return CT_OK;
-    return ct_update_plan_tell(t->net, &t->all, t->exec->stream, t->iteration);
+    return ct_update_plan_tell(t->net, &t->all, t->pass->exec.stream, t->iteration);
 }
 
 ct_status ct_step_hear(ct_train_step *t, bool all)

@@ -24,7 +24,8 @@ typedef struct ct_train_step {
     const Ct__SolverParameter *param; /* iter_size, clip_gradients, momentum, decay, comm */
     ct_net *net;
     const ct_exchange *exchange;
-    ct_exec *exec; /* its wait is set here, and its micro_step and accumulate in each step */
+    ct_pass *pass; /* of net; runs all micro-batches. The wait of its exec is set here, and its
+                    * micro_step and accumulate in each micro-step */
     const ct_update_rule *rule;
     /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
      *  be NULL. */

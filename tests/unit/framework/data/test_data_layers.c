@@ -29,14 +29,14 @@ static const float *top(const parsed_net *f, const char *name, ct_shape *shape_p
     int i = ct_net_find_blob(f->net, name);
 
     assert_true(i >= 0);
-    *shape_p = f->net->blob[i]->data.shape;
-    return ct_blob_data(f->net->blob[i]);
+    *shape_p = f->net->pass->blob[i]->data.shape;
+    return ct_blob_data(f->net->pass->blob[i]);
 }
 
 static void forward(parsed_net *f, int64_t step)
 {
-    f->ex.micro_step = step;
-    assert_int_equal(ct_net_forward(f->net, &f->ex, NULL), CT_OK);
+    f->net->pass->exec.micro_step = step;
+    assert_int_equal(ct_pass_forward(f->net->pass, NULL), CT_OK);
 }
 
 static const ct_net_env one_rank = { .n_rank = 1, .seed = 3 };
@@ -125,7 +125,7 @@ static void test_hdf5_data(void **state)
                 }
             }
         }
-        assert_true(f.ex.wait_data_s > 0);
+        assert_true(f.net->pass->exec.wait_data_s > 0);
         parsed_net_close(&f);
     }
     test_folder_remove(&d);
@@ -344,7 +344,7 @@ static void test_image_data(void **state)
                               d.path, CT_TEST, &one_rank),
                      CT_OK);
     test_log_start();
-    assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_ERR_DATA);
+    assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_ERR_DATA);
     assert_non_null(strstr(test_log_stop(), "c.png (line 2 of"));
     parsed_net_close(&f);
     assert_int_equal(open_net(&f,
