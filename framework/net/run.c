@@ -39,7 +39,7 @@ ct_status ct_exec_poll(ct_exec *ex)
     if (now - ex->polled_s < POLL_S) return CT_OK;
     ex->polled_s = now;
     ex->n_poll++;
-    return (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 }
 
 /* ---- how long steps take on a device that computes beside the host: by marks in its stream,
@@ -312,7 +312,8 @@ static ct_status ready_param(void *ctx, int param)
     const run *p = ctx;
     const ct_exec *ex = &p->pass->exec;
     double start = ct_trace_start(ex->trace);
-    ct_status status = (p->after->ready != NULL) ? p->after->ready(p->after->ctx, param) : CT_OK;
+    ct_status status =
+        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, param) : CT_OK;
 
     trace_move(ex, start);
     return status;
@@ -329,7 +330,7 @@ static ct_status poll_between(void *ctx)
 {
     const ct_exec *ex = &((const run *)ctx)->pass->exec;
     double start = ct_trace_start(ex->trace);
-    ct_status status = (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    ct_status status = (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 
     trace_move(ex, start);
     return status;
@@ -481,7 +482,7 @@ ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
 
 ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx)
 {
-    const ct_step_after after = { .ready = ready, .ctx = ready_ctx };
+    const ct_step_after after = { .ready = ready, .ready_ctx = ready_ctx };
 
     return ct_pass_backward_and(pass, &after);
 }

@@ -257,7 +257,7 @@ static void ready_gradients_are_final(void **state)
     assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
     tr.net = t.net;
     t.net->pass->exec.poll = count_poll;
-    t.net->pass->exec.hook_ctx = &polls;
+    t.net->pass->exec.poll_ctx = &polls;
     assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_OK);
     assert_int_equal(polls, t.net->n_layer); /* not after a wait */
     assert_int_equal(t.net->pass->exec.batch_local, 2);
