@@ -25,10 +25,11 @@ enum { N_BATCH = 6, MOST_STATE = 64 };
     LAYER(name, "InnerProduct", bottom, top,                                                       \
           "inner_product_param { num_output: " n " " more                                          \
           " weight_filler { type: 'xavier' } bias_filler { value: 0.1 } }")
-#define LOSS(bottom, more)                                                                         \
-    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: '" bottom                                \
-    "' bottom: 'label' top: 'loss' " more " }\n"
 #define IMAGES INPUT("data", "dim: 6 dim: 3 dim: 10 dim: 10") INPUT("label", "dim: 6")
+
+#define TWO(name, type, a, b, top, more)                                                           \
+    "layer { name: '" name "' type: '" type "' bottom: '" a "' bottom: '" b "' top: '" top         \
+    "' " more " }\n"
 
 /* groups of a BatchNorm and of products with a ReLU, statistics, dropout, several readers */
 static const char images[] =
@@ -36,32 +37,28 @@ static const char images[] =
         LAYER("s1", "Scale", "b1", "b1", "scale_param { bias_term: true }")
             LAYER("r1", "ReLU", "b1", "b1", "") LAYER("p1", "Pooling", "b1", "p1",
                                                       "pooling_param { kernel_size: 2 stride: 2 }")
-                CONV("c2", "p1", "c2", "16", "kernel_size: 3 pad: 1") LAYER(
-                    "r2", "ReLU", "c2", "c2",
-                    "") "layer { name: 'sum' type: 'Eltwise' bottom: 'c2' bottom: 'p1' top: 'v' "
-                        "}\n" FC("f1", "v", "f1", "20", "") LAYER("r3", "ReLU", "f1", "f1", "")
+                CONV("c2", "p1", "c2", "16", "kernel_size: 3 pad: 1")
+                    LAYER("r2", "ReLU", "c2", "c2", "") TWO("sum", "Eltwise", "c2", "p1", "v", "")
+                        FC("f1", "v", "f1", "20", "") LAYER("r3", "ReLU", "f1", "f1", "")
                             LAYER("d", "Dropout", "f1", "f1", "") FC("f2", "f1", "f2", "5", "")
-                                LOSS("f2", "") "layer { name: 'a' type: 'Accuracy' bottom: 'f2' "
-                                               "bottom: 'label' top: 'a' }\n";
+                                TWO("loss", "SoftmaxWithLoss", "f2", "label", "loss", "")
+                                    TWO("a", "Accuracy", "f2", "label", "a", "");
 
 /* state from batch to batch: cont is 1 everywhere */
 static const char words[] = INPUT("data", "dim: 4 dim: 3 dim: 5") INPUT("cont", "dim: 4 dim: 3")
-    INPUT("label", "dim: 4 dim: 3") "layer { name: 'l' type: 'LSTM' bottom: 'data' bottom: 'cont' "
-                                    "top: 'l' recurrent_param { "
-                                    "num_output: 6 weight_filler { type: 'uniform' min: -1 max: 1 "
-                                    "} } }\n" LAYER("d", "Dropout", "l", "d", "")
-                                        FC("f", "d", "f", "5", "axis: 2")
-                                            LOSS("f", "softmax_param { axis: 2 }");
+    INPUT("label", "dim: 4 dim: 3")
+        TWO("l", "LSTM", "data", "cont", "l",
+            "recurrent_param { num_output: 6 weight_filler { type: 'uniform' min: -1 max: 1 } }")
+            LAYER("d", "Dropout", "l", "d", "") FC("f", "d", "f", "5", "axis: 2")
+                TWO("loss", "SoftmaxWithLoss", "f", "label", "loss", "softmax_param { axis: 2 }");
 
 /* another number of samples in each batch */
-static const char varying[] = IMAGES INPUT(
-    "pick",
-    "dim: 6") "layer { name: 'filter' type: 'Filter' bottom: 'data' bottom: 'pick' top: 'x' }\n"
-              "layer { name: 'those' type: 'Filter' bottom: 'label' bottom: 'pick' top: 'y' "
-              "}\n" CONV("c1", "x", "c1", "4", "kernel_size: 3") LAYER("r1", "ReLU", "c1", "c1", "")
-                  LAYER("d", "Dropout", "c1", "c1", "")
-                      FC("f", "c1", "f", "5", "") "layer { name: 'loss' type: 'SoftmaxWithLoss' "
-                                                  "bottom: 'f' bottom: 'y' top: 'loss' }\n";
+static const char varying[] =
+    IMAGES INPUT("pick", "dim: 6") TWO("filter", "Filter", "data", "pick", "x", "")
+        TWO("those", "Filter", "label", "pick", "y", "")
+            CONV("c1", "x", "c1", "4", "kernel_size: 3") LAYER("r1", "ReLU", "c1", "c1", "")
+                LAYER("d", "Dropout", "c1", "c1", "") FC("f", "c1", "f", "5", "")
+                    TWO("loss", "SoftmaxWithLoss", "f", "y", "loss", "");
 
 typedef struct fixture {
     const ct_device *dev;
