@@ -119,10 +119,10 @@ void ct_draw_noun(const char *name, int n, ct_text *out);
  * The bulk-synchronous model: a step lasts as long as its busiest link. A message climbs from its
  * sender's rank up to the vertex where both ranks meet, through the uplink of one member of each
  * level on the way, and down again on the other side; each uplink counts its two directions apart.
- * Where nodes are of several classes, what leaves or enters a node has that node's figures. A message
- * also fills its own pair's bandwidth, the link between two members that are joined pairwise
- * (where the ranks meet on such a level), and the bus of the vertex where they meet. O(levels) a
- * message. No MPI in here.
+ * It also fills its own pair's bandwidth, the link between two members that are joined pairwise
+ * (where the ranks meet on such a level), and the bus of the vertex where they meet. Where nodes
+ * are of several classes, the links of a node are those of its class, so the slower end counts.
+ * O(levels) a message. No MPI in here.
  */
 
 typedef struct ct_flow ct_flow;
