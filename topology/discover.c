@@ -567,15 +567,13 @@ static ct_status name_switches(const ct_machine *m, const int *node, ct_topo *t)
 }
 
 /* Without names node k of the job is the machine's k-th, as fill_in_blocks() has it. */
-static ct_status class_nodes(const job_tree *tree, const ct_machine *m, const int *node,
-                             ct_topo *t)
+static ct_status class_nodes(const job_tree *tree, const ct_machine *m, const int *node, ct_topo *t)
 {
     int64_t *at = malloc(sizeof(*at) * (size_t)t->n_rank);
     ct_status status = CT_OK;
 
     if (at == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", t->n_rank);
-    for (int r = 0; r < t->n_rank; ++r)
-        at[r] = (m->names != NULL) ? node[r] : tree->hosts->node[r];
+    for (int r = 0; r < t->n_rank; ++r) at[r] = (m->names != NULL) ? node[r] : tree->hosts->node[r];
     status = ct_topo_class_nodes(t, m, at);
     free(at);
     return status;
@@ -623,8 +621,8 @@ static const ct_level *level_like(const ct_machine *from, const ct_machine *m, i
     return (l < m->node_level) ? &from->level[from->node_level] : NULL;
 }
 
-/* Latencies and bandwidths as they are, of nodes that are all alike; uplinks of the same oversubscription, as this one's
- * switches may have fewer nodes. */
+/* Latencies and bandwidths as they are, of nodes that are all alike; uplinks of the same
+ * oversubscription, as this one's switches may have fewer nodes. */
 static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_machine *m)
 {
     if (from->n_node_class > 0)

@@ -131,11 +131,11 @@ typedef struct ct_machine {
     double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
     ct_shared_memory shared;
     ct_in_network in_network;
-    ct_codec_speed coding;   /* as measured; else zero: ct_machine_codec_speed()                */
-    int n_node_class;        /* 0: all nodes are alike                                      */
+    ct_codec_speed coding; /* as measured; else zero: ct_machine_codec_speed()                */
+    int n_node_class;      /* 0: all nodes are alike                                      */
     ct_node_class node_class[CT_MAX_NODE_CLASS];
     int n_node_run;
-    ct_node_run *node_run; /* owned; ascending, and every node of the machine is in one of them */
+    ct_node_run *node_run;   /* owned; ascending, and every node of the machine is in one of them */
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;
 

@@ -319,8 +319,7 @@ static ct_status read_class(const reader *r, const Ct__NodeClassParameter *p, ct
         return fail_at(r, p, "node_class \"%s\": its name is longer than %zu characters", p->name,
                        sizeof(c->name) - 1);
     if (strpbrk(p->name, "\"\\\n") != NULL)
-        return fail_at(r, p, "node_class \"%s\": a name has no quotes, backslashes or line ends",
-                       p->name);
+        return fail_at(r, p, "a node_class has quotes, backslashes or line ends in its name");
     for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
         double v = f[i].value;
 
@@ -369,8 +368,8 @@ static ct_status add_numbered(const class_list *list, const char *nodes)
                            name, nodes);
         if (last < first)
             return fail_at(list->r, list->p,
-                           "node_class \"%s\": nodes \"%s\": %lld-%lld runs backwards", name,
-                           nodes, (long long)first, (long long)last);
+                           "node_class \"%s\": nodes \"%s\": %lld-%lld runs backwards", name, nodes,
+                           (long long)first, (long long)last);
         if (last >= list->n_node)
             return fail_at(list->r, list->p,
                            "node_class \"%s\": there is no node %lld: the machine has %lld, from 0",
@@ -402,12 +401,13 @@ static ct_status close_classes(const reader *r, const Ct__MachineParameter *p, i
         return fail_at(r, p->node_class[p->n_node_class - 1],
                        "no node_class has node %s; every node is of one",
                        name_fault(r, &fault, text, sizeof(text)));
+    if ((fault.kind == CT_NODES_TWICE) && (fault.a == fault.b))
+        return fail_at(r, p->node_class[fault.b], "node_class \"%s\" has node %s twice",
+                       r->m->node_class[fault.b].name, name_fault(r, &fault, text, sizeof(text)));
     if (fault.kind == CT_NODES_TWICE)
-        return fail_at(r, p->node_class[fault.b], "node %s stands in node_class \"%s\" %s%s%s",
-                       name_fault(r, &fault, text, sizeof(text)), r->m->node_class[fault.a].name,
-                       (fault.a == fault.b) ? "twice" : "and in \"",
-                       (fault.a == fault.b) ? "" : r->m->node_class[fault.b].name,
-                       (fault.a == fault.b) ? "" : "\"");
+        return fail_at(r, p->node_class[fault.b], "node_class \"%s\" and \"%s\" both have node %s",
+                       r->m->node_class[fault.a].name, r->m->node_class[fault.b].name,
+                       name_fault(r, &fault, text, sizeof(text)));
     return CT_OK;
 }
 
@@ -437,9 +437,8 @@ static ct_status read_classes(reader *r, const Ct__MachineParameter *p)
             return fail_at(r, list.p, "node_class \"%s\" has no nodes", list.p->name);
         say_place(r, list.p, what, sizeof(what));
         for (size_t i = 0; i < list.p->n_nodes; ++i)
-            CT_TRY((m->names != NULL)
-                       ? ct_hostlist_each(list.p->nodes[i], what, add_named, &list)
-                       : add_numbered(&list, list.p->nodes[i]));
+            CT_TRY((m->names != NULL) ? ct_hostlist_each(list.p->nodes[i], what, add_named, &list)
+                                      : add_numbered(&list, list.p->nodes[i]));
     }
     m->n_node_class = (int)p->n_node_class;
     return close_classes(r, p, list.n_node);

@@ -57,9 +57,8 @@ ct_node_fault ct_node_runs_close(ct_machine *m, int64_t n_node)
     for (int i = 0; i < m->n_node_run; ++i) {
         if (run[i].first < next) return twice(&run[n - 1], &run[i]);
         if (run[i].first > next)
-            return (ct_node_fault){ .kind = CT_NODES_MISSING,
-                                    .first = next,
-                                    .last = run[i].first - 1 };
+            return (
+                ct_node_fault){ .kind = CT_NODES_MISSING, .first = next, .last = run[i].first - 1 };
         next = run[i].last + 1;
         if ((n > 0) && (run[n - 1].node_class == run[i].node_class))
             run[n - 1].last = run[i].last;

@@ -19,7 +19,7 @@ typedef struct ct_topo {
     char source[128]; /* "mpi shared split", "slurm", "synthetic 2x2"               */
 
     ct_machine machine; /* levels, classes and figures; its names and node_run are NULL     */
-    int *node_class; /* [n_node] index into machine.node_class; NULL: all nodes are alike   */
+    int *node_class;    /* [n_node] index into machine.node_class; NULL: all nodes are alike   */
     int *vertex[CT_MAX_LEVEL]; /* [l][n_rank] vertex of level l that holds rank r, numbered by first
                                   appearance; levels of the machine only. vertex[node_level] equals
                                   node[] */

@@ -86,7 +86,8 @@ static ct_status place(verdict *v)
     return status;
 }
 
-/* Of the node with the least memory for its ranks; NULL: not known of any. bytes: what they need. */
+/* Of the node with the least memory for its ranks; NULL: not known of any. bytes: what they need.
+ */
 static const ct_node_class *smallest(const verdict *v, double *bytes_p)
 {
     int node = ct_topo_smallest_node(v->topo);
@@ -104,10 +105,11 @@ static ct_status check_memory(const verdict *v)
     const ct_node_class *c = smallest(v, &bytes);
 
     if ((c == NULL) || (bytes <= c->memory)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "machine \"%s\": the ranks of a node need %.3f GiB of memory at least, but nodes "
-                   "of class \"%s\" have %.4g GiB",
-                   v->topo->machine.name, bytes / gib, c->name, c->memory / gib);
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "machine \"%s\": the ranks of a node need %.3f GiB of memory at least, but nodes "
+        "of class \"%s\" have %.4g GiB",
+        v->topo->machine.name, bytes / gib, c->name, c->memory / gib);
 }
 
 /* The net's own lists, in which nothing takes time. */

@@ -44,10 +44,10 @@ struct ct_cost {
     cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
     cost_round both[MOST_ROUNDS]; /* rounds of no plan, that go up and come back down */
     int n_both;
-    ct_cost *other[2];            /* MPI's own: like the better of these, where the ranks add */
-    bool adds;                    /* the network adds: */
-    ct_in_network network;        /* … by this, at most as fast as the slowest node's link */
-    double inside; /* the slowest node's bandwidth inside over what machine.shared is of  */
+    ct_cost *other[2];     /* MPI's own: like the better of these, where the ranks add */
+    bool adds;             /* the network adds: */
+    ct_in_network network; /* … by this, at most as fast as the slowest node's link */
+    double inside;         /* the slowest node's bandwidth inside over what machine.shared is of  */
 };
 
 /* What evaluating needs. */

@@ -175,8 +175,7 @@ static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     sim->node_speed = ct_topo_speed(*topo_p, (*topo_p)->node[rank]);
-    sim->speed =
-        ct_codec_speed_at(ct_machine_codec_speed(&(*topo_p)->machine), sim->node_speed);
+    sim->speed = ct_codec_speed_at(ct_machine_codec_speed(&(*topo_p)->machine), sim->node_speed);
     ct_sim_codec_set(&sim->speed);
     CT_TRY(sim_prepare(sim));
     return check_network(sim, &(*topo_p)->machine);

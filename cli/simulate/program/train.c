@@ -282,8 +282,7 @@ static ct_status open_pipe(train *t)
         config.tune_iterations = 0;
     config.overlap = config.overlap && (t->overlap != CT_SIM_OFF);
     if (!config.overlap) t->overlap = CT_SIM_OFF;
-    if (status == CT_OK)
-        status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
+    if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
     config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
         status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);
