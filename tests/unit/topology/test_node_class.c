@@ -82,7 +82,7 @@ static const struct {
       "has quotes, backslashes or line ends" },
     { NODE TOP "node_class { name: \"a\" }", "x.prototxt:3: node_class \"a\" has no nodes" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" sped: 2 }",
-      "x.prototxt:3:38: unknown field \"sped\"; did you mean \"speed\"?" },
+      "x.prototxt:3:37: unknown field \"sped\"; did you mean \"speed\"?" },
     { NODE TOP "node_clas { name: \"a\" nodes: \"0-5\" }", "did you mean \"node_class\"?" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" speed: 0 }",
       "x.prototxt:3: node_class \"a\": speed is 0; it must be above 0" },
@@ -216,8 +216,13 @@ static void test_place(void **state)
     ct_topo_destroy(t);
     t = placed(NODE TOP FAST SLOW, 12, 2, "cyclic");
     expect_classes(t, "ffffssffffss");
+    t->machine.coding = (ct_codec_speed){ .memory = 8, .add_s = 2, .measured = true };
+    assert_true(ct_topo_codec_speed(t).memory == 4); /* on nodes of half the speed */
+    assert_true(ct_topo_codec_speed(t).add_s == 4);
     ct_topo_destroy(t);
     t = placed(NODE TOP FAST SLOW, 6, 2, "block"); /* the fast ones alone */
+    t->machine.coding = (ct_codec_speed){ .memory = 8, .add_s = 2, .measured = true };
+    assert_true(ct_topo_codec_speed(t).memory == 8);
     assert_true(ct_topo_speed(t, ct_topo_slowest_node(t)) == 1);
     assert_true(ct_topo_class(t, ct_topo_smallest_node(t))->memory == ldexp(64, 30));
     ct_topo_destroy(t);
