@@ -107,7 +107,7 @@ static ct_status check_memory(const verdict *v)
     if ((c == NULL) || (bytes <= c->memory)) return CT_OK;
     return CT_FAIL(
         CT_ERR_CONFIG,
-        "machine \"%s\": the ranks of a node need %.3f GiB of memory at least, but nodes "
+        "machine \"%s\": the ranks of a node need %.3g GiB of memory at least, but nodes "
         "of class \"%s\" have %.4g GiB",
         v->topo->machine.name, bytes / gib, c->name, c->memory / gib);
 }
@@ -259,7 +259,7 @@ static void print_classes(const verdict *v)
     small = smallest(v, &bytes);
     if (small != NULL)
         fprintf(v->to,
-                "the ranks of a node need %.3f GiB at least; the smallest nodes, of class \"%s\", "
+                "the ranks of a node need %.3g GiB at least; the smallest nodes, of class \"%s\", "
                 "have %.4g GiB\n",
                 ldexp(bytes, -30), small->name, ldexp(small->memory, -30));
 }
