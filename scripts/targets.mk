@@ -122,6 +122,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_names.sh
 	$(Q)scripts/check_layers.sh
 	$(Q)scripts/check_codecs.sh
+	$(Q)scripts/check_exchange.sh
 	$(Q)scripts/check_collectives.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
