@@ -388,6 +388,8 @@ const ct_meaning ct_meaning_table[] = {
       "costs 1.25 times the better of `ring` and `rhd`." },
     { "MachineParameter.level", "The levels, innermost first, at least a node and a machine." },
     { "MachineParameter.name", "For messages and reports." },
+    { "MachineParameter.node_class",
+      "Where nodes differ: their kinds. Every node of the machine is of exactly one." },
     { "MachineParameter.nodes",
       "Names of the nodes, where no level stands between node and machine: `n[1-4,7]`." },
     { "MachineParameter.shared", "Sums in the memory that a node's ranks share: of a fit." },
@@ -456,6 +458,20 @@ const ct_meaning ct_meaning_table[] = {
     { "NetStateRule.not_stage", "The net must have none of these stages." },
     { "NetStateRule.phase", "The net must be in this phase." },
     { "NetStateRule.stage", "The net must have all of these stages." },
+    { "NodeClassParameter.inject_gbs",
+      "Billion bytes a second, per direction, of a node's link into the network. Unset: as of "
+      "nodes by the levels." },
+    { "NodeClassParameter.inside_gbs",
+      "Billion bytes a second that two ranks of a node get alone, in place of `bandwidth_gbs` of "
+      "level `node`; other figures inside the node go with it. Unset: as the levels say." },
+    { "NodeClassParameter.memory_gib",
+      "Memory of a node in GiB, which `cortado check --nodes` compares; unset: not known." },
+    { "NodeClassParameter.name", "What the class is called." },
+    { "NodeClassParameter.nodes",
+      "Its nodes: `0-3,8`, numbers from 0; where the file names nodes, their names, `n[1-4,9]`." },
+    { "NodeClassParameter.speed",
+      "How fast a node computes, adds and codes; 1: as the node that the profile and `sum_gbs` "
+      "are of." },
     { "NoiseParameter.*", "Refused: of the SSD fork; images are not made noisy while they are "
                           "read. Do it beforehand, when the data set is made." },
     { "NonMaximumSuppressionParameter.eta",
