@@ -39,6 +39,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)$(RUN) check/layers scripts/check_layers.sh
 	$(Q)$(RUN) check/codecs scripts/check_codecs.sh
 	$(Q)$(RUN) check/collectives scripts/check_collectives.sh
+	$(Q)$(RUN) check/update_rules scripts/check_update_rules.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/docs scripts/check_docs.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
@@ -123,6 +124,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_layers.sh
 	$(Q)scripts/check_codecs.sh
 	$(Q)scripts/check_collectives.sh
+	$(Q)scripts/check_update_rules.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp

@@ -79,18 +79,18 @@ static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update
 {
     double weight = 0.0, step = 0.0;
 
-    if (t->rule->norms == NULL) return CT_OK;
+    if (t->rule->ratio == CT_UPDATE_NO_RATIO) return CT_OK;
     for (int64_t at = 0; at < p->count; at += u->count) {
         double w = 0.0, s = 0.0;
 
         set_range(t, p, at, chunk(p->count - at), u);
-        CT_TRY(t->rule->norms(u, &w, &s));
+        CT_TRY(ct_update_norms(t->rule->ratio, u, &w, &s));
         weight += w;
         step += s;
         CT_TRY(ct_exec_poll(t->exec));
     }
     if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
-        u->trust = t->rule->trust(t->param, u, sqrt(weight), sqrt(step));
+        u->trust = ct_update_rule_trust(t->rule, t->param, u, sqrt(weight), sqrt(step));
     return CT_OK;
 }
 
@@ -123,7 +123,7 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
     CT_TRY(find_trust(t, p, &u));
     for (int64_t at = 0; at < p->count; at += u.count) {
         set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
-        CT_TRY(t->rule->apply(&u));
+        CT_TRY(ct_update_rule_apply(t->rule, &u));
         if (share > 0.0f)
             CT_TRY(math->axpby(t->exec->stream, u.count, share, u.weight, 1.0f - share,
                                t->average + p->offset + at));

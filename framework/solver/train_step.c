@@ -219,7 +219,7 @@ ct_status ct_train_step_open(ct_train_step *t)
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
         t->average = t->history[t->n_history - 1];
     }
-    CT_TRY(ct_update_plan_open(net, t->rule->norms != NULL, &t->all));
+    CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
     t->may_overlap = (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap &&
                      !ct_step_waits_for_all(t);
     take_mode(t);
