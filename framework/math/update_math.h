@@ -140,6 +140,20 @@ CT_UPDATE_FN void ct_update_lamb_at(const ct_update *u, int64_t i)
     w[i] -= rate * ct_update_adam_step(u, m[i], v[i], w[i]);
 }
 
+/** Steps of one size by the sign of a mean, with the decay beside it: w -= rate (sign(momentum h +
+ * (1
+ * - momentum) g) + decay_l2 w), g without decay; then h = momentum2 h + (1 - momentum2) g. The sign
+ * of 0 is 0. State: h. */
+CT_UPDATE_FN void ct_update_lion_at(const ct_update *u, int64_t i)
+{
+    float *h = u->state[0], *w = u->weight, old = h[i], g = u->scale * u->grad[i];
+    float mean = u->momentum * old + (1.0f - u->momentum) * g;
+    float sign = (float)(mean > 0.0f) - (float)(mean < 0.0f);
+
+    h[i] = u->momentum2 * old + (1.0f - u->momentum2) * g;
+    w[i] -= u->rate * (sign + u->decay_l2 * w[i]);
+}
+
 /** The ratio of a parameter's norms, both above 0. LARS: You, Gitman, Ginsburg: Large Batch
  * Training of Convolutional Networks, 2017, eq. 6, `local` its factor. LAMB: You et al.: Large
  * Batch Optimization for Deep Learning, ICLR 2020, algorithm 2, phi(x) = x. */
@@ -199,7 +213,12 @@ CT_UPDATE_FN float ct_update_trust(ct_update_ratio ratio, double local, double d
       .own = true, .ratio = CT_UPDATE_RATIO_STEP, \
       .formula = "h^, v^ as AdamW; r = h^ / (sqrt(v^) + e) + d w; w -= lr \\|w\\| / \\|r\\| r", \
       .source = "You et al.: Large Batch Optimization for Deep Learning, 2020, algorithm 2, " \
-                "phi(x) = x")
+                "phi(x) = x") \
+    X(lion, LION, .type = "Lion", .n_state = 1, .state_name = { "mean" }, \
+      .reads = CT_UPDATE_MOMENTUM | CT_UPDATE_MOMENTUM2, .means = true, .own = true, \
+      .formula = "w -= lr (sign(m h + (1 - m) g) + d w), g without decay; " \
+                 "h = m2 h + (1 - m2) g; m2 = 0.99 is usual", \
+      .source = "Chen et al.: Symbolic Discovery of Optimization Algorithms, 2023, algorithm 2")
 /* clang-format on */
 
 #define CT_UPDATE_KIND(_name, _kind, ...) CT_UPDATE_##_kind,

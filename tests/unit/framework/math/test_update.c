@@ -100,6 +100,16 @@ static void lars(const ct_update *u, double g, double plain, element *e)
     e->w -= e->s[0];
 }
 
+static void lion(const ct_update *u, double g, double plain, element *e)
+{
+    double m = (double)u->momentum, m2 = (double)u->momentum2;
+    double mean = m * e->s[0] + (1 - m) * plain, decay = (double)u->decay_l2 * e->w;
+
+    (void)g;
+    e->w -= (double)u->rate * (((mean == 0) ? 0 : copysign(1, mean)) + decay);
+    e->s[0] = m2 * e->s[0] + (1 - m2) * plain;
+}
+
 typedef void (*reference_fn)(const ct_update *u, double g, double plain, element *e);
 
 /* A row a rule: scripts/check_update_rules.sh looks for it. */
@@ -110,6 +120,7 @@ static const struct {
     { "SGD", sgd },         { "Nesterov", nesterov }, { "AdaGrad", adagrad },
     { "RMSProp", rmsprop }, { "AdaDelta", adadelta }, { "Adam", adam },
     { "AdamW", adamw },     { "LARS", lars },         { "LAMB", adamw },
+    { "Lion", lion },
 };
 
 static reference_fn reference_of(const char *type)
@@ -421,10 +432,36 @@ static void test_closed_forms(void **state)
     NEAR(constant("LARS", 0, 1, 10, 0), pow(1 - 0.125 * 0.001, 10));
     /* the step is as long as the weight: w <- (1 - 0.125) w */
     NEAR(constant("LAMB", 0.5f, 1, 10, 0), pow(1 - 0.125, 10));
+    /* as AdamW: a constant gradient's sign is its corrected mean over its root */
+    NEAR(constant("Lion", 0.5f, 1, 10, 0.5), 3 * pow(1 - 0.0625, 10) - 2);
     /* sums of a geometric row: h_t = 0.125 (2 - 2^(1-t)), steps of 1.5 h_t - 0.5 h_(t-1) */
     NEAR(constant("Nesterov", 0.5f, 0, 2, 0), -(1.5 * 0.125) - (1.5 * 0.1875 - 0.5 * 0.125));
     /* delta 0 lets nothing start */
     NEAR(constant("AdaDelta", 0.5f, 1, 10, 0), 1.0);
+}
+
+/* By hand: the mean's sign is that of the state, of the gradient, or none. */
+static void test_lion_signs(void **state)
+{
+    const ct_update_rule *rule = NULL;
+    float g[] = { -2, -4, 0, 4, 3 }, h[] = { 1, 1, 0, -1, -1 }, w[] = { 1, 1, 1, 1, 1 };
+    const float want_w[] = { 0.75f, 1.25f, 1, 0.75f, 1 },
+                want_h[] = { 0.625f, 0.375f, 0, -0.375f, -0.5f };
+    ct_update u = { .dev = ct_device_cpu(),
+                    .count = 5,
+                    .scale = 1,
+                    .rate = 0.25f,
+                    .momentum = 0.75f,
+                    .momentum2 = 0.875f,
+                    .grad = g,
+                    .weight = w,
+                    .state = { h } };
+
+    (void)state;
+    assert_int_equal(ct_update_rule_find("Lion", &rule), CT_OK);
+    assert_int_equal(ct_update_rule_apply(rule, &u), CT_OK);
+    assert_memory_equal(w, want_w, sizeof(w));
+    assert_memory_equal(h, want_h, sizeof(h));
 }
 
 /* ---- what is refused ---- */
@@ -462,7 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),       cmocka_unit_test(test_threads),
         cmocka_unit_test(test_trajectories), cmocka_unit_test(test_closed_forms),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lion_signs),   cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
