@@ -16,7 +16,7 @@ framework/net: framework/base framework/proto framework/tensor framework/math
 framework/exchange: framework/base framework/tensor framework/math framework/net
 framework/data: framework/base framework/proto framework/tensor framework/net
 framework/report: framework/base framework/net
-framework/snapshot: framework/base framework/proto framework/tensor framework/net framework/exchange
+framework/snapshot: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange
 framework/solver: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange framework/report framework/snapshot
 topology: framework/base framework/proto
 layers: framework/base framework/proto framework/tensor framework/math framework/net

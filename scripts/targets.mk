@@ -123,6 +123,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_names.sh
 	$(Q)scripts/check_layers.sh
 	$(Q)scripts/check_codecs.sh
+	$(Q)scripts/check_exchange.sh
 	$(Q)scripts/check_collectives.sh
 	$(Q)scripts/check_update_rules.sh
 	$(Q)scripts/check_format.sh

@@ -112,10 +112,30 @@ static ct_status rank_broadcast(void *ctx, void *data, size_t bytes)
     return reduce(ctx, data, (int64_t)bytes, 1, take_first);
 }
 
-static ct_status rank_average(void *ctx, float *v, int64_t n, double share)
+static ct_status rank_sum_begin(void *ctx, float *v, int64_t n, void **ticket_p)
 {
-    for (int64_t i = 0; i < n; i++) v[i] = (float)(share * (double)v[i]);
+    *ticket_p = ctx;
     return reduce(ctx, v, n, sizeof(*v), add_floats);
+}
+
+static ct_status rank_sum_wait(void *ctx, void *ticket)
+{
+    return (ticket == ctx) ? CT_OK : CT_FAIL(CT_ERR_ARG, "another rank's sum is waited for");
+}
+
+static void put_side_by_side(thread_rank *r, void *ctx)
+{
+    reduction *c = ctx;
+
+    for (int k = 0; k < r->job->n; k++)
+        memcpy((int64_t *)c->result + k * c->n, r->job->slot[k], (size_t)c->n * sizeof(int64_t));
+}
+
+static ct_status rank_gather(void *ctx, const int64_t *v, int n, int64_t *all)
+{
+    reduction c = { .result = all, .n = n };
+
+    return together(ctx, v, put_side_by_side, &c);
 }
 
 static void nothing(thread_rank *r, void *ctx)
@@ -129,9 +149,9 @@ static ct_status rank_barrier(void *ctx)
     return together(ctx, NULL, nothing, NULL);
 }
 
-static ct_status rank_begin(void *ctx, int64_t iteration, float scale, float rate)
+static ct_status rank_begin(ct_grad_sync *sync, int64_t iteration, float scale, float rate)
 {
-    thread_rank *r = ctx;
+    thread_rank *r = sync->ctx;
 
     (void)iteration;
     (void)scale;
@@ -220,42 +240,65 @@ static ct_status rank_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return rank_wait(ctx, 0, ((thread_rank *)ctx)->n_learned, landed, landed_ctx);
 }
 
-static void rank_counters(void *ctx, ct_exchange_counters *out)
+static void rank_reads(void *ctx, int param)
 {
-    (void)ctx;
+    (void)ctx, (void)param;
+}
+
+static ct_grad_effect rank_effect(void *ctx, int param)
+{
+    (void)param;
+    return ((thread_rank *)ctx)->job->absorbs ? CT_GRAD_UPDATE : CT_GRAD_SUM;
+}
+
+static void rank_stats(void *ctx, bool codec, ct_sync_stats *out)
+{
+    (void)ctx, (void)codec;
     memset(out, 0, sizeof(*out));
 }
 
-static int rank_n_state(void *ctx)
+/* A residual, and where the job absorbs its rate. */
+static bool rank_state(void *ctx, int param, int k, ct_sync_state *out)
 {
     thread_rank *r = ctx;
+    const ct_param *p = &r->net->param[param];
 
-    return (r->residual != NULL) ? (r->job->absorbs ? 2 : 1) * r->n_learned : 0;
+    if ((r->residual == NULL) || (param >= r->n_learned) || (k > (int)r->job->absorbs))
+        return false;
+    *out = (ct_sync_state){ .name = CT_SYNC_RESIDUAL,
+                            .param = param,
+                            .data = r->residual + p->offset,
+                            .count = p->count,
+                            .of_update = r->job->absorbs };
+    if (k == 1)
+        *out = (ct_sync_state){
+            .name = CT_SYNC_RATE, .param = param, .data = &r->rate, .count = 1, .replicated = true
+        };
+    return true;
 }
 
-static ct_status rank_state(void *ctx, int i, ct_exchange_state *out)
+static ct_status rank_restored(void *ctx)
 {
-    thread_rank *r = ctx;
-    int k = i % r->n_learned;
-    const ct_param *p = &r->net->param[k];
-
-    if (i >= r->n_learned) {
-        *out = (ct_exchange_state){
-            .name = CT_EXCHANGE_RATE, .param = k, .data = &r->rate, .count = 1, .replicated = true
-        };
-        return CT_OK;
-    }
-    *out = (ct_exchange_state){
-        .name = CT_EXCHANGE_RESIDUAL, .param = k, .data = r->residual + p->offset, .count = p->count
-    };
+    (void)ctx;
     return CT_OK;
 }
 
-static bool rank_absorbed(void *ctx, int param)
-{
-    (void)param;
-    return ((thread_rank *)ctx)->job->absorbs;
-}
+static const ct_group_ops group_ops = { .sum = rank_sum,
+                                        .max = rank_max,
+                                        .sum_begin = rank_sum_begin,
+                                        .sum_wait = rank_sum_wait,
+                                        .broadcast = rank_broadcast,
+                                        .gather = rank_gather,
+                                        .barrier = rank_barrier };
+static const ct_transport_ops transport_ops = {
+    .ready = rank_ready, .poll = rank_poll, .wait = rank_wait, .finish = rank_finish
+};
+static const ct_grad_sync_ops sync_ops = {
+    rank_begin,
+    rank_reads,
+    rank_effect,
+    rank_stats,
+};
 
 ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
 {
@@ -272,23 +315,9 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
     free(r->residual);
     r->residual = r->job->residuals ? calloc((size_t)net->grad_count + 1, sizeof(float)) : NULL;
     *out = (ct_exchange){
-        .ctx = r,
-        .rank = r->rank,
-        .n_rank = r->job->n,
-        .begin = rank_begin,
-        .ready = rank_ready,
-        .poll = rank_poll,
-        .finish = rank_finish,
-        .wait = rank_wait,
-        .sum = rank_sum,
-        .max = rank_max,
-        .average = rank_average,
-        .broadcast = rank_broadcast,
-        .barrier = rank_barrier,
-        .counters = rank_counters,
-        .absorbed = rank_absorbed,
-        .n_state = rank_n_state,
-        .state = rank_state,
+        .group = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
+        .sync = { .ctx = r, .ops = &sync_ops, .transport = { r, &transport_ops, false } },
+        .states = { r, rank_state, rank_restored }
     };
     return CT_OK;
 }

@@ -218,7 +218,7 @@ static bool same_point(const json_t *a, const json_t *b)
     return same;
 }
 
-static void fill_group(ct_group *g, const json_t *d)
+static void fill_group(ct_point_group *g, const json_t *d)
 {
     bool weak = strcmp(ct_json_text(d, "mode", "weak"), "weak") == 0;
     const char *base = ct_json_text(d, "base", "");
@@ -371,7 +371,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* By net and machine, weak before strong, large batches first. */
-static int by_title(const ct_group *a, const ct_group *b)
+static int by_title(const ct_point_group *a, const ct_point_group *b)
 {
     int net = strcmp(a->net, b->net), machine = strcmp(a->machine, b->machine);
 
@@ -387,7 +387,7 @@ static void sort_groups(ct_points *p)
 {
     for (int i = 1; i < p->n_group; i++) {
         for (int k = i; (k > 0) && (by_title(&p->group[k - 1], &p->group[k]) > 0); k--) {
-            ct_group g = p->group[k];
+            ct_point_group g = p->group[k];
 
             p->group[k] = p->group[k - 1];
             p->group[k - 1] = g;

@@ -42,7 +42,7 @@ static void add_answer(const ct_points *p, ct_text *t)
     ct_text_add(t, "\n**Answer**, the largest point of each default series:\n\n");
     for (int i = 0; i < p->n; i++) {
         const ct_point *q = &p->point[i], *next = (i + 1 < p->n) ? q + 1 : NULL;
-        const ct_group *g = &p->group[q->group];
+        const ct_point_group *g = &p->group[q->group];
         int base = ct_points_base(p, q);
 
         if (q->failed || (strcmp(q->config, "default") != 0) || (base < 0)) continue;

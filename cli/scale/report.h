@@ -38,14 +38,14 @@ typedef struct ct_point {
     char algorithm[96];
 } ct_point;
 
-typedef struct ct_group {
+typedef struct ct_point_group {
     char machine[64], net[64], net_hash[24], mode[12];
     char title[256], slug[200]; /* for headings, for file names */
     double batch;               /* weak: of a rank; strong: of all */
     double speed;               /* images/s of the pretended chip; 0: as profiled */
     bool jitter;
     const json_t *define;
-} ct_group;
+} ct_point_group;
 
 /** A measurement of the collectives. */
 typedef struct ct_bench_point {
@@ -61,7 +61,7 @@ typedef struct ct_points {
     json_t *superseded; /* names of files whose place a newer definition took */
     int n, n_group, n_bench;
     ct_point *point; /* by group, configuration, kind, ranks */
-    ct_group *group;
+    ct_point_group *group;
     ct_bench_point *bench;
 } ct_points;
 

@@ -33,7 +33,7 @@ static void quote(ct_text *t, const char *s)
     ct_text_add(t, "'");
 }
 
-static void title(ct_text *t, const char *what, const ct_group *g)
+static void title(ct_text *t, const char *what, const ct_point_group *g)
 {
     /* two lines: what a workload is called is long */
     ct_text_add(t, "set title \"%s\\n{/*0.8 \" . ", what);

@@ -227,7 +227,7 @@ static void ablation_table(const ct_points *p, int group, ct_text *t)
 void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t)
 {
     static const char *const plot[] = { "throughput", "efficiency", "parts", "ablations" };
-    const ct_group *g = &p->group[group];
+    const ct_point_group *g = &p->group[group];
     bool bound = false;
 
     for (int i = 0; i < p->n; i++)
@@ -464,7 +464,7 @@ static void number_cell(ct_text *t, double v)
 
 static void csv_row(const ct_points *p, const ct_point *q, ct_text *t)
 {
-    const ct_group *g = &p->group[q->group];
+    const ct_point_group *g = &p->group[q->group];
     const double v[] = { q->step_ms,  q->p5_ms,       q->p95_ms,
                          q->least_ms, q->most_ms,     q->n_sample,
                          q->n_run,    q->n_bad,       q->images_per_s,

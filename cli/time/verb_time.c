@@ -11,8 +11,8 @@
 #include "framework/net/net.h"
 #include "framework/net/team_clock.h"
 #include "framework/solver/train_step.h"
+#include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
-#include "runtime/exchange/exchange_open.h"
 #include "runtime/call.h"
 
 typedef struct time_data {
@@ -157,11 +157,11 @@ typedef struct bench {
 } bench;
 
 /* How long the slowest rank has been at it. */
-static ct_status longest_s(const ct_exchange *x, double start, double *seconds_p)
+static ct_status longest_s(const ct_group *g, double start, double *seconds_p)
 {
     int64_t ns = (int64_t)((ct_clock_s() - start) * 1e9);
 
-    CT_TRY(x->max(x->ctx, &ns, 1));
+    CT_TRY(ct_group_max(g, &ns, 1));
     *seconds_p = (double)ns * 1e-9;
     return CT_OK;
 }
@@ -181,12 +181,12 @@ static ct_status one_step(bench *b, int64_t i)
 
 static ct_status warm_up(bench *b)
 {
-    const ct_exchange *x = &b->exchange;
     double start = ct_clock_s(), seconds = 0.0;
 
-    for (int i = 0; (i <= x->n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S)); i++) {
+    for (int i = 0; (i <= b->exchange.sync.n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S));
+         i++) {
         CT_TRY(one_step(b, i));
-        CT_TRY(longest_s(x, start, &seconds));
+        CT_TRY(longest_s(&b->exchange.group, start, &seconds));
         b->result.n_warm_up++;
     }
     return CT_OK;
@@ -209,22 +209,22 @@ static ct_status run_layers(bench *b)
  * gradients of the step before it. */
 static ct_status run_steps(bench *b)
 {
-    const ct_exchange *x = &b->exchange;
+    const ct_grad_sync *sync = &b->exchange.sync;
     ct_time_result *r = &b->result;
-    ct_exchange_counters before, after;
+    ct_sync_stats before, after;
     double start, now;
 
     CT_TRY(warm_up(b));
     /* a device's steps are given as in training; what their layers take is looked at afterwards */
     b->net->timing = (b->ex.dev->marks == NULL);
-    x->counters(x->ctx, &before);
+    sync->ops->stats(sync->ctx, false, &before);
     if (b->whole != NULL) ct_team_clock_begin(b->whole);
     start = ct_clock_s();
     for (int i = 0; i < r->n_step; i++) {
         b->step.update_s = 0.0;
         CT_TRY(one_step(b, r->n_warm_up + i));
         now = ct_clock_s();
-        x->counters(x->ctx, &after);
+        sync->ops->stats(sync->ctx, false, &after);
         r->step[i] = (now - start) * 1e3;
         r->update[i] = b->step.update_s * 1e3;
         r->wait_data[i] = b->ex.wait_data_s * 1e3;
@@ -274,16 +274,18 @@ static ct_status write_steps(const ct_call *call, const ct_config *c, const benc
 static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 {
     const ct_update_rule *rule = NULL;
-    bool several = (b->exchange.n_rank > 1);
+    const ct_group *g = &b->exchange.group;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
-    b->ex.sum_ranks = several ? b->exchange.sum : NULL;
-    b->ex.sum_there = several ? b->exchange.sum_there : NULL;
-    b->ex.poll = several ? b->exchange.poll : NULL;
-    b->ex.hook_ctx = b->exchange.ctx;
-    b->step = (ct_train_step){
-        .param = param, .net = b->net, .exchange = &b->exchange, .exec = &b->ex, .rule = rule
-    };
+    b->ex.sum_ranks = (g->size > 1) ? g->ops->sum : NULL;
+    b->ex.sum_there = g->sums_there ? g->ops->sum_there : NULL;
+    b->ex.hook_ctx = g->ctx;
+    b->step = (ct_train_step){ .param = param,
+                               .net = b->net,
+                               .sync = &b->exchange.sync,
+                               .several = (g->size > 1),
+                               .exec = &b->ex,
+                               .rule = rule };
     return ct_train_step_open(&b->step);
 }
 
@@ -436,7 +438,7 @@ ct_status ct_verb_time(ct_call *call)
     }
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
-        options.grad_arena = ct_exchange_mpi_arena(call->job->comm, c.solver);
+        options.grad_arena = ct_exchange_arena(call->job->comm, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),

@@ -8,8 +8,8 @@
 #include "framework/report/report.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
+#include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
-#include "runtime/exchange/exchange_open.h"
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
@@ -169,7 +169,7 @@ static ct_status report_coding(training *t)
     ct_text coding = { 0 };
     ct_status status = CT_OK;
 
-    if (t->exchange.is_mpi) ct_exchange_mpi_coding(t->exchange.exchange.ctx, &coding);
+    if (t->exchange.pipe != NULL) ct_grad_pipe_coding_json(t->exchange.pipe, &coding);
     t->trace.coding = coding.failed ? NULL : coding.text;
     status = ct_trace_file_write(&t->trace); /* collective */
     t->trace.coding = NULL;
@@ -237,7 +237,7 @@ static ct_status create_solver(training *t)
     ct_text_destroy(&fields);
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
     if ((t->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
-        options.grad_arena = ct_exchange_mpi_arena(t->job->comm, t->config.solver);
+        options.grad_arena = ct_exchange_arena(t->job->comm, t->config.solver);
     }
     options.env.rank = t->job->rank;
     options.env.n_rank = t->job->size;

@@ -12,6 +12,8 @@
 ct_status ct_comm_sum(ct_comm *c, double *v, int n);
 ct_status ct_comm_max(ct_comm *c, int64_t *v, int n);
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
+/** all[r * n, r * n + n) = v of rank r. */
+ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all);
 ct_status ct_comm_barrier(ct_comm *c);
 
 /** Waits for one request of a blocking collective, the mover at work meanwhile. */

@@ -98,6 +98,18 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
     return CT_OK;
 }
 
+ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc = MPI_SUCCESS;
+
+    ct_comm_lock(c);
+    rc = MPI_Iallgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->world, &request);
+    ct_comm_unlock(c);
+    CT_TRY_MPI(rc);
+    return ct_comm_complete(c, &request);
+}
+
 ct_status ct_comm_barrier(ct_comm *c)
 {
     MPI_Request request = MPI_REQUEST_NULL;

@@ -48,6 +48,12 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
     return CT_OK;
 }
 
+ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
+{
+    CT_TRY_MPI(MPI_Allgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->world));
+    return CT_OK;
+}
+
 ct_status ct_comm_barrier(ct_comm *c)
 {
     CT_TRY_MPI(MPI_Barrier(c->world));

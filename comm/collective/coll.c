@@ -336,25 +336,33 @@ ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, co
     return choose(c, count, dtype, spec, true, ops_p);
 }
 
-ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype)
+ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r)
 {
-    ct_coll_req r = { .comm = c, .buf = buf, .count = count, .dtype = dtype, .tag = 0 };
+    ct_status status;
+
+    CT_TRY(ops->prepare(r));
+    ct_comm_lock(r->comm);
+    status = ops->start(r);
+    ct_comm_unlock(r->comm);
+    if (status != CT_OK) ops->release(r);
+    return status;
+}
+
+ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r)
+{
+    ct_comm *c = r->comm;
     ct_status status = CT_OK;
     int idle = 0;
 
-    CT_TRY(ops->prepare(&r));
-    ct_comm_lock(c);
-    status = ops->start(&r);
-    ct_comm_unlock(c);
     while (status == CT_OK) {
         MPI_Request *req[CT_COMM_MAX_PENDING];
         ct_status moved = CT_OK;
         int n = 0;
 
         ct_comm_lock(c);
-        status = ops->progress(&r);
+        status = ops->progress(r);
         if ((status == CT_INPROGRESS) && (ops->pending != NULL))
-            n = ops->pending(&r, req, CT_COMM_MAX_PENDING);
+            n = ops->pending(r, req, CT_COMM_MAX_PENDING);
         if ((status == CT_INPROGRESS) && (c->mover.move != NULL)) {
             moved = c->mover.move(c->mover.ctx);
             n += c->mover.pending(c->mover.ctx, req + n, CT_COMM_MAX_PENDING - n);
@@ -366,6 +374,14 @@ ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t cou
         idle += 1;
         status = ct_comm_wait_any(c, req, n, &idle);
     }
-    ops->release(&r);
+    ops->release(r);
     return status;
+}
+
+ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype)
+{
+    ct_coll_req r = { .comm = c, .buf = buf, .count = count, .dtype = dtype, .tag = 0 };
+
+    CT_TRY(ct_coll_begin(ops, &r));
+    return ct_coll_end(ops, &r);
 }

@@ -79,8 +79,11 @@ ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, co
                              const ct_coll_ops **ops_p);
 /** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
 ct_status ct_coll_check_spec(const char *spec);
-/** prepare, start, progress until done, release: for tests and small uses. What the communicator's
- *  mover moves goes on meanwhile. Collective. */
+/** prepare and start. An error leaves nothing to release. Collective. */
+ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r);
+/** Progress until done, and release. What the communicator's mover moves goes on meanwhile. */
+ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r);
+/** Both, for tests and small uses. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
 
 /* ---- reduce-scatter, allgather and broadcast, by the same requests

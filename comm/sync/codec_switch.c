@@ -221,14 +221,10 @@ static ct_status carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
 /* What the buckets have counted stays counted. */
 static void keep_counts(ct_grad_pipe *gp)
 {
-    ct_grad_pipe_counters now;
-    ct_grad_pipe_coding coding;
+    ct_sync_stats now;
 
-    ct_grad_pipe_get_counters(gp, &now);
-    ct_grad_pipe_get_coding(gp, &coding);
-    gp->past_encode_s = now.encode_s;
-    gp->past_bytes_sent = now.bytes_sent;
-    gp->past_coding = coding;
+    ct_grad_pipe_get_stats(gp, true, &now);
+    gp->stats = now;
 }
 
 static ct_status make_anew(ct_grad_pipe *gp)

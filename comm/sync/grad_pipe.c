@@ -260,19 +260,22 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
 
 double ct_grad_pipe_encode_s(const ct_grad_pipe *gp)
 {
-    double sum = gp->past_encode_s;
+    double sum = gp->stats.encode_s;
 
     for (int i = 0; i < gp->n_bucket; ++i) sum += gp->bucket[i].encode_s;
     return sum;
 }
 
-void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out)
+void ct_grad_pipe_get_stats(const ct_grad_pipe *gp, bool codec, ct_sync_stats *out)
 {
     ct_comm_lock(gp->comm);
-    *out = gp->counters;
+    *out = gp->stats;
     out->encode_s = ct_grad_pipe_encode_s(gp);
-    out->bytes_sent = gp->past_bytes_sent;
     for (int i = 0; i < gp->n_bucket; ++i) out->bytes_sent += ct_bucket_bytes_sent(&gp->bucket[i]);
+    if (codec)
+        ct_grad_pipe_add_codec(gp, &out->codec);
+    else
+        out->codec = (ct_codec_totals){ .n_coded = 0 };
     ct_comm_unlock(gp->comm);
 }
 

@@ -17,6 +17,7 @@
 #include "framework/base/status.h"
 #include "comm/codec/codec.h"
 #include "comm/sync/step_timeline.h"
+#include "framework/base/sync_stats.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 
@@ -98,33 +99,6 @@ typedef struct ct_grad_pipe_config {
                   it is watched, and real steps decide (autotune/tuner.h). Borrowed by create */
 } ct_grad_pipe_config;
 
-typedef struct ct_grad_pipe_counters {
-    double
-        exposed_s;   /* wait and finish waited, or moved messages, as nothing else was left to do */
-    double moving_s; /* the main thread moved messages and added, between layers              */
-    double encode_s; /* encode and decode                                                     */
-    int64_t bytes_sent;
-} ct_grad_pipe_counters;
-
-/** What codecs did since creation, on this rank, in their steps (dense ones are not counted). */
-typedef struct ct_grad_pipe_coding {
-    int n_coded;         /* buckets that travel by a codec                              */
-    int64_t elements;    /* of them, over all steps                                     */
-    int64_t bytes_dense; /* that they hold                                              */
-    int64_t bytes_coded; /* of this rank's payloads                                     */
-    int64_t bytes_sent;  /* by their exchanges                                          */
-    int64_t selected;    /* elements that this rank selected                            */
-    int64_t filled;      /* elements that anybody's payload had                         */
-    int64_t warm_elements, warm_selected; /* of `elements` and `selected` those of a warm-up in
-                                             which the density fell                     */
-    double select_s; /* accumulation and selection                                  */
-    double pack_s, exchange_s, unpack_s;
-    double residual_norm; /* now                                                         */
-    double saved_s; /* from leaving to landing, less than dense: as measured in dense steps, or as
-                       the model says where there were none … */
-    int n_modelled; /* … which is so for so many of the buckets */
-} ct_grad_pipe_coding;
-
 /** [first, first + n) of the ranges hold the sum over all ranks. */
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
@@ -159,8 +133,8 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
                             void *ctx);
 /** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
-void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
-void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out);
+/** Since creation, on this rank. codec: what codecs did, too, which takes a look at residuals. */
+void ct_grad_pipe_get_stats(const ct_grad_pipe *gp, bool codec, ct_sync_stats *out);
 /** What compression did on this rank, as members of a JSON object: "buckets":[…],"total":{…}, means
  *  of a coded step; nothing where nothing was compressed. */
 void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out);

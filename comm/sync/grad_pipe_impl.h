@@ -59,19 +59,16 @@ struct ct_grad_pipe {
     bool begun; /* at least once                                     */
     bool open;  /* between begin and the report of the last bucket   */
     _Atomic bool finishing;
-    ct_codec_step step; /* that is under way                                 */
-    ct_grad_pipe_counters counters;
-    void *policy;          /* the state of config.policy; NULL: none               */
-    bool watched;          /* set by the policy: it hears what happens in a step   */
-    float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
-    ct_trace *trace;       /* borrowed                                              */
-    ct_grad_kept *aside;   /* [n_range] what codecs keep, while others are only tried; NULL: the
-                              buckets have it                                       */
-    int generation;        /* of buckets                                            */
-    _Atomic bool remaking; /* the buckets are being made: nobody looks              */
-    double past_encode_s;  /* of buckets of earlier generations, …                  */
-    int64_t past_bytes_sent;
-    ct_grad_pipe_coding past_coding;
+    ct_codec_step step;     /* that is under way                                 */
+    ct_sync_stats stats;    /* of buckets those of earlier generations alone     */
+    void *policy;           /* the state of config.policy; NULL: none               */
+    bool watched;           /* set by the policy: it hears what happens in a step   */
+    float *history;         /* of the solver, as the arena; borrowed; NULL: unknown   */
+    ct_trace *trace;        /* borrowed                                              */
+    ct_grad_kept *aside;    /* [n_range] what codecs keep, while others are only tried; NULL: the
+                               buckets have it                                       */
+    int generation;         /* of buckets                                            */
+    _Atomic bool remaking;  /* the buckets are being made: nobody looks              */
     ct_pipe_thread *thread; /* NULL: the main thread does it all                 */
     _Atomic bool threaded;  /* the thread moves messages now; changes in begin   */
     _Atomic int fate;       /* a ct_status: what went wrong, in the thread perhaps */
@@ -91,6 +88,8 @@ double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
 
 /** What each coded bucket did, and all of them. */
 void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
+/** *t: of the buckets that there were before; out: of all. */
+void ct_grad_pipe_add_codec(const ct_grad_pipe *gp, ct_codec_totals *t);
 
 /** Cuts the ranges into buckets and makes these, and what lists them. Collective. */
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp);

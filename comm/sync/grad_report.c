@@ -23,7 +23,7 @@ static double saved_s(const ct_bucket *b)
     return n * ct_bucket_dense_s(b) - (b->under_way_s - b->dense_s);
 }
 
-static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
+static void add_bucket(const ct_bucket *b, ct_codec_totals *out)
 {
     ct_codec_stats s;
 
@@ -46,46 +46,25 @@ static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
     out->residual_norm += residual_square(b);
 }
 
-static void add_up(const ct_grad_pipe *gp, int first, int n, ct_grad_pipe_coding *out)
+static void add_up(const ct_grad_pipe *gp, int first, int n, ct_codec_totals *out)
 {
-    *out = (ct_grad_pipe_coding){ .n_coded = 0 };
+    *out = (ct_codec_totals){ .n_coded = 0 };
     for (int i = first; i < first + n; ++i) {
         if (gp->bucket[i].coded != NULL) add_bucket(&gp->bucket[i], out);
     }
     out->residual_norm = sqrt(out->residual_norm);
 }
 
-/* Buckets that there were before, too. */
-static void add_all(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
+void ct_grad_pipe_add_codec(const ct_grad_pipe *gp, ct_codec_totals *t)
 {
-    const ct_grad_pipe_coding *past = &gp->past_coding;
+    ct_codec_totals past = *t;
 
-    add_up(gp, 0, gp->n_bucket, out);
-    out->elements += past->elements;
-    out->bytes_dense += past->bytes_dense;
-    out->bytes_coded += past->bytes_coded;
-    out->bytes_sent += past->bytes_sent;
-    out->selected += past->selected;
-    out->filled += past->filled;
-    out->warm_elements += past->warm_elements;
-    out->warm_selected += past->warm_selected;
-    out->select_s += past->select_s;
-    out->pack_s += past->pack_s;
-    out->exchange_s += past->exchange_s;
-    out->unpack_s += past->unpack_s;
-    out->saved_s += past->saved_s;
-    out->n_modelled += past->n_modelled;
-}
-
-void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
-{
-    ct_comm_lock(gp->comm);
-    add_all(gp, out);
-    ct_comm_unlock(gp->comm);
+    add_up(gp, 0, gp->n_bucket, t);
+    ct_codec_totals_add(t, &past, 1);
 }
 
 /* Apart where the density fell at first. */
-static void add_density(ct_text *text, const ct_grad_pipe_coding *c)
+static void add_density(ct_text *text, const ct_codec_totals *c)
 {
     int64_t elements = (c->elements > 0) ? c->elements : 1, rest = elements - c->warm_elements;
 
@@ -99,7 +78,7 @@ static void add_density(ct_text *text, const ct_grad_pipe_coding *c)
 }
 
 /* A line; times are those of a coded step. */
-static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+static void add_text(ct_text *text, const ct_codec_totals *c, double steps)
 {
     double ms = 1e3 / steps;
 
@@ -112,7 +91,7 @@ static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
 }
 
 /* The step is not longer by what buckets are that wait for the network at the same time. */
-static void log_line(const char *what, const ct_grad_pipe_coding *c, double steps, bool travels)
+static void log_line(const char *what, const ct_codec_totals *c, double steps, bool travels)
 {
     ct_text text = { .text = NULL };
 
@@ -128,7 +107,7 @@ static void log_line(const char *what, const ct_grad_pipe_coding *c, double step
 
 void ct_grad_pipe_log_coding(const ct_grad_pipe *gp)
 {
-    ct_grad_pipe_coding all, one;
+    ct_codec_totals all, one;
     bool travels = (gp->comm->size > 1);
     double most = 0;
 
@@ -158,7 +137,7 @@ static void add_field(ct_text *text, const char *name, double v)
     ct_text_add_number(text, v);
 }
 
-static void add_json(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+static void add_json(ct_text *text, const ct_codec_totals *c, double steps)
 {
     double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
 
@@ -181,7 +160,7 @@ static void add_json(ct_text *text, const ct_grad_pipe_coding *c, double steps)
 
 void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out)
 {
-    ct_grad_pipe_coding c;
+    ct_codec_totals c;
     double most = 0;
     int n = 0;
 

@@ -363,7 +363,7 @@ static ct_status poll(ct_grad_pipe *gp)
     CT_TRY(fate(gp));
     if (!gp->open || atomic_load(&gp->threaded)) return CT_OK;
     if (!gp->config.overlap || (gp->n_left == gp->n_landed)) return CT_OK;
-    return move_timed(gp, &gp->counters.moving_s);
+    return move_timed(gp, &gp->stats.moving_s);
 }
 
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
@@ -391,7 +391,7 @@ static bool fill_parts(ct_grad_pipe *gp, int i, int n_part)
 static ct_status let_leave(ct_grad_pipe *gp, bool complete)
 {
     if (!gp->config.overlap) return CT_OK;
-    if (!atomic_load(&gp->threaded)) return move_timed(gp, &gp->counters.moving_s);
+    if (!atomic_load(&gp->threaded)) return move_timed(gp, &gp->stats.moving_s);
     if (complete) ct_pipe_thread_wake(gp->thread);
     return CT_OK;
 }
@@ -520,7 +520,7 @@ static ct_status idle_on(ct_grad_pipe *gp, int *idle)
     ct_comm_unlock(gp->comm);
     *idle += 1;
     status = ct_comm_wait_any(gp->comm, request, n, idle);
-    gp->counters.exposed_s += ct_clock_s() - start;
+    gp->stats.exposed_s += ct_clock_s() - start;
     return status;
 }
 
@@ -533,7 +533,7 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
     for (;;) {
         int reported = gp->n_reported;
 
-        CT_TRY(move_timed(gp, &gp->counters.exposed_s));
+        CT_TRY(move_timed(gp, &gp->stats.exposed_s));
         CT_TRY(report(gp, landed, ctx));
         if (all_reported(gp, first, n)) return CT_OK;
         if (gp->n_reported > reported)

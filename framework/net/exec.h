@@ -37,10 +37,11 @@ typedef struct ct_exec {
     /** The same of numbers that lie on `dev`, in the order of the stream and without waiting; it
      * may be recorded. Set beside sum_ranks, or NULL: that one adds them up, on the host. */
     ct_status (*sum_there)(void *ctx, ct_stream st, double *v, int n);
+    void *hook_ctx; /* of these two */
     /** Lets communication move; cheap; called between layers, and inside long ones through
      *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);
-    void *hook_ctx;
+    void *poll_ctx;
     /** Returns once the learned parameter `param` holds the update of the step before: called in
      *  forward before its first reader. NULL: no waiting. */
     ct_status (*wait)(void *ctx, int param);

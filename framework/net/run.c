@@ -39,7 +39,7 @@ ct_status ct_exec_poll(ct_exec *ex)
     if (now - ex->polled_s < POLL_S) return CT_OK;
     ex->polled_s = now;
     ex->n_poll++;
-    return (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 }
 
 /* ---- how long steps take on a device that computes beside the host: by marks in its stream,
@@ -302,7 +302,8 @@ static ct_status ready_param(void *ctx, int param)
 {
     const pass *p = ctx;
     double start = ct_trace_start(p->ex->trace);
-    ct_status status = (p->after->ready != NULL) ? p->after->ready(p->after->ctx, param) : CT_OK;
+    ct_status status =
+        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, param) : CT_OK;
 
     trace_move(p->ex, start);
     return status;
@@ -319,7 +320,7 @@ static ct_status poll_between(void *ctx)
 {
     ct_exec *ex = ((const pass *)ctx)->ex;
     double start = ct_trace_start(ex->trace);
-    ct_status status = (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    ct_status status = (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 
     trace_move(ex, start);
     return status;
@@ -466,7 +467,7 @@ ct_status ct_net_backward_and(ct_net *net, ct_exec *ex, const ct_step_after *aft
 
 ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
 {
-    const ct_step_after after = { .ready = ready, .ctx = ready_ctx };
+    const ct_step_after after = { .ready = ready, .ready_ctx = ready_ctx };
 
     return ct_net_backward_and(net, ex, &after);
 }

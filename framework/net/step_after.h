@@ -16,8 +16,9 @@ extern "C" {
 #endif
 
 typedef struct ct_step_after {
-    ct_ready_fn ready;              /* NULL: no matter                         */
-    ct_status (*finish)(void *ctx); /* after the last step; NULL: nothing is   */
+    ct_ready_fn ready; /* NULL: no matter */
+    void *ready_ctx;
+    ct_status (*finish)(void *ctx); /* after the last step; NULL: nothing is */
     /** Not NULL: ready and finish give the device the same in each pass, and wait for nothing. It
      *  is told what becomes of their calls. */
     ct_status (*replay)(void *ctx, ct_replay what);

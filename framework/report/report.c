@@ -224,19 +224,22 @@ static void add_when(ct_text *line, double epoch)
                 (int)(now.tv_nsec / 1000000));
 }
 
-static void add_coding(ct_text *line, const ct_report_coding *c)
+/* Compression on this rank, per step; shares are of the compressed elements. */
+static void add_codec(ct_text *line, const ct_codec_totals *c, int64_t steps)
 {
+    double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / (double)steps;
+
     ct_text_add(line,
                 ",\"compression\":{\"parameters\":%d,\"bytes_dense\":%" PRId64
                 ",\"bytes_coded\":%" PRId64,
-                c->n_coded, c->bytes_dense, c->bytes_coded);
-    add_field(line, "density", c->density);
-    add_field(line, "filled", c->filled);
-    add_field(line, "select_ms", c->select_ms);
-    add_field(line, "pack_ms", c->pack_ms);
-    add_field(line, "exchange_ms", c->exchange_ms);
-    add_field(line, "unpack_ms", c->unpack_ms);
-    add_field(line, "saved_ms", c->saved_ms);
+                c->n_coded, c->bytes_dense / steps, c->bytes_coded / steps);
+    add_field(line, "density", (double)c->selected / elements);
+    add_field(line, "filled", (double)c->filled / elements);
+    add_field(line, "select_ms", ms * c->select_s);
+    add_field(line, "pack_ms", ms * c->pack_s);
+    add_field(line, "exchange_ms", ms * c->exchange_s);
+    add_field(line, "unpack_ms", ms * c->unpack_s);
+    add_field(line, "saved_ms", ms * c->saved_s);
     add_field(line, "residual_norm", c->residual_norm);
     ct_text_add(line, "}");
 }
@@ -266,7 +269,7 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     ct_text_add(&line, ",\"bytes_sent\":%" PRId64, e->bytes_sent);
     if (e->broken_samples > 0)
         ct_text_add(&line, ",\"broken_samples\":%" PRId64, e->broken_samples);
-    if (e->coding.n_coded > 0) add_coding(&line, &e->coding);
+    if (e->codec.n_coded > 0) add_codec(&line, &e->codec, (e->iterations > 0) ? e->iterations : 1);
     add_when(&line, e->epoch);
     ct_text_add(&line, "}");
     return write_line(r, &line);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/base/sync_stats.h"
 #include "framework/net/net.h"
 
 typedef struct ct_report ct_report;
@@ -39,16 +40,6 @@ bool ct_report_is_of_words(const ct_net *net, int i);
 /** {"event":"run", …}: the fields are given as JSON text without braces. */
 ct_status ct_report_run(ct_report *r, const char *fields);
 
-/** Compression on this rank, per step; shares are of the compressed elements. */
-typedef struct ct_report_coding {
-    int n_coded;                      /* parameters that are compressed; 0: no more is said */
-    int64_t bytes_dense, bytes_coded; /* before and after                                 */
-    double density, filled; /* selected here; in anybody's selection (0: it selects none)   */
-    double select_ms, pack_ms, exchange_ms, unpack_ms;
-    double saved_ms;      /* against the same dense, as measured or predicted              */
-    double residual_norm; /* at the end                                                    */
-} ct_report_coding;
-
 typedef struct ct_report_train_event {
     int64_t iteration, max_iteration;
     double epoch;      /* passes over the data set so far; NAN: its size is unknown */
@@ -59,7 +50,7 @@ typedef struct ct_report_train_event {
     double wait_data_ms, compute_ms, comm_exposed_ms; /* per step              */
     int64_t bytes_sent;                               /* payload per rank and step              */
     int64_t broken_samples; /* that others stood in for, in this run so far; 0: nothing is said */
-    ct_report_coding coding;
+    ct_codec_totals codec;  /* of these iterations; n_coded 0: no more is said */
     const ct_net *net;
     const double *output; /* one mean per element of net's outputs  */
 } ct_report_train_event;

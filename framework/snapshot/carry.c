@@ -25,15 +25,6 @@ static const ct_device *device_of(const ct_net *net, const ct_carry_item *k)
     return net->layer[k->layer]->dev;
 }
 
-/* The worst status of all ranks, on every rank. */
-static ct_status agree(const ct_exchange *x, ct_status mine)
-{
-    int64_t worst = (int64_t)mine;
-
-    CT_TRY(x->max(x->ctx, &worst, 1));
-    return (mine != CT_OK) ? mine : (ct_status)worst;
-}
-
 /* ---- who has which rows */
 
 static void find_buffers(const ct_net *net, ct_carry *c)
@@ -52,25 +43,27 @@ static void find_buffers(const ct_net *net, ct_carry *c)
     }
 }
 
-/* local: n_rank numbers of rows for each item. */
-static ct_status share_rows(const ct_exchange *x, ct_carry *c, int64_t *local)
+/* room: n numbers of rows for this rank, and behind them n for each rank. */
+static ct_status share_rows(const ct_group *g, ct_carry *c, int64_t *room)
 {
-    for (int i = 0; i < c->n; i++) local[(int64_t)i * x->n_rank + x->rank] = c->item[i].local;
-    CT_TRY(x->max(x->ctx, local, c->n * x->n_rank));
+    int64_t *all = room + c->n;
+
+    for (int i = 0; i < c->n; i++) room[i] = c->item[i].local;
+    CT_TRY(ct_group_gather(g, room, c->n, all));
     for (int i = 0; i < c->n; i++) {
         ct_carry_item *k = &c->item[i];
 
-        for (int r = 0; r < x->n_rank; r++) {
-            if (r < x->rank) k->first += local[(int64_t)i * x->n_rank + r];
-            k->rows += local[(int64_t)i * x->n_rank + r];
+        for (int r = 0; r < g->size; r++) {
+            if (r < g->rank) k->first += all[(int64_t)r * c->n + i];
+            k->rows += all[(int64_t)r * c->n + i];
         }
     }
     return CT_OK;
 }
 
-ct_status ct_carry_create(const ct_net *net, const ct_exchange *x, ct_carry *c)
+ct_status ct_carry_create(const ct_net *net, const ct_group *g, ct_carry *c)
 {
-    int64_t *local;
+    int64_t *room;
     ct_status status;
 
     *c = (ct_carry){ 0 };
@@ -78,10 +71,10 @@ ct_status ct_carry_create(const ct_net *net, const ct_exchange *x, ct_carry *c)
     if (c->item == NULL) return no_memory();
     find_buffers(net, c);
     if (c->n == 0) return CT_OK; /* on every rank */
-    local = calloc((size_t)c->n * (size_t)x->n_rank, sizeof(*local));
-    status = agree(x, (local != NULL) ? CT_OK : no_memory());
-    if (status == CT_OK) status = share_rows(x, c, local);
-    free(local);
+    room = calloc((size_t)c->n * ((size_t)g->size + 1), sizeof(*room));
+    status = ct_group_agree(g, (room != NULL) ? CT_OK : no_memory());
+    if (status == CT_OK) status = share_rows(g, c, room);
+    free(room);
     return status;
 }
 
@@ -104,14 +97,14 @@ static ct_status lay_out(const ct_net *net, ct_carry_item *k)
                                       item_bytes(k, k->local));
 }
 
-ct_status ct_carry_gather(const ct_net *net, const ct_exchange *x, ct_carry *c)
+ct_status ct_carry_gather(const ct_net *net, const ct_group *g, ct_carry *c)
 {
     for (int i = 0; i < c->n; i++) {
         ct_carry_item *k = &c->item[i];
 
-        CT_TRY(agree(x, lay_out(net, k)));
-        CT_TRY(x->average(x->ctx, k->data, k->rows * k->row, 1.0));
-        if (x->rank == 0) continue;
+        CT_TRY(ct_group_agree(g, lay_out(net, k)));
+        CT_TRY(ct_group_average(g, k->data, k->rows * k->row, 1.0));
+        if (g->rank == 0) continue;
         ct_mem_release(k->data);
         k->data = NULL;
     }
@@ -199,22 +192,22 @@ static ct_status make_room(ct_carry *c)
     return CT_OK;
 }
 
-ct_status ct_carry_read(const char *file, ct_net *net, const ct_exchange *x)
+ct_status ct_carry_read(const char *file, ct_net *net, const ct_group *g)
 {
     ct_carry c;
-    ct_status status = ct_carry_create(net, x, &c);
+    ct_status status = ct_carry_create(net, g, &c);
 
     if ((status != CT_OK) || (c.n == 0)) {
         ct_carry_destroy(&c);
         return status;
     }
-    CT_TRY_GOTO(status, out, agree(x, make_room(&c)));
-    if (x->rank == 0) status = read_all(file, net, &c);
-    CT_TRY_GOTO(status, out, agree(x, status));
+    CT_TRY_GOTO(status, out, ct_group_agree(g, make_room(&c)));
+    if (g->rank == 0) status = read_all(file, net, &c);
+    CT_TRY_GOTO(status, out, ct_group_agree(g, status));
     for (int i = 0; i < c.n; i++) {
         const ct_carry_item *k = &c.item[i];
 
-        CT_TRY_GOTO(status, out, x->broadcast(x->ctx, k->data, item_bytes(k, k->rows)));
+        CT_TRY_GOTO(status, out, ct_group_broadcast(g, k->data, item_bytes(k, k->rows)));
         CT_TRY_GOTO(status, out,
                     device_of(net, k)->from_host(NULL, buffer_of(net, k)->data,
                                                  k->data + k->first * k->row,

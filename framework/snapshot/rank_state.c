@@ -44,11 +44,11 @@ static ct_status add_array(const char *file, int rank, const char *array, int64_
 
 /* sum = what the ranks of then that fall to this rank had of an array; rank 0's alone, where all
  * had the same. */
-static ct_status read_array(const char *file, int n_then, const ct_exchange *x, const char *name,
+static ct_status read_array(const char *file, int n_then, const ct_group *g, const char *name,
                             const ct_param *p, int64_t count, bool replicated, float *sum,
                             bool *found_p)
 {
-    int first = replicated ? 0 : x->rank, end = replicated ? 1 : n_then;
+    int first = replicated ? 0 : g->rank, end = replicated ? 1 : n_then;
     ct_text array = ct_state_path("/state", name, p->key);
     float *host = ct_mem_acquire((size_t)count * sizeof(float));
     ct_status status = ((array.text != NULL) && (host != NULL))
@@ -56,64 +56,69 @@ static ct_status read_array(const char *file, int n_then, const ct_exchange *x, 
                            : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
 
     memset(sum, 0, (size_t)count * sizeof(float));
-    for (int from = first; (status == CT_OK) && (from < end); from += x->n_rank)
+    for (int from = first; (status == CT_OK) && (from < end); from += g->size)
         status = add_array(file, from, array.text, count, sum, host, found_p);
     ct_mem_release(host);
     ct_text_destroy(&array);
     return status;
 }
 
-/* Everyone's worst status, logged where it arose; *any_p (may be NULL): on any rank. */
-static ct_status agree(const ct_exchange *x, ct_status status, bool *any_p)
+/* Everyone's worst status, logged where it arose; *any_p: on any rank. */
+static ct_status agree_any(const ct_group *g, ct_status status, bool *any_p)
 {
-    int64_t both[2] = { (int64_t)status, (any_p != NULL) && *any_p };
+    int64_t both[2] = { (int64_t)status, *any_p };
 
-    CT_TRY(x->max(x->ctx, both, 2));
-    if (any_p != NULL) *any_p = (both[1] != 0);
+    CT_TRY(ct_group_max(g, both, 2));
+    *any_p = (both[1] != 0);
     return (status != CT_OK) ? status : (ct_status)both[0];
 }
 
 /* ---- what this run keeps, too */
 
 /* The run of the snapshot kept its momentum in the solver, or the snapshot is a dense run's. */
-static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state,
-                               const ct_exchange *x, const ct_exchange_state *e)
+static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state, const ct_group *g,
+                               const ct_sync_state *e)
 {
     const float *from = NULL;
 
     if (!e->is_momentum || (state->n_history < 1)) return CT_OK;
     from = state->history[0] + net->param[e->param].offset;
     CT_TRY(ct_net_device(net)->to_host(NULL, e->data, from, (size_t)e->count * sizeof(*from)));
-    for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)x->n_rank;
+    for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)g->size;
     return CT_OK;
+}
+
+static ct_status read_one(const char *file, const ct_net *net, const ct_snapshot_state *state,
+                          const ct_group *g, const ct_sync_state *e)
+{
+    bool found = false;
+
+    if (state->foreign) { /* Caffe has none; what codecs hold of the momentum is the solver's */
+        memset(e->data, 0, (size_t)e->count * sizeof(float));
+        return take_momentum(net, state, g, e);
+    }
+    CT_TRY(agree_any(g,
+                     read_array(file, state->n_rank_file, g, e->name, &net->param[e->param],
+                                e->count, e->replicated, e->data, &found),
+                     &found));
+    if (!found) return take_momentum(net, state, g, e);
+    if ((state->n_rank == g->size) || e->replicated) return CT_OK;
+    return ct_group_average(g, e->data, e->count, 1.0 / g->size);
 }
 
 static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
                              const ct_exchange *x)
 {
-    int n = x->n_state(x->ctx);
+    ct_sync_state e = { 0 };
+    int n = 0;
 
-    for (int i = 0; i < n; i++) {
-        ct_exchange_state e = { 0 };
-        bool found = false;
-
-        CT_TRY(x->state(x->ctx, i, &e));
-        if (state->foreign) { /* Caffe has none; what codecs hold of the momentum is the solver's */
-            memset(e.data, 0, (size_t)e.count * sizeof(float));
-            CT_TRY(take_momentum(net, state, x, &e));
-            continue;
-        }
-        CT_TRY(agree(x,
-                     read_array(file, state->n_rank_file, x, e.name, &net->param[e.param], e.count,
-                                e.replicated, e.data, &found),
-                     &found));
-        if (!found)
-            CT_TRY(take_momentum(net, state, x, &e));
-        else if ((state->n_rank != x->n_rank) && !e.replicated)
-            CT_TRY(x->average(x->ctx, e.data, e.count, 1.0 / x->n_rank));
+    for (int i = 0; i < net->n_param; i++) {
+        for (int k = 0; ct_sync_states_get(&x->states, i, k, &e); k++, n++)
+            CT_TRY(read_one(file, net, state, &x->group, &e));
     }
-    if ((n > 0) && (state->n_rank != x->n_rank) && !state->foreign)
-        CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank, x->n_rank);
+    if ((n > 0) && (state->n_rank != x->group.size) && !state->foreign)
+        CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank,
+                x->group.size);
     return CT_OK;
 }
 
@@ -133,10 +138,10 @@ static bool has_state(ct_h5_reader *r, const char *name, const ct_param *p)
 
 /* kind_of[n_param] of the snapshot, and behind that who has something on the way to the weights.
  * Only what is counted in updates knows its rate. */
-static ct_status look_for(const char *file, const ct_net *net, int n_then, const ct_exchange *x,
+static ct_status look_for(const char *file, const ct_net *net, int n_then, const ct_group *g,
                           int64_t *kind_of)
 {
-    for (int from = x->rank; from < n_then; from += x->n_rank) {
+    for (int from = g->rank; from < n_then; from += g->size) {
         ct_h5_reader *r = NULL;
 
         CT_TRY(open_rank(file, from, &r));
@@ -144,8 +149,8 @@ static ct_status look_for(const char *file, const ct_net *net, int n_then, const
             const ct_param *p = &net->param[i];
 
             if (!p->learns) continue;
-            if (has_state(r, CT_EXCHANGE_RESIDUAL, p))
-                kind_of[i] = has_state(r, CT_EXCHANGE_RATE, p) ? OF_UPDATE : OF_GRADIENT;
+            if (has_state(r, CT_SYNC_RESIDUAL, p))
+                kind_of[i] = has_state(r, CT_SYNC_RATE, p) ? OF_UPDATE : OF_GRADIENT;
             if (has_state(r, CT_RANK_LATE, p)) kind_of[net->n_param + i] = 1;
         }
         ct_h5_reader_destroy(r);
@@ -154,15 +159,10 @@ static ct_status look_for(const char *file, const ct_net *net, int n_then, const
 }
 
 /* The state that is this parameter's residual now. */
-static kind kind_now(const ct_exchange *x, int param, ct_exchange_state *e)
+static kind kind_now(const ct_sync_states *states, int param, ct_sync_state *e)
 {
-    int n = x->n_state(x->ctx);
-
-    for (int i = 0; i < n; i++) {
-        if ((x->state(x->ctx, i, e) != CT_OK) || (e->param != param) ||
-            (strcmp(e->name, CT_EXCHANGE_RESIDUAL) != 0))
-            continue;
-        return ((x->absorbed != NULL) && x->absorbed(x->ctx, param)) ? OF_UPDATE : OF_GRADIENT;
+    for (int k = 0; ct_sync_states_get(states, param, k, e); k++) {
+        if (strcmp(e->name, CT_SYNC_RESIDUAL) == 0) return e->of_update ? OF_UPDATE : OF_GRADIENT;
     }
     return NONE;
 }
@@ -194,30 +194,31 @@ static ct_status owe(const ct_net *net, const ct_param *p, const float *v, float
 }
 
 /* A state that all ranks of then had alike, of rank 0. */
-static ct_status read_shared(const char *file, const ct_net *net, const ct_exchange *x,
+static ct_status read_shared(const char *file, const ct_net *net, const ct_group *g,
                              const char *name, int param, int64_t count, float *v)
 {
     bool found = false;
 
-    return agree(x, read_array(file, 1, x, name, &net->param[param], count, true, v, &found), NULL);
+    return ct_group_agree(g,
+                          read_array(file, 1, g, name, &net->param[param], count, true, v, &found));
 }
 
 /* v: this rank's share of the residual; afterwards the sum. The ranks' weights stay equal, since a
  * sum has the same bits everywhere. */
-static ct_status pay(const char *file, const ct_net *net, int param, const ct_exchange *x,
-                     kind then, float *v, ct_snapshot_state *state)
+static ct_status pay(const char *file, const ct_net *net, int param, const ct_group *g, kind then,
+                     float *v, ct_snapshot_state *state)
 {
     const ct_param *p = &net->param[param];
     float rate = 0;
 
     if (then == OF_GRADIENT) return owe(net, p, v, &state->owed);
-    CT_TRY(read_shared(file, net, x, CT_EXCHANGE_RATE, param, 1, &rate));
-    CT_TRY(x->average(x->ctx, v, p->count, 1.0));
+    CT_TRY(read_shared(file, net, g, CT_SYNC_RATE, param, 1, &rate));
+    CT_TRY(ct_group_average(g, v, p->count, 1.0));
     return ct_residual_drain_add(net, &state->late, param, rate, v);
 }
 
 /* What the run of the snapshot had not brought to the weights yet. */
-static ct_status go_on(const char *file, const ct_net *net, const ct_exchange *x,
+static ct_status go_on(const char *file, const ct_net *net, const ct_group *g,
                        const int64_t *is_late, ct_snapshot_state *state)
 {
     for (int i = 0; i < net->n_param; i++) {
@@ -227,11 +228,10 @@ static ct_status go_on(const char *file, const ct_net *net, const ct_exchange *x
 
         if (is_late[i] == 0) continue;
         v = ct_mem_acquire((size_t)count * sizeof(*v));
-        status = agree(
-            x, (v != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for what was left behind"),
-            NULL);
-        if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE, i, count, v);
-        if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE_RATE, i, 1, &rate);
+        status = ct_group_agree(
+            g, (v != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for what was left behind"));
+        if (status == CT_OK) status = read_shared(file, net, g, CT_RANK_LATE, i, count, v);
+        if (status == CT_OK) status = read_shared(file, net, g, CT_RANK_LATE_RATE, i, 1, &rate);
         if (status == CT_OK) status = ct_residual_drain_add(net, &state->late, i, rate, v);
         ct_mem_release(v);
         CT_TRY(status);
@@ -242,26 +242,27 @@ static ct_status go_on(const char *file, const ct_net *net, const ct_exchange *x
 static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
                         const ct_exchange *x, const int64_t *kind_of)
 {
+    const ct_group *g = &x->group;
     int n_weight = 0, n_gradient = 0;
 
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *p = &net->param[i];
         kind then = (kind)kind_of[i], now = NONE;
-        ct_exchange_state e = { 0 };
+        ct_sync_state e = { 0 };
         float *v = NULL;
         bool found = false;
         ct_status status = CT_OK;
 
         if (then == NONE) continue;
-        now = kind_now(x, i, &e);
+        now = kind_now(&x->states, i, &e);
         if (now == then) continue;
         if (now != NONE) memset(e.data, 0, (size_t)e.count * sizeof(float));
         v = ct_mem_acquire((size_t)p->count * sizeof(float));
-        status = (v != NULL) ? read_array(file, state->n_rank_file, x, CT_EXCHANGE_RESIDUAL, p,
+        status = (v != NULL) ? read_array(file, state->n_rank_file, g, CT_SYNC_RESIDUAL, p,
                                           p->count, false, v, &found)
                              : CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %s", p->key);
-        status = agree(x, status, NULL);
-        if (status == CT_OK) status = pay(file, net, i, x, then, v, state);
+        status = ct_group_agree(g, status);
+        if (status == CT_OK) status = pay(file, net, i, g, then, v, state);
         ct_mem_release(v);
         CT_TRY(status);
         n_weight += (then == OF_UPDATE);
@@ -272,23 +273,24 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
                 "weights, no farther in an iteration than that moves them, of %d it goes with the "
                 "next gradient",
                 n_weight, n_gradient);
-    return go_on(file, net, x, kind_of + net->n_param, state);
+    return go_on(file, net, g, kind_of + net->n_param, state);
 }
 
 ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *state,
                              const ct_exchange *x)
 {
+    const ct_group *g = &x->group;
     int64_t *kind_of = calloc(2 * (size_t)net->n_param + 1, sizeof(*kind_of));
     ct_status status =
         (kind_of != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
 
     state->owed = NULL;
     state->late = (ct_residual_drain){ .v = NULL };
-    status = agree(x, status, NULL);
+    status = ct_group_agree(g, status);
     if (status == CT_OK) status = read_states(file, net, state, x);
     if ((status == CT_OK) && !state->foreign)
-        status = agree(x, look_for(file, net, state->n_rank_file, x, kind_of), NULL);
-    if (status == CT_OK) status = x->max(x->ctx, kind_of, 2 * net->n_param);
+        status = ct_group_agree(g, look_for(file, net, state->n_rank_file, g, kind_of));
+    if (status == CT_OK) status = ct_group_max(g, kind_of, 2 * net->n_param);
     if (status == CT_OK) status = settle(file, net, state, x, kind_of);
     free(kind_of);
     if (status != CT_OK) {
@@ -297,5 +299,5 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
         ct_residual_drain_close(net, &state->late);
         return status;
     }
-    return (x->restored != NULL) ? x->restored(x->ctx) : CT_OK;
+    return (x->states.restored != NULL) ? x->states.restored(x->states.ctx) : CT_OK;
 }

@@ -23,7 +23,7 @@
 
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
-#include "framework/exchange/residual_drain.h"
+#include "framework/snapshot/residual_drain.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
  *  it at the weights. */

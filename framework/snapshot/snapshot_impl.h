@@ -81,22 +81,22 @@ typedef struct ct_carry {
 } ct_carry;
 
 /** Which buffers carry state, and whose rows are whose. Collective. */
-ct_status ct_carry_create(const ct_net *net, const ct_exchange *x, ct_carry *c);
+ct_status ct_carry_create(const ct_net *net, const ct_group *g, ct_carry *c);
 void ct_carry_destroy(ct_carry *c); /* zeroed ones allowed */
 /** All rows to rank 0. Collective. */
-ct_status ct_carry_gather(const ct_net *net, const ct_exchange *x, ct_carry *c);
+ct_status ct_carry_gather(const ct_net *net, const ct_group *g, ct_carry *c);
 /** What was gathered into a file; it is borrowed until ct_h5_writer_finish(). */
 ct_status ct_carry_put(const ct_net *net, const ct_carry *c, ct_h5_writer *w);
 /** Reads what the file has of them, every rank its rows. Where it has another number of rows or
  * none the state is zeros and that is said. Rank 0 reads. Collective. CT_ERR_DATA. */
-ct_status ct_carry_read(const char *file, ct_net *net, const ct_exchange *x);
+ct_status ct_carry_read(const char *file, ct_net *net, const ct_group *g);
 
 /* ---- what codecs keep on each rank, read back.
  *
  * With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
  * is kept: every rank takes 1 / n_rank of it. Nothing of a residual is lost where a parameter now
  * travels in another way: what is counted in updates goes to the weights, no farther in an
- * iteration than that moves them (framework/exchange/residual_drain.h); what is counted in
+ * iteration than that moves them (framework/snapshot/residual_drain.h); what is counted in
  * gradients goes into the next gradient.
  */
 

@@ -364,29 +364,29 @@ out:
 }
 
 /* Rank 0's arena to everyone, through the host where it lies on a device. */
-static ct_status broadcast_floats(const ct_exchange *x, const ct_device *dev, float *data,
+static ct_status broadcast_floats(const ct_group *g, const ct_device *dev, float *data,
                                   int64_t count)
 {
     size_t bytes = (size_t)count * sizeof(float);
     void *host;
     ct_status status;
 
-    if (dev->kind == CT_DEVICE_CPU) return x->broadcast(x->ctx, data, bytes);
+    if (dev->kind == CT_DEVICE_CPU) return ct_group_broadcast(g, data, bytes);
     host = ct_mem_acquire(bytes);
     if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes on the host", bytes);
     status = dev->to_host(NULL, host, data, bytes);
-    if (status == CT_OK) status = x->broadcast(x->ctx, host, bytes);
+    if (status == CT_OK) status = ct_group_broadcast(g, host, bytes);
     if (status == CT_OK) status = dev->from_host(NULL, data, host, bytes);
     ct_mem_release(host);
     return status;
 }
 
-static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot_state *state)
+static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_state *state)
 {
     const ct_device *dev = ct_net_device(net);
     ct_snapshot_state copy = *state; /* its pointers mean nothing on another rank */
 
-    CT_TRY(x->broadcast(x->ctx, &copy, sizeof(copy)));
+    CT_TRY(ct_group_broadcast(g, &copy, sizeof(copy)));
     copy.n_history = state->n_history;
     copy.history = state->history;
     copy.history_name = state->history_name;
@@ -395,9 +395,9 @@ static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot
     copy.provenance = state->provenance;
     copy.plan = state->plan;
     *state = copy;
-    CT_TRY(broadcast_floats(x, dev, net->weight_arena, net->weight_count));
+    CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
     for (int h = 0; h < state->n_history; h++)
-        CT_TRY(broadcast_floats(x, dev, state->history[h], net->grad_count));
+        CT_TRY(broadcast_floats(g, dev, state->history[h], net->grad_count));
     ct_net_weights_changed(net);
     return CT_OK;
 }
@@ -405,15 +405,13 @@ static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange)
 {
+    const ct_group *g = &exchange->group;
     ct_status status = CT_OK;
-    int64_t worst;
 
-    if (exchange->rank == 0) status = read_shared(file, net, state);
-    worst = (int64_t)status;
-    CT_TRY(exchange->max(exchange->ctx, &worst, 1));
-    if (worst != 0) return (ct_status)worst;
-    CT_TRY(broadcast_shared(exchange, net, state));
-    if (!state->foreign) CT_TRY(ct_carry_read(file, net, exchange));
+    if (g->rank == 0) status = read_shared(file, net, state);
+    CT_TRY(ct_group_agree(g, status));
+    CT_TRY(broadcast_shared(g, net, state));
+    if (!state->foreign) CT_TRY(ct_carry_read(file, net, g));
     return ct_rank_state_read(file, net, state, exchange);
 }
 

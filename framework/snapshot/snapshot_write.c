@@ -22,7 +22,8 @@ typedef struct set_writer {
     const char *prefix;
     const ct_net *net;
     const ct_snapshot_state *state;
-    const ct_exchange *exchange;
+    const ct_group *group;
+    const ct_sync_states *states;
     set_file weights, average, caffe; /* the last two where state says so */
     set_file rank, solver;
     int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
@@ -51,16 +52,6 @@ void ct_state_add_part(ct_text *parts, const char *name, int64_t size, uint64_t 
     ct_text_add(parts, "%s %" PRId64 " %016" PRIx64 "\n", name, size, hash);
 }
 
-/* The worst status of all ranks, on every rank. */
-static ct_status agree(const set_writer *s, ct_status mine)
-{
-    int64_t worst = (int64_t)mine;
-    ct_status status = s->exchange->max(s->exchange->ctx, &worst, 1);
-
-    if (status != CT_OK) return status;
-    return (mine != CT_OK) ? mine : (ct_status)worst;
-}
-
 static ct_status name_file(const set_writer *s, const char *suffix, set_file *file)
 {
     file->path = ct_set_path(s->prefix, s->state->iteration, suffix);
@@ -73,13 +64,13 @@ static ct_status name_files(set_writer *s)
     bool binary = s->state->binary;
     char suffix[32];
 
-    snprintf(suffix, sizeof(suffix), "rank%d.h5", s->exchange->rank);
+    snprintf(suffix, sizeof(suffix), "rank%d.h5", s->group->rank);
     CT_TRY(name_file(s, binary ? CT_SET_BINARY : CT_SET_WEIGHTS, &s->weights));
     CT_TRY(name_file(s, binary ? CT_SET_AVERAGE_BINARY : CT_SET_AVERAGE, &s->average));
     CT_TRY(name_file(s, CT_SET_CAFFE, &s->caffe));
     CT_TRY(name_file(s, CT_SET_STATE, &s->solver));
     CT_TRY(name_file(s, suffix, &s->rank));
-    s->part = calloc((size_t)s->exchange->n_rank, 3 * sizeof(*s->part));
+    s->part = calloc((size_t)s->group->size, 3 * sizeof(*s->part));
     return (s->part != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
 }
 
@@ -118,22 +109,29 @@ static ct_status put_late(const set_writer *s, ct_h5_writer *w, const float *v)
     return CT_OK;
 }
 
+static bool any_state(const set_writer *s)
+{
+    ct_sync_state e;
+    bool any = false;
+
+    for (int i = 0; i < s->net->n_param; i++) any = any || ct_sync_states_get(s->states, i, 0, &e);
+    return any;
+}
+
 /* This rank's own state, and by rank 0 what all have alike; no file where there is none. */
 static ct_status write_rank(set_writer *s)
 {
-    const ct_exchange *x = s->exchange;
-    bool late = (x->rank == 0) && (s->state->late.v != NULL);
+    bool late = (s->group->rank == 0) && (s->state->late.v != NULL);
     ct_host_copy v = { .data = NULL };
     ct_h5_writer *w = NULL;
+    ct_sync_state e = { 0 };
     ct_status status;
 
-    if ((x->n_state(x->ctx) == 0) && !late) return CT_OK;
+    if (!late && !any_state(s)) return CT_OK;
     CT_TRY(ct_h5_writer_create(false, &w));
-    for (int i = 0; i < x->n_state(x->ctx); i++) {
-        ct_exchange_state e = { 0 };
-
-        CT_TRY_GOTO(status, out, x->state(x->ctx, i, &e));
-        CT_TRY_GOTO(status, out, put_state(s, w, e.name, e.param, e.count, e.data));
+    for (int i = 0; i < s->net->n_param; i++) {
+        for (int k = 0; ct_sync_states_get(s->states, i, k, &e); k++)
+            CT_TRY_GOTO(status, out, put_state(s, w, e.name, i, e.count, e.data));
     }
     if (late) {
         CT_TRY_GOTO(
@@ -151,14 +149,12 @@ out:
 /* Everyone learns size and hash of every rank's file; size 0: it has none. */
 static ct_status gather_parts(set_writer *s)
 {
-    const ct_exchange *x = s->exchange;
-    int64_t *mine = s->part + 3 * x->rank;
+    const int64_t mine[3] = { s->rank.size, (int64_t)(s->rank.hash >> 32),
+                              (int64_t)(s->rank.hash & 0xffffffffu) };
 
-    mine[0] = s->rank.size;
-    mine[1] = (int64_t)(s->rank.hash >> 32);
-    mine[2] = (int64_t)(s->rank.hash & 0xffffffffu);
-    CT_TRY(x->max(x->ctx, s->part, 3 * x->n_rank));
-    for (int r = 0; r < x->n_rank; r++) s->any_rank_file = s->any_rank_file || (s->part[3 * r] > 0);
+    CT_TRY(ct_group_gather(s->group, mine, 3, s->part));
+    for (int r = 0; r < s->group->size; r++)
+        s->any_rank_file = s->any_rank_file || (s->part[3 * r] > 0);
     return CT_OK;
 }
 
@@ -172,7 +168,7 @@ static ct_status put_parts(const set_writer *s, ct_h5_writer *w)
         if (shared[i]->size > 0)
             ct_state_add_part(&parts, ct_path_base(shared[i]->path), shared[i]->size,
                               shared[i]->hash);
-    for (int r = 0; r < s->exchange->n_rank; r++) {
+    for (int r = 0; r < s->group->size; r++) {
         const int64_t *p = s->part + 3 * r;
 
         if (p[0] == 0) continue;
@@ -281,31 +277,31 @@ static ct_status write_weights(set_writer *s)
 /* Everything is on disk under temporary names before the first rename. */
 static ct_status write_temps(set_writer *s)
 {
-    const ct_exchange *x = s->exchange;
+    const ct_group *g = s->group;
     ct_status status = CT_OK;
 
-    if (x->rank == 0) ct_set_clean(s->prefix);
-    CT_TRY(x->barrier(x->ctx)); /* nobody's new file is cleaned away */
-    if (x->rank == 0) {
+    if (g->rank == 0) ct_set_clean(s->prefix);
+    CT_TRY(ct_group_barrier(g)); /* nobody's new file is cleaned away */
+    if (g->rank == 0) {
         status = write_weights(s);
     }
     if (status == CT_OK) status = write_rank(s);
-    CT_TRY(agree(s, status));
+    CT_TRY(ct_group_agree(s->group, status));
     CT_TRY(gather_parts(s));
-    CT_TRY(ct_carry_create(s->net, x, &s->carry));
-    CT_TRY(ct_carry_gather(s->net, x, &s->carry));
-    if (x->rank == 0) {
+    CT_TRY(ct_carry_create(s->net, g, &s->carry));
+    CT_TRY(ct_carry_gather(s->net, g, &s->carry));
+    if (g->rank == 0) {
         CT_INFO("Snapshotting solver state to HDF5 file %s", s->solver.path);
         status = write_solver(s);
     }
-    return agree(s, status);
+    return ct_group_agree(s->group, status);
 }
 
 static ct_status commit(set_writer *s)
 {
     ct_status status = CT_OK;
 
-    if (s->exchange->rank == 0) {
+    if (s->group->rank == 0) {
         set_file *shared[] = { &s->weights, &s->average, &s->caffe };
 
         for (int i = 0; (i < 3) && (status == CT_OK); i++)
@@ -313,26 +309,28 @@ static ct_status commit(set_writer *s)
     }
     if ((status == CT_OK) && (s->rank.size > 0))
         status = ct_file_commit(s->rank.temp, s->rank.path);
-    CT_TRY(agree(s, status));
-    if (s->exchange->rank == 0) status = ct_file_commit(s->solver.temp, s->solver.path);
-    return agree(s, status);
+    CT_TRY(ct_group_agree(s->group, status));
+    if (s->group->rank == 0) status = ct_file_commit(s->solver.temp, s->solver.path);
+    return ct_group_agree(s->group, status);
 }
 
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p)
 {
-    set_writer s = { .prefix = prefix, .net = net, .state = state, .exchange = exchange };
+    set_writer s = { .prefix = prefix, .net = net, .state = state, .group = &exchange->group };
     double start = ct_clock_s();
-    ct_status status = agree(&s, name_files(&s));
+    ct_status status;
 
+    s.states = &exchange->states;
+    status = ct_group_agree(s.group, name_files(&s));
     if (status == CT_OK) status = write_temps(&s);
     if (status == CT_OK) status = commit(&s);
-    if ((status == CT_OK) && (exchange->rank == 0))
-        ct_set_prune(prefix, state->iteration, keep, s.any_rank_file ? exchange->n_rank : 0);
-    drop_file(&s.weights, (status != CT_OK) && (exchange->rank == 0));
-    drop_file(&s.average, (status != CT_OK) && (exchange->rank == 0));
-    drop_file(&s.caffe, (status != CT_OK) && (exchange->rank == 0));
-    drop_file(&s.solver, (status != CT_OK) && (exchange->rank == 0));
+    if ((status == CT_OK) && (s.group->rank == 0))
+        ct_set_prune(prefix, state->iteration, keep, s.any_rank_file ? s.group->size : 0);
+    drop_file(&s.weights, (status != CT_OK) && (s.group->rank == 0));
+    drop_file(&s.average, (status != CT_OK) && (s.group->rank == 0));
+    drop_file(&s.caffe, (status != CT_OK) && (s.group->rank == 0));
+    drop_file(&s.solver, (status != CT_OK) && (s.group->rank == 0));
     drop_file(&s.rank, status != CT_OK);
     free(s.part);
     ct_carry_destroy(&s.carry);

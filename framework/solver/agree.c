@@ -18,19 +18,19 @@ static int64_t urgency_here(const ct_solver *s)
     double limit_s = (double)s->param->max_hours * 3600.0;
 
     if (action == CT_ACTION_STOP) return 2;
-    if ((s->exchange.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
+    if ((s->exchange.group.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
         return 2;
     return (action == CT_ACTION_SNAPSHOT) ? 1 : 0;
 }
 
 ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 {
-    const ct_exchange *x = &s->exchange;
+    const ct_group *g = &s->exchange.group;
     int64_t v[] = { urgency_here(s), finite ? 0 : 1 };
 
     /* One blocking reduction of 16 bytes a step, where the ranks meet anyway: the next layer that
      * learns waits for gradients of all of them. Gradients on their way go on meanwhile. */
-    if (x->n_rank > 1) CT_TRY(x->max(x->ctx, v, 2));
+    CT_TRY(ct_group_max(g, v, 2));
     if (v[1] != 0) {
         /* all ranks leave here: with nothing on its way, so that what they exchanged over can go */
         CT_TRY(ct_solver_settle(s));
@@ -48,28 +48,28 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 
 ct_status ct_solver_share_status(ct_solver *s, ct_status status)
 {
-    int64_t worst = (s->exchange.rank == 0) ? (int64_t)status : 0;
+    int64_t worst = (s->exchange.group.rank == 0) ? (int64_t)status : 0;
 
-    CT_TRY(s->exchange.max(s->exchange.ctx, &worst, 1));
+    CT_TRY(ct_group_max(&s->exchange.group, &worst, 1));
     return (ct_status)worst;
 }
 
 /* Averages weights [first, first + count) of the arena over the ranks. */
 static ct_status average_range(ct_solver *s, int64_t first, int64_t count)
 {
-    const ct_exchange *x = &s->exchange;
+    const ct_group *g = &s->exchange.group;
     float *data = s->net->weight_arena + first, *host = data;
     size_t bytes = (size_t)count * sizeof(float);
     double share = (s->net->batch_global > 0)
                        ? (double)s->net->batch_local / (double)s->net->batch_global
-                       : 1.0 / x->n_rank;
+                       : 1.0 / g->size;
     ct_status status = CT_OK;
 
-    if (s->dev->kind == CT_DEVICE_CPU) return x->average(x->ctx, data, count, share);
+    if (s->dev->kind == CT_DEVICE_CPU) return ct_group_average(g, data, count, share);
     host = ct_mem_acquire(bytes);
     if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to average statistics");
     status = s->dev->to_host(s->exec.stream, host, data, bytes);
-    if (status == CT_OK) status = x->average(x->ctx, host, count, share);
+    if (status == CT_OK) status = ct_group_average(g, host, count, share);
     if (status == CT_OK) status = s->dev->from_host(s->exec.stream, data, host, bytes);
     ct_mem_release(host);
     return status;
@@ -80,7 +80,7 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     const ct_net *net = s->net;
     bool any = false;
 
-    if (s->exchange.n_rank == 1) return CT_OK;
+    if (s->exchange.group.size == 1) return CT_OK;
     for (int i = 0; i < net->n_param;) {
         int64_t first = net->param[i].offset, end;
 
@@ -105,7 +105,7 @@ static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
     int best = 0, best_count = 0, named = 0;
     ct_text who = { 0 };
 
-    if (s->exchange.rank != 0) return CT_ERR_DIVERGED;
+    if (s->exchange.group.rank != 0) return CT_ERR_DIVERGED;
     for (int i = 0; i < n; i++) {
         int count = 0;
 
@@ -131,44 +131,43 @@ static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
 
 ct_status ct_solver_check_weights(ct_solver *s)
 {
-    const ct_exchange *x = &s->exchange;
+    const ct_group *g = &s->exchange.group;
     int64_t mine, extreme[2], *sum;
     double traced = ct_trace_start(s->options.trace);
     ct_status status;
 
-    if (x->n_rank == 1) return CT_OK;
+    if (g->size == 1) return CT_OK;
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
     mine = (int64_t)ct_net_checksum(s->net, true);
     extreme[0] = mine;
     extreme[1] = ~mine; /* the largest complement is that of the smallest */
-    CT_TRY(x->max(x->ctx, extreme, 2));
+    CT_TRY(ct_group_max(g, extreme, 2));
     ct_trace_end(s->options.trace, traced, CT_TRACE_CHECKSUM, NULL, NULL);
     if (extreme[0] == ~extreme[1]) return CT_OK;
-    sum = malloc((size_t)x->n_rank * sizeof(*sum));
-    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", x->n_rank);
-    for (int i = 0; i < x->n_rank; i++) sum[i] = (i == x->rank) ? mine : INT64_MIN;
-    status = x->max(x->ctx, sum, x->n_rank);
-    if (status == CT_OK) status = name_differing(s, sum, x->n_rank);
+    sum = malloc((size_t)g->size * sizeof(*sum));
+    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", g->size);
+    status = ct_group_gather(g, &mine, 1, sum);
+    if (status == CT_OK) status = name_differing(s, sum, g->size);
     free(sum);
     return status;
 }
 
 ct_status ct_solver_broadcast_weights(ct_solver *s)
 {
-    const ct_exchange *x = &s->exchange;
+    const ct_group *g = &s->exchange.group;
     size_t bytes = (size_t)s->net->weight_count * sizeof(float);
     void *host;
     ct_status status;
 
-    if ((x->n_rank == 1) || (bytes == 0)) return CT_OK;
+    if ((g->size == 1) || (bytes == 0)) return CT_OK;
     if (s->dev->kind == CT_DEVICE_CPU) {
-        status = x->broadcast(x->ctx, s->net->weight_arena, bytes);
+        status = ct_group_broadcast(g, s->net->weight_arena, bytes);
     } else {
         host = ct_mem_acquire(bytes);
         if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to broadcast the weights");
         status = s->dev->to_host(NULL, host, s->net->weight_arena, bytes);
-        if (status == CT_OK) status = x->broadcast(x->ctx, host, bytes);
+        if (status == CT_OK) status = ct_group_broadcast(g, host, bytes);
         if (status == CT_OK) status = s->dev->from_host(NULL, s->net->weight_arena, host, bytes);
         ct_mem_release(host);
     }

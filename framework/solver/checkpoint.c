@@ -25,7 +25,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
         .iteration = s->iteration,
-        .n_rank = s->exchange.n_rank,
+        .n_rank = s->exchange.group.size,
         .global_batch = s->net->batch_global,
         .seed = s->seed,
         .n_history = s->step.n_history,
@@ -50,9 +50,8 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
 }
 
 /* history = the sum over the ranks of what codecs hold of it. */
-static ct_status sum_momentum(ct_solver *s, const ct_exchange_state *e, float *history)
+static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, float *history)
 {
-    const ct_exchange *x = &s->exchange;
     const ct_device *dev = s->net->options.dev;
     size_t bytes = (size_t)e->count * sizeof(*history);
     float *sum = history;
@@ -61,7 +60,7 @@ static ct_status sum_momentum(ct_solver *s, const ct_exchange_state *e, float *h
     if (dev->kind != CT_DEVICE_CPU) sum = ct_mem_acquire(bytes);
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum of %zu bytes", bytes);
     memcpy(sum, e->data, bytes);
-    status = x->average(x->ctx, sum, e->count, 1.0);
+    status = ct_group_average(&s->exchange.group, sum, e->count, 1.0);
     if (sum == history) return status;
     if (status == CT_OK) status = dev->from_host(NULL, history, sum, bytes);
     ct_mem_release(sum);
@@ -71,14 +70,12 @@ static ct_status sum_momentum(ct_solver *s, const ct_exchange_state *e, float *h
 /* What codecs have absorbed of the momentum, summed: so a run without them can go on from here. */
 static ct_status collect_momentum(ct_solver *s)
 {
-    const ct_exchange *x = &s->exchange;
+    ct_sync_state e = { 0 };
 
-    for (int i = 0; s->rule->corrects && (i < x->n_state(x->ctx)); i++) {
-        ct_exchange_state e = { 0 };
-
-        CT_TRY(x->state(x->ctx, i, &e));
-        if (e.is_momentum)
-            CT_TRY(sum_momentum(s, &e, s->step.history[0] + s->net->param[e.param].offset));
+    for (int i = 0; s->rule->corrects && (i < s->net->n_param); i++) {
+        for (int k = 0; ct_sync_states_get(&s->exchange.states, i, k, &e); k++)
+            if (e.is_momentum)
+                CT_TRY(sum_momentum(s, &e, s->step.history[0] + s->net->param[i].offset));
     }
     return CT_OK;
 }
@@ -96,7 +93,7 @@ static ct_status write_snapshot(ct_solver *s)
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(collect_momentum(s));
     fill_state(s, &state);
-    if (state.n_loss > 0) CT_TRY(x->sum(x->ctx, state.loss_window, state.n_loss));
+    if (state.n_loss > 0) CT_TRY(ct_group_sum(&x->group, state.loss_window, state.n_loss));
     if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
     state.plan = plan.text;
     status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
@@ -154,29 +151,29 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
     s->n_loss = fits ? state->n_loss : 0;
     s->next_loss = fits ? state->next_loss % s->param->average_loss : 0;
     memset(s->loss_window, 0, sizeof(s->loss_window));
-    if (s->exchange.rank == 0) /* the means over ranks, kept as rank 0's shares */
+    if (s->exchange.group.rank == 0) /* the means over ranks, kept as rank 0's shares */
         memcpy(s->loss_window, state->loss_window, sizeof(s->loss_window));
 }
 
 /* The newest good set, on every rank; *file_p NULL: there is none. */
 static ct_status find_newest(ct_solver *s, char **file_p)
 {
-    const ct_exchange *x = &s->exchange;
+    const ct_group *g = &s->exchange.group;
     ct_status status = CT_OK;
     char *file = NULL;
     int64_t length = 0;
 
     if (s->param->snapshot_prefix == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "--snapshot=auto needs the solver's snapshot_prefix");
-    if (x->rank == 0) status = ct_snapshot_newest(s->param->snapshot_prefix, &file);
+    if (g->rank == 0) status = ct_snapshot_newest(s->param->snapshot_prefix, &file);
     CT_TRY(ct_solver_share_status(s, status));
     if (file != NULL) length = (int64_t)strlen(file);
-    CT_TRY(x->broadcast(x->ctx, &length, sizeof(length)));
+    CT_TRY(ct_group_broadcast(g, &length, sizeof(length)));
     *file_p = NULL;
     if (length == 0) return CT_OK;
-    if (x->rank != 0) file = calloc((size_t)length + 1, 1);
+    if (g->rank != 0) file = calloc((size_t)length + 1, 1);
     if (file == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    status = x->broadcast(x->ctx, file, (size_t)length);
+    status = ct_group_broadcast(g, file, (size_t)length);
     if (status != CT_OK) {
         free(file);
         return status;
@@ -260,7 +257,7 @@ ct_status ct_solver_load_weights(ct_solver *s, const char *files)
 {
     ct_status status = CT_OK;
 
-    if (s->exchange.rank == 0) status = load_here(s, files);
+    if (s->exchange.group.rank == 0) status = load_here(s, files);
     CT_TRY(ct_solver_share_status(s, status));
     return ct_solver_broadcast_weights(s);
 }

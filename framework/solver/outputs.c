@@ -7,7 +7,7 @@
 
 /* size becomes the largest of any rank; that is rank 0's, since ranks of lower number have the
  * larger part of a batch that does not divide evenly. */
-static ct_status agree_sizes(const ct_exchange *x, const ct_net *net, int64_t *size, bool *uneven)
+static ct_status agree_sizes(const ct_group *g, const ct_net *net, int64_t *size, bool *uneven)
 {
     int n = net->n_output;
 
@@ -15,21 +15,21 @@ static ct_status agree_sizes(const ct_exchange *x, const ct_net *net, int64_t *s
         size[i] = ct_net_output_count(net, i);
         size[n + i] = -size[i];
     }
-    CT_TRY(x->max(x->ctx, size, 2 * n));
+    CT_TRY(ct_group_max(g, size, 2 * n));
     for (int i = 0; i < n; i++) uneven[i] = (size[i] != -size[n + i]);
     return CT_OK;
 }
 
-ct_status ct_outputs_create(const ct_net *net, const ct_exchange *x, ct_outputs *o)
+ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o)
 {
     int64_t most = 0;
 
-    *o = (ct_outputs){ .net = net, .rank = x->rank, .n_rank = x->n_rank };
+    *o = (ct_outputs){ .net = net, .rank = g->rank, .n_rank = g->size };
     o->size = calloc(2 * (size_t)net->n_output + 1, sizeof(*o->size));
     o->uneven = calloc((size_t)net->n_output + 1, sizeof(*o->uneven));
     if ((o->size == NULL) || (o->uneven == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the outputs of net \"%s\"", net->name);
-    CT_TRY(agree_sizes(x, net, o->size, o->uneven));
+    CT_TRY(agree_sizes(g, net, o->size, o->uneven));
     for (int i = 0; i < net->n_output; i++) {
         o->n += o->size[i];
         if (o->size[i] > most) most = o->size[i];

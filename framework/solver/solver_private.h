@@ -26,8 +26,7 @@ typedef struct ct_tally { /* since the last display */
     double agree_s; /* of step_s: waited for the other ranks at step boundaries */
     int64_t iterations;
     double wait_data_s;
-    ct_exchange_counters counters; /* as they were at the start */
-    ct_exchange_coding coding;     /* likewise                  */
+    ct_sync_stats sync; /* as it was at the start */
 } ct_tally;
 
 /** Where lr_policy "plateau" stands: plateau.c. */
@@ -77,7 +76,7 @@ ct_status ct_solver_make_train_net(ct_solver *s);
 ct_status ct_solver_make_test_nets(ct_solver *s);
 
 /* outputs.c */
-ct_status ct_outputs_create(const ct_net *net, const ct_exchange *x, ct_outputs *o);
+ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o);
 void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
 /** Adds the outputs of the batch that has just run to o->sum, as this rank's shares. */
 ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);

@@ -22,14 +22,9 @@ bool ct_step_waits_for_all(const ct_train_step *t)
     return clips(t) || t->loss_scale.on;
 }
 
-static bool absorbed(const ct_train_step *t, int param)
+static ct_grad_effect effect(const ct_train_step *t, int param)
 {
-    return (t->exchange->absorbed != NULL) && t->exchange->absorbed(t->exchange->ctx, param);
-}
-
-static bool tries(const ct_train_step *t, int param)
-{
-    return (t->exchange->tries != NULL) && t->exchange->tries(t->exchange->ctx, param);
+    return t->sync->ops->effect(t->sync->ctx, param);
 }
 
 /* ---- updates */
@@ -47,7 +42,7 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
     float share =
         (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
     bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
-    float factor = tries(t, (int)(p - t->net->param)) ? 0.0f : -1.0f;
+    float factor = (effect(t, (int)(p - t->net->param)) == CT_GRAD_TRIAL) ? 0.0f : -1.0f;
     int64_t n = 0;
 
     for (int64_t at = 0; at < p->count; at += n) {
@@ -138,7 +133,7 @@ static int at_once(const ct_train_step *t, int first, int end)
     int i = first;
 
     if (!ct_update_plan_is_open(&t->all)) return 0;
-    while ((i < end) && t->net->param[i].learns && !absorbed(t, i) &&
+    while ((i < end) && t->net->param[i].learns && (effect(t, i) == CT_GRAD_SUM) &&
            !ct_residual_drain_has(&t->late, i))
         i++;
     return i - first;
@@ -161,7 +156,7 @@ static ct_status update_one(ct_train_step *t, int i)
 {
     const ct_param *p = &t->net->param[i];
 
-    if (absorbed(t, i)) return update_absorbed(t, p);
+    if (effect(t, i) != CT_GRAD_SUM) return update_absorbed(t, p);
     return ct_update_plan_is_open(&t->all) ? update_many(t, i, 1) : update_param(t, p);
 }
 

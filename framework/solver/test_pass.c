@@ -41,7 +41,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         o->sum[o->n] += loss;
     }
     s->test_broken = ex.broken_samples;
-    return s->exchange.sum(s->exchange.ctx, o->sum, (int)o->n + 1);
+    return ct_group_sum(&s->exchange.group, o->sum, (int)o->n + 1);
 }
 
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)

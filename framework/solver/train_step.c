@@ -33,7 +33,7 @@ static ct_status settle(ct_train_step *t)
 
     if (!t->open) return CT_OK;
     beat(t, "exchange of gradients and update");
-    CT_TRY(t->exchange->finish(t->exchange->ctx, on_landed, t));
+    CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
     ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, NULL);
     if (ct_step_waits_for_all(t)) CT_TRY(ct_step_update_all(t));
     t->open = false;
@@ -49,15 +49,15 @@ ct_status ct_train_step_settle(ct_train_step *t)
 
 /* ---- the step */
 
-static ct_status on_ready(void *ctx, int param)
+/* What a snapshot owes goes with the gradient. */
+static ct_status add_owed(void *ctx, int param)
 {
     const ct_train_step *t = ctx;
     const ct_param *p = &t->net->param[param];
 
-    if ((t->owed != NULL) && p->learns)
-        CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, t->loss_scale.scale,
-                                               t->owed + p->offset, ct_blob_diff(&p->blob)));
-    return t->exchange->ready(t->exchange->ctx, param);
+    CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, t->loss_scale.scale,
+                                           t->owed + p->offset, ct_blob_diff(&p->blob)));
+    return t->sync->transport.ops->ready(t->sync->transport.ctx, param);
 }
 
 static void drop_owed(ct_train_step *t)
@@ -73,10 +73,10 @@ static ct_status on_wait(void *ctx, int param)
     double start = ct_trace_start(t->exec->trace);
 
     if (!t->open) return CT_OK;
-    if (t->exchange->reads != NULL) t->exchange->reads(t->exchange->ctx, param);
+    t->sync->ops->reads(t->sync->ctx, param);
     if (t->landed[param]) return CT_OK;
     beat(t, "exchange of gradients and update, in forward");
-    CT_TRY(t->exchange->wait(t->exchange->ctx, param, 1, on_landed, t));
+    CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
     if (!t->landed[param])
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
@@ -85,24 +85,26 @@ static ct_status on_wait(void *ctx, int param)
     return CT_OK;
 }
 
-/* Whether the step that begins may be recorded with its sums and updates: where it may, sums on the
- * device follow one another, and the next forward would wait for the last of them all the same. */
+/* What the transport of the step that begins makes of it. It may be recorded with its sums and
+ * updates: then sums on the device follow one another, and the next forward would wait for the last
+ * of them all the same. */
 static void take_mode(ct_train_step *t)
 {
-    const ct_exchange *x = t->exchange;
-    bool records = (x->replay != NULL) && ((x->records == NULL) || x->records(x->ctx));
+    const ct_transport *way = &t->sync->transport;
 
-    t->in_graph = records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
+    t->exec->poll = t->several ? way->ops->poll : NULL;
+    t->exec->poll_ctx = way->ctx;
+    t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
     t->forward_overlap = t->may_overlap && !t->in_graph;
     t->exec->wait = t->forward_overlap ? on_wait : NULL;
 }
 
-/* The exchange may go over to another way, in which a step gives the device something else. */
-static ct_status begin_exchange(ct_train_step *t)
+/* Another transport may have the step, in which a step gives the device something else. */
+static ct_status begin_sync(ct_train_step *t)
 {
     bool before = t->in_graph;
 
-    CT_TRY(t->exchange->begin(t->exchange->ctx, t->iteration, t->scale, (float)t->rate));
+    CT_TRY(t->sync->ops->begin(t->sync, t->iteration, t->scale, (float)t->rate));
     take_mode(t);
     if (t->in_graph == before) return CT_OK;
     CT_TRY(t->net->options.dev->sync(t->exec->stream)); /* forward's may be running */
@@ -119,7 +121,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     t->rate = rate;
     t->scale = 1.0f / (float)t->param->iter_size;
     CT_TRY(ct_step_put_numbers(t));
-    CT_TRY(begin_exchange(t));
+    CT_TRY(begin_sync(t));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     return CT_OK;
 }
@@ -140,14 +142,16 @@ static ct_status on_replay(void *ctx, ct_replay what)
 
     for (int i = 0; i < t->net->n_param; i++) t->landed[i] = (what == CT_REPLAY_GIVEN);
     ct_net_weights_changed(t->net);
-    return t->exchange->replay(t->exchange->ctx, what);
+    return t->sync->transport.ops->replay(t->sync->transport.ctx, what);
 }
 
 static ct_status last_backward(ct_train_step *t)
 {
     /* what a snapshot owes comes once, and what is late ends */
     bool same = t->in_graph && (t->owed == NULL) && (t->late.v == NULL);
-    const ct_step_after after = { .ready = on_ready,
+    const ct_transport *way = &t->sync->transport;
+    const ct_step_after after = { .ready = (t->owed != NULL) ? add_owed : way->ops->ready,
+                                  .ready_ctx = (t->owed != NULL) ? t : way->ctx,
                                   .finish = t->forward_overlap ? NULL : on_end,
                                   .replay = same ? on_replay : NULL,
                                   .ctx = t };
@@ -220,11 +224,10 @@ ct_status ct_train_step_open(ct_train_step *t)
         t->average = t->history[t->n_history - 1];
     }
     CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
-    t->may_overlap = (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap &&
-                     !ct_step_waits_for_all(t);
+    t->may_overlap =
+        t->several && comm->overlap && comm->forward_overlap && !ct_step_waits_for_all(t);
     take_mode(t);
-    if ((t->exchange->share != NULL) && t->rule->corrects)
-        t->exchange->share(t->exchange->ctx, t->history[0]);
+    if (t->rule->corrects) t->sync->momentum = t->history[0];
     t->exec->wait_ctx = t;
     return CT_OK;
 }

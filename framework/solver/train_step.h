@@ -11,7 +11,7 @@
 
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
-#include "framework/exchange/residual_drain.h"
+#include "framework/snapshot/residual_drain.h"
 #include "framework/solver/loss_scale.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
@@ -23,8 +23,9 @@ typedef struct ct_train_step {
     /* the caller's, before ct_train_step_open(); borrowed */
     const Ct__SolverParameter *param; /* iter_size, clip_gradients, momentum, decay, comm */
     ct_net *net;
-    const ct_exchange *exchange;
-    ct_exec *exec; /* its wait is set here, and its micro_step and accumulate in each step */
+    ct_grad_sync *sync;
+    bool several;  /* ranks */
+    ct_exec *exec; /* its poll, wait, micro_step and accumulate are set here */
     const ct_update_rule *rule;
     /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
      *  be NULL. */

@@ -5,7 +5,9 @@
 #define CT_EXCHANGE_CONFIG_H
 
 #include "comm/sync/grad_pipe.h"
+#include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
+#include "framework/tensor/device.h"
 
 struct ct_source_map;
 
@@ -15,6 +17,25 @@ ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
+/** The ranges of net's pipe are the n parameters that learn, which the net puts first. own: what
+ *  those with a codec of their own have of it; as long as the pipe. Both are the caller's to free.
+ *  config learns where gradients lie; those that travel dense the pipe sees on the host.
+ *  CT_ERR_CONFIG. */
+ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_grad_pipe_config *config, ct_grad_range **range_p,
+                                  ct_codec_config **own_p, int *n_p);
+/** Any gradient is compressed, or clipped before it travels. */
+bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net);
+/** All gradients of a device may turn out to travel as they are. */
+bool ct_exchange_may_be_dense(const Ct__SolverParameter *p, const ct_net *net);
+/** The library that sums gradients on net's device, as comm { gpu_sum } says. Every rank must be
+ *  able to, or none does. *ops_p NULL: they meet on the host, which is said. Collective.
+ *  CT_ERR_CONFIG where that was asked for and cannot be. */
+ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *net, ct_comm *c,
+                               bool shares_gpu, const ct_device_sum_ops **ops_p);
+/** Where a net's gradient arena lies best for param's allreduce: in memory that ranks share, or in
+ *  plain memory, which other algorithms read faster. */
+const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param);
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,

@@ -1,409 +1,278 @@
 #include "runtime/exchange/exchange_mpi.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/collective/blocking.h"
-#include "comm/collective/repro.h"
+#include "framework/base/log.h"
 #include "runtime/config/exchange_config.h"
-#include "runtime/exchange/exchange_staged.h"
+#include "runtime/exchange/transports.h"
 
-typedef struct exchange_mpi {
-    ct_comm *comm;
+struct ct_exchange_mpi {
+    ct_group_mpi group;
     ct_grad_pipe *pipe;
-    bool reproducible;
-    int n_param, n_learned; /* the learned ones come first, and are the pipe's ranges */
-    int n_state;
-    struct {
-        int param, k;           /* the k-th state of it */
-    } * state;                  /* [n_state], with room for all that there may come to be */
-    int generation;             /* of the pipe that they are states of */
-    ct_codec_config *own;       /* [n_learned] of parameters with a codec of their own */
-    ct_exchange_staged *staged; /* of gradients on a device; NULL: they are the host's */
-} exchange_mpi;
+    int n_learned;               /* parameters: they come first, and are the pipe's ranges */
+    ct_codec_config *own;        /* [n_learned] of parameters with a codec of their own */
+    ct_transport_staged *staged; /* of gradients on a device; NULL: they are the host's */
+    ct_transport_device *device; /* the same where nothing is compressed; or NULL */
+    ct_transport by_pipe, by_device;
+    bool may_leave;            /* the pipe leaves a step in which nothing is compressed */
+    bool all_on_device;        /* the pipe has no step               */
+    bool begun;                /* at least one step                  */
+    _Atomic bool is_on_device; /* the step under way           */
+};
 
-enum { MOST_STATES = 8 /* of a parameter */ };
+/* ---- the host's messages */
 
-static void count_states(exchange_mpi *x)
+static ct_status host_ready(void *ctx, int param)
 {
-    ct_codec_state s;
-
-    x->n_state = 0;
-    x->generation = ct_grad_pipe_generation(x->pipe);
-    for (int i = 0; i < x->n_learned; ++i) {
-        for (int k = 0; (k < MOST_STATES) && ct_grad_pipe_state(x->pipe, i, k, &s); ++k) {
-            x->state[x->n_state].param = i;
-            x->state[x->n_state++].k = k;
-        }
-    }
+    return ct_grad_pipe_ready(((ct_exchange_mpi *)ctx)->pipe, param);
 }
 
-/* What travels coded the pipe takes from the device by itself; AUTO may have changed what does. */
-static void tell_staged(const exchange_mpi *x)
+static ct_status host_ready_to(void *ctx, int param, int64_t count)
 {
-    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
-        ct_exchange_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
+    return ct_grad_pipe_ready_to(((ct_exchange_mpi *)ctx)->pipe, param, count);
 }
 
-static ct_status mpi_begin(void *ctx, int64_t iteration, float scale, float rate)
+static ct_status host_poll(void *ctx)
 {
-    exchange_mpi *x = ctx;
+    return ct_grad_pipe_poll(((ct_exchange_mpi *)ctx)->pipe);
+}
 
+static ct_status host_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    return ct_grad_pipe_wait(((ct_exchange_mpi *)ctx)->pipe, first, n, landed, landed_ctx);
+}
+
+static ct_status host_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    return ct_grad_pipe_finish(((ct_exchange_mpi *)ctx)->pipe, landed, landed_ctx);
+}
+
+static const ct_transport_ops host_ops = {
+    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL,
+};
+
+/* ---- a step */
+
+static void say_where(const ct_exchange_mpi *x, int64_t iteration)
+{
+    if (x->group.lib == NULL) return;
+    if (x->is_on_device)
+        CT_INFO("from iteration %" PRId64
+                " on nothing is compressed: gradients are added up on the GPUs, by %s",
+                iteration, x->group.lib->name);
+    else
+        CT_INFO("from iteration %" PRId64 " on gradients are compressed, and meet on the host",
+                iteration);
+}
+
+static ct_status mpi_begin(ct_grad_sync *s, int64_t iteration, float scale, float rate)
+{
+    ct_exchange_mpi *x = s->ctx;
+    bool was_on_device = x->is_on_device;
+
+    if (x->all_on_device) return ct_transport_device_begin(x->device);
+    ct_grad_pipe_share(x->pipe, s->momentum);
     CT_TRY(ct_grad_pipe_begin(x->pipe, iteration, scale, rate));
-    tell_staged(x);
-    return CT_OK;
-}
-
-static bool mpi_absorbed(void *ctx, int param)
-{
-    const exchange_mpi *x = ctx;
-
-    return (param < x->n_learned) && ct_grad_pipe_absorbs(x->pipe, param);
-}
-
-static bool mpi_tries(void *ctx, int param)
-{
-    const exchange_mpi *x = ctx;
-
-    return (param < x->n_learned) && ct_grad_pipe_tries(x->pipe, param);
-}
-
-static ct_status mpi_ready(void *ctx, int param)
-{
-    exchange_mpi *x = ctx;
-
-    if ((param < 0) || (param >= x->n_param))
-        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, x->n_param);
-    return (param < x->n_learned) ? ct_grad_pipe_ready(x->pipe, param) : CT_OK;
-}
-
-static ct_status mpi_ready_to(void *ctx, int param, int64_t count)
-{
-    exchange_mpi *x = ctx;
-
-    if ((param < 0) || (param >= x->n_param))
-        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, x->n_param);
-    return (param < x->n_learned) ? ct_grad_pipe_ready_to(x->pipe, param, count) : CT_OK;
-}
-
-static void mpi_hear_parts(void *ctx, ct_part_landed_fn part, void *part_ctx)
-{
-    ct_grad_pipe_hear_parts(((exchange_mpi *)ctx)->pipe, part, part_ctx);
-}
-
-static ct_status mpi_poll(void *ctx)
-{
-    return ct_grad_pipe_poll(((exchange_mpi *)ctx)->pipe);
-}
-
-static ct_status mpi_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
-{
-    return ct_grad_pipe_finish(((exchange_mpi *)ctx)->pipe, landed, landed_ctx);
-}
-
-static ct_status mpi_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
-{
-    exchange_mpi *x = ctx;
-    int end = (first + n < x->n_learned) ? first + n : x->n_learned;
-
-    if ((first < 0) || (n < 0) || (first + n > x->n_param))
-        return CT_FAIL(CT_ERR_ARG, "wait for parameters %d to %d of %d", first, first + n - 1,
-                       x->n_param);
-    return (first < end) ? ct_grad_pipe_wait(x->pipe, first, end - first, landed, landed_ctx)
-                         : CT_OK;
-}
-
-static ct_status mpi_sum(void *ctx, double *v, int n)
-{
-    return ct_comm_sum(((exchange_mpi *)ctx)->comm, v, n);
-}
-
-static ct_status mpi_max(void *ctx, int64_t *v, int n)
-{
-    return ct_comm_max(((exchange_mpi *)ctx)->comm, v, n);
-}
-
-static ct_status mpi_average(void *ctx, float *v, int64_t n, double share)
-{
-    exchange_mpi *x = ctx;
-    const ct_coll_ops *ops = NULL;
-
-    if (x->comm->size == 1) return CT_OK;
-    for (int64_t i = 0; i < n; ++i) v[i] = (float)(share * v[i]);
-    if (x->reproducible) return ct_repro_run(x->comm, "ring", v, n);
-    /* by name: sums in one order, the same bits on every rank, for which MPI gives no promise */
-    CT_TRY(ct_coll_choose(x->comm, n, CT_F32, "ring", &ops));
-    return ct_coll_run(ops, x->comm, v, n, CT_F32);
-}
-
-static ct_status mpi_broadcast(void *ctx, void *data, size_t bytes)
-{
-    return ct_comm_broadcast(((exchange_mpi *)ctx)->comm, data, bytes);
-}
-
-static ct_status mpi_barrier(void *ctx)
-{
-    return ct_comm_barrier(((exchange_mpi *)ctx)->comm);
-}
-
-static void mpi_counters(void *ctx, ct_exchange_counters *out)
-{
-    ct_grad_pipe_counters c;
-
-    ct_grad_pipe_get_counters(((exchange_mpi *)ctx)->pipe, &c);
-    *out = (ct_exchange_counters){ .exposed_s = c.exposed_s,
-                                   .bytes_sent = c.bytes_sent,
-                                   .moving_s = c.moving_s,
-                                   .encode_s = c.encode_s };
-}
-
-static void mpi_coding(void *ctx, ct_exchange_coding *out)
-{
-    ct_grad_pipe_coding c;
-
-    ct_grad_pipe_get_coding(((exchange_mpi *)ctx)->pipe, &c);
-    *out = (ct_exchange_coding){ .n_coded = c.n_coded,
-                                 .elements = c.elements,
-                                 .bytes_dense = c.bytes_dense,
-                                 .bytes_coded = c.bytes_coded,
-                                 .selected = c.selected,
-                                 .filled = c.filled,
-                                 .select_s = c.select_s,
-                                 .pack_s = c.pack_s,
-                                 .exchange_s = c.exchange_s,
-                                 .unpack_s = c.unpack_s,
-                                 .saved_s = c.saved_s,
-                                 .residual_norm = c.residual_norm };
-}
-
-static void mpi_share(void *ctx, float *momentum)
-{
-    ct_grad_pipe_share(((exchange_mpi *)ctx)->pipe, momentum);
+    /* what travels coded the pipe takes from the device by itself; AUTO may have changed what does
+     */
+    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
+        ct_transport_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
+    if (!x->may_leave) return CT_OK;
+    x->is_on_device = ct_grad_pipe_is_dense(x->pipe);
+    if (!x->begun || (x->is_on_device != was_on_device)) say_where(x, iteration);
+    x->begun = true;
+    s->transport = x->is_on_device ? x->by_device : x->by_pipe;
+    if (!x->is_on_device) return CT_OK;
+    ct_grad_pipe_skip(x->pipe);
+    return (x->device != NULL) ? ct_transport_device_begin(x->device) : CT_OK;
 }
 
 static void mpi_reads(void *ctx, int param)
 {
-    exchange_mpi *x = ctx;
+    ct_exchange_mpi *x = ctx;
 
-    if (param < x->n_learned) ct_grad_pipe_reads(x->pipe, param);
+    if ((param < x->n_learned) && !x->is_on_device) ct_grad_pipe_reads(x->pipe, param);
 }
 
-/* The list is made anew where the pipe has changed. */
-static int mpi_n_state(void *ctx)
+static ct_grad_effect mpi_effect(void *ctx, int param)
 {
-    exchange_mpi *x = ctx;
+    const ct_exchange_mpi *x = ctx;
 
-    if (x->generation != ct_grad_pipe_generation(x->pipe)) count_states(x);
-    return x->n_state;
+    if (!ct_grad_pipe_absorbs(x->pipe, param)) return CT_GRAD_SUM;
+    return ct_grad_pipe_tries(x->pipe, param) ? CT_GRAD_TRIAL : CT_GRAD_UPDATE;
 }
 
-static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
+static void mpi_stats(void *ctx, bool codec, ct_sync_stats *out)
 {
-    exchange_mpi *x = ctx;
+    const ct_exchange_mpi *x = ctx;
+
+    ct_grad_pipe_get_stats(x->pipe, codec, out);
+    if (x->device != NULL) out->bytes_sent += ct_transport_device_bytes(x->device);
+}
+
+static const ct_grad_sync_ops sync_ops = {
+    mpi_begin,
+    mpi_reads,
+    mpi_effect,
+    mpi_stats,
+};
+
+/* ---- what codecs keep */
+
+static bool mpi_get(void *ctx, int param, int k, ct_sync_state *out)
+{
+    const ct_exchange_mpi *x = ctx;
     ct_codec_state s;
 
-    if ((i < 0) || (i >= x->n_state) ||
-        !ct_grad_pipe_state(x->pipe, x->state[i].param, x->state[i].k, &s))
-        return CT_FAIL(CT_ERR_ARG, "exchange state %d of %d", i, x->n_state);
-    *out = (ct_exchange_state){ .name = s.name,
-                                .param = x->state[i].param,
-                                .data = s.data,
-                                .count = s.count,
-                                .replicated = s.replicated,
-                                .is_momentum = (strcmp(s.name, CT_CODEC_MOMENTUM) == 0) };
-    return CT_OK;
+    if ((param >= x->n_learned) || !ct_grad_pipe_state(x->pipe, param, k, &s)) return false;
+    *out = (ct_sync_state){ .name = s.name,
+                            .param = param,
+                            .data = s.data,
+                            .count = s.count,
+                            .replicated = s.replicated,
+                            .is_momentum = (strcmp(s.name, CT_CODEC_MOMENTUM) == 0),
+                            .of_update = ct_grad_pipe_absorbs(x->pipe, param) };
+    return true;
 }
 
 static ct_status mpi_restored(void *ctx)
 {
-    return ct_grad_pipe_restored(((exchange_mpi *)ctx)->pipe);
+    return ct_grad_pipe_restored(((ct_exchange_mpi *)ctx)->pipe);
 }
 
-bool ct_exchange_mpi_skips(void *ctx)
-{
-    ct_grad_pipe *pipe = ((exchange_mpi *)ctx)->pipe;
+/* ---- making it */
 
-    if (!ct_grad_pipe_is_dense(pipe)) return false;
-    ct_grad_pipe_skip(pipe);
-    return true;
+/* The transport is that of the pipe: on its arena, or on the host's copies. */
+static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
+                           bool dense_elsewhere)
+{
+    ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_grad_range *range = NULL;
+    float *arena = net->grad_arena;
+    ct_status status;
+
+    x->by_pipe = (ct_transport){ .ctx = x, .ops = &host_ops };
+    if ((net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU))
+        CT_TRY(ct_transport_staged_create(net, &x->by_pipe, &x->staged, &arena, &x->by_pipe));
+    CT_TRY(ct_exchange_read_config(param, &config));
+    config.dense_elsewhere = dense_elsewhere;
+    x->group.reproducible = config.reproducible;
+    CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &x->own, &x->n_learned));
+    status = ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe);
+    free(range);
+    CT_TRY(status);
+    if (x->staged != NULL) ct_grad_pipe_hear_parts(x->pipe, ct_transport_staged_part, x->staged);
+    return CT_OK;
 }
 
-ct_status ct_exchange_mpi_trace(void *ctx, struct ct_trace *t)
+void ct_exchange_mpi_destroy(ct_exchange_mpi *x)
 {
-    return ct_grad_pipe_trace(((exchange_mpi *)ctx)->pipe, t);
+    if (x == NULL) return;
+    ct_transport_device_destroy(x->device);
+    ct_group_mpi_close(&x->group);
+    ct_grad_pipe_destroy(x->pipe);
+    ct_transport_staged_destroy(x->staged);
+    free(x->own);
+    free(x);
 }
 
-void ct_exchange_mpi_coding(void *ctx, ct_text *out)
+ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
+                                 bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out)
 {
-    ct_grad_pipe_coding_json(((exchange_mpi *)ctx)->pipe, out);
+    ct_exchange_mpi *x = calloc(1, sizeof(*x));
+    ct_status status;
+
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    x->group.comm = comm;
+    status = open_pipe(x, param, net, dense_elsewhere);
+    if (status != CT_OK) {
+        ct_exchange_mpi_destroy(x);
+        return status;
+    }
+    *out = (ct_exchange){ .sync = { .ctx = x,
+                                    .ops = &sync_ops,
+                                    .transport = x->by_pipe,
+                                    .n_trial = ct_grad_pipe_n_trial(x->pipe) },
+                          .states = { x, mpi_get, mpi_restored } };
+    ct_group_mpi_open(&x->group, &out->group);
+    *x_p = x;
+    return CT_OK;
 }
 
-ct_exchange_staged *ct_exchange_mpi_staged(void *ctx)
+ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
+                                    const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
+                                    ct_exchange *out)
 {
-    return ((exchange_mpi *)ctx)->staged;
+    ct_exchange single;
+
+    ct_exchange_single(net->n_param, &single);
+    x->by_device = single.sync.transport;
+    x->may_leave = !all;
+    x->all_on_device = x->is_on_device = all;
+    if (lib != NULL) {
+        CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->group));
+        CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,
+                                          &x->by_device));
+    }
+    if (!all) return CT_OK;
+    out->sync.transport = x->by_device;
+    out->sync.n_trial = 0;
+    return CT_OK;
 }
 
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
-    ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);
+    const ct_exchange_mpi *x = ctx;
+
+    if ((x->group.lib == NULL) || !x->is_on_device) {
+        ct_grad_pipe_describe(x->pipe, text, size);
+        return;
+    }
+    snprintf(text, size,
+             "gradients are added up on the GPUs, by %s: one of %d ranks that is gone keeps all "
+             "waiting",
+             x->group.lib->name, x->group.comm->size);
 }
 
-/* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
- * finishes first is the one that the loss reads. */
-static ct_status list_ranges(exchange_mpi *x, const Ct__SolverParameter *s, const ct_net *net,
-                             ct_grad_range *range)
-{
-    for (int i = 0; i < net->n_param; ++i) {
-        const ct_param *p = &net->param[i];
+/* ---- what a job asks for */
 
-        if (!p->learns) continue;
-        if (i != x->n_learned)
-            return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
-                           p->key);
-        range[i] = (ct_grad_range){ .key = p->key,
-                                    .offset = p->offset,
-                                    .count = p->count,
-                                    .rows = ct_param_rows(p),
-                                    .weight = ct_blob_data(&p->blob),
-                                    .decay = s->weight_decay * p->decay_mult,
-                                    .rate_mult = p->lr_mult,
-                                    .output = (strcmp(p->layer, net->param[0].layer) == 0) };
-        if (p->compress != NULL) {
-            CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &x->own[i]));
-            CT_TRY(ct_codec_check_solver(s, p->key, range[i].codec, &x->own[i]));
-            range[i].codec_config = &x->own[i];
-        }
-        x->n_learned += 1;
+ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
+{
+    ct_exchange_open *open = ctx;
+    const Ct__SolverParameter *param = open->param;
+    const ct_device_sum_ops *lib = NULL;
+    bool alone = (open->job->size == 1), may = ct_exchange_may_be_dense(param, net), there;
+    double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
+
+    if (alone && !ct_exchange_is_coded(param, net)) {
+        ct_grad_pipe_config unused;
+
+        /* a job of one rank is as strict as one of more */
+        CT_TRY(ct_exchange_read_config(param, &unused));
+        ct_exchange_single(net->n_param, out);
+        return ct_trace_file_reserve(open->trace, net, param, 0);
     }
+    if (!(alone && may))
+        CT_TRY(ct_exchange_pick_sum(param, net, open->job->comm, open->job->shares_gpu, &lib));
+    there = (alone && may) || (lib != NULL);
+    CT_TRY(ct_exchange_mpi_create(open->job->comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
+    if (open->trace != NULL) CT_TRY(ct_grad_pipe_trace(open->mpi->pipe, open->trace->trace));
+    if (there)
+        CT_TRY(ct_exchange_mpi_on_device(open->mpi, net, lib, (int64_t)(mb * 1e6), !may, out));
+    if (there && !may) CT_INFO("gradients are added up on the GPUs, by %s", lib->name);
+    open->pipe = open->mpi->pipe;
+    ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->mpi);
     return CT_OK;
 }
 
-static bool on_device(const ct_net *net)
+void ct_exchange_open_close(ct_exchange_open *open)
 {
-    return (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
-}
-
-/* The pipe learns where gradients lie; those that travel dense it sees on the host. */
-static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
-                               int n)
-{
-    bool coded = false;
-
-    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, "compression"));
-    for (int i = 0; i < n; ++i) {
-        const ct_codec_config *c = NULL;
-        const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
-
-        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, range[i].key));
-        coded = coded || (strcmp(codec->name, "none") != 0);
-        range[i].on_device = ct_blob_diff(&net->param[i].blob);
-    }
-    config->dev = net->options.dev;
-    if (coded) config->progress = CT_PROGRESS_POLL;
-    return CT_OK;
-}
-
-static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
-                           bool dense_elsewhere, ct_grad_range *range)
-{
-    ct_grad_pipe_config config = { .allreduce = NULL };
-    float *arena = net->grad_arena;
-
-    if (on_device(net)) {
-        CT_TRY(ct_exchange_staged_create(net, &x->staged));
-        arena = ct_exchange_staged_arena(x->staged);
-    }
-    CT_TRY(ct_exchange_read_config(param, &config));
-    config.dense_elsewhere = dense_elsewhere;
-    x->reproducible = config.reproducible;
-    CT_TRY(list_ranges(x, param, net, range));
-    if (on_device(net)) CT_TRY(put_on_device(net, &config, range, x->n_learned));
-    CT_TRY(ct_grad_pipe_create(x->comm, &config, arena, range, x->n_learned, &x->pipe));
-    x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
-    if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    count_states(x);
-    return CT_OK;
-}
-
-static void destroy(exchange_mpi *x)
-{
-    ct_grad_pipe_destroy(x->pipe);
-    ct_exchange_staged_destroy(x->staged);
-    free(x->own);
-    free(x->state);
-    free(x);
-}
-
-ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                               bool dense_elsewhere, ct_exchange *out)
-{
-    exchange_mpi *x = calloc(1, sizeof(*x));
-    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
-    ct_status status = CT_OK;
-
-    if ((x == NULL) || (range == NULL)) {
-        free(x);
-        free(range);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    }
-    x->comm = comm;
-    x->n_param = net->n_param;
-    x->own = calloc((size_t)net->n_param + 1, sizeof(*x->own));
-    if (x->own == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    if (status == CT_OK) status = open_pipe(x, param, net, dense_elsewhere, range);
-    free(range);
-    if (status != CT_OK) {
-        destroy(x);
-        return status;
-    }
-    *out = (ct_exchange){
-        .ctx = x,
-        .rank = comm->rank,
-        .n_rank = comm->size,
-        .n_trial = ct_grad_pipe_n_trial(x->pipe),
-        .begin = mpi_begin,
-        .ready = mpi_ready,
-        .ready_to = mpi_ready_to,
-        .hear_parts = mpi_hear_parts,
-        .poll = mpi_poll,
-        .finish = mpi_finish,
-        .wait = mpi_wait,
-        .sum = mpi_sum,
-        .max = mpi_max,
-        .average = mpi_average,
-        .broadcast = mpi_broadcast,
-        .barrier = mpi_barrier,
-        .counters = mpi_counters,
-        .coding = mpi_coding,
-        .absorbed = mpi_absorbed,
-        .tries = mpi_tries,
-        .restored = mpi_restored,
-        .share = mpi_share,
-        .reads = mpi_reads,
-        .n_state = mpi_n_state,
-        .state = mpi_state,
-    };
-    return CT_OK;
-}
-
-const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param)
-{
-    const ct_arena_ops *shared = ct_comm_arena(comm);
-    const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
-    const Ct__CompressionParameter *p = param->compression;
-
-    if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
-        (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
-        return shared; /* its nodes add gradients up where they are */
-    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
-    }
-    return shared; /* auto; a wrong name is found when the exchange opens */
-}
-
-void ct_exchange_mpi_close(ct_exchange *exchange)
-{
-    if (exchange->ctx == NULL) return;
-    destroy(exchange->ctx);
-    *exchange = (ct_exchange){ .ctx = NULL };
+    ct_watchdog_watch(open->job->watchdog, NULL, NULL);
+    ct_exchange_mpi_destroy(open->mpi);
+    open->mpi = NULL;
+    open->pipe = NULL;
 }

@@ -1,37 +1,50 @@
-/** @file exchange_mpi.h  The exchange of gradients over comm/.
+/** @file exchange_mpi.h  The solver's exchange over comm/, and the one that a job's config asks
+ * for.
  */
 #ifndef CT_EXCHANGE_MPI_H
 #define CT_EXCHANGE_MPI_H
 
-#include "comm/core/comm.h"
-#include "framework/base/text.h"
-#include "framework/base/trace.h"
-#include "framework/net/net.h"
-#include "framework/proto/cortado.pb-c.h"
+#include "comm/sync/grad_pipe.h"
 #include "framework/exchange/exchange.h"
+#include "framework/net/net.h"
+#include "framework/tensor/device.h"
+#include "runtime/job.h"
+#include "runtime/call.h"
+
+typedef struct ct_exchange_mpi ct_exchange_mpi;
 
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
- *  Borrows comm and net; out->ctx is released with ct_exchange_mpi_close(). Works at one rank too:
- *  nothing travels, but codecs act. Fastest where the net's gradient arena came from
- *  ct_exchange_mpi_arena(). dense_elsewhere: steps of which ct_exchange_mpi_skips() go another way.
- *  Collective. CT_ERR_CONFIG. */
-ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                               bool dense_elsewhere, ct_exchange *out);
-/** After begin: nothing is compressed in this step. If so it is over for this exchange. */
-bool ct_exchange_mpi_skips(void *ctx);
-/** Where the net's gradient arena lies best for param's allreduce: in memory that ranks share, or
- * in plain memory, which other algorithms read faster. */
-const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param);
-/** Records the buckets under way in t, from the next step on. ctx: that of the exchange. */
-ct_status ct_exchange_mpi_trace(void *ctx, ct_trace *t);
-/** What compression did on this rank: ct_grad_pipe_coding_json(). ctx: that of the exchange. */
-void ct_exchange_mpi_coding(void *ctx, ct_text *out);
-/** Of a net whose gradients lie on a device: what brings them to the exchange, which works on the
- * host; NULL: not needed. ctx: that of the exchange. */
-struct ct_exchange_staged *ct_exchange_mpi_staged(void *ctx);
-/** Before comm and net go. Collective. */
-void ct_exchange_mpi_close(ct_exchange *exchange);
-/** What the exchange waits for. ctx: that of the exchange; from any thread, until it is closed. */
+ *  Borrows comm and net. Works at one rank too: nothing travels, but codecs act. Gradients of a
+ *  device meet on the host. Fastest where the net's gradient arena came from
+ *  ct_exchange_arena(). dense_elsewhere: ct_exchange_mpi_on_device() follows, for steps in which
+ *  nothing is compressed. Collective. CT_ERR_CONFIG. */
+ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
+                                 bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out);
+/** Before the first step: gradients are summed where they are, on net's device, by this library;
+ *  NULL: there is one rank. all: in every step; else in those in which nothing is compressed, as
+ *  `compression { type: AUTO }` may find when a run begins or after trials: through the host, where
+ *  codecs meet, they would cost more. Which has a step is decided when it begins, alike on all
+ *  ranks. Sums of other numbers on the device are the library's in all steps. Collective. */
+ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
+                                    const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
+                                    ct_exchange *out);
+/** For the watchdog, of a ct_exchange_mpi: what it waits for. From any thread, until it ends. */
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
+/** NULL allowed. Before comm and net go. Collective. */
+void ct_exchange_mpi_destroy(ct_exchange_mpi *x);
+
+typedef struct ct_exchange_open {
+    ct_job *job;                      /* borrowed; connected                     */
+    const Ct__SolverParameter *param; /* borrowed: comm, compression             */
+    ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
+    ct_exchange_mpi *mpi;             /* what close releases; NULL: one rank     */
+    const ct_grad_pipe *pipe;         /* its buckets; likewise                   */
+} ct_exchange_open;
+
+/** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several
+ *  ranks, the identity in a job of one. The watchdog learns whom to ask. Collective. */
+ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out);
+/** After the solver is gone. Collective. */
+void ct_exchange_open_close(ct_exchange_open *open);
 
 #endif

@@ -214,7 +214,7 @@ static ct_status bench_coded(ct_comm *c, const char *name, const char *allreduce
                                    .bucket_bytes = 4 * n };
     ct_grad_range one = { .key = "fc[0]", .count = n, .rows = k, .rate_mult = 1 };
     ct_grad_pipe *gp = NULL;
-    ct_grad_pipe_counters sent;
+    ct_sync_stats sent;
     double mean = 0, most = 0, theory = theory_of(name, c, k, n);
     void *arena = NULL;
 
@@ -225,7 +225,7 @@ static ct_status bench_coded(ct_comm *c, const char *name, const char *allreduce
     one.weight = arena; /* no decay */
     CT_TRY(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp));
     CT_TRY(coded_steps(gp, arena, n, c->rank, steps));
-    ct_grad_pipe_get_counters(gp, &sent);
+    ct_grad_pipe_get_stats(gp, false, &sent);
     add_up(sent.bytes_sent, &mean, &most, c->size);
     if (c->rank == 0)
         printf("%-10s %-6s %5d %9lld %12.0f %12.1f %8.4f %12.1f %8.4f %8.3f\n", name,

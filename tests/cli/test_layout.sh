@@ -42,6 +42,27 @@ fresh
 echo 'void ct_exch_run(void);' >>tree/comm/core/comm.h
 runs old_word 1 'comm/core/comm.h:[0-9]+:ct_exch_run: the term is sparse_allreduce' "$names" tree
 
+# the exchange stays small
+exchange="$ROOT/scripts/check_exchange.sh"
+runs exchange_is_small 0 'the exchange has [0-9]+ lines of 1200' "$exchange"
+small() { # a copy of what that check reads
+    fresh
+    mkdir tree/docs && cp "$ROOT/docs/architecture.md" tree/docs
+}
+small
+seq 1200 >>tree/runtime/exchange/group_mpi.c
+runs exchange_grows 1 'the exchange has 2[0-9]+ lines, 1200 are allowed' "$exchange" tree
+small
+echo >tree/runtime/exchange/other.c
+runs exchange_not_listed 1 'runtime/exchange/other.c is not among' "$exchange" tree
+small
+rm tree/framework/exchange/group.h
+runs exchange_lacks_one 1 'lists framework/exchange/group.h, which is not there' "$exchange" tree
+small
+awk '{ print } /^typedef struct ct_group_ops/ { for (i = 0; i < 5; i++) print "    int (*more)(void *ctx);" }' \
+    "$ROOT/framework/exchange/group.h" >tree/framework/exchange/group.h
+runs exchange_calls 1 'ct_group_ops has 13 callbacks, 12 are allowed' "$exchange" tree
+
 # the table itself: a folder that includes one behind it closes a circle
 sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
 runs circle 1 'the table has comm/codec behind comm/core' sh circle.sh "$ROOT"

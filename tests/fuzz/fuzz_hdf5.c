@@ -43,20 +43,13 @@ static struct {
 
 static const char *const history_name[] = { "momentum" };
 
-static int n_state(void *ctx)
+static bool state_of(void *ctx, int param, int k, ct_sync_state *out)
 {
     (void)ctx;
-    return 1;
-}
-
-static ct_status state_of(void *ctx, int i, ct_exchange_state *out)
-{
-    (void)ctx;
-    (void)i;
-    *out = (ct_exchange_state){
-        .name = CT_EXCHANGE_RESIDUAL, .param = 0, .data = z.residual, .count = z.net->param[0].count
+    *out = (ct_sync_state){
+        .name = CT_SYNC_RESIDUAL, .param = 0, .data = z.residual, .count = z.net->param[0].count
     };
-    return CT_OK;
+    return (param == 0) && (k == 0);
 }
 
 static void write_file(const char *path, const void *data, size_t size)
@@ -94,8 +87,7 @@ static void make_net(void)
     if (ct_net_create(param, &o, &z.net) != CT_OK) abort();
     z.history = calloc((size_t)z.net->grad_count + 1, sizeof(float));
     ct_exchange_single(z.net->n_param, &z.x);
-    z.x.n_state = n_state;
-    z.x.state = state_of;
+    z.x.states.get = state_of;
 }
 
 static void copy(const char *from, const char *folder, const char *name)

@@ -318,11 +318,11 @@ static inline int try_all(rig *r, int64_t *s, bool coded)
     int64_t before = 0;
 
     for (; (n < 80) && ((a->phase == CT_AUTO_WATCH) || (a->phase == CT_AUTO_TRY)); ++n) {
-        ct_grad_pipe_counters now;
+        ct_sync_stats now;
 
         fault += auto_step(r, (*s)++);
         turn_out(a, coded);
-        ct_grad_pipe_get_counters(r->gp, &now); /* never less than it was */
+        ct_grad_pipe_get_stats(r->gp, false, &now); /* never less than it was */
         fault += MPI_FAULT_UNLESS(now.bytes_sent >= before);
         before = now.bytes_sent;
     }

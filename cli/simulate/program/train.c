@@ -143,9 +143,9 @@ static ct_status pass_time(train *t, double seconds)
 
 static account take_account(const train *t)
 {
-    ct_grad_pipe_counters c;
+    ct_sync_stats c;
 
-    ct_grad_pipe_get_counters(t->pipe, &c);
+    ct_grad_pipe_get_stats(t->pipe, false, &c);
     return (account){ .compute_s = t->busy_s,
                       .exposed_s = c.exposed_s,
                       .bytes_sent = (double)c.bytes_sent };

@@ -88,13 +88,13 @@ static int conserve(ct_comm *c, int at)
     static float grad[N_CODED];
     static double given[N_CODED], size[N_CODED], kept[N_CODED], arrived[N_CODED];
     ct_grad_pipe_config config = config_of(at);
-    ct_grad_pipe_coding before, now;
+    ct_sync_stats before, now;
     ct_codec_state state;
     int64_t n_coded = 0;
     int fault = rig_open(&r, c, &config, 0), wrong = 0;
 
     for (int i = 0; i < N_CODED; ++i) given[i] = size[i] = arrived[i] = 0;
-    ct_grad_pipe_get_coding(r.gp, &before);
+    ct_grad_pipe_get_stats(r.gp, true, &before);
     for (int64_t s = 0; (s < N_STEP) && (fault == 0); ++s) {
         for (int i = 0; i < N_CODED; ++i) {
             grad[i] = rig_noise(c->rank, s, i);
@@ -107,16 +107,18 @@ static int conserve(ct_comm *c, int at)
         }
         fault += rig_step(&r, s, 1, rig_rate(s), grad);
         for (int i = 0; i < N_CODED; ++i) arrived[i] += r.arena[i];
-        ct_grad_pipe_get_coding(r.gp, &now);
-        if (now.elements > before.elements)
-            fault += check_selected(c, &config, s, now.selected - before.selected);
-        n_coded += (now.elements > before.elements);
+        ct_grad_pipe_get_stats(r.gp, true, &now);
+        if (now.codec.elements > before.codec.elements)
+            fault += check_selected(c, &config, s, now.codec.selected - before.codec.selected);
+        n_coded += (now.codec.elements > before.codec.elements);
         /* the report tells them apart */
-        if (s == WARMUP - 1) fault += MPI_FAULT_UNLESS(now.warm_selected == now.selected);
-        if (s == WARMUP - 1) fault += MPI_FAULT_UNLESS(now.warm_elements == now.elements);
+        if (s == WARMUP - 1)
+            fault += MPI_FAULT_UNLESS(now.codec.warm_selected == now.codec.selected);
+        if (s == WARMUP - 1)
+            fault += MPI_FAULT_UNLESS(now.codec.warm_elements == now.codec.elements);
         before = now;
     }
-    fault += MPI_FAULT_UNLESS(now.warm_elements < now.elements);
+    fault += MPI_FAULT_UNLESS(now.codec.warm_elements < now.codec.elements);
     /* among so few ranks all of the fall is cheaper than dense sums, but for the first steps in
      * pairs; the last of the warm-up is never dense */
     fault += MPI_FAULT_UNLESS(n_coded >= N_STEP - WARMUP / 2 - N_STEP / 10);
@@ -180,19 +182,19 @@ static int no_more_than_dense(ct_comm *c)
 
     for (int e = 0; e < 2; ++e) {
         ct_grad_pipe_config config = config_of(0);
-        ct_grad_pipe_counters before, now;
+        ct_sync_stats before, now;
         double dense = 8.0 * N_CODED * (c->size - 1) / c->size, least = dense;
 
         config.codec_config.exchange = exchange[e];
         config.codec_config.warmup_density = 1;
         fault += rig_open(&r, c, &config, 0);
-        ct_grad_pipe_get_counters(r.gp, &before);
+        ct_grad_pipe_get_stats(r.gp, false, &before);
         for (int64_t s = 0; (s < WARMUP + 2) && (fault == 0); ++s) {
             double sent = 0;
 
             for (int i = 0; i < N_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
             fault += rig_step(&r, s, 1, 0.1f, grad);
-            ct_grad_pipe_get_counters(r.gp, &now);
+            ct_grad_pipe_get_stats(r.gp, false, &now);
             sent = (double)(now.bytes_sent - before.bytes_sent);
             before = now;
             /* parts of a ring begin at multiples of 16 elements; a gtopk's ranks differ by 1.3 */

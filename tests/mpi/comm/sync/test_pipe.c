@@ -161,7 +161,7 @@ static int run(ct_comm *c, const ct_grad_pipe_config *config, bool scrambled, ui
 {
     const ct_arena_ops *mem = ct_comm_arena(c);
     ct_grad_pipe *gp = NULL;
-    ct_grad_pipe_counters counters;
+    ct_sync_stats counters;
     void *block = NULL;
     float *arena = NULL;
     double *list = calloc(3 * N, sizeof(*list));
@@ -190,7 +190,7 @@ static int run(ct_comm *c, const ct_grad_pipe_config *config, bool scrambled, ui
     }
     if ((fault == 0) && ct_codec_keeps(config->codec))
         fault += check_balance(c, gp, arrived, given, moved);
-    ct_grad_pipe_get_counters(gp, &counters);
+    ct_grad_pipe_get_stats(gp, false, &counters);
     fault += MPI_FAULT_UNLESS((counters.exposed_s >= 0) && (counters.encode_s >= 0));
     fault += MPI_FAULT_UNLESS((c->size == 1) == (counters.bytes_sent == 0));
     ct_grad_pipe_destroy(gp);

@@ -209,7 +209,7 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
 {
     ct_grad_pipe *gp = NULL;
     reader r = { .expected = make_totals(c), .arena = acquire_arena(c) };
-    ct_grad_pipe_counters before, after;
+    ct_sync_stats before, after;
     int fault = 0;
 
     if (ct_codec_keeps(config->codec)) r.arrived = calloc(N, sizeof(*r.arrived));
@@ -217,10 +217,10 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r.arena, range, N_RANGE, &gp) == CT_OK);
     fault = mpi_verdict(fault);
     for (r.step = 0; (r.step < steps) && (fault == 0); ++r.step) {
-        ct_grad_pipe_get_counters(gp, &before);
+        ct_grad_pipe_get_stats(gp, false, &before);
         fill(c, r.arena, r.step);
         fault += step(gp, c, &r, r.step % 3 == 2);
-        ct_grad_pipe_get_counters(gp, &after);
+        ct_grad_pipe_get_stats(gp, false, &after);
         fault += MPI_FAULT_UNLESS(after.exposed_s >= before.exposed_s);
         fault += MPI_FAULT_UNLESS((c->size == 1) || (after.bytes_sent > before.bytes_sent));
         fault = mpi_verdict(fault); /* all go on, or none */
@@ -427,7 +427,7 @@ static int thread_alone(ct_comm *c)
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, r.arena, range, N_RANGE, &gp) == CT_OK);
     if (mpi_verdict(fault) > 0) return fault;
     for (; r.step < 3; ++r.step) {
-        ct_grad_pipe_counters counters;
+        ct_sync_stats counters;
 
         fill(c, r.arena, r.step);
         memset(r.times, 0, sizeof(r.times));
@@ -441,7 +441,7 @@ static int thread_alone(ct_comm *c)
         } while (strstr(text, "no gradients under way") == NULL);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, on_landed, &r) == CT_OK);
         for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(r.times[i] == 1);
-        ct_grad_pipe_get_counters(gp, &counters);
+        ct_grad_pipe_get_stats(gp, false, &counters);
         if (c->size > 1) fault += MPI_FAULT_UNLESS(counters.moving_s == 0);
     }
     fault += MPI_FAULT_UNLESS(r.wrong == 0);

@@ -22,7 +22,7 @@ static ct_status refuse(void *ctx)
 static void test_not_too_often(void **state)
 {
     int polls = 0;
-    ct_exec ex = { .poll = count, .hook_ctx = &polls };
+    ct_exec ex = { .poll = count, .poll_ctx = &polls };
     double start = ct_clock_s();
 
     (void)state;
@@ -36,7 +36,7 @@ static void test_not_too_often(void **state)
     ex = (ct_exec){ .poll = NULL };
     assert_int_equal(ct_exec_poll(&ex), CT_OK);
     assert_int_equal(ex.n_poll, 1); /* where it would have been, for profiles */
-    ex = (ct_exec){ .poll = refuse, .hook_ctx = &polls };
+    ex = (ct_exec){ .poll = refuse, .poll_ctx = &polls };
     assert_int_equal(ct_exec_poll(&ex), CT_ERR_COMM);
 }
 
@@ -102,7 +102,7 @@ static void test_layers_poll(void **state)
         print_message("%s\n", layers[i].name);
         assert_int_equal(test_layer_create(&spec, &t), CT_OK);
         t->ex.poll = count;
-        t->ex.hook_ctx = &polls;
+        t->ex.poll_ctx = &polls;
         t->ex.polled_s = 0;
         assert_int_equal(test_layer_forward(t), CT_OK);
         assert_true(polls >= 1);

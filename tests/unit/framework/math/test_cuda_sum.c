@@ -1,4 +1,4 @@
-/* Sums over ranks by the device's library (framework/tensor/device_sum.h), of one rank: what it
+/* Sums over ranks by the device's library (framework/tensor/device.h), of one rank: what it
  * leaves, and what becomes of the host's waits when a sum never ends. Several ranks:
  * tests/cli/test_gpu_sums.sh. Skips where no device works, or the library is not there. */
 #include "tests/test.h"

@@ -257,7 +257,7 @@ static void ready_gradients_are_final(void **state)
     assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
     tr.net = t.net;
     t.ex.poll = count_poll;
-    t.ex.hook_ctx = &polls;
+    t.ex.poll_ctx = &polls;
     assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
     assert_int_equal(polls, t.net->n_layer); /* not after a wait */
     assert_int_equal(t.ex.batch_local, 2);

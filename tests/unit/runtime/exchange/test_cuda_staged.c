@@ -1,37 +1,31 @@
-/* Gradients of a device through the host (runtime/exchange/exchange_staged.h), around an exchange
- * that makes twice of them, as two ranks with equal gradients would: copies, order, what lands, and
+/* Gradients of a device through the host (runtime/exchange/transports.h), around a transport that
+ * makes twice of them, as two ranks with equal gradients would: copies, order, what lands, and
  * a step of the solver's. Skips where no CUDA device works. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
 #include "framework/math/math.h"
-#include "runtime/exchange/exchange_staged.h"
+#include "runtime/exchange/transports.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 16 };
 
-/* The inner exchange: what it was told, and where the gradients lie. */
+/* The inner transport: what it was told, and where the gradients lie. */
 typedef struct twice {
     const ct_net *net;
     float *arena;
-    int ready[MOST], n_ready, n_begin;
-    int64_t doubled[MOST]; /* elements that parts were made of in this step */
-    int n_part;            /* in all */
-    ct_part_landed_fn part;
-    void *part_ctx;
+    int ready[MOST], n_ready;
+    int64_t doubled[MOST];      /* elements that parts were made of in this step */
+    int n_part;                 /* in all */
+    ct_transport_staged *hears; /* of parts; NULL: nobody does */
 } twice;
 
-static ct_status twice_begin(void *ctx, int64_t iteration, float scale, float rate)
+static void twice_begin(twice *t)
 {
-    twice *t = ctx;
-
-    (void)iteration, (void)scale, (void)rate;
     t->n_ready = 0;
     memset(t->doubled, 0, sizeof(t->doubled));
-    t->n_begin++;
-    return CT_OK;
 }
 
 /* As far as it is there. */
@@ -61,14 +55,6 @@ static ct_status twice_ready_to(void *ctx, int param, int64_t count)
     return CT_OK;
 }
 
-static void twice_hear_parts(void *ctx, ct_part_landed_fn part, void *part_ctx)
-{
-    twice *t = ctx;
-
-    t->part = part;
-    t->part_ctx = part_ctx;
-}
-
 static ct_status twice_poll(void *ctx)
 {
     (void)ctx;
@@ -83,20 +69,28 @@ static ct_status twice_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     int64_t third;
 
     assert_int_equal(t->n_ready, n); /* all were handed over before */
-    if (t->part == NULL) {
+    if (t->hears == NULL) {
         CT_TRY(landed(landed_ctx, 0, half));
         return landed(landed_ctx, half, n - half);
     }
     for (int i = 1; i < n; i++)
         if (t->net->param[i].count > t->net->param[large].count) large = i;
     third = t->net->param[large].count / 3;
-    CT_TRY(t->part(t->part_ctx, large, 2 * third, t->net->param[large].count - 2 * third));
-    CT_TRY(t->part(t->part_ctx, large, 0, third));
+    CT_TRY(ct_transport_staged_part(t->hears, large, 2 * third,
+                                    t->net->param[large].count - 2 * third));
+    CT_TRY(ct_transport_staged_part(t->hears, large, 0, third));
     CT_TRY(landed(landed_ctx, large + 1, n - large - 1));
-    CT_TRY(t->part(t->part_ctx, large, third, third));
+    CT_TRY(ct_transport_staged_part(t->hears, large, third, third));
     CT_TRY(landed(landed_ctx, large, 1));
     return landed(landed_ctx, 0, large);
 }
+
+static const ct_transport_ops whole = { .ready = twice_ready,
+                                        .poll = twice_poll,
+                                        .finish = twice_finish };
+static const ct_transport_ops in_parts = {
+    .ready = twice_ready, .ready_to = twice_ready_to, .poll = twice_poll, .finish = twice_finish
+};
 
 static const char text[] =
     "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
@@ -140,29 +134,22 @@ static ct_status on_landed(void *ctx, int first, int n)
 static void check_twice(const char *net_text, bool with_parts)
 {
     const ct_device *dev = test_cuda();
-    ct_exchange_staged *staged;
+    ct_transport_staged *staged;
     test_cuda_net made;
     ct_net *net;
-    ct_exchange out;
+    ct_transport out;
     twice t = { NULL };
     int64_t down, up;
 
     test_cuda_net_open(net_text, dev, NULL, NULL, &made);
     net = made.net;
-    assert_int_equal(ct_exchange_staged_create(net, &staged), CT_OK);
     t.net = net;
-    t.arena = ct_exchange_staged_arena(staged);
-    ct_exchange_staged_wrap(staged,
-                            &(ct_exchange){ .ctx = &t,
-                                            .n_rank = 2,
-                                            .begin = twice_begin,
-                                            .ready = twice_ready,
-                                            .ready_to = with_parts ? twice_ready_to : NULL,
-                                            .hear_parts = with_parts ? twice_hear_parts : NULL,
-                                            .poll = twice_poll,
-                                            .finish = twice_finish },
-                            &out);
-    assert_int_equal(out.n_rank, 2);
+    assert_int_equal(ct_transport_staged_create(
+                         net, &(ct_transport){ .ctx = &t, .ops = with_parts ? &in_parts : &whole },
+                         &staged, &t.arena, &out),
+                     CT_OK);
+    t.hears = with_parts ? staged : NULL;
+    assert_false(out.records);
     for (int step = 0; step < 3; step++) {
         seen s = { net, { false }, NULL };
         float *plain;
@@ -171,18 +158,17 @@ static void check_twice(const char *net_text, bool with_parts)
         s.plain = plain = test_cuda_net_gradients(&made);
         /* backward has used the memory of what forward made: the same forward again */
         assert_int_equal(ct_net_forward(net, &made.ex, NULL), CT_OK);
-        assert_int_equal(out.begin(out.ctx, step, 1.0f, 0.1f), CT_OK);
-        assert_int_equal(ct_net_backward(net, &made.ex, out.ready, out.ctx), CT_OK);
-        assert_int_equal(out.poll(out.ctx), CT_OK);
-        assert_int_equal(out.finish(out.ctx, on_landed, &s), CT_OK);
+        twice_begin(&t);
+        assert_int_equal(ct_net_backward(net, &made.ex, out.ops->ready, out.ctx), CT_OK);
+        assert_int_equal(out.ops->poll(out.ctx), CT_OK);
+        assert_int_equal(out.ops->finish(out.ctx, on_landed, &s), CT_OK);
         for (int i = 0; i < net->n_param; i++) {
             assert_int_equal(t.ready[i], i); /* in the order of backward, which is the arena's */
             assert_true(s.landed[i]);
         }
         free(plain);
     }
-    assert_int_equal(t.n_begin, 3);
-    ct_exchange_staged_bytes(staged, &down, &up);
+    ct_transport_staged_bytes(staged, &down, &up);
     {
         int64_t learned = 0;
 
@@ -193,7 +179,7 @@ static void check_twice(const char *net_text, bool with_parts)
     }
     /* 1 048 576 floats at a time, of 1025 x 1024: one part a step before the rest */
     assert_int_equal(t.n_part, with_parts ? 3 : 0);
-    ct_exchange_staged_destroy(staged);
+    ct_transport_staged_destroy(staged);
     test_cuda_net_close(&made);
 }
 

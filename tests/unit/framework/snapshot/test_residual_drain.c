@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "framework/base/rng.h"
-#include "framework/exchange/residual_drain.h"
+#include "framework/snapshot/residual_drain.h"
 
 enum { N_INNER = 300 * 250 }; /* enough that a team sums and adds them */
 

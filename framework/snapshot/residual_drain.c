@@ -1,4 +1,4 @@
-#include "framework/exchange/residual_drain.h"
+#include "framework/snapshot/residual_drain.h"
 
 #include <math.h>
 #include <stdlib.h>

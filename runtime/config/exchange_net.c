@@ -1,0 +1,173 @@
+/* What an exchange needs to know of a net, and who sums its gradients. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/collective/blocking.h"
+#include "comm/collective/coll.h"
+#include "comm/collective/sum_mpi.h"
+#include "runtime/config/exchange_config.h"
+
+/* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
+ * finishes first is the one that the loss reads. */
+static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct_grad_range *range,
+                             ct_codec_config *own, int *n_p)
+{
+    for (int i = 0; i < net->n_param; ++i) {
+        const ct_param *p = &net->param[i];
+
+        if (!p->learns) continue;
+        if (i != *n_p)
+            return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
+                           p->key);
+        range[i] = (ct_grad_range){ .key = p->key,
+                                    .offset = p->offset,
+                                    .count = p->count,
+                                    .rows = ct_param_rows(p),
+                                    .weight = ct_blob_data(&p->blob),
+                                    .decay = s->weight_decay * p->decay_mult,
+                                    .rate_mult = p->lr_mult,
+                                    .output = (strcmp(p->layer, net->param[0].layer) == 0) };
+        if (p->compress != NULL) {
+            CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &own[i]));
+            CT_TRY(ct_codec_check_solver(s, p->key, range[i].codec, &own[i]));
+            range[i].codec_config = &own[i];
+        }
+        *n_p += 1;
+    }
+    return CT_OK;
+}
+
+/* The pipe learns where gradients lie; those that travel dense it sees on the host. */
+static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
+                               int n)
+{
+    bool coded = false;
+
+    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, "compression"));
+    for (int i = 0; i < n; ++i) {
+        const ct_codec_config *c = NULL;
+        const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
+
+        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, range[i].key));
+        coded = coded || (strcmp(codec->name, "none") != 0);
+        range[i].on_device = ct_blob_diff(&net->param[i].blob);
+    }
+    config->dev = net->options.dev;
+    if (coded) config->progress = CT_PROGRESS_POLL;
+    return CT_OK;
+}
+
+ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_grad_pipe_config *config, ct_grad_range **range_p,
+                                  ct_codec_config **own_p, int *n_p)
+{
+    bool on_device = (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
+    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
+    ct_codec_config *own = calloc((size_t)net->n_param + 1, sizeof(*own));
+    ct_status status = CT_OK;
+    int n = 0;
+
+    if ((range == NULL) || (own == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    if (status == CT_OK) status = list_ranges(param, net, range, own, &n);
+    if ((status == CT_OK) && on_device) status = put_on_device(net, config, range, n);
+    if (status != CT_OK) {
+        free(range);
+        free(own);
+        return status;
+    }
+    *range_p = range;
+    *own_p = own;
+    *n_p = n;
+    return CT_OK;
+}
+
+const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
+{
+    const ct_arena_ops *shared = ct_comm_arena(comm);
+    const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
+    const Ct__CompressionParameter *p = param->compression;
+
+    if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
+        (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
+        return shared; /* its nodes add gradients up where they are */
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
+    }
+    return shared; /* auto; a wrong name is found when the exchange opens */
+}
+
+/* ---- who sums */
+
+static bool codes(const Ct__CompressionParameter *c)
+{
+    return (c != NULL) &&
+           ((c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) || (c->local_clip > 0));
+}
+
+static bool any_of_its_own(const ct_net *net)
+{
+    bool any = false;
+
+    for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
+    return any;
+}
+
+bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net)
+{
+    return codes(p->compression) || any_of_its_own(net);
+}
+
+bool ct_exchange_may_be_dense(const Ct__SolverParameter *p, const ct_net *net)
+{
+    const Ct__CompressionParameter *c = p->compression;
+
+    return (c != NULL) && (c->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO) &&
+           !(c->local_clip > 0) && !any_of_its_own(net) &&
+           (net->options.dev->kind != CT_DEVICE_CPU);
+}
+
+/* What keeps them from adding up this job's gradients; NULL: nothing. NCCL is what is asked for
+ * where nobody asked. */
+static const char *against(const Ct__SolverParameter *p, const ct_net *net,
+                           const ct_device_sum_ops *ops, bool shares_gpu, bool asked)
+{
+    bool is_mpi = (ops == &ct_device_sum_mpi);
+
+    if (ops == NULL) return "this cortado was built without it, or computes on the CPU";
+    if (net->options.dev->kind == CT_DEVICE_CPU) return "gradients are in the host's memory";
+    if (!ops->there())
+        return is_mpi ? "this MPI does not say that it takes a GPU's memory"
+                      : "its library, libnccl.so.2, is not there";
+    if (!is_mpi && shares_gpu) return "ranks share a GPU";
+    if (ct_exchange_is_coded(p, net) && !ct_exchange_may_be_dense(p, net))
+        return "gradients are compressed";
+    if (p->reproducible_sum) return "reproducible_sum";
+    return (p->deterministic && !asked) ? "deterministic" : NULL;
+}
+
+ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *net, ct_comm *c,
+                               bool shares_gpu, const ct_device_sum_ops **ops_p)
+{
+    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
+    const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
+    bool mpi = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__MPI);
+    const ct_device_sum_ops *ops = mpi ? &ct_device_sum_mpi : ct_device_sum_of(net->options.dev);
+    bool asked = mpi || (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
+    const char *why = against(param, net, ops, shares_gpu, asked);
+    int64_t refusing = (why != NULL);
+
+    *ops_p = NULL;
+    if ((comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__HOST) ||
+        ((net->options.dev->kind == CT_DEVICE_CPU) && !asked))
+        return CT_OK;
+    CT_TRY(ct_comm_max(c, &refusing, 1));
+    if (refusing == 0) *ops_p = ops;
+    if ((refusing != 0) && asked)
+        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: %s } on rank %d: %s",
+                                       mpi ? "MPI" : "NCCL", c->rank, why)
+                             : CT_ERR_CONFIG; /* the rank that cannot says why */
+    if ((refusing != 0) && (why != NULL))
+        CT_INFO("gradients are added up through the host: %s", why);
+    return CT_OK;
+}
