@@ -12,6 +12,7 @@
 #include "framework/exchange/exchange.h"
 #include "framework/proto/prototxt.h"
 #include "framework/solver/update_rule.h"
+#include "framework/tensor/storage.h"
 
 struct ct_report;
 
@@ -42,6 +43,9 @@ typedef struct ct_solver_options {
     void (*heartbeat)(void *ctx, const char *what);
     void *heartbeat_ctx;
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
+    /** Where the optimiser's states lie; NULL: at one address, on the device. */
+    ct_storage_open_fn open_state;
+    void *open_state_ctx;
 } ct_solver_options;
 
 /** A solver's parameters, and where they came from; map may be NULL. */

@@ -109,18 +109,23 @@ ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream s
     return dev->upload(st, &p->at->now, now, sizeof(*now));
 }
 
-ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
-                             const ct_update *u, double local, float *average, int first, int n)
+void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, int64_t *to_p)
 {
     const ct_param *next = &net->param[first + n];
     bool ends = (first + n == net->n_param) || !next->learns;
-    ct_update_all all = { .part = p->part,
-                          .part_of_line = p->part_of_line,
-                          .from = net->param[first].offset,
-                          .to = ends ? net->grad_count : next->offset,
-                          .trust = p->trust,
-                          .at = p->at };
 
+    *from_p = net->param[first].offset;
+    *to_p = ends ? net->grad_count : next->offset;
+}
+
+ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
+                             const ct_update *u, double local, float *average, int first, int n)
+{
+    ct_update_all all = {
+        .part = p->part, .part_of_line = p->part_of_line, .trust = p->trust, .at = p->at
+    };
+
+    ct_update_plan_range(net, first, n, &all.from, &all.to);
     for (int k = first; (p->trust != NULL) && (k < first + n); k++) {
         const ct_param *q = &net->param[k];
 

@@ -42,6 +42,8 @@ static inline bool ct_update_plan_is_open(const ct_update_plan *p)
 /** A step's numbers; loss: the host's account of it, which goes up once. */
 ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream st,
                                const ct_step_numbers *now, const ct_loss_scale *loss);
+/** The elements [from, to) of the arena in which parameters [first, first + n) lie, whole lines. */
+void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, int64_t *to_p);
 /** Parameters [first, first + n), which learn. u: of the whole arenas; see ct_update_all. local:
  *  LARS's factor. average: NULL, or theirs, which follows. */
 ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
