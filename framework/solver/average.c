@@ -45,6 +45,18 @@ static ct_status swap(const ct_device *dev, float *a, float *b, float *other, in
     return dev->copy(NULL, b, other, bytes);
 }
 
+static ct_status swap_range(ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
+                            float *other)
+{
+    ct_storage_range average;
+    ct_status status, back;
+
+    CT_TRY(ct_storage_want(t->average, NULL, p->offset + at, n, CT_STORAGE_UPDATE, &average));
+    status = swap(t->net->options.dev, ct_blob_data(&p->blob) + at, average.data, other, n);
+    back = ct_storage_done(&average, NULL);
+    return (status != CT_OK) ? status : back;
+}
+
 ct_status ct_train_step_swap_average(ct_train_step *t)
 {
     enum { CHUNK = 1 << 16 };
@@ -55,11 +67,9 @@ ct_status ct_train_step_swap_average(ct_train_step *t)
     CT_TRY(dev->mem_acquire(CHUNK * sizeof(float), &other));
     for (int i = 0; (i < t->net->n_param) && (status == CT_OK); i++) {
         const ct_param *p = &t->net->param[i];
-        float *weight = ct_blob_data(&p->blob), *average = t->average + p->offset;
 
         for (int64_t at = 0; p->learns && (at < p->count) && (status == CT_OK); at += CHUNK)
-            status = swap(dev, weight + at, average + at, other,
-                          (p->count - at < CHUNK) ? p->count - at : CHUNK);
+            status = swap_range(t, p, at, (p->count - at < CHUNK) ? p->count - at : CHUNK, other);
     }
     dev->mem_release(other);
     ct_net_weights_changed(t->net);

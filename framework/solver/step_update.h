@@ -7,6 +7,8 @@
 
 /** No weight may change before all gradients are known: a norm, or whether they are finite. */
 bool ct_step_waits_for_all(const ct_train_step *t);
+/** Work that holds addresses of the states may be recorded. */
+bool ct_step_states_are_fixed(const ct_train_step *t);
 /** t->iteration, rate and scale are a new step's: for a device that reads them there. */
 ct_status ct_step_put_numbers(ct_train_step *t);
 /** Parameters [first, first + n), whose sums are there. */

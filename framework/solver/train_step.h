@@ -16,6 +16,7 @@
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
+#include "framework/tensor/storage.h"
 
 enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
@@ -33,20 +34,23 @@ typedef struct ct_train_step {
     /** What runs now, for the watchdog. May be NULL. */
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
+    /** Where the optimiser's states lie; NULL: ct_storage_open_fixed(). */
+    ct_storage_open_fn open_state;
+    void *open_state_ctx;
 
     /* made by ct_train_step_open() */
     bool may_overlap;     /* with the next forward: nothing is against it */
     bool forward_overlap; /* … and this step ends with gradients on their way */
-    /** On the net's device, as long as the gradient arena: the rule's states, then the average of
-     *  the weights where one is asked for. */
-    float *history[CT_MAX_HISTORY];
+    /** As long as the gradient arena, reached on the net's device: the rule's states, then the
+     *  average of the weights where one is asked for. */
+    ct_storage history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
     int n_history;
-    float *average;     /* one of them, or NULL */
-    bool *landed;       /* [n_param] updated since the gradients left */
-    ct_update_plan all; /* many parameters in one pass; empty: one by one */
-    bool in_graph;      /* this step's sums over ranks and updates may be recorded with backward */
-    bool owing;         /* … but not in the last step, which had `owed` or `late` to see to */
+    ct_storage *average; /* one of them, or NULL */
+    bool *landed;        /* [n_param] updated since the gradients left */
+    ct_update_plan all;  /* many parameters in one pass; empty: one by one */
+    bool in_graph;       /* this step's sums over ranks and updates may be recorded with backward */
+    bool owing;          /* … but not in the last step, which had `owed` or `late` to see to */
 
     /** As far as the host has heard: where the device decides, a step later. Who changes it sets
      *  all.has_loss to false. */
