@@ -51,9 +51,8 @@ typedef struct ct_step_numbers {
     float average; /* share of the new weights in their average; 0: it stays */
 } ct_step_numbers;
 
-/** Lies on the device; one a net. */
+/** Lies on the device; one a net, whose passes read it (ct_exec.numbers_there). */
 typedef struct ct_step_there {
-    uint64_t micro_step; /* ct_exec.micro_step of the pass under way; ct_exec.step_there is here */
     ct_loss_scale loss;
     ct_step_numbers now;
     double norm;  /* of the last step's summed gradients, without the loss's scale          */

@@ -426,10 +426,11 @@ static bool runs_behind(const ct_net *net, int k, int i)
     return (place[k] > place[i]) || ((place[k] == place[i]) && (k > i));
 }
 
-static ct_status bind(ct_net *net, int i)
+static ct_status bind(ct_pass *pass, int i)
 {
+    const ct_net *net = pass->net;
     const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    ct_instance *in = pass->instance[i];
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_graph_node *n = &g->node[i];
 
@@ -454,6 +455,12 @@ static ct_status bind(ct_net *net, int i)
     return CT_OK;
 }
 
+ct_status ct_pass_bind_weights(ct_pass *pass)
+{
+    for (int i = 0; i < pass->net->n_layer; i++) CT_TRY(bind(pass, i));
+    return CT_OK;
+}
+
 ct_status ct_net_arenas(ct_net *net)
 {
     if (net->options.share != NULL) CT_TRY(borrow(net));
@@ -462,8 +469,7 @@ ct_status ct_net_arenas(ct_net *net)
         CT_TRY(acquire(net));
         CT_TRY(fill(net));
     }
-    for (int i = 0; i < net->n_layer; i++) CT_TRY(bind(net, i));
-    return CT_OK;
+    return ct_pass_bind_weights(net->pass);
 }
 
 void ct_net_arenas_release(ct_net *net)

@@ -140,7 +140,7 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                 ": samples and dropout go on in another order",
                 state->seed, s->seed);
     }
-    s->exec.seed = s->seed;
+    s->net->pass->exec.seed = s->seed;
     if (state->global_batch != s->net->batch_global)
         CT_WARN("the snapshot was made with a global batch of %" PRId64 ", this run has %" PRId64
                 ": the place in the data set is iteration times global batch",

@@ -49,7 +49,6 @@ struct ct_solver {
     ct_net *net, **test;
     int n_test;
     ct_outputs outputs, *test_outputs;
-    ct_exec exec;
     const ct_update_rule *rule;
     ct_train_step step;
     bool display; /* the outputs of this iteration are shown */
@@ -78,8 +77,9 @@ ct_status ct_solver_make_test_nets(ct_solver *s);
 /* outputs.c */
 ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o);
 void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
-/** Adds the outputs of the batch that has just run to o->sum, as this rank's shares. */
-ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
+/** Adds the outputs of the batch that the net's first pass has just run to o->sum, as this rank's
+ * shares. */
+ct_status ct_outputs_add(ct_outputs *o);
 
 /* solver.c */
 /** Every gradient landed, every weight updated: before anyone looks at weights between steps.

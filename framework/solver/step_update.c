@@ -38,7 +38,7 @@ typedef struct wanted_states {
 static ct_status give_back(const ct_train_step *t, wanted_states *w, ct_status status)
 {
     for (int i = 0; i < CT_MAX_HISTORY; i++) {
-        ct_status back = ct_storage_done(&w->r[i], t->exec->stream);
+        ct_status back = ct_storage_done(&w->r[i], t->pass->exec.stream);
 
         if (status == CT_OK) status = back;
     }
@@ -53,8 +53,8 @@ static ct_status want_states(ct_train_step *t, int first, int end, int64_t from,
 
     *w = (wanted_states){ .r[0].storage = NULL };
     for (int i = first; (i < end) && (status == CT_OK); i++)
-        status =
-            ct_storage_want(&t->history[i], t->exec->stream, from, n, CT_STORAGE_UPDATE, &w->r[i]);
+        status = ct_storage_want(&t->history[i], t->pass->exec.stream, from, n, CT_STORAGE_UPDATE,
+                                 &w->r[i]);
     return (status == CT_OK) ? CT_OK : give_back(t, w, status);
 }
 
@@ -76,7 +76,7 @@ static ct_status move_average(const ct_train_step *t, const wanted_states *w, fl
                               int64_t n, const float *weight)
 {
     if (!(share > 0.0f)) return CT_OK;
-    return t->net->options.dev->math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
+    return t->net->options.dev->math->axpby(t->pass->exec.stream, n, share, weight, 1.0f - share,
                                             w->r[t->rule->n_state].data);
 }
 
@@ -91,7 +91,7 @@ static int64_t chunk(int64_t left)
  * states that come and go do so by chunks. */
 static bool in_chunks(const ct_train_step *t, float share)
 {
-    return (t->exec->poll != NULL) || (share > 0.0f) || !ct_step_states_are_fixed(t);
+    return (t->pass->exec.poll != NULL) || (share > 0.0f) || !ct_step_states_are_fixed(t);
 }
 
 static float share_of_weights(const ct_train_step *t)
@@ -113,10 +113,10 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
         wanted_states w;
 
         n = in_chunks(t, share) ? chunk(p->count - at) : p->count;
-        CT_TRY(math->axpy(t->exec->stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
+        CT_TRY(math->axpy(t->pass->exec.stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
         CT_TRY(want_states(t, t->rule->n_state, n_moved(t, share), p->offset + at, n, &w));
         CT_TRY(give_back(t, &w, move_average(t, &w, share, n, weight)));
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
@@ -149,7 +149,7 @@ static ct_status find_trust(ct_train_step *t, const ct_param *p, ct_update *u)
         CT_TRY(give_back(t, &states, ct_update_norms(ratio, u, &w, &s)));
         weight += w;
         step += s;
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
         u->trust = ct_update_rule_trust(t->rule, t->param, u, sqrt(weight), sqrt(step));
@@ -194,7 +194,7 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
     CT_TRY(find_trust(t, p, &u));
     for (int64_t at = 0; at < p->count; at += u.count) {
         CT_TRY(update_range(t, p, at, chunks ? chunk(p->count - at) : p->count, share, &u));
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
@@ -229,7 +229,7 @@ static ct_status update_many(ct_train_step *t, int first, int n)
     for (int i = 0; i < t->rule->n_state; i++) u.state[i] = w.r[i].data - from;
     if (t->average != NULL) average = w.r[t->rule->n_state].data - from;
     return give_back(t, &w,
-                     ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u,
+                     ct_update_plan_run(net, &t->all, t->pass->exec.stream, t->rule->kind, &u,
                                         (double)t->param->local_gw_ratio, average, first, n));
 }
 
@@ -245,15 +245,15 @@ static ct_status update_one(ct_train_step *t, int i)
 static ct_status update_with_late(ct_train_step *t, int i)
 {
     if (!ct_residual_drain_has(&t->late, i)) return update_one(t, i);
-    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->exec->stream, i));
+    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->pass->exec.stream, i));
     CT_TRY(update_one(t, i));
-    return ct_residual_drain_end(t->net, &t->late, t->exec->stream, i,
+    return ct_residual_drain_end(t->net, &t->late, t->pass->exec.stream, i,
                                  (float)t->rate * t->net->param[i].lr_mult);
 }
 
 ct_status ct_step_update(ct_train_step *t, int first, int n)
 {
-    double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
+    double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
 
     for (int i = first; i < first + n; i++) {
         int many = at_once(t, i, first + n);
@@ -266,7 +266,7 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
         if (t->net->param[i].learns) CT_TRY(update_with_late(t, i));
     }
     t->update_s += ct_clock_s() - start;
-    ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
+    ct_trace_end(t->pass->exec.trace, traced, CT_TRACE_UPDATE, NULL,
                  (n > 0) ? t->net->param[first].key : NULL);
     return CT_OK;
 }
@@ -298,11 +298,11 @@ ct_status ct_step_update_all(ct_train_step *t)
     double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
-        CT_TRY(t->all.ops->decide(t->exec->stream, t->all.at, net->grad_count, net->grad_arena,
+        CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &norm));
+    CT_TRY(math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
     if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
@@ -317,7 +317,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 
     if (!ct_update_plan_is_open(&t->all)) return CT_OK;
     now.average = share_of_weights(t);
-    return ct_update_plan_begin(t->net, &t->all, t->exec->stream, &now, &t->loss_scale);
+    return ct_update_plan_begin(t->net, &t->all, t->pass->exec.stream, &now, &t->loss_scale);
 }
 
 /* ---- what the device decides */
@@ -325,7 +325,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 ct_status ct_step_tell(ct_train_step *t)
 {
     if (!ct_step_waits_for_all(t) || !ct_update_plan_is_open(&t->all)) return CT_OK;
-    return ct_update_plan_tell(t->net, &t->all, t->exec->stream, t->iteration);
+    return ct_update_plan_tell(t->net, &t->all, t->pass->exec.stream, t->iteration);
 }
 
 ct_status ct_step_hear(ct_train_step *t, bool all)

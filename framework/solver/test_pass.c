@@ -8,7 +8,7 @@
 
 static void fill_exec(const ct_solver *s, ct_exec *ex)
 {
-    *ex = s->exec;
+    *ex = s->net->pass->exec;
     ex->phase = CT_TEST;
     ex->accumulate = false;
     ex->wait = NULL; /* settled */
@@ -21,11 +21,11 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
 static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
 {
     ct_outputs *o = &s->test_outputs[i];
+    ct_pass *pass = s->test[i]->pass;
     int n = s->param->test_iter[i];
     ct_solver_action action;
-    ct_exec ex;
 
-    fill_exec(s, &ex);
+    fill_exec(s, &pass->exec);
     memset(o->sum, 0, (size_t)(o->n + 1) * sizeof(*o->sum));
     for (int b = 0; b < n; b++) {
         double loss = 0.0;
@@ -35,12 +35,12 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         if (action == CT_ACTION_SNAPSHOT) CT_TRY(ct_solver_snapshot(s));
         *stopped_p = (action == CT_ACTION_STOP);
         if (*stopped_p) return CT_OK;
-        ex.micro_step = b;
-        CT_TRY(ct_net_forward(s->test[i], &ex, &loss));
-        CT_TRY(ct_outputs_add(o, &ex));
+        pass->exec.micro_step = b;
+        CT_TRY(ct_pass_forward(pass, &loss));
+        CT_TRY(ct_outputs_add(o));
         o->sum[o->n] += loss;
     }
-    s->test_broken = ex.broken_samples;
+    s->test_broken = pass->exec.broken_samples;
     return ct_group_sum(&s->exchange.group, o->sum, (int)o->n + 1);
 }
 

@@ -26,7 +26,8 @@ typedef struct ct_train_step {
     ct_net *net;
     ct_grad_sync *sync;
     bool several;  /* ranks */
-    ct_exec *exec; /* its poll, wait, micro_step and accumulate are set here */
+    ct_pass *pass; /* of net; runs all micro-batches. Poll, wait, micro_step and accumulate of its
+                    * exec are set here */
     const ct_update_rule *rule;
     /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
      *  be NULL. */

@@ -66,9 +66,9 @@ static const char tied[] =
  * that is not 0. */
 static void fill_whole(test_cuda_net *t)
 {
-    const ct_device *dev = t->ex.dev;
-    const ct_tensor *x = &t->net->blob[ct_net_find_blob(t->net, "data")]->data;
-    const ct_tensor *y = &t->net->blob[ct_net_find_blob(t->net, "target")]->data;
+    const ct_device *dev = t->net->pass->exec.dev;
+    const ct_tensor *x = &t->net->pass->blob[ct_net_find_blob(t->net, "data")]->data;
+    const ct_tensor *y = &t->net->pass->blob[ct_net_find_blob(t->net, "target")]->data;
     float v[256] = { 0.0f };
 
     for (int p = 0; p < t->net->n_param; p++) {
@@ -116,7 +116,7 @@ static outcome run_net(const char *text, const ct_device *dev,
     r.n = t.net->grad_count;
     r.grad = test_cuda_net_gradients(&t);
     for (int i = 0; i < t.net->n_layer; i++) {
-        const ct_epilogue *tail = t.net->instance[i]->tail;
+        const ct_epilogue *tail = t.net->pass->instance[i]->tail;
 
         r.relu_done += (tail != NULL) && tail->relu_done;
     }
