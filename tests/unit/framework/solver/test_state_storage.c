@@ -27,9 +27,15 @@
     "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 's' top: 'loss' } } "
 #define FIELDS                                                                                     \
     "base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.01 deterministic: true random_seed: 7 "      \
-    "delta: 0.001 snapshot_prefix: '%s/s' max_iter: %d "
+    "delta: 0.001 snapshot_prefix: '%s/s' max_iter: %d solver_mode: %s "
 
 enum { SMALL = 5, LARGE = 30011 /* times 9: beyond 2^18 */ };
+
+/* One rank runs on the device, where there is one; pretended ranks are the host's. */
+static bool on_device(int n)
+{
+    return (n == 1) && (ct_device_count("cuda") > 0);
+}
 
 typedef struct run {
     char text[2048];
@@ -40,9 +46,8 @@ typedef struct run {
     int64_t count;
 } run;
 
-static ct_status run_rank(thread_rank *r)
+static ct_status run_solver(run *c, thread_rank *r)
 {
-    run *c = r->out;
     ct_storage_open_fn open = c->away ? away_storage_open : NULL;
     test_solver t;
     ct_status status = test_solver_create_stored(c->text, r, open, &c->tally, &t);
@@ -59,6 +64,11 @@ static ct_status run_rank(thread_rank *r)
     }
     test_solver_destroy(&t);
     return status;
+}
+
+static ct_status run_rank(thread_rank *r)
+{
+    return run_solver(r->out, r);
 }
 
 typedef struct job {
@@ -79,12 +89,13 @@ static run run_job(const job *j)
     assert_non_null(runs);
     for (int r = 0; r < j->n; r++) {
         snprintf(runs[r].text, sizeof(runs[r].text), "%s " FIELDS NET, j->fields, test_solver_dir(),
-                 j->max_iter, 6 / j->n, j->wide);
+                 j->max_iter, on_device(j->n) ? "GPU" : "CPU", 6 / j->n, j->wide);
         runs[r].away = j->away;
         runs[r].restore = j->restore;
         rank[r] = (thread_rank){ .out = &runs[r] };
     }
-    assert_int_equal(thread_ranks_run(&ranks, rank), CT_OK);
+    assert_int_equal(on_device(j->n) ? run_solver(runs, NULL) : thread_ranks_run(&ranks, rank),
+                     CT_OK);
     first = runs[0];
     for (int r = 1; r < j->n; r++) {
         assert_memory_equal(runs[r].weight, first.weight, (size_t)first.count * sizeof(float));
@@ -235,7 +246,7 @@ static void test_range_kept(void **state)
     (void)state;
     for (int64_t n = 0; n < 2; n++) { /* of no elements, which is in nobody's way, and of one */
         snprintf(text, sizeof(text), "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(), 3,
-                 6, SMALL);
+                 "CPU", 6, SMALL);
         assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
         assert_int_equal(
             ct_storage_want(&t.solver->step.history[0], NULL, 0, n, CT_STORAGE_READ, &r), CT_OK);
@@ -249,6 +260,32 @@ static void test_range_kept(void **state)
     }
 }
 
+/* On a device that records steps: updates are recorded where states have one address, and only
+ * there. */
+static void test_recording(void **state)
+{
+    char text[2048];
+
+    (void)state;
+    if (ct_device_count("cuda") == 0) skip();
+    for (int away = 0; away < 2; away++) {
+        test_solver t;
+        ct_train_step *step;
+
+        snprintf(text, sizeof(text), "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(), 1,
+                 "GPU", 6, SMALL);
+        assert_int_equal(
+            test_solver_create_stored(text, NULL, (away == 1) ? away_storage_open : NULL, NULL, &t),
+            CT_OK);
+        step = &t.solver->step;
+        if (ct_update_plan_is_open(&step->all))
+            assert_true(step->in_graph == (away == 0));
+        else
+            assert_false(step->in_graph);
+        test_solver_destroy(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_norms, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_chunks, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_range_kept, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_recording, test_solver_setup, test_solver_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
