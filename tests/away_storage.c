@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 enum { POISONED = 16 /* blocks that are kept, so that their memory is not used again at once */ };
 
 typedef struct away {
