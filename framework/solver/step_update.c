@@ -1,5 +1,7 @@
-#include "framework/solver/step_update.h"
+/* The weights of a training step, from gradients that have landed. */
+#include "framework/solver/train_step.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -25,6 +27,27 @@ bool ct_step_waits_for_all(const ct_train_step *t)
 static ct_grad_effect effect(const ct_train_step *t, int param)
 {
     return t->sync->ops->effect(t->sync->ctx, param);
+}
+
+/* ---- the scale of the loss */
+
+ct_loss_scale ct_loss_scale_open(const Ct__SolverParameter *p)
+{
+    bool on = (p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+
+    return (ct_loss_scale){ .on = on,
+                            .scale = on ? p->loss_scale : 1.0f,
+                            .window = p->loss_scale_window };
+}
+
+bool ct_loss_scale_step(ct_loss_scale *s, int64_t iteration, bool finite)
+{
+    bool passes = ct_loss_scale_next(s, finite);
+
+    if (!passes)
+        CT_INFO("iteration %" PRId64 ": gradients are not finite, no weight changes; loss scale %g",
+                iteration, (double)s->scale);
+    return passes;
 }
 
 /* ---- ranges of the optimiser's states */

@@ -7,7 +7,6 @@
 #include "framework/math/math.h"
 #include "framework/net/step_after.h"
 #include "framework/snapshot/snapshot.h"
-#include "framework/solver/step_update.h"
 
 static void beat(const ct_train_step *t, const char *what)
 {

@@ -70,10 +70,10 @@ ct_status ct_storage_settled(const ct_storage *s)
 {
     if (s->n_out == 0) return CT_OK;
     return CT_FAIL(CT_ERR_ARG,
-                   "%d range%s of a storage not given back, the first floats %" PRId64
+                   "%d range%s of a storage %s not given back, the first floats %" PRId64
                    " to %" PRId64,
-                   s->n_out, (s->n_out == 1) ? " is" : "s are", s->out[0].from,
-                   s->out[0].from + s->out[0].count);
+                   s->n_out, (s->n_out == 1) ? "" : "s", (s->n_out == 1) ? "is" : "are",
+                   s->out[0].from, s->out[0].from + s->out[0].count);
 }
 
 ct_status ct_storage_close(ct_storage *s)
