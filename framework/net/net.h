@@ -113,7 +113,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
 /** After all passes that ct_pass_create() made of it. NULL allowed. */
 void ct_net_destroy(ct_net *net);
 
-/** Weights changed: caches derived from them are stale. */
+/** The net's weights changed, or those of a set of it: caches derived from them are stale. */
 void ct_net_weights_changed(ct_net *net);
 /** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
 int64_t ct_net_output_count(const ct_net *net, int i);

@@ -74,6 +74,7 @@ typedef struct ct_pass_impl {
     ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
     ct_vary *vary;        /* NULL: every batch has the same shapes                    */
     ct_pass_report report;
+    int64_t n_use;                 /* how often other weights were taken */
     double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
     int64_t clock_iteration;       /* of the trace, then */
     struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */

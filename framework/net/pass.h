@@ -9,6 +9,9 @@
  * the net's, so passes change them in the order in which they run. A data layer has a loader in
  * each pass, and gives the batch that the micro-step of that pass asks for.
  *
+ * A pass runs on the weights of the net, or on a second set of them (ct_weight_set), which needs no
+ * net of its own.
+ *
  * Calls on passes of one net come one after the other, in any order.
  */
 #ifndef CT_PASS_H
@@ -32,6 +35,15 @@ typedef struct ct_pass {
     void *impl;             /* private to framework/net */
 } ct_pass;
 
+/** Other values for the weights of a net: an arena on its device, in the order of weight_arena. It
+ * is the caller's, who keeps it as long as a pass runs on it. */
+typedef struct ct_weight_set {
+    const ct_net *net;
+    float *arena;
+    int64_t count; /* elements of it, whole weights: the first ones of weight_arena, such as all
+                    * that learn (grad_count). The others are the net's own */
+} ct_weight_set;
+
 /** Called when parameter `param` has its final gradient of this micro-step; never blocks. */
 typedef ct_status (*ct_ready_fn)(void *ctx, int param);
 
@@ -40,6 +52,12 @@ typedef ct_status (*ct_ready_fn)(void *ctx, int param);
  *  not run as it does in the first pass, or what a reshape says. */
 ct_status ct_pass_create(ct_net *net, ct_pass **pass_p);
 void ct_pass_destroy(ct_pass *pass); /* NULL allowed */
+
+/** From now on the pass runs on the weights of `set`, which is of its net or of the net whose
+ * weights that one uses (ct_net_options.share). NULL: on the net's own, as at first. Gradients
+ * still go into the net's arena. Waits for the device, and ends what it has recorded of the pass.
+ * CT_ERR_ARG: the set is of another net, or ends within a weight. */
+ct_status ct_pass_use_weights(ct_pass *pass, const ct_weight_set *set);
 
 /** Runs forward; *loss_p is this rank's share of the weighted loss. loss_p may be NULL. */
 ct_status ct_pass_forward(ct_pass *pass, double *loss_p);

@@ -420,7 +420,7 @@ static void prepare(ct_pass *pass, bool forward)
 {
     const ct_net *net = pass->net;
     const ct_net_impl *m = ct_net_impl_of(net);
-    int64_t version = net->weight_version;
+    int64_t version = net->weight_version + ct_pass_impl_of(pass)->n_use;
 
     if (net->options.share != NULL) version += net->options.share->weight_version;
     for (int i = 0; i < net->n_layer; i++) pass->instance[i]->weight_version = version;

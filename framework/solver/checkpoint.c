@@ -8,19 +8,6 @@
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
-static bool average_begun(const ct_solver *s)
-{
-    return (s->step.average != NULL) && ct_average_begun(s->param->average, s->iteration);
-}
-
-ct_status ct_solver_take_average(ct_solver *s, bool average)
-{
-    if ((average == s->averaged) || (average && !average_begun(s))) return CT_OK;
-    CT_TRY(ct_train_step_swap_average(&s->step));
-    s->averaged = average;
-    return CT_OK;
-}
-
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
@@ -31,7 +18,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .n_history = s->step.n_history,
         .history = s->step.history,
         .history_name = s->step.history_name,
-        .average = average_begun(s) ? s->step.average : NULL,
+        .average = ct_solver_has_average(s) ? s->step.average : NULL,
         .solver_type = s->rule->type,
         .n_state = s->rule->n_state,
         .binary = (s->param->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO),
@@ -106,14 +93,7 @@ static ct_status write_snapshot(ct_solver *s)
 
 ct_status ct_solver_snapshot(ct_solver *s)
 {
-    bool averaged = s->averaged; /* asked for by a signal during a test */
-    ct_status status;
-
-    if (s->iteration == s->last_snapshot) return CT_OK;
-    CT_TRY(ct_solver_take_average(s, false));
-    status = write_snapshot(s);
-    CT_TRY(ct_solver_take_average(s, averaged));
-    return status;
+    return (s->iteration == s->last_snapshot) ? CT_OK : write_snapshot(s);
 }
 
 /* Takes up what a snapshot says; what differs from this run is said. */

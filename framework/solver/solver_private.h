@@ -55,7 +55,6 @@ struct ct_solver {
     int64_t iteration;
     double rate; /* of this iteration      */
     ct_plateau plateau;
-    bool averaged; /* weights and their average have changed places: a test runs */
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
     int n_loss, next_loss;
     double start_s;        /* max_hours counts from here            */
@@ -119,9 +118,11 @@ void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double los
 /** Of base_lr. */
 double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
 
+/* average.c */
+/** Whether there is an average of the weights by now. */
+bool ct_solver_has_average(const ct_solver *s);
+
 /* checkpoint.c */
-/** The nets' weights are their average from here on, where there is one, or themselves again. */
-ct_status ct_solver_take_average(ct_solver *s, bool average);
 ct_status ct_solver_snapshot(ct_solver *s);
 
 /* test_pass.c */

@@ -87,8 +87,6 @@ ct_status ct_train_step_settle(ct_train_step *t);
 float ct_average_share(const Ct__WeightAverageParameter *p, int64_t done);
 /** Whether an average of the weights exists after `done` updates. */
 bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
-/** Weights and their average change places: before a test, and back after it. */
-ct_status ct_train_step_swap_average(ct_train_step *t);
 
 /* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
  * framework/solver. */

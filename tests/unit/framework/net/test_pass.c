@@ -1,5 +1,6 @@
 /* Passes of one net: micro-batches that are under way at once give the bits of one pass that takes
- * them one after the other. On the CPU, and on a CUDA device where one is. */
+ * them one after the other. A pass runs on a second set of weights. On the CPU, and on a CUDA
+ * device where one is. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 #include "tests/layer_harness.h"
@@ -283,6 +284,216 @@ static void a_pass_has_its_own_state(void **unused)
     test_net_destroy(&t);
 }
 
+/* ---- a second set of weights */
+
+static float *put_arena(const ct_device *dev, const float *host, int64_t n)
+{
+    size_t bytes = (size_t)n * sizeof(*host);
+    void *arena;
+
+    assert_int_equal(dev->mem_acquire(bytes, &arena), CT_OK);
+    assert_int_equal(dev->from_host(NULL, arena, host, bytes), CT_OK);
+    return arena;
+}
+
+/* What a step on a pass gives: its loss, outputs and the net's gradients. */
+typedef struct result {
+    double loss;
+    float *out, *grad;
+} result;
+
+static result step(ct_pass *pass, int batch)
+{
+    const ct_net *net = pass->net;
+    result r = { .loss = forward(pass, batch) };
+
+    r.out = outputs(pass);
+    backward(pass, 0);
+    r.grad = on_host(net->options.dev, net->grad_arena, net->grad_count);
+    return r;
+}
+
+static void same_result(const ct_net *net, result *a, result *b)
+{
+    assert_true(a->loss == b->loss);
+    test_same(a->out, b->out, 4096, "outputs");
+    test_same(a->grad, b->grad, net->grad_count, "gradients");
+    free(a->out);
+    free(a->grad);
+    free(b->out);
+    free(b->grad);
+}
+
+/* How a net gets at its second set. */
+typedef enum { WHOLE, LEARNED, IN_A_PASS, N_WAY } way;
+
+typedef struct trio {
+    test_net t, own, other; /* has both sets; has its own for good; has the second for good */
+    ct_weight_set set;
+    ct_pass *second; /* what runs on the set */
+    float *before;
+} trio;
+
+static void open_trio(const fixture *f, way how, trio *r)
+{
+    float *values;
+
+    create(f, &r->t);
+    create(f, &r->own);
+    create(f, &r->other);
+    r->set.net = r->t.net;
+    r->set.count = (how == LEARNED) ? r->t.net->grad_count : r->t.net->weight_count;
+    r->before = on_host(f->dev, r->t.net->weight_arena, r->t.net->weight_count);
+    values = on_host(f->dev, r->t.net->weight_arena, r->set.count);
+    for (int64_t i = 0; i < r->set.count; i++) values[i] = 0.75f * values[i] + 0x1p-6f;
+    r->set.arena = put_arena(f->dev, values, r->set.count);
+    assert_int_equal(f->dev->from_host(NULL, r->other.net->weight_arena, values,
+                                       (size_t)r->set.count * sizeof(*values)),
+                     CT_OK);
+    ct_net_weights_changed(r->other.net);
+    free(values);
+    r->second = r->t.net->pass;
+    if (how == IN_A_PASS) {
+        assert_int_equal(ct_pass_create(r->t.net, &r->second), CT_OK);
+        assert_int_equal(ct_pass_use_weights(r->second, &r->set), CT_OK);
+        open_exec(f, r->second);
+    }
+    open_exec(f, r->t.net->pass);
+    open_exec(f, r->own.net->pass);
+    open_exec(f, r->other.net->pass);
+}
+
+static void close_trio(const fixture *f, trio *r)
+{
+    if (r->second != r->t.net->pass) ct_pass_destroy(r->second);
+    f->dev->mem_release(r->set.arena);
+    free(r->before);
+    test_net_destroy(&r->t);
+    test_net_destroy(&r->own);
+    test_net_destroy(&r->other);
+}
+
+/* A pass of the net that has both sets, and the net that has just that one: the same bits, from the
+ * same state and statistics. */
+static void compare_step(const fixture *f, ct_pass *pass, const ct_net *alone, way how, int batch)
+{
+    const ct_net *net = pass->net;
+    float state[MOST_STATE];
+    result is, want;
+
+    (void)move_state(pass, false, state);
+    (void)move_state(alone->pass, true, state);
+    if (how == LEARNED)
+        assert_int_equal(
+            f->dev->copy(NULL, alone->weight_arena + net->grad_count,
+                         net->weight_arena + net->grad_count,
+                         (size_t)(net->weight_count - net->grad_count) * sizeof(float)),
+            CT_OK);
+    is = step(pass, batch);
+    want = step(alone->pass, batch);
+    same_result(net, &is, &want);
+}
+
+/* Two runs on one set, two on the other, and again: a device records the second. */
+static void check_sets(const fixture *f, way how)
+{
+    trio r = { .second = NULL };
+    int64_t version = -1;
+
+    open_trio(f, how, &r);
+    for (int batch = 0; batch < 8; batch++) {
+        bool turn = (batch / 2) % 2 == 1;
+        ct_pass *pass = turn ? r.second : r.t.net->pass;
+
+        if ((batch % 2 == 0) && (how != IN_A_PASS))
+            assert_int_equal(ct_pass_use_weights(pass, turn ? &r.set : NULL), CT_OK);
+        compare_step(f, pass, turn ? r.other.net : r.own.net, how, batch);
+        if ((batch % 2 == 0) && (how != IN_A_PASS))
+            assert_true(pass->instance[0]->weight_version > version);
+        version = pass->instance[0]->weight_version;
+    }
+    same(f->dev, r.t.net->weight_arena, r.before, r.t.net->grad_count, "what learns");
+    if (how != LEARNED) { /* with the statistics of their own runs */
+        same(f->dev, r.t.net->weight_arena, r.own.net->weight_arena, r.set.count, "its own");
+        same(f->dev, r.set.arena, r.other.net->weight_arena, r.set.count, "the set");
+    }
+    close_trio(f, &r);
+}
+
+static void a_set_of_weights_takes_the_place_of_the_nets(void **unused)
+{
+    const char *const text[] = { images, words };
+    const ct_device *dev[] = { ct_device_cpu(), test_cuda_there() };
+
+    (void)unused;
+    for (int d = 0; (d < 2) && (dev[d] != NULL); d++) {
+        for (int k = 0; k < 2 * N_WAY; k++) {
+            fixture f = { .dev = dev[d], .text = text[k % 2] };
+
+            check_sets(&f, (way)(k / 2));
+            f.graph = true;
+            if (dev[d]->graph != NULL) check_sets(&f, (way)(k / 2));
+        }
+    }
+}
+
+/* A net that uses the weights of another one runs on a set of that one. */
+static void a_borrower_runs_on_a_set(void **unused)
+{
+    const fixture f = { .dev = ct_device_cpu(), .text = images };
+    ct_net_options o = { .phase = CT_TEST, .table = ct_layer_table };
+    test_net train, test;
+    ct_weight_set set;
+    double own, other;
+    float *values;
+
+    (void)unused;
+    create(&f, &train);
+    o.share = train.net;
+    assert_int_equal(test_net_create(images, &o, &test), CT_OK);
+    set = (ct_weight_set){ train.net, NULL, train.net->grad_count };
+    values = on_host(f.dev, train.net->weight_arena, set.count);
+    for (int64_t i = 0; i < set.count; i++) values[i] *= 0.5f;
+    set.arena = values;
+    own = forward(test.net->pass, 1);
+    assert_int_equal(ct_pass_use_weights(test.net->pass, &set), CT_OK);
+    other = forward(test.net->pass, 1);
+    assert_true(other != own);
+    assert_int_equal(ct_pass_use_weights(test.net->pass, NULL), CT_OK);
+    assert_true(forward(test.net->pass, 1) == own);
+    memcpy(train.net->weight_arena, values, (size_t)set.count * sizeof(*values));
+    assert_true(forward(test.net->pass, 1) == other);
+    test_net_destroy(&test);
+    test_net_destroy(&train);
+    free(values);
+}
+
+static void sets_that_do_not_fit_are_refused(void **unused)
+{
+    const fixture f = { .dev = ct_device_cpu(), .text = images };
+    test_net t, stranger;
+    ct_weight_set set;
+    const char *log;
+
+    (void)unused;
+    create(&f, &t);
+    create(&f, &stranger);
+    set = (ct_weight_set){ stranger.net, stranger.net->weight_arena, stranger.net->weight_count };
+    test_log_start();
+    assert_int_equal(ct_pass_use_weights(t.net->pass, &set), CT_ERR_ARG);
+    set = (ct_weight_set){ t.net, stranger.net->weight_arena, t.net->param[1].offset + 1 };
+    assert_int_equal(ct_pass_use_weights(t.net->pass, &set), CT_ERR_ARG);
+    log = test_log_stop();
+    if (strstr(log, t.net->param[1].key) == NULL) fail_msg("%s", log);
+    for (int i = 0; i < t.net->n_layer; i++) { /* nothing has changed */
+        for (int w = 0; w < t.net->layer[i]->n_weight; w++)
+            assert_ptr_equal(t.net->pass->instance[i]->weight[w].data.data,
+                             t.net->param[ct_net_param_of(t.net, i, w)].blob.data.data);
+    }
+    test_net_destroy(&t);
+    test_net_destroy(&stranger);
+}
+
 /* ---- what cannot be */
 
 /* Wants more memory each time. */
@@ -354,6 +565,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(interleaved_passes_give_the_bits_of_one),
         cmocka_unit_test(a_pass_has_its_own_state),
+        cmocka_unit_test(a_set_of_weights_takes_the_place_of_the_nets),
+        cmocka_unit_test(a_borrower_runs_on_a_set),
+        cmocka_unit_test(sets_that_do_not_fit_are_refused),
         cmocka_unit_test(a_pass_that_does_not_fit_is_refused),
         cmocka_unit_test(a_pass_without_memory_does_not_run),
     };

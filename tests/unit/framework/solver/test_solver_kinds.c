@@ -250,6 +250,36 @@ static void test_average_is_tested(void **state)
     assert_true(averaged != own);
 }
 
+/* A signal within a test pass has the weights themselves written, and the test goes on with their
+ * average. */
+static void test_snapshot_within_a_test(void **state)
+{
+    static const char more[] = "test_iter: 2 test_interval: 100 test_initialization: false "
+                               "snapshot_after_train: false average { type: EMA decay: 0.75 }";
+    char text[2048], file[128];
+    volatile int request = CT_ACTION_NONE;
+    double quiet = 0, loud = 0;
+    float before[12];
+    test_solver t;
+
+    (void)state;
+    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(),
+             6, more, 12);
+    assert_int_equal(test_solver_create(text, NULL, &request, NULL, &t), CT_OK);
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    assert_int_equal(ct_solver_test(t.solver, 0, &quiet, 1), CT_OK);
+    request = CT_ACTION_SNAPSHOT;
+    assert_int_equal(ct_solver_test(t.solver, 0, &loud, 1), CT_OK);
+    assert_int_equal(request, CT_ACTION_NONE);
+    assert_true(loud == quiet);
+    memcpy(before, student(t.solver), sizeof(before));
+    memset(student(t.solver), 0, sizeof(before));
+    snprintf(file, sizeof(file), "%s/s_iter_6.caffemodel.h5", test_solver_dir());
+    assert_int_equal(ct_solver_load_weights(t.solver, file), CT_OK);
+    assert_memory_equal(before, student(t.solver), sizeof(before));
+    test_solver_destroy(&t);
+}
+
 /* A set of a run without an average starts it at the weights. */
 static void test_average_begins_late(void **state)
 {
@@ -268,8 +298,13 @@ int main(void)
 {
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_resume),   TEST(test_other_ranks),       TEST(test_other_type),
-        TEST(test_averages), TEST(test_average_is_tested), TEST(test_average_begins_late),
+        TEST(test_resume),
+        TEST(test_other_ranks),
+        TEST(test_other_type),
+        TEST(test_averages),
+        TEST(test_average_is_tested),
+        TEST(test_snapshot_within_a_test),
+        TEST(test_average_begins_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
