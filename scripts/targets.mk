@@ -29,7 +29,7 @@ demo test test-long:
 do-demo:
 	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
 
-# what scripts look at in the sources and the docs, each by scripts/check_NAME.sh
+# what scripts look at in the sources and the docs, each by a script of that name
 CHECKS := includes names sizes exchange layers codecs collectives update_rules format docs
 
 # all test programs are built before the first runs

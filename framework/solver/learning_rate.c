@@ -93,7 +93,7 @@ static const lr_policy policy_table[] = {
     { "sigmoid", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_sigmoid },
     { "cosine", NEEDS_MAX_ITER, factor_cosine },
     { "multifixed", NEEDS_STAGES | NO_BASE_LR, factor_multifixed },
-    { "plateau", NEEDS_GAMMA | NEEDS_PLATEAU, factor_fixed }, /* its steps: plateau.c */
+    { "plateau", NEEDS_GAMMA | NEEDS_PLATEAU, factor_fixed }, /* its steps: ct_plateau_note() */
 };
 enum { N_POLICY = (int)(sizeof(policy_table) / sizeof(policy_table[0])) };
 

@@ -29,8 +29,8 @@ static ct_status read_any(const char *path, bool is_solver, ct_source_map *map)
     return status;
 }
 
-/* One line of the table: "NAME.prototxt:LINE:COLUMN: message". A message that ends with "*" may go on:
- * lists of what is known grow. */
+/* One line of the table: "NAME.prototxt:LINE:COLUMN: message". A message that ends with "*" may go
+ * on: lists of what is known grow. */
 static void check_line(const char *folder, const char *line)
 {
     size_t length = strcspn(line, ":");
