@@ -36,20 +36,18 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     memcpy(state->loss_window, s->loss_window, (size_t)s->n_loss * sizeof(*s->loss_window));
 }
 
-/* history = the sum over the ranks of what codecs hold of it. */
-static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, float *history)
+/* The solver's momentum of a parameter = the sum over the ranks of what codecs hold of it. It is
+ * summed whole: parts of it could be added in another order. */
+static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, int64_t offset)
 {
-    const ct_device *dev = s->net->options.dev;
-    size_t bytes = (size_t)e->count * sizeof(*history);
-    float *sum = history;
+    size_t bytes = (size_t)e->count * sizeof(float);
+    float *sum = ct_mem_acquire(bytes);
     ct_status status;
 
-    if (dev->kind != CT_DEVICE_CPU) sum = ct_mem_acquire(bytes);
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum of %zu bytes", bytes);
     memcpy(sum, e->data, bytes);
     status = ct_group_average(&s->exchange.group, sum, e->count, 1.0);
-    if (sum == history) return status;
-    if (status == CT_OK) status = dev->from_host(NULL, history, sum, bytes);
+    if (status == CT_OK) status = ct_storage_put(&s->step.history[0], offset, e->count, sum);
     ct_mem_release(sum);
     return status;
 }
@@ -61,8 +59,7 @@ static ct_status collect_momentum(ct_solver *s)
 
     for (int i = 0; s->rule->corrects && (i < s->net->n_param); i++) {
         for (int k = 0; ct_sync_states_get(&s->exchange.states, i, k, &e); k++)
-            if (e.is_momentum)
-                CT_TRY(sum_momentum(s, &e, s->step.history[0] + s->net->param[i].offset));
+            if (e.is_momentum) CT_TRY(sum_momentum(s, &e, s->net->param[i].offset));
     }
     return CT_OK;
 }

@@ -6,6 +6,28 @@
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
 
+/* ---- the loss as it is shown: the mean of the last average_loss iterations. It is linear, so
+ * every rank keeps its own share and only what is shown is summed. */
+
+void ct_solver_note_loss(ct_solver *s, double share)
+{
+    int length = s->param->average_loss;
+
+    s->loss_window[s->next_loss] = share;
+    if (s->n_loss < length) s->n_loss++;
+    s->next_loss = (s->next_loss + 1) % length;
+}
+
+double ct_solver_smoothed_loss(const ct_solver *s)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < s->n_loss; i++) sum += s->loss_window[i];
+    return (s->n_loss > 0) ? sum / s->n_loss : 0.0;
+}
+
+/* ---- since the last display */
+
 void ct_solver_reset_tally(ct_solver *s)
 {
     s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->net->pass->exec.wait_data_s };

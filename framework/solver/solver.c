@@ -98,7 +98,9 @@ static ct_status open_step(ct_solver *s)
                                .rule = s->rule,
                                .look = take_outputs,
                                .beat = beat,
-                               .hook_ctx = s };
+                               .hook_ctx = s,
+                               .open_state = s->options.open_state,
+                               .open_state_ctx = s->options.open_state_ctx };
     return ct_train_step_open(&s->step);
 }
 

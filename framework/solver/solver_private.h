@@ -29,7 +29,7 @@ typedef struct ct_tally { /* since the last display */
     ct_sync_stats sync; /* as it was at the start */
 } ct_tally;
 
-/** Where lr_policy "plateau" stands: plateau.c. */
+/** Where lr_policy "plateau" stands: learning_rate.c. */
 typedef struct ct_plateau {
     bool begun;    /* a loss was seen                        */
     double least;  /* the least loss so far                  */
@@ -86,6 +86,9 @@ ct_status ct_outputs_add(ct_outputs *o);
 ct_status ct_solver_settle(ct_solver *s);
 
 /* display.c */
+void ct_solver_note_loss(ct_solver *s, double share);
+/** This rank's share of the smoothed loss. */
+double ct_solver_smoothed_loss(const ct_solver *s);
 void ct_solver_reset_tally(ct_solver *s);
 /** Since the last display; 0 where there was no step. */
 double ct_solver_images_per_s(const ct_solver *s);
@@ -107,12 +110,7 @@ ct_status ct_solver_broadcast_weights(ct_solver *s);
 /** status of rank 0 on every rank. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);
 
-/* loss.c */
-void ct_solver_note_loss(ct_solver *s, double share);
-/** This rank's share of the smoothed loss. */
-double ct_solver_smoothed_loss(const ct_solver *s);
-
-/* plateau.c */
+/* learning_rate.c: of lr_policy "plateau" */
 bool ct_plateau_is(const Ct__SolverParameter *p);
 /** The smoothed loss of an iteration, the same on all ranks. */
 void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double loss,

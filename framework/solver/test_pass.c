@@ -47,14 +47,20 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
 /* The batches on the average of the weights, where there is one; statistics are the net's. */
 static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
 {
-    const ct_weight_set average = { s->net, s->step.average, s->net->grad_count };
     ct_pass *pass = s->test[i]->pass;
+    int64_t n = s->net->grad_count;
+    ct_storage_range average;
+    ct_weight_set set;
     ct_status status, back;
 
     if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
-    CT_TRY(ct_pass_use_weights(pass, &average));
-    status = run_batches(s, i, stopped_p);
+    CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
+    set = (ct_weight_set){ s->net, average.data, n };
+    status = ct_pass_use_weights(pass, &set);
+    if (status == CT_OK) status = run_batches(s, i, stopped_p);
     back = ct_pass_use_weights(pass, NULL);
+    if (status == CT_OK) status = back;
+    back = ct_storage_done(&average, NULL);
     return (status != CT_OK) ? status : back;
 }
 

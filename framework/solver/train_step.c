@@ -7,7 +7,6 @@
 #include "framework/math/math.h"
 #include "framework/net/step_after.h"
 #include "framework/snapshot/snapshot.h"
-#include "framework/solver/step_update.h"
 
 static void beat(const ct_train_step *t, const char *what)
 {
@@ -36,6 +35,7 @@ static ct_status settle(ct_train_step *t)
     CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, NULL);
     if (ct_step_waits_for_all(t)) CT_TRY(ct_step_update_all(t));
+    for (int i = 0; i < t->n_history; i++) CT_TRY(ct_storage_settled(&t->history[i]));
     t->open = false;
     ct_net_weights_changed(t->net);
     return CT_OK;
@@ -94,7 +94,8 @@ static void take_mode(ct_train_step *t)
 
     t->pass->exec.poll = t->several ? way->ops->poll : NULL;
     t->pass->exec.poll_ctx = way->ctx;
-    t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
+    t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph &&
+                  ct_step_states_are_fixed(t);
     t->forward_overlap = t->may_overlap && !t->in_graph;
     t->pass->exec.wait = t->forward_overlap ? on_wait : NULL;
 }
@@ -200,10 +201,9 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 static ct_status add_history(ct_train_step *t, const char *name)
 {
     const ct_net *net = t->net;
-    void *data = NULL;
+    ct_storage_open_fn open = (t->open_state != NULL) ? t->open_state : ct_storage_open_fixed;
 
-    CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
-    t->history[t->n_history] = data;
+    CT_TRY(open(t->open_state_ctx, net->options.dev, net->grad_count, &t->history[t->n_history]));
     t->history_name[t->n_history++] = name;
     return CT_OK;
 }
@@ -221,13 +221,13 @@ ct_status ct_train_step_open(ct_train_step *t)
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
     if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
-        t->average = t->history[t->n_history - 1];
+        t->average = &t->history[t->n_history - 1];
     }
-    CT_TRY(ct_update_plan_open(net, t->rule->norms != NULL, &t->all));
+    CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
     t->may_overlap =
         t->several && comm->overlap && comm->forward_overlap && !ct_step_waits_for_all(t);
     take_mode(t);
-    if (t->rule->corrects) t->sync->momentum = t->history[0];
+    if (t->rule->corrects) t->sync->momentum = &t->history[0];
     t->pass->exec.wait_ctx = t;
     return CT_OK;
 }
@@ -235,7 +235,7 @@ ct_status ct_train_step_open(ct_train_step *t)
 void ct_train_step_close(ct_train_step *t)
 {
     if (t->pass != NULL) ct_pass_forget_graphs(t->pass); /* they may have sums over ranks */
-    for (int i = 0; i < t->n_history; i++) t->net->options.dev->mem_release(t->history[i]);
+    for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     ct_update_plan_close(t->net, &t->all);
     t->n_history = 0;
     t->average = NULL;

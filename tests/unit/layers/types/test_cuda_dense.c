@@ -450,8 +450,8 @@ static void narrow_products_are_timed_and_replayed(void **state)
     assert_string_equal(text, again);
     plan = make_plan(CT_ENGINE_PLAN_REPLAY, other, NULL);
     edited = run_plan_of(narrow_noise, bf16, dev, plan, &m, NULL);
-    check_rows_taken(plan);
-    if (is_emulated()) assert_memory_not_equal(edited, timed, (size_t)n * sizeof(*edited));
+    check_rows_taken(
+        plan); /* bits tell nothing: in bf16 another order may round to the same ones */
     ct_engine_plan_destroy(plan);
     free(text), free(again), free(other);
     free(timed), free(replayed), free(edited);
