@@ -92,7 +92,7 @@ static ct_status find_outputs(ct_net *net)
             (ct_output){ .blob = value->blob,
                          .layer = value->node,
                          .loss_weight = value->loss_weight,
-                         .is_share = net->instance[value->node]->top_is_share };
+                         .is_share = net->pass->instance[value->node]->top_is_share };
     }
     return CT_OK;
 }

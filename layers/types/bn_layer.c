@@ -148,7 +148,7 @@ static ct_status sum_ranks(ct_exec *ex, double *v, int64_t n)
     return (ex->sum_ranks != NULL) ? ex->sum_ranks(ex->hook_ctx, v, (int)n) : CT_OK;
 }
 
-/* Statistics of ranks with `here` values a channel become those of all their values: bn.h.
+/* Statistics of ranks with `here` values a channel become those of all their values: norm.h.
  * Collective. */
 static ct_status join_statistics(const bn_plan *plan, double here, const ct_instance *in,
                                  ct_exec *ex, double *count_p)

@@ -162,15 +162,16 @@ static ct_status check_network(const ct_sim *sim, const ct_machine *m)
         m->name);
 }
 
-static ct_status set_up(ct_sim *sim, int n_rank, int argc, char **argv, ct_options **options_p,
-                        ct_topo **topo_p)
+static ct_status set_up(ct_sim *sim, int rank, int n_rank, int argc, char **argv,
+                        ct_options **options_p, ct_topo **topo_p)
 {
     ct_log_init(0, 1, "");
     ct_log_set_sink(say, NULL);
     CT_TRY(ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, argc, argv, options_p));
     sim->options = *options_p;
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
-    sim->speed = ct_machine_codec_speed(&(*topo_p)->machine);
+    sim->node_speed = ct_topo_speed(*topo_p, (*topo_p)->node[rank]);
+    sim->speed = ct_codec_speed_at(ct_machine_codec_speed(&(*topo_p)->machine), sim->node_speed);
     ct_sim_codec_set(&sim->speed);
     CT_TRY(sim_prepare(sim));
     return check_network(sim, &(*topo_p)->machine);
@@ -189,7 +190,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     all = ct_comm_everyone(&rank, &n_rank);
     argv[0] = (char *)(uintptr_t) "sim"; /* options speak of a verb */
-    status = set_up(&sim, n_rank, argc, argv, &options, &topo);
+    status = set_up(&sim, rank, n_rank, argc, argv, &options, &topo);
     if (status != CT_OK) _exit(ct_status_exit_code(status));
     status = ct_comm_create_placed(all, topo, &sim.comm);
     if (status == CT_OK) status = run(&sim);
