@@ -153,7 +153,7 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
     int64_t count = 0;
     double ms = 0;
 
-    *s = (ct_step){ .layer = -1, .param = -1, .blob = -1 };
+    *s = (ct_step){ .layer = -1, .pair = -1, .param = -1, .blob = -1 };
     CT_TRY(read_text(r, j, where, "kind", &kind));
     if (strcmp(kind, forward ? "forward" : "backward") == 0) {
         s->kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
@@ -170,9 +170,10 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
     if (strcmp(kind, forward ? "wait" : "ready") != 0)
         return fail_member(r, where, "kind",
                            forward ? "\"forward\" or \"wait\"" : "\"backward\" or \"ready\"");
-    s->kind = forward ? CT_STEP_WAIT : CT_STEP_READY;
+    s->kind = forward ? CT_STEP_WAIT : CT_STEP_BEGIN;
+    s->of = CT_PAIR_WEIGHTS;
     CT_TRY(read_count(r, j, where, "param", 0, r->p->n_param - 1, &count));
-    s->param = (int)count;
+    s->param = s->pair = (int)count;
     return CT_OK;
 }
 
@@ -205,7 +206,7 @@ static ct_status check_ready(const reader *r)
 
     if (times == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
     for (int i = 0; i < p->n_backward; i++) {
-        if (p->backward[i].kind == CT_STEP_READY) times[p->backward[i].param] += 1;
+        if (p->backward[i].kind == CT_STEP_BEGIN) times[p->backward[i].param] += 1;
     }
     for (int i = 0; (i < p->n_param) && (status == CT_OK); i++) {
         if (times[i] != 1)
@@ -344,7 +345,7 @@ static int add_events(const ct_step *step, int n, double factor, ct_step_timelin
 
         if (step[i].kind == CT_STEP_WAIT)
             e = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READ, .range = step[i].param };
-        if (step[i].kind == CT_STEP_READY)
+        if (step[i].kind == CT_STEP_BEGIN)
             e = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READY, .range = step[i].param };
         out[i] = e;
     }

@@ -31,7 +31,7 @@ typedef struct ct_profile {
     int n_param; /* learned ones */
     ct_profile_param *param;
     int n_forward, n_backward;
-    ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), WAIT, READY (param) */
+    ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), BEGIN, WAIT (param) */
     int n_sample;
     double *sample_ms; /* [n_sample] of whole steps, in the order of the run; may be none */
 } ct_profile;

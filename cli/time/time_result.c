@@ -197,7 +197,7 @@ static void add_list(const ct_time_result *r, bool forward, ct_text *t)
 
         switch (s->kind) {
         case CT_STEP_WAIT:
-        case CT_STEP_READY:
+        case CT_STEP_BEGIN:
             ct_text_add(t, "%s{\"kind\":\"%s\",\"param\":%d}", comma,
                         (s->kind == CT_STEP_WAIT) ? "wait" : "ready", s->param);
             break;

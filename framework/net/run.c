@@ -51,11 +51,6 @@ static int slot_of(int at, bool ends)
     return 1 + 2 * at + (ends ? 1 : 0);
 }
 
-static bool computes(const ct_step *s)
-{
-    return (s->kind != CT_STEP_READY) && (s->kind != CT_STEP_WAIT);
-}
-
 /* Whether this pass is looked at so: it is timed or traced, and the device has marks. */
 static bool step_clock_is_on(const ct_net *net, const ct_exec *ex)
 {
@@ -142,7 +137,7 @@ static ct_status step_clock_take(const ct_net *net, ct_exec *ex, ct_step *list, 
 
     CT_TRY(net->options.dev->sync(ex->stream));
     for (int i = 0; i < n; i++) {
-        if (!computes(&list[i])) continue;
+        if (ct_step_is_pair(&list[i])) continue;
         CT_TRY(net->options.dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
                                                 &list[i].seconds));
         if (traced) CT_TRY(add_span(net, ex, &list[i], first + i));
@@ -264,7 +259,7 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
     case CT_STEP_LOSS_DIFF:
         status = loss_diff(net, ex, s);
         break;
-    case CT_STEP_READY:
+    case CT_STEP_BEGIN:
     case CT_STEP_WAIT:
         break; /* the interpreter's */
     }
@@ -298,22 +293,24 @@ static void trace_move(const ct_exec *ex, double start)
         ct_trace_end(ex->trace, start, CT_TRACE_MOVE, NULL, NULL);
 }
 
-static ct_status ready_param(void *ctx, int param)
+static ct_status begin_pair(void *ctx, ct_step *s, int i)
 {
     const pass *p = ctx;
     double start = ct_trace_start(p->ex->trace);
     ct_status status =
-        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, param) : CT_OK;
+        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, s->param) : CT_OK;
 
+    (void)i;
     trace_move(p->ex, start);
     return status;
 }
 
-static ct_status wait_param(void *ctx, int param)
+static ct_status wait_pair(void *ctx, ct_step *s, int i)
 {
     const ct_exec *ex = ((const pass *)ctx)->ex;
 
-    return (ex->wait != NULL) ? ex->wait(ex->wait_ctx, param) : CT_OK;
+    (void)i;
+    return (ex->wait != NULL) ? ex->wait(ex->wait_ctx, s->param) : CT_OK;
 }
 
 static ct_status poll_between(void *ctx)
@@ -354,9 +351,9 @@ static ct_status graph_one(void *ctx, int i)
 static ct_status graph_call(void *ctx, int i)
 {
     const pass *p = ctx;
-    const ct_step *s = &((p->first == 0) ? p->net->forward : p->net->backward)[i];
+    ct_step *s = &((p->first == 0) ? p->net->forward : p->net->backward)[i];
 
-    return (s->kind == CT_STEP_READY) ? ready_param(ctx, s->param) : wait_param(ctx, s->param);
+    return (s->kind == CT_STEP_BEGIN) ? begin_pair(ctx, s, i) : wait_pair(ctx, s, i);
 }
 
 static ct_status give_list(pass *p, ct_step *list, int n)
@@ -365,8 +362,8 @@ static ct_status give_list(pass *p, ct_step *list, int n)
     const ct_step_after *after = p->after;
     ct_status status;
     ct_step_hooks h = { .run = run_step,
-                        .ready = ready_param,
-                        .wait = wait_param,
+                        .begin = begin_pair,
+                        .wait = wait_pair,
                         .poll = poll_between,
                         .now = (p->net->timing && !p->marked) ? now : NULL,
                         .ended = (ct_net_impl_of(p->net)->poison || (p->net->team != NULL))

@@ -7,7 +7,7 @@ static ct_step *add_step(ct_net *net, ct_step_kind kind, int layer)
 {
     ct_step *s = &net->backward[net->n_backward++];
 
-    *s = (ct_step){ .kind = kind, .layer = layer, .param = -1, .blob = -1 };
+    *s = (ct_step){ .kind = kind, .layer = layer, .pair = -1, .param = -1, .blob = -1 };
     return s;
 }
 
@@ -22,7 +22,10 @@ static void add_ready(ct_net *net, int i, int *next)
                 if (g->node[k].weight_wanted[w] && (g->node[k].param_of[w] == *next)) return;
             }
         }
-        add_step(net, CT_STEP_READY, i)->param = *next;
+        ct_step *s = add_step(net, CT_STEP_BEGIN, i);
+
+        s->of = CT_PAIR_WEIGHTS;
+        s->param = s->pair = *next;
     }
 }
 
@@ -68,12 +71,13 @@ static void compile_forward(ct_net *net, bool *seen)
             if (seen[k] || !net->param[k].learns) continue;
             seen[k] = true;
             net->forward[net->n_forward++] =
-                (ct_step){ .kind = CT_STEP_WAIT, .layer = i, .param = k, .blob = -1 };
+                (ct_step){ .kind = CT_STEP_WAIT, .layer = i, .pair = k, .param = k, .blob = -1 };
         }
         if (m->place[i] != i) continue;
         m->forward_step[i] = net->n_forward;
-        net->forward[net->n_forward++] =
-            (ct_step){ .kind = CT_STEP_FORWARD, .layer = m->runner[i], .param = -1, .blob = -1 };
+        net->forward[net->n_forward++] = (ct_step){
+            .kind = CT_STEP_FORWARD, .layer = m->runner[i], .pair = -1, .param = -1, .blob = -1
+        };
     }
     for (int i = 0; i < net->n_layer; i++) m->forward_step[i] = m->forward_step[m->place[i]];
 }

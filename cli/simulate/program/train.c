@@ -194,21 +194,23 @@ static ct_status step_poll(void *ctx)
     return CT_OK;
 }
 
-static ct_status step_ready(void *ctx, int param)
+static ct_status step_begin(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
     double start = ct_clock_s();
 
-    CT_TRY(ct_grad_pipe_ready(t->pipe, param));
+    (void)i;
+    CT_TRY(ct_grad_pipe_ready(t->pipe, s->param));
     t->busy_s += ct_clock_s() - start;
     return CT_OK;
 }
 
-static ct_status step_wait(void *ctx, int param)
+static ct_status step_wait(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
 
-    return t->open ? ct_grad_pipe_wait(t->pipe, param, 1, landed, t) : CT_OK;
+    (void)i;
+    return t->open ? ct_grad_pipe_wait(t->pipe, s->param, 1, landed, t) : CT_OK;
 }
 
 static ct_status settle(train *t)
@@ -223,7 +225,7 @@ static ct_status settle(train *t)
 static ct_status iterate(train *t, int i)
 {
     const ct_step_hooks hooks = {
-        .run = step_run, .ready = step_ready, .wait = step_wait, .poll = step_poll
+        .run = step_run, .begin = step_begin, .wait = step_wait, .poll = step_poll
     };
 
     CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
