@@ -59,11 +59,12 @@ typedef struct ct_comm {
     MPI_Op f16_sum;                       /* likewise                                             */
     MPI_Op bf16_sum;                      /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
-    int64_t sending;      /* bytes of schedules' messages that MPI has taken and not yet sent */
-    double sent_at;       /* when one of them was last sent, or the first taken             */
-    bool prompt;          /* who moves messages now looks again at once, not at the next poll */
-    bool in_order;        /* what is less urgent sends nothing large before its turn        */
-    ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */
+    int64_t sending;     /* bytes of schedules' messages that MPI has taken and not yet sent */
+    double sent_at;      /* when one of them was last sent, or the first taken             */
+    bool prompt;         /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;       /* what is less urgent sends nothing large before its turn        */
+    ct_comm_mover mover; /* zero: nothing moves meanwhile                       */
+    struct ct_async_sum *async_sums; /* under way: comm/collective/async_sum.h */
     pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
 } ct_comm;
 
