@@ -37,7 +37,14 @@ typedef struct ct_exec {
     /** The same of numbers that lie on `dev`, in the order of the stream and without waiting; it
      * may be recorded. Set beside sum_ranks, or NULL: that one adds them up, on the host. */
     ct_status (*sum_there)(void *ctx, ct_stream st, double *v, int n);
-    void *hook_ctx; /* of these two */
+    /** sum_ranks in two halves: v is the ranks' until sum_wait, which comes once a ticket, in the
+     *  order of the tickets. NULL: sum_ranks does it all. */
+    ct_status (*sum_begin)(void *ctx, double *v, int n, void **ticket_p);
+    ct_status (*sum_wait)(void *ctx, void *ticket);
+    /** Lets the sums that have begun move. NULL: they need no help. */
+    ct_status (*sum_poll)(void *ctx);
+    int n_sum;      /* that have begun and were not waited for; the net counts them */
+    void *hook_ctx; /* of these five */
     /** Lets communication move; cheap; called between layers, and inside long ones through
      *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);

@@ -31,7 +31,8 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_recompute(net));
     CT_TRY(ct_net_lifetimes(net));
-    return ct_net_memory(net);
+    CT_TRY(ct_net_memory(net));
+    return ct_net_sums_make(net);
 }
 
 ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *options,
@@ -111,6 +112,7 @@ void ct_net_destroy(ct_net *net)
     free(net->blob);
     ct_net_vary_release(net);
     ct_net_arenas_release(net);
+    ct_net_sums_release(net);
     ct_net_memory_release(net);
     free(net->param);
     for (int k = 0; k < net->n_param; k++) free(m->key[k]);
@@ -123,7 +125,6 @@ void ct_net_destroy(ct_net *net)
     free(m->runner);
     free(m->place);
     free(m->forward_step);
-    free(m->backward_step);
     ct_graph_destroy(&m->graph);
     free(net->forward);
     free(net->backward);

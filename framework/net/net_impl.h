@@ -76,8 +76,11 @@ typedef struct ct_net_impl {
     ct_epilogue *tail;  /* of the groups */
     int *runner;        /* per layer: who runs it, itself as a rule */
     int *place;         /* per layer: the last layer of its group, where that runs */
-    int *forward_step;  /* per layer: its step in net->forward */
-    int *backward_step; /* per layer: its step in net->backward, or -1 */
+    int *forward_step;  /* per layer: its step in net->forward; of several parts the last */
+    int *backward_step; /* per layer: its step in net->backward, or -1; the last, too     */
+    int *forward_first, *backward_first; /* per layer: likewise, of several parts the first */
+    int n_pair;                          /* of parameters and of layers' sums               */
+    struct ct_sum_way *sum;              /* [n_pair - n_param]: sums.c                      */
 
     ct_region *region;
     ct_use *use;
@@ -145,6 +148,13 @@ ct_status ct_net_steps(ct_net *net);
 
 /** Finds what is to be made again in backward. */
 ct_status ct_net_recompute(ct_net *net);
+
+/** Memory for the layers' sums over ranks, one a pair; after the steps are made. */
+ct_status ct_net_sums_make(ct_net *net);
+void ct_net_sums_release(ct_net *net);
+/** BEGIN and WAIT of a sum. Collective where ex has other ranks. */
+ct_status ct_net_sum_begin(ct_net *net, ct_exec *ex, const ct_step *s);
+ct_status ct_net_sum_wait(ct_net *net, ct_exec *ex, const ct_step *s);
 
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
 void ct_net_again_reset(ct_net *net);

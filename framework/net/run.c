@@ -32,6 +32,13 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
     return CT_OK;
 }
 
+/* Gradients, and the sums of layers that are under way. */
+static ct_status let_move(ct_exec *ex)
+{
+    if ((ex->n_sum > 0) && (ex->sum_poll != NULL)) CT_TRY(ex->sum_poll(ex->hook_ctx));
+    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+}
+
 ct_status ct_exec_poll(ct_exec *ex)
 {
     double now = ct_clock_s();
@@ -39,7 +46,7 @@ ct_status ct_exec_poll(ct_exec *ex)
     if (now - ex->polled_s < POLL_S) return CT_OK;
     ex->polled_s = now;
     ex->n_poll++;
-    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+    return let_move(ex);
 }
 
 /* ---- how long steps take on a device that computes beside the host: by marks in its stream,
@@ -137,7 +144,7 @@ static ct_status step_clock_take(const ct_net *net, ct_exec *ex, ct_step *list, 
 
     CT_TRY(net->options.dev->sync(ex->stream));
     for (int i = 0; i < n; i++) {
-        if (ct_step_is_pair(&list[i])) continue;
+        if (ct_step_is_of_weights(&list[i])) continue;
         CT_TRY(net->options.dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
                                                 &list[i].seconds));
         if (traced) CT_TRY(add_span(net, ex, &list[i], first + i));
@@ -205,10 +212,12 @@ static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step 
     return CT_OK;
 }
 
-static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
+static ct_status forward_layer(ct_net *net, const ct_step *s, ct_exec *ex)
 {
+    int i = s->layer;
     const ct_layer *l = net->layer[i];
 
+    if (s->n_part > 1) return ct_layer_part(l, net->instance[i], ex, true, s->part);
     CT_TRY(ct_net_vary_before(net, i, ex));
     if (l->ops->forward == NULL) return CT_OK;
     if (ct_host_layer_is(net, i))
@@ -216,6 +225,18 @@ static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
     else
         CT_TRY(ct_layer_forward(l, net->instance[i], ex));
     return ct_net_vary_after(net, i, ex);
+}
+
+static ct_status backward_layer(ct_net *net, const ct_step *s, ct_exec *ex, int at)
+{
+    const ct_layer *l = net->layer[s->layer];
+    ct_instance *in = net->instance[s->layer];
+
+    ct_net_vary_exec(net, s->layer, ex);
+    CT_TRY(ct_net_again_run(net, ex, at));
+    if (s->n_part > 1) return ct_layer_part(l, in, ex, false, s->part);
+    return ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(net, s->layer, ex)
+                                           : ct_layer_backward(l, in, ex);
 }
 
 /* Of the scale of the loss the device knows; the host's losses have none. */
@@ -234,8 +255,6 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
 {
     ct_net *net = p->net;
     ct_exec *ex = p->ex;
-    const ct_layer *l = net->layer[s->layer];
-    ct_instance *in = net->instance[s->layer];
     const ct_device *dev = net->options.dev;
     int64_t polls = ex->n_poll;
     double start = ct_trace_start(ex->trace);
@@ -244,13 +263,10 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
 
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        status = forward_layer(net, s->layer, ex);
+        status = forward_layer(net, s, ex);
         break;
     case CT_STEP_BACKWARD:
-        ct_net_vary_exec(net, s->layer, ex);
-        CT_TRY(ct_net_again_run(net, ex, p->first + i));
-        status = ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(net, s->layer, ex)
-                                                 : ct_layer_backward(l, in, ex);
+        status = backward_layer(net, s, ex, p->first + i);
         break;
     case CT_STEP_ZERO_DIFF:
         diff = &net->blob[s->blob]->diff;
@@ -260,8 +276,11 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
         status = loss_diff(net, ex, s);
         break;
     case CT_STEP_BEGIN:
+        status = ct_net_sum_begin(net, ex, s);
+        break;
     case CT_STEP_WAIT:
-        break; /* the interpreter's */
+        status = ct_net_sum_wait(net, ex, s);
+        break;
     }
     s->polls = (int)(ex->n_poll - polls);
     if ((start > 0) && (status == CT_OK)) status = trace_step(net, ex, s, start);
@@ -277,7 +296,7 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
 
     if (dev->marks == NULL) return compute_step(p, s, i);
     if (p->marked) CT_TRY(step_clock_mark(p->net, p->ex, p->first + i, false));
-    dev->marks->range(is_layers(s) ? p->net->layer[s->layer]->name : "gradients");
+    dev->marks->range((s->blob < 0) ? p->net->layer[s->layer]->name : "gradients");
     status = compute_step(p, s, i);
     dev->marks->range(NULL);
     if (p->marked && (status == CT_OK)) status = step_clock_mark(p->net, p->ex, p->first + i, true);
@@ -293,31 +312,40 @@ static void trace_move(const ct_exec *ex, double start)
         ct_trace_end(ex->trace, start, CT_TRACE_MOVE, NULL, NULL);
 }
 
-static ct_status begin_pair(void *ctx, ct_step *s, int i)
+static ct_status ready_param(const pass *p, int param)
 {
-    const pass *p = ctx;
     double start = ct_trace_start(p->ex->trace);
     ct_status status =
-        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, s->param) : CT_OK;
+        (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, param) : CT_OK;
 
-    (void)i;
     trace_move(p->ex, start);
     return status;
 }
 
-static ct_status wait_pair(void *ctx, ct_step *s, int i)
+/* The device's clock does not see what the host does for a parameter. */
+static ct_status weights_pair(const pass *p, ct_step *s)
 {
-    const ct_exec *ex = ((const pass *)ctx)->ex;
+    const ct_exec *ex = p->ex;
+    double start = (p->net->timing && p->marked) ? ct_clock_s() : 0;
 
-    (void)i;
-    return (ex->wait != NULL) ? ex->wait(ex->wait_ctx, s->param) : CT_OK;
+    if (s->kind == CT_STEP_BEGIN)
+        CT_TRY(ready_param(p, s->param));
+    else if (ex->wait != NULL)
+        CT_TRY(ex->wait(ex->wait_ctx, s->param));
+    if (start > 0) s->seconds = ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status run_pair(void *ctx, ct_step *s, int i)
+{
+    return ct_step_is_of_weights(s) ? weights_pair(ctx, s) : run_step(ctx, s, i);
 }
 
 static ct_status poll_between(void *ctx)
 {
     ct_exec *ex = ((const pass *)ctx)->ex;
     double start = ct_trace_start(ex->trace);
-    ct_status status = (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+    ct_status status = let_move(ex);
 
     trace_move(ex, start);
     return status;
@@ -353,7 +381,7 @@ static ct_status graph_call(void *ctx, int i)
     const pass *p = ctx;
     ct_step *s = &((p->first == 0) ? p->net->forward : p->net->backward)[i];
 
-    return (s->kind == CT_STEP_BEGIN) ? begin_pair(ctx, s, i) : wait_pair(ctx, s, i);
+    return run_pair(ctx, s, i);
 }
 
 static ct_status give_list(pass *p, ct_step *list, int n)
@@ -362,8 +390,8 @@ static ct_status give_list(pass *p, ct_step *list, int n)
     const ct_step_after *after = p->after;
     ct_status status;
     ct_step_hooks h = { .run = run_step,
-                        .begin = begin_pair,
-                        .wait = wait_pair,
+                        .begin = run_pair,
+                        .wait = run_pair,
                         .poll = poll_between,
                         .now = (p->net->timing && !p->marked) ? now : NULL,
                         .ended = (ct_net_impl_of(p->net)->poison || (p->net->team != NULL))

@@ -37,6 +37,9 @@ typedef struct ct_step {
     int pair;       /* BEGIN, WAIT: the same number in both, and in no others          */
     int param;      /* BEGIN, WAIT of weights; else -1                                 */
     int blob;       /* ZERO_DIFF, LOSS_DIFF; else -1                                   */
+    int part;       /* FORWARD, BACKWARD: of n_part; BEGIN, WAIT of a sum: which of the layer's */
+    int n_part;     /* FORWARD, BACKWARD: 1 and more where the layer adds up over ranks between  */
+    int count;      /* BEGIN, WAIT of a sum: how many doubles are added up             */
     float value;    /* LOSS_DIFF: the loss weight                                  */
     double seconds; /* of the last run, where timing is on                         */
     int polls;      /* in the last run, from inside the step, where timing is on   */

@@ -65,8 +65,10 @@ static bool stays_out(const run *r, const ct_step *s)
     case CT_STEP_LOSS_DIFF: /* a loss's scale may move, which the device must know */
         return r->ex->step_there == NULL;
     case CT_STEP_BEGIN:
+        if (!is_call(s)) return r->ex->sum_there == NULL; /* the host adds up: it waits */
         return !alone && ((r->after == NULL) || (r->after->replay == NULL));
     case CT_STEP_WAIT:
+        if (!is_call(s)) return r->ex->sum_there == NULL;
         return !alone && (r->ex->wait != NULL);
     default:
         return net->layer[s->layer]->ops->is_data || ct_host_layer_is(net, s->layer);
@@ -135,7 +137,7 @@ static ct_status run_one(const run *r, int i)
 {
     if (is_call(&r->step[i])) return r->hooks->call(r->ctx, i);
     CT_TRY(r->hooks->one(r->ctx, i));
-    return r->hooks->poll(r->ctx);
+    return ct_step_is_pair(&r->step[i]) ? CT_OK : r->hooks->poll(r->ctx);
 }
 
 static bool follows(const run *r)
@@ -200,7 +202,7 @@ static bool after_fits(const run *r)
 
     if ((last == NULL) || (last->first + last->n < r->n)) return false;
     for (int i = 0; i < last->first; i++) {
-        if ((r->step[i].kind == CT_STEP_BEGIN) && (r->g->net->options.env.n_rank > 1)) return false;
+        if (is_call(&r->step[i]) && (r->g->net->options.env.n_rank > 1)) return false;
     }
     return true;
 }
@@ -236,7 +238,8 @@ static ct_status make_parts(const run *r)
     in_parts = cut(r, k->with_after);
     if (k->with_after && !after_fits(r)) k->with_after = false;
     if (!k->with_after && (r->g->net->options.env.n_rank > 1)) {
-        for (int i = 0; i < r->n; i++) k->single[i] |= (r->step[i].kind == CT_STEP_BEGIN);
+        for (int i = 0; i < r->n; i++)
+            k->single[i] |= is_call(&r->step[i]) && (r->step[i].kind == CT_STEP_BEGIN);
         in_parts = cut(r, false);
     }
     for (int i = 0; i < r->n; i++) computing += !is_call(&r->step[i]);

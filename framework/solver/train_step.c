@@ -197,6 +197,17 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 
 /* ---- making it */
 
+void ct_exec_set_group(ct_exec *ex, const ct_group *g)
+{
+    ex->hook_ctx = g->ctx;
+    if (g->size == 1) return;
+    ex->sum_ranks = g->ops->sum;
+    ex->sum_begin = g->ops->sum_begin_f64;
+    ex->sum_wait = g->ops->sum_wait;
+    ex->sum_poll = g->ops->sum_poll;
+    ex->sum_there = g->sums_there ? g->ops->sum_there : NULL;
+}
+
 static ct_status add_history(ct_train_step *t, const char *name)
 {
     const ct_net *net = t->net;
