@@ -194,21 +194,18 @@ typedef struct pass {
     bool marked;                /* the device is timed by marks */
 } pass;
 
-static bool is_layers(const ct_step *s)
-{
-    return (s->kind == CT_STEP_FORWARD) || (s->kind == CT_STEP_BACKWARD);
-}
-
-/* Only whole layers show. Those of a device have ended, or have a row of its own. */
+/* Layers show, and their sums. Those of a device have ended, or have a row of its own. */
 static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step *s, double start)
 {
+    static const ct_trace_kind kind[] = { [CT_STEP_FORWARD] = CT_TRACE_FORWARD,
+                                          [CT_STEP_BACKWARD] = CT_TRACE_BACKWARD,
+                                          [CT_STEP_BEGIN] = CT_TRACE_SUM_BEGIN,
+                                          [CT_STEP_WAIT] = CT_TRACE_SUM_WAIT };
     const ct_layer *l = net->layer[s->layer];
 
-    if (!is_layers(s)) return CT_OK;
+    if (s->blob >= 0) return CT_OK;
     if (net->options.dev->marks == NULL) CT_TRY(net->options.dev->sync(ex->stream));
-    ct_trace_end(ex->trace, start,
-                 (s->kind == CT_STEP_FORWARD) ? CT_TRACE_FORWARD : CT_TRACE_BACKWARD, l->name,
-                 l->ops->type);
+    ct_trace_end(ex->trace, start, kind[s->kind], l->name, l->ops->type);
     return CT_OK;
 }
 
