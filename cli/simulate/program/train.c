@@ -111,10 +111,10 @@ static ct_status sim_compute(ct_sim_timer *timer, double seconds, ct_status (*mo
 }
 
 /* Of a layer, over the ranks. */
-typedef struct sum {
+typedef struct layer_sum {
     double *v; /* [count of its steps]; of no meaning */
     ct_async_sum *under_way;
-} sum;
+} layer_sum;
 
 typedef struct train {
     ct_sim *sim;
@@ -132,7 +132,7 @@ typedef struct train {
     double update_s; /* per element */
     double busy_s;   /* so far in layers, updates and what they let move */
     double sum_s;    /* so far in waits for sums of layers               */
-    sum *sums;       /* [profile->n_sum]                                 */
+    layer_sum *sums; /* [profile->n_sum]                                 */
     double *mark;    /* [n_warmup + n_step + 1] when a step began, and when the last was over */
     double *factors; /* [n_warmup + n_step] */
 } train;
@@ -212,7 +212,7 @@ static ct_status step_poll(void *ctx)
     return CT_OK;
 }
 
-static sum *sum_of(const train *t, const ct_step *s)
+static layer_sum *sum_of(const train *t, const ct_step *s)
 {
     return &t->sums[s->pair - t->profile->n_param];
 }
@@ -234,7 +234,7 @@ static ct_status step_begin(void *ctx, ct_step *s, int i)
 }
 
 /* Nothing else is to be done: what it takes shows. */
-static ct_status wait_sum(train *t, sum *s)
+static ct_status wait_sum(train *t, layer_sum *s)
 {
     double start = ct_clock_s();
 
