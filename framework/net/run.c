@@ -12,7 +12,11 @@
 
 /* ---- what layers ask of the pass */
 
-#define POLL_S 0.5e-3 /* rarer lets a fast network idle, more often costs more than it moves */
+/* exec.h has the reasons */
+#define USUAL_POLL_S 0.5e-3
+#define LEAST_POLL_S 0.2e-3
+#define MOST_POLL_S  2e-3
+#define POLLS_A_STEP 4
 
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p)
 {
@@ -32,6 +36,28 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
     return CT_OK;
 }
 
+double ct_poll_interval_s(double step_s)
+{
+    double s = step_s / POLLS_A_STEP;
+
+    if (!(step_s > 0)) return USUAL_POLL_S;
+    if (s < LEAST_POLL_S) return LEAST_POLL_S;
+    return (s > MOST_POLL_S) ? MOST_POLL_S : s;
+}
+
+/* A sum of a layer is a few messages of hardly more than a latency: looked for as often as may be.
+ */
+bool ct_exec_poll_is_due(ct_exec *ex, double now)
+{
+    double every = ct_poll_interval_s((ex->step_s != NULL) ? *ex->step_s : 0);
+
+    if (ex->n_sum > 0) every = LEAST_POLL_S;
+    if ((ex->polled_s > 0) && (now - ex->polled_s < every)) return false;
+    ex->polled_s = now;
+    ex->n_poll++;
+    return true;
+}
+
 /* Gradients, and the sums of layers that are under way. */
 static ct_status let_move(ct_exec *ex)
 {
@@ -41,12 +67,7 @@ static ct_status let_move(ct_exec *ex)
 
 ct_status ct_exec_poll(ct_exec *ex)
 {
-    double now = ct_clock_s();
-
-    if (now - ex->polled_s < POLL_S) return CT_OK;
-    ex->polled_s = now;
-    ex->n_poll++;
-    return let_move(ex);
+    return ct_exec_poll_is_due(ex, ct_clock_s()) ? let_move(ex) : CT_OK;
 }
 
 /* ---- how long steps take on a device that computes beside the host: by marks in its stream,

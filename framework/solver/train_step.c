@@ -94,6 +94,7 @@ static void take_mode(ct_train_step *t)
 
     t->exec->poll = t->several ? way->ops->poll : NULL;
     t->exec->poll_ctx = way->ctx;
+    t->exec->step_s = t->several ? way->step_s : NULL;
     t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
     t->forward_overlap = t->may_overlap && !t->in_graph;
     t->exec->wait = t->forward_overlap ? on_wait : NULL;
