@@ -256,7 +256,7 @@ int ct_precision_tops(const ct_net *net, int *all_p)
     for (int i = 0; i < net->n_layer; i++) {
         for (int t = 0; t < net->layer[i]->n_top; t++) {
             all++;
-            n += net->instance[i]->top[t]->data.dtype != CT_F32;
+            n += net->pass->instance[i]->top[t]->data.dtype != CT_F32;
         }
     }
     *all_p = all;

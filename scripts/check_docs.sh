@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the pages of the documentation: no line is longer than 100 characters, the glossary has at
-# most 60 terms, and links between pages resolve.
+# most 60 terms, links between pages resolve, and sources that pages and comments name are there.
 #   scripts/check_docs.sh [ROOT]
 # Tables, blocks of code and the targets of links may be longer. So may a line that is one link, and
 # the reports of docs/studies, which `cortado scale` writes.
@@ -42,7 +42,8 @@ fi
 
 if command -v python3 >/dev/null; then
     python3 "$scripts/check_links.py" . || bad=1
+    python3 "$scripts/check_sources.py" . || bad=1
 else
-    echo "skip links: no python3"
+    echo "skip links and sources: no python3"
 fi
 exit $bad

@@ -29,18 +29,15 @@ demo test test-long:
 do-demo:
 	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
 
+# what scripts look at in the sources and the docs, each by a script of that name
+CHECKS := includes names sizes exchange layers codecs collectives update_rules format docs
+
 # all test programs are built before the first runs
 do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc SAN= CUDA=0 all; fi
-	$(Q)$(RUN) check/includes scripts/check_includes.sh
-	$(Q)$(RUN) check/names scripts/check_names.sh
-	$(Q)$(RUN) check/layers scripts/check_layers.sh
-	$(Q)$(RUN) check/codecs scripts/check_codecs.sh
-	$(Q)$(RUN) check/collectives scripts/check_collectives.sh
-	$(Q)$(RUN) check/format scripts/check_format.sh
-	$(Q)$(RUN) check/docs scripts/check_docs.sh
+	$(Q)for c in $(CHECKS); do $(RUN) check/$$c scripts/check_$$c.sh || exit 1; done
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-unit
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-mpi
@@ -102,7 +99,7 @@ gpu-bundle: gpu-programs
 	$(Q)scripts/gpu/bundle.sh $(GPU_BUILD) build/gpu-bundle
 
 # the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda; benches are linked, not run
-EMULATED := $(filter $(T)%,solver $(GPU_TESTS))
+EMULATED := $(filter $(T)%,solver state_storage $(GPU_TESTS))
 EMULATED_MPI := auto_device device_codec
 test-emulated:
 	$(Q)$(MAKE) --no-print-directory CUDA=emulated do-test-emulated
@@ -118,14 +115,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h
-	$(Q)scripts/check_includes.sh
-	$(Q)scripts/check_names.sh
-	$(Q)scripts/check_layers.sh
-	$(Q)scripts/check_codecs.sh
-	$(Q)scripts/check_exchange.sh
-	$(Q)scripts/check_collectives.sh
-	$(Q)scripts/check_format.sh
-	$(Q)scripts/check_docs.sh
+	$(Q)for c in $(CHECKS); do scripts/check_$$c.sh || exit 1; done
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
 	    $(patsubst %.c,$(B)-werror/%.o,$(UNIT) $(MPI)) $(patsubst $(B)/%,$(B)-werror/%.o,$(CLI_BIN) $(BENCH_BIN) $(LONG_BIN))

@@ -82,10 +82,11 @@ void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_opt
     o.phase = CT_TRAIN;
     o.env.seed = 5;
     o.dev = dev;
-    *t = (test_cuda_net){ .ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 } };
+    *t = (test_cuda_net){ .net = NULL };
     t->message = test_parsed(&ct__net_parameter__descriptor, text);
     if (edit != NULL) edit((Ct__NetParameter *)t->message);
     assert_int_equal(ct_net_create((const Ct__NetParameter *)t->message, &o, &t->net), CT_OK);
+    t->net->pass->exec.seed = 5;
 }
 
 ct_status test_cuda_net_try(const char *text, const ct_device *dev,
@@ -125,10 +126,10 @@ double test_cuda_net_pass(test_cuda_net *t, int64_t step, bool accumulate)
 {
     double loss = 0.0;
 
-    t->ex.micro_step = step;
-    t->ex.accumulate = accumulate;
-    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
-    assert_int_equal(ct_net_backward(t->net, &t->ex, NULL, NULL), CT_OK);
+    t->net->pass->exec.micro_step = step;
+    t->net->pass->exec.accumulate = accumulate;
+    assert_int_equal(ct_pass_forward(t->net->pass, &loss), CT_OK);
+    assert_int_equal(ct_pass_backward(t->net->pass, NULL, NULL), CT_OK);
     return loss;
 }
 
@@ -138,7 +139,7 @@ float *test_cuda_net_gradients(const test_cuda_net *t)
     float *host = malloc(bytes + 1);
 
     assert_non_null(host);
-    assert_int_equal(t->ex.dev->to_host(NULL, host, t->net->grad_arena, bytes), CT_OK);
+    assert_int_equal(t->net->pass->exec.dev->to_host(NULL, host, t->net->grad_arena, bytes), CT_OK);
     return host;
 }
 

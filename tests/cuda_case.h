@@ -24,7 +24,6 @@ void test_cuda_get_narrow(const ct_device *dev, ct_operand operand, void *from, 
 typedef struct test_cuda_net {
     ProtobufCMessage *message;
     ct_net *net;
-    ct_exec ex;
 } test_cuda_net;
 
 /** options: without phase, dev and env.seed, which are set here; NULL: all zero. edit: NULL, or

@@ -8,7 +8,7 @@
 static void keep_line(void *ctx, const char *text)
 {
     log_capture *c = ctx;
-    const char *message = strstr(text, "] "); /* behind "file.c:line" */
+    const char *message = strstr(text, "] "); /* behind "FILE:LINE" */
     char *to;
 
     if ((c == NULL) || ((text[0] != 'E') && (text[0] != 'W'))) return;

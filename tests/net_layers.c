@@ -386,7 +386,6 @@ ct_status test_net_create(const char *text, const ct_net_options *options, test_
     if (o.table == NULL) o.table = test_net_table;
     o.map = t_p->map;
     o.env.seed = 1;
-    t_p->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = o.phase };
     return ct_net_create(t_p->param, &o, &t_p->net);
 }
 
@@ -402,10 +401,10 @@ double test_net_pass(test_net *t, int64_t step, bool accumulate)
 {
     double loss;
 
-    t->ex.micro_step = step;
-    t->ex.accumulate = accumulate;
-    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
-    assert_int_equal(ct_net_backward(t->net, &t->ex, NULL, NULL), CT_OK);
+    t->net->pass->exec.micro_step = step;
+    t->net->pass->exec.accumulate = accumulate;
+    assert_int_equal(ct_pass_forward(t->net->pass, &loss), CT_OK);
+    assert_int_equal(ct_pass_backward(t->net->pass, NULL, NULL), CT_OK);
     return loss;
 }
 

@@ -26,7 +26,6 @@ typedef struct test_net {
     Ct__NetParameter *param;
     struct ct_source_map *map;
     ct_net *net;
-    ct_exec ex;
 } test_net;
 
 /** Parses `text` (as file "net") and makes a net of the types above. options may be NULL: phase

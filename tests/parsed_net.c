@@ -17,8 +17,9 @@ ct_status parsed_net_open(const char *text, ct_phase phase, const ct_net_env *en
 
     memset(f, 0, sizeof(*f));
     f->param = (Ct__NetParameter *)test_parsed(&ct__net_parameter__descriptor, text);
-    f->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = phase, .seed = env->seed };
-    return ct_net_create(f->param, &o, &f->net);
+    CT_TRY(ct_net_create(f->param, &o, &f->net));
+    f->net->pass->exec.seed = env->seed;
+    return CT_OK;
 }
 
 void parsed_net_close(parsed_net *f)

@@ -12,7 +12,6 @@ ProtobufCMessage *test_parsed(const ProtobufCMessageDescriptor *type, const char
 typedef struct parsed_net {
     Ct__NetParameter *param;
     ct_net *net;
-    ct_exec ex;
 } parsed_net;
 
 /** ct_net_create()'s status; the message is there, and the caller's, in any case. */

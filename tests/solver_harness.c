@@ -99,27 +99,36 @@ Ct__SolverParameter *test_solver_parse(const char *text)
     return (Ct__SolverParameter *)message;
 }
 
+static ct_status create(const char *text, thread_rank *rank, ct_solver_options *o, test_solver *t_p)
+{
+    *t_p = (test_solver){ .param = test_solver_parse(text) };
+    o->table = test_solver_table();
+    o->provenance = "{\"test\":true}";
+    o->env = (ct_net_env){ .n_rank = 1, .precision = t_p->param->precision };
+    o->param = t_p->param;
+    if (rank != NULL) {
+        o->env.rank = rank->rank;
+        o->env.n_rank = rank->job->n;
+        o->open_exchange = thread_rank_open;
+        o->open_exchange_ctx = rank;
+    }
+    return ct_solver_create(o, &t_p->solver);
+}
+
 ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *stop,
                              struct ct_report *report, test_solver *t_p)
 {
-    ct_solver_options o = {
-        .table = test_solver_table(),
-        .stop_signal = stop,
-        .report = report,
-        .provenance = "{\"test\":true}",
-        .env = { .n_rank = 1 },
-    };
+    ct_solver_options o = { .stop_signal = stop, .report = report };
 
-    *t_p = (test_solver){ .param = test_solver_parse(text) };
-    o.param = t_p->param;
-    o.env.precision = o.param->precision;
-    if (rank != NULL) {
-        o.env.rank = rank->rank;
-        o.env.n_rank = rank->job->n;
-        o.open_exchange = thread_rank_open;
-        o.open_exchange_ctx = rank;
-    }
-    return ct_solver_create(&o, &t_p->solver);
+    return create(text, rank, &o, t_p);
+}
+
+ct_status test_solver_create_stored(const char *text, thread_rank *rank, ct_storage_open_fn open,
+                                    void *ctx, test_solver *t_p)
+{
+    ct_solver_options o = { .open_state = open, .open_state_ctx = ctx };
+
+    return create(text, rank, &o, t_p);
 }
 
 void test_solver_destroy(test_solver *t)

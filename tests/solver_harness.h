@@ -25,6 +25,9 @@ Ct__SolverParameter *test_solver_parse(const char *text);
 /** A solver of this text. rank NULL: alone. stop, report: may be NULL. */
 ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *stop,
                              struct ct_report *report, test_solver *t_p);
+/** The same, whose optimiser's states lie where `open` says. */
+ct_status test_solver_create_stored(const char *text, thread_rank *rank, ct_storage_open_fn open,
+                                    void *ctx, test_solver *t_p);
 void test_solver_destroy(test_solver *t);
 
 /** Weights of a net, or of a file, into a file, in the format of its name (ct_model_save). */

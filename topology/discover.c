@@ -566,6 +566,19 @@ static ct_status name_switches(const ct_machine *m, const int *node, ct_topo *t)
     return CT_OK;
 }
 
+/* Without names node k of the job is the machine's k-th, as fill_in_blocks() has it. */
+static ct_status class_nodes(const job_tree *tree, const ct_machine *m, const int *node, ct_topo *t)
+{
+    int64_t *at = malloc(sizeof(*at) * (size_t)t->n_rank);
+    ct_status status = CT_OK;
+
+    if (at == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", t->n_rank);
+    for (int r = 0; r < t->n_rank; ++r) at[r] = (m->names != NULL) ? node[r] : tree->hosts->node[r];
+    status = ct_topo_class_nodes(t, m, at);
+    free(at);
+    return status;
+}
+
 static ct_status on_machine(job_tree *tree, const ct_machine *m, const char *source,
                             ct_topo **topo_p)
 {
@@ -586,6 +599,7 @@ static ct_status on_machine(job_tree *tree, const ct_machine *m, const char *sou
     if (status == CT_OK) status = check_room(tree, t);
     if ((status == CT_OK) && (m->names != NULL)) status = name_switches(m, node, t);
     if (status == CT_OK) status = job_name_vertices(tree, t);
+    if (status == CT_OK) status = class_nodes(tree, m, node, t);
     free(node);
     if (status != CT_OK) {
         ct_topo_destroy(t);
@@ -607,10 +621,15 @@ static const ct_level *level_like(const ct_machine *from, const ct_machine *m, i
     return (l < m->node_level) ? &from->level[from->node_level] : NULL;
 }
 
-/* Latencies and bandwidths as they are; uplinks of the same oversubscription, as this one's
- * switches may have fewer nodes. */
+/* Latencies and bandwidths as they are, of nodes that are all alike; uplinks of the same
+ * oversubscription, as this one's switches may have fewer nodes. */
 static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_machine *m)
 {
+    if (from->n_node_class > 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "topology \"%s\": the node_class of machine \"%s\" are of its own nodes: "
+                       "name the machine alone, or take them out of its file",
+                       spec, from->name);
     for (int l = 0; l < m->n_level; ++l) {
         const ct_level *like = level_like(from, m, l);
         ct_level mine = m->level[l];

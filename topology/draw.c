@@ -1,5 +1,6 @@
 #include "topology/topo.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +52,25 @@ static double oversubscription(const ct_machine *m, int l)
     return (double)m->level[l - 1].size * m->level[l - 1].uplink / m->level[l].uplink;
 }
 
+static void draw_classes(const ct_machine *m, ct_text *out)
+{
+    for (int i = 0; i < m->n_node_class; ++i) {
+        const ct_node_class *c = &m->node_class[i];
+
+        ct_text_add(out, "node class %s:", c->name);
+        if (m->n_node_run > 0) {
+            ct_text_add(out, " nodes ");
+            ct_machine_list_nodes(m, i, out);
+            ct_text_add(out, ",");
+        }
+        ct_text_add(out, " speed %.4g", c->speed);
+        if (c->memory > 0) ct_text_add(out, ", %.4g GiB", ldexp(c->memory, -30));
+        if (c->inside > 0) ct_text_add(out, ", inside %.4g GB/s", c->inside / 1e9);
+        if (c->inject > 0) ct_text_add(out, ", into the network %.4g GB/s", c->inject / 1e9);
+        ct_text_add(out, "\n");
+    }
+}
+
 void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
 {
     ct_text_add(out, "%-12s %-18s %11s %15s %15s\n", "level", "joins", "latency", "a pair alone",
@@ -87,6 +107,7 @@ void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
     }
     if (m->sum_bandwidth > 0)
         ct_text_add(out, "a rank adds %.4g GB/s of f32\n", m->sum_bandwidth / 1e9);
+    draw_classes(m, out);
 }
 
 /* ---- numbers and names */
@@ -166,7 +187,16 @@ static ct_status list_level(drawing *d, int l)
         d->shape[l][v] = mix(d->shape[l][v], (l == 0) ? 1 : d->shape[l - 1][d->list[l - 1][i]]);
     }
     d->first[l][at] = n_member;
+    for (int v = 0; (t->node_class != NULL) && (l == t->machine.node_level) && (v < n); ++v)
+        d->shape[l][v] = mix(d->shape[l][v], (uint64_t)t->node_class[v]);
     return CT_OK;
+}
+
+/* " (p3)" behind nodes of that class. */
+static void add_class(const drawing *d, int l, int vertex)
+{
+    if ((d->t->node_class == NULL) || (l != d->t->machine.node_level)) return;
+    ct_text_add(d->out, " (%s)", ct_topo_class(d->t, vertex)->name);
 }
 
 /* The ranks below list[l][first..last], ascending, in d->number. */
@@ -206,6 +236,7 @@ static void draw_like(const drawing *d, int l, int i, int depth)
         indent(d, depth);
         ct_text_add(d->out, "in each: %d ", last - k + 1);
         ct_draw_noun(t->machine.level[l - 1].name, last - k + 1, d->out);
+        add_class(d, l - 1, d->list[l - 1][k]);
         if (d->ranks) {
             ct_text_add(d->out, " of %d ", n_rank);
             ct_draw_noun("rank", n_rank, d->out);
@@ -235,6 +266,7 @@ static void draw_siblings(const drawing *d, int l, int first, int last, int dept
         ct_draw_noun(t->machine.level[l].name, n, d->out);
         ct_text_add(d->out, " ");
         add_names(d, l, d->list[l] + i, n);
+        add_class(d, l, d->list[l][i]);
         if (d->ranks) {
             int n_rank = collect_ranks(d, l, i, end);
 

@@ -160,6 +160,12 @@ static void note(ct_flow *f, double bytes, double capacity)
     if ((capacity > 0) && (bytes > f->beta_s * capacity)) f->beta_s = bytes / capacity;
 }
 
+/* Figures of a job's own vertex, where nodes are of several classes. */
+static double uplink_of(const ct_topo *t, int l, int member)
+{
+    return (t->node_class == NULL) ? t->machine.level[l].uplink : ct_topo_uplink(t, l, member);
+}
+
 ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes)
 {
     const ct_topo *t = f->t;
@@ -173,20 +179,20 @@ ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes)
         f->alpha_s = at->latency_s;
         f->slowest = top;
     }
-    note(f, bytes, at->bandwidth);
+    note(f, bytes, ct_topo_bandwidth(t, top, t->vertex[top][from]));
     for (int l = 0; l <= top; ++l) {
-        double *up = &f->up[l][member_of(t, l, from)], *down = &f->down[l][member_of(t, l, to)];
+        int a = member_of(t, l, from), b = member_of(t, l, to);
 
-        *up += bytes;
-        *down += bytes;
-        note(f, *up, t->machine.level[l].uplink);
-        note(f, *down, t->machine.level[l].uplink);
+        f->up[l][a] += bytes;
+        f->down[l][b] += bytes;
+        note(f, f->up[l][a], uplink_of(t, l, a));
+        note(f, f->down[l][b], uplink_of(t, l, b));
     }
     if (f->bus[top] != NULL) {
         double *bus = &f->bus[top][t->vertex[top][from]];
 
         *bus += bytes;
-        note(f, *bus, at->bus);
+        note(f, *bus, ct_topo_bus(t, top, t->vertex[top][from]));
     }
     if (at->pairwise) {
         int n = f->n_member[top][t->vertex[top][from]];

@@ -16,6 +16,7 @@ void ct_machine_destroy(ct_machine *machine)
 {
     if (machine == NULL) return;
     ct_names_destroy(machine->names);
+    free(machine->node_run);
     free(machine);
 }
 
@@ -238,6 +239,21 @@ ct_codec_speed ct_coding_estimate(double memory)
 ct_codec_speed ct_machine_codec_speed(const ct_machine *m)
 {
     return m->coding.measured ? m->coding : ct_coding_estimate(3 * m->sum_bandwidth);
+}
+
+ct_codec_speed ct_codec_speed_at(ct_codec_speed s, double speed)
+{
+    s.memory *= speed;
+    s.update_s /= speed;
+    s.select_s /= speed;
+    s.pack_s /= speed;
+    s.add_s /= speed;
+    s.merge_s /= speed;
+    s.sign_s /= speed;
+    s.unsign_s /= speed;
+    s.factor_s /= speed;
+    s.column_s /= speed;
+    return s;
 }
 
 /* ---- by file or by name */

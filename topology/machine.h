@@ -14,7 +14,7 @@
 
 #include "framework/base/text.h"
 
-enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28, CT_MAX_IN_NETWORK = 256 };
+enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28, CT_MAX_IN_NETWORK = 256, CT_MAX_NODE_CLASS = 16 };
 
 /** Who sends to whom in a step of a collective. A link, or the cores that serve it, need not carry
  * them alike: one connection with data in both directions, two with one each, one with one. */
@@ -77,6 +77,25 @@ typedef struct ct_in_network {
     int64_t max_bytes; /* of one operation of the network; a multiple of 8; 0: no limit */
 } ct_in_network;
 
+/** A kind of nodes, where a machine has several. What is 0 is as the levels say. */
+typedef struct ct_node_class {
+    char name[24];
+    double speed;  /* of computing, adding and coding, above 0; 1: the node that profiles,
+                      sum_bandwidth and coding are of                                          */
+    double memory; /* bytes of a node; 0: not known                                            */
+    double inside; /* bytes/s that two ranks of a node get alone, in place of the bandwidth of
+                      level "node"; bandwidths, uplinks and buses of all levels inside a node go
+                      with it, in proportion                                                   */
+    double inject; /* bytes/s of the link of a node into the network, in place of the uplink of
+                      the level after "node"                                                   */
+} ct_node_class;
+
+/** Nodes first..last of a machine are of this class. */
+typedef struct ct_node_run {
+    int64_t first, last;
+    int node_class;
+} ct_node_run;
+
 /** What codecs take on a rank whose node's other ranks do the same, as measured there. */
 typedef struct ct_codec_speed {
     double memory;   /* bytes/s that streams read and write; 0: they take no time               */
@@ -112,7 +131,11 @@ typedef struct ct_machine {
     double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
     ct_shared_memory shared;
     ct_in_network in_network;
-    ct_codec_speed coding;   /* as measured; else zero: ct_machine_codec_speed()                */
+    ct_codec_speed coding; /* as measured; else zero: ct_machine_codec_speed()                */
+    int n_node_class;      /* 0: all nodes are alike                                      */
+    ct_node_class node_class[CT_MAX_NODE_CLASS];
+    int n_node_run;
+    ct_node_run *node_run;   /* owned; ascending, and every node of the machine is in one of them */
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;
 
@@ -137,6 +160,8 @@ void ct_machine_destroy(ct_machine *machine); /* NULL allowed */
 ct_codec_speed ct_machine_codec_speed(const ct_machine *m);
 /** The same of a memory that streams so many bytes a second; 0: all is free. */
 ct_codec_speed ct_coding_estimate(double memory);
+/** The same figures of a node of this speed (1: as they are). */
+ct_codec_speed ct_codec_speed_at(ct_codec_speed s, double speed);
 /** Guesses for a level of this name, `above` levels above the node (below it: negative). */
 void ct_level_guess(const char *name, int above, ct_level *level_p);
 /** Makes figures of the uplinks that are 0 or below, where sizes allow: what a rank or a node
@@ -148,6 +173,11 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member);
 int64_t ct_machine_product(const ct_machine *m, int first, int last);
 /** Nodes that the machine has; 0: as many as come. */
 int64_t ct_machine_n_node(const ct_machine *m);
+/** The class of a node: an index into node_class; -1 where all nodes are alike. Nodes are numbered
+ *  from 0, in the order of the names where it has any. */
+int ct_machine_node_class(const ct_machine *m, int64_t node);
+/** Appends the nodes of a class as its file lists them: "0-3,8" or "n[1-4,9]". */
+void ct_machine_list_nodes(const ct_machine *m, int node_class, ct_text *out);
 
 /** The ready machines, topology/machines/NAME.prototxt, as the build put them into the program;
  * ends with a NULL name. */

@@ -10,6 +10,7 @@
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
 #include "topology/names.h"
+#include "topology/node_class.h"
 
 static const double MOST = 1e9; /* of any figure in its unit, and 1 / it the least */
 
@@ -197,17 +198,24 @@ static ct_status add_node(void *ctx, const char *name)
     return ct_names_add_node(list->r->m->names, name, list->at);
 }
 
+/* "FILE:LINE" of the message. */
+static void say_place(const reader *r, const void *message, char *text, size_t size)
+{
+    ct_place place = ct_source_map_find(r->map, message);
+
+    if (place.line == 0)
+        snprintf(text, size, "%s", place.file);
+    else
+        snprintf(text, size, "%.250s:%d", place.file, place.line);
+}
+
 static ct_status add_nodes(reader *r, const void *message, char **nodes, size_t n_nodes, int at)
 {
     node_list list = { r, message, at, 0 };
-    ct_place place = ct_source_map_find(r->map, message);
     int level = r->m->node_level + 1;
     char what[300];
 
-    if (place.line == 0)
-        snprintf(what, sizeof(what), "%s", place.file);
-    else
-        snprintf(what, sizeof(what), "%.250s:%d", place.file, place.line);
+    say_place(r, message, what, sizeof(what));
     for (size_t i = 0; i < n_nodes; ++i) CT_TRY(ct_hostlist_each(nodes[i], what, add_node, &list));
     if (list.n > r->n_child[level]) r->n_child[level] = list.n;
     return CT_OK;
@@ -291,6 +299,149 @@ static ct_status read_names(reader *r, const Ct__MachineParameter *p)
     CT_TRY(ct_names_close(r->m->names, &twice));
     if (twice >= 0) return fail_twice(r, p, twice);
     return check_sizes(r, p);
+}
+
+/* ---- classes of nodes */
+
+static ct_status read_class(const reader *r, const Ct__NodeClassParameter *p, ct_node_class *c)
+{
+    const struct {
+        const char *name;
+        bool given;
+        double value;
+    } f[] = { { "speed", p->has_speed, p->speed },
+              { "memory_gib", p->has_memory_gib, p->memory_gib },
+              { "inside_gbs", p->has_inside_gbs, p->inside_gbs },
+              { "inject_gbs", p->has_inject_gbs, p->inject_gbs } };
+
+    if ((p->name == NULL) || (p->name[0] == '\0')) return fail_at(r, p, "a node_class has no name");
+    if (strlen(p->name) >= sizeof(c->name))
+        return fail_at(r, p, "node_class \"%s\": its name is longer than %zu characters", p->name,
+                       sizeof(c->name) - 1);
+    if (strpbrk(p->name, "\"\\\n") != NULL)
+        return fail_at(r, p, "a node_class has quotes, backslashes or line ends in its name");
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        double v = f[i].value;
+
+        if (f[i].given && (!isfinite(v) || (v < 1 / MOST) || (v > MOST)))
+            return fail_at(r, p, "node_class \"%s\": %s is %g; it must be above 0, and at most %g",
+                           p->name, f[i].name, v, MOST);
+    }
+    strcpy(c->name, p->name);
+    c->speed = p->speed;
+    c->memory = ldexp(p->memory_gib, 30);
+    c->inside = p->inside_gbs * 1e9;
+    c->inject = p->inject_gbs * 1e9;
+    return CT_OK;
+}
+
+typedef struct class_list {
+    const reader *r;
+    const Ct__NodeClassParameter *p;
+    int64_t n_node; /* of the machine */
+    int at;         /* the class      */
+} class_list;
+
+static ct_status add_named(void *ctx, const char *name)
+{
+    const class_list *list = ctx;
+    const ct_machine_names *names = list->r->m->names;
+    int node = ct_names_find(names, name);
+    const char *near = NULL;
+
+    if (node >= 0) return ct_node_runs_add(list->r->m, node, node, list->at);
+    near = ct_text_nearest(name, (const char *const *)names->node, names->n_node);
+    return fail_at(list->r, list->p, "node_class \"%s\": the file names no node \"%s\"%s%s%s",
+                   list->p->name, name, (near != NULL) ? "; did you mean \"" : "",
+                   (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
+}
+
+static ct_status add_numbered(const class_list *list, const char *nodes)
+{
+    const char *name = list->p->name, *rest = nodes;
+    int64_t first = 0, last = 0;
+
+    do {
+        if (!ct_node_numbers_next(&rest, &first, &last))
+            return fail_at(list->r, list->p,
+                           "node_class \"%s\": nodes \"%s\": expected numbers such as \"0-3,8\"",
+                           name, nodes);
+        if (last < first)
+            return fail_at(list->r, list->p,
+                           "node_class \"%s\": nodes \"%s\": %lld-%lld runs backwards", name, nodes,
+                           (long long)first, (long long)last);
+        if (last >= list->n_node)
+            return fail_at(list->r, list->p,
+                           "node_class \"%s\": there is no node %lld: the machine has %lld, from 0",
+                           name, (long long)last, (long long)list->n_node);
+        CT_TRY(ct_node_runs_add(list->r->m, first, last, list->at));
+    } while (*rest != '\0');
+    return CT_OK;
+}
+
+/* "3", "3 and 2 more", or a name. */
+static const char *name_fault(const reader *r, const ct_node_fault *fault, char *text, size_t size)
+{
+    int64_t more = fault->last - fault->first;
+    char number[24];
+
+    snprintf(number, sizeof(number), "%lld", (long long)fault->first);
+    snprintf(text, size, "%s", (r->m->names != NULL) ? r->m->names->node[fault->first] : number);
+    if (more > 0)
+        snprintf(text + strlen(text), size - strlen(text), " and %lld more", (long long)more);
+    return text;
+}
+
+static ct_status close_classes(const reader *r, const Ct__MachineParameter *p, int64_t n_node)
+{
+    ct_node_fault fault = ct_node_runs_close(r->m, n_node);
+    char text[300];
+
+    if (fault.kind == CT_NODES_MISSING)
+        return fail_at(r, p->node_class[p->n_node_class - 1],
+                       "no node_class has node %s; every node is of one",
+                       name_fault(r, &fault, text, sizeof(text)));
+    if ((fault.kind == CT_NODES_TWICE) && (fault.a == fault.b))
+        return fail_at(r, p->node_class[fault.b], "node_class \"%s\" has node %s twice",
+                       r->m->node_class[fault.b].name, name_fault(r, &fault, text, sizeof(text)));
+    if (fault.kind == CT_NODES_TWICE)
+        return fail_at(r, p->node_class[fault.b], "node_class \"%s\" and \"%s\" both have node %s",
+                       r->m->node_class[fault.a].name, r->m->node_class[fault.b].name,
+                       name_fault(r, &fault, text, sizeof(text)));
+    return CT_OK;
+}
+
+static ct_status read_classes(reader *r, const Ct__MachineParameter *p)
+{
+    ct_machine *m = r->m;
+    class_list list = { .r = r, .n_node = ct_machine_n_node(m) };
+    char what[300];
+
+    if (p->n_node_class == 0) return CT_OK;
+    if (m->names != NULL) list.n_node = m->names->n_node;
+    if (p->n_node_class > CT_MAX_NODE_CLASS)
+        return fail_at(r, p->node_class[CT_MAX_NODE_CLASS], "more than %d classes of nodes",
+                       CT_MAX_NODE_CLASS);
+    if (list.n_node == 0)
+        return fail_at(r, p->node_class[0],
+                       "node_class needs the number of nodes: name them, or give every level after "
+                       "\"node\" a size");
+    for (list.at = 0; list.at < (int)p->n_node_class; ++list.at) {
+        list.p = p->node_class[list.at];
+        CT_TRY(read_class(r, list.p, &m->node_class[list.at]));
+        for (int k = 0; k < list.at; ++k) {
+            if (strcmp(m->node_class[k].name, list.p->name) == 0)
+                return fail_at(r, list.p, "two classes of nodes are named \"%s\"", list.p->name);
+        }
+        if (list.p->n_nodes == 0)
+            return fail_at(r, list.p, "node_class \"%s\" has no nodes", list.p->name);
+        say_place(r, list.p, what, sizeof(what));
+        for (size_t i = 0; i < list.p->n_nodes; ++i)
+            CT_TRY((m->names != NULL) ? ct_hostlist_each(list.p->nodes[i], what, add_named, &list)
+                                      : add_numbered(&list, list.p->nodes[i]));
+    }
+    m->n_node_class = (int)p->n_node_class;
+    return close_classes(r, p, list.n_node);
 }
 
 /* Sizes that are missing where something is computed from them. */
@@ -412,6 +563,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     CT_TRY(read_levels(r, p));
     CT_TRY(read_names(r, p));
     CT_TRY(check_open(r, p));
+    CT_TRY(read_classes(r, p));
     ct_machine_fill_uplinks(m, NULL);
     return CT_OK;
 }
@@ -586,6 +738,22 @@ static void add_switches(const ct_machine_names *n, int parent, int depth, ct_te
     }
 }
 
+static void write_classes(const ct_machine *m, ct_text *out)
+{
+    for (int i = 0; (m->n_node_run > 0) && (i < m->n_node_class); ++i) {
+        const ct_node_class *c = &m->node_class[i];
+
+        ct_text_add(out, "node_class {\n  name: \"%s\"\n  nodes: \"", c->name);
+        ct_machine_list_nodes(m, i, out);
+        ct_text_add(out, "\"\n");
+        if (c->speed != 1) ct_text_add(out, "  speed: %.12g\n", c->speed);
+        if (c->memory > 0) ct_text_add(out, "  memory_gib: %.12g\n", ldexp(c->memory, -30));
+        if (c->inside > 0) ct_text_add(out, "  inside_gbs: %.12g\n", c->inside / 1e9);
+        if (c->inject > 0) ct_text_add(out, "  inject_gbs: %.12g\n", c->inject / 1e9);
+        ct_text_add(out, "}\n");
+    }
+}
+
 ct_status ct_machine_write(const ct_machine *m, ct_text *out)
 {
     Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
@@ -616,5 +784,6 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
         write_nodes(m->names, -1, 0, out);
         add_switches(m->names, -1, 0, out);
     }
+    write_classes(m, out);
     return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a machine's text") : CT_OK;
 }

@@ -21,6 +21,7 @@ void ct_topo_destroy(ct_topo *topo)
         free(topo->n_inside[l]);
     }
     free(topo->order);
+    free(topo->node_class);
     free(topo->node);
     free(topo->local_rank);
     free(topo->node_size);
@@ -173,6 +174,8 @@ ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_ran
     t->n_rank = n_rank;
     t->machine = *machine;
     t->machine.names = NULL;
+    t->machine.node_run = NULL;
+    t->machine.n_node_run = 0;
     snprintf(t->source, sizeof(t->source), "%s", source);
     CT_TRY_GOTO(status, err_destroy, allocate(t));
     for (int l = machine->n_level - 1; l >= 0; --l)
@@ -516,6 +519,18 @@ static ct_status name_nodes(const job *j, ct_topo *t)
     return CT_OK;
 }
 
+static ct_status class_nodes(const job *j, ct_topo *t)
+{
+    int64_t *node = malloc(sizeof(*node) * (size_t)j->n_rank);
+    ct_status status = CT_OK;
+
+    if (node == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", j->n_rank);
+    for (int r = 0; r < j->n_rank; ++r) node[r] = j->node[j->place[r] / j->per_node];
+    status = ct_topo_class_nodes(t, j->machine, node);
+    free(node);
+    return status;
+}
+
 static ct_status build(const job *j, const char *source, ct_topo **topo_p)
 {
     size_t n = (size_t)j->n_rank;
@@ -530,6 +545,7 @@ static ct_status build(const job *j, const char *source, ct_topo **topo_p)
     status = ct_topo_build(j->machine, key, j->n_rank, source, &t);
     free(key);
     if ((status == CT_OK) && (j->machine->names != NULL)) status = name_nodes(j, t);
+    if (status == CT_OK) status = class_nodes(j, t);
     if (status != CT_OK) {
         ct_topo_destroy(t);
         return status;

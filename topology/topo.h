@@ -18,7 +18,8 @@ typedef struct ct_topo {
     int *node_size;   /* [n_node]                                                 */
     char source[128]; /* "mpi shared split", "slurm", "synthetic 2x2"               */
 
-    ct_machine machine; /* levels and figures; its names are NULL                           */
+    ct_machine machine; /* levels, classes and figures; its names and node_run are NULL     */
+    int *node_class;    /* [n_node] index into machine.node_class; NULL: all nodes are alike   */
     int *vertex[CT_MAX_LEVEL]; /* [l][n_rank] vertex of level l that holds rank r, numbered by first
                                   appearance; levels of the machine only. vertex[node_level] equals
                                   node[] */
@@ -61,6 +62,9 @@ ct_status ct_topo_check_placement(const char *placement);
 ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_rank,
                         const char *source, ct_topo **topo_p);
 void ct_topo_destroy(ct_topo *topo); /* NULL allowed */
+/** The classes of the job's nodes. node[r]: which node of the machine rank r runs on. CT_ERR_NOMEM.
+ */
+ct_status ct_topo_class_nodes(ct_topo *topo, const ct_machine *machine, const int64_t *node);
 
 /** The level at which ranks a and b meet: the lowest with one vertex for both; -1 where a == b. */
 int ct_topo_meet(const ct_topo *topo, int a, int b);
@@ -70,6 +74,29 @@ ct_status ct_topo_fullest(const ct_topo *topo, int64_t *n_member);
 /** Ranks of the smallest and of the largest node. */
 int ct_topo_min_node_size(const ct_topo *topo);
 int ct_topo_max_node_size(const ct_topo *topo);
+
+/* ---- figures where nodes are of several classes; else those of the levels */
+
+/** The class of a node of the job; NULL: all nodes are alike. */
+const ct_node_class *ct_topo_class(const ct_topo *topo, int node);
+/** Speed of a node of the job. */
+double ct_topo_speed(const ct_topo *topo, int node);
+/** A node of the job that computes slowest. */
+int ct_topo_slowest_node(const ct_topo *topo);
+/** A node of the job with the least memory; -1: not known of any. */
+int ct_topo_smallest_node(const ct_topo *topo);
+/** Bandwidth of two ranks that meet in this vertex of level l. */
+double ct_topo_bandwidth(const ct_topo *topo, int l, int vertex);
+/** The bus of this vertex of level l. */
+double ct_topo_bus(const ct_topo *topo, int l, int vertex);
+/** The link up into level l of a member: a rank where l is 0, else a vertex of level l - 1. */
+double ct_topo_uplink(const ct_topo *topo, int l, int member);
+/** The least, over nodes with several ranks, of a node's bandwidth inside over the levels'. */
+double ct_topo_least_inside(const ct_topo *topo);
+/** The least link into the network of the job's nodes. */
+double ct_topo_least_inject(const ct_topo *topo);
+/** What codecs take on the slowest node. */
+ct_codec_speed ct_topo_codec_speed(const ct_topo *topo);
 
 /* ---- a topology as text, for people: the levels' figures and the tree */
 
@@ -93,8 +120,9 @@ void ct_draw_noun(const char *name, int n, ct_text *out);
  * sender's rank up to the vertex where both ranks meet, through the uplink of one member of each
  * level on the way, and down again on the other side; each uplink counts its two directions apart.
  * It also fills its own pair's bandwidth, the link between two members that are joined pairwise
- * (where the ranks meet on such a level), and the bus of the vertex where they meet. O(levels) a
- * message. No MPI in here.
+ * (where the ranks meet on such a level), and the bus of the vertex where they meet. Where nodes
+ * are of several classes, the links of a node are those of its class, so the slower end counts.
+ * O(levels) a message. No MPI in here.
  */
 
 typedef struct ct_flow ct_flow;

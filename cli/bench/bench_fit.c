@@ -558,6 +558,10 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
                        "--fit measures between ranks: start 2 or more (mpirun -np 2)");
     *report = (ct_fit_report){ .machine = c->topo->machine };
     report->machine.names = NULL;
+    report->machine.n_node_class = 0;
+    if ((c->topo->node_class != NULL) && (c->rank == 0))
+        CT_WARN("--fit measures one pair of ranks a level, so its file has no node_class: compare "
+                "fits of each class alone");
     for (int l = 0; (l < report->machine.n_level) && (status == CT_OK); ++l)
         status = fit_level(&x, l, report);
     ct_schedule_destroy(&x.s);

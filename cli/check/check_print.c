@@ -40,7 +40,7 @@ void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c)
         c->forward_flop += e.forward_flop;
         c->backward_flop += e.backward_flop;
         for (int t = 0; is_shown(net, i) && (t < net->layer[i]->n_top); t++)
-            c->caffe_bytes += 4.0 * (double)ct_tensor_count(&net->instance[i]->top[t]->data);
+            c->caffe_bytes += 4.0 * (double)ct_tensor_count(&net->pass->instance[i]->top[t]->data);
     }
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *p = &net->param[i];
@@ -75,7 +75,7 @@ static void find_widths(const ct_net *net, int width[4])
 
         for (int k = 0; k < 2; k++) width[k] = (own[k] > width[k]) ? own[k] : width[k];
         for (int t = 0; t < l->n_top; t++) {
-            const ct_blob *top = net->instance[i]->top[t];
+            const ct_blob *top = net->pass->instance[i]->top[t];
             int name = (int)strlen(top->name);
             int shape = (int)strlen(shape_text(top).text);
 
@@ -93,7 +93,7 @@ static void print_layer(const ct_net *net, int i, const int w[4], FILE *to)
 
     ct_net_estimate(net, i, &e);
     for (int t = 0; (t < l->n_top) || (t == 0); t++) {
-        const ct_blob *top = (t < l->n_top) ? net->instance[i]->top[t] : NULL;
+        const ct_blob *top = (t < l->n_top) ? net->pass->instance[i]->top[t] : NULL;
 
         fprintf(to, "%-*s %-*s %-*s %-*s", w[0], (t == 0) ? l->name : "", w[1],
                 (t == 0) ? l->ops->type : "", w[2], (top != NULL) ? top->name : "", w[3],
@@ -163,11 +163,11 @@ static void add_shape(const ct_shape *s, ct_text *out)
 /* The name that a bottom has in Caffe: that of what a Reorder or Cast reads. */
 static const char *bottom_name(const ct_net *net, int i, int b)
 {
-    const ct_blob *blob = net->instance[i]->bottom[b];
+    const ct_blob *blob = net->pass->instance[i]->bottom[b];
 
     for (int k = i - 1; k >= 0; k--) {
-        if (!net->layer[k]->ops->by_net || (net->instance[k]->top[0] != blob)) continue;
-        return net->instance[k]->bottom[0]->name;
+        if (!net->layer[k]->ops->by_net || (net->pass->instance[k]->top[0] != blob)) continue;
+        return net->pass->instance[k]->bottom[0]->name;
     }
     return blob->name;
 }
@@ -206,7 +206,7 @@ static void add_layer(const ct_net *net, int i, ct_text *out)
     }
     ct_text_add(out, "],\"tops\":[");
     for (int t = 0; t < l->n_top; t++) {
-        const ct_blob *top = net->instance[i]->top[t];
+        const ct_blob *top = net->pass->instance[i]->top[t];
 
         ct_text_add(out, "%s{\"name\":", (t > 0) ? "," : "");
         ct_text_add_json(out, top->name);
@@ -265,9 +265,9 @@ static int writer(const ct_net *net, int i, const ct_blob *b)
 {
     for (int k = i - 1; k >= 0; k--) {
         for (int t = 0; t < net->layer[k]->n_top; t++) {
-            if (net->instance[k]->top[t] != b) continue;
+            if (net->pass->instance[k]->top[t] != b) continue;
             if (!net->layer[k]->ops->by_net) return k;
-            b = net->instance[k]->bottom[0];
+            b = net->pass->instance[k]->bottom[0];
         }
     }
     return -1;
@@ -322,7 +322,7 @@ static void add_graph(const ct_net *net, ct_text *out)
         if (l->ops->by_net) continue;
         add_node(net, i, out);
         for (int b = 0; b < l->n_bottom; b++) {
-            const ct_blob *bottom = net->instance[i]->bottom[b];
+            const ct_blob *bottom = net->pass->instance[i]->bottom[b];
             int from = writer(net, i, bottom);
 
             if (from >= 0) add_arrow(bottom, from, i, false, out);
@@ -331,11 +331,11 @@ static void add_graph(const ct_net *net, ct_text *out)
     for (int k = 0; k < net->n_output; k++) {
         const ct_output *o = &net->output[k];
         int from = net->layer[o->layer]->ops->by_net
-                       ? writer(net, o->layer, net->instance[o->layer]->bottom[0])
+                       ? writer(net, o->layer, net->pass->instance[o->layer]->bottom[0])
                        : o->layer;
 
         ct_text_add(out, "  end%d [shape=point];\n", k);
-        if (from >= 0) add_arrow(net->blob[o->blob], from, k, true, out);
+        if (from >= 0) add_arrow(net->pass->blob[o->blob], from, k, true, out);
     }
     ct_text_add(out, "}\n");
 }

@@ -10,6 +10,7 @@
 
 #include "comm/codec/codec_types.h"
 #include "comm/sparse/payload.h"
+#include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 #include "cli/scale/step_model.h"
 
@@ -29,6 +30,8 @@ typedef struct verdict {
     ct_profile *profile;
     bool computes;          /* the profile says how long */
     bool guessed;           /* the machine was not named */
+    double speed;           /* of the slowest node: all compute batches of one size */
+    double need;            /* bytes of a rank: weights, gradients, activations, the optimiser's */
     ct_step_model_own *own; /* [profile->n_param] */
     int n_own;              /* parameters with a `compress` of their own */
     row row[MOST_ROWS];
@@ -79,7 +82,34 @@ static ct_status place(verdict *v)
         CT_TRY(ct_machine_read(name, &m));
     status = ct_topo_place(m, (int)(nodes * per_node), (int)per_node, "block", &v->topo);
     ct_machine_destroy(m);
+    if (status == CT_OK) v->speed = ct_topo_speed(v->topo, ct_topo_slowest_node(v->topo));
     return status;
+}
+
+/* Of the node with the least memory for its ranks; NULL: not known of any. bytes: what they need.
+ */
+static const ct_node_class *smallest(const verdict *v, double *bytes_p)
+{
+    int node = ct_topo_smallest_node(v->topo);
+
+    if (node < 0) return NULL;
+    *bytes_p = v->need * v->topo->node_size[node];
+    return ct_topo_class(v->topo, node);
+}
+
+/* What a rank needs at least does not fit. CT_ERR_CONFIG. */
+static ct_status check_memory(const verdict *v)
+{
+    const double gib = ldexp(1, 30);
+    double bytes = 0;
+    const ct_node_class *c = smallest(v, &bytes);
+
+    if ((c == NULL) || (bytes <= c->memory)) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "machine \"%s\": the ranks of a node need %.3g GiB of memory at least, but nodes "
+        "of class \"%s\" have %.4g GiB",
+        v->topo->machine.name, bytes / gib, c->name, c->memory / gib);
 }
 
 /* The net's own lists, in which nothing takes time. */
@@ -200,8 +230,8 @@ static ct_status add_row(verdict *v, const ct_codec_ops *ops)
     v->n_row += 1;
     r->name = ops->name;
     return ct_step_model_run(v->profile, v->topo, &config, v->own,
-                             config.overlap ? CT_STEP_TIMELINE_BOTH : CT_STEP_TIMELINE_OFF, 1,
-                             &r->model);
+                             config.overlap ? CT_STEP_TIMELINE_BOTH : CT_STEP_TIMELINE_OFF,
+                             1 / v->speed, &r->model);
 }
 
 static ct_status add_rows(verdict *v)
@@ -215,6 +245,26 @@ static ct_status add_rows(verdict *v)
 
 /* ---- words */
 
+static double compute_s(const verdict *v)
+{
+    return ct_profile_compute_s(v->profile) / v->speed;
+}
+
+static void print_classes(const verdict *v)
+{
+    const ct_node_class *slow = ct_topo_class(v->topo, ct_topo_slowest_node(v->topo)), *small;
+    double bytes = 0;
+
+    if (slow == NULL) return;
+    fprintf(v->to, "the slowest nodes are of class \"%s\", speed %.4g\n", slow->name, slow->speed);
+    small = smallest(v, &bytes);
+    if (small != NULL)
+        fprintf(v->to,
+                "the ranks of a node need %.3g GiB at least; the smallest nodes, of class \"%s\", "
+                "have %.4g GiB\n",
+                ldexp(bytes, -30), small->name, ldexp(small->memory, -30));
+}
+
 static void print_head(const verdict *v)
 {
     const ct_machine *m = &v->topo->machine;
@@ -225,14 +275,17 @@ static void print_head(const verdict *v)
             v->guessed ? "a machine that was not named: its figures are guesses" : m->name,
             v->net->batch_local, (double)v->config.codec_config.density);
     if (v->computes)
-        fprintf(v->to, "a rank computes %.3f ms a step\n", 1e3 * ct_profile_compute_s(v->profile));
+        fprintf(v->to, "a rank computes %.3f ms a step%s\n", 1e3 * compute_s(v),
+                (v->topo->node_class != NULL) ? " on the slowest nodes" : "");
     else
         fprintf(v->to,
                 "how long a rank computes is not known (--profile=FILE, of cortado time --json): "
                 "nothing is hidden here, and times are those of the exchange alone\n");
-    fprintf(v->to, "what coding takes: %s\n\n",
+    fprintf(v->to, "what coding takes: %s\n",
             m->coding.measured ? "as the machine's file has it, measured"
                                : "estimated; cortado bench comm --fit measures it");
+    print_classes(v);
+    fprintf(v->to, "\n");
 }
 
 static void print_rows(const verdict *v)
@@ -310,6 +363,23 @@ static void print_verdict(const verdict *v)
     }
 }
 
+static void add_classes(const verdict *v, ct_text *json)
+{
+    const ct_node_class *slow = ct_topo_class(v->topo, ct_topo_slowest_node(v->topo)), *small;
+    double bytes = 0;
+
+    if (slow == NULL) return;
+    ct_text_add(json, ",\"slowest_class\":");
+    ct_text_add_json(json, slow->name);
+    ct_text_add(json, ",\"speed\":%.9g", slow->speed);
+    small = smallest(v, &bytes);
+    if (small == NULL) return;
+    ct_text_add(json, ",\"smallest_class\":");
+    ct_text_add_json(json, small->name);
+    ct_text_add(json, ",\"node_need_gib\":%.9g,\"node_memory_gib\":%.9g", ldexp(bytes, -30),
+                ldexp(small->memory, -30));
+}
+
 static void add_json(const verdict *v, ct_text *json)
 {
     ct_text_add(json, ",\"verdict\":{\"nodes\":%d,\"ranks\":%d,\"machine\":", v->topo->n_node,
@@ -319,7 +389,7 @@ static void add_json(const verdict *v, ct_text *json)
                 ",\"compute_ms\":%.9g,\"coding_measured\":%s,\"density\":%.9g,"
                 "\"crossover_pairs\":%.9g,\"crossover_half\":%.9g,\"own\":%d,\"compresses\":%s,"
                 "\"types\":[",
-                v->computes ? 1e3 * ct_profile_compute_s(v->profile) : 0.0,
+                v->computes ? 1e3 * compute_s(v) : 0.0,
                 v->topo->machine.coding.measured ? "true" : "false",
                 (double)v->config.codec_config.density, crossover(v, 2), crossover(v, 1), v->n_own,
                 compresses(v) ? "true" : "false");
@@ -332,7 +402,19 @@ static void add_json(const verdict *v, ct_text *json)
                     (i > 0) ? "," : "", v->row[i].name, m->bytes_sent, 1e3 * m->step_s,
                     1e3 * m->exposed_s, m->n_coded);
     }
-    ct_text_add(json, "]}");
+    ct_text_add(json, "]");
+    add_classes(v, json);
+    ct_text_add(json, "}");
+}
+
+/* As `check` prints it. */
+static double need_of(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net)
+{
+    double bytes = (double)net->memory.planned + (double)net->memory.weights;
+
+    if (ct_options_text(o, "solver") != NULL)
+        bytes += (double)ct_update_rule_state_bytes(solver, net->grad_count);
+    return bytes;
 }
 
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
@@ -344,6 +426,7 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
     if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
     CT_TRY_GOTO(status, out, read_config(&v, solver));
     CT_TRY_GOTO(status, out, place(&v));
+    v.need = need_of(o, solver, net);
     CT_TRY_GOTO(status, out, read_profile(&v));
     if (v.profile->n_param == 0) {
         status = CT_FAIL(CT_ERR_CONFIG, "--nodes: the net learns nothing");
@@ -362,6 +445,7 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
                 v.n_own, (v.n_own == 1) ? "" : "s", (v.n_own == 1) ? "its" : "their",
                 (v.n_own == 1) ? "it says" : "they say");
     if (json != NULL) add_json(&v, json);
+    status = check_memory(&v);
 out:
     for (int i = 0; i < v.n_row; i++) ct_step_model_release(&v.row[i].model);
     free(v.own);

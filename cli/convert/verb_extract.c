@@ -93,7 +93,7 @@ static const ct_blob *find_blob(const ct_net *net, int i)
     char name[32];
 
     snprintf(name, sizeof(name), "cortado_extract_%d", i);
-    return net->blob[ct_net_find_blob(net, name)];
+    return net->pass->blob[ct_net_find_blob(net, name)];
 }
 
 /* Room for n batches of every blob: batches one behind the other along the first axis. Behind a
@@ -133,19 +133,19 @@ static ct_status check_rows(const ct_named_array *a, const ct_shape *s)
 
 static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, wanted *w)
 {
-    ct_exec ex;
+    ct_exec *ex = &net->pass->exec;
 
-    ct_exec_fill(call, net, &ex);
+    ct_exec_fill(call, net, ex);
     for (int64_t b = 0; b < n_batch; b++) {
-        ex.micro_step = b;
-        CT_TRY(ct_net_forward(net, &ex, NULL));
+        ex->micro_step = b;
+        CT_TRY(ct_pass_forward(net->pass, NULL));
         for (int i = 0; i < w->n; i++) {
             const ct_blob *blob = find_blob(net, i);
             int64_t first = ct_shape_count(&w->array[i].shape, 0, -1);
 
             CT_TRY(check_rows(&w->array[i], &blob->data.shape));
-            CT_TRY(ex.dev->to_host(ex.stream, w->data[i] + first, blob->data.data,
-                                   (size_t)ct_tensor_count(&blob->data) * sizeof(float)));
+            CT_TRY(ex->dev->to_host(ex->stream, w->data[i] + first, blob->data.data,
+                                    (size_t)ct_tensor_count(&blob->data) * sizeof(float)));
             w->array[i].shape.dim[0] += ct_shape_legacy(&blob->data.shape, 0);
         }
         CT_DEBUG("batch %" PRId64 " of %" PRId64, b + 1, n_batch);

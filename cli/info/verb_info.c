@@ -16,6 +16,7 @@
 #include "framework/net/layer.h"
 #include "framework/proto/upgrade.h"
 #include "framework/proto/prototxt.h"
+#include "framework/solver/update_rule.h"
 #include "runtime/compute.h"
 #include "runtime/config/features.h"
 #include "runtime/call.h"
@@ -222,6 +223,9 @@ ct_status ct_verb_info(ct_call *call)
         ct_text text = { 0 };
         ct_status status = ct_config_reference(&text);
 
+        ct_update_rule_reference(&text);
+        if ((status == CT_OK) && text.failed)
+            status = CT_FAIL(CT_ERR_NOMEM, "no memory for the reference");
         if ((status == CT_OK) && (text.text != NULL)) fputs(text.text, stdout);
         ct_text_destroy(&text);
         return status;

@@ -93,7 +93,7 @@ static ct_status add_layer(ct_onnx *x, const ct_net *net, const ct_model *m, int
     ct_onnx_layer l = { .net = net,
                         .index = index,
                         .layer = net->layer[index],
-                        .in = net->instance[index],
+                        .in = net->pass->instance[index],
                         .weights = (k >= 0) ? &m->layer[k] : NULL,
                         .live = &live[index] };
 

@@ -136,6 +136,26 @@ static ct_status check_sizes(machine_study *m)
     return CT_OK;
 }
 
+static json_t *describe_classes(const ct_machine *machine)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < machine->n_node_class; i++) {
+        const ct_node_class *c = &machine->node_class[i];
+        json_t *o = json_pack("{s:s,s:f}", "name", c->name, "speed", c->speed);
+        ct_text nodes = { 0 };
+
+        ct_machine_list_nodes(machine, i, &nodes);
+        json_object_set_new(o, "nodes", json_string((nodes.text != NULL) ? nodes.text : ""));
+        ct_text_destroy(&nodes);
+        if (c->memory > 0) json_object_set_new(o, "memory_gib", json_real(ldexp(c->memory, -30)));
+        if (c->inside > 0) json_object_set_new(o, "inside_gbs", json_real(1e-9 * c->inside));
+        if (c->inject > 0) json_object_set_new(o, "inject_gbs", json_real(1e-9 * c->inject));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
 /* For the report: what machine, and where the times of its chips come from. */
 static json_t *describe(const machine_study *m)
 {
@@ -163,6 +183,8 @@ static json_t *describe(const machine_study *m)
                                       "latency_us", 1e6 * n->latency_s, "max_bytes",
                                       (json_int_t)n->max_bytes));
     }
+    if (m->machine->n_node_class > 0)
+        json_object_set_new(o, "node_classes", describe_classes(m->machine));
     json_object_set_new(p, "file", json_string(m->profile_path));
     if (ct_json_read(m->profile_path, &file) == CT_OK) {
         for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
@@ -437,6 +459,7 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
 {
     int64_t ranks = nodes * m->per_node;
     double factor = (m->jitter_seed > 0) ? ct_step_model_slowest(m->profile, ranks) : 1;
+    double speed = 1; /* of the slowest node: all compute batches of one size */
     ct_profile *p = NULL;
     ct_topo *t = NULL;
     ct_status status;
@@ -446,8 +469,9 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
     status =
         ct_topo_place(m->machine, (int)ranks, (int)m->per_node, machine_study_placement(m, c), &t);
     for (int r = 0; (status == CT_OK) && s->rank_order && (r < t->n_rank); r++) t->order[r] = r;
+    if (status == CT_OK) speed = ct_topo_speed(t, ct_topo_slowest_node(t));
     if (status == CT_OK)
-        status = ct_step_model_run(p, t, &s->exchange, NULL, s->overlap, factor, out);
+        status = ct_step_model_run(p, t, &s->exchange, NULL, s->overlap, factor / speed, out);
     ct_topo_destroy(t);
     ct_profile_destroy(p);
     return status;

@@ -67,6 +67,29 @@ static bool said_before(const json_t *notes, size_t i, const char *name)
     return false;
 }
 
+/* "; nodes 0-2 (p3): speed 1, 1.25 GB/s into the network". */
+static void add_classes(const json_t *classes, ct_text *t)
+{
+    static const struct {
+        const char *key, *before, *behind;
+    } known[] = { { "memory_gib", ", ", " GiB" },
+                  { "inside_gbs", ", inside ", " GB/s" },
+                  { "inject_gbs", ", into the network ", " GB/s" } };
+    const json_t *c;
+    size_t k;
+
+    json_array_foreach(classes, k, c)
+    {
+        ct_text_add(t, "; nodes %s (%s): speed %.4g", ct_json_text(c, "nodes", "?"),
+                    ct_json_text(c, "name", "?"), ct_json_number(c, "speed", 1));
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+            double v = ct_json_number(c, known[i].key, 0);
+
+            if (v > 0) ct_text_add(t, "%s%.4g%s", known[i].before, v, known[i].behind);
+        }
+    }
+}
+
 /* The described machines of the study, and the profiles that stand for their chips. */
 static void add_pretended(const json_t *notes, ct_text *t)
 {
@@ -89,6 +112,7 @@ static void add_pretended(const json_t *notes, ct_text *t)
         if (json_is_object(l))
             ct_text_add(t, "; MPI's sums in the network %.4g GB/s, %.3g us",
                         ct_json_number(l, "bandwidth_gbs", 0), ct_json_number(l, "latency_us", 0));
+        add_classes(json_object_get(o, "node_classes"), t);
         if (ct_json_number(o, "sum_gbs", 0) > 0)
             ct_text_add(t, "; additions %.4g GB/s\n", ct_json_number(o, "sum_gbs", 0));
         else

@@ -180,7 +180,7 @@ static ct_status choose(model *m, const ct_topo *t)
 {
     const ct_grad_pipe_config *config = m->config;
     ct_codec_costs c = { .n_rank = t->n_rank,
-                         .speed = ct_machine_codec_speed(&t->machine),
+                         .speed = ct_topo_codec_speed(t),
                          .deterministic = config->deterministic,
                          .allreduce_s = sum_s,
                          .ctx = &m->costs,

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <float.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,8 +109,22 @@ typedef struct member {
     double base;   /* latency that its own links hold, one way up */
 } member;
 
-static ct_status find_figures(const ct_machine *m, figures *f)
+/* A pair that meets on level l above the nodes gets less than some node injects. */
+static bool caps_a_node(const ct_topo *t, int l)
 {
+    for (int r = 0; r < t->n_rank; ++r) {
+        double inject = ct_topo_uplink(t, 0, r);
+
+        for (int k = 1; k <= l; ++k)
+            inject = fmin(inject, ct_topo_uplink(t, k, t->vertex[k - 1][r]));
+        if (t->machine.level[l].bandwidth < 0.999999 * inject) return true;
+    }
+    return false;
+}
+
+static ct_status find_figures(const ct_topo *t, figures *f)
+{
+    const ct_machine *m = &t->machine;
     double least = DBL_MAX, inject = DBL_MAX;
 
     for (int l = m->n_level - 1; l >= 0; --l) {
@@ -129,6 +144,7 @@ static ct_status find_figures(const ct_machine *m, figures *f)
 
         if (at->uplink < inject) inject = at->uplink;
         f->capped[l] = (at->bandwidth < 0.999999 * inject);
+        if ((t->node_class != NULL) && (l > m->node_level)) f->capped[l] = caps_a_node(t, l);
         f->paired[l] = f->capped[l] || (f->extra[l] > 0) || at->pairwise || (at->bus > 0);
     }
     return CT_OK;
@@ -162,17 +178,46 @@ static int count_members(const writer *w, int l, int v)
 /* Member k of vertex v of level l. */
 static member find_member(const writer *w, int l, int v, int k)
 {
-    member m = { l - 1, w->member[l][w->first[l][v] + k], w->t->machine.level[l].uplink, 0 };
+    member m = { l - 1, w->member[l][w->first[l][v] + k], 0, 0 };
 
+    m.uplink = ct_topo_uplink(w->t, l, m.id);
     while ((m.level >= 0) && (count_members(w, m.level, m.id) == 1)) {
-        double up = w->t->machine.level[m.level].uplink;
+        double up;
 
-        if (up < m.uplink) m.uplink = up;
         m.id = w->member[m.level][w->first[m.level][m.id]];
+        up = ct_topo_uplink(w->t, m.level, m.id);
+        if (up < m.uplink) m.uplink = up;
         m.level -= 1;
     }
     if (m.level >= 0) m.base = w->f.base[m.level] / 2;
     return m;
+}
+
+static double speed(const ct_machine *m)
+{
+    return (m->sum_bandwidth > 0) ? m->sum_bandwidth : free_speed;
+}
+
+/* Hosts that add for nothing do so whatever their class. */
+static double speed_of(const ct_topo *t, int rank)
+{
+    double one = speed(&t->machine);
+
+    return (one < free_speed) ? one * ct_topo_speed(t, t->node[rank]) : one;
+}
+
+/* Of a vertex that joins ranks: their speeds and links are the same. */
+static bool all_alike(const writer *w, int l, int v)
+{
+    member first = find_member(w, l, v, 0);
+
+    for (int k = 1; (w->t->node_class != NULL) && (k < count_members(w, l, v)); ++k) {
+        member m = find_member(w, l, v, k);
+
+        if ((m.uplink != first.uplink) || (speed_of(w->t, m.id) != speed_of(w->t, first.id)))
+            return false;
+    }
+    return true;
 }
 
 static bool all_ranks(const writer *w, int l, int v)
@@ -222,14 +267,9 @@ static void declare_own_link(writer *w, int l, const member *m)
                 m->uplink, w->f.base[l] / 2 - m->base);
 }
 
-static double speed(const ct_machine *m)
-{
-    return (m->sum_bandwidth > 0) ? m->sum_bandwidth : free_speed;
-}
-
 static void add_host(writer *w, int rank)
 {
-    ct_text_add(w->xml, "<host id=\"h%d\" speed=\"%.9gf\"/>\n", rank, speed(&w->t->machine));
+    ct_text_add(w->xml, "<host id=\"h%d\" speed=\"%.9gf\"/>\n", rank, speed_of(w->t, rank));
 }
 
 /* In a zone all hosts come first, then all links, then all routes. */
@@ -281,7 +321,7 @@ static void declare_pair(writer *w, int l, int v, int j, int k, const member *a,
         ct_text_add(w->xml,
                     "<link id=\"c%d.%d.%d.%d\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" "
                     "sharing_policy=\"FATPIPE\"/>\n",
-                    l, v, j, k, at->bandwidth, latency);
+                    l, v, j, k, ct_topo_bandwidth(w->t, l, v), latency);
 }
 
 static void add_pair(writer *w, int l, int v, int j, int k)
@@ -343,8 +383,8 @@ static void write_cluster(writer *w, int l, int v)
     ct_text_add(w->xml,
                 "\" speed=\"%.9gf\" bw=\"%.9gBps\" lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\" "
                 "router_id=\"r%d.%d\" loopback_bw=\"%.9gBps\" loopback_lat=\"0s\"/>\n",
-                speed(&w->t->machine), find_member(w, l, v, 0).uplink, w->f.base[l] / 2, l, v,
-                CT_SIM_TIMER_BANDWIDTH);
+                speed_of(w->t, find_member(w, l, v, 0).id), find_member(w, l, v, 0).uplink,
+                w->f.base[l] / 2, l, v, CT_SIM_TIMER_BANDWIDTH);
 }
 
 static void write_routes(writer *w, int l, int v, bool hosts, bool top)
@@ -366,7 +406,7 @@ static void write_routes(writer *w, int l, int v, bool hosts, bool top)
         ct_text_add(w->xml,
                     "<link id=\"b%d.%d\" bandwidth=\"%.9gBps\" latency=\"0s\" "
                     "sharing_policy=\"SHARED\"/>\n",
-                    l, v, w->t->machine.level[l].bus);
+                    l, v, ct_topo_bus(w->t, l, v));
     for (int j = 0; j < n; ++j) {
         for (int k = j + 1; k < n; ++k) add_route(w, l, v, j, k, hosts);
         if (!top) add_way_out(w, l, v, j, hosts);
@@ -377,7 +417,7 @@ static void write_zone(writer *w, int l, int v, bool top)
 {
     bool hosts = all_ranks(w, l, v);
 
-    if (hosts && !w->f.paired[l]) {
+    if (hosts && !w->f.paired[l] && all_alike(w, l, v)) {
         write_cluster(w, l, v);
         return;
     }
@@ -429,7 +469,7 @@ ct_status ct_sim_platform_write(const ct_topo *t, ct_text *xml, ct_text *hosts)
     writer w = { .t = t, .xml = xml };
     ct_status status = CT_OK;
 
-    CT_TRY_GOTO(status, done, find_figures(&t->machine, &w.f));
+    CT_TRY_GOTO(status, done, find_figures(t, &w.f));
     CT_TRY_GOTO(status, done, list_members(&w));
     write_world(&w);
     for (int r = 0; r < t->n_rank; ++r) ct_text_add(hosts, "h%d\n", r);

@@ -23,8 +23,9 @@ const char *ct_sim_placement(const ct_options *o);
  * all members that it leaves and enters, and the bus of the vertex where they meet, with the other
  * messages under way (max-min fair shares). That is what topology/topo.h models, too.
  *
- * A host's speed is the machine's sum_bandwidth: one "flop" is one byte of f32 added. From a host
- * to itself leads a slow link without latency, with which the simulator tells the time.
+ * A host's speed is the machine's sum_bandwidth times the speed of its node's class: one "flop" is
+ * one byte of f32 added. Links of a node are those of its class. From a host to itself leads a slow
+ * link without latency, with which the simulator tells the time.
  */
 
 #define CT_SIM_TIMER_BANDWIDTH 1e7 /* bytes/s from a host to itself */

@@ -53,26 +53,26 @@ static ct_status only_data(const Ct__NetParameter *in, Ct__NetParameter *out)
     return CT_OK;
 }
 
-static ct_status take(ct_net *net, ct_exec *ex, int64_t step, double *ms_p)
+static ct_status take(ct_pass *pass, int64_t step, double *ms_p)
 {
     double start = ct_clock_s();
 
-    ex->micro_step = step;
-    CT_TRY(ct_net_forward(net, ex, NULL));
+    pass->exec.micro_step = step;
+    CT_TRY(ct_pass_forward(pass, NULL));
     *ms_p = (ct_clock_s() - start) * 1e3;
     return CT_OK;
 }
 
-static ct_status take_all(ct_net *net, ct_exec *ex, double *ms, time_data *r)
+static ct_status take_all(ct_pass *pass, double *ms, time_data *r)
 {
     double start = ct_clock_s(), cpu, unused;
     int64_t step = 0;
 
     while ((step < DATA_WARM_UP) && (ct_clock_s() - start < DATA_WARM_UP_S))
-        CT_TRY(take(net, ex, step++, &unused));
+        CT_TRY(take(pass, step++, &unused));
     start = ct_clock_s();
     cpu = cpu_s();
-    for (int i = 0; i < r->n_batch; i++) CT_TRY(take(net, ex, step + i, &ms[i]));
+    for (int i = 0; i < r->n_batch; i++) CT_TRY(take(pass, step + i, &ms[i]));
     r->wall_s = ct_clock_s() - start;
     r->cpu_s = cpu_s() - cpu;
     ct_sort(ms, r->n_batch);
@@ -90,7 +90,6 @@ static ct_status time_data_run(const ct_call *call, const Ct__NetParameter *net,
     ct_net_options alone = *options;
     Ct__NetParameter data;
     ct_net *n = NULL;
-    ct_exec ex;
     ct_status status = CT_OK;
     double *ms = calloc((size_t)n_batch, sizeof(*ms));
 
@@ -105,8 +104,8 @@ static ct_status time_data_run(const ct_call *call, const Ct__NetParameter *net,
         goto out;
     }
     result_p->batch = n->batch_local;
-    ct_exec_fill(call, n, &ex);
-    CT_TRY_GOTO(status, out, take_all(n, &ex, ms, result_p));
+    ct_exec_fill(call, n, &n->pass->exec);
+    CT_TRY_GOTO(status, out, take_all(n->pass, ms, result_p));
 out:
     ct_net_destroy(n);
     free(data.layer);
@@ -148,7 +147,7 @@ enum { WARM_UP = 3 };
 /* The solver's steps, one after the other, with times. */
 typedef struct bench {
     ct_net *net;
-    ct_exec ex;
+    ct_exec *ex; /* of its pass */
     ct_exchange exchange;
     ct_train_step step;
     ct_time_result result;
@@ -172,9 +171,9 @@ static ct_status one_step(bench *b, int64_t i)
 
     ct_trace_begin(b->trace.trace, i);
     traced = ct_trace_start(b->trace.trace);
-    b->ex.wait_data_s = 0.0;
+    b->ex->wait_data_s = 0.0;
     CT_TRY(ct_train_step_run(&b->step, i, b->step.param->base_lr, &loss));
-    CT_TRY(b->ex.dev->sync(b->ex.stream));
+    CT_TRY(b->ex->dev->sync(b->ex->stream));
     ct_trace_end(b->trace.trace, traced, CT_TRACE_ITERATION, NULL, NULL);
     return CT_OK;
 }
@@ -216,7 +215,7 @@ static ct_status run_steps(bench *b)
 
     CT_TRY(warm_up(b));
     /* a device's steps are given as in training; what their layers take is looked at afterwards */
-    b->net->timing = (b->ex.dev->marks == NULL);
+    b->net->timing = (b->ex->dev->marks == NULL);
     sync->ops->stats(sync->ctx, false, &before);
     if (b->whole != NULL) ct_team_clock_begin(b->whole);
     start = ct_clock_s();
@@ -227,7 +226,7 @@ static ct_status run_steps(bench *b)
         sync->ops->stats(sync->ctx, false, &after);
         r->step[i] = (now - start) * 1e3;
         r->update[i] = b->step.update_s * 1e3;
-        r->wait_data[i] = b->ex.wait_data_s * 1e3;
+        r->wait_data[i] = b->ex->wait_data_s * 1e3;
         r->exposed[i] = (after.exposed_s - before.exposed_s) * 1e3;
         r->bytes_sent = after.bytes_sent - before.bytes_sent;
         ct_time_result_take(r, i);
@@ -277,12 +276,12 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
     const ct_group *g = &b->exchange.group;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
-    ct_exec_set_group(&b->ex, g);
+    ct_exec_set_group(b->ex, g);
     b->step = (ct_train_step){ .param = param,
                                .net = b->net,
                                .sync = &b->exchange.sync,
                                .several = (g->size > 1),
-                               .exec = &b->ex,
+                               .pass = b->net->pass,
                                .rule = rule };
     return ct_train_step_open(&b->step);
 }
@@ -363,19 +362,19 @@ static ct_status open_team(bench *b)
 static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q)
 {
     ct_exchange_open open = { .job = call->job, .param = c->solver };
-    bench b = { .net = net };
+    bench b = { .net = net, .ex = &net->pass->exec };
 
     open.trace = &b.trace;
-    ct_exec_fill(call, net, &b.ex);
-    if ((b.ex.dev->graph != NULL) && net->options.graph)
-        CT_TRY(b.ex.dev->graph->stream_open(&b.ex.stream));
+    ct_exec_fill(call, net, b.ex);
+    if ((b.ex->dev->graph != NULL) && net->options.graph)
+        CT_TRY(b.ex->dev->graph->stream_open(&b.ex->stream));
     b.step.net = net;
     CT_TRY(ct_time_result_create(net, q->n_step, &b.result));
     b.result.limit = q->limit;
     b.result.engines = ct_options_flag(call->options, "engines");
     if (q->balance) CT_TRY(open_team(&b));
     CT_TRY(ct_trace_file_open(call, &b.trace));
-    b.ex.trace = b.trace.trace;
+    b.ex->trace = b.trace.trace;
     CT_TRY(ct_exchange_open_net(&open, net, &b.exchange));
     CT_TRY(open_step(&b, c->solver));
     CT_TRY(run_steps(&b));

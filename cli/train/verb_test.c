@@ -12,13 +12,14 @@
 #include "runtime/call.h"
 
 /* This rank's share of the outputs of one batch, element by element; the ranks' shares add up. */
-static ct_status take_share(const ct_net *net, ct_exec *ex, double *v)
+static ct_status take_share(const ct_net *net, double *v)
 {
+    const ct_exec *ex = &net->pass->exec;
     double weight = (double)net->batch_local / (double)net->batch_global;
 
     for (int i = 0; i < net->n_output; i++) {
         const ct_output *o = &net->output[i];
-        const ct_blob *b = net->blob[o->blob];
+        const ct_blob *b = net->pass->blob[o->blob];
         int64_t n = ct_net_output_count(net, i);
         float *host = malloc((size_t)(n + 1) * sizeof(*host));
         ct_status status;
@@ -35,7 +36,7 @@ static ct_status take_share(const ct_net *net, ct_exec *ex, double *v)
 static void log_batch(const ct_net *net, int64_t batch, const double *v)
 {
     for (int i = 0; i < net->n_output; i++) {
-        const ct_blob *b = net->blob[net->output[i].blob];
+        const ct_blob *b = net->pass->blob[net->output[i].blob];
 
         for (int64_t k = 0; k < ct_net_output_count(net, i); k++) {
             CT_INFO("Batch %" PRId64 ", %s = %g", batch, b->name, *v++);
@@ -68,7 +69,7 @@ static ct_status show_mean(const ct_net *net, const double *v, bool speaks)
     }
     show(speaks, "Loss: %g", loss);
     for (int i = 0; i < net->n_output; i++) {
-        const ct_blob *b = net->blob[net->output[i].blob];
+        const ct_blob *b = net->pass->blob[net->output[i].blob];
         double w = (double)net->output[i].loss_weight;
 
         for (int64_t k = 0; k < ct_net_output_count(net, i); k++, v++) {
@@ -92,19 +93,18 @@ static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean
 {
     double *v = calloc((size_t)n + 1, sizeof(*v));
     ct_status status = CT_OK;
-    ct_exec ex;
 
     if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " outputs", n);
-    ct_exec_fill(call, net, &ex);
+    ct_exec_fill(call, net, &net->pass->exec);
     for (int64_t i = 0; i < n_batch; i++) {
-        ex.micro_step = i;
-        CT_TRY_GOTO(status, out, ct_net_forward(net, &ex, NULL));
-        CT_TRY_GOTO(status, out, take_share(net, &ex, v));
+        net->pass->exec.micro_step = i;
+        CT_TRY_GOTO(status, out, ct_pass_forward(net->pass, NULL));
+        CT_TRY_GOTO(status, out, take_share(net, v));
         CT_TRY_GOTO(status, out, ct_comm_sum(call->job->comm, v, (int)n));
         log_batch(net, i, v);
         for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
     }
-    ct_report_broken(report, "testing", ex.broken_samples);
+    ct_report_broken(report, "testing", net->pass->exec.broken_samples);
 out:
     free(v);
     return status;

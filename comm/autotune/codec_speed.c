@@ -249,6 +249,14 @@ ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
     return CT_OK;
 }
 
+/* Measured on the slowest rank; a machine's figures are those of a node of speed 1, from which
+ * ct_topo_codec_speed() comes back to these. */
+static void keep_of_slowest(const ct_topo *t, ct_codec_speed *speed)
+{
+    if (t->node_class == NULL) return;
+    *speed = ct_codec_speed_at(*speed, 1 / ct_topo_speed(t, ct_topo_slowest_node(t)));
+}
+
 ct_status ct_codec_speed_find(ct_comm *c)
 {
     ct_machine *m = &c->topo->machine;
@@ -256,6 +264,7 @@ ct_status ct_codec_speed_find(ct_comm *c)
 
     if (m->coding.measured) return CT_OK;
     CT_TRY(ct_codec_speed_measure(c, &m->coding));
+    keep_of_slowest(c->topo, &m->coding);
     ct_sparse_allreduce_model_renew(c);
     CT_INFO("codecs here: streams %.3g GB/s, update %.3g ns an element and selection %.3g more; an "
             "entry %.3g ns to pack, %.3g to add, %.3g to merge; an element %.3g ns more for signs, "

@@ -160,7 +160,7 @@ ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministi
                             ct_codec_comm_costs *out)
 {
     *out = (ct_codec_comm_costs){ .costs = { .n_rank = c->size,
-                                             .speed = ct_machine_codec_speed(&c->topo->machine),
+                                             .speed = ct_topo_codec_speed(c->topo),
                                              .deterministic = deterministic,
                                              .allreduce_s = comm_allreduce_s,
                                              .ctx = out,

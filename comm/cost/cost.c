@@ -44,15 +44,17 @@ struct ct_cost {
     cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
     cost_round both[MOST_ROUNDS]; /* rounds of no plan, that go up and come back down */
     int n_both;
-    ct_cost *other[2];            /* MPI's own: like the better of these, where the ranks add */
-    const ct_in_network *network; /* … else by this; NULL: never */
+    ct_cost *other[2];     /* MPI's own: like the better of these, where the ranks add */
+    bool adds;             /* the network adds: */
+    ct_in_network network; /* … by this, at most as fast as the slowest node's link */
+    double inside;         /* the slowest node's bandwidth inside over what machine.shared is of  */
 };
 
 /* What evaluating needs. */
 struct ct_cost_work {
     ct_cost *c;
     ct_flow *flow;
-    double *received; /* [n_rank] */
+    double *received; /* [n_rank] over the speed of the rank's node */
     int *to, *from; /* [n_rank] whom a rank sends to and receives from in this round; -1: nobody */
     double most_received, message;
 };
@@ -205,6 +207,17 @@ int ct_cost_chunks(const ct_cost *c, double bytes)
     return best;
 }
 
+/* A sum in the memory of the node where it takes longest. */
+static double shared_memory_s(const ct_cost *c, double bytes)
+{
+    const ct_shared_memory *m = &c->t->machine.shared;
+    double seconds = ct_shared_memory_s(m, bytes), least = 0;
+
+    if (c->inside == 1) return seconds;
+    least = ct_shared_memory_s(m, 0);
+    return least + (seconds - least) / c->inside;
+}
+
 double ct_cost_s(const ct_cost *c, double bytes)
 {
     double sum = 0;
@@ -213,8 +226,8 @@ double ct_cost_s(const ct_cost *c, double bytes)
     if (c->other[0] != NULL) {
         double a, b;
 
-        if ((c->network != NULL) && (ct_in_network_pieces(c->network, bytes) > 0))
-            return ct_in_network_s(c->network, bytes);
+        if (c->adds && (ct_in_network_pieces(&c->network, bytes) > 0))
+            return ct_in_network_s(&c->network, bytes);
         a = ct_cost_s(c->other[0], bytes);
         b = ct_cost_s(c->other[1], bytes);
         /* some good algorithm, but its later rounds start only when we happen to call MPI */
@@ -226,7 +239,7 @@ double ct_cost_s(const ct_cost *c, double bytes)
     }
     sum += 2 * too_much_credit_s(&used); /* up by the links to the root, down by those from it */
     if ((c->node.times > 0) && (c->t->machine.shared.bandwidth > 0)) {
-        sum += ct_shared_memory_s(&c->t->machine.shared, bytes);
+        sum += shared_memory_s(c, bytes);
     } else if (c->node.times > 0) {
         double t = c->node.beta * bytes, g = c->node.gamma * bytes;
 
@@ -249,8 +262,10 @@ const int *ct_cost_rank(const ct_cost *c)
 
 static ct_status add(ct_cost_work *w, int from, int to, double share, double message)
 {
+    const ct_topo *t = w->c->t;
+
     CT_TRY(ct_flow_add(w->flow, from, to, share));
-    w->received[to] += share;
+    w->received[to] += share / ct_topo_speed(t, t->node[to]);
     if (w->received[to] > w->most_received) w->most_received = w->received[to];
     if (message > w->message) w->message = message;
     if (from == to) return CT_OK;
@@ -533,7 +548,14 @@ ct_status ct_cost_by_nodes(ct_cost_work *w)
 ct_status ct_cost_by_mpi(ct_cost_work *w, const ct_cost_ops *one, const ct_cost_ops *other,
                          const ct_in_network *network)
 {
-    w->c->network = network;
+    w->c->adds = (network != NULL);
+    if (network != NULL) {
+        double inject = ct_topo_least_inject(w->c->t);
+
+        w->c->network = *network;
+        if ((w->c->t->node_class != NULL) && (inject < network->bandwidth))
+            w->c->network.bandwidth = inject;
+    }
     CT_TRY(ct_cost_create(one, w->c->t, NULL, false, &w->c->other[0]));
     return ct_cost_create(other, w->c->t, NULL, false, &w->c->other[1]);
 }
@@ -546,6 +568,7 @@ ct_status ct_cost_create(const ct_cost_ops *how, const ct_topo *t, const int *di
 
     if (w.c == NULL) return no_memory();
     w.c->t = t;
+    w.c->inside = ct_topo_least_inside(t);
     w.c->n_lane = 1;
     w.received = calloc((size_t)t->n_rank, sizeof(*w.received));
     w.to = malloc(sizeof(*w.to) * (size_t)t->n_rank);

@@ -22,6 +22,10 @@
  * to do beyond that message comes on top. Each measured step found a full burst of the link; a
  * collective finds one.
  *
+ * Where nodes are of several classes (machine.h), a step takes what its slowest link and its
+ * slowest adding rank take; sums in shared memory take what they do on the slowest node; and the
+ * network adds no faster than the slowest node sends.
+ *
  * MPI's own allreduce costs what the machine says of sums in the network (machine.h), on several
  * nodes; else 1.25 times the better of two others (ct_cost_by_mpi()).
  *

@@ -147,7 +147,7 @@ static ct_status make_model(const ct_topo *t, work *w, ct_sparse_allreduce_model
     CT_TRY_GOTO(status, done, make_group(w, &m->lanes));
     *w = (work){ .t = t, .flow = w->flow, .table = nodes, .n_group = t->n_node, .m = most };
     CT_TRY_GOTO(status, done, make_group(w, &m->node));
-    m->speed = ct_machine_codec_speed(&t->machine);
+    m->speed = ct_topo_codec_speed(t);
 
 done:
     free(nodes);
@@ -173,9 +173,9 @@ done:
     return status;
 }
 
-void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_machine *machine)
+void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_topo *topo)
 {
-    m->speed = ct_machine_codec_speed(machine);
+    m->speed = ct_topo_codec_speed(topo);
 }
 
 void ct_sparse_allreduce_model_destroy(ct_sparse_allreduce_model *m)
@@ -400,5 +400,5 @@ void ct_sparse_allreduce_model_renew(const ct_comm *c)
 {
     ct_sparse_allreduce_model *model = ct_comm_attached(c, &model_key);
 
-    if (model != NULL) ct_sparse_allreduce_model_speed(model, &c->topo->machine);
+    if (model != NULL) ct_sparse_allreduce_model_speed(model, c->topo);
 }

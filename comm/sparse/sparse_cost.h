@@ -4,13 +4,14 @@
  * latency met, and its busiest link's time. Steps of rings are all alike; of the p - 1 shifts of
  * oktopk's first part some are looked at and stand for the others. Lists are those of random
  * selections: ct_sparse_allreduce_union(). Merging and adding take what was measured of them, or
- * estimates: ct_machine_codec_speed().
+ * estimates: ct_topo_codec_speed().
  */
 #ifndef CT_SPARSE_ALLREDUCE_COST_H
 #define CT_SPARSE_ALLREDUCE_COST_H
 
 #include "comm/core/comm.h"
 #include "comm/sparse/payload.h"
+#include "topology/topo.h"
 
 typedef enum {
     CT_SPARSE_ALLREDUCE_ALLGATHER,
@@ -29,8 +30,8 @@ typedef struct ct_sparse_allreduce_model ct_sparse_allreduce_model;
 
 /** Borrows t. Also for machines that we do not have; a second for 40 960 nodes. CT_ERR_NOMEM. */
 ct_status ct_sparse_allreduce_model_create(const ct_topo *t, ct_sparse_allreduce_model **model_p);
-/** From now on coding takes what it does on this machine. */
-void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_machine *machine);
+/** From now on coding takes what it does on the slowest node of this job. */
+void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_topo *topo);
 void ct_sparse_allreduce_model_destroy(ct_sparse_allreduce_model *m); /* NULL allowed */
 /** All ranks select k of n elements; for hier, k of each node's sum. */
 void ct_sparse_allreduce_model_s(const ct_sparse_allreduce_model *m, ct_sparse_allreduce_kind kind,

@@ -84,32 +84,17 @@ static bool will_absorb(const ct_grad_pipe *gp, int i)
 
 static ct_status show_momentum(const ct_grad_pipe *gp, int i, float *to)
 {
-    const float *history = gp->history + gp->range[i].offset;
-    size_t bytes = sizeof(*to) * (size_t)gp->range[i].count;
-
-    if (gp->config.dev != NULL) return gp->config.dev->to_host(NULL, to, history, bytes);
-    memcpy(to, history, bytes);
-    return CT_OK;
+    return ct_storage_get(gp->history, gp->range[i].offset, gp->range[i].count, to);
 }
 
 static ct_status take_momentum(const ct_grad_pipe *gp, int i, const float *from)
 {
-    float *history = gp->history + gp->range[i].offset;
-    size_t bytes = sizeof(*from) * (size_t)gp->range[i].count;
-
-    if (gp->config.dev != NULL) return gp->config.dev->from_host(NULL, history, from, bytes);
-    memcpy(history, from, bytes);
-    return CT_OK;
+    return ct_storage_put(gp->history, gp->range[i].offset, gp->range[i].count, from);
 }
 
 static ct_status clear_momentum(const ct_grad_pipe *gp, int i)
 {
-    float *history = gp->history + gp->range[i].offset;
-    size_t bytes = sizeof(*history) * (size_t)gp->range[i].count;
-
-    if (gp->config.dev != NULL) return gp->config.dev->zero(NULL, history, bytes);
-    memset(history, 0, bytes);
-    return CT_OK;
+    return ct_storage_zero(gp->history, gp->range[i].offset, gp->range[i].count);
 }
 
 static ct_status sum_over_ranks(ct_grad_pipe *gp, float *v, int64_t n)

@@ -336,7 +336,7 @@ bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i)
     return (gp->aside != NULL) && ct_grad_pipe_absorbs(gp, i);
 }
 
-void ct_grad_pipe_share(ct_grad_pipe *gp, float *history)
+void ct_grad_pipe_share(ct_grad_pipe *gp, ct_storage *history)
 {
     gp->history = history;
 }

@@ -20,6 +20,7 @@
 #include "framework/base/sync_stats.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
+#include "framework/tensor/storage.h"
 
 /* ---- a policy: what watches the steps of a pipe and changes how gradients travel
  *
@@ -161,9 +162,9 @@ bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);
 const ct_codec_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
                                         const ct_grad_range *range,
                                         const ct_codec_config **config_p);
-/** The solver's momentum, indexed as the arena; borrowed. The codec "auto" moves momentum between
- * it and codecs, in begin. Without it it changes nothing after create. */
-void ct_grad_pipe_share(ct_grad_pipe *gp, float *history);
+/** The solver's momentum, indexed as the arena; borrowed, NULL: unknown. The codec "auto" moves
+ * momentum between it and codecs, in begin. Without it it changes nothing after create. */
+void ct_grad_pipe_share(ct_grad_pipe *gp, ct_storage *history);
 /** Forward is about to read the weights of range i, whose sum may have landed long ago. */
 void ct_grad_pipe_reads(ct_grad_pipe *gp, int i);
 /** Changes whenever a begin changed what is absorbed and which states there are. */

@@ -7,6 +7,7 @@
 
 #include "framework/base/status.h"
 #include "comm/sync/bucket.h"
+#include "framework/tensor/storage.h"
 
 /* ---- a thread that moves messages while the main thread computes
  *
@@ -64,7 +65,7 @@ struct ct_grad_pipe {
     ct_sync_stats stats;    /* of buckets those of earlier generations alone     */
     void *policy;           /* the state of config.policy; NULL: none               */
     bool watched;           /* set by the policy: it hears what happens in a step   */
-    float *history;         /* of the solver, as the arena; borrowed; NULL: unknown   */
+    ct_storage *history;    /* of the solver, as the arena; borrowed; NULL: unknown   */
     ct_trace *trace;        /* borrowed                                              */
     ct_grad_kept *aside;    /* [n_range] what codecs keep, while others are only tried; NULL: the
                                buckets have it                                       */

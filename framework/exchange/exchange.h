@@ -73,7 +73,7 @@ struct ct_grad_sync {
     const ct_grad_sync_ops *ops;
     /** The momentum of the solver's rule, as the gradient arena: the solver sets it. Begin may take
      *  momentum from there or put it there, and then effects and states are others. NULL: not. */
-    float *momentum;
+    struct ct_storage *momentum;
     ct_transport transport; /* of the step that has begun; of the first one before that */
     int n_trial;            /* steps at the start that try ways to send: timings leave them out */
 };

@@ -51,9 +51,8 @@ typedef struct ct_step_numbers {
     float average; /* share of the new weights in their average; 0: it stays */
 } ct_step_numbers;
 
-/** Lies on the device; one a net. */
+/** Lies on the device; one a net, whose passes read it (ct_exec.numbers_there). */
 typedef struct ct_step_there {
-    uint64_t micro_step; /* ct_exec.micro_step of the pass under way; ct_exec.step_there is here */
     ct_loss_scale loss;
     ct_step_numbers now;
     double norm;  /* of the last step's summed gradients, without the loss's scale          */
@@ -70,10 +69,11 @@ typedef struct ct_step_there_ops {
     ct_status (*decide)(ct_stream st, ct_step_there *at, int64_t n, const float *grad,
                         double limit);
     /** ratio[k] of parameter k = all->part[k], with elements [offset, offset + count) of the arenas
-     *  of u: the trust ratio of CT_UPDATE_LARS or _LAMB by its norms, whose m and v move on.
-     *  has_ratio false: the latter alone. local: LARS's factor. */
-    ct_status (*trust)(ct_stream st, int kind, const ct_update *u, const ct_update_all *all, int k,
-                       int64_t offset, int64_t count, bool has_ratio, double local, float *ratio);
+     *  of u: the trust ratio by its norms. CT_UPDATE_RATIO_STEP moves m and v on, where has_ratio
+     *  is false that alone. local: LARS's factor. */
+    ct_status (*trust)(ct_stream st, ct_update_ratio by, const ct_update *u,
+                       const ct_update_all *all, int k, int64_t offset, int64_t count,
+                       bool has_ratio, double local, float *ratio);
     /** average = share weight + (1 - share) average, share = now.average, over [from, to). */
     ct_status (*average)(ct_stream st, const ct_step_there *at, int64_t from, int64_t to,
                          const float *weight, float *average);

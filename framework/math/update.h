@@ -1,4 +1,4 @@
-/** @file update.h  The solver's update rules over contiguous ranges of the arenas.
+/** @file update.h  The solver's update rules (update_math.h) over contiguous ranges of the arenas.
  *
  * Each is one pass over memory, fused with what clipping, iter_size and regularisation do to the
  * gradient: g = scale grad + decay_l2 w + decay_l1 sign(w). Called outside a parallel region they
@@ -30,17 +30,21 @@ typedef struct ct_update {
     float *state[2];
 } ct_update;
 
+/** What a rule's trust ratio sets the weights' norm against; a ratio is a number a parameter. */
 typedef enum {
-    CT_UPDATE_SGD,
-    CT_UPDATE_NESTEROV,
-    CT_UPDATE_ADAGRAD,
-    CT_UPDATE_RMSPROP,
-    CT_UPDATE_ADADELTA,
-    CT_UPDATE_ADAM,
-    CT_UPDATE_ADAMW,
-    CT_UPDATE_LARS,
-    CT_UPDATE_LAMB
-} ct_update_kind;
+    CT_UPDATE_NO_RATIO,
+    CT_UPDATE_RATIO_GRADIENT, /* the gradient, without decay                                   */
+    CT_UPDATE_RATIO_STEP      /* the step of the moments m and v, which the norms then move on */
+} ct_update_ratio;
+
+/** Fields of the solver that a rule reads, beside the rate and the decay. */
+enum {
+    CT_UPDATE_MOMENTUM = 1,
+    CT_UPDATE_MOMENTUM2 = 2,
+    CT_UPDATE_RMS_DECAY = 4,
+    CT_UPDATE_DELTA = 8,
+    CT_UPDATE_LOCAL_RATIO = 16 /* local_gw_ratio */
+};
 
 /** A parameter in a pass over all of them: its elements in the arenas, and its multipliers. */
 typedef struct ct_update_part {
@@ -64,42 +68,18 @@ typedef struct ct_update_all {
                                      * anything is changed; NULL: u's (step_there.h) */
 } ct_update_all;
 
-/* What a device has of them: math.h. */
+/* What a device has of them: math.h. kind: ct_update_kind of update_math.h. */
 ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u);
 ct_status ct_update_cpu_lamb_norms(ct_stream st, const ct_update *u, double *weight_p,
                                    double *step_p);
 
-/** h = momentum h + rate g; w -= h. State: h. As ct_math_ops.sgd, which solvers use. */
+/** SGD with momentum, by ct_math_ops.sgd. */
 ct_status ct_update_sgd(const ct_update *u);
-/** Nesterov's momentum as Caffe has it: h' = momentum h + rate g; w -= (1 + momentum) h' - momentum
- *  h. State: h. */
-ct_status ct_update_nesterov(const ct_update *u);
-/** h += g^2; w -= rate g / (sqrt(h) + delta). State: h. */
-ct_status ct_update_adagrad(const ct_update *u);
-/** h = momentum2 h + (1 - momentum2) g^2; w -= rate g / (sqrt(h) + delta). State: h. */
-ct_status ct_update_rmsprop(const ct_update *u);
-/** h = momentum h + (1 - momentum) g^2; s = g sqrt((d + delta) / (h + delta)); d = momentum d + (1
- * - momentum) s^2; w -= rate s. State: h, d. */
-ct_status ct_update_adadelta(const ct_update *u);
-/** m = momentum m + (1 - momentum) g; v = momentum2 v + (1 - momentum2) g^2; w -= rate correction m
- * / (sqrt(v) + delta): delta is added before the bias is corrected, so correction is that of both.
- *  State: m, v. */
-ct_status ct_update_adam(const ct_update *u);
-/** As Adam, with the decay beside the mean instead of in it and delta added to the corrected root:
- *  w -= rate (correction m / (sqrt(correction2 v) + delta) + decay_l2 w). State: m, v. */
-ct_status ct_update_adamw(const ct_update *u);
-/** h = momentum h + rate trust g; w -= h. State: h. */
-ct_status ct_update_lars(const ct_update *u);
-/** w -= rate trust r, r = correction m / (sqrt(correction2 v) + delta) + decay_l2 w, of the m and v
- *  that ct_update_lamb_norms() has left. State: m, v. */
-ct_status ct_update_lamb(const ct_update *u);
-
-/* Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). */
-
-/** Sums over the range of w^2 and (scale grad)^2. */
-ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *step_p);
-/** Moves m and v on, as Adam without decay does; sums of w^2 and r^2. */
-ct_status ct_update_lamb_norms(const ct_update *u, double *weight_p, double *step_p);
+/** Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). Sums
+ * over the range of w^2, and of (scale grad)^2 or r^2. CT_UPDATE_RATIO_STEP moves m and v on, as
+ * Adam without decay does. */
+ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, double *weight_p,
+                          double *step_p);
 
 #ifdef __cplusplus
 }

@@ -30,14 +30,14 @@ static ct_status run(const ct_update *u, void (*block)(ct_update b))
     return CT_OK;
 }
 
-#define BLOCK_OF(_name, _kind)                                                                     \
+#define BLOCK_OF(_name, _kind, ...)                                                                \
     CT_SIMD_CLONES static void _name##_block(ct_update u)                                          \
     {                                                                                              \
         _Pragma("omp simd") for (int64_t i = 0; i < u.count; i++) ct_update_##_name##_at(&u, i);   \
     }
 CT_UPDATE_LIST(BLOCK_OF)
 
-#define ROW_OF(_name, _kind) [_kind] = _name##_block,
+#define ROW_OF(_name, _kind, ...) [CT_UPDATE_##_kind] = _name##_block,
 ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u)
 {
     static void (*const block[])(ct_update b) = { CT_UPDATE_LIST(ROW_OF) };
@@ -46,26 +46,22 @@ ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u)
     return run(u, block[kind]);
 }
 
-#define ENTRY_OF(_name, _kind)                                                                     \
-    ct_status ct_update_##_name(const ct_update *u)                                                \
-    {                                                                                              \
-        return u->dev->math->update(NULL, _kind, u);                                               \
-    }
-CT_UPDATE_LIST(ENTRY_OF)
+ct_status ct_update_sgd(const ct_update *u)
+{
+    return u->dev->math->sgd(NULL, u->count, u->scale, u->rate, u->momentum, u->decay_l2,
+                             u->decay_l1, u->grad, u->state[0], u->weight);
+}
 
-ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *step_p)
+ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, double *weight_p,
+                          double *step_p)
 {
     double grad = 0.0;
 
+    if (ratio == CT_UPDATE_RATIO_STEP) return u->dev->math->lamb_norms(NULL, u, weight_p, step_p);
     CT_TRY(u->dev->math->sumsq(NULL, u->count, u->weight, weight_p));
     CT_TRY(u->dev->math->sumsq(NULL, u->count, u->grad, &grad));
     *step_p = (double)u->scale * (double)u->scale * grad;
     return CT_OK;
-}
-
-ct_status ct_update_lamb_norms(const ct_update *u, double *weight_p, double *step_p)
-{
-    return u->dev->math->lamb_norms(NULL, u, weight_p, step_p);
 }
 
 enum { N_LANE = 16 };

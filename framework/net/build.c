@@ -19,12 +19,13 @@ static bool overwritable(const ct_net *net, int i, int value)
 
         if ((v->blob < 0) || (m->data_root[v->blob] != root)) continue;
         if (maker->ops->keeps_top) return false;
-        if (maker->runs_backward && (net->instance[v->node]->backward_reads & CT_READS_TOP))
+        if (maker->runs_backward && (net->pass->instance[v->node]->backward_reads & CT_READS_TOP))
             return false;
         if (r == i) continue;
         if ((r < 0) || (r > i)) return false;
         /* a layer that worked in place keeps what its backward needs of the bottom itself */
-        if (g->node[r].runs_backward && (net->instance[r]->backward_reads & CT_READS_BOTTOM) &&
+        if (g->node[r].runs_backward &&
+            (net->pass->instance[r]->backward_reads & CT_READS_BOTTOM) &&
             !((v->slot < g->node[r].n_top) && g->node[r].inplace[v->slot]))
             return false;
     }
@@ -41,7 +42,7 @@ static ct_status add_blob(ct_net *net, const char *name, int *blob_p)
     b->data.dev = b->diff.dev = net->options.dev;
     m->data_root[net->n_blob] = m->diff_root[net->n_blob] = net->n_blob;
     *blob_p = net->n_blob;
-    net->blob[net->n_blob++] = b;
+    net->pass->blob[net->n_blob++] = b;
     return CT_OK;
 }
 
@@ -49,13 +50,10 @@ static ct_status make_layer(ct_net *net, int i)
 {
     ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     ct_layer *l = calloc(1, sizeof(*l));
-    ct_instance *in = calloc(1, sizeof(*in));
 
     net->layer[i] = l;
-    net->instance[i] = in;
     net->n_layer = i + 1;
-    if ((l == NULL) || (in == NULL))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    if (l == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     l->ops = n->ops;
     l->param = n->param;
     l->name = n->name;
@@ -67,16 +65,43 @@ static ct_status make_layer(ct_net *net, int i)
     l->n_bottom = n->n_bottom;
     l->n_top = n->n_top;
     l->backward_reads = n->ops->backward_reads;
-    in->layer = l;
-    in->bottom = calloc((size_t)n->n_bottom + 1, sizeof(in->bottom[0]));
-    in->top = calloc((size_t)n->n_top + 1, sizeof(in->top[0]));
     if (n->ops->state_size > 0) l->state = calloc(1, n->ops->state_size);
-    if (n->ops->instance_state_size > 0) in->state = calloc(1, n->ops->instance_state_size);
-    if ((in->bottom == NULL) || (in->top == NULL) ||
-        ((n->ops->state_size > 0) && (l->state == NULL)) ||
-        ((n->ops->instance_state_size > 0) && (in->state == NULL)))
+    if ((n->ops->state_size > 0) && (l->state == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     return CT_OK;
+}
+
+/* The instance of layer i, whose bottoms are there. */
+static ct_status make_instance(ct_pass *pass, int i)
+{
+    const ct_layer *l = pass->net->layer[i];
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
+    ct_instance *in = pass->instance[i] = calloc(1, sizeof(*in));
+
+    if (in != NULL) {
+        in->layer = l;
+        in->bottom = calloc((size_t)l->n_bottom + 1, sizeof(in->bottom[0]));
+        in->top = calloc((size_t)l->n_top + 1, sizeof(in->top[0]));
+        if (l->ops->instance_state_size > 0) in->state = calloc(1, l->ops->instance_state_size);
+    }
+    if ((in == NULL) || (in->bottom == NULL) || (in->top == NULL) ||
+        ((l->ops->instance_state_size > 0) && (in->state == NULL)))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->name);
+    for (int b = 0; b < l->n_bottom; b++)
+        in->bottom[b] = pass->blob[g->value[g->node[i].bottom[b]].blob];
+    return CT_OK;
+}
+
+static void bind_tops(ct_pass *pass, int i)
+{
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
+
+    for (int t = 0; t < g->node[i].n_top; t++) {
+        const ct_value *v = &g->value[g->node[i].top[t]];
+
+        pass->instance[i]->top[t] = pass->blob[v->blob];
+        pass->blob[v->blob]->wants_diff |= v->wants;
+    }
 }
 
 /* Before memory is placed, so that `check` finds what training would. */
@@ -106,12 +131,7 @@ static ct_status setup(ct_net *net, int i)
     ct_status status = CT_OK;
 
     if (shape == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
-    for (int b = 0; b < n->n_bottom; b++) {
-        int blob = m->graph.value[n->bottom[b]].blob;
-
-        net->instance[i]->bottom[b] = net->blob[blob];
-        shape[b] = net->blob[blob]->data.shape;
-    }
+    for (int b = 0; b < n->n_bottom; b++) shape[b] = net->pass->instance[i]->bottom[b]->data.shape;
     if (l->ops->setup != NULL) status = l->ops->setup(l, shape);
     free(shape);
     CT_TRY(status);
@@ -147,9 +167,8 @@ static ct_status make_tops(ct_net *net, int i)
             v->blob = m->graph.value[n->bottom[t]].blob;
         else
             CT_TRY(add_blob(net, v->name, &v->blob));
-        net->instance[i]->top[t] = net->blob[v->blob];
-        net->blob[v->blob]->wants_diff |= v->wants;
     }
+    bind_tops(net->pass, i);
     return CT_OK;
 }
 
@@ -164,28 +183,31 @@ static void alias(ct_net *net, int i)
     from = m->graph.value[n->bottom[0]].blob;
     for (int t = 0; (n->ops->alias & CT_ALIAS_DATA) && (t < n->n_top); t++) {
         to = m->graph.value[n->top[t]].blob;
-        if ((ct_tensor_bytes(&net->blob[to]->data) == ct_tensor_bytes(&net->blob[from]->data)) &&
-            ct_blob_keeps_order(net->blob[from], net->blob[to]))
+        if ((ct_tensor_bytes(&net->pass->blob[to]->data) ==
+             ct_tensor_bytes(&net->pass->blob[from]->data)) &&
+            ct_blob_keeps_order(net->pass->blob[from], net->pass->blob[to]))
             m->data_root[to] = m->data_root[from];
     }
     to = m->graph.value[n->top[0]].blob;
     if ((n->ops->alias & CT_ALIAS_DIFF) && (n->n_top == 1) && n->bottom_wanted[0] &&
-        (ct_tensor_bytes(&net->blob[to]->diff) == ct_tensor_bytes(&net->blob[from]->diff)) &&
-        ct_blob_keeps_order(net->blob[from], net->blob[to]))
+        (ct_tensor_bytes(&net->pass->blob[to]->diff) ==
+         ct_tensor_bytes(&net->pass->blob[from]->diff)) &&
+        ct_blob_keeps_order(net->pass->blob[from], net->pass->blob[to]))
         m->diff_root[to] = m->diff_root[from];
 }
 
-ct_status ct_net_reshape_layer(ct_net *net, int i)
+ct_status ct_pass_reshape_layer(ct_pass *pass, int i)
 {
+    ct_net *net = pass->net;
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_graph_node *n = &g->node[i];
     ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    ct_instance *in = pass->instance[i];
 
     in->backward_reads = l->backward_reads;
     in->top_is_share = l->ops->top_is_share;
     if ((n->own != NULL) && (n->n_bottom > 0)) /* what the net adds passes it on */
-        in->top_is_share = net->instance[g->value[n->bottom[0]].node]->top_is_share;
+        in->top_is_share = pass->instance[g->value[n->bottom[0]].node]->top_is_share;
     for (int t = 0; t < l->n_top; t++) in->top[t]->restarts_first = false; /* even in place */
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     if (ct_host_layer_is(net, i)) in->backward_reads = 0; /* its copies are there in backward */
@@ -197,16 +219,23 @@ ct_status ct_net_reshape_layer(ct_net *net, int i)
     return CT_OK;
 }
 
-static ct_status reshape(ct_net *net, int i)
+/* For the first time. */
+static ct_status reshape(ct_pass *pass, int i)
 {
-    const ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
 
-    in->read_narrow =
-        (l->n_top > 0) && ct_graph_reads_narrow(g, &g->value[g->node[i].top[0]], net->options.dev);
-    CT_TRY(ct_net_reshape_layer(net, i));
-    alias(net, i);
+    pass->instance[i]->read_narrow =
+        (g->node[i].n_top > 0) &&
+        ct_graph_reads_narrow(g, &g->value[g->node[i].top[0]], pass->net->options.dev);
+    return ct_pass_reshape_layer(pass, i);
+}
+
+/* The net's batch is that of its first data layer. */
+static void take_batch(ct_net *net, int i)
+{
+    const ct_layer *l = net->layer[i];
+    const ct_instance *in = net->pass->instance[i];
+
     if (l->ops->is_data && (net->batch_global == 0)) {
         net->batch_local = in->batch_local;
         net->batch_global = in->batch_global;
@@ -220,7 +249,6 @@ static ct_status reshape(ct_net *net, int i)
             net->batch_first = net->batch_local * net->options.env.rank;
         }
     }
-    return CT_OK;
 }
 
 /* How a bottom has to be brought to a node: as it is (NULL), or by a layer of which type. */
@@ -289,7 +317,8 @@ static ct_status bring_to_plain(ct_net *net, int i)
 
     if (i == g->n_node) {
         for (int v = 0; (v < g->n_value) && (found < 0); v++) {
-            if ((g->value[v].reader < 0) && !ct_tensor_is_usual(&net->blob[g->value[v].blob]->data))
+            if ((g->value[v].reader < 0) &&
+                !ct_tensor_is_usual(&net->pass->blob[g->value[v].blob]->data))
                 found = v;
         }
         return (found >= 0) ? convert(net, i, found, "Reorder") : CT_OK;
@@ -297,7 +326,7 @@ static ct_status bring_to_plain(ct_net *net, int i)
     if (n->ops->by_net) return CT_OK;
     bottom = malloc(((size_t)n->n_bottom + 1) * sizeof(bottom[0]));
     if (bottom == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
-    for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->blob[g->value[n->bottom[b]].blob];
+    for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->pass->blob[g->value[n->bottom[b]].blob];
     for (int b = 0; (b < n->n_bottom) && (found < 0) && (status == CT_OK); b++) {
         status = find_conversion(n, net->options.dev, bottom, b, &type);
         if (type != NULL) found = n->bottom[b];
@@ -366,19 +395,30 @@ ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)
     n_node = most_nodes(&m->graph);
     n_value = most_values(&m->graph);
     net->layer = calloc(n_node, sizeof(net->layer[0]));
-    net->instance = calloc(n_node, sizeof(net->instance[0]));
-    net->blob = calloc(n_value, sizeof(net->blob[0]));
     m->data_root = calloc(n_value, sizeof(int));
     m->diff_root = calloc(n_value, sizeof(int));
-    if ((net->layer == NULL) || (net->instance == NULL) || (net->blob == NULL) ||
-        (m->data_root == NULL) || (m->diff_root == NULL))
+    CT_TRY(ct_pass_open(net, n_node, n_value, &net->pass));
+    if ((net->layer == NULL) || (m->data_root == NULL) || (m->diff_root == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a net of %d layers", m->graph.n_node);
     for (int i = 0;; i++) {
         CT_TRY(bring_to_plain(net, i));
         if (i == m->graph.n_node) return CT_OK;
         CT_TRY(make_layer(net, i));
+        CT_TRY(make_instance(net->pass, i));
         CT_TRY(setup(net, i));
         CT_TRY(make_tops(net, i));
-        CT_TRY(reshape(net, i));
+        CT_TRY(reshape(net->pass, i));
+        alias(net, i);
+        take_batch(net, i);
     }
+}
+
+ct_status ct_pass_build(ct_pass *pass)
+{
+    for (int i = 0; i < pass->net->n_layer; i++) {
+        CT_TRY(make_instance(pass, i));
+        bind_tops(pass, i);
+        CT_TRY(reshape(pass, i));
+    }
+    return CT_OK;
 }

@@ -70,7 +70,7 @@ static double backward_bytes(const ct_layer *l, const ct_instance *in)
 static void add_member(const ct_net *net, int i, ct_estimate *e)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_instance *in = net->instance[i];
+    const ct_instance *in = net->pass->instance[i];
     const ct_layer *l = in->layer;
     ct_estimate own = { 0 };
 
@@ -100,7 +100,7 @@ static void add_member(const ct_net *net, int i, ct_estimate *e)
 void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
 {
     const ct_layer *l = net->layer[layer];
-    const ct_instance *in = net->instance[layer];
+    const ct_instance *in = net->pass->instance[layer];
     bool back = (ct_net_impl_of(net)->backward_step[layer] >= 0);
 
     memset(e, 0, sizeof(*e));

@@ -1,6 +1,6 @@
 /** @file exec.h  What a layer may use while it runs: the execution context of one step.
  *
- * One per concurrent pass. The net fills the batch fields; the solver or verb the rest.
+ * One a pass (framework/net/pass.h). The pass fills the batch fields; the solver or verb the rest.
  */
 #ifndef CT_EXEC_H
 #define CT_EXEC_H
@@ -15,6 +15,8 @@ extern "C" {
 
 typedef enum { CT_TRAIN, CT_TEST } ct_phase;
 
+struct ct_step_there; /* framework/math/step_there.h */
+
 typedef struct ct_exec {
     const ct_device *dev;
     ct_stream stream;
@@ -25,6 +27,8 @@ typedef struct ct_exec {
     int64_t micro_step; /* TRAIN: iteration * iter_size + micro-batch; TEST: batch 0, 1 … */
     const uint64_t
         *step_there; /* micro_step on the device, for kernels that draw; NULL: not there */
+    /** The net's, on the device; NULL: not there, the loss has no scale. */
+    const struct ct_step_there *numbers_there;
     bool accumulate; /* weight gradients: add to what is there, instead of overwriting */
 
     int64_t batch_local;  /* samples of this rank in this step                           */

@@ -100,21 +100,21 @@ bool ct_graph_is_inner(const ct_graph *g, const ct_value *v)
 /* ---- on the net */
 
 /* The tail of group `group`, whose first layer is i; returns its last. */
-static int gather(const ct_net *net, int i, ct_epilogue *tail)
+static int gather(const ct_pass *pass, int i, ct_epilogue *tail)
 {
-    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
     int last = i;
 
-    for (int k = i + 1; k < net->n_layer; k++) {
+    for (int k = i + 1; k < pass->net->n_layer; k++) {
         const ct_graph_node *n = &g->node[k];
         ct_epilogue_kind kind;
 
         if ((n->group != g->node[i].group) || !as_epilogue(n, &kind)) continue;
-        tail->of[kind] = net->instance[k];
+        tail->of[kind] = pass->instance[k];
         if (kind == CT_EPILOGUE_SUM) tail->slot = g->value[g->node[last].top[0]].slot;
         last = k;
     }
-    tail->last = net->instance[last];
+    tail->last = pass->instance[last];
     return last;
 }
 
@@ -130,9 +130,10 @@ static void adopt(ct_net *net, int i, int last)
 }
 
 /* Asks the layer that would run the group; where it does not want to, nothing has changed. */
-static bool join(ct_net *net, int i, const ct_epilogue *tail)
+static bool join(ct_pass *pass, int i, const ct_epilogue *tail)
 {
-    ct_instance *of[CT_N_EPILOGUE + 1] = { net->instance[i] };
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *of[CT_N_EPILOGUE + 1] = { pass->instance[i] };
     int reads[CT_N_EPILOGUE + 1] = { 0 };
     unsigned over[CT_N_EPILOGUE + 1] = { 0 };
 
@@ -144,9 +145,9 @@ static bool join(ct_net *net, int i, const ct_epilogue *tail)
         of[k]->backward_reads = 0;
         of[k]->over = 0;
     }
-    net->instance[i]->tail = tail;
-    if (net->layer[i]->ops->fusion->join(net->layer[i], net->instance[i])) return true;
-    net->instance[i]->tail = NULL;
+    pass->instance[i]->tail = tail;
+    if (l->ops->fusion->join(l, pass->instance[i])) return true;
+    pass->instance[i]->tail = NULL;
     for (int k = 0; k <= CT_N_EPILOGUE; k++) {
         if (of[k] == NULL) continue;
         of[k]->backward_reads = reads[k];
@@ -175,52 +176,77 @@ static bool share_relu(ct_instance *maker, ct_instance *reader)
     return true;
 }
 
-static void hand_on_relu(ct_net *net, ct_epilogue *tail)
+static void hand_on_relu(ct_pass *pass, ct_epilogue *tail)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
     const ct_value *v;
     int last = 0;
 
-    while (net->instance[last] != tail->last) last++;
+    while (pass->instance[last] != tail->last) last++;
     v = &m->graph.value[m->graph.node[last].top[0]];
     if ((tail->last != tail->of[CT_EPILOGUE_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
-        !share_relu(net->instance[m->runner[last]], net->instance[v->reader]))
+        !share_relu(pass->instance[m->runner[last]], pass->instance[v->reader]))
         return;
     tail->relu_done = true;
     tail->last->backward_reads = 0;
+}
+
+/* Layer i does not run its group: on the graph, every layer of it runs alone. */
+static ct_status dissolve(const ct_pass *pass, int i, int last)
+{
+    ct_net *net = pass->net;
+    ct_graph *g = &ct_net_impl_of(net)->graph;
+
+    if (pass != net->pass)
+        return CT_LAYER_FAIL(
+            net->layer[i], CT_ERR_CONFIG,
+            "it runs the layers up to \"%s\" in the net's first pass, and would not "
+            "in another",
+            net->layer[last]->name);
+    CT_DEBUG("layer \"%s\": does not run the layers up to \"%s\"", net->layer[i]->name,
+             net->layer[last]->name);
+    ct_graph_unfuse(g, g->node[i].group);
+    return CT_OK;
+}
+
+ct_status ct_pass_fuse(ct_pass *pass)
+{
+    ct_net *net = pass->net;
+    ct_net_impl *m = ct_net_impl_of(net);
+    ct_epilogue *all = calloc((size_t)net->n_layer + 1, sizeof(*all));
+    int n_tail = 0;
+
+    ct_pass_impl_of(pass)->tail = all;
+    if (all == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the groups of %d layers", net->n_layer);
+    for (int i = 0; i < net->n_layer; i++) {
+        int last;
+
+        if ((m->graph.node[i].group == 0) || (m->runner[i] != i)) continue;
+        last = gather(pass, i, &all[n_tail]);
+        if (join(pass, i, &all[n_tail])) {
+            adopt(net, i, last);
+            n_tail++;
+            continue;
+        }
+        CT_TRY(dissolve(pass, i, last));
+        all[n_tail] = (ct_epilogue){ .last = NULL };
+    }
+    for (int k = 0; k < n_tail; k++) hand_on_relu(pass, &all[k]);
+    return CT_OK;
 }
 
 ct_status ct_net_fuse(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n = (size_t)net->n_layer + 1;
-    int n_tail = 0;
 
-    m->tail = calloc(n, sizeof(m->tail[0]));
     m->runner = calloc(n, sizeof(int));
     m->place = calloc(n, sizeof(int));
-    if ((m->tail == NULL) || (m->runner == NULL) || (m->place == NULL))
+    if ((m->runner == NULL) || (m->place == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the groups of %d layers", net->n_layer);
     for (int i = 0; i < net->n_layer; i++) m->runner[i] = m->place[i] = i;
-    for (int i = 0; i < net->n_layer; i++) {
-        ct_layer *l = net->layer[i];
-        ct_epilogue *tail = &m->tail[n_tail];
-        int last;
-
-        if ((m->graph.node[i].group == 0) || (m->runner[i] != i)) continue;
-        last = gather(net, i, tail);
-        if (join(net, i, tail)) {
-            adopt(net, i, last);
-            n_tail++;
-            continue;
-        }
-        CT_DEBUG("layer \"%s\": does not run the layers up to \"%s\"", l->name,
-                 net->layer[last]->name);
-        *tail = (ct_epilogue){ .last = NULL };
-        ct_graph_unfuse(&m->graph, m->graph.node[i].group);
-    }
-    for (int k = 0; k < n_tail; k++) hand_on_relu(net, &m->tail[k]);
-    return CT_OK;
+    return ct_pass_fuse(net->pass);
 }
 
 int ct_net_runner(const ct_net *net, int layer)

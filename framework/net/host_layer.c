@@ -1,6 +1,6 @@
 /* Layers that have no way to run on the net's device run on the host: what they read is copied in
  * before, what they write is copied out after. Their host blobs and buffers live as long as the
- * net, so backward finds what forward read without another copy, and the device's plan need not
+ * pass, so backward finds what forward read without another copy, and the device's plan need not
  * keep it.
  */
 #include "framework/net/net_impl.h"
@@ -78,14 +78,15 @@ static size_t place_all(const ct_layer *l, ct_instance *in, ct_host_layer *h, ch
     return at;
 }
 
-static ct_status make(ct_net *net, int i)
+static ct_status make(ct_pass *pass, int i)
 {
+    const ct_net *net = pass->net;
     const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    ct_instance *in = pass->instance[i];
     ct_host_layer *h = calloc(1, sizeof(*h));
     size_t n = (size_t)l->n_bottom + (size_t)l->n_top + (size_t)l->n_weight + 1, bytes;
 
-    ct_net_impl_of(net)->host[i] = h;
+    ct_pass_impl_of(pass)->host[i] = h;
     if (h != NULL) {
         h->blob = calloc(n, sizeof(h->blob[0]));
         h->bottom = calloc(n, sizeof(h->bottom[0]));
@@ -109,22 +110,24 @@ static ct_status make(ct_net *net, int i)
     return CT_OK;
 }
 
-ct_status ct_host_layers(ct_net *net)
+ct_status ct_host_layers(ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    ct_pass_impl *m = ct_pass_impl_of(pass);
+    const ct_net *net = pass->net;
 
     if (net->options.dev->kind == CT_DEVICE_CPU) return CT_OK;
     m->host = calloc((size_t)net->n_layer + 1, sizeof(m->host[0]));
     if (m->host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layers on the host");
     for (int i = 0; i < net->n_layer; i++) {
-        if (ct_host_layer_is(net, i)) CT_TRY(make(net, i));
+        if (ct_host_layer_is(net, i)) CT_TRY(make(pass, i));
     }
     return CT_OK;
 }
 
-void ct_host_layers_release(ct_net *net)
+void ct_host_layers_release(ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    ct_pass_impl *m = ct_pass_impl_of(pass);
+    const ct_net *net = pass->net;
 
     for (int i = 0; (m->host != NULL) && (i < net->n_layer); i++) {
         ct_host_layer *h = m->host[i];
@@ -160,9 +163,9 @@ static ct_status copy_out(const ct_exec *ex, const ct_tensor *host, const ct_ten
 
 /* Behind a layer whose tops vary, the host's blobs have the shapes that the device's have now; they
  * have room for the most samples. */
-static void follow(const ct_net *net, const ct_layer *l, const ct_host_layer *h)
+static void follow(const ct_pass *pass, const ct_layer *l, const ct_host_layer *h)
 {
-    if (ct_net_impl_of(net)->vary == NULL) return;
+    if (ct_pass_impl_of(pass)->vary == NULL) return;
     for (int b = 0; b < l->n_bottom; b++) {
         const ct_tensor *now = &h->device_bottom[b]->data;
 
@@ -207,13 +210,14 @@ static ct_status run(const ct_layer *l, ct_instance *in, const ct_host_layer *h,
     return status;
 }
 
-ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex)
+ct_status ct_host_layer_forward(ct_pass *pass, int i)
 {
-    const ct_host_layer *h = ct_net_impl_of(net)->host[i];
-    const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    const ct_host_layer *h = ct_pass_impl_of(pass)->host[i];
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
+    ct_exec *ex = &pass->exec;
 
-    follow(net, l, h);
+    follow(pass, l, h);
     for (int b = 0; b < l->n_bottom; b++)
         CT_TRY(copy_in(ex, &in->bottom[b]->data, &h->bottom[b]->data));
     for (int w = 0; w < l->n_weight; w++)
@@ -228,11 +232,12 @@ ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex)
     return CT_OK;
 }
 
-ct_status ct_host_layer_backward(ct_net *net, int i, ct_exec *ex)
+ct_status ct_host_layer_backward(ct_pass *pass, int i)
 {
-    const ct_host_layer *h = ct_net_impl_of(net)->host[i];
-    const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    const ct_host_layer *h = ct_pass_impl_of(pass)->host[i];
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
+    ct_exec *ex = &pass->exec;
 
     for (int t = 0; t < l->n_top; t++) CT_TRY(copy_in(ex, &in->top[t]->diff, &h->top[t]->diff));
     for (int w = 0; w < l->n_weight; w++) {

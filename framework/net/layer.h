@@ -293,7 +293,8 @@ struct ct_instance {
     ct_blob **bottom, **top; /* borrowed from the net; n_bottom, n_top of the layer             */
     ct_blob *weight;         /* n_weight views into the arenas; diff.data NULL: none wanted     */
     bool add_weight_diff[CT_MAX_WEIGHT]; /* another layer of this backward wrote it before      */
-    int64_t weight_version; /* bumped by every update: caches of weights compare it            */
+    int64_t weight_version; /* grows with every update, and where the pass takes another set of
+                             * weights: caches of weights compare it */
     ct_buffer buffer[CT_MAX_BUFFER];
     int backward_reads;      /* the layer's; reshape and join may change it */
     bool top_is_share;       /* the type's; reshape may change it           */

@@ -39,10 +39,11 @@ static bool runs_backward(const ct_net *net, int i)
 static void net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
 {
     if (ct_graph_is_inner(&ct_net_impl_of(net)->graph, v)) return;
-    if (runs_backward(net, v->node) && (net->instance[v->node]->backward_reads & CT_READS_TOP))
+    if (runs_backward(net, v->node) &&
+        (net->pass->instance[v->node]->backward_reads & CT_READS_TOP))
         touch_backward(net, v->node, s);
     if ((v->reader >= 0) && runs_backward(net, v->reader) &&
-        (net->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
+        (net->pass->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
         touch_backward(net, v->reader, s);
 }
 
@@ -95,7 +96,7 @@ static size_t group_bytes(const ct_net *net, const int *root, int r, bool diff)
     size_t most = 1;
 
     for (int b = 0; b < net->n_blob; b++) {
-        const ct_tensor *t = diff ? &net->blob[b]->diff : &net->blob[b]->data;
+        const ct_tensor *t = diff ? &net->pass->blob[b]->diff : &net->pass->blob[b]->data;
 
         if ((root[b] == r) && (ct_tensor_bytes(t) > most)) most = ct_tensor_bytes(t);
     }
@@ -124,7 +125,7 @@ static void add_blobs(const ct_net *net, const ct_span *data, const ct_span *bac
 static void add_buffers(const ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    const ct_instance *in = net->instance[i];
+    const ct_instance *in = net->pass->instance[i];
     bool runs = runs_backward(net, i);
 
     if (ct_host_layer_is(net, i)) return;
@@ -203,7 +204,7 @@ static bool may_share(const sharing *s, int p, int q, int at, int end)
 {
     const ct_net *net = s->net;
     const int *root = ct_net_impl_of(net)->diff_root;
-    const ct_blob *bp = net->blob[p], *bq = net->blob[q];
+    const ct_blob *bp = net->pass->blob[p], *bq = net->pass->blob[q];
 
     if (!bp->wants_diff || !bq->wants_diff || (root[p] == root[q]) || (s->span[p].last != end) ||
         (s->span[q].first != at) || (ct_tensor_bytes(&bp->diff) != ct_tensor_bytes(&bq->diff)))
@@ -232,7 +233,7 @@ static void share(const sharing *s, int p, int q)
 static void share_layer(const sharing *s, int i)
 {
     const ct_net_impl *m = ct_net_impl_of(s->net);
-    const ct_instance *in = s->net->instance[i];
+    const ct_instance *in = s->net->pass->instance[i];
     int last = m->place[i], end = s->net->n_forward + m->backward_step[i];
     int at = s->net->n_forward + m->backward_first[i];
 
@@ -363,7 +364,7 @@ static bool may(ct_net *net, int i, ct_again *again_p)
 
     if ((m->runner[i] != i) || (fusion == NULL) || (fusion->again == NULL) ||
         (net->layer[i]->form != NULL) || !last->runs_backward || (last->n_top == 0) ||
-        !fusion->again(net->layer[i], net->instance[i], NULL))
+        !fusion->again(net->layer[i], net->pass->instance[i], NULL))
         return false;
     root = top_root(net, i);
     reads = reads_of(net, root);
@@ -396,34 +397,34 @@ static const ct_again *net_again(const ct_net *net, int root)
 }
 
 /* What lies in the memory of a, from now on there. */
-static void move_blobs(ct_net *net, const ct_again *a, void *to)
+static void move_blobs(ct_pass *pass, const ct_again *a, size_t to)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
-    for (int b = 0; b < net->n_blob; b++) {
-        if (m->data_root[b] == a->root) net->blob[b]->data.data = to;
+    for (int b = 0; b < pass->net->n_blob; b++) {
+        if (m->data_root[b] == a->root) pass->blob[b]->data.data = ct_pass_at(pass, to);
     }
 }
 
-void ct_net_again_reset(ct_net *net)
+void ct_pass_again_reset(ct_pass *pass)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
-    for (int k = 0; k < m->n_again; k++) move_blobs(net, &m->again[k], m->again[k].forward);
+    for (int k = 0; k < m->n_again; k++) move_blobs(pass, &m->again[k], m->again[k].forward);
 }
 
-ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when)
+ct_status ct_pass_again_run(ct_pass *pass, int when)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
     for (int k = 0; k < m->n_again; k++) {
         const ct_again *a = &m->again[k];
-        const ct_layer *l = net->layer[a->layer];
+        const ct_layer *l = pass->net->layer[a->layer];
 
         if (a->when != when) continue;
-        move_blobs(net, a, a->backward);
-        if (!l->ops->fusion->again(l, net->instance[a->layer], ex)) return CT_ERR_ARG;
-        CT_TRY(ct_exec_poll(ex));
+        move_blobs(pass, a, a->backward);
+        if (!l->ops->fusion->again(l, pass->instance[a->layer], &pass->exec)) return CT_ERR_ARG;
+        CT_TRY(ct_exec_poll(&pass->exec));
     }
     return CT_OK;
 }

@@ -244,7 +244,7 @@ ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p)
     return status;
 }
 
-/* ---- from lifetimes to memory: one block, and every blob and buffer bound to its place in it */
+/* ---- from lifetimes to memory: the plan of one block */
 
 static ct_status place(ct_net *net)
 {
@@ -260,7 +260,7 @@ static ct_status place(ct_net *net)
     }
     for (int i = 0; i < net->n_layer; i++) {
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
-            const ct_buffer *b = &net->instance[i]->buffer[s];
+            const ct_buffer *b = &net->pass->instance[i]->buffer[s];
 
             if ((b->keep == CT_LIFETIME_ALWAYS) && !ct_host_layer_is(net, i))
                 m->always_bytes += ct_align_up(b->bytes);
@@ -273,31 +273,6 @@ static ct_status place(ct_net *net)
     return CT_OK;
 }
 
-static void bind_blobs(ct_net *net)
-{
-    ct_net_impl *m = ct_net_impl_of(net);
-    char *block = m->block;
-
-    for (int i = 0; i < m->n_region; i++) {
-        const ct_use *u = &m->use[i];
-        void *at = block + m->region[i].offset;
-
-        for (int k = 0; (u->kind == CT_USE_DATA) && (k < m->n_again); k++) {
-            if (m->again[k].root != u->index) continue;
-            if (u->forward) m->again[k].forward = at;
-            if (u->backward) m->again[k].backward = at;
-        }
-        if ((u->kind == CT_USE_DATA) && !u->forward) continue;
-        for (int b = 0; b < net->n_blob; b++) {
-            if ((u->kind == CT_USE_DATA) && (m->data_root[b] == u->index))
-                net->blob[b]->data.data = at;
-            if ((u->kind == CT_USE_DIFF) && (m->diff_root[b] == u->index) &&
-                net->blob[b]->wants_diff)
-                net->blob[b]->diff.data = at;
-        }
-    }
-}
-
 static ct_call_buffer *find_call(ct_net_impl *m, int layer, int slot)
 {
     ct_call_buffer *c = &m->call_buffer[m->n_call_buffer];
@@ -306,34 +281,95 @@ static ct_call_buffer *find_call(ct_net_impl *m, int layer, int slot)
         if ((m->call_buffer[i].layer == layer) && (m->call_buffer[i].slot == slot))
             return &m->call_buffer[i];
     }
-    *c = (ct_call_buffer){ layer, slot, NULL, NULL };
+    *c = (ct_call_buffer){ layer, slot, CT_NOWHERE, CT_NOWHERE };
     m->n_call_buffer++;
     return c;
 }
 
-static ct_status bind_buffers(ct_net *net)
+/* Where in the block of a pass lies what has a place for forward and another for backward. */
+static ct_status find_places(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    char *block = m->block, *always = m->always;
 
     m->call_buffer = calloc((size_t)m->n_region + 1, sizeof(m->call_buffer[0]));
     if (m->call_buffer == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %d regions", m->n_region);
     for (int i = 0; i < m->n_region; i++) {
         const ct_use *u = &m->use[i];
-        void *at = block + m->region[i].offset;
+        size_t at = m->region[i].offset;
         ct_call_buffer *c;
 
-        if (u->kind != CT_USE_BUFFER) continue;
-        net->instance[u->index]->buffer[u->slot].data = at;
-        if (u->forward && u->backward) continue;
+        for (int k = 0; (u->kind == CT_USE_DATA) && (k < m->n_again); k++) {
+            if (m->again[k].root != u->index) continue;
+            if (u->forward) m->again[k].forward = at;
+            if (u->backward) m->again[k].backward = at;
+        }
+        if ((u->kind != CT_USE_BUFFER) || (u->forward && u->backward)) continue;
         c = find_call(m, u->index, u->slot);
         if (u->forward) c->forward = at;
         if (u->backward) c->backward = at;
     }
+    return CT_OK;
+}
+
+ct_status ct_net_memory(ct_net *net)
+{
+    const char *poison = getenv("CORTADO_POISON");
+
+    CT_TRY(place(net));
+    CT_TRY(find_places(net));
+    ct_engine_plan_settle(net->options.env.plan);
+    ct_net_impl_of(net)->poison =
+        (poison != NULL) && (strcmp(poison, "1") == 0) && (net->options.dev->kind == CT_DEVICE_CPU);
+    if (net->options.no_data) return CT_OK;
+    CT_TRY(ct_net_numbers_make(net));
+    return ct_pass_memory(net->pass);
+}
+
+void ct_net_memory_release(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    if (m->numbers != NULL) net->options.dev->mem_release(m->numbers);
+    free(m->call_buffer);
+    free(m->region);
+    free(m->use);
+}
+
+/* ---- the memory of a pass: a block by the net's plan, and every blob and buffer bound to its
+ * place in it */
+
+static void bind_blobs(ct_pass *pass, const ct_use *u, void *at)
+{
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
+
+    for (int b = 0; b < pass->net->n_blob; b++) {
+        ct_blob *blob = pass->blob[b];
+
+        if ((u->kind == CT_USE_DATA) && (m->data_root[b] == u->index)) blob->data.data = at;
+        if ((u->kind == CT_USE_DIFF) && (m->diff_root[b] == u->index) && blob->wants_diff)
+            blob->diff.data = at;
+    }
+}
+
+static void bind(ct_pass *pass)
+{
+    const ct_net *net = pass->net;
+    const ct_net_impl *m = ct_net_impl_of(net);
+    char *always = ct_pass_impl_of(pass)->always;
+
+    for (int i = 0; i < m->n_region; i++) {
+        const ct_use *u = &m->use[i];
+        void *at = ct_pass_at(pass, m->region[i].offset);
+
+        if (u->kind == CT_USE_BUFFER)
+            pass->instance[u->index]->buffer[u->slot].data = at;
+        else if ((u->kind == CT_USE_DIFF) || u->forward)
+            bind_blobs(pass, u, at);
+    }
     for (int i = 0; i < net->n_layer; i++) {
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
-            ct_buffer *b = &net->instance[i]->buffer[s];
+            ct_buffer *b = &pass->instance[i]->buffer[s];
 
             if ((b->bytes == 0) || (b->keep != CT_LIFETIME_ALWAYS) || ct_host_layer_is(net, i))
                 continue;
@@ -341,39 +377,34 @@ static ct_status bind_buffers(ct_net *net)
             always += ct_align_up(b->bytes);
         }
     }
-    return CT_OK;
 }
 
-ct_status ct_net_memory(ct_net *net)
+ct_status ct_pass_memory(ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    ct_pass_impl *p = ct_pass_impl_of(pass);
+    const ct_net *net = pass->net;
     const ct_device *dev = net->options.dev;
-    const char *poison = getenv("CORTADO_POISON");
+    size_t always = ct_net_impl_of(net)->always_bytes;
 
-    CT_TRY(place(net));
-    ct_engine_plan_settle(net->options.env.plan);
-    if (net->options.no_data) return CT_OK;
-    CT_TRY(dev->mem_acquire(net->memory.planned - m->always_bytes, &m->block));
-    if (m->always_bytes > 0) CT_TRY(dev->mem_acquire(m->always_bytes, &m->always));
-    bind_blobs(net);
-    CT_TRY(bind_buffers(net));
-    CT_TRY(ct_host_layers(net));
-    m->poison = (poison != NULL) && (strcmp(poison, "1") == 0) && (dev->kind == CT_DEVICE_CPU);
-    CT_TRY(ct_net_report_make(net));
-    m->graphs = ct_step_graphs_create(net);
+    CT_TRY(dev->mem_acquire(net->memory.planned - always, &p->block));
+    if (always > 0) CT_TRY(dev->mem_acquire(always, &p->always));
+    bind(pass);
+    CT_TRY(ct_host_layers(pass));
+    CT_TRY(ct_pass_report_make(pass));
+    CT_TRY(ct_pass_sums_make(pass));
+    p->graphs = ct_step_graphs_create(pass);
     return CT_OK;
 }
 
-void ct_net_memory_release(ct_net *net)
+void ct_pass_memory_release(ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_pass_impl *p = ct_pass_impl_of(pass);
+    const ct_device *dev = pass->net->options.dev;
 
-    if (m->block != NULL) net->options.dev->mem_release(m->block);
-    if (m->always != NULL) net->options.dev->mem_release(m->always);
-    ct_step_graphs_destroy(m->graphs);
-    ct_host_layers_release(net);
-    ct_net_report_release(net);
-    free(m->call_buffer);
-    free(m->region);
-    free(m->use);
+    if (p->block != NULL) dev->mem_release(p->block);
+    if (p->always != NULL) dev->mem_release(p->always);
+    ct_step_graphs_destroy(p->graphs);
+    ct_host_layers_release(pass);
+    ct_pass_report_release(pass);
+    ct_pass_sums_release(pass);
 }

@@ -23,7 +23,7 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
 {
     CT_TRY(check_precision(net));
     CT_TRY(ct_net_build(net, param));
-    CT_TRY(ct_net_vary(net));
+    CT_TRY(ct_pass_vary(net->pass));
     CT_TRY(ct_net_fuse(net));
     CT_TRY(ct_net_params(net));
     CT_TRY(ct_net_arenas(net));
@@ -31,8 +31,7 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_recompute(net));
     CT_TRY(ct_net_lifetimes(net));
-    CT_TRY(ct_net_memory(net));
-    return ct_net_sums_make(net);
+    return ct_net_memory(net);
 }
 
 ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *options,
@@ -76,27 +75,14 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     return CT_OK;
 }
 
-static void destroy_layer(ct_layer *l, ct_instance *in)
+/* Half-built ones: a type that has state is asked only where it was given some. */
+static void destroy_layer(ct_layer *l)
 {
-    /* half-built ones: a type that has state is asked only where it was given some */
-    bool whole =
-        (l != NULL) && (l->ops != NULL) && ((l->ops->state_size == 0) || (l->state != NULL));
-
-    if (in != NULL) {
-        if (whole && (l->ops->release != NULL) &&
-            ((l->ops->instance_state_size == 0) || (in->state != NULL)))
-            l->ops->release(l, in);
-        free(in->bottom);
-        free(in->top);
-        free(in->weight);
-        free(in->state);
-        free(in);
-    }
-    if (l != NULL) {
-        if (whole && (l->ops->destroy != NULL)) l->ops->destroy(l);
-        free(l->state);
-        free(l);
-    }
+    if (l == NULL) return;
+    if ((l->ops->destroy != NULL) && ((l->ops->state_size == 0) || (l->state != NULL)))
+        l->ops->destroy(l);
+    free(l->state);
+    free(l);
 }
 
 void ct_net_destroy(ct_net *net)
@@ -105,14 +91,10 @@ void ct_net_destroy(ct_net *net)
 
     if (net == NULL) return;
     m = ct_net_impl_of(net);
-    for (int i = 0; i < net->n_layer; i++) destroy_layer(net->layer[i], net->instance[i]);
+    ct_pass_destroy(net->pass);
+    for (int i = 0; i < net->n_layer; i++) destroy_layer(net->layer[i]);
     free(net->layer);
-    free(net->instance);
-    for (int b = 0; b < net->n_blob; b++) free(net->blob[b]);
-    free(net->blob);
-    ct_net_vary_release(net);
     ct_net_arenas_release(net);
-    ct_net_sums_release(net);
     ct_net_memory_release(net);
     free(net->param);
     for (int k = 0; k < net->n_param; k++) free(m->key[k]);
@@ -120,7 +102,6 @@ void ct_net_destroy(ct_net *net)
     free(m->rule);
     free(m->data_root);
     free(m->diff_root);
-    free(m->tail);
     free(m->again);
     free(m->runner);
     free(m->place);
@@ -137,7 +118,7 @@ int ct_net_find_blob(const ct_net *net, const char *name)
 {
     /* of a name that is made again and again the last is meant */
     for (int b = net->n_blob - 1; b >= 0; b--) {
-        if (strcmp(net->blob[b]->name, name) == 0) return b;
+        if (strcmp(net->pass->blob[b]->name, name) == 0) return b;
     }
     return -1;
 }
@@ -156,7 +137,7 @@ int ct_net_find_layer(const ct_net *net, const char *name)
 
 int64_t ct_net_output_count(const ct_net *net, int i)
 {
-    const ct_blob *b = net->blob[net->output[i].blob];
+    const ct_blob *b = net->pass->blob[net->output[i].blob];
 
     return b->varies ? 0 : ct_tensor_count(&b->data);
 }

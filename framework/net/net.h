@@ -3,8 +3,8 @@
  * ct_net_create() filters the layers by phase, level and stage, inserts Split layers where a blob
  * has several readers, sets layers up, finds out which need gradients, lays weights and gradients
  * out in arenas in the order in which backward finishes them, and compiles a list of steps that one
- * interpreter runs. The memory plan lets activations, their gradients and layers' buffers share
- * memory by lifetime.
+ * interpreter runs, for one pass of the net or another (framework/net/pass.h). The memory plan lets
+ * activations, their gradients and layers' buffers share memory by lifetime.
  *
  * To find a layer that reads what it did not say it would (CT_READS_…), run with CORTADO_POISON=1:
  * memory is filled with NaN as soon as the plan holds it for dead (CPU only). CORTADO_UNSHARED=1
@@ -17,7 +17,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
-#include "framework/net/layer.h"
+#include "framework/net/pass.h"
 #include "framework/net/step.h"
 
 #ifdef __cplusplus
@@ -26,8 +26,6 @@ extern "C" {
 
 /** Where a message of the prototxt stands: framework/proto/prototxt.h makes one. May be NULL. */
 struct ct_source_map;
-
-typedef struct ct_net ct_net;
 
 typedef struct ct_net_options {
     ct_phase phase;
@@ -87,10 +85,9 @@ struct ct_net {
     ct_net_options options;
     int n_layer;
     ct_layer **layer;
-    ct_instance **instance;
     int n_blob;
-    ct_blob **blob;
-    int n_param; /* in arena order: learned ones first, in the order backward finishes them */
+    ct_pass *pass; /* its first one, there as long as the net; its shapes are everyone's */
+    int n_param;   /* in arena order: learned ones first, in the order backward finishes them */
     ct_param *param;
     float *weight_arena, *grad_arena; /* NULL: nothing in it (all weights borrowed, forward only) */
     int64_t weight_count;             /* elements of the weight arena, padding included          */
@@ -110,24 +107,13 @@ struct ct_net {
     void *impl;                 /* private to framework/net */
 };
 
-/** Called when parameter `param` has its final gradient of this micro-step; never blocks. */
-typedef ct_status (*ct_ready_fn)(void *ctx, int param);
-
 /** param must outlive the net. Not collective unless a data layer or the arena is. */
 ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *options,
                         ct_net **net_p);
-void ct_net_destroy(ct_net *net); /* NULL allowed */
+/** After all passes that ct_pass_create() made of it. NULL allowed. */
+void ct_net_destroy(ct_net *net);
 
-/** Runs forward; *loss_p is this rank's share of the weighted loss. loss_p may be NULL. */
-ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p);
-/** The same in two halves: a device still computes when the first returns, and its losses, and
- *  whatever was wrong with labels or indices (CT_ERR_DATA, logged), cross beside what it is given
- *  next. The second waits for them; once for each first, before the next. */
-ct_status ct_net_forward_begin(ct_net *net, ct_exec *ex);
-ct_status ct_net_forward_end(ct_net *net, ct_exec *ex, double *loss_p);
-/** Runs backward after a forward of the same batch; ready may be NULL. */
-ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx);
-/** Weights changed: caches derived from them are stale. */
+/** The net's weights changed, or those of a set of it: caches derived from them are stale. */
 void ct_net_weights_changed(ct_net *net);
 /** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
 int64_t ct_net_output_count(const ct_net *net, int i);

@@ -3,6 +3,7 @@
 #define CT_NET_IMPL_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "framework/base/status.h"
 #include "framework/net/graph.h"
@@ -36,17 +37,19 @@ typedef struct ct_use {
     bool persists; /* keeps its content from pass to pass                            */
 } ct_use;
 
-/** A CT_LIFETIME_CALL buffer: where it lies depends on the direction. */
+#define CT_NOWHERE SIZE_MAX /* offset of what has no place */
+
+/** A CT_LIFETIME_CALL buffer: where it lies in a pass's block depends on the direction. */
 typedef struct ct_call_buffer {
     int layer, slot;
-    void *forward, *backward;
+    size_t forward, backward;
 } ct_call_buffer;
 
 /** The tops of a group that are not kept for backward, but made again. */
 typedef struct ct_again {
     int layer, root;          /* who makes them; the blob in whose memory they lie */
     int when;                 /* the step, after those of forward, before which    */
-    void *forward, *backward; /* where they lie                                    */
+    size_t forward, backward; /* where they lie in a pass's block                  */
 } ct_again;
 
 /** A layer that runs on the host in a net on a device: host_layer.c. */
@@ -56,47 +59,53 @@ typedef struct ct_host_layer ct_host_layer;
 typedef struct ct_vary ct_vary;
 
 /** What a pass tells the host: report.c. */
-typedef struct ct_net_report {
+typedef struct ct_pass_report {
     void *there, *here; /* on the device, on the host: a word a layer, then the losses */
     size_t loss_at, bytes;
-    bool draws;          /* some layer's kernels read the number of the step */
-    void *ticket;        /* of the copy under way */
-    ct_step_there *step; /* on the device; NULL: not on this one */
-} ct_net_report;
+    bool draws;           /* some layer's kernels read the number of the step  */
+    uint64_t *micro_step; /* it, on the device; NULL: nobody reads it there   */
+    void *ticket;         /* of the copy under way                            */
+} ct_pass_report;
+
+/** What a pass keeps beside what everyone sees of it. */
+typedef struct ct_pass_impl {
+    ct_epilogue *tail;    /* of the groups                                            */
+    void *block, *always; /* memory by the plan; that of CT_LIFETIME_ALWAYS buffers   */
+    ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
+    ct_vary *vary;        /* NULL: every batch has the same shapes                    */
+    ct_pass_report report;
+    int64_t n_use;                 /* how often other weights were taken */
+    double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
+    int64_t clock_iteration;       /* of the trace, then */
+    struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */
+    struct ct_sum_way *sum;        /* the layers' sums over ranks: sums.c */
+} ct_pass_impl;
 
 typedef struct ct_net_impl {
     ct_graph graph;
     ct_net_env untimed; /* the net's without a plan: ranks with other batches ask other questions */
-    ct_vary *vary;      /* NULL: every batch has the same shapes */
     bool force_backward, forward_only, no_fuse, recompute;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
     int n_rule;
     char **key;         /* of the parameters, owned */
-    ct_epilogue *tail;  /* of the groups */
     int *runner;        /* per layer: who runs it, itself as a rule */
     int *place;         /* per layer: the last layer of its group, where that runs */
     int *forward_step;  /* per layer: its step in net->forward; of several parts the last */
     int *backward_step; /* per layer: its step in net->backward, or -1; the last, too     */
+    int n_pair;         /* pairs of steps: of parameters, then of layers' sums */
     int *forward_first, *backward_first; /* per layer: likewise, of several parts the first */
-    int n_pair;                          /* of parameters and of layers' sums               */
-    struct ct_sum_way *sum;              /* [n_pair - n_param]: sums.c                      */
 
     ct_region *region;
     ct_use *use;
     int n_region;
-    void *block, *always; /* the plan's memory; that of CT_LIFETIME_ALWAYS buffers */
-    size_t always_bytes;
+    size_t always_bytes; /* of CT_LIFETIME_ALWAYS buffers */
     ct_call_buffer *call_buffer;
     int n_call_buffer;
     ct_again *again; /* values made again in backward, in the order of forward */
     int n_again;
-    bool poison;          /* CORTADO_POISON: fill what dies with NaN */
-    ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
-    ct_net_report report;
-    double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
-    int64_t clock_iteration;       /* of the trace, then */
-    struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */
+    ct_step_there *numbers; /* of the steps, on the device; NULL: not on this one */
+    bool poison;            /* CORTADO_POISON: fill what dies with NaN */
 } ct_net_impl;
 
 /** When a value or buffer is alive, in steps of forward followed by backward. */
@@ -110,28 +119,47 @@ static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
     return (ct_net_impl *)net->impl;
 }
 
-/* In the order in which ct_net_create calls them. */
+static inline ct_pass_impl *ct_pass_impl_of(const ct_pass *pass)
+{
+    return (ct_pass_impl *)pass->impl;
+}
 
-/** Graph, layers, blobs and shapes. */
+/** The place `offset` of the plan in the pass's block; CT_NOWHERE: NULL. */
+static inline void *ct_pass_at(const ct_pass *pass, size_t offset)
+{
+    return (offset == CT_NOWHERE) ? NULL : (char *)ct_pass_impl_of(pass)->block + offset;
+}
+
+/** A pass with room for so many instances and blobs, and nothing in it. */
+ct_status ct_pass_open(ct_net *net, size_t n_instance, size_t n_blob, ct_pass **pass_p);
+
+/* In the order in which ct_net_create calls them. What is ct_pass_... makes any further pass, too,
+ * in the same order. */
+
+/** Graph, layers and the first pass: blobs, instances and shapes. */
 ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param);
+/** Instances and shapes of a further pass, whose blobs are there. */
+ct_status ct_pass_build(ct_pass *pass);
 /** Calls reshape of layer i, and checks its tops. */
-ct_status ct_net_reshape_layer(ct_net *net, int i);
+ct_status ct_pass_reshape_layer(ct_pass *pass, int i);
 /** Where tops vary from batch to batch: tries whether what follows them can, and raises its buffers
  *  to what they need at most. CT_ERR_CONFIG or what a reshape says. */
-ct_status ct_net_vary(ct_net *net);
-void ct_net_vary_release(ct_net *net);
-/** Gives layer i, which is about to run forward, the shapes of this batch and ex its samples; takes
- *  over how many it made. Collective where ex has other ranks. */
-ct_status ct_net_vary_before(ct_net *net, int i, ct_exec *ex);
-ct_status ct_net_vary_after(ct_net *net, int i, ct_exec *ex);
-/** Gives ex the samples that layer i works on. i < 0: the net's. */
-void ct_net_vary_exec(const ct_net *net, int i, ct_exec *ex);
-/** After buffers are bound for a pass: those that outgrew the plan lie elsewhere. */
-void ct_net_vary_bind(ct_net *net);
+ct_status ct_pass_vary(ct_pass *pass);
+void ct_pass_vary_release(ct_pass *pass);
+/** Gives layer i, which is about to run forward, the shapes of this batch and the exec its samples;
+ *  takes over how many it made. Collective where the exec has other ranks. */
+ct_status ct_pass_vary_before(ct_pass *pass, int i);
+ct_status ct_pass_vary_after(ct_pass *pass, int i);
+/** Gives the exec the samples that layer i works on. i < 0: the net's. */
+void ct_pass_vary_exec(ct_pass *pass, int i);
+/** After buffers are bound for a direction: those that outgrew the plan lie elsewhere. */
+void ct_pass_vary_bind(ct_pass *pass);
 /** The shape that blob b has at most. */
 const ct_shape *ct_net_most(const ct_net *net, int b);
 /** Gives the groups to the layers that run them, or dissolves those that they do not take. */
 ct_status ct_net_fuse(ct_net *net);
+/** Has layers run their groups. CT_ERR_CONFIG, logged, where a layer of a further pass does not. */
+ct_status ct_pass_fuse(ct_pass *pass);
 /** Lets a group's gradients share memory where it can work in place. After the steps are made. */
 ct_status ct_net_share_diffs(ct_net *net);
 /** Gathers the ParamSpecs by name. CT_ERR_CONFIG where they contradict each other. */
@@ -140,8 +168,10 @@ ct_status ct_net_param_rules(ct_net *net);
 void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p);
 /** Makes net->param: owners, sharers, arena order. */
 ct_status ct_net_params(ct_net *net);
-/** Places arenas, fills weights, binds the instances' weights. */
+/** Places arenas, fills weights, binds the first pass's weights. */
 ct_status ct_net_arenas(ct_net *net);
+/** The instances' views of the arenas. */
+ct_status ct_pass_bind_weights(ct_pass *pass);
 void ct_net_arenas_release(ct_net *net);
 /** Makes the lists of steps and of outputs. */
 ct_status ct_net_steps(ct_net *net);
@@ -149,37 +179,41 @@ ct_status ct_net_steps(ct_net *net);
 /** Finds what is to be made again in backward. */
 ct_status ct_net_recompute(ct_net *net);
 
-/** Memory for the layers' sums over ranks, one a pair; after the steps are made. */
-ct_status ct_net_sums_make(ct_net *net);
-void ct_net_sums_release(ct_net *net);
-/** BEGIN and WAIT of a sum. Collective where ex has other ranks. */
-ct_status ct_net_sum_begin(ct_net *net, ct_exec *ex, const ct_step *s);
-ct_status ct_net_sum_wait(ct_net *net, ct_exec *ex, const ct_step *s);
+/** Memory for the layers' sums over ranks, of which each is a pair of steps. */
+ct_status ct_pass_sums_make(ct_pass *pass);
+void ct_pass_sums_release(ct_pass *pass);
+/** BEGIN and WAIT of a sum. Collective where the exec has other ranks. */
+ct_status ct_pass_sum_begin(ct_pass *pass, const ct_step *s);
+ct_status ct_pass_sum_wait(ct_pass *pass, const ct_step *s);
 
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
-void ct_net_again_reset(ct_net *net);
-ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when);
+void ct_pass_again_reset(ct_pass *pass);
+ct_status ct_pass_again_run(ct_pass *pass, int when);
 /** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
 ct_status ct_net_lifetimes(ct_net *net);
 /** Whether layer i runs on the host although the net's device is another. */
 bool ct_host_layer_is(const ct_net *net, int i);
 /** Gives such layers memory on the host for what they read, write and keep. The device's is placed.
  */
-ct_status ct_host_layers(ct_net *net);
-void ct_host_layers_release(ct_net *net);
+ct_status ct_host_layers(ct_pass *pass);
+void ct_host_layers_release(ct_pass *pass);
 /** Copies in what layer i reads, runs it, copies out what it wrote. */
-ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex);
-ct_status ct_host_layer_backward(ct_net *net, int i, ct_exec *ex);
-/** Memory for a pass's losses and faults; forward begins with begin and ends with send; take waits
- *  for what was sent: CT_ERR_DATA, logged, where a kernel found wrong data. */
-ct_status ct_net_report_make(ct_net *net);
-void ct_net_report_release(ct_net *net);
-ct_status ct_net_report_begin(ct_net *net, ct_exec *ex);
-ct_status ct_net_report_send(ct_net *net, ct_exec *ex);
-ct_status ct_net_report_take(ct_net *net, const ct_exec *ex, double *loss_p);
-/** Plans, gets the memory and binds blobs and buffers to it. */
+ct_status ct_host_layer_forward(ct_pass *pass, int i);
+ct_status ct_host_layer_backward(ct_pass *pass, int i);
+/** Memory for the numbers of the net's steps, on its device. */
+ct_status ct_net_numbers_make(ct_net *net);
+/** Memory for a pass's losses and faults; forward begins with begin and ends with send.
+ *  ct_pass_forward_end() waits for what was sent. */
+ct_status ct_pass_report_make(ct_pass *pass);
+void ct_pass_report_release(ct_pass *pass);
+ct_status ct_pass_report_begin(ct_pass *pass);
+ct_status ct_pass_report_send(ct_pass *pass);
+/** Plans, and gives the first pass its memory. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);
+/** Gets memory by the plan and binds blobs and buffers to it. */
+ct_status ct_pass_memory(ct_pass *pass);
+void ct_pass_memory_release(ct_pass *pass);
 
 /* ---- regions with lifetimes get offsets in one block */
 
@@ -210,15 +244,15 @@ typedef struct ct_graph_hooks {
 
 typedef struct ct_step_graphs ct_step_graphs;
 
-/** For the passes of one net; NULL where its device, or what is asked for, leaves nothing to record
+/** For runs of one pass; NULL where its device, or what is asked for, leaves nothing to record
  *  (said once in the log). */
-ct_step_graphs *ct_step_graphs_create(ct_net *net);
+ct_step_graphs *ct_step_graphs_create(const ct_pass *pass);
 void ct_step_graphs_destroy(ct_step_graphs *g);
-/** One pass over net->forward or net->backward, on a stream that can be recorded. after: what
+/** One run of net->forward or net->backward, on a stream that can be recorded. after: what
  *  follows; NULL in forward. Its `ready` is called by h->call. */
 ct_status ct_step_graphs_run(ct_step_graphs *g, ct_exec *ex, bool forward,
                              const ct_step_after *after, const ct_graph_hooks *h, void *ctx);
-/** As ct_net_forget_graphs(); NULL allowed. */
+/** As ct_pass_forget_graphs(); NULL allowed. */
 void ct_step_graphs_forget(ct_step_graphs *g);
 
 #endif

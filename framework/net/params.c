@@ -426,10 +426,11 @@ static bool runs_behind(const ct_net *net, int k, int i)
     return (place[k] > place[i]) || ((place[k] == place[i]) && (k > i));
 }
 
-static ct_status bind(ct_net *net, int i)
+static ct_status bind(ct_pass *pass, int i)
 {
+    const ct_net *net = pass->net;
     const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    ct_instance *in = pass->instance[i];
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_graph_node *n = &g->node[i];
 
@@ -454,6 +455,52 @@ static ct_status bind(ct_net *net, int i)
     return CT_OK;
 }
 
+ct_status ct_pass_bind_weights(ct_pass *pass)
+{
+    for (int i = 0; i < pass->net->n_layer; i++) CT_TRY(bind(pass, i));
+    return CT_OK;
+}
+
+/* Whether the set has this weight of the net; CT_ERR_ARG where it has a part. */
+static ct_status is_in(const ct_weight_set *set, const ct_net *net, const ct_param *p, bool *in_p)
+{
+    *in_p = false;
+    if ((set == NULL) || (p->borrowed != (set->net != net)) || (p->offset >= set->count))
+        return CT_OK;
+    *in_p = true;
+    if (p->offset + p->count <= set->count) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_ARG, "a set of %lld weights ends within %s, which has the places %lld to %lld",
+        (long long)set->count, p->key, (long long)p->offset, (long long)(p->offset + p->count - 1));
+}
+
+ct_status ct_pass_use_weights(ct_pass *pass, const ct_weight_set *set)
+{
+    const ct_net *net = pass->net;
+    ct_pass_impl *m = ct_pass_impl_of(pass);
+    bool in;
+
+    if ((set != NULL) && (set->net != net) && (set->net != net->options.share))
+        return CT_FAIL(CT_ERR_ARG, "a pass of net \"%s\" cannot run on weights of net \"%s\"",
+                       net->name, set->net->name);
+    for (int k = 0; k < net->n_param; k++) CT_TRY(is_in(set, net, &net->param[k], &in));
+    if (m->graphs != NULL) {
+        CT_TRY(net->options.dev->sync(pass->exec.stream));
+        ct_step_graphs_forget(m->graphs); /* they name the weights by their addresses */
+    }
+    m->n_use++;
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int w = 0; w < net->layer[i]->n_weight; w++) {
+            const ct_param *p = &net->param[ct_net_param_of(net, i, w)];
+
+            CT_TRY(is_in(set, net, p, &in));
+            pass->instance[i]->weight[w].data.data =
+                in ? set->arena + p->offset : p->blob.data.data;
+        }
+    }
+    return CT_OK;
+}
+
 ct_status ct_net_arenas(ct_net *net)
 {
     if (net->options.share != NULL) CT_TRY(borrow(net));
@@ -462,8 +509,7 @@ ct_status ct_net_arenas(ct_net *net)
         CT_TRY(acquire(net));
         CT_TRY(fill(net));
     }
-    for (int i = 0; i < net->n_layer; i++) CT_TRY(bind(net, i));
-    return CT_OK;
+    return ct_pass_bind_weights(net->pass);
 }
 
 void ct_net_arenas_release(ct_net *net)

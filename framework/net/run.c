@@ -59,7 +59,7 @@ bool ct_exec_poll_is_due(ct_exec *ex, double now)
 }
 
 /* Gradients, and the sums of layers that are under way. */
-static ct_status let_move(ct_exec *ex)
+static ct_status let_move(const ct_exec *ex)
 {
     if ((ex->n_sum > 0) && (ex->sum_poll != NULL)) CT_TRY(ex->sum_poll(ex->hook_ctx));
     return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
@@ -80,97 +80,103 @@ static int slot_of(int at, bool ends)
 }
 
 /* Whether this pass is looked at so: it is timed or traced, and the device has marks. */
-static bool step_clock_is_on(const ct_net *net, const ct_exec *ex)
+static bool step_clock_is_on(const ct_pass *pass)
 {
-    return (net->options.dev->marks != NULL) && (net->timing || (ct_trace_start(ex->trace) > 0));
+    const ct_net *net = pass->net;
+
+    return (net->options.dev->marks != NULL) &&
+           (net->timing || (ct_trace_start(pass->exec.trace) > 0));
 }
 
 /* Rows of the copies that have ended since the origin; wait: of all that were begun. */
-static ct_status add_copies(const ct_net *net, ct_exec *ex, bool wait)
+static ct_status add_copies(const ct_pass *pass, bool wait)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_mark_ops *marks = net->options.dev->marks;
+    const ct_pass_impl *m = ct_pass_impl_of(pass);
+    const ct_mark_ops *marks = pass->net->options.dev->marks;
 
     for (;;) {
         ct_trace_span span = { .kind = CT_TRACE_COPY, .iteration = m->clock_iteration };
         ct_copy_seen copy;
         bool got;
 
-        CT_TRY(marks->watched(net, 0, wait, &copy, &got));
+        CT_TRY(marks->watched(pass, 0, wait, &copy, &got));
         if (!got) return CT_OK;
         span.name = copy.down ? "to the host" : "to the device";
         span.number = copy.down;
         span.bytes = (int64_t)copy.bytes;
         span.start_s = m->clock_s + copy.start_s;
         span.end_s = m->clock_s + copy.end_s;
-        ct_trace_add(ex->trace, &span);
+        ct_trace_add(pass->exec.trace, &span);
     }
 }
 
 /* Before a forward that is not traced: what the traced ones before it began is added. */
-static ct_status step_clock_end(const ct_net *net, ct_exec *ex)
+static ct_status step_clock_end(const ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    ct_pass_impl *m = ct_pass_impl_of(pass);
 
     if (m->clock_s <= 0) return CT_OK;
-    CT_TRY(add_copies(net, ex, true));
-    net->options.dev->marks->watch(NULL);
+    CT_TRY(add_copies(pass, true));
+    pass->net->options.dev->marks->watch(NULL);
     m->clock_s = 0;
     return CT_OK;
 }
 
 /* Before a forward: where traced spans count from. Waits. */
-static ct_status step_clock_begin(const ct_net *net, ct_exec *ex)
+static ct_status step_clock_begin(const ct_pass *pass)
 {
-    const ct_device *dev = net->options.dev;
-    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_device *dev = pass->net->options.dev;
+    const ct_exec *ex = &pass->exec;
+    ct_pass_impl *m = ct_pass_impl_of(pass);
 
-    if (ct_trace_start(ex->trace) <= 0) return step_clock_end(net, ex);
+    if (ct_trace_start(ex->trace) <= 0) return step_clock_end(pass);
     CT_TRY(dev->sync(ex->stream));
-    CT_TRY(step_clock_end(net, ex)); /* what counts from the last origin */
+    CT_TRY(step_clock_end(pass)); /* what counts from the last origin */
     m->clock_s = ct_clock_s();
     m->clock_iteration = ct_trace_iteration(ex->trace);
-    dev->marks->watch(net);
+    dev->marks->watch(pass);
     return dev->marks->mark(ex->stream, 0);
 }
 
 /* Around step `at` of forward followed by backward. */
-static ct_status step_clock_mark(const ct_net *net, ct_exec *ex, int at, bool ends)
+static ct_status step_clock_mark(const ct_pass *pass, int at, bool ends)
 {
-    return net->options.dev->marks->mark(ex->stream, slot_of(at, ends));
+    return pass->net->options.dev->marks->mark(pass->exec.stream, slot_of(at, ends));
 }
 
 /* Row of the device: from the origin on. */
-static ct_status add_span(const ct_net *net, ct_exec *ex, const ct_step *s, int at)
+static ct_status add_span(const ct_pass *pass, const ct_step *s, int at)
 {
-    const ct_layer *l = net->layer[s->layer];
+    const ct_mark_ops *marks = pass->net->options.dev->marks;
+    const ct_layer *l = pass->net->layer[s->layer];
     ct_trace_span span = { .kind = CT_TRACE_DEVICE, .name = l->name, .detail = l->ops->type };
     double from, to;
 
     if ((s->kind != CT_STEP_FORWARD) && (s->kind != CT_STEP_BACKWARD)) return CT_OK;
-    CT_TRY(net->options.dev->marks->between(0, slot_of(at, false), &from));
-    CT_TRY(net->options.dev->marks->between(0, slot_of(at, true), &to));
-    span.start_s = ct_net_impl_of(net)->clock_s + from;
-    span.end_s = ct_net_impl_of(net)->clock_s + to;
-    span.iteration = ct_trace_iteration(ex->trace);
-    ct_trace_add(ex->trace, &span);
+    CT_TRY(marks->between(0, slot_of(at, false), &from));
+    CT_TRY(marks->between(0, slot_of(at, true), &to));
+    span.start_s = ct_pass_impl_of(pass)->clock_s + from;
+    span.end_s = ct_pass_impl_of(pass)->clock_s + to;
+    span.iteration = ct_trace_iteration(pass->exec.trace);
+    ct_trace_add(pass->exec.trace, &span);
     return CT_OK;
 }
 
 /* After a list has run, which starts at `first`: waits, fills in its steps' seconds, and adds the
  *  device's spans to a trace. */
-static ct_status step_clock_take(const ct_net *net, ct_exec *ex, ct_step *list, int n, int first)
+static ct_status step_clock_take(const ct_pass *pass, ct_step *list, int n, int first)
 {
-    bool traced = (ct_trace_start(ex->trace) > 0) && (ct_net_impl_of(net)->clock_s > 0);
+    const ct_device *dev = pass->net->options.dev;
+    bool traced = (ct_trace_start(pass->exec.trace) > 0) && (ct_pass_impl_of(pass)->clock_s > 0);
 
-    CT_TRY(net->options.dev->sync(ex->stream));
+    CT_TRY(dev->sync(pass->exec.stream));
     for (int i = 0; i < n; i++) {
         if (ct_step_is_of_weights(&list[i])) continue;
-        CT_TRY(net->options.dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
-                                                &list[i].seconds));
-        if (traced) CT_TRY(add_span(net, ex, &list[i], first + i));
+        CT_TRY(dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
+                                   &list[i].seconds));
+        if (traced) CT_TRY(add_span(pass, &list[i], first + i));
     }
-    return traced ? add_copies(net, ex, false) : CT_OK;
+    return traced ? add_copies(pass, false) : CT_OK;
 }
 
 /* ---- the steps of a net */
@@ -178,102 +184,104 @@ static ct_status step_clock_take(const ct_net *net, ct_exec *ex, ct_step *list, 
 /* What the poison is: all bits set is a NaN. */
 #define POISON 0xff
 
-static void poison(const ct_net *net, const ct_region *r)
+static void poison(const ct_pass *pass, const ct_region *r)
 {
-    char *block = ct_net_impl_of(net)->block;
-
-    memset(block + r->offset, POISON, r->bytes);
+    memset(ct_pass_at(pass, r->offset), POISON, r->bytes);
 }
 
 /* Everything that is dead before the first step of a pass. */
-static void poison_all(const ct_net *net)
+static void poison_all(const ct_pass *pass)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
     for (int i = 0; i < m->n_region; i++) {
-        if (!m->use[i].persists) poison(net, &m->region[i]);
+        if (!m->use[i].persists) poison(pass, &m->region[i]);
     }
 }
 
 /* What lives to the last step stays for the caller to look at. */
-static void poison_dead(const ct_net *net, int step)
+static void poison_dead(const ct_pass *pass, int step)
 {
+    const ct_net *net = pass->net;
     const ct_net_impl *m = ct_net_impl_of(net);
 
     if (step == net->n_forward + net->n_backward - 1) return;
     for (int i = 0; i < m->n_region; i++) {
-        if (!m->use[i].persists && (m->region[i].last == step)) poison(net, &m->region[i]);
+        if (!m->use[i].persists && (m->region[i].last == step)) poison(pass, &m->region[i]);
     }
 }
 
-/* One pass over one of the lists. */
-typedef struct pass {
-    ct_net *net;
-    ct_exec *ex;
+/* A pass runs one of the lists. */
+typedef struct run {
+    ct_pass *pass;
     int first;                  /* the number of the list's first step in the plan's time */
     const ct_step_after *after; /* of backward; NULL: nothing follows */
     bool marked;                /* the device is timed by marks */
-} pass;
+} run;
 
 /* Layers show, and their sums. Those of a device have ended, or have a row of its own. */
-static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step *s, double start)
+static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
 {
     static const ct_trace_kind kind[] = { [CT_STEP_FORWARD] = CT_TRACE_FORWARD,
                                           [CT_STEP_BACKWARD] = CT_TRACE_BACKWARD,
                                           [CT_STEP_BEGIN] = CT_TRACE_SUM_BEGIN,
                                           [CT_STEP_WAIT] = CT_TRACE_SUM_WAIT };
-    const ct_layer *l = net->layer[s->layer];
+    const ct_device *dev = pass->net->options.dev;
+    const ct_exec *ex = &pass->exec;
+    const ct_layer *l = pass->net->layer[s->layer];
 
-    if (s->blob >= 0) return CT_OK;
-    if (net->options.dev->marks == NULL) CT_TRY(net->options.dev->sync(ex->stream));
+    if (s->blob >= 0) return CT_OK; /* a diff */
+    if (dev->marks == NULL) CT_TRY(dev->sync(ex->stream));
     ct_trace_end(ex->trace, start, kind[s->kind], l->name, l->ops->type);
     return CT_OK;
 }
 
-static ct_status forward_layer(ct_net *net, const ct_step *s, ct_exec *ex)
+static ct_status forward_layer(ct_pass *pass, const ct_step *s)
 {
     int i = s->layer;
-    const ct_layer *l = net->layer[i];
+    const ct_layer *l = pass->net->layer[i];
 
-    if (s->n_part > 1) return ct_layer_part(l, net->instance[i], ex, true, s->part);
-    CT_TRY(ct_net_vary_before(net, i, ex));
+    if (s->n_part > 1) return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
+    CT_TRY(ct_pass_vary_before(pass, i));
     if (l->ops->forward == NULL) return CT_OK;
-    if (ct_host_layer_is(net, i))
-        CT_TRY(ct_host_layer_forward(net, i, ex));
+    if (ct_host_layer_is(pass->net, i))
+        CT_TRY(ct_host_layer_forward(pass, i));
     else
-        CT_TRY(ct_layer_forward(l, net->instance[i], ex));
-    return ct_net_vary_after(net, i, ex);
+        CT_TRY(ct_layer_forward(l, pass->instance[i], &pass->exec));
+    return ct_pass_vary_after(pass, i);
 }
 
-static ct_status backward_layer(ct_net *net, const ct_step *s, ct_exec *ex, int at)
+static ct_status backward_layer(ct_pass *pass, const ct_step *s, int at)
 {
-    const ct_layer *l = net->layer[s->layer];
-    ct_instance *in = net->instance[s->layer];
+    int i = s->layer;
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
 
-    ct_net_vary_exec(net, s->layer, ex);
-    CT_TRY(ct_net_again_run(net, ex, at));
-    if (s->n_part > 1) return ct_layer_part(l, in, ex, false, s->part);
-    return ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(net, s->layer, ex)
-                                           : ct_layer_backward(l, in, ex);
+    ct_pass_vary_exec(pass, i);
+    CT_TRY(ct_pass_again_run(pass, at));
+    if (s->n_part > 1) return ct_layer_part(l, in, &pass->exec, false, s->part);
+    return ct_host_layer_is(pass->net, i) ? ct_host_layer_backward(pass, i)
+                                          : ct_layer_backward(l, in, &pass->exec);
 }
 
 /* Of the scale of the loss the device knows; the host's losses have none. */
-static ct_status loss_diff(const ct_net *net, const ct_exec *ex, const ct_step *s)
+static ct_status loss_diff(const ct_pass *pass, const ct_step *s)
 {
-    const ct_tensor *diff = &net->blob[s->blob]->diff;
-    const ct_step_there *there = ct_exec_step_there(ex);
+    const ct_device *dev = pass->net->options.dev;
+    const ct_exec *ex = &pass->exec;
+    const ct_tensor *diff = &pass->blob[s->blob]->diff;
 
-    if (there != NULL)
-        return ct_step_there_of(net->options.dev)
-            ->loss_diff(ex->stream, there, ct_tensor_count(diff), s->value, diff->data);
-    return net->options.dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
+    if (ex->numbers_there != NULL)
+        return ct_step_there_of(dev)->loss_diff(ex->stream, ex->numbers_there,
+                                                ct_tensor_count(diff), s->value, diff->data);
+    return dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
 }
 
-static ct_status compute_step(const pass *p, ct_step *s, int i)
+static ct_status compute_step(const run *p, ct_step *s, int i)
 {
-    ct_net *net = p->net;
-    ct_exec *ex = p->ex;
-    const ct_device *dev = net->options.dev;
+    ct_pass *pass = p->pass;
+    const ct_exec *ex = &pass->exec;
+    const ct_device *dev = pass->net->options.dev;
     int64_t polls = ex->n_poll;
     double start = ct_trace_start(ex->trace);
     const ct_tensor *diff;
@@ -281,43 +289,44 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
 
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        status = forward_layer(net, s, ex);
+        status = forward_layer(pass, s);
         break;
     case CT_STEP_BACKWARD:
-        status = backward_layer(net, s, ex, p->first + i);
+        status = backward_layer(pass, s, p->first + i);
         break;
     case CT_STEP_ZERO_DIFF:
-        diff = &net->blob[s->blob]->diff;
+        diff = &pass->blob[s->blob]->diff;
         status = dev->zero(ex->stream, diff->data, ct_tensor_bytes(diff));
         break;
     case CT_STEP_LOSS_DIFF:
-        status = loss_diff(net, ex, s);
+        status = loss_diff(pass, s);
         break;
     case CT_STEP_BEGIN:
-        status = ct_net_sum_begin(net, ex, s);
+        status = ct_pass_sum_begin(pass, s);
         break;
     case CT_STEP_WAIT:
-        status = ct_net_sum_wait(net, ex, s);
+        status = ct_pass_sum_wait(pass, s);
         break;
     }
     s->polls = (int)(ex->n_poll - polls);
-    if ((start > 0) && (status == CT_OK)) status = trace_step(net, ex, s, start);
+    if ((start > 0) && (status == CT_OK)) status = trace_step(pass, s, start);
     return status;
 }
 
 /* With a name for profilers, and marks where the device is timed. */
 static ct_status run_step(void *ctx, ct_step *s, int i)
 {
-    const pass *p = ctx;
-    const ct_device *dev = p->net->options.dev;
+    const run *p = ctx;
+    const ct_net *net = p->pass->net;
+    const ct_device *dev = net->options.dev;
     ct_status status;
 
     if (dev->marks == NULL) return compute_step(p, s, i);
-    if (p->marked) CT_TRY(step_clock_mark(p->net, p->ex, p->first + i, false));
-    dev->marks->range((s->blob < 0) ? p->net->layer[s->layer]->name : "gradients");
+    if (p->marked) CT_TRY(step_clock_mark(p->pass, p->first + i, false));
+    dev->marks->range((s->blob < 0) ? net->layer[s->layer]->name : "gradients");
     status = compute_step(p, s, i);
     dev->marks->range(NULL);
-    if (p->marked && (status == CT_OK)) status = step_clock_mark(p->net, p->ex, p->first + i, true);
+    if (p->marked && (status == CT_OK)) status = step_clock_mark(p->pass, p->first + i, true);
     return status;
 }
 
@@ -330,21 +339,22 @@ static void trace_move(const ct_exec *ex, double start)
         ct_trace_end(ex->trace, start, CT_TRACE_MOVE, NULL, NULL);
 }
 
-static ct_status ready_param(const pass *p, int param)
+static ct_status ready_param(const run *p, int param)
 {
-    double start = ct_trace_start(p->ex->trace);
+    const ct_exec *ex = &p->pass->exec;
+    double start = ct_trace_start(ex->trace);
     ct_status status =
         (p->after->ready != NULL) ? p->after->ready(p->after->ready_ctx, param) : CT_OK;
 
-    trace_move(p->ex, start);
+    trace_move(ex, start);
     return status;
 }
 
 /* The device's clock does not see what the host does for a parameter. */
-static ct_status weights_pair(const pass *p, ct_step *s)
+static ct_status weights_pair(const run *p, ct_step *s)
 {
-    const ct_exec *ex = p->ex;
-    double start = (p->net->timing && p->marked) ? ct_clock_s() : 0;
+    const ct_exec *ex = &p->pass->exec;
+    double start = (p->pass->net->timing && p->marked) ? ct_clock_s() : 0;
 
     if (s->kind == CT_STEP_BEGIN)
         CT_TRY(ready_param(p, s->param));
@@ -361,7 +371,7 @@ static ct_status run_pair(void *ctx, ct_step *s, int i)
 
 static ct_status poll_between(void *ctx)
 {
-    ct_exec *ex = ((const pass *)ctx)->ex;
+    const ct_exec *ex = &((const run *)ctx)->pass->exec;
     double start = ct_trace_start(ex->trace);
     ct_status status = let_move(ex);
 
@@ -371,39 +381,42 @@ static ct_status poll_between(void *ctx)
 
 static ct_status now(void *ctx, double *seconds_p)
 {
-    const pass *p = ctx;
+    const ct_pass *pass = ((const run *)ctx)->pass;
 
-    CT_TRY(p->net->options.dev->sync(p->ex->stream));
+    CT_TRY(pass->net->options.dev->sync(pass->exec.stream));
     *seconds_p = ct_clock_s();
     return CT_OK;
 }
 
 static void ended(void *ctx, int i)
 {
-    const pass *p = ctx;
-    ct_net *net = p->net;
+    const run *p = ctx;
+    const ct_net *net = p->pass->net;
 
     if (net->team != NULL) ct_team_clock_end(net->team, p->first + i);
-    if (ct_net_impl_of(net)->poison) poison_dead(net, p->first + i);
+    if (ct_net_impl_of(net)->poison) poison_dead(p->pass, p->first + i);
+}
+
+/* The list that runs. */
+static ct_step *list_of(const run *p)
+{
+    return (p->first == 0) ? p->pass->net->forward : p->pass->net->backward;
 }
 
 static ct_status graph_one(void *ctx, int i)
 {
-    const pass *p = ctx;
-
-    return run_step(ctx, &((p->first == 0) ? p->net->forward : p->net->backward)[i], i);
+    return run_step(ctx, &list_of(ctx)[i], i);
 }
 
 static ct_status graph_call(void *ctx, int i)
 {
-    const pass *p = ctx;
-    ct_step *s = &((p->first == 0) ? p->net->forward : p->net->backward)[i];
-
-    return run_pair(ctx, s, i);
+    return run_pair(ctx, &list_of(ctx)[i], i);
 }
 
-static ct_status give_list(pass *p, ct_step *list, int n)
+static ct_status give_list(run *p, ct_step *list, int n)
 {
+    ct_pass *pass = p->pass;
+    const ct_net *net = pass->net;
     static const ct_graph_hooks graph = { graph_one, graph_call, poll_between };
     const ct_step_after *after = p->after;
     ct_status status;
@@ -411,52 +424,54 @@ static ct_status give_list(pass *p, ct_step *list, int n)
                         .begin = run_pair,
                         .wait = run_pair,
                         .poll = poll_between,
-                        .now = (p->net->timing && !p->marked) ? now : NULL,
-                        .ended = (ct_net_impl_of(p->net)->poison || (p->net->team != NULL))
-                                     ? ended
-                                     : NULL };
-    ct_step_graphs *graphs = ct_net_impl_of(p->net)->graphs;
+                        .now = (net->timing && !p->marked) ? now : NULL,
+                        .ended =
+                            (ct_net_impl_of(net)->poison || (net->team != NULL)) ? ended : NULL };
+    ct_step_graphs *graphs = ct_pass_impl_of(pass)->graphs;
 
     /* each step is a graph's part, or can be looked at */
-    if ((graphs != NULL) && !p->net->timing && (ct_trace_start(p->ex->trace) <= 0) &&
-        (p->ex->stream != NULL))
-        return ct_step_graphs_run(graphs, p->ex, p->first == 0, after, &graph, p);
+    if ((graphs != NULL) && !net->timing && (ct_trace_start(pass->exec.trace) <= 0) &&
+        (pass->exec.stream != NULL))
+        return ct_step_graphs_run(graphs, &pass->exec, p->first == 0, after, &graph, p);
     status = ct_steps_run(list, n, &h, p);
     if ((status == CT_OK) && (after != NULL) && (after->finish != NULL))
         status = after->finish(after->ctx);
     return status;
 }
 
-static ct_status run_list(pass *p, ct_step *list, int n)
+static ct_status run_list(run *p, ct_step *list, int n)
 {
-    const ct_mark_ops *marks = p->net->options.dev->marks;
+    const ct_net *net = p->pass->net;
+    const ct_mark_ops *marks = net->options.dev->marks;
     ct_status status;
 
-    p->marked = step_clock_is_on(p->net, p->ex);
-    if (p->marked && (p->first == 0)) CT_TRY(step_clock_begin(p->net, p->ex));
-    if (!p->marked && (p->first == 0)) CT_TRY(step_clock_end(p->net, p->ex));
-    if (p->net->team != NULL) ct_team_clock_begin(p->net->team);
+    p->marked = step_clock_is_on(p->pass);
+    if (p->marked && (p->first == 0)) CT_TRY(step_clock_begin(p->pass));
+    if (!p->marked && (p->first == 0)) CT_TRY(step_clock_end(p->pass));
+    if (net->team != NULL) ct_team_clock_begin(net->team);
     if (marks != NULL) marks->range((p->first == 0) ? "forward" : "backward");
     status = give_list(p, list, n);
     if (marks != NULL) marks->range(NULL);
-    if (p->marked && (status == CT_OK)) status = step_clock_take(p->net, p->ex, list, n, p->first);
+    if (p->marked && (status == CT_OK)) status = step_clock_take(p->pass, list, n, p->first);
     return status;
 }
 
 /* Version numbers of caches, and the place of buffers whose place depends on the direction. */
-static void prepare(ct_net *net, bool forward)
+static void prepare(ct_pass *pass, bool forward)
 {
+    const ct_net *net = pass->net;
     const ct_net_impl *m = ct_net_impl_of(net);
-    int64_t version = net->weight_version;
+    int64_t version = net->weight_version + ct_pass_impl_of(pass)->n_use;
 
     if (net->options.share != NULL) version += net->options.share->weight_version;
-    for (int i = 0; i < net->n_layer; i++) net->instance[i]->weight_version = version;
+    for (int i = 0; i < net->n_layer; i++) pass->instance[i]->weight_version = version;
     for (int i = 0; i < m->n_call_buffer; i++) {
         const ct_call_buffer *c = &m->call_buffer[i];
 
-        net->instance[c->layer]->buffer[c->slot].data = forward ? c->forward : c->backward;
+        pass->instance[c->layer]->buffer[c->slot].data =
+            ct_pass_at(pass, forward ? c->forward : c->backward);
     }
-    ct_net_vary_bind(net);
+    ct_pass_vary_bind(pass);
 }
 
 static ct_status check_runnable(const ct_net *net)
@@ -466,58 +481,56 @@ static ct_status check_runnable(const ct_net *net)
     return CT_OK;
 }
 
-ct_status ct_net_forward_begin(ct_net *net, ct_exec *ex)
+ct_status ct_pass_forward_begin(ct_pass *pass)
 {
-    pass p = { .net = net, .ex = ex };
+    const ct_net *net = pass->net;
+    ct_exec *ex = &pass->exec;
+    run p = { .pass = pass };
 
     CT_TRY(check_runnable(net));
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
     ex->batch_axis = net->batch_axis;
-    prepare(net, true);
-    ct_net_again_reset(net);
-    if (ct_net_impl_of(net)->poison) poison_all(net);
-    CT_TRY(ct_net_report_begin(net, ex));
+    prepare(pass, true);
+    ct_pass_again_reset(pass);
+    if (ct_net_impl_of(net)->poison) poison_all(pass);
+    CT_TRY(ct_pass_report_begin(pass));
     CT_TRY(run_list(&p, net->forward, net->n_forward));
-    ct_net_vary_exec(net, -1, ex);
-    return ct_net_report_send(net, ex);
+    ct_pass_vary_exec(pass, -1);
+    return ct_pass_report_send(pass);
 }
 
-ct_status ct_net_forward_end(ct_net *net, ct_exec *ex, double *loss_p)
+ct_status ct_pass_forward(ct_pass *pass, double *loss_p)
 {
-    return ct_net_report_take(net, ex, loss_p);
+    CT_TRY(ct_pass_forward_begin(pass));
+    return ct_pass_forward_end(pass, loss_p);
 }
 
-ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
+ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
 {
-    CT_TRY(ct_net_forward_begin(net, ex));
-    return ct_net_forward_end(net, ex, loss_p);
-}
-
-ct_status ct_net_backward_and(ct_net *net, ct_exec *ex, const ct_step_after *after)
-{
-    pass p = { net, ex, net->n_forward, after, false };
+    const ct_net *net = pass->net;
+    run p = { .pass = pass, .first = net->n_forward, .after = after };
 
     CT_TRY(check_runnable(net));
     if (ct_net_impl_of(net)->forward_only)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
-    prepare(net, false);
+    prepare(pass, false);
     CT_TRY(run_list(&p, net->backward, net->n_backward));
-    ct_net_vary_exec(net, -1, ex);
+    ct_pass_vary_exec(pass, -1);
     return CT_OK;
 }
 
-ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
+ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx)
 {
     const ct_step_after after = { .ready = ready, .ready_ctx = ready_ctx };
 
-    return ct_net_backward_and(net, ex, &after);
+    return ct_pass_backward_and(pass, &after);
 }
 
-void ct_net_forget_graphs(ct_net *net)
+void ct_pass_forget_graphs(ct_pass *pass)
 {
-    ct_step_graphs_forget(ct_net_impl_of(net)->graphs);
+    ct_step_graphs_forget(ct_pass_impl_of(pass)->graphs);
 }
 
 void ct_net_weights_changed(ct_net *net)

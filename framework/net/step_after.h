@@ -25,19 +25,14 @@ typedef struct ct_step_after {
     void *ctx;
 } ct_step_after;
 
-/** ct_net_backward() and what follows it. */
-ct_status ct_net_backward_and(ct_net *net, ct_exec *ex, const ct_step_after *after);
+/** ct_pass_backward() and what follows it. */
+ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after);
 /** Forgets what was recorded: it names memory and groups of ranks that are about to go. The next
- *  passes record anew. */
-void ct_net_forget_graphs(ct_net *net);
+ *  runs record anew. */
+void ct_pass_forget_graphs(ct_pass *pass);
 
 /** The numbers of this net's steps on its device; NULL: it has none. */
 ct_step_there *ct_net_step_there(const ct_net *net);
-/** They, for kernels of layers; NULL: not there, the loss has no scale. */
-static inline const ct_step_there *ct_exec_step_there(const ct_exec *ex)
-{
-    return (const ct_step_there *)ex->step_there; /* its first member */
-}
 
 #ifdef __cplusplus
 }

@@ -24,7 +24,7 @@ typedef struct pass_kind {
 enum { FORWARD, BACKWARD, ADDING = 1, FOLLOWED = 2, N_KIND = BACKWARD + 4 };
 
 struct ct_step_graphs {
-    ct_net *net;
+    const ct_net *net;
     const ct_graph_ops *ops;
     pass_kind kind[N_KIND];
     bool off; /* the device would not record, or another rank's */
@@ -63,7 +63,7 @@ static bool stays_out(const run *r, const ct_step *s)
     case CT_STEP_ZERO_DIFF:
         return false;
     case CT_STEP_LOSS_DIFF: /* a loss's scale may move, which the device must know */
-        return r->ex->step_there == NULL;
+        return r->ex->numbers_there == NULL;
     case CT_STEP_BEGIN:
         if (!is_call(s)) return r->ex->sum_there == NULL; /* the host adds up: it waits */
         return !alone && ((r->after == NULL) || (r->after->replay == NULL));
@@ -75,8 +75,9 @@ static bool stays_out(const run *r, const ct_step *s)
     }
 }
 
-ct_step_graphs *ct_step_graphs_create(ct_net *net)
+ct_step_graphs *ct_step_graphs_create(const ct_pass *pass)
 {
+    const ct_net *net = pass->net;
     const ct_graph_ops *ops = net->options.dev->graph;
     ct_step_graphs *g;
 
@@ -85,7 +86,7 @@ ct_step_graphs *ct_step_graphs_create(ct_net *net)
         CT_INFO("recompute: the step is given to the device kernel by kernel, not as graphs");
         return NULL;
     }
-    if (ct_net_impl_of(net)->vary != NULL) {
+    if (ct_pass_impl_of(pass)->vary != NULL) {
         CT_INFO("the number of samples changes from step to step: the step is given to the device "
                 "kernel by kernel, not as graphs");
         return NULL;

@@ -100,7 +100,7 @@ static void add_sum(builder *b, ct_step_kind kind, int i, int k)
     s->of = CT_PAIR_SUM;
     s->pair = b->pair[i];
     s->part = k;
-    s->count = l->ops->sums->count(l, b->net->instance[i], b->forward, k);
+    s->count = l->ops->sums->count(l, b->net->pass->instance[i], b->forward, k);
 }
 
 /* ---- layers, whole and in parts */
@@ -286,12 +286,12 @@ static void count_sums(builder *b)
     const ct_net *net = b->net;
     const ct_net_impl *m = ct_net_impl_of(net);
 
-    if ((net->options.env.n_rank == 1) || (m->vary != NULL)) return;
+    if ((net->options.env.n_rank == 1) || (ct_pass_impl_of(net->pass)->vary != NULL)) return;
     for (int i = 0; i < net->n_layer; i++) {
         if ((net->layer[i]->ops->sums == NULL) || (m->place[i] != i) || (m->runner[i] != i) ||
             ct_host_layer_is(net, i) || shares_weights(b, i))
             continue;
-        b->n_sum[i] = ct_layer_sums(net->layer[i], net->instance[i], b->forward);
+        b->n_sum[i] = ct_layer_sums(net->layer[i], net->pass->instance[i], b->forward);
         b->cuts |= (b->n_sum[i] > 0);
     }
 }
@@ -367,7 +367,7 @@ static ct_status find_outputs(ct_net *net)
             (ct_output){ .blob = value->blob,
                          .layer = value->node,
                          .loss_weight = value->loss_weight,
-                         .is_share = net->instance[value->node]->top_is_share };
+                         .is_share = net->pass->instance[value->node]->top_is_share };
     }
     return CT_OK;
 }

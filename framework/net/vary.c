@@ -38,7 +38,7 @@ struct ct_vary {
 
 /* What of layer i's tops and buffers memory was not planned for, but for the size of buffers.
  * NULL: nothing. */
-static const char *vary_misfit(const ct_net *net, int i);
+static const char *vary_misfit(const ct_pass *pass, int i);
 
 void ct_graph_vary(ct_graph *g)
 {
@@ -79,10 +79,10 @@ static int first_like(const ct_graph *g, int i)
     return i;
 }
 
-static void find_samples(const ct_net *net, int i)
+static void find_samples(const ct_pass *pass, int i)
 {
-    const ct_graph *g = &ct_net_impl_of(net)->graph;
-    vary_layer *all = ct_net_impl_of(net)->vary->layer, *v = &all[i];
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
+    vary_layer *all = ct_pass_impl_of(pass)->vary->layer, *v = &all[i];
     const ct_graph_node *n = &g->node[i];
 
     v->follows = n->varies;
@@ -100,10 +100,10 @@ static void find_samples(const ct_net *net, int i)
 /* ---- trying */
 
 /* Sets a copy of the layer up for the bottoms as they are: its weights must stay what they are. */
-static ct_status try_setup(const ct_net *net, int i, const char **why_p)
+static ct_status try_setup(const ct_pass *pass, int i, const char **why_p)
 {
-    const ct_layer *l = net->layer[i];
-    ct_shape *bottom = ct_net_impl_of(net)->vary->bottom;
+    const ct_layer *l = pass->net->layer[i];
+    ct_shape *bottom = ct_pass_impl_of(pass)->vary->bottom;
     ct_layer copy = *l;
     ct_status status;
     bool same;
@@ -112,7 +112,7 @@ static ct_status try_setup(const ct_net *net, int i, const char **why_p)
     copy.n_weight = 0;
     copy.state = calloc(1, l->ops->state_size + 1);
     if (copy.state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->name);
-    for (int b = 0; b < l->n_bottom; b++) bottom[b] = net->instance[i]->bottom[b]->data.shape;
+    for (int b = 0; b < l->n_bottom; b++) bottom[b] = pass->instance[i]->bottom[b]->data.shape;
     status = l->ops->setup(&copy, bottom);
     same = (copy.n_weight == l->n_weight);
     for (int w = 0; same && (w < l->n_weight); w++)
@@ -123,18 +123,19 @@ static ct_status try_setup(const ct_net *net, int i, const char **why_p)
     return status;
 }
 
-static ct_status try_layer(ct_net *net, int i)
+static ct_status try_layer(ct_pass *pass, int i)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
-    const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
-    vary_layer *v = &m->vary->layer[i];
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
+    vary_layer *v = &vary->layer[i];
     int reads = in->backward_reads;
     const char *why = NULL;
 
-    CT_TRY(try_setup(net, i, &why));
-    CT_TRY(ct_net_reshape_layer(net, i));
-    if (why == NULL) why = vary_misfit(net, i);
+    CT_TRY(try_setup(pass, i, &why));
+    CT_TRY(ct_pass_reshape_layer(pass, i));
+    if (why == NULL) why = vary_misfit(pass, i);
     if ((why == NULL) && (in->backward_reads != reads))
         why = "its backward would read other values";
     if (why != NULL)
@@ -146,9 +147,9 @@ static ct_status try_layer(ct_net *net, int i)
         if (in->buffer[s].bytes > v->planned[s].bytes) v->planned[s] = in->buffer[s];
     }
     for (int t = 0; t < l->n_top; t++) {
-        int b = m->graph.value[m->graph.node[i].top[t]].blob;
+        int b = g->value[g->node[i].top[t]].blob;
 
-        if (!ct_shape_equal(&in->top[t]->data.shape, &m->vary->most[b].shape))
+        if (!ct_shape_equal(&in->top[t]->data.shape, &vary->most[b].shape))
             in->top[t]->varies = true;
     }
     return CT_OK;
@@ -167,21 +168,22 @@ static void cut(ct_instance *in, int64_t (*share)(int64_t most))
 }
 
 /* share NULL: all of them, as at first. */
-static ct_status try_share(ct_net *net, int64_t (*share)(int64_t most))
+static ct_status try_share(ct_pass *pass, int64_t (*share)(int64_t most))
 {
-    const vary_layer *all = ct_net_impl_of(net)->vary->layer;
+    const vary_layer *all = ct_pass_impl_of(pass)->vary->layer;
+    const ct_net *net = pass->net;
 
     for (int i = 0; i < net->n_layer; i++) {
         const ct_layer *l = net->layer[i];
         ct_status status = CT_OK;
 
         if (all[i].follows)
-            status = (share != NULL) ? try_layer(net, i) : ct_net_reshape_layer(net, i);
+            status = (share != NULL) ? try_layer(pass, i) : ct_pass_reshape_layer(pass, i);
         else if (l->ops->varies)
-            status = ct_net_reshape_layer(net, i);
+            status = ct_pass_reshape_layer(pass, i);
         if ((status != CT_OK) && all[i].follows) {
             const ct_layer *from = net->layer[all[i].source];
-            const ct_shape *s = &net->instance[all[i].source]->top[0]->data.shape;
+            const ct_shape *s = &pass->instance[all[i].source]->top[0]->data.shape;
 
             return CT_LAYER_FAIL(l, status,
                                  "it cannot follow layer \"%s\" (%s), which gives another number "
@@ -189,7 +191,7 @@ static ct_status try_share(ct_net *net, int64_t (*share)(int64_t most))
                                  from->name, from->ops->type, (long long)s->dim[0]);
         }
         CT_TRY(status);
-        if (l->ops->varies && (share != NULL)) cut(net->instance[i], share);
+        if (l->ops->varies && (share != NULL)) cut(pass->instance[i], share);
     }
     return CT_OK;
 }
@@ -215,11 +217,11 @@ static int64_t none(int64_t most)
     return 0;
 }
 
-static ct_status make(ct_net *net)
+static ct_status make(ct_pass *pass)
 {
-    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_net *net = pass->net;
     size_t n_bottom = 1, n_seen = 1, n = (size_t)net->n_layer + 1;
-    ct_vary *vary = m->vary = calloc(1, sizeof(*vary));
+    ct_vary *vary = ct_pass_impl_of(pass)->vary = calloc(1, sizeof(*vary));
 
     for (int i = 0; i < net->n_layer; i++) {
         size_t own = (size_t)net->layer[i]->n_bottom;
@@ -237,20 +239,36 @@ static ct_status make(ct_net *net)
     if ((vary == NULL) || (vary->layer == NULL) || (vary->seen == NULL) || (vary->most == NULL) ||
         (vary->of_rank == NULL) || (vary->bottom == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the shapes of %d layers", net->n_layer);
-    for (int b = 0; b < net->n_blob; b++) vary->most[b] = net->blob[b]->data;
+    for (int b = 0; b < net->n_blob; b++) vary->most[b] = pass->blob[b]->data;
     n_seen = 0;
     for (int i = 0; i < net->n_layer; i++) {
         vary->layer[i].seen = vary->seen + n_seen;
         n_seen += (size_t)net->layer[i]->n_bottom;
-        memcpy(vary->layer[i].planned, net->instance[i]->buffer, sizeof(net->instance[i]->buffer));
-        find_samples(net, i);
+        memcpy(vary->layer[i].planned, pass->instance[i]->buffer,
+               sizeof(pass->instance[i]->buffer));
+        find_samples(pass, i);
     }
     return CT_OK;
 }
 
-ct_status ct_net_vary(ct_net *net)
+/* The sizes that buffers have at most, found by trying, or known from the net's first pass. */
+static ct_status find_most(ct_pass *pass)
 {
     static int64_t (*const share[])(int64_t) = { all_but_one, half, one, none };
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    const ct_pass *first = pass->net->pass;
+
+    for (int i = 0; (pass != first) && (i < pass->net->n_layer); i++)
+        memcpy(vary->layer[i].planned, ct_pass_impl_of(first)->vary->layer[i].planned,
+               sizeof(vary->layer[i].planned));
+    if (pass != first) return CT_OK;
+    for (size_t k = 0; k < sizeof(share) / sizeof(share[0]); k++) CT_TRY(try_share(pass, share[k]));
+    return try_share(pass, NULL);
+}
+
+ct_status ct_pass_vary(ct_pass *pass)
+{
+    const ct_net *net = pass->net;
     const ct_layer *source = NULL;
     ct_vary *vary;
 
@@ -263,25 +281,25 @@ ct_status ct_net_vary(ct_net *net)
             source, CT_ERR_CONFIG,
             "the net's data are sequences, whose first axis is time: it would drop "
             "steps, not samples");
-    CT_TRY(make(net));
-    vary = ct_net_impl_of(net)->vary;
-    for (size_t k = 0; k < sizeof(share) / sizeof(share[0]); k++) CT_TRY(try_share(net, share[k]));
-    CT_TRY(try_share(net, NULL));
+    CT_TRY(make(pass));
+    CT_TRY(find_most(pass));
+    vary = ct_pass_impl_of(pass)->vary;
     for (int i = 0; i < net->n_layer; i++) {
         if (vary->layer[i].follows)
-            memcpy(net->instance[i]->buffer, vary->layer[i].planned,
+            memcpy(pass->instance[i]->buffer, vary->layer[i].planned,
                    sizeof(vary->layer[i].planned));
         for (int b = 0; b < net->layer[i]->n_bottom; b++)
-            vary->layer[i].seen[b] = net->instance[i]->bottom[b]->data.shape;
+            vary->layer[i].seen[b] = pass->instance[i]->bottom[b]->data.shape;
     }
     return CT_OK;
 }
 
 /* ---- running */
 
-void ct_net_vary_release(ct_net *net)
+void ct_pass_vary_release(ct_pass *pass)
 {
-    ct_vary *vary = ct_net_impl_of(net)->vary;
+    ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    const ct_net *net = pass->net;
 
     if (vary == NULL) return;
     for (int i = 0; (vary->layer != NULL) && (i < net->n_layer); i++) {
@@ -296,25 +314,26 @@ void ct_net_vary_release(ct_net *net)
     free(vary->of_rank);
     free(vary->bottom);
     free(vary);
-    ct_net_impl_of(net)->vary = NULL;
+    ct_pass_impl_of(pass)->vary = NULL;
 }
 
 const ct_shape *ct_net_most(const ct_net *net, int b)
 {
-    const ct_vary *vary = ct_net_impl_of(net)->vary;
+    const ct_vary *vary = ct_pass_impl_of(net->pass)->vary;
 
-    return (vary != NULL) ? &vary->most[b].shape : &net->blob[b]->data.shape;
+    return (vary != NULL) ? &vary->most[b].shape : &net->pass->blob[b]->data.shape;
 }
 
-static const char *vary_misfit(const ct_net *net, int i)
+static const char *vary_misfit(const ct_pass *pass, int i)
 {
-    const ct_vary *vary = ct_net_impl_of(net)->vary;
-    const ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
-    const ct_instance *in = net->instance[i];
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
+    const ct_graph_node *n = &g->node[i];
+    const ct_instance *in = pass->instance[i];
 
     for (int t = 0; t < n->n_top; t++) {
         const ct_tensor *top = &in->top[t]->data;
-        const ct_tensor *most = &vary->most[ct_net_impl_of(net)->graph.value[n->top[t]].blob];
+        const ct_tensor *most = &vary->most[g->value[n->top[t]].blob];
 
         if (!ct_layout_equal(top->layout, most->layout) || (top->dtype != most->dtype) ||
             (ct_tensor_bytes(top) > ct_tensor_bytes(most)))
@@ -352,22 +371,22 @@ static ct_status outgrow(const ct_layer *l, ct_instance *in, vary_layer *v)
     return CT_OK;
 }
 
-void ct_net_vary_bind(ct_net *net)
+void ct_pass_vary_bind(ct_pass *pass)
 {
-    const ct_vary *vary = ct_net_impl_of(net)->vary;
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
 
-    for (int i = 0; (vary != NULL) && (i < net->n_layer); i++) {
+    for (int i = 0; (vary != NULL) && (i < pass->net->n_layer); i++) {
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             if (vary->layer[i].own[s] != NULL)
-                net->instance[i]->buffer[s].data = vary->layer[i].own[s];
+                pass->instance[i]->buffer[s].data = vary->layer[i].own[s];
         }
     }
 }
 
-static ct_status shape_again(ct_net *net, int i, vary_layer *v)
+static ct_status shape_again(ct_pass *pass, int i, vary_layer *v)
 {
-    const ct_layer *l = net->layer[i];
-    ct_instance *in = net->instance[i];
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
     bool same = true;
     const char *why;
 
@@ -376,17 +395,19 @@ static ct_status shape_again(ct_net *net, int i, vary_layer *v)
         v->seen[b] = in->bottom[b]->data.shape;
     }
     if (same) return CT_OK;
-    CT_TRY(ct_net_reshape_layer(net, i));
-    why = vary_misfit(net, i);
+    CT_TRY(ct_pass_reshape_layer(pass, i));
+    why = vary_misfit(pass, i);
     if (why != NULL)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "it does not take a batch of this size: %s", why);
     return outgrow(l, in, v);
 }
 
 /* Everyone's number of samples to all: one sum over the ranks, whatever is asked for later. */
-static ct_status count(const ct_net *net, ct_exec *ex, int64_t local, ct_samples *n)
+static ct_status count(const ct_pass *pass, int64_t local, ct_samples *n)
 {
-    double *of_rank = ct_net_impl_of(net)->vary->of_rank;
+    const ct_net *net = pass->net;
+    const ct_exec *ex = &pass->exec;
+    double *of_rank = ct_pass_impl_of(pass)->vary->of_rank;
     int n_rank = net->options.env.n_rank;
 
     *n = (ct_samples){ local, local, 0 };
@@ -402,9 +423,11 @@ static ct_status count(const ct_net *net, ct_exec *ex, int64_t local, ct_samples
     return CT_OK;
 }
 
-void ct_net_vary_exec(const ct_net *net, int i, ct_exec *ex)
+void ct_pass_vary_exec(ct_pass *pass, int i)
 {
-    const ct_vary *vary = ct_net_impl_of(net)->vary;
+    const ct_net *net = pass->net;
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    ct_exec *ex = &pass->exec;
     ct_samples n = { net->batch_local, net->batch_global, net->batch_first };
 
     if (vary == NULL) return;
@@ -414,32 +437,33 @@ void ct_net_vary_exec(const ct_net *net, int i, ct_exec *ex)
     ex->batch_first = n.first;
 }
 
-ct_status ct_net_vary_before(ct_net *net, int i, ct_exec *ex)
+ct_status ct_pass_vary_before(ct_pass *pass, int i)
 {
-    const ct_layer *l = net->layer[i];
-    const ct_instance *in = net->instance[i];
+    const ct_layer *l = pass->net->layer[i];
+    const ct_instance *in = pass->instance[i];
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     vary_layer *v;
 
-    if (ct_net_impl_of(net)->vary == NULL) return CT_OK;
-    v = &ct_net_impl_of(net)->vary->layer[i];
-    if (v->follows) CT_TRY(shape_again(net, i, v));
+    if (vary == NULL) return CT_OK;
+    v = &vary->layer[i];
+    if (v->follows) CT_TRY(shape_again(pass, i, v));
     if (v->follows && !l->ops->varies && (v->from == i)) {
         bool tops = !l->ops->is_loss && (l->n_top > 0) && (in->top[0]->data.shape.ndim > 0);
 
-        CT_TRY(count(net, ex, ct_shape_legacy(tops ? &in->top[0]->data.shape : &v->seen[0], 0),
-                     &v->n));
+        CT_TRY(
+            count(pass, ct_shape_legacy(tops ? &in->top[0]->data.shape : &v->seen[0], 0), &v->n));
     }
-    ct_net_vary_exec(net, i, ex);
+    ct_pass_vary_exec(pass, i);
     return CT_OK;
 }
 
-ct_status ct_net_vary_after(ct_net *net, int i, ct_exec *ex)
+ct_status ct_pass_vary_after(ct_pass *pass, int i)
 {
-    const ct_layer *l = net->layer[i];
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     vary_layer *v;
 
-    if ((ct_net_impl_of(net)->vary == NULL) || !l->ops->varies) return CT_OK;
-    v = &ct_net_impl_of(net)->vary->layer[i];
+    if ((vary == NULL) || !pass->net->layer[i]->ops->varies) return CT_OK;
+    v = &vary->layer[i];
     if (v->from != i) return CT_OK;
-    return count(net, ex, net->instance[i]->top[0]->data.shape.dim[0], &v->n);
+    return count(pass, pass->instance[i]->top[0]->data.shape.dim[0], &v->n);
 }

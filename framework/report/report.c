@@ -165,7 +165,7 @@ ct_status ct_report_done(ct_report *r, const char *fields)
 
 static const char *output_name(const ct_net *net, int i)
 {
-    return net->blob[net->output[i].blob]->name;
+    return net->pass->blob[net->output[i].blob]->name;
 }
 
 int64_t ct_report_n_output(const ct_net *net)

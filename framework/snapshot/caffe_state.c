@@ -134,8 +134,25 @@ static ct_status read_weights(const source *s, ct_net *net)
     return status;
 }
 
-/* History k of the file, which is of parameter p. host has room for it. */
-static ct_status get_history(const source *s, int64_t k, const ct_param *p, float *host)
+/* Values of a binary file, of which those in double precision become floats here. */
+static ct_status put_blob(const Ct__BlobProto *blob, ct_storage *storage, int64_t from,
+                          int64_t count)
+{
+    enum { BLOCK = 1024 };
+    float block[BLOCK];
+    int64_t n = 0;
+
+    if (blob->n_double_data == 0) return ct_storage_put(storage, from, count, blob->data);
+    for (int64_t at = 0; at < count; at += n) {
+        n = (count - at < BLOCK) ? count - at : BLOCK;
+        for (int64_t i = 0; i < n; i++) block[i] = (float)blob->double_data[at + i];
+        CT_TRY(ct_storage_put(storage, from + at, n, block));
+    }
+    return CT_OK;
+}
+
+/* History k of the file, which is of parameter p; storage NULL: it is looked at and dropped. */
+static ct_status get_history(const source *s, int64_t k, const ct_param *p, ct_storage *storage)
 {
     const Ct__BlobProto *blob = NULL;
     char path[48];
@@ -157,39 +174,28 @@ static ct_status get_history(const source *s, int64_t k, const ct_param *p, floa
         return CT_FAIL(CT_ERR_SHAPE, "%s: history %" PRId64 " has shape %s, but %s has %s", s->file,
                        k, ct_shape_str(&shape).text, p->key,
                        ct_shape_str(&p->blob.data.shape).text);
-    if (s->h5 != NULL) return ct_h5_get_floats(s->h5, path, p->count, host);
-    for (int64_t i = 0; i < p->count; i++)
-        host[i] = (blob->n_double_data > 0) ? (float)blob->double_data[i] : blob->data[i];
-    return CT_OK;
+    if (s->h5 != NULL) return ct_state_read(s->h5, path, &shape, storage, p->offset);
+    return (storage != NULL) ? put_blob(blob, storage, p->offset, p->count) : CT_OK;
 }
 
 static ct_status read_histories(const source *s, const ct_net *net, const int *list, int n,
-                                const ct_snapshot_state *state, float *host)
+                                const ct_snapshot_state *state)
 {
-    const ct_device *dev = ct_net_device(net);
-
     for (int k = 0; k < n * state->n_state; k++) {
         const ct_param *p = &net->param[list[k % n]];
+        bool wanted = ct_param_has_history(net, p);
 
-        CT_TRY(get_history(s, k, p, host)); /* checked, even where it is not wanted */
-        if (!ct_param_has_history(net, p)) continue;
-        CT_TRY(dev->from_host(NULL, state->history[k / n] + p->offset, host,
-                              (size_t)p->count * sizeof(float)));
+        CT_TRY(get_history(s, k, p, wanted ? &state->history[k / n] : NULL));
     }
     /* an average of the weights, which Caffe has not, begins at them */
     for (int h = state->n_state; h < state->n_history; h++)
-        CT_TRY(dev->copy(NULL, state->history[h], net->weight_arena,
-                         (size_t)net->grad_count * sizeof(float)));
+        CT_TRY(ct_storage_copy(&state->history[h], 0, net->grad_count, net->weight_arena));
     return CT_OK;
 }
 
 static ct_status read_source(const source *s, ct_net *net, const int *list, int n,
                              ct_snapshot_state *state)
 {
-    int64_t most = 0;
-    float *host;
-    ct_status status;
-
     if ((s->iteration < 0) || (s->n_history != (int64_t)n * state->n_state))
         return CT_FAIL(CT_ERR_DATA,
                        "%s: iteration %" PRId64 ", %" PRId64
@@ -197,14 +203,8 @@ static ct_status read_source(const source *s, ct_net *net, const int *list, int 
                        "another solver type (Adam and AdaDelta have 2, the others of Caffe 1), or "
                        "another net",
                        s->file, s->iteration, s->n_history, state->solver_type, state->n_state, n);
-    for (int i = 0; i < net->n_param; i++)
-        most = (net->param[i].count > most) ? net->param[i].count : most;
-    host = ct_mem_acquire((size_t)most * sizeof(float));
-    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", s->file);
-    status = read_weights(s, net);
-    if (status == CT_OK) status = read_histories(s, net, list, n, state, host);
-    ct_mem_release(host);
-    CT_TRY(status);
+    CT_TRY(read_weights(s, net));
+    CT_TRY(read_histories(s, net, list, n, state));
     state->iteration = s->iteration;
     state->lr_step = s->step;
     state->least_loss = s->least_loss;
@@ -233,25 +233,20 @@ ct_status ct_caffe_state_read(const char *file, ct_net *net, ct_snapshot_state *
 enum { ITER = 1, LEARNED_NET = 2, HISTORY = 3, CURRENT_STEP = 4 };
 
 static ct_status add_history(ct_disk_file *d, const ct_net *net, const ct_param *p,
-                             const float *history)
+                             ct_storage *history)
 {
     const ct_shape *shape = &p->blob.data.shape;
-    ct_host_copy copy = { 0 };
+    ct_disk_floats v = { .storage = history, .from = p->offset };
     void *zeros = NULL;
-    ct_status status = CT_OK;
+    ct_status status;
 
-    if (ct_param_has_history(net, p)) {
-        status = ct_host_copy_take(ct_net_device(net), history + p->offset, p->count, &copy);
-    } else { /* Caffe keeps one for weights that do not learn, too */
-        copy.data = zeros = ct_mem_acquire((size_t)p->count * sizeof(float));
-        if (zeros == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a solver state");
+    if (!ct_param_has_history(net, p)) { /* Caffe keeps one for weights that do not learn, too */
+        v.data = zeros = ct_mem_acquire((size_t)p->count * sizeof(float));
+        if (zeros == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver state");
     }
-    if (status == CT_OK) {
-        ct_proto_field(d, HISTORY, (uint64_t)ct_proto_blob_size(shape));
-        ct_proto_blob(d, shape, copy.data);
-    }
+    ct_proto_field(d, HISTORY, (uint64_t)ct_proto_blob_size(shape));
+    status = ct_proto_blob(d, shape, &v);
     ct_mem_release(zeros);
-    ct_host_copy_release(&copy);
     return status;
 }
 
@@ -270,7 +265,7 @@ ct_status ct_caffe_state_write(const char *path, const char *learned_net, const 
     ct_disk_add(&d, learned_net, (int64_t)strlen(learned_net));
     status = CT_OK;
     for (int k = 0; (k < n * state->n_state) && (status == CT_OK); k++)
-        status = add_history(&d, net, &net->param[list[k % n]], state->history[k / n]);
+        status = add_history(&d, net, &net->param[list[k % n]], &state->history[k / n]);
     ct_proto_number(&d, CURRENT_STEP << 3);
     ct_proto_number(&d, (uint64_t)state->lr_step);
     free(list);

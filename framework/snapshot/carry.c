@@ -16,7 +16,7 @@ static size_t item_bytes(const ct_carry_item *k, int64_t rows)
 
 static const ct_buffer *buffer_of(const ct_net *net, const ct_carry_item *k)
 {
-    return &net->instance[k->layer]->buffer[k->slot];
+    return &net->pass->instance[k->layer]->buffer[k->slot];
 }
 
 /* Where that buffer lies: layers may run on the host in a net on a device. */
@@ -31,7 +31,7 @@ static void find_buffers(const ct_net *net, ct_carry *c)
 {
     for (int i = 0; i < net->n_layer; i++) {
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
-            const ct_buffer *b = &net->instance[i]->buffer[s];
+            const ct_buffer *b = &net->pass->instance[i]->buffer[s];
 
             if ((b->keep != CT_LIFETIME_ALWAYS) || (b->row <= 0)) continue;
             c->item[c->n++] =

@@ -40,6 +40,21 @@ void ct_disk_add(ct_disk_file *d, const void *data, int64_t bytes)
     d->at += bytes;
 }
 
+static ct_status add_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    ct_disk_add(ctx, host, count * (int64_t)sizeof(*host));
+    return CT_OK;
+}
+
+ct_status ct_disk_add_floats(ct_disk_file *d, const ct_disk_floats *v, int64_t count)
+{
+    if (v->data == NULL)
+        return ct_storage_each(v->storage, v->from, count, CT_STORAGE_READ, add_chunk, d);
+    ct_disk_add(d, v->data, count * (int64_t)sizeof(*v->data));
+    return CT_OK;
+}
+
 void ct_disk_head(ct_disk_file *d, const void *data, int64_t bytes)
 {
     put(d, data, bytes, 0);
@@ -126,18 +141,19 @@ int64_t ct_proto_blob_size(const ct_shape *shape)
 /* The wire has floats with the low byte first, and so has every machine that this runs on. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are written as they lie");
 
-void ct_proto_blob(ct_disk_file *d, const ct_shape *shape, const float *data)
+ct_status ct_proto_blob(ct_disk_file *d, const ct_shape *shape, const ct_disk_floats *v)
 {
-    int64_t bytes = ct_shape_count(shape, 0, -1) * (int64_t)sizeof(float);
+    int64_t count = ct_shape_count(shape, 0, -1);
 
-    if (bytes > 0) {
-        ct_proto_field(d, BLOB_DATA, (uint64_t)bytes);
-        ct_disk_add(d, data, bytes);
+    if (count > 0) {
+        ct_proto_field(d, BLOB_DATA, (uint64_t)count * sizeof(float));
+        CT_TRY(ct_disk_add_floats(d, v, count));
     }
     ct_proto_field(d, BLOB_SHAPE, (uint64_t)shape_size(shape));
-    if (shape->ndim == 0) return;
+    if (shape->ndim == 0) return CT_OK;
     ct_proto_field(d, SHAPE_DIM, (uint64_t)dims_size(shape));
     for (int i = 0; i < shape->ndim; i++) ct_proto_number(d, (uint64_t)shape->dim[i]);
+    return CT_OK;
 }
 
 static uint64_t read_number(const uint8_t *m, size_t size, size_t *at_p)

@@ -6,6 +6,7 @@
 
 #include "framework/base/hash.h"
 #include "framework/base/status.h"
+#include "framework/tensor/storage.h"
 #include "framework/tensor/tensor.h"
 
 typedef struct ct_disk_file {
@@ -19,6 +20,15 @@ typedef struct ct_disk_file {
  * ct_disk_finish(). */
 void ct_disk_open(ct_disk_file *d, const char *path, int64_t from);
 void ct_disk_add(ct_disk_file *d, const void *data, int64_t bytes);
+/** Floats to be written: in host memory, or from float `from` of a storage on. */
+typedef struct ct_disk_floats {
+    const float *data; /* NULL: the storage's */
+    ct_storage *storage;
+    int64_t from;
+} ct_disk_floats;
+
+/** Those of a storage are written chunk by chunk. Errors are the storage's. */
+ct_status ct_disk_add_floats(ct_disk_file *d, const ct_disk_floats *v, int64_t count);
 /** Bytes at the very front, which are not hashed. */
 void ct_disk_head(ct_disk_file *d, const void *data, int64_t bytes);
 /** Syncs and closes. CT_ERR_IO, logged: nothing is left at path. */
@@ -33,7 +43,7 @@ void ct_proto_field(ct_disk_file *d, unsigned field, uint64_t bytes);
 int64_t ct_proto_field_size(unsigned field, int64_t bytes);
 /** A BlobProto { data shape }, and its bytes. */
 int64_t ct_proto_blob_size(const ct_shape *shape);
-void ct_proto_blob(ct_disk_file *d, const ct_shape *shape, const float *data);
+ct_status ct_proto_blob(ct_disk_file *d, const ct_shape *shape, const ct_disk_floats *v);
 /** Where in a packed message the fields above `field` begin: fields stand in order. */
 size_t ct_proto_split(const uint8_t *message, size_t size, unsigned field);
 

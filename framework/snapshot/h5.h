@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "framework/base/text.h"
+#include "framework/tensor/storage.h"
 #include "framework/tensor/tensor.h"
 
 #define CT_H5_HEAD 512 /* bytes in front of the HDF5 part where a file has a head line */
@@ -26,6 +27,10 @@ void ct_h5_writer_destroy(ct_h5_writer *w); /* NULL allowed */
 /** An f32 array; data (host memory) is borrowed until ct_h5_writer_finish(). */
 ct_status ct_h5_put_floats(ct_h5_writer *w, const char *path, const ct_shape *shape,
                            const float *data);
+/** Likewise, from float `from` of a storage on, which is borrowed. It is read range by range while
+ *  the file is written. */
+ct_status ct_h5_put_stored(ct_h5_writer *w, const char *path, const ct_shape *shape,
+                           ct_storage *storage, int64_t from);
 ct_status ct_h5_put_doubles(ct_h5_writer *w, const char *path, const double *v, int64_t n);
 ct_status ct_h5_put_int(ct_h5_writer *w, const char *path, int64_t v);
 ct_status ct_h5_put_text(ct_h5_writer *w, const char *path, const char *text);
@@ -52,6 +57,13 @@ bool ct_h5_has(ct_h5_reader *r, const char *path);
  *  the file can hold. */
 ct_status ct_h5_get_shape(ct_h5_reader *r, const char *path, ct_shape *shape_p);
 ct_status ct_h5_get_floats(ct_h5_reader *r, const char *path, int64_t count, float *data);
+/** Floats [from, from + count) of an array of this shape; both are whole rows of
+ *  ct_h5_row_floats(). */
+ct_status ct_h5_get_rows(ct_h5_reader *r, const char *path, const ct_shape *shape, int64_t from,
+                         int64_t count, float *data);
+/** What one step along the first axis of more than one element is apart: parts of an array are read
+ *  by such rows. */
+int64_t ct_h5_row_floats(const ct_shape *shape);
 ct_status ct_h5_get_doubles(ct_h5_reader *r, const char *path, int64_t capacity, double *v,
                             int64_t *n_p);
 ct_status ct_h5_get_int(ct_h5_reader *r, const char *path, int64_t *v_p);

@@ -211,6 +211,62 @@ ct_status ct_h5_get_floats(ct_h5_reader *r, const char *path, int64_t count, flo
     return get_numbers(r, path, H5T_NATIVE_FLOAT, count, count, data, NULL);
 }
 
+static int row_axis(const ct_shape *shape)
+{
+    int axis = 0;
+
+    while ((axis + 1 < shape->ndim) && (shape->dim[axis] == 1)) axis++;
+    return axis;
+}
+
+int64_t ct_h5_row_floats(const ct_shape *shape)
+{
+    return (shape->ndim > 0) ? ct_shape_count(shape, row_axis(shape) + 1, -1) : 1;
+}
+
+/* Elements [from, from + count) of a set with `shape`. */
+static herr_t read_rows(hid_t set, const ct_shape *shape, int64_t from, int64_t count, float *data)
+{
+    hsize_t start[CT_MAX_DIM] = { 0 }, size[CT_MAX_DIM], n = (hsize_t)count;
+    int64_t row = ct_h5_row_floats(shape);
+    hid_t in_file = H5Dget_space(set), in_memory = H5Screate_simple(1, &n, NULL);
+    herr_t rc = -1;
+
+    for (int i = 0; i < shape->ndim; i++) size[i] = (hsize_t)shape->dim[i];
+    if (shape->ndim > 0) {
+        start[row_axis(shape)] = (hsize_t)(from / row);
+        size[row_axis(shape)] = (hsize_t)(count / row);
+    }
+    if ((shape->ndim == 0) ||
+        (H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start, NULL, size, NULL) >= 0))
+        rc = H5Dread(set, H5T_NATIVE_FLOAT, in_memory, in_file, H5P_DEFAULT, data);
+    H5Sclose(in_memory);
+    H5Sclose(in_file);
+    return rc;
+}
+
+ct_status ct_h5_get_rows(ct_h5_reader *r, const char *path, const ct_shape *shape, int64_t from,
+                         int64_t count, float *data)
+{
+    ct_hdf5_array a = { .count = 0 };
+    ct_status status;
+    bool same;
+    hid_t set = -1;
+
+    ct_hdf5_lock();
+    CT_TRY_GOTO(status, out, open_set(r, path, true, &set, &a));
+    same = (a.n_dim == shape->ndim);
+    for (int i = 0; same && (i < a.n_dim); i++) same = (a.dim[i] == shape->dim[i]);
+    if (!same)
+        status = bad(r, path, "has another shape than before");
+    else if ((count > 0) && (read_rows(set, shape, from, count, data) < 0))
+        status = bad(r, path, "cannot be read as numbers");
+out:
+    if (set >= 0) H5Dclose(set);
+    ct_hdf5_unlock();
+    return status;
+}
+
 ct_status ct_h5_get_doubles(ct_h5_reader *r, const char *path, int64_t capacity, double *v,
                             int64_t *n_p)
 {

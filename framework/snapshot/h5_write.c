@@ -15,9 +15,9 @@
 #include "framework/snapshot/disk_file.h"
 #include "framework/snapshot/h5.h"
 
-typedef struct array_place { /* an array that goes from memory to disk without HDF5 */
-    int64_t offset, bytes;   /* in the file */
-    const void *data;
+typedef struct array_place { /* an array that goes to disk without HDF5 */
+    int64_t offset, count;   /* in the file, and floats */
+    ct_disk_floats v;
 } array_place;
 
 struct ct_h5_writer {
@@ -93,7 +93,7 @@ static hid_t make_dataset(hid_t file, const char *path, hid_t type, int n_dim, c
     return set;
 }
 
-static ct_status add_array(ct_h5_writer *w, int64_t offset, int64_t bytes, const void *data)
+static ct_status add_array(ct_h5_writer *w, int64_t offset, int64_t count, const ct_disk_floats *v)
 {
     if (w->n_array == w->capacity) {
         int capacity = (w->capacity > 0) ? 2 * w->capacity : 64;
@@ -103,7 +103,7 @@ static ct_status add_array(ct_h5_writer *w, int64_t offset, int64_t bytes, const
         w->array = grown;
         w->capacity = capacity;
     }
-    w->array[w->n_array++] = (array_place){ .offset = offset, .bytes = bytes, .data = data };
+    w->array[w->n_array++] = (array_place){ .offset = offset, .count = count, .v = *v };
     return CT_OK;
 }
 
@@ -123,10 +123,10 @@ static ct_status check_limit(ct_h5_writer *w, const char *path, int64_t bytes)
     return CT_OK;
 }
 
-ct_status ct_h5_put_floats(ct_h5_writer *w, const char *path, const ct_shape *shape,
-                           const float *data)
+static ct_status put_floats(ct_h5_writer *w, const char *path, const ct_shape *shape,
+                            const ct_disk_floats *v)
 {
-    int64_t bytes = ct_shape_count(shape, 0, -1) * (int64_t)sizeof(float);
+    int64_t count = ct_shape_count(shape, 0, -1), bytes = count * (int64_t)sizeof(float);
     haddr_t offset = HADDR_UNDEF;
     hsize_t dim[CT_MAX_DIM];
     hid_t set;
@@ -142,7 +142,19 @@ ct_status ct_h5_put_floats(ct_h5_writer *w, const char *path, const ct_shape *sh
     ct_hdf5_unlock();
     if ((set < 0) || ((bytes > 0) && (offset == HADDR_UNDEF)))
         return CT_FAIL(CT_ERR_IO, "HDF5 cannot make %s in a snapshot", path);
-    return (bytes > 0) ? add_array(w, (int64_t)offset, bytes, data) : CT_OK;
+    return (count > 0) ? add_array(w, (int64_t)offset, count, v) : CT_OK;
+}
+
+ct_status ct_h5_put_floats(ct_h5_writer *w, const char *path, const ct_shape *shape,
+                           const float *data)
+{
+    return put_floats(w, path, shape, &(ct_disk_floats){ .data = data });
+}
+
+ct_status ct_h5_put_stored(ct_h5_writer *w, const char *path, const ct_shape *shape,
+                           ct_storage *storage, int64_t from)
+{
+    return put_floats(w, path, shape, &(ct_disk_floats){ .storage = storage, .from = from });
 }
 
 /* A small value goes through HDF5 itself. */
@@ -236,19 +248,20 @@ static int by_offset(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void write_disk(ct_h5_writer *w, ct_disk_file *d, int64_t end, const char *title)
+static ct_status write_disk(ct_h5_writer *w, ct_disk_file *d, int64_t end, const char *title)
 {
     char head[CT_H5_HEAD] = { 0 };
 
     if (w->n_array > 0) qsort(w->array, (size_t)w->n_array, sizeof(*w->array), by_offset);
     for (int i = 0; i < w->n_array; i++) {
         add_layout(d, w->fd, w->array[i].offset);
-        ct_disk_add(d, w->array[i].data, w->array[i].bytes);
+        CT_TRY(ct_disk_add_floats(d, &w->array[i].v, w->array[i].count));
     }
     add_layout(d, w->fd, end);
-    if (!w->head) return;
+    if (!w->head) return CT_OK;
     snprintf(head, sizeof(head), "%s %016" PRIx64 "\n", title, ct_hash_value(&d->hash));
     ct_disk_head(d, head, sizeof(head));
+    return CT_OK;
 }
 
 ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *title,
@@ -257,6 +270,7 @@ ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *tit
     ct_disk_file d;
     int64_t end;
     herr_t closed;
+    ct_status status;
 
     ct_hdf5_lock();
     closed = H5Fflush(w->file, H5F_SCOPE_GLOBAL);
@@ -268,7 +282,11 @@ ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *tit
         return CT_FAIL(CT_ERR_IO, "%s: HDF5 cannot lay out the file in memory", path);
 
     ct_disk_open(&d, path, w->head ? CT_H5_HEAD : 0);
-    write_disk(w, &d, end, title);
+    status = write_disk(w, &d, end, title);
+    if (status != CT_OK) {
+        ct_disk_drop(&d, path);
+        return status;
+    }
     return ct_disk_finish(&d, path, hash_p, size_p);
 }
 

@@ -189,6 +189,7 @@ ct_status ct_model_get(ct_model *m, int layer, int i, float *out)
     const ct_model_array *a = &m->layer[layer].array[i];
     int64_t count = ct_shape_count(&a->shape, 0, -1);
 
+    if (a->storage != NULL) return ct_storage_get(a->storage, a->from, count, out);
     if (a->data == NULL) return (count > 0) ? m->format->get(m, layer, i, out) : CT_OK;
     memcpy(out, a->data, (size_t)count * sizeof(float));
     return CT_OK;
@@ -224,25 +225,28 @@ ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const
 
 /* ---- a net */
 
-static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, const float *learned)
+static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, ct_storage *learned)
 {
     const ct_layer *layer = net->layer[l];
     const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
-    const float *data =
-        (learned != NULL && p->learns) ? learned + p->offset : ct_blob_data(&p->blob);
     ct_host_copy copy = { 0 };
     ct_model_array *a;
 
     CT_TRY(ct_model_add(m, layer->name, strlen(layer->name), i, &p->blob.data.shape, &a));
     a->shared = (p->index != i) || (strcmp(p->layer, layer->name) != 0);
-    CT_TRY(ct_host_copy_take(ct_net_device(net), data, p->count, &copy));
+    if ((learned != NULL) && p->learns) {
+        a->storage = learned;
+        a->from = p->offset;
+        return CT_OK;
+    }
+    CT_TRY(ct_host_copy_take(ct_net_device(net), ct_blob_data(&p->blob), p->count, &copy));
     a->data = copy.data;
     a->owned = copy.owned;
     return CT_OK;
 }
 
 /* Splits that the net put in are not part of what a user reads. */
-static ct_status add_net(ct_model *m, const ct_net *net, const float *learned)
+static ct_status add_net(ct_model *m, const ct_net *net, ct_storage *learned)
 {
     for (int l = 0; l < net->n_layer; l++) {
         const ct_layer *layer = net->layer[l];
@@ -255,7 +259,7 @@ static ct_status add_net(ct_model *m, const ct_net *net, const float *learned)
     return CT_OK;
 }
 
-ct_status ct_model_of_net(const ct_net *net, const float *learned, ct_model **m_p)
+ct_status ct_model_of_net(const ct_net *net, ct_storage *learned, ct_model **m_p)
 {
     const char *name = (net->name != NULL) ? net->name : "";
     ct_model *m = NULL;
@@ -340,7 +344,8 @@ static ct_status put(ct_h5_writer *w, const ct_model_layer *layer)
         if (!a->present || a->shared) continue;
         path = ct_model_path("/data/", layer->name, i, "");
         if (path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write weights");
-        status = ct_h5_put_floats(w, path, &a->shape, a->data);
+        status = (a->data != NULL) ? ct_h5_put_floats(w, path, &a->shape, a->data)
+                                   : ct_h5_put_stored(w, path, &a->shape, a->storage, a->from);
         free(path);
         CT_TRY(status);
     }

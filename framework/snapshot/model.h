@@ -10,14 +10,17 @@
 #include <stdio.h>
 
 #include "framework/net/net.h"
+#include "framework/tensor/storage.h"
 
 typedef struct ct_model_array {
     bool present;
     bool shared; /* another layer's, which comes first                       */
     ct_shape shape;
-    const float *data; /* NULL: in the file yet                                    */
-    void *owned;       /* what data points to, where the model owns it             */
-    int64_t place;     /* the format's                                             */
+    const float *data;   /* NULL: in the storage, or in the file yet                 */
+    ct_storage *storage; /* NULL: none                                             */
+    int64_t from;        /* the first float there                                  */
+    void *owned;         /* what data points to, where the model owns it             */
+    int64_t place;       /* the format's                                             */
 } ct_model_array;
 
 typedef struct ct_model_layer {
@@ -58,8 +61,8 @@ extern const ct_model_format ct_model_binary, ct_model_h5, ct_model_npz;
 /** The table of a file. CT_ERR_IO, CT_ERR_DATA (what it is instead, what is broken). */
 ct_status ct_model_open(const char *file, ct_model **m_p);
 /** The weights of a net, in its order. learned: instead of the net's learned weights, in the order
- *  of its arena; NULL: those. */
-ct_status ct_model_of_net(const ct_net *net, const float *learned, ct_model **m_p);
+ *  of its arena, borrowed; NULL: those. */
+ct_status ct_model_of_net(const ct_net *net, ct_storage *learned, ct_model **m_p);
 void ct_model_close(ct_model *m);                        /* NULL allowed */
 int ct_model_find(const ct_model *m, const char *layer); /* -1: none */
 /** Array i of a layer, which is present. */

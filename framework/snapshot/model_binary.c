@@ -174,23 +174,31 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *layer)
     return CT_OK;
 }
 
+static ct_status write_blobs(const ct_model_layer *layer, ct_disk_file *d)
+{
+    for (int i = 0; i < layer->n_array; i++) {
+        const ct_model_array *a = &layer->array[i];
+        const ct_disk_floats v = { .data = a->data, .storage = a->storage, .from = a->from };
+
+        ct_proto_field(d, LAYER_BLOBS, (uint64_t)ct_proto_blob_size(&a->shape));
+        CT_TRY(ct_proto_blob(d, &a->shape, &v));
+    }
+    return CT_OK;
+}
+
 static ct_status write_layer(const ct_model *m, const ct_model_layer *layer, ct_disk_file *d)
 {
     layer_head h = { 0 };
+    ct_status status;
 
     CT_TRY(check_layer(m, layer));
     CT_TRY(make_head(m, layer, &h));
     ct_proto_field(d, NET_LAYER, (uint64_t)((int64_t)h.size + h.blobs));
     ct_disk_add(d, h.bytes, (int64_t)h.split);
-    for (int i = 0; i < layer->n_array; i++) {
-        const ct_model_array *a = &layer->array[i];
-
-        ct_proto_field(d, LAYER_BLOBS, (uint64_t)ct_proto_blob_size(&a->shape));
-        ct_proto_blob(d, &a->shape, a->data);
-    }
+    status = write_blobs(layer, d);
     ct_disk_add(d, h.bytes + h.split, (int64_t)(h.size - h.split));
     free(h.bytes);
-    return CT_OK;
+    return status;
 }
 
 static ct_status binary_write(const ct_model *m, const char *path, const char *provenance,

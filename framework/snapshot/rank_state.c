@@ -79,11 +79,8 @@ static ct_status agree_any(const ct_group *g, ct_status status, bool *any_p)
 static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state, const ct_group *g,
                                const ct_sync_state *e)
 {
-    const float *from = NULL;
-
     if (!e->is_momentum || (state->n_history < 1)) return CT_OK;
-    from = state->history[0] + net->param[e->param].offset;
-    CT_TRY(ct_net_device(net)->to_host(NULL, e->data, from, (size_t)e->count * sizeof(*from)));
+    CT_TRY(ct_storage_get(&state->history[0], net->param[e->param].offset, e->count, e->data));
     for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)g->size;
     return CT_OK;
 }

@@ -23,6 +23,7 @@
 
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
+#include "framework/tensor/storage.h"
 #include "framework/snapshot/residual_drain.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
@@ -38,10 +39,10 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int n_rank_file; /* read: ranks from here on have no file of their own */
     int64_t global_batch;
     uint64_t seed;
-    int n_history;   /* optimiser state arenas, as long as the gradient arena */
-    float **history; /* views; element order as the gradient arena's          */
+    int n_history;       /* optimiser states, as long as the gradient arena         */
+    ct_storage *history; /* borrowed; element order as the gradient arena's         */
     const char *const *history_name;
-    const float *average;    /* the one to keep as weights of their own; NULL: none yet */
+    ct_storage *average;     /* the one to keep as weights of their own; NULL: none yet */
     const char *solver_type; /* for messages                                           */
     int n_state;             /* histories of the rule itself, which come first         */
     bool binary;             /* snapshot_format BINARYPROTO                            */

@@ -50,11 +50,16 @@ static inline bool ct_param_has_history(const ct_net *net, const ct_param *p)
     return p->offset + p->count <= net->grad_count;
 }
 
+/** Reads an array of this shape into a storage, from float `from` on, by as many rows at a time as
+ *  CT_STORAGE_CHUNK holds, or one. storage NULL: the values are read, and dropped. CT_ERR_DATA. */
+ct_status ct_state_read(ct_h5_reader *r, const char *path, const ct_shape *shape,
+                        ct_storage *storage, int64_t from);
+
 /* ---- weights of a net to a file and back, for sets */
 
 /** Writes path itself (a temporary name), synced. learned: in place of the learned weights, in the
  *  order of the gradient arena; may be NULL. provenance may be NULL. */
-ct_status ct_weights_write(const char *path, const ct_net *net, const float *learned,
+ct_status ct_weights_write(const char *path, const ct_net *net, ct_storage *learned,
                            const ct_model_format *format, const char *provenance, uint64_t *hash_p,
                            int64_t *size_p);
 /** Reads all weights of net, statistics too; the file must fit exactly. CT_ERR_DATA with the list

@@ -187,17 +187,37 @@ static ct_status check_kind(const char *file)
     return CT_OK;
 }
 
-static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *net, const char *name,
-                             float *history, const ct_param *p, float *host)
+ct_status ct_state_read(ct_h5_reader *r, const char *path, const ct_shape *shape,
+                        ct_storage *storage, int64_t from)
 {
-    const ct_device *dev = ct_net_device(net);
+    int64_t count = ct_shape_count(shape, 0, -1), row = ct_h5_row_floats(shape), n = 0;
+    int64_t most = (row < CT_STORAGE_CHUNK) ? CT_STORAGE_CHUNK / row * row : row;
+    float *host;
+    ct_status status = CT_OK;
+
+    if (count == 0) return CT_OK;
+    host = ct_mem_acquire((size_t)((count < most) ? count : most) * sizeof(*host));
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", path);
+    for (int64_t at = 0; (status == CT_OK) && (at < count); at += n) {
+        n = (count - at < most) ? count - at : most;
+        status = ct_h5_get_rows(r, path, shape, at, n, host);
+        if ((status == CT_OK) && (storage != NULL))
+            status = ct_storage_put(storage, from + at, n, host);
+    }
+    ct_mem_release(host);
+    return status;
+}
+
+static ct_status get_history(ct_h5_reader *r, const char *file, const char *name,
+                             ct_storage *history, const ct_param *p)
+{
     ct_text path = ct_state_path("/history", name, p->key);
     ct_shape shape;
     ct_status status;
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     if (!ct_h5_has(r, path.text) && (strcmp(name, CT_HISTORY_AVERAGE) == 0)) {
-        status = dev->to_host(NULL, host, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float));
+        status = ct_storage_copy(history, p->offset, p->count, ct_blob_data(&p->blob));
     } else if (!ct_h5_has(r, path.text)) {
         status = CT_FAIL(CT_ERR_DATA,
                          "%s: no optimiser state \"%s\" of %s; was it written by another solver "
@@ -209,10 +229,8 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
             status =
                 CT_FAIL(CT_ERR_SHAPE, "%s: %s has shape %s, but %s has %s", file, path.text,
                         ct_shape_str(&shape).text, p->key, ct_shape_str(&p->blob.data.shape).text);
-        if (status == CT_OK) status = ct_h5_get_floats(r, path.text, p->count, host);
+        if (status == CT_OK) status = ct_state_read(r, path.text, &shape, history, p->offset);
     }
-    if (status == CT_OK)
-        status = dev->from_host(NULL, history + p->offset, host, (size_t)p->count * sizeof(float));
     ct_text_destroy(&path);
     return status;
 }
@@ -326,9 +344,7 @@ static ct_status get_weights(ct_h5_reader *r, const char *file, ct_net *net)
 static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *state)
 {
     ct_h5_reader *r = NULL;
-    float *host = NULL;
     char *why = NULL;
-    int64_t most = 0;
     ct_status status;
 
     CT_TRY(check_kind(file));
@@ -339,28 +355,35 @@ static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *s
         free(why);
         return status;
     }
-    for (int i = 0; i < net->n_param; i++)
-        most = (net->param[i].count > most) ? net->param[i].count : most;
     CT_TRY_GOTO(status, out, ct_h5_reader_create(file, NULL, &r));
     CT_TRY_GOTO(status, out, get_weights(r, file, net)); /* first: it knows what fits */
-    host = ct_mem_acquire((size_t)most * sizeof(float));
-    if (host == NULL) {
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
-        goto out;
-    }
     for (int h = 0; h < state->n_history; h++) {
         for (int i = 0; i < net->n_param; i++) {
             if (!ct_param_has_history(net, &net->param[i])) continue;
-            CT_TRY_GOTO(status, out,
-                        get_history(r, file, net, state->history_name[h], state->history[h],
-                                    &net->param[i], host));
+            CT_TRY_GOTO(
+                status, out,
+                get_history(r, file, state->history_name[h], &state->history[h], &net->param[i]));
         }
     }
     status = get_scalars(r, file, state);
 out:
-    ct_mem_release(host);
     ct_h5_reader_destroy(r);
     return status;
+}
+
+static ct_status broadcast_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    return ct_group_broadcast(ctx, host, (size_t)count * sizeof(*host));
+}
+
+/* Rank 0's state to everyone, chunk by chunk. */
+static ct_status broadcast_state(const ct_group *g, ct_storage *s)
+{
+    ct_storage_use use = (g->rank == 0) ? CT_STORAGE_READ : CT_STORAGE_WRITE;
+    ct_group group = *g;
+
+    return ct_storage_each(s, 0, s->count, use, broadcast_chunk, &group);
 }
 
 /* Rank 0's arena to everyone, through the host where it lies on a device. */
@@ -396,8 +419,7 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
     copy.plan = state->plan;
     *state = copy;
     CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
-    for (int h = 0; h < state->n_history; h++)
-        CT_TRY(broadcast_floats(g, dev, state->history[h], net->grad_count));
+    for (int h = 0; h < state->n_history; h++) CT_TRY(broadcast_state(g, &state->history[h]));
     ct_net_weights_changed(net);
     return CT_OK;
 }

@@ -212,28 +212,22 @@ static ct_status put_scalars(const set_writer *s, ct_h5_writer *w)
 }
 
 /* One optimiser state of one parameter. */
-static ct_status put_history(const set_writer *s, ct_h5_writer *w, int h, const ct_param *p,
-                             ct_host_copy *copy)
+static ct_status put_history(const set_writer *s, ct_h5_writer *w, int h, const ct_param *p)
 {
     ct_text path = ct_state_path("/history", s->state->history_name[h], p->key);
     ct_status status;
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
-    status =
-        ct_host_copy_take(ct_net_device(s->net), s->state->history[h] + p->offset, p->count, copy);
-    if (status == CT_OK) status = ct_h5_put_floats(w, path.text, &p->blob.data.shape, copy->data);
+    status = ct_h5_put_stored(w, path.text, &p->blob.data.shape, &s->state->history[h], p->offset);
     ct_text_destroy(&path);
     return status;
 }
 
 static ct_status write_solver(set_writer *s)
 {
-    size_t n_copy = (size_t)s->net->n_param * (size_t)s->state->n_history, used = 0;
-    ct_host_copy *copy = calloc(n_copy + 1, sizeof(*copy));
     ct_h5_writer *w = NULL;
     ct_status status;
 
-    if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
     CT_TRY_GOTO(status, out, ct_h5_writer_create(true, &w));
     CT_TRY_GOTO(status, out, put_scalars(s, w));
     CT_TRY_GOTO(status, out, put_parts(s, w));
@@ -242,17 +236,13 @@ static ct_status write_solver(set_writer *s)
         for (int i = 0; i < s->net->n_param; i++) {
             const ct_param *p = &s->net->param[i];
 
-            if (!ct_param_has_history(s->net, p)) continue;
-            CT_TRY_GOTO(status, out, put_history(s, w, h, p, &copy[used]));
-            used++;
+            if (ct_param_has_history(s->net, p)) CT_TRY_GOTO(status, out, put_history(s, w, h, p));
         }
     }
     status =
         ct_h5_writer_finish(w, s->solver.temp, CT_STATE_TITLE, &s->solver.hash, &s->solver.size);
 out:
     ct_h5_writer_destroy(w);
-    for (size_t i = 0; i < used + 1; i++) ct_host_copy_release(&copy[i]);
-    free(copy);
     return status;
 }
 

@@ -11,7 +11,7 @@
 
 enum { MAX_LISTED = 12 }; /* of the differences in one message */
 
-ct_status ct_weights_write(const char *path, const ct_net *net, const float *learned,
+ct_status ct_weights_write(const char *path, const ct_net *net, ct_storage *learned,
                            const ct_model_format *format, const char *provenance, uint64_t *hash_p,
                            int64_t *size_p)
 {

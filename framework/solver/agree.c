@@ -68,9 +68,9 @@ static ct_status average_range(ct_solver *s, int64_t first, int64_t count)
     if (s->dev->kind == CT_DEVICE_CPU) return ct_group_average(g, data, count, share);
     host = ct_mem_acquire(bytes);
     if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to average statistics");
-    status = s->dev->to_host(s->exec.stream, host, data, bytes);
+    status = s->dev->to_host(s->net->pass->exec.stream, host, data, bytes);
     if (status == CT_OK) status = ct_group_average(g, host, count, share);
-    if (status == CT_OK) status = s->dev->from_host(s->exec.stream, data, host, bytes);
+    if (status == CT_OK) status = s->dev->from_host(s->net->pass->exec.stream, data, host, bytes);
     ct_mem_release(host);
     return status;
 }

@@ -2,9 +2,7 @@
  * plain mean of every interval-th (Izmailov et al.: Averaging Weights Leads to Wider Optima and
  * Better Generalization, 2018, algorithm 1). Which weights count follows from the number of updates
  * alone, so a resumed run needs to know nothing but the average itself. */
-#include "framework/solver/train_step.h"
-
-#include "framework/math/math.h"
+#include "framework/solver/solver_private.h"
 
 typedef Ct__WeightAverageParameter average_param;
 
@@ -36,32 +34,7 @@ bool ct_average_begun(const average_param *p, int64_t done)
     return counted(p, done, &last) > 0;
 }
 
-static ct_status swap(const ct_device *dev, float *a, float *b, float *other, int64_t n)
+bool ct_solver_has_average(const ct_solver *s)
 {
-    size_t bytes = (size_t)n * sizeof(float);
-
-    CT_TRY(dev->copy(NULL, other, a, bytes));
-    CT_TRY(dev->copy(NULL, a, b, bytes));
-    return dev->copy(NULL, b, other, bytes);
-}
-
-ct_status ct_train_step_swap_average(ct_train_step *t)
-{
-    enum { CHUNK = 1 << 16 };
-    const ct_device *dev = t->net->options.dev;
-    void *other = NULL;
-    ct_status status = CT_OK;
-
-    CT_TRY(dev->mem_acquire(CHUNK * sizeof(float), &other));
-    for (int i = 0; (i < t->net->n_param) && (status == CT_OK); i++) {
-        const ct_param *p = &t->net->param[i];
-        float *weight = ct_blob_data(&p->blob), *average = t->average + p->offset;
-
-        for (int64_t at = 0; p->learns && (at < p->count) && (status == CT_OK); at += CHUNK)
-            status = swap(dev, weight + at, average + at, other,
-                          (p->count - at < CHUNK) ? p->count - at : CHUNK);
-    }
-    dev->mem_release(other);
-    ct_net_weights_changed(t->net);
-    return status;
+    return (s->step.average != NULL) && ct_average_begun(s->param->average, s->iteration);
 }

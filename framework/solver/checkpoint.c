@@ -8,19 +8,6 @@
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
-static bool average_begun(const ct_solver *s)
-{
-    return (s->step.average != NULL) && ct_average_begun(s->param->average, s->iteration);
-}
-
-ct_status ct_solver_take_average(ct_solver *s, bool average)
-{
-    if ((average == s->averaged) || (average && !average_begun(s))) return CT_OK;
-    CT_TRY(ct_train_step_swap_average(&s->step));
-    s->averaged = average;
-    return CT_OK;
-}
-
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
@@ -31,7 +18,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .n_history = s->step.n_history,
         .history = s->step.history,
         .history_name = s->step.history_name,
-        .average = average_begun(s) ? s->step.average : NULL,
+        .average = ct_solver_has_average(s) ? s->step.average : NULL,
         .solver_type = s->rule->type,
         .n_state = s->rule->n_state,
         .binary = (s->param->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO),
@@ -49,20 +36,18 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     memcpy(state->loss_window, s->loss_window, (size_t)s->n_loss * sizeof(*s->loss_window));
 }
 
-/* history = the sum over the ranks of what codecs hold of it. */
-static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, float *history)
+/* The solver's momentum of a parameter = the sum over the ranks of what codecs hold of it. It is
+ * summed whole: parts of it could be added in another order. */
+static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, int64_t offset)
 {
-    const ct_device *dev = s->net->options.dev;
-    size_t bytes = (size_t)e->count * sizeof(*history);
-    float *sum = history;
+    size_t bytes = (size_t)e->count * sizeof(float);
+    float *sum = ct_mem_acquire(bytes);
     ct_status status;
 
-    if (dev->kind != CT_DEVICE_CPU) sum = ct_mem_acquire(bytes);
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum of %zu bytes", bytes);
     memcpy(sum, e->data, bytes);
     status = ct_group_average(&s->exchange.group, sum, e->count, 1.0);
-    if (sum == history) return status;
-    if (status == CT_OK) status = dev->from_host(NULL, history, sum, bytes);
+    if (status == CT_OK) status = ct_storage_put(&s->step.history[0], offset, e->count, sum);
     ct_mem_release(sum);
     return status;
 }
@@ -74,8 +59,7 @@ static ct_status collect_momentum(ct_solver *s)
 
     for (int i = 0; s->rule->corrects && (i < s->net->n_param); i++) {
         for (int k = 0; ct_sync_states_get(&s->exchange.states, i, k, &e); k++)
-            if (e.is_momentum)
-                CT_TRY(sum_momentum(s, &e, s->step.history[0] + s->net->param[i].offset));
+            if (e.is_momentum) CT_TRY(sum_momentum(s, &e, s->net->param[i].offset));
     }
     return CT_OK;
 }
@@ -109,14 +93,7 @@ static ct_status write_snapshot(ct_solver *s)
 
 ct_status ct_solver_snapshot(ct_solver *s)
 {
-    bool averaged = s->averaged; /* asked for by a signal during a test */
-    ct_status status;
-
-    if (s->iteration == s->last_snapshot) return CT_OK;
-    CT_TRY(ct_solver_take_average(s, false));
-    status = write_snapshot(s);
-    CT_TRY(ct_solver_take_average(s, averaged));
-    return status;
+    return (s->iteration == s->last_snapshot) ? CT_OK : write_snapshot(s);
 }
 
 /* Takes up what a snapshot says; what differs from this run is said. */
@@ -143,7 +120,7 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                 ": samples and dropout go on in another order",
                 state->seed, s->seed);
     }
-    s->exec.seed = s->seed;
+    s->net->pass->exec.seed = s->seed;
     if (state->global_batch != s->net->batch_global)
         CT_WARN("the snapshot was made with a global batch of %" PRId64 ", this run has %" PRId64
                 ": the place in the data set is iteration times global batch",

@@ -8,7 +8,6 @@
 #include "framework/base/text.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/solver/solver_private.h"
-#include "framework/solver/where.h"
 
 static ct_status at_least(const ct_solver_text *t, const int32_t *field, const char *name,
                           int32_t least)

@@ -6,9 +6,31 @@
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
 
+/* ---- the loss as it is shown: the mean of the last average_loss iterations. It is linear, so
+ * every rank keeps its own share and only what is shown is summed. */
+
+void ct_solver_note_loss(ct_solver *s, double share)
+{
+    int length = s->param->average_loss;
+
+    s->loss_window[s->next_loss] = share;
+    if (s->n_loss < length) s->n_loss++;
+    s->next_loss = (s->next_loss + 1) % length;
+}
+
+double ct_solver_smoothed_loss(const ct_solver *s)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < s->n_loss; i++) sum += s->loss_window[i];
+    return (s->n_loss > 0) ? sum / s->n_loss : 0.0;
+}
+
+/* ---- since the last display */
+
 void ct_solver_reset_tally(ct_solver *s)
 {
-    s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->exec.wait_data_s };
+    s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->net->pass->exec.wait_data_s };
     s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, &s->tally.sync);
 }
 
@@ -63,11 +85,11 @@ ct_status ct_solver_show(ct_solver *s)
     s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, &now);
     ct_codec_totals_add(&now.codec, &t->sync.codec, -1);
     e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
-    e.wait_data_ms = 1e3 * (s->exec.wait_data_s - t->wait_data_s) / steps;
+    e.wait_data_ms = 1e3 * (s->net->pass->exec.wait_data_s - t->wait_data_s) / steps;
     e.comm_exposed_ms = 1e3 * (now.exposed_s - t->sync.exposed_s + t->agree_s) / steps;
     e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
     e.bytes_sent = (now.bytes_sent - t->sync.bytes_sent) / (int64_t)steps;
-    e.broken_samples = s->exec.broken_samples;
+    e.broken_samples = s->net->pass->exec.broken_samples;
     e.codec = now.codec;
     s->shown_loss = e.loss;
     CT_TRY(ct_report_train(s->options.report, &e));

@@ -6,7 +6,6 @@
 
 #include "framework/proto/upgrade.h"
 #include "framework/solver/solver_private.h"
-#include "framework/solver/where.h"
 
 static ct_status read_net(ct_solver *s, const char *path, const Ct__NetParameter **param_p)
 {

@@ -51,15 +51,16 @@ void ct_outputs_destroy(ct_outputs *o)
     memset(o, 0, sizeof(*o));
 }
 
-ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex)
+ct_status ct_outputs_add(ct_outputs *o)
 {
     const ct_net *net = o->net;
+    const ct_exec *ex = &net->pass->exec;
     double part = (net->batch_global > 0) ? (double)net->batch_local / (double)net->batch_global
                                           : 1.0 / o->n_rank;
     double *sum = o->sum;
 
     for (int i = 0; i < net->n_output; sum += o->size[i], i++) {
-        const ct_tensor *t = &net->blob[net->output[i].blob]->data;
+        const ct_tensor *t = &net->pass->blob[net->output[i].blob]->data;
         int64_t n = ct_net_output_count(net, i);
         double share = net->output[i].is_share ? 1.0 : part;
 

@@ -59,16 +59,16 @@ static ct_status agree_seed(ct_solver *s)
         CT_INFO("random_seed %" PRIu64 ", drawn from the clock", s->seed);
     s->options.env.seed = s->seed;
     s->net->options.env.seed = s->seed; /* the initial weights are rank 0's anyway */
-    s->exec = (ct_exec){
+    s->net->pass->exec = (ct_exec){
         .dev = s->dev,
         .phase = CT_TRAIN,
         .deterministic = s->param->deterministic,
         .seed = s->seed,
         .trace = s->options.trace,
     };
-    ct_exec_set_group(&s->exec, g);
+    ct_exec_set_group(&s->net->pass->exec, g);
     if ((s->dev->graph != NULL) && s->net->options.graph)
-        CT_TRY(s->dev->graph->stream_open(&s->exec.stream));
+        CT_TRY(s->dev->graph->stream_open(&s->net->pass->exec.stream));
     return CT_OK;
 }
 
@@ -78,7 +78,7 @@ static ct_status take_outputs(void *ctx)
 
     if (!s->display) return CT_OK;
     memset(s->outputs.sum, 0, (size_t)s->outputs.n * sizeof(*s->outputs.sum));
-    return ct_outputs_add(&s->outputs, &s->exec);
+    return ct_outputs_add(&s->outputs);
 }
 
 static void beat(void *ctx, const char *what)
@@ -92,11 +92,13 @@ static ct_status open_step(ct_solver *s)
                                .net = s->net,
                                .sync = &s->exchange.sync,
                                .several = (s->exchange.group.size > 1),
-                               .exec = &s->exec,
+                               .pass = s->net->pass,
                                .rule = s->rule,
                                .look = take_outputs,
                                .beat = beat,
-                               .hook_ctx = s };
+                               .hook_ctx = s,
+                               .open_state = s->options.open_state,
+                               .open_state_ctx = s->options.open_state_ctx };
     return ct_train_step_open(&s->step);
 }
 
@@ -275,9 +277,9 @@ static ct_status show_final(ct_solver *s)
 {
     double loss = 0.0;
 
-    s->exec.micro_step = s->iteration * s->param->iter_size;
-    s->exec.accumulate = false;
-    CT_TRY(ct_net_forward(s->net, &s->exec, &loss));
+    s->net->pass->exec.micro_step = s->iteration * s->param->iter_size;
+    s->net->pass->exec.accumulate = false;
+    CT_TRY(ct_pass_forward(s->net->pass, &loss));
     ct_solver_note_loss(s, loss);
     CT_TRY(ct_solver_sum_shown(s, &loss));
     ct_report_final_loss(s->options.report, s->iteration, loss);
@@ -326,7 +328,7 @@ ct_net *ct_solver_test_net(ct_solver *s, int i)
 
 int64_t ct_solver_broken_samples(const ct_solver *s)
 {
-    return s->exec.broken_samples;
+    return s->net->pass->exec.broken_samples;
 }
 
 int64_t ct_solver_iteration(const ct_solver *s)

@@ -10,7 +10,9 @@
 
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
+#include "framework/proto/prototxt.h"
 #include "framework/solver/update_rule.h"
+#include "framework/tensor/storage.h"
 
 struct ct_report;
 
@@ -41,7 +43,21 @@ typedef struct ct_solver_options {
     void (*heartbeat)(void *ctx, const char *what);
     void *heartbeat_ctx;
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
+    /** Where the optimiser's states lie; NULL: at one address, on the device. */
+    ct_storage_open_fn open_state;
+    void *open_state_ctx;
 } ct_solver_options;
+
+/** A solver's parameters, and where they came from; map may be NULL. */
+typedef struct ct_solver_text {
+    const Ct__SolverParameter *p;
+    const ct_source_map *map;
+} ct_solver_text;
+
+/** "solver.prototxt:4:1", or "--set"; "solver" where that is not known. For messages about a
+ *  field's value. */
+#define CT_SOLVER_AT(_t, _field)                                                                   \
+    ct_source_map_where((_t)->map, (_t)->p, &(_t)->p->_field, "solver").text
 
 /** What a solver parameter must say, nets aside; map (NULL allowed) knows where the fields stand.
  *  CT_ERR_CONFIG. */

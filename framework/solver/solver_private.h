@@ -29,7 +29,7 @@ typedef struct ct_tally { /* since the last display */
     ct_sync_stats sync; /* as it was at the start */
 } ct_tally;
 
-/** Where lr_policy "plateau" stands: plateau.c. */
+/** Where lr_policy "plateau" stands: learning_rate.c. */
 typedef struct ct_plateau {
     bool begun;    /* a loss was seen                        */
     double least;  /* the least loss so far                  */
@@ -49,14 +49,12 @@ struct ct_solver {
     ct_net *net, **test;
     int n_test;
     ct_outputs outputs, *test_outputs;
-    ct_exec exec;
     const ct_update_rule *rule;
     ct_train_step step;
     bool display; /* the outputs of this iteration are shown */
     int64_t iteration;
     double rate; /* of this iteration      */
     ct_plateau plateau;
-    bool averaged; /* weights and their average have changed places: a test runs */
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
     int n_loss, next_loss;
     double start_s;        /* max_hours counts from here            */
@@ -78,8 +76,9 @@ ct_status ct_solver_make_test_nets(ct_solver *s);
 /* outputs.c */
 ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o);
 void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
-/** Adds the outputs of the batch that has just run to o->sum, as this rank's shares. */
-ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
+/** Adds the outputs of the batch that the net's first pass has just run to o->sum, as this rank's
+ * shares. */
+ct_status ct_outputs_add(ct_outputs *o);
 
 /* solver.c */
 /** Every gradient landed, every weight updated: before anyone looks at weights between steps.
@@ -87,6 +86,9 @@ ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
 ct_status ct_solver_settle(ct_solver *s);
 
 /* display.c */
+void ct_solver_note_loss(ct_solver *s, double share);
+/** This rank's share of the smoothed loss. */
+double ct_solver_smoothed_loss(const ct_solver *s);
 void ct_solver_reset_tally(ct_solver *s);
 /** Since the last display; 0 where there was no step. */
 double ct_solver_images_per_s(const ct_solver *s);
@@ -108,12 +110,7 @@ ct_status ct_solver_broadcast_weights(ct_solver *s);
 /** status of rank 0 on every rank. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);
 
-/* loss.c */
-void ct_solver_note_loss(ct_solver *s, double share);
-/** This rank's share of the smoothed loss. */
-double ct_solver_smoothed_loss(const ct_solver *s);
-
-/* plateau.c */
+/* learning_rate.c: of lr_policy "plateau" */
 bool ct_plateau_is(const Ct__SolverParameter *p);
 /** The smoothed loss of an iteration, the same on all ranks. */
 void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double loss,
@@ -121,9 +118,11 @@ void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double los
 /** Of base_lr. */
 double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
 
+/* average.c */
+/** Whether there is an average of the weights by now. */
+bool ct_solver_has_average(const ct_solver *s);
+
 /* checkpoint.c */
-/** The nets' weights are their average from here on, where there is one, or themselves again. */
-ct_status ct_solver_take_average(ct_solver *s, bool average);
 ct_status ct_solver_snapshot(ct_solver *s);
 
 /* test_pass.c */

@@ -1,5 +1,7 @@
-#include "framework/solver/step_update.h"
+/* The weights of a training step, from gradients that have landed. */
+#include "framework/solver/train_step.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,6 +29,80 @@ static ct_grad_effect effect(const ct_train_step *t, int param)
     return t->sync->ops->effect(t->sync->ctx, param);
 }
 
+/* ---- the scale of the loss */
+
+ct_loss_scale ct_loss_scale_open(const Ct__SolverParameter *p)
+{
+    bool on = (p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+
+    return (ct_loss_scale){ .on = on,
+                            .scale = on ? p->loss_scale : 1.0f,
+                            .window = p->loss_scale_window };
+}
+
+bool ct_loss_scale_step(ct_loss_scale *s, int64_t iteration, bool finite)
+{
+    bool passes = ct_loss_scale_next(s, finite);
+
+    if (!passes)
+        CT_INFO("iteration %" PRId64 ": gradients are not finite, no weight changes; loss scale %g",
+                iteration, (double)s->scale);
+    return passes;
+}
+
+/* ---- ranges of the optimiser's states */
+
+/* While an update works on them: the rule's states, then the average. */
+typedef struct wanted_states {
+    ct_storage_range r[CT_MAX_HISTORY];
+} wanted_states;
+
+/* status: of what was done with them. */
+static ct_status give_back(const ct_train_step *t, wanted_states *w, ct_status status)
+{
+    for (int i = 0; i < CT_MAX_HISTORY; i++) {
+        ct_status back = ct_storage_done(&w->r[i], t->pass->exec.stream);
+
+        if (status == CT_OK) status = back;
+    }
+    return status;
+}
+
+/* Floats [from, from + n) of the histories [first, end). */
+static ct_status want_states(ct_train_step *t, int first, int end, int64_t from, int64_t n,
+                             wanted_states *w)
+{
+    ct_status status = CT_OK;
+
+    *w = (wanted_states){ .r[0].storage = NULL };
+    for (int i = first; (i < end) && (status == CT_OK); i++)
+        status = ct_storage_want(&t->history[i], t->pass->exec.stream, from, n, CT_STORAGE_UPDATE,
+                                 &w->r[i]);
+    return (status == CT_OK) ? CT_OK : give_back(t, w, status);
+}
+
+bool ct_step_states_are_fixed(const ct_train_step *t)
+{
+    for (int i = 0; i < t->n_history; i++)
+        if (!t->history[i].ops->fixed) return false;
+    return true;
+}
+
+/* How many histories an update works on whose new weights have this share in the average. */
+static int n_moved(const ct_train_step *t, float share)
+{
+    return t->rule->n_state + ((share > 0.0f) ? 1 : 0);
+}
+
+/* average = share weight + (1 - share) average, over n weights. */
+static ct_status move_average(const ct_train_step *t, const wanted_states *w, float share,
+                              int64_t n, const float *weight)
+{
+    if (!(share > 0.0f)) return CT_OK;
+    return t->net->options.dev->math->axpby(t->pass->exec.stream, n, share, weight, 1.0f - share,
+                                            w->r[t->rule->n_state].data);
+}
+
 /* ---- updates */
 
 static int64_t chunk(int64_t left)
@@ -34,58 +110,72 @@ static int64_t chunk(int64_t left)
     return (left < UPDATE_CHUNK) ? left : UPDATE_CHUNK;
 }
 
+/* Messages of other buckets move while this one is updated; the average finds a chunk in the cache;
+ * states that come and go do so by chunks. */
+static bool in_chunks(const ct_train_step *t, float share)
+{
+    return (t->pass->exec.poll != NULL) || (share > 0.0f) || !ct_step_states_are_fixed(t);
+}
+
+static float share_of_weights(const ct_train_step *t)
+{
+    return (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
+}
+
 /* All that the rule does is in the sum. What is only tried is added up as well, zero times, since
  * how long that takes counts. */
 static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
 {
     const ct_math_ops *math = t->net->options.dev->math;
-    float share =
-        (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
-    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    float share = share_of_weights(t);
     float factor = (effect(t, (int)(p - t->net->param)) == CT_GRAD_TRIAL) ? 0.0f : -1.0f;
     int64_t n = 0;
 
     for (int64_t at = 0; at < p->count; at += n) {
         float *weight = ct_blob_data(&p->blob) + at;
+        wanted_states w;
 
-        n = chunks ? chunk(p->count - at) : p->count;
-        CT_TRY(math->axpy(t->exec->stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
-        if (share > 0.0f)
-            CT_TRY(math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
-                               t->average + p->offset + at));
-        CT_TRY(ct_exec_poll(t->exec));
+        n = in_chunks(t, share) ? chunk(p->count - at) : p->count;
+        CT_TRY(math->axpy(t->pass->exec.stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
+        CT_TRY(want_states(t, t->rule->n_state, n_moved(t, share), p->offset + at, n, &w));
+        CT_TRY(give_back(t, &w, move_average(t, &w, share, n, weight)));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
 
 /* The range [at, at + n) of a parameter. */
 static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
-                      ct_update *u)
+                      const wanted_states *w, ct_update *u)
 {
     u->count = n;
     u->grad = ct_blob_diff(&p->blob) + at;
     u->weight = ct_blob_data(&p->blob) + at;
-    for (int i = 0; i < t->rule->n_state; i++) u->state[i] = t->history[i] + p->offset + at;
+    for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
 }
 
 /* The trust ratio, summed in chunks whatever else moves: their sizes show in the last bits. One
  * axis, as biases, scales and shifts have it: no ratio. */
-static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update *u)
+static ct_status find_trust(ct_train_step *t, const ct_param *p, ct_update *u)
 {
+    ct_update_ratio ratio = t->rule->ratio;
     double weight = 0.0, step = 0.0;
 
-    if (t->rule->norms == NULL) return CT_OK;
+    if (ratio == CT_UPDATE_NO_RATIO) return CT_OK;
     for (int64_t at = 0; at < p->count; at += u->count) {
+        int64_t n = chunk(p->count - at);
         double w = 0.0, s = 0.0;
+        wanted_states states;
 
-        set_range(t, p, at, chunk(p->count - at), u);
-        CT_TRY(t->rule->norms(u, &w, &s));
+        CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + at, n, &states));
+        set_range(t, p, at, n, &states, u);
+        CT_TRY(give_back(t, &states, ct_update_norms(ratio, u, &w, &s)));
         weight += w;
         step += s;
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
-        u->trust = t->rule->trust(t->param, u, sqrt(weight), sqrt(step));
+        u->trust = ct_update_rule_trust(t->rule, t->param, u, sqrt(weight), sqrt(step));
     return CT_OK;
 }
 
@@ -105,24 +195,29 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
     return u;
 }
 
+static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
+                              float share, ct_update *u)
+{
+    wanted_states w;
+    ct_status status;
+
+    CT_TRY(want_states(t, 0, n_moved(t, share), p->offset + at, n, &w));
+    set_range(t, p, at, n, &w, u);
+    status = ct_update_rule_apply(t->rule, u);
+    if (status == CT_OK) status = move_average(t, &w, share, n, u->weight);
+    return give_back(t, &w, status);
+}
+
 static ct_status update_param(ct_train_step *t, const ct_param *p)
 {
-    const Ct__SolverParameter *s = t->param;
-    const ct_math_ops *math = t->net->options.dev->math;
-    float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
-    /* messages of other buckets move while this one is updated; the average finds a chunk in the
-     * cache */
-    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    float share = share_of_weights(t);
+    bool chunks = in_chunks(t, share);
     ct_update u = numbers(t, p->lr_mult, p->decay_mult);
 
     CT_TRY(find_trust(t, p, &u));
     for (int64_t at = 0; at < p->count; at += u.count) {
-        set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
-        CT_TRY(t->rule->apply(&u));
-        if (share > 0.0f)
-            CT_TRY(math->axpby(t->exec->stream, u.count, share, u.weight, 1.0f - share,
-                               t->average + p->offset + at));
-        CT_TRY(ct_exec_poll(t->exec));
+        CT_TRY(update_range(t, p, at, chunks ? chunk(p->count - at) : p->count, share, &u));
+        CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
 }
@@ -139,17 +234,26 @@ static int at_once(const ct_train_step *t, int first, int end)
     return i - first;
 }
 
+/* Kernels index the states as the arena, so their addresses are those of its start: a device's
+ * number, which nothing reads before the range. */
 static ct_status update_many(ct_train_step *t, int first, int n)
 {
     const ct_net *net = t->net;
     ct_update u = numbers(t, 1.0f, 1.0f);
+    int64_t from, to;
+    float *average = NULL;
+    wanted_states w;
 
+    ct_update_plan_range(net, first, n, &from, &to);
+    CT_TRY(want_states(t, 0, t->n_history, from, to - from, &w));
     u.count = net->grad_count;
     u.grad = net->grad_arena;
     u.weight = net->weight_arena;
-    for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i];
-    return ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u,
-                              (double)t->param->local_gw_ratio, t->average, first, n);
+    for (int i = 0; i < t->rule->n_state; i++) u.state[i] = w.r[i].data - from;
+    if (t->average != NULL) average = w.r[t->rule->n_state].data - from;
+    return give_back(t, &w,
+                     ct_update_plan_run(net, &t->all, t->pass->exec.stream, t->rule->kind, &u,
+                                        (double)t->param->local_gw_ratio, average, first, n));
 }
 
 static ct_status update_one(ct_train_step *t, int i)
@@ -164,15 +268,15 @@ static ct_status update_one(ct_train_step *t, int i)
 static ct_status update_with_late(ct_train_step *t, int i)
 {
     if (!ct_residual_drain_has(&t->late, i)) return update_one(t, i);
-    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->exec->stream, i));
+    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->pass->exec.stream, i));
     CT_TRY(update_one(t, i));
-    return ct_residual_drain_end(t->net, &t->late, t->exec->stream, i,
+    return ct_residual_drain_end(t->net, &t->late, t->pass->exec.stream, i,
                                  (float)t->rate * t->net->param[i].lr_mult);
 }
 
 ct_status ct_step_update(ct_train_step *t, int first, int n)
 {
-    double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
+    double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
 
     for (int i = first; i < first + n; i++) {
         int many = at_once(t, i, first + n);
@@ -185,7 +289,7 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
         if (t->net->param[i].learns) CT_TRY(update_with_late(t, i));
     }
     t->update_s += ct_clock_s() - start;
-    ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
+    ct_trace_end(t->pass->exec.trace, traced, CT_TRACE_UPDATE, NULL,
                  (n > 0) ? t->net->param[first].key : NULL);
     return CT_OK;
 }
@@ -217,11 +321,11 @@ ct_status ct_step_update_all(ct_train_step *t)
     double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
-        CT_TRY(t->all.ops->decide(t->exec->stream, t->all.at, net->grad_count, net->grad_arena,
+        CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &norm));
+    CT_TRY(math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
     if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
@@ -235,8 +339,8 @@ ct_status ct_step_put_numbers(ct_train_step *t)
     ct_step_numbers now = { u.scale, u.rate, u.correction, u.correction2, 0.0f };
 
     if (!ct_update_plan_is_open(&t->all)) return CT_OK;
-    if (t->average != NULL) now.average = ct_average_share(t->param->average, t->iteration + 1);
-    return ct_update_plan_begin(t->net, &t->all, t->exec->stream, &now, &t->loss_scale);
+    now.average = share_of_weights(t);
+    return ct_update_plan_begin(t->net, &t->all, t->pass->exec.stream, &now, &t->loss_scale);
 }
 
 /* ---- what the device decides */
@@ -244,7 +348,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 ct_status ct_step_tell(ct_train_step *t)
 {
     if (!ct_step_waits_for_all(t) || !ct_update_plan_is_open(&t->all)) return CT_OK;
-    return ct_update_plan_tell(t->net, &t->all, t->exec->stream, t->iteration);
+    return ct_update_plan_tell(t->net, &t->all, t->pass->exec.stream, t->iteration);
 }
 
 ct_status ct_step_hear(ct_train_step *t, bool all)

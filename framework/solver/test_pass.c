@@ -8,7 +8,7 @@
 
 static void fill_exec(const ct_solver *s, ct_exec *ex)
 {
-    *ex = s->exec;
+    *ex = s->net->pass->exec;
     ex->phase = CT_TEST;
     ex->accumulate = false;
     ex->wait = NULL; /* settled */
@@ -21,11 +21,11 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
 static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
 {
     ct_outputs *o = &s->test_outputs[i];
+    ct_pass *pass = s->test[i]->pass;
     int n = s->param->test_iter[i];
     ct_solver_action action;
-    ct_exec ex;
 
-    fill_exec(s, &ex);
+    fill_exec(s, &pass->exec);
     memset(o->sum, 0, (size_t)(o->n + 1) * sizeof(*o->sum));
     for (int b = 0; b < n; b++) {
         double loss = 0.0;
@@ -35,20 +35,39 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         if (action == CT_ACTION_SNAPSHOT) CT_TRY(ct_solver_snapshot(s));
         *stopped_p = (action == CT_ACTION_STOP);
         if (*stopped_p) return CT_OK;
-        ex.micro_step = b;
-        CT_TRY(ct_net_forward(s->test[i], &ex, &loss));
-        CT_TRY(ct_outputs_add(o, &ex));
+        pass->exec.micro_step = b;
+        CT_TRY(ct_pass_forward(pass, &loss));
+        CT_TRY(ct_outputs_add(o));
         o->sum[o->n] += loss;
     }
-    s->test_broken = ex.broken_samples;
+    s->test_broken = pass->exec.broken_samples;
     return ct_group_sum(&s->exchange.group, o->sum, (int)o->n + 1);
+}
+
+/* The batches on the average of the weights, where there is one; statistics are the net's. */
+static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
+{
+    ct_pass *pass = s->test[i]->pass;
+    int64_t n = s->net->grad_count;
+    ct_storage_range average;
+    ct_weight_set set;
+    ct_status status, back;
+
+    if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
+    CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
+    set = (ct_weight_set){ s->net, average.data, n };
+    status = ct_pass_use_weights(pass, &set);
+    if (status == CT_OK) status = run_batches(s, i, stopped_p);
+    back = ct_pass_use_weights(pass, NULL);
+    if (status == CT_OK) status = back;
+    back = ct_storage_done(&average, NULL);
+    return (status != CT_OK) ? status : back;
 }
 
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
 {
     ct_outputs *o;
     bool stopped = false;
-    ct_status status;
 
     if ((i < 0) || (i >= s->n_test) || (n_output < s->test_outputs[i].n))
         return CT_FAIL(CT_ERR_ARG, "test net %d of %d, room for %d outputs", i, s->n_test,
@@ -56,11 +75,8 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
     o = &s->test_outputs[i];
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
-    CT_TRY(ct_solver_take_average(s, true));
     ct_net_weights_changed(s->test[i]);
-    status = run_batches(s, i, &stopped);
-    CT_TRY(ct_solver_take_average(s, false));
-    CT_TRY(status);
+    CT_TRY(run_on_average(s, i, &stopped));
     if (stopped) return CT_STOPPED;
     for (int64_t k = 0; k <= o->n; k++) o->sum[k] /= s->param->test_iter[i];
     if (s->param->test_compute_loss) CT_INFO("Test loss: %g", o->sum[o->n]);

@@ -7,7 +7,6 @@
 #include "framework/math/math.h"
 #include "framework/net/step_after.h"
 #include "framework/snapshot/snapshot.h"
-#include "framework/solver/step_update.h"
 
 static void beat(const ct_train_step *t, const char *what)
 {
@@ -29,13 +28,14 @@ static ct_status on_landed(void *ctx, int first, int n)
 /* Every gradient lands, and every weight is updated. */
 static ct_status settle(ct_train_step *t)
 {
-    double start = ct_trace_start(t->exec->trace);
+    double start = ct_trace_start(t->pass->exec.trace);
 
     if (!t->open) return CT_OK;
     beat(t, "exchange of gradients and update");
     CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
-    ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, NULL);
+    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, NULL);
     if (ct_step_waits_for_all(t)) CT_TRY(ct_step_update_all(t));
+    for (int i = 0; i < t->n_history; i++) CT_TRY(ct_storage_settled(&t->history[i]));
     t->open = false;
     ct_net_weights_changed(t->net);
     return CT_OK;
@@ -55,7 +55,7 @@ static ct_status add_owed(void *ctx, int param)
     const ct_train_step *t = ctx;
     const ct_param *p = &t->net->param[param];
 
-    CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, t->loss_scale.scale,
+    CT_TRY(t->net->options.dev->math->axpy(t->pass->exec.stream, p->count, t->loss_scale.scale,
                                            t->owed + p->offset, ct_blob_diff(&p->blob)));
     return t->sync->transport.ops->ready(t->sync->transport.ctx, param);
 }
@@ -70,7 +70,7 @@ static void drop_owed(ct_train_step *t)
 static ct_status on_wait(void *ctx, int param)
 {
     ct_train_step *t = ctx;
-    double start = ct_trace_start(t->exec->trace);
+    double start = ct_trace_start(t->pass->exec.trace);
 
     if (!t->open) return CT_OK;
     t->sync->ops->reads(t->sync->ctx, param);
@@ -81,7 +81,7 @@ static ct_status on_wait(void *ctx, int param)
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
     beat(t, "forward");
-    ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
+    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
     return CT_OK;
 }
 
@@ -92,12 +92,13 @@ static void take_mode(ct_train_step *t)
 {
     const ct_transport *way = &t->sync->transport;
 
-    t->exec->poll = t->several ? way->ops->poll : NULL;
-    t->exec->poll_ctx = way->ctx;
-    t->exec->step_s = t->several ? way->step_s : NULL;
-    t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
+    t->pass->exec.poll = t->several ? way->ops->poll : NULL;
+    t->pass->exec.poll_ctx = way->ctx;
+    t->pass->exec.step_s = t->several ? way->step_s : NULL;
+    t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph &&
+                  ct_step_states_are_fixed(t);
     t->forward_overlap = t->may_overlap && !t->in_graph;
-    t->exec->wait = t->forward_overlap ? on_wait : NULL;
+    t->pass->exec.wait = t->forward_overlap ? on_wait : NULL;
 }
 
 /* Another transport may have the step, in which a step gives the device something else. */
@@ -108,8 +109,8 @@ static ct_status begin_sync(ct_train_step *t)
     CT_TRY(t->sync->ops->begin(t->sync, t->iteration, t->scale, (float)t->rate));
     take_mode(t);
     if (t->in_graph == before) return CT_OK;
-    CT_TRY(t->net->options.dev->sync(t->exec->stream)); /* forward's may be running */
-    ct_net_forget_graphs(t->net);
+    CT_TRY(t->net->options.dev->sync(t->pass->exec.stream)); /* forward's may be running */
+    ct_pass_forget_graphs(t->pass);
     return CT_OK;
 }
 
@@ -157,9 +158,9 @@ static ct_status last_backward(ct_train_step *t)
                                   .replay = same ? on_replay : NULL,
                                   .ctx = t };
 
-    if (same && t->owing) ct_net_forget_graphs(t->net);
+    if (same && t->owing) ct_pass_forget_graphs(t->pass);
     t->owing = t->in_graph && !same;
-    CT_TRY(ct_net_backward_and(t->net, t->exec, &after));
+    CT_TRY(ct_pass_backward_and(t->pass, &after));
     drop_owed(t);
     t->open = t->forward_overlap;
     return ct_step_tell(t);
@@ -173,21 +174,21 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
     for (int i = 0; i < n; i++) {
         bool last = (i == n - 1);
 
-        t->exec->micro_step = iteration * n + i;
-        t->exec->accumulate = (i > 0);
+        t->pass->exec.micro_step = iteration * n + i;
+        t->pass->exec.accumulate = (i > 0);
         beat(t, "forward");
-        CT_TRY(ct_net_forward_begin(t->net, t->exec));
+        CT_TRY(ct_pass_forward_begin(t->pass));
         if (i == 0) CT_TRY(begin(t, iteration, rate));
         if (last && (t->look != NULL)) CT_TRY(t->look(t->hook_ctx));
         beat(t, "backward");
-        CT_TRY(last ? last_backward(t) : ct_net_backward(t->net, t->exec, NULL, NULL));
+        CT_TRY(last ? last_backward(t) : ct_pass_backward(t->pass, NULL, NULL));
         /* a device has all of the step to do by now, so waiting for its loss leaves no gap */
         if (!last) {
-            CT_TRY(ct_net_forward_end(t->net, t->exec, &one));
+            CT_TRY(ct_pass_forward_end(t->pass, &one));
             loss += one;
         }
     }
-    CT_TRY(ct_net_forward_end(t->net, t->exec, &one));
+    CT_TRY(ct_pass_forward_end(t->pass, &one));
     CT_TRY(ct_step_hear(t, false));
     loss += one;
     /* what still travels arrives before its first reader looks */
@@ -212,10 +213,9 @@ void ct_exec_set_group(ct_exec *ex, const ct_group *g)
 static ct_status add_history(ct_train_step *t, const char *name)
 {
     const ct_net *net = t->net;
-    void *data = NULL;
+    ct_storage_open_fn open = (t->open_state != NULL) ? t->open_state : ct_storage_open_fixed;
 
-    CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
-    t->history[t->n_history] = data;
+    CT_TRY(open(t->open_state_ctx, net->options.dev, net->grad_count, &t->history[t->n_history]));
     t->history_name[t->n_history++] = name;
     return CT_OK;
 }
@@ -233,21 +233,21 @@ ct_status ct_train_step_open(ct_train_step *t)
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
     if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
-        t->average = t->history[t->n_history - 1];
+        t->average = &t->history[t->n_history - 1];
     }
-    CT_TRY(ct_update_plan_open(net, t->rule->norms != NULL, &t->all));
+    CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
     t->may_overlap =
         t->several && comm->overlap && comm->forward_overlap && !ct_step_waits_for_all(t);
     take_mode(t);
-    if (t->rule->corrects) t->sync->momentum = t->history[0];
-    t->exec->wait_ctx = t;
+    if (t->rule->corrects) t->sync->momentum = &t->history[0];
+    t->pass->exec.wait_ctx = t;
     return CT_OK;
 }
 
 void ct_train_step_close(ct_train_step *t)
 {
-    if (t->net != NULL) ct_net_forget_graphs(t->net); /* they may have sums over ranks */
-    for (int i = 0; i < t->n_history; i++) t->net->options.dev->mem_release(t->history[i]);
+    if (t->pass != NULL) ct_pass_forget_graphs(t->pass); /* they may have sums over ranks */
+    for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     ct_update_plan_close(t->net, &t->all);
     t->n_history = 0;
     t->average = NULL;

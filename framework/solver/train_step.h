@@ -12,10 +12,10 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/snapshot/residual_drain.h"
-#include "framework/solver/loss_scale.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
+#include "framework/tensor/storage.h"
 
 enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
@@ -25,7 +25,8 @@ typedef struct ct_train_step {
     ct_net *net;
     ct_grad_sync *sync;
     bool several;  /* ranks */
-    ct_exec *exec; /* its poll, wait, micro_step and accumulate are set here */
+    ct_pass *pass; /* of net; runs all micro-batches. Poll, wait, micro_step and accumulate of its
+                    * exec are set here */
     const ct_update_rule *rule;
     /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
      *  be NULL. */
@@ -33,20 +34,23 @@ typedef struct ct_train_step {
     /** What runs now, for the watchdog. May be NULL. */
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
+    /** Where the optimiser's states lie; NULL: ct_storage_open_fixed(). */
+    ct_storage_open_fn open_state;
+    void *open_state_ctx;
 
     /* made by ct_train_step_open() */
     bool may_overlap;     /* with the next forward: nothing is against it */
     bool forward_overlap; /* … and this step ends with gradients on their way */
-    /** On the net's device, as long as the gradient arena: the rule's states, then the average of
-     *  the weights where one is asked for. */
-    float *history[CT_MAX_HISTORY];
+    /** As long as the gradient arena, reached on the net's device: the rule's states, then the
+     *  average of the weights where one is asked for. */
+    ct_storage history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
     int n_history;
-    float *average;     /* one of them, or NULL */
-    bool *landed;       /* [n_param] updated since the gradients left */
-    ct_update_plan all; /* many parameters in one pass; empty: one by one */
-    bool in_graph;      /* this step's sums over ranks and updates may be recorded with backward */
-    bool owing;         /* … but not in the last step, which had `owed` or `late` to see to */
+    ct_storage *average; /* one of them, or NULL */
+    bool *landed;        /* [n_param] updated since the gradients left */
+    ct_update_plan all;  /* many parameters in one pass; empty: one by one */
+    bool in_graph;       /* this step's sums over ranks and updates may be recorded with backward */
+    bool owing;          /* … but not in the last step, which had `owed` or `late` to see to */
 
     /** As far as the host has heard: where the device decides, a step later. Who changes it sets
      *  all.has_loss to false. */
@@ -78,12 +82,43 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
  *  way in the log. Collective where several ranks have gradients on their way. */
 ct_status ct_train_step_settle(ct_train_step *t);
 
+/* ---- an average of the weights: average.c */
+
 /** How much of the weights after `done` updates goes into their average: 0: they do not count, 1:
  *  they are its first. */
 float ct_average_share(const Ct__WeightAverageParameter *p, int64_t done);
 /** Whether an average of the weights exists after `done` updates. */
 bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
-/** Weights and their average change places: before a test, and back after it. */
-ct_status ct_train_step_swap_average(ct_train_step *t);
+
+/* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
+ * framework/solver. */
+
+/** No weight may change before all gradients are known: a norm, or whether they are finite. */
+bool ct_step_waits_for_all(const ct_train_step *t);
+/** Work that holds addresses of the states may be recorded. */
+bool ct_step_states_are_fixed(const ct_train_step *t);
+/** t->iteration, rate and scale are a new step's: for a device that reads them there. */
+ct_status ct_step_put_numbers(ct_train_step *t);
+/** Parameters [first, first + n), whose sums are there. */
+ct_status ct_step_update(ct_train_step *t, int first, int n);
+/** All of them, where they had to wait for each other. */
+ct_status ct_step_update_all(ct_train_step *t);
+/** What a device has decided by itself reaches the log and the host's account; all: of the last
+ *  step, too, which is waited for. */
+ct_status ct_step_hear(ct_train_step *t, bool all);
+/** The last step's decision sets off for the host, where there is one. */
+ct_status ct_step_tell(ct_train_step *t);
+
+/* The loss times a power of two, so that small gradients stay numbers of 16 bits.
+ *
+ * With precision FP16 backward starts from the loss times `scale`, and updates divide by it. A step
+ * whose gradients are not finite changes no weight and halves the scale; after loss_scale_window
+ * steps without one it doubles. All ranks see the same sum and so decide alike. The device decides
+ * (framework/math/step_there.h); the host hears of it later, and keeps the same account.
+ */
+
+ct_loss_scale ct_loss_scale_open(const Ct__SolverParameter *p);
+/** ct_loss_scale_next(), with a line in the log for what it does not let pass. */
+bool ct_loss_scale_step(ct_loss_scale *s, int64_t iteration, bool finite);
 
 #endif

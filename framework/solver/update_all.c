@@ -60,19 +60,19 @@ static ct_status put_trust(const ct_net *net, int n, ct_update_plan *p)
     return status;
 }
 
-ct_status ct_update_plan_open(const ct_net *net, bool trust, ct_update_plan *p)
+ct_status ct_update_plan_open(const ct_net *net, ct_update_ratio ratio, ct_update_plan *p)
 {
     const ct_device *dev = net->options.dev;
     int n = count_learned(net);
 
-    *p = (ct_update_plan){ .at = ct_net_step_there(net) };
+    *p = (ct_update_plan){ .at = ct_net_step_there(net), .ratio = ratio };
     if ((p->at == NULL) || (n == 0)) return CT_OK;
     if (n > UINT16_MAX)
         return CT_FAIL(CT_ERR_CONFIG, "a device updates %d parameters at most, not %d", UINT16_MAX,
                        n);
     p->ops = ct_step_there_of(dev);
     CT_TRY(put_parts(net, n, p));
-    if (trust) CT_TRY(put_trust(net, n, p));
+    if (ratio != CT_UPDATE_NO_RATIO) CT_TRY(put_trust(net, n, p));
     for (int k = 0; k < 2; k++) {
         void *here = NULL;
 
@@ -109,26 +109,30 @@ ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream s
     return dev->upload(st, &p->at->now, now, sizeof(*now));
 }
 
-ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st,
-                             ct_update_kind kind, const ct_update *u, double local, float *average,
-                             int first, int n)
+void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, int64_t *to_p)
 {
     const ct_param *next = &net->param[first + n];
     bool ends = (first + n == net->n_param) || !next->learns;
-    ct_update_all all = { .part = p->part,
-                          .part_of_line = p->part_of_line,
-                          .from = net->param[first].offset,
-                          .to = ends ? net->grad_count : next->offset,
-                          .trust = p->trust,
-                          .at = p->at };
 
+    *from_p = net->param[first].offset;
+    *to_p = ends ? net->grad_count : next->offset;
+}
+
+ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
+                             const ct_update *u, double local, float *average, int first, int n)
+{
+    ct_update_all all = {
+        .part = p->part, .part_of_line = p->part_of_line, .trust = p->trust, .at = p->at
+    };
+
+    ct_update_plan_range(net, first, n, &all.from, &all.to);
     for (int k = first; (p->trust != NULL) && (k < first + n); k++) {
         const ct_param *q = &net->param[k];
 
-        CT_TRY(p->ops->trust(st, (int)kind, u, &all, k, q->offset, q->count,
+        CT_TRY(p->ops->trust(st, p->ratio, u, &all, k, q->offset, q->count,
                              q->blob.data.shape.ndim > 1, local, p->trust));
     }
-    CT_TRY(net->options.dev->math->update_all(st, (int)kind, u, &all));
+    CT_TRY(net->options.dev->math->update_all(st, kind, u, &all));
     if (average == NULL) return CT_OK;
     return p->ops->average(st, p->at, all.from, all.to, u->weight, average);
 }

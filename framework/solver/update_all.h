@@ -16,7 +16,8 @@ typedef struct ct_update_plan {
     ct_step_there *at;            /* the net's */
     /* on the device: which parameter a line of the arena is of, and a trust ratio a parameter */
     void *part, *part_of_line, *trust;
-    bool has_loss; /* at->loss is the host's */
+    ct_update_ratio ratio; /* what it is of */
+    bool has_loss;         /* at->loss is the host's */
 
     /* norms on their way to the host, in turn */
     struct {
@@ -30,8 +31,8 @@ typedef struct ct_update_plan {
 /** What a norm says, on the host. */
 typedef void (*ct_norm_fn)(void *ctx, int64_t iteration, double norm);
 
-/** Empty where the device sees no use in it. trust: rules with a trust ratio want room for it. */
-ct_status ct_update_plan_open(const ct_net *net, bool trust, ct_update_plan *p);
+/** Empty where the device sees no use in it. */
+ct_status ct_update_plan_open(const ct_net *net, ct_update_ratio ratio, ct_update_plan *p);
 void ct_update_plan_close(const ct_net *net, ct_update_plan *p);
 /** Whether updates, and what depends on norms, are the device's affair. */
 static inline bool ct_update_plan_is_open(const ct_update_plan *p)
@@ -41,11 +42,12 @@ static inline bool ct_update_plan_is_open(const ct_update_plan *p)
 /** A step's numbers; loss: the host's account of it, which goes up once. */
 ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream st,
                                const ct_step_numbers *now, const ct_loss_scale *loss);
+/** The elements [from, to) of the arena in which parameters [first, first + n) lie, whole lines. */
+void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, int64_t *to_p);
 /** Parameters [first, first + n), which learn. u: of the whole arenas; see ct_update_all. local:
  *  LARS's factor. average: NULL, or theirs, which follows. */
-ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st,
-                             ct_update_kind kind, const ct_update *u, double local, float *average,
-                             int first, int n);
+ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
+                             const ct_update *u, double local, float *average, int first, int n);
 /** The norm that ct_step_there_ops.decide has found goes to the host, beside what follows. */
 ct_status ct_update_plan_tell(const ct_net *net, ct_update_plan *p, ct_stream st,
                               int64_t iteration);

@@ -1,144 +1,48 @@
 /* The update rules there are: the table, what each needs of the solver's parameters, and the
- * numbers that it takes from them. Formulas: framework/math/update.h, sources: docs/training.md. */
+ * numbers that it takes from them. */
 #include "framework/solver/update_rule.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "framework/base/text.h"
+#include "framework/math/math.h"
 #include "framework/math/update_math.h"
+#include "framework/solver/solver.h"
 
-/* ---- what a rule needs */
+#define ROW_OF(_name, _kind, ...) { .kind = CT_UPDATE_##_kind, __VA_ARGS__ },
+static const ct_update_rule rule_table[] = { CT_UPDATE_LIST(ROW_OF) };
 
-static bool is_l1(const Ct__SolverParameter *p)
+const ct_update_rule *ct_update_rule_at(int i)
 {
-    return (p->regularization_type != NULL) && (strcmp(p->regularization_type, "L1") == 0);
+    return ((i >= 0) && (i < CT_UPDATE_N)) ? &rule_table[i] : NULL;
 }
 
-static ct_status check_share(const ct_solver_text *t, const char *type, const char *name,
-                             const float *field)
+/* NULL: there is none of this type. */
+static const ct_update_rule *rule_of(const char *type)
 {
-    if ((*field >= 0.0f) && (*field < 1.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs %s of at least 0 and below 1, not %g",
-                   ct_source_map_where(t->map, t->p, field, "solver").text, type, name,
-                   (double)*field);
+    if (type == NULL) return &rule_table[0];
+    for (int i = 0; i < CT_UPDATE_N; i++)
+        if (strcmp(rule_table[i].type, type) == 0) return &rule_table[i];
+    return NULL;
 }
-
-static ct_status check_delta(const ct_solver_text *t, const char *type)
-{
-    if (isfinite(t->p->delta) && (t->p->delta >= 0.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs a delta of at least 0, not %g",
-                   CT_SOLVER_AT(t, delta), type, (double)t->p->delta);
-}
-
-/* As Caffe does: a momentum that would not be looked at is a mistake. */
-static ct_status check_no_momentum(const ct_solver_text *t, const char *type)
-{
-    if (t->p->momentum == 0.0f) return check_delta(t, type);
-    return CT_FAIL(CT_ERR_CONFIG, "%s: momentum is %g, but type \"%s\" has none: leave it out",
-                   CT_SOLVER_AT(t, momentum), (double)t->p->momentum, type);
-}
-
-static ct_status check_rmsprop(const ct_solver_text *t, const char *type)
-{
-    CT_TRY(check_no_momentum(t, type));
-    return check_share(t, type, "rms_decay", &t->p->rms_decay);
-}
-
-static ct_status check_adadelta(const ct_solver_text *t, const char *type)
-{
-    CT_TRY(check_delta(t, type));
-    return check_share(t, type, "momentum", &t->p->momentum);
-}
-
-static ct_status check_adam(const ct_solver_text *t, const char *type)
-{
-    CT_TRY(check_adadelta(t, type));
-    return check_share(t, type, "momentum2", &t->p->momentum2);
-}
-
-/* Caffe does not have these, so no old file relies on a momentum of 0 where none is given. */
-static ct_status check_own(const ct_solver_text *t, const char *type)
-{
-    if (!t->p->has_momentum)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs momentum; 0.9 is usual",
-                       CT_SOLVER_AT(t, type), type);
-    if (is_l1(t->p) && (t->p->weight_decay != 0.0f))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: type \"%s\" is defined with the decay of regularization_type L2 only",
-                       CT_SOLVER_AT(t, regularization_type), type);
-    return CT_OK;
-}
-
-static ct_status check_adamw(const ct_solver_text *t, const char *type)
-{
-    CT_TRY(check_own(t, type));
-    return check_adam(t, type);
-}
-
-static ct_status check_lars(const ct_solver_text *t, const char *type)
-{
-    CT_TRY(check_own(t, type));
-    if (isfinite(t->p->local_gw_ratio) && (t->p->local_gw_ratio > 0.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "%s: local_gw_ratio is %g, type \"%s\" needs more than 0",
-                   CT_SOLVER_AT(t, local_gw_ratio), (double)t->p->local_gw_ratio, type);
-}
-
-/* ---- trust ratios */
-
-static float trust_lars(const Ct__SolverParameter *p, const ct_update *u, double w, double g)
-{
-    return ct_update_trust(CT_UPDATE_LARS, (double)p->local_gw_ratio, (double)u->decay_l2, w, g);
-}
-
-static float trust_lamb(const Ct__SolverParameter *p, const ct_update *u, double w, double r)
-{
-    (void)p;
-    (void)u;
-    return ct_update_trust(CT_UPDATE_LAMB, 0.0, 0.0, w, r);
-}
-
-/* ---- the table */
-
-static ct_status sgd_apply(const ct_update *u)
-{
-    return u->dev->math->sgd(NULL, u->count, u->scale, u->rate, u->momentum, u->decay_l2,
-                             u->decay_l1, u->grad, u->state[0], u->weight);
-}
-
-/* clang-format off */
-static const ct_update_rule rule_table[] = {
-    { "SGD", 1, { "momentum" }, true, CT_UPDATE_SGD, NULL, sgd_apply, NULL, NULL },
-    { "Nesterov", 1, { "momentum" }, true, CT_UPDATE_NESTEROV, NULL, ct_update_nesterov, NULL, NULL },
-    { "AdaGrad", 1, { "sum_square" }, false, CT_UPDATE_ADAGRAD, check_no_momentum, ct_update_adagrad, NULL, NULL },
-    { "RMSProp", 1, { "mean_square" }, false, CT_UPDATE_RMSPROP, check_rmsprop, ct_update_rmsprop, NULL, NULL },
-    { "AdaDelta", 2, { "mean_square", "mean_square_update" }, false, CT_UPDATE_ADADELTA, check_adadelta, ct_update_adadelta, NULL, NULL },
-    { "Adam", 2, { "mean", "mean_square" }, false, CT_UPDATE_ADAM, check_adam, ct_update_adam, NULL, NULL },
-    { "AdamW", 2, { "mean", "mean_square" }, false, CT_UPDATE_ADAMW, check_adamw, ct_update_adamw, NULL, NULL },
-    { "LARS", 1, { "momentum" }, false, CT_UPDATE_LARS, check_lars, ct_update_lars, ct_update_lars_norms, trust_lars },
-    { "LAMB", 2, { "mean", "mean_square" }, false, CT_UPDATE_LAMB, check_adamw, ct_update_lamb, ct_update_lamb_norms, trust_lamb },
-};
-/* clang-format on */
-enum { N_RULE = (int)(sizeof(rule_table) / sizeof(rule_table[0])) };
 
 /* where: of the type. */
 static ct_status find(const char *type, const char *where, const ct_update_rule **rule_p)
 {
-    const char *known[N_RULE], *near;
+    const ct_update_rule *rule = rule_of(type);
+    const char *known[CT_UPDATE_N], *near;
     ct_text list = { 0 };
     ct_status status;
 
-    if (type == NULL) type = rule_table[0].type;
-    for (int i = 0; i < N_RULE; i++) {
-        if (strcmp(rule_table[i].type, type) == 0) {
-            ct_text_destroy(&list);
-            *rule_p = &rule_table[i];
-            return CT_OK;
-        }
+    if (rule != NULL) {
+        *rule_p = rule;
+        return CT_OK;
+    }
+    for (int i = 0; i < CT_UPDATE_N; i++) {
         known[i] = rule_table[i].type;
         ct_text_add(&list, "%s%s", (i > 0) ? ", " : "", known[i]);
     }
-    near = ct_text_nearest(type, known, N_RULE);
+    near = ct_text_nearest(type, known, CT_UPDATE_N);
     status = CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" is unknown%s%s%s; known: %s", where, type,
                      (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
                      (near != NULL) ? "\"?" : "", (list.text != NULL) ? list.text : "");
@@ -155,15 +59,60 @@ int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_co
 {
     bool averages =
         (p->average != NULL) && (p->average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE);
+    const ct_update_rule *rule = rule_of(p->type);
 
-    const char *type = (p->type != NULL) ? p->type : rule_table[0].type;
+    if (rule == NULL) return 0;
+    return (int64_t)sizeof(float) * grad_count * (rule->n_state + (averages ? 1 : 0));
+}
 
-    for (int i = 0; i < N_RULE; i++) {
-        if (strcmp(rule_table[i].type, type) == 0)
-            return (int64_t)sizeof(float) * grad_count *
-                   (rule_table[i].n_state + (averages ? 1 : 0));
-    }
-    return 0;
+/* ---- what a rule needs */
+
+static ct_status check_share(const ct_solver_text *t, const char *type, const char *name,
+                             const float *field)
+{
+    if ((*field >= 0.0f) && (*field < 1.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs %s of at least 0 and below 1, not %g",
+                   ct_source_map_where(t->map, t->p, field, "solver").text, type, name,
+                   (double)*field);
+}
+
+/* Caffe does not have these rules, so no old file relies on a momentum of 0 where none is given. */
+static ct_status check_own(const ct_solver_text *t, const char *type)
+{
+    const char *norm = t->p->regularization_type;
+
+    if (!t->p->has_momentum)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs momentum; 0.9 is usual",
+                       CT_SOLVER_AT(t, type), type);
+    if ((norm != NULL) && (strcmp(norm, "L1") == 0) && (t->p->weight_decay != 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: type \"%s\" is defined with the decay of regularization_type L2 only",
+                       CT_SOLVER_AT(t, regularization_type), type);
+    return CT_OK;
+}
+
+static ct_status check_fields(const ct_solver_text *t, const ct_update_rule *rule)
+{
+    const Ct__SolverParameter *p = t->p;
+    const char *type = rule->type;
+    unsigned reads = rule->reads;
+
+    if (rule->own) CT_TRY(check_own(t, type));
+    /* as Caffe does: a momentum that would not be looked at is a mistake */
+    if (!(reads & CT_UPDATE_MOMENTUM) && (p->momentum != 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: momentum is %g, but type \"%s\" has none: leave it out",
+                       CT_SOLVER_AT(t, momentum), (double)p->momentum, type);
+    if ((reads & CT_UPDATE_DELTA) && !(isfinite(p->delta) && (p->delta >= 0.0f)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs a delta of at least 0, not %g",
+                       CT_SOLVER_AT(t, delta), type, (double)p->delta);
+    if (rule->means) CT_TRY(check_share(t, type, "momentum", &p->momentum));
+    if (reads & CT_UPDATE_MOMENTUM2) CT_TRY(check_share(t, type, "momentum2", &p->momentum2));
+    if (reads & CT_UPDATE_RMS_DECAY) CT_TRY(check_share(t, type, "rms_decay", &p->rms_decay));
+    if ((reads & CT_UPDATE_LOCAL_RATIO) &&
+        !(isfinite(p->local_gw_ratio) && (p->local_gw_ratio > 0.0f)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: local_gw_ratio is %g, type \"%s\" needs more than 0",
+                       CT_SOLVER_AT(t, local_gw_ratio), (double)p->local_gw_ratio, type);
+    return CT_OK;
 }
 
 ct_status ct_update_rule_check(const ct_solver_text *t)
@@ -171,8 +120,10 @@ ct_status ct_update_rule_check(const ct_solver_text *t)
     const ct_update_rule *rule;
 
     CT_TRY(find(t->p->type, CT_SOLVER_AT(t, type), &rule));
-    return (rule->check != NULL) ? rule->check(t, rule->type) : CT_OK;
+    return check_fields(t, rule);
 }
+
+/* ---- what it does */
 
 /* 1 / (1 - beta^t), in double as Caffe has it. */
 static double correction(float beta, int64_t t)
@@ -183,14 +134,59 @@ static double correction(float beta, int64_t t)
 void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParameter *p,
                             int64_t iteration, ct_update *u)
 {
-    bool rms = (rule->apply == ct_update_rmsprop), adam = (rule->apply == ct_update_adam);
     double first = correction(p->momentum, iteration + 1);
     double second = correction(p->momentum2, iteration + 1);
 
     u->momentum = p->momentum;
-    u->momentum2 = rms ? p->rms_decay : p->momentum2;
+    u->momentum2 = (rule->reads & CT_UPDATE_RMS_DECAY) ? p->rms_decay : p->momentum2;
     u->delta = p->delta;
-    u->correction = (float)(adam ? first / sqrt(second) : first);
+    u->correction = (float)(rule->joint ? first / sqrt(second) : first);
     u->correction2 = (float)second;
     u->trust = 1.0f;
+}
+
+float ct_update_rule_trust(const ct_update_rule *rule, const Ct__SolverParameter *p,
+                           const ct_update *u, double weight, double step)
+{
+    return ct_update_trust(rule->ratio, (double)p->local_gw_ratio, (double)u->decay_l2, weight,
+                           step);
+}
+
+ct_status ct_update_rule_apply(const ct_update_rule *rule, const ct_update *u)
+{
+    return (rule->apply != NULL) ? rule->apply(u) : u->dev->math->update(NULL, rule->kind, u);
+}
+
+/* ---- what the reference says of it */
+
+static const char *const reference_head =
+    "\n## Update rules\n\n"
+    "`type` of the solver. g is the gradient: clipped, divided by `iter_size`, regularised (+ d w\n"
+    "for L2, + d sign(w) for L1). d = `weight_decay` x `decay_mult`, lr is the policy's rate x\n"
+    "`lr_mult`, m = `momentum`, m2 = `momentum2`, r = `rms_decay`, e = `delta`, c =\n"
+    "`local_gw_ratio` (Intel's name). t counts from 1. h is the first state, v the second; both\n"
+    "begin at 0. [training.md](training.md#solver-types) says more.\n\n"
+    "| type | states | fields | rule | source |\n|---|---|---|---|---|\n";
+
+void ct_update_rule_reference(ct_text *out)
+{
+    static const char *const field[] = { "momentum", "momentum2", "rms_decay", "delta",
+                                         "local_gw_ratio" };
+
+    ct_text_add(out, "%s", reference_head);
+    for (int i = 0; i < CT_UPDATE_N; i++) {
+        const ct_update_rule *rule = &rule_table[i];
+        const char *between = "";
+
+        ct_text_add(out, "| `%s` | ", rule->type);
+        for (int k = 0; k < rule->n_state; k++)
+            ct_text_add(out, "%s`%s`", (k > 0) ? ", " : "", rule->state_name[k]);
+        ct_text_add(out, " | ");
+        for (unsigned k = 0; k < sizeof(field) / sizeof(field[0]); k++) {
+            if (!(rule->reads & (1u << k))) continue;
+            ct_text_add(out, "%s`%s`", between, field[k]);
+            between = ", ";
+        }
+        ct_text_add(out, " | %s | %s |\n", rule->formula, rule->source);
+    }
 }

@@ -1,2 +1,2 @@
 # Shapes, devices, tensors.
-IN_SIM := tensor
+IN_SIM := tensor storage

@@ -1,4 +1,5 @@
-/* Losses on a softmax: SoftmaxWithLoss, InfogainLoss, FocalLoss. And CenterLoss. The host waits for none of them, but where ignored labels of several ranks count. */
+/* Losses on a softmax: SoftmaxWithLoss, InfogainLoss, FocalLoss. And CenterLoss. The host waits for
+ * none of them, but where ignored labels of several ranks count. */
 #include "framework/net/step_after.h"
 #include "layers/cuda/layer_cuda.cuh"
 
@@ -115,7 +116,7 @@ static ct_status softmax_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 }
 
 const ct_device_override ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_forward,
-                                             softmax_backward };
+                                                  softmax_backward };
 
 /* ---- InfogainLoss */
 
@@ -176,7 +177,7 @@ static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *
 }
 
 const ct_device_override ct_cuda_infogain_loss = { "InfogainLoss", NULL, infogain_forward,
-                                              infogain_backward };
+                                                   infogain_backward };
 
 /* ---- FocalLoss */
 
@@ -301,7 +302,7 @@ static ct_status center_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     float *dx = ct_blob_diff(in->bottom[0]), *dc = ct_blob_diff(&in->weight[0]);
     bool add = ct_weight_beta(in, ex, 0) != 0.0f;
     double samples = *ct_loss_kept(in);
-    const ct_step_there *step = ct_exec_step_there(ex);
+    const ct_step_there *step = ex->numbers_there;
 
     if (dc != NULL)
         CT_TRY(ct_cuda_map(
@@ -324,4 +325,5 @@ static ct_status center_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
         });
 }
 
-const ct_device_override ct_cuda_center_loss = { "CenterLoss", NULL, center_forward, center_backward };
+const ct_device_override ct_cuda_center_loss = { "CenterLoss", NULL, center_forward,
+                                                 center_backward };

@@ -71,7 +71,7 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 void ct_data_release(const ct_layer *l, ct_instance *in);
 void ct_data_destroy(ct_layer *l);
 
-/** data_ahead.c: batches into tops, and for devices that transform them ahead of their step.
+/** Batches into tops, and for devices that transform them ahead of their step.
  * reshape: buffers for `loader`, which packs. */
 void ct_data_ahead_buffers(const ct_layer *l, ct_instance *in);
 /** Before the loader is asked for the batch of this step: ends what was begun for others. */

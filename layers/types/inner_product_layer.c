@@ -1,14 +1,12 @@
 /* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
- * the product that makes the bottom's gradient.
- * What has 16 bits: inner_product_narrow.c. */
+ * the product that makes the bottom's gradient. */
 #include "layers/types/layer_types.h"
 #include "layers/types/device_kernels.h"
 
 #include "layers/types/product.h"
 
-/* InnerProduct's state, and what it does with values of 16 bits
- * (inner_product_narrow.c). Private to layers/.
+/* InnerProduct's state, and what it does with values of 16 bits.
  *
  * Values of 16 bits, channels last, it multiplies as they lie, and hands on such where a reader
  * takes them. Of several places each they are turned to plain order first, which is what weights

@@ -11,7 +11,7 @@
 #include "comm/collective/coll.h"
 #include "framework/proto/prototxt.h"
 #include "framework/solver/update_rule.h"
-#include "framework/solver/where.h"
+#include "framework/solver/solver.h"
 #include "runtime/config/config.h"
 
 /* An enum's value by its name in the schema, as the tables of comm/ know it. */
@@ -457,8 +457,10 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
+    const ct_update_rule *rule = NULL;
 
     CT_TRY(ct_comm_check(param, NULL));
+    CT_TRY(ct_update_rule_find(param->type, &rule));
     config->policy = &ct_autotune;
     config->bucket_bytes = (int64_t)ldexp((double)comm->bucket_mb, 20);
     config->allreduce = comm->allreduce;
@@ -470,7 +472,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
-    config->nesterov = (param->type != NULL) && (strcmp(param->type, "Nesterov") == 0);
+    config->nesterov = rule->nesterov;
     return codec_read_used(param->compression, "compression", &config->codec,
                            &config->codec_config);
 }

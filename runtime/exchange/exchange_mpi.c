@@ -212,7 +212,8 @@ ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
     ct_exchange_single(net->n_param, &single);
     x->by_device = single.sync.transport;
     x->may_leave = !all;
-    x->all_on_device = x->is_on_device = all;
+    x->is_on_device = all;
+    x->all_on_device = all;
     if (lib != NULL) {
         CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->group));
         CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,

@@ -42,6 +42,7 @@ $run gpu/cuda_sum timeout 60 "$b/tests/unit/test_cuda_sum"
 $run gpu/cuda_update timeout 60 "$b/tests/unit/test_cuda_update"
 # whole steps as graphs beside steps given kernel by kernel, bit by bit
 $run gpu/cuda_graph timeout 120 "$b/tests/unit/test_cuda_graph"
+$run gpu/pass timeout 60 "$b/tests/unit/test_pass"
 $run gpu/device_codec timeout 60 "$b/tests/unit/test_device_codec"
 $run gpu/device_signs timeout 60 "$b/tests/unit/test_device_signs"
 for t in $layers; do

@@ -12,6 +12,8 @@
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/math/step_there.h"
+#include "framework/math/update_math.h"
+#include "framework/solver/update_rule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,7 +176,8 @@ static void bench_step(const ct_device *dev, const char *name, int kind, double 
     ct_update_part part[N_PART];
     uint16_t *line = calloc((size_t)lines * N_PART, sizeof(*line));
     ct_update u = { .dev = dev, .count = n, .momentum = 0.9f, .momentum2 = 0.99f, .delta = 1e-8f };
-    bool norms = (kind == CT_UPDATE_LARS) || (kind == CT_UPDATE_LAMB);
+    ct_update_ratio ratio = ct_update_rule_at(kind)->ratio;
+    bool norms = (ratio != CT_UPDATE_NO_RATIO);
     void *at[8];
 
     assert_non_null(line);
@@ -206,8 +209,8 @@ static void bench_step(const ct_device *dev, const char *name, int kind, double 
             for (int i = 0; i < TURNS; i++) {
                 if (k % 3 == 0) assert_int_equal(ops->decide(NULL, at[6], n, at[0], -1.0), CT_OK);
                 for (int p = 0; (k % 3 == 1) && norms && (p < N_PART); p++)
-                    assert_int_equal(ops->trust(NULL, kind, &u, &all, p, part[p].offset, EACH, true,
-                                                0.02, at[7]),
+                    assert_int_equal(ops->trust(NULL, ratio, &u, &all, p, part[p].offset, EACH,
+                                                true, 0.02, at[7]),
                                      CT_OK);
                 if (k % 3 == 2)
                     assert_int_equal(dev->math->update_all(NULL, kind, &u, &all), CT_OK);

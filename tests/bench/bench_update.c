@@ -13,7 +13,7 @@
 #include "framework/base/simd.h"
 #include "framework/base/sort.h"
 #include "framework/math/math.h"
-#include "framework/math/update.h"
+#include "framework/math/update_math.h"
 
 enum { SGD, NESTEROV, SAME, ADAM, ADAMW, SAME_TWO, TRIAD, NORM, SUM, SIDES };
 enum { MAX_ROUNDS = 51, BLOCK = 8192 };
@@ -79,11 +79,11 @@ static void update(int side, const arrays *a)
                     .state = { a->h, a->v } };
 
     if (side == NESTEROV)
-        (void)ct_update_nesterov(&u);
+        (void)ct_math_cpu.update(NULL, CT_UPDATE_NESTEROV, &u);
     else if (side == ADAM)
-        (void)ct_update_adam(&u);
+        (void)ct_math_cpu.update(NULL, CT_UPDATE_ADAM, &u);
     else if (side == ADAMW)
-        (void)ct_update_adamw(&u);
+        (void)ct_math_cpu.update(NULL, CT_UPDATE_ADAMW, &u);
     else
         (void)ct_math_cpu.sgd(NULL, a->n, 1.0f, 0.0f, 0.9f, 0.0005f, 0.0f, a->g, a->h, a->w);
 }

@@ -11,6 +11,17 @@ runs pages 0 '' "$ROOT/scripts/check_docs.sh"
 mkdir docs
 printf '# A page\n\n[there](docs/b.md#two-words), [nowhere](docs/c.md)\n' >README.md
 printf '## Two words\n\n[back](../README.md#a-page), [no heading](../README.md#page)\n' >docs/b.md
+# sources that pages and comments name
+mkdir named
+printf '/* see there.c, named/there.c and mpi.h; X.c and X_sim.cu stand for any */\nint x; /* "a.h"\n gone.h */\n' >named/there.c
+printf 'char *s = "lost.c"; // by old/there.c\nint y = s.c;\n' >named/other.cu
+printf '#!/bin/sh\ncat none.c # as away.sh does\n' >named/run.sh
+printf '`there.c` and `missing.cuh`\n\n    named/other.cu and wrong/other.cu, and ${other.c} and *.c\n' >docs/n.md
+runs named_sources 1 '^6 of 13 sources that are named are not there$' python3 "$ROOT/scripts/check_sources.py" .
+for where in named/there.c:2:a.h named/there.c:3:gone.h named/other.cu:1:old/there.c named/run.sh:2:away.sh docs/n.md:1:missing.cuh docs/n.md:3:wrong/other.cu; do
+    is "named_${where##*/}" grep -q "^${where%:*}: there is no ${where##*:}$" out
+done
+rm -r named docs/n.md
 runs dead_file 1 'README.md: docs/c.md: there is no docs/c.md' python3 "$ROOT/scripts/check_links.py" .
 is dead_heading grep -q 'docs/b.md: ../README.md#page: README.md has no such heading' out
 is the_others_count grep -qx '2 of 4 links lead nowhere' out

@@ -63,6 +63,19 @@ awk '{ print } /^typedef struct ct_group_ops/ { for (i = 0; i < 5; i++) print " 
     "$ROOT/framework/exchange/group.h" >tree/framework/exchange/group.h
 runs exchange_calls 1 'ct_group_ops has 13 callbacks, 12 are allowed' "$exchange" tree
 
+# sizes
+sizes="$ROOT/scripts/check_sizes.sh"
+runs sizes_hold 0 'sources, [0-9]+ with fewer than 40 lines' "$sizes"
+fresh
+{ printf 'void ct_long(void)\n{\n' && seq 61 && echo '}'; } >tree/comm/core/long.c
+runs long_function 1 'comm/core/long.c:2: a function of 61 lines, 60 are allowed' "$sizes" tree
+fresh
+for i in $(seq 60); do echo >"tree/cli/small$i.c"; done
+runs small_files 1 'sources have fewer than 40 lines, 60 may' "$sizes" tree
+fresh
+touch tree/comm/a.h tree/comm/b.h tree/comm/c.h
+runs headers_of_comm 1 'comm has 3 headers directly in it, 2 may be' "$sizes" tree
+
 # the table itself: a folder that includes one behind it closes a circle
 sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
 runs circle 1 'the table has comm/codec behind comm/core' sh circle.sh "$ROOT"

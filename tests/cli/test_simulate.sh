@@ -110,6 +110,33 @@ sed -i 's/bandwidth_gbs: 1 /bandwidth_gbs: 1000 /; s/bandwidth_gbs: 9 /bandwidth
 runs simulate_hidden 0 '' $train --overlap=both
 near simulate_hidden_ms "$(ms)" 60.025 0.001
 
+# ---- nodes of two classes: the last of four computes and sends at half the speed
+alike() { # NAME SUM_GBS NETWORK_GBS CLASSES: links as above
+    printf 'name: "%s"\nsource: "a test"\nsum_gbs: %s\nlevel { name: "node" size: 2 latency_us: 1 bandwidth_gbs: 9 }\nlevel { name: "machine" size: 4 latency_us: 1 bandwidth_gbs: %s }\n%s\n' "$@"
+}
+alike alike 0 1 '' >alike.prototxt
+alike unlike 0 1 'node_class { name: "f" nodes: "0-2" } node_class { name: "s" nodes: "3" speed: 0.5 inject_gbs: 0.5 inside_gbs: 4.5 }' >unlike.prototxt
+on="--profile=two.json --set=comm.allreduce=rhd --set=comm.bucket_mb=1 --overlap=off --json=out.json"
+runs simulate_unlike 0 '' "$CORTADO" simulate --machine=unlike.prototxt --nodes=4 $on
+# both sums reach the slow node's link at once, and wait for each other
+between simulate_unlike_ms "$(ms)" "2*60 + 2*$a + 2*$b" "1.02*(2*60 + 2*$a + 2*$b)"
+runs simulate_alike 0 '' "$CORTADO" simulate --machine=alike.prototxt --nodes=3 --ranks_per_node=2 $on
+mv out.json alike.json
+runs simulate_unlike_fast 0 '' "$CORTADO" simulate --machine=unlike.prototxt --nodes=3 --ranks_per_node=2 $on
+without() { sed 's/"machine":"[a-z]*"//; s/"wall_s":[0-9.]*//' "$1"; }
+is simulate_fast_alone_same [ "$(without alike.json)" = "$(without out.json)" ]
+# all of one class is as levels with its figures, additions too
+alike all 2 1 'node_class { name: "s" nodes: "0-3" speed: 0.5 inject_gbs: 0.5 }' >all.prototxt
+alike same 1 0.5 '' >same.prototxt
+runs simulate_all_of_one 0 '' "$CORTADO" simulate --machine=all.prototxt --nodes=4 --bench=1M --algorithm=ring --json=out.json
+us ring $n >all.us
+runs simulate_as_levels 0 '' "$CORTADO" simulate --machine=same.prototxt --nodes=4 --bench=1M --algorithm=ring --json=out.json
+near simulate_class_adds "$(cat all.us)" "$(us ring $n)" 1e-6
+# a ring of the two ranks of a slow node
+alike inside 0 1 'node_class { name: "s" nodes: "0" inside_gbs: 4.5 } node_class { name: "f" nodes: "1-3" }' >inside.prototxt
+runs simulate_inside 0 '' "$CORTADO" simulate --machine=inside.prototxt --nodes=1 --ranks_per_node=2 --bench=1M --algorithm=ring --json=out.json
+near simulate_inside_us "$(us ring $n)" "2*$n/2/4.5e3" 0.05
+
 # What a step took is what a rank computed and what it waited for, and what it sent is one exchange,
 # 2 (p-1)/p n bytes, whatever is still under way when backward ends: 3 and 4 ranks of 24 MB, ranks
 # that do not take equally long, additions that take time.

@@ -42,6 +42,23 @@ runs file_in_network_latency 2 'adds_latency.prototxt:7: in_network: latency_us 
 runs file_in_network_typo 2 'adds_typo.prototxt:7:[0-9]+: .*"bandwidth"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=adds_typo.prototxt
 runs file_hole 2 'hole.prototxt:5: node list "n\[1-3,\]": a number is missing' "$CORTADO" info --topology=hole.prototxt
 
+# nodes of several classes
+runs ready_classes 0 '^  3 nodes 0-2 \(p3\), 4 each: ranks 0-11' "$CORTADO" info --topology=p3_g4
+is classes_listed grep -q '^node class g4: nodes 3, speed 0.72, 192 GiB, inside 6.25 GB/s, into the network 6.25 GB/s' out
+{ cat machine.prototxt; echo "node_class { name: \"old\" nodes: \"n[1-2],$here\" inject_gbs: 3 }"; echo 'node_class { name: "new" nodes: "n3" speed: 2 }'; } >classes.prototxt
+sed 's/"n3"/"n[3-4]"/' classes.prototxt >class_unknown.prototxt
+sed 's/"n3"/"n[2-3]"/' classes.prototxt >class_twice.prototxt
+sed 's/n\[1-2\]/n1/' classes.prototxt >class_missing.prototxt
+sed 's/speed/sped/' classes.prototxt >class_typo.prototxt
+sed 's/speed: 2/speed: 0/' classes.prototxt >class_speed.prototxt
+runs class_named 0 '^    2 nodes n\[1-2\] \(old\)' "$CORTADO" info --topology=classes.prototxt
+runs class_unknown 2 'class_unknown.prototxt:8: node_class "new": the file names no node "n4"; did you mean "n1"' "$CORTADO" info --topology=class_unknown.prototxt
+runs class_twice 2 'class_twice.prototxt:8: node_class "old" and "new" both have node n2' "$CORTADO" info --topology=class_twice.prototxt
+runs class_missing 2 'class_missing.prototxt:8: no node_class has node n2; every node is of one' "$CORTADO" info --topology=class_missing.prototxt
+runs class_typo 2 'class_typo.prototxt:8:[0-9]+: .*"sped"; did you mean "speed"' "$CORTADO" info --topology=class_typo.prototxt
+runs class_speed 2 'class_speed.prototxt:8: node_class "new": speed is 0; it must be above 0' "$CORTADO" info --topology=class_speed.prototxt
+runs class_borrowed 2 'node_class of machine "p3_g4" are of its own nodes' "$CORTADO" info --topology=2x4@p3_g4
+
 # the example of the manual
 sed -n '/^## Machine files/,/^## /p' "$ROOT/docs/topology.md" | sed '1,/^```$/d; /^```$/,$d' >example.prototxt
 runs manual_example 0 '^  switch leaf2' "$CORTADO" info --topology=example.prototxt
@@ -50,6 +67,7 @@ is manual_sizes grep -q '24 nodes n\[025-047\],login1' out
 $JOB 1 true >/dev/null 2>&1 || { skip topology_job "no $MPIRUN"; finish; }
 runs job 0 '^  node '"$here"': ranks 0-1' $JOB 2 "$CORTADO" info --topology
 runs job_file 0 '^  switch leaf2: ranks 0-3' $JOB 4 "$CORTADO" info --topology=machine.prototxt
+runs job_classes 0 "node $here \\(old\\): ranks 0-3" $JOB 4 "$CORTADO" info --topology=classes.prototxt
 runs job_conf 0 '^  switch s2: ranks 0-1' $JOB 2 "$CORTADO" info --topology=slurm:topology.conf
 runs job_twin 0 '^  switch leaf2: ranks 0-1' env CORTADO_TOPOLOGY=machine.prototxt $JOB 2 "$CORTADO" info --topology
 runs job_placed 0 'supernode 1: rank 1' $JOB 2 "$CORTADO" info '--topology=2sn x 1n x 1@taihulight'

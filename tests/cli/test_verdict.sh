@@ -66,6 +66,41 @@ is json_off grep -q '"own":1,"compresses":false' one.json
 runs study 0 '' "$CORTADO" scale --machine=slow.prototxt --model=net.prototxt --profile=p.json --nodes=1,4 --kind=modelled --no_bench --compression=auto:density=0.01,min_bytes=1024 --out=st
 is study_compresses grep -rq '"algorithm": *"\(allgather\|gtopk\|oktopk\)"' st
 
+# ---- nodes of two classes: what is used counts, and of that the slowest and the smallest
+machine() { # FILE CLASSES: slow.prototxt, named with them, of as many nodes
+    { cat slow.prototxt; echo "$2"; } >"$1"
+}
+fast_class='node_class { name: "new" nodes: "0-31" memory_gib: 64 }'
+machine two.prototxt "$fast_class node_class { name: \"old\" nodes: \"32-63\" speed: 0.5 memory_gib: 0.5 inject_gbs: 0.0005 }"
+machine tight.prototxt "$fast_class node_class { name: \"old\" nodes: \"32-63\" memory_gib: 0.0001 }"
+with="$check --profile=p.json $auto"
+$with --nodes=4 --machine=slow.prototxt >four.out 2>&1
+runs class_fast_alone 0 'the slowest nodes are of class "new", speed 1$' $with --nodes=4 --machine=two.prototxt
+is class_fast_as_before [ "$(awk 'NF == 8' out)" = "$(awk 'NF == 8' four.out)" ]
+$with --nodes=64 --machine=slow.prototxt >all.out 2>&1
+runs class_slowest 0 'the slowest nodes are of class "old", speed 0.5$' $with --nodes=64 --machine=two.prototxt --json=two.json
+is class_smallest grep -Eq 'a node need 0.0[0-9]+ GiB at least; the smallest nodes, of class "old", have 0.5 GiB' out
+is class_json grep -Eq '"slowest_class":"old","speed":0.5,"smallest_class":"old","node_need_gib":0.0[0-9]+,"node_memory_gib":0.5' two.json
+computes() { sed -n 's/^a rank computes \([0-9.]*\) ms a step.*/\1/p' "$1"; }
+is class_computes awk "BEGIN { r = $(computes out) / $(computes all.out); exit !(r > 1.99 && r < 2.01) }"
+is class_links awk "BEGIN { r = $(exposed none out) / $(exposed none all.out); exit !(r > 1.5 && r < 2.1) }"
+runs class_fits_without 0 'verdict' $with --nodes=32 --machine=tight.prototxt
+runs class_too_small 2 'machine "slow": the ranks of a node need 0.0[0-9]+ GiB of memory at least, but nodes of class "old" have 0.0001 GiB' $with --nodes=33 --machine=tight.prototxt
+runs class_study 0 '' "$CORTADO" scale --machine=two.prototxt --model=net.prototxt --profile=p.json --nodes=1,32,64 --kind=modelled --no_bench --out=classes
+is class_study_report grep -q 'nodes 32-63 (old): speed 0.5, 0.5 GiB, into the network 0.0005 GB/s' classes/report.md
+runs class_study_same 0 '' "$CORTADO" scale --machine=slow.prototxt --model=net.prototxt --profile=p.json --nodes=1,32,64 --kind=modelled --no_bench --out=alike
+cat >classes.awk <<'EOF'
+# of points.csv, without classes and then with: nodes, step and computing
+FNR == 1 { file++; for (i = 1; i <= NF; i++) at[$i] = i; next }
+{ step[file, $at["nodes"]] = $at["step_ms"]; compute[file, $at["nodes"]] = $at["compute_ms"] }
+END {
+    for (n = 1; n <= 32; n += 31) if (step[1, n] == "" || step[1, n] != step[2, n]) exit 1
+    c = compute[2, 64] / compute[1, 64]
+    exit !(c > 1.999 && c < 2.001 && step[2, 64] > 1.5 * step[1, 64])
+}
+EOF
+is class_study_times awk -F, -f classes.awk alike/points.csv classes/points.csv
+
 # ---- bad input: exit code 2 or 3, and why
 runs no_nodes 2 '--nodes=0 of 1 ranks: at least 1' $check --nodes=0
 runs not_a_number 2 'nodes' $check --nodes=many

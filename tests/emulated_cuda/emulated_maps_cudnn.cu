@@ -104,7 +104,7 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t, cudnnPoolingDescriptor_t pool,
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* each(first, step): a distribution of x.c numbers. */
+/* each(first, step): a distribution of as many numbers as x has channels. */
 template <class F> static void distributions(const ct_emulated_array &x, F each)
 {
     int64_t inner = x.h * x.w;

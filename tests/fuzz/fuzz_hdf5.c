@@ -38,6 +38,7 @@ static struct {
     char *good_rank; /* the bytes of the rank's file that the set began with */
     size_t good_rank_size;
     float *history, residual[64];
+    ct_storage stored; /* the history */
     ct_exchange x;
 } z;
 
@@ -65,7 +66,7 @@ static ct_snapshot_state fresh_state(void)
                                 .n_rank_file = 1,
                                 .global_batch = 2,
                                 .n_history = 1,
-                                .history = &z.history,
+                                .history = &z.stored,
                                 .history_name = history_name,
                                 .solver_type = "SGD",
                                 .n_state = 1,
@@ -86,6 +87,7 @@ static void make_net(void)
     o.map = map;
     if (ct_net_create(param, &o, &z.net) != CT_OK) abort();
     z.history = calloc((size_t)z.net->grad_count + 1, sizeof(float));
+    z.stored = ct_storage_at(ct_device_cpu(), z.history, z.net->grad_count);
     ct_exchange_single(z.net->n_param, &z.x);
     z.x.states.get = state_of;
 }

@@ -1,5 +1,5 @@
 /* Machine files, topology.conf and node lists: any bytes give a machine or CT_ERR_CONFIG, and a
- * machine can be placed, drawn and written so that it reads back. */
+ * machine can be placed, drawn and written so that it reads back, each node in its class. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +23,12 @@ static void use(ct_machine *m)
         abort();
     if ((ct_machine_n_node(again) != ct_machine_n_node(m)) || (again->n_level != m->n_level))
         abort();
+    if (again->n_node_class != m->n_node_class) abort();
+    for (int i = 0; i < m->n_node_run; ++i) {
+        int64_t node = m->node_run[i].first;
+
+        if (ct_machine_node_class(again, node) != ct_machine_node_class(m, node)) abort();
+    }
     ct_machine_draw_levels(m, &drawing);
     if (ct_machine_n_node(m) < 10000) ct_machine_draw(m, &drawing);
     ct_machine_destroy(again);

@@ -31,6 +31,7 @@ typedef struct rig {
     ct_comm *comm;
     ct_grad_pipe *gp;
     float *arena, *weight, *history, *zero;
+    ct_storage momentum; /* the history, or there_h */
     double *sum, *want_h, *want_w;
     ct_grad_range range[N_RANGE];
     const ct_device *dev;   /* its gradients and momentum are there; NULL: the host's */
@@ -109,7 +110,9 @@ static inline int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config
                              .rate_mult = 1 };
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r->arena, r->range, N_RANGE, &r->gp) ==
                               CT_OK);
-    if (fault == 0) ct_grad_pipe_share(r->gp, (r->dev != NULL) ? r->there_h : r->history);
+    r->momentum = (r->dev != NULL) ? ct_storage_at(r->dev, r->there_h, N)
+                                   : ct_storage_at(ct_device_cpu(), r->history, N);
+    if (fault == 0) ct_grad_pipe_share(r->gp, &r->momentum);
     return fault;
 }
 

@@ -165,7 +165,7 @@ static ct_status check_network(const ct_sim *sim, const ct_machine *m)
 static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options_p,
                         ct_topo **topo_p)
 {
-    int n_rank = 1;
+    int n_rank = 1, rank = 0;
 
     MPI_Comm_size(MPI_COMM_WORLD, &n_rank);
     ct_log_init(0, 1, "");
@@ -173,7 +173,9 @@ static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options
     CT_TRY(ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, argc, argv, options_p));
     sim->options = *options_p;
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
-    sim->speed = ct_machine_codec_speed(&(*topo_p)->machine);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    sim->node_speed = ct_topo_speed(*topo_p, (*topo_p)->node[rank]);
+    sim->speed = ct_codec_speed_at(ct_machine_codec_speed(&(*topo_p)->machine), sim->node_speed);
     ct_sim_codec_set(&sim->speed);
     CT_TRY(sim_prepare(sim));
     return check_network(sim, &(*topo_p)->machine);

@@ -23,7 +23,8 @@ typedef struct ct_sim {
     const ct_options *options;
     ct_comm *comm;
     double began;         /* real time, for wall_s */
-    ct_codec_speed speed; /* of codecs */
+    double node_speed;    /* of this rank's node, over the profile's */
+    ct_codec_speed speed; /* of codecs on this rank                  */
     ct_profile *profile;  /* scaled; NULL: --bench          */
     ct_sim_overlap overlap;
     int n_warmup, n_step; /* n_step: those that count           */

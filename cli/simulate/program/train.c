@@ -127,7 +127,7 @@ typedef struct train {
     uint64_t seed;
     bool thread; /* messages move when they can, not when the main thread polls */
     ct_sim_timer *timer;
-    double factor;   /* of this step's compute      */
+    double factor;   /* of this step's compute, over the profile's */
     bool open;       /* gradients are under way     */
     double update_s; /* per element */
     double busy_s;   /* so far in layers, updates and what they let move */
@@ -282,8 +282,9 @@ static double draw(const train *t, int i)
     uint64_t key = ct_rng_key(t->seed, (uint64_t)i, ct_rng_hash("jitter"));
     uint32_t word = ct_rng_philox(key, 0, (uint64_t)t->sim->comm->rank).v[0];
 
-    if (!t->jitters || (t->profile->n_sample == 0)) return 1;
-    return ct_profile_jitter(t->profile, (int)(word % (uint32_t)t->profile->n_sample));
+    if (!t->jitters || (t->profile->n_sample == 0)) return 1 / t->sim->node_speed;
+    return ct_profile_jitter(t->profile, (int)(word % (uint32_t)t->profile->n_sample)) /
+           t->sim->node_speed;
 }
 
 static ct_status open_pipe(train *t)
@@ -297,6 +298,8 @@ static ct_status open_pipe(train *t)
                                                         [CT_SIM_BOTH] = CT_STEP_TIMELINE_BOTH };
     ct_grad_pipe_config config = { .allreduce = NULL };
     ct_profile_timeline line = { .event = NULL };
+    const ct_topo *topo = t->sim->comm->topo;
+    double slowest = ct_topo_speed(topo, ct_topo_slowest_node(topo));
     int64_t count = 0;
     ct_status status = CT_OK;
 
@@ -320,7 +323,7 @@ static ct_status open_pipe(train *t)
         config.tune_iterations = 0;
     config.overlap = config.overlap && (t->overlap != CT_SIM_OFF);
     if (!config.overlap) t->overlap = CT_SIM_OFF;
-    if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1, &line);
+    if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
     config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
         status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);

@@ -122,7 +122,7 @@ static __device__ inline float update_step(const accum_args &a, float clip, floa
 {
     ct_momentum_correction_factors f = a.f;
 
-    f.scale = ct_momentum_correction_mul(f.scale, clip); /* as error_feedback.c does */
+    f.scale = ct_momentum_correction_mul(f.scale, clip); /* as codec_kernels.c does */
     if (RULE == RESIDUAL) return ct_momentum_correction_plain(f.scale, g);
     return ct_momentum_correction_step(f, DECAYS, RULE == NESTEROV, g, w, u);
 }

@@ -42,8 +42,8 @@ static ct_status over_all(ct_stream st, const char *what, const ct_update *updat
     });
 }
 
-#define CASE_OF(_name, _kind)                                                                      \
-    case _kind:                                                                                    \
+#define CASE_OF(_name, _kind, ...)                                                                 \
+    case CT_UPDATE_##_kind:                                                                        \
         return over_all(st, #_name, u, all, [] __device__(const ct_update *v, int64_t i) {         \
             ct_update_##_name##_at(v, i);                                                          \
         });
@@ -67,9 +67,8 @@ extern "C" ct_status ct_update_cuda(ct_stream st, int kind, const ct_update *u)
 
 static ct_status loss_diff(ct_stream st, const ct_step_there *at, int64_t n, float value, float *y)
 {
-    return ct_cuda_map(
-        st, "gradient of the loss", n,
-        [=] __device__(int64_t i) { y[i] = value * at->loss.scale; });
+    return ct_cuda_map(st, "gradient of the loss", n,
+                       [=] __device__(int64_t i) { y[i] = value * at->loss.scale; });
 }
 
 static ct_status decide(ct_stream st, ct_step_there *at, int64_t n, const float *grad, double limit)
@@ -88,17 +87,17 @@ static ct_status decide(ct_stream st, ct_step_there *at, int64_t n, const float 
         });
 }
 
-/* What the ratio compares the weight's norm with: of LARS the gradient, of LAMB the step. */
-static ct_status trust(ct_stream st, int kind, const ct_update *update, const ct_update_all *all,
-                       int k, int64_t offset, int64_t count, bool has_ratio, double local,
-                       float *ratio)
+/* By the gradient or by the step, which moves m and v on. */
+static ct_status trust(ct_stream st, ct_update_ratio by, const ct_update *update,
+                       const ct_update_all *all, int k, int64_t offset, int64_t count,
+                       bool has_ratio, double local, float *ratio)
 {
     ct_update u = *update;
     const ct_step_there *at = all->at;
     const ct_update_part *part = all->part + k;
-    bool lamb = (kind == CT_UPDATE_LAMB);
+    bool steps = (by == CT_UPDATE_RATIO_STEP);
 
-    if (!lamb && !has_ratio) return CT_OK;
+    if (!steps && !has_ratio) return CT_OK;
     return ct_cuda_sums<2>(
         st, "norms of a parameter", 1, count,
         [=] __device__(int64_t, int64_t e, double *sum) {
@@ -108,18 +107,18 @@ static ct_status trust(ct_stream st, int kind, const ct_update *update, const ct
 
             if (!take_numbers(&mine, at)) return;
             mine.decay_l2 *= part->decay_mult;
-            r = lamb ? (double)ct_update_moments_at(&mine, i) : (double)u.grad[i];
+            r = steps ? (double)ct_update_moments_at(&mine, i) : (double)u.grad[i];
             sum[0] += w * w;
             sum[1] += r * r;
         },
         [=] __device__(int64_t, const double *sum) {
-            double scale = lamb ? 1.0 : (double)at->now.scale;
+            double scale = steps ? 1.0 : (double)at->now.scale;
             double decay = (double)(u.decay_l2 * part->decay_mult);
             double step = sqrt(scale * scale * sum[1]);
 
             if (has_ratio)
                 ratio[k] = ((sum[0] > 0.0) && (step > 0.0))
-                               ? ct_update_trust(kind, local, decay, sqrt(sum[0]), step)
+                               ? ct_update_trust(by, local, decay, sqrt(sum[0]), step)
                                : 1.0f;
         });
 }
@@ -127,14 +126,13 @@ static ct_status trust(ct_stream st, int kind, const ct_update *update, const ct
 static ct_status average(ct_stream st, const ct_step_there *at, int64_t from, int64_t to,
                          const float *weight, float *mean)
 {
-    return ct_cuda_map(
-        st, "average of the weights", to - from, [=] __device__(int64_t k) {
-            float share = at->now.average, rest = 1.0f - share;
-            int64_t i = from + k;
+    return ct_cuda_map(st, "average of the weights", to - from, [=] __device__(int64_t k) {
+        float share = at->now.average, rest = 1.0f - share;
+        int64_t i = from + k;
 
-            if ((share <= 0.0f) || at->refused) return;
-            mean[i] = share * weight[i] + ((rest == 0.0f) ? 0.0f : rest * mean[i]);
-        });
+        if ((share <= 0.0f) || at->refused) return;
+        mean[i] = share * weight[i] + ((rest == 0.0f) ? 0.0f : rest * mean[i]);
+    });
 }
 
 extern "C" const ct_step_there_ops ct_step_there_cuda = { loss_diff, decide, trust, average };

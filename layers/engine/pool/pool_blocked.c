@@ -544,7 +544,7 @@ BACK_KERNELS(16)
 
 BACK(back8, CT_SIMD_CLONES, 8)
 
-/* As in pool_blocked_plane.c. */
+/* As forward16_any(). */
 static void back16_any(const ct_pool_desc *d, const ct_pool_axes *s, bool stream, void *room,
                        const uint8_t *mask, const float *dy, float *dx)
 {

@@ -148,7 +148,7 @@ static void flat_max_plane(const ct_pool_desc *d, const flat_room *r, const floa
     }
 }
 
-/* ---- AVE, forward and backward (pool_step1_blocked.c) */
+/* ---- AVE, forward and backward (pool_step1.c) */
 
 static void flat_mean_plane(const ct_pool_desc *d, const flat_room *r, const float *x,
                             ct_pool_sink y)

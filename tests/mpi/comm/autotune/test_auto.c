@@ -2,6 +2,11 @@
 #include "tests/mpi/auto_rig.h"
 #include "tests/log_capture.h"
 
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/autotune/codec_speed.h"
+
 /* ---- one codec after the other, by hand */
 
 static int change_by_hand(ct_comm *c)
@@ -363,6 +368,39 @@ static void test_measured_at_start(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(real)), 0);
 }
 
+/* What is measured here is what costs are made of, whatever speed the file gives the nodes: the
+ * machine's figures are those of a node of speed 1. */
+static int slow_class(ct_comm *c)
+{
+    ct_topo *t = c->topo;
+    double memory = 0;
+    int fault = 0;
+
+    free(t->node_class);
+    t->node_class = calloc((size_t)t->n_node, sizeof(*t->node_class));
+    if (t->node_class == NULL) return 1;
+    t->machine.n_node_class = 1;
+    t->machine.node_class[0] = (ct_node_class){ .name = "slow", .speed = 1e-4 };
+    t->machine.coding = (ct_codec_speed){ .measured = false };
+    fault += MPI_FAULT_UNLESS(ct_codec_speed_find(c) == CT_OK);
+    memory = ct_topo_codec_speed(t).memory;
+    fault += MPI_FAULT_UNLESS((memory > 1e8) && (memory < 1e12));
+    fault += MPI_FAULT_UNLESS(fabs(t->machine.coding.memory - 1e4 * memory) < 1e-6 * memory * 1e4);
+    return fault;
+}
+
+static void test_measured_on_slow_nodes(void **state)
+{
+    ct_comm *c = NULL;
+    int fault = 0;
+
+    (void)state;
+    assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
+    fault = slow_class(c);
+    ct_comm_destroy(c);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +411,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_untried_says_what_it_costs),
         cmocka_unit_test(test_dense_is_not_tried_against),
         cmocka_unit_test(test_measured_at_start),
+        cmocka_unit_test(test_measured_on_slow_nodes),
     };
 
     return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);

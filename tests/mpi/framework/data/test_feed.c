@@ -46,7 +46,6 @@ static void make_sets(int rank)
 typedef struct stream {
     Ct__NetParameter *param;
     ct_net *net;
-    ct_exec ex;
 } stream;
 
 static ct_status open_stream(int set, int batch, const ct_comm *c, const ct_data_group *g,
@@ -67,7 +66,6 @@ static ct_status open_stream(int set, int batch, const ct_comm *c, const ct_data
     CT_TRY(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text), NULL, &m));
     s->param = (Ct__NetParameter *)m;
     o.env = (ct_net_env){ .rank = c->rank, .n_rank = c->size, .seed = 3, .group = g };
-    s->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = CT_TRAIN, .seed = 3 };
     return ct_net_create(s->param, &o, &s->net);
 }
 
@@ -79,9 +77,9 @@ static void close_stream(stream *s)
 
 static ct_status take(stream *s, uint64_t seed, int64_t step)
 {
-    s->ex.seed = seed;
-    s->ex.micro_step = step;
-    return ct_net_forward(s->net, &s->ex, NULL);
+    s->net->pass->exec.seed = seed;
+    s->net->pass->exec.micro_step = step;
+    return ct_pass_forward(s->net->pass, NULL);
 }
 
 static const ct_data_state *data_of(const stream *s)
@@ -95,7 +93,8 @@ static int differ(const stream *a, const stream *b)
     int fault = 0;
 
     for (int i = 0; i < 2; i++) {
-        const ct_blob *x = a->net->instance[0]->top[i], *y = b->net->instance[0]->top[i];
+        const ct_blob *x = a->net->pass->instance[0]->top[i],
+                      *y = b->net->pass->instance[0]->top[i];
         int64_t n = ct_shape_count(&x->data.shape, 0, -1);
 
         fault += MPI_FAULT_UNLESS(ct_shape_equal(&x->data.shape, &y->data.shape));

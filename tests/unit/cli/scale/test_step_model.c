@@ -218,6 +218,36 @@ static void test_in_network(void **state)
     ct_profile_destroy(p);
 }
 
+/* The last of 4 nodes has a link of half the speed: a ring goes as fast as that one. On half the
+ * speed of computing, a step takes twice as long beside it, which is the caller's factor. */
+static void test_unlike_nodes(void **state)
+{
+    static const char text[] =
+        "name: \"m\" level { name: \"node\" size: 1 latency_us: 1 bandwidth_gbs: 100 } "
+        "level { name: \"machine\" size: 4 latency_us: 0.001 bandwidth_gbs: 2 } "
+        "node_class { name: \"a\" nodes: \"0-2\" } "
+        "node_class { name: \"b\" nodes: \"3\" speed: 0.5 inject_gbs: 1 }";
+    ct_profile *p = make_profile(0);
+    ct_grad_pipe_config config = ring_config(4 * N_A);
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_step_model r;
+    double b, a;
+
+    (void)state;
+    bucket_ms(1e9, &b, &a);
+    assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 4, 1, "block", &t), CT_OK);
+    assert_true(ct_topo_speed(t, ct_topo_slowest_node(t)) == 0.5);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1 / 0.5, &r),
+                     CT_OK);
+    near(1e3 * r.step_s, 2 * 100 + a + b);
+    ct_step_model_release(&r);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+    ct_profile_destroy(p);
+}
+
 static void test_unknown_algorithm(void **state)
 {
     ct_profile *p = make_profile(0);
@@ -265,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_rank_alone_only_computes),
         cmocka_unit_test(test_slowest_of_many),
         cmocka_unit_test(test_in_network),
+        cmocka_unit_test(test_unlike_nodes),
         cmocka_unit_test(test_unknown_algorithm),
         cmocka_unit_test(test_lists_of_numbers),
     };

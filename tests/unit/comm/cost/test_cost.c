@@ -370,6 +370,93 @@ static void test_shared(void **state)
     ct_topo_destroy(t);
 }
 
+/* ---- nodes of two classes: nodes 0 to 3 as the levels say, 4 to 7 with slower links or ranks */
+
+static const char two_classes[] =
+    "node_class { name: \"fast\" nodes: \"0-3\" } node_class { name: \"slow\" nodes: \"4-7\" ";
+
+/* per_node ranks on each of n nodes. sum_gbs 0: sums are free. classes: "" or the text above and
+ * the slow ones' figures. */
+static ct_topo *unlike(int n, int per_node, double gbs, double sum_gbs, const char *classes)
+{
+    char text[800];
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    snprintf(text, sizeof(text),
+             "sum_gbs: %g level { name: \"node\" size: 2 latency_us: 1 bandwidth_gbs: 16 } "
+             "level { name: \"switch\" size: 4 latency_us: 2 bandwidth_gbs: %g } "
+             "level { name: \"machine\" size: 2 latency_us: 3 bandwidth_gbs: %g } %s%s",
+             sum_gbs, gbs, gbs, (classes[0] != '\0') ? two_classes : "", classes);
+    assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, n * per_node, per_node, "block", &t), CT_OK);
+    ct_machine_destroy(m);
+    return t;
+}
+
+/* The fast nodes alone cost what they did without classes, bit for bit. All of them cost what the
+ * slow ones' links make of it: no more than if all had these, and of rings as much. */
+static void test_slow_links(void **state)
+{
+    static const double size[] = { 0, 64, 4096, 1e6, 3e7 };
+    static const char slow[] = "inject_gbs: 2 inside_gbs: 8 speed: 0.5 }";
+
+    (void)state;
+    for (int per_node = 1; per_node <= 2; ++per_node) {
+        ct_topo *few = unlike(4, per_node, 8, 10, ""), *alone = unlike(4, per_node, 8, 10, slow);
+        ct_topo *fast = unlike(8, per_node, 8, 0, ""), *all = unlike(8, per_node, 2, 0, "");
+        ct_topo *mixed = unlike(8, per_node, 8, 0, "inject_gbs: 2 }");
+
+        all->machine.level[2].uplink = fast->machine.level[2].uplink; /* the switches' */
+        for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+            if ((*at)->cost == NULL) continue;
+            for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); ++i) {
+                double s = seconds((*at)->name, mixed, size[i]);
+
+                assert_true(seconds((*at)->name, few, size[i]) ==
+                            seconds((*at)->name, alone, size[i]));
+                assert_true(s >= seconds((*at)->name, fast, size[i]));
+                assert_true(s <= seconds((*at)->name, all, size[i]) * (1 + 1e-12));
+            }
+            assert_true(seconds((*at)->name, mixed, 3e7) > 1.2 * seconds((*at)->name, fast, 3e7));
+        }
+        near(seconds("ring", mixed, 3e7), seconds("ring", all, 3e7));
+        ct_topo_destroy(few);
+        ct_topo_destroy(alone);
+        ct_topo_destroy(fast);
+        ct_topo_destroy(all);
+        ct_topo_destroy(mixed);
+    }
+}
+
+/* Ranks of half the speed take twice as long to add; the network adds as fast as the slowest sends;
+ * and sums in memory go as on the slowest node. */
+static void test_slow_ranks(void **state)
+{
+    ct_topo *mixed = unlike(8, 1, 8, 4, "speed: 0.5 }"), *all = unlike(8, 1, 8, 2, "");
+    ct_topo *links = unlike(8, 1, 8, 4, "inject_gbs: 2 }");
+    const double bytes = 3e7;
+    double between = 0;
+
+    (void)state;
+    near(seconds("ring", mixed, bytes), seconds("ring", all, bytes));
+    near(seconds("rhd", mixed, bytes), seconds("rhd", all, bytes));
+    ct_topo_destroy(mixed);
+    ct_topo_destroy(all);
+    links->machine.in_network = (ct_in_network){ .latency_s = 5e-6, .bandwidth = 6e9 };
+    near(seconds("impi", links, bytes), 5e-6 + bytes / 2e9);
+    links->machine.in_network.bandwidth = 1e9;
+    near(seconds("impi", links, bytes), 5e-6 + bytes / 1e9);
+    ct_topo_destroy(links);
+
+    mixed = unlike(8, 2, 8, 0, "inside_gbs: 4 }"); /* a quarter */
+    mixed->machine.shared = (ct_shared_memory){ .latency_s = 1e-6, .bandwidth = 1e30 };
+    between = seconds("hier", mixed, bytes);
+    mixed->machine.shared.bandwidth = 20e9;
+    near(seconds("hier", mixed, bytes), between + 4 * 2 * bytes / 20e9);
+    ct_topo_destroy(mixed);
+}
+
 static void test_errors(void **state)
 {
     static const int dim[3] = { 4, 2, 1 }, bad[3] = { 4, 3, 1 },
@@ -451,6 +538,8 @@ int main(void)
         cmocka_unit_test(test_uneven),
         cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_line),
+        cmocka_unit_test(test_slow_links),
+        cmocka_unit_test(test_slow_ranks),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_spec),
         cmocka_unit_test(test_times),

@@ -67,7 +67,6 @@ typedef struct side {
     const ct_device *dev;
     ProtobufCMessage *param;
     ct_net *net;
-    ct_exec ex;
 } side;
 
 static void open_sides(side s[2], const char *text, ct_phase phase)
@@ -76,11 +75,11 @@ static void open_sides(side s[2], const char *text, ct_phase phase)
         ct_net_options o = { .phase = phase, .env = { .n_rank = 1, .seed = 3, .synthetic = true } };
 
         s[k].dev = o.dev = (k == 0) ? ct_device_cpu() : &counting;
-        s[k].ex = (ct_exec){ .dev = s[k].dev, .phase = phase, .seed = 3 };
         assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text,
                                            strlen(text), NULL, &s[k].param),
                          CT_OK);
         assert_int_equal(ct_net_create((const Ct__NetParameter *)s[k].param, &o, &s[k].net), CT_OK);
+        s[k].net->pass->exec.seed = 3;
     }
 }
 
@@ -98,17 +97,18 @@ static void compare_step(side s[2], int64_t step)
     float *value[2];
 
     for (int k = 0; k < 2; k++) {
-        s[k].ex.micro_step = step;
-        assert_int_equal(ct_net_forward(s[k].net, &s[k].ex, NULL), CT_OK);
+        s[k].net->pass->exec.micro_step = step;
+        assert_int_equal(ct_pass_forward(s[k].net->pass, NULL), CT_OK);
     }
     for (int b = 0; b < s[0].net->n_blob; b++) {
-        size_t bytes = ct_tensor_bytes(&s[0].net->blob[b]->data);
+        size_t bytes = ct_tensor_bytes(&s[0].net->pass->blob[b]->data);
 
         for (int k = 0; k < 2; k++) {
             value[k] = malloc(bytes);
             assert_non_null(value[k]);
-            assert_int_equal(s[k].dev->to_host(NULL, value[k], s[k].net->blob[b]->data.data, bytes),
-                             CT_OK);
+            assert_int_equal(
+                s[k].dev->to_host(NULL, value[k], s[k].net->pass->blob[b]->data.data, bytes),
+                CT_OK);
         }
         assert_memory_equal(value[0], value[1], bytes);
         free(value[0]);
@@ -177,7 +177,7 @@ static void transforms_are_the_same(void **state)
             for (int64_t step = 1000; step < 1003; step++) compare_step(s, step);
             compare_step(s, 1002);
             compare_step(s, 1004);
-            assert_true(s[1].ex.wait_data_s > 0);
+            assert_true(s[1].net->pass->exec.wait_data_s > 0);
             close_sides(s);
         }
     }

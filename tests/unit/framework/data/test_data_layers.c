@@ -29,14 +29,14 @@ static const float *top(const parsed_net *f, const char *name, ct_shape *shape_p
     int i = ct_net_find_blob(f->net, name);
 
     assert_true(i >= 0);
-    *shape_p = f->net->blob[i]->data.shape;
-    return ct_blob_data(f->net->blob[i]);
+    *shape_p = f->net->pass->blob[i]->data.shape;
+    return ct_blob_data(f->net->pass->blob[i]);
 }
 
 static void forward(parsed_net *f, int64_t step)
 {
-    f->ex.micro_step = step;
-    assert_int_equal(ct_net_forward(f->net, &f->ex, NULL), CT_OK);
+    f->net->pass->exec.micro_step = step;
+    assert_int_equal(ct_pass_forward(f->net->pass, NULL), CT_OK);
 }
 
 static const ct_net_env one_rank = { .n_rank = 1, .seed = 3 };
@@ -125,9 +125,40 @@ static void test_hdf5_data(void **state)
                 }
             }
         }
-        assert_true(f.ex.wait_data_s > 0);
+        assert_true(f.net->pass->exec.wait_data_s > 0);
         parsed_net_close(&f);
     }
+    test_folder_remove(&d);
+}
+
+/* Two passes of one net read the data set independently of each other. */
+static void test_passes_have_their_own_loaders(void **state)
+{
+    static const int64_t step[][2] = { { 0, 1 }, { 2, 3 }, { 4, 4 }, { 5, 17 } };
+    test_folder d;
+    ct_pass *pass[2];
+    parsed_net f;
+
+    (void)state;
+    make_rows(&d);
+    assert_int_equal(open_net(&f, HDF5_NET(""), d.path, CT_TRAIN, &one_rank), CT_OK);
+    pass[0] = f.net->pass;
+    assert_int_equal(ct_pass_create(f.net, &pass[1]), CT_OK);
+    pass[1]->exec.seed = pass[0]->exec.seed;
+    for (size_t s = 0; s < sizeof(step) / sizeof(step[0]); s++) {
+        for (int k = 0; k < 2; k++) {
+            pass[k]->exec.micro_step = step[s][k];
+            assert_int_equal(ct_pass_forward(pass[k], NULL), CT_OK);
+        }
+        for (int k = 0; k < 2; k++) {
+            const float *label = ct_blob_data(pass[k]->blob[ct_net_find_blob(f.net, "label")]);
+
+            for (int64_t i = 0; i < 4; i++)
+                assert_true(label[i] == (float)ct_sample_at(3, true, step[s][k] * 4 + i, ROWS));
+        }
+    }
+    ct_pass_destroy(pass[1]);
+    parsed_net_close(&f);
     test_folder_remove(&d);
 }
 
@@ -344,7 +375,7 @@ static void test_image_data(void **state)
                               d.path, CT_TEST, &one_rank),
                      CT_OK);
     test_log_start();
-    assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_ERR_DATA);
+    assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_ERR_DATA);
     assert_non_null(strstr(test_log_stop(), "c.png (line 2 of"));
     parsed_net_close(&f);
     assert_int_equal(open_net(&f,
@@ -438,10 +469,15 @@ static void test_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hdf5_data),    cmocka_unit_test(test_shuffle_false_is_obeyed),
-        cmocka_unit_test(test_global_batch), cmocka_unit_test(test_data),
-        cmocka_unit_test(test_synthetic),    cmocka_unit_test(test_image_data),
-        cmocka_unit_test(test_dummy_data),   cmocka_unit_test(test_input),
+        cmocka_unit_test(test_hdf5_data),
+        cmocka_unit_test(test_passes_have_their_own_loaders),
+        cmocka_unit_test(test_shuffle_false_is_obeyed),
+        cmocka_unit_test(test_global_batch),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_image_data),
+        cmocka_unit_test(test_dummy_data),
+        cmocka_unit_test(test_input),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

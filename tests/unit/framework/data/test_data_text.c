@@ -148,7 +148,7 @@ static ct_status open_net(parsed_net *f, const char *fields, ct_phase phase, con
 
 static float value(const parsed_net *f, const char *name, int64_t t, int64_t c)
 {
-    const ct_blob *b = f->net->blob[ct_net_find_blob(f->net, name)];
+    const ct_blob *b = f->net->pass->blob[ct_net_find_blob(f->net, name)];
 
     assert_int_equal(b->data.shape.ndim, 2);
     assert_int_equal(b->data.shape.dim[0], STEPS);
@@ -171,8 +171,8 @@ static void check_rank(const char *fields, int rank, int n_rank)
                                              ((rank < GLOBAL % n_rank) ? rank : GLOBAL % n_rank));
     assert_int_equal(f.net->n_sample, EPOCH * GLOBAL);
     for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++) {
-        f.ex.micro_step = order[k];
-        assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
+        f.net->pass->exec.micro_step = order[k];
+        assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
         for (int64_t t = 0; t < STEPS; t++) {
             for (int64_t c = 0; c < f.net->batch_local; c++) {
                 int64_t in_column = order[k] % EPOCH * STEPS + t;
@@ -206,8 +206,8 @@ static void test_made_up(void **state)
     assert_int_equal(open_net(&f, "source: \"no.h5\" steps: 3 synthetic_words: 4", CT_TRAIN, &env),
                      CT_OK);
     assert_int_equal(f.net->batch_local, 5);
-    f.ex.micro_step = 3;
-    assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
+    f.net->pass->exec.micro_step = 3;
+    assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
     for (int64_t t = 0; t < STEPS; t++) {
         for (int64_t c = 0; c < 5; c++) {
             assert_in_range((int)value(&f, "words", t, c), 0, 3);

@@ -41,7 +41,7 @@ static void make_pattern(const char *path, int h, int w)
 
 static const float *top(const parsed_net *f, const char *name)
 {
-    return ct_blob_data(f->net->blob[ct_net_find_blob(f->net, name)]);
+    return ct_blob_data(f->net->pass->blob[ct_net_find_blob(f->net, name)]);
 }
 
 static void write_text(char *text, size_t size, test_folder *d, const char *transform,
@@ -102,7 +102,7 @@ static void test_windows_as_caffe(void **state)
             parsed_net f;
 
             assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
-            assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
+            assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
             assert_true(top(&f, "label")[0] == 7);
             found = found || (crc32(0, (const Bytef *)top(&f, "data"),
                                     (uInt)((size_t)n * sizeof(float))) == window_golden[i].crc);
@@ -163,8 +163,8 @@ static void test_draws(void **state)
             assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
             assert_int_equal(f.net->n_sample, IMAGES * 5); /* 0.4 is neither */
             for (int s = 0; s < STEPS; s++) {
-                f.ex.micro_step = s;
-                assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
+                f.net->pass->exec.micro_step = s;
+                assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
                 for (int64_t i = 0; i < f.net->batch_local; i++) {
                     float v = top(&f, "data")[4 * i], c = top(&f, "label")[i];
                     int64_t at = f.net->batch_first + i;
@@ -213,8 +213,8 @@ static void test_broken_image(void **state)
         assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
         test_log_start();
         for (int s = 0; (s < 5) && (status == CT_OK); s++) {
-            f.ex.micro_step = s;
-            status = ct_net_forward(f.net, &f.ex, NULL);
+            f.net->pass->exec.micro_step = s;
+            status = ct_pass_forward(f.net->pass, NULL);
         }
         said = test_log_stop();
         assert_int_equal(status, CT_ERR_DATA);
@@ -227,8 +227,8 @@ static void test_broken_image(void **state)
         for (int s = 0; s < 5; s++) { /* only good images, of the kind that was drawn */
             int n_fore = 0;
 
-            f.ex.micro_step = s;
-            assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
+            f.net->pass->exec.micro_step = s;
+            assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
             for (int i = 0; i < 8; i++) {
                 float v = top(&f, "data")[4 * i];
 
@@ -237,7 +237,7 @@ static void test_broken_image(void **state)
             }
             assert_int_equal(n_fore, 2);
         }
-        assert_true(f.ex.broken_samples > 0);
+        assert_true(f.net->pass->exec.broken_samples > 0);
         test_log_stop();
         parsed_net_close(&f);
         status = CT_OK;
@@ -246,8 +246,8 @@ static void test_broken_image(void **state)
     assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
     test_log_start();
     for (int s = 0; (s < 5) && (status == CT_OK); s++) {
-        f.ex.micro_step = s;
-        status = ct_net_forward(f.net, &f.ex, NULL);
+        f.net->pass->exec.micro_step = s;
+        status = ct_pass_forward(f.net->pass, NULL);
     }
     assert_int_equal(status, CT_ERR_DATA);
     assert_non_null(strstr(test_log_stop(), "more broken samples in an epoch than skip_broken, 1"));

@@ -7,6 +7,7 @@
 #include "framework/base/rng.h"
 #include "framework/math/step_there.h"
 #include "framework/math/update_math.h"
+#include "framework/solver/update_rule.h"
 
 #include <float.h>
 #include <math.h>
@@ -112,7 +113,7 @@ static void compare_rule(int kind)
 static void update_rules_are_the_same(void **unused)
 {
     (void)unused;
-    for (int kind = CT_UPDATE_SGD; kind <= CT_UPDATE_LAMB; kind++) compare_rule(kind);
+    for (int kind = CT_UPDATE_SGD; kind < CT_UPDATE_N; kind++) compare_rule(kind);
 }
 
 /* ---- numbers on the device */
@@ -180,7 +181,8 @@ static ct_step_numbers numbers_of(int step)
 /* One update as the solver gives it. The numbers in u are wrong: those on the device count. */
 static void give(const there *t, int kind, const ct_step_numbers *now)
 {
-    bool norms = (kind == CT_UPDATE_LARS) || (kind == CT_UPDATE_LAMB);
+    ct_update_ratio ratio = ct_update_rule_at(kind)->ratio;
+    bool norms = (ratio != CT_UPDATE_NO_RATIO);
     ct_update_all all = { .part = t->part,
                           .part_of_line = t->line,
                           .to = N_ARENA,
@@ -193,7 +195,7 @@ static void give(const there *t, int kind, const ct_step_numbers *now)
     bind(&u, (float *const[4]){ t->v[0], t->v[1], t->v[2], t->v[3] }, 0, N_ARENA);
     assert_int_equal(t->dev->upload(NULL, &t->at->now, now, sizeof(*now)), CT_OK);
     for (int p = 0; norms && (p < N_PART); p++)
-        assert_int_equal(t->ops->trust(NULL, kind, &u, &all, p, part[p].offset, part[p].count,
+        assert_int_equal(t->ops->trust(NULL, ratio, &u, &all, p, part[p].offset, part[p].count,
                                        has_ratio[p], 0.02, t->trust),
                          CT_OK);
     assert_int_equal(t->dev->math->update_all(NULL, kind, &u, &all), CT_OK);
@@ -204,6 +206,7 @@ static void give(const there *t, int kind, const ct_step_numbers *now)
 static void step_on_host(int kind, const ct_step_numbers *now, float v[4][N_ARENA], float *average)
 {
     float *const at[4] = { v[0], v[1], v[2], v[3] };
+    ct_update_ratio ratio = ct_update_rule_at(kind)->ratio;
 
     for (int p = 0; p < N_PART; p++) {
         ct_update u = numbers(ct_device_cpu());
@@ -216,10 +219,10 @@ static void step_on_host(int kind, const ct_step_numbers *now, float v[4][N_AREN
         u.correction2 = now->correction2;
         u.trust = 1.0f;
         bind(&u, at, part[p].offset, part[p].count);
-        if (kind == CT_UPDATE_LARS) assert_int_equal(ct_update_lars_norms(&u, &w, &s), CT_OK);
-        if (kind == CT_UPDATE_LAMB) assert_int_equal(ct_update_lamb_norms(&u, &w, &s), CT_OK);
+        if (ratio != CT_UPDATE_NO_RATIO)
+            assert_int_equal(ct_update_norms(ratio, &u, &w, &s), CT_OK);
         if ((w > 0.0) && has_ratio[p])
-            u.trust = ct_update_trust(kind, 0.02, (double)u.decay_l2, sqrt(w), sqrt(s));
+            u.trust = ct_update_trust(ratio, 0.02, (double)u.decay_l2, sqrt(w), sqrt(s));
         assert_int_equal(ct_update_cpu(NULL, kind, &u), CT_OK);
     }
     for (int i = 0; i < N_ARENA; i++)
@@ -250,7 +253,7 @@ static void numbers_are_read_there(void **unused)
     const ct_loss_scale none = { .scale = 1.0f };
 
     (void)unused;
-    for (int kind = CT_UPDATE_SGD; kind <= CT_UPDATE_LAMB; kind++) {
+    for (int kind = CT_UPDATE_SGD; kind < CT_UPDATE_N; kind++) {
         float want[4][N_ARENA], average[N_ARENA] = { 0.0f };
         there t = open_there(&none);
 
@@ -303,7 +306,7 @@ static void refused_changes_nothing(void **unused)
     const ct_loss_scale on = { .on = true, .scale = 1.0f };
 
     (void)unused;
-    for (int kind = CT_UPDATE_SGD; kind <= CT_UPDATE_LAMB; kind++) {
+    for (int kind = CT_UPDATE_SGD; kind < CT_UPDATE_N; kind++) {
         const ct_step_numbers now = numbers_of(1);
         there t = open_there(&on);
         float start[4][N_ARENA], got[N_ARENA];

@@ -21,43 +21,114 @@ typedef struct element { /* in double */
     double w, s[2];
 } element;
 
-/* One element by the rule of this name, g being regularised already (plain: not). */
-static void reference(const char *type, const ct_update *u, double g, double plain, element *e)
+/* What the rules do to one element, in double. g: regularised; plain: not. */
+
+static void sgd(const ct_update *u, double g, double plain, element *e)
 {
-    double m = (double)u->momentum, m2 = (double)u->momentum2, delta = (double)u->delta;
-    double rate = (double)u->rate, old = e->s[0], r;
+    (void)plain;
+    e->s[0] = (double)u->momentum * e->s[0] + (double)u->rate * g;
+    e->w -= e->s[0];
+}
 
-    if (strcmp(type, "SGD") == 0) {
-        e->s[0] = m * old + rate * g;
-        e->w -= e->s[0];
-    } else if (strcmp(type, "Nesterov") == 0) {
-        e->s[0] = m * old + rate * g;
-        e->w -= (1 + m) * e->s[0] - m * old;
-    } else if (strcmp(type, "AdaGrad") == 0) {
-        e->s[0] += g * g;
-        e->w -= rate * g / (sqrt(e->s[0]) + delta);
-    } else if (strcmp(type, "RMSProp") == 0) {
-        e->s[0] = m2 * old + (1 - m2) * g * g;
-        e->w -= rate * g / (sqrt(e->s[0]) + delta);
-    } else if (strcmp(type, "AdaDelta") == 0) {
-        e->s[0] = m * old + (1 - m) * g * g;
-        r = g * sqrt((e->s[1] + delta) / (e->s[0] + delta));
-        e->s[1] = m * e->s[1] + (1 - m) * r * r;
-        e->w -= rate * r;
-    } else if (strcmp(type, "LARS") == 0) {
-        e->s[0] = m * old + rate * (double)u->trust * g;
-        e->w -= e->s[0];
-    } else { /* the family of Adam */
-        bool adam = (strcmp(type, "Adam") == 0);
-        double c = (double)u->correction, c2 = (double)u->correction2;
+static void nesterov(const ct_update *u, double g, double plain, element *e)
+{
+    double m = (double)u->momentum, old = e->s[0];
 
-        if (!adam) g = plain;
-        e->s[0] = m * old + (1 - m) * g;
-        e->s[1] = m2 * e->s[1] + (1 - m2) * g * g;
-        r = adam ? c * e->s[0] / (sqrt(e->s[1]) + delta)
-                 : c * e->s[0] / (sqrt(c2 * e->s[1]) + delta) + (double)u->decay_l2 * e->w;
-        e->w -= rate * (double)u->trust * r;
-    }
+    (void)plain;
+    e->s[0] = m * old + (double)u->rate * g;
+    e->w -= (1 + m) * e->s[0] - m * old;
+}
+
+static void adagrad(const ct_update *u, double g, double plain, element *e)
+{
+    (void)plain;
+    e->s[0] += g * g;
+    e->w -= (double)u->rate * g / (sqrt(e->s[0]) + (double)u->delta);
+}
+
+static void rmsprop(const ct_update *u, double g, double plain, element *e)
+{
+    double m2 = (double)u->momentum2;
+
+    (void)plain;
+    e->s[0] = m2 * e->s[0] + (1 - m2) * g * g;
+    e->w -= (double)u->rate * g / (sqrt(e->s[0]) + (double)u->delta);
+}
+
+static void adadelta(const ct_update *u, double g, double plain, element *e)
+{
+    double m = (double)u->momentum, delta = (double)u->delta, r;
+
+    (void)plain;
+    e->s[0] = m * e->s[0] + (1 - m) * g * g;
+    r = g * sqrt((e->s[1] + delta) / (e->s[0] + delta));
+    e->s[1] = m * e->s[1] + (1 - m) * r * r;
+    e->w -= (double)u->rate * r;
+}
+
+static void moments(const ct_update *u, double g, element *e)
+{
+    double m = (double)u->momentum, m2 = (double)u->momentum2;
+
+    e->s[0] = m * e->s[0] + (1 - m) * g;
+    e->s[1] = m2 * e->s[1] + (1 - m2) * g * g;
+}
+
+static void adam(const ct_update *u, double g, double plain, element *e)
+{
+    (void)plain;
+    moments(u, g, e);
+    e->w -= (double)u->rate * (double)u->correction * e->s[0] / (sqrt(e->s[1]) + (double)u->delta);
+}
+
+/* AdamW, and LAMB with its trust ratio */
+static void adamw(const ct_update *u, double g, double plain, element *e)
+{
+    double root;
+
+    (void)g;
+    moments(u, plain, e);
+    root = sqrt((double)u->correction2 * e->s[1]) + (double)u->delta;
+    e->w -= (double)u->rate * (double)u->trust *
+            ((double)u->correction * e->s[0] / root + (double)u->decay_l2 * e->w);
+}
+
+static void lars(const ct_update *u, double g, double plain, element *e)
+{
+    (void)plain;
+    e->s[0] = (double)u->momentum * e->s[0] + (double)u->rate * (double)u->trust * g;
+    e->w -= e->s[0];
+}
+
+static void lion(const ct_update *u, double g, double plain, element *e)
+{
+    double m = (double)u->momentum, m2 = (double)u->momentum2;
+    double mean = m * e->s[0] + (1 - m) * plain, decay = (double)u->decay_l2 * e->w;
+
+    (void)g;
+    e->w -= (double)u->rate * (((mean == 0) ? 0 : copysign(1, mean)) + decay);
+    e->s[0] = m2 * e->s[0] + (1 - m2) * plain;
+}
+
+typedef void (*reference_fn)(const ct_update *u, double g, double plain, element *e);
+
+/* A row a rule: scripts/check_update_rules.sh looks for it. */
+static const struct {
+    const char *type;
+    reference_fn step;
+} references[] = {
+    { "SGD", sgd },         { "Nesterov", nesterov }, { "AdaGrad", adagrad },
+    { "RMSProp", rmsprop }, { "AdaDelta", adadelta }, { "Adam", adam },
+    { "AdamW", adamw },     { "LARS", lars },         { "LAMB", adamw },
+    { "Lion", lion },
+};
+
+static reference_fn reference_of(const char *type)
+{
+    for (size_t i = 0; i < sizeof(references) / sizeof(references[0]); i++)
+        if (strcmp(references[i].type, type) == 0) return references[i].step;
+    fail_msg("references[] has no row for the rule %s", type);
+    return NULL;
 }
 
 typedef struct range {
@@ -102,23 +173,23 @@ static void apply(const ct_update_rule *rule, const ct_update *like, const range
     u.grad = r->g;
     u.weight = r->w;
     for (int k = 0; k < rule->n_state; k++) u.state[k] = r->s[k];
-    if (rule->norms != NULL) assert_int_equal(rule->norms(&u, &w, &s), CT_OK);
-    if (strcmp(rule->type, "LARS") == 0) {
+    if (rule->ratio != CT_UPDATE_NO_RATIO)
+        assert_int_equal(ct_update_norms(rule->ratio, &u, &w, &s), CT_OK);
+    if (rule->ratio == CT_UPDATE_RATIO_GRADIENT) {
         double want = 0;
 
         for (int64_t i = 0; i < r->n; i++) want += pow((double)u.scale * (double)r->g[i], 2);
         assert_true(fabs(s - want) <= 1e-6 * want);
     }
-    assert_int_equal(rule->apply(&u), CT_OK);
+    assert_int_equal(ct_update_rule_apply(rule, &u), CT_OK);
 }
 
 /* Values are below 8; a dozen roundings, of which some are divided by a root of at least 0.5. */
-static void check_range(const char *type, const ct_update *like, int64_t n)
+static void check_range(const ct_update_rule *rule, const ct_update *like, int64_t n)
 {
-    const ct_update_rule *rule = NULL;
+    reference_fn reference = reference_of(rule->type);
     range r = range_make(n), before = range_make(n);
 
-    assert_int_equal(ct_update_rule_find(type, &rule), CT_OK);
     apply(rule, like, &r);
     for (int64_t i = 0; i < n; i++) {
         element e = { (double)before.w[i], { (double)before.s[0][i], (double)before.s[1][i] } };
@@ -127,20 +198,16 @@ static void check_range(const char *type, const ct_update *like, int64_t n)
         double g = plain + (double)like->decay_l2 * e.w + (double)like->decay_l1 * sign;
         double tolerance = 12 * 8 * (double)FLT_EPSILON;
 
-        reference(type, like, g, plain, &e);
+        reference(like, g, plain, &e);
         if (!(fabs((double)r.w[i] - e.w) <= tolerance))
-            fail_msg("%s, %d of %d: %.9g, expected %.9g", type, (int)i, (int)n, (double)r.w[i],
-                     e.w);
+            fail_msg("%s, %d of %d: %.9g, expected %.9g", rule->type, (int)i, (int)n,
+                     (double)r.w[i], e.w);
         for (int k = 0; k < rule->n_state; k++)
             assert_true(fabs((double)r.s[k][i] - e.s[k]) <= tolerance);
     }
     range_free(&r);
     range_free(&before);
 }
-
-static const char *const types[] = { "SGD",  "Nesterov", "AdaGrad", "RMSProp", "AdaDelta",
-                                     "Adam", "AdamW",    "LARS",    "LAMB" };
-enum { N_TYPE = sizeof(types) / sizeof(types[0]) };
 
 static ct_update some_update(void)
 {
@@ -159,34 +226,35 @@ static ct_update some_update(void)
 static void test_ranges(void **state)
 {
     static const int64_t sizes[] = { 1, 7, 16, 33, 4096, 4099, 70001 };
+    const ct_update_rule *rule;
     ct_update u = some_update();
 
     (void)state;
-    for (int t = 0; t < N_TYPE; t++) {
+    for (int t = 0; (rule = ct_update_rule_at(t)) != NULL; t++) {
         /* rules without a trust ratio are given 1 */
-        u.trust = ((strcmp(types[t], "LARS") == 0) || (strcmp(types[t], "LAMB") == 0)) ? 0.5f : 1;
+        u.trust = (rule->ratio != CT_UPDATE_NO_RATIO) ? 0.5f : 1;
         for (size_t k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++)
-            check_range(types[t], &u, sizes[k]);
+            check_range(rule, &u, sizes[k]);
     }
     u.trust = 1;
     u.decay_l2 = 0;
     u.decay_l1 = 0.25f;
-    for (int t = 0; t < 6; t++) check_range(types[t], &u, 33); /* Caffe's, with L1 */
+    for (int t = 0; (rule = ct_update_rule_at(t)) != NULL; t++)
+        if (!rule->own) check_range(rule, &u, 33); /* Caffe's, with L1 */
 }
 
 /* Bitwise the same on one thread and on four, and the norms that LAMB sums on the way. */
 static void test_threads(void **state)
 {
     int threads = omp_get_max_threads();
+    const ct_update_rule *rule;
     ct_update u = some_update();
 
     (void)state;
-    for (int t = 0; t < N_TYPE; t++) {
-        const ct_update_rule *rule = NULL;
+    for (int t = 0; (rule = ct_update_rule_at(t)) != NULL; t++) {
         range one = range_make(200003), four = range_make(200003);
         double sum[2][2] = { { 0 } };
 
-        assert_int_equal(ct_update_rule_find(types[t], &rule), CT_OK);
         omp_set_num_threads(1);
         apply(rule, &u, &one);
         omp_set_num_threads(4);
@@ -194,7 +262,7 @@ static void test_threads(void **state)
         assert_memory_equal(one.w, four.w, (size_t)one.n * sizeof(float));
         for (int k = 0; k < rule->n_state; k++)
             assert_memory_equal(one.s[k], four.s[k], (size_t)one.n * sizeof(float));
-        for (int k = 0; (rule->norms != NULL) && (k < 2); k++) {
+        for (int k = 0; (rule->ratio != CT_UPDATE_NO_RATIO) && (k < 2); k++) {
             range *r = (k == 0) ? &one : &four;
 
             omp_set_num_threads((k == 0) ? 1 : 4);
@@ -203,7 +271,7 @@ static void test_threads(void **state)
             u.weight = r->w;
             u.state[0] = r->s[0];
             u.state[1] = r->s[1];
-            assert_int_equal(rule->norms(&u, &sum[k][0], &sum[k][1]), CT_OK);
+            assert_int_equal(ct_update_norms(rule->ratio, &u, &sum[k][0], &sum[k][1]), CT_OK);
         }
         assert_true((sum[0][0] == sum[1][0]) && (sum[0][1] == sum[1][1]));
         range_free(&one);
@@ -334,11 +402,11 @@ static double constant(const char *type, float momentum, double start, int steps
         double a = 0, b = 0;
 
         ct_update_rule_numbers(rule, &p, t, &u);
-        if (rule->norms != NULL) {
-            assert_int_equal(rule->norms(&u, &a, &b), CT_OK);
-            u.trust = rule->trust(&p, &u, sqrt(a), sqrt(b));
+        if (rule->ratio != CT_UPDATE_NO_RATIO) {
+            assert_int_equal(ct_update_norms(rule->ratio, &u, &a, &b), CT_OK);
+            u.trust = ct_update_rule_trust(rule, &p, &u, sqrt(a), sqrt(b));
         }
-        assert_int_equal(rule->apply(&u), CT_OK);
+        assert_int_equal(ct_update_rule_apply(rule, &u), CT_OK);
     }
     return (double)w;
 }
@@ -364,10 +432,36 @@ static void test_closed_forms(void **state)
     NEAR(constant("LARS", 0, 1, 10, 0), pow(1 - 0.125 * 0.001, 10));
     /* the step is as long as the weight: w <- (1 - 0.125) w */
     NEAR(constant("LAMB", 0.5f, 1, 10, 0), pow(1 - 0.125, 10));
+    /* as AdamW: a constant gradient's sign is its corrected mean over its root */
+    NEAR(constant("Lion", 0.5f, 1, 10, 0.5), 3 * pow(1 - 0.0625, 10) - 2);
     /* sums of a geometric row: h_t = 0.125 (2 - 2^(1-t)), steps of 1.5 h_t - 0.5 h_(t-1) */
     NEAR(constant("Nesterov", 0.5f, 0, 2, 0), -(1.5 * 0.125) - (1.5 * 0.1875 - 0.5 * 0.125));
     /* delta 0 lets nothing start */
     NEAR(constant("AdaDelta", 0.5f, 1, 10, 0), 1.0);
+}
+
+/* By hand: the mean's sign is that of the state, of the gradient, or none. */
+static void test_lion_signs(void **state)
+{
+    const ct_update_rule *rule = NULL;
+    float g[] = { -2, -4, 0, 4, 3 }, h[] = { 1, 1, 0, -1, -1 }, w[] = { 1, 1, 1, 1, 1 };
+    const float want_w[] = { 0.75f, 1.25f, 1, 0.75f, 1 },
+                want_h[] = { 0.625f, 0.375f, 0, -0.375f, -0.5f };
+    ct_update u = { .dev = ct_device_cpu(),
+                    .count = 5,
+                    .scale = 1,
+                    .rate = 0.25f,
+                    .momentum = 0.75f,
+                    .momentum2 = 0.875f,
+                    .grad = g,
+                    .weight = w,
+                    .state = { h } };
+
+    (void)state;
+    assert_int_equal(ct_update_rule_find("Lion", &rule), CT_OK);
+    assert_int_equal(ct_update_rule_apply(rule, &u), CT_OK);
+    assert_memory_equal(w, want_w, sizeof(w));
+    assert_memory_equal(h, want_h, sizeof(h));
 }
 
 /* ---- what is refused ---- */
@@ -405,7 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),       cmocka_unit_test(test_threads),
         cmocka_unit_test(test_trajectories), cmocka_unit_test(test_closed_forms),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lion_signs),   cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

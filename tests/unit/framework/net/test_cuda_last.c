@@ -349,8 +349,8 @@ static void put_whole_weights(ct_net *net, const ct_device *dev)
 
 static void fill_input(ct_net *net, const ct_device *dev, bool of_whole)
 {
-    const ct_tensor *x = &net->blob[ct_net_find_blob(net, "data")]->data;
-    const ct_tensor *y = &net->blob[ct_net_find_blob(net, "target")]->data;
+    const ct_tensor *x = &net->pass->blob[ct_net_find_blob(net, "data")]->data;
+    const ct_tensor *y = &net->pass->blob[ct_net_find_blob(net, "target")]->data;
     int64_t n = ct_tensor_count(x);
     float *v = malloc((size_t)n * sizeof(*v));
 
@@ -389,9 +389,9 @@ static result run_net(const char *text, const ct_device *dev,
     for (int i = 0; i < net->n_layer; i++) {
         r.reorders +=
             net->layer[i]->ops->by_net && (strcmp(net->layer[i]->ops->type, "Split") != 0);
-        r.bits |= net->instance[i]->relu.bits != 0;
+        r.bits |= net->pass->instance[i]->relu.bits != 0;
         for (int k = 0; k < net->layer[i]->n_top; k++) {
-            const ct_tensor *top = &net->instance[i]->top[k]->data;
+            const ct_tensor *top = &net->pass->instance[i]->top[k]->data;
 
             r.narrow += top->dtype != CT_F32;
             r.tops += ct_tensor_bytes(top);

@@ -183,7 +183,6 @@ static void same_as_on_the_cpu(void **unused)
         o.table = (k == 0) ? test_net_table : (const ct_layer_ops *const *)table_with_native();
         test_log_start();
         assert_int_equal(test_net_create(net_text, &o, &t[k]), CT_OK);
-        t[k].ex.dev = dev[k];
         for (int pass = 0; pass < 3; pass++) /* the second adds, the third has another batch */
             loss[k] = test_net_pass(&t[k], pass / 2, pass == 1);
         g[k] = gradients(&t[k], dev[k]);
@@ -220,7 +219,6 @@ static void counts_of_copies(void **unused)
     test_log_start();
     assert_int_equal(test_net_create(net_text, &o, &t), CT_OK);
     (void)test_log_stop();
-    t.ex.dev = &mock;
     acquired = counted.acquired;
     assert_true(counted.pinned >= 8); /* a block each */
     memset(&counted, 0, sizeof(counted));

@@ -167,14 +167,14 @@ static test_net run_mixed(Ct__SolverParameter__Precision precision, int threads,
 
 static ct_dtype dtype_of(const test_net *t, const char *blob)
 {
-    return t->net->blob[ct_net_find_blob(t->net, blob)]->data.dtype;
+    return t->net->pass->blob[ct_net_find_blob(t->net, blob)]->data.dtype;
 }
 
 static size_t value_bytes(const test_net *t)
 {
     size_t bytes = 0;
 
-    for (int i = 0; i < t->net->n_blob; i++) bytes += ct_tensor_bytes(&t->net->blob[i]->data);
+    for (int i = 0; i < t->net->n_blob; i++) bytes += ct_tensor_bytes(&t->net->pass->blob[i]->data);
     return bytes;
 }
 

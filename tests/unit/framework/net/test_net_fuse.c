@@ -129,15 +129,15 @@ static void make(const char *text, ct_net_options o, bool poison, test_net *t)
     if (poison) setenv("CORTADO_POISON", "1", 1);
     assert_int_equal(test_net_create(text, &o, t), CT_OK);
     unsetenv("CORTADO_POISON");
-    t->ex.seed = 5;
-    t->ex.deterministic = true;
+    t->net->pass->exec.seed = 5;
+    t->net->pass->exec.deterministic = true;
 }
 
 static int n_group(const ct_net *net)
 {
     int n = 0;
 
-    for (int i = 0; i < net->n_layer; i++) n += (net->instance[i]->tail != NULL);
+    for (int i = 0; i < net->n_layer; i++) n += (net->pass->instance[i]->tail != NULL);
     return n;
 }
 
@@ -261,7 +261,7 @@ static void running_statistics_are_used_alike(void **state)
         }
         same_weights(b.net, a.net);
         same_weights(b.net, f.net);
-        assert_int_equal(ct_net_forward(f.net, &f.ex, &loss), CT_OK);
+        assert_int_equal(ct_pass_forward(f.net->pass, &loss), CT_OK);
         assert_true(loss == test_net_pass(&b, 0, false));
         compare_nets(&a, &b, model[i].name, false);
         test_net_destroy(&a);
@@ -386,8 +386,9 @@ static void a_maximum_does_the_relu_before_it(void **state)
     (void)state;
     make(text, (ct_net_options){ .phase = CT_TRAIN }, false, &a);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
-        assert_int_equal(a.net->instance[ct_net_find_layer(a.net, want[i].layer)]->tail->relu_done,
-                         want[i].done);
+        assert_int_equal(
+            a.net->pass->instance[ct_net_find_layer(a.net, want[i].layer)]->tail->relu_done,
+            want[i].done);
     test_net_destroy(&a);
     free(text);
 }

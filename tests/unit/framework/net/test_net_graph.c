@@ -191,10 +191,11 @@ static void splits_are_named_as_in_caffe(void **state)
     assert_int_equal(t.net->n_layer, 6);
     assert_string_equal(t.net->layer[3]->name, "y_act_0_split");
     assert_string_equal(t.net->layer[3]->ops->type, "Split");
-    assert_string_equal(t.net->instance[3]->top[0]->name, "y_act_0_split_0");
-    assert_string_equal(t.net->instance[4]->bottom[0]->name, "y_act_0_split_0");
-    assert_string_equal(t.net->instance[5]->bottom[0]->name, "y_act_0_split_1");
-    assert_ptr_equal(t.net->instance[2]->top[0], t.net->instance[1]->top[0]); /* in place */
+    assert_string_equal(t.net->pass->instance[3]->top[0]->name, "y_act_0_split_0");
+    assert_string_equal(t.net->pass->instance[4]->bottom[0]->name, "y_act_0_split_0");
+    assert_string_equal(t.net->pass->instance[5]->bottom[0]->name, "y_act_0_split_1");
+    assert_ptr_equal(t.net->pass->instance[2]->top[0],
+                     t.net->pass->instance[1]->top[0]); /* in place */
     assert_int_equal(t.net->n_output, 2);
     test_net_destroy(&t);
 }
@@ -211,16 +212,16 @@ static void a_loss_weight_is_a_reader(void **state)
                                      NULL, &t),
                      CT_OK);
     assert_string_equal(t.net->layer[2]->name, "y_ip_0_split");
-    assert_string_equal(t.net->instance[3]->bottom[0]->name, "y_ip_0_split_1");
+    assert_string_equal(t.net->pass->instance[3]->bottom[0]->name, "y_ip_0_split_1");
     assert_int_equal(t.net->n_output, 2);
-    assert_string_equal(t.net->blob[t.net->output[0].blob]->name, "y_ip_0_split_0");
+    assert_string_equal(t.net->pass->blob[t.net->output[0].blob]->name, "y_ip_0_split_0");
     assert_true(t.net->output[0].loss_weight == 0.25f);
     assert_false(t.net->output[0].is_share);
     assert_true(t.net->output[1].loss_weight == 1.0f);
     assert_true(t.net->output[1].is_share);
     {
         double loss = test_net_pass(&t, 0, false), expected = 0.0;
-        const float *y = ct_blob_data(t.net->blob[t.net->output[0].blob]);
+        const float *y = ct_blob_data(t.net->pass->blob[t.net->output[0].blob]);
 
         for (int i = 0; i < 6; i++)
             expected += 0.25 * (double)y[i] + 0.5 * (double)y[i] * (double)y[i];
@@ -241,7 +242,7 @@ static void the_top_of_a_loss_may_be_read(void **state)
                                      NULL, &t),
                      CT_OK);
     loss = test_net_pass(&t, 0, false);
-    assert_true((float)loss == ct_blob_data(t.net->blob[ct_net_find_blob(t.net, "copy")])[0]);
+    assert_true((float)loss == ct_blob_data(t.net->pass->blob[ct_net_find_blob(t.net, "copy")])[0]);
     assert_true(t.net->param[0].learns && (t.net->n_param == 2));
     for (int i = 0; i < t.net->n_output; i++) {
         if (t.net->output[i].loss_weight != 0.0f) assert_true(t.net->output[i].is_share);
@@ -269,7 +270,7 @@ static bool inplace(const test_net *t, const char *layer)
 {
     int i = ct_net_find_layer(t->net, layer);
 
-    return t->net->instance[i]->top[0] == t->net->instance[i]->bottom[0];
+    return t->net->pass->instance[i]->top[0] == t->net->pass->instance[i]->bottom[0];
 }
 
 static void in_place_only_where_nobody_minds(void **state)
@@ -285,8 +286,8 @@ static void in_place_only_where_nobody_minds(void **state)
     assert_int_equal(test_net_create(chain, NULL, &t), CT_OK);
     assert_true(inplace(&t, "t"));
     assert_false(inplace(&t, "h"));
-    assert_ptr_equal(t.net->blob[ct_net_find_blob(t.net, "y")],
-                     t.net->instance[ct_net_find_layer(t.net, "h")]->top[0]);
+    assert_ptr_equal(t.net->pass->blob[ct_net_find_blob(t.net, "y")],
+                     t.net->pass->instance[ct_net_find_layer(t.net, "h")]->top[0]);
     test_net_destroy(&t);
     /* without backward it may */
     assert_int_equal(test_net_create(chain, &test, &t), CT_OK);
@@ -307,8 +308,8 @@ static void in_place_only_where_nobody_minds(void **state)
                                      NULL, &t),
                      CT_OK);
     assert_true(inplace(&t, "h"));
-    assert_ptr_equal(t.net->instance[2]->bottom[0]->data.data,
-                     t.net->instance[2]->top[0]->data.data);
+    assert_ptr_equal(t.net->pass->instance[2]->bottom[0]->data.data,
+                     t.net->pass->instance[2]->top[0]->data.data);
     test_net_destroy(&t);
     /* but here Tanh needs it */
     assert_int_equal(test_net_create(SOURCE LINEAR("ip", "x", "y") LAYER("t", "Tanh", "y", "y")
@@ -334,7 +335,7 @@ static bool runs(const test_net *t, const char *layer)
 
 static bool wants(const test_net *t, const char *blob)
 {
-    const ct_blob *b = t->net->blob[ct_net_find_blob(t->net, blob)];
+    const ct_blob *b = t->net->pass->blob[ct_net_find_blob(t->net, blob)];
 
     assert_int_equal(b->wants_diff, b->diff.data != NULL);
     return b->wants_diff;
@@ -381,7 +382,7 @@ static void gradients_only_where_needed(void **state)
     assert_null(t.net->grad_arena);
     assert_false(wants(&t, "c"));
     test_log_start();
-    assert_int_equal(ct_net_backward(t.net, &t.ex, NULL, NULL), CT_ERR_ARG);
+    assert_int_equal(ct_pass_backward(t.net->pass, NULL, NULL), CT_ERR_ARG);
     test_log_stop();
     test_net_destroy(&t);
 }
@@ -413,7 +414,8 @@ static void propagate_down_and_force_backward(void **state)
     test_net_pass(&t, 0, false);
     {
         /* the diff is there after the pass: W^T y, every row of W being ones */
-        const float *x = ct_blob_data(t.net->blob[0]), *dx = ct_blob_diff(t.net->blob[0]);
+        const float *x = ct_blob_data(t.net->pass->blob[0]),
+                    *dx = ct_blob_diff(t.net->pass->blob[0]);
         double y = (double)x[0] + (double)x[1] + (double)x[2];
 
         assert_true(dx[0] > 2.0 * y - 1e-5 && dx[0] < 2.0 * y + 1e-5);
@@ -449,7 +451,7 @@ static void zeros_where_no_reader_sends_a_gradient(void **state)
 
         if (step->kind != CT_STEP_ZERO_DIFF) continue;
         n_zero++;
-        assert_string_equal(t.net->blob[step->blob]->name, "c");
+        assert_string_equal(t.net->pass->blob[step->blob]->name, "c");
         assert_int_equal(t.net->backward[s + 1].kind, CT_STEP_BACKWARD);
         assert_int_equal(t.net->backward[s + 1].layer, step->layer);
     }
@@ -470,7 +472,7 @@ static void the_callers_tops_are_kept(void **state)
                         NULL, &t),
         CT_OK);
     assert_int_equal(t.net->batch_local, 2);
-    x = ct_blob_data(t.net->blob[0]);
+    x = ct_blob_data(t.net->pass->blob[0]);
     for (int i = 0; i < 6; i++) x[i] = (float)i;
     for (int pass = 0; pass < 3; pass++) test_net_pass(&t, pass, false);
     for (int i = 0; i < 6; i++) assert_true(x[i] == (float)i);
@@ -511,10 +513,10 @@ static void without_data_there_is_a_plan(void **state)
         test_net_create("name: 'small'" SOURCE LINEAR("ip", "x", "y") LOSS("y"), &check, &t),
         CT_OK);
     assert_null(t.net->weight_arena);
-    assert_null(t.net->blob[0]->data.data);
+    assert_null(t.net->pass->blob[0]->data.data);
     assert_true(t.net->memory.planned > 0);
     test_log_start();
-    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_ERR_ARG);
+    assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_ERR_ARG);
     test_log_stop();
     test_net_destroy(&t);
 }

@@ -275,11 +275,11 @@ static void outputs_are_plain(void **state)
     (void)test_net_pass(&t, 0, false);
     assert_int_equal(t.net->n_output, 2);
     for (int i = 0; i < t.net->n_output; i++)
-        assert_int_equal(t.net->blob[t.net->output[i].blob]->data.layout.block, 0);
+        assert_int_equal(t.net->pass->blob[t.net->output[i].blob]->data.layout.block, 0);
     out = ct_net_find_blob(t.net, "out");
     a = t.net->output[1].blob;
     assert_true(out >= 0);
-    assert_int_equal(t.net->blob[out]->data.layout.block, 0);
+    assert_int_equal(t.net->pass->blob[out]->data.layout.block, 0);
     assert_true((a == out) || (t.net->output[0].blob == out));
     test_net_destroy(&t);
 
@@ -289,7 +289,8 @@ static void outputs_are_plain(void **state)
     out = ct_net_find_blob(t.net, "out");
     a = ct_net_find_blob(t.net, "a");
     for (int i = 0; i < 15; i++)
-        assert_true(ct_blob_data(t.net->blob[out])[i] == 2.0f * ct_blob_data(t.net->blob[a])[i]);
+        assert_true(ct_blob_data(t.net->pass->blob[out])[i] ==
+                    2.0f * ct_blob_data(t.net->pass->blob[a])[i]);
     test_net_destroy(&t);
 }
 

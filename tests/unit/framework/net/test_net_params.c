@@ -136,10 +136,10 @@ static void permissive_sharing_compares_counts(void **state)
                         "share_mode: PERMISSIVE } inner_product_param { num_output: 3 } }",
                         NULL, &t),
         CT_OK);
-    assert_ptr_equal(t.net->instance[1]->weight[0].data.data,
-                     t.net->instance[2]->weight[0].data.data);
-    assert_int_equal(t.net->instance[1]->weight[0].data.shape.dim[0], 1);
-    assert_int_equal(t.net->instance[2]->weight[0].data.shape.dim[0], 3);
+    assert_ptr_equal(t.net->pass->instance[1]->weight[0].data.data,
+                     t.net->pass->instance[2]->weight[0].data.data);
+    assert_int_equal(t.net->pass->instance[1]->weight[0].data.shape.dim[0], 1);
+    assert_int_equal(t.net->pass->instance[2]->weight[0].data.shape.dim[0], 3);
     test_net_destroy(&t);
 }
 
@@ -158,7 +158,7 @@ static void multipliers_merge(void **state)
     assert_true(t.net->param[param(&t, "w")].lr_mult == 0.0f);
     assert_true(t.net->param[param(&t, "w")].decay_mult == 3.0f);
     assert_false(t.net->param[param(&t, "w")].learns);
-    assert_null(t.net->instance[1]->weight[0].diff.data);
+    assert_null(t.net->pass->instance[1]->weight[0].diff.data);
     test_net_destroy(&t);
 }
 
@@ -256,16 +256,16 @@ static void ready_gradients_are_final(void **state)
     (void)state;
     assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
     tr.net = t.net;
-    t.ex.poll = count_poll;
-    t.ex.poll_ctx = &polls;
-    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
+    t.net->pass->exec.poll = count_poll;
+    t.net->pass->exec.poll_ctx = &polls;
+    assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_OK);
     assert_int_equal(polls, t.net->n_layer); /* not after a wait */
-    assert_int_equal(t.ex.batch_local, 2);
-    assert_int_equal(t.ex.batch_global, 2);
-    assert_int_equal(ct_net_backward(t.net, &t.ex, note, &tr), CT_OK);
+    assert_int_equal(t.net->pass->exec.batch_local, 2);
+    assert_int_equal(t.net->pass->exec.batch_global, 2);
+    assert_int_equal(ct_pass_backward(t.net->pass, note, &tr), CT_OK);
     assert_int_equal(tr.n, 5);
     for (int k = 0; k < 5; k++) assert_true(tr.seen[k] == ct_blob_diff(&t.net->param[k].blob)[0]);
-    assert_int_equal(ct_net_backward(t.net, &t.ex, refuse, NULL), CT_ERR_COMM);
+    assert_int_equal(ct_pass_backward(t.net->pass, refuse, NULL), CT_ERR_COMM);
     test_net_destroy(&t);
 }
 
@@ -337,11 +337,11 @@ static void weights_of_another_net(void **state)
     }
     assert_int_equal(t.net->weight_count, 32);
     assert_null(t.net->grad_arena);
-    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
-    version = t.net->instance[1]->weight_version;
+    assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_OK);
+    version = t.net->pass->instance[1]->weight_version;
     ct_net_weights_changed(train.net);
-    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
-    assert_true(t.net->instance[1]->weight_version > version);
+    assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_OK);
+    assert_true(t.net->pass->instance[1]->weight_version > version);
     test_net_destroy(&t);
 
     test_net_refused(SOURCE "layer { name: 'a' type: 'Linear' bottom: 'x' top: 'y' "

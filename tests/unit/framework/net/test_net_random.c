@@ -130,7 +130,8 @@ static void write_net(uint64_t seed, bool stops, writer *w)
 
 static void set_given(test_net *t)
 {
-    for (int b = 0; b < 2; b++) test_random(ct_blob_data(t->net->blob[b]), 12, 77, -1.0f, 1.0f);
+    for (int b = 0; b < 2; b++)
+        test_random(ct_blob_data(t->net->pass->blob[b]), 12, 77, -1.0f, 1.0f);
 }
 
 static void same_gradients(const test_net *a, const test_net *b)
@@ -206,7 +207,7 @@ static double loss_at(test_net *t, float *w, float value)
     double loss;
 
     *w = value;
-    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
+    assert_int_equal(ct_pass_forward(t->net->pass, &loss), CT_OK);
     *w = old;
     return loss;
 }

@@ -170,8 +170,8 @@ static void create(int i, bool unshared, bool poison, test_net *t)
     status = test_net_create(model[i].text, &o, t);
     unsetenv("CORTADO_POISON");
     if (status != CT_OK) fail_msg("%s: status %d", model[i].name, (int)status);
-    t->ex.deterministic = true;
-    t->ex.seed = 5;
+    t->net->pass->exec.deterministic = true;
+    t->net->pass->exec.seed = 5;
 }
 
 static void poisoned_memory_gives_the_same_numbers(void **state)
@@ -206,7 +206,7 @@ static double loss_at(test_net *t, float *w, float value)
     double loss;
 
     *w = value;
-    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
+    assert_int_equal(ct_pass_forward(t->net->pass, &loss), CT_OK);
     *w = old;
     return loss;
 }

@@ -147,10 +147,10 @@ static void put(const test_net *t, const char *name, const float *v, int64_t n)
     assert_true(b >= 0);
     for (int i = 0; i < t->net->n_layer; i++) { /* the first of that name: what Input makes */
         if (strcmp(t->net->layer[i]->name, name) == 0)
-            assert_int_equal(t->net->options.dev->from_host(NULL,
-                                                            t->net->instance[i]->top[0]->data.data,
-                                                            v, (size_t)n * sizeof(*v)),
-                             CT_OK);
+            assert_int_equal(
+                t->net->options.dev->from_host(NULL, t->net->pass->instance[i]->top[0]->data.data,
+                                               v, (size_t)n * sizeof(*v)),
+                CT_OK);
     }
 }
 
@@ -171,10 +171,8 @@ static void create(const char *text, ct_net_options o, bool poison, test_net *t)
     status = test_net_create(text, &o, t);
     unsetenv("CORTADO_POISON");
     if (status != CT_OK) fail_msg("status %d of: %s", (int)status, text);
-    t->ex.dev = t->net->options.dev;
-    t->ex.deterministic = true;
-    t->ex.seed = 5;
-    t->ex.phase = o.phase;
+    t->net->pass->exec.deterministic = true;
+    t->net->pass->exec.seed = 5;
 }
 
 /* A net for k samples of which all pass, with those that pass of b; k > 0. */
@@ -233,15 +231,15 @@ static double pass(test_net *t, int64_t step, bool accumulate)
 {
     double loss;
 
-    if (t->ex.phase == CT_TRAIN) return test_net_pass(t, step, accumulate);
-    t->ex.micro_step = step;
-    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
+    if (t->net->pass->exec.phase == CT_TRAIN) return test_net_pass(t, step, accumulate);
+    t->net->pass->exec.micro_step = step;
+    assert_int_equal(ct_pass_forward(t->net->pass, &loss), CT_OK);
     return loss;
 }
 
 static const ct_blob *blob(const test_net *t, const char *name)
 {
-    return t->net->blob[ct_net_find_blob(t->net, name)];
+    return t->net->pass->blob[ct_net_find_blob(t->net, name)];
 }
 
 /* The loss, every output, every weight and its gradient; with `diffs` those of the images, too. */
@@ -251,8 +249,8 @@ static void compare(const test_net *t, const test_net *fixed, const batch *b, bo
 
     assert_int_equal(t->net->n_output, fixed->net->n_output);
     for (int i = 0; i < t->net->n_output; i++) {
-        const ct_blob *a = t->net->blob[t->net->output[i].blob];
-        const ct_blob *f = fixed->net->blob[fixed->net->output[i].blob];
+        const ct_blob *a = t->net->pass->blob[t->net->output[i].blob];
+        const ct_blob *f = fixed->net->pass->blob[fixed->net->output[i].blob];
 
         assert_string_equal(a->name, f->name);
         assert_true(ct_shape_equal(&a->data.shape, &f->data.shape));
@@ -351,8 +349,9 @@ static void blocks_are_there(void **state)
 
     (void)state;
     create(filtered("", blocks, text), o, false, &t);
-    assert_true(t.net->instance[ct_net_find_layer(t.net, "c1")]->top[0]->data.layout.block > 0);
-    for (int i = 0; i < t.net->n_layer; i++) n_group += (t.net->instance[i]->tail != NULL);
+    assert_true(t.net->pass->instance[ct_net_find_layer(t.net, "c1")]->top[0]->data.layout.block >
+                0);
+    for (int i = 0; i < t.net->n_layer; i++) n_group += (t.net->pass->instance[i]->tail != NULL);
     assert_int_equal(n_group, 0); /* behind a Filter every layer runs alone */
     test_net_destroy(&t);
 }
@@ -585,8 +584,8 @@ static void ranks_add_up(void **state)
         ranks.replay = k >= RANKS;
         ranks.call = 0;
         create(filtered("", body, text), o, false, &t);
-        t.ex.sum_ranks = fake_sum_ranks;
-        t.ex.hook_ctx = &ranks;
+        t.net->pass->exec.sum_ranks = fake_sum_ranks;
+        t.net->pass->exec.hook_ctx = &ranks;
         put_batch(&t, &b[r]);
         part = pass(&t, 0, false);
         if (grad == NULL) grad = calloc((size_t)t.net->grad_count, sizeof(*grad));
@@ -633,11 +632,11 @@ static void unequal_filters_end_the_run(void **state)
     make_batch(&b, "0000011", 0);
     put_batch(&t, &b);
     put(&t, "pick2", pick[0], N);
-    assert_int_equal(ct_net_forward(t.net, &t.ex, &loss), CT_OK);
+    assert_int_equal(ct_pass_forward(t.net->pass, &loss), CT_OK);
     assert_true(ct_shape_equal(&blob(&t, "f")->data.shape, &TEST_SHAPE(2, 2)));
     put(&t, "pick2", pick[1], N);
     test_log_start();
-    assert_int_equal(ct_net_forward(t.net, &t.ex, &loss), CT_ERR_SHAPE);
+    assert_int_equal(ct_pass_forward(t.net->pass, &loss), CT_ERR_SHAPE);
     assert_non_null(strstr(test_log_stop(), "layer \"sum\" (Eltwise)"));
     test_net_destroy(&t);
 }
@@ -666,7 +665,7 @@ static void shapes_are_the_largest(void **state)
     assert_true(ct_shape_equal(&blob(&t, "x")->data.shape, &TEST_SHAPE(3, 3, 6, 6)));
     assert_true(ct_net_hash(t.net) == hash);
     for (int i = 0; i < t.net->n_output; i++) {
-        bool squares = strcmp(t.net->blob[t.net->output[i].blob]->name, "squares") == 0;
+        bool squares = strcmp(t.net->pass->blob[t.net->output[i].blob]->name, "squares") == 0;
 
         assert_int_equal(ct_net_output_count(t.net, i), squares ? 0 : 1);
     }

@@ -226,16 +226,16 @@ static void train(const char *text, int n_rank, bool halves, twins *t, float **g
 
     memset(t, 0, sizeof(*t));
     assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
-    f.ex.sum_ranks = sum_at_once;
-    f.ex.hook_ctx = t;
+    f.net->pass->exec.sum_ranks = sum_at_once;
+    f.net->pass->exec.hook_ctx = t;
     if (halves) {
-        f.ex.sum_begin = sum_begin;
-        f.ex.sum_wait = sum_wait;
-        f.ex.sum_poll = sum_poll;
+        f.net->pass->exec.sum_begin = sum_begin;
+        f.net->pass->exec.sum_wait = sum_wait;
+        f.net->pass->exec.sum_poll = sum_poll;
     }
-    assert_int_equal(ct_net_forward(f.net, &f.ex, &loss), CT_OK);
-    assert_int_equal(ct_net_backward(f.net, &f.ex, NULL, NULL), CT_OK);
-    assert_int_equal(f.ex.n_sum, 0);
+    assert_int_equal(ct_pass_forward(f.net->pass, &loss), CT_OK);
+    assert_int_equal(ct_pass_backward(f.net->pass, NULL, NULL), CT_OK);
+    assert_int_equal(f.net->pass->exec.n_sum, 0);
     *n_p = f.net->grad_count;
     *grad_p = malloc((size_t)*n_p * sizeof(float));
     memcpy(*grad_p, f.net->grad_arena, (size_t)*n_p * sizeof(float));

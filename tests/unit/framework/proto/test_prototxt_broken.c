@@ -29,7 +29,8 @@ static ct_status read_any(const char *path, bool is_solver, ct_source_map *map)
     return status;
 }
 
-/* One line of the table: "NAME.prototxt:LINE:COLUMN: message". */
+/* One line of the table: "NAME.prototxt:LINE:COLUMN: message". A message that ends with "*" may go
+ * on: lists of what is known grow. */
 static void check_line(const char *folder, const char *line)
 {
     size_t length = strcspn(line, ":");
@@ -46,6 +47,12 @@ static void check_line(const char *folder, const char *line)
         read_any(path, (strncmp(line, "solver_", 7) == 0) || (strcmp(folder, SOLVERS) == 0), map);
     log_capture_stop();
     ct_source_map_destroy(map);
+    length = strlen(expected);
+    if (expected[length - 1] == '*') {
+        expected[length - 1] = 0;
+        assert_true(strlen(c.error) >= length - 1);
+        c.error[length - 1] = 0;
+    }
     assert_string_equal(c.error, expected);
     assert_int_equal(c.n_error, 1);
     assert_int_equal(status, CT_ERR_CONFIG);

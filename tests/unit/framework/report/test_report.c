@@ -16,6 +16,7 @@ typedef struct fake_net {
     ct_blob accuracy, loss;
     ct_blob *blob[2];
     ct_output output[2];
+    ct_pass pass;
     ct_net net;
 } fake_net;
 
@@ -33,7 +34,8 @@ static void fake_init(fake_net *f, int64_t n_accuracy)
     f->output[0] = (ct_output){ .blob = 0, .is_share = true };
     f->output[1] = (ct_output){ .blob = 1, .loss_weight = 0.5f, .is_share = true };
     f->net.n_blob = f->net.n_output = 2;
-    f->net.blob = f->blob;
+    f->pass.blob = f->blob;
+    f->net.pass = &f->pass;
     f->net.output = f->output;
 }
 

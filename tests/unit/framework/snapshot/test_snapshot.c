@@ -67,6 +67,7 @@ typedef struct fixture {
     ct_net *net;
     ct_exchange x;
     float *history[1];
+    ct_storage stored[1]; /* the same */
     const char *name[1];
     ct_snapshot_state state;
 } fixture;
@@ -78,12 +79,13 @@ static void fixture_make(const char *text, fixture *f)
     f->net = ct_solver_net(f->t.solver);
     ct_exchange_single(3, &f->x);
     f->history[0] = calloc((size_t)f->net->grad_count, sizeof(float));
+    f->stored[0] = ct_storage_at(ct_device_cpu(), f->history[0], f->net->grad_count);
     f->name[0] = "momentum";
     f->state = (ct_snapshot_state){ .n_rank = 1,
                                     .global_batch = 4,
                                     .seed = 0xfedcba9876543210u,
                                     .n_history = 1,
-                                    .history = f->history,
+                                    .history = f->stored,
                                     .history_name = f->name,
                                     .lr_step = 3,
                                     .n_loss = 2,
@@ -161,7 +163,7 @@ static void test_round_trip(void **state)
     fixture_make(SOLVER("1") NET, &f);
     write_set(&f, 12, 0);
     fill(&f, 90);
-    f.state = (ct_snapshot_state){ .n_history = 1, .history = f.history, .history_name = f.name };
+    f.state = (ct_snapshot_state){ .n_history = 1, .history = f.stored, .history_name = f.name };
     assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
                      CT_OK);
     assert_filled(&f, 12);
@@ -647,6 +649,7 @@ typedef struct rank_case {
     ct_net *net;
     ct_exchange x;
     float *history[1];
+    ct_storage stored[1]; /* the same */
     ct_snapshot_state state;
 } rank_case;
 
@@ -661,10 +664,11 @@ static ct_status open_rank(thread_rank *r, bool read, rank_case *k)
     k->net = ct_solver_net(k->t.solver);
     thread_rank_open(r, k->net, &k->x);
     k->history[0] = calloc((size_t)k->net->grad_count, sizeof(float));
+    k->stored[0] = ct_storage_at(ct_device_cpu(), k->history[0], k->net->grad_count);
     k->state = (ct_snapshot_state){ .iteration = 7,
                                     .n_rank = r->job->n,
                                     .n_history = 1,
-                                    .history = k->history,
+                                    .history = k->stored,
                                     .history_name = name };
     for (int64_t i = 0; (r->residual != NULL) && (i < k->net->grad_count); i++)
         r->residual[i] = read ? -1 : (float)((r->rank + 1) * (i + 1));

@@ -2,7 +2,7 @@
 #include "tests/test.h"
 #include "tests/solver_harness.h"
 
-#include "framework/solver/loss_scale.h"
+#include "framework/solver/train_step.h"
 
 static ct_loss_scale open_scale(const char *text)
 {

@@ -77,36 +77,46 @@ static void assert_same(const run *a, const run *b)
 }
 
 #define FIXED "lr_policy: 'fixed' "
-static const char *const types[] = {
-    FIXED "type: 'SGD' momentum: 0.9",
-    FIXED "type: 'Nesterov' momentum: 0.9",
-    FIXED "type: 'AdaGrad'",
-    FIXED "type: 'RMSProp'",
-    FIXED "type: 'AdaDelta' momentum: 0.9",
-    FIXED "type: 'Adam' momentum: 0.9",
-    FIXED "type: 'AdamW' momentum: 0.9",
-    FIXED "type: 'LARS' momentum: 0.9",
-    FIXED "type: 'LAMB' momentum: 0.9",
+static const char *const others[] = {
     FIXED "type: 'Adam' momentum: 0.9 snapshot_format: BINARYPROTO",
     FIXED "type: 'SGD' momentum: 0.9 average { type: EMA decay: 0.75 start_iter: 3 }",
     FIXED "type: 'LAMB' momentum: 0.9 average { type: SWA start_iter: 2 interval: 3 }",
     "lr_policy: 'plateau' gamma: 0.5 plateau_winsize: 2 plateau_winsize: 3 type: 'SGD'",
 };
-enum { N_TYPE = sizeof(types) / sizeof(types[0]) };
+enum { N_OTHER = sizeof(others) / sizeof(others[0]) };
+
+/* Every update rule, then the others; NULL beyond the end. */
+static const char *kind(int i, char text[64])
+{
+    const ct_update_rule *rule = ct_update_rule_at(i);
+    int n = 0;
+
+    if (rule != NULL) {
+        bool momentum = (rule->reads & CT_UPDATE_MOMENTUM) != 0;
+
+        snprintf(text, 64, FIXED "type: '%s'%s", rule->type, momentum ? " momentum: 0.9" : "");
+        return text;
+    }
+    while (ct_update_rule_at(n) != NULL) n++;
+    return (i - n < N_OTHER) ? others[i - n] : NULL;
+}
 
 #define NO_END "snapshot_after_train: false"
 
 static void test_resume(void **state)
 {
+    char text[64];
+    const char *fields;
+
     (void)state;
-    for (int t = 0; t < N_TYPE; t++) {
+    for (int t = 0; (fields = kind(t, text)) != NULL; t++) {
         for (int n = 1; n <= 3; n += 2) {
             run whole[3], part[3];
 
-            assert_int_equal(run_ranks(n, types[t], 14, NO_END, NULL, whole), CT_OK);
-            assert_int_equal(run_ranks(n, types[t], 7, "", NULL, part), CT_OK);
+            assert_int_equal(run_ranks(n, fields, 14, NO_END, NULL, whole), CT_OK);
+            assert_int_equal(run_ranks(n, fields, 7, "", NULL, part), CT_OK);
             assert_memory_not_equal(whole[0].weight, part[0].weight, 15 * sizeof(float));
-            assert_int_equal(run_ranks(n, types[t], 14, NO_END, "auto", part), CT_OK);
+            assert_int_equal(run_ranks(n, fields, 14, NO_END, "auto", part), CT_OK);
             for (int r = 0; r < n; r++) assert_same(&whole[r], &part[r]);
         }
         test_solver_teardown(NULL);
@@ -119,16 +129,19 @@ static void test_resume(void **state)
  * moves a step of the adaptive rules by as many shares of it, over a root of at least 0.001. */
 static void test_other_ranks(void **state)
 {
+    char text[64];
+
     (void)state;
-    for (int t = 0; t < 9; t++) {
+    for (int t = 0; ct_update_rule_at(t) != NULL; t++) {
+        const char *fields = kind(t, text);
         run whole[3], part[3];
 
-        assert_int_equal(run_ranks(3, types[t], 14, NO_END, NULL, whole), CT_OK);
-        assert_int_equal(run_ranks(3, types[t], 7, "", NULL, part), CT_OK);
-        assert_int_equal(run_ranks(1, types[t], 14, NO_END, "auto", part), CT_OK);
+        assert_int_equal(run_ranks(3, fields, 14, NO_END, NULL, whole), CT_OK);
+        assert_int_equal(run_ranks(3, fields, 7, "", NULL, part), CT_OK);
+        assert_int_equal(run_ranks(1, fields, 14, NO_END, "auto", part), CT_OK);
         for (int i = 0; i < whole[0].count; i++)
             if (!(fabsf(whole[0].weight[i] - part[0].weight[i]) <= 7 * 16 * 8 * FLT_EPSILON / 2))
-                fail_msg("%s, weight %d: %.9g alone, %.9g on three ranks", types[t], i,
+                fail_msg("%s, weight %d: %.9g alone, %.9g on three ranks", fields, i,
                          (double)part[0].weight[i], (double)whole[0].weight[i]);
         test_solver_teardown(NULL);
         test_solver_setup(NULL);
@@ -141,8 +154,9 @@ static void test_other_type(void **state)
     run r[1];
 
     (void)state;
-    assert_int_equal(run_ranks(1, types[0], 3, "", NULL, r), CT_OK);
-    assert_int_equal(run_ranks(1, types[5], 6, NO_END, "auto", r), CT_ERR_DATA);
+    assert_int_equal(run_ranks(1, FIXED "type: 'SGD' momentum: 0.9", 3, "", NULL, r), CT_OK);
+    assert_int_equal(run_ranks(1, FIXED "type: 'Adam' momentum: 0.9", 6, NO_END, "auto", r),
+                     CT_ERR_DATA);
     test_log_holds("no optimiser state \"mean\" of");
     test_log_holds("was it written by another solver type?");
 }
@@ -236,6 +250,36 @@ static void test_average_is_tested(void **state)
     assert_true(averaged != own);
 }
 
+/* A signal within a test pass has the weights themselves written, and the test goes on with their
+ * average. */
+static void test_snapshot_within_a_test(void **state)
+{
+    static const char more[] = "test_iter: 2 test_interval: 100 test_initialization: false "
+                               "snapshot_after_train: false average { type: EMA decay: 0.75 }";
+    char text[2048], file[128];
+    volatile int request = CT_ACTION_NONE;
+    double quiet = 0, loud = 0;
+    float before[12];
+    test_solver t;
+
+    (void)state;
+    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(),
+             6, more, 12);
+    assert_int_equal(test_solver_create(text, NULL, &request, NULL, &t), CT_OK);
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    assert_int_equal(ct_solver_test(t.solver, 0, &quiet, 1), CT_OK);
+    request = CT_ACTION_SNAPSHOT;
+    assert_int_equal(ct_solver_test(t.solver, 0, &loud, 1), CT_OK);
+    assert_int_equal(request, CT_ACTION_NONE);
+    assert_true(loud == quiet);
+    memcpy(before, student(t.solver), sizeof(before));
+    memset(student(t.solver), 0, sizeof(before));
+    snprintf(file, sizeof(file), "%s/s_iter_6.caffemodel.h5", test_solver_dir());
+    assert_int_equal(ct_solver_load_weights(t.solver, file), CT_OK);
+    assert_memory_equal(before, student(t.solver), sizeof(before));
+    test_solver_destroy(&t);
+}
+
 /* A set of a run without an average starts it at the weights. */
 static void test_average_begins_late(void **state)
 {
@@ -243,8 +287,9 @@ static void test_average_begins_late(void **state)
     run r[1], plain[1];
 
     (void)state;
-    assert_int_equal(run_ranks(1, types[0], 4, "", NULL, r), CT_OK);
-    assert_int_equal(run_ranks(1, types[0], 8, NO_END, NULL, plain), CT_OK);
+    assert_int_equal(run_ranks(1, FIXED "type: 'SGD' momentum: 0.9", 4, "", NULL, r), CT_OK);
+    assert_int_equal(run_ranks(1, FIXED "type: 'SGD' momentum: 0.9", 8, NO_END, NULL, plain),
+                     CT_OK);
     assert_int_equal(run_ranks(1, with, 8, NO_END, "auto", r), CT_OK);
     assert_same(plain, r); /* which it does not change */
 }
@@ -253,8 +298,13 @@ int main(void)
 {
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_resume),   TEST(test_other_ranks),       TEST(test_other_type),
-        TEST(test_averages), TEST(test_average_is_tested), TEST(test_average_begins_late),
+        TEST(test_resume),
+        TEST(test_other_ranks),
+        TEST(test_other_type),
+        TEST(test_averages),
+        TEST(test_average_is_tested),
+        TEST(test_snapshot_within_a_test),
+        TEST(test_average_begins_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

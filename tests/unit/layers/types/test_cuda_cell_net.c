@@ -98,7 +98,7 @@ static outcome run_net(const char *text, const ct_device *dev, ct_engine_plan *p
     r.grad = test_cuda_net_gradients(&t);
     r.n = t.net->grad_count;
     test_cuda_net_engines(&t, "r", r.engine);
-    top = &t.net->blob[ct_net_find_blob(t.net, "r")]->data;
+    top = &t.net->pass->blob[ct_net_find_blob(t.net, "r")]->data;
     assert_int_equal(ct_tensor_count(top), 105);
     if (dev->kind != CT_DEVICE_CPU)
         assert_int_equal(dev->to_host(NULL, r.top, top->data, sizeof(r.top)), CT_OK);

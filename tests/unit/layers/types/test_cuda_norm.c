@@ -73,9 +73,9 @@ static void give_statistics(test_cuda_net *t)
         if (w->kind != CT_WEIGHT_STATISTIC) continue;
         assert_true(w->count <= 64);
         test_random(v, w->count, (uint64_t)p, (w->index == 0) ? -0.5f : 0.5f, 1.5f);
-        assert_int_equal(
-            t->ex.dev->from_host(NULL, w->blob.data.data, v, (size_t)w->count * sizeof(v[0])),
-            CT_OK);
+        assert_int_equal(t->net->pass->exec.dev->from_host(NULL, w->blob.data.data, v,
+                                                           (size_t)w->count * sizeof(v[0])),
+                         CT_OK);
     }
 }
 
@@ -86,8 +86,9 @@ static void read_statistics(const test_cuda_net *t, outcome *r)
 
         if (w->kind != CT_WEIGHT_STATISTIC) continue;
         assert_true(r->n_statistic + w->count <= 512);
-        assert_int_equal(t->ex.dev->to_host(NULL, r->statistic + r->n_statistic, w->blob.data.data,
-                                            (size_t)w->count * sizeof(float)),
+        assert_int_equal(t->net->pass->exec.dev->to_host(NULL, r->statistic + r->n_statistic,
+                                                         w->blob.data.data,
+                                                         (size_t)w->count * sizeof(float)),
                          CT_OK);
         r->n_statistic += w->count;
     }

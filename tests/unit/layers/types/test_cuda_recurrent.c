@@ -35,11 +35,11 @@
 static void fill(test_cuda_net *t)
 {
     static const char *const name[] = { "x", "cont", "fixed" };
-    const ct_device *dev = t->ex.dev;
+    const ct_device *dev = t->net->pass->exec.dev;
     float v[256];
 
     for (int i = 0; i < 3; i++) {
-        const ct_tensor *to = &t->net->blob[ct_net_find_blob(t->net, name[i])]->data;
+        const ct_tensor *to = &t->net->pass->blob[ct_net_find_blob(t->net, name[i])]->data;
         int64_t n = ct_tensor_count(to);
 
         assert_true(n <= 256);

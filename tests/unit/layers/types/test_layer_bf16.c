@@ -154,7 +154,7 @@ static const float *find(const test_net *t, const char *name, bool diff, int64_t
     const ct_blob *b;
 
     assert_true(i >= 0);
-    b = t->net->blob[i];
+    b = t->net->pass->blob[i];
     assert_true(ct_tensor_is_usual(&b->data));
     *n_p = ct_tensor_count(&b->data);
     return diff ? ct_blob_diff(b) : ct_blob_data(b);
@@ -355,7 +355,7 @@ static void casts(void **state)
     over_shapes(c, sizeof(c) / sizeof(c[0]), true);
     t = make(&c[0], dim, dim, 16, true, true, true);
     assert_int_equal(count(&t, "Cast"), 1);
-    assert_int_equal(t.net->blob[ct_net_find_blob(t.net, "a")]->data.layout.block, 16);
+    assert_int_equal(t.net->pass->blob[ct_net_find_blob(t.net, "a")]->data.layout.block, 16);
     test_net_destroy(&t);
 }
 
@@ -379,7 +379,7 @@ static void half_the_memory(void **state)
 
     (void)state;
     assert_true(bf16.net->memory.unshared < f32.net->memory.unshared - source_bytes);
-    assert_int_equal(ct_tensor_bytes(&bf16.net->blob[ct_net_find_blob(bf16.net, "r")]->data),
+    assert_int_equal(ct_tensor_bytes(&bf16.net->pass->blob[ct_net_find_blob(bf16.net, "r")]->data),
                      source_bytes / 2);
     test_net_destroy(&f32), test_net_destroy(&bf16);
 }

@@ -129,8 +129,8 @@ static void compare_blob(const blocked_case *c, int width, const test_net *plain
     const ct_blob *x, *y;
 
     assert_true((i >= 0) && (k >= 0));
-    x = plain->net->blob[i];
-    y = blocked->net->blob[k];
+    x = plain->net->pass->blob[i];
+    y = blocked->net->pass->blob[k];
     assert_int_equal(y->data.layout.block, 0);
     near(name, c, width, diff ? ct_blob_diff(x) : ct_blob_data(x),
          diff ? ct_blob_diff(y) : ct_blob_data(y), ct_tensor_count(&x->data));
@@ -329,7 +329,7 @@ static void from_images_on(void **state)
     (void)state;
     assert_int_equal(test_net_create(NET("gemm"), &o, &plain), CT_OK);
     assert_int_equal(test_net_create(NET("auto"), &o, &blocked), CT_OK);
-    assert_int_equal(blocked.net->blob[ct_net_find_blob(blocked.net, "a")]->data.layout.block,
+    assert_int_equal(blocked.net->pass->blob[ct_net_find_blob(blocked.net, "a")]->data.layout.block,
                      ct_simd_block());
     for (int64_t step = 0; step < 3; step++) {
         double one = test_net_pass(&plain, step, step == 2);

@@ -157,9 +157,9 @@ static void check_twice(const char *net_text, bool with_parts)
         (void)test_cuda_net_pass(&made, step, false);
         s.plain = plain = test_cuda_net_gradients(&made);
         /* backward has used the memory of what forward made: the same forward again */
-        assert_int_equal(ct_net_forward(net, &made.ex, NULL), CT_OK);
+        assert_int_equal(ct_pass_forward(net->pass, NULL), CT_OK);
         twice_begin(&t);
-        assert_int_equal(ct_net_backward(net, &made.ex, out.ops->ready, out.ctx), CT_OK);
+        assert_int_equal(ct_pass_backward(net->pass, out.ops->ready, out.ctx), CT_OK);
         assert_int_equal(out.ops->poll(out.ctx), CT_OK);
         assert_int_equal(out.ops->finish(out.ctx, on_landed, &s), CT_OK);
         for (int i = 0; i < net->n_param; i++) {

@@ -1,0 +1,301 @@
+/* The optimiser's states in a storage that keeps no address: every rule, averages, snapshots and
+ * their resumption are bit for bit those of states at a fixed one, and no range is kept. */
+#include "tests/test.h"
+#include "tests/away_storage.h"
+#include "tests/solver_harness.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+#include "framework/solver/solver_private.h"
+
+/* A parameter of more elements than an update takes at a time, one of few, and one that learns
+ * nothing. */
+#define NET                                                                                        \
+    "net_param { name: 'school' "                                                                  \
+    "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: %d dim: 9 } " \
+    "data_filler { type: 'gaussian' } } } "                                                        \
+    "layer { name: 'wide' type: 'InnerProduct' bottom: 'x' top: 'w' inner_product_param { "        \
+    "num_output: %d weight_filler { type: 'xavier' } } } "                                         \
+    "layer { name: 'still' type: 'InnerProduct' bottom: 'w' top: 's' param { lr_mult: 0 } "        \
+    "param { lr_mult: 0 } inner_product_param { num_output: 2 weight_filler { type: 'xavier' } } " \
+    "} "                                                                                           \
+    "layer { name: 'last' type: 'InnerProduct' bottom: 's' top: 'z' inner_product_param { "        \
+    "num_output: 2 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 's' top: 'loss' } } "
+#define FIELDS                                                                                     \
+    "base_lr: 0.01 lr_policy: 'fixed' weight_decay: 0.01 deterministic: true random_seed: 7 "      \
+    "delta: 0.001 snapshot_prefix: '%s/s' max_iter: %d solver_mode: %s "
+
+enum { SMALL = 5, LARGE = 30011 /* times 9: beyond 2^18 */ };
+
+/* One rank runs on the device, where there is one; pretended ranks are the host's. */
+static bool on_device(int n)
+{
+    return (n == 1) && (ct_device_count("cuda") > 0);
+}
+
+typedef struct run {
+    char text[2048];
+    bool away;
+    const char *restore;
+    away_tally tally;
+    float *weight;
+    int64_t count;
+} run;
+
+static ct_status run_solver(run *c, thread_rank *r)
+{
+    ct_storage_open_fn open = c->away ? away_storage_open : NULL;
+    test_solver t;
+    ct_status status = test_solver_create_stored(c->text, r, open, &c->tally, &t);
+
+    if ((status == CT_OK) && (c->restore != NULL)) status = ct_solver_restore(t.solver, c->restore);
+    if (status == CT_OK) status = ct_solver_run(t.solver);
+    if (status == CT_OK) {
+        const ct_net *net = ct_solver_net(t.solver);
+        size_t bytes = (size_t)net->weight_count * sizeof(float);
+
+        c->count = net->weight_count;
+        c->weight = malloc(bytes);
+        status = net->options.dev->to_host(NULL, c->weight, net->weight_arena, bytes);
+    }
+    test_solver_destroy(&t);
+    return status;
+}
+
+static ct_status run_rank(thread_rank *r)
+{
+    return run_solver(r->out, r);
+}
+
+typedef struct job {
+    const char *fields;
+    int n, wide, max_iter;
+    bool away, absorbs;
+    const char *restore;
+} job;
+
+static run run_job(const job *j)
+{
+    thread_ranks ranks = {
+        .n = j->n, .residuals = j->absorbs, .absorbs = j->absorbs, .run = run_rank
+    };
+    thread_rank rank[THREAD_RANKS_MAX];
+    run *runs = calloc((size_t)j->n, sizeof(*runs)), first;
+
+    assert_non_null(runs);
+    for (int r = 0; r < j->n; r++) {
+        snprintf(runs[r].text, sizeof(runs[r].text), "%s " FIELDS NET, j->fields, test_solver_dir(),
+                 j->max_iter, on_device(j->n) ? "GPU" : "CPU", 6 / j->n, j->wide);
+        runs[r].away = j->away;
+        runs[r].restore = j->restore;
+        rank[r] = (thread_rank){ .out = &runs[r] };
+    }
+    assert_int_equal(on_device(j->n) ? run_solver(runs, NULL) : thread_ranks_run(&ranks, rank),
+                     CT_OK);
+    first = runs[0];
+    for (int r = 1; r < j->n; r++) {
+        assert_memory_equal(runs[r].weight, first.weight, (size_t)first.count * sizeof(float));
+        free(runs[r].weight);
+    }
+    free(runs);
+    return first;
+}
+
+static void assert_same(const run *a, const run *b, const char *what)
+{
+    assert_true((a->count > 0) && (a->count == b->count));
+    if (memcmp(a->weight, b->weight, (size_t)a->count * sizeof(float)) != 0)
+        fail_msg("%s: other weights", what);
+}
+
+/* The files of the set of an iteration, one behind the other. */
+static ct_text set_of(int iteration)
+{
+    static const char *const part[] = { "caffemodel.h5",  "average.caffemodel.h5", "caffemodel",
+                                        "solverstate.h5", "solverstate",           "rank0.h5" };
+    ct_text all = { 0 };
+    char file[256];
+
+    for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+        char *data = NULL;
+        size_t size = 0;
+        FILE *f;
+
+        snprintf(file, sizeof(file), "%s/s_iter_%d.%s", test_solver_dir(), iteration, part[i]);
+        f = fopen(file, "rb");
+        if (f == NULL) continue;
+        fclose(f);
+        assert_int_equal(ct_file_read(file, &data, &size), CT_OK);
+        ct_text_add(&all, "%s %zu\n", part[i], size);
+        ct_text_add_bytes(&all, data, size);
+        free(data);
+    }
+    assert_true(all.length > 0);
+    return all;
+}
+
+/* At a fixed address and elsewhere: weights, the files of the set, and what follows on it, each
+ * going on from the other's. */
+static void compare(const char *fields, int n, int wide, bool absorbs)
+{
+    job j = { .fields = fields, .n = n, .wide = wide, .absorbs = absorbs, .max_iter = 4 };
+    run here = run_job(&j), away, whole, part;
+    ct_text set = set_of(4), other;
+
+    j.away = true;
+    away = run_job(&j);
+    other = set_of(4);
+    assert_same(&here, &away, fields);
+    assert_true(away.tally.opened > 0);
+    assert_true(away.tally.wants > 0);
+    if ((set.length != other.length) || (memcmp(set.text, other.text, set.length) != 0))
+        fail_msg("%s: other files", fields);
+
+    j.max_iter = 7;
+    j.restore = "auto"; /* of the run elsewhere */
+    j.away = false;
+    part = run_job(&j);
+    test_solver_teardown(NULL);
+    test_solver_setup(NULL);
+    j.restore = NULL;
+    j.max_iter = 4;
+    whole = run_job(&j); /* a set of the fixed form again */
+    free(whole.weight);
+    j.restore = "auto";
+    j.max_iter = 7;
+    j.away = true;
+    whole = run_job(&j);
+    assert_same(&whole, &part, fields);
+
+    ct_text_destroy(&set);
+    ct_text_destroy(&other);
+    free(here.weight);
+    free(away.weight);
+    free(part.weight);
+    free(whole.weight);
+    test_solver_teardown(NULL);
+    test_solver_setup(NULL);
+}
+
+static void test_every_rule(void **state)
+{
+    const ct_update_rule *rule;
+
+    (void)state;
+    for (int i = 0; (rule = ct_update_rule_at(i)) != NULL; i++) {
+        bool momentum = (rule->reads & CT_UPDATE_MOMENTUM) != 0;
+        char fields[128];
+
+        snprintf(fields, sizeof(fields), "type: '%s'%s", rule->type,
+                 momentum ? " momentum: 0.9" : "");
+        for (int n = 1; n <= 3; n += 2) compare(fields, n, SMALL, false);
+    }
+}
+
+static void test_averages(void **state)
+{
+    (void)state;
+    compare("type: 'SGD' momentum: 0.9 average { type: EMA decay: 0.75 start_iter: 1 }", 2, SMALL,
+            false);
+    compare("type: 'LAMB' momentum: 0.9 average { type: SWA start_iter: 1 interval: 2 } "
+            "snapshot_format: BINARYPROTO",
+            1, SMALL, false);
+    /* the rule's work is in what other ranks send, so that the average moves alone */
+    compare("type: 'SGD' average { type: EMA decay: 0.75 }", 2, SMALL, true);
+    /* a test swaps weights and averages */
+    compare("type: 'Adam' momentum: 0.9 average { type: EMA decay: 0.5 } test_iter: 1 "
+            "test_interval: 2",
+            1, SMALL, false);
+}
+
+static void test_norms(void **state)
+{
+    (void)state;
+    compare("type: 'Adam' momentum: 0.9 clip_gradients: 0.5", 2, SMALL, false);
+    compare("type: 'SGD' momentum: 0.9 snapshot_format: BINARYPROTO iter_size: 2", 1, SMALL, false);
+}
+
+/* States of more than a chunk come and go by chunks. */
+static void test_chunks(void **state)
+{
+    const job j = { .fields = "type: 'LAMB' momentum: 0.9 snapshot_after_train: false",
+                    .n = 1,
+                    .wide = LARGE,
+                    .max_iter = 2,
+                    .away = true };
+    run away = run_job(&j);
+
+    (void)state;
+    assert_true(away.count > ((int64_t)1 << 18));
+    if (ct_device_count("cuda") == 0) assert_true(away.tally.most <= ((int64_t)1 << 18));
+    free(away.weight);
+    compare("type: 'LAMB' momentum: 0.9 average { type: EMA decay: 0.75 }", 1, LARGE, false);
+}
+
+/* Whoever keeps a range ends the run, and the line says so. */
+static void test_range_kept(void **state)
+{
+    char text[2048];
+    test_solver t;
+    ct_storage_range r;
+
+    (void)state;
+    for (int64_t n = 0; n < 2; n++) { /* of no elements, which is in nobody's way, and of one */
+        snprintf(text, sizeof(text), "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(), 3,
+                 "CPU", 6, SMALL);
+        assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
+        assert_int_equal(
+            ct_storage_want(&t.solver->step.history[0], NULL, 0, n, CT_STORAGE_READ, &r), CT_OK);
+        assert_int_equal(ct_solver_run(t.solver), CT_ERR_ARG);
+        test_log_holds((n == 0) ? "1 range of a storage is not given back"
+                                : "are wanted while 0 to 1 are not given back");
+        assert_int_equal(ct_storage_done(&r, NULL), CT_OK);
+        test_solver_destroy(&t);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
+    }
+}
+
+/* On a device that records steps: updates are recorded where states have one address, and only
+ * there. */
+static void test_recording(void **state)
+{
+    char text[2048];
+
+    (void)state;
+    if (ct_device_count("cuda") == 0) skip();
+    for (int away = 0; away < 2; away++) {
+        test_solver t;
+        ct_train_step *step;
+
+        snprintf(text, sizeof(text), "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(), 1,
+                 "GPU", 6, SMALL);
+        assert_int_equal(
+            test_solver_create_stored(text, NULL, (away == 1) ? away_storage_open : NULL, NULL, &t),
+            CT_OK);
+        step = &t.solver->step;
+        if (ct_update_plan_is_open(&step->all))
+            assert_true(step->in_graph == (away == 0));
+        else
+            assert_false(step->in_graph);
+        test_solver_destroy(&t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_every_rule, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_averages, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_norms, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_chunks, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_range_kept, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_recording, test_solver_setup, test_solver_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
