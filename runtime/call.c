@@ -102,7 +102,7 @@ ct_status ct_call_connect(ct_call *call, const ct_config *c)
         call->options, (strcmp(call->argv[0], "train") == 0) ? "stage" : "stage_dir");
 
     CT_TRY(ct_job_connect(call->job, c->solver->comm->topology));
-    return ct_data_group_open(call->job->comm, c->solver->node_reader, stage, &call->job->data);
+    return ct_data_group_open(call->job, c->solver->node_reader, stage, &call->job->reading);
 }
 
 char *openblas_get_config(void);
@@ -136,7 +136,7 @@ static void add_libraries(ct_text *t)
 static void add_job(const ct_call *call, ct_text *t)
 {
     const ct_job *job = call->job;
-    const ct_topo *topo = (job->comm != NULL) ? job->comm->topo : NULL;
+    const ct_topo *topo = job->group.job.topo;
 
     add_member(t, "host", job->host);
     ct_text_add(t, ",\"ranks\":%d,\"threads\":%d", job->size, job->threads.n);
@@ -220,9 +220,9 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->stage = state->stage;
     out->n_stage = state->n_stage;
     out->map = c->map;
-    out->env.rank = (call->job != NULL) ? call->job->rank : 0;
-    out->env.n_rank = (call->job != NULL) ? call->job->size : 1;
-    out->env.group = (call->job != NULL) ? call->job->data : NULL;
+    out->env.rank = (call->job != NULL) ? call->job->group.data.rank : 0;
+    out->env.n_rank = (call->job != NULL) ? call->job->group.data.size : 1;
+    out->env.group = (call->job != NULL) ? call->job->reading : NULL;
     out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
@@ -268,13 +268,10 @@ const char *ct_precision_stored(const ct_net *net)
     return (net->options.env.precision == CT__SOLVER_PARAMETER__PRECISION__FP16) ? "f16" : "bf16";
 }
 
-static ct_status sum_ranks(void *ctx, double *v, int n)
-{
-    return ct_comm_sum(ctx, v, n);
-}
-
 void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
 {
+    const ct_group *data = (call->job != NULL) ? &call->job->group.data : NULL;
+
     memset(ex, 0, sizeof(*ex));
     ex->dev = (net->options.dev != NULL) ? net->options.dev : ct_device_cpu();
     ex->phase = net->options.phase;
@@ -284,9 +281,9 @@ void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
     ex->batch_axis = net->batch_axis;
-    if ((call->job != NULL) && (call->job->comm != NULL) && (call->job->size > 1)) {
-        ex->sum_ranks = sum_ranks;
-        ex->hook_ctx = call->job->comm;
+    if ((data != NULL) && (data->ops != NULL) && (data->size > 1)) {
+        ex->sum_ranks = data->ops->sum;
+        ex->hook_ctx = data->ctx;
     }
 }
 

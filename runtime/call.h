@@ -46,7 +46,8 @@ ct_status ct_net_state_read(const ct_options *o, ct_net_state *state);
 /** The options of a net of that phase, as config and job have it; state must outlive the net. */
 void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
                          const ct_net_state *state, ct_net_options *out);
-/** An exec context for it; sum_ranks goes through the job's comm where there is one. */
+/** An exec context for it; sum_ranks is the sum over the job's data group, where that has several
+ * ranks. */
 void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex);
 
 /** Tops that are stored in 16 bits; and all there are. */

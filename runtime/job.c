@@ -83,20 +83,12 @@ static ct_status agree(void *ctx, ct_status mine)
     int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
     said s = { .status = (int)mine };
 
-    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->world));
+    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->mpi));
     if (first == c->size) return CT_OK;
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
-    CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->world));
+    CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->mpi));
     if (mine != CT_OK) return mine; /* it has spoken for itself */
     return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
-}
-
-static ct_status share(void *ctx, void *data, size_t size)
-{
-    ct_comm *c = ctx;
-
-    CT_TRY_MPI(MPI_Bcast(data, (int)size, MPI_BYTE, 0, c->node));
-    return CT_OK;
 }
 
 static ct_status acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)
@@ -111,26 +103,23 @@ static void release(void *ctx, void *handle)
     ct_comm_release_block(ctx, handle);
 }
 
-ct_status ct_data_group_open(ct_comm *comm, bool one_reader, const char *stage,
+ct_status ct_data_group_open(const ct_job *job, bool one_reader, const char *stage,
                              ct_data_group **group_p)
 {
+    ct_comm *comm = job->data_comm;
     ct_data_group *g = calloc(1, sizeof(*g));
     int host_rank = 0;
 
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a group of ranks");
     MPI_Comm_rank(comm->host, &host_rank);
-    *g = (ct_data_group){ .rank = comm->rank,
-                          .n_rank = comm->size,
-                          .node_rank = comm->node_rank,
-                          .node_size = comm->node_size,
+    *g = (ct_data_group){ .data = job->group.data,
+                          .node = job->group.node,
                           .member = comm->node_member,
-                          .n_node = comm->topo->n_node,
                           .one_reader = one_reader && comm->node_shares &&
                                         (ct_topo_max_node_size(comm->topo) > 1),
                           .stage = stage,
                           .copies = (host_rank == 0),
                           .agree = agree,
-                          .share = share,
                           .acquire = acquire,
                           .release = release,
                           .ctx = comm };
@@ -167,6 +156,7 @@ ct_status ct_job_start(ct_job *job)
     ct_watchdog_beat(job->watchdog, "the start: the first words between the ranks");
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job->size);
+    job->group.job = job->group.data = (ct_group){ .rank = job->rank, .size = job->size };
     if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
     job->host[sizeof(job->host) - 1] = '\0';
     ct_log_init(job->rank, job->size, job->host);
@@ -190,9 +180,22 @@ ct_status ct_job_threads(ct_job *job, int wanted)
     return ct_threads_log(job->node, &job->threads);
 }
 
+ct_status ct_job_open_groups(ct_job *job)
+{
+    ct_group *const group[] = { &job->group.job, &job->group.data, &job->group.node };
+
+    job->group_mpi[0].comm = job->comm;
+    job->group_mpi[1].comm = job->data_comm;
+    CT_TRY(ct_comm_of_node(job->data_comm, &job->group_mpi[2].comm));
+    for (int i = 0; i < 3; i++) ct_group_mpi_open(&job->group_mpi[i], group[i]);
+    return CT_OK;
+}
+
 ct_status ct_job_connect(ct_job *job, const char *topology)
 {
-    return ct_comm_create(MPI_COMM_WORLD, topology, &job->comm);
+    CT_TRY(ct_comm_create(MPI_COMM_WORLD, topology, &job->comm));
+    job->data_comm = job->comm; /* every rank holds the whole net: all are replicas */
+    return ct_job_open_groups(job);
 }
 
 ct_status ct_job_share(ct_job *job, ct_status status)
@@ -226,7 +229,8 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
 void ct_job_finish(ct_job *job)
 {
     ct_watchdog_beat(job->watchdog, "the end: MPI_Finalize");
-    ct_data_group_close(job->data);
+    ct_data_group_close(job->reading);
+    if (job->data_comm != job->comm) ct_comm_destroy(job->data_comm);
     ct_comm_destroy(job->comm);
     MPI_Comm_free(&job->node);
     MPI_Comm_free(&job->agree);

@@ -14,13 +14,42 @@
 
 typedef struct ct_watchdog ct_watchdog;
 
+/* ---- the groups of a job: framework/exchange/group.h over comm/ */
+
+typedef struct ct_group_mpi {
+    ct_comm *comm;                /* borrowed                                            */
+    bool reproducible;            /* sums of floats as comm/collective/repro.h has them  */
+    const ct_device_sum_ops *lib; /* that adds up a device's numbers; NULL: none         */
+    void *library;                /* its group                                           */
+} ct_group_mpi;
+
+/** The group of a communicator's ranks. comm and reproducible are set. */
+void ct_group_mpi_open(ct_group_mpi *g, ct_group *out);
+/** lib opens its group, too, of whose id rank 0 tells the others. Collective. */
+ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
+                            ct_group *out);
+void ct_group_mpi_close(ct_group_mpi *g);
+
+/** Whoever needs other ranks asks one of these. Until ct_job_connect() they know rank and size. */
+typedef struct ct_job_groups {
+    ct_group job;  /* every rank: stops, errors, what rank 0 reads and writes for everyone     */
+    ct_group data; /* the replicas that share this rank's gradients and batch, and what follows
+                      from that: statistics, checksums, metrics. Today every rank              */
+    ct_group node; /* those of `data` on this node: they read data together                    */
+} ct_job_groups;
+
+/* ---- the job */
+
 typedef struct ct_job {
     int rank, size;
     char host[64];
-    MPI_Comm node;              /* ranks of this host                                            */
-    MPI_Comm agree;             /* for ct_job_fail alone: its messages meet no others            */
-    ct_comm *comm;              /* NULL until ct_job_connect                                     */
-    struct ct_data_group *data; /* how data is read together: group.h; NULL: each for itself */
+    MPI_Comm node;      /* ranks of this host                                            */
+    MPI_Comm agree;     /* for ct_job_fail alone: its messages meet no others            */
+    ct_comm *comm;      /* of group.job; NULL until ct_job_connect                       */
+    ct_comm *data_comm; /* of group.data                                                 */
+    ct_job_groups group;
+    ct_group_mpi group_mpi[3]; /* behind those                                                  */
+    struct ct_data_group *reading; /* how data is read together: group.h; NULL: each for itself */
     ct_threads threads;
     bool shares_gpu;       /* another rank of this host computes on the same one */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
@@ -32,8 +61,10 @@ typedef struct ct_job {
 ct_status ct_job_start(ct_job *job);
 /** Decides the threads, logs the map. wanted: --threads, 0: not given. Collective. */
 ct_status ct_job_threads(ct_job *job, int wanted);
-/** The topology and communicators of comm/. Collective. */
+/** The topology, the communicators of comm/ and the groups. Collective. */
 ct_status ct_job_connect(ct_job *job, const char *topology);
+/** The groups of a job whose comm and data_comm are set, as ct_job_connect() does. Collective. */
+ct_status ct_job_open_groups(ct_job *job);
 /** status of rank 0 for everyone, for work that rank 0 does alone. Collective. */
 ct_status ct_job_share(ct_job *job, ct_status status);
 /** Rank 0's bytes (malloc'ed, *size_p) to everyone; the others get them malloc'ed. Collective. */
@@ -50,9 +81,9 @@ void ct_deferred_errors_flush_now(void);
 
 /* ---- framework/data/group.h over MPI: who reads for a node */
 
-/** The group of a job: nodes are comm's, hosts (for stage) the real ones. one_reader: the solver's
- *  node_reader. stage: borrowed; NULL: data is read where it lies. Collective. */
-ct_status ct_data_group_open(ct_comm *comm, bool one_reader, const char *stage,
+/** Nodes are those of the job's data group, hosts (for stage) the real ones. one_reader: the
+ * solver's node_reader. stage: borrowed; NULL: data is read where it lies. The job outlives it. */
+ct_status ct_data_group_open(const ct_job *job, bool one_reader, const char *stage,
                              ct_data_group **group_p);
 void ct_data_group_close(ct_data_group *g); /* NULL allowed */
 

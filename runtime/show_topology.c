@@ -41,7 +41,7 @@ static ct_status name_nodes(const ct_comm *c)
     all = malloc((size_t)SIZE * (size_t)c->size);
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names");
     ct_rank_name_fill(&mine);
-    CT_TRY_MPI(MPI_Allgather(mine.node, SIZE, MPI_CHAR, all, SIZE, MPI_CHAR, c->world));
+    CT_TRY_MPI(MPI_Allgather(mine.node, SIZE, MPI_CHAR, all, SIZE, MPI_CHAR, c->mpi));
     t->vertex_name[l] = calloc((size_t)t->n_vertex[l], sizeof(char *));
     for (int r = 0; (r < c->size) && (t->vertex_name[l] != NULL); ++r) {
         char **at = &t->vertex_name[l][t->node[r]];

@@ -97,12 +97,12 @@ static ct_status send_text(ct_comm *c, int tag, const ct_text *t)
     uint64_t n = t->length;
     char word = 0;
 
-    CT_TRY_MPI(MPI_Recv(&word, 1, MPI_CHAR, 0, tag, c->world, MPI_STATUS_IGNORE));
-    CT_TRY_MPI(MPI_Send(&n, 1, MPI_UINT64_T, 0, tag, c->world));
+    CT_TRY_MPI(MPI_Recv(&word, 1, MPI_CHAR, 0, tag, c->mpi, MPI_STATUS_IGNORE));
+    CT_TRY_MPI(MPI_Send(&n, 1, MPI_UINT64_T, 0, tag, c->mpi));
     for (uint64_t at = 0; at < n; at += PART) {
         int k = (n - at < PART) ? (int)(n - at) : PART;
 
-        CT_TRY_MPI(MPI_Send(t->text + at, k, MPI_CHAR, 0, tag, c->world));
+        CT_TRY_MPI(MPI_Send(t->text + at, k, MPI_CHAR, 0, tag, c->mpi));
     }
     return CT_OK;
 }
@@ -114,13 +114,13 @@ static ct_status take_text(ct_comm *c, int from, int tag, const char *path, FILE
     uint64_t n = 0;
     char word = 0, *part = NULL;
 
-    CT_TRY_MPI(MPI_Send(&word, 1, MPI_CHAR, from, tag, c->world));
-    CT_TRY_MPI(MPI_Recv(&n, 1, MPI_UINT64_T, from, tag, c->world, MPI_STATUS_IGNORE));
+    CT_TRY_MPI(MPI_Send(&word, 1, MPI_CHAR, from, tag, c->mpi));
+    CT_TRY_MPI(MPI_Recv(&n, 1, MPI_UINT64_T, from, tag, c->mpi, MPI_STATUS_IGNORE));
     part = malloc((n < PART) ? (size_t)n + 1 : PART);
     if (part == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the trace of rank %d", from);
     for (uint64_t at = 0; at < n; at += PART) {
         int k = (n - at < PART) ? (int)(n - at) : PART;
-        int rc = MPI_Recv(part, k, MPI_CHAR, from, tag, c->world, MPI_STATUS_IGNORE);
+        int rc = MPI_Recv(part, k, MPI_CHAR, from, tag, c->mpi, MPI_STATUS_IGNORE);
 
         if (rc != MPI_SUCCESS) free(part);
         CT_TRY_MPI(rc);

@@ -17,7 +17,7 @@ complain() {
 }
 
 files=$(awk '/^##/ { on = ($0 ~ /^### The exchange.s files$/) } on' $page |
-    grep -oE '`(framework|runtime)/exchange/[a-z_]+\.[chu]+`' | tr -d '`' | sort -u)
+    grep -oE '`(framework|runtime)/(exchange/)?[a-z_]+\.[chu]+`' | tr -d '`' | sort -u)
 [ -n "$files" ] || complain "$page lists no files of the exchange"
 lines=0
 for f in $files; do

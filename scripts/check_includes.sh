@@ -14,7 +14,7 @@ framework/tensor: framework/base
 framework/math: framework/base framework/tensor
 framework/net: framework/base framework/proto framework/tensor framework/math
 framework/exchange: framework/base framework/tensor framework/math framework/net
-framework/data: framework/base framework/proto framework/tensor framework/net
+framework/data: framework/base framework/proto framework/tensor framework/net framework/exchange
 framework/report: framework/base framework/net
 framework/snapshot: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange
 framework/solver: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange framework/report framework/snapshot

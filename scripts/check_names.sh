@@ -49,7 +49,14 @@ old=$(for pair in $words; do
         sed "s/$/: the term is ${pair#*:}/"
 done | sort -u)
 
+# who needs other ranks asks a group or a communicator, never MPI's world
+world=$(sources | grep -v '^comm/core/' | xargs grep -nHE '(->|\.)world\b|^ +[A-Za-z_]+ \**([a-z_]+, \**)*world\b[^(]*;' /dev/null |
+    sed 's/:[^:]*$/: a member or variable named world, outside of comm\/core/'
+    sources | grep -vE '^(comm/core/.*|runtime/job\.c)$' | xargs grep -nHow MPI_COMM_WORLD /dev/null |
+        sed 's/$/: outside of comm\/core and runtime\/job.c/')
+
 bad="$types
-$old"
+$old
+$world"
 bad=$(echo "$bad" | sed '/^$/d')
 [ -z "$bad" ] || { echo "$bad" | head -n 40 >&2; exit 1; }

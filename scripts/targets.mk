@@ -62,7 +62,7 @@ test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) |
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
 
 test-mpi: $(or $(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),no-such-test)
-	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 7 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
+	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 7 8 ;; */test_parts) echo 7 8 ;; */test_split) echo 5 7 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
 	    STRICT=$(STRICT) LSAN_OPTIONS=exitcode=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 

@@ -315,7 +315,8 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
     free(r->residual);
     r->residual = r->job->residuals ? calloc((size_t)net->grad_count + 1, sizeof(float)) : NULL;
     *out = (ct_exchange){
-        .group = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
+        .job = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
+        .data = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
         .sync = { .ctx = r, .ops = &sync_ops, .transport = { r, &transport_ops, false } },
         .states = { r, rank_state, rank_restored }
     };

@@ -193,6 +193,81 @@ err_destroy:
     return status;
 }
 
+/* Vertices that are left have the names that they had. */
+static ct_status keep_names(const ct_topo *t, const int *rank, ct_topo *part)
+{
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        if (t->vertex_name[l] == NULL) continue;
+        part->vertex_name[l] = calloc((size_t)part->n_vertex[l], sizeof(char *));
+        if (part->vertex_name[l] == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names");
+        for (int i = 0; i < part->n_rank; ++i) {
+            const char *name = t->vertex_name[l][t->vertex[l][rank[i]]];
+            char **to = &part->vertex_name[l][part->vertex[l][i]];
+
+            if ((name == NULL) || (*to != NULL)) continue;
+            *to = strdup(name);
+            if (*to == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names");
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status keep_classes(const ct_topo *t, const int *rank, ct_topo *part)
+{
+    if (t->node_class == NULL) return CT_OK;
+    part->node_class = calloc((size_t)part->n_node, sizeof(*part->node_class));
+    if (part->node_class == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for classes of nodes");
+    for (int i = 0; i < part->n_rank; ++i)
+        part->node_class[part->node[i]] = t->node_class[t->node[rank[i]]];
+    return CT_OK;
+}
+
+static ct_status check_subset(const ct_topo *t, const int *rank, int n)
+{
+    bool *taken = calloc((size_t)t->n_rank, sizeof(*taken));
+    int bad = -1;
+
+    if (taken == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", t->n_rank);
+    for (int i = 0; (i < n) && (bad < 0); ++i) {
+        if ((rank[i] < 0) || (rank[i] >= t->n_rank) || taken[rank[i]])
+            bad = i;
+        else
+            taken[rank[i]] = true;
+    }
+    free(taken);
+    if (bad >= 0)
+        return CT_FAIL(CT_ERR_ARG, "a part of %d ranks: rank %d is not there, or twice", t->n_rank,
+                       rank[bad]);
+    return CT_OK;
+}
+
+ct_status ct_topo_subset(const ct_topo *t, const int *rank, int n, ct_topo **topo_p)
+{
+    size_t n_level = (size_t)t->machine.n_level;
+    int64_t *key = NULL;
+    char source[128];
+    ct_topo *part = NULL;
+    ct_status status;
+
+    CT_TRY(check_subset(t, rank, n));
+    key = calloc(n_level * (size_t)n + 1, sizeof(*key));
+    if (key == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", n);
+    for (size_t l = 0; l < n_level; ++l) {
+        for (int i = 0; i < n; ++i) key[l * (size_t)n + (size_t)i] = t->vertex[l][rank[i]];
+    }
+    snprintf(source, sizeof(source), "%d of %d ranks: %.80s", n, t->n_rank, t->source);
+    status = ct_topo_build(&t->machine, key, n, source, &part);
+    free(key);
+    if (status == CT_OK) status = keep_names(t, rank, part);
+    if (status == CT_OK) status = keep_classes(t, rank, part);
+    if (status != CT_OK) {
+        ct_topo_destroy(part);
+        return status;
+    }
+    *topo_p = part;
+    return CT_OK;
+}
+
 int ct_topo_meet(const ct_topo *topo, int a, int b)
 {
     int l = 0;

@@ -61,6 +61,10 @@ ct_status ct_topo_check_placement(const char *placement);
  */
 ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_rank,
                         const char *source, ct_topo **topo_p);
+/** The part of a topology that holds n of its ranks, in this order: rank i of it is rank[i] of t.
+ *  Levels and links stay as they are, with their figures, also where fewer ranks use them; vertices
+ *  without any of the ranks are left out. CT_ERR_ARG: a rank that t does not have, or twice. */
+ct_status ct_topo_subset(const ct_topo *t, const int *rank, int n, ct_topo **topo_p);
 void ct_topo_destroy(ct_topo *topo); /* NULL allowed */
 /** The classes of the job's nodes. node[r]: which node of the machine rank r runs on. CT_ERR_NOMEM.
  */

@@ -129,7 +129,7 @@ static ct_status run_mpi(workplace *w)
     for (int64_t at = 0; at < w->count; at += piece) {
         int n = (int)((w->count - at < piece) ? w->count - at : piece);
 
-        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, w->plain + at, n, MPI_FLOAT, MPI_SUM, w->c->world));
+        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, w->plain + at, n, MPI_FLOAT, MPI_SUM, w->c->mpi));
     }
     return CT_OK;
 }
@@ -154,11 +154,11 @@ static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r,
     double start = 0;
 
     fill(v, w->count, w->c->rank);
-    CT_TRY_MPI(MPI_Barrier(w->c->world));
+    CT_TRY_MPI(MPI_Barrier(w->c->mpi));
     start = ct_clock_s();
     CT_TRY((ops == NULL) ? run_mpi(w) : run_ours(w, ops, r));
     *seconds = ct_clock_s() - start;
-    CT_TRY_MPI(MPI_Barrier(w->c->world)); /* the check takes no core from who is still at it */
+    CT_TRY_MPI(MPI_Barrier(w->c->mpi)); /* the check takes no core from who is still at it */
     wrong = count_wrong(v, w->count, w->c->size);
     if (wrong > 0)
         return CT_FAIL(CT_ERR_COMM, "allreduce %s of %lld elements: %lld are wrong", name_of(ops),
@@ -169,7 +169,7 @@ static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r,
 /* The slowest rank's time of each repetition, then the median over them. */
 static ct_status settle(ct_comm *c, double *seconds, int n, ct_bench_result *result)
 {
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, seconds, n, MPI_DOUBLE, MPI_MAX, c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, seconds, n, MPI_DOUBLE, MPI_MAX, c->mpi));
     result->repeats = n;
     result->median_s = ct_median(seconds, n);
     result->least_s = seconds[0];

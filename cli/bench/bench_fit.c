@@ -40,10 +40,10 @@ static ct_status meet(const fit_experiment *e)
     int done = 0;
 
     if (e->all) { /* they start together; the other lets them start a little apart */
-        CT_TRY_MPI(MPI_Barrier(e->c->world));
+        CT_TRY_MPI(MPI_Barrier(e->c->mpi));
         return CT_OK;
     }
-    CT_TRY_MPI(MPI_Ibarrier(e->c->world, &request));
+    CT_TRY_MPI(MPI_Ibarrier(e->c->mpi, &request));
     for (;;) {
         CT_TRY_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
         if (done) return CT_OK;
@@ -65,14 +65,14 @@ static ct_status fit_measure(const fit_experiment *e, double *seconds_p)
         t[k] = (ct_clock_s() - t[k]) / e->times;
         if (k > 0) continue;
         CT_TRY(meet(e));
-        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->world));
+        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->mpi));
         n = (t[0] * e->times * MOST_REPEAT < seconds_per_size)
                 ? MOST_REPEAT
                 : (int)(seconds_per_size / (t[0] * e->times));
         n = (n < LEAST_REPEAT) ? LEAST_REPEAT : n;
     }
     CT_TRY(meet(e));
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->mpi));
     ct_sort(t + 1, n);
     *seconds_p = t[1 + n / 2];
     return CT_OK;
@@ -240,7 +240,7 @@ static ct_status fit_shared(ct_comm *c, ct_fit_report *report)
     CT_TRY_GOTO(status, done, arena->acquire(arena->ctx, (size_t)4096 << (n - 1), "a fit", &block));
     s.buf = block;
     all = ct_node_find(s.node->node_memory, block, 1, &window, &offset); /* else no room for it */
-    if (MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, c->world) != MPI_SUCCESS) all = 0;
+    if (MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, c->mpi) != MPI_SUCCESS) all = 0;
     if (all) status = fit_curve(c, &s, n, &report->machine.shared);
 
 done:

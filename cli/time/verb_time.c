@@ -185,7 +185,7 @@ static ct_status warm_up(bench *b)
     for (int i = 0; (i <= b->exchange.sync.n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S));
          i++) {
         CT_TRY(one_step(b, i));
-        CT_TRY(longest_s(&b->exchange.group, start, &seconds));
+        CT_TRY(longest_s(&b->exchange.data, start, &seconds));
         b->result.n_warm_up++;
     }
     return CT_OK;
@@ -273,7 +273,7 @@ static ct_status write_steps(const ct_call *call, const ct_config *c, const benc
 static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 {
     const ct_update_rule *rule = NULL;
-    const ct_group *g = &b->exchange.group;
+    const ct_group *g = &b->exchange.data;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
     ct_exec_set_group(b->ex, g);
@@ -434,8 +434,8 @@ ct_status ct_verb_time(ct_call *call)
         goto out;
     }
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
-    if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
-        options.grad_arena = ct_exchange_arena(call->job->comm, c.solver);
+    if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
+        options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),

@@ -100,7 +100,7 @@ static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean
         net->pass->exec.micro_step = i;
         CT_TRY_GOTO(status, out, ct_pass_forward(net->pass, NULL));
         CT_TRY_GOTO(status, out, take_share(net, v));
-        CT_TRY_GOTO(status, out, ct_comm_sum(call->job->comm, v, (int)n));
+        CT_TRY_GOTO(status, out, ct_group_sum(&call->job->group.data, v, (int)n));
         log_batch(net, i, v);
         for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
     }

@@ -230,18 +230,19 @@ static ct_status own_prefix(training *t)
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
+    const ct_group *data = &t->job->group.data;
     ct_text fields = { 0 };
 
     ct_call_provenance(t->call, &t->config, &fields);
     ct_text_add(&t->provenance, "{%s}", (fields.text != NULL) ? fields.text : "");
     ct_text_destroy(&fields);
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
-    if ((t->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
-        options.grad_arena = ct_exchange_arena(t->job->comm, t->config.solver);
+    if ((data->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
+        options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
     }
-    options.env.rank = t->job->rank;
-    options.env.n_rank = t->job->size;
-    options.env.group = t->job->data;
+    options.env.rank = data->rank;
+    options.env.n_rank = data->size;
+    options.env.group = t->job->reading;
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.env.winograd = t->config.solver->winograd;
@@ -281,7 +282,7 @@ static ct_status get_ready(training *t)
     enter(t, "the start: the net");
     CT_TRY(create_solver(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
-    log_net(ct_solver_net(t->solver), t->config.solver, t->job->size);
+    log_net(ct_solver_net(t->solver), t->config.solver, t->job->group.data.size);
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));

@@ -22,9 +22,9 @@ static ct_status post_part(ct_comm *c, ct_sized_message *p)
 
     p->at += (size_t)n;
     if (p->receives)
-        CT_TRY_MPI(MPI_Irecv(data, n, MPI_BYTE, p->peer, p->tag, c->world, &p->request));
+        CT_TRY_MPI(MPI_Irecv(data, n, MPI_BYTE, p->peer, p->tag, c->mpi, &p->request));
     else
-        CT_TRY_MPI(MPI_Isend(data, n, MPI_BYTE, p->peer, p->tag, c->world, &p->request));
+        CT_TRY_MPI(MPI_Isend(data, n, MPI_BYTE, p->peer, p->tag, c->mpi, &p->request));
     return CT_OK;
 }
 
@@ -203,7 +203,7 @@ static ct_status post(ct_allgatherv *g, bool *moved, int64_t *bytes_sent)
         char *to = wire(g, origin(g, t / g->n_part + 1)) + at;
 
         CT_TRY_MPI(MPI_Irecv(to, (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag,
-                             g->comm->world, &g->recv[t % WINDOW]));
+                             g->comm->mpi, &g->recv[t % WINDOW]));
         g->recv_posted += 1;
         *moved = true;
     }
@@ -216,7 +216,7 @@ static ct_status post(ct_allgatherv *g, bool *moved, int64_t *bytes_sent)
         size_t whole = ct_allgatherv_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
         int n = (int)((rest < PART) ? rest : PART);
 
-        CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->world,
+        CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->mpi,
                              &g->send[t % WINDOW]));
         g->send_posted += 1;
         *bytes_sent += n - ((at == 0) ? HEAD : 0);

@@ -26,7 +26,7 @@ typedef struct ct_sized_message {
     char *data;
     size_t bytes, at; /* of the whole; those before `at` have moved or are under way */
     size_t room, expected;
-    int peer, tag; /* peer: a rank of the world */
+    int peer, tag; /* peer: a rank of the communicator */
     bool receives, busy;
     int part; /* bytes; 0: CT_SIZED_MESSAGE_PART */
 } ct_sized_message;

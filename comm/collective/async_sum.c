@@ -36,7 +36,7 @@ struct ct_async_sum {
 
 static ct_status send_to(ct_async_sum *s, int64_t rank)
 {
-    CT_TRY_MPI(MPI_Isend(s->v, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->world,
+    CT_TRY_MPI(MPI_Isend(s->v, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->mpi,
                          &s->request[s->n_request]));
     s->n_request += 1;
     return CT_OK;
@@ -44,7 +44,7 @@ static ct_status send_to(ct_async_sum *s, int64_t rank)
 
 static ct_status receive_from(ct_async_sum *s, int64_t rank)
 {
-    CT_TRY_MPI(MPI_Irecv(s->room, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->world,
+    CT_TRY_MPI(MPI_Irecv(s->room, s->n, MPI_DOUBLE, (int)rank, s->tag, s->comm->mpi,
                          &s->request[s->n_request]));
     s->n_request += 1;
     return CT_OK;
@@ -256,9 +256,9 @@ static ct_status wait_for(ct_async_sum *s)
         ct_comm_lock(c);
         status = progress(s);
         if (status == CT_INPROGRESS) n = pending(s, request, CT_COMM_MAX_PENDING);
-        if ((status == CT_INPROGRESS) && (c->mover.move != NULL)) {
-            moved = c->mover.move(c->mover.ctx);
-            n += c->mover.pending(c->mover.ctx, request + n, CT_COMM_MAX_PENDING - n);
+        if (status == CT_INPROGRESS) {
+            moved = ct_comm_move(c);
+            n += ct_comm_pending(c, request + n, CT_COMM_MAX_PENDING - n);
         }
         ct_comm_unlock(c);
         if (status != CT_INPROGRESS) return status;

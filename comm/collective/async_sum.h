@@ -17,7 +17,7 @@ ct_status ct_async_sum_begin(ct_comm *c, double *v, int n, ct_async_sum **s_p);
 /** The same of floats, by a ring; reproducible: as comm/collective/repro.h, all at once in end. */
 ct_status ct_async_sum_begin_f32(ct_comm *c, float *v, int64_t n, bool reproducible,
                                  ct_async_sum **s_p);
-/** Waits; what the communicator's mover moves goes on meanwhile. Releases s, in case of errors too.
+/** Waits; what the communicator's movers move goes on meanwhile. Releases s, in case of errors too.
  */
 ct_status ct_async_sum_end(ct_async_sum *s);
 /** Moves every sum under way as far as it goes. Never waits. */

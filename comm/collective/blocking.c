@@ -23,7 +23,7 @@ static ct_status send_to(ct_comm *c, const double *v, int n, int rank)
     int rc = MPI_SUCCESS;
 
     ct_comm_lock(c);
-    rc = MPI_Isend(v, n, MPI_DOUBLE, rank, TAG, c->world, &request);
+    rc = MPI_Isend(v, n, MPI_DOUBLE, rank, TAG, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     return ct_comm_complete(c, &request);
@@ -35,7 +35,7 @@ static ct_status add_from(ct_comm *c, double *v, int n, int rank, double *room)
     int rc = MPI_SUCCESS;
 
     ct_comm_lock(c);
-    rc = MPI_Irecv(room, n, MPI_DOUBLE, rank, TAG, c->world, &request);
+    rc = MPI_Irecv(room, n, MPI_DOUBLE, rank, TAG, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     CT_TRY(ct_comm_complete(c, &request));
@@ -73,9 +73,9 @@ static ct_status answer(ct_comm *c, int rank, int tag)
     for (int i = 0; i < ROUNDS; ++i) {
         double now = 0;
 
-        CT_TRY_MPI(MPI_Recv(&now, 1, MPI_DOUBLE, rank, tag, c->world, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(MPI_Recv(&now, 1, MPI_DOUBLE, rank, tag, c->mpi, MPI_STATUS_IGNORE));
         now = ct_clock_s();
-        CT_TRY_MPI(MPI_Send(&now, 1, MPI_DOUBLE, rank, tag, c->world));
+        CT_TRY_MPI(MPI_Send(&now, 1, MPI_DOUBLE, rank, tag, c->mpi));
     }
     return CT_OK;
 }
@@ -87,8 +87,8 @@ static ct_status ask(ct_comm *c, int tag, ct_clock_offset *out)
     for (int i = 0; i < ROUNDS; ++i) {
         double there = 0, left = ct_clock_s(), back = 0;
 
-        CT_TRY_MPI(MPI_Send(&left, 1, MPI_DOUBLE, 0, tag, c->world));
-        CT_TRY_MPI(MPI_Recv(&there, 1, MPI_DOUBLE, 0, tag, c->world, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(MPI_Send(&left, 1, MPI_DOUBLE, 0, tag, c->mpi));
+        CT_TRY_MPI(MPI_Recv(&there, 1, MPI_DOUBLE, 0, tag, c->mpi, MPI_STATUS_IGNORE));
         back = ct_clock_s();
         if ((shortest >= 0) && (back - left >= shortest)) continue;
         shortest = back - left;

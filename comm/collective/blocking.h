@@ -1,6 +1,6 @@
-/** @file blocking.h  Small blocking collectives. Each is collective over the world.
+/** @file blocking.h  Small blocking collectives. Each is collective over its communicator.
  *
- * What the communicator's mover moves, gradients mostly, goes on while they wait.
+ * What the movers of its communicators move, gradients mostly, goes on while they wait.
  */
 #ifndef CT_BLOCKING_H
 #define CT_BLOCKING_H
@@ -20,7 +20,7 @@ ct_status ct_comm_barrier(ct_comm *c);
  *  simulation, where it would be a message between every two ranks. */
 ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,
                                MPI_Request *request);
-/** Waits for one request of a blocking collective, the mover at work meanwhile. */
+/** Waits for one request of a blocking collective, the movers at work meanwhile. */
 ct_status ct_comm_complete(ct_comm *c, MPI_Request *request);
 /** Whether ct_comm_sum() takes the tree: what all ranks have together is too much to gather. */
 bool ct_comm_sums_by_tree(const ct_comm *c, int n);

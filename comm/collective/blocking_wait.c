@@ -22,9 +22,9 @@ ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
 
         ct_comm_lock(c);
         rc = ct_comm_test(request, &done);
-        if ((rc == MPI_SUCCESS) && !done && (c->mover.move != NULL)) {
-            status = c->mover.move(c->mover.ctx);
-            n += c->mover.pending(c->mover.ctx, pending + 1, CT_COMM_MAX_PENDING - 1);
+        if ((rc == MPI_SUCCESS) && !done) {
+            status = ct_comm_move(c);
+            n += ct_comm_pending(c, pending + 1, CT_COMM_MAX_PENDING - 1);
         }
         ct_comm_unlock(c);
         CT_TRY_MPI(rc);
@@ -38,7 +38,7 @@ ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
 ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,
                                MPI_Request *request)
 {
-    CT_TRY_MPI(MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world, request));
+    CT_TRY_MPI(MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->mpi, request));
     return CT_OK;
 }
 
@@ -54,7 +54,7 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
     all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
     ct_comm_lock(c);
-    rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world, &request);
+    rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->mpi, &request);
     ct_comm_unlock(c);
     status = (rc == MPI_SUCCESS) ? ct_comm_complete(c, &request) : CT_OK;
     if ((rc == MPI_SUCCESS) && (status == CT_OK)) {
@@ -77,7 +77,7 @@ ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
 
     if ((c->size == 1) || (n == 0)) return CT_OK;
     ct_comm_lock(c);
-    rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world, &request);
+    rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     return ct_comm_complete(c, &request);
@@ -95,7 +95,7 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
         int rc = MPI_SUCCESS;
 
         ct_comm_lock(c);
-        rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->world, &request);
+        rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->mpi, &request);
         ct_comm_unlock(c);
         CT_TRY_MPI(rc);
         CT_TRY(ct_comm_complete(c, &request));
@@ -111,7 +111,7 @@ ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
     int rc = MPI_SUCCESS;
 
     ct_comm_lock(c);
-    rc = MPI_Iallgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->world, &request);
+    rc = MPI_Iallgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     return ct_comm_complete(c, &request);
@@ -124,7 +124,7 @@ ct_status ct_comm_barrier(ct_comm *c)
 
     if (c->size == 1) return CT_OK;
     ct_comm_lock(c);
-    rc = MPI_Ibarrier(c->world, &request);
+    rc = MPI_Ibarrier(c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
     return ct_comm_complete(c, &request);

@@ -27,7 +27,7 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
     if (ct_comm_sums_by_tree(c, n)) return ct_comm_sum_tree(c, v, n);
     all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
-    rc = MPI_Allgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world);
+    rc = MPI_Allgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->mpi);
     for (int i = 0; (rc == MPI_SUCCESS) && (i < n); ++i) {
         v[i] = all[i];
         for (int r = 1; r < c->size; ++r) v[i] += all[(size_t)r * (size_t)n + (size_t)i];
@@ -39,7 +39,7 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
 
 ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
 {
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->mpi));
     return CT_OK;
 }
 
@@ -50,19 +50,19 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
     for (size_t at = 0; at < bytes; at += chunk) {
         size_t n = (bytes - at < chunk) ? bytes - at : chunk;
 
-        CT_TRY_MPI(MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, 0, c->world));
+        CT_TRY_MPI(MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, 0, c->mpi));
     }
     return CT_OK;
 }
 
 ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
 {
-    CT_TRY_MPI(MPI_Allgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->world));
+    CT_TRY_MPI(MPI_Allgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->mpi));
     return CT_OK;
 }
 
 ct_status ct_comm_barrier(ct_comm *c)
 {
-    CT_TRY_MPI(MPI_Barrier(c->world));
+    CT_TRY_MPI(MPI_Barrier(c->mpi));
     return CT_OK;
 }

@@ -363,9 +363,9 @@ ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r)
         status = ops->progress(r);
         if ((status == CT_INPROGRESS) && (ops->pending != NULL))
             n = ops->pending(r, req, CT_COMM_MAX_PENDING);
-        if ((status == CT_INPROGRESS) && (c->mover.move != NULL)) {
-            moved = c->mover.move(c->mover.ctx);
-            n += c->mover.pending(c->mover.ctx, req + n, CT_COMM_MAX_PENDING - n);
+        if (status == CT_INPROGRESS) {
+            moved = ct_comm_move(c);
+            n += ct_comm_pending(c, req + n, CT_COMM_MAX_PENDING - n);
         }
         ct_comm_unlock(c);
         if (status != CT_INPROGRESS) break;

@@ -19,7 +19,7 @@
 /** Where a request stands: written by progress, read from any thread (the watchdog). */
 typedef struct ct_coll_where {
     _Atomic int step, n_step;
-    _Atomic int rank;         /* of the world, that it waits for; -1: none in particular */
+    _Atomic int rank;         /* of the communicator, that it waits for; -1: none in particular */
     _Atomic int sending;      /* messages of its own that have not gone out */
     _Atomic unsigned n_moved; /* changes when messages moved */
     bool brief; /* in: others are more urgent; progress returns after each round of messages */
@@ -81,7 +81,7 @@ ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, co
 ct_status ct_coll_check_spec(const char *spec);
 /** prepare and start. An error leaves nothing to release. Collective. */
 ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r);
-/** Progress until done, and release. What the communicator's mover moves goes on meanwhile. */
+/** Progress until done, and release. What the movers move (ct_comm_plug()) goes on meanwhile. */
 ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r);
 /** Both, for tests and small uses. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);

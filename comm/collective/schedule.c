@@ -303,8 +303,7 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
         if (follows(run, &run->next_send)) break;
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * ct_segment_elements(step->send_n)),
-            n, ct_comm_datatype(run->dtype), step->send_to, run->tag, run->comm->world,
-            &f->request));
+            n, ct_comm_datatype(run->dtype), step->send_to, run->tag, run->comm->mpi, &f->request));
         f->at = run->next_send;
         note_sent(run->comm, bytes_of_send(run, &f->at));
         run->sends.n += 1;
@@ -330,7 +329,7 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
                                                              ct_segment_elements(step->recv_n));
 
         CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_datatype(run->dtype), step->recv_from, run->tag,
-                             run->comm->world, &f->request));
+                             run->comm->mpi, &f->request));
         f->at = run->next_recv;
         run->recvs.n += 1;
         run->next_recv.seg += 1;

@@ -23,7 +23,7 @@
 enum { CT_SCHED_WINDOW = 16 };
 
 typedef struct ct_sched_step {
-    int send_to, recv_from; /* ranks of the world; -1: none                              */
+    int send_to, recv_from; /* of the communicator; -1: none                              */
     int64_t send_at, send_n, recv_at, recv_n; /* elements                                */
     bool add;       /* what is received is added; else it replaces                       */
     int after;      /* last earlier step that receives into what this one sends; -1: none */
@@ -71,7 +71,7 @@ int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max);
 typedef struct ct_engine_plan_use {
     const ct_hierarchical_plan *plan;
     const ct_group_algorithm *way; /* [plan->n_phase]                       */
-    const int *rank;               /* [plan->n] rank of the world at each position */
+    const int *rank;               /* [plan->n] rank at each position */
     int me;                        /* this rank's position                  */
     int64_t first, n;              /* elements [first, first + n) of the buffer */
 } ct_engine_plan_use;

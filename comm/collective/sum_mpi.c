@@ -60,9 +60,10 @@ static void close_group(void *of)
     free(g);
 }
 
-static ct_status open_group(const ct_device *dev, const void *id, int rank, int n_rank,
+static ct_status open_group(const ct_device *dev, void *comm, const void *id, int rank, int n_rank,
                             void **group_p)
 {
+    const ct_comm *of = comm;
     group *g = calloc(1, sizeof(*g));
     void *mark = NULL;
     int size = 0;
@@ -73,7 +74,7 @@ static ct_status open_group(const ct_device *dev, const void *id, int rank, int 
     g->dev = dev;
     g->rank = rank;
     g->comm = MPI_COMM_NULL;
-    status = check(g, MPI_Comm_dup(MPI_COMM_WORLD, &g->comm), "a communicator for sums");
+    status = check(g, MPI_Comm_dup(of->mpi, &g->comm), "a communicator for sums");
     if (status == CT_OK) {
         (void)MPI_Comm_set_errhandler(g->comm, MPI_ERRORS_RETURN);
         (void)MPI_Comm_size(g->comm, &size);

@@ -6,8 +6,8 @@
 
 /** MPI's own nonblocking allreduce, on the device's addresses. `there` is what MPI says of itself
  *  (comm/core/comm.h). A sum begins once the device has made the gradient, seen by `poll` and
- *  `follow`, and in the order of `begin`; `follow` waits for it on the host. Over MPI_COMM_WORLD.
- */
+ *  `follow`, and in the order of `begin`; `follow` waits for it on the host. Over the ranks of the
+ *  ct_comm that `open` is given. */
 extern const ct_device_sum_ops ct_device_sum_mpi;
 
 #endif

@@ -59,11 +59,11 @@ static ct_status share_file(ct_comm *c, const ct_topo_text *text, char **data_p,
     int rc;
 
     if (path != NULL) head[0] = read_file(path, &data, &head[1]);
-    rc = MPI_Bcast(head, 2, MPI_INT64_T, 0, c->world);
+    rc = MPI_Bcast(head, 2, MPI_INT64_T, 0, c->mpi);
     if ((rc == MPI_SUCCESS) && (head[0] == 0)) {
         if (c->rank != 0) data = malloc((size_t)head[1] + 1);
         if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", text->machine);
-        rc = MPI_Bcast(data, (int)head[1] + 1, MPI_BYTE, 0, c->world);
+        rc = MPI_Bcast(data, (int)head[1] + 1, MPI_BYTE, 0, c->mpi);
     }
     if ((rc != MPI_SUCCESS) || (head[0] > 0)) {
         free(data);
@@ -93,13 +93,12 @@ static ct_status gather_places(ct_comm *c, ct_rank_place *place)
 {
     ct_rank_place mine = { .host = (uint64_t)c->rank };
 
-    CT_TRY_MPI(
-        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
+    CT_TRY_MPI(MPI_Comm_split_type(c->mpi, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Bcast(&mine.host, 1, MPI_UINT64_T, 0, c->host)); /* its first rank */
     ct_rank_place_inside(&mine.socket, &mine.numa);
     CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, place, (int)sizeof(mine), MPI_BYTE,
-                             c->world));
+                             c->mpi));
     return CT_OK;
 }
 
@@ -112,13 +111,13 @@ static ct_status gather_names(ct_comm *c, const ct_topo_text *text, const ct_mac
 
     ct_rank_name_fill(&mine);
     if (text->kind == CT_TOPO_AUTO) needed = (mine.address[0] != '\0');
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &needed, 1, MPI_INT, MPI_MAX, c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &needed, 1, MPI_INT, MPI_MAX, c->mpi));
     if (!needed) return CT_OK;
     name = malloc(sizeof(*name) * (size_t)c->size);
     if (name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of %d ranks", c->size);
     *name_p = name;
     CT_TRY_MPI(MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, name, (int)sizeof(mine), MPI_BYTE,
-                             c->world));
+                             c->mpi));
     return CT_OK;
 }
 
@@ -129,12 +128,12 @@ static ct_status share_node_list(ct_comm *c, char **list_p)
     int n = (int)strlen(mine) + 1;
     char *list = NULL;
 
-    CT_TRY_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, c->world));
+    CT_TRY_MPI(MPI_Bcast(&n, 1, MPI_INT, 0, c->mpi));
     list = malloc((size_t)n);
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a node list");
     if (c->rank == 0) memcpy(list, mine, (size_t)n);
     *list_p = list;
-    CT_TRY_MPI(MPI_Bcast(list, n, MPI_BYTE, 0, c->world));
+    CT_TRY_MPI(MPI_Bcast(list, n, MPI_BYTE, 0, c->mpi));
     return CT_OK;
 }
 
@@ -175,7 +174,7 @@ static ct_status find(ct_comm *c, const ct_topo_text *text, const ct_machine *ma
 }
 
 /* Fills in host, topo and node_shares of c. Rank 0 reads the file that `topology` names, for all.
- * Collective over c->world; fails on all ranks or on none. CT_ERR_CONFIG, CT_ERR_IO. */
+ * Collective over c->mpi; fails on all ranks or on none. CT_ERR_CONFIG, CT_ERR_IO. */
 static ct_status find_topology(ct_comm *c, const char *topology)
 {
     ct_rank_place *place = calloc((size_t)c->size, sizeof(*place));
@@ -250,7 +249,7 @@ static ct_status split_nodes(ct_comm *c)
 {
     int k = c->topo->node[c->rank], at = 0;
 
-    CT_TRY_MPI(MPI_Comm_split(c->world, k, c->rank, &c->node));
+    CT_TRY_MPI(MPI_Comm_split(c->mpi, k, c->rank, &c->node));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->node, MPI_ERRORS_RETURN));
     c->node_rank = c->topo->local_rank[c->rank];
     c->node_size = c->topo->node_size[k];
@@ -276,6 +275,7 @@ static ct_status count_cores(ct_comm *c)
         }
     }
     CT_TRY_MPI(MPI_Comm_size(c->host, &n_host));
+    c->host_size = c->host_all = n_host;
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
     for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
     if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
@@ -291,7 +291,7 @@ static ct_status find_tags(ct_comm *c)
 {
     int *bound = NULL, found = 0;
 
-    CT_TRY_MPI(MPI_Comm_get_attr(c->world, MPI_TAG_UB, &bound, &found));
+    CT_TRY_MPI(MPI_Comm_get_attr(c->mpi, MPI_TAG_UB, &bound, &found));
     c->tag_limit = found ? *bound : 32767; /* what MPI promises at least */
     c->next_tag = CT_COMM_BLOCKING_TAGS;   /* the first belong to blocking collectives */
     return CT_OK;
@@ -349,6 +349,44 @@ static void detach_all(ct_comm *c)
     free(c->attached);
 }
 
+/* ---- what moves during waits: a communicator and all that were split off it have it in common */
+
+struct ct_comm_family {
+    int n; /* communicators that live */
+    ct_comm_mover *first;
+};
+
+void ct_comm_plug(ct_comm *c, ct_comm_mover *m)
+{
+    m->next = c->family->first;
+    c->family->first = m;
+}
+
+void ct_comm_unplug(ct_comm *c, ct_comm_mover *m)
+{
+    ct_comm_mover **at = &c->family->first;
+
+    while ((*at != NULL) && (*at != m)) at = &(*at)->next;
+    if (*at == m) *at = m->next;
+}
+
+ct_status ct_comm_move(ct_comm *c)
+{
+    for (ct_comm_mover *m = c->family->first; m != NULL; m = m->next) CT_TRY(m->move(m->ctx));
+    return CT_OK;
+}
+
+int ct_comm_pending(ct_comm *c, MPI_Request **out, int max)
+{
+    int n = 0;
+
+    for (ct_comm_mover *m = c->family->first; (m != NULL) && (n < max); m = m->next)
+        n += m->pending(m->ctx, out + n, max - n);
+    return n;
+}
+
+/* ---- making them */
+
 static void log_topology(const ct_comm *c)
 {
     const ct_topo *t = c->topo;
@@ -373,21 +411,27 @@ static ct_status place(ct_comm *c, ct_topo *placed)
     if (placed->n_rank != c->size)
         return CT_FAIL(CT_ERR_CONFIG, "a topology of %d ranks, but %d run", placed->n_rank,
                        c->size);
-    CT_TRY_MPI(MPI_Comm_split(c->world, c->rank, 0, &c->host));
+    CT_TRY_MPI(MPI_Comm_split(c->mpi, c->rank, 0, &c->host));
     return CT_OK;
 }
 
-static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_topo *placed)
+/* All that hangs on c->mpi alone. */
+static ct_status set_up_mpi(ct_comm *c)
 {
-    CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
-    CT_TRY_MPI(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Comm_dup(world, &c->sums));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->mpi, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_dup(c->mpi, &c->sums));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->sums, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Comm_rank(c->world, &c->rank));
-    CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
+    CT_TRY_MPI(MPI_Comm_rank(c->mpi, &c->rank));
+    CT_TRY_MPI(MPI_Comm_size(c->mpi, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY_MPI(MPI_Op_create(sum_f16, 1, &c->f16_sum));
-    CT_TRY(find_tags(c));
+    return find_tags(c);
+}
+
+static ct_status set_up(ct_comm *c, MPI_Comm of, const char *topology, ct_topo *placed)
+{
+    CT_TRY_MPI(MPI_Comm_dup(of, &c->mpi));
+    CT_TRY(set_up_mpi(c));
     CT_TRY((placed != NULL) ? place(c, placed) : find_topology(c, topology));
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
@@ -396,31 +440,38 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     return CT_OK;
 }
 
-static void create_lock(ct_comm *c)
-{
-    pthread_mutexattr_t kind;
-
-    (void)pthread_mutexattr_init(&kind); /* these fail only on bad arguments */
-    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
-    (void)pthread_mutex_init(&c->lock, &kind);
-    (void)pthread_mutexattr_destroy(&kind);
-}
-
-static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, ct_comm **comm_p)
+/* One without ranks yet; family NULL: it founds its own. */
+static ct_status make_empty(struct ct_comm_family *family, ct_comm **comm_p)
 {
     ct_comm *c = calloc(1, sizeof(*c));
-    ct_status status = CT_OK;
 
-    if (c != NULL) c->attached = calloc(1, sizeof(*c->attached));
-    if ((c == NULL) || (c->attached == NULL)) {
+    if (c != NULL) {
+        c->attached = calloc(1, sizeof(*c->attached));
+        c->family = (family != NULL) ? family : calloc(1, sizeof(*c->family));
+    }
+    if ((c == NULL) || (c->attached == NULL) || (c->family == NULL)) {
+        if (c != NULL) free(c->attached);
+        if ((c != NULL) && (c->family != family)) free(c->family);
         free(c);
-        ct_topo_destroy(placed);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
     }
-    create_lock(c);
-    c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
+    c->family->n += 1;
+    c->mpi = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = c->f16_sum = MPI_OP_NULL;
-    CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology, placed));
+    *comm_p = c;
+    return CT_OK;
+}
+
+static ct_status create(MPI_Comm of, const char *topology, ct_topo *placed, ct_comm **comm_p)
+{
+    ct_comm *c = NULL;
+    ct_status status = make_empty(NULL, &c);
+
+    if (status != CT_OK) {
+        ct_topo_destroy(placed);
+        return status;
+    }
+    CT_TRY_GOTO(status, err_destroy, set_up(c, of, topology, placed));
     *comm_p = c;
     return CT_OK;
 
@@ -430,14 +481,98 @@ err_destroy:
     return status;
 }
 
-ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
+ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p)
 {
-    return create(world, topology, NULL, comm_p);
+    return create(of, topology, NULL, comm_p);
 }
 
-ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p)
+ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p)
 {
-    return create(world, NULL, topo, comm_p);
+    return create(of, NULL, topo, comm_p);
+}
+
+/* ---- a part of them */
+
+/* The part of the parent's topology that holds c's ranks. */
+static ct_status take_topology(ct_comm *c, const ct_comm *parent)
+{
+    int *member = malloc(sizeof(*member) * (size_t)c->size), rc;
+    ct_status status;
+
+    if (member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
+    rc = MPI_Allgather(&parent->rank, 1, MPI_INT, member, 1, MPI_INT, c->mpi);
+    if (rc == MPI_SUCCESS) status = ct_topo_subset(parent->topo, member, c->size, &c->topo);
+    free(member);
+    CT_TRY_MPI(rc);
+    return status;
+}
+
+/* The others of this machine keep their share of its cores. */
+static ct_status take_share(ct_comm *c, const ct_comm *parent)
+{
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_size(c->host, &c->host_size));
+    c->host_all = parent->host_all;
+    c->n_core = parent->n_core * c->host_size / parent->host_size;
+    if (c->n_core < 1) c->n_core = 1;
+    c->n_thread = parent->n_thread;
+    c->oversubscribed = parent->oversubscribed;
+    c->node_shares = parent->node_shares;
+    return CT_OK;
+}
+
+static ct_status set_up_part(ct_comm *c, const ct_comm *parent)
+{
+    CT_TRY(set_up_mpi(c));
+    CT_TRY(take_share(c, parent));
+    CT_TRY(take_topology(c, parent));
+    CT_TRY(split_nodes(c));
+    return ct_node_create(c, &c->node_memory);
+}
+
+ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p)
+{
+    int of = (colour < 0) ? MPI_UNDEFINED : colour;
+    ct_comm *c = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(make_empty(parent->family, &c));
+    if ((MPI_Comm_split(parent->mpi, of, key, &c->mpi) != MPI_SUCCESS) ||
+        (MPI_Comm_split(parent->host, of, key, &c->host) != MPI_SUCCESS))
+        status = CT_FAIL(CT_ERR_COMM, "MPI cannot split a communicator of %d ranks", parent->size);
+    if ((status == CT_OK) && (of != MPI_UNDEFINED)) status = set_up_part(c, parent);
+    if ((status != CT_OK) || (of == MPI_UNDEFINED)) {
+        ct_comm_destroy(c);
+        c = NULL;
+    }
+    CT_TRY(status);
+    *comm_p = c;
+    return CT_OK;
+}
+
+static void destroy_node(void *node)
+{
+    ct_comm_destroy(node);
+}
+
+ct_status ct_comm_of_node(ct_comm *c, ct_comm **node_p)
+{
+    static const char key;
+    ct_comm *node = ct_comm_attached(c, &key);
+
+    if (node == NULL) {
+        CT_TRY(ct_comm_split(c, c->topo->node[c->rank], c->rank, &node));
+        CT_TRY(ct_comm_attach(c, &key, node, destroy_node));
+    }
+    *node_p = node;
+    return CT_OK;
+}
+
+MPI_Comm ct_comm_everyone(int *rank_p, int *size_p)
+{
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, rank_p); /* errors end the process here */
+    (void)MPI_Comm_size(MPI_COMM_WORLD, size_p);
+    return MPI_COMM_WORLD;
 }
 
 void ct_comm_destroy(ct_comm *comm)
@@ -450,10 +585,11 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
     if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);
-    if (comm->world != MPI_COMM_NULL) MPI_Comm_free(&comm->world);
+    if (comm->mpi != MPI_COMM_NULL) MPI_Comm_free(&comm->mpi);
     ct_topo_destroy(comm->topo);
-    (void)pthread_mutex_destroy(&comm->lock);
     free(comm->node_member);
+    comm->family->n -= 1;
+    if (comm->family->n == 0) free(comm->family);
     free(comm);
 }
 

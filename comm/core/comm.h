@@ -1,6 +1,6 @@
 /** @file comm.h  The communicators that everything in comm/ runs on.
  *
- * One duplicate of the world with MPI_ERRORS_RETURN; our traffic never meets the caller's. Messages
+ * One duplicate of the caller's, with MPI_ERRORS_RETURN: our traffic never meets theirs. Messages
  * of collectives in flight are told apart by tag. Calls come from one thread at a time: from the
  * main thread, or from the gradient pipe's own, which holds the lock while it calls MPI.
  */
@@ -8,7 +8,6 @@
 #define CT_COMM_H
 
 #include <mpi.h>
-#include <pthread.h>
 #include <stdbool.h>
 
 #include "framework/base/memory.h"
@@ -31,49 +30,61 @@ enum {
     CT_COMM_BLOCKING_TAGS = 64 /* tags 0 … 63 belong to blocking collectives */
 };
 
-/** What moves while this rank waits for a small collective: the gradient pipe plugs itself in. Both
- *  are called with the lock held. Set and unset at the same place of all ranks' programs. */
+/** What moves while this rank waits for a small collective: a gradient pipe plugs itself in. Both
+ *  are called with the lock held. */
 typedef struct ct_comm_mover {
     ct_status (*move)(void *ctx);
     int (*pending)(void *ctx, MPI_Request **out, int max); /* as ct_coll_ops.pending */
     void *ctx;
+    struct ct_comm_mover *next; /* private to comm/core */
 } ct_comm_mover;
 
 typedef struct ct_comm {
-    MPI_Comm world;
+    MPI_Comm mpi;  /* of all its ranks */
     MPI_Comm sums; /* a duplicate for MPI's own allreduce (impi): when these start depends on
                       timing, and MPI pairs the collectives of one communicator by their order */
     int rank, size;
     ct_topo *topo; /* owned                                                              */
     MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
     int node_rank, node_size;
-    int *node_member;            /* [node_size] their ranks in `world`                   */
+    int *node_member;            /* [node_size] their ranks in the communicator          */
     bool node_shares;            /* the ranks of every node can share memory: false on
                                     pretended nodes that span hosts; same on all ranks   */
     MPI_Comm host;               /* ranks of this real machine                           */
+    int host_size, host_all;     /* how many those are, and how many all ranks of the job there */
     bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
-    int n_core;                  /* that this machine's ranks may use together           */
+    int n_core;                  /* that these ranks may use together on this machine    */
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
     struct ct_comm_attachments *attached; /* likewise                                     */
+    struct ct_comm_family *family;        /* likewise                                     */
     MPI_Op f16_sum;                       /* likewise                                             */
     MPI_Op bf16_sum;                      /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
-    int64_t sending;     /* bytes of schedules' messages that MPI has taken and not yet sent */
-    double sent_at;      /* when one of them was last sent, or the first taken             */
-    bool prompt;         /* who moves messages now looks again at once, not at the next poll */
-    bool in_order;       /* what is less urgent sends nothing large before its turn        */
-    ct_comm_mover mover; /* zero: nothing moves meanwhile                       */
+    int64_t sending; /* bytes of schedules' messages that MPI has taken and not yet sent */
+    double sent_at;  /* when one of them was last sent, or the first taken             */
+    bool prompt;     /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;   /* what is less urgent sends nothing large before its turn        */
     struct ct_async_sum *async_sums; /* under way: comm/collective/async_sum.h */
-    pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
 } ct_comm;
 
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
- *  ("2x4") are pretended. Logs the topology. Collective over world. CT_ERR_CONFIG, CT_ERR_IO. */
-ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
+ *  ("2x4") are pretended. Logs the topology. Collective over `of`. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p);
 /** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
  *  share, messages carry everything. Takes topo over, in case of errors too. */
-ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p);
+ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
+/** A communicator of those ranks of `parent` that give the same colour, in the order of key, then
+ * of their ranks: with tags, attachments and windows of its own, and of the topology the part that
+ *  holds them (ct_topo_subset()). A negative colour is in none: *comm_p is NULL. What moves during
+ *  waits (ct_comm_plug()) parent and children have in common; the parent may go first. Nothing is
+ *  under way meanwhile. Collective over parent. */
+ct_status ct_comm_split(ct_comm *parent, int colour, int key, ct_comm **comm_p);
+/** The communicator of c's ranks on this rank's node, in their order; it lives as long as c. The
+ *  first call makes it, and is collective over c. */
+ct_status ct_comm_of_node(ct_comm *c, ct_comm **node_p);
+/** All ranks that were started together, to make a communicator of; and which of them this is. */
+MPI_Comm ct_comm_everyone(int *rank_p, int *size_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 
 /** What other modules keep with a communicator, such as models of its costs. `key` names it: the
@@ -84,19 +95,24 @@ void *ct_comm_attached(const ct_comm *c, const void *key); /* NULL: nothing */
 ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
                          void (*destroy)(void *what));
 
+/** From here on m moves while a rank waits in c, or in any communicator split off the same one: who
+ *  waits in one group must not stop the messages of another. m is borrowed until it is unplugged.
+ *  Both at the same place of all ranks' programs. */
+void ct_comm_plug(ct_comm *c, ct_comm_mover *m);
+void ct_comm_unplug(ct_comm *c, ct_comm_mover *m); /* nothing where it is not plugged in */
+/** Each of them moves once; with the lock held. */
+ct_status ct_comm_move(ct_comm *c);
+/** The requests of all of them, at most max; with the lock held. */
+int ct_comm_pending(ct_comm *c, MPI_Request **out, int max);
+
 /** As what elements of dtype travel. */
 MPI_Datatype ct_comm_datatype(ct_dtype dtype);
 
-/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. */
-static inline void ct_comm_lock(ct_comm *c)
-{
-    (void)pthread_mutex_lock(&c->lock);
-}
-
-static inline void ct_comm_unlock(ct_comm *c)
-{
-    (void)pthread_mutex_unlock(&c->lock);
-}
+/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. It is
+ *  the process's, whatever the communicator: MPI takes calls from one thread at a time. Who holds
+ *  it may take it again. */
+void ct_comm_lock(ct_comm *c);
+void ct_comm_unlock(ct_comm *c);
 
 /** The first of n tags that nobody else uses, as long as fewer than MPI_TAG_UB are in use; the same
  *  on all ranks when all call in the same order. */
@@ -136,13 +152,13 @@ ct_status ct_comm_check_launcher(void);
 void ct_comm_prepare_launch(void);
 
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
- *  is agreed by the ranks first. acquire and release are collective over the world, in the same
+ *  is agreed by the ranks first. acquire and release are collective over c, in the same
  *  order on all ranks; the bytes may differ. The result lives as long as c. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
 /** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass
  *  0. *own_p is for the release. CT_UNSUPPORTED, on all ranks alike, where there is no space, no
- *  sharing, or no node of several ranks. Collective over the world, and the release too. */
+ *  sharing, or no node of several ranks. Collective over c, and the release too. */
 ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void **first_p,
                               void **own_p);
 void ct_comm_release_block(ct_comm *c, void *own);

@@ -115,7 +115,7 @@ static int64_t free_space(void)
     return (bytes > 0) ? bytes : 0;
 }
 
-/* All ranks of the world say whether a window of `bytes` fits on each one's host, and agree. */
+/* All ranks say whether a window of `bytes` fits on each one's host, and agree. */
 static ct_status agree_space(ct_node *node, size_t bytes, bool *fits_p)
 {
     ct_comm *c = node->comm;
@@ -123,9 +123,11 @@ static ct_status agree_space(ct_node *node, size_t bytes, bool *fits_p)
     int fits = 0;
 
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &wanted, 1, MPI_INT64_T, MPI_SUM, c->host));
+    /* other ranks of the job there may make windows of other groups at the same time */
+    space = space * c->host_size / c->host_all;
     if ((node->limit >= 0) && (space > node->limit - node->used)) space = node->limit - node->used;
     fits = c->node_shares && (wanted <= space);
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &fits, 1, MPI_INT, MPI_LAND, c->world));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &fits, 1, MPI_INT, MPI_LAND, c->mpi));
     if (fits) node->used += wanted;
     *fits_p = (fits != 0);
     return CT_OK;
@@ -253,7 +255,7 @@ ct_status ct_node_find_all(const ct_node *node, const void *p, size_t bytes, cha
     rc = MPI_Allgather(at, 2, MPI_INT64_T, all, 2, MPI_INT64_T, c->node);
     for (int i = 0; i < c->node_size; ++i)
         found = found && (all[2 * i] >= 0) && (all[2 * i] == at[0]);
-    if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_LAND, c->world);
+    if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_LAND, c->mpi);
     for (int i = 0; found && (i < c->node_size); ++i)
         home[i] = ct_node_block(node, index, i) + all[2 * i + 1];
     free(all);

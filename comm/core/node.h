@@ -63,7 +63,8 @@ static inline void ct_futex_wake(const ct_sleeper *s, int n)
 
 typedef struct ct_node ct_node;
 
-/** Never fails for want of shared memory: windows are then refused. Collective over the world. */
+/** Never fails for want of shared memory: windows are then refused. Collective over the
+ * communicator. */
 ct_status ct_node_create(ct_comm *c, ct_node **node_p);
 void ct_node_destroy(ct_node *node); /* NULL allowed; collective */
 
@@ -73,7 +74,7 @@ void ct_node_set_limit(ct_node *node, int64_t bytes);
 
 /** A zeroed block of `bytes` on every rank of the node, aligned to CT_ALIGN; *block_p is this
  *  rank's. CT_UNSUPPORTED, on all ranks alike, where there is no space, no sharing, or no node of
- *  several ranks. Collective over the world. */
+ *  several ranks. Collective over the communicator. */
 ct_status ct_node_acquire(ct_node *node, size_t bytes, const char *what, void **block_p);
 /** Frees the window that block is this rank's part of. Collective. */
 void ct_node_release(ct_node *node, void *block);
@@ -82,7 +83,8 @@ void ct_node_release(ct_node *node, void *block);
 bool ct_node_find(const ct_node *node, const void *p, size_t bytes, int *window_p,
                   int64_t *offset_p);
 /** home[node_size]: where each rank of this node has what it calls p, in this process's addresses;
- *  *all_p: that lies in one window for all of them, on every node. Collective over the world. */
+ *  *all_p: that lies in one window for all of them, on every node. Collective over the
+ * communicator. */
 ct_status ct_node_find_all(const ct_node *node, const void *p, size_t bytes, char **home,
                            bool *all_p);
 /** Block of a rank of the node, in this process's addresses. */

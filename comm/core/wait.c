@@ -2,6 +2,7 @@
  * so that a loop of tests would cost what it simulates, and there is no second thread. */
 #include "comm/core/node.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 enum {
@@ -40,6 +41,37 @@ ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle)
     /* messages ring no bell, and other requests may be posted meanwhile: look again */
     relax(c, *idle, n == 0);
     return CT_OK;
+}
+
+/* Beside the log the one thing that is global: that one thread at a time may call MPI is a rule of
+ * the process (MPI_THREAD_SERIALIZED), and holds across communicators that know nothing of each
+ * other. */
+static struct {
+    pthread_once_t made;
+    pthread_mutex_t lock;
+} serial = { .made = PTHREAD_ONCE_INIT };
+
+static void make_lock(void)
+{
+    pthread_mutexattr_t kind;
+
+    (void)pthread_mutexattr_init(&kind); /* these fail only on bad arguments */
+    (void)pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(&serial.lock, &kind);
+    (void)pthread_mutexattr_destroy(&kind);
+}
+
+void ct_comm_lock(ct_comm *c)
+{
+    (void)c;
+    (void)pthread_once(&serial.made, make_lock);
+    (void)pthread_mutex_lock(&serial.lock);
+}
+
+void ct_comm_unlock(ct_comm *c)
+{
+    (void)c;
+    (void)pthread_mutex_unlock(&serial.lock);
 }
 
 int ct_comm_test(MPI_Request *request, int *done_p)

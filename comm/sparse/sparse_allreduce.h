@@ -65,13 +65,13 @@ typedef struct ct_sparse_allreduce_req {
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 
     /* private to exch_*.c: who takes part. NULL: all ranks, as prepare() fills in */
-    const int *member; /* [n_member] ranks of the world */
+    const int *member; /* [n_member] ranks of the communicator */
     int n_member, me;
 } ct_sparse_allreduce_req;
 
 typedef struct ct_sparse_allreduce_ops {
     const char *name;
-    /** Once, before the first start. Collective over the world, in one order on all ranks.
+    /** Once, before the first start. Collective, in one order on all ranks.
      *  CT_ERR_CONFIG, CT_ERR_NOMEM. */
     ct_status (*prepare)(ct_sparse_allreduce_req *r);
     /** NULL but for hier: first of all in each step, before selection, to be progressed until

@@ -200,9 +200,10 @@ ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, 
         ct_grad_pipe_destroy(gp);
         return status;
     }
-    comm->mover = (ct_comm_mover){ .move = ct_grad_pipe_move_any,
-                                   .pending = ct_grad_pipe_pending,
-                                   .ctx = gp };
+    gp->mover = (ct_comm_mover){ .move = ct_grad_pipe_move_any,
+                                 .pending = ct_grad_pipe_pending,
+                                 .ctx = gp };
+    ct_comm_plug(comm, &gp->mover);
     *gp_p = gp;
     return CT_OK;
 }
@@ -239,7 +240,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
 {
     if (gp == NULL) return;
     ct_pipe_thread_destroy(gp->thread);
-    if (gp->comm->mover.ctx == gp) gp->comm->mover = (ct_comm_mover){ .ctx = NULL };
+    ct_comm_unplug(gp->comm, &gp->mover);
     log_measured(gp);
     ct_grad_pipe_log_coding(gp);
     if (gp->policy != NULL) gp->config.policy->destroy(gp->policy);

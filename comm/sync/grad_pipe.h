@@ -105,9 +105,8 @@ typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
 
 /** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
- * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. One
- * pipe at a time moves while a communicator's small collectives wait: the one made last.
- * Collective. */
+ * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. It
+ * moves while small collectives of comm and its kin wait (ct_comm_plug()). Collective. */
 ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
                               const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */

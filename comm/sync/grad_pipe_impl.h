@@ -42,6 +42,7 @@ typedef struct ct_grad_kept {
  * only under the communicator's lock; the rest only the main thread. */
 struct ct_grad_pipe {
     ct_comm *comm;
+    ct_comm_mover mover; /* plugged into comm */
     ct_grad_pipe_config config;
     float *arena;
     int n_range, n_bucket, n_lane;

@@ -79,7 +79,7 @@ static inline member *member_of(const ct_feed *f, int r)
 
 static inline char *slot_start(const ct_feed *f, int i)
 {
-    return f->memory + ct_align_up(sizeof(head)) + (size_t)f->o.group->node_size * CT_ALIGN +
+    return f->memory + ct_align_up(sizeof(head)) + (size_t)f->o.group->node.size * CT_ALIGN +
            (size_t)i * f->slot_bytes;
 }
 
@@ -117,10 +117,10 @@ static size_t lay_out(ct_feed *f)
     f->n_slot = f->o.threads + 1;
     f->room = (g->room > 0) ? g->room : records_room(f->o.reader, f->n_sample);
     f->mark_at = ct_align_up(sizeof(slot));
-    f->place_at = f->mark_at + ct_align_up((size_t)g->node_size * sizeof(mark));
+    f->place_at = f->mark_at + ct_align_up((size_t)g->node.size * sizeof(mark));
     f->data_at = f->place_at + ct_align_up((size_t)f->n_sample * sizeof(place));
     f->slot_bytes = f->data_at + ct_align_up((size_t)f->room);
-    return ct_align_up(sizeof(head)) + (size_t)g->node_size * CT_ALIGN +
+    return ct_align_up(sizeof(head)) + (size_t)g->node.size * CT_ALIGN +
            (size_t)f->n_slot * f->slot_bytes;
 }
 
@@ -154,12 +154,12 @@ static ct_status deal(ct_feed *f)
 {
     const ct_data_group *g = f->o.group;
 
-    f->share = calloc((size_t)g->node_size, sizeof(*f->share));
-    f->base = calloc((size_t)g->node_size, sizeof(*f->base));
+    f->share = calloc((size_t)g->node.size, sizeof(*f->share));
+    f->base = calloc((size_t)g->node.size, sizeof(*f->base));
     if ((f->share == NULL) || (f->base == NULL))
         return CT_READER_FAIL(f->o.reader, CT_ERR_NOMEM, "no memory for a feed");
-    for (int r = 0; r < g->node_size; r++) {
-        CT_TRY(ct_share_of(f->o.global, g->member[r], g->n_rank, &f->share[r]));
+    for (int r = 0; r < g->node.size; r++) {
+        CT_TRY(ct_share_of(f->o.global, g->member[r], g->data.size, &f->share[r]));
         f->base[r] = f->n_sample;
         f->n_sample += f->share[r].local;
     }
@@ -193,7 +193,7 @@ ct_status ct_feed_create(const ct_feed_options *options, ct_feed **feed_p)
     CT_TRY_GOTO(status, err_release, status);
     CT_TRY_GOTO(status, err_release, g->acquire(g->ctx, lay_out(f), &base, &f->handle));
     f->memory = base;
-    if (g->node_rank == 0) status = start_head(f);
+    if (g->node.rank == 0) status = start_head(f);
     CT_TRY_GOTO(status, err_give_back, g->agree(g->ctx, status)); /* nobody before it is there */
     *feed_p = f;
     return CT_OK;
@@ -210,7 +210,7 @@ err_release:
 /* A run's place is free once all ranks have gone on from the one that had it. */
 static bool run_is_free(const ct_feed *f, int64_t generation)
 {
-    for (int r = 0; r < f->o.group->node_size; r++)
+    for (int r = 0; r < f->o.group->node.size; r++)
         if (member_of(f, r)->generation <= generation - RUNS) return false;
     return true;
 }
@@ -229,10 +229,10 @@ ct_status ct_feed_jump(ct_feed *f, int64_t generation, uint64_t seed, int64_t st
             (run){ .generation = generation, .next = step, .end = INT64_MAX, .seed = seed };
         h->top = generation;
     }
-    member_of(f, f->o.group->node_rank)->generation = generation;
+    member_of(f, f->o.group->node.rank)->generation = generation;
     pthread_cond_broadcast(&h->moved);
     pthread_mutex_unlock(&h->lock);
-    return ((f->o.group->node_rank == 0) && (f->n_thread == 0)) ? feed_start_threads(f) : CT_OK;
+    return ((f->o.group->node.rank == 0) && (f->n_thread == 0)) ? feed_start_threads(f) : CT_OK;
 }
 
 static int find_step(const ct_feed *f, int64_t generation, int64_t step)
@@ -248,7 +248,7 @@ static int find_step(const ct_feed *f, int64_t generation, int64_t step)
 
 ct_status ct_feed_wait(ct_feed *f, int64_t generation, int64_t step, ct_feed_part *part_p)
 {
-    int me = f->o.group->node_rank, at = -1;
+    int me = f->o.group->node.rank, at = -1;
     head *h = head_of(f);
     ct_status status = CT_OK;
 
@@ -272,7 +272,7 @@ ct_status ct_feed_wait(ct_feed *f, int64_t generation, int64_t step, ct_feed_par
 
 const void *ct_feed_record(const ct_feed *f, const ct_feed_part *part, int64_t i, size_t *size_p)
 {
-    const place *p = places_of(f, part->slot) + f->base[f->o.group->node_rank] + i;
+    const place *p = places_of(f, part->slot) + f->base[f->o.group->node.rank] + i;
 
     if (p->offset < 0) return NULL;
     *size_p = (size_t)p->size;
@@ -281,7 +281,7 @@ const void *ct_feed_record(const ct_feed *f, const ct_feed_part *part, int64_t i
 
 void ct_feed_done(ct_feed *f, const ct_feed_part *part)
 {
-    mark *m = mark_of(f, part->slot, f->o.group->node_rank);
+    mark *m = mark_of(f, part->slot, f->o.group->node.rank);
     head *h = head_of(f);
 
     pthread_mutex_lock(&h->lock);
@@ -336,7 +336,7 @@ static int find_free(const ct_feed *f)
         const slot *s = slot_of(f, i);
         bool wanted = (s->state == SLOT_FILLING);
 
-        for (int r = 0; (s->state == SLOT_READY) && (r < f->o.group->node_size); r++)
+        for (int r = 0; (s->state == SLOT_READY) && (r < f->o.group->node.size); r++)
             wanted = wanted || is_wanted(f, i, r);
         if (!wanted) return i;
     }
@@ -366,7 +366,7 @@ static ct_status fetch_step(const ct_feed *f, void *local, uint64_t seed, int64_
 
     if (f->o.rand_skip > 0)
         begin += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % f->o.rand_skip);
-    for (int r = 0; r < f->o.group->node_size; r++) {
+    for (int r = 0; r < f->o.group->node.size; r++) {
         for (int64_t i = 0; i < f->share[r].local; i++, p++) {
             int64_t id =
                 ct_sample_at(seed, f->o.stripes, begin + f->share[r].first + i, reader->count);
@@ -402,7 +402,7 @@ static void fill_slot(ct_feed *f, run *w, int at, void *local, bool good)
     s->status = status;
     s->state = SLOT_READY;
     if (status != CT_OK) h->run[generation % RUNS].failed = true;
-    for (int r = 0; r < f->o.group->node_size; r++) *mark_of(f, at, r) = (mark){ 0 };
+    for (int r = 0; r < f->o.group->node.size; r++) *mark_of(f, at, r) = (mark){ 0 };
     pthread_cond_broadcast(&h->moved);
 }
 

@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/exchange/group.h"
 
 typedef struct ct_data_group {
-    int rank, n_rank;         /* of the job                                               */
-    int node_rank, node_size; /* of this node; its rank 0 reads for the others            */
-    const int *member;        /* [node_size] their ranks in the job                       */
-    int n_node;
+    ct_group data;     /* the ranks that share a batch: this one's part of it is its rank's  */
+    ct_group node;     /* those of them on this node; its rank 0 reads for the others        */
+    const int *member; /* [node.size] their ranks in `data`                                  */
     bool one_reader;   /* solver's node_reader: else every rank reads for itself   */
     int64_t room;      /* bytes of records of a step; 0: enough for all but unusual ones */
     const char *stage; /* --stage: the folder of node-local copies; NULL: none     */
@@ -25,8 +25,6 @@ typedef struct ct_data_group {
     /** Collective: CT_OK where all ranks say CT_OK; else the status of the first that does not, and
      *  a line on every other rank that says which one failed, and how: its last logged error. */
     ct_status (*agree)(void *ctx, ct_status mine);
-    /** Bytes of the node's rank 0 to the others of the node. Collective on the node. */
-    ct_status (*share)(void *ctx, void *data, size_t size);
     /** `bytes` zeroed bytes that all ranks of the node have, mapped where each likes. Collective;
      *  CT_UNSUPPORTED, on all ranks alike, where they cannot be had. bytes may differ from node to
      *  node, and count on the node's rank 0 alone. */

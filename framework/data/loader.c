@@ -534,7 +534,7 @@ static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, in
     status = part.status;
     if (status == CT_OK) {
         status = make_batch(l, &part, seed, step, local, rest, s);
-    } else if (g->node_rank > 0) {
+    } else if (g->node.rank > 0) {
         snprintf(s->why, sizeof(s->why), "%s", part.text);
     }
     ct_feed_done(l->feed, &part);

@@ -1,4 +1,4 @@
-/** @file exchange.h  What the solver has of the other ranks: their group (group.h), what
+/** @file exchange.h  What the solver has of the other ranks: their groups (group.h), what
  * synchronises the gradients with theirs, and what codecs keep of them for snapshots.
  *
  * A step begins, says of each gradient that it is ready, polls, and waits for sums; what carries
@@ -106,7 +106,9 @@ static inline bool ct_sync_states_get(const ct_sync_states *s, int param, int k,
 }
 
 typedef struct ct_exchange {
-    ct_group group;
+    ct_group job;  /* all ranks: stops, errors, the seed                                   */
+    ct_group data; /* the replicas of this rank's weights: gradients, statistics, metrics, sets of
+                      snapshots */
     ct_grad_sync sync;
     ct_sync_states states;
 } ct_exchange;

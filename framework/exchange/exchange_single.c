@@ -72,7 +72,8 @@ void ct_exchange_single(int n_param, ct_exchange *out)
     void *ctx = (void *)(intptr_t)n_param;
 
     *out = (ct_exchange){
-        .group = { .size = 1 },
+        .job = { .size = 1 },
+        .data = { .size = 1 },
         .sync = { .ctx = ctx, .ops = &sync_ops, .transport = { ctx, &transport_ops, true } }
     };
 }

@@ -1,8 +1,9 @@
 /** @file group.h  A group of ranks, and what they do together without knowing MPI.
  *
- * runtime/exchange fills the group of a job's data replicas over comm/. A group of one rank needs
- * no operations: call those below, which know. Every call is collective over the group, made from
- * the main thread, in the same order on all ranks. Gradients that are under way go on meanwhile.
+ * A job has several: all its ranks, the replicas that share gradients, those of a node
+ * (runtime/job.h). A group of one rank needs no operations: call those below, which know. Every
+ * call is collective over the group, made from the main thread, in the same order on all ranks.
+ * Gradients that are under way go on meanwhile.
  */
 #ifndef CT_EXCHANGE_GROUP_H
 #define CT_EXCHANGE_GROUP_H
@@ -44,8 +45,9 @@ typedef struct ct_group_ops {
 typedef struct ct_group {
     void *ctx;
     int rank, size;
-    bool sums_there;         /* a device's library adds numbers up where they are */
-    const ct_group_ops *ops; /* NULL: one rank */
+    bool sums_there;            /* a device's library adds numbers up where they are */
+    const ct_group_ops *ops;    /* NULL: one rank */
+    const struct ct_topo *topo; /* of its ranks: topology/topo.h; NULL: nothing is known */
 } ct_group;
 
 static inline ct_status ct_group_sum(const ct_group *g, double *v, int n)

@@ -111,11 +111,11 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
 
     for (int i = 0; i < net->n_param; i++) {
         for (int k = 0; ct_sync_states_get(&x->states, i, k, &e); k++, n++)
-            CT_TRY(read_one(file, net, state, &x->group, &e));
+            CT_TRY(read_one(file, net, state, &x->data, &e));
     }
-    if ((n > 0) && (state->n_rank != x->group.size) && !state->foreign)
+    if ((n > 0) && (state->n_rank != x->data.size) && !state->foreign)
         CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank,
-                x->group.size);
+                x->data.size);
     return CT_OK;
 }
 
@@ -239,7 +239,7 @@ static ct_status go_on(const char *file, const ct_net *net, const ct_group *g,
 static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
                         const ct_exchange *x, const int64_t *kind_of)
 {
-    const ct_group *g = &x->group;
+    const ct_group *g = &x->data;
     int n_weight = 0, n_gradient = 0;
 
     for (int i = 0; i < net->n_param; i++) {
@@ -276,7 +276,7 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
 ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *state,
                              const ct_exchange *x)
 {
-    const ct_group *g = &x->group;
+    const ct_group *g = &x->data;
     int64_t *kind_of = calloc(2 * (size_t)net->n_param + 1, sizeof(*kind_of));
     ct_status status =
         (kind_of != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);

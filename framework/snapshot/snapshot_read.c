@@ -427,7 +427,7 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange)
 {
-    const ct_group *g = &exchange->group;
+    const ct_group *g = &exchange->data;
     ct_status status = CT_OK;
 
     if (g->rank == 0) status = read_shared(file, net, state);

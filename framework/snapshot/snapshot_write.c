@@ -307,7 +307,7 @@ static ct_status commit(set_writer *s)
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p)
 {
-    set_writer s = { .prefix = prefix, .net = net, .state = state, .group = &exchange->group };
+    set_writer s = { .prefix = prefix, .net = net, .state = state, .group = &exchange->data };
     double start = ct_clock_s();
     ct_status status;
 

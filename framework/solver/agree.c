@@ -18,14 +18,14 @@ static int64_t urgency_here(const ct_solver *s)
     double limit_s = (double)s->param->max_hours * 3600.0;
 
     if (action == CT_ACTION_STOP) return 2;
-    if ((s->exchange.group.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
+    if ((s->exchange.job.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
         return 2;
     return (action == CT_ACTION_SNAPSHOT) ? 1 : 0;
 }
 
 ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.job;
     int64_t v[] = { urgency_here(s), finite ? 0 : 1 };
 
     /* One blocking reduction of 16 bytes a step, where the ranks meet anyway: the next layer that
@@ -48,16 +48,16 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 
 ct_status ct_solver_share_status(ct_solver *s, ct_status status)
 {
-    int64_t worst = (s->exchange.group.rank == 0) ? (int64_t)status : 0;
+    int64_t worst = (s->exchange.data.rank == 0) ? (int64_t)status : 0;
 
-    CT_TRY(ct_group_max(&s->exchange.group, &worst, 1));
+    CT_TRY(ct_group_max(&s->exchange.job, &worst, 1));
     return (ct_status)worst;
 }
 
 /* Averages weights [first, first + count) of the arena over the ranks. */
 static ct_status average_range(ct_solver *s, int64_t first, int64_t count)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.data;
     float *data = s->net->weight_arena + first, *host = data;
     size_t bytes = (size_t)count * sizeof(float);
     double share = (s->net->batch_global > 0)
@@ -80,7 +80,7 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     const ct_net *net = s->net;
     bool any = false;
 
-    if (s->exchange.group.size == 1) return CT_OK;
+    if (s->exchange.data.size == 1) return CT_OK;
     for (int i = 0; i < net->n_param;) {
         int64_t first = net->param[i].offset, end;
 
@@ -99,13 +99,13 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     return CT_OK;
 }
 
-/* All ranks' checksums are known: logs which stand alone, on rank 0. */
+/* All replicas' checksums are known: logs which stand alone, on the first. */
 static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
 {
     int best = 0, best_count = 0, named = 0;
     ct_text who = { 0 };
 
-    if (s->exchange.group.rank != 0) return CT_ERR_DIVERGED;
+    if (s->exchange.data.rank != 0) return CT_ERR_DIVERGED;
     for (int i = 0; i < n; i++) {
         int count = 0;
 
@@ -131,7 +131,7 @@ static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
 
 ct_status ct_solver_check_weights(ct_solver *s)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.data;
     int64_t mine, extreme[2], *sum;
     double traced = ct_trace_start(s->options.trace);
     ct_status status;
@@ -155,7 +155,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
 
 ct_status ct_solver_broadcast_weights(ct_solver *s)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.data;
     size_t bytes = (size_t)s->net->weight_count * sizeof(float);
     void *host;
     ct_status status;

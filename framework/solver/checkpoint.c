@@ -12,7 +12,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
         .iteration = s->iteration,
-        .n_rank = s->exchange.group.size,
+        .n_rank = s->exchange.data.size,
         .global_batch = s->net->batch_global,
         .seed = s->seed,
         .n_history = s->step.n_history,
@@ -46,7 +46,7 @@ static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, int64_t offs
 
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum of %zu bytes", bytes);
     memcpy(sum, e->data, bytes);
-    status = ct_group_average(&s->exchange.group, sum, e->count, 1.0);
+    status = ct_group_average(&s->exchange.data, sum, e->count, 1.0);
     if (status == CT_OK) status = ct_storage_put(&s->step.history[0], offset, e->count, sum);
     ct_mem_release(sum);
     return status;
@@ -77,7 +77,7 @@ static ct_status write_snapshot(ct_solver *s)
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(collect_momentum(s));
     fill_state(s, &state);
-    if (state.n_loss > 0) CT_TRY(ct_group_sum(&x->group, state.loss_window, state.n_loss));
+    if (state.n_loss > 0) CT_TRY(ct_group_sum(&x->data, state.loss_window, state.n_loss));
     if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
     state.plan = plan.text;
     status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
@@ -128,14 +128,14 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
     s->n_loss = fits ? state->n_loss : 0;
     s->next_loss = fits ? state->next_loss % s->param->average_loss : 0;
     memset(s->loss_window, 0, sizeof(s->loss_window));
-    if (s->exchange.group.rank == 0) /* the means over ranks, kept as rank 0's shares */
+    if (s->exchange.data.rank == 0) /* the means over ranks, kept as rank 0's shares */
         memcpy(s->loss_window, state->loss_window, sizeof(s->loss_window));
 }
 
 /* The newest good set, on every rank; *file_p NULL: there is none. */
 static ct_status find_newest(ct_solver *s, char **file_p)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.data;
     ct_status status = CT_OK;
     char *file = NULL;
     int64_t length = 0;
@@ -234,7 +234,7 @@ ct_status ct_solver_load_weights(ct_solver *s, const char *files)
 {
     ct_status status = CT_OK;
 
-    if (s->exchange.group.rank == 0) status = load_here(s, files);
+    if (s->exchange.data.rank == 0) status = load_here(s, files);
     CT_TRY(ct_solver_share_status(s, status));
     return ct_solver_broadcast_weights(s);
 }

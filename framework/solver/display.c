@@ -57,7 +57,7 @@ ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
     int n = (int)s->outputs.n;
 
     v[n] = ct_solver_smoothed_loss(s);
-    CT_TRY(ct_group_sum(&s->exchange.group, v, n + 1));
+    CT_TRY(ct_group_sum(&s->exchange.data, v, n + 1));
     *loss_p = v[n];
     return CT_OK;
 }

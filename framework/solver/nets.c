@@ -141,7 +141,7 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
         o.forward_only = true;
         CT_TRY(ct_net_create(param, &o, &s->test[i]));
         s->n_test = i + 1;
-        CT_TRY(ct_outputs_create(s->test[i], &s->exchange.group, &s->test_outputs[i]));
+        CT_TRY(ct_outputs_create(s->test[i], &s->exchange.data, &s->test_outputs[i]));
     }
     return CT_OK;
 }

@@ -52,9 +52,9 @@ static ct_status open_exchange(ct_solver *s)
 
 static ct_status agree_seed(ct_solver *s)
 {
-    const ct_group *g = &s->exchange.group;
+    const ct_group *g = &s->exchange.data;
 
-    CT_TRY(ct_group_broadcast(g, &s->seed, sizeof(s->seed)));
+    CT_TRY(ct_group_broadcast(&s->exchange.job, &s->seed, sizeof(s->seed)));
     if (s->param->random_seed < 0)
         CT_INFO("random_seed %" PRIu64 ", drawn from the clock", s->seed);
     s->options.env.seed = s->seed;
@@ -91,7 +91,7 @@ static ct_status open_step(ct_solver *s)
     s->step = (ct_train_step){ .param = s->param,
                                .net = s->net,
                                .sync = &s->exchange.sync,
-                               .several = (s->exchange.group.size > 1),
+                               .several = (s->exchange.data.size > 1),
                                .pass = s->net->pass,
                                .rule = s->rule,
                                .look = take_outputs,
@@ -116,12 +116,12 @@ static ct_status create(ct_solver *s)
         s->options.env.global_batch_size = s->param->global_batch_size;
     CT_TRY(ct_solver_make_train_net(s));
     CT_TRY(open_exchange(s));
-    if (s->exchange.group.rank == 0) status = ct_solver_check_prefix(s->param);
+    if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
     CT_TRY(agree_seed(s));
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(open_step(s));
-    CT_TRY(ct_outputs_create(s->net, &s->exchange.group, &s->outputs));
+    CT_TRY(ct_outputs_create(s->net, &s->exchange.data, &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
     for (size_t i = 0; i < s->param->n_weights; i++)
         CT_TRY(ct_solver_load_weights(s, s->param->weights[i]));
@@ -216,7 +216,7 @@ static ct_status step(ct_solver *s, bool *finite_p)
     if (ct_plateau_is(s->param)) {
         double smoothed = ct_solver_smoothed_loss(s);
 
-        CT_TRY(ct_group_sum(&s->exchange.group, &smoothed, 1));
+        CT_TRY(ct_group_sum(&s->exchange.data, &smoothed, 1));
         ct_plateau_note(s->param, s->iteration, smoothed, &s->plateau);
     }
     s->tally.step_s += ct_clock_s() - start;

@@ -102,12 +102,13 @@ ct_status ct_solver_show(ct_solver *s);
 /* agree.c: what ranks decide together, at step boundaries. Collective. */
 /** The most urgent action of all ranks; CT_ERR_DIVERGED where a loss is not finite. */
 ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p);
-/** The mean over ranks of BatchNorm's running statistics, on every rank. */
+/** The mean over replicas of BatchNorm's running statistics, on every rank. */
 ct_status ct_solver_average_statistics(ct_solver *s);
 ct_status ct_solver_check_weights(ct_solver *s);
-/** Rank 0's weights to everyone. */
+/** The weights of the replicas' rank 0 to all of them. */
 ct_status ct_solver_broadcast_weights(ct_solver *s);
-/** status of rank 0 on every rank. */
+/** The status of the rank that is 0 among its replicas, the worst of several, on every rank of the
+ *  job. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);
 
 /* learning_rate.c: of lr_policy "plateau" */

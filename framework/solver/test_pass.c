@@ -41,7 +41,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         o->sum[o->n] += loss;
     }
     s->test_broken = pass->exec.broken_samples;
-    return ct_group_sum(&s->exchange.group, o->sum, (int)o->n + 1);
+    return ct_group_sum(&s->exchange.data, o->sum, (int)o->n + 1);
 }
 
 /* The batches on the average of the weights, where there is one; statistics are the net's. */

@@ -128,8 +128,10 @@ typedef struct ct_device_sum_ops {
     const char *name;    /* "nccl", "MPI"                                            */
     bool (*there)(void); /* whether the library is, on this rank; logs nothing       */
     ct_status (*make_id)(void *id);
-    /** Collective over the ranks that have the id. Errors name the rank. */
-    ct_status (*open)(const ct_device *dev, const void *id, int rank, int n_rank, void **group_p);
+    /** Collective over the ranks that have the id. comm: their ct_comm, for a library that is MPI
+     *  itself; the others go by the id. Errors name the rank. */
+    ct_status (*open)(const ct_device *dev, void *comm, const void *id, int rank, int n_rank,
+                      void **group_p);
     /** Collective, and waits for the sums under way, but after an error: then those are given up,
      *  where the other ranks close, too. NULL allowed. */
     void (*close)(void *group);

@@ -90,7 +90,7 @@ static ct_status find_copy(ct_layer *l, const ct_reader_options *o)
     return CT_LAYER_FAIL(l, CT_ERR_IO,
                          "the copy %s is not there for rank %d: %s; --stage=%s must be one folder "
                          "for all ranks of a host",
-                         d->staged, l->env->group->rank, strerror(errno), stage);
+                         d->staged, l->env->group->data.rank, strerror(errno), stage);
 }
 
 /* --stage: one rank a host copies the set, and all read the copy. Ranks may see different things
@@ -124,14 +124,14 @@ static ct_status open_together(ct_layer *l, const char *backend, const ct_reader
     bool reads;
 
     d->fed = g->one_reader && ct_reader_can_feed(backend) && (o->skip_broken == 0);
-    reads = !d->fed || (g->node_rank == 0);
-    if (g->rank == 0) status = ct_reader_open(backend, o, &d->reader);
+    reads = !d->fed || (g->node.rank == 0);
+    if (g->data.rank == 0) status = ct_reader_open(backend, o, &d->reader);
     CT_TRY(g->agree(g->ctx, status));
-    if (reads && (g->rank > 0)) status = ct_reader_open(backend, o, &d->reader);
+    if (reads && (g->data.rank > 0)) status = ct_reader_open(backend, o, &d->reader);
     CT_TRY(g->agree(g->ctx, status));
     if (!d->fed) return CT_OK;
     if (reads) ct_reader_tell(d->reader, &facts);
-    CT_TRY(g->share(g->ctx, &facts, sizeof(facts)));
+    CT_TRY(ct_group_broadcast(&g->node, &facts, sizeof(facts)));
     return reads ? CT_OK : ct_reader_open_far(backend, o, &facts, &d->reader);
 }
 

@@ -198,7 +198,8 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
                                     .transport = x->by_pipe,
                                     .n_trial = ct_grad_pipe_n_trial(x->pipe) },
                           .states = { x, mpi_get, mpi_restored } };
-    ct_group_mpi_open(&x->group, &out->group);
+    ct_group_mpi_open(&x->group, &out->data);
+    out->job = out->data;
     *x_p = x;
     return CT_OK;
 }
@@ -215,7 +216,7 @@ ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
     x->is_on_device = all;
     x->all_on_device = all;
     if (lib != NULL) {
-        CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->group));
+        CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->data));
         CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,
                                           &x->by_device));
     }
@@ -246,7 +247,8 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     ct_exchange_open *open = ctx;
     const Ct__SolverParameter *param = open->param;
     const ct_device_sum_ops *lib = NULL;
-    bool alone = (open->job->size == 1), may = ct_exchange_may_be_dense(param, net), there;
+    bool alone = (open->job->group.data.size == 1), may = ct_exchange_may_be_dense(param, net),
+         there;
     double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
 
     if (alone && !ct_exchange_is_coded(param, net)) {
@@ -255,12 +257,14 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
         /* a job of one rank is as strict as one of more */
         CT_TRY(ct_exchange_read_config(param, &unused));
         ct_exchange_single(net->n_param, out);
+        out->job = open->job->group.job;
         return ct_trace_file_reserve(open->trace, net, param, 0);
     }
     if (!(alone && may))
-        CT_TRY(ct_exchange_pick_sum(param, net, open->job->comm, open->job->shares_gpu, &lib));
+        CT_TRY(ct_exchange_pick_sum(param, net, open->job->data_comm, open->job->shares_gpu, &lib));
     there = (alone && may) || (lib != NULL);
-    CT_TRY(ct_exchange_mpi_create(open->job->comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_exchange_mpi_create(open->job->data_comm, param, net, may && there, &open->mpi, out));
+    out->job = open->job->group.job;
     CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
     if (open->trace != NULL) CT_TRY(ct_grad_pipe_trace(open->mpi->pipe, open->trace->trace));
     if (there)

@@ -14,10 +14,11 @@
 typedef struct ct_exchange_mpi ct_exchange_mpi;
 
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
- *  Borrows comm and net. Works at one rank too: nothing travels, but codecs act. Gradients of a
- *  device meet on the host. Fastest where the net's gradient arena came from
- *  ct_exchange_arena(). dense_elsewhere: ct_exchange_mpi_on_device() follows, for steps in which
- *  nothing is compressed. Collective. CT_ERR_CONFIG. */
+ *  out->data is the group of comm's ranks, and out->job too. Borrows comm and net. Works at one
+ * rank too: nothing travels, but codecs act. Gradients of a device meet on the host. Fastest where
+ * the net's gradient arena came from ct_exchange_arena(). dense_elsewhere:
+ * ct_exchange_mpi_on_device() follows, for steps in which nothing is compressed. Collective.
+ * CT_ERR_CONFIG. */
 ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
                                  bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out);
 /** Before the first step: gradients are summed where they are, on net's device, by this library;

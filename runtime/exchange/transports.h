@@ -1,6 +1,5 @@
 /** @file transports.h  What carries a step's gradients (ct_transport,
- * framework/exchange/exchange.h) where they lie on a device, and the group of a communicator's
- * ranks; private to runtime/exchange.
+ * framework/exchange/exchange.h) where they lie on a device; private to runtime/exchange.
  *
  * staged: a parameter's gradient that is ready is copied down beside what the device goes on
  * computing, and handed to the transport of the host once it is there; what lands is copied up, and
@@ -16,7 +15,6 @@
 #ifndef CT_TRANSPORTS_H
 #define CT_TRANSPORTS_H
 
-#include "comm/core/comm.h"
 #include "framework/exchange/exchange.h"
 #include "framework/net/net.h"
 #include "framework/tensor/device.h"
@@ -48,20 +46,5 @@ ct_status ct_transport_device_create(const ct_net *net, const ct_device_sum_ops 
 ct_status ct_transport_device_begin(ct_transport_device *x);
 int64_t ct_transport_device_bytes(const ct_transport_device *x); /* sent so far */
 void ct_transport_device_destroy(ct_transport_device *x);        /* NULL allowed */
-
-/** The group of a communicator's ranks (framework/exchange/group.h). */
-typedef struct ct_group_mpi {
-    ct_comm *comm;                /* borrowed                                            */
-    bool reproducible;            /* sums of floats as comm/collective/repro.h has them  */
-    const ct_device_sum_ops *lib; /* that adds up a device's numbers; NULL: none         */
-    void *library;                /* its group                                           */
-} ct_group_mpi;
-
-/** comm and reproducible are set. */
-void ct_group_mpi_open(ct_group_mpi *g, ct_group *out);
-/** lib opens its group, too, of whose id rank 0 tells the others. Collective. */
-ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
-                            ct_group *out);
-void ct_group_mpi_close(ct_group_mpi *g);
 
 #endif

@@ -42,6 +42,20 @@ fresh
 echo 'void ct_exch_run(void);' >>tree/comm/core/comm.h
 runs old_word 1 'comm/core/comm.h:[0-9]+:ct_exch_run: the term is sparse_allreduce' "$names" tree
 
+for line in 'int n(const ct_comm *c) { return use(c->world); }' 'int n(ct_comm c) { return use(c.world); }' \
+    '    MPI_Comm world;' '    MPI_Comm sums, world; /* all ranks */'; do
+    fresh
+    echo "$line" >>tree/comm/collective/coll.c
+    runs "world_of_$line" 1 'comm/collective/coll.c:[0-9]+: a member or variable named world' "$names" tree
+done
+fresh
+echo 'int all(void) { return use(MPI_COMM_WORLD); }' >>tree/runtime/call.c
+runs mpi_comm_world 1 'runtime/call.c:[0-9]+:MPI_COMM_WORLD: outside of comm/core and runtime/job.c' "$names" tree
+fresh # where it may be used, and words that only look like it
+echo 'int all(ct_comm *c) { return use(c->world, MPI_COMM_WORLD); }' >>tree/comm/core/comm.c
+echo 'int all(void) { return use(MPI_COMM_WORLD, "OMPI_COMM_WORLD_SIZE", "hello world;"); }' >>tree/runtime/job.c
+runs world_where_it_may 0 '' "$names" tree
+
 # the exchange stays small
 exchange="$ROOT/scripts/check_exchange.sh"
 runs exchange_is_small 0 'the exchange has [0-9]+ lines of 1200' "$exchange"
@@ -50,7 +64,7 @@ small() { # a copy of what that check reads
     mkdir tree/docs && cp "$ROOT/docs/architecture.md" tree/docs
 }
 small
-seq 1200 >>tree/runtime/exchange/group_mpi.c
+seq 1200 >>tree/runtime/group_mpi.c
 runs exchange_grows 1 'the exchange has 2[0-9]+ lines, 1200 are allowed' "$exchange" tree
 small
 echo >tree/runtime/exchange/other.c

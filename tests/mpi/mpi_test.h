@@ -72,6 +72,42 @@ static inline int mpi_on_machines(int (*f)(ct_comm *c))
     return fault;
 }
 
+/** Ways to cut a job into parts that work at the same time. */
+enum { MPI_CUTS = 4 };
+
+/** The part of this rank, and its place there: odd and even ranks; halves; rank 1 alone; and all,
+ *  the other way round. */
+static inline int mpi_part(int cut, int rank, int size, int *key_p)
+{
+    *key_p = (cut == 3) ? -rank : rank;
+    return (cut == 0) ? rank % 2 : (cut == 1) ? (rank >= size / 2) : (cut == 2) ? (rank == 1) : 0;
+}
+
+/** Calls f on the parts of each cut of these ranks, on the machine as it is and on one of pretended
+ *  nodes. All ranks call f equally often. Collective. */
+static inline int mpi_on_parts(int (*f)(ct_comm *c))
+{
+    char spec[8][32];
+    int n_spec = mpi_machines(spec), fault = 0;
+
+    for (int i = 0; i < 2 * MPI_CUTS; ++i) {
+        ct_comm *c = NULL, *part = NULL;
+        int key = 0, colour, wrong;
+        const char *machine = spec[(i % 2 == 0) ? 0 : n_spec - 1];
+
+        if (ct_comm_create(MPI_COMM_WORLD, machine, &c) != CT_OK) return fault + 1;
+        colour = mpi_part(i / 2, c->rank, c->size, &key);
+        if (ct_comm_split(c, colour, key, &part) != CT_OK) return fault + 1;
+        wrong = f(part);
+        if (wrong > 0)
+            fprintf(stderr, "rank %d on %s, cut %d: %d faults\n", c->rank, machine, i / 2, wrong);
+        fault += wrong;
+        ct_comm_destroy(part);
+        ct_comm_destroy(c);
+    }
+    return fault;
+}
+
 /** 1 where cond is false, saying so. */
 #define MPI_FAULT_UNLESS(_cond)                                                                    \
     ((_cond) ? 0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #_cond), 1))

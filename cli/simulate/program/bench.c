@@ -89,7 +89,7 @@ static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_
     seconds[0] = MPI_Wtime() - start;
     seconds[1] = (double)r.bytes_sent;
     if (checks) CT_TRY_GOTO(status, done, check(sim->comm, buf, r.count, ops->name));
-    MPI_Allreduce(MPI_IN_PLACE, seconds, 2, MPI_DOUBLE, MPI_MAX, sim->comm->world);
+    MPI_Allreduce(MPI_IN_PLACE, seconds, 2, MPI_DOUBLE, MPI_MAX, sim->comm->mpi);
     if (sim->comm->rank == 0)
         ct_text_add(json,
                     "%s{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":%.9g,\"predicted_us\":%.9g,"

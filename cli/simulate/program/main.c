@@ -138,10 +138,10 @@ static ct_status run(ct_sim *sim)
 /* The ranks are one process, with one log: what is no error, rank 0 says for all. */
 static void say(void *ctx, const char *text)
 {
-    int rank = 0;
+    int rank = 0, size = 0;
 
     (void)ctx;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)ct_comm_everyone(&rank, &size);
     if ((rank == 0) || (text[0] == 'E')) (void)fputs(text, stderr);
 }
 
@@ -162,18 +162,14 @@ static ct_status check_network(const ct_sim *sim, const ct_machine *m)
         m->name);
 }
 
-static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options_p,
-                        ct_topo **topo_p)
+static ct_status set_up(ct_sim *sim, int rank, int n_rank, int argc, char **argv,
+                        ct_options **options_p, ct_topo **topo_p)
 {
-    int n_rank = 1, rank = 0;
-
-    MPI_Comm_size(MPI_COMM_WORLD, &n_rank);
     ct_log_init(0, 1, "");
     ct_log_set_sink(say, NULL);
     CT_TRY(ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, argc, argv, options_p));
     sim->options = *options_p;
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     sim->node_speed = ct_topo_speed(*topo_p, (*topo_p)->node[rank]);
     sim->speed = ct_codec_speed_at(ct_machine_codec_speed(&(*topo_p)->machine), sim->node_speed);
     ct_sim_codec_set(&sim->speed);
@@ -187,13 +183,16 @@ int main(int argc, char **argv)
     ct_options *options = NULL;
     ct_topo *topo = NULL;
     ct_status status = CT_OK;
+    MPI_Comm all;
+    int rank = 0, n_rank = 1;
 
     sim.began = real_s();
     MPI_Init(&argc, &argv);
+    all = ct_comm_everyone(&rank, &n_rank);
     argv[0] = (char *)(uintptr_t) "sim"; /* options speak of a verb */
-    status = set_up(&sim, argc, argv, &options, &topo);
+    status = set_up(&sim, rank, n_rank, argc, argv, &options, &topo);
     if (status != CT_OK) _exit(ct_status_exit_code(status));
-    status = ct_comm_create_placed(MPI_COMM_WORLD, topo, &sim.comm);
+    status = ct_comm_create_placed(all, topo, &sim.comm);
     if (status == CT_OK) status = run(&sim);
     /* all ranks are one process, and after MPI_Abort() that ends with 0 */
     if (status != CT_OK) _exit(ct_status_exit_code(status));

@@ -47,10 +47,9 @@ static void sim_timer_destroy(ct_sim_timer *timer)
 /* Of gradients, and of layers' sums. */
 static int list_pending(const ct_sim_timer *t, MPI_Request **out, int max)
 {
-    const ct_comm_mover *m = &t->comm->mover;
     int n = ct_async_sum_pending(t->comm, out, max);
 
-    return n + ((m->pending != NULL) ? m->pending(m->ctx, out + n, max - n) : 0);
+    return n + ct_comm_pending(t->comm, out + n, max - n);
 }
 
 /* Until the message of n bytes is there, or one of the others: *over_p. */
@@ -91,7 +90,7 @@ static ct_status pass(ct_sim_timer *t, int bytes, ct_status (*moved)(void *ctx),
     return CT_OK;
 }
 
-/* Lets that much simulated time pass while messages of the communicator's mover complete. moved:
+/* Lets that much simulated time pass while messages of the communicator's movers complete. moved:
  *  called after each completion; NULL: they are only noted, for the next to move them. */
 static ct_status sim_compute(ct_sim_timer *timer, double seconds, ct_status (*moved)(void *ctx),
                              void *ctx)
@@ -354,15 +353,15 @@ static ct_status make_sums(train *t)
 /* Over the ranks: sum and maximum of v[n], on rank 0. */
 static ct_status reduce(const train *t, const double *v, int n, double *sum, double *most)
 {
-    MPI_Comm world = t->sim->comm->world;
+    MPI_Comm all = t->sim->comm->mpi;
 
     if (t->sim->comm->size == 1) { /* SMPI's reduce of one rank sends to a rank that is not there */
         memcpy(sum, v, sizeof(*v) * (size_t)n);
         memcpy(most, v, sizeof(*v) * (size_t)n);
         return CT_OK;
     }
-    CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, world));
-    CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, world));
+    CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, all));
+    CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, all));
     return CT_OK;
 }
 

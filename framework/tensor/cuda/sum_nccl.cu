@@ -120,7 +120,8 @@ static void close_group(void *of)
     free(g);
 }
 
-static ct_status open_group(const ct_device *, const void *id, int rank, int n_rank, void **group_p)
+static ct_status open_group(const ct_device *, void *, const void *id, int rank, int n_rank,
+                            void **group_p)
 {
     group *g = (group *)calloc(1, sizeof(*g));
     ncclUniqueId one;

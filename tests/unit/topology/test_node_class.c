@@ -363,6 +363,27 @@ static void test_inside(void **state)
     ct_topo_destroy(t);
 }
 
+/* A part of a job has the classes and links of the nodes that its ranks run on. */
+static void test_part(void **state)
+{
+    static const int rank[] = { 11, 3, 8, 2 };
+    ct_topo *t = placed("name: \"m\"\n" NODE TOP FAST SLOW, 12, 2, "block"), *part = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_subset(t, rank, 4, &part), CT_OK);
+    for (int i = 0; i < 4; ++i) {
+        assert_ptr_equal(ct_topo_class(part, part->node[i]),
+                         &part->machine.node_class[rank[i] >= 8]);
+        assert_true(ct_topo_speed(part, part->node[i]) == ct_topo_speed(t, t->node[rank[i]]));
+        assert_true(ct_topo_uplink(part, 1, part->node[i]) ==
+                    ct_topo_uplink(t, 1, t->node[rank[i]]));
+        for (int k = 0; k < 4; ++k)
+            assert_true((i == k) || (one(part, i, k) == one(t, rank[i], rank[k])));
+    }
+    ct_topo_destroy(part);
+    ct_topo_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,7 +391,7 @@ int main(void)
         cmocka_unit_test(test_too_many), cmocka_unit_test(test_write),
         cmocka_unit_test(test_place),    cmocka_unit_test(test_job),
         cmocka_unit_test(test_draw),     cmocka_unit_test(test_links),
-        cmocka_unit_test(test_inside),
+        cmocka_unit_test(test_inside),   cmocka_unit_test(test_part),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "tests/test.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "topology/topo.h"
@@ -132,6 +133,101 @@ static void test_uneven(void **state)
     assert_memory_equal(t->node, vertex0, sizeof(vertex0));
     assert_memory_equal(t->vertex[1], vertex1, sizeof(vertex1));
     assert_memory_equal(t->order, order, sizeof(order));
+    ct_topo_destroy(t);
+}
+
+/* Ranks of a part are as far from each other as in the whole, and keep their order and links. */
+static void expect_part(const ct_topo *t, const int *rank, int n)
+{
+    int seen[CT_MAX_LEVEL][16] = { { 0 } };
+    ct_topo *part = NULL;
+
+    assert_int_equal(ct_topo_subset(t, rank, n, &part), CT_OK);
+    assert_int_equal(part->n_rank, n);
+    assert_int_equal(part->machine.n_level, t->machine.n_level);
+    assert_int_equal(part->machine.node_level, t->machine.node_level);
+    assert_memory_equal(part->machine.level, t->machine.level, sizeof(t->machine.level));
+    for (int i = 0; i < n; ++i) {
+        for (int k = 0; k < n; ++k) {
+            assert_int_equal(ct_topo_meet(part, i, k), ct_topo_meet(t, rank[i], rank[k]));
+            assert_int_equal(part->node[i] == part->node[k], t->node[rank[i]] == t->node[rank[k]]);
+        }
+        for (int l = 0; l < t->machine.n_level; ++l) seen[l][t->vertex[l][rank[i]]] = 1;
+    }
+    for (int l = 0; l < t->machine.n_level; ++l) { /* empty branches are gone */
+        int left = 0;
+
+        for (int v = 0; v < t->n_vertex[l]; ++v) left += seen[l][v];
+        assert_int_equal(part->n_vertex[l], left);
+    }
+    ct_topo_destroy(part);
+}
+
+static void test_parts(void **state)
+{
+    static const char *const spec[] = { "2sn x 2n x 2", "4x2",
+                                        "1x8",          "2sw x 2n x 2s x 1",
+                                        "map:00101110", "map:xxxxxyyx/ababcbca/01012010" };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof(spec) / sizeof(spec[0]); ++s) {
+        ct_topo *t = NULL;
+
+        assert_int_equal(ct_topo_from_string(spec[s], 8, &t), CT_OK);
+        for (int mask = 1; mask < 256; ++mask) {
+            int rank[8], back[8], n = 0;
+
+            for (int r = 0; r < 8; ++r) {
+                if ((mask >> r & 1) != 0) rank[n++] = r;
+            }
+            for (int i = 0; i < n; ++i) back[i] = rank[n - 1 - i];
+            expect_part(t, rank, n);
+            expect_part(t, back, n);
+        }
+        ct_topo_destroy(t);
+    }
+}
+
+/* Nodes and switches keep their names, and the text says what it is a part of. */
+static void test_part_names(void **state)
+{
+    static const int rank[] = { 5, 2 };
+    ct_topo *t = NULL, *part = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("2sn x 3n x 1", 6, &t), CT_OK);
+    t->vertex_name[0] = calloc(6, sizeof(char *));
+    for (int v = 0; v < 6; ++v) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "n%d", v);
+        t->vertex_name[0][v] = (v == 1) ? NULL : strdup(name);
+    }
+    assert_int_equal(ct_topo_subset(t, rank, 2, &part), CT_OK);
+    assert_string_equal(part->source, "2 of 6 ranks: synthetic 2sn x 3n x 1");
+    assert_string_equal(part->vertex_name[0][part->node[0]], "n5");
+    assert_string_equal(part->vertex_name[0][part->node[1]], "n2");
+    assert_null(part->vertex_name[1]);
+    ct_topo_destroy(part);
+    ct_topo_destroy(t);
+}
+
+static void test_part_errors(void **state)
+{
+    static const int high[] = { 0, 4 }, low[] = { -1 }, twice[] = { 2, 1, 2 };
+    ct_topo *t = NULL, *part = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("2x2", 4, &t), CT_OK);
+    ct_log_set_sink(count_line, NULL);
+    n_line = 0;
+    assert_int_equal(ct_topo_subset(t, high, 2, &part), CT_ERR_ARG);
+    assert_int_equal(ct_topo_subset(t, low, 1, &part), CT_ERR_ARG);
+    assert_int_equal(ct_topo_subset(t, twice, 3, &part), CT_ERR_ARG);
+    assert_int_equal(ct_topo_subset(t, twice, 0, &part), CT_ERR_ARG);
+    assert_int_equal(n_line, 4);
+    assert_null(part);
+    ct_log_set_sink(NULL, NULL);
     ct_topo_destroy(t);
 }
 
@@ -288,11 +384,12 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hosts),   cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_map),     cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_place),
-        cmocka_unit_test(test_scatter), cmocka_unit_test(test_place_errors),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_hosts),      cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_map),        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_uneven),     cmocka_unit_test(test_place),
+        cmocka_unit_test(test_scatter),    cmocka_unit_test(test_place_errors),
+        cmocka_unit_test(test_errors),     cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_part_names), cmocka_unit_test(test_part_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,8 +274,8 @@ static int same_bits(ct_comm *c)
         sum[i] = ct_rng_normal_at((uint64_t)c->rank, (uint64_t)i);
         magnitude[i] = (sum[i] < 0) ? -sum[i] : sum[i];
     }
-    MPI_Allreduce(MPI_IN_PLACE, sum, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Allreduce(MPI_IN_PLACE, magnitude, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, sum, N, MPI_DOUBLE, MPI_SUM, c->mpi);
+    MPI_Allreduce(MPI_IN_PLACE, magnitude, N, MPI_DOUBLE, MPI_SUM, c->mpi);
     for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
         uint64_t first = 0;
 
@@ -291,8 +291,8 @@ static int same_bits(ct_comm *c)
                 fault += !(((off < 0) ? -off : off) <= c->size * 0x1p-24 * 1.01 * magnitude[i]);
             }
             h = checksum(v, sizeof(*v) * N);
-            MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-            MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+            MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, c->mpi);
+            MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, c->mpi);
             if (least != most) fprintf(stderr, "%s: ranks differ\n", (*ops)->name);
             fault += (least != most);
             /* impi: the library promises nothing */
@@ -333,10 +333,22 @@ static void test_same_bits(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(same_bits)), 0);
 }
 
+/* The same of parts of the job, which work at the same time. */
+static void test_parts(void **state)
+{
+    int size = 0;
+
+    (void)state;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if ((size == 6) || (size > 7)) return; /* time */
+    assert_int_equal(mpi_verdict(mpi_on_parts(all_sums_without_windows)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_parts(many_sums)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_parts(same_bits)), 0);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_every_count),
-    cmocka_unit_test(test_without_windows),
-    cmocka_unit_test(test_in_flight),
+    cmocka_unit_test(test_parts),           cmocka_unit_test(test_every_count),
+    cmocka_unit_test(test_without_windows), cmocka_unit_test(test_in_flight),
     cmocka_unit_test(test_same_bits),
 };
 

@@ -47,7 +47,7 @@ static int overwrite(ct_comm *c)
         if (c->rank == 2) step = (ct_sched_step){ .send_to = 0, .recv_from = -1, .send_n = N };
         fault += (ct_schedule_add(&s, &step) != CT_OK);
     }
-    MPI_Barrier(c->world);
+    MPI_Barrier(c->mpi);
     if (c->rank == 1) usleep(100000);
     fault += run(c, &s, buf);
     for (int i = 0; (i < N) && (c->rank < 3); ++i) fault += (buf[i] != (float)want);

@@ -55,19 +55,16 @@ static const ct_device made_up = { .name = "made up",
                                    .copy_begin = copy_begin,
                                    .copy_done = copy_done };
 
-static void test_sums(void **unused)
+static int sums(ct_comm *c)
 {
     static float data[SUMS][N];
     const ct_device_sum_ops *ops = &ct_device_sum_mpi;
     char id[CT_DEVICE_SUM_ID];
     void *group = NULL, *ticket[SUMS];
-    int rank = 0, size = 0, fault = 0;
+    int rank = c->rank, size = c->size, fault = 0;
 
-    (void)unused;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     fault += MPI_FAULT_UNLESS(ops->make_id(id) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ops->open(&made_up, id, rank, size, &group) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ops->open(&made_up, c, id, rank, size, &group) == CT_OK);
     for (int step = 0; (step < STEPS) && (fault == 0); ++step) {
         n_queued = n_marked = 0;
         for (int k = 0; k < SUMS; ++k) { /* ranks make their gradients at different times */
@@ -91,6 +88,19 @@ static void test_sums(void **unused)
         fault += MPI_FAULT_UNLESS(n_marked == SUMS);
     }
     ops->close(group);
+    return fault;
+}
+
+static void test_sums(void **unused)
+{
+    ct_comm *c = NULL;
+    int fault = 0;
+
+    (void)unused;
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
+    fault += sums(c);
+    fault += mpi_on_parts(sums); /* of a part of the job, too */
+    ct_comm_destroy(c);
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
@@ -99,16 +109,17 @@ static void test_refused(void **unused)
 {
     const ct_device_sum_ops *ops = &ct_device_sum_mpi;
     void *group = NULL, *ticket = NULL;
-    int rank = 0, size = 0, fault = 0;
+    ct_comm *c = NULL;
+    int fault = 0;
     log_capture log;
 
     (void)unused;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
     log_capture_start(&log);
-    fault += MPI_FAULT_UNLESS(ops->open(&made_up, NULL, rank, size + 1, &group) == CT_ERR_COMM);
+    fault +=
+        MPI_FAULT_UNLESS(ops->open(&made_up, c, NULL, c->rank, c->size + 1, &group) == CT_ERR_COMM);
     log_capture_stop();
-    fault += MPI_FAULT_UNLESS(ops->open(&made_up, NULL, rank, size, &group) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ops->open(&made_up, c, NULL, c->rank, c->size, &group) == CT_OK);
     log_capture_start(&log);
     fault += MPI_FAULT_UNLESS(ops->follow(group, NULL, &ticket) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ops->begin(group, NULL, NULL, INT64_MAX, &ticket) == CT_ERR_ARG);
@@ -116,6 +127,7 @@ static void test_refused(void **unused)
     ops->close(group);
     /* asked, never assumed */
     fault += MPI_FAULT_UNLESS(ops->there() == (strcmp(ct_mpi_takes_cuda(), "yes") == 0));
+    ct_comm_destroy(c);
     assert_int_equal(mpi_verdict(fault), 0);
 }
 

@@ -3,6 +3,7 @@
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "comm/collective/coll.h"
@@ -426,12 +427,54 @@ static void test_clocks(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(clocks)), 0);
 }
 
+/* What two threads count under the lock, each by a communicator of its own. */
+enum { COUNTS = 400000 };
+
+typedef struct counter {
+    ct_comm *comm;
+    volatile int *n;
+} counter;
+
+static void *count_up(void *arg)
+{
+    const counter *c = arg;
+
+    for (int i = 0; i < COUNTS; ++i) {
+        ct_comm_lock(c->comm);
+        ct_comm_lock(c->comm); /* who holds it may take it again */
+        *c->n += 1;
+        ct_comm_unlock(c->comm);
+        ct_comm_unlock(c->comm);
+    }
+    return NULL;
+}
+
+/* MPI takes calls from one thread at a time, whatever the communicator: so there is one lock. */
+static void test_lock(void **state)
+{
+    volatile int n = 0;
+    counter mine = { .n = &n }, other = { .n = &n };
+    pthread_t thread;
+    int fault = 0;
+
+    (void)state;
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &mine.comm) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &other.comm) == CT_OK);
+    fault += MPI_FAULT_UNLESS(pthread_create(&thread, NULL, count_up, &other) == 0);
+    (void)count_up(&mine);
+    (void)pthread_join(thread, NULL);
+    fault += MPI_FAULT_UNLESS(n == 2 * COUNTS);
+    ct_comm_destroy(other.comm);
+    ct_comm_destroy(mine.comm);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_clocks),     cmocka_unit_test(test_small),
-    cmocka_unit_test(test_windows),    cmocka_unit_test(test_choose),
-    cmocka_unit_test(test_in_network), cmocka_unit_test(test_errors),
-    cmocka_unit_test(test_launch),     cmocka_unit_test(test_untold),
-    cmocka_unit_test(test_limits),
+    cmocka_unit_test(test_lock),   cmocka_unit_test(test_clocks),
+    cmocka_unit_test(test_small),  cmocka_unit_test(test_windows),
+    cmocka_unit_test(test_choose), cmocka_unit_test(test_in_network),
+    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
+    cmocka_unit_test(test_untold), cmocka_unit_test(test_limits),
 };
 
 MPI_MAIN(tests, 60)

@@ -427,12 +427,12 @@ static int tells_its_steps(ct_comm *c)
     fill(c, r.arena, 0);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
     fault += MPI_FAULT_UNLESS(*step_s == 0);
-    if (c->rank > 0) (void)MPI_Barrier(c->world);
+    if (c->rank > 0) (void)MPI_Barrier(c->mpi);
     for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
     if (c->rank == 0) {
         fault += MPI_FAULT_UNLESS((*step_s > 0) == (c->size > 1));
         fault += MPI_FAULT_UNLESS(*step_s < 1); /* some hundred kilobytes */
-        (void)MPI_Barrier(c->world);
+        (void)MPI_Barrier(c->mpi);
     }
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, on_landed, &r) == CT_OK);
     fault += MPI_FAULT_UNLESS(*step_s == 0);

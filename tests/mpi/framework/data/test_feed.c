@@ -48,6 +48,16 @@ typedef struct stream {
     ct_net *net;
 } stream;
 
+/* Of a job of these ranks; one at a time is open. */
+static ct_status open_group(ct_comm *c, bool one_reader, const char *disk, ct_data_group **group_p)
+{
+    static ct_job job;
+
+    job = (ct_job){ .comm = c, .data_comm = c };
+    CT_TRY(ct_job_open_groups(&job));
+    return ct_data_group_open(&job, one_reader, disk, group_p);
+}
+
 static ct_status open_stream(int set, int batch, const ct_comm *c, const ct_data_group *g,
                              stream *s)
 {
@@ -115,7 +125,7 @@ static int compare(int set, int batch, const ct_comm *c, int64_t room)
     stream fed = { 0 }, own = { 0 };
     int fault = 0;
 
-    fault += MPI_FAULT_UNLESS(ct_data_group_open((ct_comm *)c, true, NULL, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_group((ct_comm *)c, true, NULL, &g) == CT_OK);
     g->room = room;
     fault += MPI_FAULT_UNLESS(open_stream(set, batch, c, g, &fed) == CT_OK);
     fault += MPI_FAULT_UNLESS(open_stream(set, batch, c, NULL, &own) == CT_OK);
@@ -167,7 +177,7 @@ static int count_bytes(ct_comm *c, bool one_reader, int64_t steps, int64_t *byte
     int64_t n[2];
     int fault = 0;
 
-    fault += MPI_FAULT_UNLESS(ct_data_group_open(c, one_reader, NULL, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_group(c, one_reader, NULL, &g) == CT_OK);
     fault += MPI_FAULT_UNLESS(open_stream(SET_LMDB, 5, c, g, &s) == CT_OK);
     for (int64_t i = 0; (fault == 0) && (i < steps); i++)
         fault += MPI_FAULT_UNLESS(take(&s, 3, i) == CT_OK);
@@ -221,7 +231,7 @@ static void test_reader_fails(void **state)
     (void)state;
     if (!all_sets()) skip();
     assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, NULL, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_group(c, true, NULL, &g) == CT_OK);
     fault += MPI_FAULT_UNLESS(open_stream(SET_LMDB, 3, c, g, &s) == CT_OK);
     fault += MPI_FAULT_UNLESS(take(&s, 3, 0) == CT_OK);
     before = ct_log_n_error(); /* the threads are ahead: they may find out at once */
@@ -252,7 +262,7 @@ static void test_absent(void **state)
 
     (void)state;
     assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, NULL, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_group(c, true, NULL, &g) == CT_OK);
     before = ct_log_n_error();
     if (c->rank == 0) unlink(test_path(&folder, "h/train.h5"));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -274,16 +284,9 @@ static ct_status failing_agree(void *ctx, ct_status mine)
 {
     failing *f = ctx;
 
-    if ((f->n_agree++ == f->fail_at) && (f->real->rank == 0))
+    if ((f->n_agree++ == f->fail_at) && (f->real->data.rank == 0))
         mine = CT_FAIL(CT_ERR_COMM, "made to fail");
     return f->real->agree(f->real->ctx, mine);
-}
-
-static ct_status failing_share(void *ctx, void *data, size_t size)
-{
-    failing *f = ctx;
-
-    return f->real->share(f->real->ctx, data, size);
 }
 
 static ct_status failing_acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)
@@ -318,10 +321,9 @@ static void test_gives_back(void **state)
         stream s = { 0 };
         long before;
 
-        fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, NULL, &f.real) == CT_OK);
+        fault += MPI_FAULT_UNLESS(open_group(c, true, NULL, &f.real) == CT_OK);
         g = *f.real;
         g.agree = failing_agree;
-        g.share = failing_share;
         g.acquire = failing_acquire;
         g.release = failing_release;
         g.ctx = &f;
@@ -355,7 +357,7 @@ static void test_copy_missing(void **state)
     snprintf(disk, sizeof(disk), "%s", test_path(&folder, "disk"));
     snprintf(other, sizeof(other), "%s", test_path(&folder, "other"));
     assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, disk, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_group(c, true, disk, &g) == CT_OK);
     fault += MPI_FAULT_UNLESS(open_stream(SET_HDF5, 3, c, g, &s) == CT_OK);
     fault += MPI_FAULT_UNLESS(take(&s, 3, 0) == CT_OK);
     close_stream(&s);

@@ -42,7 +42,7 @@ static int one_step(ct_exchange *e, float *arena, int64_t iteration)
     for (int i = 0; i < COUNT; ++i) arena[i] = 0;
     for (int p = 0; p < N_LEARNED; ++p) {
         for (int64_t i = 0; i < count[p]; ++i)
-            arena[offset[p] + i] = (float)((i % 50 + 1) * (e->group.rank + 1));
+            arena[offset[p] + i] = (float)((i % 50 + 1) * (e->data.rank + 1));
     }
     fault += MPI_FAULT_UNLESS(e->sync.ops->begin(&e->sync, iteration, 1, 1) == CT_OK);
     for (int p = 0; p < N_LEARNED; ++p) {
@@ -55,8 +55,7 @@ static int one_step(ct_exchange *e, float *arena, int64_t iteration)
 
         fault += MPI_FAULT_UNLESS(t->ops->wait(t->ctx, 2, 1, note_landed, landed) == CT_OK);
         fault += MPI_FAULT_UNLESS(landed[2] == 1);
-        fault +=
-            MPI_FAULT_UNLESS(ct_group_sum(&e->group, &sum, 1) == CT_OK && sum == e->group.size);
+        fault += MPI_FAULT_UNLESS(ct_group_sum(&e->data, &sum, 1) == CT_OK && sum == e->data.size);
         fault += MPI_FAULT_UNLESS(t->ops->wait(t->ctx, N_LEARNED, 1, NULL, NULL) == CT_ERR_ARG);
         fault += MPI_FAULT_UNLESS(t->ops->wait(t->ctx, -1, 1, NULL, NULL) == CT_ERR_ARG);
     }
@@ -117,7 +116,7 @@ static int dense(ct_comm *c)
     float *arena = malloc(sizeof(*arena) * COUNT);
     ct_net net;
     ct_param list[N_PARAM];
-    ct_exchange x = { .group = { .size = 0 } };
+    ct_exchange x = { .data = { .size = 0 } };
     ct_exchange_mpi *mpi = NULL;
     ct_sync_stats stats;
     ct_sync_state kept;
@@ -126,7 +125,7 @@ static int dense(ct_comm *c)
     fake_net(&net, list, arena);
     fault += MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, false, &mpi, &x) == CT_OK);
     if (fault > 0) return fault;
-    fault += MPI_FAULT_UNLESS((x.group.rank == c->rank) && (x.group.size == c->size));
+    fault += MPI_FAULT_UNLESS((x.data.rank == c->rank) && (x.data.size == c->size));
     for (int s = 0; s < 2; ++s) {
         fault += one_step(&x, arena, s);
         for (int p = 0; p < N_LEARNED; ++p) {
@@ -139,8 +138,8 @@ static int dense(ct_comm *c)
     fault += MPI_FAULT_UNLESS(!ct_sync_states_get(&x.states, 0, 0, &kept));
     x.sync.ops->stats(x.sync.ctx, true, &stats);
     fault += MPI_FAULT_UNLESS((stats.exposed_s >= 0) && (stats.codec.n_coded == 0));
-    fault += other_calls(&x.group);
-    fault += sums_beside(&x.group);
+    fault += other_calls(&x.data);
+    fault += sums_beside(&x.data);
     ct_exchange_mpi_destroy(mpi);
     free(arena);
     return fault;
@@ -154,7 +153,7 @@ static int compressed(ct_comm *c)
     float *arena = malloc(sizeof(*arena) * COUNT);
     ct_net net;
     ct_param list[N_PARAM];
-    ct_exchange x = { .group = { .size = 0 } };
+    ct_exchange x = { .data = { .size = 0 } };
     ct_exchange_mpi *mpi = NULL;
     ct_sync_state state[2];
     char text[200] = "";
@@ -211,18 +210,20 @@ static ct_status make_id(void *id)
     return CT_OK;
 }
 
-static ct_status open_library(const ct_device *dev, const void *id, int rank, int n_rank,
-                              void **group_p)
+static ct_status open_library(const ct_device *dev, void *comm, const void *id, int rank,
+                              int n_rank, void **group_p)
 {
     const char *mark = id;
+    const ct_comm *c = comm;
     int mine = -1;
 
     (void)dev;
     MPI_Comm_rank(MPI_COMM_WORLD, &mine);
     *group_p = &n_added;
     /* rank 0's */
-    return ((mark[CT_DEVICE_SUM_ID - 1] == 1) && (rank == mine) && (n_rank > rank)) ? CT_OK
-                                                                                    : CT_ERR_ARG;
+    return ((mark[CT_DEVICE_SUM_ID - 1] == 1) && (rank == mine) && (n_rank == c->size))
+               ? CT_OK
+               : CT_ERR_ARG;
 }
 
 static void close_library(void *group)
@@ -273,7 +274,7 @@ static int one_device_step(ct_exchange *x, float *arena, int64_t iteration, bool
     fault += MPI_FAULT_UNLESS(t->ops->finish(t->ctx, note_landed, landed) == CT_OK);
     for (int p = 0; p < N_LEARNED; ++p) fault += MPI_FAULT_UNLESS(landed[p] == 1);
     /* they travel by any codec */
-    fault += MPI_FAULT_UNLESS(arena[49] == (float)(50 * x->group.size));
+    fault += MPI_FAULT_UNLESS(arena[49] == (float)(50 * x->data.size));
     return fault + MPI_FAULT_UNLESS((n_added > before) == there);
 }
 
@@ -311,10 +312,9 @@ static int on_device(ct_comm *c)
         if (fault > 0) break;
         fault += MPI_FAULT_UNLESS(ct_exchange_mpi_on_device(mpi, &net, &adding, 0, how == 2, &x) ==
                                   CT_OK);
-        fault += MPI_FAULT_UNLESS(x.group.sums_there && !x.sync.transport.records);
-        fault +=
-            MPI_FAULT_UNLESS(x.group.ops->sum_there(x.group.ctx, &n_added, &number, 1) == CT_OK &&
-                             number == c->size);
+        fault += MPI_FAULT_UNLESS(x.data.sums_there && !x.sync.transport.records);
+        fault += MPI_FAULT_UNLESS(
+            x.data.ops->sum_there(x.data.ctx, &n_added, &number, 1) == CT_OK && number == c->size);
         for (int64_t s = 0; s < 2; ++s) fault += one_device_step(&x, arena, s, how != 1);
         x.sync.ops->stats(x.sync.ctx, false, &stats);
         if (how != 1) fault += MPI_FAULT_UNLESS(stats.bytes_sent == 2 * 4 * (20032 + 18000));
@@ -337,7 +337,7 @@ static int errors(ct_comm *c)
     ct_net net;
     ct_param list[N_PARAM];
     ct_exchange_mpi *mpi = NULL;
-    ct_exchange x = { .group = { .size = 0 } };
+    ct_exchange x = { .data = { .size = 0 } };
     int fault = 0;
 
     param.compression = &z;

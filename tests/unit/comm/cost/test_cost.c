@@ -56,6 +56,44 @@ static double seconds(const char *algorithm, const ct_topo *t, double bytes)
     return seconds_of(ct_coll_named(algorithm)->cost, t, bytes);
 }
 
+/* What a sum over some ranks of a job takes is what it takes a job of these ranks alone. */
+static void test_parts(void **state)
+{
+    /* first rank, step, how many; and ranks a node and placement of the job that they are */
+    static const struct {
+        int first, step, n, per_node;
+        const char *placement;
+    } part[] = { { 8, 1, 8, 2, "block" },
+                 { 0, 1, 12, 2, "block" },
+                 { 0, 2, 16, 1, "block" },
+                 { 16, 2, 8, 1, "block" },
+                 { 3, 1, 1, 1, "block" } };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_machine_from_spec("4sn x 4n x 2", &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 32, 2, "block", &t), CT_OK);
+    for (size_t i = 0; i < sizeof(part) / sizeof(part[0]); ++i) {
+        int rank[32];
+        ct_topo *some = NULL, *alone = NULL;
+
+        for (int k = 0; k < part[i].n; ++k) rank[k] = part[i].first + k * part[i].step;
+        assert_int_equal(ct_topo_subset(t, rank, part[i].n, &some), CT_OK);
+        assert_int_equal(ct_topo_place(m, part[i].n, part[i].per_node, part[i].placement, &alone),
+                         CT_OK);
+        for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+            for (double bytes = 1e3; bytes < 1e9; bytes *= 100)
+                assert_true(seconds_of((*at)->cost, some, bytes) ==
+                            seconds_of((*at)->cost, alone, bytes));
+        }
+        ct_topo_destroy(some);
+        ct_topo_destroy(alone);
+    }
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+}
+
 /* swCaffe's: 2 log2 p alpha + 2 n ((p - p/q)/p beta1 + (p/q - 1)/p beta2), for its topology-aware
  * numbering, and so for ours from any placement. */
 static void test_halving(void **state)
@@ -532,6 +570,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_flat_formulas),
         cmocka_unit_test(test_in_network),
         cmocka_unit_test(test_pipelined),

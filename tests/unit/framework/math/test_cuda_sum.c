@@ -35,7 +35,7 @@ static job open_job(void)
     if ((j.ops == NULL) || !j.ops->there()) skip();
     assert_int_equal(j.dev->graph->stream_open(&j.stream), CT_OK);
     assert_int_equal(j.ops->make_id(id), CT_OK);
-    assert_int_equal(j.ops->open(j.dev, id, 0, 1, &j.group), CT_OK);
+    assert_int_equal(j.ops->open(j.dev, NULL, id, 0, 1, &j.group), CT_OK);
     for (int i = 0; i < N; i++) host[i] = (float)i;
     j.data = test_cuda_put(j.dev, host, sizeof(host));
     return j;

@@ -1,4 +1,4 @@
-#include "runtime/exchange/transports.h"
+#include "runtime/job.h"
 
 #include "comm/collective/async_sum.h"
 #include "comm/collective/blocking.h"
@@ -71,7 +71,9 @@ static const ct_group_ops ops = { mpi_sum,           mpi_sum_there, mpi_max,    
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {
-    *out = (ct_group){ .ctx = g, .rank = g->comm->rank, .size = g->comm->size, .ops = &ops };
+    *out = (ct_group){
+        .ctx = g, .rank = g->comm->rank, .size = g->comm->size, .ops = &ops, .topo = g->comm->topo
+    };
 }
 
 ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
@@ -83,7 +85,7 @@ ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_devi
     CT_TRY(ct_group_agree(out, status));
     CT_TRY(ct_group_broadcast(out, id, sizeof(id)));
     g->lib = lib;
-    CT_TRY(lib->open(dev, id, out->rank, out->size, &g->library));
+    CT_TRY(lib->open(dev, g->comm, id, out->rank, out->size, &g->library));
     out->sums_there = (lib->sum != NULL);
     return CT_OK;
 }
