@@ -1,9 +1,7 @@
 #include "runtime/job.h"
 
-#include <stdlib.h>
-
+#include "comm/collective/async_sum.h"
 #include "comm/collective/blocking.h"
-#include "comm/collective/repro.h"
 
 static ct_status mpi_sum(void *ctx, double *v, int n)
 {
@@ -22,44 +20,34 @@ static ct_status mpi_max(void *ctx, int64_t *v, int n)
     return ct_comm_max(((ct_group_mpi *)ctx)->comm, v, n);
 }
 
-/* A sum of floats under way. */
-typedef struct sum {
-    const ct_coll_ops *ops; /* NULL: a reproducible one, which goes all at once */
-    ct_coll_req request;
-} sum;
-
-/* By name: sums in one order, the same bits on every rank, for which MPI gives no promise. */
 static ct_status mpi_sum_begin(void *ctx, float *v, int64_t n, void **ticket_p)
 {
-    ct_group_mpi *g = ctx;
-    sum *s = calloc(1, sizeof(*s));
-    ct_status status = CT_OK;
+    const ct_group_mpi *g = ctx;
+    ct_async_sum *s = NULL;
 
-    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sum over ranks");
-    s->request = (ct_coll_req){ .comm = g->comm, .buf = v, .count = n, .dtype = CT_F32 };
-    if (!g->reproducible) {
-        s->request.tag = ct_comm_take_tags(g->comm, CT_COLL_TAGS);
-        status = ct_coll_choose(g->comm, n, CT_F32, "ring", &s->ops);
-        if (status == CT_OK) status = ct_coll_begin(s->ops, &s->request);
-    }
-    if (status != CT_OK) {
-        free(s);
-        return status;
-    }
+    CT_TRY(ct_async_sum_begin_f32(g->comm, v, n, g->reproducible, &s));
+    *ticket_p = s;
+    return CT_OK;
+}
+
+static ct_status mpi_sum_begin_f64(void *ctx, double *v, int n, void **ticket_p)
+{
+    ct_async_sum *s = NULL;
+
+    CT_TRY(ct_async_sum_begin(((ct_group_mpi *)ctx)->comm, v, n, &s));
     *ticket_p = s;
     return CT_OK;
 }
 
 static ct_status mpi_sum_wait(void *ctx, void *ticket)
 {
-    ct_group_mpi *g = ctx;
-    sum *s = ticket;
-    ct_status status = (s->ops != NULL)
-                           ? ct_coll_end(s->ops, &s->request)
-                           : ct_repro_run(g->comm, "ring", s->request.buf, s->request.count);
+    (void)ctx;
+    return ct_async_sum_end(ticket);
+}
 
-    free(s);
-    return status;
+static ct_status mpi_sum_poll(void *ctx)
+{
+    return ct_async_sum_poll(((ct_group_mpi *)ctx)->comm);
 }
 
 static ct_status mpi_broadcast(void *ctx, void *data, size_t bytes)
@@ -77,8 +65,9 @@ static ct_status mpi_barrier(void *ctx)
     return ct_comm_barrier(((ct_group_mpi *)ctx)->comm);
 }
 
-static const ct_group_ops ops = { mpi_sum,      mpi_sum_there, mpi_max,    mpi_sum_begin,
-                                  mpi_sum_wait, mpi_broadcast, mpi_gather, mpi_barrier };
+static const ct_group_ops ops = { mpi_sum,           mpi_sum_there, mpi_max,      mpi_sum_begin,
+                                  mpi_sum_begin_f64, mpi_sum_wait,  mpi_sum_poll, mpi_broadcast,
+                                  mpi_gather,        mpi_barrier };
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {

@@ -135,9 +135,10 @@ static ct_status empty_profile(verdict *v)
             return CT_FAIL(CT_ERR_NOMEM, "no memory for a profile");
     }
     for (int i = 0; i < net->n_forward; i++)
-        if (net->forward[i].kind == CT_STEP_WAIT) p->forward[p->n_forward++] = net->forward[i];
+        if (ct_step_is_of_weights(&net->forward[i])) p->forward[p->n_forward++] = net->forward[i];
     for (int i = 0; i < net->n_backward; i++)
-        if (net->backward[i].kind == CT_STEP_READY) p->backward[p->n_backward++] = net->backward[i];
+        if (ct_step_is_of_weights(&net->backward[i]))
+            p->backward[p->n_backward++] = net->backward[i];
     return CT_OK;
 }
 

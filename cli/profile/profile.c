@@ -9,6 +9,11 @@
 #include "framework/base/sort.h"
 #include "framework/base/text.h"
 
+enum {
+    MOST_SUMS = 64,        /* of layers, under way at a time */
+    MOST_NUMBERS = 1 << 24 /* in one                         */
+};
+
 typedef struct reader {
     const char *path;
     ct_profile *p;
@@ -146,6 +151,20 @@ static ct_status read_params(const reader *r, const json_t *root)
     return CT_OK;
 }
 
+static ct_status read_sum(const reader *r, const json_t *j, const char *where, ct_step *s)
+{
+    int64_t layer = 0, pair = 0, count = 0;
+
+    CT_TRY(read_count(r, j, where, "layer", 0, INT_MAX, &layer));
+    CT_TRY(read_count(r, j, where, "pair", 0, INT_MAX, &pair));
+    CT_TRY(read_count(r, j, where, "count", 1, MOST_NUMBERS, &count));
+    s->of = CT_PAIR_SUM;
+    s->layer = (int)layer;
+    s->pair = (int)pair;
+    s->count = (int)count;
+    return CT_OK;
+}
+
 static ct_status read_step(const reader *r, const json_t *j, const char *where, bool forward,
                            ct_step *s)
 {
@@ -153,7 +172,7 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
     int64_t count = 0;
     double ms = 0;
 
-    *s = (ct_step){ .layer = -1, .param = -1, .blob = -1 };
+    *s = (ct_step){ .layer = -1, .pair = -1, .param = -1, .blob = -1 };
     CT_TRY(read_text(r, j, where, "kind", &kind));
     if (strcmp(kind, forward ? "forward" : "backward") == 0) {
         s->kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
@@ -167,13 +186,52 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
         s->polls = (int)count;
         return CT_OK;
     }
+    if ((strcmp(kind, "sum_begin") == 0) || (strcmp(kind, "sum_wait") == 0)) {
+        s->kind = (strcmp(kind, "sum_begin") == 0) ? CT_STEP_BEGIN : CT_STEP_WAIT;
+        return read_sum(r, j, where, s);
+    }
     if (strcmp(kind, forward ? "wait" : "ready") != 0)
         return fail_member(r, where, "kind",
-                           forward ? "\"forward\" or \"wait\"" : "\"backward\" or \"ready\"");
-    s->kind = forward ? CT_STEP_WAIT : CT_STEP_READY;
+                           forward ? "\"forward\", \"wait\", \"sum_begin\" or \"sum_wait\""
+                                   : "\"backward\", \"ready\", \"sum_begin\" or \"sum_wait\"");
+    s->kind = forward ? CT_STEP_WAIT : CT_STEP_BEGIN;
+    s->of = CT_PAIR_WEIGHTS;
     CT_TRY(read_count(r, j, where, "param", 0, r->p->n_param - 1, &count));
-    s->param = (int)count;
+    s->param = s->pair = (int)count;
     return CT_OK;
+}
+
+/* A sum is waited for once, behind its beginning. Pairs get numbers of their own, from n_param on.
+ */
+static ct_status number_sums(const reader *r, const char *member, ct_step *step, int n)
+{
+    int raw[MOST_SUMS] = { 0 }, begun[MOST_SUMS] = { 0 }, open = 0;
+
+    for (int i = 0; i < n; i++) {
+        ct_step *s = &step[i];
+        int at = 0;
+
+        if (!ct_step_is_pair(s) || (s->of != CT_PAIR_SUM)) continue;
+        while ((at < open) && (raw[at] != s->pair)) at++;
+        if ((s->kind == CT_STEP_BEGIN) && (at == open) && (open < MOST_SUMS)) {
+            raw[open] = s->pair;
+            begun[open++] = i;
+            s->pair = r->p->n_param + r->p->n_sum++;
+        } else if ((s->kind == CT_STEP_WAIT) && (at < open) &&
+                   (step[begun[at]].count == s->count)) {
+            s->pair = step[begun[at]].pair;
+            raw[at] = raw[--open];
+            begun[at] = begun[open];
+        } else {
+            return CT_FAIL(CT_ERR_DATA,
+                           "%s: %s[%d]: sum %d does not begin and end once each, with one count, "
+                           "at most %d under way",
+                           r->path, member, i, s->pair, MOST_SUMS);
+        }
+    }
+    if (open == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA, "%s: %s[%d]: nothing waits for sum %d", r->path, member, begun[0],
+                   raw[0]);
 }
 
 static ct_status read_steps(const reader *r, const json_t *root, bool forward, ct_step **step_p,
@@ -193,7 +251,7 @@ static ct_status read_steps(const reader *r, const json_t *root, bool forward, c
         snprintf(where, sizeof(where), "%s[%d]", member, i);
         CT_TRY(read_step(r, json_array_get(list, (size_t)i), where, forward, &(*step_p)[i]));
     }
-    return CT_OK;
+    return number_sums(r, member, *step_p, n);
 }
 
 /* Every gradient gets ready once. */
@@ -205,7 +263,7 @@ static ct_status check_ready(const reader *r)
 
     if (times == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
     for (int i = 0; i < p->n_backward; i++) {
-        if (p->backward[i].kind == CT_STEP_READY) times[p->backward[i].param] += 1;
+        if (ct_step_is_of_weights(&p->backward[i])) times[p->backward[i].param] += 1;
     }
     for (int i = 0; (i < p->n_param) && (status == CT_OK); i++) {
         if (times[i] != 1)
@@ -342,9 +400,9 @@ static int add_events(const ct_step *step, int n, double factor, ct_step_timelin
         ct_step_timeline_event e = { .kind = CT_STEP_TIMELINE_RUN,
                                      .seconds = step[i].seconds * factor };
 
-        if (step[i].kind == CT_STEP_WAIT)
+        if (ct_step_is_of_weights(&step[i]) && (step[i].kind == CT_STEP_WAIT))
             e = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READ, .range = step[i].param };
-        if (step[i].kind == CT_STEP_READY)
+        if (ct_step_is_of_weights(&step[i]) && (step[i].kind == CT_STEP_BEGIN))
             e = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READY, .range = step[i].param };
         out[i] = e;
     }

@@ -31,7 +31,9 @@ typedef struct ct_profile {
     int n_param; /* learned ones */
     ct_profile_param *param;
     int n_forward, n_backward;
-    ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), WAIT, READY (param) */
+    ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), BEGIN, WAIT (param, or pair
+                                  * and count of a sum) */
+    int n_sum;                   /* whose pairs are numbered from n_param on */
     int n_sample;
     double *sample_ms; /* [n_sample] of whole steps, in the order of the run; may be none */
 } ct_profile;

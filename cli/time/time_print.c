@@ -86,6 +86,34 @@ static void print_table(const ct_time_result *r, const ct_time_pass *list, int n
     }
 }
 
+/* What goes to other ranks: what beginning it took this rank, and waiting for it. */
+static ct_status print_pairs(const ct_time_result *r, FILE *out)
+{
+    const ct_net *net = r->net;
+    size_t n_step = (size_t)net->n_forward + (size_t)net->n_backward;
+    ct_time_pair *list = calloc(n_step + 1, sizeof(*list));
+    int n = 0;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu steps", n_step);
+    ct_time_result_pairs(r, list, &n);
+    if (n > 0)
+        fprintf(out, "%-24s %-28s %10s %10s\n", "to other ranks", "what", "begin ms", "wait ms");
+    for (int i = 0; i < n; i++) {
+        const ct_time_pair *p = &list[i];
+        char what[48] = "gradient, then weights";
+
+        if (p->of == CT_PAIR_SUM)
+            snprintf(what, sizeof(what), "%s, sum %d, %d numbers",
+                     p->forward ? "forward" : "backward", p->sum + 1, p->count);
+        fprintf(out, "%-24s %-28s %10.3f %10.3f\n",
+                (p->of == CT_PAIR_SUM) ? net->layer[p->layer]->name : net->param[p->param].key,
+                what, p->begin_ms, p->wait_ms);
+    }
+    if (n > 0) fprintf(out, "\n");
+    free(list);
+    return CT_OK;
+}
+
 static totals add_up(const ct_time_result *r, const ct_time_pass *list, int n)
 {
     totals t = { 0 };
@@ -165,6 +193,7 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     fprintf(out, "\n");
     if (r->whole != NULL) time_result_print_balance(r, list, n, out);
     free(list);
+    CT_TRY(print_pairs(r, out));
     if (r->engines) print_engines(net->options.env.plan, out);
     print_limits(r, &t, out);
     fprintf(out, "precision %s", ct_precision_text(net));

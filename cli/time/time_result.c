@@ -15,13 +15,14 @@ ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r
     size_t n = (size_t)n_step, n_list = (size_t)net->n_forward + (size_t)net->n_backward;
 
     *r = (ct_time_result){ .net = net, .n_step = n_step };
-    r->step = calloc(n * (5 + 2 * n_list), sizeof(double));
+    r->step = calloc(n * (6 + 2 * n_list), sizeof(double));
     if (r->step == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
     r->update = r->step + n;
     r->exposed = r->update + n;
     r->wait_data = r->exposed + n;
     r->scratch = r->wait_data + n;
-    r->forward = r->scratch + n;
+    r->pass = r->scratch + n;
+    r->forward = r->pass + n;
     r->backward = r->forward + n * (size_t)net->n_forward;
     r->forward_polls = r->backward + n * (size_t)net->n_backward;
     r->backward_polls = r->forward_polls + n * (size_t)net->n_forward;
@@ -79,18 +80,29 @@ static double of_step(const ct_time_result *r, const double *all, int k)
     return ct_time_result_median(r, all + (size_t)k * (size_t)r->n_step);
 }
 
-/* The median of layer i's forward or backward; 0 where it has none. */
-static double of_layer(const ct_time_result *r, ct_step_kind kind, int i)
+/* What layer i's forward or backward took in each step, all its parts together, in r->pass; false
+ * where it has none. */
+static bool take_pass(const ct_time_result *r, ct_step_kind kind, int i)
 {
-    bool forward = (kind == CT_STEP_FORWARD);
+    bool forward = (kind == CT_STEP_FORWARD), has = false;
     const ct_step *list = forward ? r->net->forward : r->net->backward;
     int n = forward ? r->net->n_forward : r->net->n_backward;
 
+    memset(r->pass, 0, (size_t)r->n_step * sizeof(*r->pass));
     for (int k = 0; k < n; k++) {
-        if ((list[k].kind == kind) && (list[k].layer == i))
-            return of_step(r, forward ? r->forward : r->backward, k);
+        const double *ms = (forward ? r->forward : r->backward) + (size_t)k * (size_t)r->n_step;
+
+        if ((list[k].kind != kind) || (list[k].layer != i)) continue;
+        for (int j = 0; j < r->n_step; j++) r->pass[j] += ms[j];
+        has = true;
     }
-    return 0.0;
+    return has;
+}
+
+/* The median of that; 0 where it has none. */
+static double of_layer(const ct_time_result *r, ct_step_kind kind, int i)
+{
+    return take_pass(r, kind, i) ? ct_time_result_median(r, r->pass) : 0.0;
 }
 
 static double of_layers(const ct_time_result *r, ct_step_kind kind)
@@ -132,29 +144,56 @@ static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_
 {
     const ct_step *list = forward ? r->net->forward : r->net->backward;
     ct_step_kind kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
-    int n = forward ? r->net->n_forward : r->net->n_backward, k = 0;
-    const double *all = forward ? r->forward : r->backward;
+    int n = forward ? r->net->n_forward : r->net->n_backward;
     ct_estimate e;
 
-    while ((k < n) && ((list[k].kind != kind) || (list[k].layer != layer))) k++;
-    if (k == n) return false;
+    if (!take_pass(r, kind, layer)) return false;
     ct_net_estimate(r->net, layer, &e);
     *p = (ct_time_pass){ .layer = layer,
                          .forward = forward,
-                         .ms = of_step(r, all, k),
+                         .ms = ct_time_result_median(r, r->pass),
                          .flop = forward ? e.forward_flop : e.backward_flop,
                          .bytes = forward ? e.forward_bytes : e.backward_bytes };
-    if (r->whole != NULL) {
-        ct_team_work w = ct_team_clock_of(r->net->team, forward ? k : r->net->n_forward + k);
+    for (int k = 0; (r->whole != NULL) && (k < n); k++) {
+        ct_team_work w;
 
-        p->mean_ms = w.mean * 1e3;
-        p->most_ms = w.most * 1e3;
-        p->first_ms = w.first * 1e3;
+        if ((list[k].kind != kind) || (list[k].layer != layer)) continue;
+        w = ct_team_clock_of(r->net->team, forward ? k : r->net->n_forward + k);
+        p->mean_ms += w.mean * 1e3;
+        p->most_ms += w.most * 1e3;
+        p->first_ms += w.first * 1e3;
     }
-    if (p->ms > 0) p->spread = half_quartiles(r, all + (size_t)k * (size_t)r->n_step) / p->ms;
+    if (p->ms > 0) p->spread = half_quartiles(r, r->pass) / p->ms;
     if (r->limit.flop > 0) p->bound_ms = 1e3 * ct_machine_limit_bound(&r->limit, p->flop, p->bytes);
     name_engine(&e, forward, p->engine, sizeof(p->engine));
     return true;
+}
+
+/* ---- pairs */
+
+void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
+{
+    const ct_net *net = r->net;
+
+    *n_p = 0;
+    if (net->options.env.n_rank == 1) return;
+    for (int k = 0; k < net->n_forward + net->n_backward; k++) {
+        bool forward = (k < net->n_forward);
+        const ct_step *s = forward ? &net->forward[k] : &net->backward[k - net->n_forward];
+        double ms =
+            forward ? of_step(r, r->forward, k) : of_step(r, r->backward, k - net->n_forward);
+        int at = 0;
+
+        if (!ct_step_is_pair(s)) continue;
+        while ((at < *n_p) && (list[at].pair != s->pair)) at++;
+        if (at == *n_p)
+            list[(*n_p)++] = (ct_time_pair){ .pair = s->pair, .of = s->of, .forward = forward };
+        list[at].layer = s->layer;
+        list[at].param = s->param;
+        list[at].sum = s->part;
+        list[at].count = s->count;
+        *((s->kind == CT_STEP_BEGIN) ? &list[at].begin_ms : &list[at].wait_ms) = ms;
+    }
 }
 
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p)
@@ -185,6 +224,28 @@ static void add_params(const ct_time_result *r, ct_text *t)
     ct_text_add(t, "]");
 }
 
+/* On one rank nobody waits, and no time is told. */
+static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_text *t)
+{
+    bool begins = (s->kind == CT_STEP_BEGIN);
+
+    if (ct_step_is_of_weights(s))
+        ct_text_add(t, "%s\",\"param\":%d", begins ? "ready" : "wait", s->param);
+    else
+        ct_text_add(t, "%s\",\"layer\":%d,\"pair\":%d,\"count\":%d",
+                    begins ? "sum_begin" : "sum_wait", s->layer, s->pair, s->count);
+    if (r->net->options.env.n_rank > 1) ct_text_add(t, ",\"ms\":%.9g", ms);
+    ct_text_add(t, "}");
+}
+
+static void add_layer(const ct_step *s, double ms, double polls, ct_text *t)
+{
+    ct_text_add(t, "%s\",\"layer\":%d", (s->kind == CT_STEP_FORWARD) ? "forward" : "backward",
+                s->layer);
+    if (s->n_part > 1) ct_text_add(t, ",\"part\":%d", s->part);
+    ct_text_add(t, ",\"ms\":%.9g,\"polls\":%.0f}", ms, polls);
+}
+
 static void add_list(const ct_time_result *r, bool forward, ct_text *t)
 {
     const ct_step *list = forward ? r->net->forward : r->net->backward;
@@ -195,23 +256,13 @@ static void add_list(const ct_time_result *r, bool forward, ct_text *t)
     for (int k = 0; k < n; k++) {
         const ct_step *s = &list[k];
 
-        switch (s->kind) {
-        case CT_STEP_WAIT:
-        case CT_STEP_READY:
-            ct_text_add(t, "%s{\"kind\":\"%s\",\"param\":%d}", comma,
-                        (s->kind == CT_STEP_WAIT) ? "wait" : "ready", s->param);
-            break;
-        case CT_STEP_FORWARD:
-        case CT_STEP_BACKWARD:
-            ct_text_add(t, "%s{\"kind\":\"%s\",\"layer\":%d,\"ms\":%.9g,\"polls\":%.0f}", comma,
-                        forward ? "forward" : "backward", s->layer,
-                        of_step(r, forward ? r->forward : r->backward, k),
-                        of_step(r, forward ? r->forward_polls : r->backward_polls, k));
-            break;
-        case CT_STEP_ZERO_DIFF:
-        case CT_STEP_LOSS_DIFF:
-            continue; /* counted with the backward that follows */
-        }
+        if (s->blob >= 0) continue; /* a diff: counted with the backward that follows */
+        ct_text_add(t, "%s{\"kind\":\"", comma);
+        if (ct_step_is_pair(s))
+            add_pair(r, s, of_step(r, forward ? r->forward : r->backward, k), t);
+        else
+            add_layer(s, of_step(r, forward ? r->forward : r->backward, k),
+                      of_step(r, forward ? r->forward_polls : r->backward_polls, k), t);
         comma = ",";
     }
     ct_text_add(t, "]");

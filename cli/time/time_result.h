@@ -17,7 +17,7 @@ typedef struct ct_time_result {
     double *step, *update, *exposed, *wait_data; /* [n_step]                                    */
     double *forward, *backward;                  /* [n_forward][n_step], [n_backward][n_step]   */
     double *forward_polls, *backward_polls;      /* likewise: polls from inside the step        */
-    double *scratch;                             /* [n_step]                                    */
+    double *scratch, *pass;                      /* [n_step]                                    */
     int64_t bytes_sent;                          /* by this rank in the last step               */
     ct_machine_limit limit;                      /* flop 0: not measured                        */
     bool engines;                                /* tell what others would take: the net's plan */
@@ -40,6 +40,17 @@ typedef struct ct_time_pass {
     char engine[48];    /* "direct"; of backward "DATA, WEIGHTS" where they differ; or ""       */
 } ct_time_pass;
 
+/** What goes to other ranks: a parameter's gradient, for which the next forward waits, or a sum of
+ * a layer (framework/net/step.h). */
+typedef struct ct_time_pair {
+    int pair;
+    ct_pair_of of;
+    int layer, param; /* param: of weights                                      */
+    bool forward;     /* of a sum: of the layer's forward                       */
+    int sum, count;   /* which of the layer's sums, and of how many numbers     */
+    double begin_ms, wait_ms;
+} ct_time_pair;
+
 /** 0 where there is nothing to be a part of. */
 static inline double ct_time_percent(double part, double of)
 {
@@ -57,6 +68,9 @@ double ct_time_result_images_per_s(const ct_time_result *r);
 
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);
+
+/** The pairs in the order of their first steps: list[n_forward + n_backward]. None on one rank. */
+void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p);
 
 /** CT_ERR_NOMEM. */
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out);

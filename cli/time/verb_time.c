@@ -276,9 +276,7 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
     const ct_group *g = &b->exchange.data;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
-    b->ex->sum_ranks = (g->size > 1) ? g->ops->sum : NULL;
-    b->ex->sum_there = g->sums_there ? g->ops->sum_there : NULL;
-    b->ex->hook_ctx = g->ctx;
+    ct_exec_set_group(b->ex, g);
     b->step = (ct_train_step){ .param = param,
                                .net = b->net,
                                .sync = &b->exchange.sync,

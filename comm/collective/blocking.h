@@ -16,6 +16,10 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
 ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all);
 ct_status ct_comm_barrier(ct_comm *c);
 
+/** Starts to gather the ranks' n numbers in all[size * n]; with the lock held. CT_UNSUPPORTED in a
+ *  simulation, where it would be a message between every two ranks. */
+ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,
+                               MPI_Request *request);
 /** Waits for one request of a blocking collective, the movers at work meanwhile. */
 ct_status ct_comm_complete(ct_comm *c, MPI_Request *request);
 /** Whether ct_comm_sum() takes the tree: what all ranks have together is too much to gather. */

@@ -35,6 +35,13 @@ ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
     }
 }
 
+ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,
+                               MPI_Request *request)
+{
+    CT_TRY_MPI(MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->mpi, request));
+    return CT_OK;
+}
+
 ct_status ct_comm_sum(ct_comm *c, double *v, int n)
 {
     MPI_Request request = MPI_REQUEST_NULL;

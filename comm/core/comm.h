@@ -65,6 +65,7 @@ typedef struct ct_comm {
     double sent_at;  /* when one of them was last sent, or the first taken             */
     bool prompt;     /* who moves messages now looks again at once, not at the next poll */
     bool in_order;   /* what is less urgent sends nothing large before its turn        */
+    struct ct_async_sum *async_sums; /* under way: comm/collective/async_sum.h */
 } ct_comm;
 
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec

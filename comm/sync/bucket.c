@@ -70,6 +70,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
 
     b->tag = tag;
     b->dense_alone = true;
+    b->model_s = -1;
     atomic_store(&b->dense_now, !b->cut.coded);
     atomic_store(&b->idle.rank, -1);
     if (b->cut.coded) {
@@ -393,6 +394,14 @@ double ct_bucket_predicted_s(const ct_bucket *b)
     return ct_codec_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
                               b->codec_config, b->cut.count,
                               (b->range->rows > 0) ? b->range->rows : 1);
+}
+
+double ct_bucket_step_s(ct_bucket *b)
+{
+    int n = atomic_load(&where_now(b)->n_step);
+
+    if (b->model_s < 0) b->model_s = ct_bucket_predicted_s(b);
+    return b->model_s / ((n > 0) ? n : 1);
 }
 
 bool ct_bucket_dense_measured(const ct_bucket *b)

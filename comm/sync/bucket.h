@@ -39,8 +39,9 @@ typedef struct ct_bucket {
     ct_coll_where idle; /* where nothing travels                                           */
     double encode_s;    /* encode and decode, since creation                   */
     double left_at, under_way_s,
-        dense_s;   /* leaving to landing, since creation: all uses, dense ones */
-    double last_s; /* … the last time                          */
+        dense_s;    /* leaving to landing, since creation: all uses, dense ones */
+    double last_s;  /* … the last time                          */
+    double model_s; /* ct_bucket_predicted_s(); below 0: not asked yet */
     int64_t n_run, n_dense;
     unsigned moved_before; /* where.n_moved when the pipe last looked */
     ct_trace *trace;       /* borrowed; NULL: none                      */
@@ -88,6 +89,9 @@ const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);
 /** "conv1[0] to conv2[1], 2533 elements", "part 2 of 5 of fc6[0], 4000000 elements" */
 void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *text, size_t size);
 double ct_bucket_predicted_s(const ct_bucket *b);
+/** … of one step of its collective, of as many as it has now: how soon there may be something to
+ *  move. From the main thread. */
+double ct_bucket_step_s(ct_bucket *b);
 /** … of the same bucket, dense; by the model, or as measured where it was dense often enough. */
 double ct_bucket_dense_s(const ct_bucket *b);
 bool ct_bucket_dense_measured(const ct_bucket *b); /* the latter */

@@ -127,6 +127,10 @@ ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count);
  *  whole; `from` counts within the range. NULL: nobody does. */
 void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
+/** What a step of that takes which is under way, of the quickest bucket, in seconds, as the model
+ * has it; 0: nothing is under way. As of the last call that moved something; there as long as gp.
+ */
+const double *ct_grad_pipe_step_s(const ct_grad_pipe *gp);
 /** Returns once ranges [first, first + n) hold their sum; reports every bucket that landed
  * meanwhile, each once a step. CT_ERR_ARG where a gradient of the step is not ready. */
 ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed,

@@ -61,6 +61,7 @@ struct ct_grad_pipe {
     bool begun; /* at least once                                     */
     bool open;  /* between begin and the report of the last bucket   */
     _Atomic bool finishing;
+    double step_s;          /* ct_grad_pipe_step_s(): the main thread's      */
     ct_codec_step step;     /* that is under way                                 */
     ct_sync_stats stats;    /* of buckets those of earlier generations alone     */
     void *policy;           /* the state of config.policy; NULL: none               */

@@ -307,6 +307,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
                                 .begins = begins,
                                 .least = least };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
+    gp->step_s = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);
     memset(gp->parts_full, 0, sizeof(*gp->parts_full) * (size_t)gp->n_range);
@@ -341,6 +342,26 @@ void ct_grad_pipe_skip(ct_grad_pipe *gp)
     ct_comm_unlock(gp->comm);
 }
 
+/* Where the thread moves messages, nobody asks. */
+static void note_step(ct_grad_pipe *gp)
+{
+    double least = 0;
+
+    for (int i = 0; (i < gp->n_left) && !atomic_load(&gp->threaded); ++i) {
+        double s = 0;
+
+        if (atomic_load(&gp->bucket[i].state) != CT_BUCKET_RUNNING) continue;
+        s = ct_bucket_step_s(&gp->bucket[i]);
+        if ((least == 0) || (s < least)) least = s;
+    }
+    gp->step_s = least;
+}
+
+const double *ct_grad_pipe_step_s(const ct_grad_pipe *gp)
+{
+    return &gp->step_s;
+}
+
 /* Moves what can move, and adds the time less that of the codecs to *seconds. */
 static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
 {
@@ -353,6 +374,7 @@ static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
     status = ct_grad_pipe_move(gp, &moved);
     if (status != CT_OK) atomic_store(&gp->fate, (int)status);
     coded = ct_grad_pipe_encode_s(gp) - coded;
+    note_step(gp);
     ct_comm_unlock(gp->comm);
     *seconds += ct_clock_s() - start - coded;
     return status;

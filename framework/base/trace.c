@@ -16,6 +16,8 @@ static const struct {
     [CT_TRACE_FORWARD] = { "forward", "forward", "type" },
     [CT_TRACE_BACKWARD] = { "backward", "backward", "type" },
     [CT_TRACE_WAIT] = { "wait for gradients", "wait", "parameter" },
+    [CT_TRACE_SUM_BEGIN] = { "begin sum", "sum", "type" },
+    [CT_TRACE_SUM_WAIT] = { "wait for sum", "wait", "type" },
     [CT_TRACE_DATA] = { "wait for data", "data", NULL },
     [CT_TRACE_MOVE] = { "move messages", "move", NULL },
     [CT_TRACE_UPDATE] = { "update", "update", "parameter" },

@@ -23,11 +23,13 @@
 typedef enum {
     /* of the main thread: they nest */
     CT_TRACE_ITERATION,
-    CT_TRACE_FORWARD,  /* a layer's */
-    CT_TRACE_BACKWARD, /* a layer's */
-    CT_TRACE_WAIT,     /* for the sum of a gradient: of the forward, or of the end of a step */
-    CT_TRACE_DATA,     /* a data layer waited for its batch */
-    CT_TRACE_MOVE,     /* between layers: messages, additions, codecs */
+    CT_TRACE_FORWARD,   /* a layer's */
+    CT_TRACE_BACKWARD,  /* a layer's */
+    CT_TRACE_WAIT,      /* for the sum of a gradient: of the forward, or of the end of a step */
+    CT_TRACE_SUM_BEGIN, /* a layer's sum over the ranks */
+    CT_TRACE_SUM_WAIT,  /* … which was begun before     */
+    CT_TRACE_DATA,      /* a data layer waited for its batch */
+    CT_TRACE_MOVE,      /* between layers: messages, additions, codecs */
     CT_TRACE_UPDATE,
     CT_TRACE_AGREE, /* the ranks met at a step's end */
     CT_TRACE_DISPLAY,

@@ -42,6 +42,9 @@ typedef struct ct_transport {
     /** Ready, wait and finish only give the device work, the same in each step, so that it may
      *  record all of a step's and be given that again. */
     bool records;
+    /** How soon there may be something to poll for, in seconds; 0 there: nothing is known. Main
+     *  thread. NULL: never anything. */
+    const double *step_s;
 } ct_transport;
 
 /** What the sum of a parameter's gradient is in this step. */

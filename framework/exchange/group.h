@@ -29,7 +29,11 @@ typedef struct ct_group_ops {
     /** A sum of floats begins; v is the group's until ct_group_ops.sum_wait, which comes once a
      *  ticket, in the order of the tickets. The same bits on every rank. */
     ct_status (*sum_begin)(void *ctx, float *v, int64_t n, void **ticket_p);
+    /** The same of doubles, with the bits of sum. NULL: sum does it all. */
+    ct_status (*sum_begin_f64)(void *ctx, double *v, int n, void **ticket_p);
     ct_status (*sum_wait)(void *ctx, void *ticket);
+    /** Lets the sums that have begun move; never waits. NULL: they need no help. */
+    ct_status (*sum_poll)(void *ctx);
     /** Rank 0's bytes to everyone. */
     ct_status (*broadcast)(void *ctx, void *data, size_t bytes);
     /** all[r * n, r * n + n) = v of rank r, on every rank. */

@@ -41,17 +41,27 @@ typedef struct ct_exec {
     /** The same of numbers that lie on `dev`, in the order of the stream and without waiting; it
      * may be recorded. Set beside sum_ranks, or NULL: that one adds them up, on the host. */
     ct_status (*sum_there)(void *ctx, ct_stream st, double *v, int n);
-    void *hook_ctx; /* of these two */
+    /** sum_ranks in two halves: v is the ranks' until sum_wait, which comes once a ticket, in the
+     *  order of the tickets. NULL: sum_ranks does it all. */
+    ct_status (*sum_begin)(void *ctx, double *v, int n, void **ticket_p);
+    ct_status (*sum_wait)(void *ctx, void *ticket);
+    /** Lets the sums that have begun move. NULL: they need no help. */
+    ct_status (*sum_poll)(void *ctx);
+    int n_sum;      /* that have begun and were not waited for; the net counts them */
+    void *hook_ctx; /* of these five */
     /** Lets communication move; cheap; called between layers, and inside long ones through
      *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);
     void *poll_ctx;
+    /** What one step of what is under way takes, in seconds, by the cost model; 0 there: nothing is
+     *  known. NULL: likewise. */
+    const double *step_s;
     /** Returns once the learned parameter `param` holds the update of the step before: called in
      *  forward before its first reader. NULL: no waiting. */
     ct_status (*wait)(void *ctx, int param);
     void *wait_ctx;
 
-    double polled_s; /* when ct_exec_poll() last polled  */
+    double polled_s; /* when ct_exec_poll() last polled; 0: it did not */
     int64_t n_poll;  /* how often it did, poll NULL or not */
 
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
@@ -65,9 +75,20 @@ typedef struct ct_exec {
  *  With it the sum of the ranks' gradients is the gradient of the global batch. */
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p);
 
-/** For long layers: polls, where the last time is half a millisecond ago or longer; otherwise
- *  costs a look at the clock. Call it from the thread that called the layer, once per image or
- *  block of work, never inside what must not be interrupted by an addition into gradients. */
+/** How long long layers compute between two polls: a quarter of the time that one step of what is
+ *  under way takes. What has come then waits for an eighth of a step in the mean, and a schedule of
+ *  steps takes so much longer. At least 0.2 ms: a poll asks MPI for each message, which takes some
+ *  microseconds, so polls stay at a few percent of computing. At most 2 ms: the model may be wrong,
+ *  and other ranks wait for what this one passes on. step_s 0, nothing is known: 0.5 ms. */
+double ct_poll_interval_s(double step_s);
+
+/** Whether a poll is due at `now`, in seconds of any clock: the first is at once. Counts it then.
+ */
+bool ct_exec_poll_is_due(ct_exec *ex, double now);
+
+/** For long layers: polls, where that is due; otherwise costs a look at the clock. Call it from the
+ * thread that called the layer, once per image or block of work, never inside what must not be
+ * interrupted by an addition into gradients. */
 ct_status ct_exec_poll(ct_exec *ex);
 
 #ifdef __cplusplus

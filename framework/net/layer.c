@@ -75,6 +75,25 @@ ct_status ct_layer_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return l->ops->backward(l, in, ex);
 }
 
+int ct_layer_sums(const ct_layer *l, const ct_instance *in, bool forward)
+{
+    const ct_sum_ops *sums = l->ops->sums;
+    int k = 0;
+
+    if ((sums == NULL) || ((l->form != NULL) && (l->form->forward_part == NULL))) return 0;
+    while (sums->count(l, in, forward, k) > 0) k++;
+    return k;
+}
+
+ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward, int part)
+{
+    if (l->form != NULL)
+        return forward ? l->form->forward_part(l, in, ex, part)
+                       : l->form->backward_part(l, in, ex, part);
+    return forward ? l->ops->sums->forward(l, in, ex, part)
+                   : l->ops->sums->backward(l, in, ex, part);
+}
+
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler)
 {

@@ -165,6 +165,22 @@ typedef struct ct_fusion_ops {
     bool (*leave_relu)(const ct_layer *l, ct_instance *in, const ct_relu_share *share);
 } ct_fusion_ops;
 
+/** A forward or a backward that adds numbers up over the ranks, in parts: part 0, sum 0, part 1,
+ * and so on; after the last sum the last part. Where several ranks run, the net makes a step of
+ * each part, and of each sum a pair of steps (step.h), so that other layers run while it is under
+ * way. Forward and backward of the layer do all parts at once.
+ *
+ *  What the net relies on, to move parts: of forward, the last part alone writes tops and reads or
+ *  writes weights; of backward, part 0 makes the gradients of the weights. */
+typedef struct ct_sum_ops {
+    /** How many doubles sum k adds up; 0: there are k sums. From shapes alone: the same on all
+     * ranks and in every batch. After reshape. */
+    int (*count)(const ct_layer *l, const ct_instance *in, bool forward, int k);
+    int slot; /* of the buffer (CT_LIFETIME_CALL), at whose start they lie, and their sums then */
+    ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
+    ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
+} ct_sum_ops;
+
 /** One step of a layer's formula, an operator of ONNX: it takes what the step before it made, the
  *  first one bottom 0. */
 typedef struct ct_formula_step {
@@ -223,6 +239,7 @@ typedef struct ct_layer_ops {
                                      * NULL or empty: it depends on them */
     const ct_layout_ops *layout;    /* NULL: bottoms come as f32 in plain order */
     const ct_fusion_ops *fusion;    /* NULL: it runs alone                      */
+    const ct_sum_ops *sums;         /* NULL: what it adds up over ranks, it adds up inside */
 } ct_layer_ops;
 
 /** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those
@@ -237,6 +254,9 @@ typedef struct ct_device_override {
     bool epilogues; /* they run the group that fusion->join takes; otherwise the layer runs alone */
     /** Whether its kernels draw numbers, by the step that ex->step_there holds; NULL: never. */
     bool (*draws)(const Ct__LayerParameter *p);
+    /** As of ct_sum_ops, on this device; NULL: it runs whole. */
+    ct_status (*forward_part)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
+    ct_status (*backward_part)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
 } ct_device_override;
 
 struct ct_layer {
@@ -320,6 +340,11 @@ void ct_layer_place(ct_layer *l, const ct_device *dev);
 /** What its forward and backward are; backward NULL: no gradient passes. */
 ct_status ct_layer_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 ct_status ct_layer_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
+/** How many sums over the ranks its forward, or backward, can be cut at, where it is placed; 0: it
+ *  runs whole. */
+int ct_layer_sums(const ct_layer *l, const ct_instance *in, bool forward);
+/** One part of 1 + ct_layer_sums(). */
+ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward, int part);
 
 /** The ops whose type is `type`, or NULL. */
 const ct_layer_ops *ct_layer_find(const char *type);

@@ -13,16 +13,18 @@ static void touch(ct_span *s, int step)
     if (step > s->last) s->last = step;
 }
 
-/* The moment of layer i's forward. */
-static int forward_time(const ct_net *net, int i)
+/* The moments of layer i's forward: of its first part to its last. */
+static void touch_forward(const ct_net *net, int i, ct_span *s)
 {
-    return ct_net_impl_of(net)->forward_step[i];
+    touch(s, ct_net_impl_of(net)->forward_first[i]);
+    touch(s, ct_net_impl_of(net)->forward_step[i]);
 }
 
-/* The moment of layer i's backward. */
-static int backward_time(const ct_net *net, int i)
+/* Those of its backward. */
+static void touch_backward(const ct_net *net, int i, ct_span *s)
 {
-    return net->n_forward + ct_net_impl_of(net)->backward_step[i];
+    touch(s, net->n_forward + ct_net_impl_of(net)->backward_first[i]);
+    touch(s, net->n_forward + ct_net_impl_of(net)->backward_step[i]);
 }
 
 /* Whether layer i, or the group it belongs to, computes anything in backward. */
@@ -39,10 +41,10 @@ static void net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
     if (ct_graph_is_inner(&ct_net_impl_of(net)->graph, v)) return;
     if (runs_backward(net, v->node) &&
         (net->pass->instance[v->node]->backward_reads & CT_READS_TOP))
-        touch(s, backward_time(net, v->node));
+        touch_backward(net, v->node, s);
     if ((v->reader >= 0) && runs_backward(net, v->reader) &&
         (net->pass->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
-        touch(s, backward_time(net, v->reader));
+        touch_backward(net, v->reader, s);
 }
 
 /* back: of its readers in backward; as s, unless the value is made again. */
@@ -52,7 +54,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
     const ct_graph_node *maker = &g->node[v->node];
 
     if (ct_graph_is_inner(g, v)) return;
-    touch(s, forward_time(net, v->node));
+    touch(s, ct_net_impl_of(net)->forward_step[v->node]); /* the last part writes */
     net_touch_reads(net, v, back);
     if (maker->ops->keeps_top) {
         s->persists = true;
@@ -63,7 +65,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
         touch(s, end);
         return;
     }
-    touch(s, forward_time(net, v->reader));
+    touch_forward(net, v->reader, s);
 }
 
 /* Widens s by the moments at which the diff of v is written or read. */
@@ -74,9 +76,9 @@ static void net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s)
 
     if (!v->wants || ct_graph_is_inner(g, v)) return;
     if ((v->reader >= 0) && g->node[v->reader].bottom_wanted[v->slot])
-        touch(s, backward_time(net, v->reader));
+        touch_backward(net, v->reader, s);
     if (runs_backward(net, v->node))
-        touch(s, backward_time(net, v->node));
+        touch_backward(net, v->node, s);
     else
         touch(s, end); /* a gradient asked for by name: the caller looks at it after the pass */
 }
@@ -125,25 +127,24 @@ static void add_buffers(const ct_net *net, int i)
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_instance *in = net->pass->instance[i];
     bool runs = runs_backward(net, i);
-    int at = forward_time(net, i);
 
     if (ct_host_layer_is(net, i)) return;
     for (int s = 0; s < CT_MAX_BUFFER; s++) {
         const ct_buffer *b = &in->buffer[s];
-        ct_span forward = { at, at, false };
+        ct_span span = { 0, -1, false };
         ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
 
         if ((b->bytes == 0) || (b->keep == CT_LIFETIME_ALWAYS)) continue;
+        touch_forward(net, i, &span);
         if (b->keep == CT_LIFETIME_CALL) {
-            add_region(m, b->bytes, &forward, use);
+            add_region(m, b->bytes, &span, use);
             if (!runs) continue;
             use.forward = false;
-            forward.first = forward.last = backward_time(net, i);
-        } else if (runs) {
-            touch(&forward, backward_time(net, i));
+            span = (ct_span){ 0, -1, false };
         }
+        if (runs) touch_backward(net, i, &span);
         use.backward = true;
-        add_region(m, b->bytes, &forward, use);
+        add_region(m, b->bytes, &span, use);
     }
 }
 
@@ -197,15 +198,15 @@ static bool apart(const ct_span *a, const ct_span *b)
     return (a->last < 0) || (b->last < 0) || (a->last < b->first) || (b->last < a->first);
 }
 
-/* Bottom q of a layer that runs at `at` over its top p, and beside the bottoms that lie there
- * already, from that moment on, with the same values. */
-static bool may_share(const sharing *s, int p, int q, int at)
+/* Bottom q of a layer that runs from `at` to `end` over its top p, and beside the bottoms that lie
+ * there already, from that moment on, with the same values. */
+static bool may_share(const sharing *s, int p, int q, int at, int end)
 {
     const ct_net *net = s->net;
     const int *root = ct_net_impl_of(net)->diff_root;
     const ct_blob *bp = net->pass->blob[p], *bq = net->pass->blob[q];
 
-    if (!bp->wants_diff || !bq->wants_diff || (root[p] == root[q]) || (s->span[p].last != at) ||
+    if (!bp->wants_diff || !bq->wants_diff || (root[p] == root[q]) || (s->span[p].last != end) ||
         (s->span[q].first != at) || (ct_tensor_bytes(&bp->diff) != ct_tensor_bytes(&bq->diff)))
         return false;
     for (int a = 0; a < net->n_blob; a++) {
@@ -233,14 +234,15 @@ static void share_layer(const sharing *s, int i)
 {
     const ct_net_impl *m = ct_net_impl_of(s->net);
     const ct_instance *in = s->net->pass->instance[i];
-    int last = m->place[i], at = s->net->n_forward + m->backward_step[i];
+    int last = m->place[i], end = s->net->n_forward + m->backward_step[i];
+    int at = s->net->n_forward + m->backward_first[i];
 
     if ((in->over == 0) || (m->backward_step[i] < 0) || (m->graph.node[last].n_top == 0)) return;
     for (int b = 0; (b < m->graph.node[i].n_bottom) && (b < 32); b++) {
         int p = m->graph.value[m->graph.node[last].top[0]].blob;
         int q = m->graph.value[m->graph.node[i].bottom[b]].blob;
 
-        if (((in->over >> b) & 1u) && may_share(s, p, q, at)) share(s, p, q);
+        if (((in->over >> b) & 1u) && may_share(s, p, q, at, end)) share(s, p, q);
     }
 }
 

@@ -391,6 +391,7 @@ ct_status ct_pass_memory(ct_pass *pass)
     bind(pass);
     CT_TRY(ct_host_layers(pass));
     CT_TRY(ct_pass_report_make(pass));
+    CT_TRY(ct_pass_sums_make(pass));
     p->graphs = ct_step_graphs_create(pass);
     return CT_OK;
 }
@@ -405,4 +406,5 @@ void ct_pass_memory_release(ct_pass *pass)
     ct_step_graphs_destroy(p->graphs);
     ct_host_layers_release(pass);
     ct_pass_report_release(pass);
+    ct_pass_sums_release(pass);
 }

@@ -106,7 +106,6 @@ void ct_net_destroy(ct_net *net)
     free(m->runner);
     free(m->place);
     free(m->forward_step);
-    free(m->backward_step);
     ct_graph_destroy(&m->graph);
     free(net->forward);
     free(net->backward);

@@ -78,6 +78,7 @@ typedef struct ct_pass_impl {
     double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
     int64_t clock_iteration;       /* of the trace, then */
     struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */
+    struct ct_sum_way *sum;        /* the layers' sums over ranks: sums.c */
 } ct_pass_impl;
 
 typedef struct ct_net_impl {
@@ -90,8 +91,10 @@ typedef struct ct_net_impl {
     char **key;         /* of the parameters, owned */
     int *runner;        /* per layer: who runs it, itself as a rule */
     int *place;         /* per layer: the last layer of its group, where that runs */
-    int *forward_step;  /* per layer: its step in net->forward */
-    int *backward_step; /* per layer: its step in net->backward, or -1 */
+    int *forward_step;  /* per layer: its step in net->forward; of several parts the last */
+    int *backward_step; /* per layer: its step in net->backward, or -1; the last, too     */
+    int n_pair;         /* pairs of steps: of parameters, then of layers' sums */
+    int *forward_first, *backward_first; /* per layer: likewise, of several parts the first */
 
     ct_region *region;
     ct_use *use;
@@ -175,6 +178,13 @@ ct_status ct_net_steps(ct_net *net);
 
 /** Finds what is to be made again in backward. */
 ct_status ct_net_recompute(ct_net *net);
+
+/** Memory for the layers' sums over ranks, of which each is a pair of steps. */
+ct_status ct_pass_sums_make(ct_pass *pass);
+void ct_pass_sums_release(ct_pass *pass);
+/** BEGIN and WAIT of a sum. Collective where the exec has other ranks. */
+ct_status ct_pass_sum_begin(ct_pass *pass, const ct_step *s);
+ct_status ct_pass_sum_wait(ct_pass *pass, const ct_step *s);
 
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
 void ct_pass_again_reset(ct_pass *pass);

@@ -12,7 +12,11 @@
 
 /* ---- what layers ask of the pass */
 
-#define POLL_S 0.5e-3 /* rarer lets a fast network idle, more often costs more than it moves */
+/* exec.h has the reasons */
+#define USUAL_POLL_S 0.5e-3
+#define LEAST_POLL_S 0.2e-3
+#define MOST_POLL_S  2e-3
+#define POLLS_A_STEP 4
 
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p)
 {
@@ -32,14 +36,38 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
     return CT_OK;
 }
 
-ct_status ct_exec_poll(ct_exec *ex)
+double ct_poll_interval_s(double step_s)
 {
-    double now = ct_clock_s();
+    double s = step_s / POLLS_A_STEP;
 
-    if (now - ex->polled_s < POLL_S) return CT_OK;
+    if (!(step_s > 0)) return USUAL_POLL_S;
+    if (s < LEAST_POLL_S) return LEAST_POLL_S;
+    return (s > MOST_POLL_S) ? MOST_POLL_S : s;
+}
+
+/* A sum of a layer is a few messages of hardly more than a latency: looked for as often as may be.
+ */
+bool ct_exec_poll_is_due(ct_exec *ex, double now)
+{
+    double every = ct_poll_interval_s((ex->step_s != NULL) ? *ex->step_s : 0);
+
+    if (ex->n_sum > 0) every = LEAST_POLL_S;
+    if ((ex->polled_s > 0) && (now - ex->polled_s < every)) return false;
     ex->polled_s = now;
     ex->n_poll++;
+    return true;
+}
+
+/* Gradients, and the sums of layers that are under way. */
+static ct_status let_move(const ct_exec *ex)
+{
+    if ((ex->n_sum > 0) && (ex->sum_poll != NULL)) CT_TRY(ex->sum_poll(ex->hook_ctx));
     return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+}
+
+ct_status ct_exec_poll(ct_exec *ex)
+{
+    return ct_exec_poll_is_due(ex, ct_clock_s()) ? let_move(ex) : CT_OK;
 }
 
 /* ---- how long steps take on a device that computes beside the host: by marks in its stream,
@@ -49,11 +77,6 @@ ct_status ct_exec_poll(ct_exec *ex)
 static int slot_of(int at, bool ends)
 {
     return 1 + 2 * at + (ends ? 1 : 0);
-}
-
-static bool computes(const ct_step *s)
-{
-    return (s->kind != CT_STEP_READY) && (s->kind != CT_STEP_WAIT);
 }
 
 /* Whether this pass is looked at so: it is timed or traced, and the device has marks. */
@@ -148,7 +171,7 @@ static ct_status step_clock_take(const ct_pass *pass, ct_step *list, int n, int 
 
     CT_TRY(dev->sync(pass->exec.stream));
     for (int i = 0; i < n; i++) {
-        if (!computes(&list[i])) continue;
+        if (ct_step_is_of_weights(&list[i])) continue;
         CT_TRY(dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
                                    &list[i].seconds));
         if (traced) CT_TRY(add_span(pass, &list[i], first + i));
@@ -196,30 +219,29 @@ typedef struct run {
     bool marked;                /* the device is timed by marks */
 } run;
 
-static bool is_layers(const ct_step *s)
-{
-    return (s->kind == CT_STEP_FORWARD) || (s->kind == CT_STEP_BACKWARD);
-}
-
-/* Only whole layers show. Those of a device have ended, or have a row of its own. */
+/* Layers show, and their sums. Those of a device have ended, or have a row of its own. */
 static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
 {
+    static const ct_trace_kind kind[] = { [CT_STEP_FORWARD] = CT_TRACE_FORWARD,
+                                          [CT_STEP_BACKWARD] = CT_TRACE_BACKWARD,
+                                          [CT_STEP_BEGIN] = CT_TRACE_SUM_BEGIN,
+                                          [CT_STEP_WAIT] = CT_TRACE_SUM_WAIT };
     const ct_device *dev = pass->net->options.dev;
     const ct_exec *ex = &pass->exec;
     const ct_layer *l = pass->net->layer[s->layer];
 
-    if (!is_layers(s)) return CT_OK;
+    if (s->blob >= 0) return CT_OK; /* a diff */
     if (dev->marks == NULL) CT_TRY(dev->sync(ex->stream));
-    ct_trace_end(ex->trace, start,
-                 (s->kind == CT_STEP_FORWARD) ? CT_TRACE_FORWARD : CT_TRACE_BACKWARD, l->name,
-                 l->ops->type);
+    ct_trace_end(ex->trace, start, kind[s->kind], l->name, l->ops->type);
     return CT_OK;
 }
 
-static ct_status forward_layer(ct_pass *pass, int i)
+static ct_status forward_layer(ct_pass *pass, const ct_step *s)
 {
+    int i = s->layer;
     const ct_layer *l = pass->net->layer[i];
 
+    if (s->n_part > 1) return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
     CT_TRY(ct_pass_vary_before(pass, i));
     if (l->ops->forward == NULL) return CT_OK;
     if (ct_host_layer_is(pass->net, i))
@@ -227,6 +249,19 @@ static ct_status forward_layer(ct_pass *pass, int i)
     else
         CT_TRY(ct_layer_forward(l, pass->instance[i], &pass->exec));
     return ct_pass_vary_after(pass, i);
+}
+
+static ct_status backward_layer(ct_pass *pass, const ct_step *s, int at)
+{
+    int i = s->layer;
+    const ct_layer *l = pass->net->layer[i];
+    ct_instance *in = pass->instance[i];
+
+    ct_pass_vary_exec(pass, i);
+    CT_TRY(ct_pass_again_run(pass, at));
+    if (s->n_part > 1) return ct_layer_part(l, in, &pass->exec, false, s->part);
+    return ct_host_layer_is(pass->net, i) ? ct_host_layer_backward(pass, i)
+                                          : ct_layer_backward(l, in, &pass->exec);
 }
 
 /* Of the scale of the loss the device knows; the host's losses have none. */
@@ -245,11 +280,8 @@ static ct_status loss_diff(const ct_pass *pass, const ct_step *s)
 static ct_status compute_step(const run *p, ct_step *s, int i)
 {
     ct_pass *pass = p->pass;
-    const ct_net *net = pass->net;
-    ct_exec *ex = &pass->exec;
-    const ct_layer *l = net->layer[s->layer];
-    ct_instance *in = pass->instance[s->layer];
-    const ct_device *dev = net->options.dev;
+    const ct_exec *ex = &pass->exec;
+    const ct_device *dev = pass->net->options.dev;
     int64_t polls = ex->n_poll;
     double start = ct_trace_start(ex->trace);
     const ct_tensor *diff;
@@ -257,13 +289,10 @@ static ct_status compute_step(const run *p, ct_step *s, int i)
 
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        status = forward_layer(pass, s->layer);
+        status = forward_layer(pass, s);
         break;
     case CT_STEP_BACKWARD:
-        ct_pass_vary_exec(pass, s->layer);
-        CT_TRY(ct_pass_again_run(pass, p->first + i));
-        status = ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(pass, s->layer)
-                                                 : ct_layer_backward(l, in, ex);
+        status = backward_layer(pass, s, p->first + i);
         break;
     case CT_STEP_ZERO_DIFF:
         diff = &pass->blob[s->blob]->diff;
@@ -272,9 +301,12 @@ static ct_status compute_step(const run *p, ct_step *s, int i)
     case CT_STEP_LOSS_DIFF:
         status = loss_diff(pass, s);
         break;
-    case CT_STEP_READY:
+    case CT_STEP_BEGIN:
+        status = ct_pass_sum_begin(pass, s);
+        break;
     case CT_STEP_WAIT:
-        break; /* the interpreter's */
+        status = ct_pass_sum_wait(pass, s);
+        break;
     }
     s->polls = (int)(ex->n_poll - polls);
     if ((start > 0) && (status == CT_OK)) status = trace_step(pass, s, start);
@@ -291,7 +323,7 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
 
     if (dev->marks == NULL) return compute_step(p, s, i);
     if (p->marked) CT_TRY(step_clock_mark(p->pass, p->first + i, false));
-    dev->marks->range(is_layers(s) ? net->layer[s->layer]->name : "gradients");
+    dev->marks->range((s->blob < 0) ? net->layer[s->layer]->name : "gradients");
     status = compute_step(p, s, i);
     dev->marks->range(NULL);
     if (p->marked && (status == CT_OK)) status = step_clock_mark(p->pass, p->first + i, true);
@@ -307,9 +339,8 @@ static void trace_move(const ct_exec *ex, double start)
         ct_trace_end(ex->trace, start, CT_TRACE_MOVE, NULL, NULL);
 }
 
-static ct_status ready_param(void *ctx, int param)
+static ct_status ready_param(const run *p, int param)
 {
-    const run *p = ctx;
     const ct_exec *ex = &p->pass->exec;
     double start = ct_trace_start(ex->trace);
     ct_status status =
@@ -319,18 +350,30 @@ static ct_status ready_param(void *ctx, int param)
     return status;
 }
 
-static ct_status wait_param(void *ctx, int param)
+/* The device's clock does not see what the host does for a parameter. */
+static ct_status weights_pair(const run *p, ct_step *s)
 {
-    const ct_exec *ex = &((const run *)ctx)->pass->exec;
+    const ct_exec *ex = &p->pass->exec;
+    double start = (p->pass->net->timing && p->marked) ? ct_clock_s() : 0;
 
-    return (ex->wait != NULL) ? ex->wait(ex->wait_ctx, param) : CT_OK;
+    if (s->kind == CT_STEP_BEGIN)
+        CT_TRY(ready_param(p, s->param));
+    else if (ex->wait != NULL)
+        CT_TRY(ex->wait(ex->wait_ctx, s->param));
+    if (start > 0) s->seconds = ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status run_pair(void *ctx, ct_step *s, int i)
+{
+    return ct_step_is_of_weights(s) ? weights_pair(ctx, s) : run_step(ctx, s, i);
 }
 
 static ct_status poll_between(void *ctx)
 {
     const ct_exec *ex = &((const run *)ctx)->pass->exec;
     double start = ct_trace_start(ex->trace);
-    ct_status status = (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
+    ct_status status = let_move(ex);
 
     trace_move(ex, start);
     return status;
@@ -367,9 +410,7 @@ static ct_status graph_one(void *ctx, int i)
 
 static ct_status graph_call(void *ctx, int i)
 {
-    const ct_step *s = &list_of(ctx)[i];
-
-    return (s->kind == CT_STEP_READY) ? ready_param(ctx, s->param) : wait_param(ctx, s->param);
+    return run_pair(ctx, &list_of(ctx)[i], i);
 }
 
 static ct_status give_list(run *p, ct_step *list, int n)
@@ -380,8 +421,8 @@ static ct_status give_list(run *p, ct_step *list, int n)
     const ct_step_after *after = p->after;
     ct_status status;
     ct_step_hooks h = { .run = run_step,
-                        .ready = ready_param,
-                        .wait = wait_param,
+                        .begin = run_pair,
+                        .wait = run_pair,
                         .poll = poll_between,
                         .now = (net->timing && !p->marked) ? now : NULL,
                         .ended =

@@ -4,6 +4,8 @@
 #ifndef CT_STEP_H
 #define CT_STEP_H
 
+#include <stdbool.h>
+
 #include "framework/base/status.h"
 
 #ifdef __cplusplus
@@ -13,23 +15,47 @@ extern "C" {
 typedef enum {
     CT_STEP_FORWARD,
     CT_STEP_BACKWARD,
-    CT_STEP_READY,     /* a parameter's gradient is final                       */
-    CT_STEP_ZERO_DIFF, /* no reader of the blob sends a gradient                */
-    CT_STEP_LOSS_DIFF, /* the blob's diff becomes its loss weight               */
-    CT_STEP_WAIT       /* forward is about to read a learned parameter for the first time: its
-                        * update of the step before must be done                */
+    CT_STEP_ZERO_DIFF, /* no reader of the blob sends a gradient  */
+    CT_STEP_LOSS_DIFF, /* the blob's diff becomes its loss weight */
+    CT_STEP_BEGIN,     /* something may go to the other ranks from now on … */
+    CT_STEP_WAIT       /* … and must have come back before the next step    */
 } ct_step_kind;
+
+/** What a BEGIN and its WAIT are of. */
+typedef enum {
+    /** A parameter that learns. BEGIN, in backward: its gradient is final. WAIT, in the next
+     *  forward, before its first reader: its update must be done. */
+    CT_PAIR_WEIGHTS,
+    CT_PAIR_SUM /* a layer's own sum over the ranks: both in one list */
+} ct_pair_of;
 
 typedef struct ct_step {
     ct_step_kind kind;
-    int layer;      /* index into layer[]; READY: the last user; WAIT: the first reader;
+    int layer;      /* index into layer[]; of weights: BEGIN the last user, WAIT the first reader;
                      * …_DIFF: who makes the blob                                      */
-    int param;      /* READY, WAIT                                                 */
-    int blob;       /* ZERO_DIFF, LOSS_DIFF                                        */
+    ct_pair_of of;  /* BEGIN, WAIT                                                     */
+    int pair;       /* BEGIN, WAIT: the same number in both, and in no others          */
+    int param;      /* BEGIN, WAIT of weights; else -1                                 */
+    int blob;       /* ZERO_DIFF, LOSS_DIFF; else -1                                   */
+    int part;       /* FORWARD, BACKWARD: of n_part; BEGIN, WAIT of a sum: which of the layer's */
+    int n_part;     /* FORWARD, BACKWARD: 1 and more where the layer adds up over ranks between  */
+    int count;      /* BEGIN, WAIT of a sum: how many doubles are added up             */
     float value;    /* LOSS_DIFF: the loss weight                                  */
     double seconds; /* of the last run, where timing is on                         */
     int polls;      /* in the last run, from inside the step, where timing is on   */
 } ct_step;
+
+/** Whether the step only begins or awaits what goes to other ranks: it computes nothing. */
+static inline bool ct_step_is_pair(const ct_step *s)
+{
+    return (s->kind == CT_STEP_BEGIN) || (s->kind == CT_STEP_WAIT);
+}
+
+/** … and is of a parameter. */
+static inline bool ct_step_is_of_weights(const ct_step *s)
+{
+    return ct_step_is_pair(s) && (s->of == CT_PAIR_WEIGHTS);
+}
 
 /* ---- The interpreter of step lists.
  *
@@ -40,12 +66,12 @@ typedef struct ct_step {
 
 /** Every hook but run may be NULL; an error ends the list. */
 typedef struct ct_step_hooks {
-    /** Computes step i of the list: every kind but READY and WAIT. */
+    /** Computes step i of the list: every kind but BEGIN and WAIT. */
     ct_status (*run)(void *ctx, ct_step *s, int i);
-    /** CT_STEP_READY: the gradient of `param` is final. Never blocks. */
-    ct_status (*ready)(void *ctx, int param);
-    /** CT_STEP_WAIT: returns once `param` may be read. */
-    ct_status (*wait)(void *ctx, int param);
+    /** CT_STEP_BEGIN: what the pair is of may leave. Never blocks. */
+    ct_status (*begin)(void *ctx, ct_step *s, int i);
+    /** CT_STEP_WAIT: returns once it has come back. */
+    ct_status (*wait)(void *ctx, ct_step *s, int i);
     /** Lets communication move; called after every step that computes. */
     ct_status (*poll)(void *ctx);
     /** Now, in seconds, with everything asked for so far done; where it is set, steps note their

@@ -47,9 +47,10 @@ static int count_steps(const ct_net *net, int kind)
     return (kind == FORWARD) ? net->n_forward : net->n_backward;
 }
 
+/* The host alone takes part in it. */
 static bool is_call(const ct_step *s)
 {
-    return (s->kind == CT_STEP_READY) || (s->kind == CT_STEP_WAIT);
+    return ct_step_is_of_weights(s);
 }
 
 /* What can be known before it runs. */
@@ -63,9 +64,11 @@ static bool stays_out(const run *r, const ct_step *s)
         return false;
     case CT_STEP_LOSS_DIFF: /* a loss's scale may move, which the device must know */
         return r->ex->numbers_there == NULL;
-    case CT_STEP_READY:
+    case CT_STEP_BEGIN:
+        if (!is_call(s)) return r->ex->sum_there == NULL; /* the host adds up: it waits */
         return !alone && ((r->after == NULL) || (r->after->replay == NULL));
     case CT_STEP_WAIT:
+        if (!is_call(s)) return r->ex->sum_there == NULL;
         return !alone && (r->ex->wait != NULL);
     default:
         return net->layer[s->layer]->ops->is_data || ct_host_layer_is(net, s->layer);
@@ -135,7 +138,7 @@ static ct_status run_one(const run *r, int i)
 {
     if (is_call(&r->step[i])) return r->hooks->call(r->ctx, i);
     CT_TRY(r->hooks->one(r->ctx, i));
-    return r->hooks->poll(r->ctx);
+    return ct_step_is_pair(&r->step[i]) ? CT_OK : r->hooks->poll(r->ctx);
 }
 
 static bool follows(const run *r)
@@ -200,7 +203,7 @@ static bool after_fits(const run *r)
 
     if ((last == NULL) || (last->first + last->n < r->n)) return false;
     for (int i = 0; i < last->first; i++) {
-        if ((r->step[i].kind == CT_STEP_READY) && (r->g->net->options.env.n_rank > 1)) return false;
+        if (is_call(&r->step[i]) && (r->g->net->options.env.n_rank > 1)) return false;
     }
     return true;
 }
@@ -236,7 +239,8 @@ static ct_status make_parts(const run *r)
     in_parts = cut(r, k->with_after);
     if (k->with_after && !after_fits(r)) k->with_after = false;
     if (!k->with_after && (r->g->net->options.env.n_rank > 1)) {
-        for (int i = 0; i < r->n; i++) k->single[i] |= (r->step[i].kind == CT_STEP_READY);
+        for (int i = 0; i < r->n; i++)
+            k->single[i] |= is_call(&r->step[i]) && (r->step[i].kind == CT_STEP_BEGIN);
         in_parts = cut(r, false);
     }
     for (int i = 0; i < r->n; i++) computing += !is_call(&r->step[i]);

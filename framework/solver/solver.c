@@ -64,11 +64,9 @@ static ct_status agree_seed(ct_solver *s)
         .phase = CT_TRAIN,
         .deterministic = s->param->deterministic,
         .seed = s->seed,
-        .sum_ranks = (g->size > 1) ? g->ops->sum : NULL,
-        .sum_there = g->sums_there ? g->ops->sum_there : NULL,
-        .hook_ctx = g->ctx,
         .trace = s->options.trace,
     };
+    ct_exec_set_group(&s->net->pass->exec, g);
     if ((s->dev->graph != NULL) && s->net->options.graph)
         CT_TRY(s->dev->graph->stream_open(&s->net->pass->exec.stream));
     return CT_OK;

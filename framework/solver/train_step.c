@@ -94,6 +94,7 @@ static void take_mode(ct_train_step *t)
 
     t->pass->exec.poll = t->several ? way->ops->poll : NULL;
     t->pass->exec.poll_ctx = way->ctx;
+    t->pass->exec.step_s = t->several ? way->step_s : NULL;
     t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph &&
                   ct_step_states_are_fixed(t);
     t->forward_overlap = t->may_overlap && !t->in_graph;
@@ -197,6 +198,17 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 }
 
 /* ---- making it */
+
+void ct_exec_set_group(ct_exec *ex, const ct_group *g)
+{
+    ex->hook_ctx = g->ctx;
+    if (g->size == 1) return;
+    ex->sum_ranks = g->ops->sum;
+    ex->sum_begin = g->ops->sum_begin_f64;
+    ex->sum_wait = g->ops->sum_wait;
+    ex->sum_poll = g->ops->sum_poll;
+    ex->sum_there = g->sums_there ? g->ops->sum_there : NULL;
+}
 
 static ct_status add_history(ct_train_step *t, const char *name)
 {

@@ -70,6 +70,8 @@ typedef struct ct_train_step {
     double update_s; /* seconds in updates so far */
 } ct_train_step;
 
+/** What layers ask of other ranks, they ask this group. */
+void ct_exec_set_group(ct_exec *ex, const ct_group *g);
 /** The rest of t is zero. Reads comm { overlap forward_overlap }: forward_overlap needs several
  *  ranks, and no clip_gradients, whose norm needs all gradients. */
 ct_status ct_train_step_open(ct_train_step *t);

@@ -143,55 +143,44 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static ct_status sum_ranks(ct_exec *ex, double *v, int64_t n)
+/* ---- forward: part 0 finds the rank's own statistics, and with SyncBN the ranks' mean is sum 0,
+ * how far all values are from it sum 1 (norm.h); the last part normalises. */
+
+/* Whether statistics are those of all ranks' values. */
+static bool joins(const bn_state *s)
 {
-    return (ex->sum_ranks != NULL) ? ex->sum_ranks(ex->hook_ctx, v, (int)n) : CT_OK;
+    return s->sync && (s->by == CT_BN_BATCH);
 }
 
-/* Statistics of ranks with `here` values a channel become those of all their values: norm.h.
- * Collective. */
-static ct_status join_statistics(const bn_plan *plan, double here, const ct_instance *in,
-                                 ct_exec *ex, double *count_p)
+static int count_sums(const ct_layer *l, const ct_instance *in, bool forward, int k)
 {
-    float *mean = in->buffer[CT_BN_USED_MEAN].data, *var = in->buffer[CT_BN_INV_STD].data;
-    double *v = in->buffer[CT_BN_SHARED].data;
-    int64_t n = plan->desc.channels;
+    int channels = (int)l->weight[CT_BN_SCALE].shape.dim[1];
 
-    for (int64_t c = 0; c < n; c++) v[c] = ct_bn_mean_share(here, mean[c]);
-    v[n] = here;
-    CT_TRY(sum_ranks(ex, v, n + 1));
-    *count_p = v[n];
-    for (int64_t c = 0; c < n; c++) {
-        double all = ct_bn_joined(v[c], *count_p);
-
-        v[c] = ct_bn_variance_share(here, mean[c], var[c], all);
-        mean[c] = (float)all;
-    }
-    CT_TRY(sum_ranks(ex, v, n));
-    for (int64_t c = 0; c < n; c++) var[c] = (float)ct_bn_joined(v[c], *count_p);
-    return CT_OK;
+    if (!joins(l->state)) return 0;
+    if (!forward) return ((k == 0) && in->bottom[0]->wants_diff) ? 2 * channels : 0;
+    return (k == 0) ? channels + 1 : (k == 1) ? channels : 0;
 }
 
-/* Mean and variance that the values are normalised by, into the buffers; the variance as it is.
- * Collective for SyncBN. */
-static ct_status find_statistics(const bn_state *s, bn_plan *plan, ct_instance *in, ct_exec *ex)
+static double values_here(const bn_plan *plan)
+{
+    return (double)(plan->desc.n * plan->desc.spatial);
+}
+
+/* The variance as it is, until the last part. */
+static void find_own(const bn_state *s, bn_plan *plan, ct_instance *in)
 {
     const ct_batch_norm_desc *d = &plan->desc;
     float *mean = in->buffer[CT_BN_USED_MEAN].data, *var = in->buffer[CT_BN_INV_STD].data;
+    double *v = in->buffer[CT_BN_SHARED].data;
 
-    plan->count = (double)(d->n * d->spatial);
+    plan->count = values_here(plan);
     if (s->by == CT_BN_BATCH) {
         if (plan->count > 0)
             plan->engine->statistics(d, 0, d->channels, ct_blob_data(in->bottom[0]), mean, var);
-        if (s->sync) CT_TRY(join_statistics(plan, plan->count, in, ex, &plan->count));
-        for (int64_t c = 0; s->moves && (plan->count > 0) && (c < d->channels); c++) {
-            float *m = ct_blob_data(&in->weight[CT_BN_MEAN]),
-                  *v = ct_blob_data(&in->weight[CT_BN_VARIANCE]);
-
-            m[c] = s->keep * m[c] + (1.0f - s->keep) * mean[c];
-            v[c] = s->keep * v[c] + (1.0f - s->keep) * var[c];
-        }
-        return CT_OK;
+        for (int64_t c = 0; s->sync && (c < d->channels); c++)
+            v[c] = ct_bn_mean_share(plan->count, mean[c]);
+        if (s->sync) v[d->channels] = plan->count;
+        return;
     }
     for (int64_t c = 0; c < d->channels; c++) {
         bool running = s->by == CT_BN_RUNNING;
@@ -199,13 +188,49 @@ static ct_status find_statistics(const bn_state *s, bn_plan *plan, ct_instance *
         mean[c] = running ? ct_blob_data(&in->weight[CT_BN_MEAN])[c] : 0.0f;
         var[c] = running ? ct_blob_data(&in->weight[CT_BN_VARIANCE])[c] : 1.0f - s->eps;
     }
-    return CT_OK;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static void take_mean(bn_plan *plan, ct_instance *in)
 {
-    const bn_state *s = l->state;
-    bn_plan *plan = in->state;
+    float *mean = in->buffer[CT_BN_USED_MEAN].data;
+    const float *var = in->buffer[CT_BN_INV_STD].data;
+    double *v = in->buffer[CT_BN_SHARED].data;
+    int64_t n = plan->desc.channels;
+
+    plan->count = v[n];
+    for (int64_t c = 0; c < n; c++) {
+        double all = ct_bn_joined(v[c], plan->count);
+
+        v[c] = ct_bn_variance_share(values_here(plan), mean[c], var[c], all);
+        mean[c] = (float)all;
+    }
+}
+
+static void take_variance(const bn_plan *plan, ct_instance *in)
+{
+    float *var = in->buffer[CT_BN_INV_STD].data;
+    const double *v = in->buffer[CT_BN_SHARED].data;
+
+    for (int64_t c = 0; c < plan->desc.channels; c++)
+        var[c] = (float)ct_bn_joined(v[c], plan->count);
+}
+
+static void move_running(const bn_state *s, const bn_plan *plan, ct_instance *in)
+{
+    const float *mean = in->buffer[CT_BN_USED_MEAN].data, *var = in->buffer[CT_BN_INV_STD].data;
+
+    if ((s->by != CT_BN_BATCH) || !s->moves || !(plan->count > 0)) return;
+    for (int64_t c = 0; c < plan->desc.channels; c++) {
+        float *m = ct_blob_data(&in->weight[CT_BN_MEAN]),
+              *v = ct_blob_data(&in->weight[CT_BN_VARIANCE]);
+
+        m[c] = s->keep * m[c] + (1.0f - s->keep) * mean[c];
+        v[c] = s->keep * v[c] + (1.0f - s->keep) * var[c];
+    }
+}
+
+static void normalise(const bn_state *s, const bn_plan *plan, ct_instance *in)
+{
     const ct_batch_norm_desc *d = &plan->desc;
     float *inv_std = in->buffer[CT_BN_INV_STD].data;
     ct_batch_norm_map m = { .x = ct_blob_data(in->bottom[0]),
@@ -219,8 +244,6 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         m.normal = in->buffer[CT_BN_NORMAL].data;
         m.scale = m.bias = NULL;
     }
-    CT_TRY(find_statistics(s, plan, in, ex));
-    if (d->n * d->spatial == 0) return CT_OK; /* a rank without samples */
     for (int64_t c = 0; c < d->channels; c++)
         inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
     plan->engine->apply(d, 0, d->channels, &m);
@@ -228,8 +251,28 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block, CT_F32 }, m.y,
                        ct_blob_data(&in->weight[CT_BN_SCALE]),
                        ct_blob_data(&in->weight[CT_BN_SHIFT]), m.y);
+}
+
+static ct_status forward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
+{
+    const bn_state *s = l->state;
+    bn_plan *plan = in->state;
+
+    (void)ex;
+    if (part == 0) find_own(s, plan, in);
+    if (joins(s) && (part == 0)) return CT_OK;
+    if (part == 1) {
+        take_mean(plan, in);
+        return CT_OK;
+    }
+    if (joins(s)) take_variance(plan, in);
+    move_running(s, plan, in);
+    if (values_here(plan) > 0) normalise(s, plan, in); /* a rank may have no samples */
     return CT_OK;
 }
+
+/* ---- backward: part 0 makes the weights' gradients and, with SyncBN, the bottom's without what
+ * the means over all ranks take off, whose sums are sum 0. */
 
 static void put_weight_diff(const ct_instance *in, ct_exec *ex, int w, const double *sum)
 {
@@ -242,15 +285,12 @@ static void put_weight_diff(const ct_instance *in, ct_exec *ex, int w, const dou
 }
 
 /* dx = (dn - E dn - normal E(dn normal)) inv_std with dn = dy scale, where means are over all
- * ranks; it comes as dn inv_std. Collective. */
-static ct_status take_means_off(const bn_plan *plan, const ct_instance *in,
-                                const ct_batch_norm_back *b, ct_exec *ex)
+ * ranks; it comes as dn inv_std. */
+static void take_means_off(const bn_plan *plan, const ct_instance *in, const ct_batch_norm_back *b)
 {
     const ct_batch_norm_desc *d = &plan->desc;
-    double *v = in->buffer[CT_BN_SHARED].data;
+    const double *v = in->buffer[CT_BN_SHARED].data;
 
-    memcpy(v, b->sum, 2 * (size_t)d->channels * sizeof(*v));
-    CT_TRY(sum_ranks(ex, v, 2 * d->channels));
 #pragma omp parallel for schedule(static) if (d->n * d->channels * d->spatial >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < d->n * d->channels; k++) {
         int64_t c = k % d->channels;
@@ -262,10 +302,25 @@ static ct_status take_means_off(const bn_plan *plan, const ct_instance *in,
         for (int64_t i = k * d->spatial; i < (k + 1) * d->spatial; i++)
             b->dx[i] -= all + (b->map.x[i] - mean) * slope * by_normal;
     }
-    return CT_OK;
 }
 
-static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static void backward_own(const bn_state *s, const bn_plan *plan, const ct_instance *in, ct_exec *ex,
+                         const ct_batch_norm_back *b)
+{
+    const ct_batch_norm_desc *d = &plan->desc;
+
+    if (values_here(plan) > 0) {
+        plan->engine->backward(d, 0, d->channels, b);
+    } else { /* adds nothing */
+        for (int64_t c = 0; c < 2 * d->channels; c++) b->sum[c] = 0;
+    }
+    if (joins(s))
+        memcpy(in->buffer[CT_BN_SHARED].data, b->sum, 2 * (size_t)d->channels * sizeof(*b->sum));
+    put_weight_diff(in, ex, CT_BN_SCALE, b->dot);
+    put_weight_diff(in, ex, CT_BN_SHIFT, b->sum);
+}
+
+static ct_status backward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
     const bn_state *s = l->state;
     const bn_plan *plan = in->state;
@@ -284,16 +339,35 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                              .sum = in->buffer[CT_BN_SUMS].data };
 
     b.dot = b.sum + d->channels;
-    if (d->n * d->spatial == 0) { /* adds nothing */
-        for (int64_t c = 0; c < 2 * d->channels; c++) b.sum[c] = 0;
-    } else {
-        plan->engine->backward(d, 0, d->channels, &b);
-    }
-    if (s->sync && (s->by == CT_BN_BATCH) && in->bottom[0]->wants_diff)
-        CT_TRY(take_means_off(plan, in, &b, ex));
-    put_weight_diff(in, ex, CT_BN_SCALE, b.dot);
-    put_weight_diff(in, ex, CT_BN_SHIFT, b.sum);
+    if (part == 0)
+        backward_own(s, plan, in, ex, &b);
+    else
+        take_means_off(plan, in, &b);
     return CT_OK;
+}
+
+/* ---- whole: on one rank, and where nobody cuts the layer */
+
+static ct_status all_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward)
+{
+    for (int k = 0;; k++) {
+        int n = count_sums(l, in, forward, k);
+
+        CT_TRY(forward ? forward_part(l, in, ex, k) : backward_part(l, in, ex, k));
+        if (n == 0) return CT_OK;
+        if (ex->sum_ranks != NULL)
+            CT_TRY(ex->sum_ranks(ex->hook_ctx, in->buffer[CT_BN_SHARED].data, n));
+    }
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return all_parts(l, in, ex, true);
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return all_parts(l, in, ex, false);
 }
 
 static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -304,14 +378,16 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
 }
 
-#define BN(_type, _layout)                                                                         \
+static const ct_sum_ops sums = { count_sums, CT_BN_SHARED, forward_part, backward_part };
+
+#define BN(_type, _layout, _sums)                                                                  \
     {                                                                                              \
         .type = _type, .params = "bn_param", .min_bottom = 1, .max_bottom = 1, .min_top = 1,       \
         .max_top = 1, .allow_inplace = true, .backward_reads = CT_READS_BOTTOM,                    \
         .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
         .layout = _layout, .reshape = reshape, .forward = forward, .backward = backward,           \
-        .estimate = estimate,                                                                      \
+        .estimate = estimate, .sums = _sums,                                                       \
     }
 
-const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);
-const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL);
+const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks, NULL);
+const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL, &sums);

@@ -164,6 +164,7 @@ static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param,
     status = ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe);
     free(range);
     CT_TRY(status);
+    x->by_pipe.step_s = ct_grad_pipe_step_s(x->pipe);
     if (x->staged != NULL) ct_grad_pipe_hear_parts(x->pipe, ct_transport_staged_part, x->staged);
     return CT_OK;
 }

@@ -23,6 +23,26 @@ for n in 1 2 3 4; do
     done
 done
 
+# sums of layers over the ranks, begun and waited for among branches, beside gradients on their way
+sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }\
+layer { name: "side" type: "Convolution" bottom: "conv" top: "side" convolution_param { num_output: 6 kernel_size: 1 weight_filler { type: "xavier" } } }\
+layer { name: "z" type: "SyncBN" bottom: "side" top: "side" }\
+layer { name: "both" type: "Eltwise" bottom: "y" bottom: "side" top: "both" }
+s/bottom: "conv" top: "ip"/bottom: "both" top: "ip"/' net.prototxt >synced.prototxt
+sed "s/net.prototxt/synced.prototxt/" solver.prototxt >solver_synced.prototxt
+synced=$(echo "$train" | sed "s/solver.prototxt/solver_synced.prototxt/")
+for way in off both; do
+    [ $way = off ] && how=--set=comm.overlap=false || how=--set=comm.overlap=true
+    for n in 2 3; do
+        runs synced_${n}_$way 0 "Optimization Done" $JOB $n $synced $how --set=snapshot_prefix=$way
+        sum_of >sum_${n}_$way
+    done
+done
+for n in 2 3; do
+    is synced_sum_$n test -s sum_${n}_off
+    is synced_weights_$n cmp sum_${n}_off sum_${n}_both
+done
+
 # micro-steps, residuals, and a run that goes on from the middle
 more="--set=iter_size=2 --compression=topk:density=0.05,min_bytes=1024"
 runs more_off 0 'Optimization Done' $JOB 2 $train $more --overlap=false --set=snapshot_prefix=off

@@ -156,6 +156,38 @@ for overlap in off backward both; do
     done
 done
 
+# ---- a layer's sum of 1 048 576 doubles over two ranks at 1 GB/s: 8.39 ms to rank 0, as long back
+sed 's/1000 }/1 }/; s/9000 }/9 }/' slow.prototxt >summing.prototxt
+# summed NAME FORWARD: a profile whose gradients are small, with this list of forward
+summed() {
+    cat >"$1.json" <<EOF2
+{"profile":1,"net":"sums","net_hash":"0","batch":8,"ranks":2,"threads":1,"images_per_s":133.3333333,
+ "step_ms":60,"update_ms":0,"wait_data_ms":0,"params":[{"key":"a.w","offset":0,"count":16}],
+ "forward":[$2],
+ "backward":[{"kind":"backward","layer":1,"ms":40,"polls":0},{"kind":"ready","param":0,"ms":3}],
+ "step_ms_samples":[60,60]}
+EOF2
+}
+layer='{"kind":"forward","layer":1,"ms":10,"polls":0}'
+begin='{"kind":"sum_begin","layer":0,"pair":7,"count":1048576,"ms":5}'
+wait='{"kind":"sum_wait","layer":0,"pair":7,"count":1048576,"ms":5}'
+sums() { runs "$1" 0 '' "$CORTADO" simulate --machine=summing.prototxt --nodes=2 --profile="$2.json" --progress="$3" --json=out.json; }
+summed shown "$layer,$begin,$wait,$layer"
+sums sum_shown shown poll
+near sum_shown_ms "$(ms)" "60 + 2*8.388608" 0.001
+near sum_shown_exposed "$(number exposed_ms)" "2*8.388608" 0.002
+# beside a layer of 10 ms: rank 0 hears of the first half when it looks, or as it comes
+summed beside "$layer,$begin,$layer,$wait"
+sums sum_polled beside poll
+near sum_polled_ms "$(ms)" "60 + 8.388608" 0.001
+sums sum_threaded beside thread
+near sum_threaded_ms "$(ms)" "60 + 2*8.388608 - 10" 0.001
+near sum_account "$(number compute_ms) + $(number exposed_ms)" "$(number mean_step_ms)" 1e-6
+summed unfinished "$layer,$begin,$layer"
+runs sum_unfinished 3 'unfinished.json: forward.1.: nothing waits for sum 7' "$CORTADO" simulate --machine=summing.prototxt --nodes=2 --profile=unfinished.json
+summed twice "$layer,$begin,$begin,$layer"
+runs sum_twice 3 'twice.json: forward.2.: sum 7 does not begin and end once each' "$CORTADO" simulate --machine=summing.prototxt --nodes=2 --profile=twice.json
+
 # the simulator does not pretend to know sums in the network
 { cat adds.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 }'; } >network.prototxt
 network="$CORTADO simulate --machine=network.prototxt --nodes=4"

@@ -49,6 +49,22 @@ for n in 2 3; do
         is overlap_said_${n}_$overlap grep -q "\"forward_overlap\":$overlap" r.json
     done
 done
+# pairs of steps have a time where several ranks run: waits for weights, and sums of a layer. The layer's
+# passes are in parts then
+sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }
+s/bottom: "conv" top: "ip"/bottom: "y" top: "ip"/' net.prototxt >synced.prototxt
+runs pairs 0 'images/s' $JOB 2 "$CORTADO" time --model=synced.prototxt --iterations=3 --json=p.json
+is pairs_json grep -Eq '"kind":"wait","param":[0-9]+,"ms":[0-9.e+-]+\}' p.json
+is pairs_ready grep -Eq '"kind":"ready","param":[0-9]+,"ms":[0-9.e+-]+\}' p.json
+is pairs_sums test "$(count '"kind":"sum_begin","layer":[0-9]*,"pair":[0-9]*,"count":[0-9]*,"ms":' p.json)" = 3
+is pairs_sum_waits test "$(count '"kind":"sum_wait","layer":[0-9]*,"pair":[0-9]*,"count":[0-9]*,"ms":' p.json)" = 3
+is pairs_parts test "$(count '"layer":[0-9]*,"part":[0-9]*,"ms":' p.json)" = 5
+is pairs_table grep -Eq '^y +forward, sum 2, 4 numbers +[0-9.]+ +[0-9.]+$' out
+is pairs_table_weights grep -Eq '^conv\[0\] +gradient, then weights +[0-9.]+ +[0-9.]+$' out
+is pairs_layer grep -Eq '^y +SyncBN +[0-9]+ forward +[0-9.]+ ' out
+runs no_pairs 0 'images/s' "$CORTADO" time --model=synced.prototxt --iterations=3 --json=o.json
+is no_pairs_json sh -c '! grep -q "sum_begin\|sum_wait\|\"part\"\|\"param\":[0-9]*,\"ms\"" o.json'
+is no_pairs_table sh -c '! grep -q "to other ranks" out'
 runs backward_only 0 'images/s' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=2 \
     --set=comm.forward_overlap=false --json=r.json
 is backward_only_said grep -q '"forward_overlap":false' r.json

@@ -81,6 +81,12 @@ checks one_rank a.json 1 3 7 iteration forward backward update
 runs times 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=5 --trace=m.json --trace_iterations=2-4
 checks time m.json 2 2 4 iteration forward backward bucket
 
+# a layer's sums over the ranks
+sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }
+s/bottom: "conv" top: "ip"/bottom: "y" top: "ip"/' net.prototxt >synced.prototxt
+runs sums 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=synced.prototxt --iterations=5 --trace=y.json --trace_iterations=2-4
+checks sums_drawn y.json 2 2 4 iteration forward backward 'begin sum' 'wait for sum'
+
 runs nothing_ran 0 'no iteration from 90 to 95 ran' $JOB 2 $train --trace=n.json --trace_iterations=90-95
 for window in 5 5-4 -1-4 5-x 5- a; do
     runs window_$window 2 "trace_iterations=$window" $train --trace=w.json --trace_iterations=$window

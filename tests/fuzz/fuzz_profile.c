@@ -22,7 +22,7 @@ static void use(ct_profile *p)
 {
     int n_ready = 0, n_wait = 0;
 
-    if (strays(p, p->backward, p->n_backward, CT_STEP_READY, &n_ready) > 0) abort();
+    if (strays(p, p->backward, p->n_backward, CT_STEP_BEGIN, &n_ready) > 0) abort();
     if (strays(p, p->forward, p->n_forward, CT_STEP_WAIT, &n_wait) > 0) abort();
     if (n_ready != p->n_param) abort();
     for (int i = 0; i < p->n_param; ++i) {

@@ -5,6 +5,7 @@
 
 #include "cli/simulate/program/sim.h"
 #include "cli/simulate/sim_setup.h"
+#include "comm/collective/async_sum.h"
 #include "comm/collective/blocking.h"
 #include "framework/base/rng.h"
 #include "framework/net/step.h"
@@ -43,12 +44,19 @@ static void sim_timer_destroy(ct_sim_timer *timer)
     free(timer);
 }
 
+/* Of gradients, and of layers' sums. */
+static int list_pending(const ct_sim_timer *t, MPI_Request **out, int max)
+{
+    int n = ct_async_sum_pending(t->comm, out, max);
+
+    return n + ct_comm_pending(t->comm, out + n, max - n);
+}
+
 /* Until the message of n bytes is there, or one of the others: *over_p. */
 static ct_status wait_first(ct_sim_timer *t, MPI_Request *own, bool *over_p, bool *moved_p)
 {
     MPI_Request *other[CT_COMM_MAX_PENDING], list[CT_COMM_MAX_PENDING + 1];
-    int n = ct_comm_pending(t->comm, other, CT_COMM_MAX_PENDING);
-    int done = MPI_UNDEFINED;
+    int n = list_pending(t, other, CT_COMM_MAX_PENDING), done = MPI_UNDEFINED;
 
     for (int i = 0; i < n; ++i) list[i] = *other[i];
     list[n] = *own;
@@ -64,7 +72,7 @@ static bool any_pending(const ct_sim_timer *t)
 {
     MPI_Request *one[1];
 
-    return ct_comm_pending(t->comm, one, 1) > 0;
+    return list_pending(t, one, 1) > 0;
 }
 
 static ct_status pass(ct_sim_timer *t, int bytes, ct_status (*moved)(void *ctx), void *ctx)
@@ -101,6 +109,12 @@ static ct_status sim_compute(ct_sim_timer *timer, double seconds, ct_status (*mo
     return CT_OK;
 }
 
+/* Of a layer, over the ranks. */
+typedef struct layer_sum {
+    double *v; /* [count of its steps]; of no meaning */
+    ct_async_sum *under_way;
+} layer_sum;
+
 typedef struct train {
     ct_sim *sim;
     const ct_profile *profile;
@@ -116,6 +130,8 @@ typedef struct train {
     bool open;       /* gradients are under way     */
     double update_s; /* per element */
     double busy_s;   /* so far in layers, updates and what they let move */
+    double sum_s;    /* so far in waits for sums of layers               */
+    layer_sum *sums; /* [profile->n_sum]                                 */
     double *mark;    /* [n_warmup + n_step + 1] when a step began, and when the last was over */
     double *factors; /* [n_warmup + n_step] */
 } train;
@@ -131,7 +147,10 @@ typedef struct account {
 
 static ct_status move(void *ctx)
 {
-    return ct_grad_pipe_poll(((train *)ctx)->pipe);
+    const train *t = ctx;
+
+    CT_TRY(ct_async_sum_poll(t->sim->comm));
+    return ct_grad_pipe_poll(t->pipe);
 }
 
 static ct_status pass_time(train *t, double seconds)
@@ -145,7 +164,7 @@ static account take_account(const train *t)
 
     ct_grad_pipe_get_stats(t->pipe, false, &c);
     return (account){ .compute_s = t->busy_s,
-                      .exposed_s = c.exposed_s,
+                      .exposed_s = c.exposed_s + t->sum_s,
                       .bytes_sent = (double)c.bytes_sent };
 }
 
@@ -192,21 +211,44 @@ static ct_status step_poll(void *ctx)
     return CT_OK;
 }
 
-static ct_status step_ready(void *ctx, int param)
+static layer_sum *sum_of(const train *t, const ct_step *s)
+{
+    return &t->sums[s->pair - t->profile->n_param];
+}
+
+/* A gradient is ready, or a layer has what it adds up over the ranks. */
+static ct_status step_begin(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
     double start = ct_clock_s();
 
-    CT_TRY(ct_grad_pipe_ready(t->pipe, param));
+    (void)i;
+    if (ct_step_is_of_weights(s))
+        CT_TRY(ct_grad_pipe_ready(t->pipe, s->param));
+    else
+        CT_TRY(
+            ct_async_sum_begin(t->sim->comm, sum_of(t, s)->v, s->count, &sum_of(t, s)->under_way));
     t->busy_s += ct_clock_s() - start;
     return CT_OK;
 }
 
-static ct_status step_wait(void *ctx, int param)
+/* Nothing else is to be done: what it takes shows. */
+static ct_status wait_sum(train *t, layer_sum *s)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_async_sum_end(s->under_way));
+    t->sum_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status step_wait(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
 
-    return t->open ? ct_grad_pipe_wait(t->pipe, param, 1, landed, t) : CT_OK;
+    (void)i;
+    if (!ct_step_is_of_weights(s)) return wait_sum(t, sum_of(t, s));
+    return t->open ? ct_grad_pipe_wait(t->pipe, s->param, 1, landed, t) : CT_OK;
 }
 
 static ct_status settle(train *t)
@@ -221,7 +263,7 @@ static ct_status settle(train *t)
 static ct_status iterate(train *t, int i)
 {
     const ct_step_hooks hooks = {
-        .run = step_run, .ready = step_ready, .wait = step_wait, .poll = step_poll
+        .run = step_run, .begin = step_begin, .wait = step_wait, .poll = step_poll
     };
 
     CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
@@ -287,6 +329,23 @@ static ct_status open_pipe(train *t)
     ct_profile_line_release(&line);
     free(range);
     return status;
+}
+
+static ct_status make_sums(train *t)
+{
+    const ct_profile *p = t->profile;
+
+    t->sums = calloc((size_t)p->n_sum + 1, sizeof(*t->sums));
+    if (t->sums == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d sums", p->n_sum);
+    for (int i = 0; i < p->n_forward + p->n_backward; ++i) {
+        const ct_step *s = (i < p->n_forward) ? &p->forward[i] : &p->backward[i - p->n_forward];
+
+        if ((s->kind != CT_STEP_BEGIN) || ct_step_is_of_weights(s)) continue;
+        sum_of(t, s)->v = calloc((size_t)s->count, sizeof(double));
+        if (sum_of(t, s)->v == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a sum of %d numbers", s->count);
+    }
+    return CT_OK;
 }
 
 /* ---- the result */
@@ -391,6 +450,7 @@ static ct_status run(train *t, ct_text *json)
     int n = t->n_warmup + t->n_step;
 
     CT_TRY(open_pipe(t));
+    CT_TRY(make_sums(t));
     t->mark = calloc((size_t)n + 1, sizeof(*t->mark));
     t->factors = calloc((size_t)n, sizeof(*t->factors));
     if ((t->mark == NULL) || (t->factors == NULL))
@@ -424,6 +484,8 @@ ct_status ct_sim_train(ct_sim *sim, ct_text *json)
     sim_timer_destroy(t.timer);
     ct_grad_pipe_destroy(t.pipe);
     ct_mem_release(t.arena);
+    for (int i = 0; (t.sums != NULL) && (i < t.profile->n_sum); ++i) free(t.sums[i].v);
+    free(t.sums);
     free(t.mark);
     free(t.factors);
     return status;

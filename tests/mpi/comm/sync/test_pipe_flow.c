@@ -408,6 +408,40 @@ static int tuning(ct_comm *c)
     return fault + flow(c, &config, 11);
 }
 
+/* What is under way has the model's cost of a step; nothing costs nothing. The first rank begins
+ * alone, so that none of its buckets can land. */
+static int tells_its_steps(ct_comm *c)
+{
+    ct_grad_pipe_config config = {
+        .bucket_bytes = 100000, .allreduce = "ring", .overlap = true, .codec = &ct_codec_none
+    };
+    ct_grad_pipe *gp = NULL;
+    reader r = { .expected = make_totals(c), .arena = acquire_arena(c) };
+    const double *step_s;
+    int fault = 0;
+
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, r.arena, range, N_RANGE, &gp) == CT_OK);
+    if (mpi_verdict(fault) > 0) return fault;
+    step_s = ct_grad_pipe_step_s(gp);
+    fill(c, r.arena, 0);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
+    fault += MPI_FAULT_UNLESS(*step_s == 0);
+    if (c->rank > 0) (void)MPI_Barrier(c->mpi);
+    for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+    if (c->rank == 0) {
+        fault += MPI_FAULT_UNLESS((*step_s > 0) == (c->size > 1));
+        fault += MPI_FAULT_UNLESS(*step_s < 1); /* some hundred kilobytes */
+        (void)MPI_Barrier(c->mpi);
+    }
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, on_landed, &r) == CT_OK);
+    fault += MPI_FAULT_UNLESS(*step_s == 0);
+    fault += MPI_FAULT_UNLESS(r.wrong == 0);
+    ct_grad_pipe_destroy(gp);
+    release_arena(c, r.arena);
+    return fault;
+}
+
 /* ---- the thread */
 
 /* Nobody polls: what is ready lands all the same. */
@@ -697,6 +731,12 @@ static void test_tuning(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(tuning)), 0);
 }
 
+static void test_steps_told(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(tells_its_steps)), 0);
+}
+
 static void test_thread(void **state)
 {
     (void)state;
@@ -719,8 +759,10 @@ static void test_plan(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_flows),  cmocka_unit_test(test_parts),      cmocka_unit_test(test_tuning),
-    cmocka_unit_test(test_thread), cmocka_unit_test(test_priorities), cmocka_unit_test(test_plan),
+    cmocka_unit_test(test_flows),      cmocka_unit_test(test_parts),
+    cmocka_unit_test(test_tuning),     cmocka_unit_test(test_thread),
+    cmocka_unit_test(test_steps_told), cmocka_unit_test(test_priorities),
+    cmocka_unit_test(test_plan),
 };
 
 MPI_MAIN(tests, 300)

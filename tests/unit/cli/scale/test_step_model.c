@@ -36,9 +36,9 @@ static ct_profile *make_profile(double update_ms)
     p->forward[2] = (ct_step){ .kind = CT_STEP_WAIT, .param = 0 };
     p->forward[3] = (ct_step){ .kind = CT_STEP_FORWARD, .layer = 1, .seconds = 0.020 };
     p->backward[0] = (ct_step){ .kind = CT_STEP_BACKWARD, .layer = 1, .seconds = 0.030 };
-    p->backward[1] = (ct_step){ .kind = CT_STEP_READY, .param = 0 };
+    p->backward[1] = (ct_step){ .kind = CT_STEP_BEGIN, .param = 0 };
     p->backward[2] = (ct_step){ .kind = CT_STEP_BACKWARD, .layer = 0, .seconds = 0.040 };
-    p->backward[3] = (ct_step){ .kind = CT_STEP_READY, .param = 1 };
+    p->backward[3] = (ct_step){ .kind = CT_STEP_BEGIN, .param = 1 };
     p->update_ms = update_ms;
     return p;
 }

@@ -40,6 +40,48 @@ static void test_not_too_often(void **state)
     assert_int_equal(ct_exec_poll(&ex), CT_ERR_COMM);
 }
 
+/* Polls in a second of a clock that goes on by 10 us at a time. */
+static int polls_a_second(double step_s, int n_sum)
+{
+    ct_exec ex = { .step_s = &step_s, .n_sum = n_sum };
+    int n = 0;
+
+    for (int i = 1; i <= 100000; i++) n += ct_exec_poll_is_due(&ex, 1e-5 * i);
+    assert_int_equal(n, ex.n_poll);
+    return n;
+}
+
+/* Four a step of what is under way, within bounds; one more or less by rounding of the clock. */
+static void test_as_often_as_worth(void **state)
+{
+    (void)state;
+    assert_in_range(polls_a_second(0, 0), 1960, 2001);    /* nothing known: 0.5 ms  */
+    assert_in_range(polls_a_second(4e-3, 0), 990, 1001);  /* 1 ms                   */
+    assert_in_range(polls_a_second(1e-5, 0), 4760, 5001); /* a fast network: 0.2 ms */
+    assert_in_range(polls_a_second(1.0, 0), 495, 501);    /* a slow one: 2 ms       */
+    assert_in_range(polls_a_second(1.0, 1), 4760, 5001);  /* a layer's sum: 0.2 ms  */
+    assert_true(ct_poll_interval_s(4e-3) == 1e-3);
+    assert_true(ct_poll_interval_s(1e-9) == 0.2e-3);
+    assert_true(ct_poll_interval_s(1e9) == 2e-3);
+    assert_true(ct_poll_interval_s(0) == 0.5e-3);
+}
+
+/* What is under way may change between two looks. */
+static void test_follows_what_is_under_way(void **state)
+{
+    double step_s = 1.0;
+    ct_exec ex = { .step_s = &step_s };
+
+    (void)state;
+    assert_true(ct_exec_poll_is_due(&ex, 10.0));
+    assert_false(ct_exec_poll_is_due(&ex, 10.0015));
+    step_s = 4e-3; /* a quicker bucket has left */
+    assert_true(ct_exec_poll_is_due(&ex, 10.0015));
+    assert_false(ct_exec_poll_is_due(&ex, 10.0020));
+    step_s = 0;
+    assert_true(ct_exec_poll_is_due(&ex, 10.0021));
+}
+
 static const struct {
     const char *name, *type, *text;
     ct_shape bottom;
@@ -171,6 +213,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_not_too_often),
+        cmocka_unit_test(test_as_often_as_worth),
+        cmocka_unit_test(test_follows_what_is_under_way),
         cmocka_unit_test(test_layers_poll),
         cmocka_unit_test(test_pieces),
     };

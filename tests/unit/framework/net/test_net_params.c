@@ -58,7 +58,7 @@ static void arena_order_and_ready(void **state)
         const ct_step *step = &t.net->backward[s];
 
         if (step->kind == CT_STEP_BACKWARD) backward_of[step->layer] = s;
-        if (step->kind != CT_STEP_READY) continue;
+        if (step->kind != CT_STEP_BEGIN) continue;
         assert_int_equal(step->param, last_ready + 1); /* in arena order */
         last_ready = step->param;
         if (step->param == 3) assert_int_equal(step->layer, ct_net_find_layer(t.net, "a"));

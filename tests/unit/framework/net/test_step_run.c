@@ -29,15 +29,17 @@ static ct_status run(void *ctx, ct_step *s, int i)
     return note(j, (s->kind == CT_STEP_FORWARD) ? 'f' : 'b', s->layer);
 }
 
-static ct_status ready(void *ctx, int param)
+static ct_status begin(void *ctx, ct_step *s, int i)
 {
-    return note(ctx, 'r', param);
+    (void)i;
+    return note(ctx, 'r', s->param);
 }
 
-static ct_status wait_for(void *ctx, int param)
+static ct_status wait_for(void *ctx, ct_step *s, int i)
 {
+    (void)i;
     ((journal *)ctx)->clock += 100.0;
-    return note(ctx, 'w', param);
+    return note(ctx, 'w', s->param);
 }
 
 static ct_status poll(void *ctx)
@@ -62,12 +64,12 @@ static void fill(ct_step *list)
     list[0] = (ct_step){ .kind = CT_STEP_WAIT, .layer = 0, .param = 4, .blob = -1 };
     list[1] = (ct_step){ .kind = CT_STEP_FORWARD, .layer = 0, .param = -1, .blob = -1 };
     list[2] = (ct_step){ .kind = CT_STEP_BACKWARD, .layer = 7, .param = -1, .blob = -1 };
-    list[3] = (ct_step){ .kind = CT_STEP_READY, .layer = 7, .param = 5, .blob = -1 };
+    list[3] = (ct_step){ .kind = CT_STEP_BEGIN, .layer = 7, .param = 5, .blob = -1 };
 }
 
 static void test_order_and_times(void **state)
 {
-    const ct_step_hooks h = { run, ready, wait_for, poll, now, ended };
+    const ct_step_hooks h = { run, begin, wait_for, poll, now, ended };
     journal j = { .n = 0 };
     ct_step list[4];
 
@@ -101,7 +103,7 @@ static void test_errors_end_the_list(void **state)
     static const char *const until[] = { "w4 ", "w4 e0 f0 ", "w4 e0 f0 e1 p0 ",
                                          "w4 e0 f0 e1 p0 b7 e2 p0 r5 " };
     static const int at[] = { 1, 3, 5, 9 };
-    const ct_step_hooks h = { run, ready, wait_for, poll, NULL, ended };
+    const ct_step_hooks h = { run, begin, wait_for, poll, NULL, ended };
     ct_step list[4];
 
     (void)state;

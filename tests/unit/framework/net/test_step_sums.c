@@ -1,0 +1,287 @@
+/* Pairs of steps: where waits for weights and sums over ranks stand in the lists, and that sums
+ * under way change no bit. */
+#include "tests/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/net/net.h"
+#include "tests/parsed_net.h"
+
+#define DATA                                                                                       \
+    "layer { name: 'in' type: 'DummyData' top: 'data' top: 'label' dummy_data_param {"             \
+    "  shape { dim: 3 dim: 2 dim: 16 dim: 16 } shape { dim: 3 } data_filler { type: 'gaussian' }"  \
+    "  data_filler { type: 'constant' value: 1 } } }"
+#define CONV(_name, _bottom, _top)                                                                 \
+    "layer { name: '" _name "' type: 'Convolution' bottom: '" _bottom "' top: '" _top              \
+    "' convolution_param { num_output: 4 kernel_size: 3 pad: 1 weight_filler { type: 'xavier' } }" \
+    " }"
+#define SYNC(_name, _bottom, _top)                                                                 \
+    "layer { name: '" _name "' type: 'SyncBN' bottom: '" _bottom "' top: '" _top "' }"
+#define HEAD(_bottom)                                                                              \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: '" _bottom "' top: 'ip'"                      \
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"                   \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }"
+
+static const char lenet[] =
+    DATA CONV("conv1", "data",
+              "conv1") "layer { name: 'pool1' type: 'Pooling' bottom: 'conv1' top: 'pool1'"
+                       "  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }" CONV(
+                           "conv2", "pool1", "conv2") "layer { name: 'relu' type: 'ReLU' bottom: "
+                                                      "'conv2' top: 'conv2' }" HEAD("conv2");
+static const char chain[] = DATA CONV("c", "data", "c")
+    SYNC("b", "c", "c") "layer { name: 'relu' type: 'ReLU' bottom: 'c' top: 'c' }" HEAD("c");
+/* Three branches, one without a sum; a sum in place, one not. */
+static const char branches[] = DATA CONV("c0", "data", "c0") CONV("c1", "c0", "c1")
+    SYNC("b1", "c1", "b1") CONV("c2", "c0", "c2") SYNC("b2", "c2", "c2")
+        CONV("c3", "c0", "c3") "layer { name: 'add' type: 'Eltwise' bottom: 'b1' bottom: 'c2' "
+                               "bottom: 'c3' top: 'add' }" HEAD("add");
+
+static ct_net_env ranks(int n)
+{
+    return (ct_net_env){ .n_rank = n, .seed = 5, .synthetic = true };
+}
+
+/* "f:conv1" forward, "b:conv1" backward, with ".1" its part; "d:ip" a diff; "+ip[0]" a gradient is
+ * final, "-ip[0]" a wait for it; "+b.0", "-b.0" a sum begins, is waited for. */
+static void write_step(const ct_net *net, const ct_step *s, char *text, size_t size)
+{
+    const char *name = net->layer[s->layer]->name;
+
+    if (ct_step_is_of_weights(s))
+        snprintf(text, size, "%c%s ", (s->kind == CT_STEP_BEGIN) ? '+' : '-',
+                 net->param[s->param].key);
+    else if (ct_step_is_pair(s))
+        snprintf(text, size, "%c%s.%d ", (s->kind == CT_STEP_BEGIN) ? '+' : '-', name, s->part);
+    else if (s->blob >= 0)
+        snprintf(text, size, "d:%s ", name);
+    else if (s->n_part > 1)
+        snprintf(text, size, "%c:%s.%d ", (s->kind == CT_STEP_FORWARD) ? 'f' : 'b', name, s->part);
+    else
+        snprintf(text, size, "%c:%s ", (s->kind == CT_STEP_FORWARD) ? 'f' : 'b', name);
+}
+
+static const char *write_list(const ct_net *net, const ct_step *list, int n)
+{
+    static char text[2048];
+
+    text[0] = '\0';
+    for (int i = 0; i < n; i++)
+        write_step(net, &list[i], text + strlen(text), sizeof(text) - strlen(text));
+    return text;
+}
+
+static void has_lists(const char *text, int n_rank, const char *forward, const char *backward)
+{
+    ct_net_env env = ranks(n_rank);
+    parsed_net f;
+
+    assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
+    assert_string_equal(write_list(f.net, f.net->forward, f.net->n_forward), forward);
+    assert_string_equal(write_list(f.net, f.net->backward, f.net->n_backward), backward);
+    parsed_net_close(&f);
+}
+
+#define LENET_FORWARD                                                                              \
+    "f:in -conv1[0] -conv1[1] f:conv1 f:pool1 -conv2[0] -conv2[1] f:conv2 -ip[0] -ip[1] f:ip "     \
+    "f:loss "
+#define LENET_BACKWARD                                                                             \
+    "d:loss b:loss b:ip +ip[0] +ip[1] b:conv2 +conv2[0] +conv2[1] b:pool1 b:conv1 +conv1[0] "      \
+    "+conv1[1] "
+
+static void test_without_sums(void **state)
+{
+    (void)state;
+    has_lists(lenet, 1, LENET_FORWARD, LENET_BACKWARD);
+    has_lists(lenet, 4, LENET_FORWARD, LENET_BACKWARD);
+    has_lists(chain, 1, "f:in -c[0] -c[1] f:c -b[0] -b[1] f:b f:relu -ip[0] -ip[1] f:ip f:loss ",
+              "d:loss b:loss b:ip +ip[0] +ip[1] b:relu b:b +b[0] +b[1] b:c +c[0] +c[1] ");
+}
+
+/* Nothing can run beside the sums of forward; in backward gradients leave beside one. Where other
+ * branches are, they run meanwhile. */
+static void test_with_sums(void **state)
+{
+    (void)state;
+    has_lists(chain, 4,
+              "f:in -c[0] -c[1] f:c f:b.0 +b.0 -b.0 f:b.1 +b.1 -b.1 -b[0] -b[1] f:b.2 f:relu "
+              "-ip[0] -ip[1] f:ip f:loss ",
+              "d:loss b:loss b:ip +ip[0] +ip[1] b:relu b:b.0 +b.0 +b[0] +b[1] -b.0 b:b.1 b:c "
+              "+c[0] +c[1] ");
+    has_lists(branches, 4,
+              "f:in -c0[0] -c0[1] f:c0 f:c0_c0_0_split -c1[0] -c1[1] f:c1 f:b1.0 +b1.0 "
+              "-c2[0] -c2[1] f:c2 -b1.0 f:b1.1 +b1.1 f:b2.0 +b2.0 -c3[0] -c3[1] f:c3 "
+              "-b2.0 f:b2.1 +b2.1 -b1.1 -b1[0] -b1[1] f:b1.2 -b2.1 -b2[0] -b2[1] f:b2.2 f:add "
+              "-ip[0] -ip[1] f:ip f:loss ",
+              "d:loss b:loss b:ip +ip[0] +ip[1] b:add b:b1.0 +b1.0 b:b2.0 +b2.0 b:c3 +c3[0] "
+              "+c3[1] +b2[0] +b2[1] -b2.0 b:b2.1 b:c2 +c2[0] +c2[1] +b1[0] +b1[1] -b1.0 b:b1.1 "
+              "b:c1 +c1[0] +c1[1] b:c0_c0_0_split b:c0 +c0[0] +c0[1] ");
+}
+
+/* A layer whose statistics a second one keeps, too, must run before it, and whole. */
+static void test_shared_weights_stay(void **state)
+{
+#define SHARED(_name, _bottom, _top)                                                               \
+    "layer { name: '" _name "' type: 'SyncBN' bottom: '" _bottom "' top: '" _top                   \
+    "' param { name: 's' } param { name: 'o' } param { name: 'm' } param { name: 'v' } }"
+    (void)state;
+    has_lists(DATA SHARED("b1", "data", "b1") SHARED("b2", "b1", "b2") HEAD("b2"), 4,
+              "f:in -s -o f:b1 f:b2 -ip[0] -ip[1] f:ip f:loss ",
+              "d:loss b:loss b:ip +ip[0] +ip[1] b:b2 b:b1 +s +o ");
+}
+
+/* Every number pairs one BEGIN with one WAIT: of weights over both lists, of a sum in one. */
+static void test_numbers_pair(void **state)
+{
+    ct_net_env env = ranks(2);
+    int begins[64] = { 0 }, waits[64] = { 0 }, n_sum = 0;
+    parsed_net f;
+
+    (void)state;
+    assert_int_equal(parsed_net_open(branches, CT_TRAIN, &env, &f), CT_OK);
+    for (int l = 0; l < 2; l++) {
+        const ct_step *list = (l == 0) ? f.net->forward : f.net->backward;
+        int n = (l == 0) ? f.net->n_forward : f.net->n_backward;
+
+        for (int i = 0; i < n; i++) {
+            const ct_step *s = &list[i];
+
+            assert_int_equal(s->pair >= 0, ct_step_is_pair(s));
+            if (s->pair < 0) continue;
+            assert_true(s->pair < 64);
+            if (s->of == CT_PAIR_WEIGHTS) assert_int_equal(s->pair, s->param);
+            if (s->of == CT_PAIR_SUM) { /* not waited for before it begins */
+                assert_true(s->pair >= f.net->n_param);
+                assert_int_equal(begins[s->pair], s->kind == CT_STEP_WAIT);
+                assert_int_equal(s->count, (l == 1) ? 8 : (s->part == 0) ? 5 : 4);
+                n_sum += (s->kind == CT_STEP_BEGIN);
+            }
+            (s->kind == CT_STEP_BEGIN) ? begins[s->pair]++ : waits[s->pair]++;
+        }
+    }
+    assert_int_equal(n_sum, 6);
+    for (int k = 0; k < 64; k++) {
+        assert_true(begins[k] <= 1);
+        assert_int_equal(begins[k], waits[k]);
+    }
+    parsed_net_close(&f);
+}
+
+/* ---- bits. Two ranks with the same data: a sum is twice what is given. */
+
+enum { MOST_SUMS = 16 };
+
+typedef struct twins {
+    double kept[MOST_SUMS][16];
+    double *v[MOST_SUMS];
+    int n[MOST_SUMS];
+    int n_begun, n_waited, n_polls, most; /* most under way at a time */
+} twins;
+
+static ct_status sum_at_once(void *ctx, double *v, int n)
+{
+    (void)ctx;
+    for (int i = 0; i < n; i++) v[i] *= 2;
+    return CT_OK;
+}
+
+/* What is under way is nobody's to read. */
+static ct_status sum_begin(void *ctx, double *v, int n, void **ticket_p)
+{
+    twins *t = ctx;
+    int k = t->n_begun++;
+
+    if ((k == MOST_SUMS) || (n > 16)) return CT_ERR_ARG;
+    memcpy(t->kept[k], v, (size_t)n * sizeof(*v));
+    memset(v, 0xff, (size_t)n * sizeof(*v));
+    t->v[k] = v;
+    t->n[k] = n;
+    if (t->n_begun - t->n_waited > t->most) t->most = t->n_begun - t->n_waited;
+    *ticket_p = &t->v[k];
+    return CT_OK;
+}
+
+static ct_status sum_wait(void *ctx, void *ticket)
+{
+    twins *t = ctx;
+    int k = (int)((double **)ticket - t->v);
+
+    t->n_waited++;
+    memcpy(t->v[k], t->kept[k], (size_t)t->n[k] * sizeof(double));
+    return sum_at_once(ctx, t->v[k], t->n[k]);
+}
+
+static ct_status sum_poll(void *ctx)
+{
+    ((twins *)ctx)->n_polls++;
+    return CT_OK;
+}
+
+static void train(const char *text, int n_rank, bool halves, twins *t, float **grad_p, int64_t *n_p)
+{
+    ct_net_env env = ranks(n_rank);
+    double loss = 0;
+    parsed_net f;
+
+    memset(t, 0, sizeof(*t));
+    assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
+    f.net->pass->exec.sum_ranks = sum_at_once;
+    f.net->pass->exec.hook_ctx = t;
+    if (halves) {
+        f.net->pass->exec.sum_begin = sum_begin;
+        f.net->pass->exec.sum_wait = sum_wait;
+        f.net->pass->exec.sum_poll = sum_poll;
+    }
+    assert_int_equal(ct_pass_forward(f.net->pass, &loss), CT_OK);
+    assert_int_equal(ct_pass_backward(f.net->pass, NULL, NULL), CT_OK);
+    assert_int_equal(f.net->pass->exec.n_sum, 0);
+    *n_p = f.net->grad_count;
+    *grad_p = malloc((size_t)*n_p * sizeof(float));
+    memcpy(*grad_p, f.net->grad_arena, (size_t)*n_p * sizeof(float));
+    parsed_net_close(&f);
+}
+
+/* On one rank the layer runs whole, and the sums are asked for inside. */
+static void test_bits(void **state)
+{
+    static const char *const net[] = { chain, branches };
+    static const int n_sum[] = { 3, 6 }, most[] = { 1, 2 };
+
+    (void)state;
+    setenv("CORTADO_POISON", "1", 1);
+    for (int k = 0; k < 2; k++) {
+        float *whole, *parts, *at_once;
+        int64_t n[3];
+        twins t;
+
+        train(net[k], 1, false, &t, &whole, &n[0]);
+        train(net[k], 2, false, &t, &at_once, &n[1]);
+        train(net[k], 2, true, &t, &parts, &n[2]);
+        assert_int_equal(t.n_begun, n_sum[k]);
+        assert_int_equal(t.n_waited, n_sum[k]);
+        assert_int_equal(t.most, most[k]);
+        assert_true((t.n_polls > 0) == (k == 1)); /* layers ran beside */
+        assert_true((n[0] == n[1]) && (n[0] == n[2]) && (n[0] > 0));
+        assert_memory_equal(parts, at_once, (size_t)n[0] * sizeof(float));
+        /* of two ranks the global batch is twice as large, and each gradient half as large */
+        for (int64_t i = 0; i < n[0]; i++) assert_true(whole[i] == 2 * parts[i]);
+        free(whole);
+        free(parts);
+        free(at_once);
+    }
+    unsetenv("CORTADO_POISON");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_sums),
+        cmocka_unit_test(test_with_sums),
+        cmocka_unit_test(test_shared_weights_stay),
+        cmocka_unit_test(test_numbers_pair),
+        cmocka_unit_test(test_bits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
