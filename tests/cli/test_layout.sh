@@ -73,9 +73,9 @@ small
 rm tree/framework/exchange/group.h
 runs exchange_lacks_one 1 'lists framework/exchange/group.h, which is not there' "$exchange" tree
 small
-awk '{ print } /^typedef struct ct_group_ops/ { for (i = 0; i < 5; i++) print "    int (*more)(void *ctx);" }' \
+awk '{ print } /^typedef struct ct_group_ops/ { for (i = 0; i < 12; i++) print "    int (*more)(void *ctx);" }' \
     "$ROOT/framework/exchange/group.h" >tree/framework/exchange/group.h
-runs exchange_calls 1 'ct_group_ops has 13 callbacks, 12 are allowed' "$exchange" tree
+runs exchange_calls 1 'ct_group_ops has 2[0-9] callbacks, 12 are allowed' "$exchange" tree
 
 # sizes
 sizes="$ROOT/scripts/check_sizes.sh"
