@@ -5,13 +5,18 @@
 #include "cli/profile/profile.h"
 #include "tests/fuzz/fuzz.h"
 
-/* 1 for each step of the kind whose parameter is not one. */
+/* 1 for each step of the kind whose parameter, or sum, is not one. */
 static int strays(const ct_profile *p, const ct_step *step, int n, ct_step_kind kind, int *n_p)
 {
     int bad = 0;
 
     for (int i = 0; i < n; ++i) {
         if (step[i].kind != kind) continue;
+        if (step[i].of == CT_PAIR_SUM) {
+            bad += (step[i].pair < p->n_param) || (step[i].pair >= p->n_param + p->n_sum) ||
+                   (step[i].count < 1);
+            continue;
+        }
         *n_p += 1;
         bad += (step[i].param < 0) || (step[i].param >= p->n_param);
     }
