@@ -1,11 +1,13 @@
 /* The configuration reference covers the schema. */
 #include "tests/test.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
+#include "framework/solver/update_rule.h"
 
 static const ProtobufCMessageDescriptor *const own[] = {
     &ct__comm_parameter__descriptor,          &ct__compression_parameter__descriptor,
@@ -19,6 +21,7 @@ static int make(void **state)
     ct_text *text = calloc(1, sizeof(*text));
 
     if ((text == NULL) || (ct_config_reference(text) != CT_OK)) return -1;
+    ct_update_rule_reference(text);
     *state = text;
     return 0;
 }
@@ -41,7 +44,7 @@ static void lines(void **state)
 {
     assert_has(state, "\n## SolverParameter\n\n| field | type | default | meaning |\n");
     assert_has(state, "\n| `base_lr` | float |  | Learning rate that the policy starts from. |\n");
-    assert_has(state, "\n| `type` | string | `\"SGD\"` | Update rule;");
+    assert_has(state, "\n| `type` | string | `\"SGD\"` | ");
     assert_has(state,
                "\n| `type` | NONE, BF16, TOPK, REDSYNC, FP16, POWERSGD, ONEBIT, AUTO | `NONE` | ");
     assert_has(state, "\n| `delta` | float | `1e-08` | ");
@@ -57,19 +60,26 @@ static void lines(void **state)
     assert_has(state, "\n| `gauss_blur` | bool | `false` | Refused: of the SSD fork; ");
 }
 
-/* Each link leads to a heading, each message stands there once. */
+/* Whether a link to `anchor` leads to the heading at `at`: small letters, hyphens for spaces. */
+static bool leads_to(const char *anchor, const char *at)
+{
+    for (; (*at != '\n') && (*anchor != ')'); at++, anchor++) {
+        if (*anchor != ((*at == ' ') ? '-' : tolower((unsigned char)*at))) return false;
+    }
+    return (*at == '\n') && (*anchor == ')');
+}
+
+/* Each link leads to one heading. */
 static void links(void **state)
 {
     const ct_text *text = *state;
 
     for (const char *at = text->text; (at = strstr(at, "](#")) != NULL; at++) {
-        const char *name = at;
-        char heading[96];
+        int n = 0;
 
-        while (name[-1] != '[') name--;
-        snprintf(heading, sizeof(heading), "\n## %.*s\n", (int)(at - name), name);
-        assert_has(state, heading);
-        assert_null(strstr(strstr(text->text, heading) + 1, heading));
+        for (const char *h = text->text; (h = strstr(h, "\n## ")) != NULL; h++)
+            n += leads_to(at + strlen("](#"), h + strlen("\n## "));
+        if (n != 1) fail_msg("%d headings for the link %.40s", n, at);
     }
 }
 
