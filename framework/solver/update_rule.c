@@ -55,6 +55,13 @@ ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
     return find(type, "solver", rule_p);
 }
 
+bool ct_update_rule_is_nesterov(const char *type)
+{
+    const ct_update_rule *rule = rule_of(type);
+
+    return (rule != NULL) && rule->nesterov;
+}
+
 int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count)
 {
     bool averages =

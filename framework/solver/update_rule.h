@@ -44,6 +44,8 @@ typedef struct ct_update_rule {
 const ct_update_rule *ct_update_rule_at(int i);
 /** The rule of a solver type; NULL: the first, SGD. CT_ERR_CONFIG with the known ones. */
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
+/** An unknown type: false. Saying so is ct_solver_check()'s, which has the place. */
+bool ct_update_rule_is_nesterov(const char *type);
 /** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule
  *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
  *  its type is none. */

@@ -457,10 +457,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
-    const ct_update_rule *rule = NULL;
 
     CT_TRY(ct_comm_check(param, NULL));
-    CT_TRY(ct_update_rule_find(param->type, &rule));
     config->policy = &ct_autotune;
     config->bucket_bytes = (int64_t)ldexp((double)comm->bucket_mb, 20);
     config->allreduce = comm->allreduce;
@@ -472,7 +470,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
-    config->nesterov = rule->nesterov;
+    config->nesterov = ct_update_rule_is_nesterov(param->type);
     return codec_read_used(param->compression, "compression", &config->codec,
                            &config->codec_config);
 }
