@@ -17,8 +17,9 @@ static ct_status check_free(const ct_storage *s, int64_t from, int64_t count, ct
 {
     if ((from < 0) || (count < 0) || (from > s->count - count))
         return CT_FAIL(CT_ERR_ARG,
-                       "floats %" PRId64 " to %" PRId64 " of a storage of %" PRId64 " are wanted",
-                       from, from + count, s->count);
+                       "%" PRId64 " floats from %" PRId64 " on of a storage of %" PRId64
+                       " are wanted",
+                       count, from, s->count);
     for (int i = 0; i < s->n_out; i++) {
         const ct_storage_range *a = &s->out[i];
 
