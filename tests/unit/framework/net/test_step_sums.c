@@ -158,8 +158,7 @@ static void test_counts_of_labels(void **state)
             "f:relu f:ip_relu_0_split -acc.0 f:acc.1 -loss.0 f:loss.1 -center.0 -center[0] "
             "f:center.1 ",
             "d:center b:center +center[0] d:loss b:loss b:ip_relu_0_split b:relu b:ip b:b.0 "
-            "+ip[1] "
-            "b:b.0 +b.0 +b[0] +b[1] -b.0 b:b.1 b:c +c[0] +c[1] ");
+            "+b.0 +ip[0] +ip[1] +b[0] +b[1] -b.0 b:b.1 b:c +c[0] +c[1] ");
     }
 }
 
