@@ -103,8 +103,9 @@ static ct_status print_pairs(const ct_time_result *r, FILE *out)
         char what[48] = "gradient, then weights";
 
         if (p->of == CT_PAIR_SUM)
-            snprintf(what, sizeof(what), "%s, sum %d, %d numbers",
-                     p->forward ? "forward" : "backward", p->sum + 1, p->count);
+            snprintf(what, sizeof(what), "%s, sum %d, %d number%s",
+                     p->forward ? "forward" : "backward", p->sum + 1, p->count,
+                     (p->count == 1) ? "" : "s");
         fprintf(out, "%-24s %-28s %10.3f %10.3f\n",
                 (p->of == CT_PAIR_SUM) ? net->layer[p->layer]->name : net->param[p->param].key,
                 what, p->begin_ms, p->wait_ms);

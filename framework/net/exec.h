@@ -69,10 +69,13 @@ typedef struct ct_exec {
     int64_t broken_samples; /* … and the broken samples of all ranks that others stand in for */
 } ct_exec;
 
-/** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled
- *  by batch_global / batch_local where every sample counts the same (data_dependent false), summed
- *  over the ranks where the count depends on the data (ignored labels). Collective in that case.
- *  With it the sum of the ranks' gradients is the gradient of the global batch. */
+/** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled by
+ *  batch_global / batch_local where every sample counts the same (data_dependent false), summed
+ *  over the ranks where the count depends on the data (ignored labels). The sum of the ranks'
+ *  gradients is the gradient of the global batch then.
+ *
+ *  It is collective, and sends messages, only where the count depends on the data. Layers on the
+ *  CPU add such counts up between two of their parts (ct_sum_ops); forms for devices do it here. */
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p);
 
 /** How long long layers compute between two polls: a quarter of the time that one step of what is

@@ -94,6 +94,30 @@ ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool fo
                    : l->ops->sums->backward(l, in, ex, part);
 }
 
+static ct_status all_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward)
+{
+    const ct_sum_ops *sums = l->ops->sums;
+
+    for (int k = 0;; k++) {
+        int n = sums->count(l, in, forward, k);
+
+        CT_TRY(forward ? sums->forward(l, in, ex, k) : sums->backward(l, in, ex, k));
+        if (n == 0) return CT_OK;
+        if (ex->sum_ranks != NULL)
+            CT_TRY(ex->sum_ranks(ex->hook_ctx, in->buffer[sums->slot].data, n));
+    }
+}
+
+ct_status ct_layer_forward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return all_parts(l, in, ex, true);
+}
+
+ct_status ct_layer_backward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return all_parts(l, in, ex, false);
+}
+
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler)
 {

@@ -174,10 +174,16 @@ typedef struct ct_fusion_ops {
  *  writes weights; of backward, part 0 makes the gradients of the weights. */
 typedef struct ct_sum_ops {
     /** How many doubles sum k adds up; 0: there are k sums. From shapes alone: the same on all
-     * ranks and in every batch. After reshape. */
+     * ranks and in every batch. After reshape, and once it is known which weights want a gradient.
+     */
     int (*count)(const ct_layer *l, const ct_instance *in, bool forward, int k);
-    int slot; /* of the buffer (CT_LIFETIME_CALL), at whose start they lie, and their sums then */
+    int slot; /* of the buffer at whose start they lie, and their sums then */
+    /** Part 0 of forward reads bottom i where bit i is set, and no other; 0: it reads all. The net
+     *  runs it as soon as these are there: a count of labels right behind the data layer. */
+    unsigned first_bottoms;
+    unsigned first_buffers; /* likewise, the buffers that it touches; 0: all */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
+    /** NULL: backward has no sums. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
 } ct_sum_ops;
 
@@ -345,6 +351,10 @@ ct_status ct_layer_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 int ct_layer_sums(const ct_layer *l, const ct_instance *in, bool forward);
 /** One part of 1 + ct_layer_sums(). */
 ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward, int part);
+/** The forward and backward of layers with ops->sums, on the host: all parts, with the sums between
+ *  them. They run on one rank, and where the net does not cut the layer. */
+ct_status ct_layer_forward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex);
+ct_status ct_layer_backward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
 /** The ops whose type is `type`, or NULL. */
 const ct_layer_ops *ct_layer_find(const char *type);

@@ -13,11 +13,15 @@ static void touch(ct_span *s, int step)
     if (step > s->last) s->last = step;
 }
 
-/* The moments of layer i's forward: of its first part to its last. */
-static void touch_forward(const ct_net *net, int i, ct_span *s)
+/* The moments of a layer's forward, from its first part to its last, that touch its bottom i, or
+ * buffer i. `first`: those of part 0 (ct_sum_ops); 0: all. */
+static void touch_forward_of(const ct_net *net, int layer, unsigned first, int i, ct_span *s)
 {
-    touch(s, ct_net_impl_of(net)->forward_first[i]);
-    touch(s, ct_net_impl_of(net)->forward_step[i]);
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    touch(s,
+          ((first == 0) || ((first >> i) & 1u)) ? m->forward_first[layer] : m->forward_rest[layer]);
+    touch(s, m->forward_step[layer]);
 }
 
 /* Those of its backward. */
@@ -52,6 +56,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_graph_node *maker = &g->node[v->node];
+    const ct_sum_ops *sums;
 
     if (ct_graph_is_inner(g, v)) return;
     touch(s, ct_net_impl_of(net)->forward_step[v->node]); /* the last part writes */
@@ -65,7 +70,8 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
         touch(s, end);
         return;
     }
-    touch_forward(net, v->reader, s);
+    sums = net->layer[v->reader]->ops->sums;
+    touch_forward_of(net, v->reader, (sums != NULL) ? sums->first_bottoms : 0, v->slot, s);
 }
 
 /* Widens s by the moments at which the diff of v is written or read. */
@@ -126,6 +132,7 @@ static void add_buffers(const ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_instance *in = net->pass->instance[i];
+    const ct_sum_ops *sums = net->layer[i]->ops->sums;
     bool runs = runs_backward(net, i);
 
     if (ct_host_layer_is(net, i)) return;
@@ -135,7 +142,7 @@ static void add_buffers(const ct_net *net, int i)
         ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
 
         if ((b->bytes == 0) || (b->keep == CT_LIFETIME_ALWAYS)) continue;
-        touch_forward(net, i, &span);
+        touch_forward_of(net, i, (sums != NULL) ? sums->first_buffers : 0, s, &span);
         if (b->keep == CT_LIFETIME_CALL) {
             add_region(m, b->bytes, &span, use);
             if (!runs) continue;

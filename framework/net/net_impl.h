@@ -95,6 +95,7 @@ typedef struct ct_net_impl {
     int *backward_step; /* per layer: its step in net->backward, or -1; the last, too     */
     int n_pair;         /* pairs of steps: of parameters, then of layers' sums */
     int *forward_first, *backward_first; /* per layer: likewise, of several parts the first */
+    int *forward_rest; /* per layer: the first that may read what part 0 does not (ct_sum_ops) */
 
     ct_region *region;
     ct_use *use;

@@ -2,11 +2,13 @@
  *
  * Layers run in their order, in backward in the reverse one. Where several ranks run, a layer that
  * adds up over them (ct_sum_ops) is cut at its sums: each is a pair of steps, and layers that do
- * not depend on it run in between. Its first part stands behind what makes its inputs, so that the
- * first sum begins as early as it can. Its last part stands before the first layer that needs what
- * it makes, so that the last sum is waited for as late as it can be. Sums before the last one are
- * waited for behind the next layer that runs, so that the last one begins soon. Layers that run
- * whole keep their order, so gradients are final in the same order on one rank and on many.
+ * not depend on it run in between. Its first part stands behind what makes that part's inputs, so
+ * that the first sum begins as early as it can. Its last part stands before the first layer that
+ * needs what it makes, so that the last sum is waited for as late as it can be. A layer whose first
+ * part reads less than the others has had that time already: it ends at its own place, and the
+ * other inputs need not be kept. Sums before the last one are waited for behind the next layer that
+ * runs, so that the last one begins soon. Layers that run whole keep their order, so gradients are
+ * final in the same order on one rank and on many.
  */
 #include "framework/net/net_impl.h"
 
@@ -137,6 +139,7 @@ static void add_part(builder *b, int i)
 
     s->part = b->next[i];
     s->n_part = b->n_sum[i] + 1;
+    if (b->forward && (b->next[i] <= 1)) m->forward_rest[i] = at;
     if (b->next[i]++ == 0) first[i] = at;
     last[i] = at;
     if (!has_ended(b, i)) add_sum(b, CT_STEP_BEGIN, i, s->part);
@@ -175,14 +178,30 @@ static int user_of(const builder *b, const ct_value *v)
     return (v->reader >= 0) ? place_of(b, v->reader) : -1;
 }
 
-/* Whether all that layer i needs is there. */
-static bool may_begin(const builder *b, int i)
+/* Whether value v, in backward its diff, has been made. */
+static bool is_made(const builder *b, const ct_value *v)
+{
+    int source = source_of(b, v);
+
+    return (source < 0) || has_ended(b, source);
+}
+
+/* Bit i: part 0 of layer i needs bottom i in forward. */
+static unsigned needs_of_first(const builder *b, int i)
+{
+    unsigned first = b->net->layer[i]->ops->sums->first_bottoms;
+
+    return (b->forward && (first != 0)) ? first : ~0u;
+}
+
+/* Whether all is there that layer i needs, or its first part. */
+static bool is_fed(const builder *b, int i, unsigned bottoms)
 {
     for (int k = 0; k < b->graph->n_value; k++) {
         const ct_value *v = &b->graph->value[k];
-        int source = (user_of(b, v) == i) ? source_of(b, v) : -1;
 
-        if ((source >= 0) && !has_ended(b, source)) return false;
+        if ((user_of(b, v) != i) || is_made(b, v)) continue;
+        if ((bottoms == ~0u) || ((bottoms >> v->slot) & 1u)) return false;
     }
     return true;
 }
@@ -194,18 +213,21 @@ static void begin_users(builder *b, int i)
         const ct_value *v = &b->graph->value[k];
         int user = (source_of(b, v) == i) ? user_of(b, v) : -1;
 
-        if ((user >= 0) && (b->n_sum[user] > 0) && !has_begun(b, user) && may_begin(b, user))
+        if ((user >= 0) && (b->n_sum[user] > 0) && !has_begun(b, user) &&
+            is_fed(b, user, needs_of_first(b, user)))
             begin_parts(b, user);
     }
 }
 
-/* Whether layer i, which works in place, overwrites what layer k reads until its last part. */
+/* Whether layer i, which works in place, overwrites what layer k reads until its last part. It does
+ * not where layer k has its place behind it, and has only begun before: there it would find that.
+ */
 static bool spoils(const builder *b, int i, int k)
 {
     const ct_graph_node *mine = &b->graph->node[i], *other = &b->graph->node[k];
     const int *root = ct_net_impl_of(b->net)->data_root;
 
-    for (int t = 0; b->forward && (t < mine->n_top); t++) {
+    for (int t = 0; b->forward && (k < i) && (t < mine->n_top); t++) {
         for (int s = 0; s < other->n_bottom; s++) {
             if (root[b->graph->value[mine->top[t]].blob] ==
                 root[b->graph->value[other->bottom[s]].blob])
@@ -255,12 +277,15 @@ static void add_layer(builder *b, int i)
 {
     if (b->n_sum[i] > 0) {
         if (!has_begun(b, i)) begin_parts(b, i);
+        if (needs_of_first(b, i) != ~0u) end_parts(b, i);
         return;
     }
     add_part(b, i);
     if (!b->cuts) return;
     for (int k = 0; k < b->n_open; k++) {
-        if (b->next[b->open[k]] < b->n_sum[b->open[k]]) advance(b, b->open[k]);
+        int open = b->open[k];
+
+        if ((b->next[open] < b->n_sum[open]) && is_fed(b, open, ~0u)) advance(b, open);
     }
     begin_users(b, i);
 }
@@ -319,6 +344,7 @@ static void compile(builder *b)
     for (int i = 0; i < n; i++) {
         first[i] = first[m->place[i]];
         last[i] = last[m->place[i]];
+        if (b->forward) m->forward_rest[i] = m->forward_rest[m->place[i]];
     }
 }
 
@@ -377,12 +403,13 @@ ct_status ct_net_steps(ct_net *net)
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n = (size_t)net->n_layer + 1;
 
-    m->forward_step = calloc(4 * n, sizeof(int));
+    m->forward_step = calloc(5 * n, sizeof(int));
     if (m->forward_step == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the steps of %d layers", net->n_layer);
     m->backward_step = m->forward_step + n;
     m->forward_first = m->backward_step + n;
     m->backward_first = m->forward_first + n;
+    m->forward_rest = m->backward_first + n;
     m->n_pair = net->n_param;
     CT_TRY(make_list(net, true));
     CT_TRY(make_list(net, false));

@@ -130,13 +130,12 @@ static ct_status put_classes(const accuracy &a, ct_exec *ex, float *top)
 {
     double *right_of = a.right_of, *of = a.of;
 
-    CT_TRY(sum_over_ranks(ex, of, a.v.mid));
     return ct_cuda_map(
         ex->stream, "Accuracy of classes", a.v.mid,
         KERNEL(int64_t c) { top[c] = (of[c] > 0.0) ? (float)(right_of[c] / of[c]) : 0.0f; });
 }
 
-static ct_status count(const accuracy &a, ct_exec *ex, double *sums)
+static ct_status count(const accuracy &a, ct_exec *ex, double *right, double *counted)
 {
     int64_t n = a.v.outer * a.v.inner;
     int64_t each = (a.v.inner == 1) ? (int64_t)CT_WARPS : (int64_t)CT_CUDA_BLOCK;
@@ -152,15 +151,16 @@ static ct_status count(const accuracy &a, ct_exec *ex, double *sums)
     CT_TRY(ct_cuda_launched("Accuracy"));
     return ct_cuda_add_parts<2>(
         ex->stream, "Accuracy", 1, blocks, KERNEL(int64_t, const double *sum) {
-            sums[0] = sum[0];
-            sums[1] = sum[1];
+            *right = sum[0];
+            *counted = sum[1];
         });
 }
 
 static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     int64_t samples = dim_of(in->bottom[1], 0);
-    double *sums = (double *)in->buffer[CT_ACCURACY_SUMS].data, all = 0.0;
+    double *right = (double *)in->buffer[CT_ACCURACY_SUMS].data, *counted = right + 1, all = 0.0;
+    double *of = (double *)in->buffer[CT_ACCURACY_SAMPLES_OF].data;
     float *top = ct_blob_data(in->top[0]);
     accuracy a = {};
     bool given;
@@ -172,20 +172,22 @@ static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *e
     given = a.s.has_ignore; /* the divisor, by what is found */
     if (l->n_top > 1) {
         a.right_of = (double *)in->buffer[CT_ACCURACY_RIGHT_OF].data;
-        a.of = (double *)in->buffer[CT_ACCURACY_SAMPLES_OF].data;
+        a.of = of;
     }
+    if (given) counted = of + ((l->n_top > 1) ? a.v.mid : 0); /* in one sum with the classes' */
     if (!given)
         CT_TRY(ct_exec_global_count(ex, (double)(a.v.outer * a.v.inner), false, &all));
     CT_TRY(check_begin(in, ex, &a.fault));
-    CT_TRY(count(a, ex, sums));
+    CT_TRY(count(a, ex, right, counted));
     CT_TRY(checked(l, in, ex, &a.fault, (samples > 0) ? a.v.outer * a.v.inner / samples : 1,
                    a.v.mid, ct_label_fail));
-    if (given) CT_TRY(sum_over_ranks(ex, sums + 1, 1));
+    if (given || (l->n_top > 1))
+        CT_TRY(sum_over_ranks(ex, of, ((l->n_top > 1) ? a.v.mid : 0) + (given ? 1 : 0)));
     CT_TRY(ct_cuda_map(
         ex->stream, "Accuracy", 1, KERNEL(int64_t) {
-            double by = given ? sums[1] : all;
+            double by = given ? *counted : all;
 
-            top[0] = (by > 0.0) ? (float)(sums[0] / by) : 0.0f;
+            top[0] = (by > 0.0) ? (float)(*right / by) : 0.0f;
         }));
     return (l->n_top > 1) ? put_classes(a, ex, ct_blob_data(in->top[1])) : CT_OK;
 }

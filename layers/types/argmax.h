@@ -74,8 +74,9 @@ typedef struct ct_accuracy_state {
     int32_t ignore;
 } ct_accuracy_state;
 
-/* Buffers of the second top, in double: they are summed over the ranks; and on devices what all
- * classes have of both. */
+/* Buffers, in double: for the second top, of each class the right ones, and its samples. The second
+ * is summed over the ranks; where labels are ignored, the samples of all classes stand behind it.
+ * And on devices what all classes have of both. */
 enum { CT_ACCURACY_RIGHT_OF, CT_ACCURACY_SAMPLES_OF, CT_ACCURACY_SUMS };
 
 typedef struct ct_accuracy_plan {

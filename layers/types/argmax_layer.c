@@ -116,11 +116,12 @@ static ct_status accuracy_reshape(const ct_layer *l, ct_instance *in)
     ct_blob_set_shape(in->top[0], &scalar);
     ct_instance_buffer(in, CT_ACCURACY_SUMS, CT_LIFETIME_CALL,
                        (l->dev->kind != CT_DEVICE_CPU) ? 2 * sizeof(double) : 0);
+    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_LIFETIME_CALL,
+                       (size_t)((l->n_top > 1) ? v->mid : 0) * sizeof(double) +
+                           (s->has_ignore ? sizeof(double) : 0));
     if (l->n_top < 2) return CT_OK;
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
     ct_instance_buffer(in, CT_ACCURACY_RIGHT_OF, CT_LIFETIME_CALL, (size_t)v->mid * sizeof(double));
-    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_LIFETIME_CALL,
-                       (size_t)v->mid * sizeof(double));
     return CT_OK;
 }
 
@@ -135,68 +136,118 @@ static bool is_right(const ct_view *v, const float *score, int32_t label, int64_
     return ahead < top_k;
 }
 
-static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t *right_p,
-                       int64_t *counted_p)
+/* Whether label k counts. */
+static bool counts(const ct_accuracy_state *s, const float *value, int64_t k)
+{
+    return !s->has_ignore || (value[k] != (float)s->ignore);
+}
+
+/* ---- part 0: the labels that count. Sum 0 adds up those of each class, then those of all. */
+
+/* Those of each class: the second top's. */
+static int64_t classes_of(const ct_layer *l, const ct_instance *in)
+{
+    const ct_accuracy_plan *plan = in->state;
+
+    return (l->n_top > 1) ? plan->view.mid : 0;
+}
+
+static int accuracy_sums(const ct_layer *l, const ct_instance *in, bool forward, int k)
 {
     const ct_accuracy_state *s = l->state;
-    ct_accuracy_plan *plan = in->state;
-    const ct_view *v = &plan->view;
-    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
-    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
-           *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
-    int64_t n = v->outer * v->inner, right = 0, counted = 0, bad = n;
 
-    /* counts are whole numbers, so the order in which threads add them does not matter */
-#pragma omp parallel for schedule(static) reduction(+ : right, counted) reduction(min : bad)       \
-    if (n * v->mid >= CT_PARALLEL_MIN)
+    if (!forward || (k > 0)) return 0;
+    return (int)classes_of(l, in) + (s->has_ignore ? 1 : 0);
+}
+
+static ct_status count_labels(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_accuracy_state *s = l->state;
+    const ct_accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
+    const float *value = ct_blob_data(in->bottom[1]);
+    double *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
+    int64_t n = v->outer * v->inner, counted = 0, bad = n;
+
+    for (int k = 0; k < accuracy_sums(l, in, true, 0); k++) of[k] = 0;
+        /* counts are whole numbers, so the order in which threads add them does not matter */
+#pragma omp parallel for schedule(static) reduction(+ : counted) reduction(min : bad)              \
+    if (n >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < n; k++) {
         int32_t label;
-        bool hit;
 
-        if (s->has_ignore && (value[k] == (float)s->ignore)) continue;
+        if (!counts(s, value, k)) continue;
         if (!ct_label_class(value[k], v->mid, &label)) {
             bad = (k < bad) ? k : bad;
             continue;
         }
-        hit = is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
-        right += hit;
         counted += 1;
         if (l->n_top < 2) continue;
 #pragma omp atomic
         of[label] += 1;
-#pragma omp atomic
-        right_of[label] += hit;
     }
     if (bad < n)
         return ct_label_fail(l, ex, value[bad], bad, n / in->bottom[1]->data.shape.dim[0], v->mid);
-    *right_p = right;
-    *counted_p = counted;
+    if (s->has_ignore) of[classes_of(l, in)] = (double)counted;
     return CT_OK;
 }
 
-static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+/* ---- the last part */
+
+static int64_t count_right(const ct_layer *l, ct_instance *in)
+{
+    const ct_accuracy_state *s = l->state;
+    const ct_accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
+    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
+    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data;
+    int64_t n = v->outer * v->inner, right = 0;
+
+#pragma omp parallel for schedule(static) reduction(+ : right) if (n * v->mid >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) {
+        int32_t label;
+        bool hit;
+
+        if (!counts(s, value, k)) continue;
+        label = (int32_t)value[k];
+        hit = is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
+        right += hit;
+        if (l->n_top < 2) continue;
+#pragma omp atomic
+        right_of[label] += hit;
+    }
+    return right;
+}
+
+static ct_status put_shares(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_accuracy_state *s = l->state;
     const ct_accuracy_plan *plan = in->state;
     const ct_view *v = &plan->view;
     double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
            *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
-    int64_t right = 0, counted = 0;
-    double all;
+    double all = s->has_ignore ? of[classes_of(l, in)] : (double)(v->outer * v->inner), right;
 
-    if (l->n_top > 1) {
-        memset(right_of, 0, (size_t)v->mid * sizeof(double));
-        memset(of, 0, (size_t)v->mid * sizeof(double));
-    }
-    CT_TRY(count(l, in, ex, &right, &counted));
-    CT_TRY(ct_exec_global_count(ex, (double)counted, s->has_ignore, &all));
-    ct_blob_data(in->top[0])[0] = (all > 0) ? (float)((double)right / all) : 0.0f;
-    if (l->n_top < 2) return CT_OK;
-    if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, of, (int)v->mid));
-    for (int64_t c = 0; c < v->mid; c++)
+    if (!s->has_ignore) CT_TRY(ct_exec_global_count(ex, all, false, &all));
+    if (l->n_top > 1) memset(right_of, 0, (size_t)v->mid * sizeof(double));
+    right = (double)count_right(l, in);
+    ct_blob_data(in->top[0])[0] = (all > 0) ? (float)(right / all) : 0.0f;
+    for (int64_t c = 0; c < classes_of(l, in); c++)
         ct_blob_data(in->top[1])[c] = (of[c] > 0) ? (float)(right_of[c] / of[c]) : 0.0f;
     return CT_OK;
 }
+
+static ct_status accuracy_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
+{
+    if (part == 0) CT_TRY(count_labels(l, in, ex));
+    return (accuracy_sums(l, in, true, part) > 0) ? CT_OK : put_shares(l, in, ex);
+}
+
+static const ct_sum_ops accuracy_sum_ops = { .count = accuracy_sums,
+                                             .slot = CT_ACCURACY_SAMPLES_OF,
+                                             .first_bottoms = 1u << 1,
+                                             .first_buffers = 1u << CT_ACCURACY_SAMPLES_OF,
+                                             .forward = accuracy_part };
 
 const ct_layer_ops ct_layer_accuracy = {
     .type = "Accuracy",
@@ -211,5 +262,6 @@ const ct_layer_ops ct_layer_accuracy = {
     .instance_state_size = sizeof(ct_accuracy_plan),
     .setup = accuracy_setup,
     .reshape = accuracy_reshape,
-    .forward = accuracy_forward,
+    .forward = ct_layer_forward_parts,
+    .sums = &accuracy_sum_ops,
 };

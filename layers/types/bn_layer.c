@@ -346,30 +346,6 @@ static ct_status backward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, 
     return CT_OK;
 }
 
-/* ---- whole: on one rank, and where nobody cuts the layer */
-
-static ct_status all_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward)
-{
-    for (int k = 0;; k++) {
-        int n = count_sums(l, in, forward, k);
-
-        CT_TRY(forward ? forward_part(l, in, ex, k) : backward_part(l, in, ex, k));
-        if (n == 0) return CT_OK;
-        if (ex->sum_ranks != NULL)
-            CT_TRY(ex->sum_ranks(ex->hook_ctx, in->buffer[CT_BN_SHARED].data, n));
-    }
-}
-
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    return all_parts(l, in, ex, true);
-}
-
-static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    return all_parts(l, in, ex, false);
-}
-
 static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 {
     const bn_plan *plan = in->state;
@@ -378,16 +354,18 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
 }
 
-static const ct_sum_ops sums = { count_sums, CT_BN_SHARED, forward_part, backward_part };
+static const ct_sum_ops sums = {
+    .count = count_sums, .slot = CT_BN_SHARED, .forward = forward_part, .backward = backward_part
+};
 
-#define BN(_type, _layout, _sums)                                                                  \
+#define BN(_type, _layout)                                                                         \
     {                                                                                              \
         .type = _type, .params = "bn_param", .min_bottom = 1, .max_bottom = 1, .min_top = 1,       \
         .max_top = 1, .allow_inplace = true, .backward_reads = CT_READS_BOTTOM,                    \
         .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
-        .layout = _layout, .reshape = reshape, .forward = forward, .backward = backward,           \
-        .estimate = estimate, .sums = _sums,                                                       \
+        .layout = _layout, .reshape = reshape, .forward = ct_layer_forward_parts,                  \
+        .backward = ct_layer_backward_parts, .estimate = estimate, .sums = &sums,                  \
     }
 
-const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks, NULL);
-const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL, &sums);
+const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);
+const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL);

@@ -357,8 +357,9 @@ ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int6
 }
 
 /* Broken samples of an epoch, of all ranks together: every rank finds the limit passed in the same
- * step, whatever their number. Batches that do not follow one another (a test
- * pass from its start, a resumed run) begin to count anew. */
+ * step, whatever their number. Batches that do not follow one another (a test pass from its start,
+ * a resumed run) begin to count anew. The sum is no pair of steps: a run that must end does so
+ * before any layer computes with this batch, and the next layer needs it at once. */
 static ct_status count_broken(const ct_layer *l, ct_data_instance *di, ct_exec *ex,
                               const ct_batch *b)
 {

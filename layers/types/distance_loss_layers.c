@@ -421,33 +421,50 @@ static double center_loss_part(const void *ctx, int64_t from, int64_t to)
     return sum;
 }
 
-/* Samples of each class in the global batch. */
-static ct_status count_classes(const ct_layer *l, ct_instance *in, ct_exec *ex)
+/* Where centers learn: a sum for each class. */
+static int center_loss_count(const ct_layer *l, const ct_instance *in, bool forward, int k)
 {
     const center_state *s = l->state;
-    const center_plan *plan = in->state;
+
+    return (forward && (k == 0) && (ct_blob_diff(&in->weight[0]) != NULL)) ? (int)s->classes : 0;
+}
+
+/* The samples of each class, of this rank; the sum has those of the global batch. */
+static void count_classes(const center_state *s, const center_plan *plan, const ct_instance *in)
+{
     const int32_t *label = in->buffer[LABEL].data;
     double *count = in->buffer[COUNT].data;
 
     memset(count, 0, (size_t)s->classes * sizeof(*count));
     for (int64_t i = 0; i < plan->m; i++) count[label[i]] += 1;
-    return (ex->sum_ranks != NULL) ? ex->sum_ranks(ex->hook_ctx, count, (int)s->classes) : CT_OK;
 }
 
-static ct_status center_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status center_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const center_state *s = l->state;
+    const center_plan *plan = in->state;
+    int64_t samples = in->bottom[0]->data.shape.dim[0];
+
+    return ct_loss_labels(l, ex, NULL, ct_blob_data(in->bottom[1]), plan->m,
+                          (samples > 0) ? plan->m / samples : 1, s->classes, in->buffer[LABEL].data,
+                          NULL);
+}
+
+/* Part 0 reads the labels. */
+static ct_status center_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
     const center_state *s = l->state;
     center_plan *plan = in->state;
     center f = { s->length, ct_blob_data(in->bottom[0]), ct_blob_data(&in->weight[0]),
                  in->buffer[LABEL].data };
-    int64_t samples = in->bottom[0]->data.shape.dim[0];
 
-    CT_TRY(ct_loss_labels(l, ex, NULL, ct_blob_data(in->bottom[1]), plan->m,
-                          (samples > 0) ? plan->m / samples : 1, s->classes, in->buffer[LABEL].data,
-                          NULL));
+    if (part == 0) CT_TRY(center_loss_begin(l, in, ex));
+    if (center_loss_count(l, in, true, part) > 0) {
+        count_classes(s, plan, in);
+        return CT_OK;
+    }
     CT_TRY(ct_exec_global_count(ex, (double)plan->m, false, &plan->samples));
     if (plan->samples < 1) plan->samples = 1;
-    if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(count_classes(l, in, ex));
     ct_blob_data(in->top[0])[0] =
         (float)(ct_loss_sum(plan->m, plan->m * s->length, center_loss_part, &f) / plan->samples /
                 2);
@@ -500,6 +517,12 @@ static ct_status center_loss_backward(const ct_layer *l, ct_instance *in, ct_exe
     return CT_OK;
 }
 
+static const ct_sum_ops center_loss_sums = { .count = center_loss_count,
+                                             .slot = COUNT,
+                                             .first_bottoms = 1u << 1,
+                                             .first_buffers = 1u << LABEL | 1u << COUNT,
+                                             .forward = center_loss_forward };
+
 const ct_layer_ops ct_layer_center_loss = {
     .type = "CenterLoss",
     .params = "center_loss_param",
@@ -515,6 +538,7 @@ const ct_layer_ops ct_layer_center_loss = {
     .instance_state_size = sizeof(center_plan),
     .setup = center_loss_setup,
     .reshape = center_loss_reshape,
-    .forward = center_loss_forward,
+    .forward = ct_layer_forward_parts,
     .backward = center_loss_backward,
+    .sums = &center_loss_sums,
 };

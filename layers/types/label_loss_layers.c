@@ -289,11 +289,9 @@ static ct_status sum_losses(const ct_layer *l, ct_instance *in, ct_exec *ex, dou
     return CT_OK;
 }
 
-static ct_status infogain_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status infogain_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
-    const ct_infogain_state *s = l->state;
-
-    return ct_softmax_loss_forward(l, in, ex, &s->rule, sum_losses);
+    return ct_softmax_loss_part(l, in, ex, part, sum_losses);
 }
 
 /* p_c sum_k H[label][k] - H[label][c] */
@@ -331,6 +329,8 @@ static ct_status infogain_loss_backward(const ct_layer *l, ct_instance *in, ct_e
     return CT_OK;
 }
 
+static const ct_sum_ops infogain_loss_sums = CT_SOFTMAX_LOSS_SUMS(infogain_loss_forward);
+
 const ct_layer_ops ct_layer_infogain_loss = {
     .type = "InfogainLoss",
     .params = "loss_param infogain_loss_param",
@@ -347,8 +347,9 @@ const ct_layer_ops ct_layer_infogain_loss = {
     .instance_state_size = sizeof(ct_softmax_loss),
     .setup = setup,
     .reshape = reshape,
-    .forward = infogain_loss_forward,
+    .forward = ct_layer_forward_parts,
     .backward = infogain_loss_backward,
     .estimate = ct_softmax_loss_estimate,
+    .sums = &infogain_loss_sums,
     .destroy = destroy,
 };

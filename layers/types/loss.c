@@ -42,6 +42,14 @@ ct_status ct_loss_divisor(const ct_loss_rule *r, ct_exec *ex, int64_t all, int64
     return CT_OK;
 }
 
+ct_status ct_loss_divisor_of(const ct_loss_rule *r, ct_exec *ex, int64_t all, const double *counted,
+                             int64_t samples, double *divisor_p)
+{
+    if (!ct_loss_counts(r)) return ct_loss_divisor(r, ex, all, all, samples, divisor_p);
+    *divisor_p = (*counted < 1) ? 1 : *counted;
+    return CT_OK;
+}
+
 ct_status ct_loss_samples(const ct_instance *in, ct_exec *ex, double *samples_p)
 {
     CT_TRY(ct_exec_global_count(ex, (double)in->bottom[0]->data.shape.dim[0], false, samples_p));

@@ -18,11 +18,20 @@ typedef struct ct_loss_rule {
 
 /** `unset`: where neither `normalization` nor the old `normalize` is given. */
 ct_loss_rule ct_loss_rule_read(const ct_layer *l, Ct__LossParameter__NormalizationMode unset);
+/** Whether the divisor is a number of labels that only the data tell. It is added up over the ranks
+ *  then, on the CPU between two parts of the loss (ct_sum_ops). Other divisors send no messages. */
+static inline bool ct_loss_counts(const ct_loss_rule *r)
+{
+    return r->has_ignore && (r->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+}
 /** What the sum of this rank's losses is divided by: of all its labels, those that count, or its
  *  samples, over all ranks; at least 1, so that a batch without labels is no NaN. Collective where
- *  labels may be ignored and VALID counts them. NONE is a plain sum, over the ranks too. */
+ *  ct_loss_counts(). NONE is a plain sum, over the ranks too. */
 ct_status ct_loss_divisor(const ct_loss_rule *r, ct_exec *ex, int64_t all, int64_t counted,
                           int64_t samples, double *divisor_p);
+/** The same; where ct_loss_counts(), *counted is what all ranks have counted. Sends nothing. */
+ct_status ct_loss_divisor_of(const ct_loss_rule *r, ct_exec *ex, int64_t all, const double *counted,
+                             int64_t samples, double *divisor_p);
 /** Where a loss that is not on a softmax keeps its divisor of the last forward: in->state begins
  * with it, whichever device it ran on. */
 static inline double *ct_loss_kept(const ct_instance *in)
@@ -35,7 +44,8 @@ typedef struct ct_sigmoid_loss {
     ct_loss_rule rule;
     float above, below;
 } ct_sigmoid_loss;
-/** For losses that are a mean over samples, the first axis of bottom 0: their global number. */
+/** For losses that are a mean over samples, the first axis of bottom 0: their global number. Every
+ *  rank knows it from the batch: it sends no messages, so no pair of steps is made of it. */
 ct_status ct_loss_samples(const ct_instance *in, ct_exec *ex, double *samples_p);
 /** The gradient of the total by this loss: its loss weight. Host memory. */
 float ct_loss_weight(const ct_instance *in);
@@ -74,7 +84,7 @@ enum { CT_CLASS_LOSS_LABEL }; /* buffer: the labels as int32_t, for backward */
 
 /** in->state is a ct_class_loss; the top is a scalar. CT_ERR_SHAPE, logged. */
 ct_status ct_class_loss_reshape(const ct_layer *l, ct_instance *in);
-/** forward, first: labels and samples. Collective. CT_ERR_DATA, logged. */
+/** forward, first: labels and samples. CT_ERR_DATA, logged. */
 ct_status ct_class_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
 /* ---- losses on the softmax of bottom 0 with labels in bottom 1; top 1, if any, is the softmax */
@@ -85,16 +95,28 @@ typedef struct ct_softmax_loss {
     double divisor; /* of the last forward, where the host knows it */
 } ct_softmax_loss;
 
-/** Buffers of the instance: kept for backward, and ct_softmax_scratch() bytes of a call. */
-enum { CT_SOFTMAX_LOSS_PROB, CT_SOFTMAX_LOSS_LABEL, CT_SOFTMAX_LOSS_SCRATCH };
+/** Buffers of the instance: kept for backward, ct_softmax_scratch() bytes of a call, and on the CPU
+ *  how many labels count, of this rank and then of all. */
+enum {
+    CT_SOFTMAX_LOSS_PROB,
+    CT_SOFTMAX_LOSS_LABEL,
+    CT_SOFTMAX_LOSS_SCRATCH,
+    CT_SOFTMAX_LOSS_COUNTED
+};
 
-/** in->state begins with a ct_softmax_loss. */
+/** in->state begins with a ct_softmax_loss, l->state with a ct_loss_rule. */
 ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis);
-/** On the CPU: labels, divisor and softmax; then fn gives the sum of the losses. */
-ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                  const ct_loss_rule *rule,
-                                  ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                                  double *sum_p));
+/** ct_sum_ops of such a loss, of which fn gives the sum of the losses. Part 0 reads the labels. */
+int ct_softmax_loss_count(const ct_layer *l, const ct_instance *in, bool forward, int k);
+ct_status ct_softmax_loss_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
+                               ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                               double *sum_p));
+#define CT_SOFTMAX_LOSS_SUMS(_forward_part)                                                        \
+    {                                                                                              \
+        .count = ct_softmax_loss_count, .slot = CT_SOFTMAX_LOSS_COUNTED, .first_bottoms = 1u << 1, \
+        .first_buffers = 1u << CT_SOFTMAX_LOSS_LABEL | 1u << CT_SOFTMAX_LOSS_COUNTED,              \
+        .forward = _forward_part                                                                   \
+    }
 void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e);
 
 /* ---- What InfogainLoss keeps of its prototxt, for every device. */

@@ -84,7 +84,8 @@ static void declare_buffers(const ct_multibox_rule *s, const multibox_plan *r, c
     ct_instance_buffer(in, RANKED, CT_LIFETIME_CALL, n * sizeof(ct_ranked));
     ct_instance_buffer(in, DECODED, CT_LIFETIME_CALL,
                        s->p->use_prior_for_matching ? 0 : n * 4 * sizeof(float));
-    ct_instance_buffer(in, LOSS, CT_LIFETIME_CALL, 2 * (size_t)r->n * sizeof(double));
+    /* how many match, of this rank and then of all; each sample's loss, and how many match in it */
+    ct_instance_buffer(in, LOSS, CT_LIFETIME_CALL, (1 + 2 * (size_t)r->n) * sizeof(double));
     ct_instance_buffer(in, PAIRS, CT_LIFETIME_CALL, rows * sizeof(ct_ranked));
 }
 
@@ -195,14 +196,24 @@ static ct_multibox_sample sample_of(const ct_layer *l, const ct_instance *in, in
     return m;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+/* How many boxes match. */
+static int count_sums(const ct_layer *l, const ct_instance *in, bool forward, int k)
 {
     const ct_multibox_rule *s = l->state;
-    multibox_plan *r = in->state;
+
+    (void)in;
+    return (forward && (k == 0) && ct_loss_counts(&s->loss)) ? 1 : 0;
+}
+
+/* Where the hardest boxes are looked for, what matches depends on all bottoms. */
+static ct_status match(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_multibox_rule *s = l->state;
+    const multibox_plan *r = in->state;
     truth_table t = table_of(r, in);
     ct_priors prior = priors_of(s, r, in);
-    double *loss = in->buffer[LOSS].data, sum = 0;
-    int64_t bad, matched = 0;
+    double *matched = in->buffer[LOSS].data, *loss = matched + 1;
+    int64_t bad;
 
     if (!ct_box_priors_ok(&prior, &bad))
         return CT_LAYER_FAIL(l, CT_ERR_DATA, "prior %lld is no box with positive variances",
@@ -218,11 +229,23 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         loss[i] = ct_multibox_sum(&m, &here);
         loss[r->n + i] = (double)here;
     }
-    for (int64_t i = 0; i < r->n; i++) {
-        sum += loss[i];
-        matched += (int64_t)loss[r->n + i];
-    }
-    CT_TRY(ct_loss_divisor(&s->loss, ex, r->n * r->n_prior, matched, r->n, &r->divisor));
+    *matched = 0;
+    for (int64_t i = 0; i < r->n; i++) *matched += loss[r->n + i];
+    return CT_OK;
+}
+
+/* The last part only divides. */
+static ct_status forward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
+{
+    const ct_multibox_rule *s = l->state;
+    multibox_plan *r = in->state;
+    const double *matched = in->buffer[LOSS].data, *loss = matched + 1;
+    double sum = 0;
+
+    if (part == 0) CT_TRY(match(l, in, ex));
+    if (count_sums(l, in, true, part) > 0) return CT_OK;
+    for (int64_t i = 0; i < r->n; i++) sum += loss[i];
+    CT_TRY(ct_loss_divisor_of(&s->loss, ex, r->n * r->n_prior, matched, r->n, &r->divisor));
     *ct_blob_data(in->top[0]) = (float)(sum / r->divisor);
     return CT_OK;
 }
@@ -248,6 +271,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static const ct_sum_ops sums = { .count = count_sums, .slot = LOSS, .forward = forward_part };
+
 const ct_layer_ops ct_layer_multibox_loss = {
     .type = "MultiBoxLoss",
     .params = "loss_param multibox_loss_param",
@@ -263,6 +288,7 @@ const ct_layer_ops ct_layer_multibox_loss = {
     .instance_state_size = sizeof(multibox_plan),
     .setup = setup,
     .reshape = reshape,
-    .forward = forward,
+    .forward = ct_layer_forward_parts,
     .backward = backward,
+    .sums = &sums,
 };

@@ -9,6 +9,8 @@
 
 enum { LANES = 16 }; /* sums in so many, whatever the width of the processor's vectors */
 
+enum { COUNTED }; /* buffer: how many targets count, of this rank and then of all */
+
 typedef ct_sigmoid_loss sigmoid_state;
 
 typedef struct sigmoid_plan {
@@ -30,10 +32,23 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* The targets that count. On devices a form does it all. */
+static int count_sums(const ct_layer *l, const ct_instance *in, bool forward, int k)
+{
+    const sigmoid_state *s = l->state;
+
+    (void)in;
+    return (forward && (k == 0) && (l->dev->kind == CT_DEVICE_CPU) && ct_loss_counts(&s->rule)) ? 1
+                                                                                                : 0;
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    /* on devices: the divisor, where labels decide it */
-    if (l->dev->kind != CT_DEVICE_CPU) ct_instance_buffer(in, 0, CT_LIFETIME_PASS, sizeof(double));
+    bool counts = (count_sums(l, in, true, 0) > 0);
+
+    /* the divisor, where labels decide it; on devices backward reads it */
+    ct_instance_buffer(in, COUNTED, counts ? CT_LIFETIME_CALL : CT_LIFETIME_PASS,
+                       (counts || (l->dev->kind != CT_DEVICE_CPU)) ? sizeof(double) : 0);
     return ct_loss_reshape_pair(l, in, 0, 1);
 }
 
@@ -82,15 +97,20 @@ static double count_part(const void *ctx, int64_t from, int64_t to)
     return (double)n;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+/* Where targets are counted, part 0 does that, from the targets alone. */
+static ct_status forward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
     sigmoid_plan *plan = in->state;
     cross_entropy e = { l->state, ct_blob_data(in->bottom[0]), ct_blob_data(in->bottom[1]) };
-    int64_t n = ct_tensor_count(&in->bottom[0]->data), counted = n;
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    double *counted = in->buffer[COUNTED].data;
 
-    if (e.s->rule.has_ignore) counted = (int64_t)ct_loss_sum(n, n, count_part, &e);
-    CT_TRY(ct_loss_divisor(&e.s->rule, ex, n, counted, in->bottom[0]->data.shape.dim[0],
-                           &plan->divisor));
+    if ((part == 0) && ct_loss_counts(&e.s->rule)) {
+        *counted = ct_loss_sum(n, n, count_part, &e);
+        return CT_OK;
+    }
+    CT_TRY(ct_loss_divisor_of(&e.s->rule, ex, n, counted, in->bottom[0]->data.shape.dim[0],
+                              &plan->divisor));
     ct_blob_data(in->top[0])[0] = (float)(ct_loss_sum(n, n, sum_part, &e) / plan->divisor);
     return CT_OK;
 }
@@ -126,6 +146,12 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static const ct_sum_ops sums = { .count = count_sums,
+                                 .slot = COUNTED,
+                                 .first_bottoms = 1u << 1,
+                                 .first_buffers = 1u << COUNTED,
+                                 .forward = forward_part };
+
 const ct_layer_ops ct_layer_sigmoid_loss = {
     .type = "SigmoidCrossEntropyLoss",
     .params = "loss_param",
@@ -141,6 +167,7 @@ const ct_layer_ops ct_layer_sigmoid_loss = {
     .instance_state_size = sizeof(sigmoid_plan),
     .setup = setup,
     .reshape = reshape,
-    .forward = forward,
+    .forward = ct_layer_forward_parts,
     .backward = backward,
+    .sums = &sums,
 };

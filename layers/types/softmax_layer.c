@@ -161,7 +161,15 @@ const ct_layer_ops ct_layer_softmax = {
     .on_cuda = true,
 };
 
-/* ---- What the losses on a softmax share: shapes, labels, divisor, the softmax itself. */
+/* ---- What the losses on a softmax share: shapes, labels, divisor, the softmax itself. Where ranks
+ * count labels, part 0 reads the labels, and the last part does the rest. */
+
+int ct_softmax_loss_count(const ct_layer *l, const ct_instance *in, bool forward, int k)
+{
+    (void)in;
+    return (forward && (k == 0) && (l->dev->kind == CT_DEVICE_CPU) && ct_loss_counts(l->state)) ? 1
+                                                                                                : 0;
+}
 
 ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
 {
@@ -188,6 +196,8 @@ ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
                        ct_loss_label_bytes(l, n_label));
     ct_instance_buffer(in, CT_SOFTMAX_LOSS_SCRATCH, CT_LIFETIME_CALL,
                        ct_softmax_scratch(&plan->desc));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_COUNTED, CT_LIFETIME_CALL,
+                       (ct_softmax_loss_count(l, in, true, 0) > 0) ? sizeof(double) : 0);
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
     return CT_OK;
@@ -205,19 +215,25 @@ static ct_status read_labels(const ct_layer *l, const ct_instance *in, const ct_
                           in->buffer[CT_SOFTMAX_LOSS_LABEL].data, counted_p);
 }
 
-ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                  const ct_loss_rule *rule,
-                                  ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                                  double *sum_p))
+ct_status ct_softmax_loss_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
+                               ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                               double *sum_p))
 {
+    const ct_loss_rule *rule = l->state;
     ct_softmax_loss *plan = in->state;
     float *prob = in->buffer[CT_SOFTMAX_LOSS_PROB].data;
-    int64_t counted = 0;
-    double sum = 0;
+    double *counted = in->buffer[CT_SOFTMAX_LOSS_COUNTED].data, sum = 0;
+    int64_t here = 0;
 
-    CT_TRY(read_labels(l, in, ex, rule, &counted));
-    CT_TRY(ct_loss_divisor(rule, ex, plan->desc.outer * plan->desc.inner, counted, plan->desc.outer,
-                           &plan->divisor));
+    if (part == 0) {
+        CT_TRY(read_labels(l, in, ex, rule, &here));
+        if (ct_loss_counts(rule)) {
+            *counted = (double)here;
+            return CT_OK;
+        }
+    }
+    CT_TRY(ct_loss_divisor_of(rule, ex, plan->desc.outer * plan->desc.inner, counted,
+                              plan->desc.outer, &plan->divisor));
     CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
     CT_TRY(fn(l, in, ex, &sum));
     ct_blob_data(in->top[0])[0] = (float)(sum / plan->divisor);
@@ -263,9 +279,9 @@ static ct_status softmax_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_
                               in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data, sum_p);
 }
 
-static ct_status softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
-    return ct_softmax_loss_forward(l, in, ex, l->state, softmax_loss_sum_losses);
+    return ct_softmax_loss_part(l, in, ex, part, softmax_loss_sum_losses);
 }
 
 static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -279,6 +295,8 @@ static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_ex
                                        (float)((double)ct_loss_weight(in) / plan->divisor),
                                        ct_blob_diff(in->bottom[0]));
 }
+
+static const ct_sum_ops softmax_loss_sums = CT_SOFTMAX_LOSS_SUMS(softmax_loss_forward);
 
 const ct_layer_ops ct_layer_softmax_loss = {
     .type = "SoftmaxWithLoss",
@@ -295,16 +313,17 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .instance_state_size = sizeof(ct_softmax_loss),
     .setup = softmax_loss_setup,
     .reshape = softmax_loss_reshape,
-    .forward = softmax_loss_forward,
+    .forward = ct_layer_forward_parts,
     .backward = softmax_loss_backward,
     .estimate = ct_softmax_loss_estimate,
+    .sums = &softmax_loss_sums,
 };
 
 /* ---- FocalLoss on a softmax: -alpha (1 - p)^gamma log p of each label's probability p, so that
  * samples which are right already count less. */
 
 typedef struct focal_state {
-    ct_loss_rule rule;
+    ct_loss_rule rule; /* first: losses on a softmax read it */
     double alpha, gamma;
 } focal_state;
 
@@ -388,11 +407,9 @@ static ct_status focal_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_ex
     return CT_OK;
 }
 
-static ct_status focal_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status focal_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
-    const focal_state *s = l->state;
-
-    return ct_softmax_loss_forward(l, in, ex, &s->rule, focal_loss_sum_losses);
+    return ct_softmax_loss_part(l, in, ex, part, focal_loss_sum_losses);
 }
 
 /* The loss's slope along the score of a class is this times ([class is the label] - p_class):
@@ -435,6 +452,8 @@ static ct_status focal_loss_backward(const ct_layer *l, ct_instance *in, ct_exec
     return CT_OK;
 }
 
+static const ct_sum_ops focal_loss_sums = CT_SOFTMAX_LOSS_SUMS(focal_loss_forward);
+
 const ct_layer_ops ct_layer_focal_loss = {
     .type = "FocalLoss",
     .params = "loss_param softmax_param focal_loss_param",
@@ -450,7 +469,8 @@ const ct_layer_ops ct_layer_focal_loss = {
     .instance_state_size = sizeof(ct_softmax_loss),
     .setup = focal_loss_setup,
     .reshape = focal_loss_reshape,
-    .forward = focal_loss_forward,
+    .forward = ct_layer_forward_parts,
     .backward = focal_loss_backward,
     .estimate = ct_softmax_loss_estimate,
+    .sums = &focal_loss_sums,
 };

@@ -65,6 +65,12 @@ is pairs_layer grep -Eq '^y +SyncBN +[0-9]+ forward +[0-9.]+ ' out
 runs no_pairs 0 'images/s' "$CORTADO" time --model=synced.prototxt --iterations=3 --json=o.json
 is no_pairs_json sh -c '! grep -q "sum_begin\|sum_wait\|\"part\"\|\"param\":[0-9]*,\"ms\"" o.json'
 is no_pairs_table sh -c '! grep -q "to other ranks" out'
+# labels that are ignored: their count begins behind the data layer, and the loss waits for it
+sed '/type: "SoftmaxWithLoss"/s/}[^}]*$/ loss_param { ignore_label: 1 } }/' net.prototxt >ignored.prototxt
+runs counts 0 'images/s' $JOB 2 "$CORTADO" time --model=ignored.prototxt --iterations=3 --json=c.json
+is counts_begin grep -Eq '"forward":\[\{"kind":"forward","layer":0,[^]]*\},\{"kind":"forward","layer":[0-9]+,"part":0,[^}]*\},\{"kind":"sum_begin","layer":[0-9]+,"pair":[0-9]+,"count":1,"ms":' c.json
+is counts_wait grep -Eq '"kind":"sum_wait","layer":[0-9]+,"pair":[0-9]+,"count":1,"ms":[^}]*\},\{"kind":"forward","layer":[0-9]+,"part":1,' c.json
+is counts_table grep -Eq '^loss +forward, sum 1, 1 number +' out
 runs backward_only 0 'images/s' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=2 \
     --set=comm.forward_overlap=false --json=r.json
 is backward_only_said grep -q '"forward_overlap":false' r.json

@@ -38,6 +38,28 @@ static const char branches[] = DATA CONV("c0", "data", "c0") CONV("c1", "c0", "c
         CONV("c3", "c0", "c3") "layer { name: 'add' type: 'Eltwise' bottom: 'b1' bottom: 'c2' "
                                "bottom: 'c3' top: 'add' }" HEAD("add");
 
+/* Labels that losses and an accuracy count, beside their scores, which a layer in place makes; and
+ * SyncBN, whose sums begin and end while they are under way. */
+#define IGNORE "loss_param { ignore_label: 2 }"
+#define LABELS                                                                                     \
+    "layer { name: 'in' type: 'DummyData' top: 'data' top: 'label' dummy_data_param {"             \
+    "  shape { dim: 3 dim: 2 dim: 4 dim: 4 } shape { dim: 3 } data_filler { type: 'gaussian' }"    \
+    "  data_filler { type: 'constant' value: 1 } } }"
+#define SCORES(_bottom)                                                                            \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: '" _bottom "' top: 'ip'"                      \
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }"                   \
+    "layer { name: 'relu' type: 'ReLU' bottom: 'ip' top: 'ip' }"
+#define LOSS(_name, _type, _more)                                                                  \
+    "layer { name: '" _name "' type: '" _type "' bottom: 'ip' bottom: 'label' top: '" _name        \
+    "' " _more " }"
+static const char counted[] = LABELS SCORES("data") LOSS("loss", "SoftmaxWithLoss", IGNORE);
+static const char counts[] = LABELS CONV("c", "data", "c") SYNC("b", "c", "c") SCORES("c")
+    LOSS("acc", "Accuracy", "top: 'of' accuracy_param { ignore_label: 2 }")
+        LOSS("loss", "FocalLoss", IGNORE)
+            LOSS("center", "CenterLoss",
+                 "propagate_down: false propagate_down: false center_loss_param { num_output: 3 "
+                 "center_filler { type: 'gaussian' } }");
+
 static ct_net_env ranks(int n)
 {
     return (ct_net_env){ .n_rank = n, .seed = 5, .synthetic = true };
@@ -117,6 +139,51 @@ static void test_with_sums(void **state)
               "d:loss b:loss b:ip +ip[0] +ip[1] b:add b:b1.0 +b1.0 b:b2.0 +b2.0 b:c3 +c3[0] "
               "+c3[1] +b2[0] +b2[1] -b2.0 b:b2.1 b:c2 +c2[0] +c2[1] +b1[0] +b1[1] -b1.0 b:b1.1 "
               "b:c1 +c1[0] +c1[1] b:c0_c0_0_split b:c0 +c0[0] +c0[1] ");
+}
+
+/* The count of labels begins right behind the data layer, and is waited for in front of the rest of
+ * the loss. On one rank the loss is whole. */
+static void test_counts_of_labels(void **state)
+{
+    (void)state;
+    has_lists(counted, 1, "f:in -ip[0] -ip[1] f:ip f:relu f:loss ",
+              "d:loss b:loss b:relu b:ip +ip[0] +ip[1] ");
+    for (int n = 2; n < 4; n++) {
+        has_lists(counted, n, "f:in f:loss.0 +loss.0 -ip[0] -ip[1] f:ip f:relu -loss.0 f:loss.1 ",
+                  "d:loss b:loss b:relu b:ip +ip[0] +ip[1] ");
+        has_lists(
+            counts, n,
+            "f:in f:label_in_1_split f:acc.0 +acc.0 f:loss.0 +loss.0 f:center.0 +center.0 -c[0] "
+            "-c[1] f:c f:b.0 +b.0 -b.0 f:b.1 +b.1 -b.1 -b[0] -b[1] f:b.2 -ip[0] -ip[1] f:ip "
+            "f:relu f:ip_relu_0_split -acc.0 f:acc.1 -loss.0 f:loss.1 -center.0 -center[0] "
+            "f:center.1 ",
+            "d:center b:center +center[0] d:loss b:loss b:ip_relu_0_split b:relu b:ip b:b.0 "
+            "+b.0 +ip[0] +ip[1] +b[0] +b[1] -b.0 b:b.1 b:c +c[0] +c[1] ");
+    }
+}
+
+/* Losses that divide by the samples, or by all labels, send nothing. */
+static void test_known_counts(void **state)
+{
+    (void)state;
+    has_lists(LABELS SCORES("data") LOSS("loss", "SoftmaxWithLoss",
+                                         "loss_param { ignore_label: 2 normalization: FULL }"),
+              2, "f:in -ip[0] -ip[1] f:ip f:relu f:loss ",
+              "d:loss b:loss b:relu b:ip +ip[0] +ip[1] ");
+}
+
+/* Another reader of the labels lies in their memory: it does not end a loss that has only begun. */
+static void test_labels_pass_through(void **state)
+{
+    (void)state;
+    has_lists(LABELS "layer { name: 'flat' type: 'Reshape' bottom: 'label' top: 'flat' "
+                     "reshape_param { shape { dim: -1 } } }"
+                     "layer { name: 'none' type: 'Silence' bottom: 'flat' }" SCORES("data")
+                         LOSS("loss", "SoftmaxWithLoss", IGNORE),
+              2,
+              "f:in f:label_in_1_split f:loss.0 +loss.0 f:flat f:none -ip[0] -ip[1] f:ip f:relu "
+              "-loss.0 f:loss.1 ",
+              "d:loss b:loss b:relu b:ip +ip[0] +ip[1] ");
 }
 
 /* A layer whose statistics a second one keeps, too, must run before it, and whole. */
@@ -245,12 +312,14 @@ static void train(const char *text, int n_rank, bool halves, twins *t, float **g
 /* On one rank the layer runs whole, and the sums are asked for inside. */
 static void test_bits(void **state)
 {
-    static const char *const net[] = { chain, branches };
-    static const int n_sum[] = { 3, 6 }, most[] = { 1, 2 };
+    static const char *const net[] = { chain, branches, counted, counts };
+    static const int n_sum[] = { 3, 6, 1, 6 }, most[] = { 1, 2, 1, 4 };
+    static const float share[] = { 2, 2, 1, 1 };
+    static const bool beside[] = { false, true, true, true }; /* layers run beside sums */
 
     (void)state;
     setenv("CORTADO_POISON", "1", 1);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 4; k++) {
         float *whole, *parts, *at_once;
         int64_t n[3];
         twins t;
@@ -261,11 +330,12 @@ static void test_bits(void **state)
         assert_int_equal(t.n_begun, n_sum[k]);
         assert_int_equal(t.n_waited, n_sum[k]);
         assert_int_equal(t.most, most[k]);
-        assert_true((t.n_polls > 0) == (k == 1)); /* layers ran beside */
+        assert_true((t.n_polls > 0) == beside[k]);
         assert_true((n[0] == n[1]) && (n[0] == n[2]) && (n[0] > 0));
         assert_memory_equal(parts, at_once, (size_t)n[0] * sizeof(float));
-        /* of two ranks the global batch is twice as large, and each gradient half as large */
-        for (int64_t i = 0; i < n[0]; i++) assert_true(whole[i] == 2 * parts[i]);
+        /* of two ranks the global batch is twice as large, and each gradient half as large; but
+         * where labels are counted, one rank has them twice, too */
+        for (int64_t i = 0; i < n[0]; i++) assert_true(whole[i] == share[k] * parts[i]);
         free(whole);
         free(parts);
         free(at_once);
@@ -276,11 +346,10 @@ static void test_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_sums),
-        cmocka_unit_test(test_with_sums),
-        cmocka_unit_test(test_shared_weights_stay),
-        cmocka_unit_test(test_numbers_pair),
-        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_without_sums),        cmocka_unit_test(test_with_sums),
+        cmocka_unit_test(test_counts_of_labels),    cmocka_unit_test(test_known_counts),
+        cmocka_unit_test(test_labels_pass_through), cmocka_unit_test(test_shared_weights_stay),
+        cmocka_unit_test(test_numbers_pair),        cmocka_unit_test(test_bits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
