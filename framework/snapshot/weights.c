@@ -126,17 +126,25 @@ static ct_status read_param(ct_model *m, const ct_net *net, const ct_param *p, f
     return dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float));
 }
 
-static ct_status read_all(ct_model *m, ct_net *net)
+/* Host memory for the largest parameter of the net; for ct_mem_release(). */
+static ct_status acquire_largest(const ct_model *m, const ct_net *net, float **host_p)
 {
     int64_t most = 0;
+
+    for (int i = 0; i < net->n_param; i++)
+        most = (net->param[i].count > most) ? net->param[i].count : most;
+    *host_p = ct_mem_acquire((size_t)most * sizeof(float));
+    if (*host_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    return CT_OK;
+}
+
+static ct_status read_all(ct_model *m, ct_net *net)
+{
     ct_status status = CT_OK;
     float *host;
 
     CT_TRY(check_fit(m, net));
-    for (int i = 0; i < net->n_param; i++)
-        most = (net->param[i].count > most) ? net->param[i].count : most;
-    host = ct_mem_acquire((size_t)most * sizeof(float));
-    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    CT_TRY(acquire_largest(m, net, &host));
     for (int i = 0; (i < net->n_param) && (status == CT_OK); i++)
         status = read_param(m, net, &net->param[i], host);
     ct_mem_release(host);
@@ -303,16 +311,12 @@ static ct_status check(const ct_model *m, const ct_net *net)
 
 static ct_status load(ct_model *m, ct_net *net)
 {
-    float *host;
-    int64_t most = 0;
     ct_status status = CT_OK;
+    float *host;
 
     CT_TRY(check(m, net));
     CT_TRY(report_layers(m, net));
-    for (int i = 0; i < net->n_param; i++)
-        most = (net->param[i].count > most) ? net->param[i].count : most;
-    host = ct_mem_acquire((size_t)most * sizeof(float));
-    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    CT_TRY(acquire_largest(m, net, &host));
     for (int l = 0; (l < net->n_layer) && (status == CT_OK); l++) {
         int from = ct_model_find(m, net->layer[l]->name);
 
