@@ -628,6 +628,7 @@ const ct_meaning ct_meaning_table[] = {
       "`cosine`, `multifixed`, `plateau`." },
     { "SolverParameter.max_hours", "Cortado: stop with a snapshot after this time; 0: no limit." },
     { "SolverParameter.max_iter", "Iterations to train." },
+    { "SolverParameter.min_lr", "Cortado: the rate that `cosine` and `poly` reach at `max_iter`." },
     { "SolverParameter.momentum", "Share of the last update that is kept." },
     { "SolverParameter.momentum2",
       "Second momentum, of the [rules](#update-rules) that have one." },
@@ -751,6 +752,9 @@ const ct_meaning ct_meaning_table[] = {
     { "UpsampleParameter.upsample_h", "Height of the top." },
     { "UpsampleParameter.upsample_w", "Width of the top." },
     { "WarmupParameter.iterations", "Length of the warm-up; 0: none." },
+    { "WarmupParameter.policy_after",
+      "The policy counts its iterations from the end of the warm-up, and the rate rises to its "
+      "first; false: from the start of the run, and the warm-up is a factor." },
     { "WarmupParameter.start_factor", "The rate begins at this share of the policy's." },
     { "WeightAverageParameter.decay", "EMA: how much of the average each update keeps." },
     { "WeightAverageParameter.interval",
