@@ -44,6 +44,8 @@ typedef struct ct_net_options {
     bool no_fuse;                     /* every layer runs alone                                  */
     bool graph;                       /* a device may be given runs of steps as one             */
     bool recompute;                   /* cheap values are made again in backward, not kept       */
+    bool decay_matrices;              /* of parameters whose entry gives no decay_mult those of
+                                       * one axis do not decay                                   */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 

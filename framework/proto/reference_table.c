@@ -601,6 +601,10 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.cuda_graph", "Cortado: GPUs are given runs of layers as one, recorded in "
                                     "the second step; false: kernel by kernel." },
     { "SolverParameter.debug_info", "Taken with a warning, and without effect." },
+    { "SolverParameter.decay_rule",
+      "Cortado: which parameters decay whose `param` gives no `decay_mult`: `ALL`, or those of two "
+      "axes and more (`MATRICES`), which spares biases and the scales and shifts of "
+      "normalisations." },
     { "SolverParameter.delta",
       "Keeps divisors from 0, in the [rules](#update-rules) that divide." },
     { "SolverParameter.deterministic",
@@ -695,7 +699,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.watchdog_seconds",
       "Cortado: a job without progress for this long is ended; 0: never." },
     { "SolverParameter.weight_decay",
-      "Weight of the regularisation term, times each parameter's `decay_mult`." },
+      "Weight of the regularisation term, times each parameter's `decay_mult`; see also "
+      "`decay_rule`." },
     { "SolverParameter.weights", "Files of weights to start from." },
     { "SolverParameter.winograd",
       "Cortado: 3 x 3 and 5 x 5 convolutions of step 1 may multiply fewer times, which rounds more "
