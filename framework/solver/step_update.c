@@ -311,13 +311,40 @@ static void hear_norm(void *ctx, int64_t iteration, double norm)
     if (ct_loss_scale_step(&t->loss_scale, iteration, isfinite(norm))) tell_clipping(t, norm);
 }
 
+ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
+{
+    double start = ct_clock_s();
+
+    if (t->norm.length == 0) return CT_OK;
+    CT_TRY(ct_grad_norm_landed(t->net, &t->norm, &t->pass->exec, first, n));
+    t->norm_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+ct_status ct_step_add_part(ct_train_step *t, int param, int64_t from, int64_t count)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from, count));
+    t->norm_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status square(ct_train_step *t, double *square_p)
+{
+    const ct_net *net = t->net;
+
+    if (t->norm.length > 0) return ct_grad_norm_square(&t->norm, square_p);
+    return net->options.dev->math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena,
+                                         square_p);
+}
+
 /* All gradients are there. The norm of the sum is taken before it is divided by iter_size, as Caffe
- * takes it; padding is zero, so the arena is summed in one go. A device that has the step's numbers
- * goes on by itself, and changes nothing where 16 bits were too few for a gradient. */
+ * takes it; padding is zero, so that it adds nothing. A device that has the step's numbers goes on
+ * by itself, and changes nothing where 16 bits were too few for a gradient. */
 ct_status ct_step_update_all(ct_train_step *t)
 {
     const ct_net *net = t->net;
-    const ct_math_ops *math = net->options.dev->math;
     double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
@@ -325,7 +352,7 @@ ct_status ct_step_update_all(ct_train_step *t)
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena, &norm));
+    CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
     if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
