@@ -15,6 +15,8 @@ typedef struct ct_time_result {
     const ct_net *net; /* borrowed */
     int n_step, n_warm_up;
     double *step, *update, *exposed, *wait_data; /* [n_step]                                    */
+    double *norm;                                /* [n_step] of all gradients                   */
+    bool after_all;                              /* no weight changes before all have landed    */
     double *forward, *backward;                  /* [n_forward][n_step], [n_backward][n_step]   */
     double *forward_polls, *backward_polls;      /* likewise: polls from inside the step        */
     double *scratch, *pass;                      /* [n_step]                                    */

@@ -11,17 +11,9 @@
 
 enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
 
-/* By the norm of all gradients; where local_clip is given each rank does it before compression. */
-static bool clips(const ct_train_step *t)
-{
-    const Ct__CompressionParameter *c = t->param->compression;
-
-    return (t->param->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
-}
-
 bool ct_step_waits_for_all(const ct_train_step *t)
 {
-    return clips(t) || t->loss_scale.on;
+    return ct_update_waits_for_all(t->param);
 }
 
 static ct_grad_effect effect(const ct_train_step *t, int param)
@@ -298,7 +290,7 @@ static void tell_clipping(const ct_train_step *t, double norm)
 {
     double limit = (double)t->param->clip_gradients;
 
-    if (clips(t) && (norm > limit))
+    if (ct_update_clips(t->param) && (norm > limit))
         CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
                 norm, limit, limit / norm);
 }
@@ -345,7 +337,7 @@ static ct_status square(ct_train_step *t, double *square_p)
 ct_status ct_step_update_all(ct_train_step *t)
 {
     const ct_net *net = t->net;
-    double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
+    double limit = ct_update_clips(t->param) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
@@ -355,7 +347,7 @@ ct_status ct_step_update_all(ct_train_step *t)
     CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
-    if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
+    if (ct_update_clips(t->param) && (norm > limit)) t->scale *= (float)(limit / norm);
     return ct_step_update(t, 0, net->n_param);
 }
 

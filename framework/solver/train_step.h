@@ -100,7 +100,7 @@ bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
 /* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
  * framework/solver. */
 
-/** No weight may change before all gradients are known: a norm, or whether they are finite. */
+/** ct_update_waits_for_all() */
 bool ct_step_waits_for_all(const ct_train_step *t);
 /** Parameters [first, first + n) have landed, or a part of one: to the norm, where it is made
  *  here. */
