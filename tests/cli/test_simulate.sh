@@ -108,7 +108,7 @@ near simulate_both_ms "$(ms)" "60 + $a" 0.001
 # with clip_gradients the next forward waits for b, too, before it reads a; without it b has the 10 ms of a
 sed -i 's/bandwidth_gbs: 1 /bandwidth_gbs: 0.5 /' slow.prototxt
 runs simulate_slow_both 0 '' $train --overlap=both
-near simulate_slow_both_ms "$(ms)" "60 + 2*$a" 0.001
+near simulate_slow_both_ms "$(ms)" "60 + 2*$a" 0.01
 is simulate_slow_both_said grep -q '"after_all":false' out.json
 runs simulate_clips 0 '' $train --overlap=both --set=clip_gradients=1
 near simulate_clips_ms "$(ms)" "60 + 2*$a + 2*$b - 20" 0.001
