@@ -75,6 +75,11 @@ double ct_time_result_images_per_s(const ct_time_result *r)
     return (double)r->net->batch_global / ct_time_result_median(r, r->step) * 1e3;
 }
 
+double ct_time_result_tokens_per_s(const ct_time_result *r)
+{
+    return (double)ct_net_tokens(r->net) / ct_time_result_median(r, r->step) * 1e3;
+}
+
 /* The median of step k of a list. */
 static double of_step(const ct_time_result *r, const double *all, int k)
 {
@@ -360,13 +365,14 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
                 ",\"global_batch\":%" PRId64 ",\"iterations\":%d,\"images_per_s\":%.9g,"
                 "\"step_ms\":%.9g,\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"update_ms\":%.9g,"
                 "\"comm_exposed_ms\":%.9g,\"wait_data_ms\":%.9g,\"bytes_sent\":%" PRId64
-                ",\"norm_ms\":%.9g,\"after_all\":%s,\"parameters\":%" PRId64,
+                ",\"tokens_per_s\":%.9g,\"norm_ms\":%.9g,\"after_all\":%s,\"parameters\":%" PRId64,
                 ct_net_hash(net), net->batch_local, net->batch_global, r->n_step,
                 ct_time_result_images_per_s(r), ct_time_result_median(r, r->step),
                 of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
                 ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
                 ct_time_result_median(r, r->wait_data), r->bytes_sent,
-                ct_time_result_median(r, r->norm), r->after_all ? "true" : "false", parameters);
+                ct_time_result_tokens_per_s(r), ct_time_result_median(r, r->norm),
+                r->after_all ? "true" : "false", parameters);
     add_params(r, out);
     add_list(r, true, out);
     add_list(r, false, out);

@@ -67,6 +67,7 @@ void ct_time_result_take(ct_time_result *r, int i);
 /** The median of n_step values, which stay as they are. */
 double ct_time_result_median(const ct_time_result *r, const double *v);
 double ct_time_result_images_per_s(const ct_time_result *r);
+double ct_time_result_tokens_per_s(const ct_time_result *r); /* 0: the net has none */
 
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);

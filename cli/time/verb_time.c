@@ -428,7 +428,11 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
     if (c.solver->iter_size != 1)
         CT_INFO("iter_size %d: one micro-step is measured as a whole step", c.solver->iter_size);
+    if (c.solver->batch_tokens > 0)
+        CT_INFO("batch_tokens %lld: one micro-step is measured as a whole step",
+                (long long)c.solver->batch_tokens);
     c.solver->iter_size = 1;
+    c.solver->batch_tokens = 0;
     ct_net_options_fill(call, &c, CT_TRAIN, &state, &options);
     options.env.synthetic = !ct_options_flag(call->options, "data");
     if (!options.env.synthetic) {

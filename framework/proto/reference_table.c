@@ -74,7 +74,7 @@ const ct_meaning ct_meaning_table[] = {
                                  "model, small ones first and last." },
     { "CommParameter.forward_overlap",
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
-      "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
+      "weights it is about to read; with `clip_gradients`, for all of them before the first." },
     { "CommParameter.gpu_sum",
       "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
       "rank has one of its own; `HOST`, through pinned memory and MPI, where the fields here "
@@ -592,10 +592,15 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: an average of the weights over the run, for tests and to keep." },
     { "SolverParameter.average_loss", "Shown loss is the mean over this many iterations." },
     { "SolverParameter.base_lr", "Learning rate that the policy starts from." },
+    { "SolverParameter.batch_tokens",
+      "Cortado: tokens of a step, on all ranks: `iter_size` is what makes so many of the net's "
+      "batches. `clip_gradients` then limits the norm of the mean over those. 0: `iter_size` "
+      "says." },
     { "SolverParameter.checksum_interval",
       "Cortado: iterations between checks that all ranks hold the same weights; 0: never." },
     { "SolverParameter.clip_gradients",
-      "Gradients are scaled down where their global norm exceeds this; below 0: never." },
+      "Gradients are scaled down where their global norm exceeds this, before they are divided by "
+      "`iter_size`; below 0: never." },
     { "SolverParameter.comm", "Cortado: how gradients travel between ranks." },
     { "SolverParameter.compression", "Cortado: how gradients are compressed on the way." },
     { "SolverParameter.cuda_graph", "Cortado: GPUs are given runs of layers as one, recorded in "

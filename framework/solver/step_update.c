@@ -286,13 +286,26 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
     return CT_OK;
 }
 
+/* clip_gradients is a limit of the sum over so many micro-batches as it is, as Caffe has it; with
+ * batch_tokens, where nobody says how many there are, of their mean. */
+static double limited(const ct_train_step *t)
+{
+    return (t->param->batch_tokens > 0) ? (double)t->iter_size : 1.0;
+}
+
+/* Of the sum; below 0: none. */
+static double limit_of(const ct_train_step *t)
+{
+    return ct_update_clips(t->param) ? (double)t->param->clip_gradients * limited(t) : -1.0;
+}
+
 static void tell_clipping(const ct_train_step *t, double norm)
 {
-    double limit = (double)t->param->clip_gradients;
+    double limit = limit_of(t);
 
-    if (ct_update_clips(t->param) && (norm > limit))
+    if ((limit >= 0.0) && (norm > limit))
         CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
-                norm, limit, limit / norm);
+                norm / limited(t), limit / limited(t), limit / norm);
 }
 
 /* What the device has decided by itself, which the host accounts for. */
@@ -331,13 +344,13 @@ static ct_status square(ct_train_step *t, double *square_p)
                                          square_p);
 }
 
-/* All gradients are there. The norm of the sum is taken before it is divided by iter_size, as Caffe
- * takes it; padding is zero, so that it adds nothing. A device that has the step's numbers goes on
- * by itself, and changes nothing where 16 bits were too few for a gradient. */
+/* All gradients are there. The norm is that of the sum, before it is divided by iter_size; padding
+ * is zero, so that it adds nothing. A device that has the step's numbers goes on by itself, and
+ * changes nothing where 16 bits were too few for a gradient. */
 ct_status ct_step_update_all(ct_train_step *t)
 {
     const ct_net *net = t->net;
-    double limit = ct_update_clips(t->param) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
+    double limit = limit_of(t), norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
@@ -347,7 +360,7 @@ ct_status ct_step_update_all(ct_train_step *t)
     CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
-    if (ct_update_clips(t->param) && (norm > limit)) t->scale *= (float)(limit / norm);
+    if ((limit >= 0.0) && (norm > limit)) t->scale *= (float)(limit / norm);
     return ct_step_update(t, 0, net->n_param);
 }
 

@@ -145,7 +145,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     CT_TRY(settle(t));
     t->iteration = iteration;
     t->rate = rate;
-    t->scale = 1.0f / (float)t->param->iter_size;
+    t->scale = 1.0f / (float)t->iter_size;
     CT_TRY(ct_step_put_numbers(t));
     CT_TRY(begin_sync(t));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
@@ -194,7 +194,7 @@ static ct_status last_backward(ct_train_step *t)
 
 ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
 {
-    int n = t->param->iter_size;
+    int n = t->iter_size;
     double loss = 0.0, one = 0.0;
 
     for (int i = 0; i < n; i++) {
@@ -272,6 +272,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     const Ct__WeightAverageParameter *average = t->param->average;
     const ct_net *net = t->net;
 
+    if (t->iter_size == 0) t->iter_size = t->param->iter_size;
     t->loss_scale = ct_loss_scale_open(t->param);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");

@@ -24,7 +24,8 @@ enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
 typedef struct ct_train_step {
     /* the caller's, before ct_train_step_open(); borrowed */
-    const Ct__SolverParameter *param; /* iter_size, clip_gradients, momentum, decay, comm */
+    const Ct__SolverParameter *param; /* clip_gradients, momentum, decay, comm */
+    int iter_size;                    /* micro-batches of a step; 0: the parameter's         */
     ct_net *net;
     ct_grad_sync *sync;
     bool several;  /* ranks */
