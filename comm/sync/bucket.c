@@ -106,6 +106,7 @@ ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
 
 static int64_t payload_bytes(const ct_bucket *b)
 {
+    if (b->silent) return 0;
     if (b->repro != NULL) return b->cut.count * (int64_t)sizeof(int64_t);
     return atomic_load(&b->dense_now) ? b->cut.count * (int64_t)sizeof(*b->grad) : b->coded_bytes;
 }
@@ -194,6 +195,7 @@ static void note_coding(ct_bucket *b)
 
 static ct_status start_dense(ct_bucket *b)
 {
+    if (b->silent) return CT_OK;
     if (b->repro != NULL) return ct_repro_start(b->repro);
     return b->dense_alone ? CT_OK : ct_persistent_coll_start(&b->dense);
 }
@@ -294,6 +296,7 @@ ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step)
 
 static ct_coll_where *where_now(ct_bucket *b)
 {
+    if (b->silent) return &b->idle;
     if (b->repro != NULL) return ct_repro_where(b->repro);
     if (!atomic_load(&b->dense_now)) return b->ops->where(b->coded);
     return b->dense_alone ? &b->idle : ct_persistent_coll_where(&b->dense);
@@ -303,6 +306,7 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
 {
     ct_status status = CT_OK;
 
+    if (b->silent) return CT_OK;
     if (b->repro != NULL) {
         status = ct_repro_progress(b->repro, in_turn);
         b->encode_s = ct_repro_code_s(b->repro);
@@ -328,18 +332,18 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
     b->last_s = ct_clock_s() - b->left_at;
     b->under_way_s += b->last_s;
     b->n_run += 1;
-    if (atomic_load(&b->dense_now)) {
+    if (atomic_load(&b->dense_now) && !b->silent) {
         b->dense_s += b->last_s;
         b->n_dense += 1;
     }
-    if (b->traced_at > 0) trace(b);
+    if ((b->traced_at > 0) && !b->silent) trace(b);
     atomic_store(&b->state, CT_BUCKET_SUMMED);
     return CT_OK;
 }
 
 bool ct_bucket_is_started(const ct_bucket *b)
 {
-    return (b->repro == NULL) || ct_repro_adds(b->repro);
+    return b->silent || (b->repro == NULL) || ct_repro_adds(b->repro);
 }
 
 bool ct_bucket_moved(ct_bucket *b)
@@ -353,6 +357,7 @@ bool ct_bucket_moved(ct_bucket *b)
 
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 {
+    if (b->silent) return 0;
     if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
     if (atomic_load(&b->dense_now))
         return (b->dense_alone || !b->folded) ? 0 : ct_persistent_coll_pending(&b->dense, out, max);

@@ -30,6 +30,7 @@ typedef struct ct_bucket {
     bool dense_alone;       /* one rank, or never dense             */
     bool leaves;            /* its codec: dense from now on         */
     bool folded;            /* dense: what is to be summed is there */
+    bool silent;            /* nothing of it travels in this step: its rows do */
     ct_persistent_coll dense;
     ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
     const ct_codec_ops *ops; /* cut.coded: its codec, as on its device, …                  */

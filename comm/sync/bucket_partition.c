@@ -141,13 +141,14 @@ static int parts_of(const cutter *k, const ct_grad_range *range, bool coded)
 
 static void cut_range(cutter *k, const ct_grad_range *range, int i, bool coded)
 {
+    bool alone = coded || (range->row_most > 0); /* of rows one gradient is not the next one's */
     const int64_t element = (int64_t)sizeof(float);
     ct_bucket_cut *last = (k->n_cut > 0) ? &k->cut[k->n_cut - 1] : NULL;
     int64_t end = range->offset + range->count, at = range->offset;
     int n_part = parts_of(k, range, coded);
     int64_t each = (range->count / n_part + PART_UNIT) / PART_UNIT * PART_UNIT;
 
-    if ((last != NULL) && !last->coded && !coded && (last->n_part == 1) && (n_part == 1) &&
+    if ((last != NULL) && !last->alone && !alone && (last->n_part == 1) && (n_part == 1) &&
         ((end - last->offset) * element <= most_at(k, last->offset * element))) {
         last->n += 1;
         last->count = end - last->offset;
@@ -164,6 +165,7 @@ static void cut_range(cutter *k, const ct_grad_range *range, int i, bool coded)
             .part = part,
             .n_part = n_part,
             .coded = coded,
+            .alone = alone,
         };
         at += count;
     }
@@ -258,6 +260,7 @@ static uint64_t hash_bucket(const ct_bucket_cut *cut, const ct_grad_range *range
     h = ct_rng_key(h, (uint64_t)cut->part, (uint64_t)cut->n_part);
     for (int i = cut->first; i < cut->first + cut->n; ++i) {
         h = ct_rng_key(h, ct_rng_hash(range[i].key), (uint64_t)range[i].offset);
+        h = ct_rng_key(h, (uint64_t)range[i].row_most, range[i].row_beside);
         h = ct_rng_key(h, (uint64_t)range[i].count,
                        (range[i].codec != NULL) ? hash_codec(range[i].codec, range[i].codec_config)
                                                 : 0);

@@ -9,6 +9,7 @@ typedef struct ct_bucket_cut {
     int64_t offset, count; /* elements of the arena, gaps between its ranges included */
     int part, n_part;      /* n_part 1: whole ranges; else this part of one range */
     bool coded;            /* through the codec; else dense f32 */
+    bool alone;            /* a range with a bucket of its own  */
 } ct_bucket_cut;
 
 /** How large buckets are made, in bytes. */

@@ -141,11 +141,26 @@ static ct_status acquire_buckets(ct_grad_pipe *gp, int n_cut)
 {
     free(gp->bucket);
     free(gp->landed);
+    free(gp->order);
+    gp->order = calloc((size_t)n_cut + 1, sizeof(*gp->order));
     gp->bucket = calloc((size_t)n_cut + 1, sizeof(*gp->bucket));
     gp->landed = calloc((size_t)n_cut + 1, sizeof(*gp->landed));
-    return ((gp->bucket != NULL) && (gp->landed != NULL))
+    return ((gp->bucket != NULL) && (gp->landed != NULL) && (gp->order != NULL))
                ? CT_OK
                : CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
+}
+
+/* The arena has the order of backward, so forward reads what lies last first; but before that a
+ * table that is ready early since its rows travel apart. */
+static void order_buckets(ct_grad_pipe *gp)
+{
+    int n = 0;
+
+    for (int beside = 0; beside < 2; ++beside) {
+        for (int i = 0; i < gp->n_bucket; ++i) {
+            if (gp->bucket[i].range->row_beside == (beside == 1)) gp->order[n++] = i;
+        }
+    }
 }
 
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
@@ -161,6 +176,7 @@ ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
     if (status == CT_OK) status = acquire_buckets(gp, n_cut);
     if (status == CT_OK) status = create_buckets(gp, cut, n_cut);
     free(cut);
+    if (status == CT_OK) order_buckets(gp);
     if (status == CT_OK) log_plan(gp);
     return status;
 }
@@ -175,6 +191,7 @@ static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
     if (policy != NULL) CT_TRY(policy->create(gp, &gp->policy));
     gp->config.line = NULL; /* the caller's may go */
     CT_TRY(ct_grad_pipe_make_buckets(gp));
+    CT_TRY(ct_grad_pipe_make_rows(gp));
     CT_TRY(ct_grad_pipe_open_thread(gp));
     return (gp->policy != NULL) ? policy->open(gp->policy) : CT_OK;
 }
@@ -246,6 +263,8 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     if (gp->policy != NULL) gp->config.policy->destroy(gp->policy);
     ct_grad_pipe_forget_aside(gp);
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
+    ct_grad_pipe_release_rows(gp);
+    free(gp->order);
     free(gp->range);
     free(gp->keys);
     free(gp->ready);
@@ -273,6 +292,7 @@ void ct_grad_pipe_get_stats(const ct_grad_pipe *gp, bool codec, ct_sync_stats *o
     *out = gp->stats;
     out->encode_s = ct_grad_pipe_encode_s(gp);
     for (int i = 0; i < gp->n_bucket; ++i) out->bytes_sent += ct_bucket_bytes_sent(&gp->bucket[i]);
+    for (int k = 0; k < gp->n_rows; ++k) out->bytes_sent += ct_row_sum_bytes_sent(gp->rows[k].sum);
     if (codec)
         ct_grad_pipe_add_codec(gp, &out->codec);
     else
@@ -369,6 +389,14 @@ void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size)
     for (int i = 0; i < gp->n_bucket; ++i) {
         if (atomic_load(&gp->bucket[i].state) == CT_BUCKET_SUMMED) continue;
         ct_bucket_describe(&gp->bucket[i], i, gp->n_bucket, text, size);
+        return;
+    }
+    for (int k = 0; k < gp->n_rows; ++k) {
+        const ct_grad_rows *r = &gp->rows[k];
+
+        if (atomic_load(&r->state) != CT_ROWS_RUNNING) continue;
+        snprintf(text, size, "rows of %s wait for rank %d", gp->range[r->range].key,
+                 atomic_load(&ct_row_sum_where(r->sum)->rank));
         return;
     }
     snprintf(text, size, "no gradients under way (%d buckets)", gp->n_bucket);

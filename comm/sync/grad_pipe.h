@@ -5,8 +5,9 @@
  * works on earlier layers, and may be under way until the next forward needs its weights; of those
  * under way the one that forward reads first has the link. A large gradient may be several buckets.
  * Parameters of their codec's min_bytes and more are buckets of their own; the small ones between
- * them travel dense. Buckets leave in one order on all ranks. One rank: nothing travels, but codecs
- * round and keep residuals as they do among many.
+ * them travel dense. Of a table each rank's rows may travel as a list (row_sum.h), in place of a
+ * dense sum or beside one. Buckets leave in one order on all ranks. One rank: nothing travels, but
+ * codecs round and keep residuals as they do among many.
  */
 #ifndef CT_GRAD_PIPE_H
 #define CT_GRAD_PIPE_H
@@ -62,6 +63,8 @@ typedef struct ct_grad_range {
     float decay;         /* weight_decay * decay_mult                                        */
     float rate_mult;     /* times the rate of begin: this gradient's                         */
     bool output;         /* of the layer that the loss reads                                 */
+    int64_t row_most;    /* > 0: at most so many of its rows may travel as a list in a step  */
+    bool row_beside;     /* … in every step, beside the dense sum of the rest                */
     const ct_codec_ops *codec;           /* its own; NULL: the pipe's                        */
     const ct_codec_config *codec_config; /* of its own codec; borrowed                       */
 } ct_grad_range;
@@ -124,6 +127,13 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
  * those of its buckets that hold no others may leave. Counts do not fall; ready follows. Never
  * blocks. */
 ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count);
+/** Of range i, which has row_most, on every rank or on none in a step. value NULL, before the
+ *  gradient is ready: of it rows index[0 … m) alone are not zero; that may be said several times a
+ *  step, and then no dense sum is made. Else, with row_beside, once a step, after the gradient is
+ *  ready: these rows, one after the other in value, are to be added to it. Never blocks.
+ *  CT_ERR_ARG. */
+ct_status ct_grad_pipe_rows(ct_grad_pipe *gp, int i, int64_t m, const int32_t *index,
+                            const float *value);
 /** part hears of each bucket that is a part of a range as it lands, before `landed` hears of the
  *  whole; `from` counts within the range. NULL: nobody does. */
 void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx);

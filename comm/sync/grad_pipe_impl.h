@@ -7,6 +7,7 @@
 
 #include "framework/base/status.h"
 #include "comm/sync/bucket.h"
+#include "comm/sync/row_sum.h"
 #include "framework/tensor/storage.h"
 
 /* ---- a thread that moves messages while the main thread computes
@@ -38,6 +39,24 @@ typedef struct ct_grad_kept {
     bool absorbed;
 } ct_grad_kept;
 
+/** Rows of a range that travel as a list: grad_rows.c. */
+typedef enum {
+    CT_ROWS_NONE,  /* not in this step, or not yet        */
+    CT_ROWS_NOTED, /* some are known                      */
+    CT_ROWS_FULL,  /* all are there: they may leave       */
+    CT_ROWS_RUNNING,
+    CT_ROWS_LANDED, /* those of all ranks are here         */
+    CT_ROWS_ADDED   /* … and in the arena, and reported    */
+} ct_grad_rows_state;
+
+typedef struct ct_grad_rows {
+    int range;
+    ct_row_sum *sum;
+    _Atomic int state;
+    double left_at; /* traced; 0: not */
+    char *name;     /* in traces; owned */
+} ct_grad_rows;
+
 /* Who touches what: everything from `landed` to `n_left`, and the buckets but for their atomics,
  * only under the communicator's lock; the rest only the main thread. */
 struct ct_grad_pipe {
@@ -55,6 +74,9 @@ struct ct_grad_pipe {
     ct_pipe_part_fn part; /* NULL: nobody hears of parts */
     void *part_ctx;
     ct_bucket *bucket;
+    int *order;         /* [n_bucket] by urgency: the last is what forward reads first   */
+    ct_grad_rows *rows; /* [n_rows] of the ranges that have some; their states are atomic */
+    int n_rows;
     int *landed; /* [n_bucket] buckets in the order of landing                     */
     int n_landed, n_left;
     int n_reported;
@@ -79,6 +101,8 @@ struct ct_grad_pipe {
 
 /* All of these with the lock held. */
 
+/** Anything has left and has not landed. */
+bool ct_grad_pipe_under_way(const ct_grad_pipe *gp);
 /** Lets buckets leave, and moves those under way as far as they go. *moved_p: anything did. */
 ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p);
 /** The two of ct_comm_mover. */
@@ -88,6 +112,21 @@ int ct_grad_pipe_pending(void *gp, MPI_Request **out, int max);
 double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
 
 /* … and these between steps. */
+
+/** Of the ranges that may have rows. Collective. */
+ct_status ct_grad_pipe_make_rows(ct_grad_pipe *gp);
+void ct_grad_pipe_release_rows(ct_grad_pipe *gp);
+void ct_grad_pipe_begin_rows(ct_grad_pipe *gp);
+/** Of range i; NULL: it never has any. */
+ct_grad_rows *ct_grad_pipe_rows_of(const ct_grad_pipe *gp, int i);
+/** Range i is ready; true: its rows are all of it. */
+bool ct_grad_pipe_fill_rows(ct_grad_pipe *gp, int i);
+/** Those that are in use in this step are reported. */
+bool ct_grad_pipe_rows_done(const ct_grad_pipe *gp);
+/** With the lock held: lets rows leave and moves them; *moved_p where something did. */
+ct_status ct_grad_pipe_move_rows(ct_grad_pipe *gp, bool leave, bool *moved_p);
+/** Adds rows that have landed to sums that have, and reports these. */
+ct_status ct_grad_pipe_report_rows(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 
 /** What each coded bucket did, and all of them. */
 void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);

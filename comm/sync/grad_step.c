@@ -48,11 +48,12 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
     bool limited = (gp->n_bucket <= gp->n_lane), urgent = false;
 
     *again_p = false;
-    for (int i = gp->n_left - 1; (i >= 0) && !*again_p; --i) {
+    for (int k = gp->n_bucket - 1; (k >= 0) && !*again_p; --k) {
+        int i = gp->order[k];
         ct_bucket *b = &gp->bucket[i];
         ct_status status = CT_OK;
 
-        if (atomic_load(&b->state) != CT_BUCKET_RUNNING) continue;
+        if ((i >= gp->n_left) || (atomic_load(&b->state) != CT_BUCKET_RUNNING)) continue;
         status = ct_bucket_progress(b, i <= first_not_started(gp), limited && urgent);
         if (status == CT_INPROGRESS) {
             bool moved = ct_bucket_moved(b);
@@ -71,11 +72,11 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
 }
 
 /* Moves every bucket under way as far as it goes, those that the next forward needs first first:
- * the arena has the order of backward, so the highest. The others send only while the link has not
- * enough to do (schedule.c), each what those above it leave; what comes in they always take.
- * When one of them has moved, those above are asked again. To send nothing of them while the
- * highest sends would idle the link: each rank passes on what it got, and a rank that got nothing
- * of the highest for a moment would have nothing of the others either.
+ * the arena has the order of backward, so the highest (but see order_buckets()). The others send
+ * only while the link has not enough to do (schedule.c), each what those above it leave; what comes
+ * in they always take. When one of them has moved, those above are asked again. To send nothing of
+ * them while the highest sends would idle the link: each rank passes on what it got, and a rank
+ * that got nothing of the highest for a moment would have nothing of the others either.
  *
  * This cannot deadlock. The highest bucket under way here is never held back. So of all buckets
  * under way on all ranks the highest is held back nowhere: it is the highest wherever it is under
@@ -94,8 +95,18 @@ ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
     gp->comm->in_order = !gp->config.overlap && !gp->config.reproducible;
     if (atomic_load(&gp->finishing) || gp->config.overlap) CT_TRY(leave_what_may(gp));
     *moved_p = (gp->n_left > left);
+    CT_TRY(ct_grad_pipe_move_rows(gp, atomic_load(&gp->finishing) || gp->config.overlap, moved_p));
     while (again) CT_TRY(move_round(gp, moved_p, &again));
     return CT_OK;
+}
+
+bool ct_grad_pipe_under_way(const ct_grad_pipe *gp)
+{
+    bool any = (gp->n_left > gp->n_landed);
+
+    for (int k = 0; k < gp->n_rows; ++k)
+        any = any || (atomic_load(&gp->rows[k].state) == CT_ROWS_RUNNING);
+    return any;
 }
 
 ct_status ct_grad_pipe_move_any(void *ctx)
@@ -103,7 +114,7 @@ ct_status ct_grad_pipe_move_any(void *ctx)
     ct_grad_pipe *gp = ctx;
     bool moved = false;
 
-    return (gp->n_left > gp->n_landed) ? ct_grad_pipe_move(gp, &moved) : CT_OK;
+    return ct_grad_pipe_under_way(gp) ? ct_grad_pipe_move(gp, &moved) : CT_OK;
 }
 
 int ct_grad_pipe_pending(void *ctx, MPI_Request **out, int max)
@@ -111,8 +122,14 @@ int ct_grad_pipe_pending(void *ctx, MPI_Request **out, int max)
     ct_grad_pipe *gp = ctx;
     int n = 0;
 
-    for (int i = gp->n_left - 1; i >= 0; --i) {
-        if (atomic_load(&gp->bucket[i].state) == CT_BUCKET_RUNNING)
+    for (int k = 0; k < gp->n_rows; ++k) {
+        if (atomic_load(&gp->rows[k].state) == CT_ROWS_RUNNING)
+            n += ct_row_sum_pending(gp->rows[k].sum, out + n, max - n);
+    }
+    for (int k = gp->n_bucket - 1; k >= 0; --k) {
+        int i = gp->order[k];
+
+        if ((i < gp->n_left) && (atomic_load(&gp->bucket[i].state) == CT_BUCKET_RUNNING))
             n += ct_bucket_pending(&gp->bucket[i], out + n, max - n);
     }
     return n;
@@ -239,7 +256,7 @@ static ct_pipe_thread_state thread_move(void *ctx)
         status = ct_grad_pipe_move(gp, &moved);
     gp->comm->n_thread = n_thread;
     gp->comm->prompt = false;
-    busy = (gp->n_left > gp->n_landed);
+    busy = ct_grad_pipe_under_way(gp);
     if (status != CT_OK) {
         atomic_store(&gp->fate, (int)status);
         busy = false;
@@ -315,9 +332,11 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
         const ct_bucket_cut *cut = &gp->bucket[i].cut;
 
         for (int k = cut->first; k < cut->first + cut->n; ++k) gp->parts_left[k] += 1;
+        gp->bucket[i].silent = false;
         atomic_store(&gp->bucket[i].state, CT_BUCKET_FILLING);
         atomic_store(&gp->bucket[i].missing, cut->n);
     }
+    ct_grad_pipe_begin_rows(gp);
     gp->begun = true;
     gp->open = (gp->n_bucket > 0);
     atomic_store(&gp->finishing, false);
@@ -384,7 +403,7 @@ static ct_status poll(ct_grad_pipe *gp)
 {
     CT_TRY(fate(gp));
     if (!gp->open || atomic_load(&gp->threaded)) return CT_OK;
-    if (!gp->config.overlap || (gp->n_left == gp->n_landed)) return CT_OK;
+    if (!gp->config.overlap || !ct_grad_pipe_under_way(gp)) return CT_OK;
     return move_timed(gp, &gp->stats.moving_s);
 }
 
@@ -425,6 +444,10 @@ static ct_status take_ready(ct_grad_pipe *gp, int i)
                        gp->open ? "twice, or does not exist" : "outside of a step");
     CT_TRY(fate(gp));
     gp->ready[i] = true;
+    if (ct_grad_pipe_fill_rows(gp, i)) {
+        for (int k = 0; k < gp->bucket[gp->bucket_of[i]].cut.n_part; ++k)
+            gp->bucket[gp->bucket_of[i] + k].silent = true;
+    }
     if (ct_grad_pipe_on_device(gp, i))
         CT_TRY(ct_bucket_ready(&gp->bucket[gp->bucket_of[i]], &gp->step));
     return let_leave(gp, fill_parts(gp, i, gp->bucket[gp->bucket_of[i]].cut.n_part));
@@ -437,6 +460,35 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     observe(gp, CT_GRAD_ENTER, -1);
     observe(gp, CT_GRAD_READY, i);
     status = take_ready(gp, i);
+    observe(gp, CT_GRAD_LEAVE, -1);
+    return status;
+}
+
+static ct_status take_rows(ct_grad_pipe *gp, int i, int64_t m, const int32_t *index,
+                           const float *value)
+{
+    ct_grad_rows *r = ct_grad_pipe_rows_of(gp, i);
+    bool beside = (value != NULL);
+
+    if ((r == NULL) || !gp->open || (gp->ready[i] != beside) ||
+        (gp->range[i].row_beside != beside) ||
+        (atomic_load(&r->state) > (beside ? CT_ROWS_NONE : CT_ROWS_NOTED)))
+        return CT_FAIL(CT_ERR_ARG, "%lld rows of gradient %d of %d are not asked for now",
+                       (long long)m, i, gp->n_range);
+    CT_TRY(fate(gp));
+    CT_TRY(ct_row_sum_add(r->sum, m, index, value));
+    if (!beside && (atomic_load(&r->state) == CT_ROWS_NONE)) gp->parts_left[i] += 1;
+    atomic_store(&r->state, beside ? CT_ROWS_FULL : CT_ROWS_NOTED);
+    return beside ? let_leave(gp, true) : CT_OK;
+}
+
+ct_status ct_grad_pipe_rows(ct_grad_pipe *gp, int i, int64_t m, const int32_t *index,
+                            const float *value)
+{
+    ct_status status = CT_OK;
+
+    observe(gp, CT_GRAD_ENTER, -1);
+    status = take_rows(gp, i, m, index, value);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
 }
@@ -492,7 +544,7 @@ static const ct_bucket *take_landed(ct_grad_pipe *gp)
     ct_comm_unlock(gp->comm);
     if (b == NULL) return NULL;
     gp->n_reported += 1;
-    if (gp->n_reported == gp->n_bucket) gp->open = false;
+    if ((gp->n_reported == gp->n_bucket) && ct_grad_pipe_rows_done(gp)) gp->open = false;
     return b;
 }
 
@@ -503,13 +555,13 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
 
     while ((b = take_landed(gp)) != NULL) {
         for (int i = b->cut.first; i < b->cut.first + b->cut.n; ++i) gp->parts_left[i] -= 1;
-        if ((b->cut.n_part > 1) && (gp->part != NULL))
+        if ((b->cut.n_part > 1) && (gp->part != NULL) && (b->range->row_most == 0))
             CT_TRY(gp->part(gp->part_ctx, b->cut.first,
                             b->cut.offset - gp->range[b->cut.first].offset, b->cut.count));
         if ((landed != NULL) && (gp->parts_left[b->cut.first] == 0))
             CT_TRY(landed(ctx, b->cut.first, b->cut.n));
     }
-    return CT_OK;
+    return ct_grad_pipe_report_rows(gp, landed, ctx);
 }
 
 static bool all_reported(const ct_grad_pipe *gp, int first, int n)
@@ -525,6 +577,12 @@ static ct_status check_all_ready(const ct_grad_pipe *gp)
     for (int i = 0; i < gp->n_range; ++i) {
         if (!gp->ready[i])
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s did not get ready", gp->range[i].key);
+    }
+    for (int k = 0; k < gp->n_rows; ++k) {
+        const ct_grad_rows *r = &gp->rows[k];
+
+        if (gp->range[r->range].row_beside && (atomic_load(&r->state) == CT_ROWS_NONE))
+            return CT_FAIL(CT_ERR_ARG, "the rows of %s were not given", gp->range[r->range].key);
     }
     return CT_OK;
 }
