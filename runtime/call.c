@@ -10,6 +10,7 @@
 #include "framework/base/simd.h"
 #include "framework/snapshot/snapshot.h"
 #include "runtime/compute.h"
+#include "runtime/config/exchange_config.h"
 #include "runtime/config/features.h"
 #include "runtime/job.h"
 
@@ -227,6 +228,7 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
     out->recompute = (s->recompute != 0);
+    out->send_rows = ct_exchange_sends_rows(s);
     out->decay_matrices = (s->decay_rule == CT__SOLVER_PARAMETER__DECAY_RULE__MATRICES);
     out->graph = (s->cuda_graph != 0);
     out->env.deterministic = (s->deterministic != 0);

@@ -45,6 +45,12 @@ static double sent_first(const ct_codec_ops *codec, const ct_codec_config *c, co
     return (coded < dense) ? coded : dense;
 }
 
+/* Rows of a table, as a list, beside what is dense of it. */
+static double list_bytes(const ct_param *q)
+{
+    return (double)q->row_most * 4 * (1 + (double)q->count / (double)ct_param_rows(q));
+}
+
 static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, int64_t n_rank,
                               traffic *out)
 {
@@ -68,6 +74,14 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, i
             range.codec_config = &own_config;
         }
         codec = ct_grad_range_codec(&config, &range, &c);
+        if (q->row_most > 0) {
+            double dense = q->row_beside ? bytes : 0;
+
+            out->gathered += list_bytes(q);
+            out->dense += dense;
+            out->first += sent(dense, list_bytes(q), n_rank);
+            continue;
+        }
         if (codec->payload_bytes != NULL)
             bytes = (double)codec->payload_bytes(c, q->count, ct_param_rows(q));
         if (codec->gathers) {

@@ -255,6 +255,7 @@ static ct_status create_solver(training *t)
     options.env.precision = t->config.solver->precision;
     options.env.plan = t->plan;
     options.report = t->report;
+    options.send_rows = ct_exchange_sends_rows(t->config.solver);
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
     options.trace = t->trace.trace;

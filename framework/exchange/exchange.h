@@ -38,6 +38,9 @@ typedef struct ct_transport_ops {
     /** From now on part hears of a gradient that travels in parts as each of them lands, before
      *  landed does of the whole; NULL there: no more. NULL: nobody is told of parts. */
     void (*hear_parts)(void *ctx, ct_part_fn part, void *part_ctx);
+    /** Of a parameter with rows (ct_param.row_most): those of its gradient, ready later, that are
+     *  not 0; or, with value, what is to be added to it, which is ready. */
+    ct_status (*rows)(void *ctx, int param, int64_t m, const int32_t *index, const float *value);
 } ct_transport_ops;
 
 typedef struct ct_transport {

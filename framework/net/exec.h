@@ -61,6 +61,13 @@ typedef struct ct_exec {
     ct_status (*wait)(void *ctx, int param);
     void *wait_ctx;
 
+    /** Rows index[0 … m) of the weight gradient dw are all that this layer gives it in this batch;
+     *  row k of value is added to row index[k]. *taken_p: somebody else does so. NULL: nobody asks.
+     */
+    ct_status (*rows)(void *ctx, const float *dw, int64_t m, const int32_t *index,
+                      const float *value, bool *taken_p);
+    void *rows_ctx;
+
     double polled_s; /* when ct_exec_poll() last polled; 0: it did not */
     int64_t n_poll;  /* how often it did, poll NULL or not */
 
@@ -88,6 +95,15 @@ double ct_poll_interval_s(double step_s);
 /** Whether a poll is due at `now`, in seconds of any clock: the first is at once. Counts it then.
  */
 bool ct_exec_poll_is_due(ct_exec *ex, double now);
+
+/** In backward, of a weight of ct_layer_ops.row_weights: ct_exec.rows. Where *taken_p, the layer
+ *  adds nothing to dw, and does not zero it. */
+static inline ct_status ct_exec_rows(const ct_exec *ex, const float *dw, int64_t m,
+                                     const int32_t *index, const float *value, bool *taken_p)
+{
+    *taken_p = false;
+    return (ex->rows != NULL) ? ex->rows(ex->rows_ctx, dw, m, index, value, taken_p) : CT_OK;
+}
 
 /** For long layers: polls, where that is due; otherwise costs a look at the clock. Call it from the
  * thread that called the layer, once per image or block of work, never inside what must not be

@@ -211,7 +211,10 @@ typedef struct ct_layer_ops {
     bool allow_inplace; /* top i may be bottom i                                            */
     int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
     bool reads_tokens;  /* bottom 0 is numbers of words or the like: what texts are counted in */
-    bool no_diff_last;  /* nor does the last bottom                                         */
+    /** Bit w: each number in bottom 0 is that of a row of weight w, and the gradient is zero but
+     * for these rows; backward offers them (ct_exec_rows()). */
+    int row_weights;
+    bool no_diff_last; /* nor does the last bottom                                         */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
                   * dimension may be smaller, another one in each batch (Filter)            */
     int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */

@@ -44,6 +44,7 @@ typedef struct ct_net_options {
     bool no_fuse;                     /* every layer runs alone                                  */
     bool graph;                       /* a device may be given runs of steps as one             */
     bool recompute;                   /* cheap values are made again in backward, not kept       */
+    bool send_rows;                   /* of tables ranks may send rows alone: ct_param.row_most  */
     bool decay_matrices;              /* of parameters whose entry gives no decay_mult those of
                                        * one axis do not decay                                   */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
@@ -60,13 +61,22 @@ typedef struct ct_param {
     bool borrowed;         /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;
-    bool learns;                              /* has a gradient and lr_mult != 0 */
+    bool learns; /* has a gradient and lr_mult != 0 */
+    /** > 0: a rank's gradient has at most so many rows in a batch that one layer gives it, and to
+     *  send these as a list takes fewer bytes than a dense sum. row_beside: other layers give it
+     *  a dense gradient before, which is final at its BEGIN; the rows come later. */
+    int64_t row_most;
+    bool row_beside;
     const Ct__CompressionParameter *compress; /* of its param entry; NULL: the solver's */
 } ct_param;
 
 /** Tokens of a batch of all ranks, where its samples are sequences: as many as the layer reads that
  *  reads most (ct_layer_ops.reads_tokens). 0: no layer reads more than one a sample. */
 int64_t ct_net_tokens(const struct ct_net *net);
+/** A step has so many micro-batches: of parameters with rows and nothing else as many more rows
+ *  are counted, and those of which too many are left have a dense sum. Before the exchange opens.
+ */
+void ct_net_count_rows(struct ct_net *net, int micro_batches);
 /** As a matrix, in codecs: its first axis, or 1 row where it has only one. */
 int64_t ct_param_rows(const ct_param *p);
 

@@ -166,6 +166,9 @@ ct_status ct_net_share_diffs(ct_net *net);
 /** Gathers the ParamSpecs by name. CT_ERR_CONFIG where they contradict each other. */
 ct_status ct_net_param_rules(ct_net *net);
 /** The multipliers of weight w of node i, whose layer is set up. */
+/** What layer `layer` gives this parameter by its weight w comes as rows behind the parameter's
+ *  BEGIN. */
+bool ct_net_comes_later(const ct_net *net, int layer, int w, int param);
 void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p);
 /** Makes net->param: owners, sharers, arena order. */
 ct_status ct_net_params(ct_net *net);

@@ -245,6 +245,87 @@ static int compare(const void *left, const void *right)
     return (a->number < b->number) ? -1 : 1;
 }
 
+/* ---- rows in place of dense sums */
+
+/* Whether weight w of layer i has few rows. */
+static bool gives_rows(const ct_layer *l, int w)
+{
+    return ((l->ops->row_weights >> w) & 1) != 0;
+}
+
+/* A rank sends its list to p - 1 others, of a dense sum 2 (p - 1) / p of it. */
+static bool is_less(const ct_net *net, int64_t most, int64_t rows, int64_t count)
+{
+    double p = net->options.env.n_rank, row = (double)count / (double)rows;
+
+    return (double)most * (row + 1) * p < 2 * (double)count;
+}
+
+/* Of the layer that reads them, on the rank with the largest batch. */
+static int64_t most_rows(const ct_net *net, int layer)
+{
+    int64_t n = ct_tensor_count(&net->pass->instance[layer]->bottom[0]->data);
+    int64_t p = net->options.env.n_rank, batch = net->batch_local;
+
+    if ((batch <= 0) || (n % batch != 0)) return 0;
+    return n / batch * ((net->batch_global + p - 1) / p);
+}
+
+static void find_rows_of(const ct_net *net, int k, draft *d)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    int n_row = 0, row_layer = -1, dense = net->n_layer;
+    int64_t most;
+
+    for (int i = net->n_layer - 1; i >= 0; i--) {
+        for (int w = 0; w < net->layer[i]->n_weight; w++) {
+            if (!m->graph.node[i].weight_wanted[w] || (m->graph.node[i].param_of[w] != k)) continue;
+            if (gives_rows(net->layer[i], w)) {
+                n_row++;
+                row_layer = i;
+            } else {
+                dense = i;
+            }
+        }
+    }
+    if ((n_row != 1) || (row_layer > dense)) return; /* a dense gradient comes first, or none */
+    most = most_rows(net, row_layer);
+    if ((most == 0) || !is_less(net, most, d->shape->dim[0], d->param.count)) return;
+    d->param.row_most = (most < d->shape->dim[0]) ? most : d->shape->dim[0];
+    d->param.row_beside = (dense < net->n_layer);
+    if (d->param.row_beside) d->last_user = dense;
+}
+
+/* Before they are put in the order of backward. */
+static void find_rows(const ct_net *net, draft *d, int n)
+{
+    const ct_net_options *o = &net->options;
+
+    if (!o->send_rows || (o->env.n_rank < 2) ||
+        ((o->dev != NULL) && (o->dev->kind != CT_DEVICE_CPU)))
+        return;
+    for (int k = 0; k < n; k++) {
+        if (d[k].param.learns && (d[k].param.compress == NULL)) find_rows_of(net, k, &d[k]);
+    }
+}
+
+bool ct_net_comes_later(const ct_net *net, int layer, int w, int param)
+{
+    return net->param[param].row_beside && gives_rows(net->layer[layer], w);
+}
+
+void ct_net_count_rows(ct_net *net, int micro_batches)
+{
+    for (int i = 0; i < net->n_param; i++) {
+        ct_param *p = &net->param[i];
+        int64_t rows = ct_param_rows(p), most = p->row_most * micro_batches;
+
+        if ((p->row_most == 0) || p->row_beside) continue;
+        if (most > rows) most = rows;
+        p->row_most = is_less(net, most, rows, p->count) ? most : 0;
+    }
+}
+
 static ct_status adopt(ct_net *net, const draft *d, int n, int *place)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -290,6 +371,7 @@ ct_status ct_net_params(ct_net *net)
     if ((d == NULL) || (place == NULL) || (net->param == NULL) || (m->key == NULL))
         CT_TRY_GOTO(status, out, CT_FAIL(CT_ERR_NOMEM, "no memory for %zu weights", n_weight));
     CT_TRY_GOTO(status, out, gather(net, d, &n));
+    find_rows(net, d, n);
     qsort(d, (size_t)n, sizeof(d[0]), compare);
     CT_TRY_GOTO(status, out, adopt(net, d, n, place));
     for (int i = 0; i < net->n_layer; i++) {

@@ -85,7 +85,9 @@ static void add_ready(builder *b, int i)
             const ct_graph_node *n = &b->graph->node[k];
 
             for (int w = 0; w < net->layer[k]->n_weight; w++) {
-                if (n->weight_wanted[w] && (n->param_of[w] == b->ready)) return;
+                if (n->weight_wanted[w] && (n->param_of[w] == b->ready) &&
+                    !ct_net_comes_later(net, k, w, b->ready))
+                    return;
             }
         }
         add_pair_of_weights(b, CT_STEP_BEGIN, i, b->ready);

@@ -84,6 +84,11 @@ const ct_meaning ct_meaning_table[] = {
     { "CommParameter.progress",
       "Who moves messages while layers compute: POLL (the main thread, between layers), THREAD "
       "(one more thread) or AUTO (the faster of both in the first iterations)." },
+    { "CommParameter.send_rows",
+      "Of the gradient of a table that `Embed` reads, ranks send each other the rows that their "
+      "batch has, where that takes fewer bytes than a dense sum. A table that another layer has, "
+      "too, leaves when that layer's gradient is ready, and the rows follow. On CPUs, without "
+      "`compression`." },
     { "CommParameter.topology",
       "`auto`, `slurm`, `slurm:FILE` (a topology.conf), a machine file or the name of a ready one, "
       "or a pretended machine such as `2x2` (nodes x ranks): see topology.md." },

@@ -69,6 +69,7 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     fill_options(s, param, own, p->train_state, CT_TRAIN, &o);
     o.grad_arena = s->options.grad_arena;
     o.graph = (p->cuda_graph != 0);
+    o.send_rows = s->options.send_rows;
     return ct_net_create(param, &o, &s->net);
 }
 

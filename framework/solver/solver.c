@@ -117,6 +117,7 @@ static ct_status create(ct_solver *s)
         s->options.env.global_batch_size = s->param->global_batch_size;
     CT_TRY(ct_solver_make_train_net(s));
     CT_TRY(ct_solver_micro_batches(s->param, s->options.map, s->net, &s->iter_size));
+    ct_net_count_rows(s->net, s->iter_size);
     CT_TRY(open_exchange(s));
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));

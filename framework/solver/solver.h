@@ -43,6 +43,7 @@ typedef struct ct_solver_options {
     void (*heartbeat)(void *ctx, const char *what);
     void *heartbeat_ctx;
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
+    bool send_rows;         /* ct_net_options.send_rows of the train net: the exchange takes rows */
     /** Where the optimiser's states lie; NULL: at one address, on the device. */
     ct_storage_open_fn open_state;
     void *open_state_ctx;

@@ -109,6 +109,39 @@ static ct_status on_wait(void *ctx, int param)
     return CT_OK;
 }
 
+/* A layer has rows of a gradient: in backward. Those beside a dense gradient go by themselves in
+ * the last micro-batch, when that gradient has left; before, they are added to it. Of those that
+ * are all of a gradient the others learn which they are; but not where a snapshot owes it more. */
+static ct_status on_rows(void *ctx, const float *dw, int64_t m, const int32_t *index,
+                         const float *value, bool *taken_p)
+{
+    const ct_train_step *t = ctx;
+    const ct_transport *way = &t->sync->transport;
+    int i = 0;
+
+    while ((i < t->net->n_param) &&
+           ((t->net->param[i].row_most == 0) || (ct_blob_diff(&t->net->param[i].blob) != dw)))
+        i++;
+    if (i == t->net->n_param) return CT_OK;
+    if (!t->net->param[i].row_beside)
+        return (t->owed == NULL) ? way->ops->rows(way->ctx, i, m, index, NULL) : CT_OK;
+    *taken_p = t->last;
+    return t->last ? way->ops->rows(way->ctx, i, m, index, value) : CT_OK;
+}
+
+static ct_status open_rows(ct_train_step *t)
+{
+    bool any = false;
+
+    for (int i = 0; i < t->net->n_param; i++) any = any || (t->net->param[i].row_most > 0);
+    if (!any) return CT_OK;
+    if (t->sync->transport.ops->rows == NULL)
+        return CT_FAIL(CT_ERR_ARG, "a net whose gradients travel as rows, and no way for them");
+    t->pass->exec.rows = on_rows;
+    t->pass->exec.rows_ctx = t;
+    return CT_OK;
+}
+
 /* What the transport of the step that begins makes of it. It may be recorded with its sums and
  * updates: then sums on the device follow one another, and the next forward would wait for the last
  * of them all the same. */
@@ -200,6 +233,7 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
     for (int i = 0; i < n; i++) {
         bool last = (i == n - 1);
 
+        t->last = last;
         t->pass->exec.micro_step = iteration * n + i;
         t->pass->exec.accumulate = (i > 0);
         beat(t, "forward");
@@ -283,6 +317,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     }
     CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
     CT_TRY(open_norm(t));
+    CT_TRY(open_rows(t));
     t->may_overlap = t->several && comm->overlap && comm->forward_overlap;
     take_mode(t);
     if (t->rule->corrects) t->sync->momentum = &t->history[0];

@@ -65,6 +65,7 @@ typedef struct ct_train_step {
 
     /* of the gradients on their way */
     bool open;
+    bool last; /* micro-batch of the step */
     int64_t iteration;
     double rate;
     float scale;

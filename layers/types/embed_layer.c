@@ -98,8 +98,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *dy = ct_blob_diff(in->top[0]);
     float *dw = ct_blob_diff(&in->weight[0]);
     int64_t m = ct_tensor_count(&in->bottom[0]->data);
+    bool taken = false;
 
-    if (dw != NULL) {
+    if (dw != NULL) CT_TRY(ct_exec_rows(ex, dw, m, in->buffer[INDEX].data, dy, &taken));
+    if ((dw != NULL) && !taken) {
         if (ct_weight_beta(in, ex, 0) == 0.0f)
             CT_TRY(l->dev->math->set(ex->stream, s->k * s->n, 0.0f, dw));
         add_rows(m, s->n, in->buffer[INDEX].data, dy, dw);
@@ -131,6 +133,7 @@ const ct_layer_ops ct_layer_embed = {
     .max_top = 1,
     .no_diff_bottom = 1 << 0,
     .reads_tokens = true,
+    .row_weights = 1 << 0,
     .state_size = sizeof(embed_state),
     .setup = setup,
     .reshape = reshape,

@@ -24,6 +24,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
                                   ct_grad_pipe_config *config, ct_grad_range **range_p,
                                   ct_codec_config **own_p, int *n_p);
+/** Ranks may send rows of tables in place of dense gradients: ct_net_options.send_rows. */
+bool ct_exchange_sends_rows(const Ct__SolverParameter *param);
 /** Any gradient is compressed, or clipped before it travels. */
 bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net);
 /** All gradients of a device may turn out to travel as they are. */

@@ -26,6 +26,8 @@ static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct
                                     .weight = ct_blob_data(&p->blob),
                                     .decay = s->weight_decay * p->decay_mult,
                                     .rate_mult = p->lr_mult,
+                                    .row_most = p->row_most,
+                                    .row_beside = p->row_beside,
                                     .output = (strcmp(p->layer, net->param[0].layer) == 0) };
         if (p->compress != NULL) {
             CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &own[i]));
@@ -111,6 +113,11 @@ static bool any_of_its_own(const ct_net *net)
 
     for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
     return any;
+}
+
+bool ct_exchange_sends_rows(const Ct__SolverParameter *param)
+{
+    return ((param->comm == NULL) || param->comm->send_rows) && !codes(param->compression);
 }
 
 bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net)

@@ -50,27 +50,30 @@ static ct_status host_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return ct_grad_pipe_finish(((ct_exchange_mpi *)ctx)->pipe, landed, landed_ctx);
 }
 
+static ct_status host_rows(void *ctx, int param, int64_t m, const int32_t *index, const float *v)
+{
+    return ct_grad_pipe_rows(((ct_exchange_mpi *)ctx)->pipe, param, m, index, v);
+}
+
 static void host_hear_parts(void *ctx, ct_part_fn part, void *part_ctx)
 {
     ct_grad_pipe_hear_parts(((ct_exchange_mpi *)ctx)->pipe, part, part_ctx);
 }
 
 static const ct_transport_ops host_ops = {
-    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL, host_hear_parts,
+    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL, host_hear_parts, host_rows,
 };
 
 /* ---- a step */
 
 static void say_where(const ct_exchange_mpi *x, int64_t iteration)
 {
+    const char *there = "nothing is compressed: gradients are added up on the GPUs, by ";
+
     if (x->group.lib == NULL) return;
-    if (x->is_on_device)
-        CT_INFO("from iteration %" PRId64
-                " on nothing is compressed: gradients are added up on the GPUs, by %s",
-                iteration, x->group.lib->name);
-    else
-        CT_INFO("from iteration %" PRId64 " on gradients are compressed, and meet on the host",
-                iteration);
+    CT_INFO("from iteration %" PRId64 " on %s%s", iteration,
+            x->is_on_device ? there : "gradients are compressed, and meet on the host",
+            x->is_on_device ? x->group.lib->name : "");
 }
 
 static ct_status mpi_begin(ct_grad_sync *s, int64_t iteration, float scale, float rate)
@@ -81,8 +84,7 @@ static ct_status mpi_begin(ct_grad_sync *s, int64_t iteration, float scale, floa
     if (x->all_on_device) return ct_transport_device_begin(x->device);
     ct_grad_pipe_share(x->pipe, s->momentum);
     CT_TRY(ct_grad_pipe_begin(x->pipe, iteration, scale, rate));
-    /* what travels coded the pipe takes from the device by itself; AUTO may have changed what does
-     */
+    /* what travels coded the pipe takes from the device by itself; AUTO may change what does */
     for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
         ct_transport_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
     if (!x->may_leave) return CT_OK;
@@ -218,8 +220,7 @@ ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
     ct_exchange_single(net->n_param, &single);
     x->by_device = single.sync.transport;
     x->may_leave = !all;
-    x->is_on_device = all;
-    x->all_on_device = all;
+    x->is_on_device = x->all_on_device = all;
     if (lib != NULL) {
         CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->data));
         CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,
@@ -235,14 +236,13 @@ void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
     const ct_exchange_mpi *x = ctx;
 
-    if ((x->group.lib == NULL) || !x->is_on_device) {
+    if ((x->group.lib == NULL) || !x->is_on_device)
         ct_grad_pipe_describe(x->pipe, text, size);
-        return;
-    }
-    snprintf(text, size,
-             "gradients are added up on the GPUs, by %s: one of %d ranks that is gone keeps all "
-             "waiting",
-             x->group.lib->name, x->group.comm->size);
+    else
+        snprintf(text, size,
+                 "gradients are added up on the GPUs, by %s: one of %d ranks that is gone keeps "
+                 "all waiting",
+                 x->group.lib->name, x->group.comm->size);
 }
 
 /* ---- what a job asks for */
@@ -252,13 +252,11 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     ct_exchange_open *open = ctx;
     const Ct__SolverParameter *param = open->param;
     const ct_device_sum_ops *lib = NULL;
-    bool alone = (open->job->group.data.size == 1), may = ct_exchange_may_be_dense(param, net),
-         there;
+    ct_grad_pipe_config unused;
+    bool alone = (open->job->group.data.size == 1), may = ct_exchange_may_be_dense(param, net);
     double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
 
     if (alone && !ct_exchange_is_coded(param, net)) {
-        ct_grad_pipe_config unused;
-
         /* a job of one rank is as strict as one of more */
         CT_TRY(ct_exchange_read_config(param, &unused));
         ct_exchange_single(net->n_param, out);
@@ -267,7 +265,7 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     }
     if (!(alone && may))
         CT_TRY(ct_exchange_pick_sum(param, net, open->job->data_comm, open->job->shares_gpu, &lib));
-    there = (alone && may) || (lib != NULL);
+    bool there = (alone && may) || (lib != NULL);
     CT_TRY(ct_exchange_mpi_create(open->job->data_comm, param, net, may && there, &open->mpi, out));
     out->job = open->job->group.job;
     CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
