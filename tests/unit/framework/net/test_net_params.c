@@ -162,6 +162,113 @@ static void multipliers_merge(void **state)
     test_net_destroy(&t);
 }
 
+/* ---- tables of which ranks send rows */
+
+#define TABLE(name, bottom, top, rows, more)                                                       \
+    "layer { name: '" name "' type: 'Embed' bottom: '" bottom "' top: '" top "' " more             \
+    " embed_param { input_dim: " rows " num_output: 3 bias_term: false } } "
+#define IDS                                                                                        \
+    "layer { name: 'ids' type: 'DummyData' top: 'i' dummy_data_param { shape { dim: 4 dim: 5 } } " \
+    "} "
+#define FULL(name, bottom, top, n, more)                                                           \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" top "' " more      \
+    " inner_product_param { num_output: " n " axis: 2 bias_term: false } } "
+#define SUM(bottom)                                                                                \
+    "layer { name: 'loss' type: 'Reduction' bottom: '" bottom "' top: 'loss' loss_weight: 1 } "
+
+/* Where the gradient of `key` is ready: behind the backward of which layer. */
+static const char *ready_behind(const test_net *t, const char *key)
+{
+    const char *last = "";
+
+    for (int i = 0; i < t->net->n_backward; i++) {
+        const ct_step *s = &t->net->backward[i];
+
+        if (s->kind == CT_STEP_BACKWARD) last = t->net->layer[s->layer]->name;
+        if ((s->kind == CT_STEP_BEGIN) && (s->param == param(t, key))) return last;
+    }
+    return "";
+}
+
+static void open_rows(const char *text, int n_rank, bool send, test_net *t)
+{
+    ct_net_options options = { .phase = CT_TRAIN,
+                               .send_rows = send,
+                               .env = { .n_rank = n_rank },
+                               .table = test_full_table(NULL) };
+
+    assert_int_equal(test_net_create(text, &options, t), CT_OK);
+}
+
+/* 20 rows of a batch beside 2 V / p of a sum: a list of V = 99 is less on 2 ranks, and on 7 not. */
+static void a_table_sends_rows(void **state)
+{
+    static const char alone[] =
+        IDS TABLE("e", "i", "e", "99", "") FULL("h", "e", "h", "9", "") SUM("h");
+    static const char tied[] = IDS TABLE("e", "i", "e", "99", "param { name: 'w' }")
+        FULL("f", "e", "f", "3", "") FULL("h", "f", "h", "99", "param { name: 'w' }") SUM("h");
+    test_net t;
+
+    (void)state;
+    open_rows(alone, 2, true, &t);
+    assert_int_equal(t.net->param[param(&t, "e[0]")].row_most, 20);
+    assert_false(t.net->param[param(&t, "e[0]")].row_beside);
+    assert_int_equal(t.net->param[param(&t, "h[0]")].row_most, 0);
+    assert_string_equal(ready_behind(&t, "e[0]"), "e");
+    ct_net_count_rows(t.net, 3); /* 60 (3 + 1) 2 < 2 x 297 */
+    assert_int_equal(t.net->param[param(&t, "e[0]")].row_most, 60);
+    ct_net_count_rows(t.net, 2);
+    assert_int_equal(t.net->param[param(&t, "e[0]")].row_most, 0);
+    test_net_destroy(&t);
+
+    open_rows(tied, 2, true, &t);
+    assert_int_equal(t.net->param[0].row_most, 20);
+    assert_true(t.net->param[0].row_beside);
+    assert_int_equal(param(&t, "w"), 0); /* ready first, it lies first */
+    assert_string_equal(ready_behind(&t, "w"), "h");
+    assert_string_equal(ready_behind(&t, "f[0]"), "f");
+    ct_net_count_rows(t.net, 100); /* the last batch's alone are apart */
+    assert_int_equal(t.net->param[0].row_most, 20);
+    test_net_destroy(&t);
+
+    for (int k = 0; k < 3; k++) { /* one rank; too many; not asked for */
+        open_rows(tied, (k == 0) ? 1 : (k == 1) ? 8 : 2, k < 2, &t);
+        assert_int_equal(t.net->param[param(&t, "w")].row_most, 0);
+        assert_string_equal(ready_behind(&t, "w"), "e");
+        test_net_destroy(&t);
+    }
+}
+
+/* Two layers with rows, a table that comes before the head's gradient, one that says how it is
+ * compressed, one that does not learn: as ever. */
+static void other_tables_do_not(void **state)
+{
+    static const char *const text[] = {
+        IDS TABLE("e", "i", "e", "99", "param { name: 'w' }")
+            TABLE("g", "i", "g", "99",
+                  "param { name: 'w' }") "layer { name: 's' type: 'Eltwise' "
+                                         "bottom: 'e' bottom: 'g' top: 's' } " SUM("s"),
+        IDS "layer { name: 'x' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4 dim: 5 "
+            "dim: 3 } } } " FULL(
+                "h", "x", "h", "99",
+                "param { name: 'w' }") "layer { name: 'r' type: 'Reduction' bottom: 'h' top: 'r' "
+                                       "loss_weight: 1 } " TABLE("e", "i", "e", "99",
+                                                                 "param { name: 'w' }") SUM("e"),
+        IDS TABLE("e", "i", "e", "99", "param { name: 'w' compress { type: BF16 } }") SUM("e"),
+        IDS TABLE("e", "i", "e", "99", "param { name: 'w' lr_mult: 0 }")
+            FULL("h", "e", "h", "9", "") SUM("h"),
+    };
+    test_net t;
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(text) / sizeof(text[0]); k++) {
+        open_rows(text[k], 2, true, &t);
+        if (t.net->param[param(&t, "w")].row_most != 0) fail_msg("net %zu sends rows", k);
+        assert_false(t.net->param[param(&t, "w")].row_beside);
+        test_net_destroy(&t);
+    }
+}
+
 /* Matrices alone decay where no entry says; of a shared one the entry that does counts. */
 static void one_axis_is_spared(void **state)
 {
@@ -431,6 +538,8 @@ int main(void)
         cmocka_unit_test(permissive_sharing_compares_counts),
         cmocka_unit_test(multipliers_merge),
         cmocka_unit_test(one_axis_is_spared),
+        cmocka_unit_test(a_table_sends_rows),
+        cmocka_unit_test(other_tables_do_not),
         cmocka_unit_test(shared_gradients_add_up),
         cmocka_unit_test(micro_batches_accumulate),
         cmocka_unit_test(ready_gradients_are_final),
