@@ -343,6 +343,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.roi_pooling_param", "Of type ROIPooling (Fast R-CNN)." },
     { "LayerParameter.smooth_l1_loss_param", "Of type SmoothL1Loss (Fast R-CNN)." },
     { "LayerParameter.text_data_param", "Cortado: parameters of TextData." },
+    { "LayerParameter.token_data_param", "Cortado: parameters of TokenData." },
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
     { "LayerParameter.transform_param",
       "What layers of type `Data`, `HDF5Data`, `ImageData` and `WindowData` do with samples; a "
@@ -708,6 +709,19 @@ const ct_meaning ct_meaning_table[] = {
     { "TextDataParameter.synthetic_words",
       "How many different words are made up, for `cortado time` without the data." },
     { "ThresholdParameter.threshold", "The top is 1 above it, else 0." },
+    { "TokenDataParameter.batch_size", "Windows per rank." },
+    { "TokenDataParameter.end_token",
+      "Id of the token that ends a document: positions count anew behind it, and a segment begins. "
+      "Unset: a window is one segment." },
+    { "TokenDataParameter.mask_ratio", "Share of tokens that are hidden, and asked for in the "
+                                       "second top, which is -1 elsewhere (BERT). 0: the second "
+                                       "top has the tokens that follow." },
+    { "TokenDataParameter.mask_token", "Id that stands for 80 % of hidden tokens." },
+    { "TokenDataParameter.seq_len", "Tokens of a window." },
+    { "TokenDataParameter.source", "File of tokens that `cortado convert text` made." },
+    { "TokenDataParameter.vocabulary",
+      "Ids are below this number: it tells ids of 16 from those of 32 bits, and others are errors. "
+      "0: unknown." },
     { "TileParameter.axis", "Axis along which copies lie behind one another." },
     { "TileParameter.tiles", "How many copies." },
     { "TransformationParameter.crop_h",

@@ -76,6 +76,7 @@
     X(sync_bn) \
     X(text_data) \
     X(tile) \
+    X(token_data) \
     X(upsample) \
     X(window_data)
 /* clang-format on */

@@ -36,6 +36,7 @@ static const struct {
     { "Cast", "the net puts it between dtypes: test_layer_bf16" },
     { "Reorder", "the net puts it between layouts: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
+    { "TokenData", "reads files: test_data_tokens" },
     { "WindowData", "reads files" },
 };
 
