@@ -40,6 +40,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
                          (double)s->alpha);
 }
 
+/* "auto" takes the packed products always: their bits do not depend on the number of threads. */
 static ct_status pick(const ct_layer *l, ct_run_kind kind, ct_gemm_desc d, matmul_way *way)
 {
     const char *policy = ct_engine_policy(l, kind);
@@ -48,9 +49,9 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, ct_gemm_desc d, matmu
     d.n_thread = ct_engine_n_thread(l);
     d.bf16 = ct_engine_bf16(l);
     *way = (matmul_way){ .d = d };
-    if ((automatic && ct_gemm_prefers(&d)) || (strcmp(policy, "packed") == 0)) return CT_OK;
+    if (automatic || (strcmp(policy, "packed") == 0)) return CT_OK;
     way->math = (strcmp(policy, "ref") == 0) ? &ct_math_ref : l->dev->math;
-    if (automatic || (way->math == &ct_math_ref) || (strcmp(policy, "blas") == 0)) return CT_OK;
+    if ((way->math == &ct_math_ref) || (strcmp(policy, "blas") == 0)) return CT_OK;
     return ct_engine_refuse(l, kind, policy, "packed, blas, ref");
 }
 
