@@ -91,29 +91,30 @@ CT_HD static inline float ct_softplus_f32(float x)
 /** The error function. */
 CT_HD static inline float ct_erf_f32(float x)
 {
-    float size = (x < 0.0f) ? -x : x, z = x * x, near, far, t;
+    const float one = 3.92f; /* from here on erf is 1 to the last bit */
+    float z, p, q, y;
 
-    /* x p(x^2), least squares in the relative error on |x| <= 0.97 */
-    near = 0x1.53916cp-14f;
-    near = near * z - 0x1.a774a6p-11f;
-    near = near * z + 0x1.547906p-8f;
-    near = near * z - 0x1.b806d4p-6f;
-    near = near * z + 0x1.ce2db8p-4f;
-    near = near * z - 0x1.812742p-2f;
-    near = x * (near * z + 0x1.20dd76p+0f);
-    /* 1 - e^p(|x|), least squares in erf's error on 0.93 <= |x| <= 4, where it is 1 */
-    t = (size > 4.0f) ? 4.0f : size;
-    far = 0x1.9185d6p-20f;
-    far = far * t - 0x1.6c5a94p-15f;
-    far = far * t + 0x1.2e15d0p-11f;
-    far = far * t - 0x1.320ec6p-8f;
-    far = far * t + 0x1.ad0ad6p-6f;
-    far = far * t - 0x1.c155aap-4f;
-    far = far * t - 0x1.43af38p-1f;
-    far = far * t - 0x1.2149e8p+0f;
-    far = 1.0f - ct_exp_f32(far * t + 0x1.1ff638p-12f);
-    far = (x < 0.0f) ? -far : far;
-    return (size < 0.95f) ? near : far;
+    x = (x > one) ? one : x; /* NaN passes both */
+    x = (x < -one) ? -one : x;
+    /* x p(x^2) / q(x^2), least squares in the relative error, reweighted towards the largest; what
+     * is left out is below 6e-8. No choice between two formulas, of which both would be computed.
+     */
+    z = x * x;
+    p = 0x1.56518ep-26f;
+    p = p * z - 0x1.06bb82p-19f;
+    p = p * z + 0x1.295172p-13f;
+    p = p * z + 0x1.e4c362p-9f;
+    p = p * z + 0x1.9e3706p-5f;
+    p = p * z + 0x1.994ba2p-3f;
+    p = p * z + 0x1.20dd74p+0f;
+    q = 0x1.f4d5b8p-11f;
+    q = q * z + 0x1.d61db4p-7f;
+    q = q * z + 0x1.d6e88ep-4f;
+    q = q * z + 0x1.055916p-1f;
+    q = q * z + 1.0f;
+    y = x * p / q;
+    y = (y > 1.0f) ? 1.0f : y; /* shortly before `one` roundings would pass it */
+    return (y < -1.0f) ? -1.0f : y;
 }
 
 #endif

@@ -46,6 +46,7 @@
     X(lrn) \
     X(lstm) \
     X(lstm_unit) \
+    X(matmul) \
     X(memory_data) \
     X(multibox_loss) \
     X(multinomial_loss) \
@@ -54,6 +55,7 @@
     X(parameter) \
     X(permute) \
     X(pooling) \
+    X(position) \
     X(prelu) \
     X(prior_box) \
     X(psroi_pooling) \
@@ -61,6 +63,7 @@
     X(relu) \
     X(reorder) \
     X(reshape) \
+    X(rms_norm) \
     X(rnn) \
     X(roi_pooling) \
     X(scale) \
@@ -73,6 +76,7 @@
     X(softmax_loss) \
     X(split) \
     X(spp) \
+    X(swiglu) \
     X(sync_bn) \
     X(text_data) \
     X(tile) \

@@ -498,7 +498,49 @@ def plain():
          lambda b, w: F.batch_norm(b[0], None, None, w[0].flatten(), w[1].flatten(), True, 0, 1e-3), ws, skip=(2, 3), roundings=256)
 
 
-for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain):
+# ---- layers of language models
+
+def rms_norm(x, w, eps=1e-5):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps) * w
+
+
+def sines(t, c):
+    """Vaswani et al. 2017, 3.5."""
+    table = torch.zeros(t, c)
+    for p in range(t):
+        for i in range(0, c, 2):
+            angle = p / 10000 ** (i / c)
+            table[p, i] = math.sin(angle)
+            if i + 1 < c:
+                table[p, i + 1] = math.cos(angle)
+    return table
+
+
+def language():
+    case("LayerNorm", "", [rand(3, 4, 257) * 2 + 5], lambda b, w: F.layer_norm(b[0], (257,), w[0], w[1], 1e-5),
+         [rand(257), rand(257)], roundings=128)
+    case("RMSNorm", "", [rand(3, 4, 65)], lambda b, w: rms_norm(b[0], w[0]), [rand(65)], roundings=128)
+    case("RMSNorm", "rms_norm_param { eps: 0.25 axis: 2 }", [rand(2, 3, 7)], lambda b, w: rms_norm(b[0], w[0], 0.25), [rand(7)])
+    case("RMSNorm", "rms_norm_param { axis: 1 }", [rand(2, 3, 5)],
+         lambda b, w: rms_norm(b[0].flatten(1), w[0].flatten()).reshape(2, 3, 5), [rand(3, 5)])
+    case("SwiGLU", "", [3 * rand(2, 5, 7), rand(2, 5, 7)], lambda b, w: F.silu(b[0]) * b[1])
+    case("SwiGLU", "", [3 * rand(2, 3, 14)], lambda b, w: F.silu(b[0][..., :7]) * b[0][..., 7:])
+    case("Position", "position_param { max_length: 6 }", [rand(3, 4, 5)], lambda b, w: b[0] + w[0][:4], [rand(6, 5)])
+    index = torch.tensor([[0., 1, 2, 0], [5, 0, 1, 1], [3, 3, 3, 3]])
+    case("Position", "position_param { max_length: 6 }", [rand(3, 4, 5), index], lambda b, w: b[0] + F.embedding(b[1].long(), w[0]),
+         [rand(6, 5)], constant=(1,))
+    case("Position", "position_param { type: SINUSOIDAL }", [rand(2, 9, 7)], lambda b, w: b[0] + sines(9, 7))
+    case("Position", "position_param { type: SINUSOIDAL max_length: 6 }", [rand(3, 4, 8), index],
+         lambda b, w: b[0] + sines(6, 8)[b[1].long()], constant=(1,))
+    case("MatMul", "", [rand(5, 7), rand(7, 3)], lambda b, w: b[0] @ b[1])
+    case("MatMul", "matmul_param { transpose_b: true alpha: 0.125 }", [rand(2, 3, 5, 8), rand(2, 3, 6, 8)],
+         lambda b, w: b[0] @ b[1].transpose(-1, -2) / 8)
+    case("MatMul", "matmul_param { transpose_a: true }", [rand(3, 8, 5), rand(3, 8, 6)], lambda b, w: b[0].transpose(-1, -2) @ b[1])
+    case("MatMul", "matmul_param { transpose_a: true transpose_b: true alpha: -2 }", [rand(3, 8, 5), rand(3, 6, 8)],
+         lambda b, w: -2 * b[0].transpose(-1, -2) @ b[1].transpose(-1, -2))
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain, language):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")

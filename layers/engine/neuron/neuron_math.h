@@ -102,11 +102,23 @@ FN exp_slope(arg k, float y)
     return k.a * y;
 }
 
-/* Beyond 16 the functions below are 0 or x to the last bit; x^2 then cannot overflow. */
-FN within16(float x)
+/* Beyond these bounds the functions below are 0 or x to the last bit, and within them e^x needs no
+ * look at its range. NaN passes. */
+#define GELU_BOUND      13.0f
+#define GELU_TANH_BOUND 9.9f
+
+FN within(float bound, float x)
 {
-    x = (x > 16.0f) ? 16.0f : x;
-    return (x < -16.0f) ? -16.0f : x;
+    x = (x > bound) ? bound : x;
+    return (x < -bound) ? -bound : x;
+}
+
+/* e^x, |x| at most 87 */
+FN exp_near(float x)
+{
+    float k, rest = ct_exp_reduce(x, &k);
+
+    return (rest + 1.0f) * ct_power_of_two(k);
 }
 
 /* x Phi(x), of the normal distribution */
@@ -118,30 +130,34 @@ FN gelu_value(arg k, float x)
 
 FN gelu_slope(arg k, float x)
 {
-    float z = within16(x), density = 0x1.988454p-2f * ct_exp_f32(-0.5f * z * z); /* 1/sqrt(2 pi) */
+    float z = within(GELU_BOUND, x);
+    float density = 0x1.988454p-2f * exp_near(-0.5f * z * z); /* 1 / sqrt(2 pi) */
 
     (void)k;
     return 0.5f + 0.5f * ct_erf_f32(z * 0x1.6a09e6p-1f) + z * density;
 }
 
-#define GELU_FACTOR 0x1.988454p-1f /* sqrt(2 / pi) */
-#define GELU_CUBE   0.044715f
+/* (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), 2 u = x (a + b x^2) */
+#define GELU_FACTOR 0x1.988454p+0f            /* a: 2 sqrt(2 / pi) */
+#define GELU_CUBE   (GELU_FACTOR * 0.044715f) /* b */
 
 FN gelu_tanh_value(arg k, float x)
 {
-    float z = within16(x);
+    float low = (x < -GELU_TANH_BOUND) ? -GELU_TANH_BOUND : x;
+    float z = (low > GELU_TANH_BOUND) ? GELU_TANH_BOUND : low;
 
     (void)k;
-    return 0.5f * x * (1.0f + ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z)));
+    return low / (1.0f + exp_near(-z * (GELU_FACTOR + GELU_CUBE * (z * z))));
 }
 
+/* With s = 1 / (1 + e): s + x s (1 - s) (2 u)', and 1 - s = e s, in which nothing cancels. */
 FN gelu_tanh_slope(arg k, float x)
 {
-    float z = within16(x), t = ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z));
+    float z = within(GELU_TANH_BOUND, x), z2 = z * z;
+    float e = exp_near(-z * (GELU_FACTOR + GELU_CUBE * z2)), s = 1.0f / (1.0f + e);
 
     (void)k;
-    return 0.5f * (1.0f + t) +
-           0.5f * z * (1.0f - t * t) * GELU_FACTOR * (1.0f + 3.0f * GELU_CUBE * z * z);
+    return s + s * (z * (e * s)) * (GELU_FACTOR + 3.0f * GELU_CUBE * z2);
 }
 
 /* x (x + 3, kept in [0, 6]) / 6; the share first, as 6 x may be infinite */
