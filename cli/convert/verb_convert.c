@@ -13,6 +13,7 @@
 #include "framework/data/writer.h"
 #include "framework/proto/prototxt.h"
 #include "framework/proto/upgrade.h"
+#include "framework/snapshot/hf_config.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
 
@@ -135,8 +136,9 @@ static void list(const ct_model *m)
 
         for (int i = 0; i < layer->n_array; i++) {
             if (!layer->array[i].present) continue;
-            printf("  %s/%d  %s\n", layer->name, i, ct_shape_str(&layer->array[i].shape).text);
-            total += ct_shape_count(&layer->array[i].shape, 0, -1);
+            printf("  %s/%d  %s%s\n", layer->name, i, ct_shape_str(&layer->array[i].shape).text,
+                   layer->array[i].shared ? ", shared" : "");
+            if (!layer->array[i].shared) total += ct_shape_count(&layer->array[i].shape, 0, -1);
         }
     }
     printf("%" PRId64 " values\n", total);
@@ -197,13 +199,34 @@ static ct_status open_net(const char *file, fitted *f)
     return ct_net_create(f->param, &o, &f->net);
 }
 
+/* Hugging Face's loaders look for a file of this name, and for config.json beside it: a language
+ * model of that name has the names of tensors that they know. */
+static ct_status choose_names(const ct_convert_options *o, ct_model *m)
+{
+    char *config = NULL;
+    ct_status status = CT_OK;
+
+    if (strcmp(ct_path_base(o->to), "model.safetensors") != 0) return CT_OK;
+    if (!ct_model_write_as_hf(m)) {
+        CT_INFO("%s: no GPT-2, Llama or BERT by the names of its layers, which are kept", m->file);
+        return CT_OK;
+    }
+    CT_TRY(ct_hf_config_path(o->to, &config));
+    if (!o->force && (access(config, F_OK) == 0))
+        status = CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", config);
+    free(config);
+    return status;
+}
+
 static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
 {
     if (ct_text_ends_with(o->to, ".onnx")) {
         CT_TRY(ct_model_load(m));
         CT_TRY(ct_onnx_write(net, m, o->to));
     } else {
+        CT_TRY(choose_names(o, m));
         CT_TRY(ct_model_save(m, o->to));
+        if (m->written_as != 0) CT_TRY(ct_hf_config_write(m, net, o->to));
     }
     CT_INFO("wrote %s", o->to);
     return CT_OK;
@@ -274,10 +297,12 @@ static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
     { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
     { "from", CT_OPTION_TEXT, MODEL, "FILE",
-      "weights: .caffemodel of any age, .caffemodel.h5 or .npz, known by their bytes" },
+      "weights: .caffemodel of any age, .caffemodel.h5, .npz, .safetensors or .gguf, known by "
+      "their "
+      "bytes" },
     { "to", CT_OPTION_TEXT, MODEL, "FILE",
-      "the same as .caffemodel, .h5 or .npz, or with the net as .onnx; without it they are "
-      "listed" },
+      "the same as .caffemodel, .h5, .npz or .safetensors (model.safetensors: with Hugging Face's "
+      "names), or with the net as .onnx; without it they are listed" },
     { "net", CT_OPTION_TEXT, MODEL, "FILE",
       "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
       "dimensions" },

@@ -1,6 +1,7 @@
 #include "framework/snapshot/model.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,8 +14,8 @@ enum { MAX_LAYER = 1 << 16 };
 
 /* A file is asked in this order; the last says what is wrong with what is none of them. */
 static const ct_model_format *const format_table[] = { &ct_model_h5, &ct_model_npz,
-                                                       &ct_model_safetensors, &ct_model_shards,
-                                                       &ct_model_binary };
+                                                       &ct_model_gguf, &ct_model_safetensors,
+                                                       &ct_model_shards, &ct_model_binary };
 enum { N_FORMAT = (int)(sizeof(format_table) / sizeof(format_table[0])) };
 
 ct_status ct_model_format_of(const char *path, const ct_model_format **format_p)
@@ -180,6 +181,7 @@ void ct_model_close(ct_model *m)
         free(m->layer[l].name);
     }
     free(m->layer);
+    json_decref(m->config);
     free(m->name);
     free(m->file);
     free(m);

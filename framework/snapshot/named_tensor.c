@@ -132,6 +132,15 @@ ct_status ct_tensor_set_map(ct_tensor_set *s, const char *path, const ct_file_ma
     return CT_OK;
 }
 
+bool ct_tensor_name_is_plain(const char *name)
+{
+    size_t n = 0;
+
+    for (; name[n] != '\0'; n++)
+        if (((unsigned char)name[n] < 0x20) || (name[n] == 0x7f)) return false;
+    return (n > 0) && (n <= 512);
+}
+
 ct_status ct_tensor_set_add(ct_tensor_set *s, const char *name, const ct_named_tensor *t)
 {
     ct_named_tensor *grown = grow(s->tensor, s->n_tensor, &s->capacity, sizeof(*s->tensor));

@@ -28,7 +28,7 @@ typedef enum {
 typedef struct ct_named_tensor {
     char *name; /* owned */
     ct_value_form form;
-    const char *type; /* as the file calls it; static */
+    char type[16]; /* as the file calls it */
     ct_shape shape;
     const uint8_t *data; /* within a mapped file; need not be aligned */
     uint64_t size;       /* bytes */
@@ -51,6 +51,8 @@ ct_status ct_tensor_set_add(ct_tensor_set *s, const char *name, const ct_named_t
 ct_status ct_tensor_set_sort(ct_tensor_set *s);
 /** The tensor of that name ; -1: none. */
 int ct_tensor_set_find(const ct_tensor_set *s, const char *name);
+/** Names of 1 to 512 bytes without control characters: others' lines stay whole. */
+bool ct_tensor_name_is_plain(const char *name);
 void ct_tensor_set_destroy(ct_tensor_set *s); /* zeroed ones allowed */
 
 /** CT_ERR_DATA, logged, where two of the tensors from number `first` on share bytes. */

@@ -7,7 +7,7 @@
 
 #include "framework/base/text.h"
 
-enum { LENGTH = 8 /* bytes of the header's length */, MAX_NAME = 512 };
+enum { LENGTH = 8 /* bytes of the header's length */ };
 static const uint64_t MAX_HEADER = 100000000; /* what the format allows */
 
 static const struct {
@@ -125,26 +125,17 @@ static ct_status read_range(const header *h, const char *name, const json_t *j, 
     return CT_OK;
 }
 
-static bool is_plain(const char *name)
-{
-    size_t n = 0;
-
-    for (; name[n] != '\0'; n++)
-        if (((unsigned char)name[n] < 0x20) || (name[n] == 0x7f)) return false;
-    return (n > 0) && (n <= MAX_NAME);
-}
-
 static ct_status read_tensor(const header *h, const char *name, const json_t *j)
 {
     ct_named_tensor t = { .name = NULL };
     uint64_t begin = 0, end = 0, want;
     int d = 0;
 
-    if (!is_plain(name))
+    if (!ct_tensor_name_is_plain(name))
         return CT_FAIL(CT_ERR_DATA,
-                       "%s: the name of a tensor is empty, longer than %d bytes, or "
-                       "has control characters",
-                       h->path, MAX_NAME);
+                       "%s: the name of a tensor is empty, longer than 512 bytes, "
+                       "or has control characters",
+                       h->path);
     if (!json_is_object(j)) return bad_tensor(h, name, "expected an object");
     CT_TRY(read_dtype(h, name, j, &d));
     CT_TRY(read_shape(h, name, j, &t.shape));
@@ -158,7 +149,7 @@ static ct_status read_tensor(const header *h, const char *name, const json_t *j)
                        h->path, name, end - begin, ct_shape_str(&t.shape).text, dtype_table[d].name,
                        want, dtype_table[d].bytes);
     t.form = dtype_table[d].form;
-    t.type = dtype_table[d].name;
+    snprintf(t.type, sizeof(t.type), "%s", dtype_table[d].name);
     t.data = h->data + begin;
     t.size = end - begin;
     return ct_tensor_set_add(h->set, name, &t);
@@ -232,7 +223,7 @@ static ct_status read_shard(const char *index, const char *name, ct_tensor_set *
     ct_status status;
 
     /* what is said in the index may not lead elsewhere */
-    if (!is_plain(name) || (strchr(name, '/') != NULL))
+    if (!ct_tensor_name_is_plain(name) || (strchr(name, '/') != NULL))
         return CT_FAIL(CT_ERR_DATA, "%s: weight_map names a shard that is no file beside it",
                        index);
     ct_text_add_bytes(&path, index, n);
