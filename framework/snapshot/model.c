@@ -13,8 +13,8 @@
 enum { MAX_LAYER = 1 << 16 };
 
 /* A file is asked in this order; the last says what is wrong with what is none of them. */
-static const ct_model_format *const format_table[] = { &ct_model_h5, &ct_model_npz,
-                                                       &ct_model_gguf, &ct_model_safetensors,
+static const ct_model_format *const format_table[] = { &ct_model_h5,     &ct_model_npz,
+                                                       &ct_model_gguf,   &ct_model_safetensors,
                                                        &ct_model_shards, &ct_model_binary };
 enum { N_FORMAT = (int)(sizeof(format_table) / sizeof(format_table[0])) };
 

@@ -12,8 +12,8 @@
 #include "framework/base/file_map.h"
 #include "framework/tensor/tensor.h"
 
-/** How values lie in a file. Q…: blocks of 32 that share a scale (and Q4_1 a least value), as
- *  ggml's; the source of the layouts is ggml-common.h of llama.cpp. */
+/** How values lie in a file. Q…: blocks of 32 that share a scale, and Q4_1 a least value, as ggml's
+ *  block_q4_0, block_q4_1 and block_q8_0. */
 typedef enum {
     CT_VALUES_OTHER, /* of a known size, but no weights: integers and the like */
     CT_VALUES_F32,
