@@ -78,8 +78,8 @@ ct_status ct_model_load(ct_model *m);
 ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const char *path,
                          const char *provenance, uint64_t *hash_p, int64_t *size_p);
 
-/** Has the model written with Hugging Face's names from now on, where it is one of the families that
- *  have them; false: it is none. */
+/** Has the model written with Hugging Face's names from now on, where it is one of the families
+ * that have them; false: it is none. */
 bool ct_model_write_as_hf(ct_model *m);
 /** Loads what is not loaded and writes all in the format of the name, whole or not at all. */
 ct_status ct_model_save(ct_model *m, const char *file);
