@@ -75,6 +75,25 @@ is nothing_written test ! -e gguf/model.safetensors
 convert other_model 'no GPT-2, Llama or BERT by the names' own.npz model.safetensors
 theirs other_model_ours same own.npz model.safetensors
 
+# what a net's layers say stands over what the source said
+cat >net.prototxt <<'END'
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 } } }
+layer { name: "wte" type: "Embed" bottom: "data" top: "x"
+  embed_param { input_dim: 17 num_output: 64 bias_term: false } }
+layer { name: "h0_ln1" type: "LayerNorm" bottom: "x" top: "n" layer_norm_param { eps: 0.001 } }
+layer { name: "gelu" type: "GELU" bottom: "n" top: "g" gelu_param { approximate: TANH } }
+END
+mkdir facts_of_net
+runs facts_of_net 0 'the net has no layer "h1_proj"; it is written as it is' "$CORTADO" convert model \
+    --from=w/gpt2_q8_0.gguf --to=facts_of_net/model.safetensors --net=net.prototxt
+for fact in '"layer_norm_epsilon": 0.001,' '"activation_function": "gelu_new",' '"n_head": 4,' \
+    '"model_type": "gpt2",' '"tie_word_embeddings": true,'; do
+    is "fact_$(echo "$fact" | cut -d'"' -f2)" grep -qF "$fact" facts_of_net/config.json
+done
+sed 's/num_output: 64/num_output: 65/' net.prototxt >wide.prototxt
+runs other_width 2 'blob 0 of layer "wte" has shape 17 64 .1088. in the file, 17 65' "$CORTADO" convert model \
+    --from=w/gpt2_q8_0.gguf --to=x.npz --net=wide.prototxt
+
 # errors
 runs other_type 3 'token_embd.weight is of type Q5_0, which weights cannot be read from' \
     "$CORTADO" convert model --from=w/q5.gguf
