@@ -157,6 +157,7 @@ static ct_status fit_layer(const ct_net *net, int l, const ct_model *m, ct_model
     for (int i = 0; i < to->n_array; i++) {
         const ct_shape *shape = &layer->weight[i].shape;
 
+        if (!to->array[i].present) continue; /* another layer's, which the file has once */
         if (!ct_shapes_fit(&to->array[i].shape, shape))
             return CT_FAIL(CT_ERR_SHAPE,
                            "%s: blob %d of layer \"%s\" has shape %s in the file, %s in the net",

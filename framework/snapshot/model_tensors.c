@@ -205,6 +205,20 @@ static ct_status gguf_family(const ct_gguf *g, ct_lm_family *family_p)
     return status;
 }
 
+/* llama.cpp splits large models over files, each with some of the tensors. */
+static ct_status check_whole(const ct_gguf *g)
+{
+    const ct_gguf_value *v = ct_gguf_find(g, "split.count");
+    int64_t n;
+
+    if ((v == NULL) || (v->count != 1) || !ct_gguf_int(v, 0, &n) || (n < 2)) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA,
+                   "%s: one of %" PRId64
+                   " parts of a model; llama-gguf-split --merge makes one file "
+                   "of them",
+                   g->path, n);
+}
+
 static ct_status gguf_open(ct_model *m)
 {
     ct_lm_family family = CT_LM_NONE;
@@ -213,6 +227,7 @@ static ct_status gguf_open(ct_model *m)
 
     CT_TRY(make_source(m, &t));
     CT_TRY(ct_gguf_open(m->file, &t->gguf));
+    CT_TRY(check_whole(t->gguf));
     CT_TRY(gguf_family(t->gguf, &family));
     for (int64_t i = 0; i < t->gguf->n_tensor; i++) CT_TRY(add_gguf_tensor(t, &t->gguf->tensor[i]));
     CT_TRY(ct_tensor_set_check_overlap(&t->set, 0));

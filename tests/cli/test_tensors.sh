@@ -90,6 +90,15 @@ for fact in '"layer_norm_epsilon": 0.001,' '"activation_function": "gelu_new",' 
     '"model_type": "gpt2",' '"tie_word_embeddings": true,'; do
     is "fact_$(echo "$fact" | cut -d'"' -f2)" grep -qF "$fact" facts_of_net/config.json
 done
+# a tied head with a bias of its own: our files have the bias alone
+cat >tied.prototxt <<'END'
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 3 } } }
+layer { name: "wte" type: "Embed" bottom: "data" top: "x" param { name: "table" }
+  embed_param { input_dim: 17 num_output: 64 bias_term: false } }
+layer { name: "head" type: "InnerProduct" bottom: "x" top: "head" param { name: "table" }
+  inner_product_param { num_output: 17 } }
+END
+convert tied_head 'wrote tied.h5' bert_safetensors.npz tied.h5 --net=tied.prototxt
 sed 's/num_output: 64/num_output: 65/' net.prototxt >wide.prototxt
 runs other_width 2 'blob 0 of layer "wte" has shape 17 64 .1088. in the file, 17 65' "$CORTADO" convert model \
     --from=w/gpt2_q8_0.gguf --to=x.npz --net=wide.prototxt
@@ -98,6 +107,7 @@ runs other_width 2 'blob 0 of layer "wte" has shape 17 64 .1088. in the file, 17
 runs other_type 3 'token_embd.weight is of type Q5_0, which weights cannot be read from' \
     "$CORTADO" convert model --from=w/q5.gguf
 runs gguf_is_read 2 'the end of the name' "$CORTADO" convert model --from=own.npz --to=a.gguf
+runs part_of_gguf 3 'w/part.gguf: one of 2 parts of a model' "$CORTADO" convert model --from=w/part.gguf
 head -c 3000 w/llama_q4_1.gguf >cut.gguf
 runs cut_gguf 3 'cut.gguf' "$CORTADO" convert model --from=cut.gguf
 head -c 60000 w/llama-a.safetensors >w/cut.safetensors

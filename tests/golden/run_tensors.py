@@ -256,6 +256,10 @@ def write_ggufs(to):
     t = {k.removeprefix("bert."): v for k, v in t.items() if not k.startswith("cls.")}
     ours = {k: v for k, v in ours.items() if not k.startswith(("mlm", "head"))}
     expect(f"{to}/bert_f16", renamed(t, write_gguf(to, "bert_f16", "bert", t, Q.F16), ours))
+    w = gguf.GGUFWriter(f"{to}/part.gguf", "llama")
+    w.add_uint16("split.count", 2)
+    put(w, "token_embd.weight", values(VOCABULARY, WIDTH), Q.F32)
+    close(w)
     w = gguf.GGUFWriter(f"{to}/q5.gguf", "llama")
     put(w, "token_embd.weight", values(VOCABULARY, WIDTH), Q.Q5_0)
     close(w)
