@@ -37,7 +37,10 @@ static void add_character(ct_normal_step form, uint32_t c, ct_text *to)
     case CT_NORMAL_LOWER:
         lower(c, to);
         break;
-    case CT_NORMAL_STRIP_ACCENTS:
+    case CT_NORMAL_STRIP_MARKS:
+        if ((ct_unicode_bit(c) & CT_BITS_MARK) == 0) ct_utf8_add(to, c);
+        break;
+    case CT_NORMAL_BERT_ACCENTS:
         if ((ct_unicode_bit(c) & CT_BIT(CT_MN)) == 0) ct_utf8_add(to, c);
         break;
     case CT_NORMAL_BERT_CLEAN:

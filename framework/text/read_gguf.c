@@ -236,7 +236,7 @@ static ct_status read_bpe(reader *r)
 static ct_status read_word_piece(reader *r)
 {
     static const ct_normal_step forms[] = { CT_NORMAL_BERT_CLEAN, CT_NORMAL_BERT_CJK, CT_NORMAL_NFD,
-                                            CT_NORMAL_STRIP_ACCENTS, CT_NORMAL_LOWER };
+                                            CT_NORMAL_BERT_ACCENTS, CT_NORMAL_LOWER };
 
     r->t->model = CT_MODEL_WORD_PIECE;
     r->t->max_chars = 100; /* as BERT has it */

@@ -51,7 +51,7 @@ static ct_status read_bert_forms(ct_tokenizer *t, const json_t *v)
     if (flag_of(v, "handle_chinese_chars", true)) CT_TRY(add_form(t, CT_NORMAL_BERT_CJK));
     if (flag_of(v, "strip_accents", low)) {
         CT_TRY(add_form(t, CT_NORMAL_NFD));
-        CT_TRY(add_form(t, CT_NORMAL_STRIP_ACCENTS));
+        CT_TRY(add_form(t, CT_NORMAL_BERT_ACCENTS));
     }
     return low ? add_form(t, CT_NORMAL_LOWER) : CT_OK;
 }
@@ -65,7 +65,7 @@ static ct_status read_normalizer(ct_tokenizer *t, const json_t *v, int depth)
     if (strcmp(type, "NFC") == 0) return add_form(t, CT_NORMAL_NFC);
     if (strcmp(type, "NFD") == 0) return add_form(t, CT_NORMAL_NFD);
     if (strcmp(type, "Lowercase") == 0) return add_form(t, CT_NORMAL_LOWER);
-    if (strcmp(type, "StripAccents") == 0) return add_form(t, CT_NORMAL_STRIP_ACCENTS);
+    if (strcmp(type, "StripAccents") == 0) return add_form(t, CT_NORMAL_STRIP_MARKS);
     if (strcmp(type, "BertNormalizer") == 0) return read_bert_forms(t, v);
     if ((strcmp(type, "Sequence") == 0) && json_is_array(list) && (depth < CT_MAX_STEPS)) {
         for (size_t i = 0; i < json_array_size(list); i++)

@@ -280,7 +280,8 @@ bool ct_split_ends_lines(ct_split split)
     return (split <= CT_SPLIT_O200K) || (split == CT_SPLIT_BERT);
 }
 
-/* As they stand in files. Some write the same set in another way. */
+/* As they stand in files. Some write the same set in another way. tiktoken's own cl100k is not
+ * among them: in Hugging Face's program its \p{N}{1,3}+ takes any number of digits. */
 #define BLANKS  "|\\s+(?!\\S)|\\s+"
 #define UPPER   "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER   "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
@@ -298,9 +299,6 @@ static const struct {
     { "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+" BLANKS, CT_SPLIT_GPT2 },
     { "'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s",
       CT_SPLIT_GPT2 },
-    { "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}+| ?[^\\s\\p{L}\\p{N}]++"
-      "[\\r\\n]*+|\\s++$|\\s*[\\r\\n]|\\s+(?!\\S)|\\s",
-      CT_SPLIT_CL100K },
     { SHORT "|" FRONT "\\p{L}+|\\p{N}{1,3}" OTHERS LINES, CT_SPLIT_LLAMA3 },
     { "'(?i:[sdmt]|ll|ve|re)|" FRONT "+\\p{L}+|\\p{N}{1,3}" OTHERS2, CT_SPLIT_LLAMA3 },
     { SHORT "|" FRONT "\\p{L}+|\\p{N}" OTHERS LINES, CT_SPLIT_QWEN2 },

@@ -24,9 +24,10 @@ typedef enum ct_normal_step {
     CT_NORMAL_NFC,
     CT_NORMAL_NFD,
     CT_NORMAL_LOWER,
-    CT_NORMAL_STRIP_ACCENTS, /* leaves out non-spacing marks                              */
-    CT_NORMAL_BERT_CLEAN,    /* control characters out, white space becomes a blank       */
-    CT_NORMAL_BERT_CJK       /* blanks around ideographs                                  */
+    CT_NORMAL_STRIP_MARKS,  /* leaves out marks of all kinds: Hugging Face's StripAccents */
+    CT_NORMAL_BERT_ACCENTS, /* leaves out non-spacing ones                             */
+    CT_NORMAL_BERT_CLEAN,   /* control characters out, white space becomes a blank       */
+    CT_NORMAL_BERT_CJK      /* blanks around ideographs                                  */
 } ct_normal_step;
 
 /** A token that is looked for in the text before anything else. */
