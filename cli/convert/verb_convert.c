@@ -278,19 +278,34 @@ static ct_status convert_model(const ct_convert_options *o)
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
 #define TEXT    "convert text"
+#define TOKENS  "convert tokens"
 #define MEAN    "convert mean"
 #define NET     "convert net"
 #define SOLVER  "convert solver"
 #define MODEL   "convert model"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT " " MEAN " " NET " " SOLVER " " MODEL
+#define ALL     SETS " " TEXT " " TOKENS " " MEAN " " NET " " SOLVER " " MODEL
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
     { "from", CT_OPTION_TEXT, TEXT, "PATH",
       "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
     { "to", CT_OPTION_TEXT, TEXT, "PATH",
-      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file; with "
+      "a "
+      "tokenizer .bin in place of .h5" },
+    { "tokenizer", CT_OPTION_TEXT, TEXT, "FILE",
+      "tokens in place of words: a tokenizer.json, tiktoken's ranks, a .gguf, or char or bytes" },
+    { "tokenizer", CT_OPTION_TEXT, TOKENS, "FILE",
+      "a tokenizer.json, tiktoken's ranks, a .gguf, or bytes" },
+    { "pattern", CT_OPTION_TEXT, TEXT " " TOKENS, "NAME",
+      "how a file of ranks splits texts: gpt2, cl100k, o200k or llama3" },
+    { "special", CT_OPTION_FLAG, TEXT, NULL,
+      "names of special tokens become their ids; else they are text" },
+    { "train_bpe", CT_OPTION_COUNT, TEXT, "N",
+      "train byte-level BPE of N tokens, written to --tokenizer, or tokenizer.json beside --to" },
+    { "from", CT_OPTION_TEXT, TOKENS, "FILE", "ids of tokens, raw or with llm.c's head" },
+    { "to", CT_OPTION_TEXT, TOKENS, "FILE", "the text" },
     { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
     { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
@@ -361,8 +376,13 @@ static const kind kinds[] = {
     { "text",
       TEXT,
       ct_convert_text,
-      "text as numbers of words, a sentence a line",
+      "text as numbers of words, a sentence a line, or as ids of tokens",
       { "from", "to" } },
+    { "tokens",
+      TOKENS,
+      ct_convert_from_tokens,
+      "ids of tokens as text",
+      { "from", "to", "tokenizer" } },
     { "model", MODEL, convert_model, "weights, from one format to another", { "from" } },
     { "mean", MEAN, ct_convert_mean, "the mean image of a data set", { "from", "to" } },
     { "net",
@@ -397,7 +417,7 @@ static ct_status find_kind(const char *name, const kind **kind_p)
     nearest = ct_text_nearest(name, names, N_KIND);
     return CT_FAIL(CT_ERR_CONFIG,
                    "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
-                   "model, mean, net, solver, digits)",
+                   "tokens, model, mean, net, solver, digits)",
                    name, (nearest != NULL) ? "; did you mean \"" : "",
                    (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
 }
@@ -451,6 +471,10 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.shards = ct_options_count(o, "shards", 0);
     c.stripe = ct_options_count(o, "stripe", 0);
     c.vocabulary = ct_options_text(o, "vocabulary");
+    c.tokenizer = ct_options_text(o, "tokenizer");
+    c.pattern = ct_options_text(o, "pattern");
+    c.special = ct_options_flag(o, "special");
+    c.train_bpe = ct_options_count(o, "train_bpe", 0);
     c.skip_broken = ct_options_count(o, "skip_broken", 0);
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));

@@ -16,7 +16,7 @@ static const char magic[4] = "GGUF";
 /* bytes of an element; 0: as long as it says itself */
 static const uint8_t item_size[CT_GGUF_N_TYPE] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
 
-/* ggml-common.h: elements of a block, bytes of a block */
+/* as ggml has them: elements of a block, bytes of a block */
 static const struct {
     uint32_t dtype;
     const char *name;
