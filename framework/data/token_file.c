@@ -1,7 +1,10 @@
 #include "framework/data/token_file.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 
@@ -10,7 +13,7 @@ enum {
     HEAD = 256 * HEAD_ITEM /* bytes of it                            */
 };
 
-/* llm.c: llmc/dataloader.h and dev/data/data_common.py */
+/* https://github.com/karpathy/llm.c/blob/master/dev/data/data_common.py */
 static const struct {
     uint32_t magic, version;
     int width;
@@ -142,15 +145,76 @@ int64_t ct_token_file_find_large(const ct_token_file *f, int64_t n_vocabulary)
     return -1;
 }
 
+/* ---- writing */
+
+struct ct_token_writer {
+    char *path;
+    ct_text temporary;
+    FILE *f;
+    int width, error; /* errno of the first call that failed */
+};
+
+ct_status ct_token_writer_open(const char *path, int width, ct_token_writer **w_p)
+{
+    ct_token_writer *w = calloc(1, sizeof(*w));
+
+    if ((w == NULL) || ((w->path = strdup(path)) == NULL)) {
+        free(w);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    }
+    w->width = width;
+    ct_text_add(&w->temporary, "%s.tmp.%d", path, (int)getpid());
+    if (!w->temporary.failed) w->f = ct_file_create_stream(w->temporary.text);
+    if (w->f == NULL) {
+        w->error = w->temporary.failed ? ENOMEM : errno;
+        return ct_token_writer_close(w, CT_OK);
+    }
+    *w_p = w;
+    return CT_OK;
+}
+
+void ct_token_writer_add(ct_token_writer *w, const int32_t *id, int64_t n)
+{
+    enum { MOST = 4096 };
+    uint8_t bytes[MOST * 4];
+
+    while ((n > 0) && (w->error == 0)) {
+        int64_t now = (n < MOST) ? n : MOST;
+        size_t size = (size_t)(now * w->width);
+
+        for (int64_t i = 0; i < now; i++)
+            for (int k = 0; k < w->width; k++)
+                bytes[i * w->width + k] = (uint8_t)((uint32_t)id[i] >> 8 * k);
+        if (fwrite(bytes, 1, size, w->f) != size) w->error = errno;
+        id += now;
+        n -= now;
+    }
+}
+
+ct_status ct_token_writer_close(ct_token_writer *w, ct_status status)
+{
+    bool opened = (w->f != NULL);
+
+    if (opened && (status == CT_OK) && (w->error == 0) &&
+        ((fflush(w->f) != 0) || (fsync(fileno(w->f)) != 0)))
+        w->error = errno;
+    if (opened && (fclose(w->f) != 0) && (w->error == 0)) w->error = errno;
+    if ((status == CT_OK) && (w->error == 0) && (rename(w->temporary.text, w->path) != 0))
+        w->error = errno;
+    if (opened && ((status != CT_OK) || (w->error != 0))) unlink(w->temporary.text);
+    if ((status == CT_OK) && (w->error != 0))
+        status = CT_FAIL(CT_ERR_IO, "cannot write %s: %s", w->path, strerror(w->error));
+    ct_text_destroy(&w->temporary);
+    free(w->path);
+    free(w);
+    return status;
+}
+
 ct_status ct_token_file_write(const char *path, const int32_t *id, int64_t n, int width)
 {
-    uint8_t *bytes = malloc((size_t)(n * width) + 1);
-    ct_status status;
+    ct_token_writer *w = NULL;
 
-    if (bytes == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld tokens", (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        for (int k = 0; k < width; k++) bytes[i * width + k] = (uint8_t)((uint32_t)id[i] >> 8 * k);
-    status = ct_file_write(path, bytes, (size_t)(n * width));
-    free(bytes);
-    return status;
+    CT_TRY(ct_token_writer_open(path, width, &w));
+    ct_token_writer_add(w, id, n);
+    return ct_token_writer_close(w, CT_OK);
 }

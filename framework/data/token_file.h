@@ -40,4 +40,14 @@ int64_t ct_token_file_find_large(const ct_token_file *f, int64_t n_vocabulary);
 /** Writes raw ids of `width` bytes, whole or not at all. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_token_file_write(const char *path, const int32_t *id, int64_t n, int width);
 
+/** The same, piece by piece. */
+typedef struct ct_token_writer ct_token_writer;
+
+ct_status ct_token_writer_open(const char *path, int width, ct_token_writer **w_p);
+/** An error is kept for ct_token_writer_close(). */
+void ct_token_writer_add(ct_token_writer *w, const int32_t *id, int64_t n);
+/** Gives the file its name where `status` is CT_OK and all was written; else nothing is left. Frees
+ *  w. Returns status, or CT_ERR_IO. */
+ct_status ct_token_writer_close(ct_token_writer *w, ct_status status);
+
 #endif
