@@ -21,6 +21,7 @@ static const struct {
     } special[6];
 } patterns[] = {
     { "gpt2", CT_SPLIT_GPT2, 50256, { { "<|endoftext|>", 50256 } } },
+    { "gpt2", CT_SPLIT_GPT2, 50281, { { "<|endoftext|>", 50256 } } }, /* p50k: a rank is left out */
     { "cl100k",
       CT_SPLIT_CL100K,
       100256,
@@ -181,6 +182,26 @@ static ct_status find_merges(ct_tokenizer *t)
     return CT_OK;
 }
 
+/* The special tokens of the pattern, where the file has the ranks that they belong to. */
+static ct_status add_special(ct_tokenizer *t, int pattern)
+{
+    int32_t n_rank = t->table.n;
+
+    for (int k = 0; k < N_PATTERN; k++) {
+        if ((strcmp(patterns[k].name, patterns[pattern].name) != 0) ||
+            (patterns[k].n_rank != n_rank))
+            continue;
+        for (int i = 0; patterns[k].special[i].name != NULL; i++) {
+            ct_added_token a = { .name = (char *)(uintptr_t)patterns[k].special[i].name,
+                                 .id = patterns[k].special[i].id,
+                                 .special = true };
+
+            CT_TRY(ct_tokenizer_add(t, &a));
+        }
+    }
+    return CT_OK;
+}
+
 ct_status ct_tokenizer_read_ranks(ct_tokenizer *t, const char *text, size_t n, const char *pattern)
 {
     int k = 0;
@@ -192,13 +213,5 @@ ct_status ct_tokenizer_read_ranks(ct_tokenizer *t, const char *text, size_t n, c
     CT_TRY(find_bytes(t));
     CT_TRY(find_merges(t));
     t->step[t->n_step++] = (ct_split_step){ .split = patterns[k].split };
-    if (t->table.n != patterns[k].n_rank) return CT_OK;
-    for (int i = 0; patterns[k].special[i].name != NULL; i++) {
-        ct_added_token a = { .name = (char *)(uintptr_t)patterns[k].special[i].name,
-                             .id = patterns[k].special[i].id,
-                             .special = true };
-
-        CT_TRY(ct_tokenizer_add(t, &a));
-    }
-    return CT_OK;
+    return add_special(t, k);
 }

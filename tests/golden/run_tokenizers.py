@@ -106,9 +106,14 @@ def long_ones(r):
 class Case:
     """A vocabulary, the options that read it, and the other program's ids of a text."""
 
-    def __init__(self, name, file, ids, options=(), only=None, decodes=True):
+    def __init__(self, name, file, ids, options=(), only=None, decodes=True, end=None):
         self.name, self.file, self.ids, self.options = name, file, ids, list(options)
-        self.only, self.decodes = only or (lambda text: text), decodes
+        self.only, self.decodes, self.end = only or (lambda text: text), decodes, end
+
+    def joined(self):
+        """A case whose texts may be one: between END each is a text of its own. None: there is no END."""
+        return self.end and Case(self.name, self.file, self.end, self.options + ["--special"] * (
+            "--special" not in self.options), self.only, self.decodes)
 
 
 def run(cortado, *arguments, **env):
@@ -130,7 +135,7 @@ def ours(cortado, case, texts, **env):
     ids, back = [], []
     for part, text in zip(PARTS, texts):
         ids.append(np.fromfile("out/%s.bin" % part, dtype="<u2").tolist())
-        if case.decodes:
+        if case.decodes and part == PARTS[0]:
             pattern = [o for o in case.options if o.startswith("--pattern")]
             run(cortado, "tokens", "--from=out/%s.bin" % part, "--to=out/%s.txt" % part, "--tokenizer=" + case.file,
                 *pattern)
@@ -187,16 +192,21 @@ def as_strings(file):
         json.dump(j, f, ensure_ascii=False)
 
 
+def ids_of(t, special):
+    """Ids of a text, in which names of special tokens are such or text."""
+    def ids(text):
+        t.encode_special_tokens = not special
+        return t.encode(text, add_special_tokens=False).ids
+    return ids
+
+
 def of_json(name, t, special=False, strings=False, **more):
     file = name + ".json"
     t.save(file)
     if strings:
         as_strings(file)
-
-    def ids(text):
-        t.encode_special_tokens = not special
-        return t.encode(text, add_special_tokens=False).ids
-    return Case(name, file, ids, ["--special"] if special else [], **more)
+    return Case(name, file, ids_of(t, special), ["--special"] if special else [],
+                end=ids_of(t, True) if t.token_to_id(END) else None, **more)
 
 
 def byte_of_character():
@@ -228,7 +238,7 @@ def of_ranks(name, t):
     return Case("ranks_" + name, name + ".tiktoken", e.encode_ordinary, ["--pattern=" + name])
 
 
-def of_gguf(name, t, pre, ids):
+def of_gguf(name, t, pre):
     """t's vocabulary as llama.cpp has it."""
     w = GGUFWriter(name + ".gguf", "llama")
     vocab = {i: word for word, i in t.get_vocab().items()}
@@ -244,7 +254,7 @@ def of_gguf(name, t, pre, ids):
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.close()
-    return Case("gguf_" + name, name + ".gguf", ids)
+    return Case("gguf_" + name, name + ".gguf", ids_of(t, False), end=ids_of(t, True))
 
 
 def word_piece(corpus, lower):
@@ -302,13 +312,11 @@ def cases(corpus):
     for name in ("gpt2", "cl100k", "o200k"):
         yield of_ranks(name, t["gpt2" if name == "gpt2" else "llama3" if name == "cl100k" else "o200k"])
     for name, pre in (("smollm", "smollm"), ("llama3", "llama-bpe"), ("gpt2", "gpt-2")):
-        t[name].encode_special_tokens = True
-        yield of_gguf(name, t[name], pre, lambda text, t=t[name]: t.encode(text).ids)
+        yield of_gguf(name, t[name], pre)
     low, cased = word_piece(corpus, True), word_piece(corpus, False)
     yield of_json("bert", low, only=old_enough, decodes=False)
     yield of_json("bert_cased", cased, only=old_enough, decodes=False)
-    low.encode_special_tokens = True
-    yield of_bert_gguf(low, lambda text: low.encode(text, add_special_tokens=False).ids)
+    yield of_bert_gguf(low, ids_of(low, False))
 
 
 # ---- what we train
@@ -339,7 +347,7 @@ def same_ids(name, t, file, text):
 def main():
     cortado = sys.argv[1]
     option = {a.split("=")[0]: int(a.split("=")[1]) for a in sys.argv[2:] if a.startswith("--")}
-    r, rounds = random.Random(option.get("--seed", 3)), option.get("--rounds", 4)
+    r, rounds = random.Random(option.get("--seed", 3)), option.get("--rounds", 3)
     corpus = ""
     for file in (a for a in sys.argv[2:] if not a.startswith("--")):
         with open(file, encoding="utf-8") as f:
@@ -352,7 +360,8 @@ def main():
         try:
             compare(cortado, case, [corpus[:60000]], "corpus")
             compare(cortado, case, [made_up(r, 2500) for _ in range(rounds)], "made_up")
-            compare(cortado, case, ends, "ends")
+            joined = case.joined()
+            compare(cortado, joined or case, [END.join(ends)] if joined else ends, "ends")
             compare(cortado, case, [long_ones(r)], "long")
         except RuntimeError as e:
             say(case.name, str(e))
