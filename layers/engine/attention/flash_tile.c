@@ -44,17 +44,19 @@
     TILE(_s##_##_v##_##_r##_along, _t, _l, _r, _v, AT_ALONG, 1)
 
 /* Accumulators, a factor and the values of a row must fit into the registers: 32, or 16. */
+#define EACH_2(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 1) BOTH(_s, _t, _l, _v, 2)
 #define EACH_4(_s, _t, _l, _v)                                                                     \
-    BOTH(_s, _t, _l, _v, 1) BOTH(_s, _t, _l, _v, 2) BOTH(_s, _t, _l, _v, 3) BOTH(_s, _t, _l, _v, 4)
+    EACH_2(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 3) BOTH(_s, _t, _l, _v, 4)
 #define EACH_6(_s, _t, _l, _v)                                                                     \
     EACH_4(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 5) BOTH(_s, _t, _l, _v, 6)
+#define EACH_8(_s, _t, _l, _v)                                                                     \
+    EACH_6(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 7) BOTH(_s, _t, _l, _v, 8)
+#define EACH_10(_s, _t, _l, _v)                                                                    \
+    EACH_8(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 9) BOTH(_s, _t, _l, _v, 10)
+#define EACH_12(_s, _t, _l, _v)                                                                    \
+    EACH_10(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 11) BOTH(_s, _t, _l, _v, 12)
 #define EACH_14(_s, _t, _l, _v)                                                                    \
-    EACH_6(_s, _t, _l, _v)                                                                         \
-    BOTH(_s, _t, _l, _v, 7)                                                                        \
-    BOTH(_s, _t, _l, _v, 8)                                                                        \
-    BOTH(_s, _t, _l, _v, 9)                                                                        \
-    BOTH(_s, _t, _l, _v, 10) BOTH(_s, _t, _l, _v, 11) BOTH(_s, _t, _l, _v, 12)                     \
-        BOTH(_s, _t, _l, _v, 13) BOTH(_s, _t, _l, _v, 14)
+    EACH_12(_s, _t, _l, _v) BOTH(_s, _t, _l, _v, 13) BOTH(_s, _t, _l, _v, 14)
 #define NAMES_4(_s, _v, _k)                                                                        \
     _s##_##_v##_1_##_k, _s##_##_v##_2_##_k, _s##_##_v##_3_##_k, _s##_##_v##_4_##_k
 #define NAMES_6(_s, _v, _k) NAMES_4(_s, _v, _k), _s##_##_v##_5_##_k, _s##_##_v##_6_##_k
