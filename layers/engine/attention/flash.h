@@ -81,6 +81,9 @@ typedef struct ct_flash_rows {
     /** dot[i] = sum over dim of x y for n tokens, `row` apart, in the order in which tiles make dp:
      *  where one key has it all, so that y is its value, the two are equal and ds is 0. */
     void (*dots)(int64_t n, int64_t dim, const float *x, const float *y, int64_t row, float *dot);
+    /** to[i to_row + c] = by from[i from_row + c] for i < n, c < dim. */
+    void (*copy)(int64_t n, int64_t dim, float by, const float *from, int64_t from_row, float *to,
+                 int64_t to_row);
 } ct_flash_rows;
 
 /** The best that ct_simd_pick() allows. */
@@ -115,8 +118,9 @@ void ct_flash_seen_by(const ct_attention_desc *d, int64_t key, int64_t end, int6
                       int64_t *to_p);
 /** Whether any query of [query, query + n) sees any key of [key, key + keys), but for segments. */
 bool ct_flash_meet(const ct_attention_desc *d, int64_t query, int64_t n, int64_t key, int64_t keys);
-/** Whether two lists of segments may have one in common: their ranges overlap. */
-bool ct_flash_segments_meet(const float *a, int64_t n_a, const float *b, int64_t n_b);
+/** Which pairs of two lists of segments are equal: none for sure, some perhaps, or all. */
+typedef enum { CT_FLASH_NONE, CT_FLASH_SOME, CT_FLASH_ALL } ct_flash_equal;
+ct_flash_equal ct_flash_segments(const float *a, int64_t n_a, const float *b, int64_t n_b);
 
 /** A unit of backward: some keys of one group of heads of one sequence. Units are taken in order:
  *  what a unit waits for has a smaller number. */
@@ -134,6 +138,7 @@ ct_flash_unit ct_flash_unit_of(const ct_attention_desc *d, int64_t number);
  *  positions from `position` on where turn is not NULL; zero up to whole vectors. */
 typedef struct ct_flash_copy {
     const ct_attention_desc *d;
+    const ct_flash_rows *rows;
     const float *turn; /* of position 0; NULL: nothing turns */
     int64_t position, n, capacity;
     float scale;
@@ -142,6 +147,9 @@ typedef struct ct_flash_copy {
 void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, float *rows);
 /** The way back: to = scale x, turned back. */
 void ct_flash_put(const ct_flash_copy *c, const float *rows, float *to, int64_t step);
+/** Fetches n tokens' dimensions, `step` apart, into the second cache: those of the next block,
+ * which no processor guesses, since tokens lie pages apart. */
+void ct_flash_fetch(const ct_attention_desc *d, int64_t n, const float *from, int64_t step);
 /** Such rows of n <= width tokens turned over: to[dim][width], zero beyond them. */
 void ct_flash_panel(const ct_attention_desc *d, int64_t width, int64_t n, int64_t capacity,
                     const float *rows, float *to);

@@ -72,6 +72,8 @@ typedef struct step {
     int64_t key, keys, query, n; /* first key, keys; first query, queries */
     int64_t tiles;               /* of queries                            */
     const float *segment;        /* of the sample; NULL: none             */
+    /* what dropout keeps: a bit a key, for each query; NULL: all */
+    uint16_t (*kept)[CT_FLASH_DRAWN];
 } step;
 
 static int64_t tile_row(const step *s, int64_t t)
@@ -79,37 +81,33 @@ static int64_t tile_row(const step *s, int64_t t)
     return ct_gemm_tile_row(s->n, s->tiles, t);
 }
 
-/* Whether tile t of the queries has anything to do with the panel of keys from j on. */
-static bool meet(const pass *p, const step *s, int64_t t, int64_t j)
+/* What tile t of the queries has to do with the panel of keys from j on, but for what `causal` and
+ * the window say of single ones. */
+static ct_flash_equal meet(const pass *p, const step *s, int64_t t, int64_t j)
 {
     int64_t i = tile_row(s, t), rows = tile_row(s, t + 1) - i;
     int64_t keys = ct_gemm_smaller(p->width, s->keys - j);
 
-    if (!ct_flash_meet(p->d, s->query + i, rows, s->key + j, keys)) return false;
-    return (s->segment == NULL) ||
-           ct_flash_segments_meet(s->segment + s->query + i + ct_attention_shift(p->d), rows,
-                                  s->segment + s->key + j, keys);
+    if (!ct_flash_meet(p->d, s->query + i, rows, s->key + j, keys)) return CT_FLASH_NONE;
+    if (s->segment == NULL) return CT_FLASH_ALL;
+    return ct_flash_segments(s->segment + s->query + i + ct_attention_shift(p->d), rows,
+                             s->segment + s->key + j, keys);
 }
 
-/* Bit i: whether key j + i is kept, for the queries of tile t. */
-static void kept_words(const pass *p, const step *s, int64_t t, int64_t j, uint32_t *word)
+/* Units and panels begin at multiples of 16 keys, as numbers of a row do. */
+static void draw_kept(const pass *p, const step *s)
 {
     const ct_attention_desc *d = p->d;
-    int64_t i = tile_row(s, t), n = tile_row(s, t + 1) - i, skip = (s->key + j) % 16;
-    uint16_t bits[CT_FLASH_DRAWN] = { 0 };
 
-    for (int64_t r = 0; r < n; r++) {
-        uint64_t first = ct_attention_number(d, p->a->first + s->sample, s->head, s->query + i + r,
-                                             s->key + j - skip);
-
-        ct_rng_bits(p->a->key, first, ct_gemm_smaller(p->width, s->keys - j) + skip,
-                    (uint32_t)d->drop_below, bits);
-        word[r] = ct_flash_bits(bits, skip);
-    }
+    for (int64_t i = 0; i < s->n; i++)
+        ct_rng_bits(p->a->key,
+                    ct_attention_number(d, p->a->first + s->sample, s->head, s->query + i, s->key),
+                    s->keys, (uint32_t)d->drop_below, s->kept[i]);
 }
 
 /* Scores and dp of a cell, then probabilities and ds in their places. */
-static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t j)
+static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t j,
+                 ct_flash_equal equal)
 {
     const ct_attention_desc *d = p->d;
     int64_t i = tile_row(s, t), n = tile_row(s, t + 1) - i, shift = ct_attention_shift(d);
@@ -127,7 +125,7 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
                         .causal = d->causal,
                         .window = d->window,
                         .keep_scale = d->keep_scale };
-    float of_key[CT_FLASH_WIDTH] = { 0 };
+    float of_key[CT_FLASH_WIDTH]; /* lanes beyond the last key may have any */
 
     for (int64_t c = 0; c < d->dim; c += CT_FLASH_PIECE) {
         int64_t k = ct_gemm_smaller(CT_FLASH_PIECE, d->dim - c), at = c * CT_FLASH_ROW + j;
@@ -140,14 +138,14 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
         most[x] = p->a->stats[2 * (stats + x)];
         inverse[x] = p->a->stats[2 * (stats + x) + 1];
     }
-    if (s->segment != NULL) {
+    if (equal == CT_FLASH_SOME) {
         memcpy(of_key, s->segment + s->key + j,
                (size_t)ct_gemm_smaller(p->width, s->keys - j) * sizeof(float));
         g.of_key = of_key;
         g.of_query = s->segment + s->query + i + shift;
     }
-    if (d->drop_below > 0) {
-        kept_words(p, s, t, j, word);
+    if (s->kept != NULL) {
+        for (int64_t x = 0; x < n; x++) word[x] = ct_flash_bits(s->kept[i + x], j);
         g.kept = word;
     }
     p->rows->grad(&g);
@@ -197,7 +195,12 @@ static void keys_of_step(const pass *p, const step *s, const room *r)
 {
     for (int64_t j = 0; j < s->keys; j += p->width) {
         for (int64_t t = 0, end; t < s->tiles; t = end + 1) {
-            for (end = t; (end < s->tiles) && meet(p, s, end, j); end++) cell(p, s, r, end, j);
+            for (end = t; end < s->tiles; end++) {
+                ct_flash_equal equal = meet(p, s, end, j);
+
+                if (equal == CT_FLASH_NONE) break;
+                cell(p, s, r, end, j, equal);
+            }
             if ((end == t) || !p->d->wants_kv) continue;
             add_to_keys(p, s, j, t, end, r->p, r->dy, r->dv);
             add_to_keys(p, s, j, t, end, r->ds, r->q, r->dk);
@@ -209,7 +212,8 @@ static void queries_of_step(const pass *p, const step *s, const room *r)
 {
     for (int64_t t = 0; t < s->tiles; t++) {
         for (int64_t j = 0, end; j < s->keys; j = end + p->width) {
-            for (end = j; (end < s->keys) && meet(p, s, t, end);) end += p->width;
+            for (end = j; (end < s->keys) && (meet(p, s, t, end) != CT_FLASH_NONE);)
+                end += p->width;
             if (end > j) add_to_queries(p, s, r, t, j, ct_gemm_smaller(end, s->keys));
         }
     }
@@ -232,7 +236,7 @@ static void gradient_of_queries(const pass *p, const step *s, const room *r)
     atomic_int *turn =
         p->turn + (s->sample * d->heads + s->head) * blocks_of(d) + s->query / CT_FLASH_QUERIES;
     float *dq = p->a->dq + (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim;
-    ct_flash_copy copy = { d, NULL, s->query + shift, s->n, CT_FLASH_QUERIES, 1.0f };
+    ct_flash_copy copy = { d, p->rows, NULL, s->query + shift, s->n, CT_FLASH_QUERIES, 1.0f };
 
     ct_attention_sees(d, s->query + shift, &first, &unused);
     ct_attention_sees(d, s->query + s->n - 1 + shift, &unused, &end);
@@ -258,7 +262,7 @@ static void take_keys(const pass *p, const step *s, const room *r)
     const ct_attention_desc *d = p->d;
     const float *k = p->a->k + (s->sample * d->tk + s->key) * d->k_row + s->group * d->dim;
     const float *v = p->a->v + (s->sample * d->tk + s->key) * d->v_row + s->group * d->dim;
-    ct_flash_copy copy = { d, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 1.0f };
+    ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 1.0f };
     size_t rows = (size_t)(p->pieces * KEY_ROWS) * sizeof(float);
 
     ct_flash_take(&copy, k, d->k_row, r->k);
@@ -280,7 +284,7 @@ static void put_keys(const pass *p, const step *s, const room *r)
 {
     const ct_attention_desc *d = p->d;
     int64_t token = s->sample * d->tk + s->key;
-    ct_flash_copy copy = { d, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 0x1.62e43p-1f };
+    ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 0x1.62e43p-1f };
 
     if (p->a->dk != NULL)
         ct_flash_put(&copy, r->dk, p->a->dk + token * d->k_row + s->group * d->dim, d->k_row);
@@ -290,26 +294,52 @@ static void put_keys(const pass *p, const step *s, const room *r)
         ct_flash_put(&copy, r->dv, p->a->dv + token * d->v_row + s->group * d->dim, d->v_row);
 }
 
+/* A block's q and dy, turned and multiplied. */
+static void take_queries(const pass *p, const step *s, const room *r)
+{
+    const ct_attention_desc *d = p->d;
+    int64_t row = d->heads * d->dim, token = s->sample * d->tq + s->query;
+    ct_flash_copy copy = { .d = d,
+                           .rows = p->rows,
+                           .turn = p->a->turn,
+                           .position = s->query + ct_attention_shift(d),
+                           .n = s->n,
+                           .capacity = CT_FLASH_QUERIES,
+                           .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
+    const float *q = p->a->q + token * d->q_row + s->head * d->dim;
+    const float *dy = p->a->dy + token * row + s->head * d->dim;
+
+    ct_flash_take(&copy, q, d->q_row, r->q);
+    copy.turn = NULL;
+    copy.scale = 1.0f;
+    ct_flash_take(&copy, dy, row, r->dy);
+    if (s->query < CT_FLASH_QUERIES) return; /* the block in front comes next */
+    ct_flash_fetch(d, CT_FLASH_QUERIES, q - CT_FLASH_QUERIES * d->q_row, d->q_row);
+    ct_flash_fetch(d, CT_FLASH_QUERIES, dy - CT_FLASH_QUERIES * row, row);
+}
+
 static void run_step(const pass *p, step *s, const room *r, int64_t block)
 {
     const ct_attention_desc *d = p->d;
-    int64_t row = d->heads * d->dim;
-    ct_flash_copy copy = { .d = d, .turn = p->a->turn, .capacity = CT_FLASH_QUERIES };
+    uint16_t kept[CT_FLASH_QUERIES][CT_FLASH_DRAWN];
 
     s->query = block * CT_FLASH_QUERIES;
     s->n = ct_gemm_smaller(CT_FLASH_QUERIES, d->tq - s->query);
     s->tiles = ct_gemm_ceil_div(s->n, p->set->rows);
-    copy.position = s->query + ct_attention_shift(d);
-    copy.n = s->n;
-    copy.scale = d->scale * 0x1.715476p+0f; /* 1 / ln 2 */
-    ct_flash_take(&copy, p->a->q + (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim,
-                  d->q_row, r->q);
-    copy.turn = NULL;
-    copy.scale = 1.0f;
-    ct_flash_take(&copy, p->a->dy + (s->sample * d->tq + s->query) * row + s->head * d->dim, row,
-                  r->dy);
+    s->kept = NULL;
+    if (d->drop_below > 0) {
+        memset(kept, 0, sizeof(kept));
+        s->kept = kept;
+        draw_kept(p, s);
+    }
+    take_queries(p, s, r);
+    if (p->a->dq != NULL)
+        ct_flash_fetch(d, s->n,
+                       p->a->dq + (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim,
+                       d->q_row);
     keys_of_step(p, s, r);
     if (p->a->dq != NULL) gradient_of_queries(p, s, r);
+    s->kept = NULL;
 }
 
 static void run_unit(const pass *p, int64_t number, const room *r)

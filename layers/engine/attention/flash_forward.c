@@ -139,10 +139,15 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
     float of_query[CT_FLASH_WIDTH];
 
     if (t->segment != NULL) {
+        int64_t last = ct_gemm_smaller(b->query + p->width, t->to) - 1;
+        const float *own = t->segment + shift, *of_key = t->segment + b->key;
+        ct_flash_equal equal = ct_flash_segments(own + b->query, last + 1 - b->query, of_key, b->n);
+
+        if (equal == CT_FLASH_NONE) return;
         for (int64_t i = 0; i < p->width; i++)
-            of_query[i] = t->segment[ct_gemm_smaller(b->query + i, t->to - 1) + shift];
+            of_query[i] = own[ct_gemm_smaller(b->query + i, last)];
         a.of_query = of_query;
-        a.of_key = t->segment + b->key;
+        a.of_key = (equal == CT_FLASH_SOME) ? of_key : NULL;
     }
     scores(p, b, r->s);
     if (p->rows->softmax(&a)) p->rows->scale(d->dim, r->factor, b->y);
@@ -178,8 +183,13 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
     for (int64_t i = 0; i < panels; i++) {
         block b = panel_of(p, t, r, i);
         int64_t n = ct_gemm_smaller(p->width, t->to - b.query);
-        ct_flash_copy copy = { d, p->a->turn,    b.query + shift,
-                               n, CT_FLASH_KEYS, d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
+        ct_flash_copy copy = { .d = d,
+                               .rows = p->rows,
+                               .turn = p->a->turn,
+                               .position = b.query + shift,
+                               .n = n,
+                               .capacity = CT_FLASH_KEYS,
+                               .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
 
         ct_flash_take(&copy, q + b.query * d->q_row, d->q_row, r->k);
         ct_flash_panel(d, p->width, n, CT_FLASH_KEYS, r->k, b.q);
@@ -212,16 +222,6 @@ static void end(const pass *p, const task *t, const room *r, const block *b)
                  p->a->y + (t->sample * d->tq + b->query) * row + t->head * d->dim, row);
 }
 
-/* Whether the segments of the panel's queries and of the block's keys may have one in common. */
-static bool segments_meet(const task *t, const block *b, int64_t shift, int64_t width)
-{
-    int64_t last = ct_gemm_smaller(b->query + width, t->to) - 1;
-
-    return (t->segment == NULL) ||
-           ct_flash_segments_meet(t->segment + b->query + shift, last + 1 - b->query,
-                                  t->segment + b->key, b->n);
-}
-
 static void run_task(const pass *p, const task *t, const room *r)
 {
     const ct_attention_desc *d = p->d;
@@ -235,11 +235,15 @@ static void run_task(const pass *p, const task *t, const room *r)
     ct_attention_sees(d, t->to - 1 + shift, &unused, &to);
     for (int64_t key = from / CT_FLASH_KEYS * CT_FLASH_KEYS; key < to; key += CT_FLASH_KEYS) {
         int64_t n = ct_gemm_smaller(CT_FLASH_KEYS, to - key);
-        ct_flash_copy copy = { d, p->a->turn, key, n, CT_FLASH_KEYS, 1.0f };
+        ct_flash_copy copy = { d, p->rows, p->a->turn, key, n, CT_FLASH_KEYS, 1.0f };
 
         ct_flash_take(&copy, k + key * d->k_row, d->k_row, r->k);
         copy.turn = NULL;
         ct_flash_take(&copy, v + key * d->v_row, d->v_row, r->v);
+        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n), k + (key + n) * d->k_row,
+                       d->k_row);
+        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n), v + (key + n) * d->v_row,
+                       d->v_row);
         for (int64_t i = 0; i < panels; i++) {
             block b = panel_of(p, t, r, i);
             int64_t last = ct_gemm_smaller(b.query + p->width, t->to) - 1, first_seen, end_seen;
@@ -250,7 +254,7 @@ static void run_task(const pass *p, const task *t, const room *r)
             b.n = ct_gemm_smaller(end_seen, key + n) - b.key;
             b.k = r->k + (b.key - key) * CT_FLASH_ROW;
             b.v = r->v + (b.key - key) * CT_FLASH_ROW;
-            if ((b.n > 0) && segments_meet(t, &b, shift, p->width)) run_block(p, t, &b, r);
+            if (b.n > 0) run_block(p, t, &b, r);
         }
     }
     for (int64_t i = 0; i < panels; i++) {

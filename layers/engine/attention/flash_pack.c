@@ -31,12 +31,6 @@ CT_SIMD_CLONES static void turn_pairs(int64_t half, const float *turn, float sig
     }
 }
 
-CT_SIMD_CLONES static void scale_row(int64_t n, float by, const float *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = by * x[i];
-}
-
 static void turn_token(const ct_flash_copy *c, int64_t i, float sign, float *x)
 {
     int64_t dim = c->d->rope_dim;
@@ -49,11 +43,12 @@ static void turn_token(const ct_flash_copy *c, int64_t i, float sign, float *x)
 }
 
 /* Zeros behind a row's last dimension, up to whole vectors. */
-static void fill_up(int64_t dim, float *row)
+static void fill_up(int64_t n, int64_t dim, float *rows)
 {
     int64_t whole = ct_gemm_round_up(dim, LANES);
 
-    if (whole > dim) memset(row + dim, 0, (size_t)(whole - dim) * sizeof(*row));
+    for (int64_t i = 0; (whole > dim) && (i < n); i++)
+        memset(rows + i * CT_FLASH_ROW + dim, 0, (size_t)(whole - dim) * sizeof(*rows));
 }
 
 void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, float *rows)
@@ -62,24 +57,26 @@ void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, floa
     bool turns = (c->turn != NULL) && (c->d->rope_dim > 0);
     float whole[CT_FLASH_DIM];
 
-    for (int64_t i = 0; i < c->n; i++, from += step) {
-        if (dim <= CT_FLASH_PIECE) {
-            float *row = rows + i * CT_FLASH_ROW;
+    for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE) {
+        int64_t n = ct_gemm_smaller(CT_FLASH_PIECE, dim - at);
+        float *piece = rows + at / CT_FLASH_PIECE * c->capacity * CT_FLASH_ROW;
 
-            scale_row(dim, c->scale, from, row);
-            if (turns) turn_token(c, i, 1.0f, row);
-            fill_up(dim, row);
+        if (!turns || (dim <= CT_FLASH_PIECE))
+            c->rows->copy(c->n, n, c->scale, from + at, step, piece, CT_FLASH_ROW);
+        fill_up(c->n, n, piece);
+    }
+    if (!turns) return;
+    for (int64_t i = 0; i < c->n; i++) {
+        if (dim <= CT_FLASH_PIECE) {
+            turn_token(c, i, 1.0f, rows + i * CT_FLASH_ROW);
             continue;
         }
-        scale_row(dim, c->scale, from, whole);
-        if (turns) turn_token(c, i, 1.0f, whole);
-        for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE) {
-            float *row = rows + (at / CT_FLASH_PIECE * c->capacity + i) * CT_FLASH_ROW;
-            int64_t n = ct_gemm_smaller(CT_FLASH_PIECE, dim - at);
-
-            memcpy(row, whole + at, (size_t)n * sizeof(*row));
-            fill_up(n, row);
-        }
+        c->rows->copy(1, dim, c->scale, from + i * step, step, whole,
+                      dim); /* pairs in two pieces */
+        turn_token(c, i, 1.0f, whole);
+        for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
+            memcpy(rows + (at / CT_FLASH_PIECE * c->capacity + i) * CT_FLASH_ROW, whole + at,
+                   (size_t)ct_gemm_smaller(CT_FLASH_PIECE, dim - at) * sizeof(*rows));
     }
 }
 
@@ -88,11 +85,17 @@ void ct_flash_put(const ct_flash_copy *c, const float *rows, float *to, int64_t 
     int64_t dim = c->d->dim;
     bool turns = (c->turn != NULL) && (c->d->rope_dim > 0);
 
-    for (int64_t i = 0; i < c->n; i++, to += step) {
-        for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
-            scale_row(ct_gemm_smaller(CT_FLASH_PIECE, dim - at), c->scale,
-                      rows + (at / CT_FLASH_PIECE * c->capacity + i) * CT_FLASH_ROW, to + at);
-        if (turns) turn_token(c, i, -1.0f, to);
+    for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
+        c->rows->copy(c->n, ct_gemm_smaller(CT_FLASH_PIECE, dim - at), c->scale,
+                      rows + at / CT_FLASH_PIECE * c->capacity * CT_FLASH_ROW, CT_FLASH_ROW,
+                      to + at, step);
+    for (int64_t i = 0; turns && (i < c->n); i++) turn_token(c, i, -1.0f, to + i * step);
+}
+
+void ct_flash_fetch(const ct_attention_desc *d, int64_t n, const float *from, int64_t step)
+{
+    for (int64_t i = 0; i < n; i++, from += step) {
+        for (int64_t c = 0; c < d->dim; c += LANES) __builtin_prefetch(from + c, 0, 2);
     }
 }
 

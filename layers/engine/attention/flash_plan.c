@@ -28,19 +28,31 @@ bool ct_flash_meet(const ct_attention_desc *d, int64_t query, int64_t n, int64_t
     return (query < to) && (query + n > from);
 }
 
-bool ct_flash_segments_meet(const float *a, int64_t n_a, const float *b, int64_t n_b)
+/* What is no number equals nothing. */
+static bool range_of(const float *x, int64_t n, float *least_p, float *most_p)
 {
-    float least_a = a[0], most_a = a[0], least_b = b[0], most_b = b[0];
+    float least = INFINITY, most = -INFINITY;
+    bool all = true;
 
-    for (int64_t i = 1; i < n_a; i++) {
-        least_a = (a[i] < least_a) ? a[i] : least_a;
-        most_a = (a[i] > most_a) ? a[i] : most_a;
+    for (int64_t i = 0; i < n; i++) {
+        least = (x[i] < least) ? x[i] : least;
+        most = (x[i] > most) ? x[i] : most;
+        all = all && (x[i] == x[i]);
     }
-    for (int64_t i = 1; i < n_b; i++) {
-        least_b = (b[i] < least_b) ? b[i] : least_b;
-        most_b = (b[i] > most_b) ? b[i] : most_b;
-    }
-    return (least_a <= most_b) && (least_b <= most_a);
+    *least_p = least;
+    *most_p = most;
+    return all;
+}
+
+ct_flash_equal ct_flash_segments(const float *a, int64_t n_a, const float *b, int64_t n_b)
+{
+    float least_a, most_a, least_b, most_b;
+    bool all = range_of(a, n_a, &least_a, &most_a);
+
+    all = range_of(b, n_b, &least_b, &most_b) && all;
+    if (!(least_a <= most_b) || !(least_b <= most_a)) return CT_FLASH_NONE;
+    all = all && (least_a == most_a) && (least_b == most_b);
+    return all ? CT_FLASH_ALL : CT_FLASH_SOME;
 }
 
 /* Pairs of a sequence and a group of heads that are under way together: one a thread, so that few

@@ -22,9 +22,12 @@ static const uint32_t lane_bit[CT_FLASH_WIDTH] = {
     1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31
 };
 
-/* The lanes [*from_p, *to_p) of a panel that see across it, of which lane 0 is `first` behind
- * (queries along the lanes: key minus query), or before (keys: query minus key). As floats, which
- * are compared with lane numbers. */
+static inline int64_t between(int64_t n, int64_t least, int64_t most)
+{
+    return (n < least) ? least : (n > most) ? most : n;
+}
+
+/* A lane's number to compare with, or one beyond all. */
 static inline float near_lanes(int64_t n)
 {
     return (float)((n < -1) ? -1 : (n > CT_FLASH_WIDTH) ? CT_FLASH_WIDTH : n);
@@ -109,14 +112,14 @@ static inline float near_lanes(int64_t n)
         VECTORS(_lanes);                                                                           \
         FOR_POWERS;                                                                                \
         vec most[2], sum[2];                                                                       \
+        int64_t front = 0, back = a->n; /* between them every query sees every key */              \
         bool changed;                                                                              \
                                                                                                    \
-        for (int64_t i = 0; i < a->n; i++) {                                                       \
-            bool whole = (a->of_key == NULL) && (!a->causal || (a->first + i <= 0)) &&             \
-                         ((a->window == 0) || (a->first + i + a->window >= 2 * (_lanes)));         \
-                                                                                                   \
-            if (!whole) _name##_mask(a, i);                                                        \
-        }                                                                                          \
+        if (a->of_key != NULL) front = a->n;                                                       \
+        if (a->window > 0) front = between(2 * (_lanes)-a->first - a->window, front, a->n);        \
+        if (a->causal) back = between(1 - a->first, front, a->n);                                  \
+        for (int64_t i = 0; i < front; i++) _name##_mask(a, i);                                    \
+        for (int64_t i = (back > front) ? back : front; i < a->n; i++) _name##_mask(a, i);         \
         changed = _name##_largest(a);                                                              \
         EACH                                                                                       \
         {                                                                                          \
@@ -186,14 +189,12 @@ static inline float near_lanes(int64_t n)
     {                                                                                              \
         VECTORS(_lanes);                                                                           \
         FOR_POWERS;                                                                                \
+        bool whole = (a->of_key == NULL) && (!a->causal || (a->first >= 2 * (_lanes)-1)) &&        \
+                     ((a->window == 0) || (a->first + a->n - 1 - a->window < 0));                  \
                                                                                                    \
         for (int64_t i = 0; i < a->n; i++) {                                                       \
             float *s = a->s + i * CT_FLASH_ROW, *dp = a->dp + i * CT_FLASH_ROW;                    \
             float mask[2 * (_lanes)];                                                              \
-            bool whole = (a->of_key == NULL) &&                                                    \
-                         (!a->causal || (a->first + i >= 2 * (_lanes)-1)) &&                       \
-                         ((a->window == 0) || (a->first + i - a->window < 0));                     \
-                                                                                                   \
             if (!whole) _name##_seen(a, i, mask);                                                  \
             EACH                                                                                   \
             {                                                                                      \
@@ -237,8 +238,20 @@ static inline float near_lanes(int64_t n)
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
+    _target static void _name##_copy(int64_t n, int64_t dim, float by, const float *from,          \
+                                     int64_t from_row, float *to, int64_t to_row)                  \
+    {                                                                                              \
+        VECTORS(_lanes);                                                                           \
+        int64_t whole = dim / (_lanes), c;                                                         \
+                                                                                                   \
+        for (int64_t i = 0; i < n; i++, from += from_row, to += to_row) {                          \
+            for (int64_t v = 0; v < whole; v++) AT(vec, to, _lanes) = IN(vec, from, _lanes) * by;  \
+            for (c = whole * (_lanes); c < dim; c++) to[c] = from[c] * by;                         \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
     static const ct_flash_rows rows_##_name = { _name##_softmax, _name##_scale, _name##_drop,      \
-                                                _name##_grad, _name##_dots };
+                                                _name##_grad,    _name##_dots,  _name##_copy };
 
 /* The larger of each lane; _b where one is no number. */
 #define MAX_AVX512(_a, _b) ((vec)_mm512_max_ps((__m512)(_a), (__m512)(_b)))
