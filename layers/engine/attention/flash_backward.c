@@ -72,6 +72,7 @@ typedef struct step {
     int64_t key, keys, query, n; /* first key, keys; first query, queries */
     int64_t tiles;               /* of queries                            */
     const float *segment;        /* of the sample; NULL: none             */
+    float most[CT_FLASH_QUERIES], inverse[CT_FLASH_QUERIES]; /* as forward left them */
     /* what dropout keeps: a bit a key, for each query; NULL: all */
     uint16_t (*kept)[CT_FLASH_DRAWN];
 } step;
@@ -111,16 +112,14 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
 {
     const ct_attention_desc *d = p->d;
     int64_t i = tile_row(s, t), n = tile_row(s, t + 1) - i, shift = ct_attention_shift(d);
-    int64_t stats = (s->sample * d->heads + s->head) * d->tq + s->query + i;
     ct_flash_tile tile = p->set->along[1][n - 1];
-    float most[CT_FLASH_TILE], inverse[CT_FLASH_TILE];
     uint32_t word[CT_FLASH_TILE];
     ct_flash_grad g = { .n = n,
                         .s = r->p + i * CT_FLASH_ROW + j,
                         .dp = r->ds + i * CT_FLASH_ROW + j,
-                        .most = most,
-                        .inverse = inverse,
-                        .dot = p->dot + stats,
+                        .most = s->most + i,
+                        .inverse = s->inverse + i,
+                        .dot = p->dot + (s->sample * d->heads + s->head) * d->tq + s->query + i,
                         .first = s->query + i + shift - (s->key + j),
                         .causal = d->causal,
                         .window = d->window,
@@ -133,10 +132,6 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
 
         tile(k, rows, r->k_panels + at, g.s, c > 0);
         tile(k, rows + (r->dy - r->q), r->v_panels + at, g.dp, c > 0);
-    }
-    for (int64_t x = 0; x < n; x++) {
-        most[x] = p->a->stats[2 * (stats + x)];
-        inverse[x] = p->a->stats[2 * (stats + x) + 1];
     }
     if (equal == CT_FLASH_SOME) {
         memcpy(of_key, s->segment + s->key + j,
@@ -294,10 +289,11 @@ static void put_keys(const pass *p, const step *s, const room *r)
         ct_flash_put(&copy, r->dv, p->a->dv + token * d->v_row + s->group * d->dim, d->v_row);
 }
 
-/* A block's q and dy, turned and multiplied. */
-static void take_queries(const pass *p, const step *s, const room *r)
+/* A block's q and dy, turned and multiplied; what forward kept of it. */
+static void take_queries(const pass *p, step *s, const room *r)
 {
     const ct_attention_desc *d = p->d;
+    const float *stats = p->a->stats + 2 * ((s->sample * d->heads + s->head) * d->tq + s->query);
     int64_t row = d->heads * d->dim, token = s->sample * d->tq + s->query;
     ct_flash_copy copy = { .d = d,
                            .rows = p->rows,
@@ -309,6 +305,10 @@ static void take_queries(const pass *p, const step *s, const room *r)
     const float *q = p->a->q + token * d->q_row + s->head * d->dim;
     const float *dy = p->a->dy + token * row + s->head * d->dim;
 
+    for (int64_t i = 0; i < s->n; i++) {
+        s->most[i] = stats[2 * i];
+        s->inverse[i] = stats[2 * i + 1];
+    }
     ct_flash_take(&copy, q, d->q_row, r->q);
     copy.turn = NULL;
     copy.scale = 1.0f;
