@@ -60,6 +60,7 @@ typedef struct ct_flash_grad {
     bool causal;
     int64_t window;
     const float *of_query, *of_key;
+    int vecs;             /* 1: the second vector of keys is seen by none of the queries */
     const uint32_t *kept; /* NULL: all. Bit i of word q: whether key i is kept           */
     float keep_scale;
 } ct_flash_grad;
@@ -118,6 +119,14 @@ void ct_flash_seen_by(const ct_attention_desc *d, int64_t key, int64_t end, int6
                       int64_t *to_p);
 /** Whether any query of [query, query + n) sees any key of [key, key + keys), but for segments. */
 bool ct_flash_meet(const ct_attention_desc *d, int64_t query, int64_t n, int64_t key, int64_t keys);
+/** How many of n keys from `key` on any of `lanes` queries from `query` on may see: those behind
+ * them are for others alone. Queries see at least what those before them see. */
+int64_t ct_flash_first_vector(const ct_attention_desc *d, int64_t lanes, int64_t query, int64_t key,
+                              int64_t n);
+/** The keys [*from_p, *to_p) of [key, end) that any query of [query, query + n) sees, but for
+ *  segments. */
+void ct_flash_keys_of(const ct_attention_desc *d, int64_t query, int64_t n, int64_t key,
+                      int64_t end, int64_t *from_p, int64_t *to_p);
 /** Which pairs of two lists of segments are equal: none for sure, some perhaps, or all. */
 typedef enum { CT_FLASH_NONE, CT_FLASH_SOME, CT_FLASH_ALL } ct_flash_equal;
 ct_flash_equal ct_flash_segments(const float *a, int64_t n_a, const float *b, int64_t n_b);

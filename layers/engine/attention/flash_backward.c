@@ -112,7 +112,9 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
 {
     const ct_attention_desc *d = p->d;
     int64_t i = tile_row(s, t), n = tile_row(s, t + 1) - i, shift = ct_attention_shift(d);
-    ct_flash_tile tile = p->set->along[1][n - 1];
+    int vecs =
+        (ct_flash_first_vector(d, n, s->query + i, s->key + j, p->width) > p->set->lanes) ? 2 : 1;
+    ct_flash_tile tile = p->set->along[vecs - 1][n - 1];
     uint32_t word[CT_FLASH_TILE];
     ct_flash_grad g = { .n = n,
                         .s = r->p + i * CT_FLASH_ROW + j,
@@ -123,6 +125,7 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
                         .first = s->query + i + shift - (s->key + j),
                         .causal = d->causal,
                         .window = d->window,
+                        .vecs = vecs,
                         .keep_scale = d->keep_scale };
     float of_key[CT_FLASH_WIDTH]; /* lanes beyond the last key may have any */
 
@@ -150,19 +153,22 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
 static void add_to_keys(const pass *p, const step *s, int64_t j, int64_t t, int64_t end,
                         const float *a, const float *b, float *c)
 {
-    int64_t from = tile_row(s, t), n = tile_row(s, end) - from;
     int64_t keys = ct_gemm_smaller(p->width, s->keys - j);
     int64_t tiles = ct_gemm_ceil_div(keys, p->set->rows);
 
-    for (int64_t x = 0; x < p->d->dim; x += p->width) {
-        int64_t piece = x / CT_FLASH_PIECE, at = x % CT_FLASH_PIECE;
-        int vecs = (p->d->dim - x > p->set->lanes) ? 2 : 1;
+    for (int64_t k = 0; k < tiles; k++) {
+        int64_t i = ct_gemm_tile_row(keys, tiles, k);
+        int64_t rows = ct_gemm_tile_row(keys, tiles, k + 1) - i, from, to;
 
-        for (int64_t k = 0; k < tiles; k++) {
-            int64_t i = ct_gemm_tile_row(keys, tiles, k);
-            int64_t rows = ct_gemm_tile_row(keys, tiles, k + 1) - i;
+        ct_flash_seen_by(p->d, s->key + j + i, s->key + j + i + rows, &from, &to);
+        from -= s->query;
+        if (from < tile_row(s, t)) from = tile_row(s, t);
+        to = ct_gemm_smaller(to - s->query, tile_row(s, end));
+        for (int64_t x = 0; (from < to) && (x < p->d->dim); x += p->width) {
+            int64_t piece = x / CT_FLASH_PIECE, at = x % CT_FLASH_PIECE;
+            int vecs = (p->d->dim - x > p->set->lanes) ? 2 : 1;
 
-            p->set->down[vecs - 1][rows - 1](n, a + from * CT_FLASH_ROW + j + i,
+            p->set->down[vecs - 1][rows - 1](to - from, a + from * CT_FLASH_ROW + j + i,
                                              b + piece * QUERY_ROWS + from * CT_FLASH_ROW + at,
                                              c + piece * KEY_ROWS + (j + i) * CT_FLASH_ROW + at,
                                              true);
@@ -174,14 +180,17 @@ static void add_to_keys(const pass *p, const step *s, int64_t j, int64_t t, int6
 static void add_to_queries(const pass *p, const step *s, const room *r, int64_t t, int64_t j,
                            int64_t end)
 {
-    int64_t i = tile_row(s, t), rows = tile_row(s, t + 1) - i;
+    int64_t i = tile_row(s, t), rows = tile_row(s, t + 1) - i, from, to;
 
+    ct_flash_keys_of(p->d, s->query + i, rows, s->key + j, s->key + end, &from, &to);
+    from -= s->key;
+    to -= s->key;
     for (int64_t x = 0; x < p->d->dim; x += p->width) {
         int64_t piece = x / CT_FLASH_PIECE, at = x % CT_FLASH_PIECE;
         int vecs = (p->d->dim - x > p->set->lanes) ? 2 : 1;
 
-        p->set->along[vecs - 1][rows - 1](end - j, r->ds + i * CT_FLASH_ROW + j,
-                                          r->k + piece * KEY_ROWS + j * CT_FLASH_ROW + at,
+        p->set->along[vecs - 1][rows - 1](to - from, r->ds + i * CT_FLASH_ROW + from,
+                                          r->k + piece * KEY_ROWS + from * CT_FLASH_ROW + at,
                                           r->dq + piece * QUERY_ROWS + i * CT_FLASH_ROW + at, true);
     }
 }

@@ -61,34 +61,42 @@ static room room_of(const pass *p, int thread)
 /* ---- one panel and one block of keys */
 
 typedef struct block {
-    int64_t query, key, n; /* first query of the panel, first key, keys */
+    int64_t query, queries, key, n; /* first query of the panel, queries, first key, keys */
     float *q, *y, *most, *sum;
     const float *k, *v; /* of the first key */
 } block;
 
+/* Some keys of a block, and which of the panel's vectors have to do with them. */
+typedef struct part {
+    int64_t from, to;
+    int vec, vecs;
+} part;
+
 /* scores^T = k q^T */
-static void scores(const pass *p, const block *b, float *s)
+static void scores(const pass *p, const block *b, const part *x, float *s)
 {
-    int64_t tiles = ct_gemm_ceil_div(b->n, p->set->rows), capacity = CT_FLASH_KEYS * CT_FLASH_ROW;
+    int64_t n = x->to - x->from, tiles = ct_gemm_ceil_div(n, p->set->rows);
+    int64_t capacity = CT_FLASH_KEYS * CT_FLASH_ROW, at = (int64_t)x->vec * p->set->lanes;
 
     for (int64_t t = 0; t < tiles; t++) {
-        int64_t i = ct_gemm_tile_row(b->n, tiles, t);
-        int64_t rows = ct_gemm_tile_row(b->n, tiles, t + 1) - i;
-        ct_flash_tile tile = p->set->along[1][rows - 1];
+        int64_t i = ct_gemm_tile_row(n, tiles, t), row = (x->from + i) * CT_FLASH_ROW;
+        int64_t rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
+        ct_flash_tile tile = p->set->along[x->vecs - 1][rows - 1];
 
         for (int64_t c = 0; c < p->d->dim; c += CT_FLASH_PIECE)
             tile(ct_gemm_smaller(CT_FLASH_PIECE, p->d->dim - c),
-                 b->k + c / CT_FLASH_PIECE * capacity + i * CT_FLASH_ROW, b->q + c * CT_FLASH_ROW,
-                 s + i * CT_FLASH_ROW, c > 0);
+                 b->k + c / CT_FLASH_PIECE * capacity + row, b->q + c * CT_FLASH_ROW + at,
+                 s + row + at, c > 0);
     }
 }
 
 /* y^T += v^T p^T */
-static void values(const pass *p, const block *b, const float *s)
+static void values(const pass *p, const block *b, const part *x, const float *s)
 {
     int64_t dim = p->d->dim, capacity = CT_FLASH_KEYS * CT_FLASH_ROW;
+    int64_t row = x->from * CT_FLASH_ROW, at = (int64_t)x->vec * p->set->lanes;
 
-    for (int64_t c = 0; c < dim; c += CT_FLASH_PIECE) {
+    for (int64_t c = 0; (x->to > x->from) && (c < dim); c += CT_FLASH_PIECE) {
         int64_t n = ct_gemm_smaller(CT_FLASH_PIECE, dim - c);
         int64_t tiles = ct_gemm_ceil_div(n, p->set->rows);
 
@@ -96,10 +104,23 @@ static void values(const pass *p, const block *b, const float *s)
             int64_t i = ct_gemm_tile_row(n, tiles, t);
             int64_t rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
 
-            p->set->down[1][rows - 1](b->n, b->v + c / CT_FLASH_PIECE * capacity + i, s,
-                                      b->y + (c + i) * CT_FLASH_ROW, true);
+            p->set->down[x->vecs - 1][rows - 1](
+                x->to - x->from, b->v + c / CT_FLASH_PIECE * capacity + row + i, s + row + at,
+                b->y + (c + i) * CT_FLASH_ROW + at, true);
         }
     }
+}
+
+/* Keys that both vectors of queries see, or the first alone where there is no more, and those that
+ * stand behind all queries of the first. */
+static void cut_block(const pass *p, const block *b, part x[2])
+{
+    int64_t lanes = p->set->lanes;
+    int64_t cut = ct_flash_first_vector(p->d, lanes, b->query, b->key, b->n);
+    bool few = b->queries <= lanes;
+
+    x[0] = (part){ .from = 0, .to = cut, .vec = 0, .vecs = few ? 1 : 2 };
+    x[1] = (part){ .from = cut, .to = few ? cut : b->n, .vec = 1, .vecs = 1 };
 }
 
 /* Which probabilities of a block dropout keeps: word j: a bit a query. */
@@ -107,7 +128,7 @@ static void kept_words(const pass *p, const task *t, const block *b, uint32_t *w
 {
     const ct_attention_desc *d = p->d;
     uint16_t bits[32][CT_FLASH_DRAWN] = { { 0 } };
-    int64_t queries = ct_gemm_smaller(p->width, t->to - b->query), skip = b->key % 16;
+    int64_t queries = b->queries, skip = b->key % 16;
 
     for (int64_t i = 0; i < queries; i++) {
         uint64_t first =
@@ -137,11 +158,12 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
                            .causal = d->causal,
                            .window = d->window };
     float of_query[CT_FLASH_WIDTH];
+    part x[2];
 
     if (t->segment != NULL) {
-        int64_t last = ct_gemm_smaller(b->query + p->width, t->to) - 1;
+        int64_t last = b->query + b->queries - 1;
         const float *own = t->segment + shift, *of_key = t->segment + b->key;
-        ct_flash_equal equal = ct_flash_segments(own + b->query, last + 1 - b->query, of_key, b->n);
+        ct_flash_equal equal = ct_flash_segments(own + b->query, b->queries, of_key, b->n);
 
         if (equal == CT_FLASH_NONE) return;
         for (int64_t i = 0; i < p->width; i++)
@@ -149,7 +171,10 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
         a.of_query = of_query;
         a.of_key = (equal == CT_FLASH_SOME) ? of_key : NULL;
     }
-    scores(p, b, r->s);
+    cut_block(p, b, x);
+    for (int64_t i = 0; (x[0].vecs == 1) && (i < b->n); i++) /* lanes of nobody */
+        memset(r->s + i * CT_FLASH_ROW + p->set->lanes, 0, (size_t)p->set->lanes * sizeof(float));
+    for (int i = 0; i < 2; i++) scores(p, b, &x[i], r->s);
     if (p->rows->softmax(&a)) p->rows->scale(d->dim, r->factor, b->y);
     if (d->drop_below > 0) {
         uint32_t word[CT_FLASH_KEYS];
@@ -157,7 +182,7 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
         kept_words(p, t, b, word);
         p->rows->drop(b->n, word, d->keep_scale, r->s);
     }
-    values(p, b, r->s);
+    for (int i = 0; i < 2; i++) values(p, b, &x[i], r->s);
 }
 
 /* ---- a task */
@@ -168,6 +193,7 @@ static block panel_of(const pass *p, const task *t, const room *r, int64_t i)
     int64_t at = i * p->width, lies = at / SIDE * p->d->dim * CT_FLASH_ROW + at % SIDE;
 
     return (block){ .query = t->from + at,
+                    .queries = ct_gemm_smaller(p->width, t->to - t->from - at),
                     .q = r->q + lies,
                     .y = r->y + lies,
                     .most = r->most + at,
@@ -182,17 +208,16 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
 
     for (int64_t i = 0; i < panels; i++) {
         block b = panel_of(p, t, r, i);
-        int64_t n = ct_gemm_smaller(p->width, t->to - b.query);
         ct_flash_copy copy = { .d = d,
                                .rows = p->rows,
                                .turn = p->a->turn,
                                .position = b.query + shift,
-                               .n = n,
+                               .n = b.queries,
                                .capacity = CT_FLASH_KEYS,
                                .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
 
         ct_flash_take(&copy, q + b.query * d->q_row, d->q_row, r->k);
-        ct_flash_panel(d, p->width, n, CT_FLASH_KEYS, r->k, b.q);
+        ct_flash_panel(d, p->width, b.queries, CT_FLASH_KEYS, r->k, b.q);
         for (int64_t c = 0; c < d->dim; c++)
             memset(b.y + c * CT_FLASH_ROW, 0, (size_t)p->width * sizeof(float));
         for (int64_t lane = 0; lane < p->width; lane++) {
@@ -206,7 +231,7 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
 static void end(const pass *p, const task *t, const room *r, const block *b)
 {
     const ct_attention_desc *d = p->d;
-    int64_t n = ct_gemm_smaller(p->width, t->to - b->query), row = d->heads * d->dim;
+    int64_t n = b->queries, row = d->heads * d->dim;
     int64_t first = (t->sample * d->heads + t->head) * d->tq + b->query;
 
     for (int64_t i = 0; i < p->width; i++) {
@@ -246,7 +271,7 @@ static void run_task(const pass *p, const task *t, const room *r)
                        d->v_row);
         for (int64_t i = 0; i < panels; i++) {
             block b = panel_of(p, t, r, i);
-            int64_t last = ct_gemm_smaller(b.query + p->width, t->to) - 1, first_seen, end_seen;
+            int64_t last = b.query + b.queries - 1, first_seen, end_seen;
 
             ct_attention_sees(d, b.query + shift, &first_seen, &unused);
             ct_attention_sees(d, last + shift, &unused, &end_seen);

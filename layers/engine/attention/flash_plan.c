@@ -28,6 +28,26 @@ bool ct_flash_meet(const ct_attention_desc *d, int64_t query, int64_t n, int64_t
     return (query < to) && (query + n > from);
 }
 
+int64_t ct_flash_first_vector(const ct_attention_desc *d, int64_t lanes, int64_t query, int64_t key,
+                              int64_t n)
+{
+    int64_t from, to;
+
+    ct_flash_keys_of(d, query, lanes, key, key + n, &from, &to);
+    return (to > key) ? to - key : 0;
+}
+
+void ct_flash_keys_of(const ct_attention_desc *d, int64_t query, int64_t n, int64_t key,
+                      int64_t end, int64_t *from_p, int64_t *to_p)
+{
+    int64_t shift = ct_attention_shift(d), from, to, unused;
+
+    ct_attention_sees(d, query + shift, &from, &unused);
+    ct_attention_sees(d, query + n - 1 + shift, &unused, &to);
+    *from_p = (from > key) ? from : key;
+    *to_p = ct_gemm_smaller(to, end);
+}
+
 /* What is no number equals nothing. */
 static bool range_of(const float *x, int64_t n, float *least_p, float *most_p)
 {
@@ -84,39 +104,62 @@ ct_flash_unit ct_flash_unit_of(const ct_attention_desc *d, int64_t number)
 /* ---- what threads do */
 
 /* Multiply-adds of a task of forward: two products. */
-static double forward_cost(const ct_attention_desc *d, int64_t width, int64_t chunk)
+static double forward_cost(const ct_attention_desc *d, int64_t lanes, int64_t chunk)
 {
-    int64_t from = chunk * d->task_queries, shift = ct_attention_shift(d), seen = 0;
+    int64_t from = chunk * d->task_queries, numbers = 0;
     int64_t to = ct_gemm_smaller(from + d->task_queries, d->tq);
 
-    for (int64_t i = from; i < to; i += width) {
-        int64_t first, end, unused, last = ct_gemm_smaller(i + width, to) - 1;
+    for (int64_t i = from; i < to; i += 2 * lanes) {
+        int64_t queries = ct_gemm_smaller(2 * lanes, to - i), key, end, cut;
 
-        ct_attention_sees(d, i + shift, &first, &unused);
-        ct_attention_sees(d, last + shift, &unused, &end);
-        seen += end - first;
+        ct_flash_keys_of(d, i, queries, 0, d->tk, &key, &end);
+        cut = ct_flash_first_vector(d, lanes, i, key, end - key);
+        numbers += (queries > lanes) ? lanes * (cut + end - key) : lanes * cut;
     }
-    return 2.0 * (double)(seen * width * d->dim);
+    return 2.0 * (double)(numbers * d->dim);
+}
+
+/* Queries of [query, query + n) that see keys of [key, key + rows): of two sums over queries. */
+static int64_t sums_over_queries(const ct_attention_desc *d, int64_t query, int64_t n, int64_t key,
+                                 int64_t rows)
+{
+    int64_t from, to;
+
+    ct_flash_seen_by(d, key, key + rows, &from, &to);
+    from = (from > query) ? from : query;
+    to = ct_gemm_smaller(to, query + n);
+    return (to > from) ? 2 * rows * (to - from) : 0;
 }
 
 /* Of a block of queries and a unit's keys, for all heads of the group: five products. */
 static double step_cost(const ct_attention_desc *d, const ct_flash_set *set, int64_t block,
                         int64_t chunk)
 {
-    int64_t query = block * CT_FLASH_QUERIES, key = chunk * d->task_keys, cells = 0;
-    int64_t n = ct_gemm_smaller(CT_FLASH_QUERIES, d->tq - query);
+    int64_t query = block * CT_FLASH_QUERIES, key = chunk * d->task_keys, numbers = 0;
+    int64_t n = ct_gemm_smaller(CT_FLASH_QUERIES, d->tq - query), lanes = set->lanes;
     int64_t keys = ct_gemm_smaller(d->task_keys, d->tk - key);
-    int64_t tiles = ct_gemm_ceil_div(n, set->rows), width = (int64_t)CT_GEMM_VECS * set->lanes;
+    int64_t tiles = ct_gemm_ceil_div(n, set->rows);
 
-    for (int64_t t = 0; t < tiles; t++) {
-        int64_t i = ct_gemm_tile_row(n, tiles, t), rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
+    for (int64_t j = 0; j < keys; j += 2 * lanes) {
+        int64_t here = ct_gemm_smaller(2 * lanes, keys - j);
+        int64_t key_tiles = ct_gemm_ceil_div(here, set->rows);
 
-        for (int64_t j = 0; j < keys; j += width) {
-            if (ct_flash_meet(d, query + i, rows, key + j, ct_gemm_smaller(width, keys - j)))
-                cells += rows * width;
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t i = ct_gemm_tile_row(n, tiles, t), rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
+            int64_t from, to;
+
+            ct_flash_keys_of(d, query + i, rows, key + j, key + j + here, &from, &to);
+            if (to <= from) continue;
+            numbers += 2 * rows * ((to - key - j > lanes) ? 2 * lanes : lanes) + rows * (to - from);
+        }
+        for (int64_t t = 0; t < key_tiles; t++) {
+            int64_t i = ct_gemm_tile_row(here, key_tiles, t);
+
+            numbers += sums_over_queries(d, query, n, key + j + i,
+                                         ct_gemm_tile_row(here, key_tiles, t + 1) - i);
         }
     }
-    return 5.0 * (double)(cells * d->dim * (d->heads / d->kv_heads));
+    return (double)(numbers * d->dim * (d->heads / d->kv_heads));
 }
 
 static int first_free(int n, const double *busy)
@@ -137,10 +180,10 @@ typedef struct times {
 static void forward_times(const ct_attention_desc *d, const times *t)
 {
     int64_t heads = d->n * d->heads, chunks = ct_gemm_ceil_div(d->tq, d->task_queries);
-    int64_t width = (int64_t)CT_GEMM_VECS * ct_flash_set_pick()->lanes;
+    int64_t lanes = ct_flash_set_pick()->lanes;
 
     for (int64_t chunk = chunks - 1; chunk >= 0; chunk--) {
-        double cost = forward_cost(d, width, chunk);
+        double cost = forward_cost(d, lanes, chunk);
 
         for (int64_t h = 0; h < heads; h++) {
             int who = first_free(d->n_thread, t->busy);

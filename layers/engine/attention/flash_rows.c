@@ -195,11 +195,17 @@ static inline float near_lanes(int64_t n)
         for (int64_t i = 0; i < a->n; i++) {                                                       \
             float *s = a->s + i * CT_FLASH_ROW, *dp = a->dp + i * CT_FLASH_ROW;                    \
             float mask[2 * (_lanes)];                                                              \
+                                                                                                   \
             if (!whole) _name##_seen(a, i, mask);                                                  \
             EACH                                                                                   \
             {                                                                                      \
-                vec p, g = IN(vec, dp, _lanes);                                                    \
+                vec p, g;                                                                          \
                                                                                                    \
+                if (v >= a->vecs) {                                                                \
+                    AT(vec, s, _lanes) = AT(vec, dp, _lanes) = zero;                               \
+                    continue;                                                                      \
+                }                                                                                  \
+                g = IN(vec, dp, _lanes);                                                           \
                 POWER(p, IN(vec, s, _lanes) - a->most[i], _max)                                    \
                 p *= a->inverse[i];                                                                \
                 if (!whole) p = (vec)((bits)p & IN(bits, mask, _lanes));                           \
