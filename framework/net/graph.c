@@ -504,8 +504,7 @@ ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p)
 bool ct_graph_node_passes(const ct_graph_node *n, int slot)
 {
     if (n->ops->backward == NULL) return false;
-    if (n->ops->no_diff_last && (slot == n->n_bottom - 1)) return false;
-    if ((slot < 32) && (((unsigned)n->ops->no_diff_bottom >> slot) & 1u)) return false;
+    if (ct_layer_no_diff(n->ops, n->n_bottom, slot)) return false;
     return (n->param->n_propagate_down == 0) || n->param->propagate_down[slot];
 }
 

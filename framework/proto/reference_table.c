@@ -16,6 +16,16 @@ const ct_meaning ct_meaning_table[] = {
     { "ArgMaxParameter.out_max_val",
       "Give the values: with `axis` instead of the indices, without it beside them." },
     { "ArgMaxParameter.top_k", "How many of the largest." },
+    { "AttentionParameter.causal",
+      "A query sees the keys up to its own; the last query is as far as the last key." },
+    { "AttentionParameter.dropout", "Chance of a probability to be dropped in training." },
+    { "AttentionParameter.num_heads", "Heads of the queries." },
+    { "AttentionParameter.num_kv_heads",
+      "Heads of keys and values, each for as many heads of queries; 0: `num_heads`." },
+    { "AttentionParameter.rope", "Rotary positions of queries and keys; unset: none." },
+    { "AttentionParameter.scale", "Factor of the scores; 0: 1 / sqrt(dimensions of a head)." },
+    { "AttentionParameter.window",
+      "A query sees its own key and the `window` - 1 before; 0: no limit. Wants `causal`." },
     { "BNParameter.bias_filler", "Initial shifts; 0 where unset." },
     { "BNParameter.bn_mode",
       "SegNet: LEARN normalises by the batch, in TEST too; INFERENCE only scales and shifts." },
@@ -315,6 +325,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.annotated_data_param",
       "Refused: layers of type AnnotatedData are not there. Give images and rows of true boxes as "
       "two tops of HDF5Data." },
+    { "LayerParameter.attention_param", "Cortado: of type Attention." },
     { "LayerParameter.blobs", "The weights, in files of weights. In a net's file they have no "
                               "effect: `--weights` gives them." },
     { "LayerParameter.bottom", "Names of the blobs it reads." },
@@ -567,6 +578,11 @@ const ct_meaning ct_meaning_table[] = {
     { "ResizeParameter.*", "Refused: of the SSD fork; images are not resized while they are read. "
                            "Use `new_height` and `new_width` of ImageData, or `cortado convert "
                            "images --resize=HxW`. In a `save_output_param` it has no effect." },
+    { "RotaryParameter.base", "Base of the wavelengths." },
+    { "RotaryParameter.dim",
+      "How many dimensions of each head turn, from the first on; even; 0: all." },
+    { "RotaryParameter.interleaved",
+      "Turn dimensions 2i and 2i + 1 together; otherwise i and i + dim / 2." },
     { "SPPParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "SPPParameter.pool", "MAX or AVE." },
     { "SPPParameter.pyramid_height", "Levels: 1 x 1, 2 x 2, 4 x 4 ... windows." },

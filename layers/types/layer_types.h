@@ -10,6 +10,7 @@
 #define CT_LAYER_TYPES(X) \
     X(accuracy) \
     X(argmax) \
+    X(attention) \
     X(axpy) \
     X(batch_norm) \
     X(batch_reindex) \

@@ -540,7 +540,67 @@ def language():
          lambda b, w: -2 * b[0].transpose(-1, -2) @ b[1].transpose(-1, -2))
 
 
-for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain, language):
+# ---- attention
+
+def turned(x, base, dim, pairs, shift=0):
+    """x: N x T x heads x D. Pairs of dimensions as complex numbers, turned by their positions."""
+    if not dim:
+        return x
+    n = dim // 2
+    speed = base ** (-torch.arange(n) * 2.0 / dim)
+    # angles as the layer has them: cosines and sines in f32
+    angle = (torch.arange(x.shape[1]) + shift)[:, None] * speed
+    turn = torch.complex(angle.cos().float().double(), angle.sin().float().double())[None, :, None]
+    first, second = (x[..., 0:dim:2], x[..., 1:dim:2]) if pairs else (x[..., :n], x[..., n:dim])
+    z = torch.complex(first, second) * turn
+    both = torch.stack((z.real, z.imag), -1).flatten(-2) if pairs else torch.cat((z.real, z.imag), -1)
+    return torch.cat((both, x[..., dim:]), -1)
+
+
+def attend(q, k, v, heads, kv, causal, window=0, scale=None, rope=(1e4, 0, False), segment=None):
+    n, tq, tk = q.shape[0], q.shape[1], k.shape[1]
+    shift = tk - tq if causal else 0
+    q = turned(q.reshape(n, tq, heads, -1), *rope, shift)
+    k = turned(k.reshape(n, tk, kv, -1), *rope)
+    i, j = torch.arange(tq)[:, None] + shift, torch.arange(tk)[None]
+    mask = torch.ones(n, 1, tq, tk, dtype=torch.bool)
+    if causal:
+        mask = mask & (j <= i)
+    if window:
+        mask = mask & (j > i - window)
+    if segment is not None:
+        mask = mask & (segment[:, None, shift:, None] == segment[:, None, None, :])
+    y = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.reshape(n, tk, kv, -1).transpose(1, 2),
+                                       attn_mask=mask, scale=scale, enable_gqa=True)
+    return y.transpose(1, 2).reshape(n, tq, -1)
+
+
+def attention():
+    torch.manual_seed(14)
+
+    def packed(heads, kv, **more):
+        def f(b, w):
+            dim = b[0].shape[2] // (heads + 2 * kv)
+            q, k, v = b[0].split((heads * dim, kv * dim, kv * dim), 2)
+            return attend(q, k, v, heads, kv, segment=b[1] if len(b) > 1 else None, **more)
+        return f
+    case("Attention", "attention_param { num_heads: 3 causal: true }", [rand(2, 7, 36)], packed(3, 3, causal=True),
+         roundings=128)
+    case("Attention", "attention_param { num_heads: 4 num_kv_heads: 2 causal: true window: 4 rope { base: 100 } }",
+         [rand(1, 5, 24), rand(1, 9, 12), rand(1, 9, 12)],
+         lambda b, w: attend(*b, 4, 2, True, window=4, rope=(100, 6, False)), roundings=128)
+    case("Attention", "attention_param { num_heads: 2 scale: 0.25 rope { dim: 4 interleaved: true } }",
+         [rand(2, 3, 12), rand(2, 8, 12), rand(2, 8, 12)],
+         lambda b, w: attend(*b, 2, 2, False, scale=0.25, rope=(1e4, 4, True)), roundings=128)
+    segment = torch.tensor([[3., 3, 3, 1, 1, 7, 7, 7, 7, 2], [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]])
+    case("Attention", "attention_param { num_heads: 2 num_kv_heads: 1 causal: true rope { } }", [rand(2, 10, 16), segment],
+         packed(2, 1, causal=True, rope=(1e4, 4, False)), constant=(1,), roundings=128)
+    case("Attention", "attention_param { num_heads: 1 }", [rand(2, 10, 9), segment], packed(1, 1, causal=False),
+         constant=(1,), roundings=128)
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain, language,
+             attention):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
