@@ -124,9 +124,8 @@ static uint32_t id_at(const ct_token_file *f, int64_t i)
 ct_status ct_token_file_get(const ct_token_file *f, int64_t offset, int64_t count, int32_t *to)
 {
     if ((offset < 0) || (count < 0) || (offset > f->count) || (count > f->count - offset))
-        return CT_FAIL(CT_ERR_ARG, "%s: tokens %lld to %lld asked for, it has %lld", f->path,
-                       (long long)offset, (long long)offset + (long long)count,
-                       (long long)f->count);
+        return CT_FAIL(CT_ERR_ARG, "%s: %lld tokens from %lld on asked for, it has %lld", f->path,
+                       (long long)count, (long long)offset, (long long)f->count);
     for (int64_t i = 0; i < count; i++) {
         uint32_t v = id_at(f, offset + i);
 

@@ -330,7 +330,11 @@ static ct_status read_word_piece(ct_tokenizer *t, const json_t *model)
 static ct_status read_model(ct_tokenizer *t, const json_t *model, bool bytes)
 {
     bool merges = json_array_size(json_object_get(model, "merges")) > 0;
-    const char *type = text_of(model, "type", merges ? "BPE" : "without a type");
+    bool words = json_is_integer(json_object_get(model, "max_input_chars_per_word"));
+    const char *type = text_of(model, "type",
+                               merges  ? "BPE" /* old files say no type */
+                               : words ? "WordPiece"
+                                       : "without a type");
 
     if (!json_is_object(model)) return bad(t, "model", "is missing");
     if (strcmp(type, "WordPiece") == 0) {

@@ -261,13 +261,34 @@ const char *ct_tokenizer_special(const ct_tokenizer *t, int i, int32_t *id_p)
     return NULL;
 }
 
+static bool is_token(const ct_tokenizer *t, int32_t id, const void *bytes, size_t n)
+{
+    size_t length;
+    const uint8_t *own;
+
+    if (!ct_token_table_has(&t->table, id)) return false;
+    own = ct_token_bytes(&t->table, id, &length);
+    return (length == n) && (memcmp(own, bytes, n) == 0);
+}
+
+/* Not where something stands for what it is not: an unknown token, an added one of another text. */
 bool ct_tokenizer_is_exact(const ct_tokenizer *t)
 {
+    if ((t->model == CT_MODEL_WORD_PIECE) || (t->n_form > 0) || (t->unknown >= 0)) return false;
+    for (int i = 0; i < 256; i++) {
+        uint8_t byte = (uint8_t)i;
+
+        if ((t->byte_id[i] >= 0) && !is_token(t, t->byte_id[i], &byte, 1)) return false;
+    }
     for (int i = 0; i < t->n_step; i++)
         if (t->step[i].prefix_blank) return false;
-    for (int i = 0; i < t->n_added; i++)
-        if (t->added[i].left_blanks || t->added[i].right_blanks) return false;
-    return (t->model != CT_MODEL_WORD_PIECE) && (t->n_form == 0);
+    for (int i = 0; i < t->n_added; i++) {
+        const ct_added_token *a = &t->added[i];
+
+        if (a->left_blanks || a->right_blanks || !is_token(t, a->id, a->name, strlen(a->name)))
+            return false;
+    }
+    return true;
 }
 
 /* ---- decoding */
