@@ -1,8 +1,8 @@
 /** @file scalar.h  More functions of one float like those of sigmoid.h: exp over its whole range,
- * e^x - 1, ln, ln(1 + e^x), the error function.
+ * e^x - 1, ln, ln(1 + e^x).
  *
  * Against the exact values: exp and ln within 3 units of the last place, e^x - 1 and ln(1 + e^x)
- * within 4, erf within 4; NaN stays NaN.
+ * within 4; NaN stays NaN.
  */
 #ifndef CT_SCALAR_H
 #define CT_SCALAR_H
@@ -86,35 +86,6 @@ CT_HD static inline float ct_softplus_f32(float x)
     s = s + s;
     p = s * z * p + s;
     return (x > 0.0f) ? x + p : (x == x) ? p : x;
-}
-
-/** The error function. */
-CT_HD static inline float ct_erf_f32(float x)
-{
-    const float one = 3.92f; /* from here on erf is 1 to the last bit */
-    float z, p, q, y;
-
-    x = (x > one) ? one : x; /* NaN passes both */
-    x = (x < -one) ? -one : x;
-    /* x p(x^2) / q(x^2), least squares in the relative error, reweighted towards the largest; what
-     * is left out is below 6e-8. No choice between two formulas, of which both would be computed.
-     */
-    z = x * x;
-    p = 0x1.56518ep-26f;
-    p = p * z - 0x1.06bb82p-19f;
-    p = p * z + 0x1.295172p-13f;
-    p = p * z + 0x1.e4c362p-9f;
-    p = p * z + 0x1.9e3706p-5f;
-    p = p * z + 0x1.994ba2p-3f;
-    p = p * z + 0x1.20dd74p+0f;
-    q = 0x1.f4d5b8p-11f;
-    q = q * z + 0x1.d61db4p-7f;
-    q = q * z + 0x1.d6e88ep-4f;
-    q = q * z + 0x1.055916p-1f;
-    q = q * z + 1.0f;
-    y = x * p / q;
-    y = (y > 1.0f) ? 1.0f : y; /* shortly before `one` roundings would pass it */
-    return (y < -1.0f) ? -1.0f : y;
 }
 
 #endif

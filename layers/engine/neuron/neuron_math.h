@@ -102,7 +102,7 @@ FN exp_slope(arg k, float y)
     return k.a * y;
 }
 
-/* Beyond these bounds the functions below are 0 or x to the last bit, and within them e^x needs no
+/* Beyond these bounds the functions below are x, or 0 within 1e-35, and within them e^x needs no
  * look at its range. NaN passes. */
 #define GELU_BOUND      13.0f
 #define GELU_TANH_BOUND 9.9f
@@ -121,20 +121,43 @@ FN exp_near(float x)
     return (rest + 1.0f) * ct_power_of_two(k);
 }
 
-/* x Phi(x), of the normal distribution */
+/* 1 / erfc(a / sqrt(2)), 0 <= a <= 13. It is (1 + a p(a))^16, p by least squares, reweighted
+ * towards the largest error in erfc. The powers are those of what stands beside the 1, so that
+ * rounding does not take its last bits. */
+FN inverse_tail(float a)
+{
+    float e = 0x1.360966p-27f;
+
+    e = e * a + 0x1.091dbp-30f;
+    e = e * a - 0x1.988adap-25f;
+    e = e * a + 0x1.f153aap-19f;
+    e = e * a + 0x1.e62954p-15f;
+    e = e * a + 0x1.55e098p-16f;
+    e = e * a + 0x1.af9b2p-9f;
+    e = e * a + 0x1.5a4836p-6f;
+    e = e * a + 0x1.9884cap-5f;
+    e = e * a;
+    for (int i = 0; i < 4; i++) e = e * (2.0f + e); /* (1 + e)^2 - 1 */
+    return 1.0f + e;
+}
+
+/* x Phi(x), of the normal distribution: x above 0, less |x| Phi(-|x|) */
 FN gelu_value(arg k, float x)
 {
+    float size = (x < 0.0f) ? -x : x, a = (size > GELU_BOUND) ? GELU_BOUND : size;
+
     (void)k;
-    return x * (0.5f + 0.5f * ct_erf_f32(x * 0x1.6a09e6p-1f)); /* 1 / sqrt(2) */
+    return ((x > 0.0f) ? x : 0.0f) - 0.5f * a / inverse_tail(a);
 }
 
 FN gelu_slope(arg k, float x)
 {
-    float z = within(GELU_BOUND, x);
-    float density = 0x1.988454p-2f * exp_near(-0.5f * z * z); /* 1 / sqrt(2 pi) */
+    float size = (x < 0.0f) ? -x : x, a = (size > GELU_BOUND) ? GELU_BOUND : size;
+    float density = 0x1.988454p-2f * exp_near(-0.5f * a * a); /* 1 / sqrt(2 pi) */
+    float below = 0.5f / inverse_tail(a) - a * density, sign = (x > 0.0f) ? -1.0f : 1.0f;
 
     (void)k;
-    return 0.5f + 0.5f * ct_erf_f32(z * 0x1.6a09e6p-1f) + z * density;
+    return (0.5f - 0.5f * sign) + sign * below; /* 1 - below or below: no choice that may branch */
 }
 
 /* (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), 2 u = x (a + b x^2) */

@@ -44,8 +44,6 @@ static void functions(void **state)
         { "log", ct_log_f32, log, 0.25f, 4.0f, 3 },
         { "softplus", ct_softplus_f32, softplus, -80.0f, 80.0f, 4 },
         { "softplus", ct_softplus_f32, softplus, -3.0f, 3.0f, 4 },
-        { "erf", ct_erf_f32, erf, -5.0f, 5.0f, 4 },
-        { "erf", ct_erf_f32, erf, -1e-3f, 1e-3f, 4 },
     };
     enum { N = 100000 };
 
@@ -72,9 +70,6 @@ static void functions(void **state)
     assert_true(ct_log_f32(INFINITY) == INFINITY);
     assert_true(isnan(ct_log_f32(-1.0f)));
     assert_true(ct_log_f32(1.0f) == 0.0f);
-    assert_true((ct_erf_f32(0.0f) == 0.0f) && (ct_erf_f32(6.0f) == 1.0f));
-    assert_true((ct_erf_f32(INFINITY) == 1.0f) && (ct_erf_f32(-INFINITY) == -1.0f));
-    for (float x = 3.5f; x < 4.0f; x = nextafterf(x, 5.0f)) assert_true(ct_erf_f32(x) <= 1.0f);
     assert_true(ct_softplus_f32(200.0f) == 200.0f);
     assert_true(ct_expm1_f32(0.0f) == 0.0f);
 }
@@ -268,9 +263,10 @@ static double gelu_tanh_slope_at(double x)
     return s + x * s * (1 - s) * b * (1 + 3 * 0.044715 * x * x);
 }
 
-/* Values: x times a factor below 1 that is good to 4 units, or, in the form TANH, to what 8
- * roundings make of an argument u e^u: |u| e^-|u| is below 1. Slopes: three such terms, the
- * argument of the density as large as x^2 / 2, and x^3 e^(-x^2 / 2) at most 1.2. */
+/* Values: the tail |x| Phi(-|x|) is off by 1 u at most, and taken off x. In the form TANH 8
+ * roundings enlarge an argument u whose effect u e^-|u| is below 1. Slopes: Phi(-|x|) is off by 1.5
+ * u, the density's argument, as large as x^2 / 2, by some roundings, and x^3 e^(-x^2 / 2) is at
+ * most 1.2. */
 static void gelus(void **state)
 {
     static const struct {
@@ -278,6 +274,7 @@ static void gelus(void **state)
         double (*value)(double), (*slope)(double);
     } f[] = { { &ct_neuron_gelu, gelu, gelu_slope_at },
               { &ct_neuron_gelu_tanh, gelu_tanh, gelu_tanh_slope_at } };
+    static const double roundings[] = { 2, 8 };
     enum { N = 60001 };
     static float x[N], one[N], y[N], dx[N];
     const ct_neuron_args k = { 0 };
@@ -292,10 +289,10 @@ static void gelus(void **state)
         for (int i = 0; i < N; i++) {
             double v = (double)x[i];
 
-            if (!(fabs((double)y[i] - f[j].value(v)) <= 12 * 0x1p-24 * fmax(1, (v > 0) ? v : 0)))
+            if (!(fabs((double)y[i] - f[j].value(v)) <= roundings[j] * 0x1p-24 * fmax(1, v)))
                 fail_msg("%d: value of %.9g is %.9g, not %.9g", j, v, (double)y[i], f[j].value(v));
             v = fmax(-20, fmin(20, v)); /* far out 0 and 1: there the formula is infinity times 0 */
-            if (!(fabs((double)dx[i] - f[j].slope(v)) <= 24 * 0x1p-24))
+            if (!(fabs((double)dx[i] - f[j].slope(v)) <= 8 * 0x1p-24))
                 fail_msg("%d: slope at %.9g is %.9g, not %.9g", j, v, (double)dx[i], f[j].slope(v));
         }
     }
@@ -427,6 +424,9 @@ static void edges(void **state)
     check_at("Mish", NULL, 60, 60, 1);
     check_at("GELU", NULL, 60, 60, 1);
     check_at("GELU", "gelu_param { approximate: TANH }", 1e30f, 1e30f, 1);
+    check_at("GELU", NULL, INFINITY, INFINITY, 1);
+    check_at("GELU", NULL, NAN, NAN, NAN);
+    check_at("GELU", "gelu_param { approximate: TANH }", NAN, NAN, NAN);
     check_at("HardSwish", NULL, -4, 0, 0);
     check_at("HardSwish", NULL, -3, 0, -0.5f);
     check_at("HardSwish", NULL, 0, 0, 0.5f);
