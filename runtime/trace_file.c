@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/solver/solver.h"
+
 enum {
     WARM = 3,       /* iterations after the first of the run: caches are warm */
     WINDOW = 5,     /* iterations */
@@ -67,10 +69,12 @@ ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
                                 const Ct__SolverParameter *param, int n_trial)
 {
     int64_t steps, each, n;
+    int micro = 1;
 
     if (f == NULL || f->trace == NULL) return CT_OK;
+    CT_TRY(ct_solver_micro_batches(param, NULL, net, &micro));
     if (f->trace->relative) place_window(f->trace, param, n_trial);
-    steps = (int64_t)param->iter_size * 2 * (net->n_forward + net->n_backward);
+    steps = (int64_t)micro * 2 * (net->n_forward + net->n_backward);
     each = steps + (int64_t)PER_PARAM * net->n_param + PER_ITERATION;
     if (net->options.dev->marks != NULL)
         each += 2 * (int64_t)net->n_param + PER_ITERATION; /* copies */

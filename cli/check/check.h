@@ -18,6 +18,8 @@ typedef struct ct_check {
     int64_t statistics;                 /* of weights that are none (BatchNorm's)                */
     int64_t learned;                    /* of those that get gradients here                      */
     double forward_flop, backward_flop; /* of this rank's batch                  */
+    int64_t step_tokens; /* of all ranks; 0: there is no solver, or the net has none */
+    int iter_size;       /* with step_tokens                     */
     int64_t
         optimiser_bytes; /* states of the solver's rule and averages of weights; < 0: no solver */
     double caffe_bytes;  /* what Caffe logs as "Memory required for data": every top of every layer,

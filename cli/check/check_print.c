@@ -121,6 +121,8 @@ void ct_check_print(const ct_check *c, FILE *to)
             (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net));
     fprintf(to, "batch       %" PRId64 " a rank, %" PRId64 " on %" PRId64 " rank%s\n",
             net->batch_local, net->batch_global, c->n_rank, (c->n_rank > 1) ? "s" : "");
+    if (c->step_tokens > 0)
+        fprintf(to, "tokens      %" PRId64 " a step, iter_size %d\n", c->step_tokens, c->iter_size);
     fprintf(to, "parameters  %" PRId64 ", learned %" PRId64, c->parameters, c->learned);
     if (c->statistics > 0) fprintf(to, "; and %" PRId64 " statistics", c->statistics);
     fprintf(to, "\noperations  forward %.4g GFLOP, backward %.4g GFLOP a step and rank\n",
@@ -239,9 +241,9 @@ void ct_check_json(const ct_check *c, ct_text *out)
         comma = ",";
     }
     ct_text_add(out,
-                "],\"parameters\":%" PRId64 ",\"statistics\":%" PRId64 ",\"learned\":%" PRId64
-                ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g",
-                c->parameters, c->statistics, c->learned, c->forward_flop * 1e-9,
+                "],\"step_tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"statistics\":%" PRId64
+                ",\"learned\":%" PRId64 ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g",
+                c->step_tokens, c->parameters, c->statistics, c->learned, c->forward_flop * 1e-9,
                 c->backward_flop * 1e-9);
     ct_text_add(out,
                 ",\"memory\":{\"planned\":%zu,\"peak_alive\":%zu,\"unshared\":%zu,\"weights\":%zu,"

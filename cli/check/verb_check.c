@@ -104,8 +104,11 @@ static ct_status report(checked *k, const ct_net *net)
     ct_check_count(net, k->n_rank, &c);
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
     c.optimiser_bytes = -1;
-    if ((ct_options_text(k->call->options, "solver") != NULL) && (net->options.phase == CT_TRAIN))
+    if ((ct_options_text(k->call->options, "solver") != NULL) && (net->options.phase == CT_TRAIN)) {
         c.optimiser_bytes = ct_update_rule_state_bytes(s, net->grad_count);
+        CT_TRY(ct_solver_micro_batches(s, k->config.map, net, &c.iter_size));
+        c.step_tokens = c.iter_size * ct_net_tokens(net);
+    }
     c.dense = way.dense;
     c.gathered = way.gathered;
     c.sent = sent(way.dense, way.gathered, k->n_rank);

@@ -182,6 +182,8 @@ static ct_status read_profile(verdict *v)
     CT_TRY(ct_profile_check_net(v->profile, file, hash));
     ct_profile_scale(v->profile, images_per_s, v->net->batch_local);
     fill_rows(v->net, v->profile);
+    /* of what was measured, where no solver says */
+    if (ct_options_text(v->o, "solver") == NULL) v->config.after_all |= v->profile->after_all;
     return CT_OK;
 }
 
@@ -247,7 +249,9 @@ static ct_status add_rows(verdict *v)
 
 static double compute_s(const verdict *v)
 {
-    return ct_profile_compute_s(v->profile) / v->speed;
+    double norm_s = v->config.after_all ? ct_profile_norm_s(v->profile) : 0;
+
+    return (ct_profile_compute_s(v->profile) + norm_s) / v->speed;
 }
 
 static void print_classes(const verdict *v)

@@ -8,6 +8,7 @@
 
 #include "framework/base/sort.h"
 #include "framework/base/text.h"
+#include "framework/solver/update_rule.h"
 
 enum {
     MOST_SUMS = 64,        /* of layers, under way at a time */
@@ -118,6 +119,8 @@ static ct_status read_head(const reader *r, const json_t *root)
     CT_TRY(read_number(r, root, "", "images_per_s", 1e-30, -1, &p->images_per_s));
     CT_TRY(read_number(r, root, "", "step_ms", 1e-30, -1, &p->step_ms));
     CT_TRY(read_number(r, root, "", "update_ms", 0, 0, &p->update_ms));
+    CT_TRY(read_number(r, root, "", "norm_ms", 0, 0, &p->norm_ms));
+    p->after_all = json_is_true(json_object_get(root, "after_all"));
     return read_number(r, root, "", "wait_data_ms", 0, 0, &p->wait_data_ms);
 }
 
@@ -361,6 +364,17 @@ double ct_profile_compute_s(const ct_profile *p)
     return sum;
 }
 
+/* Of the five arrays that an update by SGD with momentum reads and writes the norm reads one. */
+double ct_profile_norm_s(const ct_profile *p)
+{
+    return 1e-3 * ((p->norm_ms > 0) ? p->norm_ms : p->update_ms / 5);
+}
+
+bool ct_profile_after_all(const ct_profile *p, const Ct__SolverParameter *solver)
+{
+    return ct_update_waits_for_all(solver) || (!solver->has_clip_gradients && p->after_all);
+}
+
 void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch)
 {
     double factor = 1;
@@ -373,6 +387,7 @@ void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch)
     for (int i = 0; i < p->n_forward; i++) p->forward[i].seconds *= factor;
     for (int i = 0; i < p->n_backward; i++) p->backward[i].seconds *= factor;
     p->update_ms *= factor;
+    p->norm_ms *= factor;
 }
 
 static double median_sample(const ct_profile *p)
@@ -414,7 +429,7 @@ ct_status ct_profile_make_line(const ct_profile *p, ct_step_timeline_overlap ove
 {
     ct_profile_timeline l = { .event = NULL };
     int64_t count = 0;
-    double update_s = factor * 1e-3 * p->update_ms;
+    double update_s = factor * 1e-3 * p->update_ms, norm_s = factor * ct_profile_norm_s(p);
 
     l.event = calloc((size_t)(p->n_forward + p->n_backward) + 1, sizeof(*l.event));
     l.count = calloc((size_t)p->n_param + 1, sizeof(*l.count));
@@ -428,6 +443,7 @@ ct_status ct_profile_make_line(const ct_profile *p, ct_step_timeline_overlap ove
                                  .backward = l.event,
                                  .forward = l.event + p->n_backward,
                                  .update_s = update_s / (double)((count > 0) ? count : 1),
+                                 .norm_s = norm_s / (double)((count > 0) ? count : 1),
                                  .overlap = overlap };
     l.line.n_backward = add_events(p->backward, p->n_backward, factor, l.event);
     l.line.n_forward = add_events(p->forward, p->n_forward, factor, l.event + l.line.n_backward);

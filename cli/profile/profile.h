@@ -14,6 +14,7 @@
 #include "comm/sync/step_timeline.h"
 #include "framework/base/status.h"
 #include "framework/net/step.h"
+#include "framework/proto/cortado.pb-c.h"
 
 typedef struct ct_profile_param {
     char *key;
@@ -28,7 +29,9 @@ typedef struct ct_profile {
     int ranks, threads;
     double images_per_s; /* of the run that was measured, all its ranks               */
     double step_ms, update_ms, wait_data_ms;
-    int n_param; /* learned ones */
+    double norm_ms; /* of the norm of all gradients; 0: it was not asked for */
+    bool after_all; /* no weight changed before all gradients had landed: clip_gradients */
+    int n_param;    /* learned ones */
     ct_profile_param *param;
     int n_forward, n_backward;
     ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), BEGIN, WAIT (param, or pair
@@ -49,8 +52,13 @@ void ct_profile_destroy(ct_profile *p); /* NULL allowed */
  */
 ct_status ct_profile_check_net(const ct_profile *p, const char *path, const char *net_hash);
 
-/** Forward, backward and update of one rank's batch, in seconds. */
+/** Forward, backward and update of one rank's batch, in seconds; without a norm. */
 double ct_profile_compute_s(const ct_profile *p);
+/** The norm of all gradients, in seconds; an estimate where it was not measured. */
+double ct_profile_norm_s(const ct_profile *p);
+/** Whether weights change only once all gradients have landed: what the solver says, which need
+ *  have no fields but those that were set for a study; else what the measured run did. */
+bool ct_profile_after_all(const ct_profile *p, const Ct__SolverParameter *solver);
 
 /** Another chip and batch: all durations times one factor, so that one rank alone makes
  *  images_per_s (0: as measured) with the profile's batch; then times batch / the profile's (0:
@@ -63,7 +71,7 @@ typedef struct ct_profile_timeline {
     ct_step_timeline_event *event; /* owned */
     int64_t *count;                /* owned */
 } ct_profile_timeline;
-/** factor: on all computation. CT_ERR_NOMEM. */
+/** factor: on all computation. The line's after_all is the caller's. CT_ERR_NOMEM. */
 ct_status ct_profile_make_line(const ct_profile *p, ct_step_timeline_overlap overlap, double factor,
                                ct_profile_timeline *out);
 void ct_profile_line_release(ct_profile_timeline *l); /* zeroed ones too */

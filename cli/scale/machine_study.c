@@ -460,6 +460,7 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
     int64_t ranks = nodes * m->per_node;
     double factor = (m->jitter_seed > 0) ? ct_step_model_slowest(m->profile, ranks) : 1;
     double speed = 1; /* of the slowest node: all compute batches of one size */
+    ct_grad_pipe_config exchange = s->exchange;
     ct_profile *p = NULL;
     ct_topo *t = NULL;
     ct_status status;
@@ -470,8 +471,9 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
         ct_topo_place(m->machine, (int)ranks, (int)m->per_node, machine_study_placement(m, c), &t);
     for (int r = 0; (status == CT_OK) && s->rank_order && (r < t->n_rank); r++) t->order[r] = r;
     if (status == CT_OK) speed = ct_topo_speed(t, ct_topo_slowest_node(t));
+    exchange.after_all = ct_profile_after_all(p, s->solver);
     if (status == CT_OK)
-        status = ct_step_model_run(p, t, &s->exchange, NULL, s->overlap, factor / speed, out);
+        status = ct_step_model_run(p, t, &exchange, NULL, s->overlap, factor / speed, out);
     ct_topo_destroy(t);
     ct_profile_destroy(p);
     return status;

@@ -272,6 +272,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
 
     memset(out, 0, sizeof(*out));
     status = ct_profile_make_line(profile, overlap, factor, &m.line);
+    m.line.line.after_all = config->after_all;
     if (status == CT_OK) status = create_costs(topo, config, &m.costs);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
@@ -283,6 +284,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
     out->exposed_s = m.plan.times.exposed_s;
     out->bytes_sent = m.plan.bytes;
     out->compute_s = factor * ct_profile_compute_s(profile);
+    if (config->after_all) out->compute_s += factor * ct_profile_norm_s(profile);
     model_release(&m);
     return status;
 }

@@ -180,6 +180,24 @@ static void print_engines(const ct_engine_plan *plan, FILE *out)
     fprintf(out, "\n");
 }
 
+static void print_medians(const ct_time_result *r, const totals *t, FILE *out)
+{
+    char norm[48] = "", tokens[48] = "";
+
+    if (ct_time_result_tokens_per_s(r) > 0)
+        snprintf(tokens, sizeof(tokens), ", %.1f tokens/s", ct_time_result_tokens_per_s(r));
+    if (ct_time_result_median(r, r->norm) > 0)
+        snprintf(norm, sizeof(norm), "norm %.3f + ", ct_time_result_median(r, r->norm));
+    fprintf(out,
+            "medians of %d steps after %d: step %.3f ms = forward %.3f + backward %.3f + update "
+            "%.3f + %sthe rest;\nexposed communication %.3f ms, wait for data %.3f ms; %.1f "
+            "images/s (batch %" PRId64 ")%s\n",
+            r->n_step, r->n_warm_up, ct_time_result_median(r, r->step), t->forward_ms,
+            t->backward_ms, ct_time_result_median(r, r->update), norm,
+            ct_time_result_median(r, r->exposed), ct_time_result_median(r, r->wait_data),
+            ct_time_result_images_per_s(r), r->net->batch_global, tokens);
+}
+
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
 {
     const ct_net *net = r->net;
@@ -204,14 +222,7 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     fprintf(out, "\n");
     fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
             t.reorder_ms);
-    fprintf(out,
-            "medians of %d steps after %d: step %.3f ms = forward %.3f + backward %.3f + update "
-            "%.3f + the rest;\nexposed communication %.3f ms, wait for data %.3f ms; %.1f images/s "
-            "(batch %" PRId64 ")\n",
-            r->n_step, r->n_warm_up, ct_time_result_median(r, r->step), t.forward_ms, t.backward_ms,
-            ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
-            ct_time_result_median(r, r->wait_data), ct_time_result_images_per_s(r),
-            net->batch_global);
+    print_medians(r, &t, out);
     return CT_OK;
 }
 

@@ -15,14 +15,15 @@ ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r
     size_t n = (size_t)n_step, n_list = (size_t)net->n_forward + (size_t)net->n_backward;
 
     *r = (ct_time_result){ .net = net, .n_step = n_step };
-    r->step = calloc(n * (6 + 2 * n_list), sizeof(double));
+    r->step = calloc(n * (7 + 2 * n_list), sizeof(double));
     if (r->step == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
     r->update = r->step + n;
     r->exposed = r->update + n;
     r->wait_data = r->exposed + n;
     r->scratch = r->wait_data + n;
     r->pass = r->scratch + n;
-    r->forward = r->pass + n;
+    r->norm = r->pass + n;
+    r->forward = r->norm + n;
     r->backward = r->forward + n * (size_t)net->n_forward;
     r->forward_polls = r->backward + n * (size_t)net->n_backward;
     r->backward_polls = r->forward_polls + n * (size_t)net->n_forward;
@@ -72,6 +73,11 @@ double ct_time_result_median(const ct_time_result *r, const double *v)
 double ct_time_result_images_per_s(const ct_time_result *r)
 {
     return (double)r->net->batch_global / ct_time_result_median(r, r->step) * 1e3;
+}
+
+double ct_time_result_tokens_per_s(const ct_time_result *r)
+{
+    return (double)ct_net_tokens(r->net) / ct_time_result_median(r, r->step) * 1e3;
 }
 
 /* The median of step k of a list. */
@@ -359,12 +365,14 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
                 ",\"global_batch\":%" PRId64 ",\"iterations\":%d,\"images_per_s\":%.9g,"
                 "\"step_ms\":%.9g,\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"update_ms\":%.9g,"
                 "\"comm_exposed_ms\":%.9g,\"wait_data_ms\":%.9g,\"bytes_sent\":%" PRId64
-                ",\"parameters\":%" PRId64,
+                ",\"tokens_per_s\":%.9g,\"norm_ms\":%.9g,\"after_all\":%s,\"parameters\":%" PRId64,
                 ct_net_hash(net), net->batch_local, net->batch_global, r->n_step,
                 ct_time_result_images_per_s(r), ct_time_result_median(r, r->step),
                 of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
                 ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
-                ct_time_result_median(r, r->wait_data), r->bytes_sent, parameters);
+                ct_time_result_median(r, r->wait_data), r->bytes_sent,
+                ct_time_result_tokens_per_s(r), ct_time_result_median(r, r->norm),
+                r->after_all ? "true" : "false", parameters);
     add_params(r, out);
     add_list(r, true, out);
     add_list(r, false, out);

@@ -15,6 +15,8 @@ typedef struct ct_time_result {
     const ct_net *net; /* borrowed */
     int n_step, n_warm_up;
     double *step, *update, *exposed, *wait_data; /* [n_step]                                    */
+    double *norm;                                /* [n_step] of all gradients                   */
+    bool after_all;                              /* no weight changes before all have landed    */
     double *forward, *backward;                  /* [n_forward][n_step], [n_backward][n_step]   */
     double *forward_polls, *backward_polls;      /* likewise: polls from inside the step        */
     double *scratch, *pass;                      /* [n_step]                                    */
@@ -65,6 +67,7 @@ void ct_time_result_take(ct_time_result *r, int i);
 /** The median of n_step values, which stay as they are. */
 double ct_time_result_median(const ct_time_result *r, const double *v);
 double ct_time_result_images_per_s(const ct_time_result *r);
+double ct_time_result_tokens_per_s(const ct_time_result *r); /* 0: the net has none */
 
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);

@@ -220,12 +220,13 @@ static ct_status run_steps(bench *b)
     if (b->whole != NULL) ct_team_clock_begin(b->whole);
     start = ct_clock_s();
     for (int i = 0; i < r->n_step; i++) {
-        b->step.update_s = 0.0;
+        b->step.update_s = b->step.norm_s = 0.0;
         CT_TRY(one_step(b, r->n_warm_up + i));
         now = ct_clock_s();
         sync->ops->stats(sync->ctx, false, &after);
         r->step[i] = (now - start) * 1e3;
         r->update[i] = b->step.update_s * 1e3;
+        r->norm[i] = b->step.norm_s * 1e3;
         r->wait_data[i] = b->ex->wait_data_s * 1e3;
         r->exposed[i] = (after.exposed_s - before.exposed_s) * 1e3;
         r->bytes_sent = after.bytes_sent - before.bytes_sent;
@@ -283,6 +284,7 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
                                .several = (g->size > 1),
                                .pass = b->net->pass,
                                .rule = rule };
+    b->result.after_all = ct_update_waits_for_all(param);
     return ct_train_step_open(&b->step);
 }
 
@@ -426,7 +428,11 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
     if (c.solver->iter_size != 1)
         CT_INFO("iter_size %d: one micro-step is measured as a whole step", c.solver->iter_size);
+    if (c.solver->batch_tokens > 0)
+        CT_INFO("batch_tokens %lld: one micro-step is measured as a whole step",
+                (long long)c.solver->batch_tokens);
     c.solver->iter_size = 1;
+    c.solver->batch_tokens = 0;
     ct_net_options_fill(call, &c, CT_TRAIN, &state, &options);
     options.env.synthetic = !ct_options_flag(call->options, "data");
     if (!options.env.synthetic) {

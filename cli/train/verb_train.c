@@ -70,10 +70,10 @@ static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
     return CT_OK;
 }
 
-static void log_net(const ct_net *net, const Ct__SolverParameter *solver, int n_rank)
+static void log_net(const ct_net *net, const Ct__SolverParameter *solver, int iter_size, int n_rank)
 {
     const double mib = ldexp(1, 20);
-    int64_t n = 0;
+    int64_t n = 0, tokens = ct_net_tokens(net);
 
     for (int i = 0; i < net->n_param; i++) n += net->param[i].count;
     CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, net->name, net->n_layer,
@@ -82,6 +82,9 @@ static void log_net(const ct_net *net, const Ct__SolverParameter *solver, int n_
     CT_INFO("batch size %" PRId64 " on rank 0, %" PRId64 " on all %d ranks; %" PRId64
             " samples in the data set",
             net->batch_local, net->batch_global, n_rank, net->n_sample);
+    if (tokens > 0)
+        CT_INFO("a step has %" PRId64 " tokens: iter_size %d, %" PRId64 " samples of %" PRId64,
+                iter_size * tokens, iter_size, net->batch_global, tokens / net->batch_global);
     CT_INFO("memory of a rank: activations %.1f MiB planned (%.1f MiB alive at the peak, %.1f MiB "
             "without sharing), weights and gradients %.1f MiB, the optimiser's state %.1f MiB",
             (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
@@ -136,6 +139,9 @@ static ct_status report_run(training *t)
                 ",\"global_batch_size\":%" PRId64 ",\"memory_planned\":%zu",
                 ct_net_hash(net), ct_solver_seed(t->solver), net->batch_local, net->batch_global,
                 net->memory.planned);
+    if (ct_net_tokens(net) > 0)
+        ct_text_add(&fields, ",\"step_tokens\":%" PRId64,
+                    ct_solver_iter_size(t->solver) * ct_net_tokens(net));
     status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
                            : ct_report_run(t->report, fields.text);
     ct_text_destroy(&fields);
@@ -282,7 +288,8 @@ static ct_status get_ready(training *t)
     enter(t, "the start: the net");
     CT_TRY(create_solver(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
-    log_net(ct_solver_net(t->solver), t->config.solver, t->job->group.data.size);
+    log_net(ct_solver_net(t->solver), t->config.solver, ct_solver_iter_size(t->solver),
+            t->job->group.data.size);
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));

@@ -78,13 +78,18 @@ static ct_status empty_line(const ct_codec_tuner *a, ct_step_timeline_event **li
     return CT_OK;
 }
 
-/* A choice between the ways on this line, whose lists are there; both are borrowed. */
-static void frame(const ct_codec_tuner *a, ct_step_timeline *line, ct_codec_planner *c)
+/* A choice between the ways on this line, whose lists are there; both are borrowed. watched: its
+ * computation is what a step was seen to do, the update of all weights after each other included.
+ */
+static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
+                  ct_codec_planner *c)
 {
     line->n_range = a->gp->n_range;
     line->count = a->count;
-    if (line->update_s == 0) /* momentum, weight and gradient */
+    line->after_all = a->gp->config.after_all;
+    if ((line->update_s == 0) && !(watched && line->after_all)) /* momentum, weight, gradient */
         line->update_s = ct_codec_stream_s(&a->costs.costs, 20);
+    if (line->norm_s == 0) line->norm_s = ct_codec_stream_s(&a->costs.costs, 4);
     line->taken = a->taken;
     *c = (ct_codec_planner){ .config = &a->gp->config,
                              .sizes = &a->sizes,
@@ -203,7 +208,7 @@ ct_status ct_codec_tuner_plan(ct_codec_tuner *a, ct_step_timeline *seen)
         else
             status = empty_line(a, &list, &line);
         if (status == CT_OK) {
-            frame(a, &line, &c);
+            frame(a, seen != NULL, &line, &c);
             status = ct_codec_planner_run(&c);
         }
     }
@@ -305,7 +310,7 @@ static ct_status compare(ct_codec_tuner *a)
     double coded_s = 0, dense_s = 0;
 
     if ((a->gp->comm->rank != 0) || !ct_step_observer_line(&a->watch, &line)) return CT_OK;
-    frame(a, &line, &c);
+    frame(a, true, &line, &c);
     CT_TRY(predict(a, &c, false, &coded_s));
     CT_TRY(predict(a, &c, true, &dense_s));
     if (coded_s < dense_s)

@@ -93,6 +93,7 @@ typedef struct ct_grad_pipe_config {
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
     const ct_device *dev; /* gradients lie there; NULL: on the host. Those that travel coded stay
                              (ct_grad_range.on_device); of the others the arena has copies */
+    bool after_all;       /* no weight changes before all gradients have landed: of a step's line */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_step_timeline

@@ -80,13 +80,14 @@ static void leave(timeline *t, int i)
 static void take(timeline *t, int i)
 {
     const ct_step_timeline_message *p = &t->parcel[i];
+    double at_once_s = t->line->after_all ? t->line->norm_s : t->line->update_s;
 
     t->travel[i].reported = true;
     t->n_reported += 1;
     work(t, p->decode_s);
     for (int k = p->first; k < p->first + p->n; ++k) {
         t->parts_left[k] -= 1;
-        if (t->parts_left[k] == 0) work(t, t->line->update_s * (double)t->line->count[k]);
+        if (t->parts_left[k] == 0) work(t, at_once_s * (double)t->line->count[k]);
     }
     advance(t, t->now, false);
 }
@@ -113,9 +114,20 @@ static bool all_reported(const timeline *t, int first, int n)
     return true;
 }
 
+static void update_all(timeline *t)
+{
+    for (int k = 0; k < t->line->n_range; ++k)
+        work(t, t->line->update_s * (double)t->line->count[k]);
+    advance(t, t->now, false);
+}
+
 static void wait_for(timeline *t, int first, int n)
 {
     if (!t->open) return;
+    if (t->line->after_all) {
+        first = 0;
+        n = t->line->n_range;
+    }
     for (int i = 0; i < t->n; ++i) {
         if (t->travel[i].left) continue; /* without overlap they leave only now */
         t->link = fmax(t->link, t->now);
@@ -131,6 +143,7 @@ static void wait_for(timeline *t, int first, int n)
         }
         report(t);
     }
+    if (t->line->after_all) update_all(t);
 }
 
 static void ready(timeline *t, int range)

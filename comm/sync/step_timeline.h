@@ -6,7 +6,9 @@
  * the other; of those under way the one that forward reads first has it (it interrupts), and
  * messages move while layers compute, and take a share of that time where `taken` says so. What has
  * landed is decoded and updated at once, again in the rank's own time. Forward waits before it
- * reads a weight whose sum has not landed. What that leaves out: that latencies of several buckets
+ * reads a weight whose sum has not landed. With after_all what has landed is added to a norm at
+ * once; forward waits for everything before it reads the first weight, and then all are updated.
+ * What that leaves out: that latencies of several buckets
  * overlap, and that messages wait for the next poll.
  */
 #ifndef CT_STEP_TIMELINE_H
@@ -42,6 +44,8 @@ typedef struct ct_step_timeline {
     const ct_step_timeline_event *forward, *backward;
     int n_forward, n_backward;
     double update_s; /* an element's                                      */
+    double norm_s;   /* likewise: with after_all, as it lands             */
+    bool after_all;  /* no weight changes before all gradients have landed */
     double taken;    /* of the time in which the link works: the rank's own work stands still for so
                         much of it, 0 to 1; nothing where the rank waits anyway */
     ct_step_timeline_overlap overlap;

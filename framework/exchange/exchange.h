@@ -16,6 +16,7 @@
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  transport's poll, so that messages move while it works on what landed. */
 typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
+typedef ct_status (*ct_part_fn)(void *ctx, int param, int64_t from, int64_t count);
 
 /** How gradients travel in a step. param: one that learns. */
 typedef struct ct_transport_ops {
@@ -34,6 +35,9 @@ typedef struct ct_transport_ops {
     /** Where ct_transport.records, else NULL: the device was given a recorded step again in place
      * of ready, wait and finish (GIVEN), or these are about to be called once more (DROPPED). */
     ct_status (*replay)(void *ctx, ct_replay what);
+    /** From now on part hears of a gradient that travels in parts as each of them lands, before
+     *  landed does of the whole; NULL there: no more. NULL: nobody is told of parts. */
+    void (*hear_parts)(void *ctx, ct_part_fn part, void *part_ctx);
 } ct_transport_ops;
 
 typedef struct ct_transport {

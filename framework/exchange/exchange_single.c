@@ -34,7 +34,7 @@ static ct_status single_replay(void *ctx, ct_replay what)
 }
 
 static const ct_transport_ops transport_ops = {
-    single_ready, NULL, single_poll, single_wait, single_finish, single_replay,
+    single_ready, NULL, single_poll, single_wait, single_finish, single_replay, NULL,
 };
 
 static ct_status single_begin(ct_grad_sync *s, int64_t iteration, float scale, float rate)

@@ -92,6 +92,16 @@ extern const ct_math_ops ct_math_cpu;
  *  (math.h), whatever their number. On the CPU. */
 double ct_sumsq_by(int64_t n, const float *x, int n_thread);
 
+/* ---- The same by blocks, for who gets x piece by piece. */
+
+enum { CT_SUMSQ_BLOCKS = 256 };
+/** How long the blocks are in which the squares of n numbers are added up: block b is from b times
+ *  that on, the last one may be shorter, and there are at most CT_SUMSQ_BLOCKS. */
+int64_t ct_sumsq_length(int64_t n);
+/** sum[b]: of the squares in block b of x[n], for blocks [first, end). All of them, added up in
+ *  their order, have the bits of ct_math_cpu.sumsq, whatever the number of threads. */
+void ct_sumsq_blocks(int64_t n, const float *x, int64_t first, int64_t end, double *sum);
+
 #ifdef __cplusplus
 }
 #endif

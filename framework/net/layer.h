@@ -210,6 +210,7 @@ typedef struct ct_layer_ops {
     bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
     bool allow_inplace; /* top i may be bottom i                                            */
     int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
+    bool reads_tokens;  /* bottom 0 is numbers of words or the like: what texts are counted in */
     bool no_diff_last;  /* nor does the last bottom                                         */
     unsigned no_diff_last_of; /* bit n: nor does the last of n bottoms                      */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first

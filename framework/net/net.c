@@ -195,6 +195,20 @@ static int number_of(const ct_net *net, int layer)
     return n;
 }
 
+int64_t ct_net_tokens(const ct_net *net)
+{
+    int64_t most = 0, batch = net->batch_local;
+
+    for (int i = 0; (batch > 0) && (i < net->n_layer); i++) {
+        int64_t n;
+
+        if (!net->layer[i]->ops->reads_tokens) continue;
+        n = ct_tensor_count(&net->pass->instance[i]->bottom[0]->data);
+        if ((n % batch == 0) && (n / batch > most)) most = n / batch;
+    }
+    return (most > 1) ? most * net->batch_global : 0;
+}
+
 /* The value that a layer which makes up the net made. */
 static const ct_value *source_of(const ct_graph *g, int value)
 {

@@ -44,6 +44,8 @@ typedef struct ct_net_options {
     bool no_fuse;                     /* every layer runs alone                                  */
     bool graph;                       /* a device may be given runs of steps as one             */
     bool recompute;                   /* cheap values are made again in backward, not kept       */
+    bool decay_matrices;              /* of parameters whose entry gives no decay_mult those of
+                                       * one axis do not decay                                   */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 
@@ -62,6 +64,9 @@ typedef struct ct_param {
     const Ct__CompressionParameter *compress; /* of its param entry; NULL: the solver's */
 } ct_param;
 
+/** Tokens of a batch of all ranks, where its samples are sequences: as many as the layer reads that
+ *  reads most (ct_layer_ops.reads_tokens). 0: no layer reads more than one a sample. */
+int64_t ct_net_tokens(const struct ct_net *net);
 /** As a matrix, in codecs: its first axis, or 1 row where it has only one. */
 int64_t ct_param_rows(const ct_param *p);
 

@@ -75,6 +75,14 @@ int64_t ct_param_rows(const ct_param *p)
     return ((s->ndim > 1) && (s->dim[0] > 0)) ? s->dim[0] : 1;
 }
 
+/* Where no entry says. Biases, and the scales and shifts of normalisations, have one axis. */
+static float usual_decay(const ct_net *net, int i, int w)
+{
+    bool spared = net->options.decay_matrices && (net->layer[i]->weight[w].shape.ndim < 2);
+
+    return spared ? 0.0f : 1.0f;
+}
+
 void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
@@ -83,15 +91,15 @@ void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *deca
     const char *name = name_of(n, w);
 
     *lr_p = net->layer[i]->weight[w].default_lr_mult;
-    *decay_p = 1.0f;
+    *decay_p = usual_decay(net, i, w);
     if (name != NULL) {
         const ct_param_rule *r = find_rule(m, name);
 
         *lr_p = r->lr;
-        *decay_p = r->decay;
+        if (r->has_decay) *decay_p = r->decay;
     } else if (s != NULL) {
         *lr_p = s->has_lr_mult ? s->lr_mult : 1.0f;
-        *decay_p = s->has_decay_mult ? s->decay_mult : 1.0f;
+        if (s->has_decay_mult) *decay_p = s->decay_mult;
     }
 }
 

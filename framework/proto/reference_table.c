@@ -84,7 +84,7 @@ const ct_meaning ct_meaning_table[] = {
                                  "model, small ones first and last." },
     { "CommParameter.forward_overlap",
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
-      "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
+      "weights it is about to read; with `clip_gradients`, for all of them before the first." },
     { "CommParameter.gpu_sum",
       "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
       "rank has one of its own; `HOST`, through pinned memory and MPI, where the fields here "
@@ -622,15 +622,24 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: an average of the weights over the run, for tests and to keep." },
     { "SolverParameter.average_loss", "Shown loss is the mean over this many iterations." },
     { "SolverParameter.base_lr", "Learning rate that the policy starts from." },
+    { "SolverParameter.batch_tokens",
+      "Cortado: tokens of a step, on all ranks: `iter_size` is what makes so many of the net's "
+      "batches. `clip_gradients` then limits the norm of the mean over those. 0: `iter_size` "
+      "says." },
     { "SolverParameter.checksum_interval",
       "Cortado: iterations between checks that all ranks hold the same weights; 0: never." },
     { "SolverParameter.clip_gradients",
-      "Gradients are scaled down where their global norm exceeds this; below 0: never." },
+      "Gradients are scaled down where their global norm exceeds this, before they are divided by "
+      "`iter_size`; below 0: never." },
     { "SolverParameter.comm", "Cortado: how gradients travel between ranks." },
     { "SolverParameter.compression", "Cortado: how gradients are compressed on the way." },
     { "SolverParameter.cuda_graph", "Cortado: GPUs are given runs of layers as one, recorded in "
                                     "the second step; false: kernel by kernel." },
     { "SolverParameter.debug_info", "Taken with a warning, and without effect." },
+    { "SolverParameter.decay_rule",
+      "Cortado: which parameters decay whose `param` gives no `decay_mult`: `ALL`, or those of two "
+      "axes and more (`MATRICES`), which spares biases and the scales and shifts of "
+      "normalisations." },
     { "SolverParameter.delta",
       "Keeps divisors from 0, in the [rules](#update-rules) that divide." },
     { "SolverParameter.deterministic",
@@ -658,6 +667,7 @@ const ct_meaning ct_meaning_table[] = {
       "`cosine`, `multifixed`, `plateau`." },
     { "SolverParameter.max_hours", "Cortado: stop with a snapshot after this time; 0: no limit." },
     { "SolverParameter.max_iter", "Iterations to train." },
+    { "SolverParameter.min_lr", "Cortado: the rate that `cosine` and `poly` reach at `max_iter`." },
     { "SolverParameter.momentum", "Share of the last update that is kept." },
     { "SolverParameter.momentum2",
       "Second momentum, of the [rules](#update-rules) that have one." },
@@ -724,7 +734,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.watchdog_seconds",
       "Cortado: a job without progress for this long is ended; 0: never." },
     { "SolverParameter.weight_decay",
-      "Weight of the regularisation term, times each parameter's `decay_mult`." },
+      "Weight of the regularisation term, times each parameter's `decay_mult`; see also "
+      "`decay_rule`." },
     { "SolverParameter.weights", "Files of weights to start from." },
     { "SolverParameter.winograd",
       "Cortado: 3 x 3 and 5 x 5 convolutions of step 1 may multiply fewer times, which rounds more "
@@ -794,6 +805,9 @@ const ct_meaning ct_meaning_table[] = {
     { "UpsampleParameter.upsample_h", "Height of the top." },
     { "UpsampleParameter.upsample_w", "Width of the top." },
     { "WarmupParameter.iterations", "Length of the warm-up; 0: none." },
+    { "WarmupParameter.policy_after",
+      "The policy counts its iterations from the end of the warm-up, and the rate rises to its "
+      "first; false: from the start of the run, and the warm-up is a factor." },
     { "WarmupParameter.start_factor", "The rate begins at this share of the policy's." },
     { "WeightAverageParameter.decay", "EMA: how much of the average each update keeps." },
     { "WeightAverageParameter.interval",

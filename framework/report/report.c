@@ -261,6 +261,8 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
             e->iterations_per_s, e->seconds, e->iterations, e->loss);
     log_outputs("Train", e->net, e->output);
     CT_INFO("Iteration %" PRId64 ", lr = %g", e->iteration, e->rate);
+    if (e->tokens_per_s > 0)
+        CT_INFO("Iteration %" PRId64 ", tokens/s = %.1f", e->iteration, e->tokens_per_s);
     if (r->metrics == NULL) return CT_OK;
     ct_text_add(&line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
     add_field(&line, "loss", e->loss);
@@ -271,6 +273,7 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
         add_field(&line, "lr", e->rate);
     }
     add_field(&line, "images_per_s", e->images_per_s);
+    if (e->tokens_per_s > 0) add_field(&line, "tokens_per_s", e->tokens_per_s);
     add_field(&line, "wait_data_ms", e->wait_data_ms);
     add_field(&line, "compute_ms", e->compute_ms);
     add_field(&line, "comm_exposed_ms", e->comm_exposed_ms);

@@ -47,6 +47,7 @@ typedef struct ct_report_train_event {
     double iterations_per_s, seconds; /* since the last display                */
     int64_t iterations;               /* how many that were                     */
     double images_per_s;
+    double tokens_per_s;                              /* 0: the net has no tokens */
     double wait_data_ms, compute_ms, comm_exposed_ms; /* per step              */
     int64_t bytes_sent;                               /* payload per rank and step              */
     int64_t broken_samples; /* that others stood in for, in this run so far; 0: nothing is said */

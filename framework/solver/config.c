@@ -1,5 +1,7 @@
 /* What a solver parameter must say, checked before nets are built. */
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,22 @@ static ct_status at_least(const ct_solver_text *t, const int32_t *field, const c
                    ct_source_map_where(t->map, t->p, field, "solver").text, name, *field, least);
 }
 
+/* How many batches make a step is said once. */
+static ct_status check_tokens(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+
+    if (p->batch_tokens < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: batch_tokens is %" PRId64 ", needs at least 0",
+                       CT_SOLVER_AT(t, batch_tokens), p->batch_tokens);
+    if ((p->batch_tokens > 0) && p->has_iter_size)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: batch_tokens is %" PRId64 " and iter_size %d: both say how many "
+                       "batches make a step; give one",
+                       CT_SOLVER_AT(t, batch_tokens), p->batch_tokens, p->iter_size);
+    return CT_OK;
+}
+
 static ct_status check_counts(const ct_solver_text *t)
 {
     const Ct__SolverParameter *p = t->p;
@@ -25,6 +43,7 @@ static ct_status check_counts(const ct_solver_text *t)
         return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is not set", CT_SOLVER_AT(t, max_iter));
     CT_TRY(at_least(t, &p->max_iter, "max_iter", 0));
     CT_TRY(at_least(t, &p->iter_size, "iter_size", 1));
+    CT_TRY(check_tokens(t));
     if ((p->average_loss < 1) || (p->average_loss > CT_MAX_AVERAGE_LOSS))
         return CT_FAIL(CT_ERR_CONFIG, "%s: average_loss is %d, needs 1 to %d",
                        CT_SOLVER_AT(t, average_loss), p->average_loss, CT_MAX_AVERAGE_LOSS);
@@ -120,6 +139,31 @@ ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_m
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot is %d, but snapshot_prefix is not set",
                        CT_SOLVER_AT(t, snapshot), p->snapshot);
+    return CT_OK;
+}
+
+ct_status ct_solver_micro_batches(const Ct__SolverParameter *p, const struct ct_source_map *map,
+                                  const ct_net *net, int *n_p)
+{
+    const ct_solver_text text = { p, map }, *t = &text;
+    int64_t tokens = ct_net_tokens(net), n;
+
+    *n_p = p->iter_size;
+    if (p->batch_tokens == 0) return CT_OK;
+    if (tokens == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: batch_tokens counts the tokens of sequences, but no layer of net "
+                       "\"%s\" reads any (Embed does); take iter_size",
+                       CT_SOLVER_AT(t, batch_tokens), net->name);
+    n = p->batch_tokens / tokens;
+    if ((p->batch_tokens % tokens != 0) || (n > INT_MAX))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: batch_tokens is %" PRId64 ", but a batch of %" PRId64
+                       " samples on all ranks has %" PRId64
+                       " tokens: take a multiple of that, such as %" PRId64,
+                       CT_SOLVER_AT(t, batch_tokens), p->batch_tokens, net->batch_global, tokens,
+                       (((n > 0) && (n < INT_MAX)) ? n : 1) * tokens);
+    *n_p = (int)n;
     return CT_OK;
 }
 

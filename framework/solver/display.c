@@ -39,7 +39,15 @@ double ct_solver_images_per_s(const ct_solver *s)
     const ct_tally *t = &s->tally;
 
     if (!(t->step_s > 0.0)) return 0.0;
-    return (double)(t->iterations * s->param->iter_size * s->net->batch_global) / t->step_s;
+    return (double)(t->iterations * s->iter_size * s->net->batch_global) / t->step_s;
+}
+
+double ct_solver_tokens_per_s(const ct_solver *s)
+{
+    const ct_tally *t = &s->tally;
+
+    if (!(t->step_s > 0.0)) return 0.0;
+    return (double)(t->iterations * s->iter_size * ct_net_tokens(s->net)) / t->step_s;
 }
 
 double ct_solver_epoch(const ct_solver *s)
@@ -47,8 +55,7 @@ double ct_solver_epoch(const ct_solver *s)
     const ct_net *net = s->net;
 
     if (net->n_sample <= 0) return NAN;
-    return (double)s->iteration * s->param->iter_size * (double)net->batch_global /
-           (double)net->n_sample;
+    return (double)s->iteration * s->iter_size * (double)net->batch_global / (double)net->n_sample;
 }
 
 ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
@@ -76,6 +83,7 @@ ct_status ct_solver_show(ct_solver *s)
         .seconds = ct_clock_s() - t->start_s,
         .iterations = t->iterations,
         .images_per_s = ct_solver_images_per_s(s),
+        .tokens_per_s = ct_solver_tokens_per_s(s),
         .net = s->net,
         .output = s->outputs.sum,
     };

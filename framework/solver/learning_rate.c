@@ -18,14 +18,43 @@ enum {
     NEEDS_MAX_ITER = 16,
     NEEDS_STAGES = 32,
     NEEDS_PLATEAU = 64,
-    NO_BASE_LR = 128
+    NO_BASE_LR = 128,
+    HAS_LEAST = 256 /* falls to min_lr */
 };
 
 typedef struct lr_policy {
     const char *name;
     int needs;
-    double (*factor)(const Ct__SolverParameter *p, double iteration); /* of base_lr */
+    /* of base_lr, or of what base_lr is over min_lr; iteration: as the policy counts */
+    double (*factor)(const Ct__SolverParameter *p, double iteration);
 } lr_policy;
+
+/* The policy's iteration 0: the first one, or the end of the warm-up. */
+static int32_t begins_at(const Ct__SolverParameter *p)
+{
+    return ((p->warmup != NULL) && p->warmup->policy_after) ? p->warmup->iterations : 0;
+}
+
+/* How much of its way to max_iter a policy has behind it, up to 1. */
+static double done(const Ct__SolverParameter *p, double iteration)
+{
+    double share = iteration / (p->max_iter - begins_at(p));
+
+    return (share < 1.0) ? share : 1.0; /* the pass after the end shows the last rate */
+}
+
+/* How often a policy in steps has stepped; iteration: as the policy counts. */
+static int64_t n_step(const Ct__SolverParameter *p, int64_t iteration)
+{
+    int64_t step = 0;
+
+    if (strcmp(p->lr_policy, "multistep") == 0) {
+        while ((step < (int64_t)p->n_stepvalue) && (iteration >= p->stepvalue[step])) step++;
+    } else if ((strcmp(p->lr_policy, "step") == 0) && (p->stepsize > 0)) {
+        step = iteration / p->stepsize;
+    }
+    return step;
+}
 
 static double factor_fixed(const Ct__SolverParameter *p, double iteration)
 {
@@ -51,14 +80,12 @@ static double factor_inv(const Ct__SolverParameter *p, double iteration)
 
 static double factor_multistep(const Ct__SolverParameter *p, double iteration)
 {
-    return pow((double)p->gamma, (double)ct_learning_rate_step(p, (int64_t)iteration));
+    return pow((double)p->gamma, (double)n_step(p, (int64_t)iteration));
 }
 
 static double factor_poly(const Ct__SolverParameter *p, double iteration)
 {
-    double left = 1.0 - iteration / p->max_iter;
-
-    return pow((left > 0.0) ? left : 0.0, (double)p->power); /* the pass after the end shows 0 */
+    return pow(1.0 - done(p, iteration), (double)p->power);
 }
 
 static double factor_sigmoid(const Ct__SolverParameter *p, double iteration)
@@ -66,12 +93,10 @@ static double factor_sigmoid(const Ct__SolverParameter *p, double iteration)
     return 1.0 / (1.0 + exp(-(double)p->gamma * (iteration - p->stepsize)));
 }
 
-/* Loshchilov and Hutter, "SGDR", ICLR 2017, eq. 5 with one period and a minimum of 0. */
+/* Loshchilov and Hutter, "SGDR", ICLR 2017, eq. 5 with one period. */
 static double factor_cosine(const Ct__SolverParameter *p, double iteration)
 {
-    double done = iteration / p->max_iter;
-
-    return 0.5 * (1.0 + cos(acos(-1.0) * ((done < 1.0) ? done : 1.0)));
+    return 0.5 * (1.0 + cos(acos(-1.0) * done(p, iteration)));
 }
 
 /* Intel's: stagelr[i] up to and with iteration stageiter[i], the last one beyond. */
@@ -89,9 +114,9 @@ static const lr_policy policy_table[] = {
     { "exp", NEEDS_GAMMA, factor_exp },
     { "inv", NEEDS_GAMMA | NEEDS_POWER, factor_inv },
     { "multistep", NEEDS_GAMMA | NEEDS_STEPVALUE, factor_multistep },
-    { "poly", NEEDS_POWER | NEEDS_MAX_ITER, factor_poly },
+    { "poly", NEEDS_POWER | NEEDS_MAX_ITER | HAS_LEAST, factor_poly },
     { "sigmoid", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_sigmoid },
-    { "cosine", NEEDS_MAX_ITER, factor_cosine },
+    { "cosine", NEEDS_MAX_ITER | HAS_LEAST, factor_cosine },
     { "multifixed", NEEDS_STAGES | NO_BASE_LR, factor_multifixed },
     { "plateau", NEEDS_GAMMA | NEEDS_PLATEAU, factor_fixed }, /* its steps: ct_plateau_note() */
 };
@@ -144,6 +169,22 @@ static ct_status check_fields(const ct_solver_text *t, const lr_policy *policy)
     return status;
 }
 
+/* The rate at max_iter. */
+static ct_status check_least(const ct_solver_text *t, const lr_policy *policy)
+{
+    const Ct__SolverParameter *p = t->p;
+
+    if (!p->has_min_lr) return CT_OK;
+    if (!(policy->needs & HAS_LEAST))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: min_lr is what \"cosine\" and \"poly\" fall to, but lr_policy is "
+                       "\"%s\"",
+                       CT_SOLVER_AT(t, min_lr), policy->name);
+    if ((p->min_lr >= 0.0f) && (p->min_lr <= p->base_lr)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: min_lr is %g, needs 0 to base_lr, which is %g",
+                   CT_SOLVER_AT(t, min_lr), (double)p->min_lr, (double)p->base_lr);
+}
+
 static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
 {
     const Ct__SolverParameter *p = t->p;
@@ -175,11 +216,11 @@ static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
             return CT_FAIL(CT_ERR_CONFIG, "%s: plateau_winsize is %d, needs at least 1",
                            CT_SOLVER_AT(t, plateau_winsize), p->plateau_winsize[i]);
     }
-    return CT_OK;
+    return check_least(t, policy);
 }
 
 /* The three ways to say how the rate rises at the start. */
-static ct_status check_warmup(const ct_solver_text *t)
+static ct_status check_warmup(const ct_solver_text *t, const lr_policy *policy)
 {
     const Ct__SolverParameter *p = t->p;
     int32_t own = (p->warmup != NULL) ? p->warmup->iterations : 0;
@@ -199,6 +240,11 @@ static ct_status check_warmup(const ct_solver_text *t)
                        "three ways; give one",
                        (p->warmup_iter > 0) ? CT_SOLVER_AT(t, warmup_iter)
                                             : CT_SOLVER_AT(t, rampup_interval));
+    if ((policy->needs & NEEDS_MAX_ITER) && (begins_at(p) >= p->max_iter))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: warmup.iterations is %d and max_iter %d, which leaves nothing to the "
+                       "policy that follows (policy_after)",
+                       CT_SOLVER_AT(t, warmup->iterations), own, p->max_iter);
     return CT_OK;
 }
 
@@ -216,15 +262,9 @@ static bool ramp(const Ct__SolverParameter *p, int64_t iteration, double *rate_p
 
 int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration)
 {
-    int64_t step = 0;
+    int64_t own = iteration - begins_at(p);
 
-    if (p->lr_policy == NULL) return 0;
-    if (strcmp(p->lr_policy, "multistep") == 0) {
-        while ((step < (int64_t)p->n_stepvalue) && (iteration >= p->stepvalue[step])) step++;
-    } else if ((strcmp(p->lr_policy, "step") == 0) && (p->stepsize > 0)) {
-        step = iteration / p->stepsize;
-    }
-    return step;
+    return ((p->lr_policy != NULL) && (own > 0)) ? n_step(p, own) : 0;
 }
 
 static ct_status check(const ct_solver_text *t, const lr_policy **policy_p)
@@ -232,7 +272,7 @@ static ct_status check(const ct_solver_text *t, const lr_policy **policy_p)
     CT_TRY(find_policy(t, policy_p));
     CT_TRY(check_fields(t, *policy_p));
     CT_TRY(check_values(t, *policy_p));
-    return check_warmup(t);
+    return check_warmup(t, *policy_p);
 }
 
 ct_status ct_learning_rate_check(const ct_solver_text *t)
@@ -245,12 +285,13 @@ ct_status ct_learning_rate_check(const ct_solver_text *t)
 ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p)
 {
     const lr_policy *policy = NULL;
-    double rate;
+    int64_t own = iteration - begins_at(p);
+    double rate, least = (double)p->min_lr;
 
     CT_TRY(check(&(ct_solver_text){ p, NULL }, &policy));
     if (ramp(p, iteration, rate_p)) return CT_OK;
-    rate = policy->factor(p, (double)iteration);
-    if (!(policy->needs & NO_BASE_LR)) rate *= (double)p->base_lr;
+    rate = policy->factor(p, (double)((own > 0) ? own : 0));
+    if (!(policy->needs & NO_BASE_LR)) rate = least + rate * ((double)p->base_lr - least);
     if ((p->warmup != NULL) && (iteration < p->warmup->iterations)) {
         double start = (double)p->warmup->start_factor;
 

@@ -40,6 +40,7 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
         .table = s->options.table,
         .no_fuse = (s->param->fuse == 0),
         .recompute = (s->param->recompute != 0),
+        .decay_matrices = (s->param->decay_rule == CT__SOLVER_PARAMETER__DECAY_RULE__MATRICES),
     };
 }
 

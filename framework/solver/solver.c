@@ -89,6 +89,7 @@ static void beat(void *ctx, const char *what)
 static ct_status open_step(ct_solver *s)
 {
     s->step = (ct_train_step){ .param = s->param,
+                               .iter_size = s->iter_size,
                                .net = s->net,
                                .sync = &s->exchange.sync,
                                .several = (s->exchange.data.size > 1),
@@ -115,6 +116,7 @@ static ct_status create(ct_solver *s)
     if (s->options.env.global_batch_size == 0)
         s->options.env.global_batch_size = s->param->global_batch_size;
     CT_TRY(ct_solver_make_train_net(s));
+    CT_TRY(ct_solver_micro_batches(s->param, s->options.map, s->net, &s->iter_size));
     CT_TRY(open_exchange(s));
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
@@ -277,7 +279,7 @@ static ct_status show_final(ct_solver *s)
 {
     double loss = 0.0;
 
-    s->net->pass->exec.micro_step = s->iteration * s->param->iter_size;
+    s->net->pass->exec.micro_step = s->iteration * s->iter_size;
     s->net->pass->exec.accumulate = false;
     CT_TRY(ct_pass_forward(s->net->pass, &loss));
     ct_solver_note_loss(s, loss);
@@ -324,6 +326,11 @@ int ct_solver_n_test(const ct_solver *s)
 ct_net *ct_solver_test_net(ct_solver *s, int i)
 {
     return s->test[i];
+}
+
+int ct_solver_iter_size(const ct_solver *s)
+{
+    return s->iter_size;
 }
 
 int64_t ct_solver_broken_samples(const ct_solver *s)

@@ -62,6 +62,10 @@ typedef struct ct_solver_text {
 /** What a solver parameter must say, nets aside; map (NULL allowed) knows where the fields stand.
  *  CT_ERR_CONFIG. */
 ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_map *map);
+/** How many batches of the net make a step: iter_size, or what makes batch_tokens of them.
+ *  CT_ERR_CONFIG where that is no whole number, or the net has no tokens. */
+ct_status ct_solver_micro_batches(const Ct__SolverParameter *p, const struct ct_source_map *map,
+                                  const ct_net *net, int *n_p);
 /** How many test nets there are: the named ones, then as many of the common net as test_iter has
  * entries left. CT_ERR_CONFIG where test_iter, test_state and test_interval do not fit together. */
 ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, const struct ct_source_map *map,
@@ -86,6 +90,7 @@ ct_net *ct_solver_net(ct_solver *s);
 int ct_solver_n_test(const ct_solver *s);
 ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);
+int ct_solver_iter_size(const ct_solver *s); /* ct_solver_micro_batches() of its net */
 /** Broken samples of all ranks that others stood in for in training so far. */
 int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);

@@ -50,6 +50,7 @@ struct ct_solver {
     int n_test;
     ct_outputs outputs, *test_outputs;
     const ct_update_rule *rule;
+    int iter_size; /* the parameter's, or by its batch_tokens */
     ct_train_step step;
     bool display; /* the outputs of this iteration are shown */
     int64_t iteration;
@@ -92,6 +93,7 @@ double ct_solver_smoothed_loss(const ct_solver *s);
 void ct_solver_reset_tally(ct_solver *s);
 /** Since the last display; 0 where there was no step. */
 double ct_solver_images_per_s(const ct_solver *s);
+double ct_solver_tokens_per_s(const ct_solver *s); /* likewise; 0 too where the net has none */
 /* Passes over the data set so far; NAN: its size is unknown. */
 double ct_solver_epoch(const ct_solver *s);
 /** Loss and outputs of this iteration, summed over the ranks in one message. Collective. */

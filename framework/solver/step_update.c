@@ -11,17 +11,9 @@
 
 enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
 
-/* By the norm of all gradients; where local_clip is given each rank does it before compression. */
-static bool clips(const ct_train_step *t)
-{
-    const Ct__CompressionParameter *c = t->param->compression;
-
-    return (t->param->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
-}
-
 bool ct_step_waits_for_all(const ct_train_step *t)
 {
-    return clips(t) || t->loss_scale.on;
+    return ct_update_waits_for_all(t->param);
 }
 
 static ct_grad_effect effect(const ct_train_step *t, int param)
@@ -294,13 +286,26 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
     return CT_OK;
 }
 
+/* clip_gradients is a limit of the sum over so many micro-batches as it is, as Caffe has it; with
+ * batch_tokens, where nobody says how many there are, of their mean. */
+static double limited(const ct_train_step *t)
+{
+    return (t->param->batch_tokens > 0) ? (double)t->iter_size : 1.0;
+}
+
+/* Of the sum; below 0: none. */
+static double limit_of(const ct_train_step *t)
+{
+    return ct_update_clips(t->param) ? (double)t->param->clip_gradients * limited(t) : -1.0;
+}
+
 static void tell_clipping(const ct_train_step *t, double norm)
 {
-    double limit = (double)t->param->clip_gradients;
+    double limit = limit_of(t);
 
-    if (clips(t) && (norm > limit))
+    if ((limit >= 0.0) && (norm > limit))
         CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
-                norm, limit, limit / norm);
+                norm / limited(t), limit / limited(t), limit / norm);
 }
 
 /* What the device has decided by itself, which the host accounts for. */
@@ -311,24 +316,51 @@ static void hear_norm(void *ctx, int64_t iteration, double norm)
     if (ct_loss_scale_step(&t->loss_scale, iteration, isfinite(norm))) tell_clipping(t, norm);
 }
 
-/* All gradients are there. The norm of the sum is taken before it is divided by iter_size, as Caffe
- * takes it; padding is zero, so the arena is summed in one go. A device that has the step's numbers
- * goes on by itself, and changes nothing where 16 bits were too few for a gradient. */
+ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
+{
+    double start = ct_clock_s();
+
+    if (t->norm.length == 0) return CT_OK;
+    CT_TRY(ct_grad_norm_landed(t->net, &t->norm, &t->pass->exec, first, n));
+    t->norm_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+ct_status ct_step_add_part(ct_train_step *t, int param, int64_t from, int64_t count)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from, count));
+    t->norm_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status square(ct_train_step *t, double *square_p)
+{
+    const ct_net *net = t->net;
+
+    if (t->norm.length > 0) return ct_grad_norm_square(&t->norm, square_p);
+    return net->options.dev->math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena,
+                                         square_p);
+}
+
+/* All gradients are there. The norm is that of the sum, before it is divided by iter_size; padding
+ * is zero, so that it adds nothing. A device that has the step's numbers goes on by itself, and
+ * changes nothing where 16 bits were too few for a gradient. */
 ct_status ct_step_update_all(ct_train_step *t)
 {
     const ct_net *net = t->net;
-    const ct_math_ops *math = net->options.dev->math;
-    double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
+    double limit = limit_of(t), norm = 0.0;
 
     if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena, &norm));
+    CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);
-    if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
+    if ((limit >= 0.0) && (norm > limit)) t->scale *= (float)(limit / norm);
     return ct_step_update(t, 0, net->n_param);
 }
 

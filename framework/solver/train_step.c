@@ -22,19 +22,34 @@ static ct_status on_landed(void *ctx, int first, int n)
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s landed twice", t->net->param[i].key);
         t->landed[i] = true;
     }
-    return ct_step_waits_for_all(t) ? CT_OK : ct_step_update(t, first, n);
+    return ct_step_waits_for_all(t) ? ct_step_add_norm(t, first, n) : ct_step_update(t, first, n);
 }
 
-/* Every gradient lands, and every weight is updated. */
-static ct_status settle(ct_train_step *t)
+static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
+{
+    return ct_step_add_part(ctx, param, from, count);
+}
+
+/* Every gradient lands, and every weight is updated. key: of the parameter that forward waits for,
+ * or NULL. */
+static ct_status land_all(ct_train_step *t, const char *key)
 {
     double start = ct_trace_start(t->pass->exec.trace);
 
+    if (t->updated) return CT_OK;
+    CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
+    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, key);
+    if (!ct_step_waits_for_all(t)) return CT_OK;
+    CT_TRY(ct_step_update_all(t));
+    t->updated = true;
+    return t->forward_overlap ? ct_step_tell(t) : CT_OK; /* else when backward is over */
+}
+
+static ct_status settle(ct_train_step *t)
+{
     if (!t->open) return CT_OK;
     beat(t, "exchange of gradients and update");
-    CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
-    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, NULL);
-    if (ct_step_waits_for_all(t)) CT_TRY(ct_step_update_all(t));
+    CT_TRY(land_all(t, NULL));
     for (int i = 0; i < t->n_history; i++) CT_TRY(ct_storage_settled(&t->history[i]));
     t->open = false;
     ct_net_weights_changed(t->net);
@@ -66,22 +81,31 @@ static void drop_owed(ct_train_step *t)
     t->owed = NULL;
 }
 
+/* Its gradient lands, and it is updated. */
+static ct_status land_one(ct_train_step *t, int param)
+{
+    double start = ct_trace_start(t->pass->exec.trace);
+
+    CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
+    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
+    return CT_OK;
+}
+
 /* Forward is about to read this parameter. */
 static ct_status on_wait(void *ctx, int param)
 {
     ct_train_step *t = ctx;
-    double start = ct_trace_start(t->pass->exec.trace);
+    bool all = ct_step_waits_for_all(t);
 
     if (!t->open) return CT_OK;
     t->sync->ops->reads(t->sync->ctx, param);
-    if (t->landed[param]) return CT_OK;
+    if (all ? t->updated : t->landed[param]) return CT_OK;
     beat(t, "exchange of gradients and update, in forward");
-    CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
+    CT_TRY(all ? land_all(t, t->net->param[param].key) : land_one(t, param));
     if (!t->landed[param])
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
     beat(t, "forward");
-    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
     return CT_OK;
 }
 
@@ -121,10 +145,12 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     CT_TRY(settle(t));
     t->iteration = iteration;
     t->rate = rate;
-    t->scale = 1.0f / (float)t->param->iter_size;
+    t->scale = 1.0f / (float)t->iter_size;
     CT_TRY(ct_step_put_numbers(t));
     CT_TRY(begin_sync(t));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
+    t->updated = false;
+    if (t->norm.length > 0) ct_grad_norm_begin(t->net, &t->norm);
     return CT_OK;
 }
 
@@ -163,12 +189,12 @@ static ct_status last_backward(ct_train_step *t)
     CT_TRY(ct_pass_backward_and(t->pass, &after));
     drop_owed(t);
     t->open = t->forward_overlap;
-    return ct_step_tell(t);
+    return t->forward_overlap ? CT_OK : ct_step_tell(t);
 }
 
 ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
 {
-    int n = t->param->iter_size;
+    int n = t->iter_size;
     double loss = 0.0, one = 0.0;
 
     for (int i = 0; i < n; i++) {
@@ -220,6 +246,25 @@ static ct_status add_history(ct_train_step *t, const char *name)
     return CT_OK;
 }
 
+/* The host finds the norm. */
+static ct_status open_norm(ct_train_step *t)
+{
+    const ct_transport *way = &t->sync->transport;
+
+    if (!ct_step_waits_for_all(t) || (t->net->options.dev->kind != CT_DEVICE_CPU)) return CT_OK;
+    CT_TRY(ct_grad_norm_open(t->net, &t->norm));
+    if (way->ops->hear_parts != NULL) way->ops->hear_parts(way->ctx, on_part, t);
+    return CT_OK;
+}
+
+static void close_norm(ct_train_step *t)
+{
+    if (t->norm.length == 0) return;
+    if (t->sync->transport.ops->hear_parts != NULL)
+        t->sync->transport.ops->hear_parts(t->sync->transport.ctx, NULL, NULL);
+    ct_grad_norm_close(&t->norm);
+}
+
 ct_status ct_train_step_open(ct_train_step *t)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
@@ -227,6 +272,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     const Ct__WeightAverageParameter *average = t->param->average;
     const ct_net *net = t->net;
 
+    if (t->iter_size == 0) t->iter_size = t->param->iter_size;
     t->loss_scale = ct_loss_scale_open(t->param);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
@@ -236,8 +282,8 @@ ct_status ct_train_step_open(ct_train_step *t)
         t->average = &t->history[t->n_history - 1];
     }
     CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
-    t->may_overlap =
-        t->several && comm->overlap && comm->forward_overlap && !ct_step_waits_for_all(t);
+    CT_TRY(open_norm(t));
+    t->may_overlap = t->several && comm->overlap && comm->forward_overlap;
     take_mode(t);
     if (t->rule->corrects) t->sync->momentum = &t->history[0];
     t->pass->exec.wait_ctx = t;
@@ -249,6 +295,7 @@ void ct_train_step_close(ct_train_step *t)
     if (t->pass != NULL) ct_pass_forget_graphs(t->pass); /* they may have sums over ranks */
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     ct_update_plan_close(t->net, &t->all);
+    close_norm(t);
     t->n_history = 0;
     t->average = NULL;
     drop_owed(t);

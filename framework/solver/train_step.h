@@ -3,8 +3,10 @@
  *
  * Where gradients may travel on during the next forward (ct_train_step.forward_overlap), a step
  * ends with its backward. The next forward waits in front of each layer for the weights that the
- * layer reads; what lands is updated with the rate and scale of the step that made it. Whoever
- * looks at weights between steps calls ct_train_step_settle() first.
+ * layer reads; what lands is updated with the rate and scale of the step that made it. Where the
+ * norm of all gradients decides (clip_gradients), what lands is added to it, and the first layer
+ * that reads a weight waits for all of them. Whoever looks at weights between steps calls
+ * ct_train_step_settle() first.
  */
 #ifndef CT_TRAIN_STEP_H
 #define CT_TRAIN_STEP_H
@@ -12,6 +14,7 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/snapshot/residual_drain.h"
+#include "framework/solver/grad_norm.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
@@ -21,7 +24,8 @@ enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
 typedef struct ct_train_step {
     /* the caller's, before ct_train_step_open(); borrowed */
-    const Ct__SolverParameter *param; /* iter_size, clip_gradients, momentum, decay, comm */
+    const Ct__SolverParameter *param; /* clip_gradients, momentum, decay, comm */
+    int iter_size;                    /* micro-batches of a step; 0: the parameter's         */
     ct_net *net;
     ct_grad_sync *sync;
     bool several;  /* ranks */
@@ -47,7 +51,10 @@ typedef struct ct_train_step {
     const char *history_name[CT_MAX_HISTORY];
     int n_history;
     ct_storage *average; /* one of them, or NULL */
-    bool *landed;        /* [n_param] updated since the gradients left */
+    bool *landed;        /* [n_param] updated since the gradients left, or only there, where all
+                          * wait for each other */
+    bool updated;        /* … and then all were updated */
+    ct_grad_norm norm;   /* of what has landed; closed where nobody asks, or a device finds it */
     ct_update_plan all;  /* many parameters in one pass; empty: one by one */
     bool in_graph;       /* this step's sums over ranks and updates may be recorded with backward */
     bool owing;          /* … but not in the last step, which had `owed` or `late` to see to */
@@ -68,12 +75,13 @@ typedef struct ct_train_step {
     ct_residual_drain late; /* likewise for weights; owned */
 
     double update_s; /* seconds in updates so far */
+    double norm_s;   /* … and in the norm of all gradients */
 } ct_train_step;
 
 /** What layers ask of other ranks, they ask this group. */
 void ct_exec_set_group(ct_exec *ex, const ct_group *g);
 /** The rest of t is zero. Reads comm { overlap forward_overlap }: forward_overlap needs several
- *  ranks, and no clip_gradients, whose norm needs all gradients. */
+ *  ranks. */
 ct_status ct_train_step_open(ct_train_step *t);
 void ct_train_step_close(ct_train_step *t); /* half-open ones too */
 /** One step; *loss_p: this rank's share of the mean loss of its micro-steps. Collective. */
@@ -93,8 +101,12 @@ bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
 /* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
  * framework/solver. */
 
-/** No weight may change before all gradients are known: a norm, or whether they are finite. */
+/** ct_update_waits_for_all() */
 bool ct_step_waits_for_all(const ct_train_step *t);
+/** Parameters [first, first + n) have landed, or a part of one: to the norm, where it is made
+ *  here. */
+ct_status ct_step_add_norm(ct_train_step *t, int first, int n);
+ct_status ct_step_add_part(ct_train_step *t, int param, int64_t from, int64_t count);
 /** Work that holds addresses of the states may be recorded. */
 bool ct_step_states_are_fixed(const ct_train_step *t);
 /** t->iteration, rate and scale are a new step's: for a device that reads them there. */

@@ -132,6 +132,18 @@ ct_status ct_update_rule_check(const ct_solver_text *t)
 
 /* ---- what it does */
 
+bool ct_update_clips(const Ct__SolverParameter *p)
+{
+    const Ct__CompressionParameter *c = p->compression;
+
+    return (p->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
+}
+
+bool ct_update_waits_for_all(const Ct__SolverParameter *p)
+{
+    return ct_update_clips(p) || (p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+}
+
 /* 1 / (1 - beta^t), in double as Caffe has it. */
 static double correction(float beta, int64_t t)
 {

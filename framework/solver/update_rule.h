@@ -50,6 +50,11 @@ bool ct_update_rule_is_nesterov(const char *type);
  *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
  *  its type is none. */
 int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count);
+/** Gradients are scaled by the norm of all of them: clip_gradients, where no local_clip of each
+ * rank takes its place. */
+bool ct_update_clips(const Ct__SolverParameter *p);
+/** No weight may change before all gradients are known: a norm, or whether they are finite. */
+bool ct_update_waits_for_all(const Ct__SolverParameter *p);
 /** Whether there is a rule of the solver's type, and its parameters suit it. CT_ERR_CONFIG. */
 ct_status ct_update_rule_check(const struct ct_solver_text *t);
 /** Fills in momentum, momentum2, delta and the corrections of the update of iteration `iteration`

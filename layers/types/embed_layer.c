@@ -111,6 +111,7 @@ const ct_layer_ops ct_layer_embed = {
     .min_top = 1,
     .max_top = 1,
     .no_diff_bottom = 1 << 0,
+    .reads_tokens = true,
     .state_size = sizeof(embed_state),
     .setup = setup,
     .reshape = reshape,

@@ -464,6 +464,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->allreduce = comm->allreduce;
     /* Caffe's name for it holds where ours is not given */
     config->overlap = comm->has_overlap ? (comm->overlap != 0) : (param->layer_wise_reduce != 0);
+    config->after_all = ct_update_waits_for_all(param);
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
     /* what was fastest this time may add in another order than what is next time */

@@ -50,8 +50,13 @@ static ct_status host_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return ct_grad_pipe_finish(((ct_exchange_mpi *)ctx)->pipe, landed, landed_ctx);
 }
 
+static void host_hear_parts(void *ctx, ct_part_fn part, void *part_ctx)
+{
+    ct_grad_pipe_hear_parts(((ct_exchange_mpi *)ctx)->pipe, part, part_ctx);
+}
+
 static const ct_transport_ops host_ops = {
-    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL,
+    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL, host_hear_parts,
 };
 
 /* ---- a step */

@@ -151,7 +151,7 @@ static ct_status device_poll(void *ctx)
 }
 
 static const ct_transport_ops ops = {
-    device_ready, NULL, device_poll, device_wait, device_finish, device_replay,
+    device_ready, NULL, device_poll, device_wait, device_finish, device_replay, NULL,
 };
 
 /* ---- making it */

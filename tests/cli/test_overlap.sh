@@ -23,6 +23,34 @@ for n in 1 2 3 4; do
     done
 done
 
+# clipped: the first layer that reads a weight waits for all gradients, and the norm does not depend on the
+# order in which they land; with reproducible sums, not on how they are cut, either
+clip="--set=clip_gradients=0.5"
+for n in 1 2 3 4; do
+    for way in off backward both; do
+        case $way in
+            off) how=--set=comm.overlap=false ;;
+            backward) how=--set=comm.forward_overlap=false ;;
+            both) how=--set=comm.progress=THREAD ;;
+        esac
+        runs clip_${n}_$way 0 'Gradient clipping' $JOB $n $train $clip $how --metrics=c$way.jsonl --set=snapshot_prefix=c$way
+        sum_of >sum_$way
+        losses c$way.jsonl >losses_${n}_$way
+        [ $way = off ] && continue
+        is clip_losses_${n}_$way cmp losses_${n}_off losses_${n}_$way
+        is clip_weights_${n}_$way cmp sum_off sum_$way
+    done
+    is clip_sum_is_there_$n test -s sum_off
+    # among ranks as on one: each of 12 samples counts once
+    is clip_as_alone_$n awk 'NR == FNR { want[$1] = $2; next } { d = $2 - want[$1]; if (d < 0) d = -d; if (!($1 in want) || d > 2e-4 * (want[$1] + 1)) bad = 1; n++ } END { exit bad || n != 20 }' losses_1_off losses_${n}_both
+done
+for mb in 0 0.001 0.002 64; do
+    runs clip_cut_$mb 0 'Gradient clipping' $JOB 3 $train $clip --reproducible_sum --set=comm.bucket_mb=$mb --set=snapshot_prefix=cut
+    sum_of >sum_$mb
+    is clip_cut_same_$mb cmp sum_0 sum_$mb
+done
+is clip_cut_sum_is_there test -s sum_0
+
 # sums of layers over the ranks, begun and waited for among branches, beside gradients on their way
 sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }\
 layer { name: "side" type: "Convolution" bottom: "conv" top: "side" convolution_param { num_output: 6 kernel_size: 1 weight_filler { type: "xavier" } } }\

@@ -105,6 +105,22 @@ near simulate_backward_ms "$(ms)" "60 + $a" 0.001
 # the next forward begins with a
 runs simulate_both 0 '' $train --overlap=both
 near simulate_both_ms "$(ms)" "60 + $a" 0.001
+# with clip_gradients the next forward waits for b, too, before it reads a; without it b has the 10 ms of a
+sed -i 's/bandwidth_gbs: 1 /bandwidth_gbs: 0.5 /' slow.prototxt
+runs simulate_slow_both 0 '' $train --overlap=both
+near simulate_slow_both_ms "$(ms)" "60 + 2*$a" 0.01
+is simulate_slow_both_said grep -q '"after_all":false' out.json
+runs simulate_clips 0 '' $train --overlap=both --set=clip_gradients=1
+near simulate_clips_ms "$(ms)" "60 + 2*$a + 2*$b - 20" 0.001
+is simulate_clips_said grep -q '"after_all":true' out.json
+# a run that clipped says so itself, and what the norm took: that of b comes behind the last sum, then the update
+sed 's/"update_ms":0/"update_ms":9,"norm_ms":3,"after_all":true/' two.json >clipped.json
+clipped=$(echo "$train" | sed 's/two.json/clipped.json/')
+runs simulate_clipped 0 '' $clipped --overlap=both
+near simulate_clipped_ms "$(ms)" "60 + 2*$a + 2*$b - 20 + 1 + 9" 0.001
+runs simulate_clipped_not 0 '' $clipped --overlap=both --set=clip_gradients=-1
+is simulate_clipped_not_said grep -q '"after_all":false' out.json
+sed -i 's/bandwidth_gbs: 0.5 /bandwidth_gbs: 1 /' slow.prototxt
 # fast enough that all hides
 sed -i 's/bandwidth_gbs: 1 /bandwidth_gbs: 1000 /; s/bandwidth_gbs: 9 /bandwidth_gbs: 9000 /' slow.prototxt
 runs simulate_hidden 0 '' $train --overlap=both

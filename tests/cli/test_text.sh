@@ -69,12 +69,33 @@ is nothing_left [ ! -e x.h5 ]
 train="$CORTADO train --solver=solver.prototxt"
 losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
 runs train 0 'Test net perplexity: ' $train --metrics=whole.jsonl
+cp out out_train
 # 5 % are surprises; a model of word frequencies alone would be right 1 time in 10
 is learns awk -v p="$(sed -n 's/.*"right":\([0-9.]*\).*/\1/p' whole.jsonl | tail -1)" 'BEGIN { exit !(p > 0.6) }'
 is perplexity awk -v l="$(sed -n 's/.*"loss":\([0-9.]*\),"right".*"perplexity":\([0-9.]*\).*/\1 \2/p' whole.jsonl | tail -1)" \
     'BEGIN { split(l, v, " "); exit !(v[2] / exp(v[1]) > 0.999999 && v[2] / exp(v[1]) < 1.000001) }'
 runs tests 0 'perplexity = ' "$CORTADO" test --model=net.prototxt --weights="$(ls *_iter_*.caffemodel.h5 | tail -1)" --iterations=5
 is perplexity_of_test awk '/ loss = .* loss\)/ { l = $(NF - 1) } / perplexity = / { p = $(NF - 1) } END { exit !(l > 0 && p / exp(l) > 0.9999 && p / exp(l) < 1.0001) }' out
+
+# 6 columns of 7 words are 42 tokens; the solver says how many tokens make a step
+is tokens_told grep -Eq 'Iteration 5, tokens/s = [0-9.]+' out_train
+is tokens_of_a_step grep -q 'a step has 42 tokens: iter_size 1, 6 samples of 7' out_train
+is tokens_in_metrics awk '/"event":"train"/ { match($0, /"images_per_s":[^,]*/); i = substr($0, RSTART + 15, RLENGTH - 15); match($0, /"tokens_per_s":[^,]*/); t = substr($0, RSTART + 15, RLENGTH - 15); n++; if (!(t / i > 6.9999 && t / i < 7.0001)) bad = 1 } END { exit bad || n < 400 }' whole.jsonl
+is tokens_in_run grep -q '"event":"run".*"step_tokens":42' whole.jsonl
+few="--iterations=6 --metrics=few.jsonl --overwrite --set=test_interval=100"
+runs batches 0 'a step has 84 tokens: iter_size 2, 6 samples of 7' $train $few --set=iter_size=2 --set=clip_gradients=0.6 --set=snapshot_prefix=by
+by=$(grep 'weights after iteration 6' out | sed 's/.*checksum//')
+runs tokens 0 'a step has 84 tokens: iter_size 2, 6 samples of 7' $train $few --set=batch_tokens=84 --set=snapshot_prefix=bt
+is tokens_are_batches [ -n "$by" ] && is tokens_same [ "$(grep 'weights after iteration 6' out | sed 's/.*checksum//')" = "$by" ]
+runs tokens_on_2 0 'a step has 168 tokens: iter_size 2, 12 samples of 7' $JOB 2 $train $few --set=batch_tokens=168 --set=snapshot_prefix=b2
+sed 's/max_iter: 400/max_iter: 6\nbatch_tokens: 100/' solver.prototxt >uneven.prototxt
+runs tokens_uneven 2 'uneven.prototxt:8:1: batch_tokens is 100, but a batch of 6 samples on all ranks has 42 tokens: take a multiple of that, such as 84' \
+    "$CORTADO" train --solver=uneven.prototxt --set=snapshot_prefix=un
+runs tokens_uneven_checked 2 'uneven.prototxt:8:1: batch_tokens is 100' "$CORTADO" check --solver=uneven.prototxt
+runs tokens_checked 0 'tokens +84 a step, iter_size 2' "$CORTADO" check --solver=solver.prototxt --set=batch_tokens=84
+runs tokens_twice 2 'both say how many batches make a step' $train $few --set=batch_tokens=84 --set=iter_size=2
+runs tokens_timed 0 '[0-9.]+ images/s \(batch 6\), [0-9.]+ tokens/s' "$CORTADO" time --solver=solver.prototxt --iterations=3 --limits=false --set=batch_tokens=84 --json=time.json
+is tokens_timed_json awk 'BEGIN { RS = "," } /"images_per_s":/ { sub(/.*:/, ""); i = $0 } /"tokens_per_s":/ { sub(/.*:/, ""); t = $0 } END { exit !(t / i > 6.9999 && t / i < 7.0001) }' time.json
 
 # a test does not disturb the state of training, nor does another number of tests
 losses whole.jsonl >whole

@@ -78,7 +78,11 @@ runs with_topk 0 'images/s' $JOB 2 "$CORTADO" time --model=net.prototxt --iterat
     --compression=topk:density=0.05,min_bytes=1024
 runs clipped 0 'iter_size 3' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=2 \
     --set=iter_size=3 --set=clip_gradients=1 --json=r.json
-is clipped_waits grep -q '"forward_overlap":false' r.json
+is clipped_overlaps grep -q '"forward_overlap":true' r.json
+is clipped_said grep -q '"after_all":true' r.json
+is clipped_norm_shown grep -Eq ' \+ norm [0-9.]+ \+ the rest' out
+is clipped_norm awk 'BEGIN { RS = "," } /"norm_ms":/ { sub(/.*:/, ""); ms = $0 } END { exit !(ms > 0) }' r.json
+is unclipped_said grep -q '"norm_ms":0,"after_all":false' p.json
 # the threads' shares, where those that wait sleep
 runs balance 0 'images/s' env OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 "$CORTADO" time --model=net.prototxt --iterations=3 \
     --limits=false --balance --json=b.json

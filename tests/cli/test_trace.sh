@@ -87,6 +87,31 @@ s/bottom: "conv" top: "ip"/bottom: "y" top: "ip"/' net.prototxt >synced.prototxt
 runs sums 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=synced.prototxt --iterations=5 --trace=y.json --trace_iterations=2-4
 checks sums_drawn y.json 2 2 4 iteration forward backward 'begin sum' 'wait for sum'
 
+# with clip_gradients: gradients leave while backward goes on; the next forward runs its data layer and then
+# waits for all of them and updates all weights, before it reads the first
+cat >clipped.py <<'EOF2'
+import json, sys
+trace = json.load(open(sys.argv[1]))
+spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+def end(e): return e["ts"] + e["dur"]
+for rank in range(trace["otherData"]["ranks"]):
+    for i in range(*map(int, sys.argv[2:4])):
+        def of(kind, i): return sorted((e for e in spans if e["pid"] == rank and e["args"]["kind"] == kind and e["args"]["iteration"] == i), key=lambda e: e["ts"])
+        bucket, backward, forward, update = of("bucket", i), of("backward", i), of("forward", i + 1), of("update", i + 1)
+        assert len(bucket) > 1 and min(e["ts"] for e in bucket) < end(backward[-1]), ("leaves late", rank, i)
+        assert len(update) == 1, ("updates", rank, i, update)
+        reads = [f for f in forward if f["name"] in ("conv", "ip")]
+        assert forward[0]["name"] == "in" and end(forward[0]) <= update[0]["ts"] + 0.001, ("data waits", rank, i)
+        assert max(map(end, bucket)) <= update[0]["ts"] + 0.001, ("updated before all landed", rank, i)
+        assert end(update[0]) <= reads[0]["ts"] + 0.001, ("read before the update", rank, i)
+EOF2
+runs clips 0 'spans of 2 ranks' $JOB 2 $train --set=clip_gradients=0.1 --trace=g.json --trace_iterations=9-12 \
+    --set=comm.bucket_mb=0.002 --set=comm.progress=POLL --set=comm.tune_iterations=0
+checks clipped g.json 2 9 12 bucket update forward
+if command -v python3 >/dev/null; then
+    python3 clipped.py g.json 9 12 >out 2>&1 && ok clipped_overlaps || not_ok clipped_overlaps "$(tail -1 out)"
+fi
+
 runs nothing_ran 0 'no iteration from 90 to 95 ran' $JOB 2 $train --trace=n.json --trace_iterations=90-95
 for window in 5 5-4 -1-4 5-x 5- a; do
     runs window_$window 2 "trace_iterations=$window" $train --trace=w.json --trace_iterations=$window

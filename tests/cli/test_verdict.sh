@@ -52,6 +52,32 @@ is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossov
 # computation that takes minutes hides everything
 runs all_hidden 0 'verdict +off is faster here$' $check --nodes=4 --machine=slow.prototxt --profile=p.json --images_per_s=0.01 $auto
 
+# clipping: forward waits for every gradient before it reads a weight. The profile's figures are set here:
+# conv (156 elements) and ip (1450), 40 ms each in forward and in backward, 1 ms for the update; 1 MB/s
+cat >figures.py <<'EOF'
+import json
+p = json.load(open("p.json"))
+for s in p["forward"] + p["backward"]:
+    if "ms" in s and "layer" in s: s["ms"] = 40.0 if p["layers"][s["layer"]]["name"] in ("conv", "ip") else 0.0
+p["update_ms"] = 1.0
+json.dump(p, open("set.json", "w"))
+p["norm_ms"], p["after_all"] = 0.25, True
+json.dump(p, open("clipped.json", "w"))
+EOF
+if command -v python3 >/dev/null && python3 figures.py; then
+    priced() { sed 's/.*"compute_ms":\([0-9.e+-]*\),.*"type":"none","bytes_sent":[0-9]*,"step_ms":\([0-9.e+-]*\),"exposed_ms":\([0-9.e+-]*\),.*/\1 \2 \3/' v.json; }
+    at="--nodes=4 --machine=slow.prototxt --set=comm.bucket_mb=0.002 --json=v.json"
+    runs priced 0 'verdict' $check $at --profile=set.json
+    plain=$(priced)
+    runs clipping_priced 0 'verdict' $check $at --profile=set.json --set=clip_gradients=1
+    clips=$(priced)
+    runs clipped_priced 0 'verdict' "$CORTADO" check --model=net.prototxt $at --profile=clipped.json
+    was=$(priced)
+    # a fifth of the update where it was not measured; computing and exposed make up the step
+    is clipping_computes awk "BEGIN { split(\"$plain $clips $was\", v); exit !(v[1] == 161 && v[4] > 161.199 && v[4] < 161.201 && v[7] > 161.249 && v[7] < 161.251) }"
+    is clipping_exposes awk "BEGIN { split(\"$plain $clips\", v); d = v[5] - v[4] - v[6]; exit !(v[6] > 0 && v[6] > v[3] && d < 1e-6 && d > -1e-6) }"
+fi
+
 # what a parameter says of itself holds in every row, also where the solver says nothing
 sed '0,/layer { name: "conv"/s//layer { param { compress { type: BF16 min_bytes: 1 } } name: "conv"/' net.prototxt >one.prototxt
 sed 's/net.prototxt/one.prototxt/' solver.prototxt >one_solver.prototxt

@@ -129,6 +129,8 @@ typedef struct train {
     double factor;   /* of this step's compute, over the profile's */
     bool open;       /* gradients are under way     */
     double update_s; /* per element */
+    double norm_s;   /* likewise    */
+    bool after_all;  /* no weight changes before all gradients have landed */
     double busy_s;   /* so far in layers, updates and what they let move */
     double sum_s;    /* so far in waits for sums of layers               */
     layer_sum *sums; /* [profile->n_sum]                                 */
@@ -169,9 +171,8 @@ static account take_account(const train *t)
 }
 
 /* What a codec absorbed has its momentum behind it: reading and writing that is spared here. */
-static ct_status landed(void *ctx, int first, int n)
+static ct_status update(train *t, int first, int n)
 {
-    train *t = ctx;
     double memory = t->sim->speed.memory, seconds = 0, start = ct_clock_s();
 
     for (int i = first; i < first + n; ++i) {
@@ -183,6 +184,24 @@ static ct_status landed(void *ctx, int first, int n)
     CT_TRY(pass_time(t, seconds * t->factor));
     t->busy_s += ct_clock_s() - start;
     return CT_OK;
+}
+
+/* To the norm of all gradients. */
+static ct_status add_norm(train *t, int first, int n)
+{
+    double count = 0, start = ct_clock_s();
+
+    for (int i = first; i < first + n; ++i) count += (double)t->profile->param[i].count;
+    CT_TRY(pass_time(t, t->norm_s * count * t->factor));
+    t->busy_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status landed(void *ctx, int first, int n)
+{
+    train *t = ctx;
+
+    return t->after_all ? add_norm(t, first, n) : update(t, first, n);
 }
 
 /* A layer computes, and lets communication move every now and then. */
@@ -242,20 +261,22 @@ static ct_status wait_sum(train *t, layer_sum *s)
     return CT_OK;
 }
 
+static ct_status settle(train *t)
+{
+    if (!t->open) return CT_OK;
+    CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
+    t->open = false;
+    return t->after_all ? update(t, 0, t->profile->n_param) : CT_OK;
+}
+
 static ct_status step_wait(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
 
     (void)i;
     if (!ct_step_is_of_weights(s)) return wait_sum(t, sum_of(t, s));
+    if (t->after_all) return settle(t);
     return t->open ? ct_grad_pipe_wait(t->pipe, s->param, 1, landed, t) : CT_OK;
-}
-
-static ct_status settle(train *t)
-{
-    if (t->open) CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
-    t->open = false;
-    return CT_OK;
 }
 
 /* From where one exchange begins to where the next one does: there nothing is under way, so a step
@@ -313,6 +334,7 @@ static ct_status open_pipe(train *t)
         count += p->param[i].count;
     }
     t->update_s = 1e-3 * p->update_ms / (double)((count > 0) ? count : 1);
+    t->norm_s = ct_profile_norm_s(p) / (double)((count > 0) ? count : 1);
     t->arena = ct_mem_acquire(sizeof(float) * (size_t)(last->offset + last->count));
     if (t->arena == NULL)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %lld gradients", (long long)count);
@@ -322,7 +344,9 @@ static ct_status open_pipe(train *t)
         config.tune_iterations = 0;
     config.overlap = config.overlap && (t->overlap != CT_SIM_OFF);
     if (!config.overlap) t->overlap = CT_SIM_OFF;
+    t->after_all = config.after_all = ct_profile_after_all(p, t->sim->solver);
     if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
+    line.line.after_all = t->after_all;
     config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
         status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);
@@ -430,11 +454,11 @@ static ct_status summarise(const train *t, const account *before, const account 
     ct_text_add_json(json, t->profile->net);
     ct_text_add(json,
                 ",\"net_hash\":\"%s\",\"batch\":%lld,\"iterations\":%d,\"warmup\":%d,"
-                "\"overlap\":\"%s\",\"progress\":\"%s\",\"jitter_seed\":%s,"
+                "\"overlap\":\"%s\",\"after_all\":%s,\"progress\":\"%s\",\"jitter_seed\":%s,"
                 "\"mean_step_ms\":%.9g,\"compute_ms\":%.9g,\"images_per_s\":%.9g,"
                 "\"exposed_ms\":%.9g,\"bytes_sent\":%.0f,\"max_bytes_sent\":%.0f",
                 t->profile->net_hash, (long long)t->profile->batch, t->n_step, t->n_warmup,
-                overlap[t->overlap], t->thread ? "thread" : "poll",
+                overlap[t->overlap], t->after_all ? "true" : "false", t->thread ? "thread" : "poll",
                 t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null", mean,
                 1e3 * total[0] / ranks / n, 1e3 * ranks * (double)t->profile->batch / mean,
                 1e3 * total[1] / ranks / n, total[2] / ranks / n, worst[2] / n);

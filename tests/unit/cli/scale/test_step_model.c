@@ -156,6 +156,69 @@ static void test_one_bucket(void **state)
     ct_step_model_release(&m);
 }
 
+/* With clipping forward waits for all before it reads a: b, too, which has 20 ms left when a
+ * leaves. Of the norm a's part hides behind b's sum; b's part and the update come behind that. */
+static void test_weights_that_wait_for_all(void **state)
+{
+    ct_profile *p = make_profile(7);
+    ct_grad_pipe_config config = ring_config(4 * N_A);
+    ct_topo *t = make_topo(4e8);
+    double b, a;
+    ct_step_model m;
+
+    (void)state;
+    bucket_ms(4e8, &b, &a);
+    p->norm_ms = 5; /* 4 of b, 1 of a */
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m), CT_OK);
+    near(1e3 * m.compute_s, 100 + 7);
+    ct_step_model_release(&m);
+    config.after_all = true;
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m), CT_OK);
+    near(1e3 * m.step_s, 100 + a + (b - 40) + 4 + 7);
+    near(1e3 * m.compute_s, 100 + 5 + 7);
+    near(1e3 * m.exposed_s, a + (b - 40) - 1);
+    ct_step_model_release(&m);
+    /* the sum of b hides in backward, and its part of the norm behind the sum of a */
+    ct_topo_destroy(t);
+    t = make_topo(4e9);
+    bucket_ms(4e9, &b, &a);
+    assert_true(a < 4);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BACKWARD, 1, &m),
+                     CT_OK);
+    near(1e3 * m.step_s, 100 + 5 + 7);
+    ct_step_model_release(&m);
+    p->norm_ms = 0; /* not measured: a fifth of the update */
+    near(1e3 * ct_profile_norm_s(p), 7.0 / 5);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+}
+
+/* What a run says of clipping, and what a study sets. */
+static void test_profile_of_clipping(void **state)
+{
+    static const char text[] =
+        "{\"profile\":1,\"net\":\"n\",\"net_hash\":\"0\",\"batch\":1,\"ranks\":1,\"threads\":1,"
+        "\"images_per_s\":1,\"step_ms\":9,\"update_ms\":2,\"norm_ms\":0.25,\"after_all\":true,"
+        "\"params\":[{\"key\":\"w\",\"offset\":0,\"count\":4}],"
+        "\"forward\":[{\"kind\":\"forward\",\"layer\":0,\"ms\":1}],"
+        "\"backward\":[{\"kind\":\"ready\",\"param\":0}]}";
+    Ct__SolverParameter solver = CT__SOLVER_PARAMETER__INIT;
+    ct_profile *p = NULL;
+
+    (void)state;
+    assert_int_equal(ct_profile_parse("p.json", text, strlen(text), &p), CT_OK);
+    near(1e3 * ct_profile_norm_s(p), 0.25);
+    assert_true(ct_profile_after_all(p, &solver));
+    solver.has_clip_gradients = 1; /* below 0: never */
+    assert_false(ct_profile_after_all(p, &solver));
+    p->after_all = false;
+    solver.clip_gradients = 1;
+    assert_true(ct_profile_after_all(p, &solver));
+    ct_profile_scale(p, 0, 2);
+    near(1e3 * ct_profile_norm_s(p), 0.5);
+    ct_profile_destroy(p);
+}
+
 static void test_rank_alone_only_computes(void **state)
 {
     ct_profile *p = make_profile(5);
@@ -292,6 +355,8 @@ int main(void)
         cmocka_unit_test(test_overlap_backward),
         cmocka_unit_test(test_overlap_both_puts_first_what_is_read_first),
         cmocka_unit_test(test_one_bucket),
+        cmocka_unit_test(test_weights_that_wait_for_all),
+        cmocka_unit_test(test_profile_of_clipping),
         cmocka_unit_test(test_rank_alone_only_computes),
         cmocka_unit_test(test_slowest_of_many),
         cmocka_unit_test(test_in_network),

@@ -162,6 +162,30 @@ static void multipliers_merge(void **state)
     test_net_destroy(&t);
 }
 
+/* Matrices alone decay where no entry says; of a shared one the entry that does counts. */
+static void one_axis_is_spared(void **state)
+{
+    const ct_net_options options = { .phase = CT_TRAIN, .decay_matrices = true };
+    test_net t;
+
+    (void)state;
+    assert_int_equal(
+        test_net_create(
+            SOURCE LINEAR("a", "x", "ya", "param { name: 'w' } param { name: 'v' }")
+                LINEAR("b", "ya", "yb", "param { lr_mult: 2 } param { lr_mult: 2 }")
+                    LINEAR("c", "yb", "yc", "param { name: 'w' } param { name: 'v' decay_mult: 3 }")
+                        LINEAR("d", "yc", "yd", "") LOSS("yd"),
+            &options, &t),
+        CT_OK);
+    assert_true(t.net->param[param(&t, "w")].decay_mult == 1.0f);
+    assert_true(t.net->param[param(&t, "v")].decay_mult == 3.0f);
+    assert_true(t.net->param[param(&t, "b[0]")].decay_mult == 1.0f);
+    assert_true(t.net->param[param(&t, "b[1]")].decay_mult == 0.0f);
+    assert_true(t.net->param[param(&t, "d[0]")].decay_mult == 1.0f);
+    assert_true(t.net->param[param(&t, "d[1]")].decay_mult == 0.0f);
+    test_net_destroy(&t);
+}
+
 /* Sharing adds the users' gradients: the same net with separate weights of the same values. */
 static void shared_gradients_add_up(void **state)
 {
@@ -406,6 +430,7 @@ int main(void)
         cmocka_unit_test(sharing_is_checked),
         cmocka_unit_test(permissive_sharing_compares_counts),
         cmocka_unit_test(multipliers_merge),
+        cmocka_unit_test(one_axis_is_spared),
         cmocka_unit_test(shared_gradients_add_up),
         cmocka_unit_test(micro_batches_accumulate),
         cmocka_unit_test(ready_gradients_are_final),

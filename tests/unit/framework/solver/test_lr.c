@@ -126,6 +126,59 @@ static void test_multistep_cosine_warmup(void **state)
     NEAR(rate(&p, 50), 0.25);
 }
 
+/* GPT's recipe: a line from 0, then half a cosine from base_lr to a tenth of it at max_iter. */
+static void test_gpt(void **state)
+{
+    enum { WARM = 200, END = 5000 };
+    char cosine[] = "cosine", poly[] = "poly", step[] = "step";
+    Ct__WarmupParameter warmup = CT__WARMUP_PARAMETER__INIT;
+    Ct__SolverParameter p = make(cosine);
+
+    (void)state;
+    warmup.iterations = WARM;
+    warmup.policy_after = 1;
+    p.warmup = &warmup;
+    p.has_max_iter = p.has_min_lr = 1;
+    p.base_lr = 0x1p-10f;
+    p.min_lr = 0x1p-13f;
+    p.max_iter = END;
+    for (int i = 0; i <= END + 10; i++) {
+        double most = 0x1p-10, least = 0x1p-13, way = (double)(i - WARM) / (END - WARM);
+        double want = least + 0.5 * (1 + cos(acos(-1.0) * fmin(way, 1))) * (most - least);
+
+        if (i < WARM) want = most * i / WARM;
+        assert_true(fabs(rate(&p, i) - want) <= 1e-12 * most);
+    }
+    assert_true(rate(&p, 0) == 0);
+    assert_true(rate(&p, WARM) == 0x1p-10);
+    assert_true(rate(&p, END) == 0x1p-13);
+
+    /* the policy without a delay, which falls to the least rate, too */
+    warmup.policy_after = 0;
+    NEAR(rate(&p, END / 2), 0.5 * (0x1p-10 + 0x1p-13));
+    NEAR(rate(&p, WARM / 2),
+         0.5 * (0x1p-13 + 0.5 * (1 + cos(acos(-1.0) * WARM / 2 / END)) * (0x1p-10 - 0x1p-13)));
+    p.lr_policy = poly;
+    p.has_power = 1;
+    p.power = 1;
+    NEAR(rate(&p, END / 2), 0.5 * (0x1p-10 + 0x1p-13));
+    warmup.policy_after = 1;
+    NEAR(rate(&p, WARM + (END - WARM) / 4), 0.75 * 0x1p-10 + 0.25 * 0x1p-13);
+
+    /* steps are counted from there, too */
+    p = make(step);
+    p.warmup = &warmup;
+    p.has_gamma = p.has_stepsize = 1;
+    p.gamma = 0.5f;
+    p.stepsize = 10;
+    NEAR(rate(&p, WARM / 2), 0.25);
+    NEAR(rate(&p, WARM + 9), 0.5);
+    NEAR(rate(&p, WARM + 10), 0.25);
+    assert_int_equal(ct_learning_rate_step(&p, WARM / 2), 0);
+    assert_int_equal(ct_learning_rate_step(&p, WARM + 9), 0);
+    assert_int_equal(ct_learning_rate_step(&p, WARM + 10), 1);
+}
+
 /* What Intel's and NVIDIA's forks have. */
 static void test_stages_and_ramps(void **state)
 {
@@ -241,15 +294,43 @@ static void test_errors(void **state)
     expect_config(&p, "in three ways; give one");
 }
 
+static void test_least_errors(void **state)
+{
+    char cosine[] = "cosine", fixed[] = "fixed";
+    Ct__WarmupParameter warmup = CT__WARMUP_PARAMETER__INIT;
+    Ct__SolverParameter p = make(cosine);
+
+    (void)state;
+    p.has_max_iter = p.has_min_lr = 1;
+    p.max_iter = 100;
+    p.min_lr = 0.75f;
+    expect_config(&p, "min_lr is 0.75, needs 0 to base_lr, which is 0.5");
+    p.min_lr = -1;
+    expect_config(&p, "min_lr is -1");
+    p.min_lr = NAN;
+    expect_config(&p, "min_lr is nan");
+    p.min_lr = 0.25f;
+    p.lr_policy = fixed;
+    expect_config(&p, "but lr_policy is \"fixed\"");
+    p.lr_policy = cosine;
+    p.warmup = &warmup;
+    warmup.iterations = 100;
+    assert_true(rate(&p, 0) == 0);
+    warmup.policy_after = 1;
+    expect_config(&p, "leaves nothing to the policy");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixed_step_exp),
         cmocka_unit_test(test_inv_poly_sigmoid),
         cmocka_unit_test(test_multistep_cosine_warmup),
+        cmocka_unit_test(test_gpt),
         cmocka_unit_test(test_stages_and_ramps),
         cmocka_unit_test(test_plateau),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_least_errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "framework/report/report.h"
+#include "framework/solver/solver_private.h"
 
 #define IP(name_, bottom_, top_, n_, more)                                                         \
     "layer { name: '" name_ "' type: 'InnerProduct' bottom: '" bottom_ "' top: '" top_ "' " more   \
@@ -108,6 +109,7 @@ static ct_status run_solver(thread_rank *r)
         o->iteration = ct_solver_iteration(t.solver);
         o->steps = r->step;
         o->n_wait = r->n_wait;
+        o->overlaps = t.solver->step.forward_overlap;
     }
     test_solver_destroy(&t);
     ct_report_destroy(report);
@@ -211,6 +213,11 @@ static void compare(int n, const char *first, const char *second, int landing, b
         /* off: one wait, the last, in each step */
         assert_int_equal(a[r].n_wait, STEPS);
         if (n == 1) continue;
+        assert_int_equal(b[r].overlaps, true);
+        if (strstr(second, "clip_gradients") != NULL) { /* the first layer waits for all */
+            assert_int_equal(b[r].n_wait, STEPS);
+            continue;
+        }
         assert_true(b[r].n_wait > STEPS);
         assert_true(b[r].n_wait <= STEPS * N_LEARNED);
     }
@@ -236,15 +243,14 @@ static void test_same_numbers(void **state)
 }
 
 /* A snapshot in the middle of the stream, and from there on: as if nothing had happened. */
-static void test_resume(void **state)
+static void resume(const char *more)
 {
     thread_ranks job = { .n = 3, .landing = 2, .residuals = true };
     outcome straight[3] = { 0 }, run[3] = { 0 };
     char whole[4096], half[4096], from[96];
 
-    (void)state;
-    snprintf(whole, sizeof(whole), SOLVER("max_iter: 9 "), test_solver_dir());
-    snprintf(half, sizeof(half), SOLVER("max_iter: 7 "), test_solver_dir());
+    snprintf(whole, sizeof(whole), "%s max_iter: 9 " SOLVER(""), more, test_solver_dir());
+    snprintf(half, sizeof(half), "%s max_iter: 7 " SOLVER(""), more, test_solver_dir());
     assert_int_equal(run_ranks(&job, whole, NULL, straight), CT_OK);
     job = (thread_ranks){ .n = 3, .landing = 2, .residuals = true };
     assert_int_equal(run_ranks(&job, half, NULL, run), CT_OK);
@@ -257,6 +263,13 @@ static void test_resume(void **state)
         assert_int_equal(run[r].iteration, STEPS);
         assert_int_equal(run[r].steps, 3);
     }
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    resume("");
+    resume("clip_gradients: 0.5");
 }
 
 /* A signal on one rank stops all after the step, and the snapshot is that of the step. */
@@ -285,22 +298,25 @@ static void test_stop(void **state)
     free(ended);
 }
 
-/* The norm needs all gradients: they are waited for at the end of each step. */
+/* The norm needs all gradients: the first layer of the next forward that reads a weight waits for
+ * them, in whatever order they land. */
 static void test_clip(void **state)
 {
     char on[4096], off[4096];
-    thread_ranks job = { .n = 2, .landing = 1 };
-    outcome a[2] = { 0 }, b[2] = { 0 };
 
     (void)state;
-    snprintf(on, sizeof(on), SOLVER("max_iter: 9 clip_gradients: 0.5 " ON), test_solver_dir());
-    snprintf(off, sizeof(off), SOLVER("max_iter: 9 clip_gradients: 0.5 " OFF), test_solver_dir());
-    assert_int_equal(run_ranks(&job, on, NULL, a), CT_OK);
+    for (int n = 1; n <= 4; n++) {
+        snprintf(on, sizeof(on), SOLVER("max_iter: 9 clip_gradients: 0.5 " ON), test_solver_dir());
+        snprintf(off, sizeof(off), SOLVER("max_iter: 9 clip_gradients: 0.5 " OFF),
+                 test_solver_dir());
+        compare(n, off, on, 2 + n % 2, false);
+    }
+    snprintf(on, sizeof(on), SOLVER("max_iter: 9 clip_gradients: 0.5 iter_size: 3 "),
+             test_solver_dir());
+    snprintf(off, sizeof(off), SOLVER("max_iter: 9 clip_gradients: 0.5 iter_size: 3 " PLAIN),
+             test_solver_dir());
+    compare(3, off, on, 3, true);
     assert_non_null(strstr(test_log_all(), "Gradient clipping"));
-    job = (thread_ranks){ .n = 2, .landing = 3 };
-    assert_int_equal(run_ranks(&job, off, NULL, b), CT_OK);
-    assert_true(a[0].checksum == b[0].checksum);
-    assert_int_equal(a[0].n_wait, STEPS);
 }
 
 /* A bucket that fails to land ends the run where it is waited for. */
@@ -326,23 +342,31 @@ static void test_lost(void **state)
     "net_param { " DATA "layer { name: 'p' type: 'Probe' bottom: 'x' top: 'loss' "                 \
     "inner_product_param { num_output: 2 } } } "
 
-static void test_nan(void **state)
+static void diverge(const char *more)
 {
     thread_ranks job = { .n = 3, .landing = 1 };
     outcome o[3] = { 0 };
     char text[4096], file[96];
 
-    (void)state;
     snprintf(text, sizeof(text),
-             "base_lr: 0.05 lr_policy: 'fixed' random_seed: 7 max_iter: 9 snapshot: 1 "
-             "snapshot_prefix: '%s/n' " BROKEN,
-             test_solver_dir());
+             "%s base_lr: 0.05 lr_policy: 'fixed' random_seed: 7 max_iter: 9 snapshot: 1 "
+             "snapshot_prefix: '%s/%s' " BROKEN,
+             more, test_solver_dir(), (more[0] == '\0') ? "n" : "c");
     assert_int_equal(run_ranks(&job, text, NULL, o), CT_ERR_DIVERGED);
     assert_non_null(strstr(test_log_all(), "the loss of iteration 2 is not finite"));
-    snprintf(file, sizeof(file), "%s/n_iter_2.solverstate.h5", test_solver_dir());
+    snprintf(file, sizeof(file), "%s/%s_iter_2.solverstate.h5", test_solver_dir(),
+             (more[0] == '\0') ? "n" : "c");
     assert_int_equal(access(file, F_OK), 0);
-    snprintf(file, sizeof(file), "%s/n_iter_3.solverstate.h5", test_solver_dir());
+    snprintf(file, sizeof(file), "%s/%s_iter_3.solverstate.h5", test_solver_dir(),
+             (more[0] == '\0') ? "n" : "c");
     assert_int_not_equal(access(file, F_OK), 0);
+}
+
+static void test_nan(void **state)
+{
+    (void)state;
+    diverge("");
+    diverge("clip_gradients: 0.5");
 }
 
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
