@@ -105,6 +105,135 @@ static void print_layer(const ct_net *net, int i, const int w[4], FILE *to)
     }
 }
 
+/* ---- copies of a repeat: the first one stands for those that are like it */
+
+typedef struct copies {
+    int first, end; /* layers of the first copy            */
+    int behind;     /* the first layer behind all of them  */
+    int n;          /* copies                              */
+    int64_t parameters;
+    double forward_flop, backward_flop;
+} copies;
+
+static const Ct__RepeatCopy *copy_of(const ct_net *net, int i)
+{
+    return (i < net->n_layer) ? net->layer[i]->param->repeat_copy : NULL;
+}
+
+/* The next layer from i on that counts in comparing: a copy whose top one layer reads has a Split
+ * less than its neighbours. */
+static int skip_added(const ct_net *net, int i)
+{
+    while ((i < net->n_layer) &&
+           (!is_shown(net, i) || (strcmp(net->layer[i]->ops->type, "Split") == 0)))
+        i++;
+    return i;
+}
+
+static bool is_like(const ct_net *net, int a, int b)
+{
+    const ct_layer *x = net->layer[a], *y = net->layer[b];
+    ct_estimate ex, ey;
+
+    ct_net_estimate(net, a, &ex);
+    ct_net_estimate(net, b, &ey);
+    if ((x->ops != y->ops) || (x->n_top != y->n_top) || (x->n_weight != y->n_weight) ||
+        (ex.forward_flop != ey.forward_flop))
+        return false;
+    for (int t = 0; t < x->n_top; t++) {
+        if (!ct_shape_equal(&net->pass->instance[a]->top[t]->data.shape,
+                            &net->pass->instance[b]->top[t]->data.shape))
+            return false;
+    }
+    for (int w = 0; w < x->n_weight; w++) {
+        if (!ct_shape_equal(&x->weight[w].shape, &y->weight[w].shape)) return false;
+    }
+    return true;
+}
+
+static bool same_repeat(const Ct__RepeatCopy *a, const Ct__RepeatCopy *b)
+{
+    return (a != NULL) && (b != NULL) && (a->line == b->line) && (a->column == b->column);
+}
+
+/* The first layer behind the copy that layer i stands in. */
+static int end_of_copy(const ct_net *net, int i)
+{
+    const Ct__RepeatCopy *own = copy_of(net, i);
+
+    while (same_repeat(own, copy_of(net, i)) && (copy_of(net, i)->copy == own->copy)) i++;
+    return i;
+}
+
+static bool are_alike(const ct_net *net, int a, int b)
+{
+    int end_a = end_of_copy(net, a), end_b = end_of_copy(net, b);
+
+    for (;; a++, b++) {
+        a = skip_added(net, a);
+        b = skip_added(net, b);
+        if ((a >= end_a) || (b >= end_b)) return (a >= end_a) && (b >= end_b);
+        if (!is_like(net, a, b)) return false;
+    }
+}
+
+/* Whether layer i is the first of a repeat of several copies that are all alike. */
+static bool find_copies(const ct_net *net, int i, copies *c)
+{
+    const Ct__RepeatCopy *own = copy_of(net, i);
+    int at = i;
+
+    if ((own == NULL) || ((i > 0) && same_repeat(own, copy_of(net, i - 1)))) return false;
+    *c = (copies){ .first = i, .end = end_of_copy(net, i) };
+    for (; same_repeat(own, copy_of(net, at)); at = end_of_copy(net, at)) {
+        if (!are_alike(net, i, at)) return false;
+        c->n++;
+    }
+    for (c->behind = at, at = i; at < c->behind; at++) {
+        ct_estimate e;
+
+        ct_net_estimate(net, at, &e);
+        c->parameters += layer_parameters(net, at);
+        c->forward_flop += e.forward_flop;
+        c->backward_flop += e.backward_flop;
+    }
+    return c->n > 1;
+}
+
+static void print_copies(const ct_net *net, const copies *c, const int w[4], FILE *to)
+{
+    int first = c->first, last = c->end - 1;
+    ct_text t = { 0 };
+
+    while (!is_shown(net, first)) first++;
+    while (!is_shown(net, last)) last--;
+    ct_text_add(&t, "x %d: %s to %s, and copies like them", c->n, net->layer[first]->name,
+                net->layer[last]->name);
+    fprintf(to, "%-*s %12" PRId64 " %10.4g %10.4g\n", w[0] + w[1] + w[2] + w[3] + 3,
+            (t.text != NULL) ? t.text : "", c->parameters, c->forward_flop * 1e-9,
+            c->backward_flop * 1e-9);
+    ct_text_destroy(&t);
+}
+
+static void print_layers(const ct_net *net, const int w[4], FILE *to)
+{
+    copies c;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        bool stands = find_copies(net, i, &c);
+
+        for (int k = i; stands && (k < c.end); k++) {
+            if (is_shown(net, k)) print_layer(net, k, w, to);
+        }
+        if (stands) {
+            print_copies(net, &c, w, to);
+            i = c.behind - 1;
+        } else if (is_shown(net, i)) {
+            print_layer(net, i, w, to);
+        }
+    }
+}
+
 void ct_check_print(const ct_check *c, FILE *to)
 {
     const ct_net *net = c->net;
@@ -114,9 +243,7 @@ void ct_check_print(const ct_check *c, FILE *to)
     find_widths(net, w);
     fprintf(to, "%-*s %-*s %-*s %-*s %12s %10s %10s\n", w[0], "layer", w[1], "type", w[2], "top",
             w[3], "shape", "parameters", "fwd GFLOP", "bwd GFLOP");
-    for (int i = 0; i < net->n_layer; i++) {
-        if (is_shown(net, i)) print_layer(net, i, w, to);
-    }
+    print_layers(net, w, to);
     fprintf(to, "\nnet         %s, phase %s, hash %016" PRIx64 "\n", net->name,
             (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net));
     fprintf(to, "batch       %" PRId64 " a rank, %" PRId64 " on %" PRId64 " rank%s\n",
@@ -214,7 +341,11 @@ static void add_layer(const ct_net *net, int i, ct_text *out)
         add_shape(&top->data.shape, out);
         ct_text_add(out, "%s}", top->varies ? ",\"varies\":true" : "");
     }
-    ct_text_add(out, "],\"weights\":[");
+    if (copy_of(net, i) != NULL)
+        ct_text_add(out, "],\"copy\":%d,\"of\":%d,\"weights\":[", copy_of(net, i)->copy,
+                    copy_of(net, i)->of);
+    else
+        ct_text_add(out, "],\"weights\":[");
     add_weights(net, i, out);
     ct_text_add(out, "],\"parameters\":%" PRId64 ",\"forward_flop\":%.17g,\"backward_flop\":%.17g}",
                 layer_parameters(net, i), e.forward_flop, e.backward_flop);

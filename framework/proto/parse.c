@@ -163,6 +163,8 @@ static ct_status parse_message(ct_prototxt_reader *r, ProtobufCMessage *m,
     ct_prototxt_reader_next(r);
     r->frame = &frame;
     status = parse_body(r, child);
+    if (status == CT_OK) status = ct_repeat_closed(r, m, child);
+    ct_repeat_leave(r, &frame);
     r->frame = frame.parent;
     r->depth--;
     return status;
@@ -228,8 +230,10 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
         CT_TRY_GOTO(status, out, ct_source_map_add(map, m, r.file, 1, 1));
     }
     ct_prototxt_reader_next(&r);
-    status = parse_body(&r, m);
+    CT_TRY_GOTO(status, out, parse_body(&r, m));
+    status = ct_repeat_closed(&r, NULL, m);
 out:
+    ct_repeat_leave(&r, NULL);
     ct_locale_leave(locale);
     if (status == CT_OK) {
         *message_p = m;

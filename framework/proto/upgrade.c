@@ -234,6 +234,9 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 {
     ct_upgrade u = { net, file, map };
 
+    if (net->n_repeat > 0) /* a text has none any more when it is read */
+        return ct_upgrade_fail(&u, net->repeat[0],
+                               "a binary net with \"repeat\", which only texts may have");
     CT_TRY(ct_upgrade_v1(&u));
     CT_TRY(upgrade_transformations(&u));
     CT_TRY(upgrade_input(&u));

@@ -1,0 +1,78 @@
+# `repeat` in nets: the text that it stands for, what check says of copies, messages, training.
+. "$ROOT/tests/cli/lib.sh"
+json() { python3 -c "import json, sys; n = json.load(open('$1')); sys.exit(not ($2))"; }
+
+cat >net.prototxt <<'NET'
+name: "n"
+layer { name: "d" type: "DummyData" top: "x" top: "label" dummy_data_param {
+  shape { dim: 6 dim: 16 } shape { dim: 6 } data_filler { type: "gaussian" std: 1 } data_filler { type: "constant" value: 2 } } }
+repeat {
+  count: 3 prefix: "h%d_" bottom: "x" top: "x"
+  layer { name: "fc" type: "InnerProduct" bottom: "x" top: "f"
+    inner_product_param { num_output: 32 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "f" top: "f" }
+  layer { name: "drop" type: "Dropout" bottom: "f" top: "f" include { phase: TRAIN } }
+  layer { name: "proj" type: "InnerProduct" bottom: "f" top: "p"
+    inner_product_param { num_output: 16 weight_filler { type: "xavier" } } }
+  layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "p" top: "x" }
+}
+layer { name: "out" type: "InnerProduct" bottom: "x" top: "o" inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "o" bottom: "label" top: "loss" }
+NET
+cat >solver.prototxt <<'EOF'
+base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: 4 display: 1 snapshot: 4
+solver_mode: CPU random_seed: 7 deterministic: true snapshot_prefix: "s"
+EOF
+
+# ---- what it stands for
+runs convert 0 '' "$CORTADO" convert net --from=net.prototxt --to=long.prototxt
+is no_repeat sh -c '! grep -q repeat long.prototxt'
+is all_layers [ "$(grep -c '^layer {' long.prototxt)" = 18 ]
+is first_reads grep -q 'bottom: "h1_x"' long.prototxt
+is behind_reads sh -c "sed -n '/name: \"out\"/,/top/p' long.prototxt | grep -q 'bottom: \"h2_x\"'"
+is rules_stay [ "$(grep -c 'phase: TRAIN' long.prototxt)" = 3 ]
+runs convert_again 0 '' "$CORTADO" convert net --from=long.prototxt --to=longer.prototxt
+is same_again cmp long.prototxt longer.prototxt
+printf 'net_param {\n%s\n}\n' "$(cat net.prototxt)" | cat - solver.prototxt >with_net.prototxt
+runs convert_solver 0 '' "$CORTADO" convert solver --from=with_net.prototxt --to=long_solver.prototxt
+is solver_layers grep -q 'name: "h2_fc"' long_solver.prototxt
+
+# ---- check: a block once, the totals of all
+runs check 0 '^x 3: h0_fc to h0_' "$CORTADO" check --model=net.prototxt --phase=TRAIN
+cp out short.out
+is first_copy grep -q '^h0_drop ' short.out
+is no_second_copy sh -c '! grep -q "^h1_" short.out'
+runs check_long 0 '^h2_fc ' "$CORTADO" check --model=long.prototxt --phase=TRAIN
+is same_totals sh -c 'sed -n "/^net /,\$p" short.out >a; sed -n "/^net /,\$p" out >b; cmp a b'
+is sum_of_copies grep -Eq '^x 3: .* 3216 ' short.out # 3 x (16 x 32 + 32 + 32 x 16 + 16)
+runs check_test 0 '^h0_relu ' "$CORTADO" check --model=net.prototxt --phase=TEST
+is without_dropout sh -c '! grep -q drop out'
+# copies that differ are all shown
+runs check_unlike 0 '^h2_fc ' "$CORTADO" check --model=net.prototxt --phase=TRAIN --set='layer[h1_fc].inner_product_param.num_output=24'
+if command -v python3 >/dev/null; then
+    "$CORTADO" check --model=net.prototxt --phase=TRAIN --json=j.json >out 2>&1
+    is json_copies json j.json '[l["copy"] for l in n["layers"] if l["name"].endswith("_fc")] == [0, 1, 2]'
+    is json_of json j.json '{l.get("of", 1) for l in n["layers"]} == {1, 3}'
+fi
+
+# ---- the same weights as of the long form, option by option
+printf 'net: "net.prototxt"\n' | cat - solver.prototxt >short_solver.prototxt
+printf 'net: "long.prototxt"\n' | cat - solver.prototxt >other_solver.prototxt
+runs train 0 'iteration 4|Iteration 4' "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=a
+runs train_long 0 '' "$CORTADO" train --solver=other_solver.prototxt --set=snapshot_prefix=b
+runs list_a 0 '' "$CORTADO" convert model --from=a_iter_4.caffemodel.h5 --to=a.npz
+runs list_b 0 '' "$CORTADO" convert model --from=b_iter_4.caffemodel.h5 --to=b.npz
+is same_weights cmp a.npz b.npz
+
+# ---- messages: where a copy is at fault, its name says which
+sed 's/"proj" type: "InnerProduct" bottom: "f"/"proj" type: "InnerProduct" bottom: "g"/' net.prototxt >wrong.prototxt
+runs wrong_bottom 2 'wrong.prototxt:10: layer "h0_proj" .*unknown bottom "g"' "$CORTADO" check --model=wrong.prototxt
+runs set_copy 2 'no layer "h3_fc"; did you mean "h' "$CORTADO" check --model=net.prototxt --set='layer[h3_fc].inner_product_param.num_output=24'
+runs set_count 2 'net_param.repeat.*a repeat cannot be set' "$CORTADO" check --model=net.prototxt --set=net_param.repeat='{}'
+sed 's/prefix: "h%d_"/prefix: "h"/' net.prototxt >wrong.prototxt
+runs no_number 2 'wrong.prototxt:5:12: repeat: prefix "h": 3 copies need "%d" in it' "$CORTADO" check --model=wrong.prototxt
+sed 's/count: 3/count: 0/' net.prototxt >wrong.prototxt
+runs no_copies 2 'wrong.prototxt:5:3: repeat: count is 0' "$CORTADO" convert net --from=wrong.prototxt --to=w.prototxt
+sed 's/name: "out"/name: "h1_sum"/' net.prototxt >wrong.prototxt
+runs clash 2 'wrong.prototxt:14:1: two layers are called "h1_sum": copy 1 of the repeat of line 4' "$CORTADO" check --model=wrong.prototxt
+finish
