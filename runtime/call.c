@@ -226,7 +226,7 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
-    out->recompute = (s->recompute != 0);
+    out->recompute = s->recompute;
     out->graph = (s->cuda_graph != 0);
     out->env.deterministic = (s->deterministic != 0);
     out->env.winograd = s->winograd;

@@ -447,8 +447,10 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.layer", "The layers, in the order in which they run." },
     { "NetParameter.layers", "Old form of `layer`; brought up to date when read." },
     { "NetParameter.name", "Name of the net, for messages." },
-    { "NetParameter.recompute", "Make cheap values again in backward instead of keeping them: less "
-                                "memory, a few per cent slower." },
+    { "NetParameter.recompute",
+      "What is made again in backward instead of being kept: CHEAP (once `true`) what takes little "
+      "time, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold all. Of net and "
+      "solver the later one in this list counts." },
     { "NetParameter.repeat", "Layers that stand there several times, copy behind copy; expanded "
                              "while the text is read, where it stands." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
@@ -664,8 +666,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.recompute",
-      "Cortado: make cheap values (behind BatchNorm) again in backward instead of keeping them: "
-      "less memory, a few per cent slower." },
+      "Cortado: what is made again in backward instead of being kept: CHEAP (once `true`) values "
+      "behind BatchNorm, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold "
+      "all." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "

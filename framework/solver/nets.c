@@ -39,7 +39,7 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
         .map = own_map ? s->map : s->options.map,
         .table = s->options.table,
         .no_fuse = (s->param->fuse == 0),
-        .recompute = (s->param->recompute != 0),
+        .recompute = s->param->recompute,
     };
 }
 
