@@ -53,6 +53,51 @@ void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c)
     }
 }
 
+/* A net as c's would be with `recompute`: that one, or one of the caller's. */
+static ct_status plan_with(const Ct__NetParameter *param, const ct_net_options *options,
+                           Ct__Recompute recompute, const ct_check *c, ct_net **made_p)
+{
+    Ct__NetParameter copy = *param;
+    ct_net_options o = *options;
+
+    *made_p = NULL;
+    if (c->net->recompute == recompute) return CT_OK;
+    copy.recompute = o.recompute = recompute;
+    return ct_net_create(&copy, &o, made_p);
+}
+
+static double again_flop(const ct_net *net)
+{
+    double sum = 0;
+
+    for (int j = 0; j < net->n_backward; j++) {
+        ct_estimate e;
+
+        if (net->backward[j].kind != CT_STEP_AGAIN) continue;
+        ct_net_estimate(net, net->backward[j].layer, &e);
+        sum += e.forward_flop;
+    }
+    return sum;
+}
+
+ct_status ct_check_blocks(const Ct__NetParameter *param, const ct_net_options *options, ct_check *c)
+{
+    ct_net *made;
+
+    for (int i = 0; i < c->net->n_layer; i++)
+        c->has_blocks |= (c->net->layer[i]->param->repeat_copy != NULL);
+    c->has_blocks = c->has_blocks && !options->forward_only;
+    if (!c->has_blocks) return CT_OK;
+    CT_TRY(plan_with(param, options, CT__RECOMPUTE__NEVER, c, &made));
+    c->keeps_all = ((made != NULL) ? made : c->net)->memory.planned;
+    ct_net_destroy(made);
+    CT_TRY(plan_with(param, options, CT__RECOMPUTE__BLOCKS, c, &made));
+    c->makes_blocks = ((made != NULL) ? made : c->net)->memory.planned;
+    c->again_flop = again_flop((made != NULL) ? made : c->net);
+    ct_net_destroy(made);
+    return CT_OK;
+}
+
 /* ---- for people */
 
 /* "<= 64 10 (640)" where it is the largest of several. */
@@ -234,6 +279,29 @@ static void print_layers(const ct_net *net, const int w[4], FILE *to)
     }
 }
 
+static const char *recompute_name(const ct_net *net)
+{
+    return protobuf_c_enum_descriptor_get_value(&ct__recompute__descriptor, (int)net->recompute)
+        ->name;
+}
+
+static double share_again(const ct_check *c)
+{
+    return (c->forward_flop > 0) ? c->again_flop / c->forward_flop : 0;
+}
+
+static void print_blocks(const ct_check *c, FILE *to)
+{
+    double saved = (double)c->keeps_all - (double)c->makes_blocks;
+
+    fprintf(
+        to,
+        "recompute   %s; BLOCKS saves %.1f MiB of %.1f, and does %.0f %% of forward's operations "
+        "twice\n",
+        recompute_name(c->net), ldexp(saved, -20), ldexp((double)c->keeps_all, -20),
+        100 * share_again(c));
+}
+
 void ct_check_print(const ct_check *c, FILE *to)
 {
     const ct_net *net = c->net;
@@ -262,6 +330,7 @@ void ct_check_print(const ct_check *c, FILE *to)
         fprintf(to, "the optimiser's state %.1f MiB;\n            ",
                 (double)c->optimiser_bytes / mib);
     fprintf(to, "Caffe would say \"Memory required for data: %.0f\"\n", c->caffe_bytes);
+    if (c->has_blocks) print_blocks(c, to);
     n_bf16 = ct_precision_tops(net, &n_top);
     if (n_bf16 > 0)
         fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
@@ -380,7 +449,13 @@ void ct_check_json(const ct_check *c, ct_text *out)
                 net->memory.planned, net->memory.peak_alive, net->memory.unshared,
                 net->memory.weights, c->caffe_bytes);
     if (c->optimiser_bytes >= 0) ct_text_add(out, ",\"optimiser\":%" PRId64, c->optimiser_bytes);
-    ct_text_add(out, "},\"bytes_sent\":%.0f", c->sent);
+    ct_text_add(out, "}");
+    if (c->has_blocks)
+        ct_text_add(out,
+                    ",\"recompute\":{\"is\":\"%s\",\"never_planned\":%zu,\"blocks_planned\":%zu,"
+                    "\"blocks_share\":%.6g}",
+                    recompute_name(net), c->keeps_all, c->makes_blocks, share_again(c));
+    ct_text_add(out, ",\"bytes_sent\":%.0f", c->sent);
     if (c->falls_until > 0)
         ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
                     c->sent_first, c->falls_until);

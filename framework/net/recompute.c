@@ -558,7 +558,8 @@ ct_status ct_net_fit(ct_net *net)
 {
     /* what the process takes besides, batches under way among it */
     const double share = 0.9;
-    double most = share * (double)net->options.memory_limit, never = need(net);
+    bool host = (net->options.dev->kind == CT_DEVICE_CPU); /* a device's memory is not known */
+    double most = host ? share * net->options.memory_limit : 0, never = need(net);
 
     if (net->recompute != CT__RECOMPUTE__AUTO) return CT_OK;
     net->recompute = CT__RECOMPUTE__NEVER;

@@ -43,7 +43,7 @@ cp out short.out
 is first_copy grep -q '^h0_drop ' short.out
 is no_second_copy sh -c '! grep -q "^h1_" short.out'
 runs check_long 0 '^h2_fc ' "$CORTADO" check --model=long.prototxt --phase=TRAIN
-is same_totals sh -c 'sed -n "/^net /,\$p" short.out >a; sed -n "/^net /,\$p" out >b; cmp a b'
+is same_totals sh -c 'sed -n "/^net /,\$p" short.out | grep -v ^recompute >a; sed -n "/^net /,\$p" out >b; cmp a b'
 is sum_of_copies grep -Eq '^x 3: .* 3216 ' short.out # 3 x (16 x 32 + 32 + 32 x 16 + 16)
 runs check_test 0 '^h0_relu ' "$CORTADO" check --model=net.prototxt --phase=TEST
 is without_dropout sh -c '! grep -q drop out'
@@ -63,6 +63,44 @@ runs train_long 0 '' "$CORTADO" train --solver=other_solver.prototxt --set=snaps
 runs list_a 0 '' "$CORTADO" convert model --from=a_iter_4.caffemodel.h5 --to=a.npz
 runs list_b 0 '' "$CORTADO" convert model --from=b_iter_4.caffemodel.h5 --to=b.npz
 is same_weights cmp a.npz b.npz
+
+# ---- blocks made again in backward: less memory, the same weights
+runs check_never 0 '^recompute   NEVER; BLOCKS saves ' "$CORTADO" check --model=net.prototxt --phase=TRAIN
+runs check_blocks 0 '^recompute   BLOCKS; BLOCKS saves .* does 5[0-9] % of forward' "$CORTADO" check --model=net.prototxt --phase=TRAIN --set=recompute=BLOCKS
+runs check_long_blocks 0 'no repeat, so there are no blocks' "$CORTADO" check --model=long.prototxt --phase=TRAIN --set=recompute=BLOCKS
+is no_line sh -c '! grep -q "^recompute  " out'
+if command -v python3 >/dev/null; then
+    for r in NEVER BLOCKS true; do
+        "$CORTADO" check --model=net.prototxt --phase=TRAIN --set=recompute=$r --json=$r.json >out 2>&1
+    done
+    is json_never json NEVER.json 'n["recompute"]["is"] == "NEVER" and n["memory"]["planned"] == n["recompute"]["never_planned"]'
+    is json_blocks json BLOCKS.json 'n["recompute"]["is"] == "BLOCKS" and n["memory"]["planned"] == n["recompute"]["blocks_planned"] < n["recompute"]["never_planned"]'
+    is json_share json BLOCKS.json '0.4 < n["recompute"]["blocks_share"] < 0.6'
+    is json_true json true.json 'n["recompute"]["is"] == "CHEAP"'
+fi
+runs train_blocks 0 '' "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=c --set=recompute=BLOCKS --set=iter_size=2
+runs train_never 0 '' "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=d --set=iter_size=2
+for s in c d; do "$CORTADO" convert model --from=${s}_iter_4.caffemodel.h5 --to=$s.npz >out 2>&1; done
+is blocks_weights cmp c.npz d.npz
+runs ranks_blocks 0 '' $JOB 2 "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=e --set=recompute=BLOCKS
+runs ranks_never 0 '' $JOB 2 "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=f
+for s in e f; do "$CORTADO" convert model --from=${s}_iter_4.caffemodel.h5 --to=$s.npz >out 2>&1; done
+is ranks_weights cmp e.npz f.npz
+runs auto 0 'recompute AUTO: NEVER, the net needs' "$CORTADO" train --solver=short_solver.prototxt --set=recompute=AUTO
+cat >small.prototxt <<'EOF'
+name: "small" source: "a test" level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 9 }
+level { name: "machine" size: 2 latency_us: 1 bandwidth_gbs: 1 }
+node_class { name: "tiny" nodes: "0-1" memory_gib: 1e-5 }
+EOF
+runs auto_small 2 'recompute AUTO: BLOCKS, with which the net needs' \
+    "$CORTADO" check --model=net.prototxt --phase=TRAIN --set=recompute=AUTO --nodes=1 --machine=small.prototxt
+sed 's/^name: "n"/name: "n" recompute: BLOKS/' net.prototxt >wrong.prototxt
+runs wrong_value 2 'recompute: unknown value "BLOKS"; did you mean "BLOCKS"' "$CORTADO" check --model=wrong.prototxt
+
+# ---- what is made again has steps of its own, which profiles hold and the model reads
+runs time 0 '' "$CORTADO" time --model=net.prototxt --iterations=3 --limits=false --set=recompute=BLOCKS --json=time.json
+is time_steps sh -c 'grep -q "\"kind\":\"again\"" time.json'
+runs verdict 0 'compression on 2 nodes' "$CORTADO" check --model=net.prototxt --phase=TRAIN --set=recompute=BLOCKS --nodes=2 --profile=time.json
 
 # ---- messages: where a copy is at fault, its name says which
 sed 's/"proj" type: "InnerProduct" bottom: "f"/"proj" type: "InnerProduct" bottom: "g"/' net.prototxt >wrong.prototxt
