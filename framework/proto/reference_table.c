@@ -449,7 +449,8 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.name", "Name of the net, for messages." },
     { "NetParameter.recompute",
       "What is made again in backward instead of being kept: CHEAP (once `true`) what takes little "
-      "time, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold all. Of net and "
+      "time, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold all. Of net "
+      "and "
       "solver the later one in this list counts." },
     { "NetParameter.repeat", "Layers that stand there several times, copy behind copy; expanded "
                              "while the text is read, where it stands." },

@@ -49,8 +49,8 @@
     FC("fc", "x", "f", "40")                                                                       \
     LAYER("relu", "ReLU", "f", "f", "")                                                            \
     LAYER("drop", "Dropout", "f", "f", "")                                                         \
-    FC("proj", "f", "p", "24") JOIN("sum", "Eltwise", "x", "p", "s", "")                           \
-        LAYER("norm", "LayerNorm", "s", "x", "")
+    FC("proj", "f", "p", "24")                                                                     \
+    JOIN("sum", "Eltwise", "x", "p", "s", "") LAYER("norm", "LayerNorm", "s", "x", "")
 
 static const struct {
     const char *name, *text;
@@ -88,6 +88,13 @@ static const struct {
                                                                    "}") "}\n" JOIN("sum", "Eltwise",
                                                                                    "x", "t", "x",
                                                                                    "")) END("x") },
+    { "overwritten", /* memory that is kept changes after what would run again has read it */
+      ROWS GIVEN("outside", "seg", "dim: 6 dim: 24", "type: 'gaussian' std: 1") REPEAT(
+          "3", JOIN("add", "Eltwise", "x", "seg", "d", "") LAYER("tanh", "TanH", "d", "t", "")
+                   FC("fc", "t", "w", "96") LAYER("act", "Sigmoid", "w", "v", "")
+                       FC("fc2", "v", "e", "24") LAYER("view", "Flatten", "x", "f", "")
+                           LAYER("relu", "ReLU", "f", "f", "relu_param { negative_slope: 0.5 }")
+                               JOIN("sum", "Eltwise", "f", "e", "x", "")) END("x") },
     { "losses", /* a loss in each block, weights of all blocks together */
       ROWS REPEAT("3", LAYER("fc", "InnerProduct", "x", "f",
                              "param { name: 'w' } param { name: 'b' } inner_product_param { "

@@ -592,6 +592,7 @@ int main(void)
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(not_terminated),
         cmocka_unit_test(files),
+        cmocka_unit_test(recompute_was_a_bool),
     };
 
     return cmocka_run_group_tests(test, NULL, NULL);
