@@ -66,14 +66,18 @@ void ct_graph_destroy(ct_graph *g)
     memset(g, 0, sizeof(*g));
 }
 
-/* "net.prototxt:12", or "" where the place is unknown; freed with free(). */
-static ct_status graph_where(const ct_net_options *o, const void *message, char **where_p)
+/* "net.prototxt:12", with ", copy 3" where a repeat made the layer, or "" where the place is
+ * unknown; freed with free(). */
+static ct_status graph_where(const ct_net_options *o, const Ct__LayerParameter *layer,
+                             char **where_p)
 {
-    ct_place p = ct_source_map_find(o->map, message);
+    ct_place p = ct_source_map_find(o->map, layer);
     ct_text t = { NULL, 0, 0, false };
 
     ct_text_add(&t, "%s", "");
     if (p.file[0] != '\0') ct_text_add(&t, "%s:%d", p.file, p.line);
+    if ((p.file[0] != '\0') && (layer->repeat_copy != NULL))
+        ct_text_add(&t, ", copy %d", layer->repeat_copy->copy);
     if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the place of a layer");
     *where_p = t.text;
     return CT_OK;

@@ -439,6 +439,8 @@ static void net_warn_unused(const Ct__NetParameter *net, const char *file, const
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *layer = net->layer[i];
 
+        if ((layer->repeat_copy != NULL) && (layer->repeat_copy->copy > 0))
+            continue; /* as copy 0 */
         if ((layer->type != NULL) && ct_layer_type_reads(layer->type, NULL))
             look_at(layer, file, map);
     }

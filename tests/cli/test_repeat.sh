@@ -104,7 +104,11 @@ runs verdict 0 'compression on 2 nodes' "$CORTADO" check --model=net.prototxt --
 
 # ---- messages: where a copy is at fault, its name says which
 sed 's/"proj" type: "InnerProduct" bottom: "f"/"proj" type: "InnerProduct" bottom: "g"/' net.prototxt >wrong.prototxt
-runs wrong_bottom 2 'wrong.prototxt:10: layer "h0_proj" .*unknown bottom "g"' "$CORTADO" check --model=wrong.prototxt
+runs wrong_bottom 2 'wrong.prototxt:10, copy 0: layer "h0_proj" .*unknown bottom "g"' "$CORTADO" check --model=wrong.prototxt
+runs set_wrong 2 'net.prototxt:6, copy 1: layer "h1_fc" .*num_output' "$CORTADO" check --model=net.prototxt --set='layer[h1_fc].inner_product_param.num_output=0'
+sed 's/name: "relu" type: "ReLU"/& pooling_param { }/' net.prototxt >odd.prototxt
+runs warned_once 0 'odd.prototxt:8: in layer "h0_relu" .*pooling_param means nothing' "$CORTADO" check --model=odd.prototxt --phase=TRAIN
+is one_warning [ "$(grep -c 'means nothing' out)" = 1 ]
 runs set_copy 2 'no layer "h3_fc"; did you mean "h' "$CORTADO" check --model=net.prototxt --set='layer[h3_fc].inner_product_param.num_output=24'
 runs set_count 2 'net_param.repeat.*a repeat cannot be set' "$CORTADO" check --model=net.prototxt --set=net_param.repeat='{}'
 sed 's/prefix: "h%d_"/prefix: "h"/' net.prototxt >wrong.prototxt
