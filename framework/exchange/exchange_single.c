@@ -70,10 +70,9 @@ static const ct_grad_sync_ops sync_ops = {
 void ct_exchange_single(int n_param, ct_exchange *out)
 {
     void *ctx = (void *)(intptr_t)n_param;
+    ct_transport transport = { .ctx = ctx, .ops = &transport_ops, .records = true };
 
-    *out = (ct_exchange){
-        .job = { .size = 1 },
-        .data = { .size = 1 },
-        .sync = { .ctx = ctx, .ops = &sync_ops, .transport = { ctx, &transport_ops, true } }
-    };
+    *out = (ct_exchange){ .job = { .size = 1 },
+                          .data = { .size = 1 },
+                          .sync = { .ctx = ctx, .ops = &sync_ops, .transport = transport } };
 }
