@@ -328,17 +328,39 @@ static void settle(blocks *p)
     }
 }
 
-/* Whether the group keeps buffers from forward to backward. */
-static bool keeps_buffers(const blocks *p, int i)
+/* Bytes that the group keeps in buffers from forward to backward. */
+static size_t kept_bytes(const blocks *p, int i)
 {
+    size_t bytes = 0;
+
     for (int k = i; k <= p->m->place[i]; k++) {
         for (int s = 0; (p->m->runner[k] == i) && (s < CT_MAX_BUFFER); s++) {
             const ct_buffer *b = &p->net->pass->instance[k]->buffer[s];
 
-            if ((b->bytes > 0) && (b->keep == CT_LIFETIME_PASS)) return true;
+            if (b->keep == CT_LIFETIME_PASS) bytes += b->bytes;
         }
     }
-    return false;
+    return bytes;
+}
+
+/* Whether the group runs again for the sake of its buffers: what it reads is there anyway, or they
+ * are large beside its tops. A product does not run again for a mask of a bit an element. */
+static bool pays_for_buffers(const blocks *p, int i)
+{
+    size_t kept = kept_bytes(p, i), tops = 0;
+    bool there = true;
+    const ct_value *v;
+    int k = i, b = 0;
+
+    if (!p->m->graph.node[p->m->place[i]].runs_backward || makes_again(p->net, i)) return false;
+    while ((v = next_input(p->net, i, &k, &b)) != NULL) {
+        int root = p->m->data_root[v->blob];
+
+        there = there && ((p->root[root] < 0) || p->wanted[root]);
+    }
+    for (int t = 0; t < n_top(p->net, i); t++)
+        tops += ct_tensor_bytes(&p->net->pass->instance[p->m->place[i]]->top[t]->data);
+    return (kept > 0) && (there || (2 * kept >= tops));
 }
 
 static bool want(blocks *p, int root)
@@ -373,8 +395,7 @@ static void find_runs(blocks *p)
     while (changed) {
         changed = false;
         for (int i = p->net->n_layer - 1; i >= 0; i--) {
-            bool runs = p->may[i] && p->m->graph.node[p->m->place[i]].runs_backward &&
-                        !makes_again(p->net, i) && keeps_buffers(p, i);
+            bool runs = p->may[i] && pays_for_buffers(p, i);
 
             for (int t = 0; p->may[i] && (t < n_top(p->net, i)); t++)
                 runs |= p->wanted[top_root(p->net, i, t)];

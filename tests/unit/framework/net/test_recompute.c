@@ -220,6 +220,25 @@ static void a_block_runs_before_its_backward(void **state)
     test_net_destroy(&t);
 }
 
+/* A mask of bits is kept where only for it a product would run again; where its input is made for
+ * others, it is made, too. */
+static void a_product_is_not_run_for_a_mask(void **state)
+{
+    static const char *text =
+        ROWS REPEAT("2", FC("fc", "x", "f", "96") LAYER("relu", "ReLU", "f", "r", "")
+                             FC("proj", "r", "p", "24") LAYER("drop", "Dropout", "p", "p", "")
+                                 JOIN("sum", "Eltwise", "x", "p", "x", "")) END("x");
+    test_net t;
+
+    (void)state;
+    make(text, (ct_net_options){ .recompute = CT__RECOMPUTE__BLOCKS, .no_fuse = true }, false, &t);
+    assert_string_equal(write_backward(t.net),
+                        "loss head *h1_fc *h1_relu h1_sum h1_drop h1_proj h1_relu h1_fc "
+                        "*h0_fc *h0_relu h0_sum h0_drop h0_proj h0_relu h0_fc ");
+    test_net_destroy(&t);
+    train_alike("mask", text, 2);
+}
+
 static size_t peak(const char *text, Ct__Recompute recompute)
 {
     test_net t;
@@ -343,6 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_a_net_that_keeps_all),
         cmocka_unit_test(a_block_runs_before_its_backward),
+        cmocka_unit_test(a_product_is_not_run_for_a_mask),
         cmocka_unit_test(a_block_costs_what_it_reads),
         cmocka_unit_test(refuses_nothing_without_blocks),
         cmocka_unit_test(runs_once_what_changes_more),
