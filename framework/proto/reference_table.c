@@ -465,8 +465,13 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.layer", "The layers, in the order in which they run." },
     { "NetParameter.layers", "Old form of `layer`; brought up to date when read." },
     { "NetParameter.name", "Name of the net, for messages." },
-    { "NetParameter.recompute", "Make cheap values again in backward instead of keeping them: less "
-                                "memory, a few per cent slower." },
+    { "NetParameter.recompute",
+      "What is made again in backward instead of being kept: CHEAP (once `true`) what takes little "
+      "time, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold all. Of net "
+      "and "
+      "solver the later one in this list counts." },
+    { "NetParameter.repeat", "Layers that stand there several times, copy behind copy; expanded "
+                             "while the text is read, where it stands." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
     { "NetState.level", "Compared with a rule's levels." },
     { "NetState.phase", "TRAIN or TEST." },
@@ -572,6 +577,16 @@ const ct_meaning ct_meaning_table[] = {
     { "ReductionParameter.axis", "First of the axes that are reduced, to the last one." },
     { "ReductionParameter.coeff", "Factor of the result." },
     { "ReductionParameter.operation", "SUM, ASUM (of sizes), SUMSQ (of squares) or MEAN." },
+    { "RepeatParameter.bottom", "The blob that the first copy reads. Each later copy reads, under "
+                                "this name, the `top` of the copy before." },
+    { "RepeatParameter.count", "How many copies there are; at least 1." },
+    { "RepeatParameter.layer", "The layers of a copy, in the order in which they run." },
+    { "RepeatParameter.prefix", "In front of the names of a copy's layers, and of the blobs that "
+                                "they make. `%d` is the copy's "
+                                "number, from 0; more than one copy need it." },
+    { "RepeatParameter.repeat", "A repeat within each copy." },
+    { "RepeatParameter.top",
+      "The blob that a copy hands on; behind the last copy it has this name." },
     { "ReshapeParameter.axis", "First axis that is replaced; below 0: from behind the last." },
     { "ReshapeParameter.num_axes", "How many axes are replaced; -1: to the last." },
     { "ReshapeParameter.shape", "The new sizes; 0: as the bottom's, -1: what is left." },
@@ -692,8 +707,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.recompute",
-      "Cortado: make cheap values (behind BatchNorm) again in backward instead of keeping them: "
-      "less memory, a few per cent slower." },
+      "Cortado: what is made again in backward instead of being kept: CHEAP (once `true`) values "
+      "behind BatchNorm, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold "
+      "all." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "

@@ -612,11 +612,50 @@ static void shaped_again(void **state)
     }
 }
 
+/* ---- run twice: recompute BLOCKS runs forward again before backward, unless a layer keeps
+ * statistics or other state */
+
+static bool changes_more(const test_layer *t)
+{
+    for (int k = 0; k < t->layer.n_weight; k++) {
+        if (t->layer.weight[k].kind == CT_WEIGHT_STATISTIC) return true;
+    }
+    for (int s = 0; s < CT_MAX_BUFFER; s++) {
+        const ct_buffer *b = &t->instance.buffer[s];
+
+        if ((b->bytes > 0) && (b->keep == CT_LIFETIME_ALWAYS)) return true;
+    }
+    return t->layer.ops->is_data;
+}
+
+static void twice(void **state)
+{
+    int n_run = 0;
+
+    (void)state;
+    for (int i = 0; i < n_row; i++) {
+        const row *c = &rows[i];
+        test_layer *a = make(c), *b = make(c);
+
+        if (!changes_more(a) && (a->layer.n_bottom > 0)) {
+            run(a, 1);
+            omp_set_num_threads(1);
+            assert_int_equal(test_layer_forward(b), CT_OK);
+            run(b, 1);
+            compare_again(c, a, b);
+            n_run++;
+        }
+        test_layer_destroy(a);
+        test_layer_destroy(b);
+    }
+    assert_true(n_run > n_row / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type), cmocka_unit_test(every_message), cmocka_unit_test(gradients),
-        cmocka_unit_test(threads),    cmocka_unit_test(shaped_again),
+        cmocka_unit_test(threads),    cmocka_unit_test(shaped_again),  cmocka_unit_test(twice),
     };
 
     return cmocka_run_group_tests(tests, make_rows, NULL);
