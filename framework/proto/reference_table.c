@@ -765,6 +765,8 @@ const ct_meaning ct_meaning_table[] = {
     { "TextDataParameter.synthetic_words",
       "How many different words are made up, for `cortado time` without the data." },
     { "ThresholdParameter.threshold", "The top is 1 above it, else 0." },
+    { "TileParameter.axis", "Axis along which copies lie behind one another." },
+    { "TileParameter.tiles", "How many copies." },
     { "TokenDataParameter.batch_size", "Windows per rank." },
     { "TokenDataParameter.end_token",
       "Id of the token that ends a document: positions count anew behind it, and a segment begins. "
@@ -778,8 +780,6 @@ const ct_meaning ct_meaning_table[] = {
     { "TokenDataParameter.vocabulary",
       "Ids are below this number: it tells ids of 16 from those of 32 bits, and others are errors. "
       "0: unknown." },
-    { "TileParameter.axis", "Axis along which copies lie behind one another." },
-    { "TileParameter.tiles", "How many copies." },
     { "TransformationParameter.crop_h",
       "Refused: of the SSD fork; crops are square, of `crop_size`." },
     { "TransformationParameter.crop_size",
