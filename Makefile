@@ -221,7 +221,7 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto | needs
 	@mkdir -p $(B)
 	$(Q)protoc-c --c_out=$(B) $<
 	$(Q)sed -i 's/^  float base;/  float base_;/' $(PB).h
-	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
+	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\|Rotary\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
 $(PB).o: $(PB).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 

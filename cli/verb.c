@@ -41,7 +41,8 @@ const ct_option ct_option_table[] = {
     { "solver", CT_OPTION_TEXT, "train time check", "FILE", "the solver prototxt" },
     { "model", CT_OPTION_TEXT, "test time check extract", "FILE", "the net prototxt" },
     { "weights", CT_OPTION_TEXT, "train test extract", "FILE[,FILE]",
-      "weights to start from, by layer name: .caffemodel, .caffemodel.h5 or .npz" },
+      "weights to start from, by layer name: .caffemodel, .caffemodel.h5, .npz, .safetensors or "
+      ".gguf" },
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
       "resume from a .solverstate.h5, or a .solverstate of Caffe; auto: the newest good one of "
       "snapshot_prefix, else start" },

@@ -237,6 +237,25 @@ void ct_layer_constant_release(const ct_layer *l, const float *host, float *ther
     if ((there != NULL) && (there != host)) l->dev->mem_release(there);
 }
 
+/* A thread has columns of its own, so that every element is summed in the order of the batch. */
+void ct_rows_add(int64_t m, int64_t n, const int32_t *index, const float *from, float *to)
+{
+    enum { COLUMNS = 64 };
+    int64_t n_block = (n + COLUMNS - 1) / COLUMNS;
+
+#pragma omp parallel for schedule(static) if (m * n >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n_block; k++) {
+        int64_t first = k * COLUMNS, last = (first + COLUMNS < n) ? first + COLUMNS : n;
+
+        for (int64_t i = 0; i < m; i++) {
+            float *row = to + index[i] * n;
+
+#pragma omp simd
+            for (int64_t c = first; c < last; c++) row[c] += from[i * n + c];
+        }
+    }
+}
+
 void ct_copy_bytes(size_t bytes, const void *from, void *to)
 {
     const size_t chunk = 1 << 16;

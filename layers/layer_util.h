@@ -105,6 +105,11 @@ static inline size_t ct_index_ints(const ct_layer *l, int64_t m, int64_t n)
     return (size_t)((l->dev->kind == CT_DEVICE_CPU) ? m : 2 * m + n + 1);
 }
 
+/** Row index[i] of to += row i of from[m x n], in the order of i; the same for any number of
+ * threads.
+ */
+void ct_rows_add(int64_t m, int64_t n, const int32_t *index, const float *from, float *to);
+
 /** Logs a label that ct_label_class() refused and evaluates to CT_ERR_DATA. at: index of the
  *  label in its blob, of which a sample has `per_sample`. */
 ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,

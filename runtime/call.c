@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "comm/collective/blocking.h"
+#include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/solver/update_rule.h"
 #include "runtime/compute.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/config/features.h"
@@ -227,7 +229,9 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
-    out->recompute = (s->recompute != 0);
+    out->recompute = s->recompute;
+    out->memory_limit = ct_memory_limit() / ((call->job != NULL) ? call->job->group.node.size : 1);
+    out->state_bytes = (double)ct_update_rule_state_bytes(s, 1);
     out->send_rows = ct_exchange_sends_rows(s);
     out->decay_matrices = (s->decay_rule == CT__SOLVER_PARAMETER__DECAY_RULE__MATRICES);
     out->graph = (s->cuda_graph != 0);

@@ -13,8 +13,9 @@ framework/proto: framework/base
 framework/tensor: framework/base
 framework/math: framework/base framework/tensor
 framework/net: framework/base framework/proto framework/tensor framework/math
+framework/text: framework/base
 framework/exchange: framework/base framework/tensor framework/math framework/net
-framework/data: framework/base framework/proto framework/tensor framework/net framework/exchange
+framework/data: framework/base framework/proto framework/tensor framework/text framework/net framework/exchange
 framework/report: framework/base framework/net
 framework/snapshot: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange
 framework/solver: framework/base framework/proto framework/tensor framework/math framework/net framework/exchange framework/report framework/snapshot

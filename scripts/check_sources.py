@@ -10,8 +10,8 @@ import os
 import re
 import sys
 
-# not ours, or made: MPI's header, Caffe's script, the build's, a test cluster's
-ALLOWED = {"mpi.h", "parse_log.sh", "build_info.h", "DIR/env.sh"}
+# not ours, or made: MPI's header, Caffe's script, the build's, a test cluster's, a project's name
+ALLOWED = {"llm.c", "mpi.h", "parse_log.sh", "build_info.h", "DIR/env.sh"}
 ANY = re.compile(r"[XYZ](_[a-z]+)?\.\w+$")  # stands for any source
 ENDS = ("c", "h", "cu", "cuh", "sh")
 NAMED = re.compile(r"(?<![\w./*<>{}$-])((?:[\w-]+/)*[A-Za-z_][\w-]*\.(?:%s))(?![\w/(])"

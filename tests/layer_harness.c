@@ -136,9 +136,8 @@ static void bind_blobs(test_layer *t)
         b->data.dev = b->diff.dev = l->dev;
         ct_blob_set_shape(b, &s->bottom[i]);
         b->restarts_first = s->restarts_first && (i == 1);
-        b->wants_diff =
-            !s->forward_only && !s->no_propagate[i] && (((l->ops->no_diff_bottom >> i) & 1) == 0) &&
-            !(l->ops->no_diff_last && (i == l->n_bottom - 1)) && (l->ops->backward != NULL);
+        b->wants_diff = !s->forward_only && !s->no_propagate[i] &&
+                        !ct_layer_no_diff(l->ops, l->n_bottom, i) && (l->ops->backward != NULL);
         t->bottom_ptr[i] = b;
     }
     for (int i = 0; i < l->n_top; i++) {

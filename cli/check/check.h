@@ -30,10 +30,16 @@ typedef struct ct_check {
     double sent_first; /* … in the first of a warm-up in which the density falls, dense where that
                         * is less                                                */
     int64_t falls_until; /* the iteration that ends it; 0: there is none              */
+    bool has_blocks;     /* a net that trains, with a `repeat`: what the next three say */
+    size_t keeps_all, makes_blocks; /* bytes planned with recompute NEVER, and BLOCKS  */
+    double again_flop;              /* of forward, a second time with BLOCKS           */
 } ct_check;
 
-/** Counts all but what is sent. */
+/** Counts all but what is sent, and what blocks save. */
 void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c);
+/** What blocks save and cost: param and options are those of c->net. */
+ct_status ct_check_blocks(const Ct__NetParameter *param, const ct_net_options *options,
+                          ct_check *c);
 /** The table of layers and the totals. */
 void ct_check_print(const ct_check *c, FILE *to);
 /** Appends the same as members of a JSON object. */
@@ -52,6 +58,8 @@ ct_status ct_check_draw(const ct_net *net, const char *file);
 
 /** Ranks that --nodes and --ranks_per_node, or --ranks, ask for. CT_ERR_CONFIG. */
 ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p);
+/** Bytes that a rank may take, on the node of --machine with the least memory, or on this one. */
+ct_status ct_verdict_memory(const ct_options *o, double *bytes_p);
 /** Prints the verdict to `to` (NULL: nowhere) and appends `,"verdict":{…}` to json (NULL: not
  * wanted); without --nodes nothing. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,

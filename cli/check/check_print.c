@@ -53,6 +53,51 @@ void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c)
     }
 }
 
+/* A net as c's would be with `recompute`: that one, or one of the caller's. */
+static ct_status plan_with(const Ct__NetParameter *param, const ct_net_options *options,
+                           Ct__Recompute recompute, const ct_check *c, ct_net **made_p)
+{
+    Ct__NetParameter copy = *param;
+    ct_net_options o = *options;
+
+    *made_p = NULL;
+    if (c->net->recompute == recompute) return CT_OK;
+    copy.recompute = o.recompute = recompute;
+    return ct_net_create(&copy, &o, made_p);
+}
+
+static double again_flop(const ct_net *net)
+{
+    double sum = 0;
+
+    for (int j = 0; j < net->n_backward; j++) {
+        ct_estimate e;
+
+        if (net->backward[j].kind != CT_STEP_AGAIN) continue;
+        ct_net_estimate(net, net->backward[j].layer, &e);
+        sum += e.forward_flop;
+    }
+    return sum;
+}
+
+ct_status ct_check_blocks(const Ct__NetParameter *param, const ct_net_options *options, ct_check *c)
+{
+    ct_net *made;
+
+    for (int i = 0; i < c->net->n_layer; i++)
+        c->has_blocks |= (c->net->layer[i]->param->repeat_copy != NULL);
+    c->has_blocks = c->has_blocks && !options->forward_only;
+    if (!c->has_blocks) return CT_OK;
+    CT_TRY(plan_with(param, options, CT__RECOMPUTE__NEVER, c, &made));
+    c->keeps_all = ((made != NULL) ? made : c->net)->memory.planned;
+    ct_net_destroy(made);
+    CT_TRY(plan_with(param, options, CT__RECOMPUTE__BLOCKS, c, &made));
+    c->makes_blocks = ((made != NULL) ? made : c->net)->memory.planned;
+    c->again_flop = again_flop((made != NULL) ? made : c->net);
+    ct_net_destroy(made);
+    return CT_OK;
+}
+
 /* ---- for people */
 
 /* "<= 64 10 (640)" where it is the largest of several. */
@@ -105,6 +150,158 @@ static void print_layer(const ct_net *net, int i, const int w[4], FILE *to)
     }
 }
 
+/* ---- copies of a repeat: the first one stands for those that are like it */
+
+typedef struct copies {
+    int first, end; /* layers of the first copy            */
+    int behind;     /* the first layer behind all of them  */
+    int n;          /* copies                              */
+    int64_t parameters;
+    double forward_flop, backward_flop;
+} copies;
+
+static const Ct__RepeatCopy *copy_of(const ct_net *net, int i)
+{
+    return (i < net->n_layer) ? net->layer[i]->param->repeat_copy : NULL;
+}
+
+/* The next layer from i on that counts in comparing: a copy whose top one layer reads has a Split
+ * less than its neighbours. */
+static int skip_added(const ct_net *net, int i)
+{
+    while ((i < net->n_layer) &&
+           (!is_shown(net, i) || (strcmp(net->layer[i]->ops->type, "Split") == 0)))
+        i++;
+    return i;
+}
+
+static bool is_like(const ct_net *net, int a, int b)
+{
+    const ct_layer *x = net->layer[a], *y = net->layer[b];
+    ct_estimate ex, ey;
+
+    ct_net_estimate(net, a, &ex);
+    ct_net_estimate(net, b, &ey);
+    if ((x->ops != y->ops) || (x->n_top != y->n_top) || (x->n_weight != y->n_weight) ||
+        (ex.forward_flop != ey.forward_flop))
+        return false;
+    for (int t = 0; t < x->n_top; t++) {
+        if (!ct_shape_equal(&net->pass->instance[a]->top[t]->data.shape,
+                            &net->pass->instance[b]->top[t]->data.shape))
+            return false;
+    }
+    for (int w = 0; w < x->n_weight; w++) {
+        if (!ct_shape_equal(&x->weight[w].shape, &y->weight[w].shape)) return false;
+    }
+    return true;
+}
+
+static bool same_repeat(const Ct__RepeatCopy *a, const Ct__RepeatCopy *b)
+{
+    return (a != NULL) && (b != NULL) && (a->line == b->line) && (a->column == b->column);
+}
+
+/* The first layer behind the copy that layer i stands in. */
+static int end_of_copy(const ct_net *net, int i)
+{
+    const Ct__RepeatCopy *own = copy_of(net, i);
+
+    while (same_repeat(own, copy_of(net, i)) && (copy_of(net, i)->copy == own->copy)) i++;
+    return i;
+}
+
+static bool are_alike(const ct_net *net, int a, int b)
+{
+    int end_a = end_of_copy(net, a), end_b = end_of_copy(net, b);
+
+    for (;; a++, b++) {
+        a = skip_added(net, a);
+        b = skip_added(net, b);
+        if ((a >= end_a) || (b >= end_b)) return (a >= end_a) && (b >= end_b);
+        if (!is_like(net, a, b)) return false;
+    }
+}
+
+/* Whether layer i is the first of a repeat of several copies that are all alike. */
+static bool find_copies(const ct_net *net, int i, copies *c)
+{
+    const Ct__RepeatCopy *own = copy_of(net, i);
+    int at = i;
+
+    if ((own == NULL) || ((i > 0) && same_repeat(own, copy_of(net, i - 1)))) return false;
+    *c = (copies){ .first = i, .end = end_of_copy(net, i) };
+    for (; same_repeat(own, copy_of(net, at)); at = end_of_copy(net, at)) {
+        if (!are_alike(net, i, at)) return false;
+        c->n++;
+    }
+    for (c->behind = at, at = i; at < c->behind; at++) {
+        ct_estimate e;
+
+        ct_net_estimate(net, at, &e);
+        c->parameters += layer_parameters(net, at);
+        c->forward_flop += e.forward_flop;
+        c->backward_flop += e.backward_flop;
+    }
+    return c->n > 1;
+}
+
+static void print_copies(const ct_net *net, const copies *c, const int w[4], FILE *to)
+{
+    int first = c->first, last = c->end - 1;
+    ct_text t = { 0 };
+
+    while (!is_shown(net, first)) first++;
+    while (!is_shown(net, last)) last--;
+    ct_text_add(&t, "x %d: %s to %s, and copies like them", c->n, net->layer[first]->name,
+                net->layer[last]->name);
+    fprintf(to, "%-*s %12" PRId64 " %10.4g %10.4g\n", w[0] + w[1] + w[2] + w[3] + 3,
+            (t.text != NULL) ? t.text : "", c->parameters, c->forward_flop * 1e-9,
+            c->backward_flop * 1e-9);
+    ct_text_destroy(&t);
+}
+
+static void print_layers(const ct_net *net, const int w[4], FILE *to)
+{
+    copies c;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        bool stands = find_copies(net, i, &c);
+
+        for (int k = i; stands && (k < c.end); k++) {
+            if (is_shown(net, k)) print_layer(net, k, w, to);
+        }
+        if (stands) {
+            print_copies(net, &c, w, to);
+            i = c.behind - 1;
+        } else if (is_shown(net, i)) {
+            print_layer(net, i, w, to);
+        }
+    }
+}
+
+static const char *recompute_name(const ct_net *net)
+{
+    return protobuf_c_enum_descriptor_get_value(&ct__recompute__descriptor, (int)net->recompute)
+        ->name;
+}
+
+static double share_again(const ct_check *c)
+{
+    return (c->forward_flop > 0) ? c->again_flop / c->forward_flop : 0;
+}
+
+static void print_blocks(const ct_check *c, FILE *to)
+{
+    double saved = (double)c->keeps_all - (double)c->makes_blocks;
+
+    fprintf(
+        to,
+        "recompute   %s; BLOCKS saves %.1f MiB of %.1f, and does %.0f %% of forward's operations "
+        "twice\n",
+        recompute_name(c->net), ldexp(saved, -20), ldexp((double)c->keeps_all, -20),
+        100 * share_again(c));
+}
+
 void ct_check_print(const ct_check *c, FILE *to)
 {
     const ct_net *net = c->net;
@@ -114,9 +311,7 @@ void ct_check_print(const ct_check *c, FILE *to)
     find_widths(net, w);
     fprintf(to, "%-*s %-*s %-*s %-*s %12s %10s %10s\n", w[0], "layer", w[1], "type", w[2], "top",
             w[3], "shape", "parameters", "fwd GFLOP", "bwd GFLOP");
-    for (int i = 0; i < net->n_layer; i++) {
-        if (is_shown(net, i)) print_layer(net, i, w, to);
-    }
+    print_layers(net, w, to);
     fprintf(to, "\nnet         %s, phase %s, hash %016" PRIx64 "\n", net->name,
             (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net));
     fprintf(to, "batch       %" PRId64 " a rank, %" PRId64 " on %" PRId64 " rank%s\n",
@@ -137,6 +332,7 @@ void ct_check_print(const ct_check *c, FILE *to)
         fprintf(to, "the optimiser's state %.1f MiB;\n            ",
                 (double)c->optimiser_bytes / mib);
     fprintf(to, "Caffe would say \"Memory required for data: %.0f\"\n", c->caffe_bytes);
+    if (c->has_blocks) print_blocks(c, to);
     n_bf16 = ct_precision_tops(net, &n_top);
     if (n_bf16 > 0)
         fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
@@ -216,7 +412,11 @@ static void add_layer(const ct_net *net, int i, ct_text *out)
         add_shape(&top->data.shape, out);
         ct_text_add(out, "%s}", top->varies ? ",\"varies\":true" : "");
     }
-    ct_text_add(out, "],\"weights\":[");
+    if (copy_of(net, i) != NULL)
+        ct_text_add(out, "],\"copy\":%d,\"of\":%d,\"weights\":[", copy_of(net, i)->copy,
+                    copy_of(net, i)->of);
+    else
+        ct_text_add(out, "],\"weights\":[");
     add_weights(net, i, out);
     ct_text_add(out, "],\"parameters\":%" PRId64 ",\"forward_flop\":%.17g,\"backward_flop\":%.17g}",
                 layer_parameters(net, i), e.forward_flop, e.backward_flop);
@@ -251,7 +451,13 @@ void ct_check_json(const ct_check *c, ct_text *out)
                 net->memory.planned, net->memory.peak_alive, net->memory.unshared,
                 net->memory.weights, c->caffe_bytes);
     if (c->optimiser_bytes >= 0) ct_text_add(out, ",\"optimiser\":%" PRId64, c->optimiser_bytes);
-    ct_text_add(out, "},\"bytes_sent\":%.0f", c->sent);
+    ct_text_add(out, "}");
+    if (c->has_blocks)
+        ct_text_add(out,
+                    ",\"recompute\":{\"is\":\"%s\",\"never_planned\":%zu,\"blocks_planned\":%zu,"
+                    "\"blocks_share\":%.6g}",
+                    recompute_name(net), c->keeps_all, c->makes_blocks, share_again(c));
+    ct_text_add(out, ",\"bytes_sent\":%.0f", c->sent);
     if (c->falls_until > 0)
         ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
                     c->sent_first, c->falls_until);

@@ -108,7 +108,8 @@ typedef struct checked {
     int n_net;    /* reported so far                                          */
 } checked;
 
-static ct_status report(checked *k, const ct_net *net)
+static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_options *options,
+                        const ct_net *net)
 {
     const Ct__SolverParameter *s = k->config.solver;
     const char *dot = ct_options_text(k->call->options, "dot");
@@ -116,6 +117,7 @@ static ct_status report(checked *k, const ct_net *net)
     traffic way = { 0 };
 
     ct_check_count(net, k->n_rank, &c);
+    CT_TRY(ct_check_blocks(param, options, &c));
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
     c.optimiser_bytes = -1;
     if ((ct_options_text(k->call->options, "solver") != NULL) && (net->options.phase == CT_TRAIN)) {
@@ -161,8 +163,9 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     options.env.n_rank = (int)k->n_rank;
     options.no_data = true;
     options.forward_only = (phase == CT_TEST);
+    CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
     status = ct_net_create(param, &options, &net);
-    if (status == CT_OK) status = report(k, net);
+    if (status == CT_OK) status = report(k, param, &options, net);
     ct_net_destroy(net);
     return status;
 }

@@ -10,6 +10,7 @@
 
 #include "comm/codec/codec_types.h"
 #include "comm/sparse/payload.h"
+#include "framework/base/memory.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 #include "cli/scale/step_model.h"
@@ -95,6 +96,20 @@ static const ct_node_class *smallest(const verdict *v, double *bytes_p)
     if (node < 0) return NULL;
     *bytes_p = v->need * v->topo->node_size[node];
     return ct_topo_class(v->topo, node);
+}
+
+ct_status ct_verdict_memory(const ct_options *o, double *bytes_p)
+{
+    verdict v = { .o = o };
+    int node;
+
+    *bytes_p = ct_memory_limit() / (double)ct_options_count(o, "ranks_per_node", 1);
+    if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
+    CT_TRY(place(&v));
+    node = ct_topo_smallest_node(v.topo);
+    if (node >= 0) *bytes_p = ct_topo_class(v.topo, node)->memory / v.topo->node_size[node];
+    ct_topo_destroy(v.topo);
+    return CT_OK;
 }
 
 /* What a rank needs at least does not fit. CT_ERR_CONFIG. */

@@ -13,6 +13,7 @@
 #include "framework/data/writer.h"
 #include "framework/proto/prototxt.h"
 #include "framework/proto/upgrade.h"
+#include "framework/snapshot/hf_config.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
 
@@ -135,8 +136,9 @@ static void list(const ct_model *m)
 
         for (int i = 0; i < layer->n_array; i++) {
             if (!layer->array[i].present) continue;
-            printf("  %s/%d  %s\n", layer->name, i, ct_shape_str(&layer->array[i].shape).text);
-            total += ct_shape_count(&layer->array[i].shape, 0, -1);
+            printf("  %s/%d  %s%s\n", layer->name, i, ct_shape_str(&layer->array[i].shape).text,
+                   layer->array[i].shared ? ", shared" : "");
+            if (!layer->array[i].shared) total += ct_shape_count(&layer->array[i].shape, 0, -1);
         }
     }
     printf("%" PRId64 " values\n", total);
@@ -155,6 +157,7 @@ static ct_status fit_layer(const ct_net *net, int l, const ct_model *m, ct_model
     for (int i = 0; i < to->n_array; i++) {
         const ct_shape *shape = &layer->weight[i].shape;
 
+        if (!to->array[i].present) continue; /* another layer's, which the file has once */
         if (!ct_shapes_fit(&to->array[i].shape, shape))
             return CT_FAIL(CT_ERR_SHAPE,
                            "%s: blob %d of layer \"%s\" has shape %s in the file, %s in the net",
@@ -197,13 +200,34 @@ static ct_status open_net(const char *file, fitted *f)
     return ct_net_create(f->param, &o, &f->net);
 }
 
+/* Hugging Face's loaders look for a file of this name, and for config.json beside it: a language
+ * model of that name has the names of tensors that they know. */
+static ct_status choose_names(const ct_convert_options *o, ct_model *m)
+{
+    char *config = NULL;
+    ct_status status = CT_OK;
+
+    if (strcmp(ct_path_base(o->to), "model.safetensors") != 0) return CT_OK;
+    if (!ct_model_write_as_hf(m)) {
+        CT_INFO("%s: no GPT-2, Llama or BERT by the names of its layers, which are kept", m->file);
+        return CT_OK;
+    }
+    CT_TRY(ct_hf_config_path(o->to, &config));
+    if (!o->force && (access(config, F_OK) == 0))
+        status = CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", config);
+    free(config);
+    return status;
+}
+
 static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
 {
     if (ct_text_ends_with(o->to, ".onnx")) {
         CT_TRY(ct_model_load(m));
         CT_TRY(ct_onnx_write(net, m, o->to));
     } else {
+        CT_TRY(choose_names(o, m));
         CT_TRY(ct_model_save(m, o->to));
+        if (m->written_as != 0) CT_TRY(ct_hf_config_write(m, net, o->to));
     }
     CT_INFO("wrote %s", o->to);
     return CT_OK;
@@ -254,19 +278,34 @@ static ct_status convert_model(const ct_convert_options *o)
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
 #define TEXT    "convert text"
+#define TOKENS  "convert tokens"
 #define MEAN    "convert mean"
 #define NET     "convert net"
 #define SOLVER  "convert solver"
 #define MODEL   "convert model"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT " " MEAN " " NET " " SOLVER " " MODEL
+#define ALL     SETS " " TEXT " " TOKENS " " MEAN " " NET " " SOLVER " " MODEL
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
     { "from", CT_OPTION_TEXT, TEXT, "PATH",
       "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
     { "to", CT_OPTION_TEXT, TEXT, "PATH",
-      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file; with "
+      "a "
+      "tokenizer .bin in place of .h5" },
+    { "tokenizer", CT_OPTION_TEXT, TEXT, "FILE",
+      "tokens in place of words: a tokenizer.json, tiktoken's ranks, a .gguf, or char or bytes" },
+    { "tokenizer", CT_OPTION_TEXT, TOKENS, "FILE",
+      "a tokenizer.json, tiktoken's ranks, a .gguf, or bytes" },
+    { "pattern", CT_OPTION_TEXT, TEXT " " TOKENS, "NAME",
+      "how a file of ranks splits texts: gpt2, cl100k, o200k or llama3" },
+    { "special", CT_OPTION_FLAG, TEXT, NULL,
+      "names of special tokens become their ids; else they are text" },
+    { "train_bpe", CT_OPTION_COUNT, TEXT, "N",
+      "train byte-level BPE of N tokens, written to --tokenizer, or tokenizer.json beside --to" },
+    { "from", CT_OPTION_TEXT, TOKENS, "FILE", "ids of tokens, raw or with llm.c's head" },
+    { "to", CT_OPTION_TEXT, TOKENS, "FILE", "the text" },
     { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
     { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
@@ -274,10 +313,12 @@ static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
     { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
     { "from", CT_OPTION_TEXT, MODEL, "FILE",
-      "weights: .caffemodel of any age, .caffemodel.h5 or .npz, known by their bytes" },
+      "weights: .caffemodel of any age, .caffemodel.h5, .npz, .safetensors or .gguf, known by "
+      "their "
+      "bytes" },
     { "to", CT_OPTION_TEXT, MODEL, "FILE",
-      "the same as .caffemodel, .h5 or .npz, or with the net as .onnx; without it they are "
-      "listed" },
+      "the same as .caffemodel, .h5, .npz or .safetensors (model.safetensors: with Hugging Face's "
+      "names), or with the net as .onnx; without it they are listed" },
     { "net", CT_OPTION_TEXT, MODEL, "FILE",
       "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
       "dimensions" },
@@ -335,8 +376,13 @@ static const kind kinds[] = {
     { "text",
       TEXT,
       ct_convert_text,
-      "text as numbers of words, a sentence a line",
+      "text as numbers of words, a sentence a line, or as ids of tokens",
       { "from", "to" } },
+    { "tokens",
+      TOKENS,
+      ct_convert_from_tokens,
+      "ids of tokens as text",
+      { "from", "to", "tokenizer" } },
     { "model", MODEL, convert_model, "weights, from one format to another", { "from" } },
     { "mean", MEAN, ct_convert_mean, "the mean image of a data set", { "from", "to" } },
     { "net",
@@ -371,7 +417,7 @@ static ct_status find_kind(const char *name, const kind **kind_p)
     nearest = ct_text_nearest(name, names, N_KIND);
     return CT_FAIL(CT_ERR_CONFIG,
                    "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
-                   "model, mean, net, solver, digits)",
+                   "tokens, model, mean, net, solver, digits)",
                    name, (nearest != NULL) ? "; did you mean \"" : "",
                    (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
 }
@@ -425,6 +471,10 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.shards = ct_options_count(o, "shards", 0);
     c.stripe = ct_options_count(o, "stripe", 0);
     c.vocabulary = ct_options_text(o, "vocabulary");
+    c.tokenizer = ct_options_text(o, "tokenizer");
+    c.pattern = ct_options_text(o, "pattern");
+    c.special = ct_options_flag(o, "special");
+    c.train_bpe = ct_options_count(o, "train_bpe", 0);
     c.skip_broken = ct_options_count(o, "skip_broken", 0);
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));

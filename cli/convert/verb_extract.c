@@ -10,7 +10,7 @@
 #include "framework/snapshot/snapshot.h"
 #include "runtime/call.h"
 
-enum { MOST_BLOBS = 64 };
+enum { MOST_BLOBS = 128 };
 
 typedef struct wanted {
     char *list; /* the option's text, cut up */

@@ -535,6 +535,53 @@ static ct_status layer_norm(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
+static ct_status rms_norm(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__RMSNormParameter none = CT__RMSNORM_PARAMETER__INIT;
+    const Ct__RMSNormParameter *p =
+        (PARAMETER(l, rms_norm_param) != NULL) ? PARAMETER(l, rms_norm_param) : &none;
+    int axis = (p->axis < 0) ? p->axis + l->in->bottom[0]->data.shape.ndim : p->axis;
+
+    ct_onnx_from(x, l, "Mul", NULL);
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_to(x, l, "square");
+    ct_onnx_end(x);
+    mean(x, l, "square", axis, "mean");
+    ct_onnx_by_number(x, l, "Add", "mean", "eps", p->eps, "more");
+    ct_onnx_unary(x, l, "Sqrt", "more", "size");
+    ct_onnx_by_part(x, l, "Div", NULL, "size", "normal");
+    ct_onnx_from(x, l, "Mul", "normal");
+    ct_onnx_weight(x, l, 0, NULL);
+    ct_onnx_to(x, l, NULL);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* Of one bottom the last axis is cut into gate and up first. */
+static ct_status swiglu(ct_onnx *x, const ct_onnx_layer *l)
+{
+    bool packed = l->layer->n_bottom == 1;
+    const char *gate = packed ? "gate" : NULL;
+
+    if (packed) {
+        ct_onnx_from(x, l, "Split", NULL);
+        ct_onnx_part(x, l, "gate", true);
+        ct_onnx_part(x, l, "up", true);
+        ct_onnx_int(x, "axis", -1);
+        ct_onnx_end(x);
+    }
+    ct_onnx_unary(x, l, "Sigmoid", gate, "open");
+    ct_onnx_by_part(x, l, "Mul", gate, "open", "silu");
+    ct_onnx_from(x, l, "Mul", "silu");
+    if (packed)
+        ct_onnx_part(x, l, "up", false);
+    else
+        ct_onnx_bottom(x, l, 1);
+    ct_onnx_to(x, l, NULL);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
 static ct_status mvn(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__MVNParameter none = CT__MVNPARAMETER__INIT;
@@ -591,8 +638,10 @@ const ct_onnx_form ct_onnx_functions[] = {
     { "Normalize", normalize },
     { "PReLU", prelu },
     { "Power", power },
+    { "RMSNorm", rms_norm },
     { "ReLU", relu },
     { "ReLU6", relu6 },
+    { "SwiGLU", swiglu },
     { "Swish", swish },
     { NULL, NULL },
 };

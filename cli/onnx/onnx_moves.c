@@ -190,6 +190,75 @@ static ct_status embed(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
+/* Rows of the learned table: the first ones, or those that bottom 1 names. */
+static ct_status position(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const ct_shape *b = ct_onnx_bottom_shape(l, 0);
+    const int64_t first = 0;
+    ct_shape table = *b;
+
+    if (l->layer->n_weight == 0) return ct_onnx_no_form(l, "type: SINUSOIDAL");
+    for (int i = 1; i + 1 < b->ndim; i++) table.dim[i] = b->dim[i + 1];
+    table.ndim = b->ndim - 1;
+    table.dim[0] = l->layer->weight[0].shape.dim[0];
+    if (l->layer->n_bottom > 1) {
+        ct_onnx_begin(x, l, "Cast");
+        ct_onnx_bottom(x, l, 1);
+        ct_onnx_part(x, l, "index", true);
+        ct_onnx_int(x, "to", CT_ONNX_INT64);
+        ct_onnx_end(x);
+        ct_onnx_begin(x, l, "Gather");
+        ct_onnx_weight(x, l, 0, &table);
+        ct_onnx_part(x, l, "index", false);
+    } else {
+        ct_onnx_begin(x, l, "Slice");
+        ct_onnx_weight(x, l, 0, &table);
+        ct_onnx_list(x, l, "from", 1, &first);
+        ct_onnx_list(x, l, "to", 1, &b->dim[1]);
+    }
+    ct_onnx_part(x, l, "rows", true);
+    ct_onnx_end(x);
+    ct_onnx_by_part(x, l, "Add", NULL, "rows", NULL);
+    return CT_OK;
+}
+
+/* Bottom i, with its last two axes turned where that is wanted, as part `name`. */
+static void turn(ct_onnx *x, const ct_onnx_layer *l, int i, bool turned, const char *name)
+{
+    int n = ct_onnx_bottom_shape(l, i)->ndim;
+    int64_t order[CT_MAX_DIM];
+
+    if (!turned) return;
+    for (int k = 0; k < n; k++) order[k] = (k < n - 2) ? k : (k == n - 2) ? n - 1 : n - 2;
+    ct_onnx_begin(x, l, "Transpose");
+    ct_onnx_bottom(x, l, i);
+    ct_onnx_part(x, l, name, true);
+    ct_onnx_ints(x, "perm", n, order);
+    ct_onnx_end(x);
+}
+
+static ct_status matmul(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__MatMulParameter none = CT__MAT_MUL_PARAMETER__INIT;
+    const Ct__MatMulParameter *p =
+        (l->layer->param->matmul_param != NULL) ? l->layer->param->matmul_param : &none;
+    bool scaled = p->alpha != 1.0f, turned[2] = { p->transpose_a, p->transpose_b };
+    static const char *const name[2] = { "a", "b" };
+
+    for (int i = 0; i < 2; i++) turn(x, l, i, turned[i], name[i]);
+    ct_onnx_begin(x, l, "MatMul");
+    for (int i = 0; i < 2; i++) {
+        if (turned[i])
+            ct_onnx_part(x, l, name[i], false);
+        else
+            ct_onnx_bottom(x, l, i);
+    }
+    ct_onnx_to(x, l, scaled ? "product" : NULL);
+    ct_onnx_end(x);
+    if (scaled) ct_onnx_by_number(x, l, "Mul", "product", "alpha", p->alpha, NULL);
+    return CT_OK;
+}
+
 /* ---- bottoms, or weights, that meet some of the axes of bottom 0 */
 
 /* bottom 0, or the part `input`, OP with weight i, or with bottom 1 where i < 0. */
@@ -296,7 +365,9 @@ const ct_onnx_form ct_onnx_moves[] = {
     { "Crop", crop },
     { "Embed", embed },
     { "Interp", interp },
+    { "MatMul", matmul },
     { "Permute", permute },
+    { "Position", position },
     { "Reduction", reduction },
     { "Reshape", reshape },
     { "Scale", scale },

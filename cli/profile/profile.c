@@ -174,11 +174,13 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
     const char *kind = NULL;
     int64_t count = 0;
     double ms = 0;
+    bool again;
 
     *s = (ct_step){ .layer = -1, .pair = -1, .param = -1, .blob = -1 };
     CT_TRY(read_text(r, j, where, "kind", &kind));
-    if (strcmp(kind, forward ? "forward" : "backward") == 0) {
-        s->kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
+    again = !forward && (strcmp(kind, "again") == 0);
+    if (again || (strcmp(kind, forward ? "forward" : "backward") == 0)) {
+        s->kind = forward ? CT_STEP_FORWARD : again ? CT_STEP_AGAIN : CT_STEP_BACKWARD;
         CT_TRY(read_count(r, j, where, "layer", 0, INT_MAX, &count));
         s->layer = (int)count;
         CT_TRY(read_number(r, j, where, "ms", 0, -1, &ms));
@@ -196,7 +198,8 @@ static ct_status read_step(const reader *r, const json_t *j, const char *where, 
     if (strcmp(kind, forward ? "wait" : "ready") != 0)
         return fail_member(r, where, "kind",
                            forward ? "\"forward\", \"wait\", \"sum_begin\" or \"sum_wait\""
-                                   : "\"backward\", \"ready\", \"sum_begin\" or \"sum_wait\"");
+                                   : "\"backward\", \"again\", \"ready\", \"sum_begin\" or "
+                                     "\"sum_wait\"");
     s->kind = forward ? CT_STEP_WAIT : CT_STEP_BEGIN;
     s->of = CT_PAIR_WEIGHTS;
     CT_TRY(read_count(r, j, where, "param", 0, r->p->n_param - 1, &count));

@@ -86,6 +86,12 @@ static double of_step(const ct_time_result *r, const double *all, int k)
     return ct_time_result_median(r, all + (size_t)k * (size_t)r->n_step);
 }
 
+/* Whether a step is counted with a layer's `kind`: with its backward what is made again for it. */
+static bool is_of(const ct_step *s, ct_step_kind kind)
+{
+    return (s->kind == kind) || ((kind == CT_STEP_BACKWARD) && (s->kind == CT_STEP_AGAIN));
+}
+
 /* What layer i's forward or backward took in each step, all its parts together, in r->pass; false
  * where it has none. */
 static bool take_pass(const ct_time_result *r, ct_step_kind kind, int i)
@@ -98,7 +104,7 @@ static bool take_pass(const ct_time_result *r, ct_step_kind kind, int i)
     for (int k = 0; k < n; k++) {
         const double *ms = (forward ? r->forward : r->backward) + (size_t)k * (size_t)r->n_step;
 
-        if ((list[k].kind != kind) || (list[k].layer != i)) continue;
+        if (!is_of(&list[k], kind) || (list[k].layer != i)) continue;
         for (int j = 0; j < r->n_step; j++) r->pass[j] += ms[j];
         has = true;
     }
@@ -163,7 +169,7 @@ static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_
     for (int k = 0; (r->whole != NULL) && (k < n); k++) {
         ct_team_work w;
 
-        if ((list[k].kind != kind) || (list[k].layer != layer)) continue;
+        if (!is_of(&list[k], kind) || (list[k].layer != layer)) continue;
         w = ct_team_clock_of(r->net->team, forward ? k : r->net->n_forward + k);
         p->mean_ms += w.mean * 1e3;
         p->most_ms += w.most * 1e3;
@@ -246,7 +252,10 @@ static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_te
 
 static void add_layer(const ct_step *s, double ms, double polls, ct_text *t)
 {
-    ct_text_add(t, "%s\",\"layer\":%d", (s->kind == CT_STEP_FORWARD) ? "forward" : "backward",
+    ct_text_add(t, "%s\",\"layer\":%d",
+                (s->kind == CT_STEP_FORWARD) ? "forward"
+                : (s->kind == CT_STEP_AGAIN) ? "again"
+                                             : "backward",
                 s->layer);
     if (s->n_part > 1) ct_text_add(t, ",\"part\":%d", s->part);
     ct_text_add(t, ",\"ms\":%.9g,\"polls\":%.0f}", ms, polls);

@@ -246,6 +246,7 @@ static ct_status create_solver(training *t)
     if ((data->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
         options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
     }
+    options.memory_limit = ct_memory_limit() / t->job->group.node.size;
     options.env.rank = data->rank;
     options.env.n_rank = data->size;
     options.env.group = t->job->reading;

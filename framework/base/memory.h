@@ -29,6 +29,13 @@ static inline size_t ct_align_up(size_t bytes)
 void *ct_mem_acquire(size_t bytes);
 void ct_mem_release(void *block); /* NULL allowed */
 
+/** Bytes that all processes of a job on this machine may take together: the machine's memory, or
+ *  what the control groups of this process allow of it. */
+double ct_memory_limit(void);
+/** The same for a list of groups as /proc/self/cgroup is one, with their files below `mount`, on a
+ *  machine with so many bytes. */
+double ct_memory_limit_of(const char *groups, const char *mount, double machine);
+
 typedef enum {
     CT_ARENA_PLAIN, /* private host memory                    */
     CT_ARENA_SHARED /* a window shared by the ranks of a node */

@@ -23,6 +23,10 @@ typedef struct ct_convert_options {
     int64_t count; /* digits: training images, 0: 10000; a fifth of it for testing. text: words
                     * of the vocabulary, 0: all that occur */
     const char *vocabulary; /* text: this one instead of its own; may be NULL   */
+    const char *tokenizer;  /* text, tokens: a file, "char" or "bytes"; NULL: words */
+    const char *pattern;    /* text, tokens: how a file of ranks splits; may be NULL */
+    bool special;           /* text: names of special tokens become their ids */
+    int64_t train_bpe;      /* text: train byte-level BPE of so many tokens; 0: no */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
     int64_t skip_broken;    /* images: so many may be broken, and are left out */
     int64_t shards, stripe; /* LMDB in so many files, 0: one; records of a stripe, 0: 1024 */
@@ -39,8 +43,14 @@ ct_status ct_convert_images(const ct_convert_options *o);
 /** Text, a sentence a line; `from`: a folder with *train*.txt and, if there, *valid*.txt (or dev)
  * and *test*.txt, `to` one for train.h5, valid.h5, test.h5 and vocabulary.txt; or both a file. The
  *  vocabulary is train's; other words become <unk> where that is in it. CT_ERR_DATA, with file and
- *  line, where it is not. */
+ *  line, where it is not. With `tokenizer` or `train_bpe` as ct_convert_to_tokens(). */
 ct_status ct_convert_text(const ct_convert_options *o);
+/** Texts as ids of tokens, raw in .bin files (framework/data/token_file.h); `from` and `to` as
+ * above. A tokenizer that is made here (characters, trained BPE) is written as tokenizer.json
+ * beside them, or as o->tokenizer says. CT_ERR_CONFIG: options that do not go together. */
+ct_status ct_convert_to_tokens(const ct_convert_options *o);
+/** The text `to` of the tokens `from`. */
+ct_status ct_convert_from_tokens(const ct_convert_options *o);
 /** The mean image of the data set `from` (backend as above), as .binaryproto `to`; logs the mean of
  *  each channel. */
 ct_status ct_convert_mean(const ct_convert_options *o);

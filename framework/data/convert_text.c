@@ -1,23 +1,16 @@
 /* Text, a sentence a line: words between blanks, <eos> at the end of each line. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
+#include "framework/data/text_parts.h"
 #include "framework/data/words.h"
-
-enum { TRAIN, VALID, TEST, N_PART };
-
-static const char *const part_name[N_PART] = { "train", "valid", "test" };
 
 typedef struct work {
     const ct_convert_options *o;
-    bool folder;                     /* from and to are folders */
-    char *from[N_PART], *to[N_PART]; /* NULL: not there */
-    char *list;                      /* vocabulary.txt of a folder */
+    ct_text_parts parts;
     ct_vocabulary v;
     ct_text words; /* the vocabulary, one word a line */
 } work;
@@ -76,11 +69,12 @@ static ct_status count_words(work *w)
     size_t size;
     ct_status status;
 
-    CT_TRY(ct_file_read(w->from[TRAIN], &text, &size));
-    status = visit_text(w->from[TRAIN], text, size, &(word_visitor){ count_word, &w->v });
+    CT_TRY(ct_file_read(w->parts.from[CT_TEXT_TRAIN], &text, &size));
+    status =
+        visit_text(w->parts.from[CT_TEXT_TRAIN], text, size, &(word_visitor){ count_word, &w->v });
     free(text);
     CT_TRY(status);
-    if (w->v.n == 0) return CT_FAIL(CT_ERR_DATA, "%s: no words", w->from[TRAIN]);
+    if (w->v.n == 0) return CT_FAIL(CT_ERR_DATA, "%s: no words", w->parts.from[CT_TEXT_TRAIN]);
     /* where words are dropped something must stand for them */
     if ((w->o->count > 0) && (w->v.n > w->o->count))
         CT_TRY(ct_vocabulary_add(&w->v, CT_WORD_UNKNOWN, strlen(CT_WORD_UNKNOWN), 0));
@@ -161,113 +155,49 @@ static ct_status encode_word(void *ctx, const char *word, size_t length, int64_t
 
 static ct_status convert_part(const work *w, int part)
 {
-    encoder e = { .v = &w->v, .path = w->from[part] };
+    encoder e = { .v = &w->v, .path = w->parts.from[part] };
     char *text;
     size_t size;
     ct_status status;
 
-    CT_TRY(ct_file_read(w->from[part], &text, &size));
+    CT_TRY(ct_file_read(w->parts.from[part], &text, &size));
     e.unknown = ct_vocabulary_find(&w->v, CT_WORD_UNKNOWN, strlen(CT_WORD_UNKNOWN));
     status = visit_text(e.path, text, size, &(word_visitor){ encode_word, &e });
     free(text);
     if ((status == CT_OK) && (e.n == 0)) status = CT_FAIL(CT_ERR_DATA, "%s: no words", e.path);
     if (status == CT_OK)
-        status = ct_words_write(w->to[part], e.number, e.n, w->words.text, w->words.length);
+        status = ct_words_write(w->parts.to[part], e.number, e.n, w->words.text, w->words.length);
     if (status == CT_OK)
-        CT_INFO("%s: %lld words, %lld of them unknown, vocabulary of %lld", w->to[part],
+        CT_INFO("%s: %lld words, %lld of them unknown, vocabulary of %lld", w->parts.to[part],
                 (long long)e.n, (long long)e.n_unknown, (long long)w->v.n);
     free(e.number);
     return status;
-}
-
-/* ---- files */
-
-/* -1: none of the parts; "valid" and "dev" are one. */
-static int part_of(const char *name)
-{
-    if (!ct_text_ends_with(name, ".txt") || (strcmp(name, "vocabulary.txt") == 0)) return -1;
-    if (strstr(name, "train") != NULL) return TRAIN;
-    if ((strstr(name, "valid") != NULL) || (strstr(name, "dev") != NULL)) return VALID;
-    return (strstr(name, "test") != NULL) ? TEST : -1;
-}
-
-static ct_status join(const char *folder, const char *name, const char *suffix, char **path_p)
-{
-    ct_text t = { 0 };
-
-    ct_text_add(&t, "%s/%s%s", folder, name, suffix);
-    if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory");
-    *path_p = t.text;
-    return CT_OK;
-}
-
-static ct_status take_name(work *w, const char *name)
-{
-    int part = part_of(name);
-
-    if (part < 0) return CT_OK;
-    if (w->from[part] != NULL)
-        return CT_FAIL(CT_ERR_DATA, "%s and %s/%s: two texts for %s; convert them one by one",
-                       w->from[part], w->o->from, name, part_name[part]);
-    CT_TRY(join(w->o->from, name, "", &w->from[part]));
-    return join(w->o->to, part_name[part], ".h5", &w->to[part]);
-}
-
-static ct_status find_texts(work *w)
-{
-    DIR *dir = opendir(w->o->from);
-    ct_status status = CT_OK;
-    struct dirent *e;
-
-    if (dir == NULL) return CT_FAIL(CT_ERR_IO, "cannot read the folder %s", w->o->from);
-    while ((status == CT_OK) && ((e = readdir(dir)) != NULL)) status = take_name(w, e->d_name);
-    closedir(dir);
-    CT_TRY(status);
-    if (w->from[TRAIN] == NULL) return CT_FAIL(CT_ERR_IO, "%s has no text *train*.txt", w->o->from);
-    return join(w->o->to, "vocabulary", ".txt", &w->list);
-}
-
-static ct_status find_files(work *w)
-{
-    struct stat st;
-
-    if (stat(w->o->from, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s cannot be read", w->o->from);
-    w->folder = S_ISDIR(st.st_mode);
-    if (w->folder) {
-        CT_TRY(find_texts(w));
-    } else {
-        w->from[TRAIN] = strdup(w->o->from);
-        w->to[TRAIN] = strdup(w->o->to);
-        if ((w->from[TRAIN] == NULL) || (w->to[TRAIN] == NULL))
-            return CT_FAIL(CT_ERR_NOMEM, "no memory");
-    }
-    for (int i = 0; i < N_PART; i++)
-        if (w->to[i] != NULL) CT_TRY(ct_path_check_free(w->to[i], w->o->force));
-    return (w->list != NULL) ? ct_path_check_free(w->list, w->o->force) : CT_OK;
 }
 
 static ct_status convert(work *w)
 {
     if ((w->o->vocabulary != NULL) && (w->o->count > 0))
         return CT_FAIL(CT_ERR_CONFIG, "--vocabulary and --words: the vocabulary is given, or made");
-    CT_TRY(find_files(w));
+    CT_TRY(ct_text_parts_find(w->o, ".h5", "vocabulary.txt", &w->parts));
     CT_TRY(make_vocabulary(w));
-    if (w->folder) CT_TRY(ct_convert_make_folder(w->o->to));
-    for (int i = 0; i < N_PART; i++)
-        if (w->from[i] != NULL) CT_TRY(convert_part(w, i));
-    return (w->list != NULL) ? ct_file_write(w->list, w->words.text, w->words.length) : CT_OK;
+    if (w->parts.folder) CT_TRY(ct_convert_make_folder(w->o->to));
+    for (int i = 0; i < CT_TEXT_N_PART; i++)
+        if (w->parts.from[i] != NULL) CT_TRY(convert_part(w, i));
+    return (w->parts.list != NULL) ? ct_file_write(w->parts.list, w->words.text, w->words.length)
+                                   : CT_OK;
 }
 
 ct_status ct_convert_text(const ct_convert_options *o)
 {
     work w = { .o = o };
-    ct_status status = convert(&w);
+    ct_status status;
 
-    for (int i = 0; i < N_PART; i++) {
-        free(w.from[i]);
-        free(w.to[i]);
-    }
-    free(w.list);
+    if ((o->tokenizer != NULL) || (o->train_bpe > 0)) return ct_convert_to_tokens(o);
+    if (o->special || (o->pattern != NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--%s goes with --tokenizer",
+                       o->special ? "special" : "pattern");
+    status = convert(&w);
+    ct_text_parts_destroy(&w.parts);
     ct_vocabulary_destroy(&w.v);
     ct_text_destroy(&w.words);
     return status;

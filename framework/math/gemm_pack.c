@@ -148,9 +148,8 @@ static bool turns_few(const ct_gemm_set *s)
 #endif
 }
 
-/* The rows of `from` lie along q. */
-static void turn_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
-                       float *to, int64_t width)
+void ct_gemm_turn(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
+                  float *to, int64_t width)
 {
     int64_t squares = ((n < SIDE) && !turns_few(s)) ? 0 : k / SIDE * SIDE;
 
@@ -192,7 +191,7 @@ void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float 
     else if (row == 1)
         copy_panel(s, n, k, from, column, to, width);
     else
-        turn_panel(s, n, k, from, row, to, width);
+        ct_gemm_turn(s, n, k, from, row, to, width);
     if (s->rounds) round_panel(k * width, to);
 }
 

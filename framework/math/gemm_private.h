@@ -1,4 +1,5 @@
-/** @file gemm_private.h  The innermost routines of gemm.h; private to framework/math and tests. */
+/** @file gemm_private.h  The innermost routines of gemm.h; private to framework/math, tests, and
+ * engines with products inside other loops (layers/engine/attention). */
 #ifndef CT_GEMM_PRIVATE_H
 #define CT_GEMM_PRIVATE_H
 
@@ -38,6 +39,10 @@ int ct_gemm_set_all(bool bf16, const ct_gemm_set *set[CT_GEMM_MAX_SETS]);
  *  of row and column is 1. */
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width);
+
+/** to[q width + i] = from[i row + q] for i < n, q < k, and nothing else: of floats as they are. */
+void ct_gemm_turn(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
+                  float *to, int64_t width);
 
 /** Tile t of `tiles` that rows [0, m) are cut into: heights that differ by at most 1. */
 static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)

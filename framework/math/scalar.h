@@ -1,8 +1,8 @@
 /** @file scalar.h  More functions of one float like those of sigmoid.h: exp over its whole range,
- * e^x - 1, ln, ln(1 + e^x), the error function.
+ * e^x - 1, ln, ln(1 + e^x).
  *
  * Against the exact values: exp and ln within 3 units of the last place, e^x - 1 and ln(1 + e^x)
- * within 4, erf within 4; NaN stays NaN.
+ * within 4; NaN stays NaN.
  */
 #ifndef CT_SCALAR_H
 #define CT_SCALAR_H
@@ -86,34 +86,6 @@ CT_HD static inline float ct_softplus_f32(float x)
     s = s + s;
     p = s * z * p + s;
     return (x > 0.0f) ? x + p : (x == x) ? p : x;
-}
-
-/** The error function. */
-CT_HD static inline float ct_erf_f32(float x)
-{
-    float size = (x < 0.0f) ? -x : x, z = x * x, near, far, t;
-
-    /* x p(x^2), least squares in the relative error on |x| <= 0.97 */
-    near = 0x1.53916cp-14f;
-    near = near * z - 0x1.a774a6p-11f;
-    near = near * z + 0x1.547906p-8f;
-    near = near * z - 0x1.b806d4p-6f;
-    near = near * z + 0x1.ce2db8p-4f;
-    near = near * z - 0x1.812742p-2f;
-    near = x * (near * z + 0x1.20dd76p+0f);
-    /* 1 - e^p(|x|), least squares in erf's error on 0.93 <= |x| <= 4, where it is 1 */
-    t = (size > 4.0f) ? 4.0f : size;
-    far = 0x1.9185d6p-20f;
-    far = far * t - 0x1.6c5a94p-15f;
-    far = far * t + 0x1.2e15d0p-11f;
-    far = far * t - 0x1.320ec6p-8f;
-    far = far * t + 0x1.ad0ad6p-6f;
-    far = far * t - 0x1.c155aap-4f;
-    far = far * t - 0x1.43af38p-1f;
-    far = far * t - 0x1.2149e8p+0f;
-    far = 1.0f - ct_exp_f32(far * t + 0x1.1ff638p-12f);
-    far = (x < 0.0f) ? -far : far;
-    return (size < 0.95f) ? near : far;
 }
 
 #endif

@@ -66,14 +66,18 @@ void ct_graph_destroy(ct_graph *g)
     memset(g, 0, sizeof(*g));
 }
 
-/* "net.prototxt:12", or "" where the place is unknown; freed with free(). */
-static ct_status graph_where(const ct_net_options *o, const void *message, char **where_p)
+/* "net.prototxt:12", with ", copy 3" where a repeat made the layer, or "" where the place is
+ * unknown; freed with free(). */
+static ct_status graph_where(const ct_net_options *o, const Ct__LayerParameter *layer,
+                             char **where_p)
 {
-    ct_place p = ct_source_map_find(o->map, message);
+    ct_place p = ct_source_map_find(o->map, layer);
     ct_text t = { NULL, 0, 0, false };
 
     ct_text_add(&t, "%s", "");
     if (p.file[0] != '\0') ct_text_add(&t, "%s:%d", p.file, p.line);
+    if ((p.file[0] != '\0') && (layer->repeat_copy != NULL))
+        ct_text_add(&t, ", copy %d", layer->repeat_copy->copy);
     if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the place of a layer");
     *where_p = t.text;
     return CT_OK;
@@ -504,8 +508,7 @@ ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p)
 bool ct_graph_node_passes(const ct_graph_node *n, int slot)
 {
     if (n->ops->backward == NULL) return false;
-    if (n->ops->no_diff_last && (slot == n->n_bottom - 1)) return false;
-    if ((slot < 32) && (((unsigned)n->ops->no_diff_bottom >> slot) & 1u)) return false;
+    if (ct_layer_no_diff(n->ops, n->n_bottom, slot)) return false;
     return (n->param->n_propagate_down == 0) || n->param->propagate_down[slot];
 }
 
@@ -603,6 +606,23 @@ static ct_status make_param(const char *type, char *name, const char *bottom, ch
     return failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a layer that the net adds") : CT_OK;
 }
 
+/* What the net adds belongs to the copy of a repeat (NULL: to none) that `like` stands in. */
+static ct_status take_copy(Ct__LayerParameter *own, const Ct__LayerParameter *like)
+{
+    Ct__RepeatCopy *c = NULL;
+
+    if (like->repeat_copy != NULL) {
+        c = malloc(sizeof(*c));
+        if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer that the net adds");
+        *c = *like->repeat_copy; /* numbers alone */
+        c->base.n_unknown_fields = 0;
+        c->base.unknown_fields = NULL;
+    }
+    if (own->repeat_copy != NULL) ct__repeat_copy__free_unpacked(own->repeat_copy, NULL);
+    own->repeat_copy = c;
+    return CT_OK;
+}
+
 static ct_status graph_node_make(ct_graph_node *n, const ct_graph_node *maker,
                                  const ct_layer_ops *ops, char *name, const char *bottom,
                                  char *const *top, int n_top)
@@ -616,6 +636,7 @@ static ct_status graph_node_make(ct_graph_node *n, const ct_graph_node *maker,
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer that the net adds");
     }
     CT_TRY(make_param(ops->type, name, bottom, top, n_top, n->own));
+    CT_TRY(take_copy(n->own, maker->param));
     n->param = n->own;
     n->name = n->own->name;
     n->where = strdup(maker->where);
@@ -675,6 +696,8 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     take_over(g, at, value, made);
     CT_TRY(graph_node_make(n, &g->node[g->value[value].node], ops, name.text, blob, &top, 1));
     g->value[made].name = n->own->top[0];
+    if (g->value[made].reader >= 0) /* it stands before its reader */
+        CT_TRY(take_copy(n->own, g->node[g->value[made].reader].param));
     n->bottom[0] = value;
     n->top[0] = made;
     n->varies = ct_value_varies(g, &g->value[value]);

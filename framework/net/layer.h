@@ -214,7 +214,8 @@ typedef struct ct_layer_ops {
     /** Bit w: each number in bottom 0 is that of a row of weight w, and the gradient is zero but
      * for these rows; backward offers them (ct_exec_rows()). */
     int row_weights;
-    bool no_diff_last; /* nor does the last bottom                                         */
+    bool no_diff_last;        /* nor does the last bottom                                         */
+    unsigned no_diff_last_of; /* bit n: nor does the last of n bottoms                      */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
                   * dimension may be smaller, another one in each batch (Filter)            */
     int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */
@@ -359,6 +360,15 @@ ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool fo
  *  them. They run on one rank, and where the net does not cut the layer. */
 ct_status ct_layer_forward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex);
 ct_status ct_layer_backward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex);
+
+/** Whether bottom `slot` of n never gets a gradient. */
+static inline bool ct_layer_no_diff(const ct_layer_ops *ops, int n, int slot)
+{
+    bool last = ops->no_diff_last || ((n < 32) && ((ops->no_diff_last_of >> n) & 1u));
+
+    if (last && (slot == n - 1)) return true;
+    return (slot < 32) && (((unsigned)ops->no_diff_bottom >> slot) & 1u);
+}
 
 /** The ops whose type is `type`, or NULL. */
 const ct_layer_ops *ct_layer_find(const char *type);

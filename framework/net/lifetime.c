@@ -1,11 +1,8 @@
 /* When each blob, diff and buffer is alive, in steps of forward followed by backward; which share
- * memory, and which are made again. */
+ * memory. */
 #include <stdlib.h>
 
 #include "framework/net/net_impl.h"
-
-/* What is made again and lies in `root`, or NULL. */
-static const ct_again *net_again(const ct_net *net, int root);
 
 static void touch(ct_span *s, int step)
 {
@@ -39,8 +36,7 @@ static bool runs_backward(const ct_net *net, int i)
     return m->graph.node[m->place[i]].runs_backward;
 }
 
-/* Widens s by the moments of backward that read the data of v. */
-static void net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
+void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
 {
     if (ct_graph_is_inner(&ct_net_impl_of(net)->graph, v)) return;
     if (runs_backward(net, v->node) &&
@@ -60,7 +56,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
 
     if (ct_graph_is_inner(g, v)) return;
     touch(s, ct_net_impl_of(net)->forward_step[v->node]); /* the last part writes */
-    net_touch_reads(net, v, back);
+    ct_net_touch_reads(net, v, back);
     if (maker->ops->keeps_top) {
         s->persists = true;
         touch(s, 0);
@@ -128,42 +124,92 @@ static void add_blobs(const ct_net *net, const ct_span *data, const ct_span *bac
     }
 }
 
-static void add_buffers(const ct_net *net, int i)
+/* The moment of backward at which layer i's forward runs again; -1: it does not. */
+static int again_step(const ct_net *net, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    int at = 0;
+
+    if ((m->reruns == NULL) || !m->reruns[i]) return -1;
+    while ((net->backward[at].kind != CT_STEP_AGAIN) || (net->backward[at].layer != m->runner[i]))
+        at++;
+    return net->n_forward + at;
+}
+
+/* again: the moment at which the layer's forward runs again; -1: it does not. */
+static void add_buffer(const ct_net *net, int i, int slot, int again)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    const ct_instance *in = net->pass->instance[i];
+    const ct_buffer *b = &net->pass->instance[i]->buffer[slot];
     const ct_sum_ops *sums = net->layer[i]->ops->sums;
-    bool runs = runs_backward(net, i);
+    const ct_span none = { 0, -1, false };
+    ct_span span = none;
+    ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = slot, .forward = true };
+
+    touch_forward_of(net, i, (sums != NULL) ? sums->first_buffers : 0, slot, &span);
+    if ((b->keep == CT_LIFETIME_CALL) || (again >= 0)) { /* nobody looks at what forward leaves */
+        add_region(m, b->bytes, &span, use);
+        use.forward = false;
+        span = none;
+    }
+    if (again >= 0) touch(&span, again);
+    if ((b->keep == CT_LIFETIME_CALL) && (again >= 0)) {
+        use.again = true;
+        add_region(m, b->bytes, &span, use);
+        use.again = false;
+        span = none;
+    }
+    if (runs_backward(net, i)) touch_backward(net, i, &span);
+    if (span.last < 0) return;
+    use.backward = true;
+    add_region(m, b->bytes, &span, use);
+}
+
+static void add_buffers(const ct_net *net, int i)
+{
+    int again = again_step(net, i);
 
     if (ct_host_layer_is(net, i)) return;
     for (int s = 0; s < CT_MAX_BUFFER; s++) {
-        const ct_buffer *b = &in->buffer[s];
-        ct_span span = { 0, -1, false };
-        ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
+        const ct_buffer *b = &net->pass->instance[i]->buffer[s];
 
-        if ((b->bytes == 0) || (b->keep == CT_LIFETIME_ALWAYS)) continue;
-        touch_forward_of(net, i, (sums != NULL) ? sums->first_buffers : 0, s, &span);
-        if (b->keep == CT_LIFETIME_CALL) {
-            add_region(m, b->bytes, &span, use);
-            if (!runs) continue;
-            use.forward = false;
-            span = (ct_span){ 0, -1, false };
-        }
-        if (runs) touch_backward(net, i, &span);
-        use.backward = true;
-        add_region(m, b->bytes, &span, use);
+        if ((b->bytes > 0) && (b->keep != CT_LIFETIME_ALWAYS)) add_buffer(net, i, s, again);
     }
+}
+
+/* Group i runs forward again at moment `when`: what it reads and writes, made again or kept. */
+static void touch_again(const ct_net *net, int i, int when, ct_span *data, ct_span *back)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_graph_node *last = &m->graph.node[m->place[i]];
+
+    for (int k = i; k <= m->place[i]; k++) {
+        const ct_graph_node *n = &m->graph.node[k];
+
+        for (int b = 0; (m->runner[k] == i) && (b < n->n_bottom); b++) {
+            const ct_value *v = &m->graph.value[n->bottom[b]];
+            int root = m->data_root[v->blob];
+
+            if (ct_graph_is_inner(&m->graph, v)) continue;
+            touch((ct_net_again(net, root) != NULL) ? &back[root] : &data[root], when);
+        }
+    }
+    for (int t = 0; t < last->n_top; t++)
+        touch(&back[m->data_root[m->graph.value[last->top[t]].blob]], when);
 }
 
 ct_status ct_net_lifetimes(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n_blob = (size_t)net->n_blob + 1;
-    size_t n_most = 3 * n_blob + 2 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
+    size_t n_most = 3 * n_blob + 3 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
     ct_span *data = malloc(3 * n_blob * sizeof(data[0])), *diff = data + n_blob;
     ct_span *back = diff + n_blob;
     int end = net->n_forward + net->n_backward - 1;
 
+    free(m->region);
+    free(m->use);
+    m->n_region = 0;
     m->region = calloc(n_most, sizeof(m->region[0]));
     m->use = calloc(n_most, sizeof(m->use[0]));
     if ((data == NULL) || (m->region == NULL) || (m->use == NULL)) {
@@ -174,7 +220,7 @@ ct_status ct_net_lifetimes(ct_net *net)
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
         int root = m->data_root[v->blob];
-        const ct_again *again = net_again(net, root);
+        const ct_again *again = ct_net_again(net, root);
 
         touch_data(net, v, end, &data[root], (again != NULL) ? &back[root] : &data[root]);
         if (again != NULL) touch(&back[root], again->when);
@@ -184,6 +230,7 @@ ct_status ct_net_lifetimes(ct_net *net)
         const ct_step *s = &net->backward[j];
 
         if (s->blob >= 0) touch(&diff[m->diff_root[s->blob]], net->n_forward + j);
+        if (s->kind == CT_STEP_AGAIN) touch_again(net, s->layer, net->n_forward + j, data, back);
     }
     add_blobs(net, data, back, diff);
     for (int i = 0; i < net->n_layer; i++) add_buffers(net, i);
@@ -275,163 +322,5 @@ ct_status ct_net_share_diffs(ct_net *net)
     for (int i = net->n_layer - 1; i >= 0; i--) share_layer(&s, i);
     free(s.span);
     free(s.n_value);
-    return CT_OK;
-}
-
-/* ---- values that are made again in backward, from what is kept anyway, instead of being kept:
- * their memory serves others between forward's last reader and backward's first. A layer says that
- * it can (ops.again); here is found where that frees memory, when it happens, and in which order.
- */
-
-/* Values that lie in one memory. */
-static bool lies_in(const ct_net_impl *m, const ct_value *v, int root)
-{
-    return m->data_root[v->blob] == root;
-}
-
-/* The first and last moment of backward that reads what lies in `root`; first > last: none does. */
-static ct_span reads_of(const ct_net *net, int root)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-    ct_span s = { 0, -1, false };
-
-    for (int i = 0; i < m->graph.n_value; i++) {
-        const ct_value *v = &m->graph.value[i];
-
-        if (lies_in(m, v, root)) net_touch_reads(net, v, &s);
-    }
-    return s;
-}
-
-/* Whether all that lies in the memory of group i's tops is within the group or one of those tops,
- * which others read: no outputs, nothing in place. */
-static bool is_own(const ct_net *net, int i, int root)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    for (int k = 0; k < m->graph.n_value; k++) {
-        const ct_value *v = &m->graph.value[k];
-
-        if (!lies_in(m, v, root)) continue;
-        if ((m->runner[v->node] != i) || (v->reader < 0) || (v->loss_weight != 0.0f)) return false;
-        if (!ct_graph_is_inner(&m->graph, v) && (v->node != m->place[i])) return false;
-    }
-    return true;
-}
-
-static int top_root(const ct_net *net, int i)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    return m->data_root[m->graph.value[m->graph.node[m->place[i]].top[0]].blob];
-}
-
-/* Calls visit for every value from outside that group i reads. */
-static bool each_input(ct_net *net, int i, bool (*visit)(ct_net *net, int root, int when), int when)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    for (int k = i; k <= m->place[i]; k++) {
-        const ct_graph_node *n = &m->graph.node[k];
-
-        for (int b = 0; (m->runner[k] == i) && (b < n->n_bottom); b++) {
-            const ct_value *v = &m->graph.value[n->bottom[b]];
-
-            if (ct_graph_is_inner(&m->graph, v)) continue;
-            if (!visit(net, m->data_root[v->blob], when)) return false;
-        }
-    }
-    return true;
-}
-
-/* Kept until then for others, or made again itself. */
-static bool is_there(ct_net *net, int root, int when)
-{
-    return reads_of(net, root).last >= when;
-}
-
-/* What is made again for others, too, is made when the first of all wants it. */
-static bool bring_forward(ct_net *net, int root, int when)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    for (int k = 0; k < m->n_again; k++) {
-        if ((m->again[k].root == root) && (m->again[k].when > when)) m->again[k].when = when;
-    }
-    return true;
-}
-
-static bool may(ct_net *net, int i, ct_again *again_p)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_graph_node *last = &m->graph.node[m->place[i]];
-    const ct_fusion_ops *fusion = net->layer[i]->ops->fusion;
-    int root;
-    ct_span reads;
-
-    if ((m->runner[i] != i) || (fusion == NULL) || (fusion->again == NULL) ||
-        (net->layer[i]->form != NULL) || !last->runs_backward || (last->n_top == 0) ||
-        !fusion->again(net->layer[i], net->pass->instance[i], NULL))
-        return false;
-    root = top_root(net, i);
-    reads = reads_of(net, root);
-    if ((reads.last < 0) || !is_own(net, i, root)) return false;
-    *again_p = (ct_again){ .layer = i, .root = root, .when = reads.first };
-    return each_input(net, i, is_there, reads.first);
-}
-
-ct_status ct_net_recompute(ct_net *net)
-{
-    ct_net_impl *m = ct_net_impl_of(net);
-
-    if (!m->recompute || m->forward_only || net->options.unshared) return CT_OK;
-    m->again = calloc((size_t)net->n_layer + 1, sizeof(m->again[0]));
-    if (m->again == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d layers", net->n_layer);
-    for (int i = 0; i < net->n_layer; i++) m->n_again += may(net, i, &m->again[m->n_again]);
-    for (int k = m->n_again - 1; k >= 0; k--)
-        (void)each_input(net, m->again[k].layer, bring_forward, m->again[k].when);
-    return CT_OK;
-}
-
-static const ct_again *net_again(const ct_net *net, int root)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    for (int k = 0; k < m->n_again; k++) {
-        if (m->again[k].root == root) return &m->again[k];
-    }
-    return NULL;
-}
-
-/* What lies in the memory of a, from now on there. */
-static void move_blobs(ct_pass *pass, const ct_again *a, size_t to)
-{
-    const ct_net_impl *m = ct_net_impl_of(pass->net);
-
-    for (int b = 0; b < pass->net->n_blob; b++) {
-        if (m->data_root[b] == a->root) pass->blob[b]->data.data = ct_pass_at(pass, to);
-    }
-}
-
-void ct_pass_again_reset(ct_pass *pass)
-{
-    const ct_net_impl *m = ct_net_impl_of(pass->net);
-
-    for (int k = 0; k < m->n_again; k++) move_blobs(pass, &m->again[k], m->again[k].forward);
-}
-
-ct_status ct_pass_again_run(ct_pass *pass, int when)
-{
-    const ct_net_impl *m = ct_net_impl_of(pass->net);
-
-    for (int k = 0; k < m->n_again; k++) {
-        const ct_again *a = &m->again[k];
-        const ct_layer *l = pass->net->layer[a->layer];
-
-        if (a->when != when) continue;
-        move_blobs(pass, a, a->backward);
-        if (!l->ops->fusion->again(l, pass->instance[a->layer], &pass->exec)) return CT_ERR_ARG;
-        CT_TRY(ct_exec_poll(&pass->exec));
-    }
     return CT_OK;
 }

@@ -246,13 +246,14 @@ ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p)
 
 /* ---- from lifetimes to memory: the plan of one block */
 
-static ct_status place(ct_net *net)
+ct_status ct_net_place(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t unshared = 0, bytes = 0;
 
+    m->always_bytes = 0;
     for (int i = 0; i < m->n_region; i++) {
-        bool second = m->use[i].backward && !m->use[i].forward;
+        bool second = !m->use[i].forward && (m->use[i].backward || m->use[i].again);
 
         if (net->options.unshared) m->region[i].offset = bytes;
         bytes += ct_align_up(m->region[i].bytes);
@@ -281,7 +282,7 @@ static ct_call_buffer *find_call(ct_net_impl *m, int layer, int slot)
         if ((m->call_buffer[i].layer == layer) && (m->call_buffer[i].slot == slot))
             return &m->call_buffer[i];
     }
-    *c = (ct_call_buffer){ layer, slot, CT_NOWHERE, CT_NOWHERE };
+    *c = (ct_call_buffer){ layer, slot, CT_NOWHERE, CT_NOWHERE, CT_NOWHERE };
     m->n_call_buffer++;
     return c;
 }
@@ -308,6 +309,7 @@ static ct_status find_places(ct_net *net)
         c = find_call(m, u->index, u->slot);
         if (u->forward) c->forward = at;
         if (u->backward) c->backward = at;
+        if (u->again) c->again = at;
     }
     return CT_OK;
 }
@@ -316,7 +318,6 @@ ct_status ct_net_memory(ct_net *net)
 {
     const char *poison = getenv("CORTADO_POISON");
 
-    CT_TRY(place(net));
     CT_TRY(find_places(net));
     ct_engine_plan_settle(net->options.env.plan);
     ct_net_impl_of(net)->poison =

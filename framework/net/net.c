@@ -31,6 +31,8 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_recompute(net));
     CT_TRY(ct_net_lifetimes(net));
+    CT_TRY(ct_net_place(net));
+    CT_TRY(ct_net_fit(net));
     return ct_net_memory(net);
 }
 
@@ -59,7 +61,8 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     m->untimed.plan = NULL;
     m->forward_only = options->forward_only || (options->share != NULL);
     m->no_fuse = !param->fuse;
-    m->recompute = param->recompute || options->recompute;
+    net->recompute =
+        (param->recompute > options->recompute) ? param->recompute : options->recompute;
     m->force_backward = param->has_force_backward && param->force_backward;
     if ((param->state != NULL) && param->state->has_phase &&
         ((param->state->phase == CT__PHASE__TEST) != (options->phase == CT_TEST)))
@@ -103,6 +106,7 @@ void ct_net_destroy(ct_net *net)
     free(m->data_root);
     free(m->diff_root);
     free(m->again);
+    free(m->reruns);
     free(m->runner);
     free(m->place);
     free(m->forward_step);

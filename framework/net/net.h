@@ -33,18 +33,21 @@ typedef struct ct_net_options {
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;             /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena;   /* NULL: plain memory of dev                             */
-    ct_net *share;                    /* weights of layers of the same names are this net's, which
-                                       * outlives the new one; implies forward_only; may be NULL */
-    const struct ct_source_map *map;  /* for messages; may be NULL                             */
-    bool forward_only;                /* no gradients at all: `test`                           */
-    bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
-    bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
-    bool no_fuse;                     /* every layer runs alone                                  */
-    bool graph;                       /* a device may be given runs of steps as one             */
-    bool recompute;                   /* cheap values are made again in backward, not kept       */
-    bool send_rows;                   /* of tables ranks may send rows alone: ct_param.row_most  */
+    const ct_device *dev;            /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
+    ct_net *share;                   /* weights of layers of the same names are this net's, which
+                                      * outlives the new one; implies forward_only; may be NULL */
+    const struct ct_source_map *map; /* for messages; may be NULL                             */
+    bool forward_only;               /* no gradients at all: `test`                           */
+    bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
+    bool unshared;                   /* every blob and buffer has memory of its own (debugging) */
+    bool no_fuse;                    /* every layer runs alone                                  */
+    bool graph;                      /* a device may be given runs of steps as one             */
+    Ct__Recompute recompute;         /* what is made again in backward, not kept; of this and what
+                                      * the net says, the one with the larger number            */
+    double memory_limit; /* AUTO: bytes that this rank's net and its states may take; 0: any     */
+    double state_bytes; /* … those of the update rule, a learned element                        */
+    bool send_rows; /* of tables ranks may send rows alone: ct_param.row_most                    */
     bool decay_matrices;              /* of parameters whose entry gives no decay_mult those of
                                        * one axis do not decay                                   */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
@@ -116,6 +119,7 @@ struct ct_net {
     int batch_axis;   /* of its tops: 0, or 1 where time comes first */
     int64_t n_sample; /* of its data set; 0: unknown */
     ct_memory memory;
+    Ct__Recompute recompute;    /* what is done; never AUTO */
     bool timing;                /* set by `time`: steps note their seconds */
     struct ct_team_clock *team; /* likewise, or NULL; borrowed: its rows are the forward steps, then
                                  * the backward ones */

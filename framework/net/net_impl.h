@@ -31,18 +31,20 @@ typedef struct ct_use {
     ct_use_kind kind;
     int index;     /* blob, or layer of a buffer                                     */
     int slot;      /* of a buffer                                                    */
-    bool forward;  /* CT_LIFETIME_CALL has two regions: of forward, and of backward; so has data
-                    * that is made again                                             */
+    bool forward;  /* CT_LIFETIME_CALL has two regions: of forward, and of backward; so have data
+                    * and buffers that are made again                                */
     bool backward; /* other buffers have one, both flags set; other data: of forward */
+    bool again;    /* scratch of a forward that runs in backward                     */
     bool persists; /* keeps its content from pass to pass                            */
 } ct_use;
 
 #define CT_NOWHERE SIZE_MAX /* offset of what has no place */
 
-/** A CT_LIFETIME_CALL buffer: where it lies in a pass's block depends on the direction. */
+/** A buffer that lies at a place of a pass's block that depends on the direction. */
 typedef struct ct_call_buffer {
     int layer, slot;
     size_t forward, backward;
+    size_t again; /* while the layer's forward runs in backward */
 } ct_call_buffer;
 
 /** The tops of a group that are not kept for backward, but made again. */
@@ -84,7 +86,7 @@ typedef struct ct_pass_impl {
 typedef struct ct_net_impl {
     ct_graph graph;
     ct_net_env untimed; /* the net's without a plan: ranks with other batches ask other questions */
-    bool force_backward, forward_only, no_fuse, recompute;
+    bool force_backward, forward_only, no_fuse;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
     int n_rule;
@@ -105,6 +107,7 @@ typedef struct ct_net_impl {
     int n_call_buffer;
     ct_again *again; /* values made again in backward, in the order of forward */
     int n_again;
+    bool *reruns; /* per layer: its forward runs in backward, too; NULL: no blocks are made again */
     ct_step_there *numbers; /* of the steps, on the device; NULL: not on this one */
     bool poison;            /* CORTADO_POISON: fill what dies with NaN */
 } ct_net_impl;
@@ -180,8 +183,15 @@ void ct_net_arenas_release(ct_net *net);
 /** Makes the lists of steps and of outputs. */
 ct_status ct_net_steps(ct_net *net);
 
-/** Finds what is to be made again in backward. */
+/** Finds what is to be made again in backward, as net->recompute says, which becomes what is done;
+ *  BLOCKS inserts steps. AUTO: nothing yet. */
 ct_status ct_net_recompute(ct_net *net);
+/** AUTO, once memory is planned: plans again where it does not fit. */
+ct_status ct_net_fit(ct_net *net);
+/** What is made again and lies in `root`, or NULL. */
+const ct_again *ct_net_again(const ct_net *net, int root);
+/** Widens s by the moments of backward that read the data of v. */
+void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s);
 
 /** Memory for the layers' sums over ranks, of which each is a pair of steps. */
 ct_status ct_pass_sums_make(ct_pass *pass);
@@ -193,7 +203,10 @@ ct_status ct_pass_sum_wait(ct_pass *pass, const ct_step *s);
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
 void ct_pass_again_reset(ct_pass *pass);
 ct_status ct_pass_again_run(ct_pass *pass, int when);
-/** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
+/** CT_STEP_AGAIN: runs the layer's forward with what lies where backward wants it. */
+ct_status ct_pass_again_step(ct_pass *pass, const ct_step *s, int when);
+/** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. In place of those that
+ *  there were. */
 ct_status ct_net_lifetimes(ct_net *net);
 /** Whether layer i runs on the host although the net's device is another. */
 bool ct_host_layer_is(const ct_net *net, int i);
@@ -212,7 +225,9 @@ ct_status ct_pass_report_make(ct_pass *pass);
 void ct_pass_report_release(ct_pass *pass);
 ct_status ct_pass_report_begin(ct_pass *pass);
 ct_status ct_pass_report_send(ct_pass *pass);
-/** Plans, and gives the first pass its memory. */
+/** Places the regions: net->memory. */
+ct_status ct_net_place(ct_net *net);
+/** By that plan: gives the first pass its memory. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);
 /** Gets memory by the plan and binds blobs and buffers to it. */

@@ -152,7 +152,7 @@ static ct_status add_span(const ct_pass *pass, const ct_step *s, int at)
     ct_trace_span span = { .kind = CT_TRACE_DEVICE, .name = l->name, .detail = l->ops->type };
     double from, to;
 
-    if ((s->kind != CT_STEP_FORWARD) && (s->kind != CT_STEP_BACKWARD)) return CT_OK;
+    if (ct_step_is_pair(s) || (s->blob >= 0)) return CT_OK;
     CT_TRY(marks->between(0, slot_of(at, false), &from));
     CT_TRY(marks->between(0, slot_of(at, true), &to));
     span.start_s = ct_pass_impl_of(pass)->clock_s + from;
@@ -224,6 +224,7 @@ static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
 {
     static const ct_trace_kind kind[] = { [CT_STEP_FORWARD] = CT_TRACE_FORWARD,
                                           [CT_STEP_BACKWARD] = CT_TRACE_BACKWARD,
+                                          [CT_STEP_AGAIN] = CT_TRACE_FORWARD,
                                           [CT_STEP_BEGIN] = CT_TRACE_SUM_BEGIN,
                                           [CT_STEP_WAIT] = CT_TRACE_SUM_WAIT };
     const ct_device *dev = pass->net->options.dev;
@@ -293,6 +294,9 @@ static ct_status compute_step(const run *p, ct_step *s, int i)
         break;
     case CT_STEP_BACKWARD:
         status = backward_layer(pass, s, p->first + i);
+        break;
+    case CT_STEP_AGAIN:
+        status = ct_pass_again_step(pass, s, p->first + i);
         break;
     case CT_STEP_ZERO_DIFF:
         diff = &pass->blob[s->blob]->diff;

@@ -17,6 +17,7 @@ typedef enum {
     CT_STEP_BACKWARD,
     CT_STEP_ZERO_DIFF, /* no reader of the blob sends a gradient  */
     CT_STEP_LOSS_DIFF, /* the blob's diff becomes its loss weight */
+    CT_STEP_AGAIN,     /* in backward: the layer's forward, for values that were not kept */
     CT_STEP_BEGIN,     /* something may go to the other ranks from now on … */
     CT_STEP_WAIT       /* … and must have come back before the next step    */
 } ct_step_kind;

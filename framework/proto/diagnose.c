@@ -233,7 +233,7 @@ static const struct {
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type,
                                                 const char *word)
 {
-    return protobuf_c_message_descriptor_get_field_by_name(type, word);
+    return ct_field_find(type, word, strlen(word));
 }
 
 static const ProtobufCMessageDescriptor *child_type(const ProtobufCFieldDescriptor *f)
@@ -292,6 +292,7 @@ static const char *nearest_field(const ProtobufCMessageDescriptor *type, const c
     int n = 0, n_longer = 0;
 
     for (unsigned i = 0; (i < type->n_fields) && (n < MAX_CANDIDATES); i++) {
+        if (ct_field_is_private(&type->fields[i])) continue;
         candidate[n] = type->fields[i].name;
         if ((strlen(word) >= 3) && (strncmp(candidate[n], word, strlen(word)) == 0)) {
             longer = candidate[n];

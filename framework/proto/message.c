@@ -185,7 +185,8 @@ const ProtobufCFieldDescriptor *ct_field_find(const ProtobufCMessageDescriptor *
     for (unsigned i = 0; i < type->n_fields; i++) {
         const char *candidate = type->fields[i].name;
 
-        if ((strncmp(candidate, name, length) == 0) && (candidate[length] == '\0')) {
+        if ((strncmp(candidate, name, length) == 0) && (candidate[length] == '\0') &&
+            !ct_field_is_private(&type->fields[i])) {
             return &type->fields[i];
         }
     }
@@ -353,6 +354,27 @@ ct_status ct_source_map_copy(ct_source_map *map, const void *message, const void
     e = *found;
     e.message = message;
     return insert(map, &e);
+}
+
+ct_status ct_source_map_copy_all(ct_source_map *map, const ProtobufCMessage *message,
+                                 const ProtobufCMessage *like)
+{
+    const ProtobufCMessageDescriptor *type = message->descriptor;
+
+    if (map == NULL) return CT_OK;
+    CT_TRY(ct_source_map_copy(map, message, like));
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &type->fields[i];
+
+        CT_TRY(ct_source_map_copy(map, (const char *)message + f->offset,
+                                  (const char *)like + f->offset));
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE) continue;
+        for (size_t k = 0; k < ct_field_count(message, f); k++) {
+            CT_TRY(ct_source_map_copy_all(map, ct_field_message(message, f, k),
+                                          ct_field_message(like, f, k)));
+        }
+    }
+    return CT_OK;
 }
 
 static void forget(ct_source_map *map, const void *key)

@@ -8,11 +8,21 @@
 #ifndef CT_PROTO_MESSAGE_H
 #define CT_PROTO_MESSAGE_H
 
+#include <stdbool.h>
+
 #include "framework/proto/prototxt.h"
 
 #define CT_MEMBER(_type, _message, _offset) ((_type *)(void *)((char *)(_message) + (_offset)))
 #define CT_CONST_MEMBER(_type, _message, _offset)                                                  \
     ((const _type *)(const void *)((const char *)(_message) + (_offset)))
+
+/** Fields of these numbers are between the reader and the net: no text holds them. */
+enum { CT_FIRST_PRIVATE_FIELD = 29000, CT_LAST_PRIVATE_FIELD = 29999 };
+
+static inline bool ct_field_is_private(const ProtobufCFieldDescriptor *f)
+{
+    return (f->id >= CT_FIRST_PRIVATE_FIELD) && (f->id <= CT_LAST_PRIVATE_FIELD);
+}
 
 /** A message with its defaults, or NULL without memory. */
 ProtobufCMessage *ct_message_create(const ProtobufCMessageDescriptor *type);
@@ -36,7 +46,7 @@ ct_status ct_field_clear(ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
  *  is freed, the source's becomes unset. CT_ERR_NOMEM, logged. */
 ct_status ct_field_move(ProtobufCMessage *to, const ProtobufCFieldDescriptor *to_field,
                         ProtobufCMessage *from, const ProtobufCFieldDescriptor *from_field);
-/** The field a message type calls `name`[0..length), or NULL. */
+/** The field a message type calls `name`[0..length), or NULL; private ones have no name here. */
 const ProtobufCFieldDescriptor *ct_field_find(const ProtobufCMessageDescriptor *type,
                                               const char *name, size_t length);
 
@@ -52,6 +62,10 @@ void ct_locale_leave(ct_locale l);
 ct_status ct_source_map_add_file(ct_source_map *map, const char *name, int *file_p);
 ct_status ct_source_map_add(ct_source_map *map, const void *message, int file, int line,
                             int column);
+/** ct_source_map_copy() of a message, its fields and all below it. The two are equal; map may be
+ *  NULL. */
+ct_status ct_source_map_copy_all(ct_source_map *map, const ProtobufCMessage *message,
+                                 const ProtobufCMessage *like);
 /** Forgets a message and all below it, before it is freed; map may be NULL. */
 void ct_source_map_forget(ct_source_map *map, const ProtobufCMessage *message);
 

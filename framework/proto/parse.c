@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/reader.h"
 
 /* Reads one value of a field that is no message, at the current token. */
@@ -163,6 +164,8 @@ static ct_status parse_message(ct_prototxt_reader *r, ProtobufCMessage *m,
     ct_prototxt_reader_next(r);
     r->frame = &frame;
     status = parse_body(r, child);
+    if (status == CT_OK) status = ct_repeat_closed(r, m, child);
+    ct_repeat_leave(r, &frame);
     r->frame = frame.parent;
     r->depth--;
     return status;
@@ -228,8 +231,10 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
         CT_TRY_GOTO(status, out, ct_source_map_add(map, m, r.file, 1, 1));
     }
     ct_prototxt_reader_next(&r);
-    status = parse_body(&r, m);
+    CT_TRY_GOTO(status, out, parse_body(&r, m));
+    status = ct_repeat_closed(&r, NULL, m);
 out:
+    ct_repeat_leave(&r, NULL);
     ct_locale_leave(locale);
     if (status == CT_OK) {
         *message_p = m;
@@ -434,6 +439,16 @@ static ct_status read_float(ct_prototxt_reader *r, bool is_double, scalar *v)
     return CT_OK;
 }
 
+/* 1 and 0 for the words that bools take; 2: another. */
+static int bool_word(const ct_token *t)
+{
+    if (ct_token_is_name(t, "true") || ct_token_is_name(t, "True") || ct_token_is_name(t, "t"))
+        return 1;
+    if (ct_token_is_name(t, "false") || ct_token_is_name(t, "False") || ct_token_is_name(t, "f"))
+        return 0;
+    return 2;
+}
+
 static ct_status read_bool(ct_prototxt_reader *r, protobuf_c_boolean *value_p)
 {
     const ct_token *t = &r->token;
@@ -441,12 +456,8 @@ static ct_status read_bool(ct_prototxt_reader *r, protobuf_c_boolean *value_p)
 
     if (t->kind == CT_TOKEN_NUMBER) {
         if (read_integer(t, &number) != INTEGER) number = 2;
-    } else if (ct_token_is_name(t, "true") || ct_token_is_name(t, "True") ||
-               ct_token_is_name(t, "t")) {
-        number = 1;
-    } else if (ct_token_is_name(t, "false") || ct_token_is_name(t, "False") ||
-               ct_token_is_name(t, "f")) {
-        number = 0;
+    } else {
+        number = (uint64_t)bool_word(t);
     }
     if (number > 1) return ct_prototxt_reader_fail_expected(r, "true or false");
     *value_p = (protobuf_c_boolean)number;
@@ -479,6 +490,8 @@ static ct_status read_enum(ct_prototxt_reader *r, const ProtobufCEnumDescriptor 
         snprintf(word, sizeof(word), "%.*s", (int)((r->token.length < 79) ? r->token.length : 79),
                  r->token.start);
         found = protobuf_c_enum_descriptor_get_value_by_name(type, word);
+        if ((type == &ct__recompute__descriptor) && (bool_word(&r->token) < 2)) /* once a bool */
+            found = protobuf_c_enum_descriptor_get_value(type, bool_word(&r->token));
     } else if ((r->token.kind == CT_TOKEN_NUMBER) || ct_token_is(&r->token, '-')) {
         int64_t number;
         ct_token first = r->token;

@@ -48,7 +48,8 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
 ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *path,
                            ct_source_map *map, ProtobufCMessage **message_p);
 /** Writes message as text format that parses back to an equal message (an enum number that its
- *  type does not know and fields unknown to the schema, which only binary files bring, excepted).
+ *  type does not know and fields unknown to the schema, which only binary files bring, excepted,
+ *  and what `repeat` the layers came from).
  *  Equal messages give equal texts. CT_ERR_NOMEM. */
 ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
 

@@ -62,6 +62,9 @@ typedef struct ct_frame {
     ct_lexer body;     /* behind it: where a look ahead for the name begins  */
 } ct_frame;
 
+/** What a blob's name stands for behind a repeat: repeat.c. */
+typedef struct ct_alias ct_alias;
+
 typedef struct ct_prototxt_reader {
     ct_lexer lex;
     ct_token token; /* the current one, not yet consumed */
@@ -73,6 +76,10 @@ typedef struct ct_prototxt_reader {
     const ct_frame *frame;
     const char *field; /* being read; NULL between fields */
     int depth;
+    ct_alias *alias;
+    int n_alias;
+    size_t n_copied; /* layers that repeats made */
+    uint64_t copied_bytes;
 } ct_prototxt_reader;
 
 enum { CT_MAX_DEPTH = 100 };
@@ -98,6 +105,13 @@ void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const
                        const char *word);
 /** Appends `; did you mean "MAX"?` or `; expected one of MAX, AVE`. */
 void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const char *word);
+
+/** `message`, a field of `around` (NULL: the root), is read, and still the innermost one: expands
+ *  a repeat, and has layers behind one read what it made. Does nothing for others. */
+ct_status ct_repeat_closed(ct_prototxt_reader *r, ProtobufCMessage *around,
+                           ProtobufCMessage *message);
+/** Forgets what names of blobs stand for in a message that ends. NULL: in all, at the end. */
+void ct_repeat_leave(ct_prototxt_reader *r, const ct_frame *scope);
 
 /** Reads what stands behind a field's ":": a value or, of a repeated field, a list of them.
  *  line, column: where the field is named, for the source map. */

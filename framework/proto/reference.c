@@ -36,7 +36,10 @@ static void collect(page *p, const ProtobufCMessageDescriptor *type)
     if (is_old(type->short_name) || (p->n == MAX_MESSAGES)) return;
     p->type[p->n++] = type;
     for (unsigned i = 0; i < type->n_fields; i++) {
-        if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE) collect(p, type->fields[i].descriptor);
+        const ProtobufCFieldDescriptor *f = &type->fields[i];
+
+        if ((f->type == PROTOBUF_C_TYPE_MESSAGE) && !ct_field_is_private(f))
+            collect(p, f->descriptor);
     }
 }
 
@@ -156,7 +159,8 @@ static void add_message(ct_text *out, const ProtobufCMessageDescriptor *type)
     ct_text_add(out, "\n## %s\n\n| field | type | default | meaning |\n|---|---|---|---|\n",
                 type->short_name);
     for (unsigned i = 0; i < type->n_fields; i++) {
-        add_field(out, type->short_name, &type->fields[i]);
+        if (!ct_field_is_private(&type->fields[i]))
+            add_field(out, type->short_name, &type->fields[i]);
     }
 }
 

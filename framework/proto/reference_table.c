@@ -16,6 +16,16 @@ const ct_meaning ct_meaning_table[] = {
     { "ArgMaxParameter.out_max_val",
       "Give the values: with `axis` instead of the indices, without it beside them." },
     { "ArgMaxParameter.top_k", "How many of the largest." },
+    { "AttentionParameter.causal",
+      "A query sees the keys up to its own; the last query is as far as the last key." },
+    { "AttentionParameter.dropout", "Chance of a probability to be dropped in training." },
+    { "AttentionParameter.num_heads", "Heads of the queries." },
+    { "AttentionParameter.num_kv_heads",
+      "Heads of keys and values, each for as many heads of queries; 0: `num_heads`." },
+    { "AttentionParameter.rope", "Rotary positions of queries and keys; unset: none." },
+    { "AttentionParameter.scale", "Factor of the scores; 0: 1 / sqrt(dimensions of a head)." },
+    { "AttentionParameter.window",
+      "A query sees its own key and the `window` - 1 before; 0: no limit. Wants `causal`." },
     { "BNParameter.bias_filler", "Initial shifts; 0 where unset." },
     { "BNParameter.bn_mode",
       "SegNet: LEARN normalises by the batch, in TEST too; INFERENCE only scales and shifts." },
@@ -320,6 +330,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.annotated_data_param",
       "Refused: layers of type AnnotatedData are not there. Give images and rows of true boxes as "
       "two tops of HDF5Data." },
+    { "LayerParameter.attention_param", "Cortado: of type Attention." },
     { "LayerParameter.blobs", "The weights, in files of weights. In a net's file they have no "
                               "effect: `--weights` gives them." },
     { "LayerParameter.bottom", "Names of the blobs it reads." },
@@ -336,18 +347,22 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.layer_norm_param", "Cortado: of type LayerNorm." },
     { "LayerParameter.loss_weight",
       "Weight of each top in the loss; 1 for a loss layer, 0 for others." },
+    { "LayerParameter.matmul_param", "Cortado: of type MatMul." },
     { "LayerParameter.name", "Name, for messages, weights and `--set=layer[NAME]...`." },
     { "LayerParameter.norm_param", "Of type Normalize (SSD)." },
     { "LayerParameter.param", "Learning rate, decay and sharing of each parameter blob." },
     { "LayerParameter.phase", "The phase; set by the net." },
+    { "LayerParameter.position_param", "Cortado: of type Position." },
     { "LayerParameter.propagate_down", "Whether to compute the gradient of each bottom." },
     { "LayerParameter.python_param",
       "Refused: layers of type Python are not there, since a run has no interpreter. Write a layer "
       "in C (docs/contributing.md), or compute its tops beforehand." },
     { "LayerParameter.relu6_param", "Of type ReLU6 (MobileNet v2)." },
+    { "LayerParameter.rms_norm_param", "Cortado: of type RMSNorm." },
     { "LayerParameter.roi_pooling_param", "Of type ROIPooling (Fast R-CNN)." },
     { "LayerParameter.smooth_l1_loss_param", "Of type SmoothL1Loss (Fast R-CNN)." },
     { "LayerParameter.text_data_param", "Cortado: parameters of TextData." },
+    { "LayerParameter.token_data_param", "Cortado: parameters of TokenData." },
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
     { "LayerParameter.transform_param",
       "What layers of type `Data`, `HDF5Data`, `ImageData` and `WindowData` do with samples; a "
@@ -405,6 +420,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineSwitchParameter.name", "Name of the switch." },
     { "MachineSwitchParameter.nodes", "Names of the nodes right below: `n[1-4,7]`." },
     { "MachineSwitchParameter.switch", "The switches below this one, one level further in." },
+    { "MatMulParameter.alpha", "Factor of the product." },
+    { "MatMulParameter.transpose_a", "Transpose the matrices of the first bottom." },
+    { "MatMulParameter.transpose_b", "Transpose the matrices of the second bottom." },
     { "MemoryDataParameter.batch_size", "Samples per iteration and rank." },
     { "MemoryDataParameter.channels", "Channels of a sample." },
     { "MemoryDataParameter.height", "Height of a sample." },
@@ -452,8 +470,13 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.layer", "The layers, in the order in which they run." },
     { "NetParameter.layers", "Old form of `layer`; brought up to date when read." },
     { "NetParameter.name", "Name of the net, for messages." },
-    { "NetParameter.recompute", "Make cheap values again in backward instead of keeping them: less "
-                                "memory, a few per cent slower." },
+    { "NetParameter.recompute",
+      "What is made again in backward instead of being kept: CHEAP (once `true`) what takes little "
+      "time, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold all. Of net "
+      "and "
+      "solver the later one in this list counts." },
+    { "NetParameter.repeat", "Layers that stand there several times, copy behind copy; expanded "
+                             "while the text is read, where it stands." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
     { "NetState.level", "Compared with a rule's levels." },
     { "NetState.phase", "TRAIN or TEST." },
@@ -518,6 +541,10 @@ const ct_meaning ct_meaning_table[] = {
     { "PoolingParameter.stride", "Step of the window." },
     { "PoolingParameter.stride_h", "Step of the window down, in place of `stride`." },
     { "PoolingParameter.stride_w", "Step of the window to the right, in place of `stride`." },
+    { "PositionParameter.max_length",
+      "Rows of the table; SINUSOIDAL: unset, as many as sequences have tokens." },
+    { "PositionParameter.type", "A LEARNED table, or SINUSOIDAL: of sines and cosines." },
+    { "PositionParameter.weight_filler", "Initial table, of LEARNED." },
     { "PowerParameter.power", "The exponent." },
     { "PowerParameter.scale", "Factor of x." },
     { "PowerParameter.shift", "Added to the base." },
@@ -537,6 +564,9 @@ const ct_meaning ct_meaning_table[] = {
     { "PythonParameter.*",
       "Refused: layers of type Python are not there, since a run has no interpreter. Write a layer "
       "in C (docs/contributing.md), or compute its tops beforehand." },
+    { "RMSNormParameter.axis", "First of the axes that are normalised together, to the last one." },
+    { "RMSNormParameter.eps", "Added to the mean of the squares." },
+    { "RMSNormParameter.scale_filler", "Initial scale; 1 where unset." },
     { "ROIPoolingParameter.pooled_h", "Rows of bins." },
     { "ROIPoolingParameter.pooled_w", "Columns of bins." },
     { "ROIPoolingParameter.spatial_scale", "From the regions' coordinates to the bottom's." },
@@ -552,12 +582,27 @@ const ct_meaning ct_meaning_table[] = {
     { "ReductionParameter.axis", "First of the axes that are reduced, to the last one." },
     { "ReductionParameter.coeff", "Factor of the result." },
     { "ReductionParameter.operation", "SUM, ASUM (of sizes), SUMSQ (of squares) or MEAN." },
+    { "RepeatParameter.bottom", "The blob that the first copy reads. Each later copy reads, under "
+                                "this name, the `top` of the copy before." },
+    { "RepeatParameter.count", "How many copies there are; at least 1." },
+    { "RepeatParameter.layer", "The layers of a copy, in the order in which they run." },
+    { "RepeatParameter.prefix", "In front of the names of a copy's layers, and of the blobs that "
+                                "they make. `%d` is the copy's "
+                                "number, from 0; more than one copy need it." },
+    { "RepeatParameter.repeat", "A repeat within each copy." },
+    { "RepeatParameter.top",
+      "The blob that a copy hands on; behind the last copy it has this name." },
     { "ReshapeParameter.axis", "First axis that is replaced; below 0: from behind the last." },
     { "ReshapeParameter.num_axes", "How many axes are replaced; -1: to the last." },
     { "ReshapeParameter.shape", "The new sizes; 0: as the bottom's, -1: what is left." },
     { "ResizeParameter.*", "Refused: of the SSD fork; images are not resized while they are read. "
                            "Use `new_height` and `new_width` of ImageData, or `cortado convert "
                            "images --resize=HxW`. In a `save_output_param` it has no effect." },
+    { "RotaryParameter.base", "Base of the wavelengths." },
+    { "RotaryParameter.dim",
+      "How many dimensions of each head turn, from the first on; even; 0: all." },
+    { "RotaryParameter.interleaved",
+      "Turn dimensions 2i and 2i + 1 together; otherwise i and i + dim / 2." },
     { "SPPParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "SPPParameter.pool", "MAX or AVE." },
     { "SPPParameter.pyramid_height", "Levels: 1 x 1, 2 x 2, 4 x 4 ... windows." },
@@ -667,8 +712,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.recompute",
-      "Cortado: make cheap values (behind BatchNorm) again in backward instead of keeping them: "
-      "less memory, a few per cent slower." },
+      "Cortado: what is made again in backward instead of being kept: CHEAP (once `true`) values "
+      "behind BatchNorm, BLOCKS each copy of a `repeat`, AUTO blocks where memory does not hold "
+      "all." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "
@@ -726,6 +772,19 @@ const ct_meaning ct_meaning_table[] = {
     { "ThresholdParameter.threshold", "The top is 1 above it, else 0." },
     { "TileParameter.axis", "Axis along which copies lie behind one another." },
     { "TileParameter.tiles", "How many copies." },
+    { "TokenDataParameter.batch_size", "Windows per rank." },
+    { "TokenDataParameter.end_token",
+      "Id of the token that ends a document: positions count anew behind it, and a segment begins. "
+      "Unset: a window is one segment." },
+    { "TokenDataParameter.mask_ratio", "Share of tokens that are hidden, and asked for in the "
+                                       "second top, which is -1 elsewhere (BERT). 0: the second "
+                                       "top has the tokens that follow." },
+    { "TokenDataParameter.mask_token", "Id that stands for 80 % of hidden tokens." },
+    { "TokenDataParameter.seq_len", "Tokens of a window." },
+    { "TokenDataParameter.source", "File of tokens that `cortado convert text` made." },
+    { "TokenDataParameter.vocabulary",
+      "Ids are below this number: it tells ids of 16 from those of 32 bits, and others are errors. "
+      "0: unknown." },
     { "TransformationParameter.crop_h",
       "Refused: of the SSD fork; crops are square, of `crop_size`." },
     { "TransformationParameter.crop_size",

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/proto/reader.h"
+#include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/message.h"
+#include "framework/proto/reader.h"
 
 enum { MAX_STEPS = 16 };
 
@@ -87,6 +88,11 @@ static ct_status resolve(route *r, const ProtobufCMessageDescriptor *type)
         if (r->n == MAX_STEPS) return fail(r, "the path is too long", "");
         *s = (step){ .f = ct_field_find(type, at, length) };
         if (s->f == NULL) return fail_unknown(r, type, at, length);
+        if (s->f->descriptor == &ct__repeat_parameter__descriptor)
+            return fail(r,
+                        "a repeat cannot be set, it is expanded while its file is read; its "
+                        "copies' layers can be",
+                        ", such as layer[h0_NAME]");
         at += length;
         if ((*at == '[') && !read_key(&at, s)) return fail(r, "\"[\" is not closed", "");
         if ((s->key != NULL) && !is_repeated(s->f)) {
@@ -179,6 +185,7 @@ static ct_status parse_value(const route *r, ProtobufCMessage *m, const char *te
     if ((status == CT_OK) && (reader.token.kind != CT_TOKEN_END)) {
         status = ct_prototxt_reader_fail_expected(&reader, "nothing behind the value");
     }
+    ct_repeat_leave(&reader, NULL);
     ct_locale_leave(locale);
     return status;
 }

@@ -234,6 +234,9 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 {
     ct_upgrade u = { net, file, map };
 
+    if (net->n_repeat > 0) /* a text has none any more when it is read */
+        return ct_upgrade_fail(&u, net->repeat[0],
+                               "a binary net with \"repeat\", which only texts may have");
     CT_TRY(ct_upgrade_v1(&u));
     CT_TRY(upgrade_transformations(&u));
     CT_TRY(upgrade_input(&u));
@@ -436,6 +439,8 @@ static void net_warn_unused(const Ct__NetParameter *net, const char *file, const
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *layer = net->layer[i];
 
+        if ((layer->repeat_copy != NULL) && (layer->repeat_copy->copy > 0))
+            continue; /* as copy 0 */
         if ((layer->type != NULL) && ct_layer_type_reads(layer->type, NULL))
             look_at(layer, file, map);
     }

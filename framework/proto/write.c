@@ -126,7 +126,7 @@ static void write_message(ct_text *out, const ProtobufCMessage *m, int depth)
 {
     for (unsigned k = 0; k < m->descriptor->n_fields; k++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[k];
-        size_t n = ct_field_count(m, f);
+        size_t n = ct_field_is_private(f) ? 0 : ct_field_count(m, f);
 
         for (size_t i = 0; i < n; i++) {
             if (f->type == PROTOBUF_C_TYPE_MESSAGE) {

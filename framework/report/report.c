@@ -176,9 +176,17 @@ int64_t ct_report_n_output(const ct_net *net)
     return n;
 }
 
+/* Columns of words, or windows of tokens. */
+static bool is_text(const ct_net *net)
+{
+    for (int i = 0; i < net->n_layer; i++)
+        if (strcmp(net->layer[i]->ops->type, "TokenData") == 0) return true;
+    return net->batch_axis == 1;
+}
+
 bool ct_report_is_of_words(const ct_net *net, int i)
 {
-    return (net->batch_axis == 1) && (net->output[i].loss_weight != 0.0f) &&
+    return is_text(net) && (net->output[i].loss_weight != 0.0f) &&
            (ct_net_output_count(net, i) == 1) &&
            (strcmp(net->layer[net->output[i].layer]->ops->type, "SoftmaxWithLoss") == 0);
 }

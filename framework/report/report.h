@@ -33,8 +33,8 @@ void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
 /** Elements of all outputs of a net together: the length of an event's output[]. An output whose
  *  elements are samples has that many lines, as in Caffe. */
 int64_t ct_report_n_output(const ct_net *net);
-/** True where output i of net is the loss of a text, the cross-entropy per word: e to its power is
- *  the perplexity. */
+/** True where output i of net is the loss of a text, the cross-entropy per word or token: e to its
+ *  power is the perplexity. */
 bool ct_report_is_of_words(const ct_net *net, int i);
 
 /** {"event":"run", …}: the fields are given as JSON text without braces. */

@@ -1,6 +1,7 @@
 #include "framework/snapshot/model.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,21 +13,22 @@
 enum { MAX_LAYER = 1 << 16 };
 
 /* A file is asked in this order; the last says what is wrong with what is none of them. */
-static const ct_model_format *const format_table[] = { &ct_model_h5, &ct_model_npz,
-                                                       &ct_model_binary };
+static const ct_model_format *const format_table[] = { &ct_model_h5,     &ct_model_npz,
+                                                       &ct_model_gguf,   &ct_model_safetensors,
+                                                       &ct_model_shards, &ct_model_binary };
 enum { N_FORMAT = (int)(sizeof(format_table) / sizeof(format_table[0])) };
 
 ct_status ct_model_format_of(const char *path, const ct_model_format **format_p)
 {
     for (int i = 0; i < N_FORMAT; i++) {
-        if (ct_text_ends_with(path, format_table[i]->suffix)) {
+        if ((format_table[i]->write != NULL) && ct_text_ends_with(path, format_table[i]->suffix)) {
             *format_p = format_table[i];
             return CT_OK;
         }
     }
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s: the end of the name says the format of weights: .caffemodel, "
-                   ".caffemodel.h5 (any .h5) or .npz",
+                   ".caffemodel.h5 (any .h5), .npz or .safetensors",
                    path);
 }
 
@@ -179,6 +181,7 @@ void ct_model_close(ct_model *m)
         free(m->layer[l].name);
     }
     free(m->layer);
+    json_decref(m->config);
     free(m->name);
     free(m->file);
     free(m);

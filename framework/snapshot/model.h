@@ -1,8 +1,8 @@
 /** @file model.h  Weights by layer and place, in a file of any format or in a net.
  *
  * Formats (a row each in the table): Caffe's binary .caffemodel, its HDF5 (/data/LAYER/INDEX),
- * NumPy's .npz with arrays "LAYER/INDEX". A file is recognised by its content, written by its
- * suffix.
+ * NumPy's .npz and .safetensors with arrays "LAYER/INDEX", .safetensors and GGUF with others' names
+ * of language models. A file is recognised by its content, written by its suffix.
  */
 #ifndef CT_MODEL_H
 #define CT_MODEL_H
@@ -40,6 +40,10 @@ typedef struct ct_model {
     int n_layer, capacity;
     ct_model_layer *layer; /* in the file's order; some have no arrays */
     int64_t n_blob;        /* of a binary file                         */
+    /* of a language model: what else its source says of it, as Hugging Face's config.json; NULL:
+     * nothing */
+    struct json_t *config;
+    int written_as; /* a ct_lm_family: as .safetensors with Hugging Face's names; 0: with ours */
 } ct_model;
 
 typedef struct ct_model_format {
@@ -49,14 +53,15 @@ typedef struct ct_model_format {
     ct_status (*open)(ct_model *m);
     ct_status (*get)(ct_model *m, int layer, int i, float *out);
     void (*close)(ct_model *m);
-    /** All arrays have data. Writes path itself, synced. */
+    /** All arrays have data. Writes path itself, synced. NULL: the format is only read. */
     ct_status (*write)(const ct_model *m, const char *path, const char *provenance,
                        uint64_t *hash_p, int64_t *size_p);
 } ct_model_format;
 
 /** The format of a file name; CT_ERR_CONFIG with the suffixes there are. */
 ct_status ct_model_format_of(const char *path, const ct_model_format **format_p);
-extern const ct_model_format ct_model_binary, ct_model_h5, ct_model_npz;
+extern const ct_model_format ct_model_binary, ct_model_h5, ct_model_npz, ct_model_safetensors,
+    ct_model_shards, ct_model_gguf;
 
 /** The table of a file. CT_ERR_IO, CT_ERR_DATA (what it is instead, what is broken). */
 ct_status ct_model_open(const char *file, ct_model **m_p);
@@ -73,6 +78,9 @@ ct_status ct_model_load(ct_model *m);
 ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const char *path,
                          const char *provenance, uint64_t *hash_p, int64_t *size_p);
 
+/** Has the model written with Hugging Face's names from now on, where it is one of the families
+ * that have them; false: it is none. */
+bool ct_model_write_as_hf(ct_model *m);
 /** Loads what is not loaded and writes all in the format of the name, whole or not at all. */
 ct_status ct_model_save(ct_model *m, const char *file);
 

@@ -90,11 +90,11 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p);
  *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
  * is malloc'ed, or NULL where there is none. Rank 0 calls it. CT_ERR_NOMEM. */
 ct_status ct_snapshot_any(const char *prefix, char **file_p);
-/** Copies weights by layer name from .caffemodel, .caffemodel.h5 or .npz; logs how many layers were
- * loaded, which of the net have none in the file and which of the file are not in the net. Shapes
- * fit when they are equal but for leading ones, so the four dimensions of old models do.
- * CT_ERR_SHAPE where shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no
- * layer has a namesake; net is untouched then. Not collective. */
+/** Copies weights by layer name from a file of any format; logs how many layers were loaded, which
+ * of the net have none in the file and which of the file are not in the net. Shapes fit when they
+ * are equal but for leading ones, so the four dimensions of old models do. CT_ERR_SHAPE where
+ * shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake;
+ * net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
 
 #endif

@@ -167,6 +167,20 @@ ct_status ct_weights_read(const char *path, ct_net *net)
  * were loaded, which the file does not have, which of the file the net does not have, and which do
  * not fit. */
 
+static bool has_weights(const ct_model *m, const char *layer)
+{
+    int l = ct_model_find(m, layer);
+
+    return (l >= 0) && (m->layer[l].n_array > 0);
+}
+
+static bool is_owner(const ct_net *net, int l, int i)
+{
+    const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+
+    return (p->index == i) && (strcmp(p->layer, net->layer[l]->name) == 0);
+}
+
 /* Layer l of the net can take what the file has under its name. */
 static ct_status check_layer(const ct_model *m, const ct_model_layer *from, const ct_net *net,
                              int l)
@@ -179,9 +193,8 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *from, cons
         const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
         const ct_model_array *a =
             ((i < from->n_array) && from->array[i].present) ? &from->array[i] : NULL;
-        bool owner = (p->index == i) && (strcmp(p->layer, name) == 0);
 
-        if ((a == NULL) && !owner) continue; /* shared: it comes with its owner */
+        if ((a == NULL) && !is_owner(net, l, i)) continue; /* shared: it comes with its owner */
         if (a == NULL)
             return CT_FAIL(CT_ERR_SHAPE, "%s: blob %d of layer \"%s\" is missing; the net has %d",
                            m->file, i, name, n_weight);
@@ -199,6 +212,23 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *from, cons
     return CT_OK;
 }
 
+/* A net whose layers share a weight, and a file where they do not: it is said which one is taken.
+ */
+static ct_status compare_shared(const ct_model *m, const ct_net *net, int l, int i,
+                                const float *host)
+{
+    const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+    ct_host_copy owner = { 0 };
+
+    if (is_owner(net, l, i) || !has_weights(m, p->layer)) return CT_OK;
+    CT_TRY(ct_host_copy_take(ct_net_device(net), ct_blob_data(&p->blob), p->count, &owner));
+    if (memcmp(owner.data, host, (size_t)p->count * sizeof(float)) != 0)
+        CT_WARN("%s: %s/%d and %s/%d differ, and the net shares them: the values of %s are taken",
+                m->file, p->layer, p->index, net->layer[l]->name, i, net->layer[l]->name);
+    ct_host_copy_release(&owner);
+    return CT_OK;
+}
+
 static ct_status copy_layer(ct_model *m, int from, const ct_net *net, int l, float *host)
 {
     const ct_device *dev = ct_net_device(net);
@@ -208,6 +238,7 @@ static ct_status copy_layer(ct_model *m, int from, const ct_net *net, int l, flo
 
         if (!m->layer[from].array[i].present) continue;
         CT_TRY(ct_model_get(m, from, i, host));
+        CT_TRY(compare_shared(m, net, l, i, host));
         CT_TRY(
             dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float)));
     }
@@ -227,6 +258,14 @@ static const char *nearest(const ct_model *m, const ct_net *net, const char *nam
     near = ct_text_nearest(name, unused, n);
     free(unused);
     return near;
+}
+
+/* Layers whose weights are all others' come with their owners. */
+static bool owns_weights(const ct_net *net, int l)
+{
+    for (int i = 0; i < net->layer[l]->n_weight; i++)
+        if (is_owner(net, l, i)) return true;
+    return false;
 }
 
 static void add_without(const ct_model *m, const ct_net *net, const ct_layer *l, ct_text *t)
@@ -254,13 +293,6 @@ static void add_ignored(const ct_model_layer *l, ct_text *t)
     ct_text_add(t, "];");
 }
 
-static bool has_weights(const ct_model *m, const char *layer)
-{
-    int l = ct_model_find(m, layer);
-
-    return (l >= 0) && (m->layer[l].n_array > 0);
-}
-
 /* Says which layers the file leaves alone and which of its layers the net does not have. */
 static ct_status report_layers(const ct_model *m, const ct_net *net)
 {
@@ -271,7 +303,7 @@ static ct_status report_layers(const ct_model *m, const ct_net *net)
         if (net->layer[l]->n_weight == 0) continue;
         if (has_weights(m, net->layer[l]->name)) {
             n_loaded++;
-        } else {
+        } else if (owns_weights(net, l)) {
             add_without(m, net, net->layer[l], &without);
             n_without++;
         }

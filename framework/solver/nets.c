@@ -6,6 +6,7 @@
 
 #include "framework/proto/upgrade.h"
 #include "framework/solver/solver_private.h"
+#include "framework/solver/update_rule.h"
 
 static ct_status read_net(ct_solver *s, const char *path, const Ct__NetParameter **param_p)
 {
@@ -39,7 +40,9 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
         .map = own_map ? s->map : s->options.map,
         .table = s->options.table,
         .no_fuse = (s->param->fuse == 0),
-        .recompute = (s->param->recompute != 0),
+        .recompute = s->param->recompute,
+        .memory_limit = s->options.memory_limit,
+        .state_bytes = (double)ct_update_rule_state_bytes(s->param, 1),
         .decay_matrices = (s->param->decay_rule == CT__SOLVER_PARAMETER__DECAY_RULE__MATRICES),
     };
 }

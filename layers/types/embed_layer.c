@@ -73,25 +73,6 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
-/* A thread has columns of its own, so that every element is summed in the order of the batch. */
-static void add_rows(int64_t m, int64_t n, const int32_t *index, const float *dy, float *dw)
-{
-    enum { COLUMNS = 64 };
-    int64_t n_block = (n + COLUMNS - 1) / COLUMNS;
-
-#pragma omp parallel for schedule(static) if (m * n >= CT_PARALLEL_MIN)
-    for (int64_t k = 0; k < n_block; k++) {
-        int64_t from = k * COLUMNS, to = (from + COLUMNS < n) ? from + COLUMNS : n;
-
-        for (int64_t i = 0; i < m; i++) {
-            float *row = dw + index[i] * n;
-
-#pragma omp simd
-            for (int64_t c = from; c < to; c++) row[c] += dy[i * n + c];
-        }
-    }
-}
-
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const embed_state *s = l->state;
@@ -104,7 +85,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     if ((dw != NULL) && !taken) {
         if (ct_weight_beta(in, ex, 0) == 0.0f)
             CT_TRY(l->dev->math->set(ex->stream, s->k * s->n, 0.0f, dw));
-        add_rows(m, s->n, in->buffer[INDEX].data, dy, dw);
+        ct_rows_add(m, s->n, in->buffer[INDEX].data, dy, dw);
     }
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
         ct_view_dot(&(ct_view){ m, s->n, 1, 0, CT_F32 }, dy, NULL,

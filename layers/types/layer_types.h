@@ -10,6 +10,7 @@
 #define CT_LAYER_TYPES(X) \
     X(accuracy) \
     X(argmax) \
+    X(attention) \
     X(axpy) \
     X(batch_norm) \
     X(batch_reindex) \
@@ -46,6 +47,7 @@
     X(lrn) \
     X(lstm) \
     X(lstm_unit) \
+    X(matmul) \
     X(memory_data) \
     X(multibox_loss) \
     X(multinomial_loss) \
@@ -54,6 +56,7 @@
     X(parameter) \
     X(permute) \
     X(pooling) \
+    X(position) \
     X(prelu) \
     X(prior_box) \
     X(psroi_pooling) \
@@ -61,6 +64,7 @@
     X(relu) \
     X(reorder) \
     X(reshape) \
+    X(rms_norm) \
     X(rnn) \
     X(roi_pooling) \
     X(scale) \
@@ -73,9 +77,11 @@
     X(softmax_loss) \
     X(split) \
     X(spp) \
+    X(swiglu) \
     X(sync_bn) \
     X(text_data) \
     X(tile) \
+    X(token_data) \
     X(upsample) \
     X(window_data)
 /* clang-format on */

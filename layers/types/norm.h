@@ -8,13 +8,13 @@
 
 /* ---- Rows less their mean, over their deviation.
  *
- * x, y: rows x n. Sums run in double. No result depends on the number of threads. */
+ * x, y: rows x n. No result depends on the number of threads. */
 
 typedef struct ct_row_stat {
-    double mean, variance; /* set by ct_row_stats()                                            */
-    double factor;         /* y = (x - mean) factor; the caller sets it                        */
-    double gain;           /* of the part of the gradient that goes through the factor: 1 where
-                            * factor = (variance + eps)^(-1/2), 0 where it is constant         */
+    double mean, variance;
+    double factor; /* y = (x - mean) factor                                            */
+    double gain;   /* of the part of the gradient that goes through the factor: 1 where
+                    * factor = (variance + eps)^(-1/2), 0 where it is constant         */
 } ct_row_stat;
 
 /** in->state of layers on rows begins with it. */
@@ -30,12 +30,31 @@ static inline size_t ct_row_bytes(const ct_layer *l, const ct_row_plan *p)
     return (size_t)p->rows * (sizeof(ct_row_stat) + sums);
 }
 
-void ct_row_stats(int64_t rows, int64_t n, const float *x, ct_row_stat *stat);
-/** y may be x. */
-void ct_row_normalise(int64_t rows, int64_t n, const float *x, const ct_row_stat *stat, float *y);
-/** dx = factor (g - mean g - gain y mean(g y)), g = dy scale; scale[n] NULL: 1. dx may be dy. */
-void ct_row_gradient(int64_t rows, int64_t n, const ct_row_stat *stat, const float *y,
-                     const float *dy, const float *scale, float *dx);
+/* ---- LayerNorm's and RMSNorm's rows on the CPU (norm_rows.c)
+ *
+ * y = scale (x - mean) factor + shift. Sums are f32 over pieces of a row, and double over the
+ * pieces. No result depends on the number of threads. */
+
+typedef struct ct_norm_rows {
+    int64_t rows, n;
+    bool centred; /* false: nothing is subtracted, and the variance is the mean of x^2 */
+    double eps;
+    const float *x, *scale, *shift; /* scale, shift: [n]; NULL: 1, 0; no shift without a scale */
+    ct_row_stat *stat;              /* [rows]; forward writes it, backward reads it            */
+} ct_norm_rows;
+
+void ct_norm_rows_forward(const ct_norm_rows *r, float *y);
+
+typedef struct ct_norm_back {
+    const float *dy;
+    float *dx;                 /* may be dy; NULL: unwanted                     */
+    float *dscale, *dshift;    /* of a scale; NULL: unwanted                    */
+    bool add_scale, add_shift; /* to what is there                              */
+    float *part;               /* ct_norm_rows_part_bytes(), with dscale or dshift */
+} ct_norm_back;
+
+size_t ct_norm_rows_part_bytes(int64_t rows, int64_t n);
+void ct_norm_rows_backward(const ct_norm_rows *r, const ct_norm_back *b);
 
 /* ---- What BN's setup makes of the prototxt of whichever fork it is */
 

@@ -162,6 +162,7 @@ static ProtobufCMessage *batch_message(const Ct__LayerParameter *l)
     if (strcmp(l->type, "ImageData") == 0) return (ProtobufCMessage *)l->image_data_param;
     if (strcmp(l->type, "HDF5Data") == 0) return (ProtobufCMessage *)l->hdf5_data_param;
     if (strcmp(l->type, "TextData") == 0) return (ProtobufCMessage *)l->text_data_param;
+    if (strcmp(l->type, "TokenData") == 0) return (ProtobufCMessage *)l->token_data_param;
     if (strcmp(l->type, "MemoryData") == 0) return (ProtobufCMessage *)l->memory_data_param;
     if (strcmp(l->type, "WindowData") == 0) return (ProtobufCMessage *)l->window_data_param;
     return NULL;

@@ -212,6 +212,14 @@ weighted|Eltwise|c elu|eltwise_param { coeff: -0.5 coeff: 2 }
 product|Eltwise|c elu tanh|eltwise_param { operation: PROD }
 middle|Flatten|c|flatten_param { axis: 2 }
 softmax|Softmax|c|softmax_param { axis: -1 }
+rms_norm|RMSNorm|c|rms_norm_param { axis: 2 scale_filler { type: "gaussian" std: 1 } }
+swiglu|SwiGLU|c elu|
+swiglu1|SwiGLU|interp|
+matmul|MatMul|c tanh|matmul_param { transpose_b: true alpha: 0.5 }
+matmul_a|MatMul|c elu|matmul_param { transpose_a: true }
+position|Position|c|position_param { max_length: 8 weight_filler { type: "gaussian" std: 1 } }
+places|Threshold|sum|
+position2|Position|c places|position_param { max_length: 8 weight_filler { type: "gaussian" std: 1 } }
 sync|SyncBN|c|bn_param { slope_filler { type: "gaussian" std: 1 } }
 parameter|Parameter||parameter_param { shape { dim: 2 dim: 6 dim: 6 } }
 with_parameter|Scale|c parameter|scale_param { axis: 0 }

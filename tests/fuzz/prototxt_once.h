@@ -25,6 +25,31 @@ static bool same_wire(const ProtobufCMessage *a, const ProtobufCMessage *b)
     return same;
 }
 
+/* Where layers of repeats come from stands in no text, so it is not there when they are read again:
+ * what came before is left without, too. */
+static void forget_copies(Ct__NetParameter *net)
+{
+    for (size_t i = 0; (net != NULL) && (i < net->n_layer); i++) {
+        Ct__LayerParameter *l = net->layer[i];
+
+        if (l->repeat_copy != NULL) ct__repeat_copy__free_unpacked(l->repeat_copy, NULL);
+        l->repeat_copy = NULL;
+    }
+}
+
+static void forget_copies_of(ProtobufCMessage *m, bool is_solver)
+{
+    Ct__SolverParameter *s = (Ct__SolverParameter *)(void *)m;
+
+    if (!is_solver) {
+        forget_copies((Ct__NetParameter *)(void *)m);
+        return;
+    }
+    forget_copies(s->net_param);
+    forget_copies(s->train_net_param);
+    for (size_t i = 0; i < s->n_test_net_param; i++) forget_copies(s->test_net_param[i]);
+}
+
 /* What was read is written and read again. NULL, or what went wrong. */
 static const char *check_round_trip(const ProtobufCMessage *m)
 {
@@ -61,6 +86,7 @@ static const char *prototxt_once(const char *text, size_t size, bool is_solver, 
     status = ct_prototxt_parse(type, "fuzz", text, size, map, &m);
     if (status == CT_OK) {
         *is_good_p = true;
+        forget_copies_of(m, is_solver);
         wrong = check_round_trip(m);
         if ((wrong == NULL) && !is_solver) {
             status = ct_net_upgrade((Ct__NetParameter *)m, "fuzz", map);

@@ -498,7 +498,109 @@ def plain():
          lambda b, w: F.batch_norm(b[0], None, None, w[0].flatten(), w[1].flatten(), True, 0, 1e-3), ws, skip=(2, 3), roundings=256)
 
 
-for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain):
+# ---- layers of language models
+
+def rms_norm(x, w, eps=1e-5):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + eps) * w
+
+
+def sines(t, c):
+    """Vaswani et al. 2017, 3.5."""
+    table = torch.zeros(t, c)
+    for p in range(t):
+        for i in range(0, c, 2):
+            angle = p / 10000 ** (i / c)
+            table[p, i] = math.sin(angle)
+            if i + 1 < c:
+                table[p, i + 1] = math.cos(angle)
+    return table
+
+
+def language():
+    case("LayerNorm", "", [rand(3, 4, 257) * 2 + 5], lambda b, w: F.layer_norm(b[0], (257,), w[0], w[1], 1e-5),
+         [rand(257), rand(257)], roundings=128)
+    case("RMSNorm", "", [rand(3, 4, 65)], lambda b, w: rms_norm(b[0], w[0]), [rand(65)], roundings=128)
+    case("RMSNorm", "rms_norm_param { eps: 0.25 axis: 2 }", [rand(2, 3, 7)], lambda b, w: rms_norm(b[0], w[0], 0.25), [rand(7)])
+    case("RMSNorm", "rms_norm_param { axis: 1 }", [rand(2, 3, 5)],
+         lambda b, w: rms_norm(b[0].flatten(1), w[0].flatten()).reshape(2, 3, 5), [rand(3, 5)])
+    case("SwiGLU", "", [3 * rand(2, 5, 7), rand(2, 5, 7)], lambda b, w: F.silu(b[0]) * b[1])
+    case("SwiGLU", "", [3 * rand(2, 3, 14)], lambda b, w: F.silu(b[0][..., :7]) * b[0][..., 7:])
+    case("Position", "position_param { max_length: 6 }", [rand(3, 4, 5)], lambda b, w: b[0] + w[0][:4], [rand(6, 5)])
+    index = torch.tensor([[0., 1, 2, 0], [5, 0, 1, 1], [3, 3, 3, 3]])
+    case("Position", "position_param { max_length: 6 }", [rand(3, 4, 5), index], lambda b, w: b[0] + F.embedding(b[1].long(), w[0]),
+         [rand(6, 5)], constant=(1,))
+    case("Position", "position_param { type: SINUSOIDAL }", [rand(2, 9, 7)], lambda b, w: b[0] + sines(9, 7))
+    case("Position", "position_param { type: SINUSOIDAL max_length: 6 }", [rand(3, 4, 8), index],
+         lambda b, w: b[0] + sines(6, 8)[b[1].long()], constant=(1,))
+    case("MatMul", "", [rand(5, 7), rand(7, 3)], lambda b, w: b[0] @ b[1])
+    case("MatMul", "matmul_param { transpose_b: true alpha: 0.125 }", [rand(2, 3, 5, 8), rand(2, 3, 6, 8)],
+         lambda b, w: b[0] @ b[1].transpose(-1, -2) / 8)
+    case("MatMul", "matmul_param { transpose_a: true }", [rand(3, 8, 5), rand(3, 8, 6)], lambda b, w: b[0].transpose(-1, -2) @ b[1])
+    case("MatMul", "matmul_param { transpose_a: true transpose_b: true alpha: -2 }", [rand(3, 8, 5), rand(3, 6, 8)],
+         lambda b, w: -2 * b[0].transpose(-1, -2) @ b[1].transpose(-1, -2))
+
+
+# ---- attention
+
+def turned(x, base, dim, pairs, shift=0):
+    """x: N x T x heads x D. Pairs of dimensions as complex numbers, turned by their positions."""
+    if not dim:
+        return x
+    n = dim // 2
+    speed = base ** (-torch.arange(n) * 2.0 / dim)
+    # angles as the layer has them: cosines and sines in f32
+    angle = (torch.arange(x.shape[1]) + shift)[:, None] * speed
+    turn = torch.complex(angle.cos().float().double(), angle.sin().float().double())[None, :, None]
+    first, second = (x[..., 0:dim:2], x[..., 1:dim:2]) if pairs else (x[..., :n], x[..., n:dim])
+    z = torch.complex(first, second) * turn
+    both = torch.stack((z.real, z.imag), -1).flatten(-2) if pairs else torch.cat((z.real, z.imag), -1)
+    return torch.cat((both, x[..., dim:]), -1)
+
+
+def attend(q, k, v, heads, kv, causal, window=0, scale=None, rope=(1e4, 0, False), segment=None):
+    n, tq, tk = q.shape[0], q.shape[1], k.shape[1]
+    shift = tk - tq if causal else 0
+    q = turned(q.reshape(n, tq, heads, -1), *rope, shift)
+    k = turned(k.reshape(n, tk, kv, -1), *rope)
+    i, j = torch.arange(tq)[:, None] + shift, torch.arange(tk)[None]
+    mask = torch.ones(n, 1, tq, tk, dtype=torch.bool)
+    if causal:
+        mask = mask & (j <= i)
+    if window:
+        mask = mask & (j > i - window)
+    if segment is not None:
+        mask = mask & (segment[:, None, shift:, None] == segment[:, None, None, :])
+    y = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.reshape(n, tk, kv, -1).transpose(1, 2),
+                                       attn_mask=mask, scale=scale, enable_gqa=True)
+    return y.transpose(1, 2).reshape(n, tq, -1)
+
+
+def attention():
+    torch.manual_seed(14)
+
+    def packed(heads, kv, **more):
+        def f(b, w):
+            dim = b[0].shape[2] // (heads + 2 * kv)
+            q, k, v = b[0].split((heads * dim, kv * dim, kv * dim), 2)
+            return attend(q, k, v, heads, kv, segment=b[1] if len(b) > 1 else None, **more)
+        return f
+    case("Attention", "attention_param { num_heads: 3 causal: true }", [rand(2, 7, 36)], packed(3, 3, causal=True),
+         roundings=128)
+    case("Attention", "attention_param { num_heads: 4 num_kv_heads: 2 causal: true window: 4 rope { base: 100 } }",
+         [rand(1, 5, 24), rand(1, 9, 12), rand(1, 9, 12)],
+         lambda b, w: attend(*b, 4, 2, True, window=4, rope=(100, 6, False)), roundings=128)
+    case("Attention", "attention_param { num_heads: 2 scale: 0.25 rope { dim: 4 interleaved: true } }",
+         [rand(2, 3, 12), rand(2, 8, 12), rand(2, 8, 12)],
+         lambda b, w: attend(*b, 2, 2, False, scale=0.25, rope=(1e4, 4, True)), roundings=128)
+    segment = torch.tensor([[3., 3, 3, 1, 1, 7, 7, 7, 7, 2], [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]])
+    case("Attention", "attention_param { num_heads: 2 num_kv_heads: 1 causal: true rope { } }", [rand(2, 10, 16), segment],
+         packed(2, 1, causal=True, rope=(1e4, 4, False)), constant=(1,), roundings=128)
+    case("Attention", "attention_param { num_heads: 1 }", [rand(2, 10, 9), segment], packed(1, 1, causal=False),
+         constant=(1,), roundings=128)
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain, language,
+             attention):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")

@@ -22,13 +22,15 @@ U = 2.0 ** -24
 MOVES = {"Reshape", "Flatten", "Transpose", "Split", "Slice", "Tile", "Concat", "Identity", "Gather", "Cast",
          "Relu", "MaxPool", "GlobalMaxPool", "Max", "Clip", "Greater", "ArgMax", "MaxRoiPool"}
 SUMS = {"Conv", "ConvTranspose", "Gemm", "AveragePool", "GlobalAveragePool", "ReduceSum", "ReduceMean", "ReduceL1",
-        "ReduceSumSquare", "LRN", "Softmax"}
+        "ReduceSumSquare", "LRN", "Softmax", "MatMul"}
 
 
 def terms(node, shapes):
     """How many numbers one output of a sum is made of."""
     if node.op_type in ("Conv", "Gemm", "ConvTranspose"):
         return numpy.prod(shapes[node.input[1]]) / min(shapes[node.input[1]][:2])
+    if node.op_type == "MatMul":
+        return shapes[node.input[0]][-1]
     return numpy.prod(shapes[node.input[0]][1:])
 
 

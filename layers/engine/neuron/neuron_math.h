@@ -102,46 +102,85 @@ FN exp_slope(arg k, float y)
     return k.a * y;
 }
 
-/* Beyond 16 the functions below are 0 or x to the last bit; x^2 then cannot overflow. */
-FN within16(float x)
+/* Beyond these bounds the functions below are x, or 0 within 1e-35, and within them e^x needs no
+ * look at its range. NaN passes. */
+#define GELU_BOUND      13.0f
+#define GELU_TANH_BOUND 9.9f
+
+FN within(float bound, float x)
 {
-    x = (x > 16.0f) ? 16.0f : x;
-    return (x < -16.0f) ? -16.0f : x;
+    x = (x > bound) ? bound : x;
+    return (x < -bound) ? -bound : x;
 }
 
-/* x Phi(x), of the normal distribution */
+/* e^x, |x| at most 87 */
+FN exp_near(float x)
+{
+    float k, rest = ct_exp_reduce(x, &k);
+
+    return (rest + 1.0f) * ct_power_of_two(k);
+}
+
+/* 1 / erfc(a / sqrt(2)), 0 <= a <= 13. It is (1 + a p(a))^16, p by least squares, reweighted
+ * towards the largest error in erfc. The powers are those of what stands beside the 1, so that
+ * rounding does not take its last bits. */
+FN inverse_tail(float a)
+{
+    float e = 0x1.360966p-27f;
+
+    e = e * a + 0x1.091dbp-30f;
+    e = e * a - 0x1.988adap-25f;
+    e = e * a + 0x1.f153aap-19f;
+    e = e * a + 0x1.e62954p-15f;
+    e = e * a + 0x1.55e098p-16f;
+    e = e * a + 0x1.af9b2p-9f;
+    e = e * a + 0x1.5a4836p-6f;
+    e = e * a + 0x1.9884cap-5f;
+    e = e * a;
+    for (int i = 0; i < 4; i++) e = e * (2.0f + e); /* (1 + e)^2 - 1 */
+    return 1.0f + e;
+}
+
+/* x Phi(x), of the normal distribution: x above 0, less |x| Phi(-|x|) */
 FN gelu_value(arg k, float x)
 {
+    float size = (x < 0.0f) ? -x : x, a = (size > GELU_BOUND) ? GELU_BOUND : size;
+
     (void)k;
-    return x * (0.5f + 0.5f * ct_erf_f32(x * 0x1.6a09e6p-1f)); /* 1 / sqrt(2) */
+    return ((x > 0.0f) ? x : 0.0f) - 0.5f * a / inverse_tail(a);
 }
 
 FN gelu_slope(arg k, float x)
 {
-    float z = within16(x), density = 0x1.988454p-2f * ct_exp_f32(-0.5f * z * z); /* 1/sqrt(2 pi) */
+    float size = (x < 0.0f) ? -x : x, a = (size > GELU_BOUND) ? GELU_BOUND : size;
+    float density = 0x1.988454p-2f * exp_near(-0.5f * a * a); /* 1 / sqrt(2 pi) */
+    float below = 0.5f / inverse_tail(a) - a * density, sign = (x > 0.0f) ? -1.0f : 1.0f;
 
     (void)k;
-    return 0.5f + 0.5f * ct_erf_f32(z * 0x1.6a09e6p-1f) + z * density;
+    return (0.5f - 0.5f * sign) + sign * below; /* 1 - below or below: no choice that may branch */
 }
 
-#define GELU_FACTOR 0x1.988454p-1f /* sqrt(2 / pi) */
-#define GELU_CUBE   0.044715f
+/* (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), 2 u = x (a + b x^2) */
+#define GELU_FACTOR 0x1.988454p+0f            /* a: 2 sqrt(2 / pi) */
+#define GELU_CUBE   (GELU_FACTOR * 0.044715f) /* b */
 
 FN gelu_tanh_value(arg k, float x)
 {
-    float z = within16(x);
+    float low = (x < -GELU_TANH_BOUND) ? -GELU_TANH_BOUND : x;
+    float z = (low > GELU_TANH_BOUND) ? GELU_TANH_BOUND : low;
 
     (void)k;
-    return 0.5f * x * (1.0f + ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z)));
+    return low / (1.0f + exp_near(-z * (GELU_FACTOR + GELU_CUBE * (z * z))));
 }
 
+/* With s = 1 / (1 + e): s + x s (1 - s) (2 u)', and 1 - s = e s, in which nothing cancels. */
 FN gelu_tanh_slope(arg k, float x)
 {
-    float z = within16(x), t = ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z));
+    float z = within(GELU_TANH_BOUND, x), z2 = z * z;
+    float e = exp_near(-z * (GELU_FACTOR + GELU_CUBE * z2)), s = 1.0f / (1.0f + e);
 
     (void)k;
-    return 0.5f * (1.0f + t) +
-           0.5f * z * (1.0f - t * t) * GELU_FACTOR * (1.0f + 3.0f * GELU_CUBE * z * z);
+    return s + s * (z * (e * s)) * (GELU_FACTOR + 3.0f * GELU_CUBE * z2);
 }
 
 /* x (x + 3, kept in [0, 6]) / 6; the share first, as 6 x may be infinite */

@@ -1,15 +1,64 @@
 /* One file, since its loops become vectors only where the compiler may evaluate both sides of a
  * choice, and where sqrtf is an instruction (CFLAGS_neuron_simd in the Makefile). */
 #include "layers/engine/neuron/neuron_math.h"
+#include "framework/base/stream.h"
 #include "layers/layer_util.h"
 
-/* ---- loops */
+/* ---- loops: a thread takes a chunk at a time; what leaves the caches anyway is written past them
+ */
 
 enum { CHUNK = 2048 };
+
+typedef void (*part_fn)(const arg *k, int64_t n, const float *x, float *y);
+typedef void (*back_fn)(const arg *k, int64_t n, const float *v, const float *dy, float *dx);
 
 static int64_t length_at(int64_t n, int64_t at)
 {
     return (at + CHUNK < n) ? CHUNK : n - at;
+}
+
+static bool streams(int64_t n, const float *to)
+{
+    return ct_stream_pays(to, (size_t)n * sizeof(*to));
+}
+
+static void run_forward(part_fn part, const arg *k, int64_t n, const float *x, float *y)
+{
+    bool stream = (x != y) && streams(n, y);
+
+#pragma omp parallel if (n >= CT_PARALLEL_MIN)
+    {
+        float made[CHUNK];
+
+#pragma omp for schedule(static) nowait
+        for (int64_t at = 0; at < n; at += CHUNK) {
+            int64_t len = length_at(n, at);
+
+            part(k, len, x + at, stream ? made : y + at);
+            if (stream) ct_stream_copy(len, made, y + at);
+        }
+        if (stream) ct_stream_end();
+    }
+}
+
+static void run_backward(back_fn part, const arg *k, int64_t n, const float *v, const float *dy,
+                         float *dx)
+{
+    bool stream = (dx != dy) && (dx != v) && streams(n, dx);
+
+#pragma omp parallel if (n >= CT_PARALLEL_MIN)
+    {
+        float made[CHUNK];
+
+#pragma omp for schedule(static) nowait
+        for (int64_t at = 0; at < n; at += CHUNK) {
+            int64_t len = length_at(n, at);
+
+            part(k, len, v + at, dy + at, stream ? made : dx + at);
+            if (stream) ct_stream_copy(len, made, dx + at);
+        }
+        if (stream) ct_stream_end();
+    }
 }
 
 #define FORWARD(_name, _value)                                                                     \
@@ -22,11 +71,7 @@ static int64_t length_at(int64_t n, int64_t at)
                                                                                                    \
     static void _name##_forward(const arg *k, int64_t n, const float *x, float *y)                 \
     {                                                                                              \
-        _Pragma("omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)") for (int64_t at =   \
-                                                                                        0;         \
-                                                                                    at < n;        \
-                                                                                    at += CHUNK)   \
-            _name##_part(k, length_at(n, at), x + at, y + at);                                     \
+        run_forward(_name##_part, k, n, x, y);                                                     \
     }
 
 #define BACKWARD(_name, _slope)                                                                    \
@@ -41,11 +86,7 @@ static int64_t length_at(int64_t n, int64_t at)
     static void _name##_backward(const arg *k, int64_t n, const float *v, const float *dy,         \
                                  float *dx)                                                        \
     {                                                                                              \
-        _Pragma("omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)") for (int64_t at =   \
-                                                                                        0;         \
-                                                                                    at < n;        \
-                                                                                    at += CHUNK)   \
-            _name##_part_backward(k, length_at(n, at), v + at, dy + at, dx + at);                  \
+        run_backward(_name##_part_backward, k, n, v, dy, dx);                                      \
     }
 
 #define NEURON(_name, _reads, _value, _slope)                                                      \

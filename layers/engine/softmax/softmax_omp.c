@@ -13,6 +13,8 @@
 
 enum { TILE = 64, PARALLEL_MIN = 4096, LANES = 16 };
 enum { KEPT = 128 }; /* classes, at most, whose exponentials of a tile a thread keeps */
+/* The same of a row: 256 KB on its stack, which a second-level cache holds beside the row. */
+enum { ROW_KEPT = 1 << 16, PIECE = 1024 };
 
 #define LINES __attribute__((aligned(64))) /* no vector in two lines of the cache */
 
@@ -55,30 +57,80 @@ static inline float exp_below(float x)
     return (x < -87.336544f) ? 0.0f : power;
 }
 
-/* In LANES sums, whatever the width of the processor's vectors. */
-CT_SIMD_PART float exp_row(int64_t n, const float *x, float largest, float *y)
+/* In LANES sums, whatever the width of the processor's vectors. next: fetched meanwhile; or NULL.
+ */
+CT_SIMD_PART float exp_row(int64_t n, const float *x, float largest, float *y, const float *next)
 {
     float part[LANES] = { 0 }, sum = 0;
     int64_t whole = n / LANES * LANES;
 
+    for (int64_t c = 0; c < whole; c += LANES) {
+        if (next != NULL) __builtin_prefetch(next + c, 0, 2);
 #pragma omp simd
-    for (int64_t c = 0; c < n; c++) y[c] = exp_below(x[c] - largest);
-    for (int64_t c = 0; c < whole; c += LANES)
-        for (int i = 0; i < LANES; i++) part[i] += y[c + i];
+        for (int i = 0; i < LANES; i++) {
+            float e = exp_below(x[c + i] - largest);
+
+            y[c + i] = e;
+            part[i] += e;
+        }
+    }
     for (int i = 0; i < LANES; i++) sum += part[i];
-    for (int64_t c = whole; c < n; c++) sum += y[c];
+    for (int64_t c = whole; c < n; c++) {
+        y[c] = exp_below(x[c] - largest);
+        sum += y[c];
+    }
     return sum;
+}
+
+CT_SIMD_PART float largest_in(int64_t n, const float *x)
+{
+    float largest = -INFINITY;
+
+#pragma omp simd reduction(max : largest)
+    for (int64_t c = 0; c < n; c++) largest = (x[c] > largest) ? x[c] : largest;
+    return largest;
 }
 
 CT_SIMD_CLONES static void forward_row(int64_t n, const float *x, float *y)
 {
-    float largest = -INFINITY, inv;
+    float inv = 1.0f / exp_row(n, x, largest_in(n, x), y, NULL);
 
-#pragma omp simd reduction(max : largest)
-    for (int64_t c = 0; c < n; c++) largest = (x[c] > largest) ? x[c] : largest;
-    inv = 1.0f / exp_row(n, x, largest, y);
 #pragma omp simd
     for (int64_t c = 0; c < n; c++) y[c] *= inv;
+}
+
+/* The exponentials of a row, in the cache, and the inverse of their sum. The row that comes next is
+ * fetched meanwhile, so that memory is busy beside the arithmetic. */
+CT_SIMD_CLONES static float keep_row(int64_t n, const float *x, const float *next, float *e)
+{
+    return 1.0f / exp_row(n, x, largest_in(n, x), e, next);
+}
+
+CT_SIMD_CLONES static void scale_row(int64_t n, float factor, const float *p, float *dx)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) dx[c] = factor * p[c];
+}
+
+/* Up to the next piece whose end is that of a line of memory. */
+static int64_t piece_at(int64_t n, int64_t c, const float *to)
+{
+    int64_t len = PIECE - (int64_t)((uintptr_t)(to + c) / sizeof(float) % LANES);
+
+    return (len < n - c) ? len : n - c;
+}
+
+/* forward_row(), with the same bits, of a y that passes the caches by: it is read and written
+ * once. next: the row that comes next, or NULL. */
+static void stream_row(int64_t n, const float *x, const float *next, float *y)
+{
+    float e[ROW_KEPT] LINES, out[PIECE] LINES, inv = keep_row(n, x, next, e);
+
+    for (int64_t c = 0, len; c < n; c += len) {
+        len = piece_at(n, c, y);
+        scale_row(len, inv, e + c, out);
+        ct_stream_copy(len, out, y + c);
+    }
 }
 
 /* One class of a tile: its exponentials, added to the sums. */
@@ -172,17 +224,18 @@ CT_SIMD_CLONES static void put_tile(const ct_softmax_desc *d, const made *m)
     for (int64_t c = 0; (m->to != NULL) && (c < d->classes); c++) put_row(d, m, c);
 }
 
-/* Whether an array of that size, in tiles, passes the caches by. */
+/* Whether an array of that size, in tiles or in rows of classes, passes the caches by. */
 static bool streams(const ct_softmax_desc *d, const float *y)
 {
-    return (d->inner % LANES == 0) &&
+    return ((d->inner % LANES == 0) || (d->inner == 1)) &&
            ct_stream_pays(y, (size_t)(d->outer * d->classes * d->inner) * sizeof(float));
 }
 
 static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y)
 {
-    bool keep = (d->classes <= KEPT) && (x != y) && streams(d, y);
+    bool keep = (x != y) && streams(d, y);
 
+    keep = keep && (d->classes <= ((d->inner == 1) ? ROW_KEPT : KEPT));
     (void)ex;
 #pragma omp parallel if (worth_threads(d))
     {
@@ -193,7 +246,12 @@ static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, 
         for (int64_t k = 0; k < n_tile(d); k++) {
             tile t = make_tile(d, k);
 
-            if (d->inner == 1) {
+            if ((d->inner == 1) && keep) {
+                const float *row = x + t.offset;
+
+                stream_row(d->classes, row, (k + 1 < d->outer) ? row + d->classes : NULL,
+                           y + t.offset);
+            } else if (d->inner == 1) {
                 forward_row(d->classes, x + t.offset, y + t.offset);
             } else if (keep) {
                 stream_tile(d, t, x, y, last, next);
@@ -251,7 +309,7 @@ CT_SIMD_CLONES static void backward_tile(const ct_softmax_desc *d, tile t, const
 static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
                           float *dx)
 {
-    bool stream = (dx != dy) && (dx != y) && streams(d, dx);
+    bool stream = (d->inner > 1) && (dx != dy) && (dx != y) && streams(d, dx);
 
     (void)ex;
 #pragma omp parallel if (worth_threads(d))
@@ -291,10 +349,21 @@ static ct_status loss(const ct_softmax_desc *d, ct_exec *ex, const float *p, con
     return CT_OK;
 }
 
-CT_SIMD_CLONES static void scale_row(int64_t n, float factor, const float *p, float *dx)
+/* The gradient of one row of classes: factor p, and of the label factor (p - 1). */
+static void loss_backward_row(int64_t n, const float *p, int32_t label, float scale, bool stream,
+                              float *dx)
 {
-#pragma omp simd
-    for (int64_t c = 0; c < n; c++) dx[c] = factor * p[c];
+    float factor = (label == CT_LABEL_IGNORED) ? 0.0f : scale, out[PIECE] LINES;
+    int64_t len = n;
+
+    for (int64_t c = 0; c < n; c += len) {
+        float *to = stream ? out : dx + c;
+
+        if (stream) len = piece_at(n, c, dx);
+        scale_row(len, factor, p + c, to);
+        if ((label >= c) && (label < c + len)) to[label - c] = scale * (p[label] - 1.0f);
+        if (stream) ct_stream_copy(len, out, dx + c);
+    }
 }
 
 static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
@@ -302,13 +371,6 @@ static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
 {
     float factor[TILE];
 
-    if (d->inner == 1) {
-        int32_t is = label[t.label];
-
-        scale_row(d->classes, (is == CT_LABEL_IGNORED) ? 0.0f : scale, p + t.offset, dx + t.offset);
-        if (is != CT_LABEL_IGNORED) dx[t.offset + is] = scale * (p[t.offset + is] - 1.0f);
-        return;
-    }
     for (int i = 0; i < t.n; i++)
         factor[i] = (label[t.label + i] == CT_LABEL_IGNORED) ? 0.0f : scale;
     for (int64_t c = 0; c < d->classes; c++) {
@@ -327,10 +389,23 @@ static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
 static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const float *p,
                                const int32_t *label, float scale, float *dx)
 {
+    bool stream = (d->inner == 1) && (dx != p) && streams(d, dx);
+
     (void)ex;
-#pragma omp parallel for schedule(static) if (worth_threads(d))
-    for (int64_t k = 0; k < n_tile(d); k++)
-        loss_backward_tile(d, make_tile(d, k), p, label, scale, dx);
+#pragma omp parallel if (worth_threads(d))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t k = 0; k < n_tile(d); k++) {
+            tile t = make_tile(d, k);
+
+            if (d->inner == 1)
+                loss_backward_row(d->classes, p + t.offset, label[t.label], scale, stream,
+                                  dx + t.offset);
+            else
+                loss_backward_tile(d, t, p, label, scale, dx);
+        }
+        if (stream) ct_stream_end();
+    }
     return CT_OK;
 }
 

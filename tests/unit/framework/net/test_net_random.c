@@ -1,6 +1,6 @@
 /* Random nets: the plan's memory, poisoned where nothing lives, gives the bits that memory of one's
- * own for everything gives, working in place or not; and the whole net's gradient is that of
- * central differences. */
+ * own for everything gives, working in place or not, and with blocks made again; and the whole
+ * net's gradient is that of central differences. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
@@ -201,6 +201,72 @@ static void poisoned_memory_gives_the_same_numbers(void **state)
     assert_true((n_learning > 70) && (n_in_place > 40)); /* it was worth it */
 }
 
+/* Runs of 1 to 7 layers are copies of a repeat; some layers are in none. */
+static void mark_blocks(writer *w, Ct__NetParameter *param)
+{
+    int copy = 0, left = 0;
+
+    for (size_t i = 0; i < param->n_layer; i++) {
+        Ct__RepeatCopy *c;
+
+        if (left-- <= 0) {
+            left = draw(w, 7);
+            copy++;
+        }
+        if (draw(w, 12) == 0) continue;
+        c = malloc(sizeof(*c));
+        assert_non_null(c);
+        ct__repeat_copy__init(c);
+        c->has_line = c->has_column = c->has_copy = true;
+        c->line = c->column = 1;
+        c->copy = copy;
+        param->layer[i]->repeat_copy = c;
+    }
+}
+
+static void blocks_give_the_same_numbers(void **state)
+{
+    int n_again = 0, n_less = 0;
+
+    (void)state;
+    for (uint64_t seed = 3000; seed < 3150; seed++) {
+        ct_net_options o = { .phase = CT_TRAIN,
+                             .table = test_net_table,
+                             .env = { .seed = 1 },
+                             .recompute = CT__RECOMPUTE__BLOCKS };
+        test_net kept, blocks = { .param = NULL };
+        writer w;
+
+        write_net(seed, true, &w);
+        assert_int_equal(test_net_create(w.in_place.text, NULL, &kept), CT_OK);
+        mark_blocks(&w, kept.param);
+        setenv("CORTADO_POISON", "1", 1);
+        assert_int_equal(ct_net_create(kept.param, &o, &blocks.net), CT_OK);
+        unsetenv("CORTADO_POISON");
+        check_regions(&blocks);
+        for (int j = 0; j < blocks.net->n_backward; j++)
+            n_again += (blocks.net->backward[j].kind == CT_STEP_AGAIN);
+        n_less += (blocks.net->memory.peak_alive < kept.net->memory.peak_alive);
+        if (seed % 5 == 0) {
+            set_given(&kept);
+            set_given(&blocks);
+        }
+        for (int step = 0; step < 3; step++) {
+            double a = test_net_pass(&blocks, step, step == 2);
+            double b = test_net_pass(&kept, step, step == 2);
+
+            if (!isfinite(b) || (a != b))
+                fail_msg("seed %d: %g and %g\n%s", (int)seed, a, b, w.in_place.text);
+            same_gradients(&blocks, &kept);
+        }
+        test_net_destroy(&blocks);
+        test_net_destroy(&kept);
+        ct_text_destroy(&w.in_place);
+        ct_text_destroy(&w.apart);
+    }
+    assert_true((n_again > 100) && (n_less > 10)); /* it was worth it */
+}
+
 static double loss_at(test_net *t, float *w, float value)
 {
     float old = *w;
@@ -265,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(poisoned_memory_gives_the_same_numbers),
+        cmocka_unit_test(blocks_give_the_same_numbers),
         cmocka_unit_test(whole_nets_have_the_gradient_of_differences),
     };
 

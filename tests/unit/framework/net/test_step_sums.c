@@ -343,6 +343,35 @@ static void test_bits(void **state)
     unsetenv("CORTADO_POISON");
 }
 
+/* A SyncBN runs once where its block runs again, and sums over the ranks once. */
+static void test_sums_in_blocks(void **state)
+{
+#define BLOCKS(_recompute)                                                                         \
+    "recompute: " _recompute " " DATA CONV(                                                        \
+        "first", "data",                                                                           \
+        "x") "repeat { count: 2 prefix: 'h%d_' bottom: 'x' top: 'x' " CONV("c", "x", "c")          \
+        SYNC("b", "c", "n") "layer { name: 'relu' type: 'ReLU' bottom: 'n' top: 'r' } "            \
+                            "layer { name: 'drop' type: 'Dropout' bottom: 'r' top: 'r' } " CONV(   \
+                                "d", "r", "d") "layer { name: 'sum' type: 'Eltwise' bottom: 'x' "  \
+                                               "bottom: 'd' top: 'x' } }" HEAD("x")
+    float *never, *blocks;
+    int64_t n[2];
+    twins t;
+
+    (void)state;
+    setenv("CORTADO_POISON", "1", 1);
+    train(BLOCKS("NEVER"), 2, true, &t, &never, &n[0]);
+    assert_int_equal(t.n_begun, 6);
+    train(BLOCKS("BLOCKS"), 2, true, &t, &blocks, &n[1]);
+    assert_int_equal(t.n_begun, 6);
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(never, blocks, (size_t)n[0] * sizeof(float));
+    free(never);
+    free(blocks);
+    unsetenv("CORTADO_POISON");
+#undef BLOCKS
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_counts_of_labels),    cmocka_unit_test(test_known_counts),
         cmocka_unit_test(test_labels_pass_through), cmocka_unit_test(test_shared_weights_stay),
         cmocka_unit_test(test_numbers_pair),        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_sums_in_blocks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -532,6 +532,46 @@ static void files(void **state)
     rmdir(folder);
 }
 
+/* `recompute` was a bool once: its words and numbers mean the same, in texts and on the wire. */
+static void recompute_was_a_bool(void **state)
+{
+    static const struct {
+        const char *text;
+        int value;
+    } given[] = {
+        { "true", CT__RECOMPUTE__CHEAP },  { "false", CT__RECOMPUTE__NEVER },
+        { "True", CT__RECOMPUTE__CHEAP },  { "f", CT__RECOMPUTE__NEVER },
+        { "1", CT__RECOMPUTE__CHEAP },     { "0", CT__RECOMPUTE__NEVER },
+        { "NEVER", CT__RECOMPUTE__NEVER }, { "CHEAP", CT__RECOMPUTE__CHEAP },
+        { "2", CT__RECOMPUTE__BLOCKS },    { "BLOCKS", CT__RECOMPUTE__BLOCKS },
+        { "AUTO", CT__RECOMPUTE__AUTO },
+    };
+    static const uint8_t is_true[] = { 0x88, 0xe2, 0x09, 0x01 }; /* field 20001, a varint */
+    Ct__NetParameter *net;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+        char text[60];
+
+        snprintf(text, sizeof(text), "recompute: %s", given[i].text);
+        net = net_of(text);
+        assert_int_equal(net->recompute, given[i].value);
+        assert_true(net->has_recompute);
+        free_net(net);
+    }
+    net = ct__net_parameter__unpack(NULL, sizeof(is_true), is_true);
+    assert_non_null(net);
+    assert_int_equal(net->recompute, CT__RECOMPUTE__CHEAP);
+    free_net(net);
+    expect_error(&ct__net_parameter__descriptor, "recompute: BLOCK",
+                 "t:1:12: recompute: unknown value \"BLOCK\"; did you mean \"BLOCKS\"?");
+    expect_error(&ct__net_parameter__descriptor, "recompute: yes",
+                 "t:1:12: recompute: unknown value \"yes\"; expected one of NEVER, CHEAP, BLOCKS, "
+                 "AUTO");
+    expect_error(&ct__solver_parameter__descriptor, "lr_policy: \"fixed\" solver_mode: true",
+                 "t:1:33: solver_mode: unknown value \"true\"; expected one of CPU, GPU");
+}
+
 int main(void)
 {
     const struct CMUnitTest test[] = {
@@ -552,6 +592,7 @@ int main(void)
         cmocka_unit_test(deep_nesting),
         cmocka_unit_test(not_terminated),
         cmocka_unit_test(files),
+        cmocka_unit_test(recompute_was_a_bool),
     };
 
     return cmocka_run_group_tests(test, NULL, NULL);

@@ -26,6 +26,10 @@ static const char *const seed_text[] = {
     "input: 'x' input_shape { dim: 1 dim: -1 } state { phase: TEST level: -3 } layer { type: "
     "'Clip' clip_param { min: -1 max: 6 } } layer { type: 'BatchNorm' param { } param { } param { "
     "} blobs { shape { dim: [2] } data: [nan, 1e-45, -0] double_data: 1e300 } }",
+    "layer { name: 'in' type: 'Input' top: 'x' top: 's' } repeat { count: 3 prefix: 'h%d_' bottom: "
+    "'x' top: 'x' layer { name: 'a' bottom: 'x' bottom: 's' top: 'y' param { name: 'w' } } repeat {"
+    " count: 2 prefix: 'i%d' bottom: 'y' top: 'x' layer { bottom: 'y' top: 'x' include { phase: "
+    "TEST } } } } layer { name: 'h1_b' type: 'ReLU' bottom: 'x' top: 'x' }",
     "net: \"a.prototxt\"\ntest_iter: 100\ntest_interval: 500\nbase_lr: 0.01\nmomentum: 0.9\n"
     "lr_policy: \"inv\"\ngamma: 1e-4 power: .75 stepvalue: [1, 2] random_seed: "
     "-9223372036854775808\nsolver_mode: CPU comm { allreduce: 'ring' bucket_mb: 4 } compression { "
@@ -57,6 +61,9 @@ static const char *const snippet[] = { "{",
                                        "\\777",
                                        "type: ",
                                        "layers {",
+                                       "repeat {",
+                                       "count: 2",
+                                       "%d",
                                        "\xEF\xBB\xBF",
                                        "[1, 2]",
                                        "true",

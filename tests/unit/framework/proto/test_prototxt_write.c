@@ -271,6 +271,9 @@ static void fill(ProtobufCMessage *m, uint64_t *counter, int depth)
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
         uint32_t n = (f->label == PROTOBUF_C_LABEL_REPEATED) ? draw(counter) % 4 : 1;
 
+        /* what no text holds, and what no text holds any more once it is read */
+        if (ct_field_is_private(f) || (f->descriptor == &ct__repeat_parameter__descriptor))
+            continue;
         if ((f->label != PROTOBUF_C_LABEL_REQUIRED) && (draw(counter) % (1u << (depth + 1)) != 0)) {
             continue;
         }

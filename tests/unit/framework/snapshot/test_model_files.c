@@ -182,7 +182,8 @@ static void assert_same_file(const char *a, const char *b)
 /* Bytes that Caffe wrote come back as they were; and through every other format the values do. */
 static void test_round_trips(void **state)
 {
-    static const char *const formats[] = { "a.caffemodel", "a.caffemodel.h5", "a.npz" };
+    static const char *const formats[] = { "a.caffemodel", "a.caffemodel.h5", "a.npz",
+                                           "a.safetensors" };
     test_solver t, u;
 
     (void)state;
@@ -192,9 +193,9 @@ static void test_round_trips(void **state)
     make(kinds[0].fields, &t);
     make("type: 'SGD'", &u);
     assert_int_equal(ct_solver_load_weights(t.solver, at("b.caffemodel")), CT_OK);
-    for (int from = 0; from < 3; from++) {
+    for (int from = 0; from < 4; from++) {
         assert_int_equal(test_weights_save(at(formats[from]), ct_solver_net(t.solver)), CT_OK);
-        for (int to = 0; to < 3; to++) {
+        for (int to = 0; to < 4; to++) {
             ct_net *net = ct_solver_net(u.solver);
             char name[64];
 
@@ -210,6 +211,8 @@ static void test_round_trips(void **state)
     assert_int_equal(test_weights_convert(at("c22.npz"), at("d.npz")), CT_OK);
     assert_same_file(at("c22.npz"), at("d.npz"));
     assert_same_file(at("c22.npz"), at("c02.npz"));
+    assert_same_file(at("c22.npz"), at("c32.npz"));
+    assert_same_file(at("c33.safetensors"), at("c03.safetensors"));
     test_solver_destroy(&t);
     test_solver_destroy(&u);
 }

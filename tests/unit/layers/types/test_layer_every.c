@@ -36,6 +36,7 @@ static const struct {
     { "Cast", "the net puts it between dtypes: test_layer_bf16" },
     { "Reorder", "the net puts it between layouts: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
+    { "TokenData", "reads files: test_data_tokens" },
     { "WindowData", "reads files" },
 };
 
@@ -96,6 +97,11 @@ static const row written[] = {
     PLAIN("AbsVal", NULL, "d", 0.1, 16),
     PLAIN("ArgMax", NULL, "d", 0, 0),
     PLAIN("ArgMax", "argmax_param { axis: 1 }", "d", 0, 0),
+    { "Attention", "attention_param { num_heads: 1 }", "rrr", 0, 0, { S(1, 1, 1), S(1, 1, 1), S(1, 1, 1) }, 0, 64, false },
+    { "Attention", "attention_param { num_heads: 3 num_kv_heads: 1 causal: true window: 4 rope { base: 100 } dropout: 0.5 }", "rl", 0, 2, { S(3, 7, 10), S(3, 7) }, 0, 256, false },
+    { "Attention", "attention_param { num_heads: 5 rope { dim: 2 interleaved: true } }", "rrr", 0, 0, { S(2, 5, 15), S(2, 11, 15), S(2, 11, 15) }, 0, 256, false },
+    { "Attention", "attention_param { num_heads: 2 causal: true }", "r", 0, 0, { S(3, 131, 42) }, 0, 1024, false },
+    { "Attention", "attention_param { num_heads: 3 num_kv_heads: 1 causal: true window: 31 rope { } dropout: 0.1 }", "rrrl", 0, 3, { S(3, 67, 78), S(3, 101, 26), S(3, 101, 26), S(3, 101) }, 0, 1024, false },
     PLAIN("BatchNorm", NULL, "d", 0, 512),
     PLAIN("BN", NULL, "d", 0, 512),
     PLAIN("BNLL", NULL, "r", 0, 16),
@@ -123,6 +129,7 @@ static const row written[] = {
     PLAIN("ReLU", NULL, "d", 0.1, 16),
     PLAIN("ReLU6", NULL, "d", 0.1, 16),
     PLAIN("Reshape", "reshape_param { shape { dim: -1 dim: 1 } }", "r", 0, 16),
+    PLAIN("RMSNorm", "rms_norm_param { scale_filler { type: 'gaussian' } }", "d", 0.1, 512),
     PLAIN("Scale", "scale_param { bias_term: true filler { type: 'gaussian' } }", "r", 0, 512),
     PLAIN("ShuffleChannel", NULL, "r", 0, 16),
     PLAIN("Sigmoid", NULL, "r", 0, 16),
@@ -167,6 +174,22 @@ static const row written[] = {
     { "Embed", "embed_param { num_output: 1 input_dim: 1 }", "l", 0, 1, { S(1, 1) }, 0, 16, false },
     { "Embed", "embed_param { num_output: 7 input_dim: 5 weight_filler { type: 'gaussian' } }", "l", 0, 5, { S(11, 3) }, 0, 64, false },
     { "Embed", "embed_param { num_output: 131 input_dim: 37 weight_filler { type: 'gaussian' } }", "l", 0, 37, { S(61, 7) }, 0, 512, false },
+    PAIR("SwiGLU", NULL, "rr", 0, 32),
+    { "SwiGLU", NULL, "r", 0, 0, { S(1, 1, 2) }, 0, 32, false },
+    { "SwiGLU", NULL, "r", 0, 0, { S(3, 5, 14) }, 0, 32, false },
+    { "SwiGLU", NULL, "r", 0, 0, { S(3, 61, 514) }, 0, 32, false },
+    { "Position", "position_param { max_length: 1 weight_filler { type: 'gaussian' } }", "r", 0, 0, { S(1, 1, 1) }, 0, 16, false },
+    { "Position", "position_param { max_length: 7 weight_filler { type: 'gaussian' } }", "r", 0, 0, { S(3, 5, 7) }, 0, 64, false },
+    { "Position", "position_param { max_length: 67 weight_filler { type: 'gaussian' } }", "r", 0, 0, { S(5, 61, 257) }, 0, 512, false },
+    { "Position", "position_param { max_length: 7 weight_filler { type: 'gaussian' } }", "rl", 0, 7, { S(3, 5, 7), S(3, 5) }, 0, 64, false },
+    { "Position", "position_param { max_length: 67 weight_filler { type: 'gaussian' } }", "rl", 0, 67, { S(5, 61, 257), S(5, 61) }, 0, 512, false },
+    { "Position", "position_param { type: SINUSOIDAL }", "r", 0, 0, { S(5, 61, 257) }, 0, 16, false },
+    { "MatMul", NULL, "rr", 0, 0, { S(1, 1), S(1, 1) }, 0, 64, false },
+    { "MatMul", "matmul_param { alpha: 0.5 }", "rr", 0, 0, { S(3, 5, 7), S(3, 7, 2) }, 0, 64, false },
+    { "MatMul", "matmul_param { transpose_a: true }", "rr", 0, 0, { S(3, 2, 7, 5), S(3, 2, 7, 3) }, 0, 64, false },
+    { "MatMul", "matmul_param { transpose_b: true }", "rr", 0, 0, { S(3, 5, 7), S(3, 2, 7) }, 0, 64, false },
+    { "MatMul", "matmul_param { transpose_a: true transpose_b: true }", "rr", 0, 0, { S(5, 64, 61), S(5, 67, 64) }, 0, 512, false },
+    { "MatMul", NULL, "rr", 0, 0, { S(2, 127, 131), S(2, 131, 137) }, 0, 1024, false },
     { "BatchReindex", NULL, "rl", 0, 1, { S(1, 1), S(1) }, 0, 16, false },
     { "BatchReindex", NULL, "rl", 0, 3, { PRIME, S(7) }, 0, 16, false },
     { "BatchReindex", NULL, "rl", 0, 13, { S(13, 701), S(17) }, 0, 16, false },
@@ -589,11 +612,50 @@ static void shaped_again(void **state)
     }
 }
 
+/* ---- run twice: recompute BLOCKS runs forward again before backward, unless a layer keeps
+ * statistics or other state */
+
+static bool changes_more(const test_layer *t)
+{
+    for (int k = 0; k < t->layer.n_weight; k++) {
+        if (t->layer.weight[k].kind == CT_WEIGHT_STATISTIC) return true;
+    }
+    for (int s = 0; s < CT_MAX_BUFFER; s++) {
+        const ct_buffer *b = &t->instance.buffer[s];
+
+        if ((b->bytes > 0) && (b->keep == CT_LIFETIME_ALWAYS)) return true;
+    }
+    return t->layer.ops->is_data;
+}
+
+static void twice(void **state)
+{
+    int n_run = 0;
+
+    (void)state;
+    for (int i = 0; i < n_row; i++) {
+        const row *c = &rows[i];
+        test_layer *a = make(c), *b = make(c);
+
+        if (!changes_more(a) && (a->layer.n_bottom > 0)) {
+            run(a, 1);
+            omp_set_num_threads(1);
+            assert_int_equal(test_layer_forward(b), CT_OK);
+            run(b, 1);
+            compare_again(c, a, b);
+            n_run++;
+        }
+        test_layer_destroy(a);
+        test_layer_destroy(b);
+    }
+    assert_true(n_run > n_row / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type), cmocka_unit_test(every_message), cmocka_unit_test(gradients),
-        cmocka_unit_test(threads),    cmocka_unit_test(shaped_again),
+        cmocka_unit_test(threads),    cmocka_unit_test(shaped_again),  cmocka_unit_test(twice),
     };
 
     return cmocka_run_group_tests(tests, make_rows, NULL);

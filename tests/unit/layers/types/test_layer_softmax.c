@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,7 +79,9 @@ static float *aligned_array(int64_t n, uint64_t seed)
 static void test_streamed(void **state)
 {
     static const ct_softmax_desc size[] = { { CT_DEVICE_CPU, 2, 17, 246736 },
-                                            { CT_DEVICE_CPU, 2, 131, 32032 } };
+                                            { CT_DEVICE_CPU, 2, 131, 32032 },
+                                            { CT_DEVICE_CPU, 168, 50257, 1 },
+                                            { CT_DEVICE_CPU, 129, 65537, 1 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
@@ -90,16 +93,44 @@ static void test_streamed(void **state)
         assert_true(ct_stream_pays(y, (size_t)n * sizeof(float)));
         assert_false(ct_stream_pays(z, (size_t)part * sizeof(float)));
         ok(ct_softmax_omp.forward(&size[i], &cpu_exec, x, y));
-        for (int o = 0; o < 2; o++) {
+        for (int64_t o = 0; o < size[i].outer; o++) {
             ok(ct_softmax_omp.forward(&one, &cpu_exec, x + o * part, z + o * part));
             test_same(y + o * part, z + o * part, part, "y");
         }
         ok(ct_softmax_omp.backward(&size[i], &cpu_exec, y, x, z));
-        for (int o = 0; o < 2; o++) /* in place */
+        for (int64_t o = 0; o < size[i].outer; o++) /* in place */
             ok(ct_softmax_omp.backward(&one, &cpu_exec, y + o * part, x + o * part, x + o * part));
         test_same(z, x, n, "dx");
         ct_mem_release(x), ct_mem_release(y), ct_mem_release(z);
     }
+}
+
+/* The gradient of a loss over a large vocabulary, by one to three threads: as row by row. */
+static void test_streamed_loss(void **state)
+{
+    enum { ROWS = 168, CLASSES = 50257 };
+    const ct_softmax_desc all = { CT_DEVICE_CPU, ROWS, CLASSES, 1 };
+    const ct_softmax_desc one = { CT_DEVICE_CPU, 1, CLASSES, 1 };
+    float *p = aligned_array((int64_t)ROWS * CLASSES, 1), *row = aligned_array(CLASSES, 2);
+    float *dx = aligned_array((int64_t)ROWS * CLASSES, 3);
+    int before = omp_get_max_threads();
+    int32_t label[ROWS];
+
+    (void)state;
+    assert_true(ct_stream_pays(dx, sizeof(float) * ROWS * CLASSES));
+    for (int o = 0; o < ROWS; o++)
+        label[o] = (o % 5 == 4) ? CT_LABEL_IGNORED : (o % 5 == 3) ? CLASSES - 1 : o * 299;
+    for (int n = 1; n <= 3; n++) {
+        omp_set_num_threads(n);
+        ok(ct_softmax_omp.loss_backward(&all, &cpu_exec, p, label, 0.7f, dx));
+        for (int64_t o = 0; o < ROWS; o++) {
+            ok(ct_softmax_omp.loss_backward(&one, &cpu_exec, p + o * CLASSES, label + o, 0.7f,
+                                            row));
+            test_same(dx + o * CLASSES, row, CLASSES, "dx");
+        }
+    }
+    omp_set_num_threads(before);
+    ct_mem_release(p), ct_mem_release(dx), ct_mem_release(row);
 }
 
 static void check_loss(const ct_softmax_engine *e, ct_softmax_desc d)
@@ -380,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_loss_is_finite), cmocka_unit_test(test_all_ignored),
         cmocka_unit_test(test_bad_labels),     cmocka_unit_test(test_shapes_refused),
         cmocka_unit_test(test_ranks),          cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_streamed_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

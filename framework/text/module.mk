@@ -1,0 +1,1 @@
+# Tokenizers: texts as ids, and back.

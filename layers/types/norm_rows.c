@@ -1,0 +1,374 @@
+/* The loops of LayerNorm and RMSNorm on the CPU.
+ *
+ * A row stays in the caches while its sums are taken and its results are made, so memory is read
+ * and written once. Sums are f32 in lanes over pieces of a row, and double over the pieces: an
+ * element passes at most PIECE / LANES roundings of f32. Their order follows from the shape alone.
+ * A mean is kept in two floats, so that a row whose mean is far larger than its deviation loses
+ * nothing. */
+#include <math.h>
+#include <string.h>
+
+#include "framework/base/stream.h"
+#include "layers/layer_util.h"
+#include "layers/types/norm.h"
+
+enum {
+    LANES = 16,
+    PIECE = 512,  /* elements of a row that are added up in f32                          */
+    GROUP = 4,    /* rows whose shares of the weights' gradients are added up at once    */
+    COLUMNS = 256 /* of a group, that are made before they are written past the caches   */
+};
+
+/* A block of rows has partial sums of its own: at least so many elements, so that those stay few,
+ * and at most so many blocks and rows. */
+enum { BLOCK_ELEMENTS = 24576, BLOCKS = 128, BLOCK_ROWS = 1024 };
+
+typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef double wide __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+CT_SIMD_PART double total(const wide *lanes, float rest)
+{
+    double sum[LANES];
+
+    memcpy(sum, lanes, sizeof(sum));
+    for (int w = LANES / 2; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++) sum[i] += sum[i + w];
+    }
+    return sum[0] + (double)rest;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b)
+{
+    return (a < b) ? a : b;
+}
+
+/* ---- forward */
+
+CT_SIMD_PART double sum_row(int64_t n, const float *x)
+{
+    int64_t whole = n / LANES * LANES;
+    wide sum = { 0 };
+    float rest = 0;
+
+    for (int64_t at = 0; at < whole; at += PIECE) {
+        int64_t to = smaller(at + PIECE, whole);
+        vec part = { 0 };
+
+        for (int64_t i = at; i < to; i += LANES) part += *(const vec *)(x + i);
+        sum += __builtin_convertvector(part, wide);
+    }
+    for (int64_t i = whole; i < n; i++) rest += x[i];
+    return total(&sum, rest);
+}
+
+/* Sums of d = x - less, and of d^2. */
+CT_SIMD_PART void sum_squares(int64_t n, const float *x, float less, double *first_p,
+                              double *second_p)
+{
+    int64_t whole = n / LANES * LANES;
+    wide first = { 0 }, second = { 0 };
+    float rest = 0, rest2 = 0;
+
+    for (int64_t at = 0; at < whole; at += PIECE) {
+        int64_t to = smaller(at + PIECE, whole);
+        vec part = { 0 }, part2 = { 0 };
+
+        for (int64_t i = at; i < to; i += LANES) {
+            vec d = *(const vec *)(x + i) - less;
+
+            part += d;
+            part2 += d * d;
+        }
+        first += __builtin_convertvector(part, wide);
+        second += __builtin_convertvector(part2, wide);
+    }
+    for (int64_t i = whole; i < n; i++) {
+        float d = x[i] - less;
+
+        rest += d;
+        rest2 += d * d;
+    }
+    *first_p = total(&first, rest);
+    *second_p = total(&second, rest2);
+}
+
+/* In double: of rows whose squares, or sums, leave the range of floats. */
+static void exact_stat(const ct_norm_rows *r, const float *x, ct_row_stat *s)
+{
+    double sum = 0, square = 0;
+
+    for (int64_t i = 0; r->centred && (i < r->n); i++) sum += (double)x[i];
+    s->mean = sum / (double)r->n;
+    for (int64_t i = 0; i < r->n; i++)
+        square += ((double)x[i] - s->mean) * ((double)x[i] - s->mean);
+    s->variance = square / (double)r->n;
+}
+
+/* What a row's elements go through, in floats. */
+typedef struct rule {
+    float high, low; /* their sum is the mean */
+    float factor;
+} rule;
+
+CT_SIMD_PART rule rule_of(const ct_row_stat *s)
+{
+    float high = (float)s->mean;
+
+    return (rule){ high, (float)(s->mean - (double)high), (float)s->factor };
+}
+
+CT_SIMD_PART float normal(rule k, float x)
+{
+    return (x - k.high - k.low) * k.factor;
+}
+
+CT_SIMD_PART void put_row(int64_t n, rule k, const float *x, const float *scale, const float *shift,
+                          float *y)
+{
+    if (scale == NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]);
+    } else if (shift == NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]) * scale[i];
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]) * scale[i] + shift[i];
+    }
+}
+
+/* Pieces of a row whose results are written past the caches; for one that is not, the whole row. */
+CT_SIMD_PART void put_pieces(const ct_norm_rows *r, rule k, const float *x, bool stream, float *y)
+{
+    int64_t step = stream ? PIECE : r->n;
+    float out[PIECE] __attribute__((aligned(64)));
+
+    for (int64_t at = 0; at < r->n; at += step) {
+        int64_t len = smaller(step, r->n - at);
+
+        put_row(len, k, x + at, (r->scale != NULL) ? r->scale + at : NULL,
+                (r->shift != NULL) ? r->shift + at : NULL, stream ? out : y + at);
+        if (stream) ct_stream_copy(len, out, y + at);
+    }
+}
+
+CT_SIMD_CLONES static void forward_row(const ct_norm_rows *r, const float *x, ct_row_stat *s,
+                                       bool stream, float *y)
+{
+    double n = (double)r->n, first, second;
+    float about = r->centred ? (float)(sum_row(r->n, x) / n) : 0.0f;
+
+    sum_squares(r->n, x, about, &first, &second);
+    s->mean = r->centred ? (double)about + first / n : 0;
+    s->variance = second / n - (r->centred ? first / n * (first / n) : 0);
+    if (s->variance < 0) s->variance = 0;
+    if (!isfinite(second)) exact_stat(r, x, s);
+    s->factor = 1 / sqrt(s->variance + r->eps);
+    s->gain = 1;
+    put_pieces(r, rule_of(s), x, stream, y);
+}
+
+/* Whole lines of the rows of a large array pass the caches by. */
+static bool streams(const ct_norm_rows *r, const float *from, const float *to)
+{
+    return (from != to) && (r->n % LANES == 0) &&
+           ct_stream_pays(to, (size_t)(r->rows * r->n) * sizeof(*to));
+}
+
+void ct_norm_rows_forward(const ct_norm_rows *r, float *y)
+{
+    bool stream = streams(r, r->x, y);
+
+#pragma omp parallel if (r->rows * r->n >= CT_PARALLEL_MIN)
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < r->rows; i++)
+            forward_row(r, r->x + i * r->n, &r->stat[i], stream, y + i * r->n);
+        if (stream) ct_stream_end();
+    }
+}
+
+/* ---- backward: with v what is normal and g = dy scale, dx = factor (g - mean g - v mean(g v));
+ * the gradients of scale and shift are the sums of dy v and of dy down the columns. */
+
+/* What a row's gradient takes besides. */
+typedef struct gradient {
+    const float *x, *dy;
+    float *dx;
+    rule k;
+    float mean, dot; /* of g, of g v */
+} gradient;
+
+/* Sums of g, and of g v. */
+CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, bool scaled, gradient *g)
+{
+    int64_t n = r->n, whole = n / LANES * LANES;
+    wide first = { 0 }, second = { 0 };
+    float rest = 0, rest2 = 0;
+
+    for (int64_t at = 0; at < whole; at += PIECE) {
+        int64_t to = smaller(at + PIECE, whole);
+        vec part = { 0 }, part2 = { 0 };
+
+        for (int64_t i = at; i < to; i += LANES) {
+            vec v = (*(const vec *)(g->x + i) - g->k.high - g->k.low) * g->k.factor;
+            vec d = *(const vec *)(g->dy + i);
+
+            if (scaled) d *= *(const vec *)(r->scale + i);
+            part += d;
+            part2 += d * v;
+        }
+        first += __builtin_convertvector(part, wide);
+        second += __builtin_convertvector(part2, wide);
+    }
+    for (int64_t i = whole; i < n; i++) {
+        float d = scaled ? g->dy[i] * r->scale[i] : g->dy[i];
+
+        rest += d;
+        rest2 += d * normal(g->k, g->x[i]);
+    }
+    g->mean = r->centred ? (float)(total(&first, rest) / (double)n) : 0.0f;
+    g->dot = (float)(total(&second, rest2) / (double)n);
+}
+
+/* Columns [from, from + n) of `rows` rows, a constant: their dx, where that is wanted, to[j] of row
+ * j; their shares of the gradients of scale and shift, where those are, into dscale and dshift. */
+CT_SIMD_PART void put_group(const ct_norm_rows *r, const gradient *g, int rows, bool scaled,
+                            bool wants_dx, bool wants_weights, int64_t from, int64_t n,
+                            float *const *to, float *dscale, float *dshift)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float s = scaled ? r->scale[from + i] : 1.0f, share[GROUP] = { 0 }, d[GROUP] = { 0 };
+
+        for (int j = 0; j < rows; j++) {
+            float v = normal(g[j].k, g[j].x[from + i]), dg;
+
+            d[j] = g[j].dy[from + i];
+            share[j] = d[j] * v;
+            dg = scaled ? d[j] * s : d[j];
+            if (wants_dx) to[j][i] = (dg - g[j].mean - v * g[j].dot) * g[j].k.factor;
+        }
+        if (wants_weights) {
+            dscale[from + i] += (share[0] + share[1]) + (share[2] + share[3]);
+            dshift[from + i] += (d[0] + d[1]) + (d[2] + d[3]);
+        }
+    }
+}
+
+CT_SIMD_PART void group_as(const ct_norm_rows *r, gradient *g, int rows, bool scaled, bool wants_dx,
+                           bool wants_weights, bool stream, float *part)
+{
+    float out[GROUP][COLUMNS] __attribute__((aligned(64))), *to[GROUP] = { NULL };
+    int64_t step = stream ? COLUMNS : r->n;
+
+    for (int j = 0; wants_dx && (j < rows); j++) sum_gradient(r, scaled, &g[j]);
+    for (int64_t at = 0; at < r->n; at += step) {
+        int64_t len = smaller(step, r->n - at);
+
+        for (int j = 0; wants_dx && (j < rows); j++) to[j] = stream ? out[j] : g[j].dx + at;
+        put_group(r, g, rows, scaled, wants_dx, wants_weights, at, len, to, part, part + r->n);
+        for (int j = 0; stream && (j < rows); j++) ct_stream_copy(len, out[j], g[j].dx + at);
+    }
+}
+
+CT_SIMD_PART void rows_as(const ct_norm_rows *r, gradient *g, int rows, bool wants_dx,
+                          bool wants_weights, bool stream, float *part)
+{
+    if (r->scale == NULL)
+        group_as(r, g, rows, false, true, false, stream, part);
+    else if (wants_dx && wants_weights)
+        group_as(r, g, rows, true, true, true, stream, part);
+    else if (wants_dx)
+        group_as(r, g, rows, true, true, false, stream, part);
+    else
+        group_as(r, g, rows, true, false, true, false, part);
+}
+
+CT_SIMD_CLONES static void backward_rows(const ct_norm_rows *r, gradient *g, int rows,
+                                         bool wants_dx, bool wants_weights, bool stream,
+                                         float *part)
+{
+    if (rows == GROUP)
+        rows_as(r, g, GROUP, wants_dx, wants_weights, stream, part);
+    else
+        rows_as(r, g, 1, wants_dx, wants_weights, stream, part);
+}
+
+/* Rows of a block: from the shape alone. */
+static int64_t block_rows(int64_t rows, int64_t n)
+{
+    int64_t few = (rows + BLOCKS - 1) / BLOCKS, small = BLOCK_ELEMENTS / ((n > 0) ? n : 1);
+    int64_t most = (few > small) ? few : small;
+
+    return smaller((most > 1) ? most : 1, BLOCK_ROWS);
+}
+
+static int64_t n_block(int64_t rows, int64_t n)
+{
+    int64_t step = block_rows(rows, n);
+
+    return (rows + step - 1) / step;
+}
+
+size_t ct_norm_rows_part_bytes(int64_t rows, int64_t n)
+{
+    return (size_t)(n_block(rows, n) * 2 * n) * sizeof(float);
+}
+
+static void backward_block(const ct_norm_rows *r, const ct_norm_back *b, int64_t block, bool stream)
+{
+    bool wants_weights = (b->dscale != NULL) || (b->dshift != NULL);
+    int64_t step = block_rows(r->rows, r->n), to = smaller((block + 1) * step, r->rows);
+    float *part = wants_weights ? b->part + block * 2 * r->n : NULL;
+
+    if (wants_weights) memset(part, 0, (size_t)(2 * r->n) * sizeof(*part));
+    for (int64_t i = block * step, rows; i < to; i += rows) {
+        gradient g[GROUP];
+
+        rows = (to - i >= GROUP) ? GROUP : 1;
+        for (int64_t j = 0; j < rows; j++)
+            g[j] = (gradient){ .x = r->x + (i + j) * r->n,
+                               .dy = b->dy + (i + j) * r->n,
+                               .dx = (b->dx != NULL) ? b->dx + (i + j) * r->n : NULL,
+                               .k = rule_of(&r->stat[i + j]) };
+        backward_rows(r, g, (int)rows, b->dx != NULL, wants_weights, stream, part);
+    }
+}
+
+/* out[c] = the sum of the blocks' part[c], of columns [from, to). */
+static void add_parts(const ct_norm_rows *r, const float *part, int64_t from, int64_t to, bool add,
+                      float *out)
+{
+    int64_t blocks = n_block(r->rows, r->n);
+    double sum[COLUMNS];
+
+    if (out == NULL) return;
+    for (int64_t c = from; c < to; c++) sum[c - from] = add ? (double)out[c] : 0.0;
+    for (int64_t k = 0; k < blocks; k++) {
+        for (int64_t c = from; c < to; c++) sum[c - from] += (double)part[k * 2 * r->n + c];
+    }
+    for (int64_t c = from; c < to; c++) out[c] = (float)sum[c - from];
+}
+
+void ct_norm_rows_backward(const ct_norm_rows *r, const ct_norm_back *b)
+{
+    bool wants_weights = (b->dscale != NULL) || (b->dshift != NULL);
+    bool stream = (b->dx != NULL) && (b->dx != r->x) && streams(r, b->dy, b->dx);
+
+    if ((b->dx == NULL) && !wants_weights) return;
+#pragma omp parallel if (r->rows * r->n >= CT_PARALLEL_MIN)
+    {
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < n_block(r->rows, r->n); k++) backward_block(r, b, k, stream);
+        if (stream) ct_stream_end();
+        if (wants_weights) {
+#pragma omp for schedule(static)
+            for (int64_t c = 0; c < r->n; c += COLUMNS) {
+                add_parts(r, b->part, c, smaller(c + COLUMNS, r->n), b->add_scale, b->dscale);
+                add_parts(r, b->part + r->n, c, smaller(c + COLUMNS, r->n), b->add_shift,
+                          b->dshift);
+            }
+        }
+    }
+}

@@ -1,0 +1,621 @@
+/* Attention: every engine against the definition in double over odd shapes, on every instruction
+ * set; the same bits for any number of threads and any way to cut the work; scores that are large
+ * or -infinity; rows that see nothing; what threads have to do. */
+#include "tests/test.h"
+#include "framework/base/rng.h"
+#include "framework/base/simd.h"
+#include "layers/engine/attention/attention.h"
+#include "tests/layer_harness.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct shape {
+    int64_t n, heads, kv, tq, tk, dim;
+    bool causal;
+    int64_t window, rope;
+    bool interleaved, segments, packed;
+    float ratio; /* of dropout                       */
+    float size;  /* of queries and keys; 0: 1        */
+} shape;
+
+/* One call's memory; stride of tokens as in a packed blob, or each operand alone. */
+typedef struct operands {
+    ct_attention_desc d;
+    ct_attention_args a;
+    float *x, *dx, *top, *dtop, *segment, *turn, *stats;
+    int64_t n_x, n_top;
+} operands;
+
+static float *numbers(int64_t n)
+{
+    float *v = calloc((size_t)n + 1, sizeof(*v));
+
+    assert_non_null(v);
+    return v;
+}
+
+/* Four documents in a row, the second of one token; of the last sequence one document. */
+static void fill_segments(const shape *c, float *segment)
+{
+    for (int64_t i = 0; i < c->n * c->tk; i++) {
+        int64_t at = i % c->tk, third = c->tk / 3;
+
+        segment[i] = (at < third)           ? 7.0f
+                     : (at == third)        ? 2.0f
+                     : (at < 2 * third + 1) ? 3.0f
+                                            : 9.0f;
+        if ((c->n > 1) && (i / c->tk == c->n - 1)) segment[i] = 1.0f;
+    }
+}
+
+static operands make(const shape *c, int n_thread)
+{
+    int64_t q = c->heads * c->dim, k = c->kv * c->dim, row = c->packed ? q + 2 * k : 0;
+    operands o = { .d = { .device = CT_DEVICE_CPU,
+                          .n_thread = n_thread,
+                          .n = c->n,
+                          .tq = c->tq,
+                          .tk = c->tk,
+                          .heads = c->heads,
+                          .kv_heads = c->kv,
+                          .dim = c->dim,
+                          .q_row = c->packed ? row : q,
+                          .k_row = c->packed ? row : k,
+                          .v_row = c->packed ? row : k,
+                          .causal = c->causal,
+                          .window = c->window,
+                          .scale = (float)(1 / sqrt((double)c->dim)),
+                          .rope_dim = c->rope,
+                          .interleaved = c->interleaved,
+                          .drop_below = (uint64_t)((double)c->ratio * 0x1p32),
+                          .keep_scale = 1.0f / (1.0f - c->ratio),
+                          .wants_q = true,
+                          .wants_kv = true } };
+    int64_t of_q = c->n * c->tq * q, of_k = c->n * c->tk * k;
+    int64_t k_at = c->packed ? q : of_q, v_at = k_at + (c->packed ? k : of_k);
+
+    o.n_x = of_q + 2 * of_k;
+    o.n_top = of_q;
+    o.x = numbers(o.n_x), o.dx = numbers(o.n_x);
+    o.top = numbers(of_q), o.dtop = numbers(of_q);
+    o.segment = numbers(c->n * c->tk);
+    o.turn = numbers(((c->tq > c->tk) ? c->tq : c->tk) * (c->rope + 1));
+    o.stats = numbers(2 * c->n * c->heads * c->tq);
+    test_random(o.x, o.n_x, 1, -1, 1);
+    for (int64_t i = 0; (c->size > 0) && (i < o.n_x); i++) o.x[i] *= c->size;
+    test_random(o.dtop, of_q, 2, -1, 1);
+    fill_segments(c, o.segment);
+    ct_attention_turns((c->tq > c->tk) ? c->tq : c->tk, c->rope, 10000, o.turn);
+    o.a = (ct_attention_args){ .q = o.x,
+                               .k = o.x + k_at,
+                               .v = o.x + v_at,
+                               .dq = o.dx,
+                               .dk = o.dx + k_at,
+                               .dv = o.dx + v_at,
+                               .segment = c->segments ? o.segment : NULL,
+                               .turn = o.turn,
+                               .y = o.top,
+                               .dy = o.dtop,
+                               .stats = o.stats,
+                               .key = 77,
+                               .first = 3 };
+    assert_int_equal(ct_attention_split(&o.d), CT_OK);
+    return o;
+}
+
+static void destroy(operands *o)
+{
+    free(o->x), free(o->dx), free(o->top), free(o->dtop);
+    free(o->segment), free(o->turn), free(o->stats);
+}
+
+static void run(operands *o, const ct_attention_impl *impl)
+{
+    size_t bytes = ct_attention_workspace(impl, &o->d);
+    ct_exec ex = { .dev = ct_device_cpu() };
+    ct_attention_args a = o->a;
+
+    assert_int_equal(posix_memalign(&a.work, 64, bytes + 64), 0);
+    memset(a.work, 0xff, bytes + 64);
+    assert_int_equal(impl->run(&o->d, &ex, &a), CT_OK);
+    for (size_t i = bytes; i < bytes + 64; i++) assert_int_equal(((unsigned char *)a.work)[i], 255);
+    free(a.work);
+}
+
+/* ---- the definition, of one head of one sequence, with sums of sizes that bound the rounding */
+
+typedef struct exact {
+    double *y, *dx, *y_size, *dx_size; /* as top and dx lie */
+    double largest;                    /* scale sum |q k|   */
+} exact;
+
+typedef struct one {
+    const operands *o;
+    exact *e;
+    int64_t s, h, g;
+    double *q, *k;     /* turned                                          */
+    double *d_q, *d_k; /* their gradients, and the sizes of those, behind */
+} one;
+
+/* y[i] = x turned by the angles of position p, back: the other way; sizes: all with one sign. */
+static void turn(const ct_attention_desc *d, const float *angles, int64_t p, int back, bool sizes,
+                 const double *x, double *y)
+{
+    int64_t half = d->rope_dim / 2;
+
+    for (int64_t c = 0; c < d->dim; c++) {
+        int64_t i = d->interleaved ? c / 2 : c % (half + (half == 0));
+        bool second = d->interleaved ? (c % 2 == 1) : (c >= half);
+        int64_t other = d->interleaved ? (c ^ 1) : second ? c - half : c + half;
+        double cosine, sine;
+
+        y[c] = x[c];
+        if (c >= d->rope_dim) continue;
+        cosine = (double)angles[p * d->rope_dim + i];
+        sine = (double)angles[p * d->rope_dim + half + i] * (second ? 1 : -1) * back;
+        y[c] =
+            sizes ? x[c] * fabs(cosine) + x[other] * fabs(sine) : x[c] * cosine + x[other] * sine;
+    }
+}
+
+static bool visible(const ct_attention_desc *d, const float *segment, int64_t i, int64_t j)
+{
+    int64_t p = i + (d->causal ? d->tk - d->tq : 0);
+
+    if (d->causal && (j > p)) return false;
+    if ((d->window > 0) && (j <= p - d->window)) return false;
+    return (segment == NULL) || (segment[p] == segment[j]);
+}
+
+static double kept(const one *t, int64_t i, int64_t j)
+{
+    const ct_attention_desc *d = &t->o->d;
+    uint64_t at = ct_attention_number(d, t->o->a.first + t->s, t->h, i, j);
+    ct_rng_block b = ct_rng_philox(t->o->a.key, 0, at / 4);
+
+    if (d->drop_below == 0) return 1;
+    return (b.v[at % 4] < d->drop_below) ? 0 : (double)d->keep_scale;
+}
+
+/* Probabilities of row i, and scale sum |q k|. */
+static void row_of(const one *t, int64_t i, double *p)
+{
+    const ct_attention_desc *d = &t->o->d;
+    const float *segment = (t->o->a.segment != NULL) ? t->o->a.segment + t->s * d->tk : NULL;
+    double most = -INFINITY, sum = 0;
+
+    for (int64_t j = 0; j < d->tk; j++) {
+        double score = 0, size = 0;
+
+        p[j] = -INFINITY;
+        if (!visible(d, segment, i, j)) continue;
+        for (int64_t c = 0; c < d->dim; c++) {
+            double product = t->q[i * d->dim + c] * t->k[j * d->dim + c];
+
+            score += product;
+            size += fabs(product);
+        }
+        p[j] = score * (double)d->scale;
+        most = fmax(most, p[j]);
+        t->e->largest = fmax(t->e->largest, size * (double)d->scale);
+    }
+    for (int64_t j = 0; j < d->tk; j++) {
+        p[j] = (p[j] == -INFINITY) ? 0 : exp(p[j] - most);
+        sum += p[j];
+    }
+    for (int64_t j = 0; (sum > 0) && (j < d->tk); j++) p[j] /= sum;
+}
+
+static void forward_row(const one *t, int64_t i, const double *p)
+{
+    const ct_attention_desc *d = &t->o->d;
+    int64_t at = ((t->s * d->tq + i) * d->heads + t->h) * d->dim;
+
+    for (int64_t j = 0; j < d->tk; j++) {
+        const float *v = t->o->a.v + (t->s * d->tk + j) * d->v_row + t->g * d->dim;
+        double by = p[j] * kept(t, i, j);
+
+        for (int64_t c = 0; (by != 0) && (c < d->dim); c++) {
+            t->e->y[at + c] += by * (double)v[c];
+            t->e->y_size[at + c] += by * fabs((double)v[c]);
+        }
+    }
+}
+
+/* What row i gives to the gradients: of values in place, of queries and keys before they are turned
+ * back. */
+static void backward_row(const one *t, int64_t i, const double *p)
+{
+    const ct_attention_desc *d = &t->o->d;
+    const ct_attention_args *a = &t->o->a;
+    int64_t at = ((t->s * d->tq + i) * d->heads + t->h) * d->dim;
+    const float *dy = a->dy + at;
+    double dot = 0, dot_size = 0;
+
+    for (int64_t c = 0; c < d->dim; c++) {
+        dot += (double)dy[c] * t->e->y[at + c];
+        dot_size += fabs((double)dy[c]) * t->e->y_size[at + c];
+    }
+    for (int64_t j = 0; j < d->tk; j++) {
+        int64_t v_at = (a->v - a->q) + (t->s * d->tk + j) * d->v_row + t->g * d->dim;
+        double keep = kept(t, i, j), dp = 0, dp_size = 0, ds, size;
+
+        if (p[j] == 0) continue;
+        for (int64_t c = 0; c < d->dim; c++) {
+            dp += (double)dy[c] * (double)t->o->x[v_at + c] * keep;
+            dp_size += fabs((double)dy[c] * (double)t->o->x[v_at + c]) * keep;
+            t->e->dx[v_at + c] += p[j] * keep * (double)dy[c];
+            t->e->dx_size[v_at + c] += p[j] * keep * fabs((double)dy[c]);
+        }
+        ds = p[j] * (dp - dot) * (double)d->scale;
+        size = p[j] * (dp_size + dot_size) * (double)d->scale;
+        for (int64_t c = 0; c < d->dim; c++) {
+            double q = t->q[i * d->dim + c], k = t->k[j * d->dim + c];
+
+            t->d_q[i * d->dim + c] += ds * k, t->d_q[(d->tq + i) * d->dim + c] += size * fabs(k);
+            t->d_k[j * d->dim + c] += ds * q, t->d_k[(d->tk + j) * d->dim + c] += size * fabs(q);
+        }
+    }
+}
+
+/* Adds n tokens' gradients, turned back, and their sizes, which lie behind them. */
+static void add_back(const one *t, const double *from, int64_t n, int64_t shift, int64_t at,
+                     int64_t step)
+{
+    const ct_attention_desc *d = &t->o->d;
+    double part[512];
+
+    for (int64_t i = 0; i < n; i++) {
+        for (int k = 0; k < 2; k++) {
+            double *to = (k == 0) ? t->e->dx : t->e->dx_size;
+
+            turn(d, t->o->turn, i + shift, -1, k == 1, from + (k * n + i) * d->dim, part);
+            for (int64_t c = 0; c < d->dim; c++) to[at + i * step + c] += part[c];
+        }
+    }
+}
+
+static void turn_tokens(const one *t, const float *x, int64_t n, int64_t shift, int64_t step,
+                        double *to)
+{
+    const ct_attention_desc *d = &t->o->d;
+    double token[512];
+
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t c = 0; c < d->dim; c++) token[c] = (double)x[i * step + c];
+        turn(d, t->o->turn, i + shift, 1, false, token, to + i * d->dim);
+    }
+}
+
+static void define_head(one *t, double *p)
+{
+    const ct_attention_desc *d = &t->o->d;
+    const ct_attention_args *a = &t->o->a;
+    int64_t shift = d->causal ? d->tk - d->tq : 0;
+    int64_t q_at = t->s * d->tq * d->q_row + t->h * d->dim;
+    int64_t k_at = (a->k - a->q) + t->s * d->tk * d->k_row + t->g * d->dim;
+
+    t->q = calloc((size_t)(3 * (d->tq + d->tk) * d->dim), sizeof(double));
+    assert_non_null(t->q);
+    t->k = t->q + d->tq * d->dim;
+    t->d_q = t->k + d->tk * d->dim;
+    t->d_k = t->d_q + 2 * d->tq * d->dim;
+    turn_tokens(t, a->q + q_at, d->tq, shift, d->q_row, t->q);
+    turn_tokens(t, t->o->x + k_at, d->tk, 0, d->k_row, t->k);
+    for (int64_t i = 0; i < d->tq; i++) {
+        row_of(t, i, p);
+        forward_row(t, i, p);
+        backward_row(t, i, p);
+    }
+    add_back(t, t->d_q, d->tq, shift, q_at, d->q_row);
+    add_back(t, t->d_k, d->tk, 0, k_at, d->k_row);
+    free(t->q);
+}
+
+static exact define(const operands *o)
+{
+    exact e = { .y = calloc((size_t)o->n_top, sizeof(double)),
+                .y_size = calloc((size_t)o->n_top, sizeof(double)),
+                .dx = calloc((size_t)o->n_x, sizeof(double)),
+                .dx_size = calloc((size_t)o->n_x, sizeof(double)) };
+    double *p = malloc((size_t)o->d.tk * sizeof(*p));
+
+    assert_true(e.y && e.y_size && e.dx && e.dx_size && p);
+    for (int64_t s = 0; s < o->d.n; s++) {
+        for (int64_t h = 0; h < o->d.heads; h++) {
+            one t = { .o = o, .e = &e, .s = s, .h = h, .g = h / (o->d.heads / o->d.kv_heads) };
+
+            define_head(&t, p);
+        }
+    }
+    free(p);
+    return e;
+}
+
+/* n heads kv tq tk dim causal window rope interleaved segments packed ratio size */
+static const shape shapes[] = {
+    { 1, 1, 1, 1, 1, 1, false, 0, 0, false, false, false, 0, 0 },
+    { 2, 3, 3, 2, 2, 8, true, 0, 8, false, false, true, 0, 0 },
+    { 1, 2, 1, 63, 63, 64, true, 0, 0, false, false, true, 0, 0 },
+    { 2, 2, 2, 64, 64, 8, true, 0, 4, true, true, true, 0, 0 },
+    { 1, 3, 1, 65, 65, 80, true, 0, 80, false, false, false, 0, 0 },
+    { 1, 2, 2, 65, 65, 128, false, 0, 0, false, true, true, 0, 0 },
+    { 1, 6, 3, 65, 65, 1, true, 17, 0, false, false, true, 0, 0 },
+    { 1, 1, 1, 257, 257, 64, true, 0, 0, false, false, true, 0, 0 },
+    { 1, 2, 1, 257, 257, 8, true, 33, 6, false, true, true, 0, 0 },
+    { 1, 1, 1, 257, 257, 12, true, 1, 0, false, false, true, 0, 0 },
+    { 2, 3, 1, 1, 65, 8, true, 0, 8, false, false, false, 0, 0 },
+    { 1, 2, 2, 63, 257, 20, true, 100, 20, true, true, false, 0, 0 },
+    { 1, 2, 2, 65, 2, 64, false, 0, 0, false, false, false, 0, 0 },
+    { 1, 4, 2, 2, 130, 24, false, 0, 10, false, false, false, 0, 0 },
+    { 1, 1, 1, 33, 33, 200, true, 0, 200, false, false, true, 0, 0 },
+    { 1, 1, 1, 20, 20, 300, false, 0, 100, true, false, true, 0, 0 },
+    { 1, 2, 1, 65, 65, 8, true, 0, 8, false, true, true, 0.3f, 0 },
+    { 2, 2, 2, 63, 140, 16, true, 77, 0, false, false, false, 0.5f, 0 },
+    { 2, 2, 2, 65, 65, 16, true, 0, 0, false, false, true, 0, 40 }, /* scores to +-1e4 */
+    { 1, 1, 1, 129, 129, 64, false, 0, 0, false, false, true, 0, 30 },
+};
+enum { N_SHAPE = sizeof(shapes) / sizeof(shapes[0]) };
+
+static exact defined[N_SHAPE]; /* of those that were asked for */
+
+static const exact *exact_of(const shape *c, const operands *o)
+{
+    exact *e = &defined[c - shapes];
+
+    if (e->y == NULL) *e = define(o);
+    return e;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPE; i++)
+        free(defined[i].y), free(defined[i].y_size), free(defined[i].dx), free(defined[i].dx_size);
+    return 0;
+}
+
+/* ---- engines against it */
+
+static void near(const float *a, const double *b, const double *size, int64_t n, double allowed,
+                 const char *what)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)a[i] - b[i]);
+
+        if (!(off <= allowed * size[i] + 1e-30))
+            fail_msg("%s[%lld]: %.9g for %.9g, %.3g times what is allowed", what, (long long)i,
+                     (double)a[i], b[i], off / (allowed * size[i] + 1e-30));
+    }
+}
+
+static const char *text_of(const shape *c)
+{
+    static char text[200];
+
+    snprintf(text, sizeof(text),
+             "n %d heads %d kv %d tq %d tk %d dim %d causal %d window %d rope %d", (int)c->n,
+             (int)c->heads, (int)c->kv, (int)c->tq, (int)c->tk, (int)c->dim, c->causal,
+             (int)c->window, (int)c->rope);
+    return text;
+}
+
+/* In units of u = 2^-24: a score is off by its sum's dim products and some 10 roundings of its
+ * factors, times the sum of their sizes; a probability by that twice (itself, and the sum of all)
+ * and some 8 for the power and the quotient. Sums then have tq heads or tk products, dp and the dot
+ * dim. */
+static double allowed(const operands *o, const exact *e)
+{
+    const ct_attention_desc *d = &o->d;
+    double sums = (double)(d->tk + d->tq * (d->heads / d->kv_heads) + 2 * d->dim);
+
+    return 0x1p-24 * (2 * ((double)d->dim + 10) * e->largest + sums + 40);
+}
+
+static void check(const shape *c, const ct_attention_impl *forward,
+                  const ct_attention_impl *backward)
+{
+    operands o = make(c, 2);
+    exact e = *exact_of(c, &o);
+    char what[300];
+
+    for (int64_t i = 0; i < o.n_x; i++) o.dx[i] = NAN;
+    run(&o, forward);
+    run(&o, backward);
+    snprintf(what, sizeof(what), "%s, %s y", text_of(c), forward->name);
+    near(o.top, e.y, e.y_size, o.n_top, allowed(&o, &e), what);
+    snprintf(what, sizeof(what), "%s, %s dx", text_of(c), backward->name);
+    near(o.dx, e.dx, e.dx_size, o.n_x, allowed(&o, &e), what);
+    destroy(&o);
+}
+
+static void every_engine(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPE; i++) {
+        for (int k = 0; ct_attention_forward_table[k] != NULL; k++)
+            check(&shapes[i], ct_attention_forward_table[k], ct_attention_backward_table[k]);
+    }
+    assert_string_equal(ct_attention_forward_table[1]->name, "reference");
+}
+
+/* What one engine's forward keeps another's backward reads. */
+static void mixed(void **state)
+{
+    (void)state;
+    check(&shapes[8], &ct_attention_ref_forward, &ct_attention_flash_backward);
+    check(&shapes[8], &ct_attention_flash_forward, &ct_attention_ref_backward);
+}
+
+static void every_set(void **state)
+{
+    static const char *const name[] = { "portable", "avx2", "avx512" };
+
+    (void)state;
+    unsetenv("CORTADO_SIMD");
+    for (int level = 0; level <= (int)ct_simd_pick(); level++) {
+        setenv("CORTADO_SIMD", name[level], 1);
+        for (int i = 0; i < N_SHAPE; i++)
+            check(&shapes[i], &ct_attention_flash_forward, &ct_attention_flash_backward);
+        unsetenv("CORTADO_SIMD");
+    }
+}
+
+/* ---- bits */
+
+static void same_bits(void **state)
+{
+    static const int threads[] = { 1, 2, 3, 5 };
+    static const int64_t sizes[][2] = { { 0, 0 }, { 32, 32 }, { 64, 128 }, { 256, 64 } };
+
+    (void)state;
+    for (int i = 0; i < N_SHAPE; i++) {
+        operands first = make(&shapes[i], 1);
+
+        run(&first, &ct_attention_flash_forward);
+        run(&first, &ct_attention_flash_backward);
+        for (int k = 0; k < 16; k++) {
+            operands o = make(&shapes[i], threads[k % 4]);
+
+            if (k >= 4) o.d.task_queries = sizes[k / 4][0], o.d.task_keys = sizes[k / 4][1];
+            run(&o, &ct_attention_flash_forward);
+            run(&o, &ct_attention_flash_backward);
+            test_same(o.top, first.top, o.n_top, text_of(&shapes[i]));
+            test_same(o.dx, first.dx, o.n_x, text_of(&shapes[i]));
+            destroy(&o);
+        }
+        destroy(&first);
+    }
+}
+
+/* ---- edges */
+
+/* Products of 1e20 and -1e20 are -infinity: such keys count for nothing, and a row of them alone is
+ * one that sees nothing. */
+static void minus_infinity(void **state)
+{
+    shape c = { 1, 1, 1, 40, 40, 16, false, 0, 0, false, false, true, 0, 0 };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        operands o = make(&c, 2);
+
+        for (int64_t t = 0; t < 40; t++) {
+            float *q = o.x + t * 48, *key = q + 16;
+
+            for (int i = 0; i < 16; i++) {
+                q[i] = (t % 3 == 0) ? 1e20f : 0.25f;
+                key[i] = ((t % 5 == 1) || (k == 1)) ? -1e20f : 0.0f;
+            }
+        }
+        run(&o, &ct_attention_flash_forward);
+        run(&o, &ct_attention_flash_backward);
+        for (int64_t t = 0; t < 40; t++) {
+            bool none = (k == 1) && (t % 3 == 0);
+            double mean = 0;
+
+            for (int64_t j = 0; j < 40; j++)
+                mean += ((k == 0) && (j % 5 == 1)) ? 0 : o.x[j * 48 + 32];
+            mean /= (k == 0) ? 32 : 40;
+            assert_true(fabs((double)o.top[t * 16] - (none ? 0 : mean)) < 1e-5);
+            for (int i = 0; i < 48; i++) assert_true(isfinite(o.dx[t * 48 + i]));
+            for (int i = 0; none && (i < 16); i++) assert_true(o.dx[t * 48 + i] == 0.0f);
+        }
+        destroy(&o);
+    }
+}
+
+/* A segment number that is no number equals none, itself neither. */
+static void nothing_seen(void **state)
+{
+    shape c = { 1, 2, 1, 70, 70, 24, true, 0, 24, false, true, true, 0, 0 };
+
+    (void)state;
+    for (int e = 0; ct_attention_forward_table[e] != NULL; e++) {
+        operands o = make(&c, 2);
+
+        for (int64_t i = 20; i < 70; i++) o.segment[i] = NAN;
+        run(&o, ct_attention_forward_table[e]);
+        run(&o, ct_attention_backward_table[e]);
+        for (int64_t i = 20 * 48; i < 70 * 48; i++) assert_true(o.top[i] == 0.0f);
+        for (int64_t i = 20 * 96; i < 70 * 96; i++) assert_true(o.dx[i] == 0.0f);
+        for (int64_t i = 0; i < 20 * 48; i++) assert_true(o.top[i] != 0.0f);
+        destroy(&o);
+    }
+}
+
+/* ---- work */
+
+static double balance(const shape *c, bool backward, int n_thread)
+{
+    operands o = make(c, n_thread);
+    double *work = malloc((size_t)n_thread * sizeof(*work)), last, sum = 0, most = 0;
+
+    assert_non_null(work);
+    assert_int_equal(ct_attention_work(&o.d, backward, work, &last), CT_OK);
+    for (int i = 0; i < n_thread; i++) {
+        sum += work[i];
+        most = fmax(most, work[i]);
+    }
+    assert_true(last >= most); /* waits come on top */
+    free(work);
+    destroy(&o);
+    return sum / (n_thread * last);
+}
+
+/* One sequence of GPT-2 small keeps many threads busy, in both directions. */
+static void threads_are_busy(void **state)
+{
+    shape gpt2 = { 1, 12, 12, 1024, 1024, 64, true, 0, 0, false, false, true, 0, 0 };
+
+    (void)state;
+    for (int backward = 0; backward < 2; backward++) {
+        static const int threads[] = { 2, 8, 64, 128 };
+
+        for (int i = 0; i < 4; i++) {
+            double b = balance(&gpt2, backward, threads[i]);
+
+            if (b < 0.85)
+                fail_msg("%s, %d threads: balance %.3f", backward ? "backward" : "forward",
+                         threads[i], b);
+        }
+    }
+}
+
+/* What is visible, counted; and what is multiplied is not much more. */
+static void pairs(void **state)
+{
+    shape c = { 1, 1, 1, 100, 300, 8, true, 40, 0, false, false, false, 0, 0 };
+    operands o = make(&c, 1);
+    double seen = 0, last;
+
+    (void)state;
+    for (int64_t i = 0; i < 100; i++) {
+        for (int64_t j = 0; j < 300; j++) seen += visible(&o.d, NULL, i, j);
+    }
+    assert_true(ct_attention_pairs(&o.d) == seen);
+    destroy(&o);
+    c = (shape){ 1, 1, 1, 1024, 1024, 64, true, 0, 0, false, false, true, 0, 0 };
+    o = make(&c, 1);
+    assert_int_equal(ct_attention_work(&o.d, false, NULL, &last), CT_OK);
+    assert_true(last >= 2 * 64 * ct_attention_pairs(&o.d));
+    assert_true(last <= 1.05 * 2 * 64 * ct_attention_pairs(&o.d));
+    assert_int_equal(ct_attention_work(&o.d, true, NULL, &last), CT_OK);
+    assert_true(last <= 1.05 * 5 * 64 * ct_attention_pairs(&o.d));
+    destroy(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_engine),     cmocka_unit_test(mixed),
+        cmocka_unit_test(every_set),        cmocka_unit_test(same_bits),
+        cmocka_unit_test(minus_infinity),   cmocka_unit_test(nothing_seen),
+        cmocka_unit_test(threads_are_busy), cmocka_unit_test(pairs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, drop);
+}
