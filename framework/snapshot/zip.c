@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "framework/base/file_map.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/disk_file.h"
 
@@ -31,14 +32,6 @@ struct ct_zip {
     int n;
     ct_zip_entry *entry;
 };
-
-static uint64_t number(const uint8_t *p, int bytes)
-{
-    uint64_t v = 0;
-
-    for (int i = bytes - 1; i >= 0; i--) v = v << 8 | p[i];
-    return v;
-}
 
 static bool is_mark(const uint8_t *p, uint8_t a, uint8_t b)
 {
@@ -92,9 +85,10 @@ static ct_status find_end64(const ct_zip *z, uint64_t end, directory *d)
     if (end < LOCATOR64) return CT_OK;
     CT_TRY(read_at(z, end - LOCATOR64, locator, sizeof(locator)));
     if (!is_mark(locator, 6, 7)) return CT_OK;
-    CT_TRY(read_at(z, number(locator + 8, 8), record, sizeof(record)));
+    CT_TRY(read_at(z, ct_little_endian(locator + 8, 8), record, sizeof(record)));
     if (!is_mark(record, 6, 6)) return broken(z, "no 64-bit directory where it should be");
-    *d = (directory){ number(record + 32, 8), number(record + 40, 8), number(record + 48, 8) };
+    *d = (directory){ ct_little_endian(record + 32, 8), ct_little_endian(record + 40, 8),
+                      ct_little_endian(record + 48, 8) };
     return CT_OK;
 }
 
@@ -115,7 +109,8 @@ static ct_status find_end(const ct_zip *z, directory *d)
     if (status == CT_OK) {
         const uint8_t *end = tail + at - 1;
 
-        *d = (directory){ number(end + 10, 2), number(end + 12, 4), number(end + 16, 4) };
+        *d = (directory){ ct_little_endian(end + 10, 2), ct_little_endian(end + 12, 4),
+                          ct_little_endian(end + 16, 4) };
         status = find_end64(z, z->size - n + at - 1, d);
     }
     free(tail);
@@ -128,13 +123,13 @@ static void read_extra(const uint8_t *extra, size_t n, ct_zip_entry *e)
     uint64_t *value[] = { &e->size, &e->packed, &e->offset };
 
     for (size_t at = 0; at + 4 <= n;) {
-        size_t length = (size_t)number(extra + at + 2, 2);
+        size_t length = (size_t)ct_little_endian(extra + at + 2, 2);
         const uint8_t *p = extra + at + 4;
 
         if (at + 4 + length > n) return;
-        for (int i = 0; (number(extra + at, 2) == EXTRA64) && (i < 3); i++) {
+        for (int i = 0; (ct_little_endian(extra + at, 2) == EXTRA64) && (i < 3); i++) {
             if ((*value[i] != FULL) || (p + 8 > extra + at + 4 + length)) continue;
-            *value[i] = number(p, 8);
+            *value[i] = ct_little_endian(p, 8);
             p += 8;
         }
         at += 4 + length;
@@ -149,17 +144,17 @@ static ct_status read_entry(ct_zip *z, const uint8_t *dir, size_t size, size_t *
     size_t name, extra, comment;
 
     if ((size - *at_p < CENTRAL) || !is_mark(p, 1, 2)) return broken(z, "its directory is cut");
-    name = (size_t)number(p + 28, 2);
-    extra = (size_t)number(p + 30, 2);
-    comment = (size_t)number(p + 32, 2);
+    name = (size_t)ct_little_endian(p + 28, 2);
+    extra = (size_t)ct_little_endian(p + 30, 2);
+    comment = (size_t)ct_little_endian(p + 32, 2);
     if (size - *at_p - CENTRAL < name + extra + comment) return broken(z, "its directory is cut");
-    if ((number(p + 8, 2) & 1) != 0)
+    if ((ct_little_endian(p + 8, 2) & 1) != 0)
         return CT_FAIL(CT_ERR_DATA, "%s: has encrypted entries", z->path);
-    *e = (ct_zip_entry){ .method = (int)number(p + 10, 2),
-                         .crc = (uint32_t)number(p + 16, 4),
-                         .packed = number(p + 20, 4),
-                         .size = number(p + 24, 4),
-                         .offset = number(p + 42, 4) };
+    *e = (ct_zip_entry){ .method = (int)ct_little_endian(p + 10, 2),
+                         .crc = (uint32_t)ct_little_endian(p + 16, 4),
+                         .packed = ct_little_endian(p + 20, 4),
+                         .size = ct_little_endian(p + 24, 4),
+                         .offset = ct_little_endian(p + 42, 4) };
     e->name = strndup((const char *)p + CENTRAL, name);
     if (e->name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", z->path);
     z->n++;
@@ -286,7 +281,7 @@ ct_status ct_zip_read(ct_zip *z, const ct_zip_entry *e, uint8_t *out, size_t n)
     if (n > e->size) return broken(z, "an entry is too short");
     CT_TRY(read_at(z, e->offset, local, sizeof(local)));
     if (!is_mark(local, 3, 4)) return broken(z, "no entry where one should be");
-    at = e->offset + LOCAL + number(local + 26, 2) + number(local + 28, 2);
+    at = e->offset + LOCAL + ct_little_endian(local + 26, 2) + ct_little_endian(local + 28, 2);
     if ((at > z->size) || (e->packed > z->size - at)) return broken(z, "an entry is cut");
     return (e->method == 0) ? read_at(z, at, out, n) : inflate_entry(z, e, at, out, n);
 }

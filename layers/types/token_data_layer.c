@@ -99,12 +99,10 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     s->mask_token = p->mask_token;
     absent = (p->source == NULL) || (access(p->source, F_OK) != 0);
     s->synthetic = absent && l->env->synthetic;
-    if (l->env->synthetic && absent && (l->env->synthetic_batch > 0))
-        s->batch_size = l->env->synthetic_batch;
+    if (s->synthetic && (l->env->synthetic_batch > 0)) s->batch_size = l->env->synthetic_batch;
     CT_TRY(check_fields(l, p));
-    if (s->synthetic || ((p->source == NULL) && l->env->no_data)) return CT_OK;
+    if (s->synthetic || (absent && l->env->no_data)) return CT_OK;
     if (p->source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
-    if (absent && l->env->no_data) return CT_OK;
     return open_source(l, p->source);
 }
 

@@ -2,11 +2,11 @@
 #include "tests/test.h"
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "framework/base/memory.h"
+#include "tests/data_files.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -53,54 +53,44 @@ static void the_end_is_watched(void **state)
 #endif
 }
 
-static void put(const char *folder, const char *file, const char *text)
+static void put(test_folder *folder, const char *file, const char *text)
 {
-    char path[600];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/%s", folder, file);
-    f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    test_file_text(test_path(folder, file), text);
 }
 
-static void make_folder(const char *folder, const char *name)
+static void make_folder(test_folder *folder, const char *name)
 {
-    char path[600];
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(mkdir(test_path(folder, name), 0700), 0);
 }
 
 /* The least of the group's, those around it, and the machine's; of both versions of groups. */
 static void groups_limit_memory(void **state)
 {
-    char folder[] = "/tmp/cortado-groups.XXXXXX", list[600], command[700];
+    test_folder folder;
+    char list[sizeof(folder.name[0])];
 
     (void)state;
-    assert_non_null(mkdtemp(folder));
-    snprintf(list, sizeof(list), "%s/list", folder);
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 8e9); /* none */
-    put(folder, "list", "5:cpu,memory:/job/step\n3:cpuset:/other\n0::/slice\n");
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 8e9);
-    make_folder(folder, "slice");
-    put(folder, "slice/memory.max", "max\n");
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 8e9);
-    put(folder, "slice/memory.max", "5000000000\n");
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 5e9);
-    put(folder, "memory.max", "4000000000\n"); /* of the group around it */
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 4e9);
-    make_folder(folder, "memory");
-    make_folder(folder, "memory/job");
-    make_folder(folder, "memory/job/step");
-    put(folder, "memory/job/step/memory.limit_in_bytes", "9223372036854771712\n");
-    put(folder, "memory/job/memory.limit_in_bytes", "3000000000\n");
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 3e9);
-    put(folder, "list", "3:cpuset,memoryless:/job/step\nnothing\n");
-    assert_true(ct_memory_limit_of(list, folder, 8e9) == 8e9);
-    snprintf(command, sizeof(command), "rm -r '%s'", folder);
-    assert_int_equal(system(command), 0);
+    test_folder_make(&folder);
+    strcpy(list, test_path(&folder, "list"));
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 8e9); /* none */
+    put(&folder, "list", "5:cpu,memory:/job/step\n3:cpuset:/other\n0::/slice\n");
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 8e9);
+    make_folder(&folder, "slice");
+    put(&folder, "slice/memory.max", "max\n");
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 8e9);
+    put(&folder, "slice/memory.max", "5000000000\n");
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 5e9);
+    put(&folder, "memory.max", "4000000000\n"); /* of the group around it */
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 4e9);
+    make_folder(&folder, "memory");
+    make_folder(&folder, "memory/job");
+    make_folder(&folder, "memory/job/step");
+    put(&folder, "memory/job/step/memory.limit_in_bytes", "9223372036854771712\n");
+    put(&folder, "memory/job/memory.limit_in_bytes", "3000000000\n");
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 3e9);
+    put(&folder, "list", "3:cpuset,memoryless:/job/step\nnothing\n");
+    assert_true(ct_memory_limit_of(list, folder.path, 8e9) == 8e9);
+    test_folder_remove(&folder);
     assert_true(ct_memory_limit() > 0);
 }
 

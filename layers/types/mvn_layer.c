@@ -2,9 +2,9 @@
  * run in double. */
 #include <math.h>
 
-#include "layers/types/norm.h"
 #include "layers/layer_util.h"
 #include "layers/types/layer_types.h"
+#include "layers/types/norm.h"
 
 static void row_stats(int64_t rows, int64_t n, const float *x, ct_row_stat *stat)
 {
