@@ -17,7 +17,7 @@ import textwrap
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from nets import classic, compact, dense, inception_v3, public, residual, words  # noqa: E402
+from nets import classic, compact, dense, inception_v3, language, public, residual, words  # noqa: E402
 from nets.cards import CARDS  # noqa: E402
 from nets.solvers import SHORT, SOLVERS  # noqa: E402
 
@@ -29,6 +29,8 @@ NETS = (
     classic.vgg16_cifar, classic.vgg19, compact.densenet121, compact.mobilenet_v1, compact.mobilenet_v2,
     compact.squeezenet, dense.fcn8s, dense.ssd300, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
     residual.resnet101, residual.resnet152, residual.senet50, words.lstm_large, words.lstm_medium,
+    language.bert_mini, language.gpt2, language.gpt2_medium, language.gpt2_large, language.gpt2_xl, language.gpt_char,
+    language.llama_135m, language.minilm,
 )
 BY_HAND = {
     "lenet": "Caffe's form of LeNet: LeCun et al., \"Gradient-based learning applied to document recognition\", 1998.",

@@ -40,6 +40,7 @@ size_of() {
 rate_of() {
     case $1 in
     lstm*) echo 1 ;;
+    gpt* | llama* | bert* | minilm) echo 0.001 ;; # by AdamW
     fcn8s) echo 1e-11 ;; # its loss is a sum
     vgg16 | vgg19 | ssd300) echo 0.0001 ;;
     alexnet | caffenet | squeezenet) echo 0.003 ;; # without BatchNorm
@@ -55,6 +56,15 @@ make_set() {
         [ -e $set ] && return
         python3 -c "import random; random.seed(1); print(' '.join(str(random.randrange(500)) for _ in range(35 * $BATCH + 1)))" >words.txt
         "$CORTADO" convert text --from=words.txt --to=$set >out 2>&1
+        ;;
+    gpt* | llama* | bert* | minilm)
+        set=tokens.bin
+        [ -e $set ] && return
+        python3 -c "
+import random, struct, sys
+random.seed(1)
+ids = [random.randrange(100) for _ in range(32 * $BATCH + 1)]
+sys.stdout.buffer.write(struct.pack(f'<{len(ids)}H', *ids))" >$set
         ;;
     *)
         size=$(size_of "$2")
@@ -106,7 +116,7 @@ for name in "$@"; do
     BATCH=$wanted
     make_set "$name" "$ROOT/models/$name/train_val.prototxt"
     [ -e "$set" ] || { not_ok "$name" "no data"; continue; }
-    sed -E -e "s#source: \"[^\"]*_label_lmdb\"#source : \"labels\"#" -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/" \
+    sed -E -e "s#source: \"[^\"]*_label_lmdb\"#source : \"labels\"#" -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/; s/seq_len: [0-9]+/seq_len: 32/" \
         -e 's/mirror: true//; s/mean_file: "[^"]*"/mean_value: 128/' \
         "$ROOT/models/$name/train_val.prototxt" >net.prototxt
     cat >solver.prototxt <<EOS
@@ -115,6 +125,7 @@ snapshot_after_train: false snapshot_prefix: "x" random_seed: 1 solver_mode: CPU
 EOS
     case $name in ssd300) sed -i "s#source: \"[^\"]*\"#source: \"boxes.h5\"#" net.prototxt ;; esac
     case $name in lstm*) echo 'clip_gradients: 1' >>solver.prototxt ;; esac
+    case $name in gpt* | llama* | bert* | minilm) echo 'type: "AdamW" clip_gradients: 1' >>solver.prototxt ;; esac
     if timeout "${LIMIT:-900}" "$CORTADO" train --solver=solver.prototxt >out 2>&1 </dev/null; then
         sed -n 's/.*Iteration [0-9]*.*, loss = \([0-9.e+-]*\).*/\1/p' out >losses
         is "$name" falls

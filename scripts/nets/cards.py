@@ -7,11 +7,22 @@ PTB = "data: `cortado convert text --from=DIR --to=data/ptb` (`ptb.train.txt`, `
 UNTRAINED = "Not trained to the end here: ImageNet is not at hand."
 BATCHES = "`batch_size` is of a rank; the rates fit a global batch of 256."
 
+GPT2 = ("data: `cortado convert text --from=DIR --to=data/gpt2 --tokenizer=tokenizer.json`, with the `tokenizer.json` of GPT-2 and a "
+        "folder of `train.txt` and `valid.txt`")
+GPT2_NOTES = ["Weights: `--weights=model.safetensors` of Hugging Face's files; [language models](../../docs/language-models.md).",
+              "The head is the table of tokens, and counts once. No dropout; rates are those of the GPT-3 of that size.",
+              "Not trained here."]
+BERT = ("data: `cortado convert text --from=DIR --to=data/bert --tokenizer=tokenizer.json`, with the `tokenizer.json` of "
+        "`bert-base-uncased`")
+
 CARDS = {
     "alexnet": ("AlexNet", 60965224, "57.1 % top-1, 80.2 % top-5 (Caffe's bvlc_alexnet)", IMAGENET, [UNTRAINED]),
     "alexnet_bn": ("AlexNet with BatchNorm", 60982984, "none that is told apart from its system's", IMAGENET, [
         "BatchNorm and Scale behind each convolution and each of fc6 and fc7, no LRN; the convolutions have no bias, "
         "which BatchNorm would take off. swCaffe's paper says that LRN became BN and gives no prototxt.", UNTRAINED]),
+    "bert_mini": ("BERT mini", 11201594, "none of the loss alone", BERT, [
+        "The deploy net takes `tokens`, `types` (0, 1 for a second text) and `mask` (1, and 0 behind a short text), and gives the "
+        "scores of the tokens that are hidden.", "Not trained to the end here."]),
     "caffenet": ("CaffeNet", 60965224, "57.4 % top-1, 80.4 % top-5 (Caffe's bvlc_reference_caffenet)", IMAGENET,
                  [UNTRAINED]),
     "cifar10_full": ("CIFAR-10 full", 89578, "about 81 % (Caffe's example)", CIFAR, [
@@ -26,19 +37,33 @@ CARDS = {
                   "Images are padded to one size: shapes are fixed when a net is made.", "Not trained to the end here."]),
     "googlenet": ("GoogLeNet", 6998552, "68.7 % top-1, 88.9 % top-5 (Caffe's bvlc_googlenet)", IMAGENET, [
         "13 378 280 parameters with the two auxiliary heads, which only training has.", UNTRAINED]),
+    "gpt2": ("GPT-2, 124 M", 124439808, "perplexity 29.41 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
+    "gpt2_medium": ("GPT-2, 355 M", 354823168, "perplexity 22.76 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
+    "gpt2_large": ("GPT-2, 774 M", 774030080, "perplexity 19.93 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
+    "gpt2_xl": ("GPT-2, 1.5 B", 1557611200, "perplexity 18.34 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
+    "gpt_char": ("GPT on characters", 10795008, "none of this text", "data: `cortado convert text --from=DIR --to=data/warandpeace "
+                 "--tokenizer=char`, with a folder of the text's parts, `*train*.txt` and `*valid*.txt`", [
+                     "128 characters fit; a text with more wants its number in `vocabulary`, `input_dim` and the head's `num_output`."]),
     "inception_v3": ("Inception-v3", 23834568, "21.2 % top-1 error, 5.6 % top-5, one crop", IMAGENET.replace("256x256", "320x320"), [
         "Momentum in place of RMSProp, no smoothed labels; the auxiliary head, which only training has, has 3 326 696 more "
         "parameters.", UNTRAINED]),
     "lenet": ("LeNet on MNIST", 431080, "99.1 %", "data: `cortado convert mnist --from=DIR --to=data/mnist`", [
         "`tests/long/lenet_mnist.sh` trains it."]),
+    "llama_135m": ("Llama, 135 M", 134515008, "none that is told apart from its data", "data: `cortado convert text --from=DIR "
+                   "--to=data/smollm --tokenizer=tokenizer.json`, with the `tokenizer.json` of SmolLM2", [
+                       "Weights: `--weights=model.safetensors` or a GGUF of SmolLM2-135M; [language models](../../docs/language-models.md).",
+                       "The rate is chosen here, not theirs. Not trained here."]),
     "lstm": ("LSTM language model, small", 4651600, "perplexity 114.5 on the test text", PTB, [
         "Trained here as it is (30 199 steps, one rank, 2 threads): perplexity 118.6 on the validation text, 114.0 on the test text: "
         "`cortado test --model=models/lstm/train_val.prototxt --weights=lstm_iter_30199.caffemodel.h5 --iterations=3933 "
-        "--set=batch_size=1 --set='layer[text].text_data_param.source=data/ptb/test.h5'`.",
+        "--set=batch_size=1 --set='layer[data].text_data_param.source=data/ptb/test.h5'`.",
         "`train_val_1500.prototxt` is the large model with the small one's data, for timing."]),
     "lstm_large": ("LSTM language model, large", 66022000, "perplexity 78.4 on the test text", PTB, ["Not trained here."]),
     "lstm_medium": ("LSTM language model, medium", 19775200, "perplexity 82.7 on the test text", PTB,
                     ["Not trained here."]),
+    "minilm": ("MiniLM, 6 layers", 22565377, "embeddings of sentences", BERT, [
+        "The deploy net gives `embedding`: the mean over the tokens of `mask`, of length 1. Weights: those of all-MiniLM-L6-v2.",
+        "Training is that of BERT: hidden tokens. The authors learn from a larger model, which is not built.", "Not trained here."]),
     "mobilenet_v1": ("MobileNet v1", 4231976, "70.6 % top-1", IMAGENET, [
         "Depthwise convolutions are `group: C`; ReLU where the paper's code has ReLU6, as in nets for Caffe.", BATCHES,
         UNTRAINED]),

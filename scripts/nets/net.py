@@ -1,7 +1,8 @@
 """The text of a net, layer by layer, and the deploy form of it."""
+import contextlib
 import re
 
-INPUTS = ("Data", "TextData", "HDF5Data")
+INPUTS = ("Data", "TextData", "TokenData", "HDF5Data")
 MEASURES = ("SoftmaxWithLoss", "Accuracy", "MultiBoxLoss")
 
 
@@ -32,18 +33,24 @@ class Net:
         self.layers.append((kind, head, body, self.where))
         return tops[0] if tops else None
 
+    @contextlib.contextmanager
+    def repeat(self, count, prefix, bottom, top):
+        """Layers added within stand there `count` times: docs/configuration.md, "Layers that repeat"."""
+        outer, self.layers = self.layers, []
+        yield
+        outer.append(("repeat", f'repeat {{\n  count: {count} prefix: "{prefix}" bottom: "{bottom}" top: "{top}"',
+                      self.layers, self.where))
+        self.layers = outer
+
     def text(self):
-        return [f'name: "{self.name}"'] + [render(head, body) for _, head, body, where in self.layers
-                                            if where != "deploy"]
+        return [f'name: "{self.name}"', *for_training(self.layers)]
 
     def deploy(self):
         """For inference: an Input for the data, no measures, nothing that only training needs."""
         tops = " ".join(f'top: "{top}"' for top, _ in self.input)
         shapes = " ".join("shape { " + " ".join(f"dim: {d}" for d in shape) + " }" for _, shape in self.input)
         out = [f'name: "{self.name}"', f'layer {{ name: "input" type: "Input" {tops}\n  input_param {{ {shapes} }}\n}}']
-        for kind, head, body, where in self.layers:
-            if kind not in INPUTS + MEASURES and where != "train":
-                out.append(render(head, [plain for plain in map(without_training, body) if plain]))
+        out += for_use(self.layers)
         if self.scores:
             out.append(f'layer {{ name: "prob" type: "Softmax" bottom: "{self.scores[0]}" top: "prob"{self.scores[1]} }}')
         return out
@@ -143,6 +150,27 @@ class Net:
             self.scores = (bottom, "")
 
 
+def for_training(layers):
+    for kind, head, body, where in layers:
+        if where != "deploy":
+            yield block(head, for_training(body)) if kind == "repeat" else render(head, body)
+
+
+def for_use(layers):
+    for kind, head, body, where in layers:
+        if kind in INPUTS + MEASURES or where == "train":
+            continue
+        if kind == "repeat":
+            yield block(head, for_use(body))
+        else:
+            yield render(head, [plain for plain in map(without_training, body) if plain])
+
+
+def block(head, layers):
+    lines = "\n".join(layers).split("\n")
+    return head + "".join("\n  " + line for line in lines) + "\n}"
+
+
 def render(head, body):
     return head + " }" if not body else head + "".join("\n  " + line for line in body) + "\n}"
 
@@ -150,6 +178,6 @@ def render(head, body):
 def without_training(line):
     """A line of a layer without what only training reads; None where nothing is left."""
     if line.startswith("param {"):
-        return None
+        return line if "name:" in line else None
     line = re.sub(r" (weight|bias)_filler \{[^}]*\}", "", line)
     return None if re.fullmatch(r"\w+ \{ *\}", line) else line

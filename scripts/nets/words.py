@@ -9,7 +9,7 @@ def lstm(name, units, steps, init, drop):
     filler = f'type: "uniform" min: -{init} max: {init}'
     net = Net(name, filler, lr2=False)
     for phase, part in (("TRAIN", "train"), ("TEST", "valid")):
-        net.layer("text", "TextData", [], ["words", "cont", "next"], f"include {{ phase: {phase} }}",
+        net.layer("data", "TextData", [], ["words", "cont", "next"], f"include {{ phase: {phase} }}",
                   f'text_data_param {{ source: "data/ptb/{part}.h5" batch_size: {BATCH} steps: {steps}'
                   f" synthetic_words: {WORDS} }}")
     net.input = [("words", (steps, 1)), ("cont", (steps, 1))]

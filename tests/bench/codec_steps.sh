@@ -26,7 +26,7 @@ net_options() {
     case $1 in
     # at its own rate it does not learn eight images of noise, but diverges, with some codecs and not with others
     alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --set=batch_size=2 --set=base_lr=0.0001" ;;
-    lstm) echo "--model=$root/models/lstm/train_val_1500.prototxt --set=batch_size=1 --set=layer[text].text_data_param.steps=${STEPS:-4}" ;;
+    lstm) echo "--model=$root/models/lstm/train_val_1500.prototxt --set=batch_size=1 --set=layer[data].text_data_param.steps=${STEPS:-4}" ;;
     vgg16) echo "--model=$root/models/vgg16/train_val.prototxt --set=batch_size=1 --set=base_lr=0.0001" ;;
     resnet50) echo "--model=$root/models/resnet50/train_val.prototxt --set=batch_size=1 --set=base_lr=0.001" ;;
     *) echo "--model=$1" ;;

@@ -5,8 +5,9 @@ for model in "$ROOT"/models/*/; do
     name=$(basename "$model")
     runs "$name" 0 '^traffic' "$CORTADO" check --solver="$model/solver.prototxt" --ranks=4
     is "${name}_has_test" grep -q 'phase TEST' out
-    case $name in lstm*) says=SoftmaxWithLoss ;; ssd*) says=MultiBoxLoss ;; *) says='accuracy|top-1' ;; esac # its measure is the loss
+    case $name in lstm* | gpt* | llama* | bert* | minilm) says=SoftmaxWithLoss ;; ssd*) says=MultiBoxLoss ;; *) says='accuracy|top-1' ;; esac # its measure is the loss
     is "${name}_measure" grep -Eq "$says" out
+    is "${name}_data" grep -q 'name: "data"' "$model/train_val.prototxt"
     is "${name}_readme" test -s "$model/README.md"
 done
 "$CORTADO" check --model="$ROOT/models/googlenet/train_val.prototxt" --json=g.json >out 2>&1
