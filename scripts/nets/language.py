@@ -111,15 +111,15 @@ def gpt2_xl():
     return gpt("GPT-2-1.5B", "gpt2", BYTE_PAIRS, 1024, 1600, 48, 25, 1, 1)
 
 
-def llama_135m():
-    """Ben Allal et al., "SmolLM2: When Smol goes big", 2025: the shape of SmolLM2-135M, a small Llama."""
-    width, inner, heads, groups = 576, 1536, 9, 3
-    net = Transformer("Llama-135M", SMOL, 2048, width, 0.041667)
-    net.token_data("smollm", 1, 1, ["tokens", "next"])
+def llama(name, folder, tokens, seq_len, width, inner, blocks, heads, kv_heads, base, std, batch):
+    """Touvron et al. 2023, with shared keys and values (Ainslie et al. 2023) and a head that is the table of tokens."""
+    net = Transformer(name, tokens, seq_len, width, std)
+    net.token_data(folder, batch, batch, ["tokens", "next"])
     net.embed(top="x")
-    with net.repeat(30, "h%d_", "x", "x"):
-        qkv = net.linear("qkv", net.norm("norm1", "x", 1e-5, "RMSNorm"), width + 2 * width // heads * groups, bias=False)
-        attn = net.attention(qkv, heads, more=f" num_kv_heads: {groups} causal: true rope {{ base: 100000 }}")
+    with net.repeat(blocks, "h%d_", "x", "x"):
+        packed = width + 2 * width // heads * kv_heads
+        qkv = net.linear("qkv", net.norm("norm1", "x", 1e-5, "RMSNorm"), packed, bias=False)
+        attn = net.attention(qkv, heads, more=f" num_kv_heads: {kv_heads} causal: true rope {{ base: {base} }}")
         middle = net.eltwise("sum1", "x", net.linear("attn_proj", attn, width, bias=False))
         both = net.linear("gate_up", net.norm("norm2", middle, 1e-5, "RMSNorm"), 2 * inner, bias=False)
         gated = net.layer("swiglu", "SwiGLU", [both], ["swiglu"])
@@ -128,11 +128,15 @@ def llama_135m():
     return net
 
 
-def bert(name, width, blocks, heads, batch, pools=False):
+def llama_135m():
+    """Ben Allal et al., "SmolLM2: When Smol goes big", 2025: the shape of SmolLM2-135M, a small Llama."""
+    return llama("Llama-135M", "smollm", SMOL, 2048, 576, 1536, 30, 9, 3, 100000, 0.041667, 1)
+
+
+def bert(name, width, blocks, heads, batch, pools=False, tokens=PIECES, places=512, drop=0.1):
     """Devlin et al. 2019, without the prediction of the next sentence. A mask of 0 and 1 says which tokens of a
     deploy net there are: those with 1 see each other alone."""
-    places = 512
-    net = Transformer(name, PIECES, places, width, 0.02, drop=0.1)
+    net = Transformer(name, tokens, places, width, 0.02, drop)
     net.token_data("bert", batch, batch, ["tokens", "next"], f" mask_ratio: 0.15 mask_token: {MASK}")
     net.input = [(top, (1, places)) for top in ("tokens", "types", "mask")]
     net.where = "train"
