@@ -242,7 +242,7 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
     CT_TRY(upgrade_input(&u));
     CT_TRY(upgrade_types(&u));
     upgrade_batch_norm(net);
-    return CT_OK;
+    return ct_upgrade_multi_head(&u);
 }
 
 /* A net that is to be built, not a file of weights, has sizes for its inputs. */

@@ -62,6 +62,8 @@ ct_status ct_upgrade_fail(const ct_upgrade *u, const void *message, const char *
     __attribute__((format(printf, 3, 4)));
 /** `layers { }` (V1LayerParameter) to `layer { }`. */
 ct_status ct_upgrade_v1(const ct_upgrade *u);
+/** MultiHeadAttention layers to InnerProducts and Attentions. */
+ct_status ct_upgrade_multi_head(const ct_upgrade *u);
 
 /** Appends a new message to a repeated field of m, or sets an optional one. */
 ct_status ct_upgrade_add(const ct_upgrade *u, ProtobufCMessage *m, const char *field,

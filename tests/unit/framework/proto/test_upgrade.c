@@ -252,6 +252,100 @@ static void places(void **state)
     ct_source_map_destroy(map);
 }
 
+/* ---- layers that stand for several */
+
+static void multi_head(void **state)
+{
+    (void)state;
+    assert_upgrades(
+        "layer { name: 'd' type: 'Input' top: 'x' }"
+        "layer { name: 'attn' type: 'MultiHeadAttention' bottom: 'x' top: 'y'"
+        "  include { phase: TEST } param { name: 'w' } param { lr_mult: 2 } param { lr_mult: 3 }"
+        "  multi_head_attention_param { num_output: 12 weight_filler { std: 0.02 }"
+        "    bias_filler { value: 1 } output_filler { std: 0.01 } }"
+        "  attention_param { num_heads: 4 num_kv_heads: 2 causal: true } }"
+        "layer { name: 'e' type: 'ReLU' bottom: 'y' top: 'y' }",
+        "layer { name: 'd' type: 'Input' top: 'x' }"
+        "layer { name: 'attn_qkv' type: 'InnerProduct' bottom: 'x' top: 'attn_qkv'"
+        "  include { phase: TEST } param { name: 'w' } param { lr_mult: 2 }"
+        "  inner_product_param { num_output: 24 axis: 2 weight_filler { std: 0.02 }"
+        "    bias_filler { value: 1 } } }"
+        "layer { name: 'attn' type: 'Attention' bottom: 'attn_qkv' top: 'attn_heads'"
+        "  include { phase: TEST } attention_param { num_heads: 4 num_kv_heads: 2 causal: true } }"
+        "layer { name: 'attn_proj' type: 'InnerProduct' bottom: 'attn_heads' top: 'y'"
+        "  include { phase: TEST } param { lr_mult: 3 }"
+        "  inner_product_param { num_output: 12 axis: 2 weight_filler { std: 0.01 }"
+        "    bias_filler { value: 1 } } }"
+        "layer { name: 'e' type: 'ReLU' bottom: 'y' top: 'y' }");
+}
+
+/* Keys and values of another sequence, segments, no biases; within a repeat. */
+static void multi_head_across(void **state)
+{
+    (void)state;
+    assert_upgrades(
+        "repeat { count: 1 prefix: 'b%d_' bottom: 'x' top: 'x'"
+        "  layer { name: 'a' type: 'MultiHeadAttention' bottom: 'x' bottom: 'm' bottom: 's' top: "
+        "'x'"
+        "    param { name: 'q' } param { name: 'k' } param { name: 'v' } param { name: 'o' }"
+        "    multi_head_attention_param { num_output: 8 bias_term: false segments: true }"
+        "    attention_param { num_heads: 2 } } }",
+        "repeat { count: 1 prefix: 'b%d_' bottom: 'x' top: 'x'"
+        "  layer { name: 'a_q' type: 'InnerProduct' bottom: 'x' top: 'a_q' param { name: 'q' }"
+        "    inner_product_param { num_output: 8 axis: 2 bias_term: false } }"
+        "  layer { name: 'a_k' type: 'InnerProduct' bottom: 'm' top: 'a_k' param { name: 'k' }"
+        "    inner_product_param { num_output: 8 axis: 2 bias_term: false } }"
+        "  layer { name: 'a_v' type: 'InnerProduct' bottom: 'm' top: 'a_v' param { name: 'v' }"
+        "    inner_product_param { num_output: 8 axis: 2 bias_term: false } }"
+        "  layer { name: 'a' type: 'Attention' bottom: 'a_q' bottom: 'a_k' bottom: 'a_v'"
+        "    bottom: 's' top: 'a_heads' attention_param { num_heads: 2 } }"
+        "  layer { name: 'a_proj' type: 'InnerProduct' bottom: 'a_heads' top: 'x'"
+        "    param { name: 'o' } inner_product_param { num_output: 8 axis: 2 bias_term: false } } "
+        "}");
+}
+
+static void assert_refused(const char *layer, const char *message)
+{
+    ct_source_map *map;
+    Ct__NetParameter *net;
+    char text[512];
+    log_capture c;
+
+    snprintf(text, sizeof(text), "layer { name: 'first' }\nlayer { type: 'MultiHeadAttention' %s }",
+             layer);
+    assert_int_equal(ct_source_map_create(&map), CT_OK);
+    net = parsed(text, map);
+    log_capture_start(&c);
+    assert_int_equal(ct_net_upgrade(net, "t", map), CT_ERR_CONFIG);
+    log_capture_stop();
+    assert_non_null(strstr(c.error, "t:2:"));
+    if (strstr(c.error, message) == NULL) fail_msg("%s", c.error);
+    ct__net_parameter__free_unpacked(net, NULL);
+    ct_source_map_destroy(map);
+}
+
+static void multi_head_errors(void **state)
+{
+    (void)state;
+    assert_refused("name: 'a' bottom: 'x' top: 'y' attention_param { num_heads: 2 }",
+                   "multi_head_attention_param.num_output");
+    assert_refused("name: 'a' bottom: 'x' top: 'y' multi_head_attention_param { num_output: 8 }",
+                   "attention_param.num_heads is missing");
+    assert_refused("name: 'a' bottom: 'x' top: 'y' multi_head_attention_param { num_output: 8 }"
+                   "attention_param { num_heads: 3 }",
+                   "num_output 8, 3 heads");
+    assert_refused("name: 'a' bottom: 'x' top: 'y' multi_head_attention_param { num_output: 8 }"
+                   "attention_param { num_heads: 4 num_kv_heads: 3 }",
+                   "3 of keys and values");
+    assert_refused("name: 'a' bottom: 's' top: 'y' attention_param { num_heads: 2 }"
+                   "multi_head_attention_param { num_output: 8 segments: true }",
+                   "1 bottoms and 1 tops");
+    assert_refused("name: 'a' bottom: 'x' top: 'y' attention_param { num_heads: 2 }"
+                   "multi_head_attention_param { num_output: 8 bias_term: false }"
+                   "param { } param { } param { }",
+                   "3 of \"param\" for 2");
+}
+
 /* ---- files */
 
 typedef struct folder {
@@ -414,6 +508,9 @@ int main(void)
         cmocka_unit_test(transformations),
         cmocka_unit_test(batch_norm),
         cmocka_unit_test(places),
+        cmocka_unit_test(multi_head),
+        cmocka_unit_test(multi_head_across),
+        cmocka_unit_test(multi_head_errors),
         cmocka_unit_test_setup_teardown(solver_types, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(nets_are_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(given_path_first, make_folder, remove_folder),
