@@ -402,11 +402,13 @@ static void check_params(const ct_layer_ops *ops)
     }
 }
 
-/* Of Caffe's or its forks' layers that are refused. */
+/* Of Caffe's or its forks' layers that are refused, and of those that are replaced. */
 static bool is_nobodys(const char *name)
 {
     static const char *const nobodys[] = { "python_param", "annotated_data_param",
-                                           "detection_evaluate_param" };
+                                           "detection_evaluate_param",
+                                           /* of layers that the reader replaces */
+                                           "multi_head_attention_param" };
 
     for (size_t i = 0; i < sizeof(nobodys) / sizeof(nobodys[0]); i++) {
         if (strcmp(nobodys[i], name) == 0) return true;
