@@ -348,6 +348,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.loss_weight",
       "Weight of each top in the loss; 1 for a loss layer, 0 for others." },
     { "LayerParameter.matmul_param", "Cortado: of type MatMul." },
+    { "LayerParameter.multi_head_attention_param", "Cortado: of type MultiHeadAttention." },
     { "LayerParameter.name", "Name, for messages, weights and `--set=layer[NAME]...`." },
     { "LayerParameter.norm_param", "Of type Normalize (SSD)." },
     { "LayerParameter.param", "Learning rate, decay and sharing of each parameter blob." },
