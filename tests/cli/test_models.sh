@@ -2,13 +2,13 @@
 . "$ROOT/tests/cli/lib.sh"
 LIMIT=60
 for model in "$ROOT"/models/*/; do
-    name=$(basename "$model")
-    runs "$name" 0 '^traffic' "$CORTADO" check --solver="$model/solver.prototxt" --ranks=4
-    is "${name}_has_test" grep -q 'phase TEST' out
-    case $name in lstm* | gpt* | llama* | bert* | minilm) says=SoftmaxWithLoss ;; ssd*) says=MultiBoxLoss ;; *) says='accuracy|top-1' ;; esac # its measure is the loss
-    is "${name}_measure" grep -Eq "$says" out
-    is "${name}_data" grep -q 'name: "data"' "$model/train_val.prototxt"
-    is "${name}_readme" test -s "$model/README.md"
+    net=$(basename "$model") # "name" is the helpers'
+    runs "$net" 0 '^traffic' "$CORTADO" check --solver="$model/solver.prototxt" --ranks=4
+    is "${net}_has_test" grep -q 'phase TEST' out
+    case $net in lstm* | gpt* | llama* | bert* | minilm) says=SoftmaxWithLoss ;; ssd*) says=MultiBoxLoss ;; *) says='accuracy|top-1' ;; esac # its measure is the loss
+    is "${net}_measure" grep -Eq "$says" out
+    is "${net}_data" grep -q 'name: "data"' "$model/train_val.prototxt"
+    is "${net}_readme" test -s "$model/README.md"
 done
 "$CORTADO" check --model="$ROOT/models/googlenet/train_val.prototxt" --json=g.json >out 2>&1
 is json_counts_parameters grep -q '"parameters":13378280' g.json
