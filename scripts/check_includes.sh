@@ -22,7 +22,7 @@ framework/solver: framework/base framework/proto framework/tensor framework/math
 topology: framework/base framework/proto
 layers: framework/base framework/proto framework/tensor framework/math framework/net
 layers/engine: framework/base framework/tensor framework/math framework/net layers
-layers/types: framework/base framework/proto framework/tensor framework/math framework/net framework/data layers layers/engine
+layers/types: framework/base framework/proto framework/tensor framework/math framework/net framework/text framework/data layers layers/engine
 layers/cuda: framework/base framework/proto framework/tensor framework/math framework/net framework/data layers layers/engine layers/types
 comm/core: framework/base framework/tensor topology
 comm/cost: framework/base topology

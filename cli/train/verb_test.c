@@ -57,7 +57,15 @@ __attribute__((format(printf, 2, 3))) static void show(bool speaks, const char *
     if (speaks) puts(line);
 }
 
-static ct_status show_mean(const ct_net *net, const double *v, bool speaks)
+static void show_text(const ct_net *net, int i, double loss, const ct_text_size *text, bool speaks)
+{
+    if (!ct_report_is_of_words(net, i)) return;
+    show(speaks, "perplexity = %g (e^%s)", exp(loss), net->pass->blob[net->output[i].blob]->name);
+    if (text->bytes > 0) show(speaks, "bits_per_byte = %g", ct_report_bits_per_byte(loss, text));
+}
+
+static ct_status show_mean(const ct_net *net, const double *v, const ct_text_size *text,
+                           bool speaks)
 {
     const double *at = v;
     double loss = 0;
@@ -79,8 +87,7 @@ static ct_status show_mean(const ct_net *net, const double *v, bool speaks)
                 show(speaks, "%s = %g", b->name, *v);
             }
         }
-        if (ct_report_is_of_words(net, i))
-            show(speaks, "perplexity = %g (e^%s)", exp(v[-1]), b->name);
+        show_text(net, i, v[-1], text, speaks);
     }
     if ((fflush(stdout) != 0) || ferror(stdout))
         return CT_FAIL(CT_ERR_IO, "cannot write the result to standard output: %s",
@@ -89,7 +96,7 @@ static ct_status show_mean(const ct_net *net, const double *v, bool speaks)
 }
 
 static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean, int64_t n,
-                       ct_report *report)
+                       ct_text_size *text, ct_report *report)
 {
     double *v = calloc((size_t)n + 1, sizeof(*v));
     ct_status status = CT_OK;
@@ -105,6 +112,8 @@ static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean
         for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
     }
     ct_report_broken(report, "testing", net->pass->exec.broken_samples);
+    *text = net->pass->exec.text;
+    status = ct_group_sum(&call->job->group.data, (double *)text, 2);
 out:
     free(v);
     return status;
@@ -125,6 +134,7 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
                                   .metrics = ct_options_text(call->options, "metrics") };
     ct_report *report = NULL;
     double *mean = calloc((size_t)n + 1, sizeof(*mean));
+    ct_text_size size = { 0 };
     ct_text text = { 0 };
     ct_status status = CT_OK;
 
@@ -138,10 +148,10 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
     CT_TRY_GOTO(status, out, ct_weights_load_list(ct_options_text(call->options, "weights"), net));
     CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
             net->batch_global);
-    CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n, report));
-    CT_TRY_GOTO(status, out, show_mean(net, mean, call->job->rank == 0));
+    CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n, &size, report));
+    CT_TRY_GOTO(status, out, show_mean(net, mean, &size, call->job->rank == 0));
     if (options.metrics != NULL) {
-        CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0.0, 0, net, mean));
+        CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0.0, 0, net, mean, &size));
         CT_TRY_GOTO(status, out, ct_report_done(report, "\"iter\":0"));
     }
 out:

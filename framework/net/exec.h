@@ -15,6 +15,11 @@ extern "C" {
 
 typedef enum { CT_TRAIN, CT_TEST } ct_phase;
 
+/** How large the text is that targets stand for. */
+typedef struct ct_text_size {
+    double tokens, bytes; /* 0: not known */
+} ct_text_size;
+
 struct ct_step_there; /* framework/math/step_there.h */
 
 typedef struct ct_exec {
@@ -74,6 +79,7 @@ typedef struct ct_exec {
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
     double wait_data_s;     /* data layers add the time they waited for their batch */
     int64_t broken_samples; /* … and the broken samples of all ranks that others stand in for */
+    ct_text_size text; /* … and in TEST, where they know the tokenizer, the targets of this rank */
 } ct_exec;
 
 /** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled by

@@ -789,8 +789,12 @@ const ct_meaning ct_meaning_table[] = {
                                        "second top, which is -1 elsewhere (BERT). 0: the second "
                                        "top has the tokens that follow." },
     { "TokenDataParameter.mask_token", "Id that stands for 80 % of hidden tokens." },
+    { "TokenDataParameter.pattern",
+      "How a tokenizer that is a file of ranks splits: `gpt2`, `cl100k`, `o200k`, `llama3`." },
     { "TokenDataParameter.seq_len", "Tokens of a window." },
     { "TokenDataParameter.source", "File of tokens that `cortado convert text` made." },
+    { "TokenDataParameter.tokenizer",
+      "File, or `bytes`, that made the tokens. Tests then say the bits per byte of the text." },
     { "TokenDataParameter.vocabulary",
       "Ids are below this number: it tells ids of 16 from those of 32 bits, and others are errors. "
       "0: unknown." },

@@ -191,8 +191,15 @@ bool ct_report_is_of_words(const ct_net *net, int i)
            (strcmp(net->layer[net->output[i].layer]->ops->type, "SoftmaxWithLoss") == 0);
 }
 
+double ct_report_bits_per_byte(double loss, const ct_text_size *text)
+{
+    if (!(text->bytes > 0)) return NAN;
+    return loss / log(2.0) * text->tokens / text->bytes;
+}
+
 /* Caffe's lines, numbered by element over all outputs; %g as a C++ stream prints. */
-static void log_outputs(const char *phase, const ct_net *net, const double *value)
+static void log_outputs(const char *phase, const ct_net *net, const double *value,
+                        const ct_text_size *text)
 {
     int64_t number = 0;
 
@@ -210,9 +217,12 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
                         output_name(net, i), v);
             }
         }
-        if (ct_report_is_of_words(net, i))
-            CT_INFO("    %s net perplexity: %g (e^%s)", phase, exp(value[number - 1]),
-                    output_name(net, i));
+        if (!ct_report_is_of_words(net, i)) continue;
+        CT_INFO("    %s net perplexity: %g (e^%s)", phase, exp(value[number - 1]),
+                output_name(net, i));
+        if (text->bytes > 0)
+            CT_INFO("    %s net bits_per_byte: %g", phase,
+                    ct_report_bits_per_byte(value[number - 1], text));
     }
 }
 
@@ -259,7 +269,7 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     if ((r == NULL) || !r->speaks) return CT_OK;
     CT_INFO("Iteration %" PRId64 " (%g iter/s, %gs/%" PRId64 " iters), loss = %g", e->iteration,
             e->iterations_per_s, e->seconds, e->iterations, e->loss);
-    log_outputs("Train", e->net, e->output);
+    log_outputs("Train", e->net, e->output, &(ct_text_size){ 0 });
     CT_INFO("Iteration %" PRId64 ", lr = %g", e->iteration, e->rate);
     if (e->tokens_per_s > 0)
         CT_INFO("Iteration %" PRId64 ", tokens/s = %.1f", e->iteration, e->tokens_per_s);
@@ -310,28 +320,31 @@ static void add_outputs(ct_text *line, const ct_net *net, const double *value)
 }
 
 /* Of the first loss of words, if there is one. */
-static void add_perplexity(ct_text *line, const ct_net *net, const double *value)
+static void add_perplexity(ct_text *line, const ct_net *net, const double *value,
+                           const ct_text_size *text)
 {
     for (int i = 0; i < net->n_output; value += ct_net_output_count(net, i), i++) {
         if (!ct_report_is_of_words(net, i)) continue;
         add_field(line, "perplexity", exp(*value));
+        if (text->bytes > 0)
+            add_field(line, "bits_per_byte", ct_report_bits_per_byte(*value, text));
         return;
     }
 }
 
 ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
-                         const ct_net *net, const double *output)
+                         const ct_net *net, const double *output, const ct_text_size *text)
 {
     ct_text line = { 0 };
 
     if ((r == NULL) || !r->speaks) return CT_OK;
-    log_outputs("Test", net, output);
+    log_outputs("Test", net, output, text);
     if (r->metrics == NULL) return CT_OK;
     ct_text_add(&line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
                 iteration, net_index);
     add_outputs(&line, net, output);
     ct_text_add(&line, "}");
-    add_perplexity(&line, net, output);
+    add_perplexity(&line, net, output, text);
     add_when(&line, epoch);
     ct_text_add(&line, "}");
     return write_line(r, &line);

@@ -36,6 +36,9 @@ int64_t ct_report_n_output(const ct_net *net);
 /** True where output i of net is the loss of a text, the cross-entropy per word or token: e to its
  *  power is the perplexity. */
 bool ct_report_is_of_words(const ct_net *net, int i);
+/** Bits that a byte of the text takes where its tokens take `loss` nats each: loss / ln 2 x tokens
+ * / bytes. NAN: the size is not known. */
+double ct_report_bits_per_byte(double loss, const ct_text_size *text);
 
 /** {"event":"run", …}: the fields are given as JSON text without braces. */
 ct_status ct_report_run(ct_report *r, const char *fields);
@@ -62,10 +65,11 @@ typedef struct ct_report_train_event {
  *  CT_ERR_IO: as all of these where the metrics file cannot be written. */
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 /** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event; where the data
- * is a text also `    Test net perplexity: …`, e to the power of the loss. */
+ * is a text also `    Test net perplexity: …`, e to the power of the loss, and, where `text` is
+ * known, which all ranks together evaluated, `    Test net bits_per_byte: …`. */
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
 ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
-                         const ct_net *net, const double *output);
+                         const ct_net *net, const double *output, const ct_text_size *text);
 /** A warning with how many broken samples others stood in for, where there were any. `in`:
  * "training", "testing". */
 void ct_report_broken(ct_report *r, const char *in, int64_t samples);

@@ -34,7 +34,7 @@ ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o)
         o->n += o->size[i];
         if (o->size[i] > most) most = o->size[i];
     }
-    o->sum = calloc((size_t)o->n + 2, sizeof(*o->sum));
+    o->sum = calloc((size_t)o->n + 3, sizeof(*o->sum));
     o->host = calloc((size_t)most + 1, sizeof(*o->host));
     if ((o->sum == NULL) || (o->host == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the %" PRId64 " outputs of net \"%s\"", o->n,

@@ -17,7 +17,7 @@ typedef struct ct_outputs {
     int64_t n;     /* elements of all outputs on rank 0; the same number on all ranks         */
     int64_t *size; /* of each output there                                                   */
     bool *uneven;  /* this output has another size on another rank                           */
-    double *sum;   /* n + 2 (two for the caller): this rank's shares, to be summed over ranks */
+    double *sum;   /* n + 3 (three for the caller): this rank's shares, to be summed over ranks */
     float *host;   /* as long as the largest output                                          */
 } ct_outputs;
 

@@ -14,10 +14,12 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     ex->wait = NULL; /* settled */
     ex->wait_data_s = 0.0;
     ex->broken_samples = 0;
+    ex->text = (ct_text_size){ 0 };
     ex->trace = NULL; /* one span for the whole pass */
 }
 
-/* test_iter batches; outputs and, behind them, the loss as this rank's shares. */
+/* test_iter batches; outputs and, behind them, the loss as this rank's shares, and the size of the
+ * text. */
 static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
 {
     ct_outputs *o = &s->test_outputs[i];
@@ -41,7 +43,9 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         o->sum[o->n] += loss;
     }
     s->test_broken = pass->exec.broken_samples;
-    return ct_group_sum(&s->exchange.data, o->sum, (int)o->n + 1);
+    o->sum[o->n + 1] = pass->exec.text.tokens;
+    o->sum[o->n + 2] = pass->exec.text.bytes;
+    return ct_group_sum(&s->exchange.data, o->sum, (int)o->n + 3);
 }
 
 /* The batches on the average of the weights, where there is one; statistics are the net's. */
@@ -97,7 +101,7 @@ ct_status ct_solver_test_all(ct_solver *s)
         if (status == CT_STOPPED) CT_INFO("Test interrupted.");
         CT_TRY(status);
         CT_TRY(ct_report_test(s->options.report, s->iteration, ct_solver_epoch(s), i, s->test[i],
-                              o->sum));
+                              o->sum, &(ct_text_size){ o->sum[o->n + 1], o->sum[o->n + 2] }));
         ct_report_broken(s->options.report, "testing", s->test_broken);
     }
     ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);

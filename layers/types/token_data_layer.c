@@ -11,13 +11,16 @@
  *
  * With mask_ratio the second top has what is hidden, and -1 elsewhere (Devlin et al. 2019, BERT:
  * of the chosen tokens 80 % become mask_token, 10 % any token, 10 % stay). Windows then need no
- * token behind their last. In TEST what is hidden depends on the window alone. */
+ * token behind their last. In TEST what is hidden depends on the window alone.
+ *
+ * With tokenizer, in TEST, it counts the bytes of the text that its targets stand for. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "framework/base/rng.h"
 #include "framework/data/token_file.h"
+#include "framework/text/tokenizer.h"
 #include "layers/types/data_common.h"
 
 enum { TOKENS, NEXT, POSITIONS, SEGMENTS, N_TOP };
@@ -35,6 +38,7 @@ typedef struct token_state {
     int64_t end_token; /* -1: none */
     float mask_ratio;
     int64_t mask_token;
+    ct_tokenizer *tokenizer; /* NULL: nobody counts bytes */
 } token_state;
 
 typedef struct token_instance {
@@ -83,6 +87,22 @@ static ct_status open_source(ct_layer *l, const char *source)
     return CT_OK;
 }
 
+/* What counts bytes of texts, where anybody asks. */
+static ct_status open_tokenizer(ct_layer *l, const Ct__TokenDataParameter *p)
+{
+    token_state *s = l->state;
+
+    if ((p->tokenizer == NULL) && (p->pattern != NULL))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pattern is that of a tokenizer, which is not set");
+    if ((p->tokenizer == NULL) || (l->phase != CT_TEST)) return CT_OK;
+    CT_TRY(ct_tokenizer_open(p->tokenizer, p->pattern, &s->tokenizer));
+    if ((s->vocabulary > 0) && (ct_tokenizer_size(s->tokenizer) > s->vocabulary))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "tokenizer %s has %lld ids, vocabulary is %lld",
+                             p->tokenizer, (long long)ct_tokenizer_size(s->tokenizer),
+                             (long long)s->vocabulary);
+    return CT_OK;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__TokenDataParameter *p = l->param->token_data_param;
@@ -103,7 +123,8 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     CT_TRY(check_fields(l, p));
     if (s->synthetic || (absent && l->env->no_data)) return CT_OK;
     if (p->source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
-    return open_source(l, p->source);
+    CT_TRY(open_source(l, p->source));
+    return l->env->no_data ? CT_OK : open_tokenizer(l, p);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -218,13 +239,34 @@ static ct_status fill_row(const ct_layer *l, ct_instance *in, const ct_exec *ex,
     return CT_OK;
 }
 
+/* Adds the targets of a row, and the bytes that they stand for. */
+static ct_status count_text(const token_state *s, const token_instance *d, const float *next,
+                            ct_text_size *size)
+{
+    ct_text text = { 0 };
+    int64_t n = 0;
+    ct_status status;
+
+    for (int64_t t = 0; t < s->seq_len; t++)
+        if (next[t] >= 0.0f) d->token[n++] = (int32_t)next[t];
+    status = ct_tokenizer_decode(s->tokenizer, d->token, n, &text);
+    size->tokens += (double)n;
+    size->bytes += (double)text.length;
+    ct_text_destroy(&text);
+    return status;
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const token_state *s = l->state;
     const token_instance *d = in->state;
     int64_t n = in->batch_local * s->seq_len;
 
-    for (int64_t i = 0; i < in->batch_local; i++) CT_TRY(fill_row(l, in, ex, i));
+    for (int64_t i = 0; i < in->batch_local; i++) {
+        CT_TRY(fill_row(l, in, ex, i));
+        if (s->tokenizer != NULL)
+            CT_TRY(count_text(s, d, d->values + NEXT * n + i * s->seq_len, &ex->text));
+    }
     for (int k = 0; k < l->n_top; k++) CT_TRY(ct_data_put(ex, in->top[k], d->values + k * n, n));
     return CT_OK;
 }
@@ -243,6 +285,7 @@ static void destroy(ct_layer *l)
     token_state *s = l->state;
 
     ct_token_file_close(&s->file);
+    ct_tokenizer_close(s->tokenizer);
 }
 
 const ct_layer_ops ct_layer_token_data = {

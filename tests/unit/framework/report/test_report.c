@@ -93,7 +93,7 @@ static void write_all(ct_report *r, const ct_net *net)
     CT_INFO("Solving LeNet");
     assert_int_equal(ct_report_run(r, "\"ranks\":2"), CT_OK);
     assert_int_equal(ct_report_test_start(r, 0, 0), CT_OK);
-    assert_int_equal(ct_report_test(r, 0, 0.0, 0, net, test), CT_OK);
+    assert_int_equal(ct_report_test(r, 0, 0.0, 0, net, test, &(ct_text_size){ 0 }), CT_OK);
     assert_int_equal(ct_report_train(r, &e), CT_OK);
     e = (ct_report_train_event){
         .iteration = 100,
@@ -114,7 +114,7 @@ static void write_all(ct_report *r, const ct_net *net)
     };
     assert_int_equal(ct_report_train(r, &e), CT_OK);
     assert_int_equal(ct_report_test_start(r, 100, 0), CT_OK);
-    assert_int_equal(ct_report_test(r, 100, 1.5, 0, net, test), CT_OK);
+    assert_int_equal(ct_report_test(r, 100, 1.5, 0, net, test, &(ct_text_size){ 0 }), CT_OK);
     ct_report_final_loss(r, 200, 0.125);
     assert_int_equal(ct_report_done(r, "\"iter\":200"), CT_OK);
 }
@@ -207,7 +207,7 @@ static void test_vector_outputs_and_nan(void **state)
     fake_init(&f, 3);
     assert_int_equal(ct_report_n_output(&f.net), 4);
     assert_int_equal(ct_report_create(&options, &r), CT_OK);
-    assert_int_equal(ct_report_test(r, 5, NAN, 1, &f.net, values), CT_OK);
+    assert_int_equal(ct_report_test(r, 5, NAN, 1, &f.net, values, &(ct_text_size){ 0 }), CT_OK);
     ct_report_destroy(r);
     assert_log("\\]     Test net output #2: accuracy = 0$");
     assert_log("\\]     Test net output #3: loss = -?nan \\(");
