@@ -96,6 +96,8 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
     int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair);
 
+    p.few = ct_gemm_is_few(d);
+    if (p.few) return p;
     p.turned = better_turned(s, d);
     if (p.turned) p.d = turn(d);
     if ((d->m > 0) && (d->n > 0)) {
@@ -126,11 +128,15 @@ static int64_t block_b(const ct_gemm_plan *p)
 /* Either way round, since parts of a product may lie otherwise than the whole. */
 size_t ct_gemm_workspace(const ct_gemm_desc *d)
 {
-    ct_gemm_plan p = ct_gemm_plan_make(d);
-    int64_t threads = (d->n_thread > 1) ? d->n_thread : 1;
+    ct_gemm_desc many = *d;
+    ct_gemm_plan p;
+    int64_t threads = (d->n_thread > 1) ? d->n_thread : 1, most, few;
 
-    return (size_t)(threads * (block_a(&p, (d->m > d->n) ? d->m : d->n) + block_b(&p))) *
-           sizeof(float);
+    many.m = (d->m > CT_GEMM_FEW) ? d->m : CT_GEMM_FEW + 1;
+    p = ct_gemm_plan_make(&many);
+    most = threads * (block_a(&p, (d->m > d->n) ? d->m : d->n) + block_b(&p));
+    few = d->bf16 ? ct_gemm_round_up(CT_GEMM_FEW * d->k, ALIGN) : 0;
+    return (size_t)((most > few) ? most : few) * sizeof(float);
 }
 
 /* ---- one thread's part */
@@ -279,6 +285,10 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
         return;
     }
     if ((d->m == 0) || (d->n == 0)) return;
+    if (p->few) {
+        ct_gemm_run_few(p, g);
+        return;
+    }
     if (parts > p->n_worker) { /* who is late takes fewer of them */
 #pragma omp parallel for num_threads(d->n_thread) schedule(dynamic, 1) if (team)
         for (int v = 0; v < parts; v++) run_piece(p, &o, (float *)g->work, v);

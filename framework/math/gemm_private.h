@@ -84,6 +84,13 @@ static inline int64_t ct_gemm_panel(const ct_gemm_set *s)
     return (int64_t)CT_GEMM_VECS * s->lanes;
 }
 
+enum { CT_GEMM_FEW = 16 /* rows, at most */ };
+/** Whether few rows of A meet a B that is read as it lies. By m and the transpositions alone. */
+bool ct_gemm_is_few(const ct_gemm_desc *d);
+/** The product of a plan that is `few`; alpha, k and all sizes are not 0. work: of bf16 alone, m k
+ *  floats. */
+void ct_gemm_run_few(const ct_gemm_plan *p, const ct_gemm_args *g);
+
 /** The versions for another set. */
 ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d);
 void ct_gemm_pack_for(const ct_gemm_set *s, const ct_gemm_desc *d, const float *b, int64_t ldb,

@@ -272,6 +272,96 @@ static void test_threads(void **state)
     }
 }
 
+/* Few rows of A, around all that kernels take at once, and one more; around whole vectors and parts
+ * of threads. */
+static void test_few(void **state)
+{
+    static const int64_t n_of[] = { 1, 3, 6, 63, 64, 65, 133 }, k_of[] = { 1, 15, 16, 33, 64, 150 };
+    const ct_gemm_set *set[CT_GEMM_MAX_SETS];
+
+    (void)state;
+    for (int i = 0; i < 17 * 7 * 6 * 8; i++) {
+        int64_t m = i % 17 + 1, n = n_of[i / 17 % 7], k = k_of[i / 17 / 7 % 6];
+        int way = i / 17 / 7 / 6, n_set;
+        ct_gemm_desc d = { .tb = (way & 1) != 0, .m = m, .n = n, .k = k, .n_thread = 1 };
+
+        d.bf16 = (way & 2) != 0;
+        n_set = ct_gemm_set_all(d.bf16, set);
+        assert_int_equal(ct_gemm_is_few(&d), m <= (d.tb ? 16 : 4));
+        for (int s = 0; s < n_set; s++) {
+            ct_gemm_plan p = ct_gemm_plan_for(set[s], &d);
+            operands o = make_operands(&d, (way & 4) ? 5 : 0, (way & 4) ? -0.5f : 1.0f,
+                                       (way & 4) ? 0.25f : 0.0f);
+
+            assert_int_equal(p.few, ct_gemm_is_few(&d));
+            ct_gemm_run(&p, &o.g);
+            assert_product(&o, set[s]->name);
+            release(&o);
+        }
+    }
+}
+
+/* B so large that a team takes it: the same bits. */
+static void test_few_threads(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        for (int64_t m = 1; m <= 16; m += 3) {
+            ct_gemm_desc d = { .tb = (way & 1) != 0, .m = m, .n = 701, .k = 311, .n_thread = 1 };
+            operands want;
+            ct_gemm_plan one;
+
+            d.bf16 = (way & 2) != 0;
+            one = ct_gemm_plan_make(&d);
+            want = make_operands(&d, 0, 1.0f, 0.5f);
+            ct_gemm_run(&one, &want.g);
+            assert_product(&want, "one thread");
+            for (d.n_thread = 2; d.n_thread <= 5; d.n_thread++) {
+                ct_gemm_plan p = ct_gemm_plan_make(&d);
+                operands o = make_operands(&d, 0, 1.0f, 0.5f);
+
+                ct_gemm_run(&p, &o.g);
+                assert_memory_equal(o.c, want.c, (size_t)o.count * sizeof(float));
+                release(&o);
+            }
+            release(&want);
+        }
+    }
+}
+
+/* Numbers of B are rounded as ct_bf16_from_f32() rounds: ties, the largest, infinity, NaN. */
+static void test_few_rounds(void **state)
+{
+    static const uint32_t bits[] = { 0x3f808000, 0x3f818000, 0x3f807fff, 0x3f808001, 0x7f7fffff,
+                                     0xff7f8000, 0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001,
+                                     0xffffffff, 0x80000000, 0x0080ffff };
+    const ct_gemm_set *set[CT_GEMM_MAX_SETS];
+    int n_set = ct_gemm_set_all(true, set);
+
+    (void)state;
+    for (int i = 0; i < (int)(sizeof(bits) / sizeof(bits[0])) * n_set * 2; i++) {
+        ct_gemm_desc d = {
+            .tb = i % 2 == 0, .m = 1, .n = 33, .k = 33, .n_thread = 1, .bf16 = true
+        };
+        ct_gemm_plan p = ct_gemm_plan_for(set[i / 2 % n_set], &d);
+        operands o = make_operands(&d, 0, 1.0f, 0.0f);
+        float v, want;
+
+        memcpy(&v, &bits[i / 2 / n_set], sizeof(v));
+        want = ct_bf16_to_f32(ct_bf16_from_f32(v));
+        for (int q = 0; q < 33; q++) o.a[q] = 1.0f;
+        for (int q = 0; q < 33 * 33; q++) o.b[q] = (q / 33 == q % 33) ? v : 0.0f;
+        ct_gemm_run(&p, &o.g);
+        for (int j = 0; j < 33; j++) {
+            if (isnan(want))
+                assert_true(isnan(o.c[j]));
+            else
+                assert_true(o.c[j] == want);
+        }
+        release(&o);
+    }
+}
+
 static void check_batch(const ct_gemm_desc *d, int64_t count)
 {
     ct_gemm_batch batch = { count, d->m * d->k + 5, d->n * d->k + 7, d->m * d->n + 3 };
@@ -340,10 +430,11 @@ static void test_workspace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_bf16_sets), cmocka_unit_test(test_turned),
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_batch),
-        cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_products),   cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bf16_sets),  cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_few),        cmocka_unit_test(test_few_threads),
+        cmocka_unit_test(test_few_rounds), cmocka_unit_test(test_workspace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
