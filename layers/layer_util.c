@@ -24,6 +24,8 @@ static bool takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom,
     return true;
 }
 
+const ct_sequence_ops ct_sequence_apart = { .apart = NULL };
+
 const ct_layout_ops ct_layout_blocks = { .takes = takes_blocks };
 const ct_layout_ops ct_layout_f32 = { .takes = takes_all };
 const ct_layout_ops ct_layout_all = { .takes = takes_all, .last = true, .bf16 = true };

@@ -21,6 +21,10 @@ ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to);
 ct_status ct_layer_copy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 ct_status ct_layer_copy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
+/** Of layers that work on each element, or along axes behind the second one, whatever their
+ *  parameters. */
+extern const ct_sequence_ops ct_sequence_apart;
+
 /** A blob seen as outer x mid x inner around the axes [axis, axis + n_axis). */
 typedef struct ct_view {
     int64_t outer, mid, inner;

@@ -80,6 +80,7 @@ static ct_status make_instance(ct_pass *pass, int i)
 
     if (in != NULL) {
         in->layer = l;
+        in->number = i;
         in->bottom = calloc((size_t)l->n_bottom + 1, sizeof(in->bottom[0]));
         in->top = calloc((size_t)l->n_top + 1, sizeof(in->top[0]));
         if (l->ops->instance_state_size > 0) in->state = calloc(1, l->ops->instance_state_size);

@@ -41,6 +41,7 @@ typedef struct ct_net_env {
     bool deterministic;
     Ct__SolverParameter__Winograd winograd;   /* the solver's */
     Ct__SolverParameter__Precision precision; /* the solver's */
+    int64_t sequence_tokens; /* > 0: an Input is one sequence of so many, whatever its shape is */
     bool no_data; /* `check`: open no data source; shapes from the prototxt where it tells them */
     struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
                                   * is collective */
@@ -201,6 +202,20 @@ typedef struct ct_formula_step {
     const char *name; /* of what it makes; of the last step: NULL */
 } ct_formula_step;
 
+/** Layers of nets that run token by token (framework/net/sequence.h). The first two axes of bottoms
+ *  and tops are one sequence and its tokens. Every member may be NULL. */
+typedef struct ct_sequence_ops {
+    /** Whether it does: each token's top depends on that token's bottoms alone, or forward below
+     *  knows the others. NULL: yes, whatever the parameters. */
+    bool (*apart)(const ct_layer *l, const ct_instance *in);
+    /** Bytes that it keeps of a sequence of so many tokens, and that a call needs beside them; or
+     *  why it cannot. */
+    ct_status (*keep)(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
+                      size_t *work_p);
+    /** In place of the layer's, of the new tokens in ex->sequence. */
+    ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+} ct_sequence_ops;
+
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
     int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
@@ -251,6 +266,7 @@ typedef struct ct_layer_ops {
     const ct_layout_ops *layout;    /* NULL: bottoms come as f32 in plain order */
     const ct_fusion_ops *fusion;    /* NULL: it runs alone                      */
     const ct_sum_ops *sums;         /* NULL: what it adds up over ranks, it adds up inside */
+    const ct_sequence_ops *sequence; /* NULL: it may mix tokens */
 } ct_layer_ops;
 
 /** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those
@@ -318,6 +334,7 @@ struct ct_instance {
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */
+    int number;       /* of the layer in the net, for ct_sequence_at.kept */
     ct_fault fault;
     void *state;
 };

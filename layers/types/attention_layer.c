@@ -206,7 +206,7 @@ static ct_status make_turns(const ct_layer *l, attention_plan *p)
     if (p->turn == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for the angles of %lld positions",
                              (long long)n);
-    ct_attention_turns(n, d->rope_dim, s->base, p->turn);
+    ct_attention_turns(0, n, d->rope_dim, s->base, p->turn);
     p->n_turn = n;
     p->turn_dim = d->rope_dim;
     return CT_OK;
@@ -306,6 +306,46 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     if (p->backward != NULL) e->engine[CT_RUN_BACKWARD_DATA] = p->backward->name;
 }
 
+/* ---- sequences that grow */
+
+static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
+                      size_t *work_p)
+{
+    const attention_state *s = l->state;
+    const ct_attention_desc *d = &((const attention_plan *)in->state)->desc;
+
+    if (!d->causal)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "without causal: true a token sees those that follow it: the net "
+                             "cannot run token by token");
+    if (s->segments)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "segment numbers: the net cannot run token by token");
+    if (!ct_attention_cached_supports(d))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "heads of %lld channels, %lld queries, %lld keys: the net cannot run "
+                             "token by token",
+                             (long long)d->dim, (long long)d->tq, (long long)d->tk);
+    *kept_p = ct_attention_cache_bytes(d, capacity);
+    *work_p = ct_attention_cached_workspace(d, capacity);
+    return CT_OK;
+}
+
+static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const attention_state *s = l->state;
+    const attention_plan *p = in->state;
+    const ct_sequence_at *at = ex->sequence;
+    ct_attention_cache cache = { at->kept[in->number], at->capacity, at->length };
+    ct_attention_args a = make_args(l, in, ex);
+
+    a.work = at->work;
+    ct_attention_cached(&p->desc, &cache, at->fresh, s->base, &a);
+    return CT_OK;
+}
+
+static const ct_sequence_ops attention_sequence = { .keep = keep, .forward = forward_fresh };
+
 static void release(const ct_layer *l, ct_instance *in)
 {
     attention_plan *p = in->state;
@@ -333,4 +373,5 @@ const ct_layer_ops ct_layer_attention = {
     .backward = backward,
     .estimate = estimate,
     .release = release,
+    .sequence = &attention_sequence,
 };

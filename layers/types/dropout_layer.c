@@ -207,4 +207,5 @@ const ct_layer_ops ct_layer_dropout = {
     .forward = forward,
     .backward = backward,
     .layout = &dropout_layout,
+    .sequence = &ct_sequence_apart,
 };

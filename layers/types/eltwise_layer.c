@@ -363,6 +363,7 @@ const ct_layer_ops ct_layer_eltwise = {
     .backward = eltwise_backward,
     .layout = &eltwise_layout,
     .fusion = &eltwise_fusion,
+    .sequence = &ct_sequence_apart,
 };
 
 /* ---- Axpy: a factor for each channel of each sample times x, plus y (squeeze-and-excitation

@@ -121,4 +121,5 @@ const ct_layer_ops ct_layer_embed = {
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
+    .sequence = &ct_sequence_apart,
 };

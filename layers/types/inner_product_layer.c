@@ -318,6 +318,13 @@ static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e
     e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
 }
 
+static bool ip_apart(const ct_layer *l, const ct_instance *in)
+{
+    (void)in;
+    return ((const ip_state *)l->state)->axis >= 2;
+}
+
+static const ct_sequence_ops inner_product_sequence = { .apart = ip_apart };
 static const ct_layout_ops inner_product_layout = { .takes = ct_ip_takes, .last = true };
 static const ct_fusion_ops inner_product_fusion = {
     .epilogues = 1u << CT_EPILOGUE_RELU,
@@ -347,6 +354,7 @@ const ct_layer_ops ct_layer_inner_product = {
     .on_cuda = true,
     .layout = &inner_product_layout,
     .fusion = &inner_product_fusion,
+    .sequence = &inner_product_sequence,
 };
 
 /* ---- InnerProduct of values of 16 bits. */

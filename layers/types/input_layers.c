@@ -48,11 +48,14 @@ static ct_status input_setup(ct_layer *l, const ct_shape *bottom)
 
 static ct_status input_reshape(const ct_layer *l, ct_instance *in)
 {
+    int64_t tokens = l->env->sequence_tokens;
+
     for (int i = 0; i < l->n_top; i++) {
         const Ct__BlobShape *s = shape_of(l, i);
         ct_shape shape = { .ndim = (int)s->n_dim };
 
         for (size_t k = 0; k < s->n_dim; k++) shape.dim[k] = s->dim[k];
+        if (tokens > 0) shape = (ct_shape){ 2, { 1, tokens } };
         CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);
         if (i == 0) ct_data_set_even_batch(l, in, ct_shape_legacy(&shape, 0));

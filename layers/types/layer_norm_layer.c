@@ -134,6 +134,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static bool norm_apart(const ct_layer *l, const ct_instance *in)
+{
+    (void)in;
+    return ((const norm_state *)l->state)->axis >= 2;
+}
+
+static const ct_sequence_ops norm_sequence = { .apart = norm_apart };
+
 const ct_layer_ops ct_layer_layer_norm = {
     .type = "LayerNorm",
     .params = "layer_norm_param",
@@ -148,6 +156,7 @@ const ct_layer_ops ct_layer_layer_norm = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .sequence = &norm_sequence,
 };
 
 const ct_layer_ops ct_layer_rms_norm = {
@@ -164,4 +173,5 @@ const ct_layer_ops ct_layer_rms_norm = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .sequence = &norm_sequence,
 };

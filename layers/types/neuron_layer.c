@@ -228,6 +228,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         .backward = _backward,                                                                     \
         .formula = _name##_formula,                                                                \
         .layout = _layout,                                                                         \
+        .sequence = &ct_sequence_apart,                                                            \
     };
 
 CT_NEURON_LAYERS(NEURON)

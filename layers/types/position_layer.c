@@ -20,14 +20,16 @@ typedef struct position_plan {
     bool given;   /* by bottom 1              */
 } position_plan;
 
-/* Vaswani et al. 2017: sin and cos of p / 10000^(2 i / C) at 2 i and 2 i + 1. */
-static void fill_sines(const position_state *s)
+/* Vaswani et al. 2017: sin and cos of p / 10000^(2 i / C) at 2 i and 2 i + 1. Of n positions. */
+static void fill_sines(int64_t first, int64_t n, int64_t width, float *to)
 {
-    for (int64_t p = 0; p < s->rows; p++) {
-        for (int64_t c = 0; c < s->c; c++) {
-            double angle = (double)p * pow(10000.0, -(double)(c / 2 * 2) / (double)s->c);
+    for (int64_t c = 0; c < width; c++) {
+        double speed = pow(10000.0, -(double)(c / 2 * 2) / (double)width);
 
-            s->sines[p * s->c + c] = (float)((c % 2 == 0) ? sin(angle) : cos(angle));
+        for (int64_t p = 0; p < n; p++) {
+            double angle = (double)(first + p) * speed;
+
+            to[p * width + c] = (float)((c % 2 == 0) ? sin(angle) : cos(angle));
         }
     }
 }
@@ -58,7 +60,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     }
     s->sines = malloc(((size_t)s->rows * (size_t)s->c + 1) * sizeof(*s->sines));
     if (s->sines == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for the table of sines");
-    fill_sines(s);
+    fill_sines(0, s->rows, s->c, s->sines);
     return CT_OK;
 }
 
@@ -155,6 +157,54 @@ static void sum_sequences(const position_state *s, const position_plan *plan, co
     }
 }
 
+/* ---- sequences that grow */
+
+static bool position_apart(const ct_layer *l, const ct_instance *in)
+{
+    (void)in;
+    return l->n_bottom == 1;
+}
+
+/* Sines need no table but for the new tokens. */
+static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
+                      size_t *work_p)
+{
+    const position_state *s = l->state;
+    const position_plan *plan = in->state;
+    const Ct__PositionParameter *p = l->param->position_param;
+
+    *kept_p = 0;
+    *work_p = s->learned ? 0 : (size_t)(plan->t * s->c) * sizeof(float);
+    if (((p != NULL) && (p->max_length > 0)) && (capacity > s->rows))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "a sequence of %lld tokens, but position_param.max_length is %lld",
+                             (long long)capacity, (long long)s->rows);
+    return CT_OK;
+}
+
+static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const position_state *s = l->state;
+    const position_plan *plan = in->state;
+    const ct_sequence_at *at = ex->sequence;
+    const float *x = ct_blob_data(in->bottom[0]), *table = at->work;
+    float *y = ct_blob_data(in->top[0]);
+
+    if (s->learned)
+        table = (const float *)ct_blob_data(&in->weight[0]) + at->length * s->c;
+    else
+        fill_sines(at->length, at->fresh, s->c, at->work);
+    for (int64_t i = 0; i < at->fresh * s->c; i++) y[i] = x[i] + table[i];
+    for (int64_t i = at->fresh * s->c; i < plan->t * s->c; i++) y[i] = x[i];
+    return CT_OK;
+}
+
+static const ct_sequence_ops position_sequence = {
+    .apart = position_apart,
+    .keep = keep,
+    .forward = forward_fresh,
+};
+
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const position_state *s = l->state;
@@ -210,4 +260,5 @@ const ct_layer_ops ct_layer_position = {
     .backward = backward,
     .estimate = estimate,
     .destroy = destroy,
+    .sequence = &position_sequence,
 };

@@ -110,6 +110,7 @@ const ct_layer_ops ct_layer_relu = {
     .on_cuda = true,
     .layout = &ct_layout_all,
     .fusion = &relu_fusion,
+    .sequence = &ct_sequence_apart,
 };
 
 /* ---- PReLU: y = x above 0, else a x with a learned slope a for each channel, or one for all. In

@@ -291,6 +291,19 @@ static const ct_fusion_ops scale_fusion = {
     .as_epilogue = as_epilogue,
 };
 
+/* With one learned number for each channel behind the tokens, or with a second bottom of as many
+ * elements. */
+static bool scale_apart(const ct_layer *l, const ct_instance *in)
+{
+    const ct_view *v = in->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+
+    if (l->n_bottom > 1) return ct_shape_equal(x, &in->bottom[1]->data.shape);
+    return (v->mid == 1) || (x->ndim > 2 && (v->mid * v->inner <= ct_shape_count(x, 2, -1)));
+}
+
+static const ct_sequence_ops scale_sequence = { .apart = scale_apart };
+
 const ct_layer_ops ct_layer_scale = {
     .type = "Scale",
     .params = "scale_param",
@@ -309,6 +322,7 @@ const ct_layer_ops ct_layer_scale = {
     .on_cuda = true,
     .layout = &scale_layout,
     .fusion = &scale_fusion,
+    .sequence = &scale_sequence,
 };
 
 /* ---- Bias: adds a learned blob, or the second bottom, broadcast from `axis` on. */
@@ -386,4 +400,5 @@ const ct_layer_ops ct_layer_bias = {
     .backward = bias_backward,
     .on_cuda = true,
     .layout = &bias_layout,
+    .sequence = &scale_sequence,
 };

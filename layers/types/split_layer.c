@@ -117,6 +117,7 @@ const ct_layer_ops ct_layer_split = {
     .on_cuda = true,
     .layout = &ct_layout_all,
     .fusion = &split_fusion,
+    .sequence = &ct_sequence_apart,
 };
 
 /* ---- Silence: takes bottoms that nobody wants, so that they are no outputs; their gradient is

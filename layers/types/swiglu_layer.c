@@ -162,4 +162,5 @@ const ct_layer_ops ct_layer_swiglu = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .sequence = &ct_sequence_apart,
 };

@@ -30,7 +30,7 @@ double ct_attention_pairs(const ct_attention_desc *d)
     return pairs;
 }
 
-void ct_attention_turns(int64_t n, int64_t dim, double base, float *turn)
+void ct_attention_turns(int64_t first, int64_t n, int64_t dim, double base, float *turn)
 {
     int64_t half = dim / 2;
 
@@ -38,8 +38,8 @@ void ct_attention_turns(int64_t n, int64_t dim, double base, float *turn)
         double speed = pow(base, -2.0 * (double)i / (double)dim);
 
         for (int64_t p = 0; p < n; p++) {
-            turn[p * dim + i] = (float)cos((double)p * speed);
-            turn[p * dim + half + i] = (float)sin((double)p * speed);
+            turn[p * dim + i] = (float)cos((double)(first + p) * speed);
+            turn[p * dim + half + i] = (float)sin((double)(first + p) * speed);
         }
     }
 }

@@ -95,8 +95,9 @@ static inline uint64_t ct_attention_number(const ct_attention_desc *d, int64_t s
 /** Pairs of a query and a key that it sees, but for segments, of one head of one sequence. */
 double ct_attention_pairs(const ct_attention_desc *d);
 
-/** turn[n][dim] for positions [0, n): the cosines of dim / 2 angles, then their sines. */
-void ct_attention_turns(int64_t n, int64_t dim, double base, float *turn);
+/** turn[n][dim] for positions [first, first + n): the cosines of dim / 2 angles, then their sines.
+ */
+void ct_attention_turns(int64_t first, int64_t n, int64_t dim, double base, float *turn);
 
 /** Sets task_queries and task_keys for d->n_thread threads: as large as leaves all of them busy. */
 ct_status ct_attention_split(ct_attention_desc *d);
@@ -106,6 +107,25 @@ ct_status ct_attention_split(ct_attention_desc *d);
  *  until the last is done, waits for other threads included. */
 ct_status ct_attention_work(const ct_attention_desc *d, bool backward, double *work,
                             double *last_p);
+
+/* ---- Of a sequence that grows: cached.c. d: of one sequence whose tq = tk are the new tokens, at
+ * most; no segments, nothing is dropped. */
+
+/** Keys, turned by their positions, and values of the tokens before. */
+typedef struct ct_attention_cache {
+    float *kept;      /* ct_attention_cache_bytes(); zeros at first   */
+    int64_t capacity; /* tokens, at most                              */
+    int64_t length;   /* tokens that it has                           */
+} ct_attention_cache;
+
+bool ct_attention_cached_supports(const ct_attention_desc *d);
+size_t ct_attention_cache_bytes(const ct_attention_desc *d, int64_t capacity);
+size_t ct_attention_cached_workspace(const ct_attention_desc *d, int64_t capacity);
+/** Takes the first `fresh` tokens of a->k and a->v in behind c->length others, which the caller
+ * then raises, and a->y = what their queries find there; 0 behind them. base: of the angles. Of a:
+ * q, k, v, y, work. */
+void ct_attention_cached(const ct_attention_desc *d, const ct_attention_cache *c, int64_t fresh,
+                         double base, const ct_attention_args *a);
 
 #ifdef __cplusplus
 }

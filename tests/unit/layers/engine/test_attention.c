@@ -88,7 +88,7 @@ static operands make(const shape *c, int n_thread)
     for (int64_t i = 0; (c->size > 0) && (i < o.n_x); i++) o.x[i] *= c->size;
     test_random(o.dtop, of_q, 2, -1, 1);
     fill_segments(c, o.segment);
-    ct_attention_turns((c->tq > c->tk) ? c->tq : c->tk, c->rope, 10000, o.turn);
+    ct_attention_turns(0, (c->tq > c->tk) ? c->tq : c->tk, c->rope, 10000, o.turn);
     o.a = (ct_attention_args){ .q = o.x,
                                .k = o.x + k_at,
                                .v = o.x + v_at,
