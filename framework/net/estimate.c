@@ -97,6 +97,18 @@ static void add_member(const ct_net *net, int i, ct_estimate *e)
     }
 }
 
+/* Its group's gradients are made in forward: backward copies those of bottoms. */
+static void count_early(const ct_instance *in, ct_estimate *e)
+{
+    e->forward_flop += e->backward_flop;
+    e->forward_bytes += e->backward_bytes;
+    e->backward_flop = e->backward_bytes = 0.0;
+    for (int b = 0; b < in->layer->n_bottom; b++) {
+        if (in->bottom[b]->wants_diff)
+            e->backward_bytes += 2.0 * (double)ct_tensor_bytes(&in->bottom[b]->data);
+    }
+}
+
 void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
 {
     const ct_layer *l = net->layer[layer];
@@ -114,6 +126,7 @@ void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
             if (ct_net_runner(net, k) == layer) add_member(net, k, e);
         }
     }
+    if (back && in->early) count_early(in, e);
     if (back) return;
     e->backward_flop = e->backward_bytes = 0.0;
     e->engine[CT_RUN_BACKWARD_DATA] = e->engine[CT_RUN_BACKWARD_WEIGHT] = NULL;

@@ -5,6 +5,7 @@
 #include "framework/net/net_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- on the graph */
 
@@ -32,6 +33,36 @@ static bool as_epilogue(const ct_graph_node *n, ct_epilogue_kind *kind_p)
     return (f != NULL) && (f->as_epilogue != NULL) && f->as_epilogue(n->param, kind_p);
 }
 
+/* Whether a layer behind node i uses a weight of its, by name. */
+static bool shares_behind(const ct_graph *g, int i)
+{
+    const Ct__LayerParameter *mine = g->node[i].param;
+
+    for (int k = i + 1; k < g->n_node; k++) {
+        const Ct__LayerParameter *p = g->node[k].param;
+
+        for (size_t w = 0; w < p->n_param; w++) {
+            for (size_t v = 0; v < mine->n_param; v++) {
+                const char *a = p->param[w]->name, *b = mine->param[v]->name;
+
+                if ((a != NULL) && (b != NULL) && (a[0] != '\0') && (strcmp(a, b) == 0))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether the loss that reads v can be made with it: gradients are made in forward then, by the
+ * loss weight alone, and must be the first of their weights in backward. */
+static bool may_end(const ct_graph *g, const ct_value *v)
+{
+    const ct_value *loss = &g->value[g->node[v->reader].top[0]];
+
+    return (v->slot == 0) && (loss->reader < 0) && (loss->loss_weight != 0.0f) &&
+           !shares_behind(g, v->node);
+}
+
 /* The kind of tail that the reader of v is, if it may follow one of kind `after`; else
  * CT_N_EPILOGUE.
  */
@@ -46,6 +77,7 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
         return CT_N_EPILOGUE;
     if (((int)kind <= after) || !((epilogues >> kind) & 1u)) return CT_N_EPILOGUE;
     if ((kind == CT_EPILOGUE_SPLIT) && o->unshared) return CT_N_EPILOGUE;
+    if ((kind == CT_EPILOGUE_LOSS) && !may_end(g, v)) return CT_N_EPILOGUE;
     return kind;
 }
 
@@ -53,8 +85,9 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
 static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o)
 {
     bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
+    const ct_fusion_ops *f = n->ops->fusion;
 
-    return (host && n->ops->fusion->device_only) ? 0 : n->ops->fusion->epilogues;
+    return f->epilogues & ~(host ? f->device_only : f->host_only);
 }
 
 static void take(ct_graph_node *n, int group)

@@ -90,6 +90,7 @@ int ct_layer_sums(const ct_layer *l, const ct_instance *in, bool forward)
 
 ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward, int part)
 {
+    if (in->tail != NULL) return l->ops->fusion->forward_part(l, in, ex, part);
     if (l->form != NULL)
         return forward ? l->form->forward_part(l, in, ex, part)
                        : l->form->backward_part(l, in, ex, part);

@@ -104,6 +104,7 @@ typedef enum {
     CT_EPILOGUE_SUM, /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
     CT_EPILOGUE_RELU,  /* slope 0  */
     CT_EPILOGUE_SPLIT, /* several tops in one memory: their gradients add up, in their order */
+    CT_EPILOGUE_LOSS,  /* of these scores and its other bottom, labels; its top is an output  */
     CT_N_EPILOGUE
 } ct_epilogue_kind;
 
@@ -141,7 +142,7 @@ typedef struct ct_layout_ops {
 /** What a layer does for others, or has done. Every member may be 0 or NULL. */
 typedef struct ct_fusion_ops {
     unsigned epilogues; /* bits 1 << ct_epilogue_kind: what may follow it in a group that it runs */
-    bool device_only;   /* it runs groups on devices, none on the CPU                            */
+    unsigned device_only, host_only; /* of these: what may on devices, or on the CPU, alone */
     /** Whether a layer of this type is such a map, and which. */
     bool (*as_epilogue)(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p);
     /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
@@ -150,6 +151,10 @@ typedef struct ct_fusion_ops {
      * those of all learned weights and of all bottoms from outside; both run at the place of the
      * group's last layer. */
     bool (*join)(const ct_layer *l, ct_instance *in);
+    /** The parts of its group's forward: those of tail->last, which adds up over the ranks
+     *  (ct_sum_ops), and whose buffers, numbers and bottoms they are. Part 0 does what that layer's
+     *  own would. NULL: forward does them all at once. */
+    ct_status (*forward_part)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
     /** Makes the (group's) tops again in backward, with the same bits, from bottoms and
      * CT_LIFETIME_PASS buffers; cheaply. ex NULL: only whether it can. */
     bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
@@ -328,6 +333,8 @@ struct ct_instance {
     const ct_epilogue *tail; /* NULL: none                                  */
     unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
                     * (group's) first top lies: each element is read before it is written       */
+    bool early;    /* set by join: forward makes the gradients, those of weights where they lie, and
+                    * backward hands on the bottoms' */
     ct_relu_share relu; /* of the ReLU that made bottom 0, as its reader */
     bool read_narrow;   /* before reshape: on a device some reader of top 0 may take it in 16 bits,
                          * channels last (layout->last)   */

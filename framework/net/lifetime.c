@@ -11,13 +11,15 @@ static void touch(ct_span *s, int step)
 }
 
 /* The moments of a layer's forward, from its first part to its last, that touch its bottom i, or
- * buffer i. `first`: those of part 0 (ct_sum_ops); 0: all. */
+ * buffer i. `first`: those of part 0 (ct_sum_ops); 0: all. Of a group part 0 is its last layer's.
+ */
 static void touch_forward_of(const ct_net *net, int layer, unsigned first, int i, ct_span *s)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
 
-    touch(s,
-          ((first == 0) || ((first >> i) & 1u)) ? m->forward_first[layer] : m->forward_rest[layer]);
+    bool in_first = (m->place[layer] == layer) && ((first == 0) || ((first >> i) & 1u));
+
+    touch(s, in_first ? m->forward_first[layer] : m->forward_rest[layer]);
     touch(s, m->forward_step[layer]);
 }
 

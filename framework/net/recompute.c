@@ -210,6 +210,8 @@ static const char *why_once(const ct_net *net, int i)
     if (ct_host_layer_is(net, i)) return "it runs on the host";
     if (!outlives_weights(net, i)) return "its weights may change before";
     if (makes_again(net, ct_net_impl_of(net)->runner[i])) return NULL;
+    if (net->pass->instance[ct_net_impl_of(net)->runner[i]]->early)
+        return "its forward makes gradients";
     if ((l->ops->sums != NULL) && (net->options.env.n_rank > 1))
         return "its forward adds up over the ranks";
     for (int w = 0; w < l->n_weight; w++) {

@@ -308,16 +308,23 @@ static bool shares_weights(const builder *b, int i)
 }
 
 /* Where ranks add up, and every batch has the same shapes. */
+/* Layer i runs alone, or is the last of a group that runs in its parts. */
+static bool has_parts(const ct_net *net, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_layer *runner = net->layer[m->runner[i]];
+
+    if ((net->layer[i]->ops->sums == NULL) || (m->place[i] != i)) return false;
+    return (m->runner[i] == i) || (runner->ops->fusion->forward_part != NULL);
+}
+
 static void count_sums(builder *b)
 {
     const ct_net *net = b->net;
-    const ct_net_impl *m = ct_net_impl_of(net);
 
     if ((net->options.env.n_rank == 1) || (ct_pass_impl_of(net->pass)->vary != NULL)) return;
     for (int i = 0; i < net->n_layer; i++) {
-        if ((net->layer[i]->ops->sums == NULL) || (m->place[i] != i) || (m->runner[i] != i) ||
-            ct_host_layer_is(net, i) || shares_weights(b, i))
-            continue;
+        if (!has_parts(net, i) || ct_host_layer_is(net, i) || shares_weights(b, i)) continue;
         b->n_sum[i] = ct_layer_sums(net->layer[i], net->pass->instance[i], b->forward);
         b->cuts |= (b->n_sum[i] > 0);
     }

@@ -1,8 +1,10 @@
 /* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
- * the product that makes the bottom's gradient. */
+ * the product that makes the bottom's gradient. On the CPU a SoftmaxWithLoss behind it does:
+ * head_loss.h. */
 #include "layers/types/layer_types.h"
 #include "layers/types/device_kernels.h"
+#include "layers/types/head_loss.h"
 
 #include "layers/types/product.h"
 
@@ -29,6 +31,7 @@ typedef struct ip_instance {
     ct_status status;                  /* of what was made behind reshape's back */
     bool makes_bits;                   /* where the tail's ReLU passed, for the reader of its top */
     bool bias_done;                    /* that reader makes the bias's gradient                   */
+    ct_head head;                      /* with the loss of the tail                               */
 } ip_instance;
 
 /** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
@@ -90,9 +93,14 @@ static ct_gemm_desc shape_of(const ip_state *s, const ip_instance *r, ct_run_kin
     return (ct_gemm_desc){ .ta = true, .m = t ? s->k : s->n, .n = t ? s->n : s->k, .k = r->m };
 }
 
+static bool has_relu(const ct_instance *in)
+{
+    return (in->tail != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL);
+}
+
 static unsigned behind_of(const ip_state *s, const ct_instance *in, ct_run_kind kind)
 {
-    unsigned relu = (in->tail != NULL) ? CT_FUSE_RELU : 0;
+    unsigned relu = has_relu(in) ? CT_FUSE_RELU : 0;
 
     if (kind == CT_RUN_FORWARD) return (s->bias ? CT_FUSE_BIAS : 0) | relu;
     if ((kind == CT_RUN_BACKWARD_DATA) || !s->bias) return 0;
@@ -162,6 +170,7 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[IP_WORK].data };
 
     if (r->status != CT_OK) return r->status;
+    if (r->head.loss != NULL) return ct_head_forward(l, in, ex, &r->head, g.work);
     CT_TRY(ct_ip_lay(l, in, ex));
     g.a = ct_ip_rows(in);
     g.b = ct_ip_weight(in);
@@ -197,7 +206,7 @@ static ct_status mask(ct_instance *in, ct_exec *ex)
     const ip_instance *r = in->state;
     float *dy = ct_blob_diff(ct_instance_top(in));
 
-    if ((in->tail == NULL) || in->tail->relu_done) return CT_OK;
+    if (!has_relu(in) || in->tail->relu_done) return CT_OK;
     return r->relu_backward->run(
         &r->forward.relu_desc, ex,
         &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy });
@@ -209,6 +218,7 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ip_instance *r = in->state;
     ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[IP_WORK].data };
 
+    if (r->head.loss != NULL) return ct_head_backward(l, in, ex, &r->head);
     CT_TRY(mask(in, ex));
     CT_TRY(weight_gradient(l, in, ex));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
@@ -239,10 +249,32 @@ static bool remake(const ct_layer *l, ct_instance *in, ct_run_kind kind, unsigne
     return status == CT_OK;
 }
 
+static bool join_loss(const ct_layer *l, ct_instance *in)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    size_t work;
+
+    r->head =
+        (ct_head){ .m = r->m, .n = s->n, .k = s->k, .transpose = s->transpose, .bias = s->bias };
+    if (!ct_head_make(l, in, &r->head, &work)) return false;
+    ct_instance_buffer(in, IP_WORK, CT_LIFETIME_CALL, work);
+    in->early = true;
+    return true;
+}
+
+static ct_status ip_forward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
+{
+    ip_instance *r = in->state;
+
+    return ct_head_part(l, in, ex, &r->head, in->buffer[IP_WORK].data, part);
+}
+
 static bool ip_join(const ct_layer *l, ct_instance *in)
 {
     ip_instance *r = in->state;
 
+    if (in->tail->of[CT_EPILOGUE_LOSS] != NULL) return join_loss(l, in);
     if (!remake(l, in, CT_RUN_FORWARD, 0)) return false;
     r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->forward.relu_desc, "auto");
     if (r->relu_backward == NULL) return false;
@@ -304,6 +336,7 @@ static void ip_release(const ct_layer *l, ct_instance *in)
 
     (void)l;
     for (int k = 0; k < CT_N_RUN; k++) ct_product_drop(product_of(r, (ct_run_kind)k));
+    ct_head_drop(&r->head);
 }
 
 static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -327,9 +360,11 @@ static bool ip_apart(const ct_layer *l, const ct_instance *in)
 static const ct_sequence_ops inner_product_sequence = { .apart = ip_apart };
 static const ct_layout_ops inner_product_layout = { .takes = ct_ip_takes, .last = true };
 static const ct_fusion_ops inner_product_fusion = {
-    .epilogues = 1u << CT_EPILOGUE_RELU,
-    .device_only = true,
+    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_LOSS,
+    .device_only = 1u << CT_EPILOGUE_RELU,
+    .host_only = 1u << CT_EPILOGUE_LOSS,
     .join = ip_join,
+    .forward_part = ip_forward_part,
     .offer_relu = ip_offer_relu,
     .take_relu = ip_take_relu,
     .leave_relu = ip_leave_relu,

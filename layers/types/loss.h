@@ -111,6 +111,10 @@ int ct_softmax_loss_count(const ct_layer *l, const ct_instance *in, bool forward
 ct_status ct_softmax_loss_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
                                ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                                double *sum_p));
+/** What comes before the softmax: the labels, in part 0, and the divisor. *rest_p: the part does
+ * the rest, too. */
+ct_status ct_softmax_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
+                                bool *rest_p);
 #define CT_SOFTMAX_LOSS_SUMS(_forward_part)                                                        \
     {                                                                                              \
         .count = ct_softmax_loss_count, .slot = CT_SOFTMAX_LOSS_COUNTED, .first_bottoms = 1u << 1, \

@@ -215,25 +215,35 @@ static ct_status read_labels(const ct_layer *l, const ct_instance *in, const ct_
                           in->buffer[CT_SOFTMAX_LOSS_LABEL].data, counted_p);
 }
 
+ct_status ct_softmax_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
+                                bool *rest_p)
+{
+    const ct_loss_rule *rule = l->state;
+    ct_softmax_loss *plan = in->state;
+    double *counted = in->buffer[CT_SOFTMAX_LOSS_COUNTED].data;
+    int64_t here = 0;
+
+    if (part == 0) CT_TRY(read_labels(l, in, ex, rule, &here));
+    *rest_p = (part > 0) || !ct_loss_counts(rule);
+    if (!*rest_p) {
+        *counted = (double)here;
+        return CT_OK;
+    }
+    return ct_loss_divisor_of(rule, ex, plan->desc.outer * plan->desc.inner, counted,
+                              plan->desc.outer, &plan->divisor);
+}
+
 ct_status ct_softmax_loss_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
                                ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                                double *sum_p))
 {
-    const ct_loss_rule *rule = l->state;
-    ct_softmax_loss *plan = in->state;
+    const ct_softmax_loss *plan = in->state;
     float *prob = in->buffer[CT_SOFTMAX_LOSS_PROB].data;
-    double *counted = in->buffer[CT_SOFTMAX_LOSS_COUNTED].data, sum = 0;
-    int64_t here = 0;
+    double sum = 0;
+    bool rest;
 
-    if (part == 0) {
-        CT_TRY(read_labels(l, in, ex, rule, &here));
-        if (ct_loss_counts(rule)) {
-            *counted = (double)here;
-            return CT_OK;
-        }
-    }
-    CT_TRY(ct_loss_divisor_of(rule, ex, plan->desc.outer * plan->desc.inner, counted,
-                              plan->desc.outer, &plan->divisor));
+    CT_TRY(ct_softmax_loss_begin(l, in, ex, part, &rest));
+    if (!rest) return CT_OK;
     CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
     CT_TRY(fn(l, in, ex, &sum));
     ct_blob_data(in->top[0])[0] = (float)(sum / plan->divisor);
@@ -296,6 +306,13 @@ static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_ex
                                        ct_blob_diff(in->bottom[0]));
 }
 
+static bool softmax_loss_as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
+{
+    *kind_p = CT_EPILOGUE_LOSS;
+    return (p->n_bottom == 2) && (p->n_top == 1);
+}
+
+static const ct_fusion_ops softmax_loss_fusion = { .as_epilogue = softmax_loss_as_epilogue };
 static const ct_sum_ops softmax_loss_sums = CT_SOFTMAX_LOSS_SUMS(softmax_loss_forward);
 
 const ct_layer_ops ct_layer_softmax_loss = {
@@ -316,6 +333,7 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .forward = ct_layer_forward_parts,
     .backward = softmax_loss_backward,
     .estimate = ct_softmax_loss_estimate,
+    .fusion = &softmax_loss_fusion,
     .sums = &softmax_loss_sums,
 };
 

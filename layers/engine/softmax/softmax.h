@@ -36,7 +36,8 @@ typedef struct ct_softmax_engine {
      * for any number of threads. */
     ct_status (*loss)(const ct_softmax_desc *d, ct_exec *ex, const float *p, const int32_t *label,
                       float *scratch, double *loss_p);
-    /** dx_c = scale (p_c - [c is the label]); 0 where the label is ignored. */
+    /** dx_c = scale (p_c - [c is the label]); 0 where the label is ignored. Where inner is
+     *  1 dx may be p. */
     ct_status (*loss_backward)(const ct_softmax_desc *d, ct_exec *ex, const float *p,
                                const int32_t *label, float scale, float *dx);
 } ct_softmax_engine;

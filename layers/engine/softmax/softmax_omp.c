@@ -354,6 +354,7 @@ static void loss_backward_row(int64_t n, const float *p, int32_t label, float sc
                               float *dx)
 {
     float factor = (label == CT_LABEL_IGNORED) ? 0.0f : scale, out[PIECE] LINES;
+    float own = (label == CT_LABEL_IGNORED) ? 0.0f : p[label]; /* dx may be p */
     int64_t len = n;
 
     for (int64_t c = 0; c < n; c += len) {
@@ -361,7 +362,7 @@ static void loss_backward_row(int64_t n, const float *p, int32_t label, float sc
 
         if (stream) len = piece_at(n, c, dx);
         scale_row(len, factor, p + c, to);
-        if ((label >= c) && (label < c + len)) to[label - c] = scale * (p[label] - 1.0f);
+        if ((label >= c) && (label < c + len)) to[label - c] = scale * (own - 1.0f);
         if (stream) ct_stream_copy(len, out, dx + c);
     }
 }
