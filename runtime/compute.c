@@ -208,6 +208,20 @@ static const char *wanted(void)
     return ct_blas_core_better(ct_blas_core_name(), cpu_level());
 }
 
+/* By its path, so that the process keeps its name, which is what one looks for with pgrep. A link
+ * does where the path is gone. */
+static void start_again(char **argv)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+    if (n > 0) {
+        path[n] = '\0';
+        execv(path, argv);
+    }
+    execv("/proc/self/exe", argv);
+}
+
 void ct_blas_core_ensure(char **argv)
 {
     const char *want = wanted();
@@ -215,7 +229,7 @@ void ct_blas_core_ensure(char **argv)
     if ((want == NULL) || (getenv(GUARD) != NULL) || (getenv("OPENBLAS_CORETYPE") != NULL)) return;
     if ((setenv(GUARD, ct_blas_core_name(), 1) != 0) || (setenv("OPENBLAS_CORETYPE", want, 1) != 0))
         return;
-    execv("/proc/self/exe", argv);
+    start_again(argv);
     unsetenv(GUARD); /* no /proc: go on with the slow kernels; the log says so */
 }
 
