@@ -60,7 +60,7 @@ static ct_status no_form(const ct_layer *l, const char *why)
 }
 
 /* What the layer needs of the file of weights, and of the values before it. */
-static ct_status check_layer(ct_onnx *x, const ct_onnx_layer *l, const ct_model *m)
+static ct_status check_layer(ct_onnx *x, const ct_onnx_layer *l)
 {
     if ((l->layer->n_bottom > 0) && (ct_onnx_find(l->layer->ops->type) == NULL))
         return no_form(l->layer, "has no form in ONNX here; a deploy net, without losses, is what "
@@ -72,11 +72,10 @@ static ct_status check_layer(ct_onnx *x, const ct_onnx_layer *l, const ct_model 
         return no_form(l->layer, "reads a loss or a measure, which an ONNX file does not hold");
     }
     for (int i = 0; i < l->layer->n_weight; i++) {
-        if ((l->weights != NULL) && (i < l->weights->n_array) && l->weights->array[i].present &&
-            ct_shapes_fit(&l->weights->array[i].shape, &l->layer->weight[i].shape))
-            continue;
-        return CT_FAIL(CT_ERR_DATA, "%s: no blob %d of layer \"%s\" of shape %s", m->file, i,
-                       l->layer->name, ct_shape_str(&l->layer->weight[i].shape).text);
+        if (ct_onnx_array(l, i) == NULL)
+            return CT_FAIL(CT_ERR_DATA, "%s: no blob %d of layer \"%s\" of shape %s",
+                           l->model->file, i, l->layer->name,
+                           ct_shape_str(&l->layer->weight[i].shape).text);
     }
     return CT_OK;
 }
@@ -89,18 +88,18 @@ static bool is_loss(const ct_layer *l)
 static ct_status add_layer(ct_onnx *x, const ct_net *net, const ct_model *m, int index,
                            const ct_onnx_live *live)
 {
-    int k = ct_model_find(m, net->layer[index]->name), n_loss = 0;
+    int n_loss = 0;
     ct_onnx_layer l = { .net = net,
                         .index = index,
                         .layer = net->layer[index],
                         .in = net->pass->instance[index],
-                        .weights = (k >= 0) ? &m->layer[k] : NULL,
+                        .model = m,
                         .live = &live[index] };
 
     if (!l.live->written) return CT_OK;
     for (int i = 0; i < net->n_layer; i++) n_loss += is_loss(net->layer[i]);
     l.only_loss = (n_loss <= 1);
-    CT_TRY(check_layer(x, &l, m));
+    CT_TRY(check_layer(x, &l));
     if (l.layer->n_bottom > 0)
         CT_TRY(ct_onnx_find(l.layer->ops->type)(x, &l));
     else if (l.layer->n_weight > 0)

@@ -27,7 +27,7 @@ typedef struct ct_onnx_layer {
     int index; /* of the layer */
     const ct_layer *layer;
     const ct_instance *in;
-    const ct_model_layer *weights; /* NULL: none */
+    const ct_model *model;
     const struct ct_onnx_live *live;
     bool only_loss; /* the net has at most one SoftmaxWithLoss */
 } ct_onnx_layer;
@@ -43,7 +43,11 @@ void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op);
 void ct_onnx_bottom(ct_onnx *x, const ct_onnx_layer *l, int i);
 /** A value by name; "": one that an operator may do without. */
 void ct_onnx_input(ct_onnx *x, const char *name);
-/** Array i of the layer as an initializer, and as input; shape NULL: its own. */
+/** Array i of the layer in the file of weights, which may have it at the first layer that shares
+ *  it. NULL: none, or of another shape. */
+const ct_model_array *ct_onnx_array(const ct_onnx_layer *l, int i);
+/** Array i of the layer as an initializer, and as input; shape NULL: its own. One that several
+ *  layers share is written once. */
 void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *shape);
 /** Numbers of our own making, copied, as an initializer "LAYER/NAME" and as input. */
 void ct_onnx_floats(ct_onnx *x, const ct_onnx_layer *l, const char *name, const ct_shape *shape,

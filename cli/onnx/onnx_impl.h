@@ -7,7 +7,9 @@
 enum { CT_ONNX_FLOAT = 1, CT_ONNX_INT64 = 7 }; /* of onnx.proto */
 
 typedef struct ct_onnx_init {
-    ct_text head; /* TensorProto up to raw_data */
+    ct_text head;     /* TensorProto up to raw_data */
+    const char *name; /* borrowed: of the names below */
+    ct_shape shape;
     const void *data;
     void *owned;
     int64_t bytes;
@@ -110,7 +112,8 @@ typedef struct ct_onnx_form {
 } ct_onnx_form;
 
 /** End with a type of NULL: layers that compute, functions of elements, layers that move and
- *  reduce. */
-extern const ct_onnx_form ct_onnx_layers[], ct_onnx_functions[], ct_onnx_moves[];
+ *  reduce, attention. */
+extern const ct_onnx_form ct_onnx_layers[], ct_onnx_functions[], ct_onnx_moves[],
+    ct_onnx_attention[];
 
 #endif

@@ -96,24 +96,25 @@ static ct_status deconvolution(ct_onnx *x, const ct_onnx_layer *l)
     return convolution_as(x, l, "ConvTranspose");
 }
 
-/* Flatten, then Gemm. */
+/* Flatten, then Gemm; and where several axes count the rows, its shape. */
 static ct_status inner_product(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__InnerProductParameter *p = l->layer->param->inner_product_param;
+    int axis = (p->axis < 0) ? p->axis + ct_onnx_bottom_shape(l, 0)->ndim : p->axis;
+    bool rows = ct_onnx_top_shape(l)->ndim == 2;
 
-    if ((p->axis != 1) || (ct_onnx_top_shape(l)->ndim != 2))
-        return ct_onnx_no_form(l, "an axis other than 1");
     ct_onnx_begin(x, l, "Flatten");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_part(x, l, "flat", true);
-    ct_onnx_int(x, "axis", 1);
+    ct_onnx_int(x, "axis", axis);
     ct_onnx_end(x);
     ct_onnx_begin(x, l, "Gemm");
     ct_onnx_part(x, l, "flat", false);
     for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
-    ct_onnx_top(x, l, 0);
+    ct_onnx_to(x, l, rows ? NULL : "rows");
     ct_onnx_int(x, "transB", p->transpose ? 0 : 1);
     ct_onnx_end(x);
+    if (!rows) ct_onnx_reshape(x, l, -1, "rows", "shape", ct_onnx_top_shape(l), NULL);
     return CT_OK;
 }
 
@@ -188,14 +189,14 @@ static ct_status batch_norm(ct_onnx *x, const ct_onnx_layer *l)
         (l->layer->param->batch_norm_param != NULL) ? l->layer->param->batch_norm_param : &none;
     const ct_shape *shape = &l->layer->weight[0].shape;
     int64_t n = ct_shape_count(shape, 0, -1);
-    float count = l->weights->array[2].data[0], one = (count != 0.0f) ? 1.0f / count : 0.0f;
+    float count = ct_onnx_array(l, 2)->data[0], one = (count != 0.0f) ? 1.0f / count : 0.0f;
     float *v = calloc((size_t)(4 * n) + 1, sizeof(*v));
 
     if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->layer->name);
     for (int64_t i = 0; i < n; i++) {
         v[i] = 1.0f;
-        v[2 * n + i] = one * l->weights->array[0].data[i];
-        v[3 * n + i] = one * l->weights->array[1].data[i];
+        v[2 * n + i] = one * ct_onnx_array(l, 0)->data[i];
+        v[3 * n + i] = one * ct_onnx_array(l, 1)->data[i];
     }
     ct_onnx_begin(x, l, "BatchNormalization");
     ct_onnx_bottom(x, l, 0);
@@ -479,16 +480,22 @@ static ct_status swish(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-/* x/2 (1 + erf(x / sqrt 2)) */
+/* x/2 (1 + f), f: erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x^3)), by Hendrycks and
+ * Gimpel 2016. */
 static ct_status gelu(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__GELUParameter *p = PARAMETER(l, gelu_param);
+    bool by_tanh = (p != NULL) && (p->approximate != CT__GELUPARAMETER__APPROXIMATE__NONE);
 
-    if ((p != NULL) && (p->approximate != CT__GELUPARAMETER__APPROXIMATE__NONE))
-        return ct_onnx_no_form(l, "approximate: TANH");
-    ct_onnx_by_number(x, l, "Mul", NULL, "unit", (float)sqrt(0.5), "scaled");
-    ct_onnx_unary(x, l, "Erf", "scaled", "erf");
-    ct_onnx_by_number(x, l, "Add", "erf", "one", 1.0f, "gate");
+    if (by_tanh) {
+        ct_onnx_by_number(x, l, "Pow", NULL, "three", 3.0f, "cube");
+        ct_onnx_by_number(x, l, "Mul", "cube", "part", 0.044715f, "more");
+        ct_onnx_by_part(x, l, "Add", NULL, "more", "sum");
+    }
+    ct_onnx_by_number(x, l, "Mul", by_tanh ? "sum" : NULL, "unit",
+                      (float)(by_tanh ? sqrt(2.0 / acos(-1.0)) : sqrt(0.5)), "scaled");
+    ct_onnx_unary(x, l, by_tanh ? "Tanh" : "Erf", "scaled", "open");
+    ct_onnx_by_number(x, l, "Add", "open", "one", 1.0f, "gate");
     ct_onnx_by_part(x, l, "Mul", NULL, "gate", "twice");
     ct_onnx_by_number(x, l, "Mul", "twice", "half", 0.5f, NULL);
     return CT_OK;

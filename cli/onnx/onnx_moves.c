@@ -1,6 +1,8 @@
 /* Layers that move values, reduce them or add and multiply bottoms, in ONNX's operators. Sizes are
  * those that the net has: what a Reshape makes is written out, batch and all. */
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/onnx/onnx_impl.h"
 
@@ -190,17 +192,43 @@ static ct_status embed(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-/* Rows of the learned table: the first ones, or those that bottom 1 names. */
+/* The table as input, learned or of sines: Vaswani et al. 2017. */
+static void table_of_positions(ct_onnx *x, const ct_onnx_layer *l, const ct_shape *table)
+{
+    int64_t c = ct_shape_count(table, 1, -1);
+    float *v;
+
+    if (l->layer->n_weight > 0) {
+        ct_onnx_weight(x, l, 0, table);
+        return;
+    }
+    v = malloc((size_t)(table->dim[0] * c + 1) * sizeof(*v));
+    if (v == NULL) {
+        x->failed = true;
+        return;
+    }
+    for (int64_t p = 0; p < table->dim[0]; p++) {
+        for (int64_t i = 0; i < c; i++) {
+            double angle = (double)p * pow(10000.0, -(double)(i / 2 * 2) / (double)c);
+
+            v[p * c + i] = (float)((i % 2 == 0) ? sin(angle) : cos(angle));
+        }
+    }
+    ct_onnx_floats(x, l, "sines", table, v);
+    free(v);
+}
+
+/* Rows of the table: the first ones, or those that bottom 1 names. */
 static ct_status position(ct_onnx *x, const ct_onnx_layer *l)
 {
+    const Ct__PositionParameter *p = l->layer->param->position_param;
     const ct_shape *b = ct_onnx_bottom_shape(l, 0);
     const int64_t first = 0;
     ct_shape table = *b;
 
-    if (l->layer->n_weight == 0) return ct_onnx_no_form(l, "type: SINUSOIDAL");
     for (int i = 1; i + 1 < b->ndim; i++) table.dim[i] = b->dim[i + 1];
     table.ndim = b->ndim - 1;
-    table.dim[0] = l->layer->weight[0].shape.dim[0];
+    table.dim[0] = ((p != NULL) && (p->max_length > 0)) ? (int64_t)p->max_length : b->dim[1];
     if (l->layer->n_bottom > 1) {
         ct_onnx_begin(x, l, "Cast");
         ct_onnx_bottom(x, l, 1);
@@ -208,11 +236,11 @@ static ct_status position(ct_onnx *x, const ct_onnx_layer *l)
         ct_onnx_int(x, "to", CT_ONNX_INT64);
         ct_onnx_end(x);
         ct_onnx_begin(x, l, "Gather");
-        ct_onnx_weight(x, l, 0, &table);
+        table_of_positions(x, l, &table);
         ct_onnx_part(x, l, "index", false);
     } else {
         ct_onnx_begin(x, l, "Slice");
-        ct_onnx_weight(x, l, 0, &table);
+        table_of_positions(x, l, &table);
         ct_onnx_list(x, l, "from", 1, &first);
         ct_onnx_list(x, l, "to", 1, &b->dim[1]);
     }

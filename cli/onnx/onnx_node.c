@@ -304,22 +304,61 @@ static void add_initializer(ct_onnx *x, const char *name, int type, const ct_sha
         return;
     }
     i = &x->init[x->n_init++];
-    *i = (ct_onnx_init){ .data = data, .owned = owned };
+    *i = (ct_onnx_init){ .data = data, .owned = owned, .name = name, .shape = *shape };
     i->bytes = ct_shape_count(shape, 0, -1) * ((type == CT_ONNX_FLOAT) ? 4 : 8);
     for (int d = 0; d < shape->ndim; d++) ct_onnx_put_int(&i->head, 1, shape->dim[d]);
     ct_onnx_put_int(&i->head, 2, type);
     ct_onnx_put_text(&i->head, 8, name);
 }
 
+static const ct_model_array *array_of(const ct_onnx_layer *l, const char *layer, int i)
+{
+    int k = ct_model_find(l->model, layer);
+    const ct_model_array *a;
+
+    if ((k < 0) || (i >= l->model->layer[k].n_array)) return NULL;
+    a = &l->model->layer[k].array[i];
+    return a->present ? a : NULL;
+}
+
+static const ct_param *param_of(const ct_onnx_layer *l, int i)
+{
+    return &l->net->param[ct_net_param_of(l->net, l->index, i)];
+}
+
+const ct_model_array *ct_onnx_array(const ct_onnx_layer *l, int i)
+{
+    const ct_model_array *a = array_of(l, l->layer->name, i);
+    const ct_param *p = param_of(l, i);
+
+    if (a == NULL) a = array_of(l, p->layer, p->index);
+    return ((a != NULL) && ct_shapes_fit(&a->shape, &l->layer->weight[i].shape)) ? a : NULL;
+}
+
+/* The name of an initializer of that shape with those numbers, or NULL. */
+static const char *find_initializer(const ct_onnx *x, const ct_shape *shape, const float *data)
+{
+    for (int i = 0; i < x->n_init; i++) {
+        const ct_onnx_init *n = &x->init[i];
+
+        if ((n->data == data) && ct_shape_equal(&n->shape, shape)) return n->name;
+    }
+    return NULL;
+}
+
 void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *shape)
 {
+    const float *data = ct_onnx_array(l, i)->data;
     char index[16];
     const char *name;
 
-    snprintf(index, sizeof(index), "%d", i);
-    name = take_joined(x, l->layer->name, index, false);
-    add_initializer(x, name, CT_ONNX_FLOAT, (shape != NULL) ? shape : &l->layer->weight[i].shape,
-                    l->weights->array[i].data, NULL);
+    if (shape == NULL) shape = &l->layer->weight[i].shape;
+    name = find_initializer(x, shape, data);
+    if (name == NULL) {
+        snprintf(index, sizeof(index), "%d", i);
+        name = take_joined(x, l->layer->name, index, false);
+        add_initializer(x, name, CT_ONNX_FLOAT, shape, data, NULL);
+    }
     if (name != NULL) ct_onnx_input(x, name);
 }
 
@@ -327,7 +366,7 @@ void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l)
 {
     const char *blob = l->layer->param->top[0];
 
-    add_initializer(x, blob, CT_ONNX_FLOAT, &l->layer->weight[0].shape, l->weights->array[0].data,
+    add_initializer(x, blob, CT_ONNX_FLOAT, &l->layer->weight[0].shape, ct_onnx_array(l, 0)->data,
                     NULL);
     ct_onnx_set_value(x, l, 0, blob);
 }
@@ -478,7 +517,8 @@ static ct_status by_formula(ct_onnx *x, const ct_onnx_layer *l)
 ct_onnx_fn ct_onnx_find(const char *type)
 {
     const ct_layer_ops *ops;
-    const ct_onnx_form *const table[] = { ct_onnx_layers, ct_onnx_functions, ct_onnx_moves };
+    const ct_onnx_form *const table[] = { ct_onnx_layers, ct_onnx_functions, ct_onnx_moves,
+                                          ct_onnx_attention };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_form *f = table[k]; f->type != NULL; f++) {

@@ -179,6 +179,9 @@ prelu|PReLU|c|
 prelu1|PReLU|c|prelu_param { channel_shared: true }
 swish|Swish|c|swish_param { beta: 1.5 }
 gelu|GELU|c|
+gelu_tanh|GELU|c|gelu_param { approximate: TANH }
+rows|InnerProduct|c|inner_product_param { axis: 2 num_output: 7 weight_filler { type: "gaussian" std: 0.2 } bias_filler { type: "gaussian" } }
+last|InnerProduct|rows|inner_product_param { axis: -1 num_output: 5 bias_term: false transpose: true weight_filler { type: "gaussian" std: 0.4 } }
 layer_norm|LayerNorm|c|layer_norm_param { axis: 2 scale_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
 mvn|MVN|c|
 mvn_across|MVN|c|mvn_param { across_channels: true normalize_variance: false }
@@ -196,7 +199,8 @@ mean|Reduction|c|reduction_param { operation: MEAN axis: 2 }
 asum|Reduction|c|reduction_param { operation: ASUM axis: 3 }
 sumsq|Reduction|c|reduction_param { operation: SUMSQ axis: 2 }
 argmax|ArgMax|c|argmax_param { axis: 1 }
-embed|Embed|argmax|embed_param { num_output: 3 input_dim: 6 weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
+embed|Embed|argmax|param { name: "table" } embed_param { num_output: 3 input_dim: 6 weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
+tied|InnerProduct|embed|param { name: "table" } inner_product_param { axis: -1 num_output: 6 bias_term: false }
 threshold|Threshold|c|threshold_param { threshold: 0.25 }
 bias|Bias|c|bias_param { axis: 1 num_axes: 2 filler { type: "gaussian" } }
 gates|Pooling|c|pooling_param { pool: AVE global_pooling: true }
@@ -220,6 +224,15 @@ matmul_a|MatMul|c elu|matmul_param { transpose_a: true }
 position|Position|c|position_param { max_length: 8 weight_filler { type: "gaussian" std: 1 } }
 places|Threshold|sum|
 position2|Position|c places|position_param { max_length: 8 weight_filler { type: "gaussian" std: 1 } }
+sines|Position|c|position_param { type: SINUSOIDAL }
+sines2|Position|c places|position_param { type: SINUSOIDAL max_length: 3 }
+tokens|Reshape|tanh|reshape_param { shape { dim: 0 dim: 6 dim: 30 } }
+few|Slice|tokens|slice_param { axis: 1 slice_point: 4 }
+attention|Attention|tokens|attention_param { num_heads: 3 num_kv_heads: 1 causal: true rope { base: 100 } }
+pairs|Attention|tokens|attention_param { num_heads: 6 num_kv_heads: 2 window: 3 causal: true scale: 0.4 rope { dim: 2 interleaved: true } }
+both_ways|Attention|tokens places|attention_param { num_heads: 2 rope { dim: 2 } }
+across|Attention|few tokens tokens|attention_param { num_heads: 10 }
+behind|Attention|few tokens tokens places|attention_param { num_heads: 5 causal: true rope { interleaved: true } }
 sync|SyncBN|c|bn_param { slope_filler { type: "gaussian" std: 1 } }
 parameter|Parameter||parameter_param { shape { dim: 2 dim: 6 dim: 6 } }
 with_parameter|Scale|c parameter|scale_param { axis: 0 }
@@ -234,7 +247,7 @@ END
         echo "layer { name: \"flat_$type\" type: \"Flatten\" bottom: \"by_$type\" top: \"flat_$type\" }"
         names="$names flat_$type"
     done
-    echo "layer { name: \"small\" type: \"Silence\" bottom: \"slice_rest\" }"
+    echo "layer { name: \"small\" type: \"Silence\" bottom: \"slice_rest\" bottom: \"few_rest\" }"
 }
 shape='shape { dim: 2 dim: 3 dim: 6 dim: 5 } shape { dim: 2 dim: 6 dim: 3 dim: 2 } shape { dim: 4 dim: 5 }'
 given='top: "data" top: "small" top: "noise"'
