@@ -12,6 +12,10 @@ const ct_verb ct_verb_table[] = {
       "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
       "[--iterations=N]",
       true, false, ct_verb_extract },
+    { "generate", "go on with a text: --model=FILE --weights=FILE --tokenizer=FILE --prompt=TEXT",
+      "cortado generate --model=FILE --weights=FILE --tokenizer=FILE --prompt=TEXT "
+      "[--max_tokens=N] [--temperature=T] [--top_p=P] [--seed=N]",
+      true, false, ct_verb_generate },
     { "time", "time a training step, layer by layer: --model=FILE",
       "cortado time --model=FILE [--iterations=N] [--json=FILE] [--data]", true, false,
       ct_verb_time },
@@ -39,8 +43,8 @@ const ct_verb ct_verb_table[] = {
 
 const ct_option ct_option_table[] = {
     { "solver", CT_OPTION_TEXT, "train time check", "FILE", "the solver prototxt" },
-    { "model", CT_OPTION_TEXT, "test time check extract", "FILE", "the net prototxt" },
-    { "weights", CT_OPTION_TEXT, "train test extract", "FILE[,FILE]",
+    { "model", CT_OPTION_TEXT, "test time check extract generate", "FILE", "the net prototxt" },
+    { "weights", CT_OPTION_TEXT, "train test extract generate", "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel, .caffemodel.h5, .npz, .safetensors or "
       ".gguf" },
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
@@ -49,7 +53,7 @@ const ct_option ct_option_table[] = {
     { "iterations", CT_OPTION_COUNT, JOB, "N",
       "train: max_iter; test and extract: batches (50); time: timed steps (10), with "
       "--data batches (100)" },
-    { "set", CT_OPTION_LIST, "train test time check extract", "FIELD=VALUE",
+    { "set", CT_OPTION_LIST, "train test time check extract generate", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "
       "layer "
       "of the phase: TRAIN for train, time and check, TEST for test), or layer[NAME].field.sub" },
@@ -64,6 +68,18 @@ const ct_option ct_option_table[] = {
       "the iterations to trace (the fourth to the eighth of the run)" },
     { "blobs", CT_OPTION_TEXT, "extract", "NAME[,NAME]", "what to write, one data set each" },
     { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
+    { "tokenizer", CT_OPTION_TEXT, "generate", "FILE",
+      "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes" },
+    { "pattern", CT_OPTION_TEXT, "generate", "NAME",
+      "how a file of ranks splits: gpt2, cl100k, o200k or llama3" },
+    { "prompt", CT_OPTION_TEXT, "generate", "TEXT", "what the net goes on with" },
+    { "max_tokens", CT_OPTION_COUNT, "generate", "N",
+      "end after so many new tokens, if the end token has not come before (64)" },
+    { "temperature", CT_OPTION_TEXT, "generate", "T",
+      "scores are divided by it before a token is drawn; 0: the most probable one (0)" },
+    { "top_p", CT_OPTION_TEXT, "generate", "P",
+      "draw from the most probable tokens alone, that have this probability together (1)" },
+    { "seed", CT_OPTION_COUNT, "generate", "N", "of what is drawn: the same text again (1)" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
     { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
@@ -111,8 +127,9 @@ const ct_option ct_option_table[] = {
     { "phase", CT_OPTION_CHOICE, "time", "TRAIN|TEST", "the phase of the net (TRAIN)" },
     { "phase", CT_OPTION_CHOICE, "check", "TRAIN|TEST",
       "the phase of the net; both if not given, with --solver the nets that it trains and tests" },
-    { "level", CT_OPTION_COUNT, "test time check extract", "N", "the level of the net's state" },
-    { "stage", CT_OPTION_TEXT, "test time check extract", "NAME[,NAME]",
+    { "level", CT_OPTION_COUNT, "test time check extract generate", "N",
+      "the level of the net's state" },
+    { "stage", CT_OPTION_TEXT, "test time check extract generate", "NAME[,NAME]",
       "the stages of the net's state" },
     { "stage", CT_OPTION_TEXT, "train", "DIR",
       "copy LMDB sets and HDF5 files to DIR, a disk of each node, and read them there" },
@@ -130,7 +147,7 @@ const ct_option ct_option_table[] = {
     { "sighup_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "the same (snapshot)" },
     { "start_seconds", CT_OPTION_COUNT, JOB, "N",
       "end a job whose start is silent for so long; 0: never (600)" },
-    { "threads", CT_OPTION_COUNT, JOB " info", "N",
+    { "threads", CT_OPTION_COUNT, JOB " info generate", "N",
       "threads a rank; otherwise OMP_NUM_THREADS, otherwise a fair share of the cores" },
     { "data", CT_OPTION_TEXT, "info", "PATH",
       "what a data set is: samples, bytes, shards, index; an LMDB or an HDF5 file" },

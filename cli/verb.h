@@ -26,6 +26,7 @@ ct_status ct_verb_convert(ct_call *call);
 ct_status ct_verb_train(ct_call *call);
 ct_status ct_verb_test(ct_call *call);
 ct_status ct_verb_extract(ct_call *call);
+ct_status ct_verb_generate(ct_call *call);
 ct_status ct_verb_time(ct_call *call);
 ct_status ct_verb_check(ct_call *call);
 ct_status ct_verb_info(ct_call *call);

@@ -40,6 +40,7 @@ cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
 cli/bench: framework/* topology comm/* runtime/config runtime cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
+cli/generate: framework/* runtime/config runtime cli
 cli/info: framework/* topology comm/* runtime/config runtime cli
 cli/time: framework/* runtime/config runtime runtime/exchange cli cli/info
 cli/train: framework/* comm/* runtime/config runtime runtime/exchange cli

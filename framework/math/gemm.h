@@ -3,7 +3,7 @@
  * C = alpha op(A) op(B) + beta C as ct_math_ops.gemm has it: row major, f32, op(A) m x k, op(B)
  * k x n, C m x n, no overlap, beta == 0 overwrites C even where it holds NaN. Made for the shapes
  * where BLAS is slow: few rows, few columns, and weights that one packing serves many products.
- * Where A has few rows, B is read once, as it lies, as fast as memory gives it (gemm_few.c).
+ * Where A has few rows, B is read once, as it lies, as fast as memory gives it (gemm_tile.c).
  *
  * Nothing allocates: a plan says how much workspace a call needs. An element's sum is in an order
  * that depends on the shape alone, so results are the same bits for any number of threads (and
@@ -38,7 +38,7 @@ typedef struct ct_gemm_set ct_gemm_set;
 typedef struct ct_gemm_plan {
     ct_gemm_desc d; /* turned: of C^T = op(B)^T op(A)^T */
     bool turned;    /* vectors lie along m instead of n */
-    bool few;       /* by gemm_few.c; nothing below but set then */
+    bool few;       /* by gemm_tile.c; nothing below but set then */
     const ct_gemm_set *set;
     int grid_m, grid_n; /* parts of C                   */
     int n_worker;

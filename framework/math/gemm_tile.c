@@ -1,5 +1,9 @@
-/* Tiles of C that stay in registers. Compiled with -ffp-contract=fast: its sums are products added
- * up, fused where the processor can. */
+/* Tiles of C that stay in registers, and products of few rows. Compiled with -ffp-contract=fast:
+ * its sums are products added up, fused where the processor can. */
+#include <omp.h>
+#include <string.h>
+
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 
@@ -199,5 +203,326 @@ void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, cons
 
             *to = ((beta == 0.0f) ? 0.0f : beta * *to) + tile[i * width + j];
         }
+    }
+}
+
+/* ---- Products of few rows with a B that comes from memory: each number of B is read once, where
+ * it lies, and nothing is packed.
+ *
+ * B transposed (rows lie along the sum): 16 partial sums an element, whatever the vectors are; term
+ * q goes to sum q % 16. Some rows of B and some of A at a time stay in registers.
+ * B as it is multiplied: rows of C take DEPTH rows of B at a time.
+ *
+ * Of bf16, A is rounded once, and B as it passes. */
+
+enum {
+    SUMS = 16,     /* partial sums of an element                           */
+    MOST_ROWS = 8, /* of A, that a kernel takes at once                    */
+    MOST_B = 4,    /* rows of B, likewise                                  */
+    DEPTH = 8,     /* rows of B as it is multiplied                        */
+    GRAIN = 64,    /* columns: parts of threads are whole ones of these    */
+    TAKES_TURNED = CT_GEMM_FEW,
+    TAKES_PLAIN = 4
+};
+/* Of B: less is not worth waking a team. */
+static const double TEAM_BYTES = 5e5;
+
+/** sum[row of B][row of A][SUMS] over k numbers, a multiple of SUMS; next: rows of B that will be
+ *  read then, a stride further on. */
+typedef void (*dot_fn)(int64_t k, const float *const *b, int64_t next, const float *a, int64_t lda,
+                       float *sum);
+/** c[row][0..n) += sum over q < k of a[row][q] b[q][..], n a multiple of two vectors. */
+typedef void (*add_fn)(int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+                       int64_t ldb, float *c, int64_t ldc);
+
+typedef struct few_set {
+    int lanes, most; /* most rows of A at once */
+    int rows_b[MOST_ROWS];
+    dot_fn dot[2][MOST_ROWS]; /* [rounds][rows of A - 1] */
+    add_fn add[2][TAKES_PLAIN];
+} few_set;
+
+#define PLAIN(_x) (_x)
+/* ct_bf16_from_f32() of a vector, as floats */
+#define ROUND(_x)                                                                                  \
+    ({                                                                                             \
+        ivec bits = (ivec)(_x), odd = (bits >> 16) & 1;                                            \
+        ivec near = (bits + odd + 0x7fff) & (int)0xffff0000, is_nan = (ivec)((_x) != (_x));        \
+        (vec)((near & ~is_nan) | ((bits | 0x400000) & (int)0xffff0000 & is_nan));                  \
+    })
+
+#define VECTORS(_lanes)                                                                            \
+    typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
+    typedef int32_t ivec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias, unused));
+
+#define DOT(_name, _target, _lanes, _rows_b, _rows, _take)                                         \
+    _target static void _name(int64_t k, const float *const *b, int64_t next, const float *a,      \
+                              int64_t lda, float *sum)                                             \
+    {                                                                                              \
+        VECTORS(_lanes)                                                                            \
+        enum { PARTS = SUMS / (_lanes) };                                                          \
+        const vec zero = { 0.0f };                                                                 \
+        vec acc[_rows_b][_rows][PARTS];                                                            \
+                                                                                                   \
+        UNROLL for (int r = 0; r < (_rows_b); r++)                                                 \
+        {                                                                                          \
+            UNROLL for (int i = 0; i < (_rows); i++)                                               \
+            {                                                                                      \
+                UNROLL for (int p = 0; p < PARTS; p++) acc[r][i][p] = zero;                        \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t q = 0; q < k; q += SUMS) {                                                    \
+            UNROLL for (int r = 0; r < (_rows_b); r++) __builtin_prefetch(b[r] + next + q);        \
+            UNROLL for (int p = 0; p < PARTS; p++)                                                 \
+            {                                                                                      \
+                vec x[_rows_b];                                                                    \
+                                                                                                   \
+                UNROLL for (int r = 0; r < (_rows_b); r++)                                         \
+                {                                                                                  \
+                    x[r] = *(const vec *)(b[r] + q + p * (_lanes));                                \
+                    x[r] = _take(x[r]);                                                            \
+                }                                                                                  \
+                UNROLL for (int i = 0; i < (_rows); i++)                                           \
+                {                                                                                  \
+                    vec y = *(const vec *)(a + i * lda + q + p * (_lanes));                        \
+                                                                                                   \
+                    UNROLL for (int r = 0; r < (_rows_b); r++) acc[r][i][p] += x[r] * y;           \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int r = 0; r < (_rows_b); r++)                                                 \
+        {                                                                                          \
+            UNROLL for (int i = 0; i < (_rows); i++)                                               \
+            {                                                                                      \
+                UNROLL for (int p = 0; p < PARTS; p++) *                                           \
+                    (vec *)(sum + (r * (_rows) + i) * SUMS + p * (_lanes)) = acc[r][i][p];         \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define FEW_ADD(_name, _target, _lanes, _rows, _take)                                              \
+    _target static void _name(int64_t n, int64_t k, const float *a, int64_t lda, const float *b,   \
+                              int64_t ldb, float *c, int64_t ldc)                                  \
+    {                                                                                              \
+        VECTORS(_lanes)                                                                            \
+        for (int64_t j = 0; j < n; j += 2 * (_lanes)) {                                            \
+            vec acc[_rows][2];                                                                     \
+                                                                                                   \
+            UNROLL for (int i = 0; i < (_rows); i++)                                               \
+            {                                                                                      \
+                UNROLL for (int v = 0; v < 2; v++) acc[i][v] =                                     \
+                    *(const vec *)(c + i * ldc + j + v * (_lanes));                                \
+            }                                                                                      \
+            for (int64_t q = 0; q < k; q++) {                                                      \
+                UNROLL for (int v = 0; v < 2; v++)                                                 \
+                {                                                                                  \
+                    vec x = *(const vec *)(b + q * ldb + j + v * (_lanes));                        \
+                                                                                                   \
+                    x = _take(x);                                                                  \
+                    UNROLL for (int i = 0; i < (_rows); i++) acc[i][v] += a[i * lda + q] * x;      \
+                }                                                                                  \
+            }                                                                                      \
+            UNROLL for (int i = 0; i < (_rows); i++)                                               \
+            {                                                                                      \
+                UNROLL for (int v = 0; v < 2; v++) * (vec *)(c + i * ldc + j + v * (_lanes)) =     \
+                    acc[i][v];                                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define BOTH(_s, _t, _l, _b, _r)                                                                   \
+    DOT(_s##_dot_##_r, _t, _l, _b, _r, PLAIN) DOT(_s##_dot_##_r##_rounds, _t, _l, _b, _r, ROUND)
+#define ADDS(_s, _t, _l, _r)                                                                       \
+    FEW_ADD(_s##_add_##_r, _t, _l, _r, PLAIN) FEW_ADD(_s##_add_##_r##_rounds, _t, _l, _r, ROUND)
+#define ALL_ADDS(_s, _t, _l)                                                                       \
+    ADDS(_s, _t, _l, 1) ADDS(_s, _t, _l, 2) ADDS(_s, _t, _l, 3) ADDS(_s, _t, _l, 4)
+#define FEW_2(_s, _k) _s##_1##_k, _s##_2##_k
+#define FEW_4(_s, _k) FEW_2(_s, _k), _s##_3##_k, _s##_4##_k
+#define FEW_8(_s, _k) FEW_4(_s, _k), _s##_5##_k, _s##_6##_k, _s##_7##_k, _s##_8##_k
+#define TABLES(_s, _most)                                                                          \
+    .dot = { { FEW_##_most(_s##_dot, ) }, { FEW_##_most(_s##_dot, _rounds) } },                    \
+    .add = { { FEW_4(_s##_add, ) }, { FEW_4(_s##_add, _rounds) } }
+
+/* Sums, rows of B and one of A must fit into the registers: 32, or 16. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define AVX512 __attribute__((target("avx512f,fma")))
+BOTH(avx512, AVX512, 16, 4, 1)
+BOTH(avx512, AVX512, 16, 4, 2)
+BOTH(avx512, AVX512, 16, 4, 3)
+BOTH(avx512, AVX512, 16, 4, 4)
+BOTH(avx512, AVX512, 16, 2, 5)
+BOTH(avx512, AVX512, 16, 2, 6)
+BOTH(avx512, AVX512, 16, 2, 7)
+BOTH(avx512, AVX512, 16, 2, 8)
+ALL_ADDS(avx512, AVX512, 16)
+static const few_set few_avx512 = {
+    .lanes = 16, .most = 8, .rows_b = { 4, 4, 4, 4, 2, 2, 2, 2 }, TABLES(avx512, 8)
+};
+
+#define AVX2 __attribute__((target("avx2,fma")))
+BOTH(avx2, AVX2, 8, 4, 1)
+BOTH(avx2, AVX2, 8, 2, 2)
+BOTH(avx2, AVX2, 8, 1, 3)
+BOTH(avx2, AVX2, 8, 1, 4)
+ALL_ADDS(avx2, AVX2, 8)
+static const few_set few_avx2 = {
+    .lanes = 8, .most = 4, .rows_b = { 4, 2, 1, 1 }, TABLES(avx2, 4)
+};
+#endif
+BOTH(any, , CT_SIMD_ANY_LANES, 2, 1)
+BOTH(any, , CT_SIMD_ANY_LANES, 1, 2)
+ALL_ADDS(any, , CT_SIMD_ANY_LANES)
+static const few_set few_any = {
+    .lanes = CT_SIMD_ANY_LANES, .most = 2, .rows_b = { 2, 1 }, TABLES(any, 2)
+};
+
+static const few_set *set_of(const ct_gemm_set *s)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (s->lanes == 16) return &few_avx512;
+    if (s->lanes == 8) return &few_avx2;
+#endif
+    (void)s;
+    return &few_any;
+}
+
+bool ct_gemm_is_few(const ct_gemm_desc *d)
+{
+    return !d->ta && (d->m <= (d->tb ? TAKES_TURNED : TAKES_PLAIN));
+}
+
+/* ---- B transposed */
+
+static float total(const float *sum)
+{
+    float s[SUMS / 2];
+
+    for (int i = 0; i < SUMS / 2; i++) s[i] = sum[i] + sum[i + SUMS / 2];
+    for (int w = SUMS / 4; w > 0; w /= 2) {
+        for (int i = 0; i < w; i++) s[i] += s[i + w];
+    }
+    return s[0];
+}
+
+/* Adds the terms behind the last whole SUMS. */
+static void add_tail(const few_set *s, bool rounds, int rows, int rows_b, int64_t k, int64_t left,
+                     const float *const *b, const float *a, int64_t lda, float *sum)
+{
+    float more[MOST_B * MOST_ROWS * SUMS], tail_b[MOST_B][SUMS] = { { 0 } };
+    float tail_a[MOST_ROWS * SUMS] = { 0 };
+    const float *at[MOST_B];
+
+    for (int r = 0; r < rows_b; r++) {
+        memcpy(tail_b[r], b[r] + k, (size_t)left * sizeof(float));
+        at[r] = tail_b[r];
+    }
+    for (int i = 0; i < rows; i++)
+        memcpy(tail_a + i * SUMS, a + i * lda + k, (size_t)left * sizeof(float));
+    s->dot[rounds][rows - 1](SUMS, at, 0, tail_a, SUMS, more);
+    for (int i = 0; i < rows_b * rows * SUMS; i++) sum[i] += more[i];
+}
+
+/* Columns [j, j + n) of C, at most as many as a kernel takes, of the rows [i, i + rows). */
+static void run_dots(const few_set *s, const ct_gemm_desc *d, const ct_gemm_args *g, int64_t i,
+                     int rows, int64_t j, int n)
+{
+    float sum[MOST_B * MOST_ROWS * SUMS];
+    int64_t whole = d->k / SUMS * SUMS;
+    int rows_b = s->rows_b[rows - 1];
+    const float *b[MOST_B] = { NULL }, *a = g->a + i * g->lda;
+
+    for (int r = 0; r < rows_b; r++) b[r] = g->b + (j + ((r < n) ? r : n - 1)) * g->ldb;
+    s->dot[d->bf16][rows - 1](whole, b, rows_b * g->ldb, a, g->lda, sum);
+    if (whole < d->k) add_tail(s, d->bf16, rows, rows_b, whole, d->k - whole, b, a, g->lda, sum);
+    for (int r = 0; r < n; r++) {
+        for (int p = 0; p < rows; p++) {
+            float *c = g->c + (i + p) * g->ldc + j + r, v = total(sum + (r * rows + p) * SUMS);
+
+            *c = g->alpha * v + ((g->beta == 0.0f) ? 0.0f : g->beta * *c);
+        }
+    }
+}
+
+/* All rows of A take some rows of B before the next ones come. */
+static void run_turned(const few_set *s, const ct_gemm_desc *d, const ct_gemm_args *g, int64_t from,
+                       int64_t to)
+{
+    int64_t tiles = ct_gemm_ceil_div(d->m, s->most);
+
+    for (int64_t j = from; j < to; j += s->rows_b[0]) {
+        int64_t end = ct_gemm_smaller(j + s->rows_b[0], to);
+
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t i = ct_gemm_tile_row(d->m, tiles, t);
+            int rows = (int)(ct_gemm_tile_row(d->m, tiles, t + 1) - i), n = s->rows_b[rows - 1];
+
+            for (int64_t c = j; c < end; c += n)
+                run_dots(s, d, g, i, rows, c, (int)ct_gemm_smaller(n, end - c));
+        }
+    }
+}
+
+/* ---- B as it is multiplied */
+
+static float round_value(bool bf16, float v)
+{
+    return bf16 ? ct_bf16_to_f32(ct_bf16_from_f32(v)) : v;
+}
+
+/* The columns [from, to) of C. */
+static void run_plain(const few_set *s, const ct_gemm_desc *d, const ct_gemm_args *g, int64_t from,
+                      int64_t to)
+{
+    int64_t step = 2 * (int64_t)s->lanes, whole = (to - from) / step * step;
+    float a[TAKES_PLAIN * DEPTH];
+
+    for (int64_t i = 0; i < d->m; i++) {
+        float *c = g->c + i * g->ldc;
+
+        for (int64_t j = from; j < to; j++) c[j] = (g->beta == 0.0f) ? 0.0f : g->beta * c[j];
+    }
+    for (int64_t q = 0; q < d->k; q += DEPTH) {
+        int64_t deep = ct_gemm_smaller(DEPTH, d->k - q);
+        const float *b = g->b + q * g->ldb;
+
+        for (int64_t i = 0; i < d->m; i++) {
+            for (int64_t p = 0; p < deep; p++)
+                a[i * DEPTH + p] = g->alpha * g->a[i * g->lda + q + p];
+        }
+        s->add[d->bf16][d->m - 1](whole, deep, a, DEPTH, b + from, g->ldb, g->c + from, g->ldc);
+        for (int64_t i = 0; i < d->m; i++) {
+            for (int64_t j = from + whole; j < to; j++) {
+                for (int64_t p = 0; p < deep; p++)
+                    g->c[i * g->ldc + j] +=
+                        a[i * DEPTH + p] * round_value(d->bf16, b[p * g->ldb + j]);
+            }
+        }
+    }
+}
+
+void ct_gemm_run_few(const ct_gemm_plan *p, const ct_gemm_args *g)
+{
+    const ct_gemm_desc *d = &p->d;
+    const few_set *s = set_of(p->set);
+    int64_t grains = ct_gemm_ceil_div(d->n, GRAIN);
+    double bytes = (double)d->n * (double)d->k * sizeof(float);
+    int parts = (int)ct_gemm_smaller((d->n_thread > 1) ? d->n_thread : 1, grains);
+    ct_gemm_args own = *g;
+
+    if (d->bf16) {
+        float *a = g->work;
+
+        for (int64_t i = 0; i < d->m * d->k; i++)
+            a[i] = round_value(true, g->a[i / d->k * g->lda + i % d->k]);
+        own.a = a;
+        own.lda = d->k;
+    }
+    if ((bytes < TEAM_BYTES) || omp_in_parallel()) parts = 1;
+#pragma omp parallel for num_threads(parts) schedule(static, 1) if (parts > 1)
+    for (int v = 0; v < parts; v++) {
+        int64_t from = grains * v / parts * GRAIN;
+        int64_t to = ct_gemm_smaller(grains * (v + 1) / parts * GRAIN, d->n);
+
+        (d->tb ? run_turned : run_plain)(s, d, &own, from, to);
     }
 }

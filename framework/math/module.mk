@@ -3,7 +3,6 @@ IN_SIM := update_cpu vector_cpu
 
 # Products are added up: fused where the processor can.
 FLAGS_$(D)/gemm_tile := -ffp-contract=fast
-FLAGS_$(D)/gemm_few := -ffp-contract=fast
-SVE_FILES += $(D)/gemm_tile $(D)/gemm_few
+SVE_FILES += $(D)/gemm_tile
 # sqrtf is then an instruction, which vectorises.
 FLAGS_$(D)/update_cpu := -fno-math-errno

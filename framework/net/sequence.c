@@ -46,7 +46,8 @@ static ct_status check_layer(const ct_net *net, int i, shape *s)
     const ct_instance *in = net->pass->instance[i];
     const ct_sequence_ops *ops = l->ops->sequence;
 
-    for (int t = 0; t < l->n_top; t++) CT_TRY(check_shape(l, in->top[t], s->tokens));
+    for (int t = 0; !l->ops->is_data && (t < l->n_top); t++)
+        CT_TRY(check_shape(l, in->top[t], s->tokens));
     if (l->ops->is_data) {
         if (!l->ops->keeps_top || (l->n_top != 1) || (s->input >= 0))
             return CT_LAYER_FAIL(l, CT_ERR_CONFIG,

@@ -307,6 +307,11 @@ static void add_word(const ct_tokenizer *t, const uint8_t *bytes, size_t n, ct_t
     ct_text_add_bytes(to, (const char *)bytes, n);
 }
 
+bool ct_tokenizer_has(const ct_tokenizer *t, int32_t id)
+{
+    return ct_token_table_has(&t->table, id);
+}
+
 ct_status ct_tokenizer_decode(const ct_tokenizer *t, const int32_t *ids, int64_t n, ct_text *to)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -29,6 +29,7 @@ void ct_tokenizer_close(ct_tokenizer *t); /* NULL allowed */
 int64_t ct_tokenizer_size(const ct_tokenizer *t);
 /** The file, or "bytes", for messages. */
 const char *ct_tokenizer_source(const ct_tokenizer *t);
+bool ct_tokenizer_has(const ct_tokenizer *t, int32_t id);
 /** The id that ends a text, or -1: the eos_token of a tokenizer_config.json beside the file, or
  *  tokenizer.ggml.eos_token_id, or a special token of a usual name. */
 int32_t ct_tokenizer_end(const ct_tokenizer *t);

@@ -176,9 +176,11 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity
     *kept_p = 0;
     *work_p = s->learned ? 0 : (size_t)(plan->t * s->c) * sizeof(float);
     if (((p != NULL) && (p->max_length > 0)) && (capacity > s->rows))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "a sequence of %lld tokens, but position_param.max_length is %lld",
-                             (long long)capacity, (long long)s->rows);
+        return CT_LAYER_FAIL(
+            l, CT_ERR_CONFIG,
+            "a sequence of %lld tokens, but position_param.max_length is %lld: shorten "
+            "the prompt, or ask for fewer tokens",
+            (long long)capacity, (long long)s->rows);
     return CT_OK;
 }
 

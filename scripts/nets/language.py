@@ -70,11 +70,11 @@ class Transformer(Net):
         self.layer("loss", "SoftmaxWithLoss", [bottom, "next"], ["loss"], "softmax_param { axis: 2 }", *more)
 
 
-def gpt(name, folder, tokens, seq_len, width, blocks, heads, batch, test_batch):
+def gpt(name, folder, tokens, seq_len, width, blocks, heads, batch, test_batch, more=""):
     """Radford et al. 2019. Layers that end a branch start smaller by the root of the number of branches."""
     net = Transformer(name, tokens, seq_len, width, 0.02)
     last = f"{0.02 / (2 * blocks) ** 0.5:.6f}"
-    net.token_data(folder, batch, test_batch, ["tokens", "next"])
+    net.token_data(folder, batch, test_batch, ["tokens", "next"], more)
     net.position(net.embed(), seq_len, "x")
     with net.repeat(blocks, "h%d_", "x", "x"):
         qkv = net.linear("attn_qkv", net.norm("ln1", "x", 1e-5), 3 * width)
@@ -88,7 +88,8 @@ def gpt(name, folder, tokens, seq_len, width, blocks, heads, batch, test_batch):
 
 def gpt_char():
     """A small GPT on characters, of the size of nanoGPT's first example."""
-    return gpt("GPT-char", "warandpeace", LETTERS, 256, 384, 6, 6, 16, 16)
+    return gpt("GPT-char", "warandpeace", LETTERS, 256, 384, 6, 6, 16, 16,
+               ' tokenizer: "data/warandpeace/tokenizer.json"')
 
 
 def gpt2():

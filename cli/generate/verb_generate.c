@@ -1,0 +1,257 @@
+/* cortado generate: goes on with a text, token by token. Standard output has the new text alone. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/verb.h"
+#include "framework/base/clock.h"
+#include "framework/base/rng.h"
+#include "framework/net/sequence.h"
+#include "framework/text/tokenizer.h"
+
+enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */ };
+
+typedef struct candidate {
+    double weight;
+    int32_t id;
+} candidate;
+
+typedef struct request {
+    int64_t max_tokens;
+    double temperature, top_p;
+    uint64_t seed;
+    ct_tokenizer *tokenizer;
+    int64_t n_id; /* of the tokenizer; the net may score more */
+    ct_ids prompt, made;
+    ct_text text;   /* of made                       */
+    size_t written; /* of text, to standard output   */
+    candidate *candidate;
+} request;
+
+/* ---- what is asked for */
+
+static ct_status read_number(const ct_options *o, const char *name, double least, double most,
+                             double *v_p)
+{
+    const char *text = ct_options_text(o, name);
+    char *end;
+    double v;
+
+    if (text == NULL) return CT_OK;
+    errno = 0;
+    v = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !(v >= least) || !(v <= most))
+        return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: a number from %g to %g is needed", name, text,
+                       least, most);
+    *v_p = v;
+    return CT_OK;
+}
+
+static ct_status read_request(const ct_options *o, request *r)
+{
+    static const char *const needs[] = { "model", "weights", "tokenizer", "prompt" };
+    const char *prompt = ct_options_text(o, "prompt");
+
+    for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
+        if (ct_options_text(o, needs[i]) == NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "cortado generate needs --%s", needs[i]);
+    }
+    r->max_tokens = ct_options_count(o, "max_tokens", 64);
+    r->seed = (uint64_t)ct_options_count(o, "seed", 1);
+    r->top_p = 1.0;
+    if (r->max_tokens < 1) return CT_FAIL(CT_ERR_CONFIG, "--max_tokens=0: at least 1");
+    CT_TRY(read_number(o, "temperature", 0.0, 1000.0, &r->temperature));
+    CT_TRY(read_number(o, "top_p", 1e-9, 1.0, &r->top_p));
+    CT_TRY(ct_tokenizer_open(ct_options_text(o, "tokenizer"), ct_options_text(o, "pattern"),
+                             &r->tokenizer));
+    CT_TRY(
+        ct_tokenizer_encode(r->tokenizer, prompt, strlen(prompt), false, "--prompt", &r->prompt));
+    if (r->prompt.n == 0) return CT_FAIL(CT_ERR_CONFIG, "--prompt has no token");
+    r->n_id = ct_tokenizer_size(r->tokenizer);
+    r->candidate = malloc((size_t)r->n_id * sizeof(r->candidate[0]));
+    if (r->candidate == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", r->n_id);
+    return CT_OK;
+}
+
+static void close_request(request *r)
+{
+    ct_tokenizer_close(r->tokenizer);
+    ct_ids_destroy(&r->prompt);
+    ct_ids_destroy(&r->made);
+    ct_text_destroy(&r->text);
+    free(r->candidate);
+}
+
+/* ---- the next token */
+
+/* The largest score, of equal ones the lowest id; -1: there is none. */
+static int32_t find_best(const request *r, const float *logits)
+{
+    int32_t best = -1;
+
+    for (int32_t i = 0; i < r->n_id; i++) {
+        if (!ct_tokenizer_has(r->tokenizer, i) || !(logits[i] > -INFINITY)) continue;
+        if ((best < 0) || (logits[i] > logits[best])) best = i;
+    }
+    return best;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+
+    if (x->weight != y->weight) return (x->weight < y->weight) ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Drawn by e^(score / temperature) of the most probable tokens that have top_p together. */
+static int32_t draw(const request *r, const float *logits, int32_t best)
+{
+    candidate *c = r->candidate;
+    double all = 0, kept = 0, at;
+    int64_t n = 0, n_kept = 0;
+
+    for (int32_t i = 0; i < r->n_id; i++) {
+        double weight = exp(((double)logits[i] - (double)logits[best]) / r->temperature);
+
+        if (!ct_tokenizer_has(r->tokenizer, i) || !(weight > 0)) continue;
+        c[n++] = (candidate){ weight, i };
+        all += weight;
+    }
+    if (r->top_p < 1.0) qsort(c, (size_t)n, sizeof(*c), by_weight);
+    while ((n_kept < n) && ((r->top_p >= 1.0) || (kept < r->top_p * all)))
+        kept += c[n_kept++].weight;
+    at = (double)(ct_rng_key(r->seed, (uint64_t)r->made.n, 0) >> 11) * 0x1p-53 * kept;
+    for (int64_t i = 0; i + 1 < n_kept; i++) {
+        if (at < c[i].weight) return c[i].id;
+        at -= c[i].weight;
+    }
+    return c[n_kept - 1].id;
+}
+
+static ct_status choose(const request *r, const float *logits, int32_t *id_p)
+{
+    int32_t best = find_best(r, logits);
+
+    if ((best < 0) || (logits[best] == INFINITY))
+        return CT_FAIL(CT_ERR_DATA,
+                       "after %" PRId64 " tokens the scores of the next are no numbers",
+                       r->prompt.n + r->made.n);
+    *id_p = (r->temperature > 0) ? draw(r, logits, best) : best;
+    return CT_OK;
+}
+
+/* ---- the text */
+
+/* How many bytes of text[n] are whole characters: the first of UTF-8's bytes says how many there
+ * are. */
+static size_t whole_bytes(const char *text, size_t n)
+{
+    for (size_t back = 1; (back <= 3) && (back <= n); back++) {
+        unsigned char c = (unsigned char)text[n - back];
+        size_t needs = (c >= 0xf8) ? 1 : (c >= 0xf0) ? 4 : (c >= 0xe0) ? 3 : (c >= 0xc0) ? 2 : 1;
+
+        if ((c & 0xc0) == 0x80) continue;
+        return (needs > back) ? n - back : n;
+    }
+    return n;
+}
+
+/* What there is of the text and was not written yet; last: whether characters are whole or not. */
+static ct_status write_text(request *r, bool last)
+{
+    size_t n;
+
+    r->text.length = 0;
+    CT_TRY(ct_tokenizer_decode(r->tokenizer, r->made.id, r->made.n, &r->text));
+    n = last ? r->text.length : whole_bytes(r->text.text, r->text.length);
+    if (n <= r->written) return CT_OK;
+    if ((fwrite(r->text.text + r->written, 1, n - r->written, stdout) != n - r->written) ||
+        (fflush(stdout) != 0))
+        return CT_FAIL(CT_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+    r->written = n;
+    return CT_OK;
+}
+
+/* ---- the net */
+
+static ct_status generate(request *r, ct_sequence *s)
+{
+    int32_t end = ct_tokenizer_end(r->tokenizer), id = 0;
+    double start = ct_clock_s(), first;
+    const float *logits;
+
+    CT_TRY(ct_sequence_feed(s, r->prompt.id, r->prompt.n, &logits));
+    first = ct_clock_s();
+    for (;;) {
+        CT_TRY(choose(r, logits, &id));
+        if (id == end) break;
+        CT_TRY(ct_ids_add(&r->made, &id, 1));
+        CT_TRY(write_text(r, false));
+        if (r->made.n == r->max_tokens) break;
+        CT_TRY(ct_sequence_feed(s, &id, 1, &logits));
+    }
+    CT_TRY(write_text(r, true));
+    CT_INFO("Prompt: %" PRId64 " tokens in %.3f s.", r->prompt.n, first - start);
+    CT_INFO("Generated: %" PRId64 " tokens in %.3f s%s.", r->made.n, ct_clock_s() - first,
+            (id == end) ? ", to the end token" : "");
+    return CT_OK;
+}
+
+/* Chunks as long as each other, so that little of the last is in vain. */
+static int64_t chunk_of(int64_t n)
+{
+    int64_t chunks = (n + MOST_CHUNK - 1) / MOST_CHUNK;
+
+    return (n + chunks - 1) / chunks;
+}
+
+static ct_status run(ct_call *call, const ct_config *c, request *r)
+{
+    ct_net_options options;
+    ct_net_state state;
+    ct_decoder *d = NULL;
+    ct_sequence *s = NULL;
+    ct_status status;
+
+    CT_TRY(ct_net_state_read(call->options, &state));
+    ct_net_options_fill(call, c, CT_TEST, &state, &options);
+    options.dev = NULL;
+    CT_TRY(ct_decoder_create(c->net, &options, chunk_of(r->prompt.n), &d));
+    if (r->n_id > ct_decoder_classes(d))
+        CT_TRY_GOTO(status, out,
+                    CT_FAIL(CT_ERR_CONFIG,
+                            "%s has %" PRId64 " ids, but the net scores %" PRId64 " tokens",
+                            ct_tokenizer_source(r->tokenizer), r->n_id, ct_decoder_classes(d)));
+    CT_TRY_GOTO(status, out, ct_sequence_open(d, r->prompt.n + r->max_tokens - 1, &s));
+    CT_TRY_GOTO(status, out,
+                ct_weights_load_list(ct_options_text(call->options, "weights"), ct_decoder_net(d)));
+    CT_TRY_GOTO(status, out, generate(r, s));
+out:
+    ct_sequence_close(s);
+    ct_decoder_destroy(d);
+    return status;
+}
+
+ct_status ct_verb_generate(ct_call *call)
+{
+    request r = { .written = 0 };
+    ct_config c;
+    ct_status status;
+
+    if (call->job->size > 1)
+        return CT_FAIL(CT_ERR_CONFIG, "cortado generate runs on one rank, not on %d",
+                       call->job->size);
+    CT_TRY_GOTO(status, request, read_request(call->options, &r));
+    CT_TRY_GOTO(status, request, ct_call_setup(call, CT_TEST, &c));
+    CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
+    CT_TRY_GOTO(status, out, run(call, &c, &r));
+out:
+    ct_config_destroy(&c);
+request:
+    close_request(&r);
+    return status;
+}
