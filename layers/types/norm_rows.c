@@ -1,7 +1,8 @@
 /* The loops of LayerNorm and RMSNorm on the CPU.
  *
  * A row stays in the caches while its sums are taken and its results are made, so memory is read
- * and written once. Sums are f32 in lanes over pieces of a row, and double over the pieces: an
+ * and written once. A sum waits for each of its additions, so those of several rows are taken at
+ * once. Sums are f32 in lanes over pieces of a row, and double over the pieces: an
  * element passes at most PIECE / LANES roundings of f32. Their order follows from the shape alone.
  * A mean is kept in two floats, so that a row whose mean is far larger than its deviation loses
  * nothing. */
@@ -15,7 +16,9 @@
 enum {
     LANES = 16,
     PIECE = 512,  /* elements of a row that are added up in f32                          */
-    GROUP = 4,    /* rows whose shares of the weights' gradients are added up at once    */
+    GROUP = 4,    /* rows whose sums, and shares of the weights' gradients, go at once   */
+    PAIR = 2,     /* of them, where each has two sums: as many as have registers         */
+    SHORT = 1024, /* elements of a row, at most, of which a first-level cache holds four */
     COLUMNS = 256 /* of a group, that are made before they are written past the caches   */
 };
 
@@ -25,16 +28,16 @@ enum { BLOCK_ELEMENTS = 24576, BLOCKS = 128, BLOCK_ROWS = 1024 };
 
 typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef double wide __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef double half __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
+typedef double quarter __attribute__((vector_size(2 * LANES), aligned(8), may_alias));
 
+/* Halves onto each other. */
 CT_SIMD_PART double total(const wide *lanes, float rest)
 {
-    double sum[LANES];
+    half h = ((const half *)lanes)[0] + ((const half *)lanes)[1];
+    quarter q = ((const quarter *)&h)[0] + ((const quarter *)&h)[1];
 
-    memcpy(sum, lanes, sizeof(sum));
-    for (int w = LANES / 2; w > 0; w /= 2) {
-        for (int i = 0; i < w; i++) sum[i] += sum[i + w];
-    }
-    return sum[0] + (double)rest;
+    return ((q[0] + q[2]) + (q[1] + q[3])) + (double)rest;
 }
 
 static inline int64_t smaller(int64_t a, int64_t b)
@@ -44,52 +47,65 @@ static inline int64_t smaller(int64_t a, int64_t b)
 
 /* ---- forward */
 
-CT_SIMD_PART double sum_row(int64_t n, const float *x)
+/* Of `rows` rows, a constant. */
+CT_SIMD_PART void sum_rows(int64_t n, int rows, const float *x, double *sum_p)
 {
     int64_t whole = n / LANES * LANES;
-    wide sum = { 0 };
-    float rest = 0;
+    wide sum[GROUP] = { { 0 } };
 
     for (int64_t at = 0; at < whole; at += PIECE) {
         int64_t to = smaller(at + PIECE, whole);
-        vec part = { 0 };
-
-        for (int64_t i = at; i < to; i += LANES) part += *(const vec *)(x + i);
-        sum += __builtin_convertvector(part, wide);
-    }
-    for (int64_t i = whole; i < n; i++) rest += x[i];
-    return total(&sum, rest);
-}
-
-/* Sums of d = x - less, and of d^2. */
-CT_SIMD_PART void sum_squares(int64_t n, const float *x, float less, double *first_p,
-                              double *second_p)
-{
-    int64_t whole = n / LANES * LANES;
-    wide first = { 0 }, second = { 0 };
-    float rest = 0, rest2 = 0;
-
-    for (int64_t at = 0; at < whole; at += PIECE) {
-        int64_t to = smaller(at + PIECE, whole);
-        vec part = { 0 }, part2 = { 0 };
+        vec part[GROUP] = { { 0 } };
 
         for (int64_t i = at; i < to; i += LANES) {
-            vec d = *(const vec *)(x + i) - less;
-
-            part += d;
-            part2 += d * d;
+            for (int j = 0; j < rows; j++) part[j] += *(const vec *)(x + j * n + i);
         }
-        first += __builtin_convertvector(part, wide);
-        second += __builtin_convertvector(part2, wide);
+        for (int j = 0; j < rows; j++) sum[j] += __builtin_convertvector(part[j], wide);
     }
-    for (int64_t i = whole; i < n; i++) {
-        float d = x[i] - less;
+    for (int j = 0; j < rows; j++) {
+        float rest = 0;
 
-        rest += d;
-        rest2 += d * d;
+        for (int64_t i = whole; i < n; i++) rest += x[j * n + i];
+        sum_p[j] = total(&sum[j], rest);
     }
-    *first_p = total(&first, rest);
-    *second_p = total(&second, rest2);
+}
+
+/* Sums of d = x - less, and of d^2, of `rows` rows, a constant of at most PAIR. */
+CT_SIMD_PART void sum_squares(int64_t n, int rows, const float *x, const float *less,
+                              double *first_p, double *second_p)
+{
+    int64_t whole = n / LANES * LANES;
+    wide first[PAIR] = { { 0 } }, second[PAIR] = { { 0 } };
+
+    for (int64_t at = 0; at < whole; at += PIECE) {
+        int64_t to = smaller(at + PIECE, whole);
+        vec part[PAIR] = { { 0 } }, part2[PAIR] = { { 0 } };
+
+        for (int64_t i = at; i < to; i += LANES) {
+            for (int j = 0; j < rows; j++) {
+                vec d = *(const vec *)(x + j * n + i) - less[j];
+
+                part[j] += d;
+                part2[j] += d * d;
+            }
+        }
+        for (int j = 0; j < rows; j++) {
+            first[j] += __builtin_convertvector(part[j], wide);
+            second[j] += __builtin_convertvector(part2[j], wide);
+        }
+    }
+    for (int j = 0; j < rows; j++) {
+        float rest = 0, rest2 = 0;
+
+        for (int64_t i = whole; i < n; i++) {
+            float d = x[j * n + i] - less[j];
+
+            rest += d;
+            rest2 += d * d;
+        }
+        first_p[j] = total(&first[j], rest);
+        second_p[j] = total(&second[j], rest2);
+    }
 }
 
 /* In double: of rows whose squares, or sums, leave the range of floats. */
@@ -152,20 +168,44 @@ CT_SIMD_PART void put_pieces(const ct_norm_rows *r, rule k, const float *x, bool
     }
 }
 
-CT_SIMD_CLONES static void forward_row(const ct_norm_rows *r, const float *x, ct_row_stat *s,
-                                       bool stream, float *y)
+CT_SIMD_PART void row_stat(const ct_norm_rows *r, const float *x, float about, double first,
+                           double second, ct_row_stat *s)
 {
-    double n = (double)r->n, first, second;
-    float about = r->centred ? (float)(sum_row(r->n, x) / n) : 0.0f;
+    double n = (double)r->n;
 
-    sum_squares(r->n, x, about, &first, &second);
     s->mean = r->centred ? (double)about + first / n : 0;
     s->variance = second / n - (r->centred ? first / n * (first / n) : 0);
     if (s->variance < 0) s->variance = 0;
     if (!isfinite(second)) exact_stat(r, x, s);
     s->factor = 1 / sqrt(s->variance + r->eps);
     s->gain = 1;
-    put_pieces(r, rule_of(s), x, stream, y);
+}
+
+/* `rows`, at once `pair` of them: constants. */
+CT_SIMD_PART void forward_as(const ct_norm_rows *r, int64_t from, int rows, int pair, bool stream,
+                             float *y)
+{
+    const float *x = r->x + from * r->n;
+    double sum[GROUP] = { 0 }, first[GROUP], second[GROUP];
+    float about[GROUP] = { 0 };
+
+    if (r->centred) sum_rows(r->n, rows, x, sum);
+    for (int j = 0; j < rows; j++) about[j] = (float)(sum[j] / (double)r->n);
+    for (int j = 0; j < rows; j += pair)
+        sum_squares(r->n, pair, x + j * r->n, about + j, first + j, second + j);
+    for (int j = 0; j < rows; j++)
+        row_stat(r, x + j * r->n, about[j], first[j], second[j], &r->stat[from + j]);
+    for (int j = 0; j < rows; j++)
+        put_pieces(r, rule_of(&r->stat[from + j]), x + j * r->n, stream, y + (from + j) * r->n);
+}
+
+CT_SIMD_CLONES static void forward_rows(const ct_norm_rows *r, int64_t from, int rows, bool stream,
+                                        float *y)
+{
+    if (rows == GROUP)
+        forward_as(r, from, GROUP, PAIR, stream, y);
+    else
+        for (int j = 0; j < rows; j++) forward_as(r, from + j, 1, 1, stream, y);
 }
 
 /* Whole lines of the rows of a large array pass the caches by. */
@@ -177,13 +217,14 @@ static bool streams(const ct_norm_rows *r, const float *from, const float *to)
 
 void ct_norm_rows_forward(const ct_norm_rows *r, float *y)
 {
+    int64_t step = (r->n <= SHORT) ? GROUP : 1;
     bool stream = streams(r, r->x, y);
 
 #pragma omp parallel if (r->rows * r->n >= CT_PARALLEL_MIN)
     {
 #pragma omp for schedule(static) nowait
-        for (int64_t i = 0; i < r->rows; i++)
-            forward_row(r, r->x + i * r->n, &r->stat[i], stream, y + i * r->n);
+        for (int64_t i = 0; i < r->rows; i += step)
+            forward_rows(r, i, (int)smaller(step, r->rows - i), stream, y);
         if (stream) ct_stream_end();
     }
 }
@@ -199,36 +240,49 @@ typedef struct gradient {
     float mean, dot; /* of g, of g v */
 } gradient;
 
-/* Sums of g, and of g v. */
-CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, bool scaled, gradient *g)
+/* The sums of g, and of g v, of one row, whose whole vectors' are first and second. */
+CT_SIMD_PART void end_sums(const ct_norm_rows *r, bool scaled, const wide *first,
+                           const wide *second, gradient *g)
 {
-    int64_t n = r->n, whole = n / LANES * LANES;
-    wide first = { 0 }, second = { 0 };
+    int64_t n = r->n;
     float rest = 0, rest2 = 0;
 
-    for (int64_t at = 0; at < whole; at += PIECE) {
-        int64_t to = smaller(at + PIECE, whole);
-        vec part = { 0 }, part2 = { 0 };
-
-        for (int64_t i = at; i < to; i += LANES) {
-            vec v = (*(const vec *)(g->x + i) - g->k.high - g->k.low) * g->k.factor;
-            vec d = *(const vec *)(g->dy + i);
-
-            if (scaled) d *= *(const vec *)(r->scale + i);
-            part += d;
-            part2 += d * v;
-        }
-        first += __builtin_convertvector(part, wide);
-        second += __builtin_convertvector(part2, wide);
-    }
-    for (int64_t i = whole; i < n; i++) {
+    for (int64_t i = n / LANES * LANES; i < n; i++) {
         float d = scaled ? g->dy[i] * r->scale[i] : g->dy[i];
 
         rest += d;
         rest2 += d * normal(g->k, g->x[i]);
     }
-    g->mean = r->centred ? (float)(total(&first, rest) / (double)n) : 0.0f;
-    g->dot = (float)(total(&second, rest2) / (double)n);
+    g->mean = r->centred ? (float)(total(first, rest) / (double)n) : 0.0f;
+    g->dot = (float)(total(second, rest2) / (double)n);
+}
+
+/* Sums of g, and of g v, of `rows` rows, a constant of at most PAIR. */
+CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, int rows, bool scaled, gradient *g)
+{
+    int64_t whole = r->n / LANES * LANES;
+    wide first[PAIR] = { { 0 } }, second[PAIR] = { { 0 } };
+
+    for (int64_t at = 0; at < whole; at += PIECE) {
+        int64_t to = smaller(at + PIECE, whole);
+        vec part[PAIR] = { { 0 } }, part2[PAIR] = { { 0 } };
+
+        for (int64_t i = at; i < to; i += LANES) {
+            for (int j = 0; j < rows; j++) {
+                vec v = (*(const vec *)(g[j].x + i) - g[j].k.high - g[j].k.low) * g[j].k.factor;
+                vec d = *(const vec *)(g[j].dy + i);
+
+                if (scaled) d *= *(const vec *)(r->scale + i);
+                part[j] += d;
+                part2[j] += d * v;
+            }
+        }
+        for (int j = 0; j < rows; j++) {
+            first[j] += __builtin_convertvector(part[j], wide);
+            second[j] += __builtin_convertvector(part2[j], wide);
+        }
+    }
+    for (int j = 0; j < rows; j++) end_sums(r, scaled, &first[j], &second[j], &g[j]);
 }
 
 /* Columns [from, from + n) of `rows` rows, a constant: their dx, where that is wanted, to[j] of row
@@ -261,8 +315,9 @@ CT_SIMD_PART void group_as(const ct_norm_rows *r, gradient *g, int rows, bool sc
 {
     float out[GROUP][COLUMNS] __attribute__((aligned(64))), *to[GROUP] = { NULL };
     int64_t step = stream ? COLUMNS : r->n;
+    int pair = (rows == GROUP) ? PAIR : 1;
 
-    for (int j = 0; wants_dx && (j < rows); j++) sum_gradient(r, scaled, &g[j]);
+    for (int j = 0; wants_dx && (j < rows); j += pair) sum_gradient(r, pair, scaled, &g[j]);
     for (int64_t at = 0; at < r->n; at += step) {
         int64_t len = smaller(step, r->n - at);
 
