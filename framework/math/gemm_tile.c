@@ -246,14 +246,14 @@ typedef struct few_set {
 /* ct_bf16_from_f32() of a vector, as floats */
 #define ROUND(_x)                                                                                  \
     ({                                                                                             \
-        ivec bits = (ivec)(_x), odd = (bits >> 16) & 1;                                            \
-        ivec near = (bits + odd + 0x7fff) & (int)0xffff0000, is_nan = (ivec)((_x) != (_x));        \
-        (vec)((near & ~is_nan) | ((bits | 0x400000) & (int)0xffff0000 & is_nan));                  \
+        uvec bits = (uvec)(_x), odd = (bits >> 16) & 1;                                            \
+        uvec near = (bits + odd + 0x7fff) & 0xffff0000u, is_nan = (uvec)((_x) != (_x));            \
+        (vec)((near & ~is_nan) | ((bits | 0x400000) & 0xffff0000u & is_nan));                      \
     })
 
 #define VECTORS(_lanes)                                                                            \
     typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
-    typedef int32_t ivec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias, unused));
+    typedef uint32_t uvec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias, unused));
 
 #define DOT(_name, _target, _lanes, _rows_b, _rows, _take)                                         \
     _target static void _name(int64_t k, const float *const *b, int64_t next, const float *a,      \
