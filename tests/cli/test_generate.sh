@@ -130,6 +130,12 @@ for bad in temperature=-1 temperature=warm top_p=0 top_p=1.5; do
 done
 runs ranks 2 'runs on one rank, not on 2' $JOB 2 $gen $bytes --prompt=a
 runs absent_weights 3 'absent.h5' $gen --model=deploy.prototxt --weights=absent.h5 --tokenizer=bytes --prompt=a
+sed 's/count: 2/count: 3/' deploy.prototxt >deeper.prototxt
+runs part_of_weights 3 'bytes.caffemodel.h5: no weight 0 of layer "h2_n"' \
+    $gen --model=deeper.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=a
+sed 's/name: "/&other_/; s/prefix: "/&other_/' deploy.prototxt >other.prototxt
+runs other_weights 3 'none of its layers has the name of a layer of the net' \
+    $gen --model=other.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=a
 runs absent_tokenizer 3 'absent.json' $gen --model=deploy.prototxt --weights=bytes.caffemodel.h5 --tokenizer=absent.json --prompt=a
 head -c 60000 "$ROOT/docs/data.md" >more.txt
 runs more 0 '' "$CORTADO" convert text --from=more.txt --to=more.bin --train_bpe=300 --tokenizer=more.json
@@ -145,7 +151,7 @@ sed 's/"x" param { name: "wte" }/"w" param { name: "wte" }/' deploy.prototxt |
     sed 's/^repeat/layer { name: "wpe" type: "Position" bottom: "w" top: "x" position_param { max_length: 20 } }\n&/' >table.prototxt
 runs beyond 2 'table.prototxt:[0-9]*: layer "wpe" .Position.: a sequence of 21 tokens, but position_param.max_length is 20' \
     $gen --model=table.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=ab --max_tokens=20
-runs within 0 '' $gen --model=table.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=ab --max_tokens=19
+runs within 3 'no weight 0 of layer "wpe"' $gen --model=table.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=ab --max_tokens=19
 runs train_net 2 'net.prototxt:[0-9]*: layer "data" .TokenData.: .*use the deploy net' \
     $gen --model=net.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=a
 
