@@ -13,6 +13,7 @@
 #include "tests/parsed_net.h"
 
 #include "framework/net/sequence.h"
+#include "framework/proto/upgrade.h"
 
 #include <math.h>
 #include <omp.h>
@@ -392,12 +393,43 @@ static void test_no_room(void **state)
     ct__net_parameter__free_unpacked(param, NULL);
 }
 
+/* The nets under models/, at their full size, in numbers alone. */
+static void test_models(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t classes; /* 0: it reads whole sequences */
+    } model[] = { { "gpt_char", 128 },     { "gpt2", 50257 },    { "gpt2_medium", 50257 },
+                  { "gpt2_large", 50257 }, { "gpt2_xl", 50257 }, { "llama_135m", 49152 },
+                  { "bert_mini", 0 },      { "minilm", 0 },      { "lstm", 0 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++) {
+        ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1 }, .no_data = true };
+        Ct__NetParameter *param;
+        ct_decoder *d = NULL;
+        ct_status status;
+        char path[128];
+
+        snprintf(path, sizeof(path), "models/%s/deploy.prototxt", model[i].name);
+        assert_int_equal(ct_net_read(path, NULL, &param), CT_OK);
+        if (model[i].classes == 0) log_capture_start(NULL);
+        status = ct_decoder_create(param, &o, 32, &d);
+        log_capture_stop();
+        if ((status == CT_OK) != (model[i].classes > 0)) fail_msg("%s: %d", path, status);
+        if (status == CT_OK) assert_int_equal(ct_decoder_classes(d), model[i].classes);
+        ct_decoder_destroy(d);
+        ct__net_parameter__free_unpacked(param, NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_whole), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_several),  cmocka_unit_test(test_weights),
         cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
