@@ -18,6 +18,26 @@ static bool takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bott
     return ct_layer_takes_block(bottom[slot]);
 }
 
+bool ct_layer_takes_rows(const ct_blob *b)
+{
+    return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block == 0);
+}
+
+static bool takes_rows(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    if (!ct_layer_takes_rows(bottom[slot])) return false;
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (bottom[i]->data.dtype != bottom[slot]->data.dtype) return false;
+    }
+    return true;
+}
+
+static bool takes_each(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return !ct_blob_is_bf16(bottom[slot]) || ct_layer_takes_rows(bottom[slot]);
+}
+
 static bool takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     (void)p, (void)bottom, (void)slot;
@@ -27,8 +47,17 @@ static bool takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom,
 const ct_sequence_ops ct_sequence_apart = { .apart = NULL };
 
 const ct_layout_ops ct_layout_blocks = { .takes = takes_blocks };
-const ct_layout_ops ct_layout_f32 = { .takes = takes_all };
-const ct_layout_ops ct_layout_all = { .takes = takes_all, .last = true, .bf16 = true };
+const ct_layout_ops ct_layout_rows = { .takes = takes_rows, .bf16 = true, .tokens = true };
+const ct_layout_ops ct_layout_each = { .takes = takes_each, .bf16 = true, .tokens = true };
+const ct_layout_ops ct_layout_all = {
+    .takes = takes_all, .last = true, .bf16 = true, .tokens = true
+};
+
+bool ct_layer_makes_tokens(const ct_layer *l, const ct_instance *in)
+{
+    return in->read_tokens && (l->dev->kind == CT_DEVICE_CPU) && (l->env != NULL) &&
+           (l->env->precision == CT__SOLVER_PARAMETER__PRECISION__BF16);
+}
 
 ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to)
 {

@@ -50,9 +50,14 @@ enum { CT_ELTWISE_LAST = 8 };
 void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 /** Whether b has channels in blocks, of a width that layers here know. */
 bool ct_layer_takes_block(const ct_blob *b);
-/** Layers that take such blocks; that go element by element, in any order, in f32; of any dtype,
- * too, and channels last. */
-extern const ct_layout_ops ct_layout_blocks, ct_layout_f32, ct_layout_all;
+/** Whether b is in plain order, f32 or bf16: rows of numbers. */
+bool ct_layer_takes_rows(const ct_blob *b);
+/** Layers that take such blocks; whose every bottom may be such rows, all of one dtype; that go
+ * element by element, in any order in f32, and over such rows; over any dtype in any order,
+ * channels last, too. */
+extern const ct_layout_ops ct_layout_blocks, ct_layout_rows, ct_layout_each, ct_layout_all;
+/** Whether a maker of rows of tokens had better make bf16 numbers: precision, place and readers. */
+bool ct_layer_makes_tokens(const ct_layer *l, const ct_instance *in);
 /** Whether `axis`, as in a prototxt, is that of the channels of s. */
 bool ct_layer_is_channels(const ct_shape *s, int axis);
 

@@ -9,6 +9,7 @@
  * The pieces of a sum follow from the shape alone. */
 #include <omp.h>
 
+#include "framework/base/bf16.h"
 #include "framework/math/gemm_private.h"
 
 enum {
@@ -91,14 +92,12 @@ static void split_grid(ct_gemm_plan *p)
     }
 }
 
-ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
+static ct_gemm_plan plan_as(const ct_gemm_set *s, const ct_gemm_desc *d, bool turned)
 {
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
     int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair);
 
-    p.few = ct_gemm_is_few(d);
-    if (p.few) return p;
-    p.turned = better_turned(s, d);
+    p.turned = turned;
     if (p.turned) p.d = turn(d);
     if ((d->m > 0) && (d->n > 0)) {
         pick_grid(&p);
@@ -107,6 +106,20 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
     p.kc = (pieces > 0) ? ct_gemm_round_up(ct_gemm_ceil_div(d->k, pieces), s->pair) : 0;
     p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
     return p;
+}
+
+ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
+{
+    if (ct_gemm_is_few(d))
+        return (ct_gemm_plan){
+            .d = *d, .set = s, .few = true, .grid_m = 1, .grid_n = 1, .n_worker = 1
+        };
+    return plan_as(s, d, better_turned(s, d));
+}
+
+ct_gemm_plan ct_gemm_plan_kept(const ct_gemm_desc *d)
+{
+    return plan_as(ct_gemm_set_pick(true), d, false);
 }
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
@@ -149,6 +162,8 @@ typedef struct operands {
     float alpha, beta;
     float *c;
     int64_t ldc;
+    bool a16, b16;
+    const char *kept;
 } operands;
 
 typedef struct part {
@@ -159,11 +174,13 @@ typedef struct part {
 static operands operands_of(const ct_gemm_plan *p, const ct_gemm_args *g)
 {
     bool t = p->turned;
-    operands o = { .alpha = g->alpha, .beta = g->beta, .c = g->c, .ldc = g->ldc };
+    operands o = { .alpha = g->alpha, .beta = g->beta, .c = g->c, .ldc = g->ldc, .kept = g->kept };
     int64_t lda = t ? g->ldb : g->lda, ldb = t ? g->lda : g->ldb;
 
     o.a = t ? g->b : g->a;
     o.b = t ? g->a : g->b;
+    o.a16 = t ? g->b16 : g->a16;
+    o.b16 = t ? g->a16 : g->b16;
     o.a_row = p->d.ta ? 1 : lda;
     o.a_column = p->d.ta ? lda : 1;
     o.b_row = p->d.tb ? 1 : ldb;
@@ -191,12 +208,37 @@ static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int6
                 int64_t i = ct_gemm_tile_row(m, tiles, t);
                 int64_t rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
 
-                ct_gemm_pack_panel(p->set, rows, ct_gemm_smaller(at_once, k - r),
-                                   o->a + (i0 + i) * o->a_row + (q + r) * o->a_column, o->a_row,
-                                   o->a_column, to + i * words + r / p->set->pair * rows, rows);
+                ct_gemm_pack_numbers(
+                    p->set, o->a16, rows, ct_gemm_smaller(at_once, k - r),
+                    ct_num_at(o->a, o->a16, (i0 + i) * o->a_row + (q + r) * o->a_column), o->a_row,
+                    o->a_column, to + i * words + r / p->set->pair * rows, rows);
             }
         }
     }
+}
+
+/* Bytes of a kept panel from one column to the next. */
+static int64_t kept_step(int64_t k)
+{
+    return ct_gemm_round_up(k, 2) * (int64_t)sizeof(ct_bf16);
+}
+
+/* Sums [q, q + k) of the panel of columns from j on, `width` wide: in panel, or where they lie. */
+static const float *take_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64_t k,
+                               int64_t j, int64_t n, int64_t width, float *panel)
+{
+    const void *at;
+
+    if (o->kept == NULL) {
+        ct_gemm_pack_numbers(p->set, o->b16, n, k,
+                             ct_num_at(o->b, o->b16, j * o->b_column + q * o->b_row), o->b_column,
+                             o->b_row, panel, width);
+        return panel;
+    }
+    at = o->kept + j * kept_step(p->d.k) + q * width * (int64_t)sizeof(ct_bf16);
+    if (p->set->pair == 2) return at;
+    ct_bf16_widen(k * width, at, panel);
+    return panel;
 }
 
 /* Columns [j, j + n), one panel, of all tiles of m rows from i0 on. */
@@ -207,25 +249,26 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
     int vecs = (n > s->lanes) ? 2 : 1;
     int64_t tiles = ct_gemm_ceil_div(m, s->rows), width = (int64_t)vecs * s->lanes;
     int64_t words = ct_gemm_words(s, k);
-    const float *b = o->b + j * o->b_column + q * o->b_row;
+    const float *b = panel;
     float beta = (q == 0) ? o->beta : 1.0f;
     bool whole = !p->turned && (n == width);
     /* B as it is stored, while it packs */
-    bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1) && (s->first[0] != NULL);
+    bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1) && (s->first[0] != NULL) &&
+                !o->b16 && (o->kept == NULL);
 
-    if (!uses) ct_gemm_pack_panel(s, n, k, b, o->b_column, o->b_row, panel, width);
+    if (!uses) b = take_panel(p, o, q, k, j, n, width, panel);
     for (int64_t t = 0; t < tiles; t++) {
         int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
         float *c = at_c(p, o, i0 + i, j);
 
         if (uses && (t == 0))
-            s->first[rows - 1](k, a, b, o->b_row, panel, o->alpha, beta, c, o->ldc);
+            s->first[rows - 1](k, a, o->b + j * o->b_column + q * o->b_row, o->b_row, panel,
+                               o->alpha, beta, c, o->ldc);
         else if (whole)
-            s->tile[vecs - 1][rows - 1](words, a + i * words, panel, panel, o->alpha, beta, c,
-                                        o->ldc);
+            s->tile[vecs - 1][rows - 1](words, a + i * words, b, b, o->alpha, beta, c, o->ldc);
         else
-            ct_gemm_edge(s, rows, n, words, a + i * words, panel, panel, vecs, o->alpha, beta, c,
-                         o->ldc, p->turned);
+            ct_gemm_edge(s, rows, n, words, a + i * words, b, b, vecs, o->alpha, beta, c, o->ldc,
+                         p->turned);
     }
 }
 
@@ -285,6 +328,12 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
         return;
     }
     if ((d->m == 0) || (d->n == 0)) return;
+    if (p->few && (g->b16 || (g->a16 && !d->bf16))) { /* which do not read them so */
+        ct_gemm_plan other = plan_as(p->set, d, false);
+
+        ct_gemm_run(&other, g);
+        return;
+    }
     if (p->few) {
         ct_gemm_run_few(p, g);
         return;
@@ -439,6 +488,45 @@ void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const floa
                         bool last_first)
 {
     ct_gemm_run_packed_for(ct_gemm_set_pick(d->bf16), d, g, packed, last_first);
+}
+
+/* ---- a B that is rounded once */
+
+size_t ct_gemm_kept_bytes(const ct_gemm_desc *d)
+{
+    return (size_t)(ct_gemm_round_up(d->n, CT_GEMM_MAX_WIDTH) * kept_step(d->k));
+}
+
+/* One panel of pairs as it is; of floats in pieces, which are narrowed. */
+static void keep_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const float *b, int64_t ldb,
+                       int64_t j, char *to)
+{
+    enum { SOME = 64 };
+    int64_t n = ct_gemm_smaller(ct_gemm_panel(s), d->n - j), width = width_at(s, d->n, j);
+    int64_t row = d->tb ? ldb : 1, column = d->tb ? 1 : ldb;
+    float room[CT_GEMM_MAX_WIDTH * SOME];
+
+    b += j * row;
+    if (s->pair == 2) {
+        ct_gemm_pack_panel(s, n, d->k, b, row, column, (float *)(void *)to, width);
+        return;
+    }
+    for (int64_t q = 0; q < d->k; q += SOME) {
+        int64_t len = ct_gemm_smaller(SOME, d->k - q);
+
+        ct_gemm_pack_panel(s, n, len, b + q * column, row, column, room, width);
+        ct_bf16_narrow(len * width, room, to + q * width * (int64_t)sizeof(ct_bf16));
+    }
+}
+
+void ct_gemm_keep(const ct_gemm_desc *d, const float *b, int64_t ldb, void *kept)
+{
+    const ct_gemm_set *s = ct_gemm_set_pick(true);
+    int64_t step = ct_gemm_panel(s);
+
+#pragma omp parallel for num_threads(d->n_thread) schedule(static) if (!omp_in_parallel())
+    for (int64_t j = 0; j < d->n; j += step)
+        keep_panel(s, d, b, ldb, j, (char *)kept + j * kept_step(d->k));
 }
 
 /* ---- many products of one shape: whole products to threads, or, with fewer products than threads,

@@ -52,7 +52,9 @@ typedef struct ct_gemm_args {
     int64_t lda, ldb;
     float *c;
     int64_t ldc;
-    void *work; /* ct_gemm_workspace() bytes, 64-byte aligned, private to the call */
+    void *work;       /* ct_gemm_workspace() bytes, 64-byte aligned, private to the call */
+    bool a16, b16;    /* A, B are addresses of bf16 numbers, to which strides refer */
+    const void *kept; /* with ct_gemm_plan_kept(): in place of b, as ct_gemm_keep() left it       */
 } ct_gemm_args;
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d);
@@ -78,6 +80,19 @@ bool ct_gemm_packed_prefers(const ct_gemm_desc *d, int64_t products);
  *  then found there. d->tb says nothing here. */
 void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const float *packed,
                         bool last_first);
+
+/* ---- products with one B that is rounded to bf16 once: weights, whatever the number of rows
+ *
+ * Panels of bf16 numbers, 2 bytes each on all processors. Where there is no instruction for pairs
+ * they are widened a piece at a time, into a first-level cache. Results are those of ct_gemm_run()
+ * without `kept`, bit for bit. */
+
+/** Of op(B) for any number of rows; a multiple of 64. */
+size_t ct_gemm_kept_bytes(const ct_gemm_desc *d);
+/** By the team; kept: 64-byte aligned. */
+void ct_gemm_keep(const ct_gemm_desc *d, const float *b, int64_t ldb, void *kept);
+/** Of products with args.kept. */
+ct_gemm_plan ct_gemm_plan_kept(const ct_gemm_desc *d);
 
 /* ---- many small products of one shape */
 

@@ -195,6 +195,31 @@ void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float 
     if (s->rounds) round_panel(k * width, to);
 }
 
+/* Pieces of the panel are widened into a room of a first-level cache. Rounded again they are the
+ * same. */
+void ct_gemm_pack_numbers(const ct_gemm_set *s, bool bf16, int64_t n, int64_t k, const float *from,
+                          int64_t row, int64_t column, float *to, int64_t width)
+{
+    enum { SOME = 64 };
+    float room[CT_GEMM_MAX_WIDTH * SOME];
+    bool along = (column == 1);
+
+    if (!bf16) {
+        ct_gemm_pack_panel(s, n, k, from, row, column, to, width);
+        return;
+    }
+    for (int64_t q = 0; q < k; q += SOME) {
+        int64_t len = ct_gemm_smaller(SOME, k - q);
+
+        for (int64_t i = 0; along && (i < n); i++)
+            ct_bf16_widen(len, ct_num_at(from, true, i * row + q), room + i * SOME);
+        for (int64_t e = 0; !along && (e < len); e++)
+            ct_bf16_widen(n, ct_num_at(from, true, (q + e) * column), room + e * CT_GEMM_MAX_WIDTH);
+        ct_gemm_pack_panel(s, n, len, room, along ? SOME : 1, along ? 1 : CT_GEMM_MAX_WIDTH,
+                           to + q / s->pair * width, width);
+    }
+}
+
 /* ---- panels of pairs of bf16 numbers: as above, rounded on the way */
 
 enum { PAIR_SIDE = 8 /* values, 4 words: of a row at a time */ };

@@ -40,6 +40,10 @@ int ct_gemm_set_all(bool bf16, const ct_gemm_set *set[CT_GEMM_MAX_SETS]);
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width);
 
+/** The same from bf16 numbers, which are n <= CT_GEMM_MAX_WIDTH, where bf16 is set. */
+void ct_gemm_pack_numbers(const ct_gemm_set *s, bool bf16, int64_t n, int64_t k, const float *from,
+                          int64_t row, int64_t column, float *to, int64_t width);
+
 /** to[q width + i] = from[i row + q] for i < n, q < k, and nothing else: of floats as they are. */
 void ct_gemm_turn(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                   float *to, int64_t width);

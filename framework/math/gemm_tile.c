@@ -513,7 +513,7 @@ void ct_gemm_run_few(const ct_gemm_plan *p, const ct_gemm_args *g)
         float *a = g->work;
 
         for (int64_t i = 0; i < d->m * d->k; i++)
-            a[i] = round_value(true, g->a[i / d->k * g->lda + i % d->k]);
+            a[i] = round_value(true, ct_num_get(g->a, g->a16, i / d->k * g->lda + i % d->k));
         own.a = a;
         own.lda = d->k;
     }

@@ -228,6 +228,9 @@ static ct_status reshape(ct_pass *pass, int i)
     pass->instance[i]->read_narrow =
         (g->node[i].n_top > 0) &&
         ct_graph_reads_narrow(g, &g->value[g->node[i].top[0]], pass->net->options.dev);
+    pass->instance[i]->read_tokens = (g->node[i].n_top > 0) &&
+                                     (pass->net->options.dev->kind == CT_DEVICE_CPU) &&
+                                     ct_graph_reads_tokens(g, &g->value[g->node[i].top[0]]);
     return ct_pass_reshape_layer(pass, i);
 }
 

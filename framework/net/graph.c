@@ -721,6 +721,20 @@ bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device
     return false;
 }
 
+bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v)
+{
+    const ct_graph_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+
+    if ((n == NULL) || (v->loss_weight != 0.0f) || (n->ops->layout == NULL) ||
+        !n->ops->layout->tokens)
+        return false;
+    if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
+    for (int t = 0; t < n->n_top; t++) {
+        if (ct_graph_reads_tokens(g, &g->value[n->top[t]])) return true;
+    }
+    return false;
+}
+
 bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to)
 {
     return !ct_blob_is_last(from) || (ct_shape_count(&from->data.shape, 2, -1) == 1) ||

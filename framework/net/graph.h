@@ -77,6 +77,8 @@ void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_on
 /** Whether values of 16 bits, channels last, may be of use to who reads v. Layers that work in
  * place or only pass values on make of them what they are given. */
 bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev);
+/** The same of rows of bf16 numbers in plain order, on the CPU. */
+bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v);
 /** Whether the same values in another shape stand in the same order: those of several places each,
  *  channels last, do not. */
 bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to);

@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 #define CT_MAX_WEIGHT 8
-#define CT_MAX_BUFFER 8
+#define CT_MAX_BUFFER 9
 
 typedef struct ct_layer ct_layer;
 typedef struct ct_instance ct_instance;
@@ -133,10 +133,12 @@ typedef struct ct_layout_ops {
      *  so; or a Cast, where it may come in its layout if all are f32. Tops have the layout and
      * dtype that reshape gives them. */
     bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
-    bool last; /* takes looks at orders, too: channels come last, in 16 bits, where a device makes
-                * values so. Others get a Reorder without being asked                          */
-    bool bf16; /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
-                * one); otherwise it is asked of f32 bottoms only */
+    bool last;   /* takes looks at orders, too: channels come last, in 16 bits, where a device makes
+                  * values so. Others get a Reorder without being asked                          */
+    bool bf16;   /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
+                  * one); otherwise it is asked of f32 bottoms only */
+    bool tokens; /* on the CPU it takes rows of bf16 numbers, in plain order, whatever their axes
+                  * are: what makes rows of tokens then makes them so (read_tokens) */
 } ct_layout_ops;
 
 /** What a layer does for others, or has done. Every member may be 0 or NULL. */
@@ -338,6 +340,8 @@ struct ct_instance {
     ct_relu_share relu; /* of the ReLU that made bottom 0, as its reader */
     bool read_narrow;   /* before reshape: on a device some reader of top 0 may take it in 16 bits,
                          * channels last (layout->last)   */
+    bool read_tokens; /* before reshape: on the CPU some reader of top 0 takes rows of bf16 numbers
+                       * (layout->tokens) */
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */

@@ -2,6 +2,7 @@
  * Element i of sample n of the global batch draws number n * per_sample + i of a stream keyed by
  * (seed, step, layer), so the mask is the same on any number of ranks. Of sequences, time first,
  * the blob of time t is numbered like a batch of its own, after those before it. */
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
@@ -44,11 +45,11 @@ static size_t most_bytes(const ct_tensor *x)
     return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
 }
 
-/* Of 16 bits, channels last, on devices alone. */
+/* Of 16 bits, channels last on devices, rows on the CPU. */
 static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     (void)p;
-    return ct_blob_is_last(bottom[slot]);
+    return ct_blob_is_last(bottom[slot]) || ct_layer_takes_rows(bottom[slot]);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -116,8 +117,23 @@ CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *ma
         y[i] = ((mask[whole] >> (i % WORD)) & 1) ? x[i] * scale : 0.0f;
 }
 
+/* The same of rows of bf16 numbers; n at most CHUNK. */
+static void pass_numbers(float scale, bool bf16, int64_t n, const uint16_t *mask, const float *x,
+                         float *y)
+{
+    float wide[CHUNK];
+
+    if (!bf16) {
+        pass_chunk(scale, n, mask, x, y);
+        return;
+    }
+    ct_bf16_widen(n, x, wide);
+    pass_chunk(scale, n, mask, wide, wide);
+    ct_bf16_narrow(n, wide, y);
+}
+
 /* One task; first: number of its first element. stream: y passes the caches by. */
-static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int64_t n,
+static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, bool bf16, int64_t n,
                       const float *x, float *y, bool stream, uint16_t *mask)
 {
     uint16_t drawn[CHUNK / WORD];
@@ -125,9 +141,9 @@ static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int6
 
     if (mask == NULL) mask = drawn;
     for (int64_t i = 0; i < n; i += WORD) /* the next task's, while numbers are drawn */
-        __builtin_prefetch(x + CHUNK + i, 0, 2);
+        __builtin_prefetch(ct_num_at(x, bf16, CHUNK + i), 0, 2);
     ct_rng_bits(key, first, n, (uint32_t)s->drop_below, mask);
-    pass_chunk(s->scale, n, mask, x, stream ? kept : y);
+    pass_numbers(s->scale, bf16, n, mask, x, stream ? kept : y);
     if (stream) ct_stream_copy(n, kept, y);
 }
 
@@ -139,15 +155,15 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     uint16_t *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
     uint64_t key;
     numbering r;
-    bool stream;
+    bool stream, bf16 = ct_blob_is_bf16(in->bottom[0]);
 
     if (l->phase == CT_TEST) {
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), x, y);
+        ct_copy_bytes(ct_tensor_bytes(&in->bottom[0]->data), x, y);
         return CT_OK;
     }
     key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
     r = ct_dropout_number(&in->bottom[0]->data, ex);
-    stream = (x != y) && (r.row % WORD == 0) &&
+    stream = (x != y) && !bf16 && (r.row % WORD == 0) &&
              ct_stream_pays(y, (size_t)(r.n_row * r.row) * sizeof(float));
 #pragma omp parallel
     {
@@ -157,7 +173,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                 int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
                 uint64_t first = r.first + (uint64_t)row * r.stride + (uint64_t)at;
 
-                run_chunk(s, key, first, n, x + start, y + start, stream,
+                run_chunk(s, key, first, bf16, n, ct_num_at(x, bf16, start),
+                          ct_num_to(y, bf16, start), stream,
                           (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
             }
         }
@@ -173,10 +190,11 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *dx = ct_blob_diff(in->bottom[0]);
     const uint16_t *mask = in->buffer[MASK].data;
     numbering r = ct_dropout_number(&in->bottom[0]->data, ex);
+    bool bf16 = ct_blob_is_bf16(in->bottom[0]);
 
     if (dx == NULL) return CT_OK;
     if (l->phase == CT_TEST) {
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), dy, dx);
+        ct_copy_bytes(ct_tensor_bytes(&in->bottom[0]->diff), dy, dx);
         return CT_OK;
     }
 #pragma omp parallel for schedule(static) collapse(2)
@@ -184,14 +202,16 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         for (int64_t at = 0; at < r.row; at += CHUNK) {
             int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
 
-            pass_chunk(s->scale, n, mask + row * words_of(r.row) + at / WORD, dy + start,
-                       dx + start);
+            pass_numbers(s->scale, bf16, n, mask + row * words_of(r.row) + at / WORD,
+                         ct_num_at(dy, bf16, start), ct_num_to(dx, bf16, start));
         }
     }
     return CT_OK;
 }
 
-static const ct_layout_ops dropout_layout = { .takes = takes, .last = true };
+static const ct_layout_ops dropout_layout = {
+    .takes = takes, .last = true, .bf16 = true, .tokens = true
+};
 
 const ct_layer_ops ct_layer_dropout = {
     .type = "Dropout",

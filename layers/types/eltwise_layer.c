@@ -341,7 +341,9 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return CT_OK;
 }
 
-static const ct_layout_ops eltwise_layout = { .takes = takes, .bf16 = true, .last = true };
+static const ct_layout_ops eltwise_layout = {
+    .takes = takes, .bf16 = true, .last = true, .tokens = true
+};
 static const ct_fusion_ops eltwise_fusion = {
     .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT,
     .as_epilogue = as_epilogue,

@@ -2,6 +2,7 @@
  * bias: what InnerProduct would make of one-hot vectors. */
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/math/math.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
@@ -11,7 +12,8 @@ typedef struct embed_state {
     bool bias;
 } embed_state;
 
-enum { INDEX }; /* buffer: the bottom as whole numbers, checked */
+/* Buffers: the bottom as whole numbers, checked; the top's gradient widened, where it is bf16. */
+enum { INDEX, WIDE };
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -45,7 +47,25 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                        ct_index_ints(l, ct_shape_count(&top, 0, -1), s->k) * sizeof(int32_t));
     top.dim[top.ndim++] = s->n;
     ct_blob_set_shape(in->top[0], &top);
+    if (ct_layer_makes_tokens(l, in))
+        ct_blob_set_storage(in->top[0], &top, in->top[0]->data.layout, CT_BF16);
+    ct_instance_buffer(in, WIDE, CT_LIFETIME_CALL,
+                       (in->top[0]->wants_diff && ct_blob_is_bf16(in->top[0]))
+                           ? (size_t)ct_shape_count(&top, 0, -1) * sizeof(float)
+                           : 0);
     return CT_OK;
+}
+
+/* One word's row, and a bias or NULL. */
+CT_SIMD_CLONES static void put_bf16(int64_t n, const float *row, const float *bias, float *y)
+{
+    if (bias == NULL) {
+#pragma omp simd
+        for (int64_t c = 0; c < n; c++) ct_num_put(y, true, c, row[c]);
+    } else {
+#pragma omp simd
+        for (int64_t c = 0; c < n; c++) ct_num_put(y, true, c, row[c] + bias[c]);
+    }
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -56,6 +76,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     int64_t m = ct_tensor_count(&in->bottom[0]->data);
     int32_t *index = in->buffer[INDEX].data;
     float *y = ct_blob_data(in->top[0]);
+    bool bf16 = ct_blob_is_bf16(in->top[0]);
 
     for (int64_t i = 0; i < m; i++) {
         if (!ct_label_class(x[i], s->k, &index[i]))
@@ -67,6 +88,10 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
 #pragma omp parallel for schedule(static) if (m * s->n >= CT_PARALLEL_MIN)
     for (int64_t i = 0; i < m; i++) {
+        if (bf16) {
+            put_bf16(s->n, w + index[i] * s->n, b, ct_num_to(y, true, i * s->n));
+            continue;
+        }
         memcpy(y + i * s->n, w + index[i] * s->n, (size_t)s->n * sizeof(*y));
         for (int64_t c = 0; (b != NULL) && (c < s->n); c++) y[i * s->n + c] += b[c];
     }
@@ -81,6 +106,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     int64_t m = ct_tensor_count(&in->bottom[0]->data);
     bool taken = false;
 
+    if (ct_blob_is_bf16(in->top[0])) {
+        ct_bf16_widen_all(m * s->n, dy, in->buffer[WIDE].data);
+        dy = in->buffer[WIDE].data;
+    }
     if (dw != NULL) CT_TRY(ct_exec_rows(ex, dw, m, in->buffer[INDEX].data, dy, &taken));
     if ((dw != NULL) && !taken) {
         if (ct_weight_beta(in, ex, 0) == 0.0f)

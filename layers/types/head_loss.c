@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "framework/base/bf16.h"
+#include "layers/layer_util.h"
 #include "layers/types/loss.h"
 
 /* ---- made at join */
@@ -22,6 +24,20 @@ static unsigned behind_of(const ct_head *h, ct_run_kind kind)
     if (!h->bias || (kind == CT_RUN_BACKWARD_DATA)) return 0;
     if (kind == CT_RUN_FORWARD) return CT_FUSE_BIAS;
     return h->transpose ? CT_FUSE_SUM_B : CT_FUSE_SUM_A;
+}
+
+/* Which matrices have 16 bits: CT_NARROW_… */
+static unsigned narrow_of(const ct_head *h, ct_run_kind kind)
+{
+    if (!h->bf16) return 0;
+    if (kind == CT_RUN_FORWARD) return CT_NARROW_A;
+    if (kind == CT_RUN_BACKWARD_DATA) return CT_NARROW_C;
+    return h->transpose ? CT_NARROW_A : CT_NARROW_B;
+}
+
+static size_t row_bytes(const ct_head *h)
+{
+    return (size_t)h->k * ct_num_size(h->bf16);
 }
 
 /* The same product of `rows` rows. */
@@ -66,7 +82,7 @@ static bool fits(const ct_layer *l, const ct_instance *in, const ct_head *h)
     const ct_instance *loss = in->tail->of[CT_EPILOGUE_LOSS];
     const ct_softmax_loss *plan = loss->state;
 
-    return (l->dev->kind == CT_DEVICE_CPU) && ct_tensor_is_usual(&in->bottom[0]->data) &&
+    return (l->dev->kind == CT_DEVICE_CPU) && ct_layer_takes_rows(in->bottom[0]) &&
            (plan->desc.outer == h->m) && (plan->desc.classes == h->n) && (plan->desc.inner == 1) &&
            ((size_t)h->m * (size_t)h->n * sizeof(float) >= CT_HEAD_LEAST);
 }
@@ -81,7 +97,7 @@ static void reserve(ct_instance *in, const ct_head *h)
                        ct_align_up((size_t)(h->rows * h->n) * sizeof(float)) +
                            beside * sizeof(float));
     ct_instance_buffer(in, CT_HEAD_DIFF, CT_LIFETIME_PASS,
-                       wanted ? (size_t)(h->m * h->k) * sizeof(float) : 0);
+                       wanted ? (size_t)h->m * row_bytes(h) : 0);
     ct_instance_buffer(in, CT_HEAD_PLACE, CT_LIFETIME_PASS,
                        (wanted && rule->has_ignore) ? (size_t)h->m * sizeof(int32_t) : 0);
     ct_instance_buffer(h->loss, CT_SOFTMAX_LOSS_PROB, CT_LIFETIME_PASS, 0);
@@ -93,11 +109,12 @@ bool ct_head_make(const ct_layer *l, ct_instance *in, ct_head *h, size_t *work_p
 
     if (!fits(l, in, h)) return false;
     h->rows = rows_of(h);
+    h->bf16 = ct_blob_is_bf16(in->bottom[0]);
     for (int kind = 0; kind < CT_N_RUN; kind++) {
         ct_gemm_desc shape = shape_of(h, (ct_run_kind)kind);
 
-        if (ct_product_make(l, (ct_run_kind)kind, &shape, behind_of(h, (ct_run_kind)kind),
-                            &h->product[kind]) != CT_OK) {
+        if (ct_product_make_narrow(l, (ct_run_kind)kind, &shape, behind_of(h, (ct_run_kind)kind),
+                                   narrow_of(h, (ct_run_kind)kind), &h->product[kind]) != CT_OK) {
             ct_head_drop(h);
             return false;
         }
@@ -161,7 +178,8 @@ static void gather(walk *w, block *b)
 
         if (place != NULL) place[w->at] = counts ? (int32_t)(w->done + b->n) : -1;
         if (!counts) continue;
-        memcpy(rows + b->n * h->k, x + w->at * h->k, (size_t)h->k * sizeof(float));
+        memcpy(ct_num_to(rows, h->bf16, b->n * h->k), ct_num_at(x, h->bf16, w->at * h->k),
+               row_bytes(h));
         labels[b->n++] = label[w->at];
     }
     b->x = rows;
@@ -180,7 +198,7 @@ static bool next_block(walk *w, block *b)
         return b->n > 0;
     }
     b->n = (left < h->rows) ? left : h->rows;
-    b->x = ct_blob_data(w->in->bottom[0]) + w->at * h->k;
+    b->x = ct_num_at(ct_blob_data(w->in->bottom[0]), h->bf16, w->at * h->k);
     b->label = labels_of(h) + w->at;
     w->at += b->n;
     return b->n > 0;
@@ -232,7 +250,7 @@ static ct_status bottom_gradient(const walk *w, const block *b)
                                               .lda = h->n,
                                               .b = ct_blob_data(&w->in->weight[0]),
                                               .ldb = h->transpose ? h->n : h->k,
-                                              .c = dx + w->done * h->k,
+                                              .c = ct_num_to(dx, h->bf16, w->done * h->k),
                                               .ldc = h->k,
                                               .work = w->work });
 }
@@ -310,7 +328,7 @@ ct_status ct_head_backward(const ct_layer *l, ct_instance *in, ct_exec *ex, cons
     const float *from = in->buffer[CT_HEAD_DIFF].data;
     const int32_t *place = in->buffer[CT_HEAD_PLACE].data;
     float *dx = ct_blob_diff(in->bottom[0]);
-    size_t bytes = (size_t)h->k * sizeof(float);
+    size_t bytes = row_bytes(h);
 
     (void)ex;
     if (ct_loss_weight(h->loss) != h->loss_weight)
@@ -324,9 +342,9 @@ ct_status ct_head_backward(const ct_layer *l, ct_instance *in, ct_exec *ex, cons
         int64_t at = gathers(h) ? place[i] : i;
 
         if (at < 0)
-            memset(dx + i * h->k, 0, bytes);
+            memset(ct_num_to(dx, h->bf16, i * h->k), 0, bytes);
         else
-            memcpy(dx + i * h->k, from + at * h->k, bytes);
+            memcpy(ct_num_to(dx, h->bf16, i * h->k), ct_num_at(from, h->bf16, at * h->k), bytes);
     }
     return CT_OK;
 }

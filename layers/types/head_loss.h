@@ -30,6 +30,7 @@ typedef struct ct_head {
     int64_t rows;                 /* of a block, at most              */
     ct_product product[CT_N_RUN]; /* of so many rows                  */
     float loss_weight;
+    bool bf16; /* inputs are bf16 numbers, and so is their gradient */
 } ct_head;
 
 /** Buffers of the instance: a block's scores with what stands beside them; the gradient of the

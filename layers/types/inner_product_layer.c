@@ -6,6 +6,7 @@
 #include "layers/types/device_kernels.h"
 #include "layers/types/head_loss.h"
 
+#include "layers/layer_util.h"
 #include "layers/types/product.h"
 
 /* InnerProduct's state, and what it does with values of 16 bits.
@@ -14,6 +15,10 @@
  * takes them. Of several places each they are turned to plain order first, which is what weights
  * are for: a batch is less to turn than weights and their gradients. Where operands have 16 bits
  * weights are rounded once a pass, for forward and for the bottom's gradient.
+ *
+ * On the CPU it takes rows of bf16 numbers, and makes rows of tokens so for readers that take them.
+ * Products round and pack the weights once for all rows. Tests with few rows, which would do so
+ * again and again, keep what is packed until the weights change.
  */
 
 typedef struct ip_state {
@@ -32,11 +37,12 @@ typedef struct ip_instance {
     bool makes_bits;                   /* where the tail's ReLU passed, for the reader of its top */
     bool bias_done;                    /* that reader makes the bias's gradient                   */
     ct_head head;                      /* with the loss of the tail                               */
+    int64_t kept_version;              /* of the weights in IP_KEPT, from 1 on; 0: there are none */
 } ip_instance;
 
 /** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
- *  plain order, and its gradient; weight 0 in 16 bits. */
-enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT };
+ *  plain order, and its gradient; weight 0 in 16 bits; the same packed for forward. */
+enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT, IP_KEPT = CT_HEAD_PLACE + 1 };
 
 /** As ct_layout_ops.takes. */
 static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
@@ -140,6 +146,34 @@ static void reserve_work(ct_instance *in)
     if (most > 0) ct_instance_buffer(in, IP_WORK, CT_LIFETIME_CALL, most);
 }
 
+/* Memory that lasts, which layers of samples that vary in number have not. */
+static void reserve_kept(const ct_layer *l, ct_instance *in)
+{
+    enum { FEW = 64 };
+    ip_instance *r = in->state;
+    size_t bytes = (l->phase == CT_TEST) && (r->m < FEW) && !in->bottom[0]->varies
+                       ? ct_product_kept_bytes(&r->forward)
+                       : 0;
+
+    r->kept_version = 0;
+    ct_instance_buffer(in, IP_KEPT, CT_LIFETIME_ALWAYS, bytes);
+}
+
+/* NULL: forward reads the weight itself. */
+static const void *kept_weight(const ct_layer *l, ct_instance *in)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_buffer *kept = &in->buffer[IP_KEPT];
+
+    if (kept->bytes == 0) return NULL;
+    if (r->kept_version != in->weight_version + 1)
+        ct_product_keep(&r->forward, ct_blob_data(&in->weight[0]), s->transpose ? s->n : s->k,
+                        kept->data);
+    r->kept_version = in->weight_version + 1;
+    return kept->data;
+}
+
 static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
 {
     const ip_state *s = l->state;
@@ -160,6 +194,7 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     for (int k = 0; k < CT_N_RUN; k++)
         CT_TRY(make_product(l, in, (ct_run_kind)k, behind_of(s, in, (ct_run_kind)k)));
     reserve_work(in);
+    reserve_kept(l, in);
     return CT_OK;
 }
 
@@ -178,6 +213,7 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.c = ct_blob_data(ct_instance_top(in));
     g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
     g.bits = r->makes_bits ? in->buffer[IP_BITS].data : NULL;
+    g.kept = kept_weight(l, in);
     return ct_product_run(&r->forward, ex, &g);
 }
 
@@ -358,7 +394,9 @@ static bool ip_apart(const ct_layer *l, const ct_instance *in)
 }
 
 static const ct_sequence_ops inner_product_sequence = { .apart = ip_apart };
-static const ct_layout_ops inner_product_layout = { .takes = ct_ip_takes, .last = true };
+static const ct_layout_ops inner_product_layout = {
+    .takes = ct_ip_takes, .last = true, .bf16 = true, .tokens = true
+};
 static const ct_fusion_ops inner_product_fusion = {
     .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_LOSS,
     .device_only = 1u << CT_EPILOGUE_RELU,
@@ -397,10 +435,24 @@ const ct_layer_ops ct_layer_inner_product = {
 /* Rows of 16 bits that products read and write as they lie begin at 16 bytes. */
 enum { ROW = 8 };
 
+/* Whether packed panels, which alone read and write bf16 numbers on the CPU, may run it. */
+static bool by_panels(const Ct__KernelParameter *k)
+{
+    const char *way[] = { "auto", "auto", "auto" };
+    bool all = true;
+
+    if (k != NULL) way[0] = k->forward, way[1] = k->backward_data, way[2] = k->backward_weight;
+    for (int i = 0; i < 3; i++)
+        all = all && ((strcmp(way[i], "auto") == 0) || (strcmp(way[i], "packed") == 0));
+    return all;
+}
+
 static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     const ct_shape *x = &bottom[slot]->data.shape;
 
+    if (ct_blob_is_bf16(bottom[slot]) && ct_layer_takes_rows(bottom[slot]))
+        return by_panels(p->ct_kernel);
     return ct_blob_is_last(bottom[slot]) && (p->inner_product_param != NULL) &&
            ct_layer_is_channels(x, p->inner_product_param->axis) &&
            (ct_shape_count(x, 1, -1) % ROW == 0);
@@ -432,6 +484,8 @@ static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *to
         ct_blob_set_like(in->top[0], top, &x->data);
     else
         ct_blob_set_shape(in->top[0], top);
+    if ((s->axis >= 2) && ct_layer_makes_tokens(l, in) && by_panels(l->param->ct_kernel))
+        ct_blob_set_storage(in->top[0], top, in->top[0]->data.layout, CT_BF16);
     if (rounds_weight(l))
         ct_instance_buffer(in, IP_WEIGHT, keep_if(x->wants_diff),
                            (size_t)(s->n * s->k) * sizeof(uint16_t));
@@ -445,7 +499,8 @@ static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *to
 static unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind)
 {
     const ip_state *s = l->state;
-    bool x = ct_blob_is_last(in->bottom[0]), y = ct_blob_is_last(in->top[0]), t = s->transpose;
+    bool x = in->bottom[0]->data.dtype != CT_F32, y = in->top[0]->data.dtype != CT_F32;
+    bool t = s->transpose;
     unsigned weight = rounds_weight(l) ? CT_NARROW_B : 0;
 
     if (kind == CT_RUN_FORWARD) return (x ? CT_NARROW_A : 0) | weight | (y ? CT_NARROW_C : 0);

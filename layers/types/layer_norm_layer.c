@@ -87,7 +87,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                        (host && (l->n_weight > 0)) ? ct_norm_rows_part_bytes(plan->rows, plan->n)
                                                    : 0);
     if (host) in->over = 1;
-    ct_blob_set_shape(in->top[0], x);
+    ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -103,7 +103,8 @@ static ct_norm_rows rows_of(const ct_layer *l, const ct_instance *in)
                            .x = ct_blob_data(in->bottom[0]),
                            .scale = (l->n_weight > 0) ? ct_blob_data(&in->weight[0]) : NULL,
                            .shift = (l->n_weight > 1) ? ct_blob_data(&in->weight[1]) : NULL,
-                           .stat = in->buffer[STAT].data };
+                           .stat = in->buffer[STAT].data,
+                           .bf16 = ct_blob_is_bf16(in->bottom[0]) };
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -157,6 +158,7 @@ const ct_layer_ops ct_layer_layer_norm = {
     .forward = forward,
     .backward = backward,
     .sequence = &norm_sequence,
+    .layout = &ct_layout_rows,
 };
 
 const ct_layer_ops ct_layer_rms_norm = {
@@ -174,4 +176,5 @@ const ct_layer_ops ct_layer_rms_norm = {
     .forward = forward,
     .backward = backward,
     .sequence = &norm_sequence,
+    .layout = &ct_layout_rows,
 };

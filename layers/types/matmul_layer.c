@@ -136,8 +136,14 @@ static ct_status run(const ct_layer *l, const ct_instance *in, ct_exec *ex, int 
 
     if (w->math == NULL) {
         ct_gemm_run_batch(d, &batch,
-                          &(ct_gemm_args){ s->alpha, 0.0f, x, y, p->width[ix], p->width[iy], out,
-                                           p->width[to], in->buffer[WORK].data });
+                          &(ct_gemm_args){ .alpha = s->alpha,
+                                           .a = x,
+                                           .b = y,
+                                           .lda = p->width[ix],
+                                           .ldb = p->width[iy],
+                                           .c = out,
+                                           .ldc = p->width[to],
+                                           .work = in->buffer[WORK].data });
         return ct_exec_poll(ex);
     }
     for (int64_t i = 0; i < p->count; i++) {

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "layers/engine/neuron/neuron_math.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
@@ -169,12 +170,43 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     bool in_place = in->top[0] == x;
     bool keeps = in_place && x->wants_diff && (s->fn->reads == CT_READS_BOTTOM);
 
-    ct_instance_buffer(in, INPUT, CT_LIFETIME_PASS,
-                       keeps ? (size_t)ct_tensor_stored(&x->data) * sizeof(float) : 0);
+    ct_instance_buffer(in, INPUT, CT_LIFETIME_PASS, keeps ? ct_tensor_bytes(&x->data) : 0);
     if (keeps) in->backward_reads = 0;
     in->over = 1;
-    if (!in_place) ct_blob_set_layout(in->top[0], &x->data.shape, x->data.layout);
+    if (!in_place) ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
     return CT_OK;
+}
+
+/* ---- rows of bf16 numbers: computed in f32, a piece of a first-level cache at a time */
+
+enum { PIECE = 2048 };
+
+static void forward_bf16(const neuron_state *s, int64_t n, const float *x, float *y)
+{
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t len = (at + PIECE < n) ? PIECE : n - at;
+        float wide[PIECE];
+
+        ct_bf16_widen(len, ct_num_at(x, true, at), wide);
+        s->fn->forward(&s->args, len, wide, wide);
+        ct_bf16_narrow(len, wide, ct_num_to(y, true, at));
+    }
+}
+
+static void backward_bf16(const neuron_state *s, int64_t n, const float *v, const float *dy,
+                          float *dx)
+{
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t len = (at + PIECE < n) ? PIECE : n - at;
+        float of[PIECE], wide[PIECE];
+
+        ct_bf16_widen(len, ct_num_at(v, true, at), of);
+        ct_bf16_widen(len, ct_num_at(dy, true, at), wide);
+        s->fn->backward(&s->args, len, of, wide, wide);
+        ct_bf16_narrow(len, wide, ct_num_to(dx, true, at));
+    }
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -184,7 +216,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     int64_t n = ct_tensor_stored(&in->bottom[0]->data);
 
     (void)ex;
-    if (in->buffer[INPUT].bytes > 0) ct_copy_f32(n, x, in->buffer[INPUT].data);
+    if (in->buffer[INPUT].bytes > 0)
+        ct_copy_bytes(in->buffer[INPUT].bytes, x, in->buffer[INPUT].data);
+    if (ct_blob_is_bf16(in->bottom[0])) {
+        forward_bf16(s, n, x, ct_blob_data(in->top[0]));
+        return CT_OK;
+    }
     s->fn->forward(&s->args, n, x, ct_blob_data(in->top[0]));
     return CT_OK;
 }
@@ -194,13 +231,17 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const neuron_state *s = l->state;
     const float *dy = ct_blob_diff(in->top[0]), *v = dy;
     float *dx = ct_blob_diff(in->bottom[0]);
+    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
 
     (void)ex;
     if (dx == NULL) return CT_OK;
     if (s->fn->reads == CT_READS_TOP) v = ct_blob_data(in->top[0]);
     if (s->fn->reads == CT_READS_BOTTOM)
         v = (in->buffer[INPUT].bytes > 0) ? in->buffer[INPUT].data : ct_blob_data(in->bottom[0]);
-    s->fn->backward(&s->args, ct_tensor_stored(&in->bottom[0]->data), v, dy, dx);
+    if (ct_blob_is_bf16(in->bottom[0]))
+        backward_bf16(s, n, v, dy, dx);
+    else
+        s->fn->backward(&s->args, n, v, dy, dx);
     return CT_OK;
 }
 

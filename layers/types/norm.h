@@ -41,6 +41,7 @@ typedef struct ct_norm_rows {
     double eps;
     const float *x, *scale, *shift; /* scale, shift: [n]; NULL: 1, 0; no shift without a scale */
     ct_row_stat *stat;              /* [rows]; forward writes it, backward reads it            */
+    bool bf16;                      /* x, y and their gradients: addresses of bf16 numbers     */
 } ct_norm_rows;
 
 void ct_norm_rows_forward(const ct_norm_rows *r, float *y);

@@ -5,10 +5,11 @@
  * once. Sums are f32 in lanes over pieces of a row, and double over the pieces: an
  * element passes at most PIECE / LANES roundings of f32. Their order follows from the shape alone.
  * A mean is kept in two floats, so that a row whose mean is far larger than its deviation loses
- * nothing. */
+ * nothing. Numbers in bf16 are widened in registers: the sums are those of the same row in f32. */
 #include <math.h>
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/stream.h"
 #include "layers/layer_util.h"
 #include "layers/types/norm.h"
@@ -30,6 +31,14 @@ typedef float vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias))
 typedef double wide __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef double half __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 typedef double quarter __attribute__((vector_size(2 * LANES), aligned(8), may_alias));
+typedef uint16_t bits16 __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef uint32_t bits32 __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* Numbers [i, i + LANES) of x. */
+#define TAKE(_x, _bf16, _i)                                                                        \
+    ((_bf16) ? (vec)(__builtin_convertvector(*(const bits16 *)ct_num_at((_x), true, (_i)), bits32) \
+                     << 16)                                                                        \
+             : *(const vec *)((_x) + (_i)))
 
 /* Halves onto each other. */
 CT_SIMD_PART double total(const wide *lanes, float rest)
@@ -48,7 +57,7 @@ static inline int64_t smaller(int64_t a, int64_t b)
 /* ---- forward */
 
 /* Of `rows` rows, a constant. */
-CT_SIMD_PART void sum_rows(int64_t n, int rows, const float *x, double *sum_p)
+CT_SIMD_PART void sum_rows(int64_t n, bool bf16, int rows, const float *x, double *sum_p)
 {
     int64_t whole = n / LANES * LANES;
     wide sum[GROUP] = { { 0 } };
@@ -58,20 +67,20 @@ CT_SIMD_PART void sum_rows(int64_t n, int rows, const float *x, double *sum_p)
         vec part[GROUP] = { { 0 } };
 
         for (int64_t i = at; i < to; i += LANES) {
-            for (int j = 0; j < rows; j++) part[j] += *(const vec *)(x + j * n + i);
+            for (int j = 0; j < rows; j++) part[j] += TAKE(x, bf16, j * n + i);
         }
         for (int j = 0; j < rows; j++) sum[j] += __builtin_convertvector(part[j], wide);
     }
     for (int j = 0; j < rows; j++) {
         float rest = 0;
 
-        for (int64_t i = whole; i < n; i++) rest += x[j * n + i];
+        for (int64_t i = whole; i < n; i++) rest += ct_num_get(x, bf16, j * n + i);
         sum_p[j] = total(&sum[j], rest);
     }
 }
 
 /* Sums of d = x - less, and of d^2, of `rows` rows, a constant of at most PAIR. */
-CT_SIMD_PART void sum_squares(int64_t n, int rows, const float *x, const float *less,
+CT_SIMD_PART void sum_squares(int64_t n, bool bf16, int rows, const float *x, const float *less,
                               double *first_p, double *second_p)
 {
     int64_t whole = n / LANES * LANES;
@@ -83,7 +92,7 @@ CT_SIMD_PART void sum_squares(int64_t n, int rows, const float *x, const float *
 
         for (int64_t i = at; i < to; i += LANES) {
             for (int j = 0; j < rows; j++) {
-                vec d = *(const vec *)(x + j * n + i) - less[j];
+                vec d = TAKE(x, bf16, j * n + i) - less[j];
 
                 part[j] += d;
                 part2[j] += d * d;
@@ -98,7 +107,7 @@ CT_SIMD_PART void sum_squares(int64_t n, int rows, const float *x, const float *
         float rest = 0, rest2 = 0;
 
         for (int64_t i = whole; i < n; i++) {
-            float d = x[j * n + i] - less[j];
+            float d = ct_num_get(x, bf16, j * n + i) - less[j];
 
             rest += d;
             rest2 += d * d;
@@ -113,10 +122,13 @@ static void exact_stat(const ct_norm_rows *r, const float *x, ct_row_stat *s)
 {
     double sum = 0, square = 0;
 
-    for (int64_t i = 0; r->centred && (i < r->n); i++) sum += (double)x[i];
+    for (int64_t i = 0; r->centred && (i < r->n); i++) sum += (double)ct_num_get(x, r->bf16, i);
     s->mean = sum / (double)r->n;
-    for (int64_t i = 0; i < r->n; i++)
-        square += ((double)x[i] - s->mean) * ((double)x[i] - s->mean);
+    for (int64_t i = 0; i < r->n; i++) {
+        double d = (double)ct_num_get(x, r->bf16, i) - s->mean;
+
+        square += d * d;
+    }
     s->variance = square / (double)r->n;
 }
 
@@ -138,23 +150,26 @@ CT_SIMD_PART float normal(rule k, float x)
     return (x - k.high - k.low) * k.factor;
 }
 
-CT_SIMD_PART void put_row(int64_t n, rule k, const float *x, const float *scale, const float *shift,
-                          float *y)
+CT_SIMD_PART void put_row(int64_t n, bool bf16, rule k, const float *x, const float *scale,
+                          const float *shift, float *y)
 {
     if (scale == NULL) {
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]);
+        for (int64_t i = 0; i < n; i++) ct_num_put(y, bf16, i, normal(k, ct_num_get(x, bf16, i)));
     } else if (shift == NULL) {
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]) * scale[i];
+        for (int64_t i = 0; i < n; i++)
+            ct_num_put(y, bf16, i, normal(k, ct_num_get(x, bf16, i)) * scale[i]);
     } else {
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) y[i] = normal(k, x[i]) * scale[i] + shift[i];
+        for (int64_t i = 0; i < n; i++)
+            ct_num_put(y, bf16, i, normal(k, ct_num_get(x, bf16, i)) * scale[i] + shift[i]);
     }
 }
 
 /* Pieces of a row whose results are written past the caches; for one that is not, the whole row. */
-CT_SIMD_PART void put_pieces(const ct_norm_rows *r, rule k, const float *x, bool stream, float *y)
+CT_SIMD_PART void put_pieces(const ct_norm_rows *r, bool bf16, rule k, const float *x, bool stream,
+                             float *y)
 {
     int64_t step = stream ? PIECE : r->n;
     float out[PIECE] __attribute__((aligned(64)));
@@ -162,8 +177,8 @@ CT_SIMD_PART void put_pieces(const ct_norm_rows *r, rule k, const float *x, bool
     for (int64_t at = 0; at < r->n; at += step) {
         int64_t len = smaller(step, r->n - at);
 
-        put_row(len, k, x + at, (r->scale != NULL) ? r->scale + at : NULL,
-                (r->shift != NULL) ? r->shift + at : NULL, stream ? out : y + at);
+        put_row(len, bf16, k, ct_num_at(x, bf16, at), (r->scale != NULL) ? r->scale + at : NULL,
+                (r->shift != NULL) ? r->shift + at : NULL, stream ? out : ct_num_to(y, bf16, at));
         if (stream) ct_stream_copy(len, out, y + at);
     }
 }
@@ -182,36 +197,43 @@ CT_SIMD_PART void row_stat(const ct_norm_rows *r, const float *x, float about, d
 }
 
 /* `rows`, at once `pair` of them: constants. */
-CT_SIMD_PART void forward_as(const ct_norm_rows *r, int64_t from, int rows, int pair, bool stream,
-                             float *y)
+CT_SIMD_PART void forward_as(const ct_norm_rows *r, bool bf16, int64_t from, int rows, int pair,
+                             bool stream, float *y)
 {
-    const float *x = r->x + from * r->n;
+    const float *x = ct_num_at(r->x, bf16, from * r->n);
     double sum[GROUP] = { 0 }, first[GROUP], second[GROUP];
     float about[GROUP] = { 0 };
 
-    if (r->centred) sum_rows(r->n, rows, x, sum);
+    if (r->centred) sum_rows(r->n, bf16, rows, x, sum);
     for (int j = 0; j < rows; j++) about[j] = (float)(sum[j] / (double)r->n);
     for (int j = 0; j < rows; j += pair)
-        sum_squares(r->n, pair, x + j * r->n, about + j, first + j, second + j);
+        sum_squares(r->n, bf16, pair, ct_num_at(x, bf16, j * r->n), about + j, first + j,
+                    second + j);
     for (int j = 0; j < rows; j++)
-        row_stat(r, x + j * r->n, about[j], first[j], second[j], &r->stat[from + j]);
+        row_stat(r, ct_num_at(x, bf16, j * r->n), about[j], first[j], second[j],
+                 &r->stat[from + j]);
     for (int j = 0; j < rows; j++)
-        put_pieces(r, rule_of(&r->stat[from + j]), x + j * r->n, stream, y + (from + j) * r->n);
+        put_pieces(r, bf16, rule_of(&r->stat[from + j]), ct_num_at(x, bf16, j * r->n), stream,
+                   ct_num_to(y, bf16, (from + j) * r->n));
 }
 
 CT_SIMD_CLONES static void forward_rows(const ct_norm_rows *r, int64_t from, int rows, bool stream,
                                         float *y)
 {
-    if (rows == GROUP)
-        forward_as(r, from, GROUP, PAIR, stream, y);
+    if (r->bf16 && (rows == GROUP))
+        forward_as(r, true, from, GROUP, PAIR, false, y);
+    else if (rows == GROUP)
+        forward_as(r, false, from, GROUP, PAIR, stream, y);
+    else if (r->bf16)
+        for (int j = 0; j < rows; j++) forward_as(r, true, from + j, 1, 1, false, y);
     else
-        for (int j = 0; j < rows; j++) forward_as(r, from + j, 1, 1, stream, y);
+        for (int j = 0; j < rows; j++) forward_as(r, false, from + j, 1, 1, stream, y);
 }
 
 /* Whole lines of the rows of a large array pass the caches by. */
 static bool streams(const ct_norm_rows *r, const float *from, const float *to)
 {
-    return (from != to) && (r->n % LANES == 0) &&
+    return (from != to) && !r->bf16 && (r->n % LANES == 0) &&
            ct_stream_pays(to, (size_t)(r->rows * r->n) * sizeof(*to));
 }
 
@@ -241,24 +263,25 @@ typedef struct gradient {
 } gradient;
 
 /* The sums of g, and of g v, of one row, whose whole vectors' are first and second. */
-CT_SIMD_PART void end_sums(const ct_norm_rows *r, bool scaled, const wide *first,
+CT_SIMD_PART void end_sums(const ct_norm_rows *r, bool bf16, bool scaled, const wide *first,
                            const wide *second, gradient *g)
 {
     int64_t n = r->n;
     float rest = 0, rest2 = 0;
 
     for (int64_t i = n / LANES * LANES; i < n; i++) {
-        float d = scaled ? g->dy[i] * r->scale[i] : g->dy[i];
+        float d = ct_num_get(g->dy, bf16, i);
 
+        if (scaled) d *= r->scale[i];
         rest += d;
-        rest2 += d * normal(g->k, g->x[i]);
+        rest2 += d * normal(g->k, ct_num_get(g->x, bf16, i));
     }
     g->mean = r->centred ? (float)(total(first, rest) / (double)n) : 0.0f;
     g->dot = (float)(total(second, rest2) / (double)n);
 }
 
 /* Sums of g, and of g v, of `rows` rows, a constant of at most PAIR. */
-CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, int rows, bool scaled, gradient *g)
+CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, bool bf16, int rows, bool scaled, gradient *g)
 {
     int64_t whole = r->n / LANES * LANES;
     wide first[PAIR] = { { 0 } }, second[PAIR] = { { 0 } };
@@ -269,8 +292,8 @@ CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, int rows, bool scaled, gra
 
         for (int64_t i = at; i < to; i += LANES) {
             for (int j = 0; j < rows; j++) {
-                vec v = (*(const vec *)(g[j].x + i) - g[j].k.high - g[j].k.low) * g[j].k.factor;
-                vec d = *(const vec *)(g[j].dy + i);
+                vec v = (TAKE(g[j].x, bf16, i) - g[j].k.high - g[j].k.low) * g[j].k.factor;
+                vec d = TAKE(g[j].dy, bf16, i);
 
                 if (scaled) d *= *(const vec *)(r->scale + i);
                 part[j] += d;
@@ -282,13 +305,13 @@ CT_SIMD_PART void sum_gradient(const ct_norm_rows *r, int rows, bool scaled, gra
             second[j] += __builtin_convertvector(part2[j], wide);
         }
     }
-    for (int j = 0; j < rows; j++) end_sums(r, scaled, &first[j], &second[j], &g[j]);
+    for (int j = 0; j < rows; j++) end_sums(r, bf16, scaled, &first[j], &second[j], &g[j]);
 }
 
 /* Columns [from, from + n) of `rows` rows, a constant: their dx, where that is wanted, to[j] of row
  * j; their shares of the gradients of scale and shift, where those are, into dscale and dshift. */
-CT_SIMD_PART void put_group(const ct_norm_rows *r, const gradient *g, int rows, bool scaled,
-                            bool wants_dx, bool wants_weights, int64_t from, int64_t n,
+CT_SIMD_PART void put_group(const ct_norm_rows *r, bool bf16, const gradient *g, int rows,
+                            bool scaled, bool wants_dx, bool wants_weights, int64_t from, int64_t n,
                             float *const *to, float *dscale, float *dshift)
 {
 #pragma omp simd
@@ -296,12 +319,13 @@ CT_SIMD_PART void put_group(const ct_norm_rows *r, const gradient *g, int rows, 
         float s = scaled ? r->scale[from + i] : 1.0f, share[GROUP] = { 0 }, d[GROUP] = { 0 };
 
         for (int j = 0; j < rows; j++) {
-            float v = normal(g[j].k, g[j].x[from + i]), dg;
+            float v = normal(g[j].k, ct_num_get(g[j].x, bf16, from + i)), dg;
 
-            d[j] = g[j].dy[from + i];
+            d[j] = ct_num_get(g[j].dy, bf16, from + i);
             share[j] = d[j] * v;
             dg = scaled ? d[j] * s : d[j];
-            if (wants_dx) to[j][i] = (dg - g[j].mean - v * g[j].dot) * g[j].k.factor;
+            dg = (dg - g[j].mean - v * g[j].dot) * g[j].k.factor;
+            if (wants_dx) ct_num_put(to[j], bf16, i, dg);
         }
         if (wants_weights) {
             dscale[from + i] += (share[0] + share[1]) + (share[2] + share[3]);
@@ -310,44 +334,50 @@ CT_SIMD_PART void put_group(const ct_norm_rows *r, const gradient *g, int rows, 
     }
 }
 
-CT_SIMD_PART void group_as(const ct_norm_rows *r, gradient *g, int rows, bool scaled, bool wants_dx,
-                           bool wants_weights, bool stream, float *part)
+CT_SIMD_PART void group_as(const ct_norm_rows *r, bool bf16, gradient *g, int rows, bool scaled,
+                           bool wants_dx, bool wants_weights, bool stream, float *part)
 {
     float out[GROUP][COLUMNS] __attribute__((aligned(64))), *to[GROUP] = { NULL };
     int64_t step = stream ? COLUMNS : r->n;
     int pair = (rows == GROUP) ? PAIR : 1;
 
-    for (int j = 0; wants_dx && (j < rows); j += pair) sum_gradient(r, pair, scaled, &g[j]);
+    for (int j = 0; wants_dx && (j < rows); j += pair) sum_gradient(r, bf16, pair, scaled, &g[j]);
     for (int64_t at = 0; at < r->n; at += step) {
         int64_t len = smaller(step, r->n - at);
 
-        for (int j = 0; wants_dx && (j < rows); j++) to[j] = stream ? out[j] : g[j].dx + at;
-        put_group(r, g, rows, scaled, wants_dx, wants_weights, at, len, to, part, part + r->n);
+        for (int j = 0; wants_dx && (j < rows); j++)
+            to[j] = stream ? out[j] : ct_num_to(g[j].dx, bf16, at);
+        put_group(r, bf16, g, rows, scaled, wants_dx, wants_weights, at, len, to, part,
+                  part + r->n);
         for (int j = 0; stream && (j < rows); j++) ct_stream_copy(len, out[j], g[j].dx + at);
     }
 }
 
-CT_SIMD_PART void rows_as(const ct_norm_rows *r, gradient *g, int rows, bool wants_dx,
+CT_SIMD_PART void rows_as(const ct_norm_rows *r, bool bf16, gradient *g, int rows, bool wants_dx,
                           bool wants_weights, bool stream, float *part)
 {
     if (r->scale == NULL)
-        group_as(r, g, rows, false, true, false, stream, part);
+        group_as(r, bf16, g, rows, false, true, false, stream, part);
     else if (wants_dx && wants_weights)
-        group_as(r, g, rows, true, true, true, stream, part);
+        group_as(r, bf16, g, rows, true, true, true, stream, part);
     else if (wants_dx)
-        group_as(r, g, rows, true, true, false, stream, part);
+        group_as(r, bf16, g, rows, true, true, false, stream, part);
     else
-        group_as(r, g, rows, true, false, true, false, part);
+        group_as(r, bf16, g, rows, true, false, true, false, part);
 }
 
 CT_SIMD_CLONES static void backward_rows(const ct_norm_rows *r, gradient *g, int rows,
                                          bool wants_dx, bool wants_weights, bool stream,
                                          float *part)
 {
-    if (rows == GROUP)
-        rows_as(r, g, GROUP, wants_dx, wants_weights, stream, part);
+    if (r->bf16 && (rows == GROUP))
+        rows_as(r, true, g, GROUP, wants_dx, wants_weights, false, part);
+    else if (r->bf16)
+        rows_as(r, true, g, 1, wants_dx, wants_weights, false, part);
+    else if (rows == GROUP)
+        rows_as(r, false, g, GROUP, wants_dx, wants_weights, stream, part);
     else
-        rows_as(r, g, 1, wants_dx, wants_weights, stream, part);
+        rows_as(r, false, g, 1, wants_dx, wants_weights, stream, part);
 }
 
 /* Rows of a block: from the shape alone. */
@@ -383,9 +413,9 @@ static void backward_block(const ct_norm_rows *r, const ct_norm_back *b, int64_t
 
         rows = (to - i >= GROUP) ? GROUP : 1;
         for (int64_t j = 0; j < rows; j++)
-            g[j] = (gradient){ .x = r->x + (i + j) * r->n,
-                               .dy = b->dy + (i + j) * r->n,
-                               .dx = (b->dx != NULL) ? b->dx + (i + j) * r->n : NULL,
+            g[j] = (gradient){ .x = ct_num_at(r->x, r->bf16, (i + j) * r->n),
+                               .dy = ct_num_at(b->dy, r->bf16, (i + j) * r->n),
+                               .dx = ct_num_to(b->dx, r->bf16, (i + j) * r->n),
                                .k = rule_of(&r->stat[i + j]) };
         backward_rows(r, g, (int)rows, b->dx != NULL, wants_weights, stream, part);
     }

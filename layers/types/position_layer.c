@@ -2,12 +2,16 @@
  * table or from one of sines. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/math/math.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 
-enum { INDEX }; /* buffer: bottom 1 as whole numbers, checked */
+/* Buffers: bottom 1 as whole numbers, checked; the top's gradient widened, where it is bf16 and
+ * goes to rows by their numbers. */
+enum { INDEX, WIDE };
 
 typedef struct position_state {
     int64_t rows, c;
@@ -90,8 +94,20 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, INDEX, CT_LIFETIME_PASS,
                        plan->given ? (size_t)(plan->n * plan->t) * sizeof(int32_t) : 0);
     in->over = 1;
-    if (in->top[0] != in->bottom[0]) ct_blob_set_shape(in->top[0], x);
+    if (in->top[0] != in->bottom[0]) ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
+    ct_instance_buffer(
+        in, WIDE, CT_LIFETIME_CALL,
+        (plan->given && s->learned && in->top[0]->wants_diff && ct_blob_is_bf16(in->top[0]))
+            ? (size_t)ct_shape_count(x, 0, -1) * sizeof(float)
+            : 0);
     return CT_OK;
+}
+
+/* Rows of tokens; their places are numbers that bf16 does not hold. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return (slot == 0) && ct_layer_takes_rows(bottom[0]);
 }
 
 static ct_status read_positions(const ct_layer *l, const ct_instance *in, const ct_exec *ex)
@@ -113,6 +129,18 @@ static ct_status read_positions(const ct_layer *l, const ct_instance *in, const 
     return CT_OK;
 }
 
+CT_SIMD_CLONES static void add_row(int64_t c, const float *x, const float *row, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < c; i++) y[i] = x[i] + row[i];
+}
+
+CT_SIMD_CLONES static void add_row_bf16(int64_t c, const float *x, const float *row, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < c; i++) ct_num_put(y, true, i, ct_num_get(x, true, i) + row[i]);
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const position_state *s = l->state;
@@ -122,22 +150,23 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const int32_t *index = plan->given ? in->buffer[INDEX].data : NULL;
     float *y = ct_blob_data(in->top[0]);
     int64_t m = plan->n * plan->t;
+    bool bf16 = ct_blob_is_bf16(in->bottom[0]);
 
     if (plan->given) CT_TRY(read_positions(l, in, ex));
 #pragma omp parallel for schedule(static) if (m * s->c >= CT_PARALLEL_MIN)
     for (int64_t i = 0; i < m; i++) {
         const float *row = table + ((index != NULL) ? index[i] : i % plan->t) * s->c;
 
-#pragma omp simd
-        for (int64_t c = 0; c < s->c; c++) y[i * s->c + c] = x[i * s->c + c] + row[c];
+        (bf16 ? add_row_bf16 : add_row)(s->c, ct_num_at(x, bf16, i * s->c), row,
+                                        ct_num_to(y, bf16, i * s->c));
     }
     return CT_OK;
 }
 
 /* The gradient of the first t rows, each the sum over the sequences in their order; the others' is
  * 0. add: to what is there. */
-static void sum_sequences(const position_state *s, const position_plan *plan, const float *dy,
-                          bool add, float *dw)
+static void sum_sequences(const position_state *s, const position_plan *plan, bool bf16,
+                          const float *dy, bool add, float *dw)
 {
     enum { PIECE = 1024 };
     int64_t part = plan->t * s->c, all = s->rows * s->c;
@@ -149,7 +178,8 @@ static void sum_sequences(const position_state *s, const position_plan *plan, co
 
         for (int64_t i = 0; !add && (i < len); i++) dw[at + i] = 0;
         for (int64_t k = 0; k < plan->n; k++) {
-            const float *d = dy + k * part + at;
+            float room[PIECE];
+            const float *d = ct_num_read(ct_num_at(dy, bf16, k * part + at), bf16, used, room);
 
 #pragma omp simd
             for (int64_t i = 0; i < used; i++) dw[at + i] += d[i];
@@ -187,7 +217,6 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity
 static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const position_state *s = l->state;
-    const position_plan *plan = in->state;
     const ct_sequence_at *at = ex->sequence;
     const float *x = ct_blob_data(in->bottom[0]), *table = at->work;
     float *y = ct_blob_data(in->top[0]);
@@ -196,8 +225,8 @@ static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
         table = (const float *)ct_blob_data(&in->weight[0]) + at->length * s->c;
     else
         fill_sines(at->length, at->fresh, s->c, at->work);
-    for (int64_t i = 0; i < at->fresh * s->c; i++) y[i] = x[i] + table[i];
-    for (int64_t i = at->fresh * s->c; i < plan->t * s->c; i++) y[i] = x[i];
+    if (y != x) memcpy(y, x, ct_tensor_bytes(&in->bottom[0]->data));
+    (ct_blob_is_bf16(in->bottom[0]) ? add_row_bf16 : add_row)(at->fresh * s->c, x, table, y);
     return CT_OK;
 }
 
@@ -215,18 +244,21 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *dx = ct_blob_diff(in->bottom[0]);
     float *dw = s->learned ? ct_blob_diff(&in->weight[0]) : NULL;
     int64_t m = plan->n * plan->t;
+    bool bf16 = ct_blob_is_bf16(in->top[0]);
 
     if (dw != NULL) {
         bool add = ct_weight_beta(in, ex, 0) != 0.0f;
 
         if (plan->given) {
             if (!add) CT_TRY(l->dev->math->set(ex->stream, s->rows * s->c, 0.0f, dw));
-            ct_rows_add(m, s->c, in->buffer[INDEX].data, dy, dw);
+            if (bf16) ct_bf16_widen_all(m * s->c, dy, in->buffer[WIDE].data);
+            ct_rows_add(m, s->c, in->buffer[INDEX].data, bf16 ? in->buffer[WIDE].data : dy, dw);
         } else {
-            sum_sequences(s, plan, dy, add, dw);
+            sum_sequences(s, plan, bf16, dy, add, dw);
         }
     }
-    return (dx != NULL) ? ct_device_copy(ex, m * s->c, dy, dx) : CT_OK;
+    if (dx != NULL) ct_copy_bytes(ct_tensor_bytes(&in->top[0]->diff), dy, dx);
+    return CT_OK;
 }
 
 /* A row a token of the table, which stays in the caches. */
@@ -244,6 +276,8 @@ static void destroy(ct_layer *l)
 
     free(s->sines);
 }
+
+static const ct_layout_ops position_layout = { .takes = takes, .bf16 = true, .tokens = true };
 
 const ct_layer_ops ct_layer_position = {
     .type = "Position",
@@ -263,4 +297,5 @@ const ct_layer_ops ct_layer_position = {
     .estimate = estimate,
     .destroy = destroy,
     .sequence = &position_sequence,
+    .layout = &position_layout,
 };

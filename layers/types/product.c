@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
+
 #include "layers/types/device_kernels.h"
 
 /* BLAS and products on the way of communication run in pieces of PIECE_FLOP or PIECE_BYTES, a
@@ -11,18 +14,24 @@
 #define PIECE_FLOP  2e8
 #define PIECE_BYTES 2e7
 enum { PIECE_LEAST = 512 /* rows or columns */ };
+/* Of products of bf16 numbers on the CPU: rows from which on B is packed by the team, numbers of a
+ * packed part of B, and of C in f32, which the last cache holds; columns of such a part at least.
+ */
+enum { SHARE_LEAST = 64, PART_B = 1 << 22, PART_C = 1 << 20, PART_COLUMNS = 1024 };
 
-static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape, ct_product *p)
+static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                      unsigned narrow, ct_product *p)
 {
     const char *policy = ct_engine_policy(l, kind);
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
-    bool lt = l->dev->math->fused != NULL;
+    bool lt = l->dev->math->fused != NULL, rows = host && (narrow != 0);
 
     *p = (ct_product){ .d = *shape };
     p->d.n_thread = ct_engine_n_thread(l);
     p->d.bf16 = ct_engine_bf16(l);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
-    if (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0)))
+    if (rows ||
+        (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0))))
         p->math = NULL;
     else if (host && (strcmp(policy, "ref") == 0))
         p->math = &ct_math_ref;
@@ -44,6 +53,7 @@ static ct_status find_behind(const ct_layer *l, ct_run_kind kind, ct_product *p)
     bool of_a = (p->behind & CT_FUSE_SUM_A) != 0;
     bool sums = of_a || ((p->behind & CT_FUSE_SUM_B) != 0);
     bool narrow = (p->narrow & CT_NARROW_C) != 0; /* then device_kernels.h has it all */
+    bool host = (l->dev->kind == CT_DEVICE_CPU);
 
     p->bias_desc = (ct_bias_desc){
         .device = l->dev->kind, .n_thread = d->n_thread, .n = d->m, .c = d->n, .s = 1
@@ -54,7 +64,8 @@ static ct_status find_behind(const ct_layer *l, ct_run_kind kind, ct_product *p)
     if (sums) {
         p->bias_desc.n = d->k;
         p->bias_desc.c = of_a ? d->m : d->n;
-        p->bias_desc.last = (p->narrow & (of_a ? CT_NARROW_A : CT_NARROW_B)) != 0;
+        p->bias_desc.bf16 = host && ((p->narrow & (of_a ? CT_NARROW_A : CT_NARROW_B)) != 0);
+        p->bias_desc.last = !host && ((p->narrow & (of_a ? CT_NARROW_A : CT_NARROW_B)) != 0);
         p->bias_desc.dtype = p->bias_desc.last ? ct_dtype_of(p->operand) : CT_F32;
     }
     if (sums || (!narrow && ((p->behind & CT_FUSE_BIAS) != 0))) {
@@ -72,9 +83,11 @@ ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_ge
 {
     ct_product made;
 
-    CT_TRY(pick(l, kind, shape, &made));
+    CT_TRY(pick(l, kind, shape, narrow, &made));
     made.behind = behind;
     made.narrow = narrow;
+    made.shares = (made.math == NULL) && made.d.bf16 && (narrow != 0) &&
+                  (kind != CT_RUN_BACKWARD_WEIGHT) && (shape->m >= SHARE_LEAST);
     CT_TRY(find_behind(l, kind, &made));
     ct_product_drop(p);
     *p = made;
@@ -102,11 +115,211 @@ static size_t operand_room(const ct_product *p)
     return p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k, p->narrow);
 }
 
+/* ---- products with matrices of bf16 numbers on the CPU */
+
+/* How one is cut: rows of C that are made at a time, and the part of B that is packed at a time. */
+typedef struct cut {
+    int64_t rows, n, k;
+} cut;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return (a < b) ? a : b;
+}
+
+/* In pieces of at most `step`, a multiple of 32, that are about as large. */
+static int64_t even(int64_t length, int64_t step)
+{
+    int64_t pieces, each;
+
+    if (length <= step) return (length > 0) ? length : 1;
+    pieces = (length + step - 1) / step;
+    each = (length + pieces - 1) / pieces;
+    return (each + 31) / 32 * 32;
+}
+
+/* From the shape alone. */
+static cut cut_of(const ct_product *p)
+{
+    int64_t n = (p->d.n > 0) ? p->d.n : 1, k = (p->d.k > 0) ? p->d.k : 1;
+    cut c = { p->d.m, n, k };
+
+    if ((p->narrow & CT_NARROW_C) != 0) c.rows = PART_C / n;
+    c.rows = even(p->d.m, (c.rows > SHARE_LEAST) ? c.rows : SHARE_LEAST);
+    if (!p->shares) return c;
+    c.n = PART_B / k;
+    c.n = even(n, (c.n > PART_COLUMNS) ? c.n : PART_COLUMNS);
+    c.k = even(k, (PART_B / c.n > 32) ? PART_B / c.n : 32);
+    return c;
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static size_t narrow_c_room(const ct_product *p, const cut *c)
+{
+    return ((p->narrow & CT_NARROW_C) != 0)
+               ? whole_lines((size_t)(c->rows * p->d.n) * sizeof(float))
+               : 0;
+}
+
+static size_t part_room(const ct_product *p, const cut *c)
+{
+    ct_gemm_desc d = p->d;
+
+    d.n = c->n;
+    d.k = c->k;
+    return p->shares ? ct_gemm_kept_bytes(&d) : 0;
+}
+
+/* Sums may be in longer pieces where there are fewer of them. */
+static size_t tiles_room(const ct_product *p, const cut *c)
+{
+    ct_gemm_desc d = p->d;
+    size_t most = ct_gemm_workspace(&d), more;
+
+    d.k = c->k;
+    more = ct_gemm_workspace(&d);
+    most = (more > most) ? more : most;
+    d.k = p->d.k % c->k;
+    more = ct_gemm_workspace(&d);
+    return (more > most) ? more : most;
+}
+
+static size_t narrow_room(const ct_product *p)
+{
+    cut c = cut_of(p);
+
+    return narrow_c_room(p, &c) + part_room(p, &c) + tiles_room(p, &c);
+}
+
+size_t ct_product_kept_bytes(const ct_product *p)
+{
+    return ((p->math == NULL) && p->d.bf16) ? ct_gemm_kept_bytes(&p->d) : 0;
+}
+
+void ct_product_keep(const ct_product *p, const float *b, int64_t ldb, void *kept)
+{
+    ct_gemm_keep(&p->d, b, ldb, kept);
+}
+
+/* Rows [from, from + rows) of C (+)= the sums [q, q + k) of the columns [j, j + n). */
+typedef struct piece {
+    int64_t from, rows, j, n, q, k;
+} piece;
+
+static void run_narrow_piece(const ct_product *p, const ct_product_args *g, const piece *x,
+                             const void *kept, float *c, int64_t ldc, void *work)
+{
+    ct_gemm_desc d = p->d;
+    ct_gemm_plan plan;
+    ct_gemm_args a = { .alpha = 1.0f,
+                       .a16 = (p->narrow & CT_NARROW_A) != 0,
+                       .b16 = (p->narrow & CT_NARROW_B) != 0,
+                       .beta = (x->q == 0) ? g->beta : 1.0f,
+                       .lda = g->lda,
+                       .ldb = g->ldb,
+                       .c = c + x->j,
+                       .ldc = ldc,
+                       .work = work,
+                       .kept = kept };
+
+    d.m = x->rows;
+    d.n = x->n;
+    d.k = x->k;
+    a.a = ct_num_at(g->a, a.a16, d.ta ? x->q * g->lda + x->from : x->from * g->lda + x->q);
+    if (kept == NULL)
+        a.b = ct_num_at(g->b, a.b16, d.tb ? x->j * g->ldb + x->q : x->q * g->ldb + x->j);
+    plan = (kept != NULL) ? ct_gemm_plan_kept(&d) : ct_gemm_plan_make(&d);
+    ct_gemm_run(&plan, &a);
+}
+
+/* Rows of one part of B at a time where communication moves in between: a millisecond or so. */
+static int64_t rows_between(const ct_exec *ex, const piece *x)
+{
+    double rows = PIECE_FLOP / (2.0 * (double)x->n * (double)x->k);
+
+    if ((ex->poll == NULL) || (rows >= (double)x->rows)) return x->rows;
+    return (rows > SHARE_LEAST) ? (int64_t)rows : SHARE_LEAST;
+}
+
+/* Rows [from, from + rows) into c, part by part of B. */
+static ct_status multiply_rows(const ct_product *p, ct_exec *ex, const ct_product_args *g,
+                               const cut *t, int64_t from, int64_t rows, float *c, int64_t ldc)
+{
+    char *part = (char *)g->work + narrow_c_room(p, t), *work = part + part_room(p, t);
+    bool whole = (t->n >= p->d.n) && (t->k >= p->d.k);
+
+    for (int64_t q = 0; q < ((p->d.k > 0) ? p->d.k : 1); q += t->k) {
+        for (int64_t j = 0; j < p->d.n; j += t->n) {
+            piece x = { from, rows, j, least(t->n, p->d.n - j), q, least(t->k, p->d.k - q) };
+            const void *kept = (g->kept != NULL) ? g->kept : p->shares ? part : NULL;
+            int64_t step = rows_between(ex, &x), end = from + rows;
+
+            if (p->shares && (g->kept == NULL) && (!whole || (from == 0))) {
+                ct_gemm_desc d = p->d;
+
+                d.n = x.n;
+                d.k = x.k;
+                ct_gemm_keep(&d, g->b + (d.tb ? j * g->ldb + q : q * g->ldb + j), g->ldb, part);
+            }
+            for (; x.from < end; x.from += step) {
+                x.rows = least(step, end - x.from);
+                run_narrow_piece(p, g, &x, kept, c + (x.from - from) * ldc, ldc, work);
+                CT_TRY(ct_exec_poll(ex));
+            }
+        }
+    }
+    return CT_OK;
+}
+
+CT_SIMD_CLONES static void round_row(int64_t n, const float *x, const float *bias, float *y)
+{
+    if (bias == NULL) {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) ct_num_put(y, true, j, x[j]);
+    } else {
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) ct_num_put(y, true, j, x[j] + bias[j]);
+    }
+}
+
+/* All of it: with B in parts, and a C of bf16 numbers some rows at a time. Without such a C the
+ * bias, where there is one, lies in C already. */
+static ct_status multiply_narrow(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+{
+    const float *bias = ((p->behind & CT_FUSE_BIAS) != 0) ? g->bias : NULL;
+    bool narrow = (p->narrow & CT_NARROW_C) != 0;
+    float *c = narrow ? g->work : g->c;
+    int64_t n = p->d.n, ldc = narrow ? n : g->ldc;
+    cut t = cut_of(p);
+
+    if (g->kept != NULL) t.n = n, t.k = (p->d.k > 0) ? p->d.k : 1;
+    for (int64_t from = 0; from < p->d.m; from += t.rows) {
+        int64_t rows = least(t.rows, p->d.m - from);
+
+        CT_TRY(multiply_rows(p, ex, g, &t, from, rows, narrow ? c : c + from * ldc, ldc));
+        if (!narrow) continue;
+#pragma omp parallel for num_threads(p->d.n_thread) schedule(static)
+        for (int64_t i = 0; i < rows; i++)
+            round_row(n, c + i * n, bias, ct_num_to(g->c, true, (from + i) * g->ldc));
+    }
+    return CT_OK;
+}
+
+/* Whether it runs so. */
+static bool by_parts(const ct_product *p, const ct_product_args *g)
+{
+    return (p->math == NULL) && ((p->narrow != 0) || (g->kept != NULL));
+}
+
 size_t ct_product_workspace(const ct_product *p)
 {
     size_t apart, fused;
 
-    if (p->math == NULL) return ct_gemm_workspace(&p->d);
+    if (p->math == NULL) return (p->narrow != 0) ? narrow_room(p) : ct_gemm_workspace(&p->d);
     apart = operand_room(p);
     if ((p->fused == NULL) && rounds_behind(p)) apart += (size_t)(p->d.m * p->d.n) * sizeof(float);
     fused = (p->fused != NULL) ? p->math->fused->workspace(p->fused, -1) : 0;
@@ -146,7 +359,15 @@ static ct_status run_piece(const ct_product *p, ct_exec *ex, const ct_product_ar
         return p->math->gemm(ex->stream, d.ta, d.tb, d.m, d.n, d.k, 1.0f, a, g->lda, b, g->ldb,
                              g->beta, c, g->ldc);
     plan = ct_gemm_plan_make(&d);
-    ct_gemm_run(&plan, &(ct_gemm_args){ 1.0f, g->beta, a, b, g->lda, g->ldb, c, g->ldc, g->work });
+    ct_gemm_run(&plan, &(ct_gemm_args){ .alpha = 1.0f,
+                                        .beta = g->beta,
+                                        .a = a,
+                                        .b = b,
+                                        .lda = g->lda,
+                                        .ldb = g->ldb,
+                                        .c = c,
+                                        .ldc = g->ldc,
+                                        .work = g->work });
     return CT_OK;
 }
 
@@ -156,6 +377,7 @@ static ct_status multiply(const ct_product *p, ct_exec *ex, const ct_product_arg
     bool rows = (p->d.m >= 2 * PIECE_LEAST);
     int64_t length = rows ? p->d.m : p->d.n, pieces = count_pieces(p, ex, length);
 
+    if (by_parts(p, g)) return multiply_narrow(p, ex, g);
     for (int64_t i = 0; i < pieces; i++) {
         /* whole cache lines of C */
         int64_t from = length * i / pieces / 16 * 16;
@@ -196,8 +418,8 @@ static ct_status run_separate(const ct_product *p, ct_exec *ex, const ct_product
 {
     ct_product_args own = *g;
 
-    if (rounds_behind(p)) return run_rounded(p, ex, g);
-    if ((p->behind & CT_FUSE_BIAS) != 0) {
+    if ((p->math != NULL) && rounds_behind(p)) return run_rounded(p, ex, g);
+    if ((p->bias != NULL) && ((p->behind & CT_FUSE_BIAS) != 0)) {
         /* the product then adds to it: one pass over C less than adding afterwards */
         CT_TRY(p->bias->run(&p->bias_desc, ex, &(ct_bias_args){ .bias = g->bias, .y = g->c }));
         own.beta = 1.0f;

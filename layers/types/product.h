@@ -2,7 +2,8 @@
  * device's mathematics (BLAS) or by plain loops; private to layers/.
  *
  * Chosen at reshape, by ct_kernel's "packed", "blas" or "ref", or for "auto" by a static rule.
- * Large products run in pieces, so that communication moves in between.
+ * Large products run in pieces, so that communication moves in between. Of matrices of bf16 numbers
+ * on the CPU some rows are made in f32 at a time, and rounded once, with the bias.
  *
  * What stands behind a product (fused.h: a bias, a ReLU, the bias's gradient) a device's library
  * may do in the same kernel ("lt"); otherwise kernels of their own follow it. On devices a plan
@@ -24,6 +25,7 @@ typedef struct ct_product {
     unsigned behind;         /* of ct_fuse                                   */
     unsigned inside;         /* of these, what a library would do with it    */
     int aligned;             /* as in ct_fused_desc                          */
+    bool shares;             /* on the CPU: B is rounded and packed once, for all rows */
     ct_fused *fused;         /* does all at once; NULL: one after the other. Owned */
     ct_bias_desc bias_desc;
     const ct_bias_impl *bias; /* fills C, or makes the sums                   */
@@ -44,7 +46,8 @@ typedef struct ct_product_args {
     float *sums;       /* of CT_FUSE_SUMS: sums_beta sums + the sums; NULL: not wanted, but with
                         * CT_FUSE_SUM_C always */
     float sums_beta;
-    void *bits; /* ct_product_bits() bytes */
+    void *bits;       /* ct_product_bits() bytes */
+    const void *kept; /* B as ct_product_keep() left it, in place of b; NULL: none */
 } ct_product_args;
 
 const char *ct_product_name(const ct_product *p);
@@ -60,7 +63,7 @@ ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args
 ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                           unsigned behind, ct_product *p);
 /** The same, of matrices of which `narrow`, of CT_NARROW_…, have 16 bits: on devices whose operands
- * have, too. Bias and sums are f32. */
+ * have, too, and on the CPU with bf16, by packed panels. Bias and sums are f32. */
 ct_status ct_product_make_narrow(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                                  unsigned behind, unsigned narrow, ct_product *p);
 /** The same, of operands and a C that begin at so many bytes, 64 at most, as in ct_fused_desc. */
@@ -71,6 +74,9 @@ ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_
 ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                                 unsigned behind, unsigned narrow, ct_product *p);
 size_t ct_product_bits(const ct_product *p);
+/** Of B, which many products read, rounded to bf16 and packed: 0 where this one reads none so. */
+size_t ct_product_kept_bytes(const ct_product *p);
+void ct_product_keep(const ct_product *p, const float *b, int64_t ldb, void *kept);
 void ct_product_drop(ct_product *p);
 
 #endif

@@ -4,6 +4,7 @@
  *  Cast     the bottom in f32, in its layout */
 #include "framework/base/bf16.h"
 #include "framework/tensor/tensor.h"
+#include "layers/layer_util.h"
 #include "layers/types/device_kernels.h"
 #include "layers/types/layer_types.h"
 
@@ -94,7 +95,7 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     {                                                                                              \
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
         .by_net = true, .reshape = _name##_reshape, .forward = _name##_forward,                    \
-        .backward = _name##_backward, .on_cuda = true,                                             \
+        .backward = _name##_backward, .on_cuda = true, .sequence = &ct_sequence_apart,             \
     }
 
 const ct_layer_ops ct_layer_reorder = CONVERSION("Reorder", reorder);

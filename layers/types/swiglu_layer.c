@@ -1,5 +1,6 @@
 /* SwiGLU: silu(gate) up, with silu(g) = g / (1 + e^-g). Gate and up are two bottoms of one shape,
  * or the halves of the last axis of one. */
+#include "framework/base/bf16.h"
 #include "framework/base/stream.h"
 #include "framework/math/sigmoid.h"
 #include "layers/types/layer_types.h"
@@ -10,11 +11,13 @@ enum { CHUNK = 2048 };
 /* Element i of row r is at r step + i of gate and up, and at r n + i of the top. */
 typedef struct swiglu_plan {
     int64_t rows, n, step;
+    bool bf16; /* gate, up, the top and their gradients */
 } swiglu_plan;
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     ct_shape top = in->bottom[0]->data.shape;
+    bool bf16 = ct_blob_is_bf16(in->bottom[0]);
     swiglu_plan *p = in->state;
 
     if (l->n_bottom == 2) {
@@ -23,7 +26,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         if (!ct_shape_equal(&top, up))
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 (gate) has shape %s, bottom 1 (up) %s",
                                  ct_shape_str(&top).text, ct_shape_str(up).text);
-        *p = (swiglu_plan){ 1, ct_shape_count(&top, 0, -1), 0 };
+        *p = (swiglu_plan){ 1, ct_shape_count(&top, 0, -1), 0, bf16 };
         in->over = 1;
     } else {
         int64_t *last = &top.dim[(top.ndim > 0) ? top.ndim - 1 : 0];
@@ -33,10 +36,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  "one bottom has the gate and then the up along its last axis, "
                                  "whose length must be even; its shape is %s",
                                  ct_shape_str(&top).text);
-        *p = (swiglu_plan){ ct_shape_count(&top, 0, top.ndim - 1), *last / 2, *last };
+        *p = (swiglu_plan){ ct_shape_count(&top, 0, top.ndim - 1), *last / 2, *last, bf16 };
         *last /= 2;
     }
-    ct_blob_set_shape(in->top[0], &top);
+    ct_blob_set_like(in->top[0], &top, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -90,12 +93,57 @@ static halves halves_of(const ct_layer *l, const ct_instance *in)
 
     if (l->n_bottom == 2)
         return (halves){ x, ct_blob_data(in->bottom[1]), dx, ct_blob_diff(in->bottom[1]) };
-    return (halves){ x, x + p->n, dx, (dx != NULL) ? dx + p->n : NULL };
+    return (halves){ x, ct_num_at(x, p->bf16, p->n), dx, ct_num_to(dx, p->bf16, p->n) };
 }
 
 static bool streams(const swiglu_plan *p, const float *to)
 {
-    return ct_stream_pays(to, (size_t)(p->rows * p->n) * sizeof(*to));
+    return !p->bf16 && ct_stream_pays(to, (size_t)(p->rows * p->n) * sizeof(*to));
+}
+
+/* bf16 numbers are widened into a first-level cache, and what is made of them is rounded once. */
+static void value_bf16(int64_t n, const float *gate, const float *up, float *y)
+{
+    float g[CHUNK], u[CHUNK];
+
+    ct_bf16_widen(n, gate, g);
+    ct_bf16_widen(n, up, u);
+    value(n, g, u, u);
+    ct_bf16_narrow(n, u, y);
+}
+
+/* d_gate, d_up: NULL: unwanted. */
+static void slope_bf16(int64_t n, const float *gate, const float *up, const float *dy,
+                       float *d_gate, float *d_up)
+{
+    float g[CHUNK], u[CHUNK], d[CHUNK], made[CHUNK];
+
+    ct_bf16_widen(n, gate, g);
+    ct_bf16_widen(n, up, u);
+    ct_bf16_widen(n, dy, d);
+    slope(n, g, u, d, d, made);
+    if (d_gate != NULL) ct_bf16_narrow(n, d, d_gate);
+    if (d_up != NULL) ct_bf16_narrow(n, made, d_up);
+}
+
+/* Piece k of a bf16 top, or of the gradients where dy is there. */
+static void piece_bf16(const swiglu_plan *p, const halves *h, int64_t k, const float *dy, float *y)
+{
+    int64_t len, out, at = piece_at(p, k, &len, &out);
+    const float *gate = ct_num_at(h->gate, true, at), *up = ct_num_at(h->up, true, at);
+
+    if (dy == NULL)
+        value_bf16(len, gate, up, ct_num_to(y, true, out));
+    else
+        slope_bf16(len, gate, up, ct_num_at(dy, true, out), ct_num_to(h->d_gate, true, at),
+                   ct_num_to(h->d_up, true, at));
+}
+
+static ct_status all_bf16(const swiglu_plan *p, const halves *h, const float *dy, float *y)
+{
+#pragma omp parallel for schedule(static) if (p->rows * p->n >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < p->rows * pieces(p); k++) piece_bf16(p, h, k, dy, y);
+    return CT_OK;
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -106,6 +154,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     bool stream = streams(p, y);
 
     (void)ex;
+    if (p->bf16) return all_bf16(p, &h, NULL, y);
 #pragma omp parallel if (p->rows * p->n >= CT_PARALLEL_MIN)
     {
         float made[CHUNK];
@@ -132,6 +181,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     (void)ex;
     if ((h.d_gate == NULL) && (h.d_up == NULL)) return CT_OK;
+    if (p->bf16) return all_bf16(p, &h, dy, NULL);
 #pragma omp parallel if (p->rows * p->n >= CT_PARALLEL_MIN)
     {
         float to_gate[CHUNK], to_up[CHUNK];
@@ -163,4 +213,5 @@ const ct_layer_ops ct_layer_swiglu = {
     .forward = forward,
     .backward = backward,
     .sequence = &ct_sequence_apart,
+    .layout = &ct_layout_rows,
 };

@@ -29,6 +29,11 @@ static bool on_cpu_plain(const ct_bias_desc *d)
     return on_cpu(d) && (d->block == 0);
 }
 
+static bool on_cpu_sums(const ct_bias_desc *d)
+{
+    return on_cpu_plain(d) && (!d->bf16 || (d->s == 1));
+}
+
 static bool on_cpu_blocked(const ct_bias_desc *d)
 {
     return on_cpu(d) && (d->block > 0) && (d->block <= CT_BLOCK_MAX);
@@ -104,7 +109,16 @@ CT_SIMD_CLONES static double row_sum(int64_t n, const float *x)
     return sum;
 }
 
-/* Columns [from, to) of n rows of c, summed into sum[]. */
+/* The first len columns of n rows of c, summed into sum[]. */
+CT_SIMD_CLONES static void column_sums_bf16(int64_t n, int64_t c, int64_t len, const float *x,
+                                            double *sum)
+{
+    for (int64_t i = 0; i < n; i++) {
+#pragma omp simd
+        for (int64_t j = 0; j < len; j++) sum[j] += (double)ct_num_get(x, true, i * c + j);
+    }
+}
+
 CT_SIMD_CLONES static void column_sums(int64_t n, int64_t c, int64_t len, const float *x,
                                        double *sum)
 {
@@ -123,7 +137,8 @@ static void backward_columns(const ct_bias_desc *d, const ct_bias_args *a)
         int64_t len = (d->c - j < COLUMN_BLOCK) ? d->c - j : COLUMN_BLOCK;
         double sum[COLUMN_BLOCK] = { 0.0 };
 
-        column_sums(d->n, d->c, len, a->dy + j, sum);
+        (d->bf16 ? column_sums_bf16 : column_sums)(d->n, d->c, len, ct_num_at(a->dy, d->bf16, j),
+                                                   sum);
         for (int64_t q = 0; q < len; q++) {
             float old = (a->beta != 0.0f) ? a->beta * a->dbias[j + q] : 0.0f;
 
@@ -254,7 +269,7 @@ const ct_bias_impl ct_bias_blocked_backward = {
     .name = "blocked", .supports = on_cpu_blocked, .run = blocked_backward, .can = CT_BIAS_CAN_RELU
 };
 const ct_bias_impl ct_bias_simd_backward = { .name = "simd",
-                                             .supports = on_cpu_plain,
+                                             .supports = on_cpu_sums,
                                              .run = simd_backward };
 const ct_bias_impl ct_bias_ref_backward = { .name = "ref",
                                             .supports = on_cpu,

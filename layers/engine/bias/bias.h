@@ -9,7 +9,7 @@ typedef struct ct_bias_desc {
     int n_thread;
     int64_t n, c, s; /* outer, channels, inner */
     int block;       /* of dy, channels that stand together, as in tensor.h; 0: plain order */
-    bool bf16;       /* dy, in blocks alone */
+    bool bf16;       /* dy: in blocks, or with s = 1 */
     bool last;       /* on devices: dy is n x s x c, numbers of dtype; for gradients alone */
     ct_dtype dtype;
 } ct_bias_desc;

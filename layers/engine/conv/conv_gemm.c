@@ -179,7 +179,15 @@ static ct_status multiply(const ct_gemm_desc *p, const worker *w, const float *a
         return ct_math_cpu.gemm(NULL, p->ta, p->tb, p->m, p->n, p->k, 1.0f, a, lda, b, ldb, beta, c,
                                 p->n);
     plan = ct_gemm_plan_make(p);
-    ct_gemm_run(&plan, &(ct_gemm_args){ 1.0f, beta, a, b, lda, ldb, c, p->n, w->work });
+    ct_gemm_run(&plan, &(ct_gemm_args){ .alpha = 1.0f,
+                                        .beta = beta,
+                                        .a = a,
+                                        .b = b,
+                                        .lda = lda,
+                                        .ldb = ldb,
+                                        .c = c,
+                                        .ldc = p->n,
+                                        .work = w->work });
     return CT_OK;
 }
 

@@ -388,33 +388,35 @@ FN threshold_slope(arg k, float none)
 /** The layers, in alphabetical order: X(name, type, function, what its prototxt chooses,
  * parameters, layout, backward, formula). A function whose parameters choose another one, or its
  * constants, does so in layers/types/neuron_layer.c. Blocks of channels come as they are (f32)
- * where every finite x has a finite y: what fills them up is computed too. The formula ends the
- * row, a step after the other; no .op: it depends on parameters, and cli/onnx knows it. */
+ * where every finite x has a finite y: what fills them up is computed too. Rows may be bf16. The
+ * formula ends the row, a step after the other; no .op: it depends on parameters, and cli/onnx
+ * knows it. */
 #define CT_NEURON_LAYERS(X)                                                                        \
-    X(abs_val, "AbsVal", abs, NULL, NULL, &ct_layout_f32, backward, { .op = "Abs" })               \
-    X(bnll, "BNLL", bnll, NULL, NULL, &ct_layout_f32, backward, { .op = "Softplus" })              \
-    X(clip, "Clip", clip, choose_clip, "clip_param", &ct_layout_f32, backward, { .op = NULL })     \
-    X(elu, "ELU", elu, choose_elu, "elu_param", &ct_layout_f32, backward, { .op = NULL })          \
-    X(exp, "Exp", exp, choose_exp, "exp_param", NULL, backward, { .op = NULL })                    \
-    X(gelu, "GELU", gelu, choose_gelu, "gelu_param", &ct_layout_f32, backward, { .op = NULL })     \
-    X(hard_swish, "HardSwish", hard_swish, NULL, NULL, &ct_layout_f32, backward,                   \
+    X(abs_val, "AbsVal", abs, NULL, NULL, &ct_layout_each, backward, { .op = "Abs" })              \
+    X(bnll, "BNLL", bnll, NULL, NULL, &ct_layout_each, backward, { .op = "Softplus" })             \
+    X(clip, "Clip", clip, choose_clip, "clip_param", &ct_layout_each, backward, { .op = NULL })    \
+    X(elu, "ELU", elu, choose_elu, "elu_param", &ct_layout_each, backward, { .op = NULL })         \
+    X(exp, "Exp", exp, choose_exp, "exp_param", &ct_layout_rows, backward, { .op = NULL })         \
+    X(gelu, "GELU", gelu, choose_gelu, "gelu_param", &ct_layout_each, backward, { .op = NULL })    \
+    X(hard_swish, "HardSwish", hard_swish, NULL, NULL, &ct_layout_each, backward,                  \
       { .op = "Add", .with = CT_WITH_NUMBER, .a = 3.0f, .name = "shifted" },                       \
       { .op = "Clip", .with = CT_WITH_RANGE, .a = 0.0f, .b = 6.0f, .name = "kept" },               \
       { .op = "Mul", .with = CT_WITH_NUMBER, .a = 1.0f / 6.0f, .name = "gate" },                   \
       { .op = "Mul", .with = CT_WITH_BOTTOM })                                                     \
-    X(log, "Log", log, choose_log, "log_param", NULL, backward, { .op = NULL })                    \
-    X(mish, "Mish", mish, NULL, NULL, &ct_layout_f32, backward,                                    \
+    X(log, "Log", log, choose_log, "log_param", &ct_layout_rows, backward, { .op = NULL })         \
+    X(mish, "Mish", mish, NULL, NULL, &ct_layout_each, backward,                                   \
       { .op = "Softplus", .name = "soft" }, { .op = "Tanh", .name = "gate" },                      \
       { .op = "Mul", .with = CT_WITH_BOTTOM })                                                     \
-    X(power, "Power", power, choose_power, "power_param", NULL, backward, { .op = NULL })          \
-    X(relu6, "ReLU6", relu6, choose_relu6, "relu6_param", &ct_layout_f32, backward,                \
+    X(power, "Power", power, choose_power, "power_param", &ct_layout_rows, backward,               \
       { .op = NULL })                                                                              \
-    X(sigmoid, "Sigmoid", sigmoid, NULL, "sigmoid_param", &ct_layout_f32, backward,                \
+    X(relu6, "ReLU6", relu6, choose_relu6, "relu6_param", &ct_layout_each, backward,               \
+      { .op = NULL })                                                                              \
+    X(sigmoid, "Sigmoid", sigmoid, NULL, "sigmoid_param", &ct_layout_each, backward,               \
       { .op = "Sigmoid" })                                                                         \
-    X(swish, "Swish", swish, choose_swish, "swish_param", &ct_layout_f32, backward,                \
+    X(swish, "Swish", swish, choose_swish, "swish_param", &ct_layout_each, backward,               \
       { .op = NULL })                                                                              \
-    X(tanh, "TanH", tanh, NULL, "tanh_param", &ct_layout_f32, backward, { .op = "Tanh" })          \
-    X(threshold, "Threshold", threshold, choose_threshold, "threshold_param", &ct_layout_f32,      \
+    X(tanh, "TanH", tanh, NULL, "tanh_param", &ct_layout_each, backward, { .op = "Tanh" })         \
+    X(threshold, "Threshold", threshold, choose_threshold, "threshold_param", &ct_layout_each,     \
       NULL, { .op = NULL })
 
 #ifdef __cplusplus

@@ -362,6 +362,59 @@ static void test_few_rounds(void **state)
     }
 }
 
+/* x rounded to bf16: as numbers of 2 bytes, and in place as floats. */
+static void *narrowed(float *x, int64_t n)
+{
+    void *y = ct_mem_acquire((size_t)n * sizeof(ct_bf16) + 1);
+
+    assert_non_null(y);
+    ct_bf16_narrow(n, x, y);
+    ct_bf16_widen(n, y, x);
+    return y;
+}
+
+/* Operands that are bf16 in memory, and a B that is rounded once, have the bits of floats. */
+static void check_numbers(const ct_gemm_desc *d, int64_t pad, float beta)
+{
+    operands o = make_operands(d, pad, 1.0f, beta);
+    int64_t rows_a = d->ta ? d->k : d->m, rows_b = d->tb ? d->n : d->k;
+    void *a = narrowed(o.a, rows_a * o.g.lda), *b = narrowed(o.b, rows_b * o.g.ldb);
+    void *kept = ct_mem_acquire(ct_gemm_kept_bytes(d));
+    ct_gemm_plan by_panels = ct_gemm_plan_kept(d), p = ct_gemm_plan_make(d);
+    size_t bytes = (size_t)o.count * sizeof(float);
+
+    assert_non_null(kept);
+    ct_gemm_keep(d, o.b, o.g.ldb, kept);
+    for (int way = 0; way < 8; way++) {
+        operands got = make_operands(d, pad, 1.0f, beta), want = make_operands(d, pad, 1.0f, beta);
+        bool keeps = way >= 4, few = !keeps && ((way & 2) == 0);
+
+        got.g.a16 = (way & 1) != 0;
+        got.g.b16 = (way & 2) != 0;
+        got.g.a = got.g.a16 ? (float *)a : o.a;
+        got.g.b = keeps ? NULL : got.g.b16 ? (float *)b : o.b;
+        got.g.kept = keeps ? kept : NULL;
+        want.g.a = o.a, want.g.b = o.b;
+        ct_gemm_run(few ? &p : &by_panels, &want.g);
+        ct_gemm_run(keeps ? &by_panels : &p, &got.g);
+        assert_memory_equal(got.c, want.c, bytes);
+        release(&got), release(&want);
+    }
+    ct_mem_release(a), ct_mem_release(b), ct_mem_release(kept);
+    release(&o);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SIZE * N_VARIANT * 2; i++) {
+        ct_gemm_desc d = variant(size[i / 2 / N_VARIANT], i / 2 % N_VARIANT);
+
+        d.bf16 = true;
+        check_numbers(&d, (i / 2 % N_VARIANT & 4) ? 3 : 0, (i % 2 == 0) ? 0.0f : 1.0f);
+    }
+}
+
 static void check_batch(const ct_gemm_desc *d, int64_t count)
 {
     ct_gemm_batch batch = { count, d->m * d->k + 5, d->n * d->k + 7, d->m * d->n + 3 };
@@ -435,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_batch),
         cmocka_unit_test(test_few),        cmocka_unit_test(test_few_threads),
         cmocka_unit_test(test_few_rounds), cmocka_unit_test(test_workspace),
+        cmocka_unit_test(test_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -211,12 +211,197 @@ static void test_stored(void **state)
     conv_case_each_bf16(stored);
 }
 
+/* ---- language models: rows of tokens are bf16 from the table on to the last norm */
+
+enum { TOKENS = 2 * 67, WORDS = 41 };
+#define TABLE                                                                                      \
+    "layer { name: 't' type: 'Given' top: 't' input_param { shape { dim: 2 dim: 67 } } } "         \
+    "layer { name: 'w' type: 'Given' top: 'w' input_param { shape { dim: 2 dim: 67 } } } "         \
+    "layer { name: 'e' type: 'Embed' bottom: 't' top: 'e' param { name: 'table' } embed_param { "  \
+    "num_output: 48 input_dim: 41 bias_term: false weight_filler { type: 'gaussian' std: 1 } } } "
+#define IP(n) "inner_product_param { axis: 2 num_output: " #n " weight_filler { type: 'xavier' } }"
+#define HEAD                                                                                       \
+    "layer { name: 'h' type: 'InnerProduct' bottom: 'f' top: 'h' param { name: 'table' } "         \
+    "inner_product_param { axis: 2 num_output: 41 bias_term: false } } "                           \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'h' bottom: 'w' top: 'loss' "            \
+    "softmax_param { axis: 2 } }"
+#define NORM_1 "layer { name: 'n' type: 'LayerNorm' bottom: 'x' top: 'n' } "
+#define GPT_BLOCK                                                                                  \
+    "repeat { count: 2 prefix: 'b%d_' bottom: 'x' top: 'x' " NORM_1                                \
+    "layer { name: 'q' type: 'InnerProduct' bottom: 'n' top: 'q' " IP(                             \
+        144) " } "                                                                                 \
+             "layer { name: 'a' type: 'Attention' bottom: 'q' top: 'a' attention_param { "         \
+             "num_heads: 3 "                                                                       \
+             "causal: true dropout: 0.1 } } "                                                      \
+             "layer { name: 'p' type: 'InnerProduct' bottom: 'a' top: 'p' " IP(                    \
+                 48) " } "                                                                         \
+                     "layer { name: 'd' type: 'Dropout' bottom: 'p' top: 'p' dropout_param { "     \
+                     "dropout_ratio: 0.1 } "                                                       \
+                     "} "                                                                          \
+                     "layer { name: 's' type: 'Eltwise' bottom: 'x' bottom: 'p' top: 's' } "       \
+                     "layer { name: 'm' type: 'LayerNorm' bottom: 's' top: 'm' } "                 \
+                     "layer { name: 'u' type: 'InnerProduct' bottom: 'm' top: 'u' " IP(            \
+                         192) " } "                                                                \
+                              "layer { name: 'g' type: 'GELU' bottom: 'u' top: 'u' } "             \
+                              "layer { name: 'v' type: 'InnerProduct' bottom: 'u' top: 'v' " IP(   \
+                                  48) " } "                                                        \
+                                      "layer { name: 'r' type: 'Eltwise' bottom: 's' bottom: 'v' " \
+                                      "top: 'x' } } "
+#define LLAMA_BLOCK                                                                                \
+    "repeat { count: 2 prefix: 'b%d_' bottom: 'x' top: 'x' "                                       \
+    "layer { name: 'n' type: 'RMSNorm' bottom: 'x' top: 'n' } "                                    \
+    "layer { name: 'q' type: 'InnerProduct' bottom: 'n' top: 'q' " IP(                             \
+        80) " } "                                                                                  \
+            "layer { name: 'a' type: 'Attention' bottom: 'q' top: 'a' attention_param { "          \
+            "num_heads: 3 "                                                                        \
+            "num_kv_heads: 1 causal: true rope { } } } "                                           \
+            "layer { name: 'p' type: 'InnerProduct' bottom: 'a' top: 'p' " IP(                     \
+                48) " } "                                                                          \
+                    "layer { name: 's' type: 'Eltwise' bottom: 'x' bottom: 'p' top: 's' } "        \
+                    "layer { name: 'm' type: 'RMSNorm' bottom: 's' top: 'm' } "                    \
+                    "layer { name: 'u' type: 'InnerProduct' bottom: 'm' top: 'u' " IP(             \
+                        192) " } "                                                                 \
+                             "layer { name: 'g' type: 'SwiGLU' bottom: 'u' top: 'g' } "            \
+                             "layer { name: 'v' type: 'InnerProduct' bottom: 'g' top: 'v' " IP(    \
+                                 48) " } "                                                         \
+                                     "layer { name: 'r' type: 'Eltwise' bottom: 's' bottom: 'v' "  \
+                                     "top: 'x' } } "
+
+static const char gpt[] =
+    TABLE "layer { name: 'o' type: 'Position' bottom: 'e' top: 'x' position_param { max_length: 67 "
+          "weight_filler { type: 'gaussian' std: 0.5 } } } " GPT_BLOCK
+          "layer { name: 'f' type: 'LayerNorm' bottom: 'x' top: 'f' } " HEAD;
+static const char llama[] =
+    TABLE "layer { name: 'o' type: 'Split' bottom: 'e' top: 'x' } " LLAMA_BLOCK
+          "layer { name: 'f' type: 'RMSNorm' bottom: 'x' top: 'f' } " HEAD;
+
+static float *given(const test_net *t, const char *name)
+{
+    return ct_blob_data(t->net->pass->blob[ct_net_find_blob(t->net, name)]);
+}
+
+static test_net run_language(const char *text, Ct__SolverParameter__Precision precision,
+                             int threads, ct_net_options o, double *loss_p)
+{
+    int before = omp_get_max_threads();
+    test_net t;
+
+    omp_set_num_threads(threads);
+    o.table = test_full_table(NULL);
+    o.env.precision = precision;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    for (int i = 0; i < TOKENS; i++) {
+        given(&t, "t")[i] = (float)((i * 17 + i / 5) % WORDS);
+        given(&t, "w")[i] = (float)((i * 29 + i / 3) % WORDS);
+    }
+    *loss_p = test_net_pass(&t, 0, false);
+    omp_set_num_threads(before);
+    return t;
+}
+
+static void same_gradients(const test_net *a, const test_net *b)
+{
+    assert_memory_equal(a->net->grad_arena, b->net->grad_arena,
+                        (size_t)a->net->grad_count * sizeof(float));
+}
+
+/* Each of the 2 x 8 layers that a value passes rounds it, and its gradient on the way back, by
+ * 2^-9 / sqrt(3) of itself by root mean square; products round their operands likewise, two each.
+ * Roundings are independent, so noise adds by squares: sqrt(2 x 16 x 3) 2^-9.8 = 0.011. Norms and
+ * softmax divide by what is about 1 here. The bound is four times as much. */
+static void check_language(const char *text, const char *const *names, int n)
+{
+    ct_net_options o = { .phase = CT_TRAIN }, blocks = o;
+    double exact, loss, again;
+    test_net f32 = run_language(text, CT__SOLVER_PARAMETER__PRECISION__F32, 2, o, &exact);
+    test_net bf16 = run_language(text, CT__SOLVER_PARAMETER__PRECISION__BF16, 1, o, &loss), other;
+    double off = difference(&bf16, &f32);
+
+    if (!((off > 1e-4) && (off < 0.045))) fail_msg("gradients %g off", off);
+    if (!(fabs(loss - exact) < 0.011 * exact)) fail_msg("loss %g, in f32 %g", loss, exact);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(dtype_of(&bf16, names[i]), CT_BF16);
+        assert_int_equal(dtype_of(&f32, names[i]), CT_F32);
+    }
+    assert_int_equal(dtype_of(&bf16, "h"), CT_F32);
+    for (int threads = 2; threads <= 3; threads++) {
+        other = run_language(text, CT__SOLVER_PARAMETER__PRECISION__BF16, threads, o, &again);
+        assert_true(again == loss);
+        same_gradients(&other, &bf16);
+        test_net_destroy(&other);
+    }
+    blocks.recompute = CT__RECOMPUTE__BLOCKS;
+    other = run_language(text, CT__SOLVER_PARAMETER__PRECISION__BF16, 2, blocks, &again);
+    assert_true(again == loss);
+    same_gradients(&other, &bf16);
+    test_net_destroy(&other);
+    o.no_fuse = true;
+    other = run_language(text, CT__SOLVER_PARAMETER__PRECISION__BF16, 2, o, &again);
+    off = difference(&other, &f32);
+    if (!(off < 0.045)) fail_msg("gradients %g off, each layer alone", off);
+    test_net_destroy(&other), test_net_destroy(&f32), test_net_destroy(&bf16);
+}
+
+static void language(void)
+{
+    static const char *const of_gpt[] = { "e", "b0_n", "b0_p", "b0_s", "b1_u", "f" };
+    static const char *const of_llama[] = { "e", "b0_n", "b0_p", "b0_s", "b1_g", "f" };
+
+    check_language(gpt, of_gpt, 6);
+    check_language(llama, of_llama, 6);
+}
+
+static void test_language(void **state)
+{
+    (void)state;
+    conv_case_each_bf16(language);
+}
+
+/* Tests of few rows keep the weights that they packed, until these change. */
+static void test_kept_weights(void **state)
+{
+    static const char text[] =
+        "layer { name: 'd' type: 'Given' top: 'd' input_param { shape { dim: 3 dim: 5 dim: 70 } } }"
+        "layer { name: 'i' type: 'InnerProduct' bottom: 'd' top: 'i' inner_product_param { axis: 2 "
+        "num_output: 33 weight_filler { type: 'uniform' min: -1 max: 1 } } }";
+    ct_net_options o = { .phase = CT_TEST, .table = test_full_table(NULL) };
+    double unused;
+    test_net t;
+
+    (void)state;
+    o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    for (int pass = 0; pass < 3; pass++) {
+        float *w = t.net->weight_arena, *x = given(&t, "d");
+
+        for (int i = 0; i < 15 * 70; i++) x[i] = (float)(i * 7 % 31 - 15) / 16;
+        if (pass == 2) {
+            for (int i = 0; i < 33 * 70; i++) w[i] *= 2;
+            ct_net_weights_changed(t.net);
+        }
+        assert_int_equal(ct_pass_forward(t.net->pass, &unused), CT_OK);
+        for (int i = 0; i < 15 * 33; i++) {
+            double sum = 0, size = 0;
+
+            for (int q = 0; q < 70; q++) {
+                double term = (double)x[i / 33 * 70 + q] * (double)w[i % 33 * 70 + q];
+
+                sum += term;
+                size += fabs(term);
+            }
+            /* x are bf16 numbers, weights are rounded; f32's sum */
+            assert_true(fabs((double)given(&t, "i")[i] - sum) <= (0x1p-9 + 70 * 0x1p-24) * size);
+        }
+    }
+    test_net_destroy(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_near_f32),
-        cmocka_unit_test(test_emulated),
-        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_near_f32),     cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_stored),       cmocka_unit_test(test_language),
+        cmocka_unit_test(test_kept_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

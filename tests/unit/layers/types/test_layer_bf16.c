@@ -208,6 +208,8 @@ static void compare(const bf16_case *c, const int64_t *dim, int width, bool fuse
 
     if (strstr(c->layers, "Concat") != NULL) y_dim[1] *= 2;
     if (strstr(c->layers, "stride: 2") != NULL) y_dim[2] = dim[2] / 2, y_dim[3] = dim[3] / 2;
+    if (strstr(c->layers, "halves") != NULL) y_dim[3] /= 2;
+    if (strstr(c->layers, "InnerProduct") != NULL) y_dim[3] = 37;
     if (strstr(c->layers, "global_pooling") != NULL) y_dim[2] = y_dim[3] = 1;
     compare_nets(c, dim, y_dim, width, fuse, true);
     compare_nets(c, dim, y_dim, width, fuse, false);
@@ -359,6 +361,56 @@ static void casts(void **state)
     test_net_destroy(&t);
 }
 
+/* ---- rows of tokens: plain order, any axes */
+
+#define IP                                                                                         \
+    "inner_product_param { axis: 3 num_output: 37 weight_filler { type: 'uniform' min: -1 max: 1 " \
+    "} "                                                                                           \
+    "bias_filler { value: 0.3 } }"
+#define SCALE "scale_filler { type: 'uniform' min: 0.5 max: 2 }"
+
+/* TanH reads its own top in backward, which is rounded: y^2 moves by 2 U. Exp's gradient is its
+ * rounded top times dy, rounded once more. */
+static void rows_of_tokens(void **state)
+{
+    static const bf16_case c[] = {
+        { LAYER("l", "LayerNorm", A, "y",
+                "layer_norm_param { " SCALE " bias_filler { value: 0.2 } }"),
+          true, 1, 1, 0, false },
+        { LAYER("l", "LayerNorm", A, "y", "layer_norm_param { axis: 2 affine: false }"), true, 1, 1,
+          0, false },
+        { LAYER("l", "RMSNorm", A, "y", "rms_norm_param { " SCALE " }"), true, 1, 1, 0, false },
+        { LAYER("l", "GELU", A, "y", "gelu_param { approximate: TANH }"), true, 1, 1, 0, false },
+        { LAYER("l", "GELU", A, "a", "") LAYER("m", "ReLU", "bottom: 'a'", "y", ""), true, 1, 1, 0,
+          false },
+        { LAYER("l", "Swish", A, "y", ""), true, 1, 1, 0, false },
+        { LAYER("l", "Power", A, "y", "power_param { power: 2 shift: 2 }"), true, 1, 1, 0, false },
+        { LAYER("l", "TanH", A, "y", ""), true, 1, 1, 2, false },
+        { LAYER("l", "Exp", A, "y", ""), true, 1, 2, 0, false },
+        { LAYER("halves", "SwiGLU", A, "y", ""), true, 1, 1, 0, false },
+        { LAYER("l", "SwiGLU", AB, "y", ""), true, 1, 1, 0, false },
+        { LAYER("l", "Dropout", A, "y", "dropout_param { dropout_ratio: 0.3 }"), true, 1, 1, 0,
+          false },
+        { LAYER("l", "Position", A, "y",
+                "position_param { max_length: 64 weight_filler { type: 'uniform' min: -1 max: 1 } "
+                "}"),
+          true, 1, 0, 0, false },
+        { LAYER("l", "InnerProduct", A, "y", IP), true, 0, 1, 0, false },
+        { LAYER("l", "Eltwise", AB, "y", ""), true, 1, 0, 0, false },
+    };
+    static const int64_t dim[][4] = {
+        { 2, 5, 3, 8 }, { 3, 19, 7, 10 }, { 1, 1, 1, 2 }, { 2, 40, 1, 1538 }, { 1, 33, 17, 64 }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+        for (size_t k = 0; k < sizeof(dim) / sizeof(dim[0]); k++) {
+            compare(&c[i], dim[k], 0, true);
+            compare(&c[i], dim[k], 0, false);
+        }
+    }
+}
+
 /* The plan counts bytes: a net of values in bf16 takes half of them. */
 static void half_the_memory(void **state)
 {
@@ -416,8 +468,10 @@ static void in_vectors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moves), cmocka_unit_test(rounds_once),     cmocka_unit_test(rounds_often),
-        cmocka_unit_test(casts), cmocka_unit_test(half_the_memory), cmocka_unit_test(in_vectors),
+        cmocka_unit_test(moves),           cmocka_unit_test(rounds_once),
+        cmocka_unit_test(rounds_often),    cmocka_unit_test(casts),
+        cmocka_unit_test(half_the_memory), cmocka_unit_test(in_vectors),
+        cmocka_unit_test(rows_of_tokens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
