@@ -1,9 +1,11 @@
 /* Attention: softmax(scale q k^T) v over the heads of queries, keys and values that other layers
  * made. Blobs are sequences x tokens x channels; a token's heads lie side by side, and are read
  * where they lie. */
+#include "framework/base/bf16.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "layers/engine/attention/attention.h"
+#include "layers/layer_util.h"
 #include "layers/types/layer_types.h"
 
 #include <math.h>
@@ -28,6 +30,17 @@ typedef struct attention_plan {
 } attention_plan;
 
 enum { STATS, WORK };
+
+/* Rows of bf16 numbers, q, k and v alike; segment numbers are f32. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    int n = (p->n_bottom > 2) ? 3 : 1;
+
+    for (int i = 0; i < n; i++) {
+        if (!ct_layer_takes_rows(bottom[i]) || !ct_blob_is_bf16(bottom[i])) return false;
+    }
+    return slot < n;
+}
 
 /* ---- what the prototxt says */
 
@@ -171,6 +184,7 @@ static ct_status describe(const ct_layer *l, const ct_instance *in, ct_attention
                               .causal = s->causal,
                               .window = s->window,
                               .interleaved = s->interleaved,
+                              .bf16 = ct_blob_is_bf16(in->bottom[0]),
                               .drop_below = s->drop_below,
                               .keep_scale = s->keep_scale };
     CT_TRY(s->packed ? packed_shapes(l, in, d) : separate_shapes(l, in, d));
@@ -234,7 +248,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, STATS, CT_LIFETIME_PASS,
                        back ? (size_t)(d->n * d->heads * d->tq * 2) * sizeof(float) : 0);
     ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, work);
-    ct_blob_set_shape(in->top[0], &(ct_shape){ 3, { d->n, d->tq, d->heads * d->dim } });
+    ct_blob_set_like(in->top[0], &(ct_shape){ 3, { d->n, d->tq, d->heads * d->dim } },
+                     &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -254,14 +269,14 @@ static ct_attention_args make_args(const ct_layer *l, const ct_instance *in, con
                             .q = ct_blob_data(in->bottom[0]),
                             .dq = ct_blob_diff(in->bottom[0]) };
 
-    a.k = s->packed ? a.q + keys : ct_blob_data(in->bottom[1]);
-    a.v = s->packed ? a.q + values : ct_blob_data(in->bottom[2]);
+    a.k = s->packed ? ct_num_at(a.q, d->bf16, keys) : ct_blob_data(in->bottom[1]);
+    a.v = s->packed ? ct_num_at(a.q, d->bf16, values) : ct_blob_data(in->bottom[2]);
     if (!s->packed) {
         a.dk = ct_blob_diff(in->bottom[1]);
         a.dv = ct_blob_diff(in->bottom[2]);
     } else if (a.dq != NULL) {
-        a.dk = a.dq + keys;
-        a.dv = a.dq + values;
+        a.dk = ct_num_to(a.dq, d->bf16, keys);
+        a.dv = ct_num_to(a.dq, d->bf16, values);
     }
     if (s->segments) a.segment = ct_blob_data(in->bottom[l->n_bottom - 1]);
     if (in->buffer[STATS].bytes > 0) a.stats = in->buffer[STATS].data;
@@ -308,6 +323,38 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 /* ---- sequences that grow */
 
+/* Numbers that q, k, v, or the top take, at most, in whole lines. */
+static size_t widened(const ct_attention_desc *d)
+{
+    int64_t most = (d->q_row > d->k_row) ? d->q_row : d->k_row;
+
+    return (size_t)((d->tq * most + 15) / 16 * 16);
+}
+
+/* Of bf16 numbers, which cached.c does not read. */
+static void forward_widened(const ct_attention_desc *d, const ct_attention_cache *c, int64_t fresh,
+                            double base, const ct_attention_args *a)
+{
+    size_t work = ct_attention_cached_workspace(d, c->capacity), step = widened(d);
+    float *room = (float *)(void *)((char *)a->work + work);
+    const float *from[] = { a->q, a->k, a->v };
+    int64_t row[] = { d->q_row, d->k_row, d->v_row };
+    int64_t n[] = { d->heads * d->dim, d->kv_heads * d->dim, d->kv_heads * d->dim };
+    ct_attention_args own = *a;
+
+    for (int i = 0; i < 3; i++) {
+        for (int64_t t = 0; t < fresh; t++)
+            ct_bf16_widen(n[i], ct_num_at(from[i], true, t * row[i]),
+                          room + (size_t)i * step + t * row[i]);
+    }
+    own.q = room;
+    own.k = room + step;
+    own.v = own.k + step;
+    own.y = room + 3 * step;
+    ct_attention_cached(d, c, fresh, base, &own);
+    ct_bf16_narrow_all(d->tq * d->heads * d->dim, own.y, a->y);
+}
+
 static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
                       size_t *work_p)
 {
@@ -327,7 +374,8 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity
                              "token by token",
                              (long long)d->dim, (long long)d->tq, (long long)d->tk);
     *kept_p = ct_attention_cache_bytes(d, capacity);
-    *work_p = ct_attention_cached_workspace(d, capacity);
+    *work_p =
+        ct_attention_cached_workspace(d, capacity) + (d->bf16 ? 4 * widened(d) * sizeof(float) : 0);
     return CT_OK;
 }
 
@@ -340,7 +388,8 @@ static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_attention_args a = make_args(l, in, ex);
 
     a.work = at->work;
-    ct_attention_cached(&p->desc, &cache, at->fresh, s->base, &a);
+    (p->desc.bf16 ? forward_widened : ct_attention_cached)(&p->desc, &cache, at->fresh, s->base,
+                                                           &a);
     return CT_OK;
 }
 
@@ -355,6 +404,8 @@ static void release(const ct_layer *l, ct_instance *in)
     p->turn = NULL;
     p->n_turn = 0;
 }
+
+static const ct_layout_ops attention_layout = { .takes = takes, .bf16 = true, .tokens = true };
 
 const ct_layer_ops ct_layer_attention = {
     .type = "Attention",
@@ -373,5 +424,6 @@ const ct_layer_ops ct_layer_attention = {
     .backward = backward,
     .estimate = estimate,
     .release = release,
+    .layout = &attention_layout,
     .sequence = &attention_sequence,
 };

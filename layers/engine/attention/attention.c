@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 
 const ct_attention_impl *const ct_attention_forward_table[] = {
@@ -93,7 +94,7 @@ static void turn_rows(const head *t, const float *from, int64_t row, int64_t n, 
     for (int64_t i = 0; i < n; i++) {
         double *x = to + i * d->dim;
 
-        for (int64_t c = 0; c < d->dim; c++) x[c] = (double)from[i * row + c];
+        for (int64_t c = 0; c < d->dim; c++) x[c] = (double)ct_num_get(from, d->bf16, i * row + c);
         turn_row(d, t->a->turn, i + position, false, x, x);
     }
 }
@@ -104,9 +105,9 @@ static head make_head(const ct_attention_desc *d, const ct_attention_args *a, in
     int64_t group = h / (d->heads / d->kv_heads);
     head t = { .d = d, .a = a, .sample = sample, .h = h };
 
-    t.q = a->q + sample * d->tq * d->q_row + h * d->dim;
-    t.k = a->k + sample * d->tk * d->k_row + group * d->dim;
-    t.v = a->v + sample * d->tk * d->v_row + group * d->dim;
+    t.q = ct_num_at(a->q, d->bf16, sample * d->tq * d->q_row + h * d->dim);
+    t.k = ct_num_at(a->k, d->bf16, sample * d->tk * d->k_row + group * d->dim);
+    t.v = ct_num_at(a->v, d->bf16, sample * d->tk * d->v_row + group * d->dim);
     t.turned_q = a->work;
     t.d_q = t.turned_q + d->tq * d->dim;
     t.turned_k = t.d_q + d->tq * d->dim;
@@ -177,7 +178,7 @@ static void forward_head(const head *t)
     const ct_attention_desc *d = t->d;
 
     for (int64_t i = 0; i < d->tq; i++) {
-        float *y = t->a->y + (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
+        int64_t at = (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
 
         probabilities(t, i);
         for (int64_t c = 0; c < d->dim; c++) {
@@ -186,9 +187,10 @@ static void forward_head(const head *t)
             for (int64_t j = 0; j < d->tk; j++) {
                 double p = t->p[i * d->tk + j];
 
-                if (p != 0) sum += p * kept(t, i, j) * (double)t->v[j * d->v_row + c];
+                if (p != 0)
+                    sum += p * kept(t, i, j) * (double)ct_num_get(t->v, d->bf16, j * d->v_row + c);
             }
-            y[c] = (float)sum;
+            ct_num_put(t->a->y, d->bf16, at + c, (float)sum);
         }
     }
 }
@@ -210,14 +212,15 @@ static ct_status ref_forward(const ct_attention_desc *d, ct_exec *ex, const ct_a
 static void score_gradient(const head *t, int64_t i)
 {
     const ct_attention_desc *d = t->d;
-    const float *dy = t->a->dy + (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
+    int64_t at = (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
     double *p = t->p + i * d->tk, *dp = t->dp + i * d->tk, dot = 0;
 
     for (int64_t j = 0; j < d->tk; j++) {
         dp[j] = 0;
         if (p[j] == 0) continue;
         for (int64_t c = 0; c < d->dim; c++)
-            dp[j] += (double)dy[c] * (double)t->v[j * d->v_row + c];
+            dp[j] += (double)ct_num_get(t->a->dy, d->bf16, at + c) *
+                     (double)ct_num_get(t->v, d->bf16, j * d->v_row + c);
         dp[j] *= kept(t, i, j);
         dot += p[j] * dp[j];
     }
@@ -234,7 +237,7 @@ static void backward_head(const head *t)
     double scale = (double)d->scale;
 
     for (int64_t i = 0; i < d->tq; i++) {
-        const float *dy = t->a->dy + (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
+        int64_t at = (t->sample * d->tq + i) * d->heads * d->dim + t->h * d->dim;
 
         probabilities(t, i);
         score_gradient(t, i);
@@ -244,7 +247,7 @@ static void backward_head(const head *t)
 
             if ((ds == 0) && (p == 0)) continue;
             for (int64_t c = 0; c < d->dim; c++) {
-                t->d_v[j * d->dim + c] += p * (double)dy[c];
+                t->d_v[j * d->dim + c] += p * (double)ct_num_get(t->a->dy, d->bf16, at + c);
                 t->d_k[j * d->dim + c] += ds * t->turned_q[i * d->dim + c];
                 t->d_q[i * d->dim + c] += ds * t->turned_k[j * d->dim + c];
             }
@@ -264,7 +267,7 @@ static void put_rows(const head *t, const double *from, int64_t n, int64_t posit
 
         for (int64_t c = 0; c < d->dim; c++) x[c] = at[c];
         if (turned) turn_row(d, t->a->turn, i + position, true, at, x);
-        for (int64_t c = 0; c < d->dim; c++) to[i * row + c] = (float)x[c];
+        for (int64_t c = 0; c < d->dim; c++) ct_num_put(to, d->bf16, i * row + c, (float)x[c]);
     }
 }
 
@@ -281,14 +284,14 @@ static void backward_group(const ct_attention_desc *d, const ct_attention_args *
         backward_head(&t);
         if (a->dq != NULL)
             put_rows(&t, t.d_q, d->tq, ct_attention_shift(d), true, d->q_row,
-                     a->dq + sample * d->tq * d->q_row + h * d->dim);
+                     ct_num_to(a->dq, d->bf16, sample * d->tq * d->q_row + h * d->dim));
         if (g + 1 < of_group) continue;
         if (a->dk != NULL)
             put_rows(&t, t.d_k, d->tk, 0, true, d->k_row,
-                     a->dk + sample * d->tk * d->k_row + group * d->dim);
+                     ct_num_to(a->dk, d->bf16, sample * d->tk * d->k_row + group * d->dim));
         if (a->dv != NULL)
             put_rows(&t, t.d_v, d->tk, 0, false, d->v_row,
-                     a->dv + sample * d->tk * d->v_row + group * d->dim);
+                     ct_num_to(a->dv, d->bf16, sample * d->tk * d->v_row + group * d->dim));
     }
 }
 

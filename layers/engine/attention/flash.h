@@ -151,6 +151,7 @@ typedef struct ct_flash_copy {
     const float *turn; /* of position 0; NULL: nothing turns */
     int64_t position, n, capacity;
     float scale;
+    bool bf16; /* tokens as they lie are bf16 numbers */
 } ct_flash_copy;
 
 void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, float *rows);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 #include "layers/engine/attention/flash.h"
 
@@ -31,6 +32,7 @@ typedef struct pass {
     int64_t width, pieces;
     float *dot;       /* [sequence][head][query]: sum of dy y         */
     atomic_int *turn; /* [sequence][head][block]: the chunk whose turn it is */
+    float *sums;      /* of bf16: what units have added to dq so far, in f32: tokens x heads dim */
     float *rooms;
 } pass;
 
@@ -239,8 +241,12 @@ static void gradient_of_queries(const pass *p, const step *s, const room *r)
     int64_t shift = ct_attention_shift(d), first, end, unused;
     atomic_int *turn =
         p->turn + (s->sample * d->heads + s->head) * blocks_of(d) + s->query / CT_FLASH_QUERIES;
-    float *dq = p->a->dq + (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim;
-    ct_flash_copy copy = { d, p->rows, NULL, s->query + shift, s->n, CT_FLASH_QUERIES, 1.0f };
+    int64_t token = s->sample * d->tq + s->query, row = d->bf16 ? d->heads * d->dim : d->q_row;
+    float *dq = ct_num_to(p->a->dq, d->bf16, token * d->q_row + s->head * d->dim);
+    float *sums = d->bf16 ? p->sums + token * row + s->head * d->dim : dq;
+    ct_flash_copy copy = {
+        d, p->rows, NULL, s->query + shift, s->n, CT_FLASH_QUERIES, 1.0f, false
+    };
 
     ct_attention_sees(d, s->query + shift, &first, &unused);
     ct_attention_sees(d, s->query + s->n - 1 + shift, &unused, &end);
@@ -248,14 +254,17 @@ static void gradient_of_queries(const pass *p, const step *s, const room *r)
         memset(r->dq, 0, (size_t)(p->pieces * QUERY_ROWS) * sizeof(float));
     } else {
         wait_for(turn, (int)s->chunk);
-        ct_flash_take(&copy, dq, d->q_row, r->dq);
+        ct_flash_take(&copy, sums, row, r->dq);
     }
     queries_of_step(p, s, r);
     if (s->chunk == (end - 1) / d->task_keys) {
         copy.turn = p->a->turn;
         copy.scale = d->scale;
+        copy.bf16 = d->bf16;
+        ct_flash_put(&copy, r->dq, dq, d->q_row);
+    } else {
+        ct_flash_put(&copy, r->dq, sums, row);
     }
-    ct_flash_put(&copy, r->dq, dq, d->q_row);
     atomic_store_explicit(turn, (int)s->chunk + 1, memory_order_release);
 }
 
@@ -264,9 +273,10 @@ static void gradient_of_queries(const pass *p, const step *s, const room *r)
 static void take_keys(const pass *p, const step *s, const room *r)
 {
     const ct_attention_desc *d = p->d;
-    const float *k = p->a->k + (s->sample * d->tk + s->key) * d->k_row + s->group * d->dim;
-    const float *v = p->a->v + (s->sample * d->tk + s->key) * d->v_row + s->group * d->dim;
-    ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 1.0f };
+    int64_t token = s->sample * d->tk + s->key;
+    const float *k = ct_num_at(p->a->k, d->bf16, token * d->k_row + s->group * d->dim);
+    const float *v = ct_num_at(p->a->v, d->bf16, token * d->v_row + s->group * d->dim);
+    ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 1.0f, d->bf16 };
     size_t rows = (size_t)(p->pieces * KEY_ROWS) * sizeof(float);
 
     ct_flash_take(&copy, k, d->k_row, r->k);
@@ -288,14 +298,17 @@ static void put_keys(const pass *p, const step *s, const room *r)
 {
     const ct_attention_desc *d = p->d;
     int64_t token = s->sample * d->tk + s->key;
-    ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 0x1.62e43p-1f };
+    ct_flash_copy copy = { d,       p->rows,       p->a->turn,    s->key,
+                           s->keys, CT_FLASH_KEYS, 0x1.62e43p-1f, d->bf16 };
 
     if (p->a->dk != NULL)
-        ct_flash_put(&copy, r->dk, p->a->dk + token * d->k_row + s->group * d->dim, d->k_row);
+        ct_flash_put(&copy, r->dk,
+                     ct_num_to(p->a->dk, d->bf16, token * d->k_row + s->group * d->dim), d->k_row);
     copy.turn = NULL;
     copy.scale = 1.0f;
     if (p->a->dv != NULL)
-        ct_flash_put(&copy, r->dv, p->a->dv + token * d->v_row + s->group * d->dim, d->v_row);
+        ct_flash_put(&copy, r->dv,
+                     ct_num_to(p->a->dv, d->bf16, token * d->v_row + s->group * d->dim), d->v_row);
 }
 
 /* A block's q and dy, turned and multiplied; what forward kept of it. */
@@ -310,9 +323,10 @@ static void take_queries(const pass *p, step *s, const room *r)
                            .position = s->query + ct_attention_shift(d),
                            .n = s->n,
                            .capacity = CT_FLASH_QUERIES,
-                           .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
-    const float *q = p->a->q + token * d->q_row + s->head * d->dim;
-    const float *dy = p->a->dy + token * row + s->head * d->dim;
+                           .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
+                           .bf16 = d->bf16 };
+    const float *q = ct_num_at(p->a->q, d->bf16, token * d->q_row + s->head * d->dim);
+    const float *dy = ct_num_at(p->a->dy, d->bf16, token * row + s->head * d->dim);
 
     for (int64_t i = 0; i < s->n; i++) {
         s->most[i] = stats[2 * i];
@@ -323,8 +337,9 @@ static void take_queries(const pass *p, step *s, const room *r)
     copy.scale = 1.0f;
     ct_flash_take(&copy, dy, row, r->dy);
     if (s->query < CT_FLASH_QUERIES) return; /* the block in front comes next */
-    ct_flash_fetch(d, CT_FLASH_QUERIES, q - CT_FLASH_QUERIES * d->q_row, d->q_row);
-    ct_flash_fetch(d, CT_FLASH_QUERIES, dy - CT_FLASH_QUERIES * row, row);
+    ct_flash_fetch(d, CT_FLASH_QUERIES, ct_num_at(q, d->bf16, -CT_FLASH_QUERIES * d->q_row),
+                   d->q_row);
+    ct_flash_fetch(d, CT_FLASH_QUERIES, ct_num_at(dy, d->bf16, -CT_FLASH_QUERIES * row), row);
 }
 
 static void run_step(const pass *p, step *s, const room *r, int64_t block)
@@ -344,7 +359,8 @@ static void run_step(const pass *p, step *s, const room *r, int64_t block)
     take_queries(p, s, r);
     if (p->a->dq != NULL)
         ct_flash_fetch(d, s->n,
-                       p->a->dq + (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim,
+                       ct_num_at(p->a->dq, d->bf16,
+                                 (s->sample * d->tq + s->query) * d->q_row + s->head * d->dim),
                        d->q_row);
     keys_of_step(p, s, r);
     if (p->a->dq != NULL) gradient_of_queries(p, s, r);
@@ -375,6 +391,29 @@ static void run_unit(const pass *p, int64_t number, const room *r)
 
 /* ---- the whole */
 
+/* Sums of dy y of n tokens, the first at number `at` of both; bf16 numbers are widened. */
+static void dots_of(const pass *p, int64_t n, int64_t at, float *dot)
+{
+    enum { SOME = 8 };
+    const ct_attention_desc *d = p->d;
+    int64_t row = d->heads * d->dim;
+    float dy[SOME * CT_FLASH_DIM], y[SOME * CT_FLASH_DIM];
+
+    if (!d->bf16) {
+        p->rows->dots(n, d->dim, p->a->dy + at, p->a->y + at, row, dot);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += SOME) {
+        int64_t some = ct_gemm_smaller(SOME, n - i);
+
+        for (int64_t k = 0; k < some; k++) {
+            ct_bf16_widen(d->dim, ct_num_at(p->a->dy, true, at + (i + k) * row), dy + k * d->dim);
+            ct_bf16_widen(d->dim, ct_num_at(p->a->y, true, at + (i + k) * row), y + k * d->dim);
+        }
+        p->rows->dots(some, d->dim, dy, y, d->dim, dot + i);
+    }
+}
+
 /* What a thread begins with: turns and dots of its part of the queries. */
 static void prepare(const pass *p)
 {
@@ -390,8 +429,7 @@ static void prepare(const pass *p)
         ct_attention_sees(d, from + ct_attention_shift(d), &first, &unused);
         atomic_init(&p->turn[b], (int)(first / d->task_keys));
         at = ((sample * d->tq + from) * d->heads + head) * d->dim;
-        p->rows->dots(to - from, d->dim, p->a->dy + at, p->a->y + at, d->heads * d->dim,
-                      p->dot + (sample * d->heads + head) * d->tq + from);
+        dots_of(p, to - from, at, p->dot + (sample * d->heads + head) * d->tq + from);
     }
 }
 
@@ -405,6 +443,11 @@ static int64_t turns(const ct_attention_desc *d)
     return ct_flash_room(d->n * d->heads * blocks_of(d));
 }
 
+static int64_t sums(const ct_attention_desc *d)
+{
+    return (d->bf16 && d->wants_q) ? ct_flash_room(d->n * d->tq * d->heads * d->dim) : 0;
+}
+
 static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention_args *a)
 {
     pass p = { .d = d, .a = a, .set = ct_flash_set_pick(), .rows = ct_flash_rows_pick() };
@@ -416,7 +459,8 @@ static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention
     p.pieces = ct_flash_pieces(d->dim);
     p.dot = a->work;
     p.turn = (atomic_int *)(void *)(p.dot + dots(d));
-    p.rooms = p.dot + dots(d) + turns(d);
+    p.sums = p.dot + dots(d) + turns(d);
+    p.rooms = p.sums + sums(d);
 #pragma omp parallel num_threads(d->n_thread)
     {
         room r = room_of(&p, omp_get_thread_num());
@@ -435,7 +479,7 @@ static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention
 
 static size_t workspace(const ct_attention_desc *d)
 {
-    return (size_t)(dots(d) + turns(d) + d->n_thread * ct_flash_room(room_floats(d))) *
+    return (size_t)(dots(d) + turns(d) + sums(d) + d->n_thread * ct_flash_room(room_floats(d))) *
            sizeof(float);
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 #include "framework/math/scalar.h"
 #include "layers/engine/attention/flash.h"
@@ -204,7 +205,7 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
 {
     const ct_attention_desc *d = p->d;
     int64_t shift = ct_attention_shift(d);
-    const float *q = p->a->q + t->sample * d->tq * d->q_row + t->head * d->dim;
+    const float *q = ct_num_at(p->a->q, d->bf16, t->sample * d->tq * d->q_row + t->head * d->dim);
 
     for (int64_t i = 0; i < panels; i++) {
         block b = panel_of(p, t, r, i);
@@ -214,9 +215,10 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
                                .position = b.query + shift,
                                .n = b.queries,
                                .capacity = CT_FLASH_KEYS,
-                               .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */ };
+                               .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
+                               .bf16 = d->bf16 };
 
-        ct_flash_take(&copy, q + b.query * d->q_row, d->q_row, r->k);
+        ct_flash_take(&copy, ct_num_at(q, d->bf16, b.query * d->q_row), d->q_row, r->k);
         ct_flash_panel(d, p->width, b.queries, CT_FLASH_KEYS, r->k, b.q);
         for (int64_t c = 0; c < d->dim; c++)
             memset(b.y + c * CT_FLASH_ROW, 0, (size_t)p->width * sizeof(float));
@@ -233,6 +235,7 @@ static void end(const pass *p, const task *t, const room *r, const block *b)
     const ct_attention_desc *d = p->d;
     int64_t n = b->queries, row = d->heads * d->dim;
     int64_t first = (t->sample * d->heads + t->head) * d->tq + b->query;
+    int64_t at = (t->sample * d->tq + b->query) * row + t->head * d->dim;
 
     for (int64_t i = 0; i < p->width; i++) {
         bool any = b->most[i] > -INFINITY;
@@ -243,16 +246,21 @@ static void end(const pass *p, const task *t, const room *r, const block *b)
         p->a->stats[2 * (first + i) + 1] = r->factor[i];
     }
     p->rows->scale(d->dim, r->factor, b->y);
-    ct_gemm_turn(ct_gemm_set_pick(false), d->dim, n, b->y, CT_FLASH_ROW,
-                 p->a->y + (t->sample * d->tq + b->query) * row + t->head * d->dim, row);
+    if (!d->bf16) {
+        ct_gemm_turn(ct_gemm_set_pick(false), d->dim, n, b->y, CT_FLASH_ROW, p->a->y + at, row);
+        return;
+    }
+    ct_gemm_turn(ct_gemm_set_pick(false), d->dim, n, b->y, CT_FLASH_ROW, r->k, d->dim);
+    for (int64_t i = 0; i < n; i++)
+        ct_bf16_narrow(d->dim, r->k + i * d->dim, ct_num_to(p->a->y, true, at + i * row));
 }
 
 static void run_task(const pass *p, const task *t, const room *r)
 {
     const ct_attention_desc *d = p->d;
     int64_t panels = ct_gemm_ceil_div(t->to - t->from, p->width), shift = ct_attention_shift(d);
-    const float *k = p->a->k + t->sample * d->tk * d->k_row + t->group * d->dim;
-    const float *v = p->a->v + t->sample * d->tk * d->v_row + t->group * d->dim;
+    const float *k = ct_num_at(p->a->k, d->bf16, t->sample * d->tk * d->k_row + t->group * d->dim);
+    const float *v = ct_num_at(p->a->v, d->bf16, t->sample * d->tk * d->v_row + t->group * d->dim);
     int64_t from, to, unused;
 
     begin(p, t, r, panels);
@@ -260,15 +268,15 @@ static void run_task(const pass *p, const task *t, const room *r)
     ct_attention_sees(d, t->to - 1 + shift, &unused, &to);
     for (int64_t key = from / CT_FLASH_KEYS * CT_FLASH_KEYS; key < to; key += CT_FLASH_KEYS) {
         int64_t n = ct_gemm_smaller(CT_FLASH_KEYS, to - key);
-        ct_flash_copy copy = { d, p->rows, p->a->turn, key, n, CT_FLASH_KEYS, 1.0f };
+        ct_flash_copy copy = { d, p->rows, p->a->turn, key, n, CT_FLASH_KEYS, 1.0f, d->bf16 };
 
-        ct_flash_take(&copy, k + key * d->k_row, d->k_row, r->k);
+        ct_flash_take(&copy, ct_num_at(k, d->bf16, key * d->k_row), d->k_row, r->k);
         copy.turn = NULL;
-        ct_flash_take(&copy, v + key * d->v_row, d->v_row, r->v);
-        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n), k + (key + n) * d->k_row,
-                       d->k_row);
-        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n), v + (key + n) * d->v_row,
-                       d->v_row);
+        ct_flash_take(&copy, ct_num_at(v, d->bf16, key * d->v_row), d->v_row, r->v);
+        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n),
+                       ct_num_at(k, d->bf16, (key + n) * d->k_row), d->k_row);
+        ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n),
+                       ct_num_at(v, d->bf16, (key + n) * d->v_row), d->v_row);
         for (int64_t i = 0; i < panels; i++) {
             block b = panel_of(p, t, r, i);
             int64_t last = b.query + b.queries - 1, first_seen, end_seen;

@@ -2,6 +2,7 @@
  * on the way. */
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "layers/engine/attention/flash.h"
 
@@ -51,6 +52,19 @@ static void fill_up(int64_t n, int64_t dim, float *rows)
         memset(rows + i * CT_FLASH_ROW + dim, 0, (size_t)(whole - dim) * sizeof(*rows));
 }
 
+/* to[i to_row + x] = scale from[i step + x] for i < n, x < dim. */
+static void take_numbers(const ct_flash_copy *c, int64_t n, int64_t dim, const float *from,
+                         int64_t step, float *to, int64_t to_row)
+{
+    if (!c->bf16) {
+        c->rows->copy(n, dim, c->scale, from, step, to, to_row);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        ct_bf16_widen(dim, ct_num_at(from, true, i * step), to + i * to_row);
+    if (c->scale != 1.0f) c->rows->copy(n, dim, c->scale, to, to_row, to, to_row);
+}
+
 void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, float *rows)
 {
     int64_t dim = c->d->dim;
@@ -62,7 +76,7 @@ void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, floa
         float *piece = rows + at / CT_FLASH_PIECE * c->capacity * CT_FLASH_ROW;
 
         if (!turns || (dim <= CT_FLASH_PIECE))
-            c->rows->copy(c->n, n, c->scale, from + at, step, piece, CT_FLASH_ROW);
+            take_numbers(c, c->n, n, ct_num_at(from, c->bf16, at), step, piece, CT_FLASH_ROW);
         fill_up(c->n, n, piece);
     }
     if (!turns) return;
@@ -71,12 +85,28 @@ void ct_flash_take(const ct_flash_copy *c, const float *from, int64_t step, floa
             turn_token(c, i, 1.0f, rows + i * CT_FLASH_ROW);
             continue;
         }
-        c->rows->copy(1, dim, c->scale, from + i * step, step, whole,
-                      dim); /* pairs in two pieces */
+        take_numbers(c, 1, dim, ct_num_at(from, c->bf16, i * step), step, whole,
+                     dim); /* pairs in two pieces */
         turn_token(c, i, 1.0f, whole);
         for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
             memcpy(rows + (at / CT_FLASH_PIECE * c->capacity + i) * CT_FLASH_ROW, whole + at,
                    (size_t)ct_gemm_smaller(CT_FLASH_PIECE, dim - at) * sizeof(*rows));
+    }
+}
+
+/* A token at a time, rounded once. */
+static void put_bf16(const ct_flash_copy *c, const float *rows, float *to, int64_t step)
+{
+    int64_t dim = c->d->dim;
+    float whole[CT_FLASH_DIM];
+
+    for (int64_t i = 0; i < c->n; i++) {
+        for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
+            c->rows->copy(1, ct_gemm_smaller(CT_FLASH_PIECE, dim - at), c->scale,
+                          rows + (at / CT_FLASH_PIECE * c->capacity + i) * CT_FLASH_ROW,
+                          CT_FLASH_ROW, whole + at, dim);
+        if ((c->turn != NULL) && (c->d->rope_dim > 0)) turn_token(c, i, -1.0f, whole);
+        ct_bf16_narrow(dim, whole, ct_num_to(to, true, i * step));
     }
 }
 
@@ -85,6 +115,10 @@ void ct_flash_put(const ct_flash_copy *c, const float *rows, float *to, int64_t 
     int64_t dim = c->d->dim;
     bool turns = (c->turn != NULL) && (c->d->rope_dim > 0);
 
+    if (c->bf16) {
+        put_bf16(c, rows, to, step);
+        return;
+    }
     for (int64_t at = 0; at < dim; at += CT_FLASH_PIECE)
         c->rows->copy(c->n, ct_gemm_smaller(CT_FLASH_PIECE, dim - at), c->scale,
                       rows + at / CT_FLASH_PIECE * c->capacity * CT_FLASH_ROW, CT_FLASH_ROW,
@@ -94,8 +128,9 @@ void ct_flash_put(const ct_flash_copy *c, const float *rows, float *to, int64_t 
 
 void ct_flash_fetch(const ct_attention_desc *d, int64_t n, const float *from, int64_t step)
 {
-    for (int64_t i = 0; i < n; i++, from += step) {
-        for (int64_t c = 0; c < d->dim; c += LANES) __builtin_prefetch(from + c, 0, 2);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t c = 0; c < d->dim; c += LANES)
+            __builtin_prefetch(ct_num_at(from, d->bf16, i * step + c), 0, 2);
     }
 }
 

@@ -344,11 +344,15 @@ static void check_language(const char *text, const char *const *names, int n)
 
 static void language(void)
 {
-    static const char *const of_gpt[] = { "e", "b0_n", "b0_p", "b0_s", "b1_u", "f" };
-    static const char *const of_llama[] = { "e", "b0_n", "b0_p", "b0_s", "b1_g", "f" };
+    static const char *const of_gpt[] = {
+        "e", "b0_n", "b0_q", "b0_a", "b0_p", "b0_s", "b1_u", "f"
+    };
+    static const char *const of_llama[] = {
+        "e", "b0_n", "b0_q", "b0_a", "b0_p", "b0_s", "b1_g", "f"
+    };
 
-    check_language(gpt, of_gpt, 6);
-    check_language(llama, of_llama, 6);
+    check_language(gpt, of_gpt, 8);
+    check_language(llama, of_llama, 8);
 }
 
 static void test_language(void **state)

@@ -2,6 +2,7 @@
  * set; the same bits for any number of threads and any way to cut the work; scores that are large
  * or -infinity; rows that see nothing; what threads have to do. */
 #include "tests/test.h"
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
 #include "layers/engine/attention/attention.h"
@@ -608,6 +609,89 @@ static void pairs(void **state)
     destroy(&o);
 }
 
+/* ---- bf16 numbers in memory: what f32 ones of the same values give, rounded once */
+
+static void *narrowed(float *x, int64_t n)
+{
+    void *y = numbers(n);
+
+    ct_bf16_narrow(n, x, y);
+    ct_bf16_widen(n, y, x);
+    return y;
+}
+
+static void assert_rounded(const shape *c, const char *what, const float *wide, const void *narrow,
+                           int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (ct_bf16_from_f32(wide[i]) != ((const ct_bf16 *)narrow)[i])
+            fail_msg("%s[%lld] of T %lld, dim %lld: %g, in f32 %g", what, (long long)i,
+                     (long long)c->tq, (long long)c->dim, (double)ct_num_get(narrow, true, i),
+                     (double)wide[i]);
+    }
+}
+
+/* Backward reads the top as forward left it: both read the rounded one. */
+static void check_bf16(const shape *c, bool reference)
+{
+    const ct_attention_impl *forward =
+        reference ? &ct_attention_ref_forward : &ct_attention_flash_forward;
+    const ct_attention_impl *backward =
+        reference ? &ct_attention_ref_backward : &ct_attention_flash_backward;
+    operands f32 = make(c, 1), o = make(c, 1);
+    float *x = narrowed(f32.x, f32.n_x), *dy = narrowed(f32.dtop, f32.n_top), *top;
+    int64_t k_at = f32.a.k - f32.a.q, v_at = f32.a.v - f32.a.q;
+
+    o.d.bf16 = true;
+    o.a.q = x;
+    o.a.k = ct_num_at(x, true, k_at);
+    o.a.v = ct_num_at(x, true, v_at);
+    o.a.dy = dy;
+    o.a.dk = ct_num_to(o.dx, true, k_at);
+    o.a.dv = ct_num_to(o.dx, true, v_at);
+    run(&f32, forward);
+    run(&o, forward);
+    assert_rounded(c, "y", f32.top, o.top, o.n_top);
+    top = narrowed(f32.top, f32.n_top);
+    run(&f32, backward);
+    for (int threads = 1; threads <= 3; threads += 2) {
+        o.d.n_thread = threads;
+        assert_int_equal(ct_attention_split(&o.d), CT_OK);
+        memset(o.dx, 0xff, (size_t)o.n_x * sizeof(ct_bf16));
+        run(&o, backward);
+        assert_rounded(c, "dx", f32.dx, o.dx, o.n_x);
+    }
+    free(x), free(dy), free(top);
+    destroy(&f32), destroy(&o);
+}
+
+static void bf16_numbers(void **state)
+{
+    static const int64_t t[] = { 1, 2, 63, 64, 65, 257 }, dim[] = { 1, 8, 64, 80, 128, 300 };
+
+    (void)state;
+    for (int i = 0; i < 6 * 6 * 6; i++) {
+        int64_t T = t[i % 6], D = dim[i / 6 % 6];
+        int way = i / 36;
+        bool causal = (way == 1) || (way == 2) || (way == 4);
+        shape c = { .n = (T < 100) ? 2 : 1,
+                    .heads = 3,
+                    .kv = (way % 2 == 0) ? 1 : 3,
+                    .tq = T,
+                    .tk = T,
+                    .dim = D,
+                    .causal = causal,
+                    .window = (way == 2) ? 17 : 0,
+                    .rope = (way == 4) ? D / 2 * 2 : 0,
+                    .segments = (way == 3),
+                    .packed = (way != 5),
+                    .ratio = (way == 4) ? 0.2f : 0 };
+
+        check_bf16(&c, false);
+        if ((T <= 65) && (D <= 64)) check_bf16(&c, true);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -615,6 +699,7 @@ int main(void)
         cmocka_unit_test(every_set),        cmocka_unit_test(same_bits),
         cmocka_unit_test(minus_infinity),   cmocka_unit_test(nothing_seen),
         cmocka_unit_test(threads_are_busy), cmocka_unit_test(pairs),
+        cmocka_unit_test(bf16_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, drop);
