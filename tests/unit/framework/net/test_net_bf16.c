@@ -6,6 +6,7 @@
 #include "tests/net_layers.h"
 
 #include "framework/base/simd.h"
+#include "framework/net/net_impl.h"
 
 #include <math.h>
 #include <omp.h>
@@ -361,6 +362,64 @@ static void test_language(void **state)
     conv_case_each_bf16(language);
 }
 
+/* ---- a head that runs with its loss reads rows of bf16, and hands such gradients on */
+
+enum { ROWS = 2 * 271, CLASSES = 16411 };
+
+static test_net run_head(Ct__SolverParameter__Precision precision, bool fuse, bool ignores,
+                         double *loss_p)
+{
+    static const char text[] =
+        "layer { name: 't' type: 'Given' top: 't' input_param { shape { dim: 2 dim: 271 } } } "
+        "layer { name: 'w' type: 'Given' top: 'w' input_param { shape { dim: 2 dim: 271 } } } "
+        "layer { name: 'e' type: 'Embed' bottom: 't' top: 'e' embed_param { num_output: 24 "
+        "input_dim: 97 bias_term: false weight_filler { type: 'gaussian' std: 1 } } } "
+        "layer { name: 'f' type: 'LayerNorm' bottom: 'e' top: 'f' } "
+        "layer { name: 'h' type: 'InnerProduct' bottom: 'f' top: 'h' inner_product_param { axis: 2 "
+        "num_output: 16411 weight_filler { type: 'gaussian' std: 0.5 } bias_filler { type: "
+        "'gaussian' std: 0.5 } } } "
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'h' bottom: 'w' top: 'loss' "
+        "softmax_param { axis: 2 } loss_param { ignore_label: %d } }";
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(NULL), .no_fuse = !fuse };
+    char with[2048];
+    test_net t;
+
+    o.env.precision = precision;
+    snprintf(with, sizeof(with), text, ignores ? 5 : -1);
+    assert_int_equal(test_net_create(with, &o, &t), CT_OK);
+    for (int i = 0; i < ROWS; i++) {
+        given(&t, "t")[i] = (float)(i * 17 % 97);
+        given(&t, "w")[i] = (float)((i % 3 == 0) ? 5 : i * 131 % CLASSES);
+    }
+    *loss_p = test_net_pass(&t, 0, false);
+    assert_int_equal(ct_net_runner(t.net, ct_net_find_layer(t.net, "loss")) ==
+                         ct_net_find_layer(t.net, "h"),
+                     fuse);
+    return t;
+}
+
+/* One by one layers add up rows in another order: in f32, but for values near a tie of bf16, which
+ * may round otherwise, by 2^-8 of themselves. */
+static void test_head(void **state)
+{
+    (void)state;
+    for (int ignores = 0; ignores < 2; ignores++) {
+        double exact, loss, alone;
+        test_net f32 = run_head(CT__SOLVER_PARAMETER__PRECISION__F32, true, ignores == 1, &exact);
+        test_net bf16 = run_head(CT__SOLVER_PARAMETER__PRECISION__BF16, true, ignores == 1, &loss);
+        test_net one = run_head(CT__SOLVER_PARAMETER__PRECISION__BF16, false, ignores == 1, &alone);
+        double off = difference(&bf16, &f32);
+
+        assert_int_equal(dtype_of(&bf16, "f"), CT_BF16);
+        if (!((off > 1e-4) && (off < 0.045))) fail_msg("gradients %g off", off);
+        if (!(fabs(loss - exact) < 0.011 * exact)) fail_msg("loss %g, in f32 %g", loss, exact);
+        off = difference(&bf16, &one);
+        if (!(off < 0x1p-8)) fail_msg("gradients %g off those of the layers alone", off);
+        assert_true(fabs(loss - alone) < 1e-5 * alone);
+        test_net_destroy(&f32), test_net_destroy(&bf16), test_net_destroy(&one);
+    }
+}
+
 /* Tests of few rows keep the weights that they packed, until these change. */
 static void test_kept_weights(void **state)
 {
@@ -405,7 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_f32),     cmocka_unit_test(test_emulated),
         cmocka_unit_test(test_stored),       cmocka_unit_test(test_language),
-        cmocka_unit_test(test_kept_weights),
+        cmocka_unit_test(test_kept_weights), cmocka_unit_test(test_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
