@@ -125,9 +125,12 @@ static Ct__NetParameter *parsed(const char *text)
     return (Ct__NetParameter *)test_parsed(&ct__net_parameter__descriptor, text);
 }
 
+static Ct__SolverParameter__Precision precision = CT__SOLVER_PARAMETER__PRECISION__F32;
+
 static ct_decoder *open_decoder(const Ct__NetParameter *param, int64_t chunk)
 {
-    ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 3 } };
+    ct_net_options o = { .phase = CT_TEST,
+                         .env = { .n_rank = 1, .seed = 3, .precision = precision } };
     ct_decoder *d = NULL;
 
     assert_int_equal(ct_decoder_create(param, &o, chunk, &d), CT_OK);
@@ -221,6 +224,40 @@ static void test_as_whole(void **state)
                 fail_msg("%s, chunks of %d: off by %g, tolerance %g", net_of[n].name, cut_of[c][0],
                          error, tolerance);
         }
+    }
+}
+
+/* In bf16 each layer rounds its values, and a product its two operands, by 2^-9 of themselves. By
+ * chance these have either sign: the errors of the layers add by squares. 4 times as much is
+ * allowed. */
+static void test_bf16(void **state)
+{
+    static float whole[TOKENS * CLASSES], off[TOKENS * CLASSES], cut[TOKENS * CLASSES];
+    int32_t id[TOKENS];
+
+    (void)state;
+    make_ids(id, 1);
+    for (int n = 0; n < N_NET; n++) {
+        double factor, tolerance, most;
+
+        run_whole(net_of[n].text, id, 0.0f, whole);
+        run_whole(net_of[n].text, id, 0x1p-10f, off);
+        most = largest(whole, NULL, TOKENS * CLASSES);
+        factor = largest(whole, off, TOKENS * CLASSES) * 0x1p10;
+        tolerance = 4 * factor * sqrt(3.0 * net_of[n].layers) * 0x1p-9;
+        assert_true(tolerance < 0.5 * most);
+        precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+        for (int c = 0; c < N_CUT; c++) {
+            double error;
+
+            memcpy(cut, whole, sizeof(cut));
+            run_cut(net_of[n].text, cut_of[c], id, cut);
+            error = largest(cut, whole, TOKENS * CLASSES);
+            if (!((error <= tolerance) && (error > 0)))
+                fail_msg("%s, chunks of %d: off by %g, tolerance %g", net_of[n].name, cut_of[c][0],
+                         error, tolerance);
+        }
+        precision = CT__SOLVER_PARAMETER__PRECISION__F32;
     }
 }
 
@@ -426,10 +463,10 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_whole), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_several),  cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_as_whole), cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_several),
+        cmocka_unit_test(test_weights),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
