@@ -4,7 +4,7 @@
 
   run_published.py CORTADO WORK TEXT [WINDOWS]      WINDOWS of 1024 tokens of TEXT for the perplexity; 0: all
 
-Prints ok or not ok, and the figures."""
+Texts that cortado generate and transformers go on with are compared token by token. Prints ok or not ok, and the figures."""
 import importlib.util
 import json
 import os
@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, BertModel
 
-SEQ_LEN = 1024
+SEQ_LEN, GENERATED = 1024, 48
+PROMPTS = ("The capital of France is", "Once upon a time, in a small village,", "def fibonacci(n):\n")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SENTENCES = ("A man is eating food.", "The girl is carrying a baby.", "Ein Mann reitet ein weißes Pferd durch den Wald.",
              "Well, Prince, so Genoa and Lucca are now just family estates of the Buonapartes.", "Two", "naïve café, 東京 2026!",
@@ -91,10 +92,65 @@ def smollm(program, work, text, n):
     with torch.no_grad():
         theirs = model(inputs).logits.numpy()
     say("smollm2_logits", relative(stored(program, work, "llama_135m", weights, {"tokens": inputs.numpy()}, "head"), theirs), 1e-3)
+    generated(program, work, weights, model)
     ours = tested(program, work, weights, n)
     theirs = perplexity(model, windows)
     say("smollm2_perplexity", abs(ours / theirs - 1), 1e-3)
     print(f"    {ours:.5f}, transformers {theirs:.5f}, {n} windows of {SEQ_LEN}")
+
+
+def ids_of(program, work, weights, text):
+    with open(f"{work}/prompt.txt", "wb") as f:
+        f.write(text)
+    if os.path.exists(f"{work}/prompt.bin"):
+        os.remove(f"{work}/prompt.bin")
+    cortado(program, work, "convert", "text", "--from=prompt.txt", "--to=prompt.bin", f"--tokenizer={weights}")
+    return np.fromfile(f"{work}/prompt.bin", "<u2").astype(np.int64)
+
+
+def text_of(program, work, weights, ids):
+    np.asarray(ids, "<u2").tofile(f"{work}/made.bin")
+    if os.path.exists(f"{work}/made.txt"):
+        os.remove(f"{work}/made.txt")
+    cortado(program, work, "convert", "tokens", "--from=made.bin", "--to=made.txt", f"--tokenizer={weights}")
+    with open(f"{work}/made.txt", "rb") as f:
+        return f.read()
+
+
+def greedy(model, ids):
+    """The most probable tokens one after the other, and by how much each is ahead of the next one."""
+    made, lead, known = [], [], None
+    feed = torch.from_numpy(ids)[None]
+    with torch.no_grad():
+        while len(made) < GENERATED:
+            out = model(feed, past_key_values=known, use_cache=True)
+            known = out.past_key_values
+            best = torch.topk(out.logits[0, -1], 2)
+            if int(best.indices[0]) == model.config.eos_token_id:
+                break
+            made.append(int(best.indices[0]))
+            lead.append(float((best.values[0] - best.values[1]) / best.values[0].abs()))
+            feed = best.indices[:1][None]
+    return made, lead
+
+
+def generated(program, work, weights, model):
+    """cortado generate beside transformers, token by token. Where two tokens are equally probable but for rounding, as
+    the logits above are compared, either may come, and what follows is another text."""
+    for i, prompt in enumerate(PROMPTS):
+        done = subprocess.run([program, "generate", f"--model={ROOT}/models/llama_135m/deploy.prototxt", f"--weights={weights}",
+                               f"--tokenizer={weights}", f"--prompt={prompt}", f"--max_tokens={GENERATED}"],
+                              cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            sys.exit(f"generate: exit code {done.returncode}\n{done.stderr.decode()}")
+        made, lead = greedy(model, ids_of(program, work, weights, prompt.encode()))
+        same = 0
+        while same < len(made) and done.stdout.startswith(text_of(program, work, weights, made[:same + 1])):
+            same += 1
+        whole = same == len(made) and len(done.stdout) == len(text_of(program, work, weights, made))
+        tie = same < len(made) and same > 0 and lead[same] < 1e-3
+        print(f"{'ok' if whole or tie else 'not ok'} smollm2_generated_{i}")
+        print(f"    {same} of {len(made)} tokens; the closest second was {min(lead):.2g} behind: {done.stdout[:60]!r}")
 
 
 def tested(program, work, weights, n):
