@@ -385,7 +385,8 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(make_room(&m->graph));
     CT_TRY(ct_graph_reach(&m->graph));
     ct_graph_vary(&m->graph);
-    if (!net->options.no_fuse && !m->no_fuse) ct_graph_fuse(&m->graph, &net->options);
+    if (!net->options.no_fuse && !m->no_fuse)
+        ct_graph_fuse(&m->graph, &net->options, net->recompute >= CT__RECOMPUTE__BLOCKS);
     return CT_OK;
 }
 

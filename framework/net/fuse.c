@@ -63,6 +63,48 @@ static bool may_end(const ct_graph *g, const ct_value *v)
            !shares_behind(g, v->node);
 }
 
+/* Whether node r, a NORM, may go with the sum that node `at` makes or hands on. A sum that leaves
+ * the group, too, must not be wanted before r runs, and both gradients come or neither. */
+static bool may_norm(const ct_graph *g, int at, int r)
+{
+    const ct_graph_node *n = &g->node[at];
+
+    for (int t = 0; (n->n_top == 2) && (t < 2); t++) {
+        const ct_value *v = &g->value[n->top[t]];
+        const ct_graph_node *other = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+
+        if (v->reader == r) continue;
+        if ((v->loss_weight != 0.0f) || (v->reached != g->value[g->node[r].top[0]].reached) ||
+            ((other != NULL) && (v->reader < r)))
+            return false;
+        for (int k = 0; (other != NULL) && (k < other->n_top); k++) {
+            if (other->inplace[k]) return false;
+        }
+    }
+    return true;
+}
+
+/* The NORM behind `at`, a Split of two right behind the node in front, which is a sum; -1: none. */
+static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues)
+{
+    const ct_graph_node *n = &g->node[at];
+    ct_epilogue_kind kind;
+
+    if (!((epilogues >> CT_EPILOGUE_NORM) & 1u) || (at == front) || (n->n_top != 2) ||
+        (g->value[n->bottom[0]].node != front) || !as_epilogue(n, &kind) ||
+        (kind != CT_EPILOGUE_SPLIT))
+        return -1;
+    for (int t = 0; t < 2; t++) {
+        const ct_value *v = &g->value[n->top[t]];
+        const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+
+        if ((r != NULL) && (r->group == 0) && is_simple(r) && as_epilogue(r, &kind) &&
+            (kind == CT_EPILOGUE_NORM) && (v->loss_weight == 0.0f) && may_norm(g, at, v->reader))
+            return v->reader;
+    }
+    return -1;
+}
+
 /* The kind of tail that the reader of v is, if it may follow one of kind `after`; else
  * CT_N_EPILOGUE.
  */
@@ -77,17 +119,19 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
         return CT_N_EPILOGUE;
     if (((int)kind <= after) || !((epilogues >> kind) & 1u)) return CT_N_EPILOGUE;
     if ((kind == CT_EPILOGUE_SPLIT) && o->unshared) return CT_N_EPILOGUE;
+    if ((kind == CT_EPILOGUE_NORM) && (after >= 0)) return CT_N_EPILOGUE;
     if ((kind == CT_EPILOGUE_LOSS) && !may_end(g, v)) return CT_N_EPILOGUE;
     return kind;
 }
 
-/* What may follow a node that may lead. */
-static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o)
+/* What may follow a node that may lead. Blocks that run again end between a sum and a norm. */
+static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o, bool reruns)
 {
     bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
     const ct_fusion_ops *f = n->ops->fusion;
 
-    return f->epilogues & ~(host ? f->device_only : f->host_only);
+    return f->epilogues & ~(host ? f->device_only : f->host_only) &
+           ~(reruns ? 1u << CT_EPILOGUE_NORM : 0u);
 }
 
 static void take(ct_graph_node *n, int group)
@@ -96,24 +140,27 @@ static void take(ct_graph_node *n, int group)
     for (int t = 0; t < n->n_top; t++) n->inplace[t] = false;
 }
 
-void ct_graph_fuse(ct_graph *g, const ct_net_options *o)
+void ct_graph_fuse(ct_graph *g, const ct_net_options *o, bool reruns)
 {
     int n_group = 0;
 
     for (int i = 0; i < g->n_node; i++) {
         ct_graph_node *n = &g->node[i];
-        int at = i, after = -1;
+        int at = i, after = -1, norm;
         ct_epilogue_kind kind;
+        unsigned tails;
 
         if ((n->group > 0) || !may_lead(n, o)) continue;
-        while ((g->node[at].n_top == 1) &&
-               ((kind = follower(g, &g->value[g->node[at].top[0]], tails_of(n, o), after, o)) !=
-                CT_N_EPILOGUE)) {
+        tails = tails_of(n, o, reruns);
+        while ((g->node[at].n_top == 1) && ((kind = follower(g, &g->value[g->node[at].top[0]],
+                                                             tails, after, o)) != CT_N_EPILOGUE)) {
             if (after < 0) take(n, ++n_group);
             at = g->value[g->node[at].top[0]].reader;
             take(&g->node[at], n_group);
             after = (int)kind;
         }
+        norm = norm_behind(g, i, at, tails);
+        if (norm >= 0) take(&g->node[norm], n_group);
     }
 }
 

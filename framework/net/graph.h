@@ -83,8 +83,9 @@ bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v);
  *  channels last, do not. */
 bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to);
 
-/** Marks chains of layers that one of them can run: framework/net/fuse.c. */
-void ct_graph_fuse(ct_graph *g, const ct_net_options *o);
+/** Marks chains of layers that one of them can run: framework/net/fuse.c. reruns: forward may run
+ *  again in backward, block by block. */
+void ct_graph_fuse(ct_graph *g, const ct_net_options *o, bool reruns);
 /** Its layers run alone. 0: nothing happens. */
 void ct_graph_unfuse(ct_graph *g, int group);
 /** True where a value stays within a group, so that nobody but its runner knows it. */

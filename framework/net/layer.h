@@ -104,6 +104,8 @@ typedef enum {
     CT_EPILOGUE_SUM, /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
     CT_EPILOGUE_RELU,  /* slope 0  */
     CT_EPILOGUE_SPLIT, /* several tops in one memory: their gradients add up, in their order */
+    CT_EPILOGUE_NORM,  /* of rows: LayerNorm, RMSNorm; it may read one of two tops of the Split, and
+                        * the other leaves the group */
     CT_EPILOGUE_LOSS,  /* of these scores and its other bottom, labels; its top is an output  */
     CT_N_EPILOGUE
 } ct_epilogue_kind;
@@ -111,7 +113,8 @@ typedef enum {
 typedef struct ct_epilogue {
     ct_instance *of[CT_N_EPILOGUE]; /* NULL: not there                                      */
     int slot;                       /* SUM: the bottom that this layer makes                */
-    ct_instance *last; /* its tops are the group's; what lies between is not in memory */
+    ct_instance *last; /* its tops are the group's; what lies between is not in memory, but for the
+                        * other top of a Split in front of NORM */
     bool relu_done; /* the gradient of its top comes as that of what goes into its last layer, the
                      * ReLU: where the top is not above 0, it is 0 already */
 } ct_epilogue;

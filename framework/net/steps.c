@@ -346,6 +346,9 @@ static void compile(builder *b)
             add_waits(b, i);
             add_diffs(b, i);
         }
+        for (int j = 0; !b->forward && (m->place[i] == i) && (j < i); j++) {
+            if (m->place[j] == i) add_diffs(b, j);
+        }
         if (m->place[i] == i) add_layer(b, i);
         if (!b->forward) add_ready(b, i);
     }

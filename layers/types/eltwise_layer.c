@@ -5,6 +5,7 @@
 #include "framework/base/simd.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
+#include "layers/types/norm.h"
 
 /* ---- Eltwise: product, weighted sum or maximum of bottoms of the same shape. */
 
@@ -13,7 +14,8 @@ typedef struct eltwise_state {
     bool stable; /* product: multiply the other bottoms instead of dividing the top */
 } eltwise_state;
 
-enum { WINNER }; /* maximum: which bottom, a byte an element */
+/* Maximum: which bottom, a byte an element; the sum, where only the norm of the tail reads it. */
+enum { WINNER, SUM };
 enum { MAX_WINNER = 256 };
 
 static float coefficient(const ct_layer *l, int i)
@@ -192,6 +194,77 @@ static void forward_bf16(const ct_layer *l, ct_instance *in, int64_t n, float *y
         sum_bf16(l, in, relu, at, (n - at < PIECE) ? n - at : PIECE, y);
 }
 
+/* ---- with the norm of the tail: the sum and the normal rows in one pass, and in backward the
+ * gradients of both */
+
+static ct_instance *norm_of(const ct_instance *in)
+{
+    return (in->tail != NULL) ? in->tail->of[CT_EPILOGUE_NORM] : NULL;
+}
+
+/* The top of the Split that leaves the group; NULL: there is none. */
+static ct_blob *sum_that_leaves(const ct_instance *in)
+{
+    const ct_instance *split = in->tail->of[CT_EPILOGUE_SPLIT];
+
+    if (split == NULL) return NULL;
+    return (split->top[0] == norm_of(in)->bottom[0]) ? split->top[1] : split->top[0];
+}
+
+static ct_norm_rows norm_rows(const ct_instance *in)
+{
+    ct_norm_rows rows = ct_norm_rows_of(norm_of(in));
+    const ct_blob *sum = sum_that_leaves(in);
+
+    rows.x = (sum != NULL) ? ct_blob_data(sum) : in->buffer[SUM].data;
+    return rows;
+}
+
+static void forward_norm(const ct_instance *in)
+{
+    ct_norm_rows rows = norm_rows(in);
+
+    rows.a = ct_blob_data(in->bottom[0]);
+    rows.b = ct_blob_data(in->bottom[1]);
+    ct_norm_rows_forward(&rows, ct_blob_data(norm_of(in)->top[0]));
+}
+
+static void backward_norm(const ct_instance *in, const ct_exec *ex)
+{
+    ct_norm_rows rows = norm_rows(in);
+    ct_norm_back back = ct_norm_back_of(norm_of(in), ex);
+    const ct_blob *sum = sum_that_leaves(in);
+    float *a = ct_blob_diff(in->bottom[0]), *b = ct_blob_diff(in->bottom[1]);
+
+    back.dx = (a != NULL) ? a : b;
+    back.too = (a != NULL) ? b : NULL;
+    back.more = (sum != NULL) ? ct_blob_diff(sum) : NULL;
+    ct_norm_rows_backward(&rows, &back);
+}
+
+static bool join_norm(ct_instance *in)
+{
+    const ct_tensor *x = &in->bottom[0]->data;
+    ct_instance *split = in->tail->of[CT_EPILOGUE_SPLIT];
+    const ct_blob *read = norm_of(in)->bottom[0]; /* by way of a Reorder it is another */
+    bool back = norm_of(in)->top[0]->wants_diff;
+
+    if ((split != NULL) ? ((read != split->top[0]) && (read != split->top[1]))
+                        : (read != in->top[0]))
+        return false;
+    if ((in->tail->of[CT_EPILOGUE_RELU] != NULL) || (x->layout.order != CT_ORDER_NCHW) ||
+        (x->layout.block != 0) || (in->bottom[1]->data.dtype != x->dtype) ||
+        (read->data.dtype != x->dtype) || (norm_of(in)->top[0]->data.dtype != x->dtype) ||
+        ((x->dtype != CT_F32) && (x->dtype != CT_BF16)))
+        return false;
+    if (split != NULL)
+        split->backward_reads = CT_READS_TOP;
+    else
+        ct_instance_buffer(in, SUM, back ? CT_LIFETIME_PASS : CT_LIFETIME_CALL, ct_tensor_bytes(x));
+    in->over = 3;
+    return true;
+}
+
 static ct_status eltwise_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
@@ -199,6 +272,10 @@ static ct_status eltwise_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
     float *y = ct_blob_data(ct_instance_top(in));
 
     (void)ex;
+    if (norm_of(in) != NULL) {
+        forward_norm(in);
+        return CT_OK;
+    }
     if (ct_blob_is_bf16(in->bottom[0])) {
         forward_bf16(l, in, n, y);
         return CT_OK;
@@ -302,6 +379,7 @@ static bool join(const ct_layer *l, ct_instance *in)
 
     if (!plain_sum(l->param) || (l->n_bottom != 2) || (tail->last->layer->n_top > MAX_DY))
         return false;
+    if (tail->of[CT_EPILOGUE_NORM] != NULL) return join_norm(in);
     if (tail->of[CT_EPILOGUE_RELU] != NULL)
         tail->last->backward_reads = CT_READS_TOP; /* its sign */
     in->over = 3;
@@ -316,6 +394,10 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     const unsigned char *winner = in->buffer[WINNER].data;
 
     (void)ex;
+    if (norm_of(in) != NULL) {
+        backward_norm(in, ex);
+        return CT_OK;
+    }
     if (in->tail != NULL) {
         backward_group(in);
         return CT_OK;
@@ -345,7 +427,8 @@ static const ct_layout_ops eltwise_layout = {
     .takes = takes, .bf16 = true, .last = true, .tokens = true
 };
 static const ct_fusion_ops eltwise_fusion = {
-    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT,
+    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT | 1u << CT_EPILOGUE_NORM,
+    .host_only = 1u << CT_EPILOGUE_NORM,
     .as_epilogue = as_epilogue,
     .join = join,
 };

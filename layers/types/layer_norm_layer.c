@@ -91,8 +91,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static ct_norm_rows rows_of(const ct_layer *l, const ct_instance *in)
+ct_norm_rows ct_norm_rows_of(const ct_instance *in)
 {
+    const ct_layer *l = in->layer;
     const norm_state *s = l->state;
     const ct_row_plan *plan = in->state;
 
@@ -109,31 +110,47 @@ static ct_norm_rows rows_of(const ct_layer *l, const ct_instance *in)
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    ct_norm_rows rows = rows_of(l, in);
+    ct_norm_rows rows = ct_norm_rows_of(in);
 
-    (void)ex;
+    (void)l, (void)ex;
     ct_norm_rows_forward(&rows, ct_blob_data(in->top[0]));
     return CT_OK;
 }
 
-static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+ct_norm_back ct_norm_back_of(const ct_instance *in, const ct_exec *ex)
 {
-    ct_norm_rows rows = rows_of(l, in);
-    ct_norm_back back = { .dy = ct_blob_diff(in->top[0]),
-                          .dx = ct_blob_diff(in->bottom[0]),
-                          .part = in->buffer[PART].data };
+    ct_norm_back back = { .dy = ct_blob_diff(in->top[0]), .part = in->buffer[PART].data };
 
-    if (l->n_weight > 0) {
+    if (in->layer->n_weight > 0) {
         back.dscale = ct_blob_diff(&in->weight[0]);
         back.add_scale = ct_weight_beta(in, ex, 0) != 0.0f;
     }
-    if (l->n_weight > 1) {
+    if (in->layer->n_weight > 1) {
         back.dshift = ct_blob_diff(&in->weight[1]);
         back.add_shift = ct_weight_beta(in, ex, 1) != 0.0f;
     }
+    return back;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_norm_rows rows = ct_norm_rows_of(in);
+    ct_norm_back back = ct_norm_back_of(in, ex);
+
+    (void)l;
+    back.dx = ct_blob_diff(in->bottom[0]);
     ct_norm_rows_backward(&rows, &back);
     return CT_OK;
 }
+
+static bool norm_as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
+{
+    (void)p;
+    *kind_p = CT_EPILOGUE_NORM;
+    return true;
+}
+
+static const ct_fusion_ops norm_fusion = { .as_epilogue = norm_as_epilogue };
 
 static bool norm_apart(const ct_layer *l, const ct_instance *in)
 {
@@ -159,6 +176,7 @@ const ct_layer_ops ct_layer_layer_norm = {
     .backward = backward,
     .sequence = &norm_sequence,
     .layout = &ct_layout_rows,
+    .fusion = &norm_fusion,
 };
 
 const ct_layer_ops ct_layer_rms_norm = {
@@ -177,4 +195,5 @@ const ct_layer_ops ct_layer_rms_norm = {
     .backward = backward,
     .sequence = &norm_sequence,
     .layout = &ct_layout_rows,
+    .fusion = &norm_fusion,
 };

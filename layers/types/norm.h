@@ -42,6 +42,7 @@ typedef struct ct_norm_rows {
     const float *x, *scale, *shift; /* scale, shift: [n]; NULL: 1, 0; no shift without a scale */
     ct_row_stat *stat;              /* [rows]; forward writes it, backward reads it            */
     bool bf16;                      /* x, y and their gradients: addresses of bf16 numbers     */
+    const float *a, *b;             /* forward: x is a + b, and is written; NULL: it is there  */
 } ct_norm_rows;
 
 void ct_norm_rows_forward(const ct_norm_rows *r, float *y);
@@ -52,10 +53,17 @@ typedef struct ct_norm_back {
     float *dscale, *dshift;    /* of a scale; NULL: unwanted                    */
     bool add_scale, add_shift; /* to what is there                              */
     float *part;               /* ct_norm_rows_part_bytes(), with dscale or dshift */
+    const float *more;         /* a gradient that is added to dx; NULL: none       */
+    float *too;                /* dx once more; NULL: no                           */
 } ct_norm_back;
 
 size_t ct_norm_rows_part_bytes(int64_t rows, int64_t n);
 void ct_norm_rows_backward(const ct_norm_rows *r, const ct_norm_back *b);
+
+/** A LayerNorm or an RMSNorm at the end of a group: its rows, and its backward but for dx and what
+ *  stands beside it. */
+ct_norm_rows ct_norm_rows_of(const ct_instance *in);
+ct_norm_back ct_norm_back_of(const ct_instance *in, const ct_exec *ex);
 
 /* ---- What BN's setup makes of the prototxt of whichever fork it is */
 

@@ -217,9 +217,27 @@ CT_SIMD_PART void forward_as(const ct_norm_rows *r, bool bf16, int64_t from, int
                    ct_num_to(y, bf16, (from + j) * r->n));
 }
 
+/* Rows of x, in the caches then. */
+CT_SIMD_PART void add_rows(const ct_norm_rows *r, int64_t from, int rows)
+{
+    int64_t at = from * r->n, n = rows * r->n;
+    const float *a = ct_num_at(r->a, r->bf16, at), *b = ct_num_at(r->b, r->bf16, at);
+    float *x = ct_num_to((float *)r->x, r->bf16, at);
+
+    if (r->bf16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            ct_num_put(x, true, i, ct_num_get(a, true, i) + ct_num_get(b, true, i));
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) x[i] = a[i] + b[i];
+}
+
 CT_SIMD_CLONES static void forward_rows(const ct_norm_rows *r, int64_t from, int rows, bool stream,
                                         float *y)
 {
+    if (r->a != NULL) add_rows(r, from, rows);
     if (r->bf16 && (rows == GROUP))
         forward_as(r, true, from, GROUP, PAIR, false, y);
     else if (rows == GROUP)
@@ -401,6 +419,24 @@ size_t ct_norm_rows_part_bytes(int64_t rows, int64_t n)
     return (size_t)(n_block(rows, n) * 2 * n) * sizeof(float);
 }
 
+/* What stands beside dx, of elements that have just been written. */
+CT_SIMD_CLONES static void finish_rows(const ct_norm_back *b, bool bf16, int64_t from, int64_t n)
+{
+    const float *more = ct_num_at(b->more, bf16, from);
+    float *dx = ct_num_to(b->dx, bf16, from);
+
+    if ((more != NULL) && bf16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            ct_num_put(dx, true, i, ct_num_get(dx, true, i) + ct_num_get(more, true, i));
+    } else if (more != NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) dx[i] += more[i];
+    }
+    if ((b->too != NULL) && (b->too != b->dx))
+        memcpy(ct_num_to(b->too, bf16, from), dx, (size_t)n * ct_num_size(bf16));
+}
+
 static void backward_block(const ct_norm_rows *r, const ct_norm_back *b, int64_t block, bool stream)
 {
     bool wants_weights = (b->dscale != NULL) || (b->dshift != NULL);
@@ -418,6 +454,7 @@ static void backward_block(const ct_norm_rows *r, const ct_norm_back *b, int64_t
                                .dx = ct_num_to(b->dx, r->bf16, (i + j) * r->n),
                                .k = rule_of(&r->stat[i + j]) };
         backward_rows(r, g, (int)rows, b->dx != NULL, wants_weights, stream, part);
+        if (b->dx != NULL) finish_rows(b, r->bf16, i * r->n, rows * r->n);
     }
 }
 
@@ -439,7 +476,8 @@ static void add_parts(const ct_norm_rows *r, const float *part, int64_t from, in
 void ct_norm_rows_backward(const ct_norm_rows *r, const ct_norm_back *b)
 {
     bool wants_weights = (b->dscale != NULL) || (b->dshift != NULL);
-    bool stream = (b->dx != NULL) && (b->dx != r->x) && streams(r, b->dy, b->dx);
+    bool stream = (b->dx != NULL) && (b->dx != r->x) && (b->more == NULL) && (b->too == NULL) &&
+                  streams(r, b->dy, b->dx);
 
     if ((b->dx == NULL) && !wants_weights) return;
 #pragma omp parallel if (r->rows * r->n >= CT_PARALLEL_MIN)

@@ -303,6 +303,102 @@ static void threads_do_not_show(void **state)
     omp_set_num_threads(threads);
 }
 
+/* ---- sums whose rows a norm reads: the same bits */
+
+#define FC(name, bottom)                                                                           \
+    LAYER(name, "InnerProduct", bottom, name,                                                      \
+          "inner_product_param { num_output: @ axis: 3 weight_filler { type: 'xavier' } }")
+#define ROWS(name, type, bottom)                                                                   \
+    LAYER(name, type, bottom, name,                                                                \
+          "layer_norm_param { scale_filler { type: 'uniform' min: 0.5 max: 1.5 } bias_filler { "   \
+          "type: 'uniform' min: -0.5 max: 0.5 } } rms_norm_param { scale_filler { type: "          \
+          "'uniform' min: 0.5 max: 1.5 } }")
+
+static const struct {
+    const char *name, *text;
+    int n_group;
+    const char *with; /* a norm, and whether it runs with its sum */
+    bool joins;
+} sum[] = {
+    { "before", /* the sum goes on beside its norm; the last is of the norm alone */
+      DATA FC("x", "data") FC("y", "x") JOIN("s", "Eltwise", "x", "y", "s", "")
+          ROWS("n", "LayerNorm", "s") FC("z", "n") JOIN("t", "Eltwise", "s", "z", "t", "")
+              ROWS("m", "RMSNorm", "t") FC("u", "m") JOIN("v", "Eltwise", "t", "u", "v", "")
+                  ROWS("k", "LayerNorm", "v") END("k"),
+      3, "n", true },
+    { "behind", /* nobody else reads the sum; of one blob twice */
+      DATA FC("x", "data") ROWS("n0", "LayerNorm", "x") FC("y", "n0")
+          JOIN("s", "Eltwise", "n0", "y", "s", "") ROWS("n", "RMSNorm", "s") JOIN(
+              "t", "Eltwise", "n", "n", "t", "") ROWS("m", "LayerNorm", "t") FC("z", "m") END("z"),
+      2, "n", true },
+    { "late", /* the sum is read before its norm could run; a ReLU is in front; three readers */
+      DATA FC("x", "data") FC("y", "x") JOIN("s", "Eltwise", "x", "y", "s", "") FC("z", "s")
+          ROWS("n", "LayerNorm", "s") JOIN("t", "Eltwise", "n", "z", "t", "") RELU("r", "t")
+              ROWS("m", "LayerNorm", "t") FC("u", "m") JOIN("v", "Eltwise", "u", "z", "v", "")
+                  ROWS("k", "LayerNorm", "v") FC("a", "v") JOIN("w", "Eltwise", "k", "a", "w", "")
+                      JOIN("b", "Eltwise", "w", "v", "b", "") END("b"),
+      3, "n", false },
+};
+
+static void a_norm_runs_with_its_sum(void **state)
+{
+    static const int widths[] = { 7, 16, 37, 1030 };
+    int threads = omp_get_max_threads(), n_bf16 = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sum) / sizeof(sum[0]); i++) {
+        for (size_t c = 0; c < sizeof(widths) / sizeof(widths[0]); c++) {
+            char *text = with_channels(sum[i].text, widths[c]);
+            test_net a, b;
+
+            omp_set_num_threads((int)(1 + c % 3));
+            /* a ReLU with its sum, and three gradients at once, are rounded less often */
+            for (int bf16 = 0; bf16 < (sum[i].joins ? 2 : 1); bf16++) {
+                ct_net_options o = { .phase = CT_TRAIN };
+
+                if (bf16) o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+                make(text, o, true, &a);
+                o.no_fuse = true;
+                make(text, o, false, &b);
+                assert_int_equal(n_group(a.net), sum[i].n_group);
+                assert_int_equal(!runs_itself(a.net, sum[i].with), sum[i].joins);
+                n_bf16 += bf16 && ct_blob_is_bf16(a.net->pass->blob[ct_net_find_blob(a.net, "n")]);
+                compare_nets(&a, &b, sum[i].name, true);
+                test_net_destroy(&a);
+                test_net_destroy(&b);
+            }
+            make(text, (ct_net_options){ .phase = CT_TRAIN, .unshared = true }, false, &a);
+            make(text, (ct_net_options){ .phase = CT_TEST, .forward_only = true }, true, &b);
+            same_weights(a.net, b.net);
+            {
+                double loss;
+
+                assert_int_equal(ct_pass_forward(b.net->pass, &loss), CT_OK);
+                assert_true(loss == test_net_pass(&a, 0, false));
+            }
+            test_net_destroy(&a);
+            test_net_destroy(&b);
+            free(text);
+        }
+    }
+    omp_set_num_threads(threads);
+    assert_true(n_bf16 > 0); /* values of 16 bits were among them */
+}
+
+/* Where blocks may run again, sums and norms run alone. */
+static void no_norm_runs_with_its_sum_where_blocks_run_again(void **state)
+{
+    char *text = with_channels(sum[0].text, 13);
+    test_net a;
+
+    (void)state;
+    make(text, (ct_net_options){ .phase = CT_TRAIN, .recompute = CT__RECOMPUTE__BLOCKS }, false,
+         &a);
+    assert_true(runs_itself(a.net, "n") && runs_itself(a.net, "m") && runs_itself(a.net, "k"));
+    test_net_destroy(&a);
+    free(text);
+}
+
 static void a_net_may_forbid_it(void **state)
 {
     char *text = with_channels(model[0].text, 13), *all = malloc(strlen(text) + 20);
@@ -413,6 +509,8 @@ int main(void)
         cmocka_unit_test(a_group_computes_what_its_layers_do),
         cmocka_unit_test(running_statistics_are_used_alike),
         cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(a_norm_runs_with_its_sum),
+        cmocka_unit_test(no_norm_runs_with_its_sum_where_blocks_run_again),
         cmocka_unit_test(a_net_may_forbid_it),
         cmocka_unit_test(groups_take_less_memory),
         cmocka_unit_test(values_made_again_are_the_same),
