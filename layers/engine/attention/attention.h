@@ -40,8 +40,9 @@ typedef struct ct_attention_desc {
     bool wants_q, wants_kv; /* which gradients backward makes                 */
     /* how flash deals out its work: by ct_attention_split(); no bit of a result depends on it */
     int64_t task_queries, task_keys;
-    /** q, k, v, y and their gradients are addresses of bf16 numbers. Products, sums and
-     *  probabilities are f32 all the same, and results are rounded once. */
+    /** q, k, v, y and their gradients are addresses of bf16 numbers. Sums, running maxima and
+     *  softmax are f32 all the same, and results are rounded once. flash also rounds P and the
+     *  scores' gradient, which it multiplies in pairs, and turned q and k. */
     bool bf16;
 } ct_attention_desc;
 

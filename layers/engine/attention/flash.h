@@ -4,8 +4,9 @@
  * in rows of CT_FLASH_ROW numbers: tokens (a piece of at most CT_FLASH_PIECE dimensions of a head
  * in each row), tokens turned over (a row a dimension), scores. So no product has a stride that is
  * not known when it is compiled. A panel is as many columns as two vectors have lanes. Words of 32
- * bits are multiplied and added up; products of pairs of bf16 numbers would have tiles of their own
- * and as many words fewer.
+ * bits are multiplied and added up: numbers, or pairs of bf16 numbers, which have tiles of their
+ * own and half as many words. Of pairs P and the scores' gradient are rounded to bf16, as turned
+ * queries and keys are; scores are scaled in f32.
  *
  * forward   vectors lie along the queries, so that a row's maximum and sum are lanes:
  *           scores^T = k q^T, y^T += v^T p^T
@@ -86,6 +87,21 @@ typedef struct ct_flash_rows {
     void (*copy)(int64_t n, int64_t dim, float by, const float *from, int64_t from_row, float *to,
                  int64_t to_row);
 } ct_flash_rows;
+
+/** Whether products are of pairs of bf16 numbers (flash_pairs.c): those of a head in one piece. */
+static inline bool ct_flash_pairs(const ct_attention_desc *d)
+{
+    return d->bf16 && (d->dim <= CT_FLASH_PIECE);
+}
+/** Tiles of words that are such pairs. */
+const ct_flash_set *ct_flash_pairs_pick(void);
+/** Word row q of to = rows 2 q and 2 q + 1, `width` numbers of each, for all q with a row of [from,
+ *  end); zeros stand for rows outside. to may be rows, with from 0. */
+void ct_flash_pair_rows(int64_t from, int64_t end, int64_t width, const float *rows, float *to);
+/** Word w of row i of to = numbers 2 w and 2 w + 1 of row i of from, of which there are count;
+ * zeros behind them up to width <= CT_FLASH_PIECE. to may lie at the row's start, or before `from`
+ * in it. */
+void ct_flash_pair_along(int64_t n, int64_t count, int64_t width, const float *from, float *to);
 
 /** The best that ct_simd_pick() allows. */
 const ct_flash_set *ct_flash_set_pick(void);

@@ -22,6 +22,8 @@ typedef struct room {
     /* of a block of queries */
     float *q, *dy, *dq; /* [piece][CT_FLASH_QUERIES]: turned queries, gradients */
     float *p, *ds;      /* [CT_FLASH_QUERIES]                                   */
+    /* of pairs, [CT_FLASH_QUERIES / 2]: two queries in a row; ds has pairs of keys then */
+    float *q_pairs, *dy_pairs, *p_pairs, *ds_pairs;
 } room;
 
 typedef struct pass {
@@ -30,9 +32,11 @@ typedef struct pass {
     const ct_flash_set *set;
     const ct_flash_rows *rows;
     int64_t width, pieces;
-    float *dot;       /* [sequence][head][query]: sum of dy y         */
-    atomic_int *turn; /* [sequence][head][block]: the chunk whose turn it is */
-    float *sums;      /* of bf16: what units have added to dq so far, in f32: tokens x heads dim */
+    bool pairs;              /* products are of pairs of bf16 numbers */
+    ct_attention_desc words; /* d, with a head's words as dim         */
+    float *dot;              /* [sequence][head][query]: sum of dy y         */
+    atomic_int *turn;        /* [sequence][head][block]: the chunk whose turn it is */
+    float *sums; /* of bf16: what units have added to dq so far, in f32: tokens x heads dim */
     float *rooms;
 } pass;
 
@@ -47,7 +51,8 @@ static int64_t room_floats(const ct_attention_desc *d)
 {
     int64_t pieces = ct_flash_pieces(d->dim);
 
-    return 3 * pieces * KEY_ROWS + 2 * d->dim * CT_FLASH_ROW + (3 * pieces + 2) * QUERY_ROWS;
+    return 3 * pieces * KEY_ROWS + 2 * d->dim * CT_FLASH_ROW +
+           (3 * pieces + 2 + (ct_flash_pairs(d) ? 2 : 0)) * QUERY_ROWS;
 }
 
 static room room_of(const pass *p, int thread)
@@ -64,6 +69,10 @@ static room room_of(const pass *p, int thread)
     r.dq = r.dy + p->pieces * QUERY_ROWS;
     r.p = r.dq + p->pieces * QUERY_ROWS;
     r.ds = r.p + QUERY_ROWS;
+    r.q_pairs = r.ds + QUERY_ROWS;
+    r.dy_pairs = r.q_pairs + QUERY_ROWS / 2;
+    r.p_pairs = r.dy_pairs + QUERY_ROWS / 2;
+    r.ds_pairs = r.p_pairs + QUERY_ROWS / 2;
     return r;
 }
 
@@ -108,6 +117,15 @@ static void draw_kept(const pass *p, const step *s)
                     s->keys, (uint32_t)d->drop_below, s->kept[i]);
 }
 
+/* Queries of pairs come as they are. */
+static void scale_scores(const pass *p, int64_t n, float *s)
+{
+    float by[CT_FLASH_WIDTH];
+
+    for (int64_t i = 0; i < p->width; i++) by[i] = p->d->scale * 0x1.715476p+0f;
+    p->rows->scale(n, by, s);
+}
+
 /* Scores and dp of a cell, then probabilities and ds in their places. */
 static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t j,
                  ct_flash_equal equal)
@@ -131,13 +149,14 @@ static void cell(const pass *p, const step *s, const room *r, int64_t t, int64_t
                         .keep_scale = d->keep_scale };
     float of_key[CT_FLASH_WIDTH]; /* lanes beyond the last key may have any */
 
-    for (int64_t c = 0; c < d->dim; c += CT_FLASH_PIECE) {
-        int64_t k = ct_gemm_smaller(CT_FLASH_PIECE, d->dim - c), at = c * CT_FLASH_ROW + j;
+    for (int64_t c = 0; c < p->words.dim; c += CT_FLASH_PIECE) {
+        int64_t k = ct_gemm_smaller(CT_FLASH_PIECE, p->words.dim - c), at = c * CT_FLASH_ROW + j;
         const float *rows = r->q + c / CT_FLASH_PIECE * QUERY_ROWS + i * CT_FLASH_ROW;
 
         tile(k, rows, r->k_panels + at, g.s, c > 0);
         tile(k, rows + (r->dy - r->q), r->v_panels + at, g.dp, c > 0);
     }
+    if (p->pairs) scale_scores(p, n, g.s);
     if (equal == CT_FLASH_SOME) {
         memcpy(of_key, s->segment + s->key + j,
                (size_t)ct_gemm_smaller(p->width, s->keys - j) * sizeof(float));
@@ -166,6 +185,7 @@ static void add_to_keys(const pass *p, const step *s, int64_t j, int64_t t, int6
         from -= s->query;
         if (from < tile_row(s, t)) from = tile_row(s, t);
         to = ct_gemm_smaller(to - s->query, tile_row(s, end));
+        if (p->pairs && (from < to)) from /= 2, to = (to + 1) / 2; /* others' are 0 */
         for (int64_t x = 0; (from < to) && (x < p->d->dim); x += p->width) {
             int64_t piece = x / CT_FLASH_PIECE, at = x % CT_FLASH_PIECE;
             int vecs = (p->d->dim - x > p->set->lanes) ? 2 : 1;
@@ -187,6 +207,7 @@ static void add_to_queries(const pass *p, const step *s, const room *r, int64_t 
     ct_flash_keys_of(p->d, s->query + i, rows, s->key + j, s->key + end, &from, &to);
     from -= s->key;
     to -= s->key;
+    if (p->pairs) from /= 2, to = (to + 1) / 2; /* others' are 0 */
     for (int64_t x = 0; x < p->d->dim; x += p->width) {
         int64_t piece = x / CT_FLASH_PIECE, at = x % CT_FLASH_PIECE;
         int vecs = (p->d->dim - x > p->set->lanes) ? 2 : 1;
@@ -195,6 +216,22 @@ static void add_to_queries(const pass *p, const step *s, const room *r, int64_t 
                                           r->k + piece * KEY_ROWS + from * CT_FLASH_ROW + at,
                                           r->dq + piece * QUERY_ROWS + i * CT_FLASH_ROW + at, true);
     }
+}
+
+/* P and ds of the tiles [t, end) and the panel of keys from j on: pairs of queries, and in place of
+ * ds pairs of keys. Panels come in order, so these overwrite what is paired already. */
+static void pair_cells(const pass *p, const step *s, const room *r, int64_t j, int64_t t,
+                       int64_t end)
+{
+    int64_t from = tile_row(s, t), to = tile_row(s, end);
+    float *ds = r->ds + from * CT_FLASH_ROW;
+
+    if (p->d->wants_kv) {
+        ct_flash_pair_rows(from, to, p->width, r->p + j, r->p_pairs + j);
+        ct_flash_pair_rows(from, to, p->width, r->ds + j, r->ds_pairs + j);
+    }
+    ct_flash_pair_along(to - from, ct_gemm_smaller(p->width, s->keys - j), p->width, ds + j,
+                        ds + j / 2);
 }
 
 static void keys_of_step(const pass *p, const step *s, const room *r)
@@ -207,9 +244,13 @@ static void keys_of_step(const pass *p, const step *s, const room *r)
                 if (equal == CT_FLASH_NONE) break;
                 cell(p, s, r, end, j, equal);
             }
-            if ((end == t) || !p->d->wants_kv) continue;
-            add_to_keys(p, s, j, t, end, r->p, r->dy, r->dv);
-            add_to_keys(p, s, j, t, end, r->ds, r->q, r->dk);
+            if (end == t) continue;
+            if (p->pairs) pair_cells(p, s, r, j, t, end);
+            if (!p->d->wants_kv) continue;
+            add_to_keys(p, s, j, t, end, p->pairs ? r->p_pairs : r->p,
+                        p->pairs ? r->dy_pairs : r->dy, r->dv);
+            add_to_keys(p, s, j, t, end, p->pairs ? r->ds_pairs : r->ds,
+                        p->pairs ? r->q_pairs : r->q, r->dk);
         }
     }
 }
@@ -278,15 +319,22 @@ static void take_keys(const pass *p, const step *s, const room *r)
     const float *v = ct_num_at(p->a->v, d->bf16, token * d->v_row + s->group * d->dim);
     ct_flash_copy copy = { d, p->rows, p->a->turn, s->key, s->keys, CT_FLASH_KEYS, 1.0f, d->bf16 };
     size_t rows = (size_t)(p->pieces * KEY_ROWS) * sizeof(float);
+    const float *of_keys = r->k;
 
     ct_flash_take(&copy, k, d->k_row, r->k);
     copy.turn = NULL;
     ct_flash_take(&copy, v, d->v_row, r->dv); /* on their way into panels */
+    if (p->pairs) { /* panels of pairs of dimensions; for dq pairs of keys */
+        ct_flash_pair_along(s->keys, d->dim, d->dim, r->k, r->dk);
+        ct_flash_pair_along(s->keys, d->dim, d->dim, r->dv, r->dv);
+        ct_flash_pair_rows(0, s->keys, ct_gemm_round_up(d->dim, 16), r->k, r->k);
+        of_keys = r->dk;
+    }
     for (int64_t j = 0; j < s->keys; j += p->width) {
         int64_t n = ct_gemm_smaller(p->width, s->keys - j), at = j * CT_FLASH_ROW;
 
-        ct_flash_panel(d, p->width, n, CT_FLASH_KEYS, r->k + at, r->k_panels + j);
-        ct_flash_panel(d, p->width, n, CT_FLASH_KEYS, r->dv + at, r->v_panels + j);
+        ct_flash_panel(&p->words, p->width, n, CT_FLASH_KEYS, of_keys + at, r->k_panels + j);
+        ct_flash_panel(&p->words, p->width, n, CT_FLASH_KEYS, r->dv + at, r->v_panels + j);
     }
     memset(r->dk, 0, rows);
     memset(r->dv, 0, rows);
@@ -301,6 +349,7 @@ static void put_keys(const pass *p, const step *s, const room *r)
     ct_flash_copy copy = { d,       p->rows,       p->a->turn,    s->key,
                            s->keys, CT_FLASH_KEYS, 0x1.62e43p-1f, d->bf16 };
 
+    if (p->pairs) copy.scale = d->scale;
     if (p->a->dk != NULL)
         ct_flash_put(&copy, r->dk,
                      ct_num_to(p->a->dk, d->bf16, token * d->k_row + s->group * d->dim), d->k_row);
@@ -323,7 +372,7 @@ static void take_queries(const pass *p, step *s, const room *r)
                            .position = s->query + ct_attention_shift(d),
                            .n = s->n,
                            .capacity = CT_FLASH_QUERIES,
-                           .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
+                           .scale = p->pairs ? 1.0f : d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
                            .bf16 = d->bf16 };
     const float *q = ct_num_at(p->a->q, d->bf16, token * d->q_row + s->head * d->dim);
     const float *dy = ct_num_at(p->a->dy, d->bf16, token * row + s->head * d->dim);
@@ -336,6 +385,14 @@ static void take_queries(const pass *p, step *s, const room *r)
     copy.turn = NULL;
     copy.scale = 1.0f;
     ct_flash_take(&copy, dy, row, r->dy);
+    if (p->pairs) {
+        int64_t width = ct_gemm_round_up(d->dim, 16);
+
+        ct_flash_pair_rows(0, s->n, width, r->q, r->q_pairs);
+        ct_flash_pair_rows(0, s->n, width, r->dy, r->dy_pairs);
+        ct_flash_pair_along(s->n, d->dim, d->dim, r->q, r->q);
+        ct_flash_pair_along(s->n, d->dim, d->dim, r->dy, r->dy);
+    }
     if (s->query < CT_FLASH_QUERIES) return; /* the block in front comes next */
     ct_flash_fetch(d, CT_FLASH_QUERIES, ct_num_at(q, d->bf16, -CT_FLASH_QUERIES * d->q_row),
                    d->q_row);
@@ -450,11 +507,15 @@ static int64_t sums(const ct_attention_desc *d)
 
 static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention_args *a)
 {
-    pass p = { .d = d, .a = a, .set = ct_flash_set_pick(), .rows = ct_flash_rows_pick() };
+    pass p = { .d = d, .a = a, .rows = ct_flash_rows_pick() };
     atomic_llong next = 0;
     int64_t units = ct_flash_units(d);
     ct_status worst = CT_OK;
 
+    p.pairs = ct_flash_pairs(d);
+    p.set = p.pairs ? ct_flash_pairs_pick() : ct_flash_set_pick();
+    p.words = *d;
+    if (p.pairs) p.words.dim = (d->dim + 1) / 2;
     p.width = (int64_t)CT_GEMM_VECS * p.set->lanes;
     p.pieces = ct_flash_pieces(d->dim);
     p.dot = a->work;

@@ -27,6 +27,8 @@ typedef struct pass {
     const ct_flash_set *set;
     const ct_flash_rows *rows;
     int64_t width, pieces;
+    bool pairs;              /* products are of pairs of bf16 numbers */
+    ct_attention_desc words; /* d, with a head's words as dim         */
 } pass;
 
 /* The queries [from, to) of one head of one sequence. */
@@ -84,8 +86,8 @@ static void scores(const pass *p, const block *b, const part *x, float *s)
         int64_t rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
         ct_flash_tile tile = p->set->along[x->vecs - 1][rows - 1];
 
-        for (int64_t c = 0; c < p->d->dim; c += CT_FLASH_PIECE)
-            tile(ct_gemm_smaller(CT_FLASH_PIECE, p->d->dim - c),
+        for (int64_t c = 0; c < p->words.dim; c += CT_FLASH_PIECE)
+            tile(ct_gemm_smaller(CT_FLASH_PIECE, p->words.dim - c),
                  b->k + c / CT_FLASH_PIECE * capacity + row, b->q + c * CT_FLASH_ROW + at,
                  s + row + at, c > 0);
     }
@@ -95,7 +97,8 @@ static void scores(const pass *p, const block *b, const part *x, float *s)
 static void values(const pass *p, const block *b, const part *x, const float *s)
 {
     int64_t dim = p->d->dim, capacity = CT_FLASH_KEYS * CT_FLASH_ROW;
-    int64_t row = x->from * CT_FLASH_ROW, at = (int64_t)x->vec * p->set->lanes;
+    int64_t pair = p->pairs ? 2 : 1, words = ct_gemm_ceil_div(x->to - x->from, pair);
+    int64_t row = x->from / pair * CT_FLASH_ROW, at = (int64_t)x->vec * p->set->lanes;
 
     for (int64_t c = 0; (x->to > x->from) && (c < dim); c += CT_FLASH_PIECE) {
         int64_t n = ct_gemm_smaller(CT_FLASH_PIECE, dim - c);
@@ -106,7 +109,7 @@ static void values(const pass *p, const block *b, const part *x, const float *s)
             int64_t rows = ct_gemm_tile_row(n, tiles, t + 1) - i;
 
             p->set->down[x->vecs - 1][rows - 1](
-                x->to - x->from, b->v + c / CT_FLASH_PIECE * capacity + row + i, s + row + at,
+                words, b->v + c / CT_FLASH_PIECE * capacity + row + i, s + row + at,
                 b->y + (c + i) * CT_FLASH_ROW + at, true);
         }
     }
@@ -120,6 +123,7 @@ static void cut_block(const pass *p, const block *b, part x[2])
     int64_t cut = ct_flash_first_vector(p->d, lanes, b->query, b->key, b->n);
     bool few = b->queries <= lanes;
 
+    if (p->pairs) cut = ct_gemm_smaller(ct_gemm_round_up(cut, 2), b->n); /* whole pairs of keys */
     x[0] = (part){ .from = 0, .to = cut, .vec = 0, .vecs = few ? 1 : 2 };
     x[1] = (part){ .from = cut, .to = few ? cut : b->n, .vec = 1, .vecs = 1 };
 }
@@ -144,6 +148,15 @@ static void kept_words(const pass *p, const task *t, const block *b, uint32_t *w
         ct_flash_turn_bits(square);
         memcpy(word + j, square, (size_t)ct_gemm_smaller(32, b->n - j) * sizeof(*word));
     }
+}
+
+/* Queries of pairs come as they are. */
+static void scale_scores(const pass *p, int64_t n, float *s)
+{
+    float by[CT_FLASH_WIDTH];
+
+    for (int64_t i = 0; i < p->width; i++) by[i] = p->d->scale * 0x1.715476p+0f;
+    p->rows->scale(n, by, s);
 }
 
 static void run_block(const pass *p, const task *t, const block *b, const room *r)
@@ -176,6 +189,7 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
     for (int64_t i = 0; (x[0].vecs == 1) && (i < b->n); i++) /* lanes of nobody */
         memset(r->s + i * CT_FLASH_ROW + p->set->lanes, 0, (size_t)p->set->lanes * sizeof(float));
     for (int i = 0; i < 2; i++) scores(p, b, &x[i], r->s);
+    if (p->pairs) scale_scores(p, b->n, r->s);
     if (p->rows->softmax(&a)) p->rows->scale(d->dim, r->factor, b->y);
     if (d->drop_below > 0) {
         uint32_t word[CT_FLASH_KEYS];
@@ -183,6 +197,7 @@ static void run_block(const pass *p, const task *t, const block *b, const room *
         kept_words(p, t, b, word);
         p->rows->drop(b->n, word, d->keep_scale, r->s);
     }
+    if (p->pairs) ct_flash_pair_rows(0, b->n, p->width, r->s, r->s);
     for (int i = 0; i < 2; i++) values(p, b, &x[i], r->s);
 }
 
@@ -215,11 +230,12 @@ static void begin(const pass *p, const task *t, const room *r, int64_t panels)
                                .position = b.query + shift,
                                .n = b.queries,
                                .capacity = CT_FLASH_KEYS,
-                               .scale = d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
+                               .scale = p->pairs ? 1.0f : d->scale * 0x1.715476p+0f /* 1 / ln 2 */,
                                .bf16 = d->bf16 };
 
         ct_flash_take(&copy, ct_num_at(q, d->bf16, b.query * d->q_row), d->q_row, r->k);
-        ct_flash_panel(d, p->width, b.queries, CT_FLASH_KEYS, r->k, b.q);
+        if (p->pairs) ct_flash_pair_along(b.queries, d->dim, d->dim, r->k, r->k);
+        ct_flash_panel(&p->words, p->width, b.queries, CT_FLASH_KEYS, r->k, b.q);
         for (int64_t c = 0; c < d->dim; c++)
             memset(b.y + c * CT_FLASH_ROW, 0, (size_t)p->width * sizeof(float));
         for (int64_t lane = 0; lane < p->width; lane++) {
@@ -273,6 +289,10 @@ static void run_task(const pass *p, const task *t, const room *r)
         ct_flash_take(&copy, ct_num_at(k, d->bf16, key * d->k_row), d->k_row, r->k);
         copy.turn = NULL;
         ct_flash_take(&copy, ct_num_at(v, d->bf16, key * d->v_row), d->v_row, r->v);
+        if (p->pairs) {
+            ct_flash_pair_along(n, d->dim, d->dim, r->k, r->k);
+            ct_flash_pair_rows(0, n, d->dim, r->v, r->v);
+        }
         ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n),
                        ct_num_at(k, d->bf16, (key + n) * d->k_row), d->k_row);
         ct_flash_fetch(d, ct_gemm_smaller(CT_FLASH_KEYS, to - key - n),
@@ -284,9 +304,10 @@ static void run_task(const pass *p, const task *t, const room *r)
             ct_attention_sees(d, b.query + shift, &first_seen, &unused);
             ct_attention_sees(d, last + shift, &unused, &end_seen);
             b.key = (first_seen > key) ? first_seen : key;
+            if (p->pairs) b.key -= b.key % 2;
             b.n = ct_gemm_smaller(end_seen, key + n) - b.key;
             b.k = r->k + (b.key - key) * CT_FLASH_ROW;
-            b.v = r->v + (b.key - key) * CT_FLASH_ROW;
+            b.v = r->v + (b.key - key) / (p->pairs ? 2 : 1) * CT_FLASH_ROW;
             if (b.n > 0) run_block(p, t, &b, r);
         }
     }
@@ -314,9 +335,13 @@ static task task_of(const pass *p, int64_t chunks, int64_t i)
 static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention_args *a)
 {
     int64_t chunks = ct_gemm_ceil_div(d->tq, d->task_queries), tasks = chunks * d->n * d->heads;
-    pass p = { d, a, ct_flash_set_pick(), ct_flash_rows_pick(), 0, ct_flash_pieces(d->dim) };
+    pass p = { .d = d, .a = a, .rows = ct_flash_rows_pick(), .pieces = ct_flash_pieces(d->dim) };
     ct_status worst = CT_OK;
 
+    p.pairs = ct_flash_pairs(d);
+    p.set = p.pairs ? ct_flash_pairs_pick() : ct_flash_set_pick();
+    p.words = *d;
+    if (p.pairs) p.words.dim = (d->dim + 1) / 2;
     p.width = (int64_t)CT_GEMM_VECS * p.set->lanes;
 #pragma omp parallel num_threads(d->n_thread)
     {

@@ -227,9 +227,9 @@ static void test_as_whole(void **state)
     }
 }
 
-/* In bf16 each layer rounds its values, and a product its two operands, by 2^-9 of themselves. By
- * chance these have either sign: the errors of the layers add by squares. 4 times as much is
- * allowed. */
+/* In bf16 each layer rounds its values, and a product its two operands, by 2^-8 of themselves at
+ * most, and half that in the mean. By chance these have either sign: the errors of the layers add
+ * by squares. 4 times as much is allowed. */
 static void test_bf16(void **state)
 {
     static float whole[TOKENS * CLASSES], off[TOKENS * CLASSES], cut[TOKENS * CLASSES];
