@@ -103,7 +103,8 @@ FN exp_slope(arg k, float y)
 }
 
 /* Beyond these bounds the functions below are x, or 0 within 1e-35, and within them e^x needs no
- * look at its range. NaN passes. */
+ * look at its range. NaN passes. Slopes are 0 below them, since products with less are denormal
+ * (ct_sigmoid_f32). */
 #define GELU_BOUND      13.0f
 #define GELU_TANH_BOUND 9.9f
 
@@ -157,7 +158,8 @@ FN gelu_slope(arg k, float x)
     float below = 0.5f / inverse_tail(a) - a * density, sign = (x > 0.0f) ? -1.0f : 1.0f;
 
     (void)k;
-    return (0.5f - 0.5f * sign) + sign * below; /* 1 - below or below: no choice that may branch */
+    /* 1 - below or below: no choice that may branch */
+    return (x < -GELU_BOUND) ? 0.0f : (0.5f - 0.5f * sign) + sign * below;
 }
 
 /* (1 + tanh u) / 2 = 1 / (1 + e^(-2 u)), 2 u = x (a + b x^2) */
@@ -180,7 +182,8 @@ FN gelu_tanh_slope(arg k, float x)
     float e = exp_near(-z * (GELU_FACTOR + GELU_CUBE * z2)), s = 1.0f / (1.0f + e);
 
     (void)k;
-    return s + s * (z * (e * s)) * (GELU_FACTOR + 3.0f * GELU_CUBE * z2);
+    s = s + s * (z * (e * s)) * (GELU_FACTOR + 3.0f * GELU_CUBE * z2);
+    return (x < -GELU_TANH_BOUND) ? 0.0f : s;
 }
 
 /* x (x + 3, kept in [0, 6]) / 6; the share first, as 6 x may be infinite */
@@ -220,7 +223,7 @@ FN mish_value(arg k, float x)
     float e = ct_exp_f32((x < 20.0f) ? x : 20.0f), n = e * (e + 2.0f);
 
     (void)k;
-    return x * (n / (n + 2.0f));
+    return (x < -87.0f) ? 0.0f : x * (n / (n + 2.0f)); /* 0: as in ct_sigmoid_f32 */
 }
 
 FN mish_slope(arg k, float x)
@@ -228,7 +231,8 @@ FN mish_slope(arg k, float x)
     float z = (x < 20.0f) ? x : 20.0f, e = ct_exp_f32(z), n = e * (e + 2.0f), m = n + 2.0f;
 
     (void)k;
-    return n / m + 4.0f * z * e * (1.0f + e) / (m * m);
+    e = n / m + 4.0f * z * e * (1.0f + e) / (m * m);
+    return (x < -87.0f) ? 0.0f : e;
 }
 
 /* (a x + b)^c, d = a c; below for c = 1, 2, 1/2, -1/2, -1 */
