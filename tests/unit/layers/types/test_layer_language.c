@@ -152,7 +152,9 @@ static void norm_in_place(void **state)
     enum { ROWS = 37, N = 257 };
     static float x[ROWS * N], dy[ROWS * N], y[ROWS * N], dx[ROWS * N], scale[N], dw[2][N];
     static ct_row_stat stat[ROWS];
-    ct_norm_rows r = { ROWS, N, true, 1e-5, x, scale, NULL, stat, false };
+    ct_norm_rows r = {
+        .rows = ROWS, .n = N, .centred = true, .eps = 1e-5, .x = x, .scale = scale, .stat = stat
+    };
     ct_norm_back b = { .dy = dy, .dx = dx, .dscale = dw[0] };
 
     (void)state;
@@ -178,7 +180,7 @@ static void norm_past_the_caches(void **state)
     float *x = ct_mem_acquire(bytes), *dy = ct_mem_acquire(bytes), *out = ct_mem_acquire(bytes);
     float *few = ct_mem_acquire(sizeof(float) * FEW * N);
     ct_row_stat *stat = ct_mem_acquire(ROWS * sizeof(*stat));
-    ct_norm_rows r = { ROWS, N, true, 1e-5, x, NULL, NULL, stat, false };
+    ct_norm_rows r = { .rows = ROWS, .n = N, .centred = true, .eps = 1e-5, .x = x, .stat = stat };
 
     (void)state;
     assert_true((x != NULL) && (dy != NULL) && (out != NULL) && (few != NULL) && (stat != NULL));
@@ -192,7 +194,9 @@ static void norm_past_the_caches(void **state)
             ct_norm_rows_backward(&r, &(ct_norm_back){ .dy = dy, .dx = out });
         for (int64_t at = 0; at < ROWS; at += 2750) {
             int64_t n = (at + FEW <= ROWS) ? FEW : ROWS - at;
-            ct_norm_rows part = { n, N, true, 1e-5, x + at * N, NULL, NULL, stat + at, false };
+            ct_norm_rows part = {
+                .rows = n, .n = N, .centred = true, .eps = 1e-5, .x = x + at * N, .stat = stat + at
+            };
 
             if (back == 0)
                 ct_norm_rows_forward(&part, few);
