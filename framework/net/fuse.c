@@ -84,8 +84,40 @@ static bool may_norm(const ct_graph *g, int at, int r)
     return true;
 }
 
+/* Whether all nodes from a to b are of one block that may run again, or all of none. */
+static bool one_block(const ct_graph *g, int a, int b)
+{
+    for (int k = a; k < b; k++) {
+        if (!ct_same_block(g->node[k].param, g->node[k + 1].param)) return false;
+    }
+    return true;
+}
+
+/* Whether value v is read within the block of its maker alone, behind a Split, too. */
+static bool stays(const ct_graph *g, const ct_value *v)
+{
+    const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    ct_epilogue_kind kind;
+    bool all = (r != NULL) && (v->loss_weight == 0.0f) && one_block(g, v->node, v->reader);
+
+    for (int t = 0; all && as_epilogue(r, &kind) && (kind == CT_EPILOGUE_SPLIT) && (t < r->n_top);
+         t++)
+        all = stays(g, &g->value[r->top[t]]);
+    return all;
+}
+
+/* Blocks that run again must not keep more for node r, a NORM, and the sum in front. Within a block
+ * both run again, unless what r makes leaves it. In another one r runs again by itself, of a sum
+ * that goes on (recompute.c). */
+static bool suits_blocks(const ct_graph *g, int front, int r, bool goes_on)
+{
+    if (g->node[r].param->repeat_copy == NULL) return true;
+    if (!one_block(g, front, r)) return goes_on;
+    return stays(g, &g->value[g->node[r].top[0]]);
+}
+
 /* The NORM behind `at`, a Split of two right behind the node in front, which is a sum; -1: none. */
-static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues)
+static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues, bool reruns)
 {
     const ct_graph_node *n = &g->node[at];
     ct_epilogue_kind kind;
@@ -99,7 +131,8 @@ static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues)
         const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
 
         if ((r != NULL) && (r->group == 0) && is_simple(r) && as_epilogue(r, &kind) &&
-            (kind == CT_EPILOGUE_NORM) && (v->loss_weight == 0.0f) && may_norm(g, at, v->reader))
+            (kind == CT_EPILOGUE_NORM) && (v->loss_weight == 0.0f) && may_norm(g, at, v->reader) &&
+            (!reruns || suits_blocks(g, front, v->reader, true)))
             return v->reader;
     }
     return -1;
@@ -124,14 +157,13 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
     return kind;
 }
 
-/* What may follow a node that may lead. Blocks that run again end between a sum and a norm. */
-static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o, bool reruns)
+/* What may follow a node that may lead. */
+static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o)
 {
     bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
     const ct_fusion_ops *f = n->ops->fusion;
 
-    return f->epilogues & ~(host ? f->device_only : f->host_only) &
-           ~(reruns ? 1u << CT_EPILOGUE_NORM : 0u);
+    return f->epilogues & ~(host ? f->device_only : f->host_only);
 }
 
 static void take(ct_graph_node *n, int group)
@@ -151,15 +183,18 @@ void ct_graph_fuse(ct_graph *g, const ct_net_options *o, bool reruns)
         unsigned tails;
 
         if ((n->group > 0) || !may_lead(n, o)) continue;
-        tails = tails_of(n, o, reruns);
+        tails = tails_of(n, o);
         while ((g->node[at].n_top == 1) && ((kind = follower(g, &g->value[g->node[at].top[0]],
                                                              tails, after, o)) != CT_N_EPILOGUE)) {
+            int reader = g->value[g->node[at].top[0]].reader;
+
+            if ((kind == CT_EPILOGUE_NORM) && reruns && !suits_blocks(g, i, reader, false)) break;
             if (after < 0) take(n, ++n_group);
-            at = g->value[g->node[at].top[0]].reader;
+            at = reader;
             take(&g->node[at], n_group);
             after = (int)kind;
         }
-        norm = norm_behind(g, i, at, tails);
+        norm = norm_behind(g, i, at, tails, reruns);
         if (norm >= 0) take(&g->node[norm], n_group);
     }
 }
@@ -204,7 +239,7 @@ static void adopt(ct_net *net, int i, int last)
 
     for (int k = i; k <= last; k++) {
         if (m->graph.node[k].group != m->graph.node[i].group) continue;
-        m->runner[k] = i;
+        m->runner[k] = m->unit[k] = i;
         m->place[k] = last;
     }
 }
@@ -323,9 +358,10 @@ ct_status ct_net_fuse(ct_net *net)
 
     m->runner = calloc(n, sizeof(int));
     m->place = calloc(n, sizeof(int));
-    if ((m->runner == NULL) || (m->place == NULL))
+    m->unit = calloc(n, sizeof(int));
+    if ((m->runner == NULL) || (m->place == NULL) || (m->unit == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the groups of %d layers", net->n_layer);
-    for (int i = 0; i < net->n_layer; i++) m->runner[i] = m->place[i] = i;
+    for (int i = 0; i < net->n_layer; i++) m->runner[i] = m->place[i] = m->unit[i] = i;
     return ct_pass_fuse(net->pass);
 }
 

@@ -133,7 +133,7 @@ static int again_step(const ct_net *net, int i)
     int at = 0;
 
     if ((m->reruns == NULL) || !m->reruns[i]) return -1;
-    while ((net->backward[at].kind != CT_STEP_AGAIN) || (net->backward[at].layer != m->runner[i]))
+    while ((net->backward[at].kind != CT_STEP_AGAIN) || (net->backward[at].layer != m->unit[i]))
         at++;
     return net->n_forward + at;
 }
@@ -179,25 +179,27 @@ static void add_buffers(const ct_net *net, int i)
     }
 }
 
-/* Group i runs forward again at moment `when`: what it reads and writes, made again or kept. */
+/* Unit i runs forward again at moment `when`: what it reads and writes, made again or kept. */
 static void touch_again(const ct_net *net, int i, int when, ct_span *data, ct_span *back)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_graph_node *last = &m->graph.node[m->place[i]];
 
     for (int k = i; k <= m->place[i]; k++) {
         const ct_graph_node *n = &m->graph.node[k];
 
-        for (int b = 0; (m->runner[k] == i) && (b < n->n_bottom); b++) {
+        for (int b = 0; (m->unit[k] == i) && (b < n->n_bottom); b++) {
             const ct_value *v = &m->graph.value[n->bottom[b]];
             int root = m->data_root[v->blob];
 
-            if (ct_graph_is_inner(&m->graph, v)) continue;
-            touch((ct_net_again(net, root) != NULL) ? &back[root] : &data[root], when);
+            if (ct_net_enters(net, v))
+                touch((ct_net_again(net, root) != NULL) ? &back[root] : &data[root], when);
+        }
+        for (int t = 0; (m->unit[k] == i) && (t < n->n_top); t++) {
+            const ct_value *v = &m->graph.value[n->top[t]];
+
+            if (!ct_graph_is_inner(&m->graph, v)) touch(&back[m->data_root[v->blob]], when);
         }
     }
-    for (int t = 0; t < last->n_top; t++)
-        touch(&back[m->data_root[m->graph.value[last->top[t]].blob]], when);
 }
 
 ct_status ct_net_lifetimes(ct_net *net)

@@ -109,6 +109,7 @@ void ct_net_destroy(ct_net *net)
     free(m->reruns);
     free(m->runner);
     free(m->place);
+    free(m->unit);
     free(m->forward_step);
     ct_graph_destroy(&m->graph);
     free(net->forward);

@@ -93,6 +93,8 @@ typedef struct ct_net_impl {
     char **key;         /* of the parameters, owned */
     int *runner;        /* per layer: who runs it, itself as a rule */
     int *place;         /* per layer: the last layer of its group, where that runs */
+    int *unit;          /* per layer: who runs its forward again; its runner but for norms of
+                         * another block than their sum, which do so themselves: recompute.c */
     int *forward_step;  /* per layer: its step in net->forward; of several parts the last */
     int *backward_step; /* per layer: its step in net->backward, or -1; the last, too     */
     int n_pair;         /* pairs of steps: of parameters, then of layers' sums */
@@ -126,6 +128,23 @@ static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
 static inline ct_pass_impl *ct_pass_impl_of(const ct_pass *pass)
 {
     return (ct_pass_impl *)pass->impl;
+}
+
+/** Whether two layers are of one copy of a repeat, or both of none. */
+static inline bool ct_same_block(const Ct__LayerParameter *a, const Ct__LayerParameter *b)
+{
+    const Ct__RepeatCopy *x = a->repeat_copy, *y = b->repeat_copy;
+
+    if ((x == NULL) || (y == NULL)) return x == y;
+    return (x->line == y->line) && (x->column == y->column) && (x->copy == y->copy);
+}
+
+/** Whether the unit that reads v does not make it. */
+static inline bool ct_net_enters(const ct_net *net, const ct_value *v)
+{
+    const int *unit = ct_net_impl_of(net)->unit;
+
+    return unit[v->node] != unit[v->reader];
 }
 
 /** The place `offset` of the plan in the pass's block; CT_NOWHERE: NULL. */

@@ -34,22 +34,11 @@ static ct_span reads_of(const ct_net *net, int root)
     return s;
 }
 
-static int top_root(const ct_net *net, int i, int t)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
+/* ---- units: layers whose forward runs again in one call. A unit is a group, but for a norm whose
+ * sum stands in another block (split_groups() below). Its number is that of its first layer. */
 
-    return m->data_root[m->graph.value[m->graph.node[m->place[i]].top[t]].blob];
-}
-
-static int n_top(const ct_net *net, int i)
-{
-    const ct_net_impl *m = ct_net_impl_of(net);
-
-    return m->graph.node[m->place[i]].n_top;
-}
-
-/* The next value from outside that group i reads, from bottom *b_p of layer *k_p on; both start at
- * i and 0. NULL: there are no more. */
+/* The next value that unit i reads from outside, from bottom *b_p of layer *k_p on; both start at i
+ * and 0. NULL: there are no more. */
 static const ct_value *next_input(const ct_net *net, int i, int *k_p, int *b_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
@@ -57,13 +46,37 @@ static const ct_value *next_input(const ct_net *net, int i, int *k_p, int *b_p)
     for (; *k_p <= m->place[i]; ++*k_p, *b_p = 0) {
         const ct_graph_node *n = &m->graph.node[*k_p];
 
-        while ((m->runner[*k_p] == i) && (*b_p < n->n_bottom)) {
+        while ((m->unit[*k_p] == i) && (*b_p < n->n_bottom)) {
             const ct_value *v = &m->graph.value[n->bottom[(*b_p)++]];
+
+            if (ct_net_enters(net, v)) return v;
+        }
+    }
+    return NULL;
+}
+
+/* Likewise, that it makes for others: not what stays within a group. */
+static const ct_value *next_output(const ct_net *net, int i, int *k_p, int *t_p)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (; *k_p <= m->place[i]; ++*k_p, *t_p = 0) {
+        const ct_graph_node *n = &m->graph.node[*k_p];
+
+        while ((m->unit[*k_p] == i) && (*t_p < n->n_top)) {
+            const ct_value *v = &m->graph.value[n->top[(*t_p)++]];
 
             if (!ct_graph_is_inner(&m->graph, v)) return v;
         }
     }
     return NULL;
+}
+
+static bool has_output(const ct_net *net, int i)
+{
+    int k = i, t = 0;
+
+    return next_output(net, i, &k, &t) != NULL;
 }
 
 /* Whether group i makes its tops again by ops.fusion.again. */
@@ -72,7 +85,7 @@ static bool makes_again(const ct_net *net, int i)
     const ct_fusion_ops *fusion = net->layer[i]->ops->fusion;
 
     return (fusion != NULL) && (fusion->again != NULL) && (net->layer[i]->form == NULL) &&
-           (n_top(net, i) > 0) && fusion->again(net->layer[i], net->pass->instance[i], NULL);
+           has_output(net, i) && fusion->again(net->layer[i], net->pass->instance[i], NULL);
 }
 
 const ct_again *ct_net_again(const ct_net *net, int root)
@@ -107,12 +120,13 @@ static bool may_cheaply(const ct_net *net, int i, ct_again *again_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
     const ct_value *v;
-    int root, k = i, b = 0;
+    int root, k = i, b = 0, t = 0;
     ct_span reads;
 
     if ((m->runner[i] != i) || !m->graph.node[m->place[i]].runs_backward || !makes_again(net, i))
         return false;
-    root = top_root(net, i, 0);
+    root = m->data_root[next_output(net, i, &k, &t)->blob];
+    k = i;
     reads = reads_of(net, root);
     if ((reads.last < 0) || !is_own(net, i, root)) return false;
     *again_p = (ct_again){ .layer = i, .root = root, .when = reads.first };
@@ -160,10 +174,22 @@ typedef struct blocks {
     bool *wanted; /* per blob: what lies there is made again                                */
 } blocks;
 
-static bool same_copy(const Ct__RepeatCopy *a, const Ct__RepeatCopy *b)
+/* A norm of another block than its sum: with it in forward and backward, but its rows are made
+ * again of the sum alone, which is kept for its block. */
+static void split_groups(blocks *p)
 {
-    return (a != NULL) && (b != NULL) && (a->line == b->line) && (a->column == b->column) &&
-           (a->copy == b->copy);
+    const ct_net *net = p->net;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_epilogue *tail = net->pass->instance[i]->tail;
+        int last = p->m->place[i];
+
+        if ((p->m->runner[i] != i) || (tail == NULL) || (tail->of[CT_EPILOGUE_NORM] == NULL) ||
+            (p->block[last] == p->block[i]))
+            continue;
+        /* outside of blocks it does not run again */
+        if ((tail->of[CT_EPILOGUE_SPLIT] != NULL) || (p->block[last] < 0)) p->m->unit[last] = last;
+    }
 }
 
 static void number_blocks(blocks *p)
@@ -175,15 +201,17 @@ static void number_blocks(blocks *p)
 
         p->block[i] = -1;
         if (c == NULL) continue;
-        if ((i == 0) || !same_copy(net->layer[i - 1]->param->repeat_copy, c)) p->n_block++;
+        if ((i == 0) || !ct_same_block(net->layer[i - 1]->param, net->layer[i]->param))
+            p->n_block++;
         p->block[i] = p->n_block - 1;
     }
-    for (int i = 0; i < net->n_layer; i++) { /* a group of several blocks is in none */
-        int runner = p->m->runner[i];
+    split_groups(p);
+    for (int i = 0; i < net->n_layer; i++) { /* a unit of several blocks is in none */
+        int unit = p->m->unit[i];
 
-        if (p->block[i] != p->block[runner]) p->block[runner] = -1;
+        if (p->block[i] != p->block[unit]) p->block[unit] = -1;
     }
-    for (int i = 0; i < net->n_layer; i++) p->block[i] = p->block[p->m->runner[i]];
+    for (int i = 0; i < net->n_layer; i++) p->block[i] = p->block[p->m->unit[i]];
 }
 
 /* A weight that learns, but gets no gradient from this layer, is updated as soon as others have
@@ -209,8 +237,8 @@ static const char *why_once(const ct_net *net, int i)
         return "its samples change in number";
     if (ct_host_layer_is(net, i)) return "it runs on the host";
     if (!outlives_weights(net, i)) return "its weights may change before";
-    if (makes_again(net, ct_net_impl_of(net)->runner[i])) return NULL;
-    if (net->pass->instance[ct_net_impl_of(net)->runner[i]]->early)
+    if (makes_again(net, ct_net_impl_of(net)->unit[i])) return NULL;
+    if (net->pass->instance[ct_net_impl_of(net)->unit[i]]->early)
         return "its forward makes gradients";
     if ((l->ops->sums != NULL) && (net->options.env.n_rank > 1))
         return "its forward adds up over the ranks";
@@ -244,15 +272,15 @@ static void find_layers(blocks *p)
     const ct_net *net = p->net;
 
     for (int i = 0; i < net->n_layer; i++) {
-        p->may[i] = (p->block[i] >= 0) && (p->m->runner[i] == i) &&
-                    (net->layer[i]->ops->forward != NULL) && (n_top(net, i) > 0);
+        p->may[i] = (p->block[i] >= 0) && (p->m->unit[i] == i) &&
+                    (net->layer[i]->ops->forward != NULL) && has_output(net, i);
     }
     for (int i = 0; i < net->n_layer; i++) {
         const char *why = (p->block[i] >= 0) ? why_once(net, i) : NULL;
 
         if (why == NULL) continue;
-        if (p->may[p->m->runner[i]]) say_once(p, i, why);
-        p->may[p->m->runner[i]] = false;
+        if (p->may[p->m->unit[i]]) say_once(p, i, why);
+        p->may[p->m->unit[i]] = false;
     }
 }
 
@@ -261,7 +289,7 @@ static void find_layers(blocks *p)
 /* The block that value v does not leave; -1: it must be kept. */
 static int home_of(const blocks *p, const ct_value *v)
 {
-    int maker = p->m->runner[v->node], block = p->block[maker];
+    int maker = p->m->unit[v->node], block = p->block[maker];
 
     if ((block < 0) || !p->may[maker] || (v->reader < 0) || (v->loss_weight != 0.0f) ||
         p->m->graph.node[v->node].ops->keeps_top || (p->block[v->reader] != block))
@@ -301,11 +329,12 @@ static bool is_overwritten(const blocks *p, int root, int i)
 static bool still_may(const blocks *p, int i)
 {
     const ct_value *v;
-    int k = i, b = 0;
+    int k = i, b = 0, t = 0;
 
-    for (int t = 0; t < n_top(p->net, i); t++) {
-        if (p->root[top_root(p->net, i, t)] != p->block[i]) return false;
+    while ((v = next_output(p->net, i, &k, &t)) != NULL) {
+        if (p->root[p->m->data_root[v->blob]] != p->block[i]) return false;
     }
+    k = i;
     while ((v = next_input(p->net, i, &k, &b)) != NULL) {
         int root = p->m->data_root[v->blob];
 
@@ -330,13 +359,13 @@ static void settle(blocks *p)
     }
 }
 
-/* Bytes that the group keeps in buffers from forward to backward. */
+/* Bytes that the unit keeps in buffers from forward to backward. */
 static size_t kept_bytes(const blocks *p, int i)
 {
     size_t bytes = 0;
 
     for (int k = i; k <= p->m->place[i]; k++) {
-        for (int s = 0; (p->m->runner[k] == i) && (s < CT_MAX_BUFFER); s++) {
+        for (int s = 0; (p->m->unit[k] == i) && (s < CT_MAX_BUFFER); s++) {
             const ct_buffer *b = &p->net->pass->instance[k]->buffer[s];
 
             if (b->keep == CT_LIFETIME_PASS) bytes += b->bytes;
@@ -345,14 +374,14 @@ static size_t kept_bytes(const blocks *p, int i)
     return bytes;
 }
 
-/* Whether the group runs again for the sake of its buffers: what it reads is there anyway, or they
+/* Whether the unit runs again for the sake of its buffers: what it reads is there anyway, or they
  * are large beside its tops. A product does not run again for a mask of a bit an element. */
 static bool pays_for_buffers(const blocks *p, int i)
 {
     size_t kept = kept_bytes(p, i), tops = 0;
     bool there = true;
     const ct_value *v;
-    int k = i, b = 0;
+    int k = i, b = 0, t = 0;
 
     if (!p->m->graph.node[p->m->place[i]].runs_backward || makes_again(p->net, i)) return false;
     while ((v = next_input(p->net, i, &k, &b)) != NULL) {
@@ -360,8 +389,9 @@ static bool pays_for_buffers(const blocks *p, int i)
 
         there = there && ((p->root[root] < 0) || p->wanted[root]);
     }
-    for (int t = 0; t < n_top(p->net, i); t++)
-        tops += ct_tensor_bytes(&p->net->pass->instance[p->m->place[i]]->top[t]->data);
+    k = i;
+    while ((v = next_output(p->net, i, &k, &t)) != NULL)
+        tops += ct_tensor_bytes(&p->net->pass->blob[v->blob]->data);
     return (kept > 0) && (there || (2 * kept >= tops));
 }
 
@@ -378,12 +408,14 @@ static bool want_around(blocks *p, int i)
 {
     const ct_value *v;
     bool changed = false;
-    int k = i, b = 0;
+    int k = i, b = 0, t = 0;
 
     p->runs[i] = true;
     while ((v = next_input(p->net, i, &k, &b)) != NULL)
         changed |= want(p, p->m->data_root[v->blob]);
-    for (int t = 0; t < n_top(p->net, i); t++) changed |= want(p, top_root(p->net, i, t));
+    k = i;
+    while ((v = next_output(p->net, i, &k, &t)) != NULL)
+        changed |= want(p, p->m->data_root[v->blob]);
     return changed;
 }
 
@@ -398,9 +430,11 @@ static void find_runs(blocks *p)
         changed = false;
         for (int i = p->net->n_layer - 1; i >= 0; i--) {
             bool runs = p->may[i] && pays_for_buffers(p, i);
+            const ct_value *v;
+            int k = i, t = 0;
 
-            for (int t = 0; p->may[i] && (t < n_top(p->net, i)); t++)
-                runs |= p->wanted[top_root(p->net, i, t)];
+            while (p->may[i] && ((v = next_output(p->net, i, &k, &t)) != NULL))
+                runs |= p->wanted[p->m->data_root[v->blob]];
             if (runs) changed |= want_around(p, i);
         }
     }
@@ -409,21 +443,21 @@ static void find_runs(blocks *p)
 /* ---- BLOCKS: its steps */
 
 /* The first step of backward that runs a layer of the block, or fills a gradient for it; n: none.
- */
+ * Of a group of two blocks it is the later one's: the sum in front reads nothing in backward. */
 static int first_backward(const blocks *p, int block)
 {
     const ct_net *net = p->net;
     int at = 0;
 
     while ((at < net->n_backward) && ((net->backward[at].kind != CT_STEP_BACKWARD) ||
-                                      (p->block[net->backward[at].layer] != block)))
+                                      (p->block[p->m->place[net->backward[at].layer]] != block)))
         at++;
     if (at == net->n_backward) return at;
     while ((at > 0) && (net->backward[at - 1].blob >= 0)) at--;
     return at;
 }
 
-/* The layers of a block that run again, in forward's order, to list[*n_p]. */
+/* The units of a block that run again, in forward's order, to list[*n_p]. */
 static void add_steps(const blocks *p, int block, ct_step *list, int *n_p)
 {
     const ct_net *net = p->net;
@@ -431,15 +465,13 @@ static void add_steps(const blocks *p, int block, ct_step *list, int *n_p)
     for (int j = 0; j < net->n_forward; j++) {
         const ct_step *s = &net->forward[j];
 
-        if ((s->kind != CT_STEP_FORWARD) || (s->part != s->n_part - 1) || !p->runs[s->layer] ||
-            (p->block[s->layer] != block))
-            continue;
-        list[(*n_p)++] = (ct_step){ .kind = CT_STEP_AGAIN,
-                                    .layer = s->layer,
-                                    .pair = -1,
-                                    .param = -1,
-                                    .blob = -1,
-                                    .n_part = 1 };
+        if ((s->kind != CT_STEP_FORWARD) || (s->part != s->n_part - 1)) continue;
+        for (int k = s->layer; k <= p->m->place[s->layer]; k++) {
+            if ((p->m->runner[k] != s->layer) || !p->runs[k] || (p->block[k] != block)) continue;
+            list[(*n_p)++] = (ct_step){
+                .kind = CT_STEP_AGAIN, .layer = k, .pair = -1, .param = -1, .blob = -1, .n_part = 1
+            };
+        }
     }
 }
 
@@ -494,10 +526,11 @@ static void list_roots(const blocks *p)
 
     for (int j = 0; j < net->n_backward; j++) {
         const ct_step *s = &net->backward[j];
+        const ct_value *v;
+        int k = s->layer, t = 0;
 
-        if (s->kind != CT_STEP_AGAIN) continue;
-        for (int t = 0; t < n_top(net, s->layer); t++) {
-            int root = top_root(net, s->layer, t);
+        while ((s->kind == CT_STEP_AGAIN) && ((v = next_output(net, s->layer, &k, &t)) != NULL)) {
+            int root = m->data_root[v->blob];
 
             if (ct_net_again(net, root) != NULL) continue;
             m->again[m->n_again++] =
@@ -518,7 +551,7 @@ static ct_status plan_blocks(blocks *p)
     CT_TRY(insert_steps(p));
     list_roots(p);
     for (int i = 0; i < n; i++)
-        m->reruns[i] = p->runs[m->runner[i]] && !makes_again(p->net, m->runner[i]);
+        m->reruns[i] = p->runs[m->unit[i]] && !makes_again(p->net, m->unit[i]);
     return CT_OK;
 }
 
@@ -645,7 +678,7 @@ ct_status ct_pass_again_run(ct_pass *pass, int when)
     return CT_OK;
 }
 
-/* Scratch of group i for its second forward, or for its backward. */
+/* Scratch of unit i for its second forward, or for its backward. */
 static void bind_scratch(ct_pass *pass, int i, bool again)
 {
     const ct_net_impl *m = ct_net_impl_of(pass->net);
@@ -653,7 +686,7 @@ static void bind_scratch(ct_pass *pass, int i, bool again)
     for (int k = 0; k < m->n_call_buffer; k++) {
         const ct_call_buffer *c = &m->call_buffer[k];
 
-        if ((m->runner[c->layer] != i) || (c->again == CT_NOWHERE)) continue;
+        if ((m->unit[c->layer] != i) || (c->again == CT_NOWHERE)) continue;
         pass->instance[c->layer]->buffer[c->slot].data =
             ct_pass_at(pass, again ? c->again : c->backward);
     }

@@ -385,20 +385,6 @@ static void a_norm_runs_with_its_sum(void **state)
     assert_true(n_bf16 > 0); /* values of 16 bits were among them */
 }
 
-/* Where blocks may run again, sums and norms run alone. */
-static void no_norm_runs_with_its_sum_where_blocks_run_again(void **state)
-{
-    char *text = with_channels(sum[0].text, 13);
-    test_net a;
-
-    (void)state;
-    make(text, (ct_net_options){ .phase = CT_TRAIN, .recompute = CT__RECOMPUTE__BLOCKS }, false,
-         &a);
-    assert_true(runs_itself(a.net, "n") && runs_itself(a.net, "m") && runs_itself(a.net, "k"));
-    test_net_destroy(&a);
-    free(text);
-}
-
 static void a_net_may_forbid_it(void **state)
 {
     char *text = with_channels(model[0].text, 13), *all = malloc(strlen(text) + 20);
@@ -510,7 +496,6 @@ int main(void)
         cmocka_unit_test(running_statistics_are_used_alike),
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_norm_runs_with_its_sum),
-        cmocka_unit_test(no_norm_runs_with_its_sum_where_blocks_run_again),
         cmocka_unit_test(a_net_may_forbid_it),
         cmocka_unit_test(groups_take_less_memory),
         cmocka_unit_test(values_made_again_are_the_same),

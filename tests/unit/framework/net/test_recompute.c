@@ -44,6 +44,15 @@
     LAYER("gelu", "GELU", "f", "g", "")                                                            \
     LAYER("drop", "Dropout", "g", "g", "dropout_param { dropout_ratio: 0.3 }")                     \
     FC("proj", "g", "p", "24") JOIN("sum", "Eltwise", "x", "p", "x", "")
+/* both sums; of the first, and of that of the block before, a norm and another sum are made */
+#define SUMS(norm)                                                                                 \
+    LAYER("one", norm, "x", "n", "")                                                               \
+    FC("mix", "n", "m", "24")                                                                      \
+    JOIN("add", "Eltwise", "x", "m", "y", "")                                                      \
+    LAYER("two", norm, "y", "k", "") FC("fc", "k", "f", "96") LAYER("gelu", "GELU", "f", "f", "")  \
+        FC("proj", "f", "p", "24") JOIN("sum", "Eltwise", "y", "p", "x", "")
+/* … and what lies behind the blocks */
+#define LAST LAYER("last", "LayerNorm", "x", "z", "") END("z")
 /* the norm at the end: what it writes goes out */
 #define BEHIND                                                                                     \
     FC("fc", "x", "f", "40")                                                                       \
@@ -56,6 +65,8 @@ static const struct {
     const char *name, *text;
 } model[] = {
     { "norm before", ROWS REPEAT("4", BEFORE) END("x") },
+    { "sums", ROWS REPEAT("3", SUMS("LayerNorm")) LAST },
+    { "sums of squares", ROWS REPEAT("3", SUMS("RMSNorm")) END("x") },
     { "norm behind", ROWS REPEAT("3", BEHIND) END("x") },
     { "images", /* statistics, groups, masks of maxima, what goes out is changed in place */
       IMAGES REPEAT(
@@ -220,6 +231,63 @@ static void a_block_runs_before_its_backward(void **state)
     test_net_destroy(&t);
 }
 
+static const char *runner_of(const ct_net *net, const char *name)
+{
+    int i = 0;
+
+    while (strcmp(net->layer[i]->name, name) != 0) i++;
+    return net->layer[ct_net_runner(net, i)]->name;
+}
+
+/* A sum and its norm run as one, and run again as one within a block. Of two blocks the norm alone
+ * runs again, of the sum that is kept. The bits are those of layers that run alone and once. */
+static void a_sum_runs_again_with_its_norm(void **state)
+{
+    static const char *text = ROWS REPEAT("2", SUMS("LayerNorm")) LAST;
+    ct_net_options o = { .recompute = CT__RECOMPUTE__BLOCKS };
+    test_net blocks, alone;
+
+    (void)state;
+    make(text, o, true, &blocks);
+    assert_string_equal(runner_of(blocks.net, "h0_one"), "h0_one"); /* no sum is in front */
+    assert_string_equal(runner_of(blocks.net, "h0_two"), "h0_add");
+    assert_string_equal(runner_of(blocks.net, "h1_one"), "h0_sum");
+    assert_string_equal(runner_of(blocks.net, "h1_two"), "h1_add");
+    assert_string_equal(runner_of(blocks.net, "last"), "h1_sum");
+    assert_string_equal(write_backward(blocks.net),
+                        "loss head h1_sum *h1_one *h1_mix *h1_add *h1_fc *h1_gelu h1_proj h1_gelu "
+                        "h1_fc h1_add h1_mix h0_sum *h0_one *h0_mix *h0_add *h0_fc *h0_gelu "
+                        "h0_proj h0_gelu h0_fc h0_add h0_mix h0_one ");
+    o = (ct_net_options){ .recompute = CT__RECOMPUTE__NEVER, .no_fuse = true };
+    make(text, o, false, &alone);
+    for (int micro = 0; micro < 4; micro++) {
+        double a = test_net_pass(&alone, micro, false), b = test_net_pass(&blocks, micro, false);
+
+        if (!isfinite(a) || (a != b)) fail_msg("loss %.17g, of blocks %.17g", a, b);
+        same_params(alone.net, blocks.net, "sums");
+        step(alone.net);
+        step(blocks.net);
+    }
+    test_net_destroy(&blocks);
+    test_net_destroy(&alone);
+}
+
+/* Not where what the norm makes leaves the block: the sum would be kept for it. */
+static void a_norm_that_ends_a_block_runs_alone(void **state)
+{
+    ct_net_options o = { .recompute = CT__RECOMPUTE__BLOCKS };
+    test_net t;
+
+    (void)state;
+    make(ROWS REPEAT("2", BEHIND) END("x"), o, false, &t);
+    assert_string_equal(runner_of(t.net, "h0_norm"), "h0_norm");
+    test_net_destroy(&t);
+    o.recompute = CT__RECOMPUTE__NEVER;
+    make(ROWS REPEAT("2", BEHIND) END("x"), o, false, &t);
+    assert_string_equal(runner_of(t.net, "h0_norm"), "h0_sum");
+    test_net_destroy(&t);
+}
+
 /* A mask of bits is kept where only for it a product would run again; where its input is made for
  * others, it is made, too. */
 static void a_product_is_not_run_for_a_mask(void **state)
@@ -239,16 +307,21 @@ static void a_product_is_not_run_for_a_mask(void **state)
     train_alike("mask", text, 2);
 }
 
-static size_t peak(const char *text, Ct__Recompute recompute)
+static size_t peak_of(const char *text, Ct__Recompute recompute, bool no_fuse)
 {
     test_net t;
     size_t bytes;
 
-    make(text, (ct_net_options){ .recompute = recompute }, false, &t);
+    make(text, (ct_net_options){ .recompute = recompute, .no_fuse = no_fuse }, false, &t);
     bytes = t.net->memory.peak_alive;
     assert_true(t.net->memory.planned >= bytes);
     test_net_destroy(&t);
     return bytes;
+}
+
+static size_t peak(const char *text, Ct__Recompute recompute)
+{
+    return peak_of(text, recompute, false);
 }
 
 #define WIDE                                                                                       \
@@ -285,6 +358,19 @@ static void refuses_nothing_without_blocks(void **state)
     assert_int_equal(ct_net_impl_of(t.net)->n_again, 1);
     assert_int_equal(n_again(t.net), 0);
     test_net_destroy(&t);
+}
+
+/* Nor does one whose sums run with their norms, of which one is in the next block. */
+static void groups_keep_no_more(void **state)
+{
+    const char *few = WIDE REPEAT("4", SUMS("LayerNorm")) LAST;
+    const char *many = WIDE REPEAT("9", SUMS("LayerNorm")) LAST;
+    size_t read = 64 * 24 * sizeof(float);
+    Ct__Recompute blocks = CT__RECOMPUTE__BLOCKS;
+
+    (void)state;
+    assert_int_equal(peak(many, blocks) - peak(few, blocks), 5 * read);
+    assert_true(peak(many, blocks) <= peak_of(many, blocks, true));
 }
 
 /* Layers with effects of their own run once: a BatchNorm alone, and state from batch to batch. */
@@ -362,8 +448,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_a_net_that_keeps_all),
         cmocka_unit_test(a_block_runs_before_its_backward),
+        cmocka_unit_test(a_sum_runs_again_with_its_norm),
+        cmocka_unit_test(a_norm_that_ends_a_block_runs_alone),
         cmocka_unit_test(a_product_is_not_run_for_a_mask),
         cmocka_unit_test(a_block_costs_what_it_reads),
+        cmocka_unit_test(groups_keep_no_more),
         cmocka_unit_test(refuses_nothing_without_blocks),
         cmocka_unit_test(runs_once_what_changes_more),
         cmocka_unit_test(auto_goes_by_the_limit),
