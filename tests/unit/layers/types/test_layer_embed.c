@@ -112,8 +112,10 @@ static void test_functions(void **state)
         double xd = (double)x;
 
         if (x > -87.0f) assert_true(error(ct_exp_f32(x), exp(xd)) <= 2);
-        if (x < -87.0f) assert_true(ct_sigmoid_f32(x) == 0); /* as its docstring promises */
-        else assert_true(error(ct_sigmoid_f32(x), 1 / (1 + exp(-xd))) <= 4);
+        if (x < -87.0f)
+            assert_true(ct_sigmoid_f32(x) == 0); /* as its docstring promises */
+        else
+            assert_true(error(ct_sigmoid_f32(x), 1 / (1 + exp(-xd))) <= 4);
         assert_true(error(ct_tanh_f32(x), tanh(xd)) <= 3);
     }
     for (double x = 1e-37; x < 1; x *= 1.003)
