@@ -356,8 +356,8 @@ static const shape shapes[] = {
     { 1, 1, 1, 20, 20, 300, false, 0, 100, true, false, true, 0, 0 },
     { 1, 2, 1, 65, 65, 8, true, 0, 8, false, true, true, 0.3f, 0 },
     { 2, 2, 2, 63, 140, 16, true, 77, 0, false, false, false, 0.5f, 0 },
-    { 2, 2, 2, 65, 65, 16, true, 0, 0, false, false, true, 0, 40 }, /* scores to +-1e4 */
-    { 1, 1, 1, 129, 129, 64, false, 0, 0, false, false, true, 0, 30 },
+    { 2, 2, 2, 65, 65, 16, true, 0, 0, false, false, true, 0, 120 }, /* large_scores() */
+    { 1, 1, 1, 129, 129, 64, false, 0, 0, false, false, true, 0, 100 },
 };
 enum { N_SHAPE = sizeof(shapes) / sizeof(shapes[0]) };
 
@@ -416,20 +416,26 @@ static double allowed(const operands *o, const exact *e)
     return 0x1p-24 * (2 * ((double)d->dim + 10) * e->largest + sums + 40);
 }
 
+static void check_exact(const shape *c, operands *o, const exact *e,
+                        const ct_attention_impl *forward, const ct_attention_impl *backward)
+{
+    char what[300];
+
+    for (int64_t i = 0; i < o->n_x; i++) o->dx[i] = NAN;
+    run(o, forward);
+    run(o, backward);
+    snprintf(what, sizeof(what), "%s, %s y", text_of(c), forward->name);
+    near(o->top, e->y, e->y_size, o->n_top, allowed(o, e), what);
+    snprintf(what, sizeof(what), "%s, %s dx", text_of(c), backward->name);
+    near(o->dx, e->dx, e->dx_size, o->n_x, allowed(o, e), what);
+}
+
 static void check(const shape *c, const ct_attention_impl *forward,
                   const ct_attention_impl *backward)
 {
     operands o = make(c, 2);
-    exact e = *exact_of(c, &o);
-    char what[300];
 
-    for (int64_t i = 0; i < o.n_x; i++) o.dx[i] = NAN;
-    run(&o, forward);
-    run(&o, backward);
-    snprintf(what, sizeof(what), "%s, %s y", text_of(c), forward->name);
-    near(o.top, e.y, e.y_size, o.n_top, allowed(&o, &e), what);
-    snprintf(what, sizeof(what), "%s, %s dx", text_of(c), backward->name);
-    near(o.dx, e.dx, e.dx_size, o.n_x, allowed(&o, &e), what);
+    check_exact(c, &o, exact_of(c, &o), forward, backward);
     destroy(&o);
 }
 
@@ -441,6 +447,56 @@ static void every_engine(void **state)
             check(&shapes[i], ct_attention_forward_table[k], ct_attention_backward_table[k]);
     }
     assert_string_equal(ct_attention_forward_table[1]->name, "reference");
+}
+
+/* Forms of attention over so many tokens: bidirectional, causal, windows, segments, positions that
+ * turn, dropout, operands of their own; one head of keys, 3, and as many as of queries. */
+static shape form_of(int way, int64_t tokens, int64_t dim)
+{
+    static const int64_t kv[] = { 1, 6, 3 };
+
+    return (shape){ .n = (tokens < 100) ? 2 : 1,
+                    .heads = 6,
+                    .kv = kv[way % 3],
+                    .tq = tokens,
+                    .tk = tokens,
+                    .dim = dim,
+                    .causal = (way == 1) || (way == 2) || (way == 4),
+                    .window = (way == 2) ? 17 : 0,
+                    .rope = (way == 4) ? dim / 2 * 2 : 0,
+                    .segments = (way == 3) || (way == 4),
+                    .packed = way != 5,
+                    .ratio = (way == 4) ? 0.2f : 0 };
+}
+
+/* Every length with every width of heads; all forms of the shorter ones. */
+static void every_size(void **state)
+{
+    static const int64_t t[] = { 1, 2, 63, 64, 65, 257 }, dim[] = { 1, 8, 64, 80, 128 };
+
+    (void)state;
+    for (int i = 0; i < 6 * 5 * 6; i++) {
+        int way = i / 30;
+        shape c = form_of(way, t[i % 6], dim[i / 6 % 5]);
+        operands first, o;
+        exact e;
+
+        if ((c.tq == 257) && (way != i / 6 % 5)) continue;
+        first = make(&c, 2);
+        e = define(&first);
+        check_exact(&c, &first, &e, &ct_attention_ref_forward, &ct_attention_ref_backward);
+        check_exact(&c, &first, &e, &ct_attention_flash_forward, &ct_attention_flash_backward);
+        for (int threads = 1; threads <= 3; threads += 2) {
+            o = make(&c, threads);
+            run(&o, &ct_attention_flash_forward);
+            run(&o, &ct_attention_flash_backward);
+            test_same(o.top, first.top, o.n_top, text_of(&c));
+            test_same(o.dx, first.dx, o.n_x, text_of(&c));
+            destroy(&o);
+        }
+        destroy(&first);
+        free(e.y), free(e.y_size), free(e.dx), free(e.dx_size);
+    }
 }
 
 /* What one engine's forward keeps another's backward reads. */
@@ -492,39 +548,126 @@ static void same_bits(void **state)
     }
 }
 
+/* x rounded to bf16, and as such. */
+static void *narrowed(float *x, int64_t n)
+{
+    void *y = numbers(n);
+
+    ct_bf16_narrow(n, x, y);
+    ct_bf16_widen(n, y, x);
+    return y;
+}
+
 /* ---- edges */
 
-/* Products of 1e20 and -1e20 are -infinity: such keys count for nothing, and a row of them alone is
- * one that sees nothing. */
+/* Of the two shapes with large operands: scores from below -1e4 to above 1e4, which every_engine(),
+ * every_set() and same_bits() run. */
+static void large_scores(void **state)
+{
+    (void)state;
+    for (int i = N_SHAPE - 2; i < N_SHAPE; i++) {
+        const shape *c = &shapes[i];
+        operands o = make(c, 1);
+        double least = 0, most = 0;
+
+        for (int64_t q = 0; q < c->tq; q++) {
+            for (int64_t k = 0; k < c->tk; k++) {
+                double score = 0;
+
+                if (!visible(&o.d, NULL, q, k)) continue;
+                for (int64_t x = 0; x < c->dim; x++)
+                    score += (double)o.a.q[q * o.d.q_row + x] * (double)o.a.k[k * o.d.k_row + x];
+                least = fmin(least, score * (double)o.d.scale);
+                most = fmax(most, score * (double)o.d.scale);
+            }
+        }
+        assert_true((least < -1e4) && (most > 1e4));
+        destroy(&o);
+    }
+}
+
+static const shape infinite = { 1, 1, 1, 40, 40, 16, false, 0, 0, false, false, true, 0, 0 };
+
+static bool counts(int64_t key, bool none_counts)
+{
+    return !none_counts && (key % 5 != 1);
+}
+
+/* Scores of -infinity: of every fifth key, or of all; only for queries at which[] of 0. Such keys
+ * count for nothing, and a row of them alone is one that sees nothing. off: of a result. */
+static void check_infinite(const operands *o, bool none_counts, int every, double off)
+{
+    bool bf16 = o->d.bf16;
+
+    for (int64_t t = 0; t < 40; t++) {
+        bool apart = none_counts && (t % every == 0), all = none_counts && !apart;
+        double mean = 0, n = 0;
+
+        for (int64_t j = 0; j < 40; j++) {
+            if (!all && !counts(j, none_counts)) continue;
+            mean += (double)ct_num_get(o->a.v, bf16, j * 48);
+            n += 1;
+        }
+        mean = apart ? 0 : mean / n;
+        assert_true(fabs((double)ct_num_get(o->top, bf16, t * 16) - mean) <= off);
+        for (int i = 0; i < 48; i++) {
+            float d = ct_num_get(o->dx, bf16, t * 48 + i);
+
+            assert_true(isfinite(d));
+            if (apart && (i < 16)) assert_true(d == 0.0f);
+        }
+    }
+}
+
+/* Products of 1e20 and -1e20, of f32 and of bf16 numbers. P, of 8 bits then, and a result are off
+ * by 2^-8 at most. */
 static void minus_infinity(void **state)
 {
-    shape c = { 1, 1, 1, 40, 40, 16, false, 0, 0, false, false, true, 0, 0 };
-
     (void)state;
-    for (int k = 0; k < 2; k++) {
-        operands o = make(&c, 2);
+    for (int k = 0; k < 4; k++) {
+        bool none = k % 2 == 1, bf16 = k >= 2;
+        operands o = make(&infinite, 2);
+        float *x = NULL;
 
         for (int64_t t = 0; t < 40; t++) {
             float *q = o.x + t * 48, *key = q + 16;
 
             for (int i = 0; i < 16; i++) {
                 q[i] = (t % 3 == 0) ? 1e20f : 0.25f;
-                key[i] = ((t % 5 == 1) || (k == 1)) ? -1e20f : 0.0f;
+                key[i] = counts(t, none) ? 0.0f : -1e20f;
             }
+        }
+        if (bf16) {
+            x = narrowed(o.x, o.n_x);
+            o.d.bf16 = true;
+            o.a.q = x, o.a.k = ct_num_at(x, true, 16), o.a.v = ct_num_at(x, true, 32);
+            o.a.dk = ct_num_to(o.dx, true, 16), o.a.dv = ct_num_to(o.dx, true, 32);
+            ct_bf16_narrow(o.n_top, o.dtop, (void *)o.dtop);
         }
         run(&o, &ct_attention_flash_forward);
         run(&o, &ct_attention_flash_backward);
-        for (int64_t t = 0; t < 40; t++) {
-            bool none = (k == 1) && (t % 3 == 0);
-            double mean = 0;
+        check_infinite(&o, none, 3, bf16 ? 0x1p-7 : 1e-5);
+        free(x);
+        destroy(&o);
+    }
+}
 
-            for (int64_t j = 0; j < 40; j++)
-                mean += ((k == 0) && (j % 5 == 1)) ? 0 : o.x[j * 48 + 32];
-            mean /= (k == 0) ? 32 : 40;
-            assert_true(fabs((double)o.top[t * 16] - (none ? 0 : mean)) < 1e-5);
-            for (int i = 0; i < 48; i++) assert_true(isfinite(o.dx[t * 48 + i]));
-            for (int i = 0; none && (i < 16); i++) assert_true(o.dx[t * 48 + i] == 0.0f);
+/* What reference multiplies in double is finite but where a key is not. */
+static void minus_infinity_in_reference(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        operands o = make(&infinite, 1);
+
+        for (int64_t t = 0; t < 40; t++) {
+            float *q = o.x + t * 48, *key = q + 16;
+
+            for (int i = 0; i < 16; i++) q[i] = 0.25f, key[i] = 0;
+            if (!counts(t, k == 1)) key[3] = -INFINITY;
         }
+        run(&o, &ct_attention_ref_forward);
+        run(&o, &ct_attention_ref_backward);
+        check_infinite(&o, k == 1, 1, 1e-5);
         destroy(&o);
     }
 }
@@ -610,15 +753,6 @@ static void pairs(void **state)
 }
 
 /* ---- bf16 numbers in memory: what f32 ones of the same values give, rounded once */
-
-static void *narrowed(float *x, int64_t n)
-{
-    void *y = numbers(n);
-
-    ct_bf16_narrow(n, x, y);
-    ct_bf16_widen(n, y, x);
-    return y;
-}
 
 static void assert_rounded(const shape *c, const char *what, const float *wide, const void *narrow,
                            int64_t n)
@@ -792,11 +926,12 @@ static void bf16_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_engine),     cmocka_unit_test(mixed),
-        cmocka_unit_test(every_set),        cmocka_unit_test(same_bits),
-        cmocka_unit_test(minus_infinity),   cmocka_unit_test(nothing_seen),
-        cmocka_unit_test(threads_are_busy), cmocka_unit_test(pairs),
-        cmocka_unit_test(bf16_numbers),
+        cmocka_unit_test(every_engine),   cmocka_unit_test(mixed),
+        cmocka_unit_test(every_set),      cmocka_unit_test(every_size),
+        cmocka_unit_test(same_bits),      cmocka_unit_test(large_scores),
+        cmocka_unit_test(minus_infinity), cmocka_unit_test(minus_infinity_in_reference),
+        cmocka_unit_test(nothing_seen),   cmocka_unit_test(threads_are_busy),
+        cmocka_unit_test(pairs),          cmocka_unit_test(bf16_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, drop);
