@@ -149,7 +149,7 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
 	for f in $(FUZZ); do n=$$(basename $$f .c); mkdir -p build/fuzz/$$n; \
-	    $(MAKE) --no-print-directory B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
+	    $(MAKE) --no-print-directory B=build/fuzz/obj FUZZING=1 CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
 	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
 	    if [ $$n = fuzz_hdf5 ]; then \

@@ -1,5 +1,5 @@
-/* Weights in a file: any bytes that are a .npz or a .caffemodel, whole or not, end in arrays as
- * large as their shapes say, or in an error. (HDF5 files are the library's to read.) */
+/* Weights in a file: any bytes that are a .npz, a .caffemodel, a .safetensors or a GGUF, whole or
+ * not, end in arrays as large as their shapes say, or in an error. (HDF5 files: fuzz_hdf5.c.) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
