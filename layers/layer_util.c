@@ -328,6 +328,27 @@ ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64
                          (long long)ex->micro_step, (long long)(n_class - 1), (long long)n_class);
 }
 
+int64_t ct_index_per_sample(const ct_shape *x, const ct_exec *ex)
+{
+    if ((x->ndim > 1) && (x->dim[0] != ex->batch_local) && (x->dim[1] == ex->batch_local))
+        return -x->dim[1];
+    return (x->dim[0] > 0) ? ct_shape_count(x, 0, -1) / x->dim[0] : 1;
+}
+
+ct_status ct_index_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
+                        int64_t per_sample, int64_t n)
+{
+    int64_t sample = (per_sample > 0) ? at / per_sample : at % -per_sample;
+    int64_t element = (per_sample > 0) ? at % per_sample : at / -per_sample;
+
+    return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                         "element %lld of sample %lld of batch %lld is %g, not a whole number in "
+                         "0..%lld: input_dim is %lld",
+                         (long long)element, (long long)(ex->batch_first + sample),
+                         (long long)ex->micro_step, (double)value, (long long)(n - 1),
+                         (long long)n);
+}
+
 /* ---- affine */
 
 CT_SIMD_PART void affine_rows(int64_t inner, int block, bool bf16, const float *x,

@@ -123,6 +123,12 @@ void ct_rows_add(int64_t m, int64_t n, const int32_t *index, const float *from, 
  *  label in its blob, of which a sample has `per_sample`. */
 ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
                         int64_t per_sample, int64_t n_class);
+/** Elements of a sample in a blob of indices, where axis 0 counts the batch's samples; where axis 1
+ *  does, as behind TextData, minus that axis. */
+int64_t ct_index_per_sample(const ct_shape *x, const ct_exec *ex);
+/** Of an index that is not below n. per_sample: as above. */
+ct_status ct_index_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
+                        int64_t per_sample, int64_t n);
 
 /* ---- Sums and affine maps along the channels of blocked arrays.
  *

@@ -239,11 +239,7 @@ static ct_status run(ct_call *call, const ct_config *c, request *r)
     ct_net_options_fill(call, c, CT_TEST, &state, &options);
     options.dev = NULL;
     CT_TRY(ct_decoder_create(c->net, &options, chunk_of(r->prompt.n), &d));
-    if (r->n_id > ct_decoder_classes(d))
-        CT_TRY_GOTO(status, out,
-                    CT_FAIL(CT_ERR_CONFIG,
-                            "%s has %" PRId64 " ids, but the net scores %" PRId64 " tokens",
-                            ct_tokenizer_source(r->tokenizer), r->n_id, ct_decoder_classes(d)));
+    CT_TRY_GOTO(status, out, ct_decoder_check_ids(d, r->n_id, ct_tokenizer_source(r->tokenizer)));
     CT_TRY_GOTO(status, out, ct_sequence_open(d, r->prompt.n + r->max_tokens - 1, &s));
     CT_TRY_GOTO(status, out,
                 load_weights(ct_options_text(call->options, "weights"), ct_decoder_net(d)));

@@ -209,7 +209,10 @@ ct_status ct_pass_reshape_layer(ct_pass *pass, int i)
     in->top_is_share = l->ops->top_is_share;
     if ((n->own != NULL) && (n->n_bottom > 0)) /* what the net adds passes it on */
         in->top_is_share = pass->instance[g->value[n->bottom[0]].node]->top_is_share;
-    for (int t = 0; t < l->n_top; t++) in->top[t]->restarts_first = false; /* even in place */
+    for (int t = 0; t < l->n_top; t++) { /* even in place */
+        in->top[t]->restarts_first = false;
+        in->top[t]->ids = 0;
+    }
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     if (ct_host_layer_is(net, i)) in->backward_reads = 0; /* its copies are there in backward */
     for (int t = 0; t < l->n_top; t++) {

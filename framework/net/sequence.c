@@ -127,6 +127,40 @@ int64_t ct_decoder_classes(const ct_decoder *d)
     return d->classes;
 }
 
+/* The layer that makes a blob: the last one, where some run in place. */
+static const ct_layer *maker_of(const ct_net *net, const char *blob)
+{
+    const ct_layer *l = net->layer[net->n_layer - 1];
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int t = 0; t < net->layer[i]->n_top; t++) {
+            if (strcmp(net->pass->instance[i]->top[t]->name, blob) == 0) l = net->layer[i];
+        }
+    }
+    return l;
+}
+
+ct_status ct_decoder_check_ids(const ct_decoder *d, int64_t n, const char *tokenizer)
+{
+    const ct_net *net = d->shape[CHUNK].net;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_layer *l = net->layer[i];
+        const Ct__EmbedParameter *p = l->param->embed_param;
+
+        if ((strcmp(l->ops->type, "Embed") == 0) && (n > (int64_t)p->input_dim))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "%s has %" PRId64 " ids, but embed_param.input_dim is %u",
+                                 tokenizer, n, p->input_dim);
+    }
+    if (n > d->classes)
+        return CT_LAYER_FAIL(maker_of(net, net->pass->blob[d->shape[CHUNK].output]->name),
+                             CT_ERR_CONFIG,
+                             "%s has %" PRId64 " ids, but the net scores %" PRId64 " tokens",
+                             tokenizer, n, d->classes);
+    return CT_OK;
+}
+
 /* ---- sequences */
 
 /* What each layer keeps, and room for the call that needs most. */

@@ -31,6 +31,9 @@ void ct_decoder_destroy(ct_decoder *d);
 ct_net *ct_decoder_net(const ct_decoder *d);
 /** Scores of a token. */
 int64_t ct_decoder_classes(const ct_decoder *d);
+/** Whether the net has n ids. CT_ERR_CONFIG, with the layer, where a table has fewer rows, or there
+ *  are fewer scores. tokenizer: whose ids they are, for the message. */
+ct_status ct_decoder_check_ids(const ct_decoder *d, int64_t n, const char *tokenizer);
 
 /** Room for so many tokens. CT_ERR_CONFIG, with the layer: a table of positions has fewer rows. */
 ct_status ct_sequence_open(ct_decoder *d, int64_t capacity, ct_sequence **s_p);

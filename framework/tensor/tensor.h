@@ -123,6 +123,7 @@ typedef struct ct_blob {
     bool varies;         /* its shape changes from batch to batch; before the first: the largest  */
     bool restarts_first; /* it is 1 but in row 0: cont of sequences that only begin with a batch.
                           * Reshape of who makes it says so                                   */
+    int64_t ids; /* whole numbers below it; 0: nobody said. Reshape of who makes it says so   */
 } ct_blob;
 
 size_t ct_dtype_size(ct_dtype dtype);

@@ -4,14 +4,15 @@
 /* Buffer 0 has the m indices, then their order by index (m, stable), then where each of them begins
  * in it for backward (n + 1): ct_index_ints(). */
 
+/* per_sample 0: of BatchReindex. */
 static ct_status index_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
-                            int64_t n, int64_t)
+                            int64_t per_sample, int64_t n)
 {
+    if (per_sample != 0) return ct_index_fail(l, ex, value, at, per_sample, n);
     return CT_LAYER_FAIL(l, CT_ERR_DATA,
-                         "%s %lld of batch %lld is %g, not a whole number in "
-                         "0..%lld",
-                         (strcmp(l->ops->type, "Embed") == 0) ? "element" : "index", (long long)at,
-                         (long long)ex->micro_step, (double)value, (long long)(n - 1));
+                         "index %lld of batch %lld is %g, not a whole number in 0..%lld",
+                         (long long)at, (long long)ex->micro_step, (double)value,
+                         (long long)(n - 1));
 }
 
 /* Where element i stands in order of index: before it are all that are smaller, and equal ones that
@@ -64,7 +65,7 @@ static ct_status sort_many(ct_exec *ex, int64_t m, int64_t n, int32_t *index)
 
 /* Checks and sorts. What is no index is told of at the end of the pass, and is 0 until then. */
 static ct_status read_index(const ct_layer *l, ct_instance *in, ct_exec *ex, const float *value,
-                            int64_t m, int64_t n, int32_t *index)
+                            int64_t per_sample, int64_t m, int64_t n, int32_t *index)
 {
     const int64_t few = 1 << 14;
     fault_word fault;
@@ -78,7 +79,7 @@ static ct_status read_index(const ct_layer *l, ct_instance *in, ct_exec *ex, con
             index[i] = good ? found : 0;
             if (!good) fault.put(i, value[i]);
         }));
-    CT_TRY(checked(l, in, ex, &fault, n, 0, index_fail));
+    CT_TRY(checked(l, in, ex, &fault, per_sample, n, index_fail));
     return (m <= few) ? sort_few(ex, m, n, index) : sort_many(ex, m, n, index);
 }
 
@@ -106,7 +107,7 @@ static ct_status reindex_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
 
-    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[1]), m, n, index));
+    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[1]), 0, m, n, index));
     return ct_cuda_map(
         ex->stream, "BatchReindex", m * row,
         KERNEL(int64_t e) { y[e] = x[index[e / row] * row + e % row]; });
@@ -135,7 +136,8 @@ static ct_status embed_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *b = (l->n_weight > 1) ? ct_blob_data(&in->weight[1]) : NULL;
     float *y = ct_blob_data(in->top[0]);
 
-    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[0]), m, k, index));
+    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[0]),
+                      ct_index_per_sample(&in->bottom[0]->data.shape, ex), m, k, index));
     return ct_cuda_map(
         ex->stream, "Embed", m * n, KERNEL(int64_t e) {
             float v = w[index[e / n] * n + e % n];

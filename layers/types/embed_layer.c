@@ -43,6 +43,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (top.ndim == CT_MAX_DIM)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s: no room for one more axis",
                              ct_shape_str(&top).text);
+    if (in->bottom[0]->ids > s->k)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "bottom \"%s\" has ids below %lld, embed_param.input_dim is %lld",
+                             in->bottom[0]->name, (long long)in->bottom[0]->ids, (long long)s->k);
     ct_instance_buffer(in, INDEX, CT_LIFETIME_PASS,
                        ct_index_ints(l, ct_shape_count(&top, 0, -1), s->k) * sizeof(int32_t));
     top.dim[top.ndim++] = s->n;
@@ -80,11 +84,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     for (int64_t i = 0; i < m; i++) {
         if (!ct_label_class(x[i], s->k, &index[i]))
-            return CT_LAYER_FAIL(l, CT_ERR_DATA,
-                                 "element %lld of batch %lld is %g, not a whole number in 0..%lld: "
-                                 "input_dim is %lld",
-                                 (long long)i, (long long)ex->micro_step, (double)x[i],
-                                 (long long)(s->k - 1), (long long)s->k);
+            return ct_index_fail(l, ex, x[i], i,
+                                 ct_index_per_sample(&in->bottom[0]->data.shape, ex), s->k);
     }
 #pragma omp parallel for schedule(static) if (m * s->n >= CT_PARALLEL_MIN)
     for (int64_t i = 0; i < m; i++) {

@@ -17,6 +17,7 @@ static ct_status split_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < l->n_top; i++) {
         ct_blob_set_like(in->top[i], &in->bottom[0]->data.shape, &in->bottom[0]->data);
         in->top[i]->restarts_first = in->bottom[0]->restarts_first;
+        in->top[i]->ids = in->bottom[0]->ids;
     }
     return CT_OK;
 }

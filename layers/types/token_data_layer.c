@@ -38,7 +38,8 @@ typedef struct token_state {
     int64_t end_token; /* -1: none */
     float mask_ratio;
     int64_t mask_token;
-    ct_tokenizer *tokenizer; /* NULL: nobody counts bytes */
+    int64_t n_id;            /* of the tokenizer; 0: not known */
+    ct_tokenizer *tokenizer; /* NULL: nobody counts bytes     */
 } token_state;
 
 typedef struct token_instance {
@@ -87,19 +88,25 @@ static ct_status open_source(ct_layer *l, const char *source)
     return CT_OK;
 }
 
-/* What counts bytes of texts, where anybody asks. */
+/* How many ids there are; in TEST, what counts bytes of texts. Without data its file may miss, too. */
 static ct_status open_tokenizer(ct_layer *l, const Ct__TokenDataParameter *p)
 {
     token_state *s = l->state;
 
     if ((p->tokenizer == NULL) && (p->pattern != NULL))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pattern is that of a tokenizer, which is not set");
-    if ((p->tokenizer == NULL) || (l->phase != CT_TEST)) return CT_OK;
+    if (p->tokenizer == NULL) return CT_OK;
+    if (l->env->no_data && (strcmp(p->tokenizer, "bytes") != 0) &&
+        (access(p->tokenizer, F_OK) != 0))
+        return CT_OK;
     CT_TRY(ct_tokenizer_open(p->tokenizer, p->pattern, &s->tokenizer));
-    if ((s->vocabulary > 0) && (ct_tokenizer_size(s->tokenizer) > s->vocabulary))
+    s->n_id = ct_tokenizer_size(s->tokenizer);
+    if ((s->vocabulary > 0) && (s->n_id > s->vocabulary))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "tokenizer %s has %lld ids, vocabulary is %lld",
-                             p->tokenizer, (long long)ct_tokenizer_size(s->tokenizer),
-                             (long long)s->vocabulary);
+                             p->tokenizer, (long long)s->n_id, (long long)s->vocabulary);
+    if ((l->phase == CT_TEST) && !l->env->no_data) return CT_OK;
+    ct_tokenizer_close(s->tokenizer);
+    s->tokenizer = NULL;
     return CT_OK;
 }
 
@@ -121,10 +128,11 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     s->synthetic = absent && l->env->synthetic;
     if (s->synthetic && (l->env->synthetic_batch > 0)) s->batch_size = l->env->synthetic_batch;
     CT_TRY(check_fields(l, p));
-    if (s->synthetic || (absent && l->env->no_data)) return CT_OK;
+    if (s->synthetic) return CT_OK;
+    CT_TRY(open_tokenizer(l, p));
+    if (absent && l->env->no_data) return CT_OK;
     if (p->source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
-    CT_TRY(open_source(l, p->source));
-    return l->env->no_data ? CT_OK : open_tokenizer(l, p);
+    return open_source(l, p->source);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -144,6 +152,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     in->n_sample = s->n_window;
     CT_TRY(ct_data_check_size(l, &shape));
     for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &shape);
+    in->top[TOKENS]->ids = (s->vocabulary > 0) ? s->vocabulary : s->n_id;
     free(d->token);
     free(d->values);
     d->token = malloc((size_t)(s->seq_len + 1) * sizeof(*d->token));

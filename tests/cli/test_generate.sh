@@ -139,8 +139,11 @@ runs other_weights 3 'none of its layers has the name of a layer of the net' \
 runs absent_tokenizer 3 'absent.json' $gen --model=deploy.prototxt --weights=bytes.caffemodel.h5 --tokenizer=absent.json --prompt=a
 head -c 60000 "$ROOT/docs/data.md" >more.txt
 runs more 0 '' "$CORTADO" convert text --from=more.txt --to=more.bin --train_bpe=300 --tokenizer=more.json
-runs too_large 2 'more.json has 300 ids, but the net scores 257 tokens' \
+runs too_large 2 'deploy.prototxt:2: layer "wte" .Embed.: more.json has 300 ids, but embed_param.input_dim is 257' \
     $gen --model=deploy.prototxt --weights=bytes.caffemodel.h5 --tokenizer=more.json --prompt=a
+sed 's/ param { name: "wte" }//; s/input_dim: 257/input_dim: 300/' deploy.prototxt >untied.prototxt
+runs few_scores 2 'untied.prototxt:[0-9]*: layer "head" .InnerProduct.: more.json has 300 ids, but the net scores 257 tokens' \
+    $gen --model=untied.prototxt --weights=bytes.caffemodel.h5 --tokenizer=more.json --prompt=a
 net "$input" false >seeing.prototxt
 runs not_causal 2 'seeing.prototxt:[0-9]*, copy 0: layer "h0_attn" .Attention.: without causal: true' \
     $gen --model=seeing.prototxt --weights=bytes.caffemodel.h5 --tokenizer=bytes --prompt=a

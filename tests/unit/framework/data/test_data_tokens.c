@@ -253,13 +253,54 @@ static void test_refused(void **state)
     parsed_net_close(&f);
 }
 
+/* ---- an Embed that takes fewer ids than there may be */
+
+static void embed_refused(const char *fields, const char *more, ct_phase phase, bool no_data,
+                          const char *part)
+{
+    ct_net_env env = { .n_rank = 1, .no_data = no_data };
+    char text[1024];
+    const char *said;
+    parsed_net f;
+    ct_status status;
+
+    snprintf(text, sizeof(text),
+             "layer { name: \"data\" type: \"TokenData\" top: \"tokens\" token_data_param { "
+             "batch_size: 2 seq_len: 3 source: \"%s\" %s } } layer { name: \"wte\" type: \"Embed\" "
+             "bottom: \"tokens\" top: \"x\" embed_param { input_dim: 255 num_output: 2 } } %s",
+             no_data ? "none.bin" : test_path(&folder, "t.bin"), fields, more);
+    test_log_start();
+    status = parsed_net_open(text, phase, &env, &f);
+    said = test_log_stop();
+    if ((status != CT_ERR_CONFIG) || (strstr(said, part) == NULL))
+        fail_msg("%s; \"%s\" in: %s", ct_status_str(status), part, said);
+    ct__net_parameter__free_unpacked(f.param, NULL);
+}
+
+static void test_ids_of_embed(void **state)
+{
+    static const char again[] = "layer { name: \"two\" type: \"Embed\" bottom: \"tokens\" "
+                                "top: \"y\" embed_param { input_dim: 256 num_output: 2 } }";
+    static const char says[] = "layer \"wte\" (Embed): bottom \"tokens";
+
+    (void)state;
+    write_tokens(COUNT);
+    embed_refused("tokenizer: \"bytes\"", "", CT_TEST, false, says);
+    embed_refused("tokenizer: \"bytes\"", "", CT_TRAIN, false, says);
+    embed_refused("tokenizer: \"bytes\"", "", CT_TRAIN, true, says);     /* `check` without data */
+    embed_refused("tokenizer: \"bytes\"", again, CT_TRAIN, false, says); /* behind a Split */
+    embed_refused("vocabulary: 300 tokenizer: \"bytes\"", "", CT_TRAIN, false,
+                  "has ids below 300, embed_param.input_dim is 255");
+    embed_refused("vocabulary: 255 tokenizer: \"bytes\"", "", CT_TRAIN, false,
+                  "tokenizer bytes has 256 ids, vocabulary is 255");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_made_up),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_epochs),       cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_made_up),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ids_of_embed),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -76,7 +76,7 @@ static void wrong_labels_end_it(void **state)
     ends(LABELLED("-1") IMAGES ACCURACY
          "layer { name: 'loss' type: 'Reduction' bottom: 'f' top: 'loss' loss_weight: 1 }",
          "label -1 of sample 0");
-    ends(WORDS("8"), "element 0 of batch 0 is 8, not a whole number in 0..7");
+    ends(WORDS("8"), "element 0 of sample 0 of batch 0 is 8, not a whole number in 0..7");
 }
 
 /* ---- what training makes */

@@ -94,6 +94,35 @@ static void test_refused(void **state)
     test_layer_destroy(t);
 }
 
+/* A message names the sample of the global batch, whichever axis counts samples. */
+static void test_names_sample(void **state)
+{
+    static const struct {
+        int64_t local;
+        const char *says;
+    } axis[] = { { 2, "element 2 of sample 9 of batch 4 is 7, not a whole number in 0..6" },
+                 { 3, "element 1 of sample 10 of batch 4 is 7, not a whole number in 0..6" } };
+    test_layer_spec s = { .type = "Embed",
+                          .n_bottom = 1,
+                          .bottom = { TEST_SHAPE(2, 3) },
+                          .text = "embed_param { num_output: 3 input_dim: 7 }" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        test_layer *t = test_layer_make(&s);
+
+        memcpy(t->input[0], words, sizeof(words));
+        t->input[0][5] = 7;
+        t->ex.batch_local = axis[i].local;
+        t->ex.batch_first = 8;
+        t->ex.micro_step = 4;
+        test_log_start();
+        assert_int_equal(test_layer_forward(t), CT_ERR_DATA);
+        assert_non_null(strstr(test_log_stop(), axis[i].says));
+        test_layer_destroy(t);
+    }
+}
+
 /* Units of the last place of the exact value. */
 static double error(float got, double exact)
 {
@@ -130,9 +159,8 @@ static void test_functions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_gradient_check),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_rows),      cmocka_unit_test(test_gradient_check),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_names_sample),
         cmocka_unit_test(test_functions),
     };
 
