@@ -14,7 +14,7 @@
 
 enum {
     KC = 384,  /* words, x a panel of 32 columns: 48 KB, for the first two caches */
-    MC = 490,  /* x KC: 750 KB of a second-level cache                     */
+    MC = 512,  /* x KC: 790 KB of a second-level cache                     */
     ALIGN = 16 /* floats of a cache line */
 };
 
@@ -73,29 +73,24 @@ static void pick_grid(ct_gemm_plan *p)
     p->grid_n = (int)ct_gemm_smaller(p->grid_n, ct_gemm_ceil_div(d->n, ct_gemm_panel(p->set)));
 }
 
-/* More parts than threads where the product is long: who is late takes fewer of them. Each packs
- * its rows and columns itself, so they stay large. */
+/* More parts than threads where the product is long: who is late takes fewer of them. Of rows, MC
+ * at least, which costs nothing: B is packed for so many at a time anyway. */
 static void split_grid(ct_gemm_plan *p)
 {
-    enum { LEAST = 512, PARTS = 4 };
+    enum { PARTS = 4 };
     double flop = 2.0 * (double)p->d.m * (double)p->d.n * (double)p->d.k;
 
     p->n_worker = p->grid_m * p->grid_n;
     if (p->n_worker == 1) return;
     for (int i = 1; (i < PARTS) && (flop / (p->grid_m * p->grid_n) > PART_FLOP); i *= 2) {
-        int64_t rows = p->d.m / p->grid_m, columns = p->d.n / p->grid_n;
-
-        if ((columns >= rows) && (columns >= 2 * LEAST))
-            p->grid_n *= 2;
-        else if (rows >= 2 * LEAST)
-            p->grid_m *= 2;
+        if (p->d.m / p->grid_m >= 2 * (int64_t)MC) p->grid_m *= 2;
     }
 }
 
 static ct_gemm_plan plan_as(const ct_gemm_set *s, const ct_gemm_desc *d, bool turned)
 {
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
-    int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair);
+    int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair), rows;
 
     p.turned = turned;
     if (p.turned) p.d = turn(d);
@@ -104,7 +99,8 @@ static ct_gemm_plan plan_as(const ct_gemm_set *s, const ct_gemm_desc *d, bool tu
         split_grid(&p);
     }
     p.kc = (pieces > 0) ? ct_gemm_round_up(ct_gemm_ceil_div(d->k, pieces), s->pair) : 0;
-    p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
+    rows = ct_gemm_ceil_div(p.d.m + (p.d.m == 0), p.grid_m);
+    p.mc = ct_gemm_ceil_div(rows, ct_gemm_ceil_div(rows, MC));
     return p;
 }
 
@@ -198,8 +194,8 @@ static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int6
                       int64_t k, float *to)
 {
     int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
-    /* where A lies along its rows, some tiles at once: they share cache lines */
-    int64_t together = (o->a_row == 1) ? 8 : 1, at_once = (o->a_row == 1) ? 32 : k;
+    /* where A lies along its rows, all tiles at once: they share cache lines */
+    int64_t together = (o->a_row == 1) ? tiles : 1, at_once = (o->a_row == 1) ? 16 : k;
     int64_t words = ct_gemm_words(p->set, k);
 
     for (int64_t t0 = 0; t0 < tiles; t0 += together) {
@@ -255,20 +251,24 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
     /* B as it is stored, while it packs */
     bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1) && (s->first[0] != NULL) &&
                 !o->b16 && (o->kept == NULL);
+    /* rows of the next panel, one a tile, where they lie along the sum */
+    bool soon = (o->b_row == 1) && !o->b16 && (o->kept == NULL) && (j + 2 * width <= p->d.n);
 
     if (!uses) b = take_panel(p, o, q, k, j, n, width, panel);
     for (int64_t t = 0; t < tiles; t++) {
         int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
         float *c = at_c(p, o, i0 + i, j);
+        const float *next = (soon && (t < width)) ? o->b + (j + width + t) * o->b_column + q : b;
 
         if (uses && (t == 0))
             s->first[rows - 1](k, a, o->b + j * o->b_column + q * o->b_row, o->b_row, panel,
                                o->alpha, beta, c, o->ldc);
         else if (whole)
-            s->tile[vecs - 1][rows - 1](words, a + i * words, b, b, o->alpha, beta, c, o->ldc);
+            s->tile[vecs - 1][rows - 1](words, a + i * words, b, next, s->pair, o->alpha, beta, c,
+                                        o->ldc);
         else
-            ct_gemm_edge(s, rows, n, words, a + i * words, b, b, vecs, o->alpha, beta, c, o->ldc,
-                         p->turned);
+            ct_gemm_edge(s, rows, n, words, a + i * words, b, next, s->pair, vecs, o->alpha, beta,
+                         c, o->ldc, p->turned);
     }
 }
 
@@ -449,10 +449,10 @@ static void run_kept_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const ct
             const float *here = b + q * width, *next = here + ((t == 0) ? PIECE * width : 0);
 
             if (n == width)
-                s->tile[vecs - 1][rows - 1](k, from, here, next, g->alpha, beta, c, g->ldc);
+                s->tile[vecs - 1][rows - 1](k, from, here, next, width, g->alpha, beta, c, g->ldc);
             else
-                ct_gemm_edge(s, rows, n, k, from, here, next, vecs, g->alpha, beta, c, g->ldc,
-                             false);
+                ct_gemm_edge(s, rows, n, k, from, here, next, width, vecs, g->alpha, beta, c,
+                             g->ldc, false);
         }
     }
 }

@@ -13,7 +13,7 @@ static void gemm_pack_pairs(int64_t n, int64_t k, const float *from, int64_t row
 #include <immintrin.h>
 #endif
 
-enum { SIDE = 4, AHEAD = 128 /* floats fetched before their turn */ };
+enum { SIDE = 4, AHEAD = 128 /* floats fetched before their turn */, ROWS_AHEAD = 32 /* rows */ };
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define AVX512 __attribute__((target("avx512f,avx512dq")))
@@ -67,8 +67,10 @@ AVX512 static void copy16(int64_t n, int64_t k, const float *from, int64_t colum
 {
     __mmask16 mask = (__mmask16)((1u << n) - 1u);
 
-    for (int64_t q = 0; q < k; q++)
+    for (int64_t q = 0; q < k; q++) {
+        __builtin_prefetch(from + (q + ROWS_AHEAD) * column);
         _mm512_mask_storeu_ps(to + q * width, mask, _mm512_maskz_loadu_ps(mask, from + q * column));
+    }
 }
 
 __attribute__((target("avx2"))) static inline __m256 quarters8(const float *from, int64_t row)

@@ -12,10 +12,10 @@ enum { CT_GEMM_MAX_SETS = 5 };
  * another in the sum, the first in the lower half; an odd sum's last word has a zero. */
 
 /** c[i][0..vecs lanes) = alpha sum over q < k words of a[q][i] b[q][0..vecs lanes) + beta c[i][..]
- * for i of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: fetched
- * meanwhile, as much as b. */
+ * for i of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: vecs lanes
+ * floats there are fetched meanwhile a word, and next_step further on with the following one. */
 typedef void (*ct_gemm_fn)(int64_t k, const float *a, const float *b, const float *next,
-                           float alpha, float beta, float *c, int64_t ldc);
+                           int64_t next_step, float alpha, float beta, float *c, int64_t ldc);
 
 /** The same with b as it is stored, k rows ldb apart, of which keep gets a packed copy. */
 typedef void (*ct_gemm_first_fn)(int64_t k, const float *a, const float *b, int64_t ldb,
@@ -59,8 +59,8 @@ static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
 /** A panel of `rows` rows times one of n <= vecs lanes columns, where a whole tile would not fit
  *  into C, or C lies turned (c[j ldc + i]). */
 void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, const float *a,
-                  const float *b, const float *next, int vecs, float alpha, float beta, float *c,
-                  int64_t ldc, bool turned);
+                  const float *b, const float *next, int64_t next_step, int vecs, float alpha,
+                  float beta, float *c, int64_t ldc, bool turned);
 
 static inline int64_t ct_gemm_smaller(int64_t a, int64_t b)
 {

@@ -19,19 +19,8 @@
     (_acc) = (vec)_mm512_dpbf16_ps((__m512)(_acc), (__m512bh)_mm512_set1_ps(_a), (__m512bh)(_x))
 
 /* _add: one of them; _take: what is done with row q of B once it is in registers. */
-#define TILE_BODY(_add, _lanes, _rows, _vecs, _b_step, _take)                                      \
-    typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
-    const vec zero = { 0.0f };                                                                     \
-    vec acc[_rows][_vecs];                                                                         \
-                                                                                                   \
-    UNROLL for (int i = 0; i < (_rows); i++)                                                       \
+#define TILE_STEP(_add, _lanes, _rows, _vecs, _b_step, _take)                                      \
     {                                                                                              \
-        UNROLL for (int j = 0; j < (_vecs); j++)                                                   \
-            __builtin_prefetch(c + i * ldc + j * (_lanes), 1);                                     \
-        __builtin_prefetch(c + i * ldc + (_vecs) * (_lanes)-1, 1);                                 \
-        UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] = zero;                                 \
-    }                                                                                              \
-    for (int64_t q = 0; q < k; q++) {                                                              \
         vec x[_vecs];                                                                              \
                                                                                                    \
         UNROLL for (int j = 0; j < (_vecs); j++) x[j] = *(const vec *)(b + j * (_lanes));          \
@@ -41,7 +30,30 @@
         }                                                                                          \
         a += (_rows);                                                                              \
         b += (_b_step);                                                                            \
+    }
+
+/* Rows of C are fetched one a step, LATE steps before the end: before that, what the steps read
+ * would drive them out of the first cache again, since they often lie a page apart. */
+#define TILE_BODY(_add, _lanes, _rows, _vecs, _b_step, _take)                                      \
+    typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
+    const vec zero = { 0.0f };                                                                     \
+    vec acc[_rows][_vecs];                                                                         \
+    int64_t q = 0, early = (k > LATE) ? k - LATE : 0;                                              \
+    int64_t fetched = (k - early < (_rows)) ? k : early + (_rows);                                 \
+                                                                                                   \
+    UNROLL for (int i = 0; i < (_rows); i++)                                                       \
+    {                                                                                              \
+        UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] = zero;                                 \
     }                                                                                              \
+    for (; q < early; q++) TILE_STEP(_add, _lanes, _rows, _vecs, _b_step, _take)                   \
+    for (; q < fetched; q++) {                                                                     \
+        const float *row = c + (q - early) * ldc;                                                  \
+                                                                                                   \
+        UNROLL for (int j = 0; j < (_vecs); j++) __builtin_prefetch(row + j * (_lanes), 1);        \
+        __builtin_prefetch(row + (_vecs) * (_lanes)-1, 1);                                         \
+        TILE_STEP(_add, _lanes, _rows, _vecs, _b_step, _take)                                      \
+    }                                                                                              \
+    for (; q < k; q++) TILE_STEP(_add, _lanes, _rows, _vecs, _b_step, _take)                       \
     UNROLL for (int i = 0; i < (_rows); i++)                                                       \
     {                                                                                              \
         UNROLL for (int j = 0; j < (_vecs); j++)                                                   \
@@ -55,10 +67,10 @@
         }                                                                                          \
     }
 
-/* Row q of what is read next. */
+/* Of what is read next, `_vecs` vectors a step. */
 #define SOON(_lanes, _vecs)                                                                        \
     UNROLL for (int j = 0; j < (_vecs); j++) __builtin_prefetch(next + j * (_lanes));              \
-    next += (_vecs) * (_lanes);
+    next += next_step;
 
 /* Fetched some rows before its turn, the next panel's at the end: rows of B as it is stored may lie
  * a page apart. */
@@ -74,7 +86,7 @@
 
 #define TILE_OF(_add, _name, _target, _lanes, _rows, _vecs)                                        \
     _target static void _name(int64_t k, const float *a, const float *b, const float *next,        \
-                              float alpha, float beta, float *c, int64_t ldc)                      \
+                              int64_t next_step, float alpha, float beta, float *c, int64_t ldc)   \
     {                                                                                              \
         TILE_BODY(_add, _lanes, _rows, _vecs, (_vecs) * (_lanes), SOON(_lanes, _vecs))             \
     }
@@ -91,7 +103,7 @@
         TILE_BODY(ADD, _lanes, _rows, _vecs, ldb, KEEP(_lanes, _vecs))                             \
     }
 
-enum { AHEAD = 32 };
+enum { AHEAD = 32, LATE = 48 };
 
 /* Accumulators, a factor and the values of a row must fit into the registers: 32, or 16. */
 #define EACH_4(_x, _s, _t, _l, _v)                                                                 \
@@ -179,14 +191,14 @@ const ct_gemm_set *ct_gemm_set_pick(bool bf16)
 }
 
 void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, const float *a,
-                  const float *b, const float *next, int vecs, float alpha, float beta, float *c,
-                  int64_t ldc, bool turned)
+                  const float *b, const float *next, int64_t next_step, int vecs, float alpha,
+                  float beta, float *c, int64_t ldc, bool turned)
 {
     float tile[CT_GEMM_MAX_ROWS * CT_GEMM_MAX_WIDTH];
     int64_t width = (int64_t)vecs * s->lanes;
     int64_t step_i = turned ? 1 : ldc, step_j = turned ? ldc : 1;
 
-    s->tile[vecs - 1][rows - 1](k, a, b, next, alpha, 0.0f, tile, width);
+    s->tile[vecs - 1][rows - 1](k, a, b, next, next_step, alpha, 0.0f, tile, width);
     if (turned) {
         for (int64_t j = 0; j < n; j++) {
             for (int64_t i = 0; i < rows; i++) {

@@ -46,6 +46,11 @@ static const struct {
     { "lstm step", 20, 6000, 1500 },
     { "lstm step back", 20, 1500, 6000 },
     { "square", 1024, 1024, 1024 },
+    { "gpt2 qkv", 1024, 2304, 768 },
+    { "gpt2 proj", 1024, 768, 3072 },
+    { "gpt2 weight", 3072, 768, 1024 },
+    { "char qkv", 4096, 1152, 384 },
+    { "char weight", 1536, 384, 4096 },
 };
 
 typedef struct bench_run {

@@ -183,8 +183,8 @@ static void run_task(const cached *t, int64_t group, int64_t from, int64_t rows)
     for (int64_t k = begin; k < end; k += t->width) {
         const float *keys = key_at(t, group, k);
 
-        t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys, keys + d->dim * t->width, 1.0f,
-                                                 0.0f, w.s + k - begin, t->room);
+        t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys, keys + d->dim * t->width,
+                                                 t->width, 1.0f, 0.0f, w.s + k - begin, t->room);
     }
     memset(w.p, 0, (size_t)((end - begin) * rows) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
@@ -198,8 +198,8 @@ static void run_task(const cached *t, int64_t group, int64_t from, int64_t rows)
     for (int64_t p = 0; p < t->panels; p++) {
         const float *values = value_at(t, group, p, begin);
 
-        t->set->tile[CT_GEMM_VECS - 1][rows - 1](end - begin, w.p, values, values, 1.0f, 0.0f,
-                                                 w.y + p * t->width, y_row);
+        t->set->tile[CT_GEMM_VECS - 1][rows - 1](end - begin, w.p, values, values, t->width, 1.0f,
+                                                 0.0f, w.y + p * t->width, y_row);
     }
     for (int64_t r = 0; r < rows; r++) {
         int64_t u = from + r, head = group * t->of_group + u % t->of_group;
