@@ -88,7 +88,7 @@ static ct_status open_source(ct_layer *l, const char *source)
     return CT_OK;
 }
 
-/* How many ids there are; in TEST, what counts bytes of texts. Without data its file may miss, too. */
+/* How many ids there are; in TEST, what counts bytes of texts. Without data its file may miss. */
 static ct_status open_tokenizer(ct_layer *l, const Ct__TokenDataParameter *p)
 {
     token_state *s = l->state;

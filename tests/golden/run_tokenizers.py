@@ -50,6 +50,9 @@ BLANKS = [" ", "  ", "    ", "\n", "\r\n", "\n\n", " \n ", "\t", "\u00a0", "\u20
           "\v", "\f", "\r", " \t \n"]
 SHORT = ["'s", "'S", "'t", "'LL", "'ll", "'re", "'Re", "'VE", "'m", "'d", "'\u017f", "'x", "''", "' s", "don't", "WE'LL",
          "\u2019s", "'\u017fx"]
+ODD = ["\ufeff", "\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\u200b", "\u200d", "\u202e", "\u00ad", "\u2060", "\x00",
+       "\x1b[0m", "\x7f", "\x80", "\x9f", "\\ud83d\\ude00", "\u00c3\u00a9", "\u00ed\u00a0\u0080", "\U000e0067", "\ufe0f\u20e3",
+       "1\ufe0f\u20e3", "\U0001F3F4\U000e0067\U000e007f", "\u0d4d\u200d", "\u1100\u1161\u11a8", "\u0301", "\U0001F3FD"]
 RANGES = [(0x41, 0x5a), (0x61, 0x7a), (0x61, 0x7a), (0x30, 0x39), (0x21, 0x2f), (0x3a, 0x40), (0x5b, 0x60), (0x7b, 0x7e),
           (0xa1, 0xff), (0x100, 0x24f), (0x1c4, 0x1cc), (0x250, 0x2ff), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x4ff),
           (0x591, 0x5f4), (0x600, 0x6ff), (0x900, 0x97f), (0xe01, 0xe5b), (0x1100, 0x11ff), (0x1e00, 0x1fff),
@@ -66,7 +69,7 @@ def any_character(r):
 
 
 def piece(r):
-    kind = r.randrange(20)
+    kind = r.randrange(21)
     if kind < 9:
         low, high = r.choice(RANGES)
         return "".join(chr(r.randint(low, high)) for _ in range(r.choice((1, 1, 2, 3, 5, 9))))
@@ -83,6 +86,8 @@ def piece(r):
     if kind == 17:
         return r.choice(("Hello", "HELLO", "hELLO", "iPhone", "naïve", "straße", "ΣΊΣΥΦΟΣ", "İstanbul", "한국어", "العربية",
                          "日本語", "</s>", "[CLS]", "<|end", "///", "...", "!?\n\n", "//\r\n"))
+    if kind == 18:  # controls, marks without a letter, what looks like other encodings or halves of characters
+        return r.choice(ODD) * r.randint(1, 2)
     return any_character(r)
 
 
@@ -334,6 +339,9 @@ def trained(cortado, text, n):
     say("trained_merges", None if merges == theirs else "from merge %d on: ours %s, theirs %s" % (
         k, merges[k:k + 3], theirs[k:k + 3]))
     same_ids("trained_loads", Tokenizer.from_file("trained.json"), "corpus.bin", text)
+    text = text.replace("\0", "")  # which is no character of a text
+    with open("corpus.txt", "wb") as f:
+        f.write(text.encode())
     run(cortado, "text", "--from=corpus.txt", "--tokenizer=char", "--to=char.bin")
     same_ids("characters_load", Tokenizer.from_file("tokenizer.json"), "char.bin", text)
 
