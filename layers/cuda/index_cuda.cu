@@ -167,7 +167,7 @@ const ct_device_override ct_cuda_embed = { "Embed", NULL, embed_forward, embed_b
  * are. */
 
 extern "C" {
-#include "layers/types/filter.h"
+#include "layers/types/drop.h"
 }
 
 /* What a thread moves. */

@@ -334,7 +334,7 @@ const ct_device_override ct_cuda_lstm_unit = { "LSTMUnit", NULL, unit_forward, u
  * block of Philox, four numbers. */
 
 extern "C" {
-#include "layers/types/dropout.h"
+#include "layers/types/drop.h"
 }
 #include "layers/engine/cuda/wide.cuh"
 

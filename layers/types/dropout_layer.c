@@ -6,7 +6,7 @@
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
-#include "layers/types/dropout.h"
+#include "layers/types/drop.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 

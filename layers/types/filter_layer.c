@@ -1,7 +1,7 @@
 /* Filter and BatchReindex: some samples of the bottom, chosen by another bottom. */
 #include <string.h>
 
-#include "layers/types/filter.h"
+#include "layers/types/drop.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 
