@@ -438,3 +438,14 @@ static bool draws(const Ct__LayerParameter *)
 
 const ct_device_override ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
                                              dropout_backward, false, draws };
+
+/* ---- Attention runs by its engines, whose kernels draw numbers where it drops probabilities */
+
+static bool attention_draws(const Ct__LayerParameter *p)
+{
+    return (p->attention_param != NULL) && (p->attention_param->dropout > 0.0f);
+}
+
+const ct_device_override ct_cuda_attention = {
+    "Attention", NULL, NULL, NULL, false, attention_draws
+};

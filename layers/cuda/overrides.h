@@ -10,6 +10,7 @@
 #define CT_CUDA_OVERRIDES(X) \
     X(accuracy) \
     X(argmax) \
+    X(attention) \
     X(axpy) \
     X(batch_reindex) \
     X(bn) \

@@ -25,7 +25,7 @@ typedef struct attention_state {
 typedef struct attention_plan {
     ct_attention_desc desc;
     const ct_attention_impl *forward, *backward; /* backward NULL: no gradient wanted */
-    float *turn;
+    float *turn, *turn_there;                    /* the latter where the layer runs */
     int64_t n_turn, turn_dim;
 } attention_plan;
 
@@ -206,6 +206,14 @@ static ct_status describe(const ct_layer *l, const ct_instance *in, ct_attention
     return ct_attention_split(d);
 }
 
+static void drop_turns(const ct_layer *l, attention_plan *p)
+{
+    ct_layer_constant_release(l, p->turn, p->turn_there);
+    ct_mem_release(p->turn);
+    p->turn = p->turn_there = NULL;
+    p->n_turn = 0;
+}
+
 /* Cosines and sines of all positions. */
 static ct_status make_turns(const ct_layer *l, attention_plan *p)
 {
@@ -214,13 +222,13 @@ static ct_status make_turns(const ct_layer *l, attention_plan *p)
     int64_t n = (d->tq > d->tk) ? d->tq : d->tk;
 
     if ((d->rope_dim == 0) || ((p->n_turn == n) && (p->turn_dim == d->rope_dim))) return CT_OK;
-    ct_mem_release(p->turn);
-    p->n_turn = 0;
+    drop_turns(l, p);
     p->turn = ct_mem_acquire((size_t)(n * d->rope_dim) * sizeof(float));
     if (p->turn == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for the angles of %lld positions",
                              (long long)n);
     ct_attention_turns(0, n, d->rope_dim, s->base, p->turn);
+    CT_TRY(ct_layer_constant(l, p->turn, n * d->rope_dim, &p->turn_there));
     p->n_turn = n;
     p->turn_dim = d->rope_dim;
     return CT_OK;
@@ -262,7 +270,7 @@ static ct_attention_args make_args(const ct_layer *l, const ct_instance *in, con
     const attention_plan *p = in->state;
     const ct_attention_desc *d = &p->desc;
     int64_t keys = d->heads * d->dim, values = keys + d->kv_heads * d->dim;
-    ct_attention_args a = { .turn = p->turn,
+    ct_attention_args a = { .turn = p->turn_there,
                             .y = ct_blob_data(in->top[0]),
                             .dy = ct_blob_diff(in->top[0]),
                             .work = in->buffer[WORK].data,
@@ -281,6 +289,7 @@ static ct_attention_args make_args(const ct_layer *l, const ct_instance *in, con
     if (s->segments) a.segment = ct_blob_data(in->bottom[l->n_bottom - 1]);
     if (in->buffer[STATS].bytes > 0) a.stats = in->buffer[STATS].data;
     a.key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+    a.layer = s->name_hash;
     if ((ex->batch_local > 0) && (d->n % ex->batch_local == 0)) /* sequences of each sample */
         a.first = ex->batch_first * (d->n / ex->batch_local);
     return a;
@@ -397,12 +406,7 @@ static const ct_sequence_ops attention_sequence = { .keep = keep, .forward = for
 
 static void release(const ct_layer *l, ct_instance *in)
 {
-    attention_plan *p = in->state;
-
-    (void)l;
-    ct_mem_release(p->turn);
-    p->turn = NULL;
-    p->n_turn = 0;
+    drop_turns(l, in->state);
 }
 
 static const ct_layout_ops attention_layout = { .takes = takes, .bf16 = true, .tokens = true };
@@ -424,6 +428,7 @@ const ct_layer_ops ct_layer_attention = {
     .backward = backward,
     .estimate = estimate,
     .release = release,
+    .on_cuda = true,
     .layout = &attention_layout,
     .sequence = &attention_sequence,
 };

@@ -22,8 +22,9 @@ echo "$gpus"
 rm -rf "$results"
 
 # layers, with gradients, golden values and the CPU beside each: the tests of the CPU, on the GPU
-layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_planes layer_ranks layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure net_vary}
+layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_attention layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_planes layer_ranks layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure net_vary}
 $run gpu/cuda timeout 120 "$b/tests/unit/test_cuda"
+$run gpu/cuda_attention timeout 60 "$b/tests/unit/test_cuda_attention"
 $run gpu/cuda_cell timeout 60 "$b/tests/unit/test_cuda_cell"
 # which compares bits of steps that cuDNN may give to several streams
 CUBLAS_WORKSPACE_CONFIG=:4096:2 $run gpu/cuda_cell_net timeout 60 "$b/tests/unit/test_cuda_cell_net"
@@ -81,6 +82,8 @@ else
     sanitized memcheck_device_signs 60 memcheck test_device_signs
     sanitized racecheck_device_codec 60 racecheck test_device_codec
     sanitized racecheck_device_signs 60 racecheck test_device_signs
+    sanitized memcheck_attention 60 memcheck test_cuda_attention
+    sanitized racecheck_attention 60 racecheck test_cuda_attention
     export CORTADO_TEST_DEVICE=cuda
     sanitized memcheck_losses 90 memcheck test_layer_softmax
     unset CORTADO_TEST_DEVICE

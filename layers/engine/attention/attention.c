@@ -8,11 +8,17 @@
 #include "framework/base/rng.h"
 
 const ct_attention_impl *const ct_attention_forward_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_attention_cuda_forward,
+#endif
     &ct_attention_flash_forward,
     &ct_attention_ref_forward, /* last: written to be read, oracle of the others */
     NULL,
 };
 const ct_attention_impl *const ct_attention_backward_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_attention_cuda_backward,
+#endif
     &ct_attention_flash_backward,
     &ct_attention_ref_backward,
     NULL,

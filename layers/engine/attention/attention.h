@@ -18,6 +18,7 @@
 #ifndef CT_ENGINE_ATTENTION_ATTENTION_H
 #define CT_ENGINE_ATTENTION_ATTENTION_H
 
+#include "framework/base/simd.h"
 #include "layers/engine/engine.h"
 
 #ifdef __cplusplus
@@ -58,6 +59,7 @@ typedef struct ct_attention_args {
     const float *dy;
     float *dq, *dk, *dv; /* overwritten. NULL: not wanted */
     uint64_t key;        /* of the random numbers         */
+    uint64_t layer;      /* in the key: where the step is on the device, kernels make it anew */
     int64_t first;       /* place of sequence 0 in the global batch */
     void *work;
 } ct_attention_args;
@@ -69,17 +71,18 @@ extern const ct_attention_impl *const ct_attention_backward_table[];
 
 extern const ct_attention_impl ct_attention_flash_forward, ct_attention_flash_backward;
 extern const ct_attention_impl ct_attention_ref_forward, ct_attention_ref_backward;
+extern const ct_attention_impl ct_attention_cuda_forward, ct_attention_cuda_backward;
 
 /* ---- Shared by the engines. */
 
-static inline int64_t ct_attention_shift(const ct_attention_desc *d)
+CT_HD static inline int64_t ct_attention_shift(const ct_attention_desc *d)
 {
     return d->causal ? d->tk - d->tq : 0;
 }
 
 /** The keys [*from_p, *to_p) that the query at position p may see, but for segments. */
-static inline void ct_attention_sees(const ct_attention_desc *d, int64_t p, int64_t *from_p,
-                                     int64_t *to_p)
+CT_HD static inline void ct_attention_sees(const ct_attention_desc *d, int64_t p, int64_t *from_p,
+                                           int64_t *to_p)
 {
     *from_p = ((d->window > 0) && (p - d->window + 1 > 0)) ? p - d->window + 1 : 0;
     *to_p = (d->causal && (p + 1 < d->tk)) ? p + 1 : d->tk;
@@ -87,8 +90,8 @@ static inline void ct_attention_sees(const ct_attention_desc *d, int64_t p, int6
 
 /** The number that the probability of a query and key draws, of the stream args.key: a row of keys
  *  begins at a multiple of 16. sample: of the global batch. */
-static inline uint64_t ct_attention_number(const ct_attention_desc *d, int64_t sample, int64_t head,
-                                           int64_t query, int64_t key)
+CT_HD static inline uint64_t ct_attention_number(const ct_attention_desc *d, int64_t sample,
+                                                 int64_t head, int64_t query, int64_t key)
 {
     uint64_t row = ((uint64_t)sample * (uint64_t)d->heads + (uint64_t)head) * (uint64_t)d->tq +
                    (uint64_t)query;

@@ -88,6 +88,22 @@ static const char words[] =
                                               "bottom: 'f' bottom: 'label' top: 'loss' "
                                               "softmax_param { axis: 2 } }\n";
 
+/* Attention between layers that take each token for itself. */
+#define ROWS(name, bottom, n)                                                                      \
+    LAYER(name, "InnerProduct", bottom, name,                                                      \
+          "inner_product_param { num_output: " n " axis: 2 weight_filler { type: 'xavier' } }")
+static const char tokens[] =
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'label' dummy_data_param { "
+    "shape { dim: 3 dim: 70 dim: 12 } shape { dim: 3 dim: 70 } "
+    "data_filler { type: 'gaussian' std: 1 } data_filler { value: 2 } } }\n" ROWS("qkv", "x", "32")
+        LAYER("a", "Attention", "qkv", "a",
+              "attention_param { num_heads: 4 num_kv_heads: 2 causal: true "
+              "window: 40 dropout: 0.2 rope { } }") ROWS("p", "a", "12") LAYER("n", "LayerNorm",
+                                                                               "p", "n", "")
+            ROWS("f", "n", "5") "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'f' bottom: "
+                                "'label' top: 'loss' "
+                                "softmax_param { axis: 2 } }\n";
+
 /* A layer that has no form for the device, between two with weights. */
 static const char mixed[] = DATA CONV("c1", "data", "6", "3", "")
     TEST_BOX_LOSS("c1", "data", "780", "585") LAYER("r1", "ReLU", "c1", "r1", "")
@@ -177,6 +193,12 @@ static void words_are_the_same(void **unused)
     run_both(words);
 }
 
+static void tokens_are_the_same(void **unused)
+{
+    (void)unused;
+    run_both(tokens);
+}
+
 static void host_layers_are_the_same(void **unused)
 {
     log_capture log;
@@ -232,10 +254,11 @@ static void sgd_is_the_same(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lenet_is_the_same),    cmocka_unit_test(quick_is_the_same),
-        cmocka_unit_test(residual_is_the_same), cmocka_unit_test(branches_are_the_same),
-        cmocka_unit_test(words_are_the_same),   cmocka_unit_test(host_layers_are_the_same),
-        cmocka_unit_test(synced_are_the_same),  cmocka_unit_test(sgd_is_the_same),
+        cmocka_unit_test(lenet_is_the_same),        cmocka_unit_test(quick_is_the_same),
+        cmocka_unit_test(residual_is_the_same),     cmocka_unit_test(branches_are_the_same),
+        cmocka_unit_test(words_are_the_same),       cmocka_unit_test(tokens_are_the_same),
+        cmocka_unit_test(host_layers_are_the_same), cmocka_unit_test(synced_are_the_same),
+        cmocka_unit_test(sgd_is_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static trained both(const char *layers, const char *fields, const char *more, in
     return with;
 }
 
-/* Dropout draws anew in each step; a layer on the host is in the middle of a net. */
+/* Dropout and Attention draw anew in each step; a layer on the host is in the middle of a net. */
 static void nets_are_the_same(void **state)
 {
     static const char *const net[] = {
@@ -46,6 +46,17 @@ static void nets_are_the_same(void **state)
                                 "layer { name: 'f' type: 'InnerProduct' bottom: 't' top: 'f' "
                                 "inner_product_param { num_output: 5 weight_filler { type: "
                                 "'xavier' } } } " LOSS("SoftmaxWithLoss", ""),
+        "layer { name: 'data' type: 'DummyData' top: 'x' top: 'label' dummy_data_param { "
+        "shape { dim: 2 dim: 9 dim: 16 } shape { dim: 2 dim: 9 } "
+        "data_filler { type: 'gaussian' std: 1 } data_filler { value: 2 } } } "
+        "layer { name: 'q' type: 'InnerProduct' bottom: 'x' top: 'q' inner_product_param { "
+        "num_output: 24 axis: 2 weight_filler { type: 'xavier' } } } "
+        "layer { name: 'a' type: 'Attention' bottom: 'q' top: 'a' attention_param { num_heads: 2 "
+        "causal: true dropout: 0.3 rope { } } } "
+        "layer { name: 'f' type: 'InnerProduct' bottom: 'a' top: 'f' inner_product_param { "
+        "num_output: 5 axis: 2 weight_filler { type: 'xavier' } } } "
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'f' bottom: 'label' top: 'loss' "
+        "softmax_param { axis: 2 } }",
     };
     static const char *const more[] = {
         "",
@@ -58,7 +69,7 @@ static void nets_are_the_same(void **state)
     (void)state;
     (void)test_cuda();
     test_log_all_start();
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         for (int m = 0; m < 5; m++) (void)both(net[k], "", more[m], 7);
     }
     (void)both(LABELLED("2") HEAD LOSS("SoftmaxWithLoss", ""), "precision: BF16", more[1], 7);

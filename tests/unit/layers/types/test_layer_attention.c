@@ -198,12 +198,21 @@ static void some_gradients(void **state)
     test_layer_destroy(all);
 }
 
-/* ---- what is counted */
+/* ---- what is counted, on the CPU */
+
+static test_layer *make_here(const char *text, const ct_shape *x)
+{
+    return test_layer_make(&(test_layer_spec){ .type = "Attention",
+                                               .text = text,
+                                               .n_bottom = 1,
+                                               .bottom = { *x },
+                                               .dev = ct_device_cpu() });
+}
 
 static void estimate(void **state)
 {
     ct_shape x = S(2, 100, 3 * 60);
-    test_layer *t = make("attention_param { num_heads: 5 causal: true }", 1, &x);
+    test_layer *t = make_here("attention_param { num_heads: 5 causal: true }", &x);
     ct_estimate e = { 0 };
     double pairs = 2 * 5 * 100 * 101 / 2.0, stats = 2 * 5 * 100 * 2 * 4;
 
@@ -220,7 +229,7 @@ static void estimate(void **state)
 static size_t bytes_of(int64_t tokens)
 {
     ct_shape x = S(1, tokens, 3 * 64);
-    test_layer *t = make("attention_param { num_heads: 1 causal: true }", 1, &x);
+    test_layer *t = make_here("attention_param { num_heads: 1 causal: true }", &x);
     size_t bytes = 0;
 
     for (int i = 0; i < CT_MAX_BUFFER; i++) bytes += t->instance.buffer[i].bytes;
@@ -245,6 +254,7 @@ static void memory(void **state)
         ct_shape bottom_[] = { __VA_ARGS__ };                                                      \
         test_layer_spec spec_ = { .type = "Attention",                                             \
                                   .text = _text,                                                   \
+                                  .dev = ct_device_cpu(),                                          \
                                   .n_bottom = (int)(sizeof(bottom_) / sizeof(bottom_[0])) };       \
                                                                                                    \
         memcpy(spec_.bottom, bottom_, sizeof(bottom_));                                            \
