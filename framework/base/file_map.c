@@ -29,7 +29,7 @@ static ct_status map_open(const char *path, int fd, ct_file_map *map_p)
 
 ct_status ct_file_map_open(const char *path, ct_file_map *map_p)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* waits for no writer of a pipe */
     ct_status status;
 
     if (fd < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
