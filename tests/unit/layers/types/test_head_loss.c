@@ -2,6 +2,7 @@
  * double, the same layers one by one, other numbers of threads and of ranks. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
+#include "tests/log_capture.h"
 #include "tests/net_layers.h"
 
 #include "framework/net/net_impl.h"
@@ -403,6 +404,28 @@ static void a_batch_may_count_nothing(void **state)
     test_net_destroy(&t);
 }
 
+/* A label that is no class is told of as by the loss alone, with its sample. */
+static void a_wrong_label_is_named(void **state)
+{
+    const spec *s = &all[1];
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        test_net t;
+
+        make(s, s->rows, (ct_net_options){ .phase = CT_TRAIN, .no_fuse = k == 1 }, "", &t);
+        assert_true(is_group(&t) == (k == 0));
+        fill(&t, s, 0, s->rows, s->rows, 1);
+        data_of(t.net, "label")[600] = (float)s->classes;
+        t.net->pass->exec.micro_step = 2;
+        test_log_start();
+        assert_int_equal(ct_pass_forward(t.net->pass, NULL), CT_ERR_DATA);
+        assert_non_null(strstr(test_log_stop(), "layer \"loss\" (SoftmaxWithLoss): label 16411 of "
+                                                "sample 600 of batch 2 is not a whole number"));
+        test_net_destroy(&t);
+    }
+}
+
 /* What is dead between two steps is poisoned; scores are in memory a block at a time. */
 static void scores_are_not_kept(void **state)
 {
@@ -601,6 +624,7 @@ int main(void)
         cmocka_unit_test(it_is_what_double_says),
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_batch_may_count_nothing),
+        cmocka_unit_test(a_wrong_label_is_named),
         cmocka_unit_test(scores_are_not_kept),
         cmocka_unit_test(forward_alone_makes_no_gradients),
         cmocka_unit_test(scores_are_kept_where_they_are_read),
