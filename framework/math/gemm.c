@@ -429,12 +429,14 @@ static void pack_tile(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm
                        d->ta ? g->lda : 1, packed + i * ct_gemm_words(s, d->k), rows);
 }
 
-/* The columns from j on, as wide as a panel. */
+/* The columns from j on, as wide as a panel. Each tile fetches its share of the next piece: all in
+ * the time of one would be more than a core may have on its way from memory. */
 static void run_kept_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm_args *g,
                            int64_t tiles, int64_t j, const float *a, const float *b)
 {
     int64_t n = ct_gemm_smaller(ct_gemm_panel(s), d->n - j), width = width_at(s, d->n, j);
     int64_t words = ct_gemm_words(s, d->k);
+    int64_t share = ct_gemm_ceil_div(width, tiles);
     int vecs = (int)(width / s->lanes);
 
     for (int64_t q = 0; q < words; q += PIECE) {
@@ -446,12 +448,12 @@ static void run_kept_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const ct
             int64_t rows = ct_gemm_tile_row(d->m, tiles, t + 1) - i;
             float *c = g->c + i * g->ldc + j;
             const float *from = a + i * words + q * rows;
-            const float *here = b + q * width, *next = here + ((t == 0) ? PIECE * width : 0);
+            const float *here = b + q * width, *next = here + PIECE * (width + t * share);
 
             if (n == width)
-                s->tile[vecs - 1][rows - 1](k, from, here, next, width, g->alpha, beta, c, g->ldc);
+                s->tile[vecs - 1][rows - 1](k, from, here, next, share, g->alpha, beta, c, g->ldc);
             else
-                ct_gemm_edge(s, rows, n, k, from, here, next, width, vecs, g->alpha, beta, c,
+                ct_gemm_edge(s, rows, n, k, from, here, next, share, vecs, g->alpha, beta, c,
                              g->ldc, false);
         }
     }
