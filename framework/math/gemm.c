@@ -13,11 +13,13 @@
 #include "framework/math/gemm_private.h"
 
 enum {
-    KC = 384,  /* words, x a panel of 32 columns: 48 KB, for the first two caches */
-    MC = 512,  /* x KC: 790 KB of a second-level cache                     */
-    ALIGN = 16 /* floats of a cache line */
+    KC = 384,           /* words, x a panel of 32 columns: 48 KB, for the first two caches */
+    KC_MOST = 768,      /* where C is large: each piece of the sums reads and writes it    */
+    BLOCK_A = 512 * KC, /* words: 790 KB of a second-level cache                      */
+    ALIGN = 16          /* floats of a cache line */
 };
 
+static const double LARGE_C = 8e6; /* numbers: 32 MB */
 /* A millisecond or so. */
 static const double PART_FLOP = 4e8;
 static const double THREAD_FLOP = 5e5; /* fewer are not worth another thread */
@@ -73,8 +75,14 @@ static void pick_grid(ct_gemm_plan *p)
     p->grid_n = (int)ct_gemm_smaller(p->grid_n, ct_gemm_ceil_div(d->n, ct_gemm_panel(p->set)));
 }
 
-/* More parts than threads where the product is long: who is late takes fewer of them. Of rows, MC
- * at least, which costs nothing: B is packed for so many at a time anyway. */
+/* Rows of A that are packed at a time, at most. */
+static int64_t most_rows(const ct_gemm_plan *p)
+{
+    return BLOCK_A / ct_gemm_words(p->set, (p->kc > 0) ? p->kc : 1);
+}
+
+/* More parts than threads where the product is long: who is late takes fewer of them. As many
+ * rows as are packed at a time at least, which costs nothing: B is packed for those anyway. */
 static void split_grid(ct_gemm_plan *p)
 {
     enum { PARTS = 4 };
@@ -83,24 +91,25 @@ static void split_grid(ct_gemm_plan *p)
     p->n_worker = p->grid_m * p->grid_n;
     if (p->n_worker == 1) return;
     for (int i = 1; (i < PARTS) && (flop / (p->grid_m * p->grid_n) > PART_FLOP); i *= 2) {
-        if (p->d.m / p->grid_m >= 2 * (int64_t)MC) p->grid_m *= 2;
+        if (p->d.m / p->grid_m >= 2 * most_rows(p)) p->grid_m *= 2;
     }
 }
 
 static ct_gemm_plan plan_as(const ct_gemm_set *s, const ct_gemm_desc *d, bool turned)
 {
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
-    int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair), rows;
+    int64_t most = ((double)d->m * (double)d->n >= LARGE_C) ? KC_MOST : KC, rows;
+    int64_t pieces = ct_gemm_ceil_div(d->k, most * s->pair);
 
     p.turned = turned;
     if (p.turned) p.d = turn(d);
+    p.kc = (pieces > 0) ? ct_gemm_round_up(ct_gemm_ceil_div(d->k, pieces), s->pair) : 0;
     if ((d->m > 0) && (d->n > 0)) {
         pick_grid(&p);
         split_grid(&p);
     }
-    p.kc = (pieces > 0) ? ct_gemm_round_up(ct_gemm_ceil_div(d->k, pieces), s->pair) : 0;
     rows = ct_gemm_ceil_div(p.d.m + (p.d.m == 0), p.grid_m);
-    p.mc = ct_gemm_ceil_div(rows, ct_gemm_ceil_div(rows, MC));
+    p.mc = ct_gemm_ceil_div(rows, ct_gemm_ceil_div(rows, most_rows(&p)));
     return p;
 }
 
@@ -126,7 +135,7 @@ ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
 /* Words of a thread's packed rows of A, and of its panel of B. */
 static int64_t block_a(const ct_gemm_plan *p, int64_t m)
 {
-    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * ct_gemm_words(p->set, p->kc), ALIGN);
+    return ct_gemm_round_up(ct_gemm_smaller(most_rows(p), m) * ct_gemm_words(p->set, p->kc), ALIGN);
 }
 
 static int64_t block_b(const ct_gemm_plan *p)

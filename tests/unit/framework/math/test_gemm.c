@@ -100,14 +100,15 @@ static void exact_row(const operands *o, const double *b, int64_t i, double *row
     }
 }
 
-static void assert_product(const operands *o, const char *what)
+/* Every step-th row. */
+static void assert_rows(const operands *o, const char *what, int64_t step)
 {
     double k = (double)o->d.k, alpha = fabs((double)o->g.alpha), beta = fabs((double)o->g.beta);
     double tolerance = (k + 6.0) * EPS * (alpha * k + beta + 1e-9);
     double *b = make_exact_b(o), *row = malloc((size_t)o->d.n * sizeof(double));
 
     assert_non_null(row);
-    for (int64_t i = 0; i < o->d.m; i++) {
+    for (int64_t i = 0; i < o->d.m; i += step) {
         exact_row(o, b, i, row);
         for (int64_t j = 0; j < o->g.ldc; j++) {
             double got = (double)o->c[i * o->g.ldc + j];
@@ -121,6 +122,11 @@ static void assert_product(const operands *o, const char *what)
         }
     }
     free(b), free(row);
+}
+
+static void assert_product(const operands *o, const char *what)
+{
+    assert_rows(o, what, 1);
 }
 
 /* Primes, ones, around the tiles of all sets, around the pieces and blocks. */
@@ -480,6 +486,31 @@ static void test_workspace(void **state)
     }
 }
 
+/* A C of over 32 MB, whose sums are in longer pieces: one row of 101 is compared with the exact
+ * one, all of them with those of another number of threads. */
+static void test_large(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        ct_gemm_desc d = { .ta = (way & 1) != 0, .tb = (way & 2) != 0, .n_thread = 3 };
+        operands one, three;
+        ct_gemm_plan p;
+
+        d.m = 4001, d.n = 2003, d.k = 401;
+        three = make_operands(&d, 0, 1.0f, 0.5f);
+        p = ct_gemm_plan_make(&d);
+        assert_int_equal(p.kc, 401); /* in one piece: else this would test nothing new */
+        ct_gemm_run(&p, &three.g);
+        assert_rows(&three, "large", 101);
+        d.n_thread = 1;
+        one = make_operands(&d, 0, 1.0f, 0.5f);
+        p = ct_gemm_plan_make(&d);
+        ct_gemm_run(&p, &one.g);
+        assert_memory_equal(one.c, three.c, (size_t)one.count * sizeof(float));
+        release(&one), release(&three);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,7 +519,7 @@ int main(void)
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_batch),
         cmocka_unit_test(test_few),        cmocka_unit_test(test_few_threads),
         cmocka_unit_test(test_few_rounds), cmocka_unit_test(test_workspace),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_large),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
