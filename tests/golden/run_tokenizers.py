@@ -101,6 +101,23 @@ def old_enough(text):
     return "".join(c for c in text if old.category(c) == unicodedata.category(c) != "Cn")
 
 
+def numbers(rule):
+    """Characters that a rule of tokenizers, which sets numbers apart, takes for such."""
+    found = set()
+    for block in range(0x1000, 0x20000, 0x100):  # no newer ones lie elsewhere
+        text = "".join(chr(c) + "a" for c in range(block, block + 0x100) if not 0xD800 <= c < 0xE000)
+        found |= {p for p, _ in rule.pre_tokenize_str(text) if len(p) == 1}
+    return found - {"a"}
+
+
+# Their patterns have Unicode 16, as we do; Digits has the Unicode of the compiler that built the package.
+NEWER = numbers(Digits(individual_digits=True)) ^ numbers(Split(Regex(r"\p{N}"), "isolated"))
+
+
+def settled(text):
+    return "".join(c for c in text if c not in NEWER)
+
+
 def long_ones(r):
     return ("x" * 30000 + " " + "ab" * 20000 + "\n" + "7" * 999 + " " * 5000 + "y" + "\n" * 500 + "\t" * 300 + "z"
             + "é" * 3000 + "-" * 4000 + "汉" * 2000 + made_up(r, 3) + " " * 77)
@@ -259,7 +276,7 @@ def of_gguf(name, t, pre):
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.close()
-    return Case("gguf_" + name, name + ".gguf", ids_of(t, False), end=ids_of(t, True))
+    return Case("gguf_" + name, name + ".gguf", ids_of(t, False), only=settled, end=ids_of(t, True))
 
 
 def word_piece(corpus, lower):
@@ -308,8 +325,9 @@ def cases(corpus):
     yield of_json("cl100k", bpe(split(CL100K), corpus))
     yield of_json("qwen2", bpe(split(LLAMA3.replace("{1,3}", "")), corpus, normalizers.NFC()), decodes=False)
     yield of_json("o200k", t["o200k"])
-    yield of_json("smollm", t["smollm"])
-    yield of_json("prefix", bpe(Sequence([Digits(), ByteLevel(add_prefix_space=True)]), corpus), decodes=False)
+    yield of_json("smollm", t["smollm"], only=settled)
+    yield of_json("prefix", bpe(Sequence([Digits(), ByteLevel(add_prefix_space=True)]), corpus), only=settled,
+                  decodes=False)
     yield of_json("nfd_lower", bpe(gpt2, corpus, normalizers.Sequence(
         [normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()])), only=old_enough, decodes=False)
     yield of_json("added", bpe(gpt2, corpus, normalizers.NFC(), added), special=True, decodes=False)
