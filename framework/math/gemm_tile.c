@@ -82,6 +82,7 @@
         __builtin_prefetch(b + ahead + j * (_lanes));                                              \
         *(vec *)(keep + j * (_lanes)) = x[j];                                                      \
     }                                                                                              \
+    __builtin_prefetch(b + ahead + (_vecs) * (_lanes)-1); /* rows may begin inside a line */       \
     keep += (_vecs) * (_lanes);
 
 #define TILE_OF(_add, _name, _target, _lanes, _rows, _vecs)                                        \
