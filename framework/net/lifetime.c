@@ -248,7 +248,8 @@ ct_status ct_net_lifetimes(ct_net *net)
 typedef struct sharing {
     ct_net *net;
     ct_span *span; /* per blob, of its diff */
-    int *n_value;  /* per blob: in place layers make several of one */
+    int *n_value;  /* per blob: in place layers make several of one; of what a group with a ReLU
+                    * makes 2, since its backward may change the diff in place */
 } sharing;
 
 static bool apart(const ct_span *a, const ct_span *b)
@@ -304,6 +305,11 @@ static void share_layer(const sharing *s, int i)
     }
 }
 
+static bool may_change(const ct_instance *runner)
+{
+    return (runner->tail != NULL) && (runner->tail->of[CT_EPILOGUE_RELU] != NULL);
+}
+
 ct_status ct_net_share_diffs(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -319,7 +325,7 @@ ct_status ct_net_share_diffs(ct_net *net)
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
 
-        s.n_value[v->blob]++;
+        s.n_value[v->blob] += may_change(net->pass->instance[m->runner[v->node]]) ? 2 : 1;
         net_touch_diff(net, v, &s.span[v->blob]);
     }
     /* as backward goes; a step that fills a diff comes right before the layer that reads it */

@@ -106,6 +106,10 @@ static const struct {
                           POOL("v", "u", "pool: AVE kernel_size: 3 stride: 1 pad: 1")
                               RELU("rv", "v") END("v"),
       "v", 5 },
+    { "branches", /* a sum, whose bottoms' gradients are the same, of two that mask theirs */
+      DATA BIASED("x", "data", "3", "pad: 1") RELU("rx", "x") BIASED("y", "data", "1", "")
+          RELU("ry", "y") JOIN("s", "Eltwise", "x", "y", "s", "") END("s"),
+      "fc", 2 },
 };
 #define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
 

@@ -50,8 +50,9 @@
     FC("mix", "n", "m", "24")                                                                      \
     JOIN("add", "Eltwise", "x", "m", "y", "")                                                      \
     LAYER("two", norm, "y", "k", "")                                                               \
-    FC("fc", "k", "f", "96") LAYER("gelu", "GELU", "f", "f", "") FC("proj", "f", "p", "24")        \
-        JOIN("sum", "Eltwise", "y", "p", "x", "")
+    FC("fc", "k", "f", "96")                                                                       \
+    LAYER("gelu", "GELU", "f", "f", "")                                                            \
+    FC("proj", "f", "p", "24") JOIN("sum", "Eltwise", "y", "p", "x", "")
 /* … and what lies behind the blocks */
 #define LAST LAYER("last", "LayerNorm", "x", "z", "") END("z")
 /* the norm at the end: what it writes goes out */
