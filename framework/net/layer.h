@@ -103,6 +103,7 @@ typedef enum {
     CT_EPILOGUE_AFFINE, /* times weight 0 along the channels, plus weight 1 if it has one (Scale) */
     CT_EPILOGUE_SUM, /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
     CT_EPILOGUE_RELU,  /* slope 0  */
+    CT_EPILOGUE_EACH,  /* a function of each element, whose slope is one of its input (GELU) */
     CT_EPILOGUE_SPLIT, /* several tops in one memory: their gradients add up, in their order */
     CT_EPILOGUE_NORM,  /* of rows: LayerNorm, RMSNorm; it may read one of two tops of the Split, and
                         * the other leaves the group */

@@ -248,8 +248,8 @@ ct_status ct_net_lifetimes(ct_net *net)
 typedef struct sharing {
     ct_net *net;
     ct_span *span; /* per blob, of its diff */
-    int *n_value;  /* per blob: in place layers make several of one; of what a group with a ReLU
-                    * makes 2, since its backward may change the diff in place */
+    int *n_value;  /* per blob: in place layers make several of one; of what a group with a function
+                    * of each element makes 2, since its backward may change the diff in place */
 } sharing;
 
 static bool apart(const ct_span *a, const ct_span *b)
@@ -307,7 +307,10 @@ static void share_layer(const sharing *s, int i)
 
 static bool may_change(const ct_instance *runner)
 {
-    return (runner->tail != NULL) && (runner->tail->of[CT_EPILOGUE_RELU] != NULL);
+    const ct_epilogue *tail = runner->tail;
+
+    return (tail != NULL) &&
+           ((tail->of[CT_EPILOGUE_RELU] != NULL) || (tail->of[CT_EPILOGUE_EACH] != NULL));
 }
 
 ct_status ct_net_share_diffs(ct_net *net)

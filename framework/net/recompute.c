@@ -88,6 +88,33 @@ static bool makes_again(const ct_net *net, int i)
            has_output(net, i) && fusion->again(net->layer[i], net->pass->instance[i], NULL);
 }
 
+/* Bytes that unit i keeps in buffers from forward to backward. */
+static size_t kept_bytes(const ct_net *net, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    size_t bytes = 0;
+
+    for (int k = i; k <= m->place[i]; k++) {
+        for (int s = 0; (m->unit[k] == i) && (s < CT_MAX_BUFFER); s++) {
+            const ct_buffer *b = &net->pass->instance[k]->buffer[s];
+
+            if (b->keep == CT_LIFETIME_PASS) bytes += b->bytes;
+        }
+    }
+    return bytes;
+}
+
+static size_t top_bytes(const ct_net *net, int i)
+{
+    const ct_value *v;
+    size_t bytes = 0;
+    int k = i, t = 0;
+
+    while ((v = next_output(net, i, &k, &t)) != NULL)
+        bytes += ct_tensor_bytes(&net->pass->blob[v->blob]->data);
+    return bytes;
+}
+
 const ct_again *ct_net_again(const ct_net *net, int root)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
@@ -214,6 +241,12 @@ static void number_blocks(blocks *p)
     for (int i = 0; i < net->n_layer; i++) p->block[i] = p->block[p->m->unit[i]];
 }
 
+/* In a block: but not of buffers that are large beside the tops. They would be kept. */
+static bool makes_again_of_little(const ct_net *net, int i)
+{
+    return makes_again(net, i) && (2 * kept_bytes(net, i) < top_bytes(net, i));
+}
+
 /* A weight that learns, but gets no gradient from this layer, is updated as soon as others have
  * given theirs: maybe before this layer would run again. */
 static bool outlives_weights(const ct_net *net, int i)
@@ -237,7 +270,7 @@ static const char *why_once(const ct_net *net, int i)
         return "its samples change in number";
     if (ct_host_layer_is(net, i)) return "it runs on the host";
     if (!outlives_weights(net, i)) return "its weights may change before";
-    if (makes_again(net, ct_net_impl_of(net)->unit[i])) return NULL;
+    if (makes_again_of_little(net, ct_net_impl_of(net)->unit[i])) return NULL;
     if (net->pass->instance[ct_net_impl_of(net)->unit[i]]->early)
         return "its forward makes gradients";
     if ((l->ops->sums != NULL) && (net->options.env.n_rank > 1))
@@ -359,40 +392,23 @@ static void settle(blocks *p)
     }
 }
 
-/* Bytes that the unit keeps in buffers from forward to backward. */
-static size_t kept_bytes(const blocks *p, int i)
-{
-    size_t bytes = 0;
-
-    for (int k = i; k <= p->m->place[i]; k++) {
-        for (int s = 0; (p->m->unit[k] == i) && (s < CT_MAX_BUFFER); s++) {
-            const ct_buffer *b = &p->net->pass->instance[k]->buffer[s];
-
-            if (b->keep == CT_LIFETIME_PASS) bytes += b->bytes;
-        }
-    }
-    return bytes;
-}
-
 /* Whether the unit runs again for the sake of its buffers: what it reads is there anyway, or they
  * are large beside its tops. A product does not run again for a mask of a bit an element. */
 static bool pays_for_buffers(const blocks *p, int i)
 {
-    size_t kept = kept_bytes(p, i), tops = 0;
+    size_t kept = kept_bytes(p->net, i);
     bool there = true;
     const ct_value *v;
-    int k = i, b = 0, t = 0;
+    int k = i, b = 0;
 
-    if (!p->m->graph.node[p->m->place[i]].runs_backward || makes_again(p->net, i)) return false;
+    if (!p->m->graph.node[p->m->place[i]].runs_backward || makes_again_of_little(p->net, i))
+        return false;
     while ((v = next_input(p->net, i, &k, &b)) != NULL) {
         int root = p->m->data_root[v->blob];
 
         there = there && ((p->root[root] < 0) || p->wanted[root]);
     }
-    k = i;
-    while ((v = next_output(p->net, i, &k, &t)) != NULL)
-        tops += ct_tensor_bytes(&p->net->pass->blob[v->blob]->data);
-    return (kept > 0) && (there || (2 * kept >= tops));
+    return (kept > 0) && (there || (2 * kept >= top_bytes(p->net, i)));
 }
 
 static bool want(blocks *p, int root)
@@ -551,7 +567,7 @@ static ct_status plan_blocks(blocks *p)
     CT_TRY(insert_steps(p));
     list_roots(p);
     for (int i = 0; i < n; i++)
-        m->reruns[i] = p->runs[m->unit[i]] && !makes_again(p->net, m->unit[i]);
+        m->reruns[i] = p->runs[m->unit[i]] && !makes_again_of_little(p->net, m->unit[i]);
     return CT_OK;
 }
 

@@ -1,7 +1,8 @@
 /* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
- * the product that makes the bottom's gradient. On the CPU a SoftmaxWithLoss behind it does:
- * head_loss.h. */
+ * the product that makes the bottom's gradient. On the CPU a SoftmaxWithLoss behind it does
+ * (head_loss.h), and a function of each element, such as GELU, with the bias: one pass over the
+ * rows adds it and applies the function, and backward's sums the bias's gradient. */
 #include "layers/types/layer_types.h"
 #include "layers/types/device_kernels.h"
 #include "layers/types/head_loss.h"
@@ -37,12 +38,22 @@ typedef struct ip_instance {
     bool makes_bits;                   /* where the tail's ReLU passed, for the reader of its top */
     bool bias_done;                    /* that reader makes the bias's gradient                   */
     ct_head head;                      /* with the loss of the tail                               */
+    const ct_neuron_state *each;       /* the function of the tail; NULL: none                    */
     int64_t kept_version;              /* of the weights in IP_KEPT, from 1 on; 0: there are none */
 } ip_instance;
 
-/** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
- *  plain order, and its gradient; weight 0 in 16 bits; the same packed for forward. */
-enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT, IP_KEPT = CT_HEAD_PLACE + 1 };
+/** Buffers: of the products, and of the sums for the bias; where the tail's ReLU passed, for who
+ *  reads the top; the bottom in plain order, and its gradient; weight 0 in 16 bits; what the
+ *  tail's function is applied to, in f32 without the bias; weight 0 packed for forward. */
+enum {
+    IP_WORK,
+    IP_BITS,
+    IP_PLAIN,
+    IP_PLAIN_DIFF,
+    IP_WEIGHT,
+    IP_BEFORE = CT_HEAD_BLOCK, /* with a loss there is no function */
+    IP_KEPT = CT_HEAD_PLACE + 1
+};
 
 /** As ct_layout_ops.takes. */
 static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
@@ -104,11 +115,19 @@ static bool has_relu(const ct_instance *in)
     return (in->tail != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL);
 }
 
+/* Whether the pass of the tail's function adds the bias; to bf16 numbers products do, before they
+ * round. */
+static bool adds_bias(const ct_instance *in)
+{
+    return (((const ip_instance *)in->state)->each != NULL) && !ct_blob_is_bf16(in->top[0]);
+}
+
 static unsigned behind_of(const ip_state *s, const ct_instance *in, ct_run_kind kind)
 {
     unsigned relu = has_relu(in) ? CT_FUSE_RELU : 0;
+    bool bias = s->bias && !adds_bias(in);
 
-    if (kind == CT_RUN_FORWARD) return (s->bias ? CT_FUSE_BIAS : 0) | relu;
+    if (kind == CT_RUN_FORWARD) return (bias ? CT_FUSE_BIAS : 0) | relu;
     if ((kind == CT_RUN_BACKWARD_DATA) || !s->bias) return 0;
     return s->transpose ? CT_FUSE_SUM_B : CT_FUSE_SUM_A;
 }
@@ -140,6 +159,11 @@ static void reserve_work(ct_instance *in)
 
     for (int k = 0; k < CT_N_RUN; k++) {
         size_t bytes = ct_product_workspace(product_of(r, (ct_run_kind)k));
+
+        if (bytes > most) most = bytes;
+    }
+    if ((r->each != NULL) && (in->buffer[IP_BEFORE].bytes > 0)) {
+        size_t bytes = ct_neuron_part_bytes(r->m, ((const ip_state *)in->layer->state)->n);
 
         if (bytes > most) most = bytes;
     }
@@ -198,6 +222,73 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
+/* ---- with the tail's function of each element */
+
+/* What goes into it: where nobody wants the gradient, it lies where the top does. */
+static float *before_each(const ct_instance *in)
+{
+    const ct_buffer *before = &in->buffer[IP_BEFORE];
+
+    return (before->bytes > 0) ? before->data : ct_blob_data(ct_instance_top(in));
+}
+
+static ct_neuron_rows rows_before(const ct_instance *in)
+{
+    bool bf16 = ct_blob_is_bf16(in->top[0]);
+
+    return (ct_neuron_rows){ .rows = ((const ip_instance *)in->state)->m,
+                             .n = ((const ip_state *)in->layer->state)->n,
+                             .x = before_each(in),
+                             .bias = bf16 ? NULL : ct_blob_data(&in->weight[1]),
+                             .bf16 = bf16 };
+}
+
+/* The product, and its function: of f32 rows with the bias behind it, of bf16 rows within it. */
+static ct_status forward_each(const ct_instance *in, ct_exec *ex, ct_product_args *g)
+{
+    const ip_instance *r = in->state;
+    ct_neuron_rows rows = rows_before(in);
+    float *y = g->c;
+
+    g->c = before_each(in);
+    g->bias = ct_blob_data(&in->weight[1]);
+    if (rows.bf16) g->each = r->each;
+    g->each_y = y;
+    CT_TRY(ct_product_run(&r->forward, ex, g));
+    if (!rows.bf16) ct_neuron_forward(r->each, &rows, y);
+    return CT_OK;
+}
+
+/* The gradient of the group's top becomes that of what the function was applied to, in place:
+ * nobody else reads it. */
+static void backward_each(const ct_instance *in, const ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    float *dy = ct_blob_diff(ct_instance_top(in));
+    ct_neuron_rows rows = rows_before(in);
+
+    ct_neuron_backward(r->each, &rows,
+                       &(ct_neuron_back){ .dy = dy,
+                                          .dx = dy,
+                                          .dbias = ct_blob_diff(&in->weight[1]),
+                                          .beta = ct_weight_beta(in, ex, 1),
+                                          .part = in->buffer[IP_WORK].data });
+}
+
+/* Its tops again, of what is kept. */
+static bool ip_again(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    ct_neuron_rows rows;
+
+    (void)l;
+    if ((r->each == NULL) || (in->buffer[IP_BEFORE].bytes == 0)) return false;
+    if (ex == NULL) return true;
+    rows = rows_before(in);
+    ct_neuron_forward(r->each, &rows, ct_blob_data(ct_instance_top(in)));
+    return true;
+}
+
 static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
@@ -210,10 +301,11 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.a = ct_ip_rows(in);
     g.b = ct_ip_weight(in);
     g.ldb = s->transpose ? s->n : s->k;
+    g.kept = kept_weight(l, in);
     g.c = ct_blob_data(ct_instance_top(in));
+    if (r->each != NULL) return forward_each(in, ex, &g);
     g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
     g.bits = r->makes_bits ? in->buffer[IP_BITS].data : NULL;
-    g.kept = kept_weight(l, in);
     return ct_product_run(&r->forward, ex, &g);
 }
 
@@ -229,7 +321,7 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
         g = (ct_product_args){ .a = x, .lda = s->k, .b = dy, .ldb = s->n, .ldc = s->n };
     g.c = ct_blob_diff(&in->weight[0]);
     g.beta = ct_weight_beta(in, ex, 0);
-    g.sums = (s->bias && !r->bias_done) ? ct_blob_diff(&in->weight[1]) : NULL;
+    g.sums = (s->bias && !r->bias_done && (r->each == NULL)) ? ct_blob_diff(&in->weight[1]) : NULL;
     g.sums_beta = s->bias ? ct_weight_beta(in, ex, 1) : 0.0f;
     g.work = in->buffer[IP_WORK].data;
     if ((g.c == NULL) && (g.sums == NULL)) return CT_OK;
@@ -255,6 +347,7 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[IP_WORK].data };
 
     if (r->head.loss != NULL) return ct_head_backward(l, in, ex, &r->head);
+    if (r->each != NULL) backward_each(in, ex);
     CT_TRY(mask(in, ex));
     CT_TRY(weight_gradient(l, in, ex));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
@@ -299,6 +392,28 @@ static bool join_loss(const ct_layer *l, ct_instance *in)
     return true;
 }
 
+static bool join_each(const ct_layer *l, ct_instance *in)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_instance *each = in->tail->of[CT_EPILOGUE_EACH];
+    const ct_neuron_state *function = each->layer->state;
+
+    /* by way of a Reorder or a Cast its bottom is another */
+    if (!s->bias || (each->bottom[0] != in->top[0]) || (function->fn->reads != CT_READS_BOTTOM))
+        return false;
+    r->each = function;
+    ct_instance_buffer(in, IP_BEFORE, CT_LIFETIME_PASS,
+                       each->top[0]->wants_diff ? ct_tensor_bytes(&in->top[0]->data) : 0);
+    if (!remake(l, in, CT_RUN_FORWARD, 0)) {
+        r->each = NULL;
+        ct_instance_buffer(in, IP_BEFORE, CT_LIFETIME_PASS, 0);
+        return false;
+    }
+    in->backward_reads = CT_READS_BOTTOM;
+    return true;
+}
+
 static ct_status ip_forward_part(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
     ip_instance *r = in->state;
@@ -311,6 +426,7 @@ static bool ip_join(const ct_layer *l, ct_instance *in)
     ip_instance *r = in->state;
 
     if (in->tail->of[CT_EPILOGUE_LOSS] != NULL) return join_loss(l, in);
+    if (in->tail->of[CT_EPILOGUE_EACH] != NULL) return join_each(l, in);
     if (!remake(l, in, CT_RUN_FORWARD, 0)) return false;
     r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->forward.relu_desc, "auto");
     if (r->relu_backward == NULL) return false;
@@ -398,10 +514,11 @@ static const ct_layout_ops inner_product_layout = {
     .takes = ct_ip_takes, .last = true, .bf16 = true, .tokens = true
 };
 static const ct_fusion_ops inner_product_fusion = {
-    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_LOSS,
+    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_EACH | 1u << CT_EPILOGUE_LOSS,
     .device_only = 1u << CT_EPILOGUE_RELU,
-    .host_only = 1u << CT_EPILOGUE_LOSS,
+    .host_only = 1u << CT_EPILOGUE_EACH | 1u << CT_EPILOGUE_LOSS,
     .join = ip_join,
+    .again = ip_again,
     .forward_part = ip_forward_part,
     .offer_relu = ip_offer_relu,
     .take_relu = ip_take_relu,

@@ -177,80 +177,56 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* ---- rows of bf16 numbers: computed in f32, a piece of a first-level cache at a time */
-
-enum { PIECE = 2048 };
-
-static void forward_bf16(const neuron_state *s, int64_t n, const float *x, float *y)
+/* All of it as one row. */
+static ct_neuron_rows rows_of(const ct_instance *in)
 {
-#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += PIECE) {
-        int64_t len = (at + PIECE < n) ? PIECE : n - at;
-        float wide[PIECE];
-
-        ct_bf16_widen(len, ct_num_at(x, true, at), wide);
-        s->fn->forward(&s->args, len, wide, wide);
-        ct_bf16_narrow(len, wide, ct_num_to(y, true, at));
-    }
-}
-
-static void backward_bf16(const neuron_state *s, int64_t n, const float *v, const float *dy,
-                          float *dx)
-{
-#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += PIECE) {
-        int64_t len = (at + PIECE < n) ? PIECE : n - at;
-        float of[PIECE], wide[PIECE];
-
-        ct_bf16_widen(len, ct_num_at(v, true, at), of);
-        ct_bf16_widen(len, ct_num_at(dy, true, at), wide);
-        s->fn->backward(&s->args, len, of, wide, wide);
-        ct_bf16_narrow(len, wide, ct_num_to(dx, true, at));
-    }
+    return (ct_neuron_rows){ .rows = 1,
+                             .n = ct_tensor_stored(&in->bottom[0]->data),
+                             .x = ct_blob_data(in->bottom[0]),
+                             .bf16 = ct_blob_is_bf16(in->bottom[0]) };
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const neuron_state *s = l->state;
-    const float *x = ct_blob_data(in->bottom[0]);
-    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
+    ct_neuron_rows r = rows_of(in);
 
     (void)ex;
     if (in->buffer[INPUT].bytes > 0)
-        ct_copy_bytes(in->buffer[INPUT].bytes, x, in->buffer[INPUT].data);
-    if (ct_blob_is_bf16(in->bottom[0])) {
-        forward_bf16(s, n, x, ct_blob_data(in->top[0]));
-        return CT_OK;
-    }
-    s->fn->forward(&s->args, n, x, ct_blob_data(in->top[0]));
+        ct_copy_bytes(in->buffer[INPUT].bytes, r.x, in->buffer[INPUT].data);
+    ct_neuron_forward(l->state, &r, ct_blob_data(in->top[0]));
     return CT_OK;
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const neuron_state *s = l->state;
-    const float *dy = ct_blob_diff(in->top[0]), *v = dy;
-    float *dx = ct_blob_diff(in->bottom[0]);
-    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
+    ct_neuron_rows r = rows_of(in);
+    ct_neuron_back b = { .dy = ct_blob_diff(in->top[0]), .dx = ct_blob_diff(in->bottom[0]) };
 
     (void)ex;
-    if (dx == NULL) return CT_OK;
-    if (s->fn->reads == CT_READS_TOP) v = ct_blob_data(in->top[0]);
-    if (s->fn->reads == CT_READS_BOTTOM)
-        v = (in->buffer[INPUT].bytes > 0) ? in->buffer[INPUT].data : ct_blob_data(in->bottom[0]);
-    if (ct_blob_is_bf16(in->bottom[0]))
-        backward_bf16(s, n, v, dy, dx);
-    else
-        s->fn->backward(&s->args, n, v, dy, dx);
+    if (b.dx == NULL) return CT_OK;
+    if (s->fn->reads == CT_READS_TOP) r.x = ct_blob_data(in->top[0]);
+    if ((s->fn->reads == CT_READS_BOTTOM) && (in->buffer[INPUT].bytes > 0))
+        r.x = in->buffer[INPUT].data;
+    if (s->fn->reads == 0) r.x = b.dy;
+    ct_neuron_backward(s, &r, &b);
     return CT_OK;
 }
 
+/* An InnerProduct in front runs those whose slope is one of their input. */
 #define NEURON(_name, _type, _fn, _choose, _params, _layout, _backward, ...)                       \
     static ct_status _name##_setup(ct_layer *l, const ct_shape *bottom)                            \
     {                                                                                              \
         (void)bottom;                                                                              \
         return set_up(l, &ct_neuron_##_fn, _choose);                                               \
     }                                                                                              \
+    static bool _name##_as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)         \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        *kind_p = CT_EPILOGUE_EACH;                                                                \
+        return ct_neuron_##_fn.reads == CT_READS_BOTTOM;                                           \
+    }                                                                                              \
+    static const ct_fusion_ops _name##_fusion = { .as_epilogue = _name##_as_epilogue };            \
     static const ct_formula_step _name##_formula[] = { __VA_ARGS__, { .op = NULL } };              \
     extern const ct_layer_ops ct_layer_##_name;                                                    \
     const ct_layer_ops ct_layer_##_name = {                                                        \
@@ -269,6 +245,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         .backward = _backward,                                                                     \
         .formula = _name##_formula,                                                                \
         .layout = _layout,                                                                         \
+        .fusion = &_name##_fusion,                                                                 \
         .sequence = &ct_sequence_apart,                                                            \
     };
 

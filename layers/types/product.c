@@ -303,8 +303,13 @@ static ct_status multiply_narrow(const ct_product *p, ct_exec *ex, const ct_prod
         CT_TRY(multiply_rows(p, ex, g, &t, from, rows, narrow ? c : c + from * ldc, ldc));
         if (!narrow) continue;
 #pragma omp parallel for num_threads(p->d.n_thread) schedule(static)
-        for (int64_t i = 0; i < rows; i++)
-            round_row(n, c + i * n, bias, ct_num_to(g->c, true, (from + i) * g->ldc));
+        for (int64_t i = 0; i < rows; i++) {
+            float *to = ct_num_to(g->c, true, (from + i) * g->ldc);
+
+            round_row(n, c + i * n, bias, to);
+            if (g->each != NULL)
+                ct_neuron_row(g->each, n, to, ct_num_to(g->each_y, true, (from + i) * g->ldc));
+        }
     }
     return CT_OK;
 }

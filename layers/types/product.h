@@ -15,6 +15,7 @@
 #include "framework/math/fused.h"
 #include "framework/math/gemm.h"
 #include "layers/engine/bias/bias.h"
+#include "layers/engine/neuron/neuron.h"
 #include "layers/engine/relu/relu.h"
 
 typedef struct ct_product {
@@ -46,8 +47,11 @@ typedef struct ct_product_args {
     float *sums;       /* of CT_FUSE_SUMS: sums_beta sums + the sums; NULL: not wanted, but with
                         * CT_FUSE_SUM_C always */
     float sums_beta;
-    void *bits;       /* ct_product_bits() bytes */
-    const void *kept; /* B as ct_product_keep() left it, in place of b; NULL: none */
+    void *bits;                  /* ct_product_bits() bytes */
+    const void *kept;            /* B as ct_product_keep() left it, in place of b; NULL: none */
+    const ct_neuron_state *each; /* with a C of bf16 numbers on the CPU: its function of C goes to
+                                  * each_y while rows of C are in the caches. NULL: none */
+    float *each_y;               /* may be c */
 } ct_product_args;
 
 const char *ct_product_name(const ct_product *p);

@@ -3,6 +3,7 @@
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
 
+#include "framework/base/bf16.h"
 #include "framework/net/net_impl.h"
 
 #include <float.h>
@@ -389,6 +390,160 @@ static void a_norm_runs_with_its_sum(void **state)
     assert_true(n_bf16 > 0); /* values of 16 bits were among them */
 }
 
+/* ---- a bias and a function of each element */
+
+#define FULL(name, bottom, more)                                                                   \
+    LAYER(name, "InnerProduct", bottom, name,                                                      \
+          "inner_product_param { num_output: @ axis: 3 weight_filler { type: 'xavier' } "          \
+          "bias_filler { type: 'uniform' min: -0.5 max: 0.5 } " more " }")
+
+static const struct {
+    const char *name, *text;
+    int n_group;
+} each[] = {
+    { "gelu", /* in place and not */
+      DATA FULL("x", "data", "") LAYER("a", "GELU", "x", "x", "") FULL("y", "x", "")
+          LAYER("b", "GELU", "y", "g", "gelu_param { approximate: TANH }") END("g"),
+      2 },
+    { "others", /* two readers of what the function makes; a weight that does not learn */
+      DATA FULL("x", "data", "transpose: true") LAYER("a", "Swish", "x", "x", "") FULL("y", "x", "")
+          LAYER("b", "HardSwish", "y", "g", "") JOIN("s", "Eltwise", "x", "g", "s", "")
+              LAYER("z", "InnerProduct", "s", "z",
+                    "param { lr_mult: 1 } param { lr_mult: 0 } inner_product_param { num_output: @ "
+                    "axis: 3 weight_filler { type: 'xavier' } bias_filler { value: 0.3 } }")
+                  LAYER("c", "Mish", "z", "h", "") END("h"),
+      3 },
+    { "alone", /* who reads the layer's top, too; no bias; a slope of the output, of neither */
+      DATA FULL("x", "data", "") LAYER("a", "GELU", "x", "g", "")
+          JOIN("s", "Eltwise", "x", "g", "s", "") FULL("y", "s", "bias_term: false") LAYER(
+              "b", "GELU", "y", "y", "") FULL("z", "y", "") LAYER("c", "Sigmoid", "z", "z", "")
+              FULL("u", "z", "") LAYER("d", "Power", "u", "u", "power_param { scale: 2 }") END("u"),
+      0 },
+};
+enum { N_EACH = sizeof(each) / sizeof(each[0]) };
+
+/* The gradient of the bias of layer i. The group adds up four floats at a time, by two roundings
+ * each; then both add doubles up and round once: together 4 roundings of the sum of sizes. In bf16
+ * the layers alone sum what has been rounded by 2^-9. */
+static void bias_close_to(const ct_net *alone, int i, const float *a, const float *b)
+{
+    const ct_blob *top = alone->pass->instance[i]->top[0];
+    int64_t n = alone->layer[i]->weight[1].shape.dim[0], rows = ct_tensor_count(&top->diff) / n;
+    bool bf16 = ct_blob_is_bf16(top);
+    double unit = 4.001 * 0x1p-24 + (bf16 ? 1.01 * 0x1p-9 : 0);
+
+    for (int64_t j = 0; j < n; j++) {
+        double size = 0;
+
+        for (int64_t k = 0; k < rows; k++)
+            size += fabs((double)ct_num_get(ct_blob_diff(top), bf16, k * n + j));
+        if (!(fabs((double)a[j] - (double)b[j]) <= unit * size))
+            fail_msg("bias of %s[%lld]: %.9g, alone %.9g, sizes %.9g", alone->layer[i]->name,
+                     (long long)j, (double)a[j], (double)b[j], size);
+    }
+}
+
+/* All other numbers have the same bits: sums are in one piece here, so that it is the same whether
+ * the bias comes before or after. */
+static void compare_each(test_net *a, test_net *alone)
+{
+    for (int pass = 0; pass < 3; pass++) {
+        double x = test_net_pass(a, pass, false), y = test_net_pass(alone, pass, false);
+
+        if (!isfinite(y) || (x != y)) fail_msg("loss %.17g, alone %.17g", x, y);
+        for (int i = 0; i < a->net->n_layer; i++) {
+            const ct_instance *in = a->net->pass->instance[i];
+            int j = ct_net_find_layer(alone->net, a->net->layer[i]->name);
+            bool group = (in->tail != NULL) && (in->tail->of[CT_EPILOGUE_EACH] != NULL);
+
+            for (int w = 0; w < a->net->layer[i]->n_weight; w++) {
+                const ct_blob *p = &in->weight[w], *q = &alone->net->pass->instance[j]->weight[w];
+
+                if (ct_blob_diff(p) == NULL) continue;
+                if (group && (w == 1))
+                    bias_close_to(alone->net, j, ct_blob_diff(p), ct_blob_diff(q));
+                else
+                    test_same(ct_blob_diff(p), ct_blob_diff(q), ct_tensor_count(&p->diff),
+                              a->net->layer[i]->name);
+            }
+        }
+        step(alone->net);
+        same_weights(alone->net, a->net);
+        ct_net_weights_changed(a->net);
+        ct_net_weights_changed(alone->net);
+    }
+}
+
+static void a_function_runs_with_its_bias(void **state)
+{
+    static const int widths[] = { 7, 16, 37, 260 };
+    int threads = omp_get_max_threads(), n_bf16 = 0;
+
+    (void)state;
+    for (int i = 0; i < 2 * N_EACH; i++) {
+        for (size_t c = 0; c < sizeof(widths) / sizeof(widths[0]); c++) {
+            char *text = with_channels(each[i / 2].text, widths[c]);
+            ct_net_options o = { .phase = CT_TRAIN };
+            test_net a, b, d;
+            double loss, alone;
+
+            omp_set_num_threads((int)(1 + c % 3));
+            if (i % 2 == 1) o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+            make(text, o, true, &a);
+            o.no_fuse = o.unshared = true;
+            make(text, o, false, &b);
+            assert_int_equal(n_group(a.net), each[i / 2].n_group);
+            n_bf16 += ct_blob_is_bf16(a.net->pass->blob[ct_net_find_blob(a.net, "y")]);
+            compare_each(&a, &b);
+            test_net_destroy(&a);
+            o.no_fuse = o.unshared = false;
+            o.phase = CT_TEST;
+            o.forward_only = true; /* as deploy nets are: nothing is kept */
+            make(text, o, true, &a);
+            o.no_fuse = true;
+            make(text, o, false, &d);
+            assert_int_equal(n_group(a.net), each[i / 2].n_group);
+            same_weights(b.net, a.net);
+            same_weights(b.net, d.net);
+            assert_int_equal(ct_pass_forward(a.net->pass, &loss), CT_OK);
+            assert_int_equal(ct_pass_forward(d.net->pass, &alone), CT_OK);
+            assert_true(loss == alone);
+            test_net_destroy(&d);
+            test_net_destroy(&a);
+            test_net_destroy(&b);
+            free(text);
+        }
+    }
+    omp_set_num_threads(threads);
+    assert_true(n_bf16 > 0); /* values of 16 bits were among them */
+}
+
+/* With CHEAP what the function makes is made again: it is not kept beside what goes into it. */
+static void a_function_is_applied_again(void **state)
+{
+    char *text = with_channels(
+        DATA FULL("x", "data", "") LAYER("a", "GELU", "x", "x", "") FULL("y", "x", "")
+            LAYER("b", "GELU", "y", "y", "") FULL("z", "y", "") LAYER("c", "Swish", "z", "z", "")
+                FULL("u", "z", "") LAYER("d", "GELU", "u", "u", "") END("u"),
+        260);
+
+    (void)state;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        ct_net_options o = { .phase = CT_TRAIN };
+        test_net a, b;
+
+        if (bf16) o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+        make(text, o, false, &b);
+        o.recompute = CT__RECOMPUTE__CHEAP;
+        make(text, o, true, &a);
+        assert_int_equal(ct_net_impl_of(a.net)->n_again, 3);
+        compare_nets(&a, &b, "again", true);
+        test_net_destroy(&a);
+        test_net_destroy(&b);
+    }
+    free(text);
+}
+
 static void a_net_may_forbid_it(void **state)
 {
     char *text = with_channels(model[0].text, 13), *all = malloc(strlen(text) + 20);
@@ -500,6 +655,8 @@ int main(void)
         cmocka_unit_test(running_statistics_are_used_alike),
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_norm_runs_with_its_sum),
+        cmocka_unit_test(a_function_runs_with_its_bias),
+        cmocka_unit_test(a_function_is_applied_again),
         cmocka_unit_test(a_net_may_forbid_it),
         cmocka_unit_test(groups_take_less_memory),
         cmocka_unit_test(values_made_again_are_the_same),

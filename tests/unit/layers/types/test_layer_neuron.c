@@ -214,13 +214,15 @@ static void past_the_caches(void **state)
     test_random(dy, N, 2, -1.0f, 1.0f);
     for (int run = 0; run < 6; run++) {
         const ct_neuron *f = fn[run % 2];
+        const ct_neuron_state state_of = { .fn = f };
+        const ct_neuron_rows rows = { .rows = 1, .n = N, .x = x };
 
         omp_set_num_threads(1 + run / 2);
         for (int back = 0; back < 2; back++) {
             if (back == 0)
-                f->forward(&k, N, x, out);
+                ct_neuron_forward(&state_of, &rows, out);
             else
-                f->backward(&k, N, x, dy, out);
+                ct_neuron_backward(&state_of, &rows, &(ct_neuron_back){ .dy = dy, .dx = out });
             for (int64_t at = 0; at < N; at += 777777) {
                 int64_t n = (N - at < PIECE) ? N - at : PIECE;
 
