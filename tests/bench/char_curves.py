@@ -136,7 +136,7 @@ def ours(where, seed, steps):
     run([cortado(), "train", "--solver=solver.prototxt", f"--metrics={metrics}", "--overwrite"], where)
     with open(metrics, encoding="utf-8") as f:
         tests = [e for e in map(json.loads, f) if e["event"] == "test"]
-    if tests[-1]["iteration"] != steps:
+    if tests[-1]["iter"] != steps:
         sys.exit(f"the last test was at {tests[-1]['iteration']}, not after {steps} steps")
     return math.log(tests[-1]["perplexity"])
 
