@@ -88,7 +88,8 @@ static ct_status open_source(ct_layer *l, const char *source)
     return CT_OK;
 }
 
-/* How many ids there are; in TEST, what counts bytes of texts. Without data its file may miss. */
+/* How many ids there are; in TEST, what counts bytes of texts. Training needs no tokenizer, and
+ * without data there may be none: then its file may be missing, and nobody counts the ids. */
 static ct_status open_tokenizer(ct_layer *l, const Ct__TokenDataParameter *p)
 {
     token_state *s = l->state;
@@ -96,7 +97,7 @@ static ct_status open_tokenizer(ct_layer *l, const Ct__TokenDataParameter *p)
     if ((p->tokenizer == NULL) && (p->pattern != NULL))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pattern is that of a tokenizer, which is not set");
     if (p->tokenizer == NULL) return CT_OK;
-    if (l->env->no_data && (strcmp(p->tokenizer, "bytes") != 0) &&
+    if ((l->env->no_data || (l->phase != CT_TEST)) && (strcmp(p->tokenizer, "bytes") != 0) &&
         (access(p->tokenizer, F_OK) != 0))
         return CT_OK;
     CT_TRY(ct_tokenizer_open(p->tokenizer, p->pattern, &s->tokenizer));
