@@ -23,42 +23,13 @@ LAYERS, HEADS, WIDTH, WORDS, LENGTH, BATCH, AIM = 6, 6, 384, 128, 256, 16, 0.02
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
-def model_of(torch, nn, functional):
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-            self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-        def forward(self, x):
-            shape = (x.shape[0], x.shape[1], HEADS, WIDTH // HEADS)
-            q, k, v = (t.view(shape).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(WIDTH, 2))
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-            return x + self.narrow(functional.gelu(self.wide(self.norm2(x)), approximate="tanh"))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)
-            self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-            self.norm = nn.LayerNorm(WIDTH)
-            for name, weight in self.named_parameters():
-                if weight.dim() > 1:
-                    narrow = name.endswith(("out.weight", "narrow.weight"))
-                    nn.init.normal_(weight, 0, 0.005774 if narrow else 0.02)
-                elif name.endswith("bias"):
-                    nn.init.zeros_(weight)
-
-        def forward(self, tokens, after):
-            x = self.words(tokens) + self.places.weight
-            for block in self.blocks:
-                x = block(x)
-            scores = self.norm(x) @ self.words.weight.T
-            return functional.cross_entropy(scores.view(-1, WORDS), after.reshape(-1))
-
-    return Model()
+def fill(model, init):
+    """As the fillers of models/gpt_char."""
+    for name, weight in model.named_parameters():
+        if weight.dim() > 1:
+            init.normal_(weight, 0, 0.005774 if name.endswith(("out.weight", "narrow.weight")) else 0.02)
+        elif name.endswith("bias"):
+            init.zeros_(weight)
 
 
 def peer(where, seed, steps):
@@ -66,8 +37,7 @@ def peer(where, seed, steps):
     import array
 
     import torch
-    from torch import nn
-    from torch.nn import functional
+    from torch_gpt import Model
 
     def tokens(part):
         numbers = array.array("H")
@@ -81,7 +51,8 @@ def peer(where, seed, steps):
 
     torch.set_num_threads(int(os.environ.get("THREADS", "2")))
     torch.manual_seed(seed)
-    model = model_of(torch, nn, functional)
+    model = Model(LAYERS, HEADS, WIDTH, WORDS, LENGTH)
+    fill(model, torch.nn.init)
     groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == many], "weight_decay": decay}
               for many, decay in ((True, 0.1), (False, 0.0))]
     rule = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.99), eps=1e-8, fused=True)

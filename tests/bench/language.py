@@ -28,45 +28,15 @@ def peer(net, batch, precision, compiled, steps):
     import time
 
     import torch
-    from torch import nn
-    from torch.nn import functional
+    from torch_gpt import Model
 
     torch.set_num_threads(int(os.environ.get("THREADS", "2")))
     _, layers, heads, width, words, length = NETS[net]
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            shape = (x.shape[0], x.shape[1], heads, width // heads)
-            q, k, v = (t.view(shape).transpose(1, 2) for t in self.qkv(self.norm1(x)).split(width, 2))
-            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(x.shape))
-            return x + self.narrow(functional.gelu(self.wide(self.norm2(x)), approximate="tanh"))
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-            self.blocks = nn.ModuleList(Block() for _ in range(layers))
-            self.norm = nn.LayerNorm(width)
-
-        def forward(self, tokens, after):
-            x = self.words(tokens) + self.places.weight
-            for block in self.blocks:
-                x = block(x)
-            scores = self.norm(x) @ self.words.weight.T
-            return functional.cross_entropy(scores.view(-1, words).float(), after.reshape(-1))
-
     torch.manual_seed(1)
-    model = Model()
+    model = Model(layers, heads, width, words, length)
     for weight in model.parameters():
         if weight.dim() > 1:
-            nn.init.normal_(weight, 0, 0.02)
+            torch.nn.init.normal_(weight, 0, 0.02)
     rule = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     forward = torch.compile(model) if compiled else model
     tokens = torch.randint(0, words, (batch, length + 1))
