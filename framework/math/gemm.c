@@ -14,7 +14,7 @@
 
 enum {
     KC = 384,           /* words, x a panel of 32 columns: 48 KB, for the first two caches */
-    KC_MOST = 768,      /* where C is large: each piece of the sums reads and writes it    */
+    KC_DEEP = 768,      /* of desc.deep                                                    */
     BLOCK_A = 512 * KC, /* words: 790 KB of a second-level cache                      */
     ALIGN = 16          /* floats of a cache line */
 };
@@ -40,7 +40,8 @@ static ct_gemm_desc turn(const ct_gemm_desc *d)
                            .n = d->m,
                            .k = d->k,
                            .n_thread = d->n_thread,
-                           .bf16 = d->bf16 };
+                           .bf16 = d->bf16,
+                           .deep = d->deep };
 }
 
 /* Turned where that leaves a fifth less to do. */
@@ -98,8 +99,7 @@ static void split_grid(ct_gemm_plan *p)
 static ct_gemm_plan plan_as(const ct_gemm_set *s, const ct_gemm_desc *d, bool turned)
 {
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
-    int64_t most = ((double)d->m * (double)d->n >= LARGE_C) ? KC_MOST : KC, rows;
-    int64_t pieces = ct_gemm_ceil_div(d->k, most * s->pair);
+    int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)(d->deep ? KC_DEEP : KC) * s->pair), rows;
 
     p.turned = turned;
     if (p.turned) p.d = turn(d);
@@ -130,6 +130,11 @@ ct_gemm_plan ct_gemm_plan_kept(const ct_gemm_desc *d)
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
 {
     return ct_gemm_plan_for(ct_gemm_set_pick(d->bf16), d);
+}
+
+bool ct_gemm_goes_deep(const ct_gemm_desc *d)
+{
+    return (double)d->m * (double)d->n >= LARGE_C;
 }
 
 /* Words of a thread's packed rows of A, and of its panel of B. */

@@ -6,8 +6,8 @@
  * Where A has few rows, B is read once, as it lies, as fast as memory gives it (gemm_tile.c).
  *
  * Nothing allocates: a plan says how much workspace a call needs. An element's sum is in an order
- * that depends on the shape alone, so results are the same bits for any number of threads (and
- * differ between vector widths only in how multiply-adds are rounded).
+ * that depends on its length and `deep` alone, so results are the same bits for any number of
+ * threads (and differ between vector widths only in how multiply-adds are rounded).
  *
  * With bf16 op(A) and op(B) are rounded to bfloat16 as they are packed (to the nearest, ties to
  * even), products are exact and added up in f32: where the processor has an instruction for pairs
@@ -30,6 +30,7 @@ typedef struct ct_gemm_desc {
     int64_t m, n, k;
     int n_thread; /* at most so many work on it */
     bool bf16;    /* operands rounded            */
+    bool deep;    /* sums in longer pieces: the same for a product and for its parts */
 } ct_gemm_desc;
 
 typedef struct ct_gemm_set ct_gemm_set;
@@ -58,6 +59,9 @@ typedef struct ct_gemm_args {
 } ct_gemm_args;
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d);
+/** Whether longer pieces of the sums pay: C is large, and each piece reads and writes all of it. To
+ *  be asked of a whole product, not of its parts, which then have the same bits. */
+bool ct_gemm_goes_deep(const ct_gemm_desc *d);
 /** Enough for d and for any part of its rows and columns with the same k. */
 size_t ct_gemm_workspace(const ct_gemm_desc *d);
 /** Inside a parallel region it runs on the calling thread. */

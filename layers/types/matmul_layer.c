@@ -101,17 +101,17 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     p->count = ct_shape_count(a, 0, a->ndim - 2);
     p->size[TO_C] = m * n, p->size[TO_A] = m * k, p->size[TO_B] = k * n;
     p->width[TO_C] = n, p->width[TO_A] = a->dim[a->ndim - 1], p->width[TO_B] = b->dim[b->ndim - 1];
-    CT_TRY(
-        pick(l, CT_RUN_FORWARD, (ct_gemm_desc){ s->ta, s->tb, m, n, k, 0, false }, &p->way[TO_C]));
+    CT_TRY(pick(l, CT_RUN_FORWARD, (ct_gemm_desc){ s->ta, s->tb, m, n, k, 0, false, false },
+                &p->way[TO_C]));
     /* dA = dC op(B)^T, or its transpose op(B) dC^T */
     CT_TRY(pick(l, CT_RUN_BACKWARD_DATA,
-                s->ta ? (ct_gemm_desc){ s->tb, true, k, m, n, 0, false }
-                      : (ct_gemm_desc){ false, !s->tb, m, k, n, 0, false },
+                s->ta ? (ct_gemm_desc){ s->tb, true, k, m, n, 0, false, false }
+                      : (ct_gemm_desc){ false, !s->tb, m, k, n, 0, false, false },
                 &p->way[TO_A]));
     /* dB = op(A)^T dC, or its transpose dC^T op(A) */
     CT_TRY(pick(l, CT_RUN_BACKWARD_WEIGHT,
-                s->tb ? (ct_gemm_desc){ true, s->ta, n, k, m, 0, false }
-                      : (ct_gemm_desc){ !s->ta, false, k, n, m, 0, false },
+                s->tb ? (ct_gemm_desc){ true, s->ta, n, k, m, 0, false, false }
+                      : (ct_gemm_desc){ !s->ta, false, k, n, m, 0, false, false },
                 &p->way[TO_B]));
     for (int w = 0; w < N_WAY; w++) {
         const matmul_way *way = &p->way[w];

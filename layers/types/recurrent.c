@@ -162,9 +162,9 @@ static size_t reserve_steps(const ct_layer *l, ct_recurrent_plan *plan)
     size_t forward, backward;
 
     plan->forward =
-        (ct_gemm_desc){ false, true, plan->columns, s->sums, s->hidden, n_thread, bf16 };
+        (ct_gemm_desc){ false, true, plan->columns, s->sums, s->hidden, n_thread, bf16, false };
     plan->backward =
-        (ct_gemm_desc){ false, false, plan->columns, s->hidden, s->sums, n_thread, bf16 };
+        (ct_gemm_desc){ false, false, plan->columns, s->hidden, s->sums, n_thread, bf16, false };
     plan->packs = (l->dev->kind == CT_DEVICE_CPU) && (plan->columns > 0) &&
                   ((strcmp(way, "auto") == 0) || (strcmp(way, "packed") == 0)) &&
                   ct_gemm_packed_prefers(&plan->forward, plan->steps);

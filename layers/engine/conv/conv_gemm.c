@@ -138,17 +138,20 @@ static int64_t weight_step(const ct_conv_desc *d)
 
 static ct_gemm_desc forward_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ false, false, group_m(d), out_size(d), group_k(d), n_thread, d->bf16 };
+    return (ct_gemm_desc){ false,      false,    group_m(d), out_size(d),
+                           group_k(d), n_thread, d->bf16,    false };
 }
 
 static ct_gemm_desc data_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ true, false, group_k(d), out_size(d), group_m(d), n_thread, d->bf16 };
+    return (ct_gemm_desc){ true,       false,    group_k(d), out_size(d),
+                           group_m(d), n_thread, d->bf16,    false };
 }
 
 static ct_gemm_desc weight_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ false, true, group_m(d), group_k(d), out_size(d), n_thread, d->bf16 };
+    return (ct_gemm_desc){ false,       true,     group_m(d), group_k(d),
+                           out_size(d), n_thread, d->bf16,    false };
 }
 
 /* Floats that the products of one worker need. */

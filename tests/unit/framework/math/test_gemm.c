@@ -487,27 +487,36 @@ static void test_workspace(void **state)
 }
 
 /* A C of over 32 MB, whose sums are in longer pieces: one row of 101 is compared with the exact
- * one, all of them with those of another number of threads. */
+ * one, all of them with those of another number of threads, made in two parts of rows. */
 static void test_large(void **state)
 {
     (void)state;
     for (int way = 0; way < 4; way++) {
         ct_gemm_desc d = { .ta = (way & 1) != 0, .tb = (way & 2) != 0, .n_thread = 3 };
-        operands one, three;
+        operands whole, parts;
         ct_gemm_plan p;
 
         d.m = 4001, d.n = 2003, d.k = 401;
-        three = make_operands(&d, 0, 1.0f, 0.5f);
+        d.deep = ct_gemm_goes_deep(&d);
+        whole = make_operands(&d, 0, 1.0f, 0.5f);
         p = ct_gemm_plan_make(&d);
         assert_int_equal(p.kc, 401); /* in one piece: else this would test nothing new */
-        ct_gemm_run(&p, &three.g);
-        assert_rows(&three, "large", 101);
+        ct_gemm_run(&p, &whole.g);
+        assert_rows(&whole, "large", 101);
         d.n_thread = 1;
-        one = make_operands(&d, 0, 1.0f, 0.5f);
-        p = ct_gemm_plan_make(&d);
-        ct_gemm_run(&p, &one.g);
-        assert_memory_equal(one.c, three.c, (size_t)one.count * sizeof(float));
-        release(&one), release(&three);
+        parts = make_operands(&d, 0, 1.0f, 0.5f);
+        for (int half = 0; half < 2; half++) {
+            ct_gemm_args g = parts.g;
+
+            d.m = half ? 2001 : 2000;
+            assert_false(ct_gemm_goes_deep(&d)); /* each part alone would not */
+            g.a += half * 2000 * (d.ta ? 1 : g.lda);
+            g.c += half * 2000 * g.ldc;
+            p = ct_gemm_plan_make(&d);
+            ct_gemm_run(&p, &g);
+        }
+        assert_memory_equal(whole.c, parts.c, (size_t)whole.count * sizeof(float));
+        release(&whole), release(&parts);
     }
 }
 
