@@ -11,9 +11,11 @@
 #include "framework/solver/update_rule.h"
 
 static const ProtobufCMessageDescriptor *const own[] = {
-    &ct__comm_parameter__descriptor,          &ct__compression_parameter__descriptor,
-    &ct__kernel_parameter__descriptor,        &ct__machine_parameter__descriptor,
-    &ct__machine_level_parameter__descriptor, &ct__machine_switch_parameter__descriptor,
+    &ct__comm_parameter__descriptor,           &ct__compression_parameter__descriptor,
+    &ct__kernel_parameter__descriptor,         &ct__machine_parameter__descriptor,
+    &ct__machine_level_parameter__descriptor,  &ct__machine_switch_parameter__descriptor,
+    &ct__parallel_parameter__descriptor,       &ct__parallel_stage_parameter__descriptor,
+    &ct__parallel_layer_parameter__descriptor, &ct__parallel_again_parameter__descriptor,
     &ct__warmup_parameter__descriptor,
 };
 
