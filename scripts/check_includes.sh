@@ -31,8 +31,9 @@ comm/sparse: framework/base framework/tensor topology comm/core comm/cost comm/c
 comm/codec: framework/base framework/tensor framework/math comm/core comm/cost comm/collective comm/sparse
 comm/sync: framework/base framework/tensor comm/core comm/collective comm/sparse comm/codec
 comm/autotune: framework/base framework/tensor comm/core comm/cost comm/collective comm/sparse comm/codec comm/sync
+planner: framework/base framework/proto framework/tensor framework/math framework/net topology comm/cost
 runtime/config: framework/* topology comm/*
-runtime: framework/* layers topology comm/* runtime/config
+runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
@@ -48,7 +49,7 @@ cli/scale: framework/* topology comm/* runtime/config runtime cli cli/bench cli/
 cli/check: framework/* topology comm/* runtime/config runtime cli cli/scale
 '
 
-folders='framework layers comm topology runtime cli'
+folders='framework layers comm topology planner runtime cli'
 list() { # PATTERN...: of sources and headers
     for d in $folders; do [ ! -d "$d" ] || find "$d" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \); done
 }
