@@ -1,0 +1,417 @@
+#include "planner/pipeline_cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- where ranks lie */
+
+int ct_pipeline_tensor(const ct_pipeline_problem *p, const ct_pipeline_config *c)
+{
+    return p->net->degree[c->degree];
+}
+
+int64_t ct_pipeline_micro_batches(const ct_pipeline_problem *p, const ct_pipeline_config *c)
+{
+    return p->global_batch / ((int64_t)c->data * c->micro_batch);
+}
+
+ct_status ct_pipeline_fits_ranks(const ct_pipeline_problem *p, const ct_pipeline_config *c)
+{
+    int64_t ranks = (int64_t)p->machine->n_node * p->machine->ranks_per_node;
+    int tensor = ct_pipeline_tensor(p, c);
+
+    if ((c->data < 1) || (c->n_stage < 1) || (c->micro_batch < 1)) return CT_UNSUPPORTED;
+    if ((int64_t)tensor * c->data * c->n_stage != ranks) return CT_UNSUPPORTED;
+    if (p->machine->ranks_per_node % tensor != 0) return CT_UNSUPPORTED;
+    if (c->n_stage > p->net->n_layer) return CT_UNSUPPORTED;
+    return (p->global_batch % ((int64_t)c->data * c->micro_batch) == 0) ? CT_OK : CT_UNSUPPORTED;
+}
+
+static int node_of(const ct_pipeline_problem *p, const ct_pipeline_config *c, int stage,
+                   int replica)
+{
+    int64_t rank = ((int64_t)stage * c->data + replica) * ct_pipeline_tensor(p, c);
+
+    return c->order[rank / p->machine->ranks_per_node];
+}
+
+static double inject_of(const ct_pipeline_machine *m, int node)
+{
+    return m->inject[m->node_class[node]];
+}
+
+/* bytes/s that one stream between two ranks gets alone. */
+static double pair_bandwidth(const ct_pipeline_machine *m, int a, int b)
+{
+    if (a == b) return m->inside[m->node_class[a]];
+    return fmin(inject_of(m, a), inject_of(m, b));
+}
+
+/* Streams that leave and enter each node, [2][n_node]. */
+static double *create_streams(const ct_pipeline_problem *p)
+{
+    return calloc(2 * (size_t)p->machine->n_node, sizeof(double));
+}
+
+/* Counts the streams of every replica of a stage to its partner: the same replica of the next
+ * stage (ring: false), or the next replica (ring: true). */
+static void count_streams(const ct_pipeline_problem *p, const ct_pipeline_config *c, int stage,
+                          bool ring, double *streams)
+{
+    int n = p->machine->n_node;
+
+    for (int i = 0; i < 2 * n; ++i) streams[i] = 0;
+    for (int j = 0; j < c->data; ++j) {
+        int a = node_of(p, c, stage, j);
+        int b = ring ? node_of(p, c, stage, (j + 1) % c->data) : node_of(p, c, stage + 1, j);
+
+        if (a == b) continue;
+        streams[a] += ct_pipeline_tensor(p, c);
+        streams[n + b] += ct_pipeline_tensor(p, c);
+    }
+}
+
+/* Seconds that a byte of a stream takes where all those go at a time. */
+static double second_per_byte(const ct_pipeline_problem *p, const ct_pipeline_config *c, int stage,
+                              bool ring, double *streams)
+{
+    const ct_pipeline_machine *m = p->machine;
+    double most = 0;
+
+    count_streams(p, c, stage, ring, streams);
+    for (int j = 0; j < c->data; ++j) {
+        int a = node_of(p, c, stage, j);
+        int b = ring ? node_of(p, c, stage, (j + 1) % c->data) : node_of(p, c, stage + 1, j);
+
+        most = fmax(most, 1 / pair_bandwidth(m, a, b));
+        if (a == b) continue;
+        most = fmax(most, streams[a] / inject_of(m, a));
+        most = fmax(most, streams[m->n_node + b] / inject_of(m, b));
+    }
+    return most;
+}
+
+/* ---- tables */
+
+static double batch_factor(const ct_pipeline_problem *p, const ct_pipeline_config *c)
+{
+    double rho = p->net->rho[c->degree];
+
+    return (1 - rho) * c->micro_batch + rho;
+}
+
+static size_t row_of(const ct_pipeline_net *net, int node_class, int degree)
+{
+    return ((size_t)node_class * (size_t)net->n_degree + (size_t)degree) * (size_t)net->n_layer;
+}
+
+static double ring_factor(const ct_pipeline_config *c)
+{
+    return 2.0 * (c->data - 1) / c->data;
+}
+
+static void fill_stage(const ct_pipeline_problem *p, const ct_pipeline_config *c, int s,
+                       double *streams, ct_pipeline_tables *t)
+{
+    const ct_pipeline_net *net = p->net;
+    size_t own = (size_t)s * (size_t)net->n_layer, row = row_of(net, 0, c->degree);
+    double factor = batch_factor(p, c);
+    double sum = (c->data > 1) ? second_per_byte(p, c, s, true, streams) * ring_factor(c) : 0;
+    double cut = (s + 1 < c->n_stage) ? second_per_byte(p, c, s, false, streams) : 0;
+
+    for (int j = 0; j < c->data; ++j) {
+        int node_class = p->machine->node_class[node_of(p, c, s, j)];
+        size_t from = row_of(net, node_class, c->degree);
+
+        if ((j > 0) && (node_class == p->machine->node_class[node_of(p, c, s, j - 1)])) continue;
+        for (int l = 0; l < net->n_layer; ++l) {
+            double time = (net->forward_s[from + l] + net->backward_s[from + l]) * factor;
+
+            t->time_s[own + l] = fmax(t->time_s[own + l], time);
+        }
+    }
+    for (int l = 0; l < net->n_layer; ++l) {
+        t->data_s[own + l] = sum * net->sum_bytes[row + l];
+        if (s + 1 < c->n_stage)
+            t->cut_s[own + l] =
+                p->machine->latency_s + cut * c->micro_batch * net->cut_bytes[row + l];
+    }
+}
+
+ct_status ct_pipeline_tables_create(const ct_pipeline_problem *p, const ct_pipeline_config *c,
+                                    ct_pipeline_tables *tables_p)
+{
+    size_t cells = (size_t)c->n_stage * (size_t)p->net->n_layer;
+    ct_pipeline_tables t = { .n_stage = c->n_stage, .n_layer = p->net->n_layer };
+    double *streams = create_streams(p);
+
+    t.n_micro = (int)ct_pipeline_micro_batches(p, c);
+    t.time_s = calloc(3 * cells, sizeof(*t.time_s));
+    if ((streams == NULL) || (t.time_s == NULL)) {
+        free(streams);
+        free(t.time_s);
+        return CT_FAIL(CT_ERR_NOMEM, "pipeline of %d stages", c->n_stage);
+    }
+    t.data_s = t.time_s + cells;
+    t.cut_s = t.data_s + cells;
+    for (int s = 0; s < c->n_stage; ++s) fill_stage(p, c, s, streams, &t);
+    free(streams);
+    *tables_p = t;
+    return CT_OK;
+}
+
+void ct_pipeline_tables_destroy(ct_pipeline_tables *t)
+{
+    free(t->time_s);
+    *t = (ct_pipeline_tables){ 0 };
+}
+
+/* What the tables count twice: the sums of second layers of a tie within first .. end - 1. */
+static double tied(const ct_pipeline_net *net, const double *of_layer, int first, int end)
+{
+    double twice = 0;
+
+    for (int i = 0; i < net->n_tie; ++i) {
+        if ((net->tie[i].first >= first) && (net->tie[i].second < end))
+            twice += of_layer[net->tie[i].second];
+    }
+    return twice;
+}
+
+double ct_pipeline_estimate_s(const ct_pipeline_problem *p, const ct_pipeline_tables *t,
+                              const int *layers)
+{
+    double all = 0, slowest = 0, most = 0, before = 0;
+
+    for (int s = 0, first = 0; s < t->n_stage; ++s) {
+        const double *time_s = t->time_s + (size_t)s * (size_t)t->n_layer;
+        const double *data_s = t->data_s + (size_t)s * (size_t)t->n_layer;
+        int end = first + layers[s];
+        double stage = 0, data = -tied(p->net, data_s, first, end), behind = 0;
+
+        for (int l = first; l < end; ++l) {
+            stage += time_s[l];
+            data += data_s[l];
+        }
+        if (s + 1 < t->n_stage) behind = t->cut_s[(size_t)s * (size_t)t->n_layer + end - 1];
+        all += stage + 2 * behind;
+        slowest = fmax(slowest, stage + before + behind);
+        most = fmax(most, data);
+        before = behind;
+        first = end;
+    }
+    return all + (t->n_micro - 1) * slowest + most;
+}
+
+double ct_pipeline_memory_ratio(const ct_pipeline_problem *p, const ct_pipeline_config *c,
+                                const int *layers)
+{
+    const ct_pipeline_net *net = p->net;
+    size_t row = row_of(net, 0, c->degree);
+    int64_t n_micro = ct_pipeline_micro_batches(p, c);
+    double worst = 0;
+
+    if ((net->fixed_bytes == NULL) || (p->machine->memory == NULL)) return 0;
+    for (int s = 0, first = 0; s < c->n_stage; first += layers[s++]) {
+        double in_flight = fmin((double)n_micro, c->n_stage - s) * c->micro_batch;
+        double bytes = -tied(net, net->fixed_bytes + row, first, first + layers[s]);
+
+        for (int l = first; l < first + layers[s]; ++l)
+            bytes += net->fixed_bytes[row + l] + in_flight * net->kept_bytes[row + l];
+        for (int j = 0; j < c->data; ++j) {
+            double has = p->machine->memory[p->machine->node_class[node_of(p, c, s, j)]];
+
+            if (has > 0) worst = fmax(worst, bytes / has);
+        }
+    }
+    return worst;
+}
+
+/* ---- simulation */
+
+/* All that a simulated step borrows. */
+typedef struct model {
+    ct_pipeline_list *list;
+    ct_pipeline_worker *worker;
+    ct_pipeline_message *message;
+    ct_pipeline_sum *sum;
+    ct_pipeline_load *load;
+    ct_pipeline_bucket *bucket;
+    int *member;
+    double *link, *streams;
+    size_t n_load, n_bucket;
+} model;
+
+static void destroy_model(model *m, int n_stage)
+{
+    ct_pipeline_lists_destroy(m->list, n_stage);
+    free(m->worker);
+    free(m->message);
+    free(m->sum);
+    free(m->load);
+    free(m->bucket);
+    free(m->member);
+    free(m->link);
+    free(m->streams);
+}
+
+static ct_status create_model(const ct_pipeline_problem *p, const ct_pipeline_config *c, model *m)
+{
+    size_t workers = (size_t)c->n_stage * (size_t)c->data, nodes = (size_t)p->machine->n_node;
+
+    m->worker = calloc(workers, sizeof(*m->worker));
+    m->message = calloc(workers, sizeof(*m->message));
+    m->sum = calloc((size_t)c->n_stage, sizeof(*m->sum));
+    m->load = calloc(4 * workers + 2 * nodes * (size_t)c->n_stage, sizeof(*m->load));
+    m->bucket = calloc((size_t)p->net->n_layer + (size_t)c->n_stage, sizeof(*m->bucket));
+    m->member = calloc(workers, sizeof(*m->member));
+    m->link = calloc(2 * nodes, sizeof(*m->link));
+    m->streams = create_streams(p);
+    if ((m->worker == NULL) || (m->message == NULL) || (m->sum == NULL) || (m->load == NULL) ||
+        (m->bucket == NULL) || (m->member == NULL) || (m->link == NULL) || (m->streams == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "pipeline of %d stages", c->n_stage);
+    for (size_t i = 0; i < nodes; ++i) {
+        m->link[i] = inject_of(p->machine, (int)i);
+        m->link[nodes + i] = m->link[i];
+    }
+    return ct_pipeline_lists_1f1b(c->n_stage, (int)ct_pipeline_micro_batches(p, c), &m->list);
+}
+
+static void set_worker(const ct_pipeline_problem *p, const ct_pipeline_config *c, model *m, int s,
+                       int j, int first, int end)
+{
+    const ct_pipeline_net *net = p->net;
+    int node_class = p->machine->node_class[node_of(p, c, s, j)];
+    size_t row = row_of(net, node_class, c->degree);
+    double forward = 0, backward = 0, factor = batch_factor(p, c);
+
+    for (int l = first; l < end; ++l) {
+        forward += net->forward_s[row + l];
+        backward += net->backward_s[row + l];
+    }
+    m->worker[s * c->data + j] =
+        (ct_pipeline_worker){ &m->list[s], forward * factor, backward * factor };
+}
+
+/* Between two nodes: the sender's card, the receiver's card. */
+static ct_pipeline_flow make_flow(const ct_pipeline_problem *p, model *m, int from, int to,
+                                  int streams, double bytes)
+{
+    ct_pipeline_flow flow = { .bytes = bytes, .latency_s = p->machine->latency_s };
+
+    flow.bandwidth = pair_bandwidth(p->machine, from, to);
+    flow.load = &m->load[m->n_load];
+    if (from != to) {
+        m->load[m->n_load++] = (ct_pipeline_load){ from, streams };
+        m->load[m->n_load++] = (ct_pipeline_load){ p->machine->n_node + to, streams };
+        flow.n_load = 2;
+    }
+    return flow;
+}
+
+static void set_messages(const ct_pipeline_problem *p, const ct_pipeline_config *c, model *m, int s,
+                         int last)
+{
+    int streams = ct_pipeline_tensor(p, c);
+    double bytes = c->micro_batch * p->net->cut_bytes[row_of(p->net, 0, c->degree) + last];
+
+    for (int j = 0; j < c->data; ++j) {
+        int a = node_of(p, c, s, j), b = node_of(p, c, s + 1, j);
+
+        m->message[s * c->data + j] = (ct_pipeline_message){
+            .from = s * c->data + j,
+            .to = (s + 1) * c->data + j,
+            .forward = make_flow(p, m, a, b, streams, bytes),
+            .backward = make_flow(p, m, b, a, streams, bytes),
+        };
+    }
+}
+
+/* Buckets of a stage's gradients in the order of backward; all together behind it where the
+ * problem says so. */
+static int set_buckets(const ct_pipeline_problem *p, const ct_pipeline_config *c, int first,
+                       int end, double bytes, ct_pipeline_bucket *bucket)
+{
+    size_t row = row_of(p->net, 0, c->degree);
+    double all = 0, done = 0, held = 0, left = bytes;
+    int n = 0;
+
+    if ((p->bucket_bytes <= 0) || (bytes <= 0)) {
+        bucket[0] = (ct_pipeline_bucket){ 1, 1 };
+        return 1;
+    }
+    for (int l = first; l < end; ++l) all += p->net->backward_s[row + l];
+    for (int l = end - 1; l >= first; --l) {
+        done += p->net->backward_s[row + l];
+        held = fmin(held + p->net->sum_bytes[row + l], left);
+        if ((held < p->bucket_bytes) && (l > first)) continue;
+        bucket[n++] = (ct_pipeline_bucket){ (all > 0) ? fmin(1, done / all) : 1, held / bytes };
+        left -= held;
+        held = 0;
+    }
+    return n;
+}
+
+static void set_sum(const ct_pipeline_problem *p, const ct_pipeline_config *c, model *m, int s,
+                    int first, int end)
+{
+    const double *of_layer = p->net->sum_bytes + row_of(p->net, 0, c->degree);
+    double bytes = -tied(p->net, of_layer, first, end), bandwidth = INFINITY;
+    ct_pipeline_sum *sum = &m->sum[s];
+    int n_node = p->machine->n_node;
+
+    for (int l = first; l < end; ++l) bytes += of_layer[l];
+    sum->n_member = c->data;
+    sum->member = &m->member[s * c->data];
+    sum->bucket = &m->bucket[m->n_bucket];
+    sum->n_bucket = set_buckets(p, c, first, end, bytes, &m->bucket[m->n_bucket]);
+    m->n_bucket += (size_t)sum->n_bucket;
+    sum->flow = (ct_pipeline_flow){ .bytes = ring_factor(c) * bytes,
+                                    .load = &m->load[m->n_load],
+                                    .latency_s = 2 * (c->data - 1) * p->machine->latency_s };
+    count_streams(p, c, s, true, m->streams);
+    for (int j = 0; j < c->data; ++j) {
+        int a = node_of(p, c, s, j), b = node_of(p, c, s, (j + 1) % c->data);
+
+        m->member[s * c->data + j] = s * c->data + j;
+        bandwidth = fmin(bandwidth, pair_bandwidth(p->machine, a, b));
+    }
+    sum->flow.bandwidth = bandwidth;
+    for (int i = 0; i < 2 * n_node; ++i) {
+        if (m->streams[i] > 0) m->load[m->n_load++] = (ct_pipeline_load){ i, m->streams[i] };
+    }
+    sum->flow.n_load = (int)(&m->load[m->n_load] - sum->flow.load);
+}
+
+ct_status ct_pipeline_simulate_s(const ct_pipeline_problem *p, const ct_pipeline_config *c,
+                                 const int *layers, double *step_s_p)
+{
+    model m = { 0 };
+    ct_pipeline_times times;
+    ct_status status = create_model(p, c, &m);
+
+    if (status == CT_OK) {
+        ct_pipeline_step step = { .n_worker = c->n_stage * c->data,
+                                  .n_message = (c->n_stage - 1) * c->data,
+                                  .n_sum = (c->data > 1) ? c->n_stage : 0,
+                                  .n_link = 2 * p->machine->n_node,
+                                  .worker = m.worker,
+                                  .message = m.message,
+                                  .sum = m.sum,
+                                  .link = m.link,
+                                  .n_micro = (int)ct_pipeline_micro_batches(p, c),
+                                  .sends_block = p->sends_block };
+
+        for (int s = 0, first = 0; s < c->n_stage; first += layers[s++]) {
+            int end = first + layers[s];
+
+            for (int j = 0; j < c->data; ++j) set_worker(p, c, &m, s, j, first, end);
+            if (s + 1 < c->n_stage) set_messages(p, c, &m, s, end - 1);
+            if (c->data > 1) set_sum(p, c, &m, s, first, end);
+        }
+        status = ct_pipeline_simulate(&step, &times, NULL);
+    }
+    if (status == CT_OK) *step_s_p = times.step_s;
+    destroy_model(&m, c->n_stage);
+    return status;
+}

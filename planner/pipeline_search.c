@@ -1,0 +1,242 @@
+#include "planner/pipeline_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/partition.h"
+
+typedef struct search {
+    const ct_pipeline_problem *p;
+    int n_order;
+    int *order; /* [n_order][n_node] */
+    int most;   /* plans that are kept */
+    ct_pipeline_plans found;
+} search;
+
+/* ---- orders of the nodes */
+
+/* The next sequence in lexical order; false: it was the last. */
+static bool next_sequence(int *v, int n)
+{
+    int i = n - 2, k = n - 1, held;
+
+    while ((i >= 0) && (v[i] >= v[i + 1])) --i;
+    if (i < 0) return false;
+    while (v[k] <= v[i]) --k;
+    held = v[i];
+    v[i] = v[k];
+    v[k] = held;
+    for (int a = i + 1, b = n - 1; a < b; ++a, --b) {
+        held = v[a];
+        v[a] = v[b];
+        v[b] = held;
+    }
+    return true;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Gives the nodes of each class, in the order of their numbers, to a sequence of classes. */
+static void place_nodes(const ct_pipeline_machine *m, const int *sequence, int *order)
+{
+    for (int k = 0; k < m->n_class; ++k) {
+        int node = 0;
+
+        for (int i = 0; i < m->n_node; ++i) {
+            if (sequence[i] != k) continue;
+            while (m->node_class[node] != k) ++node;
+            order[i] = node++;
+        }
+    }
+}
+
+static ct_status add_order(search *s, const int *sequence)
+{
+    int n = s->p->machine->n_node;
+    int *order = realloc(s->order, (size_t)(s->n_order + 1) * (size_t)n * sizeof(*order));
+
+    if (order == NULL) return CT_FAIL(CT_ERR_NOMEM, "orders of %d nodes", n);
+    s->order = order;
+    place_nodes(s->p->machine, sequence, order + (size_t)s->n_order++ * (size_t)n);
+    return CT_OK;
+}
+
+/* Classes as blocks: all nodes of a class side by side. classes: those that there are, ascending.
+ */
+static ct_status add_blocks(search *s, int *classes, int n_class, int *sequence)
+{
+    const ct_pipeline_machine *m = s->p->machine;
+
+    s->n_order = 0;
+    do {
+        int n = 0;
+
+        for (int k = 0; k < n_class; ++k) {
+            for (int i = 0; i < m->n_node; ++i) {
+                if (m->node_class[i] == classes[k]) sequence[n++] = classes[k];
+            }
+        }
+        CT_TRY(add_order(s, sequence));
+    } while (next_sequence(classes, n_class) && (s->n_order < CT_PIPELINE_MOST_ORDERS));
+    return CT_OK;
+}
+
+static ct_status make_orders(search *s)
+{
+    const ct_pipeline_machine *m = s->p->machine;
+    int *sequence = malloc(2 * (size_t)m->n_node * sizeof(*sequence)), n_class = 0;
+    int *classes = sequence + m->n_node;
+    ct_status status = CT_OK;
+    bool more = true;
+
+    if (sequence == NULL) return CT_FAIL(CT_ERR_NOMEM, "orders of %d nodes", m->n_node);
+    memcpy(sequence, m->node_class, (size_t)m->n_node * sizeof(*sequence));
+    qsort(sequence, (size_t)m->n_node, sizeof(*sequence), by_number);
+    for (int i = 0; i < m->n_node; ++i) {
+        if ((i == 0) || (sequence[i] != sequence[i - 1])) classes[n_class++] = sequence[i];
+    }
+    while ((status == CT_OK) && more && (s->n_order < CT_PIPELINE_MOST_ORDERS)) {
+        status = add_order(s, sequence);
+        more = next_sequence(sequence, m->n_node);
+    }
+    if ((status == CT_OK) && more) status = add_blocks(s, classes, n_class, sequence);
+    free(sequence);
+    return status;
+}
+
+/* ---- configurations */
+
+/* Keeps the best by estimate: sorted, at most `most`. */
+static ct_status keep_plan(search *s, const ct_pipeline_config *c, const int *layers,
+                           double estimate_s)
+{
+    size_t n_node = (size_t)s->p->machine->n_node;
+    ct_pipeline_plans *f = &s->found;
+    ct_pipeline_plan plan = { .config = *c, .estimate_s = estimate_s, .step_s = NAN };
+    int i;
+
+    if ((f->n == s->most) && (estimate_s >= f->plan[f->n - 1].estimate_s)) return CT_OK;
+    plan.order = malloc((n_node + (size_t)c->n_stage) * sizeof(*plan.order));
+    if (plan.order == NULL) return CT_FAIL(CT_ERR_NOMEM, "a plan of %d stages", c->n_stage);
+    plan.layers = plan.order + n_node;
+    memcpy(plan.order, c->order, n_node * sizeof(*plan.order));
+    memcpy(plan.layers, layers, (size_t)c->n_stage * sizeof(*plan.layers));
+    plan.config.order = plan.order;
+    if (f->n == s->most) free(f->plan[--f->n].order);
+    for (i = f->n++; (i > 0) && (f->plan[i - 1].estimate_s > estimate_s); --i)
+        f->plan[i] = f->plan[i - 1];
+    f->plan[i] = plan;
+    return CT_OK;
+}
+
+static ct_status try_config(search *s, const ct_pipeline_config *c)
+{
+    ct_pipeline_tables t;
+    ct_partition cuts;
+    int *layers;
+    double step_s = INFINITY, ratio;
+    ct_status status = ct_pipeline_fits_ranks(s->p, c);
+
+    if (status != CT_OK) return (status == CT_UNSUPPORTED) ? CT_OK : status;
+    CT_TRY(ct_pipeline_tables_create(s->p, c, &t));
+    cuts = (ct_partition){ .n_stage = t.n_stage,
+                           .n_layer = t.n_layer,
+                           .micro_batches = t.n_micro,
+                           .time_s = t.time_s,
+                           .cut_s = t.cut_s,
+                           .data_s = t.data_s };
+    layers = malloc((size_t)c->n_stage * sizeof(*layers));
+    if (layers == NULL) status = CT_FAIL(CT_ERR_NOMEM, "cuts of %d stages", c->n_stage);
+    if (status == CT_OK) status = ct_partition_solve(&cuts, layers, &step_s);
+    if ((status == CT_OK) && isfinite(step_s)) {
+        ++s->found.n_config;
+        ratio = ct_pipeline_memory_ratio(s->p, c, layers);
+        s->found.least_ratio = fmin(s->found.least_ratio, ratio);
+        if (ratio <= 1) status = keep_plan(s, c, layers, ct_pipeline_estimate_s(s->p, &t, layers));
+    }
+    free(layers);
+    ct_pipeline_tables_destroy(&t);
+    return status;
+}
+
+/* All micro-batches and orders of a tensor degree and a number of replicas. */
+static ct_status try_micro_batches(search *s, ct_pipeline_config c)
+{
+    int64_t samples = s->p->global_batch / c.data;
+
+    for (int64_t b = 1; b <= samples; ++b) {
+        if (samples % b != 0) continue;
+        c.micro_batch = (int)b;
+        for (int i = 0; i < s->n_order; ++i) {
+            c.order = s->order + (size_t)i * (size_t)s->p->machine->n_node;
+            CT_TRY(try_config(s, &c));
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status try_all(search *s)
+{
+    const ct_pipeline_machine *m = s->p->machine;
+    int64_t ranks = (int64_t)m->n_node * m->ranks_per_node;
+
+    for (int d = 0; d < s->p->net->n_degree; ++d) {
+        int64_t groups = ranks / s->p->net->degree[d];
+
+        if (ranks % s->p->net->degree[d] != 0) continue;
+        for (int64_t data = 1; (data <= groups) && (data <= s->p->global_batch); ++data) {
+            ct_pipeline_config c = { .degree = d, .data = (int)data };
+
+            if ((groups % data != 0) || (s->p->global_batch % data != 0)) continue;
+            c.n_stage = (int)(groups / data);
+            CT_TRY(try_micro_batches(s, c));
+        }
+    }
+    return CT_OK;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const ct_pipeline_plan *x = a, *y = b;
+
+    if (x->step_s != y->step_s) return (x->step_s < y->step_s) ? -1 : 1;
+    return (x->estimate_s > y->estimate_s) - (x->estimate_s < y->estimate_s);
+}
+
+ct_status ct_pipeline_search(const ct_pipeline_problem *p, int most, ct_pipeline_plans *plans_p)
+{
+    search s = { .p = p, .most = most, .found = { .least_ratio = INFINITY } };
+    ct_status status = CT_OK;
+
+    if ((most < 1) || (p->global_batch < 1) || (p->machine->n_node < 1))
+        return CT_FAIL(CT_ERR_ARG, "search: %d plans, batch %lld, %d nodes", most,
+                       (long long)p->global_batch, p->machine->n_node);
+    s.found.plan = calloc((size_t)most, sizeof(*s.found.plan));
+    if (s.found.plan == NULL) status = CT_FAIL(CT_ERR_NOMEM, "%d plans", most);
+    if (status == CT_OK) status = make_orders(&s);
+    if (status == CT_OK) status = try_all(&s);
+    for (int i = 0; (i < s.found.n) && (status == CT_OK); ++i) {
+        ct_pipeline_plan *plan = &s.found.plan[i];
+
+        status = ct_pipeline_simulate_s(p, &plan->config, plan->layers, &plan->step_s);
+    }
+    free(s.order);
+    if (status == CT_OK) {
+        qsort(s.found.plan, (size_t)s.found.n, sizeof(*s.found.plan), by_step);
+        *plans_p = s.found;
+    } else {
+        ct_pipeline_plans_destroy(&s.found);
+    }
+    return status;
+}
+
+void ct_pipeline_plans_destroy(ct_pipeline_plans *plans)
+{
+    for (int i = 0; i < plans->n; ++i) free(plans->plan[i].order);
+    free(plans->plan);
+    *plans = (ct_pipeline_plans){ 0 };
+}
