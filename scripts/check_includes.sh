@@ -46,7 +46,7 @@ cli/info: framework/* topology comm/* runtime/config runtime cli
 cli/time: framework/* runtime/config runtime runtime/exchange cli cli/info
 cli/train: framework/* comm/* runtime/config runtime runtime/exchange cli
 cli/scale: framework/* topology comm/* runtime/config runtime cli cli/bench cli/profile cli/simulate
-cli/check: framework/* topology comm/* runtime/config runtime cli cli/scale
+cli/check: framework/* topology comm/* planner runtime/config runtime cli cli/scale
 '
 
 folders='framework layers comm topology planner runtime cli'

@@ -8,6 +8,7 @@
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
+#include "planner/sharding.h"
 #include "runtime/call.h"
 
 /* --data_shape=[TOP=]C,H,W: gives data layers that say nothing of their samples' shape one, for
@@ -103,10 +104,27 @@ typedef struct checked {
     ct_net_state state;
     bool has_state; /* of the command line: instead of the solver's             */
     int64_t n_rank;
-    FILE *to;     /* NULL: stdout takes JSON alone                            */
-    ct_text json; /* of the first net, then the others as a list in it, open  */
-    int n_net;    /* reported so far                                          */
+    FILE *to;              /* NULL: stdout takes JSON alone                            */
+    ct_text json;          /* of the first net, then the others as a list in it, open  */
+    int n_net;             /* reported so far                                          */
+    ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
 } checked;
+
+/* --parallel, after the first net. */
+static ct_status report_parallel(checked *k, const ct_net *net)
+{
+    ct_sharded_net s;
+
+    CT_TRY(ct_sharded_net_make(k->parallel, net, &s));
+    if (k->to != NULL) {
+        fprintf(k->to, "\n");
+        ct_parallel_print(k->parallel, &s, k->to);
+    }
+    ct_text_add(&k->json, ",");
+    ct_parallel_json(k->parallel, &s, &k->json);
+    ct_sharded_net_destroy(&s);
+    return CT_OK;
+}
 
 static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_options *options,
                         const ct_net *net)
@@ -116,6 +134,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     ct_check c;
     traffic way = { 0 };
 
+    if ((k->parallel != NULL) && (k->n_net == 0)) CT_TRY(ct_parallel_bind(k->parallel, param, net));
     ct_check_count(net, k->n_rank, &c);
     CT_TRY(ct_check_blocks(param, options, &c));
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
@@ -140,6 +159,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
         ct_text_add(&k->json, "}");
     } else {
         CT_TRY(ct_verdict(k->call->options, s, net, k->to, &k->json));
+        if (k->parallel != NULL) CT_TRY(report_parallel(k, net));
         if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
     }
     k->n_net++;
@@ -249,7 +269,8 @@ static ct_status check_phases(checked *k, const char *phase)
         CT_TRY(check_net(k, net, s->train_state, CT_TRAIN));
         return check_test_nets(k);
     }
-    if (is_meant_for(k, net, CT_TRAIN)) CT_TRY(check_net(k, net, NULL, CT_TRAIN));
+    if ((k->parallel != NULL) || is_meant_for(k, net, CT_TRAIN))
+        CT_TRY(check_net(k, net, NULL, CT_TRAIN));
     return is_meant_for(k, net, CT_TEST) ? check_net(k, net, NULL, CT_TEST) : CT_OK;
 }
 
@@ -262,6 +283,28 @@ static ct_status write_json(checked *k, const char *file)
         (fflush(stdout) != 0))
         return CT_FAIL(CT_ERR_IO, "the result cannot be written to stdout");
     return CT_OK;
+}
+
+/* The file that --parallel names decides about ranks and batch. What else is checked is the net on
+ * one rank with a micro-batch. */
+static ct_status open_parallel(checked *k, const char *phase)
+{
+    const ct_options *o = k->call->options;
+    const char *file = ct_options_text(o, "parallel");
+
+    if (file == NULL) return CT_OK;
+    if ((phase != NULL) && (strcmp(phase, "TEST") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--parallel=%s is checked with the net of phase TRAIN, not "
+                       "with --phase=TEST",
+                       file);
+    if (ct_options_count(o, "nodes", -1) >= 0)
+        return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: --nodes is for jobs without it", file);
+    CT_TRY(ct_parallel_read(file, &k->parallel));
+    if (ct_options_count(o, "ranks", -1) >= 0)
+        CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
+    k->n_rank = 1;
+    return ct_parallel_set_batch(k->parallel, k->config.solver);
 }
 
 ct_status ct_verb_check(ct_call *call)
@@ -280,10 +323,12 @@ ct_status ct_verb_check(ct_call *call)
     CT_TRY(ct_config_read(call->options,
                           ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN,
                           &k.config));
+    CT_TRY_GOTO(status, out, open_parallel(&k, phase));
     CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);
 out:
+    ct_parallel_destroy(k.parallel);
     ct_text_destroy(&k.json);
     ct_config_destroy(&k.config);
     return status;

@@ -1,0 +1,636 @@
+/* Which layers may be split in which way, and how values lie on the ranks of a replica by that. */
+#include "planner/sharding.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *ct_split_name(ct_parallel_split split)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(
+        &ct__parallel_layer_parameter__split__descriptor, (int)split);
+
+    return (v != NULL) ? v->name : "?";
+}
+
+/* ---- which types may be split, and how. Every type may be BATCH and REPLICATE. */
+
+enum {
+    MAY_OUTPUT = 1,
+    MAY_INPUT = 2,
+    MAY_HEADS = 4,
+    BY_CHANNEL = 8,  /* a channel of the tops depends on that of the bottoms alone, axis 1    */
+    BY_FEATURE = 16, /* the same along any axis                                               */
+    BY_TOKEN = 32,   /* a token of the tops depends on that of the bottoms alone              */
+    BY_CLASS = 64,   /* a loss of which each rank has some classes: sums pass between them    */
+    EACH = BY_CHANNEL | BY_FEATURE | BY_TOKEN
+};
+
+static unsigned of_convolution(const Ct__LayerParameter *l)
+{
+    const Ct__ConvolutionParameter *p = l->convolution_param;
+
+    if ((p == NULL) || (p->axis != 1)) return 0;
+    if (p->group > 1) return (p->group == p->num_output) ? BY_CHANNEL : 0;
+    return MAY_OUTPUT | MAY_INPUT;
+}
+
+static unsigned of_lrn(const Ct__LayerParameter *l)
+{
+    bool within = (l->lrn_param != NULL) &&
+                  (l->lrn_param->norm_region == CT__LRNPARAMETER__NORM_REGION__WITHIN_CHANNEL);
+
+    return within ? BY_CHANNEL : 0;
+}
+
+static unsigned of_mvn(const Ct__LayerParameter *l)
+{
+    return ((l->mvn_param != NULL) && l->mvn_param->across_channels) ? 0 : BY_CHANNEL;
+}
+
+/* One slope for all channels would need a sum of its gradients. */
+static unsigned of_prelu(const Ct__LayerParameter *l)
+{
+    return ((l->prelu_param != NULL) && l->prelu_param->channel_shared) ? 0 : BY_CHANNEL;
+}
+
+static unsigned of_scale(const Ct__LayerParameter *l)
+{
+    const Ct__ScaleParameter *p = l->scale_param;
+
+    if (l->n_bottom != 1) return 0;
+    return ((p == NULL) || ((p->axis == 1) && (p->num_axes == 1))) ? BY_CHANNEL : 0;
+}
+
+static unsigned of_bias(const Ct__LayerParameter *l)
+{
+    const Ct__BiasParameter *p = l->bias_param;
+
+    if (l->n_bottom != 1) return 0;
+    return ((p == NULL) || ((p->axis == 1) && (p->num_axes == 1))) ? BY_CHANNEL : 0;
+}
+
+static unsigned of_flatten(const Ct__LayerParameter *l)
+{
+    return ((l->flatten_param == NULL) || (l->flatten_param->axis == 1)) ? BY_CHANNEL : 0;
+}
+
+static unsigned behind_tokens(int axis)
+{
+    return ((axis < 0) || (axis > 1)) ? BY_TOKEN : 0;
+}
+
+static unsigned of_layer_norm(const Ct__LayerParameter *l)
+{
+    return behind_tokens((l->layer_norm_param != NULL) ? l->layer_norm_param->axis : -1);
+}
+
+static unsigned of_rms_norm(const Ct__LayerParameter *l)
+{
+    return behind_tokens((l->rms_norm_param != NULL) ? l->rms_norm_param->axis : -1);
+}
+
+static unsigned of_softmax(const Ct__LayerParameter *l)
+{
+    return behind_tokens((l->softmax_param != NULL) ? l->softmax_param->axis : 1);
+}
+
+typedef struct split_type {
+    const char *type;
+    unsigned how;
+    unsigned (*ask)(const Ct__LayerParameter *l); /* instead, of a layer's parameters */
+} split_type;
+
+/* What is not here is BATCH or REPLICATE. */
+static const split_type split_types[] = {
+    { "AbsVal", EACH, NULL },
+    { "Attention", MAY_HEADS, NULL },
+    { "BN", BY_CHANNEL, NULL },
+    { "BNLL", EACH, NULL },
+    { "BatchNorm", BY_CHANNEL, NULL },
+    { "Bias", 0, of_bias },
+    { "Cast", EACH, NULL },
+    { "Clip", EACH, NULL },
+    { "Convolution", 0, of_convolution },
+    { "DepthwiseConvolution", BY_CHANNEL, NULL },
+    { "Dropout", EACH, NULL },
+    { "ELU", EACH, NULL },
+    { "Eltwise", EACH, NULL },
+    { "Embed", MAY_INPUT, NULL },
+    { "Exp", EACH, NULL },
+    { "Flatten", 0, of_flatten },
+    { "GELU", EACH, NULL },
+    { "HardSwish", EACH, NULL },
+    { "InnerProduct", MAY_OUTPUT | MAY_INPUT, NULL },
+    { "Interp", BY_CHANNEL, NULL },
+    { "LRN", 0, of_lrn },
+    { "LayerNorm", 0, of_layer_norm },
+    { "Log", EACH, NULL },
+    { "MVN", 0, of_mvn },
+    { "Mish", EACH, NULL },
+    { "PReLU", 0, of_prelu },
+    { "Pooling", BY_CHANNEL, NULL },
+    { "Power", EACH, NULL },
+    { "RMSNorm", 0, of_rms_norm },
+    { "ReLU", EACH, NULL },
+    { "ReLU6", EACH, NULL },
+    { "Reorder", EACH, NULL },
+    { "Scale", 0, of_scale },
+    { "Sigmoid", EACH, NULL },
+    { "Silence", EACH, NULL },
+    { "Softmax", 0, of_softmax },
+    { "SoftmaxWithLoss", BY_CLASS, NULL },
+    { "Split", EACH, NULL },
+    { "SwiGLU", EACH, NULL },
+    { "Swish", EACH, NULL },
+    { "SyncBN", BY_CHANNEL, NULL },
+    { "TanH", EACH, NULL },
+    { "Threshold", EACH, NULL },
+    { "Upsample", BY_CHANNEL, NULL },
+};
+
+static unsigned ways_of(const Ct__LayerParameter *l)
+{
+    for (size_t i = 0; i < sizeof(split_types) / sizeof(split_types[0]); i++) {
+        const split_type *t = &split_types[i];
+
+        if ((l->type == NULL) || (strcmp(t->type, l->type) != 0)) continue;
+        return (t->ask != NULL) ? t->ask(l) : t->how;
+    }
+    return 0;
+}
+
+static bool may(unsigned how, ct_parallel_split split)
+{
+    switch (split) {
+    case CT_PARALLEL_OUTPUT:
+        return (how & (MAY_OUTPUT | BY_CHANNEL | BY_CLASS)) != 0;
+    case CT_PARALLEL_INPUT:
+        return (how & MAY_INPUT) != 0;
+    case CT_PARALLEL_HEADS:
+        return (how & MAY_HEADS) != 0;
+    case CT_PARALLEL_SEQUENCE:
+        return (how & BY_TOKEN) != 0;
+    default:
+        return true;
+    }
+}
+
+/* "it may be BATCH, OUTPUT, INPUT or REPLICATE" */
+static void list_ways(unsigned how, char *why, size_t size)
+{
+    size_t at = (size_t)snprintf(why, size, "it may be BATCH");
+
+    for (int k = CT_PARALLEL_OUTPUT; k <= CT_PARALLEL_REPLICATE; k++) {
+        if (!may(how, (ct_parallel_split)k) || (at >= size)) continue;
+        at += (size_t)snprintf(why + at, size - at, "%s%s",
+                               (k == CT_PARALLEL_REPLICATE) ? " or " : ", ",
+                               ct_split_name((ct_parallel_split)k));
+    }
+}
+
+/* ---- whether there is enough of it */
+
+/* n things over the ranks of a replica, a whole one each at least. */
+static bool too_few(int64_t n, const char *things, int tensor, char *why, size_t size)
+{
+    if (n >= tensor) return false;
+    snprintf(why, size, "it has %" PRId64 " %s for tensor %d", n, things, tensor);
+    return true;
+}
+
+static bool uneven(int64_t n, const char *things, int tensor, char *why, size_t size)
+{
+    if (n % tensor == 0) return false;
+    snprintf(why, size, "its %" PRId64 " %s cannot be divided by tensor %d", n, things, tensor);
+    return true;
+}
+
+static bool refuses_heads(const Ct__LayerParameter *l, int tensor, char *why, size_t size)
+{
+    const Ct__AttentionParameter *p = l->attention_param;
+
+    if (p == NULL) return false; /* the net says it */
+    if (uneven(p->num_heads, "heads", tensor, why, size)) return true;
+    return uneven(p->num_kv_heads, "heads of keys and values", tensor, why, size);
+}
+
+/* The axis that a product's outputs lie along. */
+static int output_axis(const ct_instance *in)
+{
+    const Ct__InnerProductParameter *p = in->layer->param->inner_product_param;
+    int axis = (p != NULL) ? p->axis : 1;
+
+    return (axis < 0) ? axis + in->bottom[0]->data.shape.ndim : axis;
+}
+
+static bool refuses_size(const ct_instance *in, ct_parallel_split split, int tensor, char *why,
+                         size_t size)
+{
+    const ct_layer *l = in->layer;
+    const ct_shape *bottom = (l->n_bottom > 0) ? &in->bottom[0]->data.shape : NULL;
+    bool embeds = (strcmp(l->ops->type, "Embed") == 0);
+    bool turned =
+        (l->param->inner_product_param != NULL) && l->param->inner_product_param->transpose;
+
+    if ((split == CT_PARALLEL_SEQUENCE) && (bottom != NULL)) {
+        if (bottom->ndim < 3) {
+            snprintf(why, size, "its bottom has shape %s, and no tokens",
+                     ct_shape_str(bottom).text);
+            return true;
+        }
+        return uneven(bottom->dim[1], "tokens", tensor, why, size);
+    }
+    if ((l->n_weight == 0) || !(ways_of(l->param) & (MAY_OUTPUT | MAY_INPUT))) return false;
+    if (split == CT_PARALLEL_OUTPUT)
+        return too_few(l->weight[0].shape.dim[turned ? 1 : 0], "outputs", tensor, why, size);
+    if (split == CT_PARALLEL_INPUT)
+        return embeds
+                   ? too_few(l->weight[0].shape.dim[0], "rows", tensor, why, size)
+                   : too_few(l->weight[0].shape.dim[turned ? 0 : 1], "inputs", tensor, why, size);
+    return false;
+}
+
+bool ct_split_refuses(const Ct__LayerParameter *l, const ct_instance *in, ct_parallel_split split,
+                      int tensor, char *why, size_t size)
+{
+    unsigned how = ways_of(l);
+
+    if (!may(how, split)) {
+        list_ways(how, why, size);
+        return true;
+    }
+    if (split == CT_PARALLEL_HEADS) return refuses_heads(l, tensor, why, size);
+    return (in != NULL) && refuses_size(in, split, tensor, why, size);
+}
+
+/* ---- how values lie */
+
+static const ct_sharding on_batch = { CT_SHARDING_BATCH, 0, 0 };
+static const ct_sharding on_tokens = { CT_SHARDING_SEQUENCE, 0, 0 };
+static const ct_sharding everywhere = { CT_SHARDING_WHOLE, 0, 0 };
+static const ct_sharding in_parts = { CT_SHARDING_PARTIAL, 0, 0 };
+
+static ct_sharding on_channels(int axis, int pieces)
+{
+    return (ct_sharding){ CT_SHARDING_CHANNEL, axis, pieces };
+}
+
+static bool same(ct_sharding a, ct_sharding b)
+{
+    return (a.kind == b.kind) && (a.axis == b.axis) && (a.pieces == b.pieces);
+}
+
+const char *ct_conversion_name(const ct_conversion *c)
+{
+    if (c->to.kind == CT_SHARDING_WHOLE)
+        return (c->from.kind == CT_SHARDING_PARTIAL) ? "SumParts" : "Gather";
+    if (c->from.kind == CT_SHARDING_PARTIAL) return "ReduceScatter";
+    return (c->from.kind == CT_SHARDING_WHOLE) ? "Slice" : "Gather, Slice";
+}
+
+typedef struct sharder {
+    const ct_parallel *p;
+    const ct_net *net;
+    ct_sharded_net *s;
+    int *file; /* of each layer: its number in p->layer; -1: the net added it, or another file has
+                * it under a name of its own */
+} sharder;
+
+/* The last layer before i that made bottom b; -1: none. */
+static int maker_of(const ct_net *net, int i, int b)
+{
+    const ct_blob *blob = net->pass->instance[i]->bottom[b];
+
+    for (int k = i - 1; k >= 0; k--) {
+        for (int t = 0; t < net->layer[k]->n_top; t++) {
+            if (net->pass->instance[k]->top[t] == blob) return k;
+        }
+    }
+    return -1;
+}
+
+/* The layer that reads top t of layer i, and at which bottom; -1: none. */
+static int reader_of(const ct_net *net, int i, int t, int *b_p)
+{
+    const ct_blob *blob = net->pass->instance[i]->top[t];
+
+    for (int k = i + 1; k < net->n_layer; k++) {
+        for (int b = 0; b < net->layer[k]->n_bottom; b++) {
+            if (net->pass->instance[k]->bottom[b] != blob) continue;
+            *b_p = b;
+            return k;
+        }
+    }
+    return -1;
+}
+
+static bool is_given(const sharder *h, int i)
+{
+    return (h->file[i] >= 0) && h->p->layer[h->file[i]].is_given;
+}
+
+/* Two ranks or more share layer i. */
+static bool is_shared(const sharder *h, int i)
+{
+    return h->p->stage[h->s->stage[i]].tensor > 1;
+}
+
+static bool is_type(const ct_layer *l, const char *type)
+{
+    return strcmp(l->ops->type, type) == 0;
+}
+
+static bool reads_packed(const ct_layer *l)
+{
+    return is_type(l, "Attention") && (l->n_bottom < 3);
+}
+
+/* In how many pieces the top of product i is cut: as who reads it wants it. */
+static int pieces_for(const sharder *h, int i)
+{
+    int b, k = reader_of(h->net, i, 0, &b);
+
+    while ((k >= 0) && (h->net->layer[k]->n_bottom == 1) && !is_type(h->net->layer[k], "Split") &&
+           !is_type(h->net->layer[k], "SwiGLU") && (ways_of(h->net->layer[k]->param) & BY_FEATURE))
+        k = reader_of(h->net, k, 0, &b);
+    if ((k < 0) || (b != 0)) return 1;
+    if (reads_packed(h->net->layer[k])) return 3;
+    return (is_type(h->net->layer[k], "SwiGLU") && (h->net->layer[k]->n_bottom == 1)) ? 2 : 1;
+}
+
+/* The axis of a loss's classes. */
+static int class_axis(const ct_instance *in)
+{
+    const Ct__SoftmaxParameter *p = in->layer->param->softmax_param;
+    int axis = (p != NULL) ? p->axis : 1;
+
+    return (axis < 0) ? axis + in->bottom[0]->data.shape.ndim : axis;
+}
+
+/* Bottom b as a layer with that split takes it. */
+static ct_sharding wanted(const sharder *h, int i, int b)
+{
+    const ct_layer *l = h->net->layer[i];
+    const ct_instance *in = h->net->pass->instance[i];
+    unsigned how = ways_of(l->param);
+
+    switch (h->s->split[i]) {
+    case CT_PARALLEL_BATCH:
+        return on_batch;
+    case CT_PARALLEL_SEQUENCE:
+        return on_tokens;
+    case CT_PARALLEL_OUTPUT:
+        if (how & MAY_OUTPUT) return everywhere;
+        if (how & BY_CLASS) return (b == 0) ? on_channels(class_axis(in), 1) : everywhere;
+        return on_channels(h->s->top[i].axis, (is_type(l, "SwiGLU") && (l->n_bottom == 1)) ? 2 : 1);
+    case CT_PARALLEL_INPUT:
+        if (is_type(l, "Embed")) return everywhere;
+        return on_channels(is_type(l, "InnerProduct") ? output_axis(in) : 1, 1);
+    case CT_PARALLEL_HEADS:
+        if (reads_packed(l)) return (b == 0) ? on_channels(2, 3) : everywhere;
+        return (b < 3) ? on_channels(2, 1) : everywhere;
+    default:
+        return everywhere;
+    }
+}
+
+/* The tops of a layer with that split; `axis` of what it follows. */
+static ct_sharding made(const sharder *h, int i, int axis)
+{
+    const ct_layer *l = h->net->layer[i];
+    unsigned how = ways_of(l->param);
+
+    switch (h->s->split[i]) {
+    case CT_PARALLEL_BATCH:
+        return on_batch;
+    case CT_PARALLEL_SEQUENCE:
+        return on_tokens;
+    case CT_PARALLEL_OUTPUT:
+        if (how & BY_CLASS) return everywhere; /* a sum of all */
+        if (is_type(l, "InnerProduct"))
+            return on_channels(output_axis(h->net->pass->instance[i]), pieces_for(h, i));
+        return on_channels((how & MAY_OUTPUT) ? 1 : axis, 1);
+    case CT_PARALLEL_INPUT:
+        return in_parts;
+    case CT_PARALLEL_HEADS:
+        return on_channels(2, 1);
+    default:
+        return everywhere;
+    }
+}
+
+/* The split of a layer that goes with its bottom; false: it cannot. */
+static bool follows(unsigned how, ct_sharding bottom, ct_parallel_split *split_p)
+{
+    unsigned channel = (bottom.axis == 1) ? BY_CHANNEL : BY_FEATURE;
+
+    if (!(how & EACH)) return false;
+    switch (bottom.kind) {
+    case CT_SHARDING_BATCH:
+        *split_p = CT_PARALLEL_BATCH;
+        return true;
+    case CT_SHARDING_CHANNEL:
+        *split_p = CT_PARALLEL_OUTPUT;
+        return (how & channel) != 0;
+    case CT_SHARDING_SEQUENCE:
+        *split_p = CT_PARALLEL_SEQUENCE;
+        return (how & BY_TOKEN) != 0;
+    default:
+        *split_p = CT_PARALLEL_REPLICATE;
+        return true; /* parts are added up before it */
+    }
+}
+
+/* What all readers of a Split take, where none of them may go with what comes. */
+static bool agreed(const sharder *h, int i, ct_sharding *all_p)
+{
+    for (int t = 0; t < h->net->layer[i]->n_top; t++) {
+        int b, k = reader_of(h->net, i, t, &b);
+        ct_sharding w;
+
+        if ((k < 0) || (h->s->stage[k] != h->s->stage[i])) return false;
+        if (ways_of(h->net->layer[k]->param) & EACH) return false;
+        h->s->split[k] = is_given(h, k) ? h->p->layer[h->file[k]].split : CT_PARALLEL_BATCH;
+        w = wanted(h, k, b);
+        if ((t > 0) && !same(w, *all_p)) return false;
+        *all_p = w;
+    }
+    return true;
+}
+
+static ct_parallel_split split_for(ct_sharding s)
+{
+    switch (s.kind) {
+    case CT_SHARDING_BATCH:
+        return CT_PARALLEL_BATCH;
+    case CT_SHARDING_CHANNEL:
+        return CT_PARALLEL_OUTPUT;
+    case CT_SHARDING_SEQUENCE:
+        return CT_PARALLEL_SEQUENCE;
+    default:
+        return CT_PARALLEL_REPLICATE;
+    }
+}
+
+/* The axis along which layer i would have channels. */
+static int axis_of(const sharder *h, int i, ct_sharding bottom)
+{
+    const ct_layer *l = h->net->layer[i];
+
+    if (bottom.kind == CT_SHARDING_CHANNEL) return bottom.axis;
+    return ((l->n_bottom > 0) && (ways_of(l->param) & BY_FEATURE) &&
+            (h->net->pass->instance[i]->bottom[0]->data.shape.ndim == 3))
+               ? 2
+               : 1;
+}
+
+/* Layer i's split and how its tops lie, of the layers before it. What several layers read is turned
+ * once, in front of their Split, where all want the same. */
+static void decide(const sharder *h, int i)
+{
+    const ct_layer *l = h->net->layer[i];
+    int from = (l->n_bottom > 0) ? maker_of(h->net, i, 0) : -1;
+    ct_sharding bottom = (from >= 0) ? h->s->top[from] : on_batch, all;
+    ct_parallel_split *split = &h->s->split[i];
+
+    *split = CT_PARALLEL_BATCH;
+    h->s->top[i] = on_batch;
+    if (is_given(h, i)) *split = h->p->layer[h->file[i]].split;
+    if (!is_shared(h, i)) return;
+    if (!is_given(h, i) && is_type(l, "Split") && agreed(h, i, &all)) {
+        *split = split_for(all);
+        h->s->top[i] = all;
+        return;
+    }
+    if (!is_given(h, i) && !follows(ways_of(l->param), bottom, split)) *split = CT_PARALLEL_BATCH;
+    h->s->top[i] = made(h, i, axis_of(h, i, bottom));
+    if (is_type(l, "SwiGLU")) return;
+    if ((h->s->top[i].kind == CT_SHARDING_CHANNEL) && (bottom.kind == CT_SHARDING_CHANNEL) &&
+        (ways_of(l->param) & BY_FEATURE)) /* what each element goes through keeps the pieces */
+        h->s->top[i].pieces = bottom.pieces;
+}
+
+static void convert(const sharder *h, int i)
+{
+    for (int b = 0; is_shared(h, i) && (b < h->net->layer[i]->n_bottom); b++) {
+        int from = maker_of(h->net, i, b);
+        ct_sharding to = is_type(h->net->layer[i], "Split") ? h->s->top[i] : wanted(h, i, b);
+
+        if ((from < 0) || (h->s->stage[from] != h->s->stage[i])) continue;
+        if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(h->net->layer[i], "SwiGLU") &&
+            (ways_of(h->net->layer[i]->param) & BY_FEATURE))
+            to = h->s->top[i];
+        if (same(h->s->top[from], to)) continue;
+        h->s->conversion[h->s->n_conversion++] = (ct_conversion){
+            .layer = i, .bottom = b, .stage = h->s->stage[i], .from = h->s->top[from], .to = to
+        };
+    }
+}
+
+/* ---- stages of a net's layers */
+
+/* The layer of the file that layer i is: by its message, or of another file by its name. */
+static int find_in_file(const ct_parallel *p, const ct_layer *l, bool by_name)
+{
+    for (int k = 0; k < p->n_layer; k++) {
+        if (by_name ? (strcmp(p->layer[k].name, l->name) == 0) : (p->layer[k].param == l->param))
+            return k;
+    }
+    return -1;
+}
+
+static bool is_of_file(const ct_parallel *p, const ct_net *net)
+{
+    for (int i = 0; i < net->n_layer; i++) {
+        if (find_in_file(p, net->layer[i], false) >= 0) return true;
+    }
+    return false;
+}
+
+static void place(sharder *h, int i, bool by_name, int *before_p)
+{
+    const ct_layer *l = h->net->layer[i];
+    bool added = l->ops->by_net || is_type(l, "Split");
+    int k = find_in_file(h->p, l, by_name && !added);
+    int from = (l->n_bottom > 0) ? maker_of(h->net, i, 0) : -1;
+
+    h->file[i] = k;
+    h->s->again[i] = (k >= 0) ? h->p->layer[k].again : -1;
+    if (k >= 0) {
+        h->s->stage[i] = h->p->layer[k].stage;
+    } else if (added && (from >= 0)) { /* with who makes what it reads */
+        h->s->stage[i] = h->s->stage[from];
+        h->s->again[i] = h->s->again[from];
+    } else {
+        h->s->stage[i] = *before_p;
+    }
+    if (l->n_bottom > 0) *before_p = h->s->stage[i];
+}
+
+/* A source that the file does not know: with its first reader. */
+static void place_source(sharder *h, int i)
+{
+    if ((h->net->layer[i]->n_bottom > 0) || (h->file[i] >= 0)) return;
+    for (int k = i + 1; k < h->net->n_layer; k++) {
+        for (int b = 0; b < h->net->layer[k]->n_bottom; b++) {
+            if (maker_of(h->net, k, b) != i) continue;
+            h->s->stage[i] = h->s->stage[k];
+            if (!is_type(h->net->layer[k], "Split")) return;
+        }
+    }
+}
+
+static ct_status shard(sharder *h)
+{
+    bool by_name = !is_of_file(h->p, h->net);
+    size_t n_bottom = 0;
+    int before = 0;
+
+    for (int i = 0; i < h->net->n_layer; i++) {
+        place(h, i, by_name, &before);
+        n_bottom += (size_t)h->net->layer[i]->n_bottom;
+    }
+    for (int i = 0; i < h->net->n_layer; i++) place_source(h, i);
+    h->s->conversion = calloc(n_bottom + 1, sizeof(*h->s->conversion));
+    if (h->s->conversion == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu conversions", n_bottom);
+    for (int i = 0; i < h->net->n_layer; i++) decide(h, i);
+    for (int i = 0; i < h->net->n_layer; i++) convert(h, i);
+    return CT_OK;
+}
+
+ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharded_net *s_p)
+{
+    size_t n = (size_t)net->n_layer + 1;
+    ct_sharded_net s = { .net = net };
+    sharder h = { .p = p, .net = net, .s = &s };
+    ct_status status = CT_OK;
+
+    s.stage = calloc(n, sizeof(*s.stage));
+    s.split = calloc(n, sizeof(*s.split));
+    s.top = calloc(n, sizeof(*s.top));
+    s.again = calloc(n, sizeof(*s.again));
+    h.file = calloc(n, sizeof(*h.file));
+    if ((s.stage == NULL) || (s.split == NULL) || (s.top == NULL) || (s.again == NULL) ||
+        (h.file == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", net->n_layer);
+    if (status == CT_OK) status = shard(&h);
+    free(h.file);
+    if (status == CT_OK)
+        *s_p = s;
+    else
+        ct_sharded_net_destroy(&s);
+    return status;
+}
+
+void ct_sharded_net_destroy(ct_sharded_net *s)
+{
+    free(s->stage);
+    free(s->split);
+    free(s->top);
+    free(s->again);
+    free(s->conversion);
+    memset(s, 0, sizeof(*s));
+}

@@ -1,0 +1,71 @@
+/** @file sharding.h  How the ranks of a replica share a net's values: which layers may be split in
+ *  which way, how each value lies on the ranks by that, and where it must be turned into another
+ *  form.
+ */
+#ifndef CT_SHARDING_H
+#define CT_SHARDING_H
+
+#include <stdio.h>
+
+#include "framework/base/text.h"
+#include "planner/parallel.h"
+
+/** "BATCH" …; static. */
+const char *ct_split_name(ct_parallel_split split);
+/** Whether a layer cannot be split so over `tensor` ranks, and why. in: its instance in the TRAIN
+ *  net, with shapes; NULL: it is not there. */
+bool ct_split_refuses(const Ct__LayerParameter *l, const ct_instance *in, ct_parallel_split split,
+                      int tensor, char *why, size_t size);
+
+/** What each rank of a replica has of a value. */
+typedef enum ct_sharding_kind {
+    CT_SHARDING_BATCH,    /* its samples                                             */
+    CT_SHARDING_CHANNEL,  /* its channels or features, along an axis                 */
+    CT_SHARDING_SEQUENCE, /* its tokens                                              */
+    CT_SHARDING_WHOLE,    /* all of it                                               */
+    CT_SHARDING_PARTIAL   /* a sum of some of its terms: the ranks' add up to it     */
+} ct_sharding_kind;
+
+typedef struct ct_sharding {
+    ct_sharding_kind kind;
+    int axis;   /* of CHANNEL; otherwise 0 */
+    int pieces; /* of CHANNEL: the axis is 1 piece, 2 (gate and up), or 3 (queries, keys, values),
+                 * of which each is shared out for itself; otherwise 0 */
+} ct_sharding;
+
+/** A bottom that does not come as its layer needs it. */
+typedef struct ct_conversion {
+    int layer, bottom; /* of the net */
+    int stage;
+    ct_sharding from, to;
+} ct_conversion;
+
+/** "Gather", "SumParts", "ReduceScatter", "Slice", or "Gather, Slice"; static. A Slice sends
+ *  nothing forward; its backward is a Gather. */
+const char *ct_conversion_name(const ct_conversion *c);
+
+/** A net of either phase under a parallel file. Of a stage with `tensor` 1 every layer is BATCH
+ *  unless an entry says otherwise, and nothing is converted. */
+typedef struct ct_sharded_net {
+    const ct_net *net; /* borrowed */
+    int *stage;        /* of each layer, of those that the net adds, too */
+    ct_parallel_split *split;
+    ct_sharding *top; /* how its tops lie            */
+    int *again;       /* its segment in its stage, or -1 */
+    ct_conversion *conversion;
+    int n_conversion; /* in the order of the layers  */
+} ct_sharded_net;
+
+/** p is bound; net is of the same file, or a test net of another one, whose layers go by their
+ *  names. What a bottom from another stage looks like is up to its reader: no conversion of this
+ *  list. The caller destroys it. CT_ERR_NOMEM. */
+ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharded_net *s_p);
+void ct_sharded_net_destroy(ct_sharded_net *s);
+
+/** For people: a row a stage, then what its layers are split by, what is made again, and
+ *  conversions. p is bound; s is of the TRAIN net. */
+void ct_parallel_print(const ct_parallel *p, const ct_sharded_net *s, FILE *to);
+/** Appends the same as members of a JSON object. */
+void ct_parallel_json(const ct_parallel *p, const ct_sharded_net *s, ct_text *out);
+
+#endif
