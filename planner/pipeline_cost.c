@@ -203,6 +203,60 @@ double ct_pipeline_estimate_s(const ct_pipeline_problem *p, const ct_pipeline_ta
     return all + (t->n_micro - 1) * slowest + most;
 }
 
+/* The least of a layer over the first n rows of a table. */
+static double least_of(const double *table, int n, int n_layer, int layer)
+{
+    double least = INFINITY;
+
+    for (int s = 0; s < n; ++s) least = fmin(least, table[(size_t)s * (size_t)n_layer + layer]);
+    return least;
+}
+
+/* How many stages there are, each counted by the largest part of any layer's least time that it can
+ * do in the same time: so many times the slowest stage do all layers. */
+static double count_stages(const ct_pipeline_tables *t, const double *least)
+{
+    double count = 0;
+
+    for (int s = 0; s < t->n_stage; ++s) {
+        double most = 0;
+
+        for (int l = 0; l < t->n_layer; ++l) {
+            double time = t->time_s[(size_t)s * (size_t)t->n_layer + l];
+
+            if (time > 0) most = fmax(most, least[l] / time);
+        }
+        count += most;
+    }
+    return count;
+}
+
+ct_status ct_pipeline_bound_s(const ct_pipeline_problem *p, const ct_pipeline_tables *t,
+                              double *bound_s_p)
+{
+    double *least = malloc((size_t)t->n_layer * sizeof(*least));
+    double all = 0, data = 0, slowest = 0, cuts = 0, cut = INFINITY, count;
+    int n = t->n_stage;
+
+    if (least == NULL) return CT_FAIL(CT_ERR_NOMEM, "a bound for %d layers", t->n_layer);
+    for (int l = 0; l < t->n_layer; ++l) {
+        least[l] = least_of(t->time_s, n, t->n_layer, l);
+        all += least[l];
+        slowest = fmax(slowest, least[l]);
+        data += least_of(t->data_s, n, t->n_layer, l);
+        if (l + 1 < t->n_layer) cut = fmin(cut, least_of(t->cut_s, n - 1, t->n_layer, l));
+    }
+    for (int i = 0; i < p->net->n_tie; ++i)
+        data -= least_of(t->data_s, n, t->n_layer, p->net->tie[i].second);
+    count = count_stages(t, least);
+    if (n > 1) cuts = 2 * (n - 1) * cut;
+    if (count > 0) slowest = fmax(slowest, all / count);
+    slowest = fmax(slowest, (all + cuts) / n);
+    *bound_s_p = all + cuts + (t->n_micro - 1) * slowest + fmax(0, data) / n;
+    free(least);
+    return CT_OK;
+}
+
 double ct_pipeline_memory_ratio(const ct_pipeline_problem *p, const ct_pipeline_config *c,
                                 const int *layers)
 {

@@ -94,6 +94,9 @@ void ct_pipeline_tables_destroy(ct_pipeline_tables *t);
 /** The estimate of a partition, layers: [n_stage]. */
 double ct_pipeline_estimate_s(const ct_pipeline_problem *p, const ct_pipeline_tables *t,
                               const int *layers);
+/** No partition's estimate is below this. CT_ERR_NOMEM. */
+ct_status ct_pipeline_bound_s(const ct_pipeline_problem *p, const ct_pipeline_tables *t,
+                              double *bound_s_p);
 /** The simulated step. */
 ct_status ct_pipeline_simulate_s(const ct_pipeline_problem *p, const ct_pipeline_config *c,
                                  const int *layers, double *step_s_p);

@@ -6,11 +6,20 @@
 
 #include "planner/partition.h"
 
+/* A configuration, and what none of its partitions is below. */
+typedef struct candidate {
+    ct_pipeline_config config;
+    double bound_s;
+    int number; /* in the order in which they are made */
+} candidate;
+
 typedef struct search {
     const ct_pipeline_problem *p;
     int n_order;
     int *order; /* [n_order][n_node] */
-    int most;   /* plans that are kept */
+    int n_candidate, most_candidate;
+    candidate *candidate;
+    int most; /* plans that are kept */
     ct_pipeline_plans found;
 } search;
 
@@ -133,27 +142,49 @@ static ct_status keep_plan(search *s, const ct_pipeline_config *c, const int *la
     return CT_OK;
 }
 
-static ct_status try_config(search *s, const ct_pipeline_config *c)
+static ct_status add_candidate(search *s, const ct_pipeline_config *c)
 {
-    ct_pipeline_tables t;
-    ct_partition cuts;
-    int *layers;
-    double step_s = INFINITY, ratio;
     ct_status status = ct_pipeline_fits_ranks(s->p, c);
+    candidate new = { .config = *c, .number = s->n_candidate };
+    ct_pipeline_tables t;
 
     if (status != CT_OK) return (status == CT_UNSUPPORTED) ? CT_OK : status;
+    if (s->n_candidate == s->most_candidate) {
+        int most = 2 * s->most_candidate + 64;
+        candidate *more = realloc(s->candidate, (size_t)most * sizeof(*more));
+
+        if (more == NULL) return CT_FAIL(CT_ERR_NOMEM, "%d configurations", most);
+        s->candidate = more;
+        s->most_candidate = most;
+    }
     CT_TRY(ct_pipeline_tables_create(s->p, c, &t));
-    cuts = (ct_partition){ .n_stage = t.n_stage,
-                           .n_layer = t.n_layer,
-                           .micro_batches = t.n_micro,
-                           .time_s = t.time_s,
-                           .cut_s = t.cut_s,
-                           .data_s = t.data_s };
-    layers = malloc((size_t)c->n_stage * sizeof(*layers));
+    status = ct_pipeline_bound_s(s->p, &t, &new.bound_s);
+    if (status == CT_OK) s->candidate[s->n_candidate++] = new;
+    ct_pipeline_tables_destroy(&t);
+    return status;
+}
+
+/* The best partition of a configuration, kept if it fits its memory. */
+static ct_status cut_stages(search *s, const ct_pipeline_config *c)
+{
+    int *layers = malloc((size_t)c->n_stage * sizeof(*layers));
+    ct_pipeline_tables t = { 0 };
+    double step_s = INFINITY, ratio;
+    ct_status status = CT_OK;
+
     if (layers == NULL) status = CT_FAIL(CT_ERR_NOMEM, "cuts of %d stages", c->n_stage);
-    if (status == CT_OK) status = ct_partition_solve(&cuts, layers, &step_s);
-    if ((status == CT_OK) && isfinite(step_s)) {
-        ++s->found.n_config;
+    if (status == CT_OK) status = ct_pipeline_tables_create(s->p, c, &t);
+    if (status == CT_OK) {
+        ct_partition cuts = { .n_stage = t.n_stage,
+                              .n_layer = t.n_layer,
+                              .micro_batches = t.n_micro,
+                              .time_s = t.time_s,
+                              .cut_s = t.cut_s,
+                              .data_s = t.data_s };
+
+        status = ct_partition_solve(&cuts, layers, &step_s);
+    }
+    if (status == CT_OK) {
         ratio = ct_pipeline_memory_ratio(s->p, c, layers);
         s->found.least_ratio = fmin(s->found.least_ratio, ratio);
         if (ratio <= 1) status = keep_plan(s, c, layers, ct_pipeline_estimate_s(s->p, &t, layers));
@@ -164,7 +195,7 @@ static ct_status try_config(search *s, const ct_pipeline_config *c)
 }
 
 /* All micro-batches and orders of a tensor degree and a number of replicas. */
-static ct_status try_micro_batches(search *s, ct_pipeline_config c)
+static ct_status add_micro_batches(search *s, ct_pipeline_config c)
 {
     int64_t samples = s->p->global_batch / c.data;
 
@@ -173,13 +204,13 @@ static ct_status try_micro_batches(search *s, ct_pipeline_config c)
         c.micro_batch = (int)b;
         for (int i = 0; i < s->n_order; ++i) {
             c.order = s->order + (size_t)i * (size_t)s->p->machine->n_node;
-            CT_TRY(try_config(s, &c));
+            CT_TRY(add_candidate(s, &c));
         }
     }
     return CT_OK;
 }
 
-static ct_status try_all(search *s)
+static ct_status add_all(search *s)
 {
     const ct_pipeline_machine *m = s->p->machine;
     int64_t ranks = (int64_t)m->n_node * m->ranks_per_node;
@@ -193,8 +224,33 @@ static ct_status try_all(search *s)
 
             if ((groups % data != 0) || (s->p->global_batch % data != 0)) continue;
             c.n_stage = (int)(groups / data);
-            CT_TRY(try_micro_batches(s, c));
+            CT_TRY(add_micro_batches(s, c));
         }
+    }
+    return CT_OK;
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+
+    if (x->bound_s != y->bound_s) return (x->bound_s < y->bound_s) ? -1 : 1;
+    return x->number - y->number;
+}
+
+/* The lowest bounds first, until none can be among the best any more. Equal bounds stay in the
+ * order in which they were made, so that the same plans are found everywhere. */
+static ct_status cut_all(search *s)
+{
+    s->found.n_config = s->n_candidate;
+    qsort(s->candidate, (size_t)s->n_candidate, sizeof(*s->candidate), by_bound);
+    for (int i = 0; i < s->n_candidate; ++i) {
+        const ct_pipeline_plans *f = &s->found;
+
+        if ((f->n == s->most) &&
+            (s->candidate[i].bound_s > f->plan[f->n - 1].estimate_s * (1 + 1e-12)))
+            break;
+        CT_TRY(cut_stages(s, &s->candidate[i].config));
     }
     return CT_OK;
 }
@@ -218,13 +274,15 @@ ct_status ct_pipeline_search(const ct_pipeline_problem *p, int most, ct_pipeline
     s.found.plan = calloc((size_t)most, sizeof(*s.found.plan));
     if (s.found.plan == NULL) status = CT_FAIL(CT_ERR_NOMEM, "%d plans", most);
     if (status == CT_OK) status = make_orders(&s);
-    if (status == CT_OK) status = try_all(&s);
+    if (status == CT_OK) status = add_all(&s);
+    if (status == CT_OK) status = cut_all(&s);
     for (int i = 0; (i < s.found.n) && (status == CT_OK); ++i) {
         ct_pipeline_plan *plan = &s.found.plan[i];
 
         status = ct_pipeline_simulate_s(p, &plan->config, plan->layers, &plan->step_s);
     }
     free(s.order);
+    free(s.candidate);
     if (status == CT_OK) {
         qsort(s.found.plan, (size_t)s.found.n, sizeof(*s.found.plan), by_step);
         *plans_p = s.found;

@@ -23,7 +23,7 @@ typedef struct ct_pipeline_plan {
 } ct_pipeline_plan;
 
 typedef struct ct_pipeline_plans {
-    int64_t n_config; /* whose cuts were sought */
+    int64_t n_config; /* compared; those whose bound is too high were not cut */
     int n;            /* those that fit their memory, at most `most`; the fastest first */
     ct_pipeline_plan *plan;
     double least_ratio; /* of needed memory over what is there, the least of all configurations */
