@@ -202,6 +202,7 @@ static ct_status on_replay(void *ctx, ct_replay what)
     ct_train_step *t = ctx;
 
     for (int i = 0; i < t->net->n_param; i++) t->landed[i] = (what == CT_REPLAY_GIVEN);
+    t->updated = (what == CT_REPLAY_GIVEN); /* dropped: calls had set it, nothing ran */
     ct_net_weights_changed(t->net);
     return t->sync->transport.ops->replay(t->sync->transport.ctx, what);
 }

@@ -108,6 +108,7 @@ static ct_status reindex_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
     float *y = ct_blob_data(in->top[0]);
 
     CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[1]), 0, m, n, index));
+    if (n == 0) return ct_device_zero(ex, m * row, y); /* no index is good: one is told of */
     return ct_cuda_map(
         ex->stream, "BatchReindex", m * row,
         KERNEL(int64_t e) { y[e] = x[index[e / row] * row + e % row]; });

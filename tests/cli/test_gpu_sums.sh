@@ -27,7 +27,7 @@ two() { # NAME PATTERN SUM ARGUMENTS...: trains on two ranks
     cp out "$which.log"
 }
 net=net.prototxt
-for more in "" "--set=clip_gradients=0.5 --set=iter_size=2 --set=precision=FP16"; do
+for more in "" "--set=clip_gradients=0.5" "--set=clip_gradients=0.5 --set=iter_size=2 --set=precision=FP16"; do
     tag=$(echo "$more" | sed 's/--set=/_/g; s/=[^ ]*//g; s/ //g')
     two graph$tag 'backward: [0-9]+ of [0-9]+ steps in 1 graph, with the update' NCCL $more
     is recorded$tag test -z "$(grep 'would not record' graph$tag.log)"
