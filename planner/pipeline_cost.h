@@ -57,6 +57,11 @@ typedef struct ct_pipeline_machine {
     double latency_s;      /* of a message                                                */
 } ct_pipeline_machine;
 
+/** What a search may not choose; 0: it may. */
+typedef struct ct_pipeline_fix {
+    int tensor, data, n_stage, micro_batches;
+} ct_pipeline_fix;
+
 typedef struct ct_pipeline_problem {
     const ct_pipeline_net *net;
     const ct_pipeline_machine *machine;
@@ -64,6 +69,8 @@ typedef struct ct_pipeline_problem {
     bool sends_block;    /* a stage does nothing while it sends (simulate.h)                  */
     double bucket_bytes; /* gradients of so many bytes leave together while backward goes on; 0:
                             all together, behind it                                           */
+    bool uneven;         /* replicas on unlike nodes have unlike shares of a micro-batch      */
+    ct_pipeline_fix fix;
 } ct_pipeline_problem;
 
 typedef struct ct_pipeline_config {
@@ -86,6 +93,12 @@ int64_t ct_pipeline_micro_batches(const ct_pipeline_problem *p, const ct_pipelin
  *  on one node. */
 ct_status ct_pipeline_fits_ranks(const ct_pipeline_problem *p, const ct_pipeline_config *c);
 
+/** The samples of each replica of a stage in a micro-batch, share: [data]. Where they are uneven
+ * each has one, and the others go one at a time to the replica that then ends first, as fast as the
+ *  whole net is on its node. */
+ct_status ct_pipeline_shares(const ct_pipeline_problem *p, const ct_pipeline_config *c, int stage,
+                             int *share);
+
 /** Caller destroys. */
 ct_status ct_pipeline_tables_create(const ct_pipeline_problem *p, const ct_pipeline_config *c,
                                     ct_pipeline_tables *tables_p);
@@ -101,8 +114,8 @@ ct_status ct_pipeline_bound_s(const ct_pipeline_problem *p, const ct_pipeline_ta
 ct_status ct_pipeline_simulate_s(const ct_pipeline_problem *p, const ct_pipeline_config *c,
                                  const int *layers, double *step_s_p);
 /** The memory that a rank of a stage needs, over what it has: the worst stage's ratio. 0 where
- *  memory does not matter. */
-double ct_pipeline_memory_ratio(const ct_pipeline_problem *p, const ct_pipeline_config *c,
-                                const int *layers);
+ *  memory does not matter. CT_ERR_NOMEM. */
+ct_status ct_pipeline_memory_ratio(const ct_pipeline_problem *p, const ct_pipeline_config *c,
+                                   const int *layers, double *ratio_p);
 
 #endif

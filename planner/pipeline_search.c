@@ -185,7 +185,9 @@ static ct_status cut_stages(search *s, const ct_pipeline_config *c)
         status = ct_partition_solve(&cuts, layers, &step_s);
     }
     if (status == CT_OK) {
-        ratio = ct_pipeline_memory_ratio(s->p, c, layers);
+        status = ct_pipeline_memory_ratio(s->p, c, layers, &ratio);
+    }
+    if (status == CT_OK) {
         s->found.least_ratio = fmin(s->found.least_ratio, ratio);
         if (ratio <= 1) status = keep_plan(s, c, layers, ct_pipeline_estimate_s(s->p, &t, layers));
     }
@@ -194,13 +196,18 @@ static ct_status cut_stages(search *s, const ct_pipeline_config *c)
     return status;
 }
 
+static bool may_be(int fixed, int64_t value)
+{
+    return (fixed == 0) || (fixed == value);
+}
+
 /* All micro-batches and orders of a tensor degree and a number of replicas. */
 static ct_status add_micro_batches(search *s, ct_pipeline_config c)
 {
     int64_t samples = s->p->global_batch / c.data;
 
     for (int64_t b = 1; b <= samples; ++b) {
-        if (samples % b != 0) continue;
+        if ((samples % b != 0) || !may_be(s->p->fix.micro_batches, samples / b)) continue;
         c.micro_batch = (int)b;
         for (int i = 0; i < s->n_order; ++i) {
             c.order = s->order + (size_t)i * (size_t)s->p->machine->n_node;
@@ -218,12 +225,14 @@ static ct_status add_all(search *s)
     for (int d = 0; d < s->p->net->n_degree; ++d) {
         int64_t groups = ranks / s->p->net->degree[d];
 
-        if (ranks % s->p->net->degree[d] != 0) continue;
+        if ((ranks % s->p->net->degree[d] != 0) || !may_be(s->p->fix.tensor, s->p->net->degree[d]))
+            continue;
         for (int64_t data = 1; (data <= groups) && (data <= s->p->global_batch); ++data) {
             ct_pipeline_config c = { .degree = d, .data = (int)data };
 
             if ((groups % data != 0) || (s->p->global_batch % data != 0)) continue;
             c.n_stage = (int)(groups / data);
+            if (!may_be(s->p->fix.data, data) || !may_be(s->p->fix.n_stage, c.n_stage)) continue;
             CT_TRY(add_micro_batches(s, c));
         }
     }

@@ -63,6 +63,14 @@ static int set_up(void **state)
     return 0;
 }
 
+static double memory_ratio(const ct_pipeline_config *c, const int *layers)
+{
+    double ratio = NAN;
+
+    assert_int_equal(ct_pipeline_memory_ratio(&problem, c, layers, &ratio), CT_OK);
+    return ratio;
+}
+
 static void expect_near(double x, double expected)
 {
     if (fabs(x - expected) > 1e-9 * fabs(expected)) fail_msg("%.12g, not %.12g", x, expected);
@@ -240,14 +248,50 @@ static void test_memory(void **state)
     (void)state;
     c.order = in_order;
     problem.global_batch = 16;
-    assert_true(ct_pipeline_memory_ratio(&problem, &c, layers) == 0);
+    assert_true(memory_ratio(&c, layers) == 0);
     memory[0] = 400;
-    expect_near(ct_pipeline_memory_ratio(&problem, &c, layers), (4 * 100 + 2 * 40) / 400.0);
+    expect_near(memory_ratio(&c, layers), (4 * 100 + 2 * 40) / 400.0);
     memory[1] = 100; /* nodes of class 1 have the second stage */
-    expect_near(ct_pipeline_memory_ratio(&problem, &c, layers), (2 * 100 + 20) / 100.0);
+    expect_near(memory_ratio(&c, layers), (2 * 100 + 20) / 100.0);
     problem.global_batch = 4; /* one micro-batch: no more can be in flight */
     memory[1] = 0;
-    expect_near(ct_pipeline_memory_ratio(&problem, &c, layers), (4 * 100 + 40) / 400.0);
+    expect_near(memory_ratio(&c, layers), (4 * 100 + 40) / 400.0);
+    set_up(NULL);
+}
+
+/* Stage 1 has two replicas on node 2 and two on node 3, three times slower; 8 samples, t(b) = 0.75
+ * b
+ * + 0.25. One each; then t(2) = 1.75 against 5.25, t(3) = 2.5, t(4) = 3.25: 3 3 1 1. */
+static void test_shares(void **state)
+{
+    static const int expected[4] = { 3, 3, 1, 1 }, layers[2] = { 4, 2 };
+    ct_pipeline_config c = { .degree = 0, .data = 4, .n_stage = 2, .micro_batch = 2 };
+    ct_pipeline_tables t;
+    int share[4];
+
+    (void)state;
+    c.order = in_order;
+    assert_int_equal(ct_pipeline_shares(&problem, &c, 1, share), CT_OK);
+    for (int j = 0; j < 4; ++j) assert_int_equal(share[j], 2);
+    problem.uneven = true;
+    assert_int_equal(ct_pipeline_shares(&problem, &c, 0, share), CT_OK);
+    for (int j = 0; j < 4; ++j) assert_int_equal(share[j], 2); /* nodes alike */
+    assert_int_equal(ct_pipeline_shares(&problem, &c, 1, share), CT_OK);
+    for (int j = 0; j < 4; ++j) assert_int_equal(share[j], expected[j]);
+    assert_int_equal(ct_pipeline_tables_create(&problem, &c, &t), CT_OK);
+    for (int l = 0; l < N_LAYER; ++l) {
+        expect_near(t.time_s[N_LAYER + l], 9 * (1 + l));   /* t(3) of the fast is 2.5 / 3 of that */
+        expect_near(t.cut_s[l], 6 * cut_bytes[0][l] / 10); /* 6 samples enter node 2 */
+    }
+    ct_pipeline_tables_destroy(&t);
+    memory[1] = 100;
+    expect_near(memory_ratio(&c, layers), (2 * 100 + 1 * 20) / 100.0);
+    memory[0] = 60;
+    expect_near(memory_ratio(&c, layers), (4 * 100 + 2 * 40) / 60.0);
+    /* without bytes: forward of stage 0, both ways on the slow replicas, stage 0 back */
+    memset(cut_bytes, 0, sizeof(cut_bytes));
+    memset(sum_bytes, 0, sizeof(sum_bytes));
+    expect_near(simulated(&c, layers), 1.75 * 10 + 3 * 33 + 2 * 1.75 * 10);
     set_up(NULL);
 }
 
@@ -336,6 +380,30 @@ static void test_search(void **state)
     ct_pipeline_plans_destroy(&plans);
 }
 
+static void test_search_fixed(void **state)
+{
+    ct_pipeline_plans plans;
+
+    (void)state;
+    problem.fix = (ct_pipeline_fix){ .tensor = 2, .micro_batches = 4 };
+    assert_int_equal(ct_pipeline_search(&problem, 1000, &plans), CT_OK);
+    assert_int_equal(plans.n, 2 * N_NODE); /* 4 and 2 stages, in every order of the nodes */
+    for (int i = 0; i < plans.n; ++i) {
+        assert_int_equal(degree[plans.plan[i].config.degree], 2);
+        assert_int_equal(ct_pipeline_micro_batches(&problem, &plans.plan[i].config), 4);
+    }
+    ct_pipeline_plans_destroy(&plans);
+    problem.fix = (ct_pipeline_fix){ .n_stage = 2, .data = 4 };
+    assert_int_equal(ct_pipeline_search(&problem, 1000, &plans), CT_OK);
+    assert_int_equal(plans.n, 2 * N_NODE); /* micro-batches of 1 and 2 */
+    for (int i = 0; i < plans.n; ++i) {
+        assert_int_equal(plans.plan[i].config.n_stage, 2);
+        assert_int_equal(plans.plan[i].config.data, 4);
+    }
+    ct_pipeline_plans_destroy(&plans);
+    set_up(NULL);
+}
+
 static void test_search_memory(void **state)
 {
     ct_pipeline_plans plans;
@@ -346,8 +414,7 @@ static void test_search_memory(void **state)
     assert_int_equal(ct_pipeline_search(&problem, 1000, &plans), CT_OK);
     assert_in_range(plans.n, 1, plans.n_config - 1);
     for (int i = 0; i < plans.n; ++i)
-        worst = fmax(
-            worst, ct_pipeline_memory_ratio(&problem, &plans.plan[i].config, plans.plan[i].layers));
+        worst = fmax(worst, memory_ratio(&plans.plan[i].config, plans.plan[i].layers));
     assert_true(worst <= 1);
     ct_pipeline_plans_destroy(&plans);
     memory[0] = memory[1] = 1;
@@ -392,7 +459,8 @@ int main(void)
         cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_one_stage),
         cmocka_unit_test(test_equal_stages),    cmocka_unit_test(test_memory),
         cmocka_unit_test(test_search),          cmocka_unit_test(test_search_memory),
-        cmocka_unit_test(test_many_orders),
+        cmocka_unit_test(test_many_orders),     cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_search_fixed),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);
