@@ -29,6 +29,7 @@ ct_status ct_verb_extract(ct_call *call);
 ct_status ct_verb_generate(ct_call *call);
 ct_status ct_verb_time(ct_call *call);
 ct_status ct_verb_check(ct_call *call);
+ct_status ct_verb_plan(ct_call *call);
 ct_status ct_verb_info(ct_call *call);
 ct_status ct_verb_bench(ct_call *call);
 ct_status ct_verb_scale(ct_call *call);

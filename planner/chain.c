@@ -178,7 +178,7 @@ static const char *name_of(const ct_chain *c)
 
 static bool is_time(double v)
 {
-    return v >= 0; /* not NaN */
+    return (v >= 0) && ((v <= CT_CHAIN_MOST_S) || isinf(v)); /* not NaN */
 }
 
 static ct_status check(const ct_chain *c)

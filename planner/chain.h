@@ -33,6 +33,8 @@
  *  takes about a quarter of (blocks + 16) x strategies x slots^2 bytes. */
 #define CT_CHAIN_MOST_BYTES      ((int64_t)1 << 30)
 #define CT_CHAIN_MOST_STRATEGIES 64
+/** Of finite times: larger ones might add up to infinity. */
+#define CT_CHAIN_MOST_S 1e200
 
 typedef enum {
     CT_CHAIN_KEEP,    /* what the block makes is kept                   */

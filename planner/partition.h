@@ -9,12 +9,15 @@
  * takes each way, m micro-batches run one after the other (1F1B), and data_s is what a stage's
  * gradients take at the end.
  *
- * The method: from the first layer on, for each (stage, layer) the partitions so far that are not
- * worse than another in all of (sum, slowest stage, most data). One is dropped, too, when the step
- * cannot come below the best that is known, whatever follows; what follows takes at least the least
- * sum, the least slowest stage and the least data of all ways to go on, each by itself. A first run
- * that keeps four partitions a place finds what is to be beaten. Every place looks at all places of
- * the stage before: stages x layers^2 pairs, times what is left at each, which is few.
+ * The method: pairs of (slowest stage, most data) are cut into cells. In each cell the least sum of
+ * partitions within its upper bounds is found, which gives a partition to beat, and with the lower
+ * bounds a time that none of the cell comes below. Cells that cannot beat the best go, and what is
+ * left is cut again, a few times. Then, from the first layer on, each (stage, layer) gets the
+ * partitions so far that no other one beats in all of (sum, slowest, data), but for those that
+ * cannot come below the best by the cells' least sums of what follows.
+ *
+ * A cell takes at most stages x layers^2 / 2 steps, and all have at most 4 x 64 of them. Memory is
+ * 64 x 8 bytes x stages x layers, and at most 2 x 2^23 x 32 bytes for the partitions so far.
  */
 #ifndef CT_PARTITION_H
 #define CT_PARTITION_H

@@ -4,7 +4,7 @@
 #define CT_CONVERT_SINK_H
 
 #include "framework/data/convert.h"
-#include "framework/data/label_count.h"
+#include "framework/data/image_list.h"
 #include "framework/data/writer.h"
 
 typedef struct ct_sink {

@@ -1,6 +1,10 @@
-/** @file image_list.h  Lists of image files, "path label" a line; private to framework/data. */
+/** @file image_list.h  Lists of image files, "path label" a line, and how many samples each label
+ * has; private to framework/data. */
 #ifndef CT_IMAGE_LIST_H
 #define CT_IMAGE_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "framework/data/image.h"
 
@@ -40,5 +44,22 @@ ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_buf
 ct_status ct_image_load(const ct_image_list *list, int64_t i, ct_color color, int64_t height,
                         int64_t width, ct_image_buffer *room, ct_image *image_p, ct_why *why);
 void ct_image_room_release(ct_image_buffer *room);
+
+/* ---- labels of a data set: what its maker should see */
+
+/** Zero-initialise. */
+typedef struct ct_label_count {
+    int64_t *n; /* of labels 0 to size - 1 */
+    int64_t size;
+    int64_t negative, large; /* labels below 0; too large to be classes, or no memory for them */
+    int64_t samples;
+} ct_label_count;
+
+void ct_label_count_add(ct_label_count *c, int64_t label);
+/** Logs how many classes there are and how many samples they have. warn: warns, with the counts, of
+ *  labels below 0, of classes below the largest that have no sample, and where the largest class
+ * has more than ten times the samples of the smallest. */
+void ct_label_count_report(const ct_label_count *c, const char *of, bool warn);
+void ct_label_count_release(ct_label_count *c);
 
 #endif

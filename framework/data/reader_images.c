@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "framework/data/image_list.h"
-#include "framework/data/label_count.h"
 
 typedef struct images_state {
     ct_image_list list;
