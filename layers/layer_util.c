@@ -120,8 +120,8 @@ ct_view ct_view_make(const ct_shape *s, int axis, int n_axis)
                       ct_shape_count(s, axis + n_axis, -1), 0, CT_F32 };
 }
 
-ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,
-                                   int num_axes, ct_shape *shape_p)
+static ct_status broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis, int num_axes,
+                                 int *from_p, ct_shape *shape_p)
 {
     ct_shape shape = { 0 };
     int from = 0, to;
@@ -135,8 +135,27 @@ ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, in
                              num_axes, from, ct_shape_str(bottom).text);
     to = (num_axes < 0) ? bottom->ndim : from + num_axes;
     for (int i = from; i < to; i++) shape.dim[shape.ndim++] = bottom->dim[i];
+    *from_p = from;
     *shape_p = shape;
     return CT_OK;
+}
+
+ct_status ct_layer_broadcast_cut(const ct_layer *l, const ct_shape *bottom, int axis, int num_axes,
+                                 ct_cut *cut_p)
+{
+    const Ct__LayerPart *part = l->param->part;
+    ct_shape whole = *bottom, shape;
+    int at = 0, from;
+
+    if (part != NULL) {
+        CT_TRY(ct_layer_axis(l, bottom, part->axis, "part.axis", &at));
+        CT_TRY(ct_layer_widen(l, at, &whole));
+    }
+    CT_TRY(broadcast_shape(l, &whole, axis, num_axes, &from, &shape));
+    if ((part != NULL) && ((l->n_bottom > 1) || (at < from) || (at >= from + shape.ndim)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "it has no weight along axis %d, which parts are cut along", at);
+    return ct_layer_cut(l, &shape, at - from, cut_p);
 }
 
 ct_status ct_layer_broadcast_view(const ct_layer *l, const ct_shape *bottom, const ct_shape *small,
@@ -281,6 +300,7 @@ void ct_rows_add(int64_t m, int64_t n, const int32_t *index, const float *from, 
         for (int64_t i = 0; i < m; i++) {
             float *row = to + index[i] * n;
 
+            if (index[i] < 0) continue;
 #pragma omp simd
             for (int64_t c = first; c < last; c++) row[c] += from[i * n + c];
         }

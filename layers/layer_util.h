@@ -35,10 +35,11 @@ typedef struct ct_view {
 
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis);
 
-/** setup of Bias and Scale: the shape of a blob that covers `num_axes` axes of `bottom` from
- *  `axis` on (-1: to the end; 0: a scalar, whatever the axis). CT_ERR_CONFIG, logged. */
-ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,
-                                   int num_axes, ct_shape *shape_p);
+/** setup of Bias and Scale: a blob that covers `num_axes` axes of `bottom` from `axis` on (-1: to
+ *  the end; 0: a scalar, whatever the axis), and what of it the layer has. CT_ERR_CONFIG, logged.
+ */
+ct_status ct_layer_broadcast_cut(const ct_layer *l, const ct_shape *bottom, int axis, int num_axes,
+                                 ct_cut *cut_p);
 /** reshape of Bias and Scale: how a blob of shape `small` lies on `bottom` from `axis` on.
  *  CT_ERR_SHAPE, logged, where it does not fit. */
 ct_status ct_layer_broadcast_view(const ct_layer *l, const ct_shape *bottom, const ct_shape *small,
@@ -115,8 +116,7 @@ static inline size_t ct_index_ints(const ct_layer *l, int64_t m, int64_t n)
 }
 
 /** Row index[i] of to += row i of from[m x n], in the order of i; the same for any number of
- * threads.
- */
+ * threads. Nothing where index[i] < 0. */
 void ct_rows_add(int64_t m, int64_t n, const int32_t *index, const float *from, float *to);
 
 /** Logs a label that ct_label_class() refused and evaluates to CT_ERR_DATA. at: index of the

@@ -114,6 +114,10 @@ static ct_status parse_param(test_layer *t)
         t->parsed = (Ct__LayerParameter *)m;
         t->own_param = *t->parsed;
     }
+    if (s->part != NULL) {
+        t->own_part = *s->part;
+        t->own_param.part = &t->own_part;
+    }
     for (int i = 0; i < 2 * TEST_MAX_BLOB; i++) t->blob_name[i] = name[i];
     if (s->in_place) t->blob_name[TEST_MAX_BLOB] = name[0];
     t->own_param.bottom = t->blob_name;
@@ -173,8 +177,8 @@ static ct_status make_weights(test_layer *t)
         t->weight_after[i] = host_array(n);
         if (b->wants_diff) t->weight_diff[i] = host_array(n);
         if (w->filler != NULL)
-            CT_TRY(ct_fill(w->filler, ct_rng_key(t->env.seed, 7, (uint64_t)i), &w->shape,
-                           t->weight[i]));
+            CT_TRY(ct_fill_cut(w->filler, ct_rng_key(t->env.seed, 7, (uint64_t)i), &w->cut,
+                               t->weight[i]));
     }
     return CT_OK;
 }
@@ -255,6 +259,7 @@ static ct_status build(test_layer *t)
     l->state = calloc(1, l->ops->state_size + 1);
     t->instance.state = calloc(1, l->ops->instance_state_size + 1);
     assert_true((l->state != NULL) && (t->instance.state != NULL));
+    CT_TRY(ct_layer_check_part(l));
     if (l->ops->setup != NULL) CT_TRY(l->ops->setup(l, s->bottom));
     bind_blobs(t);
     CT_TRY(make_weights(t));

@@ -29,6 +29,7 @@ typedef struct test_layer_spec {
     const ct_layer_ops *ops;         /* */
     const char *text;                /* prototxt: the fields inside layer { }; or …          */
     const Ct__LayerParameter *param; /* … made by hand; both NULL: no fields set            */
+    const Ct__LayerPart *part;       /* the layer is this part of what the fields say       */
     int n_bottom, n_top;
     ct_shape bottom[TEST_MAX_BLOB];
     ct_phase phase;
@@ -76,6 +77,7 @@ typedef struct test_layer {
     struct test_layer *twin; /* the same on the CPU, where the layer runs elsewhere: see below */
     int n_compared;
     Ct__LayerParameter own_param;
+    Ct__LayerPart own_part;
     char *blob_name[2 * TEST_MAX_BLOB];
     Ct__LayerParameter *parsed;
 } test_layer;

@@ -118,7 +118,7 @@ static ct_status check_weights(const ct_layer *l)
         if (ct_shape_check(&s->shape) != CT_OK)
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "weight blob %d is impossible", w);
         if ((s->filler != NULL) && (ct_shape_count(&s->shape, 0, -1) > 0))
-            CT_TRY(ct_fill_check(s->filler, &s->shape, who));
+            CT_TRY(ct_fill_check(s->filler, &s->cut.whole, who));
     }
     return CT_OK;
 }
@@ -133,11 +133,13 @@ static ct_status setup(ct_net *net, int i)
 
     if (shape == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     for (int b = 0; b < n->n_bottom; b++) shape[b] = net->pass->instance[i]->bottom[b]->data.shape;
-    if (l->ops->setup != NULL) status = l->ops->setup(l, shape);
+    status = ct_layer_check_part(l);
+    if ((status == CT_OK) && (l->ops->setup != NULL)) status = l->ops->setup(l, shape);
     free(shape);
     CT_TRY(status);
     CT_TRY(check_weights(l));
-    if (n->param->n_param > (size_t)l->n_weight)
+    /* parts behind the first may be without a bias */
+    if ((n->param->n_param > (size_t)l->n_weight) && ct_layer_is_first(l))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%zu param entries, but it has %d weight blobs",
                              n->param->n_param, l->n_weight);
     for (int w = 0; w < l->n_weight; w++) {

@@ -130,7 +130,133 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
     if (l->n_weight == CT_MAX_WEIGHT) return NULL;
     w = &l->weight[l->n_weight++];
     *w = (ct_weight_spec){ .shape = *shape, .filler = filler, .default_lr_mult = 1.0f };
+    w->cut.whole = *shape;
     return w;
+}
+
+/* ---- parts of layers */
+
+bool ct_layer_is_split(const ct_layer *l, Ct__ParallelLayerParameter__Split split)
+{
+    return (l->param->part != NULL) && (l->param->part->split == split);
+}
+
+bool ct_layer_is_first(const ct_layer *l)
+{
+    return (l->param->part == NULL) || (l->param->part->index == 0);
+}
+
+static int64_t pieces(const Ct__LayerPart *p)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < p->n_piece; i++) n += p->piece[i];
+    return n;
+}
+
+ct_status ct_layer_check_part(const ct_layer *l)
+{
+    const Ct__LayerPart *p = l->param->part;
+    const ProtobufCEnumValue *split;
+
+    if (p == NULL) return CT_OK;
+    split = protobuf_c_enum_descriptor_get_value(&ct__parallel_layer_parameter__split__descriptor,
+                                                 (int)p->split);
+    if ((split == NULL) || !((l->ops->splits >> p->split) & 1u))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "it cannot be a part of a layer: split %s",
+                             (split != NULL) ? split->name : "unknown");
+    if ((p->count < 1) || (p->index < 0) || (p->index >= p->count) || (p->unit < 1) ||
+        (p->n_piece > CT_MAX_RANGE))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "part %d of %d in units of %lld and %zu pieces: this cannot be",
+                             p->index, p->count, (long long)p->unit, p->n_piece);
+    return CT_OK;
+}
+
+/* Range i of the part, in what the pieces are given in. */
+static ct_range range_of(const Ct__LayerPart *p, size_t i)
+{
+    ct_range r = ct_range_of(p->piece[i] / p->unit, p->index, p->count);
+
+    r.first *= p->unit;
+    r.count *= p->unit;
+    for (size_t k = 0; k < i; k++) r.first += p->piece[k];
+    return r;
+}
+
+/* Range i of n elements of an axis. */
+static ct_status take_range(const ct_layer *l, const Ct__LayerPart *p, size_t i, int64_t n,
+                            ct_range *r_p)
+{
+    int64_t all = pieces(p);
+    ct_range r = range_of(p, i);
+
+    if ((p->piece[i] % p->unit != 0) || (p->piece[i] / p->unit < p->count))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%lld channels in units of %lld cannot be shared out to %d parts",
+                             (long long)p->piece[i], (long long)p->unit, p->count);
+    if ((r.first * n % all != 0) || (r.count * n % all != 0))
+        return CT_LAYER_FAIL(
+            l, CT_ERR_CONFIG, "channels %lld to %lld of %lld cut through one of %lld groups",
+            (long long)r.first, (long long)(r.first + r.count - 1), (long long)all, (long long)n);
+    *r_p = (ct_range){ r.first * n / all, r.count * n / all };
+    return CT_OK;
+}
+
+ct_status ct_layer_cut(const ct_layer *l, const ct_shape *whole, int axis, ct_cut *cut_p)
+{
+    const Ct__LayerPart *p = l->param->part;
+    Ct__LayerPart one;
+    int64_t n;
+
+    *cut_p = (ct_cut){ .axis = axis, .whole = *whole };
+    if (p == NULL) return CT_OK;
+    n = whole->dim[axis];
+    one = *p;
+    if (p->n_piece == 0) one.n_piece = 1, one.piece = &n;
+    for (size_t i = 0; i < one.n_piece; i++) CT_TRY(take_range(l, &one, i, n, &cut_p->range[i]));
+    cut_p->n_range = (int)one.n_piece;
+    return CT_OK;
+}
+
+ct_status ct_layer_widen(const ct_layer *l, int axis, ct_shape *shape_p)
+{
+    const Ct__LayerPart *p = l->param->part;
+    ct_shape whole = *shape_p, part;
+    ct_cut cut;
+
+    if (p == NULL) return CT_OK;
+    if ((p->n_piece == 0) || (pieces(p) < 1))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "the channels of its whole bottom are missing");
+    whole.dim[axis] = pieces(p);
+    CT_TRY(ct_layer_cut(l, &whole, axis, &cut));
+    part = ct_cut_shape(&cut);
+    if (!ct_shape_equal(&part, shape_p))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "part %d of %d of a bottom %s, cut along axis %d, is %s, not %s",
+                             p->index, p->count, ct_shape_str(&whole).text, axis,
+                             ct_shape_str(&part).text, ct_shape_str(shape_p).text);
+    *shape_p = whole;
+    return CT_OK;
+}
+
+ct_weight_spec *ct_layer_add_cut(ct_layer *l, const ct_cut *cut, const Ct__FillerParameter *filler)
+{
+    ct_shape part = ct_cut_shape(cut);
+    ct_weight_spec *w = ct_layer_add_weight(l, &part, filler);
+
+    if (w != NULL) w->cut = *cut;
+    return w;
+}
+
+ct_status ct_layer_add_part(ct_layer *l, const ct_shape *whole, int axis,
+                            const Ct__FillerParameter *filler)
+{
+    ct_cut cut;
+
+    CT_TRY(ct_layer_cut(l, whole, axis, &cut));
+    ct_layer_add_cut(l, &cut, filler);
+    return CT_OK;
 }
 
 void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes)

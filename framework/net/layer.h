@@ -54,6 +54,13 @@ typedef enum {
     CT_WEIGHT_STATISTIC /* no gradient; the mean over ranks is taken before test/snapshot */
 } ct_weight_kind;
 
+/** How a layer may be cut into parts. */
+enum {
+    CT_SPLIT_OUTPUT = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT,
+    CT_SPLIT_INPUT = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT,
+    CT_SPLIT_HEADS = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__HEADS
+};
+
 /** A weight as setup declares it, in the order of Caffe's layer.blobs. */
 typedef struct ct_weight_spec {
     ct_shape shape;
@@ -61,6 +68,7 @@ typedef struct ct_weight_spec {
     ct_weight_kind kind;
     float
         default_lr_mult; /* where the prototxt has no param entry; set by ct_layer_add_weight: 1 */
+    ct_cut cut;          /* what of the whole layer's weight it is */
 } ct_weight_spec;
 
 typedef enum {
@@ -240,7 +248,8 @@ typedef struct ct_layer_ops {
     /** Bit w: each number in bottom 0 is that of a row of weight w, and the gradient is zero but
      * for these rows; backward offers them (ct_exec_rows()). */
     int row_weights;
-    bool no_diff_last;        /* nor does the last bottom                                         */
+    unsigned splits;   /* CT_SPLIT_…: it may be such a part of a layer (LayerParameter.part) */
+    bool no_diff_last; /* nor does the last bottom                                         */
     unsigned no_diff_last_of; /* bit n: nor does the last of n bottoms                      */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
                   * dimension may be smaller, another one in each batch (Filter)            */
@@ -358,6 +367,27 @@ struct ct_instance {
  */
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler);
+
+/* ---- setup of a layer that may be a part of one (LayerParameter.part). Of a whole layer these do
+ * what their names say to all of it. */
+
+/** Whether it is a part, cut so. */
+bool ct_layer_is_split(const ct_layer *l, Ct__ParallelLayerParameter__Split split);
+/** Where the parts' tops add up to the whole's, what is added once is the first part's: the bias.
+ */
+bool ct_layer_is_first(const ct_layer *l);
+/** The shape of a bottom that comes cut along `axis`: *shape_p, a part's, becomes the whole's.
+ *  CT_ERR_SHAPE, logged, where it is not the part that the layer is of. */
+ct_status ct_layer_widen(const ct_layer *l, int axis, ct_shape *shape_p);
+/** What of an array this part has, cut along `axis`, as the pieces are, in some fixed ratio.
+ *  CT_ERR_CONFIG, logged, where that cuts through what stays together. */
+ct_status ct_layer_cut(const ct_layer *l, const ct_shape *whole, int axis, ct_cut *cut_p);
+/** Declares the next weight as ct_layer_add_weight() does, cut so. */
+ct_weight_spec *ct_layer_add_cut(ct_layer *l, const ct_cut *cut, const Ct__FillerParameter *filler);
+/** The two in one. */
+ct_status ct_layer_add_part(ct_layer *l, const ct_shape *whole, int axis,
+                            const Ct__FillerParameter *filler);
+
 /** reshape: declares buffer `slot`; later calls replace earlier ones. */
 void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes);
 /** reshape: declares buffer `slot` as f32 state that goes over from one batch to the next, `rows` x
@@ -378,6 +408,8 @@ extern const ct_device_override *const ct_device_override_table[];
  * where it has no way to run there, and runs on the host. */
 bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
                         const ct_device_override **form_p);
+/** Before setup: whether the layer may be the part that param->part says. CT_ERR_CONFIG, logged. */
+ct_status ct_layer_check_part(const ct_layer *l);
 /** Before setup, with ops and param set: sets dev and form of a layer in a net on `dev`. */
 void ct_layer_place(ct_layer *l, const ct_device *dev);
 /** What its forward and backward are; backward NULL: no gradient passes. */

@@ -61,6 +61,7 @@ typedef struct ct_param {
     int index;             /* in that layer's blobs                                          */
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */
+    const ct_cut *cut;     /* what of the whole net's weight it is                           */
     bool borrowed;         /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;
@@ -159,6 +160,9 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics);
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
 ct_status ct_fill(const Ct__FillerParameter *filler, uint64_t key, const ct_shape *shape,
                   float *data);
+/** The same of a part: fills `data` with what it has of the weight that ct_fill() makes. */
+ct_status ct_fill_cut(const Ct__FillerParameter *filler, uint64_t key, const ct_cut *cut,
+                      float *data);
 /** Whether ct_fill() could; `who` stands in front of the message. CT_ERR_CONFIG. */
 ct_status ct_fill_check(const Ct__FillerParameter *filler, const ct_shape *shape, const char *who);
 

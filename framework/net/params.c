@@ -142,6 +142,7 @@ static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
     const ct_shape *mine = &l->weight[w].shape;
     const ct_layer *owner = net->layer[d->owner];
     bool permissive = s->share_mode == CT__PARAM_SPEC__DIM_CHECK_MODE__PERMISSIVE;
+    const ct_cut *cut = &l->weight[w].cut;
 
     for (int e = 0; e < w; e++) {
         if ((name_of(n, e) != NULL) && (strcmp(name_of(n, e), d->name) == 0))
@@ -151,6 +152,10 @@ static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
     if (l->weight[w].kind != d->param.kind)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "parameter \"%s\" of layer \"%s\" is of another kind (a statistic)",
+                             d->name, owner->name);
+    if (((cut->n_range > 0) || (d->param.cut->n_range > 0)) && !ct_cut_equal(cut, d->param.cut))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "parameter \"%s\" of layer \"%s\" is another part of the whole there",
                              d->name, owner->name);
     if (permissive ? (ct_shape_count(mine, 0, -1) == ct_shape_count(d->shape, 0, -1))
                    : ct_shape_equal(mine, d->shape))
@@ -220,6 +225,7 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
                 ct_param p = { .layer = l->name, .index = w, .kind = l->weight[w].kind };
 
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
+                p.cut = &l->weight[w].cut;
                 ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
                 p.compress = compress_of(node, w);
                 d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
@@ -247,9 +253,10 @@ static int compare(const void *left, const void *right)
 
 /* ---- rows in place of dense sums */
 
-/* Whether weight w of layer i has few rows. */
+/* Whether weight w of layer i has few rows. Of a part of the rows it is not known how many. */
 static bool gives_rows(const ct_layer *l, int w)
 {
+    if ((l->weight[w].cut.n_range > 0) && (l->weight[w].cut.axis == 0)) return false;
     return ((l->ops->row_weights >> w) & 1) != 0;
 }
 
@@ -482,11 +489,11 @@ static ct_status fill_one(ct_net *net, const ct_param *p, const ct_weight_spec *
 
     if ((spec->filler == NULL) || (p->count == 0)) return CT_OK; /* arenas start as zeros */
     if (dev->kind == CT_DEVICE_CPU)
-        return ct_fill(spec->filler, key, &spec->shape, ct_blob_data(&p->blob));
+        return ct_fill_cut(spec->filler, key, &spec->cut, ct_blob_data(&p->blob));
     host = ct_mem_acquire(bytes);
     if (host == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of first weights", bytes);
-    status = ct_fill(spec->filler, key, &spec->shape, host);
+    status = ct_fill_cut(spec->filler, key, &spec->cut, host);
     if (status == CT_OK) status = dev->from_host(NULL, p->blob.data.data, host, bytes);
     if (status == CT_OK) status = dev->sync(NULL);
     ct_mem_release(host);

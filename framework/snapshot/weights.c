@@ -69,14 +69,26 @@ static const ct_model_array *find_array(const ct_model *m, const char *layer, in
     return &m->layer[l].array[index];
 }
 
+/* In files weights are whole. */
+static const ct_shape *shape_in_file(const ct_param *p)
+{
+    return (p->cut->n_range > 0) ? &p->cut->whole : &p->blob.data.shape;
+}
+
+/* Whether a file may have array i: parts behind the first may be without the bias. */
+static bool is_expected(const ct_layer *l, int i)
+{
+    return (i < l->n_weight) || !ct_layer_is_first(l);
+}
+
 /* An array of the file that no weight of the net is. */
 static void check_extra(fit_ctx *c, const ct_model_layer *layer)
 {
     int l = ct_net_find_layer(c->net, layer->name);
-    int n = (l >= 0) ? c->net->layer[l]->n_weight : 0;
 
     for (int i = 0; i < layer->n_array; i++) {
-        ct_text *t = (layer->array[i].present && (i >= n)) ? difference(c) : NULL;
+        bool fits = (l >= 0) && is_expected(c->net->layer[l], i);
+        ct_text *t = (layer->array[i].present && !fits) ? difference(c) : NULL;
 
         if (t != NULL) ct_text_add(t, "%s/%d is not in the net", layer->name, i);
     }
@@ -88,14 +100,14 @@ static void check_param(fit_ctx *c, const ct_param *p)
     const ct_model_array *a = find_array(c->model, p->layer, p->index, &l);
     ct_text *t;
 
-    if ((a != NULL) && ct_shape_equal(&a->shape, &p->blob.data.shape)) return;
+    if ((a != NULL) && ct_shape_equal(&a->shape, shape_in_file(p))) return;
     c->other_shape = c->other_shape || (a != NULL);
     if ((t = difference(c)) == NULL) return;
     if (a == NULL)
         ct_text_add(t, "%s/%d is not in the file", p->layer, p->index);
     else
         ct_text_add(t, "%s/%d is %s in the file, %s in the net", p->layer, p->index,
-                    ct_shape_str(&a->shape).text, ct_shape_str(&p->blob.data.shape).text);
+                    ct_shape_str(&a->shape).text, ct_shape_str(shape_in_file(p)).text);
 }
 
 static ct_status check_fit(const ct_model *m, const ct_net *net)
@@ -116,23 +128,34 @@ static ct_status check_fit(const ct_model *m, const ct_net *net)
     return status;
 }
 
+/* What the net has of an array of the file. */
+static ct_status get(ct_model *m, int layer, int index, const ct_param *p, float *host)
+{
+    CT_TRY(ct_model_get(m, layer, index, host));
+    if (p->cut->n_range > 0) ct_cut_take(p->cut, host, host);
+    return CT_OK;
+}
+
 static ct_status read_param(ct_model *m, const ct_net *net, const ct_param *p, float *host)
 {
     const ct_device *dev = ct_net_device(net);
     int l;
 
     (void)find_array(m, p->layer, p->index, &l);
-    CT_TRY(ct_model_get(m, l, p->index, host));
+    CT_TRY(get(m, l, p->index, p, host));
     return dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float));
 }
 
-/* Host memory for the largest parameter of the net; for ct_mem_release(). */
+/* Host memory for the largest parameter of the net, whole; for ct_mem_release(). */
 static ct_status acquire_largest(const ct_model *m, const ct_net *net, float **host_p)
 {
     int64_t most = 0;
 
-    for (int i = 0; i < net->n_param; i++)
-        most = (net->param[i].count > most) ? net->param[i].count : most;
+    for (int i = 0; i < net->n_param; i++) {
+        int64_t count = ct_shape_count(shape_in_file(&net->param[i]), 0, -1);
+
+        most = (count > most) ? count : most;
+    }
     *host_p = ct_mem_acquire((size_t)most * sizeof(float));
     if (*host_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
     return CT_OK;
@@ -198,14 +221,14 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *from, cons
         if (a == NULL)
             return CT_FAIL(CT_ERR_SHAPE, "%s: blob %d of layer \"%s\" is missing; the net has %d",
                            m->file, i, name, n_weight);
-        if (!ct_shapes_fit(&a->shape, &p->blob.data.shape))
+        if (!ct_shapes_fit(&a->shape, shape_in_file(p)))
             return CT_FAIL(CT_ERR_SHAPE,
                            "%s: blob %d of layer \"%s\" has shape %s in the file, %s in the net; "
                            "to train this layer from scratch, rename it",
                            m->file, i, name, ct_shape_str(&a->shape).text,
-                           ct_shape_str(&p->blob.data.shape).text);
+                           ct_shape_str(shape_in_file(p)).text);
     }
-    if (from->n_array > n_weight)
+    if ((from->n_array > 0) && !is_expected(net->layer[l], from->n_array - 1))
         return CT_FAIL(CT_ERR_SHAPE,
                        "%s: layer \"%s\" has more blobs in the file than the net's %d", m->file,
                        name, n_weight);
@@ -233,11 +256,11 @@ static ct_status copy_layer(ct_model *m, int from, const ct_net *net, int l, flo
 {
     const ct_device *dev = ct_net_device(net);
 
-    for (int i = 0; i < m->layer[from].n_array; i++) {
+    for (int i = 0; (i < m->layer[from].n_array) && (i < net->layer[l]->n_weight); i++) {
         const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
 
         if (!m->layer[from].array[i].present) continue;
-        CT_TRY(ct_model_get(m, from, i, host));
+        CT_TRY(get(m, from, i, p, host));
         CT_TRY(compare_shared(m, net, l, i, host));
         CT_TRY(
             dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float)));

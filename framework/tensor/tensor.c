@@ -107,3 +107,70 @@ size_t ct_dtype_size(ct_dtype dtype)
     }
     return 0;
 }
+
+/* ---- parts */
+
+ct_range ct_range_of(int64_t n, int index, int count)
+{
+    int64_t each = n / count, more = n % count;
+
+    return (ct_range){ index * each + ((index < more) ? index : more), each + (index < more) };
+}
+
+ct_shape ct_cut_shape(const ct_cut *c)
+{
+    ct_shape s = c->whole;
+
+    if (c->n_range > 0) s.dim[c->axis] = 0;
+    for (int r = 0; r < c->n_range; r++) s.dim[c->axis] += c->range[r].count;
+    return s;
+}
+
+bool ct_cut_equal(const ct_cut *a, const ct_cut *b)
+{
+    if ((a->n_range != b->n_range) || !ct_shape_equal(&a->whole, &b->whole)) return false;
+    if ((a->n_range > 0) && (a->axis != b->axis)) return false;
+    for (int r = 0; r < a->n_range; r++) {
+        if ((a->range[r].first != b->range[r].first) || (a->range[r].count != b->range[r].count))
+            return false;
+    }
+    return true;
+}
+
+int64_t ct_cut_runs(const ct_cut *c)
+{
+    return (c->n_range > 0) ? ct_shape_count(&c->whole, 0, c->axis) * c->n_range : 1;
+}
+
+ct_cut_run ct_cut_run_at(const ct_cut *c, int64_t i)
+{
+    int64_t inner, mine = 0, before = 0, outer;
+
+    if (c->n_range == 0) return (ct_cut_run){ 0, 0, ct_shape_count(&c->whole, 0, -1) };
+    inner = ct_shape_count(&c->whole, c->axis + 1, -1);
+    outer = i / c->n_range;
+    for (int r = 0; r < c->n_range; r++) {
+        if (r < i % c->n_range) before += c->range[r].count;
+        mine += c->range[r].count;
+    }
+    return (ct_cut_run){ (outer * c->whole.dim[c->axis] + c->range[i % c->n_range].first) * inner,
+                         (outer * mine + before) * inner, c->range[i % c->n_range].count * inner };
+}
+
+void ct_cut_take(const ct_cut *c, const float *whole, float *part)
+{
+    for (int64_t i = 0; i < ct_cut_runs(c); i++) {
+        ct_cut_run r = ct_cut_run_at(c, i);
+
+        memmove(part + r.part, whole + r.whole, (size_t)r.count * sizeof(float));
+    }
+}
+
+void ct_cut_put(const ct_cut *c, const float *part, float *whole)
+{
+    for (int64_t i = 0; i < ct_cut_runs(c); i++) {
+        ct_cut_run r = ct_cut_run_at(c, i);
+
+        memcpy(whole + r.whole, part + r.part, (size_t)r.count * sizeof(float));
+    }
+}

@@ -81,6 +81,40 @@ bool ct_shape_is_valid(const ct_shape *s);
 /** CT_ERR_SHAPE, logged, where it is not valid. */
 ct_status ct_shape_check(const ct_shape *s);
 
+/* ---- A part of a whole array: of one axis some ranges, of the others all. Parts lie as arrays of
+ * their own, in plain order. */
+
+enum { CT_MAX_RANGE = 4 };
+
+typedef struct ct_range {
+    int64_t first, count;
+} ct_range;
+
+/** Part `index` of n things in `count` parts, uneven by at most one: the first have one more. */
+ct_range ct_range_of(int64_t n, int index, int count);
+
+typedef struct ct_cut {
+    int n_range; /* 0: the part is the whole */
+    int axis;
+    ct_range range[CT_MAX_RANGE]; /* in this order in the part */
+    ct_shape whole;
+} ct_cut;
+
+/** What lies together in both: `count` elements from these on. */
+typedef struct ct_cut_run {
+    int64_t whole, part, count;
+} ct_cut_run;
+
+ct_shape ct_cut_shape(const ct_cut *c);
+bool ct_cut_equal(const ct_cut *a, const ct_cut *b);
+/** In the order of the part; run i of so many. */
+int64_t ct_cut_runs(const ct_cut *c);
+ct_cut_run ct_cut_run_at(const ct_cut *c, int64_t i);
+/** Between arrays of f32, on the host; take also in place, where ranges ascend. Of `whole` put
+ *  writes the part's elements alone. */
+void ct_cut_take(const ct_cut *c, const float *whole, float *part);
+void ct_cut_put(const ct_cut *c, const float *part, float *whole);
+
 /* ---- tensors */
 
 typedef enum { CT_F32, CT_BF16, CT_F16, CT_I32, CT_U8, CT_I64 } ct_dtype;

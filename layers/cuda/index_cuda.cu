@@ -162,7 +162,13 @@ static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                ct_blob_diff(&in->weight[1]));
 }
 
-const ct_device_override ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
+/* A part of the rows is the host's. */
+static bool embed_can(const Ct__LayerParameter *p)
+{
+    return (p->part == NULL) || (p->part->split != CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT);
+}
+
+const ct_device_override ct_cuda_embed = { "Embed", embed_can, embed_forward, embed_backward };
 
 /* ---- Filter: the host counts who passes, for the shapes behind it; samples are moved where they
  * are. */

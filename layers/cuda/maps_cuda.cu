@@ -356,7 +356,7 @@ static ct_status drop_blocks(ct_exec *ex, const dropping &how, const float *x, f
     return ct_cuda_map(
         ex->stream, "Dropout", d.r.n_row * groups, KERNEL(int64_t i) {
             int64_t row = i / groups;
-            uint64_t first = d.r.first + (uint64_t)row * d.r.stride;
+            uint64_t first = ct_dropout_first(&d.r, row);
             uint64_t block = first / 4 + (uint64_t)(i % groups);
             int64_t at = (int64_t)(block * 4 - first); /* of number 0 of the block, in its row */
             ct_rng_block b;
@@ -393,8 +393,7 @@ static ct_status drop_last(ct_exec *ex, const dropping &how, int64_t n, int64_t 
         ex->stream, "Dropout", n, KERNEL(int64_t i) {
             int64_t sample = i / (channels * places), place = i / channels % places;
             int64_t plain = (sample * channels + i % channels) * places + place;
-            uint64_t number =
-                d.r.first + (uint64_t)(plain / d.r.row) * d.r.stride + (uint64_t)(plain % d.r.row);
+            uint64_t number = ct_dropout_first(&d.r, plain / d.r.row) + (uint64_t)(plain % d.r.row);
             ct_rng_block b = ct_philox(d.key.get(), 0, number / 4);
 
             to.put(i, (b.v[number % 4] >= d.below) ? from[i] * d.scale : 0.0f);
@@ -407,7 +406,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
     const ct_dropout_state *s = (const ct_dropout_state *)l->state;
     const ct_tensor *t = &in->bottom[0]->data;
     int64_t n = ct_tensor_count(t), places = ct_shape_count(&t->shape, 2, -1);
-    dropping d = { (uint32_t)s->drop_below, s->scale, ct_dropout_number(t, ex),
+    dropping d = { (uint32_t)s->drop_below, s->scale, ct_dropout_number(s, t, ex),
                    key_of(ex, s->name_hash) };
 
     if (l->phase == CT_TEST)

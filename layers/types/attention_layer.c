@@ -12,7 +12,8 @@
 #include <string.h>
 
 typedef struct attention_state {
-    int64_t heads, kv_heads;
+    int64_t heads, kv_heads; /* that are here */
+    int64_t head_first, head_all;
     int64_t window, rope_dim; /* rope_dim -1: the whole head; 0: nothing turns */
     bool causal, interleaved;
     bool packed, segments; /* what bottoms there are */
@@ -62,6 +63,23 @@ static ct_status rope_setup(ct_layer *l, const Ct__RotaryParameter *p)
     return CT_OK;
 }
 
+/* A part has its share of the heads of queries, and of those of keys that go with them. */
+static ct_status take_heads(const ct_layer *l, attention_state *s)
+{
+    const Ct__LayerPart *part = l->param->part;
+
+    s->head_all = s->heads;
+    if (part == NULL) return CT_OK;
+    if ((s->heads % part->count != 0) || (s->kv_heads % part->count != 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%lld heads, %lld of keys, cannot be shared out to %d parts",
+                             (long long)s->heads, (long long)s->kv_heads, part->count);
+    s->heads /= part->count;
+    s->kv_heads /= part->count;
+    s->head_first = part->index * s->heads;
+    return CT_OK;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__AttentionParameter *p = l->param->attention_param;
@@ -76,6 +94,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "attention_param.num_kv_heads %lld does not divide num_heads %lld",
                              (long long)s->kv_heads, (long long)s->heads);
+    CT_TRY(take_heads(l, s));
     if ((p->window > 0) && !p->causal)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "attention_param.window %u wants causal: true, it looks back",
@@ -181,6 +200,8 @@ static ct_status describe(const ct_layer *l, const ct_instance *in, ct_attention
                               .n_thread = ct_engine_n_thread(l),
                               .heads = s->heads,
                               .kv_heads = s->kv_heads,
+                              .head_first = s->head_first,
+                              .head_all = s->head_all,
                               .causal = s->causal,
                               .window = s->window,
                               .interleaved = s->interleaved,
@@ -420,6 +441,7 @@ const ct_layer_ops ct_layer_attention = {
     .max_top = 1,
     .no_diff_last_of = 1u << 2 | 1u << 4, /* segment numbers */
     .backward_reads = CT_READS_BOTTOM | CT_READS_TOP,
+    .splits = CT_SPLIT_HEADS,
     .state_size = sizeof(attention_state),
     .instance_state_size = sizeof(attention_plan),
     .setup = setup,

@@ -43,11 +43,33 @@ static int64_t channels_of(const ct_shape *s)
     return (s->ndim > 1) ? s->dim[1] : 1;
 }
 
+static ct_status add_statistics(ct_layer *l, const ct_shape *bottom)
+{
+    ct_shape whole = *bottom;
+    ct_cut one = { .whole = { 1, { 1 } } }, channels;
+
+    if ((bottom->ndim < 2) && (l->param->part != NULL))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "without channels it cannot be a part");
+    CT_TRY(ct_layer_widen(l, 1, &whole));
+    CT_TRY(ct_layer_cut(l, &(ct_shape){ 1, { channels_of(&whole) } }, 0, &channels));
+    for (int i = 0; i < CT_NORM_N_STATISTIC; i++) {
+        ct_weight_spec *w = ct_layer_add_cut(l, (i == CT_NORM_FACTOR) ? &one : &channels, NULL);
+
+        if ((i < (int)l->param->n_param) && (l->param->param[i]->lr_mult != 0.0f))
+            return CT_LAYER_FAIL(
+                l, CT_ERR_CONFIG,
+                "param %d has lr_mult %g: statistics are not learned, it must be 0", i,
+                (double)l->param->param[i]->lr_mult);
+        w->kind = CT_WEIGHT_STATISTIC;
+        w->default_lr_mult = 0.0f;
+    }
+    return CT_OK;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__BatchNormParameter *p = l->param->batch_norm_param;
     ct_batch_norm_state *s = l->state;
-    ct_shape channels = { 1, { channels_of(&bottom[0]) } }, one = { 1, { 1 } };
 
     s->use_global =
         ((p != NULL) && p->has_use_global_stats) ? p->use_global_stats : (l->phase == CT_TEST);
@@ -59,17 +81,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     if (!isfinite(s->decay))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "moving_average_fraction %g is no number",
                              (double)s->decay);
-    for (int i = 0; i < CT_NORM_N_STATISTIC; i++) {
-        ct_weight_spec *w = ct_layer_add_weight(l, (i == CT_NORM_FACTOR) ? &one : &channels, NULL);
-
-        if ((i < (int)l->param->n_param) && (l->param->param[i]->lr_mult != 0.0f))
-            return CT_LAYER_FAIL(
-                l, CT_ERR_CONFIG,
-                "param %d has lr_mult %g: statistics are not learned, it must be 0", i,
-                (double)l->param->param[i]->lr_mult);
-        w->kind = CT_WEIGHT_STATISTIC;
-        w->default_lr_mult = 0.0f;
-    }
+    CT_TRY(add_statistics(l, &bottom[0]));
     if (s->use_global) l->backward_reads = 0;
     return CT_OK;
 }
@@ -354,6 +366,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
+    .splits = CT_SPLIT_OUTPUT,
     .state_size = sizeof(ct_batch_norm_state),
     .instance_state_size = sizeof(ct_batch_norm_plan),
     .setup = setup,

@@ -75,31 +75,27 @@ static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state
     return CT_OK;
 }
 
-static ct_status setup(ct_layer *l, const ct_shape *bottom)
+static ct_status add_weights(ct_layer *l, const Ct__BNParameter *p, const ct_shape *bottom)
 {
-    const Ct__BNParameter *p = l->param->bn_param;
-    const Ct__FillerParameter *scale = NULL, *shift = NULL;
     bn_state *s = l->state;
-    ct_shape shape;
-    bool frozen = (p != NULL) && p->frozen;
+    bool slopes = (s->form == CT_BN_SLOPES), frozen = (p != NULL) && p->frozen;
+    const Ct__FillerParameter *scale = NULL, *shift = NULL;
+    ct_shape whole = *bottom, shape;
+    ct_cut cut;
 
-    CT_TRY(read_form(l, p, s));
-    if (bottom[0].ndim < 2)
-        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s has no channels",
-                             ct_shape_str(&bottom[0]).text);
-    shape = (s->form == CT_BN_SLOPES) ? (ct_shape){ 2, { 1, bottom[0].dim[1] } }
-                                      : (ct_shape){ 4, { 1, bottom[0].dim[1], 1, 1 } };
-    ct__filler_parameter__init(&s->one);
-    s->one.value = 1.0f;
+    CT_TRY(ct_layer_widen(l, 1, &whole));
+    shape =
+        slopes ? (ct_shape){ 2, { 1, whole.dim[1] } } : (ct_shape){ 4, { 1, whole.dim[1], 1, 1 } };
+    CT_TRY(ct_layer_cut(l, &shape, 1, &cut));
     if (p != NULL) {
-        scale = (s->form == CT_BN_SLOPES) ? p->slope_filler : p->scale_filler;
-        shift = (s->form == CT_BN_SLOPES) ? p->bias_filler : p->shift_filler;
+        scale = slopes ? p->slope_filler : p->scale_filler;
+        shift = slopes ? p->bias_filler : p->shift_filler;
     }
-    ct_layer_add_weight(l, &shape, (scale != NULL) ? scale : &s->one);
-    ct_layer_add_weight(l, &shape, shift);
+    ct_layer_add_cut(l, &cut, (scale != NULL) ? scale : &s->one);
+    ct_layer_add_cut(l, &cut, shift);
     if (s->form != CT_BN_SEGNET) {
-        ct_layer_add_weight(l, &shape, NULL);
-        ct_layer_add_weight(l, &shape, frozen ? &s->one : NULL);
+        ct_layer_add_cut(l, &cut, NULL);
+        ct_layer_add_cut(l, &cut, frozen ? &s->one : NULL);
     }
     for (int i = 0; i < l->n_weight; i++) { /* what frozen holds is learned by nobody */
         if ((i < CT_BN_MEAN) && !frozen) continue;
@@ -107,6 +103,20 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         l->weight[i].default_lr_mult = 0.0f;
     }
     return CT_OK;
+}
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__BNParameter *p = l->param->bn_param;
+    bn_state *s = l->state;
+
+    CT_TRY(read_form(l, p, s));
+    if (bottom[0].ndim < 2)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s has no channels",
+                             ct_shape_str(&bottom[0]).text);
+    ct__filler_parameter__init(&s->one);
+    s->one.value = 1.0f;
+    return add_weights(l, p, &bottom[0]);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -365,6 +375,7 @@ static const ct_sum_ops sums = {
         .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
         .layout = _layout, .reshape = reshape, .forward = ct_layer_forward_parts,                  \
         .backward = ct_layer_backward_parts, .estimate = estimate, .sums = &sums,                  \
+        .splits = CT_SPLIT_OUTPUT,                                                                 \
     }
 
 const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);

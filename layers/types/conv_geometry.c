@@ -151,14 +151,19 @@ ct_status ct_conv_read_geometry(const ct_layer *l, const ct_shape *x, int64_t gr
     return CT_OK;
 }
 
-void ct_conv_add_weights(ct_layer *l, const ct_conv_geometry *g, int64_t first, int64_t second)
+ct_status ct_conv_add_weights(ct_layer *l, ct_conv_geometry *g, int64_t first, int64_t second)
 {
     const Ct__ConvolutionParameter *p = l->param->convolution_param;
+    bool by_input = ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT);
     ct_shape weight = { 2, { first, second } };
 
     for (int i = 0; i < g->n; i++) weight.dim[weight.ndim++] = g->kernel[i];
-    ct_layer_add_weight(l, &weight, p->weight_filler);
-    if (g->bias) ct_layer_add_weight(l, &(ct_shape){ 1, { g->m } }, p->bias_filler);
+    CT_TRY(ct_layer_add_part(l, &weight, by_input ? 1 : 0, p->weight_filler));
+    g->bias = g->bias && (!by_input || ct_layer_is_first(l));
+    if (!g->bias) return CT_OK;
+    if (!by_input) return ct_layer_add_part(l, &(ct_shape){ 1, { g->m } }, 0, p->bias_filler);
+    ct_layer_add_weight(l, &(ct_shape){ 1, { g->m } }, p->bias_filler);
+    return CT_OK;
 }
 
 ct_status ct_conv_check_bottoms(const ct_layer *l, const ct_instance *in, const ct_conv_geometry *g)

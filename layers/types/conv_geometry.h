@@ -17,8 +17,9 @@ ct_status ct_conv_read_windows(const ct_layer *l, const ct_shape *x, ct_conv_geo
 /** setup: the same, num_output, group and bias_term. `group` > 0 stands in for the prototxt's. */
 ct_status ct_conv_read_geometry(const ct_layer *l, const ct_shape *x, int64_t group,
                                 ct_conv_geometry *g);
-/** setup: declares the weights: `first` x `second` x windows, and the bias. */
-void ct_conv_add_weights(ct_layer *l, const ct_conv_geometry *g, int64_t first, int64_t second);
+/** setup: declares the weights: `first` x `second` x windows, and the bias. g is the whole layer's;
+ *  of a part by inputs only the first one keeps the bias. */
+ct_status ct_conv_add_weights(ct_layer *l, ct_conv_geometry *g, int64_t first, int64_t second);
 /** reshape: whether all bottoms have the shape of the first, which has the axes and channels that
  *  setup saw. CT_ERR_SHAPE, logged. */
 ct_status ct_conv_check_bottoms(const ct_layer *l, const ct_instance *in,

@@ -18,21 +18,47 @@ typedef struct conv_instance {
 
 enum { SLOT_WORK };
 
-static ct_status set_up(ct_layer *l, const ct_shape *bottom, int64_t group)
+/* Where a part's bottom comes cut, the whole's: by inputs, and in groups, of which each part has
+ * some. */
+static ct_status widen(const ct_layer *l, bool depthwise, ct_shape *x)
+{
+    const Ct__ConvolutionParameter *p = l->param->convolution_param;
+    bool by_input = ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT);
+    int axis;
+
+    if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "convolution_param is missing");
+    if ((l->param->part == NULL) || !(by_input || depthwise || (p->group > 1))) return CT_OK;
+    if (by_input && (depthwise || (p->group > 1)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "in groups its parts are by outputs, not by inputs");
+    CT_TRY(ct_layer_axis(l, x, p->axis, "convolution_param.axis", &axis));
+    return ct_layer_widen(l, axis, x);
+}
+
+/* group 0: the prototxt's. */
+static ct_status set_up(ct_layer *l, const ct_shape *bottom, const ct_shape *whole, int64_t group)
 {
     ct_conv_geometry *s = l->state;
+    ct_cut groups;
 
     if (l->n_bottom != l->n_top)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%d bottoms need as many tops, not %d", l->n_bottom,
                              l->n_top);
-    CT_TRY(ct_conv_read_geometry(l, &bottom[0], group, s));
-    ct_conv_add_weights(l, s, s->m, s->c / s->group);
+    CT_TRY(ct_conv_read_geometry(l, whole, group, s));
+    CT_TRY(ct_conv_add_weights(l, s, s->m, s->c / s->group));
+    s->m = l->weight[0].shape.dim[0];
+    s->c = bottom[0].dim[s->axis];
+    if (s->group == 1) return CT_OK;
+    CT_TRY(ct_layer_cut(l, &(ct_shape){ 1, { s->group } }, 0, &groups));
+    s->group = ct_cut_shape(&groups).dim[0];
     return CT_OK;
 }
 
 static ct_status conv_setup(ct_layer *l, const ct_shape *bottom)
 {
-    return set_up(l, bottom, 0);
+    ct_shape whole = bottom[0];
+
+    CT_TRY(widen(l, false, &whole));
+    return set_up(l, bottom, &whole, 0);
 }
 
 static bool is_choice(const char *policy)
@@ -47,9 +73,19 @@ static bool is_depthwise(const Ct__LayerParameter *p)
     return (p->type != NULL) && (strcmp(p->type, ct_layer_depthwise_convolution.type) == 0);
 }
 
-static int64_t group_of(const Ct__LayerParameter *p, int64_t channels)
+/* Groups and outputs of a layer, or of a part, with so many channels. */
+static int64_t group_of(const Ct__LayerParameter *p, int64_t channels, int64_t *m_p)
 {
-    return is_depthwise(p) ? channels : p->convolution_param->group;
+    const Ct__ConvolutionParameter *c = p->convolution_param;
+    const Ct__LayerPart *part = p->part;
+    int64_t all = 0;
+
+    *m_p = c->num_output;
+    for (size_t i = 0; (part != NULL) && (i < part->n_piece); i++) all += part->piece[i];
+    if ((all < 1) || (!is_depthwise(p) && (c->group <= 1)))
+        return is_depthwise(p) ? channels : c->group;
+    *m_p = *m_p * channels / all;
+    return is_depthwise(p) ? channels : c->group * channels / all;
 }
 
 /* Channels last, as devices have them: all bottoms so. */
@@ -68,7 +104,8 @@ static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     const Ct__ConvolutionParameter *c = p->convolution_param;
     const ct_tensor *x = &bottom[slot]->data;
     const Ct__KernelParameter *k = p->ct_kernel;
-    int64_t block = ct_simd_block(), group = (c != NULL) ? group_of(p, x->shape.dim[1]) : 0;
+    int64_t block = ct_simd_block(), m = 0;
+    int64_t group = (c != NULL) ? group_of(p, x->shape.dim[1], &m) : 0;
 
     if (ct_blob_is_last(bottom[slot])) return takes_last(p, bottom);
 
@@ -83,8 +120,8 @@ static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
         if ((x->dtype == CT_BF16) && !ct_blob_is_bf16(bottom[i])) return false;
     }
     if ((x->dtype == CT_BF16) && (group > 1) && (x->shape.dim[1] == group)) return false;
-    return (group == 1) || ((x->shape.dim[1] == group) && (c->num_output == group)) ||
-           ((x->shape.dim[1] % (block * group) == 0) && (c->num_output % (block * group) == 0));
+    return (group == 1) || ((x->shape.dim[1] == group) && (m == group)) ||
+           ((x->shape.dim[1] % (block * group) == 0) && (m % (block * group) == 0));
 }
 
 /* Tops in blocks: after bottoms in blocks; and after images, which have few channels and get no
@@ -351,15 +388,16 @@ static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
 static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__ConvolutionParameter *p = l->param->convolution_param;
+    ct_shape whole = bottom[0];
     int axis;
 
-    if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "convolution_param is missing");
-    CT_TRY(ct_layer_axis(l, &bottom[0], p->axis, "convolution_param.axis", &axis));
-    if (p->has_group && (p->group != bottom[0].dim[axis]))
+    CT_TRY(widen(l, true, &whole));
+    CT_TRY(ct_layer_axis(l, &whole, p->axis, "convolution_param.axis", &axis));
+    if (p->has_group && (p->group != whole.dim[axis]))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "group %u, but each of the %lld channels is a group of its own",
-                             p->group, (long long)bottom[0].dim[axis]);
-    return set_up(l, bottom, bottom[0].dim[axis]);
+                             p->group, (long long)whole.dim[axis]);
+    return set_up(l, bottom, &whole, whole.dim[axis]);
 }
 
 /* It leaves nothing besides: who takes the ReLU must know it. */
@@ -382,7 +420,7 @@ static const ct_fusion_ops conv_fusion = {
         .state_size = sizeof(ct_conv_geometry), .instance_state_size = sizeof(conv_instance),      \
         .setup = _setup, .reshape = conv_reshape, .forward = conv_forward,                         \
         .backward = conv_backward, .estimate = conv_estimate, .layout = &conv_layout,              \
-        .fusion = &conv_fusion, .on_cuda = true,                                                   \
+        .fusion = &conv_fusion, .on_cuda = true, .splits = CT_SPLIT_OUTPUT | CT_SPLIT_INPUT,       \
     }
 
 const ct_layer_ops ct_layer_convolution = CONVOLUTION("Convolution", conv_setup);

@@ -24,7 +24,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%d bottoms need as many tops, not %d", l->n_bottom,
                              l->n_top);
     CT_TRY(ct_conv_read_geometry(l, &bottom[0], 0, g));
-    ct_conv_add_weights(l, g, g->c, g->m / g->group);
+    CT_TRY(ct_conv_add_weights(l, g, g->c, g->m / g->group));
     return CT_OK;
 }
 

@@ -14,23 +14,38 @@ typedef ct_dropout_state dropout_state;
 
 enum { MASK };
 
+/* A part is one range of the axis. */
+static ct_status find_part(const ct_layer *l, const ct_shape *bottom, dropout_state *s)
+{
+    const Ct__LayerPart *part = l->param->part;
+    ct_shape whole = *bottom;
+    int at;
+
+    if (part == NULL) return CT_OK;
+    CT_TRY(ct_layer_axis(l, bottom, part->axis, "part.axis", &at));
+    CT_TRY(ct_layer_widen(l, at, &whole));
+    CT_TRY(ct_layer_cut(l, &whole, at, &s->cut));
+    if ((at < 1) || (s->cut.n_range > 1))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "a part is cut in one piece along axis 1 or later");
+    return CT_OK;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     dropout_state *s = l->state;
     const Ct__DropoutParameter *p = l->param->dropout_param;
     double ratio = (p != NULL) ? (double)p->dropout_ratio : 0.5;
 
-    (void)bottom;
     if (!((ratio >= 0.0) && (ratio < 1.0)))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "dropout_ratio %g is not in [0, 1)", ratio);
     s->drop_below = (uint64_t)(ratio * 0x1p32);
     s->scale = (float)(1.0 / (1.0 - ratio));
     s->name_hash = ct_rng_hash(l->name);
-    return CT_OK;
+    return find_part(l, &bottom[0], s);
 }
 
 /* A bit an element; each row of the numbering, of which there are at most as many as the first axis
- * has, begins a word of WORD. */
+ * has, or the axes before the one that is cut, begins a word of WORD. */
 enum { WORD = 16 };
 
 static int64_t words_of(int64_t row)
@@ -38,9 +53,11 @@ static int64_t words_of(int64_t row)
     return (row + WORD - 1) / WORD;
 }
 
-static size_t most_bytes(const ct_tensor *x)
+static size_t most_bytes(const dropout_state *s, const ct_tensor *x)
 {
-    int64_t rows = (x->shape.ndim > 0) ? x->shape.dim[0] : 1;
+    int64_t rows = ct_shape_count(&x->shape, 0, (x->shape.ndim > 0) ? 1 : 0);
+
+    if (s->cut.n_range > 0) rows = ct_shape_count(&x->shape, 0, s->cut.axis);
 
     return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
 }
@@ -60,7 +77,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     in->over = 1;
     ct_instance_buffer(in, MASK, CT_LIFETIME_PASS,
                        ((l->phase == CT_TRAIN) && x->wants_diff && (l->dev->kind == CT_DEVICE_CPU))
-                           ? most_bytes(&x->data)
+                           ? most_bytes(l->state, &x->data)
                            : 0); /* others draw the numbers again */
     return CT_OK;
 }
@@ -77,9 +94,9 @@ static uint64_t first_counter(const ct_tensor *x, const ct_exec *ex)
 
 typedef ct_dropout_numbers numbering;
 
-ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
+static numbering number_whole(const ct_tensor *x, const ct_exec *ex)
 {
-    numbering r = { 1, ct_tensor_count(x), 0, 0 };
+    numbering r = { .n_row = 1, .row = ct_tensor_count(x), .group = 1 };
     int64_t inner;
 
     if ((ex->batch_axis != 1) || (x->shape.ndim < 2) || (x->shape.dim[1] != ex->batch_local)) {
@@ -91,6 +108,27 @@ ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
     r.row = x->shape.dim[1] * inner;
     r.first = (uint64_t)(ex->batch_first * inner);
     r.stride = (uint64_t)(ex->batch_global * inner);
+    return r;
+}
+
+ct_dropout_numbers ct_dropout_number(const ct_dropout_state *s, const ct_tensor *x,
+                                     const ct_exec *ex)
+{
+    const ct_cut *c = &s->cut;
+    ct_tensor whole = *x;
+    int64_t inner, length;
+    numbering r;
+
+    if (c->n_range == 0) return number_whole(x, ex);
+    length = whole.shape.dim[c->axis] = c->whole.dim[c->axis];
+    inner = ct_shape_count(&x->shape, c->axis + 1, -1);
+    r = number_whole(&whole, ex);
+    if (length * inner == 0) return r;
+    r.group = r.row / (length * inner);
+    r.n_row *= r.group;
+    r.row = c->range[0].count * inner;
+    r.first += (uint64_t)(c->range[0].first * inner);
+    r.within = (uint64_t)(length * inner);
     return r;
 }
 
@@ -162,7 +200,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         return CT_OK;
     }
     key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
-    r = ct_dropout_number(&in->bottom[0]->data, ex);
+    r = ct_dropout_number(s, &in->bottom[0]->data, ex);
     stream = (x != y) && !bf16 && (r.row % WORD == 0) &&
              ct_stream_pays(y, (size_t)(r.n_row * r.row) * sizeof(float));
 #pragma omp parallel
@@ -171,7 +209,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         for (int64_t row = 0; row < r.n_row; row++) {
             for (int64_t at = 0; at < r.row; at += CHUNK) {
                 int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
-                uint64_t first = r.first + (uint64_t)row * r.stride + (uint64_t)at;
+                uint64_t first = ct_dropout_first(&r, row) + (uint64_t)at;
 
                 run_chunk(s, key, first, bf16, n, ct_num_at(x, bf16, start),
                           ct_num_to(y, bf16, start), stream,
@@ -189,7 +227,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *dy = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     const uint16_t *mask = in->buffer[MASK].data;
-    numbering r = ct_dropout_number(&in->bottom[0]->data, ex);
+    numbering r = ct_dropout_number(s, &in->bottom[0]->data, ex);
     bool bf16 = ct_blob_is_bf16(in->bottom[0]);
 
     if (dx == NULL) return CT_OK;
@@ -221,6 +259,7 @@ const ct_layer_ops ct_layer_dropout = {
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
+    .splits = CT_SPLIT_OUTPUT,
     .state_size = sizeof(dropout_state),
     .setup = setup,
     .reshape = reshape,

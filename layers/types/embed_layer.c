@@ -1,5 +1,6 @@
 /* Embed: each index of the bottom becomes a row of the weight (input_dim x num_output), plus a
- * bias: what InnerProduct would make of one-hot vectors. */
+ * bias: what InnerProduct would make of one-hot vectors. A part by inputs has some of the rows, and
+ * makes zeros of what others have. */
 #include <string.h>
 
 #include "framework/base/bf16.h"
@@ -8,17 +9,38 @@
 #include "layers/layer_util.h"
 
 typedef struct embed_state {
-    int64_t n, k; /* outputs, rows */
+    int64_t n, k;        /* outputs, rows of the whole */
+    int64_t first, rows; /* those that are here */
     bool bias;
 } embed_state;
 
 /* Buffers: the bottom as whole numbers, checked; the top's gradient widened, where it is bf16. */
 enum { INDEX, WIDE };
 
+static ct_status add_weights(ct_layer *l, const Ct__EmbedParameter *p)
+{
+    embed_state *s = l->state;
+    bool by_input = ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT);
+    ct_shape table = { 2, { p->input_dim, p->num_output } }, bias = { 1, { p->num_output } };
+    const ct_cut *cut = &l->weight[0].cut;
+
+    CT_TRY(ct_layer_add_part(l, &table, by_input ? 0 : 1, p->weight_filler));
+    s->k = p->input_dim;
+    s->first = by_input ? cut->range[0].first : 0;
+    s->rows = l->weight[0].shape.dim[0];
+    s->n = l->weight[0].shape.dim[1];
+    s->bias = p->bias_term && (!by_input || ct_layer_is_first(l));
+    if (by_input && (cut->n_range > 1))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "a table is cut in one piece, not %d", cut->n_range);
+    if (!s->bias) return CT_OK;
+    if (!by_input) return ct_layer_add_part(l, &bias, 0, p->bias_filler);
+    ct_layer_add_weight(l, &bias, p->bias_filler);
+    return CT_OK;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__EmbedParameter *p = l->param->embed_param;
-    embed_state *s = l->state;
 
     (void)bottom;
     if ((p == NULL) || (p->num_output == 0))
@@ -27,12 +49,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "embed_param.input_dim, the number of different indices, is %s",
                              (p->input_dim == 0) ? "missing or 0" : "too large");
-    s->n = p->num_output;
-    s->k = p->input_dim;
-    s->bias = p->bias_term;
-    ct_layer_add_weight(l, &(ct_shape){ 2, { s->k, s->n } }, p->weight_filler);
-    if (s->bias) ct_layer_add_weight(l, &(ct_shape){ 1, { s->n } }, p->bias_filler);
-    return CT_OK;
+    return add_weights(l, p);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -72,23 +89,50 @@ CT_SIMD_CLONES static void put_bf16(int64_t n, const float *row, const float *bi
     }
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+/* What a part puts in place of a row that it does not have. */
+static void put_none(const embed_state *s, const float *b, bool bf16, float *y)
+{
+    for (int64_t c = 0; c < s->n; c++) ct_num_put(y, bf16, c, (b != NULL) ? b[c] : 0.0f);
+}
+
+/* The bottom as rows of this part, -1 where another part has it. */
+static ct_status find_rows(const ct_layer *l, ct_instance *in, const ct_exec *ex)
 {
     const embed_state *s = l->state;
-    const float *x = ct_blob_data(in->bottom[0]), *w = ct_blob_data(&in->weight[0]);
-    const float *b = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
+    const float *x = ct_blob_data(in->bottom[0]);
     int64_t m = ct_tensor_count(&in->bottom[0]->data);
     int32_t *index = in->buffer[INDEX].data;
-    float *y = ct_blob_data(in->top[0]);
-    bool bf16 = ct_blob_is_bf16(in->top[0]);
 
     for (int64_t i = 0; i < m; i++) {
         if (!ct_label_class(x[i], s->k, &index[i]))
             return ct_index_fail(l, ex, x[i], i,
                                  ct_index_per_sample(&in->bottom[0]->data.shape, ex), s->k);
     }
+    for (int64_t i = 0; (s->rows < s->k) && (i < m); i++) {
+        int64_t row = index[i] - s->first;
+
+        index[i] = ((row >= 0) && (row < s->rows)) ? (int32_t)row : -1;
+    }
+    return CT_OK;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const embed_state *s = l->state;
+    const float *w = ct_blob_data(&in->weight[0]);
+    const float *b = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
+    int64_t m = ct_tensor_count(&in->bottom[0]->data);
+    const int32_t *index = in->buffer[INDEX].data;
+    float *y = ct_blob_data(in->top[0]);
+    bool bf16 = ct_blob_is_bf16(in->top[0]);
+
+    CT_TRY(find_rows(l, in, ex));
 #pragma omp parallel for schedule(static) if (m * s->n >= CT_PARALLEL_MIN)
     for (int64_t i = 0; i < m; i++) {
+        if (index[i] < 0) {
+            put_none(s, b, bf16, ct_num_to(y, bf16, i * s->n));
+            continue;
+        }
         if (bf16) {
             put_bf16(s->n, w + index[i] * s->n, b, ct_num_to(y, true, i * s->n));
             continue;
@@ -111,10 +155,11 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         ct_bf16_widen_all(m * s->n, dy, in->buffer[WIDE].data);
         dy = in->buffer[WIDE].data;
     }
-    if (dw != NULL) CT_TRY(ct_exec_rows(ex, dw, m, in->buffer[INDEX].data, dy, &taken));
+    if ((dw != NULL) && (s->rows == s->k))
+        CT_TRY(ct_exec_rows(ex, dw, m, in->buffer[INDEX].data, dy, &taken));
     if ((dw != NULL) && !taken) {
         if (ct_weight_beta(in, ex, 0) == 0.0f)
-            CT_TRY(l->dev->math->set(ex->stream, s->k * s->n, 0.0f, dw));
+            CT_TRY(l->dev->math->set(ex->stream, s->rows * s->n, 0.0f, dw));
         ct_rows_add(m, s->n, in->buffer[INDEX].data, dy, dw);
     }
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
@@ -145,6 +190,7 @@ const ct_layer_ops ct_layer_embed = {
     .no_diff_bottom = 1 << 0,
     .reads_tokens = true,
     .row_weights = 1 << 0,
+    .splits = CT_SPLIT_OUTPUT | CT_SPLIT_INPUT,
     .state_size = sizeof(embed_state),
     .setup = setup,
     .reshape = reshape,

@@ -69,11 +69,30 @@ static const float *ct_ip_weight(const ct_instance *in);
 /** The bottom's gradient from IP_PLAIN_DIFF to its place, where the bottom is turned. */
 static ct_status ct_ip_turn_back(ct_instance *in, ct_exec *ex);
 
+/* Of parts by inputs the first one adds the bias. */
+static ct_status add_weights(ct_layer *l, const Ct__InnerProductParameter *p, int64_t inputs)
+{
+    ip_state *s = l->state;
+    bool by_input = ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT);
+    int out = s->transpose ? 1 : 0, in = 1 - out;
+    ct_shape weight = { .ndim = 2 }, bias = { .ndim = 1, .dim = { p->num_output } };
+
+    weight.dim[out] = p->num_output;
+    weight.dim[in] = inputs;
+    CT_TRY(ct_layer_add_part(l, &weight, by_input ? in : out, p->weight_filler));
+    s->n = l->weight[0].shape.dim[out];
+    s->bias = p->bias_term && (!by_input || ct_layer_is_first(l));
+    if (!s->bias) return CT_OK;
+    if (!by_input) return ct_layer_add_part(l, &bias, 0, p->bias_filler);
+    ct_layer_add_weight(l, &bias, p->bias_filler);
+    return CT_OK;
+}
+
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__InnerProductParameter *p = l->param->inner_product_param;
+    ct_shape whole = bottom[0];
     ip_state *s = l->state;
-    ct_shape weight = { .ndim = 2 };
 
     if ((p == NULL) || !p->has_num_output || (p->num_output == 0))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "inner_product_param.num_output is missing or 0");
@@ -81,22 +100,14 @@ static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "inner_product_param.axis %d is outside a bottom of %d axes", p->axis,
                              bottom[0].ndim);
-    s->n = p->num_output;
     s->k = ct_shape_count(&bottom[0], s->axis, -1);
     s->transpose = p->transpose;
-    s->bias = p->bias_term;
     if (s->k == 0)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s has no inputs from axis %d on",
                              ct_shape_str(&bottom[0]).text, s->axis);
-    weight.dim[0] = s->transpose ? s->k : s->n;
-    weight.dim[1] = s->transpose ? s->n : s->k;
-    ct_layer_add_weight(l, &weight, p->weight_filler);
-    if (s->bias) {
-        ct_shape one = { .ndim = 1, .dim = { s->n } };
-
-        ct_layer_add_weight(l, &one, p->bias_filler);
-    }
-    return CT_OK;
+    if (ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT))
+        CT_TRY(ct_layer_widen(l, s->axis, &whole));
+    return add_weights(l, p, ct_shape_count(&whole, s->axis, -1));
 }
 
 /* y = x w^T, dx = dy w, and dw = dy^T x, N x K, or transposed x^T dy, K x N. */
@@ -533,6 +544,7 @@ const ct_layer_ops ct_layer_inner_product = {
     .min_top = 1,
     .max_top = 1,
     .backward_reads = CT_READS_BOTTOM,
+    .splits = CT_SPLIT_OUTPUT | CT_SPLIT_INPUT,
     .state_size = sizeof(ip_state),
     .instance_state_size = sizeof(ip_instance),
     .setup = ip_setup,

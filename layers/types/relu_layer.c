@@ -127,7 +127,8 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__PReLUParameter *p = l->param->prelu_param;
     prelu_state *s = l->state;
-    ct_shape shape = { 0 };
+    ct_shape whole = bottom[0];
+    const Ct__FillerParameter *filler;
 
     if (bottom[0].ndim < 2)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s has no channels: 2 axes are needed",
@@ -135,8 +136,12 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     ct__filler_parameter__init(&s->quarter);
     s->quarter.value = 0.25f;
     s->shared = (p != NULL) && p->channel_shared;
-    if (!s->shared) shape = (ct_shape){ 1, { bottom[0].dim[1] } };
-    ct_layer_add_weight(l, &shape, ((p != NULL) && (p->filler != NULL)) ? p->filler : &s->quarter);
+    filler = ((p != NULL) && (p->filler != NULL)) ? p->filler : &s->quarter;
+    CT_TRY(ct_layer_widen(l, 1, &whole));
+    if (!s->shared) return ct_layer_add_part(l, &(ct_shape){ 1, { whole.dim[1] } }, 0, filler);
+    if (l->param->part != NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "with channel_shared it cannot be a part");
+    ct_layer_add_weight(l, &(ct_shape){ 0 }, filler);
     return CT_OK;
 }
 
@@ -262,6 +267,7 @@ const ct_layer_ops ct_layer_prelu = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
+    .splits = CT_SPLIT_OUTPUT,
     .state_size = sizeof(prelu_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,

@@ -170,21 +170,23 @@ static ct_status scale_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__ScaleParameter *p = l->param->scale_param;
     scale_state *s = l->state;
-    ct_shape shape = bottom[(l->n_bottom > 1) ? 1 : 0];
+    ct_cut cut = { .whole = bottom[(l->n_bottom > 1) ? 1 : 0] };
 
+    if ((l->n_bottom > 1) && (l->param->part != NULL))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "with two bottoms it cannot be a part");
     ct__filler_parameter__init(&s->one);
     s->one.value = 1.0f;
     s->bias = -1;
     if (l->n_bottom == 1) {
         bool given = (p != NULL) && (p->filler != NULL);
 
-        CT_TRY(ct_layer_broadcast_shape(l, &bottom[0], (p != NULL) ? p->axis : 1,
-                                        (p != NULL) ? p->num_axes : 1, &shape));
-        ct_layer_add_weight(l, &shape, given ? p->filler : &s->one);
+        CT_TRY(ct_layer_broadcast_cut(l, &bottom[0], (p != NULL) ? p->axis : 1,
+                                      (p != NULL) ? p->num_axes : 1, &cut));
+        ct_layer_add_cut(l, &cut, given ? p->filler : &s->one);
     }
     if ((p != NULL) && p->bias_term) {
         s->bias = l->n_weight;
-        ct_layer_add_weight(l, &shape, p->bias_filler);
+        ct_layer_add_cut(l, &cut, p->bias_filler);
     }
     return CT_OK;
 }
@@ -313,6 +315,7 @@ const ct_layer_ops ct_layer_scale = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
+    .splits = CT_SPLIT_OUTPUT,
     .state_size = sizeof(scale_state),
     .instance_state_size = sizeof(ct_view),
     .setup = scale_setup,
@@ -330,12 +333,12 @@ const ct_layer_ops ct_layer_scale = {
 static ct_status bias_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__BiasParameter *p = l->param->bias_param;
-    ct_shape shape;
+    ct_cut cut;
 
-    if (l->n_bottom > 1) return CT_OK;
-    CT_TRY(ct_layer_broadcast_shape(l, &bottom[0], (p != NULL) ? p->axis : 1,
-                                    (p != NULL) ? p->num_axes : 1, &shape));
-    ct_layer_add_weight(l, &shape, (p != NULL) ? p->filler : NULL);
+    if ((l->n_bottom > 1) && (l->param->part == NULL)) return CT_OK;
+    CT_TRY(ct_layer_broadcast_cut(l, &bottom[0], (p != NULL) ? p->axis : 1,
+                                  (p != NULL) ? p->num_axes : 1, &cut));
+    ct_layer_add_cut(l, &cut, (p != NULL) ? p->filler : NULL);
     return CT_OK;
 }
 
@@ -393,6 +396,7 @@ const ct_layer_ops ct_layer_bias = {
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
+    .splits = CT_SPLIT_OUTPUT,
     .instance_state_size = sizeof(ct_view),
     .setup = bias_setup,
     .reshape = bias_reshape,

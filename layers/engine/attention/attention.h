@@ -30,6 +30,8 @@ typedef struct ct_attention_desc {
     int n_thread;
     int64_t n, tq, tk;            /* sequences; queries and keys of each     */
     int64_t heads, kv_heads, dim; /* kv_heads divides heads                  */
+    int64_t head_first, head_all; /* of the whole layer's, for numbers drawn; head_all 0: `heads`,
+                                   * which are all */
     int64_t q_row, k_row, v_row;  /* numbers from one token to the next      */
     bool causal;
     int64_t window; /* 0: no limit */
@@ -93,7 +95,8 @@ CT_HD static inline void ct_attention_sees(const ct_attention_desc *d, int64_t p
 CT_HD static inline uint64_t ct_attention_number(const ct_attention_desc *d, int64_t sample,
                                                  int64_t head, int64_t query, int64_t key)
 {
-    uint64_t row = ((uint64_t)sample * (uint64_t)d->heads + (uint64_t)head) * (uint64_t)d->tq +
+    uint64_t all = (uint64_t)((d->head_all > 0) ? d->head_all : d->heads);
+    uint64_t row = ((uint64_t)sample * all + (uint64_t)(d->head_first + head)) * (uint64_t)d->tq +
                    (uint64_t)query;
 
     return row * (uint64_t)((d->tk + 15) / 16 * 16) + (uint64_t)key;

@@ -220,6 +220,65 @@ static void test_reproducible(void **state)
     for (int i = 0; i < 1001; i++) assert_true(a[i] != b[i]);
 }
 
+/* A part has the bits that the whole has there. */
+static void check_parts(const Ct__FillerParameter *p, ct_shape shape, int axis)
+{
+    int64_t n = ct_shape_count(&shape, 0, -1);
+    float *whole = malloc((size_t)n * sizeof(float)), *part = malloc((size_t)n * sizeof(float));
+    float *want = malloc((size_t)n * sizeof(float));
+
+    assert_true((whole != NULL) && (part != NULL) && (want != NULL));
+    run(p, 7, &shape, whole);
+    for (int count = 1; count <= 4; count++) {
+        for (int i = 0; i < count; i++) {
+            ct_cut c = { .n_range = 2, .axis = axis, .whole = shape };
+            ct_shape s;
+
+            c.range[0] = ct_range_of(shape.dim[axis] / 3, i, count);
+            c.range[1] = ct_range_of(shape.dim[axis] - shape.dim[axis] / 3, i, count);
+            c.range[1].first += shape.dim[axis] / 3;
+            s = ct_cut_shape(&c);
+            assert_int_equal(ct_fill_cut(p, 7, &c, part), CT_OK);
+            ct_cut_take(&c, whole, want);
+            test_same(part, want, ct_shape_count(&s, 0, -1), p->type);
+        }
+    }
+    free(whole);
+    free(part);
+    free(want);
+}
+
+static void test_parts(void **state)
+{
+    static const char *const type[] = { "constant", "uniform",  "gaussian",         "xavier",
+                                        "msra",     "bilinear", "positive_unitball" };
+
+    (void)state;
+    for (size_t t = 0; t < sizeof(type) / sizeof(type[0]); t++) {
+        Ct__FillerParameter p = make(type[t]);
+
+        p.value = 0.5f;
+        for (int axis = 0; axis < 2; axis++) {
+            check_parts(&p, TEST_SHAPE(14, 17, 3, 3), axis);
+            p.variance_norm = CT__FILLER_PARAMETER__VARIANCE_NORM__FAN_OUT;
+        }
+        if (strcmp(type[t], "bilinear") == 0) continue;
+        for (int axis = 0; axis < 2; axis++) {
+            check_parts(&p, TEST_SHAPE(13, 5003), axis);
+            check_parts(&p, TEST_SHAPE(6007, 12), axis);
+        }
+    }
+}
+
+static void test_parts_of_sparse(void **state)
+{
+    Ct__FillerParameter p = make("gaussian");
+
+    (void)state;
+    p.sparse = 3;
+    for (int axis = 0; axis < 2; axis++) check_parts(&p, TEST_SHAPE(13, 501), axis);
+}
+
 static void refused(const Ct__FillerParameter *p, ct_shape s, const char *part)
 {
     float v[64] = { 0 };
@@ -274,6 +333,8 @@ int main(void)
         cmocka_unit_test(test_positive_unitball),
         cmocka_unit_test(test_bilinear),
         cmocka_unit_test(test_reproducible),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_of_sparse),
         cmocka_unit_test(test_refused),
     };
 
