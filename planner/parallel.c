@@ -214,6 +214,23 @@ static ct_status read_stage(ct_parallel *p, int s)
     return CT_OK;
 }
 
+static ct_status list_segments(ct_parallel *p)
+{
+    size_t n = 0;
+
+    for (int s = 0; s < p->n_stage; s++) n += p->stage[s].param->n_again;
+    p->again = calloc(n + 1, sizeof(*p->again));
+    if (p->again == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu segments", n);
+    for (int s = 0; s < p->n_stage; s++) {
+        for (size_t i = 0; i < p->stage[s].param->n_again; i++) {
+            const Ct__ParallelAgainParameter *a = p->stage[s].param->again[i];
+
+            p->again[p->n_again++] = (ct_net_segment){ a->first, a->last };
+        }
+    }
+    return CT_OK;
+}
+
 static ct_status read_file(ct_parallel *p)
 {
     size_t n = p->param->n_stage;
@@ -226,7 +243,7 @@ static ct_status read_file(ct_parallel *p)
     for (int s = 0; s < p->n_stage; s++) CT_TRY(read_stage(p, s));
     CT_TRY(check_ranks(p));
     for (int s = 0; s < p->n_stage; s++) CT_TRY(deal(p, s));
-    return CT_OK;
+    return list_segments(p);
 }
 
 /* ---- the object */
@@ -282,6 +299,7 @@ void ct_parallel_destroy(ct_parallel *p)
         free(p->stage[s].again);
     }
     free(p->stage);
+    free(p->again);
     free(p->layer);
     if (m->message != NULL) protobuf_c_message_free_unpacked(m->message, NULL);
     ct_source_map_destroy(m->map);
@@ -323,6 +341,42 @@ ct_status ct_parallel_set_batch(const ct_parallel *p, Ct__SolverParameter *solve
     solver->has_iter_size |= (p->micro_batches > 1);
     solver->iter_size = (int32_t)(iter_size * p->micro_batches);
     return CT_OK;
+}
+
+/* Whether a layer without rules of phase TEST alone makes up data. */
+static bool is_dummy(const Ct__LayerParameter *l)
+{
+    for (size_t i = 0; i < l->n_include; i++) {
+        if (l->include[i]->has_phase && (l->include[i]->phase == CT__PHASE__TEST)) return false;
+    }
+    return (l->type != NULL) && (strcmp(l->type, "DummyData") == 0) &&
+           (l->dummy_data_param != NULL);
+}
+
+/* The samples that its first top has; 0: none are said. */
+static int64_t dummy_batch(const Ct__DummyDataParameter *d)
+{
+    if (d->n_num > 0) return d->num[0];
+    return ((d->n_shape > 0) && (d->shape[0]->n_dim > 0)) ? d->shape[0]->dim[0] : 0;
+}
+
+void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
+{
+    int64_t from = 0;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        Ct__DummyDataParameter *d = net->layer[i]->dummy_data_param;
+
+        if (!is_dummy(net->layer[i])) continue;
+        if (from == 0) from = dummy_batch(d);
+        for (size_t k = 0; k < d->n_num; k++) {
+            if (d->num[k] == from) d->num[k] = (uint32_t)p->micro_batch;
+        }
+        for (size_t k = 0; k < d->n_shape; k++) {
+            if ((d->shape[k]->n_dim > 0) && (d->shape[k]->dim[0] == from))
+                d->shape[k]->dim[0] = p->micro_batch;
+        }
+    }
 }
 
 ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank)

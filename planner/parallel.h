@@ -57,6 +57,8 @@ typedef struct ct_parallel {
     ct_parallel_stage *stage;
     int n_layer; /* 0: not bound to a net yet */
     ct_parallel_layer *layer;
+    ct_net_segment *again; /* of all stages, as ct_net_options takes them */
+    int n_again;
     const Ct__ParallelParameter *param;
     void *impl;
 } ct_parallel;
@@ -79,6 +81,10 @@ ct_status ct_parallel_check_ranks(const ct_parallel *p, int64_t n_rank, const ch
  *  iter_size, which counts whole schedules, so many times itself as a schedule has micro-batches.
  *  CT_ERR_CONFIG if it asks for another global_batch_size. */
 ct_status ct_parallel_set_batch(const ct_parallel *p, Ct__SolverParameter *solver);
+
+/** Likewise the net: layers DummyData that are not of TEST alone give a micro-batch, too, in tops
+ *  whose first dimension is that of the first such top. */
+void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net);
 
 /** Where a rank stands: its stage, its replica there, and its place in the replica. */
 typedef struct ct_parallel_place {

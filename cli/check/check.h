@@ -30,7 +30,8 @@ typedef struct ct_check {
     double sent_first; /* … in the first of a warm-up in which the density falls, dense where that
                         * is less                                                */
     int64_t falls_until; /* the iteration that ends it; 0: there is none              */
-    bool has_blocks;     /* a net that trains, with a `repeat`: what the next three say */
+    bool has_blocks;     /* a net that trains, with a `repeat` or segments of a parallel file:
+                          * what the next three say                                       */
     size_t keeps_all, makes_blocks; /* bytes planned with recompute NEVER, and BLOCKS  */
     double again_flop;              /* of forward, a second time with BLOCKS           */
 } ct_check;

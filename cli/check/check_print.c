@@ -63,6 +63,7 @@ static ct_status plan_with(const Ct__NetParameter *param, const ct_net_options *
     *made_p = NULL;
     if (c->net->recompute == recompute) return CT_OK;
     copy.recompute = o.recompute = recompute;
+    if (recompute == CT__RECOMPUTE__NEVER) o.n_again = 0;
     return ct_net_create(&copy, &o, made_p);
 }
 
@@ -86,7 +87,7 @@ ct_status ct_check_blocks(const Ct__NetParameter *param, const ct_net_options *o
 
     for (int i = 0; i < c->net->n_layer; i++)
         c->has_blocks |= (c->net->layer[i]->param->repeat_copy != NULL);
-    c->has_blocks = c->has_blocks && !options->forward_only;
+    c->has_blocks = (c->has_blocks || (options->n_again > 0)) && !options->forward_only;
     if (!c->has_blocks) return CT_OK;
     CT_TRY(plan_with(param, options, CT__RECOMPUTE__NEVER, c, &made));
     c->keeps_all = ((made != NULL) ? made : c->net)->memory.planned;
@@ -292,14 +293,14 @@ static double share_again(const ct_check *c)
 
 static void print_blocks(const ct_check *c, FILE *to)
 {
+    bool named = (c->net->options.n_again > 0);
     double saved = (double)c->keeps_all - (double)c->makes_blocks;
 
-    fprintf(
-        to,
-        "recompute   %s; BLOCKS saves %.1f MiB of %.1f, and does %.0f %% of forward's operations "
-        "twice\n",
-        recompute_name(c->net), ldexp(saved, -20), ldexp((double)c->keeps_all, -20),
-        100 * share_again(c));
+    fprintf(to,
+            "recompute   %s%s saves %.1f MiB of %.1f, and does %.0f %% of forward's operations "
+            "twice\n",
+            named ? "" : recompute_name(c->net), named ? "what `again` names" : "; BLOCKS",
+            ldexp(saved, -20), ldexp((double)c->keeps_all, -20), 100 * share_again(c));
 }
 
 void ct_check_print(const ct_check *c, FILE *to)

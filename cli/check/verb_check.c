@@ -184,6 +184,10 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     options.no_data = true;
     options.forward_only = (phase == CT_TEST);
     CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
+    if ((k->parallel != NULL) && (phase == CT_TRAIN)) {
+        options.again = k->parallel->again;
+        options.n_again = k->parallel->n_again;
+    }
     status = ct_net_create(param, &options, &net);
     if (status == CT_OK) status = report(k, param, &options, net);
     ct_net_destroy(net);
@@ -304,6 +308,7 @@ static ct_status open_parallel(checked *k, const char *phase)
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
     k->n_rank = 1;
+    ct_parallel_set_dummy(k->parallel, k->config.net);
     return ct_parallel_set_batch(k->parallel, k->config.solver);
 }
 

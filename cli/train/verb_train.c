@@ -13,6 +13,7 @@
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
+#include "planner/parallel.h"
 #include "runtime/call.h"
 #include "runtime/signals.h"
 
@@ -30,8 +31,9 @@ typedef struct training {
     ct_solver *solver;
     ct_text provenance;
     ct_engine_plan *plan;
-    char *snapshot;  /* to go on from; NULL: none */
-    ct_owner *owner; /* of snapshot_prefix, on rank 0 */
+    char *snapshot;        /* to go on from; NULL: none */
+    ct_owner *owner;       /* of snapshot_prefix, on rank 0 */
+    ct_parallel *parallel; /* --parallel; NULL: not given */
 } training;
 
 static ct_status install_signals(const ct_options *o)
@@ -233,6 +235,55 @@ static ct_status own_prefix(training *t)
     return ct_job_share(t->job, status);
 }
 
+/* ---- --parallel: so far of one rank, its micro-batches and what it makes again */
+
+static ct_status read_parallel(training *t, const char *file)
+{
+    CT_TRY(ct_parallel_read(file, &t->parallel));
+    CT_TRY(ct_parallel_check_ranks(t->parallel, t->job->size, "the job"));
+    if (t->parallel->n_rank > 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: training by a parallel file on several ranks is not there yet", file);
+    return CT_OK;
+}
+
+static ct_status open_parallel(training *t)
+{
+    const char *file = ct_options_text(t->o, "parallel");
+    ct_status status = CT_OK;
+
+    if (file == NULL) return CT_OK;
+    if (t->job->rank == 0) status = read_parallel(t, file);
+    CT_TRY(ct_job_share(t->job, status));
+    CT_TRY(ct_parallel_set_batch(t->parallel, t->config.solver));
+    ct_parallel_set_dummy(t->parallel, t->config.net);
+    CT_INFO("%s: %" PRId64 " samples a step in %" PRId64 " micro-batches", file,
+            t->parallel->global_batch, t->parallel->micro_batches);
+    return CT_OK;
+}
+
+static void fill_parallel(const training *t, ct_solver_options *o)
+{
+    if (t->parallel == NULL) return;
+    o->again = t->parallel->again;
+    o->n_again = t->parallel->n_again;
+}
+
+/* The file is for the net that there is now. */
+static ct_status bind_parallel(const training *t)
+{
+    int passes = ct_solver_iter_size(t->solver);
+
+    if (t->parallel == NULL) return CT_OK;
+    CT_TRY(ct_parallel_bind(t->parallel, t->config.net, ct_solver_net(t->solver)));
+    if (passes % t->parallel->micro_batches == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: micro_batches is %" PRId64 ", but batch_tokens %" PRId64
+                   " makes %d of them a step, which is no whole number of steps of the file",
+                   t->parallel->file, t->parallel->micro_batches, t->config.solver->batch_tokens,
+                   passes);
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -257,6 +308,7 @@ static ct_status create_solver(training *t)
     options.env.plan = t->plan;
     options.report = t->report;
     options.send_rows = ct_exchange_sends_rows(t->config.solver);
+    fill_parallel(t, &options);
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
     options.trace = t->trace.trace;
@@ -276,6 +328,7 @@ static ct_status get_ready(training *t)
     ct_status status = CT_OK;
 
     CT_TRY(settle_weights(t->o, t->config.solver));
+    CT_TRY(open_parallel(t));
     CT_TRY(own_prefix(t)); /* before the watchdog's limit of steps: it may wait for a minute */
     ct_watchdog_limit(t->job->watchdog, t->config.solver->watchdog_seconds);
     enter(t, "the start: communicators");
@@ -289,6 +342,7 @@ static ct_status get_ready(training *t)
     CT_TRY(ct_call_plan_open(t->call, &t->config, t->snapshot, false, &t->plan));
     enter(t, "the start: the net");
     CT_TRY(create_solver(t));
+    CT_TRY(bind_parallel(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
     log_net(ct_solver_net(t->solver), t->config.solver, ct_solver_iter_size(t->solver),
             t->job->group.data.size);
@@ -332,6 +386,7 @@ ct_status ct_verb_train(ct_call *call)
     ct_engine_plan_destroy(t.plan);
     free(t.snapshot);
     ct_text_destroy(&t.provenance);
+    ct_parallel_destroy(t.parallel); /* after the nets, which have names of it */
     ct_config_destroy(&t.config);
     return status;
 }

@@ -88,7 +88,7 @@ static bool may_norm(const ct_graph *g, int at, int r)
 static bool one_block(const ct_graph *g, int a, int b)
 {
     for (int k = a; k < b; k++) {
-        if (!ct_same_block(g->node[k].param, g->node[k + 1].param)) return false;
+        if (g->node[k].block != g->node[k + 1].block) return false;
     }
     return true;
 }
@@ -111,7 +111,7 @@ static bool stays(const ct_graph *g, const ct_value *v)
  * that goes on (recompute.c). */
 static bool suits_blocks(const ct_graph *g, int front, int r, bool goes_on)
 {
-    if (g->node[r].param->repeat_copy == NULL) return true;
+    if (g->node[r].block < 0) return true;
     if (!one_block(g, front, r)) return goes_on;
     return stays(g, &g->value[g->node[r].top[0]]);
 }

@@ -241,6 +241,61 @@ static ct_status add_node(ct_graph *g, const Ct__NetParameter *net, const Ct__La
     return CT_OK;
 }
 
+/* ---- blocks */
+
+/* The place in the net of a layer of that name, the first or the last of several; -1: none. */
+static int64_t place_of(const Ct__NetParameter *net, const char *name, bool want_last)
+{
+    int64_t found = -1;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        if ((net->layer[i]->name == NULL) || (strcmp(net->layer[i]->name, name) != 0)) continue;
+        if (want_last || (found < 0)) found = (int64_t)i;
+    }
+    return found;
+}
+
+/* Each segment of the options is a block. */
+static void number_segments(const Ct__NetParameter *net, const ct_net_options *o, ct_graph *g)
+{
+    for (int a = 0; a < o->n_again; a++) {
+        int64_t first = place_of(net, o->again[a].first, false);
+        int64_t last = place_of(net, o->again[a].last, true);
+        int64_t at = 0;
+
+        for (int i = 0; (first >= 0) && (i < g->n_node); i++, at++) {
+            while (net->layer[at] != g->node[i].param) at++;
+            if ((at >= first) && (at <= last)) g->node[i].block = a;
+        }
+    }
+}
+
+/* Each copy of a repeat is one. */
+static void number_copies(ct_graph *g)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n_node; i++) {
+        const Ct__RepeatCopy *c = g->node[i].param->repeat_copy;
+        const Ct__RepeatCopy *before = (i > 0) ? g->node[i - 1].param->repeat_copy : NULL;
+
+        if (c == NULL) continue;
+        if ((before == NULL) || (before->line != c->line) || (before->column != c->column) ||
+            (before->copy != c->copy))
+            n++;
+        g->node[i].block = n - 1;
+    }
+}
+
+static void number_blocks(const Ct__NetParameter *net, const ct_net_options *o, ct_graph *g)
+{
+    for (int i = 0; i < g->n_node; i++) g->node[i].block = -1;
+    if (o->n_again > 0)
+        number_segments(net, o, g);
+    else
+        number_copies(g);
+}
+
 ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter **kept, int n,
                            const ct_net_options *o, ct_graph *g_p)
 {
@@ -249,13 +304,14 @@ ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter
     ct_status status;
 
     for (int i = 0; i < n; i++) n_value += kept[i]->n_top + 1; /* an automatic top */
-    g.node = calloc((size_t)n, sizeof(g.node[0]));
+    g.node = calloc((size_t)n + 1, sizeof(g.node[0]));
     g.value = calloc(n_value + 1, sizeof(g.value[0]));
     if ((g.node == NULL) || (g.value == NULL)) {
         ct_graph_destroy(&g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", n);
     }
     for (int i = 0; i < n; i++) CT_TRY_GOTO(status, err_destroy, add_node(&g, net, kept, n, o));
+    number_blocks(net, o, &g);
     *g_p = g;
     return CT_OK;
 
@@ -637,6 +693,7 @@ static ct_status graph_node_make(ct_graph_node *n, const ct_graph_node *maker,
     }
     CT_TRY(make_param(ops->type, name, bottom, top, n_top, n->own));
     CT_TRY(take_copy(n->own, maker->param));
+    n->block = maker->block;
     n->param = n->own;
     n->name = n->own->name;
     n->where = strdup(maker->where);
@@ -696,8 +753,10 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     take_over(g, at, value, made);
     CT_TRY(graph_node_make(n, &g->node[g->value[value].node], ops, name.text, blob, &top, 1));
     g->value[made].name = n->own->top[0];
-    if (g->value[made].reader >= 0) /* it stands before its reader */
+    if (g->value[made].reader >= 0) { /* it stands before its reader */
         CT_TRY(take_copy(n->own, g->node[g->value[made].reader].param));
+        n->block = g->node[g->value[made].reader].block;
+    }
     n->bottom[0] = value;
     n->top[0] = made;
     n->varies = ct_value_varies(g, &g->value[value]);

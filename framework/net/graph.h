@@ -39,6 +39,8 @@ typedef struct ct_graph_node {
     bool reached;                /* some top is                            */
     bool runs_backward;
     int group; /* layers that run as one, from 1 on; 0: it runs alone */
+    int block; /* of layers that recompute BLOCKS makes again together: a copy of a repeat, or one
+                * of the options' segments; -1: none */
 } ct_graph_node;
 
 typedef struct ct_graph {

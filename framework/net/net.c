@@ -63,6 +63,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     m->no_fuse = !param->fuse;
     net->recompute =
         (param->recompute > options->recompute) ? param->recompute : options->recompute;
+    if (options->n_again > 0) net->recompute = CT__RECOMPUTE__BLOCKS;
     m->force_backward = param->has_force_backward && param->force_backward;
     if ((param->state != NULL) && param->state->has_phase &&
         ((param->state->phase == CT__PHASE__TEST) != (options->phase == CT_TEST)))

@@ -27,6 +27,11 @@ extern "C" {
 /** Where a message of the prototxt stands: framework/proto/prototxt.h makes one. May be NULL. */
 struct ct_source_map;
 
+/** Layers from one to another, by name, in the order of the net's message. */
+typedef struct ct_net_segment {
+    const char *first, *last;
+} ct_net_segment;
+
 typedef struct ct_net_options {
     ct_phase phase;
     int level;
@@ -45,6 +50,9 @@ typedef struct ct_net_options {
     bool graph;                      /* a device may be given runs of steps as one             */
     Ct__Recompute recompute;         /* what is made again in backward, not kept; of this and what
                                       * the net says, the one with the larger number            */
+    const ct_net_segment *again; /* these are the blocks, in place of copies of repeats, and made
+                                  * again, whatever recompute says; as long as the net */
+    int n_again;         /* 0: repeats have the blocks                                        */
     double memory_limit; /* AUTO: bytes that this rank's net and its states may take; 0: any     */
     double state_bytes; /* … those of the update rule, a learned element                        */
     bool send_rows; /* of tables ranks may send rows alone: ct_param.row_most                    */

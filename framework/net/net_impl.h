@@ -130,15 +130,6 @@ static inline ct_pass_impl *ct_pass_impl_of(const ct_pass *pass)
     return (ct_pass_impl *)pass->impl;
 }
 
-/** Whether two layers are of one copy of a repeat, or both of none. */
-static inline bool ct_same_block(const Ct__LayerParameter *a, const Ct__LayerParameter *b)
-{
-    const Ct__RepeatCopy *x = a->repeat_copy, *y = b->repeat_copy;
-
-    if ((x == NULL) || (y == NULL)) return x == y;
-    return (x->line == y->line) && (x->column == y->column) && (x->copy == y->copy);
-}
-
 /** Whether the unit that reads v does not make it. */
 static inline bool ct_net_enters(const ct_net *net, const ct_value *v)
 {

@@ -4,10 +4,11 @@
  * CHEAP: a layer says that it can make its tops again in little time (ops.fusion.again); here is
  * found where that frees memory, when it happens, and in which order.
  *
- * BLOCKS: each copy of a repeat is a block. Its layers run forward a second time before the first
- * of them runs backward, in steps of their own. So what lies within a block lives while it runs
- * forward, and again while it runs backward; what it reads is kept. A layer whose forward changes
- * more than its tops and buffers runs once, and what it makes is kept. */
+ * BLOCKS: each copy of a repeat is a block, or each segment that a parallel file names. Its layers
+ * run forward a second time before the first of them runs backward, in steps of their own. So what
+ * lies within a block lives while it runs forward, and again while it runs backward; what it reads
+ * is kept. A layer whose forward changes more than its tops and buffers runs once, and what it
+ * makes is kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,13 +225,8 @@ static void number_blocks(blocks *p)
     const ct_net *net = p->net;
 
     for (int i = 0; i < net->n_layer; i++) {
-        const Ct__RepeatCopy *c = net->layer[i]->param->repeat_copy;
-
-        p->block[i] = -1;
-        if (c == NULL) continue;
-        if ((i == 0) || !ct_same_block(net->layer[i - 1]->param, net->layer[i]->param))
-            p->n_block++;
-        p->block[i] = p->n_block - 1;
+        p->block[i] = p->m->graph.node[i].block;
+        if (p->block[i] >= p->n_block) p->n_block = p->block[i] + 1;
     }
     split_groups(p);
     for (int i = 0; i < net->n_layer; i++) { /* a unit of several blocks is in none */
@@ -600,7 +596,7 @@ static ct_status make_blocks(ct_net *net)
 static bool has_blocks(const ct_net *net)
 {
     for (int i = 0; i < net->n_layer; i++) {
-        if (net->layer[i]->param->repeat_copy != NULL) return true;
+        if (ct_net_impl_of(net)->graph.node[i].block >= 0) return true;
     }
     return false;
 }

@@ -73,6 +73,8 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     o.grad_arena = s->options.grad_arena;
     o.graph = (p->cuda_graph != 0);
     o.send_rows = s->options.send_rows;
+    o.again = s->options.again;
+    o.n_again = s->options.n_again;
     return ct_net_create(param, &o, &s->net);
 }
 

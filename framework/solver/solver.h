@@ -31,6 +31,8 @@ typedef struct ct_solver_options {
     const ct_device *dev;             /* NULL: solver_mode says, CPU where it is not set          */
     const ct_arena_ops *grad_arena;   /* for the train net; NULL: plain                           */
     const ct_layer_ops *const *table; /* layer types; NULL: ct_layer_table                      */
+    const ct_net_segment *again;      /* ct_net_options.again of the train net */
+    int n_again;
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */
     ct_net_env env; /* its seed is set here: random_seed, or drawn by rank 0                     */
     struct ct_report *report; /* log, metrics, progress; framework/report/report.h */

@@ -211,6 +211,39 @@ static void test_batch_of_solver(void **state)
     ct_parallel_destroy(p);
 }
 
+static void test_batch_of_dummies(void **state)
+{
+    Ct__NetParameter *net = (Ct__NetParameter *)(void *)test_parsed(
+        &ct__net_parameter__descriptor,
+        "layer { name: 't' type: 'DummyData' include { phase: TEST } dummy_data_param { "
+        "shape { dim: 7 } } } "
+        "layer { name: 'a' type: 'DummyData' include { phase: TRAIN } dummy_data_param { "
+        "shape { dim: 7 dim: 5 } shape { dim: 1 } shape { } shape { dim: 7 } } } "
+        "layer { name: 'b' type: 'DummyData' dummy_data_param { num: 7 num: 2 channels: 7 } } "
+        "layer { name: 'c' type: 'ReLU' }");
+    ct_parallel *p = NULL;
+
+    (void)state;
+    assert_int_equal(parse("global_batch: 12 micro_batches: 3 stage { first: 'a' last: 'b' rank: 0 "
+                           "again { first: 'a' last: 'b' } again { first: 'c' last: 'd' } }",
+                           &p),
+                     CT_OK);
+    ct_parallel_set_dummy(p, net);
+    assert_int_equal(net->layer[0]->dummy_data_param->shape[0]->dim[0], 7);
+    assert_int_equal(net->layer[1]->dummy_data_param->shape[0]->dim[0], 4);
+    assert_int_equal(net->layer[1]->dummy_data_param->shape[0]->dim[1], 5);
+    assert_int_equal(net->layer[1]->dummy_data_param->shape[1]->dim[0], 1);
+    assert_int_equal(net->layer[1]->dummy_data_param->shape[3]->dim[0], 4);
+    assert_int_equal(net->layer[2]->dummy_data_param->num[0], 4);
+    assert_int_equal(net->layer[2]->dummy_data_param->num[1], 2);
+    assert_int_equal(net->layer[2]->dummy_data_param->channels[0], 7);
+    assert_int_equal(p->n_again, 2);
+    assert_string_equal(p->again[0].last, "b");
+    assert_string_equal(p->again[1].first, "c");
+    ct_parallel_destroy(p);
+    ct__net_parameter__free_unpacked(net, NULL);
+}
+
 /* ---- against a net */
 
 static void test_bind_refuses(void **state)
@@ -749,6 +782,7 @@ int main(void)
         cmocka_unit_test(test_read_refuses),
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_batch_of_solver),
+        cmocka_unit_test(test_batch_of_dummies),
         cmocka_unit_test(test_bind_refuses),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_splits),

@@ -163,18 +163,19 @@ static void same_params(const ct_net *a, const ct_net *b, const char *what)
     }
 }
 
-/* Steps of two micro-batches each. */
-static void train_alike(const char *name, const char *text, int n_thread)
+/* Steps of two micro-batches each, of a net that keeps everything and one with these options. */
+static void alike(const char *name, const char *text, const ct_net_options *o, bool saves)
 {
     test_net never, blocks;
 
-    omp_set_num_threads(n_thread);
     make(text, (ct_net_options){ .recompute = CT__RECOMPUTE__NEVER }, false, &never);
-    make(text, (ct_net_options){ .recompute = CT__RECOMPUTE__BLOCKS }, true, &blocks);
+    make(text, *o, true, &blocks);
     assert_int_equal(blocks.net->recompute, CT__RECOMPUTE__BLOCKS);
-    assert_true(n_again(blocks.net) > 0);
     assert_int_equal(n_again(never.net), 0);
-    assert_true(blocks.net->memory.planned < never.net->memory.planned);
+    if (saves) {
+        assert_true(n_again(blocks.net) > 0);
+        assert_true(blocks.net->memory.planned < never.net->memory.planned);
+    }
     for (int micro = 0; micro < 8; micro++) {
         double a = test_net_pass(&never, micro, (micro % 2) == 1);
         double b = test_net_pass(&blocks, micro, (micro % 2) == 1);
@@ -187,6 +188,12 @@ static void train_alike(const char *name, const char *text, int n_thread)
     }
     test_net_destroy(&never);
     test_net_destroy(&blocks);
+}
+
+static void train_alike(const char *name, const char *text, int n_thread)
+{
+    omp_set_num_threads(n_thread);
+    alike(name, text, &(ct_net_options){ .recompute = CT__RECOMPUTE__BLOCKS }, true);
 }
 
 static void bits_of_a_net_that_keeps_all(void **state)
@@ -230,6 +237,113 @@ static void a_block_runs_before_its_backward(void **state)
         write_backward(t.net),
         "loss head *h1_norm *h1_fc *h1_gelu *h1_drop h1_sum h1_proj h1_drop h1_gelu h1_fc h1_norm "
         "*h0_norm *h0_fc *h0_gelu *h0_drop h0_sum h0_proj h0_drop h0_gelu h0_fc h0_norm ");
+    test_net_destroy(&t);
+}
+
+/* ---- segments that the options name */
+
+/* Segments of `length` layers each, one behind the other, in the order of the net's message. */
+static int cut(const Ct__NetParameter *net, int length, ct_net_segment *s)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < net->n_layer; i += (size_t)length) {
+        size_t last = i + (size_t)length - 1;
+
+        last = (last < net->n_layer) ? last : net->n_layer - 1;
+        s[n++] = (ct_net_segment){ net->layer[i]->name, net->layer[last]->name };
+    }
+    return n;
+}
+
+/* Wherever segments begin and end, within copies of repeats and across, the bits are the same. */
+static void bits_with_any_segments(void **state)
+{
+    int n = omp_get_max_threads();
+
+    (void)state;
+    omp_set_num_threads(2);
+    for (int i = 0; i < N_MODEL; i++) {
+        test_net t;
+        ct_net_segment s[100];
+
+        make(model[i].text, (ct_net_options){ .recompute = CT__RECOMPUTE__NEVER }, false, &t);
+        assert_true(t.param->n_layer < 100);
+        for (int length = 2; length <= 8; length += 3) {
+            ct_net_options o = { .again = s, .n_again = cut(t.param, length, s) };
+
+            alike(model[i].name, model[i].text, &o, false);
+        }
+        test_net_destroy(&t);
+    }
+    omp_set_num_threads(n);
+}
+
+/* Segments that are the copies of a repeat are the same blocks. */
+static void segments_are_blocks(void **state)
+{
+    static const char *text = ROWS REPEAT("3", BEFORE) END("x");
+    static const ct_net_segment copies[] = { { "h0_norm", "h0_sum" },
+                                             { "h1_norm", "h1_sum" },
+                                             { "h2_norm", "h2_sum" } };
+    ct_net_options o = { .recompute = CT__RECOMPUTE__CHEAP, .again = copies, .n_again = 3 };
+    test_net named, blocks;
+    char list[4096];
+
+    (void)state;
+    make(text, o, false, &named);
+    snprintf(list, sizeof(list), "%s", write_backward(named.net));
+    make(text, (ct_net_options){ .recompute = CT__RECOMPUTE__BLOCKS }, false, &blocks);
+    assert_string_equal(list, write_backward(blocks.net));
+    assert_int_equal(named.net->memory.planned, blocks.net->memory.planned);
+    assert_int_equal(ct_net_hash(named.net), ct_net_hash(blocks.net));
+    test_net_destroy(&named);
+    test_net_destroy(&blocks);
+}
+
+/* Of a net without a repeat, and of one whose copies are not named. */
+static void segments_alone_run_again(void **state)
+{
+    static const char *flat = ROWS FC("fc1", "x", "a", "96") LAYER("tanh1", "TanH", "a", "b", "")
+        FC("fc2", "b", "c", "96") LAYER("tanh2", "TanH", "c", "d", "")
+            LAYER("drop", "Dropout", "d", "d", "") FC("fc3", "d", "e", "96")
+                LAYER("tanh3", "TanH", "e", "f", "") END("f");
+    static const ct_net_segment first = { "fc1", "fc2" }, second = { "h1_norm", "h1_sum" };
+    ct_net_options o = { .again = &first, .n_again = 1, .no_fuse = true };
+    test_net t;
+
+    (void)state;
+    make(flat, o, false, &t);
+    assert_string_equal(write_backward(t.net),
+                        "loss head tanh3 fc3 drop tanh2 *fc1 *tanh1 fc2 tanh1 fc1 ");
+    test_net_destroy(&t);
+    alike("flat", flat, &o, true);
+    o.again = &second;
+    make(ROWS REPEAT("2", BEFORE) END("x"), o, false, &t);
+    assert_string_equal(
+        write_backward(t.net),
+        "loss head *h1_norm *h1_fc *h1_gelu *h1_drop h1_sum h1_proj h1_drop h1_gelu h1_fc h1_norm "
+        "h0_sum h0_proj h0_drop h0_gelu h0_fc h0_norm ");
+    test_net_destroy(&t);
+}
+
+/* Layers that another phase has count where a segment ends, and tests make nothing again. */
+static void segments_in_phases(void **state)
+{
+    static const char *text = ROWS FC("fc1", "x", "a", "96") LAYER("tanh1", "TanH", "a", "b", "")
+        FC("fc2", "b", "c", "96") LAYER("aside", "Softmax", "c", "q", "include { phase: TEST }")
+            LAYER("tanh2", "TanH", "c", "d", "") END("d");
+    static const ct_net_segment segment = { "fc1", "aside" };
+    ct_net_options o = { .again = &segment, .n_again = 1, .no_fuse = true };
+    test_net t;
+
+    (void)state;
+    make(text, o, false, &t);
+    assert_string_equal(write_backward(t.net), "loss head tanh2 *fc1 *tanh1 fc2 tanh1 fc1 ");
+    test_net_destroy(&t);
+    o.forward_only = true;
+    make(text, o, false, &t);
+    assert_int_equal(t.net->recompute, CT__RECOMPUTE__NEVER);
     test_net_destroy(&t);
 }
 
@@ -450,6 +564,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_of_a_net_that_keeps_all),
         cmocka_unit_test(a_block_runs_before_its_backward),
+        cmocka_unit_test(bits_with_any_segments),
+        cmocka_unit_test(segments_are_blocks),
+        cmocka_unit_test(segments_alone_run_again),
+        cmocka_unit_test(segments_in_phases),
         cmocka_unit_test(a_sum_runs_again_with_its_norm),
         cmocka_unit_test(a_norm_that_ends_a_block_runs_alone),
         cmocka_unit_test(a_product_is_not_run_for_a_mask),
