@@ -106,8 +106,11 @@ static ct_status print_pairs(const ct_time_result *r, FILE *out)
             snprintf(what, sizeof(what), "%s, sum %d, %d number%s",
                      p->forward ? "forward" : "backward", p->sum + 1, p->count,
                      (p->count == 1) ? "" : "s");
+        if (p->of == CT_PAIR_TRANSFER)
+            snprintf(what, sizeof(what), "%s, %s", p->forward ? "forward" : "backward",
+                     net->layer[p->layer]->ops->type);
         fprintf(out, "%-24s %-28s %10.3f %10.3f\n",
-                (p->of == CT_PAIR_SUM) ? net->layer[p->layer]->name : net->param[p->param].key,
+                (p->of != CT_PAIR_WEIGHTS) ? net->layer[p->layer]->name : net->param[p->param].key,
                 what, p->begin_ms, p->wait_ms);
     }
     if (n > 0) fprintf(out, "\n");

@@ -1,10 +1,13 @@
 #include "comm/collective/async_sum.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/collective/blocking.h"
 #include "comm/collective/repro.h"
+#include "comm/collective/schedule.h"
+#include "comm/core/reduce.h"
 
 enum { MAX_REQUEST = 32 /* a rank's children in a binomial tree, and some */ };
 
@@ -280,4 +283,343 @@ ct_status ct_async_sum_end(ct_async_sum *s)
         status = wait_for(s);
     drop(s);
     return status;
+}
+
+/* ---- transfers */
+
+typedef enum {
+    SCATTERS, /* of each rank its piece of the sum */
+    GATHERS_PIECES,
+    MOVES, /* between two ranks */
+    OVER
+} stage;
+
+typedef struct transfer {
+    ct_transfers *of;
+    struct transfer *next; /* begun after it */
+    ct_transfer t;
+    stage stage;
+    int tag;
+    char *room; /* other ranks' numbers of this rank's piece, one rank behind the other */
+    MPI_Request *request;
+    int n_recv, n_request; /* receives come first */
+} transfer;
+
+struct ct_transfers {
+    ct_comm *group, *peers; /* peers: owned */
+    ct_comm_mover mover;
+    transfer *first; /* under way */
+};
+
+static int64_t piece_at(const transfer *x, int rank)
+{
+    const ct_transfer *t = &x->t;
+    int64_t at = 0;
+
+    if (t->kind == CT_TRANSFER_SUM) return ct_part(t->n, x->of->group->size, rank);
+    for (int r = 0; r < rank; ++r) at += t->piece[r] * t->unit;
+    return at;
+}
+
+static int64_t piece_n(const transfer *x, int rank)
+{
+    return piece_at(x, rank + 1) - piece_at(x, rank);
+}
+
+static char *place_in(const transfer *x, const void *whole, int64_t at)
+{
+    return (char *)(uintptr_t)whole + (size_t)at * ct_dtype_size(x->t.dtype);
+}
+
+/* n elements to the rank, or from it, in the next request. Nothing is no message. */
+static ct_status add_message(transfer *x, const ct_comm *c, bool receives, void *data, int64_t n,
+                             int rank)
+{
+    MPI_Request *r = &x->request[x->n_request];
+    MPI_Datatype type = ct_comm_datatype(x->t.dtype);
+
+    if (n == 0) return CT_OK;
+    if (n > INT_MAX)
+        return CT_FAIL(CT_ERR_ARG, "a message of %lld numbers is more than MPI counts",
+                       (long long)n);
+    *r = MPI_REQUEST_NULL;
+    if (receives)
+        CT_TRY_MPI(MPI_Irecv(data, (int)n, type, rank, x->tag, c->mpi, r));
+    else
+        CT_TRY_MPI(MPI_Isend(data, (int)n, type, rank, x->tag, c->mpi, r));
+    x->n_request += 1;
+    if (receives) x->n_recv = x->n_request;
+    return CT_OK;
+}
+
+/* To every other rank its piece of what this one has, and theirs of this one's into the room. */
+static ct_status start_scatter(transfer *x)
+{
+    const ct_comm *c = x->of->group;
+    int64_t mine = piece_n(x, c->rank);
+
+    x->stage = SCATTERS;
+    x->n_recv = x->n_request = 0;
+    for (int i = 1; i < c->size; ++i) {
+        int from = (c->rank + c->size - i) % c->size;
+
+        CT_TRY(add_message(x, c, true, place_in(x, x->room, (i - 1) * mine), mine, from));
+    }
+    for (int i = 1; i < c->size; ++i) {
+        int to = (c->rank + i) % c->size;
+
+        CT_TRY(
+            add_message(x, c, false, place_in(x, x->t.from, piece_at(x, to)), piece_n(x, to), to));
+    }
+    return CT_OK;
+}
+
+/* This rank's piece, which lies there, to all others; theirs to their places. */
+static ct_status start_gather(transfer *x, const void *piece)
+{
+    const ct_comm *c = x->of->group;
+
+    x->stage = GATHERS_PIECES;
+    x->n_recv = x->n_request = 0;
+    for (int i = 1; i < c->size; ++i) {
+        int from = (c->rank + c->size - i) % c->size;
+
+        CT_TRY(add_message(x, c, true, place_in(x, x->t.to, piece_at(x, from)), piece_n(x, from),
+                           from));
+    }
+    for (int i = 1; i < c->size; ++i)
+        CT_TRY(add_message(x, c, false, place_in(x, piece, 0), piece_n(x, c->rank),
+                           (c->rank + i) % c->size));
+    return CT_OK;
+}
+
+/* All ranks' numbers of this rank's piece are here. */
+static ct_status add_pieces(transfer *x)
+{
+    const ct_comm *c = x->of->group;
+    int64_t mine = piece_n(x, c->rank), at = piece_at(x, c->rank);
+    const void **src = malloc(sizeof(*src) * (size_t)c->size);
+    void *dst = (x->t.kind == CT_TRANSFER_SUM) ? place_in(x, x->t.to, at) : x->t.to;
+
+    if (src == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sum of %d ranks", c->size);
+    src[c->rank] = place_in(x, x->t.from, at);
+    for (int i = 1; i < c->size; ++i)
+        src[(c->rank + c->size - i) % c->size] = place_in(x, x->room, (i - 1) * mine);
+    if (mine > 0) ct_reduce_many(x->t.dtype, mine, src, c->size, &dst, 1, c->n_thread);
+    free(src);
+    if (x->t.kind == CT_TRANSFER_SUM) return start_gather(x, dst);
+    x->stage = OVER;
+    return CT_OK;
+}
+
+/* CT_OK: it is over. With the lock held. */
+static ct_status move(transfer *x)
+{
+    while (x->stage != OVER) {
+        for (; x->n_request > 0; x->n_request -= 1) {
+            int done = 0;
+
+            CT_TRY_MPI(ct_comm_test(&x->request[x->n_request - 1], &done));
+            if (!done) return CT_INPROGRESS;
+        }
+        if (x->stage == SCATTERS)
+            CT_TRY(add_pieces(x));
+        else
+            x->stage = OVER;
+    }
+    return CT_OK;
+}
+
+static ct_status move_all(void *ctx)
+{
+    for (transfer *x = ((ct_transfers *)ctx)->first; x != NULL; x = x->next) {
+        ct_status status = move(x);
+
+        if ((status != CT_OK) && (status != CT_INPROGRESS)) return status;
+    }
+    return CT_OK;
+}
+
+static int pending_of_all(void *ctx, MPI_Request **out, int max)
+{
+    int n = 0;
+
+    for (const transfer *x = ((ct_transfers *)ctx)->first; x != NULL; x = x->next) {
+        for (int i = 0; (x->stage != OVER) && (i < x->n_request) && (n < max); ++i) {
+            if (x->request[i] != MPI_REQUEST_NULL) out[n++] = &x->request[i];
+        }
+    }
+    return n;
+}
+
+static void forget(transfer *x)
+{
+    for (transfer **at = &x->of->first; *at != NULL; at = &(*at)->next) {
+        if (*at != x) continue;
+        *at = x->next;
+        break;
+    }
+    free(x->room);
+    free(x->request);
+    free(x);
+}
+
+/* At the end of the list: the oldest moves first. */
+static void remember(transfer *x)
+{
+    transfer **at = &x->of->first;
+
+    while (*at != NULL) at = &(*at)->next;
+    *at = x;
+}
+
+static bool is_of_group(ct_transfer_kind kind)
+{
+    return (kind == CT_TRANSFER_SUM) || (kind == CT_TRANSFER_GATHER) ||
+           (kind == CT_TRANSFER_SCATTER);
+}
+
+static ct_status make_room(transfer *x)
+{
+    int n = is_of_group(x->t.kind) ? x->of->group->size : 1;
+    size_t bytes = 1;
+
+    if ((x->t.kind == CT_TRANSFER_SUM) || (x->t.kind == CT_TRANSFER_SCATTER))
+        bytes +=
+            (size_t)(n - 1) * (size_t)piece_n(x, x->of->group->rank) * ct_dtype_size(x->t.dtype);
+    x->room = malloc(bytes);
+    x->request = malloc(sizeof(MPI_Request) * 2 * (size_t)n);
+    return ((x->room != NULL) && (x->request != NULL))
+               ? CT_OK
+               : CT_FAIL(CT_ERR_NOMEM, "no memory to exchange %lld numbers", (long long)x->t.n);
+}
+
+static ct_status start_transfer(transfer *x)
+{
+    const ct_comm *c = x->of->group;
+    const ct_transfer *t = &x->t;
+
+    if (!is_of_group(t->kind)) {
+        x->stage = MOVES;
+        x->tag = t->tag;
+        return (t->kind == CT_TRANSFER_RECEIVE)
+                   ? add_message(x, x->of->peers, true, t->to, t->n, t->peer)
+                   : add_message(x, x->of->peers, false, place_in(x, t->from, 0), t->n, t->peer);
+    }
+    x->tag = ct_comm_take_tags(x->of->group, 1);
+    if (t->kind != CT_TRANSFER_GATHER) return start_scatter(x);
+    memcpy(place_in(x, t->to, piece_at(x, c->rank)), t->from,
+           (size_t)piece_n(x, c->rank) * ct_dtype_size(t->dtype));
+    return start_gather(x, t->from);
+}
+
+static ct_status transfer_begin(void *ctx, const ct_transfer *t, void **ticket_p)
+{
+    ct_transfers *all = ctx;
+    transfer *x;
+    ct_status status;
+
+    if (is_of_group(t->kind) && (all->group == NULL))
+        return CT_FAIL(CT_ERR_ARG, "no group divides layers");
+    x = calloc(1, sizeof(*x));
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a transfer");
+    x->of = all;
+    x->t = *t;
+    remember(x);
+    status = make_room(x);
+    if (status == CT_OK) {
+        ct_comm_lock(all->peers);
+        status = start_transfer(x);
+        ct_comm_unlock(all->peers);
+    }
+    if (status == CT_OK)
+        *ticket_p = x;
+    else
+        forget(x);
+    return status;
+}
+
+static ct_status transfer_wait(void *ctx, void *ticket)
+{
+    ct_transfers *all = ctx;
+    transfer *x = ticket;
+    ct_status status = CT_INPROGRESS, moved = CT_OK;
+    int idle = 0;
+
+    while ((status == CT_INPROGRESS) && (moved == CT_OK)) {
+        MPI_Request *request[CT_COMM_MAX_PENDING];
+        int n = 0;
+
+        ct_comm_lock(all->peers);
+        status = move(x);
+        if (status == CT_INPROGRESS) {
+            moved = ct_comm_move(all->peers);
+            n = ct_comm_pending(all->peers, request, CT_COMM_MAX_PENDING);
+        }
+        ct_comm_unlock(all->peers);
+        idle += 1;
+        if ((status == CT_INPROGRESS) && (moved == CT_OK))
+            moved = ct_comm_wait_any(all->peers, request, n, &idle);
+    }
+    forget(x);
+    return (moved != CT_OK) ? moved : status;
+}
+
+static ct_status transfer_poll(void *ctx)
+{
+    ct_transfers *all = ctx;
+    ct_status status;
+
+    if (all->first == NULL) return CT_OK;
+    ct_comm_lock(all->peers);
+    status = move_all(all);
+    ct_comm_unlock(all->peers);
+    return status;
+}
+
+static void transfer_drop(void *ctx, void *ticket)
+{
+    ct_transfers *all = ctx;
+    transfer *x = ticket;
+
+    ct_comm_lock(all->peers);
+    for (int i = 0; (x->stage != OVER) && (i < x->n_request); ++i) {
+        int done = 0;
+
+        if (x->request[i] == MPI_REQUEST_NULL) continue;
+        if ((MPI_Test(&x->request[i], &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) || done) continue;
+        if (i < x->n_recv) MPI_Cancel(&x->request[i]);
+        MPI_Request_free(&x->request[i]);
+    }
+    ct_comm_unlock(all->peers);
+    forget(x);
+}
+
+const ct_transfer_ops ct_transfers_ops = { transfer_begin, transfer_wait, transfer_poll,
+                                           transfer_drop };
+
+ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p)
+{
+    ct_transfers *t = calloc(1, sizeof(*t));
+    ct_status status = CT_OK;
+
+    if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for transfers");
+    t->group = group;
+    status = ct_comm_split(peers, 0, peers->rank, &t->peers);
+    if (status != CT_OK) {
+        free(t);
+        return status;
+    }
+    t->mover = (ct_comm_mover){ .move = move_all, .pending = pending_of_all, .ctx = t };
+    ct_comm_plug(t->peers, &t->mover);
+    *t_p = t;
+    return CT_OK;
+}
+
+void ct_transfers_destroy(ct_transfers *t)
+{
+    if (t == NULL) return;
+    ct_comm_unplug(t->peers, &t->mover);
+    ct_comm_destroy(t->peers);
+    free(t);
 }

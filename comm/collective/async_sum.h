@@ -1,4 +1,5 @@
-/** @file async_sum.h  A sum over the ranks that is under way while this rank computes.
+/** @file async_sum.h  Sums over the ranks, and transfers, that are under way while this rank
+ * computes.
  *
  * begin returns at once, end waits. What lies between may compute and may let sums move
  * (ct_async_sum_poll()). Begin and end come in one order on all ranks, from the main thread;
@@ -8,6 +9,7 @@
 #define CT_ASYNC_SUM_H
 
 #include "comm/core/comm.h"
+#include "framework/tensor/transfer.h"
 
 typedef struct ct_async_sum ct_async_sum;
 
@@ -24,5 +26,23 @@ ct_status ct_async_sum_end(ct_async_sum *s);
 ct_status ct_async_sum_poll(ct_comm *c);
 /** What the sums under way wait for, as ct_coll_ops.pending. */
 int ct_async_sum_pending(ct_comm *c, MPI_Request **out, int max);
+
+/* ---- what carries the transfers of a net that is divided among ranks
+ *
+ * In a group every rank sends each other one its piece, or what it has of that one's: as many bytes
+ * as a ring, in one step, or two for a sum. Pieces are added in rank order, in f32, and rounded
+ * once: the same bits on every rank, and on every placement. They move in ct_transfer_ops.poll, and
+ * while this rank waits in any communicator of the family (ct_comm_plug()). */
+
+typedef struct ct_transfers ct_transfers;
+
+/** group: of those that divide layers among them; NULL: nobody does. peers: whose ranks SEND and
+ *  RECEIVE name, in messages of a communicator of their own. Both outlive it. Collective over
+ * peers. CT_ERR_NOMEM, CT_ERR_COMM. */
+ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p);
+void ct_transfers_destroy(ct_transfers *t); /* NULL allowed; collective over peers */
+/** With a ct_transfers as ctx. Tags of SEND and RECEIVE: below 2^15. Pieces of 2^31 elements and
+ *  more: CT_ERR_ARG. */
+extern const ct_transfer_ops ct_transfers_ops;
 
 #endif

@@ -108,4 +108,11 @@ extern const ct_coll_ops ct_coll_allgather; /* any dtype */
  *  (van de Geijn; Thakur et al., IJHPCA 2005). Any dtype. */
 extern const ct_coll_ops ct_coll_broadcast;
 
+/** Sums of gradients on devices by an MPI that takes their memory in messages: MPI's own
+ * nonblocking allreduce, on the device's addresses. `there` is what MPI says of itself
+ * (comm/core/comm.h). A sum begins once the device has made the gradient, seen by `poll` and
+ * `follow`, and in the order of `begin`; `follow` waits for it on the host. Over the ranks of the
+ * ct_comm that `open` is given. comm/collective/sum_mpi.c */
+extern const ct_device_sum_ops ct_device_sum_mpi;
+
 #endif

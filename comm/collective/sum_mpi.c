@@ -1,4 +1,4 @@
-#include "comm/collective/sum_mpi.h"
+#include "comm/collective/coll.h"
 
 #include <mpi.h>
 #include <stdlib.h>

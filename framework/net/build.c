@@ -209,7 +209,8 @@ ct_status ct_pass_reshape_layer(ct_pass *pass, int i)
 
     in->backward_reads = l->backward_reads;
     in->top_is_share = l->ops->top_is_share;
-    if ((n->own != NULL) && (n->n_bottom > 0)) /* what the net adds passes it on */
+    if (((n->own != NULL) || (n->param->transfer != NULL)) &&
+        (n->n_bottom > 0)) /* what the net adds passes it on */
         in->top_is_share = pass->instance[g->value[n->bottom[0]].node]->top_is_share;
     for (int t = 0; t < l->n_top; t++) { /* even in place */
         in->top[t]->restarts_first = false;
@@ -239,13 +240,13 @@ static ct_status reshape(ct_pass *pass, int i)
     return ct_pass_reshape_layer(pass, i);
 }
 
-/* The net's batch is that of its first data layer. */
+/* The net's batch is that of its first data layer, or of what it gets from another stage. */
 static void take_batch(ct_net *net, int i)
 {
     const ct_layer *l = net->layer[i];
     const ct_instance *in = net->pass->instance[i];
 
-    if (l->ops->is_data && (net->batch_global == 0)) {
+    if ((l->ops->is_data || (in->batch_global > 0)) && (net->batch_global == 0)) {
         net->batch_local = in->batch_local;
         net->batch_global = in->batch_global;
         net->batch_first = in->batch_first;
@@ -332,7 +333,7 @@ static ct_status bring_to_plain(ct_net *net, int i)
         }
         return (found >= 0) ? convert(net, i, found, "Reorder") : CT_OK;
     }
-    if (n->ops->by_net) return CT_OK;
+    if (n->ops->by_net && (n->ops->layout == NULL)) return CT_OK;
     bottom = malloc(((size_t)n->n_bottom + 1) * sizeof(bottom[0]));
     if (bottom == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->pass->blob[g->value[n->bottom[b]].blob];

@@ -5,7 +5,7 @@
 #ifndef CT_EXEC_H
 #define CT_EXEC_H
 
-#include "framework/tensor/device.h"
+#include "framework/tensor/transfer.h"
 
 #include <stdint.h>
 
@@ -63,6 +63,11 @@ typedef struct ct_exec {
     ct_status (*sum_poll)(void *ctx);
     int n_sum;      /* that have begun and were not waited for; the net counts them */
     void *hook_ctx; /* of these five */
+    /** Transfers of a net that is divided among ranks (framework/tensor/transfer.h). NULL: it has
+     *  none. They outlive the passes that run with them. */
+    const ct_transfer_ops *transfers;
+    void *transfers_ctx;
+    int n_transfer; /* as n_sum */
     /** Lets communication move; cheap; called between layers, and inside long ones through
      *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);
@@ -121,6 +126,10 @@ static inline ct_status ct_exec_rows(const ct_exec *ex, const float *dw, int64_t
     *taken_p = false;
     return (ex->rows != NULL) ? ex->rows(ex->rows_ctx, dw, m, index, value, taken_p) : CT_OK;
 }
+
+/** Begins a transfer. CT_ERR_ARG, logged: nobody carries any. */
+ct_status ct_exec_transfer_begin(ct_exec *ex, const ct_transfer *t, void **ticket_p);
+ct_status ct_exec_transfer_wait(ct_exec *ex, void *ticket);
 
 /** For long layers: polls, where that is due; otherwise costs a look at the clock. Call it from the
  * thread that called the layer, once per image or block of work, never inside what must not be

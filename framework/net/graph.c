@@ -96,7 +96,7 @@ static ct_status find_type(ct_graph_node *n, const ct_net_options *o)
             n->ops = table[i];
             return CT_OK;
         }
-        if (n_name < MAX_NAMES) name[n_name++] = table[i]->type;
+        if ((n_name < MAX_NAMES) && !table[i]->by_net) name[n_name++] = table[i]->type;
     }
     if (ct_foreign_why(type) != NULL)
         return CT_NODE_FAIL(n, CT_ERR_CONFIG, "this layer type is not supported: %s",
@@ -588,12 +588,19 @@ static ct_status check_forced(const ct_graph_node *n)
     return CT_OK;
 }
 
+/* Whether a gradient crosses between stages: Send's comes, Receive's goes. */
+static bool crosses_back(const ct_graph_node *n)
+{
+    return (n->param->transfer != NULL) && n->param->transfer->gradient;
+}
+
 ct_status ct_graph_reach(ct_graph *g)
 {
     for (int i = g->n_node - 1; i >= 0; i--) {
         ct_graph_node *n = &g->node[i];
 
         CT_TRY(check_forced(n));
+        n->reached = (n->n_top == 0) && crosses_back(n); /* a Send: its peer sends the gradient */
         for (int t = 0; t < n->n_top; t++) {
             ct_value *v = &g->value[n->top[t]];
 
@@ -620,6 +627,7 @@ void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_on
 
     for (int w = 0; w < CT_MAX_WEIGHT; w++) needs |= n->weight_wanted[w];
     for (int b = 0; b < n->n_bottom; b++) needs |= n->bottom_wanted[b];
+    needs |= (n->n_bottom == 0) && n->reached && crosses_back(n);
     n->runs_backward = needs && !forward_only;
     for (int t = 0; t < n->n_top; t++) {
         ct_value *v = &g->value[n->top[t]];
@@ -787,7 +795,7 @@ bool ct_graph_reads_tokens(const ct_graph *g, const ct_value *v)
     if ((n == NULL) || (v->loss_weight != 0.0f) || (n->ops->layout == NULL) ||
         !n->ops->layout->tokens)
         return false;
-    if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
+    if (!n->ops->allow_inplace && (n->ops->alias == 0) && (n->param->transfer == NULL)) return true;
     for (int t = 0; t < n->n_top; t++) {
         if (ct_graph_reads_tokens(g, &g->value[n->top[t]])) return true;
     }

@@ -98,6 +98,23 @@ ct_status ct_layer_part(const ct_layer *l, ct_instance *in, ct_exec *ex, bool fo
                    : l->ops->sums->backward(l, in, ex, part);
 }
 
+/* What stands between two parts, at once. */
+static ct_status between_parts(const ct_layer *l, const ct_instance *in, ct_exec *ex, bool forward,
+                               int n)
+{
+    const ct_sum_ops *sums = l->ops->sums;
+    ct_transfer t;
+    void *ticket;
+
+    if (sums->transfer != NULL) {
+        sums->transfer(l, in, forward, &t);
+        CT_TRY(ct_exec_transfer_begin(ex, &t, &ticket));
+        return ct_exec_transfer_wait(ex, ticket);
+    }
+    return (ex->sum_ranks == NULL) ? CT_OK
+                                   : ex->sum_ranks(ex->hook_ctx, in->buffer[sums->slot].data, n);
+}
+
 static ct_status all_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward)
 {
     const ct_sum_ops *sums = l->ops->sums;
@@ -107,8 +124,7 @@ static ct_status all_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool
 
         CT_TRY(forward ? sums->forward(l, in, ex, k) : sums->backward(l, in, ex, k));
         if (n == 0) return CT_OK;
-        if (ex->sum_ranks != NULL)
-            CT_TRY(ex->sum_ranks(ex->hook_ctx, in->buffer[sums->slot].data, n));
+        CT_TRY(between_parts(l, in, ex, forward, n));
     }
 }
 

@@ -205,6 +205,14 @@ typedef struct ct_sum_ops {
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
     /** NULL: backward has no sums. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex, int part);
+    /** Not NULL: sum k is this transfer (transfer.h) in place of doubles in a buffer, and count
+     * says 1. It may read bottoms and write tops, backward likewise; so tops live from part 0 on.
+     * However few ranks add up sums, such a layer runs in parts. Addresses are NULL before memory
+     * is placed. */
+    void (*transfer)(const ct_layer *l, const ct_instance *in, bool forward, ct_transfer *t_p);
+    /** Of a transfer: it comes into a buffer that always lives, and may begin long before its step
+     *  (ct_pass_receive_ahead()). */
+    bool ahead;
 } ct_sum_ops;
 
 /** One step of a layer's formula, an operator of ONNX: it takes what the step before it made, the
@@ -260,7 +268,7 @@ typedef struct ct_layer_ops {
     bool on_cuda;   /* forward and backward run on any device; others need a ct_device_override */
     bool keeps_top; /* the caller writes the tops (Input): their memory is never shared */
     bool by_net;    /* the net adds it where it is needed, whatever is written: no part of what
-                     * the net is (Reorder, Cast)                                        */
+                     * the net is (Reorder, Cast, transfers)                             */
     size_t state_size;          /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 

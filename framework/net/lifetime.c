@@ -57,7 +57,9 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
     const ct_sum_ops *sums;
 
     if (ct_graph_is_inner(g, v)) return;
-    touch(s, ct_net_impl_of(net)->forward_step[v->node]); /* the last part writes */
+    touch(s, ct_net_impl_of(net)->forward_step[v->node]); /* the last part writes … */
+    if ((maker->ops->sums != NULL) && (maker->ops->sums->transfer != NULL))
+        touch(s, ct_net_impl_of(net)->forward_first[v->node]); /* … or what comes in before it */
     ct_net_touch_reads(net, v, back);
     if (maker->ops->keeps_top) {
         s->persists = true;

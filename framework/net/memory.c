@@ -402,10 +402,10 @@ void ct_pass_memory_release(ct_pass *pass)
     const ct_pass_impl *p = ct_pass_impl_of(pass);
     const ct_device *dev = pass->net->options.dev;
 
+    ct_pass_sums_release(pass); /* what is under way reads and writes the memory */
     if (p->block != NULL) dev->mem_release(p->block);
     if (p->always != NULL) dev->mem_release(p->always);
     ct_step_graphs_destroy(p->graphs);
     ct_host_layers_release(pass);
     ct_pass_report_release(pass);
-    ct_pass_sums_release(pass);
 }

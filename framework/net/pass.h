@@ -66,6 +66,10 @@ ct_status ct_pass_forward(ct_pass *pass, double *loss_p);
  *  next. The second waits for them; once for each first, before the next of this pass. */
 ct_status ct_pass_forward_begin(ct_pass *pass);
 ct_status ct_pass_forward_end(ct_pass *pass, double *loss_p);
+/** Begins to receive what other ranks send to the pass's next forward, or its next backward. It may
+ *  be called at any time, of passes in the order in which they will run so; their steps begin what
+ *  did not begin. Never blocks. */
+ct_status ct_pass_receive_ahead(ct_pass *pass, bool forward);
 /** Runs backward after a forward of the same batch in this pass; ready may be NULL. */
 ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx);
 

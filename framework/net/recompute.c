@@ -271,6 +271,9 @@ static const char *why_once(const ct_net *net, int i)
         return "its forward makes gradients";
     if ((l->ops->sums != NULL) && (net->options.env.n_rank > 1))
         return "its forward adds up over the ranks";
+    if ((l->ops->sums != NULL) && (l->ops->sums->transfer != NULL) &&
+        (ct_layer_sums(l, net->pass->instance[i], true) > 0))
+        return "its forward needs other ranks";
     for (int w = 0; w < l->n_weight; w++) {
         if (l->weight[w].kind == CT_WEIGHT_STATISTIC) return "its forward changes statistics";
     }

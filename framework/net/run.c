@@ -36,6 +36,22 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
     return CT_OK;
 }
 
+ct_status ct_exec_transfer_begin(ct_exec *ex, const ct_transfer *t, void **ticket_p)
+{
+    if (ex->transfers == NULL)
+        return CT_FAIL(CT_ERR_ARG, "the net is divided among ranks, and nobody carries what goes "
+                                   "between them");
+    CT_TRY(ex->transfers->begin(ex->transfers_ctx, t, ticket_p));
+    ex->n_transfer++;
+    return CT_OK;
+}
+
+ct_status ct_exec_transfer_wait(ct_exec *ex, void *ticket)
+{
+    ex->n_transfer--;
+    return ex->transfers->wait(ex->transfers_ctx, ticket);
+}
+
 double ct_poll_interval_s(double step_s)
 {
     double s = step_s / POLLS_A_STEP;
@@ -51,16 +67,18 @@ bool ct_exec_poll_is_due(ct_exec *ex, double now)
 {
     double every = ct_poll_interval_s((ex->step_s != NULL) ? *ex->step_s : 0);
 
-    if (ex->n_sum > 0) every = LEAST_POLL_S;
+    if (ex->n_sum + ex->n_transfer > 0) every = LEAST_POLL_S;
     if ((ex->polled_s > 0) && (now - ex->polled_s < every)) return false;
     ex->polled_s = now;
     ex->n_poll++;
     return true;
 }
 
-/* Gradients, and the sums of layers that are under way. */
+/* Gradients, and the sums and transfers of layers that are under way. */
 static ct_status let_move(const ct_exec *ex)
 {
+    if ((ex->n_transfer > 0) && (ex->transfers->poll != NULL))
+        CT_TRY(ex->transfers->poll(ex->transfers_ctx));
     if ((ex->n_sum > 0) && (ex->sum_poll != NULL)) CT_TRY(ex->sum_poll(ex->hook_ctx));
     return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 }

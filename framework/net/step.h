@@ -27,7 +27,8 @@ typedef enum {
     /** A parameter that learns. BEGIN, in backward: its gradient is final. WAIT, in the next
      *  forward, before its first reader: its update must be done. */
     CT_PAIR_WEIGHTS,
-    CT_PAIR_SUM /* a layer's own sum over the ranks: both in one list */
+    CT_PAIR_SUM,     /* a layer's own sum over the ranks: both in one list */
+    CT_PAIR_TRANSFER /* a layer's own transfer (transfer.h): likewise          */
 } ct_pair_of;
 
 typedef struct ct_step {
@@ -40,7 +41,7 @@ typedef struct ct_step {
     int blob;       /* ZERO_DIFF, LOSS_DIFF; else -1                                   */
     int part;       /* FORWARD, BACKWARD: of n_part; BEGIN, WAIT of a sum: which of the layer's */
     int n_part;     /* FORWARD, BACKWARD: 1 and more where the layer adds up over ranks between  */
-    int count;      /* BEGIN, WAIT of a sum: how many doubles are added up             */
+    int count;      /* BEGIN, WAIT: the doubles of a sum; of a transfer as many as take its bytes */
     float value;    /* LOSS_DIFF: the loss weight                                  */
     double seconds; /* of the last run, where timing is on                         */
     int polls;      /* in the last run, from inside the step, where timing is on   */

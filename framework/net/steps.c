@@ -9,6 +9,9 @@
  * other inputs need not be kept. Sums before the last one are waited for behind the next layer that
  * runs, so that the last one begins soon. Layers that run whole keep their order, so gradients are
  * final in the same order on one rank and on many.
+ *
+ * Transfers of a net that is divided among ranks are such sums, one a layer. What comes from
+ * another stage is asked for at the start of the list.
  */
 #include "framework/net/net_impl.h"
 
@@ -94,6 +97,15 @@ static void add_ready(builder *b, int i)
     }
 }
 
+/* How many doubles take as many bytes as a transfer. */
+static int size_of(const ct_layer *l, const ct_instance *in, bool forward)
+{
+    ct_transfer t;
+
+    l->ops->sums->transfer(l, in, forward, &t);
+    return (int)(((size_t)t.n * ct_dtype_size(t.dtype) + sizeof(double) - 1) / sizeof(double));
+}
+
 /* Sum k of layer i. One sum of a layer is under way at a time. */
 static void add_sum(builder *b, ct_step_kind kind, int i, int k)
 {
@@ -101,10 +113,12 @@ static void add_sum(builder *b, ct_step_kind kind, int i, int k)
     ct_step *s = add_step(b, kind, i);
 
     if (kind == CT_STEP_BEGIN) b->pair[i] = ct_net_impl_of(b->net)->n_pair++;
-    s->of = CT_PAIR_SUM;
+    s->of = (l->ops->sums->transfer != NULL) ? CT_PAIR_TRANSFER : CT_PAIR_SUM;
     s->pair = b->pair[i];
     s->part = k;
-    s->count = l->ops->sums->count(l, b->net->pass->instance[i], b->forward, k);
+    s->count = (s->of == CT_PAIR_TRANSFER)
+                   ? size_of(l, b->net->pass->instance[i], b->forward)
+                   : l->ops->sums->count(l, b->net->pass->instance[i], b->forward, k);
 }
 
 /* ---- layers, whole and in parts */
@@ -273,6 +287,27 @@ static void end_sources(builder *b, int i)
     end_spoiled(b, i);
 }
 
+static bool transfers(const ct_net *net, int i)
+{
+    const ct_sum_ops *sums = net->layer[i]->ops->sums;
+
+    return (sums != NULL) && (sums->transfer != NULL);
+}
+
+/* What comes from other ranks, and needs nothing of this list, is asked for first of all. */
+static void begin_receives(builder *b)
+{
+    const ct_net *net = b->net;
+
+    for (int k = 0; k < net->n_layer; k++) {
+        int i = b->forward ? k : net->n_layer - 1 - k;
+
+        if ((b->n_sum[i] > 0) && transfers(net, i) && net->layer[i]->ops->sums->ahead &&
+            (b->forward || b->graph->node[i].runs_backward))
+            begin_parts(b, i);
+    }
+}
+
 /* ---- lists */
 
 static void add_layer(builder *b, int i)
@@ -307,7 +342,6 @@ static bool shares_weights(const builder *b, int i)
     return false;
 }
 
-/* Where ranks add up, and every batch has the same shapes. */
 /* Layer i runs alone, or is the last of a group that runs in its parts. */
 static bool has_parts(const ct_net *net, int i)
 {
@@ -318,12 +352,14 @@ static bool has_parts(const ct_net *net, int i)
     return (m->runner[i] == i) || (runner->ops->fusion->forward_part != NULL);
 }
 
+/* Where ranks add up, or the net is divided among them, and every batch has the same shapes. */
 static void count_sums(builder *b)
 {
     const ct_net *net = b->net;
 
-    if ((net->options.env.n_rank == 1) || (ct_pass_impl_of(net->pass)->vary != NULL)) return;
+    if (ct_pass_impl_of(net->pass)->vary != NULL) return;
     for (int i = 0; i < net->n_layer; i++) {
+        if ((net->options.env.n_rank == 1) && !transfers(net, i)) continue;
         if (!has_parts(net, i) || ct_host_layer_is(net, i) || shares_weights(b, i)) continue;
         b->n_sum[i] = ct_layer_sums(net->layer[i], net->pass->instance[i], b->forward);
         b->cuts |= (b->n_sum[i] > 0);
@@ -337,6 +373,7 @@ static void compile(builder *b)
     int *last = b->forward ? m->forward_step : m->backward_step;
 
     for (int i = 0; i < n; i++) first[i] = last[i] = -1;
+    begin_receives(b);
     for (int k = 0; k < n; k++) {
         int i = b->forward ? k : n - 1 - k;
 
@@ -410,11 +447,32 @@ static ct_status find_outputs(ct_net *net)
     return CT_OK;
 }
 
+/* A gradient that is said to cross between stages does: the other stage waits for it. */
+static ct_status check_crossings(const ct_net *net)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int i = 0; !m->forward_only && (i < net->n_layer); i++) {
+        const ct_graph_node *n = &m->graph.node[i];
+
+        if ((n->param->transfer == NULL) || !n->param->transfer->gradient || n->runs_backward)
+            continue;
+        return CT_LAYER_FAIL(net->layer[i], CT_ERR_CONFIG, "%s",
+                             (n->n_top == 0)
+                                 ? "a gradient is to come back, and nothing before it "
+                                   "learns"
+                                 : "a gradient is to go back, and nothing behind it has "
+                                   "one");
+    }
+    return CT_OK;
+}
+
 ct_status ct_net_steps(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n = (size_t)net->n_layer + 1;
 
+    CT_TRY(check_crossings(net));
     m->forward_step = calloc(5 * n, sizeof(int));
     if (m->forward_step == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the steps of %d layers", net->n_layer);

@@ -119,7 +119,7 @@ ct_status ct_device_cuda_measure(double *copy_p, double *product_p, double *narr
  * computes, and the host waits for none of them. While they are under way, what the host waits for
  * on the device may be behind them: such waits end with an error where the library tells of one. An
  * MPI that takes the device's memory does the same but for that: it moves while it is called, and
- * is waited for (comm/collective/sum_mpi.h).
+ * is waited for (comm/collective/sum_mpi.c).
  */
 
 enum { CT_DEVICE_SUM_ID = 128 /* bytes */ };

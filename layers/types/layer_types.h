@@ -21,6 +21,7 @@
     X(concat) \
     X(contrastive_loss) \
     X(convolution) \
+    X(copy_to_parts) \
     X(crop) \
     X(data) \
     X(deconvolution) \
@@ -34,6 +35,7 @@
     X(filter) \
     X(flatten) \
     X(focal_loss) \
+    X(gather) \
     X(hdf5_data) \
     X(hdf5_output) \
     X(hinge_loss) \
@@ -60,6 +62,8 @@
     X(prelu) \
     X(prior_box) \
     X(psroi_pooling) \
+    X(receive) \
+    X(reduce_scatter) \
     X(reduction) \
     X(relu) \
     X(reorder) \
@@ -68,6 +72,8 @@
     X(rnn) \
     X(roi_pooling) \
     X(scale) \
+    X(scatter_to_parts) \
+    X(send) \
     X(shuffle_channel) \
     X(sigmoid_loss) \
     X(silence) \
@@ -77,6 +83,7 @@
     X(softmax_loss) \
     X(split) \
     X(spp) \
+    X(sum_parts) \
     X(swiglu) \
     X(sync_bn) \
     X(text_data) \

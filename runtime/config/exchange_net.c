@@ -4,7 +4,6 @@
 
 #include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
-#include "comm/collective/sum_mpi.h"
 #include "runtime/config/exchange_config.h"
 
 /* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward

@@ -1,4 +1,4 @@
-/* Sums on devices by MPI (comm/collective/sum_mpi.h), with a made-up device whose memory is the
+/* Sums on devices by MPI (comm/collective/sum_mpi.c), with a made-up device whose memory is the
  * host's, so that any MPI takes it, and whose gradients are there after some looks. */
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "comm/core/comm.h"
-#include "comm/collective/sum_mpi.h"
+#include "comm/collective/coll.h"
 
 enum { N = 5000, SUMS = 9, STEPS = 3 };
 
