@@ -22,8 +22,10 @@ const ct_verb ct_verb_table[] = {
     { "check", "shapes, parameters, operations, memory, traffic; no MPI, no data",
       "cortado check --model=FILE|--solver=FILE [--phase=TRAIN|TEST] [--ranks=N] [--json[=FILE]]",
       false, false, ct_verb_check },
-    { "plan", "least steps of a chain of blocks under a limit of memory, or of a pipeline's stages",
-      "cortado plan --chain=FILE|--pipeline=FILE [--json[=FILE]]", false, false, ct_verb_plan },
+    { "plan", "what of a net is made again under a limit of memory; chains, pipelines",
+      "cortado plan --model=FILE|--solver=FILE [--memory_gib=X] [--out=FILE] [--json[=FILE]]; "
+      "--chain=FILE, --pipeline=FILE",
+      false, false, ct_verb_plan },
     { "info", "what was built in, and the machine as seen",
       "cortado info [--topology[=SPEC]] [--config-reference]", false, false, ct_verb_info },
     { "bench", "micro-benchmarks, checked while they are timed: bench comm, bench codec",
@@ -44,8 +46,9 @@ const ct_verb ct_verb_table[] = {
 #define JOB "train test time extract"
 
 const ct_option ct_option_table[] = {
-    { "solver", CT_OPTION_TEXT, "train time check", "FILE", "the solver prototxt" },
-    { "model", CT_OPTION_TEXT, "test time check extract generate", "FILE", "the net prototxt" },
+    { "solver", CT_OPTION_TEXT, "train time check plan", "FILE", "the solver prototxt" },
+    { "model", CT_OPTION_TEXT, "test time check plan extract generate", "FILE",
+      "the net prototxt" },
     { "weights", CT_OPTION_TEXT, "train test extract generate", "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel, .caffemodel.h5, .npz, .safetensors or "
       ".gguf" },
@@ -55,10 +58,11 @@ const ct_option ct_option_table[] = {
     { "iterations", CT_OPTION_COUNT, JOB, "N",
       "train: max_iter; test and extract: batches (50); time: timed steps (10), with "
       "--data batches (100)" },
-    { "set", CT_OPTION_LIST, "train test time check extract generate", "FIELD=VALUE",
+    { "set", CT_OPTION_LIST, "train test time check plan extract generate", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "
       "layer "
-      "of the phase: TRAIN for train, time and check, TEST for test), or layer[NAME].field.sub" },
+      "of the phase: TRAIN for train, time, check and plan, TEST for test), or "
+      "layer[NAME].field.sub" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
     { "overwrite", CT_OPTION_FLAG, "train test", NULL,
       "write over the metrics and snapshots that an earlier run left; otherwise a run from the "
@@ -105,6 +109,9 @@ const ct_option ct_option_table[] = {
       "how evenly each layer's work is split over the threads; needs OMP_WAIT_POLICY=passive" },
     { "limits", CT_OPTION_CHOICE, "time", "true|false",
       "measure what processor and memory can do at most, for the shares of it (true)" },
+    { "limits", CT_OPTION_TEXT, "plan", "GFLOPS,GBS",
+      "what the machine does at most: 10^9 operations and 10^9 bytes of memory a second; otherwise "
+      "measured, in less than a second" },
     { "roofline", CT_OPTION_TEXT, "time", "FILE",
       "draw operations a second over operations a byte, as SVG" },
     { "compression", CT_OPTION_TEXT, "train time check", "TYPE[:FIELD=VALUE,...]",
@@ -123,7 +130,7 @@ const ct_option ct_option_table[] = {
       "bitwise the same result for the same ranks and placement" },
     { "reproducible_sum", CT_OPTION_FLAG, "train time", NULL,
       "bitwise the same sums over ranks whatever their placement, the algorithm and timing" },
-    { "global_batch_size", CT_OPTION_COUNT, "train time check", "N",
+    { "global_batch_size", CT_OPTION_COUNT, "train time check plan", "N",
       "samples of all ranks in a step, instead of batch_size a rank" },
     { "seed", CT_OPTION_COUNT, "train time", "N", "random_seed" },
     { "solver_mode", CT_OPTION_CHOICE, JOB, "cpu|gpu|CPU|GPU", "where to compute" },
@@ -133,14 +140,19 @@ const ct_option ct_option_table[] = {
     { "phase", CT_OPTION_CHOICE, "time", "TRAIN|TEST", "the phase of the net (TRAIN)" },
     { "phase", CT_OPTION_CHOICE, "check", "TRAIN|TEST",
       "the phase of the net; both if not given, with --solver the nets that it trains and tests" },
-    { "level", CT_OPTION_COUNT, "test time check extract generate", "N",
+    { "level", CT_OPTION_COUNT, "test time check plan extract generate", "N",
       "the level of the net's state" },
-    { "stage", CT_OPTION_TEXT, "test time check extract generate", "NAME[,NAME]",
+    { "stage", CT_OPTION_TEXT, "test time check plan extract generate", "NAME[,NAME]",
       "the stages of the net's state" },
     { "stage", CT_OPTION_TEXT, "train", "DIR",
       "copy LMDB sets and HDF5 files to DIR, a disk of each node, and read them there" },
     { "stage_dir", CT_OPTION_TEXT, "test time extract", "DIR", "the same as train's --stage" },
-    { "ranks", CT_OPTION_COUNT, "check", "N", "how many ranks to reckon with (1)" },
+    { "ranks", CT_OPTION_COUNT, "check plan", "N",
+      "how many ranks to reckon with (1); plan takes 1 so far" },
+    { "memory_gib", CT_OPTION_TEXT, "plan", "X",
+      "what a rank's weights, gradients, states and activations may take; otherwise all is kept" },
+    { "top", CT_OPTION_COUNT, "plan", "K", "also list the K fastest plans that fit" },
+    { "out", CT_OPTION_TEXT, "plan", "FILE", "write the plan as a parallel file" },
     { "nodes", CT_OPTION_COUNT, "check", "N",
       "on how many nodes: says what compression would gain there" },
     { "ranks_per_node", CT_OPTION_COUNT, "check", "N", "ranks on each of them (1)" },

@@ -1,14 +1,13 @@
-/* cortado plan: here the two solvers alone, on chains and pipelines that are given as JSON. */
+/* cortado plan: plans of nets, or the two solvers alone, on chains and pipelines given as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/verb.h"
+#include "cli/plan/plan.h"
 #include "planner/solver_json.h"
 
-/* --json=FILE, or alone: the answer to stdout, and nothing else. */
-static ct_status write_answer(const char *to, const ct_text *json)
+ct_status ct_plan_write_json(const char *to, const ct_text *json)
 {
     if (json->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the answer");
     if (strcmp(to, "-") != 0) return ct_file_write(to, json->text, json->length);
@@ -81,7 +80,7 @@ static ct_status solve_chain(const ct_chain *c, const char *json)
         status = ct_chain_solve(c, strategy, mode, &step_s);
     if ((status == CT_OK) && (json != NULL)) {
         ct_chain_answer(c, step_s, strategy, mode, &answer);
-        status = write_answer(json, &answer);
+        status = ct_plan_write_json(json, &answer);
     }
     if ((status == CT_OK) && ((json == NULL) || (strcmp(json, "-") != 0)))
         print_chain(c, step_s, strategy, mode);
@@ -133,7 +132,7 @@ static ct_status solve_partition(const ct_partition *p, const char *json)
         status = ct_partition_solve(p, layers, &step_s);
     if ((status == CT_OK) && (json != NULL)) {
         ct_partition_answer(p, step_s, layers, &answer);
-        status = write_answer(json, &answer);
+        status = ct_plan_write_json(json, &answer);
     }
     if ((status == CT_OK) && ((json == NULL) || (strcmp(json, "-") != 0)))
         print_partition(p, step_s, layers);
@@ -171,12 +170,17 @@ ct_status ct_verb_plan(ct_call *call)
     const char *chain = ct_options_text(call->options, "chain");
     const char *pipeline = ct_options_text(call->options, "pipeline");
     const char *json = ct_options_text(call->options, "json");
+    int n = (chain != NULL) + (pipeline != NULL) +
+            (ct_options_text(call->options, "model") != NULL) +
+            (ct_options_text(call->options, "solver") != NULL);
     char *text = NULL;
     size_t size = 0;
     ct_status status;
 
-    if ((chain == NULL) == (pipeline == NULL))
-        return CT_FAIL(CT_ERR_CONFIG, "cortado plan needs one of --chain=FILE and --pipeline=FILE");
+    if (n != 1)
+        return CT_FAIL(CT_ERR_CONFIG, "cortado plan needs one of --model=FILE, --solver=FILE, "
+                                      "--chain=FILE and --pipeline=FILE");
+    if ((chain == NULL) && (pipeline == NULL)) return ct_plan_net(call);
     CT_TRY(ct_file_read((chain != NULL) ? chain : pipeline, &text, &size));
     status = (chain != NULL) ? plan_chain(chain, text, size, json)
                              : plan_pipeline(pipeline, text, size, json);

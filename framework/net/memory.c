@@ -274,6 +274,28 @@ ct_status ct_net_place(ct_net *net)
     return CT_OK;
 }
 
+int ct_net_regions(const ct_net *net)
+{
+    return ct_net_impl_of(net)->n_region;
+}
+
+ct_net_region ct_net_region_of(const ct_net *net, int i)
+{
+    const ct_region *r = &ct_net_impl_of(net)->region[i];
+    const ct_use *u = &ct_net_impl_of(net)->use[i];
+    bool buffer = (u->kind == CT_USE_BUFFER);
+
+    return (ct_net_region){ .bytes = ct_align_up(r->bytes),
+                            .blob = buffer ? -1 : u->index,
+                            .layer = buffer ? u->index : -1,
+                            .kept = (r->first < net->n_forward) && (r->last >= net->n_forward) };
+}
+
+int ct_net_memory_of(const ct_net *net, int blob)
+{
+    return ct_net_impl_of(net)->data_root[blob];
+}
+
 static ct_call_buffer *find_call(ct_net_impl *m, int layer, int slot)
 {
     ct_call_buffer *c = &m->call_buffer[m->n_call_buffer];

@@ -160,6 +160,18 @@ uint64_t ct_net_hash(const ct_net *net);
  *  (framework/net/estimate.c says what), operations and engines as the layer says. Zeroes where
  *  nothing runs. */
 void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e);
+/** A part of the plan of memory: of values that lie in one place, or of a buffer. */
+typedef struct ct_net_region {
+    size_t bytes;
+    int blob;  /* a blob that lies there, for all of them; -1: a buffer of */
+    int layer; /* this layer; -1: values                                   */
+    bool kept; /* forward writes it, and it is there when backward begins  */
+} ct_net_region;
+/** Regions of the plan; the same place serves several of them, one after the other. */
+int ct_net_regions(const ct_net *net);
+ct_net_region ct_net_region_of(const ct_net *net, int i);
+/** The blob that stands for all in whose memory blob b lies: ct_net_region.blob. */
+int ct_net_memory_of(const ct_net *net, int blob);
 /** XXH64 of the bytes of all weights in arena order, padding left out, statistics on request. 0
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);

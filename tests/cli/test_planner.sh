@@ -56,7 +56,7 @@ answers one_stage --pipeline=one.json '{"step_s":0.60000000000000009,"layers":[2
 runs more_stages_table 0 '^no partition: more stages than layers$' "$CORTADO" plan --pipeline=many.json
 
 # ---- errors
-runs no_file 2 'plan needs one of --chain=FILE and --pipeline=FILE' "$CORTADO" plan
+runs no_file 2 'plan needs one of --model=FILE, --solver=FILE, --chain=FILE and --pipeline=FILE' "$CORTADO" plan
 runs two_files 2 'needs one of' "$CORTADO" plan --chain=roomy.json --pipeline=one.json
 runs not_there 3 'gone.json: No such file' "$CORTADO" plan --chain=gone.json
 runs other_option 2 'did you mean --chain' "$CORTADO" plan --chian=roomy.json

@@ -1,0 +1,345 @@
+/* cortado plan --model or --solver: what of a net is made again under a limit of memory. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/info/machine_limit.h"
+#include "cli/plan/plan.h"
+#include "framework/base/log.h"
+#include "framework/solver/update_rule.h"
+#include "planner/net_plan.h"
+#include "planner/parallel.h"
+#include "runtime/call.h"
+
+typedef struct planned {
+    ct_call *call;
+    ct_config config;
+    ct_net_state state;
+    ct_net_options options;
+    ct_net_plan_request request;
+    bool is_measured; /* the machine's limits are */
+    ct_net_search search;
+    ct_text file; /* the parallel file */
+    FILE *to;     /* NULL: stdout takes JSON alone */
+} planned;
+
+static double mib(int64_t bytes)
+{
+    return ldexp((double)bytes, -20);
+}
+
+/* ---- what is asked for */
+
+/* Of "A" or "A,B": numbers above 0. */
+static bool read_numbers(const char *text, int n, double *v)
+{
+    for (int i = 0; i < n; i++) {
+        char *end;
+
+        v[i] = strtod(text, &end);
+        if ((end == text) || !isfinite(v[i]) || (v[i] <= 0) || (*end != ((i < n - 1) ? ',' : '\0')))
+            return false;
+        text = end + 1;
+    }
+    return true;
+}
+
+static ct_status read_memory(planned *p)
+{
+    const char *text = ct_options_text(p->call->options, "memory_gib");
+    double gib = 0;
+
+    if (text == NULL) return CT_OK;
+    if (!read_numbers(text, 1, &gib) || (gib > 1e6))
+        return CT_FAIL(CT_ERR_CONFIG, "--memory_gib=%s: expected a number above 0", text);
+    p->request.limit = (int64_t)ldexp(gib, 30);
+    return CT_OK;
+}
+
+static ct_status read_limits(planned *p)
+{
+    const char *text = ct_options_text(p->call->options, "limits");
+    double v[2];
+    ct_machine_limit limit;
+
+    p->is_measured = (text == NULL);
+    if (text == NULL) {
+        CT_TRY(ct_machine_limit_measure(1, &limit));
+        p->request.limits = (ct_net_limits){ limit.flop, limit.memory };
+        return CT_OK;
+    }
+    if (!read_numbers(text, 2, v))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--limits=%s: expected two numbers above 0, 10^9 operations a second and "
+                       "10^9 bytes of memory a second",
+                       text);
+    p->request.limits = (ct_net_limits){ 1e9 * v[0], 1e9 * v[1] };
+    return CT_OK;
+}
+
+static ct_status read_request(planned *p)
+{
+    const ct_options *o = p->call->options;
+    const Ct__SolverParameter *s;
+
+    if (ct_options_count(o, "ranks", 1) != 1)
+        return CT_FAIL(CT_ERR_CONFIG, "--ranks=%" PRId64 ": plans for several ranks are to come",
+                       ct_options_count(o, "ranks", 1));
+    CT_TRY(read_memory(p));
+    CT_TRY(ct_net_state_read(o, &p->state));
+    CT_TRY(ct_config_read(o, CT_TRAIN, &p->config));
+    s = p->config.solver;
+    if (p->config.net == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "the solver gives its nets as train_net and test_net: "
+                                      "cortado plan takes one net");
+    ct_net_options_fill(p->call, &p->config, CT_TRAIN, &p->state, &p->options);
+    if ((ct_options_text(o, "stage") == NULL) && (ct_options_text(o, "level") == NULL) &&
+        (s->train_state != NULL)) {
+        p->options.level = s->train_state->level;
+        p->options.stage = (const char *const *)s->train_state->stage;
+        p->options.n_stage = (int)s->train_state->n_stage;
+    }
+    p->options.env.n_rank = 1;
+    p->options.no_data = true;
+    if (!p->config.is_model) p->options.state_bytes = (double)ct_update_rule_state_bytes(s, 1);
+    p->request.param = p->config.net;
+    p->request.options = &p->options;
+    return read_limits(p);
+}
+
+/* ---- the search */
+
+/* Many nets of one message would say the same again and again. */
+static void errors_alone(void *ctx, const char *text)
+{
+    (void)ctx;
+    if (text[0] == 'E') fputs(text, stderr);
+}
+
+static ct_status fail_memory(const planned *p)
+{
+    const ct_net_search *s = &p->search;
+
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "nothing fits: keeping everything takes %.1f MiB of %.1f, and the plan that "
+                   "takes least %.1f MiB (--memory_gib=%.4f)",
+                   mib(s->whole.memory_bytes), mib(p->request.limit), mib(s->least_bytes),
+                   ceil(ldexp((double)s->least_bytes, -30) * 1e4) / 1e4);
+}
+
+/* Reads the file as `train` will: its net must take what the plan says, to the byte. */
+static ct_status check_file(const planned *p)
+{
+    const ct_net_plan *best = &p->search.best;
+    ct_parallel *f = NULL;
+    ct_net *net = NULL;
+    ct_status status;
+
+    CT_TRY(ct_parallel_parse("the plan", p->file.text, p->file.length, &f));
+    status = ct_net_make_again(p->config.net, &p->options, f->again, f->n_again, &net);
+    if (status == CT_OK) status = ct_parallel_bind(f, p->config.net, net);
+    if ((status == CT_OK) &&
+        ((int64_t)net->memory.planned != best->kept_bytes + best->transient_bytes))
+        status = CT_FAIL(CT_ERR_ARG, "the plan takes %zu bytes, but %" PRId64 " were reckoned with",
+                         net->memory.planned, best->kept_bytes + best->transient_bytes);
+    ct_net_destroy(net);
+    ct_parallel_destroy(f);
+    return status;
+}
+
+static ct_status find_plan(planned *p)
+{
+    ct_net *net = NULL;
+    ct_status status;
+
+    /* once with all that it says */
+    CT_TRY(ct_net_make_again(p->config.net, &p->options, NULL, 0, &net));
+    ct_net_destroy(net);
+    ct_log_set_sink(errors_alone, NULL);
+    status = ct_net_search_run(&p->request, &p->search);
+    if ((status == CT_OK) && !p->search.fits) status = fail_memory(p);
+    if (status == CT_OK) {
+        ct_net_plan_write(&p->search, &p->file);
+        status = p->file.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan") : check_file(p);
+    }
+    ct_log_set_sink(NULL, NULL);
+    return status;
+}
+
+/* ---- for people */
+
+static int n_kind(const ct_net_chain *c)
+{
+    int n = 0;
+
+    for (int b = 0; b < c->n_block; b++) n += (c->block[b].like == b);
+    return n;
+}
+
+static void print_plan(const char *name, const ct_net_plan *n, FILE *to)
+{
+    fprintf(to, "%-12s %10.1f %10.1f %10.1f %10.1f %10.2f %10.2f\n", name, mib(n->memory_bytes),
+            mib(n->weight_bytes), mib(n->kept_bytes), mib(n->transient_bytes),
+            1e3 * n->time.again_s, 1e3 * n->step_s);
+}
+
+static void print_segments(const ct_net_search *s, FILE *to)
+{
+    const ct_net_chain *c = &s->chain;
+
+    for (int i = 0, b = 0; i < s->best.n_segment; i++) {
+        const ct_net_segment *a = &s->best.segment[i];
+        int64_t kept = 0;
+        int first;
+
+        while (c->block[b].first != a->first) b++;
+        first = b;
+        for (; c->block[b].last != a->last; b++) kept += c->block[b].kept_bytes;
+        kept += c->block[b].kept_bytes;
+        fprintf(to, "  again %s - %s: %d block%s, %.1f MiB\n", a->first, a->last, b - first + 1,
+                (b > first) ? "s" : "", mib(kept));
+    }
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const ct_net_plan *)a)->step_s, y = ((const ct_net_plan *)b)->step_s;
+
+    return (x > y) - (x < y);
+}
+
+/* --top: the fastest plans that fit. */
+static void print_top(const planned *p)
+{
+    const ct_net_search *s = &p->search;
+    int64_t left = ct_options_count(p->call->options, "top", 0);
+
+    if (left > 0)
+        fprintf(p->to, "\n%-12s %10s %10s %10s %10s %10s %10s\n", "segments", "MiB", "weights",
+                "kept", "transient", "again ms", "step ms");
+    qsort(s->tried, (size_t)s->n_configuration, sizeof(*s->tried), by_time);
+    for (int i = 0; (i < s->n_configuration) && (left > 0); i++) {
+        char name[16];
+
+        if ((p->request.limit > 0) && (s->tried[i].memory_bytes > p->request.limit)) continue;
+        snprintf(name, sizeof(name), "%d", s->tried[i].n_segment);
+        print_plan(name, &s->tried[i], p->to);
+        left--;
+    }
+}
+
+static void print(const planned *p)
+{
+    const ct_net_search *s = &p->search;
+    FILE *to = p->to;
+
+    fprintf(to, "net         %s, hash %016" PRIx64 ", %" PRId64 " samples a step, 1 rank\n",
+            (p->config.net->name != NULL) ? p->config.net->name : "", s->hash, s->batch);
+    fprintf(to, "machine     %.4g GFLOP/s, %.4g GB/s, %s\n", 1e-9 * p->request.limits.flop,
+            1e-9 * p->request.limits.bytes, p->is_measured ? "measured" : "as --limits says");
+    fprintf(to, "chain       %d blocks, %d of them unlike\n", s->chain.n_block, n_kind(&s->chain));
+    if (p->request.limit > 0) {
+        bool fits = (s->whole.memory_bytes <= p->request.limit);
+
+        fprintf(to, "limit       %.1f MiB; keeping everything %s: %.1f of %.1f MiB\n",
+                mib(p->request.limit), fits ? "fits" : "does not fit", mib(s->whole.memory_bytes),
+                mib(p->request.limit));
+    }
+    fprintf(to, "\n%-12s %10s %10s %10s %10s %10s %10s\n", "", "MiB", "weights", "kept",
+            "transient", "again ms", "step ms");
+    print_plan("all kept", &s->whole, to);
+    print_plan("plan", &s->best, to);
+    if (s->best.n_segment == 0) fprintf(to, "  nothing is made again\n");
+    print_segments(s, to);
+    print_top(p);
+    fprintf(to,
+            "\nsearched %d configurations in %.2f s; times are those of operations and bytes at "
+            "the machine's limits\n",
+            s->n_configuration, s->search_s);
+}
+
+/* ---- for programs */
+
+static void add_json(const planned *p, ct_text *out)
+{
+    const ct_net_search *s = &p->search;
+    const ct_net_plan *n = &s->best;
+    const ct_net_chain *c = &s->chain;
+    bool fits = (p->request.limit == 0) || (s->whole.memory_bytes <= p->request.limit);
+
+    ct_text_add(out, "{\"step_s\":");
+    ct_text_add_number(out, n->step_s);
+    ct_text_add(out, ",\"data_parallel_step_s\":");
+    if (fits)
+        ct_text_add_number(out, s->whole.step_s);
+    else
+        ct_text_add(out, "null");
+    ct_text_add(out, ",\"configurations\":%d,\"search_s\":", s->n_configuration);
+    ct_text_add_number(out, s->search_s);
+    ct_text_add(out,
+                ",\"ranks\":[{\"rank\":0,\"stage\":0,\"memory_bytes\":%" PRId64
+                ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
+                ",\"transient_bytes\":%" PRId64 ",\"compute_s\":",
+                n->memory_bytes, n->weight_bytes, n->kept_bytes, n->transient_bytes);
+    ct_text_add_number(out, n->step_s);
+    ct_text_add(out, ",\"again_s\":");
+    ct_text_add_number(out, n->time.again_s);
+    ct_text_add(out,
+                "}],\"whole\":{\"memory_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64 ",\"step_s\":",
+                s->whole.memory_bytes, s->whole.kept_bytes);
+    ct_text_add_number(out, s->whole.step_s);
+    ct_text_add(out, "},\"blocks\":%d,\"unlike\":%d,\"stages\":[{\"first\":", c->n_block,
+                n_kind(c));
+    ct_text_add_json(out, c->block[0].first);
+    ct_text_add(out, ",\"last\":");
+    ct_text_add_json(out, c->block[c->n_block - 1].last);
+    ct_text_add(out, ",\"ranks\":[0],\"tensor\":1,\"again\":[");
+    for (int i = 0; i < n->n_segment; i++) {
+        ct_text_add(out, "%s{\"first\":", (i > 0) ? "," : "");
+        ct_text_add_json(out, n->segment[i].first);
+        ct_text_add(out, ",\"last\":");
+        ct_text_add_json(out, n->segment[i].last);
+        ct_text_add(out, "}");
+    }
+    ct_text_add(out, "]}],\"parallel\":");
+    ct_text_add_json(out, p->file.text);
+    ct_text_add(out, "}\n");
+}
+
+static ct_status tell(const planned *p)
+{
+    const ct_options *o = p->call->options;
+    const char *json = ct_options_text(o, "json"), *file = ct_options_text(o, "out");
+    ct_text text = { .text = NULL };
+    ct_status status = CT_OK;
+
+    if (file != NULL) CT_TRY(ct_file_write(file, p->file.text, p->file.length));
+    if (p->to != NULL) {
+        print(p);
+        if (file != NULL)
+            fprintf(p->to, "written: %s, for cortado train --parallel=%s\n", file, file);
+    }
+    if (json == NULL) return CT_OK;
+    add_json(p, &text);
+    status = ct_plan_write_json(json, &text);
+    ct_text_destroy(&text);
+    return status;
+}
+
+ct_status ct_plan_net(ct_call *call)
+{
+    const char *json = ct_options_text(call->options, "json");
+    planned p = { .call = call, .to = stdout };
+    ct_status status;
+
+    if ((json != NULL) && (strcmp(json, "-") == 0)) p.to = NULL;
+    status = read_request(&p);
+    if (status == CT_OK) status = find_plan(&p);
+    if (status == CT_OK) status = tell(&p);
+    ct_net_search_destroy(&p.search);
+    ct_text_destroy(&p.file);
+    ct_config_destroy(&p.config);
+    return status;
+}
