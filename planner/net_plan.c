@@ -25,6 +25,7 @@ typedef struct search {
     int64_t least_chain; /* of the chain: below nothing fits, whatever is made again     */
     int *strategy;
     ct_chain_mode *mode, *before; /* the choice under way, and the last that was looked at */
+    ct_chain_mode *best;          /* that of the best plan                                 */
     ct_net_plan last;             /* that one's */
     int64_t *kept, *input, *zero; /* [block], in slots */
     double *time_s, *again_s;
@@ -92,6 +93,7 @@ static ct_status look_at(search *s, ct_net_plan *p)
     if ((q->limit > 0) && (p->memory_bytes > q->limit)) return CT_OK;
     if (o->fits && (p->step_s >= o->best.step_s)) return CT_OK;
     o->fits = true;
+    memcpy(s->best, s->mode, (size_t)o->chain.n_block * sizeof(s->mode[0]));
     return copy_plan(p, &o->best);
 }
 
@@ -244,6 +246,37 @@ static ct_status fit(search *s, bool joint)
     return CT_OK;
 }
 
+/* Block b, at an end of its segment, kept beside the best plan's others. False: it is within a
+ * segment, or kept already, or too large for what is left. */
+static bool release(search *s, int b)
+{
+    const ct_net_chain *c = &s->out->chain;
+    int64_t left = s->request->limit - s->out->best.memory_bytes;
+    bool goes_on = (b < c->n_block - 1) && (s->best[b + 1] == CT_CHAIN_CONTINUE);
+
+    if ((s->best[b] == CT_CHAIN_KEEP) || ((s->best[b] == CT_CHAIN_CONTINUE) && goes_on) ||
+        (c->block[b].kept_bytes > 2 * left))
+        return false;
+    memcpy(s->mode, s->best, (size_t)c->n_block * sizeof(s->mode[0]));
+    s->mode[b] = CT_CHAIN_KEEP;
+    if (goes_on) s->mode[b + 1] = CT_CHAIN_START;
+    return true;
+}
+
+/* What is left of the limit goes to blocks one by one, as long as that makes it faster. */
+static ct_status use_rest(search *s)
+{
+    int tries = 0;
+
+    for (int b = 0; (b < s->out->chain.n_block) && (tries < MOST_TRIES); b++) {
+        if (!release(s, b)) continue;
+        tries++;
+        CT_TRY(make_segments(s, &s->last));
+        CT_TRY(look_at(s, &s->last));
+    }
+    return CT_OK;
+}
+
 /* The least bytes for which the chain has an answer. */
 static ct_status find_least(search *s)
 {
@@ -289,7 +322,7 @@ static ct_status run(search *s)
     CT_TRY(find_least(s));
     CT_TRY(fit(s, false));
     CT_TRY(fit(s, true));
-    return o->fits ? CT_OK : look_for_least(s);
+    return o->fits ? use_rest(s) : look_for_least(s);
 }
 
 static ct_status with_room(search *s)
@@ -301,13 +334,14 @@ static ct_status with_room(search *s)
     /* every block has a layer of its own in the message */
     n = s->request->param->n_layer + 1;
     s->strategy = calloc(n, sizeof(*s->strategy));
-    s->mode = calloc(2 * n, sizeof(*s->mode));
+    s->mode = calloc(3 * n, sizeof(*s->mode));
     s->kept = calloc(3 * n, sizeof(*s->kept));
     s->time_s = calloc(2 * n, sizeof(*s->time_s));
     if ((s->strategy == NULL) || (s->mode == NULL) || (s->kept == NULL) || (s->time_s == NULL)) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %zu layers", n);
     } else {
         s->before = s->mode + n;
+        s->best = s->before + n;
         s->input = s->kept + n;
         s->zero = s->input + n;
         s->again_s = s->time_s + n;
