@@ -694,7 +694,8 @@ static void test_heads(void **state)
             "divided by tensor 4");
 }
 
-/* Every layer type has its place: among those that may be split, or here. */
+/* Every layer type has its place: among those that may be split, or here. The last line has those
+ * that the program adds to carry values between ranks. */
 static void test_every_type(void **state)
 {
     static const char whole[] =
@@ -705,7 +706,8 @@ static void test_every_type(void **state)
         "MultiBoxLoss "
         "MultinomialLogisticLoss Normalize Parameter Permute Position PriorBox PSROIPooling "
         "RNN ROIPooling Reduction Reshape ShuffleChannel SigmoidCrossEntropyLoss Slice "
-        "SmoothL1Loss SPP TextData Tile TokenData WindowData ";
+        "SmoothL1Loss SPP TextData Tile TokenData WindowData "
+        "CopyToParts Gather Receive ReduceScatter ScatterToParts Send SumParts ";
 
     (void)state;
     for (int i = 0; ct_layer_table[i] != NULL; i++) {
