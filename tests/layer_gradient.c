@@ -78,7 +78,7 @@ static verdict compare_element(const probe *p, int64_t i, double scale, const ch
     s2 = f[2] / dx[2] - f[3] / dx[3];
     e = fabs(d2 - d1) + fabs(s2 - 2 * s1) / 2;
     if (e > kink_share * scale + 4 * noise / p->step) return AT_KINK;
-    tolerance = noise / p->step + e;
+    tolerance = noise / p->step + e + p->noise_unit * scale;
     if (fabs((double)p->diff[i] - d1) <= tolerance) return AGREES;
     snprintf(
         p->message, MESSAGE, "%s: %s element %lld = %g: backward %.8g, differences %.8g +- %.2g",

@@ -125,7 +125,9 @@ typedef struct test_gradient {
  *
  * With f evaluated at x, x +- h, x +- 2h: D(h) = (f(x+h) - f(x-h)) / 2h,
  * S(h) = (f(x+h) - 2f(x) + f(x-h)) / h, and E = |D(2h) - D(h)| + |S(2h) - 2S(h)| / 2. The allowed
- * difference is  noise / h + E, where
+ * difference is  noise / h + E + own, where
+ *  - own = roundings * eps * the blob's largest gradient: backward's roundings, which are all there
+ *    is where no top moves;
  *  - noise = roundings * eps * sum over the top elements that moved of |c_j| max|top|;
  *  - E bounds the curvature error: D(2h) - D(h) is three times the h^2 f'''/6 of D(h);
  *  - E also bounds the error at one kink of slope change J at distance d < h, which is
