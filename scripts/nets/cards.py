@@ -38,8 +38,8 @@ CARDS = {
     "googlenet": ("GoogLeNet", 6998552, "68.7 % top-1, 88.9 % top-5 (Caffe's bvlc_googlenet)", IMAGENET, [
         "13 378 280 parameters with the two auxiliary heads, which only training has.", UNTRAINED]),
     "gpt2": ("GPT-2, 124 M", 124439808, "perplexity 29.41 on WikiText-2, without training on it", GPT2, GPT2_NOTES + [
-        "On two cores that reach 354 GFLOP/s a step of one sequence of 1024 tokens takes 3.2 s, 1.27 times as fast as PyTorch 2.15 "
-        "there. One sequence takes 2.5 GB, four take 4.0 ([figures](../../docs/results/2026-11-27-language-models.md))."]),
+        "On two cores that reach 354 GFLOP/s a step of one sequence of 1024 tokens takes 3.2 s; with `recompute: NEVER` it was 1.27 "
+        "times as fast as PyTorch 2.15 there. As it is here one sequence takes 2.5 GB, four take 4.0 ([figures](../../docs/results/2026-11-27-language-models.md))."]),
     "gpt2_medium": ("GPT-2, 355 M", 354823168, "perplexity 22.76 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
     "gpt2_large": ("GPT-2, 774 M", 774030080, "perplexity 19.93 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
     "gpt2_xl": ("GPT-2, 1.5 B", 1557611200, "perplexity 18.34 on WikiText-2, without training on it", GPT2, GPT2_NOTES),
