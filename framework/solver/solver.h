@@ -11,6 +11,7 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/proto/prototxt.h"
+#include "framework/solver/division.h"
 #include "framework/solver/update_rule.h"
 #include "framework/tensor/storage.h"
 
@@ -33,6 +34,8 @@ typedef struct ct_solver_options {
     const ct_layer_ops *const *table; /* layer types; NULL: ct_layer_table                      */
     const ct_net_segment *again;      /* ct_net_options.again of the train net */
     int n_again;
+    /** The ranks of the job run the nets together; NULL: each runs them whole. Borrowed. */
+    const ct_division *division;
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */
     ct_net_env env; /* its seed is set here: random_seed, or drawn by rank 0                     */
     struct ct_report *report; /* log, metrics, progress; framework/report/report.h */
