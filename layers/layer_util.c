@@ -143,10 +143,15 @@ static ct_status broadcast_shape(const ct_layer *l, const ct_shape *bottom, int 
 ct_status ct_layer_broadcast_cut(const ct_layer *l, const ct_shape *bottom, int axis, int num_axes,
                                  ct_cut *cut_p)
 {
-    const Ct__LayerPart *part = l->param->part;
+    const Ct__LayerPart *part = ct_layer_narrowed(l);
     ct_shape whole = *bottom, shape;
     int at = 0, from;
 
+    if ((part != NULL) && ct_layer_is_split(l, CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE)) {
+        CT_TRY(broadcast_shape(l, bottom, axis, num_axes, &from, &shape));
+        *cut_p = (ct_cut){ .whole = shape };
+        return CT_OK;
+    }
     if (part != NULL) {
         CT_TRY(ct_layer_axis(l, bottom, part->axis, "part.axis", &at));
         CT_TRY(ct_layer_widen(l, at, &whole));

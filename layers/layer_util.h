@@ -21,6 +21,13 @@ ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to);
 ct_status ct_layer_copy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 ct_status ct_layer_copy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
+/** CT_SPLIT_TOKEN of a layer that works along axes from this one of its prototxt on, where tokens,
+ *  axis 1, lie before them; else 0. */
+static inline unsigned ct_splits_behind_tokens(int axis)
+{
+    return ((axis == -1) || (axis > 1)) ? CT_SPLIT_TOKEN : 0;
+}
+
 /** Of layers that work on each element, or along axes behind the second one, whatever their
  *  parameters. */
 extern const ct_sequence_ops ct_sequence_apart;

@@ -14,167 +14,17 @@ const char *ct_split_name(ct_parallel_split split)
     return (v != NULL) ? v->name : "?";
 }
 
-/* ---- which types may be split, and how. Every type may be BATCH and REPLICATE. */
-
-enum {
-    MAY_OUTPUT = 1,
-    MAY_INPUT = 2,
-    MAY_HEADS = 4,
-    BY_CHANNEL = 8,  /* a channel of the tops depends on that of the bottoms alone, axis 1    */
-    BY_FEATURE = 16, /* the same along any axis                                               */
-    BY_TOKEN = 32,   /* a token of the tops depends on that of the bottoms alone              */
-    BY_CLASS = 64,   /* a loss of which each rank has some classes: sums pass between them    */
-    EACH = BY_CHANNEL | BY_FEATURE | BY_TOKEN
-};
-
-static unsigned of_convolution(const Ct__LayerParameter *l)
-{
-    const Ct__ConvolutionParameter *p = l->convolution_param;
-
-    if ((p == NULL) || (p->axis != 1)) return 0;
-    if (p->group > 1) return (p->group == p->num_output) ? BY_CHANNEL : 0;
-    return MAY_OUTPUT | MAY_INPUT;
-}
-
-static unsigned of_lrn(const Ct__LayerParameter *l)
-{
-    bool within = (l->lrn_param != NULL) &&
-                  (l->lrn_param->norm_region == CT__LRNPARAMETER__NORM_REGION__WITHIN_CHANNEL);
-
-    return within ? BY_CHANNEL : 0;
-}
-
-static unsigned of_mvn(const Ct__LayerParameter *l)
-{
-    return ((l->mvn_param != NULL) && l->mvn_param->across_channels) ? 0 : BY_CHANNEL;
-}
-
-/* One slope for all channels would need a sum of its gradients. */
-static unsigned of_prelu(const Ct__LayerParameter *l)
-{
-    return ((l->prelu_param != NULL) && l->prelu_param->channel_shared) ? 0 : BY_CHANNEL;
-}
-
-static unsigned of_scale(const Ct__LayerParameter *l)
-{
-    const Ct__ScaleParameter *p = l->scale_param;
-
-    if (l->n_bottom != 1) return 0;
-    return ((p == NULL) || ((p->axis == 1) && (p->num_axes == 1))) ? BY_CHANNEL : 0;
-}
-
-static unsigned of_bias(const Ct__LayerParameter *l)
-{
-    const Ct__BiasParameter *p = l->bias_param;
-
-    if (l->n_bottom != 1) return 0;
-    return ((p == NULL) || ((p->axis == 1) && (p->num_axes == 1))) ? BY_CHANNEL : 0;
-}
-
-static unsigned of_flatten(const Ct__LayerParameter *l)
-{
-    return ((l->flatten_param == NULL) || (l->flatten_param->axis == 1)) ? BY_CHANNEL : 0;
-}
-
-static unsigned behind_tokens(int axis)
-{
-    return ((axis < 0) || (axis > 1)) ? BY_TOKEN : 0;
-}
-
-static unsigned of_layer_norm(const Ct__LayerParameter *l)
-{
-    return behind_tokens((l->layer_norm_param != NULL) ? l->layer_norm_param->axis : -1);
-}
-
-static unsigned of_rms_norm(const Ct__LayerParameter *l)
-{
-    return behind_tokens((l->rms_norm_param != NULL) ? l->rms_norm_param->axis : -1);
-}
-
-static unsigned of_softmax(const Ct__LayerParameter *l)
-{
-    return behind_tokens((l->softmax_param != NULL) ? l->softmax_param->axis : 1);
-}
-
-typedef struct split_type {
-    const char *type;
-    unsigned how;
-    unsigned (*ask)(const Ct__LayerParameter *l); /* instead, of a layer's parameters */
-} split_type;
-
-/* What is not here is BATCH or REPLICATE. */
-static const split_type split_types[] = {
-    { "AbsVal", EACH, NULL },
-    { "Attention", MAY_HEADS, NULL },
-    { "BN", BY_CHANNEL, NULL },
-    { "BNLL", EACH, NULL },
-    { "BatchNorm", BY_CHANNEL, NULL },
-    { "Bias", 0, of_bias },
-    { "Cast", EACH, NULL },
-    { "Clip", EACH, NULL },
-    { "Convolution", 0, of_convolution },
-    { "DepthwiseConvolution", BY_CHANNEL, NULL },
-    { "Dropout", EACH, NULL },
-    { "ELU", EACH, NULL },
-    { "Eltwise", EACH, NULL },
-    { "Embed", MAY_INPUT, NULL },
-    { "Exp", EACH, NULL },
-    { "Flatten", 0, of_flatten },
-    { "GELU", EACH, NULL },
-    { "HardSwish", EACH, NULL },
-    { "InnerProduct", MAY_OUTPUT | MAY_INPUT, NULL },
-    { "Interp", BY_CHANNEL, NULL },
-    { "LRN", 0, of_lrn },
-    { "LayerNorm", 0, of_layer_norm },
-    { "Log", EACH, NULL },
-    { "MVN", 0, of_mvn },
-    { "Mish", EACH, NULL },
-    { "PReLU", 0, of_prelu },
-    { "Pooling", BY_CHANNEL, NULL },
-    { "Power", EACH, NULL },
-    { "RMSNorm", 0, of_rms_norm },
-    { "ReLU", EACH, NULL },
-    { "ReLU6", EACH, NULL },
-    { "Reorder", EACH, NULL },
-    { "Scale", 0, of_scale },
-    { "Sigmoid", EACH, NULL },
-    { "Silence", EACH, NULL },
-    { "Softmax", 0, of_softmax },
-    { "SoftmaxWithLoss", BY_CLASS, NULL },
-    { "Split", EACH, NULL },
-    { "SwiGLU", EACH, NULL },
-    { "Swish", EACH, NULL },
-    { "SyncBN", BY_CHANNEL, NULL },
-    { "TanH", EACH, NULL },
-    { "Threshold", EACH, NULL },
-    { "Upsample", BY_CHANNEL, NULL },
-};
-
-static unsigned ways_of(const Ct__LayerParameter *l)
-{
-    for (size_t i = 0; i < sizeof(split_types) / sizeof(split_types[0]); i++) {
-        const split_type *t = &split_types[i];
-
-        if ((l->type == NULL) || (strcmp(t->type, l->type) != 0)) continue;
-        return (t->ask != NULL) ? t->ask(l) : t->how;
-    }
-    return 0;
-}
+/* ---- which layers may be split, and how: the layers say it */
 
 static bool may(unsigned how, ct_parallel_split split)
 {
-    switch (split) {
-    case CT_PARALLEL_OUTPUT:
-        return (how & (MAY_OUTPUT | BY_CHANNEL | BY_CLASS)) != 0;
-    case CT_PARALLEL_INPUT:
-        return (how & MAY_INPUT) != 0;
-    case CT_PARALLEL_HEADS:
-        return (how & MAY_HEADS) != 0;
-    case CT_PARALLEL_SEQUENCE:
-        return (how & BY_TOKEN) != 0;
-    default:
-        return true;
-    }
+    return ct_layer_may_split(how, (Ct__ParallelLayerParameter__Split)split);
+}
+
+/* It may be cut along any axis that the values in front of it are cut along. */
+static bool goes_along(unsigned how)
+{
+    return (how & CT_SPLIT_FEATURE) == CT_SPLIT_FEATURE;
 }
 
 /* "it may be BATCH, OUTPUT, INPUT or REPLICATE" */
@@ -225,6 +75,19 @@ static int output_axis(const ct_instance *in)
     return (axis < 0) ? axis + in->bottom[0]->data.shape.ndim : axis;
 }
 
+/* Groups stay whole. Where bottom and top have as many channels as there are groups, these may be
+ * uneven; otherwise the shares of both fit only where they are equal. */
+static bool refuses_groups(const ct_instance *in, int tensor, char *why, size_t size)
+{
+    unsigned how = ct_layer_splits(in->layer->param);
+    int64_t bottom = in->bottom[0]->data.shape.dim[1], top = in->top[0]->data.shape.dim[1];
+
+    if ((how & CT_SPLIT_GROUP) != 0)
+        return uneven(in->layer->param->convolution_param->group, "groups", tensor, why, size);
+    if (((how & CT_SPLIT_CHANNEL) == 0) || (bottom == top)) return false;
+    return uneven((bottom < top) ? bottom : top, "groups", tensor, why, size);
+}
+
 static bool refuses_size(const ct_instance *in, ct_parallel_split split, int tensor, char *why,
                          size_t size)
 {
@@ -242,9 +105,14 @@ static bool refuses_size(const ct_instance *in, ct_parallel_split split, int ten
         }
         return uneven(bottom->dim[1], "tokens", tensor, why, size);
     }
-    if ((l->n_weight == 0) || !(ways_of(l->param) & (MAY_OUTPUT | MAY_INPUT))) return false;
+    if ((split == CT_PARALLEL_OUTPUT) && (l->param->convolution_param != NULL) &&
+        refuses_groups(in, tensor, why, size))
+        return true;
+    if ((l->n_weight == 0) || !(ct_layer_splits(l->param) & (CT_SPLIT_OUTPUT | CT_SPLIT_INPUT)))
+        return false;
     if (split == CT_PARALLEL_OUTPUT)
-        return too_few(l->weight[0].shape.dim[turned ? 1 : 0], "outputs", tensor, why, size);
+        return too_few(l->weight[0].shape.dim[(turned || embeds) ? 1 : 0], "outputs", tensor, why,
+                       size);
     if (split == CT_PARALLEL_INPUT)
         return embeds
                    ? too_few(l->weight[0].shape.dim[0], "rows", tensor, why, size)
@@ -255,7 +123,7 @@ static bool refuses_size(const ct_instance *in, ct_parallel_split split, int ten
 bool ct_split_refuses(const Ct__LayerParameter *l, const ct_instance *in, ct_parallel_split split,
                       int tensor, char *why, size_t size)
 {
-    unsigned how = ways_of(l);
+    unsigned how = ct_layer_splits(l);
 
     if (!may(how, split)) {
         list_ways(how, why, size);
@@ -353,7 +221,8 @@ static int pieces_for(const sharder *h, int i)
     int b, k = reader_of(h->net, i, 0, &b);
 
     while ((k >= 0) && (h->net->layer[k]->n_bottom == 1) && !is_type(h->net->layer[k], "Split") &&
-           !is_type(h->net->layer[k], "SwiGLU") && (ways_of(h->net->layer[k]->param) & BY_FEATURE))
+           !is_type(h->net->layer[k], "SwiGLU") &&
+           goes_along(ct_layer_splits(h->net->layer[k]->param)))
         k = reader_of(h->net, k, 0, &b);
     if ((k < 0) || (b != 0)) return 1;
     if (reads_packed(h->net->layer[k])) return 3;
@@ -374,7 +243,7 @@ static ct_sharding wanted(const sharder *h, int i, int b)
 {
     const ct_layer *l = h->net->layer[i];
     const ct_instance *in = h->net->pass->instance[i];
-    unsigned how = ways_of(l->param);
+    unsigned how = ct_layer_splits(l->param);
 
     switch (h->s->split[i]) {
     case CT_PARALLEL_BATCH:
@@ -382,8 +251,8 @@ static ct_sharding wanted(const sharder *h, int i, int b)
     case CT_PARALLEL_SEQUENCE:
         return on_tokens;
     case CT_PARALLEL_OUTPUT:
-        if (how & MAY_OUTPUT) return everywhere;
-        if (how & BY_CLASS) return (b == 0) ? on_channels(class_axis(in), 1) : everywhere;
+        if (how & CT_SPLIT_OUTPUT) return everywhere;
+        if (how & CT_SPLIT_CLASS) return (b == 0) ? on_channels(class_axis(in), 1) : everywhere;
         return on_channels(h->s->top[i].axis, (is_type(l, "SwiGLU") && (l->n_bottom == 1)) ? 2 : 1);
     case CT_PARALLEL_INPUT:
         if (is_type(l, "Embed")) return everywhere;
@@ -400,7 +269,7 @@ static ct_sharding wanted(const sharder *h, int i, int b)
 static ct_sharding made(const sharder *h, int i, int axis)
 {
     const ct_layer *l = h->net->layer[i];
-    unsigned how = ways_of(l->param);
+    unsigned how = ct_layer_splits(l->param);
 
     switch (h->s->split[i]) {
     case CT_PARALLEL_BATCH:
@@ -408,10 +277,12 @@ static ct_sharding made(const sharder *h, int i, int axis)
     case CT_PARALLEL_SEQUENCE:
         return on_tokens;
     case CT_PARALLEL_OUTPUT:
-        if (how & BY_CLASS) return everywhere; /* a sum of all */
+        if (how & CT_SPLIT_CLASS) return everywhere; /* a sum of all */
         if (is_type(l, "InnerProduct"))
             return on_channels(output_axis(h->net->pass->instance[i]), pieces_for(h, i));
-        return on_channels((how & MAY_OUTPUT) ? 1 : axis, 1);
+        if (is_type(l, "Embed"))
+            return on_channels(h->net->pass->instance[i]->bottom[0]->data.shape.ndim, 1);
+        return on_channels((how & (CT_SPLIT_OUTPUT | CT_SPLIT_GROUP)) ? 1 : axis, 1);
     case CT_PARALLEL_INPUT:
         return in_parts;
     case CT_PARALLEL_HEADS:
@@ -424,9 +295,9 @@ static ct_sharding made(const sharder *h, int i, int axis)
 /* The split of a layer that goes with its bottom; false: it cannot. */
 static bool follows(unsigned how, ct_sharding bottom, ct_parallel_split *split_p)
 {
-    unsigned channel = (bottom.axis == 1) ? BY_CHANNEL : BY_FEATURE;
+    unsigned channel = (bottom.axis == 1) ? CT_SPLIT_CHANNEL : CT_SPLIT_LAST;
 
-    if (!(how & EACH)) return false;
+    if (!(how & CT_SPLIT_EACH)) return false;
     switch (bottom.kind) {
     case CT_SHARDING_BATCH:
         *split_p = CT_PARALLEL_BATCH;
@@ -436,11 +307,22 @@ static bool follows(unsigned how, ct_sharding bottom, ct_parallel_split *split_p
         return (how & channel) != 0;
     case CT_SHARDING_SEQUENCE:
         *split_p = CT_PARALLEL_SEQUENCE;
-        return (how & BY_TOKEN) != 0;
+        return (how & CT_SPLIT_TOKEN) != 0;
     default:
         *split_p = CT_PARALLEL_REPLICATE;
         return true; /* parts are added up before it */
     }
+}
+
+/* The same, and there is enough of it. */
+static bool goes_with(const sharder *h, int i, ct_sharding bottom, ct_parallel_split *split_p)
+{
+    const Ct__LayerParameter *l = h->net->layer[i]->param;
+    int tensor = h->p->stage[h->s->stage[i]].tensor;
+    char why[300];
+
+    return follows(ct_layer_splits(l), bottom, split_p) &&
+           !ct_split_refuses(l, h->net->pass->instance[i], *split_p, tensor, why, sizeof(why));
 }
 
 /* What all readers of a Split take, where none of them may go with what comes. */
@@ -451,7 +333,7 @@ static bool agreed(const sharder *h, int i, ct_sharding *all_p)
         ct_sharding w;
 
         if ((k < 0) || (h->s->stage[k] != h->s->stage[i])) return false;
-        if (ways_of(h->net->layer[k]->param) & EACH) return false;
+        if (ct_layer_splits(h->net->layer[k]->param) & CT_SPLIT_EACH) return false;
         h->s->split[k] = is_given(h, k) ? h->p->layer[h->file[k]].split : CT_PARALLEL_BATCH;
         w = wanted(h, k, b);
         if ((t > 0) && !same(w, *all_p)) return false;
@@ -480,7 +362,7 @@ static int axis_of(const sharder *h, int i, ct_sharding bottom)
     const ct_layer *l = h->net->layer[i];
 
     if (bottom.kind == CT_SHARDING_CHANNEL) return bottom.axis;
-    return ((l->n_bottom > 0) && (ways_of(l->param) & BY_FEATURE) &&
+    return ((l->n_bottom > 0) && (ct_layer_splits(l->param) & CT_SPLIT_LAST) &&
             (h->net->pass->instance[i]->bottom[0]->data.shape.ndim == 3))
                ? 2
                : 1;
@@ -504,11 +386,11 @@ static void decide(const sharder *h, int i)
         h->s->top[i] = all;
         return;
     }
-    if (!is_given(h, i) && !follows(ways_of(l->param), bottom, split)) *split = CT_PARALLEL_BATCH;
+    if (!is_given(h, i) && !goes_with(h, i, bottom, split)) *split = CT_PARALLEL_BATCH;
     h->s->top[i] = made(h, i, axis_of(h, i, bottom));
     if (is_type(l, "SwiGLU")) return;
     if ((h->s->top[i].kind == CT_SHARDING_CHANNEL) && (bottom.kind == CT_SHARDING_CHANNEL) &&
-        (ways_of(l->param) & BY_FEATURE)) /* what each element goes through keeps the pieces */
+        goes_along(ct_layer_splits(l->param))) /* what each element goes through keeps the pieces */
         h->s->top[i].pieces = bottom.pieces;
 }
 
@@ -520,7 +402,7 @@ static void convert(const sharder *h, int i)
 
         if ((from < 0) || (h->s->stage[from] != h->s->stage[i])) continue;
         if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(h->net->layer[i], "SwiGLU") &&
-            (ways_of(h->net->layer[i]->param) & BY_FEATURE))
+            goes_along(ct_layer_splits(h->net->layer[i]->param)))
             to = h->s->top[i];
         if (same(h->s->top[from], to)) continue;
         h->s->conversion[h->s->n_conversion++] = (ct_conversion){

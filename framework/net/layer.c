@@ -152,14 +152,59 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
 
 /* ---- parts of layers */
 
+static unsigned splits_of(const ct_layer_ops *ops, const Ct__LayerParameter *p)
+{
+    return (ops->splits_of != NULL) ? ops->splits_of(p) : ops->splits;
+}
+
+unsigned ct_layer_splits(const Ct__LayerParameter *p)
+{
+    const ct_layer_ops *ops = (p->type != NULL) ? ct_layer_find(p->type) : NULL;
+
+    return (ops != NULL) ? splits_of(ops, p) : 0;
+}
+
+bool ct_layer_may_split(unsigned splits, Ct__ParallelLayerParameter__Split split)
+{
+    switch (split) {
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT:
+        return (splits & ~(unsigned)(CT_SPLIT_INPUT | CT_SPLIT_HEADS | CT_SPLIT_TOKEN)) != 0;
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT:
+        return (splits & CT_SPLIT_INPUT) != 0;
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__HEADS:
+        return (splits & CT_SPLIT_HEADS) != 0;
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE:
+        return (splits & CT_SPLIT_TOKEN) != 0;
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__BATCH:
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+const Ct__LayerPart *ct_layer_narrowed(const ct_layer *l)
+{
+    const Ct__LayerPart *p = l->param->part;
+
+    if ((p == NULL) || (p->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__BATCH) ||
+        (p->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE))
+        return NULL;
+    return p;
+}
+
 bool ct_layer_is_split(const ct_layer *l, Ct__ParallelLayerParameter__Split split)
 {
     return (l->param->part != NULL) && (l->param->part->split == split);
 }
 
+/* Of its tokens it has all weights. */
 bool ct_layer_is_first(const ct_layer *l)
 {
-    return (l->param->part == NULL) || (l->param->part->index == 0);
+    const Ct__LayerPart *p = ct_layer_narrowed(l);
+
+    return (p == NULL) || (p->index == 0) ||
+           (p->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE);
 }
 
 static int64_t pieces(const Ct__LayerPart *p)
@@ -172,13 +217,13 @@ static int64_t pieces(const Ct__LayerPart *p)
 
 ct_status ct_layer_check_part(const ct_layer *l)
 {
-    const Ct__LayerPart *p = l->param->part;
+    const Ct__LayerPart *p = ct_layer_narrowed(l);
     const ProtobufCEnumValue *split;
 
     if (p == NULL) return CT_OK;
     split = protobuf_c_enum_descriptor_get_value(&ct__parallel_layer_parameter__split__descriptor,
                                                  (int)p->split);
-    if ((split == NULL) || !((l->ops->splits >> p->split) & 1u))
+    if ((split == NULL) || !ct_layer_may_split(splits_of(l->ops, l->param), p->split))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "it cannot be a part of a layer: split %s",
                              (split != NULL) ? split->name : "unknown");
     if ((p->count < 1) || (p->index < 0) || (p->index >= p->count) || (p->unit < 1) ||
@@ -221,7 +266,7 @@ static ct_status take_range(const ct_layer *l, const Ct__LayerPart *p, size_t i,
 
 ct_status ct_layer_cut(const ct_layer *l, const ct_shape *whole, int axis, ct_cut *cut_p)
 {
-    const Ct__LayerPart *p = l->param->part;
+    const Ct__LayerPart *p = ct_layer_narrowed(l);
     Ct__LayerPart one;
     int64_t n;
 
@@ -237,7 +282,7 @@ ct_status ct_layer_cut(const ct_layer *l, const ct_shape *whole, int axis, ct_cu
 
 ct_status ct_layer_widen(const ct_layer *l, int axis, ct_shape *shape_p)
 {
-    const Ct__LayerPart *p = l->param->part;
+    const Ct__LayerPart *p = ct_layer_narrowed(l);
     ct_shape whole = *shape_p, part;
     ct_cut cut;
 

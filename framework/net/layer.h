@@ -54,11 +54,20 @@ typedef enum {
     CT_WEIGHT_STATISTIC /* no gradient; the mean over ranks is taken before test/snapshot */
 } ct_weight_kind;
 
-/** How a layer may be cut into parts. */
+/** What parts a layer may be cut into (ct_layer_splits()). Every layer may be BATCH or REPLICATE,
+ *  which leave it whole. */
 enum {
-    CT_SPLIT_OUTPUT = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT,
-    CT_SPLIT_INPUT = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT,
-    CT_SPLIT_HEADS = 1 << CT__PARALLEL_LAYER_PARAMETER__SPLIT__HEADS
+    CT_SPLIT_OUTPUT = 1 << 0,  /* OUTPUT: some of its outputs, of all of its bottom              */
+    CT_SPLIT_INPUT = 1 << 1,   /* INPUT: some of its inputs; the parts' tops add up              */
+    CT_SPLIT_HEADS = 1 << 2,   /* HEADS                                                          */
+    CT_SPLIT_GROUP = 1 << 3,   /* OUTPUT: some of its groups of channels, bottom's and top's     */
+    CT_SPLIT_CHANNEL = 1 << 4, /* OUTPUT: a channel of the tops is of that of the bottoms alone:
+                                * axis 1                                                         */
+    CT_SPLIT_LAST = 1 << 5,    /* OUTPUT: the same along the last axis                           */
+    CT_SPLIT_TOKEN = 1 << 6,   /* SEQUENCE: a token of the tops is of that of the bottoms alone  */
+    CT_SPLIT_CLASS = 1 << 7,   /* OUTPUT: a loss of some of the classes: parts exchange sums     */
+    CT_SPLIT_FEATURE = CT_SPLIT_CHANNEL | CT_SPLIT_LAST, /* along any axis                       */
+    CT_SPLIT_EACH = CT_SPLIT_FEATURE | CT_SPLIT_TOKEN
 };
 
 /** A weight as setup declares it, in the order of Caffe's layer.blobs. */
@@ -256,8 +265,10 @@ typedef struct ct_layer_ops {
     /** Bit w: each number in bottom 0 is that of a row of weight w, and the gradient is zero but
      * for these rows; backward offers them (ct_exec_rows()). */
     int row_weights;
-    unsigned splits;   /* CT_SPLIT_…: it may be such a part of a layer (LayerParameter.part) */
-    bool no_diff_last; /* nor does the last bottom                                         */
+    unsigned splits; /* CT_SPLIT_…: it may be such a part of a layer (LayerParameter.part) */
+    /** Instead, of its parameters; NULL: splits, whatever they are. */
+    unsigned (*splits_of)(const Ct__LayerParameter *p);
+    bool no_diff_last;        /* nor does the last bottom                                         */
     unsigned no_diff_last_of; /* bit n: nor does the last of n bottoms                      */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
                   * dimension may be smaller, another one in each batch (Filter)            */
@@ -379,6 +390,8 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
 /* ---- setup of a layer that may be a part of one (LayerParameter.part). Of a whole layer these do
  * what their names say to all of it. */
 
+/** The part of a layer that it is; NULL: it is whole, as it is on some of the samples, too. */
+const Ct__LayerPart *ct_layer_narrowed(const ct_layer *l);
 /** Whether it is a part, cut so. */
 bool ct_layer_is_split(const ct_layer *l, Ct__ParallelLayerParameter__Split split);
 /** Where the parts' tops add up to the whole's, what is added once is the first part's: the bias.
@@ -416,6 +429,11 @@ extern const ct_device_override *const ct_device_override_table[];
  * where it has no way to run there, and runs on the host. */
 bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
                         const ct_device_override **form_p);
+/** What parts a layer with these parameters may be cut into: CT_SPLIT_… The planner and
+ *  ct_layer_check_part() ask the same; 0 for a type that is not there. */
+unsigned ct_layer_splits(const Ct__LayerParameter *p);
+/** Whether a layer that may be cut so (CT_SPLIT_…) may be split so. */
+bool ct_layer_may_split(unsigned splits, Ct__ParallelLayerParameter__Split split);
 /** Before setup: whether the layer may be the part that param->part says. CT_ERR_CONFIG, logged. */
 ct_status ct_layer_check_part(const ct_layer *l);
 /** Before setup, with ops and param set: sets dev and form of a layer in a net on `dev`. */

@@ -123,6 +123,7 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
         .by_net = true, .reshape = _name##_reshape, .forward = _name##_forward,                    \
         .backward = _name##_backward, .on_cuda = true, .sequence = &ct_sequence_apart,             \
+        .splits = CT_SPLIT_EACH,                                                                   \
     }
 
 const ct_layer_ops ct_layer_reorder = CONVERSION("Reorder", reorder);

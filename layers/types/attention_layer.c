@@ -66,7 +66,7 @@ static ct_status rope_setup(ct_layer *l, const Ct__RotaryParameter *p)
 /* A part has its share of the heads of queries, and of those of keys that go with them. */
 static ct_status take_heads(const ct_layer *l, attention_state *s)
 {
-    const Ct__LayerPart *part = l->param->part;
+    const Ct__LayerPart *part = ct_layer_narrowed(l);
 
     s->head_all = s->heads;
     if (part == NULL) return CT_OK;

@@ -48,7 +48,7 @@ static ct_status add_statistics(ct_layer *l, const ct_shape *bottom)
     ct_shape whole = *bottom;
     ct_cut one = { .whole = { 1, { 1 } } }, channels;
 
-    if ((bottom->ndim < 2) && (l->param->part != NULL))
+    if ((bottom->ndim < 2) && (ct_layer_narrowed(l) != NULL))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "without channels it cannot be a part");
     CT_TRY(ct_layer_widen(l, 1, &whole));
     CT_TRY(ct_layer_cut(l, &(ct_shape){ 1, { channels_of(&whole) } }, 0, &channels));
@@ -366,7 +366,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
-    .splits = CT_SPLIT_OUTPUT,
+    .splits = CT_SPLIT_CHANNEL,
     .state_size = sizeof(ct_batch_norm_state),
     .instance_state_size = sizeof(ct_batch_norm_plan),
     .setup = setup,

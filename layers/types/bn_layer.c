@@ -375,7 +375,7 @@ static const ct_sum_ops sums = {
         .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
         .layout = _layout, .reshape = reshape, .forward = ct_layer_forward_parts,                  \
         .backward = ct_layer_backward_parts, .estimate = estimate, .sums = &sums,                  \
-        .splits = CT_SPLIT_OUTPUT,                                                                 \
+        .splits = CT_SPLIT_CHANNEL,                                                                \
     }
 
 const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);

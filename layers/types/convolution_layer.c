@@ -27,9 +27,7 @@ static ct_status widen(const ct_layer *l, bool depthwise, ct_shape *x)
     int axis;
 
     if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "convolution_param is missing");
-    if ((l->param->part == NULL) || !(by_input || depthwise || (p->group > 1))) return CT_OK;
-    if (by_input && (depthwise || (p->group > 1)))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "in groups its parts are by outputs, not by inputs");
+    if ((ct_layer_narrowed(l) == NULL) || !(by_input || depthwise || (p->group > 1))) return CT_OK;
     CT_TRY(ct_layer_axis(l, x, p->axis, "convolution_param.axis", &axis));
     return ct_layer_widen(l, axis, x);
 }
@@ -413,16 +411,33 @@ static const ct_fusion_ops conv_fusion = {
     .offer_relu = conv_offer_relu,
 };
 
-#define CONVOLUTION(_type, _setup)                                                                 \
+/* Channels are axis 1. Where each is a group of its own it acts on each channel. */
+static unsigned conv_splits(const Ct__LayerParameter *l)
+{
+    const Ct__ConvolutionParameter *p = l->convolution_param;
+
+    if ((p == NULL) || (p->axis != 1)) return 0;
+    if (p->group <= 1) return CT_SPLIT_OUTPUT | CT_SPLIT_INPUT;
+    return (p->group == p->num_output) ? CT_SPLIT_CHANNEL : CT_SPLIT_GROUP;
+}
+
+static unsigned depthwise_splits(const Ct__LayerParameter *l)
+{
+    const Ct__ConvolutionParameter *p = l->convolution_param;
+
+    return ((p != NULL) && (p->axis == 1)) ? CT_SPLIT_CHANNEL : 0;
+}
+
+#define CONVOLUTION(_type, _setup, _splits)                                                        \
     {                                                                                              \
         .type = _type, .params = "convolution_param", .min_bottom = 1, .max_bottom = -1,           \
         .min_top = 1, .max_top = -1, .backward_reads = CT_READS_BOTTOM,                            \
         .state_size = sizeof(ct_conv_geometry), .instance_state_size = sizeof(conv_instance),      \
         .setup = _setup, .reshape = conv_reshape, .forward = conv_forward,                         \
         .backward = conv_backward, .estimate = conv_estimate, .layout = &conv_layout,              \
-        .fusion = &conv_fusion, .on_cuda = true, .splits = CT_SPLIT_OUTPUT | CT_SPLIT_INPUT,       \
+        .fusion = &conv_fusion, .on_cuda = true, .splits_of = _splits,                             \
     }
 
-const ct_layer_ops ct_layer_convolution = CONVOLUTION("Convolution", conv_setup);
+const ct_layer_ops ct_layer_convolution = CONVOLUTION("Convolution", conv_setup, conv_splits);
 const ct_layer_ops ct_layer_depthwise_convolution =
-    CONVOLUTION("DepthwiseConvolution", depthwise_setup);
+    CONVOLUTION("DepthwiseConvolution", depthwise_setup, depthwise_splits);

@@ -17,7 +17,7 @@ enum { MASK };
 /* A part is one range of the axis. */
 static ct_status find_part(const ct_layer *l, const ct_shape *bottom, dropout_state *s)
 {
-    const Ct__LayerPart *part = l->param->part;
+    const Ct__LayerPart *part = ct_layer_narrowed(l);
     ct_shape whole = *bottom;
     int at;
 
@@ -259,7 +259,7 @@ const ct_layer_ops ct_layer_dropout = {
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
-    .splits = CT_SPLIT_OUTPUT,
+    .splits = CT_SPLIT_EACH,
     .state_size = sizeof(dropout_state),
     .setup = setup,
     .reshape = reshape,

@@ -436,6 +436,7 @@ static const ct_fusion_ops eltwise_fusion = {
 const ct_layer_ops ct_layer_eltwise = {
     .type = "Eltwise",
     .params = "eltwise_param",
+    .splits = CT_SPLIT_EACH,
     .min_bottom = 2,
     .max_bottom = -1,
     .min_top = 1,

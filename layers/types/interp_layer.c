@@ -159,6 +159,7 @@ static ct_status interp_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
 const ct_layer_ops ct_layer_interp = {
     .type = "Interp",
     .params = "interp_param",
+    .splits = CT_SPLIT_CHANNEL,
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,
@@ -330,6 +331,7 @@ static ct_status upsample_backward(const ct_layer *l, ct_instance *in, ct_exec *
 const ct_layer_ops ct_layer_upsample = {
     .type = "Upsample",
     .params = "upsample_param",
+    .splits = CT_SPLIT_CHANNEL,
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,

@@ -158,11 +158,22 @@ static bool norm_apart(const ct_layer *l, const ct_instance *in)
     return ((const norm_state *)l->state)->axis >= 2;
 }
 
+static unsigned layer_norm_splits(const Ct__LayerParameter *p)
+{
+    return ct_splits_behind_tokens((p->layer_norm_param != NULL) ? p->layer_norm_param->axis : -1);
+}
+
+static unsigned rms_norm_splits(const Ct__LayerParameter *p)
+{
+    return ct_splits_behind_tokens((p->rms_norm_param != NULL) ? p->rms_norm_param->axis : -1);
+}
+
 static const ct_sequence_ops norm_sequence = { .apart = norm_apart };
 
 const ct_layer_ops ct_layer_layer_norm = {
     .type = "LayerNorm",
     .params = "layer_norm_param",
+    .splits_of = layer_norm_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -182,6 +193,7 @@ const ct_layer_ops ct_layer_layer_norm = {
 const ct_layer_ops ct_layer_rms_norm = {
     .type = "RMSNorm",
     .params = "rms_norm_param",
+    .splits_of = rms_norm_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

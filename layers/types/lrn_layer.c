@@ -195,9 +195,19 @@ static void lrn_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *
 
 static const ct_layout_ops lrn_layout = { .takes = lrn_takes, .bf16 = true, .last = true };
 
+static unsigned lrn_splits(const Ct__LayerParameter *p)
+{
+    const Ct__LRNParameter *q = p->lrn_param;
+
+    return ((q != NULL) && (q->norm_region == CT__LRNPARAMETER__NORM_REGION__WITHIN_CHANNEL))
+               ? CT_SPLIT_CHANNEL
+               : 0;
+}
+
 const ct_layer_ops ct_layer_lrn = {
     .type = "LRN",
     .params = "lrn_param",
+    .splits_of = lrn_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -130,9 +130,15 @@ static ct_status mvn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static unsigned mvn_splits(const Ct__LayerParameter *p)
+{
+    return ((p->mvn_param != NULL) && p->mvn_param->across_channels) ? 0 : CT_SPLIT_CHANNEL;
+}
+
 const ct_layer_ops ct_layer_mvn = {
     .type = "MVN",
     .params = "mvn_param",
+    .splits_of = mvn_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

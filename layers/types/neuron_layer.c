@@ -236,6 +236,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         .min_top = 1,                                                                              \
         .max_top = 1,                                                                              \
         .params = _params,                                                                         \
+        .splits = CT_SPLIT_EACH,                                                                   \
         .allow_inplace = true,                                                                     \
         .backward_reads = CT_READS_TOP | CT_READS_BOTTOM, /* setup narrows */                      \
         .state_size = sizeof(neuron_state),                                                        \

@@ -352,9 +352,20 @@ static const ct_fusion_ops pooling_fusion = {
     .take_relu = take_relu,
 };
 
+/* Random numbers are counted through all channels of a sample. */
+static unsigned pool_splits(const Ct__LayerParameter *p)
+{
+    const Ct__PoolingParameter *q = p->pooling_param;
+
+    return ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC))
+               ? 0
+               : CT_SPLIT_CHANNEL;
+}
+
 const ct_layer_ops ct_layer_pooling = {
     .type = "Pooling",
     .params = "pooling_param",
+    .splits_of = pool_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

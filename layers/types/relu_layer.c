@@ -99,6 +99,7 @@ const ct_layer_ops ct_layer_relu = {
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
+    .splits = CT_SPLIT_EACH,
     .backward_reads = CT_READS_TOP | CT_READS_BOTTOM, /* setup narrows */
     .state_size = sizeof(relu_state),
     .instance_state_size = sizeof(relu_instance),
@@ -123,6 +124,12 @@ typedef struct prelu_state {
 
 enum { INPUT, BELOW };
 
+/* One slope for all channels would need a sum of its gradients. */
+static unsigned splits_of(const Ct__LayerParameter *p)
+{
+    return ((p->prelu_param != NULL) && p->prelu_param->channel_shared) ? 0 : CT_SPLIT_CHANNEL;
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__PReLUParameter *p = l->param->prelu_param;
@@ -139,8 +146,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     filler = ((p != NULL) && (p->filler != NULL)) ? p->filler : &s->quarter;
     CT_TRY(ct_layer_widen(l, 1, &whole));
     if (!s->shared) return ct_layer_add_part(l, &(ct_shape){ 1, { whole.dim[1] } }, 0, filler);
-    if (l->param->part != NULL)
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "with channel_shared it cannot be a part");
     ct_layer_add_weight(l, &(ct_shape){ 0 }, filler);
     return CT_OK;
 }
@@ -267,7 +272,7 @@ const ct_layer_ops ct_layer_prelu = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
-    .splits = CT_SPLIT_OUTPUT,
+    .splits_of = splits_of,
     .state_size = sizeof(prelu_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,

@@ -182,11 +182,17 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                          dx->dtype, dx->data);
 }
 
+static unsigned flatten_splits(const Ct__LayerParameter *p)
+{
+    return ((p->flatten_param == NULL) || (p->flatten_param->axis == 1)) ? CT_SPLIT_CHANNEL : 0;
+}
+
 static const ct_layout_ops flatten_layout = { .takes = takes, .last = true };
 
 const ct_layer_ops ct_layer_flatten = {
     .type = "Flatten",
     .params = "flatten_param",
+    .splits_of = flatten_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -159,6 +159,33 @@ void ct_view_scale_back(const ct_view *v, const ct_scale_back *a)
 /* ---- Scale: multiplies by a learned blob, or by the second bottom, broadcast from `axis` on, and
  * may add a learned bias of the same shape. In place the input is kept for the scale's gradient. */
 
+/* With weights along one axis, or from one on to the end, parts are cut along these; where they lie
+ * behind the tokens, along those, too. The second bottom of two would have to come cut. */
+static unsigned splits_along(const Ct__LayerParameter *p, int axis, int num_axes)
+{
+    unsigned may = 0;
+
+    if (p->n_bottom != 1) return 0;
+    if ((axis == 1) && (num_axes != 0)) may |= CT_SPLIT_CHANNEL;
+    if ((num_axes == -1) || ((num_axes == 1) && ((axis == -1) || (axis == 2))))
+        may |= CT_SPLIT_LAST;
+    return may | ct_splits_behind_tokens(axis);
+}
+
+static unsigned scale_splits(const Ct__LayerParameter *p)
+{
+    const Ct__ScaleParameter *s = p->scale_param;
+
+    return splits_along(p, (s != NULL) ? s->axis : 1, (s != NULL) ? s->num_axes : 1);
+}
+
+static unsigned bias_splits(const Ct__LayerParameter *p)
+{
+    const Ct__BiasParameter *b = p->bias_param;
+
+    return splits_along(p, (b != NULL) ? b->axis : 1, (b != NULL) ? b->num_axes : 1);
+}
+
 typedef struct scale_state {
     Ct__FillerParameter one; /* the default filler */
     int bias;                /* index of the bias among the weights; -1: none */
@@ -172,8 +199,6 @@ static ct_status scale_setup(ct_layer *l, const ct_shape *bottom)
     scale_state *s = l->state;
     ct_cut cut = { .whole = bottom[(l->n_bottom > 1) ? 1 : 0] };
 
-    if ((l->n_bottom > 1) && (l->param->part != NULL))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "with two bottoms it cannot be a part");
     ct__filler_parameter__init(&s->one);
     s->one.value = 1.0f;
     s->bias = -1;
@@ -315,7 +340,7 @@ const ct_layer_ops ct_layer_scale = {
     .max_top = 1,
     .allow_inplace = true,
     .backward_reads = CT_READS_BOTTOM,
-    .splits = CT_SPLIT_OUTPUT,
+    .splits_of = scale_splits,
     .state_size = sizeof(scale_state),
     .instance_state_size = sizeof(ct_view),
     .setup = scale_setup,
@@ -335,7 +360,7 @@ static ct_status bias_setup(ct_layer *l, const ct_shape *bottom)
     const Ct__BiasParameter *p = l->param->bias_param;
     ct_cut cut;
 
-    if ((l->n_bottom > 1) && (l->param->part == NULL)) return CT_OK;
+    if (l->n_bottom > 1) return CT_OK;
     CT_TRY(ct_layer_broadcast_cut(l, &bottom[0], (p != NULL) ? p->axis : 1,
                                   (p != NULL) ? p->num_axes : 1, &cut));
     ct_layer_add_cut(l, &cut, (p != NULL) ? p->filler : NULL);
@@ -396,7 +421,7 @@ const ct_layer_ops ct_layer_bias = {
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
-    .splits = CT_SPLIT_OUTPUT,
+    .splits_of = bias_splits,
     .instance_state_size = sizeof(ct_view),
     .setup = bias_setup,
     .reshape = bias_reshape,

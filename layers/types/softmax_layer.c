@@ -144,9 +144,15 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_BACKWARD_DATA] = plan->backward->name;
 }
 
+static unsigned softmax_splits(const Ct__LayerParameter *p)
+{
+    return ct_splits_behind_tokens((p->softmax_param != NULL) ? p->softmax_param->axis : 1);
+}
+
 const ct_layer_ops ct_layer_softmax = {
     .type = "Softmax",
     .params = "softmax_param",
+    .splits_of = softmax_splits,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -264,9 +270,17 @@ void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estim
  * the sum is divided by, is Caffe's; over several ranks the divisor is the global batch's, so that
  * the ranks' losses and gradients add up. */
 
+/* The softmax of all classes is nobody's. */
+static unsigned softmax_loss_splits(const Ct__LayerParameter *p)
+{
+    return (p->n_top <= 1) ? CT_SPLIT_CLASS : 0;
+}
+
 static ct_status softmax_loss_setup(ct_layer *l, const ct_shape *bottom)
 {
     (void)bottom;
+    if (ct_layer_narrowed(l) != NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "parts do not exchange their sums of classes yet");
     *(ct_loss_rule *)l->state = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
     return CT_OK;
 }
@@ -317,6 +331,7 @@ static const ct_sum_ops softmax_loss_sums = CT_SOFTMAX_LOSS_SUMS(softmax_loss_fo
 
 const ct_layer_ops ct_layer_softmax_loss = {
     .type = "SoftmaxWithLoss",
+    .splits_of = softmax_loss_splits,
     .params = "loss_param softmax_param",
     .min_bottom = 2,
     .max_bottom = 2,

@@ -106,6 +106,7 @@ static const ct_fusion_ops split_fusion = {
 
 const ct_layer_ops ct_layer_split = {
     .type = "Split",
+    .splits = CT_SPLIT_EACH,
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -152,6 +153,7 @@ static ct_status silence_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
 const ct_layer_ops ct_layer_silence = {
     .type = "Silence",
+    .splits = CT_SPLIT_EACH,
     .min_bottom = 1,
     .max_bottom = -1,
     .reshape = silence_reshape,

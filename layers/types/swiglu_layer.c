@@ -203,6 +203,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_swiglu = {
     .type = "SwiGLU",
+    .splits = CT_SPLIT_EACH,
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,

@@ -630,6 +630,41 @@ static void test_layouts(void **state)
            "fc1");
 }
 
+/* Groups of channels stay whole. An entry splits them; what acts on each channel goes along. */
+static void test_groups(void **state)
+{
+#define GROUPS(_n, _out)                                                                           \
+    DATA CONV "layer { name: 'g' type: 'Convolution' bottom: 'p' top: 'g' convolution_param { "    \
+              "kernel_size: 1 num_output: " _out " group: " _n " } } "                             \
+              "layer { name: 'fc3' type: 'InnerProduct' bottom: 'g' top: 's' "                     \
+              "inner_product_param { num_output: 3 } } " ENDS
+    static const char file[] = "ranks: 3 global_batch: 9\n"
+                               "stage { first: 'conv' last: 'loss' rank: 0 rank: 1 rank: 2 "
+                               "tensor: 3\nlayer { name: 'g' split: OUTPUT } }";
+
+    (void)state;
+    shards(
+        GROUPS("2", "6"), "layer { name: 'conv' split: OUTPUT } layer { name: 'g' split: OUTPUT }",
+        "conv OUTPUT, relu OUTPUT, pool OUTPUT, g OUTPUT; Gather of x for conv; Gather, Slice of "
+        "g for fc3");
+    shards(GROUPS("2", "6"), "layer { name: 'conv' split: OUTPUT }",
+           "conv OUTPUT, relu OUTPUT, pool OUTPUT; Gather of x for conv; Gather, Slice of p for g");
+    shards(
+        GROUPS("4", "4"), "layer { name: 'conv' split: OUTPUT }",
+        "conv OUTPUT, relu OUTPUT, pool OUTPUT, g OUTPUT; Gather of x for conv; Gather, Slice of "
+        "g for fc3");
+    refused(GROUPS("2", "6"), file,
+            "p:3: layer \"g\" (Convolution) cannot be split OUTPUT: its 2 groups cannot be divided "
+            "by tensor 3");
+    refused(GROUPS("2", "2"), file,
+            "p:3: layer \"g\" (Convolution) cannot be split OUTPUT: its 2 groups cannot be divided "
+            "by tensor 3");
+    shards(
+        GPT, "layer { name: 'table' split: OUTPUT }",
+        "table OUTPUT, e_table_0_split OUTPUT, sum OUTPUT; Gather of i for table; Gather, Slice of "
+        "e_table_0_split_0 for ln; Gather, Slice of o for sum; Gather, Slice of h for gate");
+}
+
 static void test_layouts_of_tokens(void **state)
 {
     (void)state;
@@ -732,8 +767,8 @@ static void test_every_type(void **state)
         assert_false(ct_split_refuses(&l, NULL, CT_PARALLEL_BATCH, 2, why, sizeof(why)));
         assert_false(ct_split_refuses(&l, NULL, CT_PARALLEL_REPLICATE, 2, why, sizeof(why)));
         if (splits == (strstr(whole, spaced) != NULL))
-            fail_msg("%s is %s: say in the table of sharding.c how it may be split, or here that "
-                     "it may not",
+            fail_msg("%s is %s: its splits say how it may be split, or this list "
+                     "that it may not",
                      type, splits ? "in both" : "in neither");
     }
 }
@@ -745,8 +780,9 @@ static void test_types_by_parameters(void **state)
         const char *layer;
         const char *why; /* of OUTPUT; NULL: it may */
     } all[] = {
-        { "type: 'Convolution' convolution_param { num_output: 8 group: 2 }", "it may be BATCH or "
-                                                                              "REPLICATE" },
+        { "type: 'Convolution' convolution_param { num_output: 8 group: 2 }", NULL },
+        { "type: 'Convolution' convolution_param { num_output: 8 axis: 2 }", "it may be BATCH or "
+                                                                             "REPLICATE" },
         { "type: 'Convolution' convolution_param { num_output: 8 group: 8 }", NULL },
         { "type: 'LRN'", "it may be BATCH or REPLICATE" },
         { "type: 'LRN' lrn_param { norm_region: WITHIN_CHANNEL }", NULL },
@@ -761,7 +797,10 @@ static void test_types_by_parameters(void **state)
         { "type: 'LayerNorm'", "it may be BATCH, SEQUENCE or REPLICATE" },
         { "type: 'RMSNorm' rms_norm_param { axis: 1 }", "it may be BATCH or REPLICATE" },
         { "type: 'Softmax' softmax_param { axis: 1 }", "it may be BATCH or REPLICATE" },
-        { "type: 'Embed'", "it may be BATCH, INPUT or REPLICATE" },
+        { "type: 'Embed'", NULL },
+        { "type: 'Pooling'", NULL },
+        { "type: 'Pooling' pooling_param { pool: STOCHASTIC }", "it may be BATCH or REPLICATE" },
+        { "type: 'Reduction'", "it may be BATCH or REPLICATE" },
         { "type: 'Attention'", "it may be BATCH, HEADS or REPLICATE" },
     };
 
@@ -793,6 +832,7 @@ int main(void)
         cmocka_unit_test(test_shared_weights),
         cmocka_unit_test(test_state_and_filter),
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_layouts_of_tokens),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_every_type),

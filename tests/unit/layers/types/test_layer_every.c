@@ -499,7 +499,7 @@ static void same(const row *c, const float *a, const float *b, int64_t n, const 
                allowed = c->differs ? c->roundings * most * 0x1p-24 : 0;
 
         if ((memcmp(&a[i], &b[i], sizeof(float)) != 0) && !((off <= allowed) && (-off <= allowed)))
-            fail_msg("%s { %s } %s[%lld]: %.9g by 3 threads, %.9g by one", c->type,
+            fail_msg("%s { %s } %s[%lld]: %.9g, not %.9g", c->type,
                      (c->text != NULL) ? c->text : "", what, (long long)i, (double)a[i],
                      (double)b[i]);
     }
@@ -660,11 +660,171 @@ static void twice(void **state)
     assert_true(n_run > n_row / 2);
 }
 
+/* ---- parts: what a type says that it may be cut into, its setup takes; nothing else is taken */
+
+enum { N_PART = 2, SMALL = 5000 };
+
+static test_layer_spec spec_of(const row *c, const Ct__LayerPart *part)
+{
+    test_layer_spec spec = {
+        .type = c->type, .text = c->text, .n_top = (c->n_top < 0) ? 0 : c->n_top, .part = part
+    };
+
+    spec.n_bottom = (int)strlen(c->values);
+    for (int i = 0; i < spec.n_bottom; i++) spec.bottom[i] = c->bottom[i];
+    return spec;
+}
+
+static bool is_small(const row *c)
+{
+    int64_t n = 0;
+
+    for (int i = 0; c->values[i] != '\0'; i++) n += ct_shape_count(&c->bottom[i], 0, -1);
+    return n <= SMALL;
+}
+
+/* On some samples, or the same as others: the whole layer, whichever of how many. */
+static void whole_parts(void **state)
+{
+    static const Ct__ParallelLayerParameter__Split split[] = {
+        CT__PARALLEL_LAYER_PARAMETER__SPLIT__BATCH, CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE
+    };
+
+    (void)state;
+    for (int i = 0; i < 2 * n_row; i++) {
+        const row *c = &rows[i / 2];
+        Ct__LayerPart part = CT__LAYER_PART__INIT;
+        test_layer_spec spec = spec_of(c, &part);
+        test_layer *a, *b;
+
+        if (!is_small(c)) continue;
+        part.split = split[i % 2];
+        part.index = 1 + i % 7;
+        part.count = 9;
+        a = make(c);
+        b = test_layer_make(&spec);
+        fill(b, c);
+        for (int k = 0; k < b->layer.n_weight; k++)
+            assert_int_equal(b->layer.weight[k].cut.n_range, 0);
+        run(a, 1);
+        run(b, 1);
+        compare_again(c, a, b);
+        test_layer_destroy(b);
+        test_layer_destroy(a);
+    }
+}
+
+/* What part i has of array v, cut along an axis that has n rows of the whole's `inner` numbers. */
+static void take(int64_t outer, int64_t n, int64_t inner, int i, const float *v, float *part)
+{
+    ct_range r = ct_range_of(n, i, N_PART);
+
+    for (int64_t o = 0; o < outer; o++)
+        memcpy(part + o * r.count * inner, v + (o * n + r.first) * inner,
+               (size_t)(r.count * inner) * sizeof(float));
+}
+
+/* v is what part i has of `whole`, which is cut along an axis as the bottom's n rows are. */
+static void same_part(const row *c, int axis, int64_t n, int i, const ct_shape *shape,
+                      const float *whole, const float *v, int64_t count, const char *what)
+{
+    int64_t outer = ct_shape_count(shape, 0, axis), all = ct_shape_count(shape, 0, -1);
+    float *want = malloc((size_t)(count + 1) * sizeof(float));
+    ct_range r = ct_range_of(n, i, N_PART);
+
+    assert_non_null(want);
+    assert_int_equal(all % (outer * n), 0);
+    assert_int_equal(count, all / n * r.count);
+    take(outer, n, all / outer / n, i, whole, want);
+    same(c, v, want, count, what);
+    free(want);
+}
+
+/* The layer of two parts of all bottoms along an axis, each against its side of the whole. */
+static void run_parts(const row *c, Ct__ParallelLayerParameter__Split split, int axis)
+{
+    test_layer *a = make(c);
+    int64_t n = c->bottom[0].dim[axis];
+
+    run(a, 1);
+    for (int i = 0; i < N_PART; i++) {
+        Ct__LayerPart part = CT__LAYER_PART__INIT;
+        test_layer_spec spec = spec_of(c, &part);
+        test_layer *b;
+
+        part.split = split;
+        part.index = i;
+        part.count = N_PART;
+        part.axis = axis;
+        part.n_piece = 1;
+        part.piece = &n;
+        for (int k = 0; k < spec.n_bottom; k++)
+            spec.bottom[k].dim[axis] = ct_range_of(n, i, N_PART).count;
+        b = test_layer_make(&spec);
+        for (int k = 0; k < spec.n_bottom; k++)
+            take(ct_shape_count(&c->bottom[k], 0, axis), n,
+                 ct_shape_count(&c->bottom[k], axis + 1, -1), i, a->input[k], b->input[k]);
+        run(b, 1);
+        for (int k = 0; k < a->layer.n_top; k++) {
+            same_part(c, axis, n, i, &a->top_shape[k], a->top[k], b->top[k], b->top_count[k],
+                      "top of a part");
+        }
+        test_layer_destroy(b);
+    }
+    test_layer_destroy(a);
+}
+
+/* Products and what has groups, heads or classes have tests of their own (test_layer_part). */
+static int run_ways(const row *c, unsigned may)
+{
+    int last = c->bottom[0].ndim - 1, n = 0;
+    bool halves = (strcmp(c->type, "SwiGLU") == 0) && (c->values[1] == '\0'); /* as pieces */
+
+    if (((may & CT_SPLIT_CHANNEL) != 0) && (last > 0) && (c->bottom[0].dim[1] >= N_PART))
+        run_parts(c, CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT, 1), n++;
+    if (((may & CT_SPLIT_LAST) != 0) && !halves && (last > 1) && (c->bottom[0].dim[last] >= N_PART))
+        run_parts(c, CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT, last), n++;
+    if (((may & CT_SPLIT_TOKEN) != 0) && (last > 1) && (c->bottom[0].dim[1] >= N_PART))
+        run_parts(c, CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE, 1), n++;
+    return n;
+}
+
+static void parts(void **state)
+{
+    int n_run = 0;
+
+    (void)state;
+    for (int i = 0; i < n_row; i++) {
+        const row *c = &rows[i];
+        const ct_layer_ops *ops = ct_layer_find(c->type);
+        unsigned may = ops->splits;
+        test_layer *a;
+
+        if (!is_small(c)) continue;
+        a = make(c);
+        if (ops->splits_of != NULL) may = ops->splits_of(a->layer.param);
+        test_layer_destroy(a);
+        for (int k = CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT;
+             k < CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE; k++) {
+            Ct__LayerPart part = CT__LAYER_PART__INIT;
+            test_layer_spec spec = spec_of(c, &part);
+
+            part.split = (Ct__ParallelLayerParameter__Split)k;
+            part.count = N_PART;
+            if (!ct_layer_may_split(may, part.split))
+                test_layer_refused(&spec, CT_ERR_CONFIG, "it cannot be a part of a layer: split");
+        }
+        n_run += run_ways(c, may);
+    }
+    assert_true(n_run > 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type), cmocka_unit_test(every_message), cmocka_unit_test(gradients),
-        cmocka_unit_test(threads),    cmocka_unit_test(shaped_again),  cmocka_unit_test(twice),
+        cmocka_unit_test(every_type),  cmocka_unit_test(every_message), cmocka_unit_test(gradients),
+        cmocka_unit_test(threads),     cmocka_unit_test(shaped_again),  cmocka_unit_test(twice),
+        cmocka_unit_test(whole_parts), cmocka_unit_test(parts),
     };
 
     return cmocka_run_group_tests(tests, make_rows, NULL);

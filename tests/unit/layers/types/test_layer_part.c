@@ -172,7 +172,7 @@ static test_layer_spec part_spec(const part_case *p, int i, int count, Ct__Layer
 }
 
 typedef struct sums {
-    double *top, *in[3];
+    double *top, *in[3], *weight[CT_MAX_WEIGHT]; /* of weights: where all parts have all of them */
 } sums;
 
 static void add(double *to, const float *v, int64_t n)
@@ -181,7 +181,7 @@ static void add(double *to, const float *v, int64_t n)
 }
 
 static void check_weights(const part_case *p, const test_layer *whole, const test_layer *t,
-                          double tolerance)
+                          double tolerance, sums *s)
 {
     for (int w = 0; w < t->layer.n_weight; w++) {
         ct_cut c = t->layer.weight[w].cut;
@@ -189,7 +189,9 @@ static void check_weights(const part_case *p, const test_layer *whole, const tes
         assert_true(ct_shape_equal(&c.whole, &whole->layer.weight[w].shape));
         same_part(p, &c, whole->weight[w], t->weight[w], 0, "first weights");
         same_part(p, &c, whole->weight_after[w], t->weight_after[w], tolerance, "statistics");
-        if (whole->weight_diff[w] != NULL)
+        if ((whole->weight_diff[w] != NULL) && (s->weight[w] != NULL))
+            add(s->weight[w], t->weight_diff[w], t->weight_count[w]);
+        else if (whole->weight_diff[w] != NULL)
             same_part(p, &c, whole->weight_diff[w], t->weight_diff[w], tolerance,
                       "a weight's gradient");
     }
@@ -213,7 +215,7 @@ static void run_part(const part_case *p, test_layer *whole, int i, int count, su
     }
     ct_cut_take(&out, whole->top_diff[0], t->top_diff[0]);
     test_layer_pass(t);
-    check_weights(p, whole, t, tolerance);
+    check_weights(p, whole, t, tolerance, s);
     if (p->out.axis == WHOLE)
         add(s->top, t->top[0], t->top_count[0]);
     else
@@ -252,6 +254,10 @@ static void check(const part_case *p)
         if ((p->split == SPLIT(HEADS)) && (most % count != 0)) continue;
         s.top = zeros(whole->top_count[0]);
         for (int b = 0; b < p->n_bottom; b++) s.in[b] = zeros(whole->input_count[b]);
+        for (int w = 0; w < CT_MAX_WEIGHT; w++)
+            s.weight[w] = (p->split == SPLIT(SEQUENCE)) && (w < whole->layer.n_weight)
+                              ? zeros(whole->weight_count[w])
+                              : NULL;
         for (int i = 0; i < count; i++) run_part(p, whole, i, count, &s);
         if (p->out.axis == WHOLE)
             same_sum(p, s.top, whole->top[0], whole->top_count[0], tolerance, "the tops' sum");
@@ -260,6 +266,12 @@ static void check(const part_case *p)
                 same_sum(p, s.in[b], whole->input_diff[b], whole->input_count[b], tolerance,
                          "the bottom's gradients' sum");
             free(s.in[b]);
+        }
+        for (int w = 0; w < whole->layer.n_weight; w++) {
+            if ((s.weight[w] != NULL) && (whole->weight_diff[w] != NULL))
+                same_sum(p, s.weight[w], whole->weight_diff[w], whole->weight_count[w], tolerance,
+                         "a weight's gradients' sum");
+            free(s.weight[w]);
         }
         free(s.top);
     }
@@ -478,6 +490,11 @@ static void test_channels_of_tokens(void **state)
     p.type = "Bias";
     p.text = "bias_param { axis: 1 num_axes: -1 filler { type: 'gaussian' } }";
     check(&p);
+    p.type = "SwiGLU"; /* gate and up, each shared out for itself */
+    p.text = "";
+    p.bottom[0] = TEST_SHAPE(3, 4, 18);
+    p.in[0] = (blob_cut){ 2, { 9, 9 } };
+    check(&p);
 }
 
 static void test_dropout(void **state)
@@ -504,6 +521,38 @@ static void test_dropout(void **state)
     p.in[0] = p.out = (blob_cut){ 1, { 123 } };
     p.batch_axis = 0;
     check(&p);
+    p.split = SPLIT(SEQUENCE);
+    p.bottom[0] = TEST_SHAPE(3, 37, 29);
+    p.in[0] = p.out = (blob_cut){ 1, { 37 } };
+    check(&p);
+}
+
+/* What works behind the tokens has all of its weights, whose gradients add up. */
+static void test_tokens(void **state)
+{
+    static const struct {
+        const char *type, *text;
+    } of[] = {
+        { "LayerNorm", "layer_norm_param { scale_filler { type: 'gaussian' } }" },
+        { "RMSNorm", "rms_norm_param { scale_filler { type: 'gaussian' } }" },
+        { "Scale", "scale_param { axis: -1 filler { type: 'gaussian' } bias_term: true }" },
+        { "Bias", "bias_param { axis: 2 filler { type: 'gaussian' } }" },
+        { "Softmax", "softmax_param { axis: 2 }" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        part_case p = { .type = of[i].type,
+                        .text = of[i].text,
+                        .split = SPLIT(SEQUENCE),
+                        .n_bottom = 1,
+                        .bottom = { TEST_SHAPE(3, 7, 11) },
+                        .in = { { 1, { 7 } } },
+                        .out = { 1, { 7 } },
+                        .terms = 21 };
+
+        check(&p);
+    }
 }
 
 /* ---- what cannot be */
@@ -518,7 +567,8 @@ static void refused(const part_case *p, int count, ct_status status, const char 
 
 static void test_refused(void **state)
 {
-    part_case p = { .type = "ReLU",
+    part_case p = { .type = "PReLU",
+                    .text = "prelu_param { channel_shared: true }",
                     .split = SPLIT(OUTPUT),
                     .n_bottom = 1,
                     .bottom = { TEST_SHAPE(2, 8, 2, 2) },
@@ -527,21 +577,22 @@ static void test_refused(void **state)
 
     (void)state;
     refused(&p, 2, CT_ERR_CONFIG, "it cannot be a part of a layer: split OUTPUT");
-    p.type = "PReLU";
-    p.text = "prelu_param { channel_shared: true }";
-    refused(&p, 2, CT_ERR_CONFIG, "with channel_shared it cannot be a part");
     p.text = "";
     p.split = SPLIT(SEQUENCE);
     refused(&p, 2, CT_ERR_CONFIG, "it cannot be a part of a layer: split SEQUENCE");
     p.split = SPLIT(OUTPUT);
     refused(&p, 9, CT_ERR_CONFIG, "8 channels in units of 1 cannot be shared out to 9 parts");
     p.type = "Scale";
-    p.text = "scale_param { num_axes: 0 }";
-    refused(&p, 2, CT_ERR_CONFIG, "it has no weight along axis 1, which parts are cut along");
+    p.text = "scale_param { axis: 1 }";
+    p.in[0] = (blob_cut){ 2, { 8 } };
+    p.bottom[0] = TEST_SHAPE(2, 2, 8, 2);
+    refused(&p, 2, CT_ERR_CONFIG, "it has no weight along axis 2, which parts are cut along");
+    p.in[0] = (blob_cut){ 1, { 8 } };
+    p.bottom[0] = TEST_SHAPE(2, 8, 2, 2);
     p.type = "Convolution";
     p.text = CONV("num_output: 4 group: 2");
     p.split = SPLIT(INPUT);
-    refused(&p, 2, CT_ERR_CONFIG, "in groups its parts are by outputs, not by inputs");
+    refused(&p, 2, CT_ERR_CONFIG, "it cannot be a part of a layer: split INPUT");
     p.split = SPLIT(OUTPUT);
     refused(&p, 3, CT_ERR_CONFIG, "cut through one of");
     p.type = "Attention";
@@ -583,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_channels),
         cmocka_unit_test(test_channels_of_tokens),
         cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_other_bottom),
     };
