@@ -65,9 +65,14 @@ static ct_status mpi_barrier(void *ctx)
     return ct_comm_barrier(((ct_group_mpi *)ctx)->comm);
 }
 
+static ct_status mpi_send(void *ctx, void *data, size_t bytes, int from, int to)
+{
+    return ct_comm_send(((ct_group_mpi *)ctx)->comm, data, bytes, from, to);
+}
+
 static const ct_group_ops ops = { mpi_sum,           mpi_sum_there, mpi_max,      mpi_sum_begin,
                                   mpi_sum_begin_f64, mpi_sum_wait,  mpi_sum_poll, mpi_broadcast,
-                                  mpi_gather,        mpi_barrier };
+                                  mpi_gather,        mpi_barrier,   mpi_send };
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {

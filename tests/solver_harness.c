@@ -149,7 +149,7 @@ static ct_status save(ct_status opened, ct_model *m, const char *file)
 ct_status test_weights_save(const char *file, const ct_net *net)
 {
     ct_model *m = NULL;
-    ct_status status = ct_model_of_net(net, NULL, &m);
+    ct_status status = ct_model_of_net(net, NULL, NULL, &m);
 
     return save(status, m, file);
 }

@@ -149,6 +149,26 @@ static ct_status rank_barrier(void *ctx)
     return together(ctx, NULL, nothing, NULL);
 }
 
+typedef struct message {
+    void *data;
+    size_t bytes;
+    int from, to;
+} message;
+
+static void take_message(thread_rank *r, void *ctx)
+{
+    const message *m = ctx;
+
+    if (r->rank == m->to) memcpy(m->data, r->job->slot[m->from], m->bytes);
+}
+
+static ct_status rank_send(void *ctx, void *data, size_t bytes, int from, int to)
+{
+    message m = { data, bytes, from, to };
+
+    return together(ctx, data, take_message, &m);
+}
+
 static ct_status rank_begin(ct_grad_sync *sync, int64_t iteration, float scale, float rate)
 {
     thread_rank *r = sync->ctx;
@@ -289,7 +309,8 @@ static const ct_group_ops group_ops = { .sum = rank_sum,
                                         .sum_wait = rank_sum_wait,
                                         .broadcast = rank_broadcast,
                                         .gather = rank_gather,
-                                        .barrier = rank_barrier };
+                                        .barrier = rank_barrier,
+                                        .send = rank_send };
 static const ct_transport_ops transport_ops = {
     .ready = rank_ready, .poll = rank_poll, .wait = rank_wait, .finish = rank_finish
 };

@@ -152,12 +152,13 @@ static ct_status report_run(training *t)
 
 static ct_status report_done(training *t, ct_status how, double seconds)
 {
-    uint64_t checksum = ct_net_checksum(ct_solver_net(t->solver), true);
+    uint64_t checksum = 0;
     int64_t broken = ct_solver_broken_samples(t->solver);
     char fields[240];
     size_t n;
 
     ct_report_broken(t->report, "training", broken);
+    CT_TRY(ct_solver_checksum(t->solver, &checksum));
     CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
             ct_solver_iteration(t->solver), checksum);
     snprintf(fields, sizeof(fields),

@@ -9,6 +9,7 @@
 enum {
     GATHERED =
         64 << 10, /* bytes of all ranks together, up to which gathering is the fewest steps */
+    MPI_CHUNK = 1 << 30,   /* bytes of one message, well below 2^31 */
     TAG = CT_COLL_TAGS - 1 /* of the blocking collectives' own, of which one runs at a time */
 };
 
@@ -64,6 +65,26 @@ ct_status ct_comm_sum_tree(ct_comm *c, double *v, int n)
     free(room);
     CT_TRY(status);
     return ct_comm_broadcast(c, v, (size_t)n * sizeof(*v));
+}
+
+ct_status ct_comm_send(ct_comm *c, void *data, size_t bytes, int from, int to)
+{
+    char *at = data;
+
+    while ((bytes > 0) && ((c->rank == from) || (c->rank == to))) {
+        int n = (int)((bytes < MPI_CHUNK) ? bytes : MPI_CHUNK), rc = MPI_SUCCESS;
+        MPI_Request request = MPI_REQUEST_NULL;
+
+        ct_comm_lock(c);
+        rc = (c->rank == from) ? MPI_Isend(at, n, MPI_BYTE, to, TAG, c->mpi, &request)
+                               : MPI_Irecv(at, n, MPI_BYTE, from, TAG, c->mpi, &request);
+        ct_comm_unlock(c);
+        CT_TRY_MPI(rc);
+        CT_TRY(ct_comm_complete(c, &request));
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return CT_OK;
 }
 
 enum { ROUNDS = 20 };

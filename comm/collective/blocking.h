@@ -15,6 +15,8 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
 /** all[r * n, r * n + n) = v of rank r. */
 ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all);
 ct_status ct_comm_barrier(ct_comm *c);
+/** The bytes of rank `from` to rank `to`, another one; the others return at once. */
+ct_status ct_comm_send(ct_comm *c, void *data, size_t bytes, int from, int to);
 
 /** Starts to gather the ranks' n numbers in all[size * n]; with the lock held. CT_UNSUPPORTED in a
  *  simulation, where it would be a message between every two ranks. */

@@ -40,6 +40,8 @@ typedef struct ct_group_ops {
     ct_status (*gather)(void *ctx, const int64_t *v, int n, int64_t *all);
     /** Returns when every rank has called it. */
     ct_status (*barrier)(void *ctx);
+    /** The bytes of rank `from` to rank `to`, another one; the others return at once. */
+    ct_status (*send)(void *ctx, void *data, size_t bytes, int from, int to);
 } ct_group_ops;
 
 typedef struct ct_group {
@@ -75,6 +77,11 @@ static inline ct_status ct_group_gather(const ct_group *g, const int64_t *v, int
 static inline ct_status ct_group_barrier(const ct_group *g)
 {
     return (g->size > 1) ? g->ops->barrier(g->ctx) : CT_OK;
+}
+
+static inline ct_status ct_group_send(const ct_group *g, void *data, size_t bytes, int from, int to)
+{
+    return (from != to) ? g->ops->send(g->ctx, data, bytes, from, to) : CT_OK;
 }
 
 /** v = sum over the ranks of share * v. */

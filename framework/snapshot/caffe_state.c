@@ -114,7 +114,7 @@ static void close_source(source *s)
 }
 
 /* Where the file says, or else beside it: sets are moved. */
-static ct_status read_weights(const source *s, ct_net *net)
+static ct_status read_weights(const source *s, const ct_weights *w)
 {
     char *beside;
     ct_status status;
@@ -123,11 +123,11 @@ static ct_status read_weights(const source *s, ct_net *net)
         CT_WARN("%s names no weights (learned_net): those stay as they are", s->file);
         return CT_OK;
     }
-    if (access(s->learned_net, R_OK) == 0) return ct_weights_load(s->learned_net, net);
+    if (access(s->learned_net, R_OK) == 0) return ct_weights_take(s->learned_net, w);
     beside = ct_path_beside(s->file, ct_path_base(s->learned_net));
     if (beside == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
     status = (access(beside, R_OK) == 0)
-                 ? ct_weights_load(beside, net)
+                 ? ct_weights_take(beside, w)
                  : CT_FAIL(CT_ERR_IO, "%s: its weights are neither at %s nor at %s", s->file,
                            s->learned_net, beside);
     free(beside);
@@ -178,9 +178,11 @@ static ct_status get_history(const source *s, int64_t k, const ct_param *p, ct_s
     return (storage != NULL) ? put_blob(blob, storage, p->offset, p->count) : CT_OK;
 }
 
-static ct_status read_histories(const source *s, const ct_net *net, const int *list, int n,
+static ct_status read_histories(const source *s, const ct_weights *w, const int *list, int n,
                                 const ct_snapshot_state *state)
 {
+    const ct_net *net = w->net;
+
     for (int k = 0; k < n * state->n_state; k++) {
         const ct_param *p = &net->param[list[k % n]];
         bool wanted = ct_param_has_history(net, p);
@@ -188,12 +190,17 @@ static ct_status read_histories(const source *s, const ct_net *net, const int *l
         CT_TRY(get_history(s, k, p, wanted ? &state->history[k / n] : NULL));
     }
     /* an average of the weights, which Caffe has not, begins at them */
-    for (int h = state->n_state; h < state->n_history; h++)
-        CT_TRY(ct_storage_copy(&state->history[h], 0, net->grad_count, net->weight_arena));
+    for (int h = state->n_state; h < state->n_history; h++) {
+        for (int i = 0; i < net->n_param; i++) {
+            const ct_param *p = &net->param[i];
+
+            if (ct_param_has_history(net, p)) CT_TRY(ct_weights_copy(w, p, &state->history[h]));
+        }
+    }
     return CT_OK;
 }
 
-static ct_status read_source(const source *s, ct_net *net, const int *list, int n,
+static ct_status read_source(const source *s, const ct_weights *w, const int *list, int n,
                              ct_snapshot_state *state)
 {
     if ((s->iteration < 0) || (s->n_history != (int64_t)n * state->n_state))
@@ -203,8 +210,8 @@ static ct_status read_source(const source *s, ct_net *net, const int *list, int 
                        "another solver type (Adam and AdaDelta have 2, the others of Caffe 1), or "
                        "another net",
                        s->file, s->iteration, s->n_history, state->solver_type, state->n_state, n);
-    CT_TRY(read_weights(s, net));
-    CT_TRY(read_histories(s, net, list, n, state));
+    CT_TRY(read_weights(s, w));
+    CT_TRY(read_histories(s, w, list, n, state));
     state->iteration = s->iteration;
     state->lr_step = s->step;
     state->least_loss = s->least_loss;
@@ -215,14 +222,14 @@ static ct_status read_source(const source *s, ct_net *net, const int *list, int 
     return CT_OK;
 }
 
-ct_status ct_caffe_state_read(const char *file, ct_net *net, ct_snapshot_state *state)
+ct_status ct_caffe_state_read(const char *file, const ct_weights *w, ct_snapshot_state *state)
 {
     source s = { .file = file, .least_loss = CT_NO_LEAST_LOSS };
     int *list = NULL, n = 0;
     ct_status status = ct_h5_is_hdf5(file) ? open_h5(&s) : open_binary(&s);
 
-    if (status == CT_OK) status = list_params(net, &list, &n);
-    if (status == CT_OK) status = read_source(&s, net, list, n, state);
+    if (status == CT_OK) status = list_params(w->net, &list, &n);
+    if (status == CT_OK) status = read_source(&s, w, list, n, state);
     free(list);
     close_source(&s);
     return status;

@@ -27,13 +27,26 @@ static const ct_device *device_of(const ct_net *net, const ct_carry_item *k)
 
 /* ---- who has which rows */
 
+static bool is_carried(const ct_buffer *b)
+{
+    return (b->keep == CT_LIFETIME_ALWAYS) && (b->row > 0);
+}
+
+bool ct_carry_any(const ct_net *net)
+{
+    for (int i = 0; i < net->n_layer; i++)
+        for (int s = 0; s < CT_MAX_BUFFER; s++)
+            if (is_carried(&net->pass->instance[i]->buffer[s])) return true;
+    return false;
+}
+
 static void find_buffers(const ct_net *net, ct_carry *c)
 {
     for (int i = 0; i < net->n_layer; i++) {
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             const ct_buffer *b = &net->pass->instance[i]->buffer[s];
 
-            if ((b->keep != CT_LIFETIME_ALWAYS) || (b->row <= 0)) continue;
+            if (!is_carried(b)) continue;
             c->item[c->n++] =
                 (ct_carry_item){ .layer = i,
                                  .slot = s,
@@ -97,14 +110,14 @@ static ct_status lay_out(const ct_net *net, ct_carry_item *k)
                                       item_bytes(k, k->local));
 }
 
-ct_status ct_carry_gather(const ct_net *net, const ct_group *g, ct_carry *c)
+ct_status ct_carry_gather(const ct_net *net, const ct_group *g, bool keeps, ct_carry *c)
 {
     for (int i = 0; i < c->n; i++) {
         ct_carry_item *k = &c->item[i];
 
         CT_TRY(ct_group_agree(g, lay_out(net, k)));
         CT_TRY(ct_group_average(g, k->data, k->rows * k->row, 1.0));
-        if (g->rank == 0) continue;
+        if (keeps) continue;
         ct_mem_release(k->data);
         k->data = NULL;
     }

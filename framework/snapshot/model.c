@@ -228,17 +228,22 @@ ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const
 
 /* ---- a net */
 
-static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, ct_storage *learned)
+typedef struct weight_source { /* instead of the net's own; NULL: those */
+    ct_storage *weights, *learned;
+} weight_source;
+
+static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, const weight_source *from)
 {
     const ct_layer *layer = net->layer[l];
     const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+    ct_storage *stored = ((from->learned != NULL) && p->learns) ? from->learned : from->weights;
     ct_host_copy copy = { 0 };
     ct_model_array *a;
 
     CT_TRY(ct_model_add(m, layer->name, strlen(layer->name), i, &p->blob.data.shape, &a));
     a->shared = (p->index != i) || (strcmp(p->layer, layer->name) != 0);
-    if ((learned != NULL) && p->learns) {
-        a->storage = learned;
+    if (stored != NULL) {
+        a->storage = stored;
         a->from = p->offset;
         return CT_OK;
     }
@@ -249,7 +254,7 @@ static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, ct_sto
 }
 
 /* Splits that the net put in are not part of what a user reads. */
-static ct_status add_net(ct_model *m, const ct_net *net, ct_storage *learned)
+static ct_status add_net(ct_model *m, const ct_net *net, const weight_source *from)
 {
     for (int l = 0; l < net->n_layer; l++) {
         const ct_layer *layer = net->layer[l];
@@ -257,20 +262,22 @@ static ct_status add_net(ct_model *m, const ct_net *net, ct_storage *learned)
         if (strcmp(layer->ops->type, "Split") == 0) continue;
         CT_TRY(add_layer(m, layer->name, strlen(layer->name)));
         m->layer[m->n_layer - 1].param = layer->param;
-        for (int i = 0; i < layer->n_weight; i++) CT_TRY(add_weight(m, net, l, i, learned));
+        for (int i = 0; i < layer->n_weight; i++) CT_TRY(add_weight(m, net, l, i, from));
     }
     return CT_OK;
 }
 
-ct_status ct_model_of_net(const ct_net *net, ct_storage *learned, ct_model **m_p)
+ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *learned,
+                          ct_model **m_p)
 {
+    const weight_source from = { weights, learned };
     const char *name = (net->name != NULL) ? net->name : "";
     ct_model *m = NULL;
     ct_status status;
 
     CT_TRY(model_create(name, &m));
     m->name = strdup(name);
-    status = (m->name != NULL) ? add_net(m, net, learned)
+    status = (m->name != NULL) ? add_net(m, net, &from)
                                : CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of %s", name);
     if (status != CT_OK) {
         ct_model_close(m);

@@ -65,9 +65,10 @@ extern const ct_model_format ct_model_binary, ct_model_h5, ct_model_npz, ct_mode
 
 /** The table of a file. CT_ERR_IO, CT_ERR_DATA (what it is instead, what is broken). */
 ct_status ct_model_open(const char *file, ct_model **m_p);
-/** The weights of a net, in its order. learned: instead of the net's learned weights, in the order
- *  of its arena, borrowed; NULL: those. */
-ct_status ct_model_of_net(const ct_net *net, ct_storage *learned, ct_model **m_p);
+/** The weights of a net, in its order. Borrowed, in the order of its arena: weights: instead of the
+ *  net's; NULL: those. learned: the same of those that learn. */
+ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *learned,
+                          ct_model **m_p);
 void ct_model_close(ct_model *m);                        /* NULL allowed */
 int ct_model_find(const ct_model *m, const char *layer); /* -1: none */
 /** Array i of a layer, which is present. */

@@ -17,6 +17,9 @@
  * state is summed over the ranks of then and every rank of now takes an equal share of the sum.
  * Residuals of parameters that travel otherwise now go to the weights, by and by, or into the next
  * gradient; until they are there a snapshot of that run has what is left, as rank 0's state.
+ *
+ * Of a net that ranks run together, each a part, the shared files have whole arrays, as one rank
+ * writes them, so however the net is divided, it reads them.
  */
 #ifndef CT_SNAPSHOT_H
 #define CT_SNAPSHOT_H
@@ -24,6 +27,7 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/tensor/storage.h"
+#include "framework/snapshot/parts.h"
 #include "framework/snapshot/residual_drain.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
@@ -34,6 +38,9 @@
 #define CT_NO_LEAST_LOSS 1e38
 
 typedef struct ct_snapshot_state { /* what a set holds besides weights */
+    /* of a net that the ranks of the job run together; NULL: each has all of it, and the ranks are
+     * those of ct_exchange.data */
+    const ct_parts *parts;
     int64_t iteration;
     int n_rank;
     int n_rank_file; /* read: ranks from here on have no file of their own */
@@ -96,5 +103,8 @@ ct_status ct_snapshot_any(const char *prefix, char **file_p);
  * shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake;
  * net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
+/** The same into what the ranks have of a net together: rank 0 within ct_parts_run(), whose `whole`
+ *  this is. The net's weights changed then. */
+ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage *whole);
 
 #endif

@@ -57,14 +57,26 @@ ct_status ct_state_read(ct_h5_reader *r, const char *path, const ct_shape *shape
 
 /* ---- weights of a net to a file and back, for sets */
 
+/** A net and where its weights are: in its memory, or of all ranks together (framework/snapshot/
+ *  parts.h), when the net is the whole one and has no memory. */
+typedef struct ct_weights {
+    const ct_net *net;
+    ct_storage *storage; /* in the order of the arena; NULL: in the net's memory */
+} ct_weights;
+
 /** Writes path itself (a temporary name), synced. learned: in place of the learned weights, in the
  *  order of the gradient arena; may be NULL. provenance may be NULL. */
-ct_status ct_weights_write(const char *path, const ct_net *net, ct_storage *learned,
+ct_status ct_weights_write(const char *path, const ct_weights *w, ct_storage *learned,
                            const ct_model_format *format, const char *provenance, uint64_t *hash_p,
                            int64_t *size_p);
-/** Reads all weights of net, statistics too; the file must fit exactly. CT_ERR_DATA with the list
- *  of what does not; net is untouched then. */
-ct_status ct_weights_read(const char *path, ct_net *net);
+/** Reads all weights of the net, statistics too; the file must fit exactly. CT_ERR_DATA with the
+ *  list of what does not; they are untouched then. Who calls it then calls
+ *  ct_net_weights_changed(). */
+ct_status ct_weights_read(const char *path, const ct_weights *w);
+/** ct_weights_load(), but for ct_net_weights_changed(). */
+ct_status ct_weights_take(const char *file, const ct_weights *w);
+/** Copies a parameter's weights to its place in a history. */
+ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *history);
 
 /* ---- the state that layers carry from batch to batch (ct_instance_carry()), of all
  * ranks together.
@@ -87,9 +99,10 @@ typedef struct ct_carry {
 
 /** Which buffers carry state, and whose rows are whose. Collective. */
 ct_status ct_carry_create(const ct_net *net, const ct_group *g, ct_carry *c);
-void ct_carry_destroy(ct_carry *c); /* zeroed ones allowed */
-/** All rows to rank 0. Collective. */
-ct_status ct_carry_gather(const ct_net *net, const ct_group *g, ct_carry *c);
+void ct_carry_destroy(ct_carry *c);   /* zeroed ones allowed */
+bool ct_carry_any(const ct_net *net); /* this rank's net has such a buffer */
+/** All rows to the rank that keeps them. Collective. */
+ct_status ct_carry_gather(const ct_net *net, const ct_group *g, bool keeps, ct_carry *c);
 /** What was gathered into a file; it is borrowed until ct_h5_writer_finish(). */
 ct_status ct_carry_put(const ct_net *net, const ct_carry *c, ct_h5_writer *w);
 /** Reads what the file has of them, every rank its rows. Where it has another number of rows or
@@ -124,7 +137,7 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
 bool ct_caffe_state_is(const char *file);
 /** Weights (from its learned_net), histories, iteration and step; the rest of state stays as it is.
  *  CT_ERR_IO, CT_ERR_DATA. */
-ct_status ct_caffe_state_read(const char *file, ct_net *net, ct_snapshot_state *state);
+ct_status ct_caffe_state_read(const char *file, const ct_weights *w, ct_snapshot_state *state);
 /** The binary form, of the rule's own histories. Writes path itself, synced. */
 ct_status ct_caffe_state_write(const char *path, const char *learned_net, const ct_net *net,
                                const ct_snapshot_state *state, uint64_t *hash_p, int64_t *size_p);

@@ -209,7 +209,7 @@ ct_status ct_state_read(ct_h5_reader *r, const char *path, const ct_shape *shape
 }
 
 static ct_status get_history(ct_h5_reader *r, const char *file, const char *name,
-                             ct_storage *history, const ct_param *p)
+                             ct_storage *history, const ct_weights *w, const ct_param *p)
 {
     ct_text path = ct_state_path("/history", name, p->key);
     ct_shape shape;
@@ -217,7 +217,7 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const char *name
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     if (!ct_h5_has(r, path.text) && (strcmp(name, CT_HISTORY_AVERAGE) == 0)) {
-        status = ct_storage_copy(history, p->offset, p->count, ct_blob_data(&p->blob));
+        status = ct_weights_copy(w, p, history);
     } else if (!ct_h5_has(r, path.text)) {
         status = CT_FAIL(CT_ERR_DATA,
                          "%s: no optimiser state \"%s\" of %s; was it written by another solver "
@@ -327,28 +327,29 @@ static ct_status get_scalars(ct_h5_reader *r, const char *file, ct_snapshot_stat
 }
 
 /* The weights file of the set: learned_net, beside the solverstate. */
-static ct_status get_weights(ct_h5_reader *r, const char *file, ct_net *net)
+static ct_status get_weights(ct_h5_reader *r, const char *file, const ct_weights *w)
 {
     char *name = NULL, *path = NULL;
     ct_status status;
 
     CT_TRY(ct_h5_get_text(r, "/learned_net", &name));
     path = ct_path_beside(file, name);
-    status = (path != NULL) ? ct_weights_read(path, net)
+    status = (path != NULL) ? ct_weights_read(path, w)
                             : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     free(path);
     free(name);
     return status;
 }
 
-static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *state)
+static ct_status read_shared(const char *file, const ct_weights *w, ct_snapshot_state *state)
 {
+    const ct_net *net = w->net;
     ct_h5_reader *r = NULL;
     char *why = NULL;
     ct_status status;
 
     CT_TRY(check_kind(file));
-    if (ct_caffe_state_is(file)) return ct_caffe_state_read(file, net, state);
+    if (ct_caffe_state_is(file)) return ct_caffe_state_read(file, w, state);
     status = ct_snapshot_verify(file, &why);
     if (status != CT_OK) {
         status = CT_FAIL(status, "%s", (why != NULL) ? why : file);
@@ -356,13 +357,13 @@ static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *s
         return status;
     }
     CT_TRY_GOTO(status, out, ct_h5_reader_create(file, NULL, &r));
-    CT_TRY_GOTO(status, out, get_weights(r, file, net)); /* first: it knows what fits */
+    CT_TRY_GOTO(status, out, get_weights(r, file, w)); /* first: it knows what fits */
     for (int h = 0; h < state->n_history; h++) {
         for (int i = 0; i < net->n_param; i++) {
             if (!ct_param_has_history(net, &net->param[i])) continue;
-            CT_TRY_GOTO(
-                status, out,
-                get_history(r, file, state->history_name[h], &state->history[h], &net->param[i]));
+            CT_TRY_GOTO(status, out,
+                        get_history(r, file, state->history_name[h], &state->history[h], w,
+                                    &net->param[i]));
         }
     }
     status = get_scalars(r, file, state);
@@ -404,12 +405,12 @@ static ct_status broadcast_floats(const ct_group *g, const ct_device *dev, float
     return status;
 }
 
-static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_state *state)
+/* Takes what a set says; the pointers of another rank, or of a while, mean nothing. */
+static void take_scalars(const ct_snapshot_state *from, ct_snapshot_state *state)
 {
-    const ct_device *dev = ct_net_device(net);
-    ct_snapshot_state copy = *state; /* its pointers mean nothing on another rank */
+    ct_snapshot_state copy = *from;
 
-    CT_TRY(ct_group_broadcast(g, &copy, sizeof(copy)));
+    copy.parts = state->parts;
     copy.n_history = state->n_history;
     copy.history = state->history;
     copy.history_name = state->history_name;
@@ -418,22 +419,61 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
     copy.provenance = state->provenance;
     copy.plan = state->plan;
     *state = copy;
+}
+
+static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_state *state)
+{
+    const ct_device *dev = ct_net_device(net);
+    ct_snapshot_state copy = *state;
+
+    CT_TRY(ct_group_broadcast(g, &copy, sizeof(copy)));
+    take_scalars(&copy, state);
+    ct_net_weights_changed(net);
+    if (state->parts != NULL) return CT_OK; /* they were sent as they were read */
     CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
     for (int h = 0; h < state->n_history; h++) CT_TRY(broadcast_state(g, &state->history[h]));
-    ct_net_weights_changed(net);
     return CT_OK;
+}
+
+typedef struct parts_reading {
+    const char *file;
+    ct_snapshot_state *state;
+} parts_reading;
+
+static ct_status read_whole(void *ctx, ct_storage *whole)
+{
+    const parts_reading *p = ctx;
+    ct_snapshot_state state = *p->state;
+
+    state.history = whole + 1;
+    CT_TRY(read_shared(p->file, &(ct_weights){ state.parts->whole, whole }, &state));
+    take_scalars(&state, p->state);
+    return CT_OK;
+}
+
+/* Of ranks that have parts, rank 0 reads array by array, and the others take their parts. */
+static ct_status read_parts(const char *file, ct_snapshot_state *state)
+{
+    ct_storage weights = ct_parts_weights(state->parts), *own[CT_PARTS_ARENAS] = { &weights };
+
+    for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
+    return ct_parts_run(state->parts, own, 1 + state->n_history, read_whole,
+                        &(parts_reading){ file, state });
 }
 
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange)
 {
-    const ct_group *g = &exchange->data;
+    const ct_group *g = (state->parts != NULL) ? &exchange->job : &exchange->data;
     ct_status status = CT_OK;
 
-    if (g->rank == 0) status = read_shared(file, net, state);
+    if (state->parts != NULL)
+        status = read_parts(file, state);
+    else if (g->rank == 0)
+        status = read_shared(file, &(ct_weights){ .net = net }, state);
     CT_TRY(ct_group_agree(g, status));
     CT_TRY(broadcast_shared(g, net, state));
-    if (!state->foreign) CT_TRY(ct_carry_read(file, net, g));
+    if (!state->foreign) CT_TRY(ct_carry_read(file, net, &exchange->data));
     return ct_rank_state_read(file, net, state, exchange);
 }
 

@@ -22,9 +22,13 @@ typedef struct set_writer {
     const char *prefix;
     const ct_net *net;
     const ct_snapshot_state *state;
-    const ct_group *group;
+    const ct_group *group;    /* who writes it */
+    const ct_group *replicas; /* ct_exchange.data */
     const ct_sync_states *states;
-    set_file weights, average, caffe; /* the last two where state says so */
+    ct_storage weights_here;           /* with parts: this rank's */
+    ct_weights of;                     /* what rank 0 writes of all ranks: weights, and with */
+    const ct_snapshot_state *of_state; /* storages of all ranks' states */
+    set_file weights, average, caffe;  /* the last two where state says so */
     set_file rank, solver;
     int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
     bool any_rank_file;
@@ -218,25 +222,28 @@ static ct_status put_history(const set_writer *s, ct_h5_writer *w, int h, const 
     ct_status status;
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
-    status = ct_h5_put_stored(w, path.text, &p->blob.data.shape, &s->state->history[h], p->offset);
+    status =
+        ct_h5_put_stored(w, path.text, &p->blob.data.shape, &s->of_state->history[h], p->offset);
     ct_text_destroy(&path);
     return status;
 }
 
 static ct_status write_solver(set_writer *s)
 {
+    const ct_net *net = s->of.net;
     ct_h5_writer *w = NULL;
     ct_status status;
 
+    CT_INFO("Snapshotting solver state to HDF5 file %s", s->solver.path);
     CT_TRY_GOTO(status, out, ct_h5_writer_create(true, &w));
     CT_TRY_GOTO(status, out, put_scalars(s, w));
     CT_TRY_GOTO(status, out, put_parts(s, w));
     CT_TRY_GOTO(status, out, ct_carry_put(s->net, &s->carry, w));
     for (int h = 0; h < s->state->n_history; h++) {
-        for (int i = 0; i < s->net->n_param; i++) {
-            const ct_param *p = &s->net->param[i];
+        for (int i = 0; i < net->n_param; i++) {
+            const ct_param *p = &net->param[i];
 
-            if (ct_param_has_history(s->net, p)) CT_TRY_GOTO(status, out, put_history(s, w, h, p));
+            if (ct_param_has_history(net, p)) CT_TRY_GOTO(status, out, put_history(s, w, h, p));
         }
     }
     status =
@@ -249,19 +256,76 @@ out:
 /* What of the set rank 0 writes before the solver state. */
 static ct_status write_weights(set_writer *s)
 {
-    const ct_snapshot_state *state = s->state;
+    const ct_snapshot_state *state = s->of_state;
     const ct_model_format *format = state->binary ? &ct_model_binary : &ct_model_h5;
 
     CT_INFO("Snapshotting to %s file %s", state->binary ? "binary proto" : "HDF5", s->weights.path);
-    CT_TRY(ct_weights_write(s->weights.temp, s->net, NULL, format, state->provenance,
+    CT_TRY(ct_weights_write(s->weights.temp, &s->of, NULL, format, state->provenance,
                             &s->weights.hash, &s->weights.size));
     if (state->average != NULL)
-        CT_TRY(ct_weights_write(s->average.temp, s->net, state->average, format, state->provenance,
+        CT_TRY(ct_weights_write(s->average.temp, &s->of, state->average, format, state->provenance,
                                 &s->average.hash, &s->average.size));
     if (!state->binary) return CT_OK;
     CT_INFO("Snapshotting solver state to binary proto file %s", s->caffe.path);
-    return ct_caffe_state_write(s->caffe.temp, s->weights.path, s->net, state, &s->caffe.hash,
+    return ct_caffe_state_write(s->caffe.temp, s->weights.path, s->of.net, state, &s->caffe.hash,
                                 &s->caffe.size);
+}
+
+/* ---- what rank 0 writes of all ranks */
+
+typedef ct_status (*write_fn)(set_writer *s);
+
+typedef struct parts_writing {
+    set_writer *s;
+    write_fn write;
+} parts_writing;
+
+static ct_status write_whole(void *ctx, ct_storage *whole)
+{
+    const parts_writing *p = ctx;
+    set_writer *s = p->s;
+    ct_snapshot_state state = *s->state;
+    ct_status status;
+
+    if (state.average != NULL) state.average = whole + 1 + (state.average - state.history);
+    state.history = whole + 1;
+    s->of = (ct_weights){ s->state->parts->whole, whole };
+    s->of_state = &state;
+    status = p->write(s);
+    s->of_state = s->state;
+    return status;
+}
+
+/* CT_OK on the other ranks where they need not help. */
+static ct_status on_rank_0(set_writer *s, write_fn write)
+{
+    const ct_snapshot_state *state = s->state;
+    ct_storage *own[CT_PARTS_ARENAS] = { &s->weights_here };
+
+    s->of = (ct_weights){ .net = s->net };
+    s->of_state = state;
+    if (state->parts == NULL) return (s->group->rank == 0) ? write(s) : CT_OK;
+    s->weights_here = ct_parts_weights(state->parts);
+    for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
+    return ct_parts_run(state->parts, own, 1 + state->n_history, write_whole,
+                        &(parts_writing){ s, write });
+}
+
+/* Ranks that have the whole net know whose rows are whose; of others it is not known. */
+static ct_status gather_carry(set_writer *s)
+{
+    int64_t any = ct_carry_any(s->net);
+
+    if (s->replicas->size == s->group->size) {
+        CT_TRY(ct_carry_create(s->net, s->replicas, &s->carry));
+        return ct_carry_gather(s->net, s->replicas, s->group->rank == 0, &s->carry);
+    }
+    CT_TRY(ct_group_max(s->group, &any, 1));
+    if ((any != 0) && (s->group->rank == 0))
+        CT_WARN("%s: what layers carry from batch to batch is not in a snapshot of a net that is "
+                "divided into stages or parts: a run that goes on from it starts that from zeros",
+                s->solver.path);
+    return CT_OK;
 }
 
 /* Everything is on disk under temporary names before the first rename. */
@@ -272,19 +336,12 @@ static ct_status write_temps(set_writer *s)
 
     if (g->rank == 0) ct_set_clean(s->prefix);
     CT_TRY(ct_group_barrier(g)); /* nobody's new file is cleaned away */
-    if (g->rank == 0) {
-        status = write_weights(s);
-    }
+    status = on_rank_0(s, write_weights);
     if (status == CT_OK) status = write_rank(s);
     CT_TRY(ct_group_agree(s->group, status));
     CT_TRY(gather_parts(s));
-    CT_TRY(ct_carry_create(s->net, g, &s->carry));
-    CT_TRY(ct_carry_gather(s->net, g, &s->carry));
-    if (g->rank == 0) {
-        CT_INFO("Snapshotting solver state to HDF5 file %s", s->solver.path);
-        status = write_solver(s);
-    }
-    return ct_group_agree(s->group, status);
+    CT_TRY(gather_carry(s));
+    return ct_group_agree(s->group, on_rank_0(s, write_solver));
 }
 
 static ct_status commit(set_writer *s)
@@ -307,11 +364,13 @@ static ct_status commit(set_writer *s)
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p)
 {
-    set_writer s = { .prefix = prefix, .net = net, .state = state, .group = &exchange->data };
+    set_writer s = { .prefix = prefix, .net = net, .state = state };
     double start = ct_clock_s();
     ct_status status;
 
     s.states = &exchange->states;
+    s.group = (state->parts != NULL) ? &exchange->job : &exchange->data;
+    s.replicas = &exchange->data;
     status = ct_group_agree(s.group, name_files(&s));
     if (status == CT_OK) status = write_temps(&s);
     if (status == CT_OK) status = commit(&s);

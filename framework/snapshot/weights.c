@@ -11,14 +11,14 @@
 
 enum { MAX_LISTED = 12 }; /* of the differences in one message */
 
-ct_status ct_weights_write(const char *path, const ct_net *net, ct_storage *learned,
+ct_status ct_weights_write(const char *path, const ct_weights *w, ct_storage *learned,
                            const ct_model_format *format, const char *provenance, uint64_t *hash_p,
                            int64_t *size_p)
 {
     ct_model *m = NULL;
     ct_status status;
 
-    CT_TRY(ct_model_of_net(net, learned, &m));
+    CT_TRY(ct_model_of_net(w->net, w->storage, learned, &m));
     status = ct_model_write(m, format, path, provenance, hash_p, size_p);
     ct_model_close(m);
     return status;
@@ -136,14 +136,21 @@ static ct_status get(ct_model *m, int layer, int index, const ct_param *p, float
     return CT_OK;
 }
 
-static ct_status read_param(ct_model *m, const ct_net *net, const ct_param *p, float *host)
+/* To where the weights are. */
+static ct_status put(const ct_weights *w, const ct_param *p, const float *host)
 {
-    const ct_device *dev = ct_net_device(net);
+    if (w->storage != NULL) return ct_storage_put(w->storage, p->offset, p->count, host);
+    return ct_net_device(w->net)->from_host(NULL, ct_blob_data(&p->blob), host,
+                                            (size_t)p->count * sizeof(float));
+}
+
+static ct_status read_param(ct_model *m, const ct_weights *w, const ct_param *p, float *host)
+{
     int l;
 
     (void)find_array(m, p->layer, p->index, &l);
     CT_TRY(get(m, l, p->index, p, host));
-    return dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float));
+    return put(w, p, host);
 }
 
 /* Host memory for the largest parameter of the net, whole; for ct_mem_release(). */
@@ -161,27 +168,27 @@ static ct_status acquire_largest(const ct_model *m, const ct_net *net, float **h
     return CT_OK;
 }
 
-static ct_status read_all(ct_model *m, ct_net *net)
+static ct_status read_all(ct_model *m, const ct_weights *w)
 {
+    const ct_net *net = w->net;
     ct_status status = CT_OK;
     float *host;
 
     CT_TRY(check_fit(m, net));
     CT_TRY(acquire_largest(m, net, &host));
     for (int i = 0; (i < net->n_param) && (status == CT_OK); i++)
-        status = read_param(m, net, &net->param[i], host);
+        status = read_param(m, w, &net->param[i], host);
     ct_mem_release(host);
-    ct_net_weights_changed(net);
     return status;
 }
 
-ct_status ct_weights_read(const char *path, ct_net *net)
+ct_status ct_weights_read(const char *path, const ct_weights *w)
 {
     ct_model *m = NULL;
     ct_status status;
 
     CT_TRY(ct_model_open(path, &m));
-    status = read_all(m, net);
+    status = read_all(m, w);
     ct_model_close(m);
     return status;
 }
@@ -235,35 +242,55 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *from, cons
     return CT_OK;
 }
 
-/* A net whose layers share a weight, and a file where they do not: it is said which one is taken.
- */
-static ct_status compare_shared(const ct_model *m, const ct_net *net, int l, int i,
-                                const float *host)
-{
-    const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
-    ct_host_copy owner = { 0 };
+typedef struct comparison {
+    const float *host; /* to compare with; moves on */
+    bool differs;
+} comparison;
 
-    if (is_owner(net, l, i) || !has_weights(m, p->layer)) return CT_OK;
-    CT_TRY(ct_host_copy_take(ct_net_device(net), ct_blob_data(&p->blob), p->count, &owner));
-    if (memcmp(owner.data, host, (size_t)p->count * sizeof(float)) != 0)
-        CT_WARN("%s: %s/%d and %s/%d differ, and the net shares them: the values of %s are taken",
-                m->file, p->layer, p->index, net->layer[l]->name, i, net->layer[l]->name);
-    ct_host_copy_release(&owner);
+static ct_status compare_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    comparison *c = ctx;
+
+    (void)from;
+    if (memcmp(c->host, host, (size_t)count * sizeof(*host)) != 0) c->differs = true;
+    c->host += count;
     return CT_OK;
 }
 
-static ct_status copy_layer(ct_model *m, int from, const ct_net *net, int l, float *host)
+/* A net whose layers share a weight, and a file where they do not: it is said which one is taken.
+ */
+static ct_status compare_shared(const ct_model *m, const ct_weights *w, int l, int i,
+                                const float *host)
 {
-    const ct_device *dev = ct_net_device(net);
+    const ct_net *net = w->net;
+    const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+    ct_storage of_param = { .ops = NULL }, *owner = w->storage;
+    comparison c = { .host = host };
+
+    if (is_owner(net, l, i) || !has_weights(m, p->layer)) return CT_OK;
+    if (owner == NULL) {
+        of_param = ct_storage_at(ct_net_device(net), ct_blob_data(&p->blob), p->count);
+        owner = &of_param;
+    }
+    CT_TRY(ct_storage_each(owner, (owner == &of_param) ? 0 : p->offset, p->count, CT_STORAGE_READ,
+                           compare_chunk, &c));
+    if (c.differs)
+        CT_WARN("%s: %s/%d and %s/%d differ, and the net shares them: the values of %s are taken",
+                m->file, p->layer, p->index, net->layer[l]->name, i, net->layer[l]->name);
+    return CT_OK;
+}
+
+static ct_status copy_layer(ct_model *m, int from, const ct_weights *w, int l, float *host)
+{
+    const ct_net *net = w->net;
 
     for (int i = 0; (i < m->layer[from].n_array) && (i < net->layer[l]->n_weight); i++) {
         const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
 
         if (!m->layer[from].array[i].present) continue;
         CT_TRY(get(m, from, i, p, host));
-        CT_TRY(compare_shared(m, net, l, i, host));
-        CT_TRY(
-            dev->from_host(NULL, ct_blob_data(&p->blob), host, (size_t)p->count * sizeof(float)));
+        CT_TRY(compare_shared(m, w, l, i, host));
+        CT_TRY(put(w, p, host));
     }
     return CT_OK;
 }
@@ -364,8 +391,9 @@ static ct_status check(const ct_model *m, const ct_net *net)
     return worst;
 }
 
-static ct_status load(ct_model *m, ct_net *net)
+static ct_status load(ct_model *m, const ct_weights *w)
 {
+    const ct_net *net = w->net;
     ct_status status = CT_OK;
     float *host;
 
@@ -375,22 +403,46 @@ static ct_status load(ct_model *m, ct_net *net)
     for (int l = 0; (l < net->n_layer) && (status == CT_OK); l++) {
         int from = ct_model_find(m, net->layer[l]->name);
 
-        if (from >= 0) status = copy_layer(m, from, net, l, host);
+        if (from >= 0) status = copy_layer(m, from, w, l, host);
     }
     ct_mem_release(host);
-    ct_net_weights_changed(net);
     return status;
 }
 
-ct_status ct_weights_load(const char *file, ct_net *net)
+ct_status ct_weights_take(const char *file, const ct_weights *w)
 {
     ct_model *m = NULL;
     ct_status status;
 
     CT_TRY(ct_model_open(file, &m));
-    status = load(m, net);
+    status = load(m, w);
     ct_model_close(m);
     return status;
+}
+
+ct_status ct_weights_load(const char *file, ct_net *net)
+{
+    ct_status status = ct_weights_take(file, &(ct_weights){ .net = net });
+
+    ct_net_weights_changed(net);
+    return status;
+}
+
+ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage *whole)
+{
+    return ct_weights_take(file, &(ct_weights){ p->whole, whole });
+}
+
+static ct_status copy_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    return ct_storage_put(ctx, from, count, host);
+}
+
+ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *history)
+{
+    if (w->storage == NULL)
+        return ct_storage_copy(history, p->offset, p->count, ct_blob_data(&p->blob));
+    return ct_storage_each(w->storage, p->offset, p->count, CT_STORAGE_READ, copy_chunk, history);
 }
 
 /* ---- arrays as host memory */

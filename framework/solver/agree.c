@@ -48,7 +48,7 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 
 ct_status ct_solver_share_status(ct_solver *s, ct_status status)
 {
-    int64_t worst = (s->exchange.data.rank == 0) ? (int64_t)status : 0;
+    int64_t worst = (ct_solver_writers(s)->rank == 0) ? (int64_t)status : 0;
 
     CT_TRY(ct_group_max(&s->exchange.job, &worst, 1));
     return (ct_status)worst;
@@ -151,6 +151,13 @@ ct_status ct_solver_check_weights(ct_solver *s)
     if (status == CT_OK) status = name_differing(s, sum, g->size);
     free(sum);
     return status;
+}
+
+ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p)
+{
+    if (s->parts != NULL) return ct_parts_checksum(s->parts, sum_p);
+    *sum_p = ct_net_checksum(s->net, true);
+    return CT_OK;
 }
 
 ct_status ct_solver_broadcast_weights(ct_solver *s)

@@ -8,12 +8,21 @@
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
+/* A rank's own net may read no data. */
+static int64_t global_batch_of(const ct_solver *s)
+{
+    const ct_division *d = s->options.division;
+
+    return (d != NULL) ? d->whole->batch_global * d->schedule.n_micro : s->net->batch_global;
+}
+
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
+        .parts = s->parts,
         .iteration = s->iteration,
-        .n_rank = s->exchange.data.size,
-        .global_batch = s->net->batch_global,
+        .n_rank = ct_solver_writers(s)->size,
+        .global_batch = global_batch_of(s),
         .seed = s->seed,
         .n_history = s->step.n_history,
         .history = s->step.history,
@@ -77,7 +86,8 @@ static ct_status write_snapshot(ct_solver *s)
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(collect_momentum(s));
     fill_state(s, &state);
-    if (state.n_loss > 0) CT_TRY(ct_group_sum(&x->data, state.loss_window, state.n_loss));
+    if (state.n_loss > 0)
+        CT_TRY(ct_group_sum(ct_solver_writers(s), state.loss_window, state.n_loss));
     if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
     state.plan = plan.text;
     status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
@@ -99,6 +109,7 @@ ct_status ct_solver_snapshot(ct_solver *s)
 /* Takes up what a snapshot says; what differs from this run is said. */
 static void take_state(ct_solver *s, const ct_snapshot_state *state)
 {
+    int64_t global_batch = global_batch_of(s);
     bool fits = (state->n_loss <= s->param->average_loss) &&
                 ((state->n_loss == s->param->average_loss) || (state->next_loss == state->n_loss) ||
                  (state->n_loss == 0));
@@ -121,21 +132,21 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                 state->seed, s->seed);
     }
     s->net->pass->exec.seed = s->seed;
-    if (state->global_batch != s->net->batch_global)
+    if (state->global_batch != global_batch)
         CT_WARN("the snapshot was made with a global batch of %" PRId64 ", this run has %" PRId64
                 ": the place in the data set is iteration times global batch",
-                state->global_batch, s->net->batch_global);
+                state->global_batch, global_batch);
     s->n_loss = fits ? state->n_loss : 0;
     s->next_loss = fits ? state->next_loss % s->param->average_loss : 0;
     memset(s->loss_window, 0, sizeof(s->loss_window));
-    if (s->exchange.data.rank == 0) /* the means over ranks, kept as rank 0's shares */
+    if (ct_solver_writers(s)->rank == 0) /* the means over ranks, kept as rank 0's shares */
         memcpy(s->loss_window, state->loss_window, sizeof(s->loss_window));
 }
 
 /* The newest good set, on every rank; *file_p NULL: there is none. */
 static ct_status find_newest(ct_solver *s, char **file_p)
 {
-    const ct_group *g = &s->exchange.data;
+    const ct_group *g = ct_solver_writers(s);
     ct_status status = CT_OK;
     char *file = NULL;
     int64_t length = 0;
@@ -211,8 +222,22 @@ ct_status ct_solver_restore(ct_solver *s, const char *file)
     return status;
 }
 
+/* ---- --weights */
+
+typedef struct weights_loading {
+    ct_solver *s;
+    const char *files;
+} weights_loading;
+
+/* To where w says, or NULL: to this rank's net. */
+static ct_status load_file(ct_solver *s, const char *file, ct_storage *whole)
+{
+    if (whole == NULL) return ct_weights_load(file, s->net);
+    return ct_weights_load_parts(file, s->parts, whole);
+}
+
 /* Each of the comma separated files in turn, on rank 0. */
-static ct_status load_here(ct_solver *s, const char *files)
+static ct_status load_here(ct_solver *s, const char *files, ct_storage *whole)
 {
     char *copy = strdup(files), *rest = copy, *file;
     ct_status status = CT_OK;
@@ -224,17 +249,32 @@ static ct_status load_here(ct_solver *s, const char *files)
         file += strspn(file, " \t");
         n = strlen(file);
         while ((n > 0) && ((file[n - 1] == ' ') || (file[n - 1] == '\t'))) file[--n] = '\0';
-        if (n > 0) status = ct_weights_load(file, s->net);
+        if (n > 0) status = load_file(s, file, whole);
     }
     free(copy);
     return status;
+}
+
+static ct_status load_whole(void *ctx, ct_storage *whole)
+{
+    const weights_loading *l = ctx;
+
+    return load_here(l->s, l->files, whole);
 }
 
 ct_status ct_solver_load_weights(ct_solver *s, const char *files)
 {
     ct_status status = CT_OK;
 
-    if (s->exchange.data.rank == 0) status = load_here(s, files);
+    if (s->parts != NULL) {
+        ct_storage weights = ct_parts_weights(s->parts);
+
+        status = ct_parts_run(s->parts, &(ct_storage *){ &weights }, 1, load_whole,
+                              &(weights_loading){ s, files });
+        ct_net_weights_changed(s->net);
+        return status;
+    }
+    if (s->exchange.data.rank == 0) status = load_here(s, files, NULL);
     CT_TRY(ct_solver_share_status(s, status));
     return ct_solver_broadcast_weights(s);
 }

@@ -50,6 +50,12 @@ static ct_status open_exchange(ct_solver *s)
     return CT_OK;
 }
 
+static ct_status open_parts(ct_solver *s)
+{
+    if (s->options.division == NULL) return CT_OK;
+    return ct_parts_create(s->options.division->whole, s->net, &s->exchange.job, &s->parts);
+}
+
 static ct_status agree_seed(ct_solver *s)
 {
     const ct_group *g = &s->exchange.data;
@@ -119,6 +125,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_solver_micro_batches(s->param, s->options.map, s->net, &s->iter_size));
     ct_net_count_rows(s->net, s->iter_size);
     CT_TRY(open_exchange(s));
+    CT_TRY(open_parts(s));
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
     CT_TRY(agree_seed(s));
@@ -162,6 +169,7 @@ void ct_solver_destroy(ct_solver *s)
     free(s->test_outputs);
     ct_outputs_destroy(&s->outputs);
     ct_train_step_close(&s->step);
+    ct_parts_destroy(s->parts);
     ct_net_destroy(s->net);
     for (int i = 0; i < s->n_read; i++) ct__net_parameter__free_unpacked(s->read[i], NULL);
     free(s->read);

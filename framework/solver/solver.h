@@ -101,6 +101,9 @@ int ct_solver_iter_size(const ct_solver *s); /* ct_solver_micro_batches() of its
 /** Broken samples of all ranks that others stood in for in training so far. */
 int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);
+/** ct_net_checksum() of all weights: of a divided net those that one rank would have. Collective.
+ */
+ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p);
 
 /** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine,
  *  multifixed, plateau (before its first step), with linear warm-up. CT_ERR_CONFIG for an unknown

@@ -42,6 +42,7 @@ struct ct_solver {
     const Ct__SolverParameter *param;
     const ct_device *dev;
     ct_exchange exchange;
+    ct_parts *parts; /* of the division; NULL: there is none */
     uint64_t seed;
     ct_source_map *map;      /* of nets that the solver read itself */
     Ct__NetParameter **read; /* and these                           */
@@ -109,9 +110,13 @@ ct_status ct_solver_average_statistics(ct_solver *s);
 ct_status ct_solver_check_weights(ct_solver *s);
 /** The weights of the replicas' rank 0 to all of them. */
 ct_status ct_solver_broadcast_weights(ct_solver *s);
-/** The status of the rank that is 0 among its replicas, the worst of several, on every rank of the
- *  job. */
+/** The status of the writers' rank 0, the worst of several, on every rank of the job. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);
+/** Those that write snapshots together: replicas, or the ranks of a divided net. */
+static inline const ct_group *ct_solver_writers(const ct_solver *s)
+{
+    return (s->parts != NULL) ? &s->exchange.job : &s->exchange.data;
+}
 
 /* learning_rate.c: of lr_policy "plateau" */
 bool ct_plateau_is(const Ct__SolverParameter *p);

@@ -274,7 +274,9 @@ static void read_caffe(void)
 {
     ct_snapshot_state s = fresh_state();
 
-    if ((ct_caffe_state_read(z.input, z.net, &s) == CT_OK) && (s.iteration < 0)) abort();
+    if ((ct_caffe_state_read(z.input, &(ct_weights){ .net = z.net }, &s) == CT_OK) &&
+        (s.iteration < 0))
+        abort();
 }
 
 static void read_state(const uint8_t *data, size_t size)

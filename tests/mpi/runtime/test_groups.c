@@ -155,6 +155,26 @@ static void test_training(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+/* More than one message's worth would take long: that a message is cut is not tested. */
+static int sends(const ct_group *g)
+{
+    enum { N = 300000 };
+    int32_t *v = malloc(N * sizeof(*v));
+    int fault = 0;
+
+    for (int from = 0; from < g->size; from++) {
+        int to = g->size - 1 - from;
+        bool got = (g->rank == to) || (g->rank == from);
+
+        for (int i = 0; i < N; i++) v[i] = g->rank + i;
+        fault += MPI_FAULT_UNLESS(ct_group_send(g, v, N * sizeof(*v), from, to) == CT_OK);
+        for (int i = 0; i < N; i += 1009)
+            fault += MPI_FAULT_UNLESS(v[i] == (got ? from : g->rank) + i);
+    }
+    free(v);
+    return fault;
+}
+
 /* Sums, maxima and means are each group's own, and each knows where its ranks are. */
 static int operations(ct_comm *c)
 {
@@ -187,6 +207,8 @@ static int operations(ct_comm *c)
     fault += MPI_FAULT_UNLESS(least == -first);
     fault += MPI_FAULT_UNLESS(ct_group_broadcast(&job.group.node, &near, sizeof(near)) == CT_OK);
     fault += MPI_FAULT_UNLESS(-near == first + part->node_member[0]);
+    fault += sends(&job.group.job);
+    fault += sends(&job.group.data);
     fault += MPI_FAULT_UNLESS(ct_group_barrier(&job.group.job) == CT_OK);
     ct_comm_destroy(part);
     return fault;

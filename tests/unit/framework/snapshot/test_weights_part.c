@@ -133,7 +133,7 @@ static void test_reads_whole_weights(void **state)
     (void)state;
     snprintf(file, sizeof(file), "%s/whole.caffemodel", test_solver_dir());
     assert_int_equal(parsed_net_open(net_text, CT_TRAIN, &env, &whole), CT_OK);
-    assert_int_equal(ct_model_of_net(whole.net, NULL, &m), CT_OK);
+    assert_int_equal(ct_model_of_net(whole.net, NULL, NULL, &m), CT_OK);
     assert_int_equal(ct_model_save(m, file), CT_OK);
     ct_model_close(m);
     for (int i = 0; i < COUNT; i++) {
@@ -144,7 +144,7 @@ static void test_reads_whole_weights(void **state)
         same_weights(p.net, whole.net);
         close_part(&p);
         open_part(&p, i, 13);
-        assert_int_equal(ct_weights_read(file, p.net), CT_OK);
+        assert_int_equal(ct_weights_read(file, &(ct_weights){ .net = p.net }), CT_OK);
         same_weights(p.net, whole.net);
         close_part(&p);
     }

@@ -1,0 +1,512 @@
+#include "framework/snapshot/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/hash.h"
+#include "framework/base/memory.h"
+#include "framework/snapshot/snapshot_impl.h"
+
+static ct_status no_memory(void)
+{
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for the parts of a net");
+}
+
+/* ---- who has what */
+
+/* What a rank says of a parameter. */
+enum { HAS, RANGES, AXIS, RANGE, SAID = RANGE + 2 * CT_MAX_RANGE };
+
+ct_cut ct_parts_cut(const ct_parts *p, int i)
+{
+    ct_cut cut = *p->net->param[p->own[i]].cut;
+
+    if (cut.n_range == 0) cut.whole = p->whole->param[i].blob.data.shape;
+    return cut;
+}
+
+static void say(const ct_parts *p, int i, int64_t *said)
+{
+    ct_cut cut;
+
+    memset(said, 0, SAID * sizeof(*said));
+    if (p->own[i] < 0) return;
+    cut = ct_parts_cut(p, i);
+    said[HAS] = 1;
+    said[RANGES] = cut.n_range;
+    said[AXIS] = cut.axis;
+    for (int r = 0; r < cut.n_range; r++) {
+        said[RANGE + 2 * r] = cut.range[r].first;
+        said[RANGE + 2 * r + 1] = cut.range[r].count;
+    }
+}
+
+static ct_status add_part(ct_parts *p, int i, int rank, const int64_t *said)
+{
+    ct_part *at;
+
+    if (p->n_part == p->capacity) {
+        int capacity = 2 * p->capacity + p->whole->n_param + 1;
+        ct_part *grown = realloc(p->part, (size_t)capacity * sizeof(*grown));
+
+        if (grown == NULL) return no_memory();
+        p->part = grown;
+        p->capacity = capacity;
+    }
+    at = &p->part[p->n_part++];
+    *at = (ct_part){ .rank = rank,
+                     .cut = { .n_range = (int)said[RANGES],
+                              .axis = (int)said[AXIS],
+                              .whole = p->whole->param[i].blob.data.shape } };
+    for (int r = 0; r < at->cut.n_range; r++)
+        at->cut.range[r] = (ct_range){ said[RANGE + 2 * r], said[RANGE + 2 * r + 1] };
+    return CT_OK;
+}
+
+/* Of the ranks whose ranges along axis hold element `at`, the one that goes on farthest. */
+static int reach(const int64_t *said, int n, int64_t axis, int64_t at, int64_t *end_p)
+{
+    int best = -1;
+
+    *end_p = at;
+    for (int k = 0; k < n; k++) {
+        const int64_t *v = said + (int64_t)k * SAID;
+
+        for (int r = 0; (v[HAS] != 0) && (v[AXIS] == axis) && (r < v[RANGES]); r++) {
+            int64_t first = v[RANGE + 2 * r], end = first + v[RANGE + 2 * r + 1];
+
+            if ((first > at) || (end <= *end_p)) continue;
+            best = k;
+            *end_p = end;
+        }
+    }
+    return best;
+}
+
+static bool has_rank(const ct_parts *p, int i, int rank)
+{
+    for (int k = p->first[i]; k < p->n_part; k++)
+        if (p->part[k].rank == rank) return true;
+    return false;
+}
+
+/* Parts that together are parameter i; said: by all ranks. The same on all of them. */
+static ct_status cover(ct_parts *p, int i, const int64_t *said)
+{
+    const ct_param *whole = &p->whole->param[i];
+    int n = p->job->size, lowest = -1;
+    int64_t axis = 0;
+
+    for (int k = n - 1; k >= 0; k--) {
+        if (said[(int64_t)k * SAID + HAS] == 0) continue;
+        if ((lowest < 0) || (said[(int64_t)lowest * SAID + RANGES] != 0) ||
+            (said[(int64_t)k * SAID + RANGES] == 0))
+            lowest = k; /* of those that have it whole where there are such */
+    }
+    if (lowest < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "no rank has parameter %s of the net", whole->key);
+    if (said[(int64_t)lowest * SAID + RANGES] == 0)
+        return add_part(p, i, lowest, said + (int64_t)lowest * SAID);
+    axis = said[(int64_t)lowest * SAID + AXIS];
+    for (int64_t at = 0, end = 0; at < whole->blob.data.shape.dim[axis]; at = end) {
+        int rank = reach(said, n, axis, at, &end);
+
+        if (rank < 0)
+            return CT_FAIL(CT_ERR_CONFIG, "no rank has element %lld of axis %lld of parameter %s",
+                           (long long)at, (long long)axis, whole->key);
+        if (!has_rank(p, i, rank)) CT_TRY(add_part(p, i, rank, said + (int64_t)rank * SAID));
+    }
+    return CT_OK;
+}
+
+/* What is this rank's of parameter i can be one's of the whole net. */
+static ct_status check_own(const ct_parts *p, int i)
+{
+    const ct_param *whole = &p->whole->param[i], *own = &p->net->param[p->own[i]];
+    ct_cut cut = ct_parts_cut(p, i);
+    int64_t end = 0, count;
+    ct_shape shape = ct_cut_shape(&cut);
+
+    count = ct_shape_count(&shape, 0, -1);
+    if (!ct_shape_equal(&cut.whole, &whole->blob.data.shape) || (own->count != count))
+        return CT_FAIL(CT_ERR_CONFIG, "parameter %s is no part of one of shape %s", own->key,
+                       ct_shape_str(&whole->blob.data.shape).text);
+    for (int r = 0; r < cut.n_range; r++) {
+        if (cut.range[r].first < end)
+            return CT_FAIL(CT_ERR_CONFIG, "the ranges of parameter %s do not ascend", own->key);
+        end = cut.range[r].first + cut.range[r].count;
+    }
+    if (ct_param_has_history(p->whole, whole) && !ct_param_has_history(p->net, own))
+        return CT_FAIL(CT_ERR_CONFIG, "parameter %s learns, but not on this rank", own->key);
+    return CT_OK;
+}
+
+static ct_status find_own(ct_parts *p)
+{
+    for (int i = 0; i < p->whole->n_param; i++) {
+        p->own[i] = ct_net_find_param(p->net, p->whole->param[i].key);
+        if (p->own[i] >= 0) CT_TRY(check_own(p, i));
+    }
+    for (int k = 0; k < p->net->n_param; k++)
+        if (ct_net_find_param(p->whole, p->net->param[k].key) < 0)
+            return CT_FAIL(CT_ERR_CONFIG, "the whole net has no parameter %s",
+                           p->net->param[k].key);
+    return CT_OK;
+}
+
+static ct_status agree_parts(ct_parts *p, int64_t *said)
+{
+    int64_t mine[SAID];
+    ct_status status = CT_OK;
+
+    for (int i = 0; i < p->whole->n_param; i++) {
+        p->first[i] = p->n_part;
+        say(p, i, mine);
+        CT_TRY(ct_group_gather(p->job, mine, SAID, said));
+        if (status == CT_OK) status = cover(p, i, said);
+    }
+    p->first[p->whole->n_param] = p->n_part;
+    return ct_group_agree(p->job, status);
+}
+
+ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group *job,
+                          ct_parts **parts_p)
+{
+    size_t n = (size_t)whole->n_param + 1;
+    ct_parts *p = calloc(1, sizeof(*p));
+    int64_t *said = calloc((size_t)job->size * SAID, sizeof(*said));
+    ct_status status = ((p != NULL) && (said != NULL)) ? CT_OK : no_memory();
+
+    if (p != NULL) {
+        *p = (ct_parts){ .whole = whole, .net = net, .job = job };
+        p->own = calloc(n, sizeof(*p->own));
+        p->first = calloc(n, sizeof(*p->first));
+        if ((status == CT_OK) && ((p->own == NULL) || (p->first == NULL))) status = no_memory();
+    }
+    if (status == CT_OK) status = find_own(p);
+    status = ct_group_agree(job, status);
+    if (status == CT_OK) status = agree_parts(p, said);
+    free(said);
+    if (status != CT_OK) {
+        ct_parts_destroy(p);
+        return status;
+    }
+    *parts_p = p;
+    return CT_OK;
+}
+
+void ct_parts_destroy(ct_parts *p)
+{
+    if (p == NULL) return;
+    free(p->own);
+    free(p->first);
+    free(p->part);
+    free(p);
+}
+
+bool ct_parts_stands(const ct_parts *p, int i)
+{
+    for (int k = p->first[i]; k < p->first[i + 1]; k++)
+        if (p->part[k].rank == p->job->rank) return true;
+    return false;
+}
+
+/* ---- ranges of a whole array in parts */
+
+/* Run i of a cut, as far as it lies within elements [from, from + count) of the whole. */
+static bool clip(const ct_cut *c, int64_t i, int64_t from, int64_t count, ct_cut_run *r)
+{
+    int64_t skip, end;
+
+    *r = ct_cut_run_at(c, i);
+    skip = (from > r->whole) ? from - r->whole : 0;
+    end = (r->whole + r->count < from + count) ? r->whole + r->count : from + count;
+    r->whole += skip;
+    r->part += skip;
+    r->count = end - r->whole;
+    return r->count > 0;
+}
+
+/* The runs that elements [from, from + count) of the whole may be in. */
+static void runs_near(const ct_cut *c, int64_t from, int64_t count, int64_t *first_p,
+                      int64_t *end_p)
+{
+    int64_t slab;
+
+    *first_p = 0;
+    *end_p = ((c->n_range == 0) && (count > 0)) ? 1 : 0;
+    if ((c->n_range == 0) || (count <= 0)) return;
+    slab = ct_shape_count(&c->whole, c->axis, -1);
+    *first_p = from / slab * c->n_range;
+    *end_p = ((from + count - 1) / slab + 1) * c->n_range;
+}
+
+/* What the part has of elements [from, from + count): they lie together there, since ranges
+ * ascend. */
+static ct_range span(const ct_cut *c, int64_t from, int64_t count)
+{
+    ct_range found = { 0, 0 };
+    int64_t first, end;
+    ct_cut_run r;
+
+    runs_near(c, from, count, &first, &end);
+    for (int64_t i = first; i < end; i++) {
+        if (!clip(c, i, from, count, &r)) continue;
+        if (found.count == 0) found.first = r.part;
+        found.count += r.count;
+    }
+    return found;
+}
+
+/* Between elements [from, from + count) of the whole and what the part has of them, which begins at
+ * its element `at`. take also in place. */
+static void take_range(const ct_cut *c, int64_t from, int64_t count, const float *whole, int64_t at,
+                       float *part)
+{
+    int64_t first, end;
+    ct_cut_run r;
+
+    runs_near(c, from, count, &first, &end);
+    for (int64_t i = first; i < end; i++)
+        if (clip(c, i, from, count, &r))
+            memmove(part + (r.part - at), whole + (r.whole - from),
+                    (size_t)r.count * sizeof(float));
+}
+
+static void put_range(const ct_cut *c, int64_t from, int64_t count, float *whole, int64_t at,
+                      const float *part)
+{
+    int64_t first, end;
+    ct_cut_run r;
+
+    runs_near(c, from, count, &first, &end);
+    for (int64_t i = first; i < end; i++)
+        if (clip(c, i, from, count, &r))
+            memcpy(whole + (r.whole - from), part + (r.part - at), (size_t)r.count * sizeof(float));
+}
+
+/* ---- rank 0 asks, all answer */
+
+typedef enum { END, FETCH, SPREAD } ask_kind;
+
+typedef struct ask {
+    int64_t what;        /* an ask_kind                                        */
+    int64_t k;           /* storage                                            */
+    int64_t from, count; /* floats of the whole arena, CT_STORAGE_CHUNK at most */
+} ask;
+
+typedef struct session {
+    const ct_parts *p;
+    ct_storage *const *own;
+    float *room;      /* [CT_STORAGE_CHUNK] */
+    ct_status status; /* the first error of this rank that the others need not wait for */
+} session;
+
+/* Storage k of a session, as rank 0 sees it. */
+typedef struct view {
+    session *s;
+    int k;
+} view;
+
+static void note(session *s, ct_status status)
+{
+    if (s->status == CT_OK) s->status = status;
+}
+
+/* The elements of parameter i among those that are asked for, as [from, from + count) of its own.
+ */
+static bool within(const ct_param *p, const ask *a, int64_t *from_p, int64_t *count_p)
+{
+    int64_t from = (a->from > p->offset) ? a->from : p->offset;
+    int64_t end = p->offset + p->count;
+
+    if (end > a->from + a->count) end = a->from + a->count;
+    *from_p = from - p->offset;
+    *count_p = end - from;
+    return end > from;
+}
+
+/* Elements of a parameter from the ranks that have them; data: theirs, on rank 0. */
+static ct_status fetch_param(session *s, const ask *a, int i, float *data)
+{
+    const ct_parts *p = s->p;
+    int64_t from, count;
+
+    if (!within(&p->whole->param[i], a, &from, &count)) return CT_OK;
+    for (int k = p->first[i]; k < p->first[i + 1]; k++) {
+        const ct_part *part = &p->part[k];
+        ct_range r = span(&part->cut, from, count);
+
+        if (r.count == 0) continue;
+        if (part->rank == p->job->rank)
+            note(s, ct_storage_get(s->own[a->k], p->net->param[p->own[i]].offset + r.first, r.count,
+                                   s->room));
+        CT_TRY(ct_group_send(p->job, s->room, (size_t)r.count * sizeof(float), part->rank, 0));
+        if (p->job->rank == 0)
+            put_range(&part->cut, from, count, data + (p->whole->param[i].offset + from - a->from),
+                      r.first, s->room);
+    }
+    return CT_OK;
+}
+
+/* This rank's of the elements of a parameter; data: what was asked, which is spoilt. */
+static void spread_param(session *s, const ask *a, int i, float *data)
+{
+    const ct_parts *p = s->p;
+    const ct_param *own = &p->net->param[p->own[i]];
+    ct_cut cut = ct_parts_cut(p, i);
+    int64_t from, count;
+    float *v;
+    ct_range r;
+
+    if (!within(&p->whole->param[i], a, &from, &count)) return;
+    v = data + (p->whole->param[i].offset + from - a->from);
+    r = span(&cut, from, count);
+    if (r.count == 0) return;
+    take_range(&cut, from, count, v, r.first, v);
+    note(s, ct_storage_put(s->own[a->k], own->offset + r.first, r.count, v));
+}
+
+/* data: on rank 0 what it wants or gives, on the others room. Parameters that do not learn have no
+ * states. */
+static ct_status answer(session *s, const ask *a, float *data)
+{
+    const ct_parts *p = s->p;
+
+    if (a->what == SPREAD)
+        CT_TRY(ct_group_broadcast(p->job, data, (size_t)a->count * sizeof(float)));
+    for (int i = 0; i < p->whole->n_param; i++) {
+        if ((a->k > 0) && !ct_param_has_history(p->whole, &p->whole->param[i])) continue;
+        if (a->what == FETCH) CT_TRY(fetch_param(s, a, i, data));
+        if ((a->what == SPREAD) && (p->own[i] >= 0)) spread_param(s, a, i, data);
+    }
+    return CT_OK;
+}
+
+static ct_status ask_all(session *s, ask_kind what, int k, const ct_storage_range *r)
+{
+    ask a = { .what = what, .k = k, .from = r->from, .count = r->count };
+
+    CT_TRY(ct_group_broadcast(s->p->job, &a, sizeof(a)));
+    return (what != END) ? answer(s, &a, r->data) : CT_OK;
+}
+
+static ct_status view_want(ct_storage *storage, ct_stream st, ct_storage_range *r)
+{
+    const view *v = storage->own;
+    ct_status status = CT_OK;
+
+    (void)st;
+    if (r->count > CT_STORAGE_CHUNK)
+        return CT_FAIL(CT_ERR_ARG, "%lld floats of all ranks are wanted at once",
+                       (long long)r->count);
+    r->data = ct_mem_acquire((size_t)r->count * sizeof(float));
+    if (r->data == NULL) return no_memory();
+    if (r->use != CT_STORAGE_WRITE) status = ask_all(v->s, FETCH, v->k, r);
+    if (status == CT_OK) return CT_OK;
+    ct_mem_release(r->data);
+    return status;
+}
+
+static ct_status view_done(ct_storage *storage, ct_stream st, const ct_storage_range *r)
+{
+    const view *v = storage->own;
+    ct_status status = (r->use != CT_STORAGE_READ) ? ask_all(v->s, SPREAD, v->k, r) : CT_OK;
+
+    (void)st;
+    ct_mem_release(r->data);
+    return status;
+}
+
+static ct_status serve(session *s)
+{
+    for (;;) {
+        ask a = { .what = END };
+
+        CT_TRY(ct_group_broadcast(s->p->job, &a, sizeof(a)));
+        if (a.what == END) return s->status;
+        CT_TRY(answer(s, &a, s->room));
+    }
+}
+
+static ct_status lead(session *s, int n, ct_parts_work work, void *ctx)
+{
+    static const ct_storage_ops ops = { .name = "of all ranks",
+                                        .want = view_want,
+                                        .done = view_done };
+    ct_storage whole[CT_PARTS_ARENAS];
+    view v[CT_PARTS_ARENAS];
+    ct_status status, end;
+
+    for (int k = 0; k < n; k++) {
+        v[k] = (view){ s, k };
+        whole[k] = (ct_storage){
+            .ops = &ops, .dev = ct_device_cpu(), .count = s->p->whole->weight_count, .own = &v[k]
+        };
+    }
+    status = work(ctx, whole);
+    end = ask_all(s, END, 0, &(ct_storage_range){ .storage = NULL });
+    if (status != CT_OK) return status;
+    return (s->status != CT_OK) ? s->status : end;
+}
+
+ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_parts_work work,
+                       void *ctx)
+{
+    session s = { .p = p, .own = own };
+    ct_status status = CT_OK;
+
+    if (n > CT_PARTS_ARENAS)
+        status = CT_FAIL(CT_ERR_ARG, "%d arenas, at most %d", n, CT_PARTS_ARENAS);
+    s.room = ct_mem_acquire(CT_STORAGE_CHUNK * sizeof(*s.room));
+    if (s.room == NULL) status = no_memory();
+    status = ct_group_agree(p->job, status);
+    if (status == CT_OK) {
+        status = (p->job->rank == 0) ? lead(&s, n, work, ctx) : serve(&s);
+        status = ct_group_agree(p->job, status);
+    }
+    ct_mem_release(s.room);
+    return status;
+}
+
+ct_storage ct_parts_weights(const ct_parts *p)
+{
+    return ct_storage_at(ct_net_device(p->net), p->net->weight_arena, p->net->weight_count);
+}
+
+/* ---- a checksum */
+
+static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
+    return CT_OK;
+}
+
+typedef struct hashing {
+    const ct_net *whole;
+    ct_hash hash;
+} hashing;
+
+static ct_status hash_all(void *ctx, ct_storage *whole)
+{
+    hashing *h = ctx;
+
+    for (int i = 0; i < h->whole->n_param; i++) {
+        const ct_param *p = &h->whole->param[i];
+
+        CT_TRY(ct_storage_each(whole, p->offset, p->count, CT_STORAGE_READ, hash_chunk, &h->hash));
+    }
+    return CT_OK;
+}
+
+ct_status ct_parts_checksum(const ct_parts *p, uint64_t *sum_p)
+{
+    ct_storage weights = ct_parts_weights(p);
+    hashing h = { .whole = p->whole };
+
+    ct_hash_init(&h.hash);
+    CT_TRY(ct_parts_run(p, &(ct_storage *){ &weights }, 1, hash_all, &h));
+    *sum_p = ct_hash_value(&h.hash);
+    return ct_group_broadcast(p->job, sum_p, sizeof(*sum_p));
+}

@@ -1,0 +1,57 @@
+/** @file parts.h  Weights and states of a net that ranks run together, each a part of it, as the
+ * whole arrays that files have.
+ *
+ * Rank 0 of the job reads and writes files. It reaches the arrays of all ranks as ranges of
+ * storages that are as long as the whole net's arenas: a range that it wants comes from the ranks
+ * that have parts of it, and one that it gives back goes to all that do. Nobody needs more room
+ * than for two ranges.
+ */
+#ifndef CT_SNAPSHOT_PARTS_H
+#define CT_SNAPSHOT_PARTS_H
+
+#include "framework/exchange/group.h"
+#include "framework/net/net.h"
+#include "framework/tensor/storage.h"
+
+/** What a rank has of a parameter. */
+typedef struct ct_part {
+    int rank; /* of the job */
+    ct_cut cut;
+} ct_part;
+
+typedef struct ct_parts {
+    const ct_net *whole; /* has no memory; its order is that of files */
+    const ct_net *net;   /* this rank's */
+    const ct_group *job;
+    int *own;   /* [whole->n_param] this rank's parameter of the same key, or -1: it has nothing */
+    int *first; /* [whole->n_param + 1] places in `part` */
+    ct_part *part; /* part[first[i]] … together are parameter i, each of the lowest rank that has
+                      it */
+    int n_part, capacity;
+} ct_parts;
+
+/** Agrees on who has what. The nets and the group outlive it. CT_ERR_CONFIG, logged, where ranks
+ *  do not have a whole parameter together. Collective over the job. */
+ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group *job,
+                          ct_parts **parts_p);
+void ct_parts_destroy(ct_parts *p); /* NULL allowed */
+/** Whether this rank is the one that stands for its part of parameter i. */
+bool ct_parts_stands(const ct_parts *p, int i);
+/** This rank's cut of parameter i, of which it has something. */
+ct_cut ct_parts_cut(const ct_parts *p, int i);
+
+enum { CT_PARTS_ARENAS = 8 }; /* of one run, at most */
+
+/** whole[k] stands for own[k] of all ranks, in the order of the whole net's arenas. */
+typedef ct_status (*ct_parts_work)(void *ctx, ct_storage *whole);
+/** Rank 0 calls work; the others give and take what it reaches for until it is done. own[n]: this
+ *  rank's arenas in the same order on all ranks, the weights first, then states of what learns. The
+ *  worst status of all. Collective. */
+ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_parts_work work,
+                       void *ctx);
+/** This rank's weights as the first of `own`. */
+ct_storage ct_parts_weights(const ct_parts *p);
+/** ct_net_checksum() of all weights of the net that one rank would have. Collective. */
+ct_status ct_parts_checksum(const ct_parts *p, uint64_t *sum_p);
+
+#endif
