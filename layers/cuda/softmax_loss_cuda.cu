@@ -115,7 +115,13 @@ static ct_status softmax_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         });
 }
 
-const ct_device_override ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_forward,
+/* What parts of the classes exchange goes through the host. */
+static bool softmax_can(const Ct__LayerParameter *p)
+{
+    return (p->part == NULL) || (p->part->split != CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT);
+}
+
+const ct_device_override ct_cuda_softmax_loss = { "SoftmaxWithLoss", softmax_can, softmax_forward,
                                                   softmax_backward };
 
 /* ---- InfogainLoss */

@@ -71,7 +71,7 @@ static size_t most_work(const ct_head *h)
 
 static int64_t rows_of(const ct_head *h)
 {
-    int64_t rows = (int64_t)(CT_HEAD_BLOCK_BYTES / sizeof(float)) / h->n;
+    int64_t rows = (int64_t)(CT_HEAD_BLOCK_BYTES / sizeof(float)) / h->most;
 
     if (rows < CT_HEAD_ROWS) rows = CT_HEAD_ROWS;
     return (rows < h->m) ? rows : h->m;
@@ -84,7 +84,7 @@ static bool fits(const ct_layer *l, const ct_instance *in, const ct_head *h)
 
     return (l->dev->kind == CT_DEVICE_CPU) && ct_layer_takes_rows(in->bottom[0]) &&
            (plan->desc.outer == h->m) && (plan->desc.classes == h->n) && (plan->desc.inner == 1) &&
-           ((size_t)h->m * (size_t)h->n * sizeof(float) >= CT_HEAD_LEAST);
+           ((size_t)h->m * (size_t)h->most * sizeof(float) >= CT_HEAD_LEAST);
 }
 
 static void reserve(ct_instance *in, const ct_head *h)
@@ -101,12 +101,16 @@ static void reserve(ct_instance *in, const ct_head *h)
     ct_instance_buffer(in, CT_HEAD_PLACE, CT_LIFETIME_PASS,
                        (wanted && rule->has_ignore) ? (size_t)h->m * sizeof(int32_t) : 0);
     ct_instance_buffer(h->loss, CT_SOFTMAX_LOSS_PROB, CT_LIFETIME_PASS, 0);
+    if (((const ct_softmax_loss *)h->loss->state)->part != NULL)
+        ct_softmax_loss_reserve(h->loss, h->rows, CT_LIFETIME_CALL);
 }
 
 bool ct_head_make(const ct_layer *l, ct_instance *in, ct_head *h, size_t *work_p)
 {
     const Ct__LayerParameter *p;
+    const ct_softmax_loss *plan = in->tail->of[CT_EPILOGUE_LOSS]->state;
 
+    h->most = (plan->part != NULL) ? plan->part->most : h->n;
     if (!fits(l, in, h)) return false;
     h->rows = rows_of(h);
     h->bf16 = ct_blob_is_bf16(in->bottom[0]);
@@ -261,19 +265,44 @@ static bool wants_gradient(const ct_instance *in, const ct_head *h)
            (h->bias && (ct_blob_diff(&in->weight[1]) != NULL));
 }
 
-static ct_status run_block(walk *w, const block *b)
+/* The scores become probabilities, or what is left to be multiplied by the row's share. */
+static ct_status sum_losses(walk *w, const ct_softmax_desc *d, const block *b)
 {
-    const ct_softmax_loss *plan = w->h->loss->state;
-    ct_softmax_desc d = { CT_DEVICE_CPU, b->n, w->h->n, 1 };
+    ct_instance *loss = w->h->loss;
+    const ct_softmax_loss *plan = loss->state;
     double sum;
 
-    CT_TRY(multiply(w, b));
-    CT_TRY(plan->engine->forward(&d, w->ex, b->score, b->score));
-    CT_TRY(plan->engine->loss(&d, w->ex, b->score, b->label,
-                              w->h->loss->buffer[CT_SOFTMAX_LOSS_SCRATCH].data, &sum));
+    if (plan->part != NULL) {
+        CT_TRY(ct_softmax_loss_exchange(loss, w->ex, d, b->score, b->label, b->score, &sum));
+    } else {
+        CT_TRY(plan->engine->forward(d, w->ex, b->score, b->score));
+        CT_TRY(plan->engine->loss(d, w->ex, b->score, b->label,
+                                  loss->buffer[CT_SOFTMAX_LOSS_SCRATCH].data, &sum));
+    }
     w->sum += sum;
+    return CT_OK;
+}
+
+static ct_status score_gradient(const walk *w, const ct_softmax_desc *d, const block *b)
+{
+    const ct_instance *loss = w->h->loss;
+    const ct_softmax_loss *plan = loss->state;
+
+    if (plan->part != NULL)
+        return plan->engine->loss_backward_part(d, w->ex, b->score,
+                                                loss->buffer[CT_SOFTMAX_LOSS_SHARE].data, b->label,
+                                                w->scale, b->score);
+    return plan->engine->loss_backward(d, w->ex, b->score, b->label, w->scale, b->score);
+}
+
+static ct_status run_block(walk *w, const block *b)
+{
+    ct_softmax_desc d = { CT_DEVICE_CPU, b->n, w->h->n, 1 };
+
+    CT_TRY(multiply(w, b));
+    CT_TRY(sum_losses(w, &d, b));
     if (wants_gradient(w->in, w->h)) {
-        CT_TRY(plan->engine->loss_backward(&d, w->ex, b->score, b->label, w->scale, b->score));
+        CT_TRY(score_gradient(w, &d, b));
         CT_TRY(bottom_gradient(w, b));
         CT_TRY(weight_gradient(w, b));
     }

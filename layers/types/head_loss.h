@@ -9,6 +9,9 @@
  * The weights' gradients are written where backward would write them. The bottom's is kept until
  * backward. Blocks follow each other, so sums have one order with any number of threads. Of rows
  * whose label is ignored nothing is computed.
+ *
+ * Parts of the classes exchange three numbers of each row, a block at a time. Blocks have the same
+ * rows on all parts, whatever the classes that they have.
  */
 #ifndef CT_TYPES_HEAD_LOSS_H
 #define CT_TYPES_HEAD_LOSS_H
@@ -26,6 +29,7 @@ enum { CT_HEAD_ROWS = 256 };
 typedef struct ct_head {
     ct_instance *loss; /* NULL: there is no such group               */
     int64_t m, n, k;   /* rows, classes, inputs                      */
+    int64_t most;      /* classes of the largest part; all: n        */
     bool transpose, bias;
     int64_t rows;                 /* of a block, at most              */
     ct_product product[CT_N_RUN]; /* of so many rows                  */

@@ -89,19 +89,31 @@ ct_status ct_class_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
 /* ---- losses on the softmax of bottom 0 with labels in bottom 1; top 1, if any, is the softmax */
 
+/** What of the classes a part of such a loss has, along the axis that it is cut along. */
+typedef struct ct_class_part {
+    int count;              /* parts                                */
+    int64_t first, classes; /* its first class; classes of the whole */
+    int64_t most;           /* of the largest part                  */
+    int64_t *each;          /* 1 for each part                      */
+} ct_class_part;
+
 typedef struct ct_softmax_loss {
-    ct_softmax_desc desc;
+    ct_softmax_desc desc; /* of a part: with its classes */
     const ct_softmax_engine *engine;
-    double divisor; /* of the last forward, where the host knows it */
+    double divisor;            /* of the last forward, where the host knows it */
+    const ct_class_part *part; /* NULL: all classes are here                   */
 } ct_softmax_loss;
 
 /** Buffers of the instance: kept for backward, ct_softmax_scratch() bytes of a call, and on the CPU
- *  how many labels count, of this rank and then of all. */
+ *  how many labels count, of this rank and then of all. Of a part: what PROB is to be multiplied
+ *  by, and what parts exchange. */
 enum {
     CT_SOFTMAX_LOSS_PROB,
     CT_SOFTMAX_LOSS_LABEL,
     CT_SOFTMAX_LOSS_SCRATCH,
-    CT_SOFTMAX_LOSS_COUNTED
+    CT_SOFTMAX_LOSS_COUNTED,
+    CT_SOFTMAX_LOSS_SHARE,
+    CT_SOFTMAX_LOSS_EXCHANGE
 };
 
 /** in->state begins with a ct_softmax_loss, l->state with a ct_loss_rule. */
@@ -121,6 +133,13 @@ ct_status ct_softmax_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex,
         .first_buffers = 1u << CT_SOFTMAX_LOSS_LABEL | 1u << CT_SOFTMAX_LOSS_COUNTED,              \
         .forward = _forward_part                                                                   \
     }
+/** Of a part: declares the buffers of exchanges of `rows` positions, and of the share of each. */
+void ct_softmax_loss_reserve(ct_instance *in, int64_t rows, ct_buffer_lifetime keep);
+/** Of a part: y = exp(x - the largest of these), and in SHARE what it is to be multiplied by to be
+ *  the softmax of all classes; *sum_p: the sum of the losses, the same bits on each part. d: so
+ * many of the positions. Collective over the parts: one transfer. y may be x. */
+ct_status ct_softmax_loss_exchange(ct_instance *in, ct_exec *ex, const ct_softmax_desc *d,
+                                   const float *x, const int32_t *label, float *y, double *sum_p);
 void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e);
 
 /* ---- What InfogainLoss keeps of its prototxt, for every device. */

@@ -2,6 +2,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "layers/engine/engine.h"
 #include "layers/engine/softmax/softmax.h"
@@ -193,6 +194,7 @@ ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "scores of %lld samples, labels of %lld",
                              (long long)x->dim[0], (long long)label->dim[0]);
     plan->desc = (ct_softmax_desc){ l->dev->kind, v.outer, v.mid, v.inner };
+    plan->part = NULL;
     plan->engine = ct_softmax_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
@@ -214,11 +216,96 @@ static ct_status read_labels(const ct_layer *l, const ct_instance *in, const ct_
                              const ct_loss_rule *rule, int64_t *counted_p)
 {
     const ct_softmax_loss *plan = in->state;
+    const ct_class_part *part = plan->part;
     int64_t n = plan->desc.outer * plan->desc.inner, samples = in->bottom[1]->data.shape.dim[0];
+    int64_t classes = (part != NULL) ? part->classes : plan->desc.classes;
+    int32_t *label = in->buffer[CT_SOFTMAX_LOSS_LABEL].data;
 
-    return ct_loss_labels(l, ex, rule, ct_blob_data(in->bottom[1]), n,
-                          (samples > 0) ? n / samples : 1, plan->desc.classes,
-                          in->buffer[CT_SOFTMAX_LOSS_LABEL].data, counted_p);
+    CT_TRY(ct_loss_labels(l, ex, rule, ct_blob_data(in->bottom[1]), n,
+                          (samples > 0) ? n / samples : 1, classes, label, counted_p));
+    for (int64_t k = 0; (part != NULL) && (k < n); k++) {
+        int64_t c = (int64_t)label[k] - part->first;
+
+        if (label[k] == CT_LABEL_IGNORED) continue;
+        label[k] = ((c >= 0) && (c < plan->desc.classes)) ? (int32_t)c : CT_LABEL_ELSEWHERE;
+    }
+    return CT_OK;
+}
+
+/* ---- parts of the classes
+ *
+ * Each part has of every position the largest score, the sum of the exponentials, and the label's
+ * score where that is here. It gets those of all parts, in their order, and adds up for itself:
+ *
+ *     m = max m_q,  s = sum s_q exp(m_q - m),  p_c = e_c share,  share = exp(m_q - m) / s. */
+
+void ct_softmax_loss_reserve(ct_instance *in, int64_t rows, ct_buffer_lifetime keep)
+{
+    const ct_class_part *part = ((const ct_softmax_loss *)in->state)->part;
+
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_SHARE, keep, (size_t)rows * sizeof(float));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_EXCHANGE, CT_LIFETIME_CALL,
+                       (size_t)(3 * rows * (part->count + 1)) * sizeof(float));
+}
+
+/* The label's scores; 0 where another part has it. */
+static void pick_scores(const ct_softmax_desc *d, const float *x, const int32_t *label, float *to)
+{
+    for (int64_t k = 0; k < d->outer * d->inner; k++)
+        to[k] = (label[k] < 0)
+                    ? 0.0f
+                    : x[(k / d->inner * d->classes + label[k]) * d->inner + k % d->inner];
+}
+
+/* Position k of n, of all parts: its share of the one whose largest score is `mine`, and its loss.
+ */
+static float add_up(const float *all, int count, int64_t n, int64_t k, float mine, float *share_p)
+{
+    double largest = -INFINITY, sum = 0, score = 0, p;
+
+    for (int q = 0; q < count; q++) {
+        double m = (double)all[3 * n * q + k];
+
+        largest = (m > largest) ? m : largest;
+    }
+    for (int q = 0; q < count; q++) {
+        const float *of = all + 3 * n * q + k;
+
+        sum += (double)of[n] * exp((double)of[0] - largest);
+        score += (double)of[2 * n];
+    }
+    *share_p = (float)(exp((double)mine - largest) / sum);
+    p = exp(score - largest) / sum;
+    return (float)-log((p < (double)FLT_MIN) ? (double)FLT_MIN : p); /* NaN stays NaN */
+}
+
+ct_status ct_softmax_loss_exchange(ct_instance *in, ct_exec *ex, const ct_softmax_desc *d,
+                                   const float *x, const int32_t *label, float *y, double *sum_p)
+{
+    const ct_softmax_loss *plan = in->state;
+    int64_t n = d->outer * d->inner;
+    int count = plan->part->count;
+    float *mine = in->buffer[CT_SOFTMAX_LOSS_EXCHANGE].data, *all = mine + 3 * n;
+    float *share = in->buffer[CT_SOFTMAX_LOSS_SHARE].data;
+    float *loss = in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
+    ct_transfer t = { CT_TRANSFER_GATHER, CT_F32, mine, all, 3 * n * count,
+                      plan->part->each,   3 * n,  0,    0 };
+    void *ticket;
+
+    pick_scores(d, x, label, mine + 2 * n);
+    CT_TRY(plan->engine->forward_part(d, ex, x, y, mine, mine + n));
+    if (count > 1) {
+        CT_TRY(ct_exec_transfer_begin(ex, &t, &ticket));
+        CT_TRY(ct_exec_transfer_wait(ex, ticket));
+    } else {
+        all = mine;
+    }
+#pragma omp parallel for schedule(static) if (n * count >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) loss[k] = add_up(all, count, n, k, mine[k], &share[k]);
+    *sum_p = 0;
+    for (int64_t k = 0; k < n; k++)
+        *sum_p += (label[k] == CT_LABEL_IGNORED) ? 0.0 : (double)loss[k];
+    return CT_OK;
 }
 
 ct_status ct_softmax_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex, int part,
@@ -250,8 +337,13 @@ ct_status ct_softmax_loss_part(const ct_layer *l, ct_instance *in, ct_exec *ex, 
 
     CT_TRY(ct_softmax_loss_begin(l, in, ex, part, &rest));
     if (!rest) return CT_OK;
-    CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
-    CT_TRY(fn(l, in, ex, &sum));
+    if (plan->part != NULL) {
+        CT_TRY(ct_softmax_loss_exchange(in, ex, &plan->desc, ct_blob_data(in->bottom[0]),
+                                        in->buffer[CT_SOFTMAX_LOSS_LABEL].data, prob, &sum));
+    } else {
+        CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
+        CT_TRY(fn(l, in, ex, &sum));
+    }
     ct_blob_data(in->top[0])[0] = (float)(sum / plan->divisor);
     if (l->n_top < 2) return CT_OK;
     return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
@@ -276,20 +368,62 @@ static unsigned softmax_loss_splits(const Ct__LayerParameter *p)
     return (p->n_top <= 1) ? CT_SPLIT_CLASS : 0;
 }
 
+typedef struct softmax_loss_state {
+    ct_loss_rule rule; /* first: losses on a softmax read it */
+    ct_class_part part;
+} softmax_loss_state;
+
+static int softmax_loss_axis(const ct_layer *l)
+{
+    return (l->param->softmax_param != NULL) ? l->param->softmax_param->axis : 1;
+}
+
+static ct_status find_part(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__LayerPart *p = ct_layer_narrowed(l);
+    ct_class_part *part = &((softmax_loss_state *)l->state)->part;
+    ct_shape whole = *bottom;
+    ct_cut cut;
+    int axis;
+
+    if (p == NULL) return CT_OK;
+    CT_TRY(ct_layer_axis(l, bottom, softmax_loss_axis(l), "axis", &axis));
+    CT_TRY(ct_layer_widen(l, axis, &whole));
+    CT_TRY(ct_layer_cut(l, &whole, axis, &cut));
+    if (cut.n_range > 1)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "classes are cut in one piece, not %d", cut.n_range);
+    part->count = p->count;
+    part->first = cut.range[0].first;
+    part->classes = whole.dim[axis];
+    part->most = ct_range_of(part->classes / p->unit, 0, p->count).count * p->unit;
+    part->each = malloc((size_t)p->count * sizeof(*part->each));
+    if (part->each == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "%d parts", p->count);
+    for (int q = 0; q < p->count; q++) part->each[q] = 1;
+    return CT_OK;
+}
+
 static ct_status softmax_loss_setup(ct_layer *l, const ct_shape *bottom)
 {
-    (void)bottom;
-    if (ct_layer_narrowed(l) != NULL)
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "parts do not exchange their sums of classes yet");
-    *(ct_loss_rule *)l->state = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
-    return CT_OK;
+    ((softmax_loss_state *)l->state)->rule =
+        ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    return find_part(l, &bottom[0]);
+}
+
+static void softmax_loss_destroy(ct_layer *l)
+{
+    free(((softmax_loss_state *)l->state)->part.each);
 }
 
 static ct_status softmax_loss_reshape(const ct_layer *l, ct_instance *in)
 {
-    const Ct__SoftmaxParameter *p = l->param->softmax_param;
+    const ct_class_part *part = &((const softmax_loss_state *)l->state)->part;
+    ct_softmax_loss *plan = in->state;
 
-    return ct_softmax_loss_reshape(l, in, (p != NULL) ? p->axis : 1);
+    CT_TRY(ct_softmax_loss_reshape(l, in, softmax_loss_axis(l)));
+    if (part->count == 0) return CT_OK;
+    plan->part = part;
+    ct_softmax_loss_reserve(in, plan->desc.outer * plan->desc.inner, CT_LIFETIME_PASS);
+    return CT_OK;
 }
 
 static ct_status softmax_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_exec *ex,
@@ -311,13 +445,17 @@ static ct_status softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exe
 static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_softmax_loss *plan = in->state;
+    const float *prob = in->buffer[CT_SOFTMAX_LOSS_PROB].data;
+    const int32_t *label = in->buffer[CT_SOFTMAX_LOSS_LABEL].data;
+    float scale = (float)((double)ct_loss_weight(in) / plan->divisor);
+    float *dx = ct_blob_diff(in->bottom[0]);
 
     (void)l;
-    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return plan->engine->loss_backward(&plan->desc, ex, in->buffer[CT_SOFTMAX_LOSS_PROB].data,
-                                       in->buffer[CT_SOFTMAX_LOSS_LABEL].data,
-                                       (float)((double)ct_loss_weight(in) / plan->divisor),
-                                       ct_blob_diff(in->bottom[0]));
+    if (dx == NULL) return CT_OK;
+    if (plan->part != NULL)
+        return plan->engine->loss_backward_part(
+            &plan->desc, ex, prob, in->buffer[CT_SOFTMAX_LOSS_SHARE].data, label, scale, dx);
+    return plan->engine->loss_backward(&plan->desc, ex, prob, label, scale, dx);
 }
 
 static bool softmax_loss_as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
@@ -341,9 +479,10 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .top_is_share = true,
     .null_top_diff = true, /* the probabilities send no gradient back, as in Caffe */
     .no_diff_bottom = 1 << 1,
-    .state_size = sizeof(ct_loss_rule),
+    .state_size = sizeof(softmax_loss_state),
     .instance_state_size = sizeof(ct_softmax_loss),
     .setup = softmax_loss_setup,
+    .destroy = softmax_loss_destroy,
     .reshape = softmax_loss_reshape,
     .forward = ct_layer_forward_parts,
     .backward = softmax_loss_backward,

@@ -123,6 +123,46 @@ static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const floa
     return CT_OK;
 }
 
+static ct_status forward_part(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y,
+                              float *largest, float *sum)
+{
+    (void)ex;
+    for (int64_t k = 0; k < d->outer * d->inner; k++) {
+        int64_t o = k / d->inner, i = k % d->inner;
+        float most = -INFINITY;
+        double all = 0;
+
+        for (int64_t c = 0; c < d->classes; c++) most = fmaxf(most, x[at(d, o, c, i)]);
+        largest[k] = most;
+        if (most == -INFINITY) most = 0;
+        for (int64_t c = 0; c < d->classes; c++) {
+            double e = exp((double)x[at(d, o, c, i)] - (double)most);
+
+            y[at(d, o, c, i)] = (float)e;
+            all += e;
+        }
+        sum[k] = (float)all;
+    }
+    return CT_OK;
+}
+
+static ct_status loss_backward_part(const ct_softmax_desc *d, ct_exec *ex, const float *y,
+                                    const float *share, const int32_t *label, float scale,
+                                    float *dx)
+{
+    (void)ex;
+    for (int64_t k = 0; k < d->outer * d->inner; k++) {
+        for (int64_t c = 0; c < d->classes; c++) {
+            int64_t e = at(d, k / d->inner, c, k % d->inner);
+
+            dx[e] = (label[k] == CT_LABEL_IGNORED)
+                        ? 0.0f
+                        : scale * (share[k] * y[e] - ((c == label[k]) ? 1.0f : 0.0f));
+        }
+    }
+    return CT_OK;
+}
+
 const ct_softmax_engine ct_softmax_ref = {
-    "ref", supports, forward, backward, loss, loss_backward,
+    "ref", supports, forward, backward, loss, loss_backward, forward_part, loss_backward_part,
 };

@@ -20,7 +20,8 @@ typedef struct ct_softmax_desc {
     int64_t outer, classes, inner;
 } ct_softmax_desc;
 
-enum { CT_LABEL_IGNORED = -1 };
+/** Of no class, and of one that another part of the classes has. */
+enum { CT_LABEL_IGNORED = -1, CT_LABEL_ELSEWHERE = -2 };
 
 typedef struct ct_softmax_engine {
     const char *name;
@@ -40,6 +41,17 @@ typedef struct ct_softmax_engine {
      *  1 dx may be p. */
     ct_status (*loss_backward)(const ct_softmax_desc *d, ct_exec *ex, const float *p,
                                const int32_t *label, float scale, float *dx);
+
+    /** Where d.classes are some of a loss's; NULL, as the next: it needs all.
+     *  y_c = exp(x_c - largest), and of each position the largest x_c and the sum of y_c. y may be
+     *  x. Scores of -infinity alone have that as their largest, and a sum of 0. */
+    ct_status (*forward_part)(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y,
+                              float *largest, float *sum);
+    /** dx_c = scale (share y_c - [c is the label]), with the position's share; 0 where the label is
+     *  ignored. Where inner is 1 dx may be y. */
+    ct_status (*loss_backward_part)(const ct_softmax_desc *d, ct_exec *ex, const float *y,
+                                    const float *share, const int32_t *label, float scale,
+                                    float *dx);
 } ct_softmax_engine;
 
 extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref, ct_softmax_cuda, ct_softmax_cudnn;

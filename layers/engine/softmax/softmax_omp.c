@@ -112,6 +112,16 @@ CT_SIMD_CLONES static void scale_row(int64_t n, float factor, const float *p, fl
     for (int64_t c = 0; c < n; c++) dx[c] = factor * p[c];
 }
 
+/* The exponentials of a row of which others have classes, too. */
+CT_SIMD_CLONES static void part_row(int64_t n, const float *x, float *y, float *largest_p,
+                                    float *sum_p)
+{
+    float largest = largest_in(n, x);
+
+    *sum_p = exp_row(n, x, (largest == -INFINITY) ? 0.0f : largest, y, NULL);
+    *largest_p = largest;
+}
+
 /* Up to the next piece whose end is that of a line of memory. */
 static int64_t piece_at(int64_t n, int64_t c, const float *to)
 {
@@ -180,6 +190,23 @@ CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const 
         float *to = y + t.offset + c * d->inner;
 
         for (int i = 0; i < t.n; i++) to[i] *= sum[i];
+    }
+}
+
+CT_SIMD_CLONES static void part_tile(const ct_softmax_desc *d, tile t, const float *x, float *y,
+                                     float *largest, float *sum)
+{
+    float from[TILE];
+
+    largest_of(d, t, x, largest);
+    for (int i = 0; i < t.n; i++) {
+        from[i] = (largest[i] == -INFINITY) ? 0.0f : largest[i];
+        sum[i] = 0;
+    }
+    for (int64_t c = 0; c < d->classes; c++) {
+        int64_t at = t.offset + c * d->inner;
+
+        exp_column(t.n, x + at, from, y + at, sum);
     }
 }
 
@@ -262,6 +289,22 @@ static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, 
         }
         put_tile(d, last);
         ct_stream_end();
+    }
+    return CT_OK;
+}
+
+static ct_status forward_part(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y,
+                              float *largest, float *sum)
+{
+    (void)ex;
+#pragma omp parallel for schedule(static) if (worth_threads(d))
+    for (int64_t k = 0; k < n_tile(d); k++) {
+        tile t = make_tile(d, k);
+
+        if (d->inner == 1)
+            part_row(d->classes, x + t.offset, y + t.offset, largest + t.label, sum + t.label);
+        else
+            part_tile(d, t, x, y, largest + t.label, sum + t.label);
     }
     return CT_OK;
 }
@@ -349,12 +392,13 @@ static ct_status loss(const ct_softmax_desc *d, ct_exec *ex, const float *p, con
     return CT_OK;
 }
 
-/* The gradient of one row of classes: factor p, and of the label factor (p - 1). */
-static void loss_backward_row(int64_t n, const float *p, int32_t label, float scale, bool stream,
-                              float *dx)
+/* The gradient of one row of classes, whose probabilities are share times p: factor p, and of the
+ * label, if it is here, scale (share p - 1). */
+static void loss_backward_row(int64_t n, const float *p, float share, int32_t label, float scale,
+                              bool stream, float *dx)
 {
-    float factor = (label == CT_LABEL_IGNORED) ? 0.0f : scale, out[PIECE] LINES;
-    float own = (label == CT_LABEL_IGNORED) ? 0.0f : p[label]; /* dx may be p */
+    float factor = (label == CT_LABEL_IGNORED) ? 0.0f : scale * share, out[PIECE] LINES;
+    float own = (label < 0) ? 0.0f : share * p[label]; /* dx may be p */
     int64_t len = n;
 
     for (int64_t c = 0; c < n; c += len) {
@@ -367,13 +411,16 @@ static void loss_backward_row(int64_t n, const float *p, int32_t label, float sc
     }
 }
 
-static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
+/* share: of the tile's positions; NULL: 1. */
+static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p, const float *share,
                                const int32_t *label, float scale, float *dx)
 {
     float factor[TILE];
 
-    for (int i = 0; i < t.n; i++)
+    for (int i = 0; i < t.n; i++) {
         factor[i] = (label[t.label + i] == CT_LABEL_IGNORED) ? 0.0f : scale;
+        if (share != NULL) factor[i] *= share[i];
+    }
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t k = t.offset + c * d->inner;
 
@@ -383,12 +430,13 @@ static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
         int32_t is = label[t.label + i];
         int64_t k = t.offset + is * d->inner + i;
 
-        if (is != CT_LABEL_IGNORED) dx[k] = scale * (p[k] - 1.0f);
+        if (is >= 0) dx[k] = scale * (((share != NULL) ? share[i] * p[k] : p[k]) - 1.0f);
     }
 }
 
-static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const float *p,
-                               const int32_t *label, float scale, float *dx)
+static ct_status loss_backward_part(const ct_softmax_desc *d, ct_exec *ex, const float *p,
+                                    const float *share, const int32_t *label, float scale,
+                                    float *dx)
 {
     bool stream = (d->inner == 1) && (dx != p) && streams(d, dx);
 
@@ -398,18 +446,25 @@ static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const floa
 #pragma omp for schedule(static) nowait
         for (int64_t k = 0; k < n_tile(d); k++) {
             tile t = make_tile(d, k);
+            const float *mine = (share != NULL) ? share + t.label : NULL;
 
             if (d->inner == 1)
-                loss_backward_row(d->classes, p + t.offset, label[t.label], scale, stream,
-                                  dx + t.offset);
+                loss_backward_row(d->classes, p + t.offset, (mine != NULL) ? *mine : 1.0f,
+                                  label[t.label], scale, stream, dx + t.offset);
             else
-                loss_backward_tile(d, t, p, label, scale, dx);
+                loss_backward_tile(d, t, p, mine, label, scale, dx);
         }
         if (stream) ct_stream_end();
     }
     return CT_OK;
 }
 
+static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const float *p,
+                               const int32_t *label, float scale, float *dx)
+{
+    return loss_backward_part(d, ex, p, NULL, label, scale, dx);
+}
+
 const ct_softmax_engine ct_softmax_omp = {
-    "omp", supports, forward, backward, loss, loss_backward,
+    "omp", supports, forward, backward, loss, loss_backward, forward_part, loss_backward_part,
 };

@@ -219,5 +219,5 @@ static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const floa
 }
 
 const ct_softmax_engine ct_softmax_cuda = {
-    "cuda", supports, forward, backward, loss, loss_backward,
+    "cuda", supports, forward, backward, loss, loss_backward, NULL, NULL,
 };

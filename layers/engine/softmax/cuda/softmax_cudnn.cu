@@ -64,5 +64,5 @@ static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y,
 
 /* Losses are not its business: whoever needs one asks ct_softmax_choose(), which has ours before. */
 const ct_softmax_engine ct_softmax_cudnn = {
-    "cudnn", supports, forward, backward, NULL, NULL,
+    "cudnn", supports, forward, backward, NULL, NULL, NULL, NULL,
 };

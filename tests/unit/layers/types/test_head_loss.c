@@ -4,6 +4,7 @@
 #include "tests/layer_harness.h"
 #include "tests/log_capture.h"
 #include "tests/net_layers.h"
+#include "tests/transfer_ranks.h"
 
 #include "framework/net/net_impl.h"
 #include "layers/types/head_loss.h"
@@ -618,6 +619,154 @@ static void ranks_add_up(void **state)
     }
 }
 
+/* ---- parts of the classes, each on a rank, which is a thread */
+
+typedef struct part_thread {
+    test_net t;
+    const spec *s;
+    double loss[2];
+} part_thread;
+
+static Ct__LayerPart *part_of(const spec *s, int i, int n)
+{
+    Ct__LayerPart *p = malloc(sizeof(*p));
+
+    ct__layer_part__init(p);
+    p->split = CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT;
+    p->index = i;
+    p->count = n;
+    p->n_piece = 1;
+    p->piece = malloc(sizeof(*p->piece));
+    p->piece[0] = s->classes;
+    return p;
+}
+
+static void make_part(const spec *s, int i, int n, bool no_fuse, test_net *t)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table, .no_fuse = no_fuse };
+
+    make(s, s->rows, o, "", t);
+    ct_net_destroy(t->net);
+    for (size_t k = 0; k < t->param->n_layer; k++) {
+        Ct__LayerParameter *l = t->param->layer[k];
+
+        if ((strcmp(l->name, "fc") == 0) || (strcmp(l->name, "loss") == 0))
+            l->part = part_of(s, i, n);
+    }
+    o.map = t->map;
+    o.env.seed = 1;
+    if (s->bf16) o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    assert_int_equal(ct_net_create(t->param, &o, &t->net), CT_OK);
+    assert_int_equal(is_group(t), !no_fuse);
+    t->net->pass->exec.seed = 3;
+}
+
+static void *run_part(void *ctx)
+{
+    part_thread *r = ctx;
+
+    run_both(&r->t, r->s, r->loss);
+    return NULL;
+}
+
+/* The parts' gradients, side by side or added up, as those of the whole net. */
+static void put_together(test_net *whole, const part_thread *part, int n)
+{
+    for (int k = 0; k < whole->net->n_param; k++) {
+        const ct_param *to = &whole->net->param[k];
+        float *sum = ct_blob_diff(&to->blob);
+
+        memset(sum, 0, (size_t)to->count * sizeof(*sum));
+        for (int i = 0; i < n; i++) {
+            const ct_param *from = param(part[i].t.net, to->key);
+            const float *v = ct_blob_diff(&from->blob);
+
+            if (from->cut->n_range > 0)
+                ct_cut_put(from->cut, v, sum);
+            else
+                for (int64_t e = 0; e < to->count; e++) sum[e] += v[e];
+        }
+    }
+}
+
+static void check_parts(const spec *s, int n, const part_thread *part)
+{
+    test_net whole;
+    reference f = reference_make(s);
+
+    make(s, s->rows, (ct_net_options){ .phase = CT_TRAIN }, "", &whole);
+    for (int k = 0; k < 2; k++) {
+        f.loss = (pair){ 0, 0 };
+        fill(&whole, s, 0, s->rows, s->rows, (uint64_t)k);
+        add_batch(&whole, s, s->rows, divisor_of(&whole, s, s->rows), &f);
+        for (int i = 0; i < n; i++) {
+            assert_true(part[i].loss[k] == part[0].loss[k]);
+            if (!(fabs(part[i].loss[k] - f.loss.value) <=
+                  f.loss.bound + 0x1p-23 * fabs(f.loss.value)))
+                fail_msg("%s, %d parts: loss %.9g, in double %.9g", s->name, n, part[i].loss[k],
+                         f.loss.value);
+        }
+    }
+    put_together(&whole, part, n);
+    check_net(&whole, s, &f);
+    test_net_destroy(&whole);
+    reference_free(&f);
+}
+
+static void run_parts(const spec *s, int n, bool no_fuse)
+{
+    static transfer_ranks group;
+    transfer_rank of[TRANSFER_RANKS];
+    part_thread part[TRANSFER_RANKS];
+
+    transfer_ranks_open(&group, n, of);
+    for (int i = 0; i < n; i++) {
+        part[i] = (part_thread){ .s = s };
+        make_part(s, i, n, no_fuse, &part[i].t);
+        part[i].t.net->pass->exec.transfers = &transfer_rank_ops;
+        part[i].t.net->pass->exec.transfers_ctx = &of[i];
+    }
+    transfer_ranks_run(&group, run_part, part, sizeof(part[0]));
+    check_parts(s, n, part);
+    for (int i = 0; i < n; i++) test_net_destroy(&part[i].t);
+    transfer_ranks_close(&group);
+}
+
+/* Each has enough rows for a group; 16411 classes are uneven over 2 ranks, and over 3. */
+static void parts_of_classes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SPEC; i++) {
+        spec s = all[i];
+
+        if (s.tied) continue;
+        s.rows *= 2;
+        run_parts(&s, 2, false);
+        if (!s.ignores || s.transpose) continue;
+        run_parts(&s, 2, true);
+        s.rows += s.rows / 2;
+        run_parts(&s, 3, false);
+    }
+}
+
+/* A part's scores are not kept either. */
+static void scores_of_parts_are_not_kept(void **state)
+{
+    spec s = all[1];
+    size_t block = (size_t)(CT_HEAD_ROWS * (s.classes / 2 + 1)) * sizeof(float);
+    size_t beside = (size_t)2 << 20;
+    int threads = omp_get_max_threads();
+    test_net t;
+
+    (void)state;
+    s.rows *= 2;
+    omp_set_num_threads(2);
+    make_part(&s, 1, 2, false, &t);
+    assert_true(t.net->memory.planned < block + beside);
+    omp_set_num_threads(threads);
+    test_net_destroy(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -629,6 +778,8 @@ int main(void)
         cmocka_unit_test(forward_alone_makes_no_gradients),
         cmocka_unit_test(scores_are_kept_where_they_are_read),
         cmocka_unit_test(ranks_add_up),
+        cmocka_unit_test(parts_of_classes),
+        cmocka_unit_test(scores_of_parts_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
