@@ -394,16 +394,27 @@ static void decide(const sharder *h, int i)
         h->s->top[i].pieces = bottom.pieces;
 }
 
+/* Bottom b as layer i takes it, its top decided. */
+static ct_sharding taken(const sharder *h, int i, int b)
+{
+    const ct_layer *l = h->net->layer[i];
+    ct_sharding to;
+
+    if (!is_shared(h, i)) return on_batch;
+    to = is_type(l, "Split") ? h->s->top[i] : wanted(h, i, b);
+    if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(l, "SwiGLU") &&
+        goes_along(ct_layer_splits(l->param)))
+        to = h->s->top[i];
+    return to;
+}
+
 static void convert(const sharder *h, int i)
 {
-    for (int b = 0; is_shared(h, i) && (b < h->net->layer[i]->n_bottom); b++) {
+    for (int b = 0; b < h->net->layer[i]->n_bottom; b++) {
         int from = maker_of(h->net, i, b);
-        ct_sharding to = is_type(h->net->layer[i], "Split") ? h->s->top[i] : wanted(h, i, b);
+        ct_sharding to = h->s->bottom[i][b] = taken(h, i, b);
 
-        if ((from < 0) || (h->s->stage[from] != h->s->stage[i])) continue;
-        if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(h->net->layer[i], "SwiGLU") &&
-            goes_along(ct_layer_splits(h->net->layer[i]->param)))
-            to = h->s->top[i];
+        if ((from < 0) || (h->s->stage[from] != h->s->stage[i]) || !is_shared(h, i)) continue;
         if (same(h->s->top[from], to)) continue;
         h->s->conversion[h->s->n_conversion++] = (ct_conversion){
             .layer = i, .bottom = b, .stage = h->s->stage[i], .from = h->s->top[from], .to = to
@@ -476,8 +487,11 @@ static ct_status shard(sharder *h)
     }
     for (int i = 0; i < h->net->n_layer; i++) place_source(h, i);
     h->s->conversion = calloc(n_bottom + 1, sizeof(*h->s->conversion));
-    if (h->s->conversion == NULL)
+    h->s->bottom[0] = calloc(n_bottom + 1, sizeof(*h->s->bottom[0]));
+    if ((h->s->conversion == NULL) || (h->s->bottom[0] == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu conversions", n_bottom);
+    for (int i = 0; i < h->net->n_layer; i++)
+        h->s->bottom[i + 1] = h->s->bottom[i] + h->net->layer[i]->n_bottom;
     for (int i = 0; i < h->net->n_layer; i++) decide(h, i);
     for (int i = 0; i < h->net->n_layer; i++) convert(h, i);
     return CT_OK;
@@ -493,10 +507,11 @@ ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharde
     s.stage = calloc(n, sizeof(*s.stage));
     s.split = calloc(n, sizeof(*s.split));
     s.top = calloc(n, sizeof(*s.top));
+    s.bottom = calloc(n, sizeof(*s.bottom));
     s.again = calloc(n, sizeof(*s.again));
     h.file = calloc(n, sizeof(*h.file));
-    if ((s.stage == NULL) || (s.split == NULL) || (s.top == NULL) || (s.again == NULL) ||
-        (h.file == NULL))
+    if ((s.stage == NULL) || (s.split == NULL) || (s.top == NULL) || (s.bottom == NULL) ||
+        (s.again == NULL) || (h.file == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", net->n_layer);
     if (status == CT_OK) status = shard(&h);
     free(h.file);
@@ -512,6 +527,8 @@ void ct_sharded_net_destroy(ct_sharded_net *s)
     free(s->stage);
     free(s->split);
     free(s->top);
+    if (s->bottom != NULL) free(s->bottom[0]);
+    free(s->bottom);
     free(s->again);
     free(s->conversion);
     memset(s, 0, sizeof(*s));

@@ -50,8 +50,9 @@ typedef struct ct_sharded_net {
     const ct_net *net; /* borrowed */
     int *stage;        /* of each layer, of those that the net adds, too */
     ct_parallel_split *split;
-    ct_sharding *top; /* how its tops lie            */
-    int *again;       /* its segment in its stage, or -1 */
+    ct_sharding *top;     /* how its tops lie            */
+    ct_sharding **bottom; /* of each layer, as it takes each of its bottoms */
+    int *again;           /* its segment in its stage, or -1 */
     ct_conversion *conversion;
     int n_conversion; /* in the order of the layers  */
 } ct_sharded_net;

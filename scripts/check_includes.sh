@@ -35,6 +35,7 @@ planner: framework/base framework/proto framework/tensor framework/math framewor
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
+runtime/division: framework/* comm/* planner runtime/config runtime runtime/exchange
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
@@ -44,7 +45,7 @@ cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
 cli/info: framework/* topology comm/* runtime/config runtime cli
 cli/time: framework/* runtime/config runtime runtime/exchange cli cli/info
-cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange cli
+cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* planner runtime/config runtime cli cli/info
 cli/scale: framework/* topology comm/* runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/check: framework/* topology comm/* planner runtime/config runtime cli cli/scale

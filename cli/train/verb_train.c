@@ -15,6 +15,7 @@
 #include "framework/snapshot/snapshot.h"
 #include "planner/parallel.h"
 #include "runtime/call.h"
+#include "runtime/division/division.h"
 #include "runtime/signals.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
@@ -31,9 +32,10 @@ typedef struct training {
     ct_solver *solver;
     ct_text provenance;
     ct_engine_plan *plan;
-    char *snapshot;        /* to go on from; NULL: none */
-    ct_owner *owner;       /* of snapshot_prefix, on rank 0 */
-    ct_parallel *parallel; /* --parallel; NULL: not given */
+    char *snapshot;            /* to go on from; NULL: none */
+    ct_owner *owner;           /* of snapshot_prefix, on rank 0 */
+    ct_parallel *parallel;     /* --parallel; NULL: not given */
+    ct_job_division *division; /* by it, where there are several ranks */
 } training;
 
 static ct_status install_signals(const ct_options *o)
@@ -72,14 +74,16 @@ static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
     return CT_OK;
 }
 
-static void log_net(const ct_net *net, const Ct__SolverParameter *solver, int iter_size, int n_rank)
+/* whole: as one rank would run it; net: this rank's, the same unless they run it together. */
+static void log_net(const ct_net *whole, const ct_net *net, const Ct__SolverParameter *solver,
+                    int iter_size, int n_rank)
 {
     const double mib = ldexp(1, 20);
-    int64_t n = 0, tokens = ct_net_tokens(net);
+    int64_t n = 0, tokens = ct_net_tokens(whole);
 
-    for (int i = 0; i < net->n_param; i++) n += net->param[i].count;
-    CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, net->name, net->n_layer,
-            n, ct_net_hash(net));
+    for (int i = 0; i < whole->n_param; i++) n += whole->param[i].count;
+    CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, whole->name,
+            whole->n_layer, n, ct_net_hash(whole));
     CT_INFO("precision %s", ct_precision_text(net));
     CT_INFO("batch size %" PRId64 " on rank 0, %" PRId64 " on all %d ranks; %" PRId64
             " samples in the data set",
@@ -129,9 +133,14 @@ static ct_status open_report(training *t)
     return ct_report_create(&options, &t->report);
 }
 
+static const ct_net *whole_net(const training *t)
+{
+    return (t->division != NULL) ? t->division->division.whole : ct_solver_net(t->solver);
+}
+
 static ct_status report_run(training *t)
 {
-    const ct_net *net = ct_solver_net(t->solver);
+    const ct_net *net = ct_solver_net(t->solver), *whole = whole_net(t);
     ct_text fields = { 0 };
     ct_status status;
 
@@ -139,11 +148,11 @@ static ct_status report_run(training *t)
     ct_text_add(&fields,
                 ",\"net_hash\":\"%016" PRIx64 "\",\"seed\":%" PRIu64 ",\"batch_size\":%" PRId64
                 ",\"global_batch_size\":%" PRId64 ",\"memory_planned\":%zu",
-                ct_net_hash(net), ct_solver_seed(t->solver), net->batch_local, net->batch_global,
+                ct_net_hash(whole), ct_solver_seed(t->solver), net->batch_local, net->batch_global,
                 net->memory.planned);
-    if (ct_net_tokens(net) > 0)
+    if (ct_net_tokens(whole) > 0)
         ct_text_add(&fields, ",\"step_tokens\":%" PRId64,
-                    ct_solver_iter_size(t->solver) * ct_net_tokens(net));
+                    ct_solver_iter_size(t->solver) * ct_net_tokens(whole));
     status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
                            : ct_report_run(t->report, fields.text);
     ct_text_destroy(&fields);
@@ -236,16 +245,12 @@ static ct_status own_prefix(training *t)
     return ct_job_share(t->job, status);
 }
 
-/* ---- --parallel: so far of one rank, its micro-batches and what it makes again */
+/* ---- --parallel */
 
 static ct_status read_parallel(training *t, const char *file)
 {
     CT_TRY(ct_parallel_read(file, &t->parallel));
-    CT_TRY(ct_parallel_check_ranks(t->parallel, t->job->size, "the job"));
-    if (t->parallel->n_rank > 1)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: training by a parallel file on several ranks is not there yet", file);
-    return CT_OK;
+    return ct_parallel_check_ranks(t->parallel, t->job->size, "the job");
 }
 
 static ct_status open_parallel(training *t)
@@ -256,6 +261,7 @@ static ct_status open_parallel(training *t)
     if (file == NULL) return CT_OK;
     if (t->job->rank == 0) status = read_parallel(t, file);
     CT_TRY(ct_job_share(t->job, status));
+    if (t->job->rank != 0) CT_TRY(read_parallel(t, file));
     CT_TRY(ct_parallel_set_batch(t->parallel, t->config.solver));
     ct_parallel_set_dummy(t->parallel, t->config.net);
     CT_INFO("%s: %" PRId64 " samples a step in %" PRId64 " micro-batches", file,
@@ -263,11 +269,14 @@ static ct_status open_parallel(training *t)
     return CT_OK;
 }
 
-static void fill_parallel(const training *t, ct_solver_options *o)
+static ct_status fill_parallel(training *t, ct_solver_options *o)
 {
-    if (t->parallel == NULL) return;
+    if (t->parallel == NULL) return CT_OK;
+    if (t->parallel->n_rank > 1)
+        return ct_job_division_open(t->job, t->parallel, t->config.net, o, &t->division);
     o->again = t->parallel->again;
     o->n_again = t->parallel->n_again;
+    return CT_OK;
 }
 
 /* The file is for the net that there is now. */
@@ -276,7 +285,8 @@ static ct_status bind_parallel(const training *t)
     int passes = ct_solver_iter_size(t->solver);
 
     if (t->parallel == NULL) return CT_OK;
-    CT_TRY(ct_parallel_bind(t->parallel, t->config.net, ct_solver_net(t->solver)));
+    if (t->division == NULL)
+        CT_TRY(ct_parallel_bind(t->parallel, t->config.net, ct_solver_net(t->solver)));
     if (passes % t->parallel->micro_batches == 0) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s: micro_batches is %" PRId64 ", but batch_tokens %" PRId64
@@ -309,7 +319,6 @@ static ct_status create_solver(training *t)
     options.env.plan = t->plan;
     options.report = t->report;
     options.send_rows = ct_exchange_sends_rows(t->config.solver);
-    fill_parallel(t, &options);
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
     options.trace = t->trace.trace;
@@ -319,6 +328,7 @@ static ct_status create_solver(training *t)
     options.provenance = t->provenance.text;
     options.heartbeat = ct_watchdog_beat;
     options.heartbeat_ctx = t->job->watchdog;
+    CT_TRY(fill_parallel(t, &options));
     return ct_solver_create(&options, &t->solver);
 }
 
@@ -345,8 +355,8 @@ static ct_status get_ready(training *t)
     CT_TRY(create_solver(t));
     CT_TRY(bind_parallel(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
-    log_net(ct_solver_net(t->solver), t->config.solver, ct_solver_iter_size(t->solver),
-            t->job->group.data.size);
+    log_net(whole_net(t), ct_solver_net(t->solver), t->config.solver,
+            ct_solver_iter_size(t->solver), t->job->group.data.size);
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
@@ -382,6 +392,7 @@ ct_status ct_verb_train(ct_call *call)
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);
+    ct_job_division_close(t.division);
     ct_exchange_open_close(&t.exchange);
     ct_trace_file_close(&t.trace);
     ct_engine_plan_destroy(t.plan);

@@ -113,9 +113,11 @@ static inline bool ct_sync_states_get(const ct_sync_states *s, int param, int k,
 }
 
 typedef struct ct_exchange {
-    ct_group job;  /* all ranks: stops, errors, the seed                                   */
-    ct_group data; /* the replicas of this rank's weights: gradients, statistics, metrics, sets of
-                      snapshots */
+    ct_group job;   /* all ranks: stops, errors, the seed                                   */
+    ct_group data;  /* the replicas of this rank's weights: gradients, statistics, metrics, sets of
+                       snapshots */
+    ct_group stage; /* of a net that is divided among ranks: those of its stage, which share the
+                       weights of layers that work on samples of their own; else as data */
     ct_grad_sync sync;
     ct_sync_states states;
 } ct_exchange;

@@ -74,5 +74,6 @@ void ct_exchange_single(int n_param, ct_exchange *out)
 
     *out = (ct_exchange){ .job = { .size = 1 },
                           .data = { .size = 1 },
+                          .stage = { .size = 1 },
                           .sync = { .ctx = ctx, .ops = &sync_ops, .transport = transport } };
 }

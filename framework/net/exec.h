@@ -31,6 +31,15 @@ typedef struct ct_sequence_at {
 
 struct ct_step_there; /* framework/math/step_there.h */
 
+/** Sums over a group of ranks, on the host: ct_exec.sum_ranks … sum_poll. All NULL: one rank. */
+typedef struct ct_rank_sums {
+    ct_status (*sum)(void *ctx, double *v, int n);
+    ct_status (*begin)(void *ctx, double *v, int n, void **ticket_p);
+    ct_status (*wait)(void *ctx, void *ticket);
+    ct_status (*poll)(void *ctx);
+    void *ctx;
+} ct_rank_sums;
+
 typedef struct ct_exec {
     const ct_device *dev;
     ct_stream stream;
@@ -63,6 +72,10 @@ typedef struct ct_exec {
     ct_status (*sum_poll)(void *ctx);
     int n_sum;      /* that have begun and were not waited for; the net counts them */
     void *hook_ctx; /* of these five */
+    /** [2] Of a net that is divided among ranks: what layers sum over that work on the rank's own
+     *  samples, and those that work on the replica's. The pass sets the members above from them,
+     * for each layer. NULL: it is not divided. */
+    const ct_rank_sums *sums_of;
     /** Transfers of a net that is divided among ranks (framework/tensor/transfer.h). NULL: it has
      *  none. They outlive the passes that run with them. */
     const ct_transfer_ops *transfers;
@@ -126,6 +139,9 @@ static inline ct_status ct_exec_rows(const ct_exec *ex, const float *dw, int64_t
     *taken_p = false;
     return (ex->rows != NULL) ? ex->rows(ex->rows_ctx, dw, m, index, value, taken_p) : CT_OK;
 }
+
+/** From now on layers sum over that group of ct_exec.sums_of; NULL there: nothing changes. */
+void ct_exec_use_sums(ct_exec *ex, bool replica);
 
 /** Begins a transfer. CT_ERR_ARG, logged: nobody carries any. */
 ct_status ct_exec_transfer_begin(ct_exec *ex, const ct_transfer *t, void **ticket_p);

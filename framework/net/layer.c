@@ -150,6 +150,45 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
     return w;
 }
 
+/* ---- the samples of a rank in a divided net */
+
+ct_samples ct_place_samples(const ct_stage_place *p, ct_phase phase, int64_t global, bool replica)
+{
+    ct_samples n = { .global = global };
+    ct_range r;
+
+    if (phase != CT_TRAIN) { /* as evenly as may be */
+        r = ct_range_of(global, p->replica, p->n_replica);
+        n.first = r.first;
+        n.local = r.count;
+    } else {
+        for (int k = 0; k < p->replica; k++) n.first += p->share[k];
+        n.local = p->share[p->replica];
+    }
+    if (replica) return n;
+    r = ct_range_of(n.local, p->part, p->n_part);
+    n.first += r.first;
+    n.local = r.count;
+    return n;
+}
+
+bool ct_layer_is_of_replica(const ct_layer *l)
+{
+    return (l->param->part != NULL) &&
+           (l->param->part->split != CT__PARALLEL_LAYER_PARAMETER__SPLIT__BATCH);
+}
+
+bool ct_layer_is_twin(const ct_layer *l)
+{
+    return ct_layer_is_of_replica(l) && (l->param->part->index > 0);
+}
+
+bool ct_layer_has_own_samples(const ct_layer *l)
+{
+    return !ct_layer_is_of_replica(l) ||
+           (l->param->part->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE);
+}
+
 /* ---- parts of layers */
 
 static unsigned splits_of(const ct_layer_ops *ops, const Ct__LayerParameter *p)

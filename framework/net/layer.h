@@ -31,9 +31,24 @@ extern "C" {
 typedef struct ct_layer ct_layer;
 typedef struct ct_instance ct_instance;
 
+/** Where a rank stands in a net that is divided among ranks: replicas share samples, the ranks of a
+ *  replica layers. */
+typedef struct ct_stage_place {
+    int replica, n_replica; /* of the stage    */
+    int part, n_part;       /* of the replica  */
+    const int64_t *share;   /* [n_replica] samples of each in a batch of TRAIN; borrowed */
+} ct_stage_place;
+
+/** Samples of a batch of `global`: all that are not 0 of them are one behind the other. */
+typedef struct ct_samples {
+    int64_t local, global, first;
+} ct_samples;
+
 /** What the job looks like, for layers that read or split data. The same on all ranks but rank. */
 typedef struct ct_net_env {
     int rank, n_rank;
+    const ct_stage_place *place; /* of a net that is divided among ranks, whose batch is that of all
+                                  * of them: rank and n_rank are in the stage. NULL: it is not */
     uint64_t seed;
     int64_t global_batch_size; /* solver's global_batch_size; 0: batch_size x ranks           */
     bool synthetic;            /* `time`: where a data source is absent, make up its data     */
@@ -434,6 +449,15 @@ bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, co
 unsigned ct_layer_splits(const Ct__LayerParameter *p);
 /** Whether a layer that may be cut so (CT_SPLIT_…) may be split so. */
 bool ct_layer_may_split(unsigned splits, Ct__ParallelLayerParameter__Split split);
+/** The samples that a rank of a divided net has of a batch: those of its replica, or of these its
+ *  own part. */
+ct_samples ct_place_samples(const ct_stage_place *p, ct_phase phase, int64_t global, bool replica);
+/** Whether the layer works on all samples of its replica, each rank on a part of it. */
+bool ct_layer_is_of_replica(const ct_layer *l);
+/** Whether another rank of the replica counts for what it reports. */
+bool ct_layer_is_twin(const ct_layer *l);
+/** Whether its weights see samples or tokens that no other rank of the stage sees. */
+bool ct_layer_has_own_samples(const ct_layer *l);
 /** Before setup: whether the layer may be the part that param->part says. CT_ERR_CONFIG, logged. */
 ct_status ct_layer_check_part(const ct_layer *l);
 /** Before setup, with ops and param set: sets dev and form of a layer in a net on `dev`. */

@@ -220,7 +220,8 @@ static const ct_value *source_of(const ct_graph *g, int value)
 {
     const ct_value *v = &g->value[value];
 
-    while (g->node[v->node].ops->by_net) v = &g->value[g->node[v->node].bottom[0]];
+    while (g->node[v->node].ops->by_net && (g->node[v->node].n_bottom > 0))
+        v = &g->value[g->node[v->node].bottom[0]];
     return v;
 }
 

@@ -70,7 +70,11 @@ typedef struct ct_param {
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */
     const ct_cut *cut;     /* what of the whole net's weight it is                           */
-    bool borrowed;         /* lies in the arena of options.share, offset is that net's       */
+    /** In a net that is divided among ranks: its layers work on samples or tokens of this rank's
+     *  own, so that its gradient is a sum over the ranks of the stage. Otherwise the ranks of a
+     *  replica have other weights, or the same gradient. These come first in the arena. */
+    bool own_samples;
+    bool borrowed; /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;
     bool learns; /* has a gradient and lr_mult != 0 */
@@ -105,6 +109,7 @@ typedef struct ct_output {
     int layer;
     float loss_weight;
     bool is_share; /* ranks' values add up; otherwise their mean, weighted by samples */
+    bool is_twin;  /* of a divided net: another rank of the replica reports the same */
 } ct_output;
 
 struct ct_net {

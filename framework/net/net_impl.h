@@ -164,8 +164,9 @@ void ct_pass_vary_release(ct_pass *pass);
  *  takes over how many it made. Collective where the exec has other ranks. */
 ct_status ct_pass_vary_before(ct_pass *pass, int i);
 ct_status ct_pass_vary_after(ct_pass *pass, int i);
-/** Gives the exec the samples that layer i works on. i < 0: the net's. */
-void ct_pass_vary_exec(ct_pass *pass, int i);
+/** Gives the exec the samples that layer i works on, and the ranks that it asks for sums. i < 0:
+ * the net's. */
+void ct_pass_set_exec(ct_pass *pass, int i);
 /** After buffers are bound for a direction: those that outgrew the plan lie elsewhere. */
 void ct_pass_vary_bind(ct_pass *pass);
 /** The shape that blob b has at most. */

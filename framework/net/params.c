@@ -226,6 +226,7 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
 
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
                 p.cut = &l->weight[w].cut;
+                p.own_samples = ct_layer_has_own_samples(l);
                 ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
                 p.compress = compress_of(node, w);
                 d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
@@ -246,6 +247,7 @@ static int compare(const void *left, const void *right)
     const draft *a = left, *b = right;
 
     if (a->param.learns != b->param.learns) return a->param.learns ? -1 : 1;
+    if (a->param.own_samples != b->param.own_samples) return a->param.own_samples ? -1 : 1;
     if (a->param.learns && (a->last_user != b->last_user))
         return (a->last_user > b->last_user) ? -1 : 1;
     return (a->number < b->number) ? -1 : 1;

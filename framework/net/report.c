@@ -162,7 +162,7 @@ ct_status ct_pass_forward_end(ct_pass *pass, double *loss_p)
 
         if (!tells(&net->output[i])) continue;
         for (int64_t e = 0; e < ct_tensor_count(t); e++) sum += (double)value[e];
-        loss += (double)net->output[i].loss_weight * sum;
+        if (!net->output[i].is_twin) loss += (double)net->output[i].loss_weight * sum;
         at += ct_tensor_bytes(t);
     }
     if (loss_p != NULL) *loss_p = loss;

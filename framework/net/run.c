@@ -74,12 +74,37 @@ bool ct_exec_poll_is_due(ct_exec *ex, double now)
     return true;
 }
 
+void ct_exec_use_sums(ct_exec *ex, bool replica)
+{
+    const ct_rank_sums *s = (ex->sums_of != NULL) ? &ex->sums_of[replica ? 1 : 0] : NULL;
+
+    if (s == NULL) return;
+    ex->sum_ranks = s->sum;
+    ex->sum_there = NULL;
+    ex->sum_begin = s->begin;
+    ex->sum_wait = s->wait;
+    ex->sum_poll = s->poll;
+    ex->hook_ctx = s->ctx;
+}
+
+static ct_status poll_sums(const ct_exec *ex)
+{
+    if ((ex->n_sum == 0) || ((ex->sums_of == NULL) && (ex->sum_poll == NULL))) return CT_OK;
+    if (ex->sums_of == NULL) return ex->sum_poll(ex->hook_ctx);
+    for (int i = 0; i < 2; i++) {
+        const ct_rank_sums *s = &ex->sums_of[i];
+
+        if (s->poll != NULL) CT_TRY(s->poll(s->ctx));
+    }
+    return CT_OK;
+}
+
 /* Gradients, and the sums and transfers of layers that are under way. */
 static ct_status let_move(const ct_exec *ex)
 {
     if ((ex->n_transfer > 0) && (ex->transfers->poll != NULL))
         CT_TRY(ex->transfers->poll(ex->transfers_ctx));
-    if ((ex->n_sum > 0) && (ex->sum_poll != NULL)) CT_TRY(ex->sum_poll(ex->hook_ctx));
+    CT_TRY(poll_sums(ex));
     return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 }
 
@@ -260,7 +285,10 @@ static ct_status forward_layer(ct_pass *pass, const ct_step *s)
     int i = s->layer;
     const ct_layer *l = pass->net->layer[i];
 
-    if (s->n_part > 1) return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
+    if (s->n_part > 1) {
+        ct_pass_set_exec(pass, i);
+        return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
+    }
     CT_TRY(ct_pass_vary_before(pass, i));
     if (l->ops->forward == NULL) return CT_OK;
     if (ct_host_layer_is(pass->net, i))
@@ -276,7 +304,7 @@ static ct_status backward_layer(ct_pass *pass, const ct_step *s, int at)
     const ct_layer *l = pass->net->layer[i];
     ct_instance *in = pass->instance[i];
 
-    ct_pass_vary_exec(pass, i);
+    ct_pass_set_exec(pass, i);
     CT_TRY(ct_pass_again_run(pass, at));
     if (s->n_part > 1) return ct_layer_part(l, in, &pass->exec, false, s->part);
     return ct_host_layer_is(pass->net, i) ? ct_host_layer_backward(pass, i)
@@ -519,7 +547,7 @@ ct_status ct_pass_forward_begin(ct_pass *pass)
     if (ct_net_impl_of(net)->poison) poison_all(pass);
     CT_TRY(ct_pass_report_begin(pass));
     CT_TRY(run_list(&p, net->forward, net->n_forward));
-    ct_pass_vary_exec(pass, -1);
+    ct_pass_set_exec(pass, -1);
     return ct_pass_report_send(pass);
 }
 
@@ -539,7 +567,7 @@ ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
     prepare(pass, false);
     CT_TRY(run_list(&p, net->backward, net->n_backward));
-    ct_pass_vary_exec(pass, -1);
+    ct_pass_set_exec(pass, -1);
     return CT_OK;
 }
 

@@ -442,7 +442,8 @@ static ct_status find_outputs(ct_net *net)
             (ct_output){ .blob = value->blob,
                          .layer = value->node,
                          .loss_weight = value->loss_weight,
-                         .is_share = net->pass->instance[value->node]->top_is_share };
+                         .is_share = net->pass->instance[value->node]->top_is_share,
+                         .is_twin = ct_layer_is_twin(net->layer[value->node]) };
     }
     return CT_OK;
 }

@@ -119,6 +119,7 @@ ct_status ct_pass_sum_begin(ct_pass *pass, const ct_step *s)
 
     if (s->of == CT_PAIR_TRANSFER) return transfer_begin(pass, s, is_of_forward(pass->net, s));
     v = numbers_of(pass, s);
+    ct_pass_set_exec(pass, s->layer);
     if (ex->sum_ranks == NULL) return CT_OK;
     if ((dev->kind != CT_DEVICE_CPU) && (ex->sum_there != NULL))
         return ex->sum_there(ex->hook_ctx, ex->stream, v, s->count);
@@ -142,6 +143,7 @@ ct_status ct_pass_sum_wait(ct_pass *pass, const ct_step *s)
 
     if (s->of == CT_PAIR_TRANSFER) return transfer_wait(pass, s);
     w->ticket = NULL;
+    ct_pass_set_exec(pass, s->layer);
     if (ticket != NULL) {
         ex->n_sum--;
         CT_TRY(ex->sum_wait(ex->hook_ctx, ticket));

@@ -12,11 +12,6 @@
 
 #include "framework/net/net_impl.h"
 
-/* Samples of this rank, of all, and the place of this rank's first among those of all. */
-typedef struct ct_samples {
-    int64_t local, global, first;
-} ct_samples;
-
 typedef struct vary_layer {
     bool follows;   /* it is shaped again                                                     */
     int source;     /* the layer with tops that vary from which this one's samples come first */
@@ -423,15 +418,28 @@ static ct_status count(const ct_pass *pass, int64_t local, ct_samples *n)
     return CT_OK;
 }
 
-void ct_pass_vary_exec(ct_pass *pass, int i)
+/* Of a net that is divided among ranks: layers of a replica, or of this rank alone. */
+static ct_samples of_place(ct_pass *pass, int i)
+{
+    const ct_net *net = pass->net;
+    bool replica = ct_layer_is_of_replica(net->layer[i]);
+
+    ct_exec_use_sums(&pass->exec, replica);
+    return ct_place_samples(net->options.env.place, net->options.phase, net->batch_global, replica);
+}
+
+void ct_pass_set_exec(ct_pass *pass, int i)
 {
     const ct_net *net = pass->net;
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    bool placed = (net->options.env.place != NULL);
     ct_exec *ex = &pass->exec;
     ct_samples n = { net->batch_local, net->batch_global, net->batch_first };
 
-    if (vary == NULL) return;
-    if ((i >= 0) && (vary->layer[i].from >= 0)) n = vary->layer[vary->layer[i].from].n;
+    if ((vary == NULL) && !placed) return;
+    if ((i >= 0) && placed) n = of_place(pass, i);
+    if ((i >= 0) && (vary != NULL) && (vary->layer[i].from >= 0))
+        n = vary->layer[vary->layer[i].from].n;
     ex->batch_local = n.local;
     ex->batch_global = n.global;
     ex->batch_first = n.first;
@@ -444,7 +452,10 @@ ct_status ct_pass_vary_before(ct_pass *pass, int i)
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     vary_layer *v;
 
-    if (vary == NULL) return CT_OK;
+    if (vary == NULL) {
+        ct_pass_set_exec(pass, i);
+        return CT_OK;
+    }
     v = &vary->layer[i];
     if (v->follows) CT_TRY(shape_again(pass, i, v));
     if (v->follows && !l->ops->varies && (v->from == i)) {
@@ -453,7 +464,7 @@ ct_status ct_pass_vary_before(ct_pass *pass, int i)
         CT_TRY(
             count(pass, ct_shape_legacy(tops ? &in->top[0]->data.shape : &v->seen[0], 0), &v->n));
     }
-    ct_pass_vary_exec(pass, i);
+    ct_pass_set_exec(pass, i);
     return CT_OK;
 }
 

@@ -47,7 +47,7 @@ double ct_solver_tokens_per_s(const ct_solver *s)
     const ct_tally *t = &s->tally;
 
     if (!(t->step_s > 0.0)) return 0.0;
-    return (double)(t->iterations * s->iter_size * ct_net_tokens(s->net)) / t->step_s;
+    return (double)(t->iterations * s->iter_size * ct_net_tokens(ct_solver_whole(s))) / t->step_s;
 }
 
 double ct_solver_epoch(const ct_solver *s)
@@ -64,7 +64,7 @@ ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
     int n = (int)s->outputs.n;
 
     v[n] = ct_solver_smoothed_loss(s);
-    CT_TRY(ct_group_sum(&s->exchange.data, v, n + 1));
+    CT_TRY(ct_group_sum(ct_solver_writers(s), v, n + 1));
     *loss_p = v[n];
     return CT_OK;
 }
@@ -84,7 +84,7 @@ ct_status ct_solver_show(ct_solver *s)
         .iterations = t->iterations,
         .images_per_s = ct_solver_images_per_s(s),
         .tokens_per_s = ct_solver_tokens_per_s(s),
-        .net = s->net,
+        .net = ct_solver_whole(s),
         .output = s->outputs.sum,
     };
 

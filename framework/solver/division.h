@@ -16,12 +16,12 @@ typedef struct ct_schedule_item {
     int micro; /* 0 .. n_micro - 1, in this order in both directions */
 } ct_schedule_item;
 
-typedef struct ct_schedule {
+typedef struct ct_micro_schedule {
     int n_micro;
     int in_flight; /* micro-batches of which values are kept at a time, at most */
     int n_item;    /* 2 n_micro                                                 */
     const ct_schedule_item *item;
-} ct_schedule;
+} ct_micro_schedule;
 
 typedef struct ct_division {
     /** Each net as one rank would run it, TRAIN's with one micro-batch: its layers, outputs,
@@ -32,7 +32,10 @@ typedef struct ct_division {
     const Ct__NetParameter *train;
     const Ct__NetParameter *const *test;
     int n_test;
-    ct_schedule schedule; /* of a step with iter_size 1; more are one such after the other */
+    /** What carries values between ranks while the nets run; outlives them. */
+    const ct_transfer_ops *transfers;
+    void *transfers_ctx;
+    ct_micro_schedule schedule; /* of a step with iter_size 1; more are one such after the other */
 } ct_division;
 
 #endif

@@ -47,7 +47,8 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
     };
 }
 
-ct_status ct_solver_make_train_net(ct_solver *s)
+/* The train net's message and options. */
+static ct_status find_train_net(ct_solver *s, const Ct__NetParameter **param_p, ct_net_options *o)
 {
     const ct_solver_text text = { s->param, s->options.map }, *t = &text;
     const Ct__SolverParameter *p = s->param;
@@ -55,7 +56,6 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     int n = (p->net != NULL) + (p->net_param != NULL) + (p->train_net != NULL) +
             (p->train_net_param != NULL);
     bool own = false;
-    ct_net_options o;
 
     if (n != 1)
         return CT_FAIL(CT_ERR_CONFIG,
@@ -69,12 +69,23 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     }
     CT_INFO("Creating training net%s%s", own ? " from " : "",
             own ? ((p->train_net != NULL) ? p->train_net : p->net) : "");
-    fill_options(s, param, own, p->train_state, CT_TRAIN, &o);
-    o.grad_arena = s->options.grad_arena;
-    o.graph = (p->cuda_graph != 0);
-    o.send_rows = s->options.send_rows;
-    o.again = s->options.again;
-    o.n_again = s->options.n_again;
+    fill_options(s, param, own, p->train_state, CT_TRAIN, o);
+    if (s->options.division != NULL) param = s->options.division->train;
+    o->grad_arena = s->options.grad_arena;
+    o->graph = (p->cuda_graph != 0);
+    o->send_rows = s->options.send_rows;
+    o->again = s->options.again;
+    o->n_again = s->options.n_again;
+    *param_p = param;
+    return CT_OK;
+}
+
+ct_status ct_solver_make_train_net(ct_solver *s)
+{
+    const Ct__NetParameter *param = NULL;
+    ct_net_options o;
+
+    CT_TRY(find_train_net(s, &param, &o));
     return ct_net_create(param, &o, &s->net);
 }
 
@@ -105,8 +116,8 @@ ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, const struct c
 }
 
 /* The parameter of test net i, in Caffe's order: test_net_param, test_net, then the common one. */
-static ct_status find_test_net(ct_solver *s, size_t i, const Ct__NetParameter **param_p,
-                               bool *own_p)
+static ct_status find_test_param(ct_solver *s, size_t i, const Ct__NetParameter **param_p,
+                                 bool *own_p)
 {
     const Ct__SolverParameter *p = s->param;
 
@@ -126,6 +137,88 @@ static ct_status find_test_net(ct_solver *s, size_t i, const Ct__NetParameter **
     return CT_OK;
 }
 
+/* The message and options of test net i. */
+static ct_status find_test_net(ct_solver *s, int i, const Ct__NetParameter **param_p,
+                               ct_net_options *o)
+{
+    bool own;
+
+    CT_TRY(find_test_param(s, (size_t)i, param_p, &own));
+    fill_options(s, *param_p, own, (s->param->n_test_state > 0) ? s->param->test_state[i] : NULL,
+                 CT_TEST, o);
+    if (s->options.division != NULL) *param_p = s->options.division->test[i];
+    o->share = s->net;
+    o->forward_only = true;
+    return CT_OK;
+}
+
+/* ---- the nets as one rank would run them */
+
+static ct_status make_whole(ct_solver *s, const Ct__NetParameter *param, ct_net_options *o,
+                            ct_net **net_p)
+{
+    o->env.rank = 0;
+    o->env.n_rank = 1;
+    o->env.place = NULL;
+    o->env.group = NULL;
+    o->env.plan = NULL;
+    o->env.no_data = o->no_data = true;
+    o->grad_arena = NULL;
+    o->share = NULL;
+    o->dev = s->options.dev;
+    return ct_net_create(param, o, net_p);
+}
+
+static ct_status make_wholes(ct_solver *s, ct_whole_nets *w)
+{
+    const Ct__NetParameter *param = NULL;
+    ct_net_options o;
+    int n = 0;
+
+    CT_TRY(ct_source_map_create(&s->map));
+    CT_TRY(find_train_net(s, &param, &o));
+    CT_TRY(make_whole(s, param, &o, &w->train));
+    CT_TRY(ct_solver_count_test_nets(s->param, s->options.map, &n));
+    w->test = calloc((size_t)n + 1, sizeof(*w->test));
+    if (w->test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d test nets", n);
+    for (; w->n_test < n; w->n_test++) {
+        CT_TRY(find_test_net(s, w->n_test, &param, &o));
+        CT_TRY(make_whole(s, param, &o, &w->test[w->n_test]));
+    }
+    return CT_OK;
+}
+
+ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w)
+{
+    ct_solver *s = calloc(1, sizeof(*s));
+    ct_status status;
+
+    *w = (ct_whole_nets){ .impl = s };
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the nets of a solver");
+    s->options = *options;
+    s->param = options->param;
+    status = make_wholes(s, w);
+    if (status != CT_OK) ct_whole_nets_destroy(w);
+    return status;
+}
+
+void ct_whole_nets_destroy(ct_whole_nets *w)
+{
+    ct_solver *s = w->impl;
+
+    for (int i = 0; i < w->n_test; i++) ct_net_destroy(w->test[i]);
+    free(w->test);
+    ct_net_destroy(w->train);
+    for (int i = 0; (s != NULL) && (i < s->n_read); i++)
+        ct__net_parameter__free_unpacked(s->read[i], NULL);
+    if (s != NULL) {
+        free(s->read);
+        ct_source_map_destroy(s->map);
+    }
+    free(s);
+    *w = (ct_whole_nets){ 0 };
+}
+
 ct_status ct_solver_make_test_nets(ct_solver *s)
 {
     int n = 0;
@@ -138,17 +231,13 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
     for (int i = 0; i < n; i++) {
         const Ct__NetParameter *param = NULL;
         ct_net_options o;
-        bool own;
 
-        CT_TRY(find_test_net(s, (size_t)i, &param, &own));
+        CT_TRY(find_test_net(s, i, &param, &o));
         CT_INFO("Creating test net (#%d)", i);
-        fill_options(s, param, own, (s->param->n_test_state > 0) ? s->param->test_state[i] : NULL,
-                     CT_TEST, &o);
-        o.share = s->net;
-        o.forward_only = true;
         CT_TRY(ct_net_create(param, &o, &s->test[i]));
         s->n_test = i + 1;
-        CT_TRY(ct_outputs_create(s->test[i], &s->exchange.data, &s->test_outputs[i]));
+        CT_TRY(ct_outputs_create(ct_solver_whole_test(s, i), s->test[i], ct_solver_writers(s),
+                                 &s->test_outputs[i]));
     }
     return CT_OK;
 }

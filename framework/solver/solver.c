@@ -56,6 +56,28 @@ static ct_status open_parts(ct_solver *s)
     return ct_parts_create(s->options.division->whole, s->net, &s->exchange.job, &s->parts);
 }
 
+static void take_sums(const ct_group *g, ct_rank_sums *s)
+{
+    *s = (ct_rank_sums){ .ctx = g->ctx };
+    if (g->size == 1) return;
+    s->sum = g->ops->sum;
+    s->begin = g->ops->sum_begin_f64;
+    s->wait = g->ops->sum_wait;
+    s->poll = g->ops->sum_poll;
+}
+
+void ct_solver_divide_exec(ct_solver *s, ct_exec *ex)
+{
+    const ct_division *d = s->options.division;
+
+    if (d == NULL) return;
+    take_sums(&s->exchange.stage, &s->sums_of[0]);
+    take_sums(&s->exchange.data, &s->sums_of[1]);
+    ex->sums_of = s->sums_of;
+    ex->transfers = d->transfers;
+    ex->transfers_ctx = d->transfers_ctx;
+}
+
 static ct_status agree_seed(ct_solver *s)
 {
     const ct_group *g = &s->exchange.data;
@@ -73,6 +95,7 @@ static ct_status agree_seed(ct_solver *s)
         .trace = s->options.trace,
     };
     ct_exec_set_group(&s->net->pass->exec, g);
+    ct_solver_divide_exec(s, &s->net->pass->exec);
     if ((s->dev->graph != NULL) && s->net->options.graph)
         CT_TRY(s->dev->graph->stream_open(&s->net->pass->exec.stream));
     return CT_OK;
@@ -94,18 +117,19 @@ static void beat(void *ctx, const char *what)
 
 static ct_status open_step(ct_solver *s)
 {
-    s->step = (ct_train_step){ .param = s->param,
-                               .iter_size = s->iter_size,
-                               .net = s->net,
-                               .sync = &s->exchange.sync,
-                               .several = (s->exchange.data.size > 1),
-                               .pass = s->net->pass,
-                               .rule = s->rule,
-                               .look = take_outputs,
-                               .beat = beat,
-                               .hook_ctx = s,
-                               .open_state = s->options.open_state,
-                               .open_state_ctx = s->options.open_state_ctx };
+    s->step =
+        (ct_train_step){ .param = s->param,
+                         .iter_size = s->iter_size,
+                         .net = s->net,
+                         .sync = &s->exchange.sync,
+                         .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
+                         .pass = s->net->pass,
+                         .rule = s->rule,
+                         .look = take_outputs,
+                         .beat = beat,
+                         .hook_ctx = s,
+                         .open_state = s->options.open_state,
+                         .open_state_ctx = s->options.open_state_ctx };
     return ct_train_step_open(&s->step);
 }
 
@@ -122,7 +146,7 @@ static ct_status create(ct_solver *s)
     if (s->options.env.global_batch_size == 0)
         s->options.env.global_batch_size = s->param->global_batch_size;
     CT_TRY(ct_solver_make_train_net(s));
-    CT_TRY(ct_solver_micro_batches(s->param, s->options.map, s->net, &s->iter_size));
+    CT_TRY(ct_solver_micro_batches(s->param, s->options.map, ct_solver_whole(s), &s->iter_size));
     ct_net_count_rows(s->net, s->iter_size);
     CT_TRY(open_exchange(s));
     CT_TRY(open_parts(s));
@@ -131,7 +155,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(agree_seed(s));
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(open_step(s));
-    CT_TRY(ct_outputs_create(s->net, &s->exchange.data, &s->outputs));
+    CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
     for (size_t i = 0; i < s->param->n_weights; i++)
         CT_TRY(ct_solver_load_weights(s, s->param->weights[i]));
@@ -227,7 +251,7 @@ static ct_status step(ct_solver *s, bool *finite_p)
     if (ct_plateau_is(s->param)) {
         double smoothed = ct_solver_smoothed_loss(s);
 
-        CT_TRY(ct_group_sum(&s->exchange.data, &smoothed, 1));
+        CT_TRY(ct_group_sum(ct_solver_writers(s), &smoothed, 1));
         ct_plateau_note(s->param, s->iteration, smoothed, &s->plateau);
     }
     s->tally.step_s += ct_clock_s() - start;

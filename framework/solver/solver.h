@@ -77,6 +77,17 @@ ct_status ct_solver_micro_batches(const Ct__SolverParameter *p, const struct ct_
  * entries left. CT_ERR_CONFIG where test_iter, test_state and test_interval do not fit together. */
 ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, const struct ct_source_map *map,
                                     int *n_p);
+/** The nets of a solver, each as one rank would run it: with shapes, without memory and data. */
+typedef struct ct_whole_nets {
+    ct_net *train;
+    ct_net **test;
+    int n_test;
+    void *impl; /* the messages that were read */
+} ct_whole_nets;
+/** Of what options say param, dev, table and the solver's own fields of env are read. The caller
+ *  destroys it. Not collective. CT_ERR_CONFIG. */
+ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w);
+void ct_whole_nets_destroy(ct_whole_nets *w); /* zeroed ones too */
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
  *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);

@@ -12,11 +12,14 @@ enum { CT_MAX_AVERAGE_LOSS = 1024 };
 /** The outputs of one net as numbers. Where an output has not the same size on all ranks (its
  *  elements are samples, and the batch does not divide evenly), rank 0's stand for it. */
 typedef struct ct_outputs {
-    const ct_net *net;
-    int rank, n_rank;
-    int64_t n;     /* elements of all outputs on rank 0; the same number on all ranks         */
-    int64_t *size; /* of each output there                                                   */
+    const ct_net *net;  /* whose outputs they are                                            */
+    const ct_net *runs; /* what this rank runs of it                                         */
+    int *own;           /* … and which of that one's they are, or -1                         */
+    int n_rank;
+    int64_t n;     /* elements of all outputs; the same number on all ranks                  */
+    int64_t *size; /* of each, on the rank with the most                                     */
     bool *uneven;  /* this output has another size on another rank                           */
+    bool *stands;  /* … and this rank's stands for all                                       */
     double *sum;   /* n + 3 (three for the caller): this rank's shares, to be summed over ranks */
     float *host;   /* as long as the largest output                                          */
 } ct_outputs;
@@ -42,7 +45,8 @@ struct ct_solver {
     const Ct__SolverParameter *param;
     const ct_device *dev;
     ct_exchange exchange;
-    ct_parts *parts; /* of the division; NULL: there is none */
+    ct_parts *parts;         /* of the division; NULL: there is none */
+    ct_rank_sums sums_of[2]; /* ct_exec.sums_of, under a division */
     uint64_t seed;
     ct_source_map *map;      /* of nets that the solver read itself */
     Ct__NetParameter **read; /* and these                           */
@@ -76,13 +80,27 @@ ct_status ct_solver_make_train_net(ct_solver *s);
 ct_status ct_solver_make_test_nets(ct_solver *s);
 
 /* outputs.c */
-ct_status ct_outputs_create(const ct_net *net, const ct_group *g, ct_outputs *o);
+/** net: the whole one, of which this rank runs `runs`: all of it, or by a division a part. g: who
+ *  runs the whole. Collective over g. */
+ct_status ct_outputs_create(const ct_net *net, const ct_net *runs, const ct_group *g,
+                            ct_outputs *o);
+/** The nets as all ranks together run them; this rank's where it runs them whole. */
+static inline const ct_net *ct_solver_whole(const ct_solver *s)
+{
+    return (s->options.division != NULL) ? s->options.division->whole : s->net;
+}
+static inline const ct_net *ct_solver_whole_test(const ct_solver *s, int i)
+{
+    return (s->options.division != NULL) ? s->options.division->whole_test[i] : s->test[i];
+}
 void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
 /** Adds the outputs of the batch that the net's first pass has just run to o->sum, as this rank's
  * shares. */
 ct_status ct_outputs_add(ct_outputs *o);
 
 /* solver.c */
+/** Under a division: gives an exec what carries values, and the groups of its layers' sums. */
+void ct_solver_divide_exec(ct_solver *s, ct_exec *ex);
 /** Every gradient landed, every weight updated: before anyone looks at weights between steps.
  *  Collective. */
 ct_status ct_solver_settle(ct_solver *s);
@@ -112,10 +130,11 @@ ct_status ct_solver_check_weights(ct_solver *s);
 ct_status ct_solver_broadcast_weights(ct_solver *s);
 /** The status of the writers' rank 0, the worst of several, on every rank of the job. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);
-/** Those that write snapshots together: replicas, or the ranks of a divided net. */
+/** Those that run the whole net together, add up its outputs and write its snapshots: the replicas,
+ *  or under a division every rank. */
 static inline const ct_group *ct_solver_writers(const ct_solver *s)
 {
-    return (s->parts != NULL) ? &s->exchange.job : &s->exchange.data;
+    return (s->options.division != NULL) ? &s->exchange.job : &s->exchange.data;
 }
 
 /* learning_rate.c: of lr_policy "plateau" */

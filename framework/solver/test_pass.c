@@ -45,7 +45,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
     s->test_broken = pass->exec.broken_samples;
     o->sum[o->n + 1] = pass->exec.text.tokens;
     o->sum[o->n + 2] = pass->exec.text.bytes;
-    return ct_group_sum(&s->exchange.data, o->sum, (int)o->n + 3);
+    return ct_group_sum(ct_solver_writers(s), o->sum, (int)o->n + 3);
 }
 
 /* The batches on the average of the weights, where there is one; statistics are the net's. */
@@ -100,8 +100,9 @@ ct_status ct_solver_test_all(ct_solver *s)
         status = ct_solver_test(s, i, o->sum, (int)o->n);
         if (status == CT_STOPPED) CT_INFO("Test interrupted.");
         CT_TRY(status);
-        CT_TRY(ct_report_test(s->options.report, s->iteration, ct_solver_epoch(s), i, s->test[i],
-                              o->sum, &(ct_text_size){ o->sum[o->n + 1], o->sum[o->n + 2] }));
+        CT_TRY(ct_report_test(s->options.report, s->iteration, ct_solver_epoch(s), i,
+                              ct_solver_whole_test(s, i), o->sum,
+                              &(ct_text_size){ o->sum[o->n + 1], o->sum[o->n + 2] }));
         ct_report_broken(s->options.report, "testing", s->test_broken);
     }
     ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);

@@ -295,7 +295,6 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_data_state *d = l->state;
     ct_data_instance *di = in->state;
-    int64_t global = d->batch_size * l->env->n_rank;
     ct_loader_options o = { .reader = d->reader,
                             .transform = d->transform,
                             .shape = d->shape,
@@ -306,10 +305,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .threads = d->threads,
                             .group = d->fed ? l->env->group : NULL };
 
-    if ((l->phase == CT_TRAIN) && (l->env->global_batch_size > 0)) {
-        global = l->env->global_batch_size;
-    }
-    CT_TRY(ct_share_of(global, l->env->rank, l->env->n_rank, &o.share));
+    CT_TRY(ct_data_share(l, d->batch_size, &o.share));
     tell_shards(l, &o.share);
     in->batch_local = o.share.local;
     in->batch_global = o.share.global;
@@ -412,12 +408,45 @@ void ct_data_release(const ct_layer *l, ct_instance *in)
     ct_loader_destroy(di->loader);
 }
 
-void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t local)
+ct_status ct_data_share(const ct_layer *l, int64_t batch_size, ct_share *share_p)
 {
-    in->batch_local = local;
-    in->batch_global = local * l->env->n_rank;
-    in->batch_first = local * l->env->rank;
+    const ct_stage_place *place = l->env->place;
+    bool given = (l->phase == CT_TRAIN) && (l->env->global_batch_size > 0);
+    int64_t ranks = (place != NULL) ? 1 : l->env->n_rank;
+    int64_t global = given ? l->env->global_batch_size : batch_size * ranks;
+    ct_samples n;
+
+    if (place == NULL) return ct_share_of(global, l->env->rank, l->env->n_rank, share_p);
+    n = ct_place_samples(place, l->phase, global, ct_layer_is_of_replica(l));
+    *share_p = (ct_share){ .local = n.local, .global = n.global, .first = n.first };
+    if (n.local > 0) return CT_OK;
+    return CT_LAYER_FAIL(
+        l, CT_ERR_CONFIG,
+        "a batch of %lld samples leaves replica %d of %d, of %d ranks, without one "
+        "for each",
+        (long long)global, place->replica, place->n_replica, place->n_part);
+}
+
+int64_t ct_data_batch_here(const ct_layer *l, int64_t batch)
+{
+    if (l->env->place == NULL) return batch;
+    return ct_place_samples(l->env->place, l->phase, batch, ct_layer_is_of_replica(l)).local;
+}
+
+void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t batch)
+{
     in->n_sample = 0;
+    if (l->env->place != NULL) {
+        ct_samples n = ct_place_samples(l->env->place, l->phase, batch, ct_layer_is_of_replica(l));
+
+        in->batch_local = n.local;
+        in->batch_global = n.global;
+        in->batch_first = n.first;
+        return;
+    }
+    in->batch_local = batch;
+    in->batch_global = batch * l->env->n_rank;
+    in->batch_first = batch * l->env->rank;
 }
 
 /* ---- Batches for a device that transforms them: two go up ahead of the step, beside what it

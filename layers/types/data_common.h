@@ -82,8 +82,15 @@ ct_status ct_data_ahead_use(const ct_layer *l, ct_instance *in, ct_exec *ex, con
 /** Waits for what is under way. */
 void ct_data_ahead_end(const ct_layer *l, ct_instance *in);
 
-/** The batch fields of in, for a layer whose own part is `local` samples on every rank. */
-void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t local);
+/** What a source of samples gives this rank, of batch_size samples a rank, or of the solver's
+ *  global_batch_size. A divided net has batch_size on all ranks together. CT_ERR_CONFIG: some rank
+ *  would get none. */
+ct_status ct_data_share(const ct_layer *l, int64_t batch_size, ct_share *share_p);
+/** What this rank has of a source whose own parameters give the batch: of a divided net, of all its
+ *  ranks; otherwise of each. */
+int64_t ct_data_batch_here(const ct_layer *l, int64_t batch);
+/** The batch fields of in, for such a source. */
+void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t batch);
 /** CT_ERR_SHAPE, logged, where a top of this shape is beyond any memory. */
 ct_status ct_data_check_size(const ct_layer *l, const ct_shape *shape);
 /** Copies host values into a top, wherever it lies. */

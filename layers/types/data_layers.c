@@ -335,12 +335,9 @@ static ct_status deal(const ct_layer *l, ct_instance *in)
 {
     const text_state *s = l->state;
     text_instance *d = in->state;
-    int64_t global = s->batch_size * l->env->n_rank;
     ct_share share;
 
-    if ((l->phase == CT_TRAIN) && (l->env->global_batch_size > 0))
-        global = l->env->global_batch_size;
-    CT_TRY(ct_share_of(global, l->env->rank, l->env->n_rank, &share));
+    CT_TRY(ct_data_share(l, s->batch_size, &share));
     in->batch_local = d->columns = share.local;
     in->batch_global = share.global;
     in->batch_first = d->first = share.first;

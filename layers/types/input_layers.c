@@ -48,7 +48,7 @@ static ct_status input_setup(ct_layer *l, const ct_shape *bottom)
 
 static ct_status input_reshape(const ct_layer *l, ct_instance *in)
 {
-    int64_t tokens = l->env->sequence_tokens;
+    int64_t tokens = l->env->sequence_tokens, batch = 0;
 
     for (int i = 0; i < l->n_top; i++) {
         const Ct__BlobShape *s = shape_of(l, i);
@@ -57,9 +57,12 @@ static ct_status input_reshape(const ct_layer *l, ct_instance *in)
         for (size_t k = 0; k < s->n_dim; k++) shape.dim[k] = s->dim[k];
         if (tokens > 0) shape = (ct_shape){ 2, { 1, tokens } };
         CT_TRY(ct_data_check_size(l, &shape));
+        if (i == 0) batch = ct_shape_legacy(&shape, 0);
+        if ((shape.ndim > 0) && (shape.dim[0] == batch))
+            shape.dim[0] = ct_data_batch_here(l, batch);
         ct_blob_set_shape(in->top[i], &shape);
-        if (i == 0) ct_data_set_even_batch(l, in, ct_shape_legacy(&shape, 0));
     }
+    ct_data_set_even_batch(l, in, batch);
     return CT_OK;
 }
 
@@ -117,11 +120,12 @@ static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
 static ct_status memory_reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__MemoryDataParameter *p = l->param->memory_data_param;
-    ct_shape data = { 4, { p->batch_size, p->channels, p->height, p->width } };
+    int64_t here = ct_data_batch_here(l, p->batch_size);
+    ct_shape data = { 4, { here, p->channels, p->height, p->width } };
 
     CT_TRY(ct_data_check_size(l, &data));
     ct_blob_set_shape(in->top[0], &data);
-    ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { p->batch_size } });
+    ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { here } });
     ct_data_set_even_batch(l, in, p->batch_size);
     return CT_OK;
 }
@@ -222,19 +226,22 @@ static bool is_one(const Ct__FillerParameter *filler)
 static ct_status dummy_reshape(const ct_layer *l, ct_instance *in)
 {
     dummy_instance *d = in->state;
-    int64_t largest = 1;
+    int64_t largest = 1, batch = 0;
 
     for (int i = 0; i < l->n_top; i++) {
         ct_shape shape = { 0 };
         int64_t n;
 
         CT_TRY(top_shape(l, i, &shape));
+        if (i == 0) batch = ct_shape_legacy(&shape, 0);
+        if ((shape.ndim > 0) && (shape.dim[0] == batch))
+            shape.dim[0] = ct_data_batch_here(l, batch);
         ct_blob_set_shape(in->top[i], &shape);
         in->top[i]->restarts_first = is_one(filler_of(l, i));
-        if (i == 0) ct_data_set_even_batch(l, in, ct_shape_legacy(&shape, 0));
         n = ct_shape_count(&shape, 0, -1);
         if (n > largest) largest = n;
     }
+    ct_data_set_even_batch(l, in, batch);
     free(d->values);
     d->values = malloc((size_t)largest * sizeof(float));
     if (d->values == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory");

@@ -140,13 +140,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const token_state *s = l->state;
     token_instance *d = in->state;
-    int64_t global = s->batch_size * l->env->n_rank;
     ct_shape shape = { 2, { 0, s->seq_len } };
     ct_share share;
 
-    if ((l->phase == CT_TRAIN) && (l->env->global_batch_size > 0))
-        global = l->env->global_batch_size;
-    CT_TRY(ct_share_of(global, l->env->rank, l->env->n_rank, &share));
+    CT_TRY(ct_data_share(l, s->batch_size, &share));
     in->batch_local = shape.dim[0] = share.local;
     in->batch_global = share.global;
     in->batch_first = share.first;

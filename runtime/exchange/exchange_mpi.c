@@ -206,7 +206,7 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
                                     .n_trial = ct_grad_pipe_n_trial(x->pipe) },
                           .states = { x, mpi_get, mpi_restored } };
     ct_group_mpi_open(&x->group, &out->data);
-    out->job = out->data;
+    out->job = out->stage = out->data;
     *x_p = x;
     return CT_OK;
 }
@@ -223,6 +223,7 @@ ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
     x->is_on_device = x->all_on_device = all;
     if (lib != NULL) {
         CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->data));
+        out->stage = out->data;
         CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,
                                           &x->by_device));
     }

@@ -185,8 +185,6 @@ weights m && weights n
 is dummy_weights cmp m.npz n.npz
 
 # what train does not take
-runs several_ranks 2 'plan.prototxt: training by a parallel file on several ranks is not there yet' \
-    $JOB 4 "$CORTADO" train --solver=solver.prototxt --parallel=plan.prototxt
 runs not_the_job 4 'plan.prototxt:2: ranks is 4, but the job has 1' $train --parallel=plan.prototxt
 runs unknown_again 2 'wrong.prototxt:3: again of stage 0 names "fc4", .* did you mean "fc1"' sh -c \
     "sed 's/first: \"fc2\"/first: \"fc4\"/' one.prototxt >wrong.prototxt; $train --parallel=wrong.prototxt"

@@ -1,0 +1,160 @@
+#include "runtime/division/division.h"
+
+#include <stdlib.h>
+
+/* ---- groups */
+
+static ct_status open_groups(ct_job_division *d)
+{
+    const ct_parallel *p = d->parallel;
+    const ct_parallel_stage *g = &p->stage[d->at.stage];
+    int index = d->at.replica * g->tensor + d->at.part, before = 0;
+
+    for (int s = 0; s < d->at.stage; s++) before += p->stage[s].n_rank;
+    CT_TRY(ct_comm_split(d->job->comm, d->at.stage, index, &d->stage));
+    CT_TRY(ct_comm_split(d->job->comm, before + d->at.part, d->at.replica, &d->replicas));
+    CT_TRY(ct_comm_split(d->job->comm, before + d->at.replica, d->at.part, &d->tensor));
+    return ct_transfers_create((g->tensor > 1) ? d->tensor : NULL, d->job->comm, &d->transfers);
+}
+
+/* ---- nets */
+
+static ct_status make_net(ct_job_division *d, int i, const ct_net *whole)
+{
+    CT_TRY(ct_sharded_net_make(d->parallel, whole, &d->sharded[i]));
+    return ct_rank_net_make(d->parallel, &d->sharded[i], d->job->rank, &d->net[i]);
+}
+
+static ct_status make_nets(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param,
+                           const ct_solver_options *options)
+{
+    size_t n;
+
+    CT_TRY(ct_whole_nets_make(options, &d->whole));
+    CT_TRY(ct_parallel_bind(p, param, d->whole.train));
+    n = (size_t)d->whole.n_test + 1;
+    d->sharded = calloc(n, sizeof(*d->sharded));
+    d->net = calloc(n, sizeof(*d->net));
+    d->test = calloc(n, sizeof(*d->test));
+    if ((d->sharded == NULL) || (d->net == NULL) || (d->test == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu nets", n);
+    CT_TRY(make_net(d, 0, d->whole.train));
+    for (int i = 0; i < d->whole.n_test; i++) {
+        CT_TRY(make_net(d, i + 1, d->whole.test[i]));
+        d->test[i] = d->net[i + 1].param;
+    }
+    return CT_OK;
+}
+
+/* ---- the order of micro-batches */
+
+static ct_status take_list(ct_job_division *d, const ct_pipeline_list *list)
+{
+    ct_micro_schedule *s = &d->division.schedule;
+
+    d->item = calloc((size_t)list->n + 1, sizeof(*d->item));
+    if (d->item == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a schedule");
+    for (int i = 0; i < list->n; i++) {
+        d->item[i] = (ct_schedule_item){ list->item[i].direction == CT_PIPELINE_FORWARD,
+                                         list->item[i].micro };
+    }
+    *s = (ct_micro_schedule){ .n_micro = (int)d->parallel->micro_batches,
+                              .in_flight = ct_pipeline_list_in_flight(list),
+                              .n_item = list->n,
+                              .item = d->item };
+    return CT_OK;
+}
+
+static ct_status make_schedule(ct_job_division *d)
+{
+    const ct_parallel *p = d->parallel;
+    ct_pipeline_list *list = NULL;
+    ct_status status;
+
+    CT_TRY(ct_pipeline_lists_1f1b(p->n_stage, (int)p->micro_batches, &list));
+    status = ct_pipeline_lists_check(list, p->n_stage, (int)p->micro_batches);
+    if (status == CT_OK) status = take_list(d, &list[d->at.stage]);
+    ct_pipeline_lists_destroy(list, p->n_stage);
+    return status;
+}
+
+/* ---- what the solver is told */
+
+static ct_status open_exchange(void *ctx, ct_net *net, ct_exchange *out)
+{
+    ct_job_division *d = ctx;
+
+    CT_TRY(ct_exchange_divided_create(d->stage, d->replicas, d->solver, net, &d->exchange, out));
+    out->job = d->job->group.job;
+    ct_watchdog_watch(d->job->watchdog, ct_exchange_divided_describe, d->exchange);
+    return CT_OK;
+}
+
+static void fill_options(ct_job_division *d, ct_solver_options *o)
+{
+    d->division.whole = d->whole.train;
+    d->division.whole_test = (const ct_net *const *)d->whole.test;
+    d->division.train = d->net[0].param;
+    d->division.test = d->test;
+    d->division.n_test = d->whole.n_test;
+    d->division.transfers = &ct_transfers_ops;
+    d->division.transfers_ctx = d->transfers;
+    o->division = &d->division;
+    o->again = d->net[0].again;
+    o->n_again = d->net[0].n_again;
+    o->grad_arena = NULL;
+    o->env.rank = d->stage->rank;
+    o->env.n_rank = d->stage->size;
+    o->env.place = &d->net[0].place;
+    o->env.group = NULL;
+    o->open_exchange = open_exchange;
+    o->open_exchange_ctx = d;
+}
+
+static ct_status open(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param,
+                      ct_solver_options *options)
+{
+    CT_TRY(ct_parallel_check_ranks(p, d->job->size, "the job"));
+    d->at = ct_parallel_place_of(p, d->job->rank);
+    CT_TRY(make_nets(d, p, param, options));
+    CT_TRY(make_schedule(d));
+    CT_TRY(open_groups(d));
+    fill_options(d, options);
+    return CT_OK;
+}
+
+ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
+                               ct_solver_options *options, ct_job_division **d_p)
+{
+    ct_job_division *d = calloc(1, sizeof(*d));
+    ct_status status;
+
+    *d_p = d;
+    if (d == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a division");
+    d->job = job;
+    d->parallel = p;
+    d->solver = options->param;
+    status = open(d, p, param, options);
+    return status; /* the caller closes it in any case */
+}
+
+void ct_job_division_close(ct_job_division *d)
+{
+    if (d == NULL) return;
+    ct_watchdog_watch(d->job->watchdog, NULL, NULL);
+    ct_exchange_divided_destroy(d->exchange);
+    ct_transfers_destroy(d->transfers);
+    ct_comm_destroy(d->tensor);
+    ct_comm_destroy(d->replicas);
+    ct_comm_destroy(d->stage);
+    for (int i = 0; (d->net != NULL) && (d->sharded != NULL) && (i <= d->whole.n_test); i++) {
+        ct_rank_net_destroy(&d->net[i]);
+        ct_sharded_net_destroy(&d->sharded[i]);
+    }
+    free(d->net);
+    free(d->sharded);
+    free(d->test);
+    free(d->item);
+    ct_whole_nets_destroy(&d->whole);
+    free(d);
+}

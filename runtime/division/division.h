@@ -1,0 +1,40 @@
+/** @file division.h  A job whose ranks run a net together, by a parallel file: the groups of its
+ * ranks, what carries values between them, and what of the net each has.
+ */
+#ifndef CT_RUNTIME_DIVISION_H
+#define CT_RUNTIME_DIVISION_H
+
+#include "comm/collective/async_sum.h"
+#include "framework/solver/solver.h"
+#include "planner/rank_net.h"
+#include "planner/schedule.h"
+#include "runtime/division/exchange_divided.h"
+#include "runtime/job.h"
+
+typedef struct ct_job_division {
+    const ct_parallel *parallel;
+    const Ct__SolverParameter *solver;
+    ct_job *job;
+    ct_parallel_place at;
+    ct_comm *stage;    /* the ranks of this one's stage, in the file's order                 */
+    ct_comm *replicas; /* of these, those that have the same part of their replicas          */
+    ct_comm *tensor;   /* the ranks of its replica; NULL: it is alone there                  */
+    ct_transfers *transfers;
+    ct_exchange_divided *exchange;
+    ct_whole_nets whole;
+    ct_sharded_net *sharded; /* [1 + n_test]: the train net's first */
+    ct_rank_net *net;        /* likewise                            */
+    const Ct__NetParameter **test;
+    ct_schedule_item *item;
+    ct_division division; /* for ct_solver_options */
+} ct_job_division;
+
+/** Binds p to the solver's train net, whose message is `param`, and fills in what `options` say of
+ * the division: nets, environment, exchange. p, options->param and the job outlive it; the job is
+ * connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
+ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
+                               ct_solver_options *options, ct_job_division **d_p);
+/** After the solver. NULL allowed. Collective. */
+void ct_job_division_close(ct_job_division *d);
+
+#endif

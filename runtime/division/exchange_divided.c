@@ -1,0 +1,347 @@
+#include "runtime/division/exchange_divided.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/config/exchange_config.h"
+
+/* Parameters [first, first + n_param of view) of the net, and who sums them. */
+typedef struct side {
+    ct_net view; /* the net, with these parameters alone */
+    int first;
+    ct_exchange x;
+    ct_exchange_mpi *mpi; /* NULL: one rank, or nothing learns */
+    bool *told;           /* … and of these parameters `landed` has heard in this step */
+    ct_group_mpi group;
+    ct_landed_fn landed; /* of the call under way */
+    void *landed_ctx;
+    ct_part_fn part;
+    void *part_ctx;
+} side;
+
+enum { STAGE, REPLICAS, N_SIDE };
+
+struct ct_exchange_divided {
+    side side[N_SIDE];
+};
+
+static side *side_of(ct_exchange_divided *x, int param)
+{
+    return &x->side[(param < x->side[REPLICAS].first) ? STAGE : REPLICAS];
+}
+
+/* ---- gradients on their way */
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    const side *s = ctx;
+
+    return s->landed(s->landed_ctx, s->first + first, n);
+}
+
+static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
+{
+    const side *s = ctx;
+
+    return s->part(s->part_ctx, s->first + param, from, count);
+}
+
+static const ct_transport *way_of(const side *s)
+{
+    return &s->x.sync.transport;
+}
+
+static ct_status divided_ready(void *ctx, int param)
+{
+    const side *s = side_of(ctx, param);
+
+    return way_of(s)->ops->ready(way_of(s)->ctx, param - s->first);
+}
+
+static ct_status divided_ready_to(void *ctx, int param, int64_t count)
+{
+    const side *s = side_of(ctx, param);
+
+    if (way_of(s)->ops->ready_to == NULL) return CT_OK;
+    return way_of(s)->ops->ready_to(way_of(s)->ctx, param - s->first, count);
+}
+
+static ct_status divided_poll(void *ctx)
+{
+    const ct_exchange_divided *x = ctx;
+
+    for (int i = 0; i < N_SIDE; i++)
+        CT_TRY(way_of(&x->side[i])->ops->poll(way_of(&x->side[i])->ctx));
+    return CT_OK;
+}
+
+/* Nothing travels: each parameter is told of once a step. */
+static ct_status tell(side *s, int first, int n)
+{
+    for (int i = first; i < first + n; i++) {
+        if (s->told[i]) continue;
+        s->told[i] = true;
+        CT_TRY(on_landed(s, i, 1));
+    }
+    return CT_OK;
+}
+
+static ct_status wait_side(side *s, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    if (n == 0) return CT_OK;
+    if (s->mpi == NULL) return tell(s, first - s->first, n);
+    return way_of(s)->ops->wait(way_of(s)->ctx, first - s->first, n, on_landed, s);
+}
+
+static ct_status divided_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_divided *x = ctx;
+    int border = x->side[REPLICAS].first, here = 0;
+
+    if (first < border) here = (first + n <= border) ? n : border - first;
+    CT_TRY(wait_side(&x->side[STAGE], first, here, landed, landed_ctx));
+    return wait_side(&x->side[REPLICAS], first + here, n - here, landed, landed_ctx);
+}
+
+static ct_status divided_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_divided *x = ctx;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        side *s = &x->side[i];
+
+        s->landed = landed;
+        s->landed_ctx = landed_ctx;
+        if (s->mpi == NULL)
+            CT_TRY(tell(s, 0, s->view.n_param));
+        else
+            CT_TRY(way_of(s)->ops->finish(way_of(s)->ctx, on_landed, s));
+    }
+    return CT_OK;
+}
+
+static void divided_hear_parts(void *ctx, ct_part_fn part, void *part_ctx)
+{
+    ct_exchange_divided *x = ctx;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        side *s = &x->side[i];
+
+        s->part = part;
+        s->part_ctx = part_ctx;
+        if (way_of(s)->ops->hear_parts != NULL)
+            way_of(s)->ops->hear_parts(way_of(s)->ctx, (part != NULL) ? on_part : NULL, s);
+    }
+}
+
+static ct_status divided_rows(void *ctx, int param, int64_t m, const int32_t *index,
+                              const float *value)
+{
+    const side *s = side_of(ctx, param);
+
+    return way_of(s)->ops->rows(way_of(s)->ctx, param - s->first, m, index, value);
+}
+
+static const ct_transport_ops transport_ops = {
+    divided_ready, divided_ready_to,   divided_poll, divided_wait, divided_finish,
+    NULL,          divided_hear_parts, divided_rows,
+};
+
+/* ---- a step */
+
+static ct_status divided_begin(ct_grad_sync *sync, int64_t iteration, float scale, float rate)
+{
+    ct_exchange_divided *x = sync->ctx;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        ct_grad_sync *s = &x->side[i].x.sync;
+
+        memset(x->side[i].told, 0, (size_t)x->side[i].view.n_param * sizeof(bool));
+        s->momentum = sync->momentum;
+        CT_TRY(s->ops->begin(s, iteration, scale, rate));
+    }
+    return CT_OK;
+}
+
+static void divided_reads(void *ctx, int param)
+{
+    const side *s = side_of(ctx, param);
+
+    s->x.sync.ops->reads(s->x.sync.ctx, param - s->first);
+}
+
+static ct_grad_effect divided_effect(void *ctx, int param)
+{
+    const side *s = side_of(ctx, param);
+
+    return s->x.sync.ops->effect(s->x.sync.ctx, param - s->first);
+}
+
+static void add_stats(ct_sync_stats *sum, const ct_sync_stats *s)
+{
+    sum->exposed_s += s->exposed_s;
+    sum->moving_s += s->moving_s;
+    sum->encode_s += s->encode_s;
+    sum->bytes_sent += s->bytes_sent;
+    sum->codec.n_coded += s->codec.n_coded;
+    sum->codec.residual_norm += s->codec.residual_norm;
+    ct_codec_totals_add(&sum->codec, &s->codec, 1);
+}
+
+static void divided_stats(void *ctx, bool codec, ct_sync_stats *out)
+{
+    const ct_exchange_divided *x = ctx;
+
+    *out = (ct_sync_stats){ .bytes_sent = 0 };
+    for (int i = 0; i < N_SIDE; i++) {
+        ct_sync_stats s;
+
+        x->side[i].x.sync.ops->stats(x->side[i].x.sync.ctx, codec, &s);
+        add_stats(out, &s);
+    }
+}
+
+static const ct_grad_sync_ops sync_ops = {
+    divided_begin,
+    divided_reads,
+    divided_effect,
+    divided_stats,
+};
+
+/* ---- what codecs keep */
+
+static bool divided_get(void *ctx, int param, int k, ct_sync_state *out)
+{
+    const side *s = side_of(ctx, param);
+
+    if (!ct_sync_states_get(&s->x.states, param - s->first, k, out)) return false;
+    out->param = param;
+    return true;
+}
+
+static ct_status divided_restored(void *ctx)
+{
+    const ct_exchange_divided *x = ctx;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        const ct_sync_states *s = &x->side[i].x.states;
+
+        if (s->restored != NULL) CT_TRY(s->restored(s->ctx));
+    }
+    return CT_OK;
+}
+
+/* ---- making it */
+
+/* Parameters from `first` on that learn on this side. */
+static int count_learned(const ct_net *net, int first, bool own_samples)
+{
+    int n = 0;
+
+    while ((first + n < net->n_param) && net->param[first + n].learns &&
+           (net->param[first + n].own_samples == own_samples))
+        n++;
+    return n;
+}
+
+static ct_status open_side(side *s, ct_comm *comm, const Ct__SolverParameter *param,
+                           const ct_net *net, int first, int n)
+{
+    ct_grad_pipe_config unused;
+
+    s->first = first;
+    s->view = *net;
+    s->view.param = net->param + first;
+    s->view.n_param = n;
+    s->group.comm = comm;
+    s->told = calloc((size_t)n + 1, sizeof(*s->told));
+    if (s->told == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    ct_exchange_single(n, &s->x);
+    if ((n == 0) || ((comm->size == 1) && !ct_exchange_is_coded(param, &s->view))) {
+        CT_TRY(ct_exchange_read_config(param, &unused)); /* as strict as with more ranks */
+        ct_group_mpi_open(&s->group, &s->x.data);
+        return CT_OK;
+    }
+    return ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x);
+}
+
+/* What a parameter with rows is told needs a way for them. */
+static ct_status check_rows(const ct_exchange_divided *x)
+{
+    for (int i = 0; i < N_SIDE; i++) {
+        const side *s = &x->side[i];
+
+        for (int k = 0; k < s->view.n_param; k++) {
+            if ((s->view.param[k].row_most > 0) && (way_of(s)->ops->rows == NULL))
+                return CT_FAIL(CT_ERR_ARG, "rows of %s have no way to travel",
+                               s->view.param[k].key);
+        }
+    }
+    return CT_OK;
+}
+
+ct_status ct_exchange_divided_create(ct_comm *stage, ct_comm *replicas,
+                                     const Ct__SolverParameter *param, const ct_net *net,
+                                     ct_exchange_divided **x_p, ct_exchange *out)
+{
+    ct_exchange_divided *x = calloc(1, sizeof(*x));
+    int n_stage = count_learned(net, 0, true), n_replicas = count_learned(net, n_stage, false);
+    ct_status status;
+
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    status = open_side(&x->side[STAGE], stage, param, net, 0, n_stage);
+    if (status == CT_OK)
+        status = open_side(&x->side[REPLICAS], replicas, param, net, n_stage, n_replicas);
+    if (status == CT_OK) status = check_rows(x);
+    if (status != CT_OK) {
+        ct_exchange_divided_destroy(x);
+        return status;
+    }
+    *out = (ct_exchange){
+        .data = x->side[REPLICAS].x.data,
+        .stage = x->side[STAGE].x.data,
+        .sync = { .ctx = x,
+                  .ops = &sync_ops,
+                  .transport = { .ctx = x,
+                                 .ops = &transport_ops,
+                                 .step_s = (way_of(&x->side[STAGE])->step_s != NULL)
+                                               ? way_of(&x->side[STAGE])->step_s
+                                               : way_of(&x->side[REPLICAS])->step_s } },
+        .states = { x, divided_get, divided_restored },
+    };
+    for (int i = 0; i < N_SIDE; i++) {
+        if (x->side[i].x.sync.n_trial > out->sync.n_trial)
+            out->sync.n_trial = x->side[i].x.sync.n_trial;
+    }
+    *x_p = x;
+    return CT_OK;
+}
+
+void ct_exchange_divided_destroy(ct_exchange_divided *x)
+{
+    if (x == NULL) return;
+    for (int i = 0; i < N_SIDE; i++) {
+        ct_exchange_mpi_destroy(x->side[i].mpi);
+        free(x->side[i].told);
+    }
+    free(x);
+}
+
+void ct_exchange_divided_describe(void *ctx, char *text, size_t size)
+{
+    const ct_exchange_divided *x = ctx;
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (int i = 0; (i < N_SIDE) && (at < size); i++) {
+        if (x->side[i].mpi == NULL) continue;
+        at += (size_t)snprintf(text + at, size - at, "%s%s: ", (at > 0) ? "; " : "",
+                               (i == STAGE) ? "in the stage" : "among replicas");
+        if (at < size) ct_exchange_mpi_describe(x->side[i].mpi, text + at, size - at);
+        at += (at < size) ? strlen(text + at) : 0;
+    }
+    if (at == 0) snprintf(text, size, "no gradients travel from this rank");
+}

@@ -1,0 +1,1 @@
+# A net that the ranks of a job run together: groups, nets, exchange.

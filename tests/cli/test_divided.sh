@@ -1,0 +1,121 @@
+# train --parallel on several ranks: losses, weights and test results are those of one rank up to
+# the order of sums, and any plan goes on from any other's snapshot.
+. "$ROOT/tests/cli/lib.sh"
+make_digits() {
+    "$CORTADO" convert digits --to=data --count=400 --seed=3 >out 2>&1 || { not_ok convert "digits"; finish; }
+}
+make_digits
+cat >net.prototxt <<'NET'
+name: "parts"
+layer { name: "in" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { scale: 0.00390625 }
+  data_param { source: "data/train_lmdb" backend: LMDB batch_size: 12 } }
+layer { name: "in" type: "Data" top: "data" top: "label" include { phase: TEST }
+  transform_param { scale: 0.00390625 }
+  data_param { source: "data/test_lmdb" backend: LMDB batch_size: 20 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 6 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "fc6" type: "InnerProduct" bottom: "pool1" top: "fc6"
+  inner_product_param { num_output: 33 weight_filler { type: "xavier" } } }
+layer { name: "relu6" type: "ReLU" bottom: "fc6" top: "fc6" }
+layer { name: "drop6" type: "Dropout" bottom: "fc6" top: "fc6" dropout_param { dropout_ratio: 0.3 } }
+layer { name: "fc7" type: "InnerProduct" bottom: "fc6" top: "fc7"
+  inner_product_param { num_output: 19 weight_filler { type: "xavier" } } }
+layer { name: "relu7" type: "ReLU" bottom: "fc7" top: "fc7" }
+layer { name: "fc8" type: "InnerProduct" bottom: "fc7" top: "fc8"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "fc8" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc8" bottom: "label" top: "loss" }
+NET
+cat >solver.prototxt <<'NET'
+net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.001 max_iter: 6
+display: 1 random_seed: 7 snapshot: 3 global_batch_size: 12 test_iter: 2 test_interval: 6
+NET
+in_one='stage { first: "conv1" last: "loss" rank: 0'
+# ---- plans: NAME RANKS MICRO-BATCHES STAGES
+plan() {
+    echo "ranks: $2 global_batch: 12 micro_batches: $3 $4" >"$1.plan"
+    echo "$1 $2" >>plans
+}
+plan shares 2 1 "$in_one rank: 1 share: 7 share: 5 }"
+plan split 2 1 "$in_one rank: 1 tensor: 2 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } }"
+plan inputs 3 1 "$in_one rank: 1 rank: 2 tensor: 3 layer { name: \"conv1\" split: OUTPUT } layer { name: \"fc6\" split: INPUT } layer { name: \"fc8\" split: OUTPUT } }"
+plan copies 2 1 "$in_one rank: 1 tensor: 2 layer { name: \"conv1\" split: REPLICATE } layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } layer { name: \"fc8\" split: REPLICATE } layer { name: \"loss\" split: REPLICATE } layer { name: \"accuracy\" split: REPLICATE } }"
+plan replicas 4 1 "$in_one rank: 1 rank: 2 rank: 3 tensor: 2 share: 7 share: 5 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } }"
+plan stages 2 1 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
+plan uneven_stages 3 1 'stage { first: "conv1" last: "pool1" rank: 2 rank: 0 share: 7 share: 5 } stage { first: "fc6" last: "loss" rank: 1 }'
+plan mixed 4 1 'stage { first: "conv1" last: "pool1" rank: 0 rank: 1 share: 5 share: 7 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 tensor: 2 layer { name: "fc6" split: OUTPUT } layer { name: "fc7" split: INPUT } }'
+plan pipeline 2 4 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
+plan three_stages 3 3 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "drop6" rank: 1 } stage { first: "fc7" last: "loss" rank: 2 }'
+
+# Weights files as close as the order of f32 sums allows: the largest difference of a tensor over
+# its largest value.
+cat >near.py <<'PY'
+import array, sys, zipfile
+
+def tensors(path):
+    out = {}
+    with zipfile.ZipFile(path) as z:
+        for name in z.namelist():
+            data = z.read(name)
+            at = 10 + int.from_bytes(data[8:10], "little")
+            out[name] = array.array("f", data[at:])
+    return out
+
+a, b, limit = tensors(sys.argv[1]), tensors(sys.argv[2]), float(sys.argv[3])
+assert a.keys() == b.keys() and len(a) == 8, (sorted(a), sorted(b))
+worst = 0
+for name, x in a.items():
+    y = b[name]
+    assert len(x) == len(y), name
+    worst = max(worst, max(abs(p - q) for p, q in zip(x, y)) / max(map(abs, x)))
+print(worst)
+sys.exit(worst > limit)
+PY
+near() { # A B LIMIT: .caffemodel.h5 files
+    for f in "$1" "$2"; do "$CORTADO" convert model --from="$f" --to="$f.npz" --force >>out 2>&1 || return 1; done
+    python3 near.py "$1.npz" "$2.npz" "$3" >>out 2>&1
+}
+losses() { # of each iteration, then of the test
+    sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #1: loss = \([0-9.e+-]*\) .*/test \1/p' out
+}
+tests() { sed -n 's/.*Test net output #0: accuracy = \([0-9.]*\).*/\1/p' out; }
+same_losses() { paste one.losses my.losses | awk '{ d = $2 - $4; if (d < 0) d = -d; if (($1 != $3) || (d > 1e-5 * ($2 + 1))) exit 1; n++ } END { exit n != 8 }'; }
+train="$CORTADO train --solver=solver.prototxt"
+
+for micro in 1 3 4; do
+    mkdir -p one$micro
+    runs one_rank_$micro 0 'Iteration 6, loss' $train --global_batch_size=$((12 / micro)) --set "iter_size=$micro" --set snapshot_prefix=one$micro/s
+    losses >one$micro/losses
+    tests >one$micro/tests
+done
+have_python=$(command -v python3 || true)
+[ -n "$have_python" ] || skip weights "no python3"
+while read -r of ranks; do
+    micro=$(sed 's/.*micro_batches: \([0-9]*\).*/\1/' "$of.plan")
+    mkdir -p "$of"
+    runs "$of" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --set snapshot_prefix="$of/s"
+    losses >my.losses
+    cp one$micro/losses one.losses
+    is "${of}_losses" same_losses
+    tests >my.tests
+    is "${of}_tests" cmp -s my.tests one$micro/tests
+    [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-4
+done <plans
+
+# ---- any plan goes on from any other's snapshot
+resume() { # NAME RANKS FROM
+    mkdir -p "$1_after_$3"
+    runs "$1_after_$3" 0 'Iteration 6, loss' $JOB "$2" $train --parallel="$1.plan" --set snapshot_prefix="$1_after_$3/s" \
+        --snapshot="$3/s_iter_3.solverstate.h5"
+    [ -z "$have_python" ] || is "$1_after_$3_weights" near one1/s_iter_6.caffemodel.h5 "$1_after_$3/s_iter_6.caffemodel.h5" 1e-4
+}
+resume split 2 mixed
+resume replicas 4 inputs
+resume stages 2 one1
+mkdir -p one_after_mixed
+runs one_after_mixed 0 'Iteration 6, loss' $train --set snapshot_prefix=one_after_mixed/s --snapshot=mixed/s_iter_3.solverstate.h5
+[ -z "$have_python" ] || is one_after_mixed_weights near one1/s_iter_6.caffemodel.h5 one_after_mixed/s_iter_6.caffemodel.h5 1e-4
+finish
