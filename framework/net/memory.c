@@ -8,15 +8,22 @@
 #include "framework/net/engine_plan.h"
 #include "framework/net/net_impl.h"
 
-#define N_ORDER     5
+#define N_ORDER     5           /* weight() has them …                            */
+#define BY_END      4           /* … and this one                                 */
 #define MAX_REPAIR  200         /* times the order is changed                     */
 #define MAX_WORK    400000000.0 /* comparisons spent on that                      */
 #define MAX_CHANGES 20000000.0  /* comparisons spent on changes of the best order */
+#define MAX_STEP    2           /* times a pass's own bytes grow                  */
 #define GOOD_ENOUGH 1.001       /* of the peak: no more repairs                   */
 
 typedef struct job {
     const ct_region *region;
-    int n;
+    int n_region;
+    int n;          /* of them are to be placed …                     */
+    int *item;      /* … these                                        */
+    int n_fixed;    /* the others lie at their offsets …              */
+    int *fixed;     /* … in the order of these                        */
+    size_t own;     /* each region ends here or begins from here on; SIZE_MAX: that is no matter */
     size_t *bytes;  /* rounded up                                     */
     int *order;     /* regions in the order of placing                */
     int *placed;    /* regions placed so far, by offset               */
@@ -24,6 +31,7 @@ typedef struct job {
     int *best;      /* the best order so far                          */
     bool tight;     /* smallest gap that fits, else the lowest        */
     bool best_tight;
+    void *entries; /* room to sort them                               */
 } job;
 
 size_t ct_memory_plan_peak(const ct_region *r, int n)
@@ -51,24 +59,37 @@ static bool meet(const ct_region *a, const ct_region *b)
     return (a->first <= b->last) && (b->first <= a->last);
 }
 
-/* Puts one region beside those placed that live at the same time. */
-static void put(job *j, int n_placed, int k)
+/* A place from `from` up to `to` beside those placed that live at the same time; CT_NOWHERE: there
+ * is none. */
+static size_t find(const job *j, int n_placed, int k, size_t from, size_t to)
 {
-    size_t at = 0, best = 0, best_gap = SIZE_MAX;
-    int place = n_placed;
+    size_t at = from, best = CT_NOWHERE, best_gap = SIZE_MAX;
 
     for (int i = 0; i < n_placed; i++) {
         int p = j->placed[i];
 
-        if (!meet(&j->region[p], &j->region[k])) continue;
+        if (j->offset[p] >= to) break;
+        if ((j->offset[p] < from) || !meet(&j->region[p], &j->region[k])) continue;
         if ((j->offset[p] >= at + j->bytes[k]) && (j->offset[p] - at < best_gap)) {
             best = at;
             best_gap = j->offset[p] - at;
-            if (!j->tight) break;
+            if (!j->tight) return best;
         }
         if (j->offset[p] + j->bytes[p] > at) at = j->offset[p] + j->bytes[p];
     }
-    if (best_gap == SIZE_MAX) best = at;
+    if ((to >= j->bytes[k]) && (at <= to - j->bytes[k]) &&
+        ((best == CT_NOWHERE) || (to - at < best_gap)))
+        best = at;
+    return best;
+}
+
+/* Puts one region there. */
+static void put(job *j, int n_placed, int k)
+{
+    size_t best = find(j, n_placed, k, 0, j->own);
+    int place = n_placed;
+
+    if (best == CT_NOWHERE) best = find(j, n_placed, k, j->own, SIZE_MAX);
     j->offset[k] = best;
     while ((place > 0) && (j->offset[j->placed[place - 1]] > best)) place--;
     memmove(&j->placed[place + 1], &j->placed[place], (size_t)(n_placed - place) * sizeof(int));
@@ -77,12 +98,13 @@ static void put(job *j, int n_placed, int k)
 
 static size_t put_all(job *j)
 {
-    size_t end = 0;
+    size_t end = (j->own == SIZE_MAX) ? 0 : j->own;
 
+    if (j->n_fixed > 0) memcpy(j->placed, j->fixed, (size_t)j->n_fixed * sizeof(int));
     for (int i = 0; i < j->n; i++) {
         int k = j->order[i];
 
-        put(j, i, k);
+        put(j, j->n_fixed + i, k);
         if (j->offset[k] + j->bytes[k] > end) end = j->offset[k] + j->bytes[k];
     }
     return end;
@@ -121,10 +143,15 @@ static int compare(const void *left, const void *right)
     return (a->index < b->index) ? -1 : 1;
 }
 
-static void sort(job *j, int order, entry *e)
+static void sort(job *j, int order)
 {
-    for (int i = 0; i < j->n; i++)
-        e[i] = (entry){ weight(&j->region[i], order), (double)j->region[i].bytes, i };
+    entry *e = j->entries;
+
+    for (int i = 0; i < j->n; i++) {
+        int k = j->item[i];
+
+        e[i] = (entry){ weight(&j->region[k], order), (double)j->region[k].bytes, k };
+    }
     qsort(e, (size_t)j->n, sizeof(e[0]), compare);
     for (int i = 0; i < j->n; i++) j->order[i] = e[i].index;
 }
@@ -149,7 +176,7 @@ static void keep(job *j, size_t end, ct_region *r, size_t *best_p)
     *best_p = end;
     memcpy(j->best, j->order, (size_t)j->n * sizeof(int));
     j->best_tight = j->tight;
-    for (int i = 0; i < j->n; i++) r[i].offset = j->offset[i];
+    for (int i = 0; i < j->n_region; i++) r[i].offset = j->offset[i];
 }
 
 /* to[0..n) = from, but the element at `a` stands at `b`. */
@@ -167,7 +194,7 @@ static void move(const int *from, int n, int a, int b, int *to)
  * numbers are always the same, so plans are. */
 static void change(job *j, size_t enough, ct_region *r, size_t *best_p)
 {
-    int tries = (int)(MAX_CHANGES / ((double)j->n * (double)j->n + 1.0));
+    int tries = (int)(MAX_CHANGES / ((double)j->n * (double)(j->n + j->n_fixed) + 1.0));
     size_t at = *best_p;
     uint32_t draw = 1;
     int *now = malloc(((size_t)j->n + 1) * sizeof(now[0]));
@@ -193,16 +220,16 @@ static void change(job *j, size_t enough, ct_region *r, size_t *best_p)
     free(now);
 }
 
-static void search(job *j, entry *e, size_t enough, ct_region *r, size_t *best_p)
+static void search(job *j, size_t enough, ct_region *r, size_t *best_p)
 {
-    double work = (double)j->n * (double)j->n;
+    double work = (double)j->n * (double)(j->n + j->n_fixed);
     int n_repair = (work * 2 * N_ORDER * MAX_REPAIR <= MAX_WORK)
                        ? MAX_REPAIR
                        : (int)(MAX_WORK / (work * 2 * N_ORDER));
 
     for (int order = 0; order < 2 * N_ORDER; order++) {
         j->tight = (order % 2) == 1;
-        sort(j, order / 2, e);
+        sort(j, order / 2);
         for (int i = 0; (i <= n_repair) && (*best_p > enough); i++) {
             size_t end = put_all(j);
 
@@ -212,44 +239,271 @@ static void search(job *j, entry *e, size_t enough, ct_region *r, size_t *best_p
     }
 }
 
+static void close_job(job *j)
+{
+    free(j->item);
+    free(j->bytes);
+    free(j->offset);
+    free(j->entries);
+}
+
+/* Nothing is to be placed yet. */
+static ct_status open_job(const ct_region *r, int n, job *j)
+{
+    size_t count = (size_t)n + 1;
+
+    *j = (job){ .region = r, .n_region = n, .own = SIZE_MAX };
+    j->item = malloc(5 * count * sizeof(j->item[0]));
+    j->bytes = malloc(count * sizeof(j->bytes[0]));
+    j->offset = calloc(count, sizeof(j->offset[0]));
+    j->entries = malloc(count * sizeof(entry));
+    if ((j->item == NULL) || (j->bytes == NULL) || (j->offset == NULL) || (j->entries == NULL)) {
+        close_job(j);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d regions", n);
+    }
+    j->fixed = j->item + count;
+    j->order = j->fixed + count;
+    j->placed = j->order + count;
+    j->best = j->placed + count;
+    for (int i = 0; i < n; i++) j->bytes[i] = ct_align_up(r[i].bytes);
+    return CT_OK;
+}
+
+/* The best plan of all orders that are tried, or one that ends at `enough`. */
+static size_t place(job *j, size_t enough, ct_region *r)
+{
+    size_t best = SIZE_MAX;
+
+    search(j, enough, r, &best);
+    if (j->n > 1) change(j, enough, r, &best);
+    return best;
+}
+
+static size_t good_enough(size_t least)
+{
+    return (size_t)(GOOD_ENOUGH * (double)least);
+}
+
 ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p)
 {
-    size_t count = (size_t)n + 1, best = SIZE_MAX;
-    job j = { .region = r, .n = n };
-    entry *e = malloc(count * sizeof(e[0]));
-    ct_status status = CT_OK;
+    job j;
 
-    j.bytes = malloc(count * sizeof(j.bytes[0]));
-    j.offset = malloc(count * sizeof(j.offset[0]));
-    j.order = malloc(count * sizeof(j.order[0]));
-    j.placed = malloc(count * sizeof(j.placed[0]));
-    j.best = malloc(count * sizeof(j.best[0]));
-    if ((e == NULL) || (j.bytes == NULL) || (j.offset == NULL) || (j.order == NULL) ||
-        (j.placed == NULL) || (j.best == NULL)) {
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d regions", n);
-    } else {
-        size_t enough = (size_t)(GOOD_ENOUGH * (double)ct_memory_plan_peak(r, n));
+    CT_TRY(open_job(r, n, &j));
+    for (int i = 0; i < n; i++) j.item[i] = i;
+    j.n = n;
+    *bytes_p = place(&j, good_enough(ct_memory_plan_peak(r, n)), r);
+    close_job(&j);
+    return CT_OK;
+}
 
-        for (int i = 0; i < n; i++) j.bytes[i] = ct_align_up(r[i].bytes);
-        search(&j, e, enough, r, &best);
-        if (n > 1) change(&j, enough, r, &best);
-        *bytes_p = best;
+/* ---- several passes in flight: what each keeps lies in its own bytes, all of it beside each
+ * other, since it lives at one moment. The rest lies where that is dead, or in bytes of all. */
+
+typedef struct sharing {
+    ct_region *best, *trial; /* the best plan so far; the one that is tried */
+    ct_region *room;         /* for as many */
+    int n;
+    size_t in_flight, own, shared, enough;
+} sharing;
+
+static size_t total(const sharing *s, size_t own, size_t shared)
+{
+    return s->in_flight * own + shared;
+}
+
+static bool is_enough(const sharing *s)
+{
+    return total(s, s->own, s->shared) <= s->enough;
+}
+
+/* Takes the plan that was tried, where it is better. */
+static void take(sharing *s, size_t own, size_t shared)
+{
+    if (total(s, own, shared) >= total(s, s->own, s->shared)) return;
+    s->own = own;
+    s->shared = shared;
+    memcpy(s->best, s->trial, (size_t)s->n * sizeof(s->best[0]));
+}
+
+/* Bytes of all passes without which it cannot be: of what finds no room beside what is kept. */
+static size_t least_outside(const sharing *s, job *j)
+{
+    int n = 0;
+
+    memcpy(j->placed, j->fixed, (size_t)j->n_fixed * sizeof(int));
+    for (int i = 0; i < j->n; i++) {
+        int k = j->item[i];
+
+        if (find(j, j->n_fixed, k, 0, j->own) == CT_NOWHERE) s->room[n++] = j->region[k];
     }
-    free(e);
-    free(j.bytes);
-    free(j.offset);
-    free(j.order);
-    free(j.placed);
-    free(j.best);
+    return ct_memory_plan_peak(s->room, n);
+}
+
+static void try_own(sharing *s, job *j)
+{
+    size_t before = s->in_flight * j->own, enough = good_enough(least_outside(s, j));
+
+    if (s->enough > before + enough) enough = s->enough - before;
+    take(s, j->own, place(j, j->own + enough, s->trial) - j->own);
+}
+
+/* What is kept lies at the bottom that lives longest: so what is dead of it is one piece. */
+static void fix(job *j, const bool *own)
+{
+    size_t at = 0;
+    int n_other = 0;
+
+    j->n = 0;
+    for (int i = 0; i < j->n_region; i++) {
+        if (own[i]) j->item[j->n++] = i;
+    }
+    sort(j, BY_END);
+    j->n_fixed = j->n;
+    memcpy(j->fixed, j->order, (size_t)j->n * sizeof(int));
+    for (int i = 0; i < j->n_fixed; i++) {
+        j->offset[j->fixed[i]] = at;
+        at += j->bytes[j->fixed[i]];
+    }
+    for (int i = 0; i < j->n_region; i++) {
+        if (!own[i]) j->item[n_other++] = i;
+    }
+    j->n = n_other;
+    j->own = at;
+}
+
+/* The most bytes that are alive at a time of region i. */
+static size_t most_beside(const job *j, int i)
+{
+    size_t most = 0;
+
+    for (int t = j->region[i].first; t <= j->region[i].last; t++) {
+        size_t alive = 0;
+
+        for (int k = 0; k < j->n_region; k++) {
+            if ((j->region[k].first <= t) && (t <= j->region[k].last)) alive += j->bytes[k];
+        }
+        if (alive > most) most = alive;
+    }
+    return most;
+}
+
+/* Lengthens a pass's own bytes, so that the largest regions which lie outside may find room. False:
+ * they have it, or none lies outside. */
+static bool grow(const sharing *s, job *j)
+{
+    size_t most = 0, before = j->own;
+
+    for (int i = 0; i < s->n; i++) {
+        if ((s->trial[i].offset >= before) && (j->bytes[i] > most)) most = j->bytes[i];
+    }
+    for (int i = 0; i < s->n; i++) {
+        bool outside = (s->trial[i].offset >= before) && (j->bytes[i] == most);
+        size_t wanted = outside ? most_beside(j, i) : 0;
+
+        if (wanted > j->own) j->own = wanted;
+    }
+    return j->own > before;
+}
+
+static void try_kept(sharing *s, job *j, const bool *own)
+{
+    fix(j, own);
+    try_own(s, j);
+    for (int left = MAX_STEP; (left > 0) && !is_enough(s) && grow(s, j); left--) try_own(s, j);
+}
+
+/* So many plans of a single pass. */
+static ct_status try_single(sharing *s)
+{
+    size_t bytes = 0;
+
+    CT_TRY(ct_memory_plan_place(s->trial, s->n, &bytes));
+    take(s, bytes, 0);
+    return CT_OK;
+}
+
+static size_t sum_of(const job *j, const bool *own)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < j->n_region; i++) bytes += own[i] ? j->bytes[i] : 0;
+    return bytes;
+}
+
+ct_status ct_memory_plan_share(ct_region *r, const bool *own, int n, int in_flight, size_t *own_p,
+                               size_t *shared_p)
+{
+    size_t peak = ct_memory_plan_peak(r, n), kept, k = (size_t)in_flight;
+    sharing s = { .best = r, .n = n, .in_flight = k, .shared = SIZE_MAX };
+    ct_status status = CT_OK;
+    job j;
+
+    CT_TRY(open_job(r, n, &j));
+    s.trial = malloc(2 * ((size_t)n + 1) * sizeof(s.trial[0]));
+    if (s.trial == NULL) {
+        close_job(&j);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d regions", n);
+    }
+    s.room = s.trial + n + 1;
+    memcpy(s.trial, r, (size_t)n * sizeof(r[0]));
+    kept = sum_of(&j, own);
+    s.enough = good_enough((k - 1) * kept + ((peak > kept) ? peak : kept));
+    try_kept(&s, &j, own);
+    if (k * peak < total(&s, s.own, s.shared)) status = try_single(&s);
+    *own_p = s.own;
+    *shared_p = s.shared;
+    free(s.trial);
+    close_job(&j);
     return status;
 }
 
 /* ---- from lifetimes to memory: the plan of one block */
 
+/* What other passes of the net must leave alone between forward and backward: values that backward
+ * reads, and outputs. */
+static bool is_own(const ct_net *net, int i)
+{
+    const ct_region *r = &ct_net_impl_of(net)->region[i];
+    int last = net->n_forward - ((net->n_backward == 0) ? 1 : 0);
+
+    return ct_net_impl_of(net)->use[i].persists ||
+           ((r->first < net->n_forward) && (r->last >= last));
+}
+
+/* In flight: one, which has all of the block, or several. */
+static ct_status place_passes(const ct_net *net, int in_flight)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    bool *own;
+    ct_status status;
+
+    m->shared_bytes = 0;
+    if (in_flight == 1) return ct_memory_plan_place(m->region, m->n_region, &m->own_bytes);
+    own = malloc((size_t)m->n_region + 1);
+    if (own == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %d regions", m->n_region);
+    for (int i = 0; i < m->n_region; i++) own[i] = is_own(net, i);
+    status = ct_memory_plan_share(m->region, own, m->n_region, in_flight, &m->own_bytes,
+                                  &m->shared_bytes);
+    free(own);
+    return status;
+}
+
+/* Bytes that all passes but one have while that one is where it takes most. */
+static size_t kept_bytes(const ct_net *net)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    size_t bytes = 0;
+
+    for (int i = 0; i < m->n_region; i++) bytes += is_own(net, i) ? m->region[i].bytes : 0;
+    return bytes;
+}
+
 ct_status ct_net_place(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    size_t unshared = 0, bytes = 0;
+    int in_flight = (net->options.in_flight > 1) ? net->options.in_flight : 1;
+    size_t unshared = 0, bytes = 0, k = (size_t)in_flight;
 
     m->always_bytes = 0;
     for (int i = 0; i < m->n_region; i++) {
@@ -267,10 +521,13 @@ ct_status ct_net_place(ct_net *net)
                 m->always_bytes += ct_align_up(b->bytes);
         }
     }
-    if (!net->options.unshared) CT_TRY(ct_memory_plan_place(m->region, m->n_region, &bytes));
-    net->memory.planned = bytes + m->always_bytes;
-    net->memory.peak_alive = ct_memory_plan_peak(m->region, m->n_region) + m->always_bytes;
-    net->memory.unshared = unshared + m->always_bytes;
+    m->own_bytes = bytes;
+    m->shared_bytes = 0;
+    if (!net->options.unshared) CT_TRY(place_passes(net, in_flight));
+    net->memory.planned = k * (m->own_bytes + m->always_bytes) + m->shared_bytes;
+    net->memory.peak_alive = ct_memory_plan_peak(m->region, m->n_region) + k * m->always_bytes +
+                             (k - 1) * kept_bytes(net);
+    net->memory.unshared = k * (unshared + m->always_bytes);
     return CT_OK;
 }
 
@@ -336,6 +593,22 @@ static ct_status find_places(ct_net *net)
     return CT_OK;
 }
 
+/* NULL for none. */
+static ct_status acquire(ct_net *net, size_t bytes, void **block_p)
+{
+    if (bytes == 0) return CT_OK;
+    CT_TRY(net->options.dev->mem_acquire(bytes, block_p));
+    net->memory.allocated += bytes;
+    return CT_OK;
+}
+
+static void release(ct_net *net, size_t bytes, void *block)
+{
+    if (block == NULL) return;
+    net->options.dev->mem_release(block);
+    net->memory.allocated -= bytes;
+}
+
 ct_status ct_net_memory(ct_net *net)
 {
     const char *poison = getenv("CORTADO_POISON");
@@ -346,6 +619,7 @@ ct_status ct_net_memory(ct_net *net)
         (poison != NULL) && (strcmp(poison, "1") == 0) && (net->options.dev->kind == CT_DEVICE_CPU);
     if (net->options.no_data) return CT_OK;
     CT_TRY(ct_net_numbers_make(net));
+    CT_TRY(acquire(net, ct_net_impl_of(net)->shared_bytes, &ct_net_impl_of(net)->shared));
     return ct_pass_memory(net->pass);
 }
 
@@ -354,6 +628,7 @@ void ct_net_memory_release(ct_net *net)
     ct_net_impl *m = ct_net_impl_of(net);
 
     if (m->numbers != NULL) net->options.dev->mem_release(m->numbers);
+    release(net, m->shared_bytes, m->shared);
     free(m->call_buffer);
     free(m->region);
     free(m->use);
@@ -405,12 +680,10 @@ static void bind(ct_pass *pass)
 ct_status ct_pass_memory(ct_pass *pass)
 {
     ct_pass_impl *p = ct_pass_impl_of(pass);
-    const ct_net *net = pass->net;
-    const ct_device *dev = net->options.dev;
-    size_t always = ct_net_impl_of(net)->always_bytes;
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
-    CT_TRY(dev->mem_acquire(net->memory.planned - always, &p->block));
-    if (always > 0) CT_TRY(dev->mem_acquire(always, &p->always));
+    CT_TRY(acquire(pass->net, m->own_bytes, &p->block));
+    CT_TRY(acquire(pass->net, m->always_bytes, &p->always));
     bind(pass);
     CT_TRY(ct_host_layers(pass));
     CT_TRY(ct_pass_report_make(pass));
@@ -422,11 +695,11 @@ ct_status ct_pass_memory(ct_pass *pass)
 void ct_pass_memory_release(ct_pass *pass)
 {
     const ct_pass_impl *p = ct_pass_impl_of(pass);
-    const ct_device *dev = pass->net->options.dev;
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
 
     ct_pass_sums_release(pass); /* what is under way reads and writes the memory */
-    if (p->block != NULL) dev->mem_release(p->block);
-    if (p->always != NULL) dev->mem_release(p->always);
+    release(pass->net, m->own_bytes, p->block);
+    release(pass->net, m->always_bytes, p->always);
     ct_step_graphs_destroy(p->graphs);
     ct_host_layers_release(pass);
     ct_pass_report_release(pass);

@@ -52,7 +52,10 @@ typedef struct ct_net_options {
                                       * the net says, the one with the larger number            */
     const ct_net_segment *again; /* these are the blocks, in place of copies of repeats, and made
                                   * again, whatever recompute says; as long as the net */
-    int n_again;         /* 0: repeats have the blocks                                        */
+    int n_again;   /* 0: repeats have the blocks                                        */
+    int in_flight; /* passes that may have run forward and not yet backward; 0: 1. With more, passes
+                    * share memory for what does not outlive a forward or a backward; on a device
+                    * they run in one stream */
     double memory_limit; /* AUTO: bytes that this rank's net and its states may take; 0: any     */
     double state_bytes; /* … those of the update rule, a learned element                        */
     bool send_rows; /* of tables ranks may send rows alone: ct_param.row_most                    */
@@ -96,11 +99,13 @@ void ct_net_count_rows(struct ct_net *net, int micro_batches);
 /** As a matrix, in codecs: its first axis, or 1 row where it has only one. */
 int64_t ct_param_rows(const ct_param *p);
 
+/** Of all options.in_flight passes. */
 typedef struct ct_memory {
     size_t planned;    /* bytes placed for activations, gradients and buffers            */
     size_t peak_alive; /* the largest sum of bytes alive at once: no plan can be smaller */
     size_t unshared;   /* what it would be without sharing                               */
     size_t weights;    /* weight arena + gradient arena                                  */
+    size_t allocated;  /* what is there of planned and weights, of all passes there are  */
 } ct_memory;
 
 /** An output: a top that no layer reads. */

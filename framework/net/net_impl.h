@@ -72,7 +72,7 @@ typedef struct ct_pass_report {
 /** What a pass keeps beside what everyone sees of it. */
 typedef struct ct_pass_impl {
     ct_epilogue *tail;    /* of the groups                                            */
-    void *block, *always; /* memory by the plan; that of CT_LIFETIME_ALWAYS buffers   */
+    void *block, *always; /* its own of the plan; that of CT_LIFETIME_ALWAYS buffers  */
     ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
     ct_vary *vary;        /* NULL: every batch has the same shapes                    */
     ct_pass_report report;
@@ -104,7 +104,11 @@ typedef struct ct_net_impl {
     ct_region *region;
     ct_use *use;
     int n_region;
-    size_t always_bytes; /* of CT_LIFETIME_ALWAYS buffers */
+    size_t own_bytes;    /* of the plan: those that each pass has for itself come first … */
+    size_t shared_bytes; /* … then those of all passes, in which nothing outlives a forward or a
+                          * backward */
+    void *shared;
+    size_t always_bytes; /* of CT_LIFETIME_ALWAYS buffers, for each pass */
     ct_call_buffer *call_buffer;
     int n_call_buffer;
     ct_again *again; /* values made again in backward, in the order of forward */
@@ -138,10 +142,15 @@ static inline bool ct_net_enters(const ct_net *net, const ct_value *v)
     return unit[v->node] != unit[v->reader];
 }
 
-/** The place `offset` of the plan in the pass's block; CT_NOWHERE: NULL. */
+/** The place `offset` of the plan in the pass's block, or in that of all passes; CT_NOWHERE: NULL.
+ */
 static inline void *ct_pass_at(const ct_pass *pass, size_t offset)
 {
-    return (offset == CT_NOWHERE) ? NULL : (char *)ct_pass_impl_of(pass)->block + offset;
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
+
+    if (offset == CT_NOWHERE) return NULL;
+    if (offset < m->own_bytes) return (char *)ct_pass_impl_of(pass)->block + offset;
+    return (char *)m->shared + (offset - m->own_bytes);
 }
 
 /** A pass with room for so many instances and blobs, and nothing in it. */
@@ -241,7 +250,7 @@ ct_status ct_net_place(ct_net *net);
 /** By that plan: gives the first pass its memory. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);
-/** Gets memory by the plan and binds blobs and buffers to it. */
+/** Gets a pass's memory by the plan and binds blobs and buffers to it. */
 ct_status ct_pass_memory(ct_pass *pass);
 void ct_pass_memory_release(ct_pass *pass);
 
@@ -253,6 +262,12 @@ size_t ct_memory_plan_peak(const ct_region *r, int n);
  *  the block. Greedy, in several orders; the best is kept. The same regions always get the same
  *  plan. */
 ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p);
+/** The same for so many passes, of which one runs forward or backward at a time: in_flight · *own_p
+ *  + *shared_p bytes. own[i]: region i outlives a run, as all such do at one moment at least. These
+ *  lie below *own_p, of which each pass has its own. Any other lies there, or between *own_p and
+ *  *own_p + *shared_p, in bytes of all passes. So many plans of one pass do not take less. */
+ct_status ct_memory_plan_share(ct_region *r, const bool *own, int n, int in_flight, size_t *own_p,
+                               size_t *shared_p);
 
 /* ---- runs of steps that a device is given as one
  *

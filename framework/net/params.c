@@ -457,19 +457,21 @@ static ct_status acquire(ct_net *net)
 {
     const ct_device *dev = net->options.dev;
     const ct_arena_ops *arena = net->options.grad_arena;
+    size_t bytes = (size_t)net->weight_count * sizeof(float);
     void *block;
 
     if (net->weight_count > 0) {
-        CT_TRY(dev->mem_acquire((size_t)net->weight_count * sizeof(float), &block));
+        CT_TRY(dev->mem_acquire(bytes, &block));
+        net->memory.allocated += bytes;
         net->weight_arena = block;
     }
+    bytes = (size_t)net->grad_count * sizeof(float);
     if (net->grad_count > 0) {
-        size_t bytes = (size_t)net->grad_count * sizeof(float);
-
         if (arena != NULL)
             CT_TRY(arena->acquire(arena->ctx, bytes, "gradients", &block));
         else
             CT_TRY(dev->mem_acquire(bytes, &block));
+        net->memory.allocated += bytes;
         net->grad_arena = block;
     }
     for (int k = 0; k < net->n_param; k++) {

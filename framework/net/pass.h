@@ -9,6 +9,10 @@
  * the net's, so passes change them in the order in which they run. A data layer has a loader in
  * each pass, and gives the batch that the micro-step of that pass asks for.
  *
+ * With ct_net_options.in_flight passes each have memory of their own for what lives from forward to
+ * backward, and share the rest. So what the other values of a pass are is known until another pass
+ * runs: outputs are among what stays.
+ *
  * A pass runs on the weights of the net, or on a second set of them (ct_weight_set), which needs no
  * net of its own.
  *

@@ -242,6 +242,14 @@ static void poison_all(const ct_pass *pass)
     }
 }
 
+/* Before a backward: what other passes may have left. */
+static void poison_shared(const ct_net *net)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    if (m->shared_bytes > 0) memset(m->shared, POISON, m->shared_bytes);
+}
+
 /* What lives to the last step stays for the caller to look at. */
 static void poison_dead(const ct_pass *pass, int step)
 {
@@ -566,6 +574,7 @@ ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
     if (ct_net_impl_of(net)->forward_only)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
     prepare(pass, false);
+    if (ct_net_impl_of(net)->poison) poison_shared(net);
     CT_TRY(run_list(&p, net->backward, net->n_backward));
     ct_pass_set_exec(pass, -1);
     return CT_OK;

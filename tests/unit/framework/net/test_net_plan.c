@@ -7,6 +7,7 @@
 #include "framework/base/rng.h"
 #include "framework/net/net_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,64 @@ static void random_regions_do_not_overlap(void **state)
         assert_true(bytes >= ct_memory_plan_peak(r, n));
         assert_no_overlap(r, n, bytes);
     }
+}
+
+/* Region i of a net whose backward begins at the middle of 0 … 2 half: kept ones span it. */
+static ct_region random_region(uint64_t seed, int i, int half, bool *own_p)
+{
+    ct_rng_block b = ct_rng_philox(seed, 2, (uint64_t)i);
+    int a = (int)(b.v[0] % (uint32_t)half), c = (int)(b.v[1] % (uint32_t)half);
+    int from = (b.v[2] % 2 == 0) ? 0 : half;
+
+    *own_p = (b.v[2] % 3 == 0);
+    return (ct_region){ .bytes = b.v[3] % ((b.v[2] % 7 == 0) ? 100000 : 1000),
+                        .first = *own_p ? a : from + ((a < c) ? a : c),
+                        .last = *own_p ? half + c : from + ((a < c) ? c : a),
+                        .offset = 1 };
+}
+
+/* Regions of one pass do not overlap, and those that are not kept lie on one side. How many bytes
+ * of kept ones there are. */
+static size_t check_shared(const ct_region *r, const bool *own, int n, size_t end, size_t shared)
+{
+    size_t kept = 0;
+
+    assert_no_overlap(r, n, end + shared);
+    for (int i = 0; i < n; i++) {
+        kept += own[i] ? ct_align_up(r[i].bytes) : 0;
+        assert_true((r[i].offset + r[i].bytes <= end) || (!own[i] && (r[i].offset >= end)));
+    }
+    return kept;
+}
+
+static void passes_in_flight_share_what_they_do_not_keep(void **state)
+{
+    int n_less = 0, n_least = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        int n = 1 + (int)(3 * seed), half = 2 + (int)seed;
+        ct_region r[150], alone[150];
+        bool own[150];
+        size_t single, end, shared;
+
+        for (int i = 0; i < n; i++) alone[i] = random_region(seed, i, half, &own[i]);
+        assert_int_equal(ct_memory_plan_place(alone, n, &single), CT_OK);
+        for (size_t k = 2; k <= 4; k++) {
+            size_t kept, peak = ct_memory_plan_peak(alone, n);
+
+            for (int i = 0; i < n; i++) r[i] = random_region(seed, i, half, &own[i]);
+            assert_int_equal(ct_memory_plan_share(r, own, n, (int)k, &end, &shared), CT_OK);
+            kept = check_shared(r, own, n, end, shared);
+            assert_true(k * end + shared <= k * single);
+            assert_true((end == kept) || (shared == 0));
+            n_less += (k * end + shared < k * single);
+            /* one at its peak, the others with what they keep */
+            n_least += ((double)(k * end + shared) <=
+                        1.1 * (double)((k - 1) * kept + ((peak > kept) ? peak : kept)));
+        }
+    }
+    assert_true((n_less > 100) && (n_least > 100)); /* of 120 */
 }
 
 static void peak_is_the_largest_sum(void **state)
@@ -337,12 +396,42 @@ static void planned_near_the_peak(void **state)
     }
 }
 
+/* Three passes of a net take hardly more than one at its peak, and what two others keep. */
+static void passes_in_flight_take_what_they_keep(void **state)
+{
+    static void (*const write[])(writer * w) = { lenet, alexnet, googlenet, resnet50 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(write) / sizeof(write[0]); i++) {
+        ct_net_options o = { .no_data = true, .phase = CT_TRAIN, .table = fake_table };
+        ct_memory one, three;
+        writer w;
+        test_net t;
+
+        write[i](&w);
+        for (int k = 1; k <= 3; k += 2) {
+            o.in_flight = k;
+            assert_int_equal(test_net_create(w.text.text, &o, &t), CT_OK);
+            *((k == 1) ? &one : &three) = t.net->memory;
+            test_net_destroy(&t);
+        }
+        ct_text_destroy(&w.text);
+        print_message("%zu: one pass %.1f MiB, three %.1f MiB, at least %.1f\n", i,
+                      ldexp((double)one.planned, -20), ldexp((double)three.planned, -20),
+                      ldexp((double)three.peak_alive, -20));
+        assert_true(three.planned < 3 * one.planned);
+        assert_true((double)three.planned <= 1.2 * (double)three.peak_alive);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_regions_do_not_overlap),
+        cmocka_unit_test(passes_in_flight_share_what_they_do_not_keep),
         cmocka_unit_test(peak_is_the_largest_sum),
         cmocka_unit_test(planned_near_the_peak),
+        cmocka_unit_test(passes_in_flight_take_what_they_keep),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

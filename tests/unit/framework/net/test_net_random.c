@@ -1,6 +1,6 @@
 /* Random nets: the plan's memory, poisoned where nothing lives, gives the bits that memory of one's
- * own for everything gives, working in place or not, and with blocks made again; and the whole
- * net's gradient is that of central differences. */
+ * own for everything gives, working in place or not, with blocks made again, and with several
+ * passes in flight; and the whole net's gradient is that of central differences. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
@@ -128,10 +128,14 @@ static void write_net(uint64_t seed, bool stops, writer *w)
     }
 }
 
+static void set_given_of(const ct_pass *pass)
+{
+    for (int b = 0; b < 2; b++) test_random(ct_blob_data(pass->blob[b]), 12, 77, -1.0f, 1.0f);
+}
+
 static void set_given(test_net *t)
 {
-    for (int b = 0; b < 2; b++)
-        test_random(ct_blob_data(t->net->pass->blob[b]), 12, 77, -1.0f, 1.0f);
+    set_given_of(t->net->pass);
 }
 
 static void same_gradients(const test_net *a, const test_net *b)
@@ -267,6 +271,121 @@ static void blocks_give_the_same_numbers(void **state)
     assert_true((n_again > 100) && (n_less > 10)); /* it was worth it */
 }
 
+/* ---- several passes in flight */
+
+enum { MOST_IN_FLIGHT = 4, N_MICRO = 9 };
+
+typedef struct flight {
+    test_net t, alone; /* alone: one pass, with memory of its own for everything */
+    ct_pass *pass[MOST_IN_FLIGHT];
+    int n;
+    double loss[N_MICRO], want[N_MICRO];
+} flight;
+
+static void open_flight(const char *text, writer *w, int n, bool again, flight *f)
+{
+    ct_net_options apart = { .phase = CT_TRAIN, .unshared = true };
+    ct_net_options o = { .phase = CT_TRAIN,
+                         .table = test_net_table,
+                         .env = { .seed = 1 },
+                         .recompute = again ? CT__RECOMPUTE__BLOCKS : CT__RECOMPUTE__NEVER,
+                         .in_flight = n };
+
+    *f = (flight){ .n = n };
+    assert_int_equal(test_net_create(text, &apart, &f->alone), CT_OK);
+    if (again) mark_blocks(w, f->alone.param);
+    setenv("CORTADO_POISON", "1", 1);
+    assert_int_equal(ct_net_create(f->alone.param, &o, &f->t.net), CT_OK);
+    unsetenv("CORTADO_POISON");
+    check_regions(&f->t);
+    f->pass[0] = f->t.net->pass;
+    for (int k = 1; k < n; k++) assert_int_equal(ct_pass_create(f->t.net, &f->pass[k]), CT_OK);
+    /* what was planned is what is there */
+    assert_int_equal(f->t.net->memory.allocated,
+                     f->t.net->memory.planned + f->t.net->memory.weights);
+}
+
+static void close_flight(flight *f)
+{
+    for (int k = 1; k < f->n; k++) ct_pass_destroy(f->pass[k]);
+    test_net_destroy(&f->t);
+    test_net_destroy(&f->alone);
+}
+
+static void run_forward(flight *f, int m)
+{
+    ct_pass *pass = f->pass[m % f->n];
+
+    pass->exec.micro_step = m;
+    pass->exec.accumulate = (m > 0);
+    assert_int_equal(ct_pass_forward(pass, &f->loss[m]), CT_OK);
+}
+
+static void run_backward(const flight *f, int m)
+{
+    f->pass[m % f->n]->exec.accumulate = (m > 0);
+    assert_int_equal(ct_pass_backward(f->pass[m % f->n], NULL, NULL), CT_OK);
+}
+
+/* Micro-batches forward and backward, each in its order, in a random one otherwise. */
+static void fly(flight *f, writer *w)
+{
+    int from = 0, back = 0;
+
+    while (back < N_MICRO) {
+        bool may = (from < N_MICRO) && (from - back < f->n);
+
+        if (may && ((from == back) || (draw(w, 2) == 0)))
+            run_forward(f, from++);
+        else
+            run_backward(f, back++);
+    }
+    for (int m = 0; m < N_MICRO; m++) f->want[m] = test_net_pass(&f->alone, m, m > 0);
+}
+
+static void compare_flight(const flight *f, uint64_t seed, const char *text)
+{
+    for (int m = 0; m < N_MICRO; m++) {
+        if (!isfinite(f->want[m]) || (f->loss[m] != f->want[m]))
+            fail_msg("seed %d, %d in flight: %g and %g\n%s", (int)seed, f->n, f->loss[m],
+                     f->want[m], text);
+    }
+    same_gradients(&f->t, &f->alone);
+}
+
+static void passes_in_flight_give_the_same_numbers(void **state)
+{
+    int n_less = 0, n_shared = 0;
+
+    (void)state;
+    for (uint64_t seed = 5000; seed < 5080; seed++) {
+        int n = 1 + (int)(seed % MOST_IN_FLIGHT);
+        size_t single;
+        test_net one;
+        writer w;
+        flight f;
+
+        write_net(seed, true, &w);
+        assert_int_equal(test_net_create(w.in_place.text, NULL, &one), CT_OK);
+        single = one.net->memory.planned;
+        test_net_destroy(&one);
+        open_flight(w.in_place.text, &w, n, (seed / MOST_IN_FLIGHT) % 2 == 1, &f);
+        if (seed % 5 == 0) {
+            for (int k = 0; k < n; k++) set_given_of(f.pass[k]);
+            set_given(&f.alone);
+        }
+        fly(&f, &w);
+        compare_flight(&f, seed, w.in_place.text);
+        assert_true(f.t.net->memory.planned <= (size_t)n * single);
+        n_less += (f.t.net->memory.planned < (size_t)n * single);
+        n_shared += (ct_net_impl_of(f.t.net)->shared_bytes > 0);
+        close_flight(&f);
+        ct_text_destroy(&w.in_place);
+        ct_text_destroy(&w.apart);
+    }
+    assert_true((n_less > 40) && (n_shared > 40)); /* it was worth it: of 60 with several */
+}
+
 static double loss_at(test_net *t, float *w, float value)
 {
     float old = *w;
@@ -332,6 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(poisoned_memory_gives_the_same_numbers),
         cmocka_unit_test(blocks_give_the_same_numbers),
+        cmocka_unit_test(passes_in_flight_give_the_same_numbers),
         cmocka_unit_test(whole_nets_have_the_gradient_of_differences),
     };
 

@@ -497,6 +497,63 @@ static void sets_that_do_not_fit_are_refused(void **unused)
     test_net_destroy(&stranger);
 }
 
+/* ---- memory of passes in flight */
+
+static size_t n_acquired;
+
+static ct_status counted_acquire(size_t bytes, void **block_p)
+{
+    n_acquired += bytes;
+    return ct_device_cpu()->mem_acquire(bytes, block_p);
+}
+
+/* What a pass tells the host lies beside the plan: a byte more than its losses. */
+static size_t told_bytes(const ct_net *net)
+{
+    size_t bytes = 1;
+
+    for (int i = 0; i < net->n_output; i++) {
+        if (net->output[i].loss_weight != 0.0f)
+            bytes += ct_tensor_bytes(&net->pass->blob[net->output[i].blob]->data);
+    }
+    return bytes;
+}
+
+static void what_is_planned_is_allocated(void **unused)
+{
+    const char *const text[] = { images, words };
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        size_t single = 0;
+
+        for (int k = 1; k <= 4; k++) {
+            ct_device dev = *ct_device_cpu();
+            ct_net_options o = {
+                .phase = CT_TRAIN, .table = ct_layer_table, .dev = &dev, .in_flight = k
+            };
+            ct_pass *more[4];
+            const ct_memory *m;
+            test_net t;
+
+            dev.mem_acquire = counted_acquire;
+            n_acquired = 0;
+            assert_int_equal(test_net_create(text[i], &o, &t), CT_OK);
+            m = &t.net->memory;
+            for (int p = 1; p < k; p++) {
+                assert_true(m->allocated < m->planned + m->weights);
+                assert_int_equal(ct_pass_create(t.net, &more[p]), CT_OK);
+            }
+            assert_int_equal(m->allocated, m->planned + m->weights);
+            assert_int_equal(n_acquired, m->allocated + (size_t)k * told_bytes(t.net));
+            if (k == 1) single = m->planned;
+            assert_true((k == 1) || (m->planned < (size_t)k * single));
+            for (int p = 1; p < k; p++) ct_pass_destroy(more[p]);
+            test_net_destroy(&t);
+        }
+    }
+}
+
 /* ---- what cannot be */
 
 /* Wants more memory each time. */
@@ -571,6 +628,7 @@ int main(void)
         cmocka_unit_test(a_set_of_weights_takes_the_place_of_the_nets),
         cmocka_unit_test(a_borrower_runs_on_a_set),
         cmocka_unit_test(sets_that_do_not_fit_are_refused),
+        cmocka_unit_test(what_is_planned_is_allocated),
         cmocka_unit_test(a_pass_that_does_not_fit_is_refused),
         cmocka_unit_test(a_pass_without_memory_does_not_run),
     };
