@@ -768,6 +768,59 @@ static ct_status walk(emitter *e, int i)
     return CT_OK;
 }
 
+/* ---- weights that two stages have */
+
+/* The first layer of another stage than layer i's that has parameter `param`; -1: none. */
+static int other_user(const emitter *e, int i, int param)
+{
+    for (int k = i + 1; k < e->net->n_layer; k++) {
+        for (int w = 0; w < e->net->layer[k]->n_weight; w++) {
+            if ((ct_net_param_of(e->net, k, w) == param) && (e->s->stage[k] != e->s->stage[i]))
+                return k;
+        }
+    }
+    return -1;
+}
+
+/* An Embed and a head: both whole and on samples of each rank's own, or both whole and alike, or
+ * both with the same rows. */
+static ct_status check_tied(const emitter *e, int i, int k)
+{
+    const ct_parallel_stage *a = &e->p->stage[e->s->stage[i]], *b = &e->p->stage[e->s->stage[k]];
+    ct_parallel_split x = e->s->split[i], y = e->s->split[k];
+    bool rows = (x == CT_PARALLEL_INPUT) && (y == CT_PARALLEL_OUTPUT);
+    bool whole = (x == y) && ((x == CT_PARALLEL_BATCH) || (x == CT_PARALLEL_REPLICATE));
+
+    if ((a->tensor == b->tensor) && (rows || whole)) return CT_OK;
+    return ct_parallel_fail(
+        e->p, b->param, NULL,
+        "layers \"%.100s\" of stage %d (%s, tensor %d) and \"%.100s\" of stage %d (%s, tensor %d) "
+        "share a weight: both stages need the same tensor, and the two layers INPUT and OUTPUT, or "
+        "both REPLICATE or BATCH",
+        e->net->layer[i]->name, e->s->stage[i], ct_split_name(x), a->tensor, e->net->layer[k]->name,
+        e->s->stage[k], ct_split_name(y), b->tensor);
+}
+
+static ct_status find_tied(emitter *e)
+{
+    ct_rank_net *out = e->out;
+    const char **key = keep(e, ((size_t)e->net->n_param + 1) * sizeof(*key));
+
+    if (key == NULL) return CT_OK; /* e->failed */
+    out->place.tied = key;
+    for (int i = 0; i < e->net->n_layer; i++) {
+        for (int w = 0; w < e->net->layer[i]->n_weight; w++) {
+            int param = ct_net_param_of(e->net, i, w), k = other_user(e, i, param);
+
+            if (k < 0) continue;
+            CT_TRY(check_tied(e, i, k));
+            out->tied_own_samples = (e->s->split[i] == CT_PARALLEL_BATCH);
+            key[out->place.n_tied++] = e->net->param[param].key;
+        }
+    }
+    return CT_OK;
+}
+
 /* ---- the whole of it */
 
 static void fill_again(emitter *e)
@@ -804,6 +857,7 @@ static ct_status make(emitter *e)
     param->layer = keep(e, most_layers(e) * sizeof(*param->layer));
     e->out->param = param;
     fill_again(e);
+    CT_TRY(find_tied(e));
     for (int i = 0; (i < e->net->n_layer) && !e->failed; i++) CT_TRY(walk(e, i));
     return CT_OK;
 }

@@ -18,6 +18,7 @@
 typedef struct ct_rank_net {
     Ct__NetParameter *param; /* borrows from the whole net's message */
     ct_stage_place place;    /* the rank's: for ct_net_env.place     */
+    bool tied_own_samples;   /* what two stages have in common sees samples of each rank's own */
     ct_net_segment *again;   /* made again, of the rank's stage      */
     int n_again;
     void *impl;
@@ -25,7 +26,7 @@ typedef struct ct_rank_net {
 
 /** s is of the net of one phase, as one rank would run it; of TRAIN with one micro-batch. Both, and
  *  p, outlive what is made. The caller destroys it. CT_ERR_CONFIG: too few samples, a value without
- *  samples that crosses a cut. */
+ *  samples that crosses a cut, weights of two stages that are not cut alike. */
 ct_status ct_rank_net_make(const ct_parallel *p, const ct_sharded_net *s, int rank,
                            ct_rank_net *net_p);
 void ct_rank_net_destroy(ct_rank_net *net); /* zeroed ones too */

@@ -118,6 +118,7 @@ typedef struct ct_exchange {
                        snapshots */
     ct_group stage; /* of a net that is divided among ranks: those of its stage, which share the
                        weights of layers that work on samples of their own; else as data */
+    ct_group tied;  /* those that have weights of the first and the last stage; size 0: nobody */
     ct_grad_sync sync;
     ct_sync_states states;
 } ct_exchange;

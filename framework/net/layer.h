@@ -34,9 +34,11 @@ typedef struct ct_instance ct_instance;
 /** Where a rank stands in a net that is divided among ranks: replicas share samples, the ranks of a
  *  replica layers. */
 typedef struct ct_stage_place {
-    int replica, n_replica; /* of the stage    */
-    int part, n_part;       /* of the replica  */
-    const int64_t *share;   /* [n_replica] samples of each in a batch of TRAIN; borrowed */
+    int replica, n_replica;  /* of the stage    */
+    int part, n_part;        /* of the replica  */
+    const int64_t *share;    /* [n_replica] samples of each in a batch of TRAIN; borrowed */
+    const char *const *tied; /* keys of parameters that another stage has, too; borrowed  */
+    int n_tied;
 } ct_stage_place;
 
 /** Samples of a batch of `global`: all that are not 0 of them are one behind the other. */

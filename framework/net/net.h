@@ -75,8 +75,10 @@ typedef struct ct_param {
     const ct_cut *cut;     /* what of the whole net's weight it is                           */
     /** In a net that is divided among ranks: its layers work on samples or tokens of this rank's
      *  own, so that its gradient is a sum over the ranks of the stage. Otherwise the ranks of a
-     *  replica have other weights, or the same gradient. These come first in the arena. */
+     *  replica have other weights, or the same gradient. These come before them in the arena. */
     bool own_samples;
+    bool tied; /* likewise: another stage has it, too, and its gradient is a sum over both. These
+                * come before all others */
     bool borrowed; /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;

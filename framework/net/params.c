@@ -201,6 +201,17 @@ static ct_status check_layer_name(const ct_net *net, int i)
     return CT_OK;
 }
 
+/* Another stage has the parameter of that name, too. */
+static bool is_tied(const ct_net *net, const char *name)
+{
+    const ct_stage_place *place = net->options.env.place;
+
+    for (int i = 0; (place != NULL) && (name != NULL) && (i < place->n_tied); i++) {
+        if (strcmp(place->tied[i], name) == 0) return true;
+    }
+    return false;
+}
+
 static ct_status gather(ct_net *net, draft *d, int *n_p)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -227,6 +238,7 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
                 p.cut = &l->weight[w].cut;
                 p.own_samples = ct_layer_has_own_samples(l);
+                p.tied = is_tied(net, name);
                 ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
                 p.compress = compress_of(node, w);
                 d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
@@ -241,13 +253,21 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
     return CT_OK;
 }
 
+/* Who sums its gradient: ct_param.own_samples, tied. */
+static int summed_by(const ct_param *p)
+{
+    return p->tied ? 0 : p->own_samples ? 1 : 2;
+}
+
 /* Arena order: what learns, as backward finishes it; then the rest as declared. */
 static int compare(const void *left, const void *right)
 {
     const draft *a = left, *b = right;
 
     if (a->param.learns != b->param.learns) return a->param.learns ? -1 : 1;
-    if (a->param.own_samples != b->param.own_samples) return a->param.own_samples ? -1 : 1;
+    if (summed_by(&a->param) != summed_by(&b->param))
+        return summed_by(&a->param) - summed_by(&b->param);
+    if (a->param.tied) return strcmp(a->name, b->name); /* at one place on all ranks that have it */
     if (a->param.learns && (a->last_user != b->last_user))
         return (a->last_user > b->last_user) ? -1 : 1;
     return (a->number < b->number) ? -1 : 1;
@@ -314,7 +334,8 @@ static void find_rows(const ct_net *net, draft *d, int n)
         ((o->dev != NULL) && (o->dev->kind != CT_DEVICE_CPU)))
         return;
     for (int k = 0; k < n; k++) {
-        if (d[k].param.learns && (d[k].param.compress == NULL)) find_rows_of(net, k, &d[k]);
+        if (d[k].param.learns && !d[k].param.tied && (d[k].param.compress == NULL))
+            find_rows_of(net, k, &d[k]);
     }
 }
 

@@ -54,15 +54,26 @@ ct_status ct_solver_share_status(ct_solver *s, ct_status status)
     return (ct_status)worst;
 }
 
-/* Averages weights [first, first + count) of the arena over the ranks. */
-static ct_status average_range(ct_solver *s, int64_t first, int64_t count)
+/* Of all samples, those that the rank's layers see: of its own, or of its replica. */
+static double share_of(const ct_solver *s, bool own_samples, int n_rank)
 {
-    const ct_group *g = &s->exchange.data;
+    const ct_net *net = s->net;
+    const ct_stage_place *place = net->options.env.place;
+    int64_t local = net->batch_local;
+
+    if (net->batch_global <= 0) return 1.0 / n_rank;
+    if (place != NULL)
+        local = ct_place_samples(place, CT_TRAIN, net->batch_global, !own_samples).local;
+    return (double)local / (double)net->batch_global;
+}
+
+/* Averages weights [first, first + count) of the arena over the ranks that share them. */
+static ct_status average_range(ct_solver *s, bool own_samples, int64_t first, int64_t count)
+{
+    const ct_group *g = own_samples ? &s->exchange.stage : &s->exchange.data;
     float *data = s->net->weight_arena + first, *host = data;
     size_t bytes = (size_t)count * sizeof(float);
-    double share = (s->net->batch_global > 0)
-                       ? (double)s->net->batch_local / (double)s->net->batch_global
-                       : 1.0 / g->size;
+    double share = share_of(s, own_samples, g->size);
     ct_status status = CT_OK;
 
     if (s->dev->kind == CT_DEVICE_CPU) return ct_group_average(g, data, count, share);
@@ -80,9 +91,10 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     const ct_net *net = s->net;
     bool any = false;
 
-    if (s->exchange.data.size == 1) return CT_OK;
+    if ((s->exchange.data.size == 1) && (s->exchange.stage.size == 1)) return CT_OK;
     for (int i = 0; i < net->n_param;) {
         int64_t first = net->param[i].offset, end;
+        bool own_samples = net->param[i].own_samples;
 
         if (net->param[i].kind != CT_WEIGHT_STATISTIC) {
             i++;
@@ -91,8 +103,9 @@ ct_status ct_solver_average_statistics(ct_solver *s)
         do { /* a run of them in one message, padding included: it is zero */
             end = net->param[i].offset + net->param[i].count;
             i++;
-        } while ((i < net->n_param) && (net->param[i].kind == CT_WEIGHT_STATISTIC));
-        CT_TRY(average_range(s, first, end - first));
+        } while ((i < net->n_param) && (net->param[i].kind == CT_WEIGHT_STATISTIC) &&
+                 (net->param[i].own_samples == own_samples));
+        CT_TRY(average_range(s, own_samples, first, end - first));
         any = true;
     }
     if (any) ct_net_weights_changed(s->net);
@@ -100,12 +113,12 @@ ct_status ct_solver_average_statistics(ct_solver *s)
 }
 
 /* All replicas' checksums are known: logs which stand alone, on the first. */
-static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
+static ct_status name_differing(const ct_solver *s, const ct_group *g, const int64_t *sum, int n)
 {
     int best = 0, best_count = 0, named = 0;
     ct_text who = { 0 };
 
-    if (s->exchange.data.rank != 0) return CT_ERR_DIVERGED;
+    if (g->rank != 0) return CT_ERR_DIVERGED;
     for (int i = 0; i < n; i++) {
         int count = 0;
 
@@ -129,34 +142,78 @@ static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
     return CT_ERR_DIVERGED;
 }
 
-ct_status ct_solver_check_weights(ct_solver *s)
+/* All of a group have the same values of net's weights, or it says who has not. */
+static ct_status check_among(const ct_solver *s, const ct_group *g, const ct_net *net)
 {
-    const ct_group *g = &s->exchange.data;
     int64_t mine, extreme[2], *sum;
-    double traced = ct_trace_start(s->options.trace);
     ct_status status;
 
-    if (g->size == 1) return CT_OK;
-    CT_TRY(ct_solver_settle(s));
-    CT_TRY(ct_solver_average_statistics(s));
-    mine = (int64_t)ct_net_checksum(s->net, true);
+    if (g->size <= 1) return CT_OK;
+    mine = (int64_t)ct_net_checksum(net, true);
     extreme[0] = mine;
     extreme[1] = ~mine; /* the largest complement is that of the smallest */
     CT_TRY(ct_group_max(g, extreme, 2));
-    ct_trace_end(s->options.trace, traced, CT_TRACE_CHECKSUM, NULL, NULL);
     if (extreme[0] == ~extreme[1]) return CT_OK;
     sum = malloc((size_t)g->size * sizeof(*sum));
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", g->size);
     status = ct_group_gather(g, &mine, 1, sum);
-    if (status == CT_OK) status = name_differing(s, sum, g->size);
+    if (status == CT_OK) status = name_differing(s, g, sum, g->size);
     free(sum);
     return status;
+}
+
+/* Parameters from i on that the same ranks share. */
+static int count_alike(const ct_net *net, int i)
+{
+    const ct_param *p = &net->param[i];
+    int n = 1;
+
+    while ((i + n < net->n_param) && (p[n].own_samples == p->own_samples) && (p[n].tied == p->tied))
+        n++;
+    return n;
+}
+
+ct_status ct_solver_check_weights(ct_solver *s)
+{
+    double traced = ct_trace_start(s->options.trace);
+    ct_net view = *s->net;
+
+    if ((s->exchange.data.size == 1) && (s->exchange.stage.size <= 1) &&
+        (s->exchange.tied.size <= 1))
+        return CT_OK;
+    CT_TRY(ct_solver_settle(s));
+    CT_TRY(ct_solver_average_statistics(s));
+    CT_TRY(check_among(s, &s->exchange.data, s->net));
+    for (int i = 0; (s->options.division != NULL) && (i < s->net->n_param); i += view.n_param) {
+        const ct_param *p = view.param = &s->net->param[i];
+
+        view.n_param = count_alike(s->net, i);
+        if (p->tied) CT_TRY(check_among(s, &s->exchange.tied, &view));
+        if (!p->tied && p->own_samples) CT_TRY(check_among(s, &s->exchange.stage, &view));
+    }
+    ct_trace_end(s->options.trace, traced, CT_TRACE_CHECKSUM, NULL, NULL);
+    return CT_OK;
 }
 
 ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p)
 {
     if (s->parts != NULL) return ct_parts_checksum(s->parts, sum_p);
     *sum_p = ct_net_checksum(s->net, true);
+    return CT_OK;
+}
+
+static ct_status broadcast_tied(ct_solver *s)
+{
+    const ct_net *net = s->net;
+
+    for (int i = 0; (s->exchange.tied.size > 1) && (i < net->n_param); i++) {
+        const ct_param *p = &net->param[i];
+
+        if (!p->tied) continue;
+        CT_TRY(ct_group_broadcast(&s->exchange.tied, ct_blob_data(&p->blob),
+                                  (size_t)p->count * sizeof(float)));
+        ct_net_weights_changed(s->net);
+    }
     return CT_OK;
 }
 
@@ -167,6 +224,7 @@ ct_status ct_solver_broadcast_weights(ct_solver *s)
     void *host;
     ct_status status;
 
+    CT_TRY(broadcast_tied(s));
     if ((g->size == 1) || (bytes == 0)) return CT_OK;
     if (s->dev->kind == CT_DEVICE_CPU) {
         status = ct_group_broadcast(g, s->net->weight_arena, bytes);

@@ -126,7 +126,7 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 /** The mean over replicas of BatchNorm's running statistics, on every rank. */
 ct_status ct_solver_average_statistics(ct_solver *s);
 ct_status ct_solver_check_weights(ct_solver *s);
-/** The weights of the replicas' rank 0 to all of them. */
+/** The weights of the replicas' rank 0 to all of them; tied ones from the first stage. */
 ct_status ct_solver_broadcast_weights(ct_solver *s);
 /** The status of the writers' rank 0, the worst of several, on every rank of the job. */
 ct_status ct_solver_share_status(ct_solver *s, ct_status status);

@@ -4,6 +4,19 @@
 
 /* ---- groups */
 
+/* The ranks with the same part of what the first and the last stage have in common, or all of both
+ * where each works on samples of its own. The first stage's come first. */
+static ct_status open_tied(ct_job_division *d, int index)
+{
+    const ct_rank_net *net = &d->net[0];
+    int last = d->parallel->n_stage - 1, colour = -1;
+    int key = index + ((d->at.stage == last) ? d->job->size : 0);
+
+    if ((net->place.n_tied > 0) && ((d->at.stage == 0) || (d->at.stage == last)))
+        colour = net->tied_own_samples ? 0 : 1 + d->at.part;
+    return ct_comm_split(d->job->comm, colour, key, &d->tied);
+}
+
 static ct_status open_groups(ct_job_division *d)
 {
     const ct_parallel *p = d->parallel;
@@ -14,6 +27,7 @@ static ct_status open_groups(ct_job_division *d)
     CT_TRY(ct_comm_split(d->job->comm, d->at.stage, index, &d->stage));
     CT_TRY(ct_comm_split(d->job->comm, before + d->at.part, d->at.replica, &d->replicas));
     CT_TRY(ct_comm_split(d->job->comm, before + d->at.replica, d->at.part, &d->tensor));
+    CT_TRY(open_tied(d, index));
     return ct_transfers_create((g->tensor > 1) ? d->tensor : NULL, d->job->comm, &d->transfers);
 }
 
@@ -84,7 +98,9 @@ static ct_status open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
 
-    CT_TRY(ct_exchange_divided_create(d->stage, d->replicas, d->solver, net, &d->exchange, out));
+    const ct_exchange_groups groups = { d->stage, d->tied, d->replicas };
+
+    CT_TRY(ct_exchange_divided_create(&groups, d->solver, net, &d->exchange, out));
     out->job = d->job->group.job;
     ct_watchdog_watch(d->job->watchdog, ct_exchange_divided_describe, d->exchange);
     return CT_OK;
@@ -145,6 +161,7 @@ void ct_job_division_close(ct_job_division *d)
     ct_exchange_divided_destroy(d->exchange);
     ct_transfers_destroy(d->transfers);
     ct_comm_destroy(d->tensor);
+    ct_comm_destroy(d->tied);
     ct_comm_destroy(d->replicas);
     ct_comm_destroy(d->stage);
     for (int i = 0; (d->net != NULL) && (d->sharded != NULL) && (i <= d->whole.n_test); i++) {

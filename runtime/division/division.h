@@ -18,6 +18,7 @@ typedef struct ct_job_division {
     ct_parallel_place at;
     ct_comm *stage;    /* the ranks of this one's stage, in the file's order                 */
     ct_comm *replicas; /* of these, those that have the same part of their replicas          */
+    ct_comm *tied;     /* those that have its parameters of first and last stage; NULL: nobody */
     ct_comm *tensor;   /* the ranks of its replica; NULL: it is alone there                  */
     ct_transfers *transfers;
     ct_exchange_divided *exchange;

@@ -20,7 +20,7 @@ typedef struct side {
     void *part_ctx;
 } side;
 
-enum { STAGE, REPLICAS, N_SIDE };
+enum { TIED, STAGE, REPLICAS, N_SIDE }; /* in arena order */
 
 struct ct_exchange_divided {
     side side[N_SIDE];
@@ -28,7 +28,10 @@ struct ct_exchange_divided {
 
 static side *side_of(ct_exchange_divided *x, int param)
 {
-    return &x->side[(param < x->side[REPLICAS].first) ? STAGE : REPLICAS];
+    int i = N_SIDE - 1;
+
+    while (param < x->side[i].first) i--;
+    return &x->side[i];
 }
 
 /* ---- gradients on their way */
@@ -91,7 +94,6 @@ static ct_status wait_side(side *s, int first, int n, ct_landed_fn landed, void 
 {
     s->landed = landed;
     s->landed_ctx = landed_ctx;
-    if (n == 0) return CT_OK;
     if (s->mpi == NULL) return tell(s, first - s->first, n);
     return way_of(s)->ops->wait(way_of(s)->ctx, first - s->first, n, on_landed, s);
 }
@@ -99,11 +101,15 @@ static ct_status wait_side(side *s, int first, int n, ct_landed_fn landed, void 
 static ct_status divided_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
 {
     ct_exchange_divided *x = ctx;
-    int border = x->side[REPLICAS].first, here = 0;
 
-    if (first < border) here = (first + n <= border) ? n : border - first;
-    CT_TRY(wait_side(&x->side[STAGE], first, here, landed, landed_ctx));
-    return wait_side(&x->side[REPLICAS], first + here, n - here, landed, landed_ctx);
+    for (int i = 0; i < N_SIDE; i++) {
+        side *s = &x->side[i];
+        int begin = (first > s->first) ? first : s->first, end = s->first + s->view.n_param;
+
+        if (end > first + n) end = first + n;
+        if (begin < end) CT_TRY(wait_side(s, begin, end - begin, landed, landed_ctx));
+    }
+    return CT_OK;
 }
 
 static ct_status divided_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
@@ -236,22 +242,22 @@ static ct_status divided_restored(void *ctx)
 
 /* ---- making it */
 
-/* Parameters from `first` on that learn on this side. */
-static int count_learned(const ct_net *net, int first, bool own_samples)
+static bool is_of(const ct_param *p, int i)
 {
-    int n = 0;
-
-    while ((first + n < net->n_param) && net->param[first + n].learns &&
-           (net->param[first + n].own_samples == own_samples))
-        n++;
-    return n;
+    return p->learns && ((p->tied ? TIED : p->own_samples ? STAGE : REPLICAS) == i);
 }
 
-static ct_status open_side(side *s, ct_comm *comm, const Ct__SolverParameter *param,
-                           const ct_net *net, int first, int n)
+/* Its parameters stand from `first` on. comm NULL: it has none. */
+static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParameter *param,
+                           const ct_net *net, int first)
 {
     ct_grad_pipe_config unused;
+    int n = 0;
 
+    while ((first + n < net->n_param) && is_of(&net->param[first + n], i)) n++;
+    if ((comm == NULL) && (n > 0))
+        return CT_FAIL(CT_ERR_ARG, "parameter %s is tied, and nobody knows to whom",
+                       net->param[first].key);
     s->first = first;
     s->view = *net;
     s->view.param = net->param + first;
@@ -262,7 +268,7 @@ static ct_status open_side(side *s, ct_comm *comm, const Ct__SolverParameter *pa
     ct_exchange_single(n, &s->x);
     if ((n == 0) || ((comm->size == 1) && !ct_exchange_is_coded(param, &s->view))) {
         CT_TRY(ct_exchange_read_config(param, &unused)); /* as strict as with more ranks */
-        ct_group_mpi_open(&s->group, &s->x.data);
+        if (comm != NULL) ct_group_mpi_open(&s->group, &s->x.data);
         return CT_OK;
     }
     return ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x);
@@ -283,18 +289,28 @@ static ct_status check_rows(const ct_exchange_divided *x)
     return CT_OK;
 }
 
-ct_status ct_exchange_divided_create(ct_comm *stage, ct_comm *replicas,
+static const ct_transport *first_with_steps(const ct_exchange_divided *x)
+{
+    for (int i = 0; i < N_SIDE - 1; i++) {
+        if (way_of(&x->side[i])->step_s != NULL) return way_of(&x->side[i]);
+    }
+    return way_of(&x->side[N_SIDE - 1]);
+}
+
+ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
                                      const Ct__SolverParameter *param, const ct_net *net,
                                      ct_exchange_divided **x_p, ct_exchange *out)
 {
     ct_exchange_divided *x = calloc(1, sizeof(*x));
-    int n_stage = count_learned(net, 0, true), n_replicas = count_learned(net, n_stage, false);
-    ct_status status;
+    ct_comm *comm[] = { groups->tied, groups->stage, groups->replicas };
+    ct_status status = CT_OK;
+    int first = 0;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    status = open_side(&x->side[STAGE], stage, param, net, 0, n_stage);
-    if (status == CT_OK)
-        status = open_side(&x->side[REPLICAS], replicas, param, net, n_stage, n_replicas);
+    for (int i = 0; (i < N_SIDE) && (status == CT_OK); i++) {
+        status = open_side(&x->side[i], i, comm[i], param, net, first);
+        first += x->side[i].view.n_param;
+    }
     if (status == CT_OK) status = check_rows(x);
     if (status != CT_OK) {
         ct_exchange_divided_destroy(x);
@@ -303,13 +319,12 @@ ct_status ct_exchange_divided_create(ct_comm *stage, ct_comm *replicas,
     *out = (ct_exchange){
         .data = x->side[REPLICAS].x.data,
         .stage = x->side[STAGE].x.data,
+        .tied = (groups->tied != NULL) ? x->side[TIED].x.data : (ct_group){ .size = 0 },
         .sync = { .ctx = x,
                   .ops = &sync_ops,
                   .transport = { .ctx = x,
                                  .ops = &transport_ops,
-                                 .step_s = (way_of(&x->side[STAGE])->step_s != NULL)
-                                               ? way_of(&x->side[STAGE])->step_s
-                                               : way_of(&x->side[REPLICAS])->step_s } },
+                                 .step_s = first_with_steps(x)->step_s } },
         .states = { x, divided_get, divided_restored },
     };
     for (int i = 0; i < N_SIDE; i++) {
@@ -339,7 +354,9 @@ void ct_exchange_divided_describe(void *ctx, char *text, size_t size)
     for (int i = 0; (i < N_SIDE) && (at < size); i++) {
         if (x->side[i].mpi == NULL) continue;
         at += (size_t)snprintf(text + at, size - at, "%s%s: ", (at > 0) ? "; " : "",
-                               (i == STAGE) ? "in the stage" : "among replicas");
+                               (i == STAGE)  ? "in the stage"
+                               : (i == TIED) ? "of the first and the last stage"
+                                             : "among replicas");
         if (at < size) ct_exchange_mpi_describe(x->side[i].mpi, text + at, size - at);
         at += (at < size) ? strlen(text + at) : 0;
     }

@@ -1,7 +1,7 @@
-/** @file exchange_divided.h  The exchange of a rank in a net that is divided among ranks: two, each
- * of some of the parameters. Weights of layers that work on samples of the rank's own are summed
- * over the ranks of the stage (ct_param.own_samples); the others over those that have the same part
- * of every replica.
+/** @file exchange_divided.h  The exchange of a rank in a net that is divided among ranks: several,
+ * each of some of the parameters. Weights of layers that work on samples of the rank's own are
+ * summed over the ranks of the stage (ct_param.own_samples), those of the first and the last stage
+ * over both (tied), and the others over the ranks that have the same part of every replica.
  */
 #ifndef CT_EXCHANGE_DIVIDED_H
 #define CT_EXCHANGE_DIVIDED_H
@@ -10,9 +10,15 @@
 
 typedef struct ct_exchange_divided ct_exchange_divided;
 
-/** Borrows what it is given. out->data is the group of `replicas`, out->stage that of `stage`;
- *  out->job is the caller's to set. Collective over both. CT_ERR_CONFIG. */
-ct_status ct_exchange_divided_create(ct_comm *stage, ct_comm *replicas,
+typedef struct ct_exchange_groups {
+    ct_comm *stage;    /* the ranks of the stage                                             */
+    ct_comm *tied;     /* those that have its tied parameters (ct_param.tied); NULL: nobody  */
+    ct_comm *replicas; /* of the stage, those with the same part of their replicas           */
+} ct_exchange_groups;
+
+/** Borrows the communicators, which become out->stage, tied and data; out->job is the caller's to
+ *  set. Collective over all of them. CT_ERR_CONFIG. */
+ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
                                      const Ct__SolverParameter *param, const ct_net *net,
                                      ct_exchange_divided **x_p, ct_exchange *out);
 void ct_exchange_divided_destroy(ct_exchange_divided *x); /* NULL allowed; collective */

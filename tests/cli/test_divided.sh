@@ -71,7 +71,7 @@ for name, x in a.items():
     y = b[name]
     assert len(x) == len(y), name
     worst = max(worst, max(abs(p - q) for p, q in zip(x, y)) / max(map(abs, x)))
-print(worst)
+print("largest difference", worst)
 sys.exit(worst > limit)
 PY
 near() { # A B LIMIT: .caffemodel.h5 files

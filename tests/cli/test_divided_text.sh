@@ -1,0 +1,125 @@
+# train --parallel of a language model on several ranks: heads, vocabularies, tokens and stages that
+# ranks share, a table in the first and the last stage. Losses and weights are those of one rank.
+. "$ROOT/tests/cli/lib.sh"
+awk 'BEGIN { srand(1); split("the cat sat on a mat and ran off with hat", w, " ")
+    for (i = 0; i < 1500; i++) printf "%s ", w[1 + (i * i * 7 + i) % 11]; print "" }' >text.txt
+runs tokens 0 '' "$CORTADO" convert text --from=text.txt --tokenizer=char --to=text.bin
+cat >net.prototxt <<'NET'
+name: "gpt"
+layer { name: "data" type: "TokenData" top: "tokens" top: "next" include { phase: TRAIN }
+  token_data_param { source: "text.bin" batch_size: 4 seq_len: 12 vocabulary: 31 } }
+layer { name: "data" type: "TokenData" top: "tokens" top: "next" include { phase: TEST }
+  token_data_param { source: "text.bin" batch_size: 4 seq_len: 12 vocabulary: 31 } }
+layer { name: "wte" type: "Embed" bottom: "tokens" top: "wte" param { name: "wte" }
+  embed_param { input_dim: 31 num_output: 24 bias_term: false weight_filler { type: "gaussian" std: 0.2 } } }
+layer { name: "wpe" type: "Position" bottom: "wte" top: "x" position_param { max_length: 12 weight_filler { type: "gaussian" std: 0.02 } } }
+repeat { count: 2 prefix: "h%d_" bottom: "x" top: "x"
+  layer { name: "ln1" type: "LayerNorm" bottom: "x" top: "ln1" layer_norm_param { eps: 1e-05 } }
+  layer { name: "qkv" type: "InnerProduct" bottom: "ln1" top: "qkv" inner_product_param { num_output: 72 axis: 2 weight_filler { type: "gaussian" std: 0.2 } } }
+  layer { name: "attn" type: "Attention" bottom: "qkv" top: "attn" attention_param { num_heads: 6 causal: true dropout: 0.1 } }
+  layer { name: "attn_proj" type: "InnerProduct" bottom: "attn" top: "attn_proj" inner_product_param { num_output: 24 axis: 2 weight_filler { type: "gaussian" std: 0.1 } } }
+  layer { name: "sum1" type: "Eltwise" bottom: "x" bottom: "attn_proj" top: "sum1" }
+  layer { name: "ln2" type: "LayerNorm" bottom: "sum1" top: "ln2" layer_norm_param { eps: 1e-05 } }
+  layer { name: "fc" type: "InnerProduct" bottom: "ln2" top: "fc" inner_product_param { num_output: 49 axis: 2 weight_filler { type: "gaussian" std: 0.2 } } }
+  layer { name: "gelu" type: "GELU" bottom: "fc" top: "fc" gelu_param { approximate: TANH } }
+  layer { name: "drop" type: "Dropout" bottom: "fc" top: "fc" dropout_param { dropout_ratio: 0.1 } }
+  layer { name: "proj" type: "InnerProduct" bottom: "fc" top: "proj" inner_product_param { num_output: 24 axis: 2 weight_filler { type: "gaussian" std: 0.1 } } }
+  layer { name: "sum2" type: "Eltwise" bottom: "sum1" bottom: "proj" top: "x" }
+}
+layer { name: "ln_f" type: "LayerNorm" bottom: "x" top: "ln_f" layer_norm_param { eps: 1e-05 } }
+layer { name: "head" type: "InnerProduct" bottom: "ln_f" top: "head" param { name: "wte" } inner_product_param { num_output: 31 axis: 2 bias_term: false } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "next" top: "loss" softmax_param { axis: 2 } }
+NET
+cat >solver.prototxt <<'NET'
+net: "net.prototxt" base_lr: 0.2 lr_policy: "fixed" momentum: 0.9
+weight_decay: 0.001 max_iter: 4 display: 1 random_seed: 5 snapshot: 2 global_batch_size: 4
+test_iter: 2 test_interval: 4
+NET
+
+# ---- plans
+entry() { # SPLIT NAME...
+    split=$1
+    shift
+    for layer; do printf ' layer { name: "%s" split: %s }\n' "$layer" "$split"; done
+}
+block() { # NUMBER
+    entry OUTPUT "h$1_qkv" "h$1_fc"
+    entry HEADS "h$1_attn"
+    entry INPUT "h$1_attn_proj" "h$1_proj"
+}
+front() { entry REPLICATE data wpe && entry INPUT wte; }
+back() { entry OUTPUT head loss; }
+by_tokens() { entry SEQUENCE ln_f; for i in 0 1; do entry SEQUENCE h${i}_ln1 h${i}_ln2 h${i}_sum1 h${i}_sum2; done; }
+file() { # NAME RANKS MICRO-BATCHES; the stages come in
+    { echo "ranks: $2 global_batch: 4 micro_batches: $3"; cat; } >"$1.plan"
+    echo "$1 $2 $3" >>plans
+}
+whole='stage { first: "wte" last: "loss" rank: 0 rank: 1'
+{ echo "$whole tensor: 2"; front; block 0; block 1; back; echo '}'; } | file split 2 1
+{ echo "$whole rank: 2 tensor: 3"; front; block 0; block 1; back; echo '}'; } | file uneven 3 1
+{ echo "$whole tensor: 2"; front; block 0; block 1; by_tokens; back; echo '}'; } | file tokens 2 1
+{ echo "$whole tensor: 2"; block 0; block 1; echo '}'; } | file samples 2 1
+{ echo "$whole rank: 2 rank: 3 tensor: 2 share: 3 share: 1"; front; block 0; block 1; back; echo '}'; } | file replicas 4 1
+lower='first: "wte" last: "h0_sum2"' upper='first: "h1_ln1" last: "loss"'
+echo "stage { $lower rank: 0 } stage { $upper rank: 1 }" | file stages 2 4
+two_stages() { echo "stage { $lower rank: 0 rank: 1 tensor: 2" && front && block 0 && echo "} stage { $upper rank: 2 rank: 3 tensor: 2" && block 1 && back && echo '}'; }
+two_stages | file both 4 1
+two_stages | file like_to_like 4 4
+
+# Weights files as close as the order of f32 sums allows: the largest difference of a tensor over
+# its largest value.
+cat >near.py <<'PY'
+import array, sys, zipfile
+
+def tensors(path):
+    out = {}
+    with zipfile.ZipFile(path) as z:
+        for name in z.namelist():
+            data = z.read(name)
+            at = 10 + int.from_bytes(data[8:10], "little")
+            out[name] = array.array("f", data[at:])
+    return out
+
+a, b, limit = tensors(sys.argv[1]), tensors(sys.argv[2]), float(sys.argv[3])
+assert a.keys() == b.keys() and len(a) == 28, (sorted(a), sorted(b))
+worst = 0
+for name, x in a.items():
+    y = b[name]
+    assert len(x) == len(y), name
+    worst = max(worst, max(abs(p - q) for p, q in zip(x, y)) / max(map(abs, x)))
+print("largest difference", worst)
+sys.exit(worst > limit)
+PY
+near() { # A B LIMIT: .caffemodel.h5 files
+    for f in "$1" "$2"; do "$CORTADO" convert model --from="$f" --to="$f.npz" --force >>out 2>&1 || return 1; done
+    python3 near.py "$1.npz" "$2.npz" "$3" >>out 2>&1
+}
+losses() { sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #0: loss = \([0-9.e+-]*\) .*/test \1/p' out; }
+same_losses() { paste "$1" my.losses | awk '{ d = $2 - $4; if (d < 0) d = -d; if (($1 != $3) || (d > 1e-5 * ($2 + 1))) exit 1; n++ } END { exit n != 6 }'; }
+train="$CORTADO train --solver=solver.prototxt"
+have_python=$(command -v python3 || true)
+[ -n "$have_python" ] || skip weights "no python3"
+for micro in 1 4; do
+    mkdir -p one$micro
+    runs one_rank_$micro 0 'Iteration 4, loss' $train --global_batch_size=$((4 / micro)) --set "iter_size=$micro" --set snapshot_prefix=one$micro/s
+    losses >one$micro/losses
+done
+while read -r of ranks micro; do
+    mkdir -p "$of"
+    runs "$of" 0 'Iteration 4, loss' $JOB "$ranks" $train --parallel="$of.plan" --set snapshot_prefix="$of/s"
+    losses >my.losses
+    is "${of}_losses" same_losses one$micro/losses
+    [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_4.caffemodel.h5" "$of/s_iter_4.caffemodel.h5" 1e-3
+done <plans
+mkdir -p resumed
+runs resumed 0 'Iteration 4, loss' $JOB 2 $train --parallel=tokens.plan --set snapshot_prefix=resumed/s --snapshot=both/s_iter_2.solverstate.h5
+[ -z "$have_python" ] || is resumed_weights near one1/s_iter_4.caffemodel.h5 resumed/s_iter_4.caffemodel.h5 1e-3
+
+# ---- what cannot be
+sed 's/split: INPUT/split: REPLICATE/;s/name: "wte" split: [A-Z]*/name: "wte" split: REPLICATE/' both.plan >wrong.plan
+runs unlike_ties 2 'wrong.plan:[0-9]*: layers "wte" of stage 0 .REPLICATE, tensor 2. and "head" of stage 1 .OUTPUT, tensor 2. share a weight' \
+    $JOB 4 $train --parallel=wrong.plan
+grep -v '"data"' like_to_like.plan >wrong.plan
+runs too_few 2 'wrong.plan:[0-9]*: replica 0 of stage 0 has 1 samples of a batch of 1, and 2 ranks: too few for layer "data"' \
+    $JOB 4 $train --parallel=wrong.plan
+finish
