@@ -6,17 +6,32 @@
 #include "framework/snapshot/snapshot_impl.h"
 #include "tests/parsed_net.h"
 
-enum { FEATURES = 1021, OUTPUTS = 1030 }; /* their product is more than a storage moves at once */
+/* Of the largest product: as large as a storage's chunk or less. */
+typedef struct sizes {
+    int in, out;
+} sizes;
+
+static sizes sizes_of(bool large)
+{
+    return large ? (sizes){ 1021, 1030 } : (sizes){ 61, 70 };
+}
+
 enum { RIG_MARK = 5 };
 
 int rig_ranks(rig_plan plan)
 {
-    static const int n[N_RIG] = { 1, 1, 2, 2, 3, 4, 4 };
+    static const int n[N_RIG] = { 1, 1, 2, 2, 3, 4, 4, 2, 2 };
 
     return n[plan];
 }
 
 /* ---- nets */
+
+typedef enum {
+    OUTPUT = CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT,
+    INPUT = CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT,
+    REPLICATE = CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE
+} split_kind;
 
 /* What a rank has: the layers, and in how many parts which is this one's. */
 typedef struct share {
@@ -79,21 +94,21 @@ static void add_product(ct_text *t, const char *name, const char *bottom, int n,
                 name, bottom, name, param, n);
 }
 
-static void add_first(ct_text *t, const share *s)
+static void add_first(ct_text *t, const share *s, sizes n)
 {
-    int64_t wide = s->by_input ? width(FEATURES, s->index, s->of_b) : FEATURES;
+    int64_t wide = s->by_input ? width(n.in, s->index, s->of_b) : n.in;
 
-    add_product(t, "in/a", "x", FEATURES, "param { name: 't' } param { lr_mult: 2 }");
-    add_loss(t, "in/a", width(FEATURES, s->index, s->of_first));
+    add_product(t, "in/a", "x", n.in, "param { name: 't' } param { lr_mult: 2 }");
+    add_loss(t, "in/a", width(n.in, s->index, s->of_first));
     add_input(t, "b", wide);
-    add_product(t, "fb", "b", OUTPUTS, "");
-    add_loss(t, "fb", s->by_input ? OUTPUTS : width(OUTPUTS, s->index, s->of_b));
+    add_product(t, "fb", "b", n.out, "");
+    add_loss(t, "fb", s->by_input ? n.out : width(n.out, s->index, s->of_b));
 }
 
-static void add_second(ct_text *t, const share *s)
+static void add_second(ct_text *t, const share *s, sizes n)
 {
-    add_product(t, "fd", "x", FEATURES, "param { name: 't' }");
-    add_loss(t, "fd", width(FEATURES, s->index, s->of_first));
+    add_product(t, "fd", "x", n.in, "param { name: 't' }");
+    add_loss(t, "fd", width(n.in, s->index, s->of_first));
     add_input(t, "c", 9);
     add_product(t, "still", "c", 5, "param { lr_mult: 0 } param { lr_mult: 0 }");
     ct_text_add(t, "layer { name: 'bn' type: 'BatchNorm' bottom: 'still' top: 'bn' } ");
@@ -103,8 +118,8 @@ static void add_second(ct_text *t, const share *s)
 
 /* Layer `name` of the message, where there is such a one, becomes part `index` of `count`. Like all
  * of the message this is freed with it. */
-static void cut_layer(Ct__NetParameter *param, const char *name,
-                      Ct__ParallelLayerParameter__Split split, int index, int count)
+static void cut_layer(Ct__NetParameter *param, const char *name, split_kind split, int piece,
+                      int index, int count)
 {
     for (size_t i = 0; (count > 1) && (i < param->n_layer); i++) {
         Ct__LayerPart *part;
@@ -112,63 +127,100 @@ static void cut_layer(Ct__NetParameter *param, const char *name,
         if (strcmp(param->layer[i]->name, name) != 0) continue;
         part = calloc(1, sizeof(*part));
         ct__layer_part__init(part);
-        part->split = split;
+        part->split = (Ct__ParallelLayerParameter__Split)split;
         part->index = index;
         part->count = count;
         part->n_piece = 1;
         part->piece = calloc(1, sizeof(*part->piece));
-        part->piece[0] =
-            ((strcmp(name, "fb") == 0) && (split != CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT))
-                ? OUTPUTS
-                : FEATURES;
+        part->piece[0] = piece;
         param->layer[i]->part = part;
     }
 }
 
-static ct_status make_net(const share *s, bool no_data, Ct__NetParameter **param_p, ct_net **net_p)
+static ct_status make_net(const share *s, sizes n, bool no_data, Ct__NetParameter **param_p,
+                          ct_net **net_p)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1 }, .no_data = no_data };
+    ct_net_options o = {
+        .phase = CT_TRAIN, .env = { .n_rank = 1 }, .no_data = no_data, .unshared = true
+    };
     ct_text t = { 0 };
 
     ct_text_add(&t, "name: 'rig' ");
     add_input(&t, "x", 6);
-    if (s->first) add_first(&t, s);
-    if (s->second) add_second(&t, s);
+    if (s->first) add_first(&t, s, n);
+    if (s->second) add_second(&t, s, n);
     if (t.failed) return CT_ERR_NOMEM;
     *param_p = (Ct__NetParameter *)test_parsed(&ct__net_parameter__descriptor, t.text);
     ct_text_destroy(&t);
-    cut_layer(*param_p, "in/a", CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT, s->index, s->of_first);
-    cut_layer(*param_p, "fd", CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT, s->index, s->of_first);
-    cut_layer(*param_p, "fb",
-              s->by_input ? CT__PARALLEL_LAYER_PARAMETER__SPLIT__INPUT
-                          : CT__PARALLEL_LAYER_PARAMETER__SPLIT__OUTPUT,
-              s->index, s->of_b);
+    cut_layer(*param_p, "in/a", OUTPUT, n.in, s->index, s->of_first);
+    cut_layer(*param_p, "fd", OUTPUT, n.in, s->index, s->of_first);
+    cut_layer(*param_p, "fb", s->by_input ? INPUT : OUTPUT, s->by_input ? n.in : n.out, s->index,
+              s->of_b);
     return ct_net_create(*param_p, &o, net_p);
 }
 
 /* ---- ranks */
 
-static ct_status open_nets(rig_plan plan, rig_rank *r)
+/* ---- what codecs keep */
+
+static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
+{
+    rig_rank *r = ctx;
+    const ct_param *p = &r->net->param[param];
+
+    if ((r->residual == NULL) || !ct_param_has_history(r->net, p) || (k > (int)r->absorbs))
+        return false;
+    *out = (ct_sync_state){ .name = CT_SYNC_RESIDUAL,
+                            .param = param,
+                            .data = r->residual + p->offset,
+                            .count = p->count,
+                            .of_update = r->absorbs };
+    if (k == 1)
+        *out = (ct_sync_state){
+            .name = CT_SYNC_RATE, .param = param, .data = &r->rate, .count = 1, .replicated = true
+        };
+    return true;
+}
+
+static ct_status keep_residuals(rig_rank *r, const rig_task *t)
+{
+    r->absorbs = t->absorbs;
+    r->rate = RIG_RATE;
+    r->x.states = (ct_sync_states){ .ctx = r, .get = get_state };
+    if (!t->keeps) return CT_OK;
+    r->residual = calloc((size_t)r->net->grad_count + 1, sizeof(float));
+    if (r->residual == NULL) return CT_ERR_NOMEM;
+    for (int64_t i = 0; i < r->net->grad_count; i++) r->residual[i] = -1;
+    return CT_OK;
+}
+
+/* ---- opening */
+
+static ct_status open_nets(rig_plan plan, bool large, rig_rank *r)
 {
     share whole = share_of(RIG_WHOLE, 0), mine = share_of(plan, r->job.rank);
+    sizes n = sizes_of(large);
 
-    CT_TRY(make_net(&mine, false, &r->param, &r->net));
+    CT_TRY(make_net(&mine, n, false, &r->param, &r->net));
     r->whole = r->net;
-    if (plan == RIG_WHOLE) return CT_OK;
-    CT_TRY(make_net(&whole, true, &r->whole_param, &r->whole));
+    if ((plan == RIG_WHOLE) || (plan == RIG_DATA)) return CT_OK;
+    CT_TRY(make_net(&whole, n, true, &r->whole_param, &r->whole));
+    for (size_t i = 0; (plan == RIG_COPIES) && (i < r->param->n_layer); i++)
+        cut_layer(r->param, r->param->layer[i]->name, REPLICATE, 1, r->job.rank, 2);
     return ct_parts_create(r->whole, r->net, &r->job, &r->parts);
 }
 
-ct_status rig_open(rig_plan plan, const ct_group *g, rig_rank *r)
+ct_status rig_open(rig_plan plan, bool large, const ct_group *g, rig_rank *r)
 {
     static const char *const name[RIG_HISTORY] = { "momentum", "second", CT_HISTORY_AVERAGE };
 
     memset(r, 0, sizeof(*r));
     r->plan = plan;
     r->job = *g;
-    CT_TRY(open_nets(plan, r));
+    CT_TRY(open_nets(plan, large, r));
     ct_exchange_single(r->net->n_param, &r->x);
     r->x.job = r->job;
+    if (plan == RIG_DATA) r->x.data = r->job;
     for (int h = 0; h < RIG_HISTORY; h++) {
         r->history[h] = calloc((size_t)r->net->grad_count + 1, sizeof(float));
         if (r->history[h] == NULL) return CT_ERR_NOMEM;
@@ -192,6 +244,7 @@ ct_status rig_open(rig_plan plan, const ct_group *g, rig_rank *r)
 void rig_close(rig_rank *r)
 {
     for (int h = 0; h < RIG_HISTORY; h++) free(r->history[h]);
+    free(r->residual);
     ct_parts_destroy(r->parts);
     ct_net_destroy(r->net);
     if (r->whole != r->net) ct_net_destroy(r->whole);
@@ -268,6 +321,25 @@ void rig_clear(rig_rank *r)
     (void)each_value(r, 0, true, clear);
 }
 
+void rig_each_learned(const rig_rank *r, void (*visit)(void *ctx, int i, int64_t e, int64_t at),
+                      void *ctx)
+{
+    for (int i = 0; i < r->whole->n_param; i++) {
+        int k = ct_net_find_param(r->net, r->whole->param[i].key);
+        const ct_param *p = (k >= 0) ? &r->net->param[k] : NULL;
+        ct_cut all = { .whole = r->whole->param[i].blob.data.shape };
+        const ct_cut *cut = ((p != NULL) && (p->cut->n_range > 0)) ? p->cut : &all;
+
+        if ((p == NULL) || !ct_param_has_history(r->net, p)) continue;
+        for (int64_t j = 0; j < ct_cut_runs(cut); j++) {
+            ct_cut_run run = ct_cut_run_at(cut, j);
+
+            for (int64_t e = 0; e < run.count; e++)
+                visit(ctx, i, run.whole + e, p->offset + run.part + e);
+        }
+    }
+}
+
 /* ---- tasks */
 
 typedef struct loading {
@@ -302,17 +374,26 @@ static ct_status checksum(rig_rank *r, uint64_t *sum_p)
 static ct_status work(rig_rank *r, rig_task *t)
 {
     uint64_t sum = 0;
+    ct_status status;
 
     r->state.n_rank = 1;
     r->state.binary = (t->work == RIG_WRITE_BINARY);
     rig_fill(r, RIG_MARK);
+    CT_TRY(keep_residuals(r, t));
+    if (t->begin != NULL) r->state.n_rank = r->job.size;
+    if (t->begin != NULL) t->begin(t->ctx, r);
     switch (t->work) {
     case RIG_WRITE:
     case RIG_WRITE_BINARY:
-        return ct_snapshot_write(t->path, r->net, &r->state, &r->x, 0, NULL);
+        status = ct_snapshot_write(t->path, r->net, &r->state, &r->x, 0, NULL);
+        ct_residual_drain_close(r->net, &r->state.late);
+        return status;
     case RIG_READ:
         rig_clear(r);
         CT_TRY(ct_snapshot_read(t->path, r->net, &r->state, &r->x));
+        if (t->end != NULL) t->end(t->ctx, r);
+        r->net->options.dev->mem_release(r->state.owed);
+        ct_residual_drain_close(r->net, &r->state.late);
         break;
     case RIG_LOAD:
         rig_clear(r);
@@ -331,7 +412,7 @@ static ct_status work(rig_rank *r, rig_task *t)
 ct_status rig_run(const ct_group *g, rig_task *t)
 {
     rig_rank r;
-    ct_status status = rig_open(t->plan, g, &r);
+    ct_status status = rig_open(t->plan, t->large, g, &r);
 
     if (status == CT_OK) status = work(&r, t);
     rig_close(&r);

@@ -15,10 +15,13 @@ typedef enum {
     RIG_INPUT,    /* 3, one product by what it reads    */
     RIG_BOTH,     /* 4, two stages, the first one split */
     RIG_REPLICAS, /* 4, two of RIG_OUTPUT               */
+    RIG_COPIES,   /* 2, which do the same               */
+    RIG_DATA,     /* 2 replicas, that know of no parts  */
     N_RIG
 } rig_plan;
 
 enum { RIG_HISTORY = 3 }; /* two of the rule, and an average */
+#define RIG_RATE 0.125f
 
 typedef struct rig_rank {
     rig_plan plan;
@@ -28,13 +31,17 @@ typedef struct rig_rank {
     ct_parts *parts;
     float *history[RIG_HISTORY];
     ct_storage stored[RIG_HISTORY];
+    bool absorbs;
+    float *residual; /* NULL: codecs keep nothing */
+    float rate;
     ct_exchange x;
     ct_snapshot_state state;
 } rig_rank;
 
 int rig_ranks(rig_plan plan);
-/** This rank's part: g has rig_ranks() ranks. Collective. */
-ct_status rig_open(rig_plan plan, const ct_group *g, rig_rank *r);
+/** This rank's part, of a net with a weight larger than CT_STORAGE_CHUNK, or a small one: g has
+ * rig_ranks() ranks. Collective. */
+ct_status rig_open(rig_plan plan, bool large, const ct_group *g, rig_rank *r);
 void rig_close(rig_rank *r);
 typedef enum {
     RIG_WRITE,
@@ -51,7 +58,14 @@ typedef struct rig_task {
     rig_plan plan;
     rig_work work;
     const char *path;
+    bool large;
     uint64_t sum; /* of RIG_CHECKSUM, of the last rank */
+    /* every learned parameter has a residual on each rank, which before reading is all -1; absorbs:
+     * it counts in updates, at RIG_RATE */
+    bool keeps, absorbs;
+    void (*begin)(void *ctx, rig_rank *r); /* before it is written; may be NULL */
+    void (*end)(void *ctx, rig_rank *r);   /* after reading, with state's `owed` and `late` there */
+    void *ctx;
 } rig_task;
 
 /** Collective over g, which has rig_ranks() ranks. */
@@ -61,6 +75,10 @@ ct_status rig_run(const ct_group *g, rig_task *t);
 void rig_fill(rig_rank *r, int mark);
 /** Elements that rig_fill() would change; states too on request. */
 int64_t rig_differing(const rig_rank *r, int mark, bool states);
+/** Calls visit with each element that learns of this rank: of which parameter of the whole net, the
+ *  place there, the place in this rank's arenas. */
+void rig_each_learned(const rig_rank *r, void (*visit)(void *ctx, int i, int64_t e, int64_t at),
+                      void *ctx);
 /** Zeros everywhere. */
 void rig_clear(rig_rank *r);
 

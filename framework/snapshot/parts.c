@@ -15,7 +15,7 @@ static ct_status no_memory(void)
 /* ---- who has what */
 
 /* What a rank says of a parameter. */
-enum { HAS, RANGES, AXIS, RANGE, SAID = RANGE + 2 * CT_MAX_RANGE };
+enum { HAS, REPEATS, RANGES, AXIS, RANGE, SAID = RANGE + 2 * CT_MAX_RANGE };
 
 ct_cut ct_parts_cut(const ct_parts *p, int i)
 {
@@ -23,6 +23,15 @@ ct_cut ct_parts_cut(const ct_parts *p, int i)
 
     if (cut.n_range == 0) cut.whole = p->whole->param[i].blob.data.shape;
     return cut;
+}
+
+bool ct_parts_repeats(const ct_parts *p, int i)
+{
+    int l = ct_net_find_layer(p->net, p->net->param[p->own[i]].layer);
+    const Ct__LayerPart *part = p->net->layer[l]->param->part;
+
+    return (part != NULL) && (part->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE) &&
+           (part->index > 0);
 }
 
 static void say(const ct_parts *p, int i, int64_t *said)
@@ -33,6 +42,7 @@ static void say(const ct_parts *p, int i, int64_t *said)
     if (p->own[i] < 0) return;
     cut = ct_parts_cut(p, i);
     said[HAS] = 1;
+    said[REPEATS] = ct_parts_repeats(p, i) ? 1 : 0;
     said[RANGES] = cut.n_range;
     said[AXIS] = cut.axis;
     for (int r = 0; r < cut.n_range; r++) {
@@ -41,10 +51,84 @@ static void say(const ct_parts *p, int i, int64_t *said)
     }
 }
 
+static ct_cut cut_of(const ct_parts *p, int i, const int64_t *said)
+{
+    ct_cut cut = { .n_range = (int)said[RANGES],
+                   .axis = (int)said[AXIS],
+                   .whole = p->whole->param[i].blob.data.shape };
+
+    for (int r = 0; r < cut.n_range; r++)
+        cut.range[r] = (ct_range){ said[RANGE + 2 * r], said[RANGE + 2 * r + 1] };
+    return cut;
+}
+
+static bool holds(const ct_cut *c, int64_t x)
+{
+    for (int r = 0; r < c->n_range; r++)
+        if ((x >= c->range[r].first) && (x < c->range[r].first + c->range[r].count)) return true;
+    return c->n_range == 0;
+}
+
+/* Ranks with gradients of their own for place x of axis; -1: some are cut along another one. */
+static int count_at(const ct_parts *p, int i, const int64_t *said, int axis, int64_t x)
+{
+    int n = 0;
+
+    for (int k = 0; k < p->job->size; k++) {
+        const int64_t *v = said + (int64_t)k * SAID;
+        ct_cut cut = cut_of(p, i, v);
+
+        if ((v[HAS] == 0) || (v[REPEATS] != 0)) continue;
+        if ((cut.n_range > 0) && (cut.axis != axis)) return -1;
+        n += holds(&cut, x);
+    }
+    return n;
+}
+
+/* The same for every place of this rank's part, or -1. Numbers change where ranges begin and end.
+ */
+static int count_within(const ct_parts *p, int i, const int64_t *said, const ct_cut *mine)
+{
+    int axis = mine->axis, n;
+
+    for (int k = 0; (mine->n_range == 0) && (k < p->job->size); k++)
+        if (said[(int64_t)k * SAID + RANGES] > 0) axis = (int)said[(int64_t)k * SAID + AXIS];
+    n = count_at(p, i, said, axis, (mine->n_range > 0) ? mine->range[0].first : 0);
+    for (int k = 0; k < p->job->size; k++) {
+        ct_cut cut = cut_of(p, i, said + (int64_t)k * SAID);
+
+        for (int r = 0; r < 2 * cut.n_range; r++) {
+            int64_t x = cut.range[r / 2].first + ((r % 2 == 1) ? cut.range[r / 2].count : 0);
+
+            if ((x < cut.whole.dim[axis]) && holds(mine, x) && (count_at(p, i, said, axis, x) != n))
+                return -1;
+        }
+    }
+    return n;
+}
+
+static int count_sharers(const ct_parts *p, int i, const int64_t *said)
+{
+    int n = 0, others = 0;
+    ct_cut mine;
+
+    if (p->own[i] < 0) return 0;
+    mine = ct_parts_cut(p, i);
+    for (int k = 0; k < p->job->size; k++) {
+        const int64_t *v = said + (int64_t)k * SAID;
+        ct_cut theirs = cut_of(p, i, v);
+
+        if ((v[HAS] == 0) || (v[REPEATS] != 0)) continue;
+        if (ct_cut_equal(&mine, &theirs))
+            n++;
+        else
+            others++;
+    }
+    return (others == 0) ? n : count_within(p, i, said, &mine);
+}
+
 static ct_status add_part(ct_parts *p, int i, int rank, const int64_t *said)
 {
-    ct_part *at;
-
     if (p->n_part == p->capacity) {
         int capacity = 2 * p->capacity + p->whole->n_param + 1;
         ct_part *grown = realloc(p->part, (size_t)capacity * sizeof(*grown));
@@ -53,13 +137,7 @@ static ct_status add_part(ct_parts *p, int i, int rank, const int64_t *said)
         p->part = grown;
         p->capacity = capacity;
     }
-    at = &p->part[p->n_part++];
-    *at = (ct_part){ .rank = rank,
-                     .cut = { .n_range = (int)said[RANGES],
-                              .axis = (int)said[AXIS],
-                              .whole = p->whole->param[i].blob.data.shape } };
-    for (int r = 0; r < at->cut.n_range; r++)
-        at->cut.range[r] = (ct_range){ said[RANGE + 2 * r], said[RANGE + 2 * r + 1] };
+    p->part[p->n_part++] = (ct_part){ .rank = rank, .cut = cut_of(p, i, said) };
     return CT_OK;
 }
 
@@ -163,6 +241,7 @@ static ct_status agree_parts(ct_parts *p, int64_t *said)
         p->first[i] = p->n_part;
         say(p, i, mine);
         CT_TRY(ct_group_gather(p->job, mine, SAID, said));
+        p->n_sharer[i] = count_sharers(p, i, said);
         if (status == CT_OK) status = cover(p, i, said);
     }
     p->first[p->whole->n_param] = p->n_part;
@@ -181,7 +260,8 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
         *p = (ct_parts){ .whole = whole, .net = net, .job = job };
         p->own = calloc(n, sizeof(*p->own));
         p->first = calloc(n, sizeof(*p->first));
-        if ((status == CT_OK) && ((p->own == NULL) || (p->first == NULL))) status = no_memory();
+        p->n_sharer = calloc(n, sizeof(*p->n_sharer));
+        if ((p->own == NULL) || (p->first == NULL) || (p->n_sharer == NULL)) status = no_memory();
     }
     if (status == CT_OK) status = find_own(p);
     status = ct_group_agree(job, status);
@@ -200,6 +280,7 @@ void ct_parts_destroy(ct_parts *p)
     if (p == NULL) return;
     free(p->own);
     free(p->first);
+    free(p->n_sharer);
     free(p->part);
     free(p);
 }
@@ -209,6 +290,22 @@ bool ct_parts_stands(const ct_parts *p, int i)
     for (int k = p->first[i]; k < p->first[i + 1]; k++)
         if (p->part[k].rank == p->job->rank) return true;
     return false;
+}
+
+ct_status ct_parts_add_up(const ct_parts *p, int i, float *v)
+{
+    int64_t count = p->whole->param[i].count;
+    float *all = ct_mem_acquire((size_t)count * sizeof(float));
+    ct_status status = (all != NULL) ? CT_OK : no_memory();
+    ct_cut cut;
+
+    status = ct_group_agree(p->job, status);
+    if (p->own[i] >= 0) cut = ct_parts_cut(p, i);
+    if ((status == CT_OK) && (v != NULL) && !ct_parts_repeats(p, i)) ct_cut_put(&cut, v, all);
+    if (status == CT_OK) status = ct_group_average(p->job, all, count, 1.0);
+    if ((status == CT_OK) && (v != NULL)) ct_cut_take(&cut, all, v);
+    ct_mem_release(all);
+    return status;
 }
 
 /* ---- ranges of a whole array in parts */

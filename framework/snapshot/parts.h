@@ -23,8 +23,11 @@ typedef struct ct_parts {
     const ct_net *whole; /* has no memory; its order is that of files */
     const ct_net *net;   /* this rank's */
     const ct_group *job;
-    int *own;   /* [whole->n_param] this rank's parameter of the same key, or -1: it has nothing */
-    int *first; /* [whole->n_param + 1] places in `part` */
+    int *own; /* [whole->n_param] this rank's parameter of the same key, or -1: it has nothing */
+    /* [whole->n_param] ranks that have what this one has of it, with gradients of their own; -1:
+     * not the same number of ranks for all of that */
+    int *n_sharer;
+    int *first;    /* [whole->n_param + 1] places in `part` */
     ct_part *part; /* part[first[i]] … together are parameter i, each of the lowest rank that has
                       it */
     int n_part, capacity;
@@ -37,8 +40,15 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
 void ct_parts_destroy(ct_parts *p); /* NULL allowed */
 /** Whether this rank is the one that stands for its part of parameter i. */
 bool ct_parts_stands(const ct_parts *p, int i);
+/** Whether this rank's gradients of parameter i, of which it has something, are those of another
+ *  rank of its replica, which does the same. */
+bool ct_parts_repeats(const ct_parts *p, int i);
 /** This rank's cut of parameter i, of which it has something. */
 ct_cut ct_parts_cut(const ct_parts *p, int i);
+
+/** v: this rank's numbers of parameter i, as long as its part; NULL: it has none. Afterwards their
+ *  sum over the ranks that have gradients of their own for it. Collective. */
+ct_status ct_parts_add_up(const ct_parts *p, int i, float *v);
 
 enum { CT_PARTS_ARENAS = 8 }; /* of one run, at most */
 

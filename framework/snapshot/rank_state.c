@@ -1,5 +1,6 @@
 #include "framework/snapshot/snapshot_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,13 +76,14 @@ static ct_status agree_any(const ct_group *g, ct_status status, bool *any_p)
 
 /* ---- what this run keeps, too */
 
-/* The run of the snapshot kept its momentum in the solver, or the snapshot is a dense run's. */
-static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state, const ct_group *g,
+/* The run of the snapshot kept its momentum in the solver, or the snapshot is a dense run's. n
+ * ranks share it. */
+static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state, int n,
                                const ct_sync_state *e)
 {
     if (!e->is_momentum || (state->n_history < 1)) return CT_OK;
     CT_TRY(ct_storage_get(&state->history[0], net->param[e->param].offset, e->count, e->data));
-    for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)g->size;
+    for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)n;
     return CT_OK;
 }
 
@@ -92,13 +94,13 @@ static ct_status read_one(const char *file, const ct_net *net, const ct_snapshot
 
     if (state->foreign) { /* Caffe has none; what codecs hold of the momentum is the solver's */
         memset(e->data, 0, (size_t)e->count * sizeof(float));
-        return take_momentum(net, state, g, e);
+        return take_momentum(net, state, g->size, e);
     }
     CT_TRY(agree_any(g,
                      read_array(file, state->n_rank_file, g, e->name, &net->param[e->param],
                                 e->count, e->replicated, e->data, &found),
                      &found));
-    if (!found) return take_momentum(net, state, g, e);
+    if (!found) return take_momentum(net, state, g->size, e);
     if ((state->n_rank == g->size) || e->replicated) return CT_OK;
     return ct_group_average(g, e->data, e->count, 1.0 / g->size);
 }
@@ -133,10 +135,12 @@ static bool has_state(ct_h5_reader *r, const char *name, const ct_param *p)
     return has;
 }
 
-/* kind_of[n_param] of the snapshot, and behind that who has something on the way to the weights.
- * Only what is counted in updates knows its rate. */
+/* What the ranks of then have, by parameters of the whole net: kind_of[n_param], behind that who
+ * has something on the way to the weights, and behind that whether any has parts. Only what is
+ * counted in updates knows its rate. n_residual[n_param]: how many of those this rank looked at
+ * have a residual. */
 static ct_status look_for(const char *file, const ct_net *net, int n_then, const ct_group *g,
-                          int64_t *kind_of)
+                          int64_t *kind_of, double *n_residual)
 {
     for (int from = g->rank; from < n_then; from += g->size) {
         ct_h5_reader *r = NULL;
@@ -146,10 +150,13 @@ static ct_status look_for(const char *file, const ct_net *net, int n_then, const
             const ct_param *p = &net->param[i];
 
             if (!p->learns) continue;
-            if (has_state(r, CT_SYNC_RESIDUAL, p))
+            if (has_state(r, CT_SYNC_RESIDUAL, p)) {
                 kind_of[i] = has_state(r, CT_SYNC_RATE, p) ? OF_UPDATE : OF_GRADIENT;
+                n_residual[i] += 1;
+            }
             if (has_state(r, CT_RANK_LATE, p)) kind_of[net->n_param + i] = 1;
         }
+        if ((r != NULL) && ct_h5_has(r, "/state/" CT_RANK_PART)) kind_of[2 * net->n_param] = 1;
         ct_h5_reader_destroy(r);
     }
     return CT_OK;
@@ -236,6 +243,15 @@ static ct_status go_on(const char *file, const ct_net *net, const ct_group *g,
     return CT_OK;
 }
 
+static void say_moved(int n_weight, int n_gradient)
+{
+    if (n_weight + n_gradient > 0)
+        CT_INFO("parameters that travel otherwise now: of %d what was not sent goes to the "
+                "weights, no farther in an iteration than that moves them, of %d it goes with the "
+                "next gradient",
+                n_weight, n_gradient);
+}
+
 static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
                         const ct_exchange *x, const int64_t *kind_of)
 {
@@ -265,31 +281,449 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
         n_weight += (then == OF_UPDATE);
         n_gradient += (then == OF_GRADIENT);
     }
-    if (n_weight + n_gradient > 0)
-        CT_INFO("parameters that travel otherwise now: of %d what was not sent goes to the "
-                "weights, no farther in an iteration than that moves them, of %d it goes with the "
-                "next gradient",
-                n_weight, n_gradient);
+    say_moved(n_weight, n_gradient);
     return go_on(file, net, g, kind_of + net->n_param, state);
+}
+
+/* ---- where ranks of then or of now have parts of the net */
+
+typedef struct divided {
+    const char *file;
+    const ct_net *net, *all; /* this rank's net, and that of which files have the parameters */
+    const ct_parts *parts;   /* NULL: they are the same */
+    const ct_group *g;
+    ct_snapshot_state *state;
+    const ct_exchange *x;
+    double *n_residual; /* [all->n_param] ranks of then that have a residual of it */
+    float *sum, *host;  /* room for the largest parameter */
+} divided;
+
+static int own_of(const divided *d, int i)
+{
+    return (d->parts != NULL) ? d->parts->own[i] : i;
+}
+
+static ct_cut whole_of(const ct_param *p)
+{
+    return (ct_cut){ .whole = p->blob.data.shape };
+}
+
+/* How many ranks share what is kept of parameter i. */
+static int sharers_of(const divided *d, int i)
+{
+    return (d->parts != NULL) ? d->parts->n_sharer[i] : d->g->size;
+}
+
+/* A number of a file between least and most. */
+static bool take_number(double v, int64_t least, int64_t most, int64_t *n_p)
+{
+    if (!(v >= (double)least) || !(v <= (double)most) || (v != floor(v))) return false;
+    *n_p = (int64_t)v;
+    return true;
+}
+
+/* v[n], as CT_RANK_PART says it, of a parameter. */
+static bool parse_part(const double *v, int64_t n, ct_cut *cut, bool *repeats_p)
+{
+    int64_t axis, repeats, end = 0;
+
+    if ((n < 2) || (n % 2 != 0) || !take_number(v[0], 0, 1, &repeats) ||
+        !take_number(v[1], 0, CT_MAX_DIM - 1, &axis))
+        return false;
+    cut->n_range = (int)(n / 2 - 1);
+    cut->axis = (int)axis;
+    *repeats_p = (repeats != 0);
+    if ((cut->n_range > 0) && (axis >= cut->whole.ndim)) return false;
+    for (int r = 0; r < cut->n_range; r++) {
+        int64_t most = cut->whole.dim[axis];
+
+        if (!take_number(v[2 + 2 * r], end, most, &cut->range[r].first) ||
+            !take_number(v[3 + 2 * r], 1, most - cut->range[r].first, &cut->range[r].count))
+            return false;
+        end = cut->range[r].first + cut->range[r].count;
+    }
+    return true;
+}
+
+/* Of which part of p (whole) a rank of then had states. */
+static ct_status read_part(ct_h5_reader *r, const char *file, const ct_param *p, ct_cut *cut,
+                           bool *repeats_p)
+{
+    double v[2 + 2 * CT_MAX_RANGE];
+    ct_text path = ct_state_path("/state", CT_RANK_PART, p->key);
+    int64_t n = 0;
+    ct_status status = CT_OK;
+
+    *cut = whole_of(p);
+    *repeats_p = false;
+    if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    if (ct_h5_has(r, path.text)) {
+        status = ct_h5_get_doubles(r, path.text, 2 + 2 * CT_MAX_RANGE, v, &n);
+        if ((status == CT_OK) && !parse_part(v, n, cut, repeats_p))
+            status = CT_FAIL(CT_ERR_DATA, "%s: a rank's file says of %s no part of shape %s", file,
+                             p->key, ct_shape_str(&p->blob.data.shape).text);
+    }
+    ct_text_destroy(&path);
+    return status;
+}
+
+/* Adds what the file of a rank has of an array to where that is in the whole one. */
+static ct_status add_part(const divided *d, int rank, const char *array, const ct_param *p,
+                          bool *found_p)
+{
+    ct_h5_reader *r = NULL;
+    bool repeats = false;
+    ct_cut cut;
+    ct_shape shape;
+    ct_status status = open_rank(d->file, rank, &r);
+
+    if ((status != CT_OK) || (r == NULL)) return status;
+    if (!ct_h5_has(r, array)) goto out;
+    *found_p = true;
+    CT_TRY_GOTO(status, out, read_part(r, d->file, p, &cut, &repeats));
+    shape = ct_cut_shape(&cut);
+    CT_TRY_GOTO(status, out, ct_h5_get_floats(r, array, ct_shape_count(&shape, 0, -1), d->host));
+    for (int64_t i = 0; !repeats && (i < ct_cut_runs(&cut)); i++) {
+        ct_cut_run run = ct_cut_run_at(&cut, i);
+
+        for (int64_t k = 0; k < run.count; k++) d->sum[run.whole + k] += d->host[run.part + k];
+    }
+out:
+    ct_h5_reader_destroy(r);
+    return status;
+}
+
+/* d->sum = what all ranks of then had of an array that is as long as parameter i, on every rank. */
+static ct_status add_up(const divided *d, int i, const char *name, bool *found_p)
+{
+    const ct_param *p = &d->all->param[i];
+    ct_text array = ct_state_path("/state", name, p->key);
+    ct_status status =
+        (array.text != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
+
+    *found_p = false;
+    memset(d->sum, 0, (size_t)p->count * sizeof(float));
+    for (int from = d->g->rank; (status == CT_OK) && (from < d->state->n_rank_file);
+         from += d->g->size)
+        status = add_part(d, from, array.text, p, found_p);
+    ct_text_destroy(&array);
+    CT_TRY(agree_any(d->g, status, found_p));
+    return *found_p ? ct_group_average(d->g, d->sum, p->count, 1.0) : CT_OK;
+}
+
+/* to = what this rank has of d->sum, divided by n. */
+static void take_share(const divided *d, int i, int n, float *to)
+{
+    const ct_param *own = &d->net->param[own_of(d, i)];
+    ct_cut cut = (d->parts != NULL) ? ct_parts_cut(d->parts, i) : whole_of(own);
+
+    ct_cut_take(&cut, d->sum, to);
+    for (int64_t k = 0; k < own->count; k++) to[k] /= (float)n;
+}
+
+static ct_status check_sharers(const divided *d, int i)
+{
+    if ((own_of(d, i) < 0) || (sharers_of(d, i) > 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: what was not sent of %s cannot be dealt out: not all of a rank's "
+                   "part of it has the same number of ranks",
+                   d->file, d->all->param[i].key);
+}
+
+/* A number that all ranks of then with parameter i had alike. */
+static ct_status read_number(const divided *d, int i, const char *name, float *v_p)
+{
+    ct_text array = ct_state_path("/state", name, d->all->param[i].key);
+    ct_status status =
+        (array.text != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
+    bool found = false;
+
+    *v_p = 0;
+    for (int from = 0;
+         (d->g->rank == 0) && (status == CT_OK) && !found && (from < d->state->n_rank_file); from++)
+        status = add_array(d->file, from, array.text, 1, v_p, &(float){ 0 }, &found);
+    ct_text_destroy(&array);
+    CT_TRY(ct_group_agree(d->g, status));
+    return ct_group_broadcast(d->g, v_p, sizeof(*v_p));
+}
+
+/* State k of a parameter as numbers whose maximum over the ranks is that of any that has it. */
+enum { SAID_HAS, SAID_ONE, SAID_ALIKE, SAID_NAME, SAID_STATE = SAID_NAME + 4 };
+
+static void say_state(const divided *d, int i, int k, int64_t *said, ct_sync_state *e, bool *has_p)
+{
+    memset(said, 0, SAID_STATE * sizeof(*said));
+    *has_p = (own_of(d, i) >= 0) && ct_sync_states_get(&d->x->states, own_of(d, i), k, e);
+    if (!*has_p) return;
+    said[SAID_HAS] = 1;
+    said[SAID_ONE] = (e->count == 1);
+    said[SAID_ALIKE] = e->replicated;
+    strncpy((char *)&said[SAID_NAME], e->name, 4 * sizeof(*said) - 1);
+}
+
+/* Whether this rank's file has state e of parameter i, of the same part. */
+static ct_status has_own(const divided *d, ct_h5_reader *r, int i, const ct_sync_state *e,
+                         bool *has_p)
+{
+    const ct_param *p = &d->all->param[i];
+    ct_cut then, now;
+    bool repeats = false;
+
+    *has_p = false;
+    if ((r == NULL) || !has_state(r, e->name, p)) return CT_OK;
+    CT_TRY(read_part(r, d->file, p, &then, &repeats));
+    now = ct_parts_cut(d->parts, i);
+    *has_p = ct_cut_equal(&then, &now) && (repeats == ct_parts_repeats(d->parts, i));
+    return CT_OK;
+}
+
+static ct_status compare_own(const divided *d, ct_h5_reader *r, bool *same_p)
+{
+    ct_sync_state e = { 0 };
+
+    for (int i = 0; *same_p && (i < d->all->n_param); i++) {
+        for (int k = 0; *same_p && (own_of(d, i) >= 0) &&
+                        ct_sync_states_get(&d->x->states, own_of(d, i), k, &e);
+             k++)
+            CT_TRY(has_own(d, r, i, &e, same_p));
+    }
+    return CT_OK;
+}
+
+/* Whether as many ranks have residuals of each parameter as had. */
+static ct_status compare_numbers(const divided *d, bool *same_p)
+{
+    double *now = calloc((size_t)d->all->n_param + 1, sizeof(*now));
+    ct_sync_state e = { 0 };
+    ct_status status =
+        (now != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
+
+    status = ct_group_agree(d->g, status);
+    for (int i = 0; (status == CT_OK) && (i < d->all->n_param); i++)
+        now[i] = (own_of(d, i) >= 0) && (kind_now(&d->x->states, own_of(d, i), &e) != NONE);
+    if (status == CT_OK) status = ct_group_sum(d->g, now, d->all->n_param);
+    for (int i = 0; (status == CT_OK) && (i < d->all->n_param); i++)
+        if (now[i] != d->n_residual[i]) *same_p = false;
+    free(now);
+    return status;
+}
+
+/* Whether every rank finds all of its states in its own file, and the files have no others. */
+static ct_status is_same(const divided *d, bool *same_p)
+{
+    bool same = (d->parts != NULL) && (d->state->n_rank == d->g->size), other;
+    ct_h5_reader *r = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(compare_numbers(d, &same));
+    if (same) {
+        status = open_rank(d->file, d->g->rank, &r);
+        if (status == CT_OK) status = compare_own(d, r, &same);
+        ct_h5_reader_destroy(r);
+    }
+    other = !same;
+    CT_TRY(agree_any(d->g, status, &other));
+    *same_p = !other;
+    return CT_OK;
+}
+
+static ct_status read_own(const divided *d, int i, const ct_sync_state *e)
+{
+    ct_text array = ct_state_path("/state", e->name, d->all->param[i].key);
+    ct_h5_reader *r = NULL;
+    ct_status status = open_rank(d->file, d->g->rank, &r);
+
+    if ((status == CT_OK) && (array.text == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
+    if ((status == CT_OK) && (r != NULL))
+        status = ct_h5_get_floats(r, array.text, e->count, e->data);
+    ct_text_destroy(&array);
+    ct_h5_reader_destroy(r);
+    return status;
+}
+
+/* State e of parameter i, where has; said: by all ranks. */
+static ct_status deal_out(const divided *d, int i, const int64_t *said, bool has,
+                          const ct_sync_state *e)
+{
+    char name[4 * sizeof(*said)];
+    bool found = false;
+    float one = 0;
+
+    memcpy(name, &said[SAID_NAME], sizeof(name));
+    if (said[SAID_ALIKE] != 0) {
+        if (said[SAID_ONE] != 0) CT_TRY(read_number(d, i, name, &one));
+        if (has) memset(e->data, 0, (size_t)e->count * sizeof(float));
+        if (has && (said[SAID_ONE] != 0)) e->data[0] = one;
+        return CT_OK;
+    }
+    CT_TRY(add_up(d, i, name, &found));
+    CT_TRY(ct_group_agree(d->g, check_sharers(d, i)));
+    if (!has) return CT_OK;
+    take_share(d, i, sharers_of(d, i), e->data);
+    return found ? CT_OK : take_momentum(d->net, d->state, sharers_of(d, i), e);
+}
+
+/* Caffe keeps nothing of codecs; what these hold of the momentum is the solver's. */
+static ct_status begin_anew(const divided *d)
+{
+    ct_sync_state e = { 0 };
+    ct_status status = CT_OK;
+
+    for (int i = 0; i < d->all->n_param; i++) {
+        int own = own_of(d, i);
+
+        for (int k = 0; (own >= 0) && ct_sync_states_get(&d->x->states, own, k, &e); k++) {
+            memset(e.data, 0, (size_t)e.count * sizeof(float));
+            if (status == CT_OK) status = check_sharers(d, i);
+            if (status == CT_OK) status = take_momentum(d->net, d->state, sharers_of(d, i), &e);
+        }
+    }
+    return ct_group_agree(d->g, status);
+}
+
+static ct_status read_divided(const divided *d)
+{
+    ct_sync_state e = { 0 };
+    bool same = false, has = false;
+    int64_t said[SAID_STATE], n = 0;
+    ct_status status = CT_OK;
+
+    if (d->state->foreign) return begin_anew(d);
+    CT_TRY(is_same(d, &same));
+    for (int i = 0; i < d->all->n_param; i++) {
+        for (int k = 0;; k++, n++) {
+            say_state(d, i, k, said, &e, &has);
+            if (same && !has) break;
+            if (same && (status == CT_OK)) status = read_own(d, i, &e);
+            if (same) continue;
+            CT_TRY(ct_group_max(d->g, said, SAID_STATE));
+            if (said[SAID_HAS] == 0) break;
+            CT_TRY(deal_out(d, i, said, has, &e));
+        }
+    }
+    CT_TRY(ct_group_agree(d->g, status));
+    if ((n > 0) && !same)
+        CT_INFO("residuals of the parts of %d ranks were summed and dealt out to those of %d",
+                d->state->n_rank, d->g->size);
+    return CT_OK;
+}
+
+/* What was not sent of parameter i has no place: `then` it counted in this. */
+static ct_status pay_divided(const divided *d, int i, kind then)
+{
+    int own = own_of(d, i);
+    bool found = false;
+    float rate = 0;
+
+    CT_TRY(add_up(d, i, CT_SYNC_RESIDUAL, &found));
+    if (then == OF_GRADIENT) {
+        CT_TRY(ct_group_agree(d->g, check_sharers(d, i)));
+        if (own < 0) return CT_OK;
+        take_share(d, i, sharers_of(d, i), d->host);
+        return owe(d->net, &d->net->param[own], d->host, &d->state->owed);
+    }
+    CT_TRY(read_number(d, i, CT_SYNC_RATE, &rate));
+    if (own < 0) return CT_OK;
+    take_share(d, i, 1, d->host);
+    return ct_residual_drain_add(d->net, &d->state->late, own, rate, d->host);
+}
+
+static ct_status go_on_divided(const divided *d, int i)
+{
+    bool found = false;
+    float rate = 0;
+
+    CT_TRY(add_up(d, i, CT_RANK_LATE, &found));
+    CT_TRY(read_number(d, i, CT_RANK_LATE_RATE, &rate));
+    if (own_of(d, i) < 0) return CT_OK;
+    take_share(d, i, 1, d->host);
+    return ct_residual_drain_add(d->net, &d->state->late, own_of(d, i), rate, d->host);
+}
+
+static ct_status settle_divided(const divided *d, const int64_t *kind_of)
+{
+    int n_weight = 0, n_gradient = 0;
+
+    for (int i = 0; i < d->all->n_param; i++) {
+        kind then = (kind)kind_of[i];
+        ct_sync_state e = { 0 };
+        int64_t now = NONE;
+
+        if (then == NONE) continue;
+        if (own_of(d, i) >= 0) now = kind_now(&d->x->states, own_of(d, i), &e);
+        if ((now != NONE) && (now != (int64_t)then))
+            memset(e.data, 0, (size_t)e.count * sizeof(float));
+        CT_TRY(ct_group_max(d->g, &now, 1));
+        if (now == (int64_t)then) continue;
+        CT_TRY(ct_group_agree(d->g, pay_divided(d, i, then)));
+        n_weight += (then == OF_UPDATE);
+        n_gradient += (then == OF_GRADIENT);
+    }
+    say_moved(n_weight, n_gradient);
+    for (int i = 0; i < d->all->n_param; i++)
+        if (kind_of[d->all->n_param + i] != 0) CT_TRY(ct_group_agree(d->g, go_on_divided(d, i)));
+    return CT_OK;
+}
+
+static ct_status read_parts(divided *d, const int64_t *kind_of)
+{
+    int64_t most = 0;
+    ct_status status = CT_OK;
+
+    for (int i = 0; i < d->all->n_param; i++)
+        if (d->all->param[i].count > most) most = d->all->param[i].count;
+    d->sum = ct_mem_acquire((size_t)most * sizeof(float));
+    d->host = ct_mem_acquire((size_t)most * sizeof(float));
+    if ((d->sum == NULL) || (d->host == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
+    status = ct_group_agree(d->g, status);
+    if (status == CT_OK) status = read_divided(d);
+    if ((status == CT_OK) && !d->state->foreign) status = settle_divided(d, kind_of);
+    ct_mem_release(d->sum);
+    ct_mem_release(d->host);
+    return status;
+}
+
+/* ---- */
+
+static ct_status read_all(const char *file, ct_net *net, ct_snapshot_state *state,
+                          const ct_exchange *x, int64_t *kind_of, double *n_residual)
+{
+    const ct_parts *parts = state->parts;
+    const ct_net *all = (parts != NULL) ? parts->whole : net;
+    const ct_group *g = (parts != NULL) ? &x->job : &x->data;
+    divided d = { file, net, all, parts, g, state, x, n_residual, NULL, NULL };
+
+    if (!state->foreign) {
+        CT_TRY(ct_group_agree(g, look_for(file, all, state->n_rank_file, g, kind_of, n_residual)));
+        CT_TRY(ct_group_max(g, kind_of, 2 * all->n_param + 1));
+    }
+    if ((parts == NULL) && (kind_of[2 * all->n_param] == 0)) {
+        CT_TRY(read_states(file, net, state, x));
+        return state->foreign ? CT_OK : settle(file, net, state, x, kind_of);
+    }
+    CT_TRY(ct_group_sum(g, n_residual, all->n_param));
+    return read_parts(&d, kind_of);
 }
 
 ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *state,
                              const ct_exchange *x)
 {
-    const ct_group *g = &x->data;
-    int64_t *kind_of = calloc(2 * (size_t)net->n_param + 1, sizeof(*kind_of));
-    ct_status status =
-        (kind_of != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    const ct_group *g = (state->parts != NULL) ? &x->job : &x->data;
+    size_t n = (size_t)((state->parts != NULL) ? state->parts->whole->n_param : net->n_param);
+    int64_t *kind_of = calloc(2 * n + 1, sizeof(*kind_of));
+    double *n_residual = calloc(n + 1, sizeof(*n_residual));
+    ct_status status = ((kind_of != NULL) && (n_residual != NULL))
+                           ? CT_OK
+                           : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
 
     state->owed = NULL;
     state->late = (ct_residual_drain){ .v = NULL };
     status = ct_group_agree(g, status);
-    if (status == CT_OK) status = read_states(file, net, state, x);
-    if ((status == CT_OK) && !state->foreign)
-        status = ct_group_agree(g, look_for(file, net, state->n_rank_file, g, kind_of));
-    if (status == CT_OK) status = ct_group_max(g, kind_of, 2 * net->n_param);
-    if (status == CT_OK) status = settle(file, net, state, x, kind_of);
+    if (status == CT_OK) status = read_all(file, net, state, x, kind_of, n_residual);
     free(kind_of);
+    free(n_residual);
     if (status != CT_OK) {
         if (state->owed != NULL) ct_net_device(net)->mem_release(state->owed);
         state->owed = NULL;

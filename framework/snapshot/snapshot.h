@@ -19,7 +19,9 @@
  * gradient; until they are there a snapshot of that run has what is left, as rank 0's state.
  *
  * Of a net that ranks run together, each a part, the shared files have whole arrays, as one rank
- * writes them, so however the net is divided, it reads them.
+ * writes them, so however the net is divided, it reads them. Rank files have what their ranks have,
+ * and say of which part of a parameter that is: the sum over the ranks is then one of parts, and so
+ * are the shares of it.
  */
 #ifndef CT_SNAPSHOT_H
 #define CT_SNAPSHOT_H

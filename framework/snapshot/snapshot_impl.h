@@ -116,10 +116,17 @@ ct_status ct_carry_read(const char *file, ct_net *net, const ct_group *g);
  * travels in another way: what is counted in updates goes to the weights, no farther in an
  * iteration than that moves them (framework/snapshot/residual_drain.h); what is counted in
  * gradients goes into the next gradient.
+ *
+ * Where ranks of then or of now have parts of the net, the same holds of each part: each takes back
+ * its own where all have the parts of then, otherwise the sum of whole arrays is taken apart.
+ * What all ranks have alike and is not one number of a parameter starts anew then.
  */
 
 /** What is on its way to the weights, in rank 0's file. */
-#define CT_RANK_LATE      "late"
+#define CT_RANK_LATE "late"
+/** In a file of a rank that has parts, of each parameter with a state: 1 where its gradients are
+ *  another rank's, too, the axis that is cut, first and length of each range; none: it is whole. */
+#define CT_RANK_PART      "part"
 #define CT_RANK_LATE_RATE "late_rate"
 
 /** net and state hold the shared parts already. Collective. CT_ERR_IO, CT_ERR_DATA. */

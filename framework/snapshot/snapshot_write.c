@@ -98,6 +98,57 @@ static ct_status put_state(const set_writer *s, ct_h5_writer *w, const char *nam
     return status;
 }
 
+/* Which part of a parameter this rank's states are of. */
+static ct_status put_part(const set_writer *s, ct_h5_writer *w, int i)
+{
+    const ct_parts *parts = s->state->parts;
+    ct_cut cut = ct_parts_cut(parts, i);
+    double v[2 + 2 * CT_MAX_RANGE] = { ct_parts_repeats(parts, i) ? 1 : 0, cut.axis };
+    ct_text path = ct_state_path("/state", CT_RANK_PART, parts->whole->param[i].key);
+    ct_status status;
+
+    for (int r = 0; r < cut.n_range; r++) {
+        v[2 + 2 * r] = (double)cut.range[r].first;
+        v[3 + 2 * r] = (double)cut.range[r].count;
+    }
+    status = (path.text != NULL) ? ct_h5_put_doubles(w, path.text, v, 2 + 2 * cut.n_range)
+                                 : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+    ct_text_destroy(&path);
+    return status;
+}
+
+static ct_status put_all_parts(const set_writer *s, ct_h5_writer *w)
+{
+    const ct_parts *parts = s->state->parts;
+    ct_sync_state e;
+
+    for (int i = 0; (parts != NULL) && (i < parts->whole->n_param); i++) {
+        int own = parts->own[i];
+
+        if ((own >= 0) && (ct_residual_drain_has(&s->state->late, own) ||
+                           ct_sync_states_get(s->states, own, 0, &e)))
+            CT_TRY(put_part(s, w, i));
+    }
+    return CT_OK;
+}
+
+/* Whether this rank writes what others have alike on the way to parameter k of its net. */
+static bool writes_late(const set_writer *s, int k)
+{
+    const ct_parts *parts = s->state->parts;
+
+    if (!ct_residual_drain_has(&s->state->late, k)) return false;
+    if (parts == NULL) return s->group->rank == 0;
+    return ct_parts_stands(parts, ct_net_find_param(parts->whole, s->net->param[k].key));
+}
+
+static bool any_late(const set_writer *s)
+{
+    for (int k = 0; k < s->net->n_param; k++)
+        if (writes_late(s, k)) return true;
+    return false;
+}
+
 /* v: what is on its way to the weights, on the host. */
 static ct_status put_late(const set_writer *s, ct_h5_writer *w, const float *v)
 {
@@ -106,7 +157,7 @@ static ct_status put_late(const set_writer *s, ct_h5_writer *w, const float *v)
     for (int i = 0; i < s->net->n_param; i++) {
         const ct_param *p = &s->net->param[i];
 
-        if (!ct_residual_drain_has(l, i)) continue;
+        if (!writes_late(s, i)) continue;
         CT_TRY(put_state(s, w, CT_RANK_LATE, i, p->count, v + p->offset));
         CT_TRY(put_state(s, w, CT_RANK_LATE_RATE, i, 1, &l->rate[i]));
     }
@@ -122,10 +173,10 @@ static bool any_state(const set_writer *s)
     return any;
 }
 
-/* This rank's own state, and by rank 0 what all have alike; no file where there is none. */
+/* This rank's own state, and by one rank what several have alike; no file where there is none. */
 static ct_status write_rank(set_writer *s)
 {
-    bool late = (s->group->rank == 0) && (s->state->late.v != NULL);
+    bool late = any_late(s);
     ct_host_copy v = { .data = NULL };
     ct_h5_writer *w = NULL;
     ct_sync_state e = { 0 };
@@ -133,6 +184,7 @@ static ct_status write_rank(set_writer *s)
 
     if (!late && !any_state(s)) return CT_OK;
     CT_TRY(ct_h5_writer_create(false, &w));
+    CT_TRY_GOTO(status, out, put_all_parts(s, w));
     for (int i = 0; i < s->net->n_param; i++) {
         for (int k = 0; ct_sync_states_get(s->states, i, k, &e); k++)
             CT_TRY_GOTO(status, out, put_state(s, w, e.name, i, e.count, e.data));

@@ -61,11 +61,41 @@ static ct_status sum_momentum(ct_solver *s, const ct_sync_state *e, int64_t offs
     return status;
 }
 
+/* The same where ranks have parts of parameter i of the whole net. */
+static ct_status sum_momentum_of_parts(ct_solver *s, int i)
+{
+    int own = s->parts->own[i];
+    ct_sync_state e = { 0 };
+    int64_t any = 0;
+    float *v = NULL;
+    ct_status status = CT_OK;
+
+    for (int k = 0; (any == 0) && (own >= 0) && ct_sync_states_get(&s->exchange.states, own, k, &e);
+         k++)
+        any = e.is_momentum;
+    if (any != 0) v = ct_mem_acquire((size_t)e.count * sizeof(float));
+    if ((any != 0) && (v == NULL)) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum");
+    if (v != NULL) memcpy(v, e.data, (size_t)e.count * sizeof(float));
+    CT_TRY_GOTO(status, out, ct_group_agree(&s->exchange.job, status));
+    CT_TRY_GOTO(status, out, ct_group_max(&s->exchange.job, &any, 1));
+    if (any == 0) goto out;
+    CT_TRY_GOTO(status, out, ct_parts_add_up(s->parts, i, v));
+    if (v != NULL)
+        status = ct_storage_put(&s->step.history[0], s->net->param[own].offset, e.count, v);
+out:
+    ct_mem_release(v);
+    return status;
+}
+
 /* What codecs have absorbed of the momentum, summed: so a run without them can go on from here. */
 static ct_status collect_momentum(ct_solver *s)
 {
     ct_sync_state e = { 0 };
 
+    if (s->rule->corrects && (s->parts != NULL)) {
+        for (int i = 0; i < s->parts->whole->n_param; i++) CT_TRY(sum_momentum_of_parts(s, i));
+        return CT_OK;
+    }
     for (int i = 0; s->rule->corrects && (i < s->net->n_param); i++) {
         for (int k = 0; ct_sync_states_get(&s->exchange.states, i, k, &e); k++)
             if (e.is_momentum) CT_TRY(sum_momentum(s, &e, s->net->param[i].offset));

@@ -22,7 +22,7 @@ static const char *at(const char *name)
 /* The first ranks of c do it, as many as the division has. */
 static int works(ct_comm *c, rig_plan plan, rig_work work, const char *path)
 {
-    rig_task t = { .plan = plan, .work = work, .path = at(path) };
+    rig_task t = { .plan = plan, .work = work, .path = at(path), .large = c->size > 2 };
     bool mine = (c->rank < rig_ranks(plan));
     ct_comm *part = NULL;
     ct_group_mpi over = { .reproducible = false };

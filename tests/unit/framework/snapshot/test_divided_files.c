@@ -1,9 +1,12 @@
 /* Files of nets that several ranks have parts of: the bytes of those that one rank writes, and any
  * division reads those of any other. */
 #include "tests/test.h"
+#include "framework/snapshot/snapshot_impl.h"
 #include "tests/parts_rig.h"
 #include "tests/solver_harness.h"
 
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,14 +42,22 @@ static ct_status run(rig_task *t)
     return thread_ranks_run(&job, rank);
 }
 
-static uint64_t works(rig_plan plan, rig_work work, const char *path)
+static void run_well(rig_task *t)
 {
-    rig_task t = { .plan = plan, .work = work, .path = at(path) };
-    ct_status status = run(&t);
+    ct_status status = run(t);
 
     if (status != CT_OK)
-        fail_msg("division %d, work %d, %s: %s\n%s", (int)plan, (int)work, path,
+        fail_msg("division %d, work %d, %s: %s\n%s", (int)t->plan, (int)t->work, t->path,
                  ct_status_str(status), test_log_all());
+}
+
+static bool large; /* of works() */
+
+static uint64_t works(rig_plan plan, rig_work work, const char *path)
+{
+    rig_task t = { .plan = plan, .work = work, .path = at(path), .large = large };
+
+    run_well(&t);
     return t.sum;
 }
 
@@ -79,6 +90,7 @@ static void drop_set(set_bytes *s)
 static void test_bytes(void **state)
 {
     (void)state;
+    large = true;
     for (int binary = 0; binary < 2; binary++) {
         rig_work write = (binary == 0) ? RIG_WRITE : RIG_WRITE_BINARY;
         set_bytes want, got;
@@ -95,6 +107,7 @@ static void test_bytes(void **state)
             drop_set(&got);
         }
         drop_set(&want);
+        large = false;
     }
 }
 
@@ -103,9 +116,12 @@ static void test_bytes(void **state)
 static void test_reading(void **state)
 {
     (void)state;
-    works(RIG_BOTH, RIG_WRITE, "s");
-    for (int plan = 0; plan < N_RIG; plan++)
-        works((rig_plan)plan, RIG_READ, "s_iter_7.solverstate.h5");
+    for (int i = 0; i < 2; i++) {
+        large = (i == 0);
+        works(RIG_BOTH, RIG_WRITE, "s");
+        for (int plan = 0; plan < N_RIG; plan++)
+            works((rig_plan)plan, RIG_READ, "s_iter_7.solverstate.h5");
+    }
     works(RIG_BOTH, RIG_WRITE_BINARY, "s");
     for (int plan = 0; plan < N_RIG; plan++) {
         works((rig_plan)plan, RIG_READ, "s_iter_7.solverstate.h5");
@@ -134,12 +150,228 @@ static void test_checksum(void **state)
         assert_true(works((rig_plan)plan, RIG_CHECKSUM, "") == want);
 }
 
+/* ---- what codecs keep: its sum over the ranks stays what it was */
+
+enum { MOST_PARAM = 16 };
+
+/* Sums over all ranks, by elements of the whole net's parameters. */
+typedef struct ledger {
+    pthread_mutex_t lock;
+    int64_t count[MOST_PARAM];
+    float *then[MOST_PARAM], *now[MOST_PARAM];
+    rig_plan written_by;
+    bool absorbed;
+    int64_t n_wrong;
+} ledger;
+
+/* While one rank looks at its elements. */
+typedef struct look {
+    ledger *l;
+    const rig_rank *r;
+    float *v; /* as its arenas */
+} look;
+
+static bool is_divided(rig_plan plan)
+{
+    return (plan != RIG_WHOLE) && (plan != RIG_DATA);
+}
+
+static void each(ledger *l, const rig_rank *r, float *v,
+                 void (*visit)(void *ctx, int i, int64_t e, int64_t at))
+{
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < r->whole->n_param; i++) {
+        l->count[i] = r->whole->param[i].count;
+        if (l->then[i] == NULL) l->then[i] = calloc((size_t)l->count[i], sizeof(float));
+        if (l->now[i] == NULL) l->now[i] = calloc((size_t)l->count[i], sizeof(float));
+    }
+    rig_each_learned(r, visit, &(look){ l, r, v });
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void close_ledger(ledger *l)
+{
+    for (int i = 0; i < MOST_PARAM; i++) {
+        free(l->then[i]);
+        free(l->now[i]);
+    }
+}
+
+/* Copies keep the same, which counts once. */
+static bool counts(const look *k, int i)
+{
+    return (k->r->parts == NULL) || !ct_parts_repeats(k->r->parts, i);
+}
+
+static float kept_by(const rig_rank *r, int i, int64_t e)
+{
+    int who = (r->plan == RIG_COPIES) ? 0 : r->job.rank;
+
+    return (float)((who + 1) * (int)(1 + (e + i) % 5));
+}
+
+static void keep(void *ctx, int i, int64_t e, int64_t place)
+{
+    const look *k = ctx;
+
+    k->v[place] = kept_by(k->r, i, e);
+    if (counts(k, i)) k->l->then[i][e] += k->v[place];
+}
+
+static void begin_keeping(void *ctx, rig_rank *r)
+{
+    each(ctx, r, r->residual, keep);
+}
+
+/* Its own where ranks are those of then; else an equal share of a sum of small numbers, rounded
+ * once. Ranks that know of no parts take the files of ranks as they come. */
+static void share(void *ctx, int i, int64_t e, int64_t place)
+{
+    const look *k = ctx;
+    ledger *l = k->l;
+    int n = (k->r->parts != NULL) ? k->r->parts->n_sharer[i] : k->r->job.size;
+    bool own = (k->r->residual != NULL) && (k->r->plan == l->written_by);
+    float want = own ? kept_by(k->r, i, e) : l->then[i][e] / (float)n;
+    bool known = own || is_divided(k->r->plan) || is_divided(l->written_by);
+
+    if (known && (fabsf(k->v[place] - want) > 1e-6f * want)) l->n_wrong++;
+    if (counts(k, i)) l->now[i][e] += k->v[place];
+}
+
+static void all_of_it(void *ctx, int i, int64_t e, int64_t place)
+{
+    const look *k = ctx;
+
+    if (k->v[place] != k->l->then[i][e]) k->l->n_wrong++;
+    k->l->now[i][e] = k->v[place];
+}
+
+static void end_reading(void *ctx, rig_rank *r)
+{
+    ledger *l = ctx;
+    bool late = (r->residual == NULL) && l->absorbed;
+    float *v = (r->residual != NULL) ? r->residual : late ? r->state.late.v : r->state.owed;
+    int64_t n_wrong = (v == NULL);
+
+    if ((r->state.late.v != NULL) != late) n_wrong++;
+    if ((r->state.owed != NULL) != ((r->residual == NULL) && !late)) n_wrong++;
+    if (r->absorbs && (r->residual != NULL) && (r->rate != RIG_RATE)) n_wrong++;
+    for (int k = 0; late && (k < r->net->n_param); k++)
+        if (ct_param_has_history(r->net, &r->net->param[k]) && (r->state.late.rate[k] != RIG_RATE))
+            n_wrong++;
+    if (n_wrong == 0) each(l, r, v, late ? all_of_it : share);
+    pthread_mutex_lock(&l->lock);
+    l->n_wrong += n_wrong;
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Each sum is of at most 4 shares. */
+static void check_sums(ledger *l, const rig_task *t)
+{
+    if (l->n_wrong > 0)
+        fail_msg("written by division %d, read by %d, keeps %d: %d numbers are wrong",
+                 (int)l->written_by, (int)t->plan, (int)t->keeps, (int)l->n_wrong);
+    for (int i = 0; (i < MOST_PARAM) && (l->then[i] != NULL); i++) {
+        for (int64_t e = 0; e < l->count[i]; e++) {
+            if (fabsf(l->now[i][e] - l->then[i][e]) > 4e-6f * l->then[i][e])
+                fail_msg("written by division %d: element %d of parameter %d sums up to %g, not %g",
+                         (int)l->written_by, (int)e, i, (double)l->now[i][e],
+                         (double)l->then[i][e]);
+            l->now[i][e] = 0;
+        }
+    }
+}
+
+static void read_back(ledger *l, int to, bool keeps)
+{
+    rig_task read = { .plan = (rig_plan)to,
+                      .work = RIG_READ,
+                      .path = at("s_iter_7.solverstate.h5"),
+                      .keeps = keeps,
+                      .absorbs = l->absorbed,
+                      .end = end_reading,
+                      .ctx = l };
+
+    run_well(&read);
+    check_sums(l, &read);
+}
+
+static void residuals(rig_plan from, bool absorbed)
+{
+    ledger l = { .lock = PTHREAD_MUTEX_INITIALIZER, .written_by = from, .absorbed = absorbed };
+    rig_task write = { .plan = from,
+                       .work = RIG_WRITE,
+                       .path = at("s"),
+                       .keeps = true,
+                       .absorbs = absorbed,
+                       .begin = begin_keeping,
+                       .ctx = &l };
+
+    run_well(&write);
+    for (int to = 0; to < N_RIG; to++) {
+        read_back(&l, to, true);
+        read_back(&l, to, false);
+    }
+    close_ledger(&l);
+}
+
+static void test_residuals(void **state)
+{
+    (void)state;
+    for (int from = 0; from < N_RIG; from++) residuals((rig_plan)from, from % 2 == 1);
+    residuals(RIG_REPLICAS, true);
+    residuals(RIG_STAGES, false);
+}
+
+/* ---- what is on its way to the weights: a run that has it and keeps nothing hands it on */
+
+static void put_late(void *ctx, int i, int64_t e, int64_t place)
+{
+    const look *k = ctx;
+
+    k->v[place] = (float)(1 + (e + i) % 7);
+    k->l->then[i][e] = k->v[place];
+}
+
+static void begin_late(void *ctx, rig_rank *r)
+{
+    float *v = calloc((size_t)r->net->grad_count + 1, sizeof(*v));
+
+    each(ctx, r, v, put_late);
+    for (int k = 0; k < r->net->n_param; k++)
+        if (ct_param_has_history(r->net, &r->net->param[k]))
+            (void)ct_residual_drain_add(r->net, &r->state.late, k, RIG_RATE,
+                                        v + r->net->param[k].offset);
+    free(v);
+}
+
+static void test_late(void **state)
+{
+    (void)state;
+    for (int from = 0; from < N_RIG; from++) {
+        ledger l = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                     .written_by = (rig_plan)from,
+                     .absorbed = true };
+        rig_task write = { .plan = (rig_plan)from,
+                           .work = RIG_WRITE,
+                           .path = at("s"),
+                           .begin = begin_late,
+                           .ctx = &l };
+
+        run_well(&write);
+        for (int to = 0; to < N_RIG; to++) read_back(&l, to, false);
+        close_ledger(&l);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_bytes, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_reading, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_weights, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_residuals, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_late, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_checksum, test_solver_setup, test_solver_teardown),
     };
 
