@@ -69,13 +69,29 @@ ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
     return CT_OK;
 }
 
+/* The sum that is shown. Ranks meet here, so the slowest one's lag is part of the steps. */
+static ct_status meet(ct_solver *s, double *loss_p)
+{
+    double start = ct_clock_s(), traced = ct_trace_start(s->options.trace), waited_s;
+
+    CT_TRY(ct_solver_sum_shown(s, loss_p));
+    ct_trace_end(s->options.trace, traced, CT_TRACE_DISPLAY, NULL, NULL);
+    waited_s = ct_clock_s() - start;
+    s->tally.step_s += waited_s;
+    s->tally.agree_s += waited_s;
+    return CT_OK;
+}
+
 ct_status ct_solver_show(ct_solver *s)
 {
     const ct_tally *t = &s->tally;
-    double steps = (t->iterations > 0) ? (double)t->iterations : 1.0;
-    double traced = ct_trace_start(s->options.trace);
+    double steps = (t->iterations > 0) ? (double)t->iterations : 1.0, loss;
     ct_sync_stats now;
-    ct_report_train_event e = {
+    ct_report_train_event e;
+
+    CT_TRY(meet(s, &loss));
+    e = (ct_report_train_event){
+        .loss = loss,
         .iteration = s->iteration,
         .max_iteration = s->param->max_iter,
         .epoch = ct_solver_epoch(s),
@@ -87,9 +103,6 @@ ct_status ct_solver_show(ct_solver *s)
         .net = ct_solver_whole(s),
         .output = s->outputs.sum,
     };
-
-    CT_TRY(ct_solver_sum_shown(s, &e.loss));
-    ct_trace_end(s->options.trace, traced, CT_TRACE_DISPLAY, NULL, NULL);
     s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, &now);
     ct_codec_totals_add(&now.codec, &t->sync.codec, -1);
     e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Nets that two ranks run together by a parallel file, beside how they run otherwise, in alternating runs.
+
+Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed]
+
+  gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
+  alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
+  alexnet32   … or 32: data parallel; fully connected layers split, convolutions by samples
+  half_speed  VGG-16 for CIFAR-10, 96 images, the second rank held to half of a core (cgroup, root): shares
+              48 and 48; 64 and 32
+
+CORTADO names the program. Each pair runs one after the other; a run's figure is the median of its steps without
+the first two. Printed are medians over the pairs, and the ratio with its least and largest pair.
+"""
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CORTADO = os.path.abspath(os.environ.get("CORTADO", f"{ROOT}/cortado"))
+STEPS = 8
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def entry(split, *names):
+    return "".join(f' layer {{ name: "{name}" split: {split} }}\n' for name in names)
+
+
+def solver(where, net, more=""):
+    write(f"{where}/{net}.solver", f'net: "{net}.prototxt" lr_policy: "fixed" max_iter: {STEPS} display: 1 '
+          f"snapshot_after_train: false random_seed: 1 solver_mode: CPU {more}")
+
+
+def images(model, batch, where, net, size):
+    """A model's training net on made-up images."""
+    parts = re.split(r"(?m)^(?=layer |repeat )", read(f"{ROOT}/models/{model}/train_val.prototxt"))
+    layers = [p for p in parts[1:] if "phase: TEST" not in p and 'type: "Data"' not in p]
+    write(f"{where}/{net}.prototxt",
+          parts[0] + f'layer {{ name: "data" type: "DummyData" top: "data" top: "label" dummy_data_param {{\n'
+          f"  shape {{ dim: {batch} dim: 3 dim: {size} dim: {size} }} shape {{ dim: {batch} }}\n"
+          f'  data_filler {{ type: "uniform" min: -1 max: 1 }} data_filler {{ type: "constant" value: 1 }} }} }}\n' +
+          "".join(layers))
+
+
+def train(where, name, command, ranks, batch, options=(), threads=1):
+    """Milliseconds of a step of so many samples: the median without the first two."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    metrics = f"{where}/m.jsonl"
+    words = [CORTADO, "train", f"--solver={name}.solver", f"--metrics={metrics}", "--overwrite", *options]
+    done = subprocess.run([*command(ranks), *words], cwd=where, env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
+    events = [json.loads(line) for line in read(metrics).splitlines()]
+    os.remove(metrics)
+    steps = [batch / e["images_per_s"] * 1e3 for e in events if e["event"] == "train"]
+    weights = re.search(r"weights and gradients ([\d.]+) MiB", done.stdout)
+    return statistics.median(steps[2:]), float(weights.group(1)) if weights else 0.0
+
+
+def local(ranks):
+    """Each rank on a core of its own, where there are several."""
+    if ranks == 1:
+        return []
+    return ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-np", str(ranks)]
+
+
+def hosts(ranks):
+    os.environ["PIN"] = "1"
+    return [f"{ROOT}/scripts/netns.sh", "run", str(ranks)]
+
+
+def compare(what, pairs, one, other, names):
+    rows = [(one(), other()) for _ in range(pairs)]
+    time = [statistics.median(r[i][0] for r in rows) for i in (0, 1)]
+    ratios = sorted(r[0][0] / r[1][0] for r in rows)
+    print(f"{what}: {names[0]} {time[0]:.0f} ms, {rows[0][0][1]:.0f} MiB of weights and gradients a rank; "
+          f"{names[1]} {time[1]:.0f} ms, {rows[0][1][1]:.0f} MiB; ratio {statistics.median(ratios):.3f} "
+          f"({ratios[0]:.3f} to {ratios[-1]:.3f}, {pairs} pairs)", flush=True)
+
+
+def gpt2(pairs, where):
+    text = read(f"{ROOT}/models/gpt2/train_val.prototxt")
+    text = re.sub(r' tokenizer: "[^"]*"', "", re.sub(r"data/\w+/\w+\.bin", "tokens.bin", text))
+    write(f"{where}/net.prototxt", re.sub(r"batch_size: \d+", "batch_size: 1", text))
+    random.seed(1)
+    with open(f"{where}/tokens.bin", "wb") as f:
+        for _ in range((STEPS + 2) * 1024):
+            f.write(random.randrange(50257).to_bytes(2, "little"))
+    solver(where, "net", 'type: "AdamW" base_lr: 0.001 momentum: 0.9 momentum2: 0.95 weight_decay: 0.1 '
+           "global_batch_size: 1")
+    plan = 'ranks: 2 global_batch: 1 micro_batches: 1\nstage { first: "wte" last: "loss" rank: 0 rank: 1 tensor: 2\n'
+    plan += entry("REPLICATE", "data", "wpe") + entry("INPUT", "wte") + entry("OUTPUT", "head", "loss")
+    for i in range(12):
+        plan += entry("OUTPUT", f"h{i}_attn_qkv", f"h{i}_fc") + entry("HEADS", f"h{i}_attn")
+        plan += entry("INPUT", f"h{i}_attn_proj", f"h{i}_proj")
+    write(f"{where}/plan", plan + "}\n")
+    compare("GPT-2 124M, B 1, T 1024", pairs, lambda: train(where, "net", local, 1, 1, threads=2),
+            lambda: train(where, "net", local, 2, 1, ["--parallel=plan"]), ("1 rank x 2 threads", "2 ranks, tensor 2"))
+
+
+def alexnet(pairs, where, batch):
+    images("alexnet", batch, where, "net", 227)
+    images("alexnet", batch // 2, where, "half", 227)
+    for net in ("net", "half"):
+        solver(where, net, "base_lr: 0.0001 momentum: 0.9 weight_decay: 0.0005")
+    write(f"{where}/plan", f'ranks: 2 global_batch: {batch} micro_batches: 1\n'
+          'stage { first: "conv1" last: "loss" rank: 0 rank: 1 tensor: 2\n' + entry("OUTPUT", "fc6", "fc8", "loss") +
+          entry("INPUT", "fc7") + "}\n")
+    subprocess.run([f"{ROOT}/scripts/netns.sh", "up", "2", "1gbit"], check=True, stdout=subprocess.DEVNULL)
+    try:
+        compare(f"AlexNet, {batch} images, 2 hosts, 1 Gbit/s", pairs, lambda: train(where, "half", hosts, 2, batch),
+                lambda: train(where, "net", hosts, 2, batch, ["--parallel=plan"]), ("data parallel", "fc6 to fc8 split"))
+    finally:
+        subprocess.run([f"{ROOT}/scripts/netns.sh", "down"], check=True, stdout=subprocess.DEVNULL)
+
+
+def half_speed(pairs, where):
+    group = "/sys/fs/cgroup/cpu/cortado_half" if os.path.isdir("/sys/fs/cgroup/cpu") else "/sys/fs/cgroup/cortado_half"
+    os.makedirs(group, exist_ok=True)
+    if "/cpu/" in group:
+        write(f"{group}/cpu.cfs_period_us", "10000")
+        write(f"{group}/cpu.cfs_quota_us", "5000")
+    else:
+        write(f"{group}/cpu.max", "5000 10000")
+    write(f"{where}/slow.sh", f'[ "$OMPI_COMM_WORLD_RANK" != 1 ] || echo $$ > {group}/cgroup.procs\nexec "$@"\n')
+    images("vgg16_cifar", 96, where, "net", 32)
+    solver(where, "net", "base_lr: 0.001 momentum: 0.9")
+    for name, shares in (("even", (48, 48)), ("uneven", (64, 32))):
+        write(f"{where}/{name}", 'ranks: 2 global_batch: 96 micro_batches: 1\nstage { first: "conv1_1" last: "loss" '
+              f"rank: 0 rank: 1 share: {shares[0]} share: {shares[1]} }}\n")
+    slowed = lambda ranks: [*local(ranks), "sh", "slow.sh"]
+    compare("VGG-16 for CIFAR-10, 96 images, rank 1 at half speed", pairs,
+            lambda: train(where, "net", slowed, 2, 96, ["--parallel=even"]),
+            lambda: train(where, "net", slowed, 2, 96, ["--parallel=uneven"]), ("48 and 48", "64 and 32"))
+    os.rmdir(group)
+
+
+RUNS = {"gpt2": gpt2, "alexnet64": lambda p, w: alexnet(p, w, 64), "alexnet32": lambda p, w: alexnet(p, w, 32),
+        "half_speed": half_speed}
+
+
+def main():
+    options = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+    for run in options.get("runs", ",".join(RUNS)).split(","):
+        if run not in RUNS:
+            sys.exit(f"no run is called {run}; there are {', '.join(RUNS)}")
+        with tempfile.TemporaryDirectory() as where:
+            RUNS[run](int(options.get("pairs", "5")), where)
+
+
+main()
