@@ -5,23 +5,54 @@
  * one once all that it holds has landed. So the norm has the bits of that function, whatever the
  * order in which gradients land and the parts in which they travel, and it is the same on all
  * ranks. On the CPU; a device finds norms itself (framework/math/step_there.h).
+ *
+ * Where ranks have parts of a net, the squares of each parameter are added up for themselves, once
+ * it has landed, and then over the ranks. Of what several ranks have, one counts: so a norm is that
+ * of the whole net.
  */
 #ifndef CT_GRAD_NORM_H
 #define CT_GRAD_NORM_H
 
-#include "framework/net/net.h"
+#include "framework/snapshot/parts.h"
+
+/** A sum over ranks that have parts of a net, of each parameter of the whole one. */
+typedef struct ct_part_sums {
+    const ct_parts *parts; /* borrowed; NULL: not opened */
+    int *of;               /* [net->n_param] of this rank's: the parameter of the whole */
+    int n;     /* parameters of the whole, times `each`                                        */
+    double *v; /* [n] each numbers a parameter                                                 */
+    int each;
+} ct_part_sums;
+
+/** each: numbers of a parameter. CT_ERR_NOMEM. */
+ct_status ct_part_sums_open(const ct_parts *parts, int each, ct_part_sums *s);
+void ct_part_sums_close(ct_part_sums *s); /* zeroed ones too */
+void ct_part_sums_begin(ct_part_sums *s);
+/** Number k of the rank's own parameter i is v, where this rank counts it. */
+void ct_part_sums_put(ct_part_sums *s, int i, int k, double v);
+/** Adds them up: the same bits on every rank. Collective over the job. */
+ct_status ct_part_sums_end(ct_part_sums *s);
+/** Then: number k of the whole of the rank's own parameter i. */
+double ct_part_sums_of(const ct_part_sums *s, int i, int k);
 
 typedef struct ct_grad_norm {
-    int64_t length; /* of a block; 0: not opened             */
+    int64_t length; /* of a block; 0: not opened, or over parts */
     int n_block;
-    int64_t *all;     /* [n_block] elements of gradients in it */
-    int64_t *missing; /* [n_block] of them that have not landed in this step */
-    double *sum;      /* [n_block] of squares                  */
-    bool *in_parts;   /* [n_param] lands in parts in this step */
+    int64_t *all;      /* [n_block] elements of gradients in it */
+    int64_t *missing;  /* [n_block] of them that have not landed in this step */
+    double *sum;       /* [n_block] of squares                  */
+    bool *in_parts;    /* [n_param] lands in parts in this step */
+    ct_part_sums over; /* of a net that ranks run together: instead */
+    int n_missing;     /* … parameters that have not landed         */
 } ct_grad_norm;
 
-/** Of the gradients of net's learned parameters. CT_ERR_NOMEM. */
-ct_status ct_grad_norm_open(const ct_net *net, ct_grad_norm *n);
+/** Of the gradients of net's learned parameters; parts: of the whole net's, NULL: this rank has
+ *  all. CT_ERR_NOMEM. */
+ct_status ct_grad_norm_open(const ct_net *net, const ct_parts *parts, ct_grad_norm *n);
+static inline bool ct_grad_norm_is_open(const ct_grad_norm *n)
+{
+    return (n->length > 0) || (n->over.parts != NULL);
+}
 void ct_grad_norm_close(ct_grad_norm *n); /* zeroed ones too */
 /** A step's gradients are going to land. */
 void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n);
@@ -29,10 +60,11 @@ void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n);
  *  move meanwhile. */
 ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int first,
                               int n_param);
-/** Elements [from, from + count) of a parameter have landed. */
+/** Elements [from, from + count) of a parameter have landed. Not over parts. */
 ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int param,
                             int64_t from, int64_t count);
-/** The square of the norm. CT_ERR_ARG where something has not landed. */
-ct_status ct_grad_norm_square(const ct_grad_norm *n, double *square_p);
+/** The square of the norm. CT_ERR_ARG where something has not landed. Over parts it is collective,
+ *  once a step. */
+ct_status ct_grad_norm_square(ct_grad_norm *n, double *square_p);
 
 #endif

@@ -122,6 +122,7 @@ static ct_status open_step(ct_solver *s)
                          .iter_size = s->iter_size,
                          .net = s->net,
                          .sync = &s->exchange.sync,
+                         .parts = s->parts,
                          .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
                          .pass = s->net->pass,
                          .rule = s->rule,

@@ -13,7 +13,7 @@ enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred micros
 
 bool ct_step_waits_for_all(const ct_train_step *t)
 {
-    return ct_update_waits_for_all(t->param);
+    return ct_update_waits_for_all(t->param) || (t->ratios.parts != NULL);
 }
 
 static ct_grad_effect effect(const ct_train_step *t, int param)
@@ -146,14 +146,11 @@ static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int
     for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
 }
 
-/* The trust ratio, summed in chunks whatever else moves: their sizes show in the last bits. One
- * axis, as biases, scales and shifts have it: no ratio. */
-static ct_status find_trust(ct_train_step *t, const ct_param *p, ct_update *u)
+/* What a trust ratio is of, squared, summed in chunks whatever else moves: their sizes show in the
+ * last bits. */
+static ct_status find_norms(ct_train_step *t, const ct_param *p, ct_update *u, double *weight_p,
+                            double *step_p)
 {
-    ct_update_ratio ratio = t->rule->ratio;
-    double weight = 0.0, step = 0.0;
-
-    if (ratio == CT_UPDATE_NO_RATIO) return CT_OK;
     for (int64_t at = 0; at < p->count; at += u->count) {
         int64_t n = chunk(p->count - at);
         double w = 0.0, s = 0.0;
@@ -161,10 +158,26 @@ static ct_status find_trust(ct_train_step *t, const ct_param *p, ct_update *u)
 
         CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + at, n, &states));
         set_range(t, p, at, n, &states, u);
-        CT_TRY(give_back(t, &states, ct_update_norms(ratio, u, &w, &s)));
-        weight += w;
-        step += s;
+        CT_TRY(give_back(t, &states, ct_update_norms(t->rule->ratio, u, &w, &s)));
+        *weight_p += w;
+        *step_p += s;
         CT_TRY(ct_exec_poll(&t->pass->exec));
+    }
+    return CT_OK;
+}
+
+/* One axis, as biases, scales and shifts have it: no ratio. */
+static ct_status find_trust(ct_train_step *t, const ct_param *p, ct_update *u)
+{
+    int i = (int)(p - t->net->param);
+    double weight = 0.0, step = 0.0;
+
+    if (t->rule->ratio == CT_UPDATE_NO_RATIO) return CT_OK;
+    if (t->ratios.parts != NULL) {
+        weight = ct_part_sums_of(&t->ratios, i, 0);
+        step = ct_part_sums_of(&t->ratios, i, 1);
+    } else {
+        CT_TRY(find_norms(t, p, u, &weight, &step));
     }
     if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
         u->trust = ct_update_rule_trust(t->rule, t->param, u, sqrt(weight), sqrt(step));
@@ -185,6 +198,25 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
 
     ct_update_rule_numbers(t->rule, s, t->iteration, &u);
     return u;
+}
+
+/* Of all parameters at once: each rank has parts of some. What is late of a residual is not in it.
+ */
+static ct_status find_ratios(ct_train_step *t)
+{
+    if (t->ratios.parts == NULL) return CT_OK;
+    ct_part_sums_begin(&t->ratios);
+    for (int i = 0; i < t->net->n_param; i++) {
+        const ct_param *p = &t->net->param[i];
+        ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+        double weight = 0.0, step = 0.0;
+
+        if (!p->learns || (effect(t, i) != CT_GRAD_SUM)) continue;
+        CT_TRY(find_norms(t, p, &u, &weight, &step));
+        ct_part_sums_put(&t->ratios, i, 0, weight);
+        ct_part_sums_put(&t->ratios, i, 1, step);
+    }
+    return ct_part_sums_end(&t->ratios);
 }
 
 static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
@@ -320,7 +352,7 @@ ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
 {
     double start = ct_clock_s();
 
-    if (t->norm.length == 0) return CT_OK;
+    if (!ct_grad_norm_is_open(&t->norm)) return CT_OK;
     CT_TRY(ct_grad_norm_landed(t->net, &t->norm, &t->pass->exec, first, n));
     t->norm_s += ct_clock_s() - start;
     return CT_OK;
@@ -339,9 +371,20 @@ static ct_status square(ct_train_step *t, double *square_p)
 {
     const ct_net *net = t->net;
 
-    if (t->norm.length > 0) return ct_grad_norm_square(&t->norm, square_p);
+    if (ct_grad_norm_is_open(&t->norm)) return ct_grad_norm_square(&t->norm, square_p);
     return net->options.dev->math->sumsq(t->pass->exec.stream, net->grad_count, net->grad_arena,
                                          square_p);
+}
+
+static ct_status clip(ct_train_step *t, double limit)
+{
+    double norm = 0.0;
+
+    CT_TRY(square(t, &norm));
+    norm = sqrt(norm);
+    tell_clipping(t, norm);
+    if ((limit >= 0.0) && (norm > limit)) t->scale *= (float)(limit / norm);
+    return CT_OK;
 }
 
 /* All gradients are there. The norm is that of the sum, before it is divided by iter_size; padding
@@ -350,17 +393,15 @@ static ct_status square(ct_train_step *t, double *square_p)
 ct_status ct_step_update_all(ct_train_step *t)
 {
     const ct_net *net = t->net;
-    double limit = limit_of(t), norm = 0.0;
+    double limit = limit_of(t);
 
     if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
     }
-    CT_TRY(square(t, &norm));
-    norm = sqrt(norm);
-    tell_clipping(t, norm);
-    if ((limit >= 0.0) && (norm > limit)) t->scale *= (float)(limit / norm);
+    if (ct_update_waits_for_all(t->param)) CT_TRY(clip(t, limit));
+    CT_TRY(find_ratios(t));
     return ct_step_update(t, 0, net->n_param);
 }
 

@@ -183,7 +183,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     CT_TRY(begin_sync(t));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     t->updated = false;
-    if (t->norm.length > 0) ct_grad_norm_begin(t->net, &t->norm);
+    if (ct_grad_norm_is_open(&t->norm)) ct_grad_norm_begin(t->net, &t->norm);
     return CT_OK;
 }
 
@@ -281,21 +281,39 @@ static ct_status add_history(ct_train_step *t, const char *name)
     return CT_OK;
 }
 
+/* Norms over parts are added up over all ranks of the job when gradients have landed. A stage that
+ * waited for them in its next forward would wait for one that waits for its values, so they end the
+ * step. */
+static ct_status open_ratios(ct_train_step *t)
+{
+    if (t->parts == NULL) return CT_OK;
+    if (t->rule->ratio != CT_UPDATE_NO_RATIO) CT_TRY(ct_part_sums_open(t->parts, 2, &t->ratios));
+    if (!ct_step_waits_for_all(t) || (t->net->options.dev->kind == CT_DEVICE_CPU)) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "device %s: clip_gradients, trust ratios (type %s) and precision FP16 are not for "
+        "nets that ranks have parts of",
+        t->net->options.dev->name, t->rule->type);
+}
+
 /* The host finds the norm. */
 static ct_status open_norm(ct_train_step *t)
 {
     const ct_transport *way = &t->sync->transport;
 
-    if (!ct_step_waits_for_all(t) || (t->net->options.dev->kind != CT_DEVICE_CPU)) return CT_OK;
-    CT_TRY(ct_grad_norm_open(t->net, &t->norm));
+    if (!ct_update_waits_for_all(t->param) || (t->net->options.dev->kind != CT_DEVICE_CPU))
+        return CT_OK;
+    CT_TRY(ct_grad_norm_open(t->net, t->parts, &t->norm));
+    if (t->parts != NULL) return CT_OK;
     if (way->ops->hear_parts != NULL) way->ops->hear_parts(way->ctx, on_part, t);
     return CT_OK;
 }
 
 static void close_norm(ct_train_step *t)
 {
-    if (t->norm.length == 0) return;
-    if (t->sync->transport.ops->hear_parts != NULL)
+    ct_part_sums_close(&t->ratios);
+    if (!ct_grad_norm_is_open(&t->norm)) return;
+    if ((t->parts == NULL) && (t->sync->transport.ops->hear_parts != NULL))
         t->sync->transport.ops->hear_parts(t->sync->transport.ctx, NULL, NULL);
     ct_grad_norm_close(&t->norm);
 }
@@ -316,10 +334,12 @@ ct_status ct_train_step_open(ct_train_step *t)
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
         t->average = &t->history[t->n_history - 1];
     }
+    CT_TRY(open_ratios(t));
     CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
     CT_TRY(open_norm(t));
     CT_TRY(open_rows(t));
-    t->may_overlap = t->several && comm->overlap && comm->forward_overlap;
+    t->may_overlap = t->several && comm->overlap && comm->forward_overlap &&
+                     ((t->parts == NULL) || !ct_step_waits_for_all(t));
     take_mode(t);
     if (t->rule->corrects) t->sync->momentum = &t->history[0];
     t->pass->exec.wait_ctx = t;

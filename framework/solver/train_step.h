@@ -28,7 +28,9 @@ typedef struct ct_train_step {
     int iter_size;                    /* micro-batches of a step; 0: the parameter's         */
     ct_net *net;
     ct_grad_sync *sync;
-    bool several;  /* ranks */
+    const ct_parts *parts; /* of a net that ranks run together: norms are those of the whole net's
+                            * weights. NULL: this rank has all of them */
+    bool several;          /* ranks */
     ct_pass *pass; /* of net; runs all micro-batches. Poll, wait, micro_step and accumulate of its
                     * exec are set here */
     const ct_update_rule *rule;
@@ -55,6 +57,7 @@ typedef struct ct_train_step {
                           * wait for each other */
     bool updated;        /* … and then all were updated */
     ct_grad_norm norm;   /* of what has landed; closed where nobody asks, or a device finds it */
+    ct_part_sums ratios; /* over parts, of a rule with a ratio: its two norms, squared */
     ct_update_plan all;  /* many parameters in one pass; empty: one by one */
     bool in_graph;       /* this step's sums over ranks and updates may be recorded with backward */
     bool owing;          /* … but not in the last step, which had `owed` or `late` to see to */
@@ -102,7 +105,7 @@ bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
 /* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
  * framework/solver. */
 
-/** ct_update_waits_for_all() */
+/** ct_update_waits_for_all(), or norms of parameters that other ranks have parts of. */
 bool ct_step_waits_for_all(const ct_train_step *t);
 /** Parameters [first, first + n) have landed, or a part of one: to the norm, where it is made
  *  here. */
