@@ -44,6 +44,7 @@ plan split 2 1 "$in_one rank: 1 tensor: 2 layer { name: \"fc6\" split: OUTPUT } 
 plan inputs 3 1 "$in_one rank: 1 rank: 2 tensor: 3 layer { name: \"conv1\" split: OUTPUT } layer { name: \"fc6\" split: INPUT } layer { name: \"fc8\" split: OUTPUT } }"
 plan copies 2 1 "$in_one rank: 1 tensor: 2 layer { name: \"conv1\" split: REPLICATE } layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } layer { name: \"fc8\" split: REPLICATE } layer { name: \"loss\" split: REPLICATE } layer { name: \"accuracy\" split: REPLICATE } }"
 plan replicas 4 1 "$in_one rank: 1 rank: 2 rank: 3 tensor: 2 share: 7 share: 5 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } }"
+plan classes 3 1 "$in_one rank: 1 rank: 2 tensor: 3 layer { name: \"fc6\" split: OUTPUT } layer { name: \"fc7\" split: INPUT } layer { name: \"relu7\" split: REPLICATE } layer { name: \"fc8\" split: OUTPUT } layer { name: \"loss\" split: OUTPUT } }"
 plan stages 2 1 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan uneven_stages 3 1 'stage { first: "conv1" last: "pool1" rank: 2 rank: 0 share: 7 share: 5 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan mixed 4 1 'stage { first: "conv1" last: "pool1" rank: 0 rank: 1 share: 5 share: 7 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 tensor: 2 layer { name: "fc6" split: OUTPUT } layer { name: "fc7" split: INPUT } }'
@@ -104,6 +105,25 @@ while read -r of ranks; do
     is "${of}_tests" cmp -s my.tests one$micro/tests
     [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-4
 done <plans
+
+# ---- norms are those of the whole net's weights: in clipping, and in the ratios of LARS and LAMB
+norms() { # RULE PLANS SETTING…
+    rule=$1 of_plans=" $2 "
+    shift 2
+    mkdir -p "$rule"
+    runs "one_$rule" 0 'Iteration 6, loss' $train --set "snapshot_prefix=$rule/one" "$@"
+    losses >one.losses
+    while read -r of ranks; do
+        case $of_plans in *" $of "*) ;; *) continue ;; esac
+        runs "${of}_$rule" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --set "snapshot_prefix=$rule/$of" "$@"
+        losses >my.losses
+        is "${of}_${rule}_losses" same_losses
+        [ -z "$have_python" ] || is "${of}_${rule}_weights" near "$rule/one_iter_6.caffemodel.h5" "$rule/${of}_iter_6.caffemodel.h5" 1e-4
+    done <plans
+}
+norms clip "split uneven_stages mixed" --set clip_gradients=0.5
+norms lars mixed --set type=LARS --set base_lr=1
+norms lamb replicas --set type=LAMB --set momentum2=0.99 --set delta=1e-6 --set clip_gradients=0.5
 
 # ---- any plan goes on from any other's snapshot
 resume() { # NAME RANKS FROM
