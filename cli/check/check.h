@@ -30,6 +30,7 @@ typedef struct ct_check {
     double sent_first; /* … in the first of a warm-up in which the density falls, dense where that
                         * is less                                                */
     int64_t falls_until; /* the iteration that ends it; 0: there is none              */
+    bool divided;        /* --parallel: its ranks are told of elsewhere */
     bool has_blocks;     /* a net that trains, with a `repeat` or segments of a parallel file:
                           * what the next three say                                       */
     size_t keeps_all, makes_blocks; /* bytes planned with recompute NEVER, and BLOCKS  */

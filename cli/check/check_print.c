@@ -430,11 +430,11 @@ void ct_check_json(const ct_check *c, ct_text *out)
 
     ct_text_add(out, "\"net\":");
     ct_text_add_json(out, net->name);
-    ct_text_add(out,
-                ",\"phase\":\"%s\",\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64
-                ",\"ranks\":%" PRId64 ",\"layers\":[",
+    ct_text_add(out, ",\"phase\":\"%s\",\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64,
                 (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net),
-                net->batch_local, c->n_rank);
+                net->batch_local);
+    if (!c->divided) ct_text_add(out, ",\"ranks\":%" PRId64, c->n_rank);
+    ct_text_add(out, ",\"layers\":[");
     for (int i = 0; i < net->n_layer; i++) {
         if (!is_shown(net, i)) continue;
         ct_text_add(out, "%s", comma);

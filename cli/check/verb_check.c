@@ -8,6 +8,7 @@
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
+#include "planner/rank_memory.h"
 #include "planner/sharding.h"
 #include "runtime/call.h"
 
@@ -110,10 +111,30 @@ typedef struct checked {
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
 } checked;
 
+static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_options *options)
+{
+    ct_rank_memory *m = calloc((size_t)k->parallel->n_rank, sizeof(*m));
+    ct_status status;
+
+    if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", k->parallel->n_rank);
+    status = ct_rank_memory_of(k->parallel, s, options, m);
+    if (status == CT_OK) {
+        ct_text_add(&k->json, ",");
+        ct_rank_memory_json(k->parallel, m, NULL, &k->json);
+        if (k->to != NULL) {
+            fprintf(k->to, "\n");
+            ct_rank_memory_print(k->parallel, m, k->to);
+        }
+    }
+    free(m);
+    return status;
+}
+
 /* --parallel, after the first net. */
-static ct_status report_parallel(checked *k, const ct_net *net)
+static ct_status report_parallel(checked *k, const ct_net *net, const ct_net_options *options)
 {
     ct_sharded_net s;
+    ct_status status;
 
     CT_TRY(ct_sharded_net_make(k->parallel, net, &s));
     if (k->to != NULL) {
@@ -122,8 +143,9 @@ static ct_status report_parallel(checked *k, const ct_net *net)
     }
     ct_text_add(&k->json, ",");
     ct_parallel_json(k->parallel, &s, &k->json);
+    status = report_ranks(k, &s, options);
     ct_sharded_net_destroy(&s);
-    return CT_OK;
+    return status;
 }
 
 static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_options *options,
@@ -136,6 +158,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
 
     if ((k->parallel != NULL) && (k->n_net == 0)) CT_TRY(ct_parallel_bind(k->parallel, param, net));
     ct_check_count(net, k->n_rank, &c);
+    c.divided = (k->parallel != NULL);
     CT_TRY(ct_check_blocks(param, options, &c));
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
     c.optimiser_bytes = -1;
@@ -159,7 +182,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
         ct_text_add(&k->json, "}");
     } else {
         CT_TRY(ct_verdict(k->call->options, s, net, k->to, &k->json));
-        if (k->parallel != NULL) CT_TRY(report_parallel(k, net));
+        if (k->parallel != NULL) CT_TRY(report_parallel(k, net, options));
         if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
     }
     k->n_net++;
@@ -307,6 +330,7 @@ static ct_status open_parallel(checked *k, const char *phase)
     CT_TRY(ct_parallel_read(file, &k->parallel));
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
+    k->n_rank = 1; /* the net is looked at as one rank would run it */
     k->n_rank = 1;
     ct_parallel_set_dummy(k->parallel, k->config.net);
     return ct_parallel_set_batch(k->parallel, k->config.solver);

@@ -38,12 +38,13 @@ is stage_0 grep -Eq '^ +0  0-1 +2 +1  5,3 +conv - relu$' out
 is stage_1 grep -Eq '^ +1  2-3 +1 +2  8 +fc6 - loss$' out
 is splits grep -Eq '^ +split fc6 OUTPUT, relu6 OUTPUT, fc7 INPUT$' out
 is again grep -Eq '^ +again fc6 - relu6$' out
+is memory grep -Eq '^ +3 +1 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' out
 is conversion grep -Eq '^ +ReduceScatter of g for fc8: from PARTIAL to BATCH$' out
 is test_net_too grep -q 'phase TEST' out
 runs of_solver 0 '^parallel ' "$CORTADO" check --solver=solver.prototxt --parallel=plan.prototxt --global_batch_size=64
 runs same_ranks 0 '^parallel ' $check --parallel=plan.prototxt --ranks=4
 if command -v python3 >/dev/null; then
-    $check --parallel=plan.prototxt --json >j.json 2>/dev/null
+    "$CORTADO" check --solver=solver.prototxt --parallel=plan.prototxt --json >j.json 2>/dev/null
     is json_batch json j.json '(n["global_batch"], n["micro_batches"]) == (64, 8)'
     is json_ranks json j.json '[s["ranks"] for s in n["stages"]] == [[0, 1], [2, 3]]'
     is json_shares json j.json '[s["shares"] for s in n["stages"]] == [[5, 3], [8]]'
@@ -53,7 +54,10 @@ if command -v python3 >/dev/null; then
     is json_conversions json j.json 'n["stages"][1]["conversions"] == [{"kind": "ReduceScatter", "blob": "g", "layer": "fc8", "from": "PARTIAL", "to": "BATCH"}] and n["stages"][0]["conversions"] == []'
     is json_test json j.json 'n["test"][0]["phase"] == "TEST"'
     $check --json >plain.json 2>/dev/null
-    is json_without json plain.json '"stages" not in n'
+    is json_memory json j.json '[(r["rank"], r["stage"]) for r in n["ranks"]] == [(0, 0), (1, 0), (2, 1), (3, 1)] and all(r["memory_bytes"] == r["weight_bytes"] + r["kept_bytes"] + r["transient_bytes"] and r["transient_bytes"] >= 0 for r in n["ranks"])'
+    # ranks 2 and 3 have half of fc6 and fc7 each, rank 0 keeps more samples than rank 1
+    is json_parts json j.json '0 < n["ranks"][2]["weight_bytes"] < n["memory"]["weights"] + n["memory"]["optimiser"] and n["ranks"][0]["kept_bytes"] > n["ranks"][1]["kept_bytes"]'
+    is json_without json plain.json '"stages" not in n and n["ranks"] == 1'
 fi
 
 # ---- what it refuses: one line, with the place

@@ -1,0 +1,112 @@
+#include "planner/rank_memory.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/net_chain.h"
+#include "planner/schedule.h"
+
+static ct_status count_in_flight(const ct_parallel *p, int stage, int *n_p)
+{
+    ct_pipeline_list list;
+
+    CT_TRY(ct_pipeline_list_1f1b(stage, p->n_stage, (int)p->micro_batches, &list));
+    *n_p = ct_pipeline_list_in_flight(&list);
+    ct_pipeline_list_destroy(&list);
+    return CT_OK;
+}
+
+ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
+                          const ct_net_options *whole, ct_net_options *out)
+{
+    ct_parallel_place at = ct_parallel_place_of(p, rank);
+    const ct_parallel_stage *g = &p->stage[at.stage];
+
+    *out = *whole;
+    out->grad_arena = NULL;
+    out->env.rank = at.replica * g->tensor + at.part;
+    out->env.n_rank = g->n_rank;
+    out->env.place = &net->place;
+    out->env.group = NULL;
+    out->again = net->again;
+    out->n_again = net->n_again;
+    return count_in_flight(p, at.stage, &out->in_flight);
+}
+
+static ct_status look_at(const ct_parallel *p, const ct_sharded_net *s, const ct_net_options *whole,
+                         int rank, ct_rank_memory *m)
+{
+    ct_net_options o;
+    ct_rank_net made;
+    ct_net *net = NULL;
+    ct_status status;
+
+    CT_TRY(ct_rank_net_make(p, s, rank, &made));
+    status = ct_rank_options(p, &made, rank, whole, &o);
+    o.no_data = o.env.no_data = true;
+    if (status == CT_OK) status = ct_net_create(made.param, &o, &net);
+    if (status == CT_OK) {
+        m->kept_bytes = ct_net_kept_bytes(net) * o.in_flight;
+        m->transient_bytes = (int64_t)net->memory.planned - m->kept_bytes;
+        m->weight_bytes =
+            (int64_t)net->memory.weights + (int64_t)(whole->state_bytes * (double)net->grad_count);
+        m->memory_bytes = m->weight_bytes + (int64_t)net->memory.planned;
+    }
+    ct_net_destroy(net);
+    ct_rank_net_destroy(&made);
+    return status;
+}
+
+/* Ranks with the same part of a stage, and as many samples. */
+static bool are_alike(const ct_parallel *p, int a, int b)
+{
+    ct_parallel_place x = ct_parallel_place_of(p, a), y = ct_parallel_place_of(p, b);
+    const int64_t *share = p->stage[x.stage].share;
+
+    return (x.stage == y.stage) && (x.part == y.part) && (share[x.replica] == share[y.replica]);
+}
+
+ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, ct_rank_memory *m)
+{
+    for (int r = 0; r < p->n_rank; r++) {
+        int like = 0;
+
+        while ((like < r) && !are_alike(p, like, r)) like++;
+        if (like < r)
+            m[r] = m[like];
+        else
+            CT_TRY(look_at(p, s, whole, r, &m[r]));
+    }
+    return CT_OK;
+}
+
+void ct_rank_memory_json(const ct_parallel *p, const ct_rank_memory *m, const double *seconds,
+                         ct_text *out)
+{
+    ct_text_add(out, "\"ranks\":[");
+    for (int r = 0; r < p->n_rank; r++) {
+        ct_text_add(out,
+                    "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
+                    ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
+                    ",\"transient_bytes\":%" PRId64,
+                    (r > 0) ? "," : "", r, ct_parallel_place_of(p, r).stage, m[r].memory_bytes,
+                    m[r].weight_bytes, m[r].kept_bytes, m[r].transient_bytes);
+        if (seconds != NULL) ct_text_add(out, ",\"compute_s\":%.17g", seconds[r]);
+        ct_text_add(out, "}");
+    }
+    ct_text_add(out, "]");
+}
+
+void ct_rank_memory_print(const ct_parallel *p, const ct_rank_memory *m, FILE *to)
+{
+    const double mib = ldexp(1, 20);
+
+    fprintf(to, "rank stage   MiB: all   weights      kept transient\n");
+    for (int r = 0; r < p->n_rank; r++) {
+        fprintf(to, "%4d %5d %10.1f %9.1f %9.1f %9.1f\n", r, ct_parallel_place_of(p, r).stage,
+                (double)m[r].memory_bytes / mib, (double)m[r].weight_bytes / mib,
+                (double)m[r].kept_bytes / mib, (double)m[r].transient_bytes / mib);
+    }
+}

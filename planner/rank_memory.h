@@ -1,0 +1,32 @@
+/** @file rank_memory.h  What each rank needs of memory under a parallel file, to the byte: its net
+ * is made as the rank would make it, without memory, and asked for its plan.
+ */
+#ifndef CT_PLANNER_RANK_MEMORY_H
+#define CT_PLANNER_RANK_MEMORY_H
+
+#include "planner/rank_net.h"
+
+typedef struct ct_rank_memory {
+    int64_t memory_bytes;    /* the sum of these                                    */
+    int64_t weight_bytes;    /* weights, gradients, the update rule's states        */
+    int64_t kept_bytes;      /* from forward to backward, of all passes in flight   */
+    int64_t transient_bytes; /* what else the plan of memory needs                  */
+} ct_rank_memory;
+
+/** The options that a rank makes its net with: those of a whole net of phase TRAIN or TEST, its
+ *  place, its segments, and how many of its passes are in flight (1F1B). They borrow from net. */
+ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
+                          const ct_net_options *whole, ct_net_options *out);
+/** Of every rank: m[p->n_rank]. s: of the train net; whole: the options that it was made with, with
+ *  state_bytes. CT_ERR_CONFIG, CT_ERR_NOMEM. */
+ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, ct_rank_memory *m);
+
+/** Appends member "ranks": an array of objects. seconds: of each rank's layers in a step, or NULL.
+ */
+void ct_rank_memory_json(const ct_parallel *p, const ct_rank_memory *m, const double *seconds,
+                         ct_text *out);
+/** For people: a row a rank. */
+void ct_rank_memory_print(const ct_parallel *p, const ct_rank_memory *m, FILE *to);
+
+#endif
