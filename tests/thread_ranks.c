@@ -338,6 +338,7 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
     *out = (ct_exchange){
         .job = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
         .data = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
+        .stage = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
         .sync = { .ctx = r, .ops = &sync_ops, .transport = { .ctx = r, .ops = &transport_ops } },
         .states = { r, rank_state, rank_restored }
     };

@@ -36,6 +36,7 @@ typedef struct ct_division {
     const ct_transfer_ops *transfers;
     void *transfers_ctx;
     ct_micro_schedule schedule; /* of a step with iter_size 1; more are one such after the other */
+    int stage, n_stage;         /* this rank's, from 0 on */
 } ct_division;
 
 #endif

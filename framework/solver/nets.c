@@ -70,7 +70,10 @@ static ct_status find_train_net(ct_solver *s, const Ct__NetParameter **param_p, 
     CT_INFO("Creating training net%s%s", own ? " from " : "",
             own ? ((p->train_net != NULL) ? p->train_net : p->net) : "");
     fill_options(s, param, own, p->train_state, CT_TRAIN, o);
-    if (s->options.division != NULL) param = s->options.division->train;
+    if (s->options.division != NULL) {
+        param = s->options.division->train;
+        o->in_flight = s->options.division->schedule.in_flight;
+    }
     o->grad_arena = s->options.grad_arena;
     o->graph = (p->cuda_graph != 0);
     o->send_rows = s->options.send_rows;

@@ -96,10 +96,10 @@ static double part_of(const ct_outputs *o, int k)
     return (double)local / (double)net->batch_global;
 }
 
-ct_status ct_outputs_add(ct_outputs *o)
+ct_status ct_outputs_add(ct_outputs *o, const ct_pass *pass)
 {
     const ct_net *net = o->runs;
-    const ct_exec *ex = &net->pass->exec;
+    const ct_exec *ex = &pass->exec;
     double *sum = o->sum;
 
     for (int i = 0; i < o->net->n_output; sum += o->size[i], i++) {
@@ -109,7 +109,7 @@ ct_status ct_outputs_add(ct_outputs *o)
         double share;
 
         if ((own < 0) || net->output[own].is_twin) continue;
-        t = &net->pass->blob[net->output[own].blob]->data;
+        t = &pass->blob[net->output[own].blob]->data;
         n = ct_net_output_count(net, own);
         share = part_of(o, own);
         if (o->uneven[i]) share = o->stands[i] ? 1.0 : 0.0;

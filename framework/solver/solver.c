@@ -101,13 +101,13 @@ static ct_status agree_seed(ct_solver *s)
     return CT_OK;
 }
 
-static ct_status take_outputs(void *ctx)
+static ct_status take_outputs(void *ctx, const ct_pass *pass)
 {
     ct_solver *s = ctx;
 
     if (!s->display) return CT_OK;
     memset(s->outputs.sum, 0, (size_t)s->outputs.n * sizeof(*s->outputs.sum));
-    return ct_outputs_add(&s->outputs);
+    return ct_outputs_add(&s->outputs, pass);
 }
 
 static void beat(void *ctx, const char *what)
@@ -117,6 +117,8 @@ static void beat(void *ctx, const char *what)
 
 static ct_status open_step(ct_solver *s)
 {
+    const ct_division *d = s->options.division;
+
     s->step =
         (ct_train_step){ .param = s->param,
                          .iter_size = s->iter_size,
@@ -125,6 +127,9 @@ static ct_status open_step(ct_solver *s)
                          .parts = s->parts,
                          .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
                          .pass = s->net->pass,
+                         .schedule = (d != NULL) ? &d->schedule : NULL,
+                         .stage = (d != NULL) ? d->stage : 0,
+                         .n_stage = (d != NULL) ? d->n_stage : 0,
                          .rule = s->rule,
                          .look = take_outputs,
                          .beat = beat,

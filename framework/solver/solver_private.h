@@ -94,9 +94,9 @@ static inline const ct_net *ct_solver_whole_test(const ct_solver *s, int i)
     return (s->options.division != NULL) ? s->options.division->whole_test[i] : s->test[i];
 }
 void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
-/** Adds the outputs of the batch that the net's first pass has just run to o->sum, as this rank's
- * shares. */
-ct_status ct_outputs_add(ct_outputs *o);
+/** Adds the outputs of the batch that a pass of the net that this rank runs has just run to o->sum,
+ *  as this rank's shares. */
+ct_status ct_outputs_add(ct_outputs *o, const ct_pass *pass);
 
 /* solver.c */
 /** Under a division: gives an exec what carries values, and the groups of its layers' sums. */

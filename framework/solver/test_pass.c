@@ -8,7 +8,10 @@
 
 static void fill_exec(const ct_solver *s, ct_exec *ex)
 {
+    int n_transfer = ex->n_transfer; /* its own, sent and not waited for yet */
+
     *ex = s->net->pass->exec;
+    ex->n_transfer = n_transfer;
     ex->phase = CT_TEST;
     ex->accumulate = false;
     ex->wait = NULL; /* settled */
@@ -39,7 +42,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         if (*stopped_p) return CT_OK;
         pass->exec.micro_step = b;
         CT_TRY(ct_pass_forward(pass, &loss));
-        CT_TRY(ct_outputs_add(o));
+        CT_TRY(ct_outputs_add(o, pass));
         o->sum[o->n] += loss;
     }
     s->test_broken = pass->exec.broken_samples;

@@ -1,5 +1,6 @@
 #include "framework/solver/train_step.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,7 +106,7 @@ static ct_status on_wait(void *ctx, int param)
     if (!t->landed[param])
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
-    beat(t, "forward");
+    beat(t, t->doing);
     return CT_OK;
 }
 
@@ -158,6 +159,11 @@ static void take_mode(ct_train_step *t)
     t->pass->exec.wait = t->forward_overlap ? on_wait : NULL;
 }
 
+static void forget_graphs(const ct_train_step *t)
+{
+    for (int k = 0; k < t->schedule->in_flight; k++) ct_pass_forget_graphs(t->passes[k]);
+}
+
 /* Another transport may have the step, in which a step gives the device something else. */
 static ct_status begin_sync(ct_train_step *t)
 {
@@ -167,7 +173,7 @@ static ct_status begin_sync(ct_train_step *t)
     take_mode(t);
     if (t->in_graph == before) return CT_OK;
     CT_TRY(t->net->options.dev->sync(t->pass->exec.stream)); /* forward's may be running */
-    ct_pass_forget_graphs(t->pass);
+    forget_graphs(t);
     return CT_OK;
 }
 
@@ -218,43 +224,124 @@ static ct_status last_backward(ct_train_step *t)
                                   .replay = same ? on_replay : NULL,
                                   .ctx = t };
 
-    if (same && t->owing) ct_pass_forget_graphs(t->pass);
+    if (same && t->owing) ct_pass_forget_graphs(t->runs);
     t->owing = t->in_graph && !same;
-    CT_TRY(ct_pass_backward_and(t->pass, &after));
+    CT_TRY(ct_pass_backward_and(t->runs, &after));
     drop_owed(t);
     t->open = t->forward_overlap;
     return t->forward_overlap ? CT_OK : ct_step_tell(t);
 }
 
-ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
+/* ---- its micro-batches */
+
+/* Those that are under way, the counts of them and of time are the step's: the exec goes with the
+ * run. */
+static void hand_over(ct_train_step *t, ct_pass *pass)
 {
-    int n = t->iter_size;
-    double loss = 0.0, one = 0.0;
+    const uint64_t *there = pass->exec.step_there; /* its own, from forward to backward */
 
-    for (int i = 0; i < n; i++) {
-        bool last = (i == n - 1);
+    if (pass == t->runs) return;
+    pass->exec = t->runs->exec;
+    pass->exec.step_there = there;
+    t->runs = pass;
+}
 
-        t->last = last;
-        t->pass->exec.micro_step = iteration * n + i;
-        t->pass->exec.accumulate = (i > 0);
-        beat(t, "forward");
-        CT_TRY(ct_pass_forward_begin(t->pass));
-        if (i == 0) CT_TRY(begin(t, iteration, rate));
-        if (last && (t->look != NULL)) CT_TRY(t->look(t->hook_ctx));
-        beat(t, "backward");
-        CT_TRY(last ? last_backward(t) : ct_pass_backward(t->pass, NULL, NULL));
-        /* a device has all of the step to do by now, so waiting for its loss leaves no gap */
-        if (!last) {
-            CT_TRY(ct_pass_forward_end(t->pass, &one));
-            loss += one;
+static ct_pass *pass_of(const ct_train_step *t, int m)
+{
+    return t->passes[m % t->schedule->in_flight];
+}
+
+/* Begins to receive what other ranks send to the next micro-batches, of which n have gone that way:
+ * as many as there are passes, since a pass has room for one. */
+static ct_status receive_ahead(ct_train_step *t, bool forward, int n)
+{
+    int *next = &t->n_ahead[forward], end = n + t->schedule->in_flight;
+
+    if (t->pass->exec.transfers == NULL) return CT_OK;
+    for (; (*next < end) && (*next < t->iter_size); ++*next) {
+        hand_over(t, pass_of(t, *next));
+        CT_TRY(ct_pass_receive_ahead(t->runs, forward));
+    }
+    return CT_OK;
+}
+
+static void say(ct_train_step *t, bool forward, int m)
+{
+    const char *what = forward ? "forward" : "backward";
+    int n = 0;
+
+    if (t->n_stage > 1)
+        n = snprintf(t->doing, sizeof(t->doing), "stage %d of %d: ", t->stage + 1, t->n_stage);
+    if ((t->n_stage > 1) || (t->schedule->n_micro > 1))
+        snprintf(t->doing + n, sizeof(t->doing) - (size_t)n, "%s of micro-batch %d of %d", what,
+                 m + 1, t->iter_size);
+    else
+        snprintf(t->doing, sizeof(t->doing), "%s", what);
+    beat(t, t->doing);
+}
+
+static ct_status run_forward(ct_train_step *t, int m, int64_t iteration, double rate)
+{
+    CT_TRY(ct_pass_forward_begin(t->runs));
+    if (m == 0) CT_TRY(begin(t, iteration, rate));
+    return (t->last && (t->look != NULL)) ? t->look(t->hook_ctx, t->runs) : CT_OK;
+}
+
+static ct_status run_backward(ct_train_step *t, double *loss)
+{
+    double one = 0.0;
+
+    if (t->last) return last_backward(t);
+    CT_TRY(ct_pass_backward(t->runs, NULL, NULL));
+    /* a device has all of the step to do by now, so waiting for its loss leaves no gap */
+    CT_TRY(ct_pass_forward_end(t->runs, &one));
+    *loss += one;
+    return CT_OK;
+}
+
+/* Micro-batch m of the step; n: how many have gone forward so far, and how many backward. */
+static ct_status run_item(ct_train_step *t, bool forward, int m, const int *n, int64_t iteration,
+                          double rate, double *loss)
+{
+    CT_TRY(receive_ahead(t, true, n[true]));
+    CT_TRY(receive_ahead(t, false, n[false]));
+    hand_over(t, pass_of(t, m));
+    t->last = (m == t->iter_size - 1);
+    t->runs->exec.micro_step = iteration * t->iter_size + m;
+    t->runs->exec.accumulate = (m > 0);
+    say(t, forward, m);
+    return forward ? run_forward(t, m, iteration, rate) : run_backward(t, loss);
+}
+
+static ct_status run_items(ct_train_step *t, int64_t iteration, double rate, double *loss)
+{
+    const ct_micro_schedule *s = t->schedule;
+    int n[2] = { 0, 0 };
+
+    t->n_ahead[true] = t->n_ahead[false] = 0;
+    for (int first = 0; first < t->iter_size; first += s->n_micro) {
+        for (int i = 0; i < s->n_item; i++) {
+            bool forward = s->item[i].forward;
+
+            CT_TRY(run_item(t, forward, first + s->item[i].micro, n, iteration, rate, loss));
+            n[forward]++;
         }
     }
-    CT_TRY(ct_pass_forward_end(t->pass, &one));
+    return CT_OK;
+}
+
+ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
+{
+    double loss = 0.0, one = 0.0;
+
+    CT_TRY(run_items(t, iteration, rate, &loss));
+    CT_TRY(ct_pass_forward_end(t->runs, &one));
+    hand_over(t, t->pass);
     CT_TRY(ct_step_hear(t, false));
     loss += one;
     /* what still travels arrives before its first reader looks */
     ct_net_weights_changed(t->net);
-    *loss_p = loss / n;
+    *loss_p = loss / t->iter_size;
     return CT_OK;
 }
 
@@ -318,6 +405,53 @@ static void close_norm(ct_train_step *t)
     ct_grad_norm_close(&t->norm);
 }
 
+/* Forward and backward of each micro-batch once, in its order, and no more of them in flight than
+ * is said. */
+static bool is_schedule(const ct_micro_schedule *s)
+{
+    int n[2] = { 0, 0 };
+
+    for (int i = 0; i < s->n_item; i++) {
+        bool forward = s->item[i].forward;
+
+        if (s->item[i].micro != n[forward]++) return false;
+        if ((n[false] > n[true]) || (n[true] - n[false] > s->in_flight)) return false;
+    }
+    return (n[true] == s->n_micro) && (n[false] == s->n_micro) && (s->n_micro > 0);
+}
+
+static ct_status open_passes(ct_train_step *t)
+{
+    static const ct_schedule_item one[] = { { true, 0 }, { false, 0 } };
+    static const ct_micro_schedule in_turn = { 1, 1, 2, one };
+    const ct_micro_schedule *s = (t->schedule != NULL) ? t->schedule : &in_turn;
+    int room = (t->net->options.in_flight > 1) ? t->net->options.in_flight : 1;
+
+    t->schedule = s;
+    if (!is_schedule(s) || (s->in_flight > room) || (t->iter_size % s->n_micro != 0))
+        return CT_FAIL(
+            CT_ERR_ARG,
+            "%d micro-batches in a schedule of %d, of which %d are in flight and the net "
+            "has room for %d",
+            t->iter_size, s->n_micro, s->in_flight, room);
+    t->passes = calloc((size_t)s->in_flight, sizeof(*t->passes));
+    if (t->passes == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
+    t->passes[0] = t->runs = t->pass;
+    for (int k = 1; k < s->in_flight; k++) CT_TRY(ct_pass_create(t->net, &t->passes[k]));
+    return CT_OK;
+}
+
+static void close_passes(ct_train_step *t)
+{
+    for (int k = 0; (t->passes != NULL) && (k < t->schedule->in_flight); k++) {
+        if (t->passes[k] == NULL) continue;
+        ct_pass_forget_graphs(t->passes[k]); /* they may have sums over ranks */
+        if (k > 0) ct_pass_destroy(t->passes[k]);
+    }
+    free(t->passes);
+    t->passes = NULL;
+}
+
 ct_status ct_train_step_open(ct_train_step *t)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
@@ -336,6 +470,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     }
     CT_TRY(open_ratios(t));
     CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
+    CT_TRY(open_passes(t));
     CT_TRY(open_norm(t));
     CT_TRY(open_rows(t));
     t->may_overlap = t->several && comm->overlap && comm->forward_overlap &&
@@ -348,7 +483,7 @@ ct_status ct_train_step_open(ct_train_step *t)
 
 void ct_train_step_close(ct_train_step *t)
 {
-    if (t->pass != NULL) ct_pass_forget_graphs(t->pass); /* they may have sums over ranks */
+    close_passes(t);
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     ct_update_plan_close(t->net, &t->all);
     close_norm(t);

@@ -7,6 +7,10 @@
  * norm of all gradients decides (clip_gradients), what lands is added to it, and the first layer
  * that reads a weight waits for all of them. Whoever looks at weights between steps calls
  * ct_train_step_settle() first.
+ *
+ * A step may have several micro-batches in flight, each in a pass of its own: a schedule says in
+ * which order they run forward and backward. The bits are those of one after the other, as long as
+ * no layer carries state, or gives a gradient in forward to a weight that others share.
  */
 #ifndef CT_TRAIN_STEP_H
 #define CT_TRAIN_STEP_H
@@ -14,6 +18,7 @@
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/snapshot/residual_drain.h"
+#include "framework/solver/division.h"
 #include "framework/solver/grad_norm.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
@@ -31,12 +36,16 @@ typedef struct ct_train_step {
     const ct_parts *parts; /* of a net that ranks run together: norms are those of the whole net's
                             * weights. NULL: this rank has all of them */
     bool several;          /* ranks */
-    ct_pass *pass; /* of net; runs all micro-batches. Poll, wait, micro_step and accumulate of its
-                    * exec are set here */
+    ct_pass *pass; /* of net; runs all micro-batches, or as the first of several the first one.
+                    * Poll, wait, micro_step and accumulate of its exec are set here */
+    /** What a step runs, as often as iter_size holds its micro-batches; NULL: they go forward and
+     *  backward one after the other. net->options.in_flight is at least its. */
+    const ct_micro_schedule *schedule;
+    int stage, n_stage; /* for beats; n_stage 0: none */
     const ct_update_rule *rule;
-    /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
-     *  be NULL. */
-    ct_status (*look)(void *ctx);
+    /** The outputs of the step's last micro-step, which ran in `pass`, can be read: backward may
+     *  reuse their memory. May be NULL. */
+    ct_status (*look)(void *ctx, const ct_pass *pass);
     /** What runs now, for the watchdog. May be NULL. */
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
@@ -66,9 +75,15 @@ typedef struct ct_train_step {
      *  all.has_loss to false. */
     ct_loss_scale loss_scale;
 
+    /* of the micro-batches */
+    ct_pass **passes; /* [schedule->in_flight]: number m of a step runs in m % in_flight */
+    ct_pass *runs;    /* of these, the one that has the exec: it goes from pass to pass */
+    int n_ahead[2];   /* of this step, whose receives have begun: backward, forward */
+    bool last;        /* micro-batch of the step */
+    char doing[96];   /* what it does now, for beats */
+
     /* of the gradients on their way */
     bool open;
-    bool last; /* micro-batch of the step */
     int64_t iteration;
     double rate;
     float scale;

@@ -113,6 +113,8 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     d->division.train = d->net[0].param;
     d->division.test = d->test;
     d->division.n_test = d->whole.n_test;
+    d->division.stage = d->at.stage;
+    d->division.n_stage = d->parallel->n_stage;
     d->division.transfers = &ct_transfers_ops;
     d->division.transfers_ctx = d->transfers;
     o->division = &d->division;
