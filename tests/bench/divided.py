@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Nets that two ranks run together by a parallel file, beside how they run otherwise, in alternating runs.
 
-Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed]
+Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline]
 
   gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
   alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
   alexnet32   … or 32: data parallel; fully connected layers split, convolutions by samples
   half_speed  VGG-16 for CIFAR-10, 96 images, the second rank held to half of a core (cgroup, root): shares
               48 and 48; 64 and 32
+  pipeline    AlexNet, 64 images in 8 micro-batches, two stages of one core each, cut behind pool2: the slower
+              stage's layers alone, one after the other on one core; the pipeline
 
 CORTADO names the program. Each pair runs one after the other; a run's figure is the median of its steps without
 the first two. Printed are medians over the pairs, and the ratio with its least and largest pair.
@@ -58,10 +60,10 @@ def images(model, batch, where, net, size):
 
 def train(where, name, command, ranks, batch, options=(), threads=1):
     """Milliseconds of a step of so many samples: the median without the first two."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+    os.environ["OMP_NUM_THREADS"] = str(threads)
     metrics = f"{where}/m.jsonl"
     words = [CORTADO, "train", f"--solver={name}.solver", f"--metrics={metrics}", "--overwrite", *options]
-    done = subprocess.run([*command(ranks), *words], cwd=where, env=environment, stdout=subprocess.PIPE,
+    done = subprocess.run([*command(ranks), *words], cwd=where, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
@@ -75,7 +77,7 @@ def train(where, name, command, ranks, batch, options=(), threads=1):
 def local(ranks):
     """Each rank on a core of its own, where there are several."""
     if ranks == 1:
-        return []
+        return ["taskset", "-c", "0"] if os.environ["OMP_NUM_THREADS"] == "1" else []
     return ["mpirun", "--allow-run-as-root", "--bind-to", "core", "-np", str(ranks)]
 
 
@@ -150,8 +152,32 @@ def half_speed(pairs, where):
     os.rmdir(group)
 
 
+def pipeline(pairs, where):
+    """Stages alone: the first with a gradient of ones for what it makes, the second on made-up values."""
+    images("alexnet", 64, where, "net", 227)
+    text = read(f"{where}/net.prototxt")
+    layers = re.split(r"(?m)^(?=layer )", text.replace("64", "8"))
+    cut = next(i for i, l in enumerate(layers) if 'name: "pool2"' in l)
+    first = "".join(layers[:cut + 1]).rstrip().removesuffix("}")
+    write(f"{where}/first.prototxt", f"{first} loss_weight: 1 }}\n")
+    write(f"{where}/second.prototxt", 'force_backward: true\n'
+          'layer { name: "data" type: "DummyData" top: "pool2" top: "label" dummy_data_param {\n'
+          "  shape { dim: 8 dim: 256 dim: 13 dim: 13 } shape { dim: 8 }\n"
+          '  data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 1 } } }\n' +
+          "".join(layers[cut + 1:]))
+    rule = "base_lr: 0.0001 momentum: 0.9 weight_decay: 0.0005 "
+    solver(where, "net", rule)
+    for name in ("first", "second"):
+        solver(where, name, rule + "iter_size: 8 stop_on_nan: false")
+    write(f"{where}/plan", 'ranks: 2 global_batch: 64 micro_batches: 8\nstage { first: "conv1" last: "pool2" rank: 0 }\n'
+          'stage { first: "conv3" last: "loss" rank: 1 }\n')
+    alone = lambda: max(train(where, name, local, 1, 64) for name in ("first", "second"))
+    compare("AlexNet, 64 images, 2 stages, 8 micro-batches", pairs, alone,
+            lambda: train(where, "net", local, 2, 64, ["--parallel=plan"]), ("the slower stage alone", "both"))
+
+
 RUNS = {"gpt2": gpt2, "alexnet64": lambda p, w: alexnet(p, w, 64), "alexnet32": lambda p, w: alexnet(p, w, 32),
-        "half_speed": half_speed}
+        "half_speed": half_speed, "pipeline": pipeline}
 
 
 def main():
