@@ -159,9 +159,8 @@ const ct_option ct_option_table[] = {
     { "machine", CT_OPTION_TEXT, "check", "NAME|FILE|SPEC", "the machine they are part of" },
     { "profile", CT_OPTION_TEXT, "check", "FILE",
       "how long the net computes: cortado time --json on one of them" },
-    { "parallel", CT_OPTION_TEXT, "train check", "FILE",
-      "what of the net runs on which rank; check shows it, train so far takes files of one rank: "
-      "micro-batches, and what is made again" },
+    { "parallel", CT_OPTION_TEXT, "train test check", "FILE",
+      "what of the net runs on which rank, what backward makes again" },
     { "images_per_s", CT_OPTION_TEXT, "check", "S", "of one rank alone, instead of the profile's" },
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none",
       "what Ctrl-C does at the end of the step (stop)" },

@@ -17,21 +17,26 @@ static ct_status count_in_flight(const ct_parallel *p, int stage, int *n_p)
     return CT_OK;
 }
 
-ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
-                          const ct_net_options *whole, ct_net_options *out)
+void ct_rank_env(const ct_parallel *p, const ct_rank_net *net, int rank, ct_net_env *env)
 {
     ct_parallel_place at = ct_parallel_place_of(p, rank);
     const ct_parallel_stage *g = &p->stage[at.stage];
 
+    env->rank = at.replica * g->tensor + at.part;
+    env->n_rank = g->n_rank;
+    env->place = &net->place;
+    env->group = NULL; /* each reads for itself */
+}
+
+ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
+                          const ct_net_options *whole, ct_net_options *out)
+{
     *out = *whole;
     out->grad_arena = NULL;
-    out->env.rank = at.replica * g->tensor + at.part;
-    out->env.n_rank = g->n_rank;
-    out->env.place = &net->place;
-    out->env.group = NULL;
     out->again = net->again;
     out->n_again = net->n_again;
-    return count_in_flight(p, at.stage, &out->in_flight);
+    ct_rank_env(p, net, rank, &out->env);
+    return count_in_flight(p, ct_parallel_place_of(p, rank).stage, &out->in_flight);
 }
 
 static ct_status look_at(const ct_parallel *p, const ct_sharded_net *s, const ct_net_options *whole,

@@ -7,30 +7,29 @@
 #include <string.h>
 
 #include "cli/verb.h"
-#include "comm/collective/blocking.h"
 #include "framework/report/report.h"
+#include "framework/snapshot/parts.h"
+#include "framework/snapshot/snapshot.h"
+#include "framework/solver/outputs.h"
 #include "runtime/call.h"
+#include "runtime/division/division.h"
 
-/* This rank's share of the outputs of one batch, element by element; the ranks' shares add up. */
-static ct_status take_share(const ct_net *net, double *v)
+typedef struct testing {
+    ct_call *call;
+    ct_config config;
+    ct_parallel *parallel;     /* --parallel; NULL: not given */
+    ct_job_division *division; /* by it                       */
+    ct_net *net;               /* this rank's                 */
+    const ct_net *whole;       /* … of this one: the same where it runs it alone */
+    ct_outputs outputs;
+    double *mean;    /* [outputs.n] */
+    ct_parts *parts; /* its weights; NULL: all of them */
+    ct_report *report;
+} testing;
+
+static const ct_group *testers(const testing *t)
 {
-    const ct_exec *ex = &net->pass->exec;
-    double weight = (double)net->batch_local / (double)net->batch_global;
-
-    for (int i = 0; i < net->n_output; i++) {
-        const ct_output *o = &net->output[i];
-        const ct_blob *b = net->pass->blob[o->blob];
-        int64_t n = ct_net_output_count(net, i);
-        float *host = malloc((size_t)(n + 1) * sizeof(*host));
-        ct_status status;
-
-        if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for output %s", b->name);
-        status = ex->dev->to_host(ex->stream, host, b->data.data, (size_t)n * sizeof(*host));
-        for (int64_t k = 0; k < n; k++) *v++ = (double)host[k] * (o->is_share ? 1.0 : weight);
-        free(host);
-        CT_TRY(status);
-    }
-    return CT_OK;
+    return (t->division != NULL) ? &t->call->job->group.job : &t->call->job->group.data;
 }
 
 static void log_batch(const ct_net *net, int64_t batch, const double *v)
@@ -95,28 +94,54 @@ static ct_status show_mean(const ct_net *net, const double *v, const ct_text_siz
     return CT_OK;
 }
 
-static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean, int64_t n,
-                       ct_text_size *text, ct_report *report)
+/* ---- weights */
+
+/* On rank 0: each of the files into what all ranks have. */
+static ct_status load_parts(void *ctx, ct_storage *whole)
 {
-    double *v = calloc((size_t)n + 1, sizeof(*v));
+    const testing *t = ctx;
+    char *list = strdup(ct_options_text(t->call->options, "weights"));
     ct_status status = CT_OK;
 
-    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " outputs", n);
-    ct_exec_fill(call, net, &net->pass->exec);
-    for (int64_t i = 0; i < n_batch; i++) {
-        net->pass->exec.micro_step = i;
-        CT_TRY_GOTO(status, out, ct_pass_forward(net->pass, NULL));
-        CT_TRY_GOTO(status, out, take_share(net, v));
-        CT_TRY_GOTO(status, out, ct_group_sum(&call->job->group.data, v, (int)n));
-        log_batch(net, i, v);
-        for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
-    }
-    ct_report_broken(report, "testing", net->pass->exec.broken_samples);
-    *text = net->pass->exec.text;
-    status = ct_group_sum(&call->job->group.data, (double *)text, 2);
-out:
-    free(v);
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);)
+        status = ct_weights_load_parts(at, t->parts, whole);
+    free(list);
     return status;
+}
+
+static ct_status load_weights(testing *t)
+{
+    ct_storage weights;
+
+    if (t->division == NULL)
+        return ct_weights_load_list(ct_options_text(t->call->options, "weights"), t->net);
+    CT_TRY(ct_parts_create(t->whole, t->net, testers(t), &t->parts));
+    weights = ct_parts_weights(t->parts);
+    CT_TRY(ct_parts_run(t->parts, &(ct_storage *){ &weights }, 1, load_parts, t));
+    ct_net_weights_changed(t->net);
+    return CT_OK;
+}
+
+static ct_status score(testing *t, int64_t n_batch, ct_text_size *text)
+{
+    ct_outputs *o = &t->outputs;
+    ct_exec *ex = &t->net->pass->exec;
+
+    ct_exec_fill(t->call, t->net, ex);
+    if (t->division != NULL) ct_job_division_fill_exec(t->division, ex);
+    for (int64_t i = 0; i < n_batch; i++) {
+        ex->micro_step = i;
+        CT_TRY(ct_pass_forward(t->net->pass, NULL));
+        memset(o->sum, 0, (size_t)o->n * sizeof(*o->sum));
+        CT_TRY(ct_outputs_add(o, t->net->pass));
+        CT_TRY(ct_group_sum(testers(t), o->sum, (int)o->n));
+        log_batch(t->whole, i, o->sum);
+        for (int64_t k = 0; k < o->n; k++) t->mean[k] += o->sum[k] / (double)n_batch;
+    }
+    ct_report_broken(t->report, "testing", ex->broken_samples);
+    *text = ex->text;
+    return ct_group_sum(testers(t), (double *)text, 2);
 }
 
 static ct_status spare_metrics(const ct_call *call, const char *path)
@@ -126,62 +151,84 @@ static ct_status spare_metrics(const ct_call *call, const char *path)
     return ct_report_spare(path, "");
 }
 
-static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
+static ct_status open_report(testing *t, const char *metrics)
 {
-    int64_t n_batch = ct_options_count(call->options, "iterations", 50);
-    int64_t n = ct_report_n_output(net);
-    ct_report_options options = { .rank = call->job->rank,
-                                  .metrics = ct_options_text(call->options, "metrics") };
-    ct_report *report = NULL;
-    double *mean = calloc((size_t)n + 1, sizeof(*mean));
-    ct_text_size size = { 0 };
+    ct_report_options options = { .rank = t->call->job->rank, .metrics = metrics };
     ct_text text = { 0 };
-    ct_status status = CT_OK;
+    ct_status status;
 
-    if (mean == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " outputs", n);
-    if (n_batch == 0) status = CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
-    if (status != CT_OK) goto out;
-    CT_TRY_GOTO(status, out, ct_job_share(call->job, spare_metrics(call, options.metrics)));
-    CT_TRY_GOTO(status, out, ct_report_create(&options, &report));
-    ct_call_provenance(call, c, &text);
-    CT_TRY_GOTO(status, out, ct_report_run(report, text.text));
-    CT_TRY_GOTO(status, out, ct_weights_load_list(ct_options_text(call->options, "weights"), net));
-    CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
-            net->batch_global);
-    CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n, &size, report));
-    CT_TRY_GOTO(status, out, show_mean(net, mean, &size, call->job->rank == 0));
-    if (options.metrics != NULL) {
-        CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0.0, 0, net, mean, &size));
-        CT_TRY_GOTO(status, out, ct_report_done(report, "\"iter\":0"));
-    }
-out:
+    CT_TRY(ct_job_share(t->call->job, spare_metrics(t->call, metrics)));
+    CT_TRY(ct_report_create(&options, &t->report));
+    ct_call_provenance(t->call, &t->config, &text);
+    status = ct_report_run(t->report, text.text);
     ct_text_destroy(&text);
-    ct_report_destroy(report);
-    free(mean);
     return status;
+}
+
+static ct_status run(testing *t)
+{
+    const ct_options *o = t->call->options;
+    const char *metrics = ct_options_text(o, "metrics");
+    int64_t n_batch = ct_options_count(o, "iterations", 50);
+    ct_text_size size = { 0 };
+
+    CT_TRY(ct_outputs_create(t->whole, t->net, testers(t), &t->outputs));
+    t->mean = calloc((size_t)t->outputs.n + 1, sizeof(*t->mean));
+    if (t->mean == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " outputs", t->outputs.n);
+    if (n_batch == 0) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    CT_TRY(open_report(t, metrics));
+    CT_TRY(load_weights(t));
+    CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
+            t->whole->batch_global);
+    CT_TRY(score(t, n_batch, &size));
+    CT_TRY(show_mean(t->whole, t->mean, &size, t->call->job->rank == 0));
+    if (metrics == NULL) return CT_OK;
+    CT_TRY(ct_report_test(t->report, 0, 0.0, 0, t->whole, t->mean, &size));
+    return ct_report_done(t->report, "\"iter\":0");
+}
+
+/* This rank's net, of all of them where --parallel says so. */
+static ct_status make_net(testing *t)
+{
+    const char *file = ct_options_text(t->call->options, "parallel");
+    const Ct__NetParameter *param = t->config.net;
+    ct_net_options options;
+    ct_net_state state;
+
+    CT_TRY(ct_net_state_read(t->call->options, &state));
+    ct_net_options_fill(t->call, &t->config, CT_TEST, &state, &options);
+    options.forward_only = true;
+    CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
+    if (file != NULL) {
+        CT_TRY(ct_parallel_read(file, &t->parallel));
+        CT_TRY(ct_job_division_open_test(t->call->job, t->parallel, param, &options, &t->division));
+        param = t->division->division.test[0];
+    }
+    CT_TRY(ct_net_create(param, &options, &t->net));
+    t->whole = (t->division != NULL) ? t->division->whole.test[0] : t->net;
+    return CT_OK;
 }
 
 ct_status ct_verb_test(ct_call *call)
 {
-    ct_net_options options;
-    ct_net_state state;
-    ct_config c;
-    ct_net *net = NULL;
+    testing t = { .call = call };
     ct_status status;
 
     if (ct_options_text(call->options, "weights") == NULL) {
         return CT_FAIL(CT_ERR_CONFIG, "cortado test needs --weights=FILE");
     }
-    CT_TRY(ct_net_state_read(call->options, &state));
-    CT_TRY(ct_call_setup(call, CT_TEST, &c));
-    CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
-    ct_net_options_fill(call, &c, CT_TEST, &state, &options);
-    options.forward_only = true;
-    CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
-    CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
-    CT_TRY_GOTO(status, out, run(call, &c, net));
-out:
-    ct_net_destroy(net);
-    ct_config_destroy(&c);
+    CT_TRY(ct_call_setup(call, CT_TEST, &t.config));
+    status = ct_call_connect(call, &t.config);
+    if (status == CT_OK) status = make_net(&t);
+    if (status == CT_OK) status = run(&t);
+    ct_report_destroy(t.report);
+    ct_outputs_destroy(&t.outputs);
+    free(t.mean);
+    ct_parts_destroy(t.parts);
+    ct_net_destroy(t.net);
+    ct_job_division_close(t.division);
+    ct_parallel_destroy(t.parallel);
+    ct_config_destroy(&t.config);
     return status;
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/solver/solver_private.h"
+#include "framework/solver/outputs.h"
 
 /* size becomes the largest of any rank that has the output. Where not all have the same number, the
  * values of one stand for all: of the first rank, since those of lower number have the larger part

@@ -56,23 +56,13 @@ static ct_status open_parts(ct_solver *s)
     return ct_parts_create(s->options.division->whole, s->net, &s->exchange.job, &s->parts);
 }
 
-static void take_sums(const ct_group *g, ct_rank_sums *s)
-{
-    *s = (ct_rank_sums){ .ctx = g->ctx };
-    if (g->size == 1) return;
-    s->sum = g->ops->sum;
-    s->begin = g->ops->sum_begin_f64;
-    s->wait = g->ops->sum_wait;
-    s->poll = g->ops->sum_poll;
-}
-
 void ct_solver_divide_exec(ct_solver *s, ct_exec *ex)
 {
     const ct_division *d = s->options.division;
 
     if (d == NULL) return;
-    take_sums(&s->exchange.stage, &s->sums_of[0]);
-    take_sums(&s->exchange.data, &s->sums_of[1]);
+    s->sums_of[0] = ct_group_sums(&s->exchange.stage);
+    s->sums_of[1] = ct_group_sums(&s->exchange.data);
     ex->sums_of = s->sums_of;
     ex->transfers = d->transfers;
     ex->transfers_ctx = d->transfers_ctx;

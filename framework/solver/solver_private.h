@@ -4,25 +4,11 @@
 
 #include "framework/proto/prototxt.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/solver/outputs.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/train_step.h"
 
 enum { CT_MAX_AVERAGE_LOSS = 1024 };
-
-/** The outputs of one net as numbers. Where an output has not the same size on all ranks (its
- *  elements are samples, and the batch does not divide evenly), rank 0's stand for it. */
-typedef struct ct_outputs {
-    const ct_net *net;  /* whose outputs they are                                            */
-    const ct_net *runs; /* what this rank runs of it                                         */
-    int *own;           /* … and which of that one's they are, or -1                         */
-    int n_rank;
-    int64_t n;     /* elements of all outputs; the same number on all ranks                  */
-    int64_t *size; /* of each, on the rank with the most                                     */
-    bool *uneven;  /* this output has another size on another rank                           */
-    bool *stands;  /* … and this rank's stands for all                                       */
-    double *sum;   /* n + 3 (three for the caller): this rank's shares, to be summed over ranks */
-    float *host;   /* as long as the largest output                                          */
-} ct_outputs;
 
 typedef struct ct_tally { /* since the last display */
     double start_s, step_s;
@@ -79,11 +65,6 @@ ct_status ct_solver_check_prefix(const Ct__SolverParameter *p);
 ct_status ct_solver_make_train_net(ct_solver *s);
 ct_status ct_solver_make_test_nets(ct_solver *s);
 
-/* outputs.c */
-/** net: the whole one, of which this rank runs `runs`: all of it, or by a division a part. g: who
- *  runs the whole. Collective over g. */
-ct_status ct_outputs_create(const ct_net *net, const ct_net *runs, const ct_group *g,
-                            ct_outputs *o);
 /** The nets as all ranks together run them; this rank's where it runs them whole. */
 static inline const ct_net *ct_solver_whole(const ct_solver *s)
 {
@@ -93,10 +74,6 @@ static inline const ct_net *ct_solver_whole_test(const ct_solver *s, int i)
 {
     return (s->options.division != NULL) ? s->options.division->whole_test[i] : s->test[i];
 }
-void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
-/** Adds the outputs of the batch that a pass of the net that this rank runs has just run to o->sum,
- *  as this rank's shares. */
-ct_status ct_outputs_add(ct_outputs *o, const ct_pass *pass);
 
 /* solver.c */
 /** Under a division: gives an exec what carries values, and the groups of its layers' sums. */

@@ -358,6 +358,16 @@ void ct_exec_set_group(ct_exec *ex, const ct_group *g)
     ex->sum_there = g->sums_there ? g->ops->sum_there : NULL;
 }
 
+ct_rank_sums ct_group_sums(const ct_group *g)
+{
+    if (g->size == 1) return (ct_rank_sums){ .ctx = g->ctx };
+    return (ct_rank_sums){ .sum = g->ops->sum,
+                           .begin = g->ops->sum_begin_f64,
+                           .wait = g->ops->sum_wait,
+                           .poll = g->ops->sum_poll,
+                           .ctx = g->ctx };
+}
+
 static ct_status add_history(ct_train_step *t, const char *name)
 {
     const ct_net *net = t->net;

@@ -99,6 +99,8 @@ typedef struct ct_train_step {
 
 /** What layers ask of other ranks, they ask this group. */
 void ct_exec_set_group(ct_exec *ex, const ct_group *g);
+/** The same as one of ct_exec.sums_of. */
+ct_rank_sums ct_group_sums(const ct_group *g);
 /** The rest of t is zero. Reads comm { overlap forward_overlap }: forward_overlap needs several
  *  ranks. */
 ct_status ct_train_step_open(ct_train_step *t);

@@ -39,12 +39,11 @@ static ct_status make_net(ct_job_division *d, int i, const ct_net *whole)
     return ct_rank_net_make(d->parallel, &d->sharded[i], d->job->rank, &d->net[i]);
 }
 
-static ct_status make_nets(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param,
-                           const ct_solver_options *options)
+/* Of the whole ones, which are there. */
+static ct_status make_nets(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param)
 {
     size_t n;
 
-    CT_TRY(ct_whole_nets_make(options, &d->whole));
     CT_TRY(ct_parallel_bind(p, param, d->whole.train));
     n = (size_t)d->whole.n_test + 1;
     d->sharded = calloc(n, sizeof(*d->sharded));
@@ -52,7 +51,7 @@ static ct_status make_nets(ct_job_division *d, ct_parallel *p, const Ct__NetPara
     d->test = calloc(n, sizeof(*d->test));
     if ((d->sharded == NULL) || (d->net == NULL) || (d->test == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu nets", n);
-    CT_TRY(make_net(d, 0, d->whole.train));
+    if (d->solver != NULL) CT_TRY(make_net(d, 0, d->whole.train));
     for (int i = 0; i < d->whole.n_test; i++) {
         CT_TRY(make_net(d, i + 1, d->whole.test[i]));
         d->test[i] = d->net[i + 1].param;
@@ -121,39 +120,92 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     o->again = d->net[0].again;
     o->n_again = d->net[0].n_again;
     o->grad_arena = NULL;
-    o->env.rank = d->stage->rank;
-    o->env.n_rank = d->stage->size;
-    o->env.place = &d->net[0].place;
-    o->env.group = NULL;
+    ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
     o->open_exchange = open_exchange;
     o->open_exchange_ctx = d;
 }
 
-static ct_status open(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param,
-                      ct_solver_options *options)
+static ct_status open(ct_job_division *d, ct_parallel *p, const Ct__NetParameter *param)
 {
-    CT_TRY(ct_parallel_check_ranks(p, d->job->size, "the job"));
     d->at = ct_parallel_place_of(p, d->job->rank);
-    CT_TRY(make_nets(d, p, param, options));
+    CT_TRY(make_nets(d, p, param));
     CT_TRY(make_schedule(d));
-    CT_TRY(open_groups(d));
-    fill_options(d, options);
-    return CT_OK;
+    return open_groups(d);
+}
+
+static ct_status create(ct_job *job, ct_parallel *p, ct_job_division **d_p)
+{
+    ct_job_division *d = *d_p = calloc(1, sizeof(*d));
+
+    if (d == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a division");
+    d->job = job;
+    d->parallel = p;
+    return ct_parallel_check_ranks(p, job->size, "the job");
 }
 
 ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
                                ct_solver_options *options, ct_job_division **d_p)
 {
-    ct_job_division *d = calloc(1, sizeof(*d));
-    ct_status status;
+    ct_job_division *d;
 
-    *d_p = d;
-    if (d == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a division");
-    d->job = job;
-    d->parallel = p;
+    CT_TRY(create(job, p, d_p));
+    d = *d_p;
     d->solver = options->param;
-    status = open(d, p, param, options);
-    return status; /* the caller closes it in any case */
+    CT_TRY(ct_whole_nets_make(options, &d->whole));
+    CT_TRY(open(d, p, param));
+    fill_options(d, options);
+    return CT_OK;
+}
+
+/* ---- a net that is only tested */
+
+/* As one rank would run it, in both phases: the file is for that of TRAIN, which nobody runs. */
+static ct_status make_whole(ct_job_division *d, const Ct__NetParameter *param,
+                            const ct_net_options *options)
+{
+    ct_net_options o = *options;
+
+    o.env.rank = 0;
+    o.env.n_rank = 1;
+    o.env.group = NULL;
+    o.no_data = o.env.no_data = true;
+    d->whole.test = calloc(1, sizeof(*d->whole.test));
+    if (d->whole.test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+    CT_TRY(ct_net_create(param, &o, &d->whole.test[0]));
+    d->whole.n_test = 1;
+    o.phase = CT_TRAIN;
+    o.forward_only = false;
+    o.env.global_batch_size = d->parallel->micro_batch;
+    return ct_net_create(param, &o, &d->whole.train);
+}
+
+ct_status ct_job_division_open_test(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
+                                    ct_net_options *options, ct_job_division **d_p)
+{
+    ct_job_division *d;
+
+    CT_TRY(create(job, p, d_p));
+    d = *d_p;
+    CT_TRY(make_whole(d, param, options));
+    CT_TRY(open(d, p, param));
+    ct_rank_env(p, &d->net[1], job->rank, &options->env);
+    d->division.test = d->test;
+    d->group_mpi[0].comm = d->stage;
+    d->group_mpi[1].comm = d->replicas;
+    for (int i = 0; i < 2; i++) {
+        ct_group g;
+
+        ct_group_mpi_open(&d->group_mpi[i], &g);
+        d->sums_of[i] = ct_group_sums(&g);
+    }
+    return CT_OK;
+}
+
+void ct_job_division_fill_exec(const ct_job_division *d, ct_exec *ex)
+{
+    ex->sums_of = d->sums_of;
+    ex->transfers = &ct_transfers_ops;
+    ex->transfers_ctx = d->transfers;
 }
 
 void ct_job_division_close(ct_job_division *d)

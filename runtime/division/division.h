@@ -6,7 +6,8 @@
 
 #include "comm/collective/async_sum.h"
 #include "framework/solver/solver.h"
-#include "planner/rank_net.h"
+#include "framework/solver/train_step.h"
+#include "planner/rank_memory.h"
 #include "planner/schedule.h"
 #include "runtime/division/exchange_divided.h"
 #include "runtime/job.h"
@@ -27,7 +28,9 @@ typedef struct ct_job_division {
     ct_rank_net *net;        /* likewise                            */
     const Ct__NetParameter **test;
     ct_schedule_item *item;
-    ct_division division; /* for ct_solver_options */
+    ct_group_mpi group_mpi[2]; /* behind sums_of */
+    ct_rank_sums sums_of[2];   /* of a net that is only tested: ct_exec.sums_of */
+    ct_division division;      /* for ct_solver_options */
 } ct_job_division;
 
 /** Binds p to the solver's train net, whose message is `param`, and fills in what `options` say of
@@ -35,7 +38,12 @@ typedef struct ct_job_division {
  * connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
 ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
                                ct_solver_options *options, ct_job_division **d_p);
-/** After the solver. NULL allowed. Collective. */
+/** The same for the TEST net of a message, whose options become this rank's: it is to be made of
+ *  division.test[0], and its exec filled by ct_job_division_fill_exec(). Collective. */
+ct_status ct_job_division_open_test(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
+                                    ct_net_options *options, ct_job_division **d_p);
+void ct_job_division_fill_exec(const ct_job_division *d, ct_exec *ex);
+/** After the solver or the net. NULL allowed. Collective. */
 void ct_job_division_close(ct_job_division *d);
 
 #endif

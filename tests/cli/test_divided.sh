@@ -138,4 +138,15 @@ resume stages 2 one1
 mkdir -p one_after_mixed
 runs one_after_mixed 0 'Iteration 6, loss' $train --set snapshot_prefix=one_after_mixed/s --snapshot=mixed/s_iter_3.solverstate.h5
 [ -z "$have_python" ] || is one_after_mixed_weights near one1/s_iter_6.caffemodel.h5 one_after_mixed/s_iter_6.caffemodel.h5 1e-4
+
+# ---- test by a file
+score() { grep -E '^(Loss|accuracy|loss)' out | sed 's/ (.*//' >"$1.score"; }
+weights=one1/s_iter_6.caffemodel.h5
+runs test_one 0 '^accuracy = ' "$CORTADO" test --model=net.prototxt --weights=$weights --iterations=3
+score one
+while read -r of ranks; do
+    runs "test_$of" 0 '^accuracy = ' $JOB "$ranks" "$CORTADO" test --model=net.prototxt --weights=$weights --iterations=3 --parallel="$of.plan"
+    score my
+    is "test_${of}_same" sh -c 'paste one.score my.score | awk "{ d = \$NF - \$(NF / 2); if (d < 0) d = -d; if (d > 1e-5) exit 1; n++ } END { exit n != 3 }"'
+done <plans
 finish
