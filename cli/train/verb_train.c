@@ -163,22 +163,28 @@ static ct_status report_done(training *t, ct_status how, double seconds)
 {
     uint64_t checksum = 0;
     int64_t broken = ct_solver_broken_samples(t->solver);
-    char fields[240];
-    size_t n;
+    ct_text fields = { 0 };
+    ct_status status = CT_OK;
 
     ct_report_broken(t->report, "training", broken);
     CT_TRY(ct_solver_checksum(t->solver, &checksum));
     CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
             ct_solver_iteration(t->solver), checksum);
-    snprintf(fields, sizeof(fields),
-             "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f,\"checksum\":\"%016" PRIx64
-             "\"",
-             ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds,
-             checksum);
-    n = strlen(fields);
-    if (broken > 0)
-        snprintf(fields + n, sizeof(fields) - n, ",\"broken_samples\":%" PRId64, broken);
-    return ct_report_done(t->report, fields);
+    ct_text_add(&fields,
+                "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f,\"checksum\":\"%016" PRIx64
+                "\"",
+                ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished",
+                seconds, checksum);
+    if (broken > 0) ct_text_add(&fields, ",\"broken_samples\":%" PRId64, broken);
+    if (t->parallel != NULL) {
+        ct_text_add(&fields, ",");
+        status = ct_solver_ranks_json(t->solver, &fields);
+    }
+    if ((status == CT_OK) && fields.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the done event");
+    if (status == CT_OK) status = ct_report_done(t->report, fields.text);
+    ct_text_destroy(&fields);
+    return status;
 }
 
 /* What compression did in the whole run: into the trace and the metrics. */

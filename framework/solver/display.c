@@ -1,5 +1,9 @@
-/* `display`: what the log and the metrics say of the iterations since the last one. */
+/* What the log and the metrics say of a run: `display`, of the iterations since the last one, and
+ * at the end the memory of ranks. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/trace.h"
@@ -116,4 +120,46 @@ ct_status ct_solver_show(ct_solver *s)
     CT_TRY(ct_report_train(s->options.report, &e));
     ct_solver_reset_tally(s);
     return CT_OK;
+}
+
+/* ---- memory of ranks */
+
+enum { STAGE, PLANNED, ALLOCATED, RESIDENT, N_NUMBER };
+
+static void measure(const ct_solver *s, int64_t *v)
+{
+    const ct_division *d = s->options.division;
+    const ct_memory *m = &s->net->memory;
+    struct rusage used = { 0 };
+
+    (void)getrusage(RUSAGE_SELF, &used);
+    v[STAGE] = (d != NULL) ? d->stage : 0;
+    v[PLANNED] = (int64_t)(m->planned + m->weights) +
+                 ct_update_rule_state_bytes(s->param, s->net->grad_count);
+    v[ALLOCATED] = (int64_t)m->allocated;
+    for (int i = 0; i < s->step.n_history; i++) v[ALLOCATED] += (int64_t)s->step.history[i].bytes;
+    v[RESIDENT] = 1024 * (int64_t)used.ru_maxrss;
+}
+
+ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out)
+{
+    const ct_group *job = &s->exchange.job;
+    int64_t mine[N_NUMBER], *all = calloc((size_t)job->size * N_NUMBER, sizeof(*all));
+    ct_status status;
+
+    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for numbers of %d ranks", job->size);
+    measure(s, mine);
+    status = ct_group_gather(job, mine, N_NUMBER, all);
+    for (int r = 0; (status == CT_OK) && (r < job->size); r++) {
+        const int64_t *v = all + r * N_NUMBER;
+
+        ct_text_add(out,
+                    "%s{\"rank\":%d,\"stage\":%" PRId64 ",\"memory_bytes\":%" PRId64
+                    ",\"allocated_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64 "}",
+                    (r == 0) ? "\"ranks\":[" : ",", r, v[STAGE], v[PLANNED], v[ALLOCATED],
+                    v[RESIDENT]);
+    }
+    ct_text_add(out, "]");
+    free(all);
+    return status;
 }

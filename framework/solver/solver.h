@@ -112,6 +112,11 @@ int ct_solver_iter_size(const ct_solver *s); /* ct_solver_micro_batches() of its
 /** Broken samples of all ranks that others stood in for in training so far. */
 int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);
+/** Adds "ranks":[{"rank","stage","memory_bytes","allocated_bytes","resident_bytes"}] of the job:
+ * what the plan says of a rank's train net (weights, gradients, the optimiser's states, all
+ * passes), what was allocated for these, and the most that its process ever had resident.
+ * Collective. */
+ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
 /** ct_net_checksum() of all weights: of a divided net those that one rank would have. Collective.
  */
 ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p);

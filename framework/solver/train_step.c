@@ -270,11 +270,9 @@ static void say(ct_train_step *t, bool forward, int m)
     const char *what = forward ? "forward" : "backward";
     int n = 0;
 
-    if (t->n_stage > 1)
-        n = snprintf(t->doing, sizeof(t->doing), "stage %d of %d: ", t->stage + 1, t->n_stage);
+    if (t->n_stage > 1) n = snprintf(t->doing, sizeof(t->doing), "stage %d: ", t->stage);
     if ((t->n_stage > 1) || (t->schedule->n_micro > 1))
-        snprintf(t->doing + n, sizeof(t->doing) - (size_t)n, "%s of micro-batch %d of %d", what,
-                 m + 1, t->iter_size);
+        snprintf(t->doing + n, sizeof(t->doing) - (size_t)n, "%s of micro-batch %d", what, m);
     else
         snprintf(t->doing, sizeof(t->doing), "%s", what);
     beat(t, t->doing);

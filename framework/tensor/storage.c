@@ -115,11 +115,12 @@ ct_status ct_storage_open_fixed(void *ctx, const ct_device *dev, int64_t count, 
     static const ct_storage_ops ops = {
         .name = "fixed", .fixed = true, .want = fixed_want, .done = fixed_done, .close = fixed_close
     };
+    size_t bytes = (size_t)count * sizeof(float);
     void *data = NULL;
 
     (void)ctx;
-    CT_TRY(dev->mem_acquire((size_t)count * sizeof(float), &data));
-    *s_p = (ct_storage){ .ops = &ops, .dev = dev, .count = count, .own = data };
+    CT_TRY(dev->mem_acquire(bytes, &data));
+    *s_p = (ct_storage){ .ops = &ops, .dev = dev, .count = count, .bytes = bytes, .own = data };
     return CT_OK;
 }
 

@@ -52,6 +52,7 @@ typedef struct ct_storage {
     const ct_storage_ops *ops; /* NULL: not open */
     const ct_device *dev;      /* of the addresses */
     int64_t count;             /* floats */
+    size_t bytes;              /* that it has allocated on dev for good */
     void *own;                 /* the form's */
     int n_out;
     ct_storage_range out[CT_STORAGE_OUT]; /* what is wanted now */

@@ -79,6 +79,22 @@ near() { # A B LIMIT: .caffemodel.h5 files
     for f in "$1" "$2"; do "$CORTADO" convert model --from="$f" --to="$f.npz" --force >>out 2>&1 || return 1; done
     python3 near.py "$1.npz" "$2.npz" "$3" >>out 2>&1
 }
+# What check says of each rank's memory is what train planned and allocated.
+cat >memory.py <<'PY'
+import json, sys
+
+done = [json.loads(line) for line in open(sys.argv[1])][-1]
+said = json.load(open(sys.argv[2]))["ranks"]
+assert done["event"] == "done" and len(done["ranks"]) == len(said), done
+for a, b in zip(done["ranks"], said):
+    print(a, b)
+    assert a["rank"] == b["rank"] and a["stage"] == b["stage"]
+    assert a["memory_bytes"] == b["memory_bytes"] == a["allocated_bytes"] < a["resident_bytes"]
+PY
+memory() { # PLAN
+    "$CORTADO" check --solver=solver.prototxt --parallel="$1.plan" --json >said 2>>out || return 1
+    python3 memory.py "$1/metrics" said >>out 2>&1
+}
 losses() { # of each iteration, then of the test
     sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #1: loss = \([0-9.e+-]*\) .*/test \1/p' out
 }
@@ -97,13 +113,14 @@ have_python=$(command -v python3 || true)
 while read -r of ranks; do
     micro=$(sed 's/.*micro_batches: \([0-9]*\).*/\1/' "$of.plan")
     mkdir -p "$of"
-    runs "$of" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --set snapshot_prefix="$of/s"
+    runs "$of" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --set snapshot_prefix="$of/s" --metrics="$of/metrics"
     losses >my.losses
     cp one$micro/losses one.losses
     is "${of}_losses" same_losses
     tests >my.tests
     is "${of}_tests" cmp -s my.tests one$micro/tests
     [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-4
+    [ -z "$have_python" ] || is "${of}_memory" memory "$of"
 done <plans
 
 # ---- norms are those of the whole net's weights: in clipping, and in the ratios of LARS and LAMB

@@ -61,8 +61,8 @@ typedef struct run {
     uint64_t checksum;
     double loss, output[MOST_OUT], test[MOST_OUT];
     int n_output, n_test;
-    size_t planned, allocated, told, weights, shared;
-    char beats[MOST_BEAT];
+    size_t planned, allocated, weights, state;
+    char beats[MOST_BEAT], ranks[512];
     ct_whole_nets whole;
     ct_division division;
     const Ct__NetParameter *test_param[1];
@@ -92,8 +92,13 @@ static ct_status divide(run *r, ct_solver_options *o)
     return CT_OK;
 }
 
-static void note(run *r, ct_solver *s)
+static ct_status note(run *r, ct_solver *s)
 {
+    ct_text ranks = { 0 };
+    ct_status status = ct_solver_ranks_json(s, &ranks);
+
+    snprintf(r->ranks, sizeof(r->ranks), "%s", (ranks.text != NULL) ? ranks.text : "");
+    ct_text_destroy(&ranks);
     r->checksum = ct_net_checksum(s->net, true);
     r->loss = s->shown_loss;
     r->n_output = (int)s->outputs.n;
@@ -103,6 +108,8 @@ static void note(run *r, ct_solver *s)
     r->planned = s->net->memory.planned;
     r->allocated = s->net->memory.allocated;
     r->weights = s->net->memory.weights;
+    r->state = (size_t)s->net->grad_count * sizeof(float); /* one momentum */
+    return status;
 }
 
 static ct_status run_with(run *r, thread_rank *rank)
@@ -127,7 +134,7 @@ static ct_status run_with(run *r, thread_rank *rank)
     if (r->schedule != NULL) status = divide(r, &o);
     if (status == CT_OK) status = ct_solver_create(&o, &s);
     if (status == CT_OK) status = ct_solver_run(s);
-    if (status == CT_OK) note(r, s);
+    if (status == CT_OK) status = note(r, s);
     ct_solver_destroy(s);
     ct_whole_nets_destroy(&r->whole);
     ct__solver_parameter__free_unpacked(param, NULL);
@@ -228,12 +235,39 @@ static void ranks_wait_for_weights_and_gradients_leave_once(void **state)
 
 /* ---- what is said, and refused */
 
+static void memory_of_ranks_is_that_of_their_plans(void **state)
+{
+    run *out = calloc(2, sizeof(*out));
+
+    (void)state;
+    run_two("iter_size: 4 ", &orders[2].s, 1, out);
+    for (int r = 0; r < 2; r++) {
+        char want[256];
+        int n = 0;
+
+        for (int k = 0; k < 2; k++) {
+            size_t bytes = out[k].planned + out[k].weights + out[k].state;
+            const char *at;
+
+            snprintf(want, sizeof(want),
+                     "{\"rank\":%d,\"stage\":0,\"memory_bytes\":%zu,\"allocated_bytes\":%zu,"
+                     "\"resident_bytes\":",
+                     k, bytes, bytes);
+            at = strstr(out[r].ranks, want);
+            assert_non_null(at);
+            assert_true(strtoull(at + strlen(want), NULL, 10) > bytes);
+        }
+        assert_int_equal(sscanf(out[r].ranks, "\"ranks\":[{%n", &n), 0);
+        assert_true((n > 0) && (out[r].ranks[strlen(out[r].ranks) - 1] == ']'));
+    }
+    free(out);
+}
+
 static void beats_name_stage_and_micro_batch(void **state)
 {
     static const char *const said =
-        "stage 2 of 3: forward of micro-batch 1 of 4\nstage 2 of 3: forward of micro-batch 2 of 4\n"
-        "stage 2 of 3: backward of micro-batch 1 of 4\nstage 2 of 3: forward of micro-batch 3 of 4"
-        "\n";
+        "stage 1: forward of micro-batch 0\nstage 1: forward of micro-batch 1\n"
+        "stage 1: backward of micro-batch 0\nstage 1: forward of micro-batch 2\n";
     run *r = calloc(1, sizeof(*r));
 
     (void)state;
@@ -242,7 +276,7 @@ static void beats_name_stage_and_micro_batch(void **state)
     assert_non_null(strstr(r->beats, said));
     *r = (run){ .fields = "iter_size: 4 ", .schedule = &orders[1].s, .n_stage = 1 };
     assert_int_equal(run_with(r, NULL), CT_OK);
-    assert_non_null(strstr(r->beats, "\nbackward of micro-batch 4 of 4\n"));
+    assert_non_null(strstr(r->beats, "\nbackward of micro-batch 3\n"));
     *r = (run){ .fields = "iter_size: 4 " };
     assert_int_equal(run_with(r, NULL), CT_OK);
     assert_non_null(strstr(r->beats, "forward\nbackward\nforward\nbackward\n"));
@@ -277,6 +311,8 @@ int main(void)
                                         test_solver_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_for_weights_and_gradients_leave_once,
                                         test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(memory_of_ranks_is_that_of_their_plans, test_solver_setup,
+                                        test_solver_teardown),
         cmocka_unit_test_setup_teardown(beats_name_stage_and_micro_batch, test_solver_setup,
                                         test_solver_teardown),
         cmocka_unit_test_setup_teardown(schedules_that_cannot_be_are_refused, test_solver_setup,
