@@ -8,6 +8,11 @@
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
+bool ct_solver_has_average(const ct_solver *s)
+{
+    return (s->step.average != NULL) && ct_average_begun(s->param->average, s->iteration);
+}
+
 /* A rank's own net may read no data. */
 static int64_t global_batch_of(const ct_solver *s)
 {

@@ -122,11 +122,9 @@ void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double los
 /** Of base_lr. */
 double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
 
-/* average.c */
+/* checkpoint.c */
 /** Whether there is an average of the weights by now. */
 bool ct_solver_has_average(const ct_solver *s);
-
-/* checkpoint.c */
 ct_status ct_solver_snapshot(ct_solver *s);
 
 /* test_pass.c */

@@ -80,6 +80,39 @@ bool ct_step_states_are_fixed(const ct_train_step *t)
     return true;
 }
 
+/* ---- an average of the weights over the run: Polyak's, as an exponential moving average (EMA), or
+ * the plain mean of every interval-th (Izmailov et al.: Averaging Weights Leads to Wider Optima and
+ * Better Generalization, 2018, algorithm 1). Which weights count follows from the number of updates
+ * alone, so a resumed run needs to know nothing but the average itself. */
+
+/* How many weights have counted after `done` updates, and whether the last ones do. */
+static int64_t counted(const Ct__WeightAverageParameter *p, int64_t done, bool *last_p)
+{
+    int64_t past = done - p->start_iter;
+    int64_t interval = (p->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) ? p->interval : 1;
+
+    *last_p = (past > 0) && (past % interval == 0);
+    return (past > 0) ? past / interval : 0;
+}
+
+float ct_average_share(const Ct__WeightAverageParameter *p, int64_t done)
+{
+    bool last;
+    int64_t n = counted(p, done, &last);
+
+    if (!last) return 0.0f;
+    if (n == 1) return 1.0f;
+    if (p->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) return (float)(1.0 / (double)n);
+    return 1.0f - p->decay;
+}
+
+bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done)
+{
+    bool last;
+
+    return counted(p, done, &last) > 0;
+}
+
 /* How many histories an update works on whose new weights have this share in the average. */
 static int n_moved(const ct_train_step *t, float share)
 {

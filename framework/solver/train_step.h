@@ -111,7 +111,7 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
  *  way in the log. Collective where several ranks have gradients on their way. */
 ct_status ct_train_step_settle(ct_train_step *t);
 
-/* ---- an average of the weights: average.c */
+/* ---- an average of the weights: step_update.c */
 
 /** How much of the weights after `done` updates goes into their average: 0: they do not count, 1:
  *  they are its first. */
