@@ -406,7 +406,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
     const ct_dropout_state *s = (const ct_dropout_state *)l->state;
     const ct_tensor *t = &in->bottom[0]->data;
     int64_t n = ct_tensor_count(t), places = ct_shape_count(&t->shape, 2, -1);
-    dropping d = { (uint32_t)s->drop_below, s->scale, ct_dropout_number(s, t, ex),
+    dropping d = { (uint32_t)s->drop_below, s->scale, ct_dropout_number(s, t, ex, 0),
                    key_of(ex, s->name_hash) };
 
     if (l->phase == CT_TEST)
@@ -435,8 +435,14 @@ static bool draws(const Ct__LayerParameter *)
     return true;
 }
 
-const ct_device_override ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
-                                             dropout_backward, false, draws };
+/* Parts of several ranges are the host's. */
+static bool dropout_can(const Ct__LayerParameter *p)
+{
+    return (p->part == NULL) || (p->part->n_piece <= 1);
+}
+
+const ct_device_override ct_cuda_dropout = { "Dropout",        dropout_can, dropout_forward,
+                                             dropout_backward, false,       draws };
 
 /* ---- Attention runs by its engines, whose kernels draw numbers where it drops probabilities */
 

@@ -12,7 +12,7 @@ typedef struct ct_dropout_state {
     uint64_t drop_below; /* of the 32-bit numbers: those below drop the element */
     float scale;
     uint64_t name_hash;
-    ct_cut cut; /* of a part along cut.axis, of one range: of this axis alone */
+    ct_cut cut; /* of a part, along cut.axis */
 } ct_dropout_state;
 
 /** A blob as rows, in each of which the stream's numbers follow one another. A part's numbers are
@@ -22,11 +22,13 @@ typedef struct ct_dropout_numbers {
     uint64_t first;     /* number of row 0's first element                        */
     int64_t group;      /* so many rows are `within` numbers from one to the next */
     uint64_t within;
-    uint64_t stride; /* from a group's first number to the next one's          */
+    uint64_t stride;  /* from a group's first number to the next one's          */
+    int64_t at, step; /* row 0 in the blob, and elements from one row to the next */
 } ct_dropout_numbers;
 
+/** Of range k of a part; of what is whole there is one. */
 ct_dropout_numbers ct_dropout_number(const ct_dropout_state *s, const ct_tensor *x,
-                                     const ct_exec *ex);
+                                     const ct_exec *ex, int k);
 
 /** Number of a row's first element. */
 CT_HD static inline uint64_t ct_dropout_first(const ct_dropout_numbers *r, int64_t row)

@@ -14,7 +14,6 @@ typedef ct_dropout_state dropout_state;
 
 enum { MASK };
 
-/* A part is one range of the axis. */
 static ct_status find_part(const ct_layer *l, const ct_shape *bottom, dropout_state *s)
 {
     const Ct__LayerPart *part = ct_layer_narrowed(l);
@@ -25,8 +24,7 @@ static ct_status find_part(const ct_layer *l, const ct_shape *bottom, dropout_st
     CT_TRY(ct_layer_axis(l, bottom, part->axis, "part.axis", &at));
     CT_TRY(ct_layer_widen(l, at, &whole));
     CT_TRY(ct_layer_cut(l, &whole, at, &s->cut));
-    if ((at < 1) || (s->cut.n_range > 1))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "a part is cut in one piece along axis 1 or later");
+    if (at < 1) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "a part is cut along axis 1 or later");
     return CT_OK;
 }
 
@@ -45,7 +43,8 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 }
 
 /* A bit an element; each row of the numbering, of which there are at most as many as the first axis
- * has, or the axes before the one that is cut, begins a word of WORD. */
+ * has, or the axes before the one that is cut, begins a word of WORD. Ranges of a part follow each
+ * other. */
 enum { WORD = 16 };
 
 static int64_t words_of(int64_t row)
@@ -57,7 +56,7 @@ static size_t most_bytes(const dropout_state *s, const ct_tensor *x)
 {
     int64_t rows = ct_shape_count(&x->shape, 0, (x->shape.ndim > 0) ? 1 : 0);
 
-    if (s->cut.n_range > 0) rows = ct_shape_count(&x->shape, 0, s->cut.axis);
+    if (s->cut.n_range > 0) rows = s->cut.n_range * ct_shape_count(&x->shape, 0, s->cut.axis);
 
     return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
 }
@@ -99,20 +98,21 @@ static numbering number_whole(const ct_tensor *x, const ct_exec *ex)
     numbering r = { .n_row = 1, .row = ct_tensor_count(x), .group = 1 };
     int64_t inner;
 
+    r.step = r.row;
     if ((ex->batch_axis != 1) || (x->shape.ndim < 2) || (x->shape.dim[1] != ex->batch_local)) {
         r.first = first_counter(x, ex);
         return r;
     }
     inner = ct_shape_count(&x->shape, 2, -1);
     r.n_row = x->shape.dim[0];
-    r.row = x->shape.dim[1] * inner;
+    r.row = r.step = x->shape.dim[1] * inner;
     r.first = (uint64_t)(ex->batch_first * inner);
     r.stride = (uint64_t)(ex->batch_global * inner);
     return r;
 }
 
 ct_dropout_numbers ct_dropout_number(const ct_dropout_state *s, const ct_tensor *x,
-                                     const ct_exec *ex)
+                                     const ct_exec *ex, int k)
 {
     const ct_cut *c = &s->cut;
     ct_tensor whole = *x;
@@ -126,8 +126,10 @@ ct_dropout_numbers ct_dropout_number(const ct_dropout_state *s, const ct_tensor 
     if (length * inner == 0) return r;
     r.group = r.row / (length * inner);
     r.n_row *= r.group;
-    r.row = c->range[0].count * inner;
-    r.first += (uint64_t)(c->range[0].first * inner);
+    r.row = c->range[k].count * inner;
+    r.step = x->shape.dim[c->axis] * inner;
+    for (int i = 0; i < k; i++) r.at += c->range[i].count * inner;
+    r.first += (uint64_t)(c->range[k].first * inner);
     r.within = (uint64_t)(length * inner);
     return r;
 }
@@ -185,38 +187,80 @@ static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, bool
     if (stream) ct_stream_copy(n, kept, y);
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    const dropout_state *s = l->state;
-    const float *x = ct_blob_data(in->bottom[0]);
-    float *y = ct_blob_data(in->top[0]);
-    uint16_t *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
-    uint64_t key;
-    numbering r;
-    bool stream, bf16 = ct_blob_is_bf16(in->bottom[0]);
+/* What forward or backward goes through, and of backward the mask. */
+typedef struct passage {
+    const float *x;
+    float *y;
+    bool bf16, stream;
+    uint16_t *mask; /* of the range's first row; may be NULL in forward */
+} passage;
 
-    if (l->phase == CT_TEST) {
-        ct_copy_bytes(ct_tensor_bytes(&in->bottom[0]->data), x, y);
-        return CT_OK;
-    }
-    key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
-    r = ct_dropout_number(s, &in->bottom[0]->data, ex);
-    stream = (x != y) && !bf16 && (r.row % WORD == 0) &&
-             ct_stream_pays(y, (size_t)(r.n_row * r.row) * sizeof(float));
+static int n_range(const dropout_state *s)
+{
+    return (s->cut.n_range > 0) ? s->cut.n_range : 1;
+}
+
+static uint16_t *mask_at(const passage *p, const numbering *r, int64_t row, int64_t at)
+{
+    return (p->mask != NULL) ? p->mask + row * words_of(r->row) + at / WORD : NULL;
+}
+
+static void draw_rows(const dropout_state *s, uint64_t key, const numbering *r, const passage *p)
+{
 #pragma omp parallel
     {
 #pragma omp for schedule(static) collapse(2) nowait
-        for (int64_t row = 0; row < r.n_row; row++) {
-            for (int64_t at = 0; at < r.row; at += CHUNK) {
-                int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
-                uint64_t first = ct_dropout_first(&r, row) + (uint64_t)at;
+        for (int64_t row = 0; row < r->n_row; row++) {
+            for (int64_t at = 0; at < r->row; at += CHUNK) {
+                int64_t start = r->at + row * r->step + at;
+                int64_t n = (at + CHUNK < r->row) ? CHUNK : r->row - at;
+                uint64_t first = ct_dropout_first(r, row) + (uint64_t)at;
 
-                run_chunk(s, key, first, bf16, n, ct_num_at(x, bf16, start),
-                          ct_num_to(y, bf16, start), stream,
-                          (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
+                run_chunk(s, key, first, p->bf16, n, ct_num_at(p->x, p->bf16, start),
+                          ct_num_to(p->y, p->bf16, start), p->stream, mask_at(p, r, row, at));
             }
         }
         ct_stream_end();
+    }
+}
+
+static void mask_rows(const dropout_state *s, const numbering *r, const passage *p)
+{
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int64_t row = 0; row < r->n_row; row++) {
+        for (int64_t at = 0; at < r->row; at += CHUNK) {
+            int64_t start = r->at + row * r->step + at;
+            int64_t n = (at + CHUNK < r->row) ? CHUNK : r->row - at;
+
+            pass_numbers(s->scale, p->bf16, n, mask_at(p, r, row, at),
+                         ct_num_at(p->x, p->bf16, start), ct_num_to(p->y, p->bf16, start));
+        }
+    }
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const dropout_state *s = l->state;
+    const ct_tensor *t = &in->bottom[0]->data;
+    passage p = { .x = ct_blob_data(in->bottom[0]),
+                  .y = ct_blob_data(in->top[0]),
+                  .bf16 = ct_blob_is_bf16(in->bottom[0]),
+                  .mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL };
+    uint64_t key;
+
+    if (l->phase == CT_TEST) {
+        ct_copy_bytes(ct_tensor_bytes(t), p.x, p.y);
+        return CT_OK;
+    }
+    key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+    for (int k = 0; k < n_range(s); k++) {
+        numbering r = ct_dropout_number(s, t, ex, k);
+
+        p.stream = (p.x != p.y) && !p.bf16 && (r.row % WORD == 0) && (r.step % WORD == 0) &&
+                   (r.at % WORD == 0) &&
+                   ct_stream_pays(p.y, (size_t)(r.n_row * r.row) * sizeof(float));
+        draw_rows(s, key, &r, &p);
+        if (p.mask != NULL) p.mask += r.n_row * words_of(r.row);
     }
     return CT_OK;
 }
@@ -224,25 +268,21 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const dropout_state *s = l->state;
-    const float *dy = ct_blob_diff(in->top[0]);
-    float *dx = ct_blob_diff(in->bottom[0]);
-    const uint16_t *mask = in->buffer[MASK].data;
-    numbering r = ct_dropout_number(s, &in->bottom[0]->data, ex);
-    bool bf16 = ct_blob_is_bf16(in->bottom[0]);
+    passage p = { .x = ct_blob_diff(in->top[0]),
+                  .y = ct_blob_diff(in->bottom[0]),
+                  .bf16 = ct_blob_is_bf16(in->bottom[0]),
+                  .mask = in->buffer[MASK].data };
 
-    if (dx == NULL) return CT_OK;
+    if (p.y == NULL) return CT_OK;
     if (l->phase == CT_TEST) {
-        ct_copy_bytes(ct_tensor_bytes(&in->bottom[0]->diff), dy, dx);
+        ct_copy_bytes(ct_tensor_bytes(&in->bottom[0]->diff), p.x, p.y);
         return CT_OK;
     }
-#pragma omp parallel for schedule(static) collapse(2)
-    for (int64_t row = 0; row < r.n_row; row++) {
-        for (int64_t at = 0; at < r.row; at += CHUNK) {
-            int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+    for (int k = 0; k < n_range(s); k++) {
+        numbering r = ct_dropout_number(s, &in->bottom[0]->data, ex, k);
 
-            pass_numbers(s->scale, bf16, n, mask + row * words_of(r.row) + at / WORD,
-                         ct_num_at(dy, bf16, start), ct_num_to(dx, bf16, start));
-        }
+        mask_rows(s, &r, &p);
+        p.mask += r.n_row * words_of(r.row);
     }
     return CT_OK;
 }

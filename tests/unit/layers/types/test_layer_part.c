@@ -521,6 +521,13 @@ static void test_dropout(void **state)
     p.in[0] = p.out = (blob_cut){ 1, { 123 } };
     p.batch_axis = 0;
     check(&p);
+    p.bottom[0] = TEST_SHAPE(3, 5, 1100); /* queries, keys and values */
+    p.in[0] = p.out = (blob_cut){ 2, { 640, 300, 160 } };
+    check(&p);
+    p.bottom[0] = TEST_SHAPE(3, 5, 90);
+    p.in[0] = p.out = (blob_cut){ 2, { 45, 45 } };
+    check(&p);
+    p.in[0] = p.out = (blob_cut){ 1, { 37 } };
     p.split = SPLIT(SEQUENCE);
     p.bottom[0] = TEST_SHAPE(3, 37, 29);
     p.in[0] = p.out = (blob_cut){ 1, { 37 } };
