@@ -88,6 +88,7 @@ typedef struct ct_node_class {
                       with it, in proportion                                                   */
     double inject; /* bytes/s of the link of a node into the network, in place of the uplink of
                       the level after "node"                                                   */
+    char profile[256]; /* what a rank of it takes, measured: files for `cortado plan`; "": none */
 } ct_node_class;
 
 /** Nodes first..last of a machine are of this class. */

@@ -327,7 +327,14 @@ static ct_status read_class(const reader *r, const Ct__NodeClassParameter *p, ct
             return fail_at(r, p, "node_class \"%s\": %s is %g; it must be above 0, and at most %g",
                            p->name, f[i].name, v, MOST);
     }
+    if ((p->profile != NULL) &&
+        ((strlen(p->profile) >= sizeof(c->profile)) || (strpbrk(p->profile, "\"\\\n") != NULL)))
+        return fail_at(r, p,
+                       "node_class \"%s\": profile has more than %zu characters, or quotes, "
+                       "backslashes or line ends",
+                       p->name, sizeof(c->profile) - 1);
     strcpy(c->name, p->name);
+    if (p->profile != NULL) strcpy(c->profile, p->profile);
     c->speed = p->speed;
     c->memory = ldexp(p->memory_gib, 30);
     c->inside = p->inside_gbs * 1e9;
@@ -750,6 +757,7 @@ static void write_classes(const ct_machine *m, ct_text *out)
         if (c->memory > 0) ct_text_add(out, "  memory_gib: %.12g\n", ldexp(c->memory, -30));
         if (c->inside > 0) ct_text_add(out, "  inside_gbs: %.12g\n", c->inside / 1e9);
         if (c->inject > 0) ct_text_add(out, "  inject_gbs: %.12g\n", c->inject / 1e9);
+        if (c->profile[0] != '\0') ct_text_add(out, "  profile: \"%s\"\n", c->profile);
         ct_text_add(out, "}\n");
     }
 }

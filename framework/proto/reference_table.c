@@ -506,6 +506,9 @@ const ct_meaning ct_meaning_table[] = {
     { "NodeClassParameter.name", "What the class is called." },
     { "NodeClassParameter.nodes",
       "Its nodes: `0-3,8`, numbers from 0; where the file names nodes, their names, `n[1-4,9]`." },
+    { "NodeClassParameter.profile",
+      "For `cortado plan`: a file that `cortado time --json` wrote on one of its ranks, or two of "
+      "them joined by a comma, with unlike batches." },
     { "NodeClassParameter.speed",
       "How fast a node computes, adds and codes; 1: as the node that the profile and `sum_gbs` "
       "are of." },
