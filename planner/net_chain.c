@@ -524,6 +524,38 @@ ct_status ct_net_chain_make(const Ct__NetParameter *param, const ct_net_options 
     return CT_OK;
 }
 
+ct_status ct_net_chain_blocks(const ct_net_chain *c, const Ct__NetParameter *param,
+                              const ct_net *net, int *block)
+{
+    view v;
+
+    CT_TRY(open_view(param, net, &v));
+    number_blocks(&v, c);
+    memcpy(block, v.block, (size_t)net->n_layer * sizeof(*block));
+    free(v.numbers);
+    return CT_OK;
+}
+
+ct_status ct_net_chain_weigh(const ct_net_chain *c, const Ct__NetParameter *param,
+                             const ct_net *net, const double *value, const double *buffer,
+                             double *kept, double *other)
+{
+    view v;
+
+    CT_TRY(open_view(param, net, &v));
+    number_blocks(&v, c);
+    for (int b = 0; b < c->n_block; b++) kept[b] = other[b] = 0;
+    for (int i = 0; i < ct_net_regions(net); i++) {
+        ct_net_region r = ct_net_region_of(net, i);
+        int maker = (r.blob < 0) ? -1 : v.maker[ct_net_memory_of(net, r.blob)];
+        double part = (r.blob < 0) ? buffer[r.layer] : (maker < 0) ? 1 : value[maker];
+
+        (r.kept ? kept : other)[block_of_region(&v, &r)] += part * (double)r.bytes;
+    }
+    free(v.numbers);
+    return CT_OK;
+}
+
 void ct_net_chain_destroy(ct_net_chain *c)
 {
     free(c->block);

@@ -48,6 +48,17 @@ ct_status ct_net_chain_make(const Ct__NetParameter *param, const ct_net_options 
                             const ct_net_limits *limits, ct_net_chain *c);
 void ct_net_chain_destroy(ct_net_chain *c); /* zeroed ones too */
 
+/** The block of each layer of a net of the same message, of those that the net made, too:
+ *  block [n_layer]. CT_ERR_NOMEM. */
+ct_status ct_net_chain_blocks(const ct_net_chain *c, const Ct__NetParameter *param,
+                              const ct_net *net, int *block);
+/** Bytes of such a net's plan of memory by block, [n_block] each: what is kept from forward to
+ *  backward, and all else (of which not all is there at a time). Values count value[l] times, l the
+ *  layer that makes them, buffers buffer[l] times. CT_ERR_NOMEM. */
+ct_status ct_net_chain_weigh(const ct_net_chain *c, const Ct__NetParameter *param,
+                             const ct_net *net, const double *value, const double *buffer,
+                             double *kept, double *other);
+
 /** Makes a net that keeps everything but the segments; n 0: everything. They must outlive it. */
 ct_status ct_net_make_again(const Ct__NetParameter *param, const ct_net_options *options,
                             const ct_net_segment *again, int n, ct_net **net_p);

@@ -360,7 +360,7 @@ static int64_t dummy_batch(const Ct__DummyDataParameter *d)
     return ((d->n_shape > 0) && (d->shape[0]->n_dim > 0)) ? d->shape[0]->dim[0] : 0;
 }
 
-void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
+void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch)
 {
     int64_t from = 0;
 
@@ -370,13 +370,18 @@ void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
         if (!is_dummy(net->layer[i])) continue;
         if (from == 0) from = dummy_batch(d);
         for (size_t k = 0; k < d->n_num; k++) {
-            if (d->num[k] == from) d->num[k] = (uint32_t)p->micro_batch;
+            if (d->num[k] == from) d->num[k] = (uint32_t)batch;
         }
         for (size_t k = 0; k < d->n_shape; k++) {
             if ((d->shape[k]->n_dim > 0) && (d->shape[k]->dim[0] == from))
-                d->shape[k]->dim[0] = p->micro_batch;
+                d->shape[k]->dim[0] = batch;
         }
     }
+}
+
+void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
+{
+    ct_parallel_set_dummy_batch(net, p->micro_batch);
 }
 
 ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank)

@@ -85,6 +85,8 @@ ct_status ct_parallel_set_batch(const ct_parallel *p, Ct__SolverParameter *solve
 /** Likewise the net: layers DummyData that are not of TEST alone give a micro-batch, too, in tops
  *  whose first dimension is that of the first such top. */
 void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net);
+/** The same for any batch. */
+void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch);
 
 /** Where a rank stands: its stage, its replica there, and its place in the replica. */
 typedef struct ct_parallel_place {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/node_orders.h"
 #include "planner/partition.h"
 
 /* A configuration, and what none of its partitions is below. */
@@ -15,107 +16,12 @@ typedef struct candidate {
 
 typedef struct search {
     const ct_pipeline_problem *p;
-    int n_order;
-    int *order; /* [n_order][n_node] */
+    ct_node_orders orders;
     int n_candidate, most_candidate;
     candidate *candidate;
     int most; /* plans that are kept */
     ct_pipeline_plans found;
 } search;
-
-/* ---- orders of the nodes */
-
-/* The next sequence in lexical order; false: it was the last. */
-static bool next_sequence(int *v, int n)
-{
-    int i = n - 2, k = n - 1, held;
-
-    while ((i >= 0) && (v[i] >= v[i + 1])) --i;
-    if (i < 0) return false;
-    while (v[k] <= v[i]) --k;
-    held = v[i];
-    v[i] = v[k];
-    v[k] = held;
-    for (int a = i + 1, b = n - 1; a < b; ++a, --b) {
-        held = v[a];
-        v[a] = v[b];
-        v[b] = held;
-    }
-    return true;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    return *(const int *)a - *(const int *)b;
-}
-
-/* Gives the nodes of each class, in the order of their numbers, to a sequence of classes. */
-static void place_nodes(const ct_pipeline_machine *m, const int *sequence, int *order)
-{
-    for (int k = 0; k < m->n_class; ++k) {
-        int node = 0;
-
-        for (int i = 0; i < m->n_node; ++i) {
-            if (sequence[i] != k) continue;
-            while (m->node_class[node] != k) ++node;
-            order[i] = node++;
-        }
-    }
-}
-
-static ct_status add_order(search *s, const int *sequence)
-{
-    int n = s->p->machine->n_node;
-    int *order = realloc(s->order, (size_t)(s->n_order + 1) * (size_t)n * sizeof(*order));
-
-    if (order == NULL) return CT_FAIL(CT_ERR_NOMEM, "orders of %d nodes", n);
-    s->order = order;
-    place_nodes(s->p->machine, sequence, order + (size_t)s->n_order++ * (size_t)n);
-    return CT_OK;
-}
-
-/* Classes as blocks: all nodes of a class side by side. classes: those that there are, ascending.
- */
-static ct_status add_blocks(search *s, int *classes, int n_class, int *sequence)
-{
-    const ct_pipeline_machine *m = s->p->machine;
-
-    s->n_order = 0;
-    do {
-        int n = 0;
-
-        for (int k = 0; k < n_class; ++k) {
-            for (int i = 0; i < m->n_node; ++i) {
-                if (m->node_class[i] == classes[k]) sequence[n++] = classes[k];
-            }
-        }
-        CT_TRY(add_order(s, sequence));
-    } while (next_sequence(classes, n_class) && (s->n_order < CT_PIPELINE_MOST_ORDERS));
-    return CT_OK;
-}
-
-static ct_status make_orders(search *s)
-{
-    const ct_pipeline_machine *m = s->p->machine;
-    int *sequence = malloc(2 * (size_t)m->n_node * sizeof(*sequence)), n_class = 0;
-    int *classes = sequence + m->n_node;
-    ct_status status = CT_OK;
-    bool more = true;
-
-    if (sequence == NULL) return CT_FAIL(CT_ERR_NOMEM, "orders of %d nodes", m->n_node);
-    memcpy(sequence, m->node_class, (size_t)m->n_node * sizeof(*sequence));
-    qsort(sequence, (size_t)m->n_node, sizeof(*sequence), by_number);
-    for (int i = 0; i < m->n_node; ++i) {
-        if ((i == 0) || (sequence[i] != sequence[i - 1])) classes[n_class++] = sequence[i];
-    }
-    while ((status == CT_OK) && more && (s->n_order < CT_PIPELINE_MOST_ORDERS)) {
-        status = add_order(s, sequence);
-        more = next_sequence(sequence, m->n_node);
-    }
-    if ((status == CT_OK) && more) status = add_blocks(s, classes, n_class, sequence);
-    free(sequence);
-    return status;
-}
 
 /* ---- configurations */
 
@@ -209,8 +115,8 @@ static ct_status add_micro_batches(search *s, ct_pipeline_config c)
     for (int64_t b = 1; b <= samples; ++b) {
         if ((samples % b != 0) || !may_be(s->p->fix.micro_batches, samples / b)) continue;
         c.micro_batch = (int)b;
-        for (int i = 0; i < s->n_order; ++i) {
-            c.order = s->order + (size_t)i * (size_t)s->p->machine->n_node;
+        for (int i = 0; i < s->orders.n; ++i) {
+            c.order = s->orders.order + (size_t)i * (size_t)s->p->machine->n_node;
             CT_TRY(add_candidate(s, &c));
         }
     }
@@ -282,7 +188,9 @@ ct_status ct_pipeline_search(const ct_pipeline_problem *p, int most, ct_pipeline
                        (long long)p->global_batch, p->machine->n_node);
     s.found.plan = calloc((size_t)most, sizeof(*s.found.plan));
     if (s.found.plan == NULL) status = CT_FAIL(CT_ERR_NOMEM, "%d plans", most);
-    if (status == CT_OK) status = make_orders(&s);
+    if (status == CT_OK)
+        status = ct_node_orders_make(p->machine->node_class, p->machine->n_node,
+                                     p->machine->n_class, CT_PIPELINE_MOST_ORDERS, &s.orders);
     if (status == CT_OK) status = add_all(&s);
     if (status == CT_OK) status = cut_all(&s);
     for (int i = 0; (i < s.found.n) && (status == CT_OK); ++i) {
@@ -290,7 +198,7 @@ ct_status ct_pipeline_search(const ct_pipeline_problem *p, int most, ct_pipeline
 
         status = ct_pipeline_simulate_s(p, &plan->config, plan->layers, &plan->step_s);
     }
-    free(s.order);
+    ct_node_orders_destroy(&s.orders);
     free(s.candidate);
     if (status == CT_OK) {
         qsort(s.found.plan, (size_t)s.found.n, sizeof(*s.found.plan), by_step);

@@ -5,21 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/info/machine_limit.h"
 #include "cli/plan/plan.h"
 #include "framework/base/log.h"
-#include "framework/solver/update_rule.h"
 #include "planner/net_plan.h"
 #include "planner/parallel.h"
-#include "runtime/call.h"
 
 typedef struct planned {
     ct_call *call;
-    ct_config config;
-    ct_net_state state;
-    ct_net_options options;
+    ct_plan_input in;
     ct_net_plan_request request;
-    bool is_measured; /* the machine's limits are */
     ct_net_search search;
     ct_text file; /* the parallel file */
     FILE *to;     /* NULL: stdout takes JSON alone */
@@ -27,96 +21,23 @@ typedef struct planned {
 
 static double mib(int64_t bytes)
 {
-    return ldexp((double)bytes, -20);
+    return ct_plan_mib((double)bytes);
 }
 
 /* ---- what is asked for */
 
-/* Of "A" or "A,B": numbers above 0. */
-static bool read_numbers(const char *text, int n, double *v)
-{
-    for (int i = 0; i < n; i++) {
-        char *end;
-
-        v[i] = strtod(text, &end);
-        if ((end == text) || !isfinite(v[i]) || (v[i] <= 0) || (*end != ((i < n - 1) ? ',' : '\0')))
-            return false;
-        text = end + 1;
-    }
-    return true;
-}
-
-static ct_status read_memory(planned *p)
-{
-    const char *text = ct_options_text(p->call->options, "memory_gib");
-    double gib = 0;
-
-    if (text == NULL) return CT_OK;
-    if (!read_numbers(text, 1, &gib) || (gib > 1e6))
-        return CT_FAIL(CT_ERR_CONFIG, "--memory_gib=%s: expected a number above 0", text);
-    p->request.limit = (int64_t)ldexp(gib, 30);
-    return CT_OK;
-}
-
-static ct_status read_limits(planned *p)
-{
-    const char *text = ct_options_text(p->call->options, "limits");
-    double v[2];
-    ct_machine_limit limit;
-
-    p->is_measured = (text == NULL);
-    if (text == NULL) {
-        CT_TRY(ct_machine_limit_measure(1, &limit));
-        p->request.limits = (ct_net_limits){ limit.flop, limit.memory };
-        return CT_OK;
-    }
-    if (!read_numbers(text, 2, v))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--limits=%s: expected two numbers above 0, 10^9 operations a second and "
-                       "10^9 bytes of memory a second",
-                       text);
-    p->request.limits = (ct_net_limits){ 1e9 * v[0], 1e9 * v[1] };
-    return CT_OK;
-}
-
 static ct_status read_request(planned *p)
 {
-    const ct_options *o = p->call->options;
-    const Ct__SolverParameter *s;
-
-    if (ct_options_count(o, "ranks", 1) != 1)
-        return CT_FAIL(CT_ERR_CONFIG, "--ranks=%" PRId64 ": plans for several ranks are to come",
-                       ct_options_count(o, "ranks", 1));
-    CT_TRY(read_memory(p));
-    CT_TRY(ct_net_state_read(o, &p->state));
-    CT_TRY(ct_config_read(o, CT_TRAIN, &p->config));
-    s = p->config.solver;
-    if (p->config.net == NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "the solver gives its nets as train_net and test_net: "
-                                      "cortado plan takes one net");
-    ct_net_options_fill(p->call, &p->config, CT_TRAIN, &p->state, &p->options);
-    if ((ct_options_text(o, "stage") == NULL) && (ct_options_text(o, "level") == NULL) &&
-        (s->train_state != NULL)) {
-        p->options.level = s->train_state->level;
-        p->options.stage = (const char *const *)s->train_state->stage;
-        p->options.n_stage = (int)s->train_state->n_stage;
-    }
-    p->options.env.n_rank = 1;
-    p->options.no_data = true;
-    if (!p->config.is_model) p->options.state_bytes = (double)ct_update_rule_state_bytes(s, 1);
-    p->request.param = p->config.net;
-    p->request.options = &p->options;
-    return read_limits(p);
+    CT_TRY(ct_plan_input_read(p->call, &p->in));
+    p->in.options.env.n_rank = 1;
+    p->request.param = p->in.config.net;
+    p->request.options = &p->in.options;
+    p->request.limits = p->in.limits;
+    p->request.limit = p->in.memory;
+    return CT_OK;
 }
 
 /* ---- the search */
-
-/* Many nets of one message would say the same again and again. */
-static void errors_alone(void *ctx, const char *text)
-{
-    (void)ctx;
-    if (text[0] == 'E') fputs(text, stderr);
-}
 
 static ct_status fail_memory(const planned *p)
 {
@@ -138,8 +59,8 @@ static ct_status check_file(const planned *p)
     ct_status status;
 
     CT_TRY(ct_parallel_parse("the plan", p->file.text, p->file.length, &f));
-    status = ct_net_make_again(p->config.net, &p->options, f->again, f->n_again, &net);
-    if (status == CT_OK) status = ct_parallel_bind(f, p->config.net, net);
+    status = ct_net_make_again(p->in.config.net, &p->in.options, f->again, f->n_again, &net);
+    if (status == CT_OK) status = ct_parallel_bind(f, p->in.config.net, net);
     if ((status == CT_OK) &&
         ((int64_t)net->memory.planned != best->kept_bytes + best->transient_bytes))
         status = CT_FAIL(CT_ERR_ARG, "the plan takes %zu bytes, but %" PRId64 " were reckoned with",
@@ -155,9 +76,9 @@ static ct_status find_plan(planned *p)
     ct_status status;
 
     /* once with all that it says */
-    CT_TRY(ct_net_make_again(p->config.net, &p->options, NULL, 0, &net));
+    CT_TRY(ct_net_make_again(p->in.config.net, &p->in.options, NULL, 0, &net));
     ct_net_destroy(net);
-    ct_log_set_sink(errors_alone, NULL);
+    ct_log_set_sink(ct_plan_errors_alone, NULL);
     status = ct_net_search_run(&p->request, &p->search);
     if ((status == CT_OK) && !p->search.fits) status = fail_memory(p);
     if (status == CT_OK) {
@@ -236,9 +157,9 @@ static void print(const planned *p)
     FILE *to = p->to;
 
     fprintf(to, "net         %s, hash %016" PRIx64 ", %" PRId64 " samples a step, 1 rank\n",
-            (p->config.net->name != NULL) ? p->config.net->name : "", s->hash, s->batch);
+            (p->in.config.net->name != NULL) ? p->in.config.net->name : "", s->hash, s->batch);
     fprintf(to, "machine     %.4g GFLOP/s, %.4g GB/s, %s\n", 1e-9 * p->request.limits.flop,
-            1e-9 * p->request.limits.bytes, p->is_measured ? "measured" : "as --limits says");
+            1e-9 * p->request.limits.bytes, p->in.is_measured ? "measured" : "as --limits says");
     fprintf(to, "chain       %d blocks, %d of them unlike\n", s->chain.n_block, n_kind(&s->chain));
     if (p->request.limit > 0) {
         bool fits = (s->whole.memory_bytes <= p->request.limit);
@@ -340,6 +261,6 @@ ct_status ct_plan_net(ct_call *call)
     if (status == CT_OK) status = tell(&p);
     ct_net_search_destroy(&p.search);
     ct_text_destroy(&p.file);
-    ct_config_destroy(&p.config);
+    ct_config_destroy(&p.in.config);
     return status;
 }

@@ -165,6 +165,17 @@ static ct_status plan_pipeline(const char *path, const char *text, size_t size, 
     return status;
 }
 
+/* Whether a plan is for several ranks, or has what only such plans have. */
+static bool is_of_job(const ct_options *o)
+{
+    static const char *const more[] = { "machine", "ranks_per_node", "profile", "fix" };
+
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        if (ct_options_text(o, more[i]) != NULL) return true;
+    }
+    return ct_options_count(o, "ranks", 1) != 1;
+}
+
 ct_status ct_verb_plan(ct_call *call)
 {
     const char *chain = ct_options_text(call->options, "chain");
@@ -180,7 +191,8 @@ ct_status ct_verb_plan(ct_call *call)
     if (n != 1)
         return CT_FAIL(CT_ERR_CONFIG, "cortado plan needs one of --model=FILE, --solver=FILE, "
                                       "--chain=FILE and --pipeline=FILE");
-    if ((chain == NULL) && (pipeline == NULL)) return ct_plan_net(call);
+    if ((chain == NULL) && (pipeline == NULL))
+        return is_of_job(call->options) ? ct_plan_job(call) : ct_plan_net(call);
     CT_TRY(ct_file_read((chain != NULL) ? chain : pipeline, &text, &size));
     status = (chain != NULL) ? plan_chain(chain, text, size, json)
                              : plan_pipeline(pipeline, text, size, json);

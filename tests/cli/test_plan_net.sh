@@ -104,7 +104,6 @@ fails nothing_fits 'nothing fits: keeping everything takes [0-9.]+ MiB of 1\.0, 
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
 runs least_fits 0 '^plan ' $plan --model=gpt.prototxt --memory_gib="$least"
 fails lenet_does_not_shrink 'nothing fits: keeping everything takes [0-9.]+ MiB of 5\.1, and' --model=lenet.prototxt --memory_gib=0.005
-fails several_ranks '\-\-ranks=4: plans for several ranks are to come' --model=gpt.prototxt --ranks=4
 fails no_limit '\-\-memory_gib=-1: expected a number above 0' --model=gpt.prototxt --memory_gib=-1
 fails bad_limit '\-\-memory_gib=2GB: expected a number above 0' --model=gpt.prototxt --memory_gib=2GB
 runs bad_machine 2 '\-\-limits=fast: expected two numbers above 0' "$CORTADO" plan --model=gpt.prototxt --limits=fast

@@ -1,0 +1,33 @@
+/** @file plan_job.h  A plan for several ranks, from what is asked to what is printed. Private to
+ *  cli/plan.
+ */
+#ifndef CT_CLI_PLAN_JOB_H
+#define CT_CLI_PLAN_JOB_H
+
+#include "cli/plan/plan.h"
+#include "planner/job_search.h"
+
+/** Of --ranks. */
+#define CT_PLAN_MOST_RANKS 65536
+
+typedef struct ct_plan_job_state {
+    ct_call *call;
+    ct_plan_input in;
+    ct_machine *machine; /* NULL: this one */
+    ct_job_machine job;
+    ct_job_fix fix;
+    int64_t batch;
+    ct_job_net net;
+    ct_job_search search;
+    ct_text file; /* the parallel file */
+} ct_plan_job_state;
+
+/** The rank of a plan that lacks most bytes; what it needs and may take. */
+int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *need_p,
+                      double *limit_p);
+/** For people. */
+void ct_plan_job_print(const ct_plan_job_state *p, FILE *to);
+/** For programs: an object. */
+void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out);
+
+#endif

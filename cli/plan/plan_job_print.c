@@ -1,0 +1,355 @@
+/* A plan for several ranks, as text and as JSON. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/plan/plan_job.h"
+#include "topology/topo.h"
+
+/* ---- what both tell */
+
+static const char *name_of(const ct_plan_job_state *p, int block, bool last)
+{
+    const ct_net_block *b = &p->net.chain.block[block];
+
+    return last ? b->last : b->first;
+}
+
+/* The replica's group. */
+static int group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica)
+{
+    int kind = ct_job_class_of(l, stage, replica), g = 0;
+
+    while ((g < t->kind.n_group - 1) &&
+           !((t->kind.group[g].kind == kind) && (t->kind.group[g].share == t->share[replica])))
+        g++;
+    return g;
+}
+
+static bool is_split(int way)
+{
+    return (way == CT_JOB_OUTPUT) || (way == CT_JOB_INPUT);
+}
+
+static const char *way_name(int way)
+{
+    return is_split(way) ? "split" : (way == CT_JOB_BATCH) ? "samples" : "each all";
+}
+
+/* The end of the blocks from b on that go alike. */
+static int run_of_ways(const ct_job_plan *p, int b, int end)
+{
+    int at = b + 1;
+
+    while ((at < end) && (strcmp(way_name(p->way[at]), way_name(p->way[b])) == 0)) at++;
+    return at;
+}
+
+static int run_of_modes(const ct_job_plan *p, int b, int end)
+{
+    int at = b + 1;
+
+    while ((at < end) && (p->mode[at] == CT_CHAIN_CONTINUE)) at++;
+    return at;
+}
+
+/* ---- text */
+
+static int n_kind(const ct_net_chain *c)
+{
+    int n = 0;
+
+    for (int b = 0; b < c->n_block; b++) n += (c->block[b].like == b);
+    return n;
+}
+
+static void print_machine(const ct_plan_job_state *p, FILE *to)
+{
+    const ct_job_machine *m = &p->job;
+
+    fprintf(to, "machine     %s: %d node%s of %d rank%s",
+            (p->machine != NULL) ? p->machine->name : "this one", m->n_node,
+            (m->n_node > 1) ? "s" : "", m->ranks_per_node, (m->ranks_per_node > 1) ? "s" : "");
+    for (int k = 0; (p->machine != NULL) && (k < p->machine->n_node_class); k++) {
+        int n = 0;
+
+        for (int i = 0; i < m->n_node; i++) n += (m->node_class[i] == k);
+        if (n > 0)
+            fprintf(to, ", %d %s (speed %g)", n, p->machine->node_class[k].name, m->kind[k].speed);
+    }
+    fprintf(to, "; a node has %.4g GFLOP/s, %.4g GB/s, %s\n", 1e-9 * p->in.limits.flop,
+            1e-9 * p->in.limits.bytes, p->in.is_measured ? "measured" : "as --limits says");
+}
+
+static void add_range(const ct_job_layout *l, int stage, ct_text *out)
+{
+    int n = l->data * l->tensor, *rank = calloc((size_t)n, sizeof(*rank));
+
+    for (int i = 0; (rank != NULL) && (i < n); i++)
+        rank[i] = ct_job_rank(l, stage, i / l->tensor, i % l->tensor);
+    for (int i = 1; (rank != NULL) && (i < n); i++) { /* nodes stand in any order */
+        for (int k = i; (k > 0) && (rank[k] < rank[k - 1]); k--) {
+            int held = rank[k];
+
+            rank[k] = rank[k - 1];
+            rank[k - 1] = held;
+        }
+    }
+    if (rank != NULL) ct_draw_numbers(rank, n, out);
+    free(rank);
+}
+
+static void print_shares(const ct_job_stage_plan *t, FILE *to)
+{
+    if (t->kind.n_group == 1) return;
+    fprintf(to, "           share");
+    for (int g = 0; g < t->kind.n_group; g++)
+        fprintf(to, "%s %d x %" PRId64, (g > 0) ? "," : "", t->kind.group[g].n,
+                t->kind.group[g].share);
+    fprintf(to, " samples of a micro-batch\n");
+}
+
+static void print_stage(const ct_plan_job_state *p, const ct_job_plan *n, int i, FILE *to)
+{
+    ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
+    const ct_job_stage_plan *t = &n->stage[i];
+    const ct_job_figures *f = &t->figures;
+    ct_text ranks = { 0 };
+
+    add_range(&l, i, &ranks);
+    fprintf(to, "%5d  %-14s %10.2f %9.2f %9.1f %9.1f %9.1f %9.1f %8.1f  %s - %s\n", i,
+            (ranks.text != NULL) ? ranks.text : "", 1e3 * (f->forward_s + f->backward_s),
+            1e3 * f->again_s, ct_plan_mib(ct_job_plan_bytes(f)), ct_plan_mib(f->weights),
+            ct_plan_mib(f->kept), ct_plan_mib(f->other), 100 * t->bubble,
+            name_of(p, t->first, false), name_of(p, t->end - 1, true));
+    ct_text_destroy(&ranks);
+    print_shares(t, to);
+    for (int b = t->first, end; (n->config.tensor > 1) && (b < t->end); b = end) {
+        end = run_of_ways(n, b, t->end);
+        fprintf(to, "           %s %s - %s: %d block%s\n", way_name(n->way[b]),
+                name_of(p, b, false), name_of(p, end - 1, true), end - b, (end - b > 1) ? "s" : "");
+    }
+    for (int b = t->first, end; b < t->end; b = end) {
+        end = b + 1;
+        if (n->mode[b] != CT_CHAIN_START) continue;
+        end = run_of_modes(n, b, t->end);
+        fprintf(to, "           again %s - %s: %d block%s\n", name_of(p, b, false),
+                name_of(p, end - 1, true), end - b, (end - b > 1) ? "s" : "");
+    }
+}
+
+static void print_config(const ct_job_plan *n, int64_t batch, FILE *to)
+{
+    const ct_job_config *c = &n->config;
+
+    fprintf(to, "tensor %d, %d stage%s of %d replica%s, %" PRId64 " micro-batch%s of %" PRId64,
+            c->tensor, c->n_stage, (c->n_stage > 1) ? "s" : "", c->data, (c->data > 1) ? "s" : "",
+            c->micro_batches, (c->micro_batches > 1) ? "es" : "", batch / c->micro_batches);
+}
+
+/* The rank of a data-parallel step that lacks most. */
+static void print_data(const ct_plan_job_state *p, FILE *to)
+{
+    const ct_job_plan *d = &p->search.data;
+    double step_s = p->search.plan[0].step_s;
+
+    fprintf(to, "data alone  ");
+    if (d->config.n_stage == 0) {
+        fprintf(to, "%" PRId64 " samples are fewer than %d ranks\n", p->batch, p->job.n_rank);
+    } else if (d->fits) {
+        fprintf(to, "%.2f ms, %.2f x the plan's\n", 1e3 * d->step_s, d->step_s / step_s);
+    } else {
+        int rank;
+        double need, limit;
+
+        rank = ct_plan_job_lacks(p, d, &need, &limit);
+        fprintf(to, "does not fit: %.1f of %.1f MiB on rank %d\n", ct_plan_mib(need),
+                ct_plan_mib(limit), rank);
+    }
+}
+
+static void print_top(const ct_plan_job_state *p, FILE *to)
+{
+    int64_t left = ct_options_count(p->call->options, "top", 0);
+
+    if (left > 0) fprintf(to, "\n   step ms  estimate\n");
+    for (int i = 0; (i < p->search.n) && (left > 0); i++, left--) {
+        const ct_job_plan *n = &p->search.plan[i];
+        double most = 0;
+
+        for (int s = 0; s < n->config.n_stage; s++)
+            most = fmax(most, ct_job_plan_bytes(&n->stage[s].figures));
+        fprintf(to, "%10.2f %9.2f  ", 1e3 * n->step_s, 1e3 * n->estimate_s);
+        print_config(n, p->batch, to);
+        fprintf(to, ", %.1f MiB\n", ct_plan_mib(most));
+    }
+}
+
+void ct_plan_job_print(const ct_plan_job_state *p, FILE *to)
+{
+    const ct_job_search *s = &p->search;
+    const ct_job_plan *n = &s->plan[0];
+
+    fprintf(to, "net         %s, hash %016" PRIx64 ", %" PRId64 " samples a step, %d rank%s\n",
+            p->net.net->name, p->net.hash, p->batch, p->job.n_rank, (p->job.n_rank > 1) ? "s" : "");
+    print_machine(p, to);
+    fprintf(to, "chain       %d blocks, %d of them unlike\n", p->net.n_block,
+            n_kind(&p->net.chain));
+    fprintf(to, "plan        ");
+    print_config(n, p->batch, to);
+    fprintf(to, "\n\n%5s  %-14s %10s %9s %9s %9s %9s %9s %8s  layers\n", "stage", "ranks", "ms",
+            "again ms", "MiB", "weights", "kept", "transient", "bubble %");
+    for (int i = 0; i < n->config.n_stage; i++) print_stage(p, n, i, to);
+    print_top(p, to);
+    fprintf(to, "\nstep        %.2f ms, simulated\n", 1e3 * n->step_s);
+    print_data(p, to);
+    if (s->uniform.config.n_stage > 0) {
+        fprintf(to, "uniform     %.2f ms, %.2f x the plan's: ", 1e3 * s->uniform.step_s,
+                s->uniform.step_s / n->step_s);
+        print_config(&s->uniform, p->batch, to);
+        fprintf(to, "\n");
+    }
+    fprintf(to, "searched %" PRId64 " configurations in %.2f s\n", s->n_configuration, s->search_s);
+}
+
+/* ---- the rank that lacks most */
+
+int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *need_p,
+                      double *limit_p)
+{
+    ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
+    double most = -INFINITY;
+    int rank = 0;
+
+    *need_p = *limit_p = 0;
+    for (int i = 0; i < n->config.n_stage; i++) {
+        const ct_job_stage_plan *t = &n->stage[i];
+
+        for (int j = 0; j < n->config.data; j++) {
+            int g = group_of(&l, t, i, j);
+            double need = ct_job_plan_bytes(&t->group[g]);
+            double limit = p->job.kind[t->kind.group[g].kind].memory;
+
+            if ((limit == 0) || (need - limit <= most)) continue;
+            most = need - limit;
+            *need_p = need;
+            *limit_p = limit;
+            rank = ct_job_rank(&l, i, j, 0);
+        }
+    }
+    return rank;
+}
+
+/* ---- JSON */
+
+typedef struct rank_row {
+    int stage;
+    const ct_job_figures *f;
+} rank_row;
+
+static void add_step(const ct_job_plan *n, bool is_there, ct_text *out)
+{
+    if (is_there)
+        ct_text_add_number(out, n->step_s);
+    else
+        ct_text_add(out, "null");
+}
+
+static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text *out)
+{
+    ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
+    rank_row *row = calloc((size_t)p->job.n_rank, sizeof(*row));
+    const char *comma = "";
+
+    if (row == NULL) {
+        out->failed = true;
+        return;
+    }
+    for (int i = 0; i < n->config.n_stage; i++) {
+        for (int j = 0; j < n->config.data; j++) {
+            for (int q = 0; q < n->config.tensor; q++)
+                row[ct_job_rank(&l, i, j, q)] =
+                    (rank_row){ i, &n->stage[i].group[group_of(&l, &n->stage[i], i, j)] };
+        }
+    }
+    ct_text_add(out, ",\"ranks\":[");
+    for (int r = 0; r < p->job.n_rank; r++) {
+        const ct_job_figures *f = row[r].f;
+        int64_t weights = (int64_t)ceil(f->weights), kept = (int64_t)ceil(f->kept);
+        int64_t other = (int64_t)ceil(f->other);
+
+        ct_text_add(out,
+                    "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
+                    ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
+                    ",\"transient_bytes\":%" PRId64 ",\"compute_s\":",
+                    comma, r, row[r].stage, weights + kept + other, weights, kept, other);
+        ct_text_add_number(out, (double)n->config.micro_batches * (f->forward_s + f->backward_s));
+        ct_text_add(out, "}");
+        comma = ",";
+    }
+    ct_text_add(out, "]");
+    free(row);
+}
+
+static void add_stage(const ct_plan_job_state *p, const ct_job_plan *n, int i, ct_text *out)
+{
+    ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
+    const ct_job_stage_plan *t = &n->stage[i];
+    const char *comma = "";
+
+    ct_text_add(out, "%s{\"first\":", (i > 0) ? "," : "");
+    ct_text_add_json(out, name_of(p, t->first, false));
+    ct_text_add(out, ",\"last\":");
+    ct_text_add_json(out, name_of(p, t->end - 1, true));
+    ct_text_add(out, ",\"ranks\":[");
+    for (int k = 0; k < l.data * l.tensor; k++)
+        ct_text_add(out, "%s%d", (k > 0) ? "," : "",
+                    ct_job_rank(&l, i, k / l.tensor, k % l.tensor));
+    ct_text_add(out, "],\"tensor\":%d,\"shares\":[", l.tensor);
+    for (int j = 0; j < l.data; j++)
+        ct_text_add(out, "%s%" PRId64, (j > 0) ? "," : "", t->share[j]);
+    ct_text_add(out, "],\"in_flight\":%" PRId64 ",\"forward_s\":", t->in_flight);
+    ct_text_add_number(out, t->figures.forward_s);
+    ct_text_add(out, ",\"backward_s\":");
+    ct_text_add_number(out, t->figures.backward_s);
+    ct_text_add(out, ",\"again_s\":");
+    ct_text_add_number(out, t->figures.again_s);
+    ct_text_add(out, ",\"bubble\":");
+    ct_text_add_number(out, t->bubble);
+    ct_text_add(out, ",\"again\":[");
+    for (int b = t->first; b < t->end; b++) {
+        if (n->mode[b] != CT_CHAIN_START) continue;
+        ct_text_add(out, "%s{\"first\":", comma);
+        ct_text_add_json(out, name_of(p, b, false));
+        ct_text_add(out, ",\"last\":");
+        ct_text_add_json(out, name_of(p, run_of_modes(n, b, t->end) - 1, true));
+        ct_text_add(out, "}");
+        comma = ",";
+    }
+    ct_text_add(out, "]}");
+}
+
+void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out)
+{
+    const ct_job_search *s = &p->search;
+    const ct_job_plan *n = &s->plan[0];
+
+    ct_text_add(out, "{\"step_s\":");
+    ct_text_add_number(out, n->step_s);
+    ct_text_add(out, ",\"data_parallel_step_s\":");
+    add_step(&s->data, (s->data.config.n_stage > 0) && s->data.fits, out);
+    ct_text_add(out, ",\"uniform_step_s\":");
+    add_step(&s->uniform, s->uniform.config.n_stage > 0, out);
+    ct_text_add(out, ",\"configurations\":%" PRId64 ",\"search_s\":", s->n_configuration);
+    ct_text_add_number(out, s->search_s);
+    ct_text_add(out, ",\"tensor\":%d,\"micro_batches\":%" PRId64 ",\"global_batch\":%" PRId64,
+                n->config.tensor, n->config.micro_batches, p->batch);
+    add_ranks(p, n, out);
+    ct_text_add(out, ",\"blocks\":%d,\"unlike\":%d,\"stages\":[", p->net.n_block,
+                n_kind(&p->net.chain));
+    for (int i = 0; i < n->config.n_stage; i++) add_stage(p, n, i, out);
+    ct_text_add(out, "],\"parallel\":");
+    ct_text_add_json(out, p->file.text);
+    ct_text_add(out, "}\n");
+}

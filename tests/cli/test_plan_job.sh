@@ -1,0 +1,103 @@
+# cortado plan for several ranks: plans, their files, what JSON has, what is fixed, and refusals.
+. "$ROOT/tests/cli/lib.sh"
+json() { python3 -c "import json, sys; n = json.load(open('$1')); sys.exit(not ($2))"; }
+fails() { # NAME PATTERN OPTION...: 2, with one line
+    name=$1 pattern=$2
+    shift 2
+    runs "$name" 2 "$pattern" "$CORTADO" plan --limits=100,12 "$@"
+    is "${name}_in_one_line" [ "$(grep -c '^E' out)" = 1 ]
+}
+plan="$CORTADO plan --limits=100,12"
+
+cat >net.prototxt <<'NET'
+name: "Net"
+layer { name: "data" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 16 dim: 3 dim: 32 dim: 32 } shape { dim: 16 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 32 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+  convolution_param { num_output: 64 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
+layer { name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "fc1" type: "InnerProduct" bottom: "pool2" top: "fc1"
+  inner_product_param { num_output: 2000 weight_filler { type: "xavier" } } }
+layer { name: "relu3" type: "ReLU" bottom: "fc1" top: "fc1" }
+layer { name: "fc2" type: "InnerProduct" bottom: "fc1" top: "fc2"
+  inner_product_param { num_output: 2000 weight_filler { type: "xavier" } } }
+layer { name: "relu4" type: "ReLU" bottom: "fc2" top: "fc2" }
+layer { name: "fc3" type: "InnerProduct" bottom: "fc2" top: "fc3"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "fc3" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc3" bottom: "label" top: "loss" }
+NET
+cat >solver.prototxt <<'NET'
+net: "net.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 3 display: 1
+NET
+cat >slow.prototxt <<'M'
+name: "slow"
+level { name: "node" latency_us: 1 bandwidth_gbs: 10 }
+level { name: "machine" size: 4 latency_us: 50 bandwidth_gbs: 0.125 }
+M
+cat >mixed.prototxt <<'M'
+name: "mixed"
+level { name: "node" latency_us: 1 bandwidth_gbs: 10 }
+level { name: "machine" size: 4 latency_us: 5 bandwidth_gbs: 10 }
+node_class { name: "fast" nodes: "0,2" memory_gib: 4 }
+node_class { name: "half" nodes: "1,3" speed: 0.5 memory_gib: 2 inject_gbs: 5 }
+M
+
+# ---- on slow links fully connected layers are split, and convolutions have their samples
+runs splits 0 '^ +split fc1 - fc3' $plan --model=net.prototxt --machine=slow.prototxt --ranks=2 --global_batch_size=64 --out=p.prototxt --top=3
+is samples grep -q '^ *samples conv1 - pool2' out
+is machine grep -q '^machine     slow: 2 nodes of 1 rank; a node has 100 GFLOP/s, 12 GB/s, as --limits says$' out
+is searched grep -Eq '^searched [0-9]+ configurations in ' out
+is beside grep -Eq '^data alone  [0-9.]+ ms, [0-9.]+ x the plan' out
+is written grep -q '^written: p.prototxt, for cortado train --parallel=p.prototxt$' out
+is file_splits grep -Eq 'layer \{ name: "fc1" split: (OUTPUT|INPUT) \}' p.prototxt
+runs file_is_read 0 'split fc1 (OUTPUT|INPUT)' "$CORTADO" check --model=net.prototxt --parallel=p.prototxt --ranks=2
+runs twice 0 '' $plan --model=net.prototxt --machine=slow.prototxt --ranks=2 --global_batch_size=64 --out=q.prototxt
+is same_again cmp p.prototxt q.prototxt
+
+# ---- what is fixed is kept, and every file is read
+n=0
+for fix in data tensor=2 tensor=4 stages=2 stages=4 micro_batches=4 "stages=2 --fix=tensor=2 --fix=micro_batches=8"; do
+    n=$((n + 1))
+    runs "fix_$n" 0 '^step ' $plan --solver=solver.prototxt --ranks=4 --global_batch_size=64 --fix=$fix --out=f.prototxt
+    runs "fix_${n}_is_read" 0 'parallel    f.prototxt: 4 ranks' "$CORTADO" check --solver=solver.prototxt --parallel=f.prototxt --ranks=4
+done
+is fixed_file [ "$(grep -c '^stage {' f.prototxt) $(grep -c 'tensor: 2' f.prototxt) $(grep -c 'micro_batches: 8' f.prototxt)" = "2 2 1" ]
+
+# ---- unlike nodes have unlike shares
+runs shares 0 '^ +share ' $plan --model=net.prototxt --machine=mixed.prototxt --ranks=4 --global_batch_size=66 --fix=data --out=s.prototxt
+is shares_add_up [ "$(grep -o 'share: [0-9]*' s.prototxt | awk '{ n += $2 } END { print n }')" = 66 ]
+is classes grep -q '2 fast (speed 1), 2 half (speed 0.5); a node has' out
+runs shares_are_read 0 '^ +0  [0-3]' "$CORTADO" check --model=net.prototxt --parallel=s.prototxt
+
+# ---- JSON
+if command -v python3 >/dev/null; then
+    $plan --solver=solver.prototxt --machine=mixed.prototxt --ranks=4 --global_batch_size=64 --json --out=j.prototxt >j.json 2>/dev/null
+    is json_members json j.json 'all(k in n for k in ("step_s", "data_parallel_step_s", "configurations", "search_s", "ranks", "stages", "parallel"))'
+    is json_ranks json j.json '[r["rank"] for r in n["ranks"]] == [0, 1, 2, 3] and all(r["memory_bytes"] == r["weight_bytes"] + r["kept_bytes"] + r["transient_bytes"] and r["compute_s"] > 0 for r in n["ranks"])'
+    is json_stages json j.json 'sorted(r for s in n["stages"] for r in s["ranks"]) == [0, 1, 2, 3] and n["stages"][0]["first"] == "conv1" and n["stages"][-1]["last"] == "loss"'
+    is json_file json j.json 'n["parallel"] == open("j.prototxt").read()'
+    is json_best json j.json '0 < n["step_s"] <= n["data_parallel_step_s"] and n["step_s"] <= n["uniform_step_s"]'
+    $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04 --json >m.json 2>/dev/null
+    is json_fits json m.json 'n["data_parallel_step_s"] is None and all(r["memory_bytes"] <= 0.04 * 2**30 for r in n["ranks"])'
+fi
+runs limited 0 '^data alone  does not fit: [0-9.]+ of 41\.0 MiB on rank [0-3]$' $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04
+
+# ---- what it refuses
+fails nothing_fits 'nothing fits 1\.0 MiB a rank: the plan that takes least needs [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib=0.001
+least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
+runs least_fits 0 '^step ' $plan --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib="$least"
+fails bad_fix '\-\-fix=stage=2: expected data, tensor=K, stages=K or micro_batches=K' --model=net.prototxt --ranks=4 --fix=stage=2
+fails zero_fix '\-\-fix=tensor=0: expected' --model=net.prototxt --ranks=4 --fix=tensor=0
+fails no_plan 'no plan is as asked: 4 ranks' --model=net.prototxt --ranks=4 --global_batch_size=64 --fix=tensor=3
+fails too_few_samples 'no plan is as asked' --model=net.prototxt --ranks=4 --global_batch_size=2 --fix=data
+fails uneven_nodes '\-\-ranks_per_node=3: 4 ranks cannot be as many on each node' --model=net.prototxt --ranks=4 --machine=slow.prototxt --ranks_per_node=3
+fails one_node '\-\-ranks_per_node=2: without --machine all ranks are on this node' --model=net.prototxt --ranks=4 --ranks_per_node=2
+fails many_nodes 'need 8 nodes, but the machine has 4' --model=net.prototxt --ranks=8 --machine=slow.prototxt
+fails no_machine 'did you mean "daint"' --model=net.prototxt --ranks=4 --machine=dain
+fails no_ranks '\-\-ranks=0: expected 1 to ' --model=net.prototxt --ranks=0
+finish
