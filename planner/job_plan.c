@@ -303,7 +303,7 @@ static double over_limit(const ct_job_stage *g, const ct_job_stage_plan *t, cons
 
         if (limit == 0) continue;
         *limited_p = true;
-        most = fmax(most, ct_job_plan_bytes(&f) - limit);
+        most = fmax(most, ct_job_plan_bytes(&f) + t->beside - limit);
     }
     return most;
 }
@@ -321,7 +321,7 @@ static bool makes_again(const ct_job_plan *p, const ct_job_stage_plan *t)
 static ct_status choose(ct_job_stage *g, ct_job_plan *p, ct_job_stage_plan *t, bool *fits_p)
 {
     size_t n = (size_t)(t->end - t->first);
-    double spare = 0, low = -INFINITY, high = INFINITY;
+    double spare = t->beside, low = -INFINITY, high = INFINITY;
     int *way = calloc(n, sizeof(*way)), *at_way = p->way + t->first;
     ct_chain_mode *mode = calloc(n, sizeof(*mode)), *at_mode = p->mode + t->first;
     ct_status status = CT_OK;
@@ -335,7 +335,7 @@ static ct_status choose(ct_job_stage *g, ct_job_plan *p, ct_job_stage_plan *t, b
 
         status =
             ct_job_stage_choose(g, t->first, t->end, t->in_flight, spare, at_way, at_mode, &found);
-        if ((status != CT_OK) || (!found && (spare <= 0) && !fits && (i > 0))) break;
+        if ((status != CT_OK) || (!found && !fits && (spare <= t->beside) && (i > 0))) break;
         over = found ? over_limit(g, t, p, &limited) : 1;
         if (found && (over <= 0 || !limited)) {
             memcpy(way, at_way, n * sizeof(*way));
@@ -381,8 +381,21 @@ static void add_figures(const ct_job_stage *g, const ct_job_plan *p, ct_job_stag
 
     t->figures = ct_job_stage_figures(g, t->first, t->end, t->in_flight, way, mode, -1);
     t->limit = ct_job_stage_limit(g, -1);
-    for (int k = 0; k < t->kind.n_group; k++)
+    for (int k = 0; k < t->kind.n_group; k++) {
         t->group[k] = ct_job_stage_figures(g, t->first, t->end, t->in_flight, way, mode, k);
+        t->told[k] = ct_job_plan_bytes(&t->group[k]);
+    }
+}
+
+ct_status ct_job_plan_choose(ct_job_space *s, ct_job_plan *p, int stage, bool *fits_p)
+{
+    ct_job_stage_plan *t = &p->stage[stage];
+    ct_job_stage *g;
+
+    CT_TRY(ct_job_space_stage(s, &p->config, stage, t->share, &g));
+    CT_TRY(choose(g, p, t, fits_p));
+    if (*fits_p) add_figures(g, p, t);
+    return CT_OK;
 }
 
 ct_status ct_job_plan_make(ct_job_space *s, const ct_job_config *c, const int *first, bool keep,

@@ -30,7 +30,9 @@ typedef struct ct_job_stage_plan {
     ct_job_stage_kind kind;
     ct_job_figures figures; /* of its slowest and its fullest group */
     ct_job_figures group[CT_JOB_MOST_GROUPS];
-    double limit;  /* bytes that a rank of its fullest group may take; 0: any */
+    double told[CT_JOB_MOST_GROUPS]; /* bytes of its ranks by the blocks' figures */
+    double beside;                   /* bytes of the nets beside those, where they were made */
+    double limit;                    /* bytes that a rank of its fullest group may take; 0: any */
     double bubble; /* part of the step in which its slowest replica does nothing */
 } ct_job_stage_plan;
 
@@ -81,6 +83,9 @@ int64_t ct_job_most_share(const int64_t *share, int n);
  * to make anything again: keep. The caller destroys it, also where it does not fit. */
 ct_status ct_job_plan_make(ct_job_space *s, const ct_job_config *c, const int *first, bool keep,
                            ct_job_plan *plan);
+/** Chooses ways and segments of a stage anew, with what its nets take beside their figures in mind.
+ *  *fits_p: there is a choice. */
+ct_status ct_job_plan_choose(ct_job_space *s, ct_job_plan *p, int stage, bool *fits_p);
 void ct_job_plan_destroy(ct_job_plan *p); /* zeroed ones too */
 /** Simulates the step of a plan whose stages have their figures: step_s and bubbles. */
 ct_status ct_job_plan_simulate(ct_job_space *s, ct_job_plan *p);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "planner/job_exact.h"
 #include "planner/node_orders.h"
 #include "planner/stage_cuts.h"
 
@@ -378,6 +379,8 @@ static ct_status make_data(searcher *s)
     c.order = order;
     status = ct_job_plan_make(&s->out->space, &c, first, true, &s->out->data);
     free(order);
+    if ((status == CT_OK) && s->q->in_bytes)
+        status = ct_job_plan_fit(&s->out->space, &s->q->net->options, &s->out->data, true);
     return status;
 }
 
@@ -426,8 +429,31 @@ static ct_status estimate_evenly(searcher *s, const candidate *k, int *first, do
     return status;
 }
 
+static ct_status make_even(searcher *s, const even *e, int *first, ct_job_plan *plan)
+{
+    ct_job_config c = e->of->config;
+
+    c.even = true;
+    cut_evenly(s->q->net->n_block, c.n_stage, first);
+    CT_TRY(ct_job_plan_make(&s->out->space, &c, first, true, plan));
+    plan->estimate_s = e->estimate_s;
+    return CT_OK;
+}
+
+/* The plan becomes the best one, if it fits. */
+static ct_status take_even(searcher *s, ct_job_plan *plan)
+{
+    if (!plan->fits || is_in_disguise(s, plan)) return CT_OK;
+    if (s->q->in_bytes) CT_TRY(ct_job_plan_fit(&s->out->space, &s->q->net->options, plan, true));
+    if (!plan->fits) return CT_OK;
+    s->out->uniform = *plan;
+    *plan = (ct_job_plan){ 0 };
+    return CT_OK;
+}
+
 static ct_status make_uniform(searcher *s)
 {
+    ct_job_plan plan[MOST_UNIFORM] = { 0 };
     int *first = calloc((size_t)s->q->net->n_block + 2, sizeof(*first)), n = 0;
     even best[MOST_UNIFORM];
     ct_status status = CT_OK;
@@ -446,21 +472,13 @@ static ct_status make_uniform(searcher *s)
             best[at] = best[at - 1];
         best[at] = e;
     }
-    for (int i = 0; (i < n) && (status == CT_OK); i++) {
-        ct_job_config c = best[i].of->config;
-        ct_job_plan plan;
-
-        c.even = true;
-        cut_evenly(s->q->net->n_block, c.n_stage, first);
-        status = ct_job_plan_make(&s->out->space, &c, first, true, &plan);
-        plan.estimate_s = best[i].estimate_s;
-        if ((status == CT_OK) && plan.fits && !is_in_disguise(s, &plan) &&
-            ((s->out->uniform.config.n_stage == 0) || (plan.step_s < s->out->uniform.step_s))) {
-            ct_job_plan_destroy(&s->out->uniform);
-            s->out->uniform = plan;
-        } else {
-            ct_job_plan_destroy(&plan);
-        }
+    for (int i = 0; (i < n) && (status == CT_OK); i++)
+        status = make_even(s, &best[i], first, &plan[i]);
+    qsort(plan, (size_t)n, sizeof(*plan), by_step);
+    for (int i = 0; i < n; i++) {
+        if ((status == CT_OK) && (s->out->uniform.config.n_stage == 0))
+            status = take_even(s, &plan[i]);
+        ct_job_plan_destroy(&plan[i]);
     }
     free(first);
     return status;
@@ -512,6 +530,8 @@ static ct_status try_limit(const ct_job_search_request *q, const ct_job_config *
         ct_job_plan plan;
 
         status = ct_job_plan_make(&out.space, c, s.found[0].first, false, &plan);
+        if ((status == CT_OK) && plan.fits && q->in_bytes)
+            status = ct_job_plan_fit(&out.space, &q->net->options, &plan, false);
         *fits_p = (status == CT_OK) && plan.fits;
         ct_job_plan_destroy(&plan);
         free(s.found[0].first);
@@ -581,6 +601,39 @@ static bool is_free(const ct_job_fix *f)
     return (f->tensor <= 1) && (f->n_stage <= 1) && (f->micro_batches <= 1);
 }
 
+/* ---- to the byte */
+
+/* Plans in their order, until the next one's step is no better than that of one that fits. Those
+ * behind it are as their blocks say. */
+static ct_status fit_all(searcher *s)
+{
+    ct_job_search *o = s->out;
+    double best = INFINITY;
+    int n = 0;
+
+    for (int i = 0; i < o->n; i++) {
+        ct_job_plan plan = o->plan[i];
+        ct_status status = CT_OK;
+
+        if (plan.step_s < best)
+            status = ct_job_plan_fit(&o->space, &s->q->net->options, &plan, false);
+        if ((status == CT_OK) && plan.fits) {
+            best = fmin(best, plan.step_s);
+            o->plan[n++] = plan;
+            continue;
+        }
+        ct_job_plan_destroy(&plan);
+        if (status != CT_OK) {
+            for (i++; i < o->n; i++) o->plan[n++] = o->plan[i];
+            o->n = n;
+            return status;
+        }
+    }
+    o->n = n;
+    qsort(o->plan, (size_t)o->n, sizeof(*o->plan), by_step);
+    return CT_OK;
+}
+
 static ct_status make_plans(searcher *s)
 {
     ct_job_search *o = s->out;
@@ -608,7 +661,7 @@ static ct_status make_plans(searcher *s)
         CT_TRY(status);
     }
     qsort(o->plan, (size_t)o->n, sizeof(*o->plan), by_step);
-    return CT_OK;
+    return s->q->in_bytes ? fit_all(s) : CT_OK;
 }
 
 static ct_status run(searcher *s)

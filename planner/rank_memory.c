@@ -39,8 +39,8 @@ ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank
     return count_in_flight(p, ct_parallel_place_of(p, rank).stage, &out->in_flight);
 }
 
-static ct_status look_at(const ct_parallel *p, const ct_sharded_net *s, const ct_net_options *whole,
-                         int rank, ct_rank_memory *m)
+ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, int rank, ct_rank_memory *m)
 {
     ct_net_options o;
     ct_rank_net made;
@@ -82,7 +82,7 @@ ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,
         if (like < r)
             m[r] = m[like];
         else
-            CT_TRY(look_at(p, s, whole, r, &m[r]));
+            CT_TRY(ct_rank_memory_at(p, s, whole, r, &m[r]));
     }
     return CT_OK;
 }

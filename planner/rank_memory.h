@@ -19,6 +19,9 @@ void ct_rank_env(const ct_parallel *p, const ct_rank_net *net, int rank, ct_net_
  *  place, its segments, and how many of its passes are in flight (1F1B). They borrow from net. */
 ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
                           const ct_net_options *whole, ct_net_options *out);
+/** Of one rank; as below. */
+ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, int rank, ct_rank_memory *m);
 /** Of every rank: m[p->n_rank]. s: of the train net; whole: the options that it was made with, with
  *  state_bytes. CT_ERR_CONFIG, CT_ERR_NOMEM. */
 ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,

@@ -7,6 +7,7 @@
 
 #include "cli/plan/plan_job.h"
 #include "framework/base/log.h"
+#include "planner/job_exact.h"
 #include "planner/parallel.h"
 #include "planner/sharding.h"
 
@@ -139,7 +140,9 @@ static int64_t profile_batch(const ct_plan_job_state *p)
 
 static ct_status search(ct_plan_job_state *p)
 {
-    ct_job_search_request q = { .net = &p->net, .machine = &p->job, .fix = p->fix };
+    ct_job_search_request q = {
+        .net = &p->net, .machine = &p->job, .fix = p->fix, .in_bytes = true
+    };
 
     CT_TRY(ct_job_net_make(p->in.config.net, &p->in.options, profile_batch(p), &p->in.limits,
                            &p->net));
@@ -147,7 +150,10 @@ static ct_status search(ct_plan_job_state *p)
     CT_TRY(ct_job_search_run(&q, &p->search));
     if (p->search.n == 0) return fail_memory(p);
     CT_TRY(ct_job_plan_write(&p->search.space, &p->search.plan[0], &p->file));
-    return check_file(p);
+    CT_TRY(check_file(p));
+    p->rank = calloc((size_t)p->job.n_rank, sizeof(*p->rank));
+    if (p->rank == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", p->job.n_rank);
+    return ct_job_plan_memory(&p->search.space, &p->net.options, &p->search.plan[0], p->rank);
 }
 
 static ct_status find_plan(ct_plan_job_state *p)
@@ -196,6 +202,7 @@ ct_status ct_plan_job(ct_call *call)
     ct_job_machine_destroy(&p.job);
     ct_machine_destroy(p.machine);
     ct_text_destroy(&p.file);
+    free(p.rank);
     ct_config_destroy(&p.in.config);
     return status;
 }

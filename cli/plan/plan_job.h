@@ -6,6 +6,7 @@
 
 #include "cli/plan/plan.h"
 #include "planner/job_search.h"
+#include "planner/rank_memory.h"
 
 /** Of --ranks. */
 #define CT_PLAN_MOST_RANKS 65536
@@ -19,7 +20,8 @@ typedef struct ct_plan_job_state {
     int64_t batch;
     ct_job_net net;
     ct_job_search search;
-    ct_text file; /* the parallel file */
+    ct_text file;         /* the parallel file */
+    ct_rank_memory *rank; /* of each rank of the plan */
 } ct_plan_job_state;
 
 /** The rank of a plan that lacks most bytes; what it needs and may take. */

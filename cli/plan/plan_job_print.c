@@ -276,14 +276,14 @@ static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text 
     ct_text_add(out, ",\"ranks\":[");
     for (int r = 0; r < p->job.n_rank; r++) {
         const ct_job_figures *f = row[r].f;
-        int64_t weights = (int64_t)ceil(f->weights), kept = (int64_t)ceil(f->kept);
-        int64_t other = (int64_t)ceil(f->other);
+        const ct_rank_memory *m = &p->rank[r];
 
         ct_text_add(out,
                     "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
                     ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
                     ",\"transient_bytes\":%" PRId64 ",\"compute_s\":",
-                    comma, r, row[r].stage, weights + kept + other, weights, kept, other);
+                    comma, r, row[r].stage, m->memory_bytes, m->weight_bytes, m->kept_bytes,
+                    m->transient_bytes);
         ct_text_add_number(out, (double)n->config.micro_batches * (f->forward_s + f->backward_s));
         ct_text_add(out, "}");
         comma = ",";

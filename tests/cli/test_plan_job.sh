@@ -84,6 +84,13 @@ if command -v python3 >/dev/null; then
     is json_best json j.json '0 < n["step_s"] <= n["data_parallel_step_s"] and n["step_s"] <= n["uniform_step_s"]'
     $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04 --json >m.json 2>/dev/null
     is json_fits json m.json 'n["data_parallel_step_s"] is None and all(r["memory_bytes"] <= 0.04 * 2**30 for r in n["ranks"])'
+    # bytes are those that check finds in the ranks' nets
+    for n in "--solver=solver.prototxt --ranks=4 --fix=stages=2 --fix=tensor=2" \
+        "--model=net.prototxt --ranks=2 --memory_gib=0.1" "--model=net.prototxt --machine=mixed.prototxt --ranks=4 --fix=data"; do
+        $plan $n --global_batch_size=66 --json --out=b.prototxt >b.json 2>/dev/null
+        "$CORTADO" check ${n%% *} --parallel=b.prototxt --phase=TRAIN --json >c.json 2>/dev/null
+        is "bytes_of_${n##*-}" json b.json '(lambda c: [r["memory_bytes"] for r in n["ranks"]] == [r["memory_bytes"] for r in c["ranks"]])(json.load(open("c.json")))'
+    done
 fi
 runs limited 0 '^data alone  does not fit: [0-9.]+ of 41\.0 MiB on rank [0-3]$' $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04
 
