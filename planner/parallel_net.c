@@ -202,6 +202,53 @@ static void place_source(const ct_parallel *p, int k)
     l->stage = (around >= 0) ? around : (k > 0) ? p->layer[k - 1].stage : 0;
 }
 
+/* The stage whose layer runs layer i of the train net as a part of its group, if it reads what one
+ * layer alone reads: the cut then goes behind it, and no more values cross. -1: none. */
+static int stage_of_group(const binder *b, int i)
+{
+    const ct_layer *l = b->train->layer[i];
+    int runner = ct_net_runner(b->train, i);
+
+    if ((runner == i) || (l->n_bottom == 0)) return -1;
+    for (int k = i - 1; k >= runner; k--) {
+        if (strcmp(b->train->layer[k]->ops->type, "Split") == 0) return -1;
+    }
+    for (int k = 0; k < b->p->n_layer; k++) {
+        if (b->p->layer[k].layer == runner) return b->p->layer[k].stage;
+    }
+    return -1;
+}
+
+/* A cut through a group moves behind it. */
+static ct_status move_cuts(const binder *b)
+{
+    ct_parallel *p = b->p;
+
+    for (int k = 0; k < p->n_layer; k++) {
+        ct_parallel_layer *l = &p->layer[k];
+        int s = l->stage, group = is_trained(l) ? stage_of_group(b, l->layer) : -1;
+
+        if ((group < 0) || (group != s - 1) || (k != p->stage[s].first)) continue;
+        if (k == p->stage[s].last)
+            return ct_parallel_fail(p, p->stage[s].param, &p->stage[s].param->first,
+                                    "stage %d has layer %s alone, which runs as one with %s of "
+                                    "stage %d",
+                                    s, tell(b, k).text,
+                                    b->train->layer[ct_net_runner(b->train, l->layer)]->name,
+                                    group);
+        CT_INFO("%s: layer %s begins stage %d, but runs as one with \"%s\": it goes to stage %d",
+                p->file, tell(b, k).text, s,
+                b->train->layer[ct_net_runner(b->train, l->layer)]->name, group);
+        l->stage = group;
+        p->stage[group].last = k;
+        p->stage[s].first = k + 1;
+    }
+    for (int k = 0; k < p->n_layer; k++) {
+        if (is_source(&p->layer[k])) place_source(p, k);
+    }
+    return CT_OK;
+}
+
 static ct_status place_layers(const binder *b)
 {
     ct_parallel *p = b->p;
@@ -413,6 +460,7 @@ static ct_status bind(binder *b, const Ct__NetParameter *param)
     CT_TRY(list_layers(b, param));
     for (int s = 0; s < b->p->n_stage; s++) CT_TRY(find_bounds(b, s));
     CT_TRY(place_layers(b));
+    CT_TRY(move_cuts(b));
     for (int s = 0; s < b->p->n_stage; s++) CT_TRY(read_stage(b, s));
     return check_net(b);
 }

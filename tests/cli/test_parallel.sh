@@ -60,6 +60,12 @@ if command -v python3 >/dev/null; then
     is json_without json plain.json '"stages" not in n and n["ranks"] == 1'
 fi
 
+# a cut through layers that run as one goes behind them
+sed 's/last: "relu"/last: "conv"/; s/first: "fc6" last: "loss"/first: "relu" last: "loss"/' plan.prototxt >cut.prototxt
+runs cut_moves 0 'cut.prototxt: layer "relu" .ReLU. begins stage 1, but runs as one with "conv": it goes to stage 0' \
+    $check --parallel=cut.prototxt
+is cut_moved grep -Eq '^ +0  0-1 +2 +1  5,3 +conv - relu$' out
+
 # ---- what it refuses: one line, with the place
 one_line() { [ "$(grep -c '^E' out)" = 1 ]; }
 refuses() { # NAME EXIT-CODE PATTERN, of wrong.prototxt
