@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "runtime/config/exchange_config.h"
+
 /* ---- groups */
 
 /* The ranks with the same part of what the first and the last stage have in common, or all of both
@@ -120,6 +122,8 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     o->again = d->net[0].again;
     o->n_again = d->net[0].n_again;
     o->grad_arena = NULL;
+    if ((d->stage->size > 1) && ((o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU)))
+        o->grad_arena = ct_exchange_arena(d->stage, o->param);
     ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
     o->open_exchange = open_exchange;
     o->open_exchange_ctx = d;

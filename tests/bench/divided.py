@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Nets that two ranks run together by a parallel file, beside how they run otherwise, in alternating runs.
 
-Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline]
+Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline,vgg16]
 
   gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
   alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
@@ -10,6 +10,7 @@ Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_
               48 and 48; 64 and 32
   pipeline    AlexNet, 64 images in 8 micro-batches, two stages of one core each, cut behind pool2: the slower
               stage's layers alone, one after the other on one core; the pipeline
+  vgg16       VGG-16, 16 images, at most 1.6 GiB a rank: what `cortado plan` says and writes, and what its file takes
 
 CORTADO names the program. Each pair runs one after the other; a run's figure is the median of its steps without
 the first two. Printed are medians over the pairs, and the ratio with its least and largest pair.
@@ -58,7 +59,7 @@ def images(model, batch, where, net, size):
           "".join(layers))
 
 
-def train(where, name, command, ranks, batch, options=(), threads=1):
+def train(where, name, command, ranks, batch, options=(), threads=1, keep=False):
     """Milliseconds of a step of so many samples: the median without the first two."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     metrics = f"{where}/m.jsonl"
@@ -68,7 +69,8 @@ def train(where, name, command, ranks, batch, options=(), threads=1):
     if done.returncode != 0:
         sys.exit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout[-3000:]}")
     events = [json.loads(line) for line in read(metrics).splitlines()]
-    os.remove(metrics)
+    if not keep:
+        os.remove(metrics)
     steps = [batch / e["images_per_s"] * 1e3 for e in events if e["event"] == "train"]
     weights = re.search(r"weights and gradients ([\d.]+) MiB", done.stdout)
     return statistics.median(steps[2:]), float(weights.group(1)) if weights else 0.0
@@ -176,8 +178,24 @@ def pipeline(pairs, where):
             lambda: train(where, "net", local, 2, 64, ["--parallel=plan"]), ("the slower stage alone", "both"))
 
 
+def vgg16(_, where):
+    images("vgg16", 16, where, "net", 224)
+    solver(where, "net", "base_lr: 0.0001 momentum: 0.9 weight_decay: 0.0005")
+    planned = subprocess.run([CORTADO, "plan", "--solver=net.solver", "--ranks=2", "--global_batch_size=16",
+                              "--memory_gib=1.6", "--out=plan"], cwd=where, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
+    print(planned.stdout, flush=True)
+    train(where, "net", local, 2, 16, ["--parallel=plan", "--iterations=4"], keep=True)
+    for line in read(f"{where}/m.jsonl").splitlines():
+        event = json.loads(line)
+        for r in event.get("ranks", []) if event["event"] == "done" else []:
+            print(f"rank {r['rank']}: planned {r['memory_bytes'] / 2**20:.1f} MiB, allocated "
+                  f"{r['allocated_bytes'] / 2**20:.1f}, resident {r['resident_bytes'] / 2**20:.1f}", flush=True)
+
+
 RUNS = {"gpt2": gpt2, "alexnet64": lambda p, w: alexnet(p, w, 64), "alexnet32": lambda p, w: alexnet(p, w, 32),
-        "half_speed": half_speed, "pipeline": pipeline}
+        "half_speed": half_speed, "pipeline": pipeline,
+        "vgg16": vgg16}
 
 
 def main():
