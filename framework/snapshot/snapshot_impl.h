@@ -85,29 +85,45 @@ ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *hi
  * global batch: whatever the ranks of then, every rank of now finds its rows.
  */
 
+/** Whose rows make all of them. */
+typedef struct ct_carry_groups {
+    const ct_net *whole;   /* of a net that ranks run together; NULL: each has all of it   */
+    const ct_group *all;   /* those that write and read a set together                     */
+    const ct_group *stage; /* that share the samples of a layer of which each has its own, */
+    const ct_group *data;  /* and of one that works on all samples of a replica            */
+} ct_carry_groups;
+
+static inline ct_carry_groups ct_carry_groups_of(const ct_parts *parts, const ct_exchange *x)
+{
+    if (parts == NULL) return (ct_carry_groups){ NULL, &x->data, &x->data, &x->data };
+    return (ct_carry_groups){ parts->whole, &x->job, &x->stage, &x->data };
+}
+
 typedef struct ct_carry_item {
-    int layer, slot;
+    const char *name; /* of the layer, borrowed   */
+    int layer, slot;  /* layer -1: another rank's */
     int64_t first, local, rows,
-        row;     /* this rank's rows [first, first + local) of all, their size */
-    float *data; /* all rows, on the host; NULL: not there                     */
+        row;      /* this rank's rows [first, first + local) of all, their size */
+    bool is_twin; /* another rank of the replica has the same                   */
+    float *data;  /* all rows, on the host; NULL: not there                     */
 } ct_carry_item;
 
 typedef struct ct_carry {
     int n;
     ct_carry_item *item;
+    bool keeps; /* this rank has all rows in the end */
 } ct_carry;
 
-/** Which buffers carry state, and whose rows are whose. Collective. */
-ct_status ct_carry_create(const ct_net *net, const ct_group *g, ct_carry *c);
-void ct_carry_destroy(ct_carry *c);   /* zeroed ones allowed */
-bool ct_carry_any(const ct_net *net); /* this rank's net has such a buffer */
-/** All rows to the rank that keeps them. Collective. */
-ct_status ct_carry_gather(const ct_net *net, const ct_group *g, bool keeps, ct_carry *c);
+/** Which buffers carry state, and whose rows are whose. Collective over g->all. */
+ct_status ct_carry_create(const ct_net *net, const ct_carry_groups *g, ct_carry *c);
+void ct_carry_destroy(ct_carry *c); /* zeroed ones allowed */
+/** All rows to rank 0. Collective. */
+ct_status ct_carry_gather(const ct_net *net, const ct_carry_groups *g, ct_carry *c);
 /** What was gathered into a file; it is borrowed until ct_h5_writer_finish(). */
-ct_status ct_carry_put(const ct_net *net, const ct_carry *c, ct_h5_writer *w);
+ct_status ct_carry_put(const ct_carry *c, ct_h5_writer *w);
 /** Reads what the file has of them, every rank its rows. Where it has another number of rows or
  * none the state is zeros and that is said. Rank 0 reads. Collective. CT_ERR_DATA. */
-ct_status ct_carry_read(const char *file, ct_net *net, const ct_group *g);
+ct_status ct_carry_read(const char *file, ct_net *net, const ct_carry_groups *g);
 
 /* ---- what codecs keep on each rank, read back.
  *

@@ -465,6 +465,7 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
                            const ct_exchange *exchange)
 {
     const ct_group *g = (state->parts != NULL) ? &exchange->job : &exchange->data;
+    const ct_carry_groups carriers = ct_carry_groups_of(state->parts, exchange);
     ct_status status = CT_OK;
 
     if (state->parts != NULL)
@@ -473,7 +474,7 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
         status = read_shared(file, &(ct_weights){ .net = net }, state);
     CT_TRY(ct_group_agree(g, status));
     CT_TRY(broadcast_shared(g, net, state));
-    if (!state->foreign) CT_TRY(ct_carry_read(file, net, &exchange->data));
+    if (!state->foreign) CT_TRY(ct_carry_read(file, net, &carriers));
     return ct_rank_state_read(file, net, state, exchange);
 }
 

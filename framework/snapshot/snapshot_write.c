@@ -22,8 +22,7 @@ typedef struct set_writer {
     const char *prefix;
     const ct_net *net;
     const ct_snapshot_state *state;
-    const ct_group *group;    /* who writes it */
-    const ct_group *replicas; /* ct_exchange.data */
+    const ct_group *group;
     const ct_sync_states *states;
     ct_storage weights_here;           /* with parts: this rank's */
     ct_weights of;                     /* what rank 0 writes of all ranks: weights, and with */
@@ -32,6 +31,7 @@ typedef struct set_writer {
     set_file rank, solver;
     int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
     bool any_rank_file;
+    ct_carry_groups carriers;
     ct_carry carry;
 } set_writer;
 
@@ -290,7 +290,7 @@ static ct_status write_solver(set_writer *s)
     CT_TRY_GOTO(status, out, ct_h5_writer_create(true, &w));
     CT_TRY_GOTO(status, out, put_scalars(s, w));
     CT_TRY_GOTO(status, out, put_parts(s, w));
-    CT_TRY_GOTO(status, out, ct_carry_put(s->net, &s->carry, w));
+    CT_TRY_GOTO(status, out, ct_carry_put(&s->carry, w));
     for (int h = 0; h < s->state->n_history; h++) {
         for (int i = 0; i < net->n_param; i++) {
             const ct_param *p = &net->param[i];
@@ -363,21 +363,10 @@ static ct_status on_rank_0(set_writer *s, write_fn write)
                         &(parts_writing){ s, write });
 }
 
-/* Ranks that have the whole net know whose rows are whose; of others it is not known. */
 static ct_status gather_carry(set_writer *s)
 {
-    int64_t any = ct_carry_any(s->net);
-
-    if (s->replicas->size == s->group->size) {
-        CT_TRY(ct_carry_create(s->net, s->replicas, &s->carry));
-        return ct_carry_gather(s->net, s->replicas, s->group->rank == 0, &s->carry);
-    }
-    CT_TRY(ct_group_max(s->group, &any, 1));
-    if ((any != 0) && (s->group->rank == 0))
-        CT_WARN("%s: what layers carry from batch to batch is not in a snapshot of a net that is "
-                "divided into stages or parts: a run that goes on from it starts that from zeros",
-                s->solver.path);
-    return CT_OK;
+    CT_TRY(ct_carry_create(s->net, &s->carriers, &s->carry));
+    return ct_carry_gather(s->net, &s->carriers, &s->carry);
 }
 
 /* Everything is on disk under temporary names before the first rename. */
@@ -422,7 +411,7 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
 
     s.states = &exchange->states;
     s.group = (state->parts != NULL) ? &exchange->job : &exchange->data;
-    s.replicas = &exchange->data;
+    s.carriers = ct_carry_groups_of(state->parts, exchange);
     status = ct_group_agree(s.group, name_files(&s));
     if (status == CT_OK) status = write_temps(&s);
     if (status == CT_OK) status = commit(&s);

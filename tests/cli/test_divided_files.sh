@@ -76,4 +76,53 @@ coded coded_dense 3 inputs 'travel otherwise now: of [1-9][0-9]* what was not se
 mkdir -p coded_one
 runs coded_one 0 'travel otherwise now: of [1-9][0-9]* what was not sent goes to the weights' $train --set type=SGD --set momentum=0.9 \
     --set average.type=NONE --set snapshot_prefix=coded_one/s $from
+
+# ---- what layers carry from batch to batch: columns of the whole batch in a set, whoever has them
+mkdir text
+awk 'BEGIN { srand(1); for (i = 0; i < 300; i++) { w = int(rand() * 29); for (k = 0; k < 9; k++) {
+    printf "w%d%s", w, (k < 8) ? " " : "\n"; w = (3 * w + 1) % 29 } } }' >text/my.train.txt
+cp text/my.train.txt text/my.valid.txt
+cp text/my.train.txt text/my.test.txt
+runs text 0 'vocabulary of 30' "$CORTADO" convert text --from=text --to=data
+cat >words.prototxt <<'NET'
+name: "words"
+layer { name: "text" type: "TextData" top: "words" top: "cont" top: "next"
+  text_data_param { source: "data/train.h5" batch_size: 6 steps: 7 } }
+layer { name: "embed" type: "Embed" bottom: "words" top: "embed"
+  embed_param { input_dim: 30 num_output: 12 weight_filler { type: "uniform" min: -0.3 max: 0.3 } } }
+layer { name: "lstm" type: "LSTM" bottom: "embed" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 16 weight_filler { type: "uniform" min: -0.3 max: 0.3 } } }
+layer { name: "rnn" type: "RNN" bottom: "lstm" bottom: "cont" top: "rnn"
+  recurrent_param { num_output: 16 weight_filler { type: "uniform" min: -0.3 max: 0.3 } } }
+layer { name: "score" type: "InnerProduct" bottom: "rnn" top: "score"
+  inner_product_param { num_output: 30 axis: 2 weight_filler { type: "uniform" min: -0.3 max: 0.3 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "next" top: "loss" softmax_param { axis: 2 } }
+NET
+cat >words_solver.prototxt <<'SOLVER'
+net: "words.prototxt" base_lr: 0.05 lr_policy: "fixed" max_iter: 6 display: 1 snapshot: 3 random_seed: 5
+SOLVER
+words() { # NAME RANKS PLAN OPTION...
+    who=$1 ranks=$2 of=$3
+    shift 3
+    mkdir -p "$who"
+    [ "$of" = none ] || set -- "$@" --parallel="$of.plan"
+    runs "$who" 0 'Optimization Done' $JOB "$ranks" "$CORTADO" train --solver=words_solver.prototxt --set snapshot_prefix="$who/s" "$@"
+    is "${who}_state" [ -z "$(sed -n '/starts from zeros/p' out)" ]
+    sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p' out >"$who/losses"
+}
+near() { # OF TO: losses of iterations 3 to 5
+    awk 'NR == FNR { loss[$1] = $2; next } ($1 in loss) && ($1 > 2) { d = loss[$1] - $2; if (d < 0) d = -d; if (d > 1e-5 * $2) bad = 1; n++ }
+        END { exit bad || (n != 3) }' "$1/losses" "$2/losses"
+}
+echo "ranks: 3 global_batch: 6 stage { first: \"embed\" last: \"lstm\" rank: 2 rank: 0 share: 4 share: 2 } stage { first: \"rnn\" last: \"loss\" rank: 1 }" >columns.plan
+echo "ranks: 4 global_batch: 6 stage { first: \"embed\" last: \"embed\" rank: 0 } stage { first: \"lstm\" last: \"loss\" rank: 3 rank: 2 rank: 1 tensor: 3 layer { name: \"rnn\" split: REPLICATE } layer { name: \"score\" split: OUTPUT } }" >deals.plan
+words whole 1 none
+words columns 3 columns
+words deals 4 deals
+is columns_near near whole columns
+is deals_near near whole deals
+words columns_on 3 columns --snapshot=deals/s_iter_3.solverstate.h5
+words deals_on 4 deals --snapshot=whole/s_iter_3.solverstate.h5
+words whole_on 1 none --snapshot=columns/s_iter_3.solverstate.h5
+for of in columns_on deals_on whole_on; do is "${of}_near" near whole "$of"; done
 finish
