@@ -278,6 +278,7 @@ static ct_status open_parallel(training *t)
 static ct_status fill_parallel(training *t, ct_solver_options *o)
 {
     if (t->parallel == NULL) return CT_OK;
+    o->micro_batches = (int)t->parallel->micro_batches;
     if (t->parallel->n_rank > 1)
         return ct_job_division_open(t->job, t->parallel, t->config.net, o, &t->division);
     o->again = t->parallel->again;

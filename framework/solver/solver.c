@@ -112,6 +112,7 @@ static ct_status open_step(ct_solver *s)
     s->step =
         (ct_train_step){ .param = s->param,
                          .iter_size = s->iter_size,
+                         .micro_batches = s->options.micro_batches,
                          .net = s->net,
                          .sync = &s->exchange.sync,
                          .parts = s->parts,

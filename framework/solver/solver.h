@@ -34,6 +34,9 @@ typedef struct ct_solver_options {
     const ct_layer_ops *const *table; /* layer types; NULL: ct_layer_table                      */
     const ct_net_segment *again;      /* ct_net_options.again of the train net */
     int n_again;
+    /** iter_size counts so many for each batch that a parallel file cuts into micro-batches; 0: 1.
+     *  clip_gradients is a limit of their mean. */
+    int micro_batches;
     /** The ranks of the job run the nets together; NULL: each runs them whole. Borrowed. */
     const ct_division *division;
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */

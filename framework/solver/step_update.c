@@ -351,11 +351,13 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
     return CT_OK;
 }
 
-/* clip_gradients is a limit of the sum over so many micro-batches as it is, as Caffe has it; with
- * batch_tokens, where nobody says how many there are, of their mean. */
+/* clip_gradients is a limit of the sum over iter_size batches as it is, as Caffe has it; with
+ * batch_tokens, where nobody says how many there are, of their mean. Of the micro-batches that a
+ * parallel file cuts a batch into it is one of the mean, too. */
 static double limited(const ct_train_step *t)
 {
-    return (t->param->batch_tokens > 0) ? (double)t->iter_size : 1.0;
+    if (t->param->batch_tokens > 0) return (double)t->iter_size;
+    return (t->micro_batches > 0) ? (double)t->micro_batches : 1.0;
 }
 
 /* Of the sum; below 0: none. */

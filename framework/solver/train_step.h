@@ -31,6 +31,7 @@ typedef struct ct_train_step {
     /* the caller's, before ct_train_step_open(); borrowed */
     const Ct__SolverParameter *param; /* clip_gradients, momentum, decay, comm */
     int iter_size;                    /* micro-batches of a step; 0: the parameter's         */
+    int micro_batches;                /* of a batch that is cut into so many; 0: 1           */
     ct_net *net;
     ct_grad_sync *sync;
     const ct_parts *parts; /* of a net that ranks run together: norms are those of the whole net's

@@ -139,6 +139,16 @@ norms() { # RULE PLANS SETTING…
     done <plans
 }
 norms clip "split uneven_stages mixed" --set clip_gradients=0.5
+# micro-batches of a file: of their mean, as one rank with iter_size 4 limits four times the sum
+runs one_clipped_4 0 'Iteration 6, loss' $train --global_batch_size=3 --set iter_size=4 --set clip_gradients=2 --set snapshot_prefix=clip/four
+losses >one.losses
+in_turn='ranks: 1 global_batch: 12 micro_batches: 4 stage { first: "conv1" last: "loss" rank: 0 }'
+echo "$in_turn" >in_turn.plan
+for of in "pipeline 2" "in_turn 1"; do
+    runs "${of% *}_clip" 0 'Iteration 6, loss' $JOB "${of#* }" $train --parallel="${of% *}.plan" --set clip_gradients=0.5 --set "snapshot_prefix=clip/${of% *}"
+    losses >my.losses
+    is "${of% *}_clip_losses" same_losses
+done
 norms lars mixed --set type=LARS --set base_lr=1
 norms lamb replicas --set type=LAMB --set momentum2=0.99 --set delta=1e-6 --set clip_gradients=0.5
 
