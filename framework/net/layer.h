@@ -52,6 +52,7 @@ typedef struct ct_net_env {
     const ct_stage_place *place; /* of a net that is divided among ranks, whose batch is that of all
                                   * of them: rank and n_rank are in the stage. NULL: it is not */
     uint64_t seed;
+    int in_flight;             /* ct_net_options.in_flight; set by the net */
     int64_t global_batch_size; /* solver's global_batch_size; 0: batch_size x ranks           */
     bool synthetic;            /* `time`: where a data source is absent, make up its data     */
     int64_t synthetic_batch;   /* > 0 overrides batch_size of synthetic data                  */

@@ -55,6 +55,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     net->options.unshared |= (unshared != NULL) && (strcmp(unshared, "1") == 0);
     if (net->options.dev == NULL) net->options.dev = ct_device_cpu();
     if (net->options.env.n_rank == 0) net->options.env.n_rank = 1;
+    net->options.env.in_flight = options->in_flight;
     net->options.env.no_data |= options->no_data;
     net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
     m->untimed = net->options.env;

@@ -291,6 +291,20 @@ static bool transforms(const ct_layer *l)
     return (l->dev != NULL) && (l->dev->kind != CT_DEVICE_CPU) && (l->dev->copy_ahead != NULL);
 }
 
+static ct_data_instance *source_of(const ct_layer *l, ct_data_instance *di)
+{
+    ct_data_state *d = l->state;
+
+    if ((l->env->in_flight <= 1) || transforms(l)) return di;
+    if (d->first == NULL) d->first = di;
+    return d->first;
+}
+
+static ct_loader *loader_of(const ct_instance *in)
+{
+    return ((const ct_data_instance *)in->state)->source->loader;
+}
+
 ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_data_state *d = l->state;
@@ -320,6 +334,8 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     ct_data_ahead_end(l, in);
     ct_loader_destroy(di->loader);
     di->loader = NULL;
+    di->source = source_of(l, di);
+    if (di->source != di) return CT_OK;
     if (transforms(l)) {
         o.pack = l->dev;
         o.depth += CT_DATA_AHEAD; /* these stay until they are used */
@@ -381,7 +397,7 @@ static ct_status count_broken(const ct_layer *l, ct_data_instance *di, ct_exec *
 
 ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    ct_data_instance *di = in->state;
+    ct_data_instance *di = ((ct_data_instance *)in->state)->source;
     ct_batch batch;
     double start = ct_trace_start(ex->trace);
     bool ready = false;
@@ -498,7 +514,7 @@ ct_status ct_data_ahead_begin(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_data_instance *di = in->state;
 
-    if (ct_loader_pack(di->loader) == NULL) return CT_OK;
+    if (ct_loader_pack(loader_of(in)) == NULL) return CT_OK;
     CT_TRY(give_back(l, di));
     if ((ex->micro_step == di->coming) && (ex->seed == di->seed)) return CT_OK;
     for (int i = 0; i < CT_DATA_PLACES; i++) CT_TRY(end_copy(l->dev, &di->place[i]));
@@ -567,9 +583,9 @@ ct_status ct_data_ahead_use(const ct_layer *l, ct_instance *in, ct_exec *ex, con
     ct_status status;
     ct_batch next;
 
-    if (ct_loader_pack(di->loader) == NULL) {
+    if (ct_loader_pack(loader_of(in)) == NULL) {
         status = put(l, in, ex, b);
-        ct_loader_give_back(di->loader);
+        ct_loader_give_back(loader_of(in));
         return status;
     }
     di->used = ex->micro_step;

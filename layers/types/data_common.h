@@ -1,7 +1,9 @@
 /** @file data_common.h  What the layers that read data sets share; private to layers/.
  *
  * Such a layer owns a reader and a transform (its description); an instance owns the loader with
- * its prefetch threads, which start at the first forward.
+ * its prefetch threads, which start at the first forward. Passes in flight take their batches one
+ * after the other: all from the loader of the first one, so that it sees step after step. A device
+ * that transforms batches has places for those of one pass: there each has a loader.
  */
 #ifndef CT_TYPES_DATA_COMMON_H
 #define CT_TYPES_DATA_COMMON_H
@@ -20,8 +22,9 @@ typedef struct ct_data_state {
     int depth, threads;
     int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;
-    char *staged; /* the node-local copy that is read; NULL: the source itself */
-    bool fed;     /* one rank of a node reads for the others */
+    char *staged;                   /* the node-local copy that is read; NULL: the source itself */
+    bool fed;                       /* one rank of a node reads for the others */
+    struct ct_data_instance *first; /* from which all passes take; NULL: each from itself */
 } ct_data_state;
 
 enum {
@@ -38,7 +41,8 @@ typedef struct ct_data_place {
 } ct_data_place;
 
 typedef struct ct_data_instance {
-    ct_loader *loader;
+    struct ct_data_instance *source; /* whose loader gives the batches: itself, or the first's */
+    ct_loader *loader;               /* NULL: another is the source */
     int64_t next_step, epoch;
     int64_t broken[2]; /* samples of all ranks that were replaced in this epoch, in the next */
     /* where the device transforms batches: step s has place s % CT_DATA_PLACES */

@@ -9,6 +9,7 @@
 #include "framework/data/loader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
+#include "layers/types/data_common.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
 #include "tests/parsed_net.h"
@@ -158,6 +159,47 @@ static void test_passes_have_their_own_loaders(void **state)
         }
     }
     ct_pass_destroy(pass[1]);
+    parsed_net_close(&f);
+    test_folder_remove(&d);
+}
+
+/* Passes in flight take step after step, all from the loader of the first. */
+static void test_passes_in_flight_share_a_loader(void **state)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table, .env = one_rank };
+    const ct_data_instance *source;
+    test_folder d;
+    ct_pass *pass[3];
+    parsed_net f;
+
+    (void)state;
+    o.in_flight = 3;
+    make_rows(&d);
+    assert_int_equal(open_net(&f, HDF5_NET(""), d.path, CT_TRAIN, &one_rank), CT_OK);
+    ct_net_destroy(f.net);
+    assert_int_equal(ct_net_create(f.param, &o, &f.net), CT_OK);
+    pass[0] = f.net->pass;
+    source = pass[0]->instance[0]->state;
+    for (int k = 1; k < 3; k++) assert_int_equal(ct_pass_create(f.net, &pass[k]), CT_OK);
+    for (int64_t step = 0; step < 11; step++) {
+        ct_pass *p = pass[step % 3];
+        const float *label;
+
+        p->exec.seed = 3;
+        p->exec.micro_step = step;
+        assert_int_equal(ct_pass_forward(p, NULL), CT_OK);
+        label = ct_blob_data(p->blob[ct_net_find_blob(f.net, "label")]);
+        for (int64_t i = 0; i < 4; i++)
+            assert_true(label[i] == (float)ct_sample_at(3, true, step * 4 + i, ROWS));
+    }
+    for (int k = 1; k < 3; k++) {
+        const ct_data_instance *di = pass[k]->instance[0]->state;
+
+        assert_ptr_equal(di->source, source);
+        assert_null(di->loader);
+        ct_pass_destroy(pass[k]);
+    }
+    assert_int_equal(ct_pass_forward(pass[0], NULL), CT_OK);
     parsed_net_close(&f);
     test_folder_remove(&d);
 }
@@ -471,6 +513,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hdf5_data),
         cmocka_unit_test(test_passes_have_their_own_loaders),
+        cmocka_unit_test(test_passes_in_flight_share_a_loader),
         cmocka_unit_test(test_shuffle_false_is_obeyed),
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_data),
