@@ -164,7 +164,7 @@ const ct_option ct_option_table[] = {
       "plans of this kind alone: data, tensor=K, stages=K or micro_batches=K; repeatable" },
     { "profile", CT_OPTION_TEXT, "check", "FILE",
       "how long the net computes: cortado time --json on one of them" },
-    { "parallel", CT_OPTION_TEXT, "train test check", "FILE",
+    { "parallel", CT_OPTION_TEXT, "train test time check", "FILE",
       "what of the net runs on which rank, what backward makes again" },
     { "images_per_s", CT_OPTION_TEXT, "check", "S", "of one rank alone, instead of the profile's" },
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none",

@@ -44,7 +44,7 @@ cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
 cli/info: framework/* topology comm/* runtime/config runtime cli
-cli/time: framework/* runtime/config runtime runtime/exchange cli cli/info
+cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli cli/info
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology planner runtime/config runtime cli cli/info
 cli/scale: framework/* topology comm/* runtime/config runtime cli cli/bench cli/profile cli/simulate

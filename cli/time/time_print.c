@@ -198,7 +198,7 @@ static void print_medians(const ct_time_result *r, const totals *t, FILE *out)
             r->n_step, r->n_warm_up, ct_time_result_median(r, r->step), t->forward_ms,
             t->backward_ms, ct_time_result_median(r, r->update), norm,
             ct_time_result_median(r, r->exposed), ct_time_result_median(r, r->wait_data),
-            ct_time_result_images_per_s(r), r->net->batch_global, tokens);
+            ct_time_result_images_per_s(r), r->net->batch_global * r->n_micro, tokens);
 }
 
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out)

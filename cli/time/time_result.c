@@ -72,12 +72,12 @@ double ct_time_result_median(const ct_time_result *r, const double *v)
 
 double ct_time_result_images_per_s(const ct_time_result *r)
 {
-    return (double)r->net->batch_global / ct_time_result_median(r, r->step) * 1e3;
+    return (double)(r->net->batch_global * r->n_micro) / ct_time_result_median(r, r->step) * 1e3;
 }
 
 double ct_time_result_tokens_per_s(const ct_time_result *r)
 {
-    return (double)ct_net_tokens(r->net) / ct_time_result_median(r, r->step) * 1e3;
+    return (double)(ct_net_tokens(r->net) * r->n_micro) / ct_time_result_median(r, r->step) * 1e3;
 }
 
 /* The median of step k of a list. */
@@ -375,7 +375,7 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
                 "\"step_ms\":%.9g,\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"update_ms\":%.9g,"
                 "\"comm_exposed_ms\":%.9g,\"wait_data_ms\":%.9g,\"bytes_sent\":%" PRId64
                 ",\"tokens_per_s\":%.9g,\"norm_ms\":%.9g,\"after_all\":%s,\"parameters\":%" PRId64,
-                ct_net_hash(net), net->batch_local, net->batch_global, r->n_step,
+                ct_net_hash(net), net->batch_local, net->batch_global * r->n_micro, r->n_step,
                 ct_time_result_images_per_s(r), ct_time_result_median(r, r->step),
                 of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
                 ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),

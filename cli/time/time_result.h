@@ -14,6 +14,7 @@
 typedef struct ct_time_result {
     const ct_net *net; /* borrowed */
     int n_step, n_warm_up;
+    int n_micro; /* batches of the net in a step; what layers take is that of the last */
     double *step, *update, *exposed, *wait_data; /* [n_step]                                    */
     double *norm;                                /* [n_step] of all gradients                   */
     bool after_all;                              /* no weight changes before all have landed    */

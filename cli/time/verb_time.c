@@ -13,7 +13,9 @@
 #include "framework/solver/train_step.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
+#include "framework/snapshot/parts.h"
 #include "runtime/call.h"
+#include "runtime/division/division.h"
 
 typedef struct time_data {
     int n_batch;             /* timed                                                */
@@ -153,7 +155,15 @@ typedef struct bench {
     ct_time_result result;
     ct_trace_file trace;
     ct_team_clock *layers, *whole; /* what threads do in a layer, and in a step; or NULL */
+    ct_job_division *division;     /* by --parallel; NULL: this rank runs the whole net */
+    ct_parts *parts;               /* its weights, likewise */
 } bench;
+
+/* The ranks that make a step together. */
+static const ct_group *runners(const bench *b)
+{
+    return (b->division != NULL) ? &b->exchange.job : &b->exchange.data;
+}
 
 /* How long the slowest rank has been at it. */
 static ct_status longest_s(const ct_group *g, double start, double *seconds_p)
@@ -185,7 +195,7 @@ static ct_status warm_up(bench *b)
     for (int i = 0; (i <= b->exchange.sync.n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S));
          i++) {
         CT_TRY(one_step(b, i));
-        CT_TRY(longest_s(&b->exchange.data, start, &seconds));
+        CT_TRY(longest_s(runners(b), start, &seconds));
         b->result.n_warm_up++;
     }
     return CT_OK;
@@ -275,13 +285,18 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 {
     const ct_update_rule *rule = NULL;
     const ct_group *g = &b->exchange.data;
+    const ct_division *d = (b->division != NULL) ? &b->division->division : NULL;
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
     ct_exec_set_group(b->ex, g);
+    if (d != NULL) ct_job_division_fill_exec(b->division, b->ex);
     b->step = (ct_train_step){ .param = param,
                                .net = b->net,
                                .sync = &b->exchange.sync,
-                               .several = (g->size > 1),
+                               .several = (runners(b)->size > 1),
+                               .parts = b->parts,
+                               .iter_size = b->result.n_micro,
+                               .schedule = (d != NULL) ? &d->schedule : NULL,
                                .pass = b->net->pass,
                                .rule = rule };
     b->result.after_all = ct_update_waits_for_all(param);
@@ -359,12 +374,23 @@ static ct_status open_team(bench *b)
     return CT_OK;
 }
 
+static ct_status open_exchange(bench *b, ct_exchange_open *open)
+{
+    ct_job_division *d = b->division;
+
+    b->result.n_micro = (d != NULL) ? d->division.schedule.n_micro : 1;
+    if (d == NULL) return ct_exchange_open_net(open, b->net, &b->exchange);
+    CT_TRY(ct_job_division_open_exchange(d, b->net, &b->exchange));
+    return ct_parts_create(d->whole.train, b->net, &b->exchange.job, &b->parts);
+}
+
 /* A failure takes nothing apart, as in training: main ends the job, and memory of a device that
  * waits for other ranks for ever could not be released. */
-static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q)
+static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q,
+                         ct_job_division *division)
 {
     ct_exchange_open open = { .job = call->job, .param = c->solver };
-    bench b = { .net = net, .ex = &net->pass->exec };
+    bench b = { .net = net, .ex = &net->pass->exec, .division = division };
 
     open.trace = &b.trace;
     ct_exec_fill(call, net, b.ex);
@@ -377,13 +403,14 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     if (q->balance) CT_TRY(open_team(&b));
     CT_TRY(ct_trace_file_open(call, &b.trace));
     b.ex->trace = b.trace.trace;
-    CT_TRY(ct_exchange_open_net(&open, net, &b.exchange));
+    CT_TRY(open_exchange(&b, &open));
     CT_TRY(open_step(&b, c->solver));
     CT_TRY(run_steps(&b));
     if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
     CT_TRY(ct_trace_file_write(&b.trace));
     CT_TRY(write_results(call, c, &b, q));
     ct_train_step_close(&b.step);
+    ct_parts_destroy(b.parts);
     ct_exchange_open_close(&open);
     ct_trace_file_close(&b.trace);
     ct_time_result_destroy(&b.result);
@@ -414,12 +441,28 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
     return status;
 }
 
+/* --parallel: param and options become this rank's. */
+static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
+                               const Ct__NetParameter **param_p, ct_net_options *options,
+                               ct_job_division **d_p)
+{
+    const char *file = ct_options_text(call->options, "parallel");
+
+    if (file == NULL) return CT_OK;
+    CT_TRY(ct_parallel_read(file, p_p));
+    ct_parallel_set_dummy(*p_p, c->net);
+    return ct_job_division_open_net(call->job, *p_p, c->solver, param_p, options, d_p);
+}
+
 ct_status ct_verb_time(ct_call *call)
 {
     ct_net_options options = { .phase = CT_TRAIN };
     ct_net_state state;
     ct_config c;
     ct_net *net = NULL;
+    const Ct__NetParameter *param;
+    ct_parallel *parallel = NULL;
+    ct_job_division *division = NULL;
     request q = { .n_step = 0 };
     ct_status status;
 
@@ -446,17 +489,21 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),
                                   &options.env.plan));
-    CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
+    param = c.net;
+    CT_TRY_GOTO(status, out, open_parallel(call, &c, &parallel, &param, &options, &division));
+    CT_TRY_GOTO(status, out, ct_net_create(param, &options, &net));
     CT_TRY_GOTO(status, out, ct_call_plan_close(call, &c, options.env.plan));
-    if (net->grad_arena == NULL) {
+    if ((net->grad_arena == NULL) && (division == NULL)) {
         status =
             CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c.file);
         goto out;
     }
-    CT_TRY(measure(call, &c, net, &q));
+    CT_TRY(measure(call, &c, net, &q, division));
     status = CT_OK;
 out:
     ct_net_destroy(net);
+    ct_job_division_close(division);
+    ct_parallel_destroy(parallel);
     ct_engine_plan_destroy(options.env.plan);
     ct_config_destroy(&c);
     return status;

@@ -202,8 +202,8 @@ static ct_status make_net(testing *t)
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
     if (file != NULL) {
         CT_TRY(ct_parallel_read(file, &t->parallel));
-        CT_TRY(ct_job_division_open_test(t->call->job, t->parallel, param, &options, &t->division));
-        param = t->division->division.test[0];
+        CT_TRY(ct_job_division_open_net(t->call->job, t->parallel, t->config.solver, &param,
+                                        &options, &t->division));
     }
     CT_TRY(ct_net_create(param, &options, &t->net));
     t->whole = (t->division != NULL) ? t->division->whole.test[0] : t->net;

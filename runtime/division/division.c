@@ -95,14 +95,17 @@ static ct_status make_schedule(ct_job_division *d)
 
 /* ---- what the solver is told */
 
-static ct_status open_exchange(void *ctx, ct_net *net, ct_exchange *out)
+ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
-
     const ct_exchange_groups groups = { d->stage, d->tied, d->replicas };
+    int64_t n_trial;
 
     CT_TRY(ct_exchange_divided_create(&groups, d->solver, net, &d->exchange, out));
     out->job = d->job->group.job;
+    n_trial = out->sync.n_trial;
+    CT_TRY(ct_group_max(&out->job, &n_trial, 1)); /* all make the same steps */
+    out->sync.n_trial = (int)n_trial;
     ct_watchdog_watch(d->job->watchdog, ct_exchange_divided_describe, d->exchange);
     return CT_OK;
 }
@@ -125,7 +128,7 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     if ((d->stage->size > 1) && ((o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU)))
         o->grad_arena = ct_exchange_arena(d->stage, o->param);
     ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
-    o->open_exchange = open_exchange;
+    o->open_exchange = ct_job_division_open_exchange;
     o->open_exchange_ctx = d;
 }
 
@@ -161,9 +164,9 @@ ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParamet
     return CT_OK;
 }
 
-/* ---- a net that is only tested */
+/* ---- one net, without a solver */
 
-/* As one rank would run it, in both phases: the file is for that of TRAIN, which nobody runs. */
+/* As one rank would run it. The file is for that of TRAIN: where TEST is wanted, nobody runs it. */
 static ct_status make_whole(ct_job_division *d, const Ct__NetParameter *param,
                             const ct_net_options *options)
 {
@@ -172,28 +175,51 @@ static ct_status make_whole(ct_job_division *d, const Ct__NetParameter *param,
     o.env.rank = 0;
     o.env.n_rank = 1;
     o.env.group = NULL;
+    o.env.plan = NULL;
+    o.grad_arena = NULL;
     o.no_data = o.env.no_data = true;
-    d->whole.test = calloc(1, sizeof(*d->whole.test));
-    if (d->whole.test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
-    CT_TRY(ct_net_create(param, &o, &d->whole.test[0]));
-    d->whole.n_test = 1;
+    if (options->phase == CT_TEST) {
+        d->whole.test = calloc(1, sizeof(*d->whole.test));
+        if (d->whole.test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+        CT_TRY(ct_net_create(param, &o, &d->whole.test[0]));
+        d->whole.n_test = 1;
+    }
     o.phase = CT_TRAIN;
     o.forward_only = false;
     o.env.global_batch_size = d->parallel->micro_batch;
     return ct_net_create(param, &o, &d->whole.train);
 }
 
-ct_status ct_job_division_open_test(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
-                                    ct_net_options *options, ct_job_division **d_p)
+static void fill_net_options(ct_job_division *d, const Ct__NetParameter **param_p,
+                             ct_net_options *options)
+{
+    bool trains = (options->phase == CT_TRAIN);
+    const ct_rank_net *net = &d->net[trains ? 0 : 1];
+
+    *param_p = net->param;
+    ct_rank_env(d->parallel, net, d->job->rank, &options->env);
+    options->grad_arena = NULL;
+    if (!trains) return;
+    options->again = net->again;
+    options->n_again = net->n_again;
+    options->in_flight = d->division.schedule.in_flight;
+    options->env.global_batch_size = d->parallel->micro_batch;
+    if ((d->stage->size > 1) && ((options->dev == NULL) || (options->dev->kind == CT_DEVICE_CPU)))
+        options->grad_arena = ct_exchange_arena(d->stage, d->solver);
+}
+
+ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,
+                                   const Ct__NetParameter **param_p, ct_net_options *options,
+                                   ct_job_division **d_p)
 {
     ct_job_division *d;
 
     CT_TRY(create(job, p, d_p));
     d = *d_p;
-    CT_TRY(make_whole(d, param, options));
-    CT_TRY(open(d, p, param));
-    ct_rank_env(p, &d->net[1], job->rank, &options->env);
-    d->division.test = d->test;
+    d->solver = (options->phase == CT_TRAIN) ? solver : NULL;
+    CT_TRY(make_whole(d, *param_p, options));
+    CT_TRY(open(d, p, *param_p));
+    fill_net_options(d, param_p, options);
     d->group_mpi[0].comm = d->stage;
     d->group_mpi[1].comm = d->replicas;
     for (int i = 0; i < 2; i++) {

@@ -38,11 +38,16 @@ typedef struct ct_job_division {
  * connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
 ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
                                ct_solver_options *options, ct_job_division **d_p);
-/** The same for the TEST net of a message, whose options become this rank's: it is to be made of
- *  division.test[0], and its exec filled by ct_job_division_fill_exec(). Collective. */
-ct_status ct_job_division_open_test(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
-                                    ct_net_options *options, ct_job_division **d_p);
+/** The same for one net, of the phase that options have: they and *param_p become this rank's. Its
+ *  exec is to be filled by ct_job_division_fill_exec(). Whoever runs the net keeps the message that
+ *  *param_p was. Collective. */
+ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,
+                                   const Ct__NetParameter **param_p, ct_net_options *options,
+                                   ct_job_division **d_p);
 void ct_job_division_fill_exec(const ct_job_division *d, ct_exec *ex);
+/** The exchange of this rank's net of TRAIN: fits ct_solver_options.open_exchange, with the
+ * division as ctx. Collective. */
+ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out);
 /** After the solver or the net. NULL allowed. Collective. */
 void ct_job_division_close(ct_job_division *d);
 

@@ -174,6 +174,7 @@ score one
 while read -r of ranks; do
     runs "test_$of" 0 '^accuracy = ' $JOB "$ranks" "$CORTADO" test --model=net.prototxt --weights=$weights --iterations=3 --parallel="$of.plan"
     score my
+    runs "time_$of" 0 'images/s .batch 12.' $JOB "$ranks" "$CORTADO" time --solver=solver.prototxt --iterations=2 --limits=false --parallel="$of.plan"
     is "test_${of}_same" sh -c 'paste one.score my.score | awk "{ d = \$NF - \$(NF / 2); if (d < 0) d = -d; if (d > 1e-5) exit 1; n++ } END { exit n != 3 }"'
 done <plans
 finish
