@@ -216,6 +216,8 @@ static void share_weight(ct_job_net *n, const ct_param *p, const users *u)
     if (!tied) return;
     n->tie_first = first;
     n->tie_last = last;
+    n->tie_embed = u->first;
+    n->tie_head = u->last;
     n->tie_weights = bytes_of(n, p, &n->tie_learned);
 }
 

@@ -53,6 +53,7 @@ typedef struct ct_job_net {
     int *maker;              /* of each bottom, layer by layer; see below */
     bool one_micro_batch;    /* layers carry state, or pass on another number of samples */
     int tie_first, tie_last; /* blocks of an Embed and a head that share their table; -1: none */
+    int tie_embed, tie_head; /* their layers */
     double tie_weights, tie_learned; /* bytes of it, as of blocks: twice there if in two stages */
 } ct_job_net;
 

@@ -31,6 +31,11 @@ typedef struct known {
     bool *exact; /* else from below */
 } known;
 
+/* The least bytes of a block over the ways that it may go. */
+typedef struct lowest {
+    double weights, fixed, other, kept;
+} lowest;
+
 struct ct_job_stage {
     const ct_job_net *n;
     const ct_job_split *s;
@@ -47,6 +52,8 @@ struct ct_job_stage {
     int *same;                         /* [a][b]: so many blocks from a and b on are alike */
     whole *all;                        /* [first][end - 1] */
     int *first_like; /* [first][end - 1] the first block of the first run that is alike */
+    lowest *least;   /* [block] */
+    int n_way, way[CT_JOB_N_WAY]; /* those that some block may go */
     known *known;
     int n_known;
     double *numbers; /* the memory of most of it */
@@ -179,19 +186,26 @@ static void price_turns(ct_job_stage *g)
     }
 }
 
-/* The blocks of a tied table go one way. */
+/* Whether a tied table lies on the ranks as it is to, where its Embed or its head goes a way.
+ * Split, each rank has some of the words: those are the inputs of the Embed, and the outputs of the
+ * head. */
+static bool ties(const ct_job_stage *g, int way, bool is_head)
+{
+    int layer = is_head ? g->n->tie_head : g->n->tie_embed;
+    int split = g->s->layer[(size_t)layer * CT_JOB_N_WAY + (size_t)way].split;
+
+    if (g->kind.tie_way != CT_JOB_OUTPUT) return way == g->kind.tie_way;
+    return split == (is_head ? CT_PARALLEL_OUTPUT : CT_PARALLEL_INPUT);
+}
+
 static void tie(ct_job_stage *g)
 {
     price *all = &g->group[g->kind.n_group];
 
     if ((g->kind.tie_way < 0) || (g->n->tie_first < 0)) return;
     for (int w = 0; w < CT_JOB_N_WAY; w++) {
-        bool split = (w == CT_JOB_OUTPUT) || (w == CT_JOB_INPUT);
-        bool same = (g->kind.tie_way == CT_JOB_OUTPUT) ? split : (w == g->kind.tie_way);
-
-        if (same) continue;
-        all->forward[at(g->n->tie_first, w)] = INFINITY;
-        all->forward[at(g->n->tie_last, w)] = INFINITY;
+        if (!ties(g, w, false)) all->forward[at(g->n->tie_first, w)] = INFINITY;
+        if (!ties(g, w, true)) all->forward[at(g->n->tie_last, w)] = INFINITY;
     }
 }
 
@@ -386,6 +400,43 @@ static ct_status find_fastest(ct_job_stage *g)
     return CT_OK;
 }
 
+/* ---- the least bytes */
+
+static bool may_go(const ct_job_stage *g, int block, int way)
+{
+    return isfinite(block_s(g, block, way));
+}
+
+/* The least over the ways that a block may go. */
+static double least_of(const ct_job_stage *g, const double *v, int block)
+{
+    double least = INFINITY;
+
+    for (int w = 0; w < CT_JOB_N_WAY; w++) {
+        if (may_go(g, block, w)) least = fmin(least, v[at(block, w)]);
+    }
+    return isfinite(least) ? least : 0;
+}
+
+/* Of one block: what it takes anyway, and what grows with the micro-batches in flight. */
+static void find_lowest(const ct_job_stage *g, int x, lowest *l)
+{
+    const price *full = &g->group[g->full];
+
+    *l = (lowest){ least_of(g, g->weights, x), least_of(g, full->fixed, x),
+                   least_of(g, full->other, x), least_of(g, full->kept, x) };
+}
+
+static void find_ways(ct_job_stage *g)
+{
+    for (int w = 0; w < CT_JOB_N_WAY; w++) {
+        bool any = false;
+
+        for (int x = 0; x < g->n_block; x++) any = any || may_go(g, x, w);
+        if (any) g->way[g->n_way++] = w;
+    }
+}
+
 /* ---- made */
 
 static void lay_out(ct_job_stage *g)
@@ -421,6 +472,8 @@ static ct_status fill(ct_job_stage *g)
     price_turns(g);
     tie(g);
     find_full(g);
+    find_ways(g);
+    for (int x = 0; x < g->n_block; x++) find_lowest(g, x, &g->least[x]);
     find_likes(g);
     find_first_likes(g);
     return find_fastest(g);
@@ -444,9 +497,10 @@ ct_status ct_job_stage_create(const ct_job_net *n, const ct_job_split *s, const 
     g->same = calloc(blocks * blocks, sizeof(*g->same));
     g->first_like = calloc(blocks * blocks, sizeof(*g->first_like));
     g->all = calloc(blocks * blocks, sizeof(*g->all));
+    g->least = calloc(blocks, sizeof(*g->least));
     g->numbers = calloc(blocks * CT_JOB_N_WAY * (7 * groups + 5 + CT_JOB_N_WAY), sizeof(double));
     if ((g->group == NULL) || (g->like == NULL) || (g->same == NULL) || (g->all == NULL) ||
-        (g->first_like == NULL) || (g->numbers == NULL))
+        (g->first_like == NULL) || (g->least == NULL) || (g->numbers == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %zu blocks of a stage", blocks);
     else
         status = fill(g);
@@ -466,6 +520,7 @@ void ct_job_stage_destroy(ct_job_stage *g)
     free(g->all);
     free(g->numbers);
     free(g->first_like);
+    free(g->least);
     for (int i = 0; i < g->n_known; i++) {
         free(g->known[i].run);
         free(g->known[i].exact);
@@ -486,39 +541,19 @@ const ct_job_split *ct_job_stage_split_of(const ct_job_stage *g)
 
 /* ---- runs under the limit */
 
-static bool may_go(const ct_job_stage *g, int block, int way)
-{
-    return isfinite(block_s(g, block, way));
-}
-
-/* The least over the ways that a block may go. */
-static double least_of(const ct_job_stage *g, const double *v, int block)
-{
-    double least = INFINITY;
-
-    for (int w = 0; w < CT_JOB_N_WAY; w++) {
-        if (may_go(g, block, w)) least = fmin(least, v[at(block, w)]);
-    }
-    return isfinite(least) ? least : 0;
-}
-
 double ct_job_stage_least(const ct_job_stage *g, int first, int end, int64_t in_flight)
 {
-    const price *full = &g->group[g->full];
     double sum = 0, other = 0, segment = 0;
 
     for (int x = first; x < end; x++) {
-        sum += least_of(g, g->weights, x) + (double)in_flight * least_of(g, full->fixed, x);
-        other = fmax(other, least_of(g, full->other, x));
-        segment = fmax(segment, least_of(g, full->kept, x));
+        const lowest *l = &g->least[x];
+
+        sum += l->weights + (double)in_flight * l->fixed;
+        other = fmax(other, l->other);
+        segment = fmax(segment, l->kept);
     }
     /* a block is kept, or made again as a segment at last */
     return sum + other + segment;
-}
-
-double ct_job_stage_limit(const ct_job_stage *g, int group)
-{
-    return g->group[(group < 0) ? g->full : group].limit;
 }
 
 static bool fits_whole(const ct_job_stage *g, const whole *a, int64_t in_flight, double spare)
@@ -527,6 +562,11 @@ static bool fits_whole(const ct_job_stage *g, const whole *a, int64_t in_flight,
 
     if (limit == 0) return true;
     return a->weights + (double)in_flight * a->kept + a->other + spare <= limit;
+}
+
+double ct_job_stage_limit(const ct_job_stage *g, int group)
+{
+    return g->group[(group < 0) ? g->full : group].limit;
 }
 
 double ct_job_stage_whole_s(const ct_job_stage *g, int first, int end)
@@ -549,37 +589,74 @@ static double priced(const ct_job_stage *g, int block, int way, int64_t in_fligh
     double bytes = g->weights[i] + (double)in_flight * full->fixed[i];
     double keep = byte_s * (double)in_flight * full->kept[i];
 
+    if (!may_go(g, block, way)) return INFINITY;
     return block_s(g, block, way) + byte_s * bytes + fmin(keep, slow->again[i]);
 }
 
-static void bound_runs(const ct_job_stage *g, int64_t in_flight, double byte_s, ct_job_run *run)
+/* The least to each way of block x, of that to the ways of the one before; cost: [block][way]. */
+static void step_bound(const ct_job_stage *g, int x, bool is_first, const double *cost,
+                       const double *before, double *now)
+{
+    for (int i = 0; i < g->n_way; i++) {
+        int w = g->way[i];
+        double best = is_first ? 0 : INFINITY;
+
+        for (int k = 0; !is_first && (k < g->n_way); k++) {
+            double t = before[g->way[k]] + g->reshard[at(x, g->way[k]) * CT_JOB_N_WAY + (size_t)w];
+
+            if (t < best) best = t;
+        }
+        now[w] = best + cost[at(x, w)];
+    }
+}
+
+/* cost: room for [block][way]. */
+static void bound_runs(const ct_job_stage *g, int64_t in_flight, double byte_s, double *cost,
+                       ct_job_run *run)
 {
     double limit = g->group[g->full].limit;
     int n = g->n_block;
 
+    for (int x = 0; x < n; x++) {
+        for (int w = 0; w < CT_JOB_N_WAY; w++) cost[at(x, w)] = priced(g, x, w, in_flight, byte_s);
+    }
     for (int first = 0; first < n; first++) {
-        double now[CT_JOB_N_WAY], before[CT_JOB_N_WAY], other = 0, sums = 0;
+        double now[CT_JOB_N_WAY] = { 0 }, before[CT_JOB_N_WAY], other = 0;
 
         for (int x = first; x < n; x++) {
-            double best = INFINITY, least_sums = INFINITY;
             ct_job_run *r = &run[run_at(g, first, x + 1)];
+            double best = INFINITY;
 
-            for (int w = 0; w < CT_JOB_N_WAY; w++) {
-                double least = (x == first) ? 0 : INFINITY;
-
-                for (int v = 0; (x > first) && (v < CT_JOB_N_WAY); v++)
-                    least =
-                        fmin(least, before[v] + g->reshard[at(x, v) * CT_JOB_N_WAY + (size_t)w]);
-                now[w] = may_go(g, x, w) ? least + priced(g, x, w, in_flight, byte_s) : INFINITY;
-                best = fmin(best, now[w] + ((x < n - 1) ? g->leave[at(x, w)] : 0));
-                if (may_go(g, x, w))
-                    least_sums = fmin(least_sums, g->sums[at(x, w)] + g->update[at(x, w)]);
-            }
             memcpy(before, now, sizeof(before));
-            other = fmax(other, least_of(g, g->group[g->full].other, x));
-            sums += least_sums;
-            r->time_s = fmax(r->time_s, best - byte_s * (limit - other));
-            r->sums_s = sums;
+            step_bound(g, x, x == first, cost, before, now);
+            for (int i = 0; i < g->n_way; i++) {
+                int w = g->way[i];
+                double t = now[w] + ((x < n - 1) ? g->leave[at(x, w)] : 0);
+
+                if (t < best) best = t;
+            }
+            if (g->least[x].other > other) other = g->least[x].other;
+            best -= byte_s * (limit - other);
+            if (best > r->time_s) r->time_s = best;
+        }
+    }
+}
+
+static void bound_sums(const ct_job_stage *g, ct_job_run *run)
+{
+    for (int first = 0; first < g->n_block; first++) {
+        double sums = 0;
+
+        for (int x = first; x < g->n_block; x++) {
+            double best = INFINITY;
+
+            for (int i = 0; i < g->n_way; i++) {
+                int w = g->way[i];
+
+                if (may_go(g, x, w)) best = fmin(best, g->sums[at(x, w)] + g->update[at(x, w)]);
+            }
+            sums += best;
+            run[run_at(g, first, x + 1)].sums_s = sums;
         }
     }
 }
@@ -610,28 +687,35 @@ static int find_prices(const ct_job_stage *g, int64_t in_flight, double *value)
 }
 
 /* What can be told of all runs without a chain. */
-static void tell(const ct_job_stage *g, known *k)
+static void tell(const ct_job_stage *g, double *room, known *k)
 {
     double value[N_PRICES], limit = g->group[g->full].limit;
     int n_price = find_prices(g, k->in_flight, value), n = g->n_block;
 
-    bound_runs(g, k->in_flight, 0, k->run);
-    for (int i = 0; i < n_price; i++) bound_runs(g, k->in_flight, value[i], k->run);
+    bound_sums(g, k->run);
+    bound_runs(g, k->in_flight, 0, room, k->run);
+    for (int i = 0; i < n_price; i++) bound_runs(g, k->in_flight, value[i], room, k->run);
     if (n_price > 0) /* … and where ways must change */
-        bound_runs(g, k->in_flight, 8 * value[n_price - 1], k->run);
+        bound_runs(g, k->in_flight, 8 * value[n_price - 1], room, k->run);
     for (int first = 0; first < n; first++) {
         bool none = false;
+        double sum = 0, other = 0, segment = 0;
 
         for (int end = first + 1; end <= n; end++) {
             size_t i = run_at(g, first, end);
             const whole *a = &g->all[i];
+            const lowest *l = &g->least[end - 1];
+
+            sum += l->weights + (double)k->in_flight * l->fixed;
+            other = fmax(other, l->other);
+            segment = fmax(segment, l->kept);
 
             if (!none && (!isfinite(a->time_s) || fits_whole(g, a, k->in_flight, 0))) {
                 k->run[i] = (ct_job_run){ a->time_s, a->sums_s };
                 k->exact[i] = true;
                 continue;
             }
-            none = none || (ct_job_stage_least(g, first, end, k->in_flight) > limit);
+            none = none || (sum + other + segment > limit);
             if (!none) continue;
             k->run[i] = (ct_job_run){ INFINITY, 0 };
             k->exact[i] = true;
@@ -643,6 +727,7 @@ static ct_status know(ct_job_stage *g, int64_t in_flight, known **known_p)
 {
     size_t n = (size_t)g->n_block;
     known *more, *k;
+    double *room;
 
     for (int i = 0; i < g->n_known; i++) {
         *known_p = &g->known[i];
@@ -653,12 +738,15 @@ static ct_status know(ct_job_stage *g, int64_t in_flight, known **known_p)
     g->known = more;
     k = &more[g->n_known];
     *k = (known){ in_flight, calloc(n * n, sizeof(*k->run)), calloc(n * n, sizeof(*k->exact)) };
-    if ((k->run == NULL) || (k->exact == NULL)) {
+    room = calloc(at(g->n_block, 0), sizeof(*room));
+    if ((k->run == NULL) || (k->exact == NULL) || (room == NULL)) {
         free(k->run);
         free(k->exact);
+        free(room);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu blocks of a stage", n);
     }
-    tell(g, k);
+    tell(g, room, k);
+    free(room);
     g->n_known++;
     *known_p = k;
     return CT_OK;
