@@ -295,7 +295,8 @@ typedef struct divided {
     ct_snapshot_state *state;
     const ct_exchange *x;
     double *n_residual; /* [all->n_param] ranks of then that have a residual of it */
-    float *sum, *host;  /* room for the largest parameter */
+    float *sum;         /* room for the largest parameter */
+    float *host;        /* [CT_STORAGE_CHUNK]             */
 } divided;
 
 static int own_of(const divided *d, int i)
@@ -367,6 +368,28 @@ static ct_status read_part(ct_h5_reader *r, const char *file, const ct_param *p,
     return status;
 }
 
+/* d->sum += an array of a rank of then that had this of the parameter, chunk by chunk. */
+static ct_status add_chunks(const divided *d, ct_h5_reader *r, const char *array, const ct_cut *cut)
+{
+    ct_shape part = ct_cut_shape(cut), flat = { 1, { ct_shape_count(&part, 0, -1) } };
+    int64_t n_run = ct_cut_runs(cut), i = 0;
+
+    for (int64_t at = 0, n = 0; at < flat.dim[0]; at += n) {
+        n = (flat.dim[0] - at < CT_STORAGE_CHUNK) ? flat.dim[0] - at : CT_STORAGE_CHUNK;
+        CT_TRY(ct_h5_get_rows(r, array, &flat, at, n, d->host));
+        for (; i < n_run; i++) {
+            ct_cut_run run = ct_cut_run_at(cut, i);
+            int64_t first = (run.part > at) ? run.part : at, end = run.part + run.count;
+            float *sum = d->sum + (run.whole - run.part);
+
+            for (int64_t k = first; k < ((end < at + n) ? end : at + n); k++)
+                sum[k] += d->host[k - at];
+            if (end > at + n) break; /* it goes on in the next chunk */
+        }
+    }
+    return CT_OK;
+}
+
 /* Adds what the file of a rank has of an array to where that is in the whole one. */
 static ct_status add_part(const divided *d, int rank, const char *array, const ct_param *p,
                           bool *found_p)
@@ -374,21 +397,14 @@ static ct_status add_part(const divided *d, int rank, const char *array, const c
     ct_h5_reader *r = NULL;
     bool repeats = false;
     ct_cut cut;
-    ct_shape shape;
     ct_status status = open_rank(d->file, rank, &r);
 
     if ((status != CT_OK) || (r == NULL)) return status;
-    if (!ct_h5_has(r, array)) goto out;
-    *found_p = true;
-    CT_TRY_GOTO(status, out, read_part(r, d->file, p, &cut, &repeats));
-    shape = ct_cut_shape(&cut);
-    CT_TRY_GOTO(status, out, ct_h5_get_floats(r, array, ct_shape_count(&shape, 0, -1), d->host));
-    for (int64_t i = 0; !repeats && (i < ct_cut_runs(&cut)); i++) {
-        ct_cut_run run = ct_cut_run_at(&cut, i);
-
-        for (int64_t k = 0; k < run.count; k++) d->sum[run.whole + k] += d->host[run.part + k];
+    if (ct_h5_has(r, array)) {
+        *found_p = true;
+        status = read_part(r, d->file, p, &cut, &repeats);
+        if ((status == CT_OK) && !repeats) status = add_chunks(d, r, array, &cut);
     }
-out:
     ct_h5_reader_destroy(r);
     return status;
 }
@@ -609,24 +625,48 @@ static ct_status read_divided(const divided *d)
     return CT_OK;
 }
 
+typedef ct_status (*give_fn)(const divided *d, int own, float rate, const float *v);
+
+static ct_status give_gradient(const divided *d, int own, float rate, const float *v)
+{
+    (void)rate;
+    return owe(d->net, &d->net->param[own], v, &d->state->owed);
+}
+
+static ct_status give_late(const divided *d, int own, float rate, const float *v)
+{
+    return ct_residual_drain_add(d->net, &d->state->late, own, rate, v);
+}
+
+/* Gives what this rank has of d->sum, divided by n. */
+static ct_status give_share(const divided *d, int i, int n, float rate, give_fn give)
+{
+    int own = own_of(d, i);
+    float *v;
+    ct_status status;
+
+    if (own < 0) return CT_OK;
+    v = ct_mem_acquire((size_t)d->net->param[own].count * sizeof(*v));
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for what was left behind");
+    take_share(d, i, n, v);
+    status = give(d, own, rate, v);
+    ct_mem_release(v);
+    return status;
+}
+
 /* What was not sent of parameter i has no place: `then` it counted in this. */
 static ct_status pay_divided(const divided *d, int i, kind then)
 {
-    int own = own_of(d, i);
     bool found = false;
     float rate = 0;
 
     CT_TRY(add_up(d, i, CT_SYNC_RESIDUAL, &found));
     if (then == OF_GRADIENT) {
         CT_TRY(ct_group_agree(d->g, check_sharers(d, i)));
-        if (own < 0) return CT_OK;
-        take_share(d, i, sharers_of(d, i), d->host);
-        return owe(d->net, &d->net->param[own], d->host, &d->state->owed);
+        return give_share(d, i, sharers_of(d, i), 0, give_gradient);
     }
     CT_TRY(read_number(d, i, CT_SYNC_RATE, &rate));
-    if (own < 0) return CT_OK;
-    take_share(d, i, 1, d->host);
-    return ct_residual_drain_add(d->net, &d->state->late, own, rate, d->host);
+    return give_share(d, i, 1, rate, give_late);
 }
 
 static ct_status go_on_divided(const divided *d, int i)
@@ -636,9 +676,7 @@ static ct_status go_on_divided(const divided *d, int i)
 
     CT_TRY(add_up(d, i, CT_RANK_LATE, &found));
     CT_TRY(read_number(d, i, CT_RANK_LATE_RATE, &rate));
-    if (own_of(d, i) < 0) return CT_OK;
-    take_share(d, i, 1, d->host);
-    return ct_residual_drain_add(d->net, &d->state->late, own_of(d, i), rate, d->host);
+    return give_share(d, i, 1, rate, give_late);
 }
 
 static ct_status settle_divided(const divided *d, const int64_t *kind_of)
@@ -674,7 +712,7 @@ static ct_status read_parts(divided *d, const int64_t *kind_of)
     for (int i = 0; i < d->all->n_param; i++)
         if (d->all->param[i].count > most) most = d->all->param[i].count;
     d->sum = ct_mem_acquire((size_t)most * sizeof(float));
-    d->host = ct_mem_acquire((size_t)most * sizeof(float));
+    d->host = ct_mem_acquire(CT_STORAGE_CHUNK * sizeof(float));
     if ((d->sum == NULL) || (d->host == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", d->file);
     status = ct_group_agree(d->g, status);
