@@ -33,13 +33,18 @@ static ct_status run_rank(thread_rank *rank)
     return rig_run((rank->job->n > 1) ? &x.job : &(ct_group){ .size = 1 }, rank->out);
 }
 
-static ct_status run(rig_task *t)
+static ct_status run_on(rig_task *t, int n)
 {
-    thread_ranks job = { .n = rig_ranks(t->plan), .run = run_rank };
+    thread_ranks job = { .n = n, .run = run_rank };
     thread_rank rank[THREAD_RANKS_MAX];
 
     for (int i = 0; i < job.n; i++) rank[i] = (thread_rank){ .out = t };
     return thread_ranks_run(&job, rank);
+}
+
+static ct_status run(rig_task *t)
+{
+    return run_on(t, rig_ranks(t->plan));
 }
 
 static void run_well(rig_task *t)
@@ -148,6 +153,40 @@ static void test_checksum(void **state)
     (void)state;
     for (int plan = RIG_ALONE; plan < N_RIG; plan++)
         assert_true(works((rig_plan)plan, RIG_CHECKSUM, "") == want);
+}
+
+/* ---- errors are everyone's, and nobody waits for the others */
+
+static void fails(rig_work work, const char *path, bool small, ct_status want)
+{
+    rig_task t = { .work = work, .path = at(path), .large = !small };
+
+    for (t.plan = RIG_ALONE; t.plan <= RIG_REPLICAS; t.plan++) assert_int_equal(run(&t), want);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    fails(RIG_WRITE, "nowhere/s", true, CT_ERR_IO);
+    fails(RIG_READ, "s_iter_7.solverstate.h5", true, CT_ERR_IO);
+    works(RIG_WHOLE, RIG_WRITE, "s");
+    fails(RIG_READ, "s_iter_7.caffemodel.h5", true, CT_ERR_DATA); /* weights alone */
+    fails(RIG_READ, "s_iter_7.solverstate.h5", false, CT_ERR_SHAPE);
+    fails(RIG_LOAD, "s_iter_7.caffemodel.h5", false, CT_ERR_SHAPE);
+    test_log_holds("fb/0 is 70 61 (4270) in the file, 1030 1021 (1051630) in the net");
+}
+
+/* Ranks that do not have a whole net together. */
+static void test_missing_parts(void **state)
+{
+    rig_task t = { .plan = RIG_INPUT, .work = RIG_CHECKSUM, .path = "" };
+
+    (void)state;
+    assert_int_equal(run_on(&t, 2), CT_ERR_CONFIG);
+    test_log_holds("no rank has element 41 of axis 1 of parameter fb[0]");
+    t.plan = RIG_STAGES;
+    assert_int_equal(run_on(&t, 1), CT_ERR_CONFIG);
+    test_log_holds("no rank has parameter fb[0]");
 }
 
 /* ---- what codecs keep: its sum over the ranks stays what it was */
@@ -376,6 +415,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bytes, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_reading, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_weights, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_errors, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_missing_parts, test_solver_setup,
+                                        test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_residuals, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_late, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_checksum, test_solver_setup, test_solver_teardown),
