@@ -24,6 +24,7 @@ static void fill_class(const ct_job_request *q, const ct_node_class *c, ct_job_c
     k->flop = k->speed * q->limits.flop / ranks;
     k->bytes = k->speed * q->limits.bytes / ranks;
     k->inject = INFINITY;
+    k->measured = -1;
     if (m == NULL) {
         pair = bus = q->limits.bytes / COPIES;
     } else {

@@ -22,6 +22,8 @@ typedef struct ct_job_class {
     double memory;      /* bytes that a rank may take; 0: any               */
     double inside;      /* bytes/s between two ranks of a node, while all of them send */
     double inject;      /* bytes/s of a node's link, each direction         */
+    int measured;       /* set of ct_job_net.measured; -1: none, its layers take what they move */
+    double measured_speed; /* … over the speed of the node that was measured */
 } ct_job_class;
 
 typedef struct ct_job_level {

@@ -321,5 +321,6 @@ void ct_job_net_destroy(ct_job_net *n)
     free(n->block);
     free(n->layer);
     free(n->maker);
+    free(n->measured);
     *n = (ct_job_net){ 0 };
 }

@@ -24,8 +24,6 @@ typedef struct ct_job_layer {
     int block;
     int first_bottom; /* in ct_job_net.maker */
     ct_job_line flop[CT_JOB_N_DIRECTION], bytes[CT_JOB_N_DIRECTION];
-    bool is_measured; /* the seconds below stand in for operations and bytes */
-    ct_job_line seconds[CT_JOB_N_DIRECTION];
 } ct_job_layer;
 
 typedef struct ct_job_block {
@@ -50,6 +48,8 @@ typedef struct ct_job_net {
     int n_block;
     ct_job_block *block;     /* [n_block]        */
     ct_job_layer *layer;     /* [net->n_layer]   */
+    ct_job_line *measured;   /* seconds instead of operations and bytes: [set][layer][direction];
+                              * owned,   NULL: none. Which set is up to the kind of node */
     int *maker;              /* of each bottom, layer by layer; see below */
     bool one_micro_batch;    /* layers carry state, or pass on another number of samples */
     int tie_first, tie_last; /* blocks of an Embed and a head that share their table; -1: none */

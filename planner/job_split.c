@@ -538,15 +538,20 @@ double ct_job_talk_seconds(const ct_job_talk *t, int direction, ct_job_link link
 }
 
 /* What is moved beside the activations is weights, of which a rank may have a part. */
-static double layer_seconds(const ct_job_layer *l, const ct_job_part *p, int direction,
+static double layer_seconds(const ct_job_net *n, int layer, const ct_job_part *p, int direction,
                             const ct_job_class *kind, int tensor, double samples)
 {
+    const ct_job_layer *l = &n->layer[layer];
     double part = 1.0 / tensor, own = samples, flop, bytes;
     bool cut = is_cut(p->split) || (p->split == CT_PARALLEL_SEQUENCE);
 
     if (p->split == CT_PARALLEL_BATCH) own = ceil(samples / tensor);
-    if (l->is_measured)
-        return ct_job_line_at(l->seconds[direction], own) * (cut ? part : 1) / kind->speed;
+    if ((n->measured != NULL) && (kind->measured >= 0)) {
+        size_t row = (size_t)kind->measured * (size_t)n->net->n_layer + (size_t)layer;
+
+        return ct_job_line_at(n->measured[row * CT_JOB_N_DIRECTION + (size_t)direction], own) *
+               (cut ? part : 1) / kind->measured_speed;
+    }
     flop = ct_job_line_at(l->flop[direction], own) * (cut ? part : 1);
     bytes = l->bytes[direction].at0 * (is_cut(p->split) ? part : 1);
     bytes += l->bytes[direction].slope *
@@ -566,7 +571,7 @@ void ct_job_split_price(const ct_job_net *n, const ct_job_split *s, int directio
     for (int i = 0; i < n->net->n_layer; i++) {
         for (int w = 0; w < CT_JOB_N_WAY; w++)
             seconds[n->layer[i].block * CT_JOB_N_WAY + w] +=
-                layer_seconds(&n->layer[i], part_of(s, i, w), direction, kind, s->tensor, samples);
+                layer_seconds(n, i, part_of(s, i, w), direction, kind, s->tensor, samples);
     }
 }
 

@@ -146,6 +146,7 @@ static ct_status search(ct_plan_job_state *p)
 
     CT_TRY(ct_job_net_make(p->in.config.net, &p->in.options, profile_batch(p), &p->in.limits,
                            &p->net));
+    CT_TRY(ct_plan_job_measure(p));
     q.batch = p->batch;
     CT_TRY(ct_job_search_run(&q, &p->search));
     if (p->search.n == 0) return fail_memory(p);

@@ -24,6 +24,8 @@ typedef struct ct_plan_job_state {
     ct_rank_memory *rank; /* of each rank of the plan */
 } ct_plan_job_state;
 
+/** Reads the profiles of --profile and of the machine's classes into the net. CT_ERR_CONFIG. */
+ct_status ct_plan_job_measure(ct_plan_job_state *p);
 /** The rank of a plan that lacks most bytes; what it needs and may take. */
 int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *need_p,
                       double *limit_p);

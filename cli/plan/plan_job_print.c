@@ -78,6 +78,7 @@ static void print_machine(const ct_plan_job_state *p, FILE *to)
         if (n > 0)
             fprintf(to, ", %d %s (speed %g)", n, p->machine->node_class[k].name, m->kind[k].speed);
     }
+    if (p->net.measured != NULL) fprintf(to, "; times of profiles");
     fprintf(to, "; a node has %.4g GFLOP/s, %.4g GB/s, %s\n", 1e-9 * p->in.limits.flop,
             1e-9 * p->in.limits.bytes, p->in.is_measured ? "measured" : "as --limits says");
 }

@@ -94,6 +94,28 @@ if command -v python3 >/dev/null; then
 fi
 runs limited 0 '^data alone  does not fit: [0-9.]+ of 41\.0 MiB on rank [0-3]$' $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04
 
+# ---- measured times instead: one profile, two of unlike batches, one of a class
+OMP_NUM_THREADS=1 "$CORTADO" time --model=net.prototxt --iterations=2 --limits=false --json=t16.json >/dev/null 2>&1
+sed 's/dim: 16 /dim: 8 /g' net.prototxt >net8.prototxt
+OMP_NUM_THREADS=1 "$CORTADO" time --model=net8.prototxt --iterations=2 --limits=false --json=t8.json >/dev/null 2>&1
+runs profile 0 '; times of profiles; a node has' $plan --model=net.prototxt --ranks=2 --global_batch_size=64 --profile=t16.json
+runs two_profiles 0 '; times of profiles' $plan --model=net.prototxt --ranks=2 --global_batch_size=64 --profile=t16.json,t8.json
+sed '/name: "half"/s/speed: 0.5/profile: "t8.json"/' mixed.prototxt >measured.prototxt
+runs class_profile 0 '; times of profiles' $plan --model=net.prototxt --ranks=4 --global_batch_size=64 --machine=measured.prototxt
+if command -v python3 >/dev/null; then # made-up times: all layers alike, half the samples take half
+    python3 -c 'import json
+n = json.load(open("t16.json"))
+for l in n["layers"]: l["forward_ms"], l["backward_ms"] = 10, 20
+json.dump(n, open("made.json", "w"))'
+    $plan --model=net.prototxt --ranks=2 --global_batch_size=16 --profile=made.json --fix=data --fix=micro_batches=1 --json >d.json 2>/dev/null
+    is profile_counts json d.json 'abs(n["ranks"][0]["compute_s"] - len(json.load(open("made.json"))["layers"]) * 0.03 / 2) < 1e-6'
+fi
+fails one_batch 'both profiles are of batch 16' --model=net.prototxt --ranks=2 --profile=t16.json,t16.json
+fails no_profile 'p.prototxt: no profile of cortado time --json: ' --model=net.prototxt --ranks=2 --profile=p.prototxt
+sed 's/num_output: 10 *$/num_output: 11/; s/num_output: 10 /num_output: 11 /' net.prototxt >other.prototxt
+fails other_net 't16.json: the profile is of a net of hash [0-9a-f]*, but "Net" has hash' --model=other.prototxt --ranks=2 --profile=t16.json
+runs no_file 3 'none.json' $plan --model=net.prototxt --ranks=2 --profile=none.json
+
 # ---- what it refuses
 fails nothing_fits 'nothing fits 1\.0 MiB a rank: the plan that takes least needs [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib=0.001
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
