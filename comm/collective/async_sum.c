@@ -308,8 +308,12 @@ typedef struct transfer {
 struct ct_transfers {
     ct_comm *group, *peers; /* peers: owned */
     ct_comm_mover mover;
-    transfer *first; /* under way */
+    transfer *first;         /* under way */
+    _Atomic int awaits, tag; /* what the main thread waits for: a peer and its message's tag, … */
 };
+
+/* … or one of these */
+enum { NOTHING = -1, GROUP = -2 };
 
 static int64_t piece_at(const transfer *x, int rank)
 {
@@ -544,8 +548,11 @@ static ct_status transfer_wait(void *ctx, void *ticket)
     ct_transfers *all = ctx;
     transfer *x = ticket;
     ct_status status = CT_INPROGRESS, moved = CT_OK;
+    bool one = (x->t.kind == CT_TRANSFER_SEND) || (x->t.kind == CT_TRANSFER_RECEIVE);
     int idle = 0;
 
+    all->tag = x->t.tag;
+    all->awaits = one ? x->t.peer : GROUP;
     while ((status == CT_INPROGRESS) && (moved == CT_OK)) {
         MPI_Request *request[CT_COMM_MAX_PENDING];
         int n = 0;
@@ -561,6 +568,7 @@ static ct_status transfer_wait(void *ctx, void *ticket)
         if ((status == CT_INPROGRESS) && (moved == CT_OK))
             moved = ct_comm_wait_any(all->peers, request, n, &idle);
     }
+    all->awaits = NOTHING;
     forget(x);
     return (moved != CT_OK) ? moved : status;
 }
@@ -605,6 +613,7 @@ ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p
 
     if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for transfers");
     t->group = group;
+    t->awaits = NOTHING;
     status = ct_comm_split(peers, 0, peers->rank, &t->peers);
     if (status != CT_OK) {
         free(t);
@@ -614,6 +623,19 @@ ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p
     ct_comm_plug(t->peers, &t->mover);
     *t_p = t;
     return CT_OK;
+}
+
+void ct_transfers_describe(const ct_transfers *t, char *text, size_t size)
+{
+    int awaits = t->awaits;
+
+    if (awaits == NOTHING)
+        snprintf(text, size, "no value is waited for");
+    else if (awaits == GROUP)
+        snprintf(text, size, "it waits for a value that the %d ranks of its replica share",
+                 t->group->size);
+    else
+        snprintf(text, size, "it waits for rank %d: value %d between the two", awaits, t->tag);
 }
 
 void ct_transfers_destroy(ct_transfers *t)

@@ -1,6 +1,7 @@
 #include "runtime/division/division.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/config/exchange_config.h"
 
@@ -95,6 +96,20 @@ static ct_status make_schedule(ct_job_division *d)
 
 /* ---- what the solver is told */
 
+/* For the watchdog. */
+static void describe(void *ctx, char *text, size_t size)
+{
+    const ct_job_division *d = ctx;
+    size_t n;
+
+    ct_transfers_describe(d->transfers, text, size);
+    n = strlen(text);
+    if (n + 3 < size) {
+        memcpy(text + n, "; ", 3);
+        ct_exchange_divided_describe(d->exchange, text + n + 2, size - n - 2);
+    }
+}
+
 ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
@@ -106,7 +121,7 @@ ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out
     n_trial = out->sync.n_trial;
     CT_TRY(ct_group_max(&out->job, &n_trial, 1)); /* all make the same steps */
     out->sync.n_trial = (int)n_trial;
-    ct_watchdog_watch(d->job->watchdog, ct_exchange_divided_describe, d->exchange);
+    ct_watchdog_watch(d->job->watchdog, describe, d);
     return CT_OK;
 }
 

@@ -177,4 +177,32 @@ while read -r of ranks; do
     runs "time_$of" 0 'images/s .batch 12.' $JOB "$ranks" "$CORTADO" time --solver=solver.prototxt --iterations=2 --limits=false --parallel="$of.plan"
     is "test_${of}_same" sh -c 'paste one.score my.score | awk "{ d = \$NF - \$(NF / 2); if (d < 0) d = -d; if (d > 1e-5) exit 1; n++ } END { exit n != 3 }"'
 done <plans
+
+# ---- a rank that stops, and one that dies, in the middle of a schedule
+begin() { # NAME SECONDS: a run without end; rank: the process of one of its ranks
+    mkdir -p "$1"
+    $JOB 2 $train --parallel=pipeline.plan --iterations=100000000 --set display=0 --set test_interval=0 --set test_iter=0 \
+        --set snapshot=0 --set watchdog_seconds="$2" --set snapshot_prefix="$1/s" >out 2>&1 &
+    job=$!
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        grep -q 'Solving parts' out && break
+        sleep 1
+    done
+    sleep 1
+    rank=$(ps -eo pid,args | grep "[t]rain .*snapshot_prefix=$1/s" | grep -v mpirun | grep -v ' sh ' | awk '{ print $1 }' | tail -n 1)
+}
+begin stopped 4
+kill -STOP "$rank"
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    grep -q '^E.*no progress' out && break
+    sleep 1
+done
+kill -CONT "$rank"
+wait $job
+is stopped_ends test $? != 0
+is stopped_says grep -Eq 'no progress for 4 s in stage [01]: (forward|backward) of micro-batch [0-3]; it waits for rank [01]: value' out
+begin killed 60
+kill -KILL "$rank"
+wait $job
+is killed_ends test $? != 0
 finish
