@@ -181,8 +181,8 @@ done <plans
 # ---- a rank that stops, and one that dies, in the middle of a schedule
 begin() { # NAME SECONDS: a run without end; rank: the process of one of its ranks
     mkdir -p "$1"
-    $JOB 2 $train --parallel=pipeline.plan --iterations=100000000 --set display=0 --set test_interval=0 --set test_iter=0 \
-        --set snapshot=0 --set watchdog_seconds="$2" --set snapshot_prefix="$1/s" >out 2>&1 &
+    $JOB 2 $train --parallel=pipeline.plan --iterations=100000000 --set display=0 --set test_interval=100000000 \
+        --set test_initialization=false --set snapshot=0 --set watchdog_seconds="$2" --set snapshot_prefix="$1/s" >out 2>&1 &
     job=$!
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         grep -q 'Solving parts' out && break
