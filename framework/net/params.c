@@ -275,29 +275,54 @@ static int compare(const void *left, const void *right)
 
 /* ---- rows in place of dense sums */
 
-/* Whether weight w of layer i has few rows. Of a part of the rows it is not known how many. */
 static bool gives_rows(const ct_layer *l, int w)
 {
-    if ((l->weight[w].cut.n_range > 0) && (l->weight[w].cut.axis == 0)) return false;
     return ((l->ops->row_weights >> w) & 1) != 0;
 }
 
-/* A rank sends its list to p - 1 others, of a dense sum 2 (p - 1) / p of it. */
-static bool is_less(const ct_net *net, int64_t most, int64_t rows, int64_t count)
+/* How many ranks add up a gradient: in a divided net those of the stage, or replicas. */
+static int64_t ranks_of(const ct_net *net, bool own_samples)
 {
-    double p = net->options.env.n_rank, row = (double)count / (double)rows;
+    const ct_net_env *e = &net->options.env;
 
-    return (double)most * (row + 1) * p < 2 * (double)count;
+    return ((e->place == NULL) || own_samples) ? e->n_rank : e->place->n_replica;
 }
 
-/* Of the layer that reads them, on the rank with the largest batch. */
+/* A rank sends its list to p - 1 others, of a dense sum 2 (p - 1) / p of it. */
+static bool is_less(int64_t p, int64_t most, int64_t rows, int64_t count)
+{
+    double row = (double)count / (double)rows;
+
+    return (p > 1) && ((double)most * (row + 1) * (double)p < 2 * (double)count);
+}
+
+/* Samples of a batch that a layer has on this rank, and on the one that has most. */
+static int64_t samples_of(const ct_net *net, const ct_layer *l, int64_t *most_p)
+{
+    const ct_stage_place *at = net->options.env.place;
+    int64_t p = net->options.env.n_rank;
+    bool own = ct_layer_has_own_samples(l);
+
+    *most_p = (net->batch_global + p - 1) / p;
+    if (at == NULL) return net->batch_local;
+    *most_p = 0;
+    for (int k = 0; k < at->n_replica; k++) {
+        int64_t n = own ? (at->share[k] + at->n_part - 1) / at->n_part : at->share[k];
+
+        if (n > *most_p) *most_p = n;
+    }
+    return ct_place_samples(at, CT_TRAIN, net->batch_global, !own).local;
+}
+
+/* Of the layer that reads them, on the rank with the largest batch. A part of the rows may have all
+ * of these. */
 static int64_t most_rows(const ct_net *net, int layer)
 {
-    int64_t n = ct_tensor_count(&net->pass->instance[layer]->bottom[0]->data);
-    int64_t p = net->options.env.n_rank, batch = net->batch_local;
+    int64_t n = ct_tensor_count(&net->pass->instance[layer]->bottom[0]->data), most;
+    int64_t batch = samples_of(net, net->layer[layer], &most);
 
     if ((batch <= 0) || (n % batch != 0)) return 0;
-    return n / batch * ((net->batch_global + p - 1) / p);
+    return n / batch * most;
 }
 
 static void find_rows_of(const ct_net *net, int k, draft *d)
@@ -319,7 +344,9 @@ static void find_rows_of(const ct_net *net, int k, draft *d)
     }
     if ((n_row != 1) || (row_layer > dense)) return; /* a dense gradient comes first, or none */
     most = most_rows(net, row_layer);
-    if ((most == 0) || !is_less(net, most, d->shape->dim[0], d->param.count)) return;
+    if ((most == 0) ||
+        !is_less(ranks_of(net, d->param.own_samples), most, d->shape->dim[0], d->param.count))
+        return;
     d->param.row_most = (most < d->shape->dim[0]) ? most : d->shape->dim[0];
     d->param.row_beside = (dense < net->n_layer);
     if (d->param.row_beside) d->last_user = dense;
@@ -352,7 +379,7 @@ void ct_net_count_rows(ct_net *net, int micro_batches)
 
         if ((p->row_most == 0) || p->row_beside) continue;
         if (most > rows) most = rows;
-        p->row_most = is_less(net, most, rows, p->count) ? most : 0;
+        p->row_most = is_less(ranks_of(net, p->own_samples), most, rows, p->count) ? most : 0;
     }
 }
 

@@ -14,7 +14,8 @@ typedef struct embed_state {
     bool bias;
 } embed_state;
 
-/* Buffers: the bottom as whole numbers, checked; the top's gradient widened, where it is bf16. */
+/* Buffers: the bottom as whole numbers, checked; the top's gradient widened, where it is bf16, and
+ * that of a part's own rows. */
 enum { INDEX, WIDE };
 
 static ct_status add_weights(ct_layer *l, const Ct__EmbedParameter *p)
@@ -71,7 +72,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (ct_layer_makes_tokens(l, in))
         ct_blob_set_storage(in->top[0], &top, in->top[0]->data.layout, CT_BF16);
     ct_instance_buffer(in, WIDE, CT_LIFETIME_CALL,
-                       (in->top[0]->wants_diff && ct_blob_is_bf16(in->top[0]))
+                       (in->top[0]->wants_diff && (ct_blob_is_bf16(in->top[0]) || (s->rows < s->k)))
                            ? (size_t)ct_shape_count(&top, 0, -1) * sizeof(float)
                            : 0);
     return CT_OK;
@@ -143,29 +144,58 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+/* Of m words those whose rows this part has, and their gradients, in their order; they may be in
+ * place. */
+static int64_t own_rows(const embed_state *s, int64_t m, int32_t *index, const float *dy,
+                        float *own)
+{
+    int64_t k = 0;
+
+    for (int64_t i = 0; i < m; i++) {
+        if (index[i] < 0) continue;
+        index[k] = index[i];
+        memmove(own + k * s->n, dy + i * s->n, (size_t)s->n * sizeof(*own));
+        k++;
+    }
+    return k;
+}
+
+/* dy: in f32. Last of all, since of a part only its own words stay. */
+static ct_status table_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex, const float *dy)
+{
+    const embed_state *s = l->state;
+    float *dw = ct_blob_diff(&in->weight[0]), *own = in->buffer[WIDE].data;
+    int64_t m = ct_tensor_count(&in->bottom[0]->data);
+    int32_t *index = in->buffer[INDEX].data;
+    bool taken;
+
+    if (dw == NULL) return CT_OK;
+    if ((s->rows < s->k) && (ex->rows != NULL)) {
+        m = own_rows(s, m, index, dy, own);
+        dy = own;
+    }
+    CT_TRY(ct_exec_rows(ex, dw, m, index, dy, &taken));
+    if (taken) return CT_OK;
+    if (ct_weight_beta(in, ex, 0) == 0.0f)
+        CT_TRY(l->dev->math->set(ex->stream, s->rows * s->n, 0.0f, dw));
+    ct_rows_add(m, s->n, index, dy, dw);
+    return CT_OK;
+}
+
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const embed_state *s = l->state;
     const float *dy = ct_blob_diff(in->top[0]);
-    float *dw = ct_blob_diff(&in->weight[0]);
     int64_t m = ct_tensor_count(&in->bottom[0]->data);
-    bool taken = false;
 
     if (ct_blob_is_bf16(in->top[0])) {
         ct_bf16_widen_all(m * s->n, dy, in->buffer[WIDE].data);
         dy = in->buffer[WIDE].data;
     }
-    if ((dw != NULL) && (s->rows == s->k))
-        CT_TRY(ct_exec_rows(ex, dw, m, in->buffer[INDEX].data, dy, &taken));
-    if ((dw != NULL) && !taken) {
-        if (ct_weight_beta(in, ex, 0) == 0.0f)
-            CT_TRY(l->dev->math->set(ex->stream, s->rows * s->n, 0.0f, dw));
-        ct_rows_add(m, s->n, in->buffer[INDEX].data, dy, dw);
-    }
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
         ct_view_dot(&(ct_view){ m, s->n, 1, 0, CT_F32 }, dy, NULL,
                     ct_weight_beta(in, ex, 1) != 0.0f, ct_blob_diff(&in->weight[1]));
-    return CT_OK;
+    return table_gradient(l, in, ex, dy);
 }
 
 /* A row a word, not the whole table; the gradient's rows that no word has are zeroed all the same.

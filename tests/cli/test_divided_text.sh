@@ -115,6 +115,42 @@ mkdir -p resumed
 runs resumed 0 'Iteration 4, loss' $JOB 2 $train --parallel=tokens.plan --set snapshot_prefix=resumed/s --snapshot=both/s_iter_2.solverstate.h5
 [ -z "$have_python" ] || is resumed_weights near one1/s_iter_4.caffemodel.h5 resumed/s_iter_4.caffemodel.h5 1e-3
 
+# ---- a large table, of which a batch has few rows: these travel, as many as the largest share has
+awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%c", 33 + (i * i * 31 + i * 17) % 89; print "" }' >many.txt
+mkdir -p many
+runs many_tokens 0 "" "$CORTADO" convert text --from=many.txt --tokenizer=char --to=many/many.bin
+cat >rows.prototxt <<'NET'
+name: "rows"
+layer { name: "data" type: "TokenData" top: "tokens" top: "next"
+  token_data_param { source: "many/many.bin" batch_size: 4 seq_len: 12 vocabulary: 4001 } }
+layer { name: "wte" type: "Embed" bottom: "tokens" top: "x" param { name: "w" }
+  embed_param { input_dim: 4001 num_output: 16 bias_term: false weight_filler { type: "gaussian" std: 0.2 } } }
+layer { name: "fc" type: "InnerProduct" bottom: "x" top: "fc" inner_product_param { num_output: 16 axis: 2 weight_filler { type: "gaussian" std: 0.2 } } }
+layer { name: "head" type: "InnerProduct" bottom: "fc" top: "head" param { name: "w" } inner_product_param { num_output: 4001 axis: 2 bias_term: false } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "next" top: "loss" softmax_param { axis: 2 } }
+NET
+sed 's/name: "w"/name: "own"/' rows.prototxt >own_rows.prototxt
+sed -i 's/"head" param { name: "own" }/"head"/' own_rows.prototxt
+sed 's/net: "net/net: "rows/;s/test_[a-z]*: [0-9]*//g;s/ snapshot: [0-9]*//' solver.prototxt >rows_solver.prototxt
+sed 's/rows.prototxt/own_rows.prototxt/' rows_solver.prototxt >own_rows_solver.prototxt
+table='first: "wte" last: "loss" rank: 0 rank: 1'
+echo "ranks: 2 global_batch: 4 stage { $table share: 3 share: 1 }" >shares.plan
+{ echo "ranks: 4 global_batch: 4 stage { $table rank: 2 rank: 3 tensor: 2 share: 3 share: 1"; entry REPLICATE data fc; entry INPUT wte; back; echo '}'; } >words.plan
+{ echo "ranks: 4 global_batch: 4 stage { $table rank: 2 rank: 3 tensor: 2"; entry REPLICATE data; entry OUTPUT wte; entry INPUT fc; back; echo '}'; } >features.plan
+rows() { # NET PLAN RANKS HOW-MANY
+    runs "$1_of_$2" 0 "gradient of .*: up to $4 rows a rank travel" $JOB "$3" "$CORTADO" train --solver="$1_solver.prototxt" --parallel="$2.plan"
+    losses >my.losses
+    is "$1_of_$2_losses" cmp_losses "$1.losses"
+}
+cmp_losses() { paste "$1" my.losses | awk '{ d = $2 - $4; if (d < 0) d = -d; if (($1 != $3) || (d > 1e-5 * ($2 + 1))) exit 1; n++ } END { exit n != 4 }'; }
+for net in rows own_rows; do
+    runs "${net}_one" 0 'Iteration 4, loss' "$CORTADO" train --solver="${net}_solver.prototxt"
+    losses >$net.losses
+    rows $net shares 2 '36 of its 4001'
+    rows $net words 4 '36 of its 2001'
+done
+rows own_rows features 4 '24 of its 4001'
+
 # ---- what cannot be
 sed 's/split: INPUT/split: REPLICATE/;s/name: "wte" split: [A-Z]*/name: "wte" split: REPLICATE/' both.plan >wrong.plan
 runs unlike_ties 2 'wrong.plan:[0-9]*: layers "wte" of stage 0 .REPLICATE, tensor 2. and "head" of stage 1 .OUTPUT, tensor 2. share a weight' \

@@ -417,6 +417,69 @@ static void test_embed(void **state)
     check(&p);
 }
 
+/* Rows that somebody else adds up. */
+typedef struct taken_rows {
+    const test_layer *t;
+    double *sum; /* of the part's table */
+    int n;       /* calls               */
+} taken_rows;
+
+static ct_status take_rows(void *ctx, const float *dw, int64_t m, const int32_t *index,
+                           const float *value, bool *taken_p)
+{
+    taken_rows *r = ctx;
+    int64_t width = r->t->layer.weight[0].shape.dim[1];
+
+    if (dw != ct_blob_diff(&r->t->instance.weight[0])) return CT_ERR_ARG;
+    for (int64_t i = 0; i < m * width; i++) {
+        int64_t row = index[i / width];
+
+        if ((row < 0) || (row >= r->t->layer.weight[0].shape.dim[0])) return CT_ERR_ARG;
+        r->sum[row * width + i % width] += (double)value[i];
+    }
+    r->n++;
+    *taken_p = true;
+    return CT_OK;
+}
+
+/* Of a table in parts the rows of a batch that each has, and no other; one part has none. */
+static void test_embed_rows(void **state)
+{
+    part_case p = { .type = "Embed",
+                    .text = FILL("embed_param") "input_dim: 16 num_output: 5 }",
+                    .split = SPLIT(INPUT),
+                    .n_bottom = 1,
+                    .bottom = { TEST_SHAPE(3, 6) },
+                    .in = { { .axis = WHOLE } },
+                    .out = { WHOLE, { 16 } },
+                    .ids = 12 };
+    test_layer *whole = make_whole(&p);
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        Ct__LayerPart part;
+        test_layer_spec spec = part_spec(&p, i, 4, &part);
+        test_layer *t = test_layer_make(&spec);
+        taken_rows r = { .t = t, .sum = zeros(t->weight_count[0]) };
+        ct_cut cut = t->layer.weight[0].cut;
+        float *rows = malloc((size_t)t->weight_count[0] * sizeof(float));
+
+        memcpy(t->input[0], whole->input[0], (size_t)t->input_count[0] * sizeof(float));
+        memcpy(t->top_diff[0], whole->top_diff[0], (size_t)t->top_count[0] * sizeof(float));
+        t->ex.rows = take_rows;
+        t->ex.rows_ctx = &r;
+        test_layer_pass(t);
+        assert_int_equal(r.n, 1);
+        for (int64_t k = 0; k < t->weight_count[0]; k++) rows[k] = (float)r.sum[k];
+        /* sums of at most 2 numbers: rounded once, in any order */
+        same_part(&p, &cut, whole->weight_diff[0], rows, 0, "rows of a table's gradient");
+        free(r.sum);
+        free(rows);
+        test_layer_destroy(t);
+    }
+    test_layer_destroy(whole);
+}
+
 /* Their numbers are drawn by the heads of the whole. */
 static void test_attention(void **state)
 {
@@ -637,6 +700,7 @@ int main(void)
         cmocka_unit_test(test_convolution),
         cmocka_unit_test(test_convolution_in_groups),
         cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_embed_rows),
         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_channels),
         cmocka_unit_test(test_channels_of_tokens),
