@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Nets that two ranks run together by a parallel file, beside how they run otherwise, in alternating runs.
 
-Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline,vgg16]
+Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline,predict,vgg16]
 
   gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
   alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
@@ -10,6 +10,8 @@ Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_
               48 and 48; 64 and 32
   pipeline    AlexNet, 64 images in 8 micro-batches, two stages of one core each, cut behind pool2: the slower
               stage's layers alone, one after the other on one core; the pipeline
+  predict     four plans each of AlexNet, VGG-16 for CIFAR-10 and a GPT, by profiles of one rank with two batches:
+              steps as `cortado plan` foresees them and as they are
   vgg16       VGG-16, 16 images, at most 1.6 GiB a rank: what `cortado plan` says and writes, and what its file takes
 
 CORTADO names the program. Each pair runs one after the other; a run's figure is the median of its steps without
@@ -193,8 +195,57 @@ def vgg16(_, where):
                   f"{r['allocated_bytes'] / 2**20:.1f}, resident {r['resident_bytes'] / 2**20:.1f}", flush=True)
 
 
+def profile(where, net, batch):
+    """`cortado time --json` of a rank alone with that batch."""
+    text = re.sub(r"(shape \{ dim: |batch_size: )\d+", rf"\g<1>{batch}", read(f"{where}/{net}.prototxt"))
+    write(f"{where}/{net}{batch}.prototxt", text)
+    subprocess.run(["taskset", "-c", "0", CORTADO, "time", f"--solver={net}.solver", "--set",
+                    f"net={net}{batch}.prototxt", "--set", "global_batch_size=0", "--iterations=5",
+                    f"--json={net}{batch}.json"], cwd=where, check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return f"{net}{batch}.json"
+
+
+def gpt_net(where, net, batch):
+    text = read(f"{ROOT}/models/gpt_char/train_val.prototxt")
+    text = re.sub(r' tokenizer: "[^"]*"', "", re.sub(r"data/\w+/\w+\.bin", "tokens.bin", text))
+    write(f"{where}/{net}.prototxt", re.sub(r"batch_size: \d+", f"batch_size: {batch}", text))
+    random.seed(1)
+    with open(f"{where}/tokens.bin", "wb") as f:
+        for _ in range((STEPS + 4) * batch * 256):
+            f.write(random.randrange(128).to_bytes(2, "little"))
+
+
+def predict(_, where):
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rows, kinds = [], {"data": ["data"], "tensor 2": ["tensor=2", "stages=1", "micro_batches=1"],
+                       "2 stages, 4": ["stages=2", "micro_batches=4"], "2 stages, 8": ["stages=2", "micro_batches=8"]}
+    images("alexnet", 32, where, "alexnet", 227)
+    images("vgg16_cifar", 64, where, "vgg", 32)
+    gpt_net(where, "gpt", 8)
+    for net, batch in (("alexnet", 32), ("vgg", 64), ("gpt", 8)):
+        solver(where, net, f"base_lr: 0.0001 momentum: 0.9 global_batch_size: {batch}")
+        profiles = ",".join(profile(where, net, b) for b in (max(1, batch // 8), batch // 2))
+        mine = []
+        for kind, fixed in {**kinds, "best": []}.items():
+            words = [CORTADO, "plan", f"--solver={net}.solver", "--ranks=2", f"--global_batch_size={batch}",
+                     f"--profile={profiles}", "--json=plan.json", "--out=plan", *(f"--fix={f}" for f in fixed)]
+            done = subprocess.run(words, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"{' '.join(words)}:\n{done.stdout[-2000:]}")
+            foreseen = json.loads(read(f"{where}/plan.json"))["step_s"] * 1e3
+            measured = train(where, net, local, 2, batch, ["--parallel=plan"])[0]
+            mine.append((kind, foreseen, measured))
+            print(f"{net}, {kind}: foreseen {foreseen:.0f} ms, measured {measured:.0f} ms, "
+                  f"{100 * (foreseen / measured - 1):+.0f} %", flush=True)
+        best = min(m for _, _, m in mine)
+        print(f"{net}: the plan is at {mine[-1][2] / best:.3f} of the fastest that was measured", flush=True)
+        rows += mine[:-1]
+    print(f"median error {100 * statistics.median(abs(f / m - 1) for _, f, m in rows):.1f} % of {len(rows)} plans")
+
+
 RUNS = {"gpt2": gpt2, "alexnet64": lambda p, w: alexnet(p, w, 64), "alexnet32": lambda p, w: alexnet(p, w, 32),
-        "half_speed": half_speed, "pipeline": pipeline,
+        "half_speed": half_speed, "pipeline": pipeline, "predict": predict,
         "vgg16": vgg16}
 
 
