@@ -31,6 +31,7 @@ typedef struct copy {
     int stage;    /* where the copy is     */
     bool crosses; /* it came from another stage, as it comes */
     bool partial; /* the readers' gradients of it add up     */
+    bool blocked; /* its channels stand in blocks            */
     ct_sharding as;
     const char *name; /* NULL: not on this rank */
 } copy;
@@ -246,7 +247,7 @@ static copy *find_copy(const emitter *e, const copy *like)
 
         if ((c->value == like->value) && (c->maker == like->maker) && (c->stage == like->stage) &&
             (c->crosses == like->crosses) && (c->partial == like->partial) &&
-            (c->crosses || same_form(c->as, like->as)))
+            (c->blocked == like->blocked) && (c->crosses || same_form(c->as, like->as)))
             return c;
     }
     return NULL;
@@ -581,8 +582,31 @@ static ct_status cross(emitter *e, int blob, int to, const copy **copy_p)
 
 /* ---- the layers of the net, one after the other */
 
-/* Bottom b of layer i, in this rank's stage, by its name there. */
-static ct_status fetch(emitter *e, int i, int b, const char **name_p)
+/* What came from other ranks in plain order, in blocks of channels: where the whole net has it so.
+ */
+static void bring_in_blocks(emitter *e, int blob, ct_sharding as, bool partial, const char **name_p)
+{
+    const value *v = &e->value[blob];
+    copy c = { .value = blob,
+               .maker = v->maker,
+               .stage = e->at.stage,
+               .partial = partial,
+               .blocked = true,
+               .as = as };
+    const copy *there = find_copy(e, &c);
+    const char *bottom[] = { *name_p }, *top[1];
+
+    if (there != NULL) {
+        *name_p = there->name;
+        return;
+    }
+    top[0] = keep_text(e, "%s/blocks%d", *name_p, e->n_copy);
+    if (add_made(e, "ToBlocks", NULL, 1, bottom, 1, top) == NULL) return; /* e->failed */
+    c.name = *name_p = top[0];
+    add_copy(e, &c);
+}
+
+static ct_status fetch_plain(emitter *e, int i, int b, const char **name_p)
 {
     int blob = source_of(e, e->net->pass->instance[i]->bottom[b]);
     const value *v = &e->value[blob];
@@ -595,6 +619,20 @@ static ct_status fetch(emitter *e, int i, int b, const char **name_p)
     CT_TRY(cross(e, blob, e->at.stage, &came));
     if (came == NULL) return CT_OK; /* e->failed */
     return bring(e, blob, v->maker, came->name, came->as, 1, to, reads_for_parts(e, i, b), name_p);
+}
+
+/* Bottom b of layer i, in this rank's stage, by its name there. */
+static ct_status fetch(emitter *e, int i, int b, const char **name_p)
+{
+    const ct_blob *bottom = e->net->pass->instance[i]->bottom[b];
+    int blob = source_of(e, bottom);
+    bool here = (e->value[blob].stage == e->at.stage);
+
+    CT_TRY(fetch_plain(e, i, b, name_p));
+    if (e->failed || (bottom->data.layout.block == 0)) return CT_OK;
+    if (!here || (strcmp(*name_p, e->value[blob].name) != 0))
+        bring_in_blocks(e, blob, e->s->bottom[i][b], reads_for_parts(e, i, b), name_p);
+    return CT_OK;
 }
 
 /* Units of the channels that layer i makes: a Flatten keeps the places of a channel together. */

@@ -39,7 +39,7 @@ for type in $(grep -hoE '^    \.type = "\w+"|^const ct_layer_ops .* = [A-Z_]+\("
     grep -q "\"$type\"" tests/unit/layers/types/test_layer_every.c ||
         miss "tests/unit/layers/types/test_layer_every.c: no row for $type"
     case $type in # no file names them
-        Reorder | Cast | CopyToParts | SumParts | Gather | ReduceScatter | ScatterToParts | Send | Receive)
+        Reorder | Cast | ToBlocks | CopyToParts | SumParts | Gather | ReduceScatter | ScatterToParts | Send | Receive)
             continue ;;
     esac
     grep -qE "(^|[^A-Za-z])$type([^A-Za-z]|\$)" docs/layers*.md ||

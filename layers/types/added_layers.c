@@ -4,6 +4,8 @@
  * prototxt, they copy:
  *  Reorder  the bottom in plain order and f32, whatever its layout and dtype
  *  Cast     the bottom in f32, in its layout
+ *  ToBlocks the bottom with channels in blocks, where there is a whole one; --parallel adds it
+ * behind what came from other ranks, so that the layers there run as in the undivided net
  *
  * --parallel adds the others, where a net is divided among ranks. In a tensor group, whose ranks
  * each have a part of a layer:
@@ -28,6 +30,7 @@
 #include <string.h>
 
 #include "framework/base/bf16.h"
+#include "framework/base/simd.h"
 #include "framework/math/math.h"
 #include "layers/layer_util.h"
 #include "layers/types/device_kernels.h"
@@ -118,6 +121,43 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return CT_OK;
 }
 
+static int block_of(const ct_shape *s)
+{
+    int block = ct_simd_block();
+
+    return ((s->ndim == 4) && (s->dim[1] >= block)) ? block : 0;
+}
+
+static ct_status to_blocks_reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_shape *s = &in->bottom[0]->data.shape;
+
+    (void)l;
+    ct_blob_set_layout(in->top[0], s, (ct_layout){ .block = block_of(s) });
+    return CT_OK;
+}
+
+static ct_status to_blocks_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_shape *s = &in->bottom[0]->data.shape;
+
+    if (in->top[0]->data.layout.block == 0) return cast_forward(l, in, ex);
+    ct_reorder_to_blocked(s->dim[0], s->dim[1], places(s), in->top[0]->data.layout.block,
+                          ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
+    return CT_OK;
+}
+
+static ct_status to_blocks_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_shape *s = &in->bottom[0]->data.shape;
+
+    if (in->top[0]->data.layout.block == 0) return cast_backward(l, in, ex);
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    ct_reorder_to_plain(s->dim[0], s->dim[1], places(s), in->top[0]->data.layout.block,
+                        ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
+    return CT_OK;
+}
+
 #define CONVERSION(_type, _name)                                                                   \
     {                                                                                              \
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
@@ -128,6 +168,18 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
 const ct_layer_ops ct_layer_reorder = CONVERSION("Reorder", reorder);
 const ct_layer_ops ct_layer_cast = CONVERSION("Cast", cast);
+
+const ct_layer_ops ct_layer_to_blocks = {
+    .type = "ToBlocks",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .by_net = true,
+    .reshape = to_blocks_reshape,
+    .forward = to_blocks_forward,
+    .backward = to_blocks_backward,
+};
 
 /* ---- in a tensor group */
 

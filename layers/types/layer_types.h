@@ -88,6 +88,7 @@
     X(sync_bn) \
     X(text_data) \
     X(tile) \
+    X(to_blocks) \
     X(token_data) \
     X(upsample) \
     X(window_data)

@@ -742,7 +742,7 @@ static void test_every_type(void **state)
         "MultinomialLogisticLoss Normalize Parameter Permute Position PriorBox PSROIPooling "
         "RNN ROIPooling Reduction Reshape ShuffleChannel SigmoidCrossEntropyLoss Slice "
         "SmoothL1Loss SPP TextData Tile TokenData WindowData "
-        "CopyToParts Gather Receive ReduceScatter ScatterToParts Send SumParts ";
+        "CopyToParts Gather Receive ReduceScatter ScatterToParts Send SumParts ToBlocks ";
 
     (void)state;
     for (int i = 0; ct_layer_table[i] != NULL; i++) {

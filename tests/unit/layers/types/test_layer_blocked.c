@@ -389,12 +389,54 @@ static void winograd_limit(void **state)
     test_net_destroy(&blocked), test_net_destroy(&f4), test_net_destroy(&f2);
 }
 
+/* ToBlocks, with fewer channels than a block, one block, and a part of one: what is read behind it
+ * and the gradient in front of it are those of the net without it, bit for bit. */
+static void to_blocks_and_back(void **state)
+{
+    static const int channels[] = { 3, 16, 19, 45 };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(channels) / sizeof(channels[0]); k++) {
+        test_net net[2];
+        const ct_blob *blob[2];
+        double loss[2];
+
+        for (int with = 0; with < 2; with++) {
+            ct_net_options o = { .phase = CT_TRAIN,
+                                 .table = test_full_table(&block),
+                                 .unshared = true };
+            char text[1024];
+
+            snprintf(
+                text, sizeof(text),
+                "force_backward: true layer { name: 'd' type: 'Source' top: 'd' input_param { "
+                "shape { dim: 2 dim: %d dim: 5 dim: 3 } } } layer { name: 'x' type: '%s' bottom: "
+                "'d' top: 'x' } layer { name: 'q' type: 'Square' bottom: 'x' top: 'q' } layer { "
+                "name: 'loss' type: 'SumSq' bottom: 'q' top: 'loss' }",
+                channels[k], (with == 1) ? "ToBlocks" : "Pass");
+            assert_int_equal(test_net_create(text, &o, &net[with]), CT_OK);
+            loss[with] = test_net_pass(&net[with], 0, false);
+            blob[with] = net[with].net->pass->blob[ct_net_find_blob(net[with].net, "d")];
+        }
+        assert_int_equal(net[1].net->pass->instance[1]->top[0]->data.layout.block,
+                         (channels[k] < ct_simd_block()) ? 0 : ct_simd_block());
+        assert_true(loss[0] == loss[1]);
+        test_same(ct_blob_diff(blob[1]), ct_blob_diff(blob[0]), ct_tensor_count(&blob[0]->diff),
+                  "the gradient in front of ToBlocks");
+        for (int with = 0; with < 2; with++) test_net_destroy(&net[with]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_in_plain_order), cmocka_unit_test(concat),
-        cmocka_unit_test(in_place),          cmocka_unit_test(convolution),
-        cmocka_unit_test(from_images_on),    cmocka_unit_test(winograd_limit),
+        cmocka_unit_test(as_in_plain_order),
+        cmocka_unit_test(to_blocks_and_back),
+        cmocka_unit_test(concat),
+        cmocka_unit_test(in_place),
+        cmocka_unit_test(convolution),
+        cmocka_unit_test(from_images_on),
+        cmocka_unit_test(winograd_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,7 @@ static const struct {
     { "ScatterToParts", "--parallel adds it: test_transfers" },
     { "Send", "--parallel adds it: test_transfers" },
     { "Receive", "--parallel adds it: test_transfers" },
+    { "ToBlocks", "--parallel adds it: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
     { "TokenData", "reads files: test_data_tokens" },
     { "WindowData", "reads files" },
