@@ -167,7 +167,8 @@ const ct_option ct_option_table[] = {
     { "parallel", CT_OPTION_TEXT, "train test time check", "FILE",
       "what of the net runs on which rank, what backward makes again" },
     { "profile", CT_OPTION_TEXT, "plan", "FILE[,FILE]",
-      "times of layers in place of operations and bytes: cortado time --json on a rank; two files of "
+      "times of layers in place of operations and bytes: cortado time --json on a rank; two files "
+      "of "
       "unlike batches tell what does not grow with the batch" },
     { "images_per_s", CT_OPTION_TEXT, "check", "S", "of one rank alone, instead of the profile's" },
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none",
