@@ -56,10 +56,8 @@ double ct_solver_tokens_per_s(const ct_solver *s)
 
 double ct_solver_epoch(const ct_solver *s)
 {
-    const ct_net *net = s->net;
-
-    if (net->n_sample <= 0) return NAN;
-    return (double)s->iteration * s->iter_size * (double)net->batch_global / (double)net->n_sample;
+    if (s->n_sample <= 0) return NAN;
+    return (double)s->iteration * s->iter_size * (double)s->net->batch_global / (double)s->n_sample;
 }
 
 ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)

@@ -150,6 +150,8 @@ static ct_status create(ct_solver *s)
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
     CT_TRY(agree_seed(s));
+    s->n_sample = s->net->n_sample;
+    CT_TRY(ct_group_max(&s->exchange.job, &s->n_sample, 1));
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(open_step(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));

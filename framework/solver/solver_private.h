@@ -39,6 +39,7 @@ struct ct_solver {
     int n_read;
     ct_net *net, **test;
     int n_test;
+    int64_t n_sample; /* of the data set, where any rank of the job reads one; 0: unknown */
     ct_outputs outputs, *test_outputs;
     const ct_update_rule *rule;
     int iter_size; /* the parameter's, or by its batch_tokens */

@@ -271,7 +271,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     for (int64_t i = 0; i < in->batch_local; i++) {
         CT_TRY(fill_row(l, in, ex, i));
-        if (s->tokenizer != NULL)
+        if ((s->tokenizer != NULL) && !ct_layer_is_twin(l))
             CT_TRY(count_text(s, d, d->values + NEXT * n + i * s->seq_len, &ex->text));
     }
     for (int k = 0; k < l->n_top; k++) CT_TRY(ct_data_put(ex, in->top[k], d->values + k * n, n));

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "framework/solver/solver_private.h"
+#include "tests/cuda_case.h"
+#include "tests/parsed_net.h"
 
 #define NET                                                                                        \
     "net_param { name: 'n' "                                                                       \
@@ -33,15 +35,10 @@
     "deterministic: true random_seed: 11 display: 1 average_loss: 3 test_iter: 2 "                 \
     "test_interval: 3 snapshot_after_train: false "
 
-#define F(m)                                                                                       \
-    {                                                                                              \
-        true, m                                                                                    \
-    }
-#define B(m)                                                                                       \
-    {                                                                                              \
-        false, m                                                                                   \
-    }
-#define LIST(items) items, sizeof(items) / sizeof((items)[0])
+/* clang-format off */
+#define F(m) { true, m }
+#define B(m) { false, m }
+/* clang-format on */
 
 static const ct_schedule_item in_turn[] = { F(0), B(0), F(1), B(1), F(2), B(2), F(3), B(3) };
 static const ct_schedule_item two[] = { F(0), F(1), B(0), F(2), B(1), F(3), B(2), B(3) };
@@ -54,10 +51,13 @@ enum { MOST_OUT = 64, MOST_BEAT = 1 << 16 };
 
 /* How a net is run, and what comes of it. */
 typedef struct run {
-    const char *fields;
+    const char *fields, *text;         /* text: of the solver, its net among it; NULL: the above */
     const ct_micro_schedule *schedule; /* NULL: without a division */
     int stage, n_stage;
-    bool tests;
+    const ct_device *dev;                    /* NULL: the CPU                */
+    Ct__NetParameter *part;                  /* what this rank runs, or NULL */
+    const struct ct_transfer_ops *transfers; /* with it; their ctx is the run */
+    int n_begun[2], n_waiting;
     uint64_t checksum;
     double loss, output[MOST_OUT], test[MOST_OUT];
     int n_output, n_test;
@@ -82,7 +82,9 @@ static ct_status divide(run *r, ct_solver_options *o)
     r->test_param[0] = o->param->net_param;
     r->division = (ct_division){ .whole = r->whole.train,
                                  .whole_test = (const ct_net *const *)r->whole.test,
-                                 .train = o->param->net_param,
+                                 .train = (r->part != NULL) ? r->part : o->param->net_param,
+                                 .transfers = r->transfers,
+                                 .transfers_ctx = r,
                                  .test = r->test_param,
                                  .n_test = r->whole.n_test,
                                  .schedule = *r->schedule,
@@ -102,9 +104,9 @@ static ct_status note(run *r, ct_solver *s)
     r->checksum = ct_net_checksum(s->net, true);
     r->loss = s->shown_loss;
     r->n_output = (int)s->outputs.n;
-    r->n_test = (int)s->test_outputs[0].n;
+    r->n_test = (s->n_test > 0) ? (int)s->test_outputs[0].n : 0;
     memcpy(r->output, s->outputs.sum, (size_t)r->n_output * sizeof(double));
-    memcpy(r->test, s->test_outputs[0].sum, (size_t)r->n_test * sizeof(double));
+    if (s->n_test > 0) memcpy(r->test, s->test_outputs[0].sum, (size_t)r->n_test * sizeof(double));
     r->planned = s->net->memory.planned;
     r->allocated = s->net->memory.allocated;
     r->weights = s->net->memory.weights;
@@ -116,13 +118,16 @@ static ct_status run_with(run *r, thread_rank *rank)
 {
     char text[8192];
     ct_solver *s = NULL;
-    ct_solver_options o = {
-        .table = test_solver_table(), .env = { .n_rank = 1 }, .heartbeat = beat, .heartbeat_ctx = r
-    };
+    ct_solver_options o = { .table = test_solver_table(),
+                            .env = { .n_rank = 1 },
+                            .dev = r->dev,
+                            .heartbeat = beat,
+                            .heartbeat_ctx = r };
     Ct__SolverParameter *param;
     ct_status status = CT_OK;
 
-    snprintf(text, sizeof(text), "%s%s%s", SOLVER, r->fields, NET);
+    snprintf(text, sizeof(text), "%s%s%s", (r->text != NULL) ? "" : SOLVER, r->fields,
+             (r->text != NULL) ? r->text : NET);
     param = test_solver_parse(text);
     o.param = param;
     if (rank != NULL) {
@@ -169,24 +174,36 @@ static const order orders[] = {
     { { 2, 2, 4, pair }, "iter_size: 6 clip_gradients: 0.1 " },
 };
 
+static void check_order(const order *o, const ct_device *dev, run *is, run *want)
+{
+    size_t k = (size_t)o->s.in_flight;
+
+    *want = (run){ .fields = o->fields, .dev = dev };
+    *is = (run){ .fields = o->fields, .schedule = &o->s, .dev = dev };
+    assert_int_equal(run_with(want, NULL), CT_OK);
+    assert_int_equal(run_with(is, NULL), CT_OK);
+    same(is, want);
+    /* what is planned is there, and it is less than that of so many nets */
+    assert_int_equal(want->allocated, want->planned + want->weights);
+    assert_int_equal(is->allocated, is->planned + is->weights);
+    if (k > 1)
+        assert_true(is->planned < k * want->planned);
+    else
+        assert_int_equal(is->planned, want->planned);
+}
+
 static void any_schedule_gives_the_same_bits(void **state)
 {
     run *is = calloc(1, sizeof(*is)), *want = calloc(1, sizeof(*want));
+    const ct_device *dev[] = { NULL, test_cuda_there() };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
-        *want = (run){ .fields = orders[i].fields };
-        *is = (run){ .fields = orders[i].fields, .schedule = &orders[i].s };
-        assert_int_equal(run_with(want, NULL), CT_OK);
-        assert_int_equal(run_with(is, NULL), CT_OK);
-        same(is, want);
-        /* what is planned is there, and it is less than that of so many nets */
-        assert_int_equal(want->allocated, want->planned + want->weights);
-        assert_int_equal(is->allocated, is->planned + is->weights);
-        if (orders[i].s.in_flight > 1)
-            assert_true(is->planned < (size_t)orders[i].s.in_flight * want->planned);
-        else
-            assert_int_equal(is->planned, want->planned);
+    for (int d = 0; (d == 0) || ((d == 1) && (dev[1] != NULL)); d++) {
+        for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+            /* devices refuse norms of divided nets */
+            if ((d == 0) || (strstr(orders[i].fields, "clip") == NULL))
+                check_order(&orders[i], dev[d], is, want);
+        }
     }
     free(is);
     free(want);
@@ -231,6 +248,130 @@ static void ranks_wait_for_weights_and_gradients_leave_once(void **state)
     }
     free(is);
     free(want);
+}
+
+/* ---- a stage in the middle: what it receives is begun ahead */
+
+#define STAGE_NET                                                                                  \
+    "base_lr: 0.05 lr_policy: 'fixed' momentum: 0.9 max_iter: 3 random_seed: 11 "                  \
+    "snapshot_after_train: false net_param { name: 'n' layer { name: 'data' type: 'DummyData' "    \
+    "top: 'x' top: 'y' dummy_data_param { shape { dim: 4 dim: 5 } shape { dim: 4 dim: 3 } } } "    \
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'x' top: 'f' inner_product_param { "           \
+    "num_output: 3 weight_filler { type: 'xavier' } } } layer { name: 'loss' "                     \
+    "type: 'EuclideanLoss' bottom: 'f' bottom: 'y' top: 'loss' } } "
+#define STAGE_PART                                                                                 \
+    "layer { name: 'in' type: 'Receive' top: 'x' } "                                               \
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'x' top: 'f' inner_product_param { "           \
+    "num_output: 3 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'out' type: 'Send' bottom: 'f' } "
+
+enum { BEFORE = 1, BEHIND = 2 }; /* ranks of the stages around it */
+
+typedef struct ticket {
+    ct_transfer t;
+    int number; /* of those that come from there */
+} ticket;
+
+static void say(run *r, const char *what, int number)
+{
+    char line[32];
+
+    snprintf(line, sizeof(line), "%s%d", what, number);
+    beat(r, line);
+}
+
+static ct_status begin_fake(void *ctx, const ct_transfer *t, void **ticket_p)
+{
+    run *r = ctx;
+    ticket *mine = calloc(1, sizeof(*mine));
+    bool forward = (t->peer == BEFORE);
+
+    mine->t = *t;
+    if (t->kind == CT_TRANSFER_RECEIVE) {
+        mine->number = r->n_begun[forward]++;
+        say(r, forward ? "data " : "gradient ", mine->number);
+    }
+    r->n_waiting++;
+    *ticket_p = mine;
+    return CT_OK;
+}
+
+/* Message k of a direction is the same, whenever it was asked for. */
+static ct_status wait_fake(void *ctx, void *what)
+{
+    ticket *mine = what;
+    float *to = mine->t.to;
+
+    for (int64_t i = 0; (to != NULL) && (i < mine->t.n); i++)
+        to[i] = (float)((mine->t.peer * 7 + mine->number * 5 + i * 3) % 11 - 5);
+    ((run *)ctx)->n_waiting--;
+    free(mine);
+    return CT_OK;
+}
+
+static void drop_fake(void *ctx, void *what)
+{
+    ((run *)ctx)->n_waiting--;
+    free(what);
+}
+
+static void make_part(run *r)
+{
+    static const ct_transfer_ops ops = { begin_fake, wait_fake, NULL, drop_fake };
+    Ct__TransferParameter *in = malloc(sizeof(*in)), *out = malloc(sizeof(*out));
+
+    r->part = (Ct__NetParameter *)test_parsed(&ct__net_parameter__descriptor, STAGE_PART);
+    r->transfers = &ops;
+    ct__transfer_parameter__init(in);
+    in->peer = BEFORE;
+    in->batch_local = in->batch_global = 4;
+    in->shape = malloc(sizeof(*in->shape));
+    ct__blob_shape__init(in->shape);
+    in->shape->n_dim = 2;
+    in->shape->dim = malloc(2 * sizeof(*in->shape->dim));
+    in->shape->dim[0] = 4;
+    in->shape->dim[1] = 5;
+    r->part->layer[0]->transfer = in;
+    ct__transfer_parameter__init(out);
+    out->peer = BEHIND;
+    out->gradient = true;
+    r->part->layer[2]->transfer = out;
+}
+
+static void what_comes_is_asked_for_ahead(void **state)
+{
+    static const char *const want[] = {
+        "data 0\ngradient 0\nstage 1: forward of micro-batch 0\n"
+        "data 1\nstage 1: backward of micro-batch 0\n"
+        "gradient 1\nstage 1: forward of micro-batch 1\n",
+        "data 0\ndata 1\ngradient 0\ngradient 1\nstage 1: forward of micro-batch 0\n"
+        "data 2\nstage 1: forward of micro-batch 1\n"
+        "data 3\nstage 1: backward of micro-batch 0\n"
+        "gradient 2\nstage 1: forward of micro-batch 2\n",
+        "data 0\ndata 1\ndata 2\ngradient 0\ngradient 1\ngradient 2\n"
+        "stage 1: forward of micro-batch 0\ndata 3\nstage 1: forward of micro-batch 1\n"
+        "data 4\nstage 1: forward of micro-batch 2\n",
+    };
+    uint64_t checksum = 0;
+    run *r = calloc(1, sizeof(*r));
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        *r = (run){ .fields = "iter_size: 8 ",
+                    .text = STAGE_NET,
+                    .schedule = &orders[k].s,
+                    .stage = 1,
+                    .n_stage = 3 };
+        make_part(r);
+        assert_int_equal(run_with(r, NULL), CT_OK);
+        ct__net_parameter__free_unpacked(r->part, NULL);
+        if (strncmp(r->beats, want[k], strlen(want[k])) != 0) fail_msg("%.400s", r->beats);
+        for (int d = 0; d < 2; d++) assert_int_equal(r->n_begun[d], 3 * 8);
+        assert_int_equal(r->n_waiting, 0);
+        assert_true((k == 0) || (r->checksum == checksum));
+        checksum = r->checksum;
+    }
+    free(r);
 }
 
 /* ---- what is said, and refused */
@@ -311,6 +452,8 @@ int main(void)
                                         test_solver_teardown),
         cmocka_unit_test_setup_teardown(ranks_wait_for_weights_and_gradients_leave_once,
                                         test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(what_comes_is_asked_for_ahead, test_solver_setup,
+                                        test_solver_teardown),
         cmocka_unit_test_setup_teardown(memory_of_ranks_is_that_of_their_plans, test_solver_setup,
                                         test_solver_teardown),
         cmocka_unit_test_setup_teardown(beats_name_stage_and_micro_batch, test_solver_setup,
