@@ -190,6 +190,26 @@ static bool same_form(ct_sharding a, ct_sharding b)
 static const ct_sharding whole_form = { CT_SHARDING_WHOLE, 0, 0 };
 static const ct_sharding batch_form = { CT_SHARDING_BATCH, 0, 0 };
 
+static void fill_pieces(const emitter *e, int i, int64_t n, int n_piece, int64_t *piece);
+
+/* Pieces of unlike length, as queries and fewer keys, go into what is split alike and no further.
+ */
+static ct_status check_pieces(const emitter *e, int blob, ct_sharding as)
+{
+    const value *v = &e->value[blob];
+    const ct_layer *l = e->net->layer[v->maker];
+    int64_t piece[3] = { 0 };
+
+    if ((as.kind != CT_SHARDING_CHANNEL) || (as.pieces != 3)) return CT_OK;
+    fill_pieces(e, v->maker, e->net->pass->blob[blob]->data.shape.dim[as.axis], 3, piece);
+    if (piece[0] == piece[1]) return CT_OK;
+    return ct_parallel_fail(e->p, e->stage->param, NULL,
+                            "layer \"%.100s\" (%.40s) is split OUTPUT, with %" PRId64
+                            " queries and %" PRId64 " keys: the attention that reads it must be "
+                            "split HEADS",
+                            l->name, l->ops->type, piece[0], piece[1]);
+}
+
 /* What the axis of a form has, and the pieces of each rank in it. */
 static ct_status fill_parts(emitter *e, Ct__TransferParameter *t, int blob, ct_sharding as,
                             int64_t unit)
@@ -198,6 +218,7 @@ static ct_status fill_parts(emitter *e, Ct__TransferParameter *t, int blob, ct_s
     int n = e->stage->tensor;
     int64_t length;
 
+    CT_TRY(check_pieces(e, blob, as));
     t->part = keep(e, (size_t)n * sizeof(*t->part));
     if (t->part == NULL) return CT_OK; /* e->failed */
     t->n_part = (size_t)n;

@@ -165,10 +165,10 @@ def pipeline(pairs, where):
     first = "".join(layers[:cut + 1]).rstrip().removesuffix("}")
     write(f"{where}/first.prototxt", f"{first} loss_weight: 1 }}\n")
     write(f"{where}/second.prototxt", 'force_backward: true\n'
-          'layer { name: "data" type: "DummyData" top: "pool2" top: "label" dummy_data_param {\n'
+          'layer { name: "data" type: "DummyData" top: "plain" top: "label" dummy_data_param {\n'
           "  shape { dim: 8 dim: 256 dim: 13 dim: 13 } shape { dim: 8 }\n"
-          '  data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 1 } } }\n' +
-          "".join(layers[cut + 1:]))
+          '  data_filler { type: "constant" value: 1 } data_filler { type: "constant" value: 1 } } }\n'
+          'layer { name: "blocks" type: "ToBlocks" bottom: "plain" top: "pool2" }\n' + "".join(layers[cut + 1:]))
     rule = "base_lr: 0.0001 momentum: 0.9 weight_decay: 0.0005 "
     solver(where, "net", rule)
     for name in ("first", "second"):

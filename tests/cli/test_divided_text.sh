@@ -151,6 +151,18 @@ for net in rows own_rows; do
 done
 rows own_rows features 4 '24 of its 4001'
 
+# ---- fewer heads of keys than of queries
+sed 's/num_heads: 6 causal: true dropout: 0.1/num_heads: 6 num_kv_heads: 3 causal: true/; s/num_output: 72 axis/num_output: 48 axis/' net.prototxt >gqa.prototxt
+mkdir -p gqa
+runs gqa_one 0 'Iteration 4, loss' $train --set net=gqa.prototxt --set snapshot_prefix=gqa/one
+losses >gqa.losses
+runs gqa 0 'Iteration 4, loss' $JOB 3 $train --set net=gqa.prototxt --set snapshot_prefix=gqa/s --parallel=uneven.plan
+losses >my.losses
+is gqa_losses same_losses gqa.losses
+sed 's/name: "h0_attn" split: HEADS/name: "h0_attn" split: REPLICATE/' uneven.plan >wrong.plan
+runs gqa_alone 2 'wrong.plan:[0-9]*: layer "h0_qkv" .InnerProduct. is split OUTPUT, with 24 queries and 12 keys' \
+    $JOB 3 $train --set net=gqa.prototxt --set snapshot_prefix=gqa/s --parallel=wrong.plan
+
 # ---- what cannot be
 sed 's/split: INPUT/split: REPLICATE/;s/name: "wte" split: [A-Z]*/name: "wte" split: REPLICATE/' both.plan >wrong.plan
 runs unlike_ties 2 'wrong.plan:[0-9]*: layers "wte" of stage 0 .REPLICATE, tensor 2. and "head" of stage 1 .OUTPUT, tensor 2. share a weight' \
