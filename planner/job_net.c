@@ -258,6 +258,38 @@ static void find_carried(ct_job_net *n)
     }
 }
 
+static bool reads(const Ct__LayerParameter *reader, const Ct__LayerParameter *maker)
+{
+    for (size_t b = 0; b < reader->n_bottom; b++) {
+        for (size_t t = 0; t < maker->n_top; t++) {
+            if (strcmp(reader->bottom[b], maker->top[t]) == 0) return true;
+        }
+    }
+    return false;
+}
+
+static bool is_of_message(const ct_job_net *n, int layer)
+{
+    for (size_t k = 0; k < n->param->n_layer; k++) {
+        if (n->param->layer[k] == n->net->layer[layer]->param) return true;
+    }
+    return false;
+}
+
+/* A source belongs to the block of its first reader, as to its stage in a parallel file. */
+static void place_sources(ct_job_net *n)
+{
+    for (int i = 0; i < n->net->n_layer; i++) {
+        int k = i + 1;
+
+        if ((n->net->layer[i]->n_bottom > 0) || !is_of_message(n, i)) continue;
+        while ((k < n->net->n_layer) &&
+               !(is_of_message(n, k) && reads(n->net->layer[k]->param, n->net->layer[i]->param)))
+            k++;
+        if (k < n->net->n_layer) n->layer[i].block = n->layer[k].block;
+    }
+}
+
 static ct_status fill(ct_job_net *n, const sample *s, const sample *t)
 {
     int *block = calloc((size_t)n->net->n_layer + 1, sizeof(*block));
@@ -273,6 +305,7 @@ static ct_status fill(ct_job_net *n, const sample *s, const sample *t)
     for (int i = 0; i < n->net->n_layer; i++) n->layer[i].block = block[i];
     free(block);
     CT_TRY(status);
+    place_sources(n);
     add_layers(n, s, t);
     add_blocks(n, s, t);
     CT_TRY(find_makers(n));

@@ -74,7 +74,6 @@ static int entry_of_product(const builder *b, int layer, splitter *s)
  */
 static int split_entry(const builder *b, int layer, splitter *s)
 {
-    if (b->n->net->layer[layer]->n_bottom == 0) return CT_PARALLEL_REPLICATE;
     if (may(b, layer, CT_PARALLEL_INPUT)) return entry_of_product(b, layer, s);
     if (s->in_parts && may(b, layer, CT_PARALLEL_HEADS)) {
         s->splits = true;
@@ -105,6 +104,12 @@ static void choose_entries(builder *b)
         int block = -1;
 
         for (int i = 0; i < n->net->n_layer; i++) {
+            if (n->net->layer[i]->n_bottom == 0) { /* it stands where it likes */
+                part_of(b->s, i, way)->entry = !is_named(n, i)         ? -1
+                                               : (way == CT_JOB_BATCH) ? CT_PARALLEL_BATCH
+                                                                       : CT_PARALLEL_REPLICATE;
+                continue;
+            }
             if (n->layer[i].block != block) {
                 block = n->layer[i].block;
                 s = (splitter){ .output = (way == CT_JOB_OUTPUT),

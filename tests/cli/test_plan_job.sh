@@ -68,6 +68,15 @@ for fix in data tensor=2 tensor=4 stages=2 stages=4 micro_batches=4 "stages=2 --
 done
 is fixed_file [ "$(grep -c '^stage {' f.prototxt) $(grep -c 'tensor: 2' f.prototxt) $(grep -c 'micro_batches: 8' f.prototxt)" = "2 2 1" ]
 
+# ---- labels of a layer of their own, first in the file, are the last stage's
+{
+    echo 'layer { name: "labels" type: "DummyData" top: "label" dummy_data_param { shape { dim: 16 } } }'
+    sed 's/ top: "label"$//; s/ shape { dim: 16 } } }$/ } }/' net.prototxt
+} >apart.prototxt
+runs sources_of_their_readers 0 '^step ' $plan --model=apart.prototxt --machine=slow.prototxt --ranks=4 --global_batch_size=64 --fix=stages=2 --fix=tensor=2 --out=a.prototxt
+runs sources_are_read 0 'parallel    a.prototxt: 4 ranks, 2 stages' "$CORTADO" check --model=apart.prototxt --parallel=a.prototxt
+is labels_behind [ "$(sed -n '/name: "labels"/=' a.prototxt | head -1)" -gt "$(sed -n '/^stage/=' a.prototxt | tail -1)" ]
+
 # ---- unlike nodes have unlike shares
 runs shares 0 '^ +share ' $plan --model=net.prototxt --machine=mixed.prototxt --ranks=4 --global_batch_size=66 --fix=data --out=s.prototxt
 is shares_add_up [ "$(grep -o 'share: [0-9]*' s.prototxt | awk '{ n += $2 } END { print n }')" = 66 ]
