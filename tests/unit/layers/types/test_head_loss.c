@@ -710,7 +710,9 @@ static void check_parts(const spec *s, int n, const part_thread *part)
                      f.loss.value);
     }
     /* every part has it in its blob, the same bits */
-    for (int i = 0; i < n; i++) assert_true((double)*loss_blob(&part[i].t) == part[0].loss[1]);
+    for (int i = 0; i < n; i++)
+        assert_true((double)(float)s->loss_weight * (double)*loss_blob(&part[i].t) ==
+                    part[0].loss[1]);
     put_together(&whole, part, n);
     check_net(&whole, s, &f);
     test_net_destroy(&whole);
