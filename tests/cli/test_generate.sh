@@ -106,6 +106,7 @@ text nothing 0 --model=deploy.prototxt --weights=end.caffemodel.h5 --tokenizer=t
 is end_at_once printed nothing ''
 
 # tokens come while the net runs
+: >stream.out
 $gen $bytes --prompt=d. --max_tokens=400000 >stream.out 2>stream.log &
 pid=$!
 i=0
