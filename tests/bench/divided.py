@@ -6,8 +6,8 @@ Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_
   gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
   alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
   alexnet32   … or 32: data parallel; fully connected layers split, convolutions by samples
-  half_speed  VGG-16 for CIFAR-10, 96 images, the second rank held to half of a core (cgroup, root): shares
-              48 and 48; 64 and 32
+  half_speed  VGG-16 for CIFAR-10 and ResNet-20, 96 images, the second rank held to half of a core (cgroup, root):
+              shares 48 and 48; 64 and 32
   pipeline    AlexNet, 64 images in 8 micro-batches, two stages of one core each, cut behind pool2: the slower
               stage's layers alone, one after the other on one core; the pipeline
   predict     four plans each of AlexNet, VGG-16 for CIFAR-10 and a GPT, by profiles of one rank with two batches:
@@ -144,16 +144,21 @@ def half_speed(pairs, where):
     else:
         write(f"{group}/cpu.max", "5000 10000")
     write(f"{where}/slow.sh", f'[ "$OMPI_COMM_WORLD_RANK" != 1 ] || echo $$ > {group}/cgroup.procs\nexec "$@"\n')
-    images("vgg16_cifar", 96, where, "net", 32)
+    slowed = lambda ranks: [*local(ranks), "sh", "slow.sh"]
+    for model, first, name in (("vgg16_cifar", "conv1_1", "VGG-16 for CIFAR-10"), ("resnet20", "conv1", "ResNet-20")):
+        half_speed_of(pairs, where, model, first, name, slowed)
+    os.rmdir(group)
+
+
+def half_speed_of(pairs, where, model, first, title, slowed):
+    images(model, 96, where, "net", 32)
     solver(where, "net", "base_lr: 0.001 momentum: 0.9")
     for name, shares in (("even", (48, 48)), ("uneven", (64, 32))):
-        write(f"{where}/{name}", 'ranks: 2 global_batch: 96 micro_batches: 1\nstage { first: "conv1_1" last: "loss" '
+        write(f"{where}/{name}", 'ranks: 2 global_batch: 96 micro_batches: 1\nstage { first: "' + first + '" last: "loss" '
               f"rank: 0 rank: 1 share: {shares[0]} share: {shares[1]} }}\n")
-    slowed = lambda ranks: [*local(ranks), "sh", "slow.sh"]
-    compare("VGG-16 for CIFAR-10, 96 images, rank 1 at half speed", pairs,
+    compare(f"{title}, 96 images, rank 1 at half speed", pairs,
             lambda: train(where, "net", slowed, 2, 96, ["--parallel=even"]),
             lambda: train(where, "net", slowed, 2, 96, ["--parallel=uneven"]), ("48 and 48", "64 and 32"))
-    os.rmdir(group)
 
 
 def pipeline(pairs, where):
