@@ -22,8 +22,9 @@ const ct_verb ct_verb_table[] = {
     { "check", "shapes, parameters, operations, memory, traffic; no MPI, no data",
       "cortado check --model=FILE|--solver=FILE [--phase=TRAIN|TEST] [--ranks=N] [--json[=FILE]]",
       false, false, ct_verb_check },
-    { "plan", "what of a net is made again under a limit of memory; chains, pipelines",
-      "cortado plan --model=FILE|--solver=FILE [--memory_gib=X] [--out=FILE] [--json[=FILE]]; "
+    { "plan", "which rank runs what of a net, and what is made again; chains, pipelines",
+      "cortado plan --model=FILE|--solver=FILE [--ranks=N] [--machine=M] [--memory_gib=X] "
+      "[--out=FILE] [--json[=FILE]]; "
       "--chain=FILE, --pipeline=FILE",
       false, false, ct_verb_plan },
     { "info", "what was built in, and the machine as seen",
