@@ -46,22 +46,12 @@ static ct_status bind(ct_job_space *s, const ct_net_options *options, const ct_j
     return CT_OK;
 }
 
-static int group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica)
-{
-    int kind = ct_job_class_of(l, stage, replica), g = 0;
-
-    while ((g < t->kind.n_group - 1) &&
-           !((t->kind.group[g].kind == kind) && (t->kind.group[g].share == t->share[replica])))
-        g++;
-    return g;
-}
-
 /* The first replica of a group. */
 static int first_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int group)
 {
     int j = 0;
 
-    while ((j < l->data - 1) && (group_of(l, t, stage, j) != group)) j++;
+    while ((j < l->data - 1) && (ct_job_group_of(l, t, stage, j) != group)) j++;
     return j;
 }
 
@@ -193,7 +183,7 @@ ct_status ct_job_plan_memory(ct_job_space *s, const ct_net_options *options, con
 
         for (int k = 0; k < l.data * l.tensor; k++) {
             int rank = ct_job_rank(&l, i, k / l.tensor, k % l.tensor);
-            int first = first_of(&l, t, i, group_of(&l, t, i, k / l.tensor));
+            int first = first_of(&l, t, i, ct_job_group_of(&l, t, i, k / l.tensor));
             int like = ct_job_rank(&l, i, first, 0);
 
             if ((status == CT_OK) && (rank == like))

@@ -458,6 +458,16 @@ static void write_again(const ct_job_space *s, const ct_job_plan *p, const ct_jo
     }
 }
 
+int ct_job_group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica)
+{
+    int kind = ct_job_class_of(l, stage, replica), g = 0;
+
+    while ((g < t->kind.n_group - 1) &&
+           !((t->kind.group[g].kind == kind) && (t->kind.group[g].share == t->share[replica])))
+        g++;
+    return g;
+}
+
 ct_status ct_job_plan_write(ct_job_space *s, const ct_job_plan *p, ct_text *out)
 {
     const ct_job_config *c = &p->config;

@@ -90,6 +90,8 @@ void ct_job_plan_destroy(ct_job_plan *p); /* zeroed ones too */
 /** Simulates the step of a plan whose stages have their figures: step_s and bubbles. */
 ct_status ct_job_plan_simulate(ct_job_space *s, ct_job_plan *p);
 
+/** Which of a stage's groups a replica belongs to. */
+int ct_job_group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica);
 /** Of a rank of a stage's group: what it needs. */
 double ct_job_plan_bytes(const ct_job_figures *f);
 /** The plan as a parallel file (docs/parallel.md). CT_ERR_NOMEM. */

@@ -28,8 +28,10 @@ void ct_rank_env(const ct_parallel *p, const ct_rank_net *net, int rank, ct_net_
     env->group = NULL; /* each reads for itself */
 }
 
-ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
-                          const ct_net_options *whole, ct_net_options *out)
+/* The options that a rank makes its net with: those of a whole net, its place, its segments, and
+ * how many of its passes are in flight (1F1B). They borrow from net. */
+static ct_status rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
+                              const ct_net_options *whole, ct_net_options *out)
 {
     *out = *whole;
     out->grad_arena = NULL;
@@ -48,7 +50,7 @@ ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
     ct_status status;
 
     CT_TRY(ct_rank_net_make(p, s, rank, &made));
-    status = ct_rank_options(p, &made, rank, whole, &o);
+    status = rank_options(p, &made, rank, whole, &o);
     o.no_data = o.env.no_data = true;
     if (status == CT_OK) status = ct_net_create(made.param, &o, &net);
     if (status == CT_OK) {

@@ -15,10 +15,6 @@ typedef struct ct_rank_memory {
 
 /** Where a rank's net stands: of the environment of a whole one, its place and ranks. */
 void ct_rank_env(const ct_parallel *p, const ct_rank_net *net, int rank, ct_net_env *env);
-/** The options that a rank makes its net with: those of a whole net of phase TRAIN or TEST, its
- *  place, its segments, and how many of its passes are in flight (1F1B). They borrow from net. */
-ct_status ct_rank_options(const ct_parallel *p, const ct_rank_net *net, int rank,
-                          const ct_net_options *whole, ct_net_options *out);
 /** Of one rank; as below. */
 ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
                             const ct_net_options *whole, int rank, ct_rank_memory *m);

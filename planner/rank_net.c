@@ -363,7 +363,8 @@ static bool is_passage(const ct_layer *l)
     return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
 }
 
-/* Which axis of the bottoms a layer of outputs makes sums of; the gradient is one part of a sum. */
+/* Whether layer i has some of the outputs of bottom b, which it has whole: its gradient of it is
+ * one part of a sum. */
 static bool reads_for_parts(const emitter *e, int i, int b)
 {
     const ct_layer *l = e->net->layer[i];

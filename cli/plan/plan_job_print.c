@@ -16,17 +16,6 @@ static const char *name_of(const ct_plan_job_state *p, int block, bool last)
     return last ? b->last : b->first;
 }
 
-/* The replica's group. */
-static int group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica)
-{
-    int kind = ct_job_class_of(l, stage, replica), g = 0;
-
-    while ((g < t->kind.n_group - 1) &&
-           !((t->kind.group[g].kind == kind) && (t->kind.group[g].share == t->share[replica])))
-        g++;
-    return g;
-}
-
 static bool is_split(int way)
 {
     return (way == CT_JOB_OUTPUT) || (way == CT_JOB_INPUT);
@@ -228,7 +217,7 @@ int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *
         const ct_job_stage_plan *t = &n->stage[i];
 
         for (int j = 0; j < n->config.data; j++) {
-            int g = group_of(&l, t, i, j);
+            int g = ct_job_group_of(&l, t, i, j);
             double need = ct_job_plan_bytes(&t->group[g]);
             double limit = p->job.kind[t->kind.group[g].kind].memory;
 
@@ -271,7 +260,7 @@ static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text 
         for (int j = 0; j < n->config.data; j++) {
             for (int q = 0; q < n->config.tensor; q++)
                 row[ct_job_rank(&l, i, j, q)] =
-                    (rank_row){ i, &n->stage[i].group[group_of(&l, &n->stage[i], i, j)] };
+                    (rank_row){ i, &n->stage[i].group[ct_job_group_of(&l, &n->stage[i], i, j)] };
         }
     }
     ct_text_add(out, ",\"ranks\":[");

@@ -216,6 +216,18 @@ int64_t ct_net_tokens(const ct_net *net)
     return (most > 1) ? most * net->batch_global : 0;
 }
 
+void ct_net_options_alone(ct_net_options *o)
+{
+    o->env.rank = 0;
+    o->env.n_rank = 1;
+    o->env.place = NULL;
+    o->env.group = NULL;
+    o->env.plan = NULL;
+    o->env.no_data = o->no_data = true;
+    o->grad_arena = NULL;
+    o->share = NULL;
+}
+
 /* The value that a layer which makes up the net made. */
 static const ct_value *source_of(const ct_graph *g, int value)
 {

@@ -64,6 +64,10 @@ typedef struct ct_net_options {
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 
+/** As one rank would make the net to look at it: no other ranks, no data, no memory, no weights of
+ *  another net. */
+void ct_net_options_alone(ct_net_options *o);
+
 /** A weight blob as the solver, the exchange and the snapshots see it. Arena canon: Caffe's element
  *  order, f32, 64-byte aligned, padding zero. */
 typedef struct ct_param {

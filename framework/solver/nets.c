@@ -160,14 +160,7 @@ static ct_status find_test_net(ct_solver *s, int i, const Ct__NetParameter **par
 static ct_status make_whole(ct_solver *s, const Ct__NetParameter *param, ct_net_options *o,
                             ct_net **net_p)
 {
-    o->env.rank = 0;
-    o->env.n_rank = 1;
-    o->env.place = NULL;
-    o->env.group = NULL;
-    o->env.plan = NULL;
-    o->env.no_data = o->no_data = true;
-    o->grad_arena = NULL;
-    o->share = NULL;
+    ct_net_options_alone(o);
     o->dev = s->options.dev;
     return ct_net_create(param, o, net_p);
 }

@@ -125,6 +125,14 @@ ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out
     return CT_OK;
 }
 
+/* Gradients of a stage's ranks lie in memory that they share. NULL: each has its own. */
+static const ct_arena_ops *arena_of(const ct_job_division *d, const ct_device *dev)
+{
+    bool shares = (d->stage->size > 1) && ((dev == NULL) || (dev->kind == CT_DEVICE_CPU));
+
+    return shares ? ct_exchange_arena(d->stage, d->solver) : NULL;
+}
+
 static void fill_options(ct_job_division *d, ct_solver_options *o)
 {
     d->division.whole = d->whole.train;
@@ -139,9 +147,7 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     o->division = &d->division;
     o->again = d->net[0].again;
     o->n_again = d->net[0].n_again;
-    o->grad_arena = NULL;
-    if ((d->stage->size > 1) && ((o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU)))
-        o->grad_arena = ct_exchange_arena(d->stage, o->param);
+    o->grad_arena = arena_of(d, o->dev);
     ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
     o->open_exchange = ct_job_division_open_exchange;
     o->open_exchange_ctx = d;
@@ -187,12 +193,7 @@ static ct_status make_whole(ct_job_division *d, const Ct__NetParameter *param,
 {
     ct_net_options o = *options;
 
-    o.env.rank = 0;
-    o.env.n_rank = 1;
-    o.env.group = NULL;
-    o.env.plan = NULL;
-    o.grad_arena = NULL;
-    o.no_data = o.env.no_data = true;
+    ct_net_options_alone(&o);
     if (options->phase == CT_TEST) {
         d->whole.test = calloc(1, sizeof(*d->whole.test));
         if (d->whole.test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
@@ -219,8 +220,7 @@ static void fill_net_options(ct_job_division *d, const Ct__NetParameter **param_
     options->n_again = net->n_again;
     options->in_flight = d->division.schedule.in_flight;
     options->env.global_batch_size = d->parallel->micro_batch;
-    if ((d->stage->size > 1) && ((options->dev == NULL) || (options->dev->kind == CT_DEVICE_CPU)))
-        options->grad_arena = ct_exchange_arena(d->stage, d->solver);
+    options->grad_arena = arena_of(d, options->dev);
 }
 
 ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,

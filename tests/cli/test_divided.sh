@@ -51,33 +51,10 @@ plan mixed 4 1 'stage { first: "conv1" last: "pool1" rank: 0 rank: 1 share: 5 sh
 plan pipeline 2 4 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan three_stages 3 3 'stage { first: "conv1" last: "pool1" rank: 0 } stage { first: "fc6" last: "drop6" rank: 1 } stage { first: "fc7" last: "loss" rank: 2 }'
 
-# Weights files as close as the order of f32 sums allows: the largest difference of a tensor over
-# its largest value.
-cat >near.py <<'PY'
-import array, sys, zipfile
-
-def tensors(path):
-    out = {}
-    with zipfile.ZipFile(path) as z:
-        for name in z.namelist():
-            data = z.read(name)
-            at = 10 + int.from_bytes(data[8:10], "little")
-            out[name] = array.array("f", data[at:])
-    return out
-
-a, b, limit = tensors(sys.argv[1]), tensors(sys.argv[2]), float(sys.argv[3])
-assert a.keys() == b.keys() and len(a) == 8, (sorted(a), sorted(b))
-worst = 0
-for name, x in a.items():
-    y = b[name]
-    assert len(x) == len(y), name
-    worst = max(worst, max(abs(p - q) for p, q in zip(x, y)) / max(map(abs, x)))
-print("largest difference", worst)
-sys.exit(worst > limit)
-PY
+# Weights files as close as the order of f32 sums allows.
 near() { # A B LIMIT: .caffemodel.h5 files
     for f in "$1" "$2"; do "$CORTADO" convert model --from="$f" --to="$f.npz" --force >>out 2>&1 || return 1; done
-    python3 near.py "$1.npz" "$2.npz" "$3" >>out 2>&1
+    python3 "$ROOT/tests/cli/near.py" "$1.npz" "$2.npz" "$3" 8 >>out 2>&1
 }
 # What check says of each rank's memory is what train planned and allocated.
 cat >memory.py <<'PY'
@@ -192,7 +169,7 @@ begin() { # NAME SECONDS: a run without end; rank: the process of one of its ran
     rank=$(ps -eo pid,args | grep "[t]rain .*snapshot_prefix=$1/s" | grep -v mpirun | grep -v ' sh ' | awk '{ print $1 }' | tail -n 1)
 }
 begin stopped 4
-kill -STOP "$rank"
+is stopped_one kill -STOP "$rank"
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
     grep -q '^E.*no progress' out && break
     sleep 1
@@ -202,7 +179,8 @@ wait $job
 is stopped_ends test $? != 0
 is stopped_says grep -Eq 'no progress for 4 s in stage [01]: (forward|backward) of micro-batch [0-3]; it waits for rank [01]: value' out
 begin killed 60
-kill -KILL "$rank"
+is killed_ran grep -q 'Solving parts' out
+is killed_one kill -KILL "$rank"
 wait $job
 is killed_ends test $? != 0
 finish

@@ -66,33 +66,10 @@ two_stages() { echo "stage { $lower rank: 0 rank: 1 tensor: 2" && front && block
 two_stages | file both 4 1
 two_stages | file like_to_like 4 4
 
-# Weights files as close as the order of f32 sums allows: the largest difference of a tensor over
-# its largest value.
-cat >near.py <<'PY'
-import array, sys, zipfile
-
-def tensors(path):
-    out = {}
-    with zipfile.ZipFile(path) as z:
-        for name in z.namelist():
-            data = z.read(name)
-            at = 10 + int.from_bytes(data[8:10], "little")
-            out[name] = array.array("f", data[at:])
-    return out
-
-a, b, limit = tensors(sys.argv[1]), tensors(sys.argv[2]), float(sys.argv[3])
-assert a.keys() == b.keys() and len(a) == 28, (sorted(a), sorted(b))
-worst = 0
-for name, x in a.items():
-    y = b[name]
-    assert len(x) == len(y), name
-    worst = max(worst, max(abs(p - q) for p, q in zip(x, y)) / max(map(abs, x)))
-print("largest difference", worst)
-sys.exit(worst > limit)
-PY
+# Weights files as close as the order of f32 sums allows.
 near() { # A B LIMIT: .caffemodel.h5 files
     for f in "$1" "$2"; do "$CORTADO" convert model --from="$f" --to="$f.npz" --force >>out 2>&1 || return 1; done
-    python3 near.py "$1.npz" "$2.npz" "$3" >>out 2>&1
+    python3 "$ROOT/tests/cli/near.py" "$1.npz" "$2.npz" "$3" 28 >>out 2>&1
 }
 losses() { sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #0: loss = \([0-9.e+-]*\) .*/test \1/p' out; }
 same_losses() { paste "$1" my.losses | awk '{ d = $2 - $4; if (d < 0) d = -d; if (($1 != $3) || (d > 1e-5 * ($2 + 1))) exit 1; n++ } END { exit n != 6 }'; }
