@@ -118,6 +118,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/tests/mpi/test_$$t || exit 1; done; done
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu sh tests/cli/test_gpu.sh
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu_sums sh tests/cli/test_gpu_sums.sh
+	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu_divided sh tests/cli/test_gpu_divided.sh
 
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h

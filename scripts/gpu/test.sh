@@ -55,6 +55,7 @@ done
 n_gpu=$(echo "$gpus" | grep -c '^gpu [0-9]')
 if [ "$n_gpu" -ge 2 ] && command -v mpirun >/dev/null && [ ! -d "$b/lib" ]; then
     CORTADO=$(cd "$b" && pwd)/cortado ROOT=$PWD MPIRUN_FLAGS=${MPIRUN_FLAGS:-} $run gpu/sums timeout 240 sh tests/cli/test_gpu_sums.sh
+    CORTADO=$(cd "$b" && pwd)/cortado ROOT=$PWD MPIRUN_FLAGS=${MPIRUN_FLAGS:-} $run gpu/divided timeout 240 sh tests/cli/test_gpu_divided.sh
 else
     echo "skip gpu/sums: needs two GPUs and mpirun, this sees $n_gpu"
 fi
