@@ -113,7 +113,7 @@ static void describe(void *ctx, char *text, size_t size)
 ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
-    const ct_exchange_groups groups = { d->stage, d->tied, d->replicas };
+    const ct_exchange_groups groups = { d->stage, d->tied, d->replicas, d->job->shares_gpu };
     int64_t n_trial;
 
     CT_TRY(ct_exchange_divided_create(&groups, d->solver, net, &d->exchange, out));

@@ -247,9 +247,28 @@ static bool is_of(const ct_param *p, int i)
     return p->learns && ((p->tied ? TIED : p->own_samples ? STAGE : REPLICAS) == i);
 }
 
+/* Where the device's library can. One stage's part of what is tied would wait on the device for the
+ * other stage, which waits for values; the host moves these meanwhile. What layers sum stays on the
+ * host, in the order of the ranks. */
+static ct_status sum_on_device(side *s, int i, ct_comm *comm, const Ct__SolverParameter *param,
+                               bool shares_gpu)
+{
+    const ct_device_sum_ops *lib = NULL;
+    double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
+
+    if (i == TIED) return CT_OK;
+    CT_TRY(ct_exchange_pick_sum(param, &s->view, comm, shares_gpu, &lib));
+    if ((lib == NULL) || ct_exchange_is_coded(param, &s->view)) return CT_OK;
+    CT_TRY(ct_exchange_mpi_on_device(s->mpi, &s->view, lib, (int64_t)(mb * 1e6), true, &s->x));
+    s->x.data.sums_there = false;
+    CT_INFO("gradients of %s are added up on the GPUs, by %s",
+            (i == STAGE) ? "a stage" : "replicas", lib->name);
+    return CT_OK;
+}
+
 /* Its parameters stand from `first` on. comm NULL: it has none. */
 static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParameter *param,
-                           const ct_net *net, int first)
+                           bool shares_gpu, const ct_net *net, int first)
 {
     ct_grad_pipe_config unused;
     int n = 0;
@@ -271,7 +290,8 @@ static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParame
         if (comm != NULL) ct_group_mpi_open(&s->group, &s->x.data);
         return CT_OK;
     }
-    return ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x);
+    CT_TRY(ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x));
+    return sum_on_device(s, i, comm, param, shares_gpu);
 }
 
 /* What a parameter with rows is told needs a way for them. */
@@ -308,7 +328,7 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     for (int i = 0; (i < N_SIDE) && (status == CT_OK); i++) {
-        status = open_side(&x->side[i], i, comm[i], param, net, first);
+        status = open_side(&x->side[i], i, comm[i], param, groups->shares_gpu, net, first);
         first += x->side[i].view.n_param;
     }
     if (status == CT_OK) status = check_rows(x);

@@ -1,7 +1,8 @@
 /** @file exchange_divided.h  The exchange of a rank in a net that is divided among ranks: several,
  * each of some of the parameters. Weights of layers that work on samples of the rank's own are
  * summed over the ranks of the stage (ct_param.own_samples), those of the first and the last stage
- * over both (tied), and the others over the ranks that have the same part of every replica.
+ * over both (tied), and the others over the ranks that have the same part of every replica. On
+ * devices their library sums, as without a division (ct_exchange_pick_sum()); but not what is tied.
  */
 #ifndef CT_EXCHANGE_DIVIDED_H
 #define CT_EXCHANGE_DIVIDED_H
@@ -14,6 +15,7 @@ typedef struct ct_exchange_groups {
     ct_comm *stage;    /* the ranks of the stage                                             */
     ct_comm *tied;     /* those that have its tied parameters (ct_param.tied); NULL: nobody  */
     ct_comm *replicas; /* of the stage, those with the same part of their replicas           */
+    bool shares_gpu;   /* another rank of this host computes on the same one                 */
 } ct_exchange_groups;
 
 /** Borrows the communicators, which become out->stage, tied and data; out->job is the caller's to

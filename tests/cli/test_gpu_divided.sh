@@ -75,14 +75,23 @@ for micro in 1 2 4; do
     losses >"one$micro/losses"
 done
 while read -r of ranks micro; do
-    mkdir -p "$of"
-    runs "$of" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --solver_mode=gpu --set "snapshot_prefix=$of/s"
-    losses >my.losses
-    cp "one$micro/losses" one.losses
-    is "${of}_losses" same_losses
-    is "${of}_on_gpus" grep -Eq 'forward: [0-9]+ of [0-9]+ steps in [0-9]+ graph' out
-    [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-3
+    for sum in NCCL HOST; do
+        mkdir -p "$of"
+        runs "${of}_$sum" 0 'Iteration 6, loss' $JOB "$ranks" $train --parallel="$of.plan" --solver_mode=gpu --set "comm.gpu_sum=$sum" --set "snapshot_prefix=$of/s"
+        losses >my.losses
+        cp "one$micro/losses" one.losses
+        is "${of}_${sum}_losses" same_losses
+        is "${of}_${sum}_on_gpus" grep -Eq 'forward: [0-9]+ of [0-9]+ steps in [0-9]+ graph' out
+        [ -z "$have_python" ] || is "${of}_${sum}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-3
+        cp out "$of$sum.log"
+        # only ranks of one stage have gradients in common
+        case $sum$of in
+        NCCLshares | NCCLsplit | NCCLclasses | NCCLreplicas | NCCLmixed) is "${of}_by_nccl" grep -q 'added up on the GPUs, by nccl' out ;;
+        *) is "${of}_${sum}_by_host" test -z "$(grep 'by nccl' out)" ;;
+        esac
+    done
 done <plans
+is replicas_of_parts grep -Eq 'gradients of replicas .*by nccl' replicasNCCL.log
 # from a snapshot of stages on GPUs to a tensor group on the host, and the other way
 resume() { # NAME FROM MODE
     mkdir -p "$1_after_$2"

@@ -64,13 +64,18 @@ static bool there(void)
     return nccl.found;
 }
 
-/* All that a rank has of its group. */
+/* All that a rank has of a group. It may be in several, as where ranks divide a net. */
 typedef struct group {
+    struct group *next; /* in the list of those that are open */
     ncclComm_t comm;
     cudaStream_t stream;
     int rank, n_rank;
-    bool failed;
 } group;
+
+static struct {
+    group *first;
+    bool failed; /* one has, and what waits for it keeps the others waiting */
+} all;
 
 static ct_status check(ncclResult_t result, int rank, const char *what)
 {
@@ -93,7 +98,7 @@ static ct_status check_group(group *g, ncclResult_t result, const char *what)
 {
     ct_status status = check(result, g->rank, what);
 
-    if (status != CT_OK) g->failed = true;
+    if (status != CT_OK) all.failed = true;
     return status;
 }
 
@@ -107,15 +112,33 @@ static ct_status given(void *of)
     return check_group(g, trouble, "sum over ranks");
 }
 
+/* What the host waits for may be behind a sum of any group. */
+static ct_status look(void *)
+{
+    for (group *g = all.first; g != NULL; g = g->next) CT_TRY(given(g));
+    return CT_OK;
+}
+
+static ct_status watch(void)
+{
+    return (all.first != NULL) ? ct_cuda_watch(look, NULL) : ct_cuda_watch(NULL, NULL);
+}
+
 /* Destroying waits for all that was begun, which after an error may never end; aborting ends it. */
 static void close_group(void *of)
 {
     group *g = (group *)of;
 
     if (g == NULL) return;
-    (void)ct_cuda_watch(NULL, NULL);
+    for (group **at = &all.first; *at != NULL; at = &(*at)->next) {
+        if (*at != g) continue;
+        *at = g->next;
+        break;
+    }
+    (void)watch();
     if (g->comm != NULL)
-        (void)(g->failed ? nccl.p_ncclCommAbort(g->comm) : nccl.p_ncclCommDestroy(g->comm));
+        (void)(all.failed ? nccl.p_ncclCommAbort(g->comm) : nccl.p_ncclCommDestroy(g->comm));
+    if (all.first == NULL) all.failed = false;
     if (g->stream != NULL) (void)cudaStreamDestroy(g->stream);
     free(g);
 }
@@ -134,7 +157,11 @@ static ct_status open_group(const ct_device *, void *, const void *id, int rank,
     status = ct_cuda_check(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "stream");
     if (status == CT_OK)
         status = check(nccl.p_ncclCommInitRank(&g->comm, n_rank, one, rank), rank, "start");
-    if (status == CT_OK) status = ct_cuda_watch(given, g);
+    if (status == CT_OK) {
+        g->next = all.first;
+        all.first = g;
+        status = watch();
+    }
     if (status != CT_OK) {
         close_group(g);
         return status;
