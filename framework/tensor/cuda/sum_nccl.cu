@@ -75,7 +75,7 @@ typedef struct group {
 static struct {
     group *first;
     bool failed; /* one has, and what waits for it keeps the others waiting */
-} all;
+} groups;
 
 static ct_status check(ncclResult_t result, int rank, const char *what)
 {
@@ -98,7 +98,7 @@ static ct_status check_group(group *g, ncclResult_t result, const char *what)
 {
     ct_status status = check(result, g->rank, what);
 
-    if (status != CT_OK) all.failed = true;
+    if (status != CT_OK) groups.failed = true;
     return status;
 }
 
@@ -115,13 +115,13 @@ static ct_status given(void *of)
 /* What the host waits for may be behind a sum of any group. */
 static ct_status look(void *)
 {
-    for (group *g = all.first; g != NULL; g = g->next) CT_TRY(given(g));
+    for (group *g = groups.first; g != NULL; g = g->next) CT_TRY(given(g));
     return CT_OK;
 }
 
 static ct_status watch(void)
 {
-    return (all.first != NULL) ? ct_cuda_watch(look, NULL) : ct_cuda_watch(NULL, NULL);
+    return (groups.first != NULL) ? ct_cuda_watch(look, NULL) : ct_cuda_watch(NULL, NULL);
 }
 
 /* Destroying waits for all that was begun, which after an error may never end; aborting ends it. */
@@ -130,15 +130,15 @@ static void close_group(void *of)
     group *g = (group *)of;
 
     if (g == NULL) return;
-    for (group **at = &all.first; *at != NULL; at = &(*at)->next) {
+    for (group **at = &groups.first; *at != NULL; at = &(*at)->next) {
         if (*at != g) continue;
         *at = g->next;
         break;
     }
     (void)watch();
     if (g->comm != NULL)
-        (void)(all.failed ? nccl.p_ncclCommAbort(g->comm) : nccl.p_ncclCommDestroy(g->comm));
-    if (all.first == NULL) all.failed = false;
+        (void)(groups.failed ? nccl.p_ncclCommAbort(g->comm) : nccl.p_ncclCommDestroy(g->comm));
+    if (groups.first == NULL) groups.failed = false;
     if (g->stream != NULL) (void)cudaStreamDestroy(g->stream);
     free(g);
 }
@@ -158,8 +158,8 @@ static ct_status open_group(const ct_device *, void *, const void *id, int rank,
     if (status == CT_OK)
         status = check(nccl.p_ncclCommInitRank(&g->comm, n_rank, one, rank), rank, "start");
     if (status == CT_OK) {
-        g->next = all.first;
-        all.first = g;
+        g->next = groups.first;
+        groups.first = g;
         status = watch();
     }
     if (status != CT_OK) {
