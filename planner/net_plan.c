@@ -8,6 +8,7 @@
 
 #include "framework/base/clock.h"
 #include "planner/chain.h"
+#include "planner/chain_in_turn.h"
 
 /* A plan may leave so much of the limit unused, if the next try does not come closer. */
 #define WASTE 0.02
@@ -99,6 +100,11 @@ static ct_status look_at(search *s, ct_net_plan *p)
 
 /* ---- the chain in slots */
 
+typedef struct way_of_counting {
+    bool joint;   /* what is made again takes as long as in segments that go on behind it */
+    bool in_turn; /* backward frees memory as it goes (chain_in_turn.h)                   */
+} way_of_counting;
+
 static int64_t slots_of(int64_t bytes, double slot)
 {
     return (int64_t)ceil((double)bytes / slot - 1e-9);
@@ -149,9 +155,8 @@ static int64_t all_bytes(const ct_net_chain *c)
     return sum;
 }
 
-/* The choice for so many bytes of the chain. joint: what is made again counts as in segments that
- * go on behind it. *fits_p: there is one. */
-static ct_status solve(search *s, int64_t bytes, bool joint, bool *fits_p)
+/* The choice for so many bytes of the chain. *fits_p: there is one. */
+static ct_status solve(search *s, int64_t bytes, way_of_counting way, bool *fits_p)
 {
     const ct_net_chain *c = &s->out->chain;
     int64_t room = bytes - fixed_bytes(c), n;
@@ -168,7 +173,7 @@ static ct_status solve(search *s, int64_t bytes, bool joint, bool *fits_p)
         s->kept[b] = slots_of(k->kept_bytes, slot);
         s->input[b] = slots_of(k->input_bytes, slot);
         s->time_s[b] = k->forward_s + k->backward_s;
-        s->again_s[b] = joint ? k->joint_s : k->again_s;
+        s->again_s[b] = way.joint ? k->joint_s : k->again_s;
     }
     chain.limit = n;
     chain.in_flight = 1;
@@ -177,7 +182,8 @@ static ct_status solve(search *s, int64_t bytes, bool joint, bool *fits_p)
     chain.weight = s->zero;
     chain.kept = s->kept;
     chain.input = s->input;
-    CT_TRY(ct_chain_solve(&chain, s->strategy, s->mode, &step_s));
+    CT_TRY(way.in_turn ? ct_chain_solve_in_turn(&chain, s->mode, &step_s)
+                       : ct_chain_solve(&chain, s->strategy, s->mode, &step_s));
     *fits_p = isfinite(step_s);
     return CT_OK;
 }
@@ -197,11 +203,11 @@ static ct_status make_segments(const search *s, ct_net_plan *p)
 }
 
 /* Solves and looks at the answer: s->last. */
-static ct_status try_bytes(search *s, int64_t bytes, bool joint, bool *fits_p)
+static ct_status try_bytes(search *s, int64_t bytes, way_of_counting way, bool *fits_p)
 {
     size_t n = (size_t)s->out->chain.n_block * sizeof(s->mode[0]);
 
-    CT_TRY(solve(s, bytes, joint, fits_p));
+    CT_TRY(solve(s, bytes, way, fits_p));
     if (!*fits_p) return CT_OK;
     if ((s->last.memory_bytes > 0) && (memcmp(s->mode, s->before, n) == 0)) return CT_OK;
     CT_TRY(make_segments(s, &s->last));
@@ -221,7 +227,7 @@ static int64_t next_bytes(int64_t at, int64_t gap, int64_t low, int64_t high)
     return low + (high - low) / 2;
 }
 
-static ct_status fit(search *s, bool joint)
+static ct_status fit(search *s, way_of_counting way)
 {
     const ct_net_chain *c = &s->out->chain;
     int64_t limit = s->request->limit, most = all_bytes(c) + s->beside;
@@ -234,7 +240,7 @@ static ct_status fit(search *s, bool joint)
         int64_t gap;
         bool fits;
 
-        CT_TRY(try_bytes(s, at, joint, &fits));
+        CT_TRY(try_bytes(s, at, way, &fits));
         gap = fits ? limit - s->last.memory_bytes : limit / 16;
         if (fits && (gap >= 0) && ((double)gap <= WASTE * (double)limit)) return CT_OK;
         if (gap >= 0)
@@ -278,7 +284,7 @@ static ct_status use_rest(search *s)
 }
 
 /* The least bytes for which the chain has an answer. */
-static ct_status find_least(search *s)
+static ct_status find_least(search *s, bool in_turn)
 {
     int64_t low = fixed_bytes(&s->out->chain), high = all_bytes(&s->out->chain) + s->beside + 1;
 
@@ -286,7 +292,7 @@ static ct_status find_least(search *s)
         int64_t at = low + (high - low) / 2;
         bool fits;
 
-        CT_TRY(solve(s, at, true, &fits));
+        CT_TRY(solve(s, at, (way_of_counting){ true, in_turn }, &fits));
         if (fits)
             high = at;
         else
@@ -297,14 +303,14 @@ static ct_status find_least(search *s)
 }
 
 /* Plans around the least chain: what is beside it is not the same in all. */
-static ct_status look_for_least(search *s)
+static ct_status look_for_least(search *s, bool in_turn)
 {
     for (int i = 0; i < 12; i++) {
         int64_t at = s->least_chain + (int64_t)(0.02 * i * i * (double)s->least_chain / 4);
         bool fits;
 
-        CT_TRY(try_bytes(s, at, false, &fits));
-        CT_TRY(try_bytes(s, at, true, &fits));
+        CT_TRY(try_bytes(s, at, (way_of_counting){ false, in_turn }, &fits));
+        CT_TRY(try_bytes(s, at, (way_of_counting){ true, in_turn }, &fits));
     }
     return CT_OK;
 }
@@ -319,10 +325,13 @@ static ct_status run(search *s)
     if (o->fits) return CT_OK;
     s->beside = o->whole.memory_bytes - o->whole.weight_bytes - all_bytes(&o->chain);
     if (s->beside < 0) s->beside = 0;
-    CT_TRY(find_least(s));
-    CT_TRY(fit(s, false));
-    CT_TRY(fit(s, true));
-    return o->fits ? use_rest(s) : look_for_least(s);
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+        CT_TRY(find_least(s, in_turn));
+        CT_TRY(fit(s, (way_of_counting){ false, in_turn }));
+        CT_TRY(fit(s, (way_of_counting){ true, in_turn }));
+        if (!o->fits) CT_TRY(look_for_least(s, in_turn));
+    }
+    return o->fits ? use_rest(s) : CT_OK;
 }
 
 static ct_status with_room(search *s)

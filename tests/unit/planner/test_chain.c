@@ -8,6 +8,7 @@
 
 #include "framework/base/rng.h"
 #include "planner/chain.h"
+#include "planner/chain_in_turn.h"
 #include "tests/log_capture.h"
 
 enum { MOST_BLOCKS = 40, MOST_WAYS = MOST_BLOCKS * 4, MODES = 3 };
@@ -170,6 +171,87 @@ static void test_every_choice(void **state)
             n_not++;
     }
     assert_true((n_fit > 300) && (n_not > 50));
+}
+
+/* ---- memory that backward frees as it goes: what is there at each moment, added up */
+
+static int64_t peak_of(const ct_chain *c, const choice *k)
+{
+    int64_t now = 0, peak, weight = 0;
+
+    for (int l = 0; l < c->n_block; l++) {
+        weight += c->weight[l];
+        if (k->mode[l] == CT_CHAIN_KEEP) now += c->kept[l];
+        if (k->mode[l] == CT_CHAIN_START) now += c->input[l];
+    }
+    peak = now;
+    for (int l = c->n_block - 1; l >= 0; l--) {
+        int first = l;
+        int64_t again = 0;
+
+        if (k->mode[l] == CT_CHAIN_KEEP) {
+            now -= c->kept[l];
+            continue;
+        }
+        while (k->mode[first] == CT_CHAIN_CONTINUE) first--;
+        for (; l > first; l--) again += c->kept[l];
+        again += c->kept[first];
+        if (now + again > peak) peak = now + again;
+        now -= c->input[first];
+    }
+    assert_true(now == 0);
+    return weight + peak;
+}
+
+static double try_all_in_turn(const ct_chain *c)
+{
+    double least = INFINITY;
+    int64_t n = 1;
+
+    for (int l = 0; l < c->n_block; l++) n *= MODES;
+    for (int64_t i = 0; i < n; i++) {
+        choice k = { .strategy = { 0 } };
+        int64_t rest = i;
+
+        for (int l = 0; l < c->n_block; l++, rest /= MODES)
+            k.mode[l] = (ct_chain_mode)(rest % MODES);
+        if (!is_allowed(c, &k)) continue;
+        assert_true(ct_chain_memory_in_turn(c, k.mode) == peak_of(c, &k));
+        if (peak_of(c, &k) <= c->limit) least = fmin(least, time_of(c, &k));
+    }
+    return least;
+}
+
+static void test_every_choice_in_turn(void **state)
+{
+    int n_fit = 0, n_not = 0, n_less = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 400; i++) {
+        choice k = { .strategy = { 0 } };
+        double step_s = -1, least, once_s;
+        made m;
+
+        make(&m, 3000 + i, 1 + (int)(i % 8), 1, (int)(i % 3), (int)(i % 7), (int)(i / 7 % 4));
+        m.c.reshard_s = NULL;
+        m.c.limit = draw(&m, 24);
+        least = try_all_in_turn(&m.c);
+        assert_int_equal(ct_chain_solve_in_turn(&m.c, k.mode, &step_s), CT_OK);
+        if (isinf(least)) {
+            assert_true(isinf(step_s) && (step_s > 0));
+            n_not++;
+            continue;
+        }
+        n_fit++;
+        assert_true(is_allowed(&m.c, &k) && (peak_of(&m.c, &k) <= m.c.limit));
+        assert_true(fabs(step_s - time_of(&m.c, &k)) <= 6 * m.c.n_block * 0x1p-53 * step_s);
+        assert_true(fabs(step_s - least) <= 6 * m.c.n_block * 0x1p-53 * least);
+        /* all that fits at once fits in turn */
+        assert_int_equal(ct_chain_solve(&m.c, k.strategy, k.mode, &once_s), CT_OK);
+        if (isfinite(once_s)) assert_true(step_s <= once_s * (1 + 6 * m.c.n_block * 0x1p-53));
+        if (step_s < 0.99 * once_s) n_less++;
+    }
+    assert_true((n_fit > 200) && (n_not > 30) && (n_less > 30));
 }
 
 /* ---- longer chains: a table of all (strategy, segment under way, memory), for every bound */
@@ -393,11 +475,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_choice),
-        cmocka_unit_test(test_longer_chains),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_zero_and_huge),
-        cmocka_unit_test(test_missing_strategy),
+        cmocka_unit_test(test_every_choice),  cmocka_unit_test(test_every_choice_in_turn),
+        cmocka_unit_test(test_longer_chains), cmocka_unit_test(test_units),
+        cmocka_unit_test(test_zero_and_huge), cmocka_unit_test(test_missing_strategy),
         cmocka_unit_test(test_errors),
     };
 
