@@ -291,14 +291,26 @@ typedef enum {
     SCATTERS, /* of each rank its piece of the sum */
     GATHERS_PIECES,
     MOVES, /* between two ranks */
+    THERE, /* the device's library has it */
     OVER
 } stage;
+
+/* Memory of the host that a device's numbers cross, used again. */
+typedef struct crossing {
+    struct crossing *next; /* free, too */
+    const ct_device *dev;
+    char *data;
+    size_t bytes;
+} crossing;
 
 typedef struct transfer {
     ct_transfers *of;
     struct transfer *next; /* begun after it */
     ct_transfer t;
     stage stage;
+    void *to;             /* on the device, of what crosses; else NULL  */
+    crossing *room_there; /* that it crosses                      */
+    void *ticket;         /* the library's                              */
     int tag;
     char *room; /* other ranks' numbers of this rank's piece, one rank behind the other */
     MPI_Request *request;
@@ -306,7 +318,10 @@ typedef struct transfer {
 } transfer;
 
 struct ct_transfers {
-    ct_comm *group, *peers; /* peers: owned */
+    ct_comm *group, *peers;       /* peers: owned */
+    const ct_device_sum_ops *lib; /* NULL: none */
+    void *library;                /* its group  */
+    crossing *free;
     ct_comm_mover mover;
     transfer *first;         /* under way */
     _Atomic int awaits, tag; /* what the main thread waits for: a peer and its message's tag, … */
@@ -463,6 +478,10 @@ static void forget(transfer *x)
         *at = x->next;
         break;
     }
+    if (x->room_there != NULL) {
+        x->room_there->next = x->of->free;
+        x->of->free = x->room_there;
+    }
     free(x->room);
     free(x->request);
     free(x);
@@ -498,6 +517,77 @@ static ct_status make_room(transfer *x)
                : CT_FAIL(CT_ERR_NOMEM, "no memory to exchange %lld numbers", (long long)x->t.n);
 }
 
+/* ---- numbers of a device */
+
+static bool is_there(const ct_transfers *all, const ct_transfer *t)
+{
+    return (t->dev != NULL) && (all->lib != NULL) && is_of_group(t->kind) && (t->dtype == CT_F32);
+}
+
+/* Of a transfer: what this rank gives, and what it gets. */
+static size_t bytes_of(const transfer *x, bool gives)
+{
+    ct_transfer_kind piece = gives ? CT_TRANSFER_GATHER : CT_TRANSFER_SCATTER;
+    int64_t n = (x->t.kind == piece) ? piece_n(x, x->of->group->rank) : x->t.n;
+
+    if (x->t.kind == (gives ? CT_TRANSFER_RECEIVE : CT_TRANSFER_SEND)) n = 0;
+    return (size_t)n * ct_dtype_size(x->t.dtype);
+}
+
+static ct_status take_crossing(ct_transfers *all, const ct_device *dev, size_t bytes,
+                               crossing **c_p)
+{
+    crossing *c;
+    void *data = NULL;
+
+    for (crossing **at = &all->free; *at != NULL; at = &(*at)->next) {
+        if ((*at)->bytes < bytes) continue;
+        *c_p = *at;
+        *at = (*at)->next;
+        return CT_OK;
+    }
+    c = calloc(1, sizeof(*c));
+    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a transfer");
+    if (dev->host_acquire(bytes, &data) != CT_OK) {
+        free(c);
+        return CT_ERR_NOMEM;
+    }
+    *c = (crossing){ .dev = dev, .data = data, .bytes = bytes };
+    *c_p = c;
+    return CT_OK;
+}
+
+/* From here on x is a transfer of the host's memory. */
+static ct_status cross_down(transfer *x)
+{
+    const ct_device *dev = x->t.dev;
+    size_t down = bytes_of(x, true), at = ct_align_up(down);
+    const void *from = x->t.from;
+
+    CT_TRY(take_crossing(x->of, dev, at + bytes_of(x, false) + 1, &x->room_there));
+    x->to = x->t.to;
+    x->t.from = x->room_there->data;
+    x->t.to = x->room_there->data + at;
+    return (down > 0) ? dev->to_host(x->t.stream, x->room_there->data, from, down) : CT_OK;
+}
+
+static ct_status cross_up(const transfer *x)
+{
+    const ct_device *dev = x->t.dev;
+    size_t up = bytes_of(x, false);
+
+    if ((x->room_there == NULL) || (up == 0)) return CT_OK;
+    return ((dev->upload != NULL) ? dev->upload : dev->from_host)(x->t.stream, x->to, x->t.to, up);
+}
+
+static ct_status start_there(transfer *x)
+{
+    x->stage = THERE;
+    return x->of->lib->transfer(x->of->library, &x->t, &x->ticket);
+}
+
+/* ---- begin, wait */
+
 static ct_status start_transfer(transfer *x)
 {
     const ct_comm *c = x->of->group;
@@ -529,11 +619,15 @@ static ct_status transfer_begin(void *ctx, const ct_transfer *t, void **ticket_p
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a transfer");
     x->of = all;
     x->t = *t;
-    remember(x);
-    status = make_room(x);
-    if (status == CT_OK) {
+    x->stage = OVER; /* it moves once it has started */
+    if (is_there(all, t)) {
+        status = start_there(x);
+    } else {
+        status = (t->dev != NULL) ? cross_down(x) : CT_OK;
+        if (status == CT_OK) status = make_room(x);
         ct_comm_lock(all->peers);
-        status = start_transfer(x);
+        remember(x);
+        if (status == CT_OK) status = start_transfer(x);
         ct_comm_unlock(all->peers);
     }
     if (status == CT_OK)
@@ -551,6 +645,11 @@ static ct_status transfer_wait(void *ctx, void *ticket)
     bool one = (x->t.kind == CT_TRANSFER_SEND) || (x->t.kind == CT_TRANSFER_RECEIVE);
     int idle = 0;
 
+    if (x->stage == THERE) {
+        status = all->lib->follow(all->library, x->t.stream, x->ticket);
+        forget(x);
+        return status;
+    }
     all->tag = x->t.tag;
     all->awaits = one ? x->t.peer : GROUP;
     while ((status == CT_INPROGRESS) && (moved == CT_OK)) {
@@ -569,8 +668,10 @@ static ct_status transfer_wait(void *ctx, void *ticket)
             moved = ct_comm_wait_any(all->peers, request, n, &idle);
     }
     all->awaits = NOTHING;
+    if (moved != CT_OK) status = moved;
+    if (status == CT_OK) status = cross_up(x);
     forget(x);
-    return (moved != CT_OK) ? moved : status;
+    return status;
 }
 
 static ct_status transfer_poll(void *ctx)
@@ -590,6 +691,7 @@ static void transfer_drop(void *ctx, void *ticket)
     ct_transfers *all = ctx;
     transfer *x = ticket;
 
+    if (x->stage == THERE) all->lib->drop(all->library, x->ticket);
     ct_comm_lock(all->peers);
     for (int i = 0; (x->stage != OVER) && (i < x->n_request); ++i) {
         int done = 0;
@@ -625,11 +727,20 @@ ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p
     return CT_OK;
 }
 
+void ct_transfers_use(ct_transfers *t, const ct_device_sum_ops *lib, void *library)
+{
+    t->lib = lib;
+    t->library = library;
+}
+
 void ct_transfers_describe(const ct_transfers *t, char *text, size_t size)
 {
     int awaits = t->awaits;
 
-    if (awaits == NOTHING)
+    if ((awaits == NOTHING) && (t->lib != NULL))
+        snprintf(text, size, "the %d ranks of its replica exchange values on the GPUs, by %s",
+                 t->group->size, t->lib->name);
+    else if (awaits == NOTHING)
         snprintf(text, size, "no value is waited for");
     else if (awaits == GROUP)
         snprintf(text, size, "it waits for a value that the %d ranks of its replica share",
@@ -643,5 +754,12 @@ void ct_transfers_destroy(ct_transfers *t)
     if (t == NULL) return;
     ct_comm_unplug(t->peers, &t->mover);
     ct_comm_destroy(t->peers);
+    while (t->free != NULL) {
+        crossing *c = t->free;
+
+        t->free = c->next;
+        c->dev->host_release(c->data);
+        free(c);
+    }
     free(t);
 }

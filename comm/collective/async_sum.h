@@ -41,6 +41,9 @@ typedef struct ct_transfers ct_transfers;
  * peers. CT_ERR_NOMEM, CT_ERR_COMM. */
 ct_status ct_transfers_create(ct_comm *group, ct_comm *peers, ct_transfers **t_p);
 void ct_transfers_destroy(ct_transfers *t); /* NULL allowed; collective over peers */
+/** A device's numbers cross the host, but those that lib can carry among the group's ranks: library
+ *  is its group, lib->transfer not NULL. Before the first transfer; it outlives t. */
+void ct_transfers_use(ct_transfers *t, const ct_device_sum_ops *lib, void *library);
 /** For the watchdog: whom the main thread waits for. From any thread. */
 void ct_transfers_describe(const ct_transfers *t, char *text, size_t size);
 /** With a ct_transfers as ctx. Tags of SEND and RECEIVE: below 2^15. Pieces of 2^31 elements and

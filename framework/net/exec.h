@@ -143,7 +143,7 @@ static inline ct_status ct_exec_rows(const ct_exec *ex, const float *dw, int64_t
 /** From now on layers sum over that group of ct_exec.sums_of; NULL there: nothing changes. */
 void ct_exec_use_sums(ct_exec *ex, bool replica);
 
-/** Begins a transfer. CT_ERR_ARG, logged: nobody carries any. */
+/** Begins a transfer of what lies on ex->dev. CT_ERR_ARG, logged: nobody carries any. */
 ct_status ct_exec_transfer_begin(ct_exec *ex, const ct_transfer *t, void **ticket_p);
 ct_status ct_exec_transfer_wait(ct_exec *ex, void *ticket);
 

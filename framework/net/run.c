@@ -38,10 +38,16 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
 
 ct_status ct_exec_transfer_begin(ct_exec *ex, const ct_transfer *t, void **ticket_p)
 {
+    ct_transfer there = *t;
+
     if (ex->transfers == NULL)
         return CT_FAIL(CT_ERR_ARG, "the net is divided among ranks, and nobody carries what goes "
                                    "between them");
-    CT_TRY(ex->transfers->begin(ex->transfers_ctx, t, ticket_p));
+    if (ex->dev->kind != CT_DEVICE_CPU) {
+        there.dev = ex->dev;
+        there.stream = ex->stream;
+    }
+    CT_TRY(ex->transfers->begin(ex->transfers_ctx, &there, ticket_p));
     ex->n_transfer++;
     return CT_OK;
 }

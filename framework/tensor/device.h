@@ -123,6 +123,7 @@ ct_status ct_device_cuda_measure(double *copy_p, double *product_p, double *narr
  */
 
 enum { CT_DEVICE_SUM_ID = 128 /* bytes */ };
+struct ct_transfer;
 
 typedef struct ct_device_sum_ops {
     const char *name;    /* "nccl", "MPI"                                            */
@@ -149,8 +150,10 @@ typedef struct ct_device_sum_ops {
      * nothing else, but calls this when sums were given again: has another rank failed? No graph
      * that has them is left when the group closes. */
     ct_status (*given)(void *group);
-    /** Of a begin that was recorded in vain: its ticket is gone. */
+    /** Of a begin that was recorded in vain, or that nobody waits for: its ticket is gone. */
     void (*drop)(void *group, void *ticket);
+    /** As begin, of a transfer of f32 in the group (transfer.h). NULL: it makes none. */
+    ct_status (*transfer)(void *group, const struct ct_transfer *t, void **ticket_p);
 } ct_device_sum_ops;
 
 /** Of a device; NULL: none was built in. */

@@ -25,12 +25,14 @@ typedef enum {
 typedef struct ct_transfer {
     ct_transfer_kind kind;
     ct_dtype dtype;   /* CT_F32, CT_BF16 */
-    const void *from; /* both on the host, and apart */
+    const void *from; /* both on the host, or on dev; and apart */
     void *to;
     int64_t n;            /* elements of the whole */
     const int64_t *piece; /* GATHER, SCATTER: of each rank, in units */
     int64_t unit;         /* elements of a unit */
     int peer, tag;        /* SEND, RECEIVE: rank of the job */
+    const ct_device *dev; /* NULL: the host. What begins follows what the stream was given, … */
+    ct_stream stream;     /* … and what it is given after the wait follows what came          */
 } ct_transfer;
 
 /** Who carries them. */

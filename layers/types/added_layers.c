@@ -316,9 +316,26 @@ static void copy_rows(int64_t n, size_t bytes, const char *from, size_t from_ste
         memcpy(to + (size_t)i * to_step, from + (size_t)i * from_step, bytes);
 }
 
+/* The same where the layer runs; a device has f32 alone. */
+static ct_status move_rows(ct_exec *ex, int64_t n, size_t bytes, const char *from, size_t from_step,
+                           char *to, size_t to_step)
+{
+    const int64_t one = sizeof(float);
+    ct_strided s = { 0 };
+
+    if (ex->dev->kind == CT_DEVICE_CPU) {
+        copy_rows(n, bytes, from, from_step, to, to_step);
+        return CT_OK;
+    }
+    if ((n == 0) || (bytes == 0)) return CT_OK;
+    ct_strided_axis(&s, n, (int64_t)from_step / one, (int64_t)to_step / one);
+    ct_strided_axis(&s, (int64_t)bytes / one, 1, 1);
+    return ct_kernels(ex)->strided(ex, &s, (const float *)(const void *)from, (float *)(void *)to);
+}
+
 /* Between the whole and the pieces behind each other. */
-static void pack(const ct_layer *l, const pieces *v, size_t size, bool unpacks, char *whole,
-                 char *packed)
+static ct_status pack(const ct_layer *l, ct_exec *ex, const pieces *v, size_t size, bool unpacks,
+                      char *whole, char *packed)
 {
     const Ct__TransferParameter *p = l->param->transfer;
     size_t row = (size_t)(v->whole * v->inner) * size, at = 0;
@@ -328,14 +345,15 @@ static void pack(const ct_layer *l, const pieces *v, size_t size, bool unpacks, 
         char *piece = packed + at * (size_t)v->outer;
 
         if (unpacks)
-            copy_rows(v->outer, bytes, piece, bytes, whole + at, row);
+            CT_TRY(move_rows(ex, v->outer, bytes, piece, bytes, whole + at, row));
         else
-            copy_rows(v->outer, bytes, whole + at, row, piece, bytes);
+            CT_TRY(move_rows(ex, v->outer, bytes, whole + at, row, piece, bytes));
         at += bytes;
     }
+    return CT_OK;
 }
 
-static ct_status run_parts(const ct_layer *l, ct_instance *in, bool forward, int part)
+static ct_status run_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, bool forward, int part)
 {
     const ct_blob *x = in->bottom[0], *y = in->top[0];
     const void *from = forward ? x->data.data : y->diff.data;
@@ -345,32 +363,33 @@ static ct_status run_parts(const ct_layer *l, ct_instance *in, bool forward, int
     pieces v;
 
     if (to == NULL) return CT_OK;
-    if ((a == COPY) && (from != to)) memcpy(to, from, ct_tensor_bytes(&x->data));
+    if ((a == COPY) && (from != to))
+        return ex->dev->copy(ex->stream, to, from, ct_tensor_bytes(&x->data));
     if ((a == COPY) || (a == SUM)) return CT_OK;
+    if ((size != sizeof(float)) && (ex->dev->kind != CT_DEVICE_CPU))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "values of %zu bytes on a device", size);
     v = pieces_of(l, &x->data.shape);
     if (a == SLICE) {
         size_t mine = (size_t)(v.mine * v.inner) * size, row = (size_t)(v.whole * v.inner) * size;
 
-        copy_rows(v.outer, mine, (const char *)from + (size_t)(v.at * v.inner) * size, row, to,
-                  mine);
+        return move_rows(ex, v.outer, mine, (const char *)from + (size_t)(v.at * v.inner) * size,
+                         row, to, mine);
     }
     if ((a == SCATTER) && (part == 0) && (v.outer > 1))
-        pack(l, &v, size, false, (char *)(uintptr_t)from, in->buffer[PACKED].data);
+        return pack(l, ex, &v, size, false, (char *)(uintptr_t)from, in->buffer[PACKED].data);
     if ((a == GATHER) && (part == 1) && (v.outer > 1))
-        pack(l, &v, size, true, to, in->buffer[PACKED].data);
+        return pack(l, ex, &v, size, true, to, in->buffer[PACKED].data);
     return CT_OK;
 }
 
 static ct_status forward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
-    (void)ex;
-    return run_parts(l, in, true, part);
+    return run_parts(l, in, ex, true, part);
 }
 
 static ct_status backward_parts(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
-    (void)ex;
-    return run_parts(l, in, false, part);
+    return run_parts(l, in, ex, false, part);
 }
 
 static const ct_sum_ops parts_sums = {
@@ -557,7 +576,8 @@ static const ct_sum_ops receive_sums = {
 #define PARTS(_type, _setup, _alias)                                                               \
     {                                                                                              \
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
-        .alias = _alias, .setup = _setup, .reshape = reshape_parts, .sums = &parts_sums, TRANSFER  \
+        .alias = _alias, .setup = _setup, .reshape = reshape_parts, .sums = &parts_sums,           \
+        .on_cuda = true, TRANSFER                                                                  \
     }
 
 const ct_layer_ops ct_layer_copy_to_parts = PARTS("CopyToParts", check_param, CT_ALIAS_DATA);

@@ -288,10 +288,12 @@ ct_status ct_softmax_loss_exchange(ct_instance *in, ct_exec *ex, const ct_softma
     float *mine = in->buffer[CT_SOFTMAX_LOSS_EXCHANGE].data, *all = mine + 3 * n;
     float *share = in->buffer[CT_SOFTMAX_LOSS_SHARE].data;
     float *loss = in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
-    ct_transfer t = { CT_TRANSFER_GATHER, CT_F32, mine, all, 3 * n * count,
-                      plan->part->each,   3 * n,  0,    0 };
+    ct_transfer t = { .kind = CT_TRANSFER_GATHER, .dtype = CT_F32, .from = mine, .to = all };
     void *ticket;
 
+    t.n = 3 * n * count;
+    t.piece = plan->part->each;
+    t.unit = 3 * n;
     pick_scores(d, x, label, mine + 2 * n);
     CT_TRY(plan->engine->forward_part(d, ex, x, y, mine, mine + n));
     if (count > 1) {

@@ -110,6 +110,23 @@ static void describe(void *ctx, char *text, size_t size)
     }
 }
 
+/* Where the device's library can, what the ranks of a replica send each other. */
+static ct_status carry_on_device(ct_job_division *d, const ct_net *net)
+{
+    const ct_device_sum_ops *lib = NULL;
+    ct_group group;
+
+    if (d->tensor->size == 1) return CT_OK;
+    CT_TRY(ct_exchange_pick_sum(d->solver, net, d->tensor, d->job->shares_gpu, &lib));
+    if ((lib == NULL) || (lib->transfer == NULL)) return CT_OK;
+    d->tensor_mpi.comm = d->tensor;
+    ct_group_mpi_open(&d->tensor_mpi, &group);
+    CT_TRY(ct_group_mpi_take(&d->tensor_mpi, net->options.dev, lib, &group));
+    ct_transfers_use(d->transfers, lib, d->tensor_mpi.library);
+    CT_INFO("values of a replica are exchanged on the GPUs, by %s", lib->name);
+    return CT_OK;
+}
+
 ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
@@ -117,6 +134,7 @@ ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out
     int64_t n_trial;
 
     CT_TRY(ct_exchange_divided_create(&groups, d->solver, net, &d->exchange, out));
+    CT_TRY(carry_on_device(d, net));
     out->job = d->job->group.job;
     n_trial = out->sync.n_trial;
     CT_TRY(ct_group_max(&out->job, &n_trial, 1)); /* all make the same steps */
@@ -259,6 +277,7 @@ void ct_job_division_close(ct_job_division *d)
     ct_watchdog_watch(d->job->watchdog, NULL, NULL);
     ct_exchange_divided_destroy(d->exchange);
     ct_transfers_destroy(d->transfers);
+    ct_group_mpi_close(&d->tensor_mpi);
     ct_comm_destroy(d->tensor);
     ct_comm_destroy(d->tied);
     ct_comm_destroy(d->replicas);

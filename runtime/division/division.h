@@ -22,6 +22,7 @@ typedef struct ct_job_division {
     ct_comm *tied;     /* those that have its parameters of first and last stage; NULL: nobody */
     ct_comm *tensor;   /* the ranks of its replica; NULL: it is alone there                  */
     ct_transfers *transfers;
+    ct_group_mpi tensor_mpi; /* with the device's library that carries what it can of these */
     ct_exchange_divided *exchange;
     ct_whole_nets whole;
     ct_sharded_net *sharded; /* [1 + n_test]: the train net's first */

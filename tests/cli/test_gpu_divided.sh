@@ -91,7 +91,11 @@ while read -r of ranks micro; do
         esac
     done
 done <plans
-is replicas_of_parts grep -Eq 'gradients of replicas .*by nccl' replicasNCCL.log
+for of in split classes replicas mixed; do # values cross no host; those of uneven shares, too
+    [ ! -f "${of}NCCL.log" ] || [ $of = mixed ] || is "${of}_values_by_nccl" grep -q 'values of a replica are exchanged on the GPUs, by nccl' "${of}NCCL.log"
+    [ ! -f "${of}NCCL.log" ] || is "${of}_layers_there" test -z "$(grep -E '(CopyToParts|SumParts|Gather|ReduceScatter|ScatterToParts). has no form' "${of}NCCL.log" "${of}HOST.log")"
+done
+[ "$n_gpu" -lt 4 ] || is replicas_of_parts grep -Eq 'gradients of replicas .*by nccl' replicasNCCL.log
 # from a snapshot of stages on GPUs to a tensor group on the host, and the other way
 resume() { # NAME FROM MODE
     mkdir -p "$1_after_$2"

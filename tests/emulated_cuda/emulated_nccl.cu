@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
+#include <functional>
 #include <memory>
 #include <sched.h>
 #include <sys/mman.h>
@@ -179,7 +180,8 @@ static bool compare(ct_emulated_nccl *c, const origin &mine)
     return meet(c);
 }
 
-template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to, size_t n)
+/* root: who gets the sum, and nobody else; -1: all. */
+template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to, size_t n, int root)
 {
     T *piece = (T *)c->shared->piece;
 
@@ -188,7 +190,7 @@ template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to,
 
         memcpy(piece + (size_t)c->rank * PIECE, from + at, m * sizeof(T));
         if (!meet(c)) return;
-        for (size_t i = 0; i < m; i++) {
+        for (size_t i = 0; (i < m) && ((root < 0) || (root == c->rank)); i++) {
             T sum = piece[i];
 
             for (int r = 1; r < c->n_rank; r++) sum += piece[(size_t)r * PIECE + i];
@@ -198,17 +200,30 @@ template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to,
     }
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t st)
+/* What the root has to all ranks. */
+static void spread(ct_emulated_nccl *c, const float *from, float *to, size_t n, int root)
+{
+    float *piece = (float *)c->shared->piece;
+
+    for (size_t at = 0; at < n; at += PIECE) {
+        size_t m = (n - at < PIECE) ? n - at : PIECE;
+
+        if (c->rank == root) memcpy(piece, from + at, m * sizeof(*piece));
+        if (!meet(c)) return;
+        memcpy(to + at, piece, m * sizeof(*piece));
+        if (!meet(c)) return;
+    }
+}
+
+/* When the stream gets there, once all ranks have the same call. */
+static ncclResult_t give(ncclComm_t comm, cudaStream_t st, std::function<void()> work)
 {
     std::shared_ptr<int> held = comm->held;
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     origin from_call = { 0, false };
 
     (void)cudaStreamIsCapturing(st, &capture);
-    if (((type != ncclFloat) && (type != ncclDouble)) || (op != ncclSum) || (st == nullptr))
-        return ncclInvalidArgument;
-    n_sum++;
+    if (st == nullptr) return ncclInvalidArgument;
     from_call = { ++comm->n_call, capture == cudaStreamCaptureStatusActive };
     ct_emulated_give(st, [=]() {
         (void)held.use_count(); /* as long as this is kept */
@@ -221,14 +236,68 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
             return;
         }
         ct_emulated_open();
-        if (compare(comm, from_call)) {
-            if (type == ncclFloat)
-                add_up(comm, (const float *)from, (float *)to, n);
-            else
-                add_up(comm, (const double *)from, (double *)to, n);
-        }
+        if (compare(comm, from_call)) work();
         ct_emulated_close();
     });
+    return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t st)
+{
+    if (((type != ncclFloat) && (type != ncclDouble)) || (op != ncclSum))
+        return ncclInvalidArgument;
+    n_sum++;
+    return give(comm, st, [=]() {
+        if (type == ncclFloat)
+            add_up(comm, (const float *)from, (float *)to, n, -1);
+        else
+            add_up(comm, (const double *)from, (double *)to, n, -1);
+    });
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t st)
+{
+    if (type != ncclFloat) return ncclInvalidArgument;
+    return give(comm, st, [=]() {
+        for (int r = 0; r < comm->n_rank; r++)
+            spread(comm, (const float *)from, (float *)to + (size_t)r * n, n, r);
+    });
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t st)
+{
+    if ((type != ncclFloat) || (op != ncclSum)) return ncclInvalidArgument;
+    return give(comm, st, [=]() {
+        for (int r = 0; r < comm->n_rank; r++)
+            add_up(comm, (const float *)from + (size_t)r * n, (float *)to, n, r);
+    });
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t n, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t st)
+{
+    if (type != ncclFloat) return ncclInvalidArgument;
+    return give(comm, st, [=]() { spread(comm, (const float *)from, (float *)to, n, root); });
+}
+
+ncclResult_t ncclReduce(const void *from, void *to, size_t n, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t st)
+{
+    if ((type != ncclFloat) || (op != ncclSum)) return ncclInvalidArgument;
+    return give(comm, st, [=]() { add_up(comm, (const float *)from, (float *)to, n, root); });
+}
+
+/* Calls of a group run one after the other, in one order on all ranks. */
+ncclResult_t ncclGroupStart(void)
+{
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
     return ncclSuccess;
 }
 

@@ -8,6 +8,7 @@
 
 #include "framework/tensor/cuda/device_cuda.h"
 #include "framework/tensor/device.h"
+#include "framework/tensor/transfer.h"
 
 #define CALLS(X)                                                                                   \
     X(ncclGetUniqueId)                                                                             \
@@ -16,6 +17,12 @@
     X(ncclCommAbort)                                                                               \
     X(ncclCommGetAsyncError)                                                                       \
     X(ncclAllReduce)                                                                               \
+    X(ncclAllGather)                                                                               \
+    X(ncclReduceScatter)                                                                           \
+    X(ncclBroadcast)                                                                               \
+    X(ncclReduce)                                                                                  \
+    X(ncclGroupStart)                                                                              \
+    X(ncclGroupEnd)                                                                                \
     X(ncclGetErrorString)
 
 /* The library is the process's, like the device. */
@@ -170,22 +177,29 @@ static ct_status open_group(const ct_device *, void *, const void *id, int rank,
     return CT_OK;
 }
 
+/* What the group's stream was given so far. */
+static ct_status make_ticket(group *g, void **ticket_p)
+{
+    cudaEvent_t ended;
+
+    CT_TRY(ct_cuda_check(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming), "event"));
+    CT_TRY(ct_cuda_check(cudaEventRecord(ended, g->stream), "event"));
+    *ticket_p = (void *)ended;
+    return CT_OK;
+}
+
 /* Where `st` is recorded, so is this: the group's stream joins by the event that it follows, and
  * joins again with follow(). */
 static ct_status begin(void *of, ct_stream st, float *data, int64_t n, void **ticket_p)
 {
     group *g = (group *)of;
-    cudaEvent_t ended;
 
     CT_TRY(given(g));
     CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
     CT_TRY(check_group(
         g, nccl.p_ncclAllReduce(data, data, (size_t)n, ncclFloat, ncclSum, g->comm, g->stream),
         "sum of gradients"));
-    CT_TRY(ct_cuda_check(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming), "event"));
-    CT_TRY(ct_cuda_check(cudaEventRecord(ended, g->stream), "event"));
-    *ticket_p = (void *)ended;
-    return CT_OK;
+    return make_ticket(g, ticket_p);
 }
 
 static ct_status follow(void *, ct_stream st, void *ticket)
@@ -217,6 +231,64 @@ static void drop(void *, void *ticket)
     (void)cudaEventDestroy((cudaEvent_t)ticket);
 }
 
+/* ---- transfers: pieces of one length by NCCL's own collective, others by a call for each rank's
+ */
+
+static bool is_even(const group *g, const ct_transfer *t)
+{
+    for (int r = 1; r < g->n_rank; r++) {
+        if (t->piece[r] != t->piece[0]) return false;
+    }
+    return true;
+}
+
+static ncclResult_t one_by_one(const group *g, const ct_transfer *t)
+{
+    ncclResult_t result = nccl.p_ncclGroupStart(), end;
+    const float *from = (const float *)t->from;
+    float *to = (float *)t->to;
+
+    for (int r = 0; (r < g->n_rank) && (result == ncclSuccess); r++) {
+        size_t n = (size_t)(t->piece[r] * t->unit);
+
+        if (n == 0) continue;
+        if (t->kind == CT_TRANSFER_GATHER) {
+            result = nccl.p_ncclBroadcast(from, to, n, ncclFloat, r, g->comm, g->stream);
+            to += n;
+        } else {
+            result = nccl.p_ncclReduce(from, to, n, ncclFloat, ncclSum, r, g->comm, g->stream);
+            from += n;
+        }
+    }
+    end = nccl.p_ncclGroupEnd();
+    return (result == ncclSuccess) ? end : result;
+}
+
+static ncclResult_t carry(const group *g, const ct_transfer *t)
+{
+    size_t each;
+
+    if (t->kind == CT_TRANSFER_SUM)
+        return nccl.p_ncclAllReduce(t->from, t->to, (size_t)t->n, ncclFloat, ncclSum, g->comm,
+                                    g->stream);
+    if (!is_even(g, t)) return one_by_one(g, t);
+    each = (size_t)(t->piece[0] * t->unit);
+    if (t->kind == CT_TRANSFER_GATHER)
+        return nccl.p_ncclAllGather(t->from, t->to, each, ncclFloat, g->comm, g->stream);
+    return nccl.p_ncclReduceScatter(t->from, t->to, each, ncclFloat, ncclSum, g->comm, g->stream);
+}
+
+static ct_status transfer(void *of, const ct_transfer *t, void **ticket_p)
+{
+    group *g = (group *)of;
+
+    CT_TRY(given(g));
+    CT_TRY(ct_cuda_follow(t->stream, (ct_stream)g->stream));
+    CT_TRY(check_group(g, carry(g, t), "values of a layer"));
+    return make_ticket(g, ticket_p);
+}
+
 extern "C" const ct_device_sum_ops ct_device_sum_nccl = {
-    "nccl", there, make_id, open_group, close_group, begin, follow, sum, NULL, given, drop,
+    "nccl", there, make_id, open_group, close_group, begin,
+    follow, sum,   NULL,    given,      drop,        transfer,
 };
