@@ -107,4 +107,15 @@ resume split stages cpu
 resume stages split gpu
 runs tests 0 '^accuracy = ' $JOB 2 "$CORTADO" test --model=net.prototxt --weights=one1/s_iter_6.caffemodel.h5 --iterations=3 --parallel=split.plan --gpu=0
 runs times 0 'images/s .batch 12.' $JOB 2 "$CORTADO" time --solver=solver.prototxt --solver_mode=gpu --iterations=2 --limits=false --parallel=split.plan
+# a sum of one of several groups that never ends: the library tells of it, or the watchdog
+if [ -n "$emulated" ]; then
+    LIMIT=60
+    broken="$train --parallel=split.plan --solver_mode=gpu"
+    for n in 5 9; do
+        runs "failed_$n" 1 'rank 1.*sum over ranks: NCCL: remote process exited' $JOB 1 $broken : -np 1 env CORTADO_EMULATED_NCCL_FAIL=$n $broken
+    done
+    runs nobody_tells 6 'no progress for 3 s .*replica exchange values on the GPUs, by nccl' \
+        $JOB 2 env "CORTADO_EMULATED_NCCL_FAIL=9 silent" $broken --set watchdog_seconds=3
+    unset LIMIT
+fi
 finish
