@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/message.h"
 #include "framework/proto/prototxt.h"
 
 typedef struct parallel_impl {
@@ -343,14 +344,90 @@ ct_status ct_parallel_set_batch(const ct_parallel *p, Ct__SolverParameter *solve
     return CT_OK;
 }
 
-/* Whether a layer without rules of phase TEST alone makes up data. */
+/* ---- DummyData */
+
+static bool rule_allows(const Ct__NetStateRule *r, Ct__Phase phase)
+{
+    return !r->has_phase || (r->phase == phase);
+}
+
+/* Whether some net of the phase may have the layer, as far as its rules speak of phases. */
+static bool may_be_in(const Ct__LayerParameter *l, Ct__Phase phase)
+{
+    for (size_t i = 0; i < l->n_exclude; i++) {
+        const Ct__NetStateRule *r = l->exclude[i];
+
+        if (r->has_phase && (r->phase == phase) && !r->has_min_level && !r->has_max_level &&
+            (r->n_stage == 0) && (r->n_not_stage == 0))
+            return false;
+    }
+    for (size_t i = 0; i < l->n_include; i++) {
+        if (rule_allows(l->include[i], phase)) return true;
+    }
+    return l->n_include == 0;
+}
+
 static bool is_dummy(const Ct__LayerParameter *l)
 {
-    for (size_t i = 0; i < l->n_include; i++) {
-        if (l->include[i]->has_phase && (l->include[i]->phase == CT__PHASE__TEST)) return false;
-    }
     return (l->type != NULL) && (strcmp(l->type, "DummyData") == 0) &&
-           (l->dummy_data_param != NULL);
+           (l->dummy_data_param != NULL) && may_be_in(l, CT__PHASE__TRAIN);
+}
+
+/* Rules of this phase alone: include rules of the other go; without any, the other is excluded. */
+static ct_status keep_phase(Ct__LayerParameter *l, Ct__Phase phase)
+{
+    Ct__NetStateRule *r, **more;
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n_include; i++) {
+        r = l->include[i];
+        if (!rule_allows(r, phase)) {
+            ct__net_state_rule__free_unpacked(r, NULL);
+            continue;
+        }
+        r->has_phase = true;
+        r->phase = phase;
+        l->include[n++] = r;
+    }
+    l->n_include = n;
+    if (n > 0) return CT_OK;
+    more = realloc(l->exclude, sizeof(Ct__NetStateRule *) * (l->n_exclude + 1));
+    if (more != NULL) l->exclude = more;
+    r = (Ct__NetStateRule *)(void *)ct_message_create(&ct__net_state_rule__descriptor);
+    if ((more == NULL) || (r == NULL)) {
+        free(r);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a rule of a layer");
+    }
+    r->has_phase = true;
+    r->phase = (phase == CT__PHASE__TRAIN) ? CT__PHASE__TEST : CT__PHASE__TRAIN;
+    l->exclude[l->n_exclude++] = r;
+    return CT_OK;
+}
+
+/* Layer i becomes one of TRAIN, with one of TEST behind it, which is otherwise the same. */
+static ct_status split_phases(Ct__NetParameter *net, size_t i)
+{
+    Ct__LayerParameter *l = net->layer[i], *copy = NULL, **more;
+    size_t size = ct__layer_parameter__get_packed_size(l);
+    uint8_t *wire = malloc(size + 1);
+
+    if (wire != NULL) {
+        ct__layer_parameter__pack(l, wire);
+        copy = ct__layer_parameter__unpack(NULL, size, wire);
+    }
+    free(wire);
+    if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
+    more = realloc(net->layer, sizeof(Ct__LayerParameter *) * (net->n_layer + 1));
+    if (more == NULL) {
+        ct__layer_parameter__free_unpacked(copy, NULL);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
+    }
+    net->layer = more;
+    memmove(more + i + 2, more + i + 1, sizeof(Ct__LayerParameter *) * (net->n_layer - i - 1));
+    more[i + 1] = copy;
+    net->n_layer += 1;
+    CT_TRY(keep_phase(l, CT__PHASE__TRAIN));
+    return keep_phase(copy, CT__PHASE__TEST);
 }
 
 /* The samples that its first top has; 0: none are said. */
@@ -360,15 +437,23 @@ static int64_t dummy_batch(const Ct__DummyDataParameter *d)
     return ((d->n_shape > 0) && (d->shape[0]->n_dim > 0)) ? d->shape[0]->dim[0] : 0;
 }
 
+static int64_t first_dummy_batch(const Ct__NetParameter *net)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        if (is_dummy(net->layer[i]) && (dummy_batch(net->layer[i]->dummy_data_param) != 0))
+            return dummy_batch(net->layer[i]->dummy_data_param);
+    }
+    return 0;
+}
+
 void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch)
 {
-    int64_t from = 0;
+    int64_t from = first_dummy_batch(net);
 
     for (size_t i = 0; i < net->n_layer; i++) {
         Ct__DummyDataParameter *d = net->layer[i]->dummy_data_param;
 
         if (!is_dummy(net->layer[i])) continue;
-        if (from == 0) from = dummy_batch(d);
         for (size_t k = 0; k < d->n_num; k++) {
             if (d->num[k] == from) d->num[k] = (uint32_t)batch;
         }
@@ -379,9 +464,15 @@ void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch)
     }
 }
 
-void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
+ct_status ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net)
 {
+    if (first_dummy_batch(net) == p->micro_batch) return CT_OK;
+    for (size_t i = 0; i < net->n_layer; i++) {
+        if (is_dummy(net->layer[i]) && may_be_in(net->layer[i], CT__PHASE__TEST))
+            CT_TRY(split_phases(net, i));
+    }
     ct_parallel_set_dummy_batch(net, p->micro_batch);
+    return CT_OK;
 }
 
 ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank)

@@ -82,10 +82,11 @@ ct_status ct_parallel_check_ranks(const ct_parallel *p, int64_t n_rank, const ch
  *  CT_ERR_CONFIG if it asks for another global_batch_size. */
 ct_status ct_parallel_set_batch(const ct_parallel *p, Ct__SolverParameter *solver);
 
-/** Likewise the net: layers DummyData that are not of TEST alone give a micro-batch, too, in tops
- *  whose first dimension is that of the first such top. */
-void ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net);
-/** The same for any batch. */
+/** Likewise the net: in TRAIN layers DummyData give a micro-batch, too, in tops whose first
+ *  dimension is that of the first such top. One of both phases becomes two, and that of TEST keeps
+ *  its batch. Before ct_parallel_bind(). CT_ERR_NOMEM. */
+ct_status ct_parallel_set_dummy(const ct_parallel *p, Ct__NetParameter *net);
+/** The same for any batch, of nets that are made for TRAIN alone: no layer becomes two. */
 void ct_parallel_set_dummy_batch(Ct__NetParameter *net, int64_t batch);
 
 /** Where a rank stands: its stage, its replica there, and its place in the replica. */

@@ -331,8 +331,7 @@ static ct_status open_parallel(checked *k, const char *phase)
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
     k->n_rank = 1; /* the net is looked at as one rank would run it */
-    k->n_rank = 1;
-    ct_parallel_set_dummy(k->parallel, k->config.net);
+    CT_TRY(ct_parallel_set_dummy(k->parallel, k->config.net));
     return ct_parallel_set_batch(k->parallel, k->config.solver);
 }
 

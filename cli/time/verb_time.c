@@ -450,7 +450,7 @@ static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
 
     if (file == NULL) return CT_OK;
     CT_TRY(ct_parallel_read(file, p_p));
-    ct_parallel_set_dummy(*p_p, c->net);
+    CT_TRY(ct_parallel_set_dummy(*p_p, c->net));
     return ct_job_division_open_net(call->job, *p_p, c->solver, param_p, options, d_p);
 }
 

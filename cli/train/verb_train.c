@@ -269,7 +269,7 @@ static ct_status open_parallel(training *t)
     CT_TRY(ct_job_share(t->job, status));
     if (t->job->rank != 0) CT_TRY(read_parallel(t, file));
     CT_TRY(ct_parallel_set_batch(t->parallel, t->config.solver));
-    ct_parallel_set_dummy(t->parallel, t->config.net);
+    CT_TRY(ct_parallel_set_dummy(t->parallel, t->config.net));
     CT_INFO("%s: %" PRId64 " samples a step in %" PRId64 " micro-batches", file,
             t->parallel->global_batch, t->parallel->micro_batches);
     return CT_OK;

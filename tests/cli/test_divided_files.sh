@@ -125,4 +125,29 @@ words columns_on 3 columns --snapshot=deals/s_iter_3.solverstate.h5
 words deals_on 4 deals --snapshot=whole/s_iter_3.solverstate.h5
 words whole_on 1 none --snapshot=columns/s_iter_3.solverstate.h5
 for of in columns_on deals_on whole_on; do is "${of}_near" near whole "$of"; done
+
+# ---- a DummyData of both phases: micro-batches in TRAIN, the file's batch in TEST
+sed '/^layer { name: "bn"/d' net.prototxt >both.prototxt
+awk '/name: "in"/ { held = 1; text = "" } !held { print } held { text = text $0 "\n" } held && /value: 3/ { held = 0
+    small = text; gsub(/dim: 12/, "dim: 4", small); sub(/dummy_data_param/, "include { phase: TRAIN } dummy_data_param", small)
+    sub(/dummy_data_param/, "include { phase: TEST } dummy_data_param", text); printf "%s%s", small, text }' both.prototxt >each.prototxt
+phases() { # NAME NET RANKS OPTION...
+    who=$1 net=$2 ranks=$3
+    shift 3
+    runs "phases_$who" 0 'Optimization Done' $JOB "$ranks" $train --set net="$net" --set snapshot_prefix=one/phases --set display=1 \
+        --set average.type=NONE --set test_iter=3 --set test_interval=2 "$@"
+    sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #0: loss = \([0-9.e+-]*\) .*/test \1/p' out >"$who.phases"
+}
+same_phases() { # A B
+    paste "$1.phases" "$2.phases" | awk '{ d = $2 - $4; if (d < 0) d = -d; if (($1 != $3) || (d > 1e-5 * ($2 + 1))) exit 1; n++ } END { exit n != 7 }'
+}
+in_turn='micro_batches: 3 stage { first: "in/conv" last:'
+echo "ranks: 1 global_batch: 12 $in_turn \"loss\" rank: 0 }" >alone.plan
+echo "ranks: 2 global_batch: 12 $in_turn \"in/conv\" rank: 0 } stage { first: \"fc6\" last: \"loss\" rank: 1 }" >in_two.plan
+echo "ranks: 3 global_batch: 12 $in_turn \"loss\" rank: 0 rank: 1 rank: 2 share: 2 share: 1 share: 1 }" >dealt.plan
+phases one each.prototxt 1 --global_batch_size=4 --set iter_size=3
+phases alone both.prototxt 1 --parallel=alone.plan
+phases in_two both.prototxt 2 --parallel=in_two.plan
+phases dealt both.prototxt 3 --parallel=dealt.plan
+for of in alone in_two dealt; do is "phases_${of}_same" same_phases one "$of"; done
 finish

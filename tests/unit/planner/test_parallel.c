@@ -220,7 +220,8 @@ static void test_batch_of_dummies(void **state)
         "layer { name: 'a' type: 'DummyData' include { phase: TRAIN } dummy_data_param { "
         "shape { dim: 7 dim: 5 } shape { dim: 1 } shape { } shape { dim: 7 } } } "
         "layer { name: 'b' type: 'DummyData' dummy_data_param { num: 7 num: 2 channels: 7 } } "
-        "layer { name: 'c' type: 'ReLU' }");
+        "layer { name: 'd' type: 'DummyData' include { stage: 'x' } include { phase: TEST } "
+        "dummy_data_param { shape { dim: 7 } } } layer { name: 'c' type: 'ReLU' }");
     ct_parallel *p = NULL;
 
     (void)state;
@@ -228,7 +229,8 @@ static void test_batch_of_dummies(void **state)
                            "again { first: 'a' last: 'b' } again { first: 'c' last: 'd' } }",
                            &p),
                      CT_OK);
-    ct_parallel_set_dummy(p, net);
+    assert_int_equal(ct_parallel_set_dummy(p, net), CT_OK);
+    assert_int_equal(net->n_layer, 7);
     assert_int_equal(net->layer[0]->dummy_data_param->shape[0]->dim[0], 7);
     assert_int_equal(net->layer[1]->dummy_data_param->shape[0]->dim[0], 4);
     assert_int_equal(net->layer[1]->dummy_data_param->shape[0]->dim[1], 5);
@@ -237,6 +239,18 @@ static void test_batch_of_dummies(void **state)
     assert_int_equal(net->layer[2]->dummy_data_param->num[0], 4);
     assert_int_equal(net->layer[2]->dummy_data_param->num[1], 2);
     assert_int_equal(net->layer[2]->dummy_data_param->channels[0], 7);
+    assert_int_equal(net->layer[2]->exclude[0]->phase, CT__PHASE__TEST);
+    /* of both phases: TEST's has a layer of its own, which keeps its batch */
+    assert_string_equal(net->layer[3]->name, "b");
+    assert_int_equal(net->layer[3]->exclude[0]->phase, CT__PHASE__TRAIN);
+    assert_int_equal(net->layer[3]->dummy_data_param->num[0], 7);
+    assert_int_equal(net->layer[4]->n_include, 1);
+    assert_int_equal(net->layer[4]->include[0]->phase, CT__PHASE__TRAIN);
+    assert_string_equal(net->layer[4]->include[0]->stage[0], "x");
+    assert_int_equal(net->layer[4]->dummy_data_param->shape[0]->dim[0], 4);
+    assert_int_equal(net->layer[5]->n_include, 2);
+    assert_int_equal(net->layer[5]->include[0]->phase, CT__PHASE__TEST);
+    assert_int_equal(net->layer[5]->dummy_data_param->shape[0]->dim[0], 7);
     assert_int_equal(p->n_again, 2);
     assert_string_equal(p->again[0].last, "b");
     assert_string_equal(p->again[1].first, "c");
