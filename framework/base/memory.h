@@ -36,6 +36,11 @@ double ct_memory_limit(void);
  *  machine with so many bytes. */
 double ct_memory_limit_of(const char *groups, const char *mount, double machine);
 
+/** The most bytes that this process had resident so far. Of memory that it shares with others now
+ *  (windows of a node's ranks) its share counts, so that a sum over the ranks has each page once.
+ */
+int64_t ct_memory_resident(void);
+
 typedef enum {
     CT_ARENA_PLAIN, /* private host memory                    */
     CT_ARENA_SHARED /* a window shared by the ranks of a node */

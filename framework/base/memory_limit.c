@@ -1,9 +1,11 @@
 /* How much memory there is for the processes of a job on this machine: the machine's, or what a
  * control group leaves of it (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of
- * Linux). A scheduler limits jobs so, and so does whoever runs containers. */
+ * Linux). A scheduler limits jobs so, and so does whoever runs containers. And what of it a process
+ * has taken. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "framework/base/memory.h"
@@ -74,4 +76,32 @@ double ct_memory_limit(void)
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     return ct_memory_limit_of("/proc/self/cgroup", "/sys/fs/cgroup", machine);
+}
+
+/* Kilobytes behind `name` in a file of lines "NAME: N kB"; 0: there is no such line. */
+static int64_t read_line(const char *file, const char *name)
+{
+    FILE *f = fopen(file, "r");
+    size_t length = strlen(name);
+    int64_t kb = 0;
+    char line[256];
+
+    if (f == NULL) return 0;
+    while (fgets(line, sizeof(line), f) != NULL)
+        if ((strncmp(line, name, length) == 0) && (line[length] == ':'))
+            kb = strtoll(line + length + 1, NULL, 10);
+    fclose(f);
+    return (kb > 0) ? kb : 0;
+}
+
+int64_t ct_memory_resident(void)
+{
+    struct rusage used = { 0 };
+    int64_t shared = read_line("/proc/self/status", "RssShmem");
+    int64_t share = read_line("/proc/self/smaps_rollup", "Pss_Shmem");
+
+    (void)getrusage(RUSAGE_SELF, &used);
+    /* share 0: Linux before 4.14 does not tell */
+    return 1024 *
+           ((int64_t)used.ru_maxrss - (((share > 0) && (share < shared)) ? shared - share : 0));
 }

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/trace.h"
@@ -128,15 +127,13 @@ static void measure(const ct_solver *s, int64_t *v)
 {
     const ct_division *d = s->options.division;
     const ct_memory *m = &s->net->memory;
-    struct rusage used = { 0 };
 
-    (void)getrusage(RUSAGE_SELF, &used);
     v[STAGE] = (d != NULL) ? d->stage : 0;
     v[PLANNED] = (int64_t)(m->planned + m->weights) +
                  ct_update_rule_state_bytes(s->param, s->net->grad_count);
     v[ALLOCATED] = (int64_t)m->allocated;
     for (int i = 0; i < s->step.n_history; i++) v[ALLOCATED] += (int64_t)s->step.history[i].bytes;
-    v[RESIDENT] = 1024 * (int64_t)used.ru_maxrss;
+    v[RESIDENT] = ct_memory_resident();
 }
 
 ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out)

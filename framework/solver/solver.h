@@ -117,8 +117,7 @@ int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);
 /** Adds "ranks":[{"rank","stage","memory_bytes","allocated_bytes","resident_bytes"}] of the job:
  * what the plan says of a rank's train net (weights, gradients, the optimiser's states, all
- * passes), what was allocated for these, and the most that its process ever had resident.
- * Collective. */
+ * passes), what was allocated for these, and ct_memory_resident(). Collective. */
 ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
 /** ct_net_checksum() of all weights: of a divided net those that one rank would have. Collective.
  */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Nets that two ranks run together by a parallel file, beside how they run otherwise, in alternating runs.
 
-Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline,predict,vgg16]
+Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_speed,pipeline,predict,vgg16,memory]
 
   gpt2        GPT-2 124M, batch 1, 1024 tokens, AdamW: one rank of two threads; two of one, tensor 2
   alexnet64   AlexNet, 64 images, two pretended hosts with 1 Gbit/s between them (scripts/netns.sh, root):
@@ -13,6 +13,7 @@ Usage: tests/bench/divided.py [--pairs=5] [--runs=gpt2,alexnet64,alexnet32,half_
   predict     four plans each of AlexNet, VGG-16 for CIFAR-10 and a GPT, by profiles of one rank with two batches:
               steps as `cortado plan` foresees them and as they are
   vgg16       VGG-16, 16 images, at most 1.6 GiB a rank: what `cortado plan` says and writes, and what its file takes
+  memory      the plans of predict, without profiles: bytes of each rank as planned, allocated, and resident at most
 
 CORTADO names the program. Each pair runs one after the other; a run's figure is the median of its steps without
 the first two. Printed are medians over the pairs, and the ratio with its least and largest pair.
@@ -193,11 +194,17 @@ def vgg16(_, where):
                              stderr=subprocess.STDOUT, text=True, check=False, env=dict(os.environ, OMP_NUM_THREADS="1"))
     print(planned.stdout, flush=True)
     train(where, "net", local, 2, 16, ["--parallel=plan", "--iterations=4"], keep=True)
+    tell_ranks(where)
+
+
+def tell_ranks(where):
+    """Of the last run: MiB planned, allocated, resident at most, and what may be resident (80 MiB + 5 % more)."""
     for line in read(f"{where}/m.jsonl").splitlines():
         event = json.loads(line)
         for r in event.get("ranks", []) if event["event"] == "done" else []:
-            print(f"rank {r['rank']}: planned {r['memory_bytes'] / 2**20:.1f} MiB, allocated "
-                  f"{r['allocated_bytes'] / 2**20:.1f}, resident {r['resident_bytes'] / 2**20:.1f}", flush=True)
+            planned, allocated, resident = (r[f"{k}_bytes"] / 2**20 for k in ("memory", "allocated", "resident"))
+            print(f"  rank {r['rank']}: planned {planned:.1f} MiB, allocated {allocated:.1f}, resident {resident:.1f} of "
+                  f"{1.05 * planned + 80:.1f}", flush=True)
 
 
 def profile(where, net, batch):
@@ -221,24 +228,47 @@ def gpt_net(where, net, batch):
             f.write(random.randrange(128).to_bytes(2, "little"))
 
 
-def predict(_, where):
-    os.environ["OMP_NUM_THREADS"] = "1"
-    rows, kinds = [], {"data": ["data"], "tensor 2": ["tensor=2", "stages=1", "micro_batches=1"],
-                       "2 stages, 4": ["stages=2", "micro_batches=4"], "2 stages, 8": ["stages=2", "micro_batches=8"]}
+KINDS = {"data": ["data"], "tensor 2": ["tensor=2", "stages=1", "micro_batches=1"],
+         "2 stages, 4": ["stages=2", "micro_batches=4"], "2 stages, 8": ["stages=2", "micro_batches=8"]}
+NETS = (("alexnet", 32), ("vgg", 64), ("gpt", 8))
+
+
+def three_nets(where):
     images("alexnet", 32, where, "alexnet", 227)
     images("vgg16_cifar", 64, where, "vgg", 32)
     gpt_net(where, "gpt", 8)
-    for net, batch in (("alexnet", 32), ("vgg", 64), ("gpt", 8)):
+    for net, batch in NETS:
         solver(where, net, f"base_lr: 0.0001 momentum: 0.9 global_batch_size: {batch}")
+
+
+def plan(where, net, batch, fixed, more):
+    words = [CORTADO, "plan", f"--solver={net}.solver", "--ranks=2", f"--global_batch_size={batch}", "--json=plan.json",
+             "--out=plan", *more, *(f"--fix={f}" for f in fixed)]
+    done = subprocess.run(words, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(words)}:\n{done.stdout[-2000:]}")
+    return json.loads(read(f"{where}/plan.json"))["step_s"] * 1e3
+
+
+def memory(_, where):
+    three_nets(where)
+    for net, batch in NETS:
+        for kind, fixed in KINDS.items():
+            plan(where, net, batch, fixed, ["--limits=200,30"])
+            train(where, net, local, 2, batch, ["--parallel=plan", "--iterations=3"], keep=True)
+            print(f"{net}, {kind}", flush=True)
+            tell_ranks(where)
+
+
+def predict(_, where):
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rows = []
+    three_nets(where)
+    for net, batch in NETS:
         profiles = ",".join(profile(where, net, b) for b in (max(1, batch // 8), batch // 2))
         mine = []
-        for kind, fixed in {**kinds, "best": []}.items():
-            words = [CORTADO, "plan", f"--solver={net}.solver", "--ranks=2", f"--global_batch_size={batch}",
-                     f"--profile={profiles}", "--json=plan.json", "--out=plan", *(f"--fix={f}" for f in fixed)]
-            done = subprocess.run(words, cwd=where, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-            if done.returncode != 0:
-                sys.exit(f"{' '.join(words)}:\n{done.stdout[-2000:]}")
-            foreseen = json.loads(read(f"{where}/plan.json"))["step_s"] * 1e3
+        for kind, fixed in {**KINDS, "best": []}.items():
+            foreseen = plan(where, net, batch, fixed, [f"--profile={profiles}"])
             measured = train(where, net, local, 2, batch, ["--parallel=plan"])[0]
             mine.append((kind, foreseen, measured))
             print(f"{net}, {kind}: foreseen {foreseen:.0f} ms, measured {measured:.0f} ms, "
@@ -251,7 +281,7 @@ def predict(_, where):
 
 RUNS = {"gpt2": gpt2, "alexnet64": lambda p, w: alexnet(p, w, 64), "alexnet32": lambda p, w: alexnet(p, w, 32),
         "half_speed": half_speed, "pipeline": pipeline, "predict": predict,
-        "vgg16": vgg16}
+        "vgg16": vgg16, "memory": memory}
 
 
 def main():
