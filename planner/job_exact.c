@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "planner/sharding.h"
+#include "planner/job_file.h"
 
 #define MOST_TRIES 8
 #define WASTE      0.02
@@ -124,6 +124,21 @@ static ct_status look_at(ct_job_space *s, const ct_net_options *options, ct_job_
     return status;
 }
 
+/* The step is that of the file, which may do otherwise than its blocks one by one. */
+static ct_status price(ct_job_space *s, ct_job_plan *p)
+{
+    ct_text text = { 0 };
+    ct_parallel *file = NULL;
+    ct_status status = ct_job_plan_write(s, p, &text);
+
+    if (status == CT_OK) status = ct_parallel_parse("the plan", text.text, text.length, &file);
+    if (status == CT_OK) status = ct_parallel_bind(file, s->net->param, s->net->net);
+    if (status == CT_OK) status = ct_job_file_price(s->net, s->machine, file, p);
+    ct_parallel_destroy(file);
+    ct_text_destroy(&text);
+    return status;
+}
+
 /* Chooses anew what is to be; later tries spare a little more. *can_p: there are choices. */
 static ct_status choose_anew(ct_job_space *s, ct_job_plan *p, const bool *anew, int tries,
                              bool *can_p)
@@ -155,7 +170,7 @@ ct_status ct_job_plan_fit(ct_job_space *s, const ct_net_options *options, ct_job
     }
     free(anew);
     p->fits = fits && can;
-    if ((status == CT_OK) && can) status = ct_job_plan_simulate(s, p);
+    if ((status == CT_OK) && can) status = price(s, p);
     return status;
 }
 

@@ -111,21 +111,38 @@ void ct_job_machine_destroy(ct_job_machine *m)
 
 /* ---- places */
 
-static int64_t place(const ct_job_layout *l, int stage, int replica, int part)
+int ct_job_data_of(const ct_job_layout *l, int stage)
 {
-    return ((int64_t)stage * l->data + replica) * l->tensor + part;
+    return (l->file != NULL) ? l->file->stage[stage].n_replica : l->data;
 }
 
-int ct_job_node(const ct_job_layout *l, int stage, int replica, int part)
+int ct_job_tensor_of(const ct_job_layout *l, int stage)
 {
-    return l->order[place(l, stage, replica, part) / l->machine->ranks_per_node];
+    return (l->file != NULL) ? l->file->stage[stage].tensor : l->tensor;
+}
+
+/* The rank at the i-th place of a stage. */
+static int rank_at(const ct_job_layout *l, int stage, int64_t i)
+{
+    int k = l->machine->ranks_per_node;
+    int64_t at = (int64_t)stage * l->data * l->tensor + i;
+
+    return (l->file != NULL) ? l->file->stage[stage].rank[i] : l->order[at / k] * k + (int)(at % k);
+}
+
+static int node_at(const ct_job_layout *l, int stage, int64_t i)
+{
+    return rank_at(l, stage, i) / l->machine->ranks_per_node;
 }
 
 int ct_job_rank(const ct_job_layout *l, int stage, int replica, int part)
 {
-    int k = l->machine->ranks_per_node;
+    return rank_at(l, stage, (int64_t)replica * ct_job_tensor_of(l, stage) + part);
+}
 
-    return ct_job_node(l, stage, replica, part) * k + (int)(place(l, stage, replica, part) % k);
+int ct_job_node(const ct_job_layout *l, int stage, int replica, int part)
+{
+    return ct_job_rank(l, stage, replica, part) / l->machine->ranks_per_node;
 }
 
 int ct_job_class_of(const ct_job_layout *l, int stage, int replica)
@@ -175,52 +192,63 @@ static void take_slower(ct_job_link *most, ct_job_link k)
     most->card_s = fmax(most->card_s, k.card_s);
 }
 
-/* Edges go from each of n places on, `step` places ahead of each (or at the same place of a ring of
- * n). As many streams leave a node as it has of these places. */
+/* Edges go from each of n places of a stage on, from `first`: `step` places ahead in a ring of them
+ * all; or (step 0) from all ranks of a stage to those of another, in proportion where one has more.
+ * As many streams leave a node as it has of these places. */
 typedef struct edges {
     const ct_job_layout *l;
+    int stage, to;
     int64_t first, n, step;
-    bool ring;
 } edges;
 
-static int node_at(const ct_job_layout *l, int64_t at)
+static int64_t ranks_of(const ct_job_layout *l, int stage)
 {
-    return l->order[at / l->machine->ranks_per_node];
+    return (int64_t)ct_job_data_of(l, stage) * ct_job_tensor_of(l, stage);
 }
 
-static int64_t end_of(const edges *e, int64_t i)
+static int start_at(const edges *e, int64_t i)
 {
-    return e->first + (e->ring ? (i + e->step) % e->n : i + e->step);
+    if (e->step > 0) return node_at(e->l, e->stage, e->first + i);
+    return node_at(e->l, e->stage, i * ranks_of(e->l, e->stage) / e->n);
 }
 
-/* Streams between two nodes go on from rank to rank; those of a node are counted at its first. */
+static int end_at(const edges *e, int64_t i)
+{
+    if (e->step > 0) return node_at(e->l, e->stage, e->first + (i + e->step) % e->n);
+    return node_at(e->l, e->to, i * ranks_of(e->l, e->to) / e->n);
+}
+
+/* Streams between two nodes go on from rank to rank; those of a node are counted at its first. A
+ * file may list the ranks of a node anywhere. */
 static ct_job_link slowest(const edges *e, bool dense)
 {
     const ct_job_machine *m = e->l->machine;
-    int64_t k = m->ranks_per_node, i = 0;
+    bool anywhere = (e->l->file != NULL);
     ct_job_link most = { 0 };
 
-    while (i < e->n) {
-        int a = node_at(e->l, e->first + i);
-        int64_t end = ((e->first + i) / k + 1) * k - e->first, streams = 0;
+    for (int64_t i = 0, end; i < e->n; i = end) {
+        int a = start_at(e, i);
+        int64_t streams = 0;
 
-        if (end > e->n) end = e->n;
-        for (int64_t x = i; x < end; x++) streams += (node_at(e->l, end_of(e, x)) != a);
+        for (end = i; (end < e->n) && (start_at(e, end) == a); end++) {
+        }
+        for (int64_t x = anywhere ? 0 : i; x < (anywhere ? e->n : end); x++)
+            streams += (start_at(e, x) == a) && (end_at(e, x) != a);
         for (int64_t x = i; x < end; x++)
-            take_slower(&most, between(m, a, node_at(e->l, end_of(e, x)), (double)streams,
-                                       (double)streams, dense));
-        i = end;
+            take_slower(&most,
+                        between(m, a, end_at(e, x), (double)streams, (double)streams, dense));
     }
     return most;
 }
 
 ct_job_link ct_job_tensor_link(const ct_job_layout *l, int stage)
 {
+    int tensor = ct_job_tensor_of(l, stage);
     ct_job_link most = { 0 };
 
-    if (l->tensor == 1) return most;
-    for (int j = 0; j < l->data; j++) {
-        edges e = { l, place(l, stage, j, 0), l->tensor, 1, true };
+    if (tensor == 1) return most;
+    for (int j = 0; j < ct_job_data_of(l, stage); j++) {
+        edges e = { l, stage, stage, (int64_t)j * tensor, tensor, 1 };
 
         take_slower(&most, slowest(&e, true));
     }
@@ -229,15 +257,15 @@ ct_job_link ct_job_tensor_link(const ct_job_layout *l, int stage)
 
 ct_job_link ct_job_ring_link(const ct_job_layout *l, int stage)
 {
-    edges e = { l, place(l, stage, 0, 0), (int64_t)l->data * l->tensor, l->tensor, true };
+    edges e = { l, stage, stage, 0, ranks_of(l, stage), ct_job_tensor_of(l, stage) };
 
-    return (l->data > 1) ? slowest(&e, false) : (ct_job_link){ 0 };
+    return (ct_job_data_of(l, stage) > 1) ? slowest(&e, false) : (ct_job_link){ 0 };
 }
 
-ct_job_link ct_job_cut_link(const ct_job_layout *l, int stage)
+ct_job_link ct_job_cut_link(const ct_job_layout *l, int stage, int to)
 {
-    int64_t n = (int64_t)l->data * l->tensor;
-    edges e = { l, place(l, stage, 0, 0), n, n, false };
+    int64_t a = ranks_of(l, stage), b = ranks_of(l, to);
+    edges e = { l, stage, to, 0, (a > b) ? a : b, 0 };
 
     return slowest(&e, true);
 }

@@ -14,6 +14,7 @@
 #define CT_JOB_MACHINE_H
 
 #include "planner/net_chain.h"
+#include "planner/parallel.h"
 #include "topology/machine.h"
 
 typedef struct ct_job_class {
@@ -58,7 +59,13 @@ typedef struct ct_job_layout {
     const ct_job_machine *machine;
     const int *order; /* [n_node]: the nodes along the places; borrowed */
     int tensor, data, n_stage;
+    const ct_parallel *file; /* borrowed; not NULL: stages, replicas and ranks are as it lists them,
+                              * and order, tensor and data do not count */
 } ct_job_layout;
+
+/** Replicas of a stage, and ranks of each. */
+int ct_job_data_of(const ct_job_layout *l, int stage);
+int ct_job_tensor_of(const ct_job_layout *l, int stage);
 
 /** The rank of a job that has a place of the plan. */
 int ct_job_rank(const ct_job_layout *l, int stage, int replica, int part);
@@ -77,7 +84,7 @@ typedef struct ct_job_link {
 ct_job_link ct_job_tensor_link(const ct_job_layout *l, int stage);
 /** Neighbours in the rings of a stage's replicas, one ring for each rank of a tensor group. */
 ct_job_link ct_job_ring_link(const ct_job_layout *l, int stage);
-/** From each rank of a stage to that at its place in the next one. */
-ct_job_link ct_job_cut_link(const ct_job_layout *l, int stage);
+/** From each rank of a stage to that at its place in a later one. */
+ct_job_link ct_job_cut_link(const ct_job_layout *l, int stage, int to);
 
 #endif

@@ -59,7 +59,7 @@ ct_status ct_job_space_split(ct_job_space *s, int tensor, const ct_job_split **s
 
 ct_job_layout ct_job_layout_of(const ct_job_space *s, const ct_job_config *c)
 {
-    return (ct_job_layout){ s->machine, c->order, c->tensor, c->data, c->n_stage };
+    return (ct_job_layout){ s->machine, c->order, c->tensor, c->data, c->n_stage, NULL };
 }
 
 int64_t ct_job_in_flight(const ct_job_config *c, int stage)
@@ -71,16 +71,21 @@ int64_t ct_job_in_flight(const ct_job_config *c, int stage)
 
 /* ---- stages */
 
-static void group_replicas(const ct_job_layout *l, int stage, const int64_t *share,
+/* A file may have more kinds of replicas than there is room for: those behind count as the last
+ * group that has a place, with the largest share of them. */
+void ct_job_group_replicas(const ct_job_layout *l, int stage, const int64_t *share,
                            ct_job_stage_kind *kind)
 {
-    for (int j = 0; j < l->data; j++) {
+    for (int j = 0; j < ct_job_data_of(l, stage); j++) {
         int at = ct_job_class_of(l, stage, j), g = 0;
 
         while ((g < kind->n_group) &&
                !((kind->group[g].kind == at) && (kind->group[g].share == share[j])))
             g++;
-        if (g == CT_JOB_MOST_GROUPS) g--; /* never: a kind has two shares at most */
+        if (g == CT_JOB_MOST_GROUPS) {
+            g--;
+            if (share[j] > kind->group[g].share) kind->group[g].share = share[j];
+        }
         if (g == kind->n_group) {
             kind->group[g].kind = at;
             kind->group[g].share = share[j];
@@ -114,13 +119,13 @@ ct_status ct_job_space_stage(ct_job_space *s, const ct_job_config *c, int stage,
                                .micro = c->hides_sums ? 0 : c->micro_batches };
     const ct_job_split *split;
 
-    group_replicas(&l, stage, share, &kind);
+    ct_job_group_replicas(&l, stage, share, &kind);
     kind.tensor = ct_job_tensor_link(&l, stage);
     kind.ring = ct_job_ring_link(&l, stage);
     CT_TRY(ct_job_space_split(s, c->tensor, &split));
     for (int i = 0; i < s->n_stage; i++) {
-        if ((ct_job_stage_split_of(s->stage[i]) == split) &&
-            same_kind(ct_job_stage_kind_of(s->stage[i]), &kind)) {
+        if ((ct_job_stage_prices(s->stage[i])->s == split) &&
+            same_kind(&ct_job_stage_prices(s->stage[i])->kind, &kind)) {
             *stage_p = s->stage[i];
             return CT_OK;
         }
@@ -297,9 +302,10 @@ static double over_limit(const ct_job_stage *g, const ct_job_stage_plan *t, cons
 
     *limited_p = false;
     for (int k = 0; k < t->kind.n_group; k++) {
-        double limit = ct_job_stage_limit(g, k);
-        ct_job_figures f = ct_job_stage_figures(g, t->first, t->end, t->in_flight,
-                                                p->way + t->first, p->mode + t->first, k);
+        double limit = ct_job_prices_limit(ct_job_stage_prices(g), k);
+        ct_job_figures f =
+            ct_job_prices_figures(ct_job_stage_prices(g), t->first, t->end, t->in_flight,
+                                  p->way + t->first, p->mode + t->first, k);
 
         if (limit == 0) continue;
         *limited_p = true;
@@ -342,7 +348,8 @@ static ct_status choose(ct_job_stage *g, ct_job_plan *p, ct_job_stage_plan *t, b
             memcpy(mode, at_mode, n * sizeof(*mode));
             fits = true;
             high = spare;
-            if (!limited || !makes_again(p, t) || (-over <= WASTE * ct_job_stage_limit(g, -1)))
+            if (!limited || !makes_again(p, t) ||
+                (-over <= WASTE * ct_job_prices_limit(ct_job_stage_prices(g), -1)))
                 break;
             spare = isfinite(low) ? (low + high) / 2 : spare + over;
         } else if (found) {
@@ -350,7 +357,8 @@ static ct_status choose(ct_job_stage *g, ct_job_plan *p, ct_job_stage_plan *t, b
             spare = isfinite(high) ? (low + high) / 2 : spare + over;
         } else { /* less must be spared */
             high = spare;
-            spare = isfinite(low) ? (low + high) / 2 : spare - ct_job_stage_limit(g, -1) / 16;
+            spare = isfinite(low) ? (low + high) / 2
+                                  : spare - ct_job_prices_limit(ct_job_stage_prices(g), -1) / 16;
         }
     }
     if ((status == CT_OK) && fits) {
@@ -379,10 +387,12 @@ static void add_figures(const ct_job_stage *g, const ct_job_plan *p, ct_job_stag
     const int *way = p->way + t->first;
     const ct_chain_mode *mode = p->mode + t->first;
 
-    t->figures = ct_job_stage_figures(g, t->first, t->end, t->in_flight, way, mode, -1);
-    t->limit = ct_job_stage_limit(g, -1);
+    t->figures = ct_job_prices_figures(ct_job_stage_prices(g), t->first, t->end, t->in_flight, way,
+                                       mode, -1);
+    t->limit = ct_job_prices_limit(ct_job_stage_prices(g), -1);
     for (int k = 0; k < t->kind.n_group; k++) {
-        t->group[k] = ct_job_stage_figures(g, t->first, t->end, t->in_flight, way, mode, k);
+        t->group[k] = ct_job_prices_figures(ct_job_stage_prices(g), t->first, t->end, t->in_flight,
+                                            way, mode, k);
         t->told[k] = ct_job_plan_bytes(&t->group[k]);
     }
 }
@@ -410,7 +420,7 @@ ct_status ct_job_plan_make(ct_job_space *s, const ct_job_config *c, const int *f
 
         CT_TRY(ct_job_shares(s, c, i, t->share));
         CT_TRY(ct_job_space_stage(s, c, i, t->share, &g));
-        t->kind = *ct_job_stage_kind_of(g);
+        t->kind = ct_job_stage_prices(g)->kind;
         CT_TRY(keep ? keep_all(g, p, t, &fits) : choose(g, p, t, &fits));
         p->fits = p->fits && fits;
         if (!fits && !keep) return CT_OK;

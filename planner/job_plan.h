@@ -87,9 +87,22 @@ ct_status ct_job_plan_make(ct_job_space *s, const ct_job_config *c, const int *f
  *  *fits_p: there is a choice. */
 ct_status ct_job_plan_choose(ct_job_space *s, ct_job_plan *p, int stage, bool *fits_p);
 void ct_job_plan_destroy(ct_job_plan *p); /* zeroed ones too */
+/** What a step is simulated of, beside its plan. */
+typedef struct ct_job_step {
+    const ct_job_net *net;
+    ct_job_layout layout;
+    const ct_job_prices *const *price; /* [n_stage] */
+    const double *heard; /* bytes of a sample that a rank of one stage hears of another, [from][to];
+                          * NULL: each stage hears of that before it, as its first block goes */
+} ct_job_step;
+
+ct_status ct_job_step_simulate(const ct_job_step *s, ct_job_plan *p);
 /** Simulates the step of a plan whose stages have their figures: step_s and bubbles. */
 ct_status ct_job_plan_simulate(ct_job_space *s, ct_job_plan *p);
 
+/** The groups of a stage's replicas. */
+void ct_job_group_replicas(const ct_job_layout *l, int stage, const int64_t *share,
+                           ct_job_stage_kind *kind);
 /** Which of a stage's groups a replica belongs to. */
 int ct_job_group_of(const ct_job_layout *l, const ct_job_stage_plan *t, int stage, int replica);
 /** Of a rank of a stage's group: what it needs. */

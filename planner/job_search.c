@@ -91,7 +91,7 @@ static ct_status fill_cuts(stages *g)
     for (int s = 0; (s + 1 < g->c->n_stage) && (status == CT_OK); s++) {
         const int64_t *share = g->share + (size_t)s * (size_t)g->c->data;
         ct_job_layout l = ct_job_layout_of(&g->s->out->space, g->c);
-        ct_job_link link = ct_job_cut_link(&l, s);
+        ct_job_link link = ct_job_cut_link(&l, s, s + 1);
         double samples = (double)ct_job_most_share(share, g->c->data);
 
         for (int b = 0; b < n->n_block; b++) {

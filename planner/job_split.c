@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/sharding.h"
-
 typedef struct builder {
     const ct_job_net *n;
     ct_job_split *s;
@@ -245,8 +243,21 @@ static bool makes_parts(const ct_net *net, int layer, ct_parallel_split split)
     return (split == CT_PARALLEL_OUTPUT) && (net->layer[layer]->n_weight > 0);
 }
 
-/* All that is said in front of a layer, to whom it belongs: a block's own, or its entry's. Data is
- * read as its reader wants it. */
+/* What is said in front of a layer for one of its bottoms. */
+static void hear_slot(const builder *b, const ct_sharded_net *sharded, int layer, int slot,
+                      ct_job_talk *t)
+{
+    const ct_net *net = b->n->net;
+    const ct_conversion *c = find_conversion(sharded, layer, slot);
+    ct_sharding kind = sharded->top[ct_job_net_maker(b->n, layer, slot)];
+
+    turn(t, kind, (c != NULL) ? c->to : kind, makes_parts(net, layer, sharded->split[layer]),
+         net->pass->instance[layer]->bottom[slot]->wants_diff, sample_bytes(b->n, layer, slot),
+         b->s->tensor);
+}
+
+/* All of it, to whom it belongs: a block's own, or its entry's. Data is read as its reader wants
+ * it. */
 static void hear(const builder *b, const ct_sharded_net *sharded, int layer, const int *way,
                  bool entries)
 {
@@ -255,17 +266,12 @@ static void hear(const builder *b, const ct_sharded_net *sharded, int layer, con
 
     for (int slot = 0; slot < n->net->layer[layer]->n_bottom; slot++) {
         int from = ct_job_net_maker(n, layer, slot);
-        const ct_conversion *c = find_conversion(sharded, layer, slot);
-        bool diff = n->net->pass->instance[layer]->bottom[slot]->wants_diff;
         int before = (from >= 0) ? n->layer[from].block : block;
         ct_job_talk *t = &ways_of(b->s, block, way_in(b, block, way))->inside;
-        ct_sharding kind;
 
         if (is_source(n->net, from) || ((before != block) != entries)) continue;
-        kind = sharded->top[from];
         if (entries) t = entry_of(b->s, block, way_in(b, before, way), way_in(b, block, way));
-        turn(t, kind, (c != NULL) ? c->to : kind, makes_parts(n->net, layer, sharded->split[layer]),
-             diff, sample_bytes(n, layer, slot), b->s->tensor);
+        hear_slot(b, sharded, layer, slot, t);
     }
 }
 
@@ -274,16 +280,6 @@ static void hear(const builder *b, const ct_sharded_net *sharded, int layer, con
 static double fraction(ct_sharding_kind kind, int tensor)
 {
     return ((kind == CT_SHARDING_WHOLE) || (kind == CT_SHARDING_PARTIAL)) ? 1 : 1.0 / tensor;
-}
-
-static ct_sharding_kind kind_of_bottom(const ct_job_net *n, const ct_sharded_net *s, int layer,
-                                       int slot)
-{
-    const ct_conversion *c = find_conversion(s, layer, slot);
-    int from = ct_job_net_maker(n, layer, slot);
-
-    if (c != NULL) return c->to.kind;
-    return (from >= 0) ? s->top[from].kind : CT_SHARDING_BATCH;
 }
 
 /* Of the bytes that a layer reads and makes, those that a rank does. */
@@ -297,7 +293,7 @@ static double moved_share(const ct_job_net *n, const ct_sharded_net *s, int laye
         double bytes = (double)ct_tensor_bytes(&in->bottom[k]->data);
 
         all += bytes;
-        own += bytes * fraction(kind_of_bottom(n, s, layer, k), tensor);
+        own += bytes * fraction(s->bottom[layer][k].kind, tensor);
     }
     for (int k = 0; k < net->layer[layer]->n_top; k++) {
         double bytes = (double)ct_tensor_bytes(&in->top[k]->data);
@@ -339,7 +335,7 @@ static void note_weights(const builder *b, int way)
             for (int x = 0; x < net->layer[i]->n_weight; x++)
                 if (ct_net_param_of(net, i, x) == k) owner = i;
         }
-        if (owner < 0) continue;
+        if ((owner < 0) || (part_of(b->s, owner, way)->split == CT_JOB_ABSENT)) continue;
         w = ways_of(b->s, b->n->layer[owner].block, way);
         if (is_cut(part_of(b->s, owner, way)->split)) part = 1.0 / b->s->tensor;
         w->weights += part * bytes;
@@ -487,22 +483,31 @@ static ct_status build(builder *b)
     return CT_OK;
 }
 
+static ct_status open_split(const ct_job_net *n, int tensor, ct_job_split *s)
+{
+    size_t n_block = (size_t)n->n_block, n_layer = (size_t)n->net->n_layer + 1;
+
+    *s = (ct_job_split){ .tensor = tensor, .n_block = n->n_block, .n_layer = n->net->n_layer };
+    s->block = calloc(n_block * CT_JOB_N_WAY, sizeof(*s->block));
+    s->layer = calloc(n_layer * CT_JOB_N_WAY, sizeof(*s->layer));
+    s->entry = calloc(n_block * CT_JOB_N_WAY * CT_JOB_N_WAY, sizeof(*s->entry));
+    s->leave = calloc(n_block * CT_JOB_N_WAY, sizeof(*s->leave));
+    if ((s->block != NULL) && (s->layer != NULL) && (s->entry != NULL) && (s->leave != NULL))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu layers", n_layer);
+}
+
 ct_status ct_job_split_make(const ct_job_net *n, int tensor, ct_job_split *s)
 {
     size_t n_block = (size_t)n->n_block, n_layer = (size_t)n->net->n_layer + 1;
-    ct_job_split made = { .tensor = tensor, .n_block = n->n_block, .n_layer = n->net->n_layer };
+    ct_job_split made;
     builder b = { .n = n, .s = &made };
     double *room = calloc(2 * n_layer + 4 * n_block, sizeof(*room));
-    ct_status status = CT_OK;
+    ct_status status = open_split(n, tensor, &made);
 
-    made.block = calloc(n_block * CT_JOB_N_WAY, sizeof(*made.block));
-    made.layer = calloc(n_layer * CT_JOB_N_WAY, sizeof(*made.layer));
-    made.entry = calloc(n_block * CT_JOB_N_WAY * CT_JOB_N_WAY, sizeof(*made.entry));
-    made.leave = calloc(n_block * CT_JOB_N_WAY, sizeof(*made.leave));
-    if ((room == NULL) || (made.block == NULL) || (made.layer == NULL) || (made.entry == NULL) ||
-        (made.leave == NULL)) {
+    if ((status == CT_OK) && (room == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %zu layers", n_layer);
-    } else {
+    if (status == CT_OK) {
         b.value = room;
         b.buffer = b.value + n_layer;
         b.kept = b.buffer + n_layer;
@@ -535,6 +540,114 @@ bool ct_job_split_splits(const ct_job_split *s)
     return false;
 }
 
+/* ---- a stage of a file */
+
+/* Values of other stages come as they are read. */
+static void hear_in_file(const builder *b, const ct_sharded_net *sharded, int layer)
+{
+    const ct_job_net *n = b->n;
+    int block = n->layer[layer].block;
+
+    for (int slot = 0; slot < n->net->layer[layer]->n_bottom; slot++) {
+        int from = ct_job_net_maker(n, layer, slot);
+
+        if (is_source(n->net, from) || (sharded->stage[from] != sharded->stage[layer])) continue;
+        hear_slot(b, sharded, layer, slot,
+                  (n->layer[from].block == block)
+                      ? &ways_of(b->s, block, CT_JOB_FILE_WAY)->inside
+                      : entry_of(b->s, block, CT_JOB_FILE_WAY, CT_JOB_FILE_WAY));
+    }
+}
+
+/* A value in parts is put together before it goes to another stage. */
+static void leave_file(const builder *b, const ct_sharded_net *sharded, int stage)
+{
+    const ct_job_net *n = b->n;
+    int last = 0, before = -1;
+
+    for (int i = 0; i < n->net->n_layer; i++) {
+        if ((sharded->stage[i] == stage) && (n->layer[i].block > last)) last = n->layer[i].block;
+    }
+    for (int i = 0; i < n->net->n_layer; i++) {
+        for (int slot = 0; slot < n->net->layer[i]->n_bottom; slot++) {
+            int from = ct_job_net_maker(n, i, slot);
+
+            if (is_source(n->net, from) || (sharded->stage[from] != stage) ||
+                (sharded->stage[i] == stage) || (from == before))
+                continue;
+            before = from; /* its readers stand together, but for skips */
+            if ((sharded->top[from].kind == CT_SHARDING_BATCH) ||
+                (sharded->top[from].kind == CT_SHARDING_WHOLE))
+                continue;
+            turn(&b->s->leave[(size_t)last * CT_JOB_N_WAY + CT_JOB_FILE_WAY], sharded->top[from],
+                 (ct_sharding){ .kind = CT_SHARDING_WHOLE }, false, true, sample_bytes(n, i, slot),
+                 b->s->tensor);
+        }
+    }
+}
+
+/* Whether a stage hears a value already when it comes to this bottom. */
+static bool is_heard(const ct_job_net *n, const ct_sharded_net *sharded, int maker, int layer,
+                     int slot)
+{
+    for (int i = maker + 1; i <= layer; i++) {
+        if (sharded->stage[i] != sharded->stage[layer]) continue;
+        for (int k = 0; k < ((i < layer) ? n->net->layer[i]->n_bottom : slot); k++) {
+            if (ct_job_net_maker(n, i, k) == maker) return true;
+        }
+    }
+    return false;
+}
+
+ct_status ct_job_split_of_file(const ct_job_net *n, const ct_parallel *file,
+                               const ct_sharded_net *sharded, int stage, ct_job_split *s)
+{
+    ct_job_split made;
+    builder b = { .n = n, .s = &made };
+    ct_status status = open_split(n, file->stage[stage].tensor, &made);
+
+    if (status != CT_OK) {
+        ct_job_split_destroy(&made);
+        return status;
+    }
+    for (int k = 0; k < n->n_block; k++) ways_of(&made, k, CT_JOB_FILE_WAY)->may = true;
+    for (int i = 0; i < n->net->n_layer; i++) {
+        ct_job_part *p = part_of(&made, i, CT_JOB_FILE_WAY);
+
+        *p = (ct_job_part){ -1, CT_JOB_ABSENT, 1 };
+        if (sharded->stage[i] != stage) continue;
+        p->split = (signed char)sharded->split[i];
+        p->share = (float)moved_share(n, sharded, i, made.tensor);
+        hear_in_file(&b, sharded, i);
+    }
+    leave_file(&b, sharded, stage);
+    note_weights(&b, CT_JOB_FILE_WAY);
+    share_weights(&b, CT_JOB_FILE_WAY);
+    *s = made;
+    return CT_OK;
+}
+
+void ct_job_split_heard(const ct_job_net *n, const ct_parallel *file, const ct_sharded_net *sharded,
+                        double *bytes)
+{
+    size_t n_stage = (size_t)file->n_stage;
+
+    memset(bytes, 0, n_stage * n_stage * sizeof(*bytes));
+    for (int i = 0; i < n->net->n_layer; i++) {
+        int to = sharded->stage[i], tensor = file->stage[to].tensor;
+
+        for (int slot = 0; slot < n->net->layer[i]->n_bottom; slot++) {
+            int from = ct_job_net_maker(n, i, slot);
+            double *of;
+
+            if (is_source(n->net, from) || (sharded->stage[from] == to)) continue;
+            if (is_heard(n, sharded, from, i, slot)) continue; /* each value crosses once */
+            of = &bytes[(size_t)sharded->stage[from] * n_stage + (size_t)to];
+            *of += sample_bytes(n, i, slot) * fraction(sharded->bottom[i][slot].kind, tensor);
+        }
+    }
+}
+
 /* ---- seconds */
 
 double ct_job_talk_seconds(const ct_job_talk *t, int direction, ct_job_link link, double samples)
@@ -550,6 +663,7 @@ static double layer_seconds(const ct_job_net *n, int layer, const ct_job_part *p
     double part = 1.0 / tensor, own = samples, flop, bytes;
     bool cut = is_cut(p->split) || (p->split == CT_PARALLEL_SEQUENCE);
 
+    if (p->split == CT_JOB_ABSENT) return 0;
     if (p->split == CT_PARALLEL_BATCH) own = ceil(samples / tensor);
     if ((n->measured != NULL) && (kind->measured >= 0)) {
         size_t row = (size_t)kind->measured * (size_t)n->net->n_layer + (size_t)layer;
@@ -605,7 +719,7 @@ static ct_status add_needed(const ct_job_net *n, const ct_job_split *s, int firs
     ct_status status;
 
     open_file(n, s->tensor, &text);
-    write_some(n, s, first, end, way, needed, &text);
+    write_some(n, s, 0, end, way, needed, &text); /* what goes before may be followed */
     status = read_file(n, &text, &p, &sharded);
     ct_text_destroy(&text);
     CT_TRY(status);
@@ -635,9 +749,10 @@ ct_status ct_job_split_write(const ct_job_net *n, const ct_job_split *s, int fir
         int block = n->layer[i].block;
         int entry;
 
-        if ((block < first) || (block >= end)) continue;
+        if (block >= end) continue;
         entry = part_of(s, i, way[block])->entry;
-        needed[i] = (entry > CT_PARALLEL_BATCH) && (entry != CT_PARALLEL_REPLICATE);
+        needed[i] =
+            (block < first) || ((entry > CT_PARALLEL_BATCH) && (entry != CT_PARALLEL_REPLICATE));
     }
     while (more && (status == CT_OK) && (s->tensor > 1))
         status = add_needed(n, s, first, end, way, needed, &more);

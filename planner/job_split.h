@@ -12,7 +12,7 @@
 
 #include "planner/job_machine.h"
 #include "planner/job_net.h"
-#include "planner/parallel.h"
+#include "planner/sharding.h"
 
 typedef enum ct_job_way {
     CT_JOB_BATCH,
@@ -21,6 +21,11 @@ typedef enum ct_job_way {
     CT_JOB_INPUT,  /* … by its inputs                         */
     CT_JOB_N_WAY
 } ct_job_way;
+
+/** Of a layer: it is of another stage. */
+#define CT_JOB_ABSENT (-1)
+/** In a split of a file all blocks go this way, whatever its name: as the file says. */
+#define CT_JOB_FILE_WAY CT_JOB_REPLICATE
 
 /** What the ranks of a group tell each other for a sample: what each sends, and in how many
  *  messages one after the other. */
@@ -32,13 +37,15 @@ typedef struct ct_job_talk {
 /** A layer that goes one way. */
 typedef struct ct_job_part {
     signed char entry; /* what the file says of it; -1: nothing */
-    signed char split; /* ct_parallel_split                     */
+    signed char split; /* ct_parallel_split; CT_JOB_ABSENT      */
     float share;       /* of its activations that a rank moves  */
 } ct_job_part;
 
 /** A block that goes one way. */
 typedef struct ct_job_ways {
     bool may;
+    double once;    /* of its seconds: where it is made again, this part of it is not. 0 but in
+                     * files                                                              */
     double kept;    /* of ct_job_block.kept and .fixed, of the group's samples: what a rank has */
     double input;   /* … of .input, and of the value that the block reads                       */
     double other;   /* … of .other                                                              */
@@ -57,6 +64,13 @@ typedef struct ct_job_split {
 } ct_job_split;
 
 ct_status ct_job_split_make(const ct_job_net *n, int tensor, ct_job_split *s);
+/** A stage of a file: its layers as the file splits them, no others. sharded is of n->net. Of what
+ *  a block has, seconds, messages and weights alone are told. */
+ct_status ct_job_split_of_file(const ct_job_net *n, const ct_parallel *file,
+                               const ct_sharded_net *sharded, int stage, ct_job_split *s);
+/** Bytes of a sample that a rank of one stage hears of another: bytes [from][to] of all stages. */
+void ct_job_split_heard(const ct_job_net *n, const ct_parallel *file, const ct_sharded_net *sharded,
+                        double *bytes);
 void ct_job_split_destroy(ct_job_split *s); /* zeroed ones too */
 /** Some block may be split. */
 bool ct_job_split_splits(const ct_job_split *s);

@@ -43,6 +43,9 @@ typedef struct ct_net_state { /* --level and --stage, and the memory they need *
 } ct_net_state;
 
 ct_status ct_net_state_read(const ct_options *o, ct_net_state *state);
+/** --data_shape=[TOP=]C,H,W: gives data layers that say nothing of their samples' shape one, for
+ *  sources that are not there. Without TOP= it is that of each layer's first top. CT_ERR_CONFIG. */
+ct_status ct_net_set_data_shapes(const ct_options *o, Ct__NetParameter *net);
 /** The options of a net of that phase, as config and job have it; state must outlive the net. */
 void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
                          const ct_net_state *state, ct_net_options *out);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/check/check.h"
+#include "cli/plan/plan_job.h"
 #include "cli/verb.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
@@ -11,10 +12,6 @@
 #include "planner/rank_memory.h"
 #include "planner/sharding.h"
 #include "runtime/call.h"
-
-/* --data_shape=[TOP=]C,H,W: gives data layers that say nothing of their samples' shape one, for
- *  sources that are not there. Without TOP= it is that of each layer's first top. CT_ERR_CONFIG. */
-static ct_status check_data_shapes(const ct_options *o, Ct__NetParameter *net);
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -130,9 +127,16 @@ static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_
     return status;
 }
 
+static bool asks_for_step(const ct_options *o)
+{
+    return (ct_options_text(o, "parallel") != NULL) &&
+           ((ct_options_text(o, "machine") != NULL) || (ct_options_text(o, "profile") != NULL));
+}
+
 /* --parallel, after the first net. */
 static ct_status report_parallel(checked *k, const ct_net *net, const ct_net_options *options)
 {
+    const ct_options *o = k->call->options;
     ct_sharded_net s;
     ct_status status;
 
@@ -144,6 +148,11 @@ static ct_status report_parallel(checked *k, const ct_net *net, const ct_net_opt
     ct_text_add(&k->json, ",");
     ct_parallel_json(k->parallel, &s, &k->json);
     status = report_ranks(k, &s, options);
+    if ((status == CT_OK) &&
+        ((ct_options_text(o, "machine") != NULL) || (ct_options_text(o, "profile") != NULL))) {
+        if (k->to != NULL) fprintf(k->to, "\n");
+        status = ct_plan_file_step(k->call, ct_options_text(o, "parallel"), k->to, &k->json);
+    }
     ct_sharded_net_destroy(&s);
     return status;
 }
@@ -196,7 +205,7 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     ct_net *net = NULL;
     ct_status status;
 
-    CT_TRY(check_data_shapes(k->call->options, param));
+    CT_TRY(ct_net_set_data_shapes(k->call->options, param));
     ct_net_options_fill(k->call, &k->config, phase, &k->state, &options);
     if (!k->has_state && (state != NULL)) {
         options.level = state->level;
@@ -312,6 +321,18 @@ static ct_status write_json(checked *k, const char *file)
     return CT_OK;
 }
 
+/* Options that the step of a file alone has a use for. */
+static ct_status check_step_options(const ct_options *o)
+{
+    bool places =
+        (ct_options_text(o, "ranks_per_node") != NULL) && (ct_options_text(o, "parallel") != NULL);
+
+    if (asks_for_step(o) || (!places && (ct_options_text(o, "limits") == NULL))) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--%s: for the step of --parallel=FILE, with --machine or --profile",
+                   places ? "ranks_per_node" : "limits");
+}
+
 /* The file that --parallel names decides about ranks and batch. What else is checked is the net on
  * one rank with a micro-batch. */
 static ct_status open_parallel(checked *k, const char *phase)
@@ -345,6 +366,7 @@ ct_status ct_verb_check(ct_call *call)
 
     if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
     CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
+    CT_TRY(check_step_options(call->options));
     CT_TRY(ct_net_state_read(call->options, &k.state));
     k.has_state = (ct_options_text(call->options, "stage") != NULL) ||
                   (ct_options_text(call->options, "level") != NULL);
@@ -359,133 +381,5 @@ out:
     ct_parallel_destroy(k.parallel);
     ct_text_destroy(&k.json);
     ct_config_destroy(&k.config);
-    return status;
-}
-
-/* ---- --data_shape: what samples look like whose source is not there. It goes where the prototxt
- * could have said it itself, synthetic_shape. */
-
-/* [TOP=]D,D,… */
-typedef struct entry {
-    const char *top; /* NULL: the first one of a layer */
-    size_t n_top;
-    int n_dim;
-    int64_t dim[CT_MAX_DIM];
-} entry;
-
-static ct_status read_entry(const char *text, entry *e)
-{
-    const char *at = strchr(text, '=');
-    char *end;
-
-    memset(e, 0, sizeof(*e));
-    if (at != NULL) {
-        e->top = text;
-        e->n_top = (size_t)(at - text);
-    }
-    for (at = (at != NULL) ? at + 1 : text;; at = end + 1) {
-        long long d = strtoll(at, &end, 10);
-
-        if ((end == at) || ((*end != ',') && (*end != '\0')) || (d < 1) || (d > INT32_MAX) ||
-            (e->n_dim == CT_MAX_DIM - 1)) {
-            return CT_FAIL(CT_ERR_CONFIG,
-                           "--data_shape=%s: expected CHANNELS,HEIGHT,WIDTH, or other sizes of one "
-                           "sample from 1 on, at most %d, with TOP= in front for another top",
-                           text, CT_MAX_DIM - 1);
-        }
-        e->dim[e->n_dim++] = d;
-        if (*end == '\0') return CT_OK;
-    }
-}
-
-static bool fits(const entry *e, const Ct__LayerParameter *l, size_t top)
-{
-    if (top >= l->n_top) return false;
-    if (e->top == NULL) return top == 0;
-    return (strlen(l->top[top]) == e->n_top) && (strncmp(l->top[top], e->top, e->n_top) == 0);
-}
-
-/* e NULL: a scalar a sample, such as a label. */
-static Ct__BlobShape *make_shape(const entry *e)
-{
-    Ct__BlobShape *s = calloc(1, sizeof(*s));
-
-    if (s == NULL) return NULL;
-    ct__blob_shape__init(s);
-    if (e == NULL) return s;
-    s->dim = malloc((size_t)e->n_dim * sizeof(s->dim[0]));
-    if (s->dim == NULL) {
-        free(s);
-        return NULL;
-    }
-    s->n_dim = (size_t)e->n_dim;
-    memcpy(s->dim, e->dim, s->n_dim * sizeof(s->dim[0]));
-    return s;
-}
-
-/* The shape of one top where the layer's parameter has room for one; unset where none fits. */
-static ct_status set_one(const entry *e, int n, const Ct__LayerParameter *l, Ct__BlobShape **shape)
-{
-    for (int i = 0; (i < n) && (*shape == NULL); i++) {
-        if (!fits(&e[i], l, 0)) continue;
-        *shape = make_shape(&e[i]);
-        if (*shape == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a shape");
-    }
-    return CT_OK;
-}
-
-static const entry *find_entry(const entry *e, int n, const Ct__LayerParameter *l, size_t top)
-{
-    for (int i = 0; i < n; i++) {
-        if (fits(&e[i], l, top)) return &e[i];
-    }
-    return NULL;
-}
-
-static ct_status set_all(const entry *e, int n, const Ct__LayerParameter *l,
-                         Ct__HDF5DataParameter *p)
-{
-    if (p->n_synthetic_shape > 0) return CT_OK;
-    if (find_entry(e, n, l, 0) == NULL) return CT_OK;
-    p->synthetic_shape = calloc(l->n_top, sizeof(p->synthetic_shape[0]));
-    for (size_t t = 0; (p->synthetic_shape != NULL) && (t < l->n_top); t++) {
-        Ct__BlobShape *s = make_shape(find_entry(e, n, l, t));
-
-        if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a shape");
-        p->synthetic_shape[p->n_synthetic_shape++] = s;
-    }
-    return (p->n_synthetic_shape == l->n_top) ? CT_OK
-                                              : CT_FAIL(CT_ERR_NOMEM, "no memory for shapes");
-}
-
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return (l->type != NULL) && (strcmp(l->type, type) == 0);
-}
-
-static ct_status check_data_shapes(const ct_options *o, Ct__NetParameter *net)
-{
-    int n = ct_options_n(o, "data_shape");
-    entry *e = calloc((size_t)n + 1, sizeof(e[0]));
-    ct_status status = CT_OK;
-
-    if (e == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for shapes");
-    for (int i = 0; (i < n) && (status == CT_OK); i++) {
-        ct_origin origin;
-
-        status = read_entry(ct_options_entry(o, "data_shape", i, &origin), &e[i]);
-    }
-    for (size_t i = 0; (n > 0) && (i < net->n_layer) && (status == CT_OK); i++) {
-        Ct__LayerParameter *l = net->layer[i];
-
-        if (is_type(l, "Data") && (l->data_param != NULL))
-            status = set_one(e, n, l, &l->data_param->synthetic_shape);
-        if (is_type(l, "ImageData") && (l->image_data_param != NULL) &&
-            (l->image_data_param->new_height == 0)) /* otherwise the net says it */
-            status = set_one(e, n, l, &l->image_data_param->synthetic_shape);
-        if (is_type(l, "HDF5Data") && (l->hdf5_data_param != NULL))
-            status = set_all(e, n, l, l->hdf5_data_param);
-    }
-    free(e);
     return status;
 }

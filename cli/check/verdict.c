@@ -43,13 +43,15 @@ typedef struct verdict {
 
 ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p)
 {
-    static const char *const needs[] = { "ranks_per_node", "machine", "profile", "images_per_s" };
+    static const char *const needs[] = { "images_per_s", "ranks_per_node", "machine", "profile" };
+    /* the step of a parallel file needs the last three, too */
+    size_t n_need = (ct_options_text(o, "parallel") != NULL) ? 1 : 4;
     int64_t nodes = ct_options_count(o, "nodes", -1), ranks = ct_options_count(o, "ranks", -1);
     int64_t per_node = ct_options_count(o, "ranks_per_node", 1);
 
     *n_p = (ranks > 0) ? ranks : 1;
     if (ranks == 0) return CT_FAIL(CT_ERR_CONFIG, "--ranks=0: at least 1");
-    for (size_t i = 0; (nodes < 0) && (i < sizeof(needs) / sizeof(needs[0])); i++) {
+    for (size_t i = 0; (nodes < 0) && (i < n_need); i++) {
         if (ct_options_text(o, needs[i]) != NULL)
             return CT_FAIL(CT_ERR_CONFIG, "--%s: for --nodes=N, on how many nodes?", needs[i]);
     }

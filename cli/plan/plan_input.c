@@ -79,6 +79,7 @@ ct_status ct_plan_input_read(ct_call *call, ct_plan_input *in)
     if (in->config.net == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "the solver gives its nets as train_net and test_net: "
                                       "cortado plan takes one net");
+    CT_TRY(ct_net_set_data_shapes(o, in->config.net));
     ct_net_options_fill(call, &in->config, CT_TRAIN, &in->state, &in->options);
     if ((ct_options_text(o, "stage") == NULL) && (ct_options_text(o, "level") == NULL) &&
         (s->train_state != NULL)) {

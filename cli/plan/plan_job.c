@@ -8,6 +8,7 @@
 #include "cli/plan/plan_job.h"
 #include "framework/base/log.h"
 #include "planner/job_exact.h"
+#include "planner/job_file.h"
 #include "planner/parallel.h"
 #include "planner/sharding.h"
 
@@ -48,11 +49,11 @@ static ct_status read_fix(ct_plan_job_state *p)
 }
 
 /* Ranks and nodes. */
-static ct_status read_machine(ct_plan_job_state *p)
+static ct_status read_machine(ct_plan_job_state *p, int64_t ranks)
 {
     const ct_options *o = p->call->options;
     const char *name = ct_options_text(o, "machine");
-    int64_t ranks = ct_options_count(o, "ranks", 1), per_node;
+    int64_t per_node;
     ct_job_request q = { .limits = p->in.limits, .memory = (double)p->in.memory };
 
     if ((ranks < 1) || (ranks > CT_PLAN_MOST_RANKS))
@@ -138,15 +139,20 @@ static int64_t profile_batch(const ct_plan_job_state *p)
     return (each < 2) ? 2 : (each > 16) ? 16 : each;
 }
 
+static ct_status make_net(ct_plan_job_state *p)
+{
+    CT_TRY(ct_job_net_make(p->in.config.net, &p->in.options, profile_batch(p), &p->in.limits,
+                           &p->net));
+    return ct_plan_job_measure(p);
+}
+
 static ct_status search(ct_plan_job_state *p)
 {
     ct_job_search_request q = {
         .net = &p->net, .machine = &p->job, .fix = p->fix, .in_bytes = true
     };
 
-    CT_TRY(ct_job_net_make(p->in.config.net, &p->in.options, profile_batch(p), &p->in.limits,
-                           &p->net));
-    CT_TRY(ct_plan_job_measure(p));
+    CT_TRY(make_net(p));
     q.batch = p->batch;
     CT_TRY(ct_job_search_run(&q, &p->search));
     if (p->search.n == 0) return fail_memory(p);
@@ -186,6 +192,17 @@ static ct_status tell(const ct_plan_job_state *p, FILE *to)
     return status;
 }
 
+static void close_state(ct_plan_job_state *p)
+{
+    ct_job_search_destroy(&p->search);
+    ct_job_net_destroy(&p->net);
+    ct_job_machine_destroy(&p->job);
+    ct_machine_destroy(p->machine);
+    ct_text_destroy(&p->file);
+    free(p->rank);
+    ct_config_destroy(&p->in.config);
+}
+
 ct_status ct_plan_job(ct_call *call)
 {
     const char *json = ct_options_text(call->options, "json");
@@ -194,16 +211,48 @@ ct_status ct_plan_job(ct_call *call)
     ct_status status = read_fix(&p);
 
     if (status == CT_OK) status = ct_plan_input_read(call, &p.in);
-    if (status == CT_OK) status = read_machine(&p);
+    if (status == CT_OK) status = read_machine(&p, ct_options_count(call->options, "ranks", 1));
     if (status == CT_OK) status = find_batch(&p);
     if (status == CT_OK) status = find_plan(&p);
     if (status == CT_OK) status = tell(&p, to);
-    ct_job_search_destroy(&p.search);
-    ct_job_net_destroy(&p.net);
-    ct_job_machine_destroy(&p.job);
-    ct_machine_destroy(p.machine);
-    ct_text_destroy(&p.file);
-    free(p.rank);
-    ct_config_destroy(&p.in.config);
+    close_state(&p);
+    return status;
+}
+
+/* ---- the step of a file */
+
+static ct_status predict(ct_plan_job_state *p, const char *path, ct_job_plan *plan)
+{
+    ct_parallel *f = NULL;
+    ct_status status;
+
+    CT_TRY(ct_parallel_read(path, &f));
+    p->batch = f->global_batch;
+    CT_TRY_GOTO(status, out, read_machine(p, f->n_rank));
+    CT_TRY_GOTO(status, out, make_net(p));
+    CT_TRY_GOTO(status, out, ct_parallel_bind(f, p->net.param, p->net.net));
+    status = ct_job_file_plan(&p->net, &p->job, f, plan);
+out:
+    ct_parallel_destroy(f);
+    return status;
+}
+
+ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json)
+{
+    ct_plan_job_state p = { .call = call };
+    ct_job_plan plan = { 0 };
+    ct_status status;
+
+    ct_log_set_sink(ct_plan_errors_alone, NULL); /* what else there is to say was said */
+    status = ct_plan_input_read(call, &p.in);
+    if (status == CT_OK) status = predict(&p, path, &plan);
+    ct_log_set_sink(NULL, NULL);
+    if (status == CT_OK) {
+        if (to != NULL) ct_plan_file_print(&p, &plan, to);
+        ct_text_add(json, ",\"step_s\":");
+        ct_text_add_number(json, plan.step_s);
+    }
+    ct_job_plan_destroy(&plan);
+    close_state(&p);
     return status;
 }

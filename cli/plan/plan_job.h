@@ -1,5 +1,5 @@
-/** @file plan_job.h  A plan for several ranks, from what is asked to what is printed. Private to
- *  cli/plan.
+/** @file plan_job.h  A plan for several ranks, from what is asked to what is printed; and the step
+ *  of a plan that a file has, for `cortado check --parallel`. The rest is private to cli/plan.
  */
 #ifndef CT_CLI_PLAN_JOB_H
 #define CT_CLI_PLAN_JOB_H
@@ -31,7 +31,13 @@ int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *
                       double *limit_p);
 /** For people. */
 void ct_plan_job_print(const ct_plan_job_state *p, FILE *to);
+/** For people: the step of a plan that was read from a file. */
+void ct_plan_file_print(const ct_plan_job_state *p, const ct_job_plan *n, FILE *to);
 /** For programs: an object. */
 void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out);
+
+/** `check --parallel=PATH`: what a step of the file takes on --machine, with --profile. Prints it
+ * to `to` (NULL: nowhere) and appends `,"step_s":…` to json. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json);
 
 #endif

@@ -203,6 +203,19 @@ void ct_plan_job_print(const ct_plan_job_state *p, FILE *to)
     fprintf(to, "searched %" PRId64 " configurations in %.2f s\n", s->n_configuration, s->search_s);
 }
 
+void ct_plan_file_print(const ct_plan_job_state *p, const ct_job_plan *n, FILE *to)
+{
+    print_machine(p, to);
+    fprintf(to, "stage         ms  again ms bubble %%\n");
+    for (int i = 0; i < n->config.n_stage; i++) {
+        const ct_job_figures *f = &n->stage[i].figures;
+
+        fprintf(to, "%5d %10.2f %9.2f %8.1f\n", i, 1e3 * (f->forward_s + f->backward_s),
+                1e3 * f->again_s, 100 * n->stage[i].bubble);
+    }
+    fprintf(to, "step        %.2f ms, simulated\n", 1e3 * n->step_s);
+}
+
 /* ---- the rank that lacks most */
 
 int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *need_p,

@@ -125,6 +125,75 @@ sed 's/num_output: 10 *$/num_output: 11/; s/num_output: 10 /num_output: 11 /' ne
 fails other_net 't16.json: the profile is of a net of hash [0-9a-f]*, but "Net" has hash' --model=other.prototxt --ranks=2 --profile=t16.json
 runs no_file 3 'none.json' $plan --model=net.prototxt --ranks=2 --profile=none.json
 
+# ---- the step of a file: that which the plan said, and what files written by hand come to
+step() { # OPTION...: step_s of check
+    "$CORTADO" check --model=net.prototxt --phase=TRAIN --limits=100,12 --json "$@" 2>/dev/null |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["step_s"])'
+}
+less() { awk "BEGIN { exit !($1 > 0 && $1 < $2) }"; }
+runs step 0 '^step +[0-9.]+ ms, simulated' "$CORTADO" check --model=net.prototxt --parallel=p.prototxt --machine=slow.prototxt --limits=100,12
+is step_machine grep -q '^machine     slow: 2 nodes of 1 rank; a node has 100 GFLOP/s' out
+is step_stages grep -Eq '^ +0 +[0-9.]+ +0\.00 +[0-9.]+$' out
+runs step_profile 0 '; times of profiles; ' "$CORTADO" check --model=net.prototxt --parallel=p.prototxt --profile=t16.json,t8.json --limits=100,12
+fails_check() { # NAME PATTERN OPTION...
+    name=$1 pattern=$2
+    shift 2
+    runs "$name" 2 "$pattern" "$CORTADO" check --model=net.prototxt "$@"
+}
+fails_check step_nodes 'need 4 nodes, but the machine has 2' --parallel=s.prototxt --machine=2x1 --limits=100,12
+fails_check step_limits '\-\-limits: for the step of --parallel=FILE' --parallel=p.prototxt --limits=100,12
+fails_check step_places '\-\-ranks_per_node: for the step of --parallel=FILE' --parallel=p.prototxt --ranks_per_node=2
+if command -v python3 >/dev/null; then
+    n=0
+    for o in "net 2 64 --machine=slow.prototxt" "net 4 66 --machine=mixed.prototxt --fix=data" \
+        "net 4 64 --machine=mixed.prototxt --fix=stages=2 --fix=tensor=2" "net 4 64 --machine=slow.prototxt --fix=stages=4" \
+        "net 2 64 --machine=slow.prototxt --profile=t16.json,t8.json" "net 2 64 --ranks_per_node=2 --machine=slow.prototxt" \
+        "lenet 2 64 --machine=slow.prototxt" "gpt_char 4 16 --machine=mixed.prototxt --fix=stages=2 --fix=tensor=2" \
+        "gpt_char 4 16 --machine=slow.prototxt --fix=stages=4" "alexnet 4 64 --machine=slow.prototxt --data_shape=3,256,256" \
+        "alexnet 4 64 --machine=slow.prototxt --memory_gib=0.5 --fix=stages=2 --data_shape=3,256,256"; do
+        set -- $o
+        model=net.prototxt n=$((n + 1))
+        [ "$1" = net ] || model="$ROOT/models/$1/train_val.prototxt"
+        ranks=$2 batch=$3
+        shift 3
+        $plan --model="$model" --ranks=$ranks --global_batch_size=$batch "$@" --json --out=e.prototxt >e.json 2>/dev/null
+        same=
+        for a; do case $a in --fix*|--memory*) ;; *) same="$same $a" ;; esac; done
+        "$CORTADO" check --model="$model" --phase=TRAIN --parallel=e.prototxt --limits=100,12 $same --json >c.json 2>/dev/null
+        is "step_of_plan_$n" json e.json 'abs(json.load(open("c.json"))["step_s"] / n["step_s"] - 1) < 1e-9'
+    done
+
+    two() { # RANKS OF EACH STAGE, what else the second says: convolutions, and what is behind
+        echo "ranks: 2 global_batch: 64 micro_batches: ${4:-8}
+        stage { first: \"conv1\" last: \"pool2\" rank: $1 ${3:-} } stage { first: \"fc1\" last: \"loss\" rank: $2 }" >h.prototxt
+        step --parallel=h.prototxt --machine=mixed.prototxt
+    }
+    # 41 MB of weights are read for each micro-batch: what is behind takes longer
+    fast=$(two 1 0) slower=$(two 0 1)
+    is step_slow_node less "$fast" "$slower"
+    is step_again less "$fast" "$(two 1 0 'again { first: "conv1" last: "relu1" }')"
+    is step_more_again less "$(two 1 0 'again { first: "conv1" last: "relu1" }')" "$(two 1 0 'again { first: "conv1" last: "pool2" }')"
+    sed 's/speed: 0.5//' mixed.prototxt >alike.prototxt
+    is step_fast_nodes less "$(step --parallel=h.prototxt --machine=alike.prototxt)" "$(two 1 0 '' 1)"
+    one() { # LINE OF THE STAGE, machine
+        echo "ranks: 2 global_batch: 66 stage { first: \"conv1\" last: \"loss\" rank: 0 rank: 1 $1 }" >h.prototxt
+        step --parallel=h.prototxt --machine="$2"
+    }
+    even=$(one '' mixed.prototxt)
+    is step_shares less "$(one 'share: 44 share: 22' mixed.prototxt)" "$even"
+    is step_bad_shares less "$even" "$(one 'share: 22 share: 44' mixed.prototxt)"
+    split=$(one 'tensor: 2 layer { name: "fc1" split: OUTPUT } layer { name: "fc2" split: INPUT }' slow.prototxt)
+    is step_split less "$split" "$(one 'tensor: 2' slow.prototxt)"
+    is step_each_all less "$split" "$(one 'tensor: 2 layer { name: "fc1" split: REPLICATE } layer { name: "fc2" split: REPLICATE }' slow.prototxt)"
+    # unlike stages: three replicas, then a group of one
+    echo 'ranks: 4 global_batch: 66 micro_batches: 2
+        stage { first: "conv1" last: "relu3" rank: 2 rank: 0 rank: 3 share: 12 share: 13 share: 8 }
+        stage { first: "fc2" last: "loss" rank: 1 }' >h.prototxt
+    first=$(step --parallel=h.prototxt --machine=mixed.prototxt)
+    sed -i 's/share: 12 share: 13 share: 8/share: 8 share: 8 share: 17/' h.prototxt
+    is step_unlike less "$first" "$(step --parallel=h.prototxt --machine=mixed.prototxt)"
+fi
+
 # ---- what it refuses
 fails nothing_fits 'nothing fits 1\.0 MiB a rank: the plan that takes least needs [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib=0.001
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)

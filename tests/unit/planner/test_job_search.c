@@ -159,7 +159,7 @@ static choice best_choice(ct_job_stage *g, int first, int end, int64_t in_flight
                           double micro)
 {
     int n = end - first, ways = 1, modes = 1;
-    int n_way = (ct_job_stage_split_of(g)->tensor > 1) ? CT_JOB_N_WAY : 1;
+    int n_way = (ct_job_stage_prices(g)->s->tensor > 1) ? CT_JOB_N_WAY : 1;
     choice best = { INFINITY, 0 };
 
     for (int b = 0; b < n; b++) {
@@ -179,7 +179,7 @@ static choice best_choice(ct_job_stage *g, int first, int end, int64_t in_flight
                                ((b == 0) || (mode[b - 1] == CT_CHAIN_KEEP)));
         }
         if (!valid) continue;
-        f = ct_job_stage_figures(g, first, end, in_flight, way, mode, -1);
+        f = ct_job_prices_figures(ct_job_stage_prices(g), first, end, in_flight, way, mode, -1);
         if (!isfinite(f.forward_s + f.backward_s)) continue;
         if ((limit > 0) && (ct_job_plan_bytes(&f) > limit)) continue;
         if (f.forward_s + f.backward_s + (f.sums_s + f.update_s) / micro <
@@ -228,7 +228,8 @@ static double best_of_all(fixture *f, int64_t batch, int tensor, int n_stage, in
         assert_int_equal(ct_job_shares(&space, &c, s, share), CT_OK);
         assert_int_equal(ct_job_space_stage(&space, &c, s, share, &g), CT_OK);
         for (int a = 0; a < n_block; a++) {
-            ct_job_link link = (s + 1 < n_stage) ? ct_job_cut_link(&l, s) : (ct_job_link){ 0 };
+            ct_job_link link =
+                (s + 1 < n_stage) ? ct_job_cut_link(&l, s, s + 1) : (ct_job_link){ 0 };
 
             for (int b = a + 1; b <= n_block; b++)
                 choice_of[s][a][b] =
