@@ -78,6 +78,27 @@ rc=$?
 grep -q 'names 3 nodes, but not n2, where ranks run' launch.log || fail "the missing node is not named"
 echo "ok the job sees its switches"
 
+# a parallel file: two stages of two nodes, the second with its layers split; the losses are those of one rank
+cat >divided.plan <<EOF
+ranks: 4 global_batch: 64 micro_batches: 2
+stage { first: "conv1" last: "pool2" rank: 0 rank: 1 }
+stage { first: "ip1" last: "loss" rank: 2 rank: 3 tensor: 2
+  layer { name: "ip1" split: OUTPUT } layer { name: "ip2" split: INPUT } }
+EOF
+loss_at_40() { sed -n 's/.*"event":"train","iter":40,.*"loss":\([0-9.e+-]*\),.*/\1/p' "$1"; }
+srun -N1 -n1 --mpi=pmix "$CORTADO" train --solver=solver.prototxt --iterations=50 --metrics=one.jsonl --overwrite \
+    --set=snapshot_after_train=false >launch.log 2>&1 || fail "one rank"
+srun -N4 -n4 --mpi=pmix "$CORTADO" train --solver=solver.prototxt --iterations=50 --parallel=divided.plan --overwrite \
+    --metrics=four.jsonl --set=snapshot_after_train=false >launch.log 2>&1 || fail "srun cortado train --parallel"
+python3 - "$(loss_at_40 one.jsonl)" "$(loss_at_40 four.jsonl)" <<EOF || fail "other losses than those of one rank"
+import sys
+one, four = map(float, sys.argv[1:])
+sys.exit(0 if 0 < one < 5 and abs(one - four) <= 1e-3 * one else f"{one} against {four}")
+EOF
+grep '"event":"done"' four.jsonl | grep -q '"rank":3,"stage":1,' || fail "the ranks of stages are not told"
+rm -f one.jsonl four.jsonl
+echo "ok srun cortado train --parallel"
+
 # sites choose the plugin with this variable; the job file stays as it is
 export SLURM_MPI_TYPE=pmix
 job=$(sbatch --parsable --chdir="$dir" --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 --time=10 \
