@@ -39,11 +39,11 @@ runtime/division: framework/* comm/* planner runtime/config runtime runtime/exch
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
-cli/bench: framework/* topology comm/* runtime/config runtime cli
+cli/info: framework/* topology comm/* runtime/config runtime cli
+cli/bench: framework/* topology comm/* runtime/config runtime cli cli/info
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
-cli/info: framework/* topology comm/* runtime/config runtime cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli cli/info
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology planner runtime/config runtime cli cli/info

@@ -625,7 +625,9 @@ static const ct_level *level_like(const ct_machine *from, const ct_machine *m, i
  * oversubscription, as this one's switches may have fewer nodes. */
 static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_machine *m)
 {
-    if (from->n_node_class > 0)
+    bool all = (from->n_node_class == 1) && (from->n_node_run == 0);
+
+    if ((from->n_node_class > 0) && !all)
         return CT_FAIL(CT_ERR_CONFIG,
                        "topology \"%s\": the node_class of machine \"%s\" are of its own nodes: "
                        "name the machine alone, or take them out of its file",
@@ -652,6 +654,8 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
     m->shared = from->shared;
     m->in_network = from->in_network;
     m->coding = from->coding;
+    m->n_node_class = from->n_node_class;
+    m->node_class[0] = from->node_class[0];
     snprintf(m->source, sizeof(m->source), "%s", from->source);
     return CT_OK;
 }

@@ -136,7 +136,8 @@ typedef struct ct_machine {
     int n_node_class;      /* 0: all nodes are alike                                      */
     ct_node_class node_class[CT_MAX_NODE_CLASS];
     int n_node_run;
-    ct_node_run *node_run;   /* owned; ascending, and every node of the machine is in one of them */
+    ct_node_run *node_run;   /* owned; ascending, and every node of the machine is in one of them;
+                                NULL with one class: it has all nodes */
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;
 
@@ -177,6 +178,11 @@ int64_t ct_machine_n_node(const ct_machine *m);
 /** The class of a node: an index into node_class; -1 where all nodes are alike. Nodes are numbered
  *  from 0, in the order of the names where it has any. */
 int ct_machine_node_class(const ct_machine *m, int64_t node);
+/** Makes classes of a machine's nodes from how fast each computes (any unit): nodes within 10 % of
+ *  the slowest of a class are of that class, and its speed is their mean, over that of the slowest
+ *  class. All alike: one class without a list of nodes. Takes the place of what classes m had.
+ *  CT_ERR_NOMEM. */
+ct_status ct_machine_class_speeds(ct_machine *m, const double *speed, int64_t n_node);
 /** Appends the nodes of a class as its file lists them: "0-3,8" or "n[1-4,9]". */
 void ct_machine_list_nodes(const ct_machine *m, int node_class, ct_text *out);
 

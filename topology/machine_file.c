@@ -429,6 +429,11 @@ static ct_status read_classes(reader *r, const Ct__MachineParameter *p)
     if (p->n_node_class > CT_MAX_NODE_CLASS)
         return fail_at(r, p->node_class[CT_MAX_NODE_CLASS], "more than %d classes of nodes",
                        CT_MAX_NODE_CLASS);
+    if ((p->n_node_class == 1) && (p->node_class[0]->n_nodes == 0)) { /* all nodes, however many */
+        CT_TRY(read_class(r, p->node_class[0], &m->node_class[0]));
+        m->n_node_class = 1;
+        return CT_OK;
+    }
     if (list.n_node == 0)
         return fail_at(r, p->node_class[0],
                        "node_class needs the number of nodes: name them, or give every level after "
@@ -747,13 +752,18 @@ static void add_switches(const ct_machine_names *n, int parent, int depth, ct_te
 
 static void write_classes(const ct_machine *m, ct_text *out)
 {
-    for (int i = 0; (m->n_node_run > 0) && (i < m->n_node_class); ++i) {
+    bool all = (m->n_node_class == 1) && (m->n_node_run == 0);
+
+    for (int i = 0; (all || (m->n_node_run > 0)) && (i < m->n_node_class); ++i) {
         const ct_node_class *c = &m->node_class[i];
 
-        ct_text_add(out, "node_class {\n  name: \"%s\"\n  nodes: \"", c->name);
-        ct_machine_list_nodes(m, i, out);
-        ct_text_add(out, "\"\n");
-        if (c->speed != 1) ct_text_add(out, "  speed: %.12g\n", c->speed);
+        ct_text_add(out, "node_class {\n  name: \"%s\"\n", c->name);
+        if (!all) {
+            ct_text_add(out, "  nodes: \"");
+            ct_machine_list_nodes(m, i, out);
+            ct_text_add(out, "\"\n");
+        }
+        ct_text_add(out, "  speed: %.12g\n", c->speed);
         if (c->memory > 0) ct_text_add(out, "  memory_gib: %.12g\n", ldexp(c->memory, -30));
         if (c->inside > 0) ct_text_add(out, "  inside_gbs: %.12g\n", c->inside / 1e9);
         if (c->inject > 0) ct_text_add(out, "  inject_gbs: %.12g\n", c->inject / 1e9);

@@ -3,7 +3,9 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "topology/names.h"
 #include "topology/topo.h"
@@ -75,7 +77,7 @@ int ct_machine_node_class(const ct_machine *m, int64_t node)
 {
     int low = 0, high = m->n_node_run - 1;
 
-    if (m->n_node_run == 0) return -1;
+    if (m->n_node_run == 0) return (m->n_node_class == 1) ? 0 : -1;
     while (low < high) {
         int middle = (low + high) / 2;
 
@@ -155,6 +157,69 @@ void ct_machine_list_nodes(const ct_machine *m, int node_class, ct_text *out)
         if (run->last > run->first) ct_text_add(out, "-%lld", (long long)run->last);
         comma = ",";
     }
+}
+
+/* ---- classes by speed */
+
+/* How far the nodes of a class may differ. */
+static const double alike = 1.1;
+
+static int by_speed(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The classes of speeds in rising order: the slowest of each, and its mean. */
+static int group(const double *sorted, int64_t n_node, double *least, double *mean)
+{
+    int n = 0;
+    int64_t members = 0;
+
+    for (int64_t i = 0; i < n_node; ++i) {
+        bool joins = (n > 0) && (sorted[i] <= alike * least[n - 1]);
+
+        if (!joins && (n < CT_MAX_NODE_CLASS)) {
+            least[n] = sorted[i];
+            mean[n] = 0;
+            n += 1;
+            members = 0;
+        }
+        members += 1;
+        mean[n - 1] += (sorted[i] - mean[n - 1]) / (double)members;
+    }
+    return n;
+}
+
+ct_status ct_machine_class_speeds(ct_machine *m, const double *speed, int64_t n_node)
+{
+    double least[CT_MAX_NODE_CLASS], mean[CT_MAX_NODE_CLASS];
+    double *sorted = malloc(sizeof(*sorted) * (size_t)n_node);
+    ct_status status = CT_OK;
+    int n;
+
+    if (sorted == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld nodes", (long long)n_node);
+    memcpy(sorted, speed, sizeof(*sorted) * (size_t)n_node);
+    qsort(sorted, (size_t)n_node, sizeof(*sorted), by_speed);
+    n = group(sorted, n_node, least, mean);
+    free(sorted);
+    free(m->node_run);
+    m->node_run = NULL;
+    m->n_node_run = 0;
+    m->n_node_class = n;
+    for (int k = 0; k < n; ++k) {
+        m->node_class[k] = (ct_node_class){ .speed = mean[k] / mean[0] };
+        snprintf(m->node_class[k].name, sizeof(m->node_class[k].name), (n > 1) ? "speed%d" : "all",
+                 k + 1);
+    }
+    for (int64_t i = 0; (n > 1) && (status == CT_OK) && (i < n_node); ++i) {
+        int k = n - 1;
+
+        while ((k > 0) && (speed[i] < least[k])) k -= 1;
+        status = ct_node_runs_add(m, i, i, k);
+    }
+    return status;
 }
 
 /* ---- a job's nodes */

@@ -62,10 +62,11 @@ void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_
  * ranks that swap. Above the node also four steps in a row, which shows what a token bucket lets
  * through at once. Then all ranks of one member of the level with as many of another, which gives
  * the link of that member; on the level of the node all its ranks in pairs, which gives what they
- * share (bus). All ranks at once add (gamma), and sum in the shared memory of their nodes. A time
- * is that of the slowest rank, after a barrier, the median of several; each rank rewrites its
- * buffer before. The error is that of every other size when the rest foretells it: the root of the
- * mean square of the relative differences. */
+ * share (bus). All ranks at once add (gamma), and sum in the shared memory of their nodes; their
+ * multiply-adds make classes of nodes by speed. A time is that of the slowest rank, after a
+ * barrier, the median of several; each rank rewrites its buffer before. The error is that of every
+ * other size when the rest foretells it: the root of the mean square of the relative differences.
+ */
 
 typedef struct ct_fit_report {
     ct_machine
@@ -73,10 +74,13 @@ typedef struct ct_fit_report {
     bool measured[CT_MAX_LEVEL];
     int pair[CT_MAX_LEVEL][2]; /* ranks of the one pair alone     */
     int n_pair[CT_MAX_LEVEL];  /* pairs at once; below 2: no more */
+    double flop;               /* multiply-adds a second of the first node's ranks */
 } ct_fit_report;
 
-/** The same result on all ranks. Collective. CT_ERR_CONFIG for one rank alone. */
+/** The same result on all ranks. Collective. Caller frees, also after an error. CT_ERR_CONFIG for
+ * one rank alone. */
 ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report);
+void ct_bench_fit_free(ct_fit_report *report);
 void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report);
 
 /* ---- `cortado bench codec`: encode and decode beside the plain update.

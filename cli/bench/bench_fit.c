@@ -1,10 +1,12 @@
 /* `cortado bench comm --fit`: the figures of the machine's levels, measured. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/bench/bench.h"
 #include "cli/bench/fit_math.h"
+#include "cli/info/machine_limit.h"
 #include "comm/autotune/codec_speed.h"
 #include "comm/collective/node_sum.h"
 #include "comm/collective/schedule.h"
@@ -548,6 +550,75 @@ static ct_status fit_level(team *x, int level, ct_fit_report *report)
     return (report->n_pair[level] > 1) ? fit_many(x, level, report) : CT_OK;
 }
 
+/* ---- speeds of nodes */
+
+/* Where levels above the node have no size yet, as many members as the job has; false where the
+ * tree is uneven, so that numbers do not say which node is which. */
+static bool close_levels(const ct_topo *t, ct_machine *m)
+{
+    int64_t n_member[CT_MAX_LEVEL];
+
+    if (ct_topo_fullest(t, n_member) != CT_OK) return false;
+    for (int l = m->node_level + 1; l < m->n_level; ++l) m->level[l].size = n_member[l];
+    return ct_machine_n_node(m) == t->n_node;
+}
+
+/* flop[k]: multiply-adds a second of all ranks of the k-th node of the tree, which measure at once;
+ * the best of a few, since what disturbs only makes slower. */
+static ct_status measure_speeds(ct_comm *c, double *flop)
+{
+    enum { TRIES = 3 };
+    ct_machine_limit limit = { .n_thread = c->n_thread };
+    const ct_topo *t = c->topo;
+    int last = -1, at = -1;
+
+    for (int i = 0; i < TRIES; ++i) {
+        CT_TRY_MPI(MPI_Barrier(c->mpi));
+        ct_machine_limit_again(&limit);
+    }
+    for (int i = 0; i < c->size; ++i) {
+        at += (t->node[t->order[i]] != last);
+        last = t->node[t->order[i]];
+        if (t->order[i] == c->rank) flop[at] = limit.flop;
+    }
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, flop, t->n_node, MPI_DOUBLE, MPI_SUM, c->mpi));
+    return CT_OK;
+}
+
+static ct_status fit_speeds(ct_comm *c, ct_fit_report *report)
+{
+    ct_machine *m = &report->machine;
+    double *flop = calloc((size_t)c->topo->n_node, sizeof(*flop));
+    ct_machine closed = *m;
+    ct_status status;
+
+    if (flop == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
+    status = measure_speeds(c, flop);
+    if (status == CT_OK) status = ct_machine_class_speeds(m, flop, c->topo->n_node);
+    report->flop = flop[0];
+    free(flop);
+    if ((status != CT_OK) || (m->n_node_class == 1)) return status;
+    if (close_levels(c->topo, &closed)) {
+        memcpy(m->level, closed.level, sizeof(m->level));
+        if (c->rank == 0)
+            CT_INFO("fit: nodes differ in speed, so the file is of these %d nodes alone",
+                    c->topo->n_node);
+        return CT_OK;
+    }
+    if (c->rank == 0)
+        CT_WARN("fit: nodes differ in speed (up to %.3g times), but the tree is uneven, so the "
+                "file does not say which: name the nodes and their node_class there",
+                m->node_class[m->n_node_class - 1].speed);
+    m->n_node_class = m->n_node_run = 0;
+    return CT_OK;
+}
+
+void ct_bench_fit_free(ct_fit_report *report)
+{
+    free(report->machine.node_run);
+    report->machine.node_run = NULL;
+}
+
 ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
 {
     team x = { .c = c };
@@ -560,15 +631,16 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
     report->machine.names = NULL;
     report->machine.n_node_class = 0;
     if ((c->topo->node_class != NULL) && (c->rank == 0))
-        CT_WARN("--fit measures one pair of ranks a level, so its file has no node_class: compare "
-                "fits of each class alone");
+        CT_WARN("--fit measures one pair of ranks a level, so its node_class say speeds alone: "
+                "compare fits of each class for inside_gbs and inject_gbs");
     for (int l = 0; (l < report->machine.n_level) && (status == CT_OK); ++l)
         status = fit_level(&x, l, report);
     ct_schedule_destroy(&x.s);
     CT_TRY(status);
     CT_TRY(fit_sums(c, report));
     CT_TRY(ct_codec_speed_measure(c, &report->machine.coding));
-    return fit_shared(c, report);
+    CT_TRY(fit_shared(c, report));
+    return fit_speeds(c, report);
 }
 
 /* ---- a fit as a table */
@@ -599,6 +671,22 @@ static void print_level(const ct_fit_report *r, int level)
     printf("  %6d  %6.1f\n", r->n_pair[level], 100 * l->residual);
 }
 
+static void print_speeds(const ct_fit_report *r)
+{
+    const ct_machine *m = &r->machine;
+
+    printf("multiply-adds of the first node: %.4g GFLOP/s", 1e-9 * r->flop);
+    for (int k = 0; k < m->n_node_class; ++k) {
+        ct_text nodes = { 0 };
+
+        ct_machine_list_nodes(m, k, &nodes);
+        printf("; nodes %s: speed %.4g", (nodes.text != NULL) ? nodes.text : "all",
+               m->node_class[k].speed);
+        ct_text_destroy(&nodes);
+    }
+    printf("\n");
+}
+
 void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
 {
     const ct_shared_memory *s = &report->machine.shared;
@@ -612,6 +700,7 @@ void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
     for (int l = 0; l < report->machine.n_level; ++l) print_level(report, l);
     printf("\nadding f32, all ranks at once: %.3f GB/s a rank\n",
            1e-9 * report->machine.sum_bandwidth);
+    print_speeds(report);
     printf("codecs: streams %.3f GB/s; an element: update %.3f ns, selection %.3f more; an entry: "
            "packed %.3f ns, added %.3f, merged %.3f\n",
            1e-9 * k->memory, 1e9 * k->update_s, 1e9 * k->select_s, 1e9 * k->pack_s, 1e9 * k->add_s,

@@ -101,15 +101,15 @@ static ct_status write_machine(const char *file, const ct_machine *m)
 static ct_status bench_fit(const ct_call *call, const char *file)
 {
     ct_comm *c = call->job->comm;
-    ct_fit_report report;
-    ct_status status = CT_OK;
+    ct_fit_report report = { .flop = 0 };
+    ct_status status = ct_bench_fit(c, &report);
 
-    CT_TRY(ct_bench_fit(c, &report));
-    ct_bench_fit_print(c, &report);
-    if (c->rank == 0) {
+    if (status == CT_OK) ct_bench_fit_print(c, &report);
+    if ((status == CT_OK) && (c->rank == 0)) {
         name_machine(c, file, &report.machine);
         status = write_machine(file, &report.machine);
     }
+    ct_bench_fit_free(&report);
     return ct_job_share(call->job, status);
 }
 

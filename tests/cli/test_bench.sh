@@ -41,6 +41,8 @@ is bench_fit_file grep -q 'source: "cortado bench comm --fit' m.prototxt
 runs bench_fit_reads_back 0 'm.prototxt' $JOB 2 "$CORTADO" bench comm --sizes=4K --repeat=3 --topology=m.prototxt \
     --algorithm=hier --json=p.json
 is bench_prediction grep -Eq '"predicted_us":[0-9.e-]+,' p.json
+is bench_fit_speed grep -q '^  speed: 1$' m.prototxt
+runs bench_fit_info 0 '^node class (all|speed1):.* speed 1$' "$CORTADO" info --topology=m.prototxt
 runs bench_fit_pretended 0 '^machine +0 +1 +[0-9.]+ +[0-9.]+' $JOB 2 "$CORTADO" bench comm --topology=2x1 --fit
 is bench_fit_to_stdout grep -q '^  latency_us' out
 runs bench_fit_alone 2 'start 2 or more' "$CORTADO" bench comm --fit

@@ -80,7 +80,8 @@ static const struct {
       "longer than 23" },
     { NODE TOP "node_class { name: \"a\\nb\" nodes: \"0-5\" }",
       "has quotes, backslashes or line ends" },
-    { NODE TOP "node_class { name: \"a\" }", "x.prototxt:3: node_class \"a\" has no nodes" },
+    { NODE TOP "node_class { name: \"a\" } node_class { name: \"b\" nodes: \"0-3\" }",
+      "x.prototxt:3: node_class \"a\" has no nodes" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" sped: 2 }",
       "x.prototxt:3:37: unknown field \"sped\"; did you mean \"speed\"?" },
     { NODE TOP "node_clas { name: \"a\" nodes: \"0-5\" }", "did you mean \"node_class\"?" },
@@ -190,11 +191,12 @@ static void expect_written(const char *text, const char *line)
 static void test_write(void **state)
 {
     (void)state;
-    expect_written(NODE TOP FAST SLOW, "  name: \"fast\"\n  nodes: \"0-3\"\n  memory_gib: 64\n");
+    expect_written(NODE TOP FAST SLOW,
+                   "  name: \"fast\"\n  nodes: \"0-3\"\n  speed: 1\n  memory_gib: 64\n");
     expect_written(NODE TOP FAST SLOW, "  speed: 0.5\n  memory_gib: 16\n  inside_gbs: 2\n");
     expect_written(NAMES "node_class { name: \"a\" nodes: \"login,n2\" }\n"
                          "node_class { name: \"b\" nodes: \"n[1,3]\" inject_gbs: 0.1234567 }",
-                   "  nodes: \"n[1,3]\"\n  inject_gbs: 0.1234567\n");
+                   "  nodes: \"n[1,3]\"\n  speed: 1\n  inject_gbs: 0.1234567\n");
 }
 
 /* ---- jobs on such machines */
@@ -384,6 +386,59 @@ static void test_part(void **state)
     ct_topo_destroy(t);
 }
 
+/* Speeds within 10 % of a class's slowest node are alike; figures are over the slowest class. */
+static void test_speeds(void **state)
+{
+    const double speed[] = { 100, 206, 105, 300, 110, 194 }, same[] = { 52, 50, 54 };
+    double many[2 * CT_MAX_NODE_CLASS];
+    ct_machine *m = good(NODE TOP FAST SLOW);
+    ct_text text = { 0 };
+
+    (void)state;
+    assert_int_equal(ct_machine_class_speeds(m, speed, 6), CT_OK);
+    assert_int_equal(m->n_node_class, 3);
+    for (int k = 0; k < 6; ++k)
+        assert_int_equal(ct_machine_node_class(m, k), (k == 3) ? 2 : (k == 1) || (k == 5));
+    assert_true(m->node_class[0].speed == 1);
+    assert_true(fabs(m->node_class[1].speed - 200.0 / 105) < 1e-12);
+    assert_true(fabs(m->node_class[2].speed - 300.0 / 105) < 1e-12);
+    ct_machine_list_nodes(m, 1, &text);
+    assert_string_equal(text.text, "1,5");
+    ct_text_destroy(&text);
+
+    assert_int_equal(ct_machine_class_speeds(m, same, 3), CT_OK);
+    assert_int_equal(m->n_node_class, 1);
+    assert_int_equal(m->n_node_run, 0);
+    assert_true(m->node_class[0].speed == 1);
+    for (int k = 0; k < 6; ++k) assert_int_equal(ct_machine_node_class(m, k), 0);
+
+    /* more kinds than a machine may have: the last class takes what is faster */
+    for (int k = 0; k < 2 * CT_MAX_NODE_CLASS; ++k) many[k] = ldexp(1, k);
+    assert_int_equal(ct_machine_class_speeds(m, many, 2 * CT_MAX_NODE_CLASS), CT_OK);
+    assert_int_equal(m->n_node_class, CT_MAX_NODE_CLASS);
+    assert_int_equal(ct_machine_node_class(m, 2 * CT_MAX_NODE_CLASS - 1), CT_MAX_NODE_CLASS - 1);
+    ct_machine_destroy(m);
+}
+
+/* A lone class without a list has all nodes, however many there are. */
+static void test_all(void **state)
+{
+    ct_machine *m = good("level { name: \"node\" latency_us: 1 bandwidth_gbs: 4 } level { name: "
+                         "\"machine\" latency_us: 2 bandwidth_gbs: 1 } node_class { name: "
+                         "\"all\" speed: 1.5 }");
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_machine_node_class(m, 77), 0);
+    assert_int_equal(ct_topo_place(m, 6, 2, "block", &t), CT_OK);
+    for (int k = 0; k < 3; ++k) assert_true(ct_topo_speed(t, k) == 1.5);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+    expect_written("level { name: \"node\" latency_us: 1 bandwidth_gbs: 4 } level { name: "
+                   "\"machine\" latency_us: 2 bandwidth_gbs: 1 } node_class { name: \"all\" }",
+                   "node_class {\n  name: \"all\"\n  speed: 1\n}\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_place),    cmocka_unit_test(test_job),
         cmocka_unit_test(test_draw),     cmocka_unit_test(test_links),
         cmocka_unit_test(test_inside),   cmocka_unit_test(test_part),
+        cmocka_unit_test(test_speeds),   cmocka_unit_test(test_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
