@@ -47,7 +47,7 @@ cli/generate: framework/* runtime/config runtime cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli cli/info
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology planner runtime/config runtime cli cli/info
-cli/scale: framework/* topology comm/* runtime/config runtime cli cli/bench cli/profile cli/simulate
+cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/check: framework/* topology comm/* planner runtime/config runtime cli cli/plan cli/scale
 '
 

@@ -5,6 +5,7 @@
 
 #include "runtime/config/features.h"
 #include "cli/scale/scale.h"
+#include "planner/parallel.h"
 
 typedef struct plan {
     bool weak, strong, bench;
@@ -13,6 +14,10 @@ typedef struct plan {
     char *launcher; /* of --launcher; NULL */
     const char *mpirun, *mpirun_flags;
     bool open_mpi;
+    int parallel;           /* the configuration of --parallel; 0: none                */
+    int64_t parallel_ranks; /* what its file says                                      */
+    int64_t parallel_batch; /* of all ranks                                            */
+    char *parallel_text;
 } plan;
 
 /* ---- what the place offers */
@@ -201,11 +206,69 @@ static json_t *words_json(const ct_argv *w)
     return list;
 }
 
+/* ---- --parallel: the points of its number of ranks once more */
+
+static ct_status add_parallel(ct_scale *s, plan *p)
+{
+    const char *file = ct_options_text(s->options, "parallel");
+    ct_scale_config *c = &s->config[s->n_config];
+    ct_parallel *read = NULL;
+    size_t size = 0;
+    int i = 0;
+
+    if (file == NULL) return CT_OK;
+    if (s->n_config == CT_SCALE_MAX_CONFIG)
+        return CT_FAIL(CT_ERR_CONFIG, "--parallel: no room beside so many --ablate");
+    CT_TRY(ct_parallel_read(file, &read));
+    p->parallel_ranks = read->n_rank;
+    p->parallel_batch = read->global_batch;
+    ct_parallel_destroy(read);
+    CT_TRY(ct_file_read(file, &p->parallel_text, &size));
+    while ((i < s->n_rank) && (s->rank[i] != p->parallel_ranks)) i++;
+    if (i == s->n_rank)
+        return CT_FAIL(CT_ERR_LAUNCH, "--parallel=%s: its %lld ranks are no point of the study",
+                       file, (long long)p->parallel_ranks);
+    snprintf(c->name, sizeof(c->name), "%s", CT_SCALE_PARALLEL);
+    ct_argv_add(&c->options, "--parallel=%s", file);
+    p->parallel = s->n_config++;
+    return CT_OK;
+}
+
+/* Samples of a step at the point of that number of ranks. */
+static int64_t step_batch(const ct_scale *s, const plan *p, bool weak)
+{
+    return weak ? (int64_t)ct_json_number(s->net, "batch", 1) * p->parallel_ranks : p->global_batch;
+}
+
+static ct_status check_parallel(const ct_scale *s, const plan *p)
+{
+    int64_t weak = step_batch(s, p, true), strong = p->global_batch;
+
+    if ((p->parallel == 0) || (p->weak && (weak == p->parallel_batch)) ||
+        (p->strong && (strong == p->parallel_batch)))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--parallel=%s: its global_batch is %lld, but the point of %lld ranks has %lld "
+                   "samples: give another --%s",
+                   ct_options_text(s->options, "parallel"), (long long)p->parallel_batch,
+                   (long long)p->parallel_ranks, (long long)(p->weak ? weak : strong),
+                   p->weak ? "batch" : "global_batch");
+}
+
+/* Whether the configuration is run at the i-th number of ranks. */
+static bool has_point(const ct_scale *s, const plan *p, int config, int i, bool weak)
+{
+    if ((p->parallel == 0) || (config != p->parallel)) return true;
+    return (s->rank[i] == p->parallel_ranks) && (step_batch(s, p, weak) == p->parallel_batch);
+}
+
 /* The options of `cortado time` for this point. */
 static void time_options(const ct_scale *s, const plan *p, const ct_scale_config *c, bool weak,
                          ct_argv *w)
 {
-    if (!weak)
+    if ((p->parallel > 0) && (c == &s->config[p->parallel]))
+        ; /* the file says the batch */
+    else if (!weak)
         ct_argv_add(w, "--global_batch_size=%lld", (long long)p->global_batch);
     else if (p->batch > 0)
         ct_argv_add(w, "--set=batch_size=%lld", (long long)p->batch);
@@ -236,6 +299,8 @@ static ct_status add_time(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int i
         d, "batch",
         json_integer(weak ? (json_int_t)ct_json_number(s->net, "batch", 0) : p->global_batch));
     json_object_set_new(d, "options", words_json(&words));
+    if ((p->parallel > 0) && (c == &s->config[p->parallel]))
+        json_object_set_new(d, "parallel", json_string(p->parallel_text));
     json_object_set_new(d, "repeat", json_integer(repeat));
     status = ct_scale_jobs_add(s, jobs, d, &job);
     if ((status == CT_OK) && (job != NULL)) {
@@ -278,8 +343,10 @@ static ct_status list_runs(ct_scale *s, const plan *p, ct_scale_jobs *jobs)
         for (int mode = 0; mode < 2; mode++) {
             if (!((mode == 0) ? p->weak : p->strong)) continue;
             for (int c = 0; c < s->n_config; c++) {
-                for (int i = 0; i < s->n_rank; i++)
-                    CT_TRY(add_time(s, p, jobs, i, &s->config[c], mode == 0, k));
+                for (int i = 0; i < s->n_rank; i++) {
+                    if (has_point(s, p, c, i, mode == 0))
+                        CT_TRY(add_time(s, p, jobs, i, &s->config[c], mode == 0, k));
+                }
             }
         }
     }
@@ -309,6 +376,7 @@ ct_status ct_scale_measure(ct_scale *s)
 
     CT_TRY(read_plan(s, &p));
     CT_TRY_GOTO(status, out, check_configs(s));
+    CT_TRY_GOTO(status, out, add_parallel(s, &p));
     CT_TRY_GOTO(status, out, ct_scale_check_net(s, p.batch));
     p.global_batch = ct_options_count(s->options, "global_batch", 0);
     if (p.global_batch == 0)
@@ -320,10 +388,12 @@ ct_status ct_scale_measure(ct_scale *s)
                          (long long)p.global_batch, (long long)s->rank[s->n_rank - 1]);
         goto out;
     }
+    CT_TRY_GOTO(status, out, check_parallel(s, &p));
     CT_TRY_GOTO(status, out, list_runs(s, &p, &jobs));
     status = ct_scale_jobs_run(s, &jobs, 1, 0);
 out:
     ct_scale_jobs_destroy(&jobs);
     free(p.launcher);
+    free(p.parallel_text);
     return status;
 }

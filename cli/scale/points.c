@@ -411,8 +411,13 @@ static bool same_series(const ct_point *a, const ct_point *b)
 
 int ct_points_base(const ct_points *p, const ct_point *of)
 {
+    ct_point like = *of;
+
+    /* one point, of a parallel file: compared with what ranks do without */
+    if (strcmp(of->config, CT_SCALE_PARALLEL) == 0)
+        snprintf(like.config, sizeof(like.config), "default");
     for (int i = 0; i < p->n; i++) {
-        if (!p->point[i].failed && same_series(&p->point[i], of)) return i;
+        if (!p->point[i].failed && same_series(&p->point[i], &like)) return i;
     }
     return -1;
 }

@@ -15,6 +15,9 @@
 
 #include "framework/base/text.h"
 
+/** The configuration that --parallel makes. */
+#define CT_SCALE_PARALLEL "parallel"
+
 typedef struct ct_study {
     char dir[512];
 } ct_study;

@@ -313,6 +313,8 @@ static const ct_option table[] = {
       "the same points in other ways: flat, hier, overlap-off, overlap-backward, swcaffe, "
       "compression=SPEC, allreduce=NAME, set=FIELD=VALUE; simulated also placement=cyclic|"
       "random:SEED; modelled also read=FIELD=VALUE, changes of --read" },
+    { "parallel", CT_OPTION_TEXT, S, "FILE",
+      "measured: the point of the file's number of ranks also by this parallel file" },
     { "launcher", CT_OPTION_TEXT, S, "TEXT",
       "measured: what starts the ranks, with {ranks} and {nodes} in it (srun in an allocation, "
       "else mpirun)" },
@@ -446,6 +448,11 @@ static ct_status run_study(ct_scale *s)
     ct_bench_plan sizes;
     ct_status status;
 
+    if ((ct_options_text(s->options, "parallel") != NULL) &&
+        (ct_options_text(s->options, "machine") != NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--parallel is for measured studies, without --machine: cortado check "
+                       "--parallel --machine says what a step would take there");
     CT_TRY(find_file(s));
     CT_TRY(scale_configs(s));
     CT_TRY(ct_bench_sizes(ct_options_text(s->options, "sizes"), &sizes));

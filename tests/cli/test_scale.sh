@@ -208,5 +208,16 @@ runs scale_nodes_alone 2 'not in a SLURM allocation' $scale --nodes=1,2
 runs scale_launcher_without 2 'has no \{ranks\}' $scale --ranks=1 --launcher='mpirun -np 2'
 touch plain
 runs scale_out_is_a_file 3 'plain' $scale --ranks=1 --out=plain/x
+# ---- a point by a parallel file beside the same ranks without; exit codes where it is no point
+echo 'ranks: 2 global_batch: 16 stage { first: "ip" last: "loss" rank: 0 rank: 1 tensor: 2 layer { name: "ip" split: OUTPUT } }' >two.plan
+runs scale_parallel 0 'report: by/report.md' $scale --ranks=1,2 --repeats=1 --no_bench --parallel=two.plan --out=by
+is scale_parallel_rows sh -c '[ $(grep -c "\"weak\",\"default\"" by/points.csv) = 2 ] && [ $(grep -c "\"weak\",\"parallel\"" by/points.csv) = 1 ]'
+is scale_parallel_batch sh -c 'grep "\"parallel\"" by/points.csv | cut -d, -f7,9 | grep -qx "2,16"'
+is scale_parallel_report grep -q '| parallel |' by/report.md
+runs scale_parallel_other_ranks 4 'its 2 ranks are no point' $scale --ranks=1,4 --no_bench --parallel=two.plan --out=by4
+runs scale_parallel_other_batch 2 'its global_batch is 16, but the point of 2 ranks has 8' $scale --ranks=1,2 --mode=strong --no_bench --parallel=two.plan --out=by2
+runs scale_parallel_machine 2 'for measured studies' "$CORTADO" scale --machine=taihulight --model=tiny.prototxt --nodes=2 --parallel=two.plan
+sed 's/"ip" last/"iq" last/' two.plan >wrong.plan
+runs scale_parallel_wrong 2 'wrong.plan:1: .*names "iq"' $scale --ranks=1,2 --no_bench --parallel=wrong.plan --out=wrong
 runs scale_help 0 'ablate' "$CORTADO" scale --help
 finish
