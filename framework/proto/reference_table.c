@@ -505,7 +505,8 @@ const ct_meaning ct_meaning_table[] = {
       "Memory of a node in GiB, which `cortado check --nodes` compares; unset: not known." },
     { "NodeClassParameter.name", "What the class is called." },
     { "NodeClassParameter.nodes",
-      "Its nodes: `0-3,8`, numbers from 0; where the file names nodes, their names, `n[1-4,9]`." },
+      "Its nodes: `0-3,8`, numbers from 0; where the file names nodes, their names, `n[1-4,9]`. A "
+      "class that stands alone may leave them out: it has all." },
     { "NodeClassParameter.profile",
       "For `cortado plan`: a file that `cortado time --json` wrote on one of its ranks, or two of "
       "them joined by a comma, with unlike batches." },
