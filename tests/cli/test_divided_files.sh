@@ -150,4 +150,20 @@ phases alone both.prototxt 1 --parallel=alone.plan
 phases in_two both.prototxt 2 --parallel=in_two.plan
 phases dealt both.prototxt 3 --parallel=dealt.plan
 for of in alone in_two dealt; do is "phases_${of}_same" same_phases one "$of"; done
+
+# … and in `test`: the losses of one rank
+scores() { # NAME RANKS OPTION...
+    who=$1 ranks=$2
+    shift 2
+    runs "scores_$who" 0 '^loss = ' $JOB "$ranks" "$CORTADO" test --model=both.prototxt --iterations=3 \
+        --weights="$(ls one/phases_iter_*.caffemodel* | head -n 1)" "$@"
+    sed -n 's/^loss = \([0-9.e+-]*\) .*/x \1/p' out >"$who.scores"
+}
+scores one 1
+scores in_two 2 --parallel=in_two.plan
+scores dealt 3 --parallel=dealt.plan
+for of in in_two dealt; do
+    is "scores_${of}_same" awk 'NR == 1 { a = $2 } NR == 2 { d = a - $2; if (d < 0) d = -d; found = (d <= 1e-5 * (a + 1)) }
+        END { exit !found }' one.scores "$of.scores"
+done
 finish
