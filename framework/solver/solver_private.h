@@ -57,6 +57,9 @@ struct ct_solver {
     ct_tally tally;
 };
 
+/** memory_check.c: `memory` and snapshot_async. CT_ERR_CONFIG. */
+ct_status ct_memory_check(const ct_solver_text *t);
+
 /* config.c: before anything is made */
 /** Warns of what is asked for and not done; makes the directory of snapshot_prefix and writes a
  *  probe into it. Rank 0 calls it. */

@@ -1,0 +1,55 @@
+/* What `memory { }` and snapshot_async may say. */
+#include <math.h>
+
+#include "framework/solver/solver_private.h"
+
+/* What is described, and not built yet. */
+static ct_status check_built(const ct_solver_text *t)
+{
+    const Ct__MemoryParameter *m = t->p->memory;
+
+    if (t->p->snapshot_async)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_async is not built yet",
+                       CT_SOLVER_AT(t, snapshot_async));
+    if (m == NULL) return CT_OK;
+    if (m->zero > 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.zero is not built yet",
+                       CT_SOLVER_AT(t, memory->zero));
+    if (m->state == CT__MEMORY_PARAMETER__TIER__FILE)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.state FILE is not built yet",
+                       CT_SOLVER_AT(t, memory->state));
+    if (m->weights == CT__MEMORY_PARAMETER__TIER__FILE)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.weights FILE is not built yet",
+                       CT_SOLVER_AT(t, memory->weights));
+    if (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.gradients BF16 is not built yet",
+                       CT_SOLVER_AT(t, memory->gradients));
+    if ((m->limit_mb > 0) || (m->gpu_limit_mb > 0))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: limits of memory are not built yet",
+                       CT_SOLVER_AT(t, memory));
+    return CT_OK;
+}
+
+static ct_status check_size(const ct_solver_text *t, const double *field, const char *name)
+{
+    if (isfinite(*field) && (*field >= 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: memory.%s is %g, needs at least 0",
+                   ct_source_map_where(t->map, t->p->memory, field, "solver").text, name, *field);
+}
+
+ct_status ct_memory_check(const ct_solver_text *t)
+{
+    const Ct__MemoryParameter *m = t->p->memory;
+
+    if (m == NULL) return check_built(t);
+    if ((m->zero < 0) || (m->zero > 3))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.zero is %d, needs 0 to 3",
+                       CT_SOLVER_AT(t, memory->zero), m->zero);
+    if (m->prefetch < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.prefetch is %d, needs at least 0",
+                       CT_SOLVER_AT(t, memory->prefetch), m->prefetch);
+    CT_TRY(check_size(t, &m->limit_mb, "limit_mb"));
+    CT_TRY(check_size(t, &m->gpu_limit_mb, "gpu_limit_mb"));
+    CT_TRY(check_size(t, &m->chunk_mb, "chunk_mb"));
+    return check_built(t);
+}
