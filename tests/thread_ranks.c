@@ -315,10 +315,10 @@ static const ct_transport_ops transport_ops = {
     .ready = rank_ready, .poll = rank_poll, .wait = rank_wait, .finish = rank_finish
 };
 static const ct_grad_sync_ops sync_ops = {
-    rank_begin,
-    rank_reads,
-    rank_effect,
-    rank_stats,
+    .begin = rank_begin,
+    .reads = rank_reads,
+    .effect = rank_effect,
+    .stats = rank_stats,
 };
 
 ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)

@@ -12,6 +12,26 @@
 
 /* ---- making it */
 
+/* The two halves of a sum: what a rank updates, and how the others get it. Sums that are
+ * reproducible stay whole. */
+static ct_status prepare_shards(ct_bucket *b)
+{
+    ct_coll_candidate *way = NULL;
+
+    CT_TRY(ct_coll_part(b->comm, b->cut.count, b->comm->rank, &b->own_first, &b->own_count));
+    b->gather = (ct_persistent_coll){ .comm = b->comm,
+                                      .buf = b->config->weights + b->cut.offset,
+                                      .count = b->cut.count,
+                                      .dtype = CT_F32,
+                                      .tag = b->tag };
+    CT_TRY(ct_persistent_coll_open(&b->gather, &ct_coll_allgather, &way));
+    atomic_store(&b->gather.now, way);
+    if (b->config->reproducible) return CT_OK;
+    CT_TRY(ct_persistent_coll_open(&b->dense, &ct_coll_reduce_scatter, &way));
+    atomic_store(&b->dense.now, way);
+    return CT_OK;
+}
+
 static bool on_device(const ct_bucket *b)
 {
     return b->cut.coded && (b->config->dev != NULL);
@@ -19,12 +39,15 @@ static bool on_device(const ct_bucket *b)
 
 static ct_status prepare_dense(ct_bucket *b)
 {
-    if (b->config->reproducible)
-        return ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
-                               &b->repro);
+    if (b->config->reproducible) {
+        CT_TRY(ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
+                               &b->repro));
+        return b->shards ? prepare_shards(b) : CT_OK;
+    }
     b->dense = (ct_persistent_coll){
         .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = b->tag
     };
+    if (b->shards) return prepare_shards(b);
     if (on_device(b)) { /* ranks start it in any order */
         const ct_coll_ops *ops = NULL;
 
@@ -80,6 +103,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
         CT_TRY(prepare_coded(b));
     }
     if (b->comm->size == 1) return CT_OK;
+    b->shards = (b->config->weights != NULL);
     if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
         (b->config->codec != &ct_codec_auto))
         return CT_OK;
@@ -90,6 +114,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
 void ct_bucket_release(ct_bucket *b)
 {
     ct_persistent_coll_release(&b->dense);
+    ct_persistent_coll_release(&b->gather);
     ct_repro_destroy(b->repro);
     if (b->coded != NULL) b->ops->destroy(b->coded);
     b->coded = NULL;
@@ -99,7 +124,7 @@ void ct_bucket_release(ct_bucket *b)
 ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
 {
     if (b->cut.coded) return (b->ops->ways != NULL) ? b->ops->ways(b->coded) : NULL;
-    return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
+    return (b->dense_alone || b->shards || (b->repro != NULL)) ? NULL : &b->dense;
 }
 
 /* ---- what it shows of itself in a trace */
@@ -296,6 +321,7 @@ ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step)
 
 static ct_coll_where *where_now(ct_bucket *b)
 {
+    if (atomic_load(&b->state) == CT_BUCKET_GATHERING) return ct_persistent_coll_where(&b->gather);
     if (b->silent) return &b->idle;
     if (b->repro != NULL) return ct_repro_where(b->repro);
     if (!atomic_load(&b->dense_now)) return b->ops->where(b->coded);
@@ -337,7 +363,37 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
         b->n_dense += 1;
     }
     if ((b->traced_at > 0) && !b->silent) trace(b);
-    atomic_store(&b->state, CT_BUCKET_SUMMED);
+    atomic_store(&b->state, b->shards ? CT_BUCKET_OWNED : CT_BUCKET_LANDED);
+    return CT_OK;
+}
+
+ct_status ct_bucket_gather(ct_bucket *b)
+{
+    b->left_at = ct_clock_s();
+    b->traced_at = ct_trace_start(b->trace);
+    CT_TRY(ct_persistent_coll_start(&b->gather));
+    atomic_store(&b->state, CT_BUCKET_GATHERING);
+    return CT_OK;
+}
+
+ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief)
+{
+    ct_status status;
+
+    ct_persistent_coll_where(&b->gather)->brief = brief;
+    status = ct_persistent_coll_progress(&b->gather);
+    if (status != CT_OK) return status;
+    b->under_way_s += ct_clock_s() - b->left_at;
+    if (b->traced_at > 0)
+        ct_trace_add(b->trace, &(ct_trace_span){ .kind = CT_TRACE_BUCKET,
+                                                 .number = b->number,
+                                                 .name = b->name,
+                                                 .detail = "weights",
+                                                 .bytes = b->cut.count * (int64_t)sizeof(float),
+                                                 .iteration = b->iteration,
+                                                 .start_s = b->traced_at,
+                                                 .end_s = ct_clock_s() });
+    atomic_store(&b->state, CT_BUCKET_LANDED);
     return CT_OK;
 }
 
@@ -357,6 +413,8 @@ bool ct_bucket_moved(ct_bucket *b)
 
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 {
+    if (atomic_load(&b->state) == CT_BUCKET_GATHERING)
+        return ct_persistent_coll_pending(&b->gather, out, max);
     if (b->silent) return 0;
     if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
     if (atomic_load(&b->dense_now))
@@ -395,6 +453,7 @@ double ct_bucket_predicted_s(const ct_bucket *b)
 {
     if (b->comm->size == 1) return 0;
     if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
+    if (b->shards) return ct_bucket_dense_s(b); /* both halves */
     if (!b->cut.coded) return ct_persistent_coll_predicted_s(&b->dense);
     return ct_codec_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
                               b->codec_config, b->cut.count,
@@ -430,7 +489,8 @@ double ct_bucket_dense_s(const ct_bucket *b)
 
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)
 {
-    int64_t sum = ct_persistent_coll_bytes_sent(&b->dense);
+    int64_t sum =
+        ct_persistent_coll_bytes_sent(&b->dense) + ct_persistent_coll_bytes_sent(&b->gather);
     ct_codec_stats s;
 
     if (b->repro != NULL) sum += ct_repro_bytes_sent(b->repro);

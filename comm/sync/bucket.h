@@ -11,9 +11,12 @@
 #include "framework/base/trace.h"
 
 typedef enum {
-    CT_BUCKET_FILLING, /* waits for gradients                                 */
-    CT_BUCKET_RUNNING, /* its messages are under way                          */
-    CT_BUCKET_SUMMED   /* the arena holds the sum; perhaps not yet reported   */
+    CT_BUCKET_FILLING,   /* waits for gradients                                 */
+    CT_BUCKET_RUNNING,   /* its messages are under way                          */
+    CT_BUCKET_OWNED,     /* shards: this rank's part is summed                  */
+    CT_BUCKET_GATHERING, /* shards: it is updated, and weights are under way  */
+    CT_BUCKET_LANDED     /* the arena holds the sum, or with shards the weights; perhaps not yet
+                            reported */
 } ct_bucket_state;
 
 typedef struct ct_bucket {
@@ -32,8 +35,11 @@ typedef struct ct_bucket {
     bool folded;            /* dense: what is to be summed is there */
     bool silent;            /* nothing of it travels in this step: its rows do */
     ct_persistent_coll dense;
-    ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
-    const ct_codec_ops *ops; /* cut.coded: its codec, as on its device, …                  */
+    bool shards;                  /* ranks update parts of it: ct_grad_pipe_config.weights */
+    ct_persistent_coll gather;    /* then: of weights                                      */
+    int64_t own_first, own_count; /* this rank's part, from cut.offset on               */
+    ct_repro *repro;              /* dense in its place, where the config says so; NULL: no     */
+    const ct_codec_ops *ops;      /* cut.coded: its codec, as on its device, …                  */
     const ct_codec_config *codec_config;
     void *coded;        /* … and the object of it                                          */
     bool absorbed;      /* codec.h                                                         */
@@ -69,6 +75,10 @@ ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step);
 /** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
  *  buckets that left before. brief: others are more urgent; one round of messages. */
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
+/** Shards: the rank's part is updated, the weights of the others may come. */
+ct_status ct_bucket_gather(ct_bucket *b);
+/** CT_INPROGRESS until the weights of all ranks are there. */
+ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief);
 /** All collectives of this step have been started: those that left later may start theirs. */
 bool ct_bucket_is_started(const ct_bucket *b);
 

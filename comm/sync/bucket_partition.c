@@ -13,6 +13,11 @@ static ct_status check_codec(const ct_grad_pipe_config *config, const ct_codec_o
                              const ct_codec_config *c)
 {
     CT_TRY(ct_codec_check(codec, c, "compression"));
+    if ((config->weights != NULL) && (codec != &ct_codec_none))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { zero } sums parts of gradients, and compression %s sends them "
+                       "whole: use one or the other",
+                       codec->name);
     if (config->reproducible && (codec != &ct_codec_none))
         return CT_FAIL(CT_ERR_CONFIG,
                        "reproducible_sum: true, but compression %s rounds what it sends in an "
@@ -249,7 +254,7 @@ static uint64_t hash_settings(const ct_grad_pipe_config *config)
     h = ct_rng_key(h, bits_of(config->momentum), 0);
     h = ct_rng_key(h, (uint64_t)config->tune_iterations, (uint64_t)config->progress);
     h = ct_rng_key(h, config->reproducible, config->deterministic);
-    return ct_rng_key(h, 0, config->overlap);
+    return ct_rng_key(h, config->weights != NULL, config->overlap);
 }
 
 static uint64_t hash_bucket(const ct_bucket_cut *cut, const ct_grad_range *range)

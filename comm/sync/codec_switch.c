@@ -216,6 +216,7 @@ static ct_status make_anew(ct_grad_pipe *gp)
 {
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
     gp->n_bucket = gp->n_left = gp->n_landed = gp->n_reported = 0;
+    gp->n_summed = gp->n_owned = 0;
     return ct_grad_pipe_make_buckets(gp);
 }
 

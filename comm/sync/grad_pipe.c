@@ -106,8 +106,9 @@ static ct_status acquire_ranges(ct_grad_pipe *gp, const ct_grad_range *range)
     gp->bucket_of = calloc((size_t)gp->n_range + 1, sizeof(*gp->bucket_of));
     gp->parts_left = calloc((size_t)gp->n_range + 1, sizeof(*gp->parts_left));
     gp->parts_full = calloc((size_t)gp->n_range + 1, sizeof(*gp->parts_full));
+    gp->sums_left = calloc((size_t)gp->n_range + 1, sizeof(*gp->sums_left));
     if ((gp->range == NULL) || (gp->ready == NULL) || (gp->bucket_of == NULL) ||
-        (gp->parts_left == NULL) || (gp->parts_full == NULL))
+        (gp->parts_left == NULL) || (gp->parts_full == NULL) || (gp->sums_left == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
     if (gp->n_range > 0) memcpy(gp->range, range, sizeof(*range) * (size_t)gp->n_range);
     return copy_keys(gp);
@@ -129,7 +130,7 @@ static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int 
         b->grad = gp->arena + cut[i].offset;
         b->cut = cut[i];
         b->iteration = gp->step.iteration;
-        atomic_store(&b->state, CT_BUCKET_SUMMED); /* no step has begun */
+        atomic_store(&b->state, CT_BUCKET_LANDED); /* no step has begun */
         for (int k = 0; (cut[i].part == 0) && (k < cut[i].n); ++k)
             gp->bucket_of[cut[i].first + k] = i;
         CT_TRY(ct_bucket_prepare(b, tag + i % gp->n_lane * CT_COLL_TAGS));
@@ -142,10 +143,13 @@ static ct_status acquire_buckets(ct_grad_pipe *gp, int n_cut)
     free(gp->bucket);
     free(gp->landed);
     free(gp->order);
+    free(gp->summed);
+    gp->summed = calloc((size_t)n_cut + 1, sizeof(*gp->summed));
     gp->order = calloc((size_t)n_cut + 1, sizeof(*gp->order));
     gp->bucket = calloc((size_t)n_cut + 1, sizeof(*gp->bucket));
     gp->landed = calloc((size_t)n_cut + 1, sizeof(*gp->landed));
-    return ((gp->bucket != NULL) && (gp->landed != NULL) && (gp->order != NULL))
+    return ((gp->bucket != NULL) && (gp->landed != NULL) && (gp->order != NULL) &&
+            (gp->summed != NULL))
                ? CT_OK
                : CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
 }
@@ -271,6 +275,8 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     free(gp->bucket_of);
     free(gp->parts_left);
     free(gp->parts_full);
+    free(gp->sums_left);
+    free(gp->summed);
     free(gp->bucket);
     free(gp->landed);
     free(gp);
@@ -387,7 +393,7 @@ void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size)
         return;
     }
     for (int i = 0; i < gp->n_bucket; ++i) {
-        if (atomic_load(&gp->bucket[i].state) == CT_BUCKET_SUMMED) continue;
+        if (atomic_load(&gp->bucket[i].state) == CT_BUCKET_LANDED) continue;
         ct_bucket_describe(&gp->bucket[i], i, gp->n_bucket, text, size);
         return;
     }

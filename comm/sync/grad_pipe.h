@@ -96,7 +96,9 @@ typedef struct ct_grad_pipe_config {
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
     const ct_device *dev; /* gradients lie there; NULL: on the host. Those that travel coded stay
                              (ct_grad_range.on_device); of the others the arena has copies */
-    bool after_all;       /* no weight changes before all gradients have landed: of a step's line */
+    bool after_all;       /* no weight changes before all gradients have landed */
+    float *weights;       /* not NULL: each rank updates its own parts of the ranges (ZeRO 1), and
+                             gets the others' weights; as the arena, borrowed. Codecs: none */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_step_timeline
@@ -104,7 +106,8 @@ typedef struct ct_grad_pipe_config {
                   it is watched, and real steps decide (autotune/tuner.h). Borrowed by create */
 } ct_grad_pipe_config;
 
-/** [first, first + n) of the ranges hold the sum over all ranks. */
+/** [first, first + n) of the ranges hold the sum over all ranks; with config.weights: their weights
+ *  are those of all ranks. */
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
 
@@ -136,6 +139,8 @@ ct_status ct_grad_pipe_rows(ct_grad_pipe *gp, int i, int64_t m, const int32_t *i
                             const float *value);
 /** part hears of each bucket that is a part of a range as it lands, before `landed` hears of the
  *  whole; `from` counts within the range. NULL: nobody does. */
+/** With config.weights instead: of each piece that this rank updates, once it is summed; when part
+ *  returns, its weights are new, but with after_all, where ct_grad_pipe_updated() says so. */
 void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
 /** What a step of that takes which is under way, of the quickest bucket, in seconds, as the model
@@ -175,6 +180,14 @@ const ct_codec_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
 /** The solver's momentum, indexed as the arena; borrowed, NULL: unknown. The codec "auto" moves
  * momentum between it and codecs, in begin. Without it it changes nothing after create. */
 void ct_grad_pipe_share(ct_grad_pipe *gp, ct_storage *history);
+/** Each rank updates parts of the ranges: config.weights, and several ranks. */
+bool ct_grad_pipe_has_shards(const ct_grad_pipe *gp);
+/** Piece k = 0, 1 … of range i that this rank updates; false: it has no such one. Without
+ *  config.weights, or on one rank, all of it is one piece. */
+bool ct_grad_pipe_own(const ct_grad_pipe *gp, int i, int k, int64_t *from_p, int64_t *count_p);
+/** With config.weights and after_all: wait and finish returned with all own pieces summed; they are
+ *  updated now. Wait and finish from now on return when the others' are here, too. */
+ct_status ct_grad_pipe_updated(ct_grad_pipe *gp);
 /** Forward is about to read the weights of range i, whose sum may have landed long ago. */
 void ct_grad_pipe_reads(ct_grad_pipe *gp, int i);
 /** Changes whenever a begin changed what is absorbed and which states there are. */

@@ -71,6 +71,7 @@ struct ct_grad_pipe {
     int *bucket_of;       /* [n_range] the first one with a part of it                  */
     int *parts_left;      /* [n_range] parts that this step has not reported            */
     int *parts_full;      /* [n_range] the first parts, whose elements are all ready    */
+    int *sums_left;       /* [n_range] shards: parts whose own pieces are not summed    */
     ct_pipe_part_fn part; /* NULL: nobody hears of parts */
     void *part_ctx;
     ct_bucket *bucket;
@@ -78,10 +79,13 @@ struct ct_grad_pipe {
     ct_grad_rows *rows; /* [n_rows] of the ranges that have some; their states are atomic */
     int n_rows;
     int *landed; /* [n_bucket] buckets in the order of landing                     */
-    int n_landed, n_left;
+    int *summed; /* [n_bucket] shards: likewise of the own pieces' sums            */
+    int n_landed, n_left, n_summed;
     int n_reported;
-    bool begun; /* at least once                                     */
-    bool open;  /* between begin and the report of the last bucket   */
+    int n_owned;  /* shards: of `summed`, that part has heard of                  */
+    bool updated; /* shards: weights may travel                                   */
+    bool begun;   /* at least once                                     */
+    bool open;    /* between begin and the report of the last bucket   */
     _Atomic bool finishing;
     double step_s;          /* ct_grad_pipe_step_s(): the main thread's      */
     ct_codec_step step;     /* that is under way                                 */
@@ -127,6 +131,17 @@ bool ct_grad_pipe_rows_done(const ct_grad_pipe *gp);
 ct_status ct_grad_pipe_move_rows(ct_grad_pipe *gp, bool leave, bool *moved_p);
 /** Adds rows that have landed to sums that have, and reports these. */
 ct_status ct_grad_pipe_report_rows(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
+
+/* ---- shards: grad_shards.c */
+
+/** A step begins. */
+void ct_grad_pipe_begin_shards(ct_grad_pipe *gp);
+/** Without the lock: tells of own pieces that are summed, and lets what is updated travel. */
+ct_status ct_grad_pipe_report_shards(ct_grad_pipe *gp);
+/** All own pieces of range i are summed, rows among them. */
+ct_status ct_grad_pipe_own_range(ct_grad_pipe *gp, int i);
+/** Of all ranges. */
+bool ct_grad_pipe_all_owned(const ct_grad_pipe *gp);
 
 /** What each coded bucket did, and all of them. */
 void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);

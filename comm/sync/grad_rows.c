@@ -143,10 +143,18 @@ ct_status ct_grad_pipe_report_rows(ct_grad_pipe *gp, ct_pipe_landed_fn landed, v
         ct_grad_rows *r = &gp->rows[k];
         int i = r->range;
 
-        if ((atomic_load(&r->state) != CT_ROWS_LANDED) || (gp->parts_left[i] > 1)) continue;
+        bool shards = ct_grad_pipe_has_shards(gp);
+
+        if ((atomic_load(&r->state) != CT_ROWS_LANDED) ||
+            (shards ? (gp->sums_left[i] > 0) : (gp->parts_left[i] > 1)))
+            continue;
         ct_row_sum_deliver(r->sum, gp->arena + gp->range[i].offset);
-        gp->parts_left[i] = 0;
+        gp->parts_left[i] -= 1;
         atomic_store(&r->state, CT_ROWS_ADDED);
+        if (shards) {
+            CT_TRY(ct_grad_pipe_own_range(gp, i));
+            continue; /* its weights are to come */
+        }
         if ((gp->n_reported == gp->n_bucket) && ct_grad_pipe_rows_done(gp)) gp->open = false;
         if (landed != NULL) CT_TRY(landed(ctx, i, 1));
     }

@@ -13,6 +13,15 @@
 
 /* ---- moving */
 
+/* Nothing of bucket i uses its tags any more. Weights that travel after all gradients use them
+ * after all of these, on every rank: messages of one tag come in the order in which they leave. */
+static bool is_free(const ct_grad_pipe *gp, int i)
+{
+    int state = atomic_load(&gp->bucket[i].state);
+
+    return (state == CT_BUCKET_LANDED) || (gp->config.after_all && (state == CT_BUCKET_OWNED));
+}
+
 /* Buckets leave in one order on all ranks, whatever the order in which gradients get ready. */
 static ct_status leave_what_may(ct_grad_pipe *gp)
 {
@@ -21,9 +30,7 @@ static ct_status leave_what_may(ct_grad_pipe *gp)
 
         if (atomic_load(&gp->bucket[i].missing) > 0) return CT_OK;
         /* its tags are still in use */
-        if ((i >= gp->n_lane) &&
-            (atomic_load(&gp->bucket[i - gp->n_lane].state) != CT_BUCKET_SUMMED))
-            return CT_OK;
+        if ((i >= gp->n_lane) && !is_free(gp, i - gp->n_lane)) return CT_OK;
         gp->n_left += 1;
         CT_TRY(ct_bucket_leave(&gp->bucket[i], &gp->step));
     }
@@ -35,10 +42,15 @@ static int first_not_started(const ct_grad_pipe *gp)
 {
     int i = 0;
 
-    while ((i < gp->n_left) && ((atomic_load(&gp->bucket[i].state) == CT_BUCKET_SUMMED) ||
+    while ((i < gp->n_left) && ((atomic_load(&gp->bucket[i].state) > CT_BUCKET_RUNNING) ||
                                 ct_bucket_is_started(&gp->bucket[i])))
         i += 1;
     return i;
+}
+
+static bool is_under_way(int state)
+{
+    return (state == CT_BUCKET_RUNNING) || (state == CT_BUCKET_GATHERING);
 }
 
 /* Moves the buckets under way once, the most urgent first, until one has moved that has more urgent
@@ -51,10 +63,14 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
     for (int k = gp->n_bucket - 1; (k >= 0) && !*again_p; --k) {
         int i = gp->order[k];
         ct_bucket *b = &gp->bucket[i];
+        int state = atomic_load(&b->state);
         ct_status status = CT_OK;
 
-        if ((i >= gp->n_left) || (atomic_load(&b->state) != CT_BUCKET_RUNNING)) continue;
-        status = ct_bucket_progress(b, i <= first_not_started(gp), limited && urgent);
+        if ((i >= gp->n_left) || !is_under_way(state)) continue;
+        if (state == CT_BUCKET_GATHERING)
+            status = ct_bucket_gather_progress(b, limited && urgent);
+        else
+            status = ct_bucket_progress(b, i <= first_not_started(gp), limited && urgent);
         if (status == CT_INPROGRESS) {
             bool moved = ct_bucket_moved(b);
 
@@ -64,7 +80,10 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
             continue;
         }
         CT_TRY(status);
-        gp->landed[gp->n_landed++] = i;
+        if (atomic_load(&b->state) == CT_BUCKET_OWNED)
+            gp->summed[gp->n_summed++] = i;
+        else
+            gp->landed[gp->n_landed++] = i;
         *moved_p = true;
         *again_p = urgent; /* it made room */
     }
@@ -102,8 +121,10 @@ ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
 
 bool ct_grad_pipe_under_way(const ct_grad_pipe *gp)
 {
-    bool any = (gp->n_left > gp->n_landed);
+    bool any = !ct_grad_pipe_has_shards(gp) && (gp->n_left > gp->n_landed);
 
+    for (int i = 0; ct_grad_pipe_has_shards(gp) && (i < gp->n_left); ++i)
+        any = any || is_under_way(atomic_load(&gp->bucket[i].state));
     for (int k = 0; k < gp->n_rows; ++k)
         any = any || (atomic_load(&gp->rows[k].state) == CT_ROWS_RUNNING);
     return any;
@@ -129,7 +150,7 @@ int ct_grad_pipe_pending(void *ctx, MPI_Request **out, int max)
     for (int k = gp->n_bucket - 1; k >= 0; --k) {
         int i = gp->order[k];
 
-        if ((i < gp->n_left) && (atomic_load(&gp->bucket[i].state) == CT_BUCKET_RUNNING))
+        if ((i < gp->n_left) && is_under_way(atomic_load(&gp->bucket[i].state)))
             n += ct_bucket_pending(&gp->bucket[i], out + n, max - n);
     }
     return n;
@@ -336,6 +357,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
         atomic_store(&gp->bucket[i].state, CT_BUCKET_FILLING);
         atomic_store(&gp->bucket[i].missing, cut->n);
     }
+    ct_grad_pipe_begin_shards(gp);
     ct_grad_pipe_begin_rows(gp);
     gp->begun = true;
     gp->open = (gp->n_bucket > 0);
@@ -356,7 +378,7 @@ bool ct_grad_pipe_is_dense(const ct_grad_pipe *gp)
 void ct_grad_pipe_skip(ct_grad_pipe *gp)
 {
     ct_comm_lock(gp->comm);
-    for (int i = 0; i < gp->n_bucket; ++i) atomic_store(&gp->bucket[i].state, CT_BUCKET_SUMMED);
+    for (int i = 0; i < gp->n_bucket; ++i) atomic_store(&gp->bucket[i].state, CT_BUCKET_LANDED);
     gp->open = false;
     ct_comm_unlock(gp->comm);
 }
@@ -369,7 +391,7 @@ static void note_step(ct_grad_pipe *gp)
     for (int i = 0; (i < gp->n_left) && !atomic_load(&gp->threaded); ++i) {
         double s = 0;
 
-        if (atomic_load(&gp->bucket[i].state) != CT_BUCKET_RUNNING) continue;
+        if (!is_under_way(atomic_load(&gp->bucket[i].state))) continue;
         s = ct_bucket_step_s(&gp->bucket[i]);
         if ((least == 0) || (s < least)) least = s;
     }
@@ -460,6 +482,8 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     observe(gp, CT_GRAD_ENTER, -1);
     observe(gp, CT_GRAD_READY, i);
     status = take_ready(gp, i);
+    /* weights that no layer of this backward reads any more */
+    if ((status == CT_OK) && !gp->config.after_all) status = ct_grad_pipe_report_shards(gp);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
 }
@@ -553,9 +577,10 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
 {
     const ct_bucket *b = NULL;
 
+    CT_TRY(ct_grad_pipe_report_shards(gp));
     while ((b = take_landed(gp)) != NULL) {
         for (int i = b->cut.first; i < b->cut.first + b->cut.n; ++i) gp->parts_left[i] -= 1;
-        if ((b->cut.n_part > 1) && (gp->part != NULL) && (b->range->row_most == 0))
+        if (!b->shards && (b->cut.n_part > 1) && (gp->part != NULL) && (b->range->row_most == 0))
             CT_TRY(gp->part(gp->part_ctx, b->cut.first,
                             b->cut.offset - gp->range[b->cut.first].offset, b->cut.count));
         if ((landed != NULL) && (gp->parts_left[b->cut.first] == 0))
@@ -566,6 +591,8 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
 
 static bool all_reported(const ct_grad_pipe *gp, int first, int n)
 {
+    if (ct_grad_pipe_has_shards(gp) && gp->config.after_all && !gp->updated)
+        return ct_grad_pipe_all_owned(gp);
     for (int i = first; i < first + n; ++i) {
         if (gp->parts_left[i] > 0) return false;
     }
@@ -611,12 +638,12 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
     int idle = 0;
 
     for (;;) {
-        int reported = gp->n_reported;
+        int reported = gp->n_reported + gp->n_owned;
 
         CT_TRY(move_timed(gp, &gp->stats.exposed_s));
         CT_TRY(report(gp, landed, ctx));
         if (all_reported(gp, first, n)) return CT_OK;
-        if (gp->n_reported > reported)
+        if (gp->n_reported + gp->n_owned > reported)
             idle = 0;
         else
             CT_TRY(idle_on(gp, &idle));

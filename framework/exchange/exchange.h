@@ -16,6 +16,7 @@
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  transport's poll, so that messages move while it works on what landed. */
 typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
+/** Elements [from, from + count) of a parameter do. */
 typedef ct_status (*ct_part_fn)(void *ctx, int param, int64_t from, int64_t count);
 
 /** How gradients travel in a step. param: one that learns. */
@@ -41,6 +42,10 @@ typedef struct ct_transport_ops {
     /** Of a parameter with rows (ct_param.row_most): those of its gradient, ready later, that are
      *  not 0; or, with value, what is to be added to it, which is ready. */
     ct_status (*rows)(void *ctx, int param, int64_t m, const int32_t *index, const float *value);
+    /** Under ct_grad_sync.shards, where no weight changes before all gradients have landed: finish
+     *  returned when all own pieces had, and they are updated now. From now on wait and finish
+     *  return when weights are those of all ranks. Collective. NULL: nobody has shards. */
+    ct_status (*updated)(void *ctx);
 } ct_transport_ops;
 
 typedef struct ct_transport {
@@ -73,6 +78,9 @@ typedef struct ct_grad_sync_ops {
     ct_grad_effect (*effect)(void *ctx, int param);
     /** Since creation; what codecs did only where asked for, since it takes a look at residuals. */
     void (*stats)(void *ctx, bool codec, ct_sync_stats *out);
+    /** Piece k = 0, 1 … of a parameter that this rank updates; false: it has no such one. NULL: it
+     *  updates whole parameters. */
+    bool (*own)(void *ctx, int param, int k, int64_t *from_p, int64_t *count_p);
 } ct_grad_sync_ops;
 
 struct ct_grad_sync {
@@ -82,7 +90,11 @@ struct ct_grad_sync {
      *  momentum from there or put it there, and then effects and states are others. NULL: not. */
     struct ct_storage *momentum;
     ct_transport transport; /* of the step that has begun; of the first one before that */
-    int n_trial;            /* steps at the start that try ways to send: timings leave them out */
+    /** Ranks update pieces of parameters (ops->own) and get the others' weights. hear_parts then
+     *  tells of each own piece that has landed; its weights are new when that returns, or at
+     *  `updated`. `landed` tells of parameters whose weights are those of all ranks. */
+    bool shards;
+    int n_trial; /* steps at the start that try ways to send: timings leave them out */
 };
 
 #define CT_SYNC_RESIDUAL "residual"      /* what was not sent                            */

@@ -34,7 +34,11 @@ static ct_status single_replay(void *ctx, ct_replay what)
 }
 
 static const ct_transport_ops transport_ops = {
-    single_ready, NULL, single_poll, single_wait, single_finish, single_replay, NULL, NULL,
+    .ready = single_ready,
+    .poll = single_poll,
+    .wait = single_wait,
+    .finish = single_finish,
+    .replay = single_replay,
 };
 
 static ct_status single_begin(ct_grad_sync *s, int64_t iteration, float scale, float rate)
@@ -61,10 +65,10 @@ static void single_stats(void *ctx, bool codec, ct_sync_stats *out)
 }
 
 static const ct_grad_sync_ops sync_ops = {
-    single_begin,
-    single_reads,
-    single_effect,
-    single_stats,
+    .begin = single_begin,
+    .reads = single_reads,
+    .effect = single_effect,
+    .stats = single_stats,
 };
 
 void ct_exchange_single(int n_param, ct_exchange *out)

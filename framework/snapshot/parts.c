@@ -384,35 +384,14 @@ static void put_range(const ct_cut *c, int64_t from, int64_t count, float *whole
 
 /* ---- rank 0 asks, all answer */
 
-typedef enum { END, FETCH, SPREAD } ask_kind;
-
-typedef struct ask {
-    int64_t what;        /* an ask_kind                                        */
-    int64_t k;           /* storage                                            */
-    int64_t from, count; /* floats of the whole arena, CT_STORAGE_CHUNK at most */
-} ask;
-
 typedef struct session {
     const ct_parts *p;
     ct_storage *const *own;
-    float *room;      /* [CT_STORAGE_CHUNK] */
-    ct_status status; /* the first error of this rank that the others need not wait for */
 } session;
-
-/* Storage k of a session, as rank 0 sees it. */
-typedef struct view {
-    session *s;
-    int k;
-} view;
-
-static void note(session *s, ct_status status)
-{
-    if (s->status == CT_OK) s->status = status;
-}
 
 /* The elements of parameter i among those that are asked for, as [from, from + count) of its own.
  */
-static bool within(const ct_param *p, const ask *a, int64_t *from_p, int64_t *count_p)
+static bool within(const ct_param *p, const ct_whole_ask *a, int64_t *from_p, int64_t *count_p)
 {
     int64_t from = (a->from > p->offset) ? a->from : p->offset;
     int64_t end = p->offset + p->count;
@@ -424,7 +403,7 @@ static bool within(const ct_param *p, const ask *a, int64_t *from_p, int64_t *co
 }
 
 /* Elements of a parameter from the ranks that have them; data: theirs, on rank 0. */
-static ct_status fetch_param(session *s, const ask *a, int i, float *data)
+static ct_status fetch_param(const session *s, const ct_whole_ask *a, int i, float *data)
 {
     const ct_parts *p = s->p;
     int64_t from, count;
@@ -436,18 +415,18 @@ static ct_status fetch_param(session *s, const ask *a, int i, float *data)
 
         if (r.count == 0) continue;
         if (part->rank == p->job->rank)
-            note(s, ct_storage_get(s->own[a->k], p->net->param[p->own[i]].offset + r.first, r.count,
-                                   s->room));
-        CT_TRY(ct_group_send(p->job, s->room, (size_t)r.count * sizeof(float), part->rank, 0));
+            ct_whole_note(a, ct_storage_get(s->own[a->k], p->net->param[p->own[i]].offset + r.first,
+                                            r.count, a->room));
+        CT_TRY(ct_group_send(p->job, a->room, (size_t)r.count * sizeof(float), part->rank, 0));
         if (p->job->rank == 0)
             put_range(&part->cut, from, count, data + (p->whole->param[i].offset + from - a->from),
-                      r.first, s->room);
+                      r.first, a->room);
     }
     return CT_OK;
 }
 
 /* This rank's of the elements of a parameter; data: what was asked, which is spoilt. */
-static void spread_param(session *s, const ask *a, int i, float *data)
+static void spread_param(const session *s, const ct_whole_ask *a, int i, float *data)
 {
     const ct_parts *p = s->p;
     const ct_param *own = &p->net->param[p->own[i]];
@@ -461,109 +440,30 @@ static void spread_param(session *s, const ask *a, int i, float *data)
     r = span(&cut, from, count);
     if (r.count == 0) return;
     take_range(&cut, from, count, v, r.first, v);
-    note(s, ct_storage_put(s->own[a->k], own->offset + r.first, r.count, v));
+    ct_whole_note(a, ct_storage_put(s->own[a->k], own->offset + r.first, r.count, v));
 }
 
-/* data: on rank 0 what it wants or gives, on the others room. Parameters that do not learn have no
- * states. */
-static ct_status answer(session *s, const ask *a, float *data)
+/* Parameters that do not learn have no states. */
+static ct_status answer(void *ctx, const ct_whole_ask *a, float *data)
 {
+    const session *s = ctx;
     const ct_parts *p = s->p;
 
-    if (a->what == SPREAD)
-        CT_TRY(ct_group_broadcast(p->job, data, (size_t)a->count * sizeof(float)));
+    if (!a->fetch) CT_TRY(ct_group_broadcast(p->job, data, (size_t)a->count * sizeof(float)));
     for (int i = 0; i < p->whole->n_param; i++) {
         if ((a->k > 0) && !ct_param_has_history(p->whole, &p->whole->param[i])) continue;
-        if (a->what == FETCH) CT_TRY(fetch_param(s, a, i, data));
-        if ((a->what == SPREAD) && (p->own[i] >= 0)) spread_param(s, a, i, data);
+        if (a->fetch) CT_TRY(fetch_param(s, a, i, data));
+        if (!a->fetch && (p->own[i] >= 0)) spread_param(s, a, i, data);
     }
     return CT_OK;
 }
 
-static ct_status ask_all(session *s, ask_kind what, int k, const ct_storage_range *r)
-{
-    ask a = { .what = what, .k = k, .from = r->from, .count = r->count };
-
-    CT_TRY(ct_group_broadcast(s->p->job, &a, sizeof(a)));
-    return (what != END) ? answer(s, &a, r->data) : CT_OK;
-}
-
-static ct_status view_want(ct_storage *storage, ct_stream st, ct_storage_range *r)
-{
-    const view *v = storage->own;
-    ct_status status = CT_OK;
-
-    (void)st;
-    if (r->count > CT_STORAGE_CHUNK)
-        return CT_FAIL(CT_ERR_ARG, "%lld floats of all ranks are wanted at once",
-                       (long long)r->count);
-    r->data = ct_mem_acquire((size_t)r->count * sizeof(float));
-    if (r->data == NULL) return no_memory();
-    if (r->use != CT_STORAGE_WRITE) status = ask_all(v->s, FETCH, v->k, r);
-    if (status == CT_OK) return CT_OK;
-    ct_mem_release(r->data);
-    return status;
-}
-
-static ct_status view_done(ct_storage *storage, ct_stream st, const ct_storage_range *r)
-{
-    const view *v = storage->own;
-    ct_status status = (r->use != CT_STORAGE_READ) ? ask_all(v->s, SPREAD, v->k, r) : CT_OK;
-
-    (void)st;
-    ct_mem_release(r->data);
-    return status;
-}
-
-static ct_status serve(session *s)
-{
-    for (;;) {
-        ask a = { .what = END };
-
-        CT_TRY(ct_group_broadcast(s->p->job, &a, sizeof(a)));
-        if (a.what == END) return s->status;
-        CT_TRY(answer(s, &a, s->room));
-    }
-}
-
-static ct_status lead(session *s, int n, ct_parts_work work, void *ctx)
-{
-    static const ct_storage_ops ops = { .name = "of all ranks",
-                                        .want = view_want,
-                                        .done = view_done };
-    ct_storage whole[CT_PARTS_ARENAS];
-    view v[CT_PARTS_ARENAS];
-    ct_status status, end;
-
-    for (int k = 0; k < n; k++) {
-        v[k] = (view){ s, k };
-        whole[k] = (ct_storage){
-            .ops = &ops, .dev = ct_device_cpu(), .count = s->p->whole->weight_count, .own = &v[k]
-        };
-    }
-    status = work(ctx, whole);
-    end = ask_all(s, END, 0, &(ct_storage_range){ .storage = NULL });
-    if (status != CT_OK) return status;
-    return (s->status != CT_OK) ? s->status : end;
-}
-
-ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_parts_work work,
+ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whole_work work,
                        void *ctx)
 {
     session s = { .p = p, .own = own };
-    ct_status status = CT_OK;
 
-    if (n > CT_PARTS_ARENAS)
-        status = CT_FAIL(CT_ERR_ARG, "%d arenas, at most %d", n, CT_PARTS_ARENAS);
-    s.room = ct_mem_acquire(CT_STORAGE_CHUNK * sizeof(*s.room));
-    if (s.room == NULL) status = no_memory();
-    status = ct_group_agree(p->job, status);
-    if (status == CT_OK) {
-        status = (p->job->rank == 0) ? lead(&s, n, work, ctx) : serve(&s);
-        status = ct_group_agree(p->job, status);
-    }
-    ct_mem_release(s.room);
-    return status;
+    return ct_whole_run(p->job, p->whole->weight_count, n, answer, &s, work, ctx);
 }
 
 ct_storage ct_parts_weights(const ct_parts *p)

@@ -11,7 +11,7 @@
 
 #include "framework/exchange/group.h"
 #include "framework/net/net.h"
-#include "framework/tensor/storage.h"
+#include "framework/snapshot/whole.h"
 
 /** What a rank has of a parameter. */
 typedef struct ct_part {
@@ -50,14 +50,10 @@ ct_cut ct_parts_cut(const ct_parts *p, int i);
  *  sum over the ranks that have gradients of their own for it. Collective. */
 ct_status ct_parts_add_up(const ct_parts *p, int i, float *v);
 
-enum { CT_PARTS_ARENAS = 8 }; /* of one run, at most */
-
-/** whole[k] stands for own[k] of all ranks, in the order of the whole net's arenas. */
-typedef ct_status (*ct_parts_work)(void *ctx, ct_storage *whole);
-/** Rank 0 calls work; the others give and take what it reaches for until it is done. own[n]: this
- *  rank's arenas in the same order on all ranks, the weights first, then states of what learns. The
- *  worst status of all. Collective. */
-ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_parts_work work,
+/** ct_whole_run() over the job: whole[k] stands for own[k] of all ranks, in the order of the whole
+ *  net's arenas. own[n]: this rank's arenas in the same order on all ranks, the weights first, then
+ *  states of what learns. Collective. */
+ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whole_work work,
                        void *ctx);
 /** This rank's weights as the first of `own`. */
 ct_storage ct_parts_weights(const ct_parts *p);

@@ -31,6 +31,7 @@
 #include "framework/tensor/storage.h"
 #include "framework/snapshot/parts.h"
 #include "framework/snapshot/residual_drain.h"
+#include "framework/snapshot/shards.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
  *  it at the weights. */
@@ -43,6 +44,8 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     /* of a net that the ranks of the job run together; NULL: each has all of it, and the ranks are
      * those of ct_exchange.data */
     const ct_parts *parts;
+    const ct_state_shards *shards; /* of ct_exchange.data, each rank of which has a part of the
+                                    * histories; NULL: each has all of them */
     int64_t iteration;
     int n_rank;
     int n_rank_file; /* read: ranks from here on have no file of their own */

@@ -411,6 +411,7 @@ static void take_scalars(const ct_snapshot_state *from, ct_snapshot_state *state
     ct_snapshot_state copy = *from;
 
     copy.parts = state->parts;
+    copy.shards = state->shards;
     copy.n_history = state->n_history;
     copy.history = state->history;
     copy.history_name = state->history_name;
@@ -431,34 +432,41 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
     ct_net_weights_changed(net);
     if (state->parts != NULL) return CT_OK; /* they were sent as they were read */
     CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
-    for (int h = 0; h < state->n_history; h++) CT_TRY(broadcast_state(g, &state->history[h]));
+    for (int h = 0; (state->shards == NULL) && (h < state->n_history); h++)
+        CT_TRY(broadcast_state(g, &state->history[h]));
     return CT_OK;
 }
 
 typedef struct parts_reading {
     const char *file;
     ct_snapshot_state *state;
+    ct_net *net;
 } parts_reading;
 
 static ct_status read_whole(void *ctx, ct_storage *whole)
 {
     const parts_reading *p = ctx;
     ct_snapshot_state state = *p->state;
+    ct_weights of = { .net = p->net };
 
-    state.history = whole + 1;
-    CT_TRY(read_shared(p->file, &(ct_weights){ state.parts->whole, whole }, &state));
+    state.history = (state.parts != NULL) ? whole + 1 : whole;
+    if (state.parts != NULL) of = (ct_weights){ state.parts->whole, whole };
+    CT_TRY(read_shared(p->file, &of, &state));
     take_scalars(&state, p->state);
     return CT_OK;
 }
 
 /* Of ranks that have parts, rank 0 reads array by array, and the others take their parts. */
-static ct_status read_parts(const char *file, ct_snapshot_state *state)
+static ct_status read_parts(const char *file, ct_net *net, ct_snapshot_state *state)
 {
-    ct_storage weights = ct_parts_weights(state->parts), *own[CT_PARTS_ARENAS] = { &weights };
+    parts_reading reading = { file, state, net };
+    ct_storage weights, *own[CT_WHOLE_ARENAS] = { &weights };
 
     for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
-    return ct_parts_run(state->parts, own, 1 + state->n_history, read_whole,
-                        &(parts_reading){ file, state });
+    if (state->shards != NULL)
+        return ct_state_shards_run(state->shards, own + 1, state->n_history, read_whole, &reading);
+    weights = ct_parts_weights(state->parts);
+    return ct_parts_run(state->parts, own, 1 + state->n_history, read_whole, &reading);
 }
 
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
@@ -468,8 +476,8 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     const ct_carry_groups carriers = ct_carry_groups_of(state->parts, exchange);
     ct_status status = CT_OK;
 
-    if (state->parts != NULL)
-        status = read_parts(file, state);
+    if ((state->parts != NULL) || (state->shards != NULL))
+        status = read_parts(file, net, state);
     else if (g->rank == 0)
         status = read_shared(file, &(ct_weights){ .net = net }, state);
     CT_TRY(ct_group_agree(g, status));

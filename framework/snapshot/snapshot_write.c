@@ -337,11 +337,12 @@ static ct_status write_whole(void *ctx, ct_storage *whole)
     const parts_writing *p = ctx;
     set_writer *s = p->s;
     ct_snapshot_state state = *s->state;
+    ct_storage *history = (state.parts != NULL) ? whole + 1 : whole;
     ct_status status;
 
-    if (state.average != NULL) state.average = whole + 1 + (state.average - state.history);
-    state.history = whole + 1;
-    s->of = (ct_weights){ s->state->parts->whole, whole };
+    if (state.average != NULL) state.average = history + (state.average - state.history);
+    state.history = history;
+    if (state.parts != NULL) s->of = (ct_weights){ state.parts->whole, whole };
     s->of_state = &state;
     status = p->write(s);
     s->of_state = s->state;
@@ -352,13 +353,16 @@ static ct_status write_whole(void *ctx, ct_storage *whole)
 static ct_status on_rank_0(set_writer *s, write_fn write)
 {
     const ct_snapshot_state *state = s->state;
-    ct_storage *own[CT_PARTS_ARENAS] = { &s->weights_here };
+    ct_storage *own[CT_WHOLE_ARENAS] = { &s->weights_here };
 
     s->of = (ct_weights){ .net = s->net };
     s->of_state = state;
+    for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
+    if (state->shards != NULL)
+        return ct_state_shards_run(state->shards, own + 1, state->n_history, write_whole,
+                                   &(parts_writing){ s, write });
     if (state->parts == NULL) return (s->group->rank == 0) ? write(s) : CT_OK;
     s->weights_here = ct_parts_weights(state->parts);
-    for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
     return ct_parts_run(state->parts, own, 1 + state->n_history, write_whole,
                         &(parts_writing){ s, write });
 }

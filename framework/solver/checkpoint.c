@@ -25,6 +25,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
         .parts = s->parts,
+        .shards = s->shards,
         .iteration = s->iteration,
         .n_rank = ct_solver_writers(s)->size,
         .global_batch = global_batch_of(s),

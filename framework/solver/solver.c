@@ -127,7 +127,10 @@ static ct_status open_step(ct_solver *s)
                          .hook_ctx = s,
                          .open_state = s->options.open_state,
                          .open_state_ctx = s->options.open_state_ctx };
-    return ct_train_step_open(&s->step);
+    CT_TRY(ct_train_step_open(&s->step));
+    if (!s->exchange.sync.shards) return CT_OK;
+    return ct_state_shards_create(&s->step.shard, s->net->grad_count, &s->exchange.data,
+                                  &s->shards);
 }
 
 static ct_status create(ct_solver *s)
@@ -193,6 +196,7 @@ void ct_solver_destroy(ct_solver *s)
     ct_outputs_destroy(&s->outputs);
     ct_train_step_close(&s->step);
     ct_parts_destroy(s->parts);
+    ct_state_shards_destroy(s->shards);
     ct_net_destroy(s->net);
     for (int i = 0; i < s->n_read; i++) ct__net_parameter__free_unpacked(s->read[i], NULL);
     free(s->read);

@@ -32,6 +32,7 @@ struct ct_solver {
     const ct_device *dev;
     ct_exchange exchange;
     ct_parts *parts;         /* of the division; NULL: there is none */
+    ct_state_shards *shards; /* of the states, under ct_grad_sync.shards; NULL: they are whole */
     ct_rank_sums sums_of[2]; /* ct_exec.sums_of, under a division */
     uint64_t seed;
     ct_source_map *map;      /* of nets that the solver read itself */

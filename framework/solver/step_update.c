@@ -265,17 +265,48 @@ static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, i
     return give_back(t, &w, status);
 }
 
-static ct_status update_param(ct_train_step *t, const ct_param *p)
+/* Piece k = 0, 1 … of a parameter that this rank updates. */
+static bool own_piece(const ct_train_step *t, int i, int k, int64_t *from_p, int64_t *count_p)
+{
+    if (t->sync->shards) return t->sync->ops->own(t->sync->ctx, i, k, from_p, count_p);
+    *from_p = 0;
+    *count_p = t->net->param[i].count;
+    return k == 0;
+}
+
+static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from, int64_t count,
+                              ct_update *u)
 {
     float share = share_of_weights(t);
     bool chunks = in_chunks(t, share);
-    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
 
-    CT_TRY(find_trust(t, p, &u));
-    for (int64_t at = 0; at < p->count; at += u.count) {
-        CT_TRY(update_range(t, p, at, chunks ? chunk(p->count - at) : p->count, share, &u));
+    for (int64_t at = 0; at < count; at += u->count) {
+        CT_TRY(update_range(t, p, from + at, chunks ? chunk(count - at) : count, share, u));
         CT_TRY(ct_exec_poll(&t->pass->exec));
     }
+    return CT_OK;
+}
+
+static ct_status update_param(ct_train_step *t, const ct_param *p)
+{
+    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+    int64_t from, count;
+
+    CT_TRY(find_trust(t, p, &u));
+    for (int k = 0; own_piece(t, (int)(p - t->net->param), k, &from, &count); k++)
+        CT_TRY(update_piece(t, p, from, count, &u));
+    return CT_OK;
+}
+
+ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_t count)
+{
+    const ct_param *p = &t->net->param[param];
+    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+    double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
+
+    CT_TRY(update_piece(t, p, from, count, &u));
+    t->update_s += ct_clock_s() - start;
+    ct_trace_end(t->pass->exec.trace, traced, CT_TRACE_UPDATE, NULL, p->key);
     return CT_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "framework/base/memory.h"
 #include "framework/base/trace.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -51,6 +52,25 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
     return ct_group_sum(ct_solver_writers(s), o->sum, (int)o->n + 3);
 }
 
+/* The same of an average of which each rank has a shard. */
+static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
+{
+    ct_pass *pass = s->test[i]->pass;
+    int64_t n = s->net->grad_count;
+    float *average = ct_mem_acquire((size_t)n * sizeof(float));
+    ct_weight_set set = { s->net, average, n };
+    ct_status status, back;
+
+    status = (average != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for averaged weights");
+    status = ct_group_agree(&s->exchange.data, status);
+    if (status == CT_OK) status = ct_state_shards_gather(s->shards, s->step.average, average);
+    if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
+    if (status == CT_OK) status = run_batches(s, i, stopped_p);
+    back = ct_pass_use_weights(pass, NULL);
+    ct_mem_release(average);
+    return (status != CT_OK) ? status : back;
+}
+
 /* The batches on the average of the weights, where there is one; statistics are the net's. */
 static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
 {
@@ -61,6 +81,7 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
     ct_status status, back;
 
     if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
+    if (s->shards != NULL) return run_on_gathered(s, i, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };
     status = ct_pass_use_weights(pass, &set);

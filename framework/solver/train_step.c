@@ -14,6 +14,7 @@ static void beat(const ct_train_step *t, const char *what)
     if (t->beat != NULL) t->beat(t->hook_ctx, what);
 }
 
+/* Under shards the weights are those of all ranks, which have updated their pieces. */
 static ct_status on_landed(void *ctx, int first, int n)
 {
     ct_train_step *t = ctx;
@@ -23,12 +24,17 @@ static ct_status on_landed(void *ctx, int first, int n)
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s landed twice", t->net->param[i].key);
         t->landed[i] = true;
     }
+    if (t->sync->shards) return CT_OK;
     return ct_step_waits_for_all(t) ? ct_step_add_norm(t, first, n) : ct_step_update(t, first, n);
 }
 
 static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
 {
-    return ct_step_add_part(ctx, param, from, count);
+    ct_train_step *t = ctx;
+
+    if (!t->sync->shards || ct_step_waits_for_all(t))
+        return ct_step_add_part(t, param, from, count);
+    return ct_step_update_piece(t, param, from, count);
 }
 
 /* Every gradient lands, and every weight is updated. key: of the parameter that forward waits for,
@@ -43,7 +49,14 @@ static ct_status land_all(ct_train_step *t, const char *key)
     if (!ct_step_waits_for_all(t)) return CT_OK;
     CT_TRY(ct_step_update_all(t));
     t->updated = true;
+    if (t->sync->shards) CT_TRY(t->sync->transport.ops->updated(t->sync->transport.ctx));
     return t->forward_overlap ? ct_step_tell(t) : CT_OK; /* else when backward is over */
+}
+
+/* Weights of other ranks' pieces arrive. */
+static ct_status land_rest(ct_train_step *t)
+{
+    return t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t);
 }
 
 static ct_status settle(ct_train_step *t)
@@ -51,6 +64,7 @@ static ct_status settle(ct_train_step *t)
     if (!t->open) return CT_OK;
     beat(t, "exchange of gradients and update");
     CT_TRY(land_all(t, NULL));
+    if (t->sync->shards && ct_step_waits_for_all(t)) CT_TRY(land_rest(t));
     for (int i = 0; i < t->n_history; i++) CT_TRY(ct_storage_settled(&t->history[i]));
     t->open = false;
     ct_net_weights_changed(t->net);
@@ -96,13 +110,14 @@ static ct_status land_one(ct_train_step *t, int param)
 static ct_status on_wait(void *ctx, int param)
 {
     ct_train_step *t = ctx;
-    bool all = ct_step_waits_for_all(t);
+    bool all = ct_step_waits_for_all(t), shards = t->sync->shards;
 
     if (!t->open) return CT_OK;
     t->sync->ops->reads(t->sync->ctx, param);
-    if (all ? t->updated : t->landed[param]) return CT_OK;
+    if ((all && !shards) ? t->updated : t->landed[param]) return CT_OK;
     beat(t, "exchange of gradients and update, in forward");
-    CT_TRY(all ? land_all(t, t->net->param[param].key) : land_one(t, param));
+    if (all) CT_TRY(land_all(t, t->net->param[param].key));
+    if (!all || shards) CT_TRY(land_one(t, param));
     if (!t->landed[param])
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
@@ -366,12 +381,30 @@ ct_rank_sums ct_group_sums(const ct_group *g)
                            .ctx = g->ctx };
 }
 
+/* What this rank updates, in the order of the arena. */
+static ct_status find_shard(ct_train_step *t)
+{
+    const ct_grad_sync *s = t->sync;
+    int64_t from, count;
+
+    for (int i = 0; s->shards && (i < t->net->n_param) && t->net->param[i].learns; i++) {
+        for (int k = 0; s->ops->own(s->ctx, i, k, &from, &count); k++)
+            CT_TRY(ct_shard_add(&t->shard, t->net->param[i].offset + from, count));
+    }
+    return CT_OK;
+}
+
 static ct_status add_history(ct_train_step *t, const char *name)
 {
     const ct_net *net = t->net;
     ct_storage_open_fn open = (t->open_state != NULL) ? t->open_state : ct_storage_open_fixed;
+    ct_storage *s = &t->history[t->n_history];
 
-    CT_TRY(open(t->open_state_ctx, net->options.dev, net->grad_count, &t->history[t->n_history]));
+    if (t->sync->shards)
+        CT_TRY(ct_storage_open_shard(&t->shard, open, t->open_state_ctx, net->options.dev,
+                                     net->grad_count, s));
+    else
+        CT_TRY(open(t->open_state_ctx, net->options.dev, net->grad_count, s));
     t->history_name[t->n_history++] = name;
     return CT_OK;
 }
@@ -396,6 +429,7 @@ static ct_status open_norm(ct_train_step *t)
 {
     const ct_transport *way = &t->sync->transport;
 
+    if (t->sync->shards) way->ops->hear_parts(way->ctx, on_part, t);
     if (!ct_update_waits_for_all(t->param) || (t->net->options.dev->kind != CT_DEVICE_CPU))
         return CT_OK;
     CT_TRY(ct_grad_norm_open(t->net, t->parts, &t->norm));
@@ -407,7 +441,7 @@ static ct_status open_norm(ct_train_step *t)
 static void close_norm(ct_train_step *t)
 {
     ct_part_sums_close(&t->ratios);
-    if (!ct_grad_norm_is_open(&t->norm)) return;
+    if (!ct_grad_norm_is_open(&t->norm) && !((t->sync != NULL) && t->sync->shards)) return;
     if ((t->parts == NULL) && (t->sync->transport.ops->hear_parts != NULL))
         t->sync->transport.ops->hear_parts(t->sync->transport.ctx, NULL, NULL);
     ct_grad_norm_close(&t->norm);
@@ -471,6 +505,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     t->loss_scale = ct_loss_scale_open(t->param);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
+    CT_TRY(find_shard(t));
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
     if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
@@ -495,6 +530,7 @@ void ct_train_step_close(ct_train_step *t)
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     ct_update_plan_close(t->net, &t->all);
     close_norm(t);
+    ct_shard_destroy(&t->shard);
     t->n_history = 0;
     t->average = NULL;
     drop_owed(t);

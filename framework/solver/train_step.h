@@ -23,7 +23,7 @@
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
-#include "framework/tensor/storage.h"
+#include "framework/tensor/storage_shard.h"
 
 enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
@@ -61,6 +61,7 @@ typedef struct ct_train_step {
      *  average of the weights where one is asked for. */
     ct_storage history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
+    ct_shard shard; /* under ct_grad_sync.shards: what this rank has of them, and updates */
     int n_history;
     ct_storage *average; /* one of them, or NULL */
     bool *landed;        /* [n_param] updated since the gradients left, or only there, where all
@@ -135,6 +136,8 @@ bool ct_step_states_are_fixed(const ct_train_step *t);
 ct_status ct_step_put_numbers(ct_train_step *t);
 /** Parameters [first, first + n), whose sums are there. */
 ct_status ct_step_update(ct_train_step *t, int first, int n);
+/** The same of a piece of one, under shards. */
+ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_t count);
 /** All of them, where they had to wait for each other. */
 ct_status ct_step_update_all(ct_train_step *t);
 /** What a device has decided by itself reaches the log and the host's account; all: of the last

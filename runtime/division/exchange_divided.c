@@ -152,8 +152,13 @@ static ct_status divided_rows(void *ctx, int param, int64_t m, const int32_t *in
 }
 
 static const ct_transport_ops transport_ops = {
-    divided_ready, divided_ready_to,   divided_poll, divided_wait, divided_finish,
-    NULL,          divided_hear_parts, divided_rows,
+    .ready = divided_ready,
+    .ready_to = divided_ready_to,
+    .poll = divided_poll,
+    .wait = divided_wait,
+    .finish = divided_finish,
+    .hear_parts = divided_hear_parts,
+    .rows = divided_rows,
 };
 
 /* ---- a step */
@@ -211,10 +216,10 @@ static void divided_stats(void *ctx, bool codec, ct_sync_stats *out)
 }
 
 static const ct_grad_sync_ops sync_ops = {
-    divided_begin,
-    divided_reads,
-    divided_effect,
-    divided_stats,
+    .begin = divided_begin,
+    .reads = divided_reads,
+    .effect = divided_effect,
+    .stats = divided_stats,
 };
 
 /* ---- what codecs keep */
@@ -327,6 +332,12 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
     int first = 0;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    if ((param->memory != NULL) && (param->memory->zero > 0)) {
+        free(x);
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { zero: %d } and --parallel do not go together yet: take zero: 0",
+                       param->memory->zero);
+    }
     for (int i = 0; (i < N_SIDE) && (status == CT_OK); i++) {
         status = open_side(&x->side[i], i, comm[i], param, groups->shares_gpu, net, first);
         first += x->side[i].view.n_param;

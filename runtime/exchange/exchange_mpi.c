@@ -60,8 +60,20 @@ static void host_hear_parts(void *ctx, ct_part_fn part, void *part_ctx)
     ct_grad_pipe_hear_parts(((ct_exchange_mpi *)ctx)->pipe, part, part_ctx);
 }
 
+static ct_status host_updated(void *ctx)
+{
+    return ct_grad_pipe_updated(((ct_exchange_mpi *)ctx)->pipe);
+}
+
 static const ct_transport_ops host_ops = {
-    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL, host_hear_parts, host_rows,
+    .ready = host_ready,
+    .ready_to = host_ready_to,
+    .poll = host_poll,
+    .wait = host_wait,
+    .finish = host_finish,
+    .hear_parts = host_hear_parts,
+    .rows = host_rows,
+    .updated = host_updated,
 };
 
 /* ---- a step */
@@ -120,11 +132,19 @@ static void mpi_stats(void *ctx, bool codec, ct_sync_stats *out)
     if (x->device != NULL) out->bytes_sent += ct_transport_device_bytes(x->device);
 }
 
+static bool mpi_own(void *ctx, int param, int k, int64_t *from_p, int64_t *count_p)
+{
+    const ct_exchange_mpi *x = ctx;
+
+    return (param < x->n_learned) && ct_grad_pipe_own(x->pipe, param, k, from_p, count_p);
+}
+
 static const ct_grad_sync_ops sync_ops = {
-    mpi_begin,
-    mpi_reads,
-    mpi_effect,
-    mpi_stats,
+    .begin = mpi_begin,
+    .reads = mpi_reads,
+    .effect = mpi_effect,
+    .own = mpi_own,
+    .stats = mpi_stats,
 };
 
 /* ---- what codecs keep */
@@ -152,6 +172,18 @@ static ct_status mpi_restored(void *ctx)
 
 /* ---- making it */
 
+/* What replicas share out among them (ZeRO). */
+static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, bool on_device,
+                           ct_grad_pipe_config *config)
+{
+    if ((param->memory == NULL) || (param->memory->zero == 0)) return CT_OK;
+    if (on_device)
+        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
+                       param->memory->zero, net->options.dev->name);
+    config->weights = net->weight_arena;
+    return CT_OK;
+}
+
 /* The transport is that of the pipe: on its arena, or on the host's copies. */
 static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
                            bool dense_elsewhere)
@@ -166,6 +198,7 @@ static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param,
         CT_TRY(ct_transport_staged_create(net, &x->by_pipe, &x->staged, &arena, &x->by_pipe));
     CT_TRY(ct_exchange_read_config(param, &config));
     config.dense_elsewhere = dense_elsewhere;
+    CT_TRY(share_out(param, net, x->staged != NULL, &config));
     x->group.reproducible = config.reproducible;
     CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &x->own, &x->n_learned));
     status = ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe);
@@ -203,6 +236,7 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
     *out = (ct_exchange){ .sync = { .ctx = x,
                                     .ops = &sync_ops,
                                     .transport = x->by_pipe,
+                                    .shards = ct_grad_pipe_has_shards(x->pipe),
                                     .n_trial = ct_grad_pipe_n_trial(x->pipe) },
                           .states = { x, mpi_get, mpi_restored } };
     ct_group_mpi_open(&x->group, &out->data);

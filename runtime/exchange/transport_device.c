@@ -151,7 +151,11 @@ static ct_status device_poll(void *ctx)
 }
 
 static const ct_transport_ops ops = {
-    device_ready, NULL, device_poll, device_wait, device_finish, device_replay, NULL, NULL,
+    .ready = device_ready,
+    .poll = device_poll,
+    .wait = device_wait,
+    .finish = device_finish,
+    .replay = device_replay,
 };
 
 /* ---- making it */

@@ -156,7 +156,7 @@ static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, v
 }
 
 static const ct_transport_ops ops = {
-    staged_ready, NULL, staged_poll, staged_wait, staged_finish, NULL, NULL, NULL,
+    .ready = staged_ready, .poll = staged_poll, .wait = staged_wait, .finish = staged_finish
 };
 
 /* ---- making it */
