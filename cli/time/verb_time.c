@@ -457,6 +457,7 @@ static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
 ct_status ct_verb_time(ct_call *call)
 {
     ct_net_options options = { .phase = CT_TRAIN };
+    ct_exchange_window window;
     ct_net_state state;
     ct_config c;
     ct_net *net = NULL;
@@ -485,6 +486,9 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
+    if ((ct_options_text(call->options, "parallel") == NULL) &&
+        (options.dev->kind == CT_DEVICE_CPU))
+        options.window = ct_exchange_window_open(&window, call->job->data_comm, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),

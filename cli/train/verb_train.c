@@ -27,6 +27,7 @@ typedef struct training {
     ct_job *job;
     ct_config config;
     ct_exchange_open exchange;
+    ct_exchange_window window;
     ct_trace_file trace;
     ct_report *report;
     ct_solver *solver;
@@ -312,9 +313,10 @@ static ct_status create_solver(training *t)
     ct_text_add(&t->provenance, "{%s}", (fields.text != NULL) ? fields.text : "");
     ct_text_destroy(&fields);
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
-    if ((data->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
+    if ((data->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
-    }
+    if ((t->parallel == NULL) && (options.dev->kind == CT_DEVICE_CPU))
+        options.window = ct_exchange_window_open(&t->window, t->job->data_comm, t->config.solver);
     options.memory_limit = ct_memory_limit() / t->job->group.node.size;
     options.env.rank = data->rank;
     options.env.n_rank = data->size;

@@ -127,7 +127,7 @@ static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int 
         b->config = &gp->config;
         b->range = &gp->range[cut[i].first];
         b->key = b->range->key;
-        b->grad = gp->arena + cut[i].offset;
+        b->grad = gp->arena + cut[i].offset + b->range->shift;
         b->cut = cut[i];
         b->iteration = gp->step.iteration;
         atomic_store(&b->state, CT_BUCKET_LANDED); /* no step has begun */
@@ -167,6 +167,21 @@ static void order_buckets(ct_grad_pipe *gp)
     }
 }
 
+/* The gradients of a bucket lie as in the arena. */
+static ct_status check_places(const ct_grad_pipe *gp, const ct_bucket_cut *cut, int n_cut)
+{
+    for (int i = 0; i < n_cut; ++i) {
+        const ct_grad_range *first = &gp->range[cut[i].first];
+
+        for (int k = 1; k < cut[i].n; ++k) {
+            if (first[k].shift != first->shift)
+                return CT_FAIL(CT_ERR_ARG, "gradients %s and %s of one bucket lie apart",
+                               first->key, first[k].key);
+        }
+    }
+    return CT_OK;
+}
+
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
 {
     ct_bucket_cut *cut = NULL;
@@ -176,13 +191,30 @@ ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
 
     CT_TRY(ct_bucket_sizes_find(gp->comm, &gp->config, gp->range, gp->n_range, &sizes));
     CT_TRY(ct_bucket_partition_cut(&gp->config, &sizes, gp->range, gp->n_range, &cut, &n_cut));
-    status = ct_bucket_partition_compare(gp->comm, &gp->config, gp->range, cut, n_cut);
+    status = check_places(gp, cut, n_cut);
+    if (status == CT_OK)
+        status = ct_bucket_partition_compare(gp->comm, &gp->config, gp->range, cut, n_cut);
     if (status == CT_OK) status = acquire_buckets(gp, n_cut);
     if (status == CT_OK) status = create_buckets(gp, cut, n_cut);
     free(cut);
     if (status == CT_OK) order_buckets(gp);
     if (status == CT_OK) log_plan(gp);
     return status;
+}
+
+ct_status ct_grad_pipe_cut(ct_comm *comm, const ct_grad_pipe_config *config,
+                           const ct_grad_range *range, int n_range, bool *begins)
+{
+    ct_bucket_cut *cut = NULL;
+    ct_bucket_sizes sizes;
+    int n_cut = 0;
+
+    CT_TRY(ct_bucket_sizes_find(comm, config, range, n_range, &sizes));
+    CT_TRY(ct_bucket_partition_cut(config, &sizes, range, n_range, &cut, &n_cut));
+    for (int i = 0; i < n_range; ++i) begins[i] = false;
+    for (int i = 0; i < n_cut; ++i) begins[cut[i].first] = true;
+    free(cut);
+    return CT_OK;
 }
 
 static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)

@@ -56,7 +56,9 @@ typedef struct ct_grad_policy {
 typedef struct ct_grad_range {
     const char *key;       /* of the parameter; copied */
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
-    int64_t rows;          /* as a matrix: count / rows columns; 0: 1                        */
+    int64_t shift; /* the gradient lies so far behind offset in the pipe's memory: 0 where all
+                      have some of their own. The same for those of a bucket */
+    int64_t rows;  /* as a matrix: count / rows columns; 0: 1                        */
     /* what codecs need (codec.h); zeroed where there is none, or none that absorbs */
     float *on_device;    /* [count] the gradient, where config.dev is one; borrowed          */
     const float *weight; /* [count]; borrowed; on the device, too                            */
@@ -111,11 +113,16 @@ typedef struct ct_grad_pipe_config {
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
 
-/** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
+/** arena: the gradients, each at its offset + shift. Keeps arena and comm (borrowed), copies the
+ * rest. Logs the buckets and their algorithms once,
  * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. It
  * moves while small collectives of comm and its kin wait (ct_comm_plug()). Collective. */
 ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
                               const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
+/** Where buckets of such a pipe begin: begins[n_range]. All else of a range than offset, count and
+ *  what codecs it needs is not looked at. Collective. */
+ct_status ct_grad_pipe_cut(ct_comm *comm, const ct_grad_pipe_config *config,
+                           const ct_grad_range *range, int n_range, bool *begins);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 /** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */
@@ -151,6 +158,9 @@ const double *ct_grad_pipe_step_s(const ct_grad_pipe *gp);
  * meanwhile, each once a step. CT_ERR_ARG where a gradient of the step is not ready. */
 ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed,
                             void *ctx);
+/** Returns once nothing reads the gradient of range i any more, which is ready, whatever the others
+ *  are: with config.weights its own pieces are summed, and told of. Reports as wait. */
+ct_status ct_grad_pipe_wait_gradient(ct_grad_pipe *gp, int i, ct_pipe_landed_fn landed, void *ctx);
 /** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 /** Since creation, on this rank. codec: what codecs did, too, which takes a look at residuals. */

@@ -140,6 +140,8 @@ void ct_grad_pipe_begin_shards(ct_grad_pipe *gp);
 ct_status ct_grad_pipe_report_shards(ct_grad_pipe *gp);
 /** All own pieces of range i are summed, rows among them. */
 ct_status ct_grad_pipe_own_range(ct_grad_pipe *gp, int i);
+/** Range i was told of. */
+bool ct_grad_pipe_is_owned(const ct_grad_pipe *gp, int i);
 /** Of all ranges. */
 bool ct_grad_pipe_all_owned(const ct_grad_pipe *gp);
 

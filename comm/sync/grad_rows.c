@@ -79,7 +79,7 @@ bool ct_grad_pipe_fill_rows(ct_grad_pipe *gp, int i)
     ct_grad_rows *r = ct_grad_pipe_rows_of(gp, i);
 
     if ((r == NULL) || (atomic_load(&r->state) != CT_ROWS_NOTED)) return false;
-    ct_row_sum_take(r->sum, gp->arena + gp->range[i].offset);
+    ct_row_sum_take(r->sum, gp->arena + gp->range[i].offset + gp->range[i].shift);
     atomic_store(&r->state, CT_ROWS_FULL);
     return true;
 }
@@ -148,7 +148,7 @@ ct_status ct_grad_pipe_report_rows(ct_grad_pipe *gp, ct_pipe_landed_fn landed, v
         if ((atomic_load(&r->state) != CT_ROWS_LANDED) ||
             (shards ? (gp->sums_left[i] > 0) : (gp->parts_left[i] > 1)))
             continue;
-        ct_row_sum_deliver(r->sum, gp->arena + gp->range[i].offset);
+        ct_row_sum_deliver(r->sum, gp->arena + gp->range[i].offset + gp->range[i].shift);
         gp->parts_left[i] -= 1;
         atomic_store(&r->state, CT_ROWS_ADDED);
         if (shards) {

@@ -113,6 +113,14 @@ ct_status ct_grad_pipe_report_shards(ct_grad_pipe *gp)
     return CT_OK;
 }
 
+bool ct_grad_pipe_is_owned(const ct_grad_pipe *gp, int i)
+{
+    const ct_grad_rows *r = ct_grad_pipe_rows_of(gp, i);
+
+    return (gp->sums_left[i] == 0) &&
+           (!awaits_rows(gp, i) || (atomic_load(&r->state) == CT_ROWS_ADDED));
+}
+
 bool ct_grad_pipe_all_owned(const ct_grad_pipe *gp)
 {
     return (gp->n_owned == gp->n_bucket) && ct_grad_pipe_rows_done(gp);

@@ -599,15 +599,24 @@ static bool all_reported(const ct_grad_pipe *gp, int first, int n)
     return true;
 }
 
-static ct_status check_all_ready(const ct_grad_pipe *gp)
+/* What a wait is for: [first, first + n), or the gradient of the first alone. */
+typedef struct awaited {
+    int first, n;
+    bool gradient;
+} awaited;
+
+static ct_status check_ready(const ct_grad_pipe *gp, const awaited *w)
 {
-    for (int i = 0; i < gp->n_range; ++i) {
+    int first = w->gradient ? w->first : 0, end = w->gradient ? w->first + w->n : gp->n_range;
+
+    for (int i = first; i < end; ++i) {
         if (!gp->ready[i])
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s did not get ready", gp->range[i].key);
     }
     for (int k = 0; k < gp->n_rows; ++k) {
         const ct_grad_rows *r = &gp->rows[k];
 
+        if ((r->range < first) || (r->range >= end)) continue;
         if (gp->range[r->range].row_beside && (atomic_load(&r->state) == CT_ROWS_NONE))
             return CT_FAIL(CT_ERR_ARG, "the rows of %s were not given", gp->range[r->range].key);
     }
@@ -631,9 +640,15 @@ static ct_status idle_on(ct_grad_pipe *gp, int *idle)
     return status;
 }
 
+static bool is_there(const ct_grad_pipe *gp, const awaited *w)
+{
+    if (w->gradient && ct_grad_pipe_has_shards(gp)) return ct_grad_pipe_is_owned(gp, w->first);
+    return all_reported(gp, w->first, w->n);
+}
+
 /* Reports until [first, first + n) is, waiting where it must. The main thread moves by itself.
  * While somebody works on what was reported messages come, so we look again before we wait. */
-static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
+static ct_status wait_for(ct_grad_pipe *gp, const awaited *w, ct_pipe_landed_fn landed, void *ctx)
 {
     int idle = 0;
 
@@ -642,7 +657,7 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
 
         CT_TRY(move_timed(gp, &gp->stats.exposed_s));
         CT_TRY(report(gp, landed, ctx));
-        if (all_reported(gp, first, n)) return CT_OK;
+        if (is_there(gp, w)) return CT_OK;
         if (gp->n_reported + gp->n_owned > reported)
             idle = 0;
         else
@@ -650,21 +665,21 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
     }
 }
 
-static ct_status take_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
+static ct_status take_wait(ct_grad_pipe *gp, const awaited *w, ct_pipe_landed_fn landed, void *ctx)
 {
     ct_status status = CT_OK;
 
-    if (!gp->begun || (first < 0) || (n < 0) || (first + n > gp->n_range))
-        return CT_FAIL(CT_ERR_ARG, "wait for gradients %d to %d of %d%s", first, first + n - 1,
-                       gp->n_range, gp->begun ? "" : ", before a step");
+    if (!gp->begun || (w->first < 0) || (w->n < 0) || (w->first + w->n > gp->n_range))
+        return CT_FAIL(CT_ERR_ARG, "wait for gradients %d to %d of %d%s", w->first,
+                       w->first + w->n - 1, gp->n_range, gp->begun ? "" : ", before a step");
     if (!gp->open) return CT_OK;
-    CT_TRY(check_all_ready(gp));
+    CT_TRY(check_ready(gp, w));
     CT_TRY(fate(gp));
     atomic_store(&gp->finishing, true);
     CT_TRY(report(gp, landed, ctx));
-    if (all_reported(gp, first, n)) return poll(gp);
+    if (is_there(gp, w)) return poll(gp);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, true);
-    status = wait_for(gp, first, n, landed, ctx);
+    status = wait_for(gp, w, landed, ctx);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, false);
     return (status == CT_OK) ? fate(gp) : status;
 }
@@ -674,7 +689,17 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
     ct_status status = CT_OK;
 
     observe(gp, CT_GRAD_ENTER, -1);
-    status = take_wait(gp, first, n, landed, ctx);
+    status = take_wait(gp, &(awaited){ first, n, false }, landed, ctx);
+    observe(gp, CT_GRAD_LEAVE, -1);
+    return status;
+}
+
+ct_status ct_grad_pipe_wait_gradient(ct_grad_pipe *gp, int i, ct_pipe_landed_fn landed, void *ctx)
+{
+    ct_status status = CT_OK;
+
+    observe(gp, CT_GRAD_ENTER, -1);
+    status = take_wait(gp, &(awaited){ i, 1, true }, landed, ctx);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
 }

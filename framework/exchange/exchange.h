@@ -31,6 +31,10 @@ typedef struct ct_transport_ops {
      *  meanwhile is reported too, each once a step. From after the last `ready` of a step until
      *  every bucket was reported; then it returns at once, and so does finish. */
     ct_status (*wait)(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx);
+    /** Returns when nothing reads the gradient of a parameter any more that is ready, though others
+     *  may not be; what lands meanwhile is reported. Under ct_grad_sync.shards the weights of other
+     *  ranks need not be there. NULL: wait does it. */
+    ct_status (*wait_gradient)(void *ctx, int param, ct_landed_fn landed, void *landed_ctx);
     /** Waits for all buckets not reported yet, and reports each as it lands. */
     ct_status (*finish)(void *ctx, ct_landed_fn landed, void *landed_ctx);
     /** Where ct_transport.records, else NULL: the device was given a recorded step again in place

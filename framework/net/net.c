@@ -27,6 +27,7 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(ct_net_fuse(net));
     CT_TRY(ct_net_params(net));
     CT_TRY(ct_net_arenas(net));
+    CT_TRY(ct_net_chunks(net));
     CT_TRY(ct_net_steps(net));
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_recompute(net));

@@ -32,24 +32,38 @@ typedef struct ct_net_segment {
     const char *first, *last;
 } ct_net_segment;
 
+/** Gradients that share memory: what has been updated is not kept. Learned parameters are cut into
+ *  *chunks*, ranges of the arena. The memory of a chunk is used again once backward has waited for
+ *  its gradients (ct_step_after.wait), so no gradient may be looked at after that. For steps of one
+ *  micro-batch, on the CPU. */
+typedef struct ct_gradient_window {
+    /** begins[i] says whether learned parameter i, in arena order, begins a chunk; all do where cut
+     *  is NULL. Collective where grad_arena is. */
+    ct_status (*cut)(void *ctx, const ct_net *net, bool *begins);
+    void *ctx;
+    int lag; /* chunks that may be under way to other ranks while the next is written */
+} ct_gradient_window;
+
 typedef struct ct_net_options {
     ct_phase phase;
     int level;
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;            /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
-    ct_net *share;                   /* weights of layers of the same names are this net's, which
-                                      * outlives the new one; implies forward_only; may be NULL */
-    const struct ct_source_map *map; /* for messages; may be NULL                             */
-    bool forward_only;               /* no gradients at all: `test`                           */
-    bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
-    bool unshared;                   /* every blob and buffer has memory of its own (debugging) */
-    bool no_fuse;                    /* every layer runs alone                                  */
-    bool graph;                      /* a device may be given runs of steps as one             */
-    Ct__Recompute recompute;         /* what is made again in backward, not kept; of this and what
-                                      * the net says, the one with the larger number            */
+    const ct_device *dev;             /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;   /* NULL: plain memory of dev                             */
+    const ct_gradient_window *window; /* NULL: every gradient has memory of its own; as long as the
+                                       * net */
+    ct_net *share;                    /* weights of layers of the same names are this net's, which
+                                       * outlives the new one; implies forward_only; may be NULL */
+    const struct ct_source_map *map;  /* for messages; may be NULL                             */
+    bool forward_only;                /* no gradients at all: `test`                           */
+    bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
+    bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
+    bool no_fuse;                     /* every layer runs alone                                  */
+    bool graph;                       /* a device may be given runs of steps as one             */
+    Ct__Recompute recompute;          /* what is made again in backward, not kept; of this and what
+                                       * the net says, the one with the larger number            */
     const ct_net_segment *again; /* these are the blocks, in place of copies of repeats, and made
                                   * again, whatever recompute says; as long as the net */
     int n_again;   /* 0: repeats have the blocks                                        */
@@ -76,6 +90,8 @@ typedef struct ct_param {
     int index;             /* in that layer's blobs                                          */
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */
+    int64_t grad_shift;    /* its gradient lies so far behind `offset` in grad_arena: 0, but in a
+                            * window */
     const ct_cut *cut;     /* what of the whole net's weight it is                           */
     /** In a net that is divided among ranks: its layers work on samples or tokens of this rank's
      *  own, so that its gradient is a sum over the ranks of the stage. Otherwise the ranks of a
@@ -134,7 +150,9 @@ struct ct_net {
     ct_param *param;
     float *weight_arena, *grad_arena; /* NULL: nothing in it (all weights borrowed, forward only) */
     int64_t weight_count;             /* elements of the weight arena, padding included          */
-    int64_t grad_count;               /* elements of the gradient arena: a prefix of the weights */
+    int64_t grad_count;               /* elements of what learns, in the arenas' order: a prefix of
+                                       * the weights */
+    int64_t grad_memory;              /* elements of grad_arena: grad_count, but in a window */
     int64_t weight_version;
     int n_forward, n_backward;
     ct_step *forward, *backward;

@@ -116,6 +116,9 @@ typedef struct ct_net_impl {
     bool *reruns; /* per layer: its forward runs in backward, too; NULL: no blocks are made again */
     ct_step_there *numbers; /* of the steps, on the device; NULL: not on this one */
     bool poison;            /* CORTADO_POISON: fill what dies with NaN */
+    int n_chunk;            /* of gradients, in a window; 0: there is none */
+    int *chunk;             /* [n_chunk + 1] their first parameters */
+    ct_region *gradient;    /* [n_chunk] when they are alive, and where they lie in grad_arena */
 } ct_net_impl;
 
 /** When a value or buffer is alive, in steps of forward followed by backward. */
@@ -199,6 +202,8 @@ ct_status ct_net_params(ct_net *net);
 ct_status ct_net_arenas(ct_net *net);
 /** The instances' views of the arenas. */
 ct_status ct_pass_bind_weights(ct_pass *pass);
+/** … and the gradients of its instances, which have a place by now. */
+void ct_pass_bind_gradients(ct_pass *pass);
 void ct_net_arenas_release(ct_net *net);
 /** Makes the lists of steps and of outputs. */
 ct_status ct_net_steps(ct_net *net);
@@ -206,6 +211,20 @@ ct_status ct_net_steps(ct_net *net);
 /** Finds what is to be made again in backward, as net->recompute says, which becomes what is done;
  *  BLOCKS inserts steps. AUTO: nothing yet. */
 ct_status ct_net_recompute(ct_net *net);
+
+/* window.c: gradients, in memory of their own or sharing it */
+
+/** Cuts what learns into chunks, where there is a window. */
+ct_status ct_net_chunks(ct_net *net);
+void ct_net_chunks_release(ct_net *net);
+/** Finds places for gradients: ct_param.grad_shift, grad_memory. After the steps. */
+ct_status ct_net_place_gradients(ct_net *net);
+/** Acquires their memory, and binds the first pass to it. */
+ct_status ct_net_gradients(ct_net *net);
+/** Whether backward waits for the gradient of parameter i. */
+bool ct_net_waits_for(const ct_net *net, int i);
+/** CORTADO_POISON: what dies at a step. */
+void ct_net_poison_gradients(const ct_net *net, int step);
 /** AUTO, once memory is planned: plans again where it does not fit. */
 ct_status ct_net_fit(ct_net *net);
 /** What is made again and lies in `root`, or NULL. */

@@ -498,13 +498,13 @@ static void lay_out(ct_net *net)
         if (p->learns) net->grad_count = at;
     }
     net->weight_count = at;
+    net->grad_memory = net->grad_count;
     net->memory.weights = (size_t)(net->weight_count + net->grad_count) * sizeof(float);
 }
 
 static ct_status acquire(ct_net *net)
 {
     const ct_device *dev = net->options.dev;
-    const ct_arena_ops *arena = net->options.grad_arena;
     size_t bytes = (size_t)net->weight_count * sizeof(float);
     void *block;
 
@@ -513,20 +513,10 @@ static ct_status acquire(ct_net *net)
         net->memory.allocated += bytes;
         net->weight_arena = block;
     }
-    bytes = (size_t)net->grad_count * sizeof(float);
-    if (net->grad_count > 0) {
-        if (arena != NULL)
-            CT_TRY(arena->acquire(arena->ctx, bytes, "gradients", &block));
-        else
-            CT_TRY(dev->mem_acquire(bytes, &block));
-        net->memory.allocated += bytes;
-        net->grad_arena = block;
-    }
     for (int k = 0; k < net->n_param; k++) {
         ct_param *p = &net->param[k];
 
         if (!p->borrowed) p->blob.data.data = net->weight_arena + p->offset;
-        if (p->learns) p->blob.diff.data = net->grad_arena + p->offset;
     }
     return CT_OK;
 }
@@ -602,6 +592,19 @@ static ct_status bind(ct_pass *pass, int i)
         }
     }
     return CT_OK;
+}
+
+void ct_pass_bind_gradients(ct_pass *pass)
+{
+    const ct_net *net = pass->net;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int w = 0; w < net->layer[i]->n_weight; w++) {
+            ct_blob *b = &pass->instance[i]->weight[w];
+
+            if (b->wants_diff) b->diff.data = net->param[ct_net_param_of(net, i, w)].blob.diff.data;
+        }
+    }
 }
 
 ct_status ct_pass_bind_weights(ct_pass *pass)

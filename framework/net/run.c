@@ -422,6 +422,8 @@ static ct_status weights_pair(const run *p, ct_step *s)
 
     if (s->kind == CT_STEP_BEGIN)
         CT_TRY(ready_param(p, s->param));
+    else if (p->after != NULL)
+        CT_TRY((p->after->wait != NULL) ? p->after->wait(p->after->ctx, s->param) : CT_OK);
     else if (ex->wait != NULL)
         CT_TRY(ex->wait(ex->wait_ctx, s->param));
     if (start > 0) s->seconds = ct_clock_s() - start;
@@ -458,7 +460,10 @@ static void ended(void *ctx, int i)
     const ct_net *net = p->pass->net;
 
     if (net->team != NULL) ct_team_clock_end(net->team, p->first + i);
-    if (ct_net_impl_of(net)->poison) poison_dead(p->pass, p->first + i);
+    if (ct_net_impl_of(net)->poison) {
+        poison_dead(p->pass, p->first + i);
+        ct_net_poison_gradients(net, p->first + i);
+    }
 }
 
 /* The list that runs. */

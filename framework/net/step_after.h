@@ -18,6 +18,9 @@ extern "C" {
 typedef struct ct_step_after {
     ct_ready_fn ready; /* NULL: no matter */
     void *ready_ctx;
+    /** Under ct_net_options.window: returns when nobody needs the gradient of a parameter any more,
+     *  since its memory is going to be another's. NULL: no matter. ctx is the one below. */
+    ct_ready_fn wait;
     ct_status (*finish)(void *ctx); /* after the last step; NULL: nothing is */
     /** Not NULL: ready and finish give the device the same in each pass, and wait for nothing. It
      *  is told what becomes of their calls. */

@@ -30,6 +30,7 @@ typedef struct builder {
     int *open, n_open; /* layers that have begun and not ended, oldest first */
     bool *done; /* per parameter: waited for; per layer: the diffs of its tops are filled in */
     int ready;  /* of the parameters that learn, in order of backward */
+    int waited; /* chunks of gradients */
 } builder;
 
 static ct_step *add_step(builder *b, ct_step_kind kind, int layer)
@@ -75,6 +76,22 @@ static void add_waits(builder *b, int i)
         if (b->done[k] || !b->net->param[k].learns) continue;
         b->done[k] = true;
         add_pair_of_weights(b, CT_STEP_WAIT, i, k);
+    }
+}
+
+/* The gradients of a window whose memory others may have: those of chunks that are final, but for
+ * the last few of them. */
+static void add_window_waits(builder *b, int i)
+{
+    const ct_net *net = b->net;
+    const ct_net_impl *m = ct_net_impl_of(net);
+    int lag = (m->n_chunk > 0) ? net->options.window->lag : 0;
+
+    while ((b->waited + lag < m->n_chunk) && (m->chunk[b->waited + lag + 1] <= b->ready)) {
+        for (int k = m->chunk[b->waited]; k < m->chunk[b->waited + 1]; k++) {
+            if (ct_net_waits_for(net, k)) add_pair_of_weights(b, CT_STEP_WAIT, i, k);
+        }
+        b->waited++;
     }
 }
 
@@ -387,7 +404,10 @@ static void compile(builder *b)
             if (m->place[j] == i) add_diffs(b, j);
         }
         if (m->place[i] == i) add_layer(b, i);
-        if (!b->forward) add_ready(b, i);
+        if (!b->forward) {
+            add_ready(b, i);
+            add_window_waits(b, i);
+        }
     }
     while (b->n_open > 0) end_parts(b, b->open[0]);
     for (int i = 0; i < n; i++) {
@@ -414,7 +434,7 @@ static ct_status make_list(ct_net *net, bool forward)
         b.open = numbers + 3 * n;
         count_sums(&b);
         for (size_t i = 0; i < n; i++) n_sum += (size_t)numbers[i];
-        b.list = calloc(n + n_param + 3 * n_sum + (forward ? 0 : (size_t)m->graph.n_value),
+        b.list = calloc(n + 2 * n_param + 3 * n_sum + (forward ? 0 : (size_t)m->graph.n_value),
                         sizeof(*b.list));
     }
     if ((flags != NULL) && (b.list != NULL)) compile(&b);

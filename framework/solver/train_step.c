@@ -37,13 +37,21 @@ static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
     return ct_step_update_piece(t, param, from, count);
 }
 
+/* Backward has waited for all of them: they share memory. */
+static bool all_landed(const ct_train_step *t)
+{
+    for (int i = 0; (i < t->net->n_param) && t->net->param[i].learns; i++)
+        if (!t->landed[i]) return false;
+    return true;
+}
+
 /* Every gradient lands, and every weight is updated. key: of the parameter that forward waits for,
  * or NULL. */
 static ct_status land_all(ct_train_step *t, const char *key)
 {
     double start = ct_trace_start(t->pass->exec.trace);
 
-    if (t->updated) return CT_OK;
+    if (t->updated || all_landed(t)) return CT_OK;
     CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, key);
     if (!ct_step_waits_for_all(t)) return CT_OK;
@@ -104,6 +112,17 @@ static ct_status land_one(ct_train_step *t, int param)
     CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
     return CT_OK;
+}
+
+/* Backward is about to write another gradient where this one lies. */
+static ct_status on_gradient_wait(void *ctx, int param)
+{
+    ct_train_step *t = ctx;
+    const ct_transport *way = &t->sync->transport;
+
+    if (t->landed[param]) return CT_OK;
+    if (way->ops->wait_gradient == NULL) return land_one(t, param);
+    return way->ops->wait_gradient(way->ctx, param, on_landed, t);
 }
 
 /* Forward is about to read this parameter. */
@@ -235,6 +254,7 @@ static ct_status last_backward(ct_train_step *t)
     const ct_transport *way = &t->sync->transport;
     const ct_step_after after = { .ready = (t->owed != NULL) ? add_owed : way->ops->ready,
                                   .ready_ctx = (t->owed != NULL) ? t : way->ctx,
+                                  .wait = on_gradient_wait,
                                   .finish = t->forward_overlap ? NULL : on_end,
                                   .replay = same ? on_replay : NULL,
                                   .ctx = t };

@@ -426,7 +426,7 @@ static int center_loss_count(const ct_layer *l, const ct_instance *in, bool forw
 {
     const center_state *s = l->state;
 
-    return (forward && (k == 0) && (ct_blob_diff(&in->weight[0]) != NULL)) ? (int)s->classes : 0;
+    return (forward && (k == 0) && in->weight[0].wants_diff) ? (int)s->classes : 0;
 }
 
 /* The samples of each class, of this rank; the sum has those of the global batch. */

@@ -4,6 +4,7 @@
 
 #include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
+#include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 
 /* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
@@ -21,6 +22,7 @@ static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct
         range[i] = (ct_grad_range){ .key = p->key,
                                     .offset = p->offset,
                                     .count = p->count,
+                                    .shift = p->grad_shift,
                                     .rows = ct_param_rows(p),
                                     .weight = ct_blob_data(&p->blob),
                                     .decay = s->weight_decay * p->decay_mult,
@@ -96,6 +98,45 @@ const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *
         if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
     }
     return shared; /* auto; a wrong name is found when the exchange opens */
+}
+
+/* ---- gradients that share memory */
+
+enum { WINDOW_LAG = 2 /* chunks under way while the next is written */ };
+
+/* Buckets are those of ranks that keep all gradients, so that sums have the same bits. */
+static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
+{
+    const ct_exchange_window *w = ctx;
+    ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_codec_config *own = NULL;
+    ct_grad_range *range = NULL;
+    ct_status status;
+    int n = 0;
+
+    CT_TRY(ct_exchange_read_config(w->param, &config));
+    CT_TRY(ct_exchange_read_ranges(w->param, net, &config, &range, &own, &n));
+    status = ct_grad_pipe_cut(w->comm, &config, range, n, begins);
+    free(range);
+    free(own);
+    return status;
+}
+
+/* On one rank a gradient is done with when its weight is updated, if nothing waits for others. */
+const ct_gradient_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
+                                                  const Ct__SolverParameter *param)
+{
+    bool alone = (comm->size == 1);
+    bool at_once =
+        !ct_update_waits_for_all(param) && (param->iter_size == 1) && (param->batch_tokens == 0);
+
+    if ((param->memory == NULL) || (alone ? !at_once : (param->memory->zero < 2))) return NULL;
+    *w = (ct_exchange_window){ .comm = comm, .param = param };
+    w->window.ctx = w;
+    if (alone) return &w->window;
+    w->window.cut = cut_window;
+    w->window.lag = WINDOW_LAG;
+    return &w->window;
 }
 
 /* ---- who sums */

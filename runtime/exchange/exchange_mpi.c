@@ -45,6 +45,11 @@ static ct_status host_wait(void *ctx, int first, int n, ct_landed_fn landed, voi
     return ct_grad_pipe_wait(((ct_exchange_mpi *)ctx)->pipe, first, n, landed, landed_ctx);
 }
 
+static ct_status host_wait_gradient(void *ctx, int param, ct_landed_fn landed, void *landed_ctx)
+{
+    return ct_grad_pipe_wait_gradient(((ct_exchange_mpi *)ctx)->pipe, param, landed, landed_ctx);
+}
+
 static ct_status host_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
 {
     return ct_grad_pipe_finish(((ct_exchange_mpi *)ctx)->pipe, landed, landed_ctx);
@@ -70,6 +75,7 @@ static const ct_transport_ops host_ops = {
     .ready_to = host_ready_to,
     .poll = host_poll,
     .wait = host_wait,
+    .wait_gradient = host_wait_gradient,
     .finish = host_finish,
     .hear_parts = host_hear_parts,
     .rows = host_rows,
