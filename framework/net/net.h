@@ -37,8 +37,8 @@ typedef struct ct_net_segment {
  *  its gradients (ct_step_after.wait), so no gradient may be looked at after that. For steps of one
  *  micro-batch, on the CPU. */
 typedef struct ct_gradient_window {
-    /** begins[i] says whether learned parameter i, in arena order, begins a chunk; all do where cut
-     *  is NULL. Collective where grad_arena is. */
+    /** begins[i] says whether learned parameter i, in arena order, begins a chunk; where none does,
+     *  no gradients share memory. Collective where grad_arena is. */
     ct_status (*cut)(void *ctx, const ct_net *net, bool *begins);
     void *ctx;
     int lag; /* chunks that may be under way to other ranks while the next is written */

@@ -12,14 +12,6 @@ static int count_learned(const ct_net *net)
     return n;
 }
 
-static ct_status cut(const ct_net *net, bool *begins, int n)
-{
-    const ct_gradient_window *window = net->options.window;
-
-    for (int i = 0; i < n; i++) begins[i] = true;
-    return (window->cut != NULL) ? window->cut(window->ctx, net, begins) : CT_OK;
-}
-
 ct_status ct_net_chunks(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -37,9 +29,10 @@ ct_status ct_net_chunks(ct_net *net)
         free(begins);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", n);
     }
-    status = cut(net, begins, n);
+    status = net->options.window->cut(net->options.window->ctx, net, begins);
     for (int i = 0; (status == CT_OK) && (i < n); i++)
-        if ((i == 0) || begins[i]) m->chunk[m->n_chunk++] = i;
+        if (begins[i]) m->chunk[m->n_chunk++] = i;
+    m->chunk[0] = 0;
     m->chunk[m->n_chunk] = n;
     free(begins);
     return status;

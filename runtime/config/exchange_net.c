@@ -122,20 +122,28 @@ static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
     return status;
 }
 
-/* On one rank a gradient is done with when its weight is updated, if nothing waits for others. */
+/* On one rank a gradient is done with when its weight is updated, if a step is one batch. */
+static ct_status cut_alone(void *ctx, const ct_net *net, bool *begins)
+{
+    const ct_exchange_window *w = ctx;
+    bool one = (w->param->batch_tokens == 0) || (w->param->batch_tokens == ct_net_tokens(net));
+
+    for (int i = 0; i < net->n_param; ++i)
+        if (net->param[i].learns) begins[i] = one;
+    return CT_OK;
+}
+
 const ct_gradient_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
                                                   const Ct__SolverParameter *param)
 {
     bool alone = (comm->size == 1);
-    bool at_once =
-        !ct_update_waits_for_all(param) && (param->iter_size == 1) && (param->batch_tokens == 0);
+    bool at_once = !ct_update_waits_for_all(param) && (param->iter_size == 1);
 
     if ((param->memory == NULL) || (alone ? !at_once : (param->memory->zero < 2))) return NULL;
     *w = (ct_exchange_window){ .comm = comm, .param = param };
-    w->window.ctx = w;
-    if (alone) return &w->window;
-    w->window.cut = cut_window;
-    w->window.lag = WINDOW_LAG;
+    w->window = (ct_gradient_window){ .cut = alone ? cut_alone : cut_window,
+                                      .ctx = w,
+                                      .lag = alone ? 0 : WINDOW_LAG };
     return &w->window;
 }
 

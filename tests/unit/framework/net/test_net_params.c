@@ -4,6 +4,7 @@
 #include "tests/net_layers.h"
 
 #include "framework/base/rng.h"
+#include "framework/net/step_after.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -529,6 +530,106 @@ static void gradients_in_a_window(void **state)
     assert_int_equal(w.n_release, 1);
 }
 
+/* ---- gradients that share memory: ct_net_options.window */
+
+#define DEEP                                                                                       \
+    SOURCE LINEAR("a", "x", "ya", "param { name: 'w' }") LINEAR("b", "ya", "yb", "")               \
+        LINEAR("c", "yb", "yc", "") LINEAR("d", "yc", "yd", "param { name: 'w' }")                 \
+            LINEAR("e", "yd", "ye", "") LOSS("ye")
+
+/* A chunk of every learned parameter, or of every so many. */
+static ct_status cut_every(void *ctx, const ct_net *net, bool *begins)
+{
+    for (int i = 0; (i < net->n_param) && net->param[i].learns; i++)
+        begins[i] = (i % *(const int *)ctx == 0);
+    return CT_OK;
+}
+
+/* The steps of backward in which a parameter's gradient is written first, and waited for. */
+static void life_of(const ct_net *net, int k, int *first_p, int *last_p)
+{
+    *first_p = *last_p = net->n_backward;
+    for (int s = net->n_backward - 1; s >= 0; s--) {
+        const ct_step *step = &net->backward[s];
+
+        if ((step->kind == CT_STEP_WAIT) && (step->param == k)) *last_p = s;
+        if (step->kind != CT_STEP_BACKWARD) continue;
+        for (int w = 0; w < net->layer[step->layer]->n_weight; w++)
+            if (ct_net_param_of(net, step->layer, w) == k) *first_p = s;
+    }
+}
+
+static bool lie_apart(const ct_param *a, const ct_param *b)
+{
+    int64_t x = a->offset + a->grad_shift, y = b->offset + b->grad_shift;
+
+    return (x + a->count <= y) || (y + b->count <= x);
+}
+
+/* What its BEGIN finds, behind which others may write there. */
+typedef struct copies {
+    const ct_net *net;
+    float *final; /* as the gradients of a net without a window */
+    int n;
+} copies;
+
+static ct_status copy_final(void *ctx, int k)
+{
+    copies *c = ctx;
+    const ct_param *p = &c->net->param[k];
+
+    memcpy(c->final + p->offset, ct_blob_diff(&p->blob), (size_t)p->count * sizeof(float));
+    c->n++;
+    return CT_OK;
+}
+
+static void window_is_as_whole(int every, int lag)
+{
+    const ct_gradient_window share = { .cut = cut_every, .ctx = &every, .lag = lag };
+    test_net t, whole;
+    copies c = { .net = NULL };
+    const ct_step_after after = { .ready = copy_final, .ready_ctx = &c };
+
+    assert_int_equal(test_net_create(DEEP, NULL, &whole), CT_OK);
+    assert_int_equal(test_net_create(DEEP, &(ct_net_options){ .window = &share }, &t), CT_OK);
+    assert_int_equal(whole.net->grad_memory, whole.net->grad_count);
+    assert_int_equal(t.net->grad_count, whole.net->grad_count);
+    assert_true(t.net->grad_memory < t.net->grad_count);
+    assert_int_equal(t.net->memory.allocated, t.net->memory.planned + t.net->memory.weights);
+    for (int i = 0; i < t.net->n_param; i++) {
+        int first, last;
+
+        life_of(t.net, i, &first, &last);
+        assert_true(first < last);
+        for (int k = 0; k < i; k++) {
+            int other, end;
+
+            life_of(t.net, k, &other, &end);
+            assert_true(lie_apart(&t.net->param[i], &t.net->param[k]) || (end < first) ||
+                        (last < other));
+        }
+    }
+    test_net_pass(&whole, 0, false);
+    c = (copies){ t.net, calloc((size_t)t.net->grad_count, sizeof(float)), 0 };
+    assert_int_equal(ct_pass_forward_begin(t.net->pass), CT_OK);
+    assert_int_equal(ct_pass_backward_and(t.net->pass, &after), CT_OK);
+    assert_int_equal(c.n, t.net->n_param);
+    test_same(c.final, whole.net->grad_arena, t.net->grad_count, "gradients");
+    free(c.final);
+    test_net_destroy(&t);
+    test_net_destroy(&whole);
+}
+
+static void gradients_share_memory(void **state)
+{
+    (void)state;
+    setenv("CORTADO_POISON", "1", 1);
+    window_is_as_whole(1, 0);
+    window_is_as_whole(1, 2);
+    window_is_as_whole(2, 1);
+    unsetenv("CORTADO_POISON");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +647,7 @@ int main(void)
         cmocka_unit_test(waits_stand_before_the_first_reader),
         cmocka_unit_test(weights_of_another_net),
         cmocka_unit_test(gradients_in_a_window),
+        cmocka_unit_test(gradients_share_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
