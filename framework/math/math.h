@@ -7,6 +7,7 @@
  * in an order that the length alone says, with products that are exact: of parts of max(8192,
  * ceil(n / 256)) elements, one after the other, each of 16 sums of every 16th element. So all ranks
  * find the same norm of the same gradient, with unlike numbers of threads and vectors, too.
+ * Where ranks hold pieces of it: square_tree.h.
  */
 #ifndef CT_MATH_H
 #define CT_MATH_H
@@ -63,8 +64,6 @@ typedef struct ct_math_ops {
                      float decay_l2, float decay_l1, const float *grad, float *h, float *w);
     /* The other rules: update.h. */
     ct_status (*update)(ct_stream st, int kind, const struct ct_update *u);
-    ct_status (*lamb_norms)(ct_stream st, const struct ct_update *u, double *weight_p,
-                            double *step_p);
     /** Many parameters in one pass; NULL: one after the other is as good. */
     ct_status (*update_all)(ct_stream st, int kind, const struct ct_update *u,
                             const struct ct_update_all *all);
@@ -91,16 +90,6 @@ extern const ct_math_ops ct_math_cpu;
 /** The sum of x[n]'s squares by at most n_thread (>= 1) threads: the bits of ct_math_cpu.sumsq
  *  (math.h), whatever their number. On the CPU. */
 double ct_sumsq_by(int64_t n, const float *x, int n_thread);
-
-/* ---- The same by blocks, for who gets x piece by piece. */
-
-enum { CT_SUMSQ_BLOCKS = 256 };
-/** How long the blocks are in which the squares of n numbers are added up: block b is from b times
- *  that on, the last one may be shorter, and there are at most CT_SUMSQ_BLOCKS. */
-int64_t ct_sumsq_length(int64_t n);
-/** sum[b]: of the squares in block b of x[n], for blocks [first, end). All of them, added up in
- *  their order, have the bits of ct_math_cpu.sumsq, whatever the number of threads. */
-void ct_sumsq_blocks(int64_t n, const float *x, int64_t first, int64_t end, double *sum);
 
 #ifdef __cplusplus
 }

@@ -101,5 +101,4 @@ const ct_math_ops ct_math_cpu = {
     .asum = ct_cpu_asum,
     .sgd = ct_cpu_sgd,
     .update = ct_update_cpu,
-    .lamb_norms = ct_update_cpu_lamb_norms,
 };

@@ -122,5 +122,4 @@ const ct_math_ops ct_math_ref = {
     .asum = ref_asum,
     .sgd = ref_sgd,
     .update = ct_update_cpu,
-    .lamb_norms = ct_update_cpu_lamb_norms,
 };

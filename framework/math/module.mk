@@ -1,5 +1,5 @@
 # Matrix and vector operations; the table of devices.
-IN_SIM := update_cpu vector_cpu
+IN_SIM := square_tree update_cpu vector_cpu
 
 # Products are added up: fused where the processor can.
 FLAGS_$(D)/gemm_tile := -ffp-contract=fast

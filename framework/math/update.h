@@ -9,6 +9,7 @@
 #define CT_UPDATE_H
 
 #include "framework/math/math.h"
+#include "framework/math/square_tree.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,16 +71,18 @@ typedef struct ct_update_all {
 
 /* What a device has of them: math.h. kind: ct_update_kind of update_math.h. */
 ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u);
-ct_status ct_update_cpu_lamb_norms(ct_stream st, const ct_update *u, double *weight_p,
-                                   double *step_p);
 
 /** SGD with momentum, by ct_math_ops.sgd. */
 ct_status ct_update_sgd(const ct_update *u);
-/** Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). Sums
- * over the range of w^2, and of (scale grad)^2 or r^2. CT_UPDATE_RATIO_STEP moves m and v on, as
- * Adam without decay does. */
-ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, double *weight_p,
-                          double *step_p);
+/** Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). The
+ * squares of u's range, which begins at element `from` of its parameter: of w go to list `list` of
+ * s, those of the gradient or of r to the next one. CT_UPDATE_RATIO_STEP moves m and v on, as Adam
+ * without decay does. from and u->count: as ct_square_sums_make() has them. */
+ct_status ct_update_add_norms(ct_update_ratio ratio, const ct_update *u, int64_t from, int list,
+                              ct_square_sums *s);
+/** When a whole parameter is in them: the sums of w^2, and of (scale grad)^2 or r^2. */
+ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, int list, ct_square_sums *s,
+                          double *weight_p, double *step_p);
 
 #ifdef __cplusplus
 }

@@ -52,65 +52,47 @@ ct_status ct_update_sgd(const ct_update *u)
                              u->decay_l1, u->grad, u->state[0], u->weight);
 }
 
-ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, double *weight_p,
-                          double *step_p)
+CT_SIMD_CLONES static void moments_block(ct_update u, float *step)
 {
-    double grad = 0.0;
-
-    if (ratio == CT_UPDATE_RATIO_STEP) return u->dev->math->lamb_norms(NULL, u, weight_p, step_p);
-    CT_TRY(u->dev->math->sumsq(NULL, u->count, u->weight, weight_p));
-    CT_TRY(u->dev->math->sumsq(NULL, u->count, u->grad, &grad));
-    *step_p = (double)u->scale * (double)u->scale * grad;
-    return CT_OK;
-}
-
-enum { N_LANE = 16 };
-
-/* Sums side by side, whatever the vector width. */
-CT_SIMD_CLONES static void lamb_norms_block(ct_update u, double *weight_p, double *step_p)
-{
-    double weight[N_LANE] = { 0.0 }, step[N_LANE] = { 0.0 };
-
-    for (int64_t from = 0; from < u.count; from += N_LANE) {
-        int n = (u.count - from < N_LANE) ? (int)(u.count - from) : N_LANE;
-
 #pragma omp simd
-        for (int j = 0; j < n; j++) {
-            int64_t i = from + j;
-            float w = u.weight[i], r = ct_update_moments_at(&u, i);
-
-            weight[j] += (double)w * (double)w;
-            step[j] += (double)r * (double)r;
-        }
-    }
-    for (int j = 0; j < N_LANE; j++) {
-        *weight_p += weight[j];
-        *step_p += step[j];
-    }
+    for (int64_t i = 0; i < u.count; i++) step[i] = ct_update_moments_at(&u, i);
 }
 
-ct_status ct_update_cpu_lamb_norms(ct_stream st, const ct_update *u, double *weight_p,
-                                   double *step_p)
+/* What norms are of. */
+typedef struct norms_of {
+    const ct_update *u;
+    int64_t from; /* of the parameter: where u's range begins */
+    ct_update_ratio ratio;
+} norms_of;
+
+static void squared(const void *ctx, int64_t from, int64_t n, float room[][CT_SQUARE_UNIT],
+                    const float *x[])
 {
-    enum { AT_ONCE = 256 }; /* blocks whose sums wait for their turn */
-    double weight = 0.0, step = 0.0;
+    const norms_of *o = ctx;
+    ct_update b = block_of(o->u, from - o->from);
 
-    (void)st;
-    for (int64_t from = 0; from < u->count; from += (int64_t)AT_ONCE * BLOCK) {
-        double part[AT_ONCE][2] = { { 0.0 } };
-        int64_t left = (u->count - from + BLOCK - 1) / BLOCK;
-        int n = (left < AT_ONCE) ? (int)left : AT_ONCE;
+    b.count = n;
+    x[0] = b.weight;
+    x[1] = (o->ratio == CT_UPDATE_RATIO_STEP) ? room[1] : b.grad;
+    if (o->ratio == CT_UPDATE_RATIO_STEP) moments_block(b, room[1]);
+}
 
-#pragma omp parallel for schedule(static) if ((n * (int64_t)BLOCK >= TEAM_MIN) &&                  \
-                                              !omp_in_parallel())
-        for (int b = 0; b < n; b++)
-            lamb_norms_block(block_of(u, from + (int64_t)b * BLOCK), &part[b][0], &part[b][1]);
-        for (int b = 0; b < n; b++) {
-            weight += part[b][0];
-            step += part[b][1];
-        }
-    }
-    *weight_p = weight;
+ct_status ct_update_add_norms(ct_update_ratio ratio, const ct_update *u, int64_t from, int list,
+                              ct_square_sums *s)
+{
+    const norms_of of = { u, from, ratio };
+
+    return ct_square_sums_make(s, list, 2, from, u->count, squared, &of);
+}
+
+ct_status ct_update_norms(ct_update_ratio ratio, const ct_update *u, int list, ct_square_sums *s,
+                          double *weight_p, double *step_p)
+{
+    double step = 0.0;
+
+    CT_TRY(ct_square_sums_of(s, list, weight_p));
+    CT_TRY(ct_square_sums_of(s, list + 1, &step));
+    if (ratio == CT_UPDATE_RATIO_GRADIENT) step *= (double)u->scale * (double)u->scale;
     *step_p = step;
     return CT_OK;
 }

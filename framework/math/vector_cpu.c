@@ -7,8 +7,9 @@
 #include <omp.h>
 
 enum {
-    BLOCK = 8192,    /* elements: two or three operands fit into a first-level cache's 32 KB x2 */
-    TEAM_MIN = 65536 /* below this a team costs more than it brings                             */
+    BLOCK = 8192,     /* elements: two or three operands fit into a first-level cache's 32 KB x2 */
+    TEAM_MIN = 65536, /* below this a team costs more than it brings                            */
+    N_PARTIAL = 256   /* sums of parts that a reduction adds up, at most                        */
 };
 
 static bool worth_team(int64_t n)
@@ -159,37 +160,23 @@ ct_status ct_cpu_sgd(ct_stream st, int64_t n, float scale, float rate, float mom
     return CT_OK;
 }
 
-int64_t ct_sumsq_length(int64_t n)
+/* b == NULL: of |a|. By at most so many threads, which changes no bit. */
+static double reduce(int64_t n, const float *a, const float *b, int team)
 {
-    int64_t len = (n + CT_SUMSQ_BLOCKS - 1) / CT_SUMSQ_BLOCKS;
+    double partial[N_PARTIAL];
+    double sum = 0.0;
+    int64_t len = (n + N_PARTIAL - 1) / N_PARTIAL, n_partial;
 
-    return (len < BLOCK) ? BLOCK : len;
-}
-
-/* Partial sums [first, end) of a reduction. b == NULL: of |a|. By at most so many threads, which
- * changes no bit. */
-static void reduce_blocks(int64_t n, const float *a, const float *b, int64_t first, int64_t end,
-                          int team, double *partial)
-{
-    int64_t len = ct_sumsq_length(n);
-
+    if (len < BLOCK) len = BLOCK;
+    n_partial = (n + len - 1) / len;
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(team) if ((team > 1) && worth_team((end - first) * len))
-    for (int64_t p = first; p < end; p++) {
+    num_threads(team) if ((team > 1) && worth_team(n_partial * len))
+    for (int64_t p = 0; p < n_partial; p++) {
         int64_t from = p * len;
         int64_t here = (n - from < len) ? n - from : len;
 
         partial[p] = (b != NULL) ? dot_block(here, a + from, b + from) : asum_block(here, a + from);
     }
-}
-
-static double reduce(int64_t n, const float *a, const float *b, int team)
-{
-    double partial[CT_SUMSQ_BLOCKS];
-    double sum = 0.0;
-    int64_t len = ct_sumsq_length(n), n_partial = (n + len - 1) / len;
-
-    reduce_blocks(n, a, b, 0, n_partial, team, partial);
     for (int64_t p = 0; p < n_partial; p++) sum += partial[p];
     return sum;
 }
@@ -204,11 +191,6 @@ ct_status ct_cpu_dot(ct_stream st, int64_t n, const float *a, const float *b, do
 double ct_sumsq_by(int64_t n, const float *x, int n_thread)
 {
     return reduce(n, x, x, n_thread);
-}
-
-void ct_sumsq_blocks(int64_t n, const float *x, int64_t first, int64_t end, double *sum)
-{
-    reduce_blocks(n, x, x, first, end, omp_get_max_threads(), sum);
 }
 
 ct_status ct_cpu_sumsq(ct_stream st, int64_t n, const float *x, double *out)

@@ -1,24 +1,12 @@
 #include "framework/solver/grad_norm.h"
 
-#include <omp.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/math/math.h"
 
 enum { AT_ONCE = 1 << 20 /* elements between two polls: some hundred microseconds */ };
-
-/* Takes the elements [from, from + count) of the arena from v, block by block. */
-static void take_away(const ct_grad_norm *n, int64_t from, int64_t count, int64_t *v)
-{
-    for (int64_t at = from; at < from + count;) {
-        int64_t b = at / n->length, end = (b + 1) * n->length;
-
-        if (end > from + count) end = from + count;
-        v[b] -= end - at;
-        at = end;
-    }
-}
 
 /* ---- sums over ranks that have parts of a net */
 
@@ -63,6 +51,46 @@ double ct_part_sums_of(const ct_part_sums *s, int i, int k)
     return s->v[s->of[i] * s->each + k];
 }
 
+/* ---- squares of which each rank has some */
+
+/* The nodes of the ranks before this one, and of all. */
+static ct_status count_open(const ct_group *g, int64_t mine, int64_t *before_p, int64_t *all_p)
+{
+    int64_t *of = calloc((size_t)g->size, sizeof(*of));
+    ct_status status;
+
+    if (of == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", g->size);
+    status = ct_group_gather(g, &mine, 1, of);
+    *before_p = *all_p = 0;
+    for (int r = 0; r < g->size; r++) {
+        if (r < g->rank) *before_p += of[r];
+        *all_p += of[r];
+    }
+    free(of);
+    return status;
+}
+
+ct_status ct_square_sums_share(const ct_group *g, ct_square_sums *s)
+{
+    int64_t before, n_open, length, here;
+    ct_status status = CT_OK;
+    double *v;
+
+    if (g->size == 1) return CT_OK;
+    CT_TRY(count_open(g, s->n_open, &before, &n_open));
+    length = ct_square_sums_length(s, n_open);
+    v = calloc((size_t)length, sizeof(*v));
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for sums of squares");
+    ct_square_sums_put(s, before, v);
+    for (int64_t at = 0; (status == CT_OK) && (at < length); at += here) {
+        here = (length - at < INT_MAX) ? length - at : INT_MAX;
+        status = ct_group_sum(g, v + at, (int)here);
+    }
+    if (status == CT_OK) status = ct_square_sums_take(s, n_open, v);
+    free(v);
+    return status;
+}
+
 /* ---- the norm of all gradients */
 
 static int count_learned(const ct_net *net)
@@ -73,37 +101,32 @@ static int count_learned(const ct_net *net)
     return n;
 }
 
+static int64_t lines(int64_t count)
+{
+    return (count + CT_SQUARE_LINE - 1) / CT_SQUARE_LINE;
+}
+
 ct_status ct_grad_norm_open(const ct_net *net, const ct_parts *parts, ct_grad_norm *n)
 {
-    int64_t length = ct_sumsq_length(net->grad_count);
-
-    if (parts != NULL) {
-        *n = (ct_grad_norm){ .length = 0 };
-        return ct_part_sums_open(parts, 1, &n->over);
-    }
-    *n = (ct_grad_norm){ .length = length,
-                         .n_block = (int)((net->grad_count + length - 1) / length) };
-    n->all = calloc(2 * (size_t)n->n_block + 1, sizeof(*n->all));
-    n->sum = calloc((size_t)n->n_block + 1, sizeof(*n->sum));
+    *n = (ct_grad_norm){ .n_line = 0 };
+    if (parts != NULL) return ct_part_sums_open(parts, 1, &n->over);
+    CT_TRY(ct_square_sums_open(&net->grad_count, 1, &n->sums));
     n->in_parts = calloc((size_t)net->n_param + 1, sizeof(*n->in_parts));
-    if ((n->all == NULL) || (n->sum == NULL) || (n->in_parts == NULL)) {
+    if (n->in_parts == NULL) {
         ct_grad_norm_close(n);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the norm of %d gradients", net->n_param);
     }
-    n->missing = n->all + n->n_block;
     for (int i = 0; i < net->n_param; i++)
-        if (net->param[i].learns) take_away(n, net->param[i].offset, net->param[i].count, n->all);
-    for (int b = 0; b < n->n_block; b++) n->all[b] = -n->all[b];
+        if (net->param[i].learns) n->n_line += lines(net->param[i].count);
     return CT_OK;
 }
 
 void ct_grad_norm_close(ct_grad_norm *n)
 {
-    free(n->all);
-    free(n->sum);
     free(n->in_parts);
+    ct_square_sums_close(&n->sums);
     ct_part_sums_close(&n->over);
-    *n = (ct_grad_norm){ .length = 0 };
+    *n = (ct_grad_norm){ .n_line = 0 };
 }
 
 void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n)
@@ -113,37 +136,19 @@ void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n)
         n->n_missing = count_learned(net);
         return;
     }
-    memcpy(n->missing, n->all, (size_t)n->n_block * sizeof(*n->missing));
+    ct_square_sums_begin(&n->sums, 0, 1);
     memset(n->in_parts, 0, (size_t)net->n_param * sizeof(*n->in_parts));
 }
 
-/* The squares of blocks [first, end), of which nothing is missing. */
-static ct_status add_run(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int64_t first,
-                         int64_t end)
+/* Elements [from, from + count) of the arena, which lie at v. */
+static ct_status add(ct_grad_norm *n, ct_exec *ex, int64_t from, int64_t count, const float *v)
 {
-    int64_t most = AT_ONCE / n->length, team = omp_get_max_threads();
+    int64_t here;
 
-    if (most < team) most = team;
-    while (first < end) {
-        int64_t here = ((ex->poll != NULL) && (end - first > most)) ? most : end - first;
-
-        ct_sumsq_blocks(net->grad_count, net->grad_arena, first, first + here, n->sum);
-        first += here;
+    for (int64_t at = 0; at < count; at += here) {
+        here = ((ex->poll == NULL) || (count - at < AT_ONCE)) ? count - at : AT_ONCE;
+        CT_TRY(ct_square_sums_add(&n->sums, 0, from + at, here, v + at));
         CT_TRY(ct_exec_poll(ex));
-    }
-    return CT_OK;
-}
-
-/* Of the elements [from, to) of the arena some have just landed: the blocks that are whole now. */
-static ct_status add_whole(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int64_t from,
-                           int64_t to)
-{
-    int64_t end = (to + n->length - 1) / n->length, run = from / n->length;
-
-    for (int64_t b = run; b <= end; b++) {
-        if ((b < end) && (n->missing[b] == 0)) continue;
-        if (b > run) CT_TRY(add_run(net, n, ex, run, b));
-        run = b + 1;
     }
     return CT_OK;
 }
@@ -168,33 +173,52 @@ static ct_status add_param(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int 
     return CT_OK;
 }
 
+static bool lands_whole(const ct_net *net, const ct_grad_norm *n, int i)
+{
+    return net->param[i].learns && !n->in_parts[i] && (net->param[i].count > 0);
+}
+
+/* Parameter i and those before `end` that lie behind it, in one arena, with zeros between. */
+static int run_from(const ct_net *net, const ct_grad_norm *n, int i, int end)
+{
+    int k = i + 1;
+
+    while ((net->options.window == NULL) && (k < end) && lands_whole(net, n, k) &&
+           (net->param[k].offset ==
+            net->param[k - 1].offset + lines(net->param[k - 1].count) * CT_SQUARE_LINE))
+        k++;
+    return k;
+}
+
 ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int first,
                               int n_param)
 {
-    int64_t from = -1, to = 0;
+    int end = first + n_param, next;
 
-    for (int i = first; i < first + n_param; i++) {
-        const ct_param *p = &net->param[i];
+    for (int i = first; i < end; i = next) {
+        const ct_param *p = &net->param[i], *last;
 
-        if (p->learns && (n->over.parts != NULL)) CT_TRY(add_param(net, n, ex, i));
-        if (n->over.parts != NULL) continue;
-        if (!p->learns || n->in_parts[i] || (p->count == 0)) continue;
-        take_away(n, p->offset, p->count, n->missing);
-        if (from < 0) from = p->offset;
-        to = p->offset + p->count;
+        next = i + 1;
+        if (n->over.parts != NULL) {
+            if (p->learns) CT_TRY(add_param(net, n, ex, i));
+            continue;
+        }
+        if (!lands_whole(net, n, i)) continue;
+        next = run_from(net, n, i, end);
+        last = &net->param[next - 1];
+        CT_TRY(
+            add(n, ex, p->offset, last->offset + last->count - p->offset, ct_blob_diff(&p->blob)));
     }
-    return (from < 0) ? CT_OK : add_whole(net, n, ex, from, to);
+    return CT_OK;
 }
 
 ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int param,
                             int64_t from, int64_t count)
 {
-    int64_t at = net->param[param].offset + from;
+    const ct_param *p = &net->param[param];
 
     n->in_parts[param] = true;
-    if (count == 0) return CT_OK;
-    take_away(n, at, count, n->missing);
-    return add_whole(net, n, ex, at, at + count);
+    return add(n, ex, p->offset + from, count, ct_blob_diff(&p->blob) + from);
 }
 
 static ct_status square_over_parts(ct_grad_norm *n, double *square_p)
@@ -209,17 +233,19 @@ static ct_status square_over_parts(ct_grad_norm *n, double *square_p)
     return CT_OK;
 }
 
+ct_status ct_grad_norm_share(const ct_group *g, ct_grad_norm *n)
+{
+    return ct_square_sums_share(g, &n->sums);
+}
+
 ct_status ct_grad_norm_square(ct_grad_norm *n, double *square_p)
 {
-    double sum = 0.0;
+    int64_t missing;
 
     if (n->over.parts != NULL) return square_over_parts(n, square_p);
-    for (int b = 0; b < n->n_block; b++) {
-        if (n->missing[b] != 0)
-            return CT_FAIL(CT_ERR_ARG, "the norm of the gradients lacks %lld numbers",
-                           (long long)n->missing[b]);
-        sum += n->sum[b];
-    }
-    *square_p = sum;
-    return CT_OK;
+    missing = n->n_line - n->sums.landed[0];
+    if (missing != 0)
+        return CT_FAIL(CT_ERR_ARG, "the norm of the gradients lacks %lld lines of %d numbers",
+                       (long long)missing, CT_SQUARE_LINE);
+    return ct_square_sums_of(&n->sums, 0, square_p);
 }

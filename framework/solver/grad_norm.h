@@ -1,10 +1,10 @@
 /** @file grad_norm.h  The norm of all gradients, added up as they land. Private to
  * framework/solver.
  *
- * The squares are added up in the blocks of ct_math_cpu.sumsq over the whole gradient arena, each
- * one once all that it holds has landed. So the norm has the bits of that function, whatever the
- * order in which gradients land and the parts in which they travel, and it is the same on all
- * ranks. On the CPU; a device finds norms itself (framework/math/step_there.h).
+ * The squares are those of framework/math/square_tree.h over the whole gradient arena, each added
+ * when it has landed. So the norm has the same bits in whatever order and pieces gradients land,
+ * and whichever ranks hold them. On the CPU; a device finds norms itself
+ * (framework/math/step_there.h).
  *
  * Where ranks have parts of a net, the squares of each parameter are added up for themselves, once
  * it has landed, and then over the ranks. Of what several ranks have, one counts: so a norm is that
@@ -13,6 +13,7 @@
 #ifndef CT_GRAD_NORM_H
 #define CT_GRAD_NORM_H
 
+#include "framework/math/square_tree.h"
 #include "framework/snapshot/parts.h"
 
 /** A sum over ranks that have parts of a net, of each parameter of the whole one. */
@@ -35,15 +36,16 @@ ct_status ct_part_sums_end(ct_part_sums *s);
 /** Then: number k of the whole of the rank's own parameter i. */
 double ct_part_sums_of(const ct_part_sums *s, int i, int k);
 
+/** In place of what each rank of a group has added, on all of them: what all have. Each number came
+ *  to one rank. Collective. */
+ct_status ct_square_sums_share(const ct_group *g, ct_square_sums *s);
+
 typedef struct ct_grad_norm {
-    int64_t length; /* of a block; 0: not opened, or over parts */
-    int n_block;
-    int64_t *all;      /* [n_block] elements of gradients in it */
-    int64_t *missing;  /* [n_block] of them that have not landed in this step */
-    double *sum;       /* [n_block] of squares                  */
-    bool *in_parts;    /* [n_param] lands in parts in this step */
-    ct_part_sums over; /* of a net that ranks run together: instead */
-    int n_missing;     /* … parameters that have not landed         */
+    ct_square_sums sums; /* of one list, the arena; not opened over parts */
+    int64_t n_line;      /* that land in a step                */
+    bool *in_parts;      /* [n_param] lands in parts in this step */
+    ct_part_sums over;   /* of a net that ranks run together: instead */
+    int n_missing;       /* … parameters that have not landed         */
 } ct_grad_norm;
 
 /** Of the gradients of net's learned parameters; parts: of the whole net's, NULL: this rank has
@@ -51,7 +53,7 @@ typedef struct ct_grad_norm {
 ct_status ct_grad_norm_open(const ct_net *net, const ct_parts *parts, ct_grad_norm *n);
 static inline bool ct_grad_norm_is_open(const ct_grad_norm *n)
 {
-    return (n->length > 0) || (n->over.parts != NULL);
+    return ct_square_sums_is_open(&n->sums) || (n->over.parts != NULL);
 }
 void ct_grad_norm_close(ct_grad_norm *n); /* zeroed ones too */
 /** A step's gradients are going to land. */
@@ -60,9 +62,13 @@ void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n);
  *  move meanwhile. */
 ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int first,
                               int n_param);
-/** Elements [from, from + count) of a parameter have landed. Not over parts. */
+/** Elements [from, from + count) of a parameter have landed; from: a multiple of CT_SQUARE_LINE,
+ *  and so is the end unless it is the parameter's. Not over parts. */
 ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int param,
                             int64_t from, int64_t count);
+/** Where each rank of a group has some of the gradients: all have landed there. Not over parts.
+ *  Collective, once a step, before ct_grad_norm_square(). */
+ct_status ct_grad_norm_share(const ct_group *g, ct_grad_norm *n);
 /** The square of the norm. CT_ERR_ARG where something has not landed. Over parts it is collective,
  *  once a step. */
 ct_status ct_grad_norm_square(ct_grad_norm *n, double *square_p);

@@ -179,24 +179,33 @@ static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int
     for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
 }
 
-/* What a trust ratio is of, squared, summed in chunks whatever else moves: their sizes show in the
- * last bits. */
-static ct_status find_norms(ct_train_step *t, const ct_param *p, ct_update *u, double *weight_p,
-                            double *step_p)
+/* What a trust ratio is of, squared, of a piece of a parameter. */
+static ct_status add_norms(ct_train_step *t, const ct_param *p, int64_t from, int64_t count,
+                           ct_update *u)
 {
-    for (int64_t at = 0; at < p->count; at += u->count) {
-        int64_t n = chunk(p->count - at);
-        double w = 0.0, s = 0.0;
+    int list = 2 * (int)(p - t->net->param);
+
+    for (int64_t at = 0; at < count; at += u->count) {
+        int64_t n = chunk(count - at);
         wanted_states states;
 
-        CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + at, n, &states));
-        set_range(t, p, at, n, &states, u);
-        CT_TRY(give_back(t, &states, ct_update_norms(t->rule->ratio, u, &w, &s)));
-        *weight_p += w;
-        *step_p += s;
+        CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + from + at, n, &states));
+        set_range(t, p, from + at, n, &states, u);
+        CT_TRY(give_back(t, &states,
+                         ct_update_add_norms(t->rule->ratio, u, from + at, list, &t->squares)));
         CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;
+}
+
+static ct_status find_norms(ct_train_step *t, const ct_param *p, ct_update *u, double *weight_p,
+                            double *step_p)
+{
+    int list = 2 * (int)(p - t->net->param);
+
+    ct_square_sums_begin(&t->squares, list, 2);
+    CT_TRY(add_norms(t, p, 0, p->count, u));
+    return ct_update_norms(t->rule->ratio, u, list, &t->squares, weight_p, step_p);
 }
 
 /* One axis, as biases, scales and shifts have it: no ratio. */

@@ -429,11 +429,27 @@ static ct_status add_history(ct_train_step *t, const char *name)
     return CT_OK;
 }
 
+static ct_status open_squares(ct_train_step *t)
+{
+    const ct_net *net = t->net;
+    int64_t *count = calloc(2 * (size_t)net->n_param + 1, sizeof(*count));
+    ct_status status;
+
+    if (count == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d norms", net->n_param);
+    for (int i = 0; i < net->n_param; i++)
+        if (net->param[i].learns) count[2 * i] = count[2 * i + 1] = net->param[i].count;
+    status = ct_square_sums_open(count, 2 * net->n_param, &t->squares);
+    free(count);
+    return status;
+}
+
 /* Norms over parts are added up over all ranks of the job when gradients have landed. A stage that
  * waited for them in its next forward would wait for one that waits for its values, so they end the
  * step. */
 static ct_status open_ratios(ct_train_step *t)
 {
+    if ((t->rule->ratio != CT_UPDATE_NO_RATIO) && (t->net->options.dev->kind == CT_DEVICE_CPU))
+        CT_TRY(open_squares(t));
     if (t->parts == NULL) return CT_OK;
     if (t->rule->ratio != CT_UPDATE_NO_RATIO) CT_TRY(ct_part_sums_open(t->parts, 2, &t->ratios));
     if (!ct_step_waits_for_all(t) || (t->net->options.dev->kind == CT_DEVICE_CPU)) return CT_OK;
@@ -461,6 +477,7 @@ static ct_status open_norm(ct_train_step *t)
 static void close_norm(ct_train_step *t)
 {
     ct_part_sums_close(&t->ratios);
+    ct_square_sums_close(&t->squares);
     if (!ct_grad_norm_is_open(&t->norm) && !((t->sync != NULL) && t->sync->shards)) return;
     if ((t->parts == NULL) && (t->sync->transport.ops->hear_parts != NULL))
         t->sync->transport.ops->hear_parts(t->sync->transport.ctx, NULL, NULL);

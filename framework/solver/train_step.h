@@ -63,15 +63,17 @@ typedef struct ct_train_step {
     const char *history_name[CT_MAX_HISTORY];
     ct_shard shard; /* under ct_grad_sync.shards: what this rank has of them, and updates */
     int n_history;
-    ct_storage *average; /* one of them, or NULL */
-    bool *landed;        /* [n_param] updated since the gradients left, or only there, where all
-                          * wait for each other */
-    bool updated;        /* … and then all were updated */
-    ct_grad_norm norm;   /* of what has landed; closed where nobody asks, or a device finds it */
-    ct_part_sums ratios; /* over parts, of a rule with a ratio: its two norms, squared */
-    ct_update_plan all;  /* many parameters in one pass; empty: one by one */
-    bool in_graph;       /* this step's sums over ranks and updates may be recorded with backward */
-    bool owing;          /* … but not in the last step, which had `owed` or `late` to see to */
+    ct_storage *average;    /* one of them, or NULL */
+    bool *landed;           /* [n_param] updated since the gradients left, or only there, where all
+                             * wait for each other */
+    bool updated;           /* … and then all were updated */
+    ct_grad_norm norm;      /* of what has landed; closed where nobody asks, or a device finds it */
+    ct_square_sums squares; /* of a rule with a ratio, on the CPU: lists 2 i and 2 i + 1 are of the
+                             * two norms of parameter i */
+    ct_part_sums ratios;    /* over parts, of a rule with a ratio: its two norms, squared */
+    ct_update_plan all;     /* many parameters in one pass; empty: one by one */
+    bool in_graph; /* this step's sums over ranks and updates may be recorded with backward */
+    bool owing;    /* … but not in the last step, which had `owed` or `late` to see to */
 
     /** As far as the host has heard: where the device decides, a step later. Who changes it sets
      *  all.has_loss to false. */

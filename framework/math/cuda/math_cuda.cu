@@ -223,7 +223,6 @@ extern "C" const ct_math_ops ct_math_cuda = {
     cuda_asum,
     cuda_sgd,
     ct_update_cuda,
-    NULL, /* norms stay on the device: step_there.h */
     ct_update_cuda_all,
     ct_math_cuda_narrow_room,
     ct_math_cuda_gemm_narrow,

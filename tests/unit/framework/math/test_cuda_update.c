@@ -202,6 +202,18 @@ static void give(const there *t, int kind, const ct_step_numbers *now)
     assert_int_equal(t->ops->average(NULL, t->at, 0, N_ARENA, t->v[1], t->average), CT_OK);
 }
 
+/* The norms of a parameter that is u's range. */
+static void norms_of(ct_update_ratio ratio, const ct_update *u, double *weight, double *step)
+{
+    const int64_t count[2] = { u->count, u->count };
+    ct_square_sums s;
+
+    assert_int_equal(ct_square_sums_open(count, 2, &s), CT_OK);
+    assert_int_equal(ct_update_add_norms(ratio, u, 0, 0, &s), CT_OK);
+    assert_int_equal(ct_update_norms(ratio, u, 0, &s, weight, step), CT_OK);
+    ct_square_sums_close(&s);
+}
+
 /* The same on the CPU. */
 static void step_on_host(int kind, const ct_step_numbers *now, float v[4][N_ARENA], float *average)
 {
@@ -219,8 +231,7 @@ static void step_on_host(int kind, const ct_step_numbers *now, float v[4][N_AREN
         u.correction2 = now->correction2;
         u.trust = 1.0f;
         bind(&u, at, part[p].offset, part[p].count);
-        if (ratio != CT_UPDATE_NO_RATIO)
-            assert_int_equal(ct_update_norms(ratio, &u, &w, &s), CT_OK);
+        if (ratio != CT_UPDATE_NO_RATIO) norms_of(ratio, &u, &w, &s);
         if ((w > 0.0) && has_ratio[p])
             u.trust = ct_update_trust(ratio, 0.02, (double)u.decay_l2, sqrt(w), sqrt(s));
         assert_int_equal(ct_update_cpu(NULL, kind, &u), CT_OK);

@@ -1,5 +1,5 @@
 /* The norm of gradients that land in any order and in any parts has the bits of the whole arena's
- * sum, and knows what is missing. */
+ * sum, and knows what is missing. Those of the sum itself: test_square_tree.c. */
 #include "tests/test.h"
 #include "tests/log_capture.h"
 #include "tests/net_layers.h"
@@ -9,16 +9,15 @@
 #include <string.h>
 
 #include "framework/base/rng.h"
-#include "framework/math/math.h"
 #include "framework/solver/grad_norm.h"
 
-/* Sizes that are no multiples of a block's, or of a line's; the third has one to itself. */
+/* Sizes that are no multiples of a line; the third is longer than a block. */
 #define IP(name, bottom, n)                                                                        \
     "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" name "' "          \
     "inner_product_param { num_output: " n " weight_filler { type: 'gaussian' std: 1 } } } "
 #define NET                                                                                        \
     "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 1 dim: 7 } "  \
-    "} } " IP("a", "x", "5") IP("b", "a", "1001") IP("c", "b", "37")                               \
+    "} } " IP("a", "x", "5") IP("b", "a", "2001") IP("c", "b", "37")                               \
         IP("d", "c", "3") "layer { name: 'loss' type: 'Reduction' bottom: 'd' top: 'loss' "        \
                           "loss_weight: 1 } "
 
@@ -47,7 +46,8 @@ static void land_in_parts(test_net *t, ct_grad_norm *n, int i, int parts)
     int64_t count = t->net->param[i].count, at = 0;
 
     for (int k = parts; k > 0; k--) { /* the last first */
-        int64_t from = count * (k - 1) / parts, to = count * k / parts;
+        int64_t from = count * (k - 1) / parts / CT_SQUARE_LINE * CT_SQUARE_LINE;
+        int64_t to = (k == parts) ? count : count * k / parts / CT_SQUARE_LINE * CT_SQUARE_LINE;
 
         assert_int_equal(ct_grad_norm_part(t->net, n, ex, i, from, to - from), CT_OK);
         at += to - from;
@@ -67,6 +67,7 @@ static void check(ct_grad_norm *n, double want)
 static void bits_are_those_of_the_sum(void **state)
 {
     int threads = omp_get_max_threads();
+    ct_square_sums whole;
     ct_grad_norm n;
     double want = 0;
     test_net t;
@@ -75,9 +76,12 @@ static void bits_are_those_of_the_sum(void **state)
     (void)state;
     open_net(&t);
     n_param = t.net->n_param;
-    assert_int_equal(ct_math_cpu.sumsq(NULL, t.net->grad_count, t.net->grad_arena, &want), CT_OK);
+    assert_int_equal(ct_square_sums_open(&t.net->grad_count, 1, &whole), CT_OK);
+    assert_int_equal(ct_square_sums_add(&whole, 0, 0, t.net->grad_count, t.net->grad_arena), CT_OK);
+    assert_int_equal(ct_square_sums_of(&whole, 0, &want), CT_OK);
+    ct_square_sums_close(&whole);
     assert_int_equal(ct_grad_norm_open(t.net, NULL, &n), CT_OK);
-    assert_true(n.n_block > 3);
+    assert_true(n.sums.n_block > 1);
     for (int run = 0; run < 24; run++) {
         uint64_t key = ct_rng_key((uint64_t)run, 1, 0);
 
