@@ -19,11 +19,12 @@ static ct_status prepare_shards(ct_bucket *b)
     ct_coll_candidate *way = NULL;
 
     CT_TRY(ct_coll_part(b->comm, b->cut.count, b->comm->rank, &b->own_first, &b->own_count));
-    b->gather = (ct_persistent_coll){ .comm = b->comm,
-                                      .buf = b->config->weights + b->cut.offset,
-                                      .count = b->cut.count,
-                                      .dtype = CT_F32,
-                                      .tag = b->tag };
+    b->gather =
+        (ct_persistent_coll){ .comm = b->comm,
+                              .buf = b->config->weights + b->cut.offset + b->range->weight_shift,
+                              .count = b->cut.count,
+                              .dtype = CT_F32,
+                              .tag = b->tag };
     CT_TRY(ct_persistent_coll_open(&b->gather, &ct_coll_allgather, &way));
     atomic_store(&b->gather.now, way);
     if (b->config->reproducible) return CT_OK;

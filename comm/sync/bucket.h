@@ -36,7 +36,8 @@ typedef struct ct_bucket {
     bool silent;            /* nothing of it travels in this step: its rows do */
     ct_persistent_coll dense;
     bool shards;                  /* ranks update parts of it: ct_grad_pipe_config.weights */
-    ct_persistent_coll gather;    /* then: of weights                                      */
+    ct_persistent_coll gather;    /* then: of weights */
+    _Atomic bool visiting;        /* they are on their way, asked for by themselves */
     int64_t own_first, own_count; /* this rank's part, from cut.offset on               */
     ct_repro *repro;              /* dense in its place, where the config says so; NULL: no     */
     const ct_codec_ops *ops;      /* cut.coded: its codec, as on its device, …                  */

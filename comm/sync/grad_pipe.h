@@ -56,6 +56,7 @@ typedef struct ct_grad_policy {
 typedef struct ct_grad_range {
     const char *key;       /* of the parameter; copied */
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
+    int64_t weight_shift;  /* the weights lie so far behind offset in config.weights */
     int64_t shift; /* the gradient lies so far behind offset in the pipe's memory: 0 where all
                       have some of their own. The same for those of a bucket */
     int64_t rows;  /* as a matrix: count / rows columns; 0: 1                        */
@@ -101,6 +102,7 @@ typedef struct ct_grad_pipe_config {
     bool after_all;       /* no weight changes before all gradients have landed */
     float *weights;       /* not NULL: each rank updates its own parts of the ranges (ZeRO 1), and
                              gets the others' weights; as the arena, borrowed. Codecs: none */
+    bool visits;          /* … when it asks for them (ZeRO 3): ct_grad_pipe_gather() */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_step_timeline
@@ -198,6 +200,11 @@ bool ct_grad_pipe_own(const ct_grad_pipe *gp, int i, int k, int64_t *from_p, int
 /** With config.weights and after_all: wait and finish returned with all own pieces summed; they are
  *  updated now. Wait and finish from now on return when the others' are here, too. */
 ct_status ct_grad_pipe_updated(ct_grad_pipe *gp);
+/** With config.visits: this rank's pieces of the weights of range i, or of the bucket that holds it
+ *  with others, lie in their place; the others' begin to come. All ranks, in the same order. */
+ct_status ct_grad_pipe_gather(ct_grad_pipe *gp, int i);
+/** Returns when they are there. */
+ct_status ct_grad_pipe_gather_wait(ct_grad_pipe *gp, int i);
 /** Forward is about to read the weights of range i, whose sum may have landed long ago. */
 void ct_grad_pipe_reads(ct_grad_pipe *gp, int i);
 /** Changes whenever a begin changed what is absorbed and which states there are. */

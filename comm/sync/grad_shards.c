@@ -45,11 +45,24 @@ bool ct_grad_pipe_own(const ct_grad_pipe *gp, int i, int k, int64_t *from_p, int
     return false;
 }
 
+/* All is done that is to be done with bucket b in this step: its weights are asked for later. */
+static void land(ct_grad_pipe *gp, ct_bucket *b)
+{
+    ct_comm_lock(gp->comm);
+    atomic_store(&b->state, CT_BUCKET_LANDED);
+    gp->landed[gp->n_landed++] = (int)(b - gp->bucket);
+    ct_comm_unlock(gp->comm);
+}
+
 /* The weights of bucket b may travel. */
 static ct_status gather(ct_grad_pipe *gp, ct_bucket *b)
 {
     ct_status status = CT_OK;
 
+    if (gp->config.visits) {
+        land(gp, b);
+        return CT_OK;
+    }
     ct_comm_lock(gp->comm);
     status = ct_bucket_gather(b);
     ct_comm_unlock(gp->comm);
@@ -133,5 +146,63 @@ ct_status ct_grad_pipe_updated(ct_grad_pipe *gp)
         return CT_FAIL(CT_ERR_ARG, "weights are updated before all gradients are summed");
     gp->updated = true;
     for (int i = 0; i < gp->n_bucket; ++i) CT_TRY(gather(gp, &gp->bucket[i]));
+    return CT_OK;
+}
+
+/* ---- weights that are asked for by themselves (ZeRO 3) */
+
+/* The buckets that range i is in. */
+static int buckets_of(const ct_grad_pipe *gp, int i, ct_bucket **first_p)
+{
+    *first_p = &gp->bucket[gp->bucket_of[i]];
+    return (*first_p)->cut.n_part;
+}
+
+ct_status ct_grad_pipe_gather(ct_grad_pipe *gp, int i)
+{
+    ct_bucket *b = NULL;
+    int n = buckets_of(gp, i, &b);
+    ct_status status = CT_OK;
+
+    if (!ct_grad_pipe_has_shards(gp)) return CT_OK;
+    ct_comm_lock(gp->comm);
+    for (int k = 0; (k < n) && (status == CT_OK); ++k) {
+        if (atomic_load(&b[k].visiting))
+            status = CT_FAIL(CT_ERR_ARG, "the weights of %s are asked for twice", b[k].key);
+        if (status == CT_OK) status = ct_persistent_coll_start(&b[k].gather);
+        if (status == CT_OK) atomic_store(&b[k].visiting, true);
+    }
+    ct_comm_unlock(gp->comm);
+    if ((status == CT_OK) && atomic_load(&gp->threaded)) ct_pipe_thread_wake(gp->thread);
+    return status;
+}
+
+bool ct_grad_pipe_is_visiting(const ct_grad_pipe *gp, int i)
+{
+    ct_bucket *b = NULL;
+    int n = buckets_of(gp, i, &b);
+
+    for (int k = 0; k < n; ++k)
+        if (atomic_load(&b[k].visiting)) return true;
+    return false;
+}
+
+ct_status ct_grad_pipe_move_gathers(ct_grad_pipe *gp, bool *moved_p, bool *urgent_p)
+{
+    for (int i = 0; gp->config.visits && (i < gp->n_bucket); ++i) {
+        ct_bucket *b = &gp->bucket[i];
+        ct_coll_where *where;
+        unsigned before;
+        ct_status status;
+
+        if (!atomic_load(&b->visiting)) continue;
+        where = ct_persistent_coll_where(&b->gather);
+        before = atomic_load(&where->n_moved);
+        status = ct_persistent_coll_progress(&b->gather);
+        *moved_p = *moved_p || (atomic_load(&where->n_moved) != before) || (status == CT_OK);
+        if (status == CT_OK) atomic_store(&b->visiting, false);
+        if (status == CT_INPROGRESS) *urgent_p = true;
+        if ((status != CT_OK) && (status != CT_INPROGRESS)) return status;
+    }
     return CT_OK;
 }

@@ -25,7 +25,7 @@ static bool is_free(const ct_grad_pipe *gp, int i)
 /* Buckets leave in one order on all ranks, whatever the order in which gradients get ready. */
 static ct_status leave_what_may(ct_grad_pipe *gp)
 {
-    while (gp->n_left < gp->n_bucket) {
+    while (gp->begun && (gp->n_left < gp->n_bucket)) {
         int i = gp->n_left;
 
         if (atomic_load(&gp->bucket[i].missing) > 0) return CT_OK;
@@ -60,6 +60,7 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
     bool limited = (gp->n_bucket <= gp->n_lane), urgent = false;
 
     *again_p = false;
+    CT_TRY(ct_grad_pipe_move_gathers(gp, moved_p, &urgent));
     for (int k = gp->n_bucket - 1; (k >= 0) && !*again_p; --k) {
         int i = gp->order[k];
         ct_bucket *b = &gp->bucket[i];
@@ -125,6 +126,8 @@ bool ct_grad_pipe_under_way(const ct_grad_pipe *gp)
 
     for (int i = 0; ct_grad_pipe_has_shards(gp) && (i < gp->n_left); ++i)
         any = any || is_under_way(atomic_load(&gp->bucket[i].state));
+    for (int i = 0; gp->config.visits && (i < gp->n_bucket); ++i)
+        any = any || atomic_load(&gp->bucket[i].visiting);
     for (int k = 0; k < gp->n_rows; ++k)
         any = any || (atomic_load(&gp->rows[k].state) == CT_ROWS_RUNNING);
     return any;
@@ -150,6 +153,8 @@ int ct_grad_pipe_pending(void *ctx, MPI_Request **out, int max)
     for (int k = gp->n_bucket - 1; k >= 0; --k) {
         int i = gp->order[k];
 
+        if (atomic_load(&gp->bucket[i].visiting))
+            n += ct_persistent_coll_pending(&gp->bucket[i].gather, out + n, max - n);
         if ((i < gp->n_left) && is_under_way(atomic_load(&gp->bucket[i].state)))
             n += ct_bucket_pending(&gp->bucket[i], out + n, max - n);
     }
@@ -599,10 +604,10 @@ static bool all_reported(const ct_grad_pipe *gp, int first, int n)
     return true;
 }
 
-/* What a wait is for: [first, first + n), or the gradient of the first alone. */
+/* What a wait is for: [first, first + n), or the gradient or the weights of the first alone. */
 typedef struct awaited {
     int first, n;
-    bool gradient;
+    bool gradient, visit; /* visit: the weights of the first */
 } awaited;
 
 static ct_status check_ready(const ct_grad_pipe *gp, const awaited *w)
@@ -642,6 +647,7 @@ static ct_status idle_on(ct_grad_pipe *gp, int *idle)
 
 static bool is_there(const ct_grad_pipe *gp, const awaited *w)
 {
+    if (w->visit) return !ct_grad_pipe_is_visiting(gp, w->first);
     if (w->gradient && ct_grad_pipe_has_shards(gp)) return ct_grad_pipe_is_owned(gp, w->first);
     return all_reported(gp, w->first, w->n);
 }
@@ -689,7 +695,7 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
     ct_status status = CT_OK;
 
     observe(gp, CT_GRAD_ENTER, -1);
-    status = take_wait(gp, &(awaited){ first, n, false }, landed, ctx);
+    status = take_wait(gp, &(awaited){ .first = first, .n = n }, landed, ctx);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
 }
@@ -699,9 +705,34 @@ ct_status ct_grad_pipe_wait_gradient(ct_grad_pipe *gp, int i, ct_pipe_landed_fn 
     ct_status status = CT_OK;
 
     observe(gp, CT_GRAD_ENTER, -1);
-    status = take_wait(gp, &(awaited){ i, 1, true }, landed, ctx);
+    status = take_wait(gp, &(awaited){ .first = i, .n = 1, .gradient = true }, landed, ctx);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
+}
+
+/* What else lands meanwhile is told of later. */
+static ct_status wait_visit(ct_grad_pipe *gp, const awaited *w)
+{
+    int idle = 0;
+
+    while (!is_there(gp, w)) {
+        CT_TRY(move_timed(gp, &gp->stats.exposed_s));
+        if (!is_there(gp, w)) CT_TRY(idle_on(gp, &idle));
+    }
+    return CT_OK;
+}
+
+ct_status ct_grad_pipe_gather_wait(ct_grad_pipe *gp, int i)
+{
+    awaited w = { .first = i, .n = 1, .visit = true };
+    ct_status status = fate(gp);
+
+    observe(gp, CT_GRAD_ENTER, -1);
+    if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, true);
+    if (status == CT_OK) status = wait_visit(gp, &w);
+    if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, false);
+    observe(gp, CT_GRAD_LEAVE, -1);
+    return (status == CT_OK) ? fate(gp) : status;
 }
 
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)

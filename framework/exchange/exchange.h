@@ -50,6 +50,11 @@ typedef struct ct_transport_ops {
      *  returned when all own pieces had, and they are updated now. From now on wait and finish
      *  return when weights are those of all ranks. Collective. NULL: nobody has shards. */
     ct_status (*updated)(void *ctx);
+    /** Under shards of which ranks get weights when they ask for them (ZeRO 3): own pieces of the
+     *  weights of a chunk, which begins with this parameter (ct_net_options.window), are in their
+     *  place, and the others' begin to come; wait: returns when they are there. The same chunks in
+     *  the same order on all ranks. NULL: nobody asks. */
+    ct_status (*gather)(void *ctx, int param, bool wait);
 } ct_transport_ops;
 
 typedef struct ct_transport {

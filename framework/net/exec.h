@@ -31,6 +31,8 @@ typedef struct ct_sequence_at {
 
 struct ct_step_there; /* framework/math/step_there.h */
 
+typedef enum { CT_CHUNK_BEGIN, CT_CHUNK_WAIT, CT_CHUNK_DROP } ct_chunk_call;
+
 /** Sums over a group of ranks, on the host: ct_exec.sum_ranks … sum_poll. All NULL: one rank. */
 typedef struct ct_rank_sums {
     ct_status (*sum)(void *ctx, double *v, int n);
@@ -92,6 +94,11 @@ typedef struct ct_exec {
      *  forward before its first reader. NULL: no waiting. */
     ct_status (*wait)(void *ctx, int param);
     void *wait_ctx;
+
+    /** The weights of a chunk (ct_net_options.window) begin to come to their place; must be there;
+     *  may go. NULL: they are always there. */
+    ct_status (*chunk)(void *ctx, ct_chunk_call call, int chunk);
+    void *chunk_ctx;
 
     /** Rows index[0 … m) of the weight gradient dw are all that this layer gives it in this batch;
      *  row k of value is added to row index[k]. *taken_p: somebody else does so. NULL: nobody asks.

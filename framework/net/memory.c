@@ -505,6 +505,7 @@ ct_status ct_net_place(ct_net *net)
     int in_flight = (net->options.in_flight > 1) ? net->options.in_flight : 1;
     size_t unshared = 0, bytes = 0, k = (size_t)in_flight;
 
+    CT_TRY(ct_net_place_weights(net));
     CT_TRY(ct_net_place_gradients(net));
     m->always_bytes = 0;
     for (int i = 0; i < m->n_region; i++) {
@@ -620,6 +621,7 @@ ct_status ct_net_memory(ct_net *net)
         (poison != NULL) && (strcmp(poison, "1") == 0) && (net->options.dev->kind == CT_DEVICE_CPU);
     if (net->options.no_data) return CT_OK;
     CT_TRY(ct_net_numbers_make(net));
+    CT_TRY(ct_net_weights(net));
     CT_TRY(ct_net_gradients(net));
     CT_TRY(acquire(net, ct_net_impl_of(net)->shared_bytes, &ct_net_impl_of(net)->shared));
     return ct_pass_memory(net->pass);

@@ -31,6 +31,7 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(ct_net_steps(net));
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_recompute(net));
+    CT_TRY(ct_net_fetches(net));
     CT_TRY(ct_net_lifetimes(net));
     CT_TRY(ct_net_place(net));
     CT_TRY(ct_net_fit(net));
@@ -305,6 +306,7 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics)
         const ct_param *p = &net->param[k];
         size_t bytes = (size_t)p->count * sizeof(float);
 
+        if (ct_net_has_visits(net) && (p->chunk >= 0)) continue; /* elsewhere */
         if ((p->blob.data.data == NULL) || (!statistics && (p->kind == CT_WEIGHT_STATISTIC)))
             continue;
         if (dev->kind == CT_DEVICE_CPU)

@@ -32,17 +32,25 @@ typedef struct ct_net_segment {
     const char *first, *last;
 } ct_net_segment;
 
-/** Gradients that share memory: what has been updated is not kept. Learned parameters are cut into
- *  *chunks*, ranges of the arena. The memory of a chunk is used again once backward has waited for
- *  its gradients (ct_step_after.wait), so no gradient may be looked at after that. For steps of one
- *  micro-batch, on the CPU. */
-typedef struct ct_gradient_window {
+/** Weights and gradients that share memory. Learned parameters are cut into *chunks*, ranges of the
+ *  arena. On the CPU.
+ *
+ *  Gradients: what has been updated is not kept. The memory of a chunk is used again once backward
+ *  has waited for its gradients (ct_step_after.wait), so no gradient may be looked at after that.
+ *  For steps of one micro-batch.
+ *
+ *  Weights: they lie elsewhere, and come for the steps that read them. Each chunk has one place for
+ *  all of its visits. Steps BEGIN, WAIT (CT_PAIR_CHUNK) and DROP tell ct_exec.chunks. Whoever makes
+ *  the net fills them (ct_net_fill()); ct_param.blob has the place, whatever is there now. */
+typedef struct ct_net_window {
     /** begins[i] says whether learned parameter i, in arena order, begins a chunk; where none does,
      *  no gradients share memory. Collective where grad_arena is. */
     ct_status (*cut)(void *ctx, const ct_net *net, bool *begins);
     void *ctx;
-    int lag; /* chunks that may be under way to other ranks while the next is written */
-} ct_gradient_window;
+    bool gradients, weights;
+    int lag;      /* chunks that may be under way to other ranks while the next is written */
+    int prefetch; /* chunks that may be on their way here before they are read             */
+} ct_net_window;
 
 typedef struct ct_net_options {
     ct_phase phase;
@@ -50,20 +58,20 @@ typedef struct ct_net_options {
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;             /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena;   /* NULL: plain memory of dev                             */
-    const ct_gradient_window *window; /* NULL: every gradient has memory of its own; as long as the
-                                       * net */
-    ct_net *share;                    /* weights of layers of the same names are this net's, which
-                                       * outlives the new one; implies forward_only; may be NULL */
-    const struct ct_source_map *map;  /* for messages; may be NULL                             */
-    bool forward_only;                /* no gradients at all: `test`                           */
-    bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
-    bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
-    bool no_fuse;                     /* every layer runs alone                                  */
-    bool graph;                       /* a device may be given runs of steps as one             */
-    Ct__Recompute recompute;          /* what is made again in backward, not kept; of this and what
-                                       * the net says, the one with the larger number            */
+    const ct_device *dev;            /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
+    const ct_net_window *window;     /* NULL: every gradient has memory of its own; as long as the
+                                      * net */
+    ct_net *share;                   /* weights of layers of the same names are this net's, which
+                                      * outlives the new one; implies forward_only; may be NULL */
+    const struct ct_source_map *map; /* for messages; may be NULL                             */
+    bool forward_only;               /* no gradients at all: `test`                           */
+    bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
+    bool unshared;                   /* every blob and buffer has memory of its own (debugging) */
+    bool no_fuse;                    /* every layer runs alone                                  */
+    bool graph;                      /* a device may be given runs of steps as one             */
+    Ct__Recompute recompute;         /* what is made again in backward, not kept; of this and what
+                                      * the net says, the one with the larger number            */
     const ct_net_segment *again; /* these are the blocks, in place of copies of repeats, and made
                                   * again, whatever recompute says; as long as the net */
     int n_again;   /* 0: repeats have the blocks                                        */
@@ -92,6 +100,8 @@ typedef struct ct_param {
     int64_t offset, count; /* elements, in both arenas                                       */
     int64_t grad_shift;    /* its gradient lies so far behind `offset` in grad_arena: 0, but in a
                             * window */
+    int64_t weight_shift;  /* likewise its weight in weight_arena */
+    int chunk;             /* of ct_net_options.window; -1: of none */
     const ct_cut *cut;     /* what of the whole net's weight it is                           */
     /** In a net that is divided among ranks: its layers work on samples or tokens of this rank's
      *  own, so that its gradient is a sum over the ranks of the stage. Otherwise the ranks of a
@@ -153,6 +163,7 @@ struct ct_net {
     int64_t grad_count;               /* elements of what learns, in the arenas' order: a prefix of
                                        * the weights */
     int64_t grad_memory;              /* elements of grad_arena: grad_count, but in a window */
+    int64_t weight_memory;            /* of weight_arena: weight_count, but in a window      */
     int64_t weight_version;
     int n_forward, n_backward;
     ct_step *forward, *backward;
@@ -206,6 +217,17 @@ int ct_net_regions(const ct_net *net);
 ct_net_region ct_net_region_of(const ct_net *net, int i);
 /** The blob that stands for all in whose memory blob b lies: ct_net_region.blob. */
 int ct_net_memory_of(const ct_net *net, int blob);
+/** Chunks of options.window; 0: there is none. */
+int ct_net_chunk_count(const ct_net *net);
+/** Its learned weights come for the steps that read them. */
+bool ct_net_has_visits(const ct_net *net);
+/** The learned parameters [*first_p, *end_p) of chunk c. */
+void ct_net_chunk(const ct_net *net, int c, int *first_p, int *end_p);
+/** The weights of a window as their fillers make them: put is called with each parameter that
+ *  learns, and values that it may not keep. Nothing where weights lie in the arena for good. */
+ct_status ct_net_fill(const ct_net *net,
+                      ct_status (*put)(void *ctx, const ct_param *p, const float *value),
+                      void *ctx);
 /** XXH64 of the bytes of all weights in arena order, padding left out, statistics on request. 0
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);

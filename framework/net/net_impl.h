@@ -116,9 +116,10 @@ typedef struct ct_net_impl {
     bool *reruns; /* per layer: its forward runs in backward, too; NULL: no blocks are made again */
     ct_step_there *numbers; /* of the steps, on the device; NULL: not on this one */
     bool poison;            /* CORTADO_POISON: fill what dies with NaN */
-    int n_chunk;            /* of gradients, in a window; 0: there is none */
+    int n_chunk;            /* of a window; 0: there is none */
     int *chunk;             /* [n_chunk + 1] their first parameters */
     ct_region *gradient;    /* [n_chunk] when they are alive, and where they lie in grad_arena */
+    ct_region *weight; /* [n_chunk] where weights that come and go lie in weight_arena; or NULL */
 } ct_net_impl;
 
 /** When a value or buffer is alive, in steps of forward followed by backward. */
@@ -217,10 +218,20 @@ ct_status ct_net_recompute(ct_net *net);
 /** Cuts what learns into chunks, where there is a window. */
 ct_status ct_net_chunks(ct_net *net);
 void ct_net_chunks_release(ct_net *net);
+/** Puts the steps of weights that come and go into both lists, in place of those that are there. */
+ct_status ct_net_fetches(ct_net *net);
+/** Finds places for weights that come and go: ct_param.weight_shift, weight_memory. After the
+ * steps. CT_ERR_CONFIG where the net takes the weights of another one, whose places do not suit it.
+ */
+ct_status ct_net_place_weights(ct_net *net);
 /** Finds places for gradients: ct_param.grad_shift, grad_memory. After the steps. */
 ct_status ct_net_place_gradients(ct_net *net);
 /** Acquires their memory, and binds the first pass to it. */
 ct_status ct_net_gradients(ct_net *net);
+/** The same of weights that come and go. */
+ct_status ct_net_weights(ct_net *net);
+/** A BEGIN or WAIT of a chunk, or a DROP. */
+ct_status ct_pass_chunk(ct_pass *pass, const ct_step *s);
 /** Whether backward waits for the gradient of parameter i. */
 bool ct_net_waits_for(const ct_net *net, int i);
 /** CORTADO_POISON: what dies at a step. */

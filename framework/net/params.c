@@ -233,7 +233,9 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
                 CT_TRY(check_shared(net, i, w, &d[k]));
                 CT_TRY(share_compress(net, i, w, &d[k]));
             } else {
-                ct_param p = { .layer = l->name, .index = w, .kind = l->weight[w].kind };
+                ct_param p = {
+                    .layer = l->name, .index = w, .kind = l->weight[w].kind, .chunk = -1
+                };
 
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
                 p.cut = &l->weight[w].cut;
@@ -479,6 +481,9 @@ static ct_status borrow(ct_net *net)
                                      ct_shape_str(theirs).text);
             p->borrowed = true;
             p->offset = source->offset;
+            p->chunk = ((from->options.window != NULL) && from->options.window->weights)
+                           ? source->chunk
+                           : -1;
             p->blob.data.data = source->blob.data.data;
         }
     }
@@ -499,16 +504,17 @@ static void lay_out(ct_net *net)
     }
     net->weight_count = at;
     net->grad_memory = net->grad_count;
+    net->weight_memory = net->weight_count;
     net->memory.weights = (size_t)(net->weight_count + net->grad_count) * sizeof(float);
 }
 
 static ct_status acquire(ct_net *net)
 {
     const ct_device *dev = net->options.dev;
-    size_t bytes = (size_t)net->weight_count * sizeof(float);
+    size_t bytes = (size_t)net->weight_memory * sizeof(float);
     void *block;
 
-    if (net->weight_count > 0) {
+    if (bytes > 0) {
         CT_TRY(dev->mem_acquire(bytes, &block));
         net->memory.allocated += bytes;
         net->weight_arena = block;
@@ -516,7 +522,7 @@ static ct_status acquire(ct_net *net)
     for (int k = 0; k < net->n_param; k++) {
         ct_param *p = &net->param[k];
 
-        if (!p->borrowed) p->blob.data.data = net->weight_arena + p->offset;
+        if (!p->borrowed) p->blob.data.data = net->weight_arena + p->offset + p->weight_shift;
     }
     return CT_OK;
 }
@@ -542,6 +548,11 @@ static ct_status fill_one(ct_net *net, const ct_param *p, const ct_weight_spec *
     return status;
 }
 
+static bool comes_and_goes(const ct_net *net, const ct_param *p)
+{
+    return (p->chunk >= 0) && net->options.window->weights;
+}
+
 static ct_status fill(ct_net *net)
 {
     for (int i = 0; i < net->n_layer; i++) {
@@ -552,7 +563,7 @@ static ct_status fill(ct_net *net)
 
             /* the owner fills */
             if (p->borrowed || (p->index != w) || (p->layer != l->name)) continue;
-            CT_TRY(fill_one(net, p, &l->weight[w]));
+            if (!comes_and_goes(net, p)) CT_TRY(fill_one(net, p, &l->weight[w]));
         }
     }
     return CT_OK;
@@ -653,15 +664,52 @@ ct_status ct_pass_use_weights(ct_pass *pass, const ct_weight_set *set)
     return CT_OK;
 }
 
+/* Weights that come and go, whose places are found once the steps are there. */
+static bool has_visits(const ct_net *net)
+{
+    return (net->options.window != NULL) && net->options.window->weights &&
+           (net->options.share == NULL);
+}
+
 ct_status ct_net_arenas(ct_net *net)
 {
     if (net->options.share != NULL) CT_TRY(borrow(net));
     lay_out(net);
-    if (!net->options.no_data) {
+    if (!net->options.no_data && !has_visits(net)) {
         CT_TRY(acquire(net));
         CT_TRY(fill(net));
     }
     return ct_pass_bind_weights(net->pass);
+}
+
+ct_status ct_net_weights(ct_net *net)
+{
+    if (!has_visits(net)) return CT_OK;
+    CT_TRY(acquire(net));
+    CT_TRY(fill(net));
+    return ct_pass_use_weights(net->pass, NULL);
+}
+
+ct_status ct_net_fill(const ct_net *net,
+                      ct_status (*put)(void *ctx, const ct_param *p, const float *value), void *ctx)
+{
+    ct_status status = CT_OK;
+
+    for (int k = 0; (status == CT_OK) && (k < net->n_param); k++) {
+        const ct_param *p = &net->param[k];
+        const ct_weight_spec *spec =
+            &net->layer[ct_net_find_layer(net, p->layer)]->weight[p->index];
+        uint64_t key = ct_rng_key(net->options.env.seed, ct_rng_hash(p->layer), (uint64_t)p->index);
+        float *value;
+
+        if (p->borrowed || !comes_and_goes(net, p) || (p->count == 0)) continue;
+        value = ct_mem_acquire((size_t)p->count * sizeof(float)); /* zeros */
+        if (value == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for first weights");
+        if (spec->filler != NULL) status = ct_fill_cut(spec->filler, key, &spec->cut, value);
+        if (status == CT_OK) status = put(ctx, p, value);
+        ct_mem_release(value);
+    }
+    return status;
 }
 
 void ct_net_arenas_release(ct_net *net)

@@ -641,6 +641,7 @@ ct_status ct_net_fit(ct_net *net)
     }
     net->recompute = CT__RECOMPUTE__BLOCKS;
     CT_TRY(ct_net_recompute(net));
+    CT_TRY(ct_net_fetches(net));
     CT_TRY(ct_net_lifetimes(net));
     CT_TRY(ct_net_place(net));
     CT_INFO(

@@ -288,7 +288,7 @@ static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
     const ct_exec *ex = &pass->exec;
     const ct_layer *l = pass->net->layer[s->layer];
 
-    if (s->blob >= 0) return CT_OK; /* a diff */
+    if ((s->blob >= 0) || (s->kind == CT_STEP_DROP)) return CT_OK; /* a diff, nothing */
     if (dev->marks == NULL) CT_TRY(dev->sync(ex->stream));
     ct_trace_end(ex->trace, start, kind[s->kind], l->name, l->ops->type);
     return CT_OK;
@@ -371,6 +371,9 @@ static ct_status compute_step(const run *p, ct_step *s, int i)
     case CT_STEP_WAIT:
         status = ct_pass_sum_wait(pass, s);
         break;
+    case CT_STEP_DROP:
+        status = ct_pass_chunk(pass, s);
+        break;
     }
     s->polls = (int)(ex->n_poll - polls);
     if ((start > 0) && (status == CT_OK)) status = trace_step(pass, s, start);
@@ -432,6 +435,7 @@ static ct_status weights_pair(const run *p, ct_step *s)
 
 static ct_status run_pair(void *ctx, ct_step *s, int i)
 {
+    if (ct_step_is_of_chunk(s)) return ct_pass_chunk(((const run *)ctx)->pass, s);
     return ct_step_is_of_weights(s) ? weights_pair(ctx, s) : run_step(ctx, s, i);
 }
 

@@ -19,7 +19,8 @@ typedef enum {
     CT_STEP_LOSS_DIFF, /* the blob's diff becomes its loss weight */
     CT_STEP_AGAIN,     /* in backward: the layer's forward, for values that were not kept */
     CT_STEP_BEGIN,     /* something may go to the other ranks from now on … */
-    CT_STEP_WAIT       /* … and must have come back before the next step    */
+    CT_STEP_WAIT,      /* … and must have come back before the next step    */
+    CT_STEP_DROP       /* the weights of a chunk may go from their place    */
 } ct_step_kind;
 
 /** What a BEGIN and its WAIT are of. */
@@ -27,8 +28,10 @@ typedef enum {
     /** A parameter that learns. BEGIN, in backward: its gradient is final. WAIT, in the next
      *  forward, before its first reader: its update must be done. */
     CT_PAIR_WEIGHTS,
-    CT_PAIR_SUM,     /* a layer's own sum over the ranks: both in one list */
-    CT_PAIR_TRANSFER /* a layer's own transfer (transfer.h): likewise          */
+    CT_PAIR_SUM,      /* a layer's own sum over the ranks: both in one list */
+    CT_PAIR_TRANSFER, /* a layer's own transfer (transfer.h): likewise          */
+    CT_PAIR_CHUNK     /* weights that come for the steps that read them: both in one list; a DROP
+                       * follows */
 } ct_pair_of;
 
 typedef struct ct_step {
@@ -37,7 +40,7 @@ typedef struct ct_step {
                      * …_DIFF: who makes the blob                                      */
     ct_pair_of of;  /* BEGIN, WAIT                                                     */
     int pair;       /* BEGIN, WAIT: the same number in both, and in no others          */
-    int param;      /* BEGIN, WAIT of weights; else -1                                 */
+    int param;      /* BEGIN, WAIT of weights; of a chunk, and DROP: its number; else -1 */
     int blob;       /* ZERO_DIFF, LOSS_DIFF; else -1                                   */
     int part;       /* FORWARD, BACKWARD: of n_part; BEGIN, WAIT of a sum: which of the layer's */
     int n_part;     /* FORWARD, BACKWARD: 1 and more where the layer adds up over ranks between  */
@@ -51,6 +54,12 @@ typedef struct ct_step {
 static inline bool ct_step_is_pair(const ct_step *s)
 {
     return (s->kind == CT_STEP_BEGIN) || (s->kind == CT_STEP_WAIT);
+}
+
+/** … or it is of a chunk's weights. */
+static inline bool ct_step_is_of_chunk(const ct_step *s)
+{
+    return (ct_step_is_pair(s) && (s->of == CT_PAIR_CHUNK)) || (s->kind == CT_STEP_DROP);
 }
 
 /** … and is of a parameter. */

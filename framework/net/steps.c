@@ -87,6 +87,7 @@ static void add_window_waits(builder *b, int i)
     const ct_net_impl *m = ct_net_impl_of(net);
     int lag = (m->n_chunk > 0) ? net->options.window->lag : 0;
 
+    if ((m->n_chunk == 0) || !net->options.window->gradients) return;
     while ((b->waited + lag < m->n_chunk) && (m->chunk[b->waited + lag + 1] <= b->ready)) {
         for (int k = m->chunk[b->waited]; k < m->chunk[b->waited + 1]; k++) {
             if (ct_net_waits_for(net, k)) add_pair_of_weights(b, CT_STEP_WAIT, i, k);

@@ -34,6 +34,8 @@ ct_status ct_net_chunks(ct_net *net)
         if (begins[i]) m->chunk[m->n_chunk++] = i;
     m->chunk[0] = 0;
     m->chunk[m->n_chunk] = n;
+    for (int c = 0; c < m->n_chunk; c++)
+        for (int k = m->chunk[c]; k < m->chunk[c + 1]; k++) net->param[k].chunk = c;
     free(begins);
     return status;
 }
@@ -44,6 +46,7 @@ void ct_net_chunks_release(ct_net *net)
 
     free(m->chunk);
     free(m->gradient);
+    free(m->weight);
 }
 
 /* Rows come beside a gradient after it is final. */
@@ -101,7 +104,8 @@ ct_status ct_net_place_gradients(ct_net *net)
     const ct_net_impl *m = ct_net_impl_of(net);
     size_t bytes = 0;
 
-    if (m->n_chunk == 0) return CT_OK;
+    net->memory.weights = (size_t)(net->weight_memory + net->grad_memory) * sizeof(float);
+    if ((m->n_chunk == 0) || !net->options.window->gradients) return CT_OK;
     for (int c = 0; c < m->n_chunk; c++) find_life(net, c);
     CT_TRY(ct_memory_plan_place(m->gradient, m->n_chunk, &bytes));
     for (int c = 0; c < m->n_chunk; c++) {
@@ -111,7 +115,7 @@ ct_status ct_net_place_gradients(ct_net *net)
         for (int k = m->chunk[c]; k < m->chunk[c + 1]; k++) net->param[k].grad_shift = at - first;
     }
     net->grad_memory = (int64_t)(bytes / sizeof(float));
-    net->memory.weights = (size_t)(net->weight_count + net->grad_memory) * sizeof(float);
+    net->memory.weights = (size_t)(net->weight_memory + net->grad_memory) * sizeof(float);
     return CT_OK;
 }
 
@@ -144,7 +148,7 @@ void ct_net_poison_gradients(const ct_net *net, int step)
     const int all_bits = 0xff; /* a NaN */
 
     for (int c = 0; c < m->n_chunk; c++) {
-        if (m->gradient[c].last == step)
+        if ((m->gradient[c].bytes > 0) && (m->gradient[c].last == step))
             memset((char *)net->grad_arena + m->gradient[c].offset, all_bits, m->gradient[c].bytes);
     }
 }

@@ -147,3 +147,14 @@ ct_status ct_state_shards_gather(const ct_state_shards *s, ct_storage *own, floa
     CT_TRY(ct_state_shards_run(s, &own, 1, get_all, data));
     return ct_group_broadcast(s->g, data, (size_t)s->count * sizeof(float));
 }
+
+ct_status ct_net_broadcast_rest(const ct_net *net, const ct_group *g)
+{
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (!p->learns)
+            CT_TRY(ct_group_broadcast(g, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float)));
+    }
+    return CT_OK;
+}

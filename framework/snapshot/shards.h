@@ -4,6 +4,7 @@
 #ifndef CT_SNAPSHOT_SHARDS_H
 #define CT_SNAPSHOT_SHARDS_H
 
+#include "framework/net/net.h"
 #include "framework/snapshot/whole.h"
 #include "framework/tensor/storage_shard.h"
 
@@ -22,6 +23,8 @@ void ct_state_shards_destroy(ct_state_shards *s); /* NULL allowed */
  *  shard has reads as zeros. Collective. */
 ct_status ct_state_shards_run(const ct_state_shards *s, ct_storage *const *own, int n,
                               ct_whole_work work, void *ctx);
+/** Rank 0's weights that do not learn to everyone. On the CPU. Collective. */
+ct_status ct_net_broadcast_rest(const ct_net *net, const ct_group *g);
 /** The whole of a storage into data[count] on every rank. Collective. */
 ct_status ct_state_shards_gather(const ct_state_shards *s, ct_storage *own, float *data);
 

@@ -46,6 +46,7 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     const ct_parts *parts;
     const ct_state_shards *shards; /* of ct_exchange.data, each rank of which has a part of the
                                     * histories; NULL: each has all of them */
+    ct_storage *weights; /* of what learns, as a history; NULL: they are in the net's memory */
     int64_t iteration;
     int n_rank;
     int n_rank_file; /* read: ranks from here on have no file of their own */
@@ -108,6 +109,8 @@ ct_status ct_snapshot_any(const char *prefix, char **file_p);
  * shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake;
  * net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
+/** The same, with weights that learn in a storage, in the order of the gradient arena. */
+ct_status ct_weights_load_learned(const char *file, const ct_net *net, ct_storage *learned);
 /** The same into what the ranks have of a net together: rank 0 within ct_parts_run(), whose `whole`
  *  this is. The net's weights changed then. */
 ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage *whole);

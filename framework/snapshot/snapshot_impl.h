@@ -62,7 +62,14 @@ ct_status ct_state_read(ct_h5_reader *r, const char *path, const ct_shape *shape
 typedef struct ct_weights {
     const ct_net *net;
     ct_storage *storage; /* in the order of the arena; NULL: in the net's memory */
+    ct_storage *learned; /* of those that learn, instead; NULL: no others        */
 } ct_weights;
+
+/** Where a parameter's weights are, at its offset; NULL: in the net's memory. */
+static inline ct_storage *ct_weights_storage(const ct_weights *w, const ct_param *p)
+{
+    return ((w->learned != NULL) && p->learns) ? w->learned : w->storage;
+}
 
 /** Writes path itself (a temporary name), synced. learned: in place of the learned weights, in the
  *  order of the gradient arena; may be NULL. provenance may be NULL. */

@@ -412,6 +412,7 @@ static void take_scalars(const ct_snapshot_state *from, ct_snapshot_state *state
 
     copy.parts = state->parts;
     copy.shards = state->shards;
+    copy.weights = state->weights;
     copy.n_history = state->n_history;
     copy.history = state->history;
     copy.history_name = state->history_name;
@@ -431,7 +432,10 @@ static ct_status broadcast_shared(const ct_group *g, ct_net *net, ct_snapshot_st
     take_scalars(&copy, state);
     ct_net_weights_changed(net);
     if (state->parts != NULL) return CT_OK; /* they were sent as they were read */
-    CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
+    if (state->weights == NULL)
+        CT_TRY(broadcast_floats(g, dev, net->weight_arena, net->weight_count));
+    else
+        CT_TRY(ct_net_broadcast_rest(net, g));
     for (int h = 0; (state->shards == NULL) && (h < state->n_history); h++)
         CT_TRY(broadcast_state(g, &state->history[h]));
     return CT_OK;
@@ -449,8 +453,9 @@ static ct_status read_whole(void *ctx, ct_storage *whole)
     ct_snapshot_state state = *p->state;
     ct_weights of = { .net = p->net };
 
-    state.history = (state.parts != NULL) ? whole + 1 : whole;
-    if (state.parts != NULL) of = (ct_weights){ state.parts->whole, whole };
+    state.history = ((state.parts != NULL) || (state.weights != NULL)) ? whole + 1 : whole;
+    if (state.parts != NULL) of = (ct_weights){ .net = state.parts->whole, .storage = whole };
+    if (state.weights != NULL) of.learned = whole;
     CT_TRY(read_shared(p->file, &of, &state));
     take_scalars(&state, p->state);
     return CT_OK;
@@ -463,8 +468,13 @@ static ct_status read_parts(const char *file, ct_net *net, ct_snapshot_state *st
     ct_storage weights, *own[CT_WHOLE_ARENAS] = { &weights };
 
     for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
-    if (state->shards != NULL)
-        return ct_state_shards_run(state->shards, own + 1, state->n_history, read_whole, &reading);
+    if (state->shards != NULL) {
+        int n = (state->weights != NULL) ? 1 : 0;
+
+        own[0] = state->weights;
+        return ct_state_shards_run(state->shards, own + 1 - n, n + state->n_history, read_whole,
+                                   &reading);
+    }
     weights = ct_parts_weights(state->parts);
     return ct_parts_run(state->parts, own, 1 + state->n_history, read_whole, &reading);
 }
@@ -479,7 +489,7 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     if ((state->parts != NULL) || (state->shards != NULL))
         status = read_parts(file, net, state);
     else if (g->rank == 0)
-        status = read_shared(file, &(ct_weights){ .net = net }, state);
+        status = read_shared(file, &(ct_weights){ .net = net, .learned = state->weights }, state);
     CT_TRY(ct_group_agree(g, status));
     CT_TRY(broadcast_shared(g, net, state));
     if (!state->foreign) CT_TRY(ct_carry_read(file, net, &carriers));

@@ -337,12 +337,13 @@ static ct_status write_whole(void *ctx, ct_storage *whole)
     const parts_writing *p = ctx;
     set_writer *s = p->s;
     ct_snapshot_state state = *s->state;
-    ct_storage *history = (state.parts != NULL) ? whole + 1 : whole;
+    ct_storage *history = ((state.parts != NULL) || (state.weights != NULL)) ? whole + 1 : whole;
     ct_status status;
 
     if (state.average != NULL) state.average = history + (state.average - state.history);
     state.history = history;
-    if (state.parts != NULL) s->of = (ct_weights){ state.parts->whole, whole };
+    if (state.parts != NULL) s->of = (ct_weights){ .net = state.parts->whole, .storage = whole };
+    if (state.weights != NULL) s->of.learned = whole;
     s->of_state = &state;
     status = p->write(s);
     s->of_state = s->state;
@@ -355,12 +356,16 @@ static ct_status on_rank_0(set_writer *s, write_fn write)
     const ct_snapshot_state *state = s->state;
     ct_storage *own[CT_WHOLE_ARENAS] = { &s->weights_here };
 
-    s->of = (ct_weights){ .net = s->net };
+    s->of = (ct_weights){ .net = s->net, .learned = state->weights };
     s->of_state = state;
     for (int h = 0; h < state->n_history; h++) own[1 + h] = &state->history[h];
-    if (state->shards != NULL)
-        return ct_state_shards_run(state->shards, own + 1, state->n_history, write_whole,
-                                   &(parts_writing){ s, write });
+    if (state->shards != NULL) {
+        int first = (state->weights != NULL) ? 0 : 1;
+
+        own[0] = state->weights;
+        return ct_state_shards_run(state->shards, own + first, 1 - first + state->n_history,
+                                   write_whole, &(parts_writing){ s, write });
+    }
     if (state->parts == NULL) return (s->group->rank == 0) ? write(s) : CT_OK;
     s->weights_here = ct_parts_weights(state->parts);
     return ct_parts_run(state->parts, own, 1 + state->n_history, write_whole,

@@ -18,6 +18,7 @@ ct_status ct_weights_write(const char *path, const ct_weights *w, ct_storage *le
     ct_model *m = NULL;
     ct_status status;
 
+    if (learned == NULL) learned = w->learned;
     CT_TRY(ct_model_of_net(w->net, w->storage, learned, &m));
     status = ct_model_write(m, format, path, provenance, hash_p, size_p);
     ct_model_close(m);
@@ -139,7 +140,9 @@ static ct_status get(ct_model *m, int layer, int index, const ct_param *p, float
 /* To where the weights are. */
 static ct_status put(const ct_weights *w, const ct_param *p, const float *host)
 {
-    if (w->storage != NULL) return ct_storage_put(w->storage, p->offset, p->count, host);
+    ct_storage *storage = ct_weights_storage(w, p);
+
+    if (storage != NULL) return ct_storage_put(storage, p->offset, p->count, host);
     return ct_net_device(w->net)->from_host(NULL, ct_blob_data(&p->blob), host,
                                             (size_t)p->count * sizeof(float));
 }
@@ -264,7 +267,7 @@ static ct_status compare_shared(const ct_model *m, const ct_weights *w, int l, i
 {
     const ct_net *net = w->net;
     const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
-    ct_storage of_param = { .ops = NULL }, *owner = w->storage;
+    ct_storage of_param = { .ops = NULL }, *owner = ct_weights_storage(w, p);
     comparison c = { .host = host };
 
     if (is_owner(net, l, i) || !has_weights(m, p->layer)) return CT_OK;
@@ -430,7 +433,12 @@ ct_status ct_weights_load(const char *file, ct_net *net)
 
 ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage *whole)
 {
-    return ct_weights_take(file, &(ct_weights){ p->whole, whole });
+    return ct_weights_take(file, &(ct_weights){ .net = p->whole, .storage = whole });
+}
+
+ct_status ct_weights_load_learned(const char *file, const ct_net *net, ct_storage *learned)
+{
+    return ct_weights_take(file, &(ct_weights){ .net = net, .learned = learned });
 }
 
 static ct_status copy_chunk(void *ctx, int64_t from, int64_t count, float *host)
@@ -440,9 +448,11 @@ static ct_status copy_chunk(void *ctx, int64_t from, int64_t count, float *host)
 
 ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *history)
 {
-    if (w->storage == NULL)
+    ct_storage *storage = ct_weights_storage(w, p);
+
+    if (storage == NULL)
         return ct_storage_copy(history, p->offset, p->count, ct_blob_data(&p->blob));
-    return ct_storage_each(w->storage, p->offset, p->count, CT_STORAGE_READ, copy_chunk, history);
+    return ct_storage_each(storage, p->offset, p->count, CT_STORAGE_READ, copy_chunk, history);
 }
 
 /* ---- arrays as host memory */

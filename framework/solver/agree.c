@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/hash.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 #include "framework/solver/solver_private.h"
@@ -67,11 +68,11 @@ static double share_of(const ct_solver *s, bool own_samples, int n_rank)
     return (double)local / (double)net->batch_global;
 }
 
-/* Averages weights [first, first + count) of the arena over the ranks that share them. */
-static ct_status average_range(ct_solver *s, bool own_samples, int64_t first, int64_t count)
+/* Averages count weights of the arena over the ranks that share them. */
+static ct_status average_range(ct_solver *s, bool own_samples, float *data, int64_t count)
 {
     const ct_group *g = own_samples ? &s->exchange.stage : &s->exchange.data;
-    float *data = s->net->weight_arena + first, *host = data;
+    float *host = data;
     size_t bytes = (size_t)count * sizeof(float);
     double share = share_of(s, own_samples, g->size);
     ct_status status = CT_OK;
@@ -94,6 +95,7 @@ ct_status ct_solver_average_statistics(ct_solver *s)
     if ((s->exchange.data.size == 1) && (s->exchange.stage.size == 1)) return CT_OK;
     for (int i = 0; i < net->n_param;) {
         int64_t first = net->param[i].offset, end;
+        float *data = ct_blob_data(&net->param[i].blob);
         bool own_samples = net->param[i].own_samples;
 
         if (net->param[i].kind != CT_WEIGHT_STATISTIC) {
@@ -105,7 +107,7 @@ ct_status ct_solver_average_statistics(ct_solver *s)
             i++;
         } while ((i < net->n_param) && (net->param[i].kind == CT_WEIGHT_STATISTIC) &&
                  (net->param[i].own_samples == own_samples));
-        CT_TRY(average_range(s, own_samples, first, end - first));
+        CT_TRY(average_range(s, own_samples, data, end - first));
         any = true;
     }
     if (any) ct_net_weights_changed(s->net);
@@ -195,9 +197,55 @@ ct_status ct_solver_check_weights(ct_solver *s)
     return CT_OK;
 }
 
+/* ---- the checksum of weights that come and go */
+
+typedef struct hashing {
+    const ct_net *net;
+    ct_hash hash;
+} hashing;
+
+static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
+    return CT_OK;
+}
+
+/* ct_net_checksum(), of weights in a storage. */
+static ct_status hash_all(void *ctx, ct_storage *whole)
+{
+    hashing *h = ctx;
+
+    for (int i = 0; i < h->net->n_param; i++) {
+        const ct_param *p = &h->net->param[i];
+
+        if (p->learns)
+            CT_TRY(
+                ct_storage_each(whole, p->offset, p->count, CT_STORAGE_READ, hash_chunk, &h->hash));
+        else
+            ct_hash_add(&h->hash, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float));
+    }
+    return CT_OK;
+}
+
+static ct_status checksum_of_storage(ct_solver *s, uint64_t *sum_p)
+{
+    ct_storage *weights = &s->step.weights;
+    hashing h = { .net = s->net };
+
+    ct_hash_init(&h.hash);
+    if (s->shards == NULL)
+        CT_TRY(hash_all(&h, weights));
+    else
+        CT_TRY(ct_state_shards_run(s->shards, &weights, 1, hash_all, &h));
+    *sum_p = ct_hash_value(&h.hash);
+    return ct_group_broadcast(&s->exchange.data, sum_p, sizeof(*sum_p));
+}
+
 ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p)
 {
     if (s->parts != NULL) return ct_parts_checksum(s->parts, sum_p);
+    if (ct_step_has_visits(&s->step)) return checksum_of_storage(s, sum_p);
     *sum_p = ct_net_checksum(s->net, true);
     return CT_OK;
 }
@@ -225,6 +273,10 @@ ct_status ct_solver_broadcast_weights(ct_solver *s)
     ct_status status;
 
     CT_TRY(broadcast_tied(s));
+    if (ct_step_has_visits(&s->step)) {
+        ct_net_weights_changed(s->net);
+        return ct_net_broadcast_rest(s->net, g);
+    }
     if ((g->size == 1) || (bytes == 0)) return CT_OK;
     if (s->dev->kind == CT_DEVICE_CPU) {
         status = ct_group_broadcast(g, s->net->weight_arena, bytes);

@@ -26,6 +26,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     *state = (ct_snapshot_state){
         .parts = s->parts,
         .shards = s->shards,
+        .weights = ct_step_has_visits(&s->step) ? &s->step.weights : NULL,
         .iteration = s->iteration,
         .n_rank = ct_solver_writers(s)->size,
         .global_batch = global_batch_of(s),
@@ -269,6 +270,7 @@ typedef struct weights_loading {
 static ct_status load_file(ct_solver *s, const char *file, ct_storage *whole)
 {
     if (whole == NULL) return ct_weights_load(file, s->net);
+    if (s->parts == NULL) return ct_weights_load_learned(file, s->net, whole);
     return ct_weights_load_parts(file, s->parts, whole);
 }
 
@@ -310,7 +312,17 @@ ct_status ct_solver_load_weights(ct_solver *s, const char *files)
         ct_net_weights_changed(s->net);
         return status;
     }
-    if (s->exchange.data.rank == 0) status = load_here(s, files, NULL);
+    if (ct_step_has_visits(&s->step)) {
+        ct_storage *weights = &s->step.weights;
+
+        if (s->shards != NULL)
+            status = ct_state_shards_run(s->shards, &weights, 1, load_whole,
+                                         &(weights_loading){ s, files });
+        else
+            status = load_here(s, files, weights);
+    } else if (s->exchange.data.rank == 0) {
+        status = load_here(s, files, NULL);
+    }
     CT_TRY(ct_solver_share_status(s, status));
     return ct_solver_broadcast_weights(s);
 }

@@ -12,9 +12,6 @@ static ct_status check_built(const ct_solver_text *t)
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_async is not built yet",
                        CT_SOLVER_AT(t, snapshot_async));
     if (m == NULL) return CT_OK;
-    if (m->zero > 2)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.zero above 2 is not built yet",
-                       CT_SOLVER_AT(t, memory->zero));
     if ((m->zero > 1) && ((t->p->iter_size > 1) || (t->p->batch_tokens > 0)))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: memory.zero above 1 with several batches a step is not built yet",

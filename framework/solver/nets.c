@@ -232,6 +232,8 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
         CT_TRY(find_test_net(s, i, &param, &o));
         CT_INFO("Creating test net (#%d)", i);
         CT_TRY(ct_net_create(param, &o, &s->test[i]));
+        s->test[i]->pass->exec.chunk = ct_step_chunk;
+        s->test[i]->pass->exec.chunk_ctx = &s->step;
         s->n_test = i + 1;
         CT_TRY(ct_outputs_create(ct_solver_whole_test(s, i), s->test[i], ct_solver_writers(s),
                                  &s->test_outputs[i]));

@@ -155,8 +155,9 @@ static ct_status create(ct_solver *s)
     CT_TRY(agree_seed(s));
     s->n_sample = s->net->n_sample;
     CT_TRY(ct_group_max(&s->exchange.job, &s->n_sample, 1));
-    CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(open_step(s));
+    CT_TRY(ct_step_fill(&s->step));
+    CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
     for (size_t i = 0; i < s->param->n_weights; i++)

@@ -31,7 +31,7 @@ typedef struct ct_solver_options {
     const struct ct_source_map *map;
     const ct_device *dev;             /* NULL: solver_mode says, CPU where it is not set          */
     const ct_arena_ops *grad_arena;   /* for the train net; NULL: plain                           */
-    const ct_gradient_window *window; /* ct_net_options.window of the train net                   */
+    const ct_net_window *window;      /* ct_net_options.window of the train net                   */
     const ct_layer_ops *const *table; /* layer types; NULL: ct_layer_table                      */
     const ct_net_segment *again;      /* ct_net_options.again of the train net */
     int n_again;

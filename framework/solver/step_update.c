@@ -44,15 +44,17 @@ bool ct_loss_scale_step(ct_loss_scale *s, int64_t iteration, bool finite)
 
 /* ---- ranges of the optimiser's states */
 
-/* While an update works on them: the rule's states, then the average. */
+enum { WEIGHTS = CT_MAX_HISTORY };
+
+/* While an update works on them: the rule's states, then the average; last the weights. */
 typedef struct wanted_states {
-    ct_storage_range r[CT_MAX_HISTORY];
+    ct_storage_range r[CT_MAX_HISTORY + 1];
 } wanted_states;
 
 /* status: of what was done with them. */
 static ct_status give_back(const ct_train_step *t, wanted_states *w, ct_status status)
 {
-    for (int i = 0; i < CT_MAX_HISTORY; i++) {
+    for (int i = 0; i <= WEIGHTS; i++) {
         ct_status back = ct_storage_done(&w->r[i], t->pass->exec.stream);
 
         if (status == CT_OK) status = back;
@@ -60,16 +62,17 @@ static ct_status give_back(const ct_train_step *t, wanted_states *w, ct_status s
     return status;
 }
 
-/* Floats [from, from + n) of the histories [first, end). */
+/* Floats [from, from + n) of the histories [first, end), and of the weights. */
 static ct_status want_states(ct_train_step *t, int first, int end, int64_t from, int64_t n,
                              wanted_states *w)
 {
-    ct_status status = CT_OK;
+    ct_stream st = t->pass->exec.stream;
+    ct_status status;
 
     *w = (wanted_states){ .r[0].storage = NULL };
+    status = ct_storage_want(&t->weights, st, from, n, CT_STORAGE_UPDATE, &w->r[WEIGHTS]);
     for (int i = first; (i < end) && (status == CT_OK); i++)
-        status = ct_storage_want(&t->history[i], t->pass->exec.stream, from, n, CT_STORAGE_UPDATE,
-                                 &w->r[i]);
+        status = ct_storage_want(&t->history[i], st, from, n, CT_STORAGE_UPDATE, &w->r[i]);
     return (status == CT_OK) ? CT_OK : give_back(t, w, status);
 }
 
@@ -175,7 +178,7 @@ static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int
 {
     u->count = n;
     u->grad = ct_blob_diff(&p->blob) + at;
-    u->weight = ct_blob_data(&p->blob) + at;
+    u->weight = w->r[WEIGHTS].data;
     for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
 }
 

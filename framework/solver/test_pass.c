@@ -81,6 +81,13 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
     ct_status status, back;
 
     if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
+    if (ct_step_has_visits(&s->step)) {
+        s->step.visit_from = s->step.average;
+        status = run_batches(s, i, stopped_p);
+        s->step.visit_from = &s->step.weights;
+        ct_net_weights_changed(s->test[i]);
+        return status;
+    }
     if (s->shards != NULL) return run_on_gathered(s, i, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };

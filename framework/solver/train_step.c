@@ -125,6 +125,13 @@ static ct_status on_gradient_wait(void *ctx, int param)
     return way->ops->wait_gradient(way->ctx, param, on_landed, t);
 }
 
+ct_status ct_step_land_gradient(ct_train_step *t, int param)
+{
+    if (!t->open) return CT_OK;
+    if (ct_step_waits_for_all(t)) return land_all(t, t->net->param[param].key);
+    return on_gradient_wait(t, param);
+}
+
 /* Forward is about to read this parameter. */
 static ct_status on_wait(void *ctx, int param)
 {
@@ -414,17 +421,21 @@ static ct_status find_shard(ct_train_step *t)
     return CT_OK;
 }
 
-static ct_status add_history(ct_train_step *t, const char *name)
+/* As long as what learns, or this rank's shard of it; open NULL: in memory. */
+static ct_status open_storage(const ct_train_step *t, ct_storage_open_fn open, void *ctx,
+                              ct_storage *s)
 {
     const ct_net *net = t->net;
-    ct_storage_open_fn open = (t->open_state != NULL) ? t->open_state : ct_storage_open_fixed;
-    ct_storage *s = &t->history[t->n_history];
 
+    if (open == NULL) open = ct_storage_open_fixed;
     if (t->sync->shards)
-        CT_TRY(ct_storage_open_shard(&t->shard, open, t->open_state_ctx, net->options.dev,
-                                     net->grad_count, s));
-    else
-        CT_TRY(open(t->open_state_ctx, net->options.dev, net->grad_count, s));
+        return ct_storage_open_shard(&t->shard, open, ctx, net->options.dev, net->grad_count, s);
+    return open(ctx, net->options.dev, net->grad_count, s);
+}
+
+static ct_status add_history(ct_train_step *t, const char *name)
+{
+    CT_TRY(open_storage(t, t->open_state, t->open_state_ctx, &t->history[t->n_history]));
     t->history_name[t->n_history++] = name;
     return CT_OK;
 }
@@ -441,6 +452,20 @@ static ct_status open_squares(ct_train_step *t)
     status = ct_square_sums_open(count, 2 * net->n_param, &t->squares);
     free(count);
     return status;
+}
+
+static ct_status open_weights(ct_train_step *t)
+{
+    const ct_net *net = t->net;
+
+    if (ct_step_has_visits(t)) {
+        t->pass->exec.chunk = ct_step_chunk;
+        t->pass->exec.chunk_ctx = t;
+        t->visit_from = &t->weights;
+        return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
+    }
+    t->weights = ct_storage_at(net->options.dev, net->weight_arena, net->grad_count);
+    return CT_OK;
 }
 
 /* Norms over parts are added up over all ranks of the job when gradients have landed. A stage that
@@ -543,6 +568,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
     CT_TRY(find_shard(t));
+    CT_TRY(open_weights(t));
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
     if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
@@ -565,6 +591,7 @@ void ct_train_step_close(ct_train_step *t)
 {
     close_passes(t);
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
+    (void)ct_storage_close(&t->weights);
     ct_update_plan_close(t->net, &t->all);
     close_norm(t);
     ct_shard_destroy(&t->shard);

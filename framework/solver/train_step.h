@@ -50,6 +50,9 @@ typedef struct ct_train_step {
     /** What runs now, for the watchdog. May be NULL. */
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
+    /** Where weights in a window lie; NULL: as the next. */
+    ct_storage_open_fn open_weights;
+    void *open_weights_ctx;
     /** Where the optimiser's states lie; NULL: ct_storage_open_fixed(). */
     ct_storage_open_fn open_state;
     void *open_state_ctx;
@@ -62,6 +65,10 @@ typedef struct ct_train_step {
     ct_storage history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
     ct_shard shard; /* under ct_grad_sync.shards: what this rank has of them, and updates */
+    /** The weights that learn, as the gradient arena: where they are for good, or, in a window
+     *  (ct_net_options.window), this rank's, from where they come for the steps that read them. */
+    ct_storage weights;
+    ct_storage *visit_from; /* where they come from now: these, or in tests their average */
     int n_history;
     ct_storage *average;    /* one of them, or NULL */
     bool *landed;           /* [n_param] updated since the gradients left, or only there, where all
@@ -114,6 +121,17 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 /** Returns with every gradient landed and every weight updated, and what the device decided on the
  *  way in the log. Collective where several ranks have gradients on their way. */
 ct_status ct_train_step_settle(ct_train_step *t);
+
+/* ---- weights that come and go: chunks.c */
+
+/** Weights come to a window: t->weights is not the arena. */
+bool ct_step_has_visits(const ct_train_step *t);
+/** ct_exec.chunk of passes of the net, and of nets that have its weights; ctx: a ct_train_step. */
+ct_status ct_step_chunk(void *ctx, ct_chunk_call call, int chunk);
+/** Fills t->weights as the net's fillers say. */
+ct_status ct_step_fill(ct_train_step *t);
+/** The gradient of a parameter is not needed any more: its weights, or this rank's, are updated. */
+ct_status ct_step_land_gradient(ct_train_step *t, int param);
 
 /* ---- an average of the weights: step_update.c */
 

@@ -40,15 +40,15 @@ ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *n
 const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param);
 /** The train net's gradients, where `memory` lets them share memory (ct_net_options.window). */
 typedef struct ct_exchange_window {
-    ct_gradient_window window;
+    ct_net_window window;
     ct_comm *comm; /* borrowed, as param */
     const Ct__SolverParameter *param;
 } ct_exchange_window;
 
 /** NULL: each has memory of its own. Of ranks that train the whole net on the CPU. w outlives the
  *  net. */
-const ct_gradient_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
-                                                  const Ct__SolverParameter *param);
+const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
+                                             const Ct__SolverParameter *param);
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,

@@ -23,6 +23,7 @@ static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct
                                     .offset = p->offset,
                                     .count = p->count,
                                     .shift = p->grad_shift,
+                                    .weight_shift = p->weight_shift,
                                     .rows = ct_param_rows(p),
                                     .weight = ct_blob_data(&p->blob),
                                     .decay = s->weight_decay * p->decay_mult,
@@ -102,7 +103,10 @@ const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *
 
 /* ---- gradients that share memory */
 
-enum { WINDOW_LAG = 2 /* chunks under way while the next is written */ };
+enum {
+    WINDOW_LAG = 2,     /* chunks under way while the next is written */
+    WINDOW_PREFETCH = 2 /* … that come while the one before is read   */
+};
 
 /* Buckets are those of ranks that keep all gradients, so that sums have the same bits. */
 static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
@@ -125,25 +129,35 @@ static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
 /* On one rank a gradient is done with when its weight is updated, if a step is one batch. */
 static ct_status cut_alone(void *ctx, const ct_net *net, bool *begins)
 {
-    const ct_exchange_window *w = ctx;
+    ct_exchange_window *w = ctx;
     bool one = (w->param->batch_tokens == 0) || (w->param->batch_tokens == ct_net_tokens(net));
 
+    w->window.gradients = w->window.gradients && one;
     for (int i = 0; i < net->n_param; ++i)
-        if (net->param[i].learns) begins[i] = one;
+        if (net->param[i].learns) begins[i] = w->window.gradients || w->window.weights;
     return CT_OK;
 }
 
-const ct_gradient_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
-                                                  const Ct__SolverParameter *param)
+const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
+                                             const Ct__SolverParameter *param)
 {
     bool alone = (comm->size == 1);
     bool at_once = !ct_update_waits_for_all(param) && (param->iter_size == 1);
+    bool gradients, weights;
 
-    if ((param->memory == NULL) || (alone ? !at_once : (param->memory->zero < 2))) return NULL;
+    if (param->memory == NULL) return NULL;
+    gradients = alone ? at_once : (param->memory->zero >= 2);
+    weights = (!alone && (param->memory->zero == 3)) ||
+              (param->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE);
+    if (!gradients && !weights) return NULL;
     *w = (ct_exchange_window){ .comm = comm, .param = param };
-    w->window = (ct_gradient_window){ .cut = alone ? cut_alone : cut_window,
-                                      .ctx = w,
-                                      .lag = alone ? 0 : WINDOW_LAG };
+    w->window = (ct_net_window){ .cut = alone ? cut_alone : cut_window,
+                                 .ctx = w,
+                                 .gradients = gradients,
+                                 .weights = weights,
+                                 .lag = alone ? 0 : WINDOW_LAG,
+                                 .prefetch = (param->memory->prefetch > 0) ? param->memory->prefetch
+                                                                           : WINDOW_PREFETCH };
     return &w->window;
 }
 

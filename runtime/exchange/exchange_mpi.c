@@ -70,6 +70,13 @@ static ct_status host_updated(void *ctx)
     return ct_grad_pipe_updated(((ct_exchange_mpi *)ctx)->pipe);
 }
 
+static ct_status host_gather(void *ctx, int param, bool wait)
+{
+    const ct_exchange_mpi *x = ctx;
+
+    return wait ? ct_grad_pipe_gather_wait(x->pipe, param) : ct_grad_pipe_gather(x->pipe, param);
+}
+
 static const ct_transport_ops host_ops = {
     .ready = host_ready,
     .ready_to = host_ready_to,
@@ -80,6 +87,7 @@ static const ct_transport_ops host_ops = {
     .hear_parts = host_hear_parts,
     .rows = host_rows,
     .updated = host_updated,
+    .gather = host_gather,
 };
 
 /* ---- a step */
@@ -187,6 +195,7 @@ static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, 
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        param->memory->zero, net->options.dev->name);
     config->weights = net->weight_arena;
+    config->visits = (param->memory->zero == 3);
     return CT_OK;
 }
 

@@ -22,16 +22,20 @@ one() {
 both() {
     b_kind=$1 b_n=$2
     shift 2
-    for b_zero in 0 1 2; do one $b_kind $b_n $b_zero "$@"; done
+    for b_zero in 0 1 2 3; do one $b_kind $b_n $b_zero "$@"; done
 }
 
 for ranks in 1 2; do both dense $ranks; done
+runs made 0 'Optimization Done' $JOB 1 $train --set=snapshot_prefix=made
+mv made_iter_20.caffemodel.h5 s_more.caffemodel.h5
 both adam 2 --set=type=AdamW --set=base_lr=0.01 --set=average.type=EMA --set=average.decay=0.9
 for zero in 0 1; do one more 2 $zero --set=iter_size=3; done
 both after 2 --set=comm.forward_overlap=false
 both off 2 --set=comm.overlap=false
 both thread 2 --set=comm.progress=THREAD
 for ranks in 3 4; do both same_sums $ranks --set=reproducible_sum=true; done
+# weights from a file come to the ranks that keep them
+both loaded 2 --weights=s_more.caffemodel.h5
 rm -f *_iter_*
 
 # a table that a head has, too: its rows come beside its gradient, which lives longest; what gradients leave
@@ -68,7 +72,12 @@ runs shards 0 'Optimization Done' $JOB 2 $train $adam --set=snapshot_prefix=shar
 sum_of >sum_shards
 is same_end cmp sum_whole sum_shards
 is same_average cmp whole_iter_20.average.caffemodel shards_iter_20.average.caffemodel
-for way in 'whole 1' 'shards 0' 'shards 1'; do
+runs apart 0 'Optimization Done' $JOB 2 $train $adam --set=snapshot_prefix=apart --set=memory.zero=3
+sum_of >sum_apart
+is apart_end cmp sum_whole sum_apart
+is apart_average cmp whole_iter_20.average.caffemodel apart_iter_20.average.caffemodel
+is apart_weights cmp whole_iter_20.caffemodel apart_iter_20.caffemodel
+for way in 'whole 1' 'shards 0' 'shards 3' 'apart 0' 'apart 3' 'apart 2'; do
     from=${way% *} zero=${way#* }
     rm -f *_iter_20.*
     runs resume_${from}_$zero 0 'Optimization Done' $JOB 2 $train $adam --set=snapshot_prefix=more --set=memory.zero=$zero --snapshot=${from}_iter_10.solverstate.h5

@@ -585,7 +585,7 @@ static ct_status copy_final(void *ctx, int k)
 
 static void window_is_as_whole(int every, int lag)
 {
-    const ct_gradient_window share = { .cut = cut_every, .ctx = &every, .lag = lag };
+    const ct_net_window share = { .cut = cut_every, .ctx = &every, .gradients = true, .lag = lag };
     test_net t, whole;
     copies c = { .net = NULL };
     const ct_step_after after = { .ready = copy_final, .ready_ctx = &c };
