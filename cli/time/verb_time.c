@@ -295,12 +295,14 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
                                .sync = &b->exchange.sync,
                                .several = (runners(b)->size > 1),
                                .parts = b->parts,
+                               .data = g,
                                .iter_size = b->result.n_micro,
                                .schedule = (d != NULL) ? &d->schedule : NULL,
                                .pass = b->net->pass,
                                .rule = rule };
     b->result.after_all = ct_update_waits_for_all(param);
-    return ct_train_step_open(&b->step);
+    CT_TRY(ct_train_step_open(&b->step));
+    return ct_step_fill(&b->step);
 }
 
 /* What was asked for, known to be possible before anything is measured. */

@@ -102,6 +102,7 @@ typedef struct ct_grad_pipe_config {
     bool after_all;       /* no weight changes before all gradients have landed */
     float *weights;       /* not NULL: each rank updates its own parts of the ranges (ZeRO 1), and
                              gets the others' weights; as the arena, borrowed. Codecs: none */
+    bool slots;           /* gradients share memory: what is summed is told of as soon as may be */
     bool visits;          /* … when it asks for them (ZeRO 3): ct_grad_pipe_gather() */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
@@ -129,6 +130,9 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 /** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);
+/** With config.weights, before begin: more gradients of the same ranges follow (micro-batches), so
+ *  no weight changes in the step, and none travels. */
+void ct_grad_pipe_expect_more(ct_grad_pipe *gp, bool more);
 /** By no codec does any gradient travel, in this step and until a begin changes that. */
 bool ct_grad_pipe_is_dense(const ct_grad_pipe *gp);
 /** After begin, in place of all else: somebody else sums the gradients of this step. */

@@ -83,6 +83,7 @@ struct ct_grad_pipe {
     int n_landed, n_left, n_summed;
     int n_reported;
     int n_owned;  /* shards: of `summed`, that part has heard of                  */
+    bool more;    /* shards: in this step no weight changes */
     bool updated; /* shards: weights may travel                                   */
     bool begun;   /* at least once                                     */
     bool open;    /* between begin and the report of the last bucket   */

@@ -10,10 +10,15 @@ bool ct_grad_pipe_has_shards(const ct_grad_pipe *gp)
     return (gp->config.weights != NULL) && (gp->comm->size > 1);
 }
 
+void ct_grad_pipe_expect_more(ct_grad_pipe *gp, bool more)
+{
+    gp->more = more;
+}
+
 void ct_grad_pipe_begin_shards(ct_grad_pipe *gp)
 {
     gp->n_summed = gp->n_owned = 0;
-    gp->updated = !gp->config.after_all;
+    gp->updated = !gp->config.after_all || gp->more;
     for (int i = 0; i < gp->n_range; ++i) gp->sums_left[i] = gp->parts_left[i];
 }
 
@@ -59,7 +64,7 @@ static ct_status gather(ct_grad_pipe *gp, ct_bucket *b)
 {
     ct_status status = CT_OK;
 
-    if (gp->config.visits) {
+    if (gp->config.visits || gp->more) {
         land(gp, b);
         return CT_OK;
     }
@@ -82,7 +87,7 @@ static ct_status tell(ct_grad_pipe *gp, const ct_bucket *b, int i)
 static ct_status tell_all(ct_grad_pipe *gp, ct_bucket *b)
 {
     for (int i = b->cut.first; i < b->cut.first + b->cut.n; ++i) CT_TRY(tell(gp, b, i));
-    return gp->config.after_all ? CT_OK : gather(gp, b);
+    return gp->updated ? gather(gp, b) : CT_OK;
 }
 
 ct_status ct_grad_pipe_own_range(ct_grad_pipe *gp, int i)

@@ -488,7 +488,8 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     observe(gp, CT_GRAD_READY, i);
     status = take_ready(gp, i);
     /* weights that no layer of this backward reads any more */
-    if ((status == CT_OK) && !gp->config.after_all) status = ct_grad_pipe_report_shards(gp);
+    if ((status == CT_OK) && (gp->updated || gp->config.slots))
+        status = ct_grad_pipe_report_shards(gp);
     observe(gp, CT_GRAD_LEAVE, -1);
     return status;
 }
@@ -596,8 +597,7 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
 
 static bool all_reported(const ct_grad_pipe *gp, int first, int n)
 {
-    if (ct_grad_pipe_has_shards(gp) && gp->config.after_all && !gp->updated)
-        return ct_grad_pipe_all_owned(gp);
+    if (ct_grad_pipe_has_shards(gp) && !gp->updated) return ct_grad_pipe_all_owned(gp);
     for (int i = first; i < first + n; ++i) {
         if (gp->parts_left[i] > 0) return false;
     }

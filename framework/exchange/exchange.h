@@ -103,6 +103,9 @@ struct ct_grad_sync {
      *  tells of each own piece that has landed; its weights are new when that returns, or at
      *  `updated`. `landed` tells of parameters whose weights are those of all ranks. */
     bool shards;
+    /** Under shards, of the step that begins: more gradients of the same weights follow, so no
+     *  weight is updated, and none travels. The solver sets it. */
+    bool more;
     int n_trial; /* steps at the start that try ways to send: timings leave them out */
 };
 

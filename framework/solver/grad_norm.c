@@ -213,12 +213,10 @@ ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, i
 }
 
 ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int param,
-                            int64_t from, int64_t count)
+                            int64_t from, int64_t count, const float *data)
 {
-    const ct_param *p = &net->param[param];
-
     n->in_parts[param] = true;
-    return add(n, ex, p->offset + from, count, ct_blob_diff(&p->blob) + from);
+    return add(n, ex, net->param[param].offset + from, count, data);
 }
 
 static ct_status square_over_parts(ct_grad_norm *n, double *square_p)

@@ -62,10 +62,10 @@ void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n);
  *  move meanwhile. */
 ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int first,
                               int n_param);
-/** Elements [from, from + count) of a parameter have landed; from: a multiple of CT_SQUARE_LINE,
- *  and so is the end unless it is the parameter's. Not over parts. */
+/** Elements [from, from + count) of a parameter have landed, and lie at data; from: a multiple of
+ *  CT_SQUARE_LINE, and so is the end unless it is the parameter's. Not over parts. */
 ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int param,
-                            int64_t from, int64_t count);
+                            int64_t from, int64_t count, const float *data);
 /** Where each rank of a group has some of the gradients: all have landed there. Not over parts.
  *  Collective, once a step, before ct_grad_norm_square(). */
 ct_status ct_grad_norm_share(const ct_group *g, ct_grad_norm *n);

@@ -12,22 +12,6 @@ static ct_status check_built(const ct_solver_text *t)
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_async is not built yet",
                        CT_SOLVER_AT(t, snapshot_async));
     if (m == NULL) return CT_OK;
-    if ((m->zero > 1) && ((t->p->iter_size > 1) || (t->p->batch_tokens > 0)))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: memory.zero above 1 with several batches a step is not built yet",
-                       CT_SOLVER_AT(t, memory->zero));
-    if ((m->zero > 0) && ct_update_waits_for_all(t->p))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: memory.zero beside clip_gradients or precision FP16 is not built yet",
-                       CT_SOLVER_AT(t, memory->zero));
-    if (m->zero > 0) {
-        const ct_update_rule *rule = NULL;
-
-        CT_TRY(ct_update_rule_find(t->p->type, &rule));
-        if (rule->ratio != CT_UPDATE_NO_RATIO)
-            return CT_FAIL(CT_ERR_CONFIG, "%s: memory.zero beside type \"%s\" is not built yet",
-                           CT_SOLVER_AT(t, memory->zero), rule->type);
-    }
     if (m->state == CT__MEMORY_PARAMETER__TIER__FILE)
         return CT_FAIL(CT_ERR_CONFIG, "%s: memory.state FILE is not built yet",
                        CT_SOLVER_AT(t, memory->state));

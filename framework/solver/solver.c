@@ -117,6 +117,7 @@ static ct_status open_step(ct_solver *s)
                          .sync = &s->exchange.sync,
                          .parts = s->parts,
                          .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
+                         .data = &s->exchange.data,
                          .pass = s->net->pass,
                          .schedule = (d != NULL) ? &d->schedule : NULL,
                          .stage = (d != NULL) ? d->stage : 0,

@@ -13,7 +13,8 @@ enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred micros
 
 bool ct_step_waits_for_all(const ct_train_step *t)
 {
-    return ct_update_waits_for_all(t->param) || (t->ratios.parts != NULL);
+    return ct_update_waits_for_all(t->param) || (t->ratios.parts != NULL) ||
+           (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO));
 }
 
 static ct_grad_effect effect(const ct_train_step *t, int param)
@@ -44,17 +45,18 @@ bool ct_loss_scale_step(ct_loss_scale *s, int64_t iteration, bool finite)
 
 /* ---- ranges of the optimiser's states */
 
-enum { WEIGHTS = CT_MAX_HISTORY };
+enum { WEIGHTS = CT_MAX_HISTORY, KEPT, WANTED };
 
-/* While an update works on them: the rule's states, then the average; last the weights. */
+/* While an update works on them: the rule's states, then the average; last the weights, and the
+ * gradients where they are kept. */
 typedef struct wanted_states {
-    ct_storage_range r[CT_MAX_HISTORY + 1];
+    ct_storage_range r[WANTED];
 } wanted_states;
 
 /* status: of what was done with them. */
 static ct_status give_back(const ct_train_step *t, wanted_states *w, ct_status status)
 {
-    for (int i = 0; i <= WEIGHTS; i++) {
+    for (int i = 0; i < WANTED; i++) {
         ct_status back = ct_storage_done(&w->r[i], t->pass->exec.stream);
 
         if (status == CT_OK) status = back;
@@ -71,6 +73,8 @@ static ct_status want_states(ct_train_step *t, int first, int end, int64_t from,
 
     *w = (wanted_states){ .r[0].storage = NULL };
     status = ct_storage_want(&t->weights, st, from, n, CT_STORAGE_UPDATE, &w->r[WEIGHTS]);
+    if ((status == CT_OK) && ct_step_keeps(t))
+        status = ct_storage_want(&t->kept, st, from, n, CT_STORAGE_UPDATE, &w->r[KEPT]);
     for (int i = first; (i < end) && (status == CT_OK); i++)
         status = ct_storage_want(&t->history[i], st, from, n, CT_STORAGE_UPDATE, &w->r[i]);
     return (status == CT_OK) ? CT_OK : give_back(t, w, status);
@@ -177,9 +181,18 @@ static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int
                       const wanted_states *w, ct_update *u)
 {
     u->count = n;
-    u->grad = ct_blob_diff(&p->blob) + at;
+    u->grad = ct_step_keeps(t) ? w->r[KEPT].data : ct_blob_diff(&p->blob) + at;
     u->weight = w->r[WEIGHTS].data;
     for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
+}
+
+/* Piece k = 0, 1 … of a parameter that this rank updates. */
+static bool own_piece(const ct_train_step *t, int i, int k, int64_t *from_p, int64_t *count_p)
+{
+    if (t->sync->shards) return t->sync->ops->own(t->sync->ctx, i, k, from_p, count_p);
+    *from_p = 0;
+    *count_p = t->net->param[i].count;
+    return k == 0;
 }
 
 /* What a trust ratio is of, squared, of a piece of a parameter. */
@@ -201,13 +214,16 @@ static ct_status add_norms(ct_train_step *t, const ct_param *p, int64_t from, in
     return CT_OK;
 }
 
+/* Of the pieces that are here; under shards find_ratios() has made them, of all ranks. */
 static ct_status find_norms(ct_train_step *t, const ct_param *p, ct_update *u, double *weight_p,
                             double *step_p)
 {
     int list = 2 * (int)(p - t->net->param);
 
-    ct_square_sums_begin(&t->squares, list, 2);
-    CT_TRY(add_norms(t, p, 0, p->count, u));
+    if (!t->sync->shards) {
+        ct_square_sums_begin(&t->squares, list, 2);
+        CT_TRY(add_norms(t, p, 0, p->count, u));
+    }
     return ct_update_norms(t->rule->ratio, u, list, &t->squares, weight_p, step_p);
 }
 
@@ -245,10 +261,27 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
     return u;
 }
 
+/* Of the pieces of all parameters: each rank adds its own. */
+static ct_status share_ratios(ct_train_step *t)
+{
+    int64_t from, count;
+
+    ct_square_sums_begin(&t->squares, 0, 2 * t->net->n_param);
+    for (int i = 0; i < t->net->n_param; i++) {
+        const ct_param *p = &t->net->param[i];
+        ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+
+        for (int k = 0; p->learns && own_piece(t, i, k, &from, &count); k++)
+            CT_TRY(add_norms(t, p, from, count, &u));
+    }
+    return ct_square_sums_share(t->data, &t->squares);
+}
+
 /* Of all parameters at once: each rank has parts of some. What is late of a residual is not in it.
  */
 static ct_status find_ratios(ct_train_step *t)
 {
+    if (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO)) return share_ratios(t);
     if (t->ratios.parts == NULL) return CT_OK;
     ct_part_sums_begin(&t->ratios);
     for (int i = 0; i < t->net->n_param; i++) {
@@ -275,15 +308,6 @@ static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, i
     status = ct_update_rule_apply(t->rule, u);
     if (status == CT_OK) status = move_average(t, &w, share, n, u->weight);
     return give_back(t, &w, status);
-}
-
-/* Piece k = 0, 1 … of a parameter that this rank updates. */
-static bool own_piece(const ct_train_step *t, int i, int k, int64_t *from_p, int64_t *count_p)
-{
-    if (t->sync->shards) return t->sync->ops->own(t->sync->ctx, i, k, from_p, count_p);
-    *from_p = 0;
-    *count_p = t->net->param[i].count;
-    return k == 0;
 }
 
 static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from, int64_t count,
@@ -438,11 +462,37 @@ ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
 
 ct_status ct_step_add_part(ct_train_step *t, int param, int64_t from, int64_t count)
 {
+    const ct_param *p = &t->net->param[param];
     double start = ct_clock_s();
+    ct_storage_range kept = { .storage = NULL };
+    const float *data = ct_blob_diff(&p->blob) + from;
+    ct_status status, back;
 
-    CT_TRY(ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from, count));
+    if (ct_step_keeps(t)) {
+        CT_TRY(ct_storage_want(&t->kept, NULL, p->offset + from, count, CT_STORAGE_READ, &kept));
+        data = kept.data;
+    }
+    status = ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from, count, data);
+    back = ct_storage_done(&kept, NULL);
     t->norm_s += ct_clock_s() - start;
-    return CT_OK;
+    return (status == CT_OK) ? back : status;
+}
+
+ct_status ct_step_keep(ct_train_step *t, int param, int64_t from, int64_t count)
+{
+    const ct_param *p = &t->net->param[param];
+    const float *sum = ct_blob_diff(&p->blob) + from;
+    ct_storage_range kept;
+    ct_status status = CT_OK, back;
+
+    CT_TRY(ct_storage_want(&t->kept, NULL, p->offset + from, count,
+                           t->first ? CT_STORAGE_WRITE : CT_STORAGE_UPDATE, &kept));
+    if (t->first)
+        memcpy(kept.data, sum, (size_t)count * sizeof(*sum));
+    else
+        status = t->net->options.dev->math->axpy(NULL, count, 1.0f, sum, kept.data);
+    back = ct_storage_done(&kept, NULL);
+    return (status == CT_OK) ? back : status;
 }
 
 static ct_status square(ct_train_step *t, double *square_p)
@@ -458,6 +508,7 @@ static ct_status clip(ct_train_step *t, double limit)
 {
     double norm = 0.0;
 
+    if (t->sync->shards) CT_TRY(ct_grad_norm_share(t->data, &t->norm));
     CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);

@@ -32,9 +32,11 @@ static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
 {
     ct_train_step *t = ctx;
 
-    if (!t->sync->shards || ct_step_waits_for_all(t))
-        return ct_step_add_part(t, param, from, count);
-    return ct_step_update_piece(t, param, from, count);
+    if (!t->sync->shards) return ct_step_add_part(t, param, from, count);
+    if (ct_step_keeps(t)) CT_TRY(ct_step_keep(t, param, from, count));
+    if (t->sync->more) return CT_OK;
+    if (!ct_step_waits_for_all(t)) return ct_step_update_piece(t, param, from, count);
+    return ct_grad_norm_is_open(&t->norm) ? ct_step_add_part(t, param, from, count) : CT_OK;
 }
 
 /* Backward has waited for all of them: they share memory. */
@@ -218,6 +220,17 @@ static ct_status begin_sync(ct_train_step *t)
     return CT_OK;
 }
 
+/* Gradients of a backward are about to leave; more: of which others follow, that are kept. */
+static ct_status begin_gradients(ct_train_step *t, bool first, bool more)
+{
+    t->first = first;
+    t->sync->more = more;
+    CT_TRY(begin_sync(t));
+    memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
+    t->updated = false;
+    return CT_OK;
+}
+
 /* The gradients of the last backward are about to leave, to be applied at this rate. */
 static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 {
@@ -227,9 +240,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     t->rate = rate;
     t->scale = 1.0f / (float)t->iter_size;
     CT_TRY(ct_step_put_numbers(t));
-    CT_TRY(begin_sync(t));
-    memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
-    t->updated = false;
+    CT_TRY(begin_gradients(t, true, (t->iter_size > 1) && ct_step_keeps(t)));
     if (ct_grad_norm_is_open(&t->norm)) ct_grad_norm_begin(t->net, &t->norm);
     return CT_OK;
 }
@@ -324,7 +335,28 @@ static ct_status run_forward(ct_train_step *t, int m, int64_t iteration, double 
 {
     CT_TRY(ct_pass_forward_begin(t->runs));
     if (m == 0) CT_TRY(begin(t, iteration, rate));
+    if ((m > 0) && ct_step_keeps(t)) CT_TRY(begin_gradients(t, false, !t->last));
     return (t->last && (t->look != NULL)) ? t->look(t->hook_ctx, t->runs) : CT_OK;
+}
+
+/* The sums of a micro-batch that is not the last are kept. */
+static ct_status on_more(void *ctx)
+{
+    ct_train_step *t = ctx;
+
+    return t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t);
+}
+
+static ct_status keep_backward(ct_train_step *t)
+{
+    const ct_transport *way = &t->sync->transport;
+    const ct_step_after after = { .ready = way->ops->ready,
+                                  .ready_ctx = way->ctx,
+                                  .wait = on_gradient_wait,
+                                  .finish = on_more,
+                                  .ctx = t };
+
+    return ct_pass_backward_and(t->runs, &after);
 }
 
 static ct_status run_backward(ct_train_step *t, double *loss)
@@ -332,7 +364,10 @@ static ct_status run_backward(ct_train_step *t, double *loss)
     double one = 0.0;
 
     if (t->last) return last_backward(t);
-    CT_TRY(ct_pass_backward(t->runs, NULL, NULL));
+    if (ct_step_keeps(t))
+        CT_TRY(keep_backward(t));
+    else
+        CT_TRY(ct_pass_backward(t->runs, NULL, NULL));
     /* a device has all of the step to do by now, so waiting for its loss leaves no gap */
     CT_TRY(ct_pass_forward_end(t->runs, &one));
     *loss += one;
@@ -348,7 +383,7 @@ static ct_status run_item(ct_train_step *t, bool forward, int m, const int *n, i
     hand_over(t, pass_of(t, m));
     t->last = (m == t->iter_size - 1);
     t->runs->exec.micro_step = iteration * t->iter_size + m;
-    t->runs->exec.accumulate = (m > 0);
+    t->runs->exec.accumulate = (m > 0) && !ct_step_keeps(t);
     say(t, forward, m);
     return forward ? run_forward(t, m, iteration, rate) : run_backward(t, loss);
 }
@@ -438,6 +473,18 @@ static ct_status add_history(ct_train_step *t, const char *name)
     CT_TRY(open_storage(t, t->open_state, t->open_state_ctx, &t->history[t->n_history]));
     t->history_name[t->n_history++] = name;
     return CT_OK;
+}
+
+/* What is summed does not stay where it is. */
+static ct_status open_kept(ct_train_step *t)
+{
+    const ct_net *net = t->net;
+    bool window = (net->options.window != NULL) && net->options.window->gradients &&
+                  (ct_net_chunk_count(net) > 0);
+
+    if (!t->sync->shards || !window || ((t->iter_size == 1) && !ct_step_waits_for_all(t)))
+        return CT_OK;
+    return open_storage(t, NULL, NULL, &t->kept);
 }
 
 static ct_status open_squares(ct_train_step *t)
@@ -569,6 +616,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
     CT_TRY(find_shard(t));
     CT_TRY(open_weights(t));
+    CT_TRY(open_kept(t));
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
     if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
@@ -592,6 +640,7 @@ void ct_train_step_close(ct_train_step *t)
     close_passes(t);
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     (void)ct_storage_close(&t->weights);
+    (void)ct_storage_close(&t->kept);
     ct_update_plan_close(t->net, &t->all);
     close_norm(t);
     ct_shard_destroy(&t->shard);

@@ -37,6 +37,7 @@ typedef struct ct_train_step {
     const ct_parts *parts; /* of a net that ranks run together: norms are those of the whole net's
                             * weights. NULL: this rank has all of them */
     bool several;          /* ranks */
+    const ct_group *data;  /* the replicas, under ct_grad_sync.shards */
     ct_pass *pass; /* of net; runs all micro-batches, or as the first of several the first one.
                     * Poll, wait, micro_step and accumulate of its exec are set here */
     /** What a step runs, as often as iter_size holds its micro-batches; NULL: they go forward and
@@ -68,6 +69,9 @@ typedef struct ct_train_step {
     /** The weights that learn, as the gradient arena: where they are for good, or, in a window
      *  (ct_net_options.window), this rank's, from where they come for the steps that read them. */
     ct_storage weights;
+    /** Under shards with gradients in a window: the sums that this rank keeps, of its pieces, until
+     *  all micro-batches are in and nothing waits any more. Not open where nothing waits. */
+    ct_storage kept;
     ct_storage *visit_from; /* where they come from now: these, or in tests their average */
     int n_history;
     ct_storage *average;    /* one of them, or NULL */
@@ -91,6 +95,7 @@ typedef struct ct_train_step {
     ct_pass *runs;    /* of these, the one that has the exec: it goes from pass to pass */
     int n_ahead[2];   /* of this step, whose receives have begun: backward, forward */
     bool last;        /* micro-batch of the step */
+    bool first;       /* gradients under way are of its first one */
     char doing[96];   /* what it does now, for beats */
 
     /* of the gradients on their way */
@@ -158,6 +163,13 @@ ct_status ct_step_put_numbers(ct_train_step *t);
 ct_status ct_step_update(ct_train_step *t, int first, int n);
 /** The same of a piece of one, under shards. */
 ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_t count);
+/** Sums of pieces are kept: t->kept is open. */
+static inline bool ct_step_keeps(const ct_train_step *t)
+{
+    return t->kept.ops != NULL;
+}
+/** Such a piece has landed: it is added to what is kept of it, or is the first. */
+ct_status ct_step_keep(ct_train_step *t, int param, int64_t from, int64_t count);
 /** All of them, where they had to wait for each other. */
 ct_status ct_step_update_all(ct_train_step *t);
 /** What a device has decided by itself reaches the log and the host's account; all: of the last

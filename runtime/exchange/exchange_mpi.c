@@ -109,6 +109,7 @@ static ct_status mpi_begin(ct_grad_sync *s, int64_t iteration, float scale, floa
 
     if (x->all_on_device) return ct_transport_device_begin(x->device);
     ct_grad_pipe_share(x->pipe, s->momentum);
+    ct_grad_pipe_expect_more(x->pipe, s->more);
     CT_TRY(ct_grad_pipe_begin(x->pipe, iteration, scale, rate));
     /* what travels coded the pipe takes from the device by itself; AUTO may change what does */
     for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
@@ -195,6 +196,7 @@ static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, 
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        param->memory->zero, net->options.dev->name);
     config->weights = net->weight_arena;
+    config->slots = (param->memory->zero >= 2);
     config->visits = (param->memory->zero == 3);
     return CT_OK;
 }

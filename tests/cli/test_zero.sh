@@ -19,6 +19,7 @@ one() {
     is "losses_${kind}_${n}_$zero" cmp losses_0 losses_$zero
     is "weights_${kind}_${n}_$zero" cmp sum_0 sum_$zero
 }
+near() { paste -d' ' "$1" "$2" | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-6 * $2) bad = 1; n++ } END { exit bad || n != 20 }'; }
 both() {
     b_kind=$1 b_n=$2
     shift 2
@@ -29,7 +30,19 @@ for ranks in 1 2; do both dense $ranks; done
 runs made 0 'Optimization Done' $JOB 1 $train --set=snapshot_prefix=made
 mv made_iter_20.caffemodel.h5 s_more.caffemodel.h5
 both adam 2 --set=type=AdamW --set=base_lr=0.01 --set=average.type=EMA --set=average.decay=0.9
-for zero in 0 1; do one more 2 $zero --set=iter_size=3; done
+both clip 2 --set=clip_gradients=0.5
+both lamb 2 --set=type=LAMB --set=base_lr=0.01
+both lars 2 --set=type=LARS --set=clip_gradients=0.7
+# stages that keep pieces add up the sums of micro-batches, the others the micro-batches
+for more in '' --set=clip_gradients=0.5; do
+    for zero in 0 1; do one more$more 2 $zero --set=iter_size=3 $more; done
+    for zero in 2 3; do
+        runs more_$zero 0 'Optimization Done' $JOB 2 $train --set=iter_size=3 $more --set=memory.zero=$zero --metrics=m.jsonl --set=snapshot_prefix=z$zero
+        losses m.jsonl >losses_$zero
+        is more_losses_$zero near losses_0 losses_$zero
+        is more_differ_$zero test -s losses_$zero
+    done
+done
 both after 2 --set=comm.forward_overlap=false
 both off 2 --set=comm.overlap=false
 both thread 2 --set=comm.progress=THREAD

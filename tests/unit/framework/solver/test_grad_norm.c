@@ -49,7 +49,9 @@ static void land_in_parts(test_net *t, ct_grad_norm *n, int i, int parts)
         int64_t from = count * (k - 1) / parts / CT_SQUARE_LINE * CT_SQUARE_LINE;
         int64_t to = (k == parts) ? count : count * k / parts / CT_SQUARE_LINE * CT_SQUARE_LINE;
 
-        assert_int_equal(ct_grad_norm_part(t->net, n, ex, i, from, to - from), CT_OK);
+        assert_int_equal(ct_grad_norm_part(t->net, n, ex, i, from, to - from,
+                                           ct_blob_diff(&t->net->param[i].blob) + from),
+                         CT_OK);
         at += to - from;
     }
     assert_int_equal(at, count);
