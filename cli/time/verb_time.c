@@ -16,6 +16,7 @@
 #include "framework/snapshot/parts.h"
 #include "runtime/call.h"
 #include "runtime/division/division.h"
+#include "runtime/job_memory.h"
 
 typedef struct time_data {
     int n_batch;             /* timed                                                */
@@ -157,6 +158,7 @@ typedef struct bench {
     ct_team_clock *layers, *whole; /* what threads do in a layer, and in a step; or NULL */
     ct_job_division *division;     /* by --parallel; NULL: this rank runs the whole net */
     ct_parts *parts;               /* its weights, likewise */
+    ct_job_memory memory;
 } bench;
 
 /* The ranks that make a step together. */
@@ -299,9 +301,14 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
                                .iter_size = b->result.n_micro,
                                .schedule = (d != NULL) ? &d->schedule : NULL,
                                .pass = b->net->pass,
+                               .open_weights = b->memory.open_weights,
+                               .open_weights_ctx = &b->memory.files,
+                               .open_state = b->memory.open_state,
+                               .open_state_ctx = &b->memory.files,
                                .rule = rule };
     b->result.after_all = ct_update_waits_for_all(param);
     CT_TRY(ct_train_step_open(&b->step));
+    ct_job_memory_tell(&b->memory);
     return ct_step_fill(&b->step);
 }
 
@@ -406,12 +413,14 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     CT_TRY(ct_trace_file_open(call, &b.trace));
     b.ex->trace = b.trace.trace;
     CT_TRY(open_exchange(&b, &open));
+    CT_TRY(ct_job_memory_open(c->solver, ct_options_text(call->options, "stage_dir"), &b.memory));
     CT_TRY(open_step(&b, c->solver));
     CT_TRY(run_steps(&b));
     if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
     CT_TRY(ct_trace_file_write(&b.trace));
     CT_TRY(write_results(call, c, &b, q));
     ct_train_step_close(&b.step);
+    ct_job_memory_close(&b.memory);
     ct_parts_destroy(b.parts);
     ct_exchange_open_close(&open);
     ct_trace_file_close(&b.trace);

@@ -16,6 +16,7 @@
 #include "planner/parallel.h"
 #include "runtime/call.h"
 #include "runtime/division/division.h"
+#include "runtime/job_memory.h"
 #include "runtime/signals.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
@@ -28,6 +29,7 @@ typedef struct training {
     ct_config config;
     ct_exchange_open exchange;
     ct_exchange_window window;
+    ct_job_memory memory;
     ct_trace_file trace;
     ct_report *report;
     ct_solver *solver;
@@ -317,6 +319,10 @@ static ct_status create_solver(training *t)
         options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
     if ((t->parallel == NULL) && (options.dev->kind == CT_DEVICE_CPU))
         options.window = ct_exchange_window_open(&t->window, t->job->data_comm, t->config.solver);
+    CT_TRY(ct_job_memory_open(t->config.solver, ct_options_text(t->o, "stage"), &t->memory));
+    options.open_state = t->memory.open_state;
+    options.open_weights = t->memory.open_weights;
+    options.open_state_ctx = options.open_weights_ctx = &t->memory.files;
     options.memory_limit = ct_memory_limit() / t->job->group.node.size;
     options.env.rank = data->rank;
     options.env.n_rank = data->size;
@@ -338,7 +344,9 @@ static ct_status create_solver(training *t)
     options.heartbeat = ct_watchdog_beat;
     options.heartbeat_ctx = t->job->watchdog;
     CT_TRY(fill_parallel(t, &options));
-    return ct_solver_create(&options, &t->solver);
+    CT_TRY(ct_solver_create(&options, &t->solver));
+    ct_job_memory_tell(&t->memory);
+    return CT_OK;
 }
 
 /* All that comes before the first step. */
@@ -401,6 +409,7 @@ ct_status ct_verb_train(ct_call *call)
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);
+    ct_job_memory_close(&t.memory);
     ct_job_division_close(t.division);
     ct_exchange_open_close(&t.exchange);
     ct_trace_file_close(&t.trace);

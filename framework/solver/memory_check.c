@@ -12,12 +12,6 @@ static ct_status check_built(const ct_solver_text *t)
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_async is not built yet",
                        CT_SOLVER_AT(t, snapshot_async));
     if (m == NULL) return CT_OK;
-    if (m->state == CT__MEMORY_PARAMETER__TIER__FILE)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.state FILE is not built yet",
-                       CT_SOLVER_AT(t, memory->state));
-    if (m->weights == CT__MEMORY_PARAMETER__TIER__FILE)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.weights FILE is not built yet",
-                       CT_SOLVER_AT(t, memory->weights));
     if (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16)
         return CT_FAIL(CT_ERR_CONFIG, "%s: memory.gradients BF16 is not built yet",
                        CT_SOLVER_AT(t, memory->gradients));

@@ -126,6 +126,8 @@ static ct_status open_step(ct_solver *s)
                          .look = take_outputs,
                          .beat = beat,
                          .hook_ctx = s,
+                         .open_weights = s->options.open_weights,
+                         .open_weights_ctx = s->options.open_weights_ctx,
                          .open_state = s->options.open_state,
                          .open_state_ctx = s->options.open_state_ctx };
     CT_TRY(ct_train_step_open(&s->step));

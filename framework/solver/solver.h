@@ -57,6 +57,8 @@ typedef struct ct_solver_options {
     /** Where the optimiser's states lie; NULL: at one address, on the device. */
     ct_storage_open_fn open_state;
     void *open_state_ctx;
+    ct_storage_open_fn open_weights; /* likewise, of weights in a window */
+    void *open_weights_ctx;
 } ct_solver_options;
 
 /** A solver's parameters, and where they came from; map may be NULL. */

@@ -137,6 +137,20 @@ static ct_status move_average(const ct_train_step *t, const wanted_states *w, fl
 
 /* ---- updates */
 
+/* Floats from `from` on that all storages have together, n at most. */
+static int64_t together(const ct_train_step *t, int64_t from, int64_t n)
+{
+    const ct_storage *all[CT_MAX_HISTORY + 2] = { &t->weights, &t->kept };
+
+    for (int i = 0; i < t->n_history; i++) all[2 + i] = &t->history[i];
+    for (int i = 0; i < 2 + t->n_history; i++) {
+        int64_t most = (all[i]->ops != NULL) ? ct_storage_together(all[i], from) : n;
+
+        if (most < n) n = most;
+    }
+    return n;
+}
+
 static int64_t chunk(int64_t left)
 {
     return (left < UPDATE_CHUNK) ? left : UPDATE_CHUNK;
@@ -168,6 +182,7 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
         wanted_states w;
 
         n = in_chunks(t, share) ? chunk(p->count - at) : p->count;
+        n = together(t, p->offset + at, n);
         CT_TRY(math->axpy(t->pass->exec.stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
         CT_TRY(want_states(t, t->rule->n_state, n_moved(t, share), p->offset + at, n, &w));
         CT_TRY(give_back(t, &w, move_average(t, &w, share, n, weight)));
@@ -202,7 +217,7 @@ static ct_status add_norms(ct_train_step *t, const ct_param *p, int64_t from, in
     int list = 2 * (int)(p - t->net->param);
 
     for (int64_t at = 0; at < count; at += u->count) {
-        int64_t n = chunk(count - at);
+        int64_t n = together(t, p->offset + from + at, chunk(count - at));
         wanted_states states;
 
         CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + from + at, n, &states));
@@ -317,7 +332,10 @@ static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from,
     bool chunks = in_chunks(t, share);
 
     for (int64_t at = 0; at < count; at += u->count) {
-        CT_TRY(update_range(t, p, from + at, chunks ? chunk(count - at) : count, share, u));
+        int64_t n = chunks ? chunk(count - at) : count;
+
+        n = together(t, p->offset + from + at, n);
+        CT_TRY(update_range(t, p, from + at, n, share, u));
         CT_TRY(ct_exec_poll(&t->pass->exec));
     }
     return CT_OK;

@@ -52,7 +52,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
     return ct_group_sum(ct_solver_writers(s), o->sum, (int)o->n + 3);
 }
 
-/* The same of an average of which each rank has a shard. */
+/* The same of an average of which each rank has a shard, or which comes and goes. */
 static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
 {
     ct_pass *pass = s->test[i]->pass;
@@ -63,7 +63,10 @@ static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
 
     status = (average != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for averaged weights");
     status = ct_group_agree(&s->exchange.data, status);
-    if (status == CT_OK) status = ct_state_shards_gather(s->shards, s->step.average, average);
+    if ((status == CT_OK) && (s->shards != NULL))
+        status = ct_state_shards_gather(s->shards, s->step.average, average);
+    else if (status == CT_OK)
+        status = ct_storage_get(s->step.average, 0, n, average);
     if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
     if (status == CT_OK) status = run_batches(s, i, stopped_p);
     back = ct_pass_use_weights(pass, NULL);
@@ -88,7 +91,8 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
         ct_net_weights_changed(s->test[i]);
         return status;
     }
-    if (s->shards != NULL) return run_on_gathered(s, i, stopped_p);
+    if ((s->shards != NULL) || !s->step.average->ops->fixed)
+        return run_on_gathered(s, i, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };
     status = ct_pass_use_weights(pass, &set);

@@ -47,6 +47,11 @@ ct_status ct_storage_want(ct_storage *s, ct_stream st, int64_t from, int64_t cou
     return CT_OK;
 }
 
+int64_t ct_storage_together(const ct_storage *s, int64_t from)
+{
+    return (s->ops->together != NULL) ? s->ops->together(s, from) : s->count - from;
+}
+
 ct_status ct_storage_done(ct_storage_range *r, ct_stream st)
 {
     ct_storage *s = r->storage;
@@ -142,9 +147,11 @@ static ct_status by_chunks(ct_storage *s, int64_t from, int64_t count, ct_storag
 {
     for (int64_t at = 0, n = 0; at < count; at += n) {
         ct_storage_range r = { .storage = NULL };
+        int64_t most = ct_storage_together(s, from + at);
         ct_status status, back;
 
         n = (count - at < CT_STORAGE_CHUNK) ? count - at : CT_STORAGE_CHUNK;
+        if (n > most) n = most;
         CT_TRY(ct_storage_want(s, NULL, from + at, n, use, &r));
         status = fn(&r, ctx);
         back = ct_storage_done(&r, NULL);

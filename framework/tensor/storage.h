@@ -40,6 +40,8 @@ typedef struct ct_storage_ops {
     ct_status (*want)(struct ct_storage *s, ct_stream st, ct_storage_range *r);
     /** Work that `st` was given so far is the last at r->data. */
     ct_status (*done)(struct ct_storage *s, ct_stream st, const ct_storage_range *r);
+    /** Floats from `from` on that may be wanted as one range. NULL: all. */
+    int64_t (*together)(const struct ct_storage *s, int64_t from);
     void (*close)(struct ct_storage *s);
 } ct_storage_ops;
 
@@ -74,6 +76,8 @@ ct_status ct_storage_close(ct_storage *s);
  *  wanted and either is written. */
 ct_status ct_storage_want(ct_storage *s, ct_stream st, int64_t from, int64_t count,
                           ct_storage_use use, ct_storage_range *r);
+/** The most floats from `from` on that may be wanted as one range. */
+int64_t ct_storage_together(const ct_storage *s, int64_t from);
 /** Gives it back; one that is not wanted is allowed. */
 ct_status ct_storage_done(ct_storage_range *r, ct_stream st);
 /** CT_ERR_ARG, logged, where a range is still wanted. */

@@ -30,6 +30,8 @@ void ct_shard_destroy(ct_shard *s)
 
 /* ---- the storage */
 
+enum { LINE = 16 /* floats: pieces begin at multiples of it in the inner storage, too */ };
+
 typedef struct shard_storage {
     int n;
     ct_shard_piece *piece;
@@ -95,6 +97,19 @@ static ct_status shard_done(ct_storage *s, ct_stream st, const ct_storage_range 
     return ct_storage_done(&own->out[k], st);
 }
 
+static int64_t shard_together(const ct_storage *s, int64_t from)
+{
+    const shard_storage *own = s->own;
+    const ct_storage_range first = { .from = from, .count = 1 };
+    const ct_shard_piece *p = find(own, &first);
+    int64_t left, most;
+
+    if (p == NULL) return s->count - from; /* wanting it says so */
+    left = p->from + p->count - from;
+    most = ct_storage_together(&own->inner, own->at[p - own->piece] + (from - p->from));
+    return (left < most) ? left : most;
+}
+
 static void shard_close(ct_storage *s)
 {
     destroy(s->own);
@@ -111,7 +126,7 @@ static bool copy_pieces(const ct_shard *shard, shard_storage *own)
     own->n = shard->n;
     for (int i = 0; i < own->n; i++) {
         own->at[i] = at;
-        at += own->piece[i].count;
+        at += (own->piece[i].count + LINE - 1) / LINE * LINE;
     }
     return true;
 }
@@ -119,20 +134,27 @@ static bool copy_pieces(const ct_shard *shard, shard_storage *own)
 ct_status ct_storage_open_shard(const ct_shard *shard, ct_storage_open_fn inner, void *inner_ctx,
                                 const ct_device *dev, int64_t count, ct_storage *s_p)
 {
-    static const ct_storage_ops fixed = {
-        .name = "shard", .fixed = true, .want = shard_want, .done = shard_done, .close = shard_close
-    };
-    static const ct_storage_ops moving = {
-        .name = "shard", .want = shard_want, .done = shard_done, .close = shard_close
-    };
+    static const ct_storage_ops fixed = { .name = "shard",
+                                          .fixed = true,
+                                          .want = shard_want,
+                                          .done = shard_done,
+                                          .together = shard_together,
+                                          .close = shard_close };
+    static const ct_storage_ops moving = { .name = "shard",
+                                           .want = shard_want,
+                                           .done = shard_done,
+                                           .together = shard_together,
+                                           .close = shard_close };
     shard_storage *own = calloc(1, sizeof(*own));
+    int64_t length = 0;
     ct_status status;
 
     if ((own == NULL) || !copy_pieces(shard, own)) {
         destroy(own);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a shard of %d pieces", shard->n);
     }
-    status = inner(inner_ctx, dev, shard->count, &own->inner);
+    if (own->n > 0) length = own->at[own->n - 1] + own->piece[own->n - 1].count;
+    status = inner(inner_ctx, dev, length, &own->inner);
     if (status != CT_OK) {
         destroy(own);
         return status;

@@ -195,6 +195,11 @@ static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, 
     if (on_device)
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        param->memory->zero, net->options.dev->name);
+    if ((param->memory->zero < 3) && ct_net_has_visits(net))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { weights: FILE zero: %d }: among ranks weights in files are shared "
+                       "out, too: take zero: 3, or 0, with which each rank has all of them",
+                       param->memory->zero);
     config->weights = net->weight_arena;
     config->slots = (param->memory->zero >= 2);
     config->visits = (param->memory->zero == 3);

@@ -1,0 +1,41 @@
+/** @file async_io.h  Reads and writes of files that go on beside the caller.
+ *
+ * A request is the caller's memory and stays where it is until it was waited for. Requests that
+ * touch the same bytes of a file are not under way together; who makes them waits first.
+ */
+#ifndef CT_ASYNC_IO_H
+#define CT_ASYNC_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+typedef struct ct_io_request {
+    int fd;
+    bool write;
+    void *data;
+    int64_t at; /* byte of the file */
+    size_t bytes;
+    /* set while it is under way */
+    int error;    /* errno of what failed; 0: all bytes have moved; -1: the file ended before */
+    size_t moved; /* bytes */
+    bool done;
+    struct ct_io_request *next;
+} ct_io_request;
+
+typedef struct ct_io ct_io;
+
+/** CT_ERR_NOMEM. */
+ct_status ct_io_open(ct_io **io_p);
+/** NULL allowed; when nothing is under way. */
+void ct_io_close(ct_io *io);
+/** How it works, for messages. */
+const char *ct_io_name(const ct_io *io);
+/** Begins one. Short transfers and interrupted calls are gone on with. */
+void ct_io_submit(ct_io *io, ct_io_request *r);
+/** Returns when it is done; what became of it is in r->error. */
+void ct_io_wait(ct_io *io, ct_io_request *r);
+
+#endif

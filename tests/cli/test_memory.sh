@@ -1,0 +1,72 @@
+#!/bin/sh
+# States and weights in files: the bits of memory, under every rule; what cannot be is said.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
+losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --set=display=1 --set=comm.bucket_mb=0.002"
+mkdir files
+file="--set=memory.state=FILE --set=memory.path=files --set=memory.chunk_mb=0.004"
+
+# same KIND RANKS OPTIONS…: in memory, states in files, all in files
+same() {
+    kind=$1 n=$2
+    shift 2
+    for way in none state all; do
+        how=
+        [ "$way $kind" = 'all shards' ] && continue # among ranks weights in files are zero 3's
+        [ $way = none ] || how=$file
+        [ $way = all ] && how="$how --set=memory.weights=FILE --set=memory.checksum=true"
+        runs "${kind}_${n}_$way" 0 'Optimization Done' $JOB $n $train "$@" $how --metrics=m.jsonl --set=snapshot_prefix=$way
+        sum_of >sum_$way
+        losses m.jsonl >losses_$way
+        if [ $way = none ]; then
+            is "there_${kind}_$n" test "$(wc -l <losses_none)" = 20
+            continue
+        fi
+        is "said_${kind}_${n}_$way" grep -q 'of this rank lie in files in "files"' out
+        is "losses_${kind}_${n}_$way" cmp losses_none losses_$way
+        is "weights_${kind}_${n}_$way" cmp sum_none sum_$way
+    done
+    is "nothing_left_${kind}_$n" test -z "$(ls files)"
+}
+
+export CORTADO_POISON=1
+same sgd 1
+same adam 1 --set=type=AdamW --set=base_lr=0.01 --set=average.type=EMA --set=average.decay=0.9
+same lamb 1 --set=type=LAMB --set=base_lr=0.01
+same clip 1 --set=clip_gradients=0.5 --set=iter_size=2
+same shards 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=1
+same apart 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=3 --set=clip_gradients=0.5
+same each 2
+unset CORTADO_POISON
+runs weights_of_shards 2 'take zero: 3, or 0' $JOB 2 $train --set=memory.zero=1 --set=memory.weights=FILE --set=memory.path=files
+
+# snapshots go from memory to files and back
+adam="--set=type=Adam --set=base_lr=0.01 --set=average.type=SWA --set=average.interval=2 --set=snapshot=10"
+rm -f *_iter_*
+runs in_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=m
+sum_of >sum_m
+runs in_files 0 'Optimization Done' $JOB 1 $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=f --set=snapshot_format=BINARYPROTO
+sum_of >sum_f
+is same_end cmp sum_m sum_f
+runs to_files 0 'Optimization Done' $JOB 1 $train $adam $file --set=memory.weights=FILE --set=snapshot_prefix=r --snapshot=m_iter_10.solverstate.h5
+sum_of >sum_r
+is resumed_in_files cmp sum_m sum_r
+runs to_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=r --snapshot=f_iter_10.solverstate.h5
+sum_of >sum_r
+is resumed_in_memory cmp sum_m sum_r
+
+runs no_folder 2 'memory { path }: "nowhere" is no folder' $train --set=memory.state=FILE --set=memory.path=nowhere
+if [ -d /dev/shm ] && [ -w /dev/shm ]; then
+    runs in_tmpfs 0 'lies in memory \(tmpfs\)' $train --set=memory.state=FILE --set=memory.path=/dev/shm --set=max_iter=2 --set=snapshot_prefix=t
+else
+    skip in_tmpfs "no /dev/shm"
+fi
+TMPDIR=$PWD/files
+export TMPDIR
+runs by_tmpdir 0 "lie in files in \"$PWD/files\"" $train --set=memory.state=FILE --set=max_iter=2 --set=snapshot_prefix=t
+mkdir stage
+runs by_stage 0 'lie in files in "stage"' $train --set=memory.state=FILE --stage=stage --set=max_iter=2 --set=snapshot_prefix=t
+runs timed 0 'lie in files in' "$CORTADO" time --solver=solver.prototxt --iterations=2 --limits=false $file --set=memory.weights=FILE
+finish
