@@ -36,6 +36,12 @@ double ct_memory_limit(void);
  *  machine with so many bytes. */
 double ct_memory_limit_of(const char *groups, const char *mount, double machine);
 
+/** Bytes that are not taken now, of the machine's or of what control groups leave, caches of files
+ *  counted as free. */
+double ct_memory_free(void);
+/** The same, as ct_memory_limit_of(), on a machine with so many free. */
+double ct_memory_free_of(const char *groups, const char *mount, double machine);
+
 /** The most bytes that this process had resident so far. Of memory that it shares with others now
  *  (windows of a node's ranks) its share counts, so that a sum over the ranks has each page once.
  */

@@ -2,6 +2,7 @@
  * control group leaves of it (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of
  * Linux). A scheduler limits jobs so, and so does whoever runs containers. And what of it a process
  * has taken. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,30 +11,60 @@
 
 #include "framework/base/memory.h"
 
-/* The number in a file, where it is one below `most`; "max" is none. */
-static double read_limit(const char *file, double most)
+/* The files of a control group. */
+typedef struct group_files {
+    const char *controller; /* folder below the mount */
+    const char *limit, *used, *cache;
+} group_files;
+
+static const group_files version_1 = { "/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                       "total_inactive_file" };
+static const group_files version_2 = { "", "memory.max", "memory.current", "inactive_file" };
+
+static int64_t read_line(const char *file, const char *name);
+
+/* The number in a file; `without` where there is none, such as "max". */
+static double read_number(const char *file, double without)
 {
     FILE *f = fopen(file, "r");
     double v;
 
-    if (f == NULL) return most;
-    if ((fscanf(f, "%lf", &v) == 1) && (v > 0) && (v < most)) most = v;
+    if (f == NULL) return without;
+    if ((fscanf(f, "%lf", &v) != 1) || (v <= 0)) v = without;
     fclose(f);
-    return most;
+    return v;
+}
+
+/* A limit of the group at `folder`, or with `left` what of it is not taken; at most `most`. */
+static double limit_at(const char *folder, const group_files *files, bool left, double most)
+{
+    char file[8400];
+    double limit;
+
+    snprintf(file, sizeof(file), "%s/%s", folder, files->limit);
+    limit = read_number(file, 1e300);
+    if (left && (limit < 1e300)) {
+        snprintf(file, sizeof(file), "%s/%s", folder, files->used);
+        limit -= read_number(file, 0);
+        snprintf(file, sizeof(file), "%s/memory.stat", folder);
+        limit += (double)read_line(file, files->cache);
+        if (limit < 0) limit = 0;
+    }
+    return (limit < most) ? limit : most;
 }
 
 /* Of a group and of those around it. path begins with "/". */
-static double limit_of(const char *mount, const char *controller, const char *path,
-                       const char *name, double most)
+static double limit_of(const char *mount, const char *path, const group_files *files, bool left,
+                       double most)
 {
-    char at[4096], file[8400];
+    char at[4096], folder[8300];
 
     snprintf(at, sizeof(at), "%s", path);
     for (;;) {
         char *slash = strrchr(at, '/');
 
-        snprintf(file, sizeof(file), "%s%s%s/%s", mount, controller, at, name);
-        most = read_limit(file, most);
+        snprintf(folder, sizeof(folder), "%s%s%s", mount, files->controller, at);
+        most = limit_at(folder, files, left, most);
         if (slash == NULL) return most;
         *slash = '\0';
     }
@@ -50,7 +81,7 @@ static bool has_memory(const char *list)
     return false;
 }
 
-double ct_memory_limit_of(const char *groups, const char *mount, double machine)
+static double of_groups(const char *groups, const char *mount, bool left, double machine)
 {
     FILE *f = fopen(groups, "r");
     char line[4096];
@@ -63,12 +94,22 @@ double ct_memory_limit_of(const char *groups, const char *mount, double machine)
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
         if (list[0] == '\0')
-            machine = limit_of(mount, "", path, "memory.max", machine);
+            machine = limit_of(mount, path, &version_2, left, machine);
         else if (has_memory(list))
-            machine = limit_of(mount, "/memory", path, "memory.limit_in_bytes", machine);
+            machine = limit_of(mount, path, &version_1, left, machine);
     }
     if (f != NULL) fclose(f);
     return machine;
+}
+
+double ct_memory_limit_of(const char *groups, const char *mount, double machine)
+{
+    return of_groups(groups, mount, false, machine);
+}
+
+double ct_memory_free_of(const char *groups, const char *mount, double machine)
+{
+    return of_groups(groups, mount, true, machine);
 }
 
 double ct_memory_limit(void)
@@ -78,20 +119,28 @@ double ct_memory_limit(void)
     return ct_memory_limit_of("/proc/self/cgroup", "/sys/fs/cgroup", machine);
 }
 
-/* Kilobytes behind `name` in a file of lines "NAME: N kB"; 0: there is no such line. */
+double ct_memory_free(void)
+{
+    double machine = 1024.0 * (double)read_line("/proc/meminfo", "MemAvailable");
+
+    return ct_memory_free_of("/proc/self/cgroup", "/sys/fs/cgroup", machine);
+}
+
+/* The number behind `name` in a file of lines "NAME: N kB" or "NAME N"; 0: there is no such line.
+ */
 static int64_t read_line(const char *file, const char *name)
 {
     FILE *f = fopen(file, "r");
     size_t length = strlen(name);
-    int64_t kb = 0;
+    int64_t n = 0;
     char line[256];
 
     if (f == NULL) return 0;
     while (fgets(line, sizeof(line), f) != NULL)
-        if ((strncmp(line, name, length) == 0) && (line[length] == ':'))
-            kb = strtoll(line + length + 1, NULL, 10);
+        if ((strncmp(line, name, length) == 0) && (strchr(": ", line[length]) != NULL))
+            n = strtoll(line + length + 1, NULL, 10);
     fclose(f);
-    return (kb > 0) ? kb : 0;
+    return (n > 0) ? n : 0;
 }
 
 int64_t ct_memory_resident(void)

@@ -15,9 +15,15 @@ void ct_disk_open(ct_disk_file *d, const char *path, int64_t from)
     if (d->fd < 0) d->error = errno;
 }
 
+void ct_disk_open_dry(ct_disk_file *d, int64_t from)
+{
+    *d = (ct_disk_file){ .fd = -1, .dry = true, .at = from };
+    ct_hash_init(&d->hash);
+}
+
 static void put(ct_disk_file *d, const char *p, int64_t bytes, int64_t at)
 {
-    while ((bytes > 0) && (d->error == 0)) {
+    while (!d->dry && (bytes > 0) && (d->error == 0)) {
         size_t want = (bytes < ((int64_t)1 << 30)) ? (size_t)bytes : (size_t)1 << 30;
         ssize_t n = pwrite(d->fd, p, want, at);
 
@@ -69,7 +75,7 @@ void ct_disk_drop(ct_disk_file *d, const char *path)
 
 ct_status ct_disk_finish(ct_disk_file *d, const char *path, uint64_t *hash_p, int64_t *size_p)
 {
-    if ((d->error == 0) && (fsync(d->fd) != 0)) d->error = errno;
+    if ((d->error == 0) && !d->dry && (fsync(d->fd) != 0)) d->error = errno;
     if ((d->fd >= 0) && (close(d->fd) != 0) && (d->error == 0)) d->error = errno;
     if (d->error != 0) {
         if (d->fd >= 0) unlink(path);

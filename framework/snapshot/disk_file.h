@@ -4,6 +4,8 @@
 #ifndef CT_SNAPSHOT_DISK_FILE_H
 #define CT_SNAPSHOT_DISK_FILE_H
 
+#include <stdbool.h>
+
 #include "framework/base/hash.h"
 #include "framework/base/status.h"
 #include "framework/tensor/storage.h"
@@ -11,6 +13,7 @@
 
 typedef struct ct_disk_file {
     int fd;
+    bool dry;   /* nothing is written, only counted and hashed */
     int64_t at; /* where the next bytes go */
     ct_hash hash;
     int error; /* errno of the first call that failed; what follows does nothing */
@@ -19,6 +22,8 @@ typedef struct ct_disk_file {
 /** Makes the file as ct_file_create() does. Writing begins at byte `from`; an error is kept for
  * ct_disk_finish(). */
 void ct_disk_open(ct_disk_file *d, const char *path, int64_t from);
+/** Of a file that is only thought of: what follows makes its hash and size. */
+void ct_disk_open_dry(ct_disk_file *d, int64_t from);
 void ct_disk_add(ct_disk_file *d, const void *data, int64_t bytes);
 /** Floats to be written: in host memory, or from float `from` of a storage on. */
 typedef struct ct_disk_floats {

@@ -42,6 +42,11 @@ ct_status ct_h5_put_attribute(ct_h5_writer *w, const char *name, const char *tex
 ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *title,
                               uint64_t *hash_p, int64_t *size_p);
 
+/** What ct_h5_writer_finish() will find, without a file. Arrays must not change from here on, and
+ *  nothing is added. path: for messages. */
+ct_status ct_h5_writer_foresee(ct_h5_writer *w, const char *path, uint64_t *hash_p,
+                               int64_t *size_p);
+
 typedef struct ct_h5_reader ct_h5_reader;
 
 /** CT_ERR_IO where the file cannot be opened or is not HDF5. why: takes the text of errors, of this

@@ -264,30 +264,53 @@ static ct_status write_disk(ct_h5_writer *w, ct_disk_file *d, int64_t end, const
     return CT_OK;
 }
 
+/* HDF5 has done its part, now or before. */
+static ct_status close_layout(ct_h5_writer *w, const char *path, int64_t *end_p)
+{
+    herr_t closed = 0;
+
+    if (w->file >= 0) {
+        ct_hdf5_lock();
+        closed = H5Fflush(w->file, H5F_SCOPE_GLOBAL);
+        if (H5Fclose(w->file) < 0) closed = -1;
+        w->file = -1;
+        ct_hdf5_unlock();
+    }
+    *end_p = lseek(w->fd, 0, SEEK_END);
+    if ((closed < 0) || (*end_p <= 0))
+        return CT_FAIL(CT_ERR_IO, "%s: HDF5 cannot lay out the file in memory", path);
+    return CT_OK;
+}
+
+static ct_status finish_disk(ct_h5_writer *w, ct_disk_file *d, int64_t end, const char *path,
+                             const char *title, uint64_t *hash_p, int64_t *size_p)
+{
+    ct_status status = write_disk(w, d, end, title);
+
+    if (status == CT_OK) return ct_disk_finish(d, path, hash_p, size_p);
+    ct_disk_drop(d, path);
+    return status;
+}
+
 ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *title,
                               uint64_t *hash_p, int64_t *size_p)
 {
     ct_disk_file d;
     int64_t end;
-    herr_t closed;
-    ct_status status;
 
-    ct_hdf5_lock();
-    closed = H5Fflush(w->file, H5F_SCOPE_GLOBAL);
-    if (H5Fclose(w->file) < 0) closed = -1;
-    w->file = -1;
-    ct_hdf5_unlock();
-    end = lseek(w->fd, 0, SEEK_END);
-    if ((closed < 0) || (end <= 0))
-        return CT_FAIL(CT_ERR_IO, "%s: HDF5 cannot lay out the file in memory", path);
-
+    CT_TRY(close_layout(w, path, &end));
     ct_disk_open(&d, path, w->head ? CT_H5_HEAD : 0);
-    status = write_disk(w, &d, end, title);
-    if (status != CT_OK) {
-        ct_disk_drop(&d, path);
-        return status;
-    }
-    return ct_disk_finish(&d, path, hash_p, size_p);
+    return finish_disk(w, &d, end, path, title, hash_p, size_p);
+}
+
+ct_status ct_h5_writer_foresee(ct_h5_writer *w, const char *path, uint64_t *hash_p, int64_t *size_p)
+{
+    ct_disk_file d;
+    int64_t end;
+
+    CT_TRY(close_layout(w, path, &end));
+    ct_disk_open_dry(&d, w->head ? CT_H5_HEAD : 0);
+    return finish_disk(w, &d, end, path, "", hash_p, size_p);
 }
 
 /* ---- named arrays as one file */

@@ -83,6 +83,30 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
  *  it took. CT_ERR_IO on every rank where one cannot write; no earlier set is touched then. */
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p);
+
+/** Sets that threads write while training goes on: rank 0's, and one of each rank that has a file
+ *  of its own. */
+typedef struct ct_snapshot_later ct_snapshot_later;
+/** gives_way: where training leaves no core free, the threads get little of one. CT_ERR_NOMEM. */
+ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p);
+/** NULL allowed. A set that was begun and not finished is dropped, when its thread has ended. */
+void ct_snapshot_later_destroy(ct_snapshot_later *l);
+/** As ct_snapshot_write(), but it returns as soon as all that the set holds is copied, which rank 0
+ *  keeps room for; net must stay. The one before has been finished. limit: bytes that a rank may
+ *  have resident, 0: none. *begun_p false: some rank has no room for copies, which it says once.
+ *  Collective. */
+ct_status ct_snapshot_later_begin(ct_snapshot_later *l, const char *prefix, const ct_net *net,
+                                  const ct_snapshot_state *state, const ct_exchange *exchange,
+                                  int keep, double limit, bool *begun_p);
+/** A set has been begun and not finished. The same on every rank. */
+bool ct_snapshot_later_is_open(const ct_snapshot_later *l);
+/** This rank has no file left to write, or could not. Never waits. */
+bool ct_snapshot_later_is_written(const ct_snapshot_later *l);
+/** Waits for the files of the open set and commits it. *seconds_p (may be NULL): since it was
+ *  begun. Collective; CT_ERR_IO on every rank where one could not write: no earlier set is touched
+ *  then. */
+ct_status ct_snapshot_later_finish(ct_snapshot_later *l, double *seconds_p);
+
 /** Reads the set of a .solverstate.h5, or a solver state of Caffe, into net (weights), state and
  * the exchange's state. state comes with n_history, history and history_name filled in; provenance
  * stays as it is. Collective: rank 0 reads the shared parts and broadcasts. CT_ERR_IO; CT_ERR_DATA

@@ -2,11 +2,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/memory.h"
+#include "framework/base/thread.h"
 #include "framework/snapshot/snapshot_impl.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/set_files.h"
@@ -33,7 +39,11 @@ typedef struct set_writer {
     bool any_rank_file;
     ct_carry_groups carriers;
     ct_carry carry;
+    ct_h5_writer *rank_file;         /* laid out; NULL: this rank has none */
+    struct ct_snapshot_later *later; /* what the set holds is copied there; NULL: written at once */
 } set_writer;
+
+static ct_status keep_floats(const set_writer *s, int64_t count, const float **data_p);
 
 ct_text ct_state_path(const char *group, const char *name, const char *key)
 {
@@ -89,10 +99,11 @@ static ct_status put_state(const set_writer *s, ct_h5_writer *w, const char *nam
                            int64_t count, const float *data)
 {
     ct_text path = ct_state_path("/state", name, s->net->param[param].key);
-    ct_status status =
-        (path.text != NULL)
-            ? ct_h5_put_floats(w, path.text, &(ct_shape){ .ndim = 1, .dim = { count } }, data)
-            : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+    ct_status status = (path.text != NULL) ? keep_floats(s, count, &data)
+                                           : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+
+    if (status == CT_OK)
+        status = ct_h5_put_floats(w, path.text, &(ct_shape){ .ndim = 1, .dim = { count } }, data);
 
     ct_text_destroy(&path);
     return status;
@@ -173,31 +184,46 @@ static bool any_state(const set_writer *s)
     return any;
 }
 
-/* This rank's own state, and by one rank what several have alike; no file where there is none. */
-static ct_status write_rank(set_writer *s)
+static ct_status put_rank(const set_writer *s, ct_h5_writer *w, const float *late)
 {
-    bool late = any_late(s);
-    ct_host_copy v = { .data = NULL };
-    ct_h5_writer *w = NULL;
     ct_sync_state e = { 0 };
-    ct_status status;
 
-    if (!late && !any_state(s)) return CT_OK;
-    CT_TRY(ct_h5_writer_create(false, &w));
-    CT_TRY_GOTO(status, out, put_all_parts(s, w));
+    CT_TRY(put_all_parts(s, w));
     for (int i = 0; i < s->net->n_param; i++) {
         for (int k = 0; ct_sync_states_get(s->states, i, k, &e); k++)
-            CT_TRY_GOTO(status, out, put_state(s, w, e.name, i, e.count, e.data));
+            CT_TRY(put_state(s, w, e.name, i, e.count, e.data));
     }
-    if (late) {
-        CT_TRY_GOTO(
-            status, out,
-            ct_host_copy_take(ct_net_device(s->net), s->state->late.v, s->net->grad_count, &v));
-        CT_TRY_GOTO(status, out, put_late(s, w, v.data));
-    }
-    status = ct_h5_writer_finish(w, s->rank.temp, NULL, &s->rank.hash, &s->rank.size);
-out:
-    ct_h5_writer_destroy(w);
+    return (late != NULL) ? put_late(s, w, late) : CT_OK;
+}
+
+/* This rank's own state, and by one rank what several have alike; no file where there is none. v:
+ * of what is late, until the file is written or only what was kept is needed. */
+static ct_status lay_out_rank(set_writer *s, ct_host_copy *v)
+{
+    bool late = any_late(s);
+
+    if (!late && !any_state(s)) return CT_OK;
+    if (late)
+        CT_TRY(ct_host_copy_take(ct_net_device(s->net), s->state->late.v, s->net->grad_count, v));
+    CT_TRY(ct_h5_writer_create(false, &s->rank_file));
+    return put_rank(s, s->rank_file, v->data);
+}
+
+static ct_status write_rank(set_writer *s)
+{
+    if (s->rank_file == NULL) return CT_OK;
+    return ct_h5_writer_finish(s->rank_file, s->rank.temp, NULL, &s->rank.hash, &s->rank.size);
+}
+
+/* Where it is written later, its hash is known now. */
+static ct_status make_rank(set_writer *s)
+{
+    ct_host_copy v = { .data = NULL };
+    ct_status status = lay_out_rank(s, &v);
+
+    if ((status == CT_OK) && (s->later == NULL)) status = write_rank(s);
+    if ((status == CT_OK) && (s->later != NULL) && (s->rank_file != NULL))
+        status = ct_h5_writer_foresee(s->rank_file, s->rank.temp, &s->rank.hash, &s->rank.size);
     ct_host_copy_release(&v);
     return status;
 }
@@ -378,19 +404,25 @@ static ct_status gather_carry(set_writer *s)
     return ct_carry_gather(s->net, &s->carriers, &s->carry);
 }
 
-/* Everything is on disk under temporary names before the first rename. */
-static ct_status write_temps(set_writer *s)
+/* What ranks do together before the solver state is written. first: rank 0's, of all ranks. */
+static ct_status prepare(set_writer *s, write_fn first)
 {
     const ct_group *g = s->group;
     ct_status status = CT_OK;
 
     if (g->rank == 0) ct_set_clean(s->prefix);
     CT_TRY(ct_group_barrier(g)); /* nobody's new file is cleaned away */
-    status = on_rank_0(s, write_weights);
-    if (status == CT_OK) status = write_rank(s);
+    status = on_rank_0(s, first);
+    if (status == CT_OK) status = make_rank(s);
     CT_TRY(ct_group_agree(s->group, status));
     CT_TRY(gather_parts(s));
-    CT_TRY(gather_carry(s));
+    return gather_carry(s);
+}
+
+/* Everything is on disk under temporary names before the first rename. */
+static ct_status write_temps(set_writer *s)
+{
+    CT_TRY(prepare(s, write_weights));
     return ct_group_agree(s->group, on_rank_0(s, write_solver));
 }
 
@@ -411,28 +443,327 @@ static ct_status commit(set_writer *s)
     return ct_group_agree(s->group, status);
 }
 
+static ct_status open_set(set_writer *s, const char *prefix, const ct_net *net,
+                          const ct_snapshot_state *state, const ct_exchange *exchange)
+{
+    s->prefix = prefix;
+    s->net = net;
+    s->state = state;
+    s->states = &exchange->states;
+    s->group = (state->parts != NULL) ? &exchange->job : &exchange->data;
+    s->carriers = ct_carry_groups_of(state->parts, exchange);
+    return ct_group_agree(s->group, name_files(s));
+}
+
+/* status: of all that was written, on every rank. */
+static ct_status close_set(set_writer *s, ct_status status, int keep)
+{
+    bool lead = (s->group->rank == 0);
+
+    if (status == CT_OK) status = commit(s);
+    if ((status == CT_OK) && lead)
+        ct_set_prune(s->prefix, s->state->iteration, keep, s->any_rank_file ? s->group->size : 0);
+    drop_file(&s->weights, (status != CT_OK) && lead);
+    drop_file(&s->average, (status != CT_OK) && lead);
+    drop_file(&s->caffe, (status != CT_OK) && lead);
+    drop_file(&s->solver, (status != CT_OK) && lead);
+    drop_file(&s->rank, status != CT_OK);
+    free(s->part);
+    ct_carry_destroy(&s->carry);
+    ct_h5_writer_destroy(s->rank_file);
+    return status;
+}
+
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p)
 {
-    set_writer s = { .prefix = prefix, .net = net, .state = state };
+    set_writer s = { .later = NULL };
     double start = ct_clock_s();
+    ct_status status = open_set(&s, prefix, net, state, exchange);
+
+    if (status == CT_OK) status = write_temps(&s);
+    status = close_set(&s, status, keep);
+    if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - start;
+    return status;
+}
+
+/* ---- sets that threads write while training goes on */
+
+struct ct_snapshot_later {
+    set_writer s;
+    ct_snapshot_state state; /* the set's, on copies */
+    int keep;
+    char *plan;
+    ct_storage copy[CT_WHOLE_ARENAS]; /* on rank 0: weights and histories; kept for the next set */
+    float *room[CT_WHOLE_ARENAS];
+    float **kept; /* of the rank's file */
+    int n_kept;
+    bool told; /* how much it takes, or why not */
+    bool gives_way;
+    bool open;
+    bool started; /* there is a thread */
+    pthread_t thread;
+    atomic_bool written;
+    ct_status status; /* the thread's, when it has been joined */
+    double start_s;
+};
+
+/* *data_p may change from now on: where the file is written later it becomes a copy. */
+static ct_status keep_floats(const set_writer *s, int64_t count, const float **data_p)
+{
+    struct ct_snapshot_later *l = s->later;
+    float **kept, *copy;
+
+    if (l == NULL) return CT_OK;
+    kept = realloc(l->kept, (size_t)(l->n_kept + 1) * sizeof(*kept));
+    copy = ct_mem_acquire((size_t)count * sizeof(*copy));
+    if (kept != NULL) l->kept = kept;
+    if ((kept == NULL) || (copy == NULL)) {
+        ct_mem_release(copy);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+    }
+    memcpy(copy, *data_p, (size_t)count * sizeof(*copy));
+    l->kept[l->n_kept++] = copy;
+    *data_p = copy;
+    return CT_OK;
+}
+
+static void drop_kept(ct_snapshot_later *l)
+{
+    for (int i = 0; i < l->n_kept; i++) ct_mem_release(l->kept[i]);
+    free(l->kept);
+    free(l->plan);
+    l->kept = NULL;
+    l->plan = NULL;
+    l->n_kept = 0;
+}
+
+static void copy_floats(float *to, const float *from, int64_t count)
+{
+    const int64_t part = 1 << 18;
+
+#pragma omp parallel for schedule(static) if (count > part)
+    for (int64_t at = 0; at < count; at += part)
+        memcpy(to + at, from + at, (size_t)((count - at < part) ? count - at : part) * sizeof(*to));
+}
+
+static ct_status copy_storage(ct_storage *from, int64_t count, float *to)
+{
+    if (from->dev->kind != CT_DEVICE_CPU) return ct_storage_get(from, 0, count, to);
+    for (int64_t at = 0; at < count; at += CT_STORAGE_CHUNK) {
+        int64_t n = (count - at < CT_STORAGE_CHUNK) ? count - at : CT_STORAGE_CHUNK;
+        ct_storage_range r;
+
+        CT_TRY(ct_storage_want(from, NULL, at, n, CT_STORAGE_READ, &r));
+        copy_floats(to + at, r.data, n);
+        CT_TRY(ct_storage_done(&r, NULL));
+    }
+    return CT_OK;
+}
+
+/* What does not learn lies in the net's memory, wherever the rest is. */
+static ct_status copy_rest(const ct_net *net, float *to)
+{
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (p->learns) continue;
+        CT_TRY(ct_net_device(net)->to_host(NULL, to + p->offset, ct_blob_data(&p->blob),
+                                           (size_t)p->count * sizeof(*to)));
+    }
+    return CT_OK;
+}
+
+static ct_status copy_weights(const set_writer *s, float *to)
+{
+    const ct_net *net = s->of.net;
+    ct_storage here;
+
+    if (s->of.storage != NULL) return copy_storage(s->of.storage, net->weight_count, to);
+    if (s->of.learned != NULL) {
+        CT_TRY(copy_storage(s->of.learned, net->grad_count, to));
+        return copy_rest(net, to);
+    }
+    here = ct_storage_at(ct_net_device(net), net->weight_arena, net->weight_count);
+    return copy_storage(&here, net->weight_count, to);
+}
+
+/* Copy k is of so many floats. */
+static ct_status make_room(ct_snapshot_later *l, int k, int64_t count)
+{
+    if (l->room[k] == NULL) {
+        l->room[k] = ct_mem_acquire((size_t)count * sizeof(float));
+        if (l->room[k] == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot's copy");
+    }
+    l->copy[k] = ct_storage_at(ct_device_cpu(), l->room[k], count);
+    return CT_OK;
+}
+
+/* In place of writing them: what all ranks have of weights and histories. */
+static ct_status copy_arenas(set_writer *s)
+{
+    ct_snapshot_later *l = s->later;
+    const ct_net *net = s->of.net;
+    const ct_snapshot_state *of = s->of_state;
+
+    CT_TRY(make_room(l, 0, net->weight_count));
+    CT_TRY(copy_weights(s, l->room[0]));
+    for (int h = 0; h < of->n_history; h++) {
+        CT_TRY(make_room(l, 1 + h, net->grad_count));
+        CT_TRY(copy_storage(&of->history[h], net->grad_count, l->room[1 + h]));
+    }
+    return CT_OK;
+}
+
+/* From now on the set is one of copies. */
+static ct_status use_copies(ct_snapshot_later *l)
+{
+    const ct_snapshot_state *from = l->s.state;
+
+    l->state = *from;
+    l->state.history = l->copy + 1;
+    l->state.weights = NULL;
+    if (from->average != NULL) l->state.average = l->copy + 1 + (from->average - from->history);
+    if (from->plan != NULL) {
+        l->plan = strdup(from->plan);
+        if (l->plan == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot");
+        l->state.plan = l->plan;
+    }
+    l->s.state = l->s.of_state = &l->state;
+    l->s.of = (ct_weights){ .net = (from->parts != NULL) ? from->parts->whole : l->s.net,
+                            .storage = &l->copy[0] };
+    return CT_OK;
+}
+
+static void *write_later(void *arg)
+{
+    ct_snapshot_later *l = arg;
+
+    if (l->gives_way && l->started) (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 19);
+    l->status = write_rank(&l->s);
+    if ((l->status == CT_OK) && (l->s.group->rank == 0)) {
+        l->status = write_weights(&l->s);
+        if (l->status == CT_OK) l->status = write_solver(&l->s);
+    }
+    atomic_store(&l->written, true);
+    return NULL;
+}
+
+/* What a set will take here besides what there is. */
+static int64_t bytes_needed(const set_writer *s, const ct_snapshot_later *l)
+{
+    const ct_snapshot_state *state = s->state;
+    const ct_net *net = (state->parts != NULL) ? state->parts->whole : s->net;
+    int64_t floats = any_late(s) ? s->net->grad_count : 0;
+    ct_sync_state e;
+
+    if ((s->group->rank == 0) && (l->room[0] == NULL))
+        floats += net->weight_count + state->n_history * net->grad_count;
+    for (int i = 0; i < s->net->n_param; i++)
+        for (int k = 0; ct_sync_states_get(s->states, i, k, &e); k++) floats += e.count;
+    return floats * (int64_t)sizeof(float);
+}
+
+/* Whether there is room on every rank. limit: of what a rank has resident; 0: none. Collective. */
+static ct_status find_room(ct_snapshot_later *l, double limit, bool *fits_p)
+{
+    double bytes = (double)bytes_needed(&l->s, l), left = 0.9 * ct_memory_free();
+    int64_t lacks;
+
+    if ((limit > 0) && (limit - (double)ct_memory_resident() < left))
+        left = limit - (double)ct_memory_resident();
+    lacks = (bytes > left) ? 1 : 0;
+    if ((lacks != 0) && !l->told)
+        CT_WARN("snapshot_async: a copy takes %.0f MB and %.0f MB are free: training waits until "
+                "snapshots are written",
+                bytes / 1e6, (left > 0) ? left / 1e6 : 0.0);
+    else if (!l->told)
+        CT_INFO("snapshot_async: %.0f MB for a copy of what is written", bytes / 1e6);
+    l->told = true;
+    CT_TRY(ct_group_max(l->s.group, &lacks, 1));
+    *fits_p = (lacks == 0);
+    return CT_OK;
+}
+
+ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p)
+{
+    ct_snapshot_later *l = calloc(1, sizeof(*l));
+
+    if (l == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for snapshots");
+    l->gives_way = gives_way;
+    *l_p = l;
+    return CT_OK;
+}
+
+static ct_status end_set(ct_snapshot_later *l, ct_status status)
+{
+    status = close_set(&l->s, status, l->keep);
+    drop_kept(l);
+    l->open = false;
+    return status;
+}
+
+static void join(ct_snapshot_later *l)
+{
+    if (l->started) (void)pthread_join(l->thread, NULL);
+    l->started = false;
+}
+
+void ct_snapshot_later_destroy(ct_snapshot_later *l)
+{
+    if (l == NULL) return;
+    join(l);
+    if (l->open) (void)end_set(l, CT_STOPPED);
+    for (int k = 0; k < CT_WHOLE_ARENAS; k++) ct_mem_release(l->room[k]);
+    free(l);
+}
+
+ct_status ct_snapshot_later_begin(ct_snapshot_later *l, const char *prefix, const ct_net *net,
+                                  const ct_snapshot_state *state, const ct_exchange *exchange,
+                                  int keep, double limit, bool *begun_p)
+{
+    bool fits = true;
     ct_status status;
 
-    s.states = &exchange->states;
-    s.group = (state->parts != NULL) ? &exchange->job : &exchange->data;
-    s.carriers = ct_carry_groups_of(state->parts, exchange);
-    status = ct_group_agree(s.group, name_files(&s));
-    if (status == CT_OK) status = write_temps(&s);
-    if (status == CT_OK) status = commit(&s);
-    if ((status == CT_OK) && (s.group->rank == 0))
-        ct_set_prune(prefix, state->iteration, keep, s.any_rank_file ? s.group->size : 0);
-    drop_file(&s.weights, (status != CT_OK) && (s.group->rank == 0));
-    drop_file(&s.average, (status != CT_OK) && (s.group->rank == 0));
-    drop_file(&s.caffe, (status != CT_OK) && (s.group->rank == 0));
-    drop_file(&s.solver, (status != CT_OK) && (s.group->rank == 0));
-    drop_file(&s.rank, status != CT_OK);
-    free(s.part);
-    ct_carry_destroy(&s.carry);
-    if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - start;
+    *begun_p = false;
+    l->s = (set_writer){ .later = l };
+    l->keep = keep;
+    l->start_s = ct_clock_s();
+    l->open = true;
+    status = open_set(&l->s, prefix, net, state, exchange);
+    if (status == CT_OK) status = find_room(l, limit, &fits);
+    if ((status == CT_OK) && fits) status = prepare(&l->s, copy_arenas);
+    if ((status == CT_OK) && fits) status = ct_group_agree(l->s.group, use_copies(l));
+    if ((status != CT_OK) || !fits) {
+        (void)end_set(l, CT_STOPPED);
+        return status;
+    }
+    atomic_store(&l->written, false);
+    l->started = true; /* the thread reads it */
+    if (ct_thread_start(write_later, l, &l->thread) != 0) {
+        l->started = false;
+        (void)write_later(l);
+    }
+    *begun_p = true;
+    return CT_OK;
+}
+
+bool ct_snapshot_later_is_open(const ct_snapshot_later *l)
+{
+    return l->open;
+}
+
+bool ct_snapshot_later_is_written(const ct_snapshot_later *l)
+{
+    return !l->open || atomic_load(&l->written);
+}
+
+ct_status ct_snapshot_later_finish(ct_snapshot_later *l, double *seconds_p)
+{
+    ct_status status;
+
+    join(l);
+    status = end_set(l, ct_group_agree(l->s.group, l->status));
+    if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - l->start_s;
     return status;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/trace.h"
 #include "framework/net/engine_plan.h"
@@ -110,16 +111,71 @@ static ct_status collect_momentum(ct_solver *s)
     return CT_OK;
 }
 
+/* Loaders and layers that use HDF5 while the net trains. */
+static bool uses_hdf5(const ct_net *net)
+{
+    static const char *const types[] = { "HDF5Data", "HDF5Output", "TextData" };
+
+    for (int i = 0; i < net->n_layer; i++)
+        for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
+            if (strcmp(net->layer[i]->ops->type, types[k]) == 0) return true;
+    return false;
+}
+
+/* HDF5 is for one thread at a time: one that gives way to all others would keep it from them. */
+ct_status ct_solver_open_later(ct_solver *s)
+{
+    bool hdf5 = uses_hdf5(ct_solver_whole(s));
+
+    for (int i = 0; i < s->n_test; i++) hdf5 = hdf5 || uses_hdf5(ct_solver_whole_test(s, i));
+    return s->param->snapshot_async ? ct_snapshot_later_create(!hdf5, &s->later) : CT_OK;
+}
+
+ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
+{
+    double seconds = 0.0;
+
+    if ((s->later == NULL) || !ct_snapshot_later_is_open(s->later)) return CT_OK;
+    if (!wait && !s->later_written) return CT_OK;
+    if (wait) ct_solver_beat(s, "snapshot");
+    CT_TRY(ct_snapshot_later_finish(s->later, &seconds));
+    CT_INFO("snapshot of iteration %" PRId64 " was written in %.3g s", s->later_iteration, seconds);
+    return CT_OK;
+}
+
+/* In one go, or by threads while training goes on. */
+static ct_status write_set(ct_solver *s, const ct_snapshot_state *state)
+{
+    const Ct__SolverParameter *p = s->param;
+    double limit = (p->memory != NULL) ? p->memory->limit_mb * 1048576.0 : 0.0, seconds = 0.0;
+    double start = ct_clock_s();
+    bool begun = false;
+
+    if (s->later != NULL)
+        CT_TRY(ct_snapshot_later_begin(s->later, p->snapshot_prefix, s->net, state, &s->exchange,
+                                       p->snapshot_keep, limit, &begun));
+    s->later_iteration = s->iteration;
+    if (begun) {
+        CT_INFO("snapshot of iteration %" PRId64 " is being written, training waited %.3g s",
+                s->iteration, ct_clock_s() - start);
+        return CT_OK;
+    }
+    CT_TRY(ct_snapshot_write(p->snapshot_prefix, s->net, state, &s->exchange, p->snapshot_keep,
+                             &seconds));
+    CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);
+    return CT_OK;
+}
+
 static ct_status write_snapshot(ct_solver *s)
 {
-    const ct_exchange *x = &s->exchange;
     ct_snapshot_state state;
     ct_text plan = { 0 };
     ct_status status;
-    double seconds = 0.0, traced = ct_trace_start(s->options.trace);
+    double traced = ct_trace_start(s->options.trace);
 
     CT_TRY(ct_solver_settle(s));
     ct_solver_beat(s, "snapshot");
+    CT_TRY(ct_solver_snapshot_end(s, true));
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(collect_momentum(s));
     fill_state(s, &state);
@@ -128,13 +184,11 @@ static ct_status write_snapshot(ct_solver *s)
     if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
     state.plan = plan.text;
     status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
-                         : ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x,
-                                             s->param->snapshot_keep, &seconds);
+                         : write_set(s, &state);
     ct_text_destroy(&plan);
     CT_TRY(status);
     s->last_snapshot = s->iteration;
     ct_trace_end(s->options.trace, traced, CT_TRACE_SNAPSHOT, NULL, NULL);
-    CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);
     return CT_OK;
 }
 

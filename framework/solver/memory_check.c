@@ -8,9 +8,6 @@ static ct_status check_built(const ct_solver_text *t)
 {
     const Ct__MemoryParameter *m = t->p->memory;
 
-    if (t->p->snapshot_async)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_async is not built yet",
-                       CT_SOLVER_AT(t, snapshot_async));
     if (m == NULL) return CT_OK;
     if (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16)
         return CT_FAIL(CT_ERR_CONFIG, "%s: memory.gradients BF16 is not built yet",

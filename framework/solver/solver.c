@@ -163,6 +163,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
+    CT_TRY(ct_solver_open_later(s));
     for (size_t i = 0; i < s->param->n_weights; i++)
         CT_TRY(ct_solver_load_weights(s, s->param->weights[i]));
     CT_INFO("Solver scaffolding done.");
@@ -191,6 +192,7 @@ ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_
 void ct_solver_destroy(ct_solver *s)
 {
     if (s == NULL) return;
+    ct_snapshot_later_destroy(s->later); /* its thread looks at the net */
     for (int i = 0; i < s->n_test; i++) {
         ct_outputs_destroy(&s->test_outputs[i]);
         ct_net_destroy(s->test[i]); /* before the net whose weights they share */
@@ -278,6 +280,7 @@ static ct_status iterate(ct_solver *s)
     CT_TRY(step(s, &finite));
     if (s->display) CT_TRY(ct_solver_show(s));
     CT_TRY(agree(s, finite || !p->stop_on_nan, &action));
+    CT_TRY(ct_solver_snapshot_end(s, false));
     s->iteration++;
     ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
                        ct_solver_images_per_s(s));
@@ -310,6 +313,7 @@ static ct_status stop_early(ct_solver *s)
                        "is not set",
                        s->iteration);
     CT_TRY(ct_solver_snapshot(s));
+    CT_TRY(ct_solver_snapshot_end(s, true));
     CT_INFO("Optimization stopped early.");
     return CT_STOPPED;
 }
@@ -335,6 +339,7 @@ static ct_status finish(ct_solver *s)
     if (p->snapshot_after_train && (p->snapshot_prefix != NULL)) CT_TRY(ct_solver_snapshot(s));
     if (due(s->iteration, p->display)) CT_TRY(show_final(s));
     if (due(s->iteration, p->test_interval)) CT_TRY(ct_solver_test_all(s));
+    CT_TRY(ct_solver_snapshot_end(s, true));
     CT_INFO("Optimization Done.");
     return CT_OK;
 }
@@ -350,7 +355,11 @@ ct_status ct_solver_run(ct_solver *s)
     ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);
-    return (status == CT_STOPPED) ? stop_early(s) : status;
+    if (status == CT_STOPPED) return stop_early(s);
+    /* what all ranks found alike leaves the set that is on its way as good as it was */
+    if ((status == CT_ERR_DIVERGED) || ((status != CT_OK) && (ct_solver_writers(s)->size == 1)))
+        (void)ct_solver_snapshot_end(s, true);
+    return status;
 }
 
 ct_net *ct_solver_net(ct_solver *s)

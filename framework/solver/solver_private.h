@@ -51,10 +51,13 @@ struct ct_solver {
     ct_plateau plateau;
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
     int n_loss, next_loss;
-    double start_s;        /* max_hours counts from here            */
-    int64_t last_snapshot; /* iteration of the set on disk, -1: none */
-    double shown_loss;     /* of the last display, for the progress line */
-    int64_t test_broken;   /* broken samples that others stood in for in the last test pass */
+    double start_s;           /* max_hours counts from here            */
+    int64_t last_snapshot;    /* iteration of the set on disk or on its way, -1: none */
+    ct_snapshot_later *later; /* snapshot_async; NULL: sets are written at once        */
+    int64_t later_iteration;  /* of the set on its way                                 */
+    bool later_written;       /* on every rank, as of the last agreement               */
+    double shown_loss;        /* of the last display, for the progress line */
+    int64_t test_broken;      /* broken samples that others stood in for in the last test pass */
     ct_tally tally;
 };
 
@@ -131,6 +134,10 @@ double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
 /** Whether there is an average of the weights by now. */
 bool ct_solver_has_average(const ct_solver *s);
 ct_status ct_solver_snapshot(ct_solver *s);
+/** What snapshot_async needs, where it is asked for. */
+ct_status ct_solver_open_later(ct_solver *s);
+/** A set that is on its way is on disk; wait: also where some rank still writes. Collective. */
+ct_status ct_solver_snapshot_end(ct_solver *s, bool wait);
 
 /* test_pass.c */
 ct_status ct_solver_test_all(ct_solver *s);

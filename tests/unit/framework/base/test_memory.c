@@ -98,6 +98,34 @@ static void groups_limit_memory(void **state)
     assert_true(ct_memory_limit() > 0);
 }
 
+/* What is left of a limit: pages of files that nobody has used for long can go. */
+static void groups_have_memory_left(void **state)
+{
+    test_folder folder;
+    char list[sizeof(folder.name[0])];
+
+    (void)state;
+    test_folder_make(&folder);
+    strcpy(list, test_path(&folder, "list"));
+    put(&folder, "list", "5:cpu,memory:/job\n0::/slice\n");
+    assert_true(ct_memory_free_of(list, folder.path, 8e9) == 8e9);
+    make_folder(&folder, "slice");
+    put(&folder, "slice/memory.max", "5000000000\n");
+    put(&folder, "slice/memory.current", "3500000000\n");
+    put(&folder, "slice/memory.stat", "anon 7\ninactive_file 500000000\nfile 9\n");
+    assert_true(ct_memory_free_of(list, folder.path, 8e9) == 2e9);
+    assert_true(ct_memory_free_of(list, folder.path, 1e9) == 1e9);
+    make_folder(&folder, "memory");
+    make_folder(&folder, "memory/job");
+    put(&folder, "memory/job/memory.limit_in_bytes", "2000000000\n");
+    put(&folder, "memory/job/memory.usage_in_bytes", "2000100000\n");
+    assert_true(ct_memory_free_of(list, folder.path, 8e9) == 0);
+    put(&folder, "memory/job/memory.stat", "inactive_file 8\ntotal_inactive_file 1000100000\n");
+    assert_true(ct_memory_free_of(list, folder.path, 8e9) == 1e9);
+    test_folder_remove(&folder);
+    assert_true((ct_memory_free() > 0) && (ct_memory_free() <= ct_memory_limit()));
+}
+
 /* Two processes have the same 64 MiB: half of it counts. The other half is off by what pages of the
  * C library's own they share, less than 4 MiB. */
 static void shared_memory_counts_by_its_share(void **state)
@@ -135,6 +163,7 @@ int main(void)
         cmocka_unit_test(none_is_longer_than_memory),
         cmocka_unit_test(the_end_is_watched),
         cmocka_unit_test(groups_limit_memory),
+        cmocka_unit_test(groups_have_memory_left),
         cmocka_unit_test(shared_memory_counts_by_its_share),
     };
 
