@@ -66,9 +66,8 @@ void ct_job_memory_close(ct_job_memory *m)
 void ct_job_memory_tell(const ct_job_memory *m)
 {
     if (m->folder == NULL) return;
-    CT_INFO("memory: %.1f MiB of this rank lie in files in \"%s\", in chunks of %.3g MiB, which %s "
-            "move%s",
+    CT_INFO("memory: %.1f MiB of this rank lie in files in \"%s\", in chunks of %.3g MiB by %s, %s",
             ldexp((double)m->files.file_bytes, -20), m->folder,
             ldexp((double)((m->files.chunk > 0) ? m->files.chunk : (1 << 20)) * sizeof(float), -20),
-            ct_io_name(m->io), m->files.direct ? " past the page cache" : "");
+            ct_io_name(m->io), m->files.direct ? "past the page cache" : "through the page cache");
 }

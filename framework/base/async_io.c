@@ -1,29 +1,26 @@
-#include "framework/base/async_io.h"
+#include "framework/base/async_io_form.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "framework/base/thread.h"
-
-/* Threads that read and write: a disk does both at once. */
-enum { N_THREAD = 2 };
-
 struct ct_io {
-    pthread_t thread[N_THREAD];
-    int n_thread;
-    pthread_mutex_t lock;
-    pthread_cond_t come, gone; /* a request came; one is done */
-    ct_io_request *first, *last;
-    bool stop;
+    const ct_io_form *form;
+    void *own;
 };
 
-/* Moves all of it, or says why not. */
-static void move(ct_io_request *r)
+/* The better ones first. */
+static const ct_io_form *const forms[] = {
+#ifdef CT_HAVE_URING
+    &ct_io_uring,
+#endif
+    &ct_io_threads,
+};
+enum { N_FORM = sizeof(forms) / sizeof(forms[0]) };
+
+void ct_io_move(ct_io_request *r)
 {
-    r->error = 0;
-    r->moved = 0;
     while (r->moved < r->bytes) {
         char *data = (char *)r->data + r->moved;
         size_t left = r->bytes - r->moved;
@@ -39,88 +36,61 @@ static void move(ct_io_request *r)
     }
 }
 
-static void *work(void *ctx)
+/* form: NULL: the first that is to be had. */
+static ct_status open_form(const char *form, ct_io **io_p)
 {
-    ct_io *io = ctx;
+    ct_status status = CT_UNSUPPORTED;
+    ct_io *io = calloc(1, sizeof(*io));
 
-    (void)pthread_mutex_lock(&io->lock);
-    for (;;) {
-        ct_io_request *r;
+    if (io == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read and write files");
+    for (int i = 0; (i < N_FORM) && (status == CT_UNSUPPORTED); i++) {
+        int error = 0;
 
-        while (!io->stop && (io->first == NULL)) (void)pthread_cond_wait(&io->come, &io->lock);
-        r = io->first;
-        if (r == NULL) break;
-        io->first = r->next;
-        if (io->first == NULL) io->last = NULL;
-        (void)pthread_mutex_unlock(&io->lock);
-        move(r);
-        (void)pthread_mutex_lock(&io->lock);
-        r->done = true;
-        (void)pthread_cond_broadcast(&io->gone);
+        if ((form != NULL) && (strcmp(forms[i]->name, form) != 0)) continue;
+        io->form = forms[i];
+        status = forms[i]->open(&io->own, &error);
+        if ((status == CT_UNSUPPORTED) && (form == NULL))
+            CT_INFO("files are read and written by threads: %s is not to be had (%s)",
+                    forms[i]->name, strerror(error));
     }
-    (void)pthread_mutex_unlock(&io->lock);
-    return NULL;
+    if (status == CT_OK)
+        *io_p = io;
+    else
+        free(io);
+    return status;
 }
 
 ct_status ct_io_open(ct_io **io_p)
 {
-    ct_io *io = calloc(1, sizeof(*io));
+    return open_form(NULL, io_p);
+}
 
-    if (io == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read and write files");
-    (void)pthread_mutex_init(&io->lock, NULL);
-    (void)pthread_cond_init(&io->come, NULL);
-    (void)pthread_cond_init(&io->gone, NULL);
-    while (io->n_thread < N_THREAD) {
-        int rc = ct_thread_start(work, io, &io->thread[io->n_thread]);
-
-        if (rc != 0) {
-            ct_io_close(io);
-            return CT_FAIL(CT_ERR_NOMEM, "cannot start a thread that reads and writes: error %d",
-                           rc);
-        }
-        io->n_thread++;
-    }
-    *io_p = io;
-    return CT_OK;
+ct_status ct_io_open_as(const char *form, ct_io **io_p)
+{
+    return open_form(form, io_p);
 }
 
 void ct_io_close(ct_io *io)
 {
     if (io == NULL) return;
-    (void)pthread_mutex_lock(&io->lock);
-    io->stop = true;
-    (void)pthread_cond_broadcast(&io->come);
-    (void)pthread_mutex_unlock(&io->lock);
-    for (int i = 0; i < io->n_thread; i++) (void)pthread_join(io->thread[i], NULL);
-    (void)pthread_cond_destroy(&io->come);
-    (void)pthread_cond_destroy(&io->gone);
-    (void)pthread_mutex_destroy(&io->lock);
+    io->form->close(io->own);
     free(io);
 }
 
 const char *ct_io_name(const ct_io *io)
 {
-    (void)io;
-    return "threads";
+    return io->form->name;
 }
 
 void ct_io_submit(ct_io *io, ct_io_request *r)
 {
-    r->next = NULL;
+    r->error = 0;
+    r->moved = 0;
     r->done = false;
-    (void)pthread_mutex_lock(&io->lock);
-    if (io->last != NULL)
-        io->last->next = r;
-    else
-        io->first = r;
-    io->last = r;
-    (void)pthread_cond_signal(&io->come);
-    (void)pthread_mutex_unlock(&io->lock);
+    io->form->submit(io->own, r);
 }
 
 void ct_io_wait(ct_io *io, ct_io_request *r)
 {
-    (void)pthread_mutex_lock(&io->lock);
-    while (!r->done) (void)pthread_cond_wait(&io->gone, &io->lock);
-    (void)pthread_mutex_unlock(&io->lock);
+    io->form->wait(io->own, r);
 }
