@@ -71,3 +71,10 @@ void ct_job_memory_tell(const ct_job_memory *m)
             ldexp((double)((m->files.chunk > 0) ? m->files.chunk : (1 << 20)) * sizeof(float), -20),
             ct_io_name(m->io), m->files.direct ? "past the page cache" : "through the page cache");
 }
+
+void ct_job_memory_tell_moved(const ct_job_memory *m)
+{
+    if (m->folder == NULL) return;
+    CT_INFO("memory: files were read for %.3f GB and written for %.3f, and waited for for %.3f s",
+            1e-9 * (double)m->files.read, 1e-9 * (double)m->files.written, m->files.waited_s);
+}

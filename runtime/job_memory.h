@@ -19,5 +19,7 @@ ct_status ct_job_memory_open(const Ct__SolverParameter *param, const char *stage
 void ct_job_memory_close(ct_job_memory *m);
 /** Says what lies in files, once storages are open. */
 void ct_job_memory_tell(const ct_job_memory *m);
+/** Says what was moved so far, and how long the job waited for it. */
+void ct_job_memory_tell_moved(const ct_job_memory *m);
 
 #endif

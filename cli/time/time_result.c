@@ -181,6 +181,13 @@ static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_
     return true;
 }
 
+/* What `memory` puts into the lists: it is no part of a profile, and told of as a sum. */
+static bool is_of_memory(const ct_step *s, bool forward)
+{
+    return ct_step_is_of_chunk(s) ||
+           (!forward && (s->kind == CT_STEP_WAIT) && ct_step_is_of_weights(s));
+}
+
 /* ---- pairs */
 
 void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
@@ -196,7 +203,7 @@ void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
             forward ? of_step(r, r->forward, k) : of_step(r, r->backward, k - net->n_forward);
         int at = 0;
 
-        if (!ct_step_is_pair(s)) continue;
+        if (!ct_step_is_pair(s) || is_of_memory(s, forward)) continue;
         while ((at < *n_p) && (list[at].pair != s->pair)) at++;
         if (at == *n_p)
             list[(*n_p)++] = (ct_time_pair){ .pair = s->pair, .of = s->of, .forward = forward };
@@ -261,6 +268,18 @@ static void add_layer(const ct_step *s, double ms, double polls, ct_text *t)
     ct_text_add(t, ",\"ms\":%.9g,\"polls\":%.0f}", ms, polls);
 }
 
+static double memory_ms(const ct_time_result *r, bool forward)
+{
+    const ct_step *list = forward ? r->net->forward : r->net->backward;
+    int n = forward ? r->net->n_forward : r->net->n_backward;
+    double ms = 0.0;
+
+    for (int k = 0; k < n; k++)
+        if (is_of_memory(&list[k], forward))
+            ms += of_step(r, forward ? r->forward : r->backward, k);
+    return ms;
+}
+
 static void add_list(const ct_time_result *r, bool forward, ct_text *t)
 {
     const ct_step *list = forward ? r->net->forward : r->net->backward;
@@ -272,6 +291,7 @@ static void add_list(const ct_time_result *r, bool forward, ct_text *t)
         const ct_step *s = &list[k];
 
         if (s->blob >= 0) continue; /* a diff: counted with the backward that follows */
+        if (is_of_memory(s, forward)) continue;
         ct_text_add(t, "%s{\"kind\":\"", comma);
         if (ct_step_is_pair(s))
             add_pair(r, s, of_step(r, forward ? r->forward : r->backward, k), t);
@@ -385,6 +405,8 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
     add_params(r, out);
     add_list(r, true, out);
     add_list(r, false, out);
+    if (r->net->options.window != NULL)
+        ct_text_add(out, ",\"memory_ms\":%.9g", memory_ms(r, true) + memory_ms(r, false));
     add_layers(r, out);
     add_limit(r, out);
     if (r->engines) add_engines(r->net->options.env.plan, out);

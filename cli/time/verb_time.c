@@ -419,6 +419,7 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
     CT_TRY(ct_trace_file_write(&b.trace));
     CT_TRY(write_results(call, c, &b, q));
+    ct_job_memory_tell_moved(&b.memory);
     ct_train_step_close(&b.step);
     ct_job_memory_close(&b.memory);
     ct_parts_destroy(b.parts);

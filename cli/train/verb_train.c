@@ -170,6 +170,7 @@ static ct_status report_done(training *t, ct_status how, double seconds)
     ct_status status = CT_OK;
 
     ct_report_broken(t->report, "training", broken);
+    ct_job_memory_tell_moved(&t->memory);
     CT_TRY(ct_solver_checksum(t->solver, &checksum));
     CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
             ct_solver_iteration(t->solver), checksum);

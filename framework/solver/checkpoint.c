@@ -273,6 +273,17 @@ static bool is_own_set(const ct_solver *s, const char *file)
     return (strncmp(file, s->param->snapshot_prefix, n) == 0) && (strcmp(file + n, own) == 0);
 }
 
+/* What a codec kept goes to whole weights, a part in each step. */
+static ct_status check_late(const ct_solver *s, const char *file)
+{
+    if ((s->step.late.v == NULL) || (!s->exchange.sync.shards && !ct_step_has_visits(&s->step)))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: compression left behind what belongs to the weights, which memory { zero } "
+                   "and weights FILE cannot add: go on with zero: 0 for one step, and take its set",
+                   file);
+}
+
 static ct_status restore_file(ct_solver *s, const char *file)
 {
     ct_snapshot_state state;
@@ -285,6 +296,7 @@ static ct_status restore_file(ct_solver *s, const char *file)
     s->step.owed = state.owed;
     ct_residual_drain_close(s->net, &s->step.late);
     s->step.late = state.late;
+    CT_TRY(check_late(s, file));
     take_state(s, &state);
     if (is_own_set(s, file)) s->last_snapshot = s->iteration;
     if (state.foreign)

@@ -49,7 +49,10 @@ ct_status ct_storage_want(ct_storage *s, ct_stream st, int64_t from, int64_t cou
 
 int64_t ct_storage_together(const ct_storage *s, int64_t from)
 {
-    return (s->ops->together != NULL) ? s->ops->together(s, from) : s->count - from;
+    int64_t left = s->count - from, most = left;
+
+    if (s->ops->together != NULL) most = s->ops->together(s, from);
+    return (most < left) ? most : left;
 }
 
 ct_status ct_storage_done(ct_storage_range *r, ct_stream st)

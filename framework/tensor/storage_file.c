@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/clock.h"
 #include "framework/base/hash.h"
 #include "framework/base/scratch_file.h"
 
 enum {
     USUAL_CHUNK = 1 << 20, /* floats */
-    USUAL_AHEAD = 2,
+    USUAL_AHEAD = 12,      /* a large layer's states: what disks bring while it computes */
     PAGE = CT_SCRATCH_ALIGN / (int)sizeof(float),
     NOBODY = -1
 };
@@ -81,9 +82,12 @@ static ct_status failed(const file_storage *f, const buffer *b)
 static ct_status land(file_storage *f, buffer *b)
 {
     bool wrote = (b->state == WRITING);
+    double start;
 
     if ((b->state != READING) && !wrote) return CT_OK;
+    start = ct_clock_s();
     ct_io_wait(f->files->io, &b->io);
+    f->files->waited_s += ct_clock_s() - start;
     b->state = CLEAN;
     if (b->io.error != 0) {
         ct_status status = failed(f, b);

@@ -16,11 +16,12 @@ typedef struct ct_storage_files {
     const char *folder; /* borrowed */
     ct_io *io;          /* borrowed */
     int64_t chunk;      /* floats that move at once; 0: 1 Mi. Rounded up to pages */
-    int ahead;          /* chunks that are read ahead; 0: 2                      */
+    int ahead;          /* chunks that are read ahead; 0: 12                     */
     bool checksum;      /* each chunk is looked at when it comes back            */
     /* of all that are open */
     int64_t file_bytes;    /* in files        */
     int64_t read, written; /* bytes, so far   */
+    double waited_s;       /* for reads and writes, so far */
     bool direct;           /* past the page cache */
 } ct_storage_files;
 
