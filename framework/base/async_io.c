@@ -94,3 +94,8 @@ void ct_io_wait(ct_io *io, ct_io_request *r)
 {
     io->form->wait(io->own, r);
 }
+
+bool ct_io_done(ct_io *io, ct_io_request *r)
+{
+    return io->form->done(io->own, r);
+}

@@ -38,6 +38,8 @@ void ct_io_close(ct_io *io);
 const char *ct_io_name(const ct_io *io);
 /** Begins one. Short transfers and interrupted calls are gone on with. */
 void ct_io_submit(ct_io *io, ct_io_request *r);
+/** Whether it is done. Never blocks. */
+bool ct_io_done(ct_io *io, ct_io_request *r);
 /** Returns when it is done; what became of it is in r->error. */
 void ct_io_wait(ct_io *io, ct_io_request *r);
 

@@ -12,6 +12,7 @@ typedef struct ct_io_form {
     void (*close)(void *own);
     void (*submit)(void *own, ct_io_request *r); /* nothing of it has moved yet */
     void (*wait)(void *own, ct_io_request *r);
+    bool (*done)(void *own, ct_io_request *r); /* whether wait would return at once */
 } ct_io_form;
 
 extern const ct_io_form ct_io_threads, ct_io_uring;

@@ -5,31 +5,53 @@
 #include "framework/base/async_io_form.h"
 #include "framework/base/thread.h"
 
-/* A disk reads and writes at once. */
-enum { N_THREAD = 2 };
+/* A disk reads and writes at once. Somebody waits for what is read, so no read stands behind a
+ * write: half of the threads only read, the others only write. */
+enum { N_THREAD = 4, N_READER = 2 };
+
+typedef struct queue {
+    ct_io_request *first, *last;
+    pthread_cond_t come;
+} queue;
+
+typedef struct worker {
+    struct threads *io;
+    queue *q;
+    pthread_t thread;
+} worker;
 
 typedef struct threads {
-    pthread_t thread[N_THREAD];
+    worker worker[N_THREAD];
     int n_thread;
     pthread_mutex_t lock;
-    pthread_cond_t come, gone; /* a request came; one is done */
-    ct_io_request *first, *last;
+    queue queue[2];      /* reads, writes */
+    pthread_cond_t gone; /* one is done */
     bool stop;
 } threads;
 
+/* The next request, or NULL. With the lock held. */
+static ct_io_request *next_of(queue *q)
+{
+    ct_io_request *r = q->first;
+
+    if (r == NULL) return NULL;
+    q->first = r->next;
+    if (q->first == NULL) q->last = NULL;
+    return r;
+}
+
 static void *work(void *ctx)
 {
-    threads *io = ctx;
+    const worker *w = ctx;
+    threads *io = w->io;
 
     (void)pthread_mutex_lock(&io->lock);
     for (;;) {
         ct_io_request *r;
 
-        while (!io->stop && (io->first == NULL)) (void)pthread_cond_wait(&io->come, &io->lock);
-        r = io->first;
+        while (!io->stop && (w->q->first == NULL)) (void)pthread_cond_wait(&w->q->come, &io->lock);
+        r = next_of(w->q);
         if (r == NULL) break;
-        io->first = r->next;
-        if (io->first == NULL) io->last = NULL;
         (void)pthread_mutex_unlock(&io->lock);
         ct_io_move(r);
         (void)pthread_mutex_lock(&io->lock);
@@ -46,10 +68,10 @@ static void threads_close(void *own)
 
     (void)pthread_mutex_lock(&io->lock);
     io->stop = true;
-    (void)pthread_cond_broadcast(&io->come);
+    for (int k = 0; k < 2; k++) (void)pthread_cond_broadcast(&io->queue[k].come);
     (void)pthread_mutex_unlock(&io->lock);
-    for (int i = 0; i < io->n_thread; i++) (void)pthread_join(io->thread[i], NULL);
-    (void)pthread_cond_destroy(&io->come);
+    for (int i = 0; i < io->n_thread; i++) (void)pthread_join(io->worker[i].thread, NULL);
+    for (int k = 0; k < 2; k++) (void)pthread_cond_destroy(&io->queue[k].come);
     (void)pthread_cond_destroy(&io->gone);
     (void)pthread_mutex_destroy(&io->lock);
     free(io);
@@ -62,11 +84,15 @@ static ct_status threads_open(void **own_p, int *error_p)
     (void)error_p;
     if (io == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read and write files");
     (void)pthread_mutex_init(&io->lock, NULL);
-    (void)pthread_cond_init(&io->come, NULL);
+    for (int k = 0; k < 2; k++) (void)pthread_cond_init(&io->queue[k].come, NULL);
     (void)pthread_cond_init(&io->gone, NULL);
     while (io->n_thread < N_THREAD) {
-        int rc = ct_thread_start(work, io, &io->thread[io->n_thread]);
+        worker *w = &io->worker[io->n_thread];
+        int rc;
 
+        w->io = io;
+        w->q = &io->queue[(io->n_thread < N_READER) ? 0 : 1];
+        rc = ct_thread_start(work, w, &w->thread);
         if (rc != 0) {
             threads_close(io);
             return CT_FAIL(CT_ERR_NOMEM, "cannot start a thread that reads and writes: error %d",
@@ -81,15 +107,16 @@ static ct_status threads_open(void **own_p, int *error_p)
 static void threads_submit(void *own, ct_io_request *r)
 {
     threads *io = own;
+    queue *q = &io->queue[r->write ? 1 : 0];
 
     r->next = NULL;
     (void)pthread_mutex_lock(&io->lock);
-    if (io->last != NULL)
-        io->last->next = r;
+    if (q->last != NULL)
+        q->last->next = r;
     else
-        io->first = r;
-    io->last = r;
-    (void)pthread_cond_signal(&io->come);
+        q->first = r;
+    q->last = r;
+    (void)pthread_cond_signal(&q->come);
     (void)pthread_mutex_unlock(&io->lock);
 }
 
@@ -102,8 +129,20 @@ static void threads_wait(void *own, ct_io_request *r)
     (void)pthread_mutex_unlock(&io->lock);
 }
 
+static bool threads_done(void *own, ct_io_request *r)
+{
+    threads *io = own;
+    bool done;
+
+    (void)pthread_mutex_lock(&io->lock);
+    done = r->done;
+    (void)pthread_mutex_unlock(&io->lock);
+    return done;
+}
+
 const ct_io_form ct_io_threads = { .name = "threads",
                                    .open = threads_open,
                                    .close = threads_close,
                                    .submit = threads_submit,
-                                   .wait = threads_wait };
+                                   .wait = threads_wait,
+                                   .done = threads_done };

@@ -135,6 +135,13 @@ static void uring_wait(void *own, ct_io_request *r)
     }
 }
 
+static bool uring_done(void *own, ct_io_request *r)
+{
+    while (take_answer(own)) {
+    }
+    return r->done;
+}
+
 /* ---- rings */
 
 static void uring_close(void *own)
@@ -215,4 +222,5 @@ const ct_io_form ct_io_uring = { .name = "io_uring",
                                  .open = uring_open,
                                  .close = uring_close,
                                  .submit = uring_submit,
-                                 .wait = uring_wait };
+                                 .wait = uring_wait,
+                                 .done = uring_done };

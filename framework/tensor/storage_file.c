@@ -131,6 +131,17 @@ static bool is_near(const file_storage *f, int64_t chunk)
     return false;
 }
 
+/* What was written by now is free again. */
+static ct_status land_done(file_storage *f)
+{
+    for (int i = 0; i < f->n_buffer; i++) {
+        buffer *b = &f->b[i];
+
+        if ((b->state == WRITING) && ct_io_done(f->files->io, &b->io)) CT_TRY(land(f, b));
+    }
+    return CT_OK;
+}
+
 /* How well it can be spared: the smaller the better; below 0: not at all. */
 static int64_t worth(const file_storage *f, const buffer *b, bool must)
 {
@@ -148,6 +159,7 @@ static ct_status take(file_storage *f, int64_t chunk, bool must, buffer **b_p)
     int64_t least = INT64_MAX;
 
     *b_p = NULL;
+    CT_TRY(land_done(f));
     for (int i = 0; i < f->n_buffer; i++) {
         int64_t w = worth(f, &f->b[i], must);
 
@@ -329,7 +341,7 @@ ct_status ct_storage_open_file(void *ctx, const ct_device *dev, int64_t count, c
     f->now = NOBODY;
     f->chunk = (chunk + PAGE - 1) / PAGE * PAGE;
     f->n_chunk = (count + f->chunk - 1) / f->chunk;
-    f->n_buffer = files->ahead + CT_STORAGE_OUT;
+    f->n_buffer = 2 * files->ahead + CT_STORAGE_OUT; /* as many are on their way back */
     if (f->n_buffer > f->n_chunk) f->n_buffer = (f->n_chunk > 0) ? (int)f->n_chunk : 1;
     status = acquire(f);
     if (status == CT_OK)
