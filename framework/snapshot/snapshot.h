@@ -87,8 +87,13 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
 /** Sets that threads write while training goes on: rank 0's, and one of each rank that has a file
  *  of its own. */
 typedef struct ct_snapshot_later ct_snapshot_later;
-/** gives_way: where training leaves no core free, the threads get little of one. CT_ERR_NOMEM. */
+/** The threads compute a fortieth of the time unless somebody waits for them; gives_way: and only
+ *  where training leaves a core free. CT_ERR_NOMEM. */
 ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p);
+/** Makes room for copies of so many histories and the weights of a net before training begins,
+ *  where there is memory; whole: what the ranks of g run together. limit: as below. Collective. */
+ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_group *g, const ct_net *whole,
+                                    int n_history, double limit);
 /** NULL allowed. A set that was begun and not finished is dropped, when its thread has ended. */
 void ct_snapshot_later_destroy(ct_snapshot_later *l);
 /** As ct_snapshot_write(), but it returns as soon as all that the set holds is copied, which rank 0

@@ -111,6 +111,12 @@ static ct_status collect_momentum(ct_solver *s)
     return CT_OK;
 }
 
+/* Bytes of a rank; 0: none. */
+static double resident_limit(const ct_solver *s)
+{
+    return (s->param->memory != NULL) ? s->param->memory->limit_mb * 1048576.0 : 0.0;
+}
+
 /* Loaders and layers that use HDF5 while the net trains. */
 static bool uses_hdf5(const ct_net *net)
 {
@@ -128,7 +134,10 @@ ct_status ct_solver_open_later(ct_solver *s)
     bool hdf5 = uses_hdf5(ct_solver_whole(s));
 
     for (int i = 0; i < s->n_test; i++) hdf5 = hdf5 || uses_hdf5(ct_solver_whole_test(s, i));
-    return s->param->snapshot_async ? ct_snapshot_later_create(!hdf5, &s->later) : CT_OK;
+    if (!s->param->snapshot_async || (s->param->snapshot_prefix == NULL)) return CT_OK;
+    CT_TRY(ct_snapshot_later_create(!hdf5, &s->later));
+    return ct_snapshot_later_reserve(s->later, ct_solver_writers(s), ct_solver_whole(s),
+                                     s->step.n_history, resident_limit(s));
 }
 
 ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
@@ -147,13 +156,12 @@ ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
 static ct_status write_set(ct_solver *s, const ct_snapshot_state *state)
 {
     const Ct__SolverParameter *p = s->param;
-    double limit = (p->memory != NULL) ? p->memory->limit_mb * 1048576.0 : 0.0, seconds = 0.0;
-    double start = ct_clock_s();
+    double start = ct_clock_s(), seconds = 0.0;
     bool begun = false;
 
     if (s->later != NULL)
         CT_TRY(ct_snapshot_later_begin(s->later, p->snapshot_prefix, s->net, state, &s->exchange,
-                                       p->snapshot_keep, limit, &begun));
+                                       p->snapshot_keep, resident_limit(s), &begun));
     s->later_iteration = s->iteration;
     if (begun) {
         CT_INFO("snapshot of iteration %" PRId64 " is being written, training waited %.3g s",
