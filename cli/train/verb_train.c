@@ -180,7 +180,7 @@ static ct_status report_done(training *t, ct_status how, double seconds)
                 ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished",
                 seconds, checksum);
     if (broken > 0) ct_text_add(&fields, ",\"broken_samples\":%" PRId64, broken);
-    if (t->parallel != NULL) {
+    if ((t->parallel != NULL) || (t->config.solver->memory != NULL)) {
         ct_text_add(&fields, ",");
         status = ct_solver_ranks_json(t->solver, &fields);
     }

@@ -131,7 +131,7 @@ static void measure(const ct_solver *s, int64_t *v)
     v[STAGE] = (d != NULL) ? d->stage : 0;
     v[PLANNED] = (int64_t)(m->planned + m->weights) +
                  ct_update_rule_state_bytes(s->param, s->net->grad_count);
-    v[ALLOCATED] = (int64_t)m->allocated;
+    v[ALLOCATED] = (int64_t)m->allocated + (int64_t)(s->step.weights.bytes + s->step.kept.bytes);
     for (int i = 0; i < s->step.n_history; i++) v[ALLOCATED] += (int64_t)s->step.history[i].bytes;
     v[RESIDENT] = ct_memory_resident();
 }
