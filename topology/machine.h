@@ -89,6 +89,14 @@ typedef struct ct_node_class {
     double inject; /* bytes/s of the link of a node into the network, in place of the uplink of
                       the level after "node"                                                   */
     char profile[256]; /* what a rank of it takes, measured: files for `cortado plan`; "": none */
+    /* For plans of memory. What is 0 is not known. */
+    int gpus;
+    double gpu_memory;                /* bytes of each                                         */
+    double gpu_link;                  /* bytes/s between a GPU's memory and the host's, each way */
+    double host_bandwidth;            /* bytes/s that the node's memory gives                  */
+    double file_read, file_write;     /* bytes/s of the node's own disk                        */
+    double gpu_flop, gpu_half_flop;   /* operations/s of a GPU in f32; in 16 bits               */
+    double gpu_usable, memory_usable; /* shares that a plan may take, above 0 and at most 1    */
 } ct_node_class;
 
 /** Nodes first..last of a machine are of this class. */

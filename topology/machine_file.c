@@ -303,6 +303,46 @@ static ct_status read_names(reader *r, const Ct__MachineParameter *p)
 
 /* ---- classes of nodes */
 
+/* What plans of memory want to know. */
+static ct_status read_tiers(const reader *r, const Ct__NodeClassParameter *p, ct_node_class *c)
+{
+    const struct {
+        const char *name;
+        bool given;
+        double value, most;
+    } f[] = { { "gpus", p->has_gpus && (p->gpus != 0), p->gpus, 1024 },
+              { "gpu_memory_gib", p->has_gpu_memory_gib, p->gpu_memory_gib, MOST },
+              { "gpu_gbs", p->has_gpu_gbs, p->gpu_gbs, MOST },
+              { "host_gbs", p->has_host_gbs, p->host_gbs, MOST },
+              { "file_read_gbs", p->has_file_read_gbs, p->file_read_gbs, MOST },
+              { "file_write_gbs", p->has_file_write_gbs, p->file_write_gbs, MOST },
+              { "gpu_tflops", p->has_gpu_tflops, p->gpu_tflops, MOST },
+              { "gpu_half_tflops", p->has_gpu_half_tflops, p->gpu_half_tflops, MOST },
+              { "gpu_usable", true, p->gpu_usable, 1 },
+              { "memory_usable", true, p->memory_usable, 1 } };
+
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        double v = f[i].value;
+
+        if (f[i].given && (!isfinite(v) || (v < 1 / MOST) || (v > f[i].most)))
+            return fail_at(r, p, "node_class \"%s\": %s is %g; it must be above 0, and at most %g",
+                           p->name, f[i].name, v, f[i].most);
+    }
+    if ((p->gpus > 0) && !p->has_gpu_memory_gib)
+        return fail_at(r, p, "node_class \"%s\": gpus needs gpu_memory_gib", p->name);
+    c->gpus = p->gpus;
+    c->gpu_memory = ldexp(p->gpu_memory_gib, 30);
+    c->gpu_link = p->gpu_gbs * 1e9;
+    c->host_bandwidth = p->host_gbs * 1e9;
+    c->file_read = p->file_read_gbs * 1e9;
+    c->file_write = p->file_write_gbs * 1e9;
+    c->gpu_flop = p->gpu_tflops * 1e12;
+    c->gpu_half_flop = (p->has_gpu_half_tflops ? p->gpu_half_tflops : p->gpu_tflops) * 1e12;
+    c->gpu_usable = p->gpu_usable;
+    c->memory_usable = p->memory_usable;
+    return CT_OK;
+}
+
 static ct_status read_class(const reader *r, const Ct__NodeClassParameter *p, ct_node_class *c)
 {
     const struct {
@@ -339,7 +379,7 @@ static ct_status read_class(const reader *r, const Ct__NodeClassParameter *p, ct
     c->memory = ldexp(p->memory_gib, 30);
     c->inside = p->inside_gbs * 1e9;
     c->inject = p->inject_gbs * 1e9;
-    return CT_OK;
+    return read_tiers(r, p, c);
 }
 
 typedef struct class_list {
@@ -750,6 +790,28 @@ static void add_switches(const ct_machine_names *n, int parent, int depth, ct_te
     }
 }
 
+static void write_tiers(const ct_node_class *c, ct_text *out)
+{
+    const struct {
+        const char *name;
+        double value, unset;
+    } f[] = { { "gpus", c->gpus, 0 },
+              { "gpu_memory_gib", ldexp(c->gpu_memory, -30), 0 },
+              { "gpu_gbs", c->gpu_link / 1e9, 0 },
+              { "host_gbs", c->host_bandwidth / 1e9, 0 },
+              { "file_read_gbs", c->file_read / 1e9, 0 },
+              { "file_write_gbs", c->file_write / 1e9, 0 },
+              { "gpu_tflops", c->gpu_flop / 1e12, 0 },
+              { "gpu_half_tflops", c->gpu_half_flop / 1e12, c->gpu_flop / 1e12 },
+              { "gpu_usable", c->gpu_usable, 1 },
+              { "memory_usable", c->memory_usable, 1 } };
+
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        if ((f[i].value != f[i].unset) && (f[i].value > 0))
+            ct_text_add(out, "  %s: %.12g\n", f[i].name, f[i].value);
+    }
+}
+
 static void write_classes(const ct_machine *m, ct_text *out)
 {
     bool all = (m->n_node_class == 1) && (m->n_node_run == 0);
@@ -768,6 +830,7 @@ static void write_classes(const ct_machine *m, ct_text *out)
         if (c->inside > 0) ct_text_add(out, "  inside_gbs: %.12g\n", c->inside / 1e9);
         if (c->inject > 0) ct_text_add(out, "  inject_gbs: %.12g\n", c->inject / 1e9);
         if (c->profile[0] != '\0') ct_text_add(out, "  profile: \"%s\"\n", c->profile);
+        write_tiers(c, out);
         ct_text_add(out, "}\n");
     }
 }

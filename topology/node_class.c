@@ -209,7 +209,8 @@ ct_status ct_machine_class_speeds(ct_machine *m, const double *speed, int64_t n_
     m->n_node_run = 0;
     m->n_node_class = n;
     for (int k = 0; k < n; ++k) {
-        m->node_class[k] = (ct_node_class){ .speed = mean[k] / mean[0] };
+        m->node_class[k] =
+            (ct_node_class){ .speed = mean[k] / mean[0], .gpu_usable = 1, .memory_usable = 1 };
         snprintf(m->node_class[k].name, sizeof(m->node_class[k].name), (n > 1) ? "speed%d" : "all",
                  k + 1);
     }

@@ -90,6 +90,11 @@ static const struct {
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" speed: nan }", "speed is nan" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" memory_gib: -1 }", "memory_gib is -1" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" inside_gbs: 0 }", "inside_gbs is 0" },
+    { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" gpus: -1 }", "gpus is -1" },
+    { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" gpus: 2 }", "gpus needs gpu_memory_gib" },
+    { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" file_read_gbs: 0 }", "file_read_gbs is 0" },
+    { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" gpu_usable: 1.5 }",
+      "gpu_usable is 1.5; it must be above 0, and at most 1" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-5\" inject_gbs: inf }", "inject_gbs is inf" },
     { NODE TOP "node_class { name: \"a\" nodes: \"0-2\" }\n"
                "node_class { name: \"a\" nodes: \"3-5\" }",
@@ -197,6 +202,12 @@ static void test_write(void **state)
     expect_written(NAMES "node_class { name: \"a\" nodes: \"login,n2\" }\n"
                          "node_class { name: \"b\" nodes: \"n[1,3]\" inject_gbs: 0.1234567 }",
                    "  nodes: \"n[1,3]\"\n  speed: 1\n  inject_gbs: 0.1234567\n");
+    expect_written(NODE TOP "node_class { name: \"g\" gpus: 8 gpu_memory_gib: 32 gpu_gbs: 16\n"
+                            "host_gbs: 120 file_read_gbs: 3 file_write_gbs: 2 gpu_usable: 0.95\n"
+                            "memory_usable: 0.9 gpu_tflops: 15.7 gpu_half_tflops: 125 }",
+                   "  gpus: 8\n  gpu_memory_gib: 32\n  gpu_gbs: 16\n  host_gbs: 120\n"
+                   "  file_read_gbs: 3\n  file_write_gbs: 2\n  gpu_tflops: 15.7\n"
+                   "  gpu_half_tflops: 125\n  gpu_usable: 0.95\n  memory_usable: 0.9\n");
 }
 
 /* ---- jobs on such machines */
