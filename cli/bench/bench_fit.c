@@ -192,7 +192,7 @@ static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *secon
     s->req = (ct_coll_req){
         .comm = s->node, .buf = s->buf, .count = bytes / 4, .dtype = CT_F32, .tag = 0
     };
-    CT_TRY(ct_node_sum_create(&s->req, &s->sum));
+    CT_TRY(ct_node_sum_create(&s->req, CT_COLL_ALLREDUCE, &s->sum));
     status = fit_measure(&e, seconds_p);
     ct_node_sum_destroy(s->sum);
     s->sum = NULL;

@@ -21,6 +21,17 @@ const ct_coll_ops *ct_coll_named(const char *name)
     return NULL;
 }
 
+const ct_coll_ops *ct_coll_of_kind(const ct_coll_ops *row, ct_coll_kind kind)
+{
+    if (kind == CT_COLL_ALLREDUCE) return row;
+    return (kind == CT_COLL_REDUCE_SCATTER) ? row->scatter : row->gather;
+}
+
+const ct_coll_ops *ct_coll_half_of(const ct_coll_ops *allreduce, ct_coll_kind kind)
+{
+    return allreduce->by_mpi ? NULL : ct_coll_of_kind(allreduce, kind);
+}
+
 /* ---- what `allreduce:` says */
 
 static ct_status fail(const char *spec, const char *at, const char *what)
@@ -166,6 +177,7 @@ static ct_status find_costs(const ct_comm *c, coll_costs **costs_p)
 /* NULL: its dimensions are chosen, or it has none. */
 static int *dims_of(coll_costs *costs, const ct_cost_ops *how)
 {
+    if (how->whole != NULL) how = how->whole;
     for (int i = 0; i < costs->n_shaped; ++i) {
         if (costs->shaped[i] == how) return costs->dim[i];
     }
@@ -294,32 +306,34 @@ static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct
     return CT_OK;
 }
 
-static ct_status choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec, bool own,
-                        const ct_coll_ops **ops_p)
+ct_status ct_coll_choose_kind(const ct_comm *c, ct_coll_kind kind, int64_t count, ct_dtype dtype,
+                              const char *spec, bool own, const ct_coll_ops **ops_p)
 {
+    static const char *const what[] = { "sum", "reduce-scatter", "gather" };
     int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
     const ct_coll_ops *best = NULL;
     ct_coll_term term;
     double least = 0;
 
-    CT_TRY(find_term(c, spec, bytes, &term));
+    CT_TRY(find_term(c, (spec != NULL) ? spec : "auto", bytes, &term));
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        const ct_coll_ops *ops = ct_coll_of_kind(*at, kind);
         bool any = (strcmp(term.name, "auto") == 0);
         double cost = 0;
 
         if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
-        if (any && (!(*at)->automatic || (own && (*at)->by_mpi))) continue;
-        if (!(*at)->supports(c, count, dtype)) continue;
+        if ((ops == NULL) || (any && (!ops->automatic || (own && ops->by_mpi)))) continue;
+        if (!ops->supports(c, count, dtype)) continue;
         if (any)
-            cost = ct_coll_cost_s(*at, c, bytes, dtype) *
-                   ct_cost_weight((*at)->cost, c->topo, c->node_shares);
+            cost = ct_coll_cost_s(ops, c, bytes, dtype) *
+                   ct_cost_weight(ops->cost, c->topo, c->node_shares);
         if ((best != NULL) && (cost >= least)) continue;
-        best = *at;
+        best = ops;
         least = cost;
     }
     if (best == NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot sum %lld elements of dtype %d here",
-                       spec, (long long)count, (int)dtype);
+        return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot %s %lld elements of dtype %d here",
+                       (spec != NULL) ? spec : "auto", what[kind], (long long)count, (int)dtype);
     *ops_p = best;
     return CT_OK;
 }
@@ -327,13 +341,13 @@ static ct_status choose(const ct_comm *c, int64_t count, ct_dtype dtype, const c
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p)
 {
-    return choose(c, count, dtype, spec, false, ops_p);
+    return ct_coll_choose_kind(c, CT_COLL_ALLREDUCE, count, dtype, spec, false, ops_p);
 }
 
 ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                              const ct_coll_ops **ops_p)
 {
-    return choose(c, count, dtype, spec, true, ops_p);
+    return ct_coll_choose_kind(c, CT_COLL_ALLREDUCE, count, dtype, spec, true, ops_p);
 }
 
 ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r)

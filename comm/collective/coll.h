@@ -38,8 +38,16 @@ typedef struct ct_coll_req {
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 } ct_coll_req;
 
+typedef enum {
+    CT_COLL_ALLREDUCE,
+    CT_COLL_REDUCE_SCATTER, /* leaves the sum of a rank's part in its place, elsewhere anything  */
+    CT_COLL_ALLGATHER       /* takes each rank's part from its place, leaves all parts everywhere */
+} ct_coll_kind;
+
 typedef struct ct_coll_ops {
     const char *name;
+    ct_coll_kind kind;
+    const struct ct_coll_ops *scatter, *gather; /* of an allreduce: its halves; NULL: it has none */
     bool automatic;     /* "auto" may take it, and the first steps of training try it */
     bool has_dims;      /* its name may have dimensions behind it: torus:8x4 */
     bool many_rounds;   /* as many as there are ranks: large simulations leave it out */
@@ -86,24 +94,31 @@ ct_status ct_coll_end(const ct_coll_ops *ops, ct_coll_req *r);
 /** Both, for tests and small uses. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
 
-/* ---- reduce-scatter, allgather and broadcast, by the same requests
+/* ---- reduce-scatter and allgather: the halves of allreduces, by the same requests
  *
- * The buffer holds all elements on every rank. A reduce-scatter leaves the sum of a rank's part in
- * its place, and anything elsewhere; an allgather takes each rank's part from its place and leaves
- * all parts everywhere. Which part is whose follows the topology's order, so that near ranks share
- * long stretches: ask ct_coll_part(). Ring, halving or all at once, by cost.
+ * The buffer holds all elements on every rank. Which part is whose follows the topology's order, so
+ * that near ranks share long stretches: ask ct_coll_part(). Parts are the same for all algorithms,
+ * so any reduce-scatter and any allgather go together.
  *
- * Weights are broadcast. Nothing in this tree scatters or gathers by parts yet: they are kept for
- * states of update rules that ranks share out among them, by ranges of the arena
- * (docs/architecture.md, "Arena canon").
+ * A reduce-scatter adds in the order of its allreduce. So with an allgather of any algorithm behind
+ * it all ranks have that allreduce's bits. What MPI does by itself is left out: its bits are its
+ * own.
  */
+
+/** The half with the bits of this allreduce. NULL: it has none (MPI's own; an allgather that would
+ *  only be a slower one of another's). */
+const ct_coll_ops *ct_coll_half_of(const ct_coll_ops *allreduce, ct_coll_kind kind);
+/** As ct_coll_choose(), of halves by what these cost; own: as ct_coll_choose_own(). Of an allreduce
+ *  too. spec NULL: "auto". */
+ct_status ct_coll_choose_kind(const ct_comm *c, ct_coll_kind kind, int64_t count, ct_dtype dtype,
+                              const char *spec, bool own, const ct_coll_ops **ops_p);
+/** The operations of this kind under a table's row, MPI's own too; NULL: there are none. */
+const ct_coll_ops *ct_coll_of_kind(const ct_coll_ops *row, ct_coll_kind kind);
 
 /** The part of a rank: elements [*first_p, *first_p + *n_p) of count. Parts of all ranks are
  *  disjoint, cover all, and differ by rounding only: to 16 elements, where count allows. */
 ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p);
 
-extern const ct_coll_ops ct_coll_reduce_scatter;
-extern const ct_coll_ops ct_coll_allgather; /* any dtype */
 /** From r->root: a binomial tree for small buffers; for large ones parts dealt out and gathered
  *  (van de Geijn; Thakur et al., IJHPCA 2005). Any dtype. */
 extern const ct_coll_ops ct_coll_broadcast;

@@ -22,9 +22,14 @@
 enum { SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
 
 /* How a request travels on a node. */
-typedef enum { BY_MESSAGES, STAGED, DIRECT } hier_path;
+typedef enum {
+    BY_MESSAGES,
+    STAGED,
+    DIRECT
+} hier_path; /* an allgather: by messages or node_sum.h */
 
 typedef struct hier_state {
+    ct_coll_kind kind;
     ct_node_sum *node; /* all ranks on one node, where that works: the rest is not used */
     hier_path way;
     ct_lanes lanes;
@@ -69,6 +74,21 @@ static double hier_weight(const ct_topo *t, bool shares)
 
 static const ct_cost_ops hier_cost = { .rounds = hier_rounds, .weight = hier_weight };
 
+/* Halves add in the order of the whole. In a node's memory, or by messages, they are halves;
+ * between nodes that share memory, the reduce-scatter is the whole, and the allgather goes by
+ * messages. */
+static ct_status gather_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    return hier_rounds(w, dim, shares && (ct_cost_topo(w)->n_node == 1));
+}
+
+static const ct_cost_ops hier_scatter_cost = {
+    .rounds = hier_rounds, .weight = hier_weight, .way = CT_COST_UP, .whole = &hier_cost
+};
+static const ct_cost_ops hier_gather_cost = {
+    .rounds = gather_rounds, .weight = hier_weight, .way = CT_COST_DOWN, .whole = &hier_cost
+};
+
 /* ---- lanes: between the nodes */
 
 void ct_lanes_destroy(ct_lanes *l)
@@ -111,9 +131,10 @@ ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t e
     return ct_hierarchical_plan_gather(&use, s);
 }
 
-/* Appends the whole hierarchical allreduce as messages, for nodes without shared memory.
+/* Appends the hierarchical allreduce, or a half, as messages, for nodes without shared memory.
  * *piped_p: in chunks that are on several levels at a time. */
-static ct_status hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p)
+static ct_status hier_messages(const ct_coll_req *r, ct_coll_kind kind, ct_schedule *s,
+                               bool *piped_p)
 {
     double bytes = (double)r->count * (double)ct_dtype_size(r->dtype);
     ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
@@ -122,13 +143,15 @@ static ct_status hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped
     int n_chunk = 0;
 
     CT_TRY(ct_coll_cost(r->comm, &hier_cost, false, &cost));
-    n_chunk = ct_cost_chunks(cost, bytes);
+    n_chunk = (kind == CT_COLL_ALLGATHER) ? 1 : ct_cost_chunks(cost, bytes);
     *piped_p = (n_chunk > 1);
-    if (n_chunk == 1) return ct_coll_p2p_plan(r, &hier_cost, true, true, s);
+    if (n_chunk == 1) return ct_coll_p2p_plan(r, &hier_cost, kind, s);
     ct_cost_algorithms(cost, bytes / n_chunk, way);
     use.plan = ct_cost_plan(cost);
     use.rank = ct_cost_rank(cost);
-    return ct_hierarchical_plan_pipelined(&use, n_chunk, s);
+    CT_TRY(ct_hierarchical_plan_pipelined(&use, n_chunk, kind == CT_COLL_REDUCE_SCATTER, s));
+    if (kind == CT_COLL_ALLREDUCE) return CT_OK;
+    return ct_coll_p2p_deal(r, use.plan, n_chunk, false, s);
 }
 
 /* ---- which way it goes, and where its memory is */
@@ -283,15 +306,15 @@ static ct_status acquire_lists(ct_coll_req *r)
 static ct_status set_up(ct_coll_req *r)
 {
     hier_state *st = r->state;
-    ct_status status = ct_node_sum_create(r, &st->node);
+    ct_status status = ct_node_sum_create(r, st->kind, &st->node);
     bool piped = false;
 
     if (status != CT_UNSUPPORTED) return status;
     CT_TRY(acquire_lists(r));
     CT_TRY(ct_lanes_find(r->comm, &st->lanes));
-    CT_TRY(choose_way(r));
+    if (st->kind != CT_COLL_ALLGATHER) CT_TRY(choose_way(r));
     if (st->way == BY_MESSAGES) {
-        CT_TRY(hier_messages(r, &st->schedule[0], &piped));
+        CT_TRY(hier_messages(r, st->kind, &st->schedule[0], &piped));
         return ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
                                         piped ? PIPED_WINDOW : UNPIPED_WINDOW, &st->run[0]);
     }
@@ -303,19 +326,35 @@ static ct_status set_up(ct_coll_req *r)
     return CT_OK;
 }
 
-static ct_status hier_prepare(ct_coll_req *r)
+static ct_status prepare_kind(ct_coll_req *r, ct_coll_kind kind)
 {
     hier_state *st = calloc(1, sizeof(*st));
     ct_status status = CT_OK;
 
     if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     st->slot = -1;
+    st->kind = kind;
     st->lanes.mine = -1;
     st->size = ct_dtype_size(r->dtype);
     r->state = st;
     status = set_up(r);
     if (status != CT_OK) hier_release(r);
     return status;
+}
+
+static ct_status hier_prepare(ct_coll_req *r)
+{
+    return prepare_kind(r, CT_COLL_ALLREDUCE);
+}
+
+static ct_status hier_scatter_prepare(ct_coll_req *r)
+{
+    return prepare_kind(r, CT_COLL_REDUCE_SCATTER);
+}
+
+static ct_status hier_gather_prepare(ct_coll_req *r)
+{
+    return prepare_kind(r, CT_COLL_ALLGATHER);
 }
 
 /* ---- moving */
@@ -527,15 +566,39 @@ static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
+#define HIER_MOVES                                                                                 \
+    .start = hier_start, .progress = hier_progress, .release = hier_release, .pending = hier_pending
+
+static const ct_coll_ops hier_scatter = {
+    .name = "hier",
+    .kind = CT_COLL_REDUCE_SCATTER,
+    .automatic = true,
+    .shares_memory = true,
+    .supports = hier_supports,
+    .cost = &hier_scatter_cost,
+    .prepare = hier_scatter_prepare,
+    HIER_MOVES,
+};
+
+static const ct_coll_ops hier_gather = {
+    .name = "hier",
+    .kind = CT_COLL_ALLGATHER,
+    .automatic = true,
+    .shares_memory = true,
+    .supports = ct_coll_p2p_moves,
+    .cost = &hier_gather_cost,
+    .prepare = hier_gather_prepare,
+    HIER_MOVES,
+};
+
 const ct_coll_ops ct_coll_hier = {
     .name = "hier",
     .automatic = true,
     .shares_memory = true,
+    .scatter = &hier_scatter,
+    .gather = &hier_gather,
     .supports = hier_supports,
     .cost = &hier_cost,
     .prepare = hier_prepare,
-    .start = hier_start,
-    .progress = hier_progress,
-    .release = hier_release,
-    .pending = hier_pending,
+    HIER_MOVES,
 };

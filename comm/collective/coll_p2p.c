@@ -1,5 +1,5 @@
-/* Collectives that are one schedule over all ranks: ring, rhd, torus and tree; reduce-scatter,
- * allgather and broadcast. */
+/* Collectives that are one schedule over all ranks: ring, rhd, torus and tree, their halves, and
+ * broadcast. */
 #include "comm/collective/coll_types.h"
 
 #include <stdlib.h>
@@ -16,7 +16,81 @@ int ct_coll_p2p_place(const ct_comm *c)
     return at;
 }
 
-ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, bool scatter, bool gather,
+bool ct_coll_p2p_moves(const ct_comm *c, int64_t count, ct_dtype dtype)
+{
+    (void)c;
+    (void)count;
+    (void)dtype;
+    return true;
+}
+
+/* ---- parts, and the pieces of plans */
+
+static ct_status no_memory(void)
+{
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for the parts of a collective");
+}
+
+ct_status ct_coll_p2p_parts(const ct_coll_req *r, ct_sched_piece **piece_p)
+{
+    int n = r->comm->size;
+    const ct_cost *cost = NULL;
+    const ct_hierarchical_plan *all = NULL;
+    ct_sched_piece *part = malloc(sizeof(*part) * (size_t)n);
+    ct_status status = CT_OK;
+
+    if (part == NULL) return no_memory();
+    status = ct_coll_cost(r->comm, &ct_cost_flat, false, &cost);
+    if (status != CT_OK) {
+        free(part);
+        return status;
+    }
+    all = ct_cost_plan(cost);
+    for (int i = 0; i < n; ++i) /* one each */
+        part[i] = (ct_sched_piece){ ct_hierarchical_plan_at(all->piece[i].end, r->count, n),
+                                    all->piece[i].owner };
+    *piece_p = part;
+    return CT_OK;
+}
+
+/* How many pieces the plan cuts the buffer into. */
+static int64_t count_pieces(const ct_hierarchical_plan *plan)
+{
+    int64_t n = 1;
+
+    while (plan->piece[n - 1].end < CT_HIERARCHICAL_PLAN_UNITS) n += 1;
+    return n;
+}
+
+ct_status ct_coll_p2p_deal(const ct_coll_req *r, const ct_hierarchical_plan *plan, int n_chunk,
+                           bool back, ct_schedule *s)
+{
+    int64_t n = count_pieces(plan), k = 0;
+    int me = ct_coll_p2p_place(r->comm);
+    const int *rank = r->comm->topo->order;
+    ct_sched_piece *part = NULL, *piece = malloc(sizeof(*piece) * (size_t)(n * n_chunk));
+    ct_status status = CT_OK;
+
+    if (piece == NULL) return no_memory();
+    for (int c = 0; c < n_chunk; ++c) {
+        int64_t first = ct_part(r->count, n_chunk, c);
+        int64_t length = ct_part(r->count, n_chunk, c + 1) - first;
+
+        for (int64_t i = 0; i < n; ++i)
+            piece[k++] = (ct_sched_piece){ first + ct_hierarchical_plan_at(plan->piece[i].end,
+                                                                           length, plan->n),
+                                           plan->piece[i].owner };
+    }
+    CT_TRY_GOTO(status, done, ct_coll_p2p_parts(r, &part));
+    status = ct_schedule_deal(back ? part : piece, back ? piece : part, rank, me, r->count, s);
+
+done:
+    free(part);
+    free(piece);
+    return status;
+}
+
+ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, ct_coll_kind kind,
                            ct_schedule *s)
 {
     const ct_cost *cost = NULL;
@@ -27,8 +101,10 @@ ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, bool sc
     ct_cost_algorithms(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
     use.plan = ct_cost_plan(cost);
     use.rank = ct_cost_rank(cost);
-    if (scatter) CT_TRY(ct_hierarchical_plan_scatter(&use, s));
-    return gather ? ct_hierarchical_plan_gather(&use, s) : CT_OK;
+    if (kind == CT_COLL_ALLGATHER) CT_TRY(ct_coll_p2p_deal(r, use.plan, 1, true, s));
+    if (kind != CT_COLL_ALLGATHER) CT_TRY(ct_hierarchical_plan_scatter(&use, s));
+    if (kind == CT_COLL_REDUCE_SCATTER) return ct_coll_p2p_deal(r, use.plan, 1, false, s);
+    return ct_hierarchical_plan_gather(&use, s);
 }
 
 /* ---- ring: reduce-scatter and allgather around a ring in the topology's order: least traffic, and
@@ -54,7 +130,7 @@ static const ct_cost_ops ring_cost = { .rounds = ring_rounds };
 
 static ct_status ring_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_plan(r, &ring_cost, true, true, s);
+    return ct_coll_p2p_plan(r, &ring_cost, CT_COLL_ALLREDUCE, s);
 }
 
 static ct_status ring_prepare(ct_coll_req *r)
@@ -62,11 +138,15 @@ static ct_status ring_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, ring_build);
 }
 
+CT_COLL_PLAN_HALVES(ring, true, false, NULL)
+
 const ct_coll_ops ct_coll_ring = {
     .name = "ring",
     .automatic = true,
     .many_rounds = true,
     .cost = &ring_cost,
+    .scatter = &ring_scatter,
+    .gather = &ring_gather,
     .prepare = ring_prepare,
     CT_COLL_P2P_OPS,
 };
@@ -86,7 +166,7 @@ static const ct_cost_ops rhd_cost = { .rounds = rhd_rounds };
 
 static ct_status rhd_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_plan(r, &rhd_cost, true, true, s);
+    return ct_coll_p2p_plan(r, &rhd_cost, CT_COLL_ALLREDUCE, s);
 }
 
 static ct_status rhd_prepare(ct_coll_req *r)
@@ -94,10 +174,14 @@ static ct_status rhd_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, rhd_build);
 }
 
+CT_COLL_PLAN_HALVES(rhd, false, false, NULL)
+
 const ct_coll_ops ct_coll_rhd = {
     .name = "rhd",
     .automatic = true,
     .cost = &rhd_cost,
+    .scatter = &rhd_scatter,
+    .gather = &rhd_gather,
     .prepare = rhd_prepare,
     CT_COLL_P2P_OPS,
 };
@@ -162,7 +246,7 @@ static const ct_cost_ops torus_cost = { .rounds = torus_rounds, .weight = torus_
 
 static ct_status torus_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_plan(r, &torus_cost, true, true, s);
+    return ct_coll_p2p_plan(r, &torus_cost, CT_COLL_ALLREDUCE, s);
 }
 
 static ct_status torus_prepare(ct_coll_req *r)
@@ -170,11 +254,15 @@ static ct_status torus_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, torus_build);
 }
 
+CT_COLL_PLAN_HALVES(torus, false, true, torus_weight)
+
 const ct_coll_ops ct_coll_torus = {
     .name = "torus",
     .automatic = true,
     .has_dims = true,
     .cost = &torus_cost,
+    .scatter = &torus_scatter,
+    .gather = &torus_gather,
     .prepare = torus_prepare,
     CT_COLL_P2P_OPS,
 };
@@ -211,61 +299,6 @@ static ct_status tree_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, tree_build);
 }
 
-const ct_coll_ops ct_coll_tree = {
-    .name = "tree",
-    .automatic = true,
-    .cost = &ct_cost_tree,
-    .prepare = tree_prepare,
-    CT_COLL_P2P_OPS,
-};
-
-/* ---- reduce-scatter and allgather, by parts */
-
-ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p)
-{
-    ct_hierarchical_plan_group all = { .n = c->size, .a = 0, .b = CT_HIERARCHICAL_PLAN_UNITS };
-    int64_t a = 0, b = 0;
-    int at = 0;
-
-    if ((rank < 0) || (rank >= c->size))
-        return CT_FAIL(CT_ERR_ARG, "a part of rank %d of %d", rank, c->size);
-    while (c->topo->order[at] != rank) at += 1;
-    ct_hierarchical_plan_part(&all, at, &a, &b);
-    *first_p = ct_hierarchical_plan_at(a, count, c->size);
-    *n_p = ct_hierarchical_plan_at(b, count, c->size) - *first_p;
-    return CT_OK;
-}
-
-static ct_status scatter_build(const ct_coll_req *r, ct_schedule *s)
-{
-    return ct_coll_p2p_plan(r, &ct_cost_flat, true, false, s);
-}
-
-static ct_status scatter_prepare(ct_coll_req *r)
-{
-    return ct_coll_p2p_prepare(r, scatter_build);
-}
-
-static ct_status gather_build(const ct_coll_req *r, ct_schedule *s)
-{
-    return ct_coll_p2p_plan(r, &ct_cost_flat, false, true, s);
-}
-
-static ct_status gather_prepare(ct_coll_req *r)
-{
-    return ct_coll_p2p_prepare(r, gather_build);
-}
-
-static bool moves_all(const ct_comm *c, int64_t count, ct_dtype dtype)
-{
-    (void)c;
-    (void)count;
-    (void)dtype;
-    return true;
-}
-
-/* ---- broadcast: positions count from the root */
-
 /* Deals the parts out, from the first of the members that share a range to the first of the half
  * that gets the other range, and so on: ct_halving from the root's side. */
 static ct_status deal_out(const int *rank, int n, int me, int64_t count, ct_schedule *s)
@@ -290,6 +323,76 @@ static ct_status deal_out(const int *rank, int n, int me, int64_t count, ct_sche
     }
     return CT_OK;
 }
+
+/* Its half: the sums to the first, who deals out the parts. */
+static ct_status tree_scatter_build(const ct_coll_req *r, ct_schedule *s)
+{
+    int n = r->comm->size, me = ct_coll_p2p_place(r->comm);
+
+    CT_TRY(ct_tree_reduce(r->comm->topo->order, n, 0, me, r->count, s));
+    return deal_out(r->comm->topo->order, n, me, r->count, s);
+}
+
+static ct_status tree_scatter_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, tree_scatter_build);
+}
+
+static ct_status tree_scatter_rounds(ct_cost_work *w, const int *dim, bool shares)
+{
+    const ct_topo *t = ct_cost_topo(w);
+    double share = 1;
+
+    CT_TRY(tree_rounds(w, dim, shares));
+    for (int64_t d = 1; d < t->n_rank; d *= 2) {
+        share /= 2;
+        for (int64_t i = d; i < 2 * d && i < t->n_rank; ++i)
+            CT_TRY(ct_cost_message(w, t->order[i - d], t->order[i], share));
+        CT_TRY(ct_cost_end_copies(w));
+    }
+    return CT_OK;
+}
+
+static const ct_cost_ops tree_scatter_cost = { .rounds = tree_scatter_rounds,
+                                               .way = CT_COST_UP,
+                                               .whole = &ct_cost_tree };
+
+static const ct_coll_ops tree_scatter = {
+    .name = "tree",
+    .kind = CT_COLL_REDUCE_SCATTER,
+    .automatic = true,
+    .cost = &tree_scatter_cost,
+    .prepare = tree_scatter_prepare,
+    CT_COLL_P2P_OPS,
+};
+
+const ct_coll_ops ct_coll_tree = {
+    .name = "tree",
+    .automatic = true,
+    .cost = &ct_cost_tree,
+    .scatter = &tree_scatter,
+    .prepare = tree_prepare,
+    CT_COLL_P2P_OPS,
+};
+
+/* ---- parts */
+
+ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p)
+{
+    ct_hierarchical_plan_group all = { .n = c->size, .a = 0, .b = CT_HIERARCHICAL_PLAN_UNITS };
+    int64_t a = 0, b = 0;
+    int at = 0;
+
+    if ((rank < 0) || (rank >= c->size))
+        return CT_FAIL(CT_ERR_ARG, "a part of rank %d of %d", rank, c->size);
+    while (c->topo->order[at] != rank) at += 1;
+    ct_hierarchical_plan_part(&all, at, &a, &b);
+    *first_p = ct_hierarchical_plan_at(a, count, c->size);
+    *n_p = ct_hierarchical_plan_at(b, count, c->size) - *first_p;
+    return CT_OK;
+}
+
+/* ---- broadcast: positions count from the root */
 
 static ct_status by_parts(const ct_coll_req *r, const int *rank, int me, ct_schedule *s)
 {
@@ -331,29 +434,9 @@ static ct_status broadcast_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, broadcast_build);
 }
 
-const ct_coll_ops ct_coll_reduce_scatter = {
-    .name = "reduce-scatter",
-    .supports = ct_coll_p2p_supports,
-    .prepare = scatter_prepare,
-    .start = ct_coll_p2p_start,
-    .progress = ct_coll_p2p_progress,
-    .release = ct_coll_p2p_release,
-    .pending = ct_coll_p2p_pending,
-};
-
-const ct_coll_ops ct_coll_allgather = {
-    .name = "allgather",
-    .supports = moves_all,
-    .prepare = gather_prepare,
-    .start = ct_coll_p2p_start,
-    .progress = ct_coll_p2p_progress,
-    .release = ct_coll_p2p_release,
-    .pending = ct_coll_p2p_pending,
-};
-
 const ct_coll_ops ct_coll_broadcast = {
     .name = "broadcast",
-    .supports = moves_all,
+    .supports = ct_coll_p2p_moves,
     .prepare = broadcast_prepare,
     .start = ct_coll_p2p_start,
     .progress = ct_coll_p2p_progress,

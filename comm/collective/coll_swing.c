@@ -3,6 +3,8 @@
  * are nearer than those of rhd, which are 1, 2, 4, 8 … away: on rings and tori fewer messages share
  * a link (De Sensi et al., NSDI 2024). Where p is no power of two, those beyond the largest one
  * hand their terms to another rank first, and get the sum from it last. */
+#include <stdlib.h>
+
 #include "comm/collective/coll_types.h"
 
 /* Ranks 0 … n - 1 take part in the rounds: a power of two. */
@@ -59,8 +61,8 @@ static ct_status add_round(const ct_coll_req *r, const swing *w, int to, const i
     return ct_schedule_add(s, &step);
 }
 
-/* The ranges of a place before each round: at[round][0] to at[round][1], halved by `round`. */
-static ct_status both_ways(const ct_coll_req *r, const swing *w, int me, ct_schedule *s)
+/* The rounds up, and down unless it is a half. */
+static ct_status both_ways(const ct_coll_req *r, const swing *w, int me, bool down, ct_schedule *s)
 {
     int64_t mine[32][2], other[32][2], a = 0, b = CT_HIERARCHICAL_PLAN_UNITS;
 
@@ -76,7 +78,7 @@ static ct_status both_ways(const ct_coll_req *r, const swing *w, int me, ct_sche
         b = mine[k][1];
         CT_TRY(add_round(r, w, partner(w, me, k), mine[k], other[k], false, s));
     }
-    for (int k = w->n_round - 1; k >= 0; --k)
+    for (int k = w->n_round - 1; down && (k >= 0); --k)
         CT_TRY(add_round(r, w, partner(w, me, k), mine[k], other[k], true, s));
     return CT_OK;
 }
@@ -104,8 +106,44 @@ static ct_status swing_build(const ct_coll_req *r, ct_schedule *s)
     int low = (me < w.n) ? me : me - w.n, high = low + w.n;
 
     if (high < size) CT_TRY(hand_over(r, me, high, low, true, s));
-    if (me < w.n) CT_TRY(both_ways(r, &w, me, s));
+    if (me < w.n) CT_TRY(both_ways(r, &w, me, true, s));
     return (high < size) ? hand_over(r, me, low, high, false, s) : CT_OK;
+}
+
+/* Which of w->n equal pieces a place has the sum of. */
+static int piece_of(const swing *w, int place)
+{
+    int at = 0;
+
+    for (int k = 0; k < w->n_round; ++k) at = 2 * at + (keeps_upper(w, place, k) ? 1 : 0);
+    return at;
+}
+
+/* The way up, and from there the pieces to whose parts they are. */
+static ct_status swing_scatter_build(const ct_coll_req *r, ct_schedule *s)
+{
+    int size = r->comm->size, me = ct_coll_p2p_place(r->comm);
+    swing w = swing_of(size);
+    int low = (me < w.n) ? me : me - w.n, high = low + w.n;
+    ct_sched_piece *part = NULL, *piece = malloc(sizeof(*piece) * (size_t)w.n);
+    ct_status status = CT_OK;
+
+    if (piece == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d pieces", w.n);
+    for (int place = 0; place < w.n; ++place) {
+        int k = piece_of(&w, place);
+
+        piece[k].owner = place;
+        piece[k].end = element(r, &w, CT_HIERARCHICAL_PLAN_UNITS / w.n * (k + 1));
+    }
+    if (high < size) CT_TRY_GOTO(status, done, hand_over(r, me, high, low, true, s));
+    if (me < w.n) CT_TRY_GOTO(status, done, both_ways(r, &w, me, false, s));
+    CT_TRY_GOTO(status, done, ct_coll_p2p_parts(r, &part));
+    status = ct_schedule_deal(piece, part, r->comm->topo->order, me, r->count, s);
+
+done:
+    free(part);
+    free(piece);
+    return status;
 }
 
 static ct_status swing_rounds(ct_cost_work *work, const int *dim, bool shares)
@@ -135,10 +173,43 @@ static ct_status swing_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, swing_build);
 }
 
+/* What is dealt out behind the rounds: about as much as a place has. */
+static ct_status swing_scatter_rounds(ct_cost_work *work, const int *dim, bool shares)
+{
+    const ct_topo *t = ct_cost_topo(work);
+    swing w = swing_of(t->n_rank);
+
+    CT_TRY(swing_rounds(work, dim, shares));
+    for (int i = 0; i < w.n; ++i) {
+        int to = t->n_rank - 1 - i;
+
+        if (to != i) CT_TRY(ct_cost_message(work, t->order[i], t->order[to], 1.0 / w.n));
+    }
+    return (w.n > 1) ? ct_cost_end_copies(work) : CT_OK;
+}
+
+static const ct_cost_ops swing_scatter_cost = { .rounds = swing_scatter_rounds,
+                                                .way = CT_COST_UP,
+                                                .whole = &swing_cost };
+
+static ct_status swing_scatter_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, swing_scatter_build);
+}
+
+static const ct_coll_ops swing_scatter = {
+    .name = "swing",
+    .kind = CT_COLL_REDUCE_SCATTER,
+    .cost = &swing_scatter_cost,
+    .prepare = swing_scatter_prepare,
+    CT_COLL_P2P_OPS,
+};
+
 /* Not automatic: no machine has shown yet where it is the fastest. */
 const ct_coll_ops ct_coll_swing = {
     .name = "swing",
     .cost = &swing_cost,
+    .scatter = &swing_scatter,
     .prepare = swing_prepare,
     CT_COLL_P2P_OPS,
 };

@@ -69,18 +69,58 @@ void ct_coll_p2p_release(ct_coll_req *r);
 int ct_coll_p2p_pending(ct_coll_req *r, MPI_Request **out, int max);
 /** True for the dtypes that can be added. */
 bool ct_coll_p2p_supports(const ct_comm *c, int64_t count, ct_dtype dtype);
-/** Appends the reduce-scatter and/or the allgather of the plan that `how` prices, over all ranks.
- */
-ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, bool scatter, bool gather,
+/** For allgathers: any. */
+bool ct_coll_p2p_moves(const ct_comm *c, int64_t count, ct_dtype dtype);
+/** Appends the allreduce of the plan that `how` prices, over all ranks; or its reduce-scatter,
+ * which ends with the ranks' parts, or the allgather from these. */
+ct_status ct_coll_p2p_plan(const ct_coll_req *r, const ct_cost_ops *how, ct_coll_kind kind,
                            ct_schedule *s);
+/** Appends what moves the pieces of n_chunk chunks of the plan, each of its part of the buffer
+ *  (ct_part()), to whose parts they are; or back. */
+ct_status ct_coll_p2p_deal(const ct_coll_req *r, const ct_hierarchical_plan *plan, int n_chunk,
+                           bool back, ct_schedule *s);
+/** The parts of all ranks, in the order of the buffer: owners are places in the topology's order.
+ *  The caller frees them. */
+ct_status ct_coll_p2p_parts(const ct_coll_req *r, ct_sched_piece **piece_p);
 /** Place of this rank in the topology's order. */
 int ct_coll_p2p_place(const ct_comm *c);
 
 /** What the operations of all of them have in common. */
-#define CT_COLL_P2P_OPS                                                                            \
-    .supports = ct_coll_p2p_supports, .start = ct_coll_p2p_start,                                  \
-    .progress = ct_coll_p2p_progress, .release = ct_coll_p2p_release,                              \
+#define CT_COLL_P2P_OPS .supports = ct_coll_p2p_supports, CT_COLL_P2P_MOVES
+#define CT_COLL_P2P_MOVES                                                                          \
+    .start = ct_coll_p2p_start, .progress = ct_coll_p2p_progress, .release = ct_coll_p2p_release,  \
     .pending = ct_coll_p2p_pending
+
+/** Both halves of an allreduce by the plan that _name##_rounds() prices: of its costs
+ *  `_name##_cost`. */
+#define CT_COLL_PLAN_HALVES(_name, _many, _dims, _weight)                                          \
+    CT_COLL_PLAN_HALF(_name, scatter, CT_COLL_REDUCE_SCATTER, CT_COST_UP, ct_coll_p2p_supports,    \
+                      _many, _dims, _weight)                                                       \
+    CT_COLL_PLAN_HALF(_name, gather, CT_COLL_ALLGATHER, CT_COST_DOWN, ct_coll_p2p_moves, _many,    \
+                      _dims, _weight)
+#define CT_COLL_PLAN_HALF(_name, _half, _kind, _way, _supports, _many, _dims, _weight)             \
+    static ct_status _name##_##_half##_build(const ct_coll_req *r, ct_schedule *s)                 \
+    {                                                                                              \
+        return ct_coll_p2p_plan(r, &_name##_cost, _kind, s);                                       \
+    }                                                                                              \
+    static ct_status _name##_##_half##_prepare(ct_coll_req *r)                                     \
+    {                                                                                              \
+        return ct_coll_p2p_prepare(r, _name##_##_half##_build);                                    \
+    }                                                                                              \
+    static const ct_cost_ops _name##_##_half##_cost = {                                            \
+        .rounds = _name##_rounds, .weight = (_weight), .way = (_way), .whole = &_name##_cost       \
+    };                                                                                             \
+    static const ct_coll_ops _name##_##_half = {                                                   \
+        .name = #_name,                                                                            \
+        .kind = (_kind),                                                                           \
+        .automatic = true,                                                                         \
+        .has_dims = (_dims),                                                                       \
+        .many_rounds = (_many),                                                                    \
+        .supports = (_supports),                                                                   \
+        .cost = &_name##_##_half##_cost,                                                           \
+        .prepare = _name##_##_half##_prepare,                                                      \
+        CT_COLL_P2P_MOVES,                                                                         \
+    };
 
 /** One group of all ranks, in whichever way costs least; a binomial tree of them. */
 extern const ct_cost_ops ct_cost_flat, ct_cost_tree;

@@ -122,7 +122,9 @@ struct ct_node_sum {
     char *buf; /* this rank's */
     int64_t count;
     ct_dtype dtype;
-    size_t size; /* of an element                                     */
+    ct_coll_kind kind;
+    int64_t *first, *length; /* [node_size] halves: the ranks' parts                */
+    size_t size;             /* of an element                                     */
     bool claims;
     bool arrived; /* everyone has started this use                     */
     uint64_t use; /* how many were finished                            */
@@ -142,6 +144,8 @@ void ct_node_sum_destroy(ct_node_sum *s)
     if (s == NULL) return;
     if (s->slot >= 0) ct_node_give_slot(s->node, s->slot);
     if (s->claim_slot >= 0) ct_node_give_slot(s->node, s->claim_slot);
+    free(s->first);
+    free(s->length);
     free(s->signals);
     free(s->home);
     free(s->src);
@@ -160,6 +164,19 @@ static ct_status take_slots(ct_node_sum *s)
     return CT_OK;
 }
 
+static ct_status find_parts(ct_node_sum *s)
+{
+    ct_comm *c = s->comm;
+
+    s->first = calloc((size_t)c->node_size, sizeof(*s->first));
+    s->length = calloc((size_t)c->node_size, sizeof(*s->length));
+    if ((s->first == NULL) || (s->length == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks of a node", c->node_size);
+    for (int i = 0; i < c->node_size; ++i)
+        CT_TRY(ct_coll_part(c, s->count, c->node_member[i], &s->first[i], &s->length[i]));
+    return CT_OK;
+}
+
 static ct_status set_up(ct_node_sum *s)
 {
     ct_comm *c = s->comm;
@@ -174,6 +191,7 @@ static ct_status set_up(ct_node_sum *s)
     s->dst = calloc((size_t)c->node_size, sizeof(*s->dst));
     if ((s->signals == NULL) || (s->home == NULL) || (s->src == NULL) || (s->dst == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks of a node", c->node_size);
+    if (s->kind != CT_COLL_ALLREDUCE) CT_TRY(find_parts(s));
     s->claims = c->oversubscribed || (bytes >= CLAIMED_BYTES);
     s->n_part = c->node_size;
     if (s->claims && (bytes / part > s->n_part)) s->n_part = (int)(bytes / part);
@@ -183,7 +201,7 @@ static ct_status set_up(ct_node_sum *s)
     return ct_node_prepare_futex(s->node);
 }
 
-ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p)
+ct_status ct_node_sum_create(ct_coll_req *r, ct_coll_kind kind, ct_node_sum **sum_p)
 {
     ct_comm *c = r->comm;
     ct_node_sum *s = NULL;
@@ -199,6 +217,7 @@ ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p)
     s->buf = r->buf;
     s->count = r->count;
     s->dtype = r->dtype;
+    s->kind = kind;
     s->size = ct_dtype_size(r->dtype);
     s->slot = s->claim_slot = -1;
     status = set_up(s);
@@ -214,7 +233,7 @@ int64_t ct_node_sum_bytes(const ct_node_sum *s)
 {
     int64_t p = s->comm->node_size, bytes = s->count * (int64_t)s->size;
 
-    return 2 * (p - 1) * (bytes / p);
+    return ((s->kind == CT_COLL_ALLREDUCE) ? 2 : 1) * (p - 1) * (bytes / p);
 }
 
 /* ---- a use */
@@ -243,11 +262,46 @@ static bool all_came(ct_node_sum *s, int *late)
     return true;
 }
 
+/* [first, first + n) lies in the part of `owner`: the sum goes there, or from there to all. */
+static void half_range(ct_node_sum *s, int owner, int64_t first, int64_t n)
+{
+    int p = s->comm->node_size;
+    char *own = s->home[owner] + (size_t)first * s->size;
+
+    if (s->kind == CT_COLL_ALLGATHER) {
+        for (int i = 0; i < p; ++i) {
+            if (i != owner) memcpy(s->home[i] + (size_t)first * s->size, own, (size_t)n * s->size);
+        }
+        return;
+    }
+    for (int i = 0; i < p; ++i) s->src[i] = s->home[i] + (size_t)first * s->size;
+    s->dst[0] = own;
+    ct_reduce_many(s->dtype, n, s->src, p, s->dst, 1, s->comm->n_thread);
+}
+
+static void half_part(ct_node_sum *s, int64_t first, int64_t n)
+{
+    for (int i = 0; i < s->comm->node_size; ++i) {
+        int64_t a = (first > s->first[i]) ? first : s->first[i];
+        int64_t part_end = s->first[i] + s->length[i];
+        int64_t b = (first + n < part_end) ? first + n : part_end;
+
+        if (a < b) half_range(s, i, a, b - a);
+    }
+}
+
 static void sum_part(ct_node_sum *s, int part)
 {
     int64_t first = ct_part(s->count, s->n_part, part);
     int64_t n = ct_part(s->count, s->n_part, part + 1) - first;
 
+    if (s->kind != CT_COLL_ALLREDUCE) {
+        if (s->claims)
+            half_part(s, first, n);
+        else
+            half_range(s, part, s->first[part], s->length[part]);
+        return;
+    }
     for (int i = 0; i < s->comm->node_size; ++i) {
         s->dst[i] = s->home[i] + (size_t)first * s->size;
         s->src[i] = s->dst[i];

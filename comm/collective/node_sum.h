@@ -26,10 +26,12 @@
 
 typedef struct ct_node_sum ct_node_sum;
 
-/** For r->buf, count and dtype, which every later use has. CT_UNSUPPORTED, on all ranks alike,
+/** For r->buf, count and dtype, which every later use has. A half writes less: a reduce-scatter the
+ * sums to whose parts they are, in the same order of terms; an allgather copies each rank's part to
+ * the others, of any dtype. CT_UNSUPPORTED, on all ranks alike,
  * where the job is not one node of several ranks that share memory, or a buffer lies outside of the
  *  window. Collective. */
-ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p);
+ct_status ct_node_sum_create(ct_coll_req *r, ct_coll_kind kind, ct_node_sum **sum_p);
 void ct_node_sum_destroy(ct_node_sum *sum); /* NULL allowed; collective */
 ct_status ct_node_sum_start(ct_node_sum *sum);
 /** CT_INPROGRESS until the sum is in the buffer. where: NULL allowed; brief: returns after one

@@ -54,13 +54,26 @@ ct_status ct_persistent_coll_open(ct_persistent_coll *w, const ct_coll_ops *ops,
     return CT_OK;
 }
 
+/* An allgather begins when a rank is ready, in any order: not by MPI's own. */
+static ct_status choose(const ct_persistent_coll *w, const char *allreduce, bool deterministic,
+                        const ct_coll_ops **ops_p)
+{
+    if (w->kind == CT_COLL_ALLGATHER)
+        return ct_coll_choose_kind(w->comm, w->kind, w->count, w->dtype, "auto", true, ops_p);
+    CT_TRY(ct_persistent_coll_choose(w->comm, w->count, w->dtype, allreduce, deterministic, ops_p));
+    *ops_p = ct_coll_of_kind(*ops_p, w->kind);
+    if (*ops_p == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot be done in halves", allreduce);
+    return CT_OK;
+}
+
 ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduce,
                                      bool deterministic)
 {
     const ct_coll_ops *ops = NULL;
     ct_coll_candidate *way = NULL;
 
-    CT_TRY(ct_persistent_coll_choose(w->comm, w->count, w->dtype, allreduce, deterministic, &ops));
+    CT_TRY(choose(w, allreduce, deterministic, &ops));
     CT_TRY(ct_persistent_coll_open(w, ops, &way));
     atomic_store(&w->now, way);
     return CT_OK;

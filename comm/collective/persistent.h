@@ -1,5 +1,5 @@
-/** @file persistent.h  A buffer that is summed again and again, and the collective it goes by:
- * which may change between two sums. Private to comm/.
+/** @file persistent.h  A buffer that is summed again and again, or goes by a half of sums, and the
+ * collective it goes by: which may change between two sums. Private to comm/.
  */
 #ifndef CT_PERSISTENT_COLL_H
 #define CT_PERSISTENT_COLL_H
@@ -19,6 +19,8 @@ typedef struct ct_persistent_coll {
     int64_t count;
     ct_dtype dtype;
     int tag;
+    ct_coll_kind kind;                /* a reduce-scatter goes by the half of what `allreduce` says,
+                                         an allgather by the cheapest                         */
     _Atomic(ct_coll_candidate *) now; /* NULL: not prepared                                   */
     ct_coll_candidate *closed;        /* the watchdog may still look at them                  */
     int64_t sent_elsewhere;           /* bytes, by ways that it does not go now               */
@@ -34,7 +36,7 @@ ct_status ct_persistent_coll_choose(const ct_comm *c, int64_t count, ct_dtype dt
 ct_status ct_persistent_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
                                         const char *allreduce, const char *who,
                                         const ct_coll_ops **ops_p);
-/** The members from comm to tag are set, the rest is zero. Collective, in one order on all ranks,
+/** The members from comm to kind are set, the rest is zero. Collective, in one order on all ranks,
  *  as all but start, progress and the looks. */
 ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduce,
                                      bool deterministic);

@@ -685,12 +685,39 @@ ct_status ct_hierarchical_plan_gather(const ct_engine_plan_use *u, ct_schedule *
     return CT_OK;
 }
 
+ct_status ct_schedule_deal(const ct_sched_piece *from, const ct_sched_piece *to, const int *rank,
+                           int me, int64_t count, ct_schedule *s)
+{
+    int64_t at = 0;
+
+    while (at < count) {
+        int64_t end = (from->end < to->end) ? from->end : to->end;
+        ct_sched_step step = { .send_to = -1, .recv_from = -1 };
+
+        if ((from->owner == me) && (to->owner != me)) {
+            step.send_to = rank[to->owner];
+            step.send_at = at;
+            step.send_n = end - at;
+        } else if ((to->owner == me) && (from->owner != me)) {
+            step.recv_from = rank[from->owner];
+            step.recv_at = at;
+            step.recv_n = end - at;
+        }
+        CT_TRY(ct_schedule_add(s, &step));
+        at = end;
+        while ((at < count) && (from->end <= at)) from += 1;
+        while ((at < count) && (to->end <= at)) to += 1;
+    }
+    return CT_OK;
+}
+
 /* Stretch t has chunk t - APART * p in phase p. A chunk's phases are two stretches apart: what it
  * sends in one has come in before the stretch between, whose messages keep the links busy. */
-ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, ct_schedule *s)
+ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, bool up,
+                                         ct_schedule *s)
 {
     enum { APART = 2 };
-    int n_phase = u->plan->n_phase, both = 2 * n_phase;
+    int n_phase = u->plan->n_phase, both = up ? n_phase : 2 * n_phase;
 
     for (int t = 0; t < n_chunk + APART * (both - 1); ++t) {
         for (int p = both - 1; p >= 0; --p) { /* who is furthest goes first */
@@ -700,7 +727,7 @@ ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chun
             if ((chunk < 0) || (chunk >= n_chunk)) continue;
             part.first = u->first + ct_part(u->n, n_chunk, chunk);
             part.n = u->first + ct_part(u->n, n_chunk, chunk + 1) - part.first;
-            CT_TRY(phase_steps(&part, (p < n_phase) ? p : both - 1 - p, p < n_phase, s));
+            CT_TRY(phase_steps(&part, (p < n_phase) ? p : 2 * n_phase - 1 - p, p < n_phase, s));
         }
     }
     return CT_OK;

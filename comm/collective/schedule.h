@@ -82,8 +82,21 @@ ct_status ct_hierarchical_plan_scatter(const ct_engine_plan_use *u, ct_schedule 
 ct_status ct_hierarchical_plan_gather(const ct_engine_plan_use *u, ct_schedule *s);
 
 /** Appends the allreduce of n_chunk chunks, one after the other through the phases, up and down: in
- *  one stretch of time each phase has a chunk, so that the links of all levels work. */
-ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, ct_schedule *s);
+ *  one stretch of time each phase has a chunk, so that the links of all levels work. up: only the
+ *  reduce-scatter. */
+ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, bool up,
+                                         ct_schedule *s);
+
+/** Which position has what of a buffer: up to element `end`, from where the one before ends. */
+typedef struct ct_sched_piece {
+    int64_t end;
+    int owner;
+} ct_sched_piece;
+
+/** Appends what moves pieces to where they belong: to[] from from[], both up to the same end; all
+ *  in the order of the buffer. rank: of each position; me: this rank's. */
+ct_status ct_schedule_deal(const ct_sched_piece *from, const ct_sched_piece *to, const int *rank,
+                           int me, int64_t count, ct_schedule *s);
 
 /** Appends a binomial tree over n positions, nearest first: to position 0 (sums), or from it. me
  *  counts from the root; rank[(me + root) % n]. */

@@ -36,6 +36,7 @@ typedef struct cost_phase {
 
 struct ct_cost {
     const ct_topo *t;
+    ct_cost_way way;
     ct_hierarchical_plan *plan;
     int *rank; /* [plan->n * n_lane] position i, lane k: rank[k * plan->n + i] */
     int n_lane;
@@ -126,12 +127,19 @@ static double too_much_credit_s(const credit *c)
     return (c->taken - fmin(c->sent, c->most)) * c->per_byte;
 }
 
-static double way_s(const cost_phase *p, ct_group_algorithm way, double bytes)
+/* A round up and the same down, or one of them. */
+static double rounds_s(const cost_round *r, ct_cost_way way, double bytes)
+{
+    double sum = (way != CT_COST_DOWN) ? round_s(r, bytes, true) : 0;
+
+    return (way != CT_COST_UP) ? sum + round_s(r, bytes, false) : sum;
+}
+
+static double way_s(const cost_phase *p, ct_group_algorithm group, ct_cost_way way, double bytes)
 {
     double sum = 0;
 
-    for (int k = 0; k < p->n_round[way]; ++k)
-        sum += round_s(&p->round[way][k], bytes, true) + round_s(&p->round[way][k], bytes, false);
+    for (int k = 0; k < p->n_round[group]; ++k) sum += rounds_s(&p->round[group][k], way, bytes);
     return sum;
 }
 
@@ -141,7 +149,8 @@ static ct_group_algorithm best_way(const cost_phase *p, double bytes, double *le
     double least = 0;
 
     for (int way = 0; way < CT_GROUP_ALGORITHM_N; ++way) {
-        double s = p->allowed[way] ? way_s(p, (ct_group_algorithm)way, bytes) : 0;
+        double s =
+            p->allowed[way] ? way_s(p, (ct_group_algorithm)way, CT_COST_BOTH_WAYS, bytes) : 0;
 
         if (!p->allowed[way] || ((best != CT_GROUP_ALGORITHM_N) && (s >= least))) continue;
         best = (ct_group_algorithm)way;
@@ -171,17 +180,20 @@ static bool is_chain(const ct_cost *c, int k)
 static double phases_s(const ct_cost *c, double bytes, int n)
 {
     double each = bytes / n, sum = 0, chains = 0, most = each * c->all.beta;
+    double stretches = (c->way == CT_COST_BOTH_WAYS) ? 2 : 1;
     credit used = { 0 };
 
+    most /= 3 - stretches; /* c->all has both */
     if (each * c->all.gamma > most) most = each * c->all.gamma;
     for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
         const cost_phase *p = &c->phase[k];
         double least = 0;
         ct_group_algorithm way = best_way(p, each, &least);
 
+        if (c->way != CT_COST_BOTH_WAYS) least = way_s(p, way, c->way, each);
         sum += least;
         if (is_chain(c, k)) chains += least;
-        if (least / 2 > most) most = least / 2; /* up; down is another stretch */
+        if (least / stretches > most) most = least / stretches; /* up; down is another stretch */
         for (int i = 0; i < n * p->n_round[way]; ++i)
             take_credit(&p->round[way][i / n], each, &used);
     }
@@ -234,12 +246,18 @@ double ct_cost_s(const ct_cost *c, double bytes)
         return 1.25 * ((a < b) ? a : b);
     }
     for (int k = 0; k < c->n_both; ++k) {
-        sum += round_s(&c->both[k], bytes, true) + round_s(&c->both[k], bytes, false);
+        sum += rounds_s(&c->both[k], c->way, bytes);
         take_credit(&c->both[k], bytes / 2, &used);
     }
-    sum += 2 * too_much_credit_s(&used); /* up by the links to the root, down by those from it */
+    /* up by the links to the root, down by those from it */
+    sum += ((c->way == CT_COST_BOTH_WAYS) ? 2 : 1) * too_much_credit_s(&used);
     if ((c->node.times > 0) && (c->t->machine.shared.bandwidth > 0)) {
-        sum += shared_memory_s(c, bytes);
+        /* a sum in place reads all buffers and writes all; a half does one of both */
+        sum += shared_memory_s(c, bytes) / ((c->way == CT_COST_BOTH_WAYS) ? 1 : 2);
+    } else if ((c->node.times > 0) && (c->way != CT_COST_BOTH_WAYS)) {
+        double t = c->node.beta * bytes, g = c->node.gamma * bytes;
+
+        sum += c->node.alpha_s + (((c->way == CT_COST_UP) && (g > t)) ? g : t);
     } else if (c->node.times > 0) {
         double t = c->node.beta * bytes, g = c->node.gamma * bytes;
 
@@ -455,6 +473,45 @@ ct_status ct_cost_end_round(ct_cost_work *w)
     return CT_OK;
 }
 
+ct_status ct_cost_end_copies(ct_cost_work *w)
+{
+    CT_TRY(ct_cost_end_round(w));
+    w->c->both[w->c->n_both - 1].gamma = 0;
+    return CT_OK;
+}
+
+/* Between the pieces of a plan over all ranks and the parts: what another rank has of one's part,
+ * or needs of one's piece. */
+static ct_status deal_round(ct_cost_work *w)
+{
+    const ct_hierarchical_plan *plan = w->c->plan;
+    ct_hierarchical_plan *parts = NULL;
+    int64_t at = 0, i = 0, k = 0;
+    bool any = false;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_hierarchical_plan_flat(plan->n, &parts));
+    while (at < CT_HIERARCHICAL_PLAN_UNITS) {
+        const ct_hierarchical_plan_piece *have = &plan->piece[i], *part = &parts->piece[k];
+        int64_t end = (have->end < part->end) ? have->end : part->end;
+        double share = share_of(w->c, end - at);
+
+        if (have->owner != part->owner) {
+            CT_TRY_GOTO(status, done,
+                        add(w, w->c->rank[have->owner], w->c->rank[part->owner], share, share));
+            any = true;
+        }
+        i += (have->end == end);
+        k += (part->end == end);
+        at = end;
+    }
+    if (any) status = ct_cost_end_copies(w);
+
+done:
+    ct_hierarchical_plan_destroy(parts);
+    return status;
+}
+
 /* The nodes' shared memory: every owner reads its part from all neighbours. */
 static ct_status node_round(ct_cost_work *w, const int *table)
 {
@@ -533,6 +590,7 @@ ct_status ct_cost_by_plan(ct_cost_work *w, ct_hierarchical_plan *plan, unsigned 
     w->c->plan = plan;
     CT_TRY(ranks_in_order(w->c));
     if (chunks && (plan->n_phase > 1)) CT_TRY(whole_round(w));
+    if (w->c->way != CT_COST_BOTH_WAYS) CT_TRY(deal_round(w));
     return plan_rounds(w, ways);
 }
 
@@ -568,6 +626,7 @@ ct_status ct_cost_create(const ct_cost_ops *how, const ct_topo *t, const int *di
 
     if (w.c == NULL) return no_memory();
     w.c->t = t;
+    w.c->way = how->way;
     w.c->inside = ct_topo_least_inside(t);
     w.c->n_lane = 1;
     w.received = calloc((size_t)t->n_rank, sizeof(*w.received));

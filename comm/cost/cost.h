@@ -42,6 +42,9 @@
 typedef struct ct_cost ct_cost;
 typedef struct ct_cost_work ct_cost_work; /* a cost that is being made */
 
+/** Which part of an allreduce: a reduce-scatter goes up, an allgather comes down. */
+typedef enum { CT_COST_BOTH_WAYS, CT_COST_UP, CT_COST_DOWN } ct_cost_way;
+
 /** What the model knows of an algorithm. The algorithm has it among its operations (ct_coll_ops in
  *  comm/collective/coll.h), so the model knows none by its name. */
 typedef struct ct_cost_ops {
@@ -51,6 +54,10 @@ typedef struct ct_cost_ops {
     ct_status (*rounds)(ct_cost_work *w, const int *dim, bool shares);
     /** The factor of ct_cost_weight(): 1, or one of the two below. NULL: 1. */
     double (*weight)(const ct_topo *t, bool shares);
+    /** Of a half: which one, and what the whole costs, whose plan, ways of groups and dimensions it
+     *  has. Behind the plan comes what deals out its parts, or before it (ct_coll_part()). */
+    ct_cost_way way;
+    const struct ct_cost_ops *whole;
 } ct_cost_ops;
 
 /** Ways that cross. Of a torus, and of sums over levels by messages, two buckets in different
@@ -108,9 +115,11 @@ ct_status ct_cost_by_nodes(ct_cost_work *w);
 ct_status ct_cost_by_mpi(ct_cost_work *w, const ct_cost_ops *one, const ct_cost_ops *other,
                          const ct_in_network *network);
 /** No plan: round by round, on the way up. `share` of the buffer goes from one rank to another, who
- *  adds it. Each round comes back down, in the same steps the other way. */
+ *  adds it. Each round comes back down, in the same steps the other way; in a half it does not. */
 ct_status ct_cost_message(ct_cost_work *w, int from, int to, double share);
 /** The round is complete. CT_ERR_CONFIG beyond 40. */
 ct_status ct_cost_end_round(ct_cost_work *w);
+/** The same, and nothing of it is added. */
+ct_status ct_cost_end_copies(ct_cost_work *w);
 
 #endif

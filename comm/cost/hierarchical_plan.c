@@ -5,15 +5,9 @@
 
 enum { LINE = 16 /* elements of a cache line */ };
 
-/* Who owns what of a vertex's sum: pieces in the order of the buffer, each from where the one
- * before ends. */
-typedef struct piece {
-    int64_t end;
-    int owner;
-} piece;
-
+/* Who owns what of each vertex's sum: pieces in the order of the buffer. */
 typedef struct owners {
-    piece *piece;
+    ct_hierarchical_plan_piece *piece;
     int64_t n, capacity;
     int64_t *start; /* [vertices + 1] */
 } owners;
@@ -33,6 +27,7 @@ void ct_hierarchical_plan_destroy(ct_hierarchical_plan *p)
         free(p->phase[k].of_start);
         free(p->phase[k].of);
     }
+    free(p->piece);
     free(p);
 }
 
@@ -86,7 +81,7 @@ static ct_status add_piece(owners *o, int64_t end, int owner)
 
     o->piece = array;
     if (status != CT_OK) return status;
-    o->piece[o->n++] = (piece){ end, owner };
+    o->piece[o->n++] = (ct_hierarchical_plan_piece){ end, owner };
     return CT_OK;
 }
 
@@ -249,6 +244,8 @@ ct_status ct_hierarchical_plan_create(int n, int n_level, const int *const *firs
         below = above;
         above = (owners){ .n = 0 };
     }
+    plan->piece = below.piece;
+    below.piece = NULL;
     *plan_p = plan;
     plan = NULL;
 

@@ -56,10 +56,17 @@ typedef struct ct_hierarchical_plan_phase {
     int *of_start, *of;                /* groups of position i: of[of_start[i]] … , ascending */
 } ct_hierarchical_plan_phase;
 
+/** What one position has of the sum: from where the piece before ends. */
+typedef struct ct_hierarchical_plan_piece {
+    int64_t end;
+    int owner;
+} ct_hierarchical_plan_piece;
+
 typedef struct ct_hierarchical_plan {
     int n; /* positions */
     int n_phase;
     ct_hierarchical_plan_phase phase[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_hierarchical_plan_piece *piece; /* after the last phase up, in the order of the buffer */
 } ct_hierarchical_plan;
 
 /** first[l][v]: the position at which vertex v of level l begins; n_vertex[l] of them, each of

@@ -16,21 +16,18 @@
  * reproducible stay whole. */
 static ct_status prepare_shards(ct_bucket *b)
 {
-    ct_coll_candidate *way = NULL;
-
     CT_TRY(ct_coll_part(b->comm, b->cut.count, b->comm->rank, &b->own_first, &b->own_count));
     b->gather =
         (ct_persistent_coll){ .comm = b->comm,
                               .buf = b->config->weights + b->cut.offset + b->range->weight_shift,
                               .count = b->cut.count,
                               .dtype = CT_F32,
-                              .tag = b->tag };
-    CT_TRY(ct_persistent_coll_open(&b->gather, &ct_coll_allgather, &way));
-    atomic_store(&b->gather.now, way);
+                              .tag = b->tag,
+                              .kind = CT_COLL_ALLGATHER };
+    CT_TRY(ct_persistent_coll_prepare(&b->gather, b->config->allreduce, b->config->deterministic));
     if (b->config->reproducible) return CT_OK;
-    CT_TRY(ct_persistent_coll_open(&b->dense, &ct_coll_reduce_scatter, &way));
-    atomic_store(&b->dense.now, way);
-    return CT_OK;
+    b->dense.kind = CT_COLL_REDUCE_SCATTER;
+    return ct_persistent_coll_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
 }
 
 static bool on_device(const ct_bucket *b)

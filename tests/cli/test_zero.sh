@@ -26,7 +26,7 @@ both() {
     for b_zero in ${zeros:-0 1 2 3}; do one $b_kind $b_n $b_zero "$@"; done
 }
 
-for ranks in 1 2; do both dense $ranks; done
+for ranks in 1 2 3 4; do both dense $ranks; done
 runs made 0 'Optimization Done' $JOB 1 $train --set=snapshot_prefix=made
 mv made_iter_20.caffemodel.h5 s_more.caffemodel.h5
 both adam 2 --set=type=AdamW --set=base_lr=0.01 --set=average.type=EMA --set=average.decay=0.9
@@ -47,7 +47,10 @@ zeros='0 1 3'
 both after 2 --set=comm.forward_overlap=false
 both off 2 --set=comm.overlap=false
 both thread 2 --set=comm.progress=THREAD
-for ranks in 3 4; do both same_sums $ranks --set=reproducible_sum=true; done
+zeros='0 1'
+for how in hier torus tree swing; do both $how 3 --set=comm.allreduce=$how; done
+zeros='0 3'
+both same_sums 3 --set=reproducible_sum=true
 # weights from a file come to the ranks that keep them
 both loaded 2 --weights=s_more.caffemodel.h5
 zeros=
@@ -73,8 +76,7 @@ grep -q 'text.prototxt' text.solver || not_ok solver 'no text.prototxt'
 whole=$train
 train="$CORTADO train --solver=text.solver --global_batch_size=12 --set=display=1 --set=deterministic=true --set=comm.bucket_mb=0.002"
 export CORTADO_POISON=1
-for ranks in 1 2; do both tied $ranks --set=type=Adam --set=base_lr=0.01; done
-both rows 4 --set=reproducible_sum=true
+for ranks in 1 3; do both tied $ranks --set=type=Adam --set=base_lr=0.01; done
 unset CORTADO_POISON
 train=$whole
 rm -f *_iter_*

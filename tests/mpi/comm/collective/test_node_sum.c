@@ -117,15 +117,17 @@ static int refusals(void)
     ct_node_sum *sum = NULL;
     void *block = NULL;
 
-    fault += (ct_node_sum_create(&r, &sum) != CT_UNSUPPORTED); /* not in a window */
+    fault +=
+        (ct_node_sum_create(&r, CT_COLL_ALLREDUCE, &sum) != CT_UNSUPPORTED); /* not in a window */
     fault += (ct_comm_arena(c)->acquire(ct_comm_arena(c)->ctx, 4000, "a test", &block) != CT_OK);
     r.buf = (c->rank == c->size - 1) ? plain : block; /* nor is one rank's */
-    fault += (ct_node_sum_create(&r, &sum) != CT_UNSUPPORTED);
+    fault += (ct_node_sum_create(&r, CT_COLL_ALLREDUCE, &sum) != CT_UNSUPPORTED);
     r.buf = block;
     r.count = 0;
-    fault += (ct_node_sum_create(&r, &sum) != CT_UNSUPPORTED);
+    fault += (ct_node_sum_create(&r, CT_COLL_ALLREDUCE, &sum) != CT_UNSUPPORTED);
     r.count = 1000;
-    fault += (ct_node_sum_create(&r, &sum) != ((c->size > 1) ? CT_OK : CT_UNSUPPORTED));
+    fault += (ct_node_sum_create(&r, CT_COLL_ALLREDUCE, &sum) !=
+              ((c->size > 1) ? CT_OK : CT_UNSUPPORTED));
     ct_node_sum_destroy(sum);
     ct_comm_arena(c)->release(ct_comm_arena(c)->ctx, block);
     ct_comm_destroy(c);

@@ -1,4 +1,5 @@
-/* Reduce-scatter, allgather and broadcast against MPI's own. */
+/* Reduce-scatters, allgathers and broadcast against MPI's own, and against allreduces bit by bit.
+ */
 #include "comm/collective/blocking.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
@@ -6,9 +7,11 @@
 #include <stdlib.h>
 
 #include "comm/collective/coll.h"
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 
-static const int64_t counts[] = { 0, 1, 5, 31, 1000, 4097, 700001 };
+enum { MOST = 200003 };
+static const int64_t counts[] = { 0, 1, 5, 31, 1000, 4097, MOST };
 enum { N_COUNT = sizeof(counts) / sizeof(counts[0]) };
 
 static int value(int rank, int64_t i)
@@ -35,52 +38,175 @@ static int parts_cover(const ct_comm *c, int64_t n)
     return fault + (sum != n);
 }
 
-static int scatters(ct_comm *c)
+/* A buffer on the ground that a machine's ranks share, or of its own; with a guard behind. */
+typedef struct ground {
+    ct_comm *c;
+    float *v[2], *whole, *sum; /* v[0]: shared */
+} ground;
+
+static int open_ground(ct_comm *c, ground *g)
 {
-    int fault = 0;
+    const ct_arena_ops *arena = ct_comm_arena(c);
+    void *p = NULL;
+    int fault = (arena->acquire(arena->ctx, sizeof(float) * (MOST + 1), "a test", &p) != CT_OK);
 
-    for (int k = 0; k < N_COUNT; ++k) {
-        int64_t n = counts[k], first = 0, m = 0;
-        float *v = malloc(sizeof(*v) * (size_t)(n + 1)),
-              *sum = malloc(sizeof(*sum) * (size_t)(n + 1));
+    *g = (ground){ .c = c };
+    g->v[0] = p;
+    g->v[1] = malloc(sizeof(float) * (MOST + 1));
+    g->whole = malloc(sizeof(float) * (MOST + 1));
+    g->sum = malloc(sizeof(float) * (MOST + 1));
+    return fault;
+}
 
-        fault += parts_cover(c, n) + (ct_coll_part(c, n, c->rank, &first, &m) != CT_OK);
-        for (int64_t i = 0; i < n; ++i) v[i] = sum[i] = (float)value(c->rank, i);
-        v[n] = 77;
-        MPI_Allreduce(MPI_IN_PLACE, sum, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        fault += (ct_coll_run(&ct_coll_reduce_scatter, c, v, n, CT_F32) != CT_OK);
-        for (int64_t i = first; i < first + m; ++i) fault += (v[i] != sum[i]);
-        fault += (v[n] != 77);
-        /* and from there to everyone, which makes an allreduce */
-        fault += (ct_coll_run(&ct_coll_allgather, c, v, n, CT_F32) != CT_OK);
-        for (int64_t i = 0; i < n; ++i) fault += (v[i] != sum[i]);
-        fault += (v[n] != 77);
-        free(v);
-        free(sum);
+static void close_ground(ground *g)
+{
+    ct_comm_arena(g->c)->release(ct_comm_arena(g->c)->ctx, g->v[0]);
+    free(g->v[1]);
+    free(g->whole);
+    free(g->sum);
+}
+
+/* Numbers of many magnitudes, so that the order of additions shows; or whole ones. */
+static void fill(void *v, int64_t n, ct_dtype dtype, int rank, bool whole)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        float x = whole ? (float)value(rank, i) : ct_rng_normal_at((uint64_t)rank, (uint64_t)i);
+
+        if (dtype == CT_BF16)
+            ((uint16_t *)v)[i] = ct_bf16_from_f32(x);
+        else
+            ((float *)v)[i] = x;
+    }
+}
+
+static void *behind(void *v, int64_t n, ct_dtype dtype)
+{
+    return (char *)v + (size_t)n * ct_dtype_size(dtype);
+}
+
+static const unsigned char guard[2] = { 0x5a, 0xa5 };
+
+static int different(const void *a, const void *b, int64_t first, int64_t n, ct_dtype dtype)
+{
+    size_t at = (size_t)first * ct_dtype_size(dtype), bytes = (size_t)n * ct_dtype_size(dtype);
+
+    return memcmp((const char *)a + at, (const char *)b + at, bytes) != 0;
+}
+
+/* The half by ops, and an allgather by `gather` behind it, against `want`. */
+static int one_half(ground *g, const ct_coll_ops *ops, const ct_coll_ops *gather, int64_t n,
+                    ct_dtype dtype, bool whole, const void *want)
+{
+    int64_t first = 0, m = 0;
+    int fault = (ct_coll_part(g->c, n, g->c->rank, &first, &m) != CT_OK);
+
+    for (int k = 0; k < 2; ++k) {
+        void *v = g->v[k];
+
+        fill(v, n, dtype, g->c->rank, whole);
+        memcpy(behind(v, n, dtype), guard, sizeof(guard));
+        fault += (ct_coll_run(ops, g->c, v, n, dtype) != CT_OK);
+        fault += different(v, want, first, m, dtype);
+        fault += (memcmp(behind(v, n, dtype), guard, sizeof(guard)) != 0);
+        fault += (ct_coll_run(gather, g->c, v, n, dtype) != CT_OK);
+        fault += different(v, want, 0, n, dtype);
+        fault += (memcmp(behind(v, n, dtype), guard, sizeof(guard)) != 0);
+        if (fault > 0)
+            fprintf(stderr, "rank %d: %s, then gathered by %s: %lld of dtype %d, block %d wrong\n",
+                    g->c->rank, ops->name, gather->name, (long long)n, (int)dtype, k);
     }
     return fault;
 }
 
+static const ct_coll_ops *next_gather(int *at)
+{
+    const ct_coll_ops *ops = NULL;
+
+    while (ops == NULL) {
+        if (ct_coll_table[*at] == NULL) *at = 0;
+        ops = ct_coll_table[(*at)++]->gather;
+    }
+    return ops;
+}
+
+/* Every reduce-scatter against MPI's sums, which are exact of whole numbers. */
+static int scatters(ct_comm *c)
+{
+    ground g;
+    int fault = open_ground(c, &g), at = 0;
+
+    for (int k = 0; (k < N_COUNT) && (fault == 0); ++k) {
+        int64_t n = counts[k];
+
+        fault += parts_cover(c, n);
+        fill(g.sum, n, CT_F32, c->rank, true);
+        MPI_Allreduce(MPI_IN_PLACE, g.sum, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        for (int i = 0; ct_coll_table[i] != NULL; ++i)
+            fault +=
+                one_half(&g, ct_coll_table[i]->scatter, next_gather(&at), n, CT_F32, true, g.sum);
+    }
+    close_ground(&g);
+    return fault;
+}
+
+/* A half and an allgather, whichever it is, have the bits of the whole. */
+static int same_bits(ct_comm *c)
+{
+    static const int64_t n[] = { 1, 31, 4097, MOST };
+    static const ct_dtype dtype[] = { CT_F32, CT_BF16 };
+    ground g;
+    int fault = open_ground(c, &g), at = 0;
+
+    for (int k = 0; (k < 8) && (fault == 0); ++k) {
+        for (int i = 0; ct_coll_table[i] != NULL; ++i) {
+            const ct_coll_ops *ops = ct_coll_table[i],
+                              *half = ct_coll_half_of(ops, CT_COLL_REDUCE_SCATTER);
+
+            fault += ((half == NULL) != ops->by_mpi);
+            if (half == NULL) continue;
+            fill(g.whole, n[k / 2], dtype[k % 2], c->rank, false);
+            fault += (ct_coll_run(ops, c, g.whole, n[k / 2], dtype[k % 2]) != CT_OK);
+            fault += one_half(&g, half, next_gather(&at), n[k / 2], dtype[k % 2], false, g.whole);
+        }
+    }
+    close_ground(&g);
+    return fault;
+}
+
 /* Bytes: each rank's part filled with what names it, everything else with rubbish. */
+static int gathers_by(ct_comm *c, const ct_coll_ops *ops, char *v, int64_t n)
+{
+    int64_t first = 0, m = 0;
+    int fault = (ct_coll_part(c, n, c->rank, &first, &m) != CT_OK);
+
+    memset(v, 0x55, (size_t)n + 1);
+    memset(v + first, c->rank + 1, (size_t)m);
+    fault += (ct_coll_run(ops, c, v, n, CT_U8) != CT_OK);
+    for (int r = 0; r < c->size; ++r) {
+        fault += (ct_coll_part(c, n, r, &first, &m) != CT_OK);
+        for (int64_t i = first; i < first + m; ++i) fault += (v[i] != r + 1);
+    }
+    fault += (v[n] != 0x55);
+    if (fault > 0)
+        fprintf(stderr, "rank %d: %s gathers %lld wrong\n", c->rank, ops->name, (long long)n);
+    return fault;
+}
+
 static int gathers(ct_comm *c)
 {
-    int fault = 0;
+    ground g;
+    int fault = open_ground(c, &g);
 
-    for (int k = 0; k < N_COUNT; ++k) {
-        int64_t n = counts[k], first = 0, m = 0;
-        char *v = malloc((size_t)n + 1);
+    for (int k = 0; (k < N_COUNT) && (fault == 0); ++k) {
+        for (int i = 0; ct_coll_table[i] != NULL; ++i) {
+            const ct_coll_ops *ops = ct_coll_table[i]->gather;
 
-        memset(v, 0x55, (size_t)n + 1);
-        fault += (ct_coll_part(c, n, c->rank, &first, &m) != CT_OK);
-        memset(v + first, c->rank + 1, (size_t)m);
-        fault += (ct_coll_run(&ct_coll_allgather, c, v, n, CT_U8) != CT_OK);
-        for (int r = 0; r < c->size; ++r) {
-            fault += (ct_coll_part(c, n, r, &first, &m) != CT_OK);
-            for (int64_t i = first; i < first + m; ++i) fault += (v[i] != r + 1);
+            if (ops == NULL) continue;
+            fault += gathers_by(c, ops, (char *)g.v[0], counts[k]);
+            fault += gathers_by(c, ops, (char *)g.v[1], counts[k]);
         }
-        fault += (v[n] != 0x55);
-        free(v);
     }
+    close_ground(&g);
     return fault;
 }
 
@@ -141,6 +267,7 @@ static int errors(ct_comm *c)
 {
     ct_coll_req r = { .comm = c, .root = c->size, .dtype = CT_F32 };
     int64_t first = 0, n = 0;
+    const ct_coll_ops *ops = NULL;
     int fault = 0;
 
     log_capture_start(NULL);
@@ -148,8 +275,13 @@ static int errors(ct_comm *c)
     r.root = -1;
     fault += MPI_FAULT_UNLESS(ct_coll_broadcast.prepare(&r) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ct_coll_part(c, 10, c->size, &first, &n) == CT_ERR_ARG);
-    fault += MPI_FAULT_UNLESS(!ct_coll_reduce_scatter.supports(c, 1, CT_I32));
-    fault += MPI_FAULT_UNLESS(ct_coll_allgather.supports(c, 1, CT_I32));
+    fault += MPI_FAULT_UNLESS(ct_coll_choose_kind(c, CT_COLL_REDUCE_SCATTER, 1, CT_I32, "auto",
+                                                  false, &ops) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(
+        ct_coll_choose_kind(c, CT_COLL_ALLGATHER, 1, CT_I32, NULL, true, &ops) == CT_OK);
+    fault += MPI_FAULT_UNLESS((ops->kind == CT_COLL_ALLGATHER) && !ops->by_mpi);
+    fault += MPI_FAULT_UNLESS(ct_coll_choose_kind(c, CT_COLL_ALLGATHER, 1, CT_F32, "swing", false,
+                                                  &ops) == CT_ERR_CONFIG);
     log_capture_stop();
     return fault;
 }
@@ -158,6 +290,12 @@ static void test_scatter(void **state)
 {
     (void)state;
     assert_int_equal(mpi_verdict(mpi_on_machines(scatters)), 0);
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(same_bits)), 0);
 }
 
 static void test_gather(void **state)
@@ -180,10 +318,8 @@ static void test_errors(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_scatter),
-    cmocka_unit_test(test_gather),
-    cmocka_unit_test(test_broadcast),
-    cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_scatter),   cmocka_unit_test(test_bits),   cmocka_unit_test(test_gather),
+    cmocka_unit_test(test_broadcast), cmocka_unit_test(test_errors),
 };
 
 MPI_MAIN(tests, 60)

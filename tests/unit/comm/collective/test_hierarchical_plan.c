@@ -187,7 +187,8 @@ static void build(const ct_cost *cost, const ct_group_algorithm *way, const ct_t
             assert_int_equal(ct_hierarchical_plan_scatter(&u, &p->s), CT_OK);
         if ((op == ALLREDUCE) || (op == GATHER))
             assert_int_equal(ct_hierarchical_plan_gather(&u, &p->s), CT_OK);
-        if (op == PIPELINED) assert_int_equal(ct_hierarchical_plan_pipelined(&u, 5, &p->s), CT_OK);
+        if (op == PIPELINED)
+            assert_int_equal(ct_hierarchical_plan_pipelined(&u, 5, false, &p->s), CT_OK);
         if (op == TREE)
             assert_int_equal(ct_tree_reduce(t->order, t->n_rank, 0, i, n, &p->s), CT_OK);
         if ((op == TREE) || (op == BROADCAST))
