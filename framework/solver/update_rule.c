@@ -62,6 +62,13 @@ bool ct_update_rule_is_nesterov(const char *type)
     return (rule != NULL) && rule->nesterov;
 }
 
+bool ct_update_rule_has_ratio(const char *type)
+{
+    const ct_update_rule *rule = rule_of(type);
+
+    return (rule != NULL) && (rule->ratio != CT_UPDATE_NO_RATIO);
+}
+
 int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count)
 {
     bool averages =

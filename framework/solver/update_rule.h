@@ -46,6 +46,7 @@ const ct_update_rule *ct_update_rule_at(int i);
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
 /** An unknown type: false. Saying so is ct_solver_check()'s, which has the place. */
 bool ct_update_rule_is_nesterov(const char *type);
+bool ct_update_rule_has_ratio(const char *type); /* likewise */
 /** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule
  *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
  *  its type is none. */

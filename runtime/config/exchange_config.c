@@ -457,7 +457,6 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
-    const ct_update_rule *rule = NULL;
 
     CT_TRY(ct_comm_check(param, NULL));
     config->policy = &ct_autotune;
@@ -465,10 +464,9 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->allreduce = comm->allreduce;
     /* Caffe's name for it holds where ours is not given */
     config->overlap = comm->has_overlap ? (comm->overlap != 0) : (param->layer_wise_reduce != 0);
-    CT_TRY(ct_update_rule_find(param->type, &rule));
     config->after_all =
         ct_update_waits_for_all(param) || ((param->memory != NULL) && (param->memory->zero > 0) &&
-                                           (rule->ratio != CT_UPDATE_NO_RATIO));
+                                           ct_update_rule_has_ratio(param->type));
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
     /* what was fastest this time may add in another order than what is next time */
