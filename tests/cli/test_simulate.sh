@@ -31,15 +31,17 @@ between() {
     else not_ok "$1" "$2 us, not within $3 and $4"; fi
 }
 
-# Every ready machine with one, two and three ranks a node. A rank sends and receives 2 (p-1)/p n
+# Every ready machine with one, two and three ranks a node, or more on one that is a node. A rank sends and receives 2 (p-1)/p n
 # bytes in a ring at no more than the fastest link's speed (28 GB/s), and each of its 2 (p-1) rounds
 # takes at least the least latency, 0.5 us.
 for path in "$ROOT"/topology/machines/*.prototxt; do
     m=$(basename "$path" .prototxt)
     for per_node in 1 2 3; do
-        p=$((4 * per_node))
+        nodes=4 each=$per_node
+        [ "$m" = v100_8 ] && nodes=1 each=$((2 * per_node)) # it is one node
+        p=$((nodes * each))
         rm -f out.json
-        runs "simulate_${m}_$per_node" 0 '' "$CORTADO" simulate --machine="$m" --nodes=4 --ranks_per_node=$per_node --bench=1M --algorithm=ring --json=out.json
+        runs "simulate_${m}_$per_node" 0 '' "$CORTADO" simulate --machine="$m" --nodes=$nodes --ranks_per_node=$each --bench=1M --algorithm=ring --json=out.json
         between "simulate_${m}_${per_node}_us" "$(us ring 1048576)" "2*($p-1)*(0.5 + 1048576/$p/28e3)" 1e6
     done
 done
