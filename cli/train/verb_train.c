@@ -78,8 +78,8 @@ static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
 }
 
 /* whole: as one rank would run it; net: this rank's, the same unless they run it together. */
-static void log_net(const ct_net *whole, const ct_net *net, const Ct__SolverParameter *solver,
-                    int iter_size, int n_rank)
+static void log_net(const ct_net *whole, const ct_net *net, int64_t state_bytes, int iter_size,
+                    int n_rank)
 {
     const double mib = ldexp(1, 20);
     int64_t n = 0, tokens = ct_net_tokens(whole);
@@ -98,7 +98,7 @@ static void log_net(const ct_net *whole, const ct_net *net, const Ct__SolverPara
             "without sharing), weights and gradients %.1f MiB, the optimiser's state %.1f MiB",
             (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
             (double)net->memory.unshared / mib, (double)net->memory.weights / mib,
-            (double)ct_update_rule_state_bytes(solver, net->grad_count) / mib);
+            (double)state_bytes / mib);
 }
 
 /* A run from the start does not write over what an earlier one left, unless told. On rank 0. */
@@ -373,7 +373,7 @@ static ct_status get_ready(training *t)
     CT_TRY(create_solver(t));
     CT_TRY(bind_parallel(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
-    log_net(whole_net(t), ct_solver_net(t->solver), t->config.solver,
+    log_net(whole_net(t), ct_solver_net(t->solver), ct_solver_state_bytes(t->solver),
             ct_solver_iter_size(t->solver), t->job->group.data.size);
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)

@@ -40,7 +40,7 @@ typedef struct ct_net_segment {
  *  For steps of one micro-batch.
  *
  *  Weights: they lie elsewhere, and come for the steps that read them. Each chunk has one place for
- *  all of its visits. Steps BEGIN, WAIT (CT_PAIR_CHUNK) and DROP tell ct_exec.chunks. Whoever makes
+ *  all of its visits. Steps BEGIN, WAIT (CT_PAIR_CHUNK) and DROP call ct_exec.chunk. Whoever makes
  *  the net fills them (ct_net_fill()); ct_param.blob has the place, whatever is there now. */
 typedef struct ct_net_window {
     /** begins[i] says whether learned parameter i, in arena order, begins a chunk; where none does,

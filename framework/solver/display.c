@@ -121,6 +121,14 @@ ct_status ct_solver_show(ct_solver *s)
 
 /* ---- memory of ranks */
 
+int64_t ct_solver_state_bytes(const ct_solver *s)
+{
+    size_t bytes = s->step.weights.bytes + s->step.kept.bytes;
+
+    for (int i = 0; i < s->step.n_history; i++) bytes += s->step.history[i].bytes;
+    return (int64_t)bytes;
+}
+
 enum { STAGE, PLANNED, ALLOCATED, RESIDENT, N_NUMBER };
 
 static void measure(const ct_solver *s, int64_t *v)
@@ -129,10 +137,11 @@ static void measure(const ct_solver *s, int64_t *v)
     const ct_memory *m = &s->net->memory;
 
     v[STAGE] = (d != NULL) ? d->stage : 0;
-    v[PLANNED] = (int64_t)(m->planned + m->weights) +
-                 ct_update_rule_state_bytes(s->param, s->net->grad_count);
-    v[ALLOCATED] = (int64_t)m->allocated + (int64_t)(s->step.weights.bytes + s->step.kept.bytes);
-    for (int i = 0; i < s->step.n_history; i++) v[ALLOCATED] += (int64_t)s->step.history[i].bytes;
+    v[PLANNED] =
+        (int64_t)(m->planned + m->weights) +
+        ((s->param->memory != NULL) ? ct_solver_state_bytes(s)
+                                    : ct_update_rule_state_bytes(s->param, s->net->grad_count));
+    v[ALLOCATED] = (int64_t)m->allocated + ct_solver_state_bytes(s);
     v[RESIDENT] = ct_memory_resident();
 }
 

@@ -122,6 +122,9 @@ uint64_t ct_solver_seed(const ct_solver *s);
  * what the plan says of a rank's train net (weights, gradients, the optimiser's states, all
  * passes), what was allocated for these, and ct_memory_resident(). Collective. */
 ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
+/** Bytes of memory that this rank has for states, and of weights and gradients in shards: of what
+ *  lies in files its buffers. */
+int64_t ct_solver_state_bytes(const ct_solver *s);
 /** ct_net_checksum() of all weights: of a divided net those that one rank would have. Collective.
  */
 ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p);

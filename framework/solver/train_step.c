@@ -511,6 +511,11 @@ static ct_status open_weights(ct_train_step *t)
         t->visit_from = &t->weights;
         return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
     }
+    if ((t->open_weights != NULL) && (net->grad_count > 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { weights: FILE } is not built yet with --parallel, nor for device "
+                       "%s: leave it out",
+                       net->options.dev->name);
     t->weights = ct_storage_at(net->options.dev, net->weight_arena, net->grad_count);
     return CT_OK;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `memory` costs: stages of ZeRO and files beside what is kept whole. The figures of
 # docs/results/2026-11-27-memory.md.
-#   tests/bench/memory.sh stages|files|xl|bytes FOLDER
+#   [ROUNDS=3] [RANKS="2 4"] [THREADS=N] tests/bench/memory.sh stages|files|bytes FOLDER
 # FOLDER has data/gpt2/train.bin (docs/language-models.md), and takes the files.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
