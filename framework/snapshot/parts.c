@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/hash.h"
 #include "framework/base/memory.h"
 #include "framework/snapshot/snapshot_impl.h"
 
@@ -473,28 +472,16 @@ ct_storage ct_parts_weights(const ct_parts *p)
 
 /* ---- a checksum */
 
-static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
-{
-    (void)from;
-    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
-    return CT_OK;
-}
-
 typedef struct hashing {
     const ct_net *whole;
-    ct_hash hash;
+    uint64_t sum;
 } hashing;
 
 static ct_status hash_all(void *ctx, ct_storage *whole)
 {
     hashing *h = ctx;
 
-    for (int i = 0; i < h->whole->n_param; i++) {
-        const ct_param *p = &h->whole->param[i];
-
-        CT_TRY(ct_storage_each(whole, p->offset, p->count, CT_STORAGE_READ, hash_chunk, &h->hash));
-    }
-    return CT_OK;
+    return ct_weights_checksum(&(ct_weights){ .net = h->whole, .storage = whole }, &h->sum);
 }
 
 ct_status ct_parts_checksum(const ct_parts *p, uint64_t *sum_p)
@@ -502,8 +489,7 @@ ct_status ct_parts_checksum(const ct_parts *p, uint64_t *sum_p)
     ct_storage weights = ct_parts_weights(p);
     hashing h = { .whole = p->whole };
 
-    ct_hash_init(&h.hash);
     CT_TRY(ct_parts_run(p, &(ct_storage *){ &weights }, 1, hash_all, &h));
-    *sum_p = ct_hash_value(&h.hash);
+    *sum_p = h.sum;
     return ct_group_broadcast(p->job, sum_p, sizeof(*sum_p));
 }

@@ -140,8 +140,10 @@ ct_status ct_snapshot_any(const char *prefix, char **file_p);
 ct_status ct_weights_load(const char *file, ct_net *net);
 /** The same, with weights that learn in a storage, in the order of the gradient arena. */
 ct_status ct_weights_load_learned(const char *file, const ct_net *net, ct_storage *learned);
-/** The same into what the ranks have of a net together: rank 0 within ct_parts_run(), whose `whole`
- *  this is. The net's weights changed then. */
+/** ct_net_checksum() of such weights. */
+ct_status ct_weights_checksum_learned(const ct_net *net, ct_storage *learned, uint64_t *sum_p);
+/** The same as ct_weights_load() into what the ranks have of a net together: rank 0 within
+ * ct_parts_run(), whose `whole` this is. The net's weights changed then. */
 ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage *whole);
 
 #endif

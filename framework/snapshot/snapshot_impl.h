@@ -82,6 +82,8 @@ ct_status ct_weights_write(const char *path, const ct_weights *w, ct_storage *le
 ct_status ct_weights_read(const char *path, const ct_weights *w);
 /** ct_weights_load(), but for ct_net_weights_changed(). */
 ct_status ct_weights_take(const char *file, const ct_weights *w);
+/** ct_net_checksum() of them, statistics too. On the CPU. */
+ct_status ct_weights_checksum(const ct_weights *w, uint64_t *sum_p);
 /** Copies a parameter's weights to its place in a history. */
 ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *history);
 

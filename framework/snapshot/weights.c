@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/hash.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/set_files.h"
@@ -439,6 +440,36 @@ ct_status ct_weights_load_parts(const char *file, const ct_parts *p, ct_storage 
 ct_status ct_weights_load_learned(const char *file, const ct_net *net, ct_storage *learned)
 {
     return ct_weights_take(file, &(ct_weights){ .net = net, .learned = learned });
+}
+
+static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
+{
+    (void)from;
+    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
+    return CT_OK;
+}
+
+ct_status ct_weights_checksum(const ct_weights *w, uint64_t *sum_p)
+{
+    ct_hash h;
+
+    ct_hash_init(&h);
+    for (int i = 0; i < w->net->n_param; i++) {
+        const ct_param *p = &w->net->param[i];
+        ct_storage *storage = ct_weights_storage(w, p);
+
+        if (storage != NULL)
+            CT_TRY(ct_storage_each(storage, p->offset, p->count, CT_STORAGE_READ, hash_chunk, &h));
+        else
+            ct_hash_add(&h, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float));
+    }
+    *sum_p = ct_hash_value(&h);
+    return CT_OK;
+}
+
+ct_status ct_weights_checksum_learned(const ct_net *net, ct_storage *learned, uint64_t *sum_p)
+{
+    return ct_weights_checksum(&(ct_weights){ .net = net, .learned = learned }, sum_p);
 }
 
 static ct_status copy_chunk(void *ctx, int64_t from, int64_t count, float *host)

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
-#include "framework/base/hash.h"
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 #include "framework/solver/solver_private.h"
@@ -203,31 +202,14 @@ ct_status ct_solver_check_weights(ct_solver *s)
 
 typedef struct hashing {
     const ct_net *net;
-    ct_hash hash;
+    uint64_t sum;
 } hashing;
 
-static ct_status hash_chunk(void *ctx, int64_t from, int64_t count, float *host)
-{
-    (void)from;
-    ct_hash_add(ctx, host, (size_t)count * sizeof(*host));
-    return CT_OK;
-}
-
-/* ct_net_checksum(), of weights in a storage. */
-static ct_status hash_all(void *ctx, ct_storage *whole)
+static ct_status hash_all(void *ctx, ct_storage *learned)
 {
     hashing *h = ctx;
 
-    for (int i = 0; i < h->net->n_param; i++) {
-        const ct_param *p = &h->net->param[i];
-
-        if (p->learns)
-            CT_TRY(
-                ct_storage_each(whole, p->offset, p->count, CT_STORAGE_READ, hash_chunk, &h->hash));
-        else
-            ct_hash_add(&h->hash, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float));
-    }
-    return CT_OK;
+    return ct_weights_checksum_learned(h->net, learned, &h->sum);
 }
 
 static ct_status checksum_of_storage(ct_solver *s, uint64_t *sum_p)
@@ -235,12 +217,11 @@ static ct_status checksum_of_storage(ct_solver *s, uint64_t *sum_p)
     ct_storage *weights = &s->step.weights;
     hashing h = { .net = s->net };
 
-    ct_hash_init(&h.hash);
     if (s->shards == NULL)
         CT_TRY(hash_all(&h, weights));
     else
         CT_TRY(ct_state_shards_run(s->shards, &weights, 1, hash_all, &h));
-    *sum_p = ct_hash_value(&h.hash);
+    *sum_p = h.sum;
     return ct_group_broadcast(&s->exchange.data, sum_p, sizeof(*sum_p));
 }
 

@@ -57,6 +57,8 @@ runs to_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=r
 sum_of >sum_r
 is resumed_in_memory cmp sum_m sum_r
 
+printf 'ranks: 1 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 }\n' >one.parallel
+runs weights_divided 2 'weights: FILE } is not built yet with --parallel' $train --parallel=one.parallel --set=memory.weights=FILE --set=memory.path=files
 runs no_folder 2 'memory { path }: "nowhere" is no folder' $train --set=memory.state=FILE --set=memory.path=nowhere
 if [ -d /dev/shm ] && [ -w /dev/shm ]; then
     runs in_tmpfs 0 'lies in memory \(tmpfs\)' $train --set=memory.state=FILE --set=memory.path=/dev/shm --set=max_iter=2 --set=snapshot_prefix=t
