@@ -9,9 +9,6 @@ static ct_status check_built(const ct_solver_text *t)
     const Ct__MemoryParameter *m = t->p->memory;
 
     if (m == NULL) return CT_OK;
-    if (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: memory.gradients BF16 is not built yet",
-                       CT_SOLVER_AT(t, memory->gradients));
     if ((m->limit_mb > 0) || (m->gpu_limit_mb > 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: limits of memory are not built yet",
                        CT_SOLVER_AT(t, memory));

@@ -478,39 +478,59 @@ ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
     return CT_OK;
 }
 
+/* Floats from `from` on that may be wanted at once of what is kept, n at most. */
+static int64_t kept_together(const ct_train_step *t, int64_t from, int64_t n)
+{
+    int64_t most = ct_storage_together(&t->kept, from);
+
+    return (most < n) ? most : n;
+}
+
 ct_status ct_step_add_part(ct_train_step *t, int param, int64_t from, int64_t count)
 {
     const ct_param *p = &t->net->param[param];
     double start = ct_clock_s();
-    ct_storage_range kept = { .storage = NULL };
-    const float *data = ct_blob_diff(&p->blob) + from;
-    ct_status status, back;
+    ct_status status = CT_OK, back;
 
-    if (ct_step_keeps(t)) {
-        CT_TRY(ct_storage_want(&t->kept, NULL, p->offset + from, count, CT_STORAGE_READ, &kept));
-        data = kept.data;
+    for (int64_t at = 0, n = 0; (at < count) && (status == CT_OK); at += n) {
+        const float *data = ct_blob_diff(&p->blob) + from + at;
+        ct_storage_range kept = { .storage = NULL };
+
+        n = count - at;
+        if (ct_step_keeps(t)) {
+            n = kept_together(t, p->offset + from + at, n);
+            CT_TRY(
+                ct_storage_want(&t->kept, NULL, p->offset + from + at, n, CT_STORAGE_READ, &kept));
+            data = kept.data;
+        }
+        status = ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from + at, n, data);
+        back = ct_storage_done(&kept, NULL);
+        if (status == CT_OK) status = back;
     }
-    status = ct_grad_norm_part(t->net, &t->norm, &t->pass->exec, param, from, count, data);
-    back = ct_storage_done(&kept, NULL);
     t->norm_s += ct_clock_s() - start;
-    return (status == CT_OK) ? back : status;
+    return status;
 }
 
 ct_status ct_step_keep(ct_train_step *t, int param, int64_t from, int64_t count)
 {
     const ct_param *p = &t->net->param[param];
     const float *sum = ct_blob_diff(&p->blob) + from;
-    ct_storage_range kept;
+    ct_storage_use use = t->first ? CT_STORAGE_WRITE : CT_STORAGE_UPDATE;
     ct_status status = CT_OK, back;
 
-    CT_TRY(ct_storage_want(&t->kept, NULL, p->offset + from, count,
-                           t->first ? CT_STORAGE_WRITE : CT_STORAGE_UPDATE, &kept));
-    if (t->first)
-        memcpy(kept.data, sum, (size_t)count * sizeof(*sum));
-    else
-        status = t->net->options.dev->math->axpy(NULL, count, 1.0f, sum, kept.data);
-    back = ct_storage_done(&kept, NULL);
-    return (status == CT_OK) ? back : status;
+    for (int64_t at = 0, n = 0; (at < count) && (status == CT_OK); at += n) {
+        ct_storage_range kept;
+
+        n = kept_together(t, p->offset + from + at, count - at);
+        CT_TRY(ct_storage_want(&t->kept, NULL, p->offset + from + at, n, use, &kept));
+        if (t->first)
+            memcpy(kept.data, sum + at, (size_t)n * sizeof(*sum));
+        else
+            status = t->net->options.dev->math->axpy(NULL, n, 1.0f, sum + at, kept.data);
+        back = ct_storage_done(&kept, NULL);
+        if (status == CT_OK) status = back;
+    }
+    return status;
 }
 
 static ct_status square(ct_train_step *t, double *square_p)

@@ -8,6 +8,7 @@
 #include "framework/math/math.h"
 #include "framework/net/step_after.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/tensor/storage_bf16.h"
 
 static void beat(const ct_train_step *t, const char *what)
 {
@@ -15,6 +16,15 @@ static void beat(const ct_train_step *t, const char *what)
 }
 
 /* Under shards the weights are those of all ranks, which have updated their pieces. */
+/* The sum of a piece of a parameter is there. Private to this rank. */
+static ct_status take_piece(ct_train_step *t, int param, int64_t from, int64_t count)
+{
+    if (ct_step_keeps(t)) CT_TRY(ct_step_keep(t, param, from, count));
+    if (t->sync->more) return CT_OK;
+    if (!ct_step_waits_for_all(t)) return ct_step_update_piece(t, param, from, count);
+    return ct_grad_norm_is_open(&t->norm) ? ct_step_add_part(t, param, from, count) : CT_OK;
+}
+
 static ct_status on_landed(void *ctx, int first, int n)
 {
     ct_train_step *t = ctx;
@@ -23,8 +33,10 @@ static ct_status on_landed(void *ctx, int first, int n)
         if (t->landed[i])
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s landed twice", t->net->param[i].key);
         t->landed[i] = true;
+        if (ct_step_keeps(t) && !t->sync->shards && t->net->param[i].learns)
+            CT_TRY(take_piece(t, i, 0, t->net->param[i].count));
     }
-    if (t->sync->shards) return CT_OK;
+    if (t->sync->shards || ct_step_keeps(t)) return CT_OK;
     return ct_step_waits_for_all(t) ? ct_step_add_norm(t, first, n) : ct_step_update(t, first, n);
 }
 
@@ -32,11 +44,8 @@ static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
 {
     ct_train_step *t = ctx;
 
-    if (!t->sync->shards) return ct_step_add_part(t, param, from, count);
-    if (ct_step_keeps(t)) CT_TRY(ct_step_keep(t, param, from, count));
-    if (t->sync->more) return CT_OK;
-    if (!ct_step_waits_for_all(t)) return ct_step_update_piece(t, param, from, count);
-    return ct_grad_norm_is_open(&t->norm) ? ct_step_add_part(t, param, from, count) : CT_OK;
+    return t->sync->shards ? take_piece(t, param, from, count)
+                           : ct_step_add_part(t, param, from, count);
 }
 
 /* Backward has waited for all of them: they share memory. */
@@ -53,8 +62,10 @@ static ct_status land_all(ct_train_step *t, const char *key)
 {
     double start = ct_trace_start(t->pass->exec.trace);
 
-    if (t->updated || all_landed(t)) return CT_OK;
-    CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
+    bool all = all_landed(t), keeps = ct_step_keeps(t) && !t->sync->shards;
+
+    if (t->updated || (all && !(keeps && ct_step_waits_for_all(t)))) return CT_OK;
+    if (!all) CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, key);
     if (!ct_step_waits_for_all(t)) return CT_OK;
     CT_TRY(ct_step_update_all(t));
@@ -344,6 +355,7 @@ static ct_status on_more(void *ctx)
 {
     ct_train_step *t = ctx;
 
+    if (!t->sync->shards && all_landed(t)) return CT_OK;
     return t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t);
 }
 
@@ -475,16 +487,37 @@ static ct_status add_history(ct_train_step *t, const char *name)
     return CT_OK;
 }
 
+/* Gradients in 16 bits are those that are kept; others have 32. */
+static ct_status check_narrow(const ct_train_step *t, bool window, bool waits)
+{
+    const ct_device *dev = t->net->options.dev;
+
+    if (dev->kind != CT_DEVICE_CPU)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { gradients: BF16 } is not for device %s yet: take F32", dev->name);
+    if (!window && (t->net->grad_count > 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { gradients: BF16 }: among ranks whole gradients are kept in 32 "
+                       "bits: take zero: 2 or 3");
+    if (!waits)
+        CT_INFO("memory: gradients BF16 changes nothing, since weights are updated in backward "
+                "and no gradient is kept");
+    return CT_OK;
+}
+
 /* What is summed does not stay where it is. */
 static ct_status open_kept(ct_train_step *t)
 {
     const ct_net *net = t->net;
+    bool narrow = (t->param->memory != NULL) &&
+                  (t->param->memory->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16);
     bool window = (net->options.window != NULL) && net->options.window->gradients &&
                   (ct_net_chunk_count(net) > 0);
+    bool waits = (t->iter_size > 1) || ct_step_waits_for_all(t);
 
-    if (!t->sync->shards || !window || ((t->iter_size == 1) && !ct_step_waits_for_all(t)))
-        return CT_OK;
-    return open_storage(t, NULL, NULL, &t->kept);
+    if (narrow) CT_TRY(check_narrow(t, window, waits));
+    if (!window || !waits || !(t->sync->shards || narrow)) return CT_OK;
+    return open_storage(t, narrow ? ct_storage_open_bf16 : NULL, NULL, &t->kept);
 }
 
 static ct_status open_squares(ct_train_step *t)

@@ -126,11 +126,18 @@ static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
     return status;
 }
 
+/* What must wait is kept in 16 bits, elsewhere than where backward writes it. */
+static bool keeps_narrow(const Ct__SolverParameter *param)
+{
+    return param->memory->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16;
+}
+
 /* On one rank a gradient is done with when its weight is updated, if a step is one batch. */
 static ct_status cut_alone(void *ctx, const ct_net *net, bool *begins)
 {
     ct_exchange_window *w = ctx;
-    bool one = (w->param->batch_tokens == 0) || (w->param->batch_tokens == ct_net_tokens(net));
+    bool one = (w->param->batch_tokens == 0) || (w->param->batch_tokens == ct_net_tokens(net)) ||
+               keeps_narrow(w->param);
 
     w->window.gradients = w->window.gradients && one;
     for (int i = 0; i < net->n_param; ++i)
@@ -146,7 +153,7 @@ const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *com
     bool gradients, weights;
 
     if (param->memory == NULL) return NULL;
-    gradients = alone ? at_once : (param->memory->zero >= 2);
+    gradients = alone ? (at_once || keeps_narrow(param)) : (param->memory->zero >= 2);
     weights = (!alone && (param->memory->zero == 3)) ||
               (param->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE);
     if (!gradients && !weights) return NULL;

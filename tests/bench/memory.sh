@@ -6,10 +6,10 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cortado=${CORTADO:-$root/cortado}
-mpirun=${MPIRUN:-mpirun --oversubscribe}
+mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 what=${1:?} folder=$(cd "${2:?}" && pwd)
 cd "$folder" || exit 1
-gpt="--model=$root/models/gpt2/train_val.prototxt --set=type=AdamW --set=recompute=CHEAP"
+gpt="--model=$root/models/gpt2/train_val.prototxt --set=type=AdamW --set=base_lr=1e-5 --set=recompute=CHEAP"
 field() { sed -n "s/.*\"$2\":\([0-9.e+-]*\).*/\1/p" "$1" | head -1; }
 # timed RANKS OPTIONS…: milliseconds of a step, its bytes sent
 timed() {

@@ -40,6 +40,28 @@ same shards 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=1
 same apart 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=3 --set=clip_gradients=0.5
 same each 2
 unset CORTADO_POISON
+# gradients that wait are kept in 16 bits: nothing else is rounded
+one_step="--set=momentum=0 --set=weight_decay=0 --set=max_iter=1 --set=snapshot=0"
+npz() { "$CORTADO" convert model --from="$1_iter_1.caffemodel.h5" --to="$1.npz" --force >out 2>&1; }
+stepped() { # NAME RANKS OPTIONS…
+    stepped_as=$1 stepped_on=$2
+    shift 2
+    runs "stepped_$stepped_as" 0 'Optimization Done' $JOB $stepped_on $train $one_step "$@" --set=snapshot_prefix=$stepped_as
+    npz $stepped_as
+}
+narrow=--set=memory.gradients=BF16
+stepped start 1 --set=base_lr=0
+stepped wide 1 --set=clip_gradients=100
+stepped wide2 1 --set=iter_size=2
+for n in 1 2; do
+    zero=--set=memory.zero=$((2 * n - 2))
+    stepped narrow $n $zero $narrow --set=clip_gradients=100
+    is "rounded_$n" python3 "$ROOT/tests/cli/moved.py" start.npz wide.npz narrow.npz
+    stepped narrow2 $n $zero $narrow --set=iter_size=2
+    is "rounded_twice_$n" python3 "$ROOT/tests/cli/moved.py" start.npz wide2.npz narrow2.npz wide.npz
+done
+runs nothing_waits 0 'gradients BF16 changes nothing' $JOB 1 $train $one_step $narrow
+runs narrow_whole 2 'take zero: 2 or 3' $JOB 2 $train $narrow --set=memory.zero=1
 runs weights_of_shards 2 'take zero: 3, or 0' $JOB 2 $train --set=memory.zero=1 --set=memory.weights=FILE --set=memory.path=files
 
 # snapshots go from memory to files and back

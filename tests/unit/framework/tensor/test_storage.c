@@ -3,6 +3,9 @@
 #include "tests/test.h"
 #include "tests/away_storage.h"
 
+#include "framework/base/bf16.h"
+#include "framework/tensor/storage_bf16.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +102,47 @@ static void test_each(void **state)
         assert_int_equal(ct_storage_settled(&s), CT_OK);
         assert_int_equal(ct_storage_close(&s), CT_OK);
     }
+}
+
+/* Numbers of 16 bits: what is given back is rounded, to the nearest; a range has no more than a
+ * buffer. */
+static void test_bf16(void **state)
+{
+    enum { N = 3 * CT_STORAGE_BF16_MOST + 5 };
+    ct_storage_range a, b;
+    ct_storage s;
+
+    (void)state;
+    assert_int_equal(ct_storage_open_bf16(NULL, ct_device_cpu(), N, &s), CT_OK);
+    assert_true(s.bytes < 4 * (size_t)N + CT_STORAGE_OUT * CT_STORAGE_BF16_MOST * sizeof(float));
+    assert_true(s.bytes >= 2 * (size_t)N);
+    for (int64_t from = 0; from < N; from += a.count) {
+        int64_t n = ct_storage_together(&s, from);
+
+        assert_int_equal(ct_storage_want(&s, NULL, from, n, CT_STORAGE_WRITE, &a), CT_OK);
+        for (int64_t i = 0; i < n; i++) a.data[i] = at(from + i);
+        assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+        a.count = n;
+    }
+    assert_int_equal(ct_storage_want(&s, NULL, 7, 8191, CT_STORAGE_UPDATE, &a), CT_OK);
+    assert_int_equal(ct_storage_want(&s, NULL, N - 9, 9, CT_STORAGE_READ, &b), CT_OK);
+    assert_ptr_not_equal(a.data, b.data);
+    for (int64_t i = 0; i < a.count; i++) {
+        assert_true(a.data[i] == ct_bf16_to_f32(ct_bf16_from_f32(at(7 + i))));
+        assert_true(fabsf(a.data[i] - at(7 + i)) <= 0x1p-8f * at(7 + i));
+        a.data[i] = 1.0f + 0x1.8p-7f; /* a half of the last bit above a number: to even */
+    }
+    for (int64_t i = 0; i < 9; i++)
+        assert_true(b.data[i] == ct_bf16_to_f32(ct_bf16_from_f32(at(N - 9 + i))));
+    assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+    assert_int_equal(ct_storage_done(&b, NULL), CT_OK);
+    assert_int_equal(ct_storage_want(&s, NULL, 7, 8191, CT_STORAGE_READ, &a), CT_OK);
+    for (int64_t i = 0; i < a.count; i++) assert_true(a.data[i] == 1.0f + 0x1p-6f);
+    assert_int_equal(ct_storage_done(&a, NULL), CT_OK);
+    assert_int_equal(ct_storage_want(&s, NULL, 0, CT_STORAGE_BF16_MOST + 1, CT_STORAGE_READ, &a),
+                     CT_ERR_ARG);
+    assert_int_equal(ct_storage_settled(&s), CT_OK);
+    assert_int_equal(ct_storage_close(&s), CT_OK);
 }
 
 /* One range at a time may be written; what overlaps is refused, what lies beside it is not. */
@@ -208,7 +252,7 @@ int main(void)
         cmocka_unit_test(test_whole_ranges), cmocka_unit_test(test_each),
         cmocka_unit_test(test_overlaps),     cmocka_unit_test(test_outside),
         cmocka_unit_test(test_breaches),     cmocka_unit_test(test_untrue_uses),
-        cmocka_unit_test(test_borrowed),
+        cmocka_unit_test(test_borrowed),     cmocka_unit_test(test_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
