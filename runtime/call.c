@@ -78,6 +78,15 @@ static ct_status check_own_gpu(const ct_call *call, int gpu)
     return status;
 }
 
+static ct_status look_at_gpu(int gpu, double *bytes_p)
+{
+    ct_device_place place;
+
+    CT_TRY(ct_device_look("cuda", gpu, &place));
+    *bytes_p = place.memory;
+    return CT_OK;
+}
+
 ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_device **dev_p)
 {
     const Ct__SolverParameter *s = c->solver;
@@ -95,6 +104,7 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
         return CT_FAIL(CT_ERR_CONFIG, "device_id %d, but this process sees %d GPU%s, from 0 on",
                        which, n, (n > 1) ? "s" : "");
     CT_TRY(ct_device_open("cuda", which, dev_p));
+    if (call->job != NULL) CT_TRY(look_at_gpu(which, &call->job->gpu_bytes));
     return check_own_gpu(call, which);
 }
 

@@ -131,6 +131,12 @@ ct_status test_solver_create_stored(const char *text, thread_rank *rank, ct_stor
     return create(text, rank, &o, t_p);
 }
 
+ct_status test_solver_create_with(const char *text, thread_rank *rank, ct_solver_options *o,
+                                  test_solver *t_p)
+{
+    return create(text, rank, o, t_p);
+}
+
 void test_solver_destroy(test_solver *t)
 {
     ct_solver_destroy(t->solver);

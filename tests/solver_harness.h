@@ -28,6 +28,9 @@ ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *
 /** The same, whose optimiser's states lie where `open` says. */
 ct_status test_solver_create_stored(const char *text, thread_rank *rank, ct_storage_open_fn open,
                                     void *ctx, test_solver *t_p);
+/** The same of further options; the text's and the rank's are set here. */
+ct_status test_solver_create_with(const char *text, thread_rank *rank, ct_solver_options *o,
+                                  test_solver *t_p);
 void test_solver_destroy(test_solver *t);
 
 /** Weights of a net, or of a file, into a file, in the format of its name (ct_model_save). */

@@ -302,9 +302,11 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
                                .schedule = (d != NULL) ? &d->schedule : NULL,
                                .pass = b->net->pass,
                                .open_weights = b->memory.open_weights,
-                               .open_weights_ctx = &b->memory.files,
+                               .open_weights_ctx = b->memory.open_weights_ctx,
                                .open_state = b->memory.open_state,
-                               .open_state_ctx = &b->memory.files,
+                               .open_state_ctx = b->memory.open_state_ctx,
+                               .on_host = b->memory.on_host,
+                               .host_piece = b->memory.host_piece,
                                .rule = rule };
     b->result.after_all = ct_update_waits_for_all(param);
     CT_TRY(ct_train_step_open(&b->step));
@@ -413,7 +415,13 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     CT_TRY(ct_trace_file_open(call, &b.trace));
     b.ex->trace = b.trace.trace;
     CT_TRY(open_exchange(&b, &open));
-    CT_TRY(ct_job_memory_open(c->solver, ct_options_text(call->options, "stage_dir"), &b.memory));
+    CT_TRY(ct_job_memory_open(
+        &(ct_job_memory_ask){ .param = c->solver,
+                              .stage = ct_options_text(call->options, "stage_dir"),
+                              .dev = b.ex->dev,
+                              .comm = call->job->data_comm,
+                              .divided = (division != NULL) },
+        &b.memory));
     CT_TRY(open_step(&b, c->solver));
     CT_TRY(run_steps(&b));
     if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
@@ -498,9 +506,9 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
-    if ((ct_options_text(call->options, "parallel") == NULL) &&
-        (options.dev->kind == CT_DEVICE_CPU))
-        options.window = ct_exchange_window_open(&window, call->job->data_comm, c.solver);
+    if (ct_options_text(call->options, "parallel") == NULL)
+        options.window =
+            ct_exchange_window_open(&window, call->job->data_comm, options.dev, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),

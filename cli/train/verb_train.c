@@ -16,6 +16,7 @@
 #include "planner/parallel.h"
 #include "runtime/call.h"
 #include "runtime/division/division.h"
+#include "runtime/gpu_memory.h"
 #include "runtime/job_memory.h"
 #include "runtime/signals.h"
 
@@ -306,6 +307,68 @@ static ct_status bind_parallel(const training *t)
                    passes);
 }
 
+/* What the nets take of a GPU. */
+static ct_status plan_nets(void *ctx, const ct_net_window *window, double *bytes_p,
+                           int64_t *learned_p)
+{
+    ct_solver_options options = *(const ct_solver_options *)ctx;
+    ct_whole_nets w;
+
+    options.window = window;
+    if (options.env.global_batch_size > 0) /* this rank's share, at most */
+        options.env.global_batch_size =
+            (options.env.global_batch_size + options.env.n_rank - 1) / options.env.n_rank;
+    CT_TRY(ct_whole_nets_make(&options, &w));
+    *bytes_p = (double)w.train->memory.planned + (double)w.train->memory.weights;
+    for (int i = 0; i < w.n_test; i++) *bytes_p += (double)w.test[i]->memory.planned;
+    *learned_p = w.train->grad_count;
+    ct_whole_nets_destroy(&w);
+    return CT_OK;
+}
+
+/* Where weights and states lie, and how they come. */
+static ct_status open_memory(training *t, ct_solver_options *options)
+{
+    const ct_job_memory_ask ask = { .param = t->config.solver,
+                                    .stage = ct_options_text(t->o, "stage"),
+                                    .dev = options->dev,
+                                    .comm = t->job->data_comm,
+                                    .divided = (t->parallel != NULL) };
+    const ct_gpu_memory_ask fits = { .param = t->config.solver,
+                                     .dev = options->dev,
+                                     .comm = t->job->data_comm,
+                                     .capacity = t->job->gpu_bytes,
+                                     .planned = plan_nets,
+                                     .ctx = options };
+
+    if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
+    CT_TRY(ct_job_memory_open(&ask, &t->memory));
+    if (t->parallel == NULL)
+        options->window =
+            ct_exchange_window_open(&t->window, t->job->data_comm, options->dev, t->config.solver);
+    options->open_state = t->memory.open_state;
+    options->open_state_ctx = t->memory.open_state_ctx;
+    options->open_weights = t->memory.open_weights;
+    options->open_weights_ctx = t->memory.open_weights_ctx;
+    options->on_host = t->memory.on_host;
+    options->host_piece = t->memory.host_piece;
+    return CT_OK;
+}
+
+static void fill_env(const training *t, ct_net_env *env)
+{
+    const Ct__SolverParameter *s = t->config.solver;
+
+    env->rank = t->job->group.data.rank;
+    env->n_rank = t->job->group.data.size;
+    env->group = t->job->reading;
+    env->global_batch_size = s->global_batch_size;
+    env->deterministic = (s->deterministic != 0);
+    env->winograd = s->winograd;
+    env->precision = s->precision;
+    env->plan = t->plan;
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -318,21 +381,9 @@ static ct_status create_solver(training *t)
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
     if ((data->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
-    if ((t->parallel == NULL) && (options.dev->kind == CT_DEVICE_CPU))
-        options.window = ct_exchange_window_open(&t->window, t->job->data_comm, t->config.solver);
-    CT_TRY(ct_job_memory_open(t->config.solver, ct_options_text(t->o, "stage"), &t->memory));
-    options.open_state = t->memory.open_state;
-    options.open_weights = t->memory.open_weights;
-    options.open_state_ctx = options.open_weights_ctx = &t->memory.files;
     options.memory_limit = ct_memory_limit() / t->job->group.node.size;
-    options.env.rank = data->rank;
-    options.env.n_rank = data->size;
-    options.env.group = t->job->reading;
-    options.env.global_batch_size = t->config.solver->global_batch_size;
-    options.env.deterministic = (t->config.solver->deterministic != 0);
-    options.env.winograd = t->config.solver->winograd;
-    options.env.precision = t->config.solver->precision;
-    options.env.plan = t->plan;
+    fill_env(t, &options.env);
+    CT_TRY(open_memory(t, &options));
     options.report = t->report;
     options.send_rows = ct_exchange_sends_rows(t->config.solver);
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };

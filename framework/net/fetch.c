@@ -453,11 +453,10 @@ ct_status ct_pass_chunk(ct_pass *pass, const ct_step *s)
         return CT_FAIL(CT_ERR_ARG, "the weights of net \"%s\" come and go, and nobody brings them",
                        owner->name);
     CT_TRY(ex->chunk(ex->chunk_ctx, call, s->param));
-    if ((call == CT_CHUNK_DROP) && ct_net_impl_of(pass->net)->poison) {
+    if ((call == CT_CHUNK_DROP) && ct_net_impl_of(pass->net)->poison_window) {
         const ct_region *r = &ct_net_impl_of(owner)->weight[s->param];
-        const int all_bits = 0xff; /* a NaN */
 
-        memset((char *)owner->weight_arena + r->offset, all_bits, r->bytes);
+        return ct_net_poison(owner, ex->stream, (char *)owner->weight_arena + r->offset, r->bytes);
     }
     return CT_OK;
 }

@@ -617,8 +617,9 @@ ct_status ct_net_memory(ct_net *net)
 
     CT_TRY(find_places(net));
     ct_engine_plan_settle(net->options.env.plan);
+    ct_net_impl_of(net)->poison_window = (poison != NULL) && (strcmp(poison, "1") == 0);
     ct_net_impl_of(net)->poison =
-        (poison != NULL) && (strcmp(poison, "1") == 0) && (net->options.dev->kind == CT_DEVICE_CPU);
+        ct_net_impl_of(net)->poison_window && (net->options.dev->kind == CT_DEVICE_CPU);
     if (net->options.no_data) return CT_OK;
     CT_TRY(ct_net_numbers_make(net));
     CT_TRY(ct_net_weights(net));

@@ -116,6 +116,7 @@ typedef struct ct_net_impl {
     bool *reruns; /* per layer: its forward runs in backward, too; NULL: no blocks are made again */
     ct_step_there *numbers; /* of the steps, on the device; NULL: not on this one */
     bool poison;            /* CORTADO_POISON: fill what dies with NaN */
+    bool poison_window;     /* … on devices what comes and goes in a window alone */
     int n_chunk;            /* of a window; 0: there is none */
     int *chunk;             /* [n_chunk + 1] their first parameters */
     ct_region *gradient;    /* [n_chunk] when they are alive, and where they lie in grad_arena */
@@ -235,7 +236,9 @@ ct_status ct_pass_chunk(ct_pass *pass, const ct_step *s);
 /** Whether backward waits for the gradient of parameter i. */
 bool ct_net_waits_for(const ct_net *net, int i);
 /** CORTADO_POISON: what dies at a step. */
-void ct_net_poison_gradients(const ct_net *net, int step);
+ct_status ct_net_poison_gradients(const ct_net *net, ct_stream st, int step);
+/** Fills memory of the net's device with NaN. */
+ct_status ct_net_poison(const ct_net *net, ct_stream st, void *data, size_t bytes);
 /** AUTO, once memory is planned: plans again where it does not fit. */
 ct_status ct_net_fit(ct_net *net);
 /** What is made again and lies in `root`, or NULL. */

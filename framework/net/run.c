@@ -464,10 +464,9 @@ static void ended(void *ctx, int i)
     const ct_net *net = p->pass->net;
 
     if (net->team != NULL) ct_team_clock_end(net->team, p->first + i);
-    if (ct_net_impl_of(net)->poison) {
-        poison_dead(p->pass, p->first + i);
-        ct_net_poison_gradients(net, p->first + i);
-    }
+    if (ct_net_impl_of(net)->poison) poison_dead(p->pass, p->first + i);
+    if (ct_net_impl_of(net)->poison_window) /* an error would come again with the next step */
+        (void)ct_net_poison_gradients(net, p->pass->exec.stream, p->first + i);
 }
 
 /* The list that runs. */
@@ -498,8 +497,9 @@ static ct_status give_list(run *p, ct_step *list, int n)
                         .wait = run_pair,
                         .poll = poll_between,
                         .now = (net->timing && !p->marked) ? now : NULL,
-                        .ended =
-                            (ct_net_impl_of(net)->poison || (net->team != NULL)) ? ended : NULL };
+                        .ended = (ct_net_impl_of(net)->poison_window || (net->team != NULL))
+                                     ? ended
+                                     : NULL };
     ct_step_graphs *graphs = ct_pass_impl_of(pass)->graphs;
 
     /* each step is a graph's part, or can be looked at */

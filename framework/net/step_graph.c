@@ -50,7 +50,7 @@ static int count_steps(const ct_net *net, int kind)
 /* The host alone takes part in it. */
 static bool is_call(const ct_step *s)
 {
-    return ct_step_is_of_weights(s);
+    return ct_step_is_of_weights(s) || ct_step_is_of_chunk(s);
 }
 
 /* What can be known before it runs. */
@@ -59,6 +59,7 @@ static bool stays_out(const run *r, const ct_step *s)
     const ct_net *net = r->g->net;
     bool alone = (net->options.env.n_rank <= 1); /* one rank has nothing to send */
 
+    if (ct_step_is_of_chunk(s)) return true; /* weights come from the host */
     switch (s->kind) {
     case CT_STEP_ZERO_DIFF:
         return false;
@@ -69,6 +70,7 @@ static bool stays_out(const run *r, const ct_step *s)
         return !alone && ((r->after == NULL) || (r->after->replay == NULL));
     case CT_STEP_WAIT:
         if (!is_call(s)) return r->ex->sum_there == NULL;
+        if (r->after != NULL) return true; /* what comes behind writes where this gradient lies */
         return !alone && (r->ex->wait != NULL);
     default:
         return net->layer[s->layer]->ops->is_data || ct_host_layer_is(net, s->layer);

@@ -1,7 +1,9 @@
 /* Gradients: each in memory of its own, or in a window, where those that are done make room. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/math/math.h"
 #include "framework/net/net_impl.h"
 
 static int count_learned(const ct_net *net)
@@ -20,8 +22,6 @@ ct_status ct_net_chunks(ct_net *net)
     ct_status status;
 
     if ((net->options.window == NULL) || m->forward_only || (n == 0)) return CT_OK;
-    if (net->options.dev->kind != CT_DEVICE_CPU)
-        return CT_FAIL(CT_ERR_ARG, "gradients share memory on the CPU alone");
     begins = calloc((size_t)n, sizeof(*begins));
     m->chunk = calloc((size_t)n + 1, sizeof(*m->chunk));
     m->gradient = calloc((size_t)n + 1, sizeof(*m->gradient));
@@ -142,13 +142,19 @@ ct_status ct_net_gradients(ct_net *net)
     return CT_OK;
 }
 
-void ct_net_poison_gradients(const ct_net *net, int step)
+ct_status ct_net_poison(const ct_net *net, ct_stream st, void *data, size_t bytes)
+{
+    return net->options.dev->math->set(st, (int64_t)(bytes / sizeof(float)), NAN, data);
+}
+
+ct_status ct_net_poison_gradients(const ct_net *net, ct_stream st, int step)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
-    const int all_bits = 0xff; /* a NaN */
 
     for (int c = 0; c < m->n_chunk; c++) {
         if ((m->gradient[c].bytes > 0) && (m->gradient[c].last == step))
-            memset((char *)net->grad_arena + m->gradient[c].offset, all_bits, m->gradient[c].bytes);
+            CT_TRY(ct_net_poison(net, st, (char *)net->grad_arena + m->gradient[c].offset,
+                                 m->gradient[c].bytes));
     }
+    return CT_OK;
 }

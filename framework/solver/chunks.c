@@ -14,6 +14,9 @@ static ct_status bring(ct_train_step *t, int i)
     const ct_param *p = &t->net->param[i];
     int64_t from = 0, count = p->count;
 
+    if (ct_host_update_is_open(&t->host))
+        return ct_host_bring(&t->host, t->pass->exec.stream, t->visit_from, p->offset, count,
+                             ct_blob_data(&p->blob), p->chunk);
     if (!t->sync->shards)
         return ct_storage_get(t->visit_from, p->offset, count, ct_blob_data(&p->blob));
     for (int k = 0; t->sync->ops->own(t->sync->ctx, i, k, &from, &count); k++)
@@ -42,6 +45,8 @@ ct_status ct_step_chunk(void *ctx, ct_chunk_call call, int chunk)
 
     ct_net_chunk(t->net, chunk, &first, &end);
     if (call == CT_CHUNK_BEGIN) return begin(t, first, end);
+    if ((call == CT_CHUNK_WAIT) && ct_host_update_is_open(&t->host))
+        return ct_host_arrive(&t->host, t->pass->exec.stream, chunk);
     if ((call == CT_CHUNK_WAIT) && t->sync->shards) return way->ops->gather(way->ctx, first, true);
     return CT_OK;
 }

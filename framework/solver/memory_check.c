@@ -9,7 +9,7 @@ static ct_status check_built(const ct_solver_text *t)
     const Ct__MemoryParameter *m = t->p->memory;
 
     if (m == NULL) return CT_OK;
-    if ((m->limit_mb > 0) || (m->gpu_limit_mb > 0))
+    if (m->limit_mb > 0)
         return CT_FAIL(CT_ERR_CONFIG, "%s: limits of memory are not built yet",
                        CT_SOLVER_AT(t, memory));
     return CT_OK;

@@ -129,7 +129,9 @@ static ct_status open_step(ct_solver *s)
                          .open_weights = s->options.open_weights,
                          .open_weights_ctx = s->options.open_weights_ctx,
                          .open_state = s->options.open_state,
-                         .open_state_ctx = s->options.open_state_ctx };
+                         .open_state_ctx = s->options.open_state_ctx,
+                         .on_host = s->options.on_host,
+                         .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
     if (!s->exchange.sync.shards) return CT_OK;
     return ct_state_shards_create(&s->step.shard, s->net->grad_count, &s->exchange.data,

@@ -59,6 +59,8 @@ typedef struct ct_solver_options {
     void *open_state_ctx;
     ct_storage_open_fn open_weights; /* likewise, of weights in a window */
     void *open_weights_ctx;
+    bool on_host;       /* of a net on a device: the host updates the weights (train_step.h) */
+    int64_t host_piece; /* floats of what crosses at once; 0: chosen */
 } ct_solver_options;
 
 /** A solver's parameters, and where they came from; map may be NULL. */

@@ -82,6 +82,7 @@ static ct_status want_states(ct_train_step *t, int first, int end, int64_t from,
 
 bool ct_step_states_are_fixed(const ct_train_step *t)
 {
+    if (ct_host_update_is_open(&t->host)) return false; /* they are, but not on the device */
     for (int i = 0; i < t->n_history; i++)
         if (!t->history[i].ops->fixed) return false;
     return true;
@@ -131,8 +132,8 @@ static ct_status move_average(const ct_train_step *t, const wanted_states *w, fl
                               int64_t n, const float *weight)
 {
     if (!(share > 0.0f)) return CT_OK;
-    return t->net->options.dev->math->axpby(t->pass->exec.stream, n, share, weight, 1.0f - share,
-                                            w->r[t->rule->n_state].data);
+    return t->home->math->axpby(t->pass->exec.stream, n, share, weight, 1.0f - share,
+                                w->r[t->rule->n_state].data);
 }
 
 /* ---- updates */
@@ -196,7 +197,8 @@ static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int
                       const wanted_states *w, ct_update *u)
 {
     u->count = n;
-    u->grad = ct_step_keeps(t) ? w->r[KEPT].data : ct_blob_diff(&p->blob) + at;
+    if (!ct_host_update_is_open(&t->host)) /* which has found it */
+        u->grad = ct_step_keeps(t) ? w->r[KEPT].data : ct_blob_diff(&p->blob) + at;
     u->weight = w->r[WEIGHTS].data;
     for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data;
 }
@@ -210,6 +212,26 @@ static bool own_piece(const ct_train_step *t, int i, int k, int64_t *from_p, int
     return k == 0;
 }
 
+/* How many of `most` elements of a parameter are worked on at once, from `at` on. On the host they
+ * have come down when this returns. */
+static ct_status find_range(ct_train_step *t, const ct_param *p, int64_t at, int64_t most,
+                            int64_t *n_p, ct_update *u)
+{
+    *n_p = together(t, p->offset + at, most);
+    if (!ct_host_update_is_open(&t->host)) return CT_OK;
+    return ct_host_gradient(&t->host, t->pass->exec.stream, (int)(p - t->net->param), at, n_p,
+                            &u->grad);
+}
+
+/* New weights go to the device, unless they come there when they are read. */
+static ct_status send_weights(const ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
+                              const float *weight)
+{
+    if (!ct_host_update_is_open(&t->host) || ct_step_has_visits(t)) return CT_OK;
+    return t->net->options.dev->upload(t->pass->exec.stream, ct_blob_data(&p->blob) + at, weight,
+                                       (size_t)n * sizeof(float));
+}
+
 /* What a trust ratio is of, squared, of a piece of a parameter. */
 static ct_status add_norms(ct_train_step *t, const ct_param *p, int64_t from, int64_t count,
                            ct_update *u)
@@ -217,9 +239,10 @@ static ct_status add_norms(ct_train_step *t, const ct_param *p, int64_t from, in
     int list = 2 * (int)(p - t->net->param);
 
     for (int64_t at = 0; at < count; at += u->count) {
-        int64_t n = together(t, p->offset + from + at, chunk(count - at));
         wanted_states states;
+        int64_t n;
 
+        CT_TRY(find_range(t, p, from + at, chunk(count - at), &n, u));
         CT_TRY(want_states(t, 0, t->rule->n_state, p->offset + from + at, n, &states));
         set_range(t, p, from + at, n, &states, u);
         CT_TRY(give_back(t, &states,
@@ -266,7 +289,7 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
     const Ct__SolverParameter *s = t->param;
     float decay = s->weight_decay * decay_mult;
     bool l1 = (s->regularization_type != NULL) && (strcmp(s->regularization_type, "L1") == 0);
-    ct_update u = { .dev = t->net->options.dev,
+    ct_update u = { .dev = t->home,
                     .scale = t->scale,
                     .rate = (float)t->rate * lr_mult,
                     .decay_l2 = l1 ? 0.0f : decay,
@@ -322,6 +345,7 @@ static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, i
     set_range(t, p, at, n, &w, u);
     status = ct_update_rule_apply(t->rule, u);
     if (status == CT_OK) status = move_average(t, &w, share, n, u->weight);
+    if (status == CT_OK) status = send_weights(t, p, at, n, u->weight);
     return give_back(t, &w, status);
 }
 
@@ -332,9 +356,9 @@ static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from,
     bool chunks = in_chunks(t, share);
 
     for (int64_t at = 0; at < count; at += u->count) {
-        int64_t n = chunks ? chunk(count - at) : count;
+        int64_t n;
 
-        n = together(t, p->offset + from + at, n);
+        CT_TRY(find_range(t, p, from + at, chunks ? chunk(count - at) : count, &n, u));
         CT_TRY(update_range(t, p, from + at, n, share, u));
         CT_TRY(ct_exec_poll(&t->pass->exec));
     }
@@ -349,6 +373,7 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
     CT_TRY(find_trust(t, p, &u));
     for (int k = 0; own_piece(t, (int)(p - t->net->param), k, &from, &count); k++)
         CT_TRY(update_piece(t, p, from, count, &u));
+    if (ct_host_update_is_open(&t->host)) ct_host_gradient_done(&t->host, (int)(p - t->net->param));
     return CT_OK;
 }
 
@@ -364,38 +389,74 @@ ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_
     return CT_OK;
 }
 
+/* The device updates by its plan. */
+static bool by_plan(const ct_train_step *t)
+{
+    return ct_update_plan_is_open(&t->all) && !ct_host_update_is_open(&t->host);
+}
+
 /* How many parameters from `first` on may go in one pass. */
 static int at_once(const ct_train_step *t, int first, int end)
 {
+    const ct_param *p = t->net->param;
     int i = first;
 
-    if (!ct_update_plan_is_open(&t->all)) return 0;
-    while ((i < end) && t->net->param[i].learns && (effect(t, i) == CT_GRAD_SUM) &&
-           !ct_residual_drain_has(&t->late, i))
+    if (!by_plan(t)) return 0;
+    while ((i < end) && p[i].learns && (effect(t, i) == CT_GRAD_SUM) &&
+           !ct_residual_drain_has(&t->late, i) && (p[i].grad_shift == p[first].grad_shift))
         i++;
     return i - first;
 }
 
 /* Kernels index the states as the arena, so their addresses are those of its start: a device's
  * number, which nothing reads before the range. */
+static void take_states(const ct_train_step *t, const wanted_states *w, ct_update *u,
+                        float **average_p)
+{
+    int64_t from = w->r[WEIGHTS].from;
+
+    for (int i = 0; i < t->rule->n_state; i++) u->state[i] = w->r[i].data - from;
+    if (t->average != NULL) *average_p = w->r[t->rule->n_state].data - from;
+}
+
+/* Elements [from, to) of the arena, which all storages have together. The trust ratios of n
+ * parameters from `first` on, which begin there, are found first; n 0: they are known. */
+static ct_status update_lines(ct_train_step *t, ct_update *u, int64_t from, int64_t to, int first,
+                              int n)
+{
+    ct_stream st = t->pass->exec.stream;
+    float *average = NULL;
+    ct_status status;
+    wanted_states w;
+
+    CT_TRY(want_states(t, 0, t->n_history, from, to - from, &w));
+    take_states(t, &w, u, &average);
+    status =
+        ct_update_plan_trust(t->net, &t->all, st, u, (double)t->param->local_gw_ratio, first, n);
+    if (status == CT_OK)
+        status = ct_update_plan_run(t->net, &t->all, st, t->rule->kind, u, average, from, to);
+    return give_back(t, &w, status);
+}
+
+/* States that come and go do so by chunks. */
 static ct_status update_many(ct_train_step *t, int first, int n)
 {
     const ct_net *net = t->net;
     ct_update u = numbers(t, 1.0f, 1.0f);
-    int64_t from, to;
-    float *average = NULL;
-    wanted_states w;
+    int64_t from, to, end;
 
     ct_update_plan_range(net, first, n, &from, &to);
-    CT_TRY(want_states(t, 0, t->n_history, from, to - from, &w));
     u.count = net->grad_count;
-    u.grad = net->grad_arena;
+    u.grad = net->grad_arena + net->param[first].grad_shift;
     u.weight = net->weight_arena;
-    for (int i = 0; i < t->rule->n_state; i++) u.state[i] = w.r[i].data - from;
-    if (t->average != NULL) average = w.r[t->rule->n_state].data - from;
-    return give_back(t, &w,
-                     ct_update_plan_run(net, &t->all, t->pass->exec.stream, t->rule->kind, &u,
-                                        (double)t->param->local_gw_ratio, average, first, n));
+    for (int64_t at = from; at < to; at = end) {
+        end = at + together(t, at, to - at);
+        if ((end < to) && (t->rule->ratio == CT_UPDATE_RATIO_STEP))
+            return CT_FAIL(CT_ERR_ARG, "the norms of a step are of whole parameters, whose states "
+                                       "come by chunks");
+        CT_TRY(update_lines(t, &u, at, end, first, (at == from) ? n : 0));
+    }
+    return CT_OK;
 }
 
 static ct_status update_one(ct_train_step *t, int i)
@@ -403,7 +464,7 @@ static ct_status update_one(ct_train_step *t, int i)
     const ct_param *p = &t->net->param[i];
 
     if (effect(t, i) != CT_GRAD_SUM) return update_absorbed(t, p);
-    return ct_update_plan_is_open(&t->all) ? update_many(t, i, 1) : update_param(t, p);
+    return by_plan(t) ? update_many(t, i, 1) : update_param(t, p);
 }
 
 /* An average sees in the next step what comes late. */
@@ -420,6 +481,7 @@ ct_status ct_step_update(ct_train_step *t, int first, int n)
 {
     double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
 
+    if (t->refused) return CT_OK;
     for (int i = first; i < first + n; i++) {
         int many = at_once(t, i, first + n);
 
@@ -554,6 +616,18 @@ static ct_status clip(ct_train_step *t, double limit)
     return CT_OK;
 }
 
+/* What the device has decided, for the host. */
+static ct_status take_decision(ct_train_step *t)
+{
+    ct_step_there now;
+
+    if (!ct_host_update_is_open(&t->host)) return CT_OK;
+    CT_TRY(t->net->options.dev->to_host(t->pass->exec.stream, &now, t->all.at, sizeof(now)));
+    t->scale = now.now.scale;
+    t->refused = now.refused;
+    return CT_OK;
+}
+
 /* All gradients are there. The norm is that of the sum, before it is divided by iter_size; padding
  * is zero, so that it adds nothing. A device that has the step's numbers goes on by itself, and
  * changes nothing where 16 bits were too few for a gradient. */
@@ -565,6 +639,7 @@ ct_status ct_step_update_all(ct_train_step *t)
     if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->pass->exec.stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
+        CT_TRY(take_decision(t));
         return ct_step_update(t, 0, net->n_param);
     }
     if (ct_update_waits_for_all(t->param)) CT_TRY(clip(t, limit));

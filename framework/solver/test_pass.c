@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "framework/base/memory.h"
 #include "framework/base/trace.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -52,25 +51,40 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
     return ct_group_sum(ct_solver_writers(s), o->sum, (int)o->n + 3);
 }
 
-/* The same of an average of which each rank has a shard, or which comes and goes. */
+typedef struct placing { /* of an average in a device's memory */
+    const ct_device *dev;
+    float *data;
+} placing;
+
+static ct_status place(void *ctx, int64_t from, int64_t count, float *host)
+{
+    const placing *p = ctx;
+
+    return p->dev->from_host(NULL, p->data + from, host, (size_t)count * sizeof(*host));
+}
+
+/* The same of an average of which each rank has a shard, or which comes and goes, or lies
+ * elsewhere. */
 static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
 {
     ct_pass *pass = s->test[i]->pass;
     int64_t n = s->net->grad_count;
-    float *average = ct_mem_acquire((size_t)n * sizeof(float));
-    ct_weight_set set = { s->net, average, n };
+    void *block = NULL;
+    placing p = { .dev = s->dev };
+    ct_weight_set set = { s->net, NULL, n };
     ct_status status, back;
 
-    status = (average != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for averaged weights");
+    status = s->dev->mem_acquire((size_t)n * sizeof(float), &block);
+    set.arena = p.data = block;
     status = ct_group_agree(&s->exchange.data, status);
     if ((status == CT_OK) && (s->shards != NULL))
-        status = ct_state_shards_gather(s->shards, s->step.average, average);
+        status = ct_state_shards_gather(s->shards, s->step.average, p.data);
     else if (status == CT_OK)
-        status = ct_storage_get(s->step.average, 0, n, average);
+        status = ct_storage_each(s->step.average, 0, n, CT_STORAGE_READ, place, &p);
     if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
     if (status == CT_OK) status = run_batches(s, i, stopped_p);
     back = ct_pass_use_weights(pass, NULL);
-    ct_mem_release(average);
+    if (block != NULL) s->dev->mem_release(block);
     return (status != CT_OK) ? status : back;
 }
 
@@ -91,7 +105,7 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
         ct_net_weights_changed(s->test[i]);
         return status;
     }
-    if ((s->shards != NULL) || !s->step.average->ops->fixed)
+    if ((s->shards != NULL) || !s->step.average->ops->fixed || (s->step.average->dev != s->dev))
         return run_on_gathered(s, i, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };

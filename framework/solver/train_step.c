@@ -56,6 +56,29 @@ static bool all_landed(const ct_train_step *t)
     return true;
 }
 
+/* Its gradient lands, and it is updated. */
+static ct_status land_one(ct_train_step *t, int param)
+{
+    double start = ct_trace_start(t->pass->exec.trace);
+
+    CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
+    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
+    return CT_OK;
+}
+
+/* Those that backward has not waited for. */
+static ct_status land_others(ct_train_step *t)
+{
+    const ct_transport *way = &t->sync->transport;
+    const ct_net_window *window = t->net->options.window;
+
+    if (t->several || (window == NULL) || (window->lag == 0))
+        return way->ops->finish(way->ctx, on_landed, t);
+    for (int i = 0; (i < t->net->n_param) && t->net->param[i].learns; i++)
+        if (!t->landed[i]) CT_TRY(land_one(t, i));
+    return CT_OK;
+}
+
 /* Every gradient lands, and every weight is updated. key: of the parameter that forward waits for,
  * or NULL. */
 static ct_status land_all(ct_train_step *t, const char *key)
@@ -65,7 +88,7 @@ static ct_status land_all(ct_train_step *t, const char *key)
     bool all = all_landed(t), keeps = ct_step_keeps(t) && !t->sync->shards;
 
     if (t->updated || (all && !(keeps && ct_step_waits_for_all(t)))) return CT_OK;
-    if (!all) CT_TRY(t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t));
+    if (!all) CT_TRY(land_others(t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, key);
     if (!ct_step_waits_for_all(t)) return CT_OK;
     CT_TRY(ct_step_update_all(t));
@@ -80,6 +103,15 @@ static ct_status land_rest(ct_train_step *t)
     return t->sync->transport.ops->finish(t->sync->transport.ctx, on_landed, t);
 }
 
+/* By this step, or since the host knew them. */
+static void weights_changed(ct_train_step *t)
+{
+    bool known = (t->host.net != NULL) && (t->host.version == t->net->weight_version);
+
+    ct_net_weights_changed(t->net);
+    if (known) ct_host_weights_are(&t->host);
+}
+
 static ct_status settle(ct_train_step *t)
 {
     if (!t->open) return CT_OK;
@@ -88,7 +120,7 @@ static ct_status settle(ct_train_step *t)
     if (t->sync->shards && ct_step_waits_for_all(t)) CT_TRY(land_rest(t));
     for (int i = 0; i < t->n_history; i++) CT_TRY(ct_storage_settled(&t->history[i]));
     t->open = false;
-    ct_net_weights_changed(t->net);
+    weights_changed(t);
     return CT_OK;
 }
 
@@ -115,16 +147,6 @@ static void drop_owed(ct_train_step *t)
 {
     if (t->owed != NULL) t->net->options.dev->mem_release(t->owed);
     t->owed = NULL;
-}
-
-/* Its gradient lands, and it is updated. */
-static ct_status land_one(ct_train_step *t, int param)
-{
-    double start = ct_trace_start(t->pass->exec.trace);
-
-    CT_TRY(t->sync->transport.ops->wait(t->sync->transport.ctx, param, 1, on_landed, t));
-    ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
-    return CT_OK;
 }
 
 /* Backward is about to write another gradient where this one lies. */
@@ -242,6 +264,14 @@ static ct_status begin_gradients(ct_train_step *t, bool first, bool more)
     return CT_OK;
 }
 
+/* The host updates the weights that the device has now. */
+static ct_status begin_on_host(ct_train_step *t)
+{
+    if (!ct_host_update_is_open(&t->host)) return CT_OK;
+    ct_host_gradients_begin(&t->host);
+    return ct_step_has_visits(t) ? CT_OK : ct_host_take_weights(&t->host, &t->weights);
+}
+
 /* The gradients of the last backward are about to leave, to be applied at this rate. */
 static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 {
@@ -250,6 +280,8 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     t->iteration = iteration;
     t->rate = rate;
     t->scale = 1.0f / (float)t->iter_size;
+    t->refused = false;
+    CT_TRY(begin_on_host(t));
     CT_TRY(ct_step_put_numbers(t));
     CT_TRY(begin_gradients(t, true, (t->iter_size > 1) && ct_step_keeps(t)));
     if (ct_grad_norm_is_open(&t->norm)) ct_grad_norm_begin(t->net, &t->norm);
@@ -276,13 +308,25 @@ static ct_status on_replay(void *ctx, ct_replay what)
     return t->sync->transport.ops->replay(t->sync->transport.ctx, what);
 }
 
+/* On one rank its gradient is what updates take: it sets off for the host. */
+static ct_status on_ready(void *ctx, int param)
+{
+    ct_train_step *t = ctx;
+
+    CT_TRY(ct_host_gradient_ready(&t->host, t->pass->exec.stream, param));
+    return t->sync->transport.ops->ready(t->sync->transport.ctx, param);
+}
+
 static ct_status last_backward(ct_train_step *t)
 {
     /* what a snapshot owes comes once, and what is late ends */
     bool same = t->in_graph && (t->owed == NULL) && (t->late.v == NULL);
     const ct_transport *way = &t->sync->transport;
-    const ct_step_after after = { .ready = (t->owed != NULL) ? add_owed : way->ops->ready,
-                                  .ready_ctx = (t->owed != NULL) ? t : way->ctx,
+    bool sends = ct_host_update_is_open(&t->host) && !t->several;
+    const ct_step_after after = { .ready = (t->owed != NULL) ? add_owed
+                                           : sends           ? on_ready
+                                                             : way->ops->ready,
+                                  .ready_ctx = ((t->owed != NULL) || sends) ? t : way->ctx,
                                   .wait = on_gradient_wait,
                                   .finish = t->forward_overlap ? NULL : on_end,
                                   .replay = same ? on_replay : NULL,
@@ -427,7 +471,7 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
     CT_TRY(ct_step_hear(t, false));
     loss += one;
     /* what still travels arrives before its first reader looks */
-    ct_net_weights_changed(t->net);
+    weights_changed(t);
     *loss_p = loss / t->iter_size;
     return CT_OK;
 }
@@ -476,8 +520,8 @@ static ct_status open_storage(const ct_train_step *t, ct_storage_open_fn open, v
 
     if (open == NULL) open = ct_storage_open_fixed;
     if (t->sync->shards)
-        return ct_storage_open_shard(&t->shard, open, ctx, net->options.dev, net->grad_count, s);
-    return open(ctx, net->options.dev, net->grad_count, s);
+        return ct_storage_open_shard(&t->shard, open, ctx, t->home, net->grad_count, s);
+    return open(ctx, t->home, net->grad_count, s);
 }
 
 static ct_status add_history(ct_train_step *t, const char *name)
@@ -534,6 +578,17 @@ static ct_status open_squares(ct_train_step *t)
     return status;
 }
 
+/* Where the weights are updated. */
+static ct_status open_home(ct_train_step *t)
+{
+    const ct_device *dev = t->net->options.dev;
+
+    t->home = dev;
+    if ((dev->kind == CT_DEVICE_CPU) || (!t->on_host && !ct_step_has_visits(t))) return CT_OK;
+    t->home = ct_device_cpu();
+    return ct_host_update_open(t->net, t->host_piece, &t->host);
+}
+
 static ct_status open_weights(ct_train_step *t)
 {
     const ct_net *net = t->net;
@@ -546,9 +601,9 @@ static ct_status open_weights(ct_train_step *t)
     }
     if ((t->open_weights != NULL) && (net->grad_count > 0))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { weights: FILE } is not built yet with --parallel, nor for device "
-                       "%s: leave it out",
-                       net->options.dev->name);
+                       "memory { weights: FILE } is not built yet with --parallel: leave it "
+                       "out");
+    if (ct_host_update_is_open(&t->host)) return open_storage(t, NULL, NULL, &t->weights);
     t->weights = ct_storage_at(net->options.dev, net->weight_arena, net->grad_count);
     return CT_OK;
 }
@@ -558,7 +613,7 @@ static ct_status open_weights(ct_train_step *t)
  * step. */
 static ct_status open_ratios(ct_train_step *t)
 {
-    if ((t->rule->ratio != CT_UPDATE_NO_RATIO) && (t->net->options.dev->kind == CT_DEVICE_CPU))
+    if ((t->rule->ratio != CT_UPDATE_NO_RATIO) && (t->home->kind == CT_DEVICE_CPU))
         CT_TRY(open_squares(t));
     if (t->parts == NULL) return CT_OK;
     if (t->rule->ratio != CT_UPDATE_NO_RATIO) CT_TRY(ct_part_sums_open(t->parts, 2, &t->ratios));
@@ -653,6 +708,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
     CT_TRY(find_shard(t));
+    CT_TRY(open_home(t));
     CT_TRY(open_weights(t));
     CT_TRY(open_kept(t));
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
@@ -661,7 +717,8 @@ ct_status ct_train_step_open(ct_train_step *t)
         t->average = &t->history[t->n_history - 1];
     }
     CT_TRY(open_ratios(t));
-    CT_TRY(ct_update_plan_open(net, t->rule->ratio, &t->all));
+    CT_TRY(ct_update_plan_open(
+        net, ct_host_update_is_open(&t->host) ? CT_UPDATE_NO_RATIO : t->rule->ratio, &t->all));
     CT_TRY(open_passes(t));
     CT_TRY(open_norm(t));
     CT_TRY(open_rows(t));
@@ -679,6 +736,7 @@ void ct_train_step_close(ct_train_step *t)
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     (void)ct_storage_close(&t->weights);
     (void)ct_storage_close(&t->kept);
+    ct_host_update_close(&t->host);
     ct_update_plan_close(t->net, &t->all);
     close_norm(t);
     ct_shard_destroy(&t->shard);

@@ -20,6 +20,7 @@
 #include "framework/snapshot/residual_drain.h"
 #include "framework/solver/division.h"
 #include "framework/solver/grad_norm.h"
+#include "framework/solver/host_update.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
@@ -57,6 +58,10 @@ typedef struct ct_train_step {
     /** Where the optimiser's states lie; NULL: ct_storage_open_fixed(). */
     ct_storage_open_fn open_state;
     void *open_state_ctx;
+    /** Of a net on a device: the host updates the weights. States, and the weights that it updates,
+     *  lie in its memory, or where it opens them. As where weights come to a window. */
+    bool on_host;
+    int64_t host_piece; /* floats that cross at once; 0: chosen */
 
     /* made by ct_train_step_open() */
     bool may_overlap;     /* with the next forward: nothing is against it */
@@ -65,9 +70,14 @@ typedef struct ct_train_step {
      *  average of the weights where one is asked for. */
     ct_storage history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
-    ct_shard shard; /* under ct_grad_sync.shards: what this rank has of them, and updates */
+    ct_shard shard;        /* under ct_grad_sync.shards: what this rank has of them, and updates */
+    const ct_device *home; /* where updates are made, and storages are reached: the net's device,
+                            * or the host */
+    ct_host_update host;   /* open where the net's device is not `home` */
+    bool refused;          /* the step's gradients are not finite, as the device has found */
     /** The weights that learn, as the gradient arena: where they are for good, or, in a window
-     *  (ct_net_options.window), this rank's, from where they come for the steps that read them. */
+     *  (ct_net_options.window), this rank's, from where they come for the steps that read them. Of
+     *  a host that updates them for a device its own. */
     ct_storage weights;
     /** Under shards with gradients in a window: the sums that this rank keeps, of its pieces, until
      *  all micro-batches are in and nothing waits any more. Not open where nothing waits. */

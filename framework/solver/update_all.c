@@ -118,23 +118,36 @@ void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, 
     *to_p = ends ? net->grad_count : next->offset;
 }
 
-ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
-                             const ct_update *u, double local, float *average, int first, int n)
+static ct_update_all all_of(const ct_update_plan *p)
 {
-    ct_update_all all = {
+    return (ct_update_all){
         .part = p->part, .part_of_line = p->part_of_line, .trust = p->trust, .at = p->at
     };
+}
 
-    ct_update_plan_range(net, first, n, &all.from, &all.to);
+ct_status ct_update_plan_trust(const ct_net *net, const ct_update_plan *p, ct_stream st,
+                               const ct_update *u, double local, int first, int n)
+{
+    const ct_update_all all = all_of(p);
+
     for (int k = first; (p->trust != NULL) && (k < first + n); k++) {
         const ct_param *q = &net->param[k];
 
         CT_TRY(p->ops->trust(st, p->ratio, u, &all, k, q->offset, q->count,
                              q->blob.data.shape.ndim > 1, local, p->trust));
     }
+    return CT_OK;
+}
+
+ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
+                             const ct_update *u, float *average, int64_t from, int64_t to)
+{
+    ct_update_all all = all_of(p);
+
+    all.from = from;
+    all.to = to;
     CT_TRY(net->options.dev->math->update_all(st, kind, u, &all));
-    if (average == NULL) return CT_OK;
-    return p->ops->average(st, p->at, all.from, all.to, u->weight, average);
+    return (average == NULL) ? CT_OK : p->ops->average(st, p->at, from, to, u->weight, average);
 }
 
 ct_status ct_update_plan_tell(const ct_net *net, ct_update_plan *p, ct_stream st, int64_t iteration)

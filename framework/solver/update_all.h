@@ -44,10 +44,14 @@ ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream s
                                const ct_step_numbers *now, const ct_loss_scale *loss);
 /** The elements [from, to) of the arena in which parameters [first, first + n) lie, whole lines. */
 void ct_update_plan_range(const ct_net *net, int first, int n, int64_t *from_p, int64_t *to_p);
-/** Parameters [first, first + n), which learn. u: of the whole arenas; see ct_update_all. local:
- *  LARS's factor. average: NULL, or theirs, which follows. */
+/** The trust ratios of parameters [first, first + n), where the rule has any: before they are
+ *  updated. u: of the whole arenas; see ct_update_all. local: LARS's factor. */
+ct_status ct_update_plan_trust(const ct_net *net, const ct_update_plan *p, ct_stream st,
+                               const ct_update *u, double local, int first, int n);
+/** Elements [from, to) of the arena, whole lines of parameters that learn. average: NULL, or
+ *  theirs, which follows. */
 ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st, int kind,
-                             const ct_update *u, double local, float *average, int first, int n);
+                             const ct_update *u, float *average, int64_t from, int64_t to);
 /** The norm that ct_step_there_ops.decide has found goes to the host, beside what follows. */
 ct_status ct_update_plan_tell(const ct_net *net, ct_update_plan *p, ct_stream st,
                               int64_t iteration);

@@ -45,9 +45,10 @@ typedef struct ct_exchange_window {
     const Ct__SolverParameter *param;
 } ct_exchange_window;
 
-/** NULL: each has memory of its own. Of ranks that train the whole net on the CPU. w outlives the
- *  net. */
+/** NULL: each has memory of its own. Of ranks that train the whole net; on other devices than the
+ *  CPU of one rank, whose states or weights lie elsewhere. w outlives the net. */
 const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
+                                             const ct_device *dev,
                                              const Ct__SolverParameter *param);
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */

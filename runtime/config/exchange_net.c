@@ -1,4 +1,5 @@
 /* What an exchange needs to know of a net, and who sums its gradients. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,19 +146,62 @@ static ct_status cut_alone(void *ctx, const ct_net *net, bool *begins)
     return CT_OK;
 }
 
+/* The same on a device, whose steps are recorded between two waits: chunks of several parameters,
+ * as large as what crosses at once. */
+static ct_status cut_on_device(void *ctx, const ct_net *net, bool *begins)
+{
+    const ct_exchange_window *w = ctx;
+    double mb = w->param->memory->chunk_mb, most = ldexp((mb > 0) ? mb : 4.0, 20), bytes = 0;
+    bool *begin = calloc((size_t)net->n_param + 1, sizeof(*begin));
+    ct_status status;
+
+    if (begin == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for chunks of weights");
+    status = cut_alone(ctx, net, begin);
+    for (int i = 0; (status == CT_OK) && (i < net->n_param) && net->param[i].learns; ++i) {
+        double own = (double)net->param[i].count * sizeof(float);
+
+        begins[i] = begin[i] && ((i == 0) || (bytes + own > most));
+        bytes = begins[i] ? own : bytes + own;
+    }
+    free(begin);
+    return status;
+}
+
+static bool is_away(Ct__MemoryParameter__Tier tier)
+{
+    return (tier == CT__MEMORY_PARAMETER__TIER__HOST) || (tier == CT__MEMORY_PARAMETER__TIER__FILE);
+}
+
+/* Gradients come down, or states up, while the next are written. */
+static const ct_net_window *open_on_device(ct_exchange_window *w, bool at_once)
+{
+    const Ct__MemoryParameter *p = w->param->memory;
+    bool weights = is_away(p->weights), away = weights || is_away(p->state);
+
+    if ((w->comm->size > 1) || !away || (!at_once && !weights)) return NULL;
+    w->window = (ct_net_window){ .cut = cut_on_device,
+                                 .ctx = w,
+                                 .gradients = at_once,
+                                 .weights = weights,
+                                 .lag = WINDOW_LAG,
+                                 .prefetch = (p->prefetch > 0) ? p->prefetch : WINDOW_PREFETCH };
+    return &w->window;
+}
+
 const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *comm,
-                                             const Ct__SolverParameter *param)
+                                             const ct_device *dev, const Ct__SolverParameter *param)
 {
     bool alone = (comm->size == 1);
     bool at_once = !ct_update_waits_for_all(param) && (param->iter_size == 1);
     bool gradients, weights;
 
     if (param->memory == NULL) return NULL;
+    *w = (ct_exchange_window){ .comm = comm, .param = param };
+    if (dev->kind != CT_DEVICE_CPU) return open_on_device(w, at_once);
     gradients = alone ? (at_once || keeps_narrow(param)) : (param->memory->zero >= 2);
     weights = (!alone && (param->memory->zero == 3)) ||
               (param->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE);
     if (!gradients && !weights) return NULL;
-    *w = (ct_exchange_window){ .comm = comm, .param = param };
     w->window = (ct_net_window){ .cut = alone ? cut_alone : cut_window,
                                  .ctx = w,
                                  .gradients = gradients,

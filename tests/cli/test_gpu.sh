@@ -63,6 +63,32 @@ if grep -q '"name":"device"' trace.json; then ok trace_device; else not_ok trace
 # losses come down; a batch goes up as bytes: 16 places of 32, 16 labels, 16 x 28 x 28 pixels
 if grep -q '"copies down"' trace.json && grep -q '"copies up"' trace.json && grep -q '"name":"to the device".*"bytes":13120}' trace.json
 then ok trace_copies; else not_ok trace_copies "no copies in the trace"; fi
+# states and weights in host memory, in files, and where the plan says: the same weights
+sum_of() { sed -n 's/.*weights after iteration [0-9]*: checksum \([0-9a-f]*\).*/\1/p' out; }
+mem="$gpu --set=type=Adam --set=momentum=0.9 --set=deterministic=true --set=memory.chunk_mb=0.002"
+runs memory_device 0 'Optimization Done' $mem --set=memory.state=DEVICE
+sum_of >there
+away() { # NAME PATTERN OPTIONS…
+    runs "memory_$1" 0 "$2" $mem "$3" "$4" "$5"
+    sum_of >sum
+    is "memory_$1_same" cmp there sum
+}
+away state 'the host updates weights: modelled .* assumed' --set=memory.state=HOST --set=test_interval=3 --set=cuda_graph=true
+away weights 'weights lie there' --set=memory.weights=HOST --set=test_interval=3 --set=memory.prefetch=1
+away files 'lie in files in "files"' --set=memory.weights=FILE --set=memory.state=FILE --set=memory.path="$(mkdir -p files && echo files)"
+runs memory_auto 0 'Optimization Done' $mem --set=memory.gpu_limit_mb=100
+is memory_auto_there test -z "$(grep 'AUTO takes' out)"
+runs memory_auto_state 0 'AUTO takes (weights and )?state: HOST, since [0-9.]+ MiB' $mem --set=memory.gpu_limit_mb=0.53 --set=memory.prefetch=1
+runs memory_least 2 'gpu_limit_mb: 0.3: the least is [0-9]+ MiB' $mem --set=memory.gpu_limit_mb=0.3
+runs memory_divided 2 'for one rank yet' $JOB 2 $mem --share_gpu --set=memory.weights=HOST
+runs memory_two_there 0 'Optimization Done' $JOB 2 $mem --share_gpu --set=memory.state=DEVICE
+sum_of >there
+runs memory_two_host 0 'the host updates weights' $JOB 2 $mem --share_gpu --set=memory.state=HOST
+sum_of >sum
+is memory_two_same cmp there sum
+runs memory_ring 0 'states went to the device' $gpu --set=deterministic=true --set=memory.state=HOST
+is memory_ring_said grep -q 'the device updates weights: modelled' out
+runs memory_one_there 2 'state: DEVICE }: the host updates weights that lie with it' $mem --set=memory.state=DEVICE --set=memory.weights=HOST
 # codecs: gradients and residuals stay on the GPU; one rank and two give the CPU's losses
 cpu="$CORTADO train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=cpu"
 coded() {

@@ -2,14 +2,17 @@
  * their resumption are bit for bit those of states at a fixed one, and no range is kept. */
 #include "tests/test.h"
 #include "tests/away_storage.h"
+#include "tests/cuda_train.h"
 #include "tests/solver_harness.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/base/text.h"
 #include "framework/solver/solver_private.h"
+#include "framework/tensor/storage_ring.h"
 
 /* A parameter of more elements than an update takes at a time, one of few, and one that learns
  * nothing. */
@@ -286,6 +289,164 @@ static void test_recording(void **state)
     }
 }
 
+/* ---- states, and weights, of a device in host memory */
+
+typedef enum { ON_DEVICE, BY_RING, BY_HOST, WEIGHTS_TOO } place;
+static const char *const place_name[] = { "on the device", "by a ring", "by the host",
+                                          "weights, too" };
+
+enum {
+    WIDE = 41,  /* 369 weights: several chunks and pieces */
+    PIECE = 64, /* floats */
+    MANY_WEIGHTS = 1024
+};
+
+/* A weight or two in a chunk, as the job cuts it. */
+static ct_status cut(void *ctx, const ct_net *net, bool *begins)
+{
+    (void)ctx;
+    for (int i = 0; i < net->n_param; i++)
+        if (net->param[i].learns) begins[i] = (i % 3 != 1);
+    return CT_OK;
+}
+
+typedef struct gpu_run {
+    float weight[MANY_WEIGHTS];
+    int64_t count;
+    ct_storage_rings rings;
+} gpu_run;
+
+static ct_status get_learned(test_solver *t, gpu_run *r)
+{
+    ct_train_step *step = &t->solver->step;
+    const ct_net *net = ct_solver_net(t->solver);
+    size_t bytes = (size_t)net->grad_count * sizeof(float);
+
+    r->count = net->grad_count;
+    assert_true(r->count <= MANY_WEIGHTS);
+    if (ct_step_has_visits(step)) return ct_storage_get(&step->weights, 0, r->count, r->weight);
+    return net->options.dev->to_host(NULL, r->weight, net->weight_arena, bytes);
+}
+
+/* at_once: no gradient waits for others, so that they may share memory. */
+static gpu_run *run_gpu(const char *fields, int max_iter, place where, bool at_once,
+                        const char *restore)
+{
+    ct_net_window window = {
+        .cut = cut, .gradients = at_once, .weights = (where == WEIGHTS_TOO), .lag = 1, .prefetch = 1
+    };
+    gpu_run *r = calloc(1, sizeof(*r));
+    ct_solver_options o = { .on_host = (where >= BY_HOST), .host_piece = PIECE };
+    char text[2048];
+    test_solver t;
+
+    assert_non_null(r);
+    r->rings = (ct_storage_rings){ .chunk = PIECE, .ahead = 1 };
+    if (where == BY_RING) {
+        o.open_state = ct_storage_open_ring;
+        o.open_state_ctx = &r->rings;
+    }
+    if ((where != ON_DEVICE) && (window.gradients || window.weights)) o.window = &window;
+    snprintf(text, sizeof(text), "%s " FIELDS NET, fields, test_solver_dir(), max_iter, "GPU", 2,
+             WIDE);
+    assert_int_equal(test_solver_create_with(text, NULL, &o, &t), CT_OK);
+    if (restore != NULL) assert_int_equal(ct_solver_restore(t.solver, restore), CT_OK);
+    if (ct_solver_run(t.solver) != CT_OK) fail_msg("%s: %s fails", fields, place_name[where]);
+    assert_int_equal(get_learned(&t, r), CT_OK);
+    test_solver_destroy(&t);
+    return r;
+}
+
+/* Formulas are the same lines of C on both sides. Where kernels are loops on the host, so are bits;
+ * a GPU fuses products and sums, and other roundings of a few hundred in each step are as much of
+ * what weights moved by (test_cuda_graph). */
+static void assert_alike(const gpu_run *a, const gpu_run *b, const char *fields, place where)
+{
+    float off = 0.0f, most = 0.0f;
+
+    assert_true((a->count > 3 * PIECE) && (a->count == b->count));
+    for (int64_t i = 0; i < a->count; i++) {
+        assert_true(isfinite(b->weight[i]));
+        off = fmaxf(off, fabsf(a->weight[i] - b->weight[i]));
+        most = fmaxf(most, fabsf(a->weight[i]));
+    }
+    if (off > (((ct_emulated_given != NULL) || (where == BY_RING)) ? 0.0f : 1e-4f * most))
+        fail_msg("%s: %s weights are %g off", fields, place_name[where], (double)off);
+}
+
+/* Each of `places`, a bit each, and the files of its set. */
+static void compare_places(const char *fields, bool at_once, unsigned places)
+{
+    gpu_run *here = run_gpu(fields, 3, ON_DEVICE, at_once, NULL), *other;
+    ct_text set = set_of(3), other_set;
+
+    for (place where = BY_RING; where <= WEIGHTS_TOO; where++) {
+        if (!(places & (1u << where))) continue;
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
+        other = run_gpu(fields, 3, where, at_once, NULL);
+        assert_alike(here, other, fields, where);
+        other_set = set_of(3);
+        if ((ct_emulated_given != NULL) && ((set.length != other_set.length) ||
+                                            (memcmp(set.text, other_set.text, set.length) != 0)))
+            fail_msg("%s: %s other files", fields, place_name[where]);
+        if (where == BY_RING) assert_true((other->rings.up > 0) && (other->rings.down > 0));
+        assert_int_equal(other->rings.host_bytes, 0); /* closed */
+        free(other);
+        ct_text_destroy(&other_set);
+    }
+    ct_text_destroy(&set);
+    free(here);
+}
+
+/* Goes on from the set that each of them has left. */
+static void compare_resumed(const char *fields)
+{
+    gpu_run *once = run_gpu(fields, 5, ON_DEVICE, true, NULL), *twice;
+
+    for (place where = BY_RING; where <= WEIGHTS_TOO; where++) {
+        free(run_gpu(fields, 3, where, true, NULL));
+        twice = run_gpu(fields, 5, where, true, "auto");
+        assert_alike(once, twice, fields, where);
+        free(twice);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
+    }
+    free(once);
+}
+
+static void test_places(void **state)
+{
+    enum { RING = 1 << BY_RING, HOST = 1 << BY_HOST, WEIGHTS = 1 << WEIGHTS_TOO };
+    const ct_update_rule *rule;
+
+    (void)state;
+    if (ct_device_count("cuda") == 0) skip();
+    setenv("CORTADO_POISON", "1", 1);
+    for (int i = 0; (rule = ct_update_rule_at(i)) != NULL; i++) {
+        bool momentum = (rule->reads & CT_UPDATE_MOMENTUM) != 0;
+        bool ring = (rule->ratio != CT_UPDATE_RATIO_STEP);
+        char fields[128];
+
+        /* with two states, with none that is alike, with ratios */
+        if ((i % 2 == 1) && (rule->ratio == CT_UPDATE_NO_RATIO)) continue;
+        snprintf(fields, sizeof(fields), "type: '%s'%s%s", rule->type,
+                 momentum ? " momentum: 0.9" : "", (i % 4 == 0) ? " cuda_graph: false" : "");
+        compare_places(fields, true, (ring ? RING : 0u) | ((i % 4 == 0) ? HOST : WEIGHTS));
+    }
+    compare_places("type: 'Adam' momentum: 0.9 clip_gradients: 0.5 iter_size: 2", false,
+                   RING | WEIGHTS);
+    compare_places("type: 'Adam' momentum: 0.9 precision: FP16 loss_scale: 262144 "
+                   "loss_scale_window: 1",
+                   false, HOST);
+    test_log_holds("gradients are not finite, no weight changes");
+    test_solver_teardown(NULL);
+    test_solver_setup(NULL);
+    compare_resumed("type: 'SGD' momentum: 0.9 average { type: EMA decay: 0.75 } test_iter: 1 "
+                    "test_interval: 2");
+    unsetenv("CORTADO_POISON");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +456,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_chunks, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_range_kept, test_solver_setup, test_solver_teardown),
         cmocka_unit_test_setup_teardown(test_recording, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(test_places, test_solver_setup, test_solver_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
