@@ -52,11 +52,12 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 
 # ---- parts of it; STRICT=1 (the default) stops at the first failure
 # make test-unit T=conv runs only tests/unit/test_conv*
-# Unit tests run two at a time: most use one core. Threads that wait leave it to the other program
-# (gcc's OpenMP). Ranks wait busily, so jobs run one by one. They start in half the time where Open
-# MPI looks at no network's library: on one host they would not use it.
+# Unit tests and scripts run two at a time: most use one core, and scripts wait much. Threads that wait
+# leave it to the other program (gcc's OpenMP), and so do ranks (Open MPI). Scripts with a line
+# "# alone: WHY" run one by one, and so do tests of ranks, which are never idle. Jobs start in half the
+# time where Open MPI looks at no network's library: on one host they would not use it.
 STRICT ?= 1
-AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
+AT_ONCE := OMP_WAIT_POLICY=passive OMPI_MCA_mpi_yield_when_idle=1 xargs -P 2 -I{} sh -c
 TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR) FORGE=$(CURDIR)/$(B)/tests/cli/forge
 do-test test-unit test-mpi test-cli test-slurm: export OMPI_MCA_pml ?= ob1
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
@@ -74,13 +75,12 @@ no-such-test:
 	@echo "no test of this kind begins with test_$(T)" >&2; exit 2
 
 CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
-# those that start jobs
-CLI_JOBS = $(shell grep -lE 'JOB|mpirun|MPIRUN' $(CLI))
+CLI_ALONE = $(shell grep -l '^. alone: ' $(CLI))
 CLI_ENV = STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0
 test-cli: $(B)/cortado $(CLI_BIN) $(if $(CLI),,no-such-test)
-	$(Q)printf '%s\n' $(patsubst tests/%,%,$(filter-out $(CLI_JOBS),$(CLI))) | \
+	$(Q)printf '%s\n' $(patsubst tests/%,%,$(filter-out $(CLI_ALONE),$(CLI))) | \
 	    $(CLI_ENV) $(AT_ONCE) 'test -z "{}" || $(RUN) {} sh tests/{} || exit 255'
-	$(Q)for t in $(CLI_JOBS); do $(CLI_ENV) $(RUN) $${t#tests/} sh $$t || exit 1; done
+	$(Q)for t in $(CLI_ALONE); do $(CLI_ENV) $(RUN) $${t#tests/} sh $$t || exit 1; done
 
 # a real Slurm cluster on this machine, where slurmctld and slurmd are there and we are root
 .PHONY: test-slurm

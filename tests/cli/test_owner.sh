@@ -1,4 +1,5 @@
 # Two jobs with one snapshot prefix: the second names the first and ends; what is gone blocks nobody.
+# alone: it waits for other jobs
 . "$ROOT/tests/cli/lib.sh"
 make_case
 wait_for() { # PATTERN FILE

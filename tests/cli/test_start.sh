@@ -1,4 +1,5 @@
 # Signals before the first step: exit code 76 at once, from main's first lines on.
+# alone: it waits for signals in the start
 . "$ROOT/tests/cli/lib.sh"
 make_case
 # mask PID FIELD: SigBlk or SigCgt of a process, as hexadecimal digits

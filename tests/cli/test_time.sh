@@ -1,5 +1,6 @@
 #!/bin/sh
 # cortado time: the profile that it writes, on one rank and on several.
+# alone: it times
 . "$ROOT/tests/cli/lib.sh"
 make_case
 # four outputs: too few for blocks of any processor, so layers have the same numbers everywhere
