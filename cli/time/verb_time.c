@@ -297,7 +297,7 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
                                .sync = &b->exchange.sync,
                                .several = (runners(b)->size > 1),
                                .parts = b->parts,
-                               .data = g,
+                               .ranks = &b->exchange,
                                .iter_size = b->result.n_micro,
                                .schedule = (d != NULL) ? &d->schedule : NULL,
                                .pass = b->net->pass,

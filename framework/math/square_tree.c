@@ -17,13 +17,14 @@ enum {
     UNIT_LEVEL = 8,
     TEAM_MIN = 65536, /* below this a team costs more than it brings */
     AT_ONCE = 1024,   /* units whose sums wait for their turn        */
-    ENTRY = 1 + LINE  /* numbers of a node in what is shared         */
+    ENTRY = 1 + LINE, /* numbers of a node in what is shared         */
+    PIECE = 15        /* in place of a level: of a piece of a line   */
 };
 _Static_assert((LINE << UNIT_LEVEL) == UNIT, "a unit is a node");
 
 typedef struct ct_square_node {
     int level, i; /* in its block */
-    int next;     /* in its chain; -1: the last */
+    int next;     /* in its chain, -1: the last; of a piece of a line its block */
     double sum[LINE];
 } ct_square_node;
 
@@ -112,7 +113,6 @@ static int take_node(ct_square_sums *s, int b, int level, int i)
         *link = node->next;
         node->next = s->spare;
         s->spare = at;
-        s->n_open--;
         return at;
     }
     return -1;
@@ -140,7 +140,6 @@ static ct_status put_node(ct_square_sums *s, int b, int level, int i, const doub
     s->node[at] = (ct_square_node){ .level = level, .i = i, .next = s->head[b] };
     memcpy(s->node[at].sum, v, sizeof(v));
     s->head[b] = at;
-    s->n_open++;
     return CT_OK;
 }
 
@@ -196,6 +195,7 @@ void ct_square_sums_close(ct_square_sums *s)
     free(s->block);
     free(s->head);
     free(s->node);
+    free(s->part);
     *s = (ct_square_sums){ .n = 0 };
 }
 
@@ -207,9 +207,58 @@ void ct_square_sums_begin(ct_square_sums *s, int list, int n)
         while (s->head[b] >= 0)
             (void)take_node(s, b, s->node[s->head[b]].level, s->node[s->head[b]].i);
     }
+    for (int i = 0; i < s->n_part; i++) {
+        if ((s->part[i].next < s->first[list]) || (s->part[i].next >= s->first[list + n])) continue;
+        s->part[i--] = s->part[--s->n_part];
+    }
 }
 
 /* ---- numbers are added */
+
+/* A piece of line i of block b: what it lacks is 0 in sum. */
+static ct_status put_part(ct_square_sums *s, int b, int i, const double *sum)
+{
+    if (s->n_part == s->most_part) {
+        int most = 2 * s->most_part + 64;
+        ct_square_node *part = realloc(s->part, (size_t)most * sizeof(*part));
+
+        if (part == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d sums of squares", most);
+        s->part = part;
+        s->most_part = most;
+    }
+    s->part[s->n_part] = (ct_square_node){ .level = PIECE, .i = i, .next = b };
+    memcpy(s->part[s->n_part++].sum, sum, LINE * sizeof(*sum));
+    return CT_OK;
+}
+
+static int by_line(const void *a, const void *b)
+{
+    const ct_square_node *x = a, *y = b;
+
+    return (x->next != y->next) ? x->next - y->next : x->i - y->i;
+}
+
+/* A number comes in one piece, so adding pieces up is exact. */
+ct_status ct_square_sums_join(ct_square_sums *s, int list, int n)
+{
+    int from = 0, to, next, end = s->first[list + n];
+
+    if (s->n_part > 1) qsort(s->part, (size_t)s->n_part, sizeof(*s->part), by_line);
+    while ((from < s->n_part) && (s->part[from].next < s->first[list])) from++;
+    for (to = from; (to < s->n_part) && (s->part[to].next < end); to = next) {
+        ct_square_node *line = &s->part[to];
+
+        for (next = to + 1; (next < s->n_part) && (by_line(line, &s->part[next]) == 0); next++)
+            for (int j = 0; j < LINE; j++) line->sum[j] += s->part[next].sum[j];
+        while (line->next >= s->first[list + 1]) list++;
+        s->landed[list]++;
+        CT_TRY(put_node(s, line->next, 0, line->i, line->sum));
+    }
+    if (to > from)
+        memmove(s->part + from, s->part + to, (size_t)(s->n_part - to) * sizeof(*s->part));
+    s->n_part -= to - from;
+    return CT_OK;
+}
 
 typedef struct adding {
     ct_square_sums *s;
@@ -218,7 +267,26 @@ typedef struct adding {
     const void *ctx;
 } adding;
 
-/* Less than a unit, or the unit that ends the list. Its line that is not whole is filled up. */
+/* Of one line. */
+static ct_status add_part(const adding *a, int64_t from, int64_t count)
+{
+    float room[ARRAYS][UNIT];
+    const float *x[ARRAYS];
+
+    a->source(a->ctx, from, count, room, x);
+    for (int k = 0; k < a->n; k++) {
+        float line[LINE] = { 0 };
+        double sum[LINE];
+
+        memcpy(line + from % LINE, x[k], (size_t)count * sizeof(*line));
+        node_of(0, line, sum);
+        CT_TRY(put_part(a->s, a->s->first[a->list + k] + (int)(from / BLOCK),
+                        (int)(from % BLOCK / LINE), sum));
+    }
+    return CT_OK;
+}
+
+/* Lines, less than a unit of them. */
 static ct_status add_some(const adding *a, int64_t from, int64_t count)
 {
     float room[ARRAYS][UNIT];
@@ -229,7 +297,6 @@ static ct_status add_some(const adding *a, int64_t from, int64_t count)
     for (int k = 0; k < a->n; k++) {
         int b = a->s->first[a->list + k] + (int)(from / BLOCK), l0 = (int)(from % BLOCK / LINE);
         int l = l0, end = l0 + (int)n_line, level;
-        float rest[LINE] = { 0 };
         double sum[LINE];
 
         for (; l < end; l += 1 << level) {
@@ -237,10 +304,6 @@ static ct_status add_some(const adding *a, int64_t from, int64_t count)
             node_of(level, x[k] + (int64_t)(l - l0) * LINE, sum);
             CT_TRY(put_node(a->s, b, level, l >> level, sum));
         }
-        if (count % LINE == 0) continue;
-        memcpy(rest, x[k] + n_line * LINE, (size_t)(count % LINE) * sizeof(*rest));
-        node_of(0, rest, sum);
-        CT_TRY(put_node(a->s, b, 0, l, sum));
     }
     return CT_OK;
 }
@@ -277,22 +340,27 @@ ct_status ct_square_sums_make(ct_square_sums *s, int list, int n, int64_t from, 
     const adding a = { s, list, n, source, ctx };
     int64_t end = from + count, here;
 
-    if ((from % LINE != 0) || (from < 0) || (count < 0) || (end > s->count[list]) || (n > ARRAYS))
+    if ((from < 0) || (count < 0) || (end > s->count[list]) || (n > ARRAYS))
         return CT_FAIL(CT_ERR_ARG, "squares of [%lld, %lld) of %lld numbers", (long long)from,
                        (long long)end, (long long)s->count[list]);
-    for (int k = 0; k < n; k++) s->landed[list + k] += (count + LINE - 1) / LINE;
     for (int64_t at = from; at < end; at += here) {
-        int64_t n_unit = (at % UNIT == 0) ? (end - at) / UNIT : 0;
+        int64_t n_unit = (at % UNIT == 0) ? (end - at) / UNIT : 0, inside = at % LINE;
 
+        if ((inside > 0) || (end - at < LINE)) {
+            here = (end - at < LINE - inside) ? end - at : LINE - inside;
+            CT_TRY(add_part(&a, at, here));
+            continue;
+        }
         if (n_unit > 0) {
             if (n_unit > AT_ONCE) n_unit = AT_ONCE;
             here = n_unit * UNIT;
             CT_TRY(add_units(&a, at, (int)n_unit));
         } else {
             here = UNIT - at % UNIT;
-            if (here > end - at) here = end - at;
+            if (here > end - at) here = (end - at) / LINE * LINE;
             CT_TRY(add_some(&a, at, here));
         }
+        for (int k = 0; k < n; k++) s->landed[list + k] += here / LINE;
     }
     return CT_OK;
 }
@@ -320,50 +388,79 @@ ct_status ct_square_sums_add(ct_square_sums *s, int list, int64_t from, int64_t 
     return ct_square_sums_make(s, list, 1, from, count, as_it_lies, &l);
 }
 
-/* ---- what several owners have added: landed, whole blocks, nodes. A node is its place, then its
- * sums. The place is a number below 2^53. */
+/* ---- what several owners have added: landed, whole blocks, nodes, pieces of lines. A node is its
+ * place, then its sums. The place is a number below 2^53. */
 
-int64_t ct_square_sums_length(const ct_square_sums *s, int64_t n_open)
+static int n_block_of(const ct_square_sums *s, int list, int n)
 {
-    return s->n + s->n_block + n_open * ENTRY;
+    return s->first[list + n] - s->first[list];
 }
 
-void ct_square_sums_put(const ct_square_sums *s, int64_t before, double *v)
+int64_t ct_square_sums_nodes(const ct_square_sums *s, int list, int n)
 {
-    double *entry = v + ct_square_sums_length(s, before);
+    int64_t n_open = 0;
 
-    for (int k = 0; k < s->n; k++) v[k] = (double)s->landed[k];
-    memcpy(v + s->n, s->block, (size_t)s->n_block * sizeof(*v));
-    for (int b = 0; b < s->n_block; b++) {
-        for (int at = s->head[b]; at >= 0; at = s->node[at].next, entry += ENTRY) {
-            const ct_square_node *node = &s->node[at];
+    for (int i = 0; i < s->n_part; i++)
+        n_open += (s->part[i].next >= s->first[list]) && (s->part[i].next < s->first[list + n]);
+    for (int b = s->first[list]; b < s->first[list + n]; b++)
+        for (int at = s->head[b]; at >= 0; at = s->node[at].next) n_open++;
+    return n_open;
+}
 
-            entry[0] = (double)((((int64_t)b << 4 | node->level) << LEVELS) | node->i);
-            memcpy(entry + 1, node->sum, sizeof(node->sum));
-        }
+int64_t ct_square_sums_length(const ct_square_sums *s, int list, int n, int64_t n_open)
+{
+    return n + n_block_of(s, list, n) + n_open * ENTRY;
+}
+
+static void put_entry(const ct_square_node *node, int b, double *entry)
+{
+    entry[0] = (double)((((int64_t)b << 4 | node->level) << LEVELS) | node->i);
+    memcpy(entry + 1, node->sum, sizeof(node->sum));
+}
+
+void ct_square_sums_put(const ct_square_sums *s, int list, int n, int64_t before, double *v)
+{
+    double *entry = v + ct_square_sums_length(s, list, n, before);
+
+    for (int k = 0; k < n; k++) v[k] = (double)s->landed[list + k];
+    memcpy(v + n, s->block + s->first[list], (size_t)n_block_of(s, list, n) * sizeof(*v));
+    for (int b = s->first[list]; b < s->first[list + n]; b++) {
+        for (int at = s->head[b]; at >= 0; at = s->node[at].next, entry += ENTRY)
+            put_entry(&s->node[at], b - s->first[list], entry);
+    }
+    for (int i = 0; i < s->n_part; i++) {
+        int b = s->part[i].next;
+
+        if ((b < s->first[list]) || (b >= s->first[list + n])) continue;
+        put_entry(&s->part[i], b - s->first[list], entry);
+        entry += ENTRY;
     }
 }
 
-ct_status ct_square_sums_take(ct_square_sums *s, int64_t n_open, const double *v)
+ct_status ct_square_sums_take(ct_square_sums *s, int list, int n, int64_t n_open, const double *v)
 {
-    const double *entry = v + s->n + s->n_block;
+    const double *entry = v + ct_square_sums_length(s, list, n, 0);
 
-    ct_square_sums_begin(s, 0, s->n);
-    for (int k = 0; k < s->n; k++) s->landed[k] = (int64_t)v[k];
-    memcpy(s->block, v + s->n, (size_t)s->n_block * sizeof(*v));
+    ct_square_sums_begin(s, list, n);
+    for (int k = 0; k < n; k++) s->landed[list + k] = (int64_t)v[k];
+    memcpy(s->block + s->first[list], v + n, (size_t)n_block_of(s, list, n) * sizeof(*v));
     for (int64_t e = 0; e < n_open; e++, entry += ENTRY) {
         int64_t place = (int64_t)entry[0];
 
-        CT_TRY(put_node(s, (int)(place >> (LEVELS + 4)), (int)(place >> LEVELS) & 15,
-                        (int)(place & ((1 << LEVELS) - 1)), entry + 1));
+        int b = s->first[list] + (int)(place >> (LEVELS + 4)), level = (int)(place >> LEVELS) & 15;
+        int i = (int)(place & ((1 << LEVELS) - 1));
+
+        CT_TRY((level == PIECE) ? put_part(s, b, i, entry + 1)
+                                : put_node(s, b, level, i, entry + 1));
     }
-    return CT_OK;
+    return ct_square_sums_join(s, list, n);
 }
 
 ct_status ct_square_sums_of(ct_square_sums *s, int list, double *sum_p)
 {
     double sum = 0.0;
 
+    CT_TRY(ct_square_sums_join(s, list, 1));
     for (int b = s->first[list]; b < s->first[list + 1]; b++) {
         CT_TRY(finish(s, b));
         sum += s->block[b];

@@ -38,14 +38,15 @@ typedef struct ct_square_sums {
     int n_block;     /* of all lists */
     int *first;      /* [n + 1] block of each list                                   */
     int64_t *count;  /* [n] its numbers                                              */
-    int64_t *landed; /* [n] lines that have been added since ct_square_sums_begin()  */
+    int64_t *landed; /* [n] lines that are whole since ct_square_sums_begin(): see _join() */
     double *block;   /* [n_block] sum of one that is whole here, else 0              */
     int *head;       /* [n_block] its nodes, a chain of places in `node`; -1: none   */
     struct ct_square_node *node;
-    int n_node, most; /* made use of, and there is room for                           */
-    int spare;        /* chain of places that are free again                          */
-    int n_open;       /* nodes that are in some chain                                 */
-    double *unit;     /* sums of units under way                                      */
+    int n_node, most;            /* made use of, and there is room for                           */
+    int spare;                   /* chain of places that are free again                          */
+    struct ct_square_node *part; /* [n_part] lines of which only a piece has come      */
+    int n_part, most_part;
+    double *unit; /* sums of units under way                                      */
 } ct_square_sums;
 
 /** Of n lists with count[i] numbers each. CT_ERR_NOMEM. */
@@ -64,22 +65,28 @@ typedef void (*ct_square_source)(const void *ctx, int64_t from, int64_t n,
                                  float room[][CT_SQUARE_UNIT], const float *x[]);
 
 /** Numbers [from, from + count) of lists [list, list + n), n <= CT_SQUARE_ARRAYS; each number comes
- *  once, pieces in any order. from: a multiple of CT_SQUARE_LINE; a piece that ends inside a line
- *  ends the line, the rest of which is 0. Outside of a parallel region by the team. CT_ERR_ARG,
- *  CT_ERR_NOMEM. */
+ *  once, pieces in any order. What never comes of a line is 0. Outside of a parallel region by the
+ *  team. CT_ERR_ARG, CT_ERR_NOMEM. */
 ct_status ct_square_sums_make(ct_square_sums *s, int list, int n, int64_t from, int64_t count,
                               ct_square_source source, const void *ctx);
 /** The same of one list; data[0] is number `from`. */
 ct_status ct_square_sums_add(ct_square_sums *s, int list, int64_t from, int64_t count,
                              const float *data);
 
-/** What others need to know of what was added here. v is as long as ct_square_sums_length() says;
- *  n_open: of all owners together. Owner k's nodes stand behind those of the ones before, of which
- *  there are `before`. Each number of v is 0 but for one owner, so any sum of them is exact. */
-int64_t ct_square_sums_length(const ct_square_sums *s, int64_t n_open);
-void ct_square_sums_put(const ct_square_sums *s, int64_t before, double *v);
+/** All has come of those lines of lists [list, list + n) that came in pieces: they count among
+ * those that have landed. ct_square_sums_take() and ct_square_sums_of() do it, too. CT_ERR_NOMEM.
+ */
+ct_status ct_square_sums_join(ct_square_sums *s, int list, int n);
+
+/** What others need to know of what was added here to lists [list, list + n). v is as long as
+ *  ct_square_sums_length() says; n_open: nodes of all owners together. Owner k's nodes stand behind
+ *  those of the ones before, of which there are `before`. Each number of v is 0 but for one owner,
+ *  so any sum of them is exact. */
+int64_t ct_square_sums_nodes(const ct_square_sums *s, int list, int n);
+int64_t ct_square_sums_length(const ct_square_sums *s, int list, int n, int64_t n_open);
+void ct_square_sums_put(const ct_square_sums *s, int list, int n, int64_t before, double *v);
 /** The sum of all owners' v, in place of what was added here. CT_ERR_NOMEM. */
-ct_status ct_square_sums_take(ct_square_sums *s, int64_t n_open, const double *v);
+ct_status ct_square_sums_take(ct_square_sums *s, int list, int n, int64_t n_open, const double *v);
 
 /** The sum of a list. Nothing is added to the list after that. CT_ERR_NOMEM. */
 ct_status ct_square_sums_of(ct_square_sums *s, int list, double *sum_p);

@@ -281,6 +281,8 @@ void ct_parts_destroy(ct_parts *p)
     free(p->first);
     free(p->n_sharer);
     free(p->part);
+    free(p->first_piece);
+    free(p->piece);
     free(p);
 }
 
@@ -304,6 +306,134 @@ ct_status ct_parts_add_up(const ct_parts *p, int i, float *v)
     if (status == CT_OK) status = ct_group_average(p->job, all, count, 1.0);
     if ((status == CT_OK) && (v != NULL)) ct_cut_take(&cut, all, v);
     ct_mem_release(all);
+    return status;
+}
+
+/* ---- pieces of parts */
+
+/* What a rank says of a piece: of which part, and whose. */
+enum { PART, FROM, COUNT, RANK, TOLD };
+
+/* This rank's part of parameter i among those that stand for it; -1: it is none of them. */
+static int part_of(const ct_parts *p, int i)
+{
+    ct_cut cut = ct_parts_cut(p, i);
+
+    for (int k = p->first[i]; k < p->first[i + 1]; k++)
+        if (ct_cut_equal(&p->part[k].cut, &cut)) return k;
+    return -1;
+}
+
+/* What a piece of the arena has of a parameter: elements of that. */
+static bool meets(const ct_shard_piece *s, const ct_param *p, int64_t *from_p, int64_t *count_p)
+{
+    int64_t from = (s->from > p->offset) ? s->from : p->offset;
+    int64_t end =
+        (s->from + s->count < p->offset + p->count) ? s->from + s->count : p->offset + p->count;
+
+    *from_p = from - p->offset;
+    *count_p = end - from;
+    return end > from;
+}
+
+/* into NULL: they are only counted. */
+static int64_t tell_pieces(const ct_parts *p, int64_t *into)
+{
+    int64_t n = 0, from, count;
+
+    for (int i = 0; i < p->whole->n_param; i++) {
+        int k = (p->own[i] >= 0) ? part_of(p, i) : -1;
+
+        for (int s = 0; (k >= 0) && (s < p->shard->n); s++) {
+            int64_t *told;
+
+            if (!meets(&p->shard->piece[s], &p->net->param[p->own[i]], &from, &count)) continue;
+            n++;
+            if (into == NULL) continue;
+            told = into + TOLD * (n - 1);
+            told[PART] = k;
+            told[FROM] = from;
+            told[COUNT] = count;
+            told[RANK] = p->job->rank;
+        }
+    }
+    return n;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+
+    for (int i = PART; i <= RANK; i++)
+        if (x[i] != y[i]) return (x[i] > y[i]) ? 1 : -1;
+    return 0;
+}
+
+/* Pieces told[*at_p ...) of part k, so that none overlap: ranks of several groups may have it. */
+static ct_status cover_part(ct_parts *p, int i, int k, const int64_t *told, int64_t n,
+                            int64_t *at_p, int *n_piece_p)
+{
+    ct_shape shape = ct_cut_shape(&p->part[k].cut);
+    int64_t count = ct_shape_count(&shape, 0, -1), end = 0;
+    bool has = ct_param_has_history(p->whole, &p->whole->param[i]);
+
+    for (; (*at_p < n) && (told[TOLD * *at_p + PART] == k); ++*at_p) {
+        const int64_t *t = told + TOLD * *at_p;
+        int64_t next = t[FROM] + t[COUNT];
+
+        if (next <= end) continue;
+        if (t[FROM] > end) break;
+        p->piece[(*n_piece_p)++] = (ct_part_piece){ (int)t[RANK], end, next - end };
+        end = next;
+    }
+    if (has && (end < count))
+        return CT_FAIL(CT_ERR_CONFIG, "no rank keeps element %lld of a part of %s", (long long)end,
+                       p->whole->param[i].key);
+    while ((*at_p < n) && (told[TOLD * *at_p + PART] == k)) ++*at_p;
+    return CT_OK;
+}
+
+static ct_status cover_all(ct_parts *p, int64_t *told, int64_t n)
+{
+    int64_t at = 0, used = 0;
+    int n_piece = 0;
+
+    for (int64_t i = 0; i < n; i++) /* equally many came from all ranks */
+        if (told[TOLD * i + COUNT] > 0)
+            memmove(told + TOLD * used++, told + TOLD * i, TOLD * sizeof(*told));
+    qsort(told, (size_t)used, TOLD * sizeof(*told), by_place);
+    p->first_piece = calloc((size_t)p->n_part + 1, sizeof(*p->first_piece));
+    p->piece = calloc((size_t)used + 1, sizeof(*p->piece));
+    if ((p->first_piece == NULL) || (p->piece == NULL)) return no_memory();
+    for (int i = 0; i < p->whole->n_param; i++) {
+        for (int k = p->first[i]; k < p->first[i + 1]; k++) {
+            CT_TRY(cover_part(p, i, k, told, used, &at, &n_piece));
+            p->first_piece[k + 1] = n_piece;
+        }
+    }
+    return CT_OK;
+}
+
+ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learned)
+{
+    int64_t most, *mine = NULL, *all = NULL;
+    ct_status status = CT_OK;
+
+    p->shard = own;
+    p->learned = learned;
+    most = tell_pieces(p, NULL);
+    CT_TRY(ct_group_max(p->job, &most, 1));
+    mine = calloc((size_t)(TOLD * most + 1), sizeof(*mine));
+    all = calloc((size_t)(TOLD * most * p->job->size + 1), sizeof(*all));
+    if ((mine == NULL) || (all == NULL)) status = no_memory();
+    status = ct_group_agree(p->job, status);
+    if (status == CT_OK) {
+        (void)tell_pieces(p, mine);
+        status = ct_group_gather(p->job, mine, (int)(TOLD * most), all);
+    }
+    if (status == CT_OK) status = ct_group_agree(p->job, cover_all(p, all, most * p->job->size));
+    free(mine);
+    free(all);
     return status;
 }
 
@@ -402,6 +532,51 @@ static bool within(const ct_param *p, const ct_whole_ask *a, int64_t *from_p, in
 }
 
 /* Elements of a parameter from the ranks that have them; data: theirs, on rank 0. */
+/* Where storage a->k has what learns. */
+static ct_storage *storage_of(const session *s, const ct_whole_ask *a, int i)
+{
+    bool learns = ct_param_has_history(s->p->whole, &s->p->whole->param[i]);
+
+    return ((a->k == 0) && (s->p->learned != NULL) && learns) ? s->p->learned : s->own[a->k];
+}
+
+static bool in_pieces(const session *s, const ct_whole_ask *a, int i)
+{
+    return (s->p->first_piece != NULL) && ((a->k > 0) || (storage_of(s, a, i) != s->own[0]));
+}
+
+/* Elements of a rank's part to where rank 0 has room for them. */
+static ct_status fetch_piece(const session *s, const ct_whole_ask *a, int i, ct_part_piece piece,
+                             float *room)
+{
+    const ct_parts *p = s->p;
+
+    if (piece.rank == p->job->rank)
+        ct_whole_note(a, ct_storage_get(storage_of(s, a, i),
+                                        p->net->param[p->own[i]].offset + piece.from, piece.count,
+                                        room));
+    return ct_group_send(p->job, room, (size_t)piece.count * sizeof(float), piece.rank, 0);
+}
+
+/* Elements r of part k of parameter i, to a->room. */
+static ct_status fetch_part(const session *s, const ct_whole_ask *a, int i, int k, ct_range r)
+{
+    const ct_parts *p = s->p;
+
+    if (!in_pieces(s, a, i))
+        return fetch_piece(s, a, i, (ct_part_piece){ p->part[k].rank, r.first, r.count }, a->room);
+    for (int q = p->first_piece[k]; q < p->first_piece[k + 1]; q++) {
+        ct_part_piece piece = p->piece[q];
+        int64_t end = piece.from + piece.count;
+
+        if (piece.from < r.first) piece.from = r.first;
+        if (end > r.first + r.count) end = r.first + r.count;
+        piece.count = end - piece.from;
+        if (piece.count > 0) CT_TRY(fetch_piece(s, a, i, piece, a->room + (piece.from - r.first)));
+    }
+    return CT_OK;
+}
+
 static ct_status fetch_param(const session *s, const ct_whole_ask *a, int i, float *data)
 {
     const ct_parts *p = s->p;
@@ -413,10 +588,7 @@ static ct_status fetch_param(const session *s, const ct_whole_ask *a, int i, flo
         ct_range r = span(&part->cut, from, count);
 
         if (r.count == 0) continue;
-        if (part->rank == p->job->rank)
-            ct_whole_note(a, ct_storage_get(s->own[a->k], p->net->param[p->own[i]].offset + r.first,
-                                            r.count, a->room));
-        CT_TRY(ct_group_send(p->job, a->room, (size_t)r.count * sizeof(float), part->rank, 0));
+        CT_TRY(fetch_part(s, a, i, k, r));
         if (p->job->rank == 0)
             put_range(&part->cut, from, count, data + (p->whole->param[i].offset + from - a->from),
                       r.first, a->room);
@@ -424,11 +596,26 @@ static ct_status fetch_param(const session *s, const ct_whole_ask *a, int i, flo
     return CT_OK;
 }
 
+/* Elements r of this rank's part of parameter i, as far as they are its own. */
+static ct_status take_own(const session *s, const ct_whole_ask *a, int i, ct_range r,
+                          const float *v)
+{
+    const ct_param *own = &s->p->net->param[s->p->own[i]];
+    const ct_param part = { .offset = own->offset + r.first, .count = r.count };
+    ct_storage *to = storage_of(s, a, i);
+    int64_t from, count;
+
+    if (!in_pieces(s, a, i)) return ct_storage_put(to, part.offset, part.count, v);
+    for (int k = 0; k < s->p->shard->n; k++)
+        if (meets(&s->p->shard->piece[k], &part, &from, &count))
+            CT_TRY(ct_storage_put(to, part.offset + from, count, v + from));
+    return CT_OK;
+}
+
 /* This rank's of the elements of a parameter; data: what was asked, which is spoilt. */
 static void spread_param(const session *s, const ct_whole_ask *a, int i, float *data)
 {
     const ct_parts *p = s->p;
-    const ct_param *own = &p->net->param[p->own[i]];
     ct_cut cut = ct_parts_cut(p, i);
     int64_t from, count;
     float *v;
@@ -439,7 +626,7 @@ static void spread_param(const session *s, const ct_whole_ask *a, int i, float *
     r = span(&cut, from, count);
     if (r.count == 0) return;
     take_range(&cut, from, count, v, r.first, v);
-    ct_whole_note(a, ct_storage_put(s->own[a->k], own->offset + r.first, r.count, v));
+    ct_whole_note(a, take_own(s, a, i, r, v));
 }
 
 /* Parameters that do not learn have no states. */

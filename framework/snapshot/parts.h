@@ -12,12 +12,19 @@
 #include "framework/exchange/group.h"
 #include "framework/net/net.h"
 #include "framework/snapshot/whole.h"
+#include "framework/tensor/storage_shard.h"
 
 /** What a rank has of a parameter. */
 typedef struct ct_part {
     int rank; /* of the job */
     ct_cut cut;
 } ct_part;
+
+/** Elements [from, from + count) of a part, that a rank of the job keeps. */
+typedef struct ct_part_piece {
+    int rank;
+    int64_t from, count;
+} ct_part_piece;
 
 typedef struct ct_parts {
     const ct_net *whole; /* has no memory; its order is that of files */
@@ -31,6 +38,11 @@ typedef struct ct_parts {
     ct_part *part; /* part[first[i]] … together are parameter i, each of the lowest rank that has
                       it */
     int n_part, capacity;
+    /* Ranks with the same part have pieces of its states: ct_parts_share_out() */
+    int *first_piece;      /* [n_part + 1] places in `piece`; NULL: each has all of its part's */
+    ct_part_piece *piece;  /* that together are a part, ascending */
+    const ct_shard *shard; /* this rank's, of its net's arena     */
+    ct_storage *learned;   /* … and of the weights that learn; NULL: they are whole */
 } ct_parts;
 
 /** Agrees on who has what. The nets and the group outlive it. CT_ERR_CONFIG, logged, where ranks
@@ -38,6 +50,10 @@ typedef struct ct_parts {
 ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group *job,
                           ct_parts **parts_p);
 void ct_parts_destroy(ct_parts *p); /* NULL allowed */
+/** From now on states are storages of shards (ct_storage_open_shard()), of which `own` is this
+ *  rank's; learned: so are the weights that learn, and lie there. Both outlive p. Collective over
+ *  the job. CT_ERR_NOMEM, CT_ERR_CONFIG. */
+ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learned);
 /** Whether this rank is the one that stands for its part of parameter i. */
 bool ct_parts_stands(const ct_parts *p, int i);
 /** Whether this rank's gradients of parameter i, of which it has something, are those of another

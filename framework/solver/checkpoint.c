@@ -27,7 +27,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     *state = (ct_snapshot_state){
         .parts = s->parts,
         .shards = s->shards,
-        .weights = ct_step_has_visits(&s->step) ? &s->step.weights : NULL,
+        .weights = ((s->parts == NULL) && ct_step_has_visits(&s->step)) ? &s->step.weights : NULL,
         .iteration = s->iteration,
         .n_rank = ct_solver_writers(s)->size,
         .global_batch = global_batch_of(s),

@@ -70,51 +70,73 @@ static ct_status count_open(const ct_group *g, int64_t mine, int64_t *before_p, 
     return status;
 }
 
-ct_status ct_square_sums_share(const ct_group *g, ct_square_sums *s)
+ct_status ct_square_sums_share(const ct_group *g, ct_square_sums *s, int list, int n)
 {
     int64_t before, n_open, length, here;
     ct_status status = CT_OK;
     double *v;
 
-    if (g->size == 1) return CT_OK;
-    CT_TRY(count_open(g, s->n_open, &before, &n_open));
-    length = ct_square_sums_length(s, n_open);
+    if ((g->size == 1) || (n == 0)) return CT_OK;
+    CT_TRY(count_open(g, ct_square_sums_nodes(s, list, n), &before, &n_open));
+    length = ct_square_sums_length(s, list, n, n_open);
     v = calloc((size_t)length, sizeof(*v));
     if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for sums of squares");
-    ct_square_sums_put(s, before, v);
+    ct_square_sums_put(s, list, n, before, v);
     for (int64_t at = 0; (status == CT_OK) && (at < length); at += here) {
         here = (length - at < INT_MAX) ? length - at : INT_MAX;
         status = ct_group_sum(g, v + at, (int)here);
     }
-    if (status == CT_OK) status = ct_square_sums_take(s, n_open, v);
+    if (status == CT_OK) status = ct_square_sums_take(s, list, n, n_open, v);
     free(v);
     return status;
 }
 
 /* ---- the norm of all gradients */
 
-static int count_learned(const ct_net *net)
-{
-    int n = 0;
-
-    for (int i = 0; i < net->n_param; i++) n += net->param[i].learns ? 1 : 0;
-    return n;
-}
-
 static int64_t lines(int64_t count)
 {
     return (count + CT_SQUARE_LINE - 1) / CT_SQUARE_LINE;
 }
 
+/* Over parts each parameter has a list. */
+static int list_of(const ct_grad_norm *n, int param)
+{
+    return (n->over.parts != NULL) ? param : 0;
+}
+
+static int64_t place_of(const ct_net *net, const ct_grad_norm *n, int param)
+{
+    return (n->over.parts != NULL) ? 0 : net->param[param].offset;
+}
+
+static ct_status open_lists(const ct_net *net, ct_grad_norm *n)
+{
+    int64_t *count;
+    ct_status status;
+
+    if (n->over.parts == NULL) return ct_square_sums_open(&net->grad_count, 1, &n->sums);
+    count = calloc((size_t)net->n_param + 1, sizeof(*count));
+    if (count == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d norms", net->n_param);
+    for (int i = 0; i < net->n_param; i++)
+        if (net->param[i].learns) count[i] = net->param[i].count;
+    status = ct_square_sums_open(count, net->n_param, &n->sums);
+    free(count);
+    return status;
+}
+
 ct_status ct_grad_norm_open(const ct_net *net, const ct_parts *parts, ct_grad_norm *n)
 {
+    ct_status status = CT_OK;
+
     *n = (ct_grad_norm){ .n_line = 0 };
-    if (parts != NULL) return ct_part_sums_open(parts, 1, &n->over);
-    CT_TRY(ct_square_sums_open(&net->grad_count, 1, &n->sums));
+    if (parts != NULL) status = ct_part_sums_open(parts, 1, &n->over);
+    if (status == CT_OK) status = open_lists(net, n);
     n->in_parts = calloc((size_t)net->n_param + 1, sizeof(*n->in_parts));
-    if (n->in_parts == NULL) {
+    if ((status == CT_OK) && (n->in_parts == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the norm of %d gradients", net->n_param);
+    if (status != CT_OK) {
         ct_grad_norm_close(n);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for the norm of %d gradients", net->n_param);
+        return status;
     }
     for (int i = 0; i < net->n_param; i++)
         if (net->param[i].learns) n->n_line += lines(net->param[i].count);
@@ -131,45 +153,22 @@ void ct_grad_norm_close(ct_grad_norm *n)
 
 void ct_grad_norm_begin(const ct_net *net, ct_grad_norm *n)
 {
-    if (n->over.parts != NULL) {
-        ct_part_sums_begin(&n->over);
-        n->n_missing = count_learned(net);
-        return;
-    }
-    ct_square_sums_begin(&n->sums, 0, 1);
+    if (n->over.parts != NULL) ct_part_sums_begin(&n->over);
+    ct_square_sums_begin(&n->sums, 0, n->sums.n);
     memset(n->in_parts, 0, (size_t)net->n_param * sizeof(*n->in_parts));
 }
 
-/* Elements [from, from + count) of the arena, which lie at v. */
-static ct_status add(ct_grad_norm *n, ct_exec *ex, int64_t from, int64_t count, const float *v)
+/* Elements [from, from + count) of a list, which lie at v. */
+static ct_status add(ct_grad_norm *n, ct_exec *ex, int list, int64_t from, int64_t count,
+                     const float *v)
 {
     int64_t here;
 
     for (int64_t at = 0; at < count; at += here) {
         here = ((ex->poll == NULL) || (count - at < AT_ONCE)) ? count - at : AT_ONCE;
-        CT_TRY(ct_square_sums_add(&n->sums, 0, from + at, here, v + at));
+        CT_TRY(ct_square_sums_add(&n->sums, list, from + at, here, v + at));
         CT_TRY(ct_exec_poll(ex));
     }
-    return CT_OK;
-}
-
-/* Parameter i of a rank that has parts. In pieces of one length, whatever else moves. */
-static ct_status add_param(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int i)
-{
-    const ct_param *p = &net->param[i];
-    double sum = 0.0;
-
-    n->n_missing--;
-    for (int64_t at = 0; at < p->count; at += AT_ONCE) {
-        int64_t count = (p->count - at < AT_ONCE) ? p->count - at : AT_ONCE;
-        double square = 0.0;
-
-        CT_TRY(
-            net->options.dev->math->sumsq(ex->stream, count, ct_blob_diff(&p->blob) + at, &square));
-        sum += square;
-        CT_TRY(ct_exec_poll(ex));
-    }
-    ct_part_sums_put(&n->over, i, 0, sum);
     return CT_OK;
 }
 
@@ -183,7 +182,8 @@ static int run_from(const ct_net *net, const ct_grad_norm *n, int i, int end)
 {
     int k = i + 1;
 
-    while ((net->options.window == NULL) && (k < end) && lands_whole(net, n, k) &&
+    while ((net->options.window == NULL) && (n->over.parts == NULL) && (k < end) &&
+           lands_whole(net, n, k) &&
            (net->param[k].offset ==
             net->param[k - 1].offset + lines(net->param[k - 1].count) * CT_SQUARE_LINE))
         k++;
@@ -199,15 +199,11 @@ ct_status ct_grad_norm_landed(const ct_net *net, ct_grad_norm *n, ct_exec *ex, i
         const ct_param *p = &net->param[i], *last;
 
         next = i + 1;
-        if (n->over.parts != NULL) {
-            if (p->learns) CT_TRY(add_param(net, n, ex, i));
-            continue;
-        }
         if (!lands_whole(net, n, i)) continue;
         next = run_from(net, n, i, end);
         last = &net->param[next - 1];
-        CT_TRY(
-            add(n, ex, p->offset, last->offset + last->count - p->offset, ct_blob_diff(&p->blob)));
+        CT_TRY(add(n, ex, list_of(n, i), place_of(net, n, i),
+                   last->offset + last->count - p->offset, ct_blob_diff(&p->blob)));
     }
     return CT_OK;
 }
@@ -216,34 +212,43 @@ ct_status ct_grad_norm_part(const ct_net *net, ct_grad_norm *n, ct_exec *ex, int
                             int64_t from, int64_t count, const float *data)
 {
     n->in_parts[param] = true;
-    return add(n, ex, net->param[param].offset + from, count, data);
+    return add(n, ex, list_of(n, param), place_of(net, n, param) + from, count, data);
 }
 
 static ct_status square_over_parts(ct_grad_norm *n, double *square_p)
 {
+    const ct_net *net = n->over.parts->net;
     double sum = 0.0;
 
-    if (n->n_missing != 0)
-        return CT_FAIL(CT_ERR_ARG, "the norm of the gradients lacks %d parameters", n->n_missing);
+    for (int i = 0; i < net->n_param; i++) {
+        double square = 0.0;
+
+        if (!net->param[i].learns) continue;
+        CT_TRY(ct_square_sums_of(&n->sums, i, &square));
+        ct_part_sums_put(&n->over, i, 0, square);
+    }
     CT_TRY(ct_part_sums_end(&n->over));
     for (int k = 0; k < n->over.n; k++) sum += n->over.v[k];
     *square_p = sum;
     return CT_OK;
 }
 
-ct_status ct_grad_norm_share(const ct_group *g, ct_grad_norm *n)
+ct_status ct_grad_norm_share(const ct_group *g, int first, int n_param, ct_grad_norm *n)
 {
-    return ct_square_sums_share(g, &n->sums);
+    bool parts = (n->over.parts != NULL);
+
+    return ct_square_sums_share(g, &n->sums, parts ? first : 0, parts ? n_param : 1);
 }
 
 ct_status ct_grad_norm_square(ct_grad_norm *n, double *square_p)
 {
-    int64_t missing;
+    int64_t missing = n->n_line;
 
-    if (n->over.parts != NULL) return square_over_parts(n, square_p);
-    missing = n->n_line - n->sums.landed[0];
+    CT_TRY(ct_square_sums_join(&n->sums, 0, n->sums.n));
+    for (int k = 0; k < n->sums.n; k++) missing -= n->sums.landed[k];
     if (missing != 0)
         return CT_FAIL(CT_ERR_ARG, "the norm of the gradients lacks %lld lines of %d numbers",
                        (long long)missing, CT_SQUARE_LINE);
+    if (n->over.parts != NULL) return square_over_parts(n, square_p);
     return ct_square_sums_of(&n->sums, 0, square_p);
 }

@@ -117,7 +117,7 @@ static ct_status open_step(ct_solver *s)
                          .sync = &s->exchange.sync,
                          .parts = s->parts,
                          .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
-                         .data = &s->exchange.data,
+                         .ranks = &s->exchange,
                          .pass = s->net->pass,
                          .schedule = (d != NULL) ? &d->schedule : NULL,
                          .stage = (d != NULL) ? d->stage : 0,
@@ -134,6 +134,9 @@ static ct_status open_step(ct_solver *s)
                          .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
     if (!s->exchange.sync.shards) return CT_OK;
+    if (s->parts != NULL)
+        return ct_parts_share_out(s->parts, &s->step.shard,
+                                  ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
     return ct_state_shards_create(&s->step.shard, s->net->grad_count, &s->exchange.data,
                                   &s->shards);
 }

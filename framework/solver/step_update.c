@@ -299,9 +299,25 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
     return u;
 }
 
+/* Parameters from `first` on that learn and that the same ranks share out, and these ranks. */
+static int shared_alike(const ct_train_step *t, int first, const ct_group **g_p)
+{
+    int i = first;
+
+    while ((i < t->net->n_param) && t->net->param[i].learns) {
+        const ct_group *g = ct_step_sharers(t, &t->net->param[i]);
+
+        if ((i > first) && (g != *g_p)) break;
+        *g_p = g;
+        i++;
+    }
+    return i - first;
+}
+
 /* Of the pieces of all parameters: each rank adds its own. */
 static ct_status share_ratios(ct_train_step *t)
 {
+    const ct_group *g = NULL;
     int64_t from, count;
 
     ct_square_sums_begin(&t->squares, 0, 2 * t->net->n_param);
@@ -312,14 +328,16 @@ static ct_status share_ratios(ct_train_step *t)
         for (int k = 0; p->learns && own_piece(t, i, k, &from, &count); k++)
             CT_TRY(add_norms(t, p, from, count, &u));
     }
-    return ct_square_sums_share(t->data, &t->squares);
+    for (int first = 0, n = 0; (n = shared_alike(t, first, &g)) > 0; first += n)
+        CT_TRY(ct_square_sums_share(g, &t->squares, 2 * first, 2 * n));
+    return CT_OK;
 }
 
 /* Of all parameters at once: each rank has parts of some. What is late of a residual is not in it.
  */
 static ct_status find_ratios(ct_train_step *t)
 {
-    if (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO)) return share_ratios(t);
+    if (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO)) CT_TRY(share_ratios(t));
     if (t->ratios.parts == NULL) return CT_OK;
     ct_part_sums_begin(&t->ratios);
     for (int i = 0; i < t->net->n_param; i++) {
@@ -604,11 +622,20 @@ static ct_status square(ct_train_step *t, double *square_p)
                                          square_p);
 }
 
+static ct_status share_norm(ct_train_step *t)
+{
+    const ct_group *g = NULL;
+
+    for (int first = 0, n = 0; (n = shared_alike(t, first, &g)) > 0; first += n)
+        CT_TRY(ct_grad_norm_share(g, first, n, &t->norm));
+    return CT_OK;
+}
+
 static ct_status clip(ct_train_step *t, double limit)
 {
     double norm = 0.0;
 
-    if (t->sync->shards) CT_TRY(ct_grad_norm_share(t->data, &t->norm));
+    if (t->sync->shards) CT_TRY(share_norm(t));
     CT_TRY(square(t, &norm));
     norm = sqrt(norm);
     tell_clipping(t, norm);

@@ -63,6 +63,31 @@ static ct_status place(void *ctx, int64_t from, int64_t count, float *host)
     return p->dev->from_host(NULL, p->data + from, host, (size_t)count * sizeof(*host));
 }
 
+/* All of an average in shards. Its pieces are each one rank's: the others add zeros. */
+static ct_status gather_average(ct_solver *s, float *average)
+{
+    const ct_net *net = s->net;
+    const ct_shard *own = &s->step.shard;
+    int end;
+
+    if (s->shards != NULL) return ct_state_shards_gather(s->shards, s->step.average, average);
+    memset(average, 0, (size_t)net->grad_count * sizeof(*average));
+    for (int k = 0; k < own->n; k++)
+        CT_TRY(ct_storage_get(s->step.average, own->piece[k].from, own->piece[k].count,
+                              average + own->piece[k].from));
+    for (int i = 0; (i < net->n_param) && net->param[i].learns; i = end) {
+        const ct_group *g = ct_step_sharers(&s->step, &net->param[i]);
+        const ct_param *first = &net->param[i], *last;
+
+        for (end = i + 1; (end < net->n_param) && net->param[end].learns; end++)
+            if (ct_step_sharers(&s->step, &net->param[end]) != g) break;
+        last = &net->param[end - 1];
+        CT_TRY(ct_group_average(g, average + first->offset,
+                                last->offset + last->count - first->offset, 1.0));
+    }
+    return CT_OK;
+}
+
 /* The same of an average of which each rank has a shard, or which comes and goes, or lies
  * elsewhere. */
 static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
@@ -76,9 +101,9 @@ static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
 
     status = s->dev->mem_acquire((size_t)n * sizeof(float), &block);
     set.arena = p.data = block;
-    status = ct_group_agree(&s->exchange.data, status);
-    if ((status == CT_OK) && (s->shards != NULL))
-        status = ct_state_shards_gather(s->shards, s->step.average, p.data);
+    status = ct_group_agree(ct_solver_writers(s), status);
+    if ((status == CT_OK) && s->exchange.sync.shards)
+        status = gather_average(s, p.data);
     else if (status == CT_OK)
         status = ct_storage_each(s->step.average, 0, n, CT_STORAGE_READ, place, &p);
     if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
@@ -105,7 +130,7 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
         ct_net_weights_changed(s->test[i]);
         return status;
     }
-    if ((s->shards != NULL) || !s->step.average->ops->fixed || (s->step.average->dev != s->dev))
+    if (s->exchange.sync.shards || !s->step.average->ops->fixed || (s->step.average->dev != s->dev))
         return run_on_gathered(s, i, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };

@@ -15,7 +15,6 @@ static void beat(const ct_train_step *t, const char *what)
     if (t->beat != NULL) t->beat(t->hook_ctx, what);
 }
 
-/* Under shards the weights are those of all ranks, which have updated their pieces. */
 /* The sum of a piece of a parameter is there. Private to this rank. */
 static ct_status take_piece(ct_train_step *t, int param, int64_t from, int64_t count)
 {
@@ -25,6 +24,7 @@ static ct_status take_piece(ct_train_step *t, int param, int64_t from, int64_t c
     return ct_grad_norm_is_open(&t->norm) ? ct_step_add_part(t, param, from, count) : CT_OK;
 }
 
+/* Under shards the weights are those of all ranks, which have updated their pieces. */
 static ct_status on_landed(void *ctx, int first, int n)
 {
     ct_train_step *t = ctx;
@@ -84,10 +84,10 @@ static ct_status land_others(ct_train_step *t)
 static ct_status land_all(ct_train_step *t, const char *key)
 {
     double start = ct_trace_start(t->pass->exec.trace);
-
     bool all = all_landed(t), keeps = ct_step_keeps(t) && !t->sync->shards;
+    bool joins = keeps || (t->parts != NULL); /* norms of all, whatever this rank has of them */
 
-    if (t->updated || (all && !(keeps && ct_step_waits_for_all(t)))) return CT_OK;
+    if (t->updated || (all && !(joins && ct_step_waits_for_all(t)))) return CT_OK;
     if (!all) CT_TRY(land_others(t));
     ct_trace_end(t->pass->exec.trace, start, CT_TRACE_WAIT, NULL, key);
     if (!ct_step_waits_for_all(t)) return CT_OK;
@@ -634,7 +634,6 @@ static ct_status open_norm(ct_train_step *t)
     if (!ct_update_waits_for_all(t->param) || (t->net->options.dev->kind != CT_DEVICE_CPU))
         return CT_OK;
     CT_TRY(ct_grad_norm_open(t->net, t->parts, &t->norm));
-    if (t->parts != NULL) return CT_OK;
     if (way->ops->hear_parts != NULL) way->ops->hear_parts(way->ctx, on_part, t);
     return CT_OK;
 }
@@ -644,7 +643,7 @@ static void close_norm(ct_train_step *t)
     ct_part_sums_close(&t->ratios);
     ct_square_sums_close(&t->squares);
     if (!ct_grad_norm_is_open(&t->norm) && !((t->sync != NULL) && t->sync->shards)) return;
-    if ((t->parts == NULL) && (t->sync->transport.ops->hear_parts != NULL))
+    if (t->sync->transport.ops->hear_parts != NULL)
         t->sync->transport.ops->hear_parts(t->sync->transport.ctx, NULL, NULL);
     ct_grad_norm_close(&t->norm);
 }
@@ -696,6 +695,14 @@ static void close_passes(ct_train_step *t)
     t->passes = NULL;
 }
 
+/* What ends a step needs ranks of other stages, which would wait for this one's values in their
+ * next forward: norms, and pieces of weights that the first and the last stage share. */
+static bool meets_other_stages(const ct_train_step *t)
+{
+    if (t->parts == NULL) return false;
+    return ct_step_waits_for_all(t) || (t->sync->shards && (t->ranks->tied.size > 1));
+}
+
 ct_status ct_train_step_open(ct_train_step *t)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
@@ -722,8 +729,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     CT_TRY(open_passes(t));
     CT_TRY(open_norm(t));
     CT_TRY(open_rows(t));
-    t->may_overlap = t->several && comm->overlap && comm->forward_overlap &&
-                     ((t->parts == NULL) || !ct_step_waits_for_all(t));
+    t->may_overlap = t->several && comm->overlap && comm->forward_overlap && !meets_other_stages(t);
     take_mode(t);
     if (t->rule->corrects) t->sync->momentum = &t->history[0];
     t->pass->exec.wait_ctx = t;

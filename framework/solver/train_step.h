@@ -38,7 +38,7 @@ typedef struct ct_train_step {
     const ct_parts *parts; /* of a net that ranks run together: norms are those of the whole net's
                             * weights. NULL: this rank has all of them */
     bool several;          /* ranks */
-    const ct_group *data;  /* the replicas, under ct_grad_sync.shards */
+    const ct_exchange *ranks; /* the groups that share out parameters, under ct_grad_sync.shards */
     ct_pass *pass; /* of net; runs all micro-batches, or as the first of several the first one.
                     * Poll, wait, micro_step and accumulate of its exec are set here */
     /** What a step runs, as often as iter_size holds its micro-batches; NULL: they go forward and
@@ -159,6 +159,12 @@ bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
 /* ---- the weights of a step, from gradients that have landed: step_update.c. Private to
  * framework/solver. */
 
+/** Those that share out a parameter among them. */
+static inline const ct_group *ct_step_sharers(const ct_train_step *t, const ct_param *p)
+{
+    if (t->parts == NULL) return &t->ranks->data;
+    return p->tied ? &t->ranks->tied : p->own_samples ? &t->ranks->stage : &t->ranks->data;
+}
 /** ct_update_waits_for_all(), or norms of parameters that other ranks have parts of. */
 bool ct_step_waits_for_all(const ct_train_step *t);
 /** Parameters [first, first + n) have landed, or a part of one: to the norm, where it is made

@@ -13,6 +13,8 @@ typedef struct side {
     ct_exchange x;
     ct_exchange_mpi *mpi; /* NULL: one rank, or nothing learns */
     bool *told;           /* … and of these parameters `landed` has heard in this step */
+    bool *heard;          /* … and `part`, under shards                                */
+    ct_exchange_divided *of;
     ct_group_mpi group;
     ct_landed_fn landed; /* of the call under way */
     void *landed_ctx;
@@ -24,6 +26,9 @@ enum { TIED, STAGE, REPLICAS, N_SIDE }; /* in arena order */
 
 struct ct_exchange_divided {
     side side[N_SIDE];
+    bool shards;    /* ct_grad_sync.shards, on all ranks of the job: one alone has all of a side */
+    bool after_all; /* no weight changes before all gradients have landed                        */
+    bool updated; /* … and then all were, in this step                                         */
 };
 
 static side *side_of(ct_exchange_divided *x, int param)
@@ -82,8 +87,14 @@ static ct_status divided_poll(void *ctx)
 /* Nothing travels: each parameter is told of once a step. */
 static ct_status tell(side *s, int first, int n)
 {
+    const ct_exchange_divided *x = s->of;
+
     for (int i = first; i < first + n; i++) {
-        if (s->told[i]) continue;
+        if (x->shards && !s->heard[i]) {
+            s->heard[i] = true;
+            CT_TRY(on_part(s, i, 0, s->view.param[i].count));
+        }
+        if (s->told[i] || (x->shards && !x->updated)) continue;
         s->told[i] = true;
         CT_TRY(on_landed(s, i, 1));
     }
@@ -110,6 +121,35 @@ static ct_status divided_wait(void *ctx, int first, int n, ct_landed_fn landed, 
         if (begin < end) CT_TRY(wait_side(s, begin, end - begin, landed, landed_ctx));
     }
     return CT_OK;
+}
+
+static ct_status divided_wait_gradient(void *ctx, int param, ct_landed_fn landed, void *landed_ctx)
+{
+    side *s = side_of(ctx, param);
+
+    if (!s->of->shards || (s->mpi == NULL)) return wait_side(s, param, 1, landed, landed_ctx);
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    return way_of(s)->ops->wait_gradient(way_of(s)->ctx, param - s->first, on_landed, s);
+}
+
+static ct_status divided_updated(void *ctx)
+{
+    ct_exchange_divided *x = ctx;
+
+    x->updated = true;
+    for (int i = 0; i < N_SIDE; i++)
+        if (x->side[i].mpi != NULL)
+            CT_TRY(way_of(&x->side[i])->ops->updated(way_of(&x->side[i])->ctx));
+    return CT_OK;
+}
+
+static ct_status divided_gather(void *ctx, int param, bool wait)
+{
+    const side *s = side_of(ctx, param);
+
+    return (s->mpi != NULL) ? way_of(s)->ops->gather(way_of(s)->ctx, param - s->first, wait)
+                            : CT_OK;
 }
 
 static ct_status divided_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
@@ -156,9 +196,12 @@ static const ct_transport_ops transport_ops = {
     .ready_to = divided_ready_to,
     .poll = divided_poll,
     .wait = divided_wait,
+    .wait_gradient = divided_wait_gradient,
     .finish = divided_finish,
     .hear_parts = divided_hear_parts,
     .rows = divided_rows,
+    .updated = divided_updated,
+    .gather = divided_gather,
 };
 
 /* ---- a step */
@@ -167,11 +210,14 @@ static ct_status divided_begin(ct_grad_sync *sync, int64_t iteration, float scal
 {
     ct_exchange_divided *x = sync->ctx;
 
+    x->updated = !x->after_all || sync->more;
     for (int i = 0; i < N_SIDE; i++) {
         ct_grad_sync *s = &x->side[i].x.sync;
 
         memset(x->side[i].told, 0, (size_t)x->side[i].view.n_param * sizeof(bool));
+        memset(x->side[i].heard, 0, (size_t)x->side[i].view.n_param * sizeof(bool));
         s->momentum = sync->momentum;
+        s->more = sync->more;
         CT_TRY(s->ops->begin(s, iteration, scale, rate));
     }
     return CT_OK;
@@ -189,6 +235,18 @@ static ct_grad_effect divided_effect(void *ctx, int param)
     const side *s = side_of(ctx, param);
 
     return s->x.sync.ops->effect(s->x.sync.ctx, param - s->first);
+}
+
+static bool divided_own(void *ctx, int param, int k, int64_t *from_p, int64_t *count_p)
+{
+    const side *s = side_of(ctx, param);
+
+    if (param - s->first >= s->view.n_param) return false;
+    if (s->mpi != NULL)
+        return s->x.sync.ops->own(s->x.sync.ctx, param - s->first, k, from_p, count_p);
+    *from_p = 0;
+    *count_p = s->view.param[param - s->first].count;
+    return k == 0;
 }
 
 static void add_stats(ct_sync_stats *sum, const ct_sync_stats *s)
@@ -220,6 +278,7 @@ static const ct_grad_sync_ops sync_ops = {
     .reads = divided_reads,
     .effect = divided_effect,
     .stats = divided_stats,
+    .own = divided_own,
 };
 
 /* ---- what codecs keep */
@@ -288,7 +347,9 @@ static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParame
     s->view.n_param = n;
     s->group.comm = comm;
     s->told = calloc((size_t)n + 1, sizeof(*s->told));
-    if (s->told == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    s->heard = calloc((size_t)n + 1, sizeof(*s->heard));
+    if ((s->told == NULL) || (s->heard == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     ct_exchange_single(n, &s->x);
     if ((n == 0) || ((comm->size == 1) && !ct_exchange_is_coded(param, &s->view))) {
         CT_TRY(ct_exchange_read_config(param, &unused)); /* as strict as with more ranks */
@@ -297,6 +358,25 @@ static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParame
     }
     CT_TRY(ct_exchange_mpi_create(comm, param, &s->view, false, &s->mpi, &s->x));
     return sum_on_device(s, i, comm, param, shares_gpu);
+}
+
+/* Shards inside the groups of ranks that have the same weights. */
+static ct_status read_shards(ct_exchange_divided *x, const Ct__SolverParameter *param,
+                             const ct_net *net)
+{
+    ct_grad_pipe_config config;
+    int zero = (param->memory != NULL) ? param->memory->zero : 0;
+
+    CT_TRY(ct_exchange_read_config(param, &config));
+    x->shards = (zero > 0);
+    x->after_all = config.after_all;
+    if (zero > 1)
+        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } with --parallel: take zero: 1, or 0",
+                       zero);
+    if ((zero > 0) && (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU))
+        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
+                       zero, net->options.dev->name);
+    return CT_OK;
 }
 
 /* What a parameter with rows is told needs a way for them. */
@@ -332,13 +412,9 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
     int first = 0;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    if ((param->memory != NULL) && (param->memory->zero > 0)) {
-        free(x);
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { zero: %d } and --parallel do not go together yet: take zero: 0",
-                       param->memory->zero);
-    }
+    status = read_shards(x, param, net);
     for (int i = 0; (i < N_SIDE) && (status == CT_OK); i++) {
+        x->side[i].of = x;
         status = open_side(&x->side[i], i, comm[i], param, groups->shares_gpu, net, first);
         first += x->side[i].view.n_param;
     }
@@ -353,6 +429,7 @@ ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,
         .tied = (groups->tied != NULL) ? x->side[TIED].x.data : (ct_group){ .size = 0 },
         .sync = { .ctx = x,
                   .ops = &sync_ops,
+                  .shards = x->shards,
                   .transport = { .ctx = x,
                                  .ops = &transport_ops,
                                  .step_s = first_with_steps(x)->step_s } },
@@ -372,6 +449,7 @@ void ct_exchange_divided_destroy(ct_exchange_divided *x)
     for (int i = 0; i < N_SIDE; i++) {
         ct_exchange_mpi_destroy(x->side[i].mpi);
         free(x->side[i].told);
+        free(x->side[i].heard);
     }
     free(x);
 }

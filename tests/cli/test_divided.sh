@@ -143,6 +143,37 @@ mkdir -p one_after_mixed
 runs one_after_mixed 0 'Iteration 6, loss' $train --set snapshot_prefix=one_after_mixed/s --snapshot=mixed/s_iter_3.solverstate.h5
 [ -z "$have_python" ] || is one_after_mixed_weights near one1/s_iter_6.caffemodel.h5 one_after_mixed/s_iter_6.caffemodel.h5 1e-4
 
+# ---- ZeRO: ranks with the same weights share out what they keep, and have the bits of those that keep all
+echo 'ranks: 4 global_batch: 12 micro_batches: 2 stage { first: "conv1" last: "pool1" rank: 0 rank: 1 }
+stage { first: "fc6" last: "loss" rank: 2 rank: 3 share: 4 share: 2 }' >square.plan
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' out; }
+bits="$train --iterations=4 --set test_interval=4 --set snapshot=2 --set deterministic=true --set comm.bucket_mb=0.002"
+shards() { # PLAN RANKS ZEROS SETTING…
+    of=$1 ranks=$2 zeros=$3
+    shift 3
+    for zero in 0 $zeros; do
+        runs "${of}_zero_$zero" 0 'Iteration 4, loss' $JOB "$ranks" $bits --parallel="$of.plan" --set memory.zero=$zero --set snapshot_prefix="$of$zero" "$@"
+        losses >my.losses
+        sum_of >my.sum
+        [ $zero != 0 ] || cp my.losses zero.losses
+        [ $zero != 0 ] || cp my.sum zero.sum
+        is "${of}_zero_${zero}_losses" cmp zero.losses my.losses
+        is "${of}_zero_${zero}_weights" cmp zero.sum my.sum
+    done
+    is "${of}_zero_said" test -s my.sum -a "$(wc -l <my.losses)" = 6
+}
+shards square 4 1 --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 --set clip_gradients=0.5
+shards replicas 4 1 --set type=LAMB --set base_lr=0.01
+shards uneven_stages 3 1 --set comm.forward_overlap=false
+# sets are whole ones
+for from in 0 1; do
+    runs "square_after_zero_$from" 0 'Iteration 4, loss' $bits --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 \
+        --set clip_gradients=0.5 --set snapshot_prefix=after --snapshot=square${from}_iter_2.solverstate.h5
+    sum_of >after$from
+done
+is square_after_zero cmp after0 after1
+is square_after_zero_said test -s after1
+
 # ---- test by a file
 score() { grep -E '^(Loss|accuracy|loss)' out | sed 's/ (.*//' >"$1.score"; }
 weights=one1/s_iter_6.caffemodel.h5
