@@ -151,6 +151,19 @@ const ct_option ct_option_table[] = {
     { "ranks", CT_OPTION_COUNT, "check plan", "N", "how many ranks to reckon with (1)" },
     { "memory_gib", CT_OPTION_TEXT, "plan", "X",
       "what a rank's weights, gradients, states and activations may take; otherwise all is kept" },
+    { "largest", CT_OPTION_TEXT, "plan", "layers",
+      "how many copies of the net's repeat fit the GPUs of a node of --machine, its memory and, if "
+      "--tiers says so, files; modelled" },
+    { "tiers", CT_OPTION_TEXT, "plan", "NAME,NAME",
+      "where model state may lie on a machine with GPUs: device,host (the default) or "
+      "device,host,file" },
+    { "usable", CT_OPTION_TEXT, "plan", "X",
+      "the share of each GPU's and of the node's memory that may be taken, instead of what the "
+      "machine says" },
+    { "state_bytes", CT_OPTION_TEXT, "plan", "N",
+      "bytes a parameter of weights and states, instead of the solver's (12 with Adam)" },
+    { "attention", CT_OPTION_CHOICE, "plan", "flash|reference",
+      "reference: attention keeps its probabilities for backward (flash)" },
     { "top", CT_OPTION_COUNT, "plan", "K", "also list the K fastest plans that fit" },
     { "out", CT_OPTION_TEXT, "plan", "FILE", "write the plan as a parallel file" },
     { "nodes", CT_OPTION_COUNT, "check", "N",

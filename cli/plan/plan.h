@@ -22,6 +22,8 @@ typedef struct ct_plan_input {
 
 /** options.env points into the input. The caller destroys the config, also after errors. */
 ct_status ct_plan_input_read(ct_call *call, ct_plan_input *in);
+/** The net alone, its only `repeat` with `count` copies; 0: as many as it says. */
+ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in);
 
 /** A sink for ct_log_set_sink(): many nets of one message would say the same again and again. */
 void ct_plan_errors_alone(void *ctx, const char *text);
@@ -31,5 +33,9 @@ double ct_plan_mib(double bytes);
 ct_status ct_plan_net(ct_call *call);
 /** The same for several ranks. */
 ct_status ct_plan_job(ct_call *call);
+/** Where model state lies on the GPUs of a described node, its memory and files. */
+ct_status ct_plan_tiers(ct_call *call);
+/** The options ask for that. */
+bool ct_plan_is_of_tiers(const ct_options *o);
 
 #endif

@@ -67,14 +67,13 @@ static ct_status read_limits(const ct_call *call, ct_plan_input *in)
     return CT_OK;
 }
 
-ct_status ct_plan_input_read(ct_call *call, ct_plan_input *in)
+ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in)
 {
     const ct_options *o = call->options;
     const Ct__SolverParameter *s;
 
-    CT_TRY(read_memory(call, in));
     CT_TRY(ct_net_state_read(o, &in->state));
-    CT_TRY(ct_config_read(o, CT_TRAIN, &in->config));
+    CT_TRY(ct_config_read_repeat(o, CT_TRAIN, count, &in->config));
     s = in->config.solver;
     if (in->config.net == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "the solver gives its nets as train_net and test_net: "
@@ -89,5 +88,12 @@ ct_status ct_plan_input_read(ct_call *call, ct_plan_input *in)
     }
     in->options.no_data = true;
     if (!in->config.is_model) in->options.state_bytes = (double)ct_update_rule_state_bytes(s, 1);
+    return CT_OK;
+}
+
+ct_status ct_plan_input_read(ct_call *call, ct_plan_input *in)
+{
+    CT_TRY(read_memory(call, in));
+    CT_TRY(ct_plan_input_read_net(call, 0, in));
     return read_limits(call, in);
 }

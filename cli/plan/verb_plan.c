@@ -191,6 +191,8 @@ ct_status ct_verb_plan(ct_call *call)
     if (n != 1)
         return CT_FAIL(CT_ERR_CONFIG, "cortado plan needs one of --model=FILE, --solver=FILE, "
                                       "--chain=FILE and --pipeline=FILE");
+    if ((chain == NULL) && (pipeline == NULL) && ct_plan_is_of_tiers(call->options))
+        return ct_plan_tiers(call);
     if ((chain == NULL) && (pipeline == NULL))
         return is_of_job(call->options) ? ct_plan_job(call) : ct_plan_net(call);
     CT_TRY(ct_file_read((chain != NULL) ? chain : pipeline, &text, &size));

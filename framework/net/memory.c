@@ -547,7 +547,9 @@ ct_net_region ct_net_region_of(const ct_net *net, int i)
     return (ct_net_region){ .bytes = ct_align_up(r->bytes),
                             .blob = buffer ? -1 : u->index,
                             .layer = buffer ? u->index : -1,
-                            .kept = (r->first < net->n_forward) && (r->last >= net->n_forward) };
+                            .kept = (r->first < net->n_forward) && (r->last >= net->n_forward),
+                            .first = r->first,
+                            .last = r->last };
 }
 
 int ct_net_memory_of(const ct_net *net, int blob)

@@ -208,9 +208,10 @@ void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e);
 /** A part of the plan of memory: of values that lie in one place, or of a buffer. */
 typedef struct ct_net_region {
     size_t bytes;
-    int blob;  /* a blob that lies there, for all of them; -1: a buffer of */
-    int layer; /* this layer; -1: values                                   */
-    bool kept; /* forward writes it, and it is there when backward begins  */
+    int blob;        /* a blob that lies there, for all of them; -1: a buffer of */
+    int layer;       /* this layer; -1: values                                   */
+    bool kept;       /* forward writes it, and it is there when backward begins  */
+    int first, last; /* steps in which it is there, those of backward behind those of forward */
 } ct_net_region;
 /** Regions of the plan; the same place serves several of them, one after the other. */
 int ct_net_regions(const ct_net *net);

@@ -212,12 +212,19 @@ ct_status ct_prototxt_reader_values(ct_prototxt_reader *r, ProtobufCMessage *m,
     return parse_value(r, m, f, line, column);
 }
 
-ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *name,
-                            const char *text, size_t size, ct_source_map *map,
-                            ProtobufCMessage **message_p)
+static ct_status check_count(const ct_prototxt_reader *r)
+{
+    if ((r->repeat_count == 0) || (r->n_repeat == 1)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: repeat.count sets the count of a net's only repeat; here are %d", r->name,
+                   r->n_repeat);
+}
+
+static ct_status parse(const ProtobufCMessageDescriptor *type, const char *name, const char *text,
+                       size_t size, int32_t count, ct_source_map *map, ProtobufCMessage **message_p)
 {
     ct_frame root = { .type = type, .line = 1, .column = 1 };
-    ct_prototxt_reader r = { .name = name, .map = map, .frame = &root };
+    ct_prototxt_reader r = { .name = name, .map = map, .frame = &root, .repeat_count = count };
     ct_locale locale;
     ct_status status = CT_OK;
     ProtobufCMessage *m = ct_message_create(type);
@@ -233,6 +240,7 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
     ct_prototxt_reader_next(&r);
     CT_TRY_GOTO(status, out, parse_body(&r, m));
     status = ct_repeat_closed(&r, NULL, m);
+    if (status == CT_OK) status = check_count(&r);
 out:
     ct_repeat_leave(&r, NULL);
     ct_locale_leave(locale);
@@ -245,15 +253,28 @@ out:
     return status;
 }
 
+ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *name,
+                            const char *text, size_t size, ct_source_map *map,
+                            ProtobufCMessage **message_p)
+{
+    return parse(type, name, text, size, 0, map, message_p);
+}
+
 ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *path,
                            ct_source_map *map, ProtobufCMessage **message_p)
+{
+    return ct_prototxt_read_repeat(type, path, 0, map, message_p);
+}
+
+ct_status ct_prototxt_read_repeat(const ProtobufCMessageDescriptor *type, const char *path,
+                                  int32_t count, ct_source_map *map, ProtobufCMessage **message_p)
 {
     ct_status status;
     char *text;
     size_t size;
 
     CT_TRY(ct_file_read(path, &text, &size));
-    status = ct_prototxt_parse(type, path, text, size, map, message_p);
+    status = parse(type, path, text, size, count, map, message_p);
     free(text);
     return status;
 }

@@ -47,6 +47,9 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
 /** The same of a file. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *path,
                            ct_source_map *map, ProtobufCMessage **message_p);
+/** … of a net, whose only `repeat` has `count` copies, whatever it says; 0: as it says. */
+ct_status ct_prototxt_read_repeat(const ProtobufCMessageDescriptor *type, const char *path,
+                                  int32_t count, ct_source_map *map, ProtobufCMessage **message_p);
 /** Writes message as text format that parses back to an equal message (an enum number that its
  *  type does not know and fields unknown to the schema, which only binary files bring, excepted,
  *  and what `repeat` the layers came from).

@@ -78,7 +78,9 @@ typedef struct ct_prototxt_reader {
     int depth;
     ct_alias *alias;
     int n_alias;
-    size_t n_copied; /* layers that repeats made */
+    int32_t repeat_count; /* of the text's only repeat, instead of its own; 0: as it says */
+    int n_repeat;         /* that stand in the net itself */
+    size_t n_copied;      /* layers that repeats made */
     uint64_t copied_bytes;
 } ct_prototxt_reader;
 

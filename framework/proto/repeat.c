@@ -482,11 +482,17 @@ static ct_status close_repeat(ct_prototxt_reader *r, ProtobufCMessage *around,
                               ProtobufCMessage *message)
 {
     const ProtobufCFieldDescriptor *repeats = field_of(around, "repeat");
+    bool outer = (around->descriptor == &ct__net_parameter__descriptor);
     expansion e = { .r = r,
                     .from = (const Ct__RepeatParameter *)(const void *)message,
                     .to = around,
                     .layers = field_of(around, "layer") };
-    ct_status status = expand(&e);
+    ct_status status;
+
+    if (outer) r->n_repeat++;
+    if (outer && (r->repeat_count > 0))
+        ((Ct__RepeatParameter *)(void *)message)->count = r->repeat_count;
+    status = expand(&e);
 
     free(e.kind);
     free(e.handed_on);

@@ -257,11 +257,17 @@ static ct_status check_sizes(const ct_upgrade *u)
 
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p)
 {
+    return ct_net_read_repeat(path, 0, map, net_p);
+}
+
+ct_status ct_net_read_repeat(const char *path, int32_t count, ct_source_map *map,
+                             Ct__NetParameter **net_p)
+{
     ProtobufCMessage *message;
     Ct__NetParameter *net;
     ct_status status;
 
-    CT_TRY(ct_prototxt_read(&ct__net_parameter__descriptor, path, map, &message));
+    CT_TRY(ct_prototxt_read_repeat(&ct__net_parameter__descriptor, path, count, map, &message));
     net = (Ct__NetParameter *)message;
     CT_TRY_GOTO(status, err_release, check_sizes(&(ct_upgrade){ net, path, map }));
     CT_TRY_GOTO(status, err_release, ct_net_upgrade(net, path, map));

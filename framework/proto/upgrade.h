@@ -17,6 +17,9 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 /** Reads and upgrades a net; its inputs must have sizes. CT_ERR_CONFIG, CT_ERR_IO. Freed with
  * ct__net_parameter__free_unpacked(). */
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p);
+/** The same, its only `repeat` with `count` copies; 0: with as many as it says. */
+ct_status ct_net_read_repeat(const char *path, int32_t count, ct_source_map *map,
+                             Ct__NetParameter **net_p);
 
 /** Whether layers of `type` (NULL: of some type) read the message `field` of their parameters;
  * field NULL: whether there is such a type. As the layers' tables say: in framework/net/layer.c;

@@ -12,6 +12,8 @@
 static ct_status config_apply_nets(const ct_options *o, ct_config *c);
 /* Lays the environment, then the command line over a config; part of ct_config_read(). */
 static ct_status config_apply(const ct_options *o, ct_config *c);
+/* --set=repeat.count=N, which counts while nets are read. */
+static ct_status config_find_count(const ct_options *o, ct_config *c);
 
 /* ---- files */
 
@@ -31,19 +33,19 @@ static ct_status read_nets(ct_config *c)
     Ct__SolverParameter *s = c->solver;
 
     if (s->net != NULL) {
-        CT_TRY(ct_net_read(s->net, c->map, &s->net_param));
+        CT_TRY(ct_net_read_repeat(s->net, c->repeat_count, c->map, &s->net_param));
         free(s->net);
         s->net = NULL;
     }
     if (s->train_net != NULL) {
-        CT_TRY(ct_net_read(s->train_net, c->map, &s->train_net_param));
+        CT_TRY(ct_net_read_repeat(s->train_net, c->repeat_count, c->map, &s->train_net_param));
         free(s->train_net);
         s->train_net = NULL;
     }
     for (size_t i = 0; i < s->n_test_net; i++) {
         Ct__NetParameter *net;
 
-        CT_TRY(ct_net_read(s->test_net[i], c->map, &net));
+        CT_TRY(ct_net_read_repeat(s->test_net[i], c->repeat_count, c->map, &net));
         add_test_net(s, net);
     }
     for (size_t i = 0; i < s->n_test_net; i++) free(s->test_net[i]);
@@ -76,7 +78,7 @@ static ct_status default_solver(ct_config *c, const char *model)
     CT_TRY(ct_prototxt_parse(&ct__solver_parameter__descriptor, "default", text, sizeof(text) - 1,
                              NULL, &m));
     c->solver = (Ct__SolverParameter *)(void *)m;
-    return ct_net_read(model, c->map, &c->solver->net_param);
+    return ct_net_read_repeat(model, c->repeat_count, c->map, &c->solver->net_param);
 }
 
 static ct_status read_files(const ct_options *o, ct_config *c)
@@ -98,6 +100,9 @@ static ct_status read_files(const ct_options *o, ct_config *c)
         CT_TRY(config_apply_nets(o, c));
         CT_TRY(ct_solver_find_nets(c->solver, solver));
         CT_TRY(check_nets(c));
+        if ((c->repeat_count > 0) && (c->solver->net == NULL) && (c->solver->train_net == NULL))
+            return CT_FAIL(CT_ERR_CONFIG, "%s: repeat.count is for nets in files of their own",
+                           c->file);
         CT_TRY(read_nets(c));
     }
     c->net = (c->solver->net_param != NULL) ? c->solver->net_param : c->solver->train_net_param;
@@ -106,10 +111,17 @@ static ct_status read_files(const ct_options *o, ct_config *c)
 
 ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c)
 {
+    return ct_config_read_repeat(o, phase, 0, c);
+}
+
+ct_status ct_config_read_repeat(const ct_options *o, ct_phase phase, int32_t count, ct_config *c)
+{
     ct_status status;
 
     memset(c, 0, sizeof(*c));
     c->phase = phase;
+    c->repeat_count = count;
+    if (count == 0) CT_TRY(config_find_count(o, c));
     CT_TRY_GOTO(status, err_destroy, read_files(o, c));
     CT_TRY_GOTO(status, err_destroy, config_apply(o, c));
     return CT_OK;
@@ -320,6 +332,24 @@ static ct_status note(ct_config *c, const char *path, const char *value, ct_orig
     return CT_OK;
 }
 
+static const char repeat_count[] = "repeat.count";
+
+static ct_status set_count(ct_config *c, const char *path, const char *value, ct_origin origin,
+                           const char *who)
+{
+    char *end;
+    long count;
+
+    (void)origin;
+    if (strcmp(path, repeat_count) != 0) return CT_OK;
+    count = strtol(value, &end, 10);
+    if ((*end != '\0') || (end == value) || (count <= 0) || (count > INT32_MAX))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: repeat.count=%s: expected a whole number, 1 or more",
+                       who, value);
+    c->repeat_count = (int32_t)count;
+    return CT_OK;
+}
+
 static ct_status set_batch(ct_config *c, const char *value, const char *who)
 {
     Ct__Phase phase = (c->phase == CT_TEST) ? CT__PHASE__TEST : CT__PHASE__TRAIN;
@@ -334,7 +364,9 @@ static ct_status set_batch(ct_config *c, const char *value, const char *who)
 static ct_status set_field(ct_config *c, const char *path, const char *value, ct_origin origin,
                            const char *who)
 {
-    if (strcmp(path, "batch_size") == 0) {
+    if (strcmp(path, repeat_count) == 0) {
+        /* was seen when the nets were read */
+    } else if (strcmp(path, "batch_size") == 0) {
         CT_TRY(set_batch(c, value, who));
     } else if (strncmp(path, "layer[", 6) == 0) {
         CT_TRY(set_layer(c, path, value, who));
@@ -384,6 +416,12 @@ static ct_status each_set(const ct_options *o, ct_config *c, ct_origin origin, b
         if (ct_config_names_net(path) == nets) CT_TRY(set(c, path, value + 1, origin, who));
     }
     return CT_OK;
+}
+
+static ct_status config_find_count(const ct_options *o, ct_config *c)
+{
+    CT_TRY(each_set(o, c, CT_ORIGIN_ENV, false, set_count));
+    return each_set(o, c, CT_ORIGIN_COMMAND, false, set_count);
 }
 
 /* ---- which nets to train and test */

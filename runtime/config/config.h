@@ -23,6 +23,7 @@ typedef struct ct_config {
     char file[256];              /* the solver's or model's name                      */
     ct_phase phase;              /* the one that --set=batch_size means               */
     bool is_model;               /* --model instead of --solver                       */
+    int32_t repeat_count;        /* --set=repeat.count=N; 0: as the nets say          */
     int n_set;
     struct {
         char path[96], value[256];
@@ -33,6 +34,8 @@ typedef struct ct_config {
 /** Reads --solver or --model and applies the options. phase: whose data layers --set=batch_size
  *  means. CT_ERR_CONFIG, CT_ERR_IO, logged. */
 ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c);
+/** The same, the nets' only `repeat` with `count` copies, whatever options say; 0: as they say. */
+ct_status ct_config_read_repeat(const ct_options *o, ct_phase phase, int32_t count, ct_config *c);
 void ct_config_destroy(ct_config *c);
 
 /** Whether a field says which nets to train or test: net, net_param, train_net … */

@@ -99,6 +99,45 @@ whole=$(sum_of)
 runs trains_planned 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --seed=3 --deterministic --parallel=l.prototxt
 is same_weights [ -n "$whole" -a "$whole" = "$(sum_of)" ]
 
+# ---- GPUs of a described node: where model state lies, and the largest net (modelled)
+cat >gpus.prototxt <<'M'
+name: "two" level { name: "node" size: 2 latency_us: 1 bandwidth_gbs: 10 } level { name: "machine" size: 1 latency_us: 2 bandwidth_gbs: 1 }
+node_class { name: "g" memory_gib: 0.002 gpus: 2 gpu_memory_gib: 0.0035 gpu_gbs: 8 host_gbs: 50 gpu_tflops: 1 }
+M
+tiers="$CORTADO plan --solver=adam.prototxt --set=memory.chunk_mb=0.03125"
+sed 's/momentum/type: "Adam" momentum/' solver.prototxt >adam.prototxt
+runs largest 0 '^largest +[0-9]+ copies of the repeat, ' $tiers --machine=gpus.prototxt --largest=layers
+count=$(sed -n 's/^largest *\([0-9]*\) copies.*/\1/p' out)
+is says_tiers [ "$(grep -Ec '^(device|host) ' out)" = 2 ]
+is says_modelled grep -q '^step .* modelled: operations ' out
+is some_copies [ "${count:-0}" -gt 2 -a "${count:-0}" -lt 8 ]
+most=0
+for n in 1 2 3 4 5 6 7 8; do # by brute force
+    if $tiers --machine=gpus.prototxt --set=repeat.count=$n >out 2>&1; then most=$n; fi
+done
+is largest_is_brute_force [ "$most" = "$count" ]
+runs one_more 2 'does not fit two: each GPU.s part of the node.s memory lacks [0-9.]+ MiB of 1\.0 ' $tiers --machine=gpus.prototxt --set=repeat.count=$((count + 1))
+runs small_gpu 2 'each GPU, for activations and windows, lacks ' $tiers --machine=gpus.prototxt --largest=layers --usable=0.1
+runs files 0 '^file ' $tiers --machine=gpus.prototxt --set=repeat.count=$((count + 1)) --tiers=device,host,file
+if command -v python3 >/dev/null; then
+    $tiers --machine=gpus.prototxt --largest=layers --json >l.json 2>/dev/null
+    is json_largest json l.json 'n["largest"]["count"] == '$count' and n["largest"]["parameters"] == n["parameters"] > 0 and n["modelled"]'
+    is json_ranks json l.json 'len(n["ranks"]) == 2 and n["ranks"][0]["memory"]["chunk_loads"] > 0'
+    is json_sums json l.json 'all(t["sum"] == sum(t[k] for k in "weights gradients states window activations logits communication".split()) <= t["limit"] for r in n["ranks"] for t in r["memory"]["tiers"])'
+    # 12 bytes a parameter or more: the last chunk of a rank may have room left
+    is json_state json l.json '(lambda b: n["parameters"] * 12 <= b < n["parameters"] * 12 + 2 * 3 * 32768 + 20000)(sum(t["weights"] + t["states"] for r in n["ranks"] for t in r["memory"]["tiers"]))'
+    $tiers --machine=gpus.prototxt --largest=layers --state_bytes=14 --attention=reference --json >p.json 2>/dev/null
+    is json_less json p.json 'n["largest"]["count"] < '$count
+fi
+runs not_layers 2 '\-\-largest=width: expected layers' $tiers --machine=gpus.prototxt --largest=width
+runs no_machine 2 'need --machine=NAME' $tiers --largest=layers
+runs no_gpus 2 'no class of its nodes has GPUs' $tiers --largest=layers --machine=fat_tree_edr
+runs no_repeat 2 'this net has none' "$CORTADO" plan --model=lenet.prototxt --machine=v100_8 --largest=layers
+runs bad_usable 2 '\-\-usable=1\.5: expected a number above 0 and at most 1' $tiers --machine=gpus.prototxt --usable=1.5
+runs bad_tiers 2 '\-\-tiers=disk: expected device,host' $tiers --machine=gpus.prototxt --tiers=disk
+runs bad_count 2 'repeat.count=none: expected a whole number' $tiers --set=repeat.count=none
+runs no_count 2 'the count of a net.s only repeat; here are 0' $plan --model=lenet.prototxt --set=repeat.count=2
+
 # ---- what it refuses
 fails nothing_fits 'nothing fits: keeping everything takes [0-9.]+ MiB of 1\.0, and the plan that takes least [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=gpt.prototxt --memory_gib=0.001
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
