@@ -525,6 +525,8 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY(measure(call, &c, net, &q, division));
     status = CT_OK;
 out:
+    /* main ends the job: to release what ranks share would wait for those that did not fail */
+    if (status != CT_OK) return status;
     ct_net_destroy(net);
     ct_job_division_close(division);
     ct_parallel_destroy(parallel);

@@ -178,20 +178,15 @@ static ct_status create(ct_solver *s)
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p)
 {
     ct_solver *s = calloc(1, sizeof(*s));
-    ct_status status;
 
+    *solver_p = NULL;
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
     s->options = *options;
     s->param = options->param;
     s->last_snapshot = -1;
     s->start_s = ct_clock_s();
-    status = create(s);
-    if (status != CT_OK) {
-        ct_solver_destroy(s);
-        return status;
-    }
     *solver_p = s;
-    return CT_OK;
+    return create(s);
 }
 
 void ct_solver_destroy(ct_solver *s)

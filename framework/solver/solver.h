@@ -97,7 +97,9 @@ typedef struct ct_whole_nets {
 ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w);
 void ct_whole_nets_destroy(ct_whole_nets *w); /* zeroed ones too */
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
- *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective. */
+ *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective.
+ *  After an error *solver_p is what there is of it, or NULL. ct_solver_destroy() is for errors that
+ *  all ranks have: it is collective, and waits for a rank that is in the middle of something. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);
 void ct_solver_destroy(ct_solver *s); /* NULL allowed */
 /** --weights: copies by layer name from .caffemodel(.h5) files, comma separated. Collective. */

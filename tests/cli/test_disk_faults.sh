@@ -255,6 +255,30 @@ sum_of | tail -n 1 >sum_got
 tail -n 1 sum_want >sum_last
 is again_same_bits cmp sum_last sum_got
 
+# ---- one of two ranks: the job ends, and goes on from what was saved
+cat >second.sh <<'EOF'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}" = 1 ] && export LD_PRELOAD=./faults.so
+exec "$@"
+EOF
+two="$train $file --set=memory.zero=3 --set=memory.weights=FILE --set=snapshot_prefix=two --set=deterministic=true"
+runs two_whole 0 'Optimization Done' $JOB 2 sh second.sh $two
+sum_of | tail -n 1 >sum_last
+rm -f two_iter_*
+export FAULTS="$T;pwrite 9 1 $EIO"
+runs two_write_fails 3 'cannot write bytes .*Input/output error' $JOB 2 sh second.sh $two
+is two_write_fails_one_line test "$(grep -c '^E.*Input/output error' out)" = 1
+rm -f two_iter_*
+export FAULTS="$T;pwrite 90 1 kill"
+runs two_killed 137 '' $JOB 2 sh second.sh $two
+unset FAULTS
+is two_nothing_left test -z "$(ls files)"
+is two_killed_later test -f two_iter_2.solverstate.h5
+is two_killed_before test ! -f two_iter_4.solverstate.h5
+runs two_again 0 'Optimization Done' $JOB 2 sh second.sh $two --snapshot=two_iter_2.solverstate.h5
+sum_of | tail -n 1 >sum_got
+is two_again_same_bits cmp sum_last sum_got
+
 # ---- io_uring
 goes_on uring '' 'lie in files in "files"'
 if grep -q 'MiB by io_uring' out; then
