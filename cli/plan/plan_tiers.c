@@ -11,6 +11,7 @@
 #include "planner/tier_plan.h"
 
 enum {
+    ADAM_BYTES = 12,   /* a parameter, of weights and states                        */
     CHUNK_MB = 32,     /* of a chunk's weights, where memory.chunk_mb is 0          */
     MOST_COPIES = 4096 /* of a repeat that are tried                                */
 };
@@ -115,19 +116,24 @@ static ct_status read_request(tier_state *s)
     const Ct__SolverParameter *p = s->in.config.solver;
     const Ct__MemoryParameter *m = p->memory;
     bool narrow = (m != NULL) && (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16);
-    bool half = (p->precision == CT__SOLVER_PARAMETER__PRECISION__BF16) ||
-                (p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+    bool half;
     double chunk_mb = ((m != NULL) && (m->chunk_mb > 0)) ? m->chunk_mb : CHUNK_MB;
     ct_tier_request *q = &s->request;
 
+    /* without a solver: as models that are this large are trained */
+    if (s->in.config.is_model && !p->has_precision)
+        s->in.options.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    half = (s->in.options.env.precision == CT__SOLVER_PARAMETER__PRECISION__BF16) ||
+           (s->in.options.env.precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
     *q = (ct_tier_request){ .param = s->in.config.net,
                             .options = &s->in.options,
                             .files = s->files,
                             .chunk_bytes = (int64_t)ceil(chunk_mb * 16384) * 64,
                             .probabilities = s->probabilities };
-    q->state_bytes = (s->state_bytes > 0)
-                         ? s->state_bytes
+    q->state_bytes = s->in.config.is_model
+                         ? ADAM_BYTES
                          : sizeof(float) + (double)ct_update_rule_state_bytes(p, 1);
+    if (s->state_bytes > 0) q->state_bytes = s->state_bytes;
     if (s->state_bytes == 0 && (ct_update_waits_for_all(p) || (p->iter_size > 1)))
         q->gradient_bytes = narrow ? 2 : 4;
     if (s->in.options.recompute == CT__RECOMPUTE__NEVER)
@@ -239,6 +245,10 @@ static ct_status tell(const tier_state *s, int32_t count)
                 "machine     %s: %d GPUs of %.1f GiB and %.1f GiB of memory, as much as may be "
                 "taken\n",
                 s->machine->name, m->n_rank, ldexp(m->device, -30), ldexp(m->host, -30));
+        if (s->in.config.is_model)
+            fprintf(s->to,
+                    "assumed     Adam, and precision BF16 where --set says no other: there is "
+                    "no solver\n");
         if (count > 0)
             fprintf(s->to, "largest     %" PRId32 " copies of the repeat, %.2f x 10^9 parameters\n",
                     count, 1e-9 * (double)p->parameters);
