@@ -1,6 +1,7 @@
 /** @file bench.h  The parts of `cortado bench`.
  *
- * comm: the collectives against MPI_Allreduce.
+ * comm: the collectives against MPI_Allreduce, or their halves against MPI_Reduce_scatter and
+ * MPI_Allgather.
  *
  * Each allreduce is checked on every rank while it is timed, and every rank rewrites its whole
  * buffer before each, untimed, as training does: a buffer that nobody rewrites stays in the cache
@@ -24,8 +25,9 @@
 typedef struct ct_bench_plan {
     int n_size;
     int64_t bytes[CT_BENCH_MAX_SIZE]; /* multiples of 4 */
+    ct_coll_kind kind;
     int n_algo;
-    const ct_coll_ops *algo[CT_BENCH_MAX_ALGO]; /* NULL: MPI_Allreduce itself */
+    const ct_coll_ops *algo[CT_BENCH_MAX_ALGO]; /* of that kind; NULL: MPI's blocking one itself */
     int repeat; /* 0: as many as take about a second, 5 to 200                */
     bool plain; /* hier on plain memory too: its ranks cannot share it */
 } ct_bench_plan;
@@ -38,18 +40,21 @@ typedef struct ct_bench_result {
     double to_mpi; /* time of mpi / time of this; 0: mpi was not run */
 } ct_bench_result;
 
-/** "4K,64K,1M" (K, M, G: powers of 1024) and "ring,mpi" into the plan; "all" or NULL: all that
- * there are. CT_ERR_CONFIG. */
+/** "4K,64K,1M" (K, M, G: powers of 1024) and "ring,mpi" into the plan, whose kind is set; "all" or
+ * NULL: all that there are. CT_ERR_CONFIG, where one has no such half, too. */
 ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan);
 ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan *plan);
 /** Fills result[n_size * n_algo], size by size; the same on all ranks. Collective. CT_ERR_COMM
  *  where a sum is wrong. */
 ct_status ct_bench_comm(ct_comm *c, const ct_bench_plan *plan, ct_bench_result *result);
 /** One object a line and point: {"algorithm":…,"bytes":…,"us":…,"algbw_gbs":…,"busbw_gbs":…,…}:
- *  the median time; bytes a second; and those times 2 (p-1)/p, which is what each rank must send
- * and receive at least, so that it compares over numbers of ranks (as in NCCL's tests). */
+ *  the median time; bytes a second of the whole buffer; and those times 2 (p-1)/p (halves:
+ * (p-1)/p), which is what each rank must send and receive at least, so that it compares over
+ * numbers of ranks (as in NCCL's tests). */
 void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,
                    ct_text *out);
+/** "allreduce", "reduce_scatter", "allgather". */
+extern const char *const ct_bench_kind_name[3];
 void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result);
 
 /* ---- `cortado bench comm --fit`: the figures of the machine's levels, measured.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/collective/schedule.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
 
@@ -35,13 +36,23 @@ ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan)
     }
 }
 
+const char *const ct_bench_kind_name[3] = { [CT_COLL_ALLREDUCE] = "allreduce",
+                                            [CT_COLL_REDUCE_SCATTER] = "reduce_scatter",
+                                            [CT_COLL_ALLGATHER] = "allgather" };
+
 static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan *plan)
 {
     const ct_coll_ops *ops = NULL;
 
     if (plan->n_algo == CT_BENCH_MAX_ALGO)
         return CT_FAIL(CT_ERR_CONFIG, "--algorithm: more than %d", CT_BENCH_MAX_ALGO);
-    if (strcmp(name, "mpi") != 0) CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
+    if (strcmp(name, "mpi") != 0) {
+        CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
+        ops = ct_coll_of_kind(ops, plan->kind);
+        if (ops == NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "--algorithm: %s has no %s", name,
+                           ct_bench_kind_name[plan->kind]);
+    }
     plan->algo[plan->n_algo++] = ops;
     return CT_OK;
 }
@@ -54,8 +65,10 @@ ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan 
     plan->n_algo = 0;
     if ((list == NULL) || (strcmp(list, "all") == 0)) {
         plan->algo[plan->n_algo++] = NULL;
-        for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
+        for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+            if (ct_coll_of_kind(*at, plan->kind) == NULL) continue;
             CT_TRY(add_algorithm(c, (*at)->name, plan));
+        }
         return CT_OK;
     }
     copy = strdup(list);
@@ -93,17 +106,24 @@ static void fill(float *v, int64_t n, int rank)
     }
 }
 
-static int64_t count_wrong(const float *v, int64_t n, int n_rank)
+/* What the sums are of BLOCK elements from `first` on. */
+static void make_sums(float *pattern, int64_t first, int n_rank)
+{
+    for (int i = 0; i < BLOCK; ++i) {
+        int sum = 0;
+
+        for (int r = 0; r < n_rank; ++r) sum += term(r, first % PERIOD + i);
+        pattern[i] = (float)sum;
+    }
+}
+
+/* v holds elements [first, first + n). */
+static int64_t count_wrong(const float *v, int64_t first, int64_t n, int n_rank)
 {
     float pattern[BLOCK];
     int64_t wrong = 0;
 
-    for (int i = 0; i < BLOCK; ++i) {
-        int sum = 0;
-
-        for (int r = 0; r < n_rank; ++r) sum += term(r, i);
-        pattern[i] = (float)sum;
-    }
+    make_sums(pattern, first, n_rank);
     for (int64_t at = 0; at < n; at += BLOCK) {
         int m = (n - at < BLOCK) ? (int)(n - at) : BLOCK, off = 0;
 
@@ -114,18 +134,54 @@ static int64_t count_wrong(const float *v, int64_t n, int n_rank)
     return wrong;
 }
 
+/* Before an allgather: this rank's part is there, the rest is not. */
+static void fill_part(float *v, int64_t count, int64_t first, int64_t n, int n_rank)
+{
+    float pattern[BLOCK];
+
+    make_sums(pattern, first, n_rank);
+    for (int64_t i = 0; i < count; ++i) v[i] = -1;
+    for (int64_t at = 0; at < n; at += BLOCK)
+        memcpy(v + first + at, pattern,
+               sizeof(float) * (size_t)((n - at < BLOCK) ? n - at : BLOCK));
+}
+
 /* What the algorithms of one size share. */
 typedef struct workplace {
     ct_comm *c;
+    ct_coll_kind kind;
     int64_t count;
+    int64_t first, n;     /* this rank's part by ct_coll_part() */
+    int *counts, *places; /* [size] parts as MPI has them: in the order of ranks */
     float *shared, *plain;
     ct_coll_req req[CT_BENCH_MAX_ALGO];
 } workplace;
+
+/* Parts of equal counts where that is so: MPIs know faster ways then. */
+static ct_status run_mpi_half(workplace *w)
+{
+    MPI_Comm all = w->c->mpi;
+    bool even = (w->count % w->c->size == 0);
+
+    if ((w->kind == CT_COLL_REDUCE_SCATTER) && even)
+        CT_TRY_MPI(MPI_Reduce_scatter_block(MPI_IN_PLACE, w->plain, w->counts[0], MPI_FLOAT,
+                                            MPI_SUM, all));
+    else if (w->kind == CT_COLL_REDUCE_SCATTER)
+        CT_TRY_MPI(MPI_Reduce_scatter(MPI_IN_PLACE, w->plain, w->counts, MPI_FLOAT, MPI_SUM, all));
+    else if (even)
+        CT_TRY_MPI(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, w->plain, w->counts[0],
+                                 MPI_FLOAT, all));
+    else
+        CT_TRY_MPI(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, w->plain, w->counts,
+                                  w->places, MPI_FLOAT, all));
+    return CT_OK;
+}
 
 static ct_status run_mpi(workplace *w)
 {
     int64_t piece = (int64_t)1 << 29;
 
+    if (w->kind != CT_COLL_ALLREDUCE) return run_mpi_half(w);
     for (int64_t at = 0; at < w->count; at += piece) {
         int n = (int)((w->count - at < piece) ? w->count - at : piece);
 
@@ -150,19 +206,30 @@ static ct_status run_ours(workplace *w, const ct_coll_ops *ops, ct_coll_req *r)
 static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r, double *seconds)
 {
     float *v = (ops == NULL) ? w->plain : r->buf;
-    int64_t wrong = 0;
+    int64_t wrong = 0, first = w->first, n = w->n;
     double start = 0;
 
-    fill(v, w->count, w->c->rank);
+    if ((ops == NULL) && (w->kind != CT_COLL_ALLREDUCE)) {
+        first = w->places[w->c->rank];
+        n = w->counts[w->c->rank];
+    }
+    if (w->kind == CT_COLL_ALLGATHER)
+        fill_part(v, w->count, first, n, w->c->size);
+    else
+        fill(v, w->count, w->c->rank);
     CT_TRY_MPI(MPI_Barrier(w->c->mpi));
     start = ct_clock_s();
     CT_TRY((ops == NULL) ? run_mpi(w) : run_ours(w, ops, r));
     *seconds = ct_clock_s() - start;
-    CT_TRY_MPI(MPI_Barrier(w->c->mpi)); /* the check takes no core from who is still at it */
-    wrong = count_wrong(v, w->count, w->c->size);
+    CT_TRY_MPI(MPI_Barrier(w->c->mpi));    /* the check takes no core from who is still at it */
+    if (w->kind == CT_COLL_REDUCE_SCATTER) /* MPI's own in place leaves the part at the start */
+        wrong = count_wrong((ops == NULL) ? v : v + first, first, n, w->c->size);
+    else
+        wrong = count_wrong(v, 0, w->count, w->c->size);
     if (wrong > 0)
-        return CT_FAIL(CT_ERR_COMM, "allreduce %s of %lld elements: %lld are wrong", name_of(ops),
-                       (long long)w->count, (long long)wrong);
+        return CT_FAIL(CT_ERR_COMM, "%s %s of %lld elements: %lld are wrong",
+                       ct_bench_kind_name[w->kind], name_of(ops), (long long)w->count,
+                       (long long)wrong);
     return CT_OK;
 }
 
@@ -215,11 +282,31 @@ static ct_status prepare(workplace *w, const ct_bench_plan *plan)
     return CT_OK;
 }
 
+/* Where parts lie: ours by the topology, MPI's by the rank. */
+static ct_status make_parts(workplace *w)
+{
+    int size = w->c->size;
+
+    if (w->kind == CT_COLL_ALLREDUCE) return CT_OK;
+    if (w->count > INT32_MAX)
+        return CT_FAIL(CT_ERR_CONFIG, "--kind=%s: MPI's own takes less than 8 GiB",
+                       ct_bench_kind_name[w->kind]);
+    CT_TRY(ct_coll_part(w->c, w->count, w->c->rank, &w->first, &w->n));
+    w->counts = calloc(2 * (size_t)size, sizeof(*w->counts));
+    if (w->counts == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the parts");
+    w->places = w->counts + size;
+    for (int r = 0; r < size; ++r) {
+        w->places[r] = (int)ct_part(w->count, size, r);
+        w->counts[r] = (int)ct_part(w->count, size, r + 1) - w->places[r];
+    }
+    return CT_OK;
+}
+
 static ct_status bench_size(ct_comm *c, const ct_bench_plan *plan, int64_t bytes,
                             ct_bench_result *result)
 {
     const ct_arena_ops *arena = ct_comm_arena(c);
-    workplace w = { .c = c, .count = bytes / 4 };
+    workplace w = { .c = c, .kind = plan->kind, .count = bytes / 4 };
     int repeat = repeats_for(plan, bytes);
     double *seconds = malloc(sizeof(*seconds) * (size_t)repeat * (size_t)plan->n_algo);
     void *block = NULL;
@@ -230,6 +317,7 @@ static ct_status bench_size(ct_comm *c, const ct_bench_plan *plan, int64_t bytes
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %lld bytes", (long long)bytes);
         goto done;
     }
+    CT_TRY_GOTO(status, done, make_parts(&w));
     CT_TRY_GOTO(status, done, arena->acquire(arena->ctx, (size_t)bytes, "the benchmark", &block));
     w.shared = block;
     CT_TRY_GOTO(status, done, prepare(&w, plan));
@@ -251,6 +339,7 @@ done:
     }
     if (block != NULL) arena->release(arena->ctx, block);
     ct_mem_release(w.plain);
+    free(w.counts);
     free(seconds);
     return status;
 }
@@ -278,11 +367,14 @@ static void print_size(int64_t bytes)
 
 void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result)
 {
+    static const char *const mpi[] = { "MPI_Allreduce", "MPI_Reduce_scatter", "MPI_Allgather" };
+
     if (c->rank != 0) return;
-    printf("allreduce of floats, %d ranks on %d nodes (%s); ms, median over repetitions of the "
-           "slowest rank;\nin brackets: how many times as fast as mpi (blocking MPI_Allreduce, in "
+    printf("%s of floats, %d ranks on %d nodes (%s); ms, median over repetitions of the "
+           "slowest rank;\nin brackets: how many times as fast as mpi (blocking %s, in "
            "place)\n\n    size",
-           c->size, c->topo->n_node, c->topo->source);
+           ct_bench_kind_name[plan->kind], c->size, c->topo->n_node, c->topo->source,
+           mpi[plan->kind]);
     for (int a = 0; a < plan->n_algo; ++a) printf("  %16s", name_of(plan->algo[a]));
     printf("\n");
     for (int s = 0; s < plan->n_size; ++s) {
@@ -304,6 +396,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
                       const ct_coll_ops *ops, ct_text *out)
 {
     double algbw = 1e-9 * (double)r->bytes / r->median_s;
+    int ways = (plan->kind == CT_COLL_ALLREDUCE) ? 2 : 1;
     bool window = (ops != NULL) && ops->shares_memory && !plan->plain;
 
     ct_text_add(out, "{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":", r->algo, (long long)r->bytes);
@@ -311,7 +404,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
     ct_text_add(out, ",\"algbw_gbs\":");
     ct_text_add_number(out, algbw);
     ct_text_add(out, ",\"busbw_gbs\":");
-    ct_text_add_number(out, algbw * 2 * (c->size - 1) / c->size);
+    ct_text_add_number(out, algbw * ways * (c->size - 1) / c->size);
     ct_text_add(out, ",\"least_us\":");
     ct_text_add_number(out, 1e6 * r->least_s);
     if (r->to_mpi > 0) {
@@ -322,6 +415,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
         ct_text_add(out, ",\"predicted_us\":");
         ct_text_add_number(out, 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
     }
+    ct_text_add(out, ",\"kind\":\"%s\"", ct_bench_kind_name[plan->kind]);
     ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
                 r->repeats, c->size, c->topo->n_node);
     ct_text_add_json(out, c->topo->source);

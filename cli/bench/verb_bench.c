@@ -12,9 +12,10 @@
 static const ct_option table[] = {
     { "sizes", CT_OPTION_TEXT, COMM, "LIST",
       "buffer sizes in bytes, such as 4K,64K,1M (4K to 256M)" },
+    { "kind", CT_OPTION_CHOICE, COMM, "allreduce|reduce_scatter|allgather",
+      "what is timed: allreduces, or these halves of them (allreduce)" },
     { "algorithm", CT_OPTION_TEXT, COMM, "NAME|all",
-      "an allreduce, several with commas between, or all; mpi is the blocking MPI_Allreduce "
-      "(all)" },
+      "an allreduce, several with commas between, or all; mpi is the blocking one of MPI (all)" },
     { "algorithms", CT_OPTION_TEXT, COMM, "LIST", "the same as --algorithm" },
     { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
     { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
@@ -113,6 +114,15 @@ static ct_status bench_fit(const ct_call *call, const char *file)
     return ct_job_share(call->job, status);
 }
 
+static ct_coll_kind read_kind(const ct_options *o)
+{
+    const char *text = ct_options_text(o, "kind");
+    int kind = 0;
+
+    while ((text != NULL) && (strcmp(text, ct_bench_kind_name[kind]) != 0)) kind += 1;
+    return (ct_coll_kind)kind;
+}
+
 static ct_status bench_comm(const ct_call *call, const ct_options *o)
 {
     const char *topology = ct_options_text(o, "topology"), *memory = ct_options_text(o, "memory");
@@ -129,6 +139,7 @@ static ct_status bench_comm(const ct_call *call, const ct_options *o)
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto"));
     if (fit != NULL) return bench_fit(call, fit);
+    plan.kind = read_kind(o);
     CT_TRY(ct_bench_sizes(ct_options_text(o, "sizes"), &plan));
     CT_TRY(ct_bench_algorithms(call->job->comm, algorithm, &plan));
     plan.repeat = (int)ct_options_count(o, "repeat", 0);

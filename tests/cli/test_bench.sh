@@ -26,6 +26,23 @@ is bench_nothing_but_json sh -c '[ $(grep -vc "^{" out) = 0 ] && [ $(wc -l <out)
 runs bench_all 0 ' hier .* impi' $JOB 2 "$CORTADO" bench comm --sizes=12 --repeat=3 --algorithm=all
 runs bench_pretended 0 'synthetic 2x1' $JOB 2 "$CORTADO" bench comm $small --topology=2x1 --algorithms=hier
 runs bench_one_rank 0 '12' "$CORTADO" bench comm $small --memory=plain
+
+# the halves of sums: one with a half alone, parts that differ (12 bytes on two ranks), MPI's own
+for kind in reduce_scatter allgather; do
+    runs bench_$kind 0 "^$kind of floats, 2 ranks" $JOB 2 "$CORTADO" bench comm $small --kind=$kind
+    is bench_${kind}_all grep -Eq ' mpi .*rhd .*hier ' out
+done
+runs bench_half_json 0 '"predicted_us":[0-9.e-]+,"kind":"allgather"' $JOB 2 "$CORTADO" bench comm \
+    --sizes=4K --repeat=3 --kind=allgather --algorithm=rhd --json
+if command -v python3 >/dev/null; then
+    # each rank sends and gets half of the buffer
+    is bench_half_bandwidth python3 -c '
+import json
+p = [json.loads(line) for line in open("out") if line[0] == "{"][0]
+assert abs(2 * p["busbw_gbs"] / p["algbw_gbs"] - 1) < 1e-6, p'
+fi
+runs bench_no_half 2 'tree has no allgather' "$CORTADO" bench comm --kind=allgather --algorithm=tree
+runs bench_unknown_half 2 'kind' "$CORTADO" bench comm --kind=alltoall
 runs bench_bad_size 2 'expected sizes' "$CORTADO" bench comm --sizes=4K,
 runs bench_odd_size 2 'whole floats' "$CORTADO" bench comm --sizes=7
 runs bench_huge_size 2 'expected sizes' "$CORTADO" bench comm --sizes=999999G
