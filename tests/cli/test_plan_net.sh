@@ -117,7 +117,7 @@ for n in 1 2 3 4 5 6 7 8; do # by brute force
 done
 is largest_is_brute_force [ "$most" = "$count" ]
 runs one_more 2 'does not fit two: each GPU.s part of the node.s memory lacks [0-9.]+ MiB of 1\.0 ' $tiers --machine=gpus.prototxt --set=repeat.count=$((count + 1))
-runs no_solver 0 '^assumed +Adam, and precision BF16' "$CORTADO" plan --model=gpt.prototxt --machine=gpus.prototxt --set=repeat.count=1
+runs no_solver 0 '^assumed +Adam, and precision BF16' "$CORTADO" plan --model=gpt.prototxt --set=memory.chunk_mb=0.03125 --machine=gpus.prototxt --set=repeat.count=1
 is says_12_bytes grep -q '^model state 12 bytes a parameter' out
 runs small_gpu 2 'each GPU, for activations and windows, lacks ' $tiers --machine=gpus.prototxt --largest=layers --usable=0.1
 runs files 0 '^file ' $tiers --machine=gpus.prototxt --set=repeat.count=$((count + 1)) --tiers=device,host,file
