@@ -156,6 +156,9 @@ static ct_status fail_memory(const tier_state *s)
     const ct_tier_plan *p = &s->plan;
     const ct_memory_tiers *r = &p->rank;
     ct_tier t = p->lacks;
+    int64_t missing = p->missing;
+
+    if (t == CT_TIER_DEVICE) missing = ct_memory_tier_sum(r, t) - r->limit[t];
 
     return CT_FAIL(CT_ERR_CONFIG,
                    "does not fit %s: %s lacks %.1f MiB of %.1f (%" PRId64
@@ -163,7 +166,7 @@ static ct_status fail_memory(const tier_state *s)
                    s->machine->name,
                    (t == CT_TIER_DEVICE) ? "each GPU, for activations and windows,"
                                          : "each GPU's part of the node's memory",
-                   ct_plan_mib((double)p->missing), ct_plan_mib((double)r->limit[t]), p->parameters,
+                   ct_plan_mib((double)missing), ct_plan_mib((double)r->limit[t]), p->parameters,
                    s->request.state_bytes + s->request.gradient_bytes,
                    (t == CT_TIER_DEVICE) ? "; take a smaller batch"
                    : s->files            ? ""

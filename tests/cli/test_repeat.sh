@@ -49,6 +49,12 @@ runs check_test 0 '^h0_relu ' "$CORTADO" check --model=net.prototxt --phase=TEST
 is without_dropout sh -c '! grep -q drop out'
 # copies that differ are all shown
 runs check_unlike 0 '^h2_fc ' "$CORTADO" check --model=net.prototxt --phase=TRAIN --set='layer[h1_fc].inner_product_param.num_output=24'
+# another count, of an option
+sed 's/count: 3/count: 5/' net.prototxt >five.prototxt
+runs check_five 0 '^x 5: h0_fc to h0_' "$CORTADO" check --model=five.prototxt --phase=TRAIN
+cp out five.out
+runs count_set 0 '^x 5: h0_fc to h0_' "$CORTADO" check --model=net.prototxt --phase=TRAIN --set=repeat.count=5
+is count_same cmp five.out out
 if command -v python3 >/dev/null; then
     "$CORTADO" check --model=net.prototxt --phase=TRAIN --json=j.json >out 2>&1
     is json_copies json j.json '[l["copy"] for l in n["layers"] if l["name"].endswith("_fc")] == [0, 1, 2]'
@@ -58,6 +64,13 @@ fi
 # ---- the same weights as of the long form, option by option
 printf 'net: "net.prototxt"\n' | cat - solver.prototxt >short_solver.prototxt
 printf 'net: "long.prototxt"\n' | cat - solver.prototxt >other_solver.prototxt
+printf 'net: "five.prototxt"\n' | cat - solver.prototxt >five_solver.prototxt
+runs trains_five 0 'Optimization Done' "$CORTADO" train --solver=five_solver.prototxt
+sed -n 's/.*checksum //p' out >five.sum
+runs trains_count 0 'Optimization Done' "$CORTADO" train --solver=short_solver.prototxt --set=repeat.count=5
+sed -n 's/.*checksum //p' out >count.sum
+is count_trains_the_same sh -c '[ -s five.sum ] && cmp five.sum count.sum'
+runs count_of_inline 2 'repeat.count is for nets in files of their own' "$CORTADO" check --solver=with_net.prototxt --set=repeat.count=5
 runs train 0 'iteration 4|Iteration 4' "$CORTADO" train --solver=short_solver.prototxt --set=snapshot_prefix=a
 runs train_long 0 '' "$CORTADO" train --solver=other_solver.prototxt --set=snapshot_prefix=b
 runs list_a 0 '' "$CORTADO" convert model --from=a_iter_4.caffemodel.h5 --to=a.npz
