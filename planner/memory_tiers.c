@@ -18,9 +18,65 @@ const char *ct_memory_use_name(ct_memory_use use)
     return use_name[use];
 }
 
+/* The layer that the loss comes from, and the product that it reads; -1: there is none. */
+static int find_loss(const ct_net *net)
+{
+    for (int i = 0; i < net->n_output; i++)
+        if (net->output[i].loss_weight > 0) return net->output[i].layer;
+    return -1;
+}
+
+static int64_t logits_bytes(const ct_net *net)
+{
+    int layer = find_loss(net), product;
+    int64_t sum = 0;
+
+    if ((layer < 0) || (net->layer[layer]->n_bottom == 0)) return 0;
+    product = ct_net_find_blob(net, net->pass->instance[layer]->bottom[0]->name);
+    for (int i = 0; (product >= 0) && (i < ct_net_regions(net)); i++) {
+        ct_net_region r = ct_net_region_of(net, i);
+        bool values =
+            (r.blob >= 0) && (ct_net_memory_of(net, r.blob) == ct_net_memory_of(net, product));
+
+        if (values || ((r.blob < 0) && (r.layer == layer))) sum += (int64_t)r.bytes;
+    }
+    return (sum < (int64_t)net->memory.planned) ? sum : (int64_t)net->memory.planned;
+}
+
+static int64_t count_loads(const ct_net *net)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_forward; i++)
+        n += (net->forward[i].kind == CT_STEP_BEGIN) && (net->forward[i].of == CT_PAIR_CHUNK);
+    for (int i = 0; i < net->n_backward; i++)
+        n += (net->backward[i].kind == CT_STEP_BEGIN) && (net->backward[i].of == CT_PAIR_CHUNK);
+    return n;
+}
+
+void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
+{
+    const int64_t element = (int64_t)sizeof(float);
+    int64_t *at =
+        t->bytes[(net->options.dev->kind == CT_DEVICE_CPU) ? CT_TIER_HOST : CT_TIER_DEVICE];
+    bool window = (ct_net_chunk_count(net) > 0) && net->options.window->gradients;
+    int64_t fixed = net->weight_count - net->grad_count, logits = logits_bytes(net);
+
+    if (ct_net_has_visits(net)) {
+        at[CT_USE_WEIGHTS] += element * fixed;
+        at[CT_USE_WINDOW] += element * (net->weight_memory - fixed);
+        t->chunk_loads += count_loads(net);
+    } else {
+        at[CT_USE_WEIGHTS] += element * net->weight_memory;
+    }
+    at[window ? CT_USE_WINDOW : CT_USE_GRADIENTS] += element * net->grad_memory;
+    at[CT_USE_LOGITS] += logits;
+    at[CT_USE_ACTIVATIONS] += (int64_t)net->memory.planned - logits;
+}
+
 int64_t ct_memory_tier_sum(const ct_memory_tiers *t, ct_tier tier)
 {
-    int64_t sum = (tier == CT_TIER_HOST) ? t->runtime : 0;
+    int64_t sum = (tier == CT_TIER_HOST) ? t->runtime + t->test : 0;
 
     for (int u = 0; u < CT_N_USE; u++) sum += t->bytes[tier][u];
     return sum;
@@ -43,6 +99,7 @@ void ct_memory_tiers_json(const ct_memory_tiers *t, ct_text *out)
             ct_text_add(out, ",\"%s\":%" PRId64, use_name[u], t->bytes[k][u]);
         if ((k == CT_TIER_HOST) && (t->runtime > 0))
             ct_text_add(out, ",\"runtime\":%" PRId64, t->runtime);
+        if ((k == CT_TIER_HOST) && (t->test > 0)) ct_text_add(out, ",\"test\":%" PRId64, t->test);
         ct_text_add(out, ",\"sum\":%" PRId64 ",\"limit\":%" PRId64 "}", ct_memory_tier_sum(t, k),
                     t->limit[k]);
         first = false;
@@ -65,12 +122,14 @@ void ct_memory_tiers_print(const ct_memory_tiers *t, FILE *to)
     fprintf(to, "%-7s %*s %*s %*s %*s %*s %*s %*s", "MiB", width, "weights", width, "gradients",
             width, "states", width, "window", width, "activat.", width, "logits", width,
             "communic.");
+    if (t->test > 0) fprintf(to, " %*s", width, "test nets");
     if (t->runtime > 0) fprintf(to, " %*s", width, "runtime");
     fprintf(to, " %*s %*s\n", width, "sum", width, "limit");
     for (int k = 0; k < CT_N_TIER; k++) {
         if (!ct_memory_tier_used(t, k)) continue;
         fprintf(to, "%-7s", tier_name[k]);
         for (int u = 0; u < CT_N_USE; u++) print_mib(width, t->bytes[k][u], to);
+        if (t->test > 0) print_mib(width, (k == CT_TIER_HOST) ? t->test : 0, to);
         if (t->runtime > 0) print_mib(width, (k == CT_TIER_HOST) ? t->runtime : 0, to);
         print_mib(width, ct_memory_tier_sum(t, k), to);
         print_mib(width, t->limit[k], to);

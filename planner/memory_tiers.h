@@ -4,6 +4,7 @@
 #define CT_PLANNER_MEMORY_TIERS_H
 
 #include "framework/base/text.h"
+#include "framework/net/net.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,12 +28,15 @@ typedef struct ct_memory_tiers {
     int64_t bytes[CT_N_TIER][CT_N_USE];
     int64_t limit[CT_N_TIER]; /* 0: none is known                                      */
     int64_t runtime;          /* on the host: what an empty job takes; 0: not counted   */
+    int64_t test;             /* likewise: what test nets take besides                  */
     int64_t chunk_loads;      /* a step, from a slower tier                             */
 } ct_memory_tiers;
 
 const char *ct_tier_name(ct_tier tier);
 const char *ct_memory_use_name(ct_memory_use use);
-/** Of all uses, and the runtime where it is counted. */
+/** Adds what a net for training takes itself, on the tier of its device: it need have no memory. */
+void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net);
+/** Of all uses, the runtime and test nets. */
 int64_t ct_memory_tier_sum(const ct_memory_tiers *t, ct_tier tier);
 /** Something lies there, or may. */
 bool ct_memory_tier_used(const ct_memory_tiers *t, ct_tier tier);

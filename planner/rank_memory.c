@@ -59,6 +59,11 @@ ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
         m->weight_bytes =
             (int64_t)net->memory.weights + (int64_t)(whole->state_bytes * (double)net->grad_count);
         m->memory_bytes = m->weight_bytes + (int64_t)net->memory.planned;
+        m->tiers = (ct_memory_tiers){ .chunk_loads = 0 };
+        ct_memory_tiers_add_net(&m->tiers, net);
+        m->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] =
+            (int64_t)(whole->state_bytes * (double)net->grad_count);
+        m->tiers.limit[CT_TIER_HOST] = (int64_t)whole->memory_limit;
     }
     ct_net_destroy(net);
     ct_rank_net_destroy(&made);
@@ -100,6 +105,9 @@ void ct_rank_memory_json(const ct_parallel *p, const ct_rank_memory *m, const do
                     ",\"transient_bytes\":%" PRId64,
                     (r > 0) ? "," : "", r, ct_parallel_place_of(p, r).stage, m[r].memory_bytes,
                     m[r].weight_bytes, m[r].kept_bytes, m[r].transient_bytes);
+        ct_text_add(out, ",\"memory\":{");
+        ct_memory_tiers_json(&m[r].tiers, out);
+        ct_text_add(out, "}");
         if (seconds != NULL) ct_text_add(out, ",\"compute_s\":%.17g", seconds[r]);
         ct_text_add(out, "}");
     }

@@ -4,6 +4,7 @@
 #ifndef CT_PLANNER_RANK_MEMORY_H
 #define CT_PLANNER_RANK_MEMORY_H
 
+#include "planner/memory_tiers.h"
 #include "planner/rank_net.h"
 
 typedef struct ct_rank_memory {
@@ -11,6 +12,7 @@ typedef struct ct_rank_memory {
     int64_t weight_bytes;    /* weights, gradients, the update rule's states        */
     int64_t kept_bytes;      /* from forward to backward, of all passes in flight   */
     int64_t transient_bytes; /* what else the plan of memory needs                  */
+    ct_memory_tiers tiers;   /* the same sum, by what it is for                     */
 } ct_rank_memory;
 
 /** Where a rank's net stands: of the environment of a whole one, its place and ranks. */

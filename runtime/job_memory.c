@@ -25,6 +25,13 @@ static int64_t chunk_of(const Ct__MemoryParameter *p)
     return (int64_t)(ldexp(p->chunk_mb, 20) / sizeof(float));
 }
 
+ct_storage_files ct_job_memory_files(const Ct__MemoryParameter *p)
+{
+    return (ct_storage_files){ .chunk = chunk_of(p),
+                               .ahead = p->prefetch,
+                               .checksum = (p->checksum != 0) };
+}
+
 static ct_status open_files(const Ct__MemoryParameter *p, const char *stage, ct_job_memory *m)
 {
     const char *folder = folder_of(p, stage);
@@ -36,11 +43,9 @@ static ct_status open_files(const Ct__MemoryParameter *p, const char *stage, ct_
     m->folder = strdup(folder);
     if (m->folder == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a folder's name");
     CT_TRY(ct_io_open(&m->io));
-    m->files = (ct_storage_files){ .folder = m->folder,
-                                   .io = m->io,
-                                   .chunk = chunk_of(p),
-                                   .ahead = p->prefetch,
-                                   .checksum = (p->checksum != 0) };
+    m->files = ct_job_memory_files(p);
+    m->files.folder = m->folder;
+    m->files.io = m->io;
     return CT_OK;
 }
 

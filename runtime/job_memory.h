@@ -30,6 +30,8 @@ typedef struct ct_job_memory_ask {
     bool divided;  /* among ranks, by --parallel */
 } ct_job_memory_ask;
 
+/** Of files as `memory` says: chunk, ahead and checksum; the rest is empty. */
+ct_storage_files ct_job_memory_files(const Ct__MemoryParameter *p);
 /** Collective. CT_ERR_CONFIG, CT_ERR_NOMEM. */
 ct_status ct_job_memory_open(const ct_job_memory_ask *ask, ct_job_memory *m);
 /** After the solver is gone; zeroed ones too. */

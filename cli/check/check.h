@@ -10,6 +10,8 @@
 #include "framework/base/text.h"
 #include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
+#include "planner/memory_tiers.h"
+#include "topology/topo.h"
 
 typedef struct ct_check {
     const ct_net *net;
@@ -35,6 +37,7 @@ typedef struct ct_check {
                           * what the next three say                                       */
     size_t keeps_all, makes_blocks; /* bytes planned with recompute NEVER, and BLOCKS  */
     double again_flop;              /* of forward, a second time with BLOCKS           */
+    ct_memory_tiers tiers;          /* of the first net; of others empty               */
 } ct_check;
 
 /** Counts all but what is sent, and what blocks save. */
@@ -62,6 +65,8 @@ ct_status ct_check_draw(const ct_net *net, const char *file);
 ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p);
 /** Bytes that a rank may take, on the node of --machine with the least memory, or on this one. */
 ct_status ct_verdict_memory(const ct_options *o, double *bytes_p);
+/** n_rank ranks where --nodes and --machine say, else on one node. The caller destroys it. */
+ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p);
 /** Prints the verdict to `to` (NULL: nowhere) and appends `,"verdict":{…}` to json (NULL: not
  * wanted); without --nodes nothing. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,

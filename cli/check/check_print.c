@@ -338,6 +338,11 @@ void ct_check_print(const ct_check *c, FILE *to)
     if (n_bf16 > 0)
         fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
                 n_top, ct_precision_stored(net));
+    if (ct_memory_tier_used(&c->tiers, CT_TIER_HOST)) {
+        fprintf(to, "\n");
+        ct_memory_tiers_print(&c->tiers, to);
+        fprintf(to, "\n");
+    }
     fprintf(to,
             "traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
             "gathered, P = %" PRId64 "\n",
@@ -452,6 +457,10 @@ void ct_check_json(const ct_check *c, ct_text *out)
                 net->memory.planned, net->memory.peak_alive, net->memory.unshared,
                 net->memory.weights, c->caffe_bytes);
     if (c->optimiser_bytes >= 0) ct_text_add(out, ",\"optimiser\":%" PRId64, c->optimiser_bytes);
+    if (ct_memory_tier_used(&c->tiers, CT_TIER_HOST)) {
+        ct_text_add(out, ",");
+        ct_memory_tiers_json(&c->tiers, out);
+    }
     ct_text_add(out, "}");
     if (c->has_blocks)
         ct_text_add(out,

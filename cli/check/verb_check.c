@@ -9,9 +9,11 @@
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
+#include "planner/memory_tiers.h"
 #include "planner/rank_memory.h"
 #include "planner/sharding.h"
 #include "runtime/call.h"
+#include "runtime/memory_plan.h"
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -108,6 +110,60 @@ typedef struct checked {
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
 } checked;
 
+/* ---- what a rank takes of each tier */
+
+/* As its job would make its nets. */
+static void fill_solver_options(const checked *k, double limit, ct_solver_options *o)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+
+    *o = (ct_solver_options){ .param = s,
+                              .dev = ct_device_cpu(),
+                              .map = k->config.map,
+                              .memory_limit = limit,
+                              .send_rows = ct_exchange_sends_rows(s) };
+    o->env = (ct_net_env){ .n_rank = (int)k->n_rank,
+                           .seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1,
+                           .global_batch_size = s->global_batch_size,
+                           .deterministic = (s->deterministic != 0),
+                           .winograd = s->winograd,
+                           .precision = s->precision };
+}
+
+static ct_status plan_tiers(const checked *k, double node_limit, ct_memory_tiers *t)
+{
+    Ct__SolverParameter *s = k->config.solver;
+    bool named = (ct_options_count(k->call->options, "nodes", -1) >= 0);
+    ct_solver_options options;
+    ct_memory_plan p = { .options = &options };
+    ct_topo *topo = NULL;
+    ct_status status;
+
+    CT_TRY(ct_verdict_topo(k->call->options, k->n_rank, &topo));
+    CT_TRY(ct_comm_create_planned(topo, 0, &p.comm));
+    fill_solver_options(k, node_limit, &options);
+    ct_memory_plan_limit(&p, topo->node_size[0]);
+    if (named && !((s->memory != NULL) && (s->memory->limit_mb > 0))) {
+        p.limit = node_limit;
+        p.who = "a node";
+    }
+    if ((s->memory != NULL) && (s->memory->limit_mb > 0)) options.memory_limit = p.limit;
+    status = (s->memory != NULL) ? ct_memory_plan_settle(&p, s, t) : ct_memory_plan_make(&p, t);
+    ct_comm_destroy(p.comm);
+    return status;
+}
+
+/* Of a net for training: of a solver's with all that its job keeps, of a model itself. */
+static ct_status find_tiers(const checked *k, const ct_net *net, ct_memory_tiers *t)
+{
+    *t = (ct_memory_tiers){ .chunk_loads = 0 };
+    if (net->options.phase != CT_TRAIN) return CT_OK;
+    if (!k->config.is_model && !k->has_state && (k->parallel == NULL))
+        return plan_tiers(k, net->options.memory_limit, t);
+    ct_memory_tiers_add_net(t, net);
+    return CT_OK;
+}
+
 static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_options *options)
 {
     ct_rank_memory *m = calloc((size_t)k->parallel->n_rank, sizeof(*m));
@@ -181,6 +237,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     c.sent = sent(way.dense, way.gathered, k->n_rank);
     c.sent_first = way.first;
     c.falls_until = way.falls_until;
+    if (k->n_net == 0) CT_TRY(find_tiers(k, net, &c.tiers));
     ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
     ct_check_json(&c, &k->json);
     if (k->to != NULL) {

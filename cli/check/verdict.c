@@ -114,6 +114,25 @@ ct_status ct_verdict_memory(const ct_options *o, double *bytes_p)
     return CT_OK;
 }
 
+ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p)
+{
+    verdict v = { .o = o };
+    ct_machine *m = NULL;
+    ct_status status;
+    char spec[64];
+
+    if (ct_options_count(o, "nodes", -1) >= 0) {
+        CT_TRY(place(&v));
+        *topo_p = v.topo;
+        return CT_OK;
+    }
+    snprintf(spec, sizeof(spec), "1x%" PRId64, n_rank);
+    CT_TRY(ct_machine_from_spec(spec, &m));
+    status = ct_topo_place(m, (int)n_rank, (int)n_rank, "block", topo_p);
+    ct_machine_destroy(m);
+    return status;
+}
+
 /* What a rank needs at least does not fit. CT_ERR_CONFIG. */
 static ct_status check_memory(const verdict *v)
 {

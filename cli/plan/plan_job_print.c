@@ -284,9 +284,11 @@ static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text 
         ct_text_add(out,
                     "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
                     ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
-                    ",\"transient_bytes\":%" PRId64 ",\"compute_s\":",
+                    ",\"transient_bytes\":%" PRId64 ",\"memory\":{",
                     comma, r, row[r].stage, m->memory_bytes, m->weight_bytes, m->kept_bytes,
                     m->transient_bytes);
+        ct_memory_tiers_json(&m->tiers, out);
+        ct_text_add(out, "},\"compute_s\":");
         ct_text_add_number(out, (double)n->config.micro_batches * (f->forward_s + f->backward_s));
         ct_text_add(out, "}");
         comma = ",";

@@ -7,6 +7,7 @@
 
 #include "cli/plan/plan.h"
 #include "framework/base/log.h"
+#include "planner/memory_tiers.h"
 #include "planner/net_plan.h"
 #include "planner/parallel.h"
 
@@ -17,6 +18,7 @@ typedef struct planned {
     ct_net_search search;
     ct_text file; /* the parallel file */
     FILE *to;     /* NULL: stdout takes JSON alone */
+    ct_memory_tiers tiers;
 } planned;
 
 static double mib(int64_t bytes)
@@ -51,7 +53,7 @@ static ct_status fail_memory(const planned *p)
 }
 
 /* Reads the file as `train` will: its net must take what the plan says, to the byte. */
-static ct_status check_file(const planned *p)
+static ct_status check_file(planned *p)
 {
     const ct_net_plan *best = &p->search.best;
     ct_parallel *f = NULL;
@@ -65,6 +67,12 @@ static ct_status check_file(const planned *p)
         ((int64_t)net->memory.planned != best->kept_bytes + best->transient_bytes))
         status = CT_FAIL(CT_ERR_ARG, "the plan takes %zu bytes, but %" PRId64 " were reckoned with",
                          net->memory.planned, best->kept_bytes + best->transient_bytes);
+    if (status == CT_OK) {
+        ct_memory_tiers_add_net(&p->tiers, net);
+        p->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] =
+            best->weight_bytes - (int64_t)net->memory.weights;
+        p->tiers.limit[CT_TIER_HOST] = (int64_t)p->request.limit;
+    }
     ct_net_destroy(net);
     ct_parallel_destroy(f);
     return status;
@@ -202,8 +210,10 @@ static void add_json(const planned *p, ct_text *out)
     ct_text_add(out,
                 ",\"ranks\":[{\"rank\":0,\"stage\":0,\"memory_bytes\":%" PRId64
                 ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
-                ",\"transient_bytes\":%" PRId64 ",\"compute_s\":",
+                ",\"transient_bytes\":%" PRId64 ",\"memory\":{",
                 n->memory_bytes, n->weight_bytes, n->kept_bytes, n->transient_bytes);
+    ct_memory_tiers_json(&p->tiers, out);
+    ct_text_add(out, "},\"compute_s\":");
     ct_text_add_number(out, n->step_s);
     ct_text_add(out, ",\"again_s\":");
     ct_text_add_number(out, n->time.again_s);

@@ -18,6 +18,7 @@
 #include "runtime/division/division.h"
 #include "runtime/gpu_memory.h"
 #include "runtime/job_memory.h"
+#include "runtime/memory_plan.h"
 #include "runtime/signals.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
@@ -341,6 +342,7 @@ static ct_status open_memory(training *t, ct_solver_options *options)
                                      .planned = plan_nets,
                                      .ctx = options };
 
+    CT_TRY(ct_memory_plan_job(t->job, t->config.solver, t->parallel != NULL, options));
     if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
     CT_TRY(ct_job_memory_open(&ask, &t->memory));
     if (t->parallel == NULL)
@@ -383,9 +385,9 @@ static ct_status create_solver(training *t)
         options.grad_arena = ct_exchange_arena(t->job->data_comm, t->config.solver);
     options.memory_limit = ct_memory_limit() / t->job->group.node.size;
     fill_env(t, &options.env);
-    CT_TRY(open_memory(t, &options));
     options.report = t->report;
     options.send_rows = ct_exchange_sends_rows(t->config.solver);
+    CT_TRY(open_memory(t, &options));
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
     options.trace = t->trace.trace;

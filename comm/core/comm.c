@@ -491,6 +491,32 @@ ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p)
     return create(of, NULL, topo, comm_p);
 }
 
+ct_status ct_comm_create_planned(ct_topo *topo, int rank, ct_comm **comm_p)
+{
+    ct_comm *c = NULL;
+    ct_status status = make_empty(NULL, &c);
+
+    if (status != CT_OK) {
+        ct_topo_destroy(topo);
+        return status;
+    }
+    c->topo = topo;
+    c->rank = rank;
+    c->size = topo->n_rank;
+    c->node_rank = topo->local_rank[rank];
+    c->node_size = topo->node_size[topo->node[rank]];
+    c->node_shares = true;
+    c->host_size = c->host_all = c->node_size;
+    c->n_core = c->n_thread = 1;
+    *comm_p = c;
+    return CT_OK;
+}
+
+bool ct_comm_only_plans(const ct_comm *c)
+{
+    return c->mpi == MPI_COMM_NULL;
+}
+
 /* ---- a part of them */
 
 /* The part of the parent's topology that holds c's ranks. */

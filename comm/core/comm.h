@@ -74,6 +74,12 @@ ct_status ct_comm_create(MPI_Comm of, const char *topology, ct_comm **comm_p);
 /** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
  *  share, messages carry everything. Takes topo over, in case of errors too. */
 ct_status ct_comm_create_placed(MPI_Comm of, ct_topo *topo, ct_comm **comm_p);
+/** One that plans on behalf of a rank of a job that is not there: its parts, buckets and choices
+ * are those of the job, and nothing travels. Takes topo over, in case of errors too. Not
+ * collective. */
+ct_status ct_comm_create_planned(ct_topo *topo, int rank, ct_comm **comm_p);
+/** It is one of those. */
+bool ct_comm_only_plans(const ct_comm *c);
 /** A communicator of those ranks of `parent` that give the same colour, in the order of key, then
  * of their ranks: with tags, attachments and windows of its own, and of the topology the part that
  *  holds them (ct_topo_subset()). A negative colour is in none: *comm_p is NULL. What moves during

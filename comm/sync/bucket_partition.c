@@ -112,8 +112,22 @@ ct_status ct_bucket_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
 
     CT_TRY(ct_bucket_sizes_by(chosen_cost, &k, c->size, config->bucket_bytes, range, n_range,
                               sizes_p));
+    if (ct_comm_only_plans(c)) return CT_OK;
     /* ranks of unlike processors may round a cost differently, but not cut differently */
     return ct_comm_broadcast(c, sizes_p, sizeof(*sizes_p));
+}
+
+/* ---- parts of ranks */
+
+int64_t ct_bucket_own_piece(const ct_bucket_cut *cut, int64_t own_first, int64_t own_count,
+                            const ct_grad_range *r, int64_t *from_p)
+{
+    int64_t from = cut->offset + own_first, end = from + own_count;
+
+    if (from < r->offset) from = r->offset;
+    if (end > r->offset + r->count) end = r->offset + r->count;
+    *from_p = from - r->offset;
+    return end - from;
 }
 
 /* ---- cutting */

@@ -40,6 +40,10 @@ ct_status ct_bucket_partition_check(const ct_grad_pipe_config *config, const ct_
 ct_status ct_bucket_partition_cut(const ct_grad_pipe_config *config, const ct_bucket_sizes *sizes,
                                   const ct_grad_range *range, int n_range, ct_bucket_cut **cut_p,
                                   int *n_cut_p);
+/** What a rank that has [own_first, own_first + own_count) of a bucket has of one of its ranges:
+ *  elements of the range from *from_p on. 0 or less: nothing. */
+int64_t ct_bucket_own_piece(const ct_bucket_cut *cut, int64_t own_first, int64_t own_count,
+                            const ct_grad_range *r, int64_t *from_p);
 /** CT_ERR_CONFIG on all ranks where they differ in settings or in a bucket; says which, and how
  *  rank 0's looks. Collective. */
 ct_status ct_bucket_partition_compare(ct_comm *c, const ct_grad_pipe_config *config,

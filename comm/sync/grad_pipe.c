@@ -217,6 +217,36 @@ ct_status ct_grad_pipe_cut(ct_comm *comm, const ct_grad_pipe_config *config,
     return CT_OK;
 }
 
+static ct_status tell_part(ct_comm *comm, const ct_bucket_cut *b, const ct_grad_range *range, int i,
+                           ct_grad_part_fn part, void *ctx)
+{
+    int64_t first = 0, n = 0, from = 0, count;
+
+    if ((i < b->first) || (i >= b->first + b->n)) return CT_OK;
+    CT_TRY(ct_coll_part(comm, b->count, comm->rank, &first, &n));
+    count = ct_bucket_own_piece(b, first, n, &range[i], &from);
+    return (count > 0) ? part(ctx, i, from, count) : CT_OK;
+}
+
+ct_status ct_grad_pipe_parts(ct_comm *comm, const ct_grad_pipe_config *config,
+                             const ct_grad_range *range, int n_range, ct_grad_part_fn part,
+                             void *ctx)
+{
+    ct_bucket_cut *cut = NULL;
+    ct_bucket_sizes sizes;
+    ct_status status = CT_OK;
+    int n_cut = 0;
+
+    CT_TRY(ct_bucket_sizes_find(comm, config, range, n_range, &sizes));
+    CT_TRY(ct_bucket_partition_cut(config, &sizes, range, n_range, &cut, &n_cut));
+    for (int i = 0; i < n_range; ++i) {
+        for (int k = 0; (status == CT_OK) && (k < n_cut); ++k)
+            status = tell_part(comm, &cut[k], range, i, part, ctx);
+    }
+    free(cut);
+    return status;
+}
+
 static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
 {
     const ct_grad_policy *policy = gp->config.policy;

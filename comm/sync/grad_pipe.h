@@ -126,6 +126,13 @@ ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, 
  *  what codecs it needs is not looked at. Collective. */
 ct_status ct_grad_pipe_cut(ct_comm *comm, const ct_grad_pipe_config *config,
                            const ct_grad_range *range, int n_range, bool *begins);
+/** Floats [from, from + count) of a range. */
+typedef ct_status (*ct_grad_part_fn)(void *ctx, int range, int64_t from, int64_t count);
+/** Calls `part` with all that comm's rank has of each range under shards, in order, as
+ *  ct_grad_pipe_own() tells it of such a pipe. Collective. */
+ct_status ct_grad_pipe_parts(ct_comm *comm, const ct_grad_pipe_config *config,
+                             const ct_grad_range *range, int n_range, ct_grad_part_fn part,
+                             void *ctx);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 /** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */

@@ -25,13 +25,7 @@ void ct_grad_pipe_begin_shards(ct_grad_pipe *gp)
 /* What this rank has of range i in bucket b: elements of the range. */
 static int64_t piece(const ct_grad_pipe *gp, const ct_bucket *b, int i, int64_t *from_p)
 {
-    const ct_grad_range *r = &gp->range[i];
-    int64_t from = b->cut.offset + b->own_first, end = from + b->own_count;
-
-    if (from < r->offset) from = r->offset;
-    if (end > r->offset + r->count) end = r->offset + r->count;
-    *from_p = from - r->offset;
-    return end - from;
+    return ct_bucket_own_piece(&b->cut, b->own_first, b->own_count, &gp->range[i], from_p);
 }
 
 bool ct_grad_pipe_own(const ct_grad_pipe *gp, int i, int k, int64_t *from_p, int64_t *count_p)

@@ -52,8 +52,16 @@ void ct_log_last_error(char *text, size_t size)
     snprintf(text, size, "%s", last_error);
 }
 
+static _Thread_local bool hushed;
+
+void ct_log_hush(bool hush)
+{
+    hushed = hush;
+}
+
 bool ct_log_on(ct_log_level level)
 {
+    if (hushed && (level > CT_LOG_ERROR)) return false;
     if (level > cfg.level) return false;
     return (level != CT_LOG_INFO) || (cfg.rank == 0);
 }

@@ -20,6 +20,9 @@ typedef enum { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG } ct_log_lev
 /** Sets what stands in front of a line and reads CORTADO_LOG=error|warn|info|debug. Called
  *  before any thread starts. rank, n_rank: of the job (0, 1 without one). */
 void ct_log_init(int rank, int n_rank, const char *host);
+/** From here on this thread tells nothing but errors: it plans what nobody asked for. false: as
+ *  before. */
+void ct_log_hush(bool hush);
 /** True where a message of this level would be printed. */
 bool ct_log_on(ct_log_level level);
 void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)

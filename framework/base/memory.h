@@ -32,6 +32,9 @@ void ct_mem_release(void *block); /* NULL allowed */
 /** Bytes that all processes of a job on this machine may take together: the machine's memory, or
  *  what the control groups of this process allow of it. */
 double ct_memory_limit(void);
+/** What a process of `n` on this machine may take of that, or of what SLURM gave the job there,
+ *  where it is less (SLURM_MEM_PER_NODE, SLURM_MEM_PER_CPU). *who_p: whose limit it is; static. */
+double ct_memory_limit_each(int n, const char **who_p);
 /** The same for a list of groups as /proc/self/cgroup is one, with their files below `mount`, on a
  *  machine with so many bytes. */
 double ct_memory_limit_of(const char *groups, const char *mount, double machine);
@@ -46,6 +49,9 @@ double ct_memory_free_of(const char *groups, const char *mount, double machine);
  *  (windows of a node's ranks) its share counts, so that a sum over the ranks has each page once.
  */
 int64_t ct_memory_resident(void);
+
+/** Bytes that this process has resident now; 0: the system does not say. */
+int64_t ct_memory_resident_now(void);
 
 typedef enum {
     CT_ARENA_PLAIN, /* private host memory                    */

@@ -2,6 +2,7 @@
  * control group leaves of it (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of
  * Linux). A scheduler limits jobs so, and so does whoever runs containers. And what of it a process
  * has taken. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,4 +154,33 @@ int64_t ct_memory_resident(void)
     /* share 0: Linux before 4.14 does not tell */
     return 1024 *
            ((int64_t)used.ru_maxrss - (((share > 0) && (share < shared)) ? shared - share : 0));
+}
+
+int64_t ct_memory_resident_now(void)
+{
+    return 1024 * read_line("/proc/self/status", "VmRSS");
+}
+
+/* MiB in the environment, as bytes; 0: not there. */
+static double env_mib(const char *name)
+{
+    const char *text = getenv(name);
+    double mib = (text != NULL) ? strtod(text, NULL) : 0;
+
+    return (isfinite(mib) && (mib > 0)) ? ldexp(mib, 20) : 0;
+}
+
+double ct_memory_limit_each(int n, const char **who_p)
+{
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double least = ct_memory_limit(), slurm = env_mib("SLURM_MEM_PER_NODE");
+    const char *cpus = getenv("SLURM_CPUS_ON_NODE");
+
+    if ((slurm == 0) && (cpus != NULL)) slurm = env_mib("SLURM_MEM_PER_CPU") * strtod(cpus, NULL);
+    *who_p = (least < machine) ? "the control group" : "the machine";
+    if ((slurm > 0) && (slurm < least)) {
+        least = slurm;
+        *who_p = "SLURM";
+    }
+    return least / n;
 }

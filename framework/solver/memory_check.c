@@ -3,18 +3,6 @@
 
 #include "framework/solver/solver_private.h"
 
-/* What is described, and not built yet. */
-static ct_status check_built(const ct_solver_text *t)
-{
-    const Ct__MemoryParameter *m = t->p->memory;
-
-    if (m == NULL) return CT_OK;
-    if (m->limit_mb > 0)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: limits of memory are not built yet",
-                       CT_SOLVER_AT(t, memory));
-    return CT_OK;
-}
-
 static ct_status check_size(const ct_solver_text *t, const double *field, const char *name)
 {
     if (isfinite(*field) && (*field >= 0)) return CT_OK;
@@ -26,7 +14,7 @@ ct_status ct_memory_check(const ct_solver_text *t)
 {
     const Ct__MemoryParameter *m = t->p->memory;
 
-    if (m == NULL) return check_built(t);
+    if (m == NULL) return CT_OK;
     if ((m->zero < 0) || (m->zero > 3))
         return CT_FAIL(CT_ERR_CONFIG, "%s: memory.zero is %d, needs 0 to 3",
                        CT_SOLVER_AT(t, memory->zero), m->zero);
@@ -35,6 +23,5 @@ ct_status ct_memory_check(const ct_solver_text *t)
                        CT_SOLVER_AT(t, memory->prefetch), m->prefetch);
     CT_TRY(check_size(t, &m->limit_mb, "limit_mb"));
     CT_TRY(check_size(t, &m->gpu_limit_mb, "gpu_limit_mb"));
-    CT_TRY(check_size(t, &m->chunk_mb, "chunk_mb"));
-    return check_built(t);
+    return check_size(t, &m->chunk_mb, "chunk_mb");
 }

@@ -158,15 +158,21 @@ static ct_status find_test_net(ct_solver *s, int i, const Ct__NetParameter **par
 
 /* ---- the nets as one rank would run them */
 
-static ct_status make_whole(ct_solver *s, const Ct__NetParameter *param, ct_net_options *o,
-                            ct_net **net_p)
+static ct_status make_whole(ct_solver *s, const Ct__NetParameter *param, bool alone,
+                            ct_net_options *o, ct_net **net_p)
 {
+    ct_net_env env = o->env;
+
     ct_net_options_alone(o);
+    if (!alone) {
+        o->env.rank = env.rank;
+        o->env.n_rank = env.n_rank;
+    }
     o->dev = s->options.dev;
     return ct_net_create(param, o, net_p);
 }
 
-static ct_status make_wholes(ct_solver *s, ct_whole_nets *w)
+static ct_status make_wholes(ct_solver *s, bool alone, ct_whole_nets *w)
 {
     const Ct__NetParameter *param = NULL;
     ct_net_options o;
@@ -174,18 +180,18 @@ static ct_status make_wholes(ct_solver *s, ct_whole_nets *w)
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(find_train_net(s, &param, &o));
-    CT_TRY(make_whole(s, param, &o, &w->train));
+    CT_TRY(make_whole(s, param, alone, &o, &w->train));
     CT_TRY(ct_solver_count_test_nets(s->param, s->options.map, &n));
     w->test = calloc((size_t)n + 1, sizeof(*w->test));
     if (w->test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d test nets", n);
     for (; w->n_test < n; w->n_test++) {
         CT_TRY(find_test_net(s, w->n_test, &param, &o));
-        CT_TRY(make_whole(s, param, &o, &w->test[w->n_test]));
+        CT_TRY(make_whole(s, param, alone, &o, &w->test[w->n_test]));
     }
     return CT_OK;
 }
 
-ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w)
+static ct_status make_nets(const ct_solver_options *options, bool alone, ct_whole_nets *w)
 {
     ct_solver *s = calloc(1, sizeof(*s));
     ct_status status;
@@ -194,9 +200,19 @@ ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w)
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the nets of a solver");
     s->options = *options;
     s->param = options->param;
-    status = make_wholes(s, w);
+    status = make_wholes(s, alone, w);
     if (status != CT_OK) ct_whole_nets_destroy(w);
     return status;
+}
+
+ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w)
+{
+    return make_nets(options, true, w);
+}
+
+ct_status ct_planned_nets_make(const ct_solver_options *options, ct_whole_nets *w)
+{
+    return make_nets(options, false, w);
 }
 
 void ct_whole_nets_destroy(ct_whole_nets *w)

@@ -95,6 +95,8 @@ typedef struct ct_whole_nets {
 /** Of what options say param, dev, table and the solver's own fields of env are read. The caller
  *  destroys it. Not collective. CT_ERR_CONFIG. */
 ct_status ct_whole_nets_make(const ct_solver_options *options, ct_whole_nets *w);
+/** The same as this rank of the job makes them: its share of the batch, and options.window. */
+ct_status ct_planned_nets_make(const ct_solver_options *options, ct_whole_nets *w);
 void ct_whole_nets_destroy(ct_whole_nets *w); /* zeroed ones too */
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
  *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective.

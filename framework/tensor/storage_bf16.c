@@ -58,6 +58,16 @@ static void bf16_close(ct_storage *s)
     destroy(s->own);
 }
 
+static size_t buffer_bytes(int64_t count)
+{
+    return (size_t)((count < CT_STORAGE_BF16_MOST) ? count : CT_STORAGE_BF16_MOST) * sizeof(float);
+}
+
+size_t ct_storage_bf16_size(int64_t count)
+{
+    return (size_t)count * sizeof(ct_bf16) + CT_STORAGE_OUT * buffer_bytes(count);
+}
+
 ct_status ct_storage_open_bf16(void *ctx, const ct_device *dev, int64_t count, ct_storage *s_p)
 {
     static const ct_storage_ops ops = { .name = "bf16",
@@ -65,8 +75,7 @@ ct_status ct_storage_open_bf16(void *ctx, const ct_device *dev, int64_t count, c
                                         .done = bf16_done,
                                         .together = bf16_together,
                                         .close = bf16_close };
-    int64_t most = (count < CT_STORAGE_BF16_MOST) ? count : CT_STORAGE_BF16_MOST;
-    size_t value = (size_t)count * sizeof(ct_bf16), buffer = (size_t)most * sizeof(float);
+    size_t value = (size_t)count * sizeof(ct_bf16), buffer = buffer_bytes(count);
     bf16_storage *own;
     bool enough;
 
@@ -85,10 +94,8 @@ ct_status ct_storage_open_bf16(void *ctx, const ct_device *dev, int64_t count, c
         destroy(own);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a storage of %" PRId64 " numbers", count);
     }
-    *s_p = (ct_storage){ .ops = &ops,
-                         .dev = dev,
-                         .count = count,
-                         .bytes = value + CT_STORAGE_OUT * buffer,
-                         .own = own };
+    *s_p = (ct_storage){
+        .ops = &ops, .dev = dev, .count = count, .bytes = ct_storage_bf16_size(count), .own = own
+    };
     return CT_OK;
 }

@@ -10,6 +10,8 @@
 
 enum { CT_STORAGE_BF16_MOST = 1 << 16 /* floats of one range: a buffer that fits a cache */ };
 
+/** Bytes that one of `count` floats takes. */
+size_t ct_storage_bf16_size(int64_t count);
 /** A ct_storage_open_fn; ctx is not looked at. CT_ERR_NOMEM. */
 ct_status ct_storage_open_bf16(void *ctx, const ct_device *dev, int64_t count, ct_storage *s_p);
 

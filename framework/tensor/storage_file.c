@@ -318,6 +318,28 @@ static ct_status acquire(file_storage *f)
     return CT_OK;
 }
 
+/* Floats of a chunk, chunks and buffers of a storage of so many floats. */
+static void set_sizes(const ct_storage_files *files, int64_t count, file_storage *f)
+{
+    int64_t chunk = (files->chunk > 0) ? files->chunk : USUAL_CHUNK;
+    int ahead = (files->ahead > 0) ? files->ahead : USUAL_AHEAD;
+
+    f->chunk = (chunk + PAGE - 1) / PAGE * PAGE;
+    f->n_chunk = (count + f->chunk - 1) / f->chunk;
+    f->n_buffer = 2 * ahead + CT_STORAGE_OUT; /* as many are on their way back */
+    if (f->n_buffer > f->n_chunk) f->n_buffer = (f->n_chunk > 0) ? (int)f->n_chunk : 1;
+}
+
+void ct_storage_file_size(const ct_storage_files *files, int64_t count, int64_t *file_p,
+                          int64_t *ring_p)
+{
+    file_storage f;
+
+    set_sizes(files, count, &f);
+    *file_p = f.n_chunk * (int64_t)chunk_bytes(&f);
+    *ring_p = f.n_buffer * (int64_t)chunk_bytes(&f);
+}
+
 ct_status ct_storage_open_file(void *ctx, const ct_device *dev, int64_t count, ct_storage *s_p)
 {
     static const ct_storage_ops ops = { .name = "file",
@@ -326,7 +348,6 @@ ct_status ct_storage_open_file(void *ctx, const ct_device *dev, int64_t count, c
                                         .together = file_together,
                                         .close = file_close };
     ct_storage_files *files = ctx;
-    int64_t chunk = (files->chunk > 0) ? files->chunk : USUAL_CHUNK;
     file_storage *f = calloc(1, sizeof(*f));
     ct_status status;
 
@@ -339,10 +360,7 @@ ct_status ct_storage_open_file(void *ctx, const ct_device *dev, int64_t count, c
     f->files = files;
     f->file.fd = -1;
     f->now = NOBODY;
-    f->chunk = (chunk + PAGE - 1) / PAGE * PAGE;
-    f->n_chunk = (count + f->chunk - 1) / f->chunk;
-    f->n_buffer = 2 * files->ahead + CT_STORAGE_OUT; /* as many are on their way back */
-    if (f->n_buffer > f->n_chunk) f->n_buffer = (f->n_chunk > 0) ? (int)f->n_chunk : 1;
+    set_sizes(files, count, f);
     status = acquire(f);
     if (status == CT_OK)
         status = ct_scratch_open(files->folder, f->n_chunk * (int64_t)chunk_bytes(f), &f->file);

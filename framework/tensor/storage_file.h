@@ -25,6 +25,10 @@ typedef struct ct_storage_files {
     bool direct;           /* past the page cache */
 } ct_storage_files;
 
+/** What one of `count` floats takes: bytes of its file, and of the ring in memory. Of files chunk
+ * and ahead are read. */
+void ct_storage_file_size(const ct_storage_files *files, int64_t count, int64_t *file_p,
+                          int64_t *ring_p);
 /** A ct_storage_open_fn; ctx: a ct_storage_files, which outlives it. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_storage_open_file(void *ctx, const ct_device *dev, int64_t count, ct_storage *s_p);
 

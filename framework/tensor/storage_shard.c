@@ -32,6 +32,19 @@ void ct_shard_destroy(ct_shard *s)
 
 enum { LINE = 16 /* floats: pieces begin at multiples of it in the inner storage, too */ };
 
+static int64_t padded(int64_t count)
+{
+    return (count + LINE - 1) / LINE * LINE;
+}
+
+int64_t ct_shard_length(const ct_shard *s)
+{
+    int64_t at = 0;
+
+    for (int i = 0; i + 1 < s->n; i++) at += padded(s->piece[i].count);
+    return (s->n > 0) ? at + s->piece[s->n - 1].count : 0;
+}
+
 typedef struct shard_storage {
     int n;
     ct_shard_piece *piece;
@@ -126,7 +139,7 @@ static bool copy_pieces(const ct_shard *shard, shard_storage *own)
     own->n = shard->n;
     for (int i = 0; i < own->n; i++) {
         own->at[i] = at;
-        at += (own->piece[i].count + LINE - 1) / LINE * LINE;
+        at += padded(own->piece[i].count);
     }
     return true;
 }
@@ -146,15 +159,13 @@ ct_status ct_storage_open_shard(const ct_shard *shard, ct_storage_open_fn inner,
                                            .together = shard_together,
                                            .close = shard_close };
     shard_storage *own = calloc(1, sizeof(*own));
-    int64_t length = 0;
     ct_status status;
 
     if ((own == NULL) || !copy_pieces(shard, own)) {
         destroy(own);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a shard of %d pieces", shard->n);
     }
-    if (own->n > 0) length = own->at[own->n - 1] + own->piece[own->n - 1].count;
-    status = inner(inner_ctx, dev, length, &own->inner);
+    status = inner(inner_ctx, dev, ct_shard_length(shard), &own->inner);
     if (status != CT_OK) {
         destroy(own);
         return status;

@@ -24,6 +24,8 @@ typedef struct ct_shard {
 ct_status ct_shard_add(ct_shard *s, int64_t from, int64_t count);
 void ct_shard_destroy(ct_shard *s); /* zeroed ones too */
 
+/** Floats of the inner storage of such a shard. */
+int64_t ct_shard_length(const ct_shard *s);
 /** Opens a storage of `count` zeros, of which the pieces of `shard` are there. They are copied.
  *  inner: opens what they lie in. */
 ct_status ct_storage_open_shard(const ct_shard *shard, ct_storage_open_fn inner, void *inner_ctx,

@@ -46,7 +46,7 @@ bytes)
     for ranks in 1 2 4; do
         for zero in 0 1 2 3; do
             OMP_NUM_THREADS=1 $mpirun -np $ranks "$cortado" train --solver="$root/models/gpt2/solver.prototxt" --set=clip_gradients=-1 \
-                --set=batch_tokens=$((1024 * ranks)) --set=batch_size=1 --set=warmup.iterations=1 --set=max_iter=2 --iterations=1 --set=snapshot_after_train=false --set=snapshot=0 \
+                --set=batch_tokens=$((1024 * ranks)) --set=batch_size=1 --set=max_iter=1 --set=snapshot_after_train=false --set=snapshot=0 \
                 --set=test_initialization=false --set=memory.zero=$zero --metrics=bytes.jsonl --overwrite=true >bench.log 2>&1
             printf 'gpt2 ranks %s zero %s ' $ranks $zero
             sed -n 's/.*\("ranks":\[.*\]\).*/\1/p' bytes.jsonl

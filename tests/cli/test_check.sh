@@ -80,7 +80,7 @@ if command -v python3 >/dev/null; then
     is json_bottoms json j.json '[l["bottoms"] for l in n["layers"]][:4] == [[], ["data"], ["c"], ["c"]]'
     is json_split json j.json '"label_t_1_split" in [l["name"] for l in n["test"][0]["layers"]]'
     is json_counts json j.json 'n["parameters"] == 845 and n["statistics"] == 9 and n["test"][0]["learned"] == 0'
-    is json_memory json j.json 'set(n["memory"]) == {"planned", "peak_alive", "unshared", "weights", "caffe_data", "optimiser"}'
+    is json_memory json j.json 'set(n["memory"]) == {"planned", "peak_alive", "unshared", "weights", "caffe_data", "optimiser", "tiers", "chunk_loads"}'
     is json_weights json j.json 'n["layers"][1]["weights"][0] == {"name": "c[0]", "shape": [4, 3, 3, 3], "statistic": False, "shared": False}'
     runs json_file 0 'phase TEST' $check --data_shape=3,8,8 --json=f.json
     is json_file_there python3 -m json.tool f.json /dev/null

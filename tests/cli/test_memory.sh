@@ -25,6 +25,12 @@ same() {
             continue
         fi
         is "said_${kind}_${n}_$way" grep -q 'of this rank lie in files in "files"' out
+        case $kind in
+        adam | apart)
+            "$CORTADO" check --solver=solver.prototxt --ranks=$n --global_batch_size=12 --set=comm.bucket_mb=0.002 "$@" $how --json=c.json >out 2>&1
+            is "planned_${kind}_$way" python3 "$ROOT/tests/cli/tiers_are.py" c.json m.jsonl
+            ;;
+        esac
         is "losses_${kind}_${n}_$way" cmp losses_none losses_$way
         is "weights_${kind}_${n}_$way" cmp sum_none sum_$way
     done
@@ -78,6 +84,34 @@ is resumed_in_files cmp sum_m sum_r
 runs to_memory 0 'Optimization Done' $JOB 1 $train $adam --set=snapshot_prefix=r --snapshot=f_iter_10.solverstate.h5
 sum_of >sum_r
 is resumed_in_memory cmp sum_m sum_r
+
+# limits: what is AUTO goes to files where memory is short; what cannot be is refused before it runs
+{
+    echo 'layer { name: "in" type: "DummyData" top: "x0" top: "y" dummy_data_param { shape { dim: 4 dim: 800 } shape { dim: 4 }
+      data_filler { type: "gaussian" } data_filler { type: "constant" } } }'
+    for k in 1 2 3 4 5 6; do
+        echo "layer { name: \"a$k\" type: \"InnerProduct\" bottom: \"x$((k - 1))\" top: \"x$k\" inner_product_param { num_output: 800 weight_filler { type: \"xavier\" } } }"
+    done
+    echo 'layer { name: "b" type: "InnerProduct" bottom: "x6" top: "b" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+    layer { name: "loss" type: "SoftmaxWithLoss" bottom: "b" bottom: "y" top: "loss" }'
+} >wide.prototxt
+printf 'net: "wide.prototxt" base_lr: 0.001 lr_policy: "fixed" type: "Adam" max_iter: 2 random_seed: 3 deterministic: true snapshot_after_train: false\n' >wide.solver
+wide="--solver=wide.solver --set=memory.path=files --set=memory.chunk_mb=0.25 --set=memory.prefetch=1"
+planned() { sed -n 's/.*memory: \([0-9]*\)[0-9.]* MiB of a rank are planned.*/\1/p' out; }
+runs limit_none 0 'MiB of a rank are planned, .* MiB \((the machine|the control group|SLURM)\)' "$CORTADO" train $wide --set=memory.zero=0
+sum_of >sum_none
+all=$(planned)
+is planned_all test "$all" -gt 46 # 15 MiB of weights, twice as many of states
+for limit in $((all - 4)) $((all - 30)); do
+    runs auto_$limit 0 "AUTO: FILE, since memory takes [0-9]* MiB of $limit \(limit_mb\)" "$CORTADO" train $wide --set=memory.limit_mb=$limit --metrics=m.jsonl
+    sum_of >sum_auto
+    is auto_same_$limit cmp sum_none sum_auto
+    is auto_less_$limit test "$(planned)" -le $limit
+done
+runs auto_weights 0 'state and weights AUTO: FILE' "$CORTADO" train $wide --set=memory.limit_mb=$limit
+runs too_little 2 'limit_mb: 20: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' "$CORTADO" train $wide --set=memory.limit_mb=20
+runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
+runs checked_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" check $wide --set=memory.limit_mb=20
 
 printf 'ranks: 1 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 }\n' >one.parallel
 runs weights_divided 2 'weights: FILE } is not built yet with --parallel' $train --parallel=one.parallel --set=memory.weights=FILE --set=memory.path=files

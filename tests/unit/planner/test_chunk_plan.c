@@ -8,6 +8,7 @@
 
 #include "framework/base/rng.h"
 #include "planner/chunk_plan.h"
+#include "planner/memory_tiers.h"
 #include "tests/log_capture.h"
 
 enum { MOST = 80, SETS = 256 };
@@ -202,12 +203,37 @@ static void test_errors(void **state)
     ct_chunk_plan_destroy(&p);
 }
 
+/* ---- what lies in each tier */
+
+static void test_tiers(void **state)
+{
+    ct_memory_tiers t = { .chunk_loads = 7, .runtime = 1000, .test = 200 };
+    ct_text json = { 0 };
+
+    (void)state;
+    for (int u = 0; u < CT_N_USE; u++) t.bytes[CT_TIER_HOST][u] = 1 << u;
+    t.bytes[CT_TIER_FILE][CT_USE_STATES] = 512;
+    t.limit[CT_TIER_HOST] = 4096;
+    assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_HOST), 127 + 1000 + 200);
+    assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_FILE), 512);
+    assert_false(ct_memory_tier_used(&t, CT_TIER_DEVICE));
+    ct_memory_tiers_json(&t, &json);
+    assert_string_equal(
+        json.text, "\"tiers\":[{\"tier\":\"host\",\"weights\":1,\"gradients\":2,\"states\":4,"
+                   "\"window\":8,\"activations\":16,\"logits\":32,\"communication\":64,"
+                   "\"runtime\":1000,\"test\":200,\"sum\":1327,\"limit\":4096},"
+                   "{\"tier\":\"file\",\"weights\":0,\"gradients\":0,\"states\":512,\"window\":0,"
+                   "\"activations\":0,\"logits\":0,\"communication\":0,\"sum\":512,\"limit\":0}],"
+                   "\"chunk_loads\":7");
+    ct_text_destroy(&json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chains),      cmocka_unit_test(test_random_nets),
         cmocka_unit_test(test_larger_nets), cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_errors),      cmocka_unit_test(test_tiers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

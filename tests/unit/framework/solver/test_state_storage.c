@@ -291,26 +291,14 @@ static void test_recording(void **state)
 
 /* ---- states, and weights, of a device in host memory */
 
-#define DENSE(name, bottom, n)                                                                     \
-    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" name               \
-    "' inner_product_param { num_output: " n " weight_filler { type: 'xavier' } } } "
-/* More weights than are in a window at one time. */
-#define CHAIN                                                                                      \
-    "net_param { name: 'chain' "                                                                   \
-    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "                 \
-    "shape { dim: 2 dim: 9 } shape { dim: 2 dim: 3 } data_filler { type: 'gaussian' } "            \
-    "data_filler { value: 1 } } } " DENSE("a", "x", "33") DENSE("b", "a", "20")                    \
-        DENSE("c", "b", "21") DENSE("d", "c", "11")                                                \
-            DENSE("e", "d", "3") "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'e' bottom: " \
-                                 "'y' top: 'loss' } } "
-
 typedef enum { ON_DEVICE, BY_RING, BY_HOST, WEIGHTS_TOO } place;
 static const char *const place_name[] = { "on the device", "by a ring", "by the host",
                                           "weights, too" };
 
 enum {
-    PIECE = 64, /* floats: of the largest weight more than a ring has */
-    MANY_WEIGHTS = 2048
+    WIDE = 41,  /* 369 weights: several chunks and pieces */
+    PIECE = 64, /* floats */
+    MANY_WEIGHTS = 1024
 };
 
 /* A weight or two in a chunk, as the job cuts it. */
@@ -340,19 +328,6 @@ static ct_status get_learned(test_solver *t, gpu_run *r)
     return net->options.dev->to_host(NULL, r->weight, net->weight_arena, bytes);
 }
 
-/* Where CUDA is emulated copies come as late as may be, or the device's work does, so that copies
- * come as early: one after the other. */
-static void come_late(place where)
-{
-    static const char *const late[] = { "copies", "work", "work" };
-    static int turn;
-
-    if (where == ON_DEVICE)
-        unsetenv("CORTADO_EMULATED_LATE");
-    else
-        setenv("CORTADO_EMULATED_LATE", late[turn++ % 3], 1);
-}
-
 /* at_once: no gradient waits for others, so that they may share memory. */
 static gpu_run *run_gpu(const char *fields, int max_iter, place where, bool at_once,
                         const char *restore)
@@ -366,23 +341,19 @@ static gpu_run *run_gpu(const char *fields, int max_iter, place where, bool at_o
     test_solver t;
 
     assert_non_null(r);
-    come_late(where);
-    /* of few slots, and of one for each chunk */
-    r->rings = (ct_storage_rings){ .chunk = PIECE, .ahead = (max_iter == 3) ? 1 : 16 };
+    r->rings = (ct_storage_rings){ .chunk = PIECE, .ahead = 1 };
     if (where == BY_RING) {
         o.open_state = ct_storage_open_ring;
         o.open_state_ctx = &r->rings;
     }
     if ((where != ON_DEVICE) && (window.gradients || window.weights)) o.window = &window;
-    snprintf(text, sizeof(text), "%s " FIELDS CHAIN, fields, test_solver_dir(), max_iter, "GPU");
+    snprintf(text, sizeof(text), "%s " FIELDS NET, fields, test_solver_dir(), max_iter, "GPU", 2,
+             WIDE);
     assert_int_equal(test_solver_create_with(text, NULL, &o, &t), CT_OK);
-    for (int k = 0; k < ((restore != NULL) ? 2 : 1); k++) { /* once more, with what it knows */
-        if (restore != NULL) assert_int_equal(ct_solver_restore(t.solver, restore), CT_OK);
-        if (ct_solver_run(t.solver) != CT_OK) fail_msg("%s: %s fails", fields, place_name[where]);
-    }
+    if (restore != NULL) assert_int_equal(ct_solver_restore(t.solver, restore), CT_OK);
+    if (ct_solver_run(t.solver) != CT_OK) fail_msg("%s: %s fails", fields, place_name[where]);
     assert_int_equal(get_learned(&t, r), CT_OK);
     test_solver_destroy(&t);
-    unsetenv("CORTADO_EMULATED_LATE");
     return r;
 }
 
@@ -432,14 +403,14 @@ static void compare_places(const char *fields, bool at_once, unsigned places)
 static void compare_resumed(const char *fields)
 {
     gpu_run *once = run_gpu(fields, 5, ON_DEVICE, true, NULL), *twice;
-    char set[256];
 
-    snprintf(set, sizeof(set), "%s/s_iter_3.solverstate.h5", test_solver_dir());
     for (place where = BY_RING; where <= WEIGHTS_TOO; where++) {
         free(run_gpu(fields, 3, where, true, NULL));
-        twice = run_gpu(fields, 5, where, true, set);
+        twice = run_gpu(fields, 5, where, true, "auto");
         assert_alike(once, twice, fields, where);
         free(twice);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
     }
     free(once);
 }
