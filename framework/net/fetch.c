@@ -115,6 +115,14 @@ static ct_status add_visit(plan *p, int c, int t)
     return CT_OK;
 }
 
+/* Between forward and backward of a micro-batch come others' where several are in flight. */
+static bool is_apart(const plan *p, int a, int b)
+{
+    int back = p->net->n_forward;
+
+    return (p->net->options.in_flight > 1) && (a < back) && (b >= back);
+}
+
 static ct_status find_visits(plan *p)
 {
     for (int c = 0; c < p->n_chunk; c++) {
@@ -124,7 +132,8 @@ static ct_status find_visits(plan *p)
             int most = p->prefetch + 1;
 
             if (!is_used(p, t, c)) continue;
-            if ((v == NULL) || (count_between(p, v->last, t, c, most) == most)) {
+            if ((v == NULL) || is_apart(p, v->last, t) ||
+                (count_between(p, v->last, t, c, most) == most)) {
                 CT_TRY(add_visit(p, c, t));
                 v = &p->v[p->n - 1];
             }

@@ -49,10 +49,11 @@ void ct_net_chunks_release(ct_net *net)
     free(m->weight);
 }
 
-/* Rows come beside a gradient after it is final. */
+/* Rows come beside a gradient after it is final. Of what two stages share, one has its gradient
+ * when the other is done with backward. */
 bool ct_net_waits_for(const ct_net *net, int i)
 {
-    return !net->param[i].row_beside;
+    return !net->param[i].row_beside && !net->param[i].tied;
 }
 
 /* Parameter k gets a gradient from layer i at this step, or before; made in forward, it shares

@@ -109,22 +109,29 @@ enum {
     WINDOW_PREFETCH = 2 /* … that come while the one before is read   */
 };
 
-/* Buckets are those of ranks that keep all gradients, so that sums have the same bits. */
-static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
+ct_status ct_exchange_cut(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
+                          bool *begins)
 {
-    const ct_exchange_window *w = ctx;
     ct_grad_pipe_config config = { .allreduce = NULL };
     ct_codec_config *own = NULL;
     ct_grad_range *range = NULL;
     ct_status status;
     int n = 0;
 
-    CT_TRY(ct_exchange_read_config(w->param, &config));
-    CT_TRY(ct_exchange_read_ranges(w->param, net, &config, &range, &own, &n));
-    status = ct_grad_pipe_cut(w->comm, &config, range, n, begins);
+    CT_TRY(ct_exchange_read_config(param, &config));
+    CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &own, &n));
+    status = ct_grad_pipe_cut(comm, &config, range, n, begins);
     free(range);
     free(own);
     return status;
+}
+
+/* Buckets are those of ranks that keep all gradients, so that sums have the same bits. */
+static ct_status cut_window(void *ctx, const ct_net *net, bool *begins)
+{
+    const ct_exchange_window *w = ctx;
+
+    return ct_exchange_cut(w->comm, w->param, net, begins);
 }
 
 /* What must wait is kept in 16 bits, elsewhere than where backward writes it. */

@@ -127,10 +127,15 @@ static ct_status carry_on_device(ct_job_division *d, const ct_net *net)
     return CT_OK;
 }
 
+static ct_exchange_groups groups_of(const ct_job_division *d)
+{
+    return (ct_exchange_groups){ d->stage, d->tied, d->replicas, d->job->shares_gpu };
+}
+
 ct_status ct_job_division_open_exchange(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_job_division *d = ctx;
-    const ct_exchange_groups groups = { d->stage, d->tied, d->replicas, d->job->shares_gpu };
+    const ct_exchange_groups groups = groups_of(d);
     int64_t n_trial;
 
     CT_TRY(ct_exchange_divided_create(&groups, d->solver, net, &d->exchange, out));
@@ -151,6 +156,16 @@ static const ct_arena_ops *arena_of(const ct_job_division *d, const ct_device *d
     return shares ? ct_exchange_arena(d->stage, d->solver) : NULL;
 }
 
+/* NULL: gradients and weights have memory of their own. */
+static const ct_net_window *window_of(ct_job_division *d, const ct_device *dev)
+{
+    const ct_exchange_groups groups = groups_of(d);
+
+    if (d->solver == NULL) return NULL;
+    return ct_exchange_divided_window(&d->window, &groups, d->job->comm, dev,
+                                      (int)d->parallel->micro_batches, d->solver);
+}
+
 static void fill_options(ct_job_division *d, ct_solver_options *o)
 {
     d->division.whole = d->whole.train;
@@ -166,6 +181,7 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     o->again = d->net[0].again;
     o->n_again = d->net[0].n_again;
     o->grad_arena = arena_of(d, o->dev);
+    o->window = window_of(d, o->dev);
     ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
     o->open_exchange = ct_job_division_open_exchange;
     o->open_exchange_ctx = d;
@@ -239,6 +255,7 @@ static void fill_net_options(ct_job_division *d, const Ct__NetParameter **param_
     options->in_flight = d->division.schedule.in_flight;
     options->env.global_batch_size = d->parallel->micro_batch;
     options->grad_arena = arena_of(d, options->dev);
+    options->window = window_of(d, options->dev);
 }
 
 ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,

@@ -24,6 +24,7 @@ typedef struct ct_job_division {
     ct_transfers *transfers;
     ct_group_mpi tensor_mpi; /* with the device's library that carries what it can of these */
     ct_exchange_divided *exchange;
+    ct_divided_window window;
     ct_whole_nets whole;
     ct_sharded_net *sharded; /* [1 + n_test]: the train net's first */
     ct_rank_net *net;        /* likewise                            */

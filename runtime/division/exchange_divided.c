@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/config/exchange_config.h"
-
 /* Parameters [first, first + n_param of view) of the net, and who sums them. */
 typedef struct side {
     ct_net view; /* the net, with these parameters alone */
@@ -330,21 +328,72 @@ static ct_status sum_on_device(side *s, int i, ct_comm *comm, const Ct__SolverPa
     return CT_OK;
 }
 
+/* The net with those of its parameters from `first` on that are of side i. */
+static ct_net view_of(const ct_net *net, int first, int i)
+{
+    ct_net view = *net;
+
+    view.param = net->param + first;
+    view.n_param = 0;
+    while ((first + view.n_param < net->n_param) && is_of(&view.param[view.n_param], i))
+        view.n_param++;
+    return view;
+}
+
+/* One rank alone lets go of each gradient for itself. */
+static ct_status cut_divided(void *ctx, const ct_net *net, bool *begins)
+{
+    const ct_divided_window *w = ctx;
+    ct_comm *comm[] = { w->groups.tied, w->groups.stage, w->groups.replicas };
+    int first = 0;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        ct_net view = view_of(net, first, i);
+        bool alone = (comm[i] == NULL) || (comm[i]->size == 1);
+
+        for (int k = 0; k < view.n_param; k++) begins[first + k] = true;
+        if (!alone && (view.n_param > 0))
+            CT_TRY(ct_exchange_cut(comm[i], w->param, &view, begins + first));
+        first += view.n_param;
+    }
+    return CT_OK;
+}
+
+const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
+                                                const ct_exchange_groups *groups, ct_comm *job,
+                                                const ct_device *dev, int n_micro,
+                                                const Ct__SolverParameter *param)
+{
+    ct_net_window *window = &w->of.window;
+    bool one = (n_micro == 1) && (param->iter_size == 1) && (param->batch_tokens == 0);
+
+    if ((dev == NULL) || (dev->kind != CT_DEVICE_CPU) ||
+        (ct_exchange_window_open(&w->of, job, dev, param) == NULL))
+        return NULL;
+    w->groups = *groups;
+    w->param = param;
+    window->cut = cut_divided;
+    window->ctx = w;
+    if (window->gradients && !one)
+        CT_INFO("memory { zero: %d }: gradients stay whole until the last of several micro-batches",
+                param->memory->zero);
+    window->gradients = window->gradients && one;
+    return (window->gradients || window->weights) ? window : NULL;
+}
+
 /* Its parameters stand from `first` on. comm NULL: it has none. */
 static ct_status open_side(side *s, int i, ct_comm *comm, const Ct__SolverParameter *param,
                            bool shares_gpu, const ct_net *net, int first)
 {
     ct_grad_pipe_config unused;
-    int n = 0;
+    int n;
 
-    while ((first + n < net->n_param) && is_of(&net->param[first + n], i)) n++;
+    s->view = view_of(net, first, i);
+    n = s->view.n_param;
     if ((comm == NULL) && (n > 0))
         return CT_FAIL(CT_ERR_ARG, "parameter %s is tied, and nobody knows to whom",
                        net->param[first].key);
     s->first = first;
-    s->view = *net;
-    s->view.param = net->param + first;
-    s->view.n_param = n;
     s->group.comm = comm;
     s->told = calloc((size_t)n + 1, sizeof(*s->told));
     s->heard = calloc((size_t)n + 1, sizeof(*s->heard));
@@ -370,9 +419,14 @@ static ct_status read_shards(ct_exchange_divided *x, const Ct__SolverParameter *
     CT_TRY(ct_exchange_read_config(param, &config));
     x->shards = (zero > 0);
     x->after_all = config.after_all;
-    if (zero > 1)
-        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } with --parallel: take zero: 1, or 0",
-                       zero);
+    if (ct_net_has_visits(net) && (param->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE))
+        return CT_FAIL(CT_ERR_CONFIG, "memory { weights: FILE } is not built yet with --parallel: "
+                                      "leave it out");
+    if ((zero == 3) && (net->n_param > 0) && is_of(&net->param[0], TIED))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "memory { zero: 3 } and --parallel: the first and the last stage share %s, "
+                       "and read it at other times: take zero: 2",
+                       net->param[0].key);
     if ((zero > 0) && (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU))
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        zero, net->options.dev->name);

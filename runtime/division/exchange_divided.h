@@ -7,6 +7,7 @@
 #ifndef CT_EXCHANGE_DIVIDED_H
 #define CT_EXCHANGE_DIVIDED_H
 
+#include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
 
 typedef struct ct_exchange_divided ct_exchange_divided;
@@ -17,6 +18,21 @@ typedef struct ct_exchange_groups {
     ct_comm *replicas; /* of the stage, those with the same part of their replicas           */
     bool shares_gpu;   /* another rank of this host computes on the same one                 */
 } ct_exchange_groups;
+
+/** Gradients and weights of such a net in a window, each chunk of one of the groups
+ *  (ct_net_options.window). */
+typedef struct ct_divided_window {
+    ct_exchange_window of;
+    ct_exchange_groups groups;
+    const Ct__SolverParameter *param;
+} ct_divided_window;
+
+/** NULL: each has memory of its own. Where a step has several micro-batches, which run forward and
+ *  backward in turns, gradients stay whole until the last. Borrows the communicators. */
+const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
+                                                const ct_exchange_groups *groups, ct_comm *job,
+                                                const ct_device *dev, int n_micro,
+                                                const Ct__SolverParameter *param);
 
 /** Borrows the communicators, which become out->stage, tied and data; out->job is the caller's to
  *  set. Collective over all of them. CT_ERR_CONFIG. */

@@ -162,17 +162,19 @@ shards() { # PLAN RANKS ZEROS SETTING…
     done
     is "${of}_zero_said" test -s my.sum -a "$(wc -l <my.losses)" = 6
 }
-shards square 4 1 --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 --set clip_gradients=0.5
-shards replicas 4 1 --set type=LAMB --set base_lr=0.01
-shards uneven_stages 3 1 --set comm.forward_overlap=false
+export CORTADO_POISON=1
+shards square 4 '1 3' --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 --set clip_gradients=0.5
+shards replicas 4 '2 3' --set type=LAMB --set base_lr=0.01
+shards uneven_stages 3 2 --set comm.forward_overlap=false
+unset CORTADO_POISON
 # sets are whole ones
-for from in 0 1; do
+for from in 0 3; do
     runs "square_after_zero_$from" 0 'Iteration 4, loss' $bits --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 \
         --set clip_gradients=0.5 --set snapshot_prefix=after --snapshot=square${from}_iter_2.solverstate.h5
     sum_of >after$from
 done
-is square_after_zero cmp after0 after1
-is square_after_zero_said test -s after1
+is square_after_zero cmp after0 after3
+is square_after_zero_said test -s after3
 
 # ---- test by a file
 score() { grep -E '^(Loss|accuracy|loss)' out | sed 's/ (.*//' >"$1.score"; }

@@ -147,4 +147,13 @@ runs unlike_ties 2 'wrong.plan:[0-9]*: layers "wte" of stage 0 .REPLICATE, tenso
 grep -v '"data"' like_to_like.plan >wrong.plan
 runs too_few 2 'wrong.plan:[0-9]*: replica 0 of stage 0 has 1 samples of a batch of 1, and 2 ranks: too few for layer "data"' \
     $JOB 4 $train --parallel=wrong.plan
+
+# ---- a table of the first and the last stage, in shards of both
+for zero in 0 2; do
+    runs "stages_zero_$zero" 0 'Iteration 4, loss' $JOB 2 $train --parallel=stages.plan --set memory.zero=$zero --set deterministic=true --set type=AdamW --set base_lr=0.01 --set "snapshot_prefix=zero$zero"
+    sed -n 's/.*weights after iteration 4: //p' out >zero$zero.sum
+done
+is stages_zero cmp zero0.sum zero2.sum
+is stages_zero_said test -s zero2.sum
+runs stages_zero_3 2 'the first and the last stage share wte' $JOB 2 $train --parallel=stages.plan --set memory.zero=3
 finish
