@@ -25,11 +25,6 @@ GPU_NODES = (("8 x V100 32 GB, 240 GB", "v100_8"),
 GIB = 2**30
 CPU_NODES = (("16 GiB, disk", 16), ("256 GiB, disk", 256))
 USABLE = 0.9
-# from the fastest on
-SETTINGS = (("all in memory", ("recompute=NEVER",)),
-            ("blocks made again", ("recompute=BLOCKS",)),
-            ("states in files", ("recompute=BLOCKS", "memory.state=FILE")),
-            ("all in files", ("recompute=BLOCKS", "memory.state=FILE", "memory.weights=FILE")))
 SOLVER = ('net: "net.prototxt" type: "Adam" base_lr: 0.0001 momentum: 0.9 momentum2: 0.95 lr_policy: "fixed" '
           'max_iter: 1 memory { }')
 
@@ -45,7 +40,7 @@ def net(blocks, width, heads, batch):
 def answer(*command):
     """The JSON, or None where it does not fit (exit code 2 and one line that says so)."""
     run = subprocess.run([CORTADO, *command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if run.returncode == 2 and "does not fit" in run.stderr:
+    if run.returncode == 2 and ("does not fit" in run.stderr or ": the least is " in run.stderr):
         return None
     if run.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr}")
@@ -76,14 +71,21 @@ def on_gpus(machine):
 
 
 def on_cpu(room):
-    for name, settings in SETTINGS:
-        n = answer("check", "--solver=solver.prototxt", "--phase=TRAIN", *(f"--set={s}" for s in settings))
-        nets = n["nets"] if "nets" in n else [n]
-        memory = nets[0]["memory"]
-        host, file = tier(memory, "host"), tier(memory, "file")
-        if host["sum"] <= room * GIB * USABLE:
-            return f"{name}: {gib(host['sum'])} GiB" + (f", {gib(file['sum'])} in files" if file else "")
-    return None
+    """A row's cell: the setting that puts least into files, then the one that makes nothing again."""
+    best, least = None, None
+    for recompute, again in (("NEVER", ""), ("BLOCKS", ", blocks made again")):
+        n = answer("check", "--solver=solver.prototxt", "--phase=TRAIN", f"--set=recompute={recompute}",
+                   f"--set=memory.limit_mb={room * 1024 * USABLE:.0f}")
+        if n is None:
+            continue
+        host, file = tier(n["memory"], "host"), tier(n["memory"], "file")
+        files = [use for use in ("weights", "states") if file and file[use]]
+        if least is not None and len(files) >= least:
+            continue
+        least = len(files)
+        where = f"{' and '.join(files)} in files ({gib(file['sum'])} GiB)" if files else "all in memory"
+        best = f"{where}{again}; {gib(host['sum'])} GiB"
+    return best
 
 
 def table(title, nodes, batch, cell):

@@ -131,6 +131,12 @@ if command -v python3 >/dev/null; then
     $tiers --machine=gpus.prototxt --largest=layers --state_bytes=14 --attention=reference --json >p.json 2>/dev/null
     is json_less json p.json 'n["largest"]["count"] < '$count
 fi
+# the machine and the net of docs/memory.md
+big="$CORTADO plan --model=$ROOT/tests/bench/nets/gpt_4096.prototxt --machine=v100_8"
+runs big 0 '^largest +[0-9]+ copies of the repeat, (2[4-9]|3[0-9])\.' $big --largest=layers
+count=$(sed -n 's/^largest *\([0-9]*\) copies.*/\1/p' out)
+runs big_one_more 2 'does not fit v100_8' $big --set=repeat.count=$((count + 1))
+runs big_published 0 '^net .* (1[89]|2[0-9])[0-9]{9} parameters' $big --state_bytes=14 --usable=0.8 --attention=reference --set=repeat.count=90
 runs not_layers 2 '\-\-largest=width: expected layers' $tiers --machine=gpus.prototxt --largest=width
 runs no_machine 2 'need --machine=NAME' $tiers --largest=layers
 runs no_gpus 2 'no class of its nodes has GPUs' $tiers --largest=layers --machine=fat_tree_edr
