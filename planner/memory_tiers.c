@@ -43,15 +43,17 @@ static int64_t logits_bytes(const ct_net *net)
     return (sum < (int64_t)net->memory.planned) ? sum : (int64_t)net->memory.planned;
 }
 
-static int64_t count_loads(const ct_net *net)
+static void count_visits(const ct_net *net, const ct_step *list, int n, ct_memory_tiers *t)
 {
-    int64_t n = 0;
+    for (int i = 0; i < n; i++) {
+        int first, end;
 
-    for (int i = 0; i < net->n_forward; i++)
-        n += (net->forward[i].kind == CT_STEP_BEGIN) && (net->forward[i].of == CT_PAIR_CHUNK);
-    for (int i = 0; i < net->n_backward; i++)
-        n += (net->backward[i].kind == CT_STEP_BEGIN) && (net->backward[i].of == CT_PAIR_CHUNK);
-    return n;
+        if ((list[i].kind != CT_STEP_BEGIN) || (list[i].of != CT_PAIR_CHUNK)) continue;
+        ct_net_chunk(net, list[i].param, &first, &end);
+        t->chunk_loads += 1;
+        for (int k = first; k < end; k++)
+            t->visit_bytes += net->param[k].count * (int64_t)sizeof(float);
+    }
 }
 
 void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
@@ -65,7 +67,8 @@ void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
     if (ct_net_has_visits(net)) {
         at[CT_USE_WEIGHTS] += element * fixed;
         at[CT_USE_WINDOW] += element * (net->weight_memory - fixed);
-        t->chunk_loads += count_loads(net);
+        count_visits(net, net->forward, net->n_forward, t);
+        count_visits(net, net->backward, net->n_backward, t);
     } else {
         at[CT_USE_WEIGHTS] += element * net->weight_memory;
     }

@@ -26,10 +26,12 @@ typedef enum {
 /** Bytes of one rank. */
 typedef struct ct_memory_tiers {
     int64_t bytes[CT_N_TIER][CT_N_USE];
-    int64_t limit[CT_N_TIER]; /* 0: none is known                                      */
-    int64_t runtime;          /* on the host: what an empty job takes; 0: not counted   */
-    int64_t test;             /* likewise: what test nets take besides                  */
-    int64_t chunk_loads;      /* a step, from a slower tier                             */
+    int64_t limit[CT_N_TIER];        /* 0: none is known                                      */
+    int64_t runtime;                 /* on the host: what an empty job takes; 0: not counted   */
+    int64_t test;                    /* likewise: what test nets take besides                  */
+    int64_t chunk_loads;             /* a step, from a slower tier                             */
+    int64_t visit_bytes;             /* … of weights that come for the layers that read them   */
+    int64_t file_read, file_written; /* a step                                          */
 } ct_memory_tiers;
 
 const char *ct_tier_name(ct_tier tier);

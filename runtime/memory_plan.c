@@ -101,6 +101,15 @@ static void add_kept(const ct_net *net, const Ct__SolverParameter *p, const ct_u
         add_storage(t, CT_USE_GRADIENTS, length, NULL);
 }
 
+/* Visits bring a rank's part of weights, and updates change all that lies in files. */
+static void add_transfers(const ct_net *net, int64_t length, bool weights, ct_memory_tiers *t)
+{
+    double part = (net->grad_count > 0) ? (double)length / (double)net->grad_count : 0;
+
+    for (int u = 0; u < CT_N_USE; u++) t->file_written += t->bytes[CT_TIER_FILE][u];
+    t->file_read = t->file_written + (weights ? (int64_t)(part * (double)t->visit_bytes) : 0);
+}
+
 static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory_tiers *t)
 {
     const Ct__SolverParameter *p = plan->options->param;
@@ -123,6 +132,7 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
     n_state = (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
     for (int i = 0; i < n_state; i++) add_storage(t, CT_USE_STATES, length, states);
     if ((weights == NULL) && !shards) t->chunk_loads = 0;
+    add_transfers(net, length, (weights != NULL) && ct_net_has_visits(net), t);
     ct_storage_file_size(&files, 1, &chunk, &ring);
     t->chunk_loads += t->bytes[CT_TIER_FILE][CT_USE_STATES] / chunk;
     return CT_OK;

@@ -67,9 +67,10 @@ ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p);
 ct_status ct_verdict_memory(const ct_options *o, double *bytes_p);
 /** n_rank ranks where --nodes and --machine say, else on one node. The caller destroys it. */
 ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p);
-/** Prints the verdict to `to` (NULL: nowhere) and appends `,"verdict":{…}` to json (NULL: not
- * wanted); without --nodes nothing. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
+/** tiers: what a rank takes, and moves to and from files. Prints the verdict to `to` (NULL:
+ * nowhere) and appends `,"verdict":{…}` to json (NULL: not wanted); without --nodes nothing.
+ * CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
-                     FILE *to, ct_text *json);
+                     const ct_memory_tiers *tiers, FILE *to, ct_text *json);
 
 #endif

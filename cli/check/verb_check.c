@@ -247,7 +247,7 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     if (k->n_net > 0) {
         ct_text_add(&k->json, "}");
     } else {
-        CT_TRY(ct_verdict(k->call->options, s, net, k->to, &k->json));
+        CT_TRY(ct_verdict(k->call->options, s, net, &c.tiers, k->to, &k->json));
         if (k->parallel != NULL) CT_TRY(report_parallel(k, net, options));
         if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
     }

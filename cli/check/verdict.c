@@ -29,9 +29,11 @@ typedef struct verdict {
     ct_grad_pipe_config config; /* codec_config as AUTO's */
     ct_topo *topo;
     ct_profile *profile;
-    bool computes;          /* the profile says how long */
-    bool guessed;           /* the machine was not named */
-    double speed;           /* of the slowest node: all compute batches of one size */
+    bool computes; /* the profile says how long */
+    bool guessed;  /* the machine was not named */
+    double speed;  /* of the slowest node: all compute batches of one size */
+    const ct_memory_tiers *tiers;
+    int zero;
     double need;            /* bytes of a rank: weights, gradients, activations, the optimiser's */
     ct_step_model_own *own; /* [profile->n_param] */
     int n_own;              /* parameters with a `compress` of their own */
@@ -403,6 +405,94 @@ static void print_verdict(const verdict *v)
     }
 }
 
+/* ---- links: what a step moves over each, and how much of that is hidden behind computing */
+
+typedef struct link_use {
+    double seconds, hidden; /* below 0: not known */
+} link_use;
+
+static link_use file_use(const verdict *v)
+{
+    const ct_node_class *c = ct_topo_class(v->topo, ct_topo_slowest_node(v->topo));
+    int n = v->topo->node_size[0];
+    link_use u = { -1, -1 };
+
+    if ((c == NULL) || !(c->file_read > 0) || !(c->file_write > 0)) return u;
+    /* a disk reads and writes at once; the ranks of a node have it together */
+    u.seconds = n * fmax((double)v->tiers->file_read / c->file_read,
+                         (double)v->tiers->file_written / c->file_write);
+    if (v->computes && (u.seconds > 0)) u.hidden = fmin(1, compute_s(v) / u.seconds);
+    return u;
+}
+
+/* Of dense gradients; the weights of ZeRO's third stage come twice, which is not modelled. */
+static link_use network_use(const verdict *v)
+{
+    const ct_step_model *m = &v->row[0].model;
+    link_use u = { 0, -1 };
+
+    for (int i = 0; i < m->n_bucket; i++) u.seconds += m->bucket[i].seconds;
+    if (v->zero == 3) u.seconds = -1;
+    if (v->computes && (u.seconds > 0)) u.hidden = fmax(0, 1 - m->exposed_s / u.seconds);
+    return u;
+}
+
+static double bytes_sent(const verdict *v)
+{
+    return v->row[0].model.bytes_sent * ((v->zero == 3) ? 1.5 : 1);
+}
+
+static void print_use(const verdict *v, link_use u, const char *unknown)
+{
+    if (u.seconds < 0)
+        fprintf(v->to, ", in a time that is not known: %s\n", unknown);
+    else if (u.hidden < 0)
+        fprintf(v->to, " in %.3f ms; what is hidden is not known without --profile\n",
+                1e3 * u.seconds);
+    else
+        fprintf(v->to, " in %.3f ms, of which %.0f %% are hidden\n", 1e3 * u.seconds,
+                100 * u.hidden);
+}
+
+static void print_links(const verdict *v)
+{
+    fprintf(v->to, "\nnetwork     %.3f MB a rank and step", 1e-6 * bytes_sent(v));
+    print_use(v, network_use(v), "weights that come for layers are not modelled");
+    if (v->tiers->file_read == 0) return;
+    fprintf(v->to, "files       %.3f MB a rank and step are read, %.3f written",
+            1e-6 * (double)v->tiers->file_read, 1e-6 * (double)v->tiers->file_written);
+    print_use(v, file_use(v), "the nodes' class needs file_read_gbs and file_write_gbs");
+}
+
+static void add_number(double x, ct_text *json)
+{
+    if (x < 0)
+        ct_text_add(json, "null");
+    else
+        ct_text_add(json, "%.9g", x);
+}
+
+static void add_use(link_use u, ct_text *json)
+{
+    ct_text_add(json, ",\"seconds\":");
+    add_number(u.seconds, json);
+    ct_text_add(json, ",\"hidden\":");
+    add_number(u.hidden, json);
+    ct_text_add(json, "}");
+}
+
+static void add_links(const verdict *v, ct_text *json)
+{
+    ct_text_add(json, ",\"links\":[{\"link\":\"network\",\"sent\":%.0f", bytes_sent(v));
+    add_use(network_use(v), json);
+    if (v->tiers->file_read > 0) {
+        ct_text_add(json, ",{\"link\":\"file\",\"read\":%" PRId64 ",\"written\":%" PRId64,
+                    v->tiers->file_read, v->tiers->file_written);
+        add_use(file_use(v), json);
+    }
+    ct_text_add(json, "]");
+}
+
 static void add_classes(const verdict *v, ct_text *json)
 {
     const ct_node_class *slow = ct_topo_class(v->topo, ct_topo_slowest_node(v->topo)), *small;
@@ -443,6 +533,7 @@ static void add_json(const verdict *v, ct_text *json)
                     1e3 * m->exposed_s, m->n_coded);
     }
     ct_text_add(json, "]");
+    add_links(v, json);
     add_classes(v, json);
     ct_text_add(json, "}");
 }
@@ -458,12 +549,13 @@ static double need_of(const ct_options *o, const Ct__SolverParameter *solver, co
 }
 
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
-                     FILE *to, ct_text *json)
+                     const ct_memory_tiers *tiers, FILE *to, ct_text *json)
 {
-    verdict v = { .o = o, .net = net, .to = to };
+    verdict v = { .o = o, .net = net, .tiers = tiers, .to = to };
     ct_status status = CT_OK;
 
     if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
+    if (solver->memory != NULL) v.zero = solver->memory->zero;
     CT_TRY_GOTO(status, out, read_config(&v, solver));
     CT_TRY_GOTO(status, out, place(&v));
     v.need = need_of(o, solver, net);
@@ -478,6 +570,7 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
         print_head(&v);
         print_rows(&v);
         print_verdict(&v);
+        print_links(&v);
     }
     if ((to != NULL) && (v.n_own > 0))
         fprintf(to,

@@ -17,6 +17,7 @@
 #include "runtime/call.h"
 #include "runtime/division/division.h"
 #include "runtime/job_memory.h"
+#include "runtime/memory_plan.h"
 
 typedef struct time_data {
     int n_batch;             /* timed                                                */
@@ -474,6 +475,20 @@ static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
     return ct_job_division_open_net(call->job, *p_p, c->solver, param_p, options, d_p);
 }
 
+/* The job's limit of memory, and where AUTO puts what it has. */
+static ct_status plan_memory(ct_call *call, ct_config *c, const ct_net_options *net)
+{
+    ct_solver_options options = { .param = c->solver,
+                                  .map = c->map,
+                                  .dev = net->dev,
+                                  .env = net->env,
+                                  .memory_limit = net->memory_limit,
+                                  .send_rows = net->send_rows };
+    bool parallel = (ct_options_text(call->options, "parallel") != NULL);
+
+    return ct_memory_plan_job(call->job, c->solver, parallel, &options);
+}
+
 ct_status ct_verb_time(ct_call *call)
 {
     ct_net_options options = { .phase = CT_TRAIN };
@@ -506,6 +521,7 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
+    CT_TRY_GOTO(status, out, plan_memory(call, &c, &options));
     if (ct_options_text(call->options, "parallel") == NULL)
         options.window =
             ct_exchange_window_open(&window, call->job->data_comm, options.dev, c.solver);

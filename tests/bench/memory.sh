@@ -1,7 +1,7 @@
 #!/bin/bash
 # What `memory` costs: stages of ZeRO and files beside what is kept whole. The figures of
 # docs/results/2026-11-27-memory.md.
-#   [ROUNDS=3] [RANKS="2 4"] [THREADS=N] tests/bench/memory.sh stages|files|bytes FOLDER
+#   [ROUNDS=3] [RANKS="2 4"] [THREADS=N] tests/bench/memory.sh stages|files|bytes|resident FOLDER
 # FOLDER has data/gpt2/train.bin (docs/language-models.md), and takes the files.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -51,5 +51,11 @@ bytes)
             printf 'gpt2 ranks %s zero %s ' $ranks $zero
             sed -n 's/.*\("ranks":\[.*\]\).*/\1/p' bytes.jsonl
         done
+    done ;;
+resident) # the most that a job of one rank had resident, in MiB, against what is planned; no data is needed
+    printf '%-14s %10s %10s %10s\n' net planned peak allowed
+    cd "$root" || exit 1
+    for net in lenet:64 cifar10_full:100 alexnet:32 resnet20:32 lstm:20 gpt2:1; do
+        python3 tests/bench/resident.py "$cortado" models/${net%:*}/solver.prototxt ${net#*:}
     done ;;
 esac

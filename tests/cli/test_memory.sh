@@ -111,6 +111,10 @@ done
 runs auto_weights 0 'state and weights AUTO: FILE' "$CORTADO" train $wide --set=memory.limit_mb=$limit
 runs too_little 2 'limit_mb: 20: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' "$CORTADO" train $wide --set=memory.limit_mb=20
 runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
+runs links 0 'files +[0-9.]+ MB a rank and step are read, [0-9.]+ written in [0-9.]+ ms' "$CORTADO" check $wide --set=memory.state=FILE --set=memory.weights=FILE --nodes=1 --machine=v100_8 --json=c.json
+is links_move python3 -c 'import json; d = json.load(open("c.json")); t, l = d["memory"]["tiers"][1], d["verdict"]["links"][1]; exit(not (t["tier"] == l["link"] == "file" and l["written"] == t["sum"] > 0 and l["read"] > l["written"] + 1.5 * t["weights"]))'
+runs links_unknown 0 'files .* not known: the nodes. class needs file_read_gbs' "$CORTADO" check $wide --set=memory.state=FILE --nodes=1
+runs timed_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" time $wide --iterations=1 --limits=false --set=memory.limit_mb=20
 runs checked_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" check $wide --set=memory.limit_mb=20
 
 printf 'ranks: 1 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 }\n' >one.parallel

@@ -51,6 +51,7 @@ runs with_profile 0 'a rank computes [0-9.]+ ms a step' $check --nodes=4 --machi
 is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossover_pairs":100.*"compresses":true.*"type":"auto"' v.json
 # computation that takes minutes hides everything
 runs all_hidden 0 'verdict +off is faster here$' $check --nodes=4 --machine=slow.prototxt --profile=p.json --images_per_s=0.01 $auto
+is network_hidden grep -Eq 'network +[0-9.]+ MB a rank and step in [0-9.]+ ms, of which 100 % are hidden' out
 
 # clipping: forward waits for every gradient before it reads a weight. The profile's figures are set here:
 # conv (156 elements) and ip (1450), 40 ms each in forward and in backward, 1 ms for the update; 1 MB/s
