@@ -25,6 +25,11 @@ void ct_memory_plan_limit(ct_memory_plan *p, int n)
     p->who = "limit_mb";
 }
 
+double ct_memory_plan_room(const ct_memory_plan *p)
+{
+    return fmax(1, p->limit - (double)p->runtime); /* 0 would be any */
+}
+
 /* ---- what this rank has of shards */
 
 typedef struct shard_of {
@@ -166,7 +171,12 @@ typedef struct way {
     const char *name;
     int zero; /* -1: as it is */
     bool blocks, state, weights;
+    double chunk_mb; /* 0: as it is */
 } way;
+
+enum { MOST_CHOICES = 5 };
+#define SMALL_CHUNK                                                                                \
+    0.5 /* MiB: rings of files of an eighth, which disks still move at nearly their speed */
 
 /* What the rank that takes most takes of the host so. */
 static ct_status need_with(const ct_memory_plan *p, const way *w, int64_t *need_p)
@@ -180,6 +190,7 @@ static ct_status need_with(const ct_memory_plan *p, const way *w, int64_t *need_
     if (w->zero >= 0) memory.zero = w->zero;
     if (w->state) memory.state = CT__MEMORY_PARAMETER__TIER__FILE;
     if (w->weights) memory.weights = CT__MEMORY_PARAMETER__TIER__FILE;
+    if (w->chunk_mb > 0) memory.chunk_mb = w->chunk_mb;
     if (w->blocks) param.recompute = CT__RECOMPUTE__BLOCKS;
     param.memory = &memory;
     o.param = &param;
@@ -205,14 +216,25 @@ static bool is_way(const ct_memory_plan *p, const way *w)
 static ct_status refuse(const ct_memory_plan *p, int64_t need)
 {
     static const way ways[] = {
-        { "recompute: BLOCKS", -1, true, false, false },
-        { "zero: 1", 1, false, false, false },
-        { "zero: 2", 2, false, false, false },
-        { "zero: 3", 3, false, false, false },
-        { "state: FILE", -1, false, true, false },
-        { "state: FILE weights: FILE", -1, false, true, true },
-        { "zero: 3 state: FILE weights: FILE", 3, false, true, true },
-        { "state: FILE weights: FILE, and recompute: BLOCKS", -1, true, true, true },
+        { .name = "recompute: BLOCKS", .zero = -1, .blocks = true },
+        { .name = "zero: 1", .zero = 1 },
+        { .name = "zero: 2", .zero = 2 },
+        { .name = "zero: 3", .zero = 3 },
+        { .name = "state: FILE", .zero = -1, .state = true },
+        { .name = "state: FILE chunk_mb: 0.5", .zero = -1, .state = true, .chunk_mb = SMALL_CHUNK },
+        { .name = "state: FILE weights: FILE", .zero = -1, .state = true, .weights = true },
+        { .name = "state: FILE weights: FILE chunk_mb: 0.5",
+          .zero = -1,
+          .state = true,
+          .weights = true,
+          .chunk_mb = SMALL_CHUNK },
+        { .name = "zero: 3 state: FILE weights: FILE", .zero = 3, .state = true, .weights = true },
+        { .name = "state: FILE weights: FILE chunk_mb: 0.5, and recompute: BLOCKS",
+          .zero = -1,
+          .blocks = true,
+          .state = true,
+          .weights = true,
+          .chunk_mb = SMALL_CHUNK },
     };
     double limit_mb = p->options->param->memory->limit_mb;
 
@@ -253,9 +275,14 @@ static int list_choices(const ct_memory_plan *p, way *list)
     int n = 0;
 
     list[n++] = (way){ .zero = -1 };
-    if (is_auto(m->state)) list[n++] = (way){ .zero = -1, .state = true };
-    if (is_auto(m->weights) && may)
-        list[n++] = (way){ .zero = -1, .state = is_auto(m->state), .weights = true };
+    for (int weights = 0; weights < 2; weights++) {
+        way w = { .zero = -1, .state = is_auto(m->state), .weights = (weights == 1) };
+
+        if (w.weights ? !(is_auto(m->weights) && may) : !w.state) continue;
+        list[n++] = w;
+        w.chunk_mb = SMALL_CHUNK;
+        if (m->chunk_mb == 0) list[n++] = w;
+    }
     return n;
 }
 
@@ -263,6 +290,7 @@ static void take(const ct_memory_plan *p, const way *w, int64_t in_memory, Ct__M
 {
     if (w->state) m->state = CT__MEMORY_PARAMETER__TIER__FILE;
     if (w->weights) m->weights = CT__MEMORY_PARAMETER__TIER__FILE;
+    if (w->chunk_mb > 0) m->chunk_mb = w->chunk_mb;
     if (w->state || w->weights)
         CT_INFO("memory: %s AUTO: FILE, since memory takes %.0f MiB of %.0f (%s)",
                 !w->weights ? "state" : (w->state ? "state and weights" : "weights"),
@@ -272,9 +300,9 @@ static void take(const ct_memory_plan *p, const way *w, int64_t in_memory, Ct__M
 ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
                                 ct_memory_tiers *t)
 {
-    way choice[3];
+    way choice[MOST_CHOICES];
     int n = list_choices(p, choice), best = 0;
-    int64_t need[3] = { 0 };
+    int64_t need[MOST_CHOICES] = { 0 };
 
     for (int i = 0; i < n; i++) {
         CT_TRY(need_with(p, &choice[i], &need[i]));
@@ -317,7 +345,7 @@ ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool paral
     }
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
-    if (param->memory->limit_mb > 0) options->memory_limit = p.limit;
+    if (param->memory->limit_mb > 0) options->memory_limit = ct_memory_plan_room(&p);
     CT_TRY(ct_memory_plan_settle(&p, param, &t));
     CT_INFO("memory: %.1f MiB of a rank are planned, %.1f MiB of them taken at the start, of %.1f "
             "MiB (%s)",

@@ -22,6 +22,8 @@ typedef struct ct_memory_plan {
 
 /** limit, who and runtime of a rank of n on this machine, as `memory` of the solver says. */
 void ct_memory_plan_limit(ct_memory_plan *p, int n);
+/** Bytes of the limit that nets and states may take: ct_solver_options.memory_limit. */
+double ct_memory_plan_room(const ct_memory_plan *p);
 /** Fills t for options->param as it stands. */
 ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t);
 /** Sets tiers that are AUTO in `param`, which is options->param, to where they lie: the fastest way

@@ -1,11 +1,13 @@
 /* cortado check: each phase of a net, or the nets that a solver trains and tests. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/check/check.h"
 #include "cli/plan/plan_job.h"
 #include "cli/verb.h"
+#include "framework/base/memory.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
@@ -147,7 +149,8 @@ static ct_status plan_tiers(const checked *k, double node_limit, ct_memory_tiers
         p.limit = node_limit;
         p.who = "a node";
     }
-    if ((s->memory != NULL) && (s->memory->limit_mb > 0)) options.memory_limit = p.limit;
+    if ((s->memory != NULL) && (s->memory->limit_mb > 0))
+        options.memory_limit = ct_memory_plan_room(&p);
     status = (s->memory != NULL) ? ct_memory_plan_settle(&p, s, t) : ct_memory_plan_make(&p, t);
     ct_comm_destroy(p.comm);
     return status;
@@ -273,6 +276,9 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     options.no_data = true;
     options.forward_only = (phase == CT_TEST);
     CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
+    if ((k->config.solver->memory != NULL) && (k->config.solver->memory->limit_mb > 0))
+        options.memory_limit = fmax(1, ldexp(k->config.solver->memory->limit_mb, 20) -
+                                           (double)ct_memory_resident_now());
     if ((k->parallel != NULL) && (phase == CT_TRAIN)) {
         options.again = k->parallel->again;
         options.n_again = k->parallel->n_again;

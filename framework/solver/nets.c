@@ -26,6 +26,15 @@ static ct_phase phase_of(const Ct__NetState *state, ct_phase otherwise)
     return (state->phase == CT__PHASE__TRAIN) ? CT_TRAIN : CT_TEST;
 }
 
+/* Of memory, a learned element: what lies in files takes none that depends on how many there are.
+ */
+static double state_bytes(const Ct__SolverParameter *p)
+{
+    bool files = (p->memory != NULL) && (p->memory->state == CT__MEMORY_PARAMETER__TIER__FILE);
+
+    return files ? 0 : (double)ct_update_rule_state_bytes(p, 1);
+}
+
 /* The net merges its own level and stages with these. */
 static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool own_map,
                          const Ct__NetState *state, ct_phase phase, ct_net_options *o)
@@ -42,7 +51,7 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
         .no_fuse = (s->param->fuse == 0),
         .recompute = s->param->recompute,
         .memory_limit = s->options.memory_limit,
-        .state_bytes = (double)ct_update_rule_state_bytes(s->param, 1),
+        .state_bytes = state_bytes(s->param),
         .decay_matrices = (s->param->decay_rule == CT__SOLVER_PARAMETER__DECAY_RULE__MATRICES),
     };
 }

@@ -111,6 +111,20 @@ done
 runs auto_weights 0 'state and weights AUTO: FILE' "$CORTADO" train $wide --set=memory.limit_mb=$limit
 runs too_little 2 'limit_mb: 20: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' "$CORTADO" train $wide --set=memory.limit_mb=20
 runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
+# all ranks choose alike
+runs limit_none_2 0 '' $JOB 2 "$CORTADO" train $wide --set=memory.zero=0
+sum_of >sum_none
+limit=$(($(planned) - 4))
+runs auto_2 0 "memory: state AUTO: FILE, since memory takes [0-9]* MiB of $limit" $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$limit
+sum_of >sum_auto
+is auto_same_2 cmp sum_none sum_auto
+# what is made again comes before files, and smaller chunks before a refusal
+gpt="$CORTADO check --solver=$ROOT/models/gpt_char/solver.prototxt --set=batch_size=8 --set=recompute=AUTO --json=c.json"
+in_files() { python3 -c 'import json; print(len(json.load(open("c.json"))["memory"]["tiers"]) - 1)'; }
+runs made_again 0 'recompute +BLOCKS' $gpt --set=memory.limit_mb=420
+is made_again_first test "$(in_files)" = 0
+runs small_chunks 0 'state AUTO: FILE' $gpt --set=memory.limit_mb=270
+is small_chunks_files test "$(in_files)" = 1
 runs links 0 'files +[0-9.]+ MB a rank and step are read, [0-9.]+ written in [0-9.]+ ms' "$CORTADO" check $wide --set=memory.state=FILE --set=memory.weights=FILE --nodes=1 --machine=v100_8 --json=c.json
 is links_move python3 -c 'import json; d = json.load(open("c.json")); t, l = d["memory"]["tiers"][1], d["verdict"]["links"][1]; exit(not (t["tier"] == l["link"] == "file" and l["written"] == t["sum"] > 0 and l["read"] > l["written"] + 1.5 * t["weights"]))'
 runs links_unknown 0 'files .* not known: the nodes. class needs file_read_gbs' "$CORTADO" check $wide --set=memory.state=FILE --nodes=1
