@@ -41,9 +41,29 @@ static ct_status rank_options(const ct_parallel *p, const ct_rank_net *net, int 
     return count_in_flight(p, ct_parallel_place_of(p, rank).stage, &out->in_flight);
 }
 
-ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
-                            const ct_net_options *whole, int rank, ct_rank_memory *m)
+static void fill(const ct_net *net, const ct_net_options *o, const ct_rank_shard *shard,
+                 ct_rank_memory *m)
 {
+    int64_t states = (int64_t)(o->state_bytes * (double)shard->length);
+
+    m->kept_bytes = ct_net_kept_bytes(net) * o->in_flight;
+    m->transient_bytes = (int64_t)net->memory.planned - m->kept_bytes;
+    m->weight_bytes =
+        (int64_t)net->memory.weights + states + shard->weight_bytes + shard->gradient_bytes;
+    m->memory_bytes = m->weight_bytes + (int64_t)net->memory.planned;
+    m->tiers = (ct_memory_tiers){ .chunk_loads = 0 };
+    ct_memory_tiers_add_net(&m->tiers, net);
+    m->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] = states;
+    m->tiers.bytes[CT_TIER_HOST][CT_USE_WEIGHTS] += shard->weight_bytes;
+    m->tiers.bytes[CT_TIER_HOST][CT_USE_GRADIENTS] += shard->gradient_bytes;
+    m->tiers.limit[CT_TIER_HOST] = (int64_t)o->memory_limit;
+}
+
+static ct_status memory_at(const ct_parallel *p, const ct_sharded_net *s,
+                           const ct_net_options *whole, const ct_rank_shards *shards, int rank,
+                           ct_rank_memory *m)
+{
+    ct_rank_shard shard = { .length = 0 };
     ct_net_options o;
     ct_rank_net made;
     ct_net *net = NULL;
@@ -52,22 +72,21 @@ ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
     CT_TRY(ct_rank_net_make(p, s, rank, &made));
     status = rank_options(p, &made, rank, whole, &o);
     o.no_data = o.env.no_data = true;
+    if ((status == CT_OK) && (shards != NULL))
+        status = shards->open(shards->ctx, rank, &made, &o.window);
     if (status == CT_OK) status = ct_net_create(made.param, &o, &net);
-    if (status == CT_OK) {
-        m->kept_bytes = ct_net_kept_bytes(net) * o.in_flight;
-        m->transient_bytes = (int64_t)net->memory.planned - m->kept_bytes;
-        m->weight_bytes =
-            (int64_t)net->memory.weights + (int64_t)(whole->state_bytes * (double)net->grad_count);
-        m->memory_bytes = m->weight_bytes + (int64_t)net->memory.planned;
-        m->tiers = (ct_memory_tiers){ .chunk_loads = 0 };
-        ct_memory_tiers_add_net(&m->tiers, net);
-        m->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] =
-            (int64_t)(whole->state_bytes * (double)net->grad_count);
-        m->tiers.limit[CT_TIER_HOST] = (int64_t)whole->memory_limit;
-    }
+    if (status == CT_OK) shard.length = net->grad_count;
+    if ((status == CT_OK) && (shards != NULL)) status = shards->find(shards->ctx, net, &shard);
+    if (status == CT_OK) fill(net, &o, &shard, m);
     ct_net_destroy(net);
     ct_rank_net_destroy(&made);
     return status;
+}
+
+ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, int rank, ct_rank_memory *m)
+{
+    return memory_at(p, s, whole, NULL, rank, m);
 }
 
 /* Ranks with the same part of a stage, and as many samples. */
@@ -82,14 +101,21 @@ static bool are_alike(const ct_parallel *p, int a, int b)
 ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,
                             const ct_net_options *whole, ct_rank_memory *m)
 {
+    return ct_rank_memory_with(p, s, whole, NULL, m);
+}
+
+ct_status ct_rank_memory_with(const ct_parallel *p, const ct_sharded_net *s,
+                              const ct_net_options *whole, const ct_rank_shards *shards,
+                              ct_rank_memory *m)
+{
     for (int r = 0; r < p->n_rank; r++) {
-        int like = 0;
+        int like = (shards != NULL) ? r : 0;
 
         while ((like < r) && !are_alike(p, like, r)) like++;
         if (like < r)
             m[r] = m[like];
         else
-            CT_TRY(ct_rank_memory_at(p, s, whole, r, &m[r]));
+            CT_TRY(memory_at(p, s, whole, shards, r, &m[r]));
     }
     return CT_OK;
 }

@@ -48,7 +48,7 @@ cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/di
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology planner runtime/config runtime cli cli/info
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
-cli/check: framework/* topology comm/* planner runtime/config runtime cli cli/plan cli/scale
+cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '
 
 folders='framework layers comm topology planner runtime cli'

@@ -15,6 +15,7 @@
 #include "planner/rank_memory.h"
 #include "planner/sharding.h"
 #include "runtime/call.h"
+#include "runtime/division/planned_shards.h"
 #include "runtime/memory_plan.h"
 
 /* What a step sends, by the payload of each parameter. */
@@ -167,13 +168,33 @@ static ct_status find_tiers(const checked *k, const ct_net *net, ct_memory_tiers
     return CT_OK;
 }
 
+/* With what a solver's `memory` says of shards. */
+static ct_status rank_memory(const checked *k, const ct_sharded_net *s,
+                             const ct_net_options *options, ct_rank_memory *m)
+{
+    const Ct__SolverParameter *p = k->config.solver;
+    ct_planned_shards planned = { .parallel = k->parallel, .param = p };
+    ct_rank_shards shards = ct_planned_shards_open(&planned);
+    ct_topo *topo = NULL;
+    ct_status status;
+
+    if (k->config.is_model || (p->memory == NULL) || (p->memory->zero == 0))
+        return ct_rank_memory_of(k->parallel, s, options, m);
+    CT_TRY(ct_verdict_topo(k->call->options, k->parallel->n_rank, &topo));
+    planned.topo = topo;
+    status = ct_rank_memory_with(k->parallel, s, options, &shards, m);
+    ct_planned_shards_close(&planned);
+    ct_topo_destroy(topo);
+    return status;
+}
+
 static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_options *options)
 {
     ct_rank_memory *m = calloc((size_t)k->parallel->n_rank, sizeof(*m));
     ct_status status;
 
     if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", k->parallel->n_rank);
-    status = ct_rank_memory_of(k->parallel, s, options, m);
+    status = rank_memory(k, s, options, m);
     if (status == CT_OK) {
         ct_text_add(&k->json, ",");
         ct_rank_memory_json(k->parallel, m, NULL, &k->json);

@@ -7,6 +7,7 @@
 #ifndef CT_EXCHANGE_DIVIDED_H
 #define CT_EXCHANGE_DIVIDED_H
 
+#include "framework/tensor/storage_shard.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
 
@@ -33,6 +34,11 @@ const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
                                                 const ct_exchange_groups *groups, ct_comm *job,
                                                 const ct_device *dev, int n_micro,
                                                 const Ct__SolverParameter *param);
+
+/** What this rank has of shards: floats of net's arena. Collective over the groups. */
+ct_status ct_exchange_divided_shard(const ct_exchange_groups *groups,
+                                    const Ct__SolverParameter *param, const ct_net *net,
+                                    ct_shard *s);
 
 /** Borrows the communicators, which become out->stage, tied and data; out->job is the caller's to
  *  set. Collective over all of them. CT_ERR_CONFIG. */

@@ -68,9 +68,11 @@ for a, b in zip(done["ranks"], said):
     assert a["rank"] == b["rank"] and a["stage"] == b["stage"]
     assert a["memory_bytes"] == b["memory_bytes"] == a["allocated_bytes"] < a["resident_bytes"]
 PY
-memory() { # PLAN
-    "$CORTADO" check --solver=solver.prototxt --parallel="$1.plan" --json >said 2>>out || return 1
-    python3 memory.py "$1/metrics" said >>out 2>&1
+memory() { # PLAN METRICS SETTING…
+    of_plan=$1 metrics=$2
+    shift 2
+    "$CORTADO" check --solver=solver.prototxt --parallel="$of_plan.plan" --json "$@" >said 2>>out || return 1
+    python3 memory.py "$metrics" said >>out 2>&1
 }
 losses() { # of each iteration, then of the test
     sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #1: loss = \([0-9.e+-]*\) .*/test \1/p' out
@@ -97,7 +99,7 @@ while read -r of ranks; do
     tests >my.tests
     is "${of}_tests" cmp -s my.tests one$micro/tests
     [ -z "$have_python" ] || is "${of}_weights" near "one$micro/s_iter_6.caffemodel.h5" "$of/s_iter_6.caffemodel.h5" 1e-4
-    [ -z "$have_python" ] || is "${of}_memory" memory "$of"
+    [ -z "$have_python" ] || is "${of}_memory" memory "$of" "$of/metrics"
 done <plans
 
 # ---- norms are those of the whole net's weights: in clipping, and in the ratios of LARS and LAMB
@@ -152,7 +154,7 @@ shards() { # PLAN RANKS ZEROS SETTING…
     of=$1 ranks=$2 zeros=$3
     shift 3
     for zero in 0 $zeros; do
-        runs "${of}_zero_$zero" 0 'Iteration 4, loss' $JOB "$ranks" $bits --parallel="$of.plan" --set memory.zero=$zero --set snapshot_prefix="$of$zero" "$@"
+        runs "${of}_zero_$zero" 0 'Iteration 4, loss' $JOB "$ranks" $bits --parallel="$of.plan" --set memory.zero=$zero --set snapshot_prefix="$of$zero" --metrics=zero.metrics "$@"
         losses >my.losses
         sum_of >my.sum
         [ $zero != 0 ] || cp my.losses zero.losses
@@ -160,11 +162,12 @@ shards() { # PLAN RANKS ZEROS SETTING…
         is "${of}_zero_${zero}_losses" cmp zero.losses my.losses
         is "${of}_zero_${zero}_weights" cmp zero.sum my.sum
     done
+    [ -z "$have_python" ] || is "${of}_zero_memory" memory "$of" zero.metrics --set deterministic=true --set comm.bucket_mb=0.002 --set memory.zero="$zero" "$@"
     is "${of}_zero_said" test -s my.sum -a "$(wc -l <my.losses)" = 6
 }
 export CORTADO_POISON=1
 shards square 4 '1 3' --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 --set clip_gradients=0.5
-shards replicas 4 '2 3' --set type=LAMB --set base_lr=0.01
+shards replicas 4 3 --set type=LAMB --set base_lr=0.01
 shards uneven_stages 3 2 --set comm.forward_overlap=false
 unset CORTADO_POISON
 # sets are whole ones

@@ -1,0 +1,103 @@
+#include "runtime/division/planned_shards.h"
+
+#include <stdlib.h>
+
+#include "framework/solver/update_rule.h"
+#include "framework/tensor/storage_bf16.h"
+
+static void drop(ct_planned_shards *p)
+{
+    for (int i = 0; i < CT_PLANNED_GROUPS; i++) {
+        ct_comm_destroy(p->comm[i]);
+        p->comm[i] = NULL;
+    }
+}
+
+/* Of n ranks of the job, where `rank` is one of them. */
+static ct_status plan_group(const ct_planned_shards *p, const int *list, int n, int rank,
+                            ct_comm **comm_p)
+{
+    ct_topo *topo = NULL;
+    int me = 0;
+
+    while (list[me] != rank) me++;
+    CT_TRY(ct_topo_subset(p->topo, list, n, &topo));
+    return ct_comm_create_planned(topo, me, comm_p);
+}
+
+/* Ranks of a stage, all or those with one part; how many. */
+static int add_ranks(const ct_parallel_stage *g, int part, int *list)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n_rank; i++)
+        if ((part < 0) || (i % g->tensor == part)) list[n++] = g->rank[i];
+    return n;
+}
+
+static ct_status plan_groups(ct_planned_shards *p, int rank, const ct_rank_net *net, int *list)
+{
+    const ct_parallel *f = p->parallel;
+    ct_parallel_place at = ct_parallel_place_of(f, rank);
+    const ct_parallel_stage *g = &f->stage[at.stage];
+    int last = f->n_stage - 1, part = net->tied_own_samples ? -1 : at.part, n;
+
+    for (n = 0; n < f->n_rank; n++) list[n] = n;
+    CT_TRY(plan_group(p, list, n, rank, &p->comm[3]));
+    n = add_ranks(g, -1, list);
+    CT_TRY(plan_group(p, list, n, rank, &p->comm[1]));
+    n = add_ranks(g, at.part, list);
+    CT_TRY(plan_group(p, list, n, rank, &p->comm[2]));
+    if ((net->place.n_tied == 0) || ((at.stage != 0) && (at.stage != last))) return CT_OK;
+    n = add_ranks(&f->stage[0], part, list);
+    n += add_ranks(&f->stage[last], part, list + n);
+    return plan_group(p, list, n, rank, &p->comm[0]);
+}
+
+static ct_status open_rank(void *ctx, int rank, const ct_rank_net *net,
+                           const ct_net_window **window_p)
+{
+    ct_planned_shards *p = ctx;
+    int *list = calloc((size_t)p->parallel->n_rank + 1, sizeof(*list));
+    ct_status status;
+
+    if (list == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for groups of %d ranks", p->parallel->n_rank);
+    drop(p);
+    status = plan_groups(p, rank, net, list);
+    free(list);
+    CT_TRY(status);
+    p->groups = (ct_exchange_groups){ p->comm[1], p->comm[0], p->comm[2], false };
+    *window_p = ct_exchange_divided_window(&p->window, &p->groups, p->comm[3], ct_device_cpu(),
+                                           (int)p->parallel->micro_batches, p->param);
+    return CT_OK;
+}
+
+/* As ct_train_step_open() has it. */
+static ct_status find(void *ctx, const ct_net *net, ct_rank_shard *out)
+{
+    const ct_planned_shards *p = ctx;
+    bool window = (ct_net_chunk_count(net) > 0) && net->options.window->gradients;
+    bool waits = ct_update_waits_for_all(p->param) || ct_update_rule_has_ratio(p->param->type);
+    bool narrow = p->param->memory->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16;
+    ct_shard s = { .n = 0 };
+    ct_status status = ct_exchange_divided_shard(&p->groups, p->param, net, &s);
+
+    out->length = ct_shard_length(&s);
+    ct_shard_destroy(&s);
+    if (ct_net_has_visits(net)) out->weight_bytes = out->length * (int64_t)sizeof(float);
+    if (window && waits)
+        out->gradient_bytes = narrow ? (int64_t)ct_storage_bf16_size(out->length)
+                                     : out->length * (int64_t)sizeof(float);
+    return status;
+}
+
+ct_rank_shards ct_planned_shards_open(ct_planned_shards *p)
+{
+    return (ct_rank_shards){ .ctx = p, .open = open_rank, .find = find };
+}
+
+void ct_planned_shards_close(ct_planned_shards *p)
+{
+    drop(p);
+}
