@@ -26,21 +26,38 @@ static int find_loss(const ct_net *net)
     return -1;
 }
 
-static int64_t logits_bytes(const ct_net *net)
+/* Whether a region is of the values that the loss reads (blob `product`), or a buffer of the loss.
+ */
+static bool is_of_loss(const ct_net *net, const ct_net_region *r, int loss, int product)
+{
+    if (r->blob < 0) return r->layer == loss;
+    return ct_net_memory_of(net, r->blob) == ct_net_memory_of(net, product);
+}
+
+int64_t ct_memory_logits(const ct_net *net)
 {
     int layer = find_loss(net), product;
-    int64_t sum = 0;
+    int64_t most = 0;
 
     if ((layer < 0) || (net->layer[layer]->n_bottom == 0)) return 0;
     product = ct_net_find_blob(net, net->pass->instance[layer]->bottom[0]->name);
-    for (int i = 0; (product >= 0) && (i < ct_net_regions(net)); i++) {
+    if (product < 0) return 0;
+    /* at its largest when one of them comes */
+    for (int i = 0; i < ct_net_regions(net); i++) {
         ct_net_region r = ct_net_region_of(net, i);
-        bool values =
-            (r.blob >= 0) && (ct_net_memory_of(net, r.blob) == ct_net_memory_of(net, product));
+        int64_t sum = 0;
 
-        if (values || ((r.blob < 0) && (r.layer == layer))) sum += (int64_t)r.bytes;
+        if (!is_of_loss(net, &r, layer, product)) continue;
+        for (int k = 0; k < ct_net_regions(net); k++) {
+            ct_net_region other = ct_net_region_of(net, k);
+
+            if ((other.first <= r.first) && (r.first <= other.last) &&
+                is_of_loss(net, &other, layer, product))
+                sum += (int64_t)other.bytes;
+        }
+        if (sum > most) most = sum;
     }
-    return (sum < (int64_t)net->memory.planned) ? sum : (int64_t)net->memory.planned;
+    return most;
 }
 
 static void count_visits(const ct_net *net, const ct_step *list, int n, ct_memory_tiers *t)
@@ -62,7 +79,7 @@ void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
     int64_t *at =
         t->bytes[(net->options.dev->kind == CT_DEVICE_CPU) ? CT_TIER_HOST : CT_TIER_DEVICE];
     bool window = (ct_net_chunk_count(net) > 0) && net->options.window->gradients;
-    int64_t fixed = net->weight_count - net->grad_count, logits = logits_bytes(net);
+    int64_t fixed = net->weight_count - net->grad_count, logits = ct_memory_logits(net);
 
     if (ct_net_has_visits(net)) {
         at[CT_USE_WEIGHTS] += element * fixed;

@@ -36,6 +36,9 @@ typedef struct ct_memory_tiers {
 
 const char *ct_tier_name(ct_tier tier);
 const char *ct_memory_use_name(ct_memory_use use);
+/** Of a net's plan of memory: the most that is there at a time of what the last product before the
+ *  loss makes, its gradient, and buffers of the loss. */
+int64_t ct_memory_logits(const ct_net *net);
 /** Adds what a net for training takes itself, on the tier of its device: it need have no memory. */
 void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net);
 /** Of all uses, the runtime and test nets. */

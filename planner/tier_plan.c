@@ -78,37 +78,6 @@ static ct_status make_net(ct_tier_request *q, ct_net_window *window, ct_net **ne
 
 /* ---- what is on the GPU in any case */
 
-static int blob_of(const ct_net *net, const ct_blob *b)
-{
-    int i = 0;
-
-    while ((i < net->n_blob) && (net->pass->blob[i] != b)) i++;
-    return i;
-}
-
-/* What the losses read, and its gradient. */
-static int64_t logit_bytes(const ct_net *net)
-{
-    int64_t bytes = 0;
-
-    for (int i = 0; i < net->n_output; i++) {
-        const ct_instance *in = net->pass->instance[net->output[i].layer];
-        int blob;
-
-        if ((net->output[i].loss_weight == 0) || (net->layer[net->output[i].layer]->n_bottom < 1))
-            continue;
-        blob = blob_of(net, in->bottom[0]);
-        if (blob == net->n_blob) continue;
-        blob = ct_net_memory_of(net, blob);
-        for (int k = 0; k < ct_net_regions(net); k++) {
-            ct_net_region r = ct_net_region_of(net, k);
-
-            if (r.blob == blob) bytes += (int64_t)r.bytes;
-        }
-    }
-    return bytes;
-}
-
 /* Bytes of an Attention's probabilities; 0: of another layer. */
 static double probability_bytes(const ct_net *net, int layer)
 {
@@ -201,7 +170,7 @@ static ct_status count_fixed(const ct_tier_request *q, const ct_net *net, ct_tie
     int64_t *b = p->rank.bytes[CT_TIER_DEVICE], more = 0;
 
     if (q->probabilities) CT_TRY(count_probabilities(net, &more));
-    b[CT_USE_LOGITS] = logit_bytes(net);
+    b[CT_USE_LOGITS] = ct_memory_logits(net);
     b[CT_USE_ACTIVATIONS] = (int64_t)net->memory.planned + more - b[CT_USE_LOGITS];
     b[CT_USE_WINDOW] = (net->weight_memory + net->grad_memory) * (int64_t)sizeof(float);
     b[CT_USE_COMMUNICATION] = 2 * largest_piece(q, net);
