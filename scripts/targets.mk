@@ -105,7 +105,7 @@ gpu-bundle: gpu-programs
 	$(Q)scripts/gpu/bundle.sh $(GPU_BUILD) build/gpu-bundle
 
 # the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda; benches are linked, not run
-EMULATED := $(filter $(T)%,solver state_storage $(GPU_TESTS))
+EMULATED := $(filter $(T)%,solver state_storage update_place $(GPU_TESTS))
 EMULATED_MPI := auto_device device_codec
 test-emulated:
 	$(Q)$(MAKE) --no-print-directory CUDA=emulated do-test-emulated

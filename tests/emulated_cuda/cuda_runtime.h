@@ -119,6 +119,8 @@ extern "C" void ct_emulated_mend(void);
 void ct_emulated_hang(void);
 /** Now, or where the stream is captured, when its graph is launched. */
 void ct_emulated_give(cudaStream_t st, std::function<void()> work);
+/* All that was given and comes late. */
+void ct_emulated_finish(void);
 /** Whether st is captured, or the host would wait for what is: that ends the capture in an error.
  */
 bool ct_emulated_forbidden(cudaStream_t st);

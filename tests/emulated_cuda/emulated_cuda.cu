@@ -78,6 +78,7 @@ cudaError_t cudaFree(void *data)
 {
     if (data == nullptr) return cudaSuccess;
     ct_emulated_hang(); /* it waits for the device */
+    ct_emulated_finish();
     if (!on_device(data) || (used.erase((size_t)((char *)data - arena)) != 1))
         return cudaErrorInvalidValue;
     return cudaSuccess;
@@ -91,6 +92,7 @@ cudaError_t cudaMallocHost(void **data_p, size_t bytes)
 
 cudaError_t cudaFreeHost(void *data)
 {
+    ct_emulated_finish();
     free(data);
     return cudaSuccess;
 }

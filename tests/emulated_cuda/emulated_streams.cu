@@ -1,10 +1,12 @@
 /* Streams, events and graphs. Everything is done when it is given, in that order, whatever the
- * stream; what is captured keeps that order. What captured streams have seen of each other is
+ * stream, unless it is told to come late; what is captured keeps that order. What captured streams have seen of each other is
  * accounted for, so that work that nobody waits for is told. */
 #include <cuda_runtime.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <map>
 #include <unistd.h>
 #include <vector>
@@ -49,15 +51,76 @@ void merge(seen &into, const seen &other)
 }
 } // namespace
 
+/* ---- work that comes late. CORTADO_EMULATED_LATE=copies: streams that do not wait for the default
+ * one do nothing until somebody waits for them. =work: the others do nothing until somebody waits,
+ * so that copies come early. Whoever forgot to wait finds other numbers. */
+
+namespace
+{
+struct lane;
+struct item {
+    std::function<void()> work;
+    lane *behind; /* NULL: work; else a wait for its first `upto` */
+    long upto;
+};
+
+/* Work in one order. Nothing of it is freed: events name it. */
+struct lane {
+    std::deque<item> queue;
+    long given, done;
+};
+
+const int PATIENCE = 200; /* looks at an event that is late */
+lane base; /* of the default stream, and of those that it waits for */
+std::vector<lane *> lanes{ &base };
+
+bool is_late(const lane *l)
+{
+    const char *what = getenv("CORTADO_EMULATED_LATE");
+
+    if (what == nullptr) return false;
+    if (strcmp(what, "copies") == 0) return l != &base;
+    return (strcmp(what, "work") == 0) && (l == &base);
+}
+
+void run_to(lane *l, long n)
+{
+    while (l->done < n) {
+        item i = std::move(l->queue.front());
+
+        l->queue.pop_front();
+        l->done++;
+        if (i.behind != nullptr)
+            run_to(i.behind, i.upto);
+        else
+            i.work();
+    }
+}
+} // namespace
+
 struct ct_emulated_stream {
     unsigned flags;
+    lane *own; /* NULL: the default stream waits for it */
 };
+
+static lane *lane_of(cudaStream_t st)
+{
+    return ((st != nullptr) && (st->own != nullptr)) ? st->own : &base;
+}
+
+void ct_emulated_finish(void)
+{
+    for (lane *l : lanes) run_to(l, l->given);
+}
 
 struct ct_emulated_event {
     std::chrono::steady_clock::time_point at;
     bool recorded, behind; /* behind: what the device will not get to */
     int capture;           /* in which it was; 0: in none */
     seen before;
+    lane *of; /* it is behind the first `upto` of it; NULL: never recorded */
+    long upto;
+    int asked; /* how often, since it was recorded */
 };
 
 int ct_emulated_given(void)
@@ -102,7 +165,14 @@ void ct_emulated_give(cudaStream_t st, std::function<void()> work)
         return;
     }
     n_given++;
-    if (!stuck) work();
+    if (stuck) return;
+    if (is_late(lane_of(st))) {
+        lane_of(st)->queue.push_back({ std::move(work), nullptr, 0 });
+        lane_of(st)->given++;
+        return;
+    }
+    run_to(lane_of(st), lane_of(st)->given);
+    work();
 }
 
 bool ct_emulated_forbidden(cudaStream_t st)
@@ -170,6 +240,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
+    ct_emulated_finish();
     delete exec;
     return cudaSuccess;
 }
@@ -188,7 +259,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t st)
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *st, unsigned flags)
 {
-    *st = new ct_emulated_stream{ flags };
+    *st = new ct_emulated_stream{ flags, nullptr };
+    if ((flags & cudaStreamNonBlocking) == 0) return cudaSuccess;
+    (*st)->own = new lane{};
+    lanes.push_back((*st)->own);
     return cudaSuccess;
 }
 
@@ -199,6 +273,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *st)
 
 cudaError_t cudaStreamDestroy(cudaStream_t st)
 {
+    run_to(lane_of(st), lane_of(st)->given);
     delete st;
     return cudaSuccess;
 }
@@ -215,11 +290,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t st)
     if (ct_emulated_forbidden(st)) return cudaErrorStreamCaptureUnsupported;
     n_wait++;
     ct_emulated_hang();
+    run_to(lane_of(st), lane_of(st)->given);
     return broken;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    ct_emulated_finish();
     return cudaStreamSynchronize(nullptr);
 }
 
@@ -252,6 +329,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t st)
         return cudaSuccess;
     }
     if ((now.graph != nullptr) && (st == nullptr)) return spoil(cudaErrorStreamCaptureImplicit);
+    event->of = lane_of(st);
+    event->upto = event->of->given;
+    event->asked = 0;
     event->at = std::chrono::steady_clock::now();
     return cudaSuccess;
 }
@@ -268,6 +348,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t st, cudaEvent_t event, unsigned)
     if (!of_this && (event->capture != 0)) return spoil(cudaErrorCapturedEvent);
     if (is_captured(st) && event->recorded && !of_this)
         return spoil(cudaErrorStreamCaptureIsolation);
+    if (!of_this && (event->of != nullptr) && (event->of->done < event->upto)) {
+        if (is_late(lane_of(st))) {
+            lane_of(st)->queue.push_back({ nullptr, event->of, event->upto });
+            lane_of(st)->given++;
+        } else {
+            run_to(event->of, event->upto);
+        }
+    }
     if (!of_this) return cudaSuccess;
     if (st == nullptr) return spoil(cudaErrorStreamCaptureImplicit);
     merge(now.joined[st], event->before);
@@ -278,6 +366,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t st, cudaEvent_t event, unsigned)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     if (event->capture != 0) return spoil(cudaErrorCapturedEvent);
+    if ((event->of != nullptr) && (event->of->done < event->upto)) { /* who asks often gets there */
+        if (++event->asked < PATIENCE) return last_error = cudaErrorNotReady;
+        run_to(event->of, event->upto);
+    }
     return (stuck && event->behind) ? (last_error = cudaErrorNotReady) : cudaSuccess;
 }
 
@@ -286,6 +378,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (event->capture != 0) return spoil(cudaErrorCapturedEvent);
     n_wait += event->recorded;
     if (event->behind) ct_emulated_hang();
+    if (event->of != nullptr) run_to(event->of, event->upto);
     return cudaSuccess;
 }
 
