@@ -220,7 +220,7 @@ static ct_status step_clock_take(const ct_pass *pass, ct_step *list, int n, int 
 
     CT_TRY(dev->sync(pass->exec.stream));
     for (int i = 0; i < n; i++) {
-        if (ct_step_is_of_weights(&list[i])) continue;
+        if (ct_step_is_of_weights(&list[i]) || ct_step_is_of_chunk(&list[i])) continue;
         CT_TRY(dev->marks->between(slot_of(first + i, false), slot_of(first + i, true),
                                    &list[i].seconds));
         if (traced) CT_TRY(add_span(pass, &list[i], first + i));
@@ -433,9 +433,19 @@ static ct_status weights_pair(const run *p, ct_step *s)
     return CT_OK;
 }
 
+/* Likewise. */
+static ct_status chunk_step(const run *p, ct_step *s)
+{
+    double start = (p->pass->net->timing && p->marked) ? ct_clock_s() : 0;
+
+    CT_TRY(ct_pass_chunk(p->pass, s));
+    if (start > 0) s->seconds = ct_clock_s() - start;
+    return CT_OK;
+}
+
 static ct_status run_pair(void *ctx, ct_step *s, int i)
 {
-    if (ct_step_is_of_chunk(s)) return ct_pass_chunk(((const run *)ctx)->pass, s);
+    if (ct_step_is_of_chunk(s)) return chunk_step(ctx, s);
     return ct_step_is_of_weights(s) ? weights_pair(ctx, s) : run_step(ctx, s, i);
 }
 

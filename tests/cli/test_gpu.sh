@@ -76,6 +76,8 @@ away() { # NAME PATTERN OPTIONS…
 away state 'the host updates weights: modelled .* assumed' --set=memory.state=HOST --set=test_interval=3 --set=cuda_graph=true
 away weights 'weights lie there' --set=memory.weights=HOST --set=test_interval=3 --set=memory.prefetch=1
 away files 'lie in files in "files"' --set=memory.weights=FILE --set=memory.state=FILE --set=memory.path="$(mkdir -p files && echo files)"
+runs memory_timed 0 'weights lie there' "$CORTADO" time --solver=solver.prototxt --solver_mode=gpu --iterations=2 --set=memory.weights=HOST
+runs memory_traced 0 'weights lie there' $mem --set=memory.weights=HOST --trace=away.json --trace_iterations=2-4
 runs memory_auto 0 'Optimization Done' $mem --set=memory.gpu_limit_mb=100
 is memory_auto_there test -z "$(grep 'AUTO takes' out)"
 runs memory_auto_state 0 'AUTO takes (weights and )?state: HOST, since [0-9.]+ MiB' $mem --set=memory.gpu_limit_mb=0.53 --set=memory.prefetch=1

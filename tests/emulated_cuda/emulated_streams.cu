@@ -1,6 +1,6 @@
 /* Streams, events and graphs. Everything is done when it is given, in that order, whatever the
- * stream, unless it is told to come late; what is captured keeps that order. What captured streams have seen of each other is
- * accounted for, so that work that nobody waits for is told. */
+ * stream, unless it is told to come late; what is captured keeps that order. What captured streams
+ * have seen of each other is accounted for, so that work that nobody waits for is told. */
 #include <cuda_runtime.h>
 
 #include <chrono>
