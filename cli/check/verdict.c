@@ -27,13 +27,13 @@ typedef struct verdict {
     const ct_net *net;
     FILE *to;                   /* NULL: nothing is printed */
     ct_grad_pipe_config config; /* codec_config as AUTO's */
+    ct_profile_zero zero;       /* above 0 there is one row: codecs send whole gradients */
     ct_topo *topo;
     ct_profile *profile;
     bool computes; /* the profile says how long */
     bool guessed;  /* the machine was not named */
     double speed;  /* of the slowest node: all compute batches of one size */
     const ct_memory_tiers *tiers;
-    int zero;
     double need;            /* bytes of a rank: weights, gradients, activations, the optimiser's */
     ct_step_model_own *own; /* [profile->n_param] */
     int n_own;              /* parameters with a `compress` of their own */
@@ -231,6 +231,7 @@ static ct_status read_config(verdict *v, const Ct__SolverParameter *solver)
     Ct__CompressionParameter c = CT__COMPRESSION_PARAMETER__INIT;
 
     CT_TRY(ct_exchange_read_config(solver, &v->config));
+    v->zero = ct_profile_read_zero(solver);
     if (solver->compression != NULL) c = *solver->compression;
     c.type = CT__COMPRESSION_PARAMETER__TYPE__AUTO;
     return ct_codec_read_config(&c, "compression", &v->config.codec, &v->config.codec_config);
@@ -269,7 +270,7 @@ static ct_status add_row(verdict *v, const ct_codec_ops *ops)
     config.codec_config.momentum_correction = ct_codec_corrects(ops, &config.codec_config);
     v->n_row += 1;
     r->name = ops->name;
-    return ct_step_model_run(v->profile, v->topo, &config, v->own,
+    return ct_step_model_run(v->profile, v->topo, &config, v->own, &v->zero,
                              config.overlap ? CT_STEP_TIMELINE_BOTH : CT_STEP_TIMELINE_OFF,
                              1 / v->speed, &r->model);
 }
@@ -277,6 +278,7 @@ static ct_status add_row(verdict *v, const ct_codec_ops *ops)
 static ct_status add_rows(verdict *v)
 {
     CT_TRY(add_row(v, &ct_codec_none));
+    if (v->zero.stage > 0) return CT_OK;
     for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at) {
         if ((*at)->seconds != NULL) CT_TRY(add_row(v, *at));
     }
@@ -393,6 +395,9 @@ static void print_verdict(const verdict *v)
         (double)v->config.codec_config.density, crossover(v, 1));
     if (v->topo->n_rank == 1) {
         fprintf(v->to, "verdict     off: one rank sends nothing\n");
+    } else if (v->zero.stage > 0) {
+        fprintf(v->to, "verdict     off: memory { zero: %d } goes without compression\n",
+                v->zero.stage);
     } else if (!compresses(v)) {
         fprintf(v->to, "verdict     off is faster here%s\n",
                 v->computes ? "" : ", even with nothing to hide behind");
@@ -425,21 +430,22 @@ static link_use file_use(const verdict *v)
     return u;
 }
 
-/* Of dense gradients; the weights of ZeRO's third stage come twice, which is not modelled. */
+/* Of dense gradients; the weights of ZeRO's third stage come twice, which is in no bucket's time.
+ */
 static link_use network_use(const verdict *v)
 {
     const ct_step_model *m = &v->row[0].model;
     link_use u = { 0, -1 };
 
     for (int i = 0; i < m->n_bucket; i++) u.seconds += m->bucket[i].seconds;
-    if (v->zero == 3) u.seconds = -1;
+    if (v->zero.stage == 3) u.seconds = -1;
     if (v->computes && (u.seconds > 0)) u.hidden = fmax(0, 1 - m->exposed_s / u.seconds);
     return u;
 }
 
 static double bytes_sent(const verdict *v)
 {
-    return v->row[0].model.bytes_sent * ((v->zero == 3) ? 1.5 : 1);
+    return v->row[0].model.bytes_sent;
 }
 
 static void print_use(const verdict *v, link_use u, const char *unknown)
@@ -555,7 +561,6 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
     ct_status status = CT_OK;
 
     if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
-    if (solver->memory != NULL) v.zero = solver->memory->zero;
     CT_TRY_GOTO(status, out, read_config(&v, solver));
     CT_TRY_GOTO(status, out, place(&v));
     v.need = need_of(o, solver, net);

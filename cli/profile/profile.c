@@ -378,6 +378,14 @@ bool ct_profile_after_all(const ct_profile *p, const Ct__SolverParameter *solver
     return ct_update_waits_for_all(solver) || (!solver->has_clip_gradients && p->after_all);
 }
 
+ct_profile_zero ct_profile_read_zero(const Ct__SolverParameter *solver)
+{
+    const Ct__MemoryParameter *m = solver->memory;
+
+    if (m == NULL) return (ct_profile_zero){ .stage = 0 };
+    return (ct_profile_zero){ .stage = m->zero, .ahead = (m->prefetch > 0) ? m->prefetch : 2 };
+}
+
 void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch)
 {
     double factor = 1;

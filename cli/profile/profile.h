@@ -60,6 +60,15 @@ double ct_profile_norm_s(const ct_profile *p);
  *  have no fields but those that were set for a study; else what the measured run did. */
 bool ct_profile_after_all(const ct_profile *p, const Ct__SolverParameter *solver);
 
+/** What replicas share out. Zeroed: nothing. */
+typedef struct ct_profile_zero {
+    int stage; /* of ZeRO, 0 to 3                         */
+    int ahead; /* 3: chunks of weights that are fetched ahead */
+} ct_profile_zero;
+
+/** Of the solver's memory { }. */
+ct_profile_zero ct_profile_read_zero(const Ct__SolverParameter *solver);
+
 /** Another chip and batch: all durations times one factor, so that one rank alone makes
  *  images_per_s (0: as measured) with the profile's batch; then times batch / the profile's (0:
  *  that one). So images/s do not depend on the batch, as published figures are used. */

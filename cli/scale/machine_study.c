@@ -461,6 +461,7 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
     double factor = (m->jitter_seed > 0) ? ct_step_model_slowest(m->profile, ranks) : 1;
     double speed = 1; /* of the slowest node: all compute batches of one size */
     ct_grad_pipe_config exchange = s->exchange;
+    ct_profile_zero zero = ct_profile_read_zero(s->solver);
     ct_profile *p = NULL;
     ct_topo *t = NULL;
     ct_status status;
@@ -473,7 +474,7 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
     if (status == CT_OK) speed = ct_topo_speed(t, ct_topo_slowest_node(t));
     exchange.after_all = ct_profile_after_all(p, s->solver);
     if (status == CT_OK)
-        status = ct_step_model_run(p, t, &exchange, NULL, s->overlap, factor / speed, out);
+        status = ct_step_model_run(p, t, &exchange, NULL, &zero, s->overlap, factor / speed, out);
     ct_topo_destroy(t);
     ct_profile_destroy(p);
     return status;

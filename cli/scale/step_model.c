@@ -17,8 +17,11 @@ enum { N_ALGORITHM = CT_COLLECTIVES(COUNT_COLLECTIVE) }; /* of ct_coll_table */
 typedef struct costs {
     const ct_topo *topo;
     bool deterministic, named;
-    ct_cost *cost[N_ALGORITHM]; /* NULL: not asked for */
-    ct_cost *host[N_ALGORITHM]; /* … where ranks add (ct_coll_ops.host_cost); NULL: as ever */
+    bool halves;                   /* of ZeRO: those below are there, too */
+    ct_cost *scatter[N_ALGORITHM]; /* of what is in cost; NULL: it has no such half */
+    ct_cost *gather[N_ALGORITHM];  /* of those that "auto" takes */
+    ct_cost *cost[N_ALGORITHM];    /* NULL: not asked for */
+    ct_cost *host[N_ALGORITHM];    /* … where ranks add (ct_coll_ops.host_cost); NULL: as ever */
 } costs;
 
 static void destroy_costs(costs *c)
@@ -26,7 +29,25 @@ static void destroy_costs(costs *c)
     for (int i = 0; i < N_ALGORITHM; i++) {
         ct_cost_destroy(c->cost[i]);
         ct_cost_destroy(c->host[i]);
+        ct_cost_destroy(c->scatter[i]);
+        ct_cost_destroy(c->gather[i]);
     }
+}
+
+/* As comm/collective/persistent.c goes: a reduce-scatter by the half of the chosen allreduce, an
+ * allgather by the cheapest of ours. */
+static ct_status create_halves(const ct_topo *t, costs *c)
+{
+    c->halves = true;
+    for (int i = 0; i < N_ALGORITHM; i++) {
+        const ct_coll_ops *scatter = ct_coll_table[i]->scatter, *gather = ct_coll_table[i]->gather;
+
+        if ((c->cost[i] != NULL) && (scatter != NULL))
+            CT_TRY(ct_cost_create(scatter->cost, t, NULL, true, &c->scatter[i]));
+        if ((gather != NULL) && gather->automatic && !gather->by_mpi)
+            CT_TRY(ct_cost_create(gather->cost, t, NULL, true, &c->gather[i]));
+    }
+    return CT_OK;
 }
 
 static ct_status create_costs(const ct_topo *t, const ct_grad_pipe_config *config, costs *c)
@@ -111,8 +132,27 @@ static double dense_s(void *ctx, int64_t bytes)
 {
     const costs *c = ctx;
     double seconds = 0;
+    int best = cheapest(c, dense_sum(c, bytes), &seconds);
 
-    (void)cheapest(c, dense_sum(c, bytes), &seconds);
+    if (c->halves) return ct_cost_s(c->scatter[best], (double)bytes);
+    return seconds;
+}
+
+static double gather_s(void *ctx, int64_t bytes)
+{
+    const costs *c = ctx;
+    double least = INFINITY, seconds = 0;
+
+    for (int i = 0; i < N_ALGORITHM; i++) {
+        double s = (c->gather[i] != NULL) ? ct_cost_s(c->gather[i], (double)bytes) : INFINITY;
+        double weighed = (c->gather[i] != NULL)
+                             ? s * ct_cost_weight(ct_coll_table[i]->gather->cost, c->topo, true)
+                             : INFINITY;
+
+        if (!(weighed < least)) continue;
+        least = weighed;
+        seconds = s;
+    }
     return seconds;
 }
 
@@ -201,6 +241,7 @@ static ct_status choose(model *m, const ct_topo *t)
                                     .ways = &m->ways,
                                     .seconds = m->seconds,
                                     .dense_s = dense_s,
+                                    .gather_s = gather_s,
                                     .ctx = &m->costs,
                                     .line = &m->line.line,
                                     .margin = 0.02 };
@@ -229,6 +270,9 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
     if (!k->coded) {
         b->algorithm =
             ct_coll_table[cheapest(&m->costs, dense_sum(&m->costs, b->bytes), &b->seconds)]->name;
+        if (m->costs.halves)
+            b->seconds = dense_s((void *)(uintptr_t)&m->costs, b->bytes) +
+                         gather_s((void *)(uintptr_t)&m->costs, b->bytes);
         b->wire_s = b->seconds;
         return;
     }
@@ -263,9 +307,28 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
     return CT_OK;
 }
 
+/* Everything of it must go by halves. */
+static ct_status share_out(model *m, const ct_topo *t, const ct_profile_zero *zero)
+{
+    if ((zero == NULL) || (zero->stage == 0) || (t->n_rank == 1)) return CT_OK;
+    if (m->config->codec != &ct_codec_none)
+        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d }: compression %s sends whole gradients",
+                       zero->stage, m->config->codec->name);
+    CT_TRY(create_halves(t, &m->costs));
+    for (int i = 0; i < N_ALGORITHM; i++)
+        if ((m->costs.cost[i] != NULL) && (m->costs.scatter[i] == NULL))
+            return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot be done in halves",
+                           ct_coll_table[i]->name);
+    m->line.line.owned = 1.0 / t->n_rank;
+    m->line.line.visits = (zero->stage == 3);
+    m->line.line.ahead = zero->ahead;
+    return CT_OK;
+}
+
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             const ct_grad_pipe_config *config, const ct_step_model_own *own,
-                            ct_step_timeline_overlap overlap, double factor, ct_step_model *out)
+                            const ct_profile_zero *zero, ct_step_timeline_overlap overlap,
+                            double factor, ct_step_model *out)
 {
     model m = { .p = profile, .config = config, .own = own };
     ct_status status;
@@ -274,6 +337,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
     status = ct_profile_make_line(profile, overlap, factor, &m.line);
     m.line.line.after_all = config->after_all;
     if (status == CT_OK) status = create_costs(topo, config, &m.costs);
+    if (status == CT_OK) status = share_out(&m, topo, zero);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
         status = ct_bucket_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,

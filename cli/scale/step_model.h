@@ -4,7 +4,8 @@
  * leaves when its last gradient is ready, forward waits before it reads a weight whose sum has not
  * landed. Buckets are cut as the program cuts them; dense ones take what comm/cost/cost.h says of
  * the cheapest algorithm, coded ones what their codec says (comm/codec/codec.h). With the codec
- * "auto" comm/autotune/codec_planner.h chooses, as at the start of a job.
+ * "auto" comm/autotune/codec_planner.h chooses, as at the start of a job. Under memory { zero } a
+ * bucket goes by a reduce-scatter and allgathers (ct_profile_zero).
  */
 #ifndef CT_STEP_MODEL_H
 #define CT_STEP_MODEL_H
@@ -41,12 +42,14 @@ typedef struct ct_step_model_own {
 } ct_step_model_own;
 
 /** One step in the steady state. profile: scaled to the machine and batch. config: of the exchange,
- *  its overlap is not read. own: [profile->n_param], borrowed; NULL: no parameter has any. factor:
- *  on all compute (1; the slowest of many ranks where times vary). CT_ERR_CONFIG: an algorithm that
- * has no costs. Freed by ct_step_model_release(). */
+ *  its overlap is not read. own: [profile->n_param], borrowed; NULL: no parameter has any. zero:
+ * NULL: nothing is shared out. factor: on all compute (1; the slowest of many ranks where times
+ * vary). CT_ERR_CONFIG: an algorithm that has no costs, or no halves under zero; a codec under
+ * zero. Freed by ct_step_model_release(). */
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             const ct_grad_pipe_config *config, const ct_step_model_own *own,
-                            ct_step_timeline_overlap overlap, double factor, ct_step_model *out);
+                            const ct_profile_zero *zero, ct_step_timeline_overlap overlap,
+                            double factor, ct_step_model *out);
 void ct_step_model_release(ct_step_model *m);
 
 /** Expected largest of n draws of the profile's samples, and their mean, over their median. */

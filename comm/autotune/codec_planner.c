@@ -105,6 +105,13 @@ static ct_step_timeline_message parcel_of(const ct_codec_planner *c, const ct_bu
     int64_t dense = cut->count * (int64_t)sizeof(float);
     const ct_codec_seconds *s = c->seconds + (size_t)cut->first * CT_CODEC_CANDIDATES;
 
+    if ((c->line->owned > 0) && (c->n_rank > 1)) {
+        p.count = cut->count;
+        p.wire_s = c->dense_s(c->ctx, dense);
+        p.gather_s = c->gather_s(c->ctx, dense);
+        *bytes += (double)dense * (c->n_rank - 1) / c->n_rank;
+        return p;
+    }
     if (!cut->coded) {
         if (c->n_rank > 1) p.wire_s = c->dense_s(c->ctx, dense);
         *bytes += 2.0 * (double)dense * (c->n_rank - 1) / c->n_rank;
@@ -131,6 +138,7 @@ static ct_status cost_of_cuts(const ct_codec_planner *c, const ct_bucket_cut *cu
         if (c->caution > 0) parcel[i].wire_s *= c->caution;
     }
     status = ct_step_timeline_run(c->line, parcel, n, &plan->times);
+    plan->bytes += sizeof(float) * plan->times.gathered * (c->n_rank - 1) / c->n_rank;
     free(parcel);
     return status;
 }

@@ -46,7 +46,8 @@ typedef struct ct_codec_planner {
     const ct_codec_candidates *ways;
     const ct_codec_seconds *seconds; /* [n_range][CT_CODEC_CANDIDATES]; of ranges with a codec of
                                         their own: at way 0                                   */
-    double (*dense_s)(void *ctx, int64_t bytes);
+    double (*dense_s)(void *ctx, int64_t bytes);  /* line->owned > 0: of the reduce-scatter … */
+    double (*gather_s)(void *ctx, int64_t bytes); /* … and of the allgather; else not read */
     void *ctx;
     const ct_step_timeline *line;
     double margin;  /* share of a dense step that must be gained */

@@ -8,6 +8,9 @@ typedef struct travel {
     int missing; /* gradients not ready */
     bool left, landed, reported;
     double rest; /* on the link */
+    /* with shards: the own part is summed, and updated; weights come at a visit */
+    bool summed, told, owned, visiting;
+    double visit_rest;
 } travel;
 
 typedef struct timeline {
@@ -18,34 +21,118 @@ typedef struct timeline {
     int *parts_left;  /* [n_range]                                               */
     int *parcel_of;   /* [n_range] the first that has it; -1: none               */
     double now, link; /* clocks of the rank, and of the link up to which it is known */
-    double exposed;
-    bool open;
+    double exposed, gathered;
+    bool open, forward; /* forward: the list that runs                   */
+    bool updated;       /* with after_all and shards: all own parts are */
+    ct_step_visits visits;
 } timeline;
 
-/* Of those under way the last in the arena, which forward reads first. */
-static int first_under_way(const timeline *t)
+/* ---- weights that come for the steps that read them */
+
+static void add_visit(ct_step_visit *list, int *n_p, int chunk, int event)
 {
+    int at = *n_p;
+
+    for (int k = 0; k < *n_p; ++k)
+        if (list[k].chunk == chunk) return;
+    for (; (at > 0) && (list[at - 1].event > event); --at) list[at] = list[at - 1];
+    list[at] = (ct_step_visit){ .event = event, .chunk = chunk };
+    *n_p += 1;
+}
+
+static void add_backward(const ct_step_timeline *line, const int *chunk, ct_step_visits *v)
+{
+    int ran = 0;
+
+    for (int i = 0; i < line->n_backward; ++i) {
+        const ct_step_timeline_event *e = &line->backward[i];
+        bool stays = false;
+
+        if (e->kind == CT_STEP_TIMELINE_RUN) ran = i;
+        if (e->kind != CT_STEP_TIMELINE_READY) continue;
+        for (int k = v->n_forward - 1; (k >= 0) && (k >= v->n_forward - 1 - line->ahead); --k)
+            stays = stays || (v->forward[k].chunk == chunk[e->range]);
+        if (!stays) add_visit(v->backward, &v->n_backward, chunk[e->range], ran);
+    }
+}
+
+ct_status ct_step_visits_find(const ct_step_timeline *line, const int *chunk, ct_step_visits *out)
+{
+    ct_step_visits v = { .n_forward = 0 };
+
+    v.forward = calloc(2 * (size_t)line->n_range + 1, sizeof(*v.forward));
+    if (v.forward == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the visits of weights");
+    v.backward = v.forward + line->n_range;
+    for (int i = 0; i < line->n_forward; ++i) {
+        const ct_step_timeline_event *e = &line->forward[i];
+
+        if (e->kind == CT_STEP_TIMELINE_READ)
+            add_visit(v.forward, &v.n_forward, chunk[e->range], i);
+    }
+    add_backward(line, chunk, &v);
+    *out = v;
+    return CT_OK;
+}
+
+void ct_step_visits_release(ct_step_visits *v)
+{
+    free(v->forward);
+    *v = (ct_step_visits){ .forward = NULL };
+}
+
+/* ---- the link */
+
+static bool is_moving(const travel *b)
+{
+    return b->left && !b->landed && !(b->summed && !b->owned);
+}
+
+/* Weights that are read soon; of others under way the last in the arena, which forward reads first.
+ */
+static int first_under_way(const timeline *t, bool *visit_p)
+{
+    *visit_p = true;
     for (int i = t->n - 1; i >= 0; --i) {
-        if (t->travel[i].left && !t->travel[i].landed) return i;
+        if (t->travel[i].visiting) return i;
+    }
+    *visit_p = false;
+    for (int i = t->n - 1; i >= 0; --i) {
+        if (is_moving(&t->travel[i])) return i;
     }
     return -1;
+}
+
+/* The link has done this for bucket i. */
+static void arrive(timeline *t, int i, bool visit)
+{
+    travel *b = &t->travel[i];
+
+    if (visit) {
+        b->visiting = false;
+    } else if ((t->line->owned > 0) && !b->summed) {
+        b->summed = true;
+    } else {
+        b->landed = true;
+    }
 }
 
 /* Lets the link work until `until`, or until one lands with stop_at_landing. */
 static void advance(timeline *t, double until, bool stop_at_landing)
 {
-    for (int i; (t->link < until) && ((i = first_under_way(t)) >= 0);) {
-        travel *b = &t->travel[i];
+    bool visit = false;
+
+    for (int i; (t->link < until) && ((i = first_under_way(t, &visit)) >= 0);) {
+        double *rest = visit ? &t->travel[i].visit_rest : &t->travel[i].rest;
         double most = until - t->link;
 
-        if (b->rest > most) {
-            b->rest -= most;
+        if (*rest > most) {
+            *rest -= most;
             t->link = until;
             return;
         }
-        t->link += b->rest;
-        b->rest = 0;
-        b->landed = true;
+        t->link += *rest;
+        *rest = 0;
+        arrive(t, i, visit);
         if (stop_at_landing) return;
     }
     if ((t->link < until) && isfinite(until)) t->link = until; /* idle */
@@ -60,7 +147,8 @@ static void work(timeline *t, double seconds)
     if (taken > 0) {
         advance(t, t->now, false);
         for (int i = 0; i < t->n; ++i)
-            busy += (t->travel[i].left && !t->travel[i].landed) ? t->travel[i].rest : 0;
+            busy += (is_moving(&t->travel[i]) ? t->travel[i].rest : 0) +
+                    (t->travel[i].visiting ? t->travel[i].visit_rest : 0);
     }
     if (seconds < (1 - taken) * busy)
         seconds /= 1 - taken;
@@ -77,10 +165,53 @@ static void leave(timeline *t, int i)
     t->travel[i].left = true;
 }
 
+/* The own part of bucket i has new weights: the others' are to come, unless a step asks for them.
+ */
+static void let_gather(timeline *t, int i)
+{
+    travel *b = &t->travel[i];
+
+    advance(t, t->now, false);
+    b->owned = true;
+    b->rest = t->parcel[i].gather_s;
+    if (t->line->visits)
+        b->landed = true;
+    else
+        t->gathered += (double)t->parcel[i].count;
+}
+
+static double own_s(const timeline *t, int i, double element_s)
+{
+    return element_s * t->line->owned * (double)t->parcel[i].count;
+}
+
+/* Own parts that are summed: their update, or what they add to a norm. */
+static void own(timeline *t)
+{
+    int missing = 0;
+
+    for (int i = 0; (t->line->owned > 0) && (i < t->n); ++i) {
+        travel *b = &t->travel[i];
+
+        if (b->summed && !b->told) {
+            b->told = true;
+            work(t, own_s(t, i, t->line->after_all ? t->line->norm_s : t->line->update_s));
+            if (!t->line->after_all) let_gather(t, i);
+        }
+        missing += !b->summed;
+    }
+    if ((t->line->owned <= 0) || !t->line->after_all || t->updated || (missing > 0)) return;
+    for (int i = 0; i < t->n; ++i) work(t, own_s(t, i, t->line->update_s));
+    t->updated = true;
+    for (int i = 0; i < t->n; ++i) let_gather(t, i);
+}
+
 static void take(timeline *t, int i)
 {
     const ct_step_timeline_message *p = &t->parcel[i];
     double at_once_s = t->line->after_all ? t->line->norm_s : t->line->update_s;
+
+    if (t->line->owned > 0) at_once_s = 0; /* own() has it */
 
     t->travel[i].reported = true;
     t->n_reported += 1;
@@ -97,6 +228,7 @@ static void report(timeline *t)
 {
     for (bool again = true; again;) {
         again = false;
+        own(t);
         for (int i = 0; i < t->n; ++i) {
             if (!t->travel[i].landed || t->travel[i].reported) continue;
             take(t, i);
@@ -143,7 +275,7 @@ static void wait_for(timeline *t, int first, int n)
         }
         report(t);
     }
-    if (t->line->after_all) update_all(t);
+    if (t->line->after_all && (t->line->owned <= 0)) update_all(t);
 }
 
 static void ready(timeline *t, int range)
@@ -156,6 +288,7 @@ static void ready(timeline *t, int range)
         t->travel[i].missing -= 1;
         if ((t->travel[i].missing == 0) && (t->line->overlap != CT_STEP_TIMELINE_OFF)) leave(t, i);
     }
+    own(t);
 }
 
 static void begin(timeline *t)
@@ -169,13 +302,57 @@ static void begin(timeline *t)
     }
     t->n_reported = 0;
     t->open = (t->n > 0);
+    t->updated = false;
 }
 
-static void run_list(timeline *t, const ct_step_timeline_event *list, int n)
+/* Weights of a chunk, which has the number of its first bucket, begin to come: new ones. */
+static void ask(timeline *t, int chunk)
 {
+    const ct_step_timeline_message *p = &t->parcel[chunk];
+    int n = (p->n_part > 1) ? p->n_part : 1;
+
+    if (t->open && t->forward) wait_for(t, p->first, p->n);
+    advance(t, t->now, false);
+    for (int i = chunk; i < chunk + n; ++i) {
+        t->travel[i].visiting = true;
+        t->travel[i].visit_rest = t->parcel[i].gather_s;
+        t->gathered += (double)t->parcel[i].count;
+    }
+}
+
+static bool is_visiting(const timeline *t, int chunk)
+{
+    int n = (t->parcel[chunk].n_part > 1) ? t->parcel[chunk].n_part : 1;
+
+    for (int i = chunk; i < chunk + n; ++i)
+        if (t->travel[i].visiting) return true;
+    return false;
+}
+
+static void wait_visit(timeline *t, int chunk)
+{
+    advance(t, t->now, false);
+    while (is_visiting(t, chunk)) {
+        advance(t, INFINITY, true);
+        if (t->link <= t->now) continue;
+        t->exposed += t->link - t->now;
+        t->now = t->link;
+    }
+}
+
+static void run_list(timeline *t, const ct_step_timeline_event *list, int n,
+                     const ct_step_visit *visit, int n_visit)
+{
+    int asked = 0, met = 0;
+
     for (int i = 0; i < n; ++i) {
         const ct_step_timeline_event *e = &list[i];
 
+        for (; (met < n_visit) && (visit[met].event == i); ++met) {
+            for (; (asked < n_visit) && (asked <= met + t->line->ahead); ++asked)
+                ask(t, visit[asked].chunk);
+            wait_visit(t, visit[met].chunk);
+        }
         if (e->kind == CT_STEP_TIMELINE_RUN) work(t, e->seconds);
         if (e->kind == CT_STEP_TIMELINE_READY) ready(t, e->range);
         if ((e->kind == CT_STEP_TIMELINE_READ) && t->open) wait_for(t, e->range, 1);
@@ -189,15 +366,18 @@ static void run_steps(timeline *t, ct_step_timeline_times *out)
     const ct_step_timeline *l = t->line;
 
     for (int i = 0; i < N_STEP; ++i) {
-        double mark = t->now, exposed = t->exposed;
+        double mark = t->now, exposed = t->exposed, gathered = t->gathered;
 
-        run_list(t, l->forward, l->n_forward);
+        t->forward = true;
+        run_list(t, l->forward, l->n_forward, t->visits.forward, t->visits.n_forward);
         if (t->open) wait_for(t, 0, l->n_range);
         begin(t);
-        run_list(t, l->backward, l->n_backward);
+        t->forward = false;
+        run_list(t, l->backward, l->n_backward, t->visits.backward, t->visits.n_backward);
         if (t->open && (l->overlap != CT_STEP_TIMELINE_BOTH)) wait_for(t, 0, l->n_range);
-        *out =
-            (ct_step_timeline_times){ .step_s = t->now - mark, .exposed_s = t->exposed - exposed };
+        *out = (ct_step_timeline_times){ .step_s = t->now - mark,
+                                         .exposed_s = t->exposed - exposed,
+                                         .gathered = t->gathered - gathered };
     }
 }
 
@@ -206,6 +386,7 @@ ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timel
 {
     timeline t = { .line = line, .parcel = parcel, .n = n_parcel };
     size_t n = (size_t)line->n_range + 1;
+    ct_status status = CT_OK;
 
     t.travel = calloc((size_t)n_parcel + 1, sizeof(*t.travel));
     t.parts_left = calloc(2 * n, sizeof(*t.parts_left));
@@ -219,10 +400,12 @@ ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timel
     for (int i = n_parcel - 1; i >= 0; --i) {
         for (int k = parcel[i].first; k < parcel[i].first + parcel[i].n; ++k) t.parcel_of[k] = i;
     }
-    run_steps(&t, out);
+    if (line->visits) status = ct_step_visits_find(line, t.parcel_of, &t.visits);
+    if (status == CT_OK) run_steps(&t, out);
+    ct_step_visits_release(&t.visits);
     free(t.travel);
     free(t.parts_left);
-    return CT_OK;
+    return status;
 }
 
 /* ---- watching it */

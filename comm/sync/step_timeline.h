@@ -8,6 +8,10 @@
  * landed is decoded and updated at once, again in the rank's own time. Forward waits before it
  * reads a weight whose sum has not landed. With after_all what has landed is added to a norm at
  * once; forward waits for everything before it reads the first weight, and then all are updated.
+ * With shards (ZeRO) a bucket is reduce-scattered; its own part is updated, and then the weights of
+ * all parts are gathered, on the same link. With visits they are gathered for the steps that read
+ * them instead, some buckets ahead, forward and backward: forward waits before it reads a weight,
+ * backward before the last stretch of computation before its gradient is ready.
  * What that leaves out: that latencies of several buckets
  * overlap, and that messages wait for the next poll.
  */
@@ -49,21 +53,42 @@ typedef struct ct_step_timeline {
     double taken;    /* of the time in which the link works: the rank's own work stands still for so
                         much of it, 0 to 1; nothing where the rank waits anyway */
     ct_step_timeline_overlap overlap;
+    double owned; /* > 0: shards; the share of each bucket that this rank updates       */
+    bool visits;  /* … whose weights come for the steps that read them, and go again (ZeRO 3) */
+    int ahead;    /* … as many chunks before they are read */
 } ct_step_timeline;
 
 /** A bucket. */
 typedef struct ct_step_timeline_message {
     int first, n, n_part; /* ranges, as ct_bucket_cut has them */
     double encode_s, wire_s, decode_s;
+    int64_t count;   /* with shards: elements                                   */
+    double gather_s; /* … of their weights; wire_s is that of the reduce-scatter */
 } ct_step_timeline_message;
 
 typedef struct ct_step_timeline_times {
-    double step_s, exposed_s; /* exposed: the rank waited */
+    double step_s, exposed_s; /* exposed: the rank waited          */
+    double gathered;          /* with shards: elements of weights that come in a step */
 } ct_step_timeline_times;
 
 /** A step in the steady state. CT_ERR_NOMEM. */
 ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
                                int n_parcel, ct_step_timeline_times *out);
+
+/** Weights of a chunk come: they must be there before `event` of its list. */
+typedef struct ct_step_visit {
+    int event, chunk;
+} ct_step_visit;
+
+typedef struct ct_step_visits {
+    ct_step_visit *forward, *backward; /* in order of their events; in one block, owned */
+    int n_forward, n_backward;
+} ct_step_visits;
+
+/** What visits a line has whose ranges lie in these chunks: chunk[n_range], 0 and on. The last
+ *  `ahead` + 1 of forward stay for backward. CT_ERR_NOMEM. */
+ct_status ct_step_visits_find(const ct_step_timeline *line, const int *chunk, ct_step_visits *out);
+void ct_step_visits_release(ct_step_visits *v);
 
 /* ---- the line as a pipe sees it go by
  *

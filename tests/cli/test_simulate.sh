@@ -101,6 +101,15 @@ printf 'name: "slow"\nsource: "a test"\nlevel { name: "node" latency_us: 1 bandw
 a=25.165824 b=12.582912
 runs simulate_overlap_off 0 '' $train --overlap=off
 near simulate_overlap_off_ms "$(ms)" "60 + $a + $b" 0.001
+# ZeRO: a reduce-scatter and an allgather take as long as a sum, and send as much
+sent() { sed 's/.*"bytes_sent":\([0-9.e+]*\),.*/\1/' out.json; }
+runs simulate_zero_1 0 '' $train --overlap=off --set=memory.zero=1
+near simulate_zero_1_ms "$(ms)" "60 + $a + $b" 0.001
+near simulate_zero_1_bytes "$(sent)" "1.5*25165824" 1e-6
+# weights come before forward reads them: those of b share the link with those of a; both stay for backward
+runs simulate_zero_3 0 '' $train --overlap=off --set=memory.zero=3
+between simulate_zero_3_ms "$(ms)" "60 + $a + $b/2" "60 + $a + $b + 0.01"
+near simulate_zero_3_bytes "$(sent)" "1.5*25165824" 1e-6
 # b's sum hides behind the backward of a; a's does not
 runs simulate_backward 0 '' $train --overlap=backward
 near simulate_backward_ms "$(ms)" "60 + $a" 0.001

@@ -126,14 +126,21 @@ typedef struct train {
     uint64_t seed;
     bool thread; /* messages move when they can, not when the main thread polls */
     ct_sim_timer *timer;
-    double factor;   /* of this step's compute, over the profile's */
-    bool open;       /* gradients are under way     */
-    double update_s; /* per element */
-    double norm_s;   /* likewise    */
-    bool after_all;  /* no weight changes before all gradients have landed */
-    double busy_s;   /* so far in layers, updates and what they let move */
-    double sum_s;    /* so far in waits for sums of layers               */
-    layer_sum *sums; /* [profile->n_sum]                                 */
+    double factor;        /* of this step's compute, over the profile's */
+    bool open;            /* gradients are under way     */
+    double update_s;      /* per element */
+    double norm_s;        /* likewise    */
+    bool after_all;       /* no weight changes before all gradients have landed */
+    double busy_s;        /* so far in layers, updates and what they let move */
+    double sum_s;         /* so far in waits for sums of layers               */
+    layer_sum *sums;      /* [profile->n_sum]                                 */
+    ct_profile_zero zero; /* what replicas share out                        */
+    bool owns;            /* they do, and there are several                 */
+    int *first;           /* [n_param] zero 3: the first range of each chunk */
+    ct_step_visits visits;
+    const ct_step_visit *visit; /* of the list that runs */
+    int n_visit, met, asked;
+    bool forward;
     double *mark;    /* [n_warmup + n_step + 1] when a step began, and when the last was over */
     double *factors; /* [n_warmup + n_step] */
 } train;
@@ -197,21 +204,82 @@ static ct_status add_norm(train *t, int first, int n)
     return CT_OK;
 }
 
+/* A piece that this rank updates is summed. */
+static ct_status owned(void *ctx, int i, int64_t from, int64_t count)
+{
+    train *t = ctx;
+    double start = ct_clock_s(), element_s = t->after_all ? t->norm_s : t->update_s;
+
+    (void)i;
+    (void)from;
+    CT_TRY(pass_time(t, element_s * (double)count * t->factor));
+    t->busy_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status update_owned(train *t)
+{
+    double count = 0, start = ct_clock_s();
+    int64_t from = 0, n = 0;
+
+    for (int i = 0; i < t->profile->n_param; ++i)
+        for (int k = 0; ct_grad_pipe_own(t->pipe, i, k, &from, &n); ++k) count += (double)n;
+    CT_TRY(pass_time(t, t->update_s * count * t->factor));
+    t->busy_s += ct_clock_s() - start;
+    return ct_grad_pipe_updated(t->pipe);
+}
+
 static ct_status landed(void *ctx, int first, int n)
 {
     train *t = ctx;
 
+    if (t->owns) return CT_OK;
     return t->after_all ? add_norm(t, first, n) : update(t, first, n);
+}
+
+static ct_status settle(train *t)
+{
+    if (!t->open) return CT_OK;
+    CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
+    if (t->after_all && t->owns) {
+        CT_TRY(update_owned(t));
+        CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t)); /* the others' weights */
+    }
+    t->open = false;
+    return (t->after_all && !t->owns) ? update(t, 0, t->profile->n_param) : CT_OK;
+}
+
+/* Forward is about to read weights: they are new. */
+static ct_status await(train *t, int range)
+{
+    if (t->after_all) return settle(t);
+    return t->open ? ct_grad_pipe_wait(t->pipe, range, 1, landed, t) : CT_OK;
+}
+
+/* Weights of chunks that step i reads are there, and the next ones come. */
+static ct_status visit(train *t, int i)
+{
+    for (; (t->met < t->n_visit) && (t->visit[t->met].event == i); ++t->met) {
+        for (; (t->asked < t->n_visit) && (t->asked <= t->met + t->zero.ahead); ++t->asked) {
+            int range = t->visit[t->asked].chunk;
+
+            if (t->forward) CT_TRY(await(t, range));
+            CT_TRY(ct_grad_pipe_gather(t->pipe, range));
+        }
+        CT_TRY(ct_grad_pipe_gather_wait(t->pipe, t->visit[t->met].chunk));
+    }
+    return CT_OK;
 }
 
 /* A layer computes, and lets communication move every now and then. */
 static ct_status step_run(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
-    double seconds = s->seconds * t->factor, start = ct_clock_s();
+    double seconds = s->seconds * t->factor, start;
     int n = t->thread ? 1 : 1 + s->polls;
 
-    (void)i;
+    CT_TRY(visit(t, i));
+    start = ct_clock_s();
     for (int k = 0; k < n; ++k) {
         if (k > 0) CT_TRY(move(t));
         CT_TRY(pass_time(t, seconds / n));
@@ -261,37 +329,37 @@ static ct_status wait_sum(train *t, layer_sum *s)
     return CT_OK;
 }
 
-static ct_status settle(train *t)
-{
-    if (!t->open) return CT_OK;
-    CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
-    t->open = false;
-    return t->after_all ? update(t, 0, t->profile->n_param) : CT_OK;
-}
-
 static ct_status step_wait(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
 
-    (void)i;
     if (!ct_step_is_of_weights(s)) return wait_sum(t, sum_of(t, s));
-    if (t->after_all) return settle(t);
-    return t->open ? ct_grad_pipe_wait(t->pipe, s->param, 1, landed, t) : CT_OK;
+    CT_TRY(await(t, s->param));
+    return visit(t, i);
+}
+
+static ct_status run_list(train *t, ct_step *list, int n, bool forward)
+{
+    const ct_step_hooks hooks = {
+        .run = step_run, .begin = step_begin, .wait = step_wait, .poll = step_poll
+    };
+
+    t->forward = forward;
+    t->visit = forward ? t->visits.forward : t->visits.backward;
+    t->n_visit = forward ? t->visits.n_forward : t->visits.n_backward;
+    t->met = t->asked = 0;
+    return ct_steps_run(list, n, &hooks, t);
 }
 
 /* From where one exchange begins to where the next one does: there nothing is under way, so a step
  * holds all of one exchange and nothing of another. */
 static ct_status iterate(train *t, int i)
 {
-    const ct_step_hooks hooks = {
-        .run = step_run, .begin = step_begin, .wait = step_wait, .poll = step_poll
-    };
-
     CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
     t->open = true;
-    CT_TRY(ct_steps_run(t->profile->backward, t->profile->n_backward, &hooks, t));
+    CT_TRY(run_list(t, t->profile->backward, t->profile->n_backward, false));
     if (t->overlap != CT_SIM_BOTH) CT_TRY(settle(t));
-    CT_TRY(ct_steps_run(t->profile->forward, t->profile->n_forward, &hooks, t));
+    CT_TRY(run_list(t, t->profile->forward, t->profile->n_forward, true));
     CT_TRY(settle(t)); /* what no layer waited for */
     t->mark[i + 1] = ct_clock_s();
     return CT_OK;
@@ -305,6 +373,38 @@ static double draw(const train *t, int i)
     if (!t->jitters || (t->profile->n_sample == 0)) return 1 / t->sim->node_speed;
     return ct_profile_jitter(t->profile, (int)(word % (uint32_t)t->profile->n_sample)) /
            t->sim->node_speed;
+}
+
+/* Weights that come lie, as all large memory here, where gradients do: nobody reads either. */
+static ct_status share_out(train *t, const ct_grad_range *range, ct_step_timeline *line,
+                           ct_grad_pipe_config *config)
+{
+    int n = t->profile->n_param;
+    bool *begins = calloc((size_t)n + 1, sizeof(*begins));
+    ct_status status = CT_OK;
+
+    t->zero = ct_profile_read_zero(t->sim->solver);
+    t->owns = (t->zero.stage > 0) && (t->sim->comm->size > 1);
+    t->first = calloc((size_t)n + 1, sizeof(*t->first));
+    if ((begins == NULL) || (t->first == NULL)) {
+        free(begins);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", n);
+    }
+    if (t->owns) {
+        config->weights = t->arena;
+        config->slots = (t->zero.stage >= 2);
+        config->visits = line->visits = (t->zero.stage == 3);
+        line->ahead = t->zero.ahead;
+    }
+    if (config->visits) status = ct_grad_pipe_cut(t->sim->comm, config, range, n, begins);
+    for (int i = 0, first = 0; i < n; ++i) {
+        if (begins[i]) first = i;
+        t->first[i] = first;
+    }
+    free(begins);
+    if ((status == CT_OK) && config->visits)
+        status = ct_step_visits_find(line, t->first, &t->visits);
+    return status;
 }
 
 static ct_status open_pipe(train *t)
@@ -347,9 +447,11 @@ static ct_status open_pipe(train *t)
     t->after_all = config.after_all = ct_profile_after_all(p, t->sim->solver);
     if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1 / slowest, &line);
     line.line.after_all = t->after_all;
+    if (status == CT_OK) status = share_out(t, range, &line.line, &config);
     config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
         status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);
+    if ((status == CT_OK) && t->owns) ct_grad_pipe_hear_parts(t->pipe, owned, t);
     ct_profile_line_release(&line);
     free(range);
     return status;
@@ -512,5 +614,7 @@ ct_status ct_sim_train(ct_sim *sim, ct_text *json)
     free(t.sums);
     free(t.mark);
     free(t.factors);
+    free(t.first);
+    ct_step_visits_release(&t.visits);
     return status;
 }

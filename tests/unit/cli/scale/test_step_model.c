@@ -76,7 +76,7 @@ static double step_ms(double bandwidth, int64_t bucket, ct_step_timeline_overlap
     ct_step_model m;
     double ms;
 
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, overlap, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, overlap, 1, &m), CT_OK);
     ms = 1e3 * m.step_s;
     if (keep != NULL)
         *keep = m;
@@ -130,6 +130,75 @@ static void test_overlap_backward(void **state)
     near(step_ms(1e9, 4 * N_A, CT_STEP_TIMELINE_BACKWARD, 0, NULL), 100 + a);
 }
 
+/* Under ZeRO, with updates of 8 ms, of which a rank has a quarter. bytes_p: sent by a rank. */
+static double zero_ms(double bandwidth, int stage, int ahead, ct_step_timeline_overlap overlap,
+                      double *bytes_p)
+{
+    const ct_profile_zero zero = { .stage = stage, .ahead = ahead };
+    ct_profile *p = make_profile(8);
+    ct_topo *t = make_topo(bandwidth);
+    ct_grad_pipe_config config = ring_config(4 * N_A);
+    ct_step_model m;
+    double ms;
+
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, &zero, overlap, 1, &m), CT_OK);
+    ms = 1e3 * m.step_s;
+    *bytes_p = m.bytes_sent;
+    ct_step_model_release(&m);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+    return ms;
+}
+
+/* A ring of 4 sends 3/4 of the buffer each way; an allgather goes the cheaper way, which on links
+ * without latency takes as long. Nothing hides: both halves, and a quarter of the update. */
+static void test_zero_off_adds_up(void **state)
+{
+    const double gb = 1e9, all = 4.0 * (N_A + N_B), one_way = 0.75e3 * all / gb;
+    double bytes = 0, ms;
+
+    (void)state;
+    ms = zero_ms(gb, 1, 0, CT_STEP_TIMELINE_OFF, &bytes);
+    assert_true(fabs(ms - (100 + 2 * one_way + 2)) < 0.01 * ms);
+    assert_true(fabs(bytes - 1.5 * all) < 1);
+    near(zero_ms(gb, 2, 0, CT_STEP_TIMELINE_OFF, &bytes), ms);
+    assert_true(fabs(bytes - 1.5 * all) < 1);
+}
+
+/* Weights come twice, but those that forward read last: b with none ahead stays, and both do with
+ * one ahead, so nothing but one way of each is sent. */
+static void test_zero_3_gathers_for_forward_and_backward(void **state)
+{
+    const double gb = 1e9, all = 4.0 * (N_A + N_B), one_way = 0.75e3 * all / gb;
+    const double a_way = 0.75e3 * 4.0 * N_A / gb;
+    double bytes = 0, ms;
+
+    (void)state;
+    /* forward: a comes, 10, b comes, 20; backward: 30, a comes, 40; both sums, update */
+    ms = zero_ms(gb, 3, 0, CT_STEP_TIMELINE_OFF, &bytes);
+    assert_true(fabs(ms - (100 + 2 * one_way + a_way + 2)) < 0.01 * ms);
+    assert_true(fabs(bytes - (1.5 * all + 0.75 * 4 * N_A)) < 1);
+    /* b comes while a runs for 10 */
+    ms = zero_ms(gb, 3, 1, CT_STEP_TIMELINE_OFF, &bytes);
+    assert_true(fabs(ms - (100 + 2 * one_way - 10 + 2)) < 0.01 * ms);
+    assert_true(fabs(bytes - 1.5 * all) < 1);
+}
+
+/* The reduce-scatter of b hides behind backward of a, its gather behind that of a, too, where the
+ * link is quick enough; of a both show. */
+static void test_zero_hides_behind_backward(void **state)
+{
+    const double fast = 4e9, a_way = 0.75e3 * 4.0 * N_A / fast;
+    double bytes = 0, ms = zero_ms(fast, 1, 0, CT_STEP_TIMELINE_BACKWARD, &bytes);
+    /* b is summed at 63 and told of when a is ready: its update, its gather come then */
+    double b_way = 4 * a_way;
+
+    (void)state;
+    assert_true(b_way < 40);
+    /* a's sum has the link from 100 on, before b's gather; updates go on meanwhile */
+    assert_true(fabs(ms - (100 + 2 * a_way + b_way + 0.4)) < 0.03 * ms);
+}
+
 /* a has the link first when both are under way; forward of a then hides what is left of b. */
 static void test_overlap_both_puts_first_what_is_read_first(void **state)
 {
@@ -169,11 +238,13 @@ static void test_weights_that_wait_for_all(void **state)
     (void)state;
     bucket_ms(4e8, &b, &a);
     p->norm_ms = 5; /* 4 of b, 1 of a */
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_BOTH, 1, &m),
+                     CT_OK);
     near(1e3 * m.compute_s, 100 + 7);
     ct_step_model_release(&m);
     config.after_all = true;
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_BOTH, 1, &m),
+                     CT_OK);
     near(1e3 * m.step_s, 100 + a + (b - 40) + 4 + 7);
     near(1e3 * m.compute_s, 100 + 5 + 7);
     near(1e3 * m.exposed_s, a + (b - 40) - 1);
@@ -183,7 +254,7 @@ static void test_weights_that_wait_for_all(void **state)
     t = make_topo(4e9);
     bucket_ms(4e9, &b, &a);
     assert_true(a < 4);
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BACKWARD, 1, &m),
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_BACKWARD, 1, &m),
                      CT_OK);
     near(1e3 * m.step_s, 100 + 5 + 7);
     ct_step_model_release(&m);
@@ -228,7 +299,8 @@ static void test_rank_alone_only_computes(void **state)
 
     (void)state;
     assert_int_equal(ct_topo_from_string("1x1", 1, &t), CT_OK);
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1.5, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_BOTH, 1.5, &m),
+                     CT_OK);
     near(1e3 * m.step_s, 1.5 * 105);
     assert_true(m.exposed_s == 0);
     ct_step_model_release(&m);
@@ -261,18 +333,20 @@ static void test_in_network(void **state)
 
     (void)state;
     config.allreduce = "auto";
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &without),
-                     CT_OK);
+    assert_int_equal(
+        ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_OFF, 1, &without), CT_OK);
     assert_string_not_equal(without.bucket[0].algorithm, "impi");
     t->machine.in_network = (ct_in_network){ .latency_s = 1e-3, .bandwidth = 1e9 };
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_OFF, 1, &m),
+                     CT_OK);
     assert_int_equal(m.n_bucket, 2);
     assert_string_equal(m.bucket[0].algorithm, "impi");
     assert_string_equal(m.bucket[1].algorithm, "impi");
     near(1e3 * m.step_s, 100 + 1 + 16 + 1 + 4);
     ct_step_model_release(&m);
     config.deterministic = true;
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_OFF, 1, &m),
+                     CT_OK);
     assert_string_equal(m.bucket[0].algorithm, without.bucket[0].algorithm);
     near(m.step_s, without.step_s);
     ct_step_model_release(&m);
@@ -302,8 +376,8 @@ static void test_unlike_nodes(void **state)
     assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
     assert_int_equal(ct_topo_place(m, 4, 1, "block", &t), CT_OK);
     assert_true(ct_topo_speed(t, ct_topo_slowest_node(t)) == 0.5);
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1 / 0.5, &r),
-                     CT_OK);
+    assert_int_equal(
+        ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_OFF, 1 / 0.5, &r), CT_OK);
     near(1e3 * r.step_s, 2 * 100 + a + b);
     ct_step_model_release(&r);
     ct_topo_destroy(t);
@@ -320,7 +394,7 @@ static void test_unknown_algorithm(void **state)
 
     (void)state;
     config.allreduce = "nonsense";
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m),
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, NULL, CT_STEP_TIMELINE_BOTH, 1, &m),
                      CT_ERR_CONFIG);
     ct_step_model_release(&m);
     ct_topo_destroy(t);
@@ -353,6 +427,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overlap_off_adds_up),
         cmocka_unit_test(test_overlap_backward),
+        cmocka_unit_test(test_zero_off_adds_up),
+        cmocka_unit_test(test_zero_3_gathers_for_forward_and_backward),
+        cmocka_unit_test(test_zero_hides_behind_backward),
         cmocka_unit_test(test_overlap_both_puts_first_what_is_read_first),
         cmocka_unit_test(test_one_bucket),
         cmocka_unit_test(test_weights_that_wait_for_all),
