@@ -16,7 +16,7 @@ one() {
     is "says_${kind}_${n}_$zero" test "$(wc -l <losses_$zero)" = 20
     is "sums_${kind}_${n}_$zero" test -s sum_$zero
     if [ $n = 2 ] && { [ $kind = dense ] || [ $kind = clip ]; }; then
-        "$CORTADO" check --solver=solver.prototxt --ranks=2 --global_batch_size=12 --set=comm.bucket_mb=0.002 "$@" --set=memory.zero=$zero --json=c.json >out 2>&1
+        "$CORTADO" check --solver=solver.prototxt --ranks=2 --global_batch_size=13 --set=comm.bucket_mb=0.002 "$@" --set=memory.zero=$zero --json=c.json >out 2>&1
         is "planned_${kind}_$zero" python3 "$ROOT/tests/cli/tiers_are.py" c.json m.jsonl
     fi
     [ $zero = 0 ] && return
