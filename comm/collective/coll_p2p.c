@@ -53,19 +53,10 @@ ct_status ct_coll_p2p_parts(const ct_coll_req *r, ct_sched_piece **piece_p)
     return CT_OK;
 }
 
-/* How many pieces the plan cuts the buffer into. */
-static int64_t count_pieces(const ct_hierarchical_plan *plan)
-{
-    int64_t n = 1;
-
-    while (plan->piece[n - 1].end < CT_HIERARCHICAL_PLAN_UNITS) n += 1;
-    return n;
-}
-
 ct_status ct_coll_p2p_deal(const ct_coll_req *r, const ct_hierarchical_plan *plan, int n_chunk,
                            bool back, ct_schedule *s)
 {
-    int64_t n = count_pieces(plan), k = 0;
+    int64_t n = ct_hierarchical_plan_pieces(plan), k = 0;
     int me = ct_coll_p2p_place(r->comm);
     const int *rank = r->comm->topo->order;
     ct_sched_piece *part = NULL, *piece = malloc(sizeof(*piece) * (size_t)(n * n_chunk));

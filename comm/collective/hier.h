@@ -15,15 +15,22 @@ typedef struct ct_lanes {
     int n;       /* owners on each node                        */
     int mine;    /* this rank's lane, or -1: it owns nothing   */
     int *member; /* [n_node] owners of this lane, one per node, in the topology's order; or NULL */
-    int me;      /* this rank's place among them               */
+    int me;      /* this node's place among the nodes          */
     const struct ct_cost *cost; /* and plan, over the nodes; borrowed */
 } ct_lanes;
+
+/** What hier costs, and its halves, which add in the order of the whole. */
+extern const ct_cost_ops ct_cost_hier, ct_cost_hier_scatter, ct_cost_hier_gather;
+
+/** Elements that hier sums between nodes at a time, so that messages are not too small. */
+int64_t ct_lanes_chunk(int64_t n_node, int n_lane);
 
 ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l);
 void ct_lanes_destroy(ct_lanes *l);
 
-/** Appends an allreduce of [first, first + n) over the owners of this rank's lane. */
-ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
+/** Appends an allreduce of n elements over the owners of this rank's lane; or its reduce-scatter,
+ * which ends with the pieces of the plan, or the allgather from these. */
+ct_status ct_lanes_between(const ct_lanes *l, ct_coll_kind kind, int64_t n, size_t element_bytes,
                            ct_schedule *s);
 
 #endif

@@ -15,7 +15,10 @@ enum {
 
 static const double pipe_pays = 0.97; /* of the time without, or it is not worth its messages */
 
-enum { MOST_ROUNDS = 40 };
+enum {
+    MOST_ROUNDS = 40,
+    MOST_SHIFTS = 8 /* distances between nodes that stand for all, where there are more */
+};
 
 /* One or several equal steps, of all ranks together, for a buffer of one byte. */
 typedef struct cost_round {
@@ -45,6 +48,8 @@ struct ct_cost {
     cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
     cost_round both[MOST_ROUNDS]; /* rounds of no plan, that go up and come back down */
     int n_both;
+    cost_round spread;     /* in place of these, for buffers of several chunks … */
+    double chunk;          /* … of so many bytes; 0: there are none               */
     ct_cost *other[2];     /* MPI's own: like the better of these, where the ranks add */
     bool adds;             /* the network adds: */
     ct_in_network network; /* … by this, at most as fast as the slowest node's link */
@@ -232,6 +237,8 @@ static double shared_memory_s(const ct_cost *c, double bytes)
 
 double ct_cost_s(const ct_cost *c, double bytes)
 {
+    bool spread = (c->chunk > 0) && (bytes > c->chunk);
+    const cost_round *both = spread ? &c->spread : c->both;
     double sum = 0;
     credit used = { 0 };
 
@@ -245,9 +252,9 @@ double ct_cost_s(const ct_cost *c, double bytes)
         /* some good algorithm, but its later rounds start only when we happen to call MPI */
         return 1.25 * ((a < b) ? a : b);
     }
-    for (int k = 0; k < c->n_both; ++k) {
-        sum += rounds_s(&c->both[k], c->way, bytes);
-        take_credit(&c->both[k], bytes / 2, &used);
+    for (int k = 0; k < (spread ? 1 : c->n_both); ++k) {
+        sum += rounds_s(&both[k], c->way, bytes);
+        take_credit(&both[k], bytes / 2, &used);
     }
     /* up by the links to the root, down by those from it */
     sum += ((c->way == CT_COST_BOTH_WAYS) ? 2 : 1) * too_much_credit_s(&used);
@@ -512,6 +519,64 @@ done:
     return status;
 }
 
+/* Between the sums that the nodes have of one chunk and the parts, where these are on other nodes.
+ * A few elements move always, since lanes and parts are cut at other cache lines. */
+static ct_status deal_nodes(ct_cost_work *w)
+{
+    const ct_cost *c = w->c;
+    const ct_hierarchical_plan *plan = c->plan;
+    const ct_topo *t = c->t;
+    int64_t n_piece = ct_hierarchical_plan_pieces(plan), at = 0, k = 0;
+    ct_hierarchical_plan *parts = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_hierarchical_plan_flat(t->n_rank, &parts));
+    CT_TRY_GOTO(status, done, add(w, c->rank[0], c->rank[1], 0, 0));
+    for (int64_t i = 0; i < n_piece * c->n_lane; ++i) {
+        const ct_hierarchical_plan_piece *piece = &plan->piece[i % n_piece];
+        int64_t lane = i / n_piece;
+        int64_t end = (lane * CT_HIERARCHICAL_PLAN_UNITS + piece->end) / c->n_lane;
+        int from = c->rank[lane * plan->n + piece->owner];
+
+        while (at < end) {
+            int to = t->order[parts->piece[k].owner];
+            int64_t next = (parts->piece[k].end < end) ? parts->piece[k].end : end;
+            double share = (double)(next - at) / (double)CT_HIERARCHICAL_PLAN_UNITS;
+
+            if (t->node[from] != t->node[to])
+                CT_TRY_GOTO(status, done, add(w, from, to, share, share));
+            k += (parts->piece[k].end == next);
+            at = next;
+        }
+    }
+    status = ct_cost_end_copies(w);
+
+done:
+    ct_hierarchical_plan_destroy(parts);
+    return status;
+}
+
+/* The same of several chunks: each node sends every other one 1 / nodes of what it has. */
+static ct_status spread_nodes(ct_cost_work *w)
+{
+    ct_cost *c = w->c;
+    int m = c->plan->n, n_shift = (m - 1 < MOST_SHIFTS) ? m - 1 : MOST_SHIFTS;
+    double share = (m - 1.0) / m / m / c->n_lane / n_shift;
+
+    for (int64_t s = 0; s < n_shift; ++s) {
+        int shift = (int)(1 + s * (m - 1) / n_shift);
+
+        for (int i = 0; i < m * c->n_lane; ++i) {
+            const int *lane = c->rank + i / m * m;
+
+            CT_TRY(add(w, lane[i % m], lane[(i % m + shift) % m], share, share));
+        }
+    }
+    c->spread = take_round(w, 1);
+    c->spread.gamma = 0; /* copies */
+    return CT_OK;
+}
+
 /* The nodes' shared memory: every owner reads its part from all neighbours. */
 static ct_status node_round(ct_cost_work *w, const int *table)
 {
@@ -594,12 +659,18 @@ ct_status ct_cost_by_plan(ct_cost_work *w, ct_hierarchical_plan *plan, unsigned 
     return plan_rounds(w, ways);
 }
 
-ct_status ct_cost_by_nodes(ct_cost_work *w)
+ct_status ct_cost_by_nodes(ct_cost_work *w, double chunk)
 {
-    const ct_topo *t = w->c->t;
+    ct_cost *c = w->c;
+    const ct_topo *t = c->t;
 
     CT_TRY(lanes_of_nodes(w));
-    CT_TRY(ct_hierarchical_plan_tree(t, t->machine.node_level + 1, &w->c->plan));
+    CT_TRY(ct_hierarchical_plan_tree(t, t->machine.node_level + 1, &c->plan));
+    if ((c->way != CT_COST_BOTH_WAYS) && (t->n_node > 1)) CT_TRY(deal_nodes(w));
+    if ((c->way == CT_COST_UP) && (t->n_node > 1)) {
+        CT_TRY(spread_nodes(w));
+        c->chunk = chunk;
+    }
     return plan_rounds(w, CT_COST_ANY);
 }
 

@@ -108,8 +108,11 @@ const ct_topo *ct_cost_topo(const ct_cost_work *w);
  *  cheapest of `ways`. Takes the plan over, in case of errors too. chunks: it goes in several. */
 ct_status ct_cost_by_plan(ct_cost_work *w, ct_hierarchical_plan *plan, unsigned ways, bool chunks);
 /** A sum in the memory of each node, then by the plan of the levels above, on as many lanes as the
- *  smallest node has ranks. */
-ct_status ct_cost_by_nodes(ct_cost_work *w);
+ *  smallest node has ranks. Of a half: one way of both, and what is sent between nodes to its part,
+ *  or from it. chunk: bytes that a reduce-scatter sums at a time. Where one chunk holds all, what
+ *  moves is known; of several, each lays its sums out anew, so that a node has 1 / nodes of the
+ * sums of its own parts. */
+ct_status ct_cost_by_nodes(ct_cost_work *w, double chunk);
 /** MPI's own: what `network` takes, where it adds so many bytes (NULL: never); else 1.25 times the
  *  better of the two. */
 ct_status ct_cost_by_mpi(ct_cost_work *w, const ct_cost_ops *one, const ct_cost_ops *other,

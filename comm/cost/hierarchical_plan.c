@@ -31,6 +31,14 @@ void ct_hierarchical_plan_destroy(ct_hierarchical_plan *p)
     free(p);
 }
 
+int64_t ct_hierarchical_plan_pieces(const ct_hierarchical_plan *p)
+{
+    int64_t n = 1;
+
+    while (p->piece[n - 1].end < CT_HIERARCHICAL_PLAN_UNITS) n += 1;
+    return n;
+}
+
 void ct_hierarchical_plan_part(const ct_hierarchical_plan_group *g, int i, int64_t *a_p,
                                int64_t *b_p)
 {

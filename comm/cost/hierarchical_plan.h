@@ -84,6 +84,9 @@ ct_status ct_hierarchical_plan_tree(const ct_topo *t, int first_level,
                                     ct_hierarchical_plan **plan_p);
 void ct_hierarchical_plan_destroy(ct_hierarchical_plan *p); /* NULL allowed */
 
+/** How many pieces the plan cuts the buffer into. */
+int64_t ct_hierarchical_plan_pieces(const ct_hierarchical_plan *p);
+
 /** What member i of a group deals out to itself: [*a_p, *b_p). */
 void ct_hierarchical_plan_part(const ct_hierarchical_plan_group *g, int i, int64_t *a_p,
                                int64_t *b_p);

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#include "comm/collective/coll.h"
+#include "comm/collective/coll_types.h"
 #include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 
@@ -44,17 +44,18 @@ typedef struct ground {
     float *v[2], *whole, *sum; /* v[0]: shared */
 } ground;
 
-static int open_ground(ct_comm *c, ground *g)
+static int open_ground(ct_comm *c, size_t most, ground *g)
 {
     const ct_arena_ops *arena = ct_comm_arena(c);
+    size_t bytes = sizeof(float) * (most + 1);
     void *p = NULL;
-    int fault = (arena->acquire(arena->ctx, sizeof(float) * (MOST + 1), "a test", &p) != CT_OK);
+    int fault = (arena->acquire(arena->ctx, bytes, "a test", &p) != CT_OK);
 
     *g = (ground){ .c = c };
     g->v[0] = p;
-    g->v[1] = malloc(sizeof(float) * (MOST + 1));
-    g->whole = malloc(sizeof(float) * (MOST + 1));
-    g->sum = malloc(sizeof(float) * (MOST + 1));
+    g->v[1] = malloc(bytes);
+    g->whole = malloc(bytes);
+    g->sum = malloc(bytes);
     return fault;
 }
 
@@ -66,10 +67,17 @@ static void close_ground(ground *g)
     free(g->sum);
 }
 
+static void *behind(void *v, int64_t n, ct_dtype dtype)
+{
+    return (char *)v + (size_t)n * ct_dtype_size(dtype);
+}
+
+enum { PERIOD = 8191 /* a prime, so that no two parts are alike; to save time */ };
+
 /* Numbers of many magnitudes, so that the order of additions shows; or whole ones. */
 static void fill(void *v, int64_t n, ct_dtype dtype, int rank, bool whole)
 {
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; (i < n) && (i < PERIOD); ++i) {
         float x = whole ? (float)value(rank, i) : ct_rng_normal_at((uint64_t)rank, (uint64_t)i);
 
         if (dtype == CT_BF16)
@@ -77,11 +85,9 @@ static void fill(void *v, int64_t n, ct_dtype dtype, int rank, bool whole)
         else
             ((float *)v)[i] = x;
     }
-}
-
-static void *behind(void *v, int64_t n, ct_dtype dtype)
-{
-    return (char *)v + (size_t)n * ct_dtype_size(dtype);
+    for (int64_t at = PERIOD; at < n; at += PERIOD)
+        memcpy(behind(v, at, dtype), v,
+               (size_t)((n - at < PERIOD) ? n - at : PERIOD) * ct_dtype_size(dtype));
 }
 
 static const unsigned char guard[2] = { 0x5a, 0xa5 };
@@ -133,7 +139,7 @@ static const ct_coll_ops *next_gather(int *at)
 static int scatters(ct_comm *c)
 {
     ground g;
-    int fault = open_ground(c, &g), at = 0;
+    int fault = open_ground(c, MOST, &g), at = 0;
 
     for (int k = 0; (k < N_COUNT) && (fault == 0); ++k) {
         int64_t n = counts[k];
@@ -156,7 +162,7 @@ static int same_bits(ct_comm *c)
     static const int64_t n[] = { 1, 31, 4097, MOST };
     static const ct_dtype dtype[] = { CT_F32, CT_BF16 };
     ground g;
-    int fault = open_ground(c, &g), at = 0;
+    int fault = open_ground(c, MOST, &g), at = 0;
 
     for (int k = 0; (k < 8) && (fault == 0); ++k) {
         if ((n[k / 2] == MOST) && ((c->size > 4) || (k % 2 == 1))) continue; /* time */
@@ -169,6 +175,77 @@ static int same_bits(ct_comm *c)
             fill(g.whole, n[k / 2], dtype[k % 2], c->rank, false);
             fault += (ct_coll_run(ops, c, g.whole, n[k / 2], dtype[k % 2]) != CT_OK);
             fault += one_half(&g, half, next_gather(&at), n[k / 2], dtype[k % 2], false, g.whole);
+        }
+    }
+    close_ground(&g);
+    return fault;
+}
+
+static int use(ct_comm *c, const ct_coll_ops *ops, ct_coll_req *r)
+{
+    ct_status status = ops->start(r);
+    int idle = 0;
+
+    if (status == CT_OK) status = CT_INPROGRESS;
+    while (status == CT_INPROGRESS) {
+        status = ops->progress(r);
+        idle += 1;
+        ct_comm_relax(c, &idle);
+    }
+    return (status != CT_OK);
+}
+
+/* hier's halves on one block, used twice: the bits of its sum. sent[2]: bytes of one use. */
+static int halves_again(ground *g, float *v, int64_t n, int64_t *sent)
+{
+    const ct_coll_ops *half[2] = { ct_coll_hier.scatter, ct_coll_hier.gather };
+    ct_coll_req r[2];
+    int64_t first = 0, m = 0;
+    int fault = (ct_coll_part(g->c, n, g->c->rank, &first, &m) != CT_OK);
+
+    for (int k = 0; k < 2; ++k) {
+        r[k] = (ct_coll_req){ .comm = g->c, .buf = v, .count = n, .dtype = CT_F32 };
+        r[k].tag = ct_comm_take_tags(g->c, CT_COLL_TAGS);
+        fault += (half[k]->prepare(&r[k]) != CT_OK);
+    }
+    for (int i = 0; i < 2; ++i) {
+        fill(v, n, CT_F32, g->c->rank, false);
+        fault += use(g->c, half[0], &r[0]) + different(v, g->whole, first, m, CT_F32);
+        fault += use(g->c, half[1], &r[1]) + different(v, g->whole, 0, n, CT_F32);
+    }
+    for (int k = 0; k < 2; ++k) {
+        sent[k] = r[k].bytes_sent / 2;
+        half[k]->release(&r[k]);
+    }
+    return fault;
+}
+
+/* Nodes that share memory: in several chunks. Halves send less than the whole, and on nodes alike
+ * whose parts are their lanes' pieces half of it. */
+static int chunks_of_nodes(ct_comm *c)
+{
+    int64_t lanes = ct_topo_min_node_size(c->topo), n[] = { 4096, 2 * lanes * (256 << 10) + 12347 };
+    bool alike = (lanes == 2) && (c->topo->n_node == 2) && (c->size == 4);
+    ground g;
+    int fault = 0;
+
+    if ((c->size > 4) || (c->topo->n_node == 1)) return 0;
+    if (!c->node_shares || (ct_topo_max_node_size(c->topo) == 1)) return 0;
+    fault = open_ground(c, (size_t)n[1], &g);
+    for (int k = 0; k < 2; ++k) {
+        ct_coll_req r = { .comm = c, .buf = g.whole, .count = n[k], .dtype = CT_F32 };
+        int64_t sent[3] = { 0 };
+
+        fill(g.whole, n[k], CT_F32, c->rank, false);
+        fault += (ct_coll_begin(&ct_coll_hier, &r) != CT_OK);
+        fault += (ct_coll_end(&ct_coll_hier, &r) != CT_OK);
+        for (int i = 0; i < 2; ++i) {
+            fault += halves_again(&g, g.v[i], n[k], sent);
+            sent[2] = r.bytes_sent;
+            MPI_Allreduce(MPI_IN_PLACE, sent, 3, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+            fault += MPI_FAULT_UNLESS(sent[0] < sent[2]);
+            if (alike && (k == 0)) fault += MPI_FAULT_UNLESS(2 * sent[0] == sent[2]);
+            if (alike && (k == 0) && (i == 0)) fault += MPI_FAULT_UNLESS(2 * sent[1] == sent[2]);
         }
     }
     close_ground(&g);
@@ -197,7 +274,7 @@ static int gathers_by(ct_comm *c, const ct_coll_ops *ops, char *v, int64_t n)
 static int gathers(ct_comm *c)
 {
     ground g;
-    int fault = open_ground(c, &g);
+    int fault = open_ground(c, MOST, &g);
 
     for (int k = 0; (k < N_COUNT) && (fault == 0); ++k) {
         for (int i = 0; ct_coll_table[i] != NULL; ++i) {
@@ -300,6 +377,12 @@ static void test_bits(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(same_bits)), 0);
 }
 
+static void test_nodes(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(chunks_of_nodes)), 0);
+}
+
 static void test_gather(void **state)
 {
     (void)state;
@@ -321,7 +404,7 @@ static void test_errors(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_scatter),   cmocka_unit_test(test_bits),   cmocka_unit_test(test_gather),
-    cmocka_unit_test(test_broadcast), cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_broadcast), cmocka_unit_test(test_errors), cmocka_unit_test(test_nodes),
 };
 
 MPI_MAIN(tests, 60)
