@@ -7,7 +7,11 @@
 #include "framework/base/f16.h"
 #include "framework/base/simd.h"
 
-enum { BLOCK = 16384, ALONE = 65536 /* elements: fewer are not worth a team */ };
+enum {
+    BLOCK = 16384,
+    ALONE = 65536, /* elements: fewer are not worth a team */
+    HEAD = 1024    /* … so many go by a copy, where they lie */
+};
 
 CT_SIMD_CLONES static void to_bf16(const float *v, int64_t n, uint16_t *out)
 {
@@ -76,6 +80,37 @@ void ct_cast_decode(ct_dtype dtype, const uint16_t *in, int64_t n, float scale, 
         else
             from_f16(in + first, length_of(n, first), scale, v + first);
     }
+}
+
+/* [at, 2 at) go to where [at / 2, at) were, which are encoded by then. */
+void ct_cast_encode_in_place(ct_dtype dtype, float *v, int64_t n, float scale, int n_thread)
+{
+    uint16_t *out = (uint16_t *)(void *)v, head[HEAD];
+    int64_t at = (n < HEAD) ? n : HEAD;
+
+    ct_cast_encode(dtype, v, at, scale, 1, head);
+    memcpy(out, head, sizeof(*out) * (size_t)at);
+    for (; at < n; at *= 2)
+        ct_cast_encode(dtype, v + at, (n - at < at) ? n - at : at, scale, n_thread, out + at);
+}
+
+/* The other way: the last half first. */
+void ct_cast_decode_in_place(ct_dtype dtype, float *v, int64_t first, int64_t n, float scale,
+                             int n_thread)
+{
+    const uint16_t *in = (const uint16_t *)(const void *)v;
+    uint16_t head[HEAD];
+    int64_t end = first + n;
+
+    while ((end > first) && (end > HEAD)) {
+        int64_t from = (end + 1) / 2;
+
+        if (from < first) from = first;
+        ct_cast_decode(dtype, in + from, end - from, scale, n_thread, v + from);
+        end = from;
+    }
+    memcpy(head, in + first, sizeof(*in) * (size_t)(end - first));
+    ct_cast_decode(dtype, head, end - first, scale, 1, v + first);
 }
 
 uint8_t ct_cast_exponent(const float *v, int64_t n, int n_thread)

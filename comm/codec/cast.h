@@ -11,6 +11,13 @@ void ct_cast_encode(ct_dtype dtype, const float *v, int64_t n, float scale, int 
 void ct_cast_decode(ct_dtype dtype, const uint16_t *in, int64_t n, float scale, int n_thread,
                     float *v);
 
+/** The same of v[n] where it lies: the payload's first number takes v's first bytes, and so on. */
+void ct_cast_encode_in_place(ct_dtype dtype, float *v, int64_t n, float scale, int n_thread);
+/** Elements [first, first + n) of such a payload go back to their places in v. What else v holds is
+ *  then anything. */
+void ct_cast_decode_in_place(ct_dtype dtype, float *v, int64_t first, int64_t n, float scale,
+                             int n_thread);
+
 /** The largest of the exponents of v[n] as f32 stores them, 0 to 255: all are below
  *  2^(that - 126) in magnitude; 255 where one is not finite. */
 uint8_t ct_cast_exponent(const float *v, int64_t n, int n_thread);

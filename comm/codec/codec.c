@@ -153,7 +153,9 @@ static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes, bool ow
     ct_status status = own ? ct_coll_choose_own(m->comm, count, dtype, m->allreduce, &ops)
                            : ct_coll_choose(m->comm, count, dtype, m->allreduce, &ops);
 
-    return (status == CT_OK) ? ct_coll_cost_s(ops, m->comm, bytes, dtype) : 0;
+    if (m->part && (dtype != CT_U8) && (status == CT_OK)) /* fp16: all ranks get the exponent */
+        ops = ct_coll_of_kind(ops, CT_COLL_REDUCE_SCATTER);
+    return (ops != NULL) ? ct_coll_cost_s(ops, m->comm, bytes, dtype) : 0;
 }
 
 ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
@@ -202,7 +204,7 @@ double ct_codec_sum_bytes(const ct_codec_costs *m, double bytes)
     return 2 * bytes * (m->n_rank - 1) / m->n_rank;
 }
 
-double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic, bool part,
                           const ct_codec_ops *ops, const ct_codec_config *config, int64_t n,
                           int64_t rows)
 {
@@ -211,6 +213,7 @@ double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
 
     if ((c->size == 1) || (ops->seconds == NULL)) return 0;
     if (ct_codec_costs_of(c, allreduce, deterministic, &m) != CT_OK) return 0;
+    m.part = part;
     ops->seconds(&m.costs, config, n, rows, &s);
     return s.encode_s + s.wire_s + s.decode_s;
 }

@@ -93,6 +93,10 @@ typedef struct ct_codec_setup {
     bool deterministic;    /* the same bits in the next run, too                   */
     int64_t iteration;     /* no step will be of an earlier one                    */
     const ct_device *dev;  /* where grad, weight and state lie; NULL: on the host  */
+    bool part; /* of the sum this rank needs [own_first, own_first + own_count) alone, its part
+                  (ct_coll_part()), and grad is otherwise anything then; several ranks, dev NULL,
+                  codecs with `parts` */
+    int64_t own_first, own_count;
     float *host; /* [n] with dev: host memory that copies are fast with, for dense steps */
 } ct_codec_setup;
 
@@ -184,6 +188,7 @@ typedef struct ct_codec_ops {
     bool on_device; /* gradients may lie on a device; no: in the host's memory only */
     bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
     bool chains;    /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
+    bool parts;     /* a rank may get its part of the sum alone: ct_codec_setup.part */
     bool automatic; /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);

@@ -6,7 +6,10 @@
  * the largest for which the sum cannot overflow. The ranks agree on it in each step, by the largest
  * exponent of any of them, a byte that is on its way before the gradient. With the largest element
  * of all at 2^14 / P or half of that, what is 2^-28 P of it still has fp16's full precision, and
- * nothing that is as much as 2^-38 P of it is lost. */
+ * nothing that is as much as 2^-38 P of it is lost.
+ *
+ * Where a rank needs its part of the sum alone, the payload lies where the gradient does, and the
+ * sum is the half of the same allreduce, with its bits. */
 #include <stdlib.h>
 
 #include "comm/codec/cast.h"
@@ -25,7 +28,8 @@ typedef struct cast {
     ct_codec_setup setup;
     ct_codec_side side;
     ct_dtype dtype;
-    uint16_t *payload;        /* [n], in memory that the node's ranks may share */
+    uint16_t *payload;        /* [n], in memory that the node's ranks may share; of parts the
+                                 gradient's                                     */
     uint16_t *there;          /* [n], where gradients lie                       */
     uint32_t *down, *most;    /* fp16: the exponent on the host, and there      */
     uint8_t *exponent;        /* [1] that the ranks agree on                    */
@@ -51,7 +55,8 @@ static void cast_destroy(void *obj)
     ct_persistent_coll_release(&x->ways);
     ct_mem_release(x->exponent);
     arena = (x->setup.comm != NULL) ? ct_comm_arena(x->setup.comm) : NULL;
-    if (x->side.host && (x->payload != NULL)) arena->release(arena->ctx, x->payload);
+    if (x->side.host && (x->payload != NULL) && !x->setup.part)
+        arena->release(arena->ctx, x->payload);
     if (!x->side.host) {
         ct_side_release(&x->side, x->there);
         ct_side_release(&x->side, x->most);
@@ -76,7 +81,8 @@ static ct_status acquire(cast *x)
     if (x->side.host) {
         const ct_arena_ops *arena = ct_comm_arena(s->comm);
 
-        CT_TRY(arena->acquire(arena->ctx, bytes, "compressed gradients", &payload));
+        payload = s->grad;
+        if (!s->part) CT_TRY(arena->acquire(arena->ctx, bytes, "compressed gradients", &payload));
         x->payload = x->there = payload;
         x->most = x->down;
         return CT_OK;
@@ -97,9 +103,12 @@ static ct_status connect(cast *x)
     const char *allreduce = s->allreduce;
 
     if (s->comm->size == 1) return CT_OK;
-    x->ways = (ct_persistent_coll){
-        .comm = s->comm, .buf = x->payload, .count = s->n, .dtype = x->dtype, .tag = s->tag
-    };
+    x->ways = (ct_persistent_coll){ .comm = s->comm,
+                                    .buf = x->payload,
+                                    .count = s->n,
+                                    .dtype = x->dtype,
+                                    .tag = s->tag,
+                                    .kind = s->part ? CT_COLL_REDUCE_SCATTER : CT_COLL_ALLREDUCE };
     if ((x->dtype == CT_F16) || !x->side.host) { /* it begins in `progress` */
         const ct_coll_ops *ops = NULL;
 
@@ -153,6 +162,10 @@ static ct_status encode(cast *x)
 {
     const ct_codec_setup *s = &x->setup;
 
+    if (s->part) {
+        ct_cast_encode_in_place(x->dtype, s->grad, s->n, x->scale, s->comm->n_thread);
+        return CT_OK;
+    }
     CT_TRY(x->side.kernels->encode(x->side.stream, x->dtype == CT_F16, s->grad, s->n, x->scale,
                                    x->there));
     if (s->comm->size == 1) return CT_OK;
@@ -275,6 +288,12 @@ static ct_status deliver(cast *x)
     const ct_codec_setup *s = &x->setup;
     double start = ct_clock_s();
 
+    if (s->part) {
+        ct_cast_decode_in_place(x->dtype, s->grad, s->own_first, s->own_count, 1 / x->scale,
+                                s->comm->n_thread);
+        ct_codec_delivered(&x->stats, start, x->left_at);
+        return CT_OK;
+    }
     if (s->comm->size > 1)
         CT_TRY(ct_side_lift(&x->side, x->payload, x->there, sizeof(*x->there) * (size_t)s->n));
     CT_TRY(x->side.kernels->decode(x->side.stream, x->dtype == CT_F16, x->there, s->n, 1 / x->scale,
@@ -375,9 +394,9 @@ static void fp16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int6
 }
 
 #define CAST_OPS                                                                                   \
-    .on_device = true, .automatic = true, .size = sizeof(cast), .destroy = cast_destroy,           \
-    .fold = cast_fold, .ready = cast_ready, .summed = cast_summed, .start = cast_start,            \
-    .progress = cast_progress, .pending = cast_pending, .where = cast_where,                       \
+    .on_device = true, .parts = true, .automatic = true, .size = sizeof(cast),                     \
+    .destroy = cast_destroy, .fold = cast_fold, .ready = cast_ready, .summed = cast_summed,        \
+    .start = cast_start, .progress = cast_progress, .pending = cast_pending, .where = cast_where,  \
     .exchange = cast_exchange, .stats = cast_stats, .payload_bytes = cast_payload_bytes
 
 const ct_codec_ops ct_codec_bf16 = {

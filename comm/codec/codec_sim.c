@@ -286,6 +286,17 @@ void ct_cast_decode(ct_dtype dtype, const uint16_t *in, int64_t n, float scale, 
     (void)in;
 }
 
+void ct_cast_encode_in_place(ct_dtype dtype, float *v, int64_t n, float scale, int n_thread)
+{
+    ct_cast_encode(dtype, v, n, scale, n_thread, NULL);
+}
+
+void ct_cast_decode_in_place(ct_dtype dtype, float *v, int64_t first, int64_t n, float scale,
+                             int n_thread)
+{
+    ct_cast_decode(dtype, NULL, n, scale, n_thread, v + first);
+}
+
 uint8_t ct_cast_exponent(const float *v, int64_t n, int n_thread)
 {
     (void)v;

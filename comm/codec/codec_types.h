@@ -42,6 +42,7 @@ typedef struct ct_codec_comm_costs {
     ct_codec_costs costs;
     ct_comm *comm;
     const char *allreduce;
+    bool part; /* sums are reduce-scatters */
 } ct_codec_comm_costs;
 ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
                             ct_codec_comm_costs *out);
@@ -56,8 +57,9 @@ double ct_codec_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes);
 double ct_codec_chained_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes);
 /** What a rank sends of it: 2 (p - 1) / p. */
 double ct_codec_sum_bytes(const ct_codec_costs *m, double bytes);
-/** Encoding, messages and decoding together; 0 where nothing is known, and on one rank. */
-double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+/** Encoding, messages and decoding together; 0 where nothing is known, and on one rank. part: as
+ *  ct_codec_setup's. */
+double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic, bool part,
                           const ct_codec_ops *ops, const ct_codec_config *config, int64_t n,
                           int64_t rows);
 

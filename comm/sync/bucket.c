@@ -12,11 +12,9 @@
 
 /* ---- making it */
 
-/* The two halves of a sum: what a rank updates, and how the others get it. Sums that are
- * reproducible stay whole. */
-static ct_status prepare_shards(ct_bucket *b)
+/* The second half: how the others get what a rank updates. */
+static ct_status prepare_gather(ct_bucket *b)
 {
-    CT_TRY(ct_coll_part(b->comm, b->cut.count, b->comm->rank, &b->own_first, &b->own_count));
     b->gather =
         (ct_persistent_coll){ .comm = b->comm,
                               .buf = b->config->weights + b->cut.offset + b->range->weight_shift,
@@ -24,10 +22,7 @@ static ct_status prepare_shards(ct_bucket *b)
                               .dtype = CT_F32,
                               .tag = b->tag,
                               .kind = CT_COLL_ALLGATHER };
-    CT_TRY(ct_persistent_coll_prepare(&b->gather, b->config->allreduce, b->config->deterministic));
-    if (b->config->reproducible) return CT_OK;
-    b->dense.kind = CT_COLL_REDUCE_SCATTER;
-    return ct_persistent_coll_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
+    return ct_persistent_coll_prepare(&b->gather, b->config->allreduce, b->config->deterministic);
 }
 
 static bool on_device(const ct_bucket *b)
@@ -35,17 +30,19 @@ static bool on_device(const ct_bucket *b)
     return b->cut.coded && (b->config->dev != NULL);
 }
 
+/* With shards a rank's part alone; sums that are reproducible stay whole. */
 static ct_status prepare_dense(ct_bucket *b)
 {
-    if (b->config->reproducible) {
-        CT_TRY(ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
-                               &b->repro));
-        return b->shards ? prepare_shards(b) : CT_OK;
-    }
-    b->dense = (ct_persistent_coll){
-        .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = b->tag
-    };
-    if (b->shards) return prepare_shards(b);
+    if (b->config->reproducible)
+        return ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
+                               &b->repro);
+    b->dense =
+        (ct_persistent_coll){ .comm = b->comm,
+                              .buf = b->grad,
+                              .count = b->cut.count,
+                              .dtype = CT_F32,
+                              .tag = b->tag,
+                              .kind = b->shards ? CT_COLL_REDUCE_SCATTER : CT_COLL_ALLREDUCE };
     if (on_device(b)) { /* ranks start it in any order */
         const ct_coll_ops *ops = NULL;
 
@@ -77,6 +74,9 @@ static ct_status prepare_coded(ct_bucket *b)
                              .deterministic = b->config->deterministic,
                              .iteration = b->iteration,
                              .dev = b->config->dev,
+                             .part = b->shards,
+                             .own_first = b->own_first,
+                             .own_count = b->own_count,
                              .host = b->grad };
 
     if (on_device(b) && !b->ops->on_device)
@@ -94,6 +94,9 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     b->model_s = -1;
     atomic_store(&b->dense_now, !b->cut.coded);
     atomic_store(&b->idle.rank, -1);
+    b->shards = (b->config->weights != NULL) && (b->comm->size > 1);
+    if (b->shards)
+        CT_TRY(ct_coll_part(b->comm, b->cut.count, b->comm->rank, &b->own_first, &b->own_count));
     if (b->cut.coded) {
         b->ops = ct_grad_range_codec(b->config, b->range, &c);
         b->codec_config = c;
@@ -101,7 +104,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
         CT_TRY(prepare_coded(b));
     }
     if (b->comm->size == 1) return CT_OK;
-    b->shards = (b->config->weights != NULL);
+    if (b->shards) CT_TRY(prepare_gather(b));
     if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
         (b->config->codec != &ct_codec_auto))
         return CT_OK;
@@ -121,8 +124,9 @@ void ct_bucket_release(ct_bucket *b)
 
 ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
 {
+    if (b->shards) return NULL;
     if (b->cut.coded) return (b->ops->ways != NULL) ? b->ops->ways(b->coded) : NULL;
-    return (b->dense_alone || b->shards || (b->repro != NULL)) ? NULL : &b->dense;
+    return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
 }
 
 /* ---- what it shows of itself in a trace */
@@ -377,11 +381,14 @@ ct_status ct_bucket_gather(ct_bucket *b)
 ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief)
 {
     ct_status status;
+    double s;
 
     ct_persistent_coll_where(&b->gather)->brief = brief;
     status = ct_persistent_coll_progress(&b->gather);
     if (status != CT_OK) return status;
-    b->under_way_s += ct_clock_s() - b->left_at;
+    s = ct_clock_s() - b->left_at;
+    b->under_way_s += s;
+    if (atomic_load(&b->dense_now) && !b->silent) b->dense_s += s;
     if (b->traced_at > 0)
         ct_trace_add(b->trace, &(ct_trace_span){ .kind = CT_TRACE_BUCKET,
                                                  .number = b->number,
@@ -447,15 +454,23 @@ void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *
         snprintf(text, size, "%s, %lld elements", first, count);
 }
 
+/* A coded one is under way until its own part is summed; its weights come when they are asked for.
+ */
+static bool comes_later(const ct_bucket *b)
+{
+    return b->shards && b->cut.coded && b->config->visits;
+}
+
 double ct_bucket_predicted_s(const ct_bucket *b)
 {
     if (b->comm->size == 1) return 0;
     if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
-    if (b->shards) return ct_bucket_dense_s(b); /* both halves */
+    if (b->shards && !b->cut.coded) return ct_bucket_dense_s(b); /* both halves */
     if (!b->cut.coded) return ct_persistent_coll_predicted_s(&b->dense);
-    return ct_codec_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
-                              b->codec_config, b->cut.count,
-                              (b->range->rows > 0) ? b->range->rows : 1);
+    return ct_codec_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->shards,
+                              b->ops, b->codec_config, b->cut.count,
+                              (b->range->rows > 0) ? b->range->rows : 1) +
+           (comes_later(b) ? 0 : ct_persistent_coll_predicted_s(&b->gather));
 }
 
 double ct_bucket_step_s(ct_bucket *b)
@@ -482,6 +497,8 @@ double ct_bucket_dense_s(const ct_bucket *b)
     if (ct_persistent_coll_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
                                   b->config->deterministic, &ops) != CT_OK)
         return 0;
+    if (comes_later(b)) ops = ct_coll_of_kind(ops, CT_COLL_REDUCE_SCATTER);
+    if (ops == NULL) return 0;
     return ct_coll_cost_s(ops, b->comm, b->cut.count * (int64_t)sizeof(float), CT_F32);
 }
 

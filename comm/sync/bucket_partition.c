@@ -13,10 +13,10 @@ static ct_status check_codec(const ct_grad_pipe_config *config, const ct_codec_o
                              const ct_codec_config *c)
 {
     CT_TRY(ct_codec_check(codec, c, "compression"));
-    if ((config->weights != NULL) && (codec != &ct_codec_none))
+    if ((config->weights != NULL) && (codec != &ct_codec_none) && !codec->parts)
         return CT_FAIL(CT_ERR_CONFIG,
                        "memory { zero } sums parts of gradients, and compression %s sends them "
-                       "whole: use one or the other",
+                       "whole: use one or the other, or take BF16 or FP16",
                        codec->name);
     if (config->reproducible && (codec != &ct_codec_none))
         return CT_FAIL(CT_ERR_CONFIG,

@@ -101,7 +101,7 @@ typedef struct ct_grad_pipe_config {
                              (ct_grad_range.on_device); of the others the arena has copies */
     bool after_all;       /* no weight changes before all gradients have landed */
     float *weights;       /* not NULL: each rank updates its own parts of the ranges (ZeRO 1), and
-                             gets the others' weights; as the arena, borrowed. Codecs: none */
+                             gets the others' weights; as the arena, borrowed. Codecs: with parts */
     bool slots;           /* gradients share memory: what is summed is told of as soon as may be */
     bool visits;          /* … when it asks for them (ZeRO 3): ct_grad_pipe_gather() */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else

@@ -215,6 +215,17 @@ static bool given(const char *name, const char *other)
     return (name != NULL) && (strcmp(name, other) == 0);
 }
 
+/* Ranks that update parts of the weights need parts of the sum. */
+static ct_status check_zero(const Ct__SolverParameter *s, const char *who,
+                            const ct_codec_ops *codec)
+{
+    if ((s->memory == NULL) || (s->memory->zero == 0) || codec->parts) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: memory { zero: %d } sums parts of gradients, and compression %s sends them "
+                   "whole: take BF16 or FP16, or zero: 0",
+                   who, s->memory->zero, codec->name);
+}
+
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_codec_ops *codec, const ct_codec_config *c)
 {
@@ -222,6 +233,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
     uses u;
 
     if (strcmp(codec->name, "none") == 0) return CT_OK;
+    CT_TRY(check_zero(s, who, codec));
     CT_TRY(find_uses(codec, c, &u));
     CT_TRY(ct_update_rule_find(s->type, &rule));
     if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction && !rule->corrects)

@@ -148,6 +148,8 @@ static ct_status cut_alone(void *ctx, const ct_net *net, bool *begins)
                keeps_narrow(w->param);
 
     w->window.gradients = w->window.gradients && one;
+    if ((w->window.gradients || w->window.weights) && ct_exchange_is_coded(w->param, net))
+        return cut_window(ctx, net, begins); /* what rounds them has buckets here, too */
     for (int i = 0; i < net->n_param; ++i)
         if (net->param[i].learns) begins[i] = w->window.gradients || w->window.weights;
     return CT_OK;

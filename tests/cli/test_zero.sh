@@ -12,6 +12,7 @@ one() {
     shift 3
     runs "${kind}_${n}_$zero" 0 'Optimization Done' $JOB $n $train "$@" --set=memory.zero=$zero --metrics=m.jsonl --set=snapshot_prefix=z$zero
     sum_of >sum_$zero
+    cp m.jsonl ${kind}_${n}_$zero.jsonl
     losses m.jsonl >losses_$zero
     is "says_${kind}_${n}_$zero" test "$(wc -l <losses_$zero)" = 20
     is "sums_${kind}_${n}_$zero" test -s sum_$zero
@@ -53,6 +54,26 @@ both off 2 --set=comm.overlap=false
 both thread 2 --set=comm.progress=THREAD
 zeros='0 1'
 for how in hier torus tree swing; do both $how 3 --set=comm.allreduce=$how; done
+# casts: gradients in 16 bits, by halves of the same allreduces, so the bits are the same
+zeros='0 1 3'
+cast='--set=compression.min_bytes=100'
+both bf16 2 --set=compression.type=BF16 $cast --set=comm.forward_overlap=false
+zeros='0 3'
+both fp16 2 --set=compression.type=FP16 $cast --set=compression.warmup_iter=5 --set=clip_gradients=0.5
+zeros='0 2'
+export CORTADO_POISON=1
+both bf16_hier 3 --set=compression.type=BF16 $cast --set=comm.allreduce=hier
+unset CORTADO_POISON
+# on one rank the codec rounds, and gradients share a window as they do without
+runs alone 0 'Optimization Done' $JOB 1 $train --set=compression.type=BF16 $cast --metrics=m.jsonl
+sum_of >sum_0
+losses m.jsonl >losses_0
+one alone 1 3 --set=compression.type=BF16 $cast
+# of 8790 elements rank 0 sends the other's part in 2 bytes in place of 4: 4320 of 8640, and of 150, with up to
+# 16 that fill their bucket up, 64 to 86
+sent() { sed -n 's/.*"event":"train","iter":19,.*"bytes_sent":\([0-9]*\).*/\1/p' "$1"; }
+saves() { awk -v d="$(sent after_2_$1.jsonl)" -v c="$(sent bf16_2_$1.jsonl)" 'BEGIN { s = d - c; exit !(s >= 2 * (4320 + 64) && s <= 2 * (4320 + 86) + 4 * 16) }'; }
+for zero in 1 3; do is bf16_saves_$zero saves $zero; done
 zeros='0 3'
 both same_sums 3 --set=reproducible_sum=true
 # weights from a file come to the ranks that keep them

@@ -160,6 +160,35 @@ static void test_f16_scale(void **state)
     assert_int_equal(ct_cast_exponent(v, 70000, 2), 255);
 }
 
+/* A payload that takes the place of what it is made of has the bits of one beside it, and so has
+ * any part that comes back. */
+static void test_cast_in_place(void **state)
+{
+    enum { MOST = 140001, PARTS = 4 };
+    static const int64_t length[] = { 1, 1023, 1024, 1025, 3000, 70000, MOST };
+    static float v[MOST], back[MOST];
+    static uint16_t want[MOST];
+
+    (void)state;
+    for (int k = 0; k < 7 * 2 * PARTS; ++k) {
+        ct_dtype dtype = (k % 2 == 0) ? CT_BF16 : CT_F16;
+        int64_t n = length[k / 2 / PARTS], part = k / 2 % PARTS, first = part * n / 3;
+        int64_t count = (part + 1) * n / 3 - first;
+
+        if (part == 3) { /* all of it */
+            first = 0;
+            count = n;
+        }
+        for (int64_t i = 0; i < n; ++i) v[i] = (float)((i * 7919) % 10007 - 5000) / 64;
+        ct_cast_encode(dtype, v, n, 0.5f, 2, want);
+        ct_cast_decode(dtype, want, n, 2, 2, back);
+        ct_cast_encode_in_place(dtype, v, n, 0.5f, 2);
+        assert_memory_equal(v, want, sizeof(*want) * (size_t)n);
+        ct_cast_decode_in_place(dtype, v, first, count, 2, 2);
+        if (count > 0) assert_memory_equal(v + first, back + first, sizeof(*v) * (size_t)count);
+    }
+}
+
 /* What each codec has to have, so that nobody has to know it by name. */
 static void test_operations(void **state)
 {
@@ -183,6 +212,7 @@ static void test_operations(void **state)
         assert_non_null(ops->payload_bytes);
         assert_non_null(ops->seconds);
         if (ct_codec_keeps(ops)) assert_true((ops->fold != NULL) && (ops->state != NULL));
+        if (ops->parts) assert_false(ct_codec_keeps(ops) || ops->gathers); /* V would be whole */
         if (ops->automatic) assert_true(ops->on_device); /* AUTO asks nobody where gradients are */
         if (ops->on_device) assert_true((ops->ready != NULL) && (ops->summed != NULL));
     }
@@ -210,9 +240,10 @@ static void test_users_of_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operations),  cmocka_unit_test(test_users_of_fields),
-        cmocka_unit_test(test_find),        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_bf16_values), cmocka_unit_test(test_f16_scale),
+        cmocka_unit_test(test_operations),    cmocka_unit_test(test_users_of_fields),
+        cmocka_unit_test(test_find),          cmocka_unit_test(test_check),
+        cmocka_unit_test(test_bf16_values),   cmocka_unit_test(test_f16_scale),
+        cmocka_unit_test(test_cast_in_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
