@@ -27,7 +27,7 @@ typedef struct verdict {
     const ct_net *net;
     FILE *to;                   /* NULL: nothing is printed */
     ct_grad_pipe_config config; /* codec_config as AUTO's */
-    ct_profile_zero zero;       /* above 0 there is one row: codecs send whole gradients */
+    ct_profile_zero zero;       /* above 0 rows are dense and casts: others send whole gradients */
     ct_topo *topo;
     ct_profile *profile;
     bool computes; /* the profile says how long */
@@ -278,11 +278,11 @@ static ct_status add_row(verdict *v, const ct_codec_ops *ops)
 static ct_status add_rows(verdict *v)
 {
     CT_TRY(add_row(v, &ct_codec_none));
-    if (v->zero.stage > 0) return CT_OK;
     for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at) {
-        if ((*at)->seconds != NULL) CT_TRY(add_row(v, *at));
+        if (((*at)->seconds != NULL) && ((v->zero.stage == 0) || (*at)->parts))
+            CT_TRY(add_row(v, *at));
     }
-    return add_row(v, &ct_codec_auto);
+    return (v->zero.stage == 0) ? add_row(v, &ct_codec_auto) : CT_OK;
 }
 
 /* ---- words */
@@ -380,7 +380,7 @@ static double crossover(const verdict *v, double words)
 /* AUTO takes a codec, beside what parameters say of themselves. */
 static bool compresses(const verdict *v)
 {
-    return v->row[v->n_row - 1].model.n_coded > v->row[0].model.n_coded;
+    return (v->zero.stage == 0) && (v->row[v->n_row - 1].model.n_coded > v->row[0].model.n_coded);
 }
 
 static void print_verdict(const verdict *v)
@@ -396,7 +396,7 @@ static void print_verdict(const verdict *v)
     if (v->topo->n_rank == 1) {
         fprintf(v->to, "verdict     off: one rank sends nothing\n");
     } else if (v->zero.stage > 0) {
-        fprintf(v->to, "verdict     off: memory { zero: %d } goes without compression\n",
+        fprintf(v->to, "verdict     AUTO is off: with memory { zero: %d } only casts compress\n",
                 v->zero.stage);
     } else if (!compresses(v)) {
         fprintf(v->to, "verdict     off is faster here%s\n",

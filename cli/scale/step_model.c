@@ -119,13 +119,16 @@ static ct_status cost_of(void *ctx, int64_t bytes, double *latency_s_p, double *
     return CT_OK;
 }
 
+/* fp16: all ranks get the exponent. */
 static double sum_s(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
 {
+    const costs *c = ctx;
     const allreduce what = { .bytes = (double)bytes, .dtype = dtype, .own = own };
     double seconds = 0;
+    int best = cheapest(c, what, &seconds);
 
-    (void)cheapest(ctx, what, &seconds);
-    return seconds;
+    if (!c->halves || (dtype == CT_U8)) return seconds;
+    return ct_cost_s(c->scatter[best], what.bytes);
 }
 
 static double dense_s(void *ctx, int64_t bytes)
@@ -282,7 +285,8 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
     b->encode_s = s->encode_s;
     b->wire_s = s->wire_s;
     b->decode_s = s->decode_s;
-    b->seconds = s->encode_s + s->wire_s + s->decode_s;
+    if (m->costs.halves) b->wire_s += gather_s((void *)(uintptr_t)&m->costs, k->count * 4);
+    b->seconds = s->encode_s + b->wire_s + s->decode_s;
     b->algorithm = (s->exchange != NULL) ? s->exchange : "sum";
 }
 
@@ -311,7 +315,7 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
 static ct_status share_out(model *m, const ct_topo *t, const ct_profile_zero *zero)
 {
     if ((zero == NULL) || (zero->stage == 0) || (t->n_rank == 1)) return CT_OK;
-    if (m->config->codec != &ct_codec_none)
+    if ((m->config->codec != &ct_codec_none) && !m->config->codec->parts)
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d }: compression %s sends whole gradients",
                        zero->stage, m->config->codec->name);
     CT_TRY(create_halves(t, &m->costs));

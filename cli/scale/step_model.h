@@ -45,7 +45,7 @@ typedef struct ct_step_model_own {
  *  its overlap is not read. own: [profile->n_param], borrowed; NULL: no parameter has any. zero:
  * NULL: nothing is shared out. factor: on all compute (1; the slowest of many ranks where times
  * vary). CT_ERR_CONFIG: an algorithm that has no costs, or no halves under zero; a codec under
- * zero. Freed by ct_step_model_release(). */
+ * zero that sends whole gradients. Freed by ct_step_model_release(). */
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             const ct_grad_pipe_config *config, const ct_step_model_own *own,
                             const ct_profile_zero *zero, ct_step_timeline_overlap overlap,

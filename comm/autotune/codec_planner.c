@@ -104,24 +104,22 @@ static ct_step_timeline_message parcel_of(const ct_codec_planner *c, const ct_bu
     ct_step_timeline_message p = { .first = cut->first, .n = cut->n, .n_part = cut->n_part };
     int64_t dense = cut->count * (int64_t)sizeof(float);
     const ct_codec_seconds *s = c->seconds + (size_t)cut->first * CT_CODEC_CANDIDATES;
+    bool owned = (c->line->owned > 0) && (c->n_rank > 1); /* weights are counted where they go */
 
-    if ((c->line->owned > 0) && (c->n_rank > 1)) {
+    if (owned) {
         p.count = cut->count;
-        p.wire_s = c->dense_s(c->ctx, dense);
         p.gather_s = c->gather_s(c->ctx, dense);
-        *bytes += (double)dense * (c->n_rank - 1) / c->n_rank;
-        return p;
     }
     if (!cut->coded) {
         if (c->n_rank > 1) p.wire_s = c->dense_s(c->ctx, dense);
-        *bytes += 2.0 * (double)dense * (c->n_rank - 1) / c->n_rank;
+        *bytes += (owned ? 1.0 : 2.0) * (double)dense * (c->n_rank - 1) / c->n_rank;
         return p;
     }
     if (way[cut->first] > 0) s += way[cut->first];
     p.encode_s = s->encode_s;
     p.wire_s = s->wire_s;
-    p.decode_s = s->decode_s;
-    *bytes += s->bytes;
+    p.decode_s = owned ? s->decode_s * c->line->owned : s->decode_s;
+    *bytes += owned ? s->bytes / 2 : s->bytes; /* half of a sum */
     return p;
 }
 

@@ -195,6 +195,7 @@ static void own(timeline *t)
 
         if (b->summed && !b->told) {
             b->told = true;
+            work(t, t->parcel[i].decode_s);
             work(t, own_s(t, i, t->line->after_all ? t->line->norm_s : t->line->update_s));
             if (!t->line->after_all) let_gather(t, i);
         }
@@ -210,12 +211,13 @@ static void take(timeline *t, int i)
 {
     const ct_step_timeline_message *p = &t->parcel[i];
     double at_once_s = t->line->after_all ? t->line->norm_s : t->line->update_s;
+    double decode_s = p->decode_s;
 
-    if (t->line->owned > 0) at_once_s = 0; /* own() has it */
+    if (t->line->owned > 0) at_once_s = decode_s = 0; /* own() has them */
 
     t->travel[i].reported = true;
     t->n_reported += 1;
-    work(t, p->decode_s);
+    work(t, decode_s);
     for (int k = p->first; k < p->first + p->n; ++k) {
         t->parts_left[k] -= 1;
         if (t->parts_left[k] == 0) work(t, at_once_s * (double)t->line->count[k]);

@@ -106,6 +106,10 @@ sent() { sed 's/.*"bytes_sent":\([0-9.e+]*\),.*/\1/' out.json; }
 runs simulate_zero_1 0 '' $train --overlap=off --set=memory.zero=1
 near simulate_zero_1_ms "$(ms)" "60 + $a + $b" 0.001
 near simulate_zero_1_bytes "$(sent)" "1.5*25165824" 1e-6
+# with gradients in 16 bits the first half sends half as much, and takes half as long but for coding
+runs simulate_zero_cast 0 '' $train --overlap=off --set=memory.zero=1 --set=compression.type=BF16
+near simulate_zero_cast_bytes "$(sent)" "1.125*25165824" 1e-6
+between simulate_zero_cast_ms "$(ms)" "60 + 0.75*($a + $b)" "60 + $a + $b"
 # weights come before forward reads them: those of b share the link with those of a; both stay for backward
 runs simulate_zero_3 0 '' $train --overlap=off --set=memory.zero=3
 between simulate_zero_3_ms "$(ms)" "60 + $a + $b/2" "60 + $a + $b + 0.01"

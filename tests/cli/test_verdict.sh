@@ -18,6 +18,9 @@ coding { memory_gbs: 1 update_ns: 5 select_ns: 5 pack_ns: 20 add_ns: 20 merge_ns
 EOF
 
 # ---- the verdict
+# shards: casts alone go by halves
+runs casts_with_zero 0 'verdict +AUTO is off: with memory . zero: 1 . only casts compress' $check --nodes=4 --machine=slow.prototxt --set=memory.zero=1
+is rows_with_zero test "$(awk '/^type/ { on = 1 } /^crossover/ { on = 0 } on && NF { printf "%s ", $1 }' out)" = "type none bf16 fp16 "
 runs pays_on_a_slow_network 0 'verdict +may pay: .* times as fast as off' $check --nodes=4 --machine=slow.prototxt $auto
 is says_by_what grep -Eq '^redsync \(.*\): .*\[0\]' out
 is says_crossover grep -q '2 / (2 x 0.01) = 100 ranks' out

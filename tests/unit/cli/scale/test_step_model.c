@@ -199,6 +199,37 @@ static void test_zero_hides_behind_backward(void **state)
     assert_true(fabs(ms - (100 + 2 * a_way + b_way + 0.4)) < 0.03 * ms);
 }
 
+/* Gradients in 16 bits: half of what a reduce-scatter sends, after a pass that encodes all; then a
+ * rank decodes its quarter. A pass is 6 bytes an element. Other codecs send whole gradients. */
+static void test_zero_with_a_cast(void **state)
+{
+    const double gb = 1e9, all = 4.0 * (N_A + N_B), one_way = 0.75e3 * all / gb;
+    const ct_profile_zero zero = { .stage = 1 };
+    ct_grad_pipe_config config = ring_config(4 * N_A);
+    ct_profile *p = make_profile(8);
+    ct_topo *t = make_topo(gb);
+    double memory = 2e10, ms;
+    ct_step_model m;
+
+    (void)state;
+    t->machine.coding = ct_coding_estimate(memory);
+    t->machine.coding.measured = true;
+    config.codec = &ct_codec_bf16;
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, &zero, CT_STEP_TIMELINE_OFF, 1, &m),
+                     CT_OK);
+    ms = 100 + 1.5 * one_way + 2 + 1.25 * 1.5e3 * all / memory;
+    assert_true(fabs(1e3 * m.step_s - ms) < 0.01 * ms);
+    near(m.bytes_sent, 0.75 * 1.5 * all);
+    assert_int_equal(m.n_coded, 2);
+    ct_step_model_release(&m);
+    config.codec = &ct_codec_topk;
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, &zero, CT_STEP_TIMELINE_OFF, 1, &m),
+                     CT_ERR_CONFIG);
+    ct_step_model_release(&m);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+}
+
 /* a has the link first when both are under way; forward of a then hides what is left of b. */
 static void test_overlap_both_puts_first_what_is_read_first(void **state)
 {
@@ -428,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_overlap_off_adds_up),
         cmocka_unit_test(test_overlap_backward),
         cmocka_unit_test(test_zero_off_adds_up),
+        cmocka_unit_test(test_zero_with_a_cast),
         cmocka_unit_test(test_zero_3_gathers_for_forward_and_backward),
         cmocka_unit_test(test_zero_hides_behind_backward),
         cmocka_unit_test(test_overlap_both_puts_first_what_is_read_first),
