@@ -67,6 +67,29 @@ static ct_status find_length(const ct_net *net, const Ct__SolverParameter *p, ct
     return status;
 }
 
+/* Buffers for messages, all of them at a time. */
+static ct_status add_communication(const ct_memory_plan *plan, const ct_net *net, bool shards,
+                                   ct_memory_tiers *t)
+{
+    const Ct__SolverParameter *p = plan->options->param;
+    ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_grad_pipe_load load = {
+        .comm = plan->comm, .config = &config, .shards = shards, .shared = ct_exchange_shares(p)
+    };
+    ct_codec_config *own = NULL;
+    ct_grad_range *range = NULL;
+    ct_status status;
+    int n = 0;
+
+    if (plan->comm->size == 1) return CT_OK;
+    CT_TRY(ct_exchange_read_config(p, &config));
+    CT_TRY(ct_exchange_read_ranges(p, net, &config, &range, &own, &n));
+    status = ct_grad_pipe_count(&load, range, n, &t->bytes[CT_TIER_HOST][CT_USE_COMMUNICATION]);
+    free(range);
+    free(own);
+    return status;
+}
+
 /* ---- storages */
 
 /* files NULL: in memory. */
@@ -140,7 +163,7 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
     add_transfers(net, length, (weights != NULL) && ct_net_has_visits(net), t);
     ct_storage_file_size(&files, 1, &chunk, &ring);
     t->chunk_loads += t->bytes[CT_TIER_FILE][CT_USE_STATES] / chunk;
-    return CT_OK;
+    return add_communication(plan, net, shards, t);
 }
 
 /* ---- the plan */

@@ -80,4 +80,5 @@ const ct_grad_policy ct_autotune = {
     .begin_step = begin_step,
     .observe = observe,
     .n_trial = n_trial,
+    .count = ct_coll_tuner_count,
 };

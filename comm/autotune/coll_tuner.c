@@ -103,19 +103,19 @@ static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
     k->way[at] = (coll_way){ .ops = ops, .predicted_s = cost };
 }
 
-static ct_status find_ways(const ct_coll_tuner *t, tune_class *k)
+/* Of the trier, which has so many elements and now goes by `now`; at most `most`. */
+static ct_status find_ways(const ct_comm *c, int64_t count, const ct_coll_ops *now, int most,
+                           tune_class *k)
 {
-    const ct_persistent_coll *ways = trier_of(k);
-    const ct_coll_ops *now = ops_now(&t->gp->bucket[k->trier]);
-    const ct_comm *c = t->gp->comm;
-    int most = t->gp->config.tune_iterations, n = 0;
+    int64_t bytes = count * (int64_t)ct_dtype_size(k->dtype);
+    int n = 0;
 
     while (ct_coll_table[n] != NULL) n += 1;
     k->way = calloc((size_t)n, sizeof(*k->way));
     if (k->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to try %d algorithms", n);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if (((*at)->automatic || (*at == now)) && (*at)->supports(c, ways->count, ways->dtype))
-            insert(k, *at, ct_coll_cost_s(*at, c, bytes_of(ways), ways->dtype));
+        if (((*at)->automatic || (*at == now)) && (*at)->supports(c, count, k->dtype))
+            insert(k, *at, ct_coll_cost_s(*at, c, bytes, k->dtype));
     }
     for (int i = 1; i < k->n_way; ++i) {
         coll_way way = k->way[i];
@@ -143,13 +143,55 @@ static ct_status open_ways(ct_coll_tuner *t)
     for (int i = 0; i < t->n_class; ++i) {
         tune_class *k = &t->class[i];
 
-        CT_TRY(find_ways(t, k));
+        CT_TRY(find_ways(t->gp->comm, trier_of(k)->count, ops_now(&t->gp->bucket[k->trier]),
+                         t->gp->config.tune_iterations, k));
         for (int w = 1; w < k->n_way; ++w)
             CT_TRY(ct_persistent_coll_open(trier_of(k), k->way[w].ops, &k->way[w].way));
         if (k->n_way < 2) continue;
         t->n_look = t->gp->config.tune_iterations;
         t->n_duel = CT_TRIAL_DUEL_STEPS;
         CT_TRY(ct_trial_begin(&k->trial, &ct_trial_duels, k->n_way, t->n_look, -1));
+    }
+    return CT_OK;
+}
+
+/* What open_ways() takes for the class whose trier has `count` elements: its ways have one room,
+ * which is as large as the way that it goes needs it before. */
+static ct_status count_ways(const ct_grad_pipe_load *load, int64_t count, int64_t *bytes_p)
+{
+    tune_class k = { .dtype = CT_F32 };
+    ct_coll_size size = { .shared = load->shared }, first = size;
+    const ct_coll_ops *now = NULL;
+    ct_status status;
+
+    CT_TRY(ct_coll_choose(load->comm, count, k.dtype, "auto", &now));
+    CT_TRY(ct_coll_count(now, load->comm, count, k.dtype, &first));
+    size.room = first.room;
+    status = find_ways(load->comm, count, now, load->config->tune_iterations, &k);
+    for (int w = 1; (status == CT_OK) && (w < k.n_way); ++w)
+        status = ct_coll_count(k.way[w].ops, load->comm, count, k.dtype, &size);
+    free(k.way);
+    *bytes_p += size.bytes + size.room - first.room;
+    return status;
+}
+
+ct_status ct_coll_tuner_count(const ct_grad_pipe_load *load, const int64_t *dense, int n_dense,
+                              int64_t *bytes_p)
+{
+    const ct_grad_pipe_config *config = load->config;
+    const int64_t element = (int64_t)ct_dtype_size(CT_F32);
+
+    if ((config->tune_iterations == 0) || load->shards || config->reproducible ||
+        (config->codec == &ct_codec_auto) || (strcmp(config->allreduce, "auto") != 0))
+        return CT_OK;
+    for (int i = 0; i < n_dense; ++i) {
+        int k = i + 1;
+
+        while ((k < n_dense) &&
+               (magnitude_of(dense[k] * element) != magnitude_of(dense[i] * element)))
+            k += 1;
+        /* the last of a class tries for it */
+        if ((k == n_dense) && (dense[i] > 0)) CT_TRY(count_ways(load, dense[i], bytes_p));
     }
     return CT_OK;
 }

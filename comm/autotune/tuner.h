@@ -28,6 +28,9 @@ typedef struct ct_coll_tuner ct_coll_tuner;
 
 /** *tuner_p stays NULL where nothing is to be tried: tune_iterations 0, or one rank. Collective. */
 ct_status ct_coll_tuner_create(ct_grad_pipe *gp, ct_coll_tuner **tuner_p);
+/** As ct_grad_policy.count. */
+ct_status ct_coll_tuner_count(const ct_grad_pipe_load *load, const int64_t *dense, int n_dense,
+                              int64_t *bytes_p);
 void ct_coll_tuner_destroy(ct_coll_tuner *t); /* NULL allowed; before the buckets go; collective */
 /** At the start of every step, before anything leaves. Collective where something is decided. */
 ct_status ct_coll_tuner_step(ct_coll_tuner *t);

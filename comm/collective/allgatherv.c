@@ -103,6 +103,16 @@ struct ct_allgatherv {
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
 
+static size_t stride_of(size_t bound)
+{
+    return CT_ALIGN + ct_align_up(bound);
+}
+
+size_t ct_allgatherv_room(int n, size_t bound)
+{
+    return stride_of(bound) * (size_t)n;
+}
+
 ct_status ct_allgatherv_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
                                ct_allgatherv **g_p)
 {
@@ -120,11 +130,11 @@ ct_status ct_allgatherv_create(ct_comm *c, const int *member, int n, int me, siz
     }
     for (int i = 0; i < n; ++i) g->member[i] = member[i];
     g->bound = bound;
-    g->stride = CT_ALIGN + ct_align_up(bound);
+    g->stride = stride_of(bound);
     g->tag = tag;
     g->n_part = (int)((bound + HEAD + PART - 1) / PART);
     g->n_message = (int64_t)(n - 1) * g->n_part;
-    g->payload = ct_mem_acquire(g->stride * (size_t)n);
+    g->payload = ct_mem_acquire(ct_allgatherv_room(n, bound));
     if (g->payload == NULL) {
         ct_allgatherv_destroy(g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", n, bound);

@@ -47,6 +47,8 @@ typedef struct ct_allgatherv ct_allgatherv;
  *  are counted as members are. bound: most bytes of a payload, the same for all of them. Local. */
 ct_status ct_allgatherv_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
                                ct_allgatherv **g_p);
+/** Bytes of its payloads. */
+size_t ct_allgatherv_room(int n, size_t bound);
 /** Its payloads lie in memory that copies to and from the device are fast with; before it is used.
  */
 ct_status ct_allgatherv_keep_on(ct_allgatherv *g, const ct_device *dev);

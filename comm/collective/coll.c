@@ -137,7 +137,7 @@ ct_status ct_coll_spec_read(const char *spec, ct_coll_term *term, int *n_p)
 
 /* ---- costs */
 
-enum { MOST_KEPT = 64 };
+enum { MOST_KEPT = 64, MANY_RANKS = 1024 };
 
 typedef struct kept_cost {
     const ct_cost_ops *how;
@@ -348,6 +348,21 @@ ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, co
                              const ct_coll_ops **ops_p)
 {
     return ct_coll_choose_kind(c, CT_COLL_ALLREDUCE, count, dtype, spec, true, ops_p);
+}
+
+ct_status ct_coll_count(const ct_coll_ops *ops, ct_comm *c, int64_t count, ct_dtype dtype,
+                        ct_coll_size *size)
+{
+    ct_coll_req r = { .comm = c, .count = count, .dtype = dtype, .size = size };
+
+    if (ops->many_rounds && (c->size > MANY_RANKS)) { /* a list of its steps would take long */
+        int64_t part = (ops->kind == CT_COLL_ALLGATHER) ? 0 : ct_part(count, c->size, 1);
+
+        /* each of them adds one */
+        ct_coll_count_room(size, ct_sched_run_bytes(dtype, part, CT_SCHED_USUAL_WINDOW));
+        return CT_OK;
+    }
+    return ops->prepare(&r);
 }
 
 ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r)

@@ -25,6 +25,20 @@ typedef struct ct_coll_where {
     bool brief; /* in: others are more urgent; progress returns after each round of messages */
 } ct_coll_where;
 
+/** What a request takes of this rank's memory, which its prepare() says in place of taking it. */
+typedef struct ct_coll_size {
+    bool shared;   /* in: the buffer lies in ct_comm_arena(), and the ranks of a node share that */
+    int64_t bytes; /* out: added to */
+    int64_t room;  /* out: … and where that is more, the bytes of ct_coll_req.room */
+} ct_coll_size;
+
+/** Where messages to be added land. Zeroed at first; as large as the run that needs most. */
+typedef struct ct_sched_room {
+    char *block;
+    int64_t bytes;
+    int n_run; /* that have it: the last one gives the block back */
+} ct_sched_room;
+
 typedef struct ct_coll_req {
     ct_comm *comm;
     void *buf;      /* summed in place; the caller leaves it alone until done          */
@@ -35,7 +49,10 @@ typedef struct ct_coll_req {
     int root;           /* broadcast: whose buffer                                  */
     int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
     ct_coll_where where;
-    void *state; /* the algorithm's; acquired by prepare(), freed by release() */
+    ct_sched_room *room; /* that of requests never under way at a time; NULL: its own */
+    ct_coll_size *size; /* not NULL: prepare() takes nothing, counts here, and is local; buf and tag
+                           are not looked at, and nothing is to be released (ct_coll_count()) */
+    void *state;        /* the algorithm's; acquired by prepare(), freed by release() */
 } ct_coll_req;
 
 typedef enum {
@@ -87,6 +104,11 @@ ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, co
                              const ct_coll_ops **ops_p);
 /** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
 ct_status ct_coll_check_spec(const char *spec);
+/** Adds to *size what a request for count elements takes of this rank: buffers of messages,
+ *  windows of nodes. Of MPI's own, which does not say, one more copy of the elements. On
+ *  communicators that only plan, too. Local. */
+ct_status ct_coll_count(const ct_coll_ops *ops, ct_comm *c, int64_t count, ct_dtype dtype,
+                        ct_coll_size *size);
 /** prepare and start. An error leaves nothing to release. Collective. */
 ct_status ct_coll_begin(const ct_coll_ops *ops, ct_coll_req *r);
 /** Progress until done, and release. What the movers move (ct_comm_plug()) goes on meanwhile. */

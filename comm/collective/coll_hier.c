@@ -378,17 +378,21 @@ static void hier_release(ct_coll_req *r)
     r->state = NULL;
 }
 
-/* A window for staging: on every rank two inputs of a chunk and two sums of a part. */
+/* Of a window for staging: on every rank two inputs of a chunk and two sums of a part. */
+static size_t stage_bytes(const hier_state *st)
+{
+    return st->size * (size_t)(SLOTS * (st->chunk + ct_part(st->chunk, st->lanes.n, 1)));
+}
+
 static ct_status make_stage(ct_coll_req *r)
 {
     hier_state *st = r->state;
     ct_comm *c = r->comm;
-    int64_t elements = SLOTS * (st->chunk + ct_part(st->chunk, st->lanes.n, 1));
     void *block = NULL;
     int window = -1;
     int64_t offset = 0;
 
-    CT_TRY(ct_node_acquire(c->node_memory, (size_t)elements * st->size, "staging", &block));
+    CT_TRY(ct_node_acquire(c->node_memory, stage_bytes(st), "staging", &block));
     st->window = block;
     if (!ct_node_find(c->node_memory, block, 1, &window, &offset))
         return CT_FAIL(CT_ERR_COMM, "a window was lost");
@@ -479,9 +483,35 @@ static ct_status set_up(ct_coll_req *r)
     if (st->way == BY_MESSAGES) {
         CT_TRY(hier_messages(r, st->kind, &st->schedule[0], &piped));
         return ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
-                                        piped ? PIPED_WINDOW : UNPIPED_WINDOW, &st->run[0]);
+                                        piped ? PIPED_WINDOW : UNPIPED_WINDOW, r->room,
+                                        &st->run[0]);
     }
     return prepare_between(r);
+}
+
+/* What set_up() takes. */
+static ct_status count_up(ct_coll_req *r)
+{
+    hier_state *st = r->state;
+    const ct_topo *t = r->comm->topo;
+    bool shares = r->comm->node_shares && (ct_topo_max_node_size(t) > 1) && (r->count > 0);
+    bool piped = false;
+
+    if (shares && r->size->shared && (t->n_node == 1)) return CT_OK; /* node_sum.h */
+    CT_TRY(ct_lanes_find(r->comm, &st->lanes));
+    if (!shares || (st->kind == CT_COLL_ALLGATHER)) {
+        CT_TRY(hier_messages(r, st->kind, &st->schedule[0], &piped));
+        ct_coll_count_room(r->size, ct_sched_run_bytes(r->dtype, ct_schedule_most(&st->schedule[0]),
+                                                       piped ? PIPED_WINDOW : UNPIPED_WINDOW));
+        return CT_OK;
+    }
+    st->way = r->size->shared ? DIRECT : STAGED;
+    st->chunk = chunk_for(r, st->way);
+    if (st->way == STAGED) r->size->bytes += (int64_t)stage_bytes(st) + CT_ALIGN;
+    if ((t->n_node > 1) && (st->lanes.mine >= 0))
+        r->size->bytes += SLOTS * ct_sched_run_bytes(r->dtype, ct_part(st->chunk, st->lanes.n, 1),
+                                                     CT_SCHED_USUAL_WINDOW);
+    return CT_OK;
 }
 
 static ct_status prepare_kind(ct_coll_req *r, ct_coll_kind kind)
@@ -495,8 +525,8 @@ static ct_status prepare_kind(ct_coll_req *r, ct_coll_kind kind)
     st->lanes.mine = -1;
     st->size = ct_dtype_size(r->dtype);
     r->state = st;
-    status = set_up(r);
-    if (status != CT_OK) hier_release(r);
+    status = (r->size != NULL) ? count_up(r) : set_up(r);
+    if ((status != CT_OK) || (r->size != NULL)) hier_release(r);
     return status;
 }
 

@@ -57,6 +57,9 @@ enum { CT_COLL_TERMS = 16 };
  *  and what is wrong. */
 ct_status ct_coll_spec_read(const char *spec, ct_coll_term *term, int *n_p);
 
+/** So many bytes of a request's room. */
+void ct_coll_count_room(ct_coll_size *size, int64_t bytes);
+
 /* ---- a collective that is one schedule over all ranks */
 
 /** Appends the steps of a collective over r->count elements. */

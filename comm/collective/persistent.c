@@ -45,6 +45,7 @@ ct_status ct_persistent_coll_open(ct_persistent_coll *w, const ct_coll_ops *ops,
     way->req.count = w->count;
     way->req.dtype = w->dtype;
     way->req.tag = w->tag;
+    way->req.room = &w->room;
     status = ops->prepare(&way->req);
     if (status != CT_OK) {
         free(way);
@@ -77,6 +78,15 @@ ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduc
     CT_TRY(ct_persistent_coll_open(w, ops, &way));
     atomic_store(&w->now, way);
     return CT_OK;
+}
+
+ct_status ct_persistent_coll_count(const ct_persistent_coll *w, const char *allreduce,
+                                   bool deterministic, ct_coll_size *size)
+{
+    const ct_coll_ops *ops = NULL;
+
+    CT_TRY(choose(w, allreduce, deterministic, &ops));
+    return ct_coll_count(ops, w->comm, w->count, w->dtype, size);
 }
 
 void ct_persistent_coll_release(ct_persistent_coll *w)

@@ -23,6 +23,7 @@ typedef struct ct_persistent_coll {
                                          an allgather by the cheapest                         */
     _Atomic(ct_coll_candidate *) now; /* NULL: not prepared                                   */
     ct_coll_candidate *closed;        /* the watchdog may still look at them                  */
+    ct_sched_room room;               /* of all its ways, since it goes one at a time         */
     int64_t sent_elsewhere;           /* bytes, by ways that it does not go now               */
 } ct_persistent_coll;
 
@@ -40,8 +41,12 @@ ct_status ct_persistent_coll_choose_own(const ct_comm *c, int64_t count, ct_dtyp
  *  as all but start, progress and the looks. */
 ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduce,
                                      bool deterministic);
+/** Adds what that takes of this rank (ct_coll_count()). Of w comm, count, dtype and kind are read.
+ *  Local. */
+ct_status ct_persistent_coll_count(const ct_persistent_coll *w, const char *allreduce,
+                                   bool deterministic, ct_coll_size *size);
 void ct_persistent_coll_release(ct_persistent_coll *w); /* unprepared ones too */
-/** Prepares another way for the same buffer. */
+/** Prepares another way for the same buffer. Between sums, as nothing moves meanwhile. */
 ct_status ct_persistent_coll_open(ct_persistent_coll *w, const ct_coll_ops *ops,
                                   ct_coll_candidate **way_p);
 /** From now on it goes that way; *old_p is the caller's, to use later or to close. Between sums. */

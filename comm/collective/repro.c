@@ -296,13 +296,38 @@ void ct_repro_destroy(ct_repro *r)
     free(r);
 }
 
+static size_t exponent_bytes(int64_t count)
+{
+    return (size_t)(2 * ct_repro_blocks(count));
+}
+
+static size_t integer_bytes(int64_t count)
+{
+    return sizeof(int64_t) * (size_t)count + CT_ALIGN;
+}
+
+ct_status ct_repro_count(ct_comm *c, const char *allreduce, int64_t count, int64_t *bytes_p)
+{
+    int64_t n_exponent = (int64_t)exponent_bytes(count);
+    const ct_coll_ops *max = NULL, *sum = NULL;
+    ct_coll_size size = { .bytes = n_exponent + (int64_t)integer_bytes(count) }, of_sum;
+
+    CT_TRY(ct_coll_choose(c, n_exponent, CT_U8, "rhd", &max));
+    CT_TRY(ct_coll_count(max, c, n_exponent, CT_U8, &size));
+    CT_TRY(ct_coll_choose(c, count, CT_I64, allreduce, &sum));
+    of_sum = (ct_coll_size){ .shared = sum->shares_memory };
+    CT_TRY(ct_coll_count(sum, c, count, CT_I64, &of_sum));
+    *bytes_p += size.bytes + size.room + of_sum.bytes + of_sum.room;
+    return CT_OK;
+}
+
 /* The exponents are few and latency is all: halving and doubling. Never MPI's own, whose starts
  * would have to be in one order with those of the sums. */
 static ct_status prepare_max(ct_repro *r, int tag)
 {
     const ct_coll_ops *ops = NULL;
 
-    r->top = ct_mem_acquire((size_t)(2 * r->blocks));
+    r->top = ct_mem_acquire(exponent_bytes(r->count));
     if (r->top == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld exponents", (long long)r->blocks);
     r->max = (ct_coll_req){
@@ -321,7 +346,7 @@ static ct_status prepare_sum(ct_repro *r, const char *allreduce, int tag)
 
     CT_TRY(ct_coll_choose(r->comm, r->count, CT_I64, allreduce, &ops));
     r->arena = ops->shares_memory ? ct_comm_arena(r->comm) : ct_arena_plain();
-    CT_TRY(r->arena->acquire(r->arena->ctx, sizeof(*r->q) * (size_t)r->count + CT_ALIGN,
+    CT_TRY(r->arena->acquire(r->arena->ctx, integer_bytes(r->count),
                              "integers of a reproducible sum", &r->block));
     at = ct_align_up((uintptr_t)r->block);
     r->q = (int64_t *)at;

@@ -60,6 +60,8 @@ typedef struct ct_repro ct_repro;
  *  order on all ranks. CT_ERR_CONFIG beyond 2^20 ranks. */
 ct_status ct_repro_create(ct_comm *c, const char *allreduce, float *x, int64_t count, int tag,
                           ct_repro **r_p);
+/** Adds what that takes of this rank, as ct_coll_count() does. */
+ct_status ct_repro_count(ct_comm *c, const char *allreduce, int64_t count, int64_t *bytes_p);
 void ct_repro_destroy(ct_repro *r); /* NULL allowed; collective */
 
 ct_status ct_repro_start(ct_repro *r);

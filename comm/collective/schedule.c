@@ -94,7 +94,6 @@ int64_t ct_part(int64_t n, int parts, int i)
 /* ---- the engine */
 
 enum {
-    USUAL_WINDOW = 4,      /* messages under way, each direction              */
     LEAST_ENOUGH = 2 << 20 /* bytes that keep a slow link busy between polls … */
 };
 
@@ -131,7 +130,9 @@ struct ct_sched_run {
     const ct_schedule *s;
     char *buf;
     int tag, window;
-    char *landing[CT_SCHED_WINDOW]; /* where segments to be added arrive */
+    ct_sched_room own, *room;
+    size_t each;                    /* bytes of a landing            */
+    char *landing[CT_SCHED_WINDOW]; /* where segments to be added arrive, of this use */
     queue sends, recvs;
     cursor next_send, next_recv; /* to post                                          */
     cursor received;             /* everything before it has arrived, and is added   */
@@ -141,7 +142,11 @@ struct ct_sched_run {
 void ct_sched_run_destroy(ct_sched_run *run)
 {
     if (run == NULL) return;
-    ct_mem_release(run->landing[0]);
+    run->room->n_run -= 1;
+    if (run->room->n_run == 0) {
+        ct_mem_release(run->room->block);
+        *run->room = (ct_sched_room){ .block = NULL };
+    }
     free(run);
 }
 
@@ -152,29 +157,55 @@ static int64_t segments(int peer, int64_t n)
 
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p)
 {
-    return ct_sched_run_create_wide(c, dtype, most, USUAL_WINDOW, run_p);
+    return ct_sched_run_create_wide(c, dtype, most, CT_SCHED_USUAL_WINDOW, NULL, run_p);
+}
+
+/* Of one segment. */
+static size_t landing_bytes(ct_dtype dtype, int64_t most)
+{
+    int64_t n = (ct_segment_largest(most) < most) ? ct_segment_largest(most) : most;
+
+    return ct_align_up(ct_dtype_size(dtype) * (size_t)n);
+}
+
+int64_t ct_sched_run_bytes(ct_dtype dtype, int64_t most, int window)
+{
+    return (int64_t)landing_bytes(dtype, most) * window;
+}
+
+static ct_status enlarge(ct_sched_room *room, int64_t bytes)
+{
+    char *block = NULL;
+
+    if ((room->block != NULL) && (room->bytes >= bytes)) return CT_OK;
+    block = ct_mem_acquire((size_t)bytes);
+    if (block == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld bytes of a collective", (long long)bytes);
+    ct_mem_release(room->block);
+    room->block = block;
+    room->bytes = bytes;
+    return CT_OK;
 }
 
 ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int window,
-                                   ct_sched_run **run_p)
+                                   ct_sched_room *room, ct_sched_run **run_p)
 {
     ct_sched_run *run = calloc(1, sizeof(*run));
-    size_t bytes = ct_dtype_size(dtype) *
-                   (size_t)((ct_segment_largest(most) < most) ? ct_segment_largest(most) : most);
+    ct_status status;
 
     if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
-    bytes = ct_align_up(bytes);
     run->comm = c;
     run->window = window;
     run->dtype = dtype;
     run->size = ct_dtype_size(dtype);
-    run->landing[0] = ct_mem_acquire((size_t)window * bytes);
-    if (run->landing[0] == NULL) {
+    run->each = landing_bytes(dtype, most);
+    run->room = (room != NULL) ? room : &run->own;
+    status = enlarge(run->room, ct_sched_run_bytes(dtype, most, window));
+    if (status != CT_OK) {
         free(run);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of a collective",
-                       (size_t)window * bytes);
+        return status;
     }
-    for (int i = 1; i < window; ++i) run->landing[i] = run->landing[0] + (size_t)i * bytes;
+    run->room->n_run += 1;
     *run_p = run;
     return CT_OK;
 }
@@ -210,6 +241,8 @@ ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf,
     run->s = s;
     run->buf = buf;
     run->tag = tag;
+    for (int i = 0; i < run->window; ++i)
+        run->landing[i] = run->room->block + (size_t)i * run->each;
     run->sends.n = run->recvs.n = 0;
     run->next_send = run->next_recv = run->received = run->sent = (cursor){ 0, 0 };
     settle(s, &run->next_send, send_segments);
@@ -452,16 +485,36 @@ void ct_coll_p2p_release(ct_coll_req *r)
     r->state = NULL;
 }
 
+void ct_coll_count_room(ct_coll_size *size, int64_t bytes)
+{
+    if (bytes > size->room) size->room = bytes;
+}
+
+static ct_status count_p2p(ct_coll_req *r, ct_p2p_build_fn build)
+{
+    ct_schedule s = { .step = NULL };
+    ct_status status = build(r, &s);
+
+    if (status == CT_OK)
+        ct_coll_count_room(
+            r->size, ct_sched_run_bytes(r->dtype, ct_schedule_most(&s), CT_SCHED_USUAL_WINDOW));
+    ct_schedule_destroy(&s);
+    return status;
+}
+
 ct_status ct_coll_p2p_prepare(ct_coll_req *r, ct_p2p_build_fn build)
 {
-    p2p_state *st = calloc(1, sizeof(*st));
+    p2p_state *st = NULL;
     ct_status status = CT_OK;
 
+    if (r->size != NULL) return count_p2p(r, build);
+    st = calloc(1, sizeof(*st));
     if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     r->state = st;
     CT_TRY_GOTO(status, err_release, build(r, &st->schedule));
     CT_TRY_GOTO(status, err_release,
-                ct_sched_run_create(r->comm, r->dtype, ct_schedule_most(&st->schedule), &st->run));
+                ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule),
+                                         CT_SCHED_USUAL_WINDOW, r->room, &st->run));
     return CT_OK;
 
 err_release:

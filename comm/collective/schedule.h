@@ -20,7 +20,7 @@
 #include "comm/collective/coll.h"
 #include "comm/cost/hierarchical_plan.h"
 
-enum { CT_SCHED_WINDOW = 16 };
+enum { CT_SCHED_WINDOW = 16, CT_SCHED_USUAL_WINDOW = 4 /* messages under way, each direction */ };
 
 typedef struct ct_sched_step {
     int send_to, recv_from; /* of the communicator; -1: none                              */
@@ -53,9 +53,13 @@ typedef struct ct_sched_run ct_sched_run;
 
 /** Buffers for running schedules whose adding steps receive at most `most` elements each. Local. */
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p);
-/** With up to `window` messages under way each way; the other has 4. At most CT_SCHED_WINDOW. */
+/** With up to `window` messages under way each way, at most CT_SCHED_WINDOW; the other has
+ *  CT_SCHED_USUAL_WINDOW. room: of runs of which one at a time is under way, and none now;
+ * borrowed; NULL: its own. */
 ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int window,
-                                   ct_sched_run **run_p);
+                                   ct_sched_room *room, ct_sched_run **run_p);
+/** Bytes of these buffers. */
+int64_t ct_sched_run_bytes(ct_dtype dtype, int64_t most, int window);
 void ct_sched_run_destroy(ct_sched_run *run); /* NULL allowed; only when nothing is in flight */
 /** Begins s (borrowed until done) on buf. */
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag);

@@ -112,6 +112,27 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     return prepare_dense(b);
 }
 
+ct_status ct_bucket_count(const ct_grad_pipe_load *load, const ct_bucket_cut *cut, int64_t *bytes_p)
+{
+    const ct_grad_pipe_config *config = load->config;
+    ct_persistent_coll sum = { .comm = load->comm, .count = cut->count, .dtype = CT_F32 };
+    ct_persistent_coll gather = sum;
+    ct_coll_size size = { .shared = load->shared }, weights = { .shared = false };
+
+    if (load->shards) {
+        sum.kind = CT_COLL_REDUCE_SCATTER;
+        gather.kind = CT_COLL_ALLGATHER;
+        CT_TRY(
+            ct_persistent_coll_count(&gather, config->allreduce, config->deterministic, &weights));
+        *bytes_p += weights.bytes + weights.room;
+    }
+    if (config->reproducible)
+        return ct_repro_count(load->comm, config->allreduce, cut->count, bytes_p);
+    CT_TRY(ct_persistent_coll_count(&sum, config->allreduce, config->deterministic, &size));
+    *bytes_p += size.bytes + size.room;
+    return CT_OK;
+}
+
 void ct_bucket_release(ct_bucket *b)
 {
     ct_persistent_coll_release(&b->dense);

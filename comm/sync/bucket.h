@@ -65,6 +65,9 @@ typedef struct ct_bucket {
 /** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
  * ranks. */
 ct_status ct_bucket_prepare(ct_bucket *b, int tag);
+/** Adds what that takes of this rank, but what its codec does. Local. */
+ct_status ct_bucket_count(const ct_grad_pipe_load *load, const ct_bucket_cut *cut,
+                          int64_t *bytes_p);
 void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 
 /** On a device, before it leaves: its gradient will be there in the order of the device's stream.

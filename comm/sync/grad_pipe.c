@@ -247,6 +247,61 @@ ct_status ct_grad_pipe_parts(ct_comm *comm, const ct_grad_pipe_config *config,
     return status;
 }
 
+/* Those of one size take as much, and are dense alike. */
+static ct_status count_buckets(const ct_grad_pipe_load *load, const ct_bucket_cut *cut, int n_cut,
+                               int64_t *dense, int64_t *each, int64_t *bytes_p)
+{
+    const ct_grad_policy *policy = load->config->policy;
+    int n = 0;
+
+    for (int i = 0; i < n_cut; ++i) {
+        int k = 0;
+
+        if (cut[i].coded) continue;
+        while ((k < n) && (dense[k] != cut[i].count)) k += 1;
+        dense[n] = cut[i].count;
+        each[n] = 0;
+        if (k < n)
+            each[n] = each[k];
+        else
+            CT_TRY(ct_bucket_count(load, &cut[i], &each[n]));
+        *bytes_p += each[n++];
+    }
+    if ((policy == NULL) || (policy->count == NULL)) return CT_OK;
+    return policy->count(load, dense, n, bytes_p);
+}
+
+ct_status ct_grad_pipe_count(const ct_grad_pipe_load *load, const ct_grad_range *range, int n_range,
+                             int64_t *bytes_p)
+{
+    const ct_grad_pipe_config *config = load->config;
+    int64_t *number = NULL, bytes = 0;
+    ct_bucket_cut *cut = NULL;
+    ct_bucket_sizes sizes;
+    ct_status status = CT_OK;
+    int n_cut = 0;
+
+    if (load->comm->size == 1) return CT_OK;
+    CT_TRY(ct_bucket_sizes_find(load->comm, config, range, n_range, &sizes));
+    CT_TRY(ct_bucket_partition_cut(config, &sizes, range, n_range, &cut, &n_cut));
+    number = calloc(2 * (size_t)n_cut + 1, sizeof(*number));
+    if (number == NULL)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for sizes of %d buckets", n_cut);
+    else
+        status = count_buckets(load, cut, n_cut, number, number + n_cut, &bytes);
+    for (int i = 0; (status == CT_OK) && (i < n_cut); ++i) {
+        const ct_grad_range *r = &range[cut[i].first];
+        int64_t rows = (r->rows > 0) ? r->rows : 1;
+
+        if ((r->row_most > 0) && !cut[i].coded && (cut[i].part == 0))
+            bytes += ct_row_sum_size(load->comm, rows, r->count / rows, r->row_most);
+    }
+    free(number);
+    free(cut);
+    if (status == CT_OK) *bytes_p += bytes;
+    return status;
+}
+
 static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
 {
     const ct_grad_policy *policy = gp->config.policy;

@@ -37,6 +37,8 @@ typedef enum {
     CT_GRAD_READ   /* forward is about to read a weight                           */
 } ct_grad_event;
 
+struct ct_grad_pipe_load;
+
 typedef struct ct_grad_policy {
     /** Before the buckets are made: may change the ranges' codecs. *state_p NULL: nothing to watch.
      *  Collective. */
@@ -51,6 +53,10 @@ typedef struct ct_grad_policy {
     void (*observe)(void *state, ct_grad_event event, int range);
     /** Steps at the start that try ways to send. */
     int (*n_trial)(const void *state);
+    /** Optional. Adds the bytes that `open` takes of this rank: n_dense buckets of so many elements
+     *  are dense. */
+    ct_status (*count)(const struct ct_grad_pipe_load *load, const int64_t *dense, int n_dense,
+                       int64_t *bytes_p);
 } ct_grad_policy;
 
 typedef struct ct_grad_range {
@@ -133,6 +139,18 @@ typedef ct_status (*ct_grad_part_fn)(void *ctx, int range, int64_t from, int64_t
 ct_status ct_grad_pipe_parts(ct_comm *comm, const ct_grad_pipe_config *config,
                              const ct_grad_range *range, int n_range, ct_grad_part_fn part,
                              void *ctx);
+/** A pipe that is not made yet. */
+typedef struct ct_grad_pipe_load {
+    ct_comm *comm;
+    const ct_grad_pipe_config *config; /* but for its weights           */
+    bool shards;                       /* which will be there           */
+    bool shared;                       /* its arena: ct_coll_size.shared */
+} ct_grad_pipe_load;
+
+/** Adds the bytes that buffers for messages of its buckets and rows take of this rank, and those of
+ *  what its first steps try, but not what codecs keep. Ranges as for cut, with rows. Collective. */
+ct_status ct_grad_pipe_count(const ct_grad_pipe_load *load, const ct_grad_range *range, int n_range,
+                             int64_t *bytes_p);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 /** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */

@@ -47,6 +47,18 @@ static size_t bytes_of(const ct_row_sum *s, int64_t n)
     return s->head + (size_t)(n * s->n) * sizeof(float);
 }
 
+static size_t head_of(int64_t most)
+{
+    return sizeof(row_list) + ct_align_up((size_t)most * sizeof(int32_t));
+}
+
+int64_t ct_row_sum_size(const ct_comm *c, int64_t rows, int64_t n, int64_t most)
+{
+    size_t payload = head_of(most) + (size_t)(most * n) * sizeof(float);
+
+    return rows * (int64_t)sizeof(int32_t) + (int64_t)ct_allgatherv_room(c->size, payload);
+}
+
 ct_status ct_row_sum_create(ct_comm *c, int64_t rows, int64_t n, int64_t most, int tag,
                             ct_row_sum **s_p)
 {
@@ -62,7 +74,7 @@ ct_status ct_row_sum_create(ct_comm *c, int64_t rows, int64_t n, int64_t most, i
     s->rows = rows;
     s->n = n;
     s->most = most;
-    s->head = sizeof(row_list) + ct_align_up((size_t)most * sizeof(int32_t));
+    s->head = head_of(most);
     s->place = malloc((size_t)rows * sizeof(*s->place));
     if (s->place == NULL) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a sum of %lld rows", (long long)rows);

@@ -18,6 +18,8 @@ typedef struct ct_row_sum ct_row_sum;
  *  all ranks. One tag. Local. CT_ERR_NOMEM. */
 ct_status ct_row_sum_create(ct_comm *c, int64_t rows, int64_t n, int64_t most, int tag,
                             ct_row_sum **s_p);
+/** Bytes that it takes. */
+int64_t ct_row_sum_size(const ct_comm *c, int64_t rows, int64_t n, int64_t most);
 void ct_row_sum_destroy(ct_row_sum *s); /* NULL allowed */
 /** A step begins, in which this rank has no row yet. */
 void ct_row_sum_begin(ct_row_sum *s);

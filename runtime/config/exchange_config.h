@@ -38,6 +38,8 @@ ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *n
 /** Where a net's gradient arena lies best for param's allreduce: in memory that ranks share, or in
  *  plain memory, which other algorithms read faster. */
 const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param);
+/** It is the former, where there is room for it. */
+bool ct_exchange_shares(const Ct__SolverParameter *param);
 /** Where buckets of net's gradients begin: begins[i] of parameter i that learns. Collective. */
 ct_status ct_exchange_cut(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
                           bool *begins);

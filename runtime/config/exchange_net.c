@@ -87,19 +87,23 @@ ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net
     return CT_OK;
 }
 
-const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
+bool ct_exchange_shares(const Ct__SolverParameter *param)
 {
-    const ct_arena_ops *shared = ct_comm_arena(comm);
     const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
     const Ct__CompressionParameter *p = param->compression;
 
     if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
         (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
-        return shared; /* its nodes add gradients up where they are */
+        return true; /* its nodes add gradients up where they are */
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
+        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory;
     }
-    return shared; /* auto; a wrong name is found when the exchange opens */
+    return true; /* auto; a wrong name is found when the exchange opens */
+}
+
+const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
+{
+    return ct_exchange_shares(param) ? ct_comm_arena(comm) : ct_arena_plain();
 }
 
 /* ---- gradients that share memory */

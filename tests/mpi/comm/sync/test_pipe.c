@@ -4,9 +4,11 @@
 #include "tests/log_capture.h"
 #include "tests/mpi/pipe_rig.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "comm/autotune/autotune.h"
 #include "comm/codec/codec_types.h"
 #include "comm/sync/grad_pipe.h"
 #include "framework/base/rng.h"
@@ -462,6 +464,80 @@ static int many_buckets(ct_comm *c)
     return fault;
 }
 
+/* Bytes that this process has from malloc(); 0: unknown. */
+static int64_t taken(void)
+{
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+#if __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 m = mallinfo2();
+
+    return (int64_t)m.uordblks + (int64_t)m.hblkhd;
+#endif
+#endif
+    return 0;
+}
+
+/* What a pipe takes is what was counted before: windows of nodes aside, which are MPI's, and
+ * buffers of MPI's own sums, which come with a sum: at most those of one bucket, where one tries.
+ */
+static int count_one(ct_comm *c, const char *way, bool shards, float *arena, float *weights)
+{
+    enum { EACH = 512 << 10, SMALL = 256 << 10 };
+    const ct_grad_range two[2] = { { .key = "b", .count = EACH },
+                                   { .key = "a", .offset = EACH, .count = EACH } };
+    bool tries = (strcmp(way, "auto") == 0);
+    ct_grad_pipe_config config = { .policy = &ct_autotune,
+                                   .bucket_bytes = EACH * 4,
+                                   .allreduce = way,
+                                   .overlap = true,
+                                   .codec = &ct_codec_none,
+                                   .tune_iterations = tries ? 8 : 0,
+                                   .progress = CT_PROGRESS_POLL };
+    ct_grad_pipe_load load = { .comm = c, .config = &config, .shards = shards, .shared = true };
+    ct_grad_pipe *gp = NULL;
+    int64_t bytes = 0, before, grown;
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_count(&load, two, 2, &bytes) == CT_OK);
+
+    config.weights = shards ? weights : NULL;
+    before = taken();
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, two, 2, &gp) == CT_OK);
+    grown = taken() - before;
+    ct_grad_pipe_destroy(gp);
+    if ((c->size == 1) || (taken() == 0))
+        return fault + MPI_FAULT_UNLESS((c->size > 1) || (bytes == 0));
+    if ((grown > bytes + SMALL) || (bytes > grown + SMALL + (tries ? EACH * 4 : 0))) {
+        fprintf(stderr, "rank %d: %s: %lld bytes, %lld counted\n", c->rank, way, (long long)grown,
+                (long long)bytes);
+        fault += 1;
+    }
+    return fault;
+}
+
+static int counts(ct_comm *c)
+{
+    static const char *const way[] = { "ring", "tree", "hier", "auto" };
+    enum { ALL = 1 << 20 };
+    const ct_arena_ops *memory = ct_comm_arena(c);
+    float *weights = calloc(ALL, sizeof(*weights));
+    void *arena = NULL;
+    int fault = 0;
+
+    fault += MPI_FAULT_UNLESS(memory->acquire(memory->ctx, ALL * sizeof(float), "a test", &arena) ==
+                              CT_OK);
+    for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); ++i)
+        fault += count_one(c, way[i], false, arena, weights);
+    fault += count_one(c, "rhd", true, arena, weights);
+    memory->release(memory->ctx, arena);
+    free(weights);
+    return fault;
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(counts)), 0);
+}
+
 static void test_codecs(void **state)
 {
     (void)state;
@@ -503,6 +579,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_codecs),       cmocka_unit_test(test_warm_up),
     cmocka_unit_test(test_errors),       cmocka_unit_test(test_description),
     cmocka_unit_test(test_many_buckets), cmocka_unit_test(test_waits),
+    cmocka_unit_test(test_counts),
 };
 
 MPI_MAIN(tests, 120)

@@ -573,9 +573,54 @@ static void test_spec(void **state)
     log_capture_stop();
 }
 
+/* ---- what they take of memory */
+
+/* Of the first rank of a job that is not there: a tree adds all up there. */
+static int64_t bytes_on(const char *spec, int per_node, const char *name, ct_coll_kind kind,
+                        bool shared, int64_t n)
+{
+    ct_coll_size size = { .shared = shared };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_comm *c = NULL;
+
+    assert_int_equal(ct_machine_from_spec(spec, &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 4, per_node, "block", &t), CT_OK);
+    assert_int_equal(ct_comm_create_planned(t, 0, &c), CT_OK);
+    assert_int_equal(ct_coll_count(ct_coll_of_kind(ct_coll_named(name), kind), c, n, CT_F32, &size),
+                     CT_OK);
+    ct_comm_destroy(c);
+    ct_machine_destroy(m);
+    return size.bytes + size.room;
+}
+
+/* Of 4 MiB on 4 ranks. Four segments of at least 64 Ki elements are under way: a ring adds a
+ * quarter at a time, a tree all. */
+static void test_memory(void **state)
+{
+    enum { N = 1 << 20, MIB = 1 << 20 };
+
+    (void)state;
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "ring", CT_COLL_ALLREDUCE, true, N), MIB);
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "ring", CT_COLL_REDUCE_SCATTER, true, N), MIB);
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "ring", CT_COLL_ALLGATHER, true, N), 0);
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "tree", CT_COLL_ALLREDUCE, true, N), 4 * MIB);
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "impi", CT_COLL_ALLREDUCE, true, N), 4 * MIB);
+    /* small ones in one segment: 4 of 1000 floats, each rounded up to cache lines */
+    assert_int_equal(bytes_on("1sn x 4n x 1", 1, "tree", CT_COLL_ALLREDUCE, true, 1000), 4 * 4032);
+    /* one node: in place; or chunks of 128 Ki elements a rank, and their sums, twice each */
+    assert_int_equal(bytes_on("1sn x 1n x 4", 4, "hier", CT_COLL_ALLREDUCE, true, N), 0);
+    assert_int_equal(bytes_on("1sn x 1n x 4", 4, "hier", CT_COLL_ALLREDUCE, false, N),
+                     2 * (512 + 128) * 1024 * 4 + CT_ALIGN);
+    assert_int_equal(bytes_on("1sn x 1n x 4", 4, "hier", CT_COLL_ALLGATHER, false, N), 0);
+    /* two nodes of two: two chunks of 512 Ki elements are between them, half of each here */
+    assert_int_equal(bytes_on("1sn x 2n x 2", 2, "hier", CT_COLL_ALLREDUCE, true, N), 2 * MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_halving),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_flat_formulas),
