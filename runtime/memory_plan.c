@@ -354,6 +354,12 @@ static ct_status agree(ct_memory_plan *p)
     return CT_OK;
 }
 
+static ct_status fail_elsewhere(bool parallel, const ct_device *dev)
+{
+    return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out",
+                   parallel ? "--parallel" : dev->name);
+}
+
 ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool parallel,
                              ct_solver_options *options)
 {
@@ -361,11 +367,8 @@ ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool paral
     ct_memory_tiers t;
 
     if (param->memory == NULL) return CT_OK;
-    if (parallel || (options->dev->kind != CT_DEVICE_CPU)) {
-        if (!(param->memory->limit_mb > 0)) return CT_OK;
-        return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out",
-                       parallel ? "--parallel" : options->dev->name);
-    }
+    if (parallel || (options->dev->kind != CT_DEVICE_CPU))
+        return (param->memory->limit_mb > 0) ? fail_elsewhere(parallel, options->dev) : CT_OK;
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
     if (param->memory->limit_mb > 0) options->memory_limit = ct_memory_plan_room(&p);
@@ -375,4 +378,46 @@ ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool paral
             ldexp((double)ct_memory_tier_sum(&t, CT_TIER_HOST), -20), ldexp((double)t.runtime, -20),
             ldexp(p.limit, -20), p.who);
     return CT_OK;
+}
+
+/* Of a net that is made without memory. */
+static ct_status count_test(const Ct__NetParameter *param, const ct_net_options *options,
+                            int64_t *bytes_p)
+{
+    ct_net_options o = *options;
+    ct_net *net = NULL;
+    ct_status status;
+
+    ct_net_options_alone(&o);
+    o.env.rank = options->env.rank;
+    o.env.n_rank = options->env.n_rank;
+    ct_log_hush(true);
+    status = ct_net_create(param, &o, &net);
+    ct_log_hush(false);
+    CT_TRY(status);
+    *bytes_p = net->weight_memory * (int64_t)sizeof(float) + (int64_t)net->memory.planned;
+    ct_net_destroy(net);
+    return CT_OK;
+}
+
+ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param, bool parallel,
+                              const Ct__NetParameter *net, const ct_net_options *options)
+{
+    const ct_solver_options solver = { .param = param };
+    ct_memory_plan p = { .options = &solver, .comm = job->data_comm, .agrees = true };
+    int64_t need = 0;
+
+    if ((param->memory == NULL) || !(param->memory->limit_mb > 0)) return CT_OK;
+    if (parallel || (options->dev->kind != CT_DEVICE_CPU))
+        return fail_elsewhere(parallel, options->dev);
+    ct_memory_plan_limit(&p, job->group.node.size);
+    CT_TRY(agree(&p));
+    CT_TRY(count_test(net, options, &need));
+    CT_TRY(ct_comm_max(p.comm, &need, 1));
+    need += p.runtime;
+    if ((double)need <= p.limit) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "limit_mb: %g: the least is %.0f MiB, %.0f of them taken at the start: take a "
+                   "smaller batch, or a larger limit",
+                   param->memory->limit_mb, mib(need), mib(p.runtime));
 }

@@ -36,5 +36,9 @@ ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *pa
  *  `memory`. Collective. */
 ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool parallel,
                              ct_solver_options *options);
+/** The same of a job that tests `net`, whose options are made: CT_ERR_CONFIG where limit_mb is set
+ *  and its weights, values and the runtime take more. Collective. */
+ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param, bool parallel,
+                              const Ct__NetParameter *net, const ct_net_options *options);
 
 #endif

@@ -13,6 +13,7 @@
 #include "framework/solver/outputs.h"
 #include "runtime/call.h"
 #include "runtime/division/division.h"
+#include "runtime/memory_plan.h"
 
 typedef struct testing {
     ct_call *call;
@@ -200,6 +201,7 @@ static ct_status make_net(testing *t)
     ct_net_options_fill(t->call, &t->config, CT_TEST, &state, &options);
     options.forward_only = true;
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
+    CT_TRY(ct_memory_plan_test(t->call->job, t->config.solver, file != NULL, param, &options));
     if (file != NULL) {
         CT_TRY(ct_parallel_read(file, &t->parallel));
         CT_TRY(ct_job_division_open_net(t->call->job, t->parallel, t->config.solver, &param,

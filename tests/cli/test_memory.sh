@@ -129,6 +129,8 @@ runs links 0 'files +[0-9.]+ MB a rank and step are read, [0-9.]+ written in [0-
 is links_move python3 -c 'import json; d = json.load(open("c.json")); t, l = d["memory"]["tiers"][1], d["verdict"]["links"][1]; exit(not (t["tier"] == l["link"] == "file" and l["written"] == t["sum"] > 0 and l["read"] > l["written"] + 1.5 * t["weights"]))'
 runs links_unknown 0 'files .* not known: the nodes. class needs file_read_gbs' "$CORTADO" check $wide --set=memory.state=FILE --nodes=1
 runs timed_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" time $wide --iterations=1 --limits=false --set=memory.limit_mb=20
+runs tested_too_little 2 'limit_mb: 5: the least is [0-9]+ MiB, [0-9]+ of them taken at the start' "$CORTADO" test --model=wide.prototxt --weights=absent --set=memory.limit_mb=5
+runs tested_enough 3 'absent' "$CORTADO" test --model=wide.prototxt --weights=absent --set=memory.limit_mb=$all
 runs checked_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" check $wide --set=memory.limit_mb=20
 
 printf 'ranks: 1 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 }\n' >one.parallel
