@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/scale/scale.h"
@@ -33,16 +32,11 @@ static json_t *facts(const ct_scale_job *job)
 {
     json_t *extra = json_object();
     ct_text command = { 0 };
-    time_t now = time(NULL);
-    char when[32] = "";
-    struct tm tm;
 
     ct_argv_print(&job->child.env, &command);
     if (job->child.env.n > 0) ct_text_add(&command, " ");
     ct_argv_print(&job->child.command, &command);
-    if (gmtime_r(&now, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_object_set_new(extra, "command", json_string((command.text != NULL) ? command.text : ""));
-    json_object_set_new(extra, "ended", json_string(when));
     json_object_set_new(extra, "wall_s", json_real(job->child.wall_s));
     json_object_set_new(extra, "exit_code", json_integer(job->child.exit_code));
     json_object_set_new(extra, "peak_rss", json_real(job->child.peak_rss));

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/profile/profile.h"
@@ -483,13 +482,8 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
 static json_t *facts(double wall_s)
 {
     json_t *extra = json_object();
-    time_t now = time(NULL);
-    char when[32] = "";
-    struct tm tm;
 
-    if (gmtime_r(&now, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_object_set_new(extra, "command", json_string("(in the process of the study)"));
-    json_object_set_new(extra, "ended", json_string(when));
     json_object_set_new(extra, "wall_s", json_real(wall_s));
     return extra;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "framework/base/hash.h"
@@ -191,6 +192,19 @@ json_t *ct_run_find(const ct_study *study, const json_t *define)
     return NULL;
 }
 
+/* To a millisecond, since points tell by it which of two runs is the later one. */
+static void set_ended(json_t *run)
+{
+    struct timespec now = { 0 };
+    char when[32] = "", text[48];
+    struct tm tm;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(text, sizeof(text), "%s.%03dZ", when, (int)(now.tv_nsec / 1000000));
+    json_object_set_new(run, "ended", json_string(text));
+}
+
 ct_status ct_run_save(const ct_study *study, json_t *define, json_t *result, const char *why,
                       json_t *extra)
 {
@@ -202,6 +216,7 @@ ct_status ct_run_save(const ct_study *study, json_t *define, json_t *result, con
     ct_study_path(study, path, sizeof(path), "runs/%s.json", name);
     json_object_set(run, "define", define);
     if (extra != NULL) json_object_update(run, extra);
+    set_ended(run);
     if (result != NULL) {
         json_object_set_new(run, "status", json_string("ok"));
         json_object_set(run, "result", result);
