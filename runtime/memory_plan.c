@@ -32,38 +32,18 @@ double ct_memory_plan_room(const ct_memory_plan *p)
 
 /* ---- what this rank has of shards */
 
-typedef struct shard_of {
-    const ct_net *net;
-    ct_shard shard;
-} shard_of;
-
-static ct_status add_piece(void *ctx, int range, int64_t from, int64_t count)
-{
-    shard_of *s = ctx;
-
-    return ct_shard_add(&s->shard, s->net->param[range].offset + from, count);
-}
-
 /* Floats of a storage of a rank. */
 static ct_status find_length(const ct_net *net, const Ct__SolverParameter *p, ct_comm *c,
                              bool shards, int64_t *length_p)
 {
-    ct_grad_pipe_config config = { .allreduce = NULL };
-    ct_codec_config *own = NULL;
-    ct_grad_range *range = NULL;
-    shard_of s = { .net = net };
+    ct_shard shard = { .n = 0 };
     ct_status status;
-    int n = 0;
 
     *length_p = net->grad_count;
     if (!shards) return CT_OK;
-    CT_TRY(ct_exchange_read_config(p, &config));
-    CT_TRY(ct_exchange_read_ranges(p, net, &config, &range, &own, &n));
-    status = ct_grad_pipe_parts(c, &config, range, n, add_piece, &s);
-    *length_p = ct_shard_length(&s.shard);
-    ct_shard_destroy(&s.shard);
-    free(range);
-    free(own);
+    status = ct_exchange_add_shard(c, p, net, &shard);
+    *length_p = ct_shard_length(&shard);
+    ct_shard_destroy(&shard);
     return status;
 }
 
@@ -72,21 +52,16 @@ static ct_status add_communication(const ct_memory_plan *plan, const ct_net *net
                                    ct_memory_tiers *t)
 {
     const Ct__SolverParameter *p = plan->options->param;
-    ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_exchange_ranges r;
     ct_grad_pipe_load load = {
-        .comm = plan->comm, .config = &config, .shards = shards, .shared = ct_exchange_shares(p)
+        .comm = plan->comm, .config = &r.config, .shards = shards, .shared = ct_exchange_shares(p)
     };
-    ct_codec_config *own = NULL;
-    ct_grad_range *range = NULL;
     ct_status status;
-    int n = 0;
 
     if (plan->comm->size == 1) return CT_OK;
-    CT_TRY(ct_exchange_read_config(p, &config));
-    CT_TRY(ct_exchange_read_ranges(p, net, &config, &range, &own, &n));
-    status = ct_grad_pipe_count(&load, range, n, &t->bytes[CT_TIER_HOST][CT_USE_COMMUNICATION]);
-    free(range);
-    free(own);
+    CT_TRY(ct_exchange_ranges_open(p, net, &r));
+    status = ct_grad_pipe_count(&load, r.range, r.n, &t->bytes[CT_TIER_HOST][CT_USE_COMMUNICATION]);
+    ct_exchange_ranges_close(&r);
     return status;
 }
 

@@ -15,7 +15,7 @@ static void beat(const ct_train_step *t, const char *what)
     if (t->beat != NULL) t->beat(t->hook_ctx, what);
 }
 
-/* The sum of a piece of a parameter is there. Private to this rank. */
+/* The sum of a piece of a parameter is there. */
 static ct_status take_piece(ct_train_step *t, int param, int64_t from, int64_t count)
 {
     if (ct_step_keeps(t)) CT_TRY(ct_step_keep(t, param, from, count));

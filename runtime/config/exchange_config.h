@@ -8,6 +8,7 @@
 #include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/tensor/device.h"
+#include "framework/tensor/storage_shard.h"
 
 struct ct_source_map;
 
@@ -24,6 +25,18 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
                                   ct_grad_pipe_config *config, ct_grad_range **range_p,
                                   ct_codec_config **own_p, int *n_p);
+/** Both of these, for who looks at a pipe's buckets and makes none. */
+typedef struct ct_exchange_ranges {
+    ct_grad_pipe_config config;
+    ct_grad_range *range;
+    ct_codec_config *own;
+    int n;
+} ct_exchange_ranges;
+
+/** CT_ERR_CONFIG. */
+ct_status ct_exchange_ranges_open(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_exchange_ranges *r);
+void ct_exchange_ranges_close(ct_exchange_ranges *r);
 /** Ranks may send rows of tables in place of dense gradients: ct_net_options.send_rows. */
 bool ct_exchange_sends_rows(const Ct__SolverParameter *param);
 /** Any gradient is compressed, or clipped before it travels. */
@@ -43,6 +56,9 @@ bool ct_exchange_shares(const Ct__SolverParameter *param);
 /** Where buckets of net's gradients begin: begins[i] of parameter i that learns. Collective. */
 ct_status ct_exchange_cut(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
                           bool *begins);
+/** Adds this rank's pieces of what net learns, where the ranks share it out. Collective. */
+ct_status ct_exchange_add_shard(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
+                                ct_shard *s);
 /** The train net's gradients, where `memory` lets them share memory (ct_net_options.window). */
 typedef struct ct_exchange_window {
     ct_net_window window;

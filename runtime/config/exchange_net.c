@@ -106,6 +106,21 @@ const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *
     return ct_exchange_shares(param) ? ct_comm_arena(comm) : ct_arena_plain();
 }
 
+ct_status ct_exchange_ranges_open(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_exchange_ranges *r)
+{
+    *r = (ct_exchange_ranges){ .n = 0 };
+    CT_TRY(ct_exchange_read_config(param, &r->config));
+    return ct_exchange_read_ranges(param, net, &r->config, &r->range, &r->own, &r->n);
+}
+
+void ct_exchange_ranges_close(ct_exchange_ranges *r)
+{
+    free(r->range);
+    free(r->own);
+    *r = (ct_exchange_ranges){ .n = 0 };
+}
+
 /* ---- gradients that share memory */
 
 enum {
@@ -116,17 +131,37 @@ enum {
 ct_status ct_exchange_cut(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
                           bool *begins)
 {
-    ct_grad_pipe_config config = { .allreduce = NULL };
-    ct_codec_config *own = NULL;
-    ct_grad_range *range = NULL;
+    ct_exchange_ranges r;
     ct_status status;
-    int n = 0;
 
-    CT_TRY(ct_exchange_read_config(param, &config));
-    CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &own, &n));
-    status = ct_grad_pipe_cut(comm, &config, range, n, begins);
-    free(range);
-    free(own);
+    CT_TRY(ct_exchange_ranges_open(param, net, &r));
+    status = ct_grad_pipe_cut(comm, &r.config, r.range, r.n, begins);
+    ct_exchange_ranges_close(&r);
+    return status;
+}
+
+typedef struct shard_of {
+    const ct_net *net;
+    ct_shard *shard;
+} shard_of;
+
+static ct_status add_piece(void *ctx, int range, int64_t from, int64_t count)
+{
+    const shard_of *s = ctx;
+
+    return ct_shard_add(s->shard, s->net->param[range].offset + from, count);
+}
+
+ct_status ct_exchange_add_shard(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *net,
+                                ct_shard *s)
+{
+    shard_of of = { net, s };
+    ct_exchange_ranges r;
+    ct_status status;
+
+    CT_TRY(ct_exchange_ranges_open(param, net, &r));
+    status = ct_grad_pipe_parts(comm, &r.config, r.range, r.n, add_piece, &of);
+    ct_exchange_ranges_close(&r);
     return status;
 }
 

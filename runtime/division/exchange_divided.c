@@ -359,36 +359,6 @@ static ct_status cut_divided(void *ctx, const ct_net *net, bool *begins)
     return CT_OK;
 }
 
-typedef struct shard_of {
-    const ct_net *view;
-    ct_shard *shard;
-} shard_of;
-
-static ct_status add_piece(void *ctx, int range, int64_t from, int64_t count)
-{
-    const shard_of *s = ctx;
-
-    return ct_shard_add(s->shard, s->view->param[range].offset + from, count);
-}
-
-static ct_status add_pieces(ct_comm *comm, const Ct__SolverParameter *param, const ct_net *view,
-                            ct_shard *shard)
-{
-    shard_of s = { view, shard };
-    ct_grad_pipe_config config = { .allreduce = NULL };
-    ct_codec_config *own = NULL;
-    ct_grad_range *range = NULL;
-    ct_status status;
-    int n = 0;
-
-    CT_TRY(ct_exchange_read_config(param, &config));
-    CT_TRY(ct_exchange_read_ranges(param, view, &config, &range, &own, &n));
-    status = ct_grad_pipe_parts(comm, &config, range, n, add_piece, &s);
-    free(range);
-    free(own);
-    return status;
-}
-
 ct_status ct_exchange_divided_shard(const ct_exchange_groups *groups,
                                     const Ct__SolverParameter *param, const ct_net *net,
                                     ct_shard *s)
@@ -402,7 +372,7 @@ ct_status ct_exchange_divided_shard(const ct_exchange_groups *groups,
 
         for (int k = 0; alone && (k < view.n_param); k++)
             CT_TRY(ct_shard_add(s, view.param[k].offset, view.param[k].count));
-        if (!alone && (view.n_param > 0)) CT_TRY(add_pieces(comm[i], param, &view, s));
+        if (!alone && (view.n_param > 0)) CT_TRY(ct_exchange_add_shard(comm[i], param, &view, s));
         first += view.n_param;
     }
     return CT_OK;

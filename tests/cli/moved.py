@@ -2,16 +2,9 @@
 START is before both, A and B are after. MICRO, where sums of two micro-batches are rounded, is after the
 first of them alone, whose gradient was rounded, too, and counts half. Usage: moved.py START A B [MICRO]
 """
-import array, sys, zipfile
+import sys
 
-def tensors(path):
-    out = {}
-    with zipfile.ZipFile(path) as z:
-        for name in z.namelist():
-            data = z.read(name)
-            at = 10 + int.from_bytes(data[8:10], "little")
-            out[name] = array.array("f", data[at:])
-    return out
+from npz import tensors
 
 start, a, b = (tensors(f) for f in sys.argv[1:4])
 micro = tensors(sys.argv[4]) if len(sys.argv) > 4 else start

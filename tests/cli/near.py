@@ -1,16 +1,9 @@
 """Whether two .npz files have tensors as close as the order of f32 sums allows: the largest difference
 of a tensor over its largest value, at most LIMIT. Usage: near.py A B LIMIT TENSORS
 """
-import array, sys, zipfile
+import sys
 
-def tensors(path):
-    out = {}
-    with zipfile.ZipFile(path) as z:
-        for name in z.namelist():
-            data = z.read(name)
-            at = 10 + int.from_bytes(data[8:10], "little")
-            out[name] = array.array("f", data[at:])
-    return out
+from npz import tensors
 
 a, b, limit, many = tensors(sys.argv[1]), tensors(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
 assert a.keys() == b.keys() and len(a) == many, (sorted(a), sorted(b))
