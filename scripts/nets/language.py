@@ -1,4 +1,6 @@
 """Transformers: models of language that predict the next token, or tokens that are hidden."""
+from typing import NamedTuple
+
 from .net import Net
 
 LETTERS, BYTE_PAIRS, SMOL, PIECES = 128, 50257, 49152, 30522
@@ -45,9 +47,9 @@ class Transformer(Net):
         field = "layer_norm_param" if kind == "LayerNorm" else "rms_norm_param"
         return self.layer(name, kind, [bottom], [top or name], f"{field} {{ eps: {eps} }}")
 
-    def attention(self, bottom, heads, more="", segments=()):
+    def attention(self, bottom, heads, more="", segments=(), way=""):
         drop = f" dropout: {self.drop}" if self.drop else ""
-        return self.layer("attn", "Attention", [bottom, *segments], ["attn"],
+        return self.layer(f"{way}attn", "Attention", [bottom, *segments], [f"{way}attn"],
                           f"attention_param {{ num_heads: {heads}{more}{drop} }}")
 
     def masked_attention(self, bottom, heads):
@@ -70,46 +72,90 @@ class Transformer(Net):
         self.layer("loss", "SoftmaxWithLoss", [bottom, "next"], ["loss"], "softmax_param { axis: 2 }", *more)
 
 
-def gpt(name, folder, tokens, seq_len, width, blocks, heads, batch, test_batch, more=""):
-    """Radford et al. 2019. Layers that end a branch start smaller by the root of the number of branches."""
-    net = Transformer(name, tokens, seq_len, width, 0.02)
-    last = f"{0.02 / (2 * blocks) ** 0.5:.6f}"
-    net.token_data(folder, batch, test_batch, ["tokens", "next"], more)
-    net.position(net.embed(), seq_len, "x")
-    with net.repeat(blocks, "h%d_", "x", "x"):
-        qkv = net.linear("attn_qkv", net.norm("ln1", "x", 1e-5), 3 * width)
-        branch = net.linear("attn_proj", net.attention(qkv, heads, more=" causal: true"), width, std=last)
-        middle = net.eltwise("sum1", "x", branch)
-        inner = net.gelu("gelu", net.linear("fc", net.norm("ln2", middle, 1e-5), 4 * width), tanh=True)
-        net.layer("sum2", "Eltwise", [middle, net.linear("proj", inner, width, std=last)], ["x"])
-    net.token_loss(net.head(net.norm("ln_f", "x", 1e-5)))
-    return net
+class Shape(NamedTuple):
+    """What makes a GPT; `batch` and `test_batch` in sequences of `seq_len` tokens."""
+    name: str
+    folder: str
+    tokens: int
+    seq_len: int
+    width: int
+    blocks: int
+    heads: int
+    batch: int
+    test_batch: int
+    tokenizer: bool = False
+    inner: int = 0  # between the two products; 0: four times the width
+
+
+SHAPES = {
+    "gpt_char": Shape("GPT-char", "warandpeace", LETTERS, 256, 384, 6, 6, 16, 16, True),
+    "gpt2": Shape("GPT-2-124M", "gpt2", BYTE_PAIRS, 1024, 768, 12, 12, 4, 4),
+    "gpt2_medium": Shape("GPT-2-355M", "gpt2", BYTE_PAIRS, 1024, 1024, 24, 16, 2, 4),
+    "gpt2_large": Shape("GPT-2-774M", "gpt2", BYTE_PAIRS, 1024, 1280, 36, 20, 1, 1),
+    "gpt2_xl": Shape("GPT-2-1.5B", "gpt2", BYTE_PAIRS, 1024, 1600, 48, 25, 1, 1),
+}
+
+
+class Gpt(Transformer):
+    """Radford et al. 2019, but for what a block does. Layers that end a branch start smaller by the root of the
+    number of branches that the net adds up."""
+
+    def __init__(self, shape, branches):
+        super().__init__(shape.name, shape.tokens, shape.seq_len, shape.width, 0.02)
+        self.shape, self.last = shape, f"{0.02 / branches ** 0.5:.6f}"
+        tokenizer = f' tokenizer: "data/{shape.folder}/tokenizer.json"' if shape.tokenizer else ""
+        self.token_data(shape.folder, shape.batch, shape.test_batch, ["tokens", "next"], tokenizer)
+        self.position(self.embed(), shape.seq_len, "x")
+
+    def attend(self, normed, way=""):
+        """What attention adds to the residual."""
+        qkv = self.linear(f"{way}attn_qkv", normed, 3 * self.width)
+        attn = self.attention(qkv, self.shape.heads, more=" causal: true", way=way)
+        return self.linear(f"{way}attn_proj", attn, self.width, std=self.last)
+
+    def feed(self, normed, way=""):
+        """What the two products with a function between add to the residual."""
+        width = self.shape.inner or 4 * self.width
+        inner = self.gelu(f"{way}gelu", self.linear(f"{way}fc", normed, width), tanh=True)
+        return self.linear(f"{way}proj", inner, self.width, std=self.last)
+
+    def end(self, x):
+        self.token_loss(self.head(self.norm("ln_f", x, 1e-5)))
+        return self
+
+
+def gpt(shape):
+    """A residual that attention and then the products add to, each after a norm of it."""
+    net = Gpt(shape, 2 * shape.blocks)
+    with net.repeat(shape.blocks, "h%d_", "x", "x"):
+        middle = net.eltwise("sum1", "x", net.attend(net.norm("ln1", "x", 1e-5)))
+        net.layer("sum2", "Eltwise", [middle, net.feed(net.norm("ln2", middle, 1e-5))], ["x"])
+    return net.end("x")
 
 
 def gpt_char():
     """A small GPT on characters, of the size of nanoGPT's first example."""
-    return gpt("GPT-char", "warandpeace", LETTERS, 256, 384, 6, 6, 16, 16,
-               ' tokenizer: "data/warandpeace/tokenizer.json"')
+    return gpt(SHAPES["gpt_char"])
 
 
 def gpt2():
     """Radford et al., "Language models are unsupervised multitask learners", 2019: GPT-2 small."""
-    return gpt("GPT-2-124M", "gpt2", BYTE_PAIRS, 1024, 768, 12, 12, 4, 4)
+    return gpt(SHAPES["gpt2"])
 
 
 def gpt2_medium():
     """Radford et al., "Language models are unsupervised multitask learners", 2019: GPT-2 medium."""
-    return gpt("GPT-2-355M", "gpt2", BYTE_PAIRS, 1024, 1024, 24, 16, 2, 4)
+    return gpt(SHAPES["gpt2_medium"])
 
 
 def gpt2_large():
     """Radford et al., "Language models are unsupervised multitask learners", 2019: GPT-2 large."""
-    return gpt("GPT-2-774M", "gpt2", BYTE_PAIRS, 1024, 1280, 36, 20, 1, 1)
+    return gpt(SHAPES["gpt2_large"])
 
 
 def gpt2_xl():
     """Radford et al., "Language models are unsupervised multitask learners", 2019: GPT-2 XL."""
-    return gpt("GPT-2-1.5B", "gpt2", BYTE_PAIRS, 1024, 1600, 48, 25, 1, 1)
+    return gpt(SHAPES["gpt2_xl"])
 
 
 def llama(name, folder, tokens, seq_len, width, inner, blocks, heads, kv_heads, base, std, batch):

@@ -32,7 +32,8 @@ def sizes(scale):
 def build(name, scale):
     s = sizes(scale)
     if name == "gpt2":
-        return language.gpt(name, "x", s["tokens"], s["seq_len"], s["width"], s["blocks"], s["heads"], s["batch"], s["batch"])
+        return language.gpt(language.Shape(name, "x", s["tokens"], s["seq_len"], s["width"], s["blocks"], s["heads"], s["batch"],
+                                           s["batch"]))
     if name == "llama":
         return language.llama(name, "x", s["tokens"], s["seq_len"], s["width"], 3 * s["width"], s["blocks"], s["heads"], 2,
                               100000, 0.1, s["batch"])
