@@ -531,18 +531,22 @@ static bool within(const ct_param *p, const ct_whole_ask *a, int64_t *from_p, in
     return end > from;
 }
 
-/* Elements of a parameter from the ranks that have them; data: theirs, on rank 0. */
-/* Where storage a->k has what learns. */
+/* These weights lie in shards. */
+static bool is_learned(const session *s, const ct_whole_ask *a, int i)
+{
+    return (a->k == 0) && (s->p->learned != NULL) &&
+           ct_param_has_history(s->p->whole, &s->p->whole->param[i]);
+}
+
+/* Where a->k is of parameter i. */
 static ct_storage *storage_of(const session *s, const ct_whole_ask *a, int i)
 {
-    bool learns = ct_param_has_history(s->p->whole, &s->p->whole->param[i]);
-
-    return ((a->k == 0) && (s->p->learned != NULL) && learns) ? s->p->learned : s->own[a->k];
+    return is_learned(s, a, i) ? s->p->learned : s->own[a->k];
 }
 
 static bool in_pieces(const session *s, const ct_whole_ask *a, int i)
 {
-    return (s->p->first_piece != NULL) && ((a->k > 0) || (storage_of(s, a, i) != s->own[0]));
+    return (s->p->first_piece != NULL) && ((a->k > 0) || is_learned(s, a, i));
 }
 
 /* Elements of a rank's part to where rank 0 has room for them. */
@@ -577,6 +581,7 @@ static ct_status fetch_part(const session *s, const ct_whole_ask *a, int i, int 
     return CT_OK;
 }
 
+/* Elements of a parameter from the ranks that have them; data: theirs, on rank 0. */
 static ct_status fetch_param(const session *s, const ct_whole_ask *a, int i, float *data)
 {
     const ct_parts *p = s->p;
@@ -630,10 +635,10 @@ static void spread_param(const session *s, const ct_whole_ask *a, int i, float *
 }
 
 /* Parameters that do not learn have no states. */
-static ct_status answer(void *ctx, const ct_whole_ask *a, float *data)
+static ct_status answer(const void *who, ct_storage *const *own, const ct_whole_ask *a, float *data)
 {
-    const session *s = ctx;
-    const ct_parts *p = s->p;
+    const ct_parts *p = who;
+    const session now = { .p = p, .own = own }, *s = &now;
 
     if (!a->fetch) CT_TRY(ct_group_broadcast(p->job, data, (size_t)a->count * sizeof(float)));
     for (int i = 0; i < p->whole->n_param; i++) {
@@ -644,12 +649,19 @@ static ct_status answer(void *ctx, const ct_whole_ask *a, float *data)
     return CT_OK;
 }
 
+ct_whole_source ct_parts_source(const ct_parts *p)
+{
+    return (ct_whole_source){
+        .g = p->job, .count = p->whole->weight_count, .answer = answer, .who = p
+    };
+}
+
 ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whole_work work,
                        void *ctx)
 {
-    session s = { .p = p, .own = own };
+    ct_whole_source source = ct_parts_source(p);
 
-    return ct_whole_run(p->job, p->whole->weight_count, n, answer, &s, work, ctx);
+    return ct_whole_run(&source, own, n, work, ctx);
 }
 
 ct_storage ct_parts_weights(const ct_parts *p)

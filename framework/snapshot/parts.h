@@ -66,8 +66,10 @@ ct_cut ct_parts_cut(const ct_parts *p, int i);
  *  sum over the ranks that have gradients of their own for it. Collective. */
 ct_status ct_parts_add_up(const ct_parts *p, int i, float *v);
 
-/** ct_whole_run() over the job: whole[k] stands for own[k] of all ranks, in the order of the whole
- *  net's arenas. own[n]: this rank's arenas in the same order on all ranks, the weights first, then
+/** As whole.h reaches them, over the job. p stays meanwhile. */
+ct_whole_source ct_parts_source(const ct_parts *p);
+/** ct_whole_run() of that: whole[k] stands for own[k] of all ranks, in the order of the whole net's
+ *  arenas. own[n]: this rank's arenas in the same order on all ranks, the weights first, then
  *  states of what learns. Collective. */
 ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whole_work work,
                        void *ctx);

@@ -66,6 +66,16 @@ void ct_state_shards_destroy(ct_state_shards *s)
     free(s);
 }
 
+ct_status ct_state_shards_own(const ct_state_shards *s, ct_shard *own)
+{
+    for (int i = 0; i < s->n; i++) {
+        const int64_t *p = s->piece + SAID * i;
+
+        if (p[RANK] == s->g->rank) CT_TRY(ct_shard_add(own, p[FIRST], p[COUNT]));
+    }
+    return CT_OK;
+}
+
 /* What piece i has of floats [from, from + count); false: nothing. */
 static bool meets(const ct_state_shards *s, int i, int64_t from, int64_t count, int64_t *at_p,
                   int64_t *n_p)
@@ -80,11 +90,6 @@ static bool meets(const ct_state_shards *s, int i, int64_t from, int64_t count, 
 }
 
 /* ---- rank 0 asks, all answer */
-
-typedef struct session {
-    const ct_state_shards *s;
-    ct_storage *const *own;
-} session;
 
 /* The first piece that ends behind a float. */
 static int first_near(const ct_state_shards *s, int64_t from)
@@ -103,36 +108,41 @@ static int first_near(const ct_state_shards *s, int64_t from)
     return low;
 }
 
-static ct_status answer(void *ctx, const ct_whole_ask *a, float *data)
+static ct_status answer(const void *who, ct_storage *const *own, const ct_whole_ask *a, float *data)
 {
-    const session *x = ctx;
-    const ct_group *g = x->s->g;
+    const ct_state_shards *s = who;
+    const ct_group *g = s->g;
     int64_t at, n;
 
     if (!a->fetch) CT_TRY(ct_group_broadcast(g, data, (size_t)a->count * sizeof(float)));
     if (a->fetch && (g->rank == 0)) memset(data, 0, (size_t)a->count * sizeof(float));
-    for (int i = first_near(x->s, a->from);
-         (i < x->s->n) && meets(x->s, i, a->from, a->count, &at, &n); i++) {
-        int rank = (int)x->s->piece[SAID * i + RANK];
+    for (int i = first_near(s, a->from); (i < s->n) && meets(s, i, a->from, a->count, &at, &n);
+         i++) {
+        int rank = (int)s->piece[SAID * i + RANK];
 
         if (!a->fetch) {
             if (rank == g->rank)
-                ct_whole_note(a, ct_storage_put(x->own[a->k], at, n, data + (at - a->from)));
+                ct_whole_note(a, ct_storage_put(own[a->k], at, n, data + (at - a->from)));
             continue;
         }
-        if (rank == g->rank) ct_whole_note(a, ct_storage_get(x->own[a->k], at, n, a->room));
+        if (rank == g->rank) ct_whole_note(a, ct_storage_get(own[a->k], at, n, a->room));
         CT_TRY(ct_group_send(g, a->room, (size_t)n * sizeof(float), rank, 0));
         if (g->rank == 0) memcpy(data + (at - a->from), a->room, (size_t)n * sizeof(float));
     }
     return CT_OK;
 }
 
+ct_whole_source ct_state_shards_source(const ct_state_shards *s)
+{
+    return (ct_whole_source){ .g = s->g, .count = s->count, .answer = answer, .who = s };
+}
+
 ct_status ct_state_shards_run(const ct_state_shards *s, ct_storage *const *own, int n,
                               ct_whole_work work, void *ctx)
 {
-    session x = { s, own };
+    ct_whole_source source = ct_state_shards_source(s);
 
-    return ct_whole_run(s->g, s->count, n, answer, &x, work, ctx);
+    return ct_whole_run(&source, own, n, work, ctx);
 }
 
 /* ---- on every rank */

@@ -19,8 +19,12 @@ typedef struct ct_state_shards {
 ct_status ct_state_shards_create(const ct_shard *own, int64_t count, const ct_group *g,
                                  ct_state_shards **shards_p);
 void ct_state_shards_destroy(ct_state_shards *s); /* NULL allowed */
-/** ct_whole_run(): whole[k] stands for own[k] of all ranks, storages of their shards. What no
- *  shard has reads as zeros. Collective. */
+/** Appends this rank's pieces to own. CT_ERR_NOMEM. */
+ct_status ct_state_shards_own(const ct_state_shards *s, ct_shard *own);
+/** As whole.h reaches them: whole[k] stands for storages of all ranks' shards. What no shard has
+ *  reads as zeros. */
+ct_whole_source ct_state_shards_source(const ct_state_shards *s);
+/** ct_whole_run() of that. Collective. */
 ct_status ct_state_shards_run(const ct_state_shards *s, ct_storage *const *own, int n,
                               ct_whole_work work, void *ctx);
 /** Rank 0's weights that do not learn to everyone. On the CPU. Collective. */

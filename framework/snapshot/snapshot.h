@@ -85,28 +85,42 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
                             const ct_exchange *exchange, int keep, double *seconds_p);
 
 /** Sets that threads write while training goes on: rank 0's, and one of each rank that has a file
- *  of its own. */
+ *  of its own. Each rank keeps a copy of a part of what the set holds, and brings it to rank 0. */
 typedef struct ct_snapshot_later ct_snapshot_later;
 /** The threads compute a fortieth of the time unless somebody waits for them; gives_way: and only
  *  where training leaves a core free. CT_ERR_NOMEM. */
 ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p);
-/** Makes room for copies of so many histories and the weights of a net before training begins,
- *  where there is memory; whole: what the ranks of g run together. limit: as below. Collective. */
-ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_group *g, const ct_net *whole,
-                                    int n_history, double limit);
+/** Finds out which part is this rank's, and makes room for its copy before training begins, where
+ *  there is memory; state: of sets, its histories alone are looked at. limit: as below. Once.
+ *  Collective over g, who write sets together. */
+ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_net *net,
+                                    const ct_snapshot_state *state, const ct_group *g,
+                                    double limit);
+/** Floats of the copy that rank `rank` of n keeps, each of which has the whole net; own: its shard
+ *  of the histories, NULL: it has all of them. CT_ERR_NOMEM. */
+ct_status ct_snapshot_copy_size(const ct_net *net, const ct_shard *own, int rank, int n,
+                                int n_history, int64_t *floats_p);
 /** NULL allowed. A set that was begun and not finished is dropped, when its thread has ended. */
 void ct_snapshot_later_destroy(ct_snapshot_later *l);
-/** As ct_snapshot_write(), but it returns as soon as all that the set holds is copied, which rank 0
- *  keeps room for; net must stay. The one before has been finished. limit: bytes that a rank may
- *  have resident, 0: none. *begun_p false: some rank has no room for copies, which it says once.
- *  Collective. */
+/** As ct_snapshot_write(), but it returns as soon as all that the set holds is copied; net must
+ *  stay. The one before has been finished. limit: bytes that a rank may have resident, 0: none.
+ *  *begun_p false: some rank has no room for copies, which it says once. Collective. */
 ct_status ct_snapshot_later_begin(ct_snapshot_later *l, const char *prefix, const ct_net *net,
                                   const ct_snapshot_state *state, const ct_exchange *exchange,
                                   int keep, double limit, bool *begun_p);
 /** A set has been begun and not finished. The same on every rank. */
 bool ct_snapshot_later_is_open(const ct_snapshot_later *l);
-/** This rank has no file left to write, or could not. Never waits. */
-bool ct_snapshot_later_is_written(const ct_snapshot_later *l);
+
+typedef enum {
+    CT_LATER_NOTHING, /* this rank has no file left to write, or could not */
+    CT_LATER_TIME,
+    CT_LATER_RANKS, /* rank 0 waits for the others' parts */
+} ct_later_need;
+/** What this rank's files need. Never waits. */
+ct_later_need ct_snapshot_later_need(ct_snapshot_later *l);
+/** Where one needs CT_LATER_RANKS: brings rank 0 parts, for a fortieth of the time since the last
+ *  time. Collective. */
+ct_status ct_snapshot_later_serve(ct_snapshot_later *l);
 /** Waits for the files of the open set and commits it. *seconds_p (may be NULL): since it was
  *  begun. Collective; CT_ERR_IO on every rank where one could not write: no earlier set is touched
  *  then. */

@@ -1,6 +1,7 @@
 /* Sets that threads write while training goes on: of copies. */
 #include "framework/snapshot/set_writer.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,21 +14,29 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/thread.h"
+#include "framework/snapshot/state_copy.h"
 
 typedef struct later_room {
-    struct ct_snapshot_later *of;
     float *data;
     int64_t count;
 } later_room;
+
+/* An array that the thread of rank 0 writes, a range at a time. */
+typedef struct later_view {
+    struct ct_snapshot_later *of;
+    ct_storage *whole;
+    ct_storage_range range; /* of whole, that is wanted */
+} later_view;
 
 struct ct_snapshot_later {
     ct_set_writer s;
     ct_snapshot_state state; /* the set's, on copies */
     int keep;
     char *plan;
-    /* on rank 0: weights and histories */
-    ct_storage copy[CT_WHOLE_ARENAS];
-    later_room room[CT_WHOLE_ARENAS];
+    ct_state_copy copy; /* of this rank */
+    ct_whole *whole;    /* of all ranks, of the open set */
+    later_view view[CT_WHOLE_ARENAS];
+    ct_storage array[CT_WHOLE_ARENAS]; /* on rank 0 what the thread writes: by view */
     later_room *kept; /* copies in the rank's file; the first n_kept are this set's */
     int n_kept, n_room;
     bool told, told_lack; /* how much it takes, and why not */
@@ -37,17 +46,22 @@ struct ct_snapshot_later {
     pthread_t thread;
     pthread_mutex_t lock; /* of hurry */
     pthread_cond_t turn;
-    bool hurry;     /* somebody waits for the files */
-    double spent_s; /* CPU time of the thread that it has rested for */
+    bool hurry;      /* somebody waits for the files */
+    double spent_s;  /* CPU time of the thread that it has rested for */
+    double credit_s; /* that ranks may spend on answers */
+    double told_s;   /* until when that was counted */
     atomic_bool written;
     ct_status status; /* the thread's, when it has been joined */
     double start_s;
 };
 
+/* Training comes first: threads compute a fortieth of the time, and ranks answer them in as much.
+ */
+#define LATER_SHARE (1.0 / 40.0)
+
 /* Rooms stay for the next set: a page that is touched for the first time takes long. */
-static ct_status make_room(ct_snapshot_later *l, later_room *r, int64_t count)
+static ct_status make_room(later_room *r, int64_t count)
 {
-    r->of = l;
     if (r->count >= count) return CT_OK;
     ct_mem_release(r->data);
     r->data = ct_mem_acquire((size_t)count * sizeof(float));
@@ -68,17 +82,16 @@ ct_status ct_set_keep(const ct_set_writer *s, int64_t count, const float **data_
         l->kept = kept;
         l->kept[l->n_room++] = (later_room){ .data = NULL };
     }
-    CT_TRY(make_room(l, &l->kept[l->n_kept], count));
+    CT_TRY(make_room(&l->kept[l->n_kept], count));
     memcpy(l->kept[l->n_kept].data, *data_p, (size_t)count * sizeof(float));
     *data_p = l->kept[l->n_kept++].data;
     return CT_OK;
 }
 
-/* Training comes first: the thread computes a fortieth of the time, and rests in between. What it
- * waits for a disk is not counted. */
+/* What the thread waits for a disk is not counted. */
 static void rest(ct_snapshot_later *l)
 {
-    const double per_s = 39.0;
+    const double per_s = 1.0 / LATER_SHARE - 1.0;
     struct timespec now = { 0, 0 };
     double cpu;
 
@@ -100,113 +113,65 @@ static void set_hurry(ct_snapshot_later *l, bool hurry)
     (void)pthread_mutex_unlock(&l->lock);
 }
 
-/* A chunk of a copy, which the thread writes next. */
-static ct_status copy_want(ct_storage *s, ct_stream st, ct_storage_range *r)
+/* What the thread writes next. Where other ranks have some of it, their time is what counts. */
+static ct_status view_want(ct_storage *s, ct_stream st, ct_storage_range *r)
 {
-    const later_room *room = s->own;
+    later_view *v = s->own;
 
-    (void)st;
-    rest(room->of);
-    r->data = room->data + r->from;
+    if (v->of->s.group->size == 1) rest(v->of);
+    CT_TRY(ct_storage_want(v->whole, st, r->from, r->count, r->use, &v->range));
+    r->data = v->range.data;
     return CT_OK;
 }
 
-static ct_status copy_done(ct_storage *s, ct_stream st, const ct_storage_range *r)
+static ct_status view_done(ct_storage *s, ct_stream st, const ct_storage_range *r)
 {
-    (void)s;
-    (void)st;
+    later_view *v = s->own;
+
     (void)r;
-    return CT_OK;
+    return ct_storage_done(&v->range, st);
 }
 
-static void copy_floats(float *to, const float *from, int64_t count)
+/* In place of writing them: this rank's of the weights and histories. */
+static ct_status copy_own(ct_set_writer *s)
 {
-    const int64_t part = 1 << 18;
+    ct_state_copy *c = &s->later->copy;
 
-#pragma omp parallel for schedule(static) if (count > part)
-    for (int64_t at = 0; at < count; at += part)
-        memcpy(to + at, from + at, (size_t)((count - at < part) ? count - at : part) * sizeof(*to));
+    CT_TRY(ct_state_copy_open(c, s->state->n_history));
+    return ct_state_copy_take(c, s->state);
 }
 
-static ct_status copy_storage(ct_storage *from, int64_t count, float *to)
-{
-    if (from->dev->kind != CT_DEVICE_CPU) return ct_storage_get(from, 0, count, to);
-    for (int64_t at = 0; at < count; at += CT_STORAGE_CHUNK) {
-        int64_t n = (count - at < CT_STORAGE_CHUNK) ? count - at : CT_STORAGE_CHUNK;
-        ct_storage_range r;
-
-        CT_TRY(ct_storage_want(from, NULL, at, n, CT_STORAGE_READ, &r));
-        copy_floats(to + at, r.data, n);
-        CT_TRY(ct_storage_done(&r, NULL));
-    }
-    return CT_OK;
-}
-
-/* What does not learn lies in the net's memory, wherever the rest is. */
-static ct_status copy_rest(const ct_net *net, float *to)
-{
-    for (int i = 0; i < net->n_param; i++) {
-        const ct_param *p = &net->param[i];
-
-        if (p->learns) continue;
-        CT_TRY(ct_net_device(net)->to_host(NULL, to + p->offset, ct_blob_data(&p->blob),
-                                           (size_t)p->count * sizeof(*to)));
-    }
-    return CT_OK;
-}
-
-static ct_status copy_weights(const ct_set_writer *s, float *to)
-{
-    const ct_net *net = s->of.net;
-    ct_storage here;
-
-    if (s->of.storage != NULL) return copy_storage(s->of.storage, net->weight_count, to);
-    if (s->of.learned != NULL) {
-        CT_TRY(copy_storage(s->of.learned, net->grad_count, to));
-        return copy_rest(net, to);
-    }
-    here = ct_storage_at(ct_net_device(net), net->weight_arena, net->weight_count);
-    return copy_storage(&here, net->weight_count, to);
-}
-
-/* Copy k is of so many floats. */
-static ct_status open_copy(ct_snapshot_later *l, int k, int64_t count)
+/* Where the thread of rank 0 finds them. One rank has them whole. */
+static void open_views(ct_snapshot_later *l)
 {
     static const ct_storage_ops ops = { .name = "a snapshot's copy",
-                                        .want = copy_want,
-                                        .done = copy_done };
+                                        .want = view_want,
+                                        .done = view_done };
+    bool alone = (l->s.group->size == 1) && (l->copy.shards != NULL);
 
-    CT_TRY(make_room(l, &l->room[k], count));
-    l->copy[k] =
-        (ct_storage){ .ops = &ops, .dev = ct_device_cpu(), .count = count, .own = &l->room[k] };
-    return CT_OK;
-}
-
-/* In place of writing them: what all ranks have of weights and histories. */
-static ct_status copy_arenas(ct_set_writer *s)
-{
-    ct_snapshot_later *l = s->later;
-    const ct_net *net = s->of.net;
-    const ct_snapshot_state *of = s->of_state;
-
-    CT_TRY(open_copy(l, 0, net->weight_count));
-    CT_TRY(copy_weights(s, l->room[0].data));
-    for (int h = 0; h < of->n_history; h++) {
-        CT_TRY(open_copy(l, 1 + h, net->grad_count));
-        CT_TRY(copy_storage(&of->history[h], net->grad_count, l->room[1 + h].data));
+    for (int k = 0; k < 1 + l->s.state->n_history; k++) {
+        l->view[k] =
+            (later_view){ .of = l,
+                          .whole = alone ? &l->copy.copy[k] : ct_whole_storages(l->whole) + k };
+        l->array[k] = (ct_storage){ .ops = &ops,
+                                    .dev = ct_device_cpu(),
+                                    .count = l->view[k].whole->count,
+                                    .own = &l->view[k] };
     }
-    return CT_OK;
 }
 
 /* From now on the set is one of copies. */
 static ct_status use_copies(ct_snapshot_later *l)
 {
     const ct_snapshot_state *from = l->s.state;
+    ct_whole_source source = ct_state_copy_source(&l->copy);
 
+    CT_TRY(ct_whole_open(&source, l->copy.own, 1 + from->n_history, &l->whole));
+    open_views(l);
     l->state = *from;
-    l->state.history = l->copy + 1;
+    l->state.history = l->array + 1;
     l->state.weights = NULL;
-    if (from->average != NULL) l->state.average = l->copy + 1 + (from->average - from->history);
+    if (from->average != NULL) l->state.average = l->array + 1 + (from->average - from->history);
     if (from->plan != NULL) {
         l->plan = strdup(from->plan);
         if (l->plan == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot");
@@ -214,7 +179,7 @@ static ct_status use_copies(ct_snapshot_later *l)
     }
     l->s.state = l->s.of_state = &l->state;
     l->s.of = (ct_weights){ .net = (from->parts != NULL) ? from->parts->whole : l->s.net,
-                            .storage = &l->copy[0] };
+                            .storage = &l->array[0] };
     return CT_OK;
 }
 
@@ -228,17 +193,16 @@ static void *write_later(void *arg)
     if ((l->status == CT_OK) && (l->s.group->rank == 0)) {
         l->status = ct_set_write_weights(&l->s);
         if (l->status == CT_OK) l->status = ct_set_write_solver(&l->s);
+        ct_whole_leave(l->whole);
     }
     atomic_store(&l->written, true);
     return NULL;
 }
 
-/* Floats that copies take here besides what there is: of the arenas. */
-static int64_t arenas_need(const ct_snapshot_later *l, const ct_group *g, const ct_net *whole,
-                           int n_history)
+/* Floats that copies take here besides what there is: of weights and histories. */
+static int64_t copies_need(const ct_snapshot_later *l, int n_history)
 {
-    if ((g->rank != 0) || (l->room[0].data != NULL)) return 0;
-    return whole->weight_count + n_history * whole->grad_count;
+    return (l->copy.n == 0) ? ct_state_copy_floats(&l->copy, n_history) : 0;
 }
 
 /* … and of the rank's file. */
@@ -268,7 +232,7 @@ static ct_status find_room(ct_snapshot_later *l, const ct_group *g, int64_t floa
                 "snapshots are written",
                 bytes / 1e6, (left > 0) ? left / 1e6 : 0.0);
     else if ((lacks == 0) && !l->told)
-        CT_INFO("snapshot_async: %.0f MB for a copy of what is written", bytes / 1e6);
+        CT_INFO("snapshot_async: %.0f MB for a copy of this rank's part", bytes / 1e6);
     l->told = l->told || (lacks == 0);
     l->told_lack = l->told_lack || (lacks != 0);
     CT_TRY(ct_group_max(g, &lacks, 1));
@@ -276,18 +240,14 @@ static ct_status find_room(ct_snapshot_later *l, const ct_group *g, int64_t floa
     return CT_OK;
 }
 
-ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_group *g, const ct_net *whole,
-                                    int n_history, double limit)
+ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_net *net,
+                                    const ct_snapshot_state *state, const ct_group *g, double limit)
 {
-    ct_status status = CT_OK;
     bool fits;
 
-    CT_TRY(find_room(l, g, arenas_need(l, g, whole, n_history), limit, &fits));
-    if (!fits || (g->rank != 0)) return CT_OK;
-    status = make_room(l, &l->room[0], whole->weight_count);
-    for (int h = 0; (status == CT_OK) && (h < n_history); h++)
-        status = make_room(l, &l->room[1 + h], whole->grad_count);
-    return status;
+    CT_TRY(ct_state_copy_create(net, state, g, &l->copy));
+    CT_TRY(find_room(l, g, copies_need(l, state->n_history), limit, &fits));
+    return fits ? ct_state_copy_open(&l->copy, state->n_history) : CT_OK;
 }
 
 ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p)
@@ -310,30 +270,54 @@ static ct_status end_set(ct_snapshot_later *l, ct_status status)
     free(l->plan);
     l->plan = NULL;
     l->n_kept = 0;
+    ct_whole_close(l->whole);
+    l->whole = NULL;
     l->open = false;
     return status;
 }
 
 static void join(ct_snapshot_later *l)
 {
-    if (l->started) {
-        set_hurry(l, true);
-        (void)pthread_join(l->thread, NULL);
-    }
+    set_hurry(l, true);
+    if (l->started) (void)pthread_join(l->thread, NULL);
     l->started = false;
+}
+
+/* The set is not finished. */
+static void drop_set(ct_snapshot_later *l)
+{
+    if (l->whole != NULL) ct_whole_stop(l->whole);
+    join(l);
+    (void)end_set(l, CT_STOPPED);
 }
 
 void ct_snapshot_later_destroy(ct_snapshot_later *l)
 {
     if (l == NULL) return;
-    join(l);
-    if (l->open) (void)end_set(l, CT_STOPPED);
-    for (int k = 0; k < CT_WHOLE_ARENAS; k++) ct_mem_release(l->room[k].data);
+    if (l->open) drop_set(l);
+    ct_state_copy_destroy(&l->copy);
     for (int i = 0; i < l->n_room; i++) ct_mem_release(l->kept[i].data);
     free(l->kept);
     (void)pthread_cond_destroy(&l->turn);
     (void)pthread_mutex_destroy(&l->lock);
     free(l);
+}
+
+/* Everyone has a thread, or no rank goes on. */
+static ct_status start_threads(ct_snapshot_later *l, bool *started_p)
+{
+    int64_t lacks;
+
+    atomic_store(&l->written, false);
+    set_hurry(l, false);
+    l->credit_s = 0.0;
+    l->told_s = ct_clock_s();
+    l->started = true; /* the thread reads it */
+    l->started = (ct_thread_start(write_later, l, &l->thread) == 0);
+    lacks = l->started ? 0 : 1;
+    CT_TRY(ct_group_max(l->s.group, &lacks, 1));
+    *started_p = (lacks == 0);
+    return CT_OK;
 }
 
 ct_status ct_snapshot_later_begin(ct_snapshot_later *l, const char *prefix, const ct_net *net,
@@ -350,28 +334,13 @@ ct_status ct_snapshot_later_begin(ct_snapshot_later *l, const char *prefix, cons
     l->open = true;
     status = ct_set_open(&l->s, prefix, net, state, exchange);
     if (status == CT_OK)
-        status =
-            find_room(l, l->s.group,
-                      arenas_need(l, l->s.group, (state->parts != NULL) ? state->parts->whole : net,
-                                  state->n_history) +
-                          rank_needs(&l->s, l),
-                      limit, &fits);
-    if ((status == CT_OK) && fits) status = ct_set_prepare(&l->s, copy_arenas);
+        status = find_room(l, l->s.group, copies_need(l, state->n_history) + rank_needs(&l->s, l),
+                           limit, &fits);
+    if ((status == CT_OK) && fits) status = ct_set_prepare(&l->s, copy_own);
     if ((status == CT_OK) && fits) status = ct_group_agree(l->s.group, use_copies(l));
-    if ((status != CT_OK) || !fits) {
-        (void)end_set(l, CT_STOPPED);
-        return status;
-    }
-    atomic_store(&l->written, false);
-    set_hurry(l, false);
-    l->started = true; /* the thread reads it */
-    if (ct_thread_start(write_later, l, &l->thread) != 0) {
-        l->started = false;
-        set_hurry(l, true);
-        (void)write_later(l);
-    }
-    *begun_p = true;
-    return CT_OK;
+    if ((status == CT_OK) && fits) status = start_threads(l, begun_p);
+    if ((status != CT_OK) || !*begun_p) drop_set(l);
+    return status;
 }
 
 bool ct_snapshot_later_is_open(const ct_snapshot_later *l)
@@ -379,17 +348,36 @@ bool ct_snapshot_later_is_open(const ct_snapshot_later *l)
     return l->open;
 }
 
-bool ct_snapshot_later_is_written(const ct_snapshot_later *l)
+ct_later_need ct_snapshot_later_need(ct_snapshot_later *l)
 {
-    return !l->open || atomic_load(&l->written);
+    double now = ct_clock_s(), most = 1.0;
+
+    if (!l->open || atomic_load(&l->written)) return CT_LATER_NOTHING;
+    l->credit_s += LATER_SHARE * (now - l->told_s);
+    l->told_s = now;
+    if (l->credit_s > most) l->credit_s = most;
+    return ((l->credit_s > 0.0) && ct_whole_is_asked(l->whole)) ? CT_LATER_RANKS : CT_LATER_TIME;
+}
+
+ct_status ct_snapshot_later_serve(ct_snapshot_later *l)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_whole_serve(l->whole, l->credit_s));
+    l->credit_s -= ct_clock_s() - start;
+    return CT_OK;
 }
 
 ct_status ct_snapshot_later_finish(ct_snapshot_later *l, double *seconds_p)
 {
     ct_status status;
 
+    set_hurry(l, true);
+    CT_TRY(ct_whole_serve(l->whole, INFINITY));
     join(l);
-    status = end_set(l, ct_group_agree(l->s.group, l->status));
+    status = ct_whole_status(l->whole);
+    status = ct_group_agree(l->s.group, (l->status != CT_OK) ? l->status : status);
+    status = end_set(l, status);
     if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - l->start_s;
     return status;
 }

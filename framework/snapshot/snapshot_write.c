@@ -368,7 +368,7 @@ static ct_status gather_carry(ct_set_writer *s)
     return ct_carry_gather(s->net, &s->carriers, &s->carry);
 }
 
-/* What ranks do together before the solver state is written. first: rank 0's, of all ranks. */
+/* What ranks do together before the solver state is written. */
 ct_status ct_set_prepare(ct_set_writer *s, ct_set_write_fn first)
 {
     const ct_group *g = s->group;
@@ -376,7 +376,7 @@ ct_status ct_set_prepare(ct_set_writer *s, ct_set_write_fn first)
 
     if (g->rank == 0) ct_set_clean(s->prefix);
     CT_TRY(ct_group_barrier(g)); /* nobody's new file is cleaned away */
-    status = on_rank_0(s, first);
+    status = (s->later != NULL) ? first(s) : on_rank_0(s, first);
     if (status == CT_OK) status = make_rank(s);
     CT_TRY(ct_group_agree(s->group, status));
     CT_TRY(gather_parts(s));

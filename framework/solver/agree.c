@@ -28,11 +28,11 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
     const ct_group *g = &s->exchange.job;
     int64_t v[] = { urgency_here(s), finite ? 0 : 1, 0 };
 
-    if (s->later != NULL) v[2] = ct_snapshot_later_is_written(s->later) ? 0 : 1;
+    if (s->later != NULL) v[2] = ct_snapshot_later_need(s->later);
     /* One blocking reduction of 16 or 24 bytes a step, where the ranks meet anyway: the next layer
      * that learns waits for gradients of all of them. Gradients on their way go on meanwhile. */
     CT_TRY(ct_group_max(g, v, (s->later != NULL) ? 3 : 2));
-    s->later_written = (v[2] == 0);
+    s->later_need = (ct_later_need)v[2];
     if (v[1] != 0) {
         /* all ranks leave here: with nothing on its way, so that what they exchanged over can go */
         CT_TRY(ct_solver_settle(s));

@@ -132,12 +132,14 @@ static bool uses_hdf5(const ct_net *net)
 ct_status ct_solver_open_later(ct_solver *s)
 {
     bool hdf5 = uses_hdf5(ct_solver_whole(s));
+    ct_snapshot_state state;
 
     for (int i = 0; i < s->n_test; i++) hdf5 = hdf5 || uses_hdf5(ct_solver_whole_test(s, i));
     if (!s->param->snapshot_async || (s->param->snapshot_prefix == NULL)) return CT_OK;
     CT_TRY(ct_snapshot_later_create(!hdf5, &s->later));
-    return ct_snapshot_later_reserve(s->later, ct_solver_writers(s), ct_solver_whole(s),
-                                     s->step.n_history, resident_limit(s));
+    fill_state(s, &state);
+    return ct_snapshot_later_reserve(s->later, s->net, &state, ct_solver_writers(s),
+                                     resident_limit(s));
 }
 
 ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
@@ -145,7 +147,8 @@ ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
     double seconds = 0.0;
 
     if ((s->later == NULL) || !ct_snapshot_later_is_open(s->later)) return CT_OK;
-    if (!wait && !s->later_written) return CT_OK;
+    if (!wait && (s->later_need == CT_LATER_RANKS)) return ct_snapshot_later_serve(s->later);
+    if (!wait && (s->later_need != CT_LATER_NOTHING)) return CT_OK;
     if (wait) ct_solver_beat(s, "snapshot");
     CT_TRY(ct_snapshot_later_finish(s->later, &seconds));
     CT_INFO("snapshot of iteration %" PRId64 " was written in %.3g s", s->later_iteration, seconds);

@@ -55,7 +55,7 @@ struct ct_solver {
     int64_t last_snapshot;    /* iteration of the set on disk or on its way, -1: none */
     ct_snapshot_later *later; /* snapshot_async; NULL: sets are written at once        */
     int64_t later_iteration;  /* of the set on its way                                 */
-    bool later_written;       /* on every rank, as of the last agreement               */
+    ct_later_need later_need; /* of all ranks, as of the last agreement                */
     double shown_loss;        /* of the last display, for the progress line */
     int64_t test_broken;      /* broken samples that others stood in for in the last test pass */
     ct_tally tally;

@@ -28,6 +28,9 @@ same shards 2 --set=memory.zero=1 --set=type=AdamW --set=base_lr=0.01 --set=aver
 same weights_in_shards 2 --set=memory.zero=3
 echo 'ranks: 2 global_batch: 12 stage { first: "conv" last: "drop" rank: 1 } stage { first: "ip" last: "loss" rank: 0 }' >stages.plan
 same stages 2 --parallel=stages.plan --set=type=Adam --set=base_lr=0.01
+echo 'ranks: 4 global_batch: 12 stage { first: "conv" last: "drop" rank: 1 rank: 3 } stage { first: "ip" last: "loss" rank: 0 rank: 2 }' >pairs.plan
+same stages_in_shards 4 --parallel=pairs.plan --set=memory.zero=3 --set=deterministic=true
+same whole 3 --set=type=Adam --set=base_lr=0.01
 same codec 2 --compression=redsync:density=0.05,min_bytes=1024
 
 # every fsync of a snapshot takes a tenth of a second: training is done long before

@@ -9,9 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/snapshot/snapshot.h"
 #include "framework/solver/solver.h"
+#include "tests/parsed_net.h"
 
-enum { MOST = 2, SETS = 3 };
+enum { MOST = 3, SETS = 3 };
 
 /* A layer that carries state, statistics, and a weight large enough for several chunks of copying.
  */
@@ -142,7 +144,7 @@ static void same_bytes(void **state)
         both("momentum: 0.9 snapshot_format: BINARYPROTO", n, false, 3);
     }
     test_log_holds("is being written, training waited");
-    test_log_holds("MB for a copy of what is written");
+    test_log_holds("MB for a copy of this rank's part");
 }
 
 static void waits_without_room(void **state)
@@ -156,11 +158,44 @@ static void waits_without_room(void **state)
     drop_folders();
 }
 
+/* Together ranks copy everything once, and each an equal part: but for rounding to lines of 16, and
+ * what does not learn. */
+static void shares_out_copies(void **state)
+{
+    const ct_net_env env = { .rank = 0, .n_rank = 1 };
+    parsed_net f;
+
+    (void)state;
+    assert_int_equal(
+        parsed_net_open("layer { name: 'd' type: 'Input' top: 'x' input_param { shape { dim: 2 "
+                        "dim: 7 } } } layer { name: 'b' type: 'BatchNorm' bottom: 'x' top: 'b' } "
+                        "layer { name: 'f' type: 'InnerProduct' bottom: 'b' top: 'f' "
+                        "inner_product_param { num_output: 31 } } layer { name: 'loss' type: "
+                        "'Reduction' bottom: 'f' top: 'loss' loss_weight: 1 }",
+                        CT_TRAIN, &env, &f),
+        CT_OK);
+    for (int n = 1; n <= 7; n++) {
+        int64_t sum = 0, rest = f.net->weight_count - f.net->grad_count;
+
+        for (int r = 0; r < n; r++) {
+            int64_t floats = 0, own = (r == 0) ? rest : 0;
+
+            assert_int_equal(ct_snapshot_copy_size(f.net, NULL, r, n, 2, &floats), CT_OK);
+            assert_true(floats - own <= 3 * (f.net->grad_count / n + 16) + 16);
+            sum += floats;
+        }
+        assert_true(sum >= 3 * f.net->grad_count + rest);
+        assert_true(sum <= 3 * f.net->grad_count + rest + 16);
+    }
+    parsed_net_close(&f);
+}
+
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { TEST(same_bytes), TEST(waits_without_room) };
+    const struct CMUnitTest tests[] = { TEST(same_bytes), TEST(waits_without_room),
+                                        TEST(shares_out_copies) };
 
     alarm(60);
     return cmocka_run_group_tests(tests, NULL, NULL);
