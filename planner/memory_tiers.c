@@ -96,7 +96,7 @@ void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
 
 int64_t ct_memory_tier_sum(const ct_memory_tiers *t, ct_tier tier)
 {
-    int64_t sum = (tier == CT_TIER_HOST) ? t->runtime + t->test : 0;
+    int64_t sum = (tier == CT_TIER_HOST) ? t->runtime + t->test + t->snapshot : 0;
 
     for (int u = 0; u < CT_N_USE; u++) sum += t->bytes[tier][u];
     return sum;
@@ -120,6 +120,8 @@ void ct_memory_tiers_json(const ct_memory_tiers *t, ct_text *out)
         if ((k == CT_TIER_HOST) && (t->runtime > 0))
             ct_text_add(out, ",\"runtime\":%" PRId64, t->runtime);
         if ((k == CT_TIER_HOST) && (t->test > 0)) ct_text_add(out, ",\"test\":%" PRId64, t->test);
+        if ((k == CT_TIER_HOST) && (t->snapshot > 0))
+            ct_text_add(out, ",\"snapshot\":%" PRId64, t->snapshot);
         ct_text_add(out, ",\"sum\":%" PRId64 ",\"limit\":%" PRId64 "}", ct_memory_tier_sum(t, k),
                     t->limit[k]);
         first = false;
@@ -143,6 +145,7 @@ void ct_memory_tiers_print(const ct_memory_tiers *t, FILE *to)
             width, "states", width, "window", width, "activat.", width, "logits", width,
             "communic.");
     if (t->test > 0) fprintf(to, " %*s", width, "test nets");
+    if (t->snapshot > 0) fprintf(to, " %*s", width, "snapshot");
     if (t->runtime > 0) fprintf(to, " %*s", width, "runtime");
     fprintf(to, " %*s %*s\n", width, "sum", width, "limit");
     for (int k = 0; k < CT_N_TIER; k++) {
@@ -150,6 +153,7 @@ void ct_memory_tiers_print(const ct_memory_tiers *t, FILE *to)
         fprintf(to, "%-7s", tier_name[k]);
         for (int u = 0; u < CT_N_USE; u++) print_mib(width, t->bytes[k][u], to);
         if (t->test > 0) print_mib(width, (k == CT_TIER_HOST) ? t->test : 0, to);
+        if (t->snapshot > 0) print_mib(width, (k == CT_TIER_HOST) ? t->snapshot : 0, to);
         if (t->runtime > 0) print_mib(width, (k == CT_TIER_HOST) ? t->runtime : 0, to);
         print_mib(width, ct_memory_tier_sum(t, k), to);
         print_mib(width, t->limit[k], to);

@@ -29,6 +29,7 @@ typedef struct ct_memory_tiers {
     int64_t limit[CT_N_TIER];        /* 0: none is known                                      */
     int64_t runtime;                 /* on the host: what an empty job takes; 0: not counted   */
     int64_t test;                    /* likewise: what test nets take besides                  */
+    int64_t snapshot;                /* likewise: the copy that snapshot_async keeps            */
     int64_t chunk_loads;             /* a step, from a slower tier                             */
     int64_t visit_bytes;             /* … of weights that come for the layers that read them   */
     int64_t file_read, file_written; /* a step                                          */
@@ -41,7 +42,7 @@ const char *ct_memory_use_name(ct_memory_use use);
 int64_t ct_memory_logits(const ct_net *net);
 /** Adds what a net for training takes itself, on the tier of its device: it need have no memory. */
 void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net);
-/** Of all uses, the runtime and test nets. */
+/** Of all uses, the runtime, test nets and the copy for snapshots. */
 int64_t ct_memory_tier_sum(const ct_memory_tiers *t, ct_tier tier);
 /** Something lies there, or may. */
 bool ct_memory_tier_used(const ct_memory_tiers *t, ct_tier tier);

@@ -8,6 +8,7 @@
 #include "comm/collective/blocking.h"
 #include "framework/base/log.h"
 #include "framework/base/memory.h"
+#include "framework/snapshot/snapshot.h"
 #include "framework/solver/update_rule.h"
 #include "framework/tensor/storage_bf16.h"
 #include "framework/tensor/storage_shard.h"
@@ -32,17 +33,22 @@ double ct_memory_plan_room(const ct_memory_plan *p)
 
 /* ---- what this rank has of shards */
 
-/* Floats of a storage of a rank. */
-static ct_status find_length(const ct_net *net, const Ct__SolverParameter *p, ct_comm *c,
-                             bool shards, int64_t *length_p)
+/* Floats of a storage of a rank, and of the copy that it keeps for snapshots. */
+static ct_status find_lengths(const ct_net *net, const Ct__SolverParameter *p, ct_comm *c,
+                              bool shards, int n_state, int64_t *length_p, int64_t *copy_p)
 {
     ct_shard shard = { .n = 0 };
-    ct_status status;
+    ct_status status = CT_OK;
 
     *length_p = net->grad_count;
-    if (!shards) return CT_OK;
-    status = ct_exchange_add_shard(c, p, net, &shard);
-    *length_p = ct_shard_length(&shard);
+    *copy_p = 0;
+    if (shards) {
+        status = ct_exchange_add_shard(c, p, net, &shard);
+        *length_p = ct_shard_length(&shard);
+    }
+    if ((status == CT_OK) && p->snapshot_async && (p->snapshot_prefix != NULL))
+        status =
+            ct_snapshot_copy_size(net, shards ? &shard : NULL, c->rank, c->size, n_state, copy_p);
     ct_shard_destroy(&shard);
     return status;
 }
@@ -123,16 +129,17 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
     const ct_storage_files *weights = lies_in_files(m->weights) ? &files : NULL;
     bool shards = (plan->comm->size > 1) && (m->zero > 0);
     const ct_update_rule *rule = NULL;
-    int64_t length = 0, chunk = 0, ring = 0;
-    int iter_size = 1, n_state;
+    int64_t length = 0, copy = 0, chunk = 0, ring = 0;
+    int iter_size = 1;
+    int n_state = (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
 
     CT_TRY(ct_solver_micro_batches(p, plan->options->map, net, &iter_size));
     ct_net_count_rows(net, iter_size);
     CT_TRY(ct_update_rule_find(p->type, &rule));
-    CT_TRY(find_length(net, p, plan->comm, shards, &length));
+    CT_TRY(find_lengths(net, p, plan->comm, shards, n_state, &length, &copy));
+    t->snapshot = copy * (int64_t)sizeof(float);
     if (ct_net_has_visits(net)) add_storage(t, CT_USE_WEIGHTS, length, weights);
     add_kept(net, p, rule, length, shards, iter_size, t);
-    n_state = (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
     for (int i = 0; i < n_state; i++) add_storage(t, CT_USE_STATES, length, states);
     if ((weights == NULL) && !shards) t->chunk_loads = 0;
     add_transfers(net, length, (weights != NULL) && ct_net_has_visits(net), t);
@@ -176,7 +183,7 @@ enum { MOST_CHOICES = 5 };
 #define SMALL_CHUNK                                                                                \
     0.5 /* MiB: rings of files of an eighth, which disks still move at nearly their speed */
 
-/* What the rank that takes most takes of the host so. */
+/* What the rank that takes most takes of the host so, but for a copy that it can do without. */
 static ct_status need_with(const ct_memory_plan *p, const way *w, int64_t *need_p)
 {
     Ct__SolverParameter param = *p->options->param;
@@ -194,7 +201,7 @@ static ct_status need_with(const ct_memory_plan *p, const way *w, int64_t *need_
     o.param = &param;
     other.options = &o;
     CT_TRY(ct_memory_plan_make(&other, &t));
-    *need_p = ct_memory_tier_sum(&t, CT_TIER_HOST);
+    *need_p = ct_memory_tier_sum(&t, CT_TIER_HOST) - t.snapshot;
     return p->agrees ? ct_comm_max(p->comm, need_p, 1) : CT_OK;
 }
 
@@ -295,6 +302,23 @@ static void take(const ct_memory_plan *p, const way *w, int64_t in_memory, Ct__M
                 mib(in_memory), ldexp(p->limit, -20), p->who);
 }
 
+/* A copy for snapshots is taken where the limit leaves room for it on every rank. */
+static ct_status fit_snapshot(const ct_memory_plan *p, Ct__SolverParameter *param,
+                              ct_memory_tiers *t)
+{
+    int64_t sum = ct_memory_tier_sum(t, CT_TIER_HOST), v[2] = { 0, t->snapshot };
+
+    v[0] = (t->snapshot > 0) && (p->limit > 0) && ((double)sum > p->limit);
+    if (p->agrees) CT_TRY(ct_comm_max(p->comm, v, 2));
+    if (v[0] == 0) return CT_OK;
+    CT_WARN("snapshot_async: a copy takes %.0f MiB, for which %s has no room: training waits until "
+            "snapshots are written",
+            mib(v[1]), p->who);
+    param->snapshot_async = false;
+    t->snapshot = 0;
+    return CT_OK;
+}
+
 ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
                                 ct_memory_tiers *t)
 {
@@ -313,7 +337,8 @@ ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *pa
                 p->who, ldexp(p->limit, -20));
     }
     take(p, &choice[best], need[0], param->memory);
-    return ct_memory_plan_make(p, t);
+    CT_TRY(ct_memory_plan_make(p, t));
+    return fit_snapshot(p, param, t);
 }
 
 /* ---- of a job */

@@ -27,7 +27,8 @@ double ct_memory_plan_room(const ct_memory_plan *p);
 /** Fills t for options->param as it stands. */
 ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t);
 /** Sets tiers that are AUTO in `param`, which is options->param, to where they lie: the fastest way
- *  that fits the limit, and says so where it is not memory. CT_ERR_CONFIG where limit_mb is set and
+ *  that fits the limit, and says so where it is not memory. snapshot_async becomes false where the
+ *  limit has no room for its copy, which is said. CT_ERR_CONFIG where limit_mb is set and
  *  nothing fits: says what the least is, and what to change. */
 ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
                                 ct_memory_tiers *t);

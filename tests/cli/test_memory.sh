@@ -118,6 +118,20 @@ limit=$(($(planned) - 4))
 runs auto_2 0 "memory: state AUTO: FILE, since memory takes [0-9]* MiB of $limit" $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$limit
 sum_of >sum_auto
 is auto_same_2 cmp sum_none sum_auto
+# the copy that snapshots are written of: each rank has its part, where the limit leaves room for it
+async="--set=snapshot_async=true --set=snapshot_prefix=async"
+copy() { python3 -c "import json; t = json.load(open('c.json'))['memory']['tiers'][0]; exit(not abs(t['snapshot'] * $1 - 3 * t['weights'] * $2) < 4096)"; }
+runs copy 0 'snapshot' "$CORTADO" check $wide $async --set=memory.zero=0 --json=c.json
+is copy_is_whole copy 1 1
+runs copy_part 0 'snapshot' "$CORTADO" check $wide $async --set=memory.zero=0 --ranks=3 --global_batch_size=12 --json=c.json
+is copy_is_part copy 3 1
+runs copy_shard 0 'snapshot' "$CORTADO" check $wide $async --set=memory.zero=3 --ranks=3 --global_batch_size=12 --json=c.json
+is copy_is_shard python3 -c 'import json; t = json.load(open("c.json"))["memory"]["tiers"][0]; exit(not 0 < t["snapshot"] < 1.6 * t["states"])'
+for n in 1 2; do
+    runs copy_no_room_$n 0 'snapshot_async: a copy takes [0-9]+ MiB, for which limit_mb has no room: training waits' $JOB $n "$CORTADO" train $wide $async --set=memory.limit_mb=$((all + 4)) --set=snapshot=1 --overwrite
+    is copy_none_$n sh -c '! grep -q "MB for a copy\|is being written" out'
+done
+
 # what is made again comes before files, and smaller chunks before a refusal
 gpt="$CORTADO check --solver=$ROOT/models/gpt_char/solver.prototxt --set=batch_size=8 --set=recompute=AUTO --json=c.json"
 in_files() { python3 -c 'import json; print(len(json.load(open("c.json"))["memory"]["tiers"]) - 1)'; }

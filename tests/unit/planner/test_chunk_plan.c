@@ -207,21 +207,21 @@ static void test_errors(void **state)
 
 static void test_tiers(void **state)
 {
-    ct_memory_tiers t = { .chunk_loads = 7, .runtime = 1000, .test = 200 };
+    ct_memory_tiers t = { .chunk_loads = 7, .runtime = 1000, .test = 200, .snapshot = 50 };
     ct_text json = { 0 };
 
     (void)state;
     for (int u = 0; u < CT_N_USE; u++) t.bytes[CT_TIER_HOST][u] = 1 << u;
     t.bytes[CT_TIER_FILE][CT_USE_STATES] = 512;
     t.limit[CT_TIER_HOST] = 4096;
-    assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_HOST), 127 + 1000 + 200);
+    assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_HOST), 127 + 1000 + 200 + 50);
     assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_FILE), 512);
     assert_false(ct_memory_tier_used(&t, CT_TIER_DEVICE));
     ct_memory_tiers_json(&t, &json);
     assert_string_equal(
         json.text, "\"tiers\":[{\"tier\":\"host\",\"weights\":1,\"gradients\":2,\"states\":4,"
                    "\"window\":8,\"activations\":16,\"logits\":32,\"communication\":64,"
-                   "\"runtime\":1000,\"test\":200,\"sum\":1327,\"limit\":4096},"
+                   "\"runtime\":1000,\"test\":200,\"snapshot\":50,\"sum\":1377,\"limit\":4096},"
                    "{\"tier\":\"file\",\"weights\":0,\"gradients\":0,\"states\":512,\"window\":0,"
                    "\"activations\":0,\"logits\":0,\"communication\":0,\"sum\":512,\"limit\":0}],"
                    "\"chunk_loads\":7");
