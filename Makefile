@@ -146,7 +146,7 @@ include $(1)/module.mk
 SRC += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1,$$(SIMGRID)),$$(if $$(filter all,$$(IN_SIM)),$$(wildcard $(1)/*.c),$$(IN_SIM:%=$(1)/%.c)),$$(wildcard $(1)/*.c)))
 CU += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1 emulated,$$(CUDA)),$$(wildcard $(1)/*.cu)))
 endef
-MODULES := $(sort $(patsubst %/module.mk,%,$(shell find framework layers comm topology planner runtime cli -name module.mk)))
+MODULES := $(sort $(patsubst %/module.mk,%,$(shell find framework layers comm topology planner serve runtime cli -name module.mk)))
 $(foreach m,$(MODULES),$(eval $(call add_module,$(m))))
 ifeq ($(CUDA),emulated)
   CU += $(wildcard tests/emulated_cuda/*.cu)

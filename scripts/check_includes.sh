@@ -32,6 +32,7 @@ comm/codec: framework/base framework/tensor framework/math comm/core comm/cost c
 comm/sync: framework/base framework/tensor comm/core comm/collective comm/sparse comm/codec
 comm/autotune: framework/base framework/tensor comm/core comm/cost comm/collective comm/sparse comm/codec comm/sync
 planner: framework/base framework/proto framework/tensor framework/math framework/net topology comm/cost
+serve/schedule: framework/base
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
@@ -51,7 +52,7 @@ cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/be
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '
 
-folders='framework layers comm topology planner runtime cli'
+folders='framework layers comm topology planner serve runtime cli'
 list() { # PATTERN...: of sources and headers
     for d in $folders; do [ ! -d "$d" ] || find "$d" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \); done
 }

@@ -6,7 +6,7 @@ set -eu
 cd "${1:-$(dirname "$0")/..}"
 
 sources() {
-    for d in framework layers comm topology planner runtime cli; do
+    for d in framework layers comm topology planner serve runtime cli; do
         [ ! -d "$d" ] || find "$d" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \)
     done
 }

@@ -166,7 +166,7 @@ docs: $(B)/cortado
 	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
 
 format:
-	clang-format -i $$(find framework layers comm topology planner runtime cli tests -name '*.[ch]')
+	clang-format -i $$(find framework layers comm topology planner serve runtime cli tests -name '*.[ch]')
 
 # which files: scripts/install.sh
 .PHONY: uninstall

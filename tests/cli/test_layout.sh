@@ -5,7 +5,7 @@ runs as_it_is 0 '' "$check"
 
 fresh() { # a copy of what the check reads
     rm -rf tree && mkdir tree &&
-        (cd "$ROOT" && find framework layers comm topology planner runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+        (cd "$ROOT" && find framework layers comm topology planner serve runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
             tar -cf - --null -T -) | tar -xf - -C tree
 }
 plant() { # NAME FILE LINE PATTERN: the line in the file must make the check fail

@@ -1,0 +1,119 @@
+#include "serve/schedule/batch_cost.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* Pools neighbours that decrease into their mean, from the left: the regression is unique. */
+static void fit(ct_batch_cost *c)
+{
+    int first[CT_BATCH_COST_POINTS], n = 0; /* blocks of equal values */
+
+    for (int i = 0; i < c->n; i++) {
+        double sum = c->measured[i];
+        int at = i;
+
+        c->s[i] = sum;
+        while ((n > 0) && (c->s[first[n - 1]] >= sum / (i + 1 - at))) {
+            n--;
+            sum += c->s[first[n]] * (at - first[n]);
+            at = first[n];
+            c->s[at] = sum / (i + 1 - at);
+        }
+        first[n++] = at;
+    }
+    for (int k = 0; k < n; k++) {
+        int end = (k + 1 < n) ? first[k + 1] : c->n;
+
+        for (int i = first[k] + 1; i < end; i++) c->s[i] = c->s[first[k]];
+    }
+}
+
+ct_status ct_batch_cost_init(ct_batch_cost *c, int n, const int64_t *tokens, const double *s)
+{
+    if ((n < 1) || (n > CT_BATCH_COST_POINTS))
+        return CT_FAIL(CT_ERR_ARG, "costs of batches: %d points, expected 1 to %d", n,
+                       CT_BATCH_COST_POINTS);
+    for (int i = 0; i < n; i++) {
+        if (tokens[i] <= ((i > 0) ? tokens[i - 1] : 0))
+            return CT_FAIL(CT_ERR_ARG,
+                           "costs of batches: point %d has %" PRId64
+                           " tokens, expected more than the one before",
+                           i, tokens[i]);
+        if (!(s[i] > 0) || !isfinite(s[i]))
+            return CT_FAIL(CT_ERR_ARG,
+                           "costs of batches: %" PRId64 " tokens took %g s, expected "
+                           "more than 0",
+                           tokens[i], s[i]);
+    }
+    c->n = n;
+    for (int i = 0; i < n; i++) {
+        c->tokens[i] = tokens[i];
+        c->measured[i] = s[i];
+    }
+    fit(c);
+    return CT_OK;
+}
+
+/* The last point with at most so many tokens; -1: none. */
+static int point_below(const ct_batch_cost *c, int64_t tokens)
+{
+    int i = c->n - 1;
+
+    while ((i >= 0) && (c->tokens[i] > tokens)) i--;
+    return i;
+}
+
+/* How far between point i and the next. */
+static double fraction(const ct_batch_cost *c, int i, int64_t tokens)
+{
+    return (double)(tokens - c->tokens[i]) / (double)(c->tokens[i + 1] - c->tokens[i]);
+}
+
+double ct_batch_cost_s(const ct_batch_cost *c, int64_t tokens)
+{
+    int i = point_below(c, tokens);
+    double f;
+
+    if (tokens <= 0) return 0;
+    if (i < 0) return c->s[0];
+    if (i == c->n - 1) return c->s[i] * ((double)tokens / (double)c->tokens[i]);
+    f = fraction(c, i, tokens);
+    return (1 - f) * c->s[i] + f * c->s[i + 1];
+}
+
+int64_t ct_batch_cost_knee(const ct_batch_cost *c)
+{
+    double best = 0, rate, slope, crossing;
+    int i = 0;
+
+    for (int k = 0; k < c->n; k++) best = fmax(best, (double)c->tokens[k] / c->s[k]);
+    rate = CT_KNEE_SHARE * best;
+    while ((double)c->tokens[i] / c->s[i] < rate) i++;
+    if (i == 0) return c->tokens[0];
+    /* t = rate (s0 + slope (t - t0)), in the segment in front of point i */
+    slope = (c->s[i] - c->s[i - 1]) / (double)(c->tokens[i] - c->tokens[i - 1]);
+    crossing = rate * (c->s[i - 1] - slope * (double)c->tokens[i - 1]) / (1 - rate * slope);
+    if (!(crossing < (double)c->tokens[i])) return c->tokens[i];
+    return (int64_t)ceil(crossing);
+}
+
+void ct_batch_cost_observe(ct_batch_cost *c, int64_t tokens, double s)
+{
+    const double share = 0.125;
+    double expected = ct_batch_cost_s(c, tokens), error, f;
+    int i = point_below(c, tokens);
+
+    if ((tokens <= 0) || !(s > 0)) return;
+    error = share * (fmin(fmax(s, 0.5 * expected), 2 * expected) - expected);
+    if (i < 0) {
+        c->measured[0] += error;
+    } else if (i == c->n - 1) {
+        c->measured[i] += error * ((double)c->tokens[i] / (double)tokens);
+    } else { /* the least change of both points by which the line between moves by `error` */
+        f = fraction(c, i, tokens);
+        error /= (1 - f) * (1 - f) + f * f;
+        c->measured[i] += (1 - f) * error;
+        c->measured[i + 1] += f * error;
+    }
+    fit(c);
+}

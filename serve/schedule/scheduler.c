@@ -1,0 +1,686 @@
+#include "serve/schedule/scheduler.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/schedule/grouping.h"
+
+typedef enum {
+    FREE,
+    WAITING, /* in `waiting`, no token has run  */
+    WHOLE,   /* in the batch with all its tokens */
+    PROMPT,  /* in `begun`, holds cache         */
+    STEPS,   /* … and its prompt has run        */
+    ENDED    /* in `ended`, until it is taken   */
+} request_state;
+
+typedef struct slot {
+    ct_request request;
+    request_state state;
+    ct_outcome outcome;
+    bool running, cancelled;
+    int64_t run, made; /* tokens that have run; new ones */
+    double arrival_s;
+    int64_t turn; /* counts up with every use of the slot */
+} slot;
+
+/* A list of slots in the order in which they came. */
+typedef struct slot_list {
+    int *at, n;
+} slot_list;
+
+struct ct_scheduler {
+    ct_scheduler_options o;
+    ct_batch_cost cost;
+    int n_slot;
+    slot *slot;
+    slot_list unused, waiting, begun, ended;
+    int64_t cache_taken;
+    int n_running;     /* batches                                   */
+    double busy_until; /* when they end, as the costs say            */
+    bool draining, turn_of_steps;
+    ct_scheduler_stats stats;
+    /* PADDED: waiting requests by length, and room for ct_group_lengths() */
+    int *order, *from, *end;
+    int64_t *length;
+    double *best;
+};
+
+/* ---- making */
+
+static ct_status check(const ct_scheduler_options *o)
+{
+    if ((o->most_waiting < 1) || (o->most_count < 1) || (o->most_tokens < 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "scheduler: max_queue %d, %d requests and %" PRId64
+                       " tokens a batch, expected at least 1 of each",
+                       o->most_waiting, o->most_count, o->most_tokens);
+    if ((o->budget < 0) || (o->budget > o->most_tokens))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "scheduler: max_batch_tokens is %" PRId64 ", expected 1 to %" PRId64
+                       ", what the net is planned for",
+                       o->budget, o->most_tokens);
+    if (!(o->max_wait_s >= 0) || !isfinite(o->max_wait_s))
+        return CT_FAIL(CT_ERR_CONFIG, "scheduler: max_wait_ms is %g, expected 0 or more",
+                       1e3 * o->max_wait_s);
+    if (o->most_sequences == 0) return CT_OK;
+    if (o->policy == CT_POLICY_PADDED)
+        return CT_FAIL(CT_ERR_CONFIG, "scheduler: sequences are packed, not padded");
+    if ((o->most_sequences < 0) || (o->cache_tokens < 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "scheduler: %d sequences in a cache of %" PRId64
+                       " tokens, expected at least 1",
+                       o->most_sequences, o->cache_tokens);
+    if (o->most_tokens < 3 * (int64_t)o->most_sequences)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "scheduler: %d sequences need batches of at least %" PRId64
+                       " tokens, three for each; the net is planned for %" PRId64,
+                       o->most_sequences, 3 * (int64_t)o->most_sequences, o->most_tokens);
+    return CT_OK;
+}
+
+/* Twice what may wait, have begun and run in one batch: room for what ended and was not taken yet.
+ * Where slots run out, requests are refused as by a full queue. */
+static int count_slots(const ct_scheduler_options *o)
+{
+    return 2 * (o->most_waiting + o->most_count + o->most_sequences);
+}
+
+static ct_status make_room(ct_scheduler *s)
+{
+    size_t n = (size_t)s->n_slot, w = (size_t)s->o.most_waiting;
+    slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
+
+    s->slot = calloc(n, sizeof(*s->slot));
+    s->order = calloc(w, sizeof(*s->order));
+    s->from = calloc(w + 1, sizeof(*s->from));
+    s->end = calloc(w, sizeof(*s->end));
+    s->length = calloc(w, sizeof(*s->length));
+    s->best = calloc(w + 1, sizeof(*s->best));
+    if ((s->slot == NULL) || (s->order == NULL) || (s->from == NULL) || (s->end == NULL) ||
+        (s->length == NULL) || (s->best == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
+    for (int i = 0; i < 4; i++) {
+        list[i]->at = calloc(n, sizeof(int));
+        if (list[i]->at == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
+    }
+    for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
+    s->unused.n = s->n_slot;
+    return CT_OK;
+}
+
+ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batch_cost *cost,
+                              ct_scheduler **s_p)
+{
+    ct_scheduler *s;
+    ct_status status;
+
+    CT_TRY(check(options));
+    s = calloc(1, sizeof(*s));
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a scheduler");
+    s->o = *options;
+    s->cost = *cost;
+    s->n_slot = count_slots(options);
+    status = make_room(s);
+    if (status != CT_OK) {
+        ct_scheduler_destroy(s);
+        return status;
+    }
+    *s_p = s;
+    return CT_OK;
+}
+
+void ct_scheduler_destroy(ct_scheduler *s)
+{
+    if (s == NULL) return;
+    free(s->slot);
+    free(s->order);
+    free(s->from);
+    free(s->end);
+    free(s->length);
+    free(s->best);
+    free(s->unused.at);
+    free(s->waiting.at);
+    free(s->begun.at);
+    free(s->ended.at);
+    free(s);
+}
+
+ct_status ct_serve_batch_create(const ct_scheduler *s, ct_serve_batch **batch_p)
+{
+    size_t n = (size_t)s->o.most_count + (size_t)s->o.most_sequences;
+    ct_serve_batch *b = calloc(1, sizeof(*b));
+
+    if (b != NULL) b->slice = calloc(n, sizeof(*b->slice));
+    if ((b == NULL) || (b->slice == NULL)) {
+        ct_serve_batch_destroy(b);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", n);
+    }
+    *batch_p = b;
+    return CT_OK;
+}
+
+void ct_serve_batch_destroy(ct_serve_batch *b)
+{
+    if (b == NULL) return;
+    free(b->slice);
+    free(b);
+}
+
+/* ---- lists of slots */
+
+static void put(slot_list *list, int i)
+{
+    list->at[list->n++] = i;
+}
+
+static void take_out(slot_list *list, int i)
+{
+    int k = 0;
+
+    while (list->at[k] != i) k++;
+    memmove(list->at + k, list->at + k + 1, (size_t)(list->n - k - 1) * sizeof(int));
+    list->n--;
+}
+
+static bool is_sequence(const slot *r)
+{
+    return r->request.most_new > 0;
+}
+
+static int64_t cache_of(const ct_request *r)
+{
+    return r->tokens + r->most_new;
+}
+
+/* What of it must still run before it gives something. */
+static int64_t rest_of(const slot *r)
+{
+    return r->request.tokens - r->run;
+}
+
+static void end(ct_scheduler *s, int i, ct_outcome outcome)
+{
+    slot *r = &s->slot[i];
+
+    if (r->state == WAITING) take_out(&s->waiting, i);
+    if ((r->state == PROMPT) || (r->state == STEPS)) {
+        take_out(&s->begun, i);
+        s->cache_taken -= cache_of(&r->request);
+    }
+    r->state = ENDED;
+    r->outcome = outcome;
+    r->running = false;
+    s->stats.ended[outcome]++;
+    put(&s->ended, i);
+}
+
+bool ct_scheduler_take_ended(ct_scheduler *s, void **what_p, ct_outcome *outcome_p)
+{
+    slot *r;
+    int i;
+
+    if (s->ended.n == 0) return false;
+    i = s->ended.at[0];
+    take_out(&s->ended, i);
+    r = &s->slot[i];
+    r->state = FREE;
+    r->turn++;
+    put(&s->unused, i);
+    *what_p = r->request.what;
+    *outcome_p = r->outcome;
+    return true;
+}
+
+/* ---- admission */
+
+static int64_t budget_of(const ct_scheduler *s)
+{
+    int64_t b = (s->o.budget > 0) ? s->o.budget : ct_batch_cost_knee(&s->cost);
+    int64_t least = 2 * (int64_t)s->o.most_sequences;
+    int64_t most = s->o.most_tokens - (s->o.mixed ? s->o.most_sequences : 0);
+
+    if (b < least) b = least;
+    return (b < most) ? b : most;
+}
+
+/* The most tokens of a whole request: steps must fit beside it. */
+static int64_t most_whole(const ct_scheduler *s)
+{
+    return s->o.most_tokens - (s->o.mixed ? s->o.most_sequences : 0);
+}
+
+static bool too_long(const ct_scheduler *s, const ct_request *r)
+{
+    if (r->tokens < 1) return true;
+    if (r->most_new == 0) return r->tokens > most_whole(s);
+    return (s->o.most_sequences == 0) || (r->tokens > s->o.cache_tokens) ||
+           (r->most_new > s->o.cache_tokens - r->tokens);
+}
+
+double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
+{
+    int64_t tokens = 0, budget = budget_of(s);
+
+    for (int k = 0; k < s->waiting.n; k++) tokens += rest_of(&s->slot[s->waiting.at[k]]);
+    for (int k = 0; k < s->begun.n; k++) {
+        const slot *r = &s->slot[s->begun.at[k]];
+
+        if (r->state == PROMPT) tokens += rest_of(r);
+    }
+    return fmax(0, s->busy_until - now) +
+           (double)tokens * (ct_batch_cost_s(&s->cost, budget) / (double)budget);
+}
+
+static ct_admission judge(const ct_scheduler *s, const ct_request *request, int n, double now)
+{
+    int64_t budget = budget_of(s);
+    double start = now + ct_scheduler_backlog_s(s, now);
+    double token_s = ct_batch_cost_s(&s->cost, budget) / (double)budget;
+
+    for (int i = 0; i < n; i++)
+        if (too_long(s, &request[i])) return CT_REFUSED_LONG;
+    if (s->draining) return CT_REFUSED_DRAINING;
+    if ((n > s->o.most_waiting - s->waiting.n) || (n > s->unused.n)) return CT_REFUSED_FULL;
+    for (int i = 0; i < n; i++) {
+        if (start + ct_batch_cost_s(&s->cost, request[i].tokens) > request[i].deadline_s)
+            return CT_REFUSED_LATE;
+        start += (double)request[i].tokens * token_s;
+    }
+    return CT_ADMITTED;
+}
+
+ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int n, double now,
+                                ct_request_id *id)
+{
+    ct_admission a = judge(s, request, n, now);
+
+    if (a != CT_ADMITTED) {
+        s->stats.refused[a] += n;
+        return a;
+    }
+    for (int k = 0; k < n; k++) {
+        int i = s->unused.at[--s->unused.n];
+        slot *r = &s->slot[i];
+
+        r->request = request[k];
+        r->state = WAITING;
+        r->running = r->cancelled = false;
+        r->run = r->made = 0;
+        r->arrival_s = now;
+        id[k] = r->turn * s->n_slot + i;
+        put(&s->waiting, i);
+    }
+    s->stats.admitted += n;
+    return CT_ADMITTED;
+}
+
+void ct_scheduler_cancel(ct_scheduler *s, ct_request_id id)
+{
+    int i = (int)(id % s->n_slot);
+    slot *r = &s->slot[i];
+
+    if ((r->turn != id / s->n_slot) || (r->state == FREE) || (r->state == ENDED)) return;
+    if (r->running)
+        r->cancelled = true;
+    else
+        end(s, i, CT_OUTCOME_CANCELLED);
+}
+
+void ct_scheduler_drain(ct_scheduler *s)
+{
+    s->draining = true;
+}
+
+bool ct_scheduler_is_idle(const ct_scheduler *s)
+{
+    return s->unused.n == s->n_slot;
+}
+
+/* ---- the next batch */
+
+/* Ends what cannot be in time even alone, from now on. */
+static void expire(ct_scheduler *s, double now)
+{
+    for (int k = 0; k < s->waiting.n;) {
+        int i = s->waiting.at[k];
+        const slot *r = &s->slot[i];
+
+        if (now + ct_batch_cost_s(&s->cost, r->request.tokens) > r->request.deadline_s)
+            end(s, i, CT_OUTCOME_EXPIRED);
+        else
+            k++;
+    }
+    for (int k = 0; k < s->begun.n;) {
+        int i = s->begun.at[k];
+        const slot *r = &s->slot[i];
+
+        if (!r->running && (now >= r->request.deadline_s))
+            end(s, i, CT_OUTCOME_EXPIRED);
+        else
+            k++;
+    }
+}
+
+static void add(ct_scheduler *s, ct_serve_batch *b, int i, int64_t n, bool step)
+{
+    slot *r = &s->slot[i];
+
+    b->slice[b->n++] = (ct_slice){ .id = r->turn * s->n_slot + i,
+                                   .what = r->request.what,
+                                   .first = r->run,
+                                   .n = n,
+                                   .step = step,
+                                   .last = step || (r->run + n == r->request.tokens) };
+    r->running = true;
+    b->n_step += step;
+    b->tokens += n;
+}
+
+static void add_steps(ct_scheduler *s, ct_serve_batch *b)
+{
+    for (int k = 0; k < s->begun.n; k++) {
+        const slot *r = &s->slot[s->begun.at[k]];
+
+        if ((r->state == STEPS) && !r->running) add(s, b, s->begun.at[k], 1, true);
+    }
+}
+
+/* A waiting sequence begins, if there is room for it. */
+static bool begin(ct_scheduler *s, int i)
+{
+    slot *r = &s->slot[i];
+    int64_t need = cache_of(&r->request);
+
+    if ((s->begun.n >= s->o.most_sequences) || (need > s->o.cache_tokens - s->cache_taken))
+        return false;
+    take_out(&s->waiting, i);
+    put(&s->begun, i);
+    s->cache_taken += need;
+    r->state = PROMPT;
+    return true;
+}
+
+/* Where a batch is filled: what it may still take, and by when its requests want it. */
+typedef struct filling {
+    int64_t room;
+    int n_whole; /* requests that are not steps */
+    double deadline_s;
+    bool others;  /* more than one wants room */
+    bool blocked; /* a sequence waits for the cache: no later one begins before it */
+} filling;
+
+static bool in_time(const ct_scheduler *s, const ct_serve_batch *b, const filling *f,
+                    double deadline, int64_t n, double now)
+{
+    return now + ct_batch_cost_s(&s->cost, b->tokens + n) <= fmin(f->deadline_s, deadline);
+}
+
+/* Adds one that waits, or a chunk of it; false: not now. */
+static bool offer(ct_scheduler *s, ct_serve_batch *b, filling *f, int i, double now)
+{
+    slot *r = &s->slot[i];
+    int64_t n = rest_of(r), most;
+    bool oldest = (f->n_whole == 0);
+
+    if (r->running || (f->n_whole >= s->o.most_count)) return false;
+    if (!is_sequence(r)) {
+        if (!oldest && ((n > f->room) || !in_time(s, b, f, r->request.deadline_s, n, now)))
+            return false;
+        f->deadline_s = fmin(f->deadline_s, r->request.deadline_s);
+    } else {
+        most = f->others ? (f->room + 1) / 2 : f->room;
+        if (n > most) n = most;
+        if ((n < 1) || (!oldest && !in_time(s, b, f, INFINITY, n, now))) return false;
+        if (r->state == WAITING) {
+            if (f->blocked) return false;
+            f->blocked = !begin(s, i);
+            if (f->blocked) return false;
+        }
+    }
+    add(s, b, i, n, false);
+    f->room -= n;
+    f->n_whole++;
+    return true;
+}
+
+/* What is left of the room goes to chunks that could be longer. */
+static void extend_chunks(const ct_scheduler *s, ct_serve_batch *b, filling *f, double now)
+{
+    for (int k = 0; (k < b->n) && (f->room > 0); k++) {
+        ct_slice *c = &b->slice[k];
+        const slot *r = &s->slot[c->id % s->n_slot];
+        int64_t more = r->request.tokens - c->first - c->n;
+
+        if (c->step || (more == 0)) continue;
+        if (more > f->room) more = f->room;
+        if (!in_time(s, b, f, INFINITY, more, now)) return;
+        c->n += more;
+        c->last = (c->first + c->n == r->request.tokens);
+        b->tokens += more;
+        f->room -= more;
+    }
+}
+
+static bool wants_room(const slot *r)
+{
+    return !r->running && ((r->state == WAITING) || (r->state == PROMPT));
+}
+
+/* Chunks and whole requests in the order of their arrival. Sequences that have begun lie in one
+ * list, all others in another; both are in that order. */
+static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
+{
+    filling f = { .room = budget_of(s) - b->tokens, .deadline_s = INFINITY };
+    int n_begun = s->begun.n, k = 0, wanting = 0;
+
+    for (int w = 0; w < s->waiting.n; w++) wanting += wants_room(&s->slot[s->waiting.at[w]]);
+    for (int w = 0; w < n_begun; w++) wanting += wants_room(&s->slot[s->begun.at[w]]);
+    f.others = (wanting > 1);
+    for (int w = 0; w < s->waiting.n;) {
+        int i = s->waiting.at[w], before = s->waiting.n;
+
+        while ((k < n_begun) && (s->slot[s->begun.at[k]].arrival_s <= s->slot[i].arrival_s)) {
+            if (s->slot[s->begun.at[k]].state == PROMPT) (void)offer(s, b, &f, s->begun.at[k], now);
+            k++;
+        }
+        (void)offer(s, b, &f, i, now);
+        w += (s->waiting.n == before); /* one that began has left the list */
+    }
+    for (; k < n_begun; k++)
+        if (s->slot[s->begun.at[k]].state == PROMPT) (void)offer(s, b, &f, s->begun.at[k], now);
+    extend_chunks(s, b, &f, now);
+}
+
+static void fill_packed(ct_scheduler *s, ct_serve_batch *b, double now)
+{
+    if (s->o.mixed) {
+        add_steps(s, b);
+        add_arrivals(s, b, now);
+        return;
+    }
+    if (s->turn_of_steps) add_steps(s, b);
+    if (b->n == 0) add_arrivals(s, b, now);
+    if (b->n == 0) add_steps(s, b);
+    s->turn_of_steps = (b->n_step == 0);
+}
+
+/* ---- padded batches */
+
+static double padded_cost(const void *ctx, int64_t length, int64_t count)
+{
+    return ct_batch_cost_s(ctx, length * count);
+}
+
+/* Waiting requests by length, equal ones by arrival. */
+static int sort_waiting(ct_scheduler *s)
+{
+    int n = 0;
+
+    for (int w = 0; w < s->waiting.n; w++) {
+        int i = s->waiting.at[w], k = n;
+
+        for (; (k > 0) && (s->length[k - 1] > s->slot[i].request.tokens); k--) {
+            s->order[k] = s->order[k - 1];
+            s->length[k] = s->length[k - 1];
+        }
+        s->order[k] = i;
+        s->length[k] = s->slot[i].request.tokens;
+        n++;
+    }
+    return n;
+}
+
+/* The place of the one that came first. */
+static int oldest_of(const ct_scheduler *s)
+{
+    int k = 0;
+
+    while (s->order[k] != s->waiting.at[0]) k++;
+    return k;
+}
+
+/* The group without its longest, as long as it would be too late for one of it. */
+static void shrink(const ct_scheduler *s, int oldest, double now, int *first_p, int *end_p)
+{
+    while (*end_p - *first_p > 1) {
+        int64_t length = s->length[*end_p - 1];
+        double deadline = INFINITY;
+
+        for (int k = *first_p; k < *end_p; k++)
+            deadline = fmin(deadline, s->slot[s->order[k]].request.deadline_s);
+        if (now + padded_cost(&s->cost, length, *end_p - *first_p) <= deadline) return;
+        if (*end_p - 1 != oldest)
+            --*end_p;
+        else
+            ++*first_p;
+    }
+}
+
+static void fill_padded(ct_scheduler *s, ct_serve_batch *b, double now)
+{
+    ct_grouping g = { padded_cost, &s->cost, s->o.most_count, s->o.most_tokens };
+    int n = sort_waiting(s), n_group, first = 0, end_of, oldest;
+
+    if (n == 0) return;
+    ct_group_lengths(&g, s->length, n, s->best, s->from, s->end, &n_group);
+    oldest = oldest_of(s);
+    for (int k = 0; s->end[k] <= oldest; k++) first = s->end[k];
+    end_of = first;
+    for (int k = 0; end_of <= oldest; k++) end_of = s->end[k];
+    shrink(s, oldest, now, &first, &end_of);
+    b->length = s->length[end_of - 1];
+    for (int k = first; k < end_of; k++) {
+        add(s, b, s->order[k], s->length[k], false);
+        s->stats.padding += b->length - s->length[k];
+    }
+    b->tokens = b->length * b->n;
+}
+
+/* ---- when */
+
+/* Whether to wait for a fuller batch: until when. */
+static bool wait_for_more(const ct_scheduler *s, double now, double *wake_p)
+{
+    int64_t tokens = 0;
+    double until = INFINITY, s_all;
+
+    if ((s->o.max_wait_s == 0) || s->draining || (s->begun.n > 0) || (s->waiting.n == 0))
+        return false;
+    for (int w = 0; w < s->waiting.n; w++) tokens += s->slot[s->waiting.at[w]].request.tokens;
+    if (tokens >= budget_of(s)) return false;
+    s_all = ct_batch_cost_s(&s->cost, tokens);
+    for (int w = 0; w < s->waiting.n; w++) {
+        const slot *r = &s->slot[s->waiting.at[w]];
+
+        until = fmin(until, fmin(r->arrival_s + s->o.max_wait_s, r->request.deadline_s - s_all));
+    }
+    if (now >= until) return false;
+    *wake_p = until;
+    return true;
+}
+
+/* Whole requests leave the queue: others may wait in their place. */
+static void leave_queue(ct_scheduler *s, const ct_serve_batch *b)
+{
+    for (int k = 0; k < b->n; k++) {
+        int i = (int)(b->slice[k].id % s->n_slot);
+
+        if (s->slot[i].state != WAITING) continue;
+        take_out(&s->waiting, i);
+        s->slot[i].state = WHOLE;
+    }
+}
+
+bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *wake_p)
+{
+    b->n = b->n_step = 0;
+    b->tokens = b->length = 0;
+    *wake_p = INFINITY;
+    expire(s, now);
+    if (wait_for_more(s, now, wake_p)) return false;
+    if (s->o.policy == CT_POLICY_PACKED)
+        fill_packed(s, b, now);
+    else
+        fill_padded(s, b, now);
+    if (b->n == 0) return false;
+    leave_queue(s, b);
+    b->start_s = now;
+    b->expected_s = ct_batch_cost_s(&s->cost, b->tokens);
+    s->busy_until = fmax(s->busy_until, now + b->expected_s);
+    s->n_running++;
+    s->stats.batches++;
+    s->stats.tokens += b->tokens;
+    return true;
+}
+
+/* What a batch did to one of its requests. */
+static void advance(ct_scheduler *s, const ct_slice *c, int i)
+{
+    slot *r = &s->slot[i];
+
+    r->running = false;
+    r->run += c->n;
+    if (!is_sequence(r)) {
+        end(s, i, CT_OUTCOME_DONE);
+        return;
+    }
+    if (!c->last) return;
+    r->state = STEPS;
+    r->made++;
+    if (c->ended || (r->made == r->request.most_new)) end(s, i, CT_OUTCOME_DONE);
+}
+
+void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, bool failed)
+{
+    if (!failed) ct_batch_cost_observe(&s->cost, b->tokens, now - b->start_s);
+    if (--s->n_running == 0) s->busy_until = now;
+    for (int k = 0; k < b->n; k++) {
+        const ct_slice *c = &b->slice[k];
+        int i = (int)(c->id % s->n_slot);
+
+        if (failed)
+            end(s, i, CT_OUTCOME_FAILED);
+        else if (s->slot[i].cancelled)
+            end(s, i, CT_OUTCOME_CANCELLED);
+        else
+            advance(s, c, i);
+    }
+}
+
+const ct_batch_cost *ct_scheduler_cost(const ct_scheduler *s)
+{
+    return &s->cost;
+}
+
+void ct_scheduler_read_stats(const ct_scheduler *s, ct_scheduler_stats *stats)
+{
+    *stats = s->stats;
+    stats->waiting = s->waiting.n;
+    stats->sequences = s->begun.n;
+    stats->budget = budget_of(s);
+    stats->cache_taken = s->cache_taken;
+}
