@@ -182,7 +182,7 @@ static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
         float *weight = ct_blob_data(&p->blob) + at;
         wanted_states w;
 
-        n = in_chunks(t, share) ? chunk(p->count - at) : p->count;
+        n = in_chunks(t, share) ? chunk(p->count - at) : p->count - at;
         n = together(t, p->offset + at, n);
         CT_TRY(math->axpy(t->pass->exec.stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
         CT_TRY(want_states(t, t->rule->n_state, n_moved(t, share), p->offset + at, n, &w));
@@ -376,7 +376,7 @@ static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from,
     for (int64_t at = 0; at < count; at += u->count) {
         int64_t n;
 
-        CT_TRY(find_range(t, p, from + at, chunks ? chunk(count - at) : count, &n, u));
+        CT_TRY(find_range(t, p, from + at, chunks ? chunk(count - at) : count - at, &n, u));
         CT_TRY(update_range(t, p, from + at, n, share, u));
         CT_TRY(ct_exec_poll(&t->pass->exec));
     }

@@ -8,15 +8,16 @@ train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --set=disp
 mkdir files
 file="--set=memory.state=FILE --set=memory.path=files --set=memory.chunk_mb=0.004"
 
-# same KIND RANKS OPTIONS…: in memory, states in files, all in files
+# same KIND RANKS OPTIONS…: in memory, states in files, all in files, weights in files
 same() {
     kind=$1 n=$2
     shift 2
-    for way in none state all; do
+    for way in none state all weights; do
         how=
-        [ "$way $kind" = 'all shards' ] && continue # among ranks weights in files are zero 3's
+        case "$way $kind" in 'all shards' | 'weights shards') continue ;; esac # among ranks they are zero 3's
         [ $way = none ] || how=$file
         [ $way = all ] && how="$how --set=memory.weights=FILE --set=memory.checksum=true"
+        [ $way = weights ] && how="$how --set=memory.weights=FILE --set=memory.state=DEVICE"
         runs "${kind}_${n}_$way" 0 'Optimization Done' $JOB $n $train "$@" $how --metrics=m.jsonl --set=snapshot_prefix=$way
         sum_of >sum_$way
         losses m.jsonl >losses_$way
