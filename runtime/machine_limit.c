@@ -1,4 +1,4 @@
-#include "cli/info/machine_limit.h"
+#include "runtime/machine_limit.h"
 
 #include <math.h>
 #include <omp.h>

@@ -41,13 +41,13 @@ cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
 cli/info: framework/* topology comm/* runtime/config runtime cli
-cli/bench: framework/* topology comm/* runtime/config runtime cli cli/info
+cli/bench: framework/* topology comm/* runtime/config runtime cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
-cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli cli/info
+cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
-cli/plan: framework/* topology planner runtime/config runtime cli cli/info
+cli/plan: framework/* topology planner runtime/config runtime cli
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '

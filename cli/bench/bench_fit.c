@@ -6,13 +6,13 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/fit_math.h"
-#include "cli/info/machine_limit.h"
 #include "comm/autotune/codec_speed.h"
 #include "comm/collective/node_sum.h"
 #include "comm/collective/schedule.h"
 #include "comm/core/reduce.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
+#include "runtime/machine_limit.h"
 
 /* What is timed: `run` does it `times` times in a row; `again` makes the buffers new, untimed. */
 typedef struct fit_experiment {

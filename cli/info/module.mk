@@ -1,5 +1,1 @@
 # `cortado info`.
-
-# Products are added up: fused where the processor can.
-FLAGS_$(D)/machine_limit := -ffp-contract=fast
-SVE_FILES += $(D)/machine_limit

@@ -6,7 +6,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/info/machine_limit.h"
 #include "cli/verb.h"
 #include "comm/core/comm.h"
 #include "framework/base/status.h"
@@ -20,6 +19,7 @@
 #include "runtime/compute.h"
 #include "runtime/config/features.h"
 #include "runtime/call.h"
+#include "runtime/machine_limit.h"
 
 /* ---- a data set */
 

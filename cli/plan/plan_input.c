@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/info/machine_limit.h"
 #include "cli/plan/plan.h"
 #include "framework/base/log.h"
 #include "framework/solver/update_rule.h"
+#include "runtime/machine_limit.h"
 
 double ct_plan_mib(double bytes)
 {

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#include "cli/info/machine_limit.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
+#include "runtime/machine_limit.h"
 
 /** Times in ms. Of n_step steps, in the order in which they ran. */
 typedef struct ct_time_result {

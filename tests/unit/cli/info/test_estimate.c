@@ -2,7 +2,7 @@
 #include "tests/test.h"
 #include "tests/net_layers.h"
 
-#include "cli/info/machine_limit.h"
+#include "runtime/machine_limit.h"
 
 #include <math.h>
 #include <string.h>
