@@ -11,7 +11,7 @@
 #include "framework/solver/update_rule.h"
 #include "runtime/update_place.h"
 
-static const char *folder_of(const Ct__MemoryParameter *p, const char *stage)
+const char *ct_job_memory_folder(const Ct__MemoryParameter *p, const char *stage)
 {
     const char *temp = getenv("TMPDIR");
 
@@ -34,7 +34,7 @@ ct_storage_files ct_job_memory_files(const Ct__MemoryParameter *p)
 
 static ct_status open_files(const Ct__MemoryParameter *p, const char *stage, ct_job_memory *m)
 {
-    const char *folder = folder_of(p, stage);
+    const char *folder = ct_job_memory_folder(p, stage);
     bool in_memory = false;
 
     CT_TRY(ct_scratch_check(folder, &in_memory));

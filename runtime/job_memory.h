@@ -30,6 +30,8 @@ typedef struct ct_job_memory_ask {
     bool divided;  /* among ranks, by --parallel */
 } ct_job_memory_ask;
 
+/** Where files lie. stage: as above. Borrowed from what is there. */
+const char *ct_job_memory_folder(const Ct__MemoryParameter *p, const char *stage);
 /** Of files as `memory` says: chunk, ahead and checksum; the rest is empty. */
 ct_storage_files ct_job_memory_files(const Ct__MemoryParameter *p);
 /** Collective. CT_ERR_CONFIG, CT_ERR_NOMEM. */

@@ -12,8 +12,8 @@
 #include "framework/solver/update_rule.h"
 #include "framework/tensor/storage_bf16.h"
 #include "framework/tensor/storage_shard.h"
-#include "runtime/config/exchange_config.h"
 #include "runtime/job_memory.h"
+#include "runtime/memory_auto.h"
 
 void ct_memory_plan_limit(ct_memory_plan *p, int n)
 {
@@ -150,195 +150,42 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
 
 /* ---- the plan */
 
-ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t)
+ct_status ct_memory_nets_open(const ct_memory_plan *p, ct_memory_nets *n)
 {
     ct_solver_options o = *p->options;
-    ct_exchange_window window;
-    ct_whole_nets nets;
     ct_status status;
 
-    *t = (ct_memory_tiers){ .runtime = p->runtime };
-    o.window = ct_exchange_window_open(&window, p->comm, o.dev, o.param);
+    o.window = ct_exchange_window_open(&n->window, p->comm, o.dev, o.param);
     ct_log_hush(true);
-    status = ct_planned_nets_make(&o, &nets);
+    status = ct_planned_nets_make(&o, &n->nets);
     ct_log_hush(false);
-    CT_TRY(status);
-    ct_memory_tiers_add_net(t, nets.train);
-    status = add_storages(p, nets.train, t);
-    for (int i = 0; i < nets.n_test; i++) t->test += (int64_t)nets.test[i]->memory.planned;
-    ct_whole_nets_destroy(&nets);
-    t->limit[CT_TIER_HOST] = (int64_t)p->limit;
     return status;
 }
 
-/* A way to take less: what `memory` and `recompute` then say. */
-typedef struct way {
-    const char *name;
-    int zero; /* -1: as it is */
-    bool blocks, state, weights;
-    double chunk_mb; /* 0: as it is */
-} way;
-
-enum { MOST_CHOICES = 5 };
-#define SMALL_CHUNK                                                                                \
-    0.5 /* MiB: rings of files of an eighth, which disks still move at nearly their speed */
-
-/* What the rank that takes most takes of the host so, but for a copy that it can do without. */
-static ct_status need_with(const ct_memory_plan *p, const way *w, int64_t *need_p)
+void ct_memory_nets_close(ct_memory_nets *n)
 {
-    Ct__SolverParameter param = *p->options->param;
-    Ct__MemoryParameter memory = *param.memory;
-    ct_solver_options o = *p->options;
-    ct_memory_plan other = *p;
-    ct_memory_tiers t;
-
-    if (w->zero >= 0) memory.zero = w->zero;
-    if (w->state) memory.state = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->weights) memory.weights = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->chunk_mb > 0) memory.chunk_mb = w->chunk_mb;
-    if (w->blocks) param.recompute = CT__RECOMPUTE__BLOCKS;
-    param.memory = &memory;
-    o.param = &param;
-    other.options = &o;
-    CT_TRY(ct_memory_plan_make(&other, &t));
-    *need_p = ct_memory_tier_sum(&t, CT_TIER_HOST) - t.snapshot;
-    return p->agrees ? ct_comm_max(p->comm, need_p, 1) : CT_OK;
+    ct_whole_nets_destroy(&n->nets);
 }
 
-/* Whether a way changes anything, and may be. */
-static bool is_way(const ct_memory_plan *p, const way *w)
+ct_status ct_memory_nets_count(const ct_memory_plan *p, const ct_memory_nets *n, ct_memory_tiers *t)
 {
-    const Ct__SolverParameter *s = p->options->param;
-    int zero = (w->zero >= 0) ? w->zero : s->memory->zero;
-
-    if ((w->zero >= 0) && ((p->comm->size == 1) || (w->zero <= s->memory->zero))) return false;
-    if (w->blocks && (s->recompute == CT__RECOMPUTE__BLOCKS)) return false;
-    if (w->weights && (p->comm->size > 1) && (zero != 0) && (zero != 3)) return false;
-    if (w->weights && lies_in_files(s->memory->weights)) return false;
-    return !(w->state && !w->weights && lies_in_files(s->memory->state));
-}
-
-static ct_status refuse(const ct_memory_plan *p, int64_t need)
-{
-    static const way ways[] = {
-        { .name = "recompute: BLOCKS", .zero = -1, .blocks = true },
-        { .name = "zero: 1", .zero = 1 },
-        { .name = "zero: 2", .zero = 2 },
-        { .name = "zero: 3", .zero = 3 },
-        { .name = "state: FILE", .zero = -1, .state = true },
-        { .name = "state: FILE chunk_mb: 0.5", .zero = -1, .state = true, .chunk_mb = SMALL_CHUNK },
-        { .name = "state: FILE weights: FILE", .zero = -1, .state = true, .weights = true },
-        { .name = "state: FILE weights: FILE chunk_mb: 0.5",
-          .zero = -1,
-          .state = true,
-          .weights = true,
-          .chunk_mb = SMALL_CHUNK },
-        { .name = "zero: 3 state: FILE weights: FILE", .zero = 3, .state = true, .weights = true },
-        { .name = "state: FILE weights: FILE chunk_mb: 0.5, and recompute: BLOCKS",
-          .zero = -1,
-          .blocks = true,
-          .state = true,
-          .weights = true,
-          .chunk_mb = SMALL_CHUNK },
-    };
-    double limit_mb = p->options->param->memory->limit_mb;
-
-    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-        int64_t less = 0;
-
-        if (!is_way(p, &ways[i])) continue;
-        CT_TRY(need_with(p, &ways[i], &less));
-        if ((double)less <= p->limit)
-            return CT_FAIL(CT_ERR_CONFIG,
-                           "limit_mb: %g: the least is %.0f MiB; %s would fit, with %.0f MiB",
-                           limit_mb, ceil(ldexp((double)need, -20)), ways[i].name,
-                           ceil(ldexp((double)less, -20)));
-    }
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "limit_mb: %g: the least is %.0f MiB; no recomputation, no stage of ZeRO and no "
-                   "file makes it fit: take a smaller batch, or a larger limit",
-                   limit_mb, ceil(ldexp((double)need, -20)));
-}
-
-/* ---- AUTO */
-
-static bool is_auto(Ct__MemoryParameter__Tier tier)
-{
-    return tier == CT__MEMORY_PARAMETER__TIER__AUTO;
-}
-
-static double mib(int64_t bytes)
-{
-    return ceil(ldexp((double)bytes, -20));
-}
-
-/* What AUTO may say, the fastest first. */
-static int list_choices(const ct_memory_plan *p, way *list)
-{
-    const Ct__MemoryParameter *m = p->options->param->memory;
-    bool may = (p->comm->size == 1) || (m->zero == 0) || (m->zero == 3);
-    int n = 0;
-
-    list[n++] = (way){ .zero = -1 };
-    for (int weights = 0; weights < 2; weights++) {
-        way w = { .zero = -1, .state = is_auto(m->state), .weights = (weights == 1) };
-
-        if (w.weights ? !(is_auto(m->weights) && may) : !w.state) continue;
-        list[n++] = w;
-        w.chunk_mb = SMALL_CHUNK;
-        if (m->chunk_mb == 0) list[n++] = w;
-    }
-    return n;
-}
-
-static void take(const ct_memory_plan *p, const way *w, int64_t in_memory, Ct__MemoryParameter *m)
-{
-    if (w->state) m->state = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->weights) m->weights = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->chunk_mb > 0) m->chunk_mb = w->chunk_mb;
-    if (w->state || w->weights)
-        CT_INFO("memory: %s AUTO: FILE, since memory takes %.0f MiB of %.0f (%s)",
-                !w->weights ? "state" : (w->state ? "state and weights" : "weights"),
-                mib(in_memory), ldexp(p->limit, -20), p->who);
-}
-
-/* A copy for snapshots is taken where the limit leaves room for it on every rank. */
-static ct_status fit_snapshot(const ct_memory_plan *p, Ct__SolverParameter *param,
-                              ct_memory_tiers *t)
-{
-    int64_t sum = ct_memory_tier_sum(t, CT_TIER_HOST), v[2] = { 0, t->snapshot };
-
-    v[0] = (t->snapshot > 0) && (p->limit > 0) && ((double)sum > p->limit);
-    if (p->agrees) CT_TRY(ct_comm_max(p->comm, v, 2));
-    if (v[0] == 0) return CT_OK;
-    CT_WARN("snapshot_async: a copy takes %.0f MiB, for which %s has no room: training waits until "
-            "snapshots are written",
-            mib(v[1]), p->who);
-    param->snapshot_async = false;
-    t->snapshot = 0;
+    *t = (ct_memory_tiers){ .runtime = p->runtime };
+    ct_memory_tiers_add_net(t, n->nets.train);
+    CT_TRY(add_storages(p, n->nets.train, t));
+    for (int i = 0; i < n->nets.n_test; i++) t->test += (int64_t)n->nets.test[i]->memory.planned;
+    t->limit[CT_TIER_HOST] = (int64_t)p->limit;
     return CT_OK;
 }
 
-ct_status ct_memory_plan_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
-                                ct_memory_tiers *t)
+ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t)
 {
-    way choice[MOST_CHOICES];
-    int n = list_choices(p, choice), best = 0;
-    int64_t need[MOST_CHOICES] = { 0 };
+    ct_memory_nets nets;
+    ct_status status;
 
-    for (int i = 0; i < n; i++) {
-        CT_TRY(need_with(p, &choice[i], &need[i]));
-        if (need[i] < need[best]) best = i;
-        if ((p->limit <= 0) || ((double)need[i] <= p->limit)) break;
-    }
-    if ((p->limit > 0) && ((double)need[best] > p->limit)) {
-        if (param->memory->limit_mb > 0) return refuse(p, need[best]);
-        CT_WARN("memory: a rank needs %.0f MiB at least, but %s leaves it %.0f", mib(need[best]),
-                p->who, ldexp(p->limit, -20));
-    }
-    take(p, &choice[best], need[0], param->memory);
-    CT_TRY(ct_memory_plan_make(p, t));
-    return fit_snapshot(p, param, t);
+    CT_TRY(ct_memory_nets_open(p, &nets));
+    status = ct_memory_nets_count(p, &nets, t);
+    ct_memory_nets_close(&nets);
+    return status;
 }
 
 /* ---- of a job */
@@ -354,6 +201,11 @@ static ct_status agree(ct_memory_plan *p)
     return CT_OK;
 }
 
+static double mib(int64_t bytes)
+{
+    return ceil(ldexp((double)bytes, -20));
+}
+
 static ct_status fail_elsewhere(bool parallel, const ct_device *dev)
 {
     return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out",
@@ -361,7 +213,7 @@ static ct_status fail_elsewhere(bool parallel, const ct_device *dev)
 }
 
 ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool parallel,
-                             ct_solver_options *options)
+                             const char *stage, ct_solver_options *options)
 {
     ct_memory_plan p = { .options = options, .comm = job->data_comm, .agrees = true };
     ct_memory_tiers t;
@@ -372,7 +224,8 @@ ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool paral
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
     if (param->memory->limit_mb > 0) options->memory_limit = ct_memory_plan_room(&p);
-    CT_TRY(ct_memory_plan_settle(&p, param, &t));
+    p.folder = ct_job_memory_folder(param->memory, stage);
+    CT_TRY(ct_memory_auto_settle(&p, param, &t));
     CT_INFO("memory: %.1f MiB of a rank are planned, %.1f MiB of them taken at the start, of %.1f "
             "MiB (%s)",
             ldexp((double)ct_memory_tier_sum(&t, CT_TIER_HOST), -20), ldexp((double)t.runtime, -20),

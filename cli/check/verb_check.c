@@ -16,7 +16,8 @@
 #include "planner/sharding.h"
 #include "runtime/call.h"
 #include "runtime/division/planned_shards.h"
-#include "runtime/memory_plan.h"
+#include "runtime/job_memory.h"
+#include "runtime/memory_auto.h"
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -111,6 +112,7 @@ typedef struct checked {
     ct_text json;          /* of the first net, then the others as a list in it, open  */
     int n_net;             /* reported so far                                          */
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
+    ct_memory_tiers tiers; /* of a rank of a solver's job; zeroed where there is none          */
 } checked;
 
 /* ---- what a rank takes of each tier */
@@ -133,6 +135,20 @@ static void fill_solver_options(const checked *k, double limit, ct_solver_option
                            .precision = s->precision };
 }
 
+/* Of files, as the nodes' class has them: a rank has its part. */
+static ct_memory_speeds described_speeds(const ct_topo *topo)
+{
+    const ct_node_class *c = ct_topo_class(topo, ct_topo_slowest_node(topo));
+    ct_memory_speeds v = { .file_read = 0 };
+
+    if ((c == NULL) || !(c->file_read > 0) || !(c->file_write > 0)) return v;
+    v = ct_memory_speeds_assumed;
+    v.file_read = c->file_read / topo->node_size[0];
+    v.file_write = c->file_write / topo->node_size[0];
+    return v;
+}
+
+/* As the job would, before its nets are made: what AUTO says is in the solver then. */
 static ct_status plan_tiers(const checked *k, double node_limit, ct_memory_tiers *t)
 {
     Ct__SolverParameter *s = k->config.solver;
@@ -143,6 +159,8 @@ static ct_status plan_tiers(const checked *k, double node_limit, ct_memory_tiers
     ct_status status;
 
     CT_TRY(ct_verdict_topo(k->call->options, k->n_rank, &topo));
+    p.speeds = described_speeds(topo);
+    if (!named && (s->memory != NULL)) p.folder = ct_job_memory_folder(s->memory, NULL);
     CT_TRY(ct_comm_create_planned(topo, 0, &p.comm));
     fill_solver_options(k, node_limit, &options);
     ct_memory_plan_limit(&p, topo->node_size[0]);
@@ -152,20 +170,17 @@ static ct_status plan_tiers(const checked *k, double node_limit, ct_memory_tiers
     }
     if ((s->memory != NULL) && (s->memory->limit_mb > 0))
         options.memory_limit = ct_memory_plan_room(&p);
-    status = (s->memory != NULL) ? ct_memory_plan_settle(&p, s, t) : ct_memory_plan_make(&p, t);
+    status = (s->memory != NULL) ? ct_memory_auto_settle(&p, s, t) : ct_memory_plan_make(&p, t);
     ct_comm_destroy(p.comm);
     return status;
 }
 
-/* Of a net for training: of a solver's with all that its job keeps, of a model itself. */
-static ct_status find_tiers(const checked *k, const ct_net *net, ct_memory_tiers *t)
+/* Of a solver's net for training with all that its job keeps; of a model itself, once it is made.
+ */
+static bool is_of_job(const checked *k, ct_phase phase)
 {
-    *t = (ct_memory_tiers){ .chunk_loads = 0 };
-    if (net->options.phase != CT_TRAIN) return CT_OK;
-    if (!k->config.is_model && !k->has_state && (k->parallel == NULL))
-        return plan_tiers(k, net->options.memory_limit, t);
-    ct_memory_tiers_add_net(t, net);
-    return CT_OK;
+    return (k->n_net == 0) && (phase == CT_TRAIN) && !k->config.is_model && !k->has_state &&
+           (k->parallel == NULL);
 }
 
 /* With what a solver's `memory` says of shards. */
@@ -261,7 +276,9 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     c.sent = sent(way.dense, way.gathered, k->n_rank);
     c.sent_first = way.first;
     c.falls_until = way.falls_until;
-    if (k->n_net == 0) CT_TRY(find_tiers(k, net, &c.tiers));
+    if (k->n_net == 0) c.tiers = k->tiers;
+    if ((k->n_net == 0) && (net->options.phase == CT_TRAIN) && !is_of_job(k, net->options.phase))
+        ct_memory_tiers_add_net(&c.tiers, net);
     ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
     ct_check_json(&c, &k->json);
     if (k->to != NULL) {
@@ -297,6 +314,8 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     options.no_data = true;
     options.forward_only = (phase == CT_TEST);
     CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
+    if (is_of_job(k, phase)) CT_TRY(plan_tiers(k, options.memory_limit, &k->tiers));
+    options.recompute = k->config.solver->recompute;
     if ((k->config.solver->memory != NULL) && (k->config.solver->memory->limit_mb > 0))
         options.memory_limit = fmax(1, ldexp(k->config.solver->memory->limit_mb, 20) -
                                            (double)ct_memory_resident_now());

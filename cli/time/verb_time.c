@@ -476,7 +476,7 @@ static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
 }
 
 /* The job's limit of memory, and where AUTO puts what it has. */
-static ct_status plan_memory(ct_call *call, ct_config *c, const ct_net_options *net)
+static ct_status plan_memory(ct_call *call, ct_config *c, ct_net_options *net)
 {
     ct_solver_options options = { .param = c->solver,
                                   .map = c->map,
@@ -486,7 +486,9 @@ static ct_status plan_memory(ct_call *call, ct_config *c, const ct_net_options *
                                   .send_rows = net->send_rows };
     bool parallel = (ct_options_text(call->options, "parallel") != NULL);
 
-    return ct_memory_plan_job(call->job, c->solver, parallel, &options);
+    CT_TRY(ct_memory_plan_job(call->job, c->solver, parallel, NULL, &options));
+    net->recompute = c->solver->recompute;
+    return CT_OK;
 }
 
 ct_status ct_verb_time(ct_call *call)

@@ -342,7 +342,7 @@ static ct_status open_memory(training *t, ct_solver_options *options)
                                      .planned = plan_nets,
                                      .ctx = options };
 
-    CT_TRY(ct_memory_plan_job(t->job, t->config.solver, t->parallel != NULL, options));
+    CT_TRY(ct_memory_plan_job(t->job, t->config.solver, t->parallel != NULL, ask.stage, options));
     if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
     CT_TRY(ct_job_memory_open(&ask, &t->memory));
     if (t->parallel == NULL)

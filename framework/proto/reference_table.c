@@ -439,11 +439,12 @@ const ct_meaning ct_meaning_table[] = {
       "Folder of files of states and weights; unset: `--stage`, else TMPDIR." },
     { "MemoryParameter.prefetch", "Chunks that are read ahead; 0: chosen." },
     { "MemoryParameter.state",
-      "Where the update rule's states lie; `AUTO`: in memory, if they fit." },
+      "Where the update rule's states lie; `AUTO`: in memory, if they fit; else the fastest." },
     { "MemoryParameter.weights",
-      "Where weights lie between uses; `AUTO`: in memory, if they fit." },
+      "Where weights lie between uses; `AUTO`: in memory, if they fit; else the fastest." },
     { "MemoryParameter.zero", "What replicas share out among them (ZeRO): 1 states, 2 gradients, "
-                              "too, 3 weights, too; 0: nothing." },
+                              "too, 3 weights, too; 0: nothing. Not given: 0 where that fits, "
+                              "else the fastest." },
     { "MessageTimeParameter.bytes", "Of a message, or of the buffer that is summed; ascending." },
     { "MessageTimeParameter.one_way_us",
       "Of ranks that only send or only receive, as in a tree. Unset: as `us`." },

@@ -104,21 +104,40 @@ sum_of >sum_none
 all=$(planned)
 is planned_all test "$all" -gt 46 # 15 MiB of weights, twice as many of states
 for limit in $((all - 4)) $((all - 30)); do
-    runs auto_$limit 0 "AUTO: FILE, since memory takes [0-9]* MiB of $limit \(limit_mb\)" "$CORTADO" train $wide --set=memory.limit_mb=$limit --metrics=m.jsonl
+    runs auto_$limit 0 "AUTO takes .*weights: FILE, since memory takes [0-9]* MiB of $limit \(limit_mb\)" "$CORTADO" train $wide --set=memory.limit_mb=$limit --metrics=m.jsonl
     sum_of >sum_auto
     is auto_same_$limit cmp sum_none sum_auto
     is auto_less_$limit test "$(planned)" -le $limit
 done
-runs auto_weights 0 'state and weights AUTO: FILE' "$CORTADO" train $wide --set=memory.limit_mb=$limit
+runs auto_weights 0 'AUTO takes state: FILE weights: FILE' "$CORTADO" train $wide --set=memory.limit_mb=$limit
+# … the fastest, and it says what it knows of the others; with the assumed speeds of deterministic
+priced() { sed -n 's/.*MiB and \([0-9.e+]*\) ms a step are modelled, without a limit \([0-9.e+]*\) ms; of what fits, state: FILE \([0-9.e+]*\) ms, state: FILE weights: FILE \([0-9.e+]*\) ms; 1 of 4 ways do not fit.*/\1 \2 \3 \4/p' out; }
+runs auto_said 0 'the model has 1000 GFLOP/s of a rank, and 2 GB/s read from its files and 1 written, all assumed' "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4))
+is auto_priced python3 -c 'import sys; a = [float(x) for x in sys.argv[1].split()]; exit(not (len(a) == 4 and a[1] < a[0] < a[2] < a[3]))' "$(priced)"
+runs auto_measured 0 'GB/s read from its files and [0-9.]+ written, measured' "$CORTADO" train $wide --set=memory.limit_mb=$limit --set=deterministic=false
 runs too_little 2 'limit_mb: 20: the least is [0-9]+ MiB; no recomputation, no stage of ZeRO and no file' "$CORTADO" train $wide --set=memory.limit_mb=20
 runs host_too_little 2 "limit_mb: $((all - 4)): the least is [0-9]+ MiB; state: FILE would fit" "$CORTADO" train $wide --set=memory.limit_mb=$((all - 4)) --set=memory.state=HOST --set=memory.weights=HOST
 # all ranks choose alike
 runs limit_none_2 0 '' $JOB 2 "$CORTADO" train $wide --set=memory.zero=0
 sum_of >sum_none
-limit=$(($(planned) - 4))
-runs auto_2 0 "memory: state AUTO: FILE, since memory takes [0-9]* MiB of $limit" $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$limit
+all_2=$(planned)
+limit=$((all_2 - 4))
+runs auto_2 0 "memory: AUTO takes weights: FILE, since memory takes [0-9]* MiB of $limit" $JOB 2 "$CORTADO" train $wide --set=memory.zero=0 --set=memory.limit_mb=$limit
 sum_of >sum_auto
 is auto_same_2 cmp sum_none sum_auto
+# a stage of ZeRO, where none is given: what travels costs less than files; not with codecs that send all
+for stage in 1 2; do
+    limit=$((all_2 - 10 * stage + 1))
+    runs auto_zero_$stage 0 "memory: AUTO takes zero: $stage, since memory takes [0-9]* MiB of $limit" $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$limit
+    sum_of >sum_auto
+    is auto_zero_same_$stage cmp sum_none sum_auto
+    is auto_zero_less_$stage test "$(planned)" -le $limit
+done
+runs auto_zero_files 0 'memory: AUTO takes zero: [23] .*FILE, since' $JOB 2 "$CORTADO" train $wide --set=memory.limit_mb=$((all_2 - 32))
+sum_of >sum_auto
+is auto_zero_files_same cmp sum_none sum_auto
+runs auto_no_zero 0 'memory: AUTO takes .*FILE, since' $JOB 2 "$CORTADO" train $wide --set=type=SGD --set=compression.type=POWERSGD --set=memory.limit_mb=$((all_2 - 18))
+runs auto_narrow 0 'memory: AUTO takes zero: 2, since' $JOB 2 "$CORTADO" train $wide --set=clip_gradients=1 --set=memory.gradients=BF16 --set=memory.limit_mb=$((all_2 - 6))
 # the copy that snapshots are written of: each rank has its part, where the limit leaves room for it
 async="--set=snapshot_async=true --set=snapshot_prefix=async"
 copy() { python3 -c "import json; t = json.load(open('c.json'))['memory']['tiers'][0]; exit(not abs(t['snapshot'] * $1 - 3 * t['weights'] * $2) < 4096)"; }
@@ -132,14 +151,25 @@ for n in 1 2; do
     runs copy_no_room_$n 0 'snapshot_async: a copy takes [0-9]+ MiB, for which limit_mb has no room: training waits' $JOB $n "$CORTADO" train $wide $async --set=memory.limit_mb=$((all + 4)) --set=snapshot=1 --overwrite
     is copy_none_$n sh -c '! grep -q "MB for a copy\|is being written" out'
 done
-
-# what is made again comes before files, and smaller chunks before a refusal
-gpt="$CORTADO check --solver=$ROOT/models/gpt_char/solver.prototxt --set=batch_size=8 --set=recompute=AUTO --json=c.json"
+# what is made again or files, by their speed; and smaller chunks before a refusal
+gpt="$CORTADO check --solver=$ROOT/models/gpt_char/solver.prototxt --set=batch_size=8 --set=recompute=AUTO --set=deterministic=true --json=c.json"
 in_files() { python3 -c 'import json; print(len(json.load(open("c.json"))["memory"]["tiers"]) - 1)'; }
 runs made_again 0 'recompute +BLOCKS' $gpt --set=memory.limit_mb=420
 is made_again_first test "$(in_files)" = 0
-runs small_chunks 0 'state AUTO: FILE' $gpt --set=memory.limit_mb=270
+runs small_chunks 0 'AUTO takes state: FILE chunk_mb: 0.5 and recompute: BLOCKS' $gpt --set=memory.limit_mb=270
 is small_chunks_files test "$(in_files)" = 1
+machine() { # GB/S of the disk
+    printf 'name: "m" source: "made up" level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 10 }
+        level { name: "machine" size: 1 latency_us: 1 bandwidth_gbs: 10 }
+        node_class { name: "n" memory_gib: 4 file_read_gbs: %s file_write_gbs: %s }' $1 $1 >disk.machine
+}
+machine 0.01
+runs slow_disk 0 'AUTO takes recompute: BLOCKS' $gpt --set=memory.limit_mb=480 --nodes=1 --machine=disk.machine
+is slow_disk_none test "$(in_files)" = 0
+machine 100
+runs fast_disk 0 '100 GB/s read from its files and 100 written, the files as described' $gpt --set=memory.limit_mb=480 --nodes=1 --machine=disk.machine
+is fast_disk_taken grep -q 'AUTO takes state: FILE chunk_mb: 0.5, since' out
+is fast_disk_files test "$(in_files)" = 1
 runs links 0 'files +[0-9.]+ MB a rank and step are read, [0-9.]+ written in [0-9.]+ ms' "$CORTADO" check $wide --set=memory.state=FILE --set=memory.weights=FILE --nodes=1 --machine=v100_8 --json=c.json
 is links_move python3 -c 'import json; d = json.load(open("c.json")); t, l = d["memory"]["tiers"][1], d["verdict"]["links"][1]; exit(not (t["tier"] == l["link"] == "file" and l["written"] == t["sum"] > 0 and l["read"] > l["written"] + 1.5 * t["weights"]))'
 runs links_unknown 0 'files .* not known: the nodes. class needs file_read_gbs' "$CORTADO" check $wide --set=memory.state=FILE --nodes=1
