@@ -124,7 +124,7 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
 
 ct_gemm_plan ct_gemm_plan_kept(const ct_gemm_desc *d)
 {
-    return plan_as(ct_gemm_set_pick(true), d, false);
+    return plan_as(ct_gemm_set_pick(d->bf16), d, false);
 }
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
@@ -228,9 +228,10 @@ static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int6
 }
 
 /* Bytes of a kept panel from one column to the next. */
-static int64_t kept_step(int64_t k)
+static int64_t kept_step(const ct_gemm_desc *d)
 {
-    return ct_gemm_round_up(k, 2) * (int64_t)sizeof(ct_bf16);
+    return d->bf16 ? ct_gemm_round_up(d->k, 2) * (int64_t)sizeof(ct_bf16)
+                   : d->k * (int64_t)sizeof(float);
 }
 
 /* Sums [q, q + k) of the panel of columns from j on, `width` wide: in panel, or where they lie. */
@@ -245,7 +246,9 @@ static const float *take_panel(const ct_gemm_plan *p, const operands *o, int64_t
                              o->b_row, panel, width);
         return panel;
     }
-    at = o->kept + j * kept_step(p->d.k) + q * width * (int64_t)sizeof(ct_bf16);
+    if (!p->d.bf16)
+        return (const float *)(const void *)(o->kept + j * kept_step(&p->d)) + q * width;
+    at = o->kept + j * kept_step(&p->d) + q * width * (int64_t)sizeof(ct_bf16);
     if (p->set->pair == 2) return at;
     ct_bf16_widen(k * width, at, panel);
     return panel;
@@ -506,14 +509,14 @@ void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const floa
     ct_gemm_run_packed_for(ct_gemm_set_pick(d->bf16), d, g, packed, last_first);
 }
 
-/* ---- a B that is rounded once */
+/* ---- a B that is packed once */
 
 size_t ct_gemm_kept_bytes(const ct_gemm_desc *d)
 {
-    return (size_t)(ct_gemm_round_up(d->n, CT_GEMM_MAX_WIDTH) * kept_step(d->k));
+    return (size_t)(ct_gemm_round_up(d->n, CT_GEMM_MAX_WIDTH) * kept_step(d));
 }
 
-/* One panel of pairs as it is; of floats in pieces, which are narrowed. */
+/* One panel of floats or pairs as it is; of floats for bf16 in pieces, which are narrowed. */
 static void keep_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const float *b, int64_t ldb,
                        int64_t j, char *to)
 {
@@ -523,7 +526,7 @@ static void keep_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const float 
     float room[CT_GEMM_MAX_WIDTH * SOME];
 
     b += j * row;
-    if (s->pair == 2) {
+    if (!d->bf16 || (s->pair == 2)) {
         ct_gemm_pack_panel(s, n, d->k, b, row, column, (float *)(void *)to, width);
         return;
     }
@@ -537,12 +540,12 @@ static void keep_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const float 
 
 void ct_gemm_keep(const ct_gemm_desc *d, const float *b, int64_t ldb, void *kept)
 {
-    const ct_gemm_set *s = ct_gemm_set_pick(true);
+    const ct_gemm_set *s = ct_gemm_set_pick(d->bf16);
     int64_t step = ct_gemm_panel(s);
 
 #pragma omp parallel for num_threads(d->n_thread) schedule(static) if (!omp_in_parallel())
     for (int64_t j = 0; j < d->n; j += step)
-        keep_panel(s, d, b, ldb, j, (char *)kept + j * kept_step(d->k));
+        keep_panel(s, d, b, ldb, j, (char *)kept + j * kept_step(d));
 }
 
 /* ---- many products of one shape: whole products to threads, or, with fewer products than threads,

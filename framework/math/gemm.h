@@ -85,11 +85,13 @@ bool ct_gemm_packed_prefers(const ct_gemm_desc *d, int64_t products);
 void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const float *packed,
                         bool last_first);
 
-/* ---- products with one B that is rounded to bf16 once: weights, whatever the number of rows
+/* ---- products with one B that is packed once: weights, whatever the number of rows
  *
- * Panels of bf16 numbers, 2 bytes each on all processors. Where there is no instruction for pairs
- * they are widened a piece at a time, into a first-level cache. Results are those of ct_gemm_run()
- * without `kept`, bit for bit. */
+ * Panels of floats, or with bf16 of bf16 numbers, 2 bytes each on all processors. Where there is no
+ * instruction for pairs these are widened a piece at a time, into a first-level cache. Results are
+ * those of ct_gemm_run() without `kept`, bit for bit, but where A has so few rows that B is read as
+ * it lies: sums are in the order of many rows here. So with equal `deep` a row of C has the same
+ * bits whatever rows stand beside it. */
 
 /** Of op(B) for any number of rows; a multiple of 64. */
 size_t ct_gemm_kept_bytes(const ct_gemm_desc *d);

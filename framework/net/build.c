@@ -58,7 +58,9 @@ static ct_status make_layer(ct_net *net, int i)
     l->param = n->param;
     l->name = n->name;
     l->where = n->where;
-    l->env = n->varies ? &ct_net_impl_of(net)->untimed : &net->options.env;
+    l->env = !n->varies                                      ? &net->options.env
+             : n->late || !ct_net_impl_of(net)->forward_only ? &ct_net_impl_of(net)->untimed
+                                                             : &ct_net_impl_of(net)->varying;
     ct_layer_place(l, net->options.dev);
     l->phase = net->options.phase;
     if (n->param->has_phase) l->phase = (n->param->phase == CT__PHASE__TEST) ? CT_TEST : CT_TRAIN;

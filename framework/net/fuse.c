@@ -9,10 +9,14 @@
 
 /* ---- on the graph */
 
-/* What varies from batch to batch is shaped again layer by layer: vary.c. */
-static bool is_simple(const ct_graph_node *n)
+/* What varies from batch to batch is shaped again, with its group where the shapes are known before
+ * forward and no gradient is made: vary.c. */
+static bool is_simple(const ct_graph_node *n, const ct_net_options *o)
 {
-    return (n->param->n_propagate_down == 0) && !n->ops->by_net && !n->varies;
+    bool forward = o->forward_only || (o->share != NULL);
+
+    return (n->param->n_propagate_down == 0) && !n->ops->by_net && !n->late &&
+           (!n->varies || forward);
 }
 
 /* On devices: engines that say so, and forms. */
@@ -21,7 +25,7 @@ static bool may_lead(const ct_graph_node *n, const ct_net_options *o)
     const ct_device_override *form;
 
     return (n->ops->fusion != NULL) && (n->ops->fusion->join != NULL) && (n->n_top == 1) &&
-           (n->n_bottom >= 1) && is_simple(n) &&
+           (n->n_bottom >= 1) && is_simple(n, o) &&
            ((o->dev == NULL) || (ct_layer_on_device(n->ops, n->param, o->dev, &form) &&
                                  ((form == NULL) || form->epilogues)));
 }
@@ -117,7 +121,8 @@ static bool suits_blocks(const ct_graph *g, int front, int r, bool goes_on)
 }
 
 /* The NORM behind `at`, a Split of two right behind the node in front, which is a sum; -1: none. */
-static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues, bool reruns)
+static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues, bool reruns,
+                       const ct_net_options *o)
 {
     const ct_graph_node *n = &g->node[at];
     ct_epilogue_kind kind;
@@ -130,7 +135,7 @@ static int norm_behind(const ct_graph *g, int front, int at, unsigned epilogues,
         const ct_value *v = &g->value[n->top[t]];
         const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
 
-        if ((r != NULL) && (r->group == 0) && is_simple(r) && as_epilogue(r, &kind) &&
+        if ((r != NULL) && (r->group == 0) && is_simple(r, o) && as_epilogue(r, &kind) &&
             (kind == CT_EPILOGUE_NORM) && (v->loss_weight == 0.0f) && may_norm(g, at, v->reader) &&
             (!reruns || suits_blocks(g, front, v->reader, true)))
             return v->reader;
@@ -147,7 +152,7 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
     const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
     ct_epilogue_kind kind;
 
-    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) || !is_simple(r) ||
+    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) || !is_simple(r, o) ||
         !as_epilogue(r, &kind))
         return CT_N_EPILOGUE;
     if (((int)kind <= after) || !((epilogues >> kind) & 1u)) return CT_N_EPILOGUE;
@@ -194,7 +199,7 @@ void ct_graph_fuse(ct_graph *g, const ct_net_options *o, bool reruns)
             take(&g->node[at], n_group);
             after = (int)kind;
         }
-        norm = norm_behind(g, i, at, tails, reruns);
+        norm = norm_behind(g, i, at, tails, reruns, o);
         if (norm >= 0) take(&g->node[norm], n_group);
     }
 }
@@ -269,6 +274,11 @@ static bool join(ct_pass *pass, int i, const ct_epilogue *tail)
         of[k]->over = over[k];
     }
     return false;
+}
+
+bool ct_pass_join_again(ct_pass *pass, int i)
+{
+    return join(pass, i, pass->instance[i]->tail);
 }
 
 /* ---- a ReLU's gradient, left to the reader of its top */

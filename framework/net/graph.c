@@ -768,6 +768,7 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     n->bottom[0] = value;
     n->top[0] = made;
     n->varies = ct_value_varies(g, &g->value[value]);
+    n->late = ct_value_is_late(g, &g->value[value]);
     n->reached = g->value[value].reached;
     n->bottom_wanted[0] = g->value[value].wants && n->reached;
     return CT_OK;

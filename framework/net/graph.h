@@ -35,8 +35,9 @@ typedef struct ct_graph_node {
     bool *bottom_wanted; /* backward computes the gradient of bottom i     */
     bool weight_wanted[CT_MAX_WEIGHT];
     int param_of[CT_MAX_WEIGHT]; /* in net->param                          */
-    bool varies;                 /* it reads, or what it reads is made of, tops of ops.varies */
-    bool reached;                /* some top is                            */
+    bool varies;  /* it reads, or what it reads is made of, tops that vary: ct_layer_varies() */
+    bool late;    /* … of which some get their shapes in forward: ops.varies                  */
+    bool reached; /* some top is                            */
     bool runs_backward;
     int group; /* layers that run as one, from 1 on; 0: it runs alone */
     int block; /* of layers that recompute BLOCKS makes again together: a copy of a repeat, or one
@@ -67,7 +68,14 @@ void ct_graph_vary(ct_graph *g);
 /** Whether the samples of v may be others in number from batch to batch. */
 static inline bool ct_value_varies(const ct_graph *g, const ct_value *v)
 {
-    return g->node[v->node].varies || g->node[v->node].ops->varies;
+    const ct_graph_node *n = &g->node[v->node];
+
+    return n->varies || ct_layer_varies(n->ops, n->param);
+}
+/** … so that forward alone finds how many. */
+static inline bool ct_value_is_late(const ct_graph *g, const ct_value *v)
+{
+    return g->node[v->node].late || g->node[v->node].ops->varies;
 }
 /** True where gradients pass from the tops of reader `n` to its bottom `slot`. */
 bool ct_graph_node_passes(const ct_graph_node *n, int slot);

@@ -189,6 +189,11 @@ bool ct_layer_has_own_samples(const ct_layer *l)
            (l->param->part->split == CT__PARALLEL_LAYER_PARAMETER__SPLIT__SEQUENCE);
 }
 
+bool ct_layer_varies(const ct_layer_ops *ops, const Ct__LayerParameter *p)
+{
+    return ops->varies || ((ops->varies_of != NULL) && ops->varies_of(p));
+}
+
 /* ---- parts of layers */
 
 static unsigned splits_of(const ct_layer_ops *ops, const Ct__LayerParameter *p)

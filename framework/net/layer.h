@@ -60,7 +60,9 @@ typedef struct ct_net_env {
     Ct__SolverParameter__Winograd winograd;   /* the solver's */
     Ct__SolverParameter__Precision precision; /* the solver's */
     int64_t sequence_tokens; /* > 0: an Input is one sequence of so many, whatever its shape is */
-    bool no_data; /* `check`: open no data source; shapes from the prototxt where it tells them */
+    bool rows_vary; /* forward only, and rows come in other numbers each time: weights stay packed,
+                     * and a row has the same bits beside any others. Set by the net            */
+    bool no_data;   /* `check`: open no data source; shapes from the prototxt where it tells them */
     struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
                                   * is collective */
     const struct ct_data_group *group; /* framework/data/group.h; NULL: every rank reads its own
@@ -290,6 +292,9 @@ typedef struct ct_layer_ops {
     unsigned no_diff_last_of; /* bit n: nor does the last of n bottoms                      */
     bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
                   * dimension may be smaller, another one in each batch (Filter)            */
+    /** Whether the caller may give the tops other shapes before any forward, which have at most as
+     *  many elements as reshape gave them (Input); NULL: no. */
+    bool (*varies_of)(const Ct__LayerParameter *p);
     int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */
     int alias;          /* CT_ALIAS_…                                                       */
     bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net
@@ -447,6 +452,8 @@ extern const ct_device_override *const ct_device_override_table[];
  * where it has no way to run there, and runs on the host. */
 bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
                         const ct_device_override **form_p);
+/** Whether tops of such a layer may have other shapes in each batch. */
+bool ct_layer_varies(const ct_layer_ops *ops, const Ct__LayerParameter *p);
 /** What parts a layer with these parameters may be cut into: CT_SPLIT_… The planner and
  *  ct_layer_check_part() ask the same; 0 for a type that is not there. */
 unsigned ct_layer_splits(const Ct__LayerParameter *p);

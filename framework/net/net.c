@@ -23,8 +23,8 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
 {
     CT_TRY(check_precision(net));
     CT_TRY(ct_net_build(net, param));
-    CT_TRY(ct_pass_vary(net->pass));
     CT_TRY(ct_net_fuse(net));
+    CT_TRY(ct_pass_vary(net->pass));
     CT_TRY(ct_net_params(net));
     CT_TRY(ct_net_arenas(net));
     CT_TRY(ct_net_chunks(net));
@@ -63,6 +63,8 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     m->untimed = net->options.env;
     m->untimed.plan = NULL;
     m->forward_only = options->forward_only || (options->share != NULL);
+    m->varying = m->untimed;
+    m->varying.rows_vary = true;
     m->no_fuse = !param->fuse;
     net->recompute =
         (param->recompute > options->recompute) ? param->recompute : options->recompute;

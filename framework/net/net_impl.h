@@ -86,6 +86,7 @@ typedef struct ct_pass_impl {
 typedef struct ct_net_impl {
     ct_graph graph;
     ct_net_env untimed; /* the net's without a plan: ranks with other batches ask other questions */
+    ct_net_env varying; /* that, of layers whose rows vary in a net for forward alone            */
     bool force_backward, forward_only, no_fuse;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
@@ -171,7 +172,7 @@ ct_status ct_pass_build(ct_pass *pass);
 /** Calls reshape of layer i, and checks its tops. */
 ct_status ct_pass_reshape_layer(ct_pass *pass, int i);
 /** Where tops vary from batch to batch: tries whether what follows them can, and raises its buffers
- *  to what they need at most. CT_ERR_CONFIG or what a reshape says. */
+ *  to what they need at most. After groups are made. CT_ERR_CONFIG or what a reshape says. */
 ct_status ct_pass_vary(ct_pass *pass);
 void ct_pass_vary_release(ct_pass *pass);
 /** Gives layer i, which is about to run forward, the shapes of this batch and the exec its samples;
@@ -187,6 +188,9 @@ void ct_pass_vary_bind(ct_pass *pass);
 const ct_shape *ct_net_most(const ct_net *net, int b);
 /** Gives the groups to the layers that run them, or dissolves those that they do not take. */
 ct_status ct_net_fuse(ct_net *net);
+/** Has layer i run the group that it runs, after all of its layers were shaped again. False where
+ *  it does not: then it runs no group. */
+bool ct_pass_join_again(ct_pass *pass, int i);
 /** Has layers run their groups. CT_ERR_CONFIG, logged, where a layer of a further pass does not. */
 ct_status ct_pass_fuse(ct_pass *pass);
 /** Lets a group's gradients share memory where it can work in place. After the steps are made. */

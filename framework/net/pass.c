@@ -107,8 +107,8 @@ static ct_status make(ct_pass *pass)
 {
     CT_TRY(copy_blobs(pass));
     CT_TRY(ct_pass_build(pass));
-    CT_TRY(ct_pass_vary(pass));
     CT_TRY(ct_pass_fuse(pass));
+    CT_TRY(ct_pass_vary(pass));
     CT_TRY(check_same(pass));
     CT_TRY(ct_pass_bind_weights(pass));
     return pass->net->options.no_data ? CT_OK : ct_pass_memory(pass);

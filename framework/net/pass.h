@@ -63,6 +63,15 @@ void ct_pass_destroy(ct_pass *pass); /* NULL allowed */
  * CT_ERR_ARG: the set is of another net, or ends within a weight. */
 ct_status ct_pass_use_weights(ct_pass *pass, const ct_weight_set *set);
 
+/** Gives an input (a top of Input with `varies`) another shape, which holds until the next call: as
+ *  many axes as the net's and at most as many elements, for which memory is planned. Its data are
+ *  the caller's to write, afterwards. CT_ERR_SHAPE where it is larger, or the Input does not vary;
+ *  CT_ERR_ARG: the net has no such input. */
+ct_status ct_pass_set_input(ct_pass *pass, const char *name, const ct_shape *shape);
+/** Shapes what follows the inputs at once, where forward would do so layer by layer: what a layer
+ *  does not take is said now. */
+ct_status ct_pass_reshape(ct_pass *pass);
+
 /** Runs forward; *loss_p is this rank's share of the weighted loss. loss_p may be NULL. */
 ct_status ct_pass_forward(ct_pass *pass, double *loss_p);
 /** The same in two halves: a device still computes when the first returns, and its losses, and

@@ -1,11 +1,12 @@
 /* Shapes that change from batch to batch.
  *
- * Behind a layer whose tops vary (Filter) every layer is shaped again before its forward, if its
- * bottoms are not what they were. Memory is planned for the most samples; a buffer that fewer
- * samples need larger gets memory of its own. What a layer finds in the exec is the number of
- * samples that there are, so losses, statistics and accuracies are those of a net made for so many.
- * Whether layers can follow is tried while the net is made, with a few numbers of samples. Nothing
- * of it runs in nets without such a layer.
+ * Behind a layer whose tops vary (Filter, Input) every layer is shaped again before its forward, if
+ * its bottoms are not what they were; layers that run as one are shaped together, and joined again.
+ * Memory is planned for the most samples; a buffer that fewer samples need larger gets memory of
+ * its own. What a layer finds in the exec is the number of samples that there are, so losses,
+ * statistics and accuracies are those of a net made for so many. Whether layers can follow is tried
+ * while the net is made, with a few numbers of samples. Nothing of it runs in nets without such a
+ * layer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ typedef struct vary_layer {
     int source;     /* the layer with tops that vary from which this one's samples come first */
     int from;       /* whose samples it works on: its own count, another layer's; -1: the net's */
     ct_samples n;   /* as it counted them, where from is itself                               */
+    int reads;      /* its backward_reads                                                     */
     ct_shape *seen; /* bottoms that it is shaped for                                          */
     ct_buffer planned[CT_MAX_BUFFER];
     void *own[CT_MAX_BUFFER]; /* memory of buffers that need more than is planned for them    */
@@ -40,8 +42,10 @@ void ct_graph_vary(ct_graph *g)
     for (int i = 0; i < g->n_node; i++) {
         ct_graph_node *n = &g->node[i];
 
-        for (int b = 0; b < n->n_bottom; b++)
+        for (int b = 0; b < n->n_bottom; b++) {
             n->varies |= ct_value_varies(g, &g->value[n->bottom[b]]);
+            n->late |= ct_value_is_late(g, &g->value[n->bottom[b]]);
+        }
     }
 }
 
@@ -59,7 +63,8 @@ static int root_of(const ct_graph *g, int v)
     return v;
 }
 
-/* The first layer of its type that goes by the same last bottom: their samples are the same. */
+/* The first layer of its type that goes by the same last bottom, or the first Input: their samples
+ * are the same. */
 static int first_like(const ct_graph *g, int i)
 {
     const ct_graph_node *n = &g->node[i];
@@ -67,7 +72,8 @@ static int first_like(const ct_graph *g, int i)
     for (int k = 0; k < i; k++) {
         const ct_graph_node *o = &g->node[k];
 
-        if ((o->ops == n->ops) &&
+        if (!n->ops->varies && !o->ops->varies && ct_layer_varies(o->ops, o->param)) return k;
+        if (n->ops->varies && (o->ops == n->ops) &&
             (root_of(g, o->bottom[o->n_bottom - 1]) == root_of(g, n->bottom[n->n_bottom - 1])))
             return k;
     }
@@ -87,9 +93,12 @@ static void find_samples(const ct_pass *pass, int i)
 
         if (b == 0) v->from = all[maker].from;
         if (v->from != all[maker].from) v->from = i; /* a mixture */
-        if (v->source < 0) v->source = g->node[maker].ops->varies ? maker : all[maker].source;
+        if (v->source < 0)
+            v->source = ct_layer_varies(g->node[maker].ops, g->node[maker].param)
+                            ? maker
+                            : all[maker].source;
     }
-    if (n->ops->varies) v->from = first_like(g, i);
+    if (ct_layer_varies(n->ops, n->param)) v->from = first_like(g, i);
 }
 
 /* ---- trying */
@@ -118,20 +127,48 @@ static ct_status try_setup(const ct_pass *pass, int i, const char **why_p)
     return status;
 }
 
-static ct_status try_layer(ct_pass *pass, int i)
+/* ---- layers that run as one are shaped together, at the place where they run */
+
+/* Who runs layer i, where that is the place for it; else -1. */
+static int unit_at(const ct_net *net, int i)
+{
+    int runner = ct_net_impl_of(net)->runner[i];
+
+    return (ct_net_impl_of(net)->place[runner] == i) ? runner : -1;
+}
+
+/* The layer behind k that the same one runs; -1: there is none. */
+static int next_of(const ct_net *net, int k)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    int runner = m->runner[k];
+
+    for (k++; k <= m->place[runner]; k++) {
+        if (m->runner[k] == runner) return k;
+    }
+    return -1;
+}
+
+static ct_status reshape_unit(ct_pass *pass, int unit)
+{
+    for (int k = unit; k >= 0; k = next_of(pass->net, k)) CT_TRY(ct_pass_reshape_layer(pass, k));
+    if ((next_of(pass->net, unit) < 0) || ct_pass_join_again(pass, unit)) return CT_OK;
+    return CT_LAYER_FAIL(pass->net->layer[unit], CT_ERR_CONFIG,
+                         "with so many samples it would not run the layers behind it as it did: "
+                         "say fuse: false in the net");
+}
+
+/* What layer i was found to need with some number of samples. why: what was wrong before. */
+static ct_status take_tried(ct_pass *pass, int i, const char *why)
 {
     const ct_graph *g = &ct_net_impl_of(pass->net)->graph;
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     const ct_layer *l = pass->net->layer[i];
     ct_instance *in = pass->instance[i];
     vary_layer *v = &vary->layer[i];
-    int reads = in->backward_reads;
-    const char *why = NULL;
 
-    CT_TRY(try_setup(pass, i, &why));
-    CT_TRY(ct_pass_reshape_layer(pass, i));
     if (why == NULL) why = vary_misfit(pass, i);
-    if ((why == NULL) && (in->backward_reads != reads))
+    if ((why == NULL) && (in->backward_reads != v->reads))
         why = "its backward would read other values";
     if (why != NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
@@ -150,16 +187,57 @@ static ct_status try_layer(ct_pass *pass, int i)
     return CT_OK;
 }
 
-/* Gives the tops of a layer that decides in forward `share` of the samples that there may be. */
+static ct_status try_unit(ct_pass *pass, int unit)
+{
+    const char *why = NULL;
+    int i = unit;
+
+    while ((why == NULL) && (next_of(pass->net, i) >= 0)) {
+        CT_TRY(try_setup(pass, i, &why));
+        CT_TRY(ct_pass_reshape_layer(pass, i));
+        i = next_of(pass->net, i);
+    }
+    if (why == NULL) CT_TRY(try_setup(pass, i, &why));
+    CT_TRY(reshape_unit(pass, unit));
+    for (int k = unit; k >= 0; k = next_of(pass->net, k))
+        CT_TRY(take_tried(pass, k, (k == i) ? why : NULL));
+    return CT_OK;
+}
+
+/* The axis along which the caller, or the layer, gives less: samples, or tokens of one sequence. */
+static int axis_of(const ct_layer *l, const ct_shape *s)
+{
+    return (!l->ops->varies && (s->ndim == 2) && (s->dim[0] == 1)) ? 1 : 0;
+}
+
+/* Gives the tops of a layer whose tops vary `share` of the samples that there may be: an Input at
+ * least one. */
 static void cut(ct_instance *in, int64_t (*share)(int64_t most))
 {
-    for (int t = 0; t < in->layer->n_top; t++) {
-        ct_shape shape = in->top[t]->data.shape;
+    const ct_layer *l = in->layer;
 
-        shape.dim[0] = share(shape.dim[0]);
+    for (int t = 0; t < l->n_top; t++) {
+        ct_shape shape = in->top[t]->data.shape;
+        int axis = axis_of(l, &shape);
+
+        if (shape.ndim == 0) continue;
+        shape.dim[axis] = share(shape.dim[axis]);
+        if (!l->ops->varies && (shape.dim[axis] < 1)) shape.dim[axis] = 1;
         ct_blob_set_like(in->top[t], &shape, &in->top[t]->data);
         in->top[t]->varies = true;
     }
+}
+
+static ct_status cannot_follow(const ct_pass *pass, int i, ct_status status)
+{
+    int source = ct_pass_impl_of(pass)->vary->layer[i].source;
+    const ct_layer *from = pass->net->layer[source];
+    const ct_shape *s = &pass->instance[source]->top[0]->data.shape;
+
+    return CT_LAYER_FAIL(pass->net->layer[i], status,
+                         "it cannot follow layer \"%s\" (%s), which gives another number of "
+                         "samples in each batch, here %lld",
+                         from->name, from->ops->type, (long long)s->dim[axis_of(from, s)]);
 }
 
 /* share NULL: all of them, as at first. */
@@ -170,23 +248,18 @@ static ct_status try_share(ct_pass *pass, int64_t (*share)(int64_t most))
 
     for (int i = 0; i < net->n_layer; i++) {
         const ct_layer *l = net->layer[i];
+        bool source = ct_layer_varies(l->ops, l->param);
+        int unit = unit_at(net, i);
         ct_status status = CT_OK;
 
-        if (all[i].follows)
-            status = (share != NULL) ? try_layer(pass, i) : ct_pass_reshape_layer(pass, i);
-        else if (l->ops->varies)
+        if (unit < 0) continue;
+        if (all[unit].follows)
+            status = (share != NULL) ? try_unit(pass, unit) : reshape_unit(pass, unit);
+        else if (source)
             status = ct_pass_reshape_layer(pass, i);
-        if ((status != CT_OK) && all[i].follows) {
-            const ct_layer *from = net->layer[all[i].source];
-            const ct_shape *s = &pass->instance[all[i].source]->top[0]->data.shape;
-
-            return CT_LAYER_FAIL(l, status,
-                                 "it cannot follow layer \"%s\" (%s), which gives another number "
-                                 "of samples in each batch, here %lld",
-                                 from->name, from->ops->type, (long long)s->dim[0]);
-        }
+        if ((status != CT_OK) && all[unit].follows) return cannot_follow(pass, unit, status);
         CT_TRY(status);
-        if (l->ops->varies && (share != NULL)) cut(pass->instance[i], share);
+        if (source && (share != NULL)) cut(pass->instance[i], share);
     }
     return CT_OK;
 }
@@ -241,6 +314,7 @@ static ct_status make(ct_pass *pass)
         n_seen += (size_t)net->layer[i]->n_bottom;
         memcpy(vary->layer[i].planned, pass->instance[i]->buffer,
                sizeof(pass->instance[i]->buffer));
+        vary->layer[i].reads = pass->instance[i]->backward_reads;
         find_samples(pass, i);
     }
     return CT_OK;
@@ -268,7 +342,9 @@ ct_status ct_pass_vary(ct_pass *pass)
     ct_vary *vary;
 
     for (int i = 0; i < net->n_layer; i++) {
-        if (net->layer[i]->ops->varies) source = net->layer[i];
+        const ct_layer *l = net->layer[i];
+
+        if (ct_layer_varies(l->ops, l->param)) source = l;
     }
     if (source == NULL) return CT_OK;
     if (net->batch_axis != 0)
@@ -338,7 +414,8 @@ static const char *vary_misfit(const ct_pass *pass, int i)
         const ct_buffer *b = &in->buffer[s], *planned = &vary->layer[i].planned[s];
 
         if (b->bytes == 0) continue;
-        if (b->keep == CT_LIFETIME_ALWAYS) return "it keeps values from batch to batch";
+        if ((b->keep == CT_LIFETIME_ALWAYS) && ((b->row > 0) || (b->bytes != planned->bytes)))
+            return "it keeps values from batch to batch";
         if ((planned->bytes > 0) && (planned->keep != b->keep))
             return "its buffers would be kept for another time";
     }
@@ -378,23 +455,30 @@ void ct_pass_vary_bind(ct_pass *pass)
     }
 }
 
-static ct_status shape_again(ct_pass *pass, int i, vary_layer *v)
+/* Shapes layer i, and those that it runs, for their bottoms, where these are not what they were. */
+static ct_status shape_again(ct_pass *pass, int unit)
 {
-    const ct_layer *l = pass->net->layer[i];
-    ct_instance *in = pass->instance[i];
+    const vary_layer *all = ct_pass_impl_of(pass)->vary->layer;
+    const ct_net *net = pass->net;
     bool same = true;
-    const char *why;
 
-    for (int b = 0; b < l->n_bottom; b++) {
-        same &= ct_shape_equal(&v->seen[b], &in->bottom[b]->data.shape);
-        v->seen[b] = in->bottom[b]->data.shape;
+    for (int i = unit; same && (i >= 0); i = next_of(net, i)) {
+        for (int b = 0; same && (b < net->layer[i]->n_bottom); b++)
+            same = ct_shape_equal(&all[i].seen[b], &pass->instance[i]->bottom[b]->data.shape);
     }
     if (same) return CT_OK;
-    CT_TRY(ct_pass_reshape_layer(pass, i));
-    why = vary_misfit(pass, i);
-    if (why != NULL)
-        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "it does not take a batch of this size: %s", why);
-    return outgrow(l, in, v);
+    CT_TRY(reshape_unit(pass, unit));
+    for (int i = unit; i >= 0; i = next_of(net, i)) {
+        const char *why = vary_misfit(pass, i);
+
+        for (int b = 0; b < net->layer[i]->n_bottom; b++)
+            all[i].seen[b] = pass->instance[i]->bottom[b]->data.shape;
+        if (why != NULL)
+            return CT_LAYER_FAIL(net->layer[i], CT_ERR_SHAPE,
+                                 "it does not take a batch of this size: %s", why);
+        CT_TRY(outgrow(net->layer[i], pass->instance[i], &ct_pass_impl_of(pass)->vary->layer[i]));
+    }
+    return CT_OK;
 }
 
 /* Everyone's number of samples to all: one sum over the ranks, whatever is asked for later. */
@@ -457,7 +541,7 @@ ct_status ct_pass_vary_before(ct_pass *pass, int i)
         return CT_OK;
     }
     v = &vary->layer[i];
-    if (v->follows) CT_TRY(shape_again(pass, i, v));
+    if (v->follows) CT_TRY(shape_again(pass, i));
     if (v->follows && !l->ops->varies && (v->from == i)) {
         bool tops = !l->ops->is_loss && (l->n_top > 0) && (in->top[0]->data.shape.ndim > 0);
 
@@ -473,8 +557,65 @@ ct_status ct_pass_vary_after(ct_pass *pass, int i)
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     vary_layer *v;
 
-    if ((vary == NULL) || !pass->net->layer[i]->ops->varies) return CT_OK;
+    if ((vary == NULL) || !ct_layer_varies(pass->net->layer[i]->ops, pass->net->layer[i]->param))
+        return CT_OK;
     v = &vary->layer[i];
     if (v->from != i) return CT_OK;
     return count(pass, pass->instance[i]->top[0]->data.shape.dim[0], &v->n);
+}
+
+/* ---- shapes from the caller */
+
+/* The layer that has the input `name`, and which of its tops it is; -1: there is none. */
+static int find_input(const ct_net *net, const char *name, int *top_p)
+{
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int t = 0; net->layer[i]->ops->keeps_top && (t < net->layer[i]->n_top); t++) {
+            *top_p = t;
+            if (strcmp(net->pass->instance[i]->top[t]->name, name) == 0) return i;
+        }
+    }
+    return -1;
+}
+
+ct_status ct_pass_set_input(ct_pass *pass, const char *name, const ct_shape *shape)
+{
+    const ct_net *net = pass->net;
+    int t = 0, i = find_input(net, name, &t);
+    const ct_shape *most;
+    bool fits;
+
+    if (i < 0) return CT_FAIL(CT_ERR_ARG, "net \"%s\" has no input \"%s\"", net->name, name);
+    most = ct_net_most(
+        net, ct_net_impl_of(net)->graph.value[ct_net_impl_of(net)->graph.node[i].top[t]].blob);
+    if (ct_shape_equal(shape, &pass->instance[i]->top[t]->data.shape)) return CT_OK;
+    if (!ct_layer_varies(net->layer[i]->ops, net->layer[i]->param))
+        return CT_LAYER_FAIL(net->layer[i], CT_ERR_SHAPE,
+                             "input \"%s\" has shape %s, not %s: other shapes want input_param { "
+                             "varies: true }",
+                             name, ct_shape_str(most).text, ct_shape_str(shape).text);
+    fits = (shape->ndim == most->ndim) &&
+           (ct_shape_count(shape, 0, -1) <= ct_shape_count(most, 0, -1));
+    for (int k = 0; fits && (k < shape->ndim); k++) fits = shape->dim[k] >= 1;
+    if (!fits)
+        return CT_LAYER_FAIL(net->layer[i], CT_ERR_SHAPE,
+                             "input \"%s\" of shape %s: the net was made for %s at most", name,
+                             ct_shape_str(shape).text, ct_shape_str(most).text);
+    ct_blob_set_shape(pass->instance[i]->top[t], shape);
+    return CT_OK;
+}
+
+ct_status ct_pass_reshape(ct_pass *pass)
+{
+    const ct_vary *vary = ct_pass_impl_of(pass)->vary;
+    const ct_net *net = pass->net;
+
+    for (int i = 0; (vary != NULL) && (i < net->n_layer); i++) {
+        int unit = unit_at(net, i);
+
+        if ((unit < 0) || !vary->layer[unit].follows || ct_net_impl_of(net)->graph.node[unit].late)
+            continue;
+        CT_TRY(shape_again(pass, unit));
+    }
+    return CT_OK;
 }

@@ -305,6 +305,9 @@ const ct_meaning ct_meaning_table[] = {
     { "InnerProductParameter.transpose", "Weights are stored as inputs by outputs." },
     { "InnerProductParameter.weight_filler", "Initial weights." },
     { "InputParameter.shape", "Shape of each top, or one for all." },
+    { "InputParameter.varies",
+      "Batches may be smaller: the shapes are the largest, for which memory is planned. See "
+      "layers.md#input." },
     { "InterpParameter.height", "Height of the top." },
     { "InterpParameter.pad_beg", "Rows and columns added in front: 0, or below to cut off." },
     { "InterpParameter.pad_end", "Rows and columns added behind: 0, or below to cut off." },

@@ -19,7 +19,8 @@
  *
  * On the CPU it takes rows of bf16 numbers, and makes rows of tokens so for readers that take them.
  * Products round and pack the weights once for all rows. Tests with few rows, which would do so
- * again and again, keep what is packed until the weights change.
+ * again and again, keep what is packed until the weights change; so do nets for forward alone whose
+ * rows vary in number.
  */
 
 typedef struct ip_state {
@@ -181,16 +182,16 @@ static void reserve_work(ct_instance *in)
     if (most > 0) ct_instance_buffer(in, IP_WORK, CT_LIFETIME_CALL, most);
 }
 
-/* Memory that lasts, which layers of samples that vary in number have not. */
+/* Memory that lasts: of tests with few rows in bf16, and where rows vary in number (rows_vary).
+ * What is packed there stays when the layer is shaped again. */
 static void reserve_kept(const ct_layer *l, ct_instance *in)
 {
     enum { FEW = 64 };
     ip_instance *r = in->state;
-    size_t bytes = (l->phase == CT_TEST) && (r->m < FEW) && !in->bottom[0]->varies
-                       ? ct_product_kept_bytes(&r->forward)
-                       : 0;
+    bool few = (l->phase == CT_TEST) && (r->m < FEW) && !in->bottom[0]->varies && r->forward.d.bf16;
+    size_t bytes = (few || l->env->rows_vary) ? ct_product_kept_bytes(&r->forward) : 0;
 
-    r->kept_version = 0;
+    if (bytes != in->buffer[IP_KEPT].bytes) r->kept_version = 0;
     ct_instance_buffer(in, IP_KEPT, CT_LIFETIME_ALWAYS, bytes);
 }
 

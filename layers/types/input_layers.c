@@ -46,6 +46,11 @@ static ct_status input_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+static bool input_varies(const Ct__LayerParameter *p)
+{
+    return (p->input_param != NULL) && p->input_param->varies;
+}
+
 static ct_status input_reshape(const ct_layer *l, ct_instance *in)
 {
     int64_t tokens = l->env->sequence_tokens, batch = 0;
@@ -91,6 +96,7 @@ const ct_layer_ops ct_layer_input = {
     .max_top = -1,
     .is_data = true,
     .keeps_top = true,
+    .varies_of = input_varies,
     .setup = input_setup,
     .reshape = input_reshape,
     .forward = input_forward,

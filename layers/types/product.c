@@ -29,7 +29,7 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *s
     *p = (ct_product){ .d = *shape };
     p->d.n_thread = ct_engine_n_thread(l);
     p->d.bf16 = ct_engine_bf16(l);
-    p->d.deep = ct_gemm_goes_deep(shape);
+    p->d.deep = !l->env->rows_vary && ct_gemm_goes_deep(shape);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
     if (rows ||
         (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0))))
@@ -198,7 +198,7 @@ static size_t narrow_room(const ct_product *p)
 
 size_t ct_product_kept_bytes(const ct_product *p)
 {
-    return ((p->math == NULL) && p->d.bf16) ? ct_gemm_kept_bytes(&p->d) : 0;
+    return (p->math == NULL) ? ct_gemm_kept_bytes(&p->d) : 0;
 }
 
 void ct_product_keep(const ct_product *p, const float *b, int64_t ldb, void *kept)

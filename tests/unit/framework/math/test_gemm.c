@@ -410,6 +410,24 @@ static void check_numbers(const ct_gemm_desc *d, int64_t pad, float beta)
     release(&o);
 }
 
+/* A B of floats that is packed once has the bits of one that is packed each time. */
+static void check_kept(const ct_gemm_desc *d, int64_t pad, float beta)
+{
+    operands got = make_operands(d, pad, 1.0f, beta), want = make_operands(d, pad, 1.0f, beta);
+    void *kept = ct_mem_acquire(ct_gemm_kept_bytes(d));
+    ct_gemm_plan p = ct_gemm_plan_kept(d);
+
+    assert_non_null(kept);
+    ct_gemm_keep(d, got.b, got.g.ldb, kept);
+    got.g.b = NULL;
+    got.g.kept = kept;
+    ct_gemm_run(&p, &want.g);
+    ct_gemm_run(&p, &got.g);
+    assert_memory_equal(got.c, want.c, (size_t)got.count * sizeof(float));
+    ct_mem_release(kept);
+    release(&got), release(&want);
+}
+
 static void test_numbers(void **state)
 {
     (void)state;
@@ -418,6 +436,8 @@ static void test_numbers(void **state)
 
         d.bf16 = true;
         check_numbers(&d, (i / 2 % N_VARIANT & 4) ? 3 : 0, (i % 2 == 0) ? 0.0f : 1.0f);
+        d.bf16 = false;
+        check_kept(&d, (i / 2 % N_VARIANT & 4) ? 3 : 0, (i % 2 == 0) ? 0.0f : 1.0f);
     }
 }
 
