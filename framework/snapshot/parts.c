@@ -664,9 +664,46 @@ ct_status ct_parts_run(const ct_parts *p, ct_storage *const *own, int n, ct_whol
     return ct_whole_run(&source, own, n, work, ctx);
 }
 
+/* ---- this rank's weights */
+
+/* Behind a window lies what does not learn. What comes and goes is wanted of another storage. */
+static ct_status weights_want(ct_storage *s, ct_stream st, ct_storage_range *r)
+{
+    const ct_net *net = s->own;
+    int64_t shift = (r->from < net->grad_count) ? 0 : net->weight_memory - net->weight_count;
+
+    (void)st;
+    r->data = net->weight_arena + r->from + shift;
+    return CT_OK;
+}
+
+static ct_status weights_done(ct_storage *s, ct_stream st, const ct_storage_range *r)
+{
+    (void)s;
+    (void)st;
+    (void)r;
+    return CT_OK;
+}
+
+static int64_t weights_together(const ct_storage *s, int64_t from)
+{
+    const ct_net *net = s->own;
+
+    return ((from < net->grad_count) ? net->grad_count : s->count) - from;
+}
+
 ct_storage ct_parts_weights(const ct_parts *p)
 {
-    return ct_storage_at(ct_net_device(p->net), p->net->weight_arena, p->net->weight_count);
+    static const ct_storage_ops ops = { .name = "a net's weights",
+                                        .fixed = true,
+                                        .want = weights_want,
+                                        .done = weights_done,
+                                        .together = weights_together };
+
+    return (ct_storage){ .ops = &ops,
+                         .dev = ct_net_device(p->net),
+                         .count = p->net->weight_count,
+                         .own = (void *)(uintptr_t)p->net };
 }
 
 /* ---- a checksum */

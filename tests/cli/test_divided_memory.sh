@@ -1,0 +1,85 @@
+# memory { } with --parallel: shards, casts and files change no bit of what the same ranks do without.
+. "$ROOT/tests/cli/lib.sh"
+cat >net.prototxt <<'NET'
+name: "memory"
+layer { name: "in" type: "DummyData" top: "data" top: "label" dummy_data_param {
+  shape { dim: 12 dim: 2 dim: 8 dim: 8 } data_filler { type: "gaussian" std: 1 }
+  shape { dim: 12 } data_filler { type: "constant" value: 3 } } }
+layer { name: "in/conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 7 kernel_size: 3 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "fc6" type: "InnerProduct" bottom: "conv" top: "fc6"
+  inner_product_param { num_output: 33 weight_filler { type: "xavier" } } }
+layer { name: "relu6" type: "ReLU" bottom: "fc6" top: "fc6" }
+repeat { count: 3 prefix: "m%d_" bottom: "fc6" top: "m"
+  layer { name: "fc" type: "InnerProduct" bottom: "fc6" top: "fc" inner_product_param { num_output: 33 weight_filler { type: "xavier" } } }
+  layer { name: "relu" type: "ReLU" bottom: "fc" top: "m" }
+}
+layer { name: "fc7" type: "InnerProduct" bottom: "m" top: "fc7"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc7" bottom: "label" top: "loss" }
+NET
+cat >solver.prototxt <<'SOLVER'
+net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 type: "AdamW" max_iter: 4 display: 1 snapshot: 2
+snapshot_format: BINARYPROTO test_iter: 1 test_interval: 2 random_seed: 7 global_batch_size: 12
+average { type: EMA decay: 0.9 } deterministic: true comm { bucket_mb: 0.002 }
+SOLVER
+in_one='stage { first: "in/conv" last: "loss" rank: 0'
+cut='layer { name: "fc6" split: OUTPUT } layer { name: "m0_fc" split: INPUT }'
+plan() { echo "ranks: $2 global_batch: 12 micro_batches: $3 $4" >"$1.plan"; } # NAME RANKS MICRO-BATCHES STAGES
+plan alone 1 2 "$in_one }"
+plan replicas 2 1 "$in_one rank: 1 share: 5 share: 7 }"
+plan split 2 1 "$in_one rank: 1 tensor: 2 $cut }" # a rank is alone with its parts, and is not with the convolution
+plan pipeline 2 3 'stage { first: "in/conv" last: "bn" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
+plan mixed 4 1 "stage { first: \"in/conv\" last: \"bn\" rank: 0 rank: 1 share: 5 share: 7 } stage { first: \"fc6\" last: \"loss\" rank: 2 rank: 3 tensor: 2 $cut }"
+plan square 4 2 'stage { first: "in/conv" last: "bn" rank: 0 rank: 1 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 share: 4 share: 2 }'
+
+# What check says of each rank's memory is what train planned and allocated.
+cat >memory.py <<'PY'
+import json, sys
+
+done = [json.loads(line) for line in open(sys.argv[1])][-1]
+said = json.load(open(sys.argv[2]))["ranks"]
+assert done["event"] == "done" and len(done["ranks"]) == len(said), done
+for a, b in zip(done["ranks"], said):
+    tiers = {t["tier"]: t for t in b["memory"]["tiers"]}
+    print(a, b)
+    assert a["memory_bytes"] == b["memory_bytes"] == a["allocated_bytes"] == tiers["host"]["sum"]
+    assert ("file" in tiers) == (len(sys.argv) > 3), tiers
+PY
+have_python=$(command -v python3 || true)
+[ -n "$have_python" ] || skip memory "no python3"
+train="$CORTADO train --solver=solver.prototxt"
+what() { # losses of steps and tests, the checksum
+    sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #0: loss = \([0-9.e+-]*\) .*/test \1/p
+        s/.*weights after iteration [0-9]*: checksum //p' out
+}
+first() { # NAME RANKS PLAN SETTING…: what the others are compared with
+    of=$1 ranks=$2 with="--parallel=$3.plan"
+    shift 3
+    runs "${of}_whole" 0 'Optimization Done' $JOB "$ranks" $train "$with" --set snapshot_prefix="$of" "$@"
+    what >"$of.is"
+    is "${of}_said" test "$(wc -l <"$of.is")" = 8
+}
+same() { # NAME SETTING…: as the first, with these besides what it has
+    by=$1
+    shift
+    runs "${of}_$by" 0 'Optimization Done' $JOB "$ranks" $train "$with" --set snapshot_prefix="$of.$by" --metrics=m.jsonl "$@"
+    what >my.is
+    is "${of}_${by}_same" cmp "$of.is" my.is
+    is "${of}_${by}_set" cmp "${of}_iter_4.caffemodel" "$of.${by}_iter_4.caffemodel"
+    is "${of}_${by}_average" cmp "${of}_iter_4.average.caffemodel" "$of.${by}_iter_4.average.caffemodel"
+}
+planned() { # [files] SETTING…: of the run before
+    files=
+    [ "$1" != files ] || { files=files && shift; }
+    "$CORTADO" check --solver=solver.prototxt "$with" --json "$@" >said 2>>out || not_ok "${of}_${by}_check" "check fails"
+    [ -z "$have_python" ] || is "${of}_${by}_memory" sh -c "python3 memory.py m.jsonl said $files >>out 2>&1"
+}
+export CORTADO_POISON=1
+
+# ---- shards; statistics, which do not learn, lie behind what comes and goes
+first shards 2 replicas
+same three --set memory.zero=3 --set memory.prefetch=1
+planned --set memory.zero=3 --set memory.prefetch=1
+finish
