@@ -39,18 +39,31 @@ static side *side_of(ct_exchange_divided *x, int param)
 
 /* ---- gradients on their way */
 
-static ct_status on_landed(void *ctx, int first, int n)
-{
-    const side *s = ctx;
-
-    return s->landed(s->landed_ctx, s->first + first, n);
-}
-
 static ct_status on_part(void *ctx, int param, int64_t from, int64_t count)
 {
     const side *s = ctx;
 
     return s->part(s->part_ctx, s->first + param, from, count);
+}
+
+/* Under shards a rank that is alone on a side has all of it as one piece. */
+static ct_status tell_whole(side *s, int first, int n)
+{
+    if (!s->of->shards || s->x.sync.shards) return CT_OK;
+    for (int i = first; i < first + n; i++) {
+        if (s->heard[i]) continue;
+        s->heard[i] = true;
+        CT_TRY(on_part(s, i, 0, s->view.param[i].count));
+    }
+    return CT_OK;
+}
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    side *s = ctx;
+
+    CT_TRY(tell_whole(s, first, n));
+    return s->landed(s->landed_ctx, s->first + first, n);
 }
 
 static const ct_transport *way_of(const side *s)
@@ -87,11 +100,8 @@ static ct_status tell(side *s, int first, int n)
 {
     const ct_exchange_divided *x = s->of;
 
+    CT_TRY(tell_whole(s, first, n));
     for (int i = first; i < first + n; i++) {
-        if (x->shards && !s->heard[i]) {
-            s->heard[i] = true;
-            CT_TRY(on_part(s, i, 0, s->view.param[i].count));
-        }
         if (s->told[i] || (x->shards && !x->updated)) continue;
         s->told[i] = true;
         CT_TRY(on_landed(s, i, 1));
@@ -176,6 +186,7 @@ static void divided_hear_parts(void *ctx, ct_part_fn part, void *part_ctx)
 
         s->part = part;
         s->part_ctx = part_ctx;
+        if (x->shards && !s->x.sync.shards) continue; /* tell_whole() */
         if (way_of(s)->ops->hear_parts != NULL)
             way_of(s)->ops->hear_parts(way_of(s)->ctx, (part != NULL) ? on_part : NULL, s);
     }
@@ -340,7 +351,7 @@ static ct_net view_of(const ct_net *net, int first, int i)
     return view;
 }
 
-/* One rank alone lets go of each gradient for itself. */
+/* One rank alone lets go of each gradient for itself, unless a codec rounds them by buckets. */
 static ct_status cut_divided(void *ctx, const ct_net *net, bool *begins)
 {
     const ct_divided_window *w = ctx;
@@ -351,7 +362,8 @@ static ct_status cut_divided(void *ctx, const ct_net *net, bool *begins)
         ct_net view = view_of(net, first, i);
         bool alone = (comm[i] == NULL) || (comm[i]->size == 1);
 
-        for (int k = 0; k < view.n_param; k++) begins[first + k] = true;
+        alone = alone && !ct_exchange_is_coded(w->param, &view);
+        for (int k = 0; alone && (k < view.n_param); k++) begins[first + k] = true;
         if (!alone && (view.n_param > 0))
             CT_TRY(ct_exchange_cut(comm[i], w->param, &view, begins + first));
         first += view.n_param;

@@ -82,4 +82,17 @@ export CORTADO_POISON=1
 first shards 2 replicas
 same three --set memory.zero=3 --set memory.prefetch=1
 planned --set memory.zero=3 --set memory.prefetch=1
+
+# ---- casts: gradients in 16 bits, by halves of the same allreduces; whoever is alone rounds, too
+cast='--set compression.min_bytes=100 --set compression.type'
+first bf16_square 4 square $cast=BF16
+for zero in 1 2 3; do same $zero $cast=BF16 --set memory.zero=$zero; done
+planned $cast=BF16 --set memory.zero=3
+for run in 'split 2' 'pipeline 2'; do
+    first "bf16_${run% *}" "${run#* }" "${run% *}" $cast=BF16
+    same 3 $cast=BF16 --set memory.zero=3
+done
+narrow="$cast=FP16 --set compression.warmup_iter=2 --set clip_gradients=0.5"
+first fp16_split 2 split $narrow
+same 2 $narrow --set memory.zero=2
 finish
