@@ -41,29 +41,29 @@ static ct_status rank_options(const ct_parallel *p, const ct_rank_net *net, int 
     return count_in_flight(p, ct_parallel_place_of(p, rank).stage, &out->in_flight);
 }
 
-static void fill(const ct_net *net, const ct_net_options *o, const ct_rank_shard *shard,
-                 ct_rank_memory *m)
+static ct_status fill(ct_net *net, const ct_net_options *o, const ct_rank_shards *shards,
+                      ct_rank_memory *m)
 {
-    int64_t states = (int64_t)(o->state_bytes * (double)shard->length);
+    ct_memory_tiers *t = &m->tiers;
 
+    *t = (ct_memory_tiers){ .chunk_loads = 0 };
+    ct_memory_tiers_add_net(t, net);
+    if (shards != NULL)
+        CT_TRY(shards->find(shards->ctx, net, t));
+    else
+        t->bytes[CT_TIER_HOST][CT_USE_STATES] = (int64_t)(o->state_bytes * (double)net->grad_count);
+    t->limit[CT_TIER_HOST] = (int64_t)o->memory_limit;
+    m->memory_bytes = ct_memory_tier_sum(t, CT_TIER_HOST) + ct_memory_tier_sum(t, CT_TIER_DEVICE);
+    m->weight_bytes = m->memory_bytes - (int64_t)net->memory.planned;
     m->kept_bytes = ct_net_kept_bytes(net) * o->in_flight;
     m->transient_bytes = (int64_t)net->memory.planned - m->kept_bytes;
-    m->weight_bytes =
-        (int64_t)net->memory.weights + states + shard->weight_bytes + shard->gradient_bytes;
-    m->memory_bytes = m->weight_bytes + (int64_t)net->memory.planned;
-    m->tiers = (ct_memory_tiers){ .chunk_loads = 0 };
-    ct_memory_tiers_add_net(&m->tiers, net);
-    m->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] = states;
-    m->tiers.bytes[CT_TIER_HOST][CT_USE_WEIGHTS] += shard->weight_bytes;
-    m->tiers.bytes[CT_TIER_HOST][CT_USE_GRADIENTS] += shard->gradient_bytes;
-    m->tiers.limit[CT_TIER_HOST] = (int64_t)o->memory_limit;
+    return CT_OK;
 }
 
 static ct_status memory_at(const ct_parallel *p, const ct_sharded_net *s,
                            const ct_net_options *whole, const ct_rank_shards *shards, int rank,
                            ct_rank_memory *m)
 {
-    ct_rank_shard shard = { .length = 0 };
     ct_net_options o;
     ct_rank_net made;
     ct_net *net = NULL;
@@ -75,9 +75,7 @@ static ct_status memory_at(const ct_parallel *p, const ct_sharded_net *s,
     if ((status == CT_OK) && (shards != NULL))
         status = shards->open(shards->ctx, rank, &made, &o.window);
     if (status == CT_OK) status = ct_net_create(made.param, &o, &net);
-    if (status == CT_OK) shard.length = net->grad_count;
-    if ((status == CT_OK) && (shards != NULL)) status = shards->find(shards->ctx, net, &shard);
-    if (status == CT_OK) fill(net, &o, &shard, m);
+    if (status == CT_OK) status = fill(net, &o, shards, m);
     ct_net_destroy(net);
     ct_rank_net_destroy(&made);
     return status;

@@ -15,18 +15,14 @@ typedef struct ct_rank_memory {
     ct_memory_tiers tiers;   /* the same sum, by what it is for                     */
 } ct_rank_memory;
 
-/** What a rank keeps where ranks share out what they keep (ZeRO). */
-typedef struct ct_rank_shard {
-    int64_t length;                       /* floats of each state that it has      */
-    int64_t weight_bytes, gradient_bytes; /* besides the net's arenas, in shards */
-} ct_rank_shard;
-
-/** Who knows that: the plan of a job, of which this is one rank. */
+/** Who knows what a rank keeps besides its net's arenas: the plan of a job, of which this is one.
+ */
 typedef struct ct_rank_shards {
     void *ctx;
     /** Before the rank's net is made: its window, until the next rank's. */
     ct_status (*open)(void *ctx, int rank, const ct_rank_net *net, const ct_net_window **window_p);
-    ct_status (*find)(void *ctx, const ct_net *net, ct_rank_shard *out);
+    /** Adds what it keeps: states, and what lies in shards or files. */
+    ct_status (*find)(void *ctx, ct_net *net, ct_memory_tiers *t);
 } ct_rank_shards;
 
 /** Where a rank's net stands: of the environment of a whole one, its place and ranks. */
@@ -38,7 +34,7 @@ ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
  *  state_bytes. CT_ERR_CONFIG, CT_ERR_NOMEM. */
 ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,
                             const ct_net_options *whole, ct_rank_memory *m);
-/** The same with shards; NULL: each rank has all of its weights' states. */
+/** The same with shards; NULL: each rank has all of its weights' states, in memory. */
 ct_status ct_rank_memory_with(const ct_parallel *p, const ct_sharded_net *s,
                               const ct_net_options *whole, const ct_rank_shards *shards,
                               ct_rank_memory *m);

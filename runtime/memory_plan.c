@@ -119,32 +119,46 @@ static void add_transfers(const ct_net *net, int64_t length, bool weights, ct_me
     t->file_read = t->file_written + (weights ? (int64_t)(part * (double)t->visit_bytes) : 0);
 }
 
-static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory_tiers *t)
+static int count_states(const Ct__SolverParameter *p)
 {
-    const Ct__SolverParameter *p = plan->options->param;
+    return (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
+}
+
+ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net *net,
+                                      int64_t length, bool shards, int iter_size,
+                                      ct_memory_tiers *t)
+{
     const Ct__MemoryParameter none = CT__MEMORY_PARAMETER__INIT;
     const Ct__MemoryParameter *m = (p->memory != NULL) ? p->memory : &none;
     ct_storage_files files = ct_job_memory_files(m);
     const ct_storage_files *states = lies_in_files(m->state) ? &files : NULL;
     const ct_storage_files *weights = lies_in_files(m->weights) ? &files : NULL;
-    bool shards = (plan->comm->size > 1) && (m->zero > 0);
     const ct_update_rule *rule = NULL;
-    int64_t length = 0, copy = 0, chunk = 0, ring = 0;
-    int iter_size = 1;
-    int n_state = (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
+    int64_t chunk = 0, ring = 0;
 
-    CT_TRY(ct_solver_micro_batches(p, plan->options->map, net, &iter_size));
-    ct_net_count_rows(net, iter_size);
     CT_TRY(ct_update_rule_find(p->type, &rule));
-    CT_TRY(find_lengths(net, p, plan->comm, shards, n_state, &length, &copy));
-    t->snapshot = copy * (int64_t)sizeof(float);
     if (ct_net_has_visits(net)) add_storage(t, CT_USE_WEIGHTS, length, weights);
     add_kept(net, p, rule, length, shards, iter_size, t);
-    for (int i = 0; i < n_state; i++) add_storage(t, CT_USE_STATES, length, states);
+    for (int i = 0; i < count_states(p); i++) add_storage(t, CT_USE_STATES, length, states);
     if ((weights == NULL) && !shards) t->chunk_loads = 0;
     add_transfers(net, length, (weights != NULL) && ct_net_has_visits(net), t);
     ct_storage_file_size(&files, 1, &chunk, &ring);
     t->chunk_loads += t->bytes[CT_TIER_FILE][CT_USE_STATES] / chunk;
+    return CT_OK;
+}
+
+static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory_tiers *t)
+{
+    const Ct__SolverParameter *p = plan->options->param;
+    bool shards = (plan->comm->size > 1) && (p->memory != NULL) && (p->memory->zero > 0);
+    int64_t length = 0, copy = 0;
+    int iter_size = 1;
+
+    CT_TRY(ct_solver_micro_batches(p, plan->options->map, net, &iter_size));
+    ct_net_count_rows(net, iter_size);
+    CT_TRY(find_lengths(net, p, plan->comm, shards, count_states(p), &length, &copy));
+    t->snapshot = copy * (int64_t)sizeof(float);
+    CT_TRY(ct_memory_plan_add_storages(p, net, length, shards, iter_size, t));
     return add_communication(plan, net, shards, t);
 }
 

@@ -183,7 +183,7 @@ static bool is_of_job(const checked *k, ct_phase phase)
            (k->parallel == NULL);
 }
 
-/* With what a solver's `memory` says of shards. */
+/* With what a solver's `memory` says. */
 static ct_status rank_memory(const checked *k, const ct_sharded_net *s,
                              const ct_net_options *options, ct_rank_memory *m)
 {
@@ -193,7 +193,7 @@ static ct_status rank_memory(const checked *k, const ct_sharded_net *s,
     ct_topo *topo = NULL;
     ct_status status;
 
-    if (k->config.is_model || (p->memory == NULL) || (p->memory->zero == 0))
+    if (k->config.is_model || (p->memory == NULL))
         return ct_rank_memory_of(k->parallel, s, options, m);
     CT_TRY(ct_verdict_topo(k->call->options, k->parallel->n_rank, &topo));
     planned.topo = topo;

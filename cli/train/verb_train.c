@@ -345,7 +345,7 @@ static ct_status open_memory(training *t, ct_solver_options *options)
     CT_TRY(ct_memory_plan_job(t->job, t->config.solver, t->parallel != NULL, ask.stage, options));
     if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
     CT_TRY(ct_job_memory_open(&ask, &t->memory));
-    if (t->parallel == NULL)
+    if ((t->parallel == NULL) || (t->parallel->n_rank == 1))
         options->window =
             ct_exchange_window_open(&t->window, t->job->data_comm, options->dev, t->config.solver);
     options->open_state = t->memory.open_state;

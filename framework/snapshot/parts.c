@@ -419,8 +419,9 @@ ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learn
     int64_t most, *mine = NULL, *all = NULL;
     ct_status status = CT_OK;
 
-    p->shard = own;
     p->learned = learned;
+    if (own == NULL) return CT_OK;
+    p->shard = own;
     most = tell_pieces(p, NULL);
     CT_TRY(ct_group_max(p->job, &most, 1));
     mine = calloc((size_t)(TOLD * most + 1), sizeof(*mine));
@@ -531,7 +532,7 @@ static bool within(const ct_param *p, const ct_whole_ask *a, int64_t *from_p, in
     return end > from;
 }
 
-/* These weights lie in shards. */
+/* These weights lie elsewhere than in the net's memory. */
 static bool is_learned(const session *s, const ct_whole_ask *a, int i)
 {
     return (a->k == 0) && (s->p->learned != NULL) &&

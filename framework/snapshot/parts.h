@@ -42,7 +42,7 @@ typedef struct ct_parts {
     int *first_piece;      /* [n_part + 1] places in `piece`; NULL: each has all of its part's */
     ct_part_piece *piece;  /* that together are a part, ascending */
     const ct_shard *shard; /* this rank's, of its net's arena     */
-    ct_storage *learned;   /* … and of the weights that learn; NULL: they are whole */
+    ct_storage *learned;   /* … and where its weights that learn lie; NULL: in its net's memory */
 } ct_parts;
 
 /** Agrees on who has what. The nets and the group outlive it. CT_ERR_CONFIG, logged, where ranks
@@ -51,8 +51,9 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
                           ct_parts **parts_p);
 void ct_parts_destroy(ct_parts *p); /* NULL allowed */
 /** From now on states are storages of shards (ct_storage_open_shard()), of which `own` is this
- *  rank's; learned: so are the weights that learn, and lie there. Both outlive p. Collective over
- *  the job. CT_ERR_NOMEM, CT_ERR_CONFIG. */
+ *  rank's; NULL, on all ranks or on none: each has all of its parts. learned: so are the weights
+ *  that learn, and lie there; NULL: in the net's memory. Both outlive p. Collective over the job
+ *  where there are shards. CT_ERR_NOMEM, CT_ERR_CONFIG. */
 ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learned);
 /** Whether this rank is the one that stands for its part of parameter i. */
 bool ct_parts_stands(const ct_parts *p, int i);

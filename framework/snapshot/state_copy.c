@@ -55,7 +55,7 @@ static ct_status share_parts(ct_state_copy *c)
         bool learns = ct_param_has_history(c->net, own);
 
         if (!ct_parts_stands(p, ct_net_find_param(p->whole, own->key))) continue;
-        if (!learns || (p->learned == NULL))
+        if (!learns || !pieces || (p->learned == NULL))
             CT_TRY(ct_shard_add(&c->weights, own->offset, own->count));
         if (learns && !pieces) CT_TRY(ct_shard_add(&c->history, own->offset, own->count));
     }

@@ -233,6 +233,25 @@ ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p)
     return CT_OK;
 }
 
+/* Of weights that come and go, each rank of the group has all. */
+static ct_status broadcast_stored(const ct_group *g, const ct_param *p, ct_storage *weights)
+{
+    float *v = ct_mem_acquire(CT_STORAGE_CHUNK * sizeof(*v));
+    ct_status status = CT_OK;
+
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to broadcast the weights");
+    for (int64_t at = 0; (at < p->count) && (status == CT_OK); at += CT_STORAGE_CHUNK) {
+        int64_t n = (p->count - at < CT_STORAGE_CHUNK) ? p->count - at : CT_STORAGE_CHUNK;
+
+        if (g->rank == 0) status = ct_storage_get(weights, p->offset + at, n, v);
+        if (status == CT_OK) status = ct_group_broadcast(g, v, (size_t)n * sizeof(*v));
+        if ((status == CT_OK) && (g->rank != 0))
+            status = ct_storage_put(weights, p->offset + at, n, v);
+    }
+    ct_mem_release(v);
+    return status;
+}
+
 static ct_status broadcast_tied(ct_solver *s)
 {
     const ct_net *net = s->net;
@@ -241,8 +260,11 @@ static ct_status broadcast_tied(ct_solver *s)
         const ct_param *p = &net->param[i];
 
         if (!p->tied) continue;
-        CT_TRY(ct_group_broadcast(&s->exchange.tied, ct_blob_data(&p->blob),
-                                  (size_t)p->count * sizeof(float)));
+        if (ct_step_has_visits(&s->step))
+            CT_TRY(broadcast_stored(&s->exchange.tied, p, &s->step.weights));
+        else
+            CT_TRY(ct_group_broadcast(&s->exchange.tied, ct_blob_data(&p->blob),
+                                      (size_t)p->count * sizeof(float)));
         ct_net_weights_changed(s->net);
     }
     return CT_OK;

@@ -133,10 +133,10 @@ static ct_status open_step(ct_solver *s)
                          .on_host = s->options.on_host,
                          .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
-    if (!s->exchange.sync.shards) return CT_OK;
     if (s->parts != NULL)
-        return ct_parts_share_out(s->parts, &s->step.shard,
+        return ct_parts_share_out(s->parts, s->exchange.sync.shards ? &s->step.shard : NULL,
                                   ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
+    if (!s->exchange.sync.shards) return CT_OK;
     return ct_state_shards_create(&s->step.shard, s->net->grad_count, &s->exchange.data,
                                   &s->shards);
 }

@@ -600,9 +600,8 @@ static ct_status open_weights(ct_train_step *t)
         return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
     }
     if ((t->open_weights != NULL) && (net->grad_count > 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { weights: FILE } is not built yet with --parallel: leave it "
-                       "out");
+        return CT_FAIL(CT_ERR_ARG, "weights lie elsewhere, and come for no step of net \"%s\"",
+                       net->name);
     if (ct_host_update_is_open(&t->host)) return open_storage(t, NULL, NULL, &t->weights);
     t->weights = ct_storage_at(net->options.dev, net->weight_arena, net->grad_count);
     return CT_OK;

@@ -450,9 +450,6 @@ static ct_status read_shards(ct_exchange_divided *x, const Ct__SolverParameter *
     CT_TRY(ct_exchange_read_config(param, &config));
     x->shards = (zero > 0);
     x->after_all = config.after_all;
-    if (ct_net_has_visits(net) && (param->memory->weights == CT__MEMORY_PARAMETER__TIER__FILE))
-        return CT_FAIL(CT_ERR_CONFIG, "memory { weights: FILE } is not built yet with --parallel: "
-                                      "leave it out");
     if ((zero == 3) && (net->n_param > 0) && is_of(&net->param[0], TIED))
         return CT_FAIL(CT_ERR_CONFIG,
                        "memory { zero: 3 } and --parallel: the first and the last stage share %s, "

@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "framework/solver/update_rule.h"
-#include "framework/tensor/storage_bf16.h"
+#include "runtime/memory_plan.h"
 
 static void drop(ct_planned_shards *p)
 {
@@ -68,28 +67,33 @@ static ct_status open_rank(void *ctx, int rank, const ct_rank_net *net,
     free(list);
     CT_TRY(status);
     p->groups = (ct_exchange_groups){ p->comm[1], p->comm[0], p->comm[2], false };
+    if (p->parallel->n_rank == 1) { /* no division */
+        *window_p = ct_exchange_window_open(&p->window.of, p->comm[3], ct_device_cpu(), p->param);
+        return CT_OK;
+    }
     *window_p = ct_exchange_divided_window(&p->window, &p->groups, p->comm[3], ct_device_cpu(),
                                            (int)p->parallel->micro_batches, p->param);
     return CT_OK;
 }
 
-/* As ct_train_step_open() has it. */
-static ct_status find(void *ctx, const ct_net *net, ct_rank_shard *out)
+/* As its job has it. */
+static ct_status find(void *ctx, ct_net *net, ct_memory_tiers *t)
 {
     const ct_planned_shards *p = ctx;
-    bool window = (ct_net_chunk_count(net) > 0) && net->options.window->gradients;
-    bool waits = ct_update_waits_for_all(p->param) || ct_update_rule_has_ratio(p->param->type);
-    bool narrow = p->param->memory->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16;
+    bool shards = (p->param->memory->zero > 0) && (p->parallel->n_rank > 1);
+    int iter_size = p->param->iter_size;
+    int64_t length = net->grad_count;
     ct_shard s = { .n = 0 };
-    ct_status status = ct_exchange_divided_shard(&p->groups, p->param, net, &s);
 
-    out->length = ct_shard_length(&s);
-    ct_shard_destroy(&s);
-    if (ct_net_has_visits(net)) out->weight_bytes = out->length * (int64_t)sizeof(float);
-    if (window && waits)
-        out->gradient_bytes = narrow ? (int64_t)ct_storage_bf16_size(out->length)
-                                     : out->length * (int64_t)sizeof(float);
-    return status;
+    if (p->parallel->n_rank == 1) CT_TRY(ct_solver_micro_batches(p->param, NULL, net, &iter_size));
+    if (shards) {
+        ct_status status = ct_exchange_divided_shard(&p->groups, p->param, net, &s);
+
+        length = ct_shard_length(&s);
+        ct_shard_destroy(&s);
+        CT_TRY(status);
+    }
+    return ct_memory_plan_add_storages(p->param, net, length, shards, iter_size, t);
 }
 
 ct_rank_shards ct_planned_shards_open(ct_planned_shards *p)

@@ -1,5 +1,5 @@
-/** @file planned_shards.h  What each rank of a job by a parallel file would have of shards (ZeRO),
- * before there is a job: for ct_rank_memory_with().
+/** @file planned_shards.h  What each rank of a job by a parallel file would keep as its solver's
+ * `memory` says, in shards (ZeRO) and files, before there is a job: for ct_rank_memory_with().
  */
 #ifndef CT_PLANNED_SHARDS_H
 #define CT_PLANNED_SHARDS_H

@@ -95,4 +95,32 @@ done
 narrow="$cast=FP16 --set compression.warmup_iter=2 --set clip_gradients=0.5"
 first fp16_split 2 split $narrow
 same 2 $narrow --set memory.zero=2
+
+# ---- weights in files: they come for each forward and backward, of each micro-batch in flight
+mkdir files
+disk='--set memory.path=files --set memory.chunk_mb=0.004 --set memory.checksum=true --set memory.weights=FILE'
+disk3="$disk --set memory.zero=3 --set memory.state=FILE"
+sum_of() { sed -n 's/.*weights after iteration [0-9]*: checksum //p' out; }
+for run in 'alone 1' 'pipeline 2' 'square 4'; do
+    first "file_${run% *}" "${run#* }" "${run% *}"
+    same disk $disk
+    planned files $disk
+done
+same disk3 $disk3
+planned files $disk3
+# sets and weights come to files, and from there
+runs resumed 0 'Optimization Done' $JOB 4 $train "$with" $disk3 --set snapshot_prefix=r --snapshot=file_square_iter_2.solverstate.h5
+is resumed_same test "$(sum_of)" = "$(tail -n 1 file_square.is)"
+runs back 0 'Optimization Done' $JOB 4 $train "$with" --set snapshot_prefix=r --snapshot=file_square.disk3_iter_2.solverstate.h5
+is back_same test "$(sum_of)" = "$(tail -n 1 file_square.is)"
+for how in "$disk" "$disk3"; do
+    runs loaded 0 'Optimization Done' $JOB 4 $train "$with" $how --set snapshot_prefix=r --set max_iter=0 --weights=file_square_iter_4.caffemodel
+    is loaded_same cmp file_square_iter_4.caffemodel r_iter_0.caffemodel
+done
+lamb='--set type=LAMB --set clip_gradients=0.5'
+first file_lamb 4 mixed $lamb
+same disk $disk $lamb
+same disk3 $disk3 $lamb
+runs timed 0 'lie in files in' $JOB 2 "$CORTADO" time --solver=solver.prototxt --parallel=pipeline.plan --iterations=2 --limits=false $disk
+runs weights_of_shards 2 'take zero: 3, or 0' $JOB 4 $train --parallel=mixed.plan $disk --set memory.zero=1
 finish

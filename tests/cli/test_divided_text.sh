@@ -155,5 +155,10 @@ for zero in 0 2; do
 done
 is stages_zero cmp zero0.sum zero2.sum
 is stages_zero_said test -s zero2.sum
+mkdir files
+runs stages_files 0 'Iteration 4, loss' $JOB 2 $train --parallel=stages.plan --set memory.weights=FILE --set memory.path=files --set memory.chunk_mb=0.004 \
+    --set deterministic=true --set type=AdamW --set base_lr=0.01 --set snapshot_prefix=f
+sed -n 's/.*weights after iteration 4: //p' out >files.sum
+is stages_files_same cmp zero0.sum files.sum
 runs stages_zero_3 2 'the first and the last stage share wte' $JOB 2 $train --parallel=stages.plan --set memory.zero=3
 finish

@@ -178,8 +178,6 @@ runs tested_too_little 2 'limit_mb: 5: the least is [0-9]+ MiB, [0-9]+ of them t
 runs tested_enough 3 'absent' "$CORTADO" test --model=wide.prototxt --weights=absent --set=memory.limit_mb=$all
 runs checked_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" check $wide --set=memory.limit_mb=20
 
-printf 'ranks: 1 global_batch: 12 stage { first: "conv" last: "loss" rank: 0 }\n' >one.parallel
-runs weights_divided 2 'weights: FILE } is not built yet with --parallel' $train --parallel=one.parallel --set=memory.weights=FILE --set=memory.path=files
 runs no_folder 2 'memory { path }: "nowhere" is no folder' $train --set=memory.state=FILE --set=memory.path=nowhere
 if [ -d /dev/shm ] && [ -w /dev/shm ]; then
     runs in_tmpfs 0 'lies in memory \(tmpfs\)' $train --set=memory.state=FILE --set=memory.path=/dev/shm --set=max_iter=2 --set=snapshot_prefix=t
