@@ -106,7 +106,8 @@ for run in 'alone 1' 'pipeline 2' 'square 4'; do
     same disk $disk
     planned files $disk
 done
-same disk3 $disk3
+same async $disk --set snapshot_async=true
+same disk3 $disk3 --set snapshot_async=true
 planned files $disk3
 # sets and weights come to files, and from there
 runs resumed 0 'Optimization Done' $JOB 4 $train "$with" $disk3 --set snapshot_prefix=r --snapshot=file_square_iter_2.solverstate.h5

@@ -46,6 +46,14 @@ same clip 1 --set=clip_gradients=0.5 --set=iter_size=2
 same shards 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=1
 same apart 2 --set=type=Adam --set=base_lr=0.01 --set=memory.zero=3 --set=clip_gradients=0.5
 same each 2
+# weights alone in files: a range of them ends with a chunk, one of states does not
+for way in none alone; do
+    how=--set=memory.path=files
+    [ $way = none ] || how="$how --set=memory.weights=FILE --set=memory.chunk_mb=0.004"
+    runs weights_$way 0 'Optimization Done' $JOB 1 $train $how --set=snapshot_prefix=$way
+    sum_of >sum_$way
+done
+is weights_alone_same cmp sum_none sum_alone
 unset CORTADO_POISON
 # gradients that wait are kept in 16 bits: nothing else is rounded
 one_step="--set=momentum=0 --set=weight_decay=0 --set=max_iter=1 --set=snapshot=0"
