@@ -46,6 +46,14 @@ typedef struct ct_samples {
     int64_t local, global, first;
 } ct_samples;
 
+/** Sequences of unlike lengths side by side in blobs of 1 x tokens: packed.h. */
+typedef struct ct_packed {
+    int64_t n, longest; /* sequences, while the net is made as many as there may be; tokens of the
+                         * longest, 0 while it is made */
+    const int64_t *at;  /* [n + 1] the first token of each, and the end                         */
+    int64_t number;     /* grows with each other set of sequences                               */
+} ct_packed;
+
 /** What the job looks like, for layers that read or split data. The same on all ranks but rank. */
 typedef struct ct_net_env {
     int rank, n_rank;
@@ -60,6 +68,7 @@ typedef struct ct_net_env {
     Ct__SolverParameter__Winograd winograd;   /* the solver's */
     Ct__SolverParameter__Precision precision; /* the solver's */
     int64_t sequence_tokens; /* > 0: an Input is one sequence of so many, whatever its shape is */
+    const ct_packed *packed; /* blobs are sequences side by side; NULL: they are not           */
     bool rows_vary; /* forward only, and rows come in other numbers each time: weights stay packed,
                      * and a row has the same bits beside any others. Set by the net            */
     bool no_data;   /* `check`: open no data source; shapes from the prototxt where it tells them */
@@ -270,6 +279,11 @@ typedef struct ct_sequence_ops {
                       size_t *work_p);
     /** In place of the layer's, of the new tokens in ex->sequence. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    /** Where env->packed is set, reshape and forward go by it: each sequence is for itself. pools:
+     *  the top has a row a sequence, and bottom 0 a number a token. */
+    bool packs, pools;
+    /** Tokens that a sequence may have; NULL, 0: any number. */
+    int64_t (*longest)(const ct_layer *l, const ct_instance *in);
 } ct_sequence_ops;
 
 typedef struct ct_layer_ops {

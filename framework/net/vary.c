@@ -19,6 +19,7 @@ typedef struct vary_layer {
     int from;       /* whose samples it works on: its own count, another layer's; -1: the net's */
     ct_samples n;   /* as it counted them, where from is itself                               */
     int reads;      /* its backward_reads                                                     */
+    int64_t number; /* of the packed sequences that it is shaped for                          */
     ct_shape *seen; /* bottoms that it is shaped for                                          */
     ct_buffer planned[CT_MAX_BUFFER];
     void *own[CT_MAX_BUFFER]; /* memory of buffers that need more than is planned for them    */
@@ -455,6 +456,14 @@ void ct_pass_vary_bind(ct_pass *pass)
     }
 }
 
+/* The number of the packed sequences, where layer l goes by them. */
+static int64_t packed_of(const ct_layer *l)
+{
+    bool packs = (l->env->packed != NULL) && (l->ops->sequence != NULL) && l->ops->sequence->packs;
+
+    return packs ? l->env->packed->number : 0;
+}
+
 /* Shapes layer i, and those that it runs, for their bottoms, where these are not what they were. */
 static ct_status shape_again(ct_pass *pass, int unit)
 {
@@ -463,6 +472,7 @@ static ct_status shape_again(ct_pass *pass, int unit)
     bool same = true;
 
     for (int i = unit; same && (i >= 0); i = next_of(net, i)) {
+        same = (all[i].number == packed_of(net->layer[i]));
         for (int b = 0; same && (b < net->layer[i]->n_bottom); b++)
             same = ct_shape_equal(&all[i].seen[b], &pass->instance[i]->bottom[b]->data.shape);
     }
@@ -471,6 +481,7 @@ static ct_status shape_again(ct_pass *pass, int unit)
     for (int i = unit; i >= 0; i = next_of(net, i)) {
         const char *why = vary_misfit(pass, i);
 
+        ct_pass_impl_of(pass)->vary->layer[i].number = packed_of(net->layer[i]);
         for (int b = 0; b < net->layer[i]->n_bottom; b++)
             all[i].seen[b] = pass->instance[i]->bottom[b]->data.shape;
         if (why != NULL)

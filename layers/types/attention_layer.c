@@ -222,6 +222,10 @@ static ct_status describe(const ct_layer *l, const ct_instance *in, ct_attention
                              "attention_param.rope: %lld dimensions do not turn in pairs within a "
                              "head's %lld",
                              (long long)d->rope_dim, (long long)d->dim);
+    if ((l->env->packed != NULL) && (l->env->packed->longest > 0)) {
+        d->n = l->env->packed->n;
+        d->tq = d->tk = l->env->packed->longest;
+    }
     d->wants_q = in->bottom[0]->wants_diff;
     d->wants_kv = s->packed ? d->wants_q : in->bottom[1]->wants_diff || in->bottom[2]->wants_diff;
     return ct_attention_split(d);
@@ -235,14 +239,14 @@ static void drop_turns(const ct_layer *l, attention_plan *p)
     p->n_turn = 0;
 }
 
-/* Cosines and sines of all positions. */
+/* Cosines and sines of all positions: those that there are may be more. */
 static ct_status make_turns(const ct_layer *l, attention_plan *p)
 {
     const attention_state *s = l->state;
     const ct_attention_desc *d = &p->desc;
     int64_t n = (d->tq > d->tk) ? d->tq : d->tk;
 
-    if ((d->rope_dim == 0) || ((p->n_turn == n) && (p->turn_dim == d->rope_dim))) return CT_OK;
+    if ((d->rope_dim == 0) || ((p->n_turn >= n) && (p->turn_dim == d->rope_dim))) return CT_OK;
     drop_turns(l, p);
     p->turn = ct_mem_acquire((size_t)(n * d->rope_dim) * sizeof(float));
     if (p->turn == NULL)
@@ -260,6 +264,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     attention_plan *p = in->state;
     ct_attention_desc *d = &p->desc;
     size_t work, more;
+    ct_shape top;
     bool back;
 
     CT_TRY(describe(l, in, d));
@@ -277,8 +282,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, STATS, CT_LIFETIME_PASS,
                        back ? (size_t)(d->n * d->heads * d->tq * 2) * sizeof(float) : 0);
     ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, work);
-    ct_blob_set_like(in->top[0], &(ct_shape){ 3, { d->n, d->tq, d->heads * d->dim } },
-                     &in->bottom[0]->data);
+    top = in->bottom[0]->data.shape; /* sequences and queries */
+    top.dim[2] = d->heads * d->dim;
+    ct_blob_set_like(in->top[0], &top, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -307,6 +313,7 @@ static ct_attention_args make_args(const ct_layer *l, const ct_instance *in, con
         a.dk = ct_num_to(a.dq, d->bf16, keys);
         a.dv = ct_num_to(a.dq, d->bf16, values);
     }
+    if (l->env->packed != NULL) a.at = l->env->packed->at;
     if (s->segments) a.segment = ct_blob_data(in->bottom[l->n_bottom - 1]);
     if (in->buffer[STATS].bytes > 0) a.stats = in->buffer[STATS].data;
     a.key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
@@ -423,7 +430,9 @@ static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
-static const ct_sequence_ops attention_sequence = { .keep = keep, .forward = forward_fresh };
+static const ct_sequence_ops attention_sequence = { .keep = keep,
+                                                    .forward = forward_fresh,
+                                                    .packs = true };
 
 static void release(const ct_layer *l, ct_instance *in)
 {

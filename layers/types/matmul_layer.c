@@ -24,6 +24,7 @@ typedef struct matmul_plan {
     int64_t count;    /* of matrices                             */
     int64_t size[3];  /* elements of a matrix C, A, B            */
     int64_t width[3]; /* of their rows                           */
+    bool pools;       /* sums over the tokens of each of the sequences that lie side by side */
     matmul_way way[N_WAY];
 } matmul_plan;
 
@@ -119,6 +120,13 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 
         if (bytes > work) work = bytes;
     }
+    p->pools = (l->env->packed != NULL) && !s->ta && !s->tb && (a->ndim == 3) && (m == 1);
+    if (p->pools) {
+        size_t bytes = ct_gemm_workspace(&p->way[TO_C].d);
+
+        top.dim[0] = (l->env->packed->n < k) ? l->env->packed->n : k;
+        work = (bytes > work) ? bytes : work;
+    }
     ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, work);
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
@@ -155,8 +163,35 @@ static ct_status run(const ct_layer *l, const ct_instance *in, ct_exec *ex, int 
     return CT_OK;
 }
 
+/* A row for each of the sequences side by side, of its own tokens. */
+static ct_status pool(const ct_layer *l, const ct_instance *in)
+{
+    const ct_packed *packed = l->env->packed;
+    const matmul_plan *p = in->state;
+    ct_gemm_desc d = p->way[TO_C].d;
+
+    for (int64_t s = 0; s < packed->n; s++) {
+        ct_gemm_plan plan;
+
+        d.k = packed->at[s + 1] - packed->at[s];
+        plan = ct_gemm_plan_make(&d);
+        ct_gemm_run(
+            &plan,
+            &(ct_gemm_args){ .alpha = ((const matmul_state *)l->state)->alpha,
+                             .a = (const float *)ct_blob_data(in->bottom[0]) + packed->at[s],
+                             .b = (const float *)ct_blob_data(in->bottom[1]) + packed->at[s] * d.n,
+                             .lda = d.k,
+                             .ldb = d.n,
+                             .c = (float *)ct_blob_data(in->top[0]) + s * d.n,
+                             .ldc = d.n,
+                             .work = in->buffer[WORK].data });
+    }
+    return CT_OK;
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
+    if (((const matmul_plan *)in->state)->pools) return pool(l, in);
     return run(l, in, ex, TO_C, ct_blob_data(in->bottom[0]), TO_A, ct_blob_data(in->bottom[1]),
                TO_B, ct_blob_data(in->top[0]));
 }
@@ -197,6 +232,16 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
         product * ((in->bottom[0]->wants_diff ? 1 : 0) + (in->bottom[1]->wants_diff ? 1 : 0));
 }
 
+/* Tokens mix but for those that are pooled. */
+static bool apart(const ct_layer *l, const ct_instance *in)
+{
+    (void)l;
+    (void)in;
+    return false;
+}
+
+static const ct_sequence_ops matmul_sequence = { .apart = apart, .packs = true, .pools = true };
+
 const ct_layer_ops ct_layer_matmul = {
     .type = "MatMul",
     .params = "matmul_param",
@@ -212,4 +257,5 @@ const ct_layer_ops ct_layer_matmul = {
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
+    .sequence = &matmul_sequence,
 };

@@ -22,6 +22,7 @@ typedef struct position_state {
 typedef struct position_plan {
     int64_t n, t; /* sequences, tokens of each */
     bool given;   /* by bottom 1              */
+    bool packed;  /* sequences side by side   */
 } position_plan;
 
 /* Vaswani et al. 2017: sin and cos of p / 10000^(2 i / C) at 2 i and 2 i + 1. Of n positions. */
@@ -73,16 +74,17 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     const ct_shape *x = &in->bottom[0]->data.shape;
     const position_state *s = l->state;
     position_plan *plan = in->state;
+    int64_t longest = (l->env->packed != NULL) ? l->env->packed->longest : x->dim[1];
 
-    *plan = (position_plan){ x->dim[0], x->dim[1], l->n_bottom > 1 };
+    *plan = (position_plan){ x->dim[0], x->dim[1], l->n_bottom > 1, l->env->packed != NULL };
     if (ct_shape_count(x, 2, -1) != s->c)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 has shape %s, the table rows of %lld",
                              ct_shape_str(x).text, (long long)s->c);
-    if (!plan->given && (plan->t > s->rows))
+    if (!plan->given && (longest > s->rows))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "sequences of %lld tokens, but the table has %lld rows: raise "
                              "position_param.max_length, or shorten the sequences",
-                             (long long)plan->t, (long long)s->rows);
+                             (long long)longest, (long long)s->rows);
     if (plan->given) {
         const ct_shape *at = &in->bottom[1]->data.shape;
 
@@ -92,7 +94,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  ct_shape_str(at).text, ct_shape_str(x).text);
     }
     ct_instance_buffer(in, INDEX, CT_LIFETIME_PASS,
-                       plan->given ? (size_t)(plan->n * plan->t) * sizeof(int32_t) : 0);
+                       (plan->given || plan->packed) ? (size_t)(plan->n * plan->t) * sizeof(int32_t)
+                                                     : 0);
     in->over = 1;
     if (in->top[0] != in->bottom[0]) ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
     ct_instance_buffer(
@@ -129,6 +132,15 @@ static ct_status read_positions(const ct_layer *l, const ct_instance *in, const 
     return CT_OK;
 }
 
+/* Each of the sequences begins at 0. */
+static void count_positions(const ct_packed *packed, int32_t *index)
+{
+    for (int64_t s = 0; s < packed->n; s++) {
+        for (int64_t i = packed->at[s]; i < packed->at[s + 1]; i++)
+            index[i] = (int32_t)(i - packed->at[s]);
+    }
+}
+
 CT_SIMD_CLONES static void add_row(int64_t c, const float *x, const float *row, float *y)
 {
 #pragma omp simd
@@ -147,12 +159,13 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const position_plan *plan = in->state;
     const float *x = ct_blob_data(in->bottom[0]);
     const float *table = s->learned ? ct_blob_data(&in->weight[0]) : s->sines;
-    const int32_t *index = plan->given ? in->buffer[INDEX].data : NULL;
+    const int32_t *index = (plan->given || plan->packed) ? in->buffer[INDEX].data : NULL;
     float *y = ct_blob_data(in->top[0]);
     int64_t m = plan->n * plan->t;
     bool bf16 = ct_blob_is_bf16(in->bottom[0]);
 
     if (plan->given) CT_TRY(read_positions(l, in, ex));
+    if (plan->packed) count_positions(l->env->packed, in->buffer[INDEX].data);
 #pragma omp parallel for schedule(static) if (m * s->c >= CT_PARALLEL_MIN)
     for (int64_t i = 0; i < m; i++) {
         const float *row = table + ((index != NULL) ? index[i] : i % plan->t) * s->c;
@@ -230,10 +243,19 @@ static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+/* Sines are made for as many tokens as a sequence has, but for max_length. */
+static int64_t longest(const ct_layer *l, const ct_instance *in)
+{
+    (void)in;
+    return ((const position_state *)l->state)->rows;
+}
+
 static const ct_sequence_ops position_sequence = {
     .apart = position_apart,
     .keep = keep,
     .forward = forward_fresh,
+    .packs = true,
+    .longest = longest,
 };
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)

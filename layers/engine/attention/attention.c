@@ -51,6 +51,23 @@ void ct_attention_turns(int64_t first, int64_t n, int64_t dim, double base, floa
     }
 }
 
+void ct_attention_alone(const ct_attention_desc *d, const ct_attention_args *a, int64_t i,
+                        ct_attention_desc *own_p, ct_attention_args *args_p)
+{
+    int64_t at = a->at[i];
+
+    *own_p = *d;
+    own_p->n = 1;
+    own_p->tq = own_p->tk = a->at[i + 1] - at;
+    *args_p = *a;
+    args_p->at = NULL;
+    args_p->q = ct_num_at(a->q, d->bf16, at * d->q_row);
+    args_p->k = ct_num_at(a->k, d->bf16, at * d->k_row);
+    args_p->v = ct_num_at(a->v, d->bf16, at * d->v_row);
+    args_p->y = ct_num_to(a->y, d->bf16, at * d->heads * d->dim);
+    if (a->segment != NULL) args_p->segment = a->segment + at;
+}
+
 /* ---- The definition. One head of one sequence at a time. */
 
 typedef struct head {
@@ -205,8 +222,12 @@ static ct_status ref_forward(const ct_attention_desc *d, ct_exec *ex, const ct_a
 {
     (void)ex;
     for (int64_t s = 0; s < d->n; s++) {
+        ct_attention_desc own = *d;
+        ct_attention_args args = *a;
+
+        if (a->at != NULL) ct_attention_alone(d, a, s, &own, &args);
         for (int64_t h = 0; h < d->heads; h++) {
-            head t = make_head(d, a, s, h);
+            head t = make_head(&own, &args, (a->at != NULL) ? 0 : s, h);
 
             forward_head(&t);
         }

@@ -53,7 +53,10 @@ typedef struct ct_attention_args {
     const float *q, *k, *v;
     const float *segment; /* n x tk; NULL: all equal                                    */
     const float *turn;    /* max(tq, tk) x rope_dim: cosines, then sines, of a position */
-    float *y;             /* forward: overwritten; backward: what it was. n x tq x heads dim */
+    /** [n + 1] Of forward on the CPU: sequences lie one behind the other, sequence i has the tokens
+     *  [at[i], at[i + 1]), and tq = tk are those of the longest. NULL: all have tq, and tk. */
+    const int64_t *at;
+    float *y; /* forward: overwritten; backward: what it was. n x tq x heads dim */
     /** n x heads x tq x 2: a row's largest score in units of ln 2, and 1 / sum over visible j of
      *  2^(score - largest): 0, 0 where it sees nothing. forward writes them, unless NULL, and
      *  backward reads them, whichever engines they are. */
@@ -108,6 +111,10 @@ double ct_attention_pairs(const ct_attention_desc *d);
 /** turn[n][dim] for positions [first, first + n): the cosines of dim / 2 angles, then their sines.
  */
 void ct_attention_turns(int64_t first, int64_t n, int64_t dim, double base, float *turn);
+
+/** Sequence i of args.at as if it stood alone: *own_p and *args_p. */
+void ct_attention_alone(const ct_attention_desc *d, const ct_attention_args *a, int64_t i,
+                        ct_attention_desc *own_p, ct_attention_args *args_p);
 
 /** Sets task_queries and task_keys for d->n_thread threads: as large as leaves all of them busy. */
 ct_status ct_attention_split(ct_attention_desc *d);

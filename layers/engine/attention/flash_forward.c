@@ -332,6 +332,24 @@ static task task_of(const pass *p, int64_t chunks, int64_t i)
     return t;
 }
 
+/* The same queries of a sequence that has others, of other lengths, beside it. */
+static void run_packed_task(const pass *p, const task *among, const room *r)
+{
+    ct_attention_desc d;
+    ct_attention_args a;
+    pass own = *p;
+    task t = *among;
+
+    ct_attention_alone(p->d, p->a, t.sample, &d, &a);
+    if (t.from >= d.tq) return;
+    own.d = &d;
+    own.a = &a;
+    t.sample = 0;
+    t.to = ct_gemm_smaller(t.from + d.task_queries, d.tq);
+    t.segment = a.segment;
+    run_task(&own, &t, r);
+}
+
 static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention_args *a)
 {
     int64_t chunks = ct_gemm_ceil_div(d->tq, d->task_queries), tasks = chunks * d->n * d->heads;
@@ -351,7 +369,7 @@ static ct_status run(const ct_attention_desc *d, ct_exec *ex, const ct_attention
         for (int64_t i = 0; i < tasks; i++) {
             task t = task_of(&p, chunks, i);
 
-            run_task(&p, &t, &r);
+            (a->at != NULL ? run_packed_task : run_task)(&p, &t, &r);
             ct_engine_poll(ex, &worst);
         }
     }
