@@ -45,17 +45,18 @@ HAVE_LMDB      ?= $(call have,lmdb)
 HAVE_TURBOJPEG ?= $(call have,libturbojpeg)
 HAVE_PNG       ?= $(call have,libpng)
 HAVE_HWLOC     ?= $(call have,hwloc)
+HAVE_MICROHTTPD ?= $(call have,libmicrohttpd)
 HAVE_URING     ?= $(if $(shell grep -s IORING_REGISTER_PROBE /usr/include/linux/io_uring.h),1,0)
 HAVE_DNNL      ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1,0)# only to compare with
 
 PKGS := hdf5 openblas libprotobuf-c jansson $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
         $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
-        $(if $(filter 1,$(HAVE_HWLOC)),hwloc)
+        $(if $(filter 1,$(HAVE_HWLOC)),hwloc) $(if $(filter 1,$(HAVE_MICROHTTPD)),libmicrohttpd)
 
 CPPFLAGS += -I. -I$(B) -D_GNU_SOURCE -MMD -MP
 CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE_PNG)),-DCT_HAVE_PNG) \
             $(if $(filter 1,$(HAVE_TURBOJPEG)),-DCT_HAVE_TURBOJPEG) $(if $(filter 1,$(HAVE_HWLOC)),-DCT_HAVE_HWLOC) \
-            $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING)
+            $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING) $(if $(filter 1,$(HAVE_MICROHTTPD)),-DCT_HAVE_MICROHTTPD)
 CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,$(DEBUG))$(SAN),-g,-g1)# sanitized kernels at -O3 compile for minutes; lines without variables a tenth faster
 CFLAGS   += -std=c11 -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off

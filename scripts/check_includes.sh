@@ -33,6 +33,8 @@ comm/sync: framework/base framework/tensor comm/core comm/collective comm/sparse
 comm/autotune: framework/base framework/tensor comm/core comm/cost comm/collective comm/sparse comm/codec comm/sync
 planner: framework/base framework/proto framework/tensor framework/math framework/net topology comm/cost
 serve/schedule: framework/base
+serve/api: framework/base framework/text serve/schedule
+serve/http: framework/base serve/api
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime

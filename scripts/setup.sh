@@ -13,7 +13,7 @@ case ${MPICC:-mpicc} in
 esac
 packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
-libpng-dev libhwloc-dev"
+libpng-dev libhwloc-dev libmicrohttpd-dev"
 test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales"
 python_packages="numpy h5py onnx onnxruntime safetensors tokenizers tiktoken gguf clang-format==14.0.6" # of PyPI: those of scripts/test_venv.sh
 
@@ -71,7 +71,7 @@ fi
 
 # Optional ones, which the demo and most tests want: installed where that is possible.
 missing_optional() {
-    for lib in lmdb libturbojpeg libpng hwloc; do
+    for lib in lmdb libturbojpeg libpng hwloc libmicrohttpd; do
         pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
     done
 }
@@ -122,7 +122,7 @@ Load or install, then run make again:
   jansson                      spack load jansson             dnf: jansson-devel
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
   Python 3.6 or later          module load python             dnf: python3
-optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc
+optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc, libmicrohttpd
 with --test: Slurm and munge, SimGrid (smpicc), Python 3 with venv
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
 EOF

@@ -24,6 +24,11 @@
 #else
 #define HWLOC false
 #endif
+#ifdef CT_HAVE_MICROHTTPD
+#define MICROHTTPD true
+#else
+#define MICROHTTPD false
+#endif
 #ifdef CT_HAVE_CUDA
 #define CUDA true
 #else
@@ -40,6 +45,7 @@ const ct_feature ct_feature_table[] = {
     { "turbojpeg", "JPEG images", TURBOJPEG },
     { "png", "PNG images", PNG },
     { "hwloc", "the machine's layout", HWLOC },
+    { "libmicrohttpd", "serving", MICROHTTPD },
     { "cuda", "solver_mode: GPU", CUDA },
     { "onednn", "one more convolution engine", ONEDNN },
     { NULL, NULL, false },

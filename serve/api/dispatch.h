@@ -1,0 +1,47 @@
+/** @file dispatch.h  From requests to batches of the model: a scheduler, its lock, and the thread
+ * that runs what it says.
+ */
+#ifndef CT_DISPATCH_H
+#define CT_DISPATCH_H
+
+#include "serve/api/model.h"
+#include "serve/schedule/scheduler.h"
+
+/** Works that are answered together. */
+typedef struct ct_work_set {
+    ct_work *work;
+    int n;
+    /** Called once each of them has ended, from the dispatcher's thread, with no lock held. */
+    void (*done)(void *ctx);
+    void *ctx;
+    ct_outcome outcome; /* the worst of theirs */
+    /* the dispatcher's */
+    ct_request_id *id;
+    void *tickets;
+    int n_left;
+    struct ct_work_set *next;
+} ct_work_set;
+
+typedef struct ct_dispatch ct_dispatch;
+
+/** The model is borrowed. Nothing runs before ct_dispatch_start(). */
+ct_status ct_dispatch_create(const ct_served_model *model, const ct_scheduler_options *options,
+                             const ct_batch_cost *cost, ct_dispatch **d_p);
+ct_status ct_dispatch_start(ct_dispatch *d);
+/** Ends the thread; no set may be left. NULL allowed. */
+void ct_dispatch_destroy(ct_dispatch *d);
+
+/** Puts all works of the set into the queue, or none. deadline_s: from now on; INFINITY: none.
+ *  *retry_p: where it is refused, the seconds after which the queue is likely to be empty. The set
+ *  lives until `done`. */
+ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
+                                double *retry_p);
+/** Nobody waits for it any more; `done` still comes. After `done` nothing happens. */
+void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set);
+/** Runs one batch, or nothing, in the caller's thread: tests without ct_dispatch_start(). */
+void ct_dispatch_step(ct_dispatch *d);
+void ct_dispatch_drain(ct_dispatch *d);
+bool ct_dispatch_is_idle(ct_dispatch *d);
+void ct_dispatch_read_stats(ct_dispatch *d, ct_scheduler_stats *stats);
+
+#endif

@@ -1,0 +1,138 @@
+#include "serve/api/metrics.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static const int status_known[] = { 200, 400, 401, 404, 405, 413, 422, 429, 500, 503, 504, 0 };
+enum { N_STATUS = sizeof(status_known) / sizeof(status_known[0]) /* 0: any other */ };
+
+/* Upper ends of the histogram's buckets, in seconds. */
+static const double le[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                             0.1,    0.25,  0.5,    1,     2.5,  5,     10 };
+enum { N_LE = sizeof(le) / sizeof(le[0]) };
+
+typedef struct route_count {
+    int64_t by_status[N_STATUS];
+    int64_t by_time[N_LE + 1];
+    double sum_s;
+} route_count;
+
+struct ct_metrics {
+    const char *const *route;
+    int n_route;
+    route_count *count;
+    pthread_mutex_t lock;
+};
+
+ct_status ct_metrics_create(const char *const *route, int n_route, ct_metrics **m_p)
+{
+    ct_metrics *m = calloc(1, sizeof(*m));
+
+    if (m != NULL) m->count = calloc((size_t)n_route, sizeof(*m->count));
+    if ((m == NULL) || (m->count == NULL) || (pthread_mutex_init(&m->lock, NULL) != 0)) {
+        if (m != NULL) free(m->count);
+        free(m);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for metrics");
+    }
+    m->route = route;
+    m->n_route = n_route;
+    *m_p = m;
+    return CT_OK;
+}
+
+void ct_metrics_destroy(ct_metrics *m)
+{
+    if (m == NULL) return;
+    (void)pthread_mutex_destroy(&m->lock);
+    free(m->count);
+    free(m);
+}
+
+void ct_metrics_count(ct_metrics *m, int route, int status, double s)
+{
+    int k = 0, b = 0;
+
+    while ((status_known[k] != 0) && (status_known[k] != status)) k++;
+    while ((b < N_LE) && (s > le[b])) b++;
+    (void)pthread_mutex_lock(&m->lock);
+    m->count[route].by_status[k]++;
+    m->count[route].by_time[b]++;
+    m->count[route].sum_s += s;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+static void head(ct_text *to, const char *name, const char *type, const char *help)
+{
+    ct_text_add(to, "# HELP cortado_%s %s\n# TYPE cortado_%s %s\n", name, help, name, type);
+}
+
+static void one(ct_text *to, const char *name, const char *type, const char *help, int64_t value)
+{
+    head(to, name, type, help);
+    ct_text_add(to, "cortado_%s %" PRId64 "\n", name, value);
+}
+
+static void write_times(const ct_metrics *m, int r, ct_text *to)
+{
+    int64_t sum = 0;
+
+    for (int b = 0; b <= N_LE; b++) {
+        sum += m->count[r].by_time[b];
+        ct_text_add(to, "cortado_request_seconds_bucket{route=\"%s\",le=\"", m->route[r]);
+        if (b < N_LE)
+            ct_text_add(to, "%g", le[b]);
+        else
+            ct_text_add(to, "+Inf");
+        ct_text_add(to, "\"} %" PRId64 "\n", sum);
+    }
+    ct_text_add(to, "cortado_request_seconds_sum{route=\"%s\"} %.9g\n", m->route[r],
+                m->count[r].sum_s);
+    ct_text_add(to, "cortado_request_seconds_count{route=\"%s\"} %" PRId64 "\n", m->route[r], sum);
+}
+
+static void write_replies(ct_metrics *m, ct_text *to)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    head(to, "replies_total", "counter", "Replies by route and status.");
+    for (int r = 0; r < m->n_route; r++)
+        for (int k = 0; k < N_STATUS; k++) {
+            int64_t n = m->count[r].by_status[k];
+
+            if (n == 0) continue;
+            ct_text_add(to, "cortado_replies_total{route=\"%s\",status=\"", m->route[r]);
+            if (status_known[k] != 0)
+                ct_text_add(to, "%d", status_known[k]);
+            else
+                ct_text_add(to, "other");
+            ct_text_add(to, "\"} %" PRId64 "\n", n);
+        }
+    head(to, "request_seconds", "histogram",
+         "From the header of a request to the end of its reply.");
+    for (int r = 0; r < m->n_route; r++) write_times(m, r, to);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct_text *to)
+{
+    static const char *const refused[] = { NULL, "full", "late", "long", "draining" };
+    static const char *const ended[] = { "done", "expired", "cancelled", "failed" };
+
+    write_replies(m, to);
+    one(to, "ready", "gauge", "1: new requests are answered.", ready);
+    one(to, "admitted_total", "counter", "Works that went into the queue.", s->admitted);
+    head(to, "refused_total", "counter", "Works that did not.");
+    for (int k = CT_REFUSED_FULL; k <= CT_REFUSED_DRAINING; k++)
+        ct_text_add(to, "cortado_refused_total{why=\"%s\"} %" PRId64 "\n", refused[k],
+                    s->refused[k]);
+    head(to, "ended_total", "counter", "Works that were admitted, by how they ended.");
+    for (int k = 0; k <= CT_OUTCOME_FAILED; k++)
+        ct_text_add(to, "cortado_ended_total{how=\"%s\"} %" PRId64 "\n", ended[k], s->ended[k]);
+    one(to, "batches_total", "counter", "Batches that ran.", s->batches);
+    one(to, "batch_tokens_total", "counter", "Tokens of batches, padding among them.", s->tokens);
+    one(to, "batch_padding_total", "counter", "Tokens of them that are padding.", s->padding);
+    one(to, "waiting", "gauge", "Works in the queue.", s->waiting);
+    one(to, "sequences", "gauge", "Sequences that have begun.", s->sequences);
+    one(to, "cache_tokens", "gauge", "Tokens that sequences hold of the cache.", s->cache_taken);
+    one(to, "budget_tokens", "gauge", "The most tokens of a batch.", s->budget);
+}

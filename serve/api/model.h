@@ -1,0 +1,59 @@
+/** @file model.h  What answers requests: a net behind a few functions, and what is known of it.
+ *
+ * The server knows no nets. It gives the model the requests of one batch at a time, from one
+ * thread, and the model fills in what they asked for. Tests give it a model of their own.
+ */
+#ifndef CT_SERVED_MODEL_H
+#define CT_SERVED_MODEL_H
+
+#include <stdbool.h>
+
+#include "framework/text/tokenizer.h"
+
+#define CT_SERVED_DIMS 8
+
+/** An input or output by its name, as KServe's metadata has it. */
+typedef struct ct_served_blob {
+    const char *name;
+    bool whole;   /* INT32: whole numbers, as ids are; else FP32             */
+    int64_t n_id; /* those are 0 to n_id - 1; 0: any                         */
+    int n_dim;
+    int64_t dim[CT_SERVED_DIMS];  /* -1: varies                                              */
+    int64_t most[CT_SERVED_DIMS]; /* of an input: what it may be at most                     */
+} ct_served_blob;
+
+/** Values of one request's input or output. Whole numbers are below 2^24, so floats hold them. */
+typedef struct ct_served_values {
+    int n_dim;
+    int64_t dim[CT_SERVED_DIMS];
+    float *data; /* malloc()ed, of the request */
+} ct_served_values;
+
+typedef enum { CT_WORK_EMBED, CT_WORK_INFER } ct_work_kind;
+
+/** What one request wants of a batch. */
+typedef struct ct_work {
+    ct_work_kind kind;
+    int64_t tokens; /* what it counts in a batch                                             */
+    ct_ids ids;     /* EMBED                                                                 */
+    float *row;     /* EMBED: embedding_size numbers, of unit length                         */
+    ct_served_values *input, *output; /* INFER: in the order of the model's                   */
+} ct_work;
+
+typedef struct ct_served_model {
+    const char *name;
+    int64_t most_length;    /* tokens of a text                                              */
+    int64_t n_id;           /* ids are less than that                                        */
+    int64_t embedding_size; /* 0: it makes none                                              */
+    int n_input, n_output;  /* 0: no infer                                                   */
+    const ct_served_blob *input, *output;
+    void *ctx;
+    /** The ids of a text, with what the model wants around it; any thread. NULL: it takes ids
+     *  alone. CT_ERR_DATA, logged: something has no token. */
+    ct_status (*encode)(void *ctx, const char *text, size_t n, ct_ids *ids);
+    /** Fills `row` of each, or `output`, whose data it allocates. */
+    ct_status (*embed)(void *ctx, ct_work *const *work, int n);
+    ct_status (*infer)(void *ctx, ct_work *const *work, int n);
+} ct_served_model;
+
+#endif

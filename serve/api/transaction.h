@@ -1,0 +1,112 @@
+/** @file transaction.h  A request and its reply, without the network.
+ *
+ *     ct_transaction_begin()   reads the request: the reply is ready, or there is work to do
+ *     ct_transaction_submit()  queues the work; refused, the reply is ready
+ *     done                  from the dispatcher's thread
+ *     ct_transaction_answer()  makes the reply of what came out
+ *
+ * Errors of /v2 are those of KServe, {"error":"…"}; all others OpenAI's,
+ * {"error":{"message":…,"type":…,"param":…,"code":…}}.
+ */
+#ifndef CT_TRANSACTION_H
+#define CT_TRANSACTION_H
+
+#include <jansson.h>
+
+#include "serve/api/dispatch.h"
+#include "serve/api/keys.h"
+
+typedef struct ct_http_request {
+    const char *method, *path; /* the path without its query, unescaped              */
+    const char *authorization; /* headers; NULL: none                                */
+    const char *json_length;   /* Inference-Header-Content-Length                    */
+    const char *body;
+    size_t size;
+} ct_http_request;
+
+typedef struct ct_http_reply {
+    int status;
+    const char *type, *allow; /* Content-Type; methods, of a 405                            */
+    ct_text body;
+    int64_t retry_s;     /* Retry-After; 0: none                                            */
+    int64_t json_length; /* bytes of JSON before binary data; -1: no binary data            */
+} ct_http_reply;
+
+typedef struct ct_api_options {
+    const ct_served_model *model; /* borrowed                                          */
+    const ct_api_keys *keys;      /* NULL: none asked for                              */
+    const char *version;          /* of the program                                    */
+    double deadline_s;            /* of a request; INFINITY: none                      */
+    int most_inputs;              /* texts of one request                              */
+} ct_api_options;
+
+typedef struct ct_api ct_api;
+
+/** The dispatcher is borrowed. */
+ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **api_p);
+void ct_api_destroy(ct_api *api); /* NULL allowed */
+/** Not ready from now on: new work gets 503. What was admitted is answered. */
+void ct_api_drain(ct_api *api);
+
+/** Outputs of an infer that the client wants, and how. */
+typedef struct ct_wanted_output {
+    int of; /* the model's */
+    bool binary;
+} ct_wanted_output;
+
+typedef struct ct_transaction ct_transaction;
+struct ct_transaction {
+    ct_api *api;
+    ct_http_request request; /* borrowed, while it lives */
+    ct_http_reply reply;
+    /* ---- of the routes */
+    int route;
+    double start_s;
+    ct_work_set set;
+    json_t *root;
+    bool base64; /* embeddings as such */
+    ct_wanted_output *wanted;
+    int n_wanted;
+    void (*answer)(ct_transaction *x);
+};
+
+/** One that has no request yet. */
+void ct_transaction_init(ct_transaction *x, ct_api *api);
+/** Its request, set.done and set.ctx are there. True: the reply is ready. */
+bool ct_transaction_begin(ct_transaction *x);
+/** True: refused, the reply is ready. */
+bool ct_transaction_submit(ct_transaction *x);
+/** Nobody waits for the reply: `done` comes sooner. */
+void ct_transaction_cancel(ct_transaction *x);
+void ct_transaction_answer(ct_transaction *x);
+/** 413, as for a body that is larger than `most` bytes. */
+void ct_transaction_refuse_body(ct_transaction *x, size_t most);
+/** Counts the reply, and frees what the transaction has. */
+void ct_transaction_end(ct_transaction *x);
+
+/* ---- for the routes */
+
+const ct_api_options *ct_transaction_options(const ct_transaction *x);
+/** The reply is an error. param: the field, or NULL; code: OpenAI's word for it, or NULL. */
+void ct_transaction_fail(ct_transaction *x, int status, const char *param, const char *code,
+                         const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/** The reply is JSON, of the body as far as it is written; 200. */
+void ct_transaction_give_json(ct_transaction *x);
+/** Parses size bytes into x->root, an object; else the reply is 400. */
+bool ct_transaction_read_json(ct_transaction *x, const char *text, size_t size);
+/** True where every member of the object is in `known`, which ends with NULL; else 400. NULL has no
+ *  members. where: what stands in front of their names in messages, "parameters." for example. */
+bool ct_transaction_check_members(ct_transaction *x, const json_t *object, const char *where,
+                                  const char *const *known);
+/** Room for n works; else 500. */
+bool ct_transaction_make_works(ct_transaction *x, int n);
+
+/** POST /v1/embeddings and POST /v2/models/NAME/infer: the work of a request. */
+void ct_embeddings_read(ct_transaction *x);
+void ct_infer_read(ct_transaction *x);
+/** GET /v2/models/NAME */
+void ct_infer_metadata(ct_transaction *x);
+/** The page at /. */
+const char *ct_page(void);
+
+#endif

@@ -1,0 +1,372 @@
+#include "serve/http/front.h"
+
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/thread.h"
+#include "serve/http/listen.h"
+
+#define LOOK_S 0.05 /* between two looks at the connections */
+
+typedef enum {
+    READING, /* a request, or nothing yet */
+    WORKING, /* set aside                 */
+    WRITING  /* the reply                 */
+} phase;
+
+typedef struct visit visit;
+
+/* A connection, from its first byte to its last. */
+typedef struct guest {
+    int fd;
+    phase phase;
+    double since; /* its phase began */
+    bool shut;    /* it took too long */
+    visit *visit; /* its request, if it has one */
+    struct guest *next, **link;
+} guest;
+
+/* A request on it. */
+struct visit {
+    ct_front *front;
+    struct MHD_Connection *connection;
+    guest *guest;
+    ct_transaction transaction;
+    ct_text body;
+    bool too_large, asked; /* asked: the work is queued, and comes back */
+};
+
+struct ct_front {
+    ct_front_options o;
+    ct_api *api;
+    ct_listen listen;
+    struct MHD_Daemon *daemon;
+    pthread_t looker;
+    bool looking, stop;
+    pthread_mutex_t lock; /* of guests */
+    pthread_cond_t changed;
+    guest *guests;
+    int n_visit;
+};
+
+static void set_phase(ct_front *f, guest *g, phase p)
+{
+    (void)pthread_mutex_lock(&f->lock);
+    if (g->phase != p) g->since = ct_clock_s();
+    g->phase = p;
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- replies */
+
+static void add_header(struct MHD_Response *r, const char *name, const char *value)
+{
+    if (value != NULL) (void)MHD_add_response_header(r, name, value);
+}
+
+static void add_number(struct MHD_Response *r, const char *name, int64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    add_header(r, name, text);
+}
+
+static enum MHD_Result send_reply(visit *v)
+{
+    ct_http_reply *reply = &v->transaction.reply;
+    struct MHD_Response *r = MHD_create_response_from_buffer(reply->body.length, reply->body.text,
+                                                             MHD_RESPMEM_MUST_FREE);
+    enum MHD_Result result;
+
+    if (r == NULL) return MHD_NO;
+    memset(&reply->body, 0, sizeof(reply->body)); /* the response's by now */
+    add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
+    add_header(r, MHD_HTTP_HEADER_ALLOW, (reply->status == 405) ? reply->allow : NULL);
+    add_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, (reply->status == 401) ? "Bearer" : NULL);
+    if (reply->retry_s > 0) add_number(r, MHD_HTTP_HEADER_RETRY_AFTER, reply->retry_s);
+    if (reply->json_length >= 0)
+        add_number(r, "Inference-Header-Content-Length", reply->json_length);
+    set_phase(v->front, v->guest, WRITING);
+    result = MHD_queue_response(v->connection, (unsigned)reply->status, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+/* ---- requests */
+
+static const char *header(struct MHD_Connection *c, const char *name)
+{
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
+}
+
+/* From the dispatcher's thread. */
+static void work_is_done(void *ctx)
+{
+    MHD_resume_connection(((visit *)ctx)->connection);
+}
+
+static visit *arrive(ct_front *f, struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    visit *v = calloc(1, sizeof(*v));
+
+    if ((v == NULL) || (info == NULL) || (info->socket_context == NULL)) {
+        free(v);
+        return NULL;
+    }
+    v->front = f;
+    v->connection = c;
+    v->guest = info->socket_context;
+    ct_transaction_init(&v->transaction, f->api);
+    v->transaction.set.done = work_is_done;
+    v->transaction.set.ctx = v;
+    (void)pthread_mutex_lock(&f->lock);
+    v->guest->visit = v;
+    f->n_visit++;
+    (void)pthread_mutex_unlock(&f->lock);
+    return v;
+}
+
+/* Whether its header says that the body is larger than it may be. */
+static bool says_too_large(const visit *v)
+{
+    const char *text = header(v->connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    unsigned long long n = (text != NULL) ? strtoull(text, NULL, 10) : 0;
+
+    return n > v->front->o.most_body;
+}
+
+static void take_body(visit *v, const char *data, size_t n)
+{
+    if (v->body.length + n > v->front->o.most_body) {
+        v->too_large = true;
+        ct_text_destroy(&v->body);
+        memset(&v->body, 0, sizeof(v->body));
+    }
+    if (!v->too_large) ct_text_add_bytes(&v->body, data, n);
+}
+
+/* The request is whole. */
+static enum MHD_Result begin(visit *v, const char *method, const char *path)
+{
+    ct_transaction *x = &v->transaction;
+
+    x->request = (ct_http_request){
+        .method = method,
+        .path = path,
+        .authorization = header(v->connection, MHD_HTTP_HEADER_AUTHORIZATION),
+        .json_length = header(v->connection, "Inference-Header-Content-Length"),
+        .body = (v->body.text != NULL) ? v->body.text : "",
+        .size = v->body.length,
+    };
+    if (v->too_large)
+        ct_transaction_refuse_body(x, v->front->o.most_body);
+    else if (v->body.failed)
+        ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for the body");
+    else if (!ct_transaction_begin(x)) {
+        v->asked = true;
+        set_phase(v->front, v->guest, WORKING);
+        MHD_suspend_connection(v->connection); /* first: the work may be done at once */
+        if (ct_transaction_submit(x)) MHD_resume_connection(v->connection);
+        return MHD_YES;
+    }
+    return send_reply(v);
+}
+
+/* Called when the header is there, for each piece of the body, when all is there, and again when
+ * the work is done. */
+static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *path,
+                              const char *method, const char *version, const char *data,
+                              size_t *size, void **visit_p)
+{
+    visit *v = *visit_p;
+
+    (void)version;
+    if (v == NULL) {
+        v = arrive(ctx, c);
+        *visit_p = v;
+        if (v == NULL) return MHD_NO;
+        v->too_large = says_too_large(v);
+        return v->too_large ? begin(v, method, path) : MHD_YES;
+    }
+    if (*size > 0) {
+        take_body(v, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    if (!v->asked) return begin(v, method, path);
+    if (v->transaction.reply.status == 0) ct_transaction_answer(&v->transaction);
+    return send_reply(v);
+}
+
+static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,
+                  enum MHD_RequestTerminationCode why)
+{
+    ct_front *f = ctx;
+    visit *v = *visit_p;
+
+    (void)c;
+    (void)why;
+    if (v == NULL) return;
+    (void)pthread_mutex_lock(&f->lock);
+    v->guest->visit = NULL;
+    v->guest->phase = READING;
+    v->guest->since = ct_clock_s();
+    f->n_visit--;
+    (void)pthread_cond_broadcast(&f->changed);
+    (void)pthread_mutex_unlock(&f->lock);
+    ct_transaction_end(&v->transaction);
+    ct_text_destroy(&v->body);
+    free(v);
+    *visit_p = NULL;
+}
+
+/* ---- connections */
+
+static void open_or_close(void *ctx, struct MHD_Connection *c, void **guest_p,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    ct_front *f = ctx;
+    guest *g = *guest_p;
+
+    (void)pthread_mutex_lock(&f->lock);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        g = calloc(1, sizeof(*g));
+        if ((g != NULL) && (info != NULL)) {
+            *g = (guest){ .fd = info->connect_fd, .since = ct_clock_s(), .next = f->guests };
+            g->link = &f->guests;
+            if (f->guests != NULL) f->guests->link = &g->next;
+            f->guests = g;
+            *guest_p = g;
+        }
+    } else if (g != NULL) {
+        *g->link = g->next;
+        if (g->next != NULL) g->next->link = g->link;
+        free(g);
+        *guest_p = NULL;
+    }
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+/* A connection that is set aside is not read, so nobody else sees that its client has gone. */
+static bool has_gone(const guest *g)
+{
+    struct pollfd p = { .fd = g->fd, .events = POLLRDHUP };
+
+    return (poll(&p, 1, 0) > 0) && ((p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0);
+}
+
+static void look_at(const ct_front *f, guest *g, double now)
+{
+    double limit = (g->phase == READING) ? f->o.read_s : f->o.write_s;
+
+    if (g->phase == WORKING) {
+        if ((g->visit != NULL) && has_gone(g)) ct_transaction_cancel(&g->visit->transaction);
+    } else if (!g->shut && (now - g->since > limit)) {
+        g->shut = true;
+        (void)shutdown(g->fd, SHUT_RDWR); /* the thread of HTTP sees it and closes */
+    }
+}
+
+static void *look(void *arg)
+{
+    ct_front *f = arg;
+
+    (void)pthread_mutex_lock(&f->lock);
+    while (!f->stop) {
+        double now = ct_clock_s();
+
+        for (guest *g = f->guests; g != NULL; g = g->next) look_at(f, g, now);
+        (void)ct_cond_wait_for(&f->changed, &f->lock, LOOK_S);
+    }
+    (void)pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* ---- the whole */
+
+static ct_status start_threads(ct_front *f)
+{
+    if ((pthread_mutex_init(&f->lock, NULL) != 0) || (ct_cond_init(&f->changed) != 0))
+        return CT_FAIL(CT_ERR_NOMEM, "no lock for the server");
+    f->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        handle, f, MHD_OPTION_LISTEN_SOCKET, f->listen.fd, MHD_OPTION_NOTIFY_COMPLETED, leave, f,
+        MHD_OPTION_NOTIFY_CONNECTION, open_or_close, f, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)f->o.most_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)(2 * f->o.most_header), MHD_OPTION_END);
+    if (f->daemon == NULL) return CT_FAIL(CT_ERR_NOMEM, "libmicrohttpd did not start");
+    f->listen.fd = -1; /* its own by now */
+    if (ct_thread_start(look, f, &f->looker) != 0)
+        return CT_FAIL(CT_ERR_NOMEM, "no thread for the server");
+    f->looking = true;
+    return CT_OK;
+}
+
+ct_status ct_front_start(ct_api *api, const ct_front_options *options, ct_front **f_p)
+{
+    ct_front *f = calloc(1, sizeof(*f));
+    ct_status status;
+
+    if (f == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a server");
+    f->o = *options;
+    f->api = api;
+    status = ct_listen_open(options->listen, &f->listen);
+    if (status != CT_OK) {
+        free(f);
+        return status;
+    }
+    status = start_threads(f);
+    if (status != CT_OK) {
+        ct_front_stop(f);
+        return status;
+    }
+    *f_p = f;
+    return CT_OK;
+}
+
+const char *ct_front_address(const ct_front *f)
+{
+    return f->listen.address;
+}
+
+bool ct_front_drain(ct_front *f, double limit_s)
+{
+    double end = ct_clock_s() + limit_s;
+    bool all;
+
+    ct_api_drain(f->api);
+    (void)pthread_mutex_lock(&f->lock);
+    while ((f->n_visit > 0) && (ct_clock_s() < end))
+        (void)ct_cond_wait_for(&f->changed, &f->lock, LOOK_S);
+    all = (f->n_visit == 0);
+    (void)pthread_mutex_unlock(&f->lock);
+    return all;
+}
+
+void ct_front_stop(ct_front *f)
+{
+    if (f == NULL) return;
+    (void)pthread_mutex_lock(&f->lock);
+    f->stop = true;
+    for (guest *g = f->guests; g != NULL; g = g->next)
+        if (g->phase == WORKING) ct_transaction_cancel(&g->visit->transaction);
+    (void)pthread_cond_broadcast(&f->changed);
+    (void)pthread_mutex_unlock(&f->lock);
+    if (f->looking) (void)pthread_join(f->looker, NULL);
+    (void)ct_front_drain(f, 10);
+    if (f->daemon != NULL) MHD_stop_daemon(f->daemon);
+    ct_listen_close(&f->listen);
+    (void)pthread_cond_destroy(&f->changed);
+    (void)pthread_mutex_destroy(&f->lock);
+    free(f);
+}

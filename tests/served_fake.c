@@ -1,0 +1,112 @@
+#include "tests/served_fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const ct_served_blob inputs[] = {
+    { .name = "x", .n_dim = 2, .dim = { -1, 3 }, .most = { 16, 3 } },
+    { .name = "ids", .whole = true, .n_id = 256, .n_dim = 2, .dim = { -1, -1 }, .most = { 16, 8 } },
+};
+static const ct_served_blob outputs[] = {
+    { .name = "sum", .n_dim = 1, .dim = { -1 } },
+    { .name = "twice", .n_dim = 2, .dim = { -1, 3 } },
+};
+
+static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = (unsigned char)text[i];
+
+        if (id == '!') return CT_FAIL(CT_ERR_DATA, "line 1: no token for '!'");
+        CT_TRY(ct_ids_add(ids, &id, 1));
+    }
+    return CT_OK;
+}
+
+static ct_status take_time(served_fake *fake, ct_work *const *work, int n)
+{
+    double s = 0;
+    struct timespec t;
+
+    for (int i = 0; i < n; i++) s += fake->token_s * (double)work[i]->tokens;
+    t.tv_sec = (time_t)s;
+    t.tv_nsec = (long)((s - (double)t.tv_sec) * 1e9);
+    if (s > 0) (void)nanosleep(&t, NULL);
+    if (!fake->fails) return CT_OK;
+    fake->fails = false;
+    return CT_ERR_DEVICE;
+}
+
+static ct_status embed(void *ctx, ct_work *const *work, int n)
+{
+    served_fake *fake = ctx;
+
+    CT_TRY(take_time(fake, work, n));
+    for (int i = 0; i < n; i++) {
+        int64_t sum = 0;
+
+        for (int64_t k = 0; k < work[i]->ids.n; k++) sum += work[i]->ids.id[k];
+        work[i]->row[work[i]->ids.n % FAKE_SIZE] = (sum > 0) ? 1 : -1;
+        fake->n_embedded++;
+    }
+    return CT_OK;
+}
+
+static ct_status infer(void *ctx, ct_work *const *work, int n)
+{
+    CT_TRY(take_time(ctx, work, n));
+    for (int i = 0; i < n; i++) {
+        const ct_served_values *x = &work[i]->input[0], *ids = &work[i]->input[1];
+        ct_served_values *sum = &work[i]->output[0], *twice = &work[i]->output[1];
+        int64_t rows = x->dim[0];
+
+        *sum = (ct_served_values){ 1, { rows }, calloc((size_t)rows, sizeof(float)) };
+        *twice = (ct_served_values){ 2, { rows, 3 }, calloc((size_t)(3 * rows), sizeof(float)) };
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t k = 0; k < 3; k++) {
+                sum->data[r] += x->data[3 * r + k];
+                twice->data[3 * r + k] = 2 * x->data[3 * r + k];
+            }
+            for (int64_t k = 0; (r < ids->dim[0]) && (k < ids->dim[1]); k++)
+                sum->data[r] += ids->data[ids->dim[1] * r + k];
+        }
+    }
+    return CT_OK;
+}
+
+void served_fake_open(served_fake *fake)
+{
+    static const int64_t tokens[] = { 1, 128 };
+    static const double s[] = { 1e-4, 1e-3 };
+    const ct_scheduler_options o = { .policy = CT_POLICY_PACKED,
+                                     .most_waiting = FAKE_QUEUE,
+                                     .most_count = 8,
+                                     .most_tokens = 128,
+                                     .budget = 64,
+                                     .mixed = true };
+    ct_batch_cost cost;
+
+    memset(fake, 0, sizeof(*fake));
+    fake->model = (ct_served_model){ .name = "fake",
+                                     .most_length = FAKE_LENGTH,
+                                     .n_id = 256,
+                                     .embedding_size = FAKE_SIZE,
+                                     .n_input = 2,
+                                     .n_output = 2,
+                                     .input = inputs,
+                                     .output = outputs,
+                                     .ctx = fake,
+                                     .encode = encode,
+                                     .embed = embed,
+                                     .infer = infer };
+    if ((ct_batch_cost_init(&cost, 2, tokens, s) != CT_OK) ||
+        (ct_dispatch_create(&fake->model, &o, &cost, &fake->dispatch) != CT_OK))
+        abort();
+}
+
+void served_fake_close(served_fake *fake)
+{
+    ct_dispatch_destroy(fake->dispatch);
+}

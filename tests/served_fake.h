@@ -1,0 +1,27 @@
+/** @file served_fake.h  A model for tests of the server: its answers follow from what it is asked.
+ *
+ * Texts become their bytes, of which '!' has no id. An embedding of size 4 has the sum of its ids
+ * in its place (number of ids) mod 4, and is made of unit length: so 1 there and 0 elsewhere. infer
+ * takes "x" (N x 3, FP32) and "ids" (N x T, whole); "sum" is N numbers, the sums of rows of x and
+ * of ids; "twice" is N x 3.
+ */
+#ifndef CT_SERVED_FAKE_H
+#define CT_SERVED_FAKE_H
+
+#include "serve/api/dispatch.h"
+
+typedef struct served_fake {
+    ct_served_model model;
+    ct_dispatch *dispatch;
+    double token_s;     /* it sleeps so long for each token                    */
+    bool fails;         /* its next batch fails                                */
+    int64_t n_embedded; /* requests so far, by the dispatcher's thread         */
+} served_fake;
+
+enum { FAKE_SIZE = 4, FAKE_LENGTH = 64, FAKE_QUEUE = 8 };
+
+/** A dispatcher with a queue of FAKE_QUEUE and batches of at most 128 tokens, not yet started. */
+void served_fake_open(served_fake *fake);
+void served_fake_close(served_fake *fake);
+
+#endif
