@@ -14,12 +14,13 @@
 
 /** How the ranks of a replica share a layer: as ParallelLayerParameter.Split. */
 typedef enum ct_parallel_split {
-    CT_PARALLEL_BATCH,    /* each has some of the samples                          */
-    CT_PARALLEL_OUTPUT,   /* … of the outputs: channels, features, classes         */
-    CT_PARALLEL_INPUT,    /* … of the inputs, and its part of each sum of products */
-    CT_PARALLEL_HEADS,    /* … of the heads                                        */
-    CT_PARALLEL_SEQUENCE, /* … of the tokens                                       */
-    CT_PARALLEL_REPLICATE /* each does all                                         */
+    CT_PARALLEL_BATCH,     /* each has some of the samples                          */
+    CT_PARALLEL_OUTPUT,    /* … of the outputs: channels, features, classes         */
+    CT_PARALLEL_INPUT,     /* … of the inputs, and its part of each sum of products */
+    CT_PARALLEL_HEADS,     /* … of the heads                                        */
+    CT_PARALLEL_SEQUENCE,  /* … of the tokens                                       */
+    CT_PARALLEL_REPLICATE, /* each does all                                         */
+    CT_PARALLEL_ONE        /* one of them does all                                  */
 } ct_parallel_split;
 
 /** A layer of the net's file, after `repeat`, of any phase. */
@@ -30,6 +31,7 @@ typedef struct ct_parallel_layer {
     int stage;
     bool is_given; /* an entry of the file says how it is split */
     ct_parallel_split split;
+    int part;  /* of ONE: the place in the replica of the rank that has it */
     int again; /* the segment of its stage that it belongs to; -1: it is kept */
 } ct_parallel_layer;
 

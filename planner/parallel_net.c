@@ -291,6 +291,25 @@ static ct_status check_inside(const binder *b, int s, int k, const char *what, c
                             tell(b, k).text, own);
 }
 
+/* Which of the ranks of a replica has a layer by itself. */
+static ct_status check_part(const binder *b, const ct_parallel_stage *g, int k,
+                            const Ct__ParallelLayerParameter *e)
+{
+    bool one = ((ct_parallel_split)e->split == CT_PARALLEL_ONE);
+
+    if (!one && e->has_part)
+        return ct_parallel_fail(b->p, e, &e->part, "part is for split ONE; layer %s is %s",
+                                tell(b, k).text, ct_split_name((ct_parallel_split)e->split));
+    if (one && is_source(&b->p->layer[k]))
+        return ct_parallel_fail(b->p, e, &e->split, "layer %s reads nothing, so it cannot be ONE",
+                                tell(b, k).text);
+    if ((e->part < 0) || (e->part >= g->tensor))
+        return ct_parallel_fail(b->p, e, &e->part,
+                                "part %d of layer %s: a replica of %d ranks has parts 0 to %d",
+                                e->part, tell(b, k).text, g->tensor, g->tensor - 1);
+    return CT_OK;
+}
+
 static ct_status read_entry(const binder *b, int s, const Ct__ParallelLayerParameter *e)
 {
     const ct_parallel_stage *g = &b->p->stage[s];
@@ -301,6 +320,7 @@ static ct_status read_entry(const binder *b, int s, const Ct__ParallelLayerParam
     CT_TRY(find(b, e->name, false, what, e, &e->name, &first));
     CT_TRY(find(b, e->name, true, what, e, &e->name, &last));
     CT_TRY(check_inside(b, s, first, what, e, &e->name));
+    CT_TRY(check_part(b, g, first, e));
     for (int k = first; k <= last; k++) { /* all of one name: TRAIN's and TEST's */
         ct_parallel_layer *l = &b->p->layer[k];
 
@@ -310,6 +330,7 @@ static ct_status read_entry(const binder *b, int s, const Ct__ParallelLayerParam
                                     tell(b, k).text);
         l->is_given = true;
         l->split = (ct_parallel_split)e->split;
+        l->part = e->part;
         if (ct_split_refuses(l->param, is_trained(l) ? b->train->pass->instance[l->layer] : NULL,
                              l->split, g->tensor, why, sizeof(why)))
             return ct_parallel_fail(b->p, e, e->has_split ? &e->split : NULL,

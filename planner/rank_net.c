@@ -183,12 +183,12 @@ static Ct__TransferParameter *add_transfer(emitter *e, Ct__LayerParameter *l)
 
 static bool same_form(ct_sharding a, ct_sharding b)
 {
-    return (a.kind == b.kind) && (a.axis == b.axis) &&
+    return (a.kind == b.kind) && (a.axis == b.axis) && (a.part == b.part) &&
            ((a.pieces == b.pieces) || (a.kind != CT_SHARDING_CHANNEL));
 }
 
-static const ct_sharding whole_form = { CT_SHARDING_WHOLE, 0, 0 };
-static const ct_sharding batch_form = { CT_SHARDING_BATCH, 0, 0 };
+static const ct_sharding whole_form = { .kind = CT_SHARDING_WHOLE };
+static const ct_sharding batch_form = { .kind = CT_SHARDING_BATCH };
 
 static void fill_pieces(const emitter *e, int i, int64_t n, int n_piece, int64_t *piece);
 
@@ -363,15 +363,23 @@ static bool is_passage(const ct_layer *l)
     return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
 }
 
-/* Whether layer i has some of the outputs of bottom b, which it has whole: its gradient of it is
- * one part of a sum. */
+/* Whether layer i has some of the outputs of bottom b, which all ranks have whole, or is one rank's
+ * alone: its gradient of the bottom is one part of a sum. */
 static bool reads_for_parts(const emitter *e, int i, int b)
 {
     const ct_layer *l = e->net->layer[i];
+    bool is_part = (e->s->split[i] == CT_PARALLEL_ONE) ||
+                   ((e->s->split[i] == CT_PARALLEL_OUTPUT) && (b == 0) && !l->ops->is_loss);
 
-    return (e->s->split[i] == CT_PARALLEL_OUTPUT) && (b == 0) &&
-           (e->s->bottom[i][b].kind == CT_SHARDING_WHOLE) &&
-           e->net->pass->instance[i]->bottom[b]->wants_diff && !l->ops->is_loss;
+    return is_part && (e->s->bottom[i][b].kind == CT_SHARDING_WHOLE) &&
+           e->net->pass->instance[i]->bottom[b]->wants_diff;
+}
+
+/* Another rank of the replica has layer i. */
+static bool is_elsewhere(const emitter *e, int i)
+{
+    return (e->stage->tensor > 1) && (e->s->split[i] == CT_PARALLEL_ONE) &&
+           (e->s->part[i] != e->at.part);
 }
 
 /* ---- cuts */
@@ -409,6 +417,11 @@ static ct_status form_of_cut(const emitter *e, int blob, int to_stage, ct_shardi
     bool few_a, few_b;
     int replica = 0;
 
+    if (e->value[blob].as.kind == CT_SHARDING_ONE)
+        return ct_parallel_fail(e->p, b->param, &b->param->first,
+                                "stage %d reads \"%s\", which one rank of each replica of stage %d "
+                                "has: it cannot cross a cut",
+                                to_stage, what->name, e->value[blob].stage);
     if ((shape->ndim <= e->net->batch_axis) || (shape->dim[e->net->batch_axis] != e->batch))
         return ct_parallel_fail(e->p, b->param, &b->param->first,
                                 "stage %d reads \"%s\" of shape %s, which stage %d makes: only "
@@ -651,7 +664,7 @@ static ct_status fetch(emitter *e, int i, int b, const char **name_p)
     bool here = (e->value[blob].stage == e->at.stage);
 
     CT_TRY(fetch_plain(e, i, b, name_p));
-    if (e->failed || (bottom->data.layout.block == 0)) return CT_OK;
+    if (e->failed || (*name_p == NULL) || (bottom->data.layout.block == 0)) return CT_OK;
     if (!here || (strcmp(*name_p, e->value[blob].name) != 0))
         bring_in_blocks(e, blob, e->s->bottom[i][b], reads_for_parts(e, i, b), name_p);
     return CT_OK;
@@ -731,6 +744,12 @@ static void fill_axis(emitter *e, int i, Ct__LayerPart *part)
     part->axis = axis;
 }
 
+/* Layer i adds up what ranks of the replica have by themselves: each those that it has. */
+static bool is_sum_of_ones(const emitter *e, int i)
+{
+    return (e->s->split[i] == CT_PARALLEL_INPUT) && is_type(e->net->layer[i], "Eltwise");
+}
+
 static void fill_part(emitter *e, int i, Ct__LayerParameter *l)
 {
     Ct__LayerPart *part;
@@ -741,11 +760,14 @@ static void fill_part(emitter *e, int i, Ct__LayerParameter *l)
     if (part == NULL) return;
     ct__layer_part__init(part);
     part->has_split = part->has_index = part->has_count = true;
+    part->count = 1;
+    part->split = CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE;
+    l->part = part;
+    if ((split == CT_PARALLEL_ONE) || is_sum_of_ones(e, i)) return; /* whole, of the replica */
     part->index = e->at.part;
     part->count = e->stage->tensor;
     part->split = (Ct__ParallelLayerParameter__Split)split;
     if (split != CT_PARALLEL_REPLICATE) fill_axis(e, i, part);
-    l->part = part;
 }
 
 static ct_status check_samples(const emitter *e, int i)
@@ -779,6 +801,27 @@ static void make_values(emitter *e, int i, const char *const *bottom)
     }
 }
 
+/* What its bottoms are turned into is turned by all ranks of the replica. */
+static ct_status pass_by(emitter *e, int i)
+{
+    const char *unused;
+
+    for (int b = 0; b < e->net->layer[i]->n_bottom; b++) CT_TRY(fetch_plain(e, i, b, &unused));
+    make_values(e, i, NULL);
+    return CT_OK;
+}
+
+/* Bottoms that are not on this rank are left out; returns how many there are. */
+static int keep_own(int n, const char **bottom)
+{
+    int own = 0;
+
+    for (int b = 0; b < n; b++) {
+        if (bottom[b] != NULL) bottom[own++] = bottom[b];
+    }
+    return own;
+}
+
 static ct_status emit(emitter *e, int i)
 {
     const ct_layer *from = e->net->layer[i];
@@ -790,6 +833,12 @@ static ct_status emit(emitter *e, int i)
     if ((bottom == NULL) || (top == NULL)) return CT_OK; /* e->failed */
     for (int b = 0; b < n; b++) CT_TRY(fetch(e, i, b, &bottom[b]));
     if (e->failed) return CT_OK;
+    if (is_sum_of_ones(e, i)) n = keep_own(n, bottom);
+    if (is_sum_of_ones(e, i) && (n == 1)) { /* the rank's term is its only one */
+        make_values(e, i, NULL);
+        e->value[blob_index(e->net, e->net->pass->instance[i]->top[0])].name = bottom[0];
+        return CT_OK;
+    }
     l = add_layer(e, from->param);
     if (l == NULL) return CT_OK;
     fill_part(e, i, l);
@@ -818,7 +867,7 @@ static ct_status walk(emitter *e, int i)
         return CT_OK;
     }
     CT_TRY(check_samples(e, i));
-    if (e->s->stage[i] == e->at.stage) return emit(e, i);
+    if (e->s->stage[i] == e->at.stage) return is_elsewhere(e, i) ? pass_by(e, i) : emit(e, i);
     for (int b = 0; b < l->n_bottom; b++) {
         int blob = source_of(e, in->bottom[b]);
 

@@ -32,10 +32,9 @@ static void list_ways(unsigned how, char *why, size_t size)
 {
     size_t at = (size_t)snprintf(why, size, "it may be BATCH");
 
-    for (int k = CT_PARALLEL_OUTPUT; k <= CT_PARALLEL_REPLICATE; k++) {
+    for (int k = CT_PARALLEL_OUTPUT; k <= CT_PARALLEL_ONE; k++) {
         if (!may(how, (ct_parallel_split)k) || (at >= size)) continue;
-        at += (size_t)snprintf(why + at, size - at, "%s%s",
-                               (k == CT_PARALLEL_REPLICATE) ? " or " : ", ",
+        at += (size_t)snprintf(why + at, size - at, "%s%s", (k == CT_PARALLEL_ONE) ? " or " : ", ",
                                ct_split_name((ct_parallel_split)k));
     }
 }
@@ -135,19 +134,24 @@ bool ct_split_refuses(const Ct__LayerParameter *l, const ct_instance *in, ct_par
 
 /* ---- how values lie */
 
-static const ct_sharding on_batch = { CT_SHARDING_BATCH, 0, 0 };
-static const ct_sharding on_tokens = { CT_SHARDING_SEQUENCE, 0, 0 };
-static const ct_sharding everywhere = { CT_SHARDING_WHOLE, 0, 0 };
-static const ct_sharding in_parts = { CT_SHARDING_PARTIAL, 0, 0 };
+static const ct_sharding on_batch = { .kind = CT_SHARDING_BATCH };
+static const ct_sharding on_tokens = { .kind = CT_SHARDING_SEQUENCE };
+static const ct_sharding everywhere = { .kind = CT_SHARDING_WHOLE };
+static const ct_sharding in_parts = { .kind = CT_SHARDING_PARTIAL };
 
 static ct_sharding on_channels(int axis, int pieces)
 {
-    return (ct_sharding){ CT_SHARDING_CHANNEL, axis, pieces };
+    return (ct_sharding){ CT_SHARDING_CHANNEL, axis, pieces, 0 };
+}
+
+static ct_sharding on_one(int part)
+{
+    return (ct_sharding){ CT_SHARDING_ONE, 0, 0, part };
 }
 
 static bool same(ct_sharding a, ct_sharding b)
 {
-    return (a.kind == b.kind) && (a.axis == b.axis) && (a.pieces == b.pieces);
+    return (a.kind == b.kind) && (a.axis == b.axis) && (a.pieces == b.pieces) && (a.part == b.part);
 }
 
 const char *ct_conversion_name(const ct_conversion *c)
@@ -238,6 +242,14 @@ static int class_axis(const ct_instance *in)
     return (axis < 0) ? axis + in->bottom[0]->data.shape.ndim : axis;
 }
 
+/* How bottom b of layer i was made, or comes from outside. */
+static ct_sharding comes(const sharder *h, int i, int b)
+{
+    int from = maker_of(h->net, i, b);
+
+    return (from >= 0) ? h->s->top[from] : on_batch;
+}
+
 /* Bottom b as a layer with that split takes it. */
 static ct_sharding wanted(const sharder *h, int i, int b)
 {
@@ -246,6 +258,8 @@ static ct_sharding wanted(const sharder *h, int i, int b)
     unsigned how = ct_layer_splits(l->param);
 
     switch (h->s->split[i]) {
+    case CT_PARALLEL_ONE:
+        return same(comes(h, i, b), on_one(h->s->part[i])) ? on_one(h->s->part[i]) : everywhere;
     case CT_PARALLEL_BATCH:
         return on_batch;
     case CT_PARALLEL_SEQUENCE:
@@ -255,6 +269,7 @@ static ct_sharding wanted(const sharder *h, int i, int b)
         if (how & CT_SPLIT_CLASS) return (b == 0) ? on_channels(class_axis(in), 1) : everywhere;
         return on_channels(h->s->top[i].axis, (is_type(l, "SwiGLU") && (l->n_bottom == 1)) ? 2 : 1);
     case CT_PARALLEL_INPUT:
+        if (is_type(l, "Eltwise")) return comes(h, i, b);
         if (is_type(l, "Embed")) return everywhere;
         return on_channels(is_type(l, "InnerProduct") ? output_axis(in) : 1, 1);
     case CT_PARALLEL_HEADS:
@@ -287,9 +302,45 @@ static ct_sharding made(const sharder *h, int i, int axis)
         return in_parts;
     case CT_PARALLEL_HEADS:
         return on_channels(2, 1);
+    case CT_PARALLEL_ONE:
+        return on_one(h->s->part[i]);
     default:
         return everywhere;
     }
+}
+
+/* A sum of what it reads, each as it is. */
+static bool is_plain_sum(const ct_layer *l)
+{
+    const Ct__EltwiseParameter *p = l->param->eltwise_param;
+
+    return is_type(l, "Eltwise") &&
+           ((p == NULL) ||
+            ((p->n_coeff == 0) && (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM)));
+}
+
+/* The layer reads what one rank has. It goes with it; a sum of what several of them have is one in
+ * parts. Losses are made by all. */
+static bool follows_one(const sharder *h, int i)
+{
+    const ct_layer *l = h->net->layer[i];
+    int part = -1, n = 0;
+    bool alike = true;
+
+    for (int b = 0; b < l->n_bottom; b++) {
+        ct_sharding from = comes(h, i, b);
+
+        if (from.kind != CT_SHARDING_ONE) continue;
+        alike = alike && ((n == 0) || (from.part == part));
+        part = from.part;
+        n++;
+    }
+    if ((n == 0) || l->ops->is_loss) return false;
+    if (!alike && (!is_plain_sum(l) || (n < l->n_bottom))) return false;
+    h->s->split[i] = alike ? CT_PARALLEL_ONE : CT_PARALLEL_INPUT;
+    h->s->part[i] = alike ? part : 0;
+    h->s->top[i] = alike ? on_one(part) : in_parts;
+    return true;
 }
 
 /* The split of a layer that goes with its bottom; false: it cannot. */
@@ -379,8 +430,11 @@ static void decide(const sharder *h, int i)
 
     *split = CT_PARALLEL_BATCH;
     h->s->top[i] = on_batch;
-    if (is_given(h, i)) *split = h->p->layer[h->file[i]].split;
-    if (!is_shared(h, i)) return;
+    if (is_given(h, i)) {
+        *split = h->p->layer[h->file[i]].split;
+        h->s->part[i] = h->p->layer[h->file[i]].part;
+    }
+    if (!is_shared(h, i) || (!is_given(h, i) && follows_one(h, i))) return;
     if (!is_given(h, i) && is_type(l, "Split") && agreed(h, i, &all)) {
         *split = split_for(all);
         h->s->top[i] = all;
@@ -420,6 +474,75 @@ static void convert(const sharder *h, int i)
             .layer = i, .bottom = b, .stage = h->s->stage[i], .from = h->s->top[from], .to = to
         };
     }
+}
+
+/* ---- what one rank of a replica has */
+
+/* Others read it in sums alone, of which each rank has a term. */
+static ct_status check_one(const sharder *h, const ct_conversion *c)
+{
+    const ct_layer *l = h->net->layer[c->layer];
+
+    if (c->from.kind != CT_SHARDING_ONE) return CT_OK;
+    return ct_parallel_fail(h->p, h->p->stage[c->stage].param, NULL,
+                            "layer \"%.100s\" (%.40s) reads \"%.100s\", which rank %d of a replica "
+                            "has by itself: it must be ONE there, too, or a plain sum of such "
+                            "values",
+                            l->name, l->ops->type,
+                            h->net->pass->instance[c->layer]->bottom[c->bottom]->name,
+                            c->from.part);
+}
+
+static ct_status check_terms(const sharder *h, int i)
+{
+    const ct_layer *l = h->net->layer[i];
+    int tensor = h->p->stage[h->s->stage[i]].tensor;
+
+    if ((h->s->split[i] != CT_PARALLEL_INPUT) || !is_type(l, "Eltwise")) return CT_OK;
+    for (int part = 0; part < tensor; part++) {
+        int b = 0;
+
+        while ((b < l->n_bottom) && (h->s->bottom[i][b].part != part)) b++;
+        if (b == l->n_bottom)
+            return ct_parallel_fail(h->p, h->p->stage[h->s->stage[i]].param, NULL,
+                                    "layer \"%.100s\" adds up what ranks of a replica have by "
+                                    "themselves, but rank %d of %d has none of it",
+                                    l->name, part, tensor);
+    }
+    return CT_OK;
+}
+
+/* Where layer i is ONE, so is who shares a weight with it, on the same rank. */
+static ct_status check_shared_weights(const sharder *h, int i)
+{
+    const ct_net *net = h->net;
+
+    for (int w = 0; w < net->layer[i]->n_weight; w++) {
+        for (int k = 0; k < net->n_layer; k++) {
+            for (int v = 0; v < net->layer[k]->n_weight; v++) {
+                if (ct_net_param_of(net, k, v) != ct_net_param_of(net, i, w)) continue;
+                if ((h->s->split[k] == CT_PARALLEL_ONE) && (h->s->part[k] == h->s->part[i]) &&
+                    (h->s->stage[k] == h->s->stage[i]))
+                    continue;
+                return ct_parallel_fail(
+                    h->p, h->p->stage[h->s->stage[i]].param, NULL,
+                    "layers \"%.100s\" and \"%.100s\" share a weight: where one is ONE, the other "
+                    "must be, with the same part",
+                    net->layer[i]->name, net->layer[k]->name);
+            }
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status check_ones(const sharder *h)
+{
+    for (int c = 0; c < h->s->n_conversion; c++) CT_TRY(check_one(h, &h->s->conversion[c]));
+    for (int i = 0; i < h->net->n_layer; i++) {
+        CT_TRY(check_terms(h, i));
+        if (h->s->split[i] == CT_PARALLEL_ONE) CT_TRY(check_shared_weights(h, i));
+    }
+    return CT_OK;
 }
 
 /* ---- stages of a net's layers */
@@ -494,7 +617,7 @@ static ct_status shard(sharder *h)
         h->s->bottom[i + 1] = h->s->bottom[i] + h->net->layer[i]->n_bottom;
     for (int i = 0; i < h->net->n_layer; i++) decide(h, i);
     for (int i = 0; i < h->net->n_layer; i++) convert(h, i);
-    return CT_OK;
+    return check_ones(h);
 }
 
 ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharded_net *s_p)
@@ -506,12 +629,13 @@ ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharde
 
     s.stage = calloc(n, sizeof(*s.stage));
     s.split = calloc(n, sizeof(*s.split));
+    s.part = calloc(n, sizeof(*s.part));
     s.top = calloc(n, sizeof(*s.top));
     s.bottom = calloc(n, sizeof(*s.bottom));
     s.again = calloc(n, sizeof(*s.again));
     h.file = calloc(n, sizeof(*h.file));
-    if ((s.stage == NULL) || (s.split == NULL) || (s.top == NULL) || (s.bottom == NULL) ||
-        (s.again == NULL) || (h.file == NULL))
+    if ((s.stage == NULL) || (s.split == NULL) || (s.part == NULL) || (s.top == NULL) ||
+        (s.bottom == NULL) || (s.again == NULL) || (h.file == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", net->n_layer);
     if (status == CT_OK) status = shard(&h);
     free(h.file);
@@ -526,6 +650,7 @@ void ct_sharded_net_destroy(ct_sharded_net *s)
 {
     free(s->stage);
     free(s->split);
+    free(s->part);
     free(s->top);
     if (s->bottom != NULL) free(s->bottom[0]);
     free(s->bottom);

@@ -23,7 +23,8 @@ typedef enum ct_sharding_kind {
     CT_SHARDING_CHANNEL,  /* its channels or features, along an axis                 */
     CT_SHARDING_SEQUENCE, /* its tokens                                              */
     CT_SHARDING_WHOLE,    /* all of it                                               */
-    CT_SHARDING_PARTIAL   /* a sum of some of its terms: the ranks' add up to it     */
+    CT_SHARDING_PARTIAL,  /* a sum of some of its terms: the ranks' add up to it     */
+    CT_SHARDING_ONE       /* all of it, or nothing                                   */
 } ct_sharding_kind;
 
 typedef struct ct_sharding {
@@ -31,6 +32,7 @@ typedef struct ct_sharding {
     int axis;   /* of CHANNEL; otherwise 0 */
     int pieces; /* of CHANNEL: the axis is 1 piece, 2 (gate and up), or 3 (queries, keys, values),
                  * of which each is shared out for itself; otherwise 0 */
+    int part;   /* of ONE: the place in the replica of the rank that has it; otherwise 0 */
 } ct_sharding;
 
 /** A bottom that does not come as its layer needs it. */
@@ -50,6 +52,7 @@ typedef struct ct_sharded_net {
     const ct_net *net; /* borrowed */
     int *stage;        /* of each layer, of those that the net adds, too */
     ct_parallel_split *split;
+    int *part;            /* of layers that are ONE: as ct_parallel_layer.part              */
     ct_sharding *top;     /* how its tops lie            */
     ct_sharding **bottom; /* of each layer, as it takes each of its bottoms */
     int *again;           /* its segment in its stage, or -1 */
@@ -59,7 +62,8 @@ typedef struct ct_sharded_net {
 
 /** p is bound; net is of the same file, or a test net of another one, whose layers go by their
  *  names. What a bottom from another stage looks like is up to its reader: no conversion of this
- *  list. The caller destroys it. CT_ERR_NOMEM. */
+ *  list. The caller destroys it. CT_ERR_NOMEM; CT_ERR_CONFIG: a value that one rank has is read by
+ *  others, a sum of such values lacks one of a rank, layers of unlike ranks share a weight. */
 ct_status ct_sharded_net_make(const ct_parallel *p, const ct_net *net, ct_sharded_net *s_p);
 void ct_sharded_net_destroy(ct_sharded_net *s);
 

@@ -221,6 +221,7 @@ bool ct_layer_may_split(unsigned splits, Ct__ParallelLayerParameter__Split split
         return (splits & CT_SPLIT_TOKEN) != 0;
     case CT__PARALLEL_LAYER_PARAMETER__SPLIT__BATCH:
     case CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE:
+    case CT__PARALLEL_LAYER_PARAMETER__SPLIT__ONE:
         return true;
     default:
         return false;

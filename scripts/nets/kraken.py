@@ -2,9 +2,10 @@
 """Writes a GPT whose sums over ranks hide: Kraken's narrow transformers side by side, and their rivals.
 
 Usage: scripts/nets/kraken.py --kind=standard|parallel|ladder|kraken --to=DIR [--like=gpt_char] [--ways=4]
-                              [--width=N] [--blocks=N] [--heads=N] [--tokens=N] [--seq_len=N] [--batch=N]
+                              [--ranks=N] [--width=N] [--blocks=N] [--heads=N] [--tokens=N] [--seq_len=N] [--batch=N]
 
-DIR gets train_val.prototxt, deploy.prototxt and solver.prototxt. --like names the GPT of models/ whose shape, data
+DIR gets train_val.prototxt, deploy.prototxt and solver.prototxt; with --ranks, for the kind kraken, also
+parallel.prototxt, which deals the ways out to so many ranks. --like names the GPT of models/ whose shape, data
 and solver the net has; the options behind it change one number of the shape. docs/hidden-sums.md has the formulas.
 """
 import argparse
@@ -109,10 +110,11 @@ def options(words):
     parser.add_argument("--to", required=True, metavar="DIR")
     parser.add_argument("--like", choices=SHAPES, default="gpt_char")
     parser.add_argument("--ways", type=int, default=4)
+    parser.add_argument("--ranks", type=int)
     for number in NUMBERS:
         parser.add_argument(f"--{number}", type=int)
     given = parser.parse_args(words)
-    for name in ("ways", *NUMBERS):
+    for name in ("ways", "ranks", *NUMBERS):
         if getattr(given, name) is not None and getattr(given, name) < 1:
             parser.error(f"--{name} must be 1 or more")
     changed = {name: getattr(given, name) for name in NUMBERS if getattr(given, name)}
@@ -121,19 +123,36 @@ def options(words):
         shape = shape._replace(test_batch=given.batch)
     if shape.width % shape.heads:
         parser.error(f"--heads must divide the width: {shape.width} by {shape.heads}")
+    if given.ranks and (given.kind != "kraken" or given.ranks > given.ways):
+        parser.error(f"--ranks deals out the ways of --kind=kraken: 1 to {given.ways}")
     return given, shape
+
+
+def on_ranks(ranks, ways, batch):
+    """The parallel file. Layers without an entry go with what they read."""
+    entry = [("wte", "INPUT"), ("head", "OUTPUT"), ("loss", "OUTPUT")]
+    entry += [(f"h0_w{i}_ln1", f"ONE part: {i * ranks // ways}") for i in range(ways)]
+    yield f"ranks: {ranks} global_batch: {batch}"
+    yield 'stage { first: "wte" last: "loss" ' + " ".join(f"rank: {r}" for r in range(ranks)) + f" tensor: {ranks}"
+    for name, split in entry:
+        yield f'  layer {{ name: "{name}" split: {split} }}'
+    yield "}"
 
 
 def main(words):
     given, shape = options(words)
     net = KINDS[given.kind](shape, given.ways)
     title = f"{given.kind}, {given.ways} ways" if given.kind == "kraken" else given.kind
-    head = [f"# {shape.name} as {title}: scripts/nets/kraken.py {' '.join(w for w in words if not w.startswith('--to'))}"]
+    said = " ".join(f"--{name}={value}" for name, value in vars(given).items() if value and name != "to")
+    head = [f"# {shape.name} as {title}: scripts/nets/kraken.py {said}"]
     os.makedirs(given.to, exist_ok=True)
-    for name, lines in {
+    files = {
             "train_val": head + net.text(), "deploy": head + net.deploy(),
             "solver": head + ['net: "train_val.prototxt"', SOLVERS[given.like].rstrip("\n"), f'snapshot_prefix: "{given.kind}"',
-                              "solver_mode: CPU"]}.items():
+                              "solver_mode: CPU"]}
+    if given.ranks:
+        files["parallel"] = head + list(on_ranks(given.ranks, given.ways, shape.batch))
+    for name, lines in files.items():
         with open(os.path.join(given.to, f"{name}.prototxt"), "w", encoding="ascii") as f:
             f.write("\n".join(lines) + "\n")
 

@@ -31,6 +31,54 @@ runs too_narrow 1 '16 ways of width 8 have [0-9]+ parameters at the nearest, the
     "$make_net" --kind=kraken --width=8 --heads=1 --blocks=1 --ways=16 --tokens=8 --seq_len=4 --to=x
 is nothing_written [ ! -e x ]
 
+# ---- ways on ranks: losses, and snapshots that other ranks go on from
+mkdir book
+python3 - <<'EOF'
+import random
+random.seed(2)
+words = "the prince went home and said nothing of war . peace snow".split()
+for name, n in ("train", 4000), ("valid", 600):
+    open(f"book/{name}.txt", "w").write(" ".join(random.choice(words) for _ in range(n)))
+EOF
+runs text 0 '' "$CORTADO" convert text --from=book --to=data/warandpeace --tokenizer=char
+small="--blocks=3 --width=96 --heads=4 --seq_len=24 --batch=4"
+train() { # RANKS NAME OPTIONS...
+    n=$1 name=$2
+    shift 2
+    runs "train_$name" 0 'checksum' $JOB $n "$CORTADO" train --solver=ways/solver.prototxt --set=random_seed=7 --set=base_lr=1e-3 \
+        --set=display=1 --set=warmup.iterations=0 --set=max_iter=6 --set=snapshot=3 --set=test_iter=2 --set=test_interval=3 --set=deterministic=true \
+        --set=snapshot_prefix="$name" --metrics="$name.jsonl" "$@"
+}
+losses() { # NAME [FIRST]: of steps and tests from iteration FIRST on
+    python3 -c "
+import json, sys
+for line in open('$1.jsonl'):
+    e = json.loads(line)
+    loss = e.get('loss', e.get('outputs', {}).get('loss'))
+    if e['event'] in ('train', 'test') and e['iter'] >= ${2:-0}: print(e['event'], e['iter'], repr(loss))"
+}
+near() { # A B: the same events, losses within 1e-5: some ten roundings of numbers near 4
+    paste -d' ' "$1" "$2" | awk '{ if ($1 != $4 || $2 != $5 || ($3 - $6)^2 > 1e-10) exit 1; n++ } END { exit n < 2 }'
+}
+"$make_net" --kind=kraken --ways=4 --to=ways $small
+train 1 one
+losses one >one.txt
+losses one 4 >one_late.txt
+for ranks in 2 3 4; do
+    "$make_net" --kind=kraken --ways=4 --ranks=$ranks --to=ways $small
+    train $ranks ranks$ranks --parallel=ways/parallel.prototxt
+    losses ranks$ranks >found.txt
+    is ranks${ranks}_losses near one.txt found.txt
+done
+train 1 from4 --snapshot=ranks4_iter_3.solverstate.h5
+losses from4 4 >found.txt
+is from4_losses near one_late.txt found.txt
+train 4 from1 --snapshot=one_iter_3.solverstate.h5 --parallel=ways/parallel.prototxt
+losses from1 4 >found.txt
+is from1_losses near one_late.txt found.txt
+runs ranks_of_others 2 '[-]-ranks deals out the ways of --kind=kraken: 1 to 4' "$make_net" --kind=ladder --ranks=2 --to=x
+runs too_many_ranks 2 '[-]-ranks deals out the ways of --kind=kraken: 1 to 2' "$make_net" --kind=kraken --ways=2 --ranks=3 --to=x
+
 # ---- formulas
 python=$("$ROOT/scripts/test_venv.sh" numpy h5py 2>venv.log) || {
     skip formulas "no virtual environment with numpy and h5py: $(grep -v '^ *$' venv.log | tail -n 1)"

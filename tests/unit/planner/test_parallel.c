@@ -67,7 +67,9 @@ static ct_parallel *bound(const char *text, const parsed_net *f)
     return p;
 }
 
-/* Whether reading the file, or binding it, is refused with this line alone. */
+/* Whether reading the file, binding it, or a net's values under it are refused with this line
+ * alone.
+ */
 static void refused(const char *net, const char *file, const char *line)
 {
     parsed_net f;
@@ -80,6 +82,14 @@ static void refused(const char *net, const char *file, const char *line)
     if ((net != NULL) && (status != CT_OK)) fail_msg("%s: not read: %s", file, said.error);
     if (net != NULL) status = ct_parallel_bind(p, f.param, f.net);
     log_capture_stop();
+    if ((net != NULL) && (status == CT_OK)) { /* … or finding how its values lie */
+        ct_sharded_net s;
+
+        log_capture_start(&said);
+        status = ct_sharded_net_make(p, f.net, &s);
+        log_capture_stop();
+        if (status == CT_OK) ct_sharded_net_destroy(&s);
+    }
     if (status != CT_ERR_CONFIG) fail_msg("%s\nis not refused: %s", file, line);
     if (strcmp(said.error, line) != 0) fail_msg("%s\nsays: %s\nnot:  %s", file, said.error, line);
     assert_int_equal(said.n_error, 1);
@@ -294,14 +304,22 @@ static void test_bind_refuses(void **state)
         { HEAD ONE TWO_WITH("layer { name: 'fc1' }\nlayer { name: 'fc1' split: OUTPUT }"),
           "p:5: stage 1 has two entries for layer \"fc1\" (InnerProduct)" },
         { HEAD ONE TWO_WITH("layer { name: 'fc1'\nsplit: HEADS }"),
-          "p:5: layer \"fc1\" (InnerProduct) cannot be split HEADS: it may be BATCH, OUTPUT, INPUT "
-          "or REPLICATE" },
+          "p:5: layer \"fc1\" (InnerProduct) cannot be split HEADS: it may be BATCH, OUTPUT, "
+          "INPUT, "
+          "REPLICATE or ONE" },
         { HEAD ONE TWO_WITH("layer { name: 'relu1' split: INPUT }"),
-          "p:4: layer \"relu1\" (ReLU) cannot be split INPUT: it may be BATCH, OUTPUT, SEQUENCE or "
-          "REPLICATE" },
+          "p:4: layer \"relu1\" (ReLU) cannot be split INPUT: it may be BATCH, OUTPUT, SEQUENCE, "
+          "REPLICATE or ONE" },
         { HEAD ONE TWO_WITH("layer { name: 'accuracy' split: OUTPUT }"),
-          "p:4: layer \"accuracy\" (Accuracy) cannot be split OUTPUT: it may be BATCH or "
-          "REPLICATE" },
+          "p:4: layer \"accuracy\" (Accuracy) cannot be split OUTPUT: it may be BATCH, "
+          "REPLICATE or ONE" },
+        { HEAD ONE TWO_WITH("layer { name: 'relu1' split: ONE\npart: 2 }"),
+          "p:5: part 2 of layer \"relu1\" (ReLU): a replica of 2 ranks has parts 0 to 1" },
+        { HEAD ONE TWO_WITH("layer { name: 'relu1' split: OUTPUT\npart: 1 }"),
+          "p:5: part is for split ONE; layer \"relu1\" (ReLU) is OUTPUT" },
+        { HEAD "stage { first: 'conv' last: 'loss' rank: 0 rank: 1 rank: 2 rank: 3 tensor: 4\n"
+               "layer { name: 'd' split: ONE } }",
+          "p:3: layer \"d\" (DummyData) reads nothing, so it cannot be ONE" },
         { HEAD ONE TWO_WITH("layer { name: 'relu1' split: SEQUENCE }"),
           "p:4: layer \"relu1\" (ReLU) cannot be split SEQUENCE: its bottom has shape 8 6 (48), "
           "and no tokens" },
@@ -714,6 +732,49 @@ static void test_layouts_of_tokens(void **state)
            "gate OUTPUT; Gather of h for gate; Gather, Slice of gate for glu");
 }
 
+/* Layers that one rank has by itself, with what goes with them; others read sums of what they make.
+ */
+static void test_ones(void **state)
+{
+#define TWO_RANKS(_more) "ranks: 2 global_batch: 8\n" ALL("", "rank: 0 rank: 1 tensor: 2\n" _more)
+#define A_AND_B          "layer { name: 'a' split: ONE } layer { name: 'b' split: ONE part: 1 }"
+#define SCALED                                                                                     \
+    DATA CONV "layer { name: 'a' type: 'InnerProduct' bottom: 'p' top: 'a' "                       \
+              "inner_product_param { num_output: 3 } } "                                           \
+              "layer { name: 'b' type: 'InnerProduct' bottom: 'p' top: 'b' "                       \
+              "inner_product_param { num_output: 3 } } "                                           \
+              "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 's' "              \
+              "eltwise_param { coeff: 1 coeff: 2 } } " ENDS
+#define TWINS                                                                                      \
+    DATA CONV "layer { name: 'a' type: 'InnerProduct' bottom: 'p' top: 'a' param { name: 'w' } "   \
+              "inner_product_param { num_output: 3 bias_term: false } } "                          \
+              "layer { name: 'b' type: 'InnerProduct' bottom: 'p' top: 'b' param { name: 'w' } "   \
+              "inner_product_param { num_output: 3 bias_term: false } } "                          \
+              "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 's' } " ENDS
+
+    (void)state;
+    shards(BRANCH, A_AND_B,
+           "p_pool_0_split REPLICATE, a ONE, b ONE, sum INPUT; Gather of p for p_pool_0_split; "
+           "ReduceScatter of s for loss");
+    shards(BRANCH, A_AND_B " layer { name: 'loss' split: REPLICATE }",
+           "p_pool_0_split REPLICATE, a ONE, b ONE, sum INPUT, loss REPLICATE; Gather of p for "
+           "p_pool_0_split; SumParts of s for loss; Gather of label for loss");
+    /* all of it goes along, but for losses */
+    refused(NET, TWO_RANKS("layer { name: 'fc1' split: ONE }"),
+            "p:3: layer \"loss\" (SoftmaxWithLoss) reads \"s\", which rank 0 of a replica has by "
+            "itself: it must be ONE there, too, or a plain sum of such values");
+    refused(SCALED, TWO_RANKS(A_AND_B),
+            "p:3: layer \"sum\" (Eltwise) reads \"a\", which rank 0 of a replica has by itself: it "
+            "must be ONE there, too, or a plain sum of such values");
+    refused(
+        BRANCH, "ranks: 3 global_batch: 9\n" ALL("", "rank: 0 rank: 1 rank: 2 tensor: 3\n" A_AND_B),
+        "p:3: layer \"sum\" adds up what ranks of a replica have by themselves, but rank 2 of 3 "
+        "has none of it");
+    refused(TWINS, TWO_RANKS(A_AND_B),
+            "p:3: layers \"a\" and \"b\" share a weight: where one is ONE, the other must be, with "
+            "the same part");
+}
+
 static void test_heads(void **state)
 {
     static const char file[] =
@@ -795,27 +856,29 @@ static void test_types_by_parameters(void **state)
         const char *why; /* of OUTPUT; NULL: it may */
     } all[] = {
         { "type: 'Convolution' convolution_param { num_output: 8 group: 2 }", NULL },
-        { "type: 'Convolution' convolution_param { num_output: 8 axis: 2 }", "it may be BATCH or "
-                                                                             "REPLICATE" },
+        { "type: 'Convolution' convolution_param { num_output: 8 axis: 2 }", "it may be BATCH, "
+                                                                             "REPLICATE or ONE" },
         { "type: 'Convolution' convolution_param { num_output: 8 group: 8 }", NULL },
-        { "type: 'LRN'", "it may be BATCH or REPLICATE" },
+        { "type: 'LRN'", "it may be BATCH, REPLICATE or ONE" },
         { "type: 'LRN' lrn_param { norm_region: WITHIN_CHANNEL }", NULL },
         { "type: 'MVN'", NULL },
-        { "type: 'MVN' mvn_param { across_channels: true }", "it may be BATCH or REPLICATE" },
+        { "type: 'MVN' mvn_param { across_channels: true }", "it may be BATCH, REPLICATE or ONE" },
         { "type: 'PReLU'", NULL },
-        { "type: 'PReLU' prelu_param { channel_shared: true }", "it may be BATCH or REPLICATE" },
+        { "type: 'PReLU' prelu_param { channel_shared: true }",
+          "it may be BATCH, REPLICATE or ONE" },
         { "type: 'Scale' bottom: 'x'", NULL },
-        { "type: 'Scale' bottom: 'x' bottom: 'y'", "it may be BATCH or REPLICATE" },
-        { "type: 'Bias' bottom: 'x' bias_param { axis: 0 }", "it may be BATCH or REPLICATE" },
-        { "type: 'Flatten' flatten_param { axis: 2 }", "it may be BATCH or REPLICATE" },
-        { "type: 'LayerNorm'", "it may be BATCH, SEQUENCE or REPLICATE" },
-        { "type: 'RMSNorm' rms_norm_param { axis: 1 }", "it may be BATCH or REPLICATE" },
-        { "type: 'Softmax' softmax_param { axis: 1 }", "it may be BATCH or REPLICATE" },
+        { "type: 'Scale' bottom: 'x' bottom: 'y'", "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'Bias' bottom: 'x' bias_param { axis: 0 }", "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'Flatten' flatten_param { axis: 2 }", "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'LayerNorm'", "it may be BATCH, SEQUENCE, REPLICATE or ONE" },
+        { "type: 'RMSNorm' rms_norm_param { axis: 1 }", "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'Softmax' softmax_param { axis: 1 }", "it may be BATCH, REPLICATE or ONE" },
         { "type: 'Embed'", NULL },
         { "type: 'Pooling'", NULL },
-        { "type: 'Pooling' pooling_param { pool: STOCHASTIC }", "it may be BATCH or REPLICATE" },
-        { "type: 'Reduction'", "it may be BATCH or REPLICATE" },
-        { "type: 'Attention'", "it may be BATCH, HEADS or REPLICATE" },
+        { "type: 'Pooling' pooling_param { pool: STOCHASTIC }",
+          "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'Reduction'", "it may be BATCH, REPLICATE or ONE" },
+        { "type: 'Attention'", "it may be BATCH, HEADS, REPLICATE or ONE" },
     };
 
     (void)state;
@@ -848,6 +911,7 @@ int main(void)
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_layouts_of_tokens),
+        cmocka_unit_test(test_ones),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_types_by_parameters),
