@@ -49,6 +49,7 @@ double ct_memory_file_s(const ct_memory_speeds *v, double read, double written);
 /** A way to keep all, as AUTO compares it. */
 typedef struct ct_memory_way {
     int64_t need; /* bytes of the rank that takes most */
+    int rank;     /* the first that does               */
     double seconds;
 } ct_memory_way;
 

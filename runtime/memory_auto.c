@@ -1,4 +1,4 @@
-#include "runtime/memory_auto.h"
+#include "runtime/memory_plan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -151,7 +151,7 @@ static ct_status find_step(const trial *t, const ct_memory_tiers *tiers, ct_memo
     s->compute.forward_s *= k;
     s->compute.backward_s *= k;
     s->compute.again_s *= k;
-    if (t->memory.zero > 0) s->compute.update_s /= t->p->comm->size;
+    if ((t->memory.zero > 0) && (t->p->groups == NULL)) s->compute.update_s /= t->p->comm->size;
     s->update_s =
         ct_memory_file_s(t->speeds, (double)tiers->file_written, (double)tiers->file_written);
     s->visit_s = ct_memory_file_s(t->speeds, k * visits, 0);
@@ -164,7 +164,7 @@ static ct_status look_at(trial *t, const way *w, ct_memory_way *out)
 {
     ct_memory_step step;
     ct_memory_tiers tiers;
-    int64_t v[2] = { 0, 0 };
+    int64_t v[2] = { 0, 0 }, own, rank = 0;
 
     CT_TRY(trial_open(t, w));
     CT_TRY(ct_memory_nets_count(&t->plan, &t->nets, &tiers));
@@ -173,8 +173,13 @@ static ct_status look_at(trial *t, const way *w, ct_memory_way *out)
         CT_TRY(find_step(t, &tiers, &step));
         v[1] = (int64_t)(1e12 * ct_memory_step_s(&step));
     }
-    if (t->p->agrees) CT_TRY(ct_comm_max(t->p->comm, v, 2));
-    *out = (ct_memory_way){ .need = v[0], .seconds = 1e-12 * (double)v[1] };
+    own = v[0];
+    if (t->p->agrees) {
+        CT_TRY(ct_comm_max(t->p->comm, v, 2));
+        rank = (own == v[0]) ? -t->p->comm->rank : -t->p->comm->size;
+        CT_TRY(ct_comm_max(t->p->comm, &rank, 1));
+    }
+    *out = (ct_memory_way){ .need = v[0], .rank = (int)-rank, .seconds = 1e-12 * (double)v[1] };
     return CT_OK;
 }
 
@@ -196,6 +201,20 @@ static ct_status add_sum(ct_comm *c, const ct_grad_pipe_config *config, int64_t 
     return CT_OK;
 }
 
+/* Codecs send parts, or nothing is coded. */
+static bool sends_parts(const ct_exchange_ranges *r)
+{
+    bool parts = true;
+
+    for (int i = 0; i < r->n; i++) {
+        const ct_codec_config *unused = NULL;
+        const ct_codec_ops *codec = ct_grad_range_codec(&r->config, &r->range[i], &unused);
+
+        parts = parts && (codec->parts || (strcmp(codec->name, "none") == 0));
+    }
+    return parts;
+}
+
 /* Buckets are the same at every stage of ZeRO. Gradients count as they are: what codecs leave of
  * them travels at each of the stages that there are with them. */
 static ct_status add_buckets(ct_comm *c, const ct_exchange_ranges *r, const bool *begins, sums *s)
@@ -203,10 +222,6 @@ static ct_status add_buckets(ct_comm *c, const ct_exchange_ranges *r, const bool
     int64_t count = 0;
 
     for (int i = 0; i < r->n; i++) {
-        const ct_codec_config *unused = NULL;
-        const ct_codec_ops *codec = ct_grad_range_codec(&r->config, &r->range[i], &unused);
-
-        s->halves = s->halves && (codec->parts || (strcmp(codec->name, "none") == 0));
         count += r->range[i].count;
         if ((i + 1 < r->n) && !begins[i + 1]) continue;
         CT_TRY(add_sum(c, &r->config, count, s));
@@ -220,17 +235,17 @@ static ct_status find_sums(trial *t)
     ct_comm *c = t->p->comm;
     ct_exchange_ranges r;
     bool *begins;
-    ct_status status;
+    ct_status status = CT_OK;
 
     if (c->size == 1) return CT_OK;
     CT_TRY(ct_exchange_ranges_open(&t->param, t->nets.nets.train, &r));
     begins = calloc((size_t)r.n + 1, sizeof(*begins));
-    t->sums = (sums){ .halves = true, .exposed = !r.config.overlap };
+    t->sums = (sums){ .halves = sends_parts(&r), .exposed = !r.config.overlap };
     if (begins == NULL)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", r.n);
-    else
+    else if (t->p->groups == NULL)
         status = ct_grad_pipe_cut(c, &r.config, r.range, r.n, begins);
-    if (status == CT_OK) status = add_buckets(c, &r, begins, &t->sums);
+    if ((status == CT_OK) && (t->p->groups == NULL)) status = add_buckets(c, &r, begins, &t->sums);
     free(begins);
     ct_exchange_ranges_close(&r);
     return status;
@@ -238,10 +253,16 @@ static ct_status find_sums(trial *t)
 
 /* ---- which ways are open */
 
-/* As asked for, and all of it in memory. */
-static way first_way(const Ct__SolverParameter *s)
+/* A parallel file says what is made again. */
+static bool recompute_is_open(const ct_memory_plan *p)
 {
-    bool is_open = (s->recompute == CT__RECOMPUTE__AUTO);
+    return !p->parallel && (p->options->param->recompute == CT__RECOMPUTE__AUTO);
+}
+
+/* As asked for, and all of it in memory. */
+static way first_way(const ct_memory_plan *p)
+{
+    bool is_open = recompute_is_open(p);
 
     return (way){ .zero = AS_IT_IS, .recompute = is_open ? CT__RECOMPUTE__NEVER : AS_IT_IS };
 }
@@ -259,6 +280,7 @@ static bool go_together(const trial *t, const way *w)
     bool weights = w->weights || lies_in_files(m->weights);
     int zero = (w->zero >= 0) ? w->zero : m->zero;
 
+    if (t->p->parallel && (w->zero == 3)) return false; /* not of a table that two stages share */
     if (t->p->comm->size == 1) return true;
     if (narrow && !m->has_zero && (zero < 2)) return false;
     return !weights || (zero == 0) || (zero == 3);
@@ -267,13 +289,12 @@ static bool go_together(const trial *t, const way *w)
 /* Those of one net stand one behind the other; of small chunks before all others, of large ones. */
 static int list_ways(const trial *t, way *list)
 {
-    const Ct__SolverParameter *s = t->p->options->param;
-    const Ct__MemoryParameter *m = s->memory;
-    int zeros = zero_is_open(t) ? 4 : 1, agains = (s->recompute == CT__RECOMPUTE__AUTO) ? 2 : 1;
+    const Ct__MemoryParameter *m = t->p->options->param->memory;
+    int zeros = zero_is_open(t) ? 4 : 1, agains = recompute_is_open(t->p) ? 2 : 1;
     int tiers = is_auto(m->weights) ? 2 : 1, states = is_auto(m->state) ? 2 : 1, n = 0;
 
     for (int i = 0; i < zeros * agains * tiers * states; i++) {
-        way w = first_way(s);
+        way w = first_way(t->p);
 
         if (zeros > 1) w.zero = i / (agains * tiers * states);
         if ((agains > 1) && (i / (tiers * states) % agains == 1))
@@ -299,13 +320,27 @@ static bool may_change(const trial *t, const way *w)
 
     if ((w->zero >= 0) && ((t->p->comm->size == 1) || (w->zero <= m->zero) || !t->sums.halves))
         return false;
-    if ((w->recompute >= 0) && (s->recompute == CT__RECOMPUTE__BLOCKS)) return false;
+    if ((w->recompute >= 0) && (t->p->parallel || (s->recompute == CT__RECOMPUTE__BLOCKS)))
+        return false;
     if (w->weights && lies_in_files(m->weights)) return false;
     if (w->state && !w->weights && lies_in_files(m->state)) return false;
     return go_together(t, w);
 }
 
-static ct_status refuse(trial *t, int64_t need)
+typedef struct rank_text {
+    char text[24];
+} rank_text;
+
+/* Where ranks are unlike, the one that takes so much. */
+static rank_text rank_of(const trial *t, const ct_memory_way *w)
+{
+    rank_text r = { "" };
+
+    if (t->p->groups != NULL) snprintf(r.text, sizeof(r.text), " on rank %d", w->rank);
+    return r;
+}
+
+static ct_status refuse(trial *t, const ct_memory_way *least)
 {
     enum { BLOCKS = CT__RECOMPUTE__BLOCKS };
     static const way ways[] = {
@@ -313,6 +348,7 @@ static ct_status refuse(trial *t, int64_t need)
         { 2, AS_IT_IS, false, false, 0 },       { 3, AS_IT_IS, false, false, 0 },
         { AS_IT_IS, AS_IT_IS, true, false, 0 }, { AS_IT_IS, AS_IT_IS, true, false, SMALL_CHUNK },
         { AS_IT_IS, AS_IT_IS, true, true, 0 },  { AS_IT_IS, AS_IT_IS, true, true, SMALL_CHUNK },
+        { 1, AS_IT_IS, true, false, 0 },        { 2, AS_IT_IS, true, false, 0 },
         { 3, AS_IT_IS, true, true, 0 },         { AS_IT_IS, BLOCKS, true, true, SMALL_CHUNK },
     };
     double limit_mb = t->p->options->param->memory->limit_mb;
@@ -325,13 +361,14 @@ static ct_status refuse(trial *t, int64_t need)
         CT_TRY(look_at(t, &ways[i], &less));
         if ((double)less.need <= t->p->limit)
             return CT_FAIL(CT_ERR_CONFIG,
-                           "limit_mb: %g: the least is %.0f MiB; %s would fit, with %.0f MiB",
-                           limit_mb, mib(need), text_of(&ways[i]).text, mib(less.need));
+                           "limit_mb: %g: the least is %.0f MiB%s; %s would fit, with %.0f MiB",
+                           limit_mb, mib(least->need), rank_of(t, least).text,
+                           text_of(&ways[i]).text, mib(less.need));
     }
     return CT_FAIL(CT_ERR_CONFIG,
-                   "limit_mb: %g: the least is %.0f MiB; no recomputation, no stage of ZeRO and no "
-                   "file makes it fit: take a smaller batch, or a larger limit",
-                   limit_mb, mib(need));
+                   "limit_mb: %g: the least is %.0f MiB%s; no recomputation, no stage of ZeRO and "
+                   "no file makes it fit: take a smaller batch, or a larger limit",
+                   limit_mb, mib(least->need), rank_of(t, least).text);
 }
 
 /* ---- the choice */
@@ -441,7 +478,7 @@ static ct_status choose(trial *t, int64_t asked, Ct__SolverParameter *param)
         say(t, &w, best, whose);
     } else {
         best = ct_memory_least(w.price, w.n);
-        if (param->memory->limit_mb > 0) return refuse(t, w.price[best].need);
+        if (param->memory->limit_mb > 0) return refuse(t, &w.price[best]);
         CT_WARN("memory: a rank needs %.0f MiB at least, but %s leaves it %.0f",
                 mib(w.price[best].need), t->p->who, ldexp(t->p->limit, -20));
     }
@@ -470,7 +507,7 @@ ct_status ct_memory_auto_settle(const ct_memory_plan *p, Ct__SolverParameter *pa
                                 ct_memory_tiers *t)
 {
     trial tr = { .p = p };
-    way first = first_way(param);
+    way first = first_way(p);
     ct_memory_way price;
     ct_status status = look_at(&tr, &first, &price);
 

@@ -13,7 +13,6 @@
 #include "framework/tensor/storage_bf16.h"
 #include "framework/tensor/storage_shard.h"
 #include "runtime/job_memory.h"
-#include "runtime/memory_auto.h"
 
 void ct_memory_plan_limit(ct_memory_plan *p, int n)
 {
@@ -33,20 +32,32 @@ double ct_memory_plan_room(const ct_memory_plan *p)
 
 /* ---- what this rank has of shards */
 
-/* Floats of a storage of a rank, and of the copy that it keeps for snapshots. */
-static ct_status find_lengths(const ct_net *net, const Ct__SolverParameter *p, ct_comm *c,
-                              bool shards, int n_state, int64_t *length_p, int64_t *copy_p)
+static ct_status add_shard(const ct_memory_plan *plan, const ct_net *net, ct_shard *s)
 {
+    const Ct__SolverParameter *p = plan->options->param;
+
+    return (plan->groups != NULL) ? plan->groups->add_shard(plan->groups->ctx, p, net, s)
+                                  : ct_exchange_add_shard(plan->comm, p, net, s);
+}
+
+/* Floats of a storage of a rank, and of the copy that it keeps for snapshots, which is not counted
+ * of nets that ranks run together. */
+static ct_status find_lengths(const ct_memory_plan *plan, const ct_net *net, bool shards,
+                              int n_state, int64_t *length_p, int64_t *copy_p)
+{
+    const Ct__SolverParameter *p = plan->options->param;
+    const ct_comm *c = plan->comm;
     ct_shard shard = { .n = 0 };
     ct_status status = CT_OK;
 
     *length_p = net->grad_count;
     *copy_p = 0;
     if (shards) {
-        status = ct_exchange_add_shard(c, p, net, &shard);
+        status = add_shard(plan, net, &shard);
         *length_p = ct_shard_length(&shard);
     }
-    if ((status == CT_OK) && p->snapshot_async && (p->snapshot_prefix != NULL))
+    if ((status == CT_OK) && (plan->groups == NULL) && p->snapshot_async &&
+        (p->snapshot_prefix != NULL))
         status =
             ct_snapshot_copy_size(net, shards ? &shard : NULL, c->rank, c->size, n_state, copy_p);
     ct_shard_destroy(&shard);
@@ -62,11 +73,13 @@ static ct_status add_communication(const ct_memory_plan *plan, const ct_net *net
     ct_grad_pipe_load load = {
         .comm = plan->comm, .config = &r.config, .shards = shards, .shared = ct_exchange_shares(p)
     };
+    int64_t *bytes = &t->bytes[CT_TIER_HOST][CT_USE_COMMUNICATION];
     ct_status status;
 
+    if (plan->groups != NULL) return plan->groups->add_messages(plan->groups->ctx, p, net, bytes);
     if (plan->comm->size == 1) return CT_OK;
     CT_TRY(ct_exchange_ranges_open(p, net, &r));
-    status = ct_grad_pipe_count(&load, r.range, r.n, &t->bytes[CT_TIER_HOST][CT_USE_COMMUNICATION]);
+    status = ct_grad_pipe_count(&load, r.range, r.n, bytes);
     ct_exchange_ranges_close(&r);
     return status;
 }
@@ -156,7 +169,7 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
 
     CT_TRY(ct_solver_micro_batches(p, plan->options->map, net, &iter_size));
     ct_net_count_rows(net, iter_size);
-    CT_TRY(find_lengths(net, p, plan->comm, shards, count_states(p), &length, &copy));
+    CT_TRY(find_lengths(plan, net, shards, count_states(p), &length, &copy));
     t->snapshot = copy * (int64_t)sizeof(float);
     CT_TRY(ct_memory_plan_add_storages(p, net, length, shards, iter_size, t));
     return add_communication(plan, net, shards, t);
@@ -169,7 +182,10 @@ ct_status ct_memory_nets_open(const ct_memory_plan *p, ct_memory_nets *n)
     ct_solver_options o = *p->options;
     ct_status status;
 
-    o.window = ct_exchange_window_open(&n->window, p->comm, o.dev, o.param);
+    if (p->groups != NULL)
+        o.window = p->groups->window(p->groups->ctx, o.param);
+    else
+        o.window = ct_exchange_window_open(&n->window, p->comm, o.dev, o.param);
     ct_log_hush(true);
     status = ct_planned_nets_make(&o, &n->nets);
     ct_log_hush(false);
@@ -220,25 +236,28 @@ static double mib(int64_t bytes)
     return ceil(ldexp((double)bytes, -20));
 }
 
-static ct_status fail_elsewhere(bool parallel, const ct_device *dev)
+static ct_status fail_elsewhere(const ct_device *dev)
 {
-    return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out",
-                   parallel ? "--parallel" : dev->name);
+    return CT_FAIL(CT_ERR_CONFIG, "memory { limit_mb } is not for %s yet: leave it out", dev->name);
 }
 
-ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool parallel,
-                             const char *stage, ct_solver_options *options)
+ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, const ct_memory_job *how,
+                             ct_solver_options *options)
 {
-    ct_memory_plan p = { .options = options, .comm = job->data_comm, .agrees = true };
+    ct_memory_plan p = { .options = options,
+                         .comm = job->data_comm,
+                         .agrees = true,
+                         .parallel = how->parallel,
+                         .groups = how->groups };
     ct_memory_tiers t;
 
     if (param->memory == NULL) return CT_OK;
-    if (parallel || (options->dev->kind != CT_DEVICE_CPU))
-        return (param->memory->limit_mb > 0) ? fail_elsewhere(parallel, options->dev) : CT_OK;
+    if (options->dev->kind != CT_DEVICE_CPU)
+        return (param->memory->limit_mb > 0) ? fail_elsewhere(options->dev) : CT_OK;
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
     if (param->memory->limit_mb > 0) options->memory_limit = ct_memory_plan_room(&p);
-    p.folder = ct_job_memory_folder(param->memory, stage);
+    p.folder = ct_job_memory_folder(param->memory, how->stage);
     CT_TRY(ct_memory_auto_settle(&p, param, &t));
     CT_INFO("memory: %.1f MiB of a rank are planned, %.1f MiB of them taken at the start, of %.1f "
             "MiB (%s)",
@@ -258,6 +277,7 @@ static ct_status count_test(const Ct__NetParameter *param, const ct_net_options 
     ct_net_options_alone(&o);
     o.env.rank = options->env.rank;
     o.env.n_rank = options->env.n_rank;
+    o.env.place = options->env.place;
     ct_log_hush(true);
     status = ct_net_create(param, &o, &net);
     ct_log_hush(false);
@@ -267,7 +287,7 @@ static ct_status count_test(const Ct__NetParameter *param, const ct_net_options 
     return CT_OK;
 }
 
-ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param, bool parallel,
+ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param,
                               const Ct__NetParameter *net, const ct_net_options *options)
 {
     const ct_solver_options solver = { .param = param };
@@ -275,8 +295,7 @@ ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param, boo
     int64_t need = 0;
 
     if ((param->memory == NULL) || !(param->memory->limit_mb > 0)) return CT_OK;
-    if (parallel || (options->dev->kind != CT_DEVICE_CPU))
-        return fail_elsewhere(parallel, options->dev);
+    if (options->dev->kind != CT_DEVICE_CPU) return fail_elsewhere(options->dev);
     ct_memory_plan_limit(&p, job->group.node.size);
     CT_TRY(agree(&p));
     CT_TRY(count_test(net, options, &need));

@@ -12,6 +12,19 @@
 #include "runtime/config/exchange_config.h"
 #include "runtime/job.h"
 
+/** A rank of a job that runs nets together, by a parallel file: who knows its groups. */
+typedef struct ct_memory_groups {
+    void *ctx;
+    /** The window of its train net, until it is asked for again; NULL: there is none. */
+    const ct_net_window *(*window)(void *ctx, const Ct__SolverParameter *param);
+    /** Collective over the groups. */
+    ct_status (*add_shard)(void *ctx, const Ct__SolverParameter *param, const ct_net *net,
+                           ct_shard *s);
+    /** Adds the bytes of buffers for messages of gradients. Collective over the groups. */
+    ct_status (*add_messages)(void *ctx, const Ct__SolverParameter *param, const ct_net *net,
+                              int64_t *bytes_p);
+} ct_memory_groups;
+
 typedef struct ct_memory_plan {
     /* the caller's; borrowed. Of options what makes nets is read, but not its window */
     const ct_solver_options *options;
@@ -21,7 +34,9 @@ typedef struct ct_memory_plan {
     int64_t runtime;    /* what the process has before there is a net           */
     bool agrees;        /* every rank plans, and all go by what takes most: collective */
     const char *folder; /* of files: AUTO measures there how fast they are; NULL: it does not */
-    ct_memory_speeds speeds; /* that are known without, zeroed where they are not */
+    ct_memory_speeds speeds;        /* that are known without, zeroed where they are not */
+    bool parallel;                  /* by a parallel file; of one rank, if groups is NULL */
+    const ct_memory_groups *groups; /* borrowed */
 } ct_memory_plan;
 
 /** The nets of a plan, without memory. */
@@ -48,14 +63,35 @@ ct_status ct_memory_nets_open(const ct_memory_plan *p, ct_memory_nets *n);
 ct_status ct_memory_nets_count(const ct_memory_plan *p, const ct_memory_nets *n,
                                ct_memory_tiers *t);
 void ct_memory_nets_close(ct_memory_nets *n);
+/* ---- AUTO (memory_auto.c): which way to keep weights, gradients and states, of those that
+ * `memory` and `recompute` leave open: the fastest that fits, by the model of
+ * planner/memory_price.h. Open are `state` and `weights` that are AUTO, `chunk_mb` that is 0,
+ * `recompute` that is AUTO, and `zero` that is not given. */
+
+/** Sets what is open in `param`, which is options->param, and fills t with its plan. What fits as
+ * it is is taken without a look at others; else the log says what was chosen, and why.
+ * CT_ERR_CONFIG where limit_mb is set and nothing fits: says what the least is, and what to change.
+ */
+ct_status ct_memory_auto_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
+                                ct_memory_tiers *t);
+
+/* ---- a job */
+
+/** How a job runs its nets. */
+typedef struct ct_memory_job {
+    const char *stage;              /* the folder of --stage; NULL: not given */
+    bool parallel;                  /* as in ct_memory_plan                   */
+    const ct_memory_groups *groups; /* likewise                               */
+} ct_memory_job;
+
 /** What a job does about it before its nets are made: says what is planned, and of which limit.
- *  parallel: by a parallel file. stage: the folder of --stage, NULL: not given. options: of its
- *  solver, whose memory_limit is set. Nothing without `memory`. Collective. */
-ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, bool parallel,
-                             const char *stage, ct_solver_options *options);
-/** The same of a job that tests `net`, whose options are made: CT_ERR_CONFIG where limit_mb is set
- *  and its weights, values and the runtime take more. Collective. */
-ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param, bool parallel,
+ *  options: of its solver, with its division; their memory_limit is set. Nothing without `memory`.
+ *  Collective. */
+ct_status ct_memory_plan_job(ct_job *job, Ct__SolverParameter *param, const ct_memory_job *how,
+                             ct_solver_options *options);
+/** The same of a job that tests this rank's `net`, whose options are made: CT_ERR_CONFIG where
+ *  limit_mb is set and its weights, values and the runtime take more. Collective. */
+ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param,
                               const Ct__NetParameter *net, const ct_net_options *options);
 
 #endif

@@ -17,7 +17,7 @@
 #include "runtime/call.h"
 #include "runtime/division/planned_shards.h"
 #include "runtime/job_memory.h"
-#include "runtime/memory_auto.h"
+#include "runtime/memory_plan.h"
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -203,6 +203,30 @@ static ct_status rank_memory(const checked *k, const ct_sharded_net *s,
     return status;
 }
 
+/* A limit that was given is for each of them; what messages take is not known here. Where AUTO has
+ * a choice, the job finds out whether something fits. */
+static ct_status check_limit(const checked *k, const ct_rank_memory *m)
+{
+    const Ct__MemoryParameter *p = k->config.solver->memory;
+    int64_t runtime = ct_memory_resident_now();
+    double need;
+    int most = 0;
+
+    if (k->config.is_model || (p == NULL) || !(p->limit_mb > 0)) return CT_OK;
+    for (int r = 1; r < k->parallel->n_rank; r++)
+        if (m[r].memory_bytes > m[most].memory_bytes) most = r;
+    need = ceil(ldexp((double)(m[most].memory_bytes + runtime), -20));
+    if (need <= p->limit_mb) return CT_OK;
+    if (p->has_zero && (p->state != CT__MEMORY_PARAMETER__TIER__AUTO))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "limit_mb: %g: rank %d needs %.0f MiB, %.0f of them taken at the start",
+                       p->limit_mb, most, need, ceil(ldexp((double)runtime, -20)));
+    CT_WARN("limit_mb: %g: rank %d needs %.0f MiB with states in memory and zero: %d; AUTO chooses "
+            "when the job starts",
+            p->limit_mb, most, need, p->zero);
+    return CT_OK;
+}
+
 static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_options *options)
 {
     ct_rank_memory *m = calloc((size_t)k->parallel->n_rank, sizeof(*m));
@@ -217,6 +241,7 @@ static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_
             fprintf(k->to, "\n");
             ct_rank_memory_print(k->parallel, m, k->to);
         }
+        status = check_limit(k, m);
     }
     free(m);
     return status;

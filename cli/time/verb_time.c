@@ -475,18 +475,25 @@ static ct_status open_parallel(ct_call *call, ct_config *c, ct_parallel **p_p,
     return ct_job_division_open_net(call->job, *p_p, c->solver, param_p, options, d_p);
 }
 
-/* The job's limit of memory, and where AUTO puts what it has. */
-static ct_status plan_memory(ct_call *call, ct_config *c, ct_net_options *net)
+/* The job's limit of memory, and where AUTO puts what it has. parallel: a file says how. */
+static ct_status plan_memory(ct_call *call, ct_config *c, bool parallel, ct_job_division *d,
+                             ct_net_options *net)
 {
+    const ct_memory_groups groups = ct_job_division_memory(d);
+    const ct_memory_job how = { .parallel = parallel, .groups = (d != NULL) ? &groups : NULL };
     ct_solver_options options = { .param = c->solver,
                                   .map = c->map,
                                   .dev = net->dev,
                                   .env = net->env,
                                   .memory_limit = net->memory_limit,
                                   .send_rows = net->send_rows };
-    bool parallel = (ct_options_text(call->options, "parallel") != NULL);
 
-    CT_TRY(ct_memory_plan_job(call->job, c->solver, parallel, NULL, &options));
+    if (d != NULL) {
+        options.division = &d->division;
+        options.again = net->again;
+        options.n_again = net->n_again;
+    }
+    CT_TRY(ct_memory_plan_job(call->job, c->solver, &how, &options));
     net->recompute = c->solver->recompute;
     return CT_OK;
 }
@@ -523,16 +530,16 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
-    CT_TRY_GOTO(status, out, plan_memory(call, &c, &options));
-    if (ct_options_text(call->options, "parallel") == NULL)
-        options.window =
-            ct_exchange_window_open(&window, call->job->data_comm, options.dev, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
                 ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),
                                   &options.env.plan));
     param = c.net;
     CT_TRY_GOTO(status, out, open_parallel(call, &c, &parallel, &param, &options, &division));
+    CT_TRY_GOTO(status, out, plan_memory(call, &c, parallel != NULL, division, &options));
+    options.window = (division != NULL) ? ct_job_division_window(division, options.dev)
+                                        : ct_exchange_window_open(&window, call->job->data_comm,
+                                                                  options.dev, c.solver);
     CT_TRY_GOTO(status, out, ct_net_create(param, &options, &net));
     CT_TRY_GOTO(status, out, ct_call_plan_close(call, &c, options.env.plan));
     if ((net->grad_arena == NULL) && (division == NULL)) {

@@ -201,12 +201,12 @@ static ct_status make_net(testing *t)
     ct_net_options_fill(t->call, &t->config, CT_TEST, &state, &options);
     options.forward_only = true;
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
-    CT_TRY(ct_memory_plan_test(t->call->job, t->config.solver, file != NULL, param, &options));
     if (file != NULL) {
         CT_TRY(ct_parallel_read(file, &t->parallel));
         CT_TRY(ct_job_division_open_net(t->call->job, t->parallel, t->config.solver, &param,
                                         &options, &t->division));
     }
+    CT_TRY(ct_memory_plan_test(t->call->job, t->config.solver, param, &options));
     CT_TRY(ct_net_create(param, &options, &t->net));
     t->whole = (t->division != NULL) ? t->division->whole.test[0] : t->net;
     return CT_OK;

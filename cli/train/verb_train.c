@@ -342,12 +342,18 @@ static ct_status open_memory(training *t, ct_solver_options *options)
                                      .planned = plan_nets,
                                      .ctx = options };
 
-    CT_TRY(ct_memory_plan_job(t->job, t->config.solver, t->parallel != NULL, ask.stage, options));
+    const ct_memory_groups groups = ct_job_division_memory(t->division);
+    const ct_memory_job how = { .stage = ask.stage,
+                                .parallel = (t->parallel != NULL),
+                                .groups = (t->division != NULL) ? &groups : NULL };
+
+    CT_TRY(ct_memory_plan_job(t->job, t->config.solver, &how, options));
     if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
     CT_TRY(ct_job_memory_open(&ask, &t->memory));
-    if ((t->parallel == NULL) || (t->parallel->n_rank == 1))
-        options->window =
-            ct_exchange_window_open(&t->window, t->job->data_comm, options->dev, t->config.solver);
+    options->window = (t->division != NULL)
+                          ? ct_job_division_window(t->division, options->dev)
+                          : ct_exchange_window_open(&t->window, t->job->data_comm, options->dev,
+                                                    t->config.solver);
     options->open_state = t->memory.open_state;
     options->open_state_ctx = t->memory.open_state_ctx;
     options->open_weights = t->memory.open_weights;
@@ -387,7 +393,6 @@ static ct_status create_solver(training *t)
     fill_env(t, &options.env);
     options.report = t->report;
     options.send_rows = ct_exchange_sends_rows(t->config.solver);
-    CT_TRY(open_memory(t, &options));
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
     options.trace = t->trace.trace;
@@ -398,6 +403,7 @@ static ct_status create_solver(training *t)
     options.heartbeat = ct_watchdog_beat;
     options.heartbeat_ctx = t->job->watchdog;
     CT_TRY(fill_parallel(t, &options));
+    CT_TRY(open_memory(t, &options));
     CT_TRY(ct_solver_create(&options, &t->solver));
     ct_job_memory_tell(&t->memory);
     return CT_OK;

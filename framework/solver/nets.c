@@ -176,6 +176,7 @@ static ct_status make_whole(ct_solver *s, const Ct__NetParameter *param, bool al
     if (!alone) {
         o->env.rank = env.rank;
         o->env.n_rank = env.n_rank;
+        o->env.place = env.place;
     }
     o->dev = s->options.dev;
     return ct_net_create(param, o, net_p);
@@ -191,6 +192,8 @@ static ct_status make_wholes(ct_solver *s, bool alone, ct_whole_nets *w)
     CT_TRY(find_train_net(s, &param, &o));
     CT_TRY(make_whole(s, param, alone, &o, &w->train));
     CT_TRY(ct_solver_count_test_nets(s->param, s->options.map, &n));
+    if ((s->options.division != NULL) && (s->options.division->n_test < n))
+        n = s->options.division->n_test; /* one net alone is run */
     w->test = calloc((size_t)n + 1, sizeof(*w->test));
     if (w->test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d test nets", n);
     for (; w->n_test < n; w->n_test++) {

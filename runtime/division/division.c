@@ -156,17 +156,54 @@ static const ct_arena_ops *arena_of(const ct_job_division *d, const ct_device *d
     return shares ? ct_exchange_arena(d->stage, d->solver) : NULL;
 }
 
-/* NULL: gradients and weights have memory of their own. */
-static const ct_net_window *window_of(ct_job_division *d, const ct_device *dev)
+static const ct_net_window *window_of(ct_job_division *d, const ct_device *dev,
+                                      const Ct__SolverParameter *solver)
 {
     const ct_exchange_groups groups = groups_of(d);
 
-    if (d->solver == NULL) return NULL;
     return ct_exchange_divided_window(&d->window, &groups, d->job->comm, dev,
-                                      (int)d->parallel->micro_batches, d->solver);
+                                      (int)d->parallel->micro_batches, solver);
 }
 
-static void fill_options(ct_job_division *d, ct_solver_options *o)
+const ct_net_window *ct_job_division_window(ct_job_division *d, const ct_device *dev)
+{
+    return (d->solver != NULL) ? window_of(d, dev, d->solver) : NULL;
+}
+
+/* ---- a plan of memory */
+
+static const ct_net_window *planned_window(void *ctx, const Ct__SolverParameter *param)
+{
+    return window_of(ctx, ct_device_cpu(), param);
+}
+
+static ct_status planned_shard(void *ctx, const Ct__SolverParameter *param, const ct_net *net,
+                               ct_shard *s)
+{
+    const ct_exchange_groups groups = groups_of(ctx);
+
+    return ct_exchange_divided_shard(&groups, param, net, s);
+}
+
+static ct_status planned_messages(void *ctx, const Ct__SolverParameter *param, const ct_net *net,
+                                  int64_t *bytes_p)
+{
+    const ct_exchange_groups groups = groups_of(ctx);
+
+    return ct_exchange_divided_count(&groups, param, net, bytes_p);
+}
+
+ct_memory_groups ct_job_division_memory(ct_job_division *d)
+{
+    return (ct_memory_groups){ .ctx = d,
+                               .window = planned_window,
+                               .add_shard = planned_shard,
+                               .add_messages = planned_messages };
+}
+
+/* ---- options */
+
+static void fill_division(ct_job_division *d)
 {
     d->division.whole = d->whole.train;
     d->division.whole_test = (const ct_net *const *)d->whole.test;
@@ -177,11 +214,15 @@ static void fill_options(ct_job_division *d, ct_solver_options *o)
     d->division.n_stage = d->parallel->n_stage;
     d->division.transfers = &ct_transfers_ops;
     d->division.transfers_ctx = d->transfers;
+}
+
+static void fill_options(ct_job_division *d, ct_solver_options *o)
+{
+    fill_division(d);
     o->division = &d->division;
     o->again = d->net[0].again;
     o->n_again = d->net[0].n_again;
     o->grad_arena = arena_of(d, o->dev);
-    o->window = window_of(d, o->dev);
     ct_rank_env(d->parallel, &d->net[0], d->job->rank, &o->env);
     o->open_exchange = ct_job_division_open_exchange;
     o->open_exchange_ctx = d;
@@ -250,12 +291,12 @@ static void fill_net_options(ct_job_division *d, const Ct__NetParameter **param_
     ct_rank_env(d->parallel, net, d->job->rank, &options->env);
     options->grad_arena = NULL;
     if (!trains) return;
+    fill_division(d);
     options->again = net->again;
     options->n_again = net->n_again;
     options->in_flight = d->division.schedule.in_flight;
     options->env.global_batch_size = d->parallel->micro_batch;
     options->grad_arena = arena_of(d, options->dev);
-    options->window = window_of(d, options->dev);
 }
 
 ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,

@@ -11,6 +11,7 @@
 #include "planner/schedule.h"
 #include "runtime/division/exchange_divided.h"
 #include "runtime/job.h"
+#include "runtime/memory_plan.h"
 
 typedef struct ct_job_division {
     const ct_parallel *parallel;
@@ -36,8 +37,8 @@ typedef struct ct_job_division {
 } ct_job_division;
 
 /** Binds p to the solver's train net, whose message is `param`, and fills in what `options` say of
- * the division: nets, environment, exchange. p, options->param and the job outlive it; the job is
- * connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
+ * the division but for the window: nets, environment, exchange. p, options->param and the job
+ * outlive it; the job is connected. Collective. CT_ERR_CONFIG, CT_ERR_LAUNCH. */
 ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParameter *param,
                                ct_solver_options *options, ct_job_division **d_p);
 /** The same for one net, of the phase that options have: they and *param_p become this rank's. Its
@@ -46,6 +47,11 @@ ct_status ct_job_division_open(ct_job *job, ct_parallel *p, const Ct__NetParamet
 ct_status ct_job_division_open_net(ct_job *job, ct_parallel *p, const Ct__SolverParameter *solver,
                                    const Ct__NetParameter **param_p, ct_net_options *options,
                                    ct_job_division **d_p);
+/** What a plan of memory asks of it, and what plans one: options of d's nets, with the division. */
+ct_memory_groups ct_job_division_memory(ct_job_division *d);
+/** The train net's window, as `memory` of the solver says now. NULL: gradients and weights have
+ *  memory of their own. */
+const ct_net_window *ct_job_division_window(ct_job_division *d, const ct_device *dev);
 void ct_job_division_fill_exec(const ct_job_division *d, ct_exec *ex);
 /** The exchange of this rank's net of TRAIN: fits ct_solver_options.open_exchange, with the
  * division as ctx. Collective. */

@@ -390,6 +390,39 @@ ct_status ct_exchange_divided_shard(const ct_exchange_groups *groups,
     return CT_OK;
 }
 
+static ct_status count_side(ct_comm *c, const Ct__SolverParameter *param, const ct_net *view,
+                            int64_t *bytes_p)
+{
+    ct_exchange_ranges r;
+    ct_grad_pipe_load load = { .comm = c,
+                               .config = &r.config,
+                               .shards = (param->memory != NULL) && (param->memory->zero > 0),
+                               .shared = ct_exchange_shares(param) };
+    ct_status status;
+
+    CT_TRY(ct_exchange_ranges_open(param, view, &r));
+    status = ct_grad_pipe_count(&load, r.range, r.n, bytes_p);
+    ct_exchange_ranges_close(&r);
+    return status;
+}
+
+ct_status ct_exchange_divided_count(const ct_exchange_groups *groups,
+                                    const Ct__SolverParameter *param, const ct_net *net,
+                                    int64_t *bytes_p)
+{
+    ct_comm *comm[] = { groups->tied, groups->stage, groups->replicas };
+    int first = 0;
+
+    for (int i = 0; i < N_SIDE; i++) {
+        ct_net view = view_of(net, first, i);
+        bool alone = (comm[i] == NULL) || (comm[i]->size == 1);
+
+        if (!alone && (view.n_param > 0)) CT_TRY(count_side(comm[i], param, &view, bytes_p));
+        first += view.n_param;
+    }
+    return CT_OK;
+}
+
 const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
                                                 const ct_exchange_groups *groups, ct_comm *job,
                                                 const ct_device *dev, int n_micro,

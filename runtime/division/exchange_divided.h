@@ -40,6 +40,11 @@ ct_status ct_exchange_divided_shard(const ct_exchange_groups *groups,
                                     const Ct__SolverParameter *param, const ct_net *net,
                                     ct_shard *s);
 
+/** Adds the bytes of buffers for messages of its gradients (ct_grad_pipe_count()). Collective over
+ *  the groups. */
+ct_status ct_exchange_divided_count(const ct_exchange_groups *groups,
+                                    const Ct__SolverParameter *param, const ct_net *net,
+                                    int64_t *bytes_p);
 /** Borrows the communicators, which become out->stage, tied and data; out->job is the caller's to
  *  set. Collective over all of them. CT_ERR_CONFIG. */
 ct_status ct_exchange_divided_create(const ct_exchange_groups *groups,

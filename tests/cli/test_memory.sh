@@ -186,6 +186,39 @@ runs tested_too_little 2 'limit_mb: 5: the least is [0-9]+ MiB, [0-9]+ of them t
 runs tested_enough 3 'absent' "$CORTADO" test --model=wide.prototxt --weights=absent --set=memory.limit_mb=$all
 runs checked_too_little 2 'limit_mb: 20: the least is [0-9]+ MiB;' "$CORTADO" check $wide --set=memory.limit_mb=20
 
+# with --parallel each rank against its own plan; what is chosen has the bits of memory
+printf 'ranks: 2 global_batch: 8 stage { first: "a1" last: "loss" rank: 0 rank: 1 }\n' >two.parallel
+printf 'ranks: 2 global_batch: 8 stage { first: "a1" last: "a4" rank: 0 } stage { first: "a5" last: "loss" rank: 1 }\n' >stages.parallel
+printf 'ranks: 2 global_batch: 8 stage { first: "a1" last: "a2" rank: 0 } stage { first: "a3" last: "loss" rank: 1 }\n' >late.parallel
+# what rank 0 has beside what was there at the start is what was planned, but for messages
+allocated() { python3 - "$(sed -n 's/.*memory: \([0-9.]*\) MiB of a rank are planned, \([0-9.]*\) MiB.*/\1 \2/p' out)" <<'PY'
+import json, sys
+planned, start = map(float, sys.argv[1].split())
+row = [json.loads(l)["ranks"][0] for l in open("m.jsonl") if '"ranks":[' in l][0]
+exit(not -0.1 < planned - start - row["allocated_bytes"] / 2**20 < 1)
+PY
+}
+for plan in two stages; do
+    divided="$JOB 2 $CORTADO train $wide --parallel=$plan.parallel --metrics=m.jsonl --overwrite"
+    runs divided_$plan 0 'MiB of a rank are planned' $divided --set=memory.zero=0
+    sum_of >sum_none
+    is divided_planned_$plan allocated
+    all_d=$(planned)
+    for less in 4 14 17; do
+        runs divided_${plan}_$less 0 'memory: AUTO takes .*, since memory takes' $divided --set=memory.limit_mb=$((all_d - less))
+        sum_of >sum_auto
+        is divided_same_${plan}_$less cmp sum_none sum_auto
+        is divided_less_${plan}_$less test "$(planned)" -le $((all_d - less))
+        is divided_allocated_${plan}_$less allocated
+    done
+    runs divided_host_$plan 2 "limit_mb: $((all_d - 4)): the least is [0-9]+ MiB on rank 0; .* would fit" $divided --set=memory.limit_mb=$((all_d - 4)) --set=memory.state=HOST --set=memory.weights=HOST --set=memory.zero=0
+done
+runs divided_first 2 'limit_mb: 30: the least is [0-9]+ MiB on rank 0; no recomputation' $JOB 2 "$CORTADO" train $wide --parallel=stages.parallel --set=memory.limit_mb=30
+runs divided_late 2 'limit_mb: 30: the least is [0-9]+ MiB on rank 1; no recomputation' $JOB 2 "$CORTADO" train $wide --parallel=late.parallel --set=memory.limit_mb=30
+runs divided_timed 2 'limit_mb: 30: the least is [0-9]+ MiB on rank 0;' $JOB 2 "$CORTADO" time $wide --parallel=stages.parallel --iterations=1 --limits=false --set=memory.limit_mb=30
+runs divided_tested 2 'limit_mb: 5: the least is [0-9]+ MiB, [0-9]+ of them taken at the start' $JOB 2 "$CORTADO" test --model=wide.prototxt --weights=absent --parallel=stages.parallel --set=memory.limit_mb=5
+runs divided_checked 2 'limit_mb: 30: rank 0 needs [0-9]+ MiB, [0-9]+ of them taken at the start' "$CORTADO" check $wide --parallel=stages.parallel --set=memory.limit_mb=30 --set=memory.zero=0 --set=memory.state=DEVICE
+runs divided_checked_auto 0 'limit_mb: 30: rank 0 needs [0-9]+ MiB with states in memory and zero: 0; AUTO chooses' "$CORTADO" check $wide --parallel=stages.parallel --set=memory.limit_mb=30
 runs no_folder 2 'memory { path }: "nowhere" is no folder' $train --set=memory.state=FILE --set=memory.path=nowhere
 if [ -d /dev/shm ] && [ -w /dev/shm ]; then
     runs in_tmpfs 0 'lies in memory \(tmpfs\)' $train --set=memory.state=FILE --set=memory.path=/dev/shm --set=max_iter=2 --set=snapshot_prefix=t
