@@ -15,11 +15,15 @@
 /* The second half: how the others get what a rank updates. */
 static ct_status prepare_gather(ct_bucket *b)
 {
+    bool narrow;
+
+    CT_TRY(ct_narrow_gather_open(b->comm, &b->cut, b->range, &b->narrow));
+    narrow = (b->narrow.units > 0);
     b->gather =
         (ct_persistent_coll){ .comm = b->comm,
                               .buf = b->config->weights + b->cut.offset + b->range->weight_shift,
-                              .count = b->cut.count,
-                              .dtype = CT_F32,
+                              .count = narrow ? b->narrow.units : b->cut.count,
+                              .dtype = narrow ? CT_BF16 : CT_F32,
                               .tag = b->tag,
                               .kind = CT_COLL_ALLGATHER };
     return ct_persistent_coll_prepare(&b->gather, b->config->allreduce, b->config->deterministic);
@@ -137,6 +141,7 @@ void ct_bucket_release(ct_bucket *b)
 {
     ct_persistent_coll_release(&b->dense);
     ct_persistent_coll_release(&b->gather);
+    ct_narrow_gather_close(&b->narrow);
     ct_repro_destroy(b->repro);
     if (b->coded != NULL) b->ops->destroy(b->coded);
     b->coded = NULL;

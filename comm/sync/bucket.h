@@ -7,6 +7,7 @@
 
 #include "comm/codec/codec.h"
 #include "comm/sync/bucket_partition.h"
+#include "comm/sync/narrow_gather.h"
 #include "comm/collective/repro.h"
 #include "framework/base/trace.h"
 
@@ -37,6 +38,7 @@ typedef struct ct_bucket {
     ct_persistent_coll dense;
     bool shards;                  /* ranks update parts of it: ct_grad_pipe_config.weights */
     ct_persistent_coll gather;    /* then: of weights */
+    ct_narrow_gather narrow;      /* in 16 bits: how                                */
     _Atomic bool visiting;        /* they are on their way, asked for by themselves */
     int64_t own_first, own_count; /* this rank's part, from cut.offset on               */
     ct_repro *repro;              /* dense in its place, where the config says so; NULL: no     */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/codec/codec_types.h"
+#include "comm/collective/blocking.h"
 #include "framework/base/clock.h"
 
 enum { MAX_LANES = 256 /* buckets that have tags of their own */ };
@@ -302,6 +303,22 @@ ct_status ct_grad_pipe_count(const ct_grad_pipe_load *load, const ct_grad_range 
     return status;
 }
 
+/* Weights that some rank does not round travel as they are. */
+static ct_status agree_rounded(ct_grad_pipe *gp)
+{
+    int64_t *wide;
+    ct_status status;
+
+    if (!ct_grad_pipe_has_shards(gp)) return CT_OK;
+    wide = calloc((size_t)gp->n_range + 1, sizeof(*wide));
+    if (wide == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
+    for (int i = 0; i < gp->n_range; ++i) wide[i] = !(gp->config.visits && gp->range[i].rounded);
+    status = ct_comm_max(gp->comm, wide, gp->n_range);
+    for (int i = 0; i < gp->n_range; ++i) gp->range[i].rounded = (wide[i] == 0);
+    free(wide);
+    return status;
+}
+
 static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
 {
     const ct_grad_policy *policy = gp->config.policy;
@@ -309,6 +326,7 @@ static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
     if ((policy == NULL) && (gp->config.codec == &ct_codec_auto))
         return CT_FAIL(CT_ERR_ARG, "codec auto without a policy that chooses");
     CT_TRY(acquire_ranges(gp, range));
+    CT_TRY(agree_rounded(gp));
     if (policy != NULL) CT_TRY(policy->create(gp, &gp->policy));
     gp->config.line = NULL; /* the caller's may go */
     CT_TRY(ct_grad_pipe_make_buckets(gp));

@@ -65,6 +65,7 @@ typedef struct ct_grad_range {
     int64_t weight_shift;  /* the weights lie so far behind offset in config.weights */
     int64_t shift; /* the gradient lies so far behind offset in the pipe's memory: 0 where all
                       have some of their own. The same for those of a bucket */
+    bool rounded;  /* with config.visits: all who read the weights round them to bf16 first  */
     int64_t rows;  /* as a matrix: count / rows columns; 0: 1                        */
     /* what codecs need (codec.h); zeroed where there is none, or none that absorbs */
     float *on_device;    /* [count] the gradient, where config.dev is one; borrowed          */

@@ -143,6 +143,8 @@ ct_status ct_grad_pipe_report_shards(ct_grad_pipe *gp);
 ct_status ct_grad_pipe_own_range(ct_grad_pipe *gp, int i);
 /** With the lock: moves weights that were asked for. *urgent_p: some are under way. */
 ct_status ct_grad_pipe_move_gathers(ct_grad_pipe *gp, bool *moved_p, bool *urgent_p);
+/** Weights that have come for range i become f32, where they travelled in 16 bits. */
+void ct_grad_pipe_unpack(ct_grad_pipe *gp, int i);
 /** The weights of range i's buckets are under way. */
 bool ct_grad_pipe_is_visiting(const ct_grad_pipe *gp, int i);
 /** Range i was told of. */

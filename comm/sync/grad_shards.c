@@ -164,16 +164,27 @@ ct_status ct_grad_pipe_gather(ct_grad_pipe *gp, int i)
     ct_status status = CT_OK;
 
     if (!ct_grad_pipe_has_shards(gp)) return CT_OK;
+    for (int k = 0; k < n; ++k) {
+        if (atomic_load(&b[k].visiting))
+            return CT_FAIL(CT_ERR_ARG, "the weights of %s are asked for twice", b[k].key);
+        ct_narrow_gather_pack(&b[k].narrow, gp->comm, b[k].gather.buf);
+    }
     ct_comm_lock(gp->comm);
     for (int k = 0; (k < n) && (status == CT_OK); ++k) {
-        if (atomic_load(&b[k].visiting))
-            status = CT_FAIL(CT_ERR_ARG, "the weights of %s are asked for twice", b[k].key);
-        if (status == CT_OK) status = ct_persistent_coll_start(&b[k].gather);
+        status = ct_persistent_coll_start(&b[k].gather);
         if (status == CT_OK) atomic_store(&b[k].visiting, true);
     }
     ct_comm_unlock(gp->comm);
     if ((status == CT_OK) && atomic_load(&gp->threaded)) ct_pipe_thread_wake(gp->thread);
     return status;
+}
+
+void ct_grad_pipe_unpack(ct_grad_pipe *gp, int i)
+{
+    ct_bucket *b = NULL;
+    int n = buckets_of(gp, i, &b);
+
+    for (int k = 0; k < n; ++k) ct_narrow_gather_unpack(&b[k].narrow, gp->comm, b[k].gather.buf);
 }
 
 bool ct_grad_pipe_is_visiting(const ct_grad_pipe *gp, int i)

@@ -731,6 +731,7 @@ ct_status ct_grad_pipe_gather_wait(ct_grad_pipe *gp, int i)
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, true);
     if (status == CT_OK) status = wait_visit(gp, &w);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, false);
+    if (status == CT_OK) ct_grad_pipe_unpack(gp, i);
     observe(gp, CT_GRAD_LEAVE, -1);
     return (status == CT_OK) ? fate(gp) : status;
 }

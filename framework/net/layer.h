@@ -334,6 +334,9 @@ typedef struct ct_layer_ops {
      * bottoms, tops and weights have (ct_net_estimate()): a layer that moves less says so. NULL: no
      *  operations worth counting. */
     void (*estimate)(const ct_layer *l, const ct_instance *in, ct_estimate *e);
+    /** Whether whatever reads weight w in forward and backward rounds it to bf16 first, so that one
+     *  that is rounded already gives the same bits. Behind fusion. NULL: it does not. */
+    bool (*rounds)(const ct_layer *l, const ct_instance *in, int w);
     void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
 

@@ -166,6 +166,24 @@ int ct_net_param_of(const ct_net *net, int layer, int i)
     return ct_net_impl_of(net)->graph.node[layer].param_of[i];
 }
 
+bool ct_net_rounds(const ct_net *net, int k)
+{
+    bool read = false;
+
+    for (int l = 0; l < net->n_layer; l++) {
+        const ct_layer *layer = net->layer[l];
+
+        for (int w = 0; w < layer->n_weight; w++) {
+            if (ct_net_param_of(net, l, w) != k) continue;
+            read = true;
+            if ((layer->ops->rounds == NULL) ||
+                !layer->ops->rounds(layer, net->pass->instance[l], w))
+                return false;
+        }
+    }
+    return read;
+}
+
 /* ---- fingerprints of a net's structure and of its weights */
 
 #define FNV_START 0xcbf29ce484222325u

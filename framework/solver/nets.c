@@ -244,6 +244,24 @@ void ct_whole_nets_destroy(ct_whole_nets *w)
     *w = (ct_whole_nets){ 0 };
 }
 
+/* What comes in 16 bits since the layers of the train net read it so. */
+static ct_status check_rounded(const ct_solver *s, const ct_net *test)
+{
+    bool narrow = s->exchange.sync.shards && ct_step_has_visits(&s->step);
+
+    for (int i = 0; narrow && (i < test->n_param); i++) {
+        int k = ct_net_find_param(s->net, test->param[i].key);
+
+        if ((k >= 0) && ct_net_rounds(s->net, k) && !ct_net_rounds(test, i))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "net \"%s\" reads %s in f32, which the net that trains rounds to bf16: "
+                           "with memory { zero: 3 } and precision BF16 it travels in 16 bits, so "
+                           "layers of all nets that share it need the same type and ct_kernel",
+                           test->name, test->param[i].key);
+    }
+    return CT_OK;
+}
+
 ct_status ct_solver_make_test_nets(ct_solver *s)
 {
     int n = 0;
@@ -260,6 +278,7 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
         CT_TRY(find_test_net(s, i, &param, &o));
         CT_INFO("Creating test net (#%d)", i);
         CT_TRY(ct_net_create(param, &o, &s->test[i]));
+        CT_TRY(check_rounded(s, s->test[i]));
         s->test[i]->pass->exec.chunk = ct_step_chunk;
         s->test[i]->pass->exec.chunk_ctx = &s->step;
         s->n_test = i + 1;

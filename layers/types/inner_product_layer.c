@@ -321,6 +321,20 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return ct_product_run(&r->forward, ex, &g);
 }
 
+/* The bias is added as it is. */
+static bool ip_rounds(const ct_layer *l, const ct_instance *in, int w)
+{
+    const ip_instance *r = in->state;
+    const ct_product *forward = &r->forward, *back = &r->backward_data;
+
+    (void)l;
+    if (r->head.loss != NULL) {
+        forward = &r->head.product[CT_RUN_FORWARD];
+        back = &r->head.product[CT_RUN_BACKWARD_DATA];
+    }
+    return (w == 0) && ct_product_rounds(forward) && ct_product_rounds(back);
+}
+
 /* Of the weight and the bias; either may not be wanted. */
 static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
@@ -553,6 +567,7 @@ const ct_layer_ops ct_layer_inner_product = {
     .forward = ip_forward,
     .backward = ip_backward,
     .estimate = ip_estimate,
+    .rounds = ip_rounds,
     .release = ip_release,
     .on_cuda = true,
     .layout = &inner_product_layout,

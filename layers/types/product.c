@@ -196,6 +196,11 @@ static size_t narrow_room(const ct_product *p)
     return narrow_c_room(p, &c) + part_room(p, &c) + tiles_room(p, &c);
 }
 
+bool ct_product_rounds(const ct_product *p)
+{
+    return (p->math == NULL) && p->d.bf16;
+}
+
 size_t ct_product_kept_bytes(const ct_product *p)
 {
     return (p->math == NULL) ? ct_gemm_kept_bytes(&p->d) : 0;

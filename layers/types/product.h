@@ -77,6 +77,8 @@ ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_
  * will not run, or cannot run by it. */
 ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                                 unsigned behind, unsigned narrow, ct_product *p);
+/** Whether it rounds B to bf16 whatever it is. On the CPU. */
+bool ct_product_rounds(const ct_product *p);
 size_t ct_product_bits(const ct_product *p);
 /** Of B, which many products read, rounded to bf16 and packed: 0 where this one reads none so. */
 size_t ct_product_kept_bytes(const ct_product *p);
