@@ -499,7 +499,7 @@ void ct_sim_settings(const ct_machine *m, ct_text *out)
         "--cfg=smpi/wtime:0",
         "--cfg=smpi/send-is-detached-thresh:0",
         "--cfg=contexts/stack-size:1024",
-        "--cfg=smpi/shared-malloc-blocksize:16777216",
+        "--cfg=smpi/shared-malloc:local",
         "--cfg=smpi/bw-factor:0:1",
         "--cfg=smpi/lat-factor:0:1",
         "--cfg=network/crosstraffic:0",

@@ -1,4 +1,5 @@
 /* Training steps as the solver takes them, with durations in place of layers. */
+#include <math.h>
 #include <simgrid/actor.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +125,8 @@ typedef struct train {
     int n_warmup, n_step;
     bool jitters;
     uint64_t seed;
-    bool thread; /* messages move when they can, not when the main thread polls */
+    bool thread;   /* messages move when they can, not when the main thread polls */
+    double late_s; /* … what they were added up in beyond a layer: beside the next one */
     ct_sim_timer *timer;
     double factor;        /* of this step's compute, over the profile's */
     bool open;            /* gradients are under way     */
@@ -162,9 +164,31 @@ static ct_status move(void *ctx)
     return ct_grad_pipe_poll(t->pipe);
 }
 
+/* An actor both computes and adds what comes. A thread would add beside the layers, so what goes on
+ * when a layer is over is taken off the next. */
 static ct_status pass_time(train *t, double seconds)
 {
-    return sim_compute(t->timer, seconds, t->thread ? move : NULL, t);
+    double over = ct_clock_s() + seconds - t->late_s;
+
+    if (!t->thread) return sim_compute(t->timer, seconds, NULL, t);
+    CT_TRY(sim_compute(t->timer, seconds - t->late_s, move, t));
+    t->late_s = fmax(0, ct_clock_s() - over);
+    return CT_OK;
+}
+
+static double exposed_s(const train *t)
+{
+    ct_sync_stats c;
+
+    ct_grad_pipe_get_stats(t->pipe, false, &c);
+    return c.exposed_s + t->sum_s;
+}
+
+/* It was waited for, since `before`: so nothing is late any more. */
+static ct_status after_wait(train *t, double before, ct_status status)
+{
+    if (exposed_s(t) > before) t->late_s = 0;
+    return status;
 }
 
 static account take_account(const train *t)
@@ -237,13 +261,20 @@ static ct_status landed(void *ctx, int first, int n)
     return t->after_all ? add_norm(t, first, n) : update(t, first, n);
 }
 
+static ct_status finish(train *t)
+{
+    double before = exposed_s(t);
+
+    return after_wait(t, before, ct_grad_pipe_finish(t->pipe, landed, t));
+}
+
 static ct_status settle(train *t)
 {
     if (!t->open) return CT_OK;
-    CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
+    CT_TRY(finish(t));
     if (t->after_all && t->owns) {
         CT_TRY(update_owned(t));
-        CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t)); /* the others' weights */
+        CT_TRY(finish(t)); /* the others' weights */
     }
     t->open = false;
     return (t->after_all && !t->owns) ? update(t, 0, t->profile->n_param) : CT_OK;
@@ -252,13 +283,18 @@ static ct_status settle(train *t)
 /* Forward is about to read weights: they are new. */
 static ct_status await(train *t, int range)
 {
+    double before = exposed_s(t);
+
     if (t->after_all) return settle(t);
-    return t->open ? ct_grad_pipe_wait(t->pipe, range, 1, landed, t) : CT_OK;
+    if (!t->open) return CT_OK;
+    return after_wait(t, before, ct_grad_pipe_wait(t->pipe, range, 1, landed, t));
 }
 
 /* Weights of chunks that step i reads are there, and the next ones come. */
 static ct_status visit(train *t, int i)
 {
+    double before;
+
     for (; (t->met < t->n_visit) && (t->visit[t->met].event == i); ++t->met) {
         for (; (t->asked < t->n_visit) && (t->asked <= t->met + t->zero.ahead); ++t->asked) {
             int range = t->visit[t->asked].chunk;
@@ -266,7 +302,8 @@ static ct_status visit(train *t, int i)
             if (t->forward) CT_TRY(await(t, range));
             CT_TRY(ct_grad_pipe_gather(t->pipe, range));
         }
-        CT_TRY(ct_grad_pipe_gather_wait(t->pipe, t->visit[t->met].chunk));
+        before = exposed_s(t);
+        CT_TRY(after_wait(t, before, ct_grad_pipe_gather_wait(t->pipe, t->visit[t->met].chunk)));
     }
     return CT_OK;
 }
@@ -316,6 +353,7 @@ static ct_status step_begin(void *ctx, ct_step *s, int i)
         CT_TRY(
             ct_async_sum_begin(t->sim->comm, sum_of(t, s)->v, s->count, &sum_of(t, s)->under_way));
     t->busy_s += ct_clock_s() - start;
+    if (t->thread) t->late_s += ct_clock_s() - start;
     return CT_OK;
 }
 
@@ -326,6 +364,7 @@ static ct_status wait_sum(train *t, layer_sum *s)
 
     CT_TRY(ct_async_sum_end(s->under_way));
     t->sum_s += ct_clock_s() - start;
+    if (ct_clock_s() > start) t->late_s = 0;
     return CT_OK;
 }
 
