@@ -304,19 +304,6 @@ void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
     }
 }
 
-ct_status ct_weights_load_list(const char *files, ct_net *net)
-{
-    char *list = strdup(files);
-    ct_status status = CT_OK;
-
-    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);) {
-        status = ct_weights_load(at, net);
-    }
-    free(list);
-    return status;
-}
-
 int64_t ct_net_layer_params(const ct_net *net, int layer)
 {
     int64_t n = 0;

@@ -60,8 +60,6 @@ const char *ct_precision_stored(const ct_net *net);
 /** What the solver's precision means on this processor: "F32", or "BF16: …"; static. */
 const char *ct_precision_text(const ct_net *net);
 
-/** ct_weights_load() of each of these files, separated by commas. */
-ct_status ct_weights_load_list(const char *files, ct_net *net);
 /** What stands in a column of the per-layer tables. */
 int64_t ct_net_layer_params(const ct_net *net, int layer);
 

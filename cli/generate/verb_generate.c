@@ -9,6 +9,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
 #include "framework/net/sequence.h"
+#include "framework/snapshot/snapshot.h"
 #include "framework/text/tokenizer.h"
 
 enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */ };
@@ -201,24 +202,6 @@ static ct_status generate(request *r, ct_sequence *s)
     return CT_OK;
 }
 
-/* Every weight comes from a file: what a filler put there would write nonsense. */
-static ct_status load_weights(const char *files, ct_net *net)
-{
-    for (int i = 0; i < net->n_param; i++) {
-        for (int64_t k = 0; k < net->param[i].count; k++)
-            ct_blob_data(&net->param[i].blob)[k] = NAN;
-    }
-    CT_TRY(ct_weights_load_list(files, net));
-    for (int i = 0; i < net->n_param; i++) {
-        const ct_param *p = &net->param[i];
-
-        if ((p->count > 0) && isnan(ct_blob_data(&p->blob)[0]))
-            return CT_FAIL(CT_ERR_DATA, "%s: no weight %d of layer \"%s\", or it is no number",
-                           files, p->index, p->layer);
-    }
-    return CT_OK;
-}
-
 /* Chunks as long as each other, so that little of the last is in vain. */
 static int64_t chunk_of(int64_t n)
 {
@@ -242,7 +225,7 @@ static ct_status run(ct_call *call, const ct_config *c, request *r)
     CT_TRY_GOTO(status, out, ct_decoder_check_ids(d, r->n_id, ct_tokenizer_source(r->tokenizer)));
     CT_TRY_GOTO(status, out, ct_sequence_open(d, r->prompt.n + r->max_tokens - 1, &s));
     CT_TRY_GOTO(status, out,
-                load_weights(ct_options_text(call->options, "weights"), ct_decoder_net(d)));
+                ct_weights_load_all(ct_options_text(call->options, "weights"), ct_decoder_net(d)));
     CT_TRY_GOTO(status, out, generate(r, s));
 out:
     ct_sequence_close(s);

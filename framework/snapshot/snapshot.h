@@ -152,6 +152,11 @@ ct_status ct_snapshot_any(const char *prefix, char **file_p);
  * shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake;
  * net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
+/** The same, from files with commas between. */
+ct_status ct_weights_load_list(const char *files, ct_net *net);
+/** The same of all of the net's weights, in the host's memory: CT_ERR_DATA where one is in no file.
+ *  A lone factor, as Normalize's, need not be there. */
+ct_status ct_weights_load_all(const char *files, ct_net *net);
 /** The same, with weights that learn in a storage, in the order of the gradient arena. */
 ct_status ct_weights_load_learned(const char *file, const ct_net *net, ct_storage *learned);
 /** ct_net_checksum() of such weights. */

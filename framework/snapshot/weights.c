@@ -1,5 +1,6 @@
 /* Weights of a net to a file and back: whole, for snapshots, and by layer name, for --weights. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -484,6 +485,45 @@ ct_status ct_weights_copy(const ct_weights *w, const ct_param *p, ct_storage *hi
     if (storage == NULL)
         return ct_storage_copy(history, p->offset, p->count, ct_blob_data(&p->blob));
     return ct_storage_each(storage, p->offset, p->count, CT_STORAGE_READ, copy_chunk, history);
+}
+
+/* ---- several files */
+
+ct_status ct_weights_load_list(const char *files, ct_net *net)
+{
+    char *list = strdup(files);
+    ct_status status = CT_OK;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);) {
+        status = ct_weights_load(at, net);
+    }
+    free(list);
+    return status;
+}
+
+/* Whether files must have it: a lone factor, as Normalize's, is what its filler says. */
+static bool is_needed(const ct_param *p)
+{
+    return (p->count > 0) && (p->blob.data.shape.ndim > 0);
+}
+
+ct_status ct_weights_load_all(const char *files, ct_net *net)
+{
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        for (int64_t k = 0; is_needed(p) && (k < p->count); k++) ct_blob_data(&p->blob)[k] = NAN;
+    }
+    CT_TRY(ct_weights_load_list(files, net));
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (is_needed(p) && isnan(ct_blob_data(&p->blob)[0]))
+            return CT_FAIL(CT_ERR_DATA, "%s: no weight %d of layer \"%s\", or it is no number",
+                           files, p->index, p->layer);
+    }
+    return CT_OK;
 }
 
 /* ---- arrays as host memory */
