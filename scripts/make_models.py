@@ -29,7 +29,7 @@ NETS = (
     classic.vgg16_cifar, classic.vgg19, compact.densenet121, compact.mobilenet_v1, compact.mobilenet_v2,
     compact.squeezenet, dense.fcn8s, dense.ssd300, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
     residual.resnet101, residual.resnet152, residual.senet50, words.lstm_large, words.lstm_medium,
-    language.bert_mini, language.gpt2, language.gpt2_medium, language.gpt2_large, language.gpt2_xl, language.gpt_char,
+    language.bert_base, language.bert_mini, language.gpt2, language.gpt2_medium, language.gpt2_large, language.gpt2_xl, language.gpt_char,
     language.llama_135m, language.minilm,
 )
 BY_HAND = {

@@ -391,6 +391,7 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     ct_graph_destroy(&raw);
     CT_TRY(status);
     CT_TRY(make_room(&m->graph));
+    m->graph.fixed = net->options.fixed;
     CT_TRY(ct_graph_reach(&m->graph));
     ct_graph_vary(&m->graph);
     if (!net->options.no_fuse && !m->no_fuse)

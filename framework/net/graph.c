@@ -299,7 +299,7 @@ static void number_blocks(const Ct__NetParameter *net, const ct_net_options *o, 
 ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter **kept, int n,
                            const ct_net_options *o, ct_graph *g_p)
 {
-    ct_graph g = { NULL, 0, NULL, 0 };
+    ct_graph g = { .node = NULL };
     size_t n_value = 0;
     ct_status status;
 
@@ -528,7 +528,7 @@ static ct_status move_node(ct_graph *raw, int i, const mapping *map, const ct_ne
 
 ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p)
 {
-    ct_graph g = { NULL, 0, NULL, 0 };
+    ct_graph g = { .node = NULL };
     size_t n_node = (size_t)raw->n_node, n_value = (size_t)raw->n_value;
     mapping map = { calloc((size_t)raw->n_value + 1, sizeof(int)),
                     calloc((size_t)raw->n_value + 1, sizeof(int)) };

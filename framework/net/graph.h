@@ -49,7 +49,14 @@ typedef struct ct_graph {
     int n_node;
     ct_value *value;
     int n_value;
+    bool fixed; /* inputs keep their shapes: ct_net_options.fixed */
 } ct_graph;
+
+/** Whether the node's tops may have other shapes in each batch. */
+static inline bool ct_node_varies(const ct_graph *g, const ct_graph_node *n)
+{
+    return n->ops->varies || (!g->fixed && ct_layer_varies(n->ops, n->param));
+}
 
 /** The layers of `net` that the options' phase, level and stages take in, in order. *kept_p is
  *  freed with free(). CT_ERR_CONFIG. */
@@ -70,7 +77,7 @@ static inline bool ct_value_varies(const ct_graph *g, const ct_value *v)
 {
     const ct_graph_node *n = &g->node[v->node];
 
-    return n->varies || ct_layer_varies(n->ops, n->param);
+    return n->varies || ct_node_varies(g, n);
 }
 /** … so that forward alone finds how many. */
 static inline bool ct_value_is_late(const ct_graph *g, const ct_value *v)

@@ -69,9 +69,10 @@ typedef struct ct_net_options {
     bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
     bool unshared;                   /* every blob and buffer has memory of its own (debugging) */
     bool no_fuse;                    /* every layer runs alone                                  */
-    bool graph;                      /* a device may be given runs of steps as one             */
-    Ct__Recompute recompute;         /* what is made again in backward, not kept; of this and what
-                                      * the net says, the one with the larger number            */
+    bool fixed;                  /* inputs keep their shapes, whatever input_param.varies says */
+    bool graph;                  /* a device may be given runs of steps as one             */
+    Ct__Recompute recompute;     /* what is made again in backward, not kept; of this and what
+                                  * the net says, the one with the larger number            */
     const ct_net_segment *again; /* these are the blocks, in place of copies of repeats, and made
                                   * again, whatever recompute says; as long as the net */
     int n_again;   /* 0: repeats have the blocks                                        */

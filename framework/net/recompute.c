@@ -262,7 +262,8 @@ static const char *why_once(const ct_net *net, int i)
     const ct_layer *l = net->layer[i];
 
     if (l->ops->is_data || l->ops->keeps_top || (l->n_bottom == 0)) return "it reads nothing here";
-    if (ct_layer_varies(l->ops, l->param) || ct_net_impl_of(net)->graph.node[i].varies)
+    if (ct_node_varies(&ct_net_impl_of(net)->graph, &ct_net_impl_of(net)->graph.node[i]) ||
+        ct_net_impl_of(net)->graph.node[i].varies)
         return "its samples change in number";
     if (ct_host_layer_is(net, i)) return "it runs on the host";
     if (!outlives_weights(net, i)) return "its weights may change before";

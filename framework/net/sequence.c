@@ -83,7 +83,7 @@ static ct_status make_shape(const Ct__NetParameter *param, const ct_net_options 
     ct_net_options own = *options;
 
     own.env.sequence_tokens = tokens;
-    own.forward_only = true;
+    own.forward_only = own.fixed = true;
     own.share = share;
     s->tokens = tokens;
     CT_TRY(ct_net_create(param, &own, &s->net));

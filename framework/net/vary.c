@@ -50,6 +50,13 @@ void ct_graph_vary(ct_graph *g)
     }
 }
 
+static bool is_source(const ct_net *net, int i)
+{
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+
+    return ct_node_varies(g, &g->node[i]);
+}
+
 /* ---- whose samples */
 
 /* The value that v is another name of: behind layers through which data only pass. */
@@ -73,7 +80,7 @@ static int first_like(const ct_graph *g, int i)
     for (int k = 0; k < i; k++) {
         const ct_graph_node *o = &g->node[k];
 
-        if (!n->ops->varies && !o->ops->varies && ct_layer_varies(o->ops, o->param)) return k;
+        if (!n->ops->varies && !o->ops->varies && ct_node_varies(g, o)) return k;
         if (n->ops->varies && (o->ops == n->ops) &&
             (root_of(g, o->bottom[o->n_bottom - 1]) == root_of(g, n->bottom[n->n_bottom - 1])))
             return k;
@@ -95,11 +102,9 @@ static void find_samples(const ct_pass *pass, int i)
         if (b == 0) v->from = all[maker].from;
         if (v->from != all[maker].from) v->from = i; /* a mixture */
         if (v->source < 0)
-            v->source = ct_layer_varies(g->node[maker].ops, g->node[maker].param)
-                            ? maker
-                            : all[maker].source;
+            v->source = ct_node_varies(g, &g->node[maker]) ? maker : all[maker].source;
     }
-    if (ct_layer_varies(n->ops, n->param)) v->from = first_like(g, i);
+    if (ct_node_varies(g, n)) v->from = first_like(g, i);
 }
 
 /* ---- trying */
@@ -248,8 +253,7 @@ static ct_status try_share(ct_pass *pass, int64_t (*share)(int64_t most))
     const ct_net *net = pass->net;
 
     for (int i = 0; i < net->n_layer; i++) {
-        const ct_layer *l = net->layer[i];
-        bool source = ct_layer_varies(l->ops, l->param);
+        bool source = is_source(net, i);
         int unit = unit_at(net, i);
         ct_status status = CT_OK;
 
@@ -343,9 +347,7 @@ ct_status ct_pass_vary(ct_pass *pass)
     ct_vary *vary;
 
     for (int i = 0; i < net->n_layer; i++) {
-        const ct_layer *l = net->layer[i];
-
-        if (ct_layer_varies(l->ops, l->param)) source = l;
+        if (is_source(net, i)) source = net->layer[i];
     }
     if (source == NULL) return CT_OK;
     if (net->batch_axis != 0)
@@ -568,8 +570,7 @@ ct_status ct_pass_vary_after(ct_pass *pass, int i)
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     vary_layer *v;
 
-    if ((vary == NULL) || !ct_layer_varies(pass->net->layer[i]->ops, pass->net->layer[i]->param))
-        return CT_OK;
+    if ((vary == NULL) || !is_source(pass->net, i)) return CT_OK;
     v = &vary->layer[i];
     if (v->from != i) return CT_OK;
     return count(pass, pass->instance[i]->top[0]->data.shape.dim[0], &v->n);
@@ -600,7 +601,7 @@ ct_status ct_pass_set_input(ct_pass *pass, const char *name, const ct_shape *sha
     most = ct_net_most(
         net, ct_net_impl_of(net)->graph.value[ct_net_impl_of(net)->graph.node[i].top[t]].blob);
     if (ct_shape_equal(shape, &pass->instance[i]->top[t]->data.shape)) return CT_OK;
-    if (!ct_layer_varies(net->layer[i]->ops, net->layer[i]->param))
+    if (!is_source(net, i))
         return CT_LAYER_FAIL(net->layer[i], CT_ERR_SHAPE,
                              "input \"%s\" has shape %s, not %s: other shapes want input_param { "
                              "varies: true }",

@@ -20,6 +20,9 @@ CARDS = {
     "alexnet_bn": ("AlexNet with BatchNorm", 60982984, "none that is told apart from its system's", IMAGENET, [
         "BatchNorm and Scale behind each convolution and each of fc6 and fc7, no LRN; the convolutions have no bias, "
         "which BatchNorm would take off. swCaffe's paper says that LRN became BN and gives no prototxt.", UNTRAINED]),
+    "bert_base": ("BERT base", 108891648, "110M with the layer that reads [CLS]", BERT, [
+        "The deploy net takes `tokens`, `types` and `mask` as BERT mini's, and gives the states of the last block, `N x T x 768`. "
+        "Weights: those of `bert-base-uncased`, without its two heads.", "Not trained here."]),
     "bert_mini": ("BERT mini", 11201594, "none of the loss alone", BERT, [
         "The deploy net takes `tokens`, `types` (0, 1 for a second text) and `mask` (1, and 0 behind a short text), and gives the "
         "scores of the tokens that are hidden.",

@@ -20,6 +20,7 @@ class Transformer(Net):
                        f'token_data_param {{ source: "data/{folder}/{part}.bin" batch_size: {size}'
                        f" seq_len: {self.seq_len} vocabulary: {self.tokens}{more} }}")
         self.input = [("tokens", (1, self.seq_len))]
+        self.varies = True
 
     def embed(self, top="wte"):
         return self.layer("wte", "Embed", ["tokens"], [top], 'param { name: "wte" }', self.table(self.tokens))
@@ -180,9 +181,10 @@ def llama_135m():
     return llama("Llama-135M", "smollm", SMOL, 2048, 576, 1536, 30, 9, 3, 100000, 0.041667, 1)
 
 
-def bert(name, width, blocks, heads, batch, pools=False, tokens=PIECES, places=512, drop=0.1):
+def bert(name, width, blocks, heads, batch, gives="scores", tokens=PIECES, places=512, drop=0.1):
     """Devlin et al. 2019, without the prediction of the next sentence. A mask of 0 and 1 says which tokens of a
-    deploy net there are: those with 1 see each other alone."""
+    deploy net there are: those with 1 see each other alone. It gives scores of tokens, `states` of the last block, or
+    an `embedding`."""
     net = Transformer(name, tokens, places, width, 0.02, drop)
     net.token_data("bert", batch, batch, ["tokens", "next"], f" mask_ratio: 0.15 mask_token: {MASK}")
     net.input = [(top, (1, places)) for top in ("tokens", "types", "mask")]
@@ -199,11 +201,12 @@ def bert(name, width, blocks, heads, batch, pools=False, tokens=PIECES, places=5
         inner = net.gelu("gelu", net.linear("fc", middle, 4 * width))
         branch = net.dropped("drop2", net.linear("proj", inner, width))
         net.norm("ln2", net.eltwise("sum2", middle, branch), 1e-12, top="x")
-    if pools:
+    if gives == "embedding":
         net.where = "deploy"
         net.layer("row", "Reshape", ["mask"], ["row"], "reshape_param { shape { dim: 0 dim: 1 dim: -1 } }")
         net.layer("pool", "MatMul", ["row", "x"], ["pool"])
         net.layer("embedding", "Normalize", ["pool"], ["embedding"])
+    if gives != "scores":
         net.where = "train"
     dense = net.gelu("mlm_gelu", net.linear("mlm_dense", "x", width))
     net.token_loss(net.head(net.norm("mlm_ln", dense, 1e-12), bias=True), ignored=True)
@@ -215,6 +218,11 @@ def bert_mini():
     return bert("BERT-mini", 256, 4, 4, 16)
 
 
+def bert_base():
+    """Devlin et al., "BERT: Pre-training of deep bidirectional transformers", 2019: BERT base."""
+    return bert("BERT-base", 768, 12, 12, 8, gives="states")
+
+
 def minilm():
     """Wang et al., "MiniLM", 2020, as sentence-transformers' all-MiniLM-L6-v2 takes it: means of tokens of length 1."""
-    return bert("MiniLM-L6", 384, 6, 12, 8, pools=True)
+    return bert("MiniLM-L6", 384, 6, 12, 8, gives="embedding")

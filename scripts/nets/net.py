@@ -24,6 +24,7 @@ class Net:
         self.eps = eps    # of BatchNorm, None: the default
         self.where = ""   # of layers to come: "train" or "deploy", where only that form of the net has them
         self.input = []   # (top, shape) of the deploy net
+        self.varies = False  # whether these are the most
         self.scores = None
 
     def layer(self, name, kind, bottoms, tops, *body):
@@ -49,6 +50,7 @@ class Net:
         """For inference: an Input for the data, no measures, nothing that only training needs."""
         tops = " ".join(f'top: "{top}"' for top, _ in self.input)
         shapes = " ".join("shape { " + " ".join(f"dim: {d}" for d in shape) + " }" for _, shape in self.input)
+        shapes += " varies: true" if self.varies else ""
         out = [f'name: "{self.name}"', f'layer {{ name: "input" type: "Input" {tops}\n  input_param {{ {shapes} }}\n}}']
         out += for_use(self.layers)
         if self.scores:

@@ -47,6 +47,7 @@ def gpt2(rate):
 SOLVERS = {
     "alexnet": ALEXNET,
     "alexnet_bn": ALEXNET,
+    "bert_base": BERT,
     "bert_mini": BERT,
     "caffenet": ALEXNET,
     "cifar10_full": sgd(0.001, 0.004, multistep(0.1, 60000, 65000), 70000, 100, 1000, 200, 10000),
