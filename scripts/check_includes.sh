@@ -33,6 +33,7 @@ comm/sync: framework/base framework/tensor comm/core comm/collective comm/sparse
 comm/autotune: framework/base framework/tensor comm/core comm/cost comm/collective comm/sparse comm/codec comm/sync
 planner: framework/base framework/proto framework/tensor framework/math framework/net topology comm/cost
 serve/schedule: framework/base
+serve/net: framework/base framework/proto framework/net framework/snapshot
 serve/api: framework/base framework/text serve/schedule
 serve/http: framework/base serve/api
 runtime/config: framework/* topology comm/*
@@ -43,7 +44,7 @@ cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
 cli/info: framework/* topology comm/* runtime/config runtime cli
-cli/bench: framework/* topology comm/* runtime/config runtime cli
+cli/bench: framework/* topology comm/* serve/net runtime/config runtime cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli

@@ -127,4 +127,38 @@ void ct_bench_codec_print(const ct_codec_bench *plan, const ct_codec_row *row, i
 /** One object a line. */
 void ct_bench_codec_json(const ct_codec_bench *plan, const ct_codec_row *row, int n, ct_text *out);
 
+/* ---- `cortado bench serve`: a net as `serve` runs it, without the server. */
+
+#define CT_BENCH_MAX_BATCH 64
+#define CT_BENCH_SHAPES    "1x10,1x40,1x100,1x200,1x500,20x10,20x40"
+
+/** `batch` sequences of `tokens` each. */
+typedef struct ct_serve_shape {
+    int64_t batch, tokens;
+} ct_serve_shape;
+
+typedef struct ct_serve_bench {
+    const char *model, *weights; /* weights NULL: as fillers make them          */
+    int n_shape;
+    ct_serve_shape shape[CT_BENCH_MAX_BATCH];
+    int repeat; /* 0: as many as take about a second, 3 to 200 */
+    int n_thread;
+    bool bf16;
+} ct_serve_bench;
+
+typedef struct ct_serve_row {
+    ct_serve_shape shape;
+    int repeats;
+    double ms, least_ms; /* median and least of a run                                  */
+    double reshape_us;   /* of a run that follows one of another shape: shaping alone  */
+} ct_serve_row;
+
+/** "1x10,20x40" into the plan. CT_ERR_CONFIG. */
+ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan);
+/** row[n_shape]. */
+ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row);
+void ct_bench_serve_print(const ct_serve_bench *plan, const ct_serve_row *row);
+/** An object a line: {"batch":…,"tokens":…,"ms":…,…}. */
+void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct_text *out);
+
 #endif

@@ -8,6 +8,7 @@
 
 #define COMM  "bench comm"
 #define CODEC "bench codec"
+#define SERVE "bench serve"
 
 static const ct_option table[] = {
     { "sizes", CT_OPTION_TEXT, COMM, "LIST",
@@ -43,6 +44,22 @@ static const ct_option codec_table[] = {
 };
 
 enum { N_CODEC_OPTION = sizeof(codec_table) / sizeof(codec_table[0]) };
+
+static const ct_option serve_table[] = {
+    { "model", CT_OPTION_TEXT, SERVE, "FILE", "a deploy net of tokens with an Input that varies" },
+    { "weights", CT_OPTION_TEXT, SERVE, "FILES", "its weights (as fillers make them)" },
+    { "shapes", CT_OPTION_TEXT, SERVE, "LIST",
+      "sequences x tokens of each, such as 1x10,20x40 (1x10,1x40,1x100,1x200,1x500,20x10,20x40)" },
+    { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
+      "of products, and what lies between (F32)" },
+    { "repeat", CT_OPTION_COUNT, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
+    { "threads", CT_OPTION_COUNT, SERVE, "N", "threads" },
+    { "json", CT_OPTION_MAYBE, SERVE, "FILE",
+      "a line of JSON for each shape, into the file or, without one, instead of the table" },
+    { "log", CT_OPTION_CHOICE, SERVE, "error|warn|info|debug", "how much to log (info)" },
+};
+
+enum { N_SERVE_OPTION = sizeof(serve_table) / sizeof(serve_table[0]) };
 
 /* Rank 0 prints or writes; a failure is everyone's. */
 static ct_status show(const ct_call *call, const ct_bench_plan *plan, const ct_bench_result *result,
@@ -195,6 +212,42 @@ static ct_status bench_codec(const ct_call *call, const ct_options *o)
     return status;
 }
 
+static ct_status bench_serve(const ct_call *call, const ct_options *o)
+{
+    const char *file = ct_options_text(o, "json"), *precision = ct_options_text(o, "precision");
+    const char *shapes = ct_options_text(o, "shapes");
+    ct_serve_bench plan = { .model = ct_options_text(o, "model"),
+                            .weights = ct_options_text(o, "weights"),
+                            .repeat = (int)ct_options_count(o, "repeat", 0),
+                            .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0) };
+    ct_serve_row row[CT_BENCH_MAX_BATCH];
+    ct_text json = { 0 };
+    ct_status status = CT_OK;
+
+    if (plan.model == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado bench serve needs --model");
+    if (call->job->size > 1)
+        return CT_FAIL(CT_ERR_CONFIG, "cortado bench serve runs on one rank, not on %d",
+                       call->job->size);
+    CT_TRY(ct_bench_shapes((shapes != NULL) ? shapes : CT_BENCH_SHAPES, &plan));
+    if ((file != NULL) && (strcmp(file, "-") != 0)) CT_TRY(ct_file_check_writable(file));
+    CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
+    plan.n_thread = call->job->threads.n;
+    CT_TRY(ct_bench_serve(&plan, row));
+    if (file == NULL) {
+        ct_bench_serve_print(&plan, row);
+        return CT_OK;
+    }
+    ct_bench_serve_json(&plan, row, &json);
+    if (json.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
+    else if (strcmp(file, "-") != 0)
+        status = ct_file_write(file, json.text, json.length);
+    else if ((fputs(json.text, stdout) < 0) || (fflush(stdout) != 0))
+        status = CT_FAIL(CT_ERR_IO, "writing the result to standard output failed");
+    ct_text_destroy(&json);
+    return status;
+}
+
 static const struct bench_kind {
     const char *name;
     const char *verb;
@@ -204,6 +257,7 @@ static const struct bench_kind {
 } kind_table[] = {
     { "comm", COMM, table, N_OPTION, bench_comm },
     { "codec", CODEC, codec_table, N_CODEC_OPTION, bench_codec },
+    { "serve", SERVE, serve_table, N_SERVE_OPTION, bench_serve },
 };
 
 ct_status ct_verb_bench(ct_call *call)
@@ -216,8 +270,9 @@ ct_status ct_verb_bench(ct_call *call)
     for (size_t i = 0; (call->argc > 1) && (i < sizeof(kind_table) / sizeof(kind_table[0])); i++)
         if (strcmp(call->argv[1], kind_table[i].name) == 0) kind = &kind_table[i];
     if (kind == NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\" or "
-                                      "\"cortado bench codec [options]\"");
+        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\", "
+                                      "\"cortado bench codec [options]\" or \"cortado bench serve "
+                                      "--model=FILE [options]\"");
     snprintf(verb, sizeof(verb), "%s", kind->verb);
     if ((call->argc > 2) && (strcmp(call->argv[2], "--help") == 0)) {
         if (call->job->rank == 0) ct_options_help(kind->table, kind->n_option, verb, stdout);

@@ -294,21 +294,43 @@ static float value_of(const ct_packed_net *p, int k, const ct_packed_item *item,
     return (item->type != NULL) ? (float)item->type[i] : 0.0f;
 }
 
+/* Where the sequences lie. */
 static void place(ct_packed_net *p, const ct_packed_item *item, int64_t n)
 {
     ct_packed *packed = &p->packed;
+    bool same = (packed->longest > 0) && (packed->n == n);
 
     packed->n = n;
     packed->longest = 0;
     for (int64_t s = 0; s < n; s++) {
-        p->at[s + 1] = p->at[s] + item[s].n;
+        int64_t end = p->at[s] + item[s].n;
+
+        same = same && (p->at[s + 1] == end);
+        p->at[s + 1] = end;
         if (item[s].n > packed->longest) packed->longest = item[s].n;
-        for (int k = 0; k < p->n_input; k++) {
+    }
+    if (!same) packed->number++;
+}
+
+static void fill(const ct_packed_net *p, const ct_packed_item *item, int64_t n)
+{
+    for (int k = 0; k < p->n_input; k++) {
+        for (int64_t s = 0; s < n; s++) {
             for (int64_t i = 0; i < item[s].n; i++)
                 p->data[k][p->at[s] + i] = value_of(p, k, &item[s], i);
         }
     }
-    packed->number++;
+}
+
+ct_status ct_packed_net_shape(ct_packed_net *p, const ct_packed_item *item, int64_t n)
+{
+    ct_pass *pass = p->net->pass;
+
+    CT_TRY(check_items(p, item, n));
+    place(p, item, n);
+    for (int k = 0; k < p->n_input; k++)
+        CT_TRY(ct_pass_set_input(pass, p->input[k], &(ct_shape){ 2, { 1, p->at[n] } }));
+    return ct_pass_reshape(pass);
 }
 
 ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n)
@@ -316,11 +338,8 @@ ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n)
     ct_pass *pass = p->net->pass;
     const float *out;
 
-    CT_TRY(check_items(p, item, n));
-    place(p, item, n);
-    for (int k = 0; k < p->n_input; k++)
-        CT_TRY(ct_pass_set_input(pass, p->input[k], &(ct_shape){ 2, { 1, p->at[n] } }));
-    CT_TRY(ct_pass_reshape(pass));
+    CT_TRY(ct_packed_net_shape(p, item, n));
+    fill(p, item, n);
     CT_TRY(ct_pass_forward(pass, NULL));
     out = ct_blob_data(pass->blob[p->output]);
     for (int64_t s = 0; s < n; s++) {

@@ -54,6 +54,9 @@ bool ct_packed_net_pools(const ct_packed_net *p);
  *  long one; CT_ERR_DATA: an id that the net does not have. Nothing is allocated. */
 ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n);
 
+/** The first part of a run: shapes the net for these sequences. A run does it itself. */
+ct_status ct_packed_net_shape(ct_packed_net *p, const ct_packed_item *item, int64_t n);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,168 @@
+/* cortado bench serve: what a net takes for sequences side by side, shape by shape. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/bench/bench.h"
+#include "framework/base/clock.h"
+#include "framework/base/sort.h"
+#include "serve/net/served.h"
+
+enum { LEAST = 3, MOST = 200 };
+#define SECONDS 1.0 /* of the runs of a shape, about */
+
+ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
+{
+    plan->n_shape = 0;
+    for (const char *at = list;; at++) {
+        ct_serve_shape s = { 0 };
+        int read = 0;
+
+        if ((plan->n_shape == CT_BENCH_MAX_BATCH) ||
+            (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s.batch, &s.tokens, &read) != 2) ||
+            (s.batch < 1) || (s.tokens < 1) || ((at[read] != ',') && (at[read] != '\0')))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--shapes=%s: expected up to %d of SEQUENCESxTOKENS, such as 1x10,20x40",
+                           list, CT_BENCH_MAX_BATCH);
+        plan->shape[plan->n_shape++] = s;
+        at += read;
+        if (*at == '\0') return CT_OK;
+    }
+}
+
+typedef struct bench {
+    ct_served *served;
+    ct_packed_item *item;
+    int32_t *id;
+    double time[MOST], shaping[MOST];
+} bench;
+
+/* Sequences of ids that are spread over the table. */
+static void fill(bench *b, const ct_serve_shape *s)
+{
+    int64_t ids = ct_packed_net_ids(ct_served_net(b->served));
+
+    for (int64_t i = 0; i < s->batch * s->tokens; i++) b->id[i] = (int32_t)(i * 7919 % ids);
+    for (int64_t k = 0; k < s->batch; k++)
+        b->item[k] = (ct_packed_item){ .id = b->id + k * s->tokens, .n = s->tokens };
+}
+
+/* One run of another shape, which is shaped again, and one of this; the time of shaping alone. */
+static ct_status time_shaping(bench *b, const ct_serve_shape *s, double *seconds_p)
+{
+    ct_packed_net *net = ct_served_net(b->served);
+    ct_packed_item one = { .id = b->id, .n = (s->batch * s->tokens > 1) ? 1 : 2 };
+
+    if (one.n > ct_packed_net_longest(net)) one.n = 1;
+    CT_TRY(ct_packed_net_shape(net, &one, 1));
+    *seconds_p = ct_clock_s();
+    CT_TRY(ct_packed_net_shape(net, b->item, s->batch));
+    *seconds_p = ct_clock_s() - *seconds_p;
+    return CT_OK;
+}
+
+static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
+{
+    ct_packed_net *net = ct_served_net(b->served);
+    const ct_serve_shape *s = &row->shape;
+    double begin;
+    int n = 0;
+
+    fill(b, s);
+    CT_TRY(ct_packed_net_run(net, b->item, s->batch)); /* weights are packed */
+    begin = ct_clock_s();
+    while (n < ((plan->repeat > 0) ? plan->repeat : MOST)) {
+        double start;
+
+        CT_TRY(time_shaping(b, s, &b->shaping[n]));
+        start = ct_clock_s();
+        CT_TRY(ct_packed_net_run(net, b->item, s->batch));
+        b->time[n++] = ct_clock_s() - start;
+        if ((plan->repeat == 0) && (n >= LEAST) && (ct_clock_s() - begin > SECONDS)) break;
+    }
+    row->repeats = n;
+    row->least_ms = b->time[0];
+    for (int i = 1; i < n; i++)
+        row->least_ms = (b->time[i] < row->least_ms) ? b->time[i] : row->least_ms;
+    row->least_ms *= 1e3;
+    row->ms = 1e3 * ct_median(b->time, n);
+    row->reshape_us = 1e6 * ct_median(b->shaping, n);
+    return CT_OK;
+}
+
+/* Room for the largest shape. */
+static ct_status prepare(bench *b, const ct_serve_bench *plan)
+{
+    ct_served_options o = { .model = plan->model, .weights = plan->weights, .bf16 = plan->bf16 };
+
+    for (int i = 0; i < plan->n_shape; i++) {
+        const ct_serve_shape *s = &plan->shape[i];
+
+        if (s->batch * s->tokens > o.most_tokens) o.most_tokens = s->batch * s->tokens;
+        if (s->batch > o.most) o.most = s->batch;
+    }
+    if (o.most_tokens < 2) o.most_tokens = 2;
+    b->item = calloc((size_t)o.most, sizeof(b->item[0]));
+    b->id = calloc((size_t)o.most_tokens, sizeof(b->id[0]));
+    if ((b->item == NULL) || (b->id == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", o.most_tokens);
+    CT_TRY(ct_served_open(&o, &b->served));
+    for (int i = 0; i < plan->n_shape; i++) {
+        int64_t longest = ct_packed_net_longest(ct_served_net(b->served));
+
+        if (plan->shape[i].tokens > longest)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--shapes: %" PRId64 "x%" PRId64 ": sequences of \"%s\" have at most "
+                           "%" PRId64 " tokens",
+                           plan->shape[i].batch, plan->shape[i].tokens, plan->model, longest);
+    }
+    return CT_OK;
+}
+
+ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
+{
+    bench b = { .served = NULL };
+    ct_status status;
+
+    if (plan->repeat > MOST)
+        return CT_FAIL(CT_ERR_CONFIG, "--repeat=%d: expected 1 to %d", plan->repeat, MOST);
+    status = prepare(&b, plan);
+    for (int i = 0; (status == CT_OK) && (i < plan->n_shape); i++) {
+        row[i] = (ct_serve_row){ .shape = plan->shape[i] };
+        status = time_shape(&b, plan, &row[i]);
+    }
+    ct_served_close(b.served);
+    free(b.item);
+    free(b.id);
+    return status;
+}
+
+void ct_bench_serve_print(const ct_serve_bench *plan, const ct_serve_row *row)
+{
+    printf("%s, %s, %d threads, medians\n", plan->model, plan->bf16 ? "BF16" : "F32",
+           plan->n_thread);
+    printf("%8s %8s %8s %10s %10s %12s %12s\n", "batch", "tokens", "repeats", "ms", "least_ms",
+           "tokens_per_s", "reshape_us");
+    for (int i = 0; i < plan->n_shape; i++) {
+        const ct_serve_row *r = &row[i];
+
+        printf("%8" PRId64 " %8" PRId64 " %8d %10.3f %10.3f %12.0f %12.1f\n", r->shape.batch,
+               r->shape.tokens, r->repeats, r->ms, r->least_ms,
+               1e3 * (double)(r->shape.batch * r->shape.tokens) / r->ms, r->reshape_us);
+    }
+}
+
+void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct_text *out)
+{
+    for (int i = 0; i < plan->n_shape; i++) {
+        const ct_serve_row *r = &row[i];
+
+        ct_text_add(out, "{\"batch\":%" PRId64 ",\"tokens\":%" PRId64 ",\"ms\":%.4f,",
+                    r->shape.batch, r->shape.tokens, r->ms);
+        ct_text_add(out,
+                    "\"least_ms\":%.4f,\"repeats\":%d,\"threads\":%d,\"precision\":\"%s\","
+                    "\"reshape_us\":%.2f}\n",
+                    r->least_ms, r->repeats, plan->n_thread, plan->bf16 ? "BF16" : "F32",
+                    r->reshape_us);
+    }
+}

@@ -1,0 +1,1 @@
+# A net that answers: no HTTP, no MPI.

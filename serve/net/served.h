@@ -1,0 +1,44 @@
+/** @file served.h  A net and its weights, opened from files to answer requests.
+ *
+ *      ct_served *s;
+ *      ct_packed_item item = { .id = ids, .n = n };
+ *
+ *      CT_TRY(ct_served_open(&(ct_served_options){ "deploy.prototxt", "model.safetensors" }, &s));
+ *      status = ct_packed_net_run(ct_served_net(s), &item, 1);
+ *      … item.row, item.rows, ct_packed_net_columns() …
+ *      ct_served_close(s);
+ *
+ * One thread at a time uses it; a run takes the threads that OpenMP gives.
+ */
+#ifndef CT_SERVED_H
+#define CT_SERVED_H
+
+#include "framework/net/packed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_served ct_served;
+
+typedef struct ct_served_options {
+    const char *model;   /* a deploy net of tokens                                             */
+    const char *weights; /* files, commas between; NULL: as fillers make them, to time the net */
+    int64_t most_tokens; /* of the sequences of a run together; 0: CT_SERVED_TOKENS            */
+    int64_t most;        /* sequences of a run; 0: as many as tokens                           */
+    bool bf16;           /* precision: BF16                                                    */
+} ct_served_options;
+
+enum { CT_SERVED_TOKENS = 4096 };
+
+/** CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA: what is wrong with the files, with their lines. */
+ct_status ct_served_open(const ct_served_options *o, ct_served **s_p);
+void ct_served_close(ct_served *s); /* NULL allowed */
+/** What runs requests, and says what it takes. */
+ct_packed_net *ct_served_net(const ct_served *s);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+#!/bin/sh
+# cortado bench serve: shapes, JSON, what it refuses.
+# alone: it times
+. "$ROOT/tests/cli/lib.sh"
+cat >net.prototxt <<'EOF'
+name: "Tiny"
+layer { name: "in" type: "Input" top: "tokens" input_param { shape { dim: 1 dim: 32 } varies: true } }
+layer { name: "wte" type: "Embed" bottom: "tokens" top: "x"
+  embed_param { input_dim: 40 num_output: 16 weight_filler { type: "gaussian" std: 1 } } }
+layer { name: "wpe" type: "Position" bottom: "x" top: "x" position_param { max_length: 20 } }
+layer { name: "qkv" type: "InnerProduct" bottom: "x" top: "qkv"
+  inner_product_param { num_output: 48 axis: 2 weight_filler { type: "xavier" } } }
+layer { name: "attn" type: "Attention" bottom: "qkv" top: "attn" attention_param { num_heads: 2 } }
+EOF
+serve="$CORTADO bench serve --model=net.prototxt"
+runs table 0 '^ +3 +20 +[0-9]+ +[0-9.]+' $serve --shapes=1x1,3x20 --repeat=3 --threads=1
+runs json 0 '' $serve --shapes=1x10,2x5 --repeat=4 --threads=2 --json=s.json
+is lines sh -c '[ $(wc -l <s.json) = 2 ]'
+is fields grep -Eq '^."batch":2,"tokens":5,"ms":[0-9.]+,"least_ms":[0-9.]+,"repeats":4,"threads":[12],"precision":"F32","reshape_us":[0-9.]+.$' s.json
+if command -v python3 >/dev/null; then
+    is json_parses python3 -c 'import json
+rows = [json.loads(line) for line in open("s.json")]
+assert [(r["batch"], r["tokens"]) for r in rows] == [(1, 10), (2, 5)], rows
+assert all(0 < r["least_ms"] <= r["ms"] for r in rows), rows'
+fi
+runs json_to_stdout 0 '"precision":"BF16"' $serve --shapes=1x4 --repeat=3 --precision=BF16 --log=error --json
+is nothing_but_json sh -c '[ $(grep -vc "^{" out) = 0 ]'
+runs no_model 2 'needs --model' "$CORTADO" bench serve
+for shapes in 1x 1x10, 0x3 3x0 1x10x2 x; do
+    runs "shapes_$shapes" 2 'expected up to 64 of SEQUENCESxTOKENS' $serve --shapes=$shapes
+done
+runs too_long 2 '1x21: sequences of "net.prototxt" have at most 20 tokens' $serve --shapes=1x21
+runs too_often 2 'expected 1 to 200' $serve --shapes=1x2 --repeat=201
+runs ranks 2 'runs on one rank, not on 2' $JOB 2 $serve --shapes=1x2
+runs no_weights 3 'none.npz' $serve --weights=none.npz
+runs bad_file 3 'nowhere' $serve --shapes=1x2 --json=nowhere/s.json
+sed 's/ varies: true//' net.prototxt >fixed.prototxt
+runs fixed 2 'fixed.prototxt:2: layer "in" .Input.: sequences of unlike lengths want input_param' \
+    "$CORTADO" bench serve --model=fixed.prototxt
+runs help 0 'shapes=LIST' "$CORTADO" bench serve --help
+finish

@@ -1,0 +1,169 @@
+/* A net opened from files: its weights are those of the file, all of them; sizes are as asked; what
+ * is wrong with a file is said with its name. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+#include "tests/log_capture.h"
+
+#include "framework/base/text.h"
+#include "framework/snapshot/model.h"
+#include "serve/net/served.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { COLUMNS = 24 };
+
+static char folder[] = "/tmp/cortado-served.XXXXXX";
+
+static const char net[] =
+    "name: 'Tiny'\n"
+    "layer { name: 'in' type: 'Input' top: 'tokens' top: 'mask'\n"
+    "  input_param { shape { dim: 1 dim: 32 } varies: true } }\n"
+    "layer { name: 'wte' type: 'Embed' bottom: 'tokens' top: 'x'\n"
+    "  embed_param { input_dim: 11 num_output: 24 weight_filler { type: 'gaussian' std: 1 } } }\n"
+    "layer { name: 'qkv' type: 'InnerProduct' bottom: 'x' top: 'qkv'\n"
+    "  inner_product_param { num_output: 72 axis: 2 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'attn' type: 'Attention' bottom: 'qkv' bottom: 'mask' top: 'y'\n"
+    "  attention_param { num_heads: 2 } }\n"
+    "layer { name: 'row' type: 'Reshape' bottom: 'mask' top: 'row'\n"
+    "  reshape_param { shape { dim: 0 dim: 1 dim: -1 } } }\n"
+    "layer { name: 'pool' type: 'MatMul' bottom: 'row' bottom: 'y' top: 'pool' }\n"
+    "layer { name: 'length' type: 'Normalize' bottom: 'pool' top: 'length' }\n";
+
+static const int32_t ids[] = { 3, 1, 4, 1, 5, 9, 2, 6, 10 };
+
+static const char *path_of(const char *name)
+{
+    static char path[4][128];
+    static int next;
+    char *to = path[next++ % 4];
+
+    snprintf(to, sizeof(path[0]), "%s/%s", folder, name);
+    return to;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+    const char *path = path_of(name);
+
+    assert_int_equal(ct_file_write(path, text, strlen(text)), CT_OK);
+    return path;
+}
+
+static ct_served *open_served(const char *model, const char *weights, int64_t tokens, int64_t most)
+{
+    ct_served *s = NULL;
+
+    assert_int_equal(ct_served_open(&(ct_served_options){ .model = model,
+                                                          .weights = weights,
+                                                          .most_tokens = tokens,
+                                                          .most = most },
+                                    &s),
+                     CT_OK);
+    return s;
+}
+
+static void run(ct_served *s, float *to)
+{
+    ct_packed_item item[] = { { .id = ids, .n = 4 }, { .id = ids + 4, .n = 5 } };
+
+    assert_int_equal(ct_packed_net_run(ct_served_net(s), item, 2), CT_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(item[i].rows, 1);
+        memcpy(to + i * COLUMNS, item[i].row, COLUMNS * sizeof(float));
+    }
+}
+
+/* Other weights than the fillers': they come by way of the file, with commas between two of them.
+ */
+static void weights_are_the_files(void **state)
+{
+    const char *model = write_file("net.prototxt", net), *file = path_of("w.npz");
+    ct_served *s = open_served(model, NULL, 64, 4);
+    float made[2 * COLUMNS], wanted[2 * COLUMNS], got[2 * COLUMNS];
+    ct_net *n = ct_packed_net_of(ct_served_net(s));
+    char two[300];
+    ct_model *m;
+
+    (void)state;
+    assert_int_equal(ct_packed_net_columns(ct_served_net(s)), COLUMNS);
+    assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), 64);
+    run(s, made);
+    for (int64_t i = 0; i < n->weight_count; i++)
+        n->weight_arena[i] *= 1.0f + 0.1f * (float)(i % 7);
+    ct_net_weights_changed(n);
+    run(s, wanted);
+    assert_true(memcmp(made, wanted, sizeof(made)) != 0);
+    assert_int_equal(ct_model_of_net(n, NULL, NULL, &m), CT_OK);
+    assert_int_equal(ct_model_save(m, file), CT_OK);
+    ct_model_close(m);
+    ct_served_close(s);
+    snprintf(two, sizeof(two), "%s,%s", file, file);
+    s = open_served(model, two, 9, 2);
+    run(s, got);
+    test_same(got, wanted, 2 * COLUMNS, "rows");
+    ct_served_close(s);
+}
+
+static void refused(const char *model, const char *weights, ct_status status, const char *part)
+{
+    ct_served *s = NULL;
+    log_capture log;
+    ct_status got;
+
+    log_capture_start(&log);
+    got = ct_served_open(&(ct_served_options){ .model = model, .weights = weights }, &s);
+    log_capture_stop();
+    assert_int_equal(got, status);
+    assert_null(s);
+    if (strstr(log.error, part) == NULL) fail_msg("\"%s\" is not in: %s", part, log.error);
+}
+
+/* The scale of `length` need not be in the file, the weights of `qkv` must. */
+static void files_are_refused(void **state)
+{
+    const char *model = write_file("net.prototxt", net), *file = path_of("few.npz");
+    ct_served *s = open_served(write_file("small.prototxt", net), NULL, 32, 1);
+    ct_net *n = ct_packed_net_of(ct_served_net(s));
+    ct_model *m;
+
+    (void)state;
+    assert_int_equal(ct_model_of_net(n, NULL, NULL, &m), CT_OK);
+    assert_int_equal(ct_model_save(m, file), CT_OK);
+    ct_model_close(m);
+    ct_served_close(s);
+    s = open_served(model, file, 0, 0);
+    assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), CT_SERVED_TOKENS);
+    ct_served_close(s);
+    refused(write_file("more.prototxt",
+                       "layer { name: 'in' type: 'Input' top: 'tokens' input_param { shape { dim: "
+                       "1 dim: 32 } varies: true } }\n"
+                       "layer { name: 'wte' type: 'Embed' bottom: 'tokens' top: 'x' embed_param { "
+                       "input_dim: 11 num_output: 24 } }\n"
+                       "layer { name: 'head' type: 'InnerProduct' bottom: 'x' top: 'y' "
+                       "inner_product_param { num_output: 5 axis: 2 } }\n"),
+            file, CT_ERR_DATA, "few.npz: no weight 0 of layer \"head\"");
+    refused(model, path_of("none.npz"), CT_ERR_IO, "none.npz");
+    refused(path_of("none.prototxt"), NULL, CT_ERR_IO, "none.prototxt");
+    refused(write_file("bad.prototxt", "layer { name: 'in' type: 'Input' top: 'tokens'\n"
+                                       "  input_param { shape { dim: 1 dim: 32 } varies: true } }\n"
+                                       "layer { name: 'wte' type: 'Embed' bottom: 'tokens' }\n"),
+            NULL, CT_ERR_CONFIG, "bad.prototxt:3: layer \"wte\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_are_the_files),
+        cmocka_unit_test(files_are_refused),
+    };
+    char command[64];
+    int failed;
+
+    if (mkdtemp(folder) == NULL) return 1;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    return ((system(command) != 0) || (failed != 0)) ? 1 : 0;
+}
