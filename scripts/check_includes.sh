@@ -36,6 +36,7 @@ serve/schedule: framework/base
 serve/net: framework/base framework/proto framework/net framework/snapshot
 serve/api: framework/base framework/text serve/schedule
 serve/http: framework/base serve/api
+serve/net: framework/base framework/proto framework/net framework/snapshot framework/text serve/schedule serve/api
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
@@ -48,6 +49,7 @@ cli/bench: framework/* topology comm/* serve/net runtime/config runtime cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
+cli/serve: framework/* serve/* runtime/config runtime cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology planner runtime/config runtime cli

@@ -339,6 +339,11 @@ const char *ct_front_address(const ct_front *f)
     return f->listen.address;
 }
 
+bool ct_front_is_private(const ct_front *f)
+{
+    return f->listen.loopback;
+}
+
 bool ct_front_drain(ct_front *f, double limit_s)
 {
     double end = ct_clock_s() + limit_s;

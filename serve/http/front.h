@@ -25,6 +25,8 @@ typedef struct ct_front ct_front;
 ct_status ct_front_start(ct_api *api, const ct_front_options *options, ct_front **f_p);
 /** Where it listens, as ct_listen.address says it. */
 const char *ct_front_address(const ct_front *f);
+/** Only programs of this machine reach it. */
+bool ct_front_is_private(const ct_front *f);
 /** New work gets 503; returns when all that was admitted is answered, or after limit_s. True: all.
  */
 bool ct_front_drain(ct_front *f, double limit_s);

@@ -17,6 +17,12 @@ const char *ct_front_address(const ct_front *f)
     return "";
 }
 
+bool ct_front_is_private(const ct_front *f)
+{
+    (void)f;
+    return true;
+}
+
 bool ct_front_drain(ct_front *f, double limit_s)
 {
     (void)f;

@@ -1,0 +1,244 @@
+#include "serve/net/net_model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+
+struct ct_net_model {
+    ct_packed_net *net;
+    const ct_tokenizer *tokenizer;
+    int32_t before, after; /* ids around a text; -1: none                  */
+    ct_served_model served;
+    ct_served_blob input, output;
+    /* of a pass */
+    ct_packed_item *item;
+    int32_t *id;
+};
+
+/* ---- texts */
+
+static int32_t find_special(const ct_tokenizer *t, const char *name)
+{
+    int32_t id;
+
+    for (int i = 0; i < ct_tokenizer_n_special(t); i++)
+        if (strcmp(ct_tokenizer_special(t, i, &id), name) == 0) return id;
+    return -1;
+}
+
+/* On one thread: a request's text is short, and the others have the net. */
+static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
+{
+    const ct_net_model *m = ctx;
+    int threads = omp_get_max_threads();
+    ct_status status;
+
+    if (m->before >= 0) CT_TRY(ct_ids_add(ids, &m->before, 1));
+    omp_set_num_threads(1);
+    status = ct_tokenizer_encode(m->tokenizer, text, n, false, "the text", ids);
+    omp_set_num_threads(threads);
+    CT_TRY(status);
+    return (m->after >= 0) ? ct_ids_add(ids, &m->after, 1) : CT_OK;
+}
+
+/* ---- passes */
+
+static ct_status embed(void *ctx, ct_work *const *work, int n)
+{
+    const ct_net_model *m = ctx;
+    int64_t columns = ct_packed_net_columns(m->net);
+
+    for (int i = 0; i < n; i++)
+        m->item[i] = (ct_packed_item){ .id = work[i]->ids.id, .n = work[i]->ids.n };
+    CT_TRY(ct_packed_net_run(m->net, m->item, n));
+    for (int i = 0; i < n; i++) {
+        const float *row = m->item[i].row;
+        double sum = 0, scale;
+
+        for (int64_t k = 0; k < columns; k++) sum += (double)row[k] * (double)row[k];
+        scale = (sum > 0) ? 1 / sqrt(sum) : 0;
+        for (int64_t k = 0; k < columns; k++) work[i]->row[k] = (float)(scale * (double)row[k]);
+    }
+    return CT_OK;
+}
+
+/* The output of a request, of the items from `item` on. */
+static ct_status copy_rows(const ct_net_model *m, const ct_packed_item *item, ct_work *w)
+{
+    int64_t n = w->input->dim[0], tokens = w->input->dim[1];
+    int64_t columns = ct_packed_net_columns(m->net);
+    bool pools = ct_packed_net_pools(m->net);
+    int64_t each = (pools ? 1 : tokens) * columns;
+    float *data = malloc((size_t)(n * each) * sizeof(float));
+
+    if (data == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for an output of %" PRId64 " numbers", n * each);
+    for (int64_t s = 0; s < n; s++)
+        memcpy(data + s * each, item[s].row, (size_t)each * sizeof(float));
+    *w->output = (ct_served_values){ .n_dim = pools ? 2 : 3, .dim = { n }, .data = data };
+    w->output->dim[pools ? 1 : 2] = columns;
+    if (!pools) w->output->dim[1] = tokens;
+    return CT_OK;
+}
+
+static ct_status infer(void *ctx, ct_work *const *work, int n)
+{
+    const ct_net_model *m = ctx;
+    int64_t n_item = 0, n_id = 0;
+
+    for (int i = 0; i < n; i++) {
+        const ct_served_values *in = work[i]->input;
+
+        for (int64_t s = 0; s < in->dim[0]; s++, n_id += in->dim[1]) {
+            for (int64_t t = 0; t < in->dim[1]; t++)
+                m->id[n_id + t] = (int32_t)in->data[s * in->dim[1] + t];
+            m->item[n_item++] = (ct_packed_item){ .id = m->id + n_id, .n = in->dim[1] };
+        }
+    }
+    CT_TRY(ct_packed_net_run(m->net, m->item, n_item));
+    n_item = 0;
+    for (int i = 0; i < n; i++) {
+        CT_TRY(copy_rows(m, m->item + n_item, work[i]));
+        n_item += work[i]->input->dim[0];
+    }
+    return CT_OK;
+}
+
+/* ---- making */
+
+static const char *input_name(const ct_net *net)
+{
+    for (int i = 0; i < net->n_layer; i++)
+        if (net->layer[i]->ops->is_data && (net->layer[i]->n_top > 0))
+            return net->layer[i]->param->top[0];
+    return "tokens";
+}
+
+static void describe(ct_net_model *m, const char *name)
+{
+    const ct_net *net = ct_packed_net_of(m->net);
+    int64_t most = ct_packed_net_most_tokens(m->net), longest = ct_packed_net_longest(m->net);
+    int64_t columns = ct_packed_net_columns(m->net);
+    bool pools = ct_packed_net_pools(m->net);
+
+    m->input = (ct_served_blob){ .name = input_name(net),
+                                 .whole = true,
+                                 .n_id = ct_packed_net_ids(m->net),
+                                 .n_dim = 2,
+                                 .dim = { -1, -1 },
+                                 .most = { most, longest } };
+    m->output = (ct_served_blob){ .name = net->layer[net->output[0].layer]->param->top[0],
+                                  .n_dim = pools ? 2 : 3,
+                                  .dim = { -1, pools ? columns : -1, pools ? 0 : columns } };
+    m->served = (ct_served_model){ .name = name,
+                                   .most_length = longest,
+                                   .n_id = ct_packed_net_ids(m->net),
+                                   .embedding_size = pools ? columns : 0,
+                                   .n_input = 1,
+                                   .n_output = 1,
+                                   .input = &m->input,
+                                   .output = &m->output,
+                                   .ctx = m,
+                                   .encode = (m->tokenizer != NULL) ? encode : NULL,
+                                   .embed = embed,
+                                   .infer = infer };
+}
+
+static ct_status take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
+{
+    int64_t n_id = ct_packed_net_ids(m->net);
+
+    m->tokenizer = t;
+    m->before = m->after = -1;
+    if (t == NULL) return CT_OK;
+    if (ct_tokenizer_size(t) > n_id)
+        return CT_FAIL(CT_ERR_CONFIG, "%s has ids up to %" PRId64 ", the net %" PRId64,
+                       ct_tokenizer_source(t), ct_tokenizer_size(t) - 1, n_id - 1);
+    m->before = find_special(t, "[CLS]");
+    m->after = find_special(t, "[SEP]");
+    if ((m->before < 0) || (m->after < 0)) m->before = m->after = -1;
+    return CT_OK;
+}
+
+ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
+                              ct_net_model **m_p)
+{
+    size_t most = (size_t)ct_packed_net_most_tokens(net);
+    ct_net_model *m = calloc(1, sizeof(*m));
+    ct_status status;
+
+    if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
+    m->net = net;
+    m->item = calloc(most, sizeof(*m->item));
+    m->id = calloc(most, sizeof(*m->id));
+    if ((m->item == NULL) || (m->id == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for batches of %zu tokens", most);
+    else
+        status = take_tokenizer(m, tokenizer);
+    if (status != CT_OK) {
+        ct_net_model_destroy(m);
+        return status;
+    }
+    describe(m, name);
+    *m_p = m;
+    return CT_OK;
+}
+
+void ct_net_model_destroy(ct_net_model *m)
+{
+    if (m == NULL) return;
+    free(m->item);
+    free(m->id);
+    free(m);
+}
+
+const ct_served_model *ct_net_model_served(const ct_net_model *m)
+{
+    return &m->served;
+}
+
+/* ---- costs */
+
+/* Seconds of a batch of so many tokens, in sequences of at most 64. */
+static ct_status time_batch(ct_net_model *m, int64_t tokens, double *s_p)
+{
+    int64_t longest = ct_packed_net_longest(m->net), each = (longest < 64) ? longest : 64;
+    int64_t n = 0;
+    double start = ct_clock_s();
+
+    for (int64_t at = 0; at < tokens; at += each, n++)
+        m->item[n] =
+            (ct_packed_item){ .id = m->id, .n = (tokens - at < each) ? tokens - at : each };
+    CT_TRY(ct_packed_net_run(m->net, m->item, n));
+    *s_p = ct_clock_s() - start;
+    return CT_OK;
+}
+
+/* Each size once, then all of them again as often as there is time: of each its shortest. */
+ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost)
+{
+    int64_t most = ct_packed_net_most_tokens(m->net), tokens[CT_BATCH_COST_POINTS];
+    double s[CT_BATCH_COST_POINTS], start, once;
+    int n = 0, rounds = 1;
+
+    memset(m->id, 0, (size_t)most * sizeof(*m->id));
+    CT_TRY(time_batch(m, (most < 64) ? most : 64, &once)); /* packs weights, touches memory */
+    start = ct_clock_s();
+    for (int64_t t = 8; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (t <= most)); t *= 2) {
+        if ((n > 0) && (ct_clock_s() - start + 2 * s[n - 1] > limit_s)) break;
+        tokens[n] = (t < most) ? t : most;
+        CT_TRY(time_batch(m, tokens[n], &s[n]));
+        n++;
+    }
+    for (; (rounds < 5) && (2 * (ct_clock_s() - start) < limit_s); rounds++) {
+        for (int k = 0; k < n; k++) {
+            CT_TRY(time_batch(m, tokens[k], &once));
+            s[k] = fmin(s[k], once);
+        }
+    }
+    return ct_batch_cost_init(cost, n, tokens, s);
+}

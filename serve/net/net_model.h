@@ -1,0 +1,29 @@
+/** @file net_model.h  A net of tokens as what the server asks (serve/api/model.h).
+ *
+ * All requests of a batch run side by side in one pass (framework/net/packed.h), so what a request
+ * gets does not depend on what ran beside it.
+ *
+ * A net that pools makes embeddings, of length 1. infer takes ids, sequences x tokens, by the name
+ * of the net's Input, and gives the net's output by its name: sequences x columns where it pools,
+ * else sequences x tokens x columns.
+ */
+#ifndef CT_NET_MODEL_H
+#define CT_NET_MODEL_H
+
+#include "framework/net/packed.h"
+#include "serve/api/model.h"
+#include "serve/schedule/batch_cost.h"
+
+typedef struct ct_net_model ct_net_model;
+
+/** The net, the tokenizer (NULL: clients send ids) and the name are borrowed. A tokenizer with
+ *  [CLS] and [SEP] has them put around a text. CT_ERR_CONFIG, logged: the tokenizer has ids that
+ * the net has not. */
+ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
+                              ct_net_model **m_p);
+void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
+const ct_served_model *ct_net_model_served(const ct_net_model *m);
+/** Runs batches of growing size for about limit_s seconds, and says how long they took. */
+ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost);
+
+#endif
