@@ -33,7 +33,6 @@ comm/sync: framework/base framework/tensor comm/core comm/collective comm/sparse
 comm/autotune: framework/base framework/tensor comm/core comm/cost comm/collective comm/sparse comm/codec comm/sync
 planner: framework/base framework/proto framework/tensor framework/math framework/net topology comm/cost
 serve/schedule: framework/base
-serve/net: framework/base framework/proto framework/net framework/snapshot
 serve/api: framework/base framework/text serve/schedule
 serve/http: framework/base serve/api
 serve/net: framework/base framework/proto framework/net framework/snapshot framework/text serve/schedule serve/api

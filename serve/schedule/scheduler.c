@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/schedule/grouping.h"
-
 typedef enum {
     FREE,
     WAITING, /* in `waiting`, no token has run  */

@@ -14,7 +14,7 @@
  * Policy PACKED puts requests side by side without padding. A batch has at most `budget` tokens,
  * by default the knee of the measured cost. Steps of sequences come first, then what arrived first;
  * later ones fill what is left. PADDED is for nets whose samples must have one length: groups of
- * least total time (grouping.h), found again for each batch, of which the one with the oldest
+ * least total time (batch_cost.h), found again for each batch, of which the one with the oldest
  * request runs.
  *
  * What arrived first is in the next batch in any case, so nothing starves. A chunk takes half of

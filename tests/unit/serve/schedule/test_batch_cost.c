@@ -7,7 +7,6 @@
 #include "framework/base/rng.h"
 #include "framework/base/sort.h"
 #include "serve/schedule/batch_cost.h"
-#include "serve/schedule/grouping.h"
 #include "tests/log_capture.h"
 
 enum { MOST = 8 };
