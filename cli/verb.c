@@ -168,7 +168,7 @@ const ct_option ct_option_table[] = {
     { "stage_dir", CT_OPTION_TEXT, "test time extract", "DIR", "the same as train's --stage" },
     { "ranks", CT_OPTION_COUNT, "check plan", "N", "how many ranks to reckon with (1)" },
     { "memory_gib", CT_OPTION_TEXT, "plan", "X",
-      "what a rank's weights, gradients, states and activations may take; otherwise all is kept" },
+      "what a rank may have resident, the runtime included; otherwise all is kept" },
     { "largest", CT_OPTION_TEXT, "plan", "layers",
       "how many copies of the net's repeat fit the GPUs of a node of --machine, its memory and, if "
       "--tiers says so, files; modelled" },

@@ -83,7 +83,7 @@ static ct_status measure(const ct_job_space *s, const bound *b, ct_job_plan *p, 
         double limit = s->machine->kind[t->kind.group[g].kind].memory, full;
         ct_rank_memory m;
 
-        CT_TRY(ct_rank_memory_at(b->file, &b->sharded, &b->options, rank, &m));
+        CT_TRY(ct_rank_memory_at(b->file, &b->sharded, &b->options, s->shards, rank, &m));
         full = (limit > 0) ? (double)m.memory_bytes / limit : (double)m.memory_bytes;
         t->beside = fmax(t->beside, (double)m.memory_bytes - t->told[g]);
         if (limit > 0) *left_p = fmin(*left_p, limit - (double)m.memory_bytes);
@@ -188,12 +188,15 @@ ct_status ct_job_plan_memory(ct_job_space *s, const ct_net_options *options, con
                              ct_rank_memory *m)
 {
     ct_job_layout l = ct_job_layout_of(s, &p->config);
+    const ct_rank_shards *shards = s->shards;
+    /* shards of all ranks are unlike, if by little */
+    bool all = ((shards != NULL) ? s->machine->n_rank : n_nets(p)) <= MOST_NETS;
     bound b;
     ct_status status = bind(s, options, p, &b);
 
-    if ((status == CT_OK) && (n_nets(p) <= MOST_NETS))
-        status = ct_rank_memory_of(b.file, &b.sharded, &b.options, m);
-    for (int i = 0; (status == CT_OK) && (n_nets(p) > MOST_NETS) && (i < l.n_stage); i++) {
+    if ((status == CT_OK) && all)
+        status = ct_rank_memory_with(b.file, &b.sharded, &b.options, shards, m);
+    for (int i = 0; (status == CT_OK) && !all && (i < l.n_stage); i++) {
         const ct_job_stage_plan *t = &p->stage[i];
 
         for (int k = 0; k < l.data * l.tensor; k++) {
@@ -202,7 +205,7 @@ ct_status ct_job_plan_memory(ct_job_space *s, const ct_net_options *options, con
             int like = ct_job_rank(&l, i, first, 0);
 
             if ((status == CT_OK) && (rank == like))
-                status = ct_rank_memory_at(b.file, &b.sharded, &b.options, rank, &m[rank]);
+                status = ct_rank_memory_at(b.file, &b.sharded, &b.options, shards, rank, &m[rank]);
             else
                 m[rank] = m[like];
         }

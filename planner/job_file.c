@@ -44,7 +44,7 @@ static ct_status open_reader(const ct_job_net *n, const ct_job_machine *m, const
     return CT_OK;
 }
 
-static ct_status open_plan(const reader *r, ct_job_plan *p)
+static ct_status open_plan(const reader *r, int zero, ct_job_plan *p)
 {
     size_t n_block = (size_t)r->n->n_block;
 
@@ -58,7 +58,8 @@ static ct_status open_plan(const reader *r, ct_job_plan *p)
                                  .data = r->file->stage[0].n_replica,
                                  .n_stage = r->file->n_stage,
                                  .micro_batches = r->file->micro_batches,
-                                 .tie_way = -1 };
+                                 .tie_way = -1,
+                                 .zero = zero };
     for (int b = 0; b < r->n->n_block; b++) {
         p->way[b] = CT_JOB_FILE_WAY;
         p->mode[b] = CT_CHAIN_KEEP;
@@ -135,6 +136,7 @@ static ct_status price_stage(reader *r, int stage, ct_job_plan *p)
     t->kind = (ct_job_stage_kind){ .data = g->n_replica,
                                    .micro = r->file->micro_batches,
                                    .tie_way = -1,
+                                   .zero = p->config.zero,
                                    .tensor = ct_job_tensor_link(&r->layout, stage),
                                    .ring = ct_job_ring_link(&r->layout, stage) };
     ct_job_group_replicas(&r->layout, stage, g->share, &t->kind);
@@ -165,13 +167,13 @@ static ct_status price_stage(reader *r, int stage, ct_job_plan *p)
 }
 
 ct_status ct_job_file_plan(const ct_job_net *n, const ct_job_machine *m, const ct_parallel *file,
-                           ct_job_plan *p)
+                           int zero, ct_job_plan *p)
 {
     reader r;
     ct_status status = open_reader(n, m, file, &r);
 
     *p = (ct_job_plan){ 0 };
-    if (status == CT_OK) status = open_plan(&r, p);
+    if (status == CT_OK) status = open_plan(&r, zero, p);
     for (int i = 0; (i < file->n_stage) && (status == CT_OK); i++) status = price_stage(&r, i, p);
     if (status == CT_OK) {
         ct_job_step step = { n, r.layout, r.price_p, r.heard };
@@ -197,7 +199,7 @@ ct_status ct_job_file_price(const ct_job_net *n, const ct_job_machine *m, const 
                             ct_job_plan *p)
 {
     ct_job_plan own;
-    ct_status status = ct_job_file_plan(n, m, file, &own);
+    ct_status status = ct_job_file_plan(n, m, file, p->config.zero, &own);
 
     for (int i = 0; (i < file->n_stage) && (status == CT_OK); i++) {
         ct_job_stage_plan *t = &p->stage[i];

@@ -10,11 +10,11 @@
 #include "planner/job_plan.h"
 
 /** The plan that a file is, its step simulated. file: bound to n->net, for the ranks of the
- * machine. Seconds alone are told of its stages, no bytes. The caller destroys it, also after
- * errors. */
+ * machine. zero: of its job. Seconds alone are told of its stages, no bytes. The caller destroys
+ * it, also after errors. */
 ct_status ct_job_file_plan(const ct_job_net *n, const ct_job_machine *m, const ct_parallel *file,
-                           ct_job_plan *p);
-/** Gives a plan the seconds of its file: those of the same stages and groups. */
+                           int zero, ct_job_plan *p);
+/** Gives a plan the seconds of its file: those of the same stages, groups and zero. */
 ct_status ct_job_file_price(const ct_job_net *n, const ct_job_machine *m, const ct_parallel *file,
                             ct_job_plan *p);
 

@@ -98,7 +98,7 @@ void ct_job_group_replicas(const ct_job_layout *l, int stage, const int64_t *sha
 static bool same_kind(const ct_job_stage_kind *a, const ct_job_stage_kind *b)
 {
     if ((a->n_group != b->n_group) || (a->data != b->data) || (a->tie_way != b->tie_way) ||
-        (a->micro != b->micro) || (a->tensor.byte_s != b->tensor.byte_s) ||
+        (a->zero != b->zero) || (a->micro != b->micro) || (a->tensor.byte_s != b->tensor.byte_s) ||
         (a->tensor.latency_s != b->tensor.latency_s) || (a->ring.byte_s != b->ring.byte_s) ||
         (a->ring.latency_s != b->ring.latency_s) || (a->ring.card_s != b->ring.card_s))
         return false;
@@ -116,6 +116,7 @@ ct_status ct_job_space_stage(ct_job_space *s, const ct_job_config *c, int stage,
     ct_job_layout l = ct_job_layout_of(s, c);
     ct_job_stage_kind kind = { .data = c->data,
                                .tie_way = c->tie_way,
+                               .zero = c->zero,
                                .micro = c->hides_sums ? 0 : c->micro_batches };
     const ct_job_split *split;
 

@@ -18,6 +18,7 @@ typedef struct ct_job_config {
     int64_t micro_batches;
     const int *order; /* [n_node] of the machine, borrowed */
     int tie_way;      /* of the blocks of a tied table; -1: there is none */
+    int zero;         /* what replicas share out (ZeRO)                   */
     bool even;        /* shares are even whatever nodes the replicas lie on */
     bool hides_sums;  /* ways are chosen as if sums of gradients took no time */
 } ct_job_config;
@@ -48,8 +49,12 @@ typedef struct ct_job_plan {
 
 enum { CT_JOB_MOST_DEGREES = 64 };
 
+struct ct_rank_shards;
+
 /** All that plans are made of. */
 typedef struct ct_job_space {
+    const struct ct_rank_shards *shards; /* of ranks that share out (rank_memory.h); NULL: each has
+                                          * all of its weights' states */
     const ct_job_net *net;
     const ct_job_machine *machine;
     int64_t batch; /* of a step */

@@ -18,6 +18,24 @@ static double share_of(const ct_job_prices *g, int k)
     return (double)g->kind.group[k].share;
 }
 
+/* Weights that replicas share out come for each forward and backward, beside what is computed. */
+static void visit_weights(const ct_job_prices *g, ct_job_price *p)
+{
+    double others = 1 - 1.0 / g->kind.data;
+
+    if ((g->kind.zero < 3) || (g->kind.data == 1)) return;
+    for (int x = 0; x < g->n_block; x++) {
+        for (int w = 0; w < CT_JOB_N_WAY; w++) {
+            size_t i = ct_job_cell(x, w);
+            double come_s =
+                g->s->block[i].weights * g->n->block[x].learned * others * g->kind.ring.byte_s;
+
+            p->forward[i] = fmax(p->forward[i], come_s);
+            p->backward[i] = fmax(p->backward[i], come_s);
+        }
+    }
+}
+
 static void price_group(ct_job_prices *g, int k)
 {
     const ct_job_class *kind = &g->m->kind[g->kind.group[k].kind];
@@ -44,6 +62,7 @@ static void price_group(ct_job_prices *g, int k)
             p->other[ct_job_cell(x, w)] = ways->other * more * ct_job_line_at(block->other, b);
         }
     }
+    visit_weights(g, p);
 }
 
 static void take_slowest(ct_job_prices *g)
@@ -93,20 +112,35 @@ static double ring_part(int n)
     return (n > 1) ? 2.0 * (n - 1) / n : 0;
 }
 
+/* Of so many bytes of weights, gradients and states, with those of gradients alone: what a rank has
+ * where replicas share them out. Windows are not in it: nets tell them (job_exact.h). */
+static double part_of(const ct_job_prices *g, double all, double learned)
+{
+    double others = 1 - 1.0 / g->kind.data;
+    double states = learned / sizeof(float) * g->n->options.state_bytes;
+
+    if (g->kind.zero >= 1) all -= others * states;
+    if (g->kind.zero >= 2) all -= others * learned;
+    if (g->kind.zero >= 3) all -= others * learned; /* as many of weights */
+    return all;
+}
+
 /* Weights, their gradients' sums, their update. */
 static void price_weights(ct_job_prices *g)
 {
     double memory = slowest_bytes(g), states = g->n->options.state_bytes;
-    double ring = ring_part(g->kind.data) * g->kind.ring.byte_s;
+    double sent = (g->kind.zero == 3) ? 0.5 : 1; /* the first half of a sum: weights come anew */
+    double ring = sent * ring_part(g->kind.data) * g->kind.ring.byte_s;
     double group = ring_part(g->s->tensor) * g->kind.tensor.byte_s;
 
     for (int x = 0; x < g->n_block; x++) {
         for (int w = 0; w < CT_JOB_N_WAY; w++) {
             const ct_job_ways *ways = &g->s->block[ct_job_cell(x, w)];
-            double learned = ways->weights * g->n->block[x].learned / sizeof(float);
+            double bytes = ways->weights * g->n->block[x].learned, learned = bytes / sizeof(float);
 
-            g->weights[ct_job_cell(x, w)] = ways->weights * g->n->block[x].weights;
-            g->sum_bytes[ct_job_cell(x, w)] = ways->summed;
+            g->weights[ct_job_cell(x, w)] =
+                part_of(g, ways->weights * g->n->block[x].weights, bytes);
+            g->sum_bytes[ct_job_cell(x, w)] = sent * ways->summed;
             g->sums[ct_job_cell(x, w)] = ring * ways->summed + group * ways->summed_all;
             g->update[ct_job_cell(x, w)] = (2 * states + 3 * sizeof(float)) * learned / memory;
         }

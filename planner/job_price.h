@@ -25,6 +25,7 @@ typedef struct ct_job_stage_kind {
     int64_t micro;     /* micro-batches over which a step's sums are spread when ways are chosen; 0:
                         * sums do not count, since backward may hide them */
     int tie_way;       /* of the blocks of a tied table; -1: any */
+    int zero;          /* what replicas share out (ZeRO): 1 states, 2 gradients, 3 weights, too */
     ct_job_link tensor, ring;
     ct_job_group group[CT_JOB_MOST_GROUPS];
 } ct_job_stage_kind;

@@ -211,9 +211,14 @@ static ct_status add_stages(searcher *s, int tensor)
     int groups = s->q->machine->n_rank / tensor;
 
     for (int n = 1; (n <= groups) && (n <= s->q->net->n_block); n++) {
-        ct_job_config c = { .tensor = tensor, .data = groups / n, .n_stage = n };
+        ct_job_config c = {
+            .tensor = tensor, .data = groups / n, .n_stage = n, .zero = s->q->zero
+        };
+        /* two stages read the table that they share at unlike times */
+        bool shares = (n == 1) || (c.zero < 3) || (s->q->net->tie_first < 0);
 
-        if ((groups % n != 0) || !may_be(fix->n_stage, n) || (fix->data && (n > 1))) continue;
+        if ((groups % n != 0) || !may_be(fix->n_stage, n) || (fix->data && (n > 1)) || !shares)
+            continue;
         CT_TRY(add_micro_batches(s, c));
     }
     return CT_OK;
@@ -370,6 +375,7 @@ static ct_status make_data(searcher *s)
                         .n_stage = 1,
                         .micro_batches = 1,
                         .tie_way = -1,
+                        .zero = s->q->zero,
                         .even = true };
     ct_status status;
 
@@ -517,7 +523,9 @@ static ct_status try_limit(const ct_job_search_request *q, const ct_job_config *
 {
     ct_job_machine machine = *q->machine;
     ct_job_search_request r = *q;
-    ct_job_search out = { .space = { .net = q->net, .machine = &machine, .batch = q->batch } };
+    ct_job_search out = {
+        .space = { .net = q->net, .machine = &machine, .batch = q->batch, .shards = q->shards }
+    };
     searcher s = { .q = &r, .out = &out };
     candidate k = { .config = *c };
     ct_status status;
@@ -683,7 +691,9 @@ ct_status ct_job_search_run(const ct_job_search_request *q, ct_job_search *out)
     searcher s = { .q = q, .out = out };
     ct_status status;
 
-    *out = (ct_job_search){ .space = { .net = q->net, .machine = q->machine, .batch = q->batch } };
+    *out = (ct_job_search){
+        .space = { .net = q->net, .machine = q->machine, .batch = q->batch, .shards = q->shards }
+    };
     status = run(&s);
     for (int i = 0; i < s.n_found; i++) free(s.found[i].first);
     free(s.candidate);

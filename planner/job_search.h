@@ -31,6 +31,8 @@ typedef struct ct_job_search_request {
     const ct_job_machine *machine; /* likewise */
     int64_t batch;
     ct_job_fix fix;
+    int zero;                            /* what replicas share out in all plans (ZeRO) */
+    const struct ct_rank_shards *shards; /* of ct_job_space */
     bool in_bytes; /* plans fit by the bytes of the nets that ranks run (job_exact.h), not by the
                     * figures of blocks */
 } ct_job_search_request;

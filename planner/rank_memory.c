@@ -60,9 +60,9 @@ static ct_status fill(ct_net *net, const ct_net_options *o, const ct_rank_shards
     return CT_OK;
 }
 
-static ct_status memory_at(const ct_parallel *p, const ct_sharded_net *s,
-                           const ct_net_options *whole, const ct_rank_shards *shards, int rank,
-                           ct_rank_memory *m)
+ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
+                            const ct_net_options *whole, const ct_rank_shards *shards, int rank,
+                            ct_rank_memory *m)
 {
     ct_net_options o;
     ct_rank_net made;
@@ -73,18 +73,12 @@ static ct_status memory_at(const ct_parallel *p, const ct_sharded_net *s,
     status = rank_options(p, &made, rank, whole, &o);
     o.no_data = o.env.no_data = true;
     if ((status == CT_OK) && (shards != NULL))
-        status = shards->open(shards->ctx, rank, &made, &o.window);
+        status = shards->open(shards->ctx, p, rank, &made, &o.window);
     if (status == CT_OK) status = ct_net_create(made.param, &o, &net);
     if (status == CT_OK) status = fill(net, &o, shards, m);
     ct_net_destroy(net);
     ct_rank_net_destroy(&made);
     return status;
-}
-
-ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
-                            const ct_net_options *whole, int rank, ct_rank_memory *m)
-{
-    return memory_at(p, s, whole, NULL, rank, m);
 }
 
 /* Ranks with the same part of a stage, and as many samples. */
@@ -113,7 +107,7 @@ ct_status ct_rank_memory_with(const ct_parallel *p, const ct_sharded_net *s,
         if (like < r)
             m[r] = m[like];
         else
-            CT_TRY(memory_at(p, s, whole, shards, r, &m[r]));
+            CT_TRY(ct_rank_memory_at(p, s, whole, shards, r, &m[r]));
     }
     return CT_OK;
 }

@@ -19,17 +19,19 @@ typedef struct ct_rank_memory {
  */
 typedef struct ct_rank_shards {
     void *ctx;
-    /** Before the rank's net is made: its window, until the next rank's. */
-    ct_status (*open)(void *ctx, int rank, const ct_rank_net *net, const ct_net_window **window_p);
+    /** Before the net of a rank of p is made: its window, until the next rank's. */
+    ct_status (*open)(void *ctx, const ct_parallel *p, int rank, const ct_rank_net *net,
+                      const ct_net_window **window_p);
     /** Adds what it keeps: states, and what lies in shards or files. */
     ct_status (*find)(void *ctx, ct_net *net, ct_memory_tiers *t);
 } ct_rank_shards;
 
 /** Where a rank's net stands: of the environment of a whole one, its place and ranks. */
 void ct_rank_env(const ct_parallel *p, const ct_rank_net *net, int rank, ct_net_env *env);
-/** Of one rank; as below. */
+/** Of one rank; as below, shards NULL or as of ct_rank_memory_with(). */
 ct_status ct_rank_memory_at(const ct_parallel *p, const ct_sharded_net *s,
-                            const ct_net_options *whole, int rank, ct_rank_memory *m);
+                            const ct_net_options *whole, const ct_rank_shards *shards, int rank,
+                            ct_rank_memory *m);
 /** Of every rank: m[p->n_rank]. s: of the train net; whole: the options that it was made with, with
  *  state_bytes. CT_ERR_CONFIG, CT_ERR_NOMEM. */
 ct_status ct_rank_memory_of(const ct_parallel *p, const ct_sharded_net *s,

@@ -10,7 +10,6 @@
 #include "framework/base/log.h"
 #include "framework/base/text.h"
 #include "framework/solver/update_rule.h"
-#include "runtime/memory_speeds.h"
 
 /* ---- ways */
 

@@ -63,17 +63,25 @@ ct_status ct_memory_nets_open(const ct_memory_plan *p, ct_memory_nets *n);
 ct_status ct_memory_nets_count(const ct_memory_plan *p, const ct_memory_nets *n,
                                ct_memory_tiers *t);
 void ct_memory_nets_close(ct_memory_nets *n);
+
 /* ---- AUTO (memory_auto.c): which way to keep weights, gradients and states, of those that
  * `memory` and `recompute` leave open: the fastest that fits, by the model of
  * planner/memory_price.h. Open are `state` and `weights` that are AUTO, `chunk_mb` that is 0,
  * `recompute` that is AUTO, and `zero` that is not given. */
 
 /** Sets what is open in `param`, which is options->param, and fills t with its plan. What fits as
- * it is is taken without a look at others; else the log says what was chosen, and why.
+ * it stands is taken without a look at others; else the log says what was chosen, and why.
+ * snapshot_async becomes false where the limit has no room for its copy, which is said.
  * CT_ERR_CONFIG where limit_mb is set and nothing fits: says what the least is, and what to change.
  */
 ct_status ct_memory_auto_settle(const ct_memory_plan *p, Ct__SolverParameter *param,
                                 ct_memory_tiers *t);
+
+/** How fast this rank computes and its files move, in a moment and in little memory.
+ *  Multiply-adds of all threads, and 32 MiB written to a file in the folder and read again. Bytes
+ *  of memory are not measured, since that takes much of it: a tenth of the operations are assumed.
+ *  Where the folder takes no files its speeds stay as assumed. CT_ERR_NOMEM. */
+ct_status ct_memory_speeds_measure(const char *folder, ct_memory_speeds *v);
 
 /* ---- a job */
 

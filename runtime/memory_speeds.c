@@ -1,4 +1,5 @@
-#include "runtime/memory_speeds.h"
+/* How fast a rank computes and its files move, for AUTO of memory. */
+#include "runtime/memory_plan.h"
 
 #include <math.h>
 #include <omp.h>

@@ -51,7 +51,7 @@ cli/generate: framework/* runtime/config runtime cli
 cli/serve: framework/* serve/* runtime/config runtime cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
-cli/plan: framework/* topology planner runtime/config runtime cli
+cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '

@@ -188,7 +188,7 @@ static ct_status rank_memory(const checked *k, const ct_sharded_net *s,
                              const ct_net_options *options, ct_rank_memory *m)
 {
     const Ct__SolverParameter *p = k->config.solver;
-    ct_planned_shards planned = { .parallel = k->parallel, .param = p };
+    ct_planned_shards planned = { .param = p };
     ct_rank_shards shards = ct_planned_shards_open(&planned);
     ct_topo *topo = NULL;
     ct_status status;

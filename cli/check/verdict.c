@@ -70,10 +70,9 @@ ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p)
     return CT_OK;
 }
 
-static ct_status place(verdict *v)
+static ct_status place_on(verdict *v, int64_t nodes)
 {
     const char *name = ct_options_text(v->o, "machine");
-    int64_t nodes = ct_options_count(v->o, "nodes", 1);
     int64_t per_node = ct_options_count(v->o, "ranks_per_node", 1);
     ct_machine *m = NULL;
     char spec[64];
@@ -89,6 +88,11 @@ static ct_status place(verdict *v)
     ct_machine_destroy(m);
     if (status == CT_OK) v->speed = ct_topo_speed(v->topo, ct_topo_slowest_node(v->topo));
     return status;
+}
+
+static ct_status place(verdict *v)
+{
+    return place_on(v, ct_options_count(v->o, "nodes", 1));
 }
 
 /* Of the node with the least memory for its ranks; NULL: not known of any. bytes: what they need.
@@ -123,8 +127,11 @@ ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p)
     ct_status status;
     char spec[64];
 
-    if (ct_options_count(o, "nodes", -1) >= 0) {
-        CT_TRY(place(&v));
+    /* with a parallel file its ranks are on the first nodes */
+    if ((ct_options_count(o, "nodes", -1) >= 0) || (ct_options_text(o, "machine") != NULL)) {
+        int64_t per_node = ct_options_count(o, "ranks_per_node", 1);
+
+        CT_TRY(place_on(&v, ct_options_count(o, "nodes", n_rank / per_node)));
         *topo_p = v.topo;
         return CT_OK;
     }

@@ -17,7 +17,8 @@ typedef struct ct_plan_input {
     ct_net_options options; /* of phase TRAIN, without data */
     ct_net_limits limits;   /* of this machine, or as --limits says */
     bool is_measured;       /* they were measured                   */
-    int64_t memory;         /* --memory_gib in bytes; 0: not given  */
+    int64_t memory;         /* --memory_gib in bytes, less the runtime; 0: not given */
+    int64_t runtime;        /* what a rank takes before it has a net                 */
 } ct_plan_input;
 
 /** options.env points into the input. The caller destroys the config, also after errors. */
@@ -28,6 +29,8 @@ ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in
 /** A sink for ct_log_set_sink(): many nets of one message would say the same again and again. */
 void ct_plan_errors_alone(void *ctx, const char *text);
 double ct_plan_mib(double bytes);
+/** --memory_gib that leaves so many bytes for nets. */
+double ct_plan_gib_for(const ct_plan_input *in, double bytes);
 
 /** --model or --solver: a plan of that net for one rank. */
 ct_status ct_plan_net(ct_call *call);

@@ -6,6 +6,7 @@
 
 #include "cli/plan/plan.h"
 #include "framework/base/log.h"
+#include "framework/base/memory.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/machine_limit.h"
 
@@ -34,16 +35,29 @@ static bool read_numbers(const char *text, int n, double *v)
     return true;
 }
 
+/* What this process takes now stands for it. It is rounded up, since that is not the same each time
+ * and plans should be. */
 static ct_status read_memory(const ct_call *call, ct_plan_input *in)
 {
+    const int64_t step = (int64_t)32 << 20;
     const char *text = ct_options_text(call->options, "memory_gib");
     double gib = 0;
 
+    in->runtime = (ct_memory_resident_now() + step - 1) / step * step;
     if (text == NULL) return CT_OK;
     if (!read_numbers(text, 1, &gib) || (gib > 1e6))
         return CT_FAIL(CT_ERR_CONFIG, "--memory_gib=%s: expected a number above 0", text);
-    in->memory = (int64_t)ldexp(gib, 30);
-    return CT_OK;
+    in->memory = (int64_t)ldexp(gib, 30) - in->runtime;
+    if (in->memory > 0) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--memory_gib=%s: expected more than the %.0f MiB that a rank takes before it "
+                   "has a net (--memory_gib=%.4f)",
+                   text, ct_plan_mib((double)in->runtime), ldexp((double)in->runtime, -30));
+}
+
+double ct_plan_gib_for(const ct_plan_input *in, double bytes)
+{
+    return ceil(ldexp(bytes + (double)in->runtime, -30) * 1e4) / 1e4;
 }
 
 static ct_status read_limits(const ct_call *call, ct_plan_input *in)

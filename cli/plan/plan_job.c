@@ -11,6 +11,7 @@
 #include "planner/job_file.h"
 #include "planner/parallel.h"
 #include "planner/sharding.h"
+#include "runtime/config/exchange_config.h"
 
 /* ---- what is asked for */
 
@@ -116,7 +117,7 @@ static ct_status fail_memory(const ct_plan_job_state *p)
                    "nothing fits %.1f MiB a rank: the plan that takes least needs %.1f MiB "
                    "(--memory_gib=%.4f)",
                    ct_plan_mib(limit), ct_plan_mib(s->least_bytes),
-                   ceil(ldexp(s->least_bytes, -30) * 1e4) / 1e4);
+                   ct_plan_gib_for(&p->in, s->least_bytes));
 }
 
 /* Reads the file as others will. */
@@ -146,21 +147,144 @@ static ct_status make_net(ct_plan_job_state *p)
     return ct_plan_job_measure(p);
 }
 
+/* ---- what replicas share out (ZeRO) */
+
+/* As the solver has it; without `memory` nothing. */
+static int given_zero(const ct_plan_job_state *p)
+{
+    const Ct__MemoryParameter *m = p->in.config.solver->memory;
+
+    return (p->in.config.is_model || (m == NULL)) ? 0 : m->zero;
+}
+
+/* The plan may choose a stage: where `memory` is there and leaves zero open, memory is limited, and
+ * compression sends no whole gradients. */
+static ct_status may_choose_zero(const ct_plan_job_state *p, bool *may_p)
+{
+    const Ct__SolverParameter *s = p->in.config.solver;
+    ct_grad_pipe_config config = { .allreduce = NULL };
+    double limit = 0;
+
+    *may_p = false;
+    for (int k = 0; k < p->job.n_class; k++) limit = fmax(limit, p->job.kind[k].memory);
+    if (p->in.config.is_model || (s->memory == NULL) || s->memory->has_zero || (limit == 0))
+        return CT_OK;
+    CT_TRY(ct_exchange_read_config(s, &config));
+    *may_p = config.codec->parts || (strcmp(config.codec->name, "none") == 0);
+    return CT_OK;
+}
+
+/* Places of the ranks, as communicators know them. */
+static ct_status place_ranks(ct_plan_job_state *p)
+{
+    ct_machine *own = NULL;
+    char spec[32];
+    ct_status status;
+
+    snprintf(spec, sizeof(spec), "1x%d", p->job.n_rank);
+    if (p->machine == NULL) CT_TRY(ct_machine_from_spec(spec, &own));
+    status = ct_topo_place((own != NULL) ? own : p->machine, p->job.n_rank, p->job.ranks_per_node,
+                           "block", &p->topo);
+    ct_machine_destroy(own);
+    return status;
+}
+
+/* For plans of a stage of ZeRO. */
+static ct_status open_shards(ct_plan_job_state *p, int zero)
+{
+    if (p->topo == NULL) CT_TRY(place_ranks(p));
+    ct_planned_shards_close(&p->planned);
+    p->memory = *p->in.config.solver->memory;
+    p->memory.zero = zero;
+    p->param = *p->in.config.solver;
+    p->param.memory = &p->memory;
+    p->planned = (ct_planned_shards){ .topo = p->topo, .param = &p->param };
+    p->shards = ct_planned_shards_open(&p->planned);
+    return CT_OK;
+}
+
+static void close_shards(ct_plan_job_state *p)
+{
+    ct_planned_shards_close(&p->planned);
+    ct_topo_destroy(p->topo);
+}
+
+static ct_status search_zero(ct_plan_job_state *p, int zero, ct_job_search *s)
+{
+    ct_job_search_request q = { .net = &p->net,
+                                .machine = &p->job,
+                                .batch = p->batch,
+                                .fix = p->fix,
+                                .zero = zero,
+                                .in_bytes = true };
+
+    if (zero > 0) {
+        CT_TRY(open_shards(p, zero));
+        q.shards = &p->shards;
+    }
+    return ct_job_search_run(&q, s);
+}
+
+/* A larger stage is taken where it gains a thousandth. What is left over goes to *other. */
+static void take_better(ct_job_search *best, ct_job_search *other)
+{
+    const double gain = 0.999;
+    bool better =
+        (other->n > 0) && ((best->n == 0) || (other->plan[0].step_s < gain * best->plan[0].step_s));
+    double least = fmin(best->least_bytes, other->least_bytes);
+    ct_job_search old = *best;
+
+    if (better) {
+        *best = *other;
+        *other = old;
+    }
+    best->least_bytes = least;
+}
+
+/* The best of all stages that may be. */
+static ct_status search_all(ct_plan_job_state *p)
+{
+    int zero = given_zero(p);
+    bool may;
+
+    CT_TRY(may_choose_zero(p, &may));
+    CT_TRY(search_zero(p, zero, &p->search));
+    for (int z = zero + 1; may && (z <= 3); z++) {
+        ct_job_search other;
+        double seconds = p->search.search_s;
+        int64_t n = p->search.n_configuration;
+
+        CT_TRY(search_zero(p, z, &other));
+        seconds += other.search_s;
+        n += other.n_configuration;
+        take_better(&p->search, &other);
+        p->search.search_s = seconds;
+        p->search.n_configuration = n;
+        ct_job_search_destroy(&other);
+    }
+    return CT_OK;
+}
+
 static ct_status search(ct_plan_job_state *p)
 {
-    ct_job_search_request q = {
-        .net = &p->net, .machine = &p->job, .fix = p->fix, .in_bytes = true
-    };
+    ct_job_space *space = &p->search.space;
 
     CT_TRY(make_net(p));
-    q.batch = p->batch;
-    CT_TRY(ct_job_search_run(&q, &p->search));
+    CT_TRY(search_all(p));
     if (p->search.n == 0) return fail_memory(p);
-    CT_TRY(ct_job_plan_write(&p->search.space, &p->search.plan[0], &p->file));
+    if (p->search.plan[0].config.zero > 0) CT_TRY(open_shards(p, p->search.plan[0].config.zero));
+    CT_TRY(ct_job_plan_write(space, &p->search.plan[0], &p->file));
     CT_TRY(check_file(p));
     p->rank = calloc((size_t)p->job.n_rank, sizeof(*p->rank));
     if (p->rank == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", p->job.n_rank);
-    return ct_job_plan_memory(&p->search.space, &p->net.options, &p->search.plan[0], p->rank);
+    CT_TRY(ct_job_plan_memory(space, &p->net.options, &p->search.plan[0], p->rank));
+    for (int r = 0; r < p->job.n_rank; r++) {
+        ct_memory_tiers *t = &p->rank[r].tiers;
+
+        t->runtime = p->in.runtime;
+        if (p->in.memory > 0) t->limit[CT_TIER_HOST] = p->in.memory + p->in.runtime;
+    }
+    return CT_OK;
 }
 
 static ct_status find_plan(ct_plan_job_state *p)
@@ -183,7 +307,13 @@ static ct_status tell(const ct_plan_job_state *p, FILE *to)
     if (file != NULL) CT_TRY(ct_file_write(file, p->file.text, p->file.length));
     if (to != NULL) {
         ct_plan_job_print(p, to);
-        if (file != NULL) fprintf(to, "written: %s, for cortado train --parallel=%s\n", file, file);
+        if (file != NULL) {
+            int zero = p->search.plan[0].config.zero;
+
+            fprintf(to, "written: %s, for cortado train --parallel=%s", file, file);
+            if (zero > 0) fprintf(to, " --set=memory.zero=%d", zero);
+            fprintf(to, "\n");
+        }
     }
     if (json == NULL) return CT_OK;
     ct_plan_job_json(p, &text);
@@ -195,6 +325,7 @@ static ct_status tell(const ct_plan_job_state *p, FILE *to)
 static void close_state(ct_plan_job_state *p)
 {
     ct_job_search_destroy(&p->search);
+    close_shards(p);
     ct_job_net_destroy(&p->net);
     ct_job_machine_destroy(&p->job);
     ct_machine_destroy(p->machine);
@@ -231,7 +362,7 @@ static ct_status predict(ct_plan_job_state *p, const char *path, ct_job_plan *pl
     CT_TRY_GOTO(status, out, read_machine(p, f->n_rank));
     CT_TRY_GOTO(status, out, make_net(p));
     CT_TRY_GOTO(status, out, ct_parallel_bind(f, p->net.param, p->net.net));
-    status = ct_job_file_plan(&p->net, &p->job, f, plan);
+    status = ct_job_file_plan(&p->net, &p->job, f, given_zero(p), plan);
 out:
     ct_parallel_destroy(f);
     return status;

@@ -7,6 +7,7 @@
 #include "cli/plan/plan.h"
 #include "planner/job_search.h"
 #include "planner/rank_memory.h"
+#include "runtime/division/planned_shards.h"
 
 /** Of --ranks. */
 #define CT_PLAN_MOST_RANKS 65536
@@ -20,6 +21,12 @@ typedef struct ct_plan_job_state {
     int64_t batch;
     ct_job_net net;
     ct_job_search search;
+    /* of plans whose replicas share out */
+    ct_topo *topo; /* NULL: none do */
+    Ct__SolverParameter param;
+    Ct__MemoryParameter memory;
+    ct_planned_shards planned;
+    ct_rank_shards shards;
     ct_text file;         /* the parallel file */
     ct_rank_memory *rank; /* of each rank of the plan */
 } ct_plan_job_state;

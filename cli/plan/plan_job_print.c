@@ -136,6 +136,7 @@ static void print_config(const ct_job_plan *n, int64_t batch, FILE *to)
     fprintf(to, "tensor %d, %d stage%s of %d replica%s, %" PRId64 " micro-batch%s of %" PRId64,
             c->tensor, c->n_stage, (c->n_stage > 1) ? "s" : "", c->data, (c->data > 1) ? "s" : "",
             c->micro_batches, (c->micro_batches > 1) ? "es" : "", batch / c->micro_batches);
+    if (c->zero > 0) fprintf(to, ", zero %d", c->zero);
 }
 
 /* The rank of a data-parallel step that lacks most. */
@@ -186,6 +187,10 @@ void ct_plan_job_print(const ct_plan_job_state *p, FILE *to)
     print_machine(p, to);
     fprintf(to, "chain       %d blocks, %d of them unlike\n", p->net.n_block,
             n_kind(&p->net.chain));
+    if (p->in.memory > 0)
+        fprintf(to, "limit       %.1f MiB a rank, of which the runtime takes %.0f\n",
+                ct_plan_mib((double)(p->in.memory + p->in.runtime)),
+                ct_plan_mib((double)p->in.runtime));
     fprintf(to, "plan        ");
     print_config(n, p->batch, to);
     fprintf(to, "\n\n%5s  %-14s %10s %9s %9s %9s %9s %9s %8s  layers\n", "stage", "ranks", "ms",
@@ -348,8 +353,10 @@ void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out)
     add_step(&s->uniform, s->uniform.config.n_stage > 0, out);
     ct_text_add(out, ",\"configurations\":%" PRId64 ",\"search_s\":", s->n_configuration);
     ct_text_add_number(out, s->search_s);
-    ct_text_add(out, ",\"tensor\":%d,\"micro_batches\":%" PRId64 ",\"global_batch\":%" PRId64,
-                n->config.tensor, n->config.micro_batches, p->batch);
+    ct_text_add(out,
+                ",\"tensor\":%d,\"micro_batches\":%" PRId64 ",\"global_batch\":%" PRId64
+                ",\"zero\":%d",
+                n->config.tensor, n->config.micro_batches, p->batch, n->config.zero);
     add_ranks(p, n, out);
     ct_text_add(out, ",\"blocks\":%d,\"unlike\":%d,\"stages\":[", p->net.n_block,
                 n_kind(&p->net.chain));

@@ -49,7 +49,7 @@ static ct_status fail_memory(const planned *p)
                    "nothing fits: keeping everything takes %.1f MiB of %.1f, and the plan that "
                    "takes least %.1f MiB (--memory_gib=%.4f)",
                    mib(s->whole.memory_bytes), mib(p->request.limit), mib(s->least_bytes),
-                   ceil(ldexp((double)s->least_bytes, -30) * 1e4) / 1e4);
+                   ct_plan_gib_for(&p->in, (double)s->least_bytes));
 }
 
 /* Reads the file as `train` will: its net must take what the plan says, to the byte. */
@@ -71,7 +71,8 @@ static ct_status check_file(planned *p)
         ct_memory_tiers_add_net(&p->tiers, net);
         p->tiers.bytes[CT_TIER_HOST][CT_USE_STATES] =
             best->weight_bytes - (int64_t)net->memory.weights;
-        p->tiers.limit[CT_TIER_HOST] = (int64_t)p->request.limit;
+        p->tiers.runtime = p->in.runtime;
+        if (p->request.limit > 0) p->tiers.limit[CT_TIER_HOST] = p->request.limit + p->in.runtime;
     }
     ct_net_destroy(net);
     ct_parallel_destroy(f);
@@ -172,9 +173,12 @@ static void print(const planned *p)
     if (p->request.limit > 0) {
         bool fits = (s->whole.memory_bytes <= p->request.limit);
 
-        fprintf(to, "limit       %.1f MiB; keeping everything %s: %.1f of %.1f MiB\n",
-                mib(p->request.limit), fits ? "fits" : "does not fit", mib(s->whole.memory_bytes),
-                mib(p->request.limit));
+        fprintf(
+            to,
+            "limit       %.1f MiB, of which the runtime takes %.0f; keeping everything %s: %.1f "
+            "of %.1f MiB\n",
+            mib(p->request.limit + p->in.runtime), mib(p->in.runtime),
+            fits ? "fits" : "does not fit", mib(s->whole.memory_bytes), mib(p->request.limit));
     }
     fprintf(to, "\n%-12s %10s %10s %10s %10s %10s %10s\n", "", "MiB", "weights", "kept",
             "transient", "again ms", "step ms");

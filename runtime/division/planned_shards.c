@@ -53,16 +53,17 @@ static ct_status plan_groups(ct_planned_shards *p, int rank, const ct_rank_net *
     return plan_group(p, list, n, rank, &p->comm[0]);
 }
 
-static ct_status open_rank(void *ctx, int rank, const ct_rank_net *net,
+static ct_status open_rank(void *ctx, const ct_parallel *parallel, int rank, const ct_rank_net *net,
                            const ct_net_window **window_p)
 {
     ct_planned_shards *p = ctx;
-    int *list = calloc((size_t)p->parallel->n_rank + 1, sizeof(*list));
+    int *list = calloc((size_t)parallel->n_rank + 1, sizeof(*list));
     ct_status status;
 
     if (list == NULL)
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for groups of %d ranks", p->parallel->n_rank);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for groups of %d ranks", parallel->n_rank);
     drop(p);
+    p->parallel = parallel;
     status = plan_groups(p, rank, net, list);
     free(list);
     CT_TRY(status);

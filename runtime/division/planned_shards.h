@@ -10,15 +10,15 @@
 enum { CT_PLANNED_GROUPS = 4 /* tied, stage, replicas, the job */ };
 
 typedef struct ct_planned_shards {
-    const ct_parallel *parallel;
-    const ct_topo *topo; /* of all ranks */
+    const ct_parallel *parallel; /* whose rank is looked at */
+    const ct_topo *topo;         /* of all ranks            */
     const Ct__SolverParameter *param;
     ct_comm *comm[CT_PLANNED_GROUPS]; /* of the rank that is looked at */
     ct_exchange_groups groups;
     ct_divided_window window;
 } ct_planned_shards;
 
-/** All else of p than parallel, topo and param is zero; they are borrowed. */
+/** All else of p than topo and param is zero; they are borrowed. */
 ct_rank_shards ct_planned_shards_open(ct_planned_shards *p);
 void ct_planned_shards_close(ct_planned_shards *p);
 

@@ -47,6 +47,9 @@ node_class { name: "fast" nodes: "0,2" memory_gib: 4 }
 node_class { name: "half" nodes: "1,3" speed: 0.5 memory_gib: 2 inject_gbs: 5 }
 M
 
+runtime=$($plan --model=net.prototxt --ranks=2 --json 2>/dev/null | sed -n 's/.*"runtime":\([0-9]*\).*/\1/p')
+gib() { awk -v g="$1" -v r="${runtime:-0}" 'BEGIN { printf "%.6f", g + r / 2^30 }'; } # … that nets may take
+
 # ---- on slow links fully connected layers are split, and convolutions have their samples
 runs splits 0 '^ +split fc1 - fc3' $plan --model=net.prototxt --machine=slow.prototxt --ranks=2 --global_batch_size=64 --out=p.prototxt --top=3
 is samples grep -q '^ *samples conv1 - pool2' out
@@ -91,17 +94,17 @@ if command -v python3 >/dev/null; then
     is json_stages json j.json 'sorted(r for s in n["stages"] for r in s["ranks"]) == [0, 1, 2, 3] and n["stages"][0]["first"] == "conv1" and n["stages"][-1]["last"] == "loss"'
     is json_file json j.json 'n["parallel"] == open("j.prototxt").read()'
     is json_best json j.json '0 < n["step_s"] <= n["data_parallel_step_s"] and n["step_s"] <= n["uniform_step_s"]'
-    $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04 --json >m.json 2>/dev/null
+    $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib="$(gib 0.04)" --json >m.json 2>/dev/null
     is json_fits json m.json 'n["data_parallel_step_s"] is None and all(r["memory_bytes"] <= 0.04 * 2**30 for r in n["ranks"])'
     # bytes are those that check finds in the ranks' nets
     for n in "--solver=solver.prototxt --ranks=4 --fix=stages=2 --fix=tensor=2" \
-        "--model=net.prototxt --ranks=2 --memory_gib=0.1" "--model=net.prototxt --machine=mixed.prototxt --ranks=4 --fix=data"; do
+        "--model=net.prototxt --ranks=2 --memory_gib=$(gib 0.1)" "--model=net.prototxt --machine=mixed.prototxt --ranks=4 --fix=data"; do
         $plan $n --global_batch_size=66 --json --out=b.prototxt >b.json 2>/dev/null
         "$CORTADO" check ${n%% *} --parallel=b.prototxt --phase=TRAIN --json >c.json 2>/dev/null
         is "bytes_of_${n##*-}" json b.json '(lambda c: [r["memory_bytes"] for r in n["ranks"]] == [r["memory_bytes"] for r in c["ranks"]])(json.load(open("c.json")))'
     done
 fi
-runs limited 0 '^data alone  does not fit: [0-9.]+ of 41\.0 MiB on rank [0-3]$' $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib=0.04
+runs limited 0 '^data alone  does not fit: [0-9.]+ of 41\.0 MiB on rank [0-3]$' $plan --model=net.prototxt --ranks=4 --global_batch_size=256 --memory_gib="$(gib 0.04)"
 
 # ---- measured times instead: one profile, two of unlike batches, one of a class
 OMP_NUM_THREADS=1 "$CORTADO" time --model=net.prototxt --iterations=2 --limits=false --json=t16.json >/dev/null 2>&1
@@ -194,8 +197,35 @@ if command -v python3 >/dev/null; then
     is step_unlike less "$first" "$(step --parallel=h.prototxt --machine=mixed.prototxt)"
 fi
 
+# ---- what replicas share out (ZeRO): of the stages that fit the fastest, against each of them alone
+cat >gpt.solver <<GPT
+net: "$ROOT/models/gpt_char/train_val.prototxt" type: "Adam" base_lr: 0.001 lr_policy: "fixed" max_iter: 2 test_iter: 1 test_interval: 100
+GPT
+if command -v python3 >/dev/null; then
+    shared="--solver=gpt.solver --machine=mixed.prototxt --ranks=4 --global_batch_size=32 --limits=100,12"
+    for g in 0.4 0.25 0.12; do
+        for z in 0 1 2 3; do
+            "$CORTADO" plan $shared --set=memory.zero=$z --memory_gib="$(gib $g)" --json >z$z.json 2>/dev/null || echo '{"step_s": 1e9, "zero": -1}' >z$z.json
+        done
+        runs zero_$g 0 '^step ' "$CORTADO" plan $shared --set=memory.chunk_mb=4 --memory_gib="$(gib $g)" --json=z.json --out=z.prototxt
+        is zero_is_best_$g json z.json '(lambda s: s.index(min(s)) == n["zero"] or min(s) > 0.999 * s[n["zero"]] == 0.999 * n["step_s"])([json.load(open("z%d.json" % z))["step_s"] for z in range(4)])'
+        is zero_fits_$g json z.json 'all(r["memory_bytes"] <= '"$g"' * 2**30 for r in n["ranks"])'
+        zero=$(python3 -c 'import json; print(json.load(open("z.json"))["zero"])')
+        "$CORTADO" check $shared --set=memory.zero=$zero --parallel=z.prototxt --phase=TRAIN --json >c.json 2>/dev/null
+        is zero_checked_$g json z.json '(lambda c: [r["memory_bytes"] for r in n["ranks"]] == [r["memory_bytes"] for r in c["ranks"]] and abs(c["step_s"] / n["step_s"] - 1) < 1e-9)(json.load(open("c.json")))'
+    done
+    is zero_said sh -c "[ $zero = 0 ] || grep -q -- 'train --parallel=z.prototxt --set=memory.zero=$zero\$' out && grep -q ', zero $zero\$' out"
+    is zero_taken test "$zero" -gt 0
+fi
+# given, it is that of all plans; without a limit, or where codecs send all, nothing is shared out
+runs zero_given 0 '^plan .*, zero 2$' $plan --solver=solver.prototxt --set=memory.zero=2 --machine=slow.prototxt --ranks=4 --global_batch_size=64 --fix=data
+runs zero_open 0 '^plan .* micro-batch of 64$' $plan --solver=solver.prototxt --set=memory.chunk_mb=4 --machine=slow.prototxt --ranks=4 --global_batch_size=64 --fix=data
+tight="--solver=solver.prototxt --set=memory.chunk_mb=4 --machine=slow.prototxt --ranks=4 --global_batch_size=64 --fix=data --memory_gib=$(gib 0.13)"
+runs zero_takes 0 '^plan .*, zero 1$' $plan $tight
+fails zero_coded 'nothing fits 133\.1 MiB a rank' $tight --set=compression.type=REDSYNC
+
 # ---- what it refuses
-fails nothing_fits 'nothing fits 1\.0 MiB a rank: the plan that takes least needs [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib=0.001
+fails nothing_fits 'nothing fits 1\.0 MiB a rank: the plan that takes least needs [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib="$(gib 0.001)"
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
 runs least_fits 0 '^step ' $plan --model=net.prototxt --ranks=4 --global_batch_size=64 --memory_gib="$least"
 fails bad_fix '\-\-fix=stage=2: expected data, tensor=K, stages=K or micro_batches=K' --model=net.prototxt --ranks=4 --fix=stage=2

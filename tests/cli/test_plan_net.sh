@@ -67,18 +67,25 @@ runs measures 0 '^machine     [0-9.e+]+ GFLOP/s, [0-9.]+ GB/s, measured$' "$CORT
 sed 's/dim: 64 /dim: 16 /g' lenet.prototxt >small.prototxt
 runs batch 0 'hash [0-9a-f]*, 16 samples a step' $plan --model=small.prototxt
 
+# what the runtime takes is part of --memory_gib
+runtime=$($plan --model=lenet.prototxt --json 2>/dev/null | sed -n 's/.*"runtime":\([0-9]*\).*/\1/p')
+gib() { awk -v g="$1" -v r="${runtime:-0}" 'BEGIN { printf "%.6f", g + r / 2^30 }'; }
+is runtime_counts test "${runtime:-0}" -gt 1000000
+fails runtime_alone '\-\-memory_gib=0\.001: expected more than the [0-9]+ MiB that a rank takes before it has a net' --model=lenet.prototxt --memory_gib=0.001
+
 # ---- a GPT whose copies are made again
-runs limited 0 '^  again h[0-9]_ln[12] - h[0-9]_sum[12]: [0-9]+ blocks?, ' $plan --model=gpt.prototxt --memory_gib=0.0097 --out=p.prototxt --top=3
-is does_not_fit grep -Eq '^limit +9\.9 MiB; keeping everything does not fit: [0-9.]+ of 9\.9 MiB$' out
+runs limited 0 '^  again h[0-9]_ln[12] - h[0-9]_sum[12]: [0-9]+ blocks?, ' $plan --model=gpt.prototxt --memory_gib="$(gib 0.0097)" --out=p.prototxt --top=3
+is does_not_fit grep -Eq '^limit +[0-9.]+ MiB, of which the runtime takes [0-9]+; keeping everything does not fit: [0-9.]+ of 9\.9 MiB$' out
 is written grep -q '^written: p.prototxt, for cortado train --parallel=p.prototxt$' out
 is top grep -Eq '^segments +MiB ' out
 runs file_is_read 0 '^ +again h[0-9]_ln[12] - ' "$CORTADO" check --model=gpt.prototxt --parallel=p.prototxt
-runs twice 0 '' $plan --model=gpt.prototxt --memory_gib=0.0097 --out=q.prototxt
+runs twice 0 '' $plan --model=gpt.prototxt --memory_gib="$(gib 0.0097)" --out=q.prototxt
 is same_again cmp p.prototxt q.prototxt
 if command -v python3 >/dev/null; then
-    $plan --model=gpt.prototxt --memory_gib=0.0097 --json >j.json 2>/dev/null
+    $plan --model=gpt.prototxt --memory_gib="$(gib 0.0097)" --json >j.json 2>/dev/null
     "$CORTADO" check --model=gpt.prototxt --parallel=p.prototxt --phase=TRAIN --json >c.json 2>/dev/null
     is json_fits json j.json 'n["ranks"][0]["memory_bytes"] <= 0.0097 * 2**30 and n["data_parallel_step_s"] is None'
+    is json_runtime json j.json '(lambda r: (lambda t: t["runtime"] == '"$runtime"' == t["sum"] - r["memory_bytes"] and abs(t["limit"] - t["runtime"] - 0.0097 * 2**30) < 2000)(r["memory"]["tiers"][0]))(n["ranks"][0])'
     is json_sum json j.json '(lambda r: r["memory_bytes"] == r["weight_bytes"] + r["kept_bytes"] + r["transient_bytes"])(n["ranks"][0])'
     is json_times json j.json 'n["step_s"] > n["whole"]["step_s"] > 0 and n["ranks"][0]["again_s"] > 0'
     is json_stage json j.json '[(s["first"], s["last"], s["ranks"]) for s in n["stages"]] == [("wte", "loss", [0])] and len(n["stages"][0]["again"]) > 0'
@@ -91,7 +98,7 @@ if command -v python3 >/dev/null; then
 fi
 
 # ---- the solver's states count; the plan runs, with the numbers of the net that keeps everything
-runs of_solver 0 '^plan ' $plan --solver=solver.prototxt --memory_gib=0.0115 --out=l.prototxt
+runs of_solver 0 '^plan ' $plan --solver=solver.prototxt --memory_gib="$(gib 0.0115)" --out=l.prototxt
 is solver_again grep -q 'again {' l.prototxt
 sum_of() { sed -n 's/.*weights after iteration 3: checksum //p' out; }
 runs trains 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --seed=3 --deterministic
@@ -147,10 +154,10 @@ runs bad_count 2 'repeat.count=none: expected a whole number' $tiers --set=repea
 runs no_count 2 'the count of a net.s only repeat; here are 0' $plan --model=lenet.prototxt --set=repeat.count=2
 
 # ---- what it refuses
-fails nothing_fits 'nothing fits: keeping everything takes [0-9.]+ MiB of 1\.0, and the plan that takes least [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=gpt.prototxt --memory_gib=0.001
+fails nothing_fits 'nothing fits: keeping everything takes [0-9.]+ MiB of 1\.0, and the plan that takes least [0-9.]+ MiB \(--memory_gib=[0-9.]+\)' --model=gpt.prototxt --memory_gib="$(gib 0.001)"
 least=$(sed -n 's/.*(--memory_gib=\([0-9.]*\)).*/\1/p' out)
 runs least_fits 0 '^plan ' $plan --model=gpt.prototxt --memory_gib="$least"
-fails lenet_does_not_shrink 'nothing fits: keeping everything takes [0-9.]+ MiB of 5\.1, and' --model=lenet.prototxt --memory_gib=0.005
+fails lenet_does_not_shrink 'nothing fits: keeping everything takes [0-9.]+ MiB of 5\.1, and' --model=lenet.prototxt --memory_gib="$(gib 0.005)"
 fails no_limit '\-\-memory_gib=-1: expected a number above 0' --model=gpt.prototxt --memory_gib=-1
 fails bad_limit '\-\-memory_gib=2GB: expected a number above 0' --model=gpt.prototxt --memory_gib=2GB
 runs bad_machine 2 '\-\-limits=fast: expected two numbers above 0' "$CORTADO" plan --model=gpt.prototxt --limits=fast

@@ -124,7 +124,8 @@ typedef struct fixture {
     ct_job_machine machine;
 } fixture;
 
-static void open_job(fixture *f, const char *net, int ranks, double memory)
+/* states: bytes of a float that learns */
+static void open_states(fixture *f, const char *net, int ranks, double memory, double states)
 {
     ct_net_limits limits = { 1e9, 1e9 };
     ct_job_request q = {
@@ -136,9 +137,15 @@ static void open_job(fixture *f, const char *net, int ranks, double memory)
     f->options = (ct_net_options){
         .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 1 }, .no_data = true, .no_fuse = true
     };
+    f->options.state_bytes = states;
     assert_int_equal(ct_job_net_make(f->param, &f->options, 4, &limits, &f->net), CT_OK);
     assert_true(f->net.n_block <= MOST_BLOCKS);
     assert_int_equal(ct_job_machine_make(&q, &f->machine), CT_OK);
+}
+
+static void open_job(fixture *f, const char *net, int ranks, double memory)
+{
+    open_states(f, net, ranks, memory, 0);
 }
 
 static void close_job(fixture *f)
@@ -318,7 +325,7 @@ static void ways(void **state)
 static double bytes_of_all(const char *net, int64_t batch)
 {
     int order[1] = { 0 }, first[2] = { 0 };
-    ct_job_config c = { 1, 2, 1, 1, order, -1, true, false };
+    ct_job_config c = { 1, 2, 1, 1, order, -1, 0, true, false };
     ct_job_plan plan;
     fixture f;
     double bytes;
@@ -446,11 +453,68 @@ static void shares(void **state)
     close_job(&f);
 }
 
+/* ---- what two replicas share out */
+
+/* Everything kept. *come_s: of forward, with weights that come beside it. */
+static ct_job_figures figures_of(ct_job_space *space, int zero, double *come_s)
+{
+    int order = 0, way[MOST_BLOCKS] = { 0 };
+    int64_t share[2] = { 2, 2 };
+    ct_job_config c = { .tensor = 1,
+                        .data = 2,
+                        .n_stage = 1,
+                        .micro_batches = 1,
+                        .order = &order,
+                        .tie_way = -1,
+                        .zero = zero };
+    ct_chain_mode mode[MOST_BLOCKS];
+    ct_job_stage *g;
+    const ct_job_prices *p;
+
+    for (int b = 0; b < MOST_BLOCKS; b++) mode[b] = CT_CHAIN_KEEP;
+    assert_int_equal(ct_job_space_stage(space, &c, 0, share, &g), CT_OK);
+    p = ct_job_stage_prices(g);
+    *come_s = 0;
+    for (int b = 0; b < p->n_block; b++)
+        *come_s += fmax(p->group[0].forward[ct_job_cell(b, 0)],
+                        space->net->block[b].learned / 2 * p->kind.ring.byte_s);
+    return ct_job_prices_figures(p, 0, p->n_block, 1, way, mode, -1);
+}
+
+static void zeros(void **state)
+{
+    ct_job_figures f[4];
+    double come_s[4], learned = 0;
+    ct_job_space space;
+    fixture job;
+
+    (void)state;
+    open_states(&job, wide, 2, 0, 8);
+    space = (ct_job_space){ .net = &job.net, .machine = &job.machine, .batch = 4 };
+    for (int b = 0; b < job.net.n_block; b++) learned += job.net.block[b].learned;
+    for (int z = 0; z < 4; z++) f[z] = figures_of(&space, z, &come_s[z]);
+    assert_true(learned > 0);
+    assert_true(f[0].weights == 4 * learned); /* weights, gradients, two states */
+    assert_true(f[1].weights == 3 * learned);
+    assert_true(f[2].weights == 2.5 * learned);
+    assert_true(f[3].weights == 2 * learned);
+    for (int z = 1; z < 3; z++) {
+        assert_true((f[z].sums_s == f[0].sums_s) && (f[z].sum_bytes == f[0].sum_bytes));
+        assert_true(f[z].forward_s == f[0].forward_s);
+    }
+    assert_true((f[3].sums_s == f[0].sums_s / 2) && (f[3].sum_bytes == f[0].sum_bytes / 2));
+    assert_true((f[3].forward_s == come_s[0]) && (come_s[0] > f[0].forward_s));
+    for (int z = 0; z < 4; z++) assert_true(f[z].update_s == f[0].update_s);
+    ct_job_space_destroy(&space);
+    close_job(&job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stage_cuts), cmocka_unit_test(pipelines), cmocka_unit_test(ways),
-        cmocka_unit_test(limits),     cmocka_unit_test(plans_fit), cmocka_unit_test(shares),
+        cmocka_unit_test(limits),     cmocka_unit_test(zeros),     cmocka_unit_test(plans_fit),
+        cmocka_unit_test(shares),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
