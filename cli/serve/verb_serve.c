@@ -15,7 +15,7 @@
 
 #define MEASURE_S 1.5 /* at the start, for the costs of batches */
 
-enum { MOST_COUNT = 1024, MOST_INPUTS = 2048, MOST_BODY = 16 << 20, MOST_HEADER = 16384 };
+enum { MOST_COUNT = 1024, MOST_INPUTS = 2048, MOST_BODY = 16 << 20, MOST_HEADER = 32768 };
 
 /* What was asked for. */
 typedef struct wish {

@@ -6,6 +6,10 @@
 
 #include "serve/api/transaction.h"
 
+/* Bytes of a text for each token that it may have. What is longer is refused before it is encoded,
+ * which would hold up all other connections. */
+enum { TOKEN_BYTES = 256 };
+
 /* "input[3]" for messages; "input" where there is one text alone. */
 typedef struct input_name {
     char text[32];
@@ -39,6 +43,12 @@ static bool take_text(ct_transaction *x, const json_t *j, ct_work *w, const inpu
 
     if (n == 0) {
         ct_transaction_fail(x, 400, "input", "empty", "%s is empty", name->text);
+        return false;
+    }
+    if (n / TOKEN_BYTES >= (uint64_t)m->most_length) {
+        ct_transaction_fail(x, 422, "input", "too_long",
+                            "%s has %zu bytes, too many for %" PRId64 " tokens", name->text, n,
+                            m->most_length);
         return false;
     }
     if (m->encode == NULL) {

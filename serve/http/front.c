@@ -302,8 +302,8 @@ static ct_status start_threads(ct_front *f)
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         handle, f, MHD_OPTION_LISTEN_SOCKET, f->listen.fd, MHD_OPTION_NOTIFY_COMPLETED, leave, f,
         MHD_OPTION_NOTIFY_CONNECTION, open_or_close, f, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)f->o.most_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)(2 * f->o.most_header), MHD_OPTION_END);
+        (unsigned)f->o.most_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, f->o.most_header,
+        MHD_OPTION_END);
     if (f->daemon == NULL) return CT_FAIL(CT_ERR_NOMEM, "libmicrohttpd did not start");
     f->listen.fd = -1; /* its own by now */
     if (ct_thread_start(look, f, &f->looker) != 0)

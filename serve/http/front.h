@@ -12,10 +12,10 @@
 typedef struct ct_front_options {
     const char *listen;   /* ct_listen_open()                                               */
     int most_connections; /* others wait to be accepted                                     */
-    size_t most_header;   /* bytes of a request's lines before its body: 431 beyond, or 414 */
-    size_t most_body;     /* bytes: 413 beyond                                              */
-    double read_s;        /* from the connection, or its last reply, to a whole request     */
-    double write_s;       /* until the client has taken the reply                           */
+    size_t most_header; /* bytes of a connection's own: the lines before a body: else 431 or 414 */
+    size_t most_body;   /* bytes: 413 beyond                                              */
+    double read_s;      /* from the connection, or its last reply, to a whole request     */
+    double write_s;     /* until the client has taken the reply                           */
 } ct_front_options;
 
 typedef struct ct_front ct_front;

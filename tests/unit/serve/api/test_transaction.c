@@ -272,6 +272,15 @@ static void test_wrong_embeddings(void **state)
         json_decref(parsed());
     }
     log_capture_stop();
+    {
+        static char body[64 * 256 + 64]; /* refused by its bytes alone */
+
+        memset(body, ' ', sizeof(body) - 1);
+        memcpy(body, "{\"model\":\"fake\",\"input\":\"", 25);
+        memcpy(body + 25 + 64 * 256, "\"}", 3);
+        assert_int_equal(post("/v1/embeddings", body), 422);
+        expect_in_body("input has 16384 bytes, too many for 64 tokens");
+    }
     assert_int_equal(fake.n_embedded, 0);
     fake.model.encode = NULL;
     assert_int_equal(post("/v1/embeddings", "{\"model\":\"fake\",\"input\":\"a\"}"), 400);

@@ -28,7 +28,7 @@ static char unix_path[64];
 
 static const ct_front_options usual = { .listen = "127.0.0.1:0",
                                         .most_connections = 64,
-                                        .most_header = 16384,
+                                        .most_header = 32768,
                                         .most_body = 4096,
                                         .read_s = 10,
                                         .write_s = 60 };
