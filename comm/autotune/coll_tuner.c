@@ -20,6 +20,7 @@ typedef struct coll_way {
 
 typedef struct tune_class {
     ct_grad_pipe *gp;
+    bool second; /* of what a bucket goes by: ct_bucket_main_ways() */
     ct_dtype dtype;
     int magnitude; /* bytes are 2^magnitude and more */
     int n_bucket, trier;
@@ -55,34 +56,36 @@ static int64_t bytes_of(const ct_persistent_coll *ways)
     return ways->count * (int64_t)ct_dtype_size(ways->dtype);
 }
 
-static const ct_coll_ops *ops_now(ct_bucket *b)
+static const ct_coll_ops *ops_now(const ct_persistent_coll *ways)
 {
-    return atomic_load(&ct_bucket_main_ways(b)->now)->ops;
+    return atomic_load(&ways->now)->ops;
 }
 
 static ct_persistent_coll *trier_of(const tune_class *k)
 {
-    return ct_bucket_main_ways(&k->gp->bucket[k->trier]);
+    return ct_bucket_main_ways(&k->gp->bucket[k->trier], k->second);
 }
 
 static bool belongs(ct_bucket *b, const tune_class *class)
 {
-    const ct_persistent_coll *ways = ct_bucket_main_ways(b);
+    const ct_persistent_coll *ways = ct_bucket_main_ways(b, class->second);
 
     return (ways != NULL) && (ways->dtype == class->dtype) &&
            (magnitude_of(bytes_of(ways)) == class->magnitude);
 }
 
-static void find_classes(ct_coll_tuner *t)
+/* Of sums, or of their second halves. */
+static void find_classes(ct_coll_tuner *t, bool second)
 {
-    for (int i = 0; i < t->gp->n_bucket; ++i) {
-        const ct_persistent_coll *ways = ct_bucket_main_ways(&t->gp->bucket[i]);
-        int k = 0;
+    for (int i = 0, first = t->n_class; i < t->gp->n_bucket; ++i) {
+        const ct_persistent_coll *ways = ct_bucket_main_ways(&t->gp->bucket[i], second);
+        int k = first;
 
         if ((ways == NULL) || (ways->count == 0)) continue;
         while ((k < t->n_class) && !belongs(&t->gp->bucket[i], &t->class[k])) k += 1;
         if (k == t->n_class) {
             t->class[k].gp = t->gp;
+            t->class[k].second = second;
             t->class[k].dtype = ways->dtype;
             t->class[k].magnitude = magnitude_of(bytes_of(ways));
             t->n_class += 1;
@@ -103,19 +106,28 @@ static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
     k->way[at] = (coll_way){ .ops = ops, .predicted_s = cost };
 }
 
-/* Of the trier, which has so many elements and now goes by `now`; at most `most`. */
-static ct_status find_ways(const ct_comm *c, int64_t count, const ct_coll_ops *now, int most,
+/* An allgather begins when a rank is ready, in any order: not by MPI's own. */
+static bool may_try(const ct_coll_ops *ops, const ct_persistent_coll *w, const ct_coll_ops *now)
+{
+    if ((ops == NULL) || (!ops->automatic && (ops != now))) return false;
+    if (ops->by_mpi && (w->kind == CT_COLL_ALLGATHER)) return false;
+    return ops->supports(w->comm, w->count, w->dtype);
+}
+
+/* Of the trier w, which now goes by `now`; at most `most`. */
+static ct_status find_ways(const ct_persistent_coll *w, const ct_coll_ops *now, int most,
                            tune_class *k)
 {
-    int64_t bytes = count * (int64_t)ct_dtype_size(k->dtype);
     int n = 0;
 
     while (ct_coll_table[n] != NULL) n += 1;
     k->way = calloc((size_t)n, sizeof(*k->way));
     if (k->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to try %d algorithms", n);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if (((*at)->automatic || (*at == now)) && (*at)->supports(c, count, k->dtype))
-            insert(k, *at, ct_coll_cost_s(*at, c, bytes, k->dtype));
+        const ct_coll_ops *ops = ct_coll_of_kind(*at, w->kind);
+
+        if (may_try(ops, w, now))
+            insert(k, ops, ct_coll_cost_s(ops, w->comm, bytes_of(w), w->dtype));
     }
     for (int i = 1; i < k->n_way; ++i) {
         coll_way way = k->way[i];
@@ -143,8 +155,7 @@ static ct_status open_ways(ct_coll_tuner *t)
     for (int i = 0; i < t->n_class; ++i) {
         tune_class *k = &t->class[i];
 
-        CT_TRY(find_ways(t->gp->comm, trier_of(k)->count, ops_now(&t->gp->bucket[k->trier]),
-                         t->gp->config.tune_iterations, k));
+        CT_TRY(find_ways(trier_of(k), ops_now(trier_of(k)), t->gp->config.tune_iterations, k));
         for (int w = 1; w < k->n_way; ++w)
             CT_TRY(ct_persistent_coll_open(trier_of(k), k->way[w].ops, &k->way[w].way));
         if (k->n_way < 2) continue;
@@ -157,19 +168,24 @@ static ct_status open_ways(ct_coll_tuner *t)
 
 /* What open_ways() takes for the class whose trier has `count` elements: its ways have one room,
  * which is as large as the way that it goes needs it before. */
-static ct_status count_ways(const ct_grad_pipe_load *load, int64_t count, int64_t *bytes_p)
+static ct_status count_ways(const ct_grad_pipe_load *load, ct_coll_kind kind, int64_t count,
+                            int64_t *bytes_p)
 {
+    const ct_persistent_coll w = {
+        .comm = load->comm, .count = count, .dtype = CT_F32, .kind = kind
+    };
+    bool weights = (kind == CT_COLL_ALLGATHER);
     tune_class k = { .dtype = CT_F32 };
-    ct_coll_size size = { .shared = load->shared }, first = size;
+    ct_coll_size size = { .shared = load->shared && !weights }, first = size;
     const ct_coll_ops *now = NULL;
     ct_status status;
 
-    CT_TRY(ct_coll_choose(load->comm, count, k.dtype, "auto", &now));
-    CT_TRY(ct_coll_count(now, load->comm, count, k.dtype, &first));
+    CT_TRY(ct_persistent_coll_find(&w, "auto", false, &now));
+    CT_TRY(ct_coll_count(now, load->comm, count, w.dtype, &first));
     size.room = first.room;
-    status = find_ways(load->comm, count, now, load->config->tune_iterations, &k);
-    for (int w = 1; (status == CT_OK) && (w < k.n_way); ++w)
-        status = ct_coll_count(k.way[w].ops, load->comm, count, k.dtype, &size);
+    status = find_ways(&w, now, load->config->tune_iterations, &k);
+    for (int i = 1; (status == CT_OK) && (i < k.n_way); ++i)
+        status = ct_coll_count(k.way[i].ops, load->comm, count, w.dtype, &size);
     free(k.way);
     *bytes_p += size.bytes + size.room - first.room;
     return status;
@@ -181,7 +197,7 @@ ct_status ct_coll_tuner_count(const ct_grad_pipe_load *load, const int64_t *dens
     const ct_grad_pipe_config *config = load->config;
     const int64_t element = (int64_t)ct_dtype_size(CT_F32);
 
-    if ((config->tune_iterations == 0) || load->shards || config->reproducible ||
+    if ((config->tune_iterations == 0) || (config->reproducible && !load->shards) ||
         (config->codec == &ct_codec_auto) || (strcmp(config->allreduce, "auto") != 0))
         return CT_OK;
     for (int i = 0; i < n_dense; ++i) {
@@ -191,7 +207,11 @@ ct_status ct_coll_tuner_count(const ct_grad_pipe_load *load, const int64_t *dens
                (magnitude_of(dense[k] * element) != magnitude_of(dense[i] * element)))
             k += 1;
         /* the last of a class tries for it */
-        if ((k == n_dense) && (dense[i] > 0)) CT_TRY(count_ways(load, dense[i], bytes_p));
+        if ((k < n_dense) || (dense[i] == 0)) continue;
+        if (!config->reproducible)
+            CT_TRY(count_ways(load, load->shards ? CT_COLL_REDUCE_SCATTER : CT_COLL_ALLREDUCE,
+                              dense[i], bytes_p));
+        if (load->shards) CT_TRY(count_ways(load, CT_COLL_ALLGATHER, dense[i], bytes_p));
     }
     return CT_OK;
 }
@@ -205,6 +225,7 @@ static int64_t class_took(void *ctx, int64_t step_ns)
     const ct_bucket *b = &k->gp->bucket[k->trier];
 
     (void)step_ns;
+    if (k->second) return (int64_t)(1e9 * b->gather_s);
     return (atomic_load(&b->dense_now) == b->cut.coded) ? 0 : (int64_t)(1e9 * b->last_s);
 }
 
@@ -229,14 +250,17 @@ static double best_ms(const tune_class *k, int way)
 
 static void log_choice(const tune_class *k)
 {
+    static const char *const kind_name[] = { [CT_COLL_ALLREDUCE] = "allreduce",
+                                             [CT_COLL_REDUCE_SCATTER] = "reduce_scatter",
+                                             [CT_COLL_ALLGATHER] = "allgather" };
     ct_text tried = { .text = NULL };
 
     if (best_ms(k, 0) == 0) return; /* never went: a long warm-up */
     for (int w = 0; w < k->n_way; ++w)
         ct_text_add(&tried, "%s%s %.3f ms (predicted %.3f)", (w > 0) ? ", " : "",
                     k->way[w].ops->name, best_ms(k, w), 1e3 * k->way[w].predicted_s);
-    CT_INFO("allreduce of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", k->n_bucket,
-            (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
+    CT_INFO("%s of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", kind_name[trier_of(k)->kind],
+            k->n_bucket, (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
             1e-3 * (double)((int64_t)2 << k->magnitude), k->way[k->now].ops->name,
             (k->now == 0) ? "" : ", not what the model says",
             (tried.text != NULL) ? tried.text : "");
@@ -252,13 +276,13 @@ static ct_status class_settle(void *ctx, int best)
     CT_TRY(class_go(k, best));
     close_ways(k);
     for (int i = 0; i < k->gp->n_bucket; ++i) {
-        ct_bucket *b = &k->gp->bucket[i];
+        ct_persistent_coll *ways = ct_bucket_main_ways(&k->gp->bucket[i], k->second);
         ct_coll_candidate *way = NULL, *old = NULL;
 
-        if ((i == k->trier) || !belongs(b, k) || (ops_now(b) == ops)) continue;
-        CT_TRY(ct_persistent_coll_open(ct_bucket_main_ways(b), ops, &way));
-        ct_persistent_coll_go(ct_bucket_main_ways(b), way, &old);
-        ct_persistent_coll_close(ct_bucket_main_ways(b), old);
+        if ((i == k->trier) || !belongs(&k->gp->bucket[i], k) || (ops_now(ways) == ops)) continue;
+        CT_TRY(ct_persistent_coll_open(ways, ops, &way));
+        ct_persistent_coll_go(ways, way, &old);
+        ct_persistent_coll_close(ways, old);
     }
     log_choice(k);
     return CT_OK;
@@ -329,21 +353,22 @@ ct_status ct_coll_tuner_create(ct_grad_pipe *gp, ct_coll_tuner **tuner_p)
         (config->dense_elsewhere && ct_grad_pipe_is_dense(gp)))
         return CT_OK;
     t = calloc(1, sizeof(*t));
-    if (t != NULL) t->class = calloc((size_t)gp->n_bucket, sizeof(*t->class));
+    if (t != NULL) t->class = calloc(2 * (size_t)gp->n_bucket, sizeof(*t->class));
     if ((t == NULL) || (t->class == NULL)) {
         free(t);
         return CT_FAIL(CT_ERR_NOMEM, "no memory to try algorithms");
     }
     t->gp = gp;
     t->thread.decided = true;
-    for (int i = 0; i < gp->n_bucket; ++i) t->class[i].trial.decided = true;
+    for (int i = 0; i < 2 * gp->n_bucket; ++i) t->class[i].trial.decided = true;
     if ((config->progress == CT_PROGRESS_AUTO) && (gp->thread != NULL)) {
         t->n_progress = thread_steps(config->tune_iterations);
         CT_TRY_GOTO(status, err_destroy,
                     ct_trial_begin(&t->thread, &ct_trial_pairs, 2, t->n_progress, -1));
     }
     if (strcmp(config->allreduce, "auto") == 0) {
-        find_classes(t);
+        find_classes(t, false);
+        find_classes(t, true);
         CT_TRY_GOTO(status, err_destroy, open_ways(t));
     }
     *tuner_p = t;

@@ -56,8 +56,8 @@ ct_status ct_persistent_coll_open(ct_persistent_coll *w, const ct_coll_ops *ops,
 }
 
 /* An allgather begins when a rank is ready, in any order: not by MPI's own. */
-static ct_status choose(const ct_persistent_coll *w, const char *allreduce, bool deterministic,
-                        const ct_coll_ops **ops_p)
+ct_status ct_persistent_coll_find(const ct_persistent_coll *w, const char *allreduce,
+                                  bool deterministic, const ct_coll_ops **ops_p)
 {
     if (w->kind == CT_COLL_ALLGATHER)
         return ct_coll_choose_kind(w->comm, w->kind, w->count, w->dtype, "auto", true, ops_p);
@@ -74,7 +74,7 @@ ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduc
     const ct_coll_ops *ops = NULL;
     ct_coll_candidate *way = NULL;
 
-    CT_TRY(choose(w, allreduce, deterministic, &ops));
+    CT_TRY(ct_persistent_coll_find(w, allreduce, deterministic, &ops));
     CT_TRY(ct_persistent_coll_open(w, ops, &way));
     atomic_store(&w->now, way);
     return CT_OK;
@@ -85,7 +85,7 @@ ct_status ct_persistent_coll_count(const ct_persistent_coll *w, const char *allr
 {
     const ct_coll_ops *ops = NULL;
 
-    CT_TRY(choose(w, allreduce, deterministic, &ops));
+    CT_TRY(ct_persistent_coll_find(w, allreduce, deterministic, &ops));
     return ct_coll_count(ops, w->comm, w->count, w->dtype, size);
 }
 

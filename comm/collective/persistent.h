@@ -37,6 +37,9 @@ ct_status ct_persistent_coll_choose(const ct_comm *c, int64_t count, ct_dtype dt
 ct_status ct_persistent_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
                                         const char *allreduce, const char *who,
                                         const ct_coll_ops **ops_p);
+/** What `allreduce` says for w's count, dtype and kind, which are read with comm. CT_ERR_CONFIG. */
+ct_status ct_persistent_coll_find(const ct_persistent_coll *w, const char *allreduce,
+                                  bool deterministic, const ct_coll_ops **ops_p);
 /** The members from comm to kind are set, the rest is zero. Collective, in one order on all ranks,
  *  as all but start, progress and the looks. */
 ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduce,

@@ -148,9 +148,9 @@ void ct_bucket_release(ct_bucket *b)
     free(b->name);
 }
 
-ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
+ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b, bool second)
 {
-    if (b->shards) return NULL;
+    if (second) return b->shards ? &b->gather : NULL;
     if (b->cut.coded) return (b->ops->ways != NULL) ? b->ops->ways(b->coded) : NULL;
     return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
 }
@@ -397,7 +397,7 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
 
 ct_status ct_bucket_gather(ct_bucket *b)
 {
-    b->left_at = ct_clock_s();
+    b->left_at = b->gather_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
     CT_TRY(ct_persistent_coll_start(&b->gather));
     atomic_store(&b->state, CT_BUCKET_GATHERING);
@@ -412,7 +412,7 @@ ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief)
     ct_persistent_coll_where(&b->gather)->brief = brief;
     status = ct_persistent_coll_progress(&b->gather);
     if (status != CT_OK) return status;
-    s = ct_clock_s() - b->left_at;
+    s = b->gather_s = ct_clock_s() - b->left_at;
     b->under_way_s += s;
     if (atomic_load(&b->dense_now) && !b->silent) b->dense_s += s;
     if (b->traced_at > 0)

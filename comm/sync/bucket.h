@@ -49,9 +49,10 @@ typedef struct ct_bucket {
     ct_coll_where idle; /* where nothing travels                                           */
     double encode_s;    /* encode and decode, since creation                   */
     double left_at, under_way_s,
-        dense_s;    /* leaving to landing, since creation: all uses, dense ones */
-    double last_s;  /* … the last time                          */
-    double model_s; /* ct_bucket_predicted_s(); below 0: not asked yet */
+        dense_s;                /* leaving to landing, since creation: all uses, dense ones */
+    double last_s;              /* … the last time, without the weights of others */
+    double gather_at, gather_s; /* these: asked for, and how long they took the last time */
+    double model_s;             /* ct_bucket_predicted_s(); below 0: not asked yet */
     int64_t n_run, n_dense;
     unsigned moved_before; /* where.n_moved when the pipe last looked */
     ct_trace *trace;       /* borrowed; NULL: none                      */
@@ -97,9 +98,10 @@ int64_t ct_bucket_dense_until(const ct_bucket *b);
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
 
-/** The allreduce that it goes by in most steps; NULL where it has no choice of ways (one rank,
- *  reproducible sums, or a codec that gathers). */
-ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b);
+/** What it goes by in most steps: first its sum, or the half of that which ends with parts, second
+ *  the allgather of weights. NULL where there is none, or no choice of ways (one rank, reproducible
+ *  sums, or a codec that gathers). */
+ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b, bool second);
 
 /** How it travels: "ring", "allgather", "one rank" … */
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);

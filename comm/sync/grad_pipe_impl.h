@@ -85,6 +85,7 @@ struct ct_grad_pipe {
     int n_owned;  /* shards: of `summed`, that part has heard of                  */
     bool more;    /* shards: in this step no weight changes */
     bool updated; /* shards: weights may travel                                   */
+    int n_begun;  /* steps */
     bool begun;   /* at least once                                     */
     bool open;    /* between begin and the report of the last bucket   */
     _Atomic bool finishing;

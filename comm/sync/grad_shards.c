@@ -5,6 +5,8 @@
  * moves messages moves both halves. */
 #include "comm/sync/grad_pipe_impl.h"
 
+#include "framework/base/clock.h"
+
 bool ct_grad_pipe_has_shards(const ct_grad_pipe *gp)
 {
     return (gp->config.weights != NULL) && (gp->comm->size > 1);
@@ -171,6 +173,7 @@ ct_status ct_grad_pipe_gather(ct_grad_pipe *gp, int i)
     }
     ct_comm_lock(gp->comm);
     for (int k = 0; (k < n) && (status == CT_OK); ++k) {
+        b[k].gather_at = ct_clock_s();
         status = ct_persistent_coll_start(&b[k].gather);
         if (status == CT_OK) atomic_store(&b[k].visiting, true);
     }
@@ -210,7 +213,10 @@ ct_status ct_grad_pipe_move_gathers(ct_grad_pipe *gp, bool *moved_p, bool *urgen
         before = atomic_load(&where->n_moved);
         status = ct_persistent_coll_progress(&b->gather);
         *moved_p = *moved_p || (atomic_load(&where->n_moved) != before) || (status == CT_OK);
-        if (status == CT_OK) atomic_store(&b->visiting, false);
+        if (status == CT_OK) {
+            b->gather_s = ct_clock_s() - b->gather_at;
+            atomic_store(&b->visiting, false);
+        }
         if (status == CT_INPROGRESS) *urgent_p = true;
         if ((status != CT_OK) && (status != CT_INPROGRESS)) return status;
     }

@@ -327,6 +327,17 @@ static void observe(ct_grad_pipe *gp, ct_grad_event event, int range)
     if (gp->watched) gp->config.policy->observe(gp->policy, event, range);
 }
 
+/* A way that weights come by is not changed while they come. */
+static ct_status land_visits(ct_grad_pipe *gp)
+{
+    if (!gp->config.visits || (gp->n_begun > ct_grad_pipe_n_trial(gp) + 1)) return CT_OK;
+    gp->n_begun += 1;
+    for (int i = 0; i < gp->n_bucket; ++i)
+        if (atomic_load(&gp->bucket[i].visiting))
+            CT_TRY(ct_grad_pipe_gather_wait(gp, gp->bucket[i].cut.first));
+    return CT_OK;
+}
+
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
     bool begins = false;
@@ -335,6 +346,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
 
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
     CT_TRY(fate(gp));
+    CT_TRY(land_visits(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
     observe(gp, CT_GRAD_ENTER, -1);
     if (gp->policy != NULL)

@@ -90,6 +90,20 @@ layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_p
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }\n' >other.prototxt
 sed 's/^net: .*/train_net: "net.prototxt" test_net: "other.prototxt"/' solver.prototxt >other.solver
 runs read_otherwise 2 'net "other" reads ip\[0\] in f32, which the net that trains rounds' $JOB 2 "$CORTADO" train --solver=other.solver --set=precision=BF16 --set=memory.zero=3 --set=snapshot_prefix=other
+# the first steps try both halves of sums where nothing is promised; all ranks go on alike, and two with the same bits
+tried() { grep -c "$1 of .* buckets* of .*; tried: .*, " out; }
+one few 2 0
+for ranks in 1 2 3 4; do
+    for zero in 0 1 3; do
+        runs tries_${ranks}_$zero 0 'Optimization Done' $JOB $ranks $train --set=memory.zero=$zero --set=deterministic=false --set=comm.tune_iterations=2 --set=comm.progress=POLL --set=checksum_interval=3 --metrics=m.jsonl --set=snapshot_prefix=tries
+        for half in reduce_scatter allgather; do
+            if [ $ranks = 1 ] || [ $zero = 0 ]; then n=0; else n=2; fi
+            is tries_${half}_${ranks}_$zero test "$(tried $half)" = $n
+        done
+        losses m.jsonl >losses_tried
+        [ $ranks != 2 ] || is tried_losses_$zero cmp losses_0 losses_tried
+    done
+done
 # weights from a file come to the ranks that keep them
 both loaded 2 --weights=s_more.caffemodel.h5
 zeros=

@@ -527,6 +527,7 @@ static int counts(ct_comm *c)
     for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); ++i)
         fault += count_one(c, way[i], false, arena, weights);
     fault += count_one(c, "rhd", true, arena, weights);
+    fault += count_one(c, "auto", true, arena, weights); /* both halves are tried */
     memory->release(memory->ctx, arena);
     free(weights);
     return fault;
