@@ -8,7 +8,7 @@
 #include "comm/collective/blocking.h"
 #include "framework/base/log.h"
 #include "framework/base/memory.h"
-#include "framework/snapshot/snapshot.h"
+#include "framework/snapshot/state_copy.h"
 #include "framework/solver/update_rule.h"
 #include "framework/tensor/storage_bf16.h"
 #include "framework/tensor/storage_shard.h"
@@ -58,8 +58,7 @@ static ct_status find_lengths(const ct_memory_plan *plan, const ct_net *net, boo
     }
     if ((status == CT_OK) && (plan->groups == NULL) && p->snapshot_async &&
         (p->snapshot_prefix != NULL))
-        status =
-            ct_snapshot_copy_size(net, shards ? &shard : NULL, c->rank, c->size, n_state, copy_p);
+        status = ct_state_copy_size(net, shards ? &shard : NULL, c->rank, c->size, n_state, copy_p);
     ct_shard_destroy(&shard);
     return status;
 }

@@ -4,7 +4,10 @@
  * They travel by an allgather of numbers of 16 bits, in place: a rank packs its part to where the
  * allgather has the rank's, and all unpack what has come. Of a weight that is read as it is both
  * halves travel, so what readers see has the bits of an allgather of f32. As many numbers travel as
- * the parts of all ranks have room in. Private to comm/.
+ * the parts of all ranks have room in.
+ *
+ * It can be in place since what element e comes of begins at number 2 e of what travels, or before.
+ * So packing goes forward, and unpacking from behind. Private to comm/.
  */
 #ifndef CT_NARROW_GATHER_H
 #define CT_NARROW_GATHER_H

@@ -96,10 +96,6 @@ ct_status ct_snapshot_later_create(bool gives_way, ct_snapshot_later **l_p);
 ct_status ct_snapshot_later_reserve(ct_snapshot_later *l, const ct_net *net,
                                     const ct_snapshot_state *state, const ct_group *g,
                                     double limit);
-/** Floats of the copy that rank `rank` of n keeps, each of which has the whole net; own: its shard
- *  of the histories, NULL: it has all of them. CT_ERR_NOMEM. */
-ct_status ct_snapshot_copy_size(const ct_net *net, const ct_shard *own, int rank, int n,
-                                int n_history, int64_t *floats_p);
 /** NULL allowed. A set that was begun and not finished is dropped, when its thread has ended. */
 void ct_snapshot_later_destroy(ct_snapshot_later *l);
 /** As ct_snapshot_write(), but it returns as soon as all that the set holds is copied; net must

@@ -27,8 +27,8 @@ static ct_status share_whole(const ct_net *net, const ct_shard *own, int rank, i
     return ct_shard_add(&c->weights, net->grad_count, net->weight_count - net->grad_count);
 }
 
-ct_status ct_snapshot_copy_size(const ct_net *net, const ct_shard *own, int rank, int n,
-                                int n_history, int64_t *floats_p)
+ct_status ct_state_copy_size(const ct_net *net, const ct_shard *own, int rank, int n, int n_history,
+                             int64_t *floats_p)
 {
     ct_state_copy c = { .net = net };
     ct_status status = share_whole(net, own, rank, n, &c);

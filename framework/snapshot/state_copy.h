@@ -1,8 +1,7 @@
 /** @file state_copy.h  A copy of weights and states of all ranks, of which each rank keeps a part.
  *
  * Where ranks have shards of states, or parts of a net, a rank copies those. Where all have the
- * same, each copies an equal part of it. Weights that do not learn are rank 0's. Private to
- * framework/snapshot, but for what it takes.
+ * same, each copies an equal part of it. Weights that do not learn are rank 0's.
  */
 #ifndef CT_SNAPSHOT_STATE_COPY_H
 #define CT_SNAPSHOT_STATE_COPY_H
@@ -28,6 +27,10 @@ ct_status ct_state_copy_create(const ct_net *net, const ct_snapshot_state *state
 void ct_state_copy_destroy(ct_state_copy *c); /* zeroed ones allowed */
 /** Floats of the copies of the weights and of so many histories. */
 int64_t ct_state_copy_floats(const ct_state_copy *c, int n_history);
+/** The same of rank `rank` of n, each of which has the whole net; own: its shard of the histories,
+ *  NULL: it has all of them. CT_ERR_NOMEM. */
+ct_status ct_state_copy_size(const ct_net *net, const ct_shard *own, int rank, int n, int n_history,
+                             int64_t *floats_p);
 /** Takes memory for them, where they have none yet. CT_ERR_NOMEM. */
 ct_status ct_state_copy_open(ct_state_copy *c, int n_history);
 /** Copies what this rank has now; they are open. */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/snapshot/snapshot.h"
+#include "framework/snapshot/state_copy.h"
 #include "framework/solver/solver.h"
 #include "tests/parsed_net.h"
 
@@ -180,7 +180,7 @@ static void shares_out_copies(void **state)
         for (int r = 0; r < n; r++) {
             int64_t floats = 0, own = (r == 0) ? rest : 0;
 
-            assert_int_equal(ct_snapshot_copy_size(f.net, NULL, r, n, 2, &floats), CT_OK);
+            assert_int_equal(ct_state_copy_size(f.net, NULL, r, n, 2, &floats), CT_OK);
             assert_true(floats - own <= 3 * (f.net->grad_count / n + 16) + 16);
             sum += floats;
         }
