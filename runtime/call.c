@@ -239,6 +239,7 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
+    out->fixed = true; /* their batches are whole */
     out->recompute = s->recompute;
     out->memory_limit = ct_memory_limit() / ((call->job != NULL) ? call->job->group.node.size : 1);
     out->state_bytes = (double)ct_update_rule_state_bytes(s, 1);

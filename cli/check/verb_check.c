@@ -338,6 +338,7 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     options.env.n_rank = (int)k->n_rank;
     options.no_data = true;
     options.forward_only = (phase == CT_TEST);
+    options.fixed = false; /* whether layers can follow shows here */
     CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
     if (is_of_job(k, phase)) CT_TRY(plan_tiers(k, options.memory_limit, &k->tiers));
     options.recompute = k->config.solver->recompute;

@@ -4,7 +4,7 @@
 . "$ROOT/tests/cli/lib.sh"
 cat >net.prototxt <<'EOF'
 name: "Tiny"
-layer { name: "in" type: "Input" top: "tokens" input_param { shape { dim: 1 dim: 32 } varies: true } }
+layer { name: "in" type: "Input" top: "tokens" input_param { shape { dim: 1 dim: 20 } varies: true } }
 layer { name: "wte" type: "Embed" bottom: "tokens" top: "x"
   embed_param { input_dim: 40 num_output: 16 weight_filler { type: "gaussian" std: 1 } } }
 layer { name: "wpe" type: "Position" bottom: "x" top: "x" position_param { max_length: 20 } }
@@ -37,5 +37,6 @@ runs bad_file 3 'nowhere' $serve --shapes=1x2 --json=nowhere/s.json
 sed 's/ varies: true//' net.prototxt >fixed.prototxt
 runs fixed 2 'fixed.prototxt:2: layer "in" .Input.: sequences of unlike lengths want input_param' \
     "$CORTADO" bench serve --model=fixed.prototxt
+runs check 0 '^qkv +InnerProduct +qkv +<= 1 20 48' "$CORTADO" check --model=net.prototxt --phase=TEST
 runs help 0 'shapes=LIST' "$CORTADO" bench serve --help
 finish

@@ -275,5 +275,6 @@ ct_status ct_attention_split(ct_attention_desc *d)
     d->task_keys = CT_FLASH_KEYS;
     if (d->n == 0) return CT_OK;
     CT_TRY(pick_size(d, false, d->tq, d->heads, CT_FLASH_WIDTH, &d->task_queries));
+    if (!d->wants_q && !d->wants_kv) return CT_OK; /* keys are backward's */
     return pick_size(d, true, d->tk, d->kv_heads, CT_FLASH_WIDTH, &d->task_keys);
 }

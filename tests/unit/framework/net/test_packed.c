@@ -9,6 +9,7 @@
 
 #include "framework/net/packed.h"
 
+#include <malloc.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,6 +276,46 @@ static void as_the_padded_net(void **state)
     }
 }
 
+/* ---- memory */
+
+static size_t in_use(void)
+{
+    struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+/* Any lengths in any order find all memory there: nothing that runs leave behind. */
+static void nothing_grows(void **state)
+{
+    enum { RUNS = 3000 };
+
+    (void)state;
+    for (int k = 0; k < N_NET; k++) {
+        opened o = open_net(k, CT__SOLVER_PARAMETER__PRECISION__F32);
+        ct_packed_item most = { .id = ids[4], .n = LONGEST };
+        size_t before;
+
+        for (int i = 0; i < 2; i++) /* threads have their own */
+            assert_int_equal(ct_packed_net_run(o.p, &most, 1), CT_OK);
+        before = in_use();
+        for (int i = 0; i < RUNS / N_NET; i++) {
+            ct_packed_item item[N_SEQ];
+            int n = 1 + i * 5 % (N_SEQ - 1);
+
+            for (int s = 0; s < n; s++) {
+                int from = (i * 7 + s * 3) % N_SEQ;
+
+                item[s] = item_of(from);
+                item[s].n = 1 + (i * 13 + s * 11) % ((from == 4) ? 40 : 7) % length[from];
+            }
+            assert_int_equal(ct_packed_net_run(o.p, item, n), CT_OK);
+        }
+        assert_true(in_use() <= before);
+        close_net(&o);
+    }
+}
+
 /* ---- what is refused */
 
 static void net_refused(const char *text, const char *part)
@@ -354,9 +395,8 @@ static void sequences_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alone_as_beside_others),
-        cmocka_unit_test(as_the_padded_net),
-        cmocka_unit_test(nets_are_refused),
+        cmocka_unit_test(alone_as_beside_others), cmocka_unit_test(as_the_padded_net),
+        cmocka_unit_test(nothing_grows),          cmocka_unit_test(nets_are_refused),
         cmocka_unit_test(sequences_are_refused),
     };
 
