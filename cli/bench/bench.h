@@ -53,8 +53,6 @@ ct_status ct_bench_comm(ct_comm *c, const ct_bench_plan *plan, ct_bench_result *
  * numbers of ranks (as in NCCL's tests). */
 void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,
                    ct_text *out);
-/** "allreduce", "reduce_scatter", "allgather". */
-extern const char *const ct_bench_kind_name[3];
 void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result);
 
 /* ---- `cortado bench comm --fit`: the figures of the machine's levels, measured.

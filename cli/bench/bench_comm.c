@@ -36,10 +36,6 @@ ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan)
     }
 }
 
-const char *const ct_bench_kind_name[3] = { [CT_COLL_ALLREDUCE] = "allreduce",
-                                            [CT_COLL_REDUCE_SCATTER] = "reduce_scatter",
-                                            [CT_COLL_ALLGATHER] = "allgather" };
-
 static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan *plan)
 {
     const ct_coll_ops *ops = NULL;
@@ -51,7 +47,7 @@ static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan
         ops = ct_coll_of_kind(ops, plan->kind);
         if (ops == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "--algorithm: %s has no %s", name,
-                           ct_bench_kind_name[plan->kind]);
+                           ct_coll_kind_name[plan->kind]);
     }
     plan->algo[plan->n_algo++] = ops;
     return CT_OK;
@@ -228,7 +224,7 @@ static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r,
         wrong = count_wrong(v, 0, w->count, w->c->size);
     if (wrong > 0)
         return CT_FAIL(CT_ERR_COMM, "%s %s of %lld elements: %lld are wrong",
-                       ct_bench_kind_name[w->kind], name_of(ops), (long long)w->count,
+                       ct_coll_kind_name[w->kind], name_of(ops), (long long)w->count,
                        (long long)wrong);
     return CT_OK;
 }
@@ -290,7 +286,7 @@ static ct_status make_parts(workplace *w)
     if (w->kind == CT_COLL_ALLREDUCE) return CT_OK;
     if (w->count > INT32_MAX)
         return CT_FAIL(CT_ERR_CONFIG, "--kind=%s: MPI's own takes less than 8 GiB",
-                       ct_bench_kind_name[w->kind]);
+                       ct_coll_kind_name[w->kind]);
     CT_TRY(ct_coll_part(w->c, w->count, w->c->rank, &w->first, &w->n));
     w->counts = calloc(2 * (size_t)size, sizeof(*w->counts));
     if (w->counts == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the parts");
@@ -373,7 +369,7 @@ void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_
     printf("%s of floats, %d ranks on %d nodes (%s); ms, median over repetitions of the "
            "slowest rank;\nin brackets: how many times as fast as mpi (blocking %s, in "
            "place)\n\n    size",
-           ct_bench_kind_name[plan->kind], c->size, c->topo->n_node, c->topo->source,
+           ct_coll_kind_name[plan->kind], c->size, c->topo->n_node, c->topo->source,
            mpi[plan->kind]);
     for (int a = 0; a < plan->n_algo; ++a) printf("  %16s", name_of(plan->algo[a]));
     printf("\n");
@@ -415,7 +411,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
         ct_text_add(out, ",\"predicted_us\":");
         ct_text_add_number(out, 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
     }
-    ct_text_add(out, ",\"kind\":\"%s\"", ct_bench_kind_name[plan->kind]);
+    ct_text_add(out, ",\"kind\":\"%s\"", ct_coll_kind_name[plan->kind]);
     ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
                 r->repeats, c->size, c->topo->n_node);
     ct_text_add_json(out, c->topo->source);

@@ -136,7 +136,7 @@ static ct_coll_kind read_kind(const ct_options *o)
     const char *text = ct_options_text(o, "kind");
     int kind = 0;
 
-    while ((text != NULL) && (strcmp(text, ct_bench_kind_name[kind]) != 0)) kind += 1;
+    while ((text != NULL) && (strcmp(text, ct_coll_kind_name[kind]) != 0)) kind += 1;
     return (ct_coll_kind)kind;
 }
 

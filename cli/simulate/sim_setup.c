@@ -29,6 +29,8 @@ const ct_option ct_sim_option_table[] = {
     { "compression", CT_OPTION_TEXT, "*", "TYPE[:FIELD=VALUE,...]", "as in cortado train" },
     { "bench", CT_OPTION_TEXT, "*", "BYTES[,BYTES]", "collectives alone, instead of training" },
     { "algorithm", CT_OPTION_TEXT, "*", "NAME|all", "of the bench (all)" },
+    { "kind", CT_OPTION_CHOICE, "*", "allreduce|reduce_scatter|allgather",
+      "of the bench: a whole sum, or one of its halves (allreduce)" },
     { "check", CT_OPTION_FLAG, "*", NULL, "the sums of the bench (needs a build with SIM_REAL=1)" },
     { "json", CT_OPTION_TEXT, "*", "FILE", "where the result goes; standard output without it" },
 };

@@ -27,6 +27,10 @@ const ct_coll_ops *ct_coll_of_kind(const ct_coll_ops *row, ct_coll_kind kind)
     return (kind == CT_COLL_REDUCE_SCATTER) ? row->scatter : row->gather;
 }
 
+const char *const ct_coll_kind_name[3] = { [CT_COLL_ALLREDUCE] = "allreduce",
+                                           [CT_COLL_REDUCE_SCATTER] = "reduce_scatter",
+                                           [CT_COLL_ALLGATHER] = "allgather" };
+
 const ct_coll_ops *ct_coll_half_of(const ct_coll_ops *allreduce, ct_coll_kind kind)
 {
     return allreduce->by_mpi ? NULL : ct_coll_of_kind(allreduce, kind);

@@ -61,6 +61,9 @@ typedef enum {
     CT_COLL_ALLGATHER       /* takes each rank's part from its place, leaves all parts everywhere */
 } ct_coll_kind;
 
+/** "allreduce", "reduce_scatter", "allgather". */
+extern const char *const ct_coll_kind_name[3];
+
 typedef struct ct_coll_ops {
     const char *name;
     ct_coll_kind kind;

@@ -64,6 +64,15 @@ near simulate_ring "$(us ring $n)" "2*15*(2 + $n/16/12e3)" 0.0002
 # latencies. Those that it receives are of 4 ranks, and their latencies pass side by side or in turn: 4
 # to 16.
 between simulate_tree "$(us tree $n)" "2*4*$n/12e3 + (16+4)*2" "2*4*$n/12e3 + (16+16)*2 + 0.1"
+# Their halves: of a ring 15 rounds, of halving 5 messages; both halves send as much as the whole.
+for kind in reduce_scatter allgather; do
+    runs simulate_$kind 0 '' $sim --nodes=16 --bench=1M --algorithm=all --kind=$kind --json=out.json
+    is simulate_${kind}_said grep -q "\"collective\":\"$kind\"" out.json
+    near simulate_${kind}_rhd "$(us rhd $n)" "10 + 15/16*$n/12e3" 0.0002
+    near simulate_${kind}_ring "$(us ring $n)" "15*(2 + $n/16/12e3)" 0.0002
+done
+runs simulate_no_half 2 'allreduce "tree" cannot gather' $sim --nodes=16 --bench=1M --algorithm=tree --kind=allgather
+runs simulate_check_half 2 'of whole sums, not of --kind=allgather' $sim --nodes=16 --bench=1M --kind=allgather --check
 # a round over 4 supernodes of 4 nodes each, 4:1: the pairs 8 apart share a link of 12 GB/s
 cat >small.prototxt <<'EOF2'
 name: "small"

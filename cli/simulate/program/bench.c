@@ -71,6 +71,12 @@ static ct_status check(const ct_comm *c, const float *buf, int64_t count, const 
     return CT_OK;
 }
 
+/* Bytes that pass each link of a ring, in parts of the buffer. */
+static double traffic(const ct_coll_ops *ops, int n)
+{
+    return ((ops->kind == CT_COLL_ALLREDUCE) ? 2.0 : 1.0) * (n - 1) / n;
+}
+
 static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_text *json)
 {
     bool checks = ct_options_flag(sim->options, "check");
@@ -93,11 +99,11 @@ static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_
     if (sim->comm->rank == 0)
         ct_text_add(json,
                     "%s{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":%.9g,\"predicted_us\":%.9g,"
-                    "\"busbw_gbs\":%.9g,\"max_bytes_sent\":%.0f}",
+                    "\"busbw_gbs\":%.9g,\"max_bytes_sent\":%.0f,\"collective\":\"%s\"}",
                     (json->text[json->length - 1] == '[') ? "" : ",", ops->name, (long long)bytes,
                     1e6 * seconds[0], 1e6 * ct_coll_cost_s(ops, sim->comm, bytes, CT_F32),
-                    2e-9 * (double)bytes * (sim->comm->size - 1) / sim->comm->size / seconds[0],
-                    seconds[1]);
+                    1e-9 * (double)bytes * traffic(ops, sim->comm->size) / seconds[0], seconds[1],
+                    ct_coll_kind_name[ops->kind]);
 
 done:
     ops->release(&r);
@@ -108,6 +114,7 @@ done:
 /* impi is SMPI's own model of an allreduce, which is nobody's: only by name. */
 static bool wanted(const char *name, const ct_coll_ops *ops, const ct_comm *c, int64_t bytes)
 {
+    if (ops == NULL) return false;
     if (strcmp(name, "all") == 0) {
         if (ops->by_mpi) return false;
         return ops->supports(c, bytes / 4, CT_F32);
@@ -115,26 +122,43 @@ static bool wanted(const char *name, const ct_coll_ops *ops, const ct_comm *c, i
     return strcmp(name, ops->name) == 0;
 }
 
+static ct_status read_kind(const ct_sim *sim, ct_coll_kind *kind_p)
+{
+    const char *word = ct_options_text(sim->options, "kind");
+    int kind = CT_COLL_ALLREDUCE;
+
+    while ((word != NULL) && (strcmp(word, ct_coll_kind_name[kind]) != 0))
+        kind += 1; /* one it is */
+    if ((kind != CT_COLL_ALLREDUCE) && ct_options_flag(sim->options, "check"))
+        return CT_FAIL(CT_ERR_CONFIG, "--check: of whole sums, not of --kind=%s", word);
+    *kind_p = (ct_coll_kind)kind;
+    return CT_OK;
+}
+
 ct_status ct_sim_bench(ct_sim *sim, ct_text *json)
 {
     const char *name = ct_options_text(sim->options, "algorithm");
-    const ct_coll_ops *auto_ops = NULL;
+    const ct_coll_ops *chosen = NULL;
     int64_t bytes[MAX_SIZE];
+    ct_coll_kind kind;
     int n = 0;
 
     if (name == NULL) name = "all";
     CT_TRY(read_sizes(ct_options_text(sim->options, "bench"), bytes, &n));
+    CT_TRY(read_kind(sim, &kind));
     if (strcmp(name, "all") != 0)
-        CT_TRY(ct_coll_choose(sim->comm, bytes[0] / 4, CT_F32, name, &auto_ops));
+        CT_TRY(ct_coll_choose_kind(sim->comm, kind, bytes[0] / 4, CT_F32, name, true, &chosen));
     ct_text_add(json, "\"results\":[");
     for (int i = 0; i < n; ++i) {
         if (strcmp(name, "auto") == 0) {
-            CT_TRY(ct_coll_choose(sim->comm, bytes[i] / 4, CT_F32, name, &auto_ops));
-            CT_TRY(run_one(sim, auto_ops, bytes[i], json));
+            CT_TRY(ct_coll_choose_kind(sim->comm, kind, bytes[i] / 4, CT_F32, name, true, &chosen));
+            CT_TRY(run_one(sim, chosen, bytes[i], json));
             continue;
         }
         for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-            if (wanted(name, *at, sim->comm, bytes[i])) CT_TRY(run_one(sim, *at, bytes[i], json));
+            const ct_coll_ops *ops = ct_coll_of_kind(*at, kind);
+
+            if (wanted(name, ops, sim->comm, bytes[i])) CT_TRY(run_one(sim, ops, bytes[i], json));
         }
     }
     ct_text_add(json, "]");
