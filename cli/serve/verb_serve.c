@@ -156,42 +156,78 @@ static void end(server *s)
     ct_api_keys_destroy(s->keys);
 }
 
+/* ---- other weights */
+
+typedef struct swap {
+    ct_net_model *model;
+    ct_packed_net *net;
+    ct_status status;
+} swap;
+
+static void do_swap(void *ctx)
+{
+    swap *s = ctx;
+
+    s->status = ct_net_model_swap(s->model, s->net);
+}
+
+/* Opens the files again; where that fails, all stays as it was. */
+static void read_again(const wish *w, server *s)
+{
+    ct_served *next = NULL, *unused = NULL;
+    swap both = { .model = s->model, .status = ct_served_open(&w->net, &next) };
+
+    if (both.status == CT_OK) {
+        both.net = ct_served_net(next);
+        ct_dispatch_between(s->dispatch, do_swap, &both);
+        unused = (both.status == CT_OK) ? s->net : next;
+        if (both.status == CT_OK) s->net = next;
+        ct_served_close(unused);
+    }
+    if (both.status == CT_OK)
+        CT_INFO("%s: read again, and in use.", w->net.weights);
+    else
+        CT_WARN("%s: not taken; the weights are those from before", w->net.weights);
+}
+
 /* ---- until a signal comes */
 
-/* A second one, while the first is being obeyed, does what it does to any program. */
-static void die_by(int sig, const sigset_t *both)
+/* One that ends, while another is being obeyed, does what it does to any program. */
+static void die_by(int sig, const sigset_t *waited)
 {
     (void)signal(sig, SIG_DFL);
     (void)raise(sig);
-    (void)pthread_sigmask(SIG_UNBLOCK, both, NULL);
+    (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
 }
 
-static void wait_for_end(server *s, const sigset_t *both)
+static void wait_for_end(const wish *w, server *s, const sigset_t *waited)
 {
     const struct timespec none = { 0 };
     int sig = 0;
 
-    while (sigwait(both, &sig) != 0) continue;
+    while ((sigwait(waited, &sig) != 0) || (sig == SIGHUP))
+        if (sig == SIGHUP) read_again(w, s);
     CT_INFO("%s: what was asked for is still answered, nothing new.", strsignal(sig));
     while (!ct_front_drain(s->front, 0.1)) {
-        sig = sigtimedwait(both, NULL, &none);
-        if (sig > 0) die_by(sig, both);
+        sig = sigtimedwait(waited, NULL, &none);
+        if ((sig == SIGTERM) || (sig == SIGINT)) die_by(sig, waited);
     }
 }
 
 ct_status ct_verb_serve(ct_call *call)
 {
     server s = { .net = NULL };
-    sigset_t both;
+    sigset_t waited;
     ct_status status;
     wish w;
 
     CT_TRY(read_wish(call->options, &w));
     /* before there are threads, which inherit the mask */
-    (void)sigemptyset(&both);
-    (void)sigaddset(&both, SIGTERM);
-    (void)sigaddset(&both, SIGINT);
-    (void)pthread_sigmask(SIG_BLOCK, &both, NULL);
+    (void)sigemptyset(&waited);
+    (void)sigaddset(&waited, SIGTERM);
+    (void)sigaddset(&waited, SIGINT);
+    (void)sigaddset(&waited, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &waited, NULL);
     status = start(call->options, &w, &s);
     if (status == CT_OK) {
         if (!ct_front_is_private(s.front) && (s.keys == NULL))
@@ -199,7 +235,7 @@ ct_status ct_verb_serve(ct_call *call)
                     ct_front_address(s.front));
         printf("%s at %s\n", w.name, ct_front_address(s.front));
         (void)fflush(stdout);
-        wait_for_end(&s, &both);
+        wait_for_end(&w, &s, &waited);
     }
     end(&s);
     return status;

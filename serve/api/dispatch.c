@@ -20,7 +20,8 @@ struct ct_dispatch {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    bool started, stop;
+    bool started, stop, running;
+    int n_between; /* threads that want no batch to run */
     bool made_lock, made_cond;
 };
 
@@ -61,7 +62,7 @@ void ct_dispatch_destroy(ct_dispatch *d)
     if (d->started) {
         (void)pthread_mutex_lock(&d->lock);
         d->stop = true;
-        (void)pthread_cond_signal(&d->changed);
+        (void)pthread_cond_broadcast(&d->changed);
         (void)pthread_mutex_unlock(&d->lock);
         (void)pthread_join(d->thread, NULL);
     }
@@ -117,7 +118,7 @@ ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadlin
         set->id = NULL;
         free(t);
     }
-    (void)pthread_cond_signal(&d->changed);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
     free(request);
     return a;
@@ -128,7 +129,18 @@ void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set)
     (void)pthread_mutex_lock(&d->lock);
     for (int i = 0; (set->n_left > 0) && (i < set->n); i++)
         ct_scheduler_cancel(d->scheduler, set->id[i]);
-    (void)pthread_cond_signal(&d->changed);
+    (void)pthread_cond_broadcast(&d->changed);
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
+void ct_dispatch_between(ct_dispatch *d, void (*fn)(void *ctx), void *ctx)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    d->n_between++;
+    while (d->running) (void)pthread_cond_wait(&d->changed, &d->lock);
+    fn(ctx);
+    d->n_between--;
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -136,7 +148,7 @@ void ct_dispatch_drain(ct_dispatch *d)
 {
     (void)pthread_mutex_lock(&d->lock);
     ct_scheduler_drain(d->scheduler);
-    (void)pthread_cond_signal(&d->changed);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -224,9 +236,12 @@ static bool step(ct_dispatch *d, double *wake_p)
     bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), d->batch, wake_p);
 
     if (some) {
+        d->running = true;
         (void)pthread_mutex_unlock(&d->lock);
         status = run(d);
         (void)pthread_mutex_lock(&d->lock);
+        d->running = false;
+        (void)pthread_cond_broadcast(&d->changed);
         ct_scheduler_finish(d->scheduler, d->batch, ct_clock_s(), status != CT_OK);
     }
     return tell(d, take_ended(d)) || some; /* those that expired, or were cancelled, too */
@@ -248,6 +263,10 @@ static void *work_on(void *arg)
 
     (void)pthread_mutex_lock(&d->lock);
     while (!d->stop) {
+        if (d->n_between > 0) {
+            (void)pthread_cond_wait(&d->changed, &d->lock);
+            continue;
+        }
         if (step(d, &wake)) continue;
         s = wake - ct_clock_s();
         if (d->stop || (s <= 0)) continue;

@@ -40,6 +40,8 @@ ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadlin
 void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set);
 /** Runs one batch, or nothing, in the caller's thread: tests without ct_dispatch_start(). */
 void ct_dispatch_step(ct_dispatch *d);
+/** Calls fn(ctx) while no batch runs; none begins before it returns. */
+void ct_dispatch_between(ct_dispatch *d, void (*fn)(void *ctx), void *ctx);
 void ct_dispatch_drain(ct_dispatch *d);
 bool ct_dispatch_is_idle(ct_dispatch *d);
 void ct_dispatch_read_stats(ct_dispatch *d, ct_scheduler_stats *stats);

@@ -188,6 +188,18 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     return CT_OK;
 }
 
+ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
+{
+    if ((ct_packed_net_ids(net) != ct_packed_net_ids(m->net)) ||
+        (ct_packed_net_columns(net) != ct_packed_net_columns(m->net)) ||
+        (ct_packed_net_pools(net) != ct_packed_net_pools(m->net)) ||
+        (ct_packed_net_longest(net) != ct_packed_net_longest(m->net)) ||
+        (ct_packed_net_most_tokens(net) != ct_packed_net_most_tokens(m->net)))
+        return CT_FAIL(CT_ERR_CONFIG, "the net is another than the one that was opened first");
+    m->net = net;
+    return CT_OK;
+}
+
 void ct_net_model_destroy(ct_net_model *m)
 {
     if (m == NULL) return;

@@ -21,6 +21,9 @@ typedef struct ct_net_model ct_net_model;
  * the net has not. */
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                               ct_net_model **m_p);
+/** Runs on that net from now on, the same with other weights; while no batch runs. CT_ERR_CONFIG,
+ *  logged: its ids, rows or lengths are others, and nothing changed. */
+ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
 void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
 const ct_served_model *ct_net_model_served(const ct_net_model *m);
 /** Runs batches of growing size for about limit_s seconds, and says how long they took. */

@@ -150,6 +150,35 @@ cat asked
 if grep -q '^not ok' asked; then failed=1; fi
 down ends
 
+# other weights, while the server runs; and a file that is none, which changes nothing
+cp $weights other.h5
+up swap_start --model=deploy.prototxt --weights=other.h5 --listen=127.0.0.1:0 --name=tiny
+embedding() {
+    python3 -c "import json, sys, urllib.request
+r = urllib.request.Request('http://$at/v1/embeddings', b'{\"model\":\"tiny\",\"input\":[70,71,72]}')
+print(json.load(urllib.request.urlopen(r, timeout=60))['data'][0]['embedding'])"
+}
+# log_has PATTERN: waits for it
+log_has() {
+    i=0
+    while ! grep -q "$1" swap_start.log && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+    grep -q "$1" swap_start.log
+}
+embedding >first
+echo nonsense >other.h5
+kill -HUP $pid
+is swap_refused log_has 'other.h5: not taken; the weights are those from before'
+embedding >still
+is swap_kept cmp -s first still
+sed -i 's/max_iter: 1/max_iter: 3/' solver.prototxt
+"$CORTADO" train --solver=solver.prototxt >out 2>&1
+cp w_iter_3.caffemodel.h5 other.h5
+kill -HUP $pid
+is swap_taken log_has 'other.h5: read again, and in use'
+embedding >second
+is swap_differs [ "$(cat first)" != "$(cat second)" ]
+down swap_end
+
 # a text of BERT's kind stands between [CLS] and [SEP]
 up words_start $all --listen=127.0.0.1:0 --tokenizer=words.json --name=tiny
 cat >words.py <<'END'
