@@ -79,7 +79,8 @@ void ct_memory_tiers_add_net(ct_memory_tiers *t, const ct_net *net)
     int64_t *at =
         t->bytes[(net->options.dev->kind == CT_DEVICE_CPU) ? CT_TIER_HOST : CT_TIER_DEVICE];
     bool window = (ct_net_chunk_count(net) > 0) && net->options.window->gradients;
-    int64_t fixed = net->weight_count - net->grad_count, logits = ct_memory_logits(net);
+    int64_t fixed = net->weight_count - net->grad_count + ct_net_staying(net);
+    int64_t logits = ct_memory_logits(net);
 
     if (ct_net_has_visits(net)) {
         at[CT_USE_WEIGHTS] += element * fixed;

@@ -40,26 +40,38 @@ static ct_status add_shard(const ct_memory_plan *plan, const ct_net *net, ct_sha
                                   : ct_exchange_add_shard(plan->comm, p, net, s);
 }
 
-/* Floats of a storage of a rank, and of the copy that it keeps for snapshots, which is not counted
- * of nets that ranks run together. */
+static int count_states(const Ct__SolverParameter *p)
+{
+    return (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
+}
+
+/* Floats of a storage of a rank, of that of weights that come and go, and of the copy that it keeps
+ * for snapshots, which is not counted of nets that ranks run together. */
+typedef struct lengths {
+    int64_t whole, visiting, copy;
+} lengths;
+
 static ct_status find_lengths(const ct_memory_plan *plan, const ct_net *net, bool shards,
-                              int n_state, int64_t *length_p, int64_t *copy_p)
+                              lengths *n)
 {
     const Ct__SolverParameter *p = plan->options->param;
     const ct_comm *c = plan->comm;
-    ct_shard shard = { .n = 0 };
+    ct_shard shard = { .n = 0 }, visits = { .n = 0 };
     ct_status status = CT_OK;
 
-    *length_p = net->grad_count;
-    *copy_p = 0;
+    *n = (lengths){ .whole = net->grad_count, .visiting = net->grad_count };
     if (shards) {
         status = add_shard(plan, net, &shard);
-        *length_p = ct_shard_length(&shard);
+        if (status == CT_OK) status = ct_shard_add_from(&shard, ct_net_staying(net), &visits);
+        n->whole = ct_shard_length(&shard);
+        n->visiting = ct_shard_length(&visits);
     }
     if ((status == CT_OK) && (plan->groups == NULL) && p->snapshot_async &&
         (p->snapshot_prefix != NULL))
-        status = ct_state_copy_size(net, shards ? &shard : NULL, c->rank, c->size, n_state, copy_p);
+        status = ct_state_copy_size(net, shards ? &shard : NULL, c->rank, c->size, count_states(p),
+                                    &n->copy);
     ct_shard_destroy(&shard);
+    ct_shard_destroy(&visits);
     return status;
 }
 
@@ -131,13 +143,8 @@ static void add_transfers(const ct_net *net, int64_t length, bool weights, ct_me
     t->file_read = t->file_written + (weights ? (int64_t)(part * (double)t->visit_bytes) : 0);
 }
 
-static int count_states(const Ct__SolverParameter *p)
-{
-    return (int)(ct_update_rule_state_bytes(p, 1) / (int64_t)sizeof(float));
-}
-
 ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net *net,
-                                      int64_t length, bool shards, int iter_size,
+                                      int64_t length, int64_t visiting, bool shards, int iter_size,
                                       ct_memory_tiers *t)
 {
     const Ct__MemoryParameter none = CT__MEMORY_PARAMETER__INIT;
@@ -149,7 +156,7 @@ ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net
     int64_t chunk = 0, ring = 0;
 
     CT_TRY(ct_update_rule_find(p->type, &rule));
-    if (ct_net_has_visits(net)) add_storage(t, CT_USE_WEIGHTS, length, weights);
+    if (ct_net_has_visits(net)) add_storage(t, CT_USE_WEIGHTS, visiting, weights);
     add_kept(net, p, rule, length, shards, iter_size, t);
     for (int i = 0; i < count_states(p); i++) add_storage(t, CT_USE_STATES, length, states);
     if ((weights == NULL) && !shards) t->chunk_loads = 0;
@@ -163,14 +170,14 @@ static ct_status add_storages(const ct_memory_plan *plan, ct_net *net, ct_memory
 {
     const Ct__SolverParameter *p = plan->options->param;
     bool shards = (plan->comm->size > 1) && (p->memory != NULL) && (p->memory->zero > 0);
-    int64_t length = 0, copy = 0;
+    lengths n;
     int iter_size = 1;
 
     CT_TRY(ct_solver_micro_batches(p, plan->options->map, net, &iter_size));
     ct_net_count_rows(net, iter_size);
-    CT_TRY(find_lengths(plan, net, shards, count_states(p), &length, &copy));
-    t->snapshot = copy * (int64_t)sizeof(float);
-    CT_TRY(ct_memory_plan_add_storages(p, net, length, shards, iter_size, t));
+    CT_TRY(find_lengths(plan, net, shards, &n));
+    t->snapshot = n.copy * (int64_t)sizeof(float);
+    CT_TRY(ct_memory_plan_add_storages(p, net, n.whole, n.visiting, shards, iter_size, t));
     return add_communication(plan, net, shards, t);
 }
 

@@ -50,10 +50,10 @@ void ct_memory_plan_limit(ct_memory_plan *p, int n);
 /** Bytes of the limit that nets and states may take: ct_solver_options.memory_limit. */
 double ct_memory_plan_room(const ct_memory_plan *p);
 /** Adds to t, which has the net's own, what a rank's storages take, of files their rings: weights
- *  that come and go, sums that are kept, states. length: floats of them that it has; shards: others
- *  have the rest. iter_size: micro-batches of a step. */
+ *  that come and go, sums that are kept, states. length: floats of them that it has, of weights
+ *  `visiting`; shards: others have the rest. iter_size: micro-batches of a step. */
 ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net *net,
-                                      int64_t length, bool shards, int iter_size,
+                                      int64_t length, int64_t visiting, bool shards, int iter_size,
                                       ct_memory_tiers *t);
 /** Fills t for options->param as it stands. */
 ct_status ct_memory_plan_make(const ct_memory_plan *p, ct_memory_tiers *t);

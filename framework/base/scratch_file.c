@@ -55,7 +55,7 @@ static ct_status reserve(const char *folder, int64_t bytes, ct_scratch_file *f)
 {
     struct statfs room;
 
-    f->reserved = (fallocate(f->fd, 0, 0, (off_t)bytes) == 0);
+    f->reserved = (bytes == 0) || (fallocate(f->fd, 0, 0, (off_t)bytes) == 0);
     if (f->reserved) return CT_OK;
     if ((errno == ENOSPC) || (errno == EDQUOT) || (errno == EFBIG)) {
         int error = errno;

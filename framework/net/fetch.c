@@ -39,6 +39,13 @@ static bool comes_and_goes(const ct_net *net)
            (ct_net_impl_of(owner)->n_chunk > 0);
 }
 
+/* Of the chunks' owner: what is tied has chunks of its own. */
+static bool stays(const ct_net *owner, int chunk)
+{
+    return owner->options.window->keeps_tied &&
+           owner->param[ct_net_impl_of(owner)->chunk[chunk]].tied;
+}
+
 /* ---- uses */
 
 static void use_params(plan *p, int layer, int t, bool backward)
@@ -50,7 +57,8 @@ static void use_params(plan *p, int layer, int t, bool backward)
         int c = net->param[ct_net_param_of(net, layer, w)].chunk;
 
         /* a table's rows get a gradient, which does not depend on what they are */
-        if ((c >= 0) && !(backward && (((l->ops->row_weights >> w) & 1) != 0)))
+        if ((c >= 0) && !stays(p->owner, c) &&
+            !(backward && (((l->ops->row_weights >> w) & 1) != 0)))
             p->used[(size_t)t * (size_t)p->n_chunk + (size_t)c] = true;
     }
 }
@@ -380,12 +388,15 @@ static size_t place_all(ct_region *r, const stay *s, int n, int *placed)
 static void take_places(ct_net *net, size_t bytes)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
-    int64_t window = (int64_t)(bytes / sizeof(float));
+    int64_t staying = ct_net_staying(net);
+    int64_t window = staying + (int64_t)(bytes / sizeof(float));
 
+    for (int c = 0; c < m->n_chunk; c++) m->weight[c].offset += (size_t)staying * sizeof(float);
     net->weight_memory = window + net->weight_count - net->grad_count;
     for (int k = 0; k < net->n_param; k++) {
         ct_param *p = &net->param[k];
 
+        if ((p->chunk >= 0) && stays(net, p->chunk)) continue;
         p->weight_shift = (p->chunk < 0) ? window - net->grad_count
                                          : (int64_t)(m->weight[p->chunk].offset / sizeof(float)) -
                                                net->param[m->chunk[p->chunk]].offset;
@@ -438,8 +449,11 @@ ct_status ct_net_place_weights(ct_net *net)
     for (int c = 0; c < n; c++) {
         const ct_param *last = &net->param[m->chunk[c + 1] - 1];
 
-        m->weight[c].bytes =
-            (size_t)(last->offset + last->count - net->param[m->chunk[c]].offset) * sizeof(float);
+        m->weight[c].bytes = 0;
+        if (!stays(net, c))
+            m->weight[c].bytes =
+                (size_t)(last->offset + last->count - net->param[m->chunk[c]].offset) *
+                sizeof(float);
         m->weight[c].offset = CT_NOWHERE;
     }
     take_places(net, place_all(m->weight, s, n, placed));
@@ -484,4 +498,21 @@ void ct_net_chunk(const ct_net *net, int c, int *first_p, int *end_p)
 bool ct_net_has_visits(const ct_net *net)
 {
     return (net->options.share == NULL) && comes_and_goes(net);
+}
+
+bool ct_net_param_visits(const ct_net *net, const ct_param *p)
+{
+    return ct_net_has_visits(net) && (p->chunk >= 0) && !stays(net, p->chunk);
+}
+
+int64_t ct_net_staying(const ct_net *net)
+{
+    int k = 0;
+
+    if (!ct_net_has_visits(net)) return 0;
+    while ((k < net->n_param) && net->param[k].learns && !ct_net_param_visits(net, &net->param[k]))
+        k++;
+    return ((k < net->n_param) && net->param[k].learns) ? net->param[k].offset
+           : (k > 0)                                    ? net->grad_count
+                                                        : 0;
 }

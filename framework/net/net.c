@@ -326,7 +326,7 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics)
         const ct_param *p = &net->param[k];
         size_t bytes = (size_t)p->count * sizeof(float);
 
-        if (ct_net_has_visits(net) && (p->chunk >= 0)) continue; /* elsewhere */
+        if (ct_net_param_visits(net, p)) continue; /* elsewhere */
         if ((p->blob.data.data == NULL) || (!statistics && (p->kind == CT_WEIGHT_STATISTIC)))
             continue;
         if (dev->kind == CT_DEVICE_CPU)

@@ -48,8 +48,9 @@ typedef struct ct_net_window {
     ct_status (*cut)(void *ctx, const ct_net *net, bool *begins);
     void *ctx;
     bool gradients, weights;
-    int lag;      /* chunks that may be under way to other ranks while the next is written */
-    int prefetch; /* chunks that may be on their way here before they are read             */
+    bool keeps_tied; /* but those of tied parameters stay, in places of their own */
+    int lag;         /* chunks that may be under way to other ranks while the next is written */
+    int prefetch;    /* chunks that may be on their way here before they are read             */
 } ct_net_window;
 
 typedef struct ct_net_options {
@@ -225,6 +226,10 @@ int ct_net_memory_of(const ct_net *net, int blob);
 int ct_net_chunk_count(const ct_net *net);
 /** Its learned weights come for the steps that read them. */
 bool ct_net_has_visits(const ct_net *net);
+/** Those of a parameter do. */
+bool ct_net_param_visits(const ct_net *net, const ct_param *p);
+/** Where some do: how many of the first elements of weight_arena learn and stay. */
+int64_t ct_net_staying(const ct_net *net);
 /** The learned parameters [*first_p, *end_p) of chunk c. */
 void ct_net_chunk(const ct_net *net, int c, int *first_p, int *end_p);
 /** The weights of a window as their fillers make them: put is called with each parameter that

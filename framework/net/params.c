@@ -481,9 +481,7 @@ static ct_status borrow(ct_net *net)
                                      ct_shape_str(theirs).text);
             p->borrowed = true;
             p->offset = source->offset;
-            p->chunk = ((from->options.window != NULL) && from->options.window->weights)
-                           ? source->chunk
-                           : -1;
+            p->chunk = ct_net_param_visits(from, source) ? source->chunk : -1;
             p->blob.data.data = source->blob.data.data;
         }
     }
@@ -548,11 +546,6 @@ static ct_status fill_one(ct_net *net, const ct_param *p, const ct_weight_spec *
     return status;
 }
 
-static bool comes_and_goes(const ct_net *net, const ct_param *p)
-{
-    return (p->chunk >= 0) && net->options.window->weights;
-}
-
 static ct_status fill(ct_net *net)
 {
     for (int i = 0; i < net->n_layer; i++) {
@@ -563,7 +556,7 @@ static ct_status fill(ct_net *net)
 
             /* the owner fills */
             if (p->borrowed || (p->index != w) || (p->layer != l->name)) continue;
-            if (!comes_and_goes(net, p)) CT_TRY(fill_one(net, p, &l->weight[w]));
+            if (!ct_net_param_visits(net, p)) CT_TRY(fill_one(net, p, &l->weight[w]));
         }
     }
     return CT_OK;
@@ -702,7 +695,7 @@ ct_status ct_net_fill(const ct_net *net,
         uint64_t key = ct_rng_key(net->options.env.seed, ct_rng_hash(p->layer), (uint64_t)p->index);
         float *value;
 
-        if (p->borrowed || !comes_and_goes(net, p) || (p->count == 0)) continue;
+        if (p->borrowed || !ct_net_param_visits(net, p) || (p->count == 0)) continue;
         value = ct_mem_acquire((size_t)p->count * sizeof(float)); /* zeros */
         if (value == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for first weights");
         if (spec->filler != NULL) status = ct_fill_cut(spec->filler, key, &spec->cut, value);

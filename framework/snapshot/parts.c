@@ -14,7 +14,7 @@ static ct_status no_memory(void)
 /* ---- who has what */
 
 /* What a rank says of a parameter. */
-enum { HAS, REPEATS, RANGES, AXIS, RANGE, SAID = RANGE + 2 * CT_MAX_RANGE };
+enum { HAS, REPEATS, VISITS, RANGES, AXIS, RANGE, SAID = RANGE + 2 * CT_MAX_RANGE };
 
 ct_cut ct_parts_cut(const ct_parts *p, int i)
 {
@@ -42,6 +42,7 @@ static void say(const ct_parts *p, int i, int64_t *said)
     cut = ct_parts_cut(p, i);
     said[HAS] = 1;
     said[REPEATS] = ct_parts_repeats(p, i) ? 1 : 0;
+    said[VISITS] = ct_net_param_visits(p->net, &p->net->param[p->own[i]]) ? 1 : 0;
     said[RANGES] = cut.n_range;
     said[AXIS] = cut.axis;
     for (int r = 0; r < cut.n_range; r++) {
@@ -241,6 +242,8 @@ static ct_status agree_parts(ct_parts *p, int64_t *said)
         say(p, i, mine);
         CT_TRY(ct_group_gather(p->job, mine, SAID, said));
         p->n_sharer[i] = count_sharers(p, i, said);
+        for (int k = 0; k < p->job->size; k++)
+            p->visits[i] = p->visits[i] || (said[(int64_t)k * SAID + VISITS] != 0);
         if (status == CT_OK) status = cover(p, i, said);
     }
     p->first[p->whole->n_param] = p->n_part;
@@ -260,7 +263,9 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
         p->own = calloc(n, sizeof(*p->own));
         p->first = calloc(n, sizeof(*p->first));
         p->n_sharer = calloc(n, sizeof(*p->n_sharer));
-        if ((p->own == NULL) || (p->first == NULL) || (p->n_sharer == NULL)) status = no_memory();
+        p->visits = calloc(n, sizeof(*p->visits));
+        if ((p->own == NULL) || (p->first == NULL) || (p->n_sharer == NULL) || (p->visits == NULL))
+            status = no_memory();
     }
     if (status == CT_OK) status = find_own(p);
     status = ct_group_agree(job, status);
@@ -280,6 +285,7 @@ void ct_parts_destroy(ct_parts *p)
     free(p->own);
     free(p->first);
     free(p->n_sharer);
+    free(p->visits);
     free(p->part);
     free(p->first_piece);
     free(p->piece);
@@ -532,22 +538,21 @@ static bool within(const ct_param *p, const ct_whole_ask *a, int64_t *from_p, in
     return end > from;
 }
 
-/* These weights lie elsewhere than in the net's memory. */
-static bool is_learned(const session *s, const ct_whole_ask *a, int i)
+/* These weights come and go. */
+static bool visits(const session *s, const ct_whole_ask *a, int i)
 {
-    return (a->k == 0) && (s->p->learned != NULL) &&
-           ct_param_has_history(s->p->whole, &s->p->whole->param[i]);
+    return (a->k == 0) && s->p->visits[i];
 }
 
 /* Where a->k is of parameter i. */
 static ct_storage *storage_of(const session *s, const ct_whole_ask *a, int i)
 {
-    return is_learned(s, a, i) ? s->p->learned : s->own[a->k];
+    return visits(s, a, i) ? s->p->learned : s->own[a->k];
 }
 
 static bool in_pieces(const session *s, const ct_whole_ask *a, int i)
 {
-    return (s->p->first_piece != NULL) && ((a->k > 0) || is_learned(s, a, i));
+    return (s->p->first_piece != NULL) && ((a->k > 0) || visits(s, a, i));
 }
 
 /* Elements of a rank's part to where rank 0 has room for them. */

@@ -42,7 +42,8 @@ typedef struct ct_parts {
     int *first_piece;      /* [n_part + 1] places in `piece`; NULL: each has all of its part's */
     ct_part_piece *piece;  /* that together are a part, ascending */
     const ct_shard *shard; /* this rank's, of its net's arena     */
-    ct_storage *learned;   /* … and where its weights that learn lie; NULL: in its net's memory */
+    ct_storage *learned;   /* … and where its weights lie that come and go; NULL: it has none */
+    bool *visits;          /* [whole->n_param] which these are: ct_net_param_visits() */
 } ct_parts;
 
 /** Agrees on who has what. The nets and the group outlive it. CT_ERR_CONFIG, logged, where ranks
@@ -52,7 +53,7 @@ ct_status ct_parts_create(const ct_net *whole, const ct_net *net, const ct_group
 void ct_parts_destroy(ct_parts *p); /* NULL allowed */
 /** From now on states are storages of shards (ct_storage_open_shard()), of which `own` is this
  *  rank's; NULL, on all ranks or on none: each has all of its parts. learned: so are the weights
- *  that learn, and lie there; NULL: in the net's memory. Both outlive p. Collective over the job
+ *  that come and go, and lie there; NULL: it has none. Both outlive p. Collective over the job
  *  where there are shards. CT_ERR_NOMEM, CT_ERR_CONFIG. */
 ct_status ct_parts_share_out(ct_parts *p, const ct_shard *own, ct_storage *learned);
 /** Whether this rank is the one that stands for its part of parameter i. */

@@ -42,22 +42,19 @@ ct_status ct_state_copy_size(const ct_net *net, const ct_shard *own, int rank, i
 static ct_status share_parts(ct_state_copy *c)
 {
     const ct_parts *p = &c->parts;
-    bool pieces = (p->first_piece != NULL);
+    bool pieces = (p->first_piece != NULL), added = !pieces || !ct_net_has_visits(c->net);
 
-    for (int i = 0; pieces && (i < p->shard->n); i++) {
-        const ct_shard_piece *piece = &p->shard->piece[i];
-
-        CT_TRY(ct_shard_add(&c->history, piece->from, piece->count));
-        if (p->learned != NULL) CT_TRY(ct_shard_add(&c->weights, piece->from, piece->count));
-    }
+    if (pieces) CT_TRY(ct_shard_add_from(p->shard, 0, &c->history));
     for (int i = 0; i < c->net->n_param; i++) {
         const ct_param *own = &c->net->param[i];
-        bool learns = ct_param_has_history(c->net, own);
+        bool visits = pieces && ct_net_param_visits(c->net, own);
 
+        if (visits && !added) CT_TRY(ct_shard_add_from(p->shard, own->offset, &c->weights));
+        added = added || visits; /* what comes and goes stands together */
         if (!ct_parts_stands(p, ct_net_find_param(p->whole, own->key))) continue;
-        if (!learns || !pieces || (p->learned == NULL))
-            CT_TRY(ct_shard_add(&c->weights, own->offset, own->count));
-        if (learns && !pieces) CT_TRY(ct_shard_add(&c->history, own->offset, own->count));
+        if (!visits) CT_TRY(ct_shard_add(&c->weights, own->offset, own->count));
+        if (!pieces && ct_param_has_history(c->net, own))
+            CT_TRY(ct_shard_add(&c->history, own->offset, own->count));
     }
     return CT_OK;
 }
@@ -134,17 +131,17 @@ static ct_status copy_chunk(void *ctx, int64_t from, int64_t count, float *host)
     return ct_storage_done(&r, NULL);
 }
 
-/* What learns of a shard. */
-static ct_status copy_learned(const ct_state_copy *c, const ct_shard *shard, ct_storage *from,
-                              ct_storage *to)
+/* What a shard has of floats [first, end). */
+static ct_status copy_pieces(const ct_shard *shard, int64_t first, int64_t end, ct_storage *from,
+                             ct_storage *to)
 {
     for (int i = 0; i < shard->n; i++) {
-        ct_shard_piece p = shard->piece[i];
-        int64_t left = c->net->grad_count - p.from;
+        const ct_shard_piece *p = &shard->piece[i];
+        int64_t at = (p->from > first) ? p->from : first, to_end = p->from + p->count;
 
-        if (p.count > left) p.count = left;
-        if (p.count <= 0) break;
-        CT_TRY(ct_storage_each(from, p.from, p.count, CT_STORAGE_READ, copy_chunk, to));
+        if (to_end > end) to_end = end;
+        if (at < to_end)
+            CT_TRY(ct_storage_each(from, at, to_end - at, CT_STORAGE_READ, copy_chunk, to));
     }
     return CT_OK;
 }
@@ -180,11 +177,14 @@ ct_status ct_state_copy_take(ct_state_copy *c, const ct_snapshot_state *state)
     ct_storage here =
         ct_storage_at(ct_net_device(c->net), c->net->weight_arena, c->net->grad_count);
     ct_storage *weights = (state->parts != NULL) ? state->parts->learned : state->weights;
+    int64_t end = c->net->grad_count, staying = ct_net_staying(c->net);
 
-    CT_TRY(copy_learned(c, &c->weights, (weights != NULL) ? weights : &here, &c->copy[0]));
+    if (weights == NULL) weights = &here;
+    CT_TRY(copy_pieces(&c->weights, 0, staying, &here, &c->copy[0]));
+    CT_TRY(copy_pieces(&c->weights, staying, end, weights, &c->copy[0]));
     CT_TRY(copy_rest(c));
     for (int h = 0; h < state->n_history; h++)
-        CT_TRY(copy_learned(c, &c->history, &state->history[h], &c->copy[1 + h]));
+        CT_TRY(copy_pieces(&c->history, 0, end, &state->history[h], &c->copy[1 + h]));
     return CT_OK;
 }
 

@@ -260,7 +260,7 @@ static ct_status broadcast_tied(ct_solver *s)
         const ct_param *p = &net->param[i];
 
         if (!p->tied) continue;
-        if (ct_step_has_visits(&s->step))
+        if (ct_net_param_visits(net, p))
             CT_TRY(broadcast_stored(&s->exchange.tied, p, &s->step.weights));
         else
             CT_TRY(ct_group_broadcast(&s->exchange.tied, ct_blob_data(&p->blob),

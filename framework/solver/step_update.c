@@ -72,7 +72,8 @@ static ct_status want_states(ct_train_step *t, int first, int end, int64_t from,
     ct_status status;
 
     *w = (wanted_states){ .r[0].storage = NULL };
-    status = ct_storage_want(&t->weights, st, from, n, CT_STORAGE_UPDATE, &w->r[WEIGHTS]);
+    status = ct_storage_want(ct_step_weights_at(t, from), st, from, n, CT_STORAGE_UPDATE,
+                             &w->r[WEIGHTS]);
     if ((status == CT_OK) && ct_step_keeps(t))
         status = ct_storage_want(&t->kept, st, from, n, CT_STORAGE_UPDATE, &w->r[KEPT]);
     for (int i = first; (i < end) && (status == CT_OK); i++)
@@ -139,9 +140,9 @@ static ct_status move_average(const ct_train_step *t, const wanted_states *w, fl
 /* ---- updates */
 
 /* Floats from `from` on that all storages have together, n at most. */
-static int64_t together(const ct_train_step *t, int64_t from, int64_t n)
+static int64_t together(ct_train_step *t, int64_t from, int64_t n)
 {
-    const ct_storage *all[CT_MAX_HISTORY + 2] = { &t->weights, &t->kept };
+    const ct_storage *all[CT_MAX_HISTORY + 2] = { ct_step_weights_at(t, from), &t->kept };
 
     for (int i = 0; i < t->n_history; i++) all[2 + i] = &t->history[i];
     for (int i = 0; i < 2 + t->n_history; i++) {

@@ -63,19 +63,24 @@ static ct_status place(void *ctx, int64_t from, int64_t count, float *host)
     return p->dev->from_host(NULL, p->data + from, host, (size_t)count * sizeof(*host));
 }
 
-/* All of an average in shards. Its pieces are each one rank's: the others add zeros. */
-static ct_status gather_average(ct_solver *s, float *average)
+/* The first n floats of an average in shards. Its pieces are each one rank's: the others add zeros.
+ */
+static ct_status gather_average(ct_solver *s, float *average, int64_t n)
 {
     const ct_net *net = s->net;
     const ct_shard *own = &s->step.shard;
     int end;
 
     if (s->shards != NULL) return ct_state_shards_gather(s->shards, s->step.average, average);
-    memset(average, 0, (size_t)net->grad_count * sizeof(*average));
-    for (int k = 0; k < own->n; k++)
-        CT_TRY(ct_storage_get(s->step.average, own->piece[k].from, own->piece[k].count,
-                              average + own->piece[k].from));
-    for (int i = 0; (i < net->n_param) && net->param[i].learns; i = end) {
+    memset(average, 0, (size_t)n * sizeof(*average));
+    for (int k = 0; (k < own->n) && (own->piece[k].from < n); k++) {
+        int64_t from = own->piece[k].from, count = own->piece[k].count;
+
+        CT_TRY(ct_storage_get(s->step.average, from, (count < n - from) ? count : n - from,
+                              average + from));
+    }
+    for (int i = 0; (i < net->n_param) && net->param[i].learns && (net->param[i].offset < n);
+         i = end) {
         const ct_group *g = ct_step_sharers(&s->step, &net->param[i]);
         const ct_param *first = &net->param[i], *last;
 
@@ -88,12 +93,11 @@ static ct_status gather_average(ct_solver *s, float *average)
     return CT_OK;
 }
 
-/* The same of an average of which each rank has a shard, or which comes and goes, or lies
- * elsewhere. */
-static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
+/* The same on the first n floats of an average of which each rank has a shard, or which comes and
+ * goes, or lies elsewhere. */
+static ct_status run_on_gathered(ct_solver *s, int i, int64_t n, bool *stopped_p)
 {
     ct_pass *pass = s->test[i]->pass;
-    int64_t n = s->net->grad_count;
     void *block = NULL;
     placing p = { .dev = s->dev };
     ct_weight_set set = { s->net, NULL, n };
@@ -103,7 +107,7 @@ static ct_status run_on_gathered(ct_solver *s, int i, bool *stopped_p)
     set.arena = p.data = block;
     status = ct_group_agree(ct_solver_writers(s), status);
     if ((status == CT_OK) && s->exchange.sync.shards)
-        status = gather_average(s, p.data);
+        status = gather_average(s, p.data, n);
     else if (status == CT_OK)
         status = ct_storage_each(s->step.average, 0, n, CT_STORAGE_READ, place, &p);
     if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
@@ -125,13 +129,14 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
     if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
     if (ct_step_has_visits(&s->step)) {
         s->step.visit_from = s->step.average;
-        status = run_batches(s, i, stopped_p);
+        status = (s->step.n_staying > 0) ? run_on_gathered(s, i, s->step.n_staying, stopped_p)
+                                         : run_batches(s, i, stopped_p);
         s->step.visit_from = &s->step.weights;
         ct_net_weights_changed(s->test[i]);
         return status;
     }
     if (s->exchange.sync.shards || !s->step.average->ops->fixed || (s->step.average->dev != s->dev))
-        return run_on_gathered(s, i, stopped_p);
+        return run_on_gathered(s, i, n, stopped_p);
     CT_TRY(ct_storage_want(s->step.average, NULL, 0, n, CT_STORAGE_READ, &average));
     set = (ct_weight_set){ s->net, average.data, n };
     status = ct_pass_use_weights(pass, &set);

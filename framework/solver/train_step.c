@@ -589,16 +589,34 @@ static ct_status open_home(ct_train_step *t)
     return ct_host_update_open(t->net, t->host_piece, &t->host);
 }
 
+/* Those that come and go. */
+static ct_status open_visits(ct_train_step *t)
+{
+    const ct_net *net = t->net;
+    ct_shard own = { .n = 0 };
+    ct_status status;
+
+    t->pass->exec.chunk = ct_step_chunk;
+    t->pass->exec.chunk_ctx = t;
+    t->visit_from = &t->weights;
+    t->n_staying = ct_net_staying(net);
+    if (t->n_staying == 0)
+        return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
+    t->staying = ct_storage_at(net->options.dev, net->weight_arena, t->n_staying);
+    status = ct_shard_add_from(&t->shard, t->n_staying, &own);
+    if (status == CT_OK)
+        status = ct_storage_open_shard(
+            &own, (t->open_weights != NULL) ? t->open_weights : ct_storage_open_fixed,
+            t->open_weights_ctx, t->home, net->grad_count, &t->weights);
+    ct_shard_destroy(&own);
+    return status;
+}
+
 static ct_status open_weights(ct_train_step *t)
 {
     const ct_net *net = t->net;
 
-    if (ct_step_has_visits(t)) {
-        t->pass->exec.chunk = ct_step_chunk;
-        t->pass->exec.chunk_ctx = t;
-        t->visit_from = &t->weights;
-        return open_storage(t, t->open_weights, t->open_weights_ctx, &t->weights);
-    }
+    if (ct_step_has_visits(t)) return open_visits(t);
     if ((t->open_weights != NULL) && (net->grad_count > 0))
         return CT_FAIL(CT_ERR_ARG, "weights lie elsewhere, and come for no step of net \"%s\"",
                        net->name);
@@ -740,6 +758,7 @@ void ct_train_step_close(ct_train_step *t)
     close_passes(t);
     for (int i = 0; i < t->n_history; i++) (void)ct_storage_close(&t->history[i]); /* it says why */
     (void)ct_storage_close(&t->weights);
+    (void)ct_storage_close(&t->staying);
     (void)ct_storage_close(&t->kept);
     ct_host_update_close(&t->host);
     ct_update_plan_close(t->net, &t->all);

@@ -79,6 +79,10 @@ typedef struct ct_train_step {
      *  (ct_net_options.window), this rank's, from where they come for the steps that read them. Of
      *  a host that updates them for a device its own. */
     ct_storage weights;
+    /** Where some of them come and go: those that stay in the net's memory, the first n_staying
+     *  floats, which `weights` then has not. */
+    ct_storage staying;
+    int64_t n_staying;
     /** Under shards with gradients in a window: the sums that this rank keeps, of its pieces, until
      *  all micro-batches are in and nothing waits any more. Not open where nothing waits. */
     ct_storage kept;
@@ -179,6 +183,11 @@ ct_status ct_step_put_numbers(ct_train_step *t);
 ct_status ct_step_update(ct_train_step *t, int first, int n);
 /** The same of a piece of one, under shards. */
 ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_t count);
+/** Where the weights lie that learn, from this float on. */
+static inline ct_storage *ct_step_weights_at(ct_train_step *t, int64_t from)
+{
+    return (from < t->n_staying) ? &t->staying : &t->weights;
+}
 /** Sums of pieces are kept: t->kept is open. */
 static inline bool ct_step_keeps(const ct_train_step *t)
 {

@@ -22,6 +22,17 @@ ct_status ct_shard_add(ct_shard *s, int64_t from, int64_t count)
     return CT_OK;
 }
 
+ct_status ct_shard_add_from(const ct_shard *s, int64_t from, ct_shard *to)
+{
+    for (int i = 0; i < s->n; i++) {
+        ct_shard_piece p = s->piece[i];
+        int64_t skip = (from > p.from) ? from - p.from : 0;
+
+        if (skip < p.count) CT_TRY(ct_shard_add(to, p.from + skip, p.count - skip));
+    }
+    return CT_OK;
+}
+
 void ct_shard_destroy(ct_shard *s)
 {
     free(s->piece);

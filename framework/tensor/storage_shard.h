@@ -22,6 +22,8 @@ typedef struct ct_shard {
 /** Appends a piece that begins at or behind the end of the last one; 0 floats are allowed.
  *  CT_ERR_NOMEM. */
 ct_status ct_shard_add(ct_shard *s, int64_t from, int64_t count);
+/** Appends what s has from float `from` on. CT_ERR_NOMEM. */
+ct_status ct_shard_add_from(const ct_shard *s, int64_t from, ct_shard *to);
 void ct_shard_destroy(ct_shard *s); /* zeroed ones too */
 
 /** Floats of the inner storage of such a shard. */

@@ -438,6 +438,7 @@ const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
     w->param = param;
     window->cut = cut_divided;
     window->ctx = w;
+    window->keeps_tied = (param->memory->zero == 3);
     if (window->gradients && !one)
         CT_INFO("memory { zero: %d }: gradients stay whole until the last of several micro-batches",
                 param->memory->zero);
@@ -483,11 +484,6 @@ static ct_status read_shards(ct_exchange_divided *x, const Ct__SolverParameter *
     CT_TRY(ct_exchange_read_config(param, &config));
     x->shards = (zero > 0);
     x->after_all = config.after_all;
-    if ((zero == 3) && (net->n_param > 0) && is_of(&net->param[0], TIED))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { zero: 3 } and --parallel: the first and the last stage share %s, "
-                       "and read it at other times: take zero: 2",
-                       net->param[0].key);
     if ((zero > 0) && (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU))
         return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
                        zero, net->options.dev->name);

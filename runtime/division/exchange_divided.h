@@ -28,8 +28,10 @@ typedef struct ct_divided_window {
     const Ct__SolverParameter *param;
 } ct_divided_window;
 
-/** NULL: each has memory of its own. Where a step has several micro-batches, which run forward and
- *  backward in turns, gradients stay whole until the last. Borrows the communicators. */
+/** NULL: each has memory of its own. Weights in shards that the first and the last stage share stay
+ *  whole: the stages read them at times of their own, and could not bring them together. Where a
+ * step has several micro-batches, which run forward and backward in turns, gradients stay whole
+ * until the last. Borrows the communicators. */
 const ct_net_window *ct_exchange_divided_window(ct_divided_window *w,
                                                 const ct_exchange_groups *groups, ct_comm *job,
                                                 const ct_device *dev, int n_micro,

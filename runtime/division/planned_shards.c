@@ -83,18 +83,21 @@ static ct_status find(void *ctx, ct_net *net, ct_memory_tiers *t)
     const ct_planned_shards *p = ctx;
     bool shards = (p->param->memory->zero > 0) && (p->parallel->n_rank > 1);
     int iter_size = p->param->iter_size;
-    int64_t length = net->grad_count;
-    ct_shard s = { .n = 0 };
+    int64_t length = net->grad_count, visiting = length;
+    ct_shard s = { .n = 0 }, visits = { .n = 0 };
 
     if (p->parallel->n_rank == 1) CT_TRY(ct_solver_micro_batches(p->param, NULL, net, &iter_size));
     if (shards) {
         ct_status status = ct_exchange_divided_shard(&p->groups, p->param, net, &s);
 
+        if (status == CT_OK) status = ct_shard_add_from(&s, ct_net_staying(net), &visits);
         length = ct_shard_length(&s);
+        visiting = ct_shard_length(&visits);
         ct_shard_destroy(&s);
+        ct_shard_destroy(&visits);
         CT_TRY(status);
     }
-    return ct_memory_plan_add_storages(p->param, net, length, shards, iter_size, t);
+    return ct_memory_plan_add_storages(p->param, net, length, visiting, shards, iter_size, t);
 }
 
 ct_rank_shards ct_planned_shards_open(ct_planned_shards *p)

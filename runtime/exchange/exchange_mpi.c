@@ -202,7 +202,7 @@ static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, 
                        param->memory->zero);
     config->weights = net->weight_arena;
     config->slots = (param->memory->zero >= 2);
-    config->visits = (param->memory->zero == 3);
+    config->visits = (net->n_param > 0) && ct_net_param_visits(net, &net->param[0]);
     return CT_OK;
 }
 

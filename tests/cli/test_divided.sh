@@ -57,22 +57,11 @@ near() { # A B LIMIT: .caffemodel.h5 files
     python3 "$ROOT/tests/cli/near.py" "$1.npz" "$2.npz" "$3" 8 >>out 2>&1
 }
 # What check says of each rank's memory is what train planned and allocated.
-cat >memory.py <<'PY'
-import json, sys
-
-done = [json.loads(line) for line in open(sys.argv[1])][-1]
-said = json.load(open(sys.argv[2]))["ranks"]
-assert done["event"] == "done" and len(done["ranks"]) == len(said), done
-for a, b in zip(done["ranks"], said):
-    print(a, b)
-    assert a["rank"] == b["rank"] and a["stage"] == b["stage"]
-    assert a["memory_bytes"] == b["memory_bytes"] == a["allocated_bytes"] < a["resident_bytes"]
-PY
 memory() { # PLAN METRICS SETTING…
     of_plan=$1 metrics=$2
     shift 2
     "$CORTADO" check --solver=solver.prototxt --parallel="$of_plan.plan" --json "$@" >said 2>>out || return 1
-    python3 memory.py "$metrics" said >>out 2>&1
+    python3 "$ROOT/tests/cli/ranks_are.py" "$metrics" said >>out 2>&1
 }
 losses() { # of each iteration, then of the test
     sed -n 's/.*Iteration \([0-9]*\) .*loss = \([0-9.e+-]*\)$/\1 \2/p; s/.*Test net output #1: loss = \([0-9.e+-]*\) .*/test \1/p' out

@@ -34,19 +34,6 @@ plan pipeline 2 3 'stage { first: "in/conv" last: "bn" rank: 0 } stage { first: 
 plan mixed 4 1 "stage { first: \"in/conv\" last: \"bn\" rank: 0 rank: 1 share: 5 share: 7 } stage { first: \"fc6\" last: \"loss\" rank: 2 rank: 3 tensor: 2 $cut }"
 plan square 4 2 'stage { first: "in/conv" last: "bn" rank: 0 rank: 1 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 share: 4 share: 2 }'
 
-# What check says of each rank's memory is what train planned and allocated.
-cat >memory.py <<'PY'
-import json, sys
-
-done = [json.loads(line) for line in open(sys.argv[1])][-1]
-said = json.load(open(sys.argv[2]))["ranks"]
-assert done["event"] == "done" and len(done["ranks"]) == len(said), done
-for a, b in zip(done["ranks"], said):
-    tiers = {t["tier"]: t for t in b["memory"]["tiers"]}
-    print(a, b)
-    assert a["memory_bytes"] == b["memory_bytes"] == a["allocated_bytes"] == tiers["host"]["sum"]
-    assert ("file" in tiers) == (len(sys.argv) > 3), tiers
-PY
 have_python=$(command -v python3 || true)
 [ -n "$have_python" ] || skip memory "no python3"
 train="$CORTADO train --solver=solver.prototxt"
@@ -70,11 +57,11 @@ same() { # NAME SETTING…: as the first, with these besides what it has
     is "${of}_${by}_set" cmp "${of}_iter_4.caffemodel" "$of.${by}_iter_4.caffemodel"
     is "${of}_${by}_average" cmp "${of}_iter_4.average.caffemodel" "$of.${by}_iter_4.average.caffemodel"
 }
-planned() { # [files] SETTING…: of the run before
+planned() { # [files] SETTING…: what check says of the run before
     files=
     [ "$1" != files ] || { files=files && shift; }
     "$CORTADO" check --solver=solver.prototxt "$with" --json "$@" >said 2>>out || not_ok "${of}_${by}_check" "check fails"
-    [ -z "$have_python" ] || is "${of}_${by}_memory" sh -c "python3 memory.py m.jsonl said $files >>out 2>&1"
+    [ -z "$have_python" ] || is "${of}_${by}_memory" sh -c "python3 \"$ROOT/tests/cli/ranks_are.py\" m.jsonl said $files >>out 2>&1"
 }
 export CORTADO_POISON=1
 

@@ -148,17 +148,34 @@ grep -v '"data"' like_to_like.plan >wrong.plan
 runs too_few 2 'wrong.plan:[0-9]*: replica 0 of stage 0 has 1 samples of a batch of 1, and 2 ranks: too few for layer "data"' \
     $JOB 4 $train --parallel=wrong.plan
 
-# ---- a table of the first and the last stage, in shards of both
-for zero in 0 2; do
-    runs "stages_zero_$zero" 0 'Iteration 4, loss' $JOB 2 $train --parallel=stages.plan --set memory.zero=$zero --set deterministic=true --set type=AdamW --set base_lr=0.01 --set "snapshot_prefix=zero$zero"
-    sed -n 's/.*weights after iteration 4: //p' out >zero$zero.sum
-done
-is stages_zero cmp zero0.sum zero2.sum
-is stages_zero_said test -s zero2.sum
+# ---- a table of the first and the last stage, in shards of both, and in files. In shards of weights it stays whole.
+tied="--set deterministic=true --set type=AdamW --set base_lr=0.01 --set average.type=EMA --set average.decay=0.9 --set test_interval=2"
 mkdir files
-runs stages_files 0 'Iteration 4, loss' $JOB 2 $train --parallel=stages.plan --set memory.weights=FILE --set memory.path=files --set memory.chunk_mb=0.004 \
-    --set deterministic=true --set type=AdamW --set base_lr=0.01 --set snapshot_prefix=f
-sed -n 's/.*weights after iteration 4: //p' out >files.sum
-is stages_files_same cmp zero0.sum files.sum
-runs stages_zero_3 2 'the first and the last stage share wte' $JOB 2 $train --parallel=stages.plan --set memory.zero=3
+disk="--set memory.weights=FILE --set memory.path=files --set memory.chunk_mb=0.004"
+sum_of() { sed -n 's/.*weights after iteration 4: //p' out; }
+tie() { # PLAN RANKS NAME SETTING…: the losses and weights of the first of a plan
+    of=$1 ranks=$2 by=$3
+    shift 3
+    runs "tied_${of}_$by" 0 'Iteration 4, loss' $JOB "$ranks" $train --parallel="$of.plan" $tied --set snapshot_prefix="tied_${of}_$by" --metrics=tied.metrics "$@"
+    { losses && sum_of; } >tied.is
+    [ "$by" != whole ] || cp tied.is whole.is
+    is "tied_${of}_${by}_same" cmp whole.is tied.is
+    [ "$by" != whole ] || is "tied_${of}_said" test "$(wc -l <tied.is)" = 8
+}
+export CORTADO_POISON=1
+tie stages 2 whole
+tie stages 2 zero_2 --set memory.zero=2
+tie stages 2 zero_3 --set memory.zero=3 --set memory.prefetch=1 --set snapshot_async=true
+"$CORTADO" check --solver=solver.prototxt --parallel=stages.plan --json $tied --set memory.zero=3 --set memory.prefetch=1 >said 2>>out
+[ -z "$have_python" ] || is tied_memory sh -c "python3 '$ROOT/tests/cli/ranks_are.py' tied.metrics said >>out 2>&1"
+tie stages 2 files $disk
+sum_of >stages.sum
+tie both 4 whole --set clip_gradients=0.5
+tie both 4 zero_3 --set clip_gradients=0.5 --set memory.zero=3 $disk
+# sets have whole tables
+for from in whole zero_3; do
+    runs "tied_after_$from" 0 'Iteration 4, loss' $JOB 2 $train --parallel=stages.plan $tied --set memory.zero=3 --set snapshot_prefix=after --snapshot="tied_stages_${from}_iter_2.solverstate.h5"
+    sum_of >after.sum
+    is "tied_after_${from}_same" test "$(cat after.sum)" = "$(tail -n 1 stages.sum)"
+done
 finish
