@@ -252,7 +252,8 @@ static ct_status check_rounded(const ct_solver *s, const ct_net *test)
     for (int i = 0; narrow && (i < test->n_param); i++) {
         int k = ct_net_find_param(s->net, test->param[i].key);
 
-        if ((k >= 0) && ct_net_rounds(s->net, k) && !ct_net_rounds(test, i))
+        if ((k >= 0) && ct_net_rounds(s->net, &s->net->param[k]) &&
+            !ct_net_rounds(test, &test->param[i]))
             return CT_FAIL(CT_ERR_CONFIG,
                            "net \"%s\" reads %s in f32, which the net that trains rounds to bf16: "
                            "with memory { zero: 3 } and precision BF16 it travels in 16 bits, so "

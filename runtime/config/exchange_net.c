@@ -25,7 +25,7 @@ static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct
                                     .count = p->count,
                                     .shift = p->grad_shift,
                                     .weight_shift = p->weight_shift,
-                                    .rounded = ct_net_rounds(net, i),
+                                    .rounded = ct_net_rounds(net, p),
                                     .rows = ct_param_rows(p),
                                     .weight = ct_blob_data(&p->blob),
                                     .decay = s->weight_decay * p->decay_mult,

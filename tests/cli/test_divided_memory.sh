@@ -30,6 +30,7 @@ plan() { echo "ranks: $2 global_batch: 12 micro_batches: $3 $4" >"$1.plan"; } # 
 plan alone 1 2 "$in_one }"
 plan replicas 2 1 "$in_one rank: 1 share: 5 share: 7 }"
 plan split 2 1 "$in_one rank: 1 tensor: 2 $cut }" # a rank is alone with its parts, and is not with the convolution
+plan parts 4 1 "$in_one rank: 1 rank: 2 rank: 3 tensor: 2 share: 5 share: 7 layer { name: \"in/conv\" split: OUTPUT } layer { name: \"bn\" split: OUTPUT } layer { name: \"fc6\" split: INPUT } layer { name: \"m1_fc\" split: OUTPUT } layer { name: \"m2_fc\" split: INPUT } }"
 plan pipeline 2 3 'stage { first: "in/conv" last: "bn" rank: 0 } stage { first: "fc6" last: "loss" rank: 1 }'
 plan mixed 4 1 "stage { first: \"in/conv\" last: \"bn\" rank: 0 rank: 1 share: 5 share: 7 } stage { first: \"fc6\" last: \"loss\" rank: 2 rank: 3 tensor: 2 $cut }"
 plan square 4 2 'stage { first: "in/conv" last: "bn" rank: 0 rank: 1 } stage { first: "fc6" last: "loss" rank: 2 rank: 3 share: 4 share: 2 }'
@@ -69,6 +70,10 @@ export CORTADO_POISON=1
 first shards 2 replicas
 same three --set memory.zero=3 --set memory.prefetch=1
 planned --set memory.zero=3 --set memory.prefetch=1
+
+# ---- weights that layers round to bf16 travel so; each rank's ranges of them are of its own groups
+first rounded 4 parts --set precision=BF16
+same 3 --set precision=BF16 --set memory.zero=3
 
 # ---- casts: gradients in 16 bits, by halves of the same allreduces; whoever is alone rounds, too
 cast='--set compression.min_bytes=100 --set compression.type'
