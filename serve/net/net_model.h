@@ -26,7 +26,8 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
 ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
 void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
 const ct_served_model *ct_net_model_served(const ct_net_model *m);
-/** Runs batches of growing size for about limit_s seconds, and says how long they took. */
+/** Runs batches of growing size for about limit_s seconds, longer where two of each take longer,
+ * and says how long they took. */
 ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost);
 
 #endif

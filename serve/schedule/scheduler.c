@@ -245,6 +245,18 @@ static int64_t budget_of(const ct_scheduler *s)
     return (b < most) ? b : most;
 }
 
+/* Of this batch. A table that says too much of larger batches would never be found out, so with the
+ * knee as budget one of 16 may have twice as much. Sequences would have to wait for it. */
+static int64_t room_of(const ct_scheduler *s)
+{
+    const int64_t each = 16;
+    int64_t b = budget_of(s);
+
+    if ((s->o.budget > 0) || (s->o.most_sequences > 0) || (s->stats.batches % each != each - 1))
+        return b;
+    return (2 * b < s->o.most_tokens) ? 2 * b : s->o.most_tokens;
+}
+
 /* The most tokens of a whole request: steps must fit beside it. */
 static int64_t most_whole(const ct_scheduler *s)
 {
@@ -472,7 +484,7 @@ static bool wants_room(const slot *r)
  * list, all others in another; both are in that order. */
 static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
 {
-    filling f = { .room = budget_of(s) - b->tokens, .deadline_s = INFINITY };
+    filling f = { .room = room_of(s) - b->tokens, .deadline_s = INFINITY };
     int n_begun = s->begun.n, k = 0, wanting = 0;
 
     for (int w = 0; w < s->waiting.n; w++) wanting += wants_room(&s->slot[s->waiting.at[w]]);

@@ -12,7 +12,8 @@
  *              that it may become, so that it never has to give way in between.
  *
  * Policy PACKED puts requests side by side without padding. A batch has at most `budget` tokens,
- * by default the knee of the measured cost. Steps of sequences come first, then what arrived first;
+ * by default the knee of the measured cost; then one of 16 may have twice as many, so that the
+ * table learns of them. Steps of sequences come first, then what arrived first;
  * later ones fill what is left. PADDED is for nets whose samples must have one length: groups of
  * least total time (batch_cost.h), found again for each batch, of which the one with the oldest
  * request runs.

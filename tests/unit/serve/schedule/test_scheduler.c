@@ -188,6 +188,46 @@ static void test_budget_is_the_knee(void **state)
     close_rig(&r);
 }
 
+/* A table that was made while something else ran, ten times too slow but for its first point: the
+ * budget comes to the knee of what batches really take. 10 ms and 0.2 ms a token up to 512 tokens:
+ * t = 0.95 x 512 / 0.1124 (0.01 + 0.0002 t), t = 321. */
+static void test_wrong_costs(void **state)
+{
+    static const int64_t at[] = { 8, 16, 32, 64, 128, 256, 512 };
+    ct_scheduler_options o = whole;
+    ct_scheduler_stats stats;
+    ct_batch_cost cost;
+    double s[7];
+    rig r = { 0 };
+
+    (void)state;
+    o.budget = 0;
+    o.most_count = 100;
+    o.most_waiting = 128;
+    o.most_tokens = 512;
+    for (int i = 0; i < 7; i++) s[i] = (0.01 + 0.0002 * (double)at[i]) * ((i > 0) ? 10 : 1);
+    assert_int_equal(ct_batch_cost_init(&cost, 7, at, s), CT_OK);
+    assert_int_equal(ct_scheduler_create(&o, &cost, &r.s), CT_OK);
+    assert_int_equal(ct_serve_batch_create(r.s, &r.b), CT_OK);
+    ct_scheduler_read_stats(r.s, &stats);
+    assert_int_equal(stats.budget, 8);
+    for (int turn = 0; turn < 20000; turn++) {
+        ct_outcome outcome;
+        void *what;
+
+        do ct_scheduler_read_stats(r.s, &stats);
+        while ((stats.waiting < 100) && (ask(&r, "a", 8, 0) >= 0));
+        assert_true(ct_scheduler_next(r.s, r.now, r.b, &r.wake));
+        assert_true(r.b->tokens <= 2 * stats.budget);
+        r.now += 0.01 + 0.0002 * (double)r.b->tokens;
+        ct_scheduler_finish(r.s, r.b, r.now, false);
+        while (ct_scheduler_take_ended(r.s, &what, &outcome)) continue;
+    }
+    ct_scheduler_read_stats(r.s, &stats);
+    if ((stats.budget < 300) || (stats.budget > 342)) fail_msg("%d", (int)stats.budget);
+    close_rig(&r);
+}
+
 static void test_max_wait(void **state)
 {
     ct_scheduler_options o = whole;
@@ -762,19 +802,13 @@ static void test_simulated_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_runs_what_is_there),
-        cmocka_unit_test(test_most_count),
-        cmocka_unit_test(test_budget_is_the_knee),
-        cmocka_unit_test(test_max_wait),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlines),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_failed_batch),
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_prompt_in_chunks),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_steps_go_on),
-        cmocka_unit_test(test_whatever_comes),
+        cmocka_unit_test(test_wrong_costs),      cmocka_unit_test(test_runs_what_is_there),
+        cmocka_unit_test(test_most_count),       cmocka_unit_test(test_budget_is_the_knee),
+        cmocka_unit_test(test_max_wait),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlines),        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_failed_batch),     cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_prompt_in_chunks), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_steps_go_on),      cmocka_unit_test(test_whatever_comes),
         cmocka_unit_test(test_simulated_load),
     };
 
