@@ -160,7 +160,8 @@ fuzz:
 	            build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken); \
 	    fi || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -o $@
+$(B)/fuzz_request: $(B)/tests/served_fake.o
 
 docs: $(B)/cortado
 	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
