@@ -162,6 +162,24 @@ if [ -x "$CORTADO_SIM" ] && command -v smpirun >/dev/null; then
     is scale_simulated_adds_up adds_up sim/points.csv 4
     runs scale_simulated_jitter 0 'report' $on --nodes=1,3,8 --images_per_s=100 --batch=64 --jitter_seed=3 --ablate=overlap-off,overlap-backward --out=simj
     is scale_jitter_adds_up adds_up simj/points.csv 9
+    # ZeRO: what is modelled is what is simulated, 1/10 apart at most, and the network has a part in it
+    runs scale_shares 0 'report' "$CORTADO" scale --machine=plain.prototxt --model=tiny.prototxt --profile=tiny.json --no_bench \
+        --nodes=2,4 --images_per_s=1e6 --batch=64 --set=comm.allreduce=rhd --set=comm.overlap=false \
+        --ablate=set=memory.zero=1,set=memory.zero=2,set=memory.zero=3 --out=shares
+    is scale_shares_adds_up adds_up shares/points.csv 8
+    is scale_shares_modelled awk -F, '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        { key = $4 " " $at["ranks"] }
+        $5 == "\"modelled\"" { model[key] = $at["step_ms"] }
+        $5 == "\"simulated\"" { step[key] = $at["step_ms"]; if ($at["exposed_ms"] < 0.1 * $at["step_ms"]) bad = 1 }
+        END {
+            for (key in step) {
+                n++
+                if (model[key] > 1.1 * step[key] || model[key] < 0.9 * step[key]) bad = 1
+                if (bad) print key, model[key], step[key]
+            }
+            exit bad || n != 8
+        }' shares/points.csv
     before=$(cat sim/runs/* | cksum)
     runs scale_simulated_again 0 '4 runs are there already, 0 to do' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
     is scale_simulated_kept [ "$(cat sim/runs/* | cksum)" = "$before" ]
