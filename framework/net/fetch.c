@@ -502,7 +502,9 @@ bool ct_net_has_visits(const ct_net *net)
 
 bool ct_net_param_visits(const ct_net *net, const ct_param *p)
 {
-    return ct_net_has_visits(net) && (p->chunk >= 0) && !stays(net, p->chunk);
+    /* net may have some of its parameters alone, so chunks do not find them */
+    return ct_net_has_visits(net) && (p->chunk >= 0) &&
+           !(net->options.window->keeps_tied && p->tied);
 }
 
 int64_t ct_net_staying(const ct_net *net)
