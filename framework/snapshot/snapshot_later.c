@@ -313,7 +313,7 @@ static ct_status start_threads(ct_snapshot_later *l, bool *started_p)
     l->credit_s = 0.0;
     l->told_s = ct_clock_s();
     l->started = true; /* the thread reads it */
-    l->started = (ct_thread_start(write_later, l, &l->thread) == 0);
+    if (ct_thread_start(write_later, l, &l->thread) != 0) l->started = false;
     lacks = l->started ? 0 : 1;
     CT_TRY(ct_group_max(l->s.group, &lacks, 1));
     *started_p = (lacks == 0);

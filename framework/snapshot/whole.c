@@ -114,7 +114,7 @@ static ct_status view_done(ct_storage *storage, ct_stream st, const ct_storage_r
 
 /* Rank 0's main thread: what it is asked for. PAUSE: nothing until then. A thread that has been
  * answered mostly asks again as soon as it has written. */
-static ask await(ct_whole *w, double end)
+static ask await(ct_whole *w, double end, float **data_p)
 {
     const double soon = 0.01;
     double now = ct_clock_s();
@@ -124,6 +124,7 @@ static ask await(ct_whole *w, double end)
     (void)pthread_mutex_lock(&w->lock);
     while (!w->asked && !w->left && ((now = ct_clock_s()) < end))
         (void)ct_cond_wait_for(&w->turn, &w->lock, isinf(end) ? 1.0 : end - now);
+    *data_p = w->data;
     if (w->asked)
         a = w->ask;
     else if (w->left)
@@ -137,8 +138,9 @@ static ct_status lead(ct_whole *w, double seconds)
     double end = ct_clock_s() + seconds;
 
     for (;;) {
-        ask a = await(w, end);
-        ct_status status = ask_all(w, &a, w->data);
+        float *data = NULL;
+        ask a = await(w, end, &data);
+        ct_status status = ask_all(w, &a, data);
 
         w->ended = (a.what == END);
         if ((a.what == END) || (a.what == PAUSE)) return status;

@@ -197,6 +197,6 @@ int main(void)
     const struct CMUnitTest tests[] = { TEST(same_bytes), TEST(waits_without_room),
                                         TEST(shares_out_copies) };
 
-    alarm(60);
+    alarm(240); /* with a thread sanitizer */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
