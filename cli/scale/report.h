@@ -40,7 +40,7 @@ typedef struct ct_point {
 
 typedef struct ct_point_group {
     char machine[64], net[64], net_hash[24], mode[12];
-    char title[256], slug[200]; /* for headings, for file names */
+    char title[384], slug[200]; /* for headings, for file names */
     double batch;               /* weak: of a rank; strong: of all */
     double speed;               /* images/s of the pretended chip; 0: as profiled */
     bool jitter;
