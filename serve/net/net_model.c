@@ -8,8 +8,14 @@
 
 #include "framework/base/clock.h"
 
+/* Copies, since nets come and go. */
+typedef struct names {
+    char *model, *input, *output;
+} names;
+
 struct ct_net_model {
     ct_packed_net *net;
+    names own;
     const ct_tokenizer *tokenizer;
     int32_t before, after; /* ids around a text; -1: none                  */
     ct_served_model served;
@@ -118,23 +124,36 @@ static const char *input_name(const ct_net *net)
     return "tokens";
 }
 
-static void describe(ct_net_model *m, const char *name)
+static const char *output_name(const ct_net *net)
+{
+    return net->layer[net->output[0].layer]->param->top[0];
+}
+
+static ct_status take_names(ct_net_model *m, const char *name)
 {
     const ct_net *net = ct_packed_net_of(m->net);
+
+    m->own = (names){ strdup(name), strdup(input_name(net)), strdup(output_name(net)) };
+    if ((m->own.model != NULL) && (m->own.input != NULL) && (m->own.output != NULL)) return CT_OK;
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of a model");
+}
+
+static void describe(ct_net_model *m)
+{
     int64_t most = ct_packed_net_most_tokens(m->net), longest = ct_packed_net_longest(m->net);
     int64_t columns = ct_packed_net_columns(m->net);
     bool pools = ct_packed_net_pools(m->net);
 
-    m->input = (ct_served_blob){ .name = input_name(net),
+    m->input = (ct_served_blob){ .name = m->own.input,
                                  .whole = true,
                                  .n_id = ct_packed_net_ids(m->net),
                                  .n_dim = 2,
                                  .dim = { -1, -1 },
                                  .most = { most, longest } };
-    m->output = (ct_served_blob){ .name = net->layer[net->output[0].layer]->param->top[0],
+    m->output = (ct_served_blob){ .name = m->own.output,
                                   .n_dim = pools ? 2 : 3,
                                   .dim = { -1, pools ? columns : -1, pools ? 0 : columns } };
-    m->served = (ct_served_model){ .name = name,
+    m->served = (ct_served_model){ .name = m->own.model,
                                    .most_length = longest,
                                    .n_id = ct_packed_net_ids(m->net),
                                    .embedding_size = pools ? columns : 0,
@@ -179,17 +198,29 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for batches of %zu tokens", most);
     else
         status = take_tokenizer(m, tokenizer);
+    if (status == CT_OK) status = take_names(m, name);
     if (status != CT_OK) {
         ct_net_model_destroy(m);
         return status;
     }
-    describe(m, name);
+    describe(m);
     *m_p = m;
     return CT_OK;
 }
 
+/* What clients have been told stays so. */
+static ct_status check_name(const char *what, const char *name, const char *own)
+{
+    if (strcmp(name, own) == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "the net's %s is \"%s\", and \"%s\" in the one that was opened first", what,
+                   name, own);
+}
+
 ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
 {
+    CT_TRY(check_name("input", input_name(ct_packed_net_of(net)), m->own.input));
+    CT_TRY(check_name("output", output_name(ct_packed_net_of(net)), m->own.output));
     if ((ct_packed_net_ids(net) != ct_packed_net_ids(m->net)) ||
         (ct_packed_net_columns(net) != ct_packed_net_columns(m->net)) ||
         (ct_packed_net_pools(net) != ct_packed_net_pools(m->net)) ||
@@ -205,6 +236,9 @@ void ct_net_model_destroy(ct_net_model *m)
     if (m == NULL) return;
     free(m->item);
     free(m->id);
+    free(m->own.model);
+    free(m->own.input);
+    free(m->own.output);
     free(m);
 }
 

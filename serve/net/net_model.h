@@ -16,13 +16,14 @@
 
 typedef struct ct_net_model ct_net_model;
 
-/** The net, the tokenizer (NULL: clients send ids) and the name are borrowed. A tokenizer with
- *  [CLS] and [SEP] has them put around a text. CT_ERR_CONFIG, logged: the tokenizer has ids that
- * the net has not. */
+/** The net and the tokenizer (NULL: clients send ids) are borrowed. A tokenizer with [CLS] and
+ * [SEP] has them put around a text. CT_ERR_CONFIG, logged: the tokenizer has ids that the net has
+ * not. */
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                               ct_net_model **m_p);
-/** Runs on that net from now on, the same with other weights; while no batch runs. CT_ERR_CONFIG,
- *  logged: its ids, rows or lengths are others, and nothing changed. */
+/** Runs on that net from now on, the same with other weights; while no batch runs. The net before
+ *  may then go. CT_ERR_CONFIG, logged: its ids, rows, lengths, or names of input and output are
+ *  others, and nothing changed. */
 ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
 void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
 const ct_served_model *ct_net_model_served(const ct_net_model *m);

@@ -70,18 +70,27 @@ runs few_ids 2 'large.json has ids up to 257, the net 256' $serve $all --tokeniz
 
 # up NAME OPTION...: a server in the background; $pid, $at
 up() {
-    name=$1
+    name=$1 log=$1.log
     shift
-    "$CORTADO" serve "$@" >"$name.at" 2>"$name.log" </dev/null &
+    "$CORTADO" serve "$@" >"$name.at" 2>"$log" </dev/null &
     pid=$!
     i=0
     while [ ! -s "$name.at" ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
     at=$(sed -n 's/.* at //p' "$name.at")
     is "$name" [ -n "$at" ]
 }
-# down NAME: SIGTERM ends it with 0
+# log_has PATTERN: waits until the log of the one that `up` started has it
+log_has() {
+    i=0
+    while ! grep -q "$1" "$log" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+    grep -q "$1" "$log"
+}
+# down NAME: SIGTERM ends it with 0, within a minute
 down() {
     kill -TERM $pid
+    i=0
+    while kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
+    [ $i -lt 600 ] || kill -KILL $pid
     wait $pid
     rc=$?
     is "$1" [ $rc = 0 ]
@@ -158,13 +167,8 @@ embedding() {
 r = urllib.request.Request('http://$at/v1/embeddings', b'{\"model\":\"tiny\",\"input\":[70,71,72]}')
 print(json.load(urllib.request.urlopen(r, timeout=60))['data'][0]['embedding'])"
 }
-# log_has PATTERN: waits for it
-log_has() {
-    i=0
-    while ! grep -q "$1" swap_start.log && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-    grep -q "$1" swap_start.log
-}
 embedding >first
+is swap_first [ -s first ]
 echo nonsense >other.h5
 kill -HUP $pid
 is swap_refused log_has 'other.h5: not taken; the weights are those from before'
@@ -178,6 +182,42 @@ is swap_taken log_has 'other.h5: read again, and in use'
 embedding >second
 is swap_differs [ "$(cat first)" != "$(cat second)" ]
 down swap_end
+
+# without --name the net's name and those of its blobs stay when the net that they came from has gone, though
+# what is freed is overwritten
+cp deploy.prototxt own.prototxt
+cp $weights own.h5
+MALLOC_PERTURB_=85
+export MALLOC_PERTURB_
+up own_start --model=own.prototxt --weights=own.h5 --listen=127.0.0.1:0
+unset MALLOC_PERTURB_
+cat >own.py <<'END'
+import json, sys, urllib.request
+def ask(path, body=None):
+    r = urllib.request.Request("http://" + sys.argv[1] + path, None if body is None else json.dumps(body).encode())
+    return json.load(urllib.request.urlopen(r, timeout=60))
+j = ask("/v2/models/Tiny")
+print(j["name"], j["inputs"][0]["name"], j["outputs"][0]["name"])
+j = ask("/v2/models/Tiny/infer", {"inputs": [{"name": "tokens", "shape": [1, 3], "datatype": "INT32", "data": [1, 2, 3]}]})
+print(j["outputs"][0]["shape"], j["outputs"][0]["data"])
+print(ask("/v1/embeddings", {"model": "Tiny", "input": [1, 2, 3]})["model"])
+END
+python3 own.py "$at" >own.first 2>&1
+is own_names grep -qx 'Tiny tokens pool' own.first
+kill -HUP $pid
+is own_taken log_has 'own.h5: read again, and in use'
+runs own_after 0 '' python3 own.py "$at"
+is own_same cmp out own.first
+# other blobs than clients know of
+sed 's/top: "pool"/top: "rows"/' deploy.prototxt >own.prototxt
+kill -HUP $pid
+is own_refused log_has 'output is "rows", and "pool" in the one that was opened first'
+sed 's/"tokens"/"words"/' deploy.prototxt >own.prototxt
+kill -HUP $pid
+is own_refused_input log_has 'input is "words", and "tokens" in the one that was opened first'
+runs own_still 0 '' python3 own.py "$at"
+is own_still_same cmp out own.first
+down own_end
 
 # a text of BERT's kind stands between [CLS] and [SEP]
 up words_start $all --listen=127.0.0.1:0 --tokenizer=words.json --name=tiny
