@@ -270,9 +270,10 @@ typedef struct ct_formula_step {
 /** Layers of nets that run token by token (framework/net/sequence.h). The first two axes of bottoms
  *  and tops are one sequence and its tokens. Every member may be NULL. */
 typedef struct ct_sequence_ops {
-    /** Whether it does: each token's top depends on that token's bottoms alone, or forward below
-     *  knows the others. NULL: yes, whatever the parameters. */
-    bool (*apart)(const ct_layer *l, const ct_instance *in);
+    /** Whether it does: at each place of the first n_axis axes (2: a token, 1: a sample) the tops
+     *  depend on what the bottoms have there alone, or forward below knows the others. NULL: yes,
+     *  whatever the parameters. */
+    bool (*apart)(const ct_layer *l, const ct_instance *in, int n_axis);
     /** Bytes that it keeps of a sequence of so many tokens, and that a call needs beside them; or
      *  why it cannot. */
     ct_status (*keep)(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,

@@ -79,6 +79,42 @@ static bool all_are(const int *bottom, int n, const blob_kind *kind, blob_kind w
     return n > 0;
 }
 
+static bool is_apart(const ct_layer *l, const ct_instance *in, int n_axis)
+{
+    const ct_sequence_ops *ops = l->ops->sequence;
+
+    return (ops != NULL) && ((ops->apart == NULL) || ops->apart(l, in, n_axis));
+}
+
+/* Whether all tops have a row for each sequence. */
+static bool has_rows(const ct_packed_net *p, const ct_layer *l, const ct_instance *in)
+{
+    for (int t = 0; t < l->n_top; t++) {
+        const ct_shape *s = &in->top[t]->data.shape;
+
+        if ((s->ndim < 1) || (s->dim[0] != p->most)) return false;
+    }
+    return true;
+}
+
+/* Behind the pooling: whether each row of the tops is of that row of the bottoms alone. What packs
+ * would look for the tokens, which are no more. */
+static bool keeps_rows(const ct_packed_net *p, const ct_layer *l, const ct_instance *in)
+{
+    const ct_sequence_ops *ops = l->ops->sequence;
+    bool passes = (l->n_bottom == 1) && ((l->ops->alias & CT_ALIAS_DATA) != 0);
+
+    return has_rows(p, l, in) && ((ops == NULL) || !ops->packs) && (passes || is_apart(l, in, 1));
+}
+
+/* Whether it makes a row of each sequence of its tokens. */
+static bool pools_tokens(const ct_packed_net *p, const ct_layer *l, const ct_instance *in,
+                         const int *bottom, const blob_kind *kind)
+{
+    return (l->n_bottom == 2) && (kind[bottom[0]] == ROW) && (kind[bottom[1]] == TOKENS) &&
+           has_rows(p, l, in);
+}
+
 /* What layer i makes of such bottoms; OTHER: it mixes sequences, or may do so. */
 static blob_kind made_of(const ct_packed_net *p, int i, const int *bottom, const blob_kind *kind)
 {
@@ -87,15 +123,12 @@ static blob_kind made_of(const ct_packed_net *p, int i, const int *bottom, const
     const ct_sequence_ops *ops = l->ops->sequence;
     int n = l->n_bottom;
 
-    if (all_are(bottom, n, kind, POOLED)) return POOLED;
-    if ((ops != NULL) && ops->pools)
-        return ((n == 2) && (kind[bottom[0]] == ROW) && (kind[bottom[1]] == TOKENS)) ? POOLED
-                                                                                     : OTHER;
+    if (all_are(bottom, n, kind, POOLED)) return keeps_rows(p, l, in) ? POOLED : OTHER;
+    if ((ops != NULL) && ops->pools) return pools_tokens(p, l, in, bottom, kind) ? POOLED : OTHER;
     if ((n == 1) && (l->ops->alias & CT_ALIAS_DATA) && (l->n_top > 0) && is_row(p, in->top[0]) &&
         (kind[bottom[0]] != POOLED))
         return ROW;
-    if (!all_are(bottom, n, kind, TOKENS) || (ops == NULL)) return OTHER;
-    if ((ops->apart != NULL) && !ops->apart(l, in)) return OTHER;
+    if (!all_are(bottom, n, kind, TOKENS) || !is_apart(l, in, 2)) return OTHER;
     for (int t = 0; t < l->n_top; t++) {
         if (!is_tokens(p, in->top[t])) return OTHER;
     }
@@ -120,9 +153,11 @@ static ct_status check_layers(ct_packed_net *p, blob_kind *kind)
         else
             made = made_of(p, i, g->node[i].bottom, kind);
         if (made == OTHER)
-            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                                 "it mixes tokens, or may do so: the net cannot run sequences side "
-                                 "by side");
+            return CT_LAYER_FAIL(
+                l, CT_ERR_CONFIG,
+                "it mixes %s, or may do so: the net cannot run sequences side by side",
+                all_are(g->node[i].bottom, l->n_bottom, kind, POOLED) ? "rows of sequences"
+                                                                      : "tokens");
         for (int t = 0; t < l->n_top; t++) kind[g->node[i].top[t]] = made;
         if ((longest > 0) && (longest < p->longest)) p->longest = longest;
     }
@@ -161,6 +196,7 @@ static ct_status check_output(ct_packed_net *p, const blob_kind *kind)
 {
     const ct_graph *g = &ct_net_impl_of(p->net)->graph;
     const ct_net *net = p->net;
+    blob_kind made = OTHER;
     const ct_shape *s;
 
     if (p->n_input == 0)
@@ -170,9 +206,15 @@ static ct_status check_output(ct_packed_net *p, const blob_kind *kind)
                        net->n_output);
     p->output = net->output[0].blob;
     for (int v = 0; v < g->n_value; v++) {
-        if (g->value[v].blob == p->output) p->pools = (kind[v] == POOLED);
+        if (g->value[v].blob == p->output) made = kind[v];
     }
     s = &net->pass->blob[p->output]->data.shape;
+    if ((made != TOKENS) && (made != POOLED))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "net \"%s\": its output %s has a row neither for each token nor for each "
+                       "sequence",
+                       net->name, ct_shape_str(s).text);
+    p->pools = (made == POOLED);
     p->columns = ct_shape_count(s, p->pools ? 1 : 2, -1);
     return CT_OK;
 }

@@ -51,7 +51,8 @@ int64_t ct_packed_net_columns(const ct_packed_net *p);
 bool ct_packed_net_pools(const ct_packed_net *p);
 
 /** Runs n >= 1 sequences in one pass. CT_ERR_ARG: more than the net was made for, an empty or too
- *  long one; CT_ERR_DATA: an id that the net does not have. Nothing is allocated. */
+ *  long one; CT_ERR_DATA: an id that the net does not have. Values lie where they were planned for
+ *  most_tokens; what a run allocates beside them does not add up from run to run. */
 ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n);
 
 /** The first part of a run: shapes the net for these sequences. A run does it itself. */

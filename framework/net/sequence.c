@@ -56,7 +56,7 @@ static ct_status check_layer(const ct_net *net, int i, shape *s)
         s->input = ct_net_find_blob(net, in->top[0]->name);
         return CT_OK;
     }
-    if ((ops != NULL) && ((ops->apart == NULL) || ops->apart(l, in))) return CT_OK;
+    if ((ops != NULL) && ((ops->apart == NULL) || ops->apart(l, in, 2))) return CT_OK;
     return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                          "it mixes tokens, or may do so: the net cannot run token by token");
 }

@@ -529,10 +529,10 @@ static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e
     e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
 }
 
-static bool ip_apart(const ct_layer *l, const ct_instance *in)
+static bool ip_apart(const ct_layer *l, const ct_instance *in, int n_axis)
 {
     (void)in;
-    return ((const ip_state *)l->state)->axis >= 2;
+    return ((const ip_state *)l->state)->axis >= n_axis;
 }
 
 static const ct_sequence_ops inner_product_sequence = { .apart = ip_apart };

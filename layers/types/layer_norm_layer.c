@@ -152,10 +152,10 @@ static bool norm_as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind
 
 static const ct_fusion_ops norm_fusion = { .as_epilogue = norm_as_epilogue };
 
-static bool norm_apart(const ct_layer *l, const ct_instance *in)
+static bool norm_apart(const ct_layer *l, const ct_instance *in, int n_axis)
 {
     (void)in;
-    return ((const norm_state *)l->state)->axis >= 2;
+    return ((const norm_state *)l->state)->axis >= n_axis;
 }
 
 static unsigned layer_norm_splits(const Ct__LayerParameter *p)

@@ -233,10 +233,11 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 }
 
 /* Tokens mix but for those that are pooled. */
-static bool apart(const ct_layer *l, const ct_instance *in)
+static bool apart(const ct_layer *l, const ct_instance *in, int n_axis)
 {
     (void)l;
     (void)in;
+    (void)n_axis;
     return false;
 }
 

@@ -170,6 +170,16 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+/* A sample whole, or its channels, which are tokens where there are any. */
+static bool apart(const ct_layer *l, const ct_instance *in, int n_axis)
+{
+    (void)l;
+    (void)in;
+    return n_axis == 1;
+}
+
+static const ct_sequence_ops normalize_sequence = { .apart = apart };
+
 const ct_layer_ops ct_layer_normalize = {
     .type = "Normalize",
     .params = "norm_param",
@@ -184,4 +194,5 @@ const ct_layer_ops ct_layer_normalize = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .sequence = &normalize_sequence,
 };

@@ -202,9 +202,10 @@ static void sum_sequences(const position_state *s, const position_plan *plan, bo
 
 /* ---- sequences that grow */
 
-static bool position_apart(const ct_layer *l, const ct_instance *in)
+static bool position_apart(const ct_layer *l, const ct_instance *in, int n_axis)
 {
     (void)in;
+    (void)n_axis;
     return l->n_bottom == 1;
 }
 

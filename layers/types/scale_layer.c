@@ -318,15 +318,16 @@ static const ct_fusion_ops scale_fusion = {
     .as_epilogue = as_epilogue,
 };
 
-/* With one learned number for each channel behind the tokens, or with a second bottom of as many
+/* With one learned number for each channel behind these axes, or with a second bottom of as many
  * elements. */
-static bool scale_apart(const ct_layer *l, const ct_instance *in)
+static bool scale_apart(const ct_layer *l, const ct_instance *in, int n_axis)
 {
     const ct_view *v = in->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
 
     if (l->n_bottom > 1) return ct_shape_equal(x, &in->bottom[1]->data.shape);
-    return (v->mid == 1) || (x->ndim > 2 && (v->mid * v->inner <= ct_shape_count(x, 2, -1)));
+    return (v->mid == 1) ||
+           ((x->ndim > n_axis) && (v->mid * v->inner <= ct_shape_count(x, n_axis, -1)));
 }
 
 static const ct_sequence_ops scale_sequence = { .apart = scale_apart };

@@ -150,6 +150,17 @@ static unsigned softmax_splits(const Ct__LayerParameter *p)
     return ct_splits_behind_tokens((p->softmax_param != NULL) ? p->softmax_param->axis : 1);
 }
 
+/* Not of tokens: who samples from a net's rows makes the distribution, and would make it twice. */
+static bool softmax_apart(const ct_layer *l, const ct_instance *in, int n_axis)
+{
+    const Ct__SoftmaxParameter *p = l->param->softmax_param;
+    int axis = (p != NULL) ? p->axis : 1;
+
+    return (n_axis == 1) && (((axis < 0) ? axis + in->bottom[0]->data.shape.ndim : axis) >= 1);
+}
+
+static const ct_sequence_ops softmax_sequence = { .apart = softmax_apart };
+
 const ct_layer_ops ct_layer_softmax = {
     .type = "Softmax",
     .params = "softmax_param",
@@ -166,6 +177,7 @@ const ct_layer_ops ct_layer_softmax = {
     .backward = backward,
     .estimate = estimate,
     .on_cuda = true,
+    .sequence = &softmax_sequence,
 };
 
 /* ---- What the losses on a softmax share: shapes, labels, divisor, the softmax itself. Where ranks
