@@ -192,6 +192,16 @@ static bool check_format(ct_transaction *x)
     return false;
 }
 
+/* OpenAI's word for who asks, which nothing here looks at. */
+static bool check_user(ct_transaction *x)
+{
+    const json_t *user = json_object_get(x->root, "user");
+
+    if ((user == NULL) || json_is_string(user)) return true;
+    ct_transaction_fail(x, 400, "user", "wrong_type", "user is no text");
+    return false;
+}
+
 /* ---- the reply */
 
 static void add_base64(ct_text *to, const unsigned char *bytes, size_t n)
@@ -263,7 +273,7 @@ void ct_embeddings_read(ct_transaction *x)
     }
     if (!ct_transaction_read_json(x, x->request.body, x->request.size) ||
         !ct_transaction_check_members(x, x->root, "", known) || !check_model(x) ||
-        !check_format(x) || !take_inputs(x))
+        !check_format(x) || !check_user(x) || !take_inputs(x))
         return;
     x->answer = answer;
 }

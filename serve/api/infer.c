@@ -360,16 +360,15 @@ static void answer(ct_transaction *x)
 {
     const ct_served_model *m = ct_transaction_options(x)->model;
     const ct_served_values *out = x->set.work->output;
-    const json_t *id = json_object_get(x->root, "id");
     ct_text *to = &x->reply.body;
     bool binary = false;
 
     ct_text_add(to, "{\"model_name\":");
     ct_text_add_json(to, m->name);
     ct_text_add(to, ",\"model_version\":\"1\"");
-    if (id != NULL) {
+    if (x->id != NULL) {
         ct_text_add(to, ",\"id\":");
-        ct_text_add_json(to, json_string_value(id));
+        ct_text_add_json(to, x->id);
     }
     ct_text_add(to, ",\"outputs\":[");
     for (int w = 0; w < x->n_wanted; w++) {
@@ -420,11 +419,26 @@ static bool split_body(ct_transaction *x, binary_part *part)
     return true;
 }
 
+/* False, and the reply: it is no text. */
+static bool read_id(ct_transaction *x)
+{
+    const json_t *id = json_object_get(x->root, "id");
+
+    if (id == NULL) return true;
+    if (!json_is_string(id)) {
+        ct_transaction_fail(x, 400, NULL, NULL, "id is no text");
+        return false;
+    }
+    x->id = strdup(json_string_value(id));
+    if (x->id != NULL) return true;
+    ct_transaction_fail(x, 500, NULL, NULL, "no memory for a request");
+    return false;
+}
+
 void ct_infer_read(ct_transaction *x)
 {
     static const char *const known[] = { "id", "inputs", "outputs", "parameters", NULL };
     const ct_served_model *m = ct_transaction_options(x)->model;
-    const json_t *id;
     binary_part part;
 
     if (m->n_input == 0) {
@@ -433,13 +447,8 @@ void ct_infer_read(ct_transaction *x)
     }
     if (!split_body(x, &part) ||
         !ct_transaction_read_json(x, x->request.body, x->request.size - part.left) ||
-        !ct_transaction_check_members(x, x->root, "", known))
+        !ct_transaction_check_members(x, x->root, "", known) || !read_id(x))
         return;
-    id = json_object_get(x->root, "id");
-    if ((id != NULL) && !json_is_string(id)) {
-        ct_transaction_fail(x, 400, NULL, NULL, "id is no text");
-        return;
-    }
     if (!ct_transaction_make_works(x, 1)) return;
     x->set.work->kind = CT_WORK_INFER;
     if (!read_outputs(x) || !read_inputs(x, &part)) return;

@@ -312,7 +312,7 @@ void ct_transaction_init(ct_transaction *x, ct_api *api)
     x->reply.json_length = -1;
 }
 
-bool ct_transaction_begin(ct_transaction *x)
+static void take_request(ct_transaction *x)
 {
     const ct_api_options *o = &x->api->o;
     int k;
@@ -325,14 +325,23 @@ bool ct_transaction_begin(ct_transaction *x)
                             (x->request.authorization == NULL)
                                 ? "no key: expected the header Authorization: Bearer KEY"
                                 : "the key of the header Authorization is none of this server's");
-        return true;
+        return;
     }
-    if (k < 0) return true;
+    if (k < 0) return;
     if (route_table[k].works && atomic_load(&x->api->draining)) {
         ct_transaction_fail(x, 503, NULL, "draining", "the server is going to end");
-        return true;
+        return;
     }
     route_table[k].give(x);
+}
+
+bool ct_transaction_begin(ct_transaction *x)
+{
+    take_request(x);
+    json_decref(x->root); /* one that waits keeps its works alone */
+    x->root = NULL;
+    x->request.authorization = x->request.json_length = x->request.body = NULL;
+    x->request.size = 0;
     return x->reply.status != 0;
 }
 
@@ -411,7 +420,7 @@ void ct_transaction_end(ct_transaction *x)
     }
     free(x->set.work);
     free(x->wanted);
-    json_decref(x->root);
+    free(x->id);
     ct_text_destroy(&x->reply.body);
 }
 

@@ -57,14 +57,15 @@ typedef struct ct_wanted_output {
 typedef struct ct_transaction ct_transaction;
 struct ct_transaction {
     ct_api *api;
-    ct_http_request request; /* borrowed, while it lives */
+    ct_http_request request; /* borrowed */
     ct_http_reply reply;
     /* ---- of the routes */
     int route;
     double start_s;
     ct_work_set set;
-    json_t *root;
-    bool base64; /* embeddings as such */
+    json_t *root; /* what the body says, until it is read        */
+    char *id;     /* of an infer, to be said in its reply; NULL: none */
+    bool base64;  /* embeddings as such */
     ct_wanted_output *wanted;
     int n_wanted;
     void (*answer)(ct_transaction *x);
@@ -72,7 +73,8 @@ struct ct_transaction {
 
 /** One that has no request yet. */
 void ct_transaction_init(ct_transaction *x, ct_api *api);
-/** Its request, set.done and set.ctx are there. True: the reply is ready. */
+/** Its request, set.done and set.ctx are there. True: the reply is ready. The body and the headers
+ * of the request may go after it, its method and path may not. */
 bool ct_transaction_begin(ct_transaction *x);
 /** True: refused, the reply is ready. */
 bool ct_transaction_submit(ct_transaction *x);

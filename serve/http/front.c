@@ -153,10 +153,11 @@ static void take_body(visit *v, const char *data, size_t n)
     if (!v->too_large) ct_text_add_bytes(&v->body, data, n);
 }
 
-/* The request is whole. */
-static enum MHD_Result begin(visit *v, const char *method, const char *path)
+/* True: the reply is ready. What was sent is read once, and goes: many may wait for the model. */
+static bool read_request(visit *v, const char *method, const char *path)
 {
     ct_transaction *x = &v->transaction;
+    bool ready = true;
 
     x->request = (ct_http_request){
         .method = method,
@@ -170,11 +171,20 @@ static enum MHD_Result begin(visit *v, const char *method, const char *path)
         ct_transaction_refuse_body(x, v->front->o.most_body);
     else if (v->body.failed)
         ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for the body");
-    else if (!ct_transaction_begin(x)) {
+    else
+        ready = ct_transaction_begin(x);
+    ct_text_destroy(&v->body);
+    return ready;
+}
+
+/* The request is whole. */
+static enum MHD_Result begin(visit *v, const char *method, const char *path)
+{
+    if (!read_request(v, method, path)) {
         v->asked = true;
         set_phase(v->front, v->guest, WORKING);
         MHD_suspend_connection(v->connection); /* first: the work may be done at once */
-        if (ct_transaction_submit(x)) MHD_resume_connection(v->connection);
+        if (ct_transaction_submit(&v->transaction)) MHD_resume_connection(v->connection);
         return MHD_YES;
     }
     return send_reply(v);

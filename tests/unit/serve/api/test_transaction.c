@@ -45,17 +45,25 @@ static void keep(ct_transaction *x)
     out.retry_s = x->reply.retry_s;
 }
 
+/* A body that goes once it has been read, and nothing else keeps what it said. */
 static int ask_all(const char *method, const char *path, const char *authorization,
                    const char *json_length, const char *body, size_t size)
 {
+    char *sent = malloc(size + 1);
     ct_transaction x;
-    bool done = false;
+    bool done = false, ready;
 
+    assert_non_null(sent);
+    memcpy(sent, body, size);
     ct_transaction_init(&x, api);
-    x.request = (ct_http_request){ method, path, authorization, json_length, body, size };
+    x.request = (ct_http_request){ method, path, authorization, json_length, sent, size };
     x.set.done = note_done;
     x.set.ctx = &done;
-    if (!ct_transaction_begin(&x) && !ct_transaction_submit(&x)) {
+    ready = ct_transaction_begin(&x);
+    memset(sent, '?', size);
+    free(sent);
+    assert_null(x.root);
+    if (!ready && !ct_transaction_submit(&x)) {
         for (int i = 0; (i < 100) && !done; i++) ct_dispatch_step(fake.dispatch);
         assert_true(done);
         ct_transaction_answer(&x);
@@ -258,6 +266,7 @@ static void test_wrong_embeddings(void **state)
         { 400, "{\"model\":\"fake\",\"input\":\"a\",\"encoding_format\":1}", "encoding_format is" },
         { 400, "{\"model\":\"fake\",\"input\":\"a\",\"dimensions\":2}",
           "dimensions: the model's embeddings have 4, and no other number" },
+        { 400, "{\"model\":\"fake\",\"input\":\"a\",\"user\":7}", "user is no text" },
         { 400, "{\"model\":\"fake\",\"imput\":\"a\"}",
           "imput is no field of this request; did you mean input?" },
         { 400, "{\"model\":\"fake\",\"input\":\"a\",\"zzz\":1}",
