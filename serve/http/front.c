@@ -49,16 +49,25 @@ struct ct_front {
     pthread_t looker;
     bool looking, stop;
     pthread_mutex_t lock; /* of guests */
-    pthread_cond_t changed;
+    pthread_cond_t stopped, quiet;
     guest *guests;
-    int n_visit;
+    int n_busy; /* those that are not READING; quiet: 0 */
 };
+
+/* With the lock held. READING begins anew with each request: the time before it is the client's
+ * own. */
+static void enter(ct_front *f, guest *g, phase p)
+{
+    if ((g->phase != p) || (p == READING)) g->since = ct_clock_s();
+    f->n_busy += (p != READING) - (g->phase != READING);
+    g->phase = p;
+    if (f->n_busy == 0) (void)pthread_cond_broadcast(&f->quiet);
+}
 
 static void set_phase(ct_front *f, guest *g, phase p)
 {
     (void)pthread_mutex_lock(&f->lock);
-    if (g->phase != p) g->since = ct_clock_s();
-    g->phase = p;
+    enter(f, g, p);
     (void)pthread_mutex_unlock(&f->lock);
 }
 
@@ -111,25 +120,41 @@ static void work_is_done(void *ctx)
     MHD_resume_connection(((visit *)ctx)->connection);
 }
 
-static visit *arrive(ct_front *f, struct MHD_Connection *c)
+static guest *guest_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return (info != NULL) ? info->socket_context : NULL;
+}
+
+/* The first line of a request is there. */
+static void *hear_of(void *ctx, const char *uri, struct MHD_Connection *c)
+{
+    guest *g = guest_of(c);
+
+    (void)uri;
+    if (g != NULL) set_phase(ctx, g, READING);
+    return NULL;
+}
+
+static visit *arrive(ct_front *f, struct MHD_Connection *c)
+{
+    guest *g = guest_of(c);
     visit *v = calloc(1, sizeof(*v));
 
-    if ((v == NULL) || (info == NULL) || (info->socket_context == NULL)) {
+    if ((v == NULL) || (g == NULL)) {
         free(v);
         return NULL;
     }
     v->front = f;
     v->connection = c;
-    v->guest = info->socket_context;
+    v->guest = g;
     ct_transaction_init(&v->transaction, f->api);
     v->transaction.set.done = work_is_done;
     v->transaction.set.ctx = v;
     (void)pthread_mutex_lock(&f->lock);
     v->guest->visit = v;
-    f->n_visit++;
     (void)pthread_mutex_unlock(&f->lock);
     return v;
 }
@@ -180,9 +205,9 @@ static bool read_request(visit *v, const char *method, const char *path)
 /* The request is whole. */
 static enum MHD_Result begin(visit *v, const char *method, const char *path)
 {
+    set_phase(v->front, v->guest, WORKING);
     if (!read_request(v, method, path)) {
         v->asked = true;
-        set_phase(v->front, v->guest, WORKING);
         MHD_suspend_connection(v->connection); /* first: the work may be done at once */
         if (ct_transaction_submit(&v->transaction)) MHD_resume_connection(v->connection);
         return MHD_YES;
@@ -227,10 +252,7 @@ static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,
     if (v == NULL) return;
     (void)pthread_mutex_lock(&f->lock);
     v->guest->visit = NULL;
-    v->guest->phase = READING;
-    v->guest->since = ct_clock_s();
-    f->n_visit--;
-    (void)pthread_cond_broadcast(&f->changed);
+    enter(f, v->guest, READING);
     (void)pthread_mutex_unlock(&f->lock);
     ct_transaction_end(&v->transaction);
     ct_text_destroy(&v->body);
@@ -296,7 +318,7 @@ static void *look(void *arg)
         double now = ct_clock_s();
 
         for (guest *g = f->guests; g != NULL; g = g->next) look_at(f, g, now);
-        (void)ct_cond_wait_for(&f->changed, &f->lock, LOOK_S);
+        (void)ct_cond_wait_for(&f->stopped, &f->lock, LOOK_S);
     }
     (void)pthread_mutex_unlock(&f->lock);
     return NULL;
@@ -306,14 +328,15 @@ static void *look(void *arg)
 
 static ct_status start_threads(ct_front *f)
 {
-    if ((pthread_mutex_init(&f->lock, NULL) != 0) || (ct_cond_init(&f->changed) != 0))
+    if ((pthread_mutex_init(&f->lock, NULL) != 0) || (ct_cond_init(&f->stopped) != 0) ||
+        (ct_cond_init(&f->quiet) != 0))
         return CT_FAIL(CT_ERR_NOMEM, "no lock for the server");
     f->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         handle, f, MHD_OPTION_LISTEN_SOCKET, f->listen.fd, MHD_OPTION_NOTIFY_COMPLETED, leave, f,
-        MHD_OPTION_NOTIFY_CONNECTION, open_or_close, f, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)f->o.most_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, f->o.most_header,
-        MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, hear_of, f, MHD_OPTION_NOTIFY_CONNECTION, open_or_close, f,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->o.most_connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, f->o.most_header, MHD_OPTION_END);
     if (f->daemon == NULL) return CT_FAIL(CT_ERR_NOMEM, "libmicrohttpd did not start");
     f->listen.fd = -1; /* its own by now */
     if (ct_thread_start(look, f, &f->looker) != 0)
@@ -361,9 +384,9 @@ bool ct_front_drain(ct_front *f, double limit_s)
 
     ct_api_drain(f->api);
     (void)pthread_mutex_lock(&f->lock);
-    while ((f->n_visit > 0) && (ct_clock_s() < end))
-        (void)ct_cond_wait_for(&f->changed, &f->lock, LOOK_S);
-    all = (f->n_visit == 0);
+    while ((f->n_busy > 0) && (ct_clock_s() < end))
+        (void)ct_cond_wait_for(&f->quiet, &f->lock, LOOK_S);
+    all = (f->n_busy == 0);
     (void)pthread_mutex_unlock(&f->lock);
     return all;
 }
@@ -375,13 +398,14 @@ void ct_front_stop(ct_front *f)
     f->stop = true;
     for (guest *g = f->guests; g != NULL; g = g->next)
         if (g->phase == WORKING) ct_transaction_cancel(&g->visit->transaction);
-    (void)pthread_cond_broadcast(&f->changed);
+    (void)pthread_cond_broadcast(&f->stopped);
     (void)pthread_mutex_unlock(&f->lock);
     if (f->looking) (void)pthread_join(f->looker, NULL);
     (void)ct_front_drain(f, 10);
-    if (f->daemon != NULL) MHD_stop_daemon(f->daemon);
     ct_listen_close(&f->listen);
-    (void)pthread_cond_destroy(&f->changed);
+    if (f->daemon != NULL) MHD_stop_daemon(f->daemon);
+    (void)pthread_cond_destroy(&f->stopped);
+    (void)pthread_cond_destroy(&f->quiet);
     (void)pthread_mutex_destroy(&f->lock);
     free(f);
 }

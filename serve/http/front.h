@@ -14,7 +14,8 @@ typedef struct ct_front_options {
     int most_connections; /* others wait to be accepted                                     */
     size_t most_header; /* bytes of a connection's own: the lines before a body: else 431 or 414 */
     size_t most_body;   /* bytes: 413 beyond                                              */
-    double read_s;      /* from the connection, or its last reply, to a whole request     */
+    double read_s;      /* from a request's first line until it is whole; and that a connection
+                         * may have none                                                  */
     double write_s;     /* until the client has taken the reply                           */
 } ct_front_options;
 
@@ -27,8 +28,8 @@ ct_status ct_front_start(ct_api *api, const ct_front_options *options, ct_front 
 const char *ct_front_address(const ct_front *f);
 /** Only programs of this machine reach it. */
 bool ct_front_is_private(const ct_front *f);
-/** New work gets 503; returns when all that was admitted is answered, or after limit_s. True: all.
- */
+/** New work gets 503; returns when all that came whole is answered, or after limit_s. True: all. A
+ *  request of which a part came is not waited for. */
 bool ct_front_drain(ct_front *f, double limit_s);
 /** Ends all connections. The dispatcher must run until then. NULL allowed. */
 void ct_front_stop(ct_front *f);

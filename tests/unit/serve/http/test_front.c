@@ -342,6 +342,29 @@ static void test_slow_writers(void **state)
     stop();
 }
 
+/* What a connection waits before it asks is not taken off the time that its request has. */
+static void test_late_request(void **state)
+{
+    ct_front_options o = usual;
+    static answer a;
+    int fd;
+
+    (void)state;
+    o.read_s = 2;
+    start(&o);
+    fd = dial();
+    for (int i = 0; i < 2; i++) {
+        (void)usleep(1400000);
+        tell(fd, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n{\"model\"");
+        (void)usleep(1400000);
+        tell(fd, ":\"fake\",\"input\":\"a\"}");
+        hear(fd, &a);
+        assert_int_equal(a.status, 200);
+    }
+    (void)close(fd);
+    stop();
+}
+
 /* Asks and never reads: once the buffers between are full, the server gives up. */
 static void test_slow_reader(void **state)
 {
@@ -434,6 +457,27 @@ static void test_drain(void **state)
     expect_in(&a, "[0,1,0,0]");
     (void)close(fd);
     stop();
+}
+
+/* A request that may never become whole keeps nobody from ending; its client is told nothing. */
+static void test_drain_half_sent(void **state)
+{
+    static answer a;
+    int fd[2];
+
+    (void)state;
+    start(&usual);
+    for (int i = 0; i < 2; i++) fd[i] = dial();
+    tell(fd[0], "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{");
+    tell(fd[1], "GET /v1/mod");
+    assert_int_equal(ask("GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n", &a), 200);
+    assert_true(ct_front_drain(front, 5)); /* false: it waited all the time */
+    stop();
+    for (int i = 0; i < 2; i++) {
+        hear(fd[i], &a);
+        assert_int_equal(a.status, 0);
+        (void)close(fd[i]);
+    }
 }
 
 /* Ends while work waits: it is given up. */
@@ -588,13 +632,21 @@ int main(void)
         cmocka_unit_test(test_without),
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_port),         cmocka_unit_test(test_unix),
-        cmocka_unit_test(test_headers),      cmocka_unit_test(test_body_limit),
-        cmocka_unit_test(test_header_limit), cmocka_unit_test(test_slow_writers),
-        cmocka_unit_test(test_slow_reader),  cmocka_unit_test(test_client_goes),
-        cmocka_unit_test(test_drain),        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_many),         cmocka_unit_test(test_wrong_addresses),
+        cmocka_unit_test(test_port),
+        cmocka_unit_test(test_unix),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_body_limit),
+        cmocka_unit_test(test_header_limit),
+        cmocka_unit_test(test_slow_writers),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_client_goes),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_wrong_addresses),
         cmocka_unit_test(test_left_over),
+        cmocka_unit_test(test_late_request),
+        cmocka_unit_test(test_drain_half_sent),
     };
 
     if (!ct_feature_has("libmicrohttpd")) {
