@@ -22,20 +22,26 @@ static ct_status cannot(const char *where, int fd)
 
 /* ---- unix:PATH */
 
-/* A socket that is there and refuses is left from a server that was killed. */
+/* A socket that is there and refuses is left from a server that was killed. Any other error says
+ * that it may be somebody's: another kind of socket, a server that is busy, missing rights. */
 static ct_status remove_left_over(const char *where, const struct sockaddr_un *a)
 {
     struct stat st;
-    int fd, rc;
+    int fd, why;
 
     if (lstat(a->sun_path, &st) != 0) return CT_OK;
     if (!S_ISSOCK(st.st_mode))
         return CT_FAIL(CT_ERR_CONFIG, "--listen=%s: there is something that is no socket", where);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return cannot(where, fd);
-    rc = connect(fd, (const struct sockaddr *)a, sizeof(*a));
+    why = (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0) ? 0 : errno;
     (void)close(fd);
-    if (rc == 0) return CT_FAIL(CT_ERR_IO, "--listen=%s: another server listens there", where);
+    if ((why == 0) || (why == EAGAIN))
+        return CT_FAIL(CT_ERR_IO, "--listen=%s: another server listens there", where);
+    if (why == ENOENT) return CT_OK; /* it has just gone */
+    if (why != ECONNREFUSED)
+        return CT_FAIL(CT_ERR_IO, "--listen=%s: a socket is there already: %s", where,
+                       strerror(why));
     if ((unlink(a->sun_path) != 0) && (errno != ENOENT)) return cannot(where, -1);
     return CT_OK;
 }
@@ -165,8 +171,8 @@ ct_status ct_listen_open(const char *where, ct_listen *l)
 
 void ct_listen_close(ct_listen *l)
 {
+    if (l->path[0] != '\0') (void)unlink(l->path); /* first: behind close it may be another's */
     if (l->fd >= 0) (void)close(l->fd);
-    if (l->path[0] != '\0') (void)unlink(l->path);
     l->fd = -1;
     l->path[0] = '\0';
 }

@@ -610,6 +610,41 @@ static void test_left_over(void **state)
     assert_int_not_equal(access(where + 5, F_OK), 0);
 }
 
+/* A socket that is somebody's stays. */
+static void test_others_socket(void **state)
+{
+    struct sockaddr_un u = { .sun_family = AF_UNIX };
+    char where[80], expected[200];
+    int fd[4];
+    ct_listen l;
+
+    (void)state;
+    snprintf(u.sun_path, sizeof(u.sun_path), "/tmp/test_front_other.%d", (int)getpid());
+    snprintf(where, sizeof(where), "unix:%s", u.sun_path);
+    log_capture_start(&captured);
+    fd[0] = socket(AF_UNIX, SOCK_DGRAM, 0); /* another program's */
+    assert_int_equal(bind(fd[0], (struct sockaddr *)&u, sizeof(u)), 0);
+    assert_int_equal(ct_listen_open(where, &l), CT_ERR_IO);
+    snprintf(expected, sizeof(expected), "--listen=%s: a socket is there already: ", where);
+    assert_non_null(strstr(captured.error, expected));
+    assert_int_equal(access(u.sun_path, F_OK), 0);
+    (void)close(fd[0]);
+    (void)unlink(u.sun_path);
+    fd[0] = socket(AF_UNIX, SOCK_STREAM, 0); /* a server that takes no more connections for now */
+    assert_int_equal(bind(fd[0], (struct sockaddr *)&u, sizeof(u)), 0);
+    assert_int_equal(listen(fd[0], 1), 0);
+    for (int i = 1; i < 4; i++) {
+        fd[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fd[i], (struct sockaddr *)&u, sizeof(u));
+    }
+    assert_int_equal(ct_listen_open(where, &l), CT_ERR_IO);
+    assert_non_null(strstr(captured.error, "another server listens there"));
+    assert_int_equal(access(u.sun_path, F_OK), 0);
+    log_capture_stop();
+    for (int i = 0; i < 4; i++) (void)close(fd[i]);
+    (void)unlink(u.sun_path);
+}
+
 /* Without the library: one line that says what to install. */
 static void test_without(void **state)
 {
@@ -629,6 +664,7 @@ int main(void)
     const struct CMUnitTest without[] = {
         cmocka_unit_test(test_wrong_addresses),
         cmocka_unit_test(test_left_over),
+        cmocka_unit_test(test_others_socket),
         cmocka_unit_test(test_without),
     };
     const struct CMUnitTest tests[] = {
@@ -647,6 +683,7 @@ int main(void)
         cmocka_unit_test(test_left_over),
         cmocka_unit_test(test_late_request),
         cmocka_unit_test(test_drain_half_sent),
+        cmocka_unit_test(test_others_socket),
     };
 
     if (!ct_feature_has("libmicrohttpd")) {
