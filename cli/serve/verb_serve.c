@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cli/verb.h"
+#include "framework/text/unicode.h"
 #include "runtime/config/features.h"
 #include "serve/http/front.h"
 #include "serve/net/net_model.h"
@@ -70,6 +71,21 @@ static ct_status read_budget(const ct_options *o, int64_t *budget_p)
     return CT_OK;
 }
 
+/* Clients put it into paths and into JSON. */
+static ct_status check_name(const char *name)
+{
+    const uint8_t *p = (const uint8_t *)name, *end = p + strlen(name);
+    bool good = (p < end) && (strchr(name, '/') == NULL);
+    int n;
+
+    for (; good && (p < end); p += n) good = (ct_utf8_read(p, end, &n) != CT_NO_CHARACTER);
+    if (good) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "nobody could ask for a model called \"%s\": give it by --name another name, in "
+                   "UTF-8, not empty, without /",
+                   name);
+}
+
 static ct_status read_wish(const ct_options *o, wish *w)
 {
     static const char *const needs[] = { "model", "weights" };
@@ -83,6 +99,7 @@ static ct_status read_wish(const ct_options *o, wish *w)
     if ((most < 1) || (most > 100000))
         return CT_FAIL(CT_ERR_CONFIG, "--max_queue=%" PRId64 ": expected 1 to 100000", most);
     *w = (wish){ .deadline_s = INFINITY, .name = ct_options_text(o, "name") };
+    if (w->name != NULL) CT_TRY(check_name(w->name));
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
                                   .weights = ct_options_text(o, "weights") };
@@ -114,7 +131,10 @@ static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_co
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
     CT_TRY(ct_served_open(&w->net, &s->net));
     net = ct_served_net(s->net);
-    if (w->name == NULL) w->name = ct_packed_net_of(net)->name;
+    if (w->name == NULL) {
+        w->name = ct_packed_net_of(net)->name;
+        CT_TRY(check_name(w->name));
+    }
     w->queue.most_tokens = ct_packed_net_most_tokens(net);
     CT_TRY(ct_net_model_create(net, s->tokenizer, w->name, &s->model));
     return ct_net_model_measure(s->model, MEASURE_S, cost);

@@ -49,6 +49,13 @@ runs bad_budget 2 'max_batch_tokens=5000: expected AUTO, or 1 to 4096' $serve $a
 runs bad_budget_text 2 'max_batch_tokens=all: expected AUTO' $serve $all --max_batch_tokens=all
 runs bad_wait 2 'max_wait_ms=-1: expected milliseconds, 0 to 1e9' $serve $all --max_wait_ms=-1
 runs bad_deadline 2 'deadline_ms=0: expected milliseconds, 0.001 to 1e9' $serve $all --deadline_ms=0
+runs bad_name 2 'nobody could ask for a model called "a/b": give it by --name another name' $serve $all --name=a/b
+runs bad_name_bytes 2 'nobody could ask for a model called' $serve $all --name="$(printf 'a\377')"
+runs empty_name 2 '--name: empty value' $serve $all --name=
+sed 's|name: "Tiny"|name: "org/Tiny"|' deploy.prototxt >slash.prototxt
+runs bad_net_name 2 'a model called "org/Tiny": give it by --name another name' $serve --model=slash.prototxt --weights=$weights
+sed 's|name: "Tiny"||' deploy.prototxt >nameless.prototxt
+runs no_net_name 2 'a model called "": give it by --name another name' $serve --model=nameless.prototxt --weights=$weights
 runs no_keys 3 'nothing.keys' $serve $all --api_key_file=nothing.keys
 runs no_file 3 'nothing.h5' $serve --model=deploy.prototxt --weights=nothing.h5
 echo '# none' >empty.keys
