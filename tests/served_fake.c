@@ -19,6 +19,7 @@ static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
     for (size_t i = 0; i < n; i++) {
         int32_t id = (unsigned char)text[i];
 
+        if (id == '~') continue;
         if (id == '!') return CT_FAIL(CT_ERR_DATA, "line 1: no token for '!'");
         CT_TRY(ct_ids_add(ids, &id, 1));
     }

@@ -1,9 +1,9 @@
 /** @file served_fake.h  A model for tests of the server: its answers follow from what it is asked.
  *
- * Texts become their bytes, of which '!' has no id. An embedding of size 4 has the sum of its ids
- * in its place (number of ids) mod 4, and is made of unit length: so 1 there and 0 elsewhere. infer
- * takes "x" (N x 3, FP32) and "ids" (N x T, whole); "sum" is N numbers, the sums of rows of x and
- * of ids; "twice" is N x 3.
+ * Texts become their bytes, of which '!' has no id and '~' is left out. An embedding of size 4 has
+ * the sum of its ids in its place (number of ids) mod 4, and is made of unit length: so 1 there and
+ * 0 elsewhere. infer takes "x" (N x 3, FP32) and "ids" (N x T, whole); "sum" is N numbers, the sums
+ * of rows of x and of ids; "twice" is N x 3.
  */
 #ifndef CT_SERVED_FAKE_H
 #define CT_SERVED_FAKE_H

@@ -100,20 +100,22 @@ static ct_admission admit(ct_dispatch *d, ct_work_set *set, ct_request *request,
     return a;
 }
 
-ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
-                                double *retry_p)
+ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
+                             ct_admission *admission_p, double *retry_p)
 {
     size_t n = (size_t)set->n;
     ct_request *request = calloc(n, sizeof(*request));
     ticket *t = calloc(n, sizeof(*t));
-    ct_admission a = CT_REFUSED_FULL;
+    bool room, admitted = false;
 
-    *retry_p = 1;
     (void)pthread_mutex_lock(&d->lock);
     set->id = calloc(n, sizeof(*set->id));
-    if ((request != NULL) && (t != NULL) && (set->id != NULL))
-        a = admit(d, set, request, t, deadline_s, retry_p);
-    if (a != CT_ADMITTED) {
+    room = (request != NULL) && (t != NULL) && (set->id != NULL);
+    if (room) {
+        *admission_p = admit(d, set, request, t, deadline_s, retry_p);
+        admitted = (*admission_p == CT_ADMITTED);
+    }
+    if (!admitted) {
         free(set->id);
         set->id = NULL;
         free(t);
@@ -121,7 +123,7 @@ ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadlin
     (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
     free(request);
-    return a;
+    return room ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a request of %zu inputs", n);
 }
 
 void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set)

@@ -33,9 +33,9 @@ void ct_dispatch_destroy(ct_dispatch *d);
 
 /** Puts all works of the set into the queue, or none. deadline_s: from now on; INFINITY: none.
  *  *retry_p: where it is refused, the seconds after which the queue is likely to be empty. The set
- *  lives until `done`. */
-ct_admission ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
-                                double *retry_p);
+ *  lives until `done`, which comes where it was admitted. CT_ERR_NOMEM, logged. */
+ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
+                             ct_admission *admission_p, double *retry_p);
 /** Nobody waits for it any more; `done` still comes. After `done` nothing happens. */
 void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set);
 /** Runs one batch, or nothing, in the caller's thread: tests without ct_dispatch_start(). */

@@ -58,6 +58,10 @@ static bool take_text(ct_transaction *x, const json_t *j, ct_work *w, const inpu
         return false;
     }
     status = m->encode(m->ctx, json_string_value(j), n, &w->ids);
+    if ((status == CT_OK) && (w->ids.n == 0)) {
+        ct_transaction_fail(x, 400, "input", "empty", "%s is empty: it has no tokens", name->text);
+        return false;
+    }
     if (status == CT_OK) return check_length(x, w, name);
     ct_log_last_error(why, sizeof(why));
     ct_transaction_fail(x, (status == CT_ERR_DATA) ? 422 : 500, "input", "not_encoded", "%s: %s",

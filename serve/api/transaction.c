@@ -349,9 +349,16 @@ bool ct_transaction_begin(ct_transaction *x)
 
 bool ct_transaction_submit(ct_transaction *x)
 {
+    ct_admission admission;
     double retry_s;
 
-    switch (ct_dispatch_submit(x->api->dispatch, &x->set, x->api->o.deadline_s, &retry_s)) {
+    if (ct_dispatch_submit(x->api->dispatch, &x->set, x->api->o.deadline_s, &admission, &retry_s) !=
+        CT_OK) {
+        ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for a request of %d inputs",
+                            x->set.n);
+        return true;
+    }
+    switch (admission) {
     case CT_ADMITTED:
         return false;
     case CT_REFUSED_LONG:
