@@ -512,6 +512,67 @@ static ct_status check_terms(const sharder *h, int i)
     return CT_OK;
 }
 
+/* What bottom b of layer i is, however often it was passed on: the blob, and the layer that made
+ * it.
+ */
+typedef struct origin {
+    const ct_blob *blob;
+    int maker;
+} origin;
+
+static bool is_passage(const ct_layer *l)
+{
+    return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
+}
+
+static origin origin_of(const sharder *h, int i, int b)
+{
+    origin o = { h->net->pass->instance[i]->bottom[b], maker_of(h->net, i, b) };
+
+    while ((o.maker >= 0) && is_passage(h->net->layer[o.maker])) {
+        o.blob = h->net->pass->instance[o.maker]->bottom[0];
+        o.maker = maker_of(h->net, o.maker, 0);
+    }
+    return o;
+}
+
+/* Layer i reads o whole, and a gradient of its own comes back on the rank that has it. */
+static bool reads_whole(const sharder *h, int i, const origin *o)
+{
+    for (int b = 0; b < h->net->layer[i]->n_bottom; b++) {
+        origin mine;
+
+        if (h->s->bottom[i][b].kind != CT_SHARDING_WHOLE) continue;
+        mine = origin_of(h, i, b);
+        if ((mine.blob == o->blob) && (mine.maker == o->maker)) return true;
+    }
+    return false;
+}
+
+/* The gradient of what ONE layers read whole is a sum over the ranks: each needs a term. */
+static ct_status check_readers(const sharder *h, int i, int b)
+{
+    const ct_layer *l = h->net->layer[i];
+    origin o = origin_of(h, i, b);
+    int tensor = h->p->stage[h->s->stage[i]].tensor;
+
+    for (int part = 0; part < tensor; part++) {
+        int k = 0;
+
+        while ((k < h->net->n_layer) &&
+               ((h->s->split[k] != CT_PARALLEL_ONE) || (h->s->part[k] != part) ||
+                (h->s->stage[k] != h->s->stage[i]) || !reads_whole(h, k, &o)))
+            k++;
+        if (k == h->net->n_layer)
+            return ct_parallel_fail(h->p, h->p->stage[h->s->stage[i]].param, NULL,
+                                    "layer \"%.100s\" (%.40s) is ONE and reads \"%.100s\", whose "
+                                    "gradient is a sum over the %d ranks of a replica: rank %d has "
+                                    "no ONE layer that reads it",
+                                    l->name, l->ops->type, o.blob->name, tensor, part);
+    }
+    return CT_OK;
+}
+
 /* Where layer i is ONE, so is who shares a weight with it, on the same rank. */
 static ct_status check_shared_weights(const sharder *h, int i)
 {
@@ -538,9 +599,14 @@ static ct_status check_shared_weights(const sharder *h, int i)
 static ct_status check_ones(const sharder *h)
 {
     for (int c = 0; c < h->s->n_conversion; c++) CT_TRY(check_one(h, &h->s->conversion[c]));
+    for (int i = 0; i < h->net->n_layer; i++) CT_TRY(check_terms(h, i));
     for (int i = 0; i < h->net->n_layer; i++) {
-        CT_TRY(check_terms(h, i));
-        if (h->s->split[i] == CT_PARALLEL_ONE) CT_TRY(check_shared_weights(h, i));
+        if (h->s->split[i] != CT_PARALLEL_ONE) continue;
+        CT_TRY(check_shared_weights(h, i));
+        for (int b = 0; b < h->net->layer[i]->n_bottom; b++)
+            if ((h->s->bottom[i][b].kind == CT_SHARDING_WHOLE) &&
+                h->net->pass->instance[i]->bottom[b]->wants_diff)
+                CT_TRY(check_readers(h, i, b));
     }
     return CT_OK;
 }

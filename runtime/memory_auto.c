@@ -229,6 +229,18 @@ static ct_status add_buckets(ct_comm *c, const ct_exchange_ranges *r, const bool
     return CT_OK;
 }
 
+/* Ranks of other stages have other parameters. All of them list the same ways. */
+static ct_status agree(trial *t)
+{
+    int64_t words[2] = { t->sums.halves ? 0 : 1, t->sums.exposed ? 1 : 0 };
+
+    if (!t->p->agrees) return CT_OK;
+    CT_TRY(ct_comm_max(t->p->comm, words, 2));
+    t->sums.halves = (words[0] == 0);
+    t->sums.exposed = (words[1] != 0);
+    return CT_OK;
+}
+
 static ct_status find_sums(trial *t)
 {
     ct_comm *c = t->p->comm;
@@ -247,7 +259,7 @@ static ct_status find_sums(trial *t)
     if ((status == CT_OK) && (t->p->groups == NULL)) status = add_buckets(c, &r, begins, &t->sums);
     free(begins);
     ct_exchange_ranges_close(&r);
-    return status;
+    return (status == CT_OK) ? agree(t) : status;
 }
 
 /* ---- which ways are open */

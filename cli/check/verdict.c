@@ -131,7 +131,7 @@ ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p)
     if ((ct_options_count(o, "nodes", -1) >= 0) || (ct_options_text(o, "machine") != NULL)) {
         int64_t per_node = ct_options_count(o, "ranks_per_node", 1);
 
-        CT_TRY(place_on(&v, ct_options_count(o, "nodes", n_rank / per_node)));
+        CT_TRY(place_on(&v, ct_options_count(o, "nodes", (n_rank + per_node - 1) / per_node)));
         *topo_p = v.topo;
         return CT_OK;
     }

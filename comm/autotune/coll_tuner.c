@@ -250,17 +250,15 @@ static double best_ms(const tune_class *k, int way)
 
 static void log_choice(const tune_class *k)
 {
-    static const char *const kind_name[] = { [CT_COLL_ALLREDUCE] = "allreduce",
-                                             [CT_COLL_REDUCE_SCATTER] = "reduce_scatter",
-                                             [CT_COLL_ALLGATHER] = "allgather" };
     ct_text tried = { .text = NULL };
 
     if (best_ms(k, 0) == 0) return; /* never went: a long warm-up */
     for (int w = 0; w < k->n_way; ++w)
         ct_text_add(&tried, "%s%s %.3f ms (predicted %.3f)", (w > 0) ? ", " : "",
                     k->way[w].ops->name, best_ms(k, w), 1e3 * k->way[w].predicted_s);
-    CT_INFO("%s of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", kind_name[trier_of(k)->kind],
-            k->n_bucket, (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
+    CT_INFO("%s of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s",
+            ct_coll_kind_name[trier_of(k)->kind], k->n_bucket, (k->n_bucket == 1) ? "" : "s",
+            1e-3 * (double)((int64_t)1 << k->magnitude),
             1e-3 * (double)((int64_t)2 << k->magnitude), k->way[k->now].ops->name,
             (k->now == 0) ? "" : ", not what the model says",
             (tried.text != NULL) ? tried.text : "");

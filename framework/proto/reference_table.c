@@ -566,12 +566,12 @@ const ct_meaning ct_meaning_table[] = {
     { "ParallelAgainParameter.first", "First layer of a segment that is made again in backward." },
     { "ParallelAgainParameter.last", "Its last layer." },
     { "ParallelLayerParameter.name", "Name of a layer of the stage." },
+    { "ParallelLayerParameter.part", "ONE: which rank of a replica has it, from 0." },
     { "ParallelLayerParameter.split",
       "How the ranks of a replica share it: each has samples (BATCH), outputs or inputs of the "
       "weights, heads of Attention or their tokens (SEQUENCE), or all of it (REPLICATE); or one "
       "has "
       "all of it, and the others nothing (ONE)." },
-    { "ParallelLayerParameter.part", "ONE: which rank of a replica has it, from 0." },
     { "ParallelParameter.global_batch", "Samples of a step, of all ranks." },
     { "ParallelParameter.micro_batches", "In so many equal parts they run, one after the other." },
     { "ParallelParameter.net_hash",

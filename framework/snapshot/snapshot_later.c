@@ -193,8 +193,8 @@ static void *write_later(void *arg)
     if ((l->status == CT_OK) && (l->s.group->rank == 0)) {
         l->status = ct_set_write_weights(&l->s);
         if (l->status == CT_OK) l->status = ct_set_write_solver(&l->s);
-        ct_whole_leave(l->whole);
     }
+    if (l->s.group->rank == 0) ct_whole_leave(l->whole); /* the others wait for it, come what may */
     atomic_store(&l->written, true);
     return NULL;
 }

@@ -37,7 +37,7 @@ def build(name, scale):
     if name == "llama":
         return language.llama(name, "x", s["tokens"], s["seq_len"], s["width"], 3 * s["width"], s["blocks"], s["heads"], 2,
                               100000, 0.1, s["batch"])
-    return language.bert(name, s["width"], s["blocks"], s["heads"], s["batch"], True, s["tokens"], s["seq_len"], 0)
+    return language.bert(name, s["width"], s["blocks"], s["heads"], s["batch"], "embedding", s["tokens"], s["seq_len"], 0)
 
 
 def write(path, text):

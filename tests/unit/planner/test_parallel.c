@@ -745,6 +745,14 @@ static void test_ones(void **state)
               "inner_product_param { num_output: 3 } } "                                           \
               "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 's' "              \
               "eltwise_param { coeff: 1 coeff: 2 } } " ENDS
+#define TOWERS                                                                                     \
+    DATA CONV "layer { name: 'a' type: 'InnerProduct' bottom: 'p' top: 'a' "                       \
+              "inner_product_param { num_output: 3 } } "                                           \
+              "layer { name: 'm' type: 'InnerProduct' bottom: 'p' top: 'm' "                       \
+              "inner_product_param { num_output: 3 } } "                                           \
+              "layer { name: 'b' type: 'InnerProduct' bottom: 'm' top: 'b' "                       \
+              "inner_product_param { num_output: 3 } } "                                           \
+              "layer { name: 'sum' type: 'Eltwise' bottom: 'a' bottom: 'b' top: 's' } " ENDS
 #define TWINS                                                                                      \
     DATA CONV "layer { name: 'a' type: 'InnerProduct' bottom: 'p' top: 'a' param { name: 'w' } "   \
               "inner_product_param { num_output: 3 bias_term: false } } "                          \
@@ -770,6 +778,10 @@ static void test_ones(void **state)
         BRANCH, "ranks: 3 global_batch: 9\n" ALL("", "rank: 0 rank: 1 rank: 2 tensor: 3\n" A_AND_B),
         "p:3: layer \"sum\" adds up what ranks of a replica have by themselves, but rank 2 of 3 "
         "has none of it");
+    refused(
+        TOWERS, TWO_RANKS(A_AND_B),
+        "p:3: layer \"a\" (InnerProduct) is ONE and reads \"p\", whose gradient is a sum over the "
+        "2 ranks of a replica: rank 1 has no ONE layer that reads it");
     refused(TWINS, TWO_RANKS(A_AND_B),
             "p:3: layers \"a\" and \"b\" share a weight: where one is ONE, the other must be, with "
             "the same part");
