@@ -342,26 +342,40 @@ static void test_slow_writers(void **state)
     stop();
 }
 
-/* What a connection waits before it asks is not taken off the time that its request has. */
+/* Asks 1.4 s late, and takes 1.4 s for it. False: a step took nearly the 2 s that it may,
+ * since the machine stood still, so that nothing follows. */
+static bool ask_late(int fd, answer *a)
+{
+    double start_s = ct_clock_s(), asked_s, end_s;
+
+    (void)usleep(1400000);
+    tell(fd, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n{\"model\"");
+    asked_s = ct_clock_s();
+    (void)usleep(1400000);
+    tell(fd, ":\"fake\",\"input\":\"a\"}");
+    hear(fd, a);
+    end_s = ct_clock_s();
+    return (a->status != 0) || ((asked_s - start_s < 1.9) && (end_s - asked_s < 1.9));
+}
+
+/* What a connection waits before it asks is not taken off the time that its request has: neither
+ * behind its opening nor behind a reply. */
 static void test_late_request(void **state)
 {
     ct_front_options o = usual;
     static answer a;
-    int fd;
+    bool stood_still = true;
 
     (void)state;
     o.read_s = 2;
     start(&o);
-    fd = dial();
-    for (int i = 0; i < 2; i++) {
-        (void)usleep(1400000);
-        tell(fd, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 28\r\n\r\n{\"model\"");
-        (void)usleep(1400000);
-        tell(fd, ":\"fake\",\"input\":\"a\"}");
-        hear(fd, &a);
-        assert_int_equal(a.status, 200);
+    for (int i = 0; stood_still && (i < 10); i++) {
+        int fd = dial();
+
+        stood_still = !ask_late(fd, &a) || ((a.status == 200) && !ask_late(fd, &a));
+        (void)close(fd);
     }
-    (void)close(fd);
+    assert_int_equal(a.status, 200);
     stop();
 }
 
