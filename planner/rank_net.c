@@ -357,12 +357,6 @@ static bool is_type(const ct_layer *l, const char *type)
     return strcmp(l->ops->type, type) == 0;
 }
 
-/* Only passes on what it reads: the rank's net adds its own. */
-static bool is_passage(const ct_layer *l)
-{
-    return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
-}
-
 /* Whether layer i has some of the outputs of bottom b, which all ranks have whole, or is one rank's
  * alone: its gradient of the bottom is one part of a sum. */
 static bool reads_for_parts(const emitter *e, int i, int b)
@@ -390,7 +384,7 @@ static bool gets_gradient(const emitter *e, int blob, int stage)
     for (int i = 0; i < e->net->n_layer; i++) {
         const ct_instance *in = e->net->pass->instance[i];
 
-        if ((e->s->stage[i] != stage) || is_passage(e->net->layer[i])) continue;
+        if ((e->s->stage[i] != stage) || ct_layer_is_passage(e->net->layer[i])) continue;
         for (int b = 0; b < e->net->layer[i]->n_bottom; b++) {
             if (in->bottom[b]->wants_diff && (source_of(e, in->bottom[b]) == blob)) return true;
         }
@@ -861,7 +855,7 @@ static ct_status walk(emitter *e, int i)
     const ct_instance *in = e->net->pass->instance[i];
     const copy *unused;
 
-    if (is_passage(l)) {
+    if (ct_layer_is_passage(l)) {
         for (int t = 0; t < l->n_top; t++)
             e->value[blob_index(e->net, in->top[t])].same = source_of(e, in->bottom[0]);
         return CT_OK;

@@ -520,7 +520,7 @@ typedef struct origin {
     int maker;
 } origin;
 
-static bool is_passage(const ct_layer *l)
+bool ct_layer_is_passage(const ct_layer *l)
 {
     return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
 }
@@ -529,7 +529,7 @@ static origin origin_of(const sharder *h, int i, int b)
 {
     origin o = { h->net->pass->instance[i]->bottom[b], maker_of(h->net, i, b) };
 
-    while ((o.maker >= 0) && is_passage(h->net->layer[o.maker])) {
+    while ((o.maker >= 0) && ct_layer_is_passage(h->net->layer[o.maker])) {
         o.blob = h->net->pass->instance[o.maker]->bottom[0];
         o.maker = maker_of(h->net, o.maker, 0);
     }

@@ -17,6 +17,10 @@ const char *ct_split_name(ct_parallel_split split);
 bool ct_split_refuses(const Ct__LayerParameter *l, const ct_instance *in, ct_parallel_split split,
                       int tensor, char *why, size_t size);
 
+/** Split, Reorder and Cast, which a net adds: what they pass on is the value that they read, and a
+ *  rank's net adds its own. */
+bool ct_layer_is_passage(const ct_layer *l);
+
 /** What each rank of a replica has of a value. */
 typedef enum ct_sharding_kind {
     CT_SHARDING_BATCH,    /* its samples                                             */

@@ -59,16 +59,6 @@ static bool is_auto(Ct__MemoryParameter__Tier tier)
     return tier == CT__MEMORY_PARAMETER__TIER__AUTO;
 }
 
-static bool lies_in_files(Ct__MemoryParameter__Tier tier)
-{
-    return tier == CT__MEMORY_PARAMETER__TIER__FILE;
-}
-
-static double mib(int64_t bytes)
-{
-    return ceil(ldexp((double)bytes, -20));
-}
-
 /* ---- one way after the other is planned */
 
 /* Sums of a step's gradients over the ranks, in seconds, and of their halves. */
@@ -98,6 +88,17 @@ static void trial_close(trial *t)
     t->is_open = false;
 }
 
+static void take(const way *w, Ct__SolverParameter *param)
+{
+    Ct__MemoryParameter *m = param->memory;
+
+    if (w->zero >= 0) m->zero = w->zero;
+    if (w->state) m->state = CT__MEMORY_PARAMETER__TIER__FILE;
+    if (w->weights) m->weights = CT__MEMORY_PARAMETER__TIER__FILE;
+    if (w->chunk_mb > 0) m->chunk_mb = w->chunk_mb;
+    if (w->recompute >= 0) param->recompute = (Ct__Recompute)w->recompute;
+}
+
 /* Nets are made anew where they are others. */
 static ct_status trial_open(trial *t, const way *w)
 {
@@ -114,11 +115,7 @@ static ct_status trial_open(trial *t, const way *w)
     t->param.memory = &t->memory;
     t->options.param = &t->param;
     t->plan.options = &t->options;
-    if (w->zero >= 0) t->memory.zero = w->zero;
-    if (w->state) t->memory.state = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->weights) t->memory.weights = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->chunk_mb > 0) t->memory.chunk_mb = w->chunk_mb;
-    if (w->recompute >= 0) t->param.recompute = (Ct__Recompute)w->recompute;
+    take(w, &t->param);
     if (same) return CT_OK;
     CT_TRY(ct_memory_nets_open(&t->plan, &t->nets));
     t->is_open = true;
@@ -288,10 +285,10 @@ static bool go_together(const trial *t, const way *w)
 {
     const Ct__MemoryParameter *m = t->p->options->param->memory;
     bool narrow = (m->gradients == CT__MEMORY_PARAMETER__GRADIENTS__BF16);
-    bool weights = w->weights || lies_in_files(m->weights);
+    bool weights = w->weights || ct_memory_lies_in_files(m->weights);
     int zero = (w->zero >= 0) ? w->zero : m->zero;
 
-    if (t->p->parallel && (w->zero == 3)) return false; /* not of a table that two stages share */
+    if (t->p->parallel && (w->zero == 3)) return false; /* sums over ranks have no time there */
     if (t->p->comm->size == 1) return true;
     if (narrow && !m->has_zero && (zero < 2)) return false;
     return !weights || (zero == 0) || (zero == 3);
@@ -333,8 +330,8 @@ static bool may_change(const trial *t, const way *w)
         return false;
     if ((w->recompute >= 0) && (t->p->parallel || (s->recompute == CT__RECOMPUTE__BLOCKS)))
         return false;
-    if (w->weights && lies_in_files(m->weights)) return false;
-    if (w->state && !w->weights && lies_in_files(m->state)) return false;
+    if (w->weights && ct_memory_lies_in_files(m->weights)) return false;
+    if (w->state && !w->weights && ct_memory_lies_in_files(m->state)) return false;
     return go_together(t, w);
 }
 
@@ -373,13 +370,13 @@ static ct_status refuse(trial *t, const ct_memory_way *least)
         if ((double)less.need <= t->p->limit)
             return CT_FAIL(CT_ERR_CONFIG,
                            "limit_mb: %g: the least is %.0f MiB%s; %s would fit, with %.0f MiB",
-                           limit_mb, mib(least->need), rank_of(t, least).text,
-                           text_of(&ways[i]).text, mib(less.need));
+                           limit_mb, ct_memory_mib(least->need), rank_of(t, least).text,
+                           text_of(&ways[i]).text, ct_memory_mib(less.need));
     }
     return CT_FAIL(CT_ERR_CONFIG,
                    "limit_mb: %g: the least is %.0f MiB%s; no recomputation, no stage of ZeRO and "
                    "no file makes it fit: take a smaller batch, or a larger limit",
-                   limit_mb, mib(least->need), rank_of(t, least).text);
+                   limit_mb, ct_memory_mib(least->need), rank_of(t, least).text);
 }
 
 /* ---- the choice */
@@ -405,17 +402,6 @@ static ct_status look_at_all(trial *t, ways *w)
         w->way[w->n++] = list[i];
     }
     return CT_OK;
-}
-
-static void take(const way *w, Ct__SolverParameter *param)
-{
-    Ct__MemoryParameter *m = param->memory;
-
-    if (w->zero >= 0) m->zero = w->zero;
-    if (w->state) m->state = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->weights) m->weights = CT__MEMORY_PARAMETER__TIER__FILE;
-    if (w->chunk_mb > 0) m->chunk_mb = w->chunk_mb;
-    if (w->recompute >= 0) param->recompute = (Ct__Recompute)w->recompute;
 }
 
 /* The next slower one of those that fit. */
@@ -446,11 +432,12 @@ static void say(const trial *t, const ways *w, int best, const char *whose)
         ct_text_add(&slower, "%s%s %.4g ms", (k > 0) ? ", " : "; of what fits, ",
                     text_of(&w->way[next]).text, 1e3 * w->price[next].seconds);
     CT_INFO("memory: AUTO takes %s, since memory takes %.0f MiB of %.0f (%s)",
-            text_of(&w->way[best]).text, mib(w->asked), ldexp(t->p->limit, -20), t->p->who);
+            text_of(&w->way[best]).text, ct_memory_mib(w->asked), ldexp(t->p->limit, -20),
+            t->p->who);
     CT_INFO("memory: %.0f MiB and %.4g ms a step are modelled, without a limit %.4g ms%s; %d of %d "
             "ways do not fit",
-            mib(w->price[best].need), 1e3 * w->price[best].seconds, 1e3 * w->price[0].seconds,
-            (slower.text != NULL) ? slower.text : "", too_large, w->n);
+            ct_memory_mib(w->price[best].need), 1e3 * w->price[best].seconds,
+            1e3 * w->price[0].seconds, (slower.text != NULL) ? slower.text : "", too_large, w->n);
     CT_INFO(
         "memory: the model has %.4g GFLOP/s of a rank, and %.3g GB/s read from its files and %.3g "
         "written, %s",
@@ -491,7 +478,7 @@ static ct_status choose(trial *t, int64_t asked, Ct__SolverParameter *param)
         best = ct_memory_least(w.price, w.n);
         if (param->memory->limit_mb > 0) return refuse(t, &w.price[best]);
         CT_WARN("memory: a rank needs %.0f MiB at least, but %s leaves it %.0f",
-                mib(w.price[best].need), t->p->who, ldexp(t->p->limit, -20));
+                ct_memory_mib(w.price[best].need), t->p->who, ldexp(t->p->limit, -20));
     }
     take(&w.way[best], param);
     return CT_OK;
@@ -508,7 +495,7 @@ static ct_status fit_snapshot(const ct_memory_plan *p, Ct__SolverParameter *para
     if (v[0] == 0) return CT_OK;
     CT_WARN("snapshot_async: a copy takes %.0f MiB, for which %s has no room: training waits until "
             "snapshots are written",
-            mib(v[1]), p->who);
+            ct_memory_mib(v[1]), p->who);
     param->snapshot_async = false;
     t->snapshot = 0;
     return CT_OK;

@@ -112,7 +112,7 @@ static void add_storage(ct_memory_tiers *t, ct_memory_use use, int64_t length,
     t->bytes[CT_TIER_HOST][CT_USE_WINDOW] += ring;
 }
 
-static bool lies_in_files(Ct__MemoryParameter__Tier tier)
+bool ct_memory_lies_in_files(Ct__MemoryParameter__Tier tier)
 {
     return tier == CT__MEMORY_PARAMETER__TIER__FILE;
 }
@@ -150,8 +150,8 @@ ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net
     const Ct__MemoryParameter none = CT__MEMORY_PARAMETER__INIT;
     const Ct__MemoryParameter *m = (p->memory != NULL) ? p->memory : &none;
     ct_storage_files files = ct_job_memory_files(m);
-    const ct_storage_files *states = lies_in_files(m->state) ? &files : NULL;
-    const ct_storage_files *weights = lies_in_files(m->weights) ? &files : NULL;
+    const ct_storage_files *states = ct_memory_lies_in_files(m->state) ? &files : NULL;
+    const ct_storage_files *weights = ct_memory_lies_in_files(m->weights) ? &files : NULL;
     const ct_update_rule *rule = NULL;
     int64_t chunk = 0, ring = 0;
 
@@ -237,7 +237,7 @@ static ct_status agree(ct_memory_plan *p)
     return CT_OK;
 }
 
-static double mib(int64_t bytes)
+double ct_memory_mib(int64_t bytes)
 {
     return ceil(ldexp((double)bytes, -20));
 }
@@ -311,5 +311,5 @@ ct_status ct_memory_plan_test(ct_job *job, const Ct__SolverParameter *param,
     return CT_FAIL(CT_ERR_CONFIG,
                    "limit_mb: %g: the least is %.0f MiB, %.0f of them taken at the start: take a "
                    "smaller batch, or a larger limit",
-                   param->memory->limit_mb, mib(need), mib(p.runtime));
+                   param->memory->limit_mb, ct_memory_mib(need), ct_memory_mib(p.runtime));
 }

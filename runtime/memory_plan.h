@@ -45,6 +45,9 @@ typedef struct ct_memory_nets {
     ct_whole_nets nets;
 } ct_memory_nets;
 
+bool ct_memory_lies_in_files(Ct__MemoryParameter__Tier tier);
+/** Whole MiB, rounded up, for people. */
+double ct_memory_mib(int64_t bytes);
 /** limit, who and runtime of a rank of n on this machine, as `memory` of the solver says. */
 void ct_memory_plan_limit(ct_memory_plan *p, int n);
 /** Bytes of the limit that nets and states may take: ct_solver_options.memory_limit. */

@@ -13,13 +13,13 @@ static const double le[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
 enum { N_LE = sizeof(le) / sizeof(le[0]) };
 
 typedef struct route_count {
+    const char *name;
     int64_t by_status[N_STATUS];
     int64_t by_time[N_LE + 1];
     double sum_s;
 } route_count;
 
 struct ct_metrics {
-    const char *const *route;
     int n_route;
     route_count *count;
     pthread_mutex_t lock;
@@ -35,7 +35,7 @@ ct_status ct_metrics_create(const char *const *route, int n_route, ct_metrics **
         free(m);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for metrics");
     }
-    m->route = route;
+    for (int r = 0; r < n_route; r++) m->count[r].name = route[r];
     m->n_route = n_route;
     *m_p = m;
     return CT_OK;
@@ -79,16 +79,17 @@ static void write_times(const ct_metrics *m, int r, ct_text *to)
 
     for (int b = 0; b <= N_LE; b++) {
         sum += m->count[r].by_time[b];
-        ct_text_add(to, "cortado_request_seconds_bucket{route=\"%s\",le=\"", m->route[r]);
+        ct_text_add(to, "cortado_request_seconds_bucket{route=\"%s\",le=\"", m->count[r].name);
         if (b < N_LE)
             ct_text_add(to, "%g", le[b]);
         else
             ct_text_add(to, "+Inf");
         ct_text_add(to, "\"} %" PRId64 "\n", sum);
     }
-    ct_text_add(to, "cortado_request_seconds_sum{route=\"%s\"} %.9g\n", m->route[r],
+    ct_text_add(to, "cortado_request_seconds_sum{route=\"%s\"} %.9g\n", m->count[r].name,
                 m->count[r].sum_s);
-    ct_text_add(to, "cortado_request_seconds_count{route=\"%s\"} %" PRId64 "\n", m->route[r], sum);
+    ct_text_add(to, "cortado_request_seconds_count{route=\"%s\"} %" PRId64 "\n", m->count[r].name,
+                sum);
 }
 
 static void write_replies(ct_metrics *m, ct_text *to)
@@ -100,7 +101,7 @@ static void write_replies(ct_metrics *m, ct_text *to)
             int64_t n = m->count[r].by_status[k];
 
             if (n == 0) continue;
-            ct_text_add(to, "cortado_replies_total{route=\"%s\",status=\"", m->route[r]);
+            ct_text_add(to, "cortado_replies_total{route=\"%s\",status=\"", m->count[r].name);
             if (status_known[k] != 0)
                 ct_text_add(to, "%d", status_known[k]);
             else

@@ -219,20 +219,21 @@ typedef struct route {
     bool open;                 /* needs no key                                                  */
     bool works;                /* 503 while draining                                            */
     void (*give)(ct_transaction *x);
+    const char *name; /* in metrics */
 } route;
 
 static const route route_table[] = {
-    { "GET", "/", true, false, give_page },
-    { "GET", "/metrics", false, false, give_metrics },
-    { "GET", "/v1/models", false, false, give_models },
-    { "GET", "/v1/models/NAME", false, false, give_model },
-    { "POST", "/v1/embeddings", false, true, ct_embeddings_read },
-    { "GET", "/v2", false, false, give_server },
-    { "GET", "/v2/health/live", true, false, give_live },
-    { "GET", "/v2/health/ready", true, false, give_ready },
-    { "GET", "/v2/models/NAME[/v]", false, false, ct_infer_metadata },
-    { "GET", "/v2/models/NAME[/v]/ready", false, false, give_ready },
-    { "POST", "/v2/models/NAME[/v]/infer", false, true, ct_infer_read },
+    { "GET", "/", true, false, give_page, "/" },
+    { "GET", "/metrics", false, false, give_metrics, "/metrics" },
+    { "GET", "/v1/models", false, false, give_models, "/v1/models" },
+    { "GET", "/v1/models/NAME", false, false, give_model, "/v1/models/NAME" },
+    { "POST", "/v1/embeddings", false, true, ct_embeddings_read, "/v1/embeddings" },
+    { "GET", "/v2", false, false, give_server, "/v2" },
+    { "GET", "/v2/health/live", true, false, give_live, "/v2/health/live" },
+    { "GET", "/v2/health/ready", true, false, give_ready, "/v2/health/ready" },
+    { "GET", "/v2/models/NAME[/v]", false, false, ct_infer_metadata, "/v2/models/NAME" },
+    { "GET", "/v2/models/NAME[/v]/ready", false, false, give_ready, "/v2/models/NAME/ready" },
+    { "POST", "/v2/models/NAME[/v]/infer", false, true, ct_infer_read, "/v2/infer" },
 };
 enum { N_ROUTE = sizeof(route_table) / sizeof(route_table[0]) };
 
@@ -286,22 +287,6 @@ static int find_route(ct_transaction *x)
                             x->request.path);
     return -1;
 }
-
-/* Routes' names in metrics; the last is for what has none. */
-static const char *const route_name[N_ROUTE + 1] = {
-    "/",
-    "/metrics",
-    "/v1/models",
-    "/v1/models/NAME",
-    "/v1/embeddings",
-    "/v2",
-    "/v2/health/live",
-    "/v2/health/ready",
-    "/v2/models/NAME",
-    "/v2/models/NAME/ready",
-    "/v2/infer",
-    "none",
-};
 
 void ct_transaction_init(ct_transaction *x, ct_api *api)
 {
@@ -435,14 +420,16 @@ void ct_transaction_end(ct_transaction *x)
 
 ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **api_p)
 {
+    const char *name[N_ROUTE + 1] = { [N_ROUTE] = "none" }; /* of what has no route */
     ct_api *api = calloc(1, sizeof(*api));
     ct_status status;
 
     if (api == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a server");
+    for (int k = 0; k < N_ROUTE; k++) name[k] = route_table[k].name;
     api->o = *options;
     api->dispatch = d;
     atomic_init(&api->draining, false);
-    status = ct_metrics_create(route_name, N_ROUTE + 1, &api->metrics);
+    status = ct_metrics_create(name, N_ROUTE + 1, &api->metrics);
     if (status != CT_OK) {
         free(api);
         return status;

@@ -15,8 +15,6 @@
 
 enum { COLUMNS = 24 };
 
-static char folder[] = "/tmp/cortado-served.XXXXXX";
-
 static const char net[] =
     "name: 'Tiny'\n"
     "layer { name: 'in' type: 'Input' top: 'tokens' top: 'mask'\n"
@@ -34,22 +32,10 @@ static const char net[] =
 
 static const int32_t ids[] = { 3, 1, 4, 1, 5, 9, 2, 6, 10 };
 
-static const char *path_of(const char *name)
-{
-    static char path[4][128];
-    static int next;
-    char *to = path[next++ % 4];
-
-    snprintf(to, sizeof(path[0]), "%s/%s", folder, name);
-    return to;
-}
-
 static const char *write_file(const char *name, const char *text)
 {
-    const char *path = path_of(name);
-
-    assert_int_equal(ct_file_write(path, text, strlen(text)), CT_OK);
-    return path;
+    assert_int_equal(ct_file_write(name, text, strlen(text)), CT_OK);
+    return name;
 }
 
 static ct_served *open_served(const char *model, const char *weights, int64_t tokens, int64_t most)
@@ -80,7 +66,7 @@ static void run(ct_served *s, float *to)
  */
 static void weights_are_the_files(void **state)
 {
-    const char *model = write_file("net.prototxt", net), *file = path_of("w.npz");
+    const char *model = write_file("net.prototxt", net), *file = "w.npz";
     ct_served *s = open_served(model, NULL, 64, 4);
     float made[2 * COLUMNS], wanted[2 * COLUMNS], got[2 * COLUMNS];
     ct_net *n = ct_packed_net_of(ct_served_net(s));
@@ -124,7 +110,7 @@ static void refused(const char *model, const char *weights, ct_status status, co
 /* The scale of `length` need not be in the file, the weights of `qkv` must. */
 static void files_are_refused(void **state)
 {
-    const char *model = write_file("net.prototxt", net), *file = path_of("few.npz");
+    const char *model = write_file("net.prototxt", net), *file = "few.npz";
     ct_served *s = open_served(write_file("small.prototxt", net), NULL, 32, 1);
     ct_net *n = ct_packed_net_of(ct_served_net(s));
     ct_model *m;
@@ -145,8 +131,8 @@ static void files_are_refused(void **state)
                        "layer { name: 'head' type: 'InnerProduct' bottom: 'x' top: 'y' "
                        "inner_product_param { num_output: 5 axis: 2 } }\n"),
             file, CT_ERR_DATA, "few.npz: no weight 0 of layer \"head\"");
-    refused(model, path_of("none.npz"), CT_ERR_IO, "none.npz");
-    refused(path_of("none.prototxt"), NULL, CT_ERR_IO, "none.prototxt");
+    refused(model, "none.npz", CT_ERR_IO, "none.npz");
+    refused("none.prototxt", NULL, CT_ERR_IO, "none.prototxt");
     refused(write_file("bad.prototxt", "layer { name: 'in' type: 'Input' top: 'tokens'\n"
                                        "  input_param { shape { dim: 1 dim: 32 } varies: true } }\n"
                                        "layer { name: 'wte' type: 'Embed' bottom: 'tokens' }\n"),
@@ -159,10 +145,10 @@ int main(void)
         cmocka_unit_test(weights_are_the_files),
         cmocka_unit_test(files_are_refused),
     };
-    char command[64];
+    char folder[] = "/tmp/cortado-served.XXXXXX", command[64];
     int failed;
 
-    if (mkdtemp(folder) == NULL) return 1;
+    if ((mkdtemp(folder) == NULL) || (chdir(folder) != 0)) return 1;
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(command, sizeof(command), "rm -rf %s", folder);
     return ((system(command) != 0) || (failed != 0)) ? 1 : 0;
