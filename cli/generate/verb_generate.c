@@ -8,7 +8,7 @@
 #include "cli/verb.h"
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
-#include "framework/net/sequence.h"
+#include "framework/net/packed.h"
 #include "framework/snapshot/snapshot.h"
 #include "framework/text/tokenizer.h"
 
@@ -179,21 +179,37 @@ static ct_status write_text(request *r, bool last)
 
 /* ---- the net */
 
-static ct_status generate(request *r, ct_sequence *s)
+/* The prompt in chunks: the scores behind it. */
+static ct_status read_prompt(const request *r, ct_packed_net *net, ct_packed_item *item)
 {
+    int64_t chunk = ct_packed_net_most_tokens(net);
+
+    for (int64_t at = 0; at < r->prompt.n; at += item->n) {
+        item->id = r->prompt.id + at;
+        item->n = (r->prompt.n - at < chunk) ? r->prompt.n - at : chunk;
+        item->want = (at + item->n < r->prompt.n) ? CT_ROWS_NONE : CT_ROWS_LAST;
+        CT_TRY(ct_packed_net_run(net, item, 1));
+    }
+    return CT_OK;
+}
+
+static ct_status generate(request *r, ct_packed_net *net, ct_packed_sequence *s)
+{
+    ct_packed_item item = { .sequence = s };
     int32_t end = ct_tokenizer_end(r->tokenizer), id = 0;
     double start = ct_clock_s(), first;
-    const float *logits;
 
-    CT_TRY(ct_sequence_feed(s, r->prompt.id, r->prompt.n, &logits));
+    CT_TRY(read_prompt(r, net, &item));
+    item.id = &id;
+    item.n = 1;
     first = ct_clock_s();
     for (;;) {
-        CT_TRY(choose(r, logits, &id));
+        CT_TRY(choose(r, item.row, &id));
         if (id == end) break;
         CT_TRY(ct_ids_add(&r->made, &id, 1));
         CT_TRY(write_text(r, false));
         if (r->made.n == r->max_tokens) break;
-        CT_TRY(ct_sequence_feed(s, &id, 1, &logits));
+        CT_TRY(ct_packed_net_run(net, &item, 1));
     }
     CT_TRY(write_text(r, true));
     CT_INFO("Prompt: %" PRId64 " tokens in %.3f s.", r->prompt.n, first - start);
@@ -214,22 +230,28 @@ static ct_status run(ct_call *call, const ct_config *c, request *r)
 {
     ct_net_options options;
     ct_net_state state;
-    ct_decoder *d = NULL;
-    ct_sequence *s = NULL;
+    ct_packed_most most = { .sequences = 1, .tokens = chunk_of(r->prompt.n) };
+    ct_packed_net *net = NULL;
+    ct_packed_sequence *s = NULL;
     ct_status status;
+    int64_t kept;
 
     CT_TRY(ct_net_state_read(call->options, &state));
     ct_net_options_fill(call, c, CT_TEST, &state, &options);
     options.dev = NULL;
-    CT_TRY(ct_decoder_create(c->net, &options, chunk_of(r->prompt.n), &d));
-    CT_TRY_GOTO(status, out, ct_decoder_check_ids(d, r->n_id, ct_tokenizer_source(r->tokenizer)));
-    CT_TRY_GOTO(status, out, ct_sequence_open(d, r->prompt.n + r->max_tokens - 1, &s));
+    most.cached = most.length = r->prompt.n + r->max_tokens - 1;
+    CT_TRY(ct_packed_net_create(c->net, &options, &most, &net));
     CT_TRY_GOTO(status, out,
-                ct_weights_load_all(ct_options_text(call->options, "weights"), ct_decoder_net(d)));
-    CT_TRY_GOTO(status, out, generate(r, s));
+                ct_packed_net_check_ids(net, r->n_id, ct_tokenizer_source(r->tokenizer)));
+    CT_TRY_GOTO(status, out,
+                ct_packed_sequence_open(net, r->prompt.id, r->prompt.n, most.length, &s, &kept));
+    CT_TRY_GOTO(
+        status, out,
+        ct_weights_load_all(ct_options_text(call->options, "weights"), ct_packed_net_of(net)));
+    CT_TRY_GOTO(status, out, generate(r, net, s));
 out:
-    ct_sequence_close(s);
-    ct_decoder_destroy(d);
+    ct_packed_sequence_close(s);
+    ct_packed_net_destroy(net);
     return status;
 }
 

@@ -392,6 +392,7 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(status);
     CT_TRY(make_room(&m->graph));
     m->graph.fixed = net->options.fixed;
+    m->graph.packed = (net->options.env.packed != NULL);
     CT_TRY(ct_graph_reach(&m->graph));
     ct_graph_vary(&m->graph);
     if (!net->options.no_fuse && !m->no_fuse)

@@ -20,15 +20,6 @@ typedef struct ct_text_size {
     double tokens, bytes; /* 0: not known */
 } ct_text_size;
 
-/** Where a sequence that grows stands: framework/net/sequence.h. */
-typedef struct ct_sequence_at {
-    int64_t length;    /* tokens before the new ones                                       */
-    int64_t fresh;     /* new tokens: the first ones of the blobs; the others count for nothing */
-    int64_t capacity;  /* tokens, at most                                                  */
-    void *const *kept; /* what each layer of the net keeps of the tokens before            */
-    void *work;        /* of a call                                                        */
-} ct_sequence_at;
-
 struct ct_step_there; /* framework/math/step_there.h */
 
 typedef enum { CT_CHUNK_BEGIN, CT_CHUNK_WAIT, CT_CHUNK_DROP } ct_chunk_call;
@@ -109,8 +100,6 @@ typedef struct ct_exec {
 
     double polled_s; /* when ct_exec_poll() last polled; 0: it did not */
     int64_t n_poll;  /* how often it did, poll NULL or not */
-
-    const ct_sequence_at *sequence; /* blobs have its new tokens; NULL: whole sequences */
 
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
     double wait_data_s;     /* data layers add the time they waited for their batch */

@@ -49,13 +49,15 @@ typedef struct ct_graph {
     int n_node;
     ct_value *value;
     int n_value;
-    bool fixed; /* inputs keep their shapes: ct_net_options.fixed */
+    bool fixed;  /* inputs keep their shapes: ct_net_options.fixed …              */
+    bool packed; /* … but for ct_net_env.packed, where they vary whatever they say */
 } ct_graph;
 
 /** Whether the node's tops may have other shapes in each batch. */
 static inline bool ct_node_varies(const ct_graph *g, const ct_graph_node *n)
 {
-    return n->ops->varies || (!g->fixed && ct_layer_varies(n->ops, n->param));
+    return n->ops->varies || (g->packed && n->ops->keeps_top) ||
+           (!g->fixed && ct_layer_varies(n->ops, n->param));
 }
 
 /** The layers of `net` that the options' phase, level and stages take in, in order. *kept_p is

@@ -65,9 +65,6 @@ void ct_layer_place(ct_layer *l, const ct_device *dev)
 
 ct_status ct_layer_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const ct_sequence_ops *sequence = (ex->sequence != NULL) ? l->ops->sequence : NULL;
-
-    if ((sequence != NULL) && (sequence->forward != NULL)) return sequence->forward(l, in, ex);
     if ((l->form != NULL) && (l->form->forward != NULL)) return l->form->forward(l, in, ex);
     return l->ops->forward(l, in, ex);
 }

@@ -52,6 +52,12 @@ typedef struct ct_packed {
                          * longest, 0 while it is made */
     const int64_t *at;  /* [n + 1] the first token of each, and the end                         */
     int64_t number;     /* grows with each other set of sequences                               */
+    /* Of a net with a cache; otherwise 0. */
+    int64_t capacity;           /* tokens that a sequence may have, those in the cache counted  */
+    const int64_t *before;      /* [n] tokens of each that the cache has, before these          */
+    const int32_t *const *page; /* [n] its pages (pages.h); NULL: it is whole and leaves nothing */
+    void *const *kept;          /* what each layer keeps of all pages                           */
+    void *work;                 /* of a layer's call                                            */
 } ct_packed;
 
 /** What the job looks like, for layers that read or split data. The same on all ranks but rank. */
@@ -267,19 +273,17 @@ typedef struct ct_formula_step {
     const char *name; /* of what it makes; of the last step: NULL */
 } ct_formula_step;
 
-/** Layers of nets that run token by token (framework/net/sequence.h). The first two axes of bottoms
- *  and tops are one sequence and its tokens. Every member may be NULL. */
+/** Layers of nets of tokens (framework/net/packed.h). The first two axes of bottoms and tops are
+ * one row and its tokens. Every member may be NULL. */
 typedef struct ct_sequence_ops {
     /** Whether it does: at each place of the first n_axis axes (2: a token, 1: a sample) the tops
      *  depend on what the bottoms have there alone, or forward below knows the others. NULL: yes,
      *  whatever the parameters. */
     bool (*apart)(const ct_layer *l, const ct_instance *in, int n_axis);
-    /** Bytes that it keeps of a sequence of so many tokens, and that a call needs beside them; or
-     *  why it cannot. */
-    ct_status (*keep)(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
-                      size_t *work_p);
-    /** In place of the layer's, of the new tokens in ex->sequence. */
-    ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    /** Where sequences grow: bytes that it keeps of `pages` pages, and that a call needs beside
+     *  them, for sequences of at most `capacity` tokens; or why it cannot. NULL: nothing. */
+    ct_status (*keep)(const ct_layer *l, const ct_instance *in, int64_t pages, int64_t capacity,
+                      size_t *kept_p, size_t *work_p);
     /** Where env->packed is set, reshape and forward go by it: each sequence is for itself. pools:
      *  the top has a row a sequence, and bottom 0 a number a token. */
     bool packs, pools;
@@ -418,7 +422,7 @@ struct ct_instance {
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */
-    int number;       /* of the layer in the net, for ct_sequence_at.kept */
+    int number;       /* of the layer in the net, for ct_packed.kept */
     ct_fault fault;
     void *state;
 };

@@ -60,6 +60,9 @@ typedef struct ct_host_layer ct_host_layer;
 /** What changes from batch to batch: vary.c. */
 typedef struct ct_vary ct_vary;
 
+/** Fewer rows behind a layer: narrow.c. */
+typedef struct ct_narrowing ct_narrowing;
+
 /** What a pass tells the host: report.c. */
 typedef struct ct_pass_report {
     void *there, *here; /* on the device, on the host: a word a layer, then the losses */
@@ -71,10 +74,11 @@ typedef struct ct_pass_report {
 
 /** What a pass keeps beside what everyone sees of it. */
 typedef struct ct_pass_impl {
-    ct_epilogue *tail;    /* of the groups                                            */
-    void *block, *always; /* its own of the plan; that of CT_LIFETIME_ALWAYS buffers  */
-    ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
-    ct_vary *vary;        /* NULL: every batch has the same shapes                    */
+    ct_epilogue *tail;       /* of the groups                                            */
+    void *block, *always;    /* its own of the plan; that of CT_LIFETIME_ALWAYS buffers  */
+    ct_host_layer **host;    /* per layer; NULL: it runs on the net's device. May be NULL itself */
+    ct_vary *vary;           /* NULL: every batch has the same shapes                    */
+    ct_narrowing *narrowing; /* NULL: all layers have all rows                        */
     ct_pass_report report;
     int64_t n_use;                 /* how often other weights were taken */
     double clock_s;                /* when mark 0 of run.c was passed; 0: it was not */
@@ -179,6 +183,18 @@ void ct_pass_vary_release(ct_pass *pass);
  *  takes over how many it made. Collective where the exec has other ranks. */
 ct_status ct_pass_vary_before(ct_pass *pass, int i);
 ct_status ct_pass_vary_after(ct_pass *pass, int i);
+
+/** From now on rows may be left out behind a layer: its tops, and all that lies beside them, are
+ *  1 x rows x …, and layers behind it take each row for itself. */
+ct_status ct_pass_narrow_behind(ct_pass *pass, int layer);
+void ct_pass_narrow_release(ct_pass *pass);
+/** Rows [n], ascending, that the next forward goes on with there; NULL: all. */
+void ct_pass_narrow(ct_pass *pass, const int64_t *row, int64_t n);
+/** The last layer that the next forward runs with all rows. */
+int ct_pass_narrow_last(const ct_pass *pass);
+/** Before layer `unit` of a forward; after a forward, whether it failed or not. */
+void ct_pass_narrow_before(ct_pass *pass, int unit);
+void ct_pass_narrow_after(ct_pass *pass);
 /** Gives the exec the samples that layer i works on, and the ranks that it asks for sums. i < 0:
  * the net's. */
 void ct_pass_set_exec(ct_pass *pass, int i);

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/memory.h"
 #include "framework/net/net_impl.h"
+#include "framework/net/pages.h"
 
 /* What a blob of a packed net has. */
 typedef enum {
@@ -16,11 +18,31 @@ typedef enum {
 
 enum { MOST_INPUT = 3 };
 
+/* Keys and values of sequences that grow. */
+typedef struct cache {
+    ct_page_pool *pool; /* NULL: there is none                         */
+    void **kept;        /* of each layer, its pages; NULL: it has none */
+    void *work;
+    double page_bytes; /* of all layers                                */
+} cache;
+
+struct ct_packed_sequence {
+    ct_packed_net *net;
+    ct_page_list list;
+    int64_t capacity;
+};
+
 struct ct_packed_net {
     ct_net *net;
-    ct_packed packed; /* the environment's; at is room for most + 1 */
-    int64_t *at;
-    int64_t most_tokens, most, longest, ids, columns;
+    ct_packed packed; /* the environment's; its arrays are these, with room for `most` */
+    int64_t *at, *before;
+    const int32_t **page;
+    cache cache;
+    int64_t *wanted; /* rows that a run makes */
+    int64_t n_wanted;
+    const ct_layer *table; /* that has positions for `longest` tokens; NULL: none */
+    int64_t most_tokens, most, longest, ids, columns, pages;
+    bool narrows; /* rows may be left out */
     int n_input;
     const char *input[MOST_INPUT]; /* names; the first one's has the ids */
     float *data[MOST_INPUT];
@@ -40,9 +62,6 @@ static ct_status take_input(ct_packed_net *p, int i)
             l, CT_ERR_CONFIG,
             "a net that runs sequences side by side has an Input with the ids of "
             "tokens first, and at most \"types\" and \"mask\": use the deploy net");
-    if (!ct_layer_varies(l->ops, l->param))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "sequences of unlike lengths want input_param { varies: true }");
     for (int t = 0; t < l->n_top; t++) {
         const char *name = in->top[t]->name;
 
@@ -160,6 +179,10 @@ static ct_status check_layers(ct_packed_net *p, blob_kind *kind)
                                                                       : "tokens");
         for (int t = 0; t < l->n_top; t++) kind[g->node[i].top[t]] = made;
         if ((longest > 0) && (longest < p->longest)) p->longest = longest;
+        if ((longest > 0) && (longest < p->packed.capacity)) {
+            p->packed.capacity = longest;
+            p->table = l;
+        }
     }
     return CT_OK;
 }
@@ -232,25 +255,114 @@ static ct_status check_net(ct_packed_net *p)
     return status;
 }
 
-ct_status ct_packed_net_create(const Ct__NetParameter *param, const ct_net_options *options,
-                               int64_t most_tokens, int64_t most, ct_packed_net **p_p)
-{
-    ct_packed_net *p = calloc(1, sizeof(*p));
-    ct_net_options own = *options;
-    ct_status status = CT_OK;
+/* ---- the cache */
 
-    if (p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a packed net");
-    p->most_tokens = p->longest = most_tokens;
-    p->most = (most < most_tokens) ? most : most_tokens;
-    p->at = calloc((size_t)p->most + 1, sizeof(p->at[0]));
-    p->packed = (ct_packed){ .n = p->most, .at = p->at };
-    own.env.sequence_tokens = most_tokens;
+/* What each layer keeps, and room for the call that needs most. */
+static ct_status make_cache(ct_packed_net *p)
+{
+    const ct_net *net = p->net;
+    cache *c = &p->cache;
+    size_t most = 0;
+
+    if (p->pages == 0) return CT_OK;
+    if (p->pools)
+        return CT_FAIL(CT_ERR_CONFIG, "net \"%s\" pools its tokens: it has no next one", net->name);
+    CT_TRY(ct_page_pool_create(p->pages, &c->pool));
+    c->kept = calloc((size_t)net->n_layer + 1, sizeof(c->kept[0]));
+    if (c->kept == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a cache");
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_layer *l = net->layer[i];
+        const ct_instance *in = net->pass->instance[i];
+        size_t kept = 0, work = 0;
+
+        if ((l->ops->sequence == NULL) || (l->ops->sequence->keep == NULL)) continue;
+        CT_TRY(l->ops->sequence->keep(l, in, p->pages, p->packed.capacity, &kept, &work));
+        if (work > most) most = work;
+        c->kept[in->number] = ct_mem_acquire(kept);
+        if (c->kept[in->number] == NULL)
+            return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %" PRId64 " tokens of a cache",
+                                 p->pages * CT_PAGE_TOKENS);
+        memset(c->kept[in->number], 0, kept);
+        c->page_bytes += (double)kept / (double)p->pages;
+    }
+    if (most > 0) c->work = ct_mem_acquire(most);
+    if ((most > 0) && (c->work == NULL)) return CT_FAIL(CT_ERR_NOMEM, "no memory for a cache");
+    p->packed.kept = c->kept;
+    p->packed.work = c->work;
+    return CT_OK;
+}
+
+static void destroy_cache(ct_packed_net *p)
+{
+    cache *c = &p->cache;
+
+    for (int i = 0; (c->kept != NULL) && (i < p->net->n_layer); i++) ct_mem_release(c->kept[i]);
+    free(c->kept);
+    ct_mem_release(c->work);
+    ct_page_pool_destroy(c->pool);
+}
+
+/* Behind the last layer that looks at other tokens rows may be left out. */
+static ct_status find_narrow(ct_packed_net *p)
+{
+    const ct_net *net = p->net;
+    int last = -1;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_sequence_ops *ops = net->layer[i]->ops->sequence;
+
+        if ((ops != NULL) && ops->packs) last = i;
+    }
+    p->narrows = !p->pools && (last >= 0);
+    return p->narrows ? ct_pass_narrow_behind(net->pass, last) : CT_OK;
+}
+
+/* ---- making */
+
+static ct_status make_room(ct_packed_net *p, const ct_packed_most *most)
+{
+    size_t n;
+
+    p->most_tokens = p->longest = most->tokens;
+    p->most = (most->sequences < most->tokens) ? most->sequences : most->tokens;
+    n = (size_t)p->most + 1;
+    p->at = calloc(n, sizeof(p->at[0]));
+    p->before = calloc(n, sizeof(p->before[0]));
+    p->page = calloc(n, sizeof(p->page[0]));
+    p->wanted = calloc((size_t)most->tokens + 1, sizeof(p->wanted[0]));
+    if ((p->at == NULL) || (p->before == NULL) || (p->page == NULL) || (p->wanted == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " sequences", p->most);
+    p->pages = ct_pages_of(most->cached);
+    p->packed = (ct_packed){ .n = p->most, .at = p->at, .before = p->before, .page = p->page };
+    p->packed.capacity = p->pages * CT_PAGE_TOKENS;
+    if ((most->length > 0) && (most->length < p->packed.capacity))
+        p->packed.capacity = most->length;
+    return CT_OK;
+}
+
+static ct_status make_net(const Ct__NetParameter *param, const ct_net_options *options,
+                          ct_packed_net *p)
+{
+    ct_net_options own = *options;
+
+    own.env.sequence_tokens = p->most_tokens;
     own.env.packed = &p->packed;
     own.forward_only = true;
-    if (p->at == NULL)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " sequences", p->most);
-    if (status == CT_OK) status = ct_net_create(param, &own, &p->net);
-    if (status == CT_OK) status = check_net(p);
+    CT_TRY(ct_net_create(param, &own, &p->net));
+    CT_TRY(check_net(p));
+    CT_TRY(find_narrow(p));
+    return make_cache(p);
+}
+
+ct_status ct_packed_net_create(const Ct__NetParameter *param, const ct_net_options *options,
+                               const ct_packed_most *most, ct_packed_net **p_p)
+{
+    ct_packed_net *p = calloc(1, sizeof(*p));
+    ct_status status;
+
+    if (p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a packed net");
+    status = make_room(p, most);
+    if (status == CT_OK) status = make_net(param, options, p);
     if (status != CT_OK) {
         ct_packed_net_destroy(p);
         return status;
@@ -262,8 +374,12 @@ ct_status ct_packed_net_create(const Ct__NetParameter *param, const ct_net_optio
 void ct_packed_net_destroy(ct_packed_net *p)
 {
     if (p == NULL) return;
+    destroy_cache(p);
     ct_net_destroy(p->net);
     free(p->at);
+    free(p->before);
+    free(p->page);
+    free(p->wanted);
     free(p);
 }
 
@@ -297,7 +413,122 @@ bool ct_packed_net_pools(const ct_packed_net *p)
     return p->pools;
 }
 
+int64_t ct_packed_net_capacity(const ct_packed_net *p)
+{
+    return p->packed.capacity;
+}
+
+int64_t ct_packed_net_cached(const ct_packed_net *p)
+{
+    return p->pages * CT_PAGE_TOKENS;
+}
+
+int64_t ct_packed_net_page_tokens(const ct_packed_net *p)
+{
+    (void)p;
+    return CT_PAGE_TOKENS;
+}
+
+double ct_packed_net_token_bytes(const ct_packed_net *p)
+{
+    return p->cache.page_bytes / CT_PAGE_TOKENS;
+}
+
+/* The layer that makes the output: the last one, where some run in place. */
+static const ct_layer *maker_of_output(const ct_packed_net *p)
+{
+    const ct_net *net = p->net;
+    const ct_layer *l = net->layer[net->n_layer - 1];
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int t = 0; t < net->layer[i]->n_top; t++) {
+            if (net->pass->instance[i]->top[t] == net->pass->blob[p->output]) l = net->layer[i];
+        }
+    }
+    return l;
+}
+
+ct_status ct_packed_net_check_ids(const ct_packed_net *p, int64_t n, const char *tokenizer)
+{
+    for (int i = 0; i < p->net->n_layer; i++) {
+        const ct_layer *l = p->net->layer[i];
+        const Ct__EmbedParameter *e = l->param->embed_param;
+
+        if ((e != NULL) && l->ops->reads_tokens && (n > (int64_t)e->input_dim))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "%s has %" PRId64 " ids, but embed_param.input_dim is %u",
+                                 tokenizer, n, e->input_dim);
+    }
+    if (n > p->columns)
+        return CT_LAYER_FAIL(maker_of_output(p), CT_ERR_CONFIG,
+                             "%s has %" PRId64 " ids, but the net scores %" PRId64 " tokens",
+                             tokenizer, n, p->columns);
+    return CT_OK;
+}
+
+/* ---- sequences that grow */
+
+ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n, int64_t capacity,
+                                  ct_packed_sequence **s_p, int64_t *kept_p)
+{
+    ct_packed_sequence *s;
+    ct_status status;
+    bool room;
+
+    *s_p = NULL;
+    if (p->cache.pool == NULL) return CT_FAIL(CT_ERR_CONFIG, "the net was made without a cache");
+    if ((n < 1) || (capacity < n))
+        return CT_FAIL(CT_ERR_ARG, "a sequence of %" PRId64 " tokens that begins with %" PRId64,
+                       capacity, n);
+    if ((capacity > p->packed.capacity) && (p->table != NULL))
+        return CT_LAYER_FAIL(p->table, CT_ERR_CONFIG,
+                             "a sequence of %" PRId64 " tokens, but position_param.max_length is "
+                             "%" PRId64 ": shorten the prompt, or ask for fewer tokens",
+                             capacity, p->packed.capacity);
+    if (capacity > p->packed.capacity)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "a sequence of %" PRId64 " tokens: the cache has room for %" PRId64,
+                       capacity, p->packed.capacity);
+    s = calloc(1, sizeof(*s));
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    *s = (ct_packed_sequence){ .net = p, .capacity = capacity };
+    status = ct_page_list_open(p->cache.pool, id, n, capacity, &s->list, &room);
+    if ((status != CT_OK) || !room) {
+        free(s);
+        return status;
+    }
+    *kept_p = s->list.length;
+    *s_p = s;
+    return CT_OK;
+}
+
+void ct_packed_sequence_close(ct_packed_sequence *s)
+{
+    if (s == NULL) return;
+    ct_page_list_close(s->net->cache.pool, &s->list);
+    free(s);
+}
+
+int64_t ct_packed_sequence_length(const ct_packed_sequence *s)
+{
+    return s->list.length;
+}
+
 /* ---- runs */
+
+static int64_t before_of(const ct_packed_item *item)
+{
+    return (item->sequence != NULL) ? item->sequence->list.length : 0;
+}
+
+static int64_t most_of(const ct_packed_net *p, const ct_packed_item *item)
+{
+    int64_t room;
+
+    if (item->sequence == NULL) return p->longest;
+    room = item->sequence->capacity - item->sequence->list.length;
+    return (room < p->most_tokens) ? room : p->most_tokens;
+}
 
 static ct_status check_items(const ct_packed_net *p, const ct_packed_item *item, int64_t n)
 {
@@ -307,11 +538,11 @@ static ct_status check_items(const ct_packed_net *p, const ct_packed_item *item,
         return CT_FAIL(CT_ERR_ARG, "%" PRId64 " sequences, the net was made for 1 to %" PRId64, n,
                        p->most);
     for (int64_t s = 0; s < n; s++) {
-        if ((item[s].n < 1) || (item[s].n > p->longest))
+        if ((item[s].n < 1) || (item[s].n > most_of(p, &item[s])))
             return CT_FAIL(CT_ERR_ARG,
                            "sequence %" PRId64 " has %" PRId64 " tokens, the net takes 1 to "
                            "%" PRId64,
-                           s, item[s].n, p->longest);
+                           s, item[s].n, most_of(p, &item[s]));
         for (int64_t i = 0; i < item[s].n; i++) {
             if ((item[s].id[i] < 0) || (item[s].id[i] >= p->ids))
                 return CT_FAIL(CT_ERR_DATA,
@@ -349,9 +580,26 @@ static void place(ct_packed_net *p, const ct_packed_item *item, int64_t n)
 
         same = same && (p->at[s + 1] == end);
         p->at[s + 1] = end;
+        p->before[s] = before_of(&item[s]);
+        p->page[s] = (item[s].sequence != NULL) ? item[s].sequence->list.page : NULL;
         if (item[s].n > packed->longest) packed->longest = item[s].n;
     }
     if (!same) packed->number++;
+}
+
+/* The rows that are wanted; where there are none the last one, since a pass has some. */
+static void want(ct_packed_net *p, const ct_packed_item *item, int64_t n)
+{
+    p->n_wanted = 0;
+    if (!p->narrows) return;
+    for (int64_t s = 0; s < n; s++) {
+        int64_t first = (item[s].want == CT_ROWS_ALL) ? p->at[s] : p->at[s + 1] - 1;
+
+        for (int64_t i = first; (item[s].want != CT_ROWS_NONE) && (i < p->at[s + 1]); i++)
+            p->wanted[p->n_wanted++] = i;
+    }
+    if (p->n_wanted == 0) p->wanted[p->n_wanted++] = p->at[n] - 1;
+    ct_pass_narrow(p->net->pass, (p->n_wanted < p->at[n]) ? p->wanted : NULL, p->n_wanted);
 }
 
 static void fill(const ct_packed_net *p, const ct_packed_item *item, int64_t n)
@@ -370,23 +618,43 @@ ct_status ct_packed_net_shape(ct_packed_net *p, const ct_packed_item *item, int6
 
     CT_TRY(check_items(p, item, n));
     place(p, item, n);
+    want(p, item, n);
     for (int k = 0; k < p->n_input; k++)
         CT_TRY(ct_pass_set_input(pass, p->input[k], &(ct_shape){ 2, { 1, p->at[n] } }));
     return ct_pass_reshape(pass);
 }
 
+/* The output's rows, or the tokens', as the items want them. */
+static void take_rows(const ct_packed_net *p, ct_packed_item *item, int64_t n)
+{
+    const float *row = ct_blob_data(p->net->pass->blob[p->output]);
+
+    for (int64_t s = 0; s < n; s++) {
+        int64_t made = p->pools                                         ? 1
+                       : (p->narrows && (item[s].want == CT_ROWS_LAST)) ? 1
+                       : (p->narrows && (item[s].want == CT_ROWS_NONE)) ? 0
+                                                                        : item[s].n;
+
+        item[s].rows = made;
+        item[s].row = row;
+        row += made * p->columns;
+    }
+}
+
 ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n)
 {
     ct_pass *pass = p->net->pass;
-    const float *out;
+    ct_status status;
 
     CT_TRY(ct_packed_net_shape(p, item, n));
     fill(p, item, n);
-    CT_TRY(ct_pass_forward(pass, NULL));
-    out = ct_blob_data(pass->blob[p->output]);
+    status = ct_pass_forward(pass, NULL);
+    ct_pass_narrow_after(pass);
+    CT_TRY(status);
+    take_rows(p, item, n);
     for (int64_t s = 0; s < n; s++) {
-        item[s].rows = p->pools ? 1 : item[s].n;
-        item[s].row = out + (p->pools ? s : p->at[s]) * p->columns;
+        if (item[s].sequence != NULL)
+            ct_page_list_grow(p->cache.pool, &item[s].sequence->list, item[s].id, item[s].n);
     }
     return CT_OK;
 }

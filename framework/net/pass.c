@@ -45,6 +45,7 @@ void ct_pass_destroy(ct_pass *pass)
     }
     for (int b = 0; (pass->blob != NULL) && (b < net->n_blob); b++) free(pass->blob[b]);
     if (pass->impl != NULL) {
+        ct_pass_narrow_release(pass);
         ct_pass_vary_release(pass);
         ct_pass_memory_release(pass);
         free(ct_pass_impl_of(pass)->tail);

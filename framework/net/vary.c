@@ -554,6 +554,7 @@ ct_status ct_pass_vary_before(ct_pass *pass, int i)
         return CT_OK;
     }
     v = &vary->layer[i];
+    ct_pass_narrow_before(pass, i);
     if (v->follows) CT_TRY(shape_again(pass, i));
     if (v->follows && !l->ops->varies && (v->from == i)) {
         bool tops = !l->ops->is_loss && (l->n_top > 0) && (in->top[0]->data.shape.ndim > 0);
@@ -622,7 +623,7 @@ ct_status ct_pass_reshape(ct_pass *pass)
     const ct_vary *vary = ct_pass_impl_of(pass)->vary;
     const ct_net *net = pass->net;
 
-    for (int i = 0; (vary != NULL) && (i < net->n_layer); i++) {
+    for (int i = 0; (vary != NULL) && (i < net->n_layer) && (i <= ct_pass_narrow_last(pass)); i++) {
         int unit = unit_at(net, i);
 
         if ((unit < 0) || !vary->layer[unit].follows || ct_net_impl_of(net)->graph.node[unit].late)

@@ -246,6 +246,7 @@ static ct_status make_turns(const ct_layer *l, attention_plan *p)
     const ct_attention_desc *d = &p->desc;
     int64_t n = (d->tq > d->tk) ? d->tq : d->tk;
 
+    if ((l->env->packed != NULL) && (l->env->packed->capacity > n)) n = l->env->packed->capacity;
     if ((d->rope_dim == 0) || ((p->n_turn >= n) && (p->turn_dim == d->rope_dim))) return CT_OK;
     drop_turns(l, p);
     p->turn = ct_mem_acquire((size_t)(n * d->rope_dim) * sizeof(float));
@@ -323,11 +324,43 @@ static ct_attention_args make_args(const ct_layer *l, const ct_instance *in, con
     return a;
 }
 
+/* Sequences side by side, of which some grow. */
+static ct_status forward_some_grow(const ct_layer *l, const ct_instance *in, ct_exec *ex,
+                                   const ct_attention_args *a)
+{
+    const attention_plan *p = in->state;
+    const ct_packed *packed = l->env->packed;
+    ct_attention_desc own = p->desc;
+    ct_attention_args of = *a;
+    int64_t end;
+
+    for (int64_t i = 0; i < packed->n; i = end) {
+        bool whole = (packed->page[i] == NULL);
+        ct_attention_cache cache = { .kept = packed->kept[in->number],
+                                     .capacity = packed->capacity,
+                                     .at = packed->at + i,
+                                     .before = packed->before + i,
+                                     .page = packed->page + i };
+
+        for (end = i + 1; (end < packed->n) && ((packed->page[end] == NULL) == whole);) end++;
+        cache.n = own.n = end - i;
+        of.at = packed->at + i;
+        of.work = whole ? a->work : packed->work;
+        if (whole)
+            CT_TRY(p->forward->run(&own, ex, &of));
+        else
+            ct_attention_cached(&own, &cache, &of);
+    }
+    return CT_OK;
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const attention_plan *p = in->state;
     ct_attention_args a = make_args(l, in, ex);
 
+    if ((l->env->packed != NULL) && (l->env->packed->kept != NULL))
+        return forward_some_grow(l, in, ex, &a);
     return p->forward->run(&p->desc, ex, &a);
 }
 
@@ -360,40 +393,8 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 /* ---- sequences that grow */
 
-/* Numbers that q, k, v, or the top take, at most, in whole lines. */
-static size_t widened(const ct_attention_desc *d)
-{
-    int64_t most = (d->q_row > d->k_row) ? d->q_row : d->k_row;
-
-    return (size_t)((d->tq * most + 15) / 16 * 16);
-}
-
-/* Of bf16 numbers, which cached.c does not read. */
-static void forward_widened(const ct_attention_desc *d, const ct_attention_cache *c, int64_t fresh,
-                            double base, const ct_attention_args *a)
-{
-    size_t work = ct_attention_cached_workspace(d, c->capacity), step = widened(d);
-    float *room = (float *)(void *)((char *)a->work + work);
-    const float *from[] = { a->q, a->k, a->v };
-    int64_t row[] = { d->q_row, d->k_row, d->v_row };
-    int64_t n[] = { d->heads * d->dim, d->kv_heads * d->dim, d->kv_heads * d->dim };
-    ct_attention_args own = *a;
-
-    for (int i = 0; i < 3; i++) {
-        for (int64_t t = 0; t < fresh; t++)
-            ct_bf16_widen(n[i], ct_num_at(from[i], true, t * row[i]),
-                          room + (size_t)i * step + t * row[i]);
-    }
-    own.q = room;
-    own.k = room + step;
-    own.v = own.k + step;
-    own.y = room + 3 * step;
-    ct_attention_cached(d, c, fresh, base, &own);
-    ct_bf16_narrow_all(d->tq * d->heads * d->dim, own.y, a->y);
-}
-
-static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
-                      size_t *work_p)
+static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t pages, int64_t capacity,
+                      size_t *kept_p, size_t *work_p)
 {
     const attention_state *s = l->state;
     const ct_attention_desc *d = &((const attention_plan *)in->state)->desc;
@@ -410,29 +411,12 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity
                              "heads of %lld channels, %lld queries, %lld keys: the net cannot run "
                              "token by token",
                              (long long)d->dim, (long long)d->tq, (long long)d->tk);
-    *kept_p = ct_attention_cache_bytes(d, capacity);
-    *work_p =
-        ct_attention_cached_workspace(d, capacity) + (d->bf16 ? 4 * widened(d) * sizeof(float) : 0);
+    *kept_p = (size_t)pages * ct_attention_page_bytes(d);
+    *work_p = ct_attention_cached_workspace(d, capacity, l->env->packed->n);
     return CT_OK;
 }
 
-static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    const attention_state *s = l->state;
-    const attention_plan *p = in->state;
-    const ct_sequence_at *at = ex->sequence;
-    ct_attention_cache cache = { at->kept[in->number], at->capacity, at->length };
-    ct_attention_args a = make_args(l, in, ex);
-
-    a.work = at->work;
-    (p->desc.bf16 ? forward_widened : ct_attention_cached)(&p->desc, &cache, at->fresh, s->base,
-                                                           &a);
-    return CT_OK;
-}
-
-static const ct_sequence_ops attention_sequence = { .keep = keep,
-                                                    .forward = forward_fresh,
-                                                    .packs = true };
+static const ct_sequence_ops attention_sequence = { .keep = keep, .packs = true };
 
 static void release(const ct_layer *l, ct_instance *in)
 {

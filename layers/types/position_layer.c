@@ -39,6 +39,14 @@ static void fill_sines(int64_t first, int64_t n, int64_t width, float *to)
     }
 }
 
+/* Tokens that a sequence may have. */
+static int64_t most_tokens(const ct_layer *l, const ct_shape *x)
+{
+    const ct_packed *packed = l->env->packed;
+
+    return ((packed != NULL) && (packed->capacity > 0)) ? packed->capacity : x->dim[1];
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__PositionParameter *p = l->param->position_param;
@@ -51,7 +59,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     s->c = ct_shape_count(&bottom[0], 2, -1);
     s->rows = ((p != NULL) && (p->max_length > 0)) ? (int64_t)p->max_length
               : s->learned                         ? 0
-                                                   : bottom[0].dim[1];
+                                                   : most_tokens(l, &bottom[0]);
     if (s->learned && (s->rows == 0))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "position_param.max_length, the rows of the learned table, is missing "
@@ -132,12 +140,14 @@ static ct_status read_positions(const ct_layer *l, const ct_instance *in, const 
     return CT_OK;
 }
 
-/* Each of the sequences begins at 0. */
+/* Each of the sequences begins at 0, or behind its tokens in the cache. */
 static void count_positions(const ct_packed *packed, int32_t *index)
 {
     for (int64_t s = 0; s < packed->n; s++) {
+        int64_t first = (packed->before != NULL) ? packed->before[s] : 0;
+
         for (int64_t i = packed->at[s]; i < packed->at[s + 1]; i++)
-            index[i] = (int32_t)(i - packed->at[s]);
+            index[i] = (int32_t)(first + i - packed->at[s]);
     }
 }
 
@@ -209,42 +219,7 @@ static bool position_apart(const ct_layer *l, const ct_instance *in, int n_axis)
     return l->n_bottom == 1;
 }
 
-/* Sines need no table but for the new tokens. */
-static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t capacity, size_t *kept_p,
-                      size_t *work_p)
-{
-    const position_state *s = l->state;
-    const position_plan *plan = in->state;
-    const Ct__PositionParameter *p = l->param->position_param;
-
-    *kept_p = 0;
-    *work_p = s->learned ? 0 : (size_t)(plan->t * s->c) * sizeof(float);
-    if (((p != NULL) && (p->max_length > 0)) && (capacity > s->rows))
-        return CT_LAYER_FAIL(
-            l, CT_ERR_CONFIG,
-            "a sequence of %lld tokens, but position_param.max_length is %lld: shorten "
-            "the prompt, or ask for fewer tokens",
-            (long long)capacity, (long long)s->rows);
-    return CT_OK;
-}
-
-static ct_status forward_fresh(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    const position_state *s = l->state;
-    const ct_sequence_at *at = ex->sequence;
-    const float *x = ct_blob_data(in->bottom[0]), *table = at->work;
-    float *y = ct_blob_data(in->top[0]);
-
-    if (s->learned)
-        table = (const float *)ct_blob_data(&in->weight[0]) + at->length * s->c;
-    else
-        fill_sines(at->length, at->fresh, s->c, at->work);
-    if (y != x) memcpy(y, x, ct_tensor_bytes(&in->bottom[0]->data));
-    (ct_blob_is_bf16(in->bottom[0]) ? add_row_bf16 : add_row)(at->fresh * s->c, x, table, y);
-    return CT_OK;
-}
-
-/* Sines are made for as many tokens as a sequence has, but for max_length. */
+/* Rows of the table: sines are made for as many tokens as there may be. */
 static int64_t longest(const ct_layer *l, const ct_instance *in)
 {
     (void)in;
@@ -253,8 +228,6 @@ static int64_t longest(const ct_layer *l, const ct_instance *in)
 
 static const ct_sequence_ops position_sequence = {
     .apart = position_apart,
-    .keep = keep,
-    .forward = forward_fresh,
     .packs = true,
     .longest = longest,
 };

@@ -14,13 +14,17 @@ struct ct_served {
 static ct_status open_net(const ct_served_options *o, ct_served *s)
 {
     int64_t tokens = (o->most_tokens > 0) ? o->most_tokens : CT_SERVED_TOKENS;
+    ct_packed_most most = { .tokens = tokens,
+                            .sequences = (o->most > 0) ? o->most : tokens,
+                            .cached = o->cached,
+                            .length = o->most_length };
     ct_net_options net = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
-    CT_TRY(ct_packed_net_create(s->param, &net, tokens, (o->most > 0) ? o->most : tokens, &s->net));
+    CT_TRY(ct_packed_net_create(s->param, &net, &most, &s->net));
     return (o->weights != NULL) ? ct_weights_load_all(o->weights, ct_packed_net_of(s->net)) : CT_OK;
 }
 

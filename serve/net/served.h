@@ -26,6 +26,8 @@ typedef struct ct_served_options {
     const char *weights; /* files, commas between; NULL: as fillers make them, to time the net */
     int64_t most_tokens; /* of the sequences of a run together; 0: CT_SERVED_TOKENS            */
     int64_t most;        /* sequences of a run; 0: as many as tokens                           */
+    int64_t cached;      /* tokens of all sequences that grow; 0: none grows                   */
+    int64_t most_length; /* tokens of one that grows; 0: as many as `cached`                   */
     bool bf16;           /* precision: BF16                                                    */
 } ct_served_options;
 

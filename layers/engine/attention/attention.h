@@ -19,6 +19,7 @@
 #define CT_ENGINE_ATTENTION_ATTENTION_H
 
 #include "framework/base/simd.h"
+#include "framework/net/pages.h"
 #include "layers/engine/engine.h"
 
 #ifdef __cplusplus
@@ -125,24 +126,29 @@ ct_status ct_attention_split(ct_attention_desc *d);
 ct_status ct_attention_work(const ct_attention_desc *d, bool backward, double *work,
                             double *last_p);
 
-/* ---- Of a sequence that grows: cached.c. d: of one sequence whose tq = tk are the new tokens, at
- * most; no segments, nothing is dropped. */
+/* ---- Of sequences that grow: cached.c. No segments, nothing is dropped; d's n, tq and tk count
+ * for nothing. */
 
-/** Keys, turned by their positions, and values of the tokens before. */
+/** Keys, turned by their positions, and values of the tokens before, in pages. */
 typedef struct ct_attention_cache {
-    float *kept;      /* ct_attention_cache_bytes(); zeros at first   */
-    int64_t capacity; /* tokens, at most                              */
-    int64_t length;   /* tokens that it has                           */
+    float *kept;      /* all pages, ct_attention_page_bytes() each; zeros at first   */
+    int64_t capacity; /* tokens of a sequence, at most                               */
+    int64_t n;        /* sequences                                                   */
+    /** [n + 1]: rows [at[i], at[i + 1]) of q, k, v and y are the new tokens of sequence i, behind
+     *  before[i] others; it has the pages page[i][0], … */
+    const int64_t *at, *before;
+    const int32_t *const *page;
 } ct_attention_cache;
 
 bool ct_attention_cached_supports(const ct_attention_desc *d);
-size_t ct_attention_cache_bytes(const ct_attention_desc *d, int64_t capacity);
-size_t ct_attention_cached_workspace(const ct_attention_desc *d, int64_t capacity);
-/** Takes the first `fresh` tokens of a->k and a->v in behind c->length others, which the caller
- * then raises, and a->y = what their queries find there; 0 behind them. base: of the angles. Of a:
- * q, k, v, y, work. */
-void ct_attention_cached(const ct_attention_desc *d, const ct_attention_cache *c, int64_t fresh,
-                         double base, const ct_attention_args *a);
+/** Of a page of CT_PAGE_TOKENS tokens. */
+size_t ct_attention_page_bytes(const ct_attention_desc *d);
+/** n: sequences at most. */
+size_t ct_attention_cached_workspace(const ct_attention_desc *d, int64_t capacity, int64_t n);
+/** Puts the new tokens of a->k and a->v into the pages, and into a->y what their queries find
+ *  there. Of a: q, k, v, y, turn, of all positions up to the capacity, and work. */
+void ct_attention_cached(const ct_attention_desc *d, const ct_attention_cache *c,
+                         const ct_attention_args *a);
 
 #ifdef __cplusplus
 }

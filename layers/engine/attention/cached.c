@@ -1,20 +1,25 @@
-/* Attention of new tokens on a sequence that grows: their keys, turned by their positions, and
- * values go behind those that are kept, and their queries attend to all of them.
+/* Attention of new tokens on sequences that grow: their keys, turned by their positions, and values
+ * go behind those that pages keep, and their queries attend to all of them.
  *
- * Keys lie in blocks of a panel's tokens, [group][block][dim][token], values in panels of
- * dimensions, [group][panel][token][dimension]: both as the tiles of gemm_private.h read them. So
- * scores and sums of values are products of tiles, for as many queries of a group at a time as a
- * tile has rows. Tasks are dealt out whole: no bit depends on the number of threads. */
+ * In a page each group of heads has its keys in blocks of a panel's tokens, [block][dim][token],
+ * and its values in panels of dimensions, [panel][token][dimension]: both as the tiles of
+ * gemm_private.h read them. So scores and sums of values are products of tiles, for as many queries
+ * of a group at a time as a tile has rows. Values are added up page by page, so what a query gets
+ * depends on its sequence alone, however this was cut and whatever else is in the pass. Tasks are
+ * dealt out whole: no bit depends on the number of threads. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 #include "framework/math/sigmoid.h"
 #include "layers/engine/attention/attention.h"
 
-enum { SUMS = 16, ALIGN = 16 /* floats of a cache line */ };
+enum { SUMS = 16, ALIGN = 16 /* floats of a cache line */, MOST_DIM = 512 };
+
+_Static_assert(CT_PAGE_TOKENS % CT_GEMM_MAX_WIDTH == 0, "a page has whole panels");
 
 /* What one call works on. */
 typedef struct cached {
@@ -22,15 +27,21 @@ typedef struct cached {
     const ct_attention_cache *c;
     const ct_attention_args *a;
     const ct_gemm_set *set;
-    int64_t width, room, panels; /* of a panel; tokens in whole panels; panels of dimensions */
-    int64_t of_group, fresh;
-    const float *turn; /* of the first new token's position on */
+    int64_t width, panels;  /* of a panel; panels of dimensions */
+    int64_t of_group, room; /* queries of a group a token; tokens of the longest, in pages */
+    int64_t *task;          /* [n + 1] the first task of each sequence, and their number */
 } cached;
 
 /* A thread's: queries, scores, probabilities turned over, sums of values. */
 typedef struct scratch {
     float *q, *s, *p, *y;
 } scratch;
+
+/* One sequence. */
+typedef struct growing {
+    int64_t at, fresh, before; /* row of its first new token; new ones; those before */
+    const int32_t *page;
+} growing;
 
 static int64_t round_up(int64_t n)
 {
@@ -42,26 +53,31 @@ static cached describe(const ct_attention_desc *d, int64_t capacity)
     cached t = { .d = d, .set = ct_gemm_set_pick(false), .of_group = d->heads / d->kv_heads };
 
     t.width = ct_gemm_panel(t.set);
-    t.room = ct_gemm_round_up(capacity, t.width);
+    t.room = ct_gemm_round_up(capacity, CT_PAGE_TOKENS);
     t.panels = ct_gemm_ceil_div(d->dim, t.width);
     return t;
 }
 
+static growing sequence_of(const ct_attention_cache *c, int64_t i)
+{
+    return (growing){ c->at[i], c->at[i + 1] - c->at[i], c->before[i], c->page[i] };
+}
+
 static int64_t keys_of_group(const cached *t)
 {
-    return t->room * t->d->dim;
+    return CT_PAGE_TOKENS * t->d->dim;
 }
 
-static int64_t values_of_group(const cached *t)
+static int64_t numbers_of_group(const cached *t)
 {
-    return t->room * t->panels * t->width;
+    return keys_of_group(t) + CT_PAGE_TOKENS * t->panels * t->width;
 }
 
-size_t ct_attention_cache_bytes(const ct_attention_desc *d, int64_t capacity)
+size_t ct_attention_page_bytes(const ct_attention_desc *d)
 {
-    cached t = describe(d, capacity);
+    cached t = describe(d, 0);
 
-    return (size_t)(d->kv_heads * (keys_of_group(&t) + values_of_group(&t))) * sizeof(float);
+    return (size_t)(d->kv_heads * numbers_of_group(&t)) * sizeof(float);
 }
 
 static int64_t scratch_room(const cached *t)
@@ -72,17 +88,23 @@ static int64_t scratch_room(const cached *t)
            round_up(rows * t->panels * t->width);
 }
 
-size_t ct_attention_cached_workspace(const ct_attention_desc *d, int64_t capacity)
+/* Of int64_t, in floats. */
+static int64_t task_room(int64_t n)
+{
+    return round_up(2 * (n + 1));
+}
+
+size_t ct_attention_cached_workspace(const ct_attention_desc *d, int64_t capacity, int64_t n)
 {
     cached t = describe(d, capacity);
     int64_t threads = (d->n_thread > 1) ? d->n_thread : 1;
 
-    return (size_t)(round_up(d->tq * d->rope_dim) + threads * scratch_room(&t)) * sizeof(float);
+    return (size_t)(task_room(n) + threads * scratch_room(&t)) * sizeof(float);
 }
 
 static scratch scratch_of(const cached *t)
 {
-    float *work = (float *)t->a->work + round_up(t->d->tq * t->d->rope_dim);
+    float *work = (float *)t->a->work + task_room(t->c->n);
     int64_t rows = t->set->rows;
     scratch w;
 
@@ -94,16 +116,17 @@ static scratch scratch_of(const cached *t)
     return w;
 }
 
-/* to[c step] = scale x[c], turned by the position of new token i where turn is not NULL. */
-static void put(const cached *t, const float *turn, int64_t i, float scale, const float *x,
-                float *to, int64_t step)
+/* to[c step] = scale x[c], turned by its position where the head turns. */
+static void put(const cached *t, int64_t position, float scale, const float *x, float *to,
+                int64_t step)
 {
     const ct_attention_desc *d = t->d;
-    int64_t turned = (turn != NULL) ? d->rope_dim : 0, half = turned / 2;
+    int64_t turned = d->rope_dim, half = turned / 2;
+    const float *turn = t->a->turn + position * turned;
 
     for (int64_t k = 0; k < half; k++) {
         int64_t one = d->interleaved ? 2 * k : k, other = d->interleaved ? 2 * k + 1 : k + half;
-        float cosine = turn[i * turned + k], sine = turn[i * turned + half + k];
+        float cosine = turn[k], sine = turn[half + k];
 
         to[one * step] = scale * (x[one] * cosine - x[other] * sine);
         to[other * step] = scale * (x[other] * cosine + x[one] * sine);
@@ -111,36 +134,45 @@ static void put(const cached *t, const float *turn, int64_t i, float scale, cons
     for (int64_t c = turned; c < d->dim; c++) to[c * step] = scale * x[c];
 }
 
-static float *key_at(const cached *t, int64_t group, int64_t token)
+static float *group_of(const cached *t, const growing *s, int64_t group, int64_t token)
 {
-    return t->c->kept + group * keys_of_group(t) + token / t->width * t->d->dim * t->width +
-           token % t->width;
+    int64_t page = s->page[token / CT_PAGE_TOKENS];
+
+    return t->c->kept + (page * t->d->kv_heads + group) * numbers_of_group(t);
+}
+
+/* The keys of a panel of tokens. */
+static float *keys_at(const cached *t, const growing *s, int64_t group, int64_t token)
+{
+    return group_of(t, s, group, token) + token % CT_PAGE_TOKENS / t->width * t->d->dim * t->width;
 }
 
 /* The dimensions of a panel of a token. */
-static float *value_at(const cached *t, int64_t group, int64_t panel, int64_t token)
+static float *value_at(const cached *t, const growing *s, int64_t group, int64_t panel,
+                       int64_t token)
 {
-    return t->c->kept + t->d->kv_heads * keys_of_group(t) + group * values_of_group(t) +
-           (panel * t->room + token) * t->width;
+    return group_of(t, s, group, token) + keys_of_group(t) +
+           (panel * CT_PAGE_TOKENS + token % CT_PAGE_TOKENS) * t->width;
 }
 
-static void append(const cached *t)
+/* Keys and values of a group of a sequence's new tokens. */
+static void append(const cached *t, const growing *s, int64_t group)
 {
     const ct_attention_desc *d = t->d;
+    float room[MOST_DIM];
 
-    for (int64_t i = 0; i < t->fresh; i++) {
-        int64_t token = t->c->length + i;
+    for (int64_t i = 0; i < s->fresh; i++) {
+        int64_t token = s->before + i, row = s->at + i;
+        const float *x = ct_num_at(t->a->k, d->bf16, row * d->k_row + group * d->dim);
 
-        for (int64_t g = 0; g < d->kv_heads; g++) {
-            const float *v = t->a->v + i * d->v_row + g * d->dim;
+        put(t, token, 1.0f, ct_num_read(x, d->bf16, d->dim, room),
+            keys_at(t, s, group, token) + token % t->width, t->width);
+        x = ct_num_read(ct_num_at(t->a->v, d->bf16, row * d->v_row + group * d->dim), d->bf16,
+                        d->dim, room);
+        for (int64_t p = 0; p < t->panels; p++) {
+            int64_t n = ct_gemm_smaller(t->width, d->dim - p * t->width);
 
-            put(t, t->turn, i, 1.0f, t->a->k + i * d->k_row + g * d->dim, key_at(t, g, token),
-                t->width);
-            for (int64_t p = 0; p < t->panels; p++) {
-                int64_t n = ct_gemm_smaller(t->width, d->dim - p * t->width);
-
-                memcpy(value_at(t, g, p, token), v + p * t->width, (size_t)n * sizeof(float));
-            }
+            memcpy(value_at(t, s, group, p, token), x + p * t->width, (size_t)n * sizeof(float));
         }
     }
 }
@@ -161,80 +193,144 @@ CT_SIMD_CLONES static void softmax(int64_t n, float *s)
     for (int64_t t = 0; t < n; t++) s[t] /= sum;
 }
 
-/* The queries [from, from + rows) of a group: of new token u / of_group head u % of_group. */
-static void run_task(const cached *t, int64_t group, int64_t from, int64_t rows)
+/* Query u of a group: of new token u / of_group head u % of_group. The row of q or y that it has.
+ */
+static int64_t place_of(const cached *t, const growing *s, int64_t group, int64_t u, int64_t row)
+{
+    return (s->at + u / t->of_group) * row + (group * t->of_group + u % t->of_group) * t->d->dim;
+}
+
+static void turn_queries(const cached *t, const growing *s, int64_t group, int64_t from,
+                         int64_t rows, float *q)
+{
+    const ct_attention_desc *d = t->d;
+    float room[MOST_DIM], turned[MOST_DIM];
+
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t u = from + r;
+        const float *x = ct_num_at(t->a->q, d->bf16, place_of(t, s, group, u, d->q_row));
+
+        put(t, s->before + u / t->of_group, d->scale, ct_num_read(x, d->bf16, d->dim, room), turned,
+            1);
+        for (int64_t c = 0; c < d->dim; c++) q[c * rows + r] = turned[c];
+    }
+}
+
+/* The sums of values that w->p[end - begin][rows] weighs, page by page. */
+static void add_values(const cached *t, const growing *s, int64_t group, int64_t begin, int64_t end,
+                       int64_t rows, const scratch *w)
+{
+    int64_t y_row = t->panels * t->width;
+
+    for (int64_t k = begin; k < end; k += CT_PAGE_TOKENS) {
+        int64_t n = ct_gemm_smaller(CT_PAGE_TOKENS, end - k);
+
+        for (int64_t p = 0; p < t->panels; p++) {
+            const float *values = value_at(t, s, group, p, k);
+
+            t->set->tile[CT_GEMM_VECS - 1][rows - 1](n, w->p + (k - begin) * rows, values, values,
+                                                     t->width, 1.0f, (k > begin) ? 1.0f : 0.0f,
+                                                     w->y + p * t->width, y_row);
+        }
+    }
+}
+
+/* The queries [from, from + rows) of a group. */
+static void run_task(const cached *t, const growing *s, int64_t group, int64_t from, int64_t rows)
 {
     const ct_attention_desc *d = t->d;
     int64_t first = from / t->of_group, last = (from + rows - 1) / t->of_group, begin, end, none;
-    int64_t y_row = t->panels * t->width;
     scratch w = scratch_of(t);
-    float row[512];
 
-    ct_attention_sees(d, t->c->length + first, &begin, &none);
-    end = t->c->length + last + 1;
-    begin = begin / t->width * t->width; /* a whole panel */
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t u = from + r, head = group * t->of_group + u % t->of_group;
-
-        put(t, t->turn, u / t->of_group, d->scale,
-            t->a->q + u / t->of_group * d->q_row + head * d->dim, row, 1);
-        for (int64_t c = 0; c < d->dim; c++) w.q[c * rows + r] = row[c];
-    }
+    ct_attention_sees(d, s->before + first, &begin, &none);
+    end = s->before + last + 1;
+    begin = begin / CT_PAGE_TOKENS * CT_PAGE_TOKENS;
+    turn_queries(t, s, group, from, rows, w.q);
     for (int64_t k = begin; k < end; k += t->width) {
-        const float *keys = key_at(t, group, k);
+        const float *keys = keys_at(t, s, group, k);
 
         t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys, keys + d->dim * t->width,
                                                  t->width, 1.0f, 0.0f, w.s + k - begin, t->room);
     }
     memset(w.p, 0, (size_t)((end - begin) * rows) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
-        int64_t p = t->c->length + (from + r) / t->of_group, low, high;
-        float *s = w.s + r * t->room;
+        int64_t p = s->before + (from + r) / t->of_group, low, high;
+        float *score = w.s + r * t->room;
 
         ct_attention_sees(d, p, &low, &high);
-        softmax(p + 1 - low, s + low - begin);
-        for (int64_t k = low; k <= p; k++) w.p[(k - begin) * rows + r] = s[k - begin];
+        softmax(p + 1 - low, score + low - begin);
+        for (int64_t k = low; k <= p; k++) w.p[(k - begin) * rows + r] = score[k - begin];
     }
-    for (int64_t p = 0; p < t->panels; p++) {
-        const float *values = value_at(t, group, p, begin);
-
-        t->set->tile[CT_GEMM_VECS - 1][rows - 1](end - begin, w.p, values, values, t->width, 1.0f,
-                                                 0.0f, w.y + p * t->width, y_row);
-    }
+    add_values(t, s, group, begin, end, rows, &w);
     for (int64_t r = 0; r < rows; r++) {
-        int64_t u = from + r, head = group * t->of_group + u % t->of_group;
+        float *y = ct_num_to(t->a->y, d->bf16, place_of(t, s, group, from + r, d->heads * d->dim));
 
-        memcpy(t->a->y + (u / t->of_group * d->heads + head) * d->dim, w.y + r * y_row,
-               (size_t)d->dim * sizeof(float));
+        if (d->bf16)
+            ct_bf16_narrow(d->dim, w.y + r * t->panels * t->width, y);
+        else
+            memcpy(y, w.y + r * t->panels * t->width, (size_t)d->dim * sizeof(float));
     }
 }
 
 bool ct_attention_cached_supports(const ct_attention_desc *d)
 {
-    return (d->device == CT_DEVICE_CPU) && d->causal && (d->tq == d->tk) && (d->dim <= 512);
+    return (d->device == CT_DEVICE_CPU) && d->causal && (d->tq == d->tk) && (d->dim <= MOST_DIM);
 }
 
-void ct_attention_cached(const ct_attention_desc *d, const ct_attention_cache *c, int64_t fresh,
-                         double base, const ct_attention_args *a)
+/* Tiles of a group's queries. */
+static int64_t tiles_of(const cached *t, int64_t fresh)
+{
+    return ct_gemm_ceil_div(fresh * t->of_group, t->set->rows);
+}
+
+/* Task i of all: first those of sequence 0. */
+static void run_one(const cached *t, int64_t i)
+{
+    int64_t low = 0, high = t->c->n - 1, tiles, tile, from, queries;
+    growing s;
+
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+
+        if (t->task[middle] <= i)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    s = sequence_of(t->c, low);
+    queries = s.fresh * t->of_group;
+    tiles = tiles_of(t, s.fresh);
+    tile = (i - t->task[low]) % tiles;
+    from = ct_gemm_tile_row(queries, tiles, tile);
+    run_task(t, &s, (i - t->task[low]) / tiles, from,
+             ct_gemm_tile_row(queries, tiles, tile + 1) - from);
+}
+
+void ct_attention_cached(const ct_attention_desc *d, const ct_attention_cache *c,
+                         const ct_attention_args *a)
 {
     cached t = describe(d, c->capacity);
-    int64_t queries = fresh * t.of_group, tasks = ct_gemm_ceil_div(queries, t.set->rows);
-    double work = 4.0 * (double)(queries * d->kv_heads * d->dim) * (double)(c->length + fresh);
+    double work = 0;
 
     t.c = c;
     t.a = a;
-    t.fresh = fresh;
-    if (d->rope_dim > 0) {
-        ct_attention_turns(c->length, fresh, d->rope_dim, base, a->work);
-        t.turn = a->work;
-    }
-    append(&t);
-    memset(a->y + fresh * d->heads * d->dim, 0,
-           (size_t)((d->tq - fresh) * d->heads * d->dim) * sizeof(float));
-#pragma omp parallel for num_threads(d->n_thread) schedule(static) if (work > 1e6)
-    for (int64_t i = 0; i < tasks * d->kv_heads; i++) {
-        int64_t from = ct_gemm_tile_row(queries, tasks, i % tasks);
+    t.task = a->work;
+    t.task[0] = 0;
+    for (int64_t i = 0; i < c->n; i++) {
+        growing s = sequence_of(c, i);
 
-        run_task(&t, i / tasks, from, ct_gemm_tile_row(queries, tasks, i % tasks + 1) - from);
+        work += 4.0 * (double)(s.fresh * d->heads * d->dim) * (double)(s.before + s.fresh);
+        t.task[i + 1] = t.task[i] + tiles_of(&t, s.fresh) * d->kv_heads;
+    }
+#pragma omp parallel num_threads(d->n_thread) if (work > 1e6)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < c->n * d->kv_heads; i++) {
+            growing s = sequence_of(c, i / d->kv_heads);
+
+            append(&t, &s, i % d->kv_heads);
+        }
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < t.task[c->n]; i++) run_one(&t, i);
     }
 }

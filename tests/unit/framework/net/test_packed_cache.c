@@ -1,6 +1,6 @@
-/* Nets that run token by token: logits are those of the whole sequence in one pass, however the
- * tokens are cut into calls; sequences of one decoder know nothing of each other; no bit depends on
- * the number of threads; nets that cannot run so are refused.
+/* Sequences that grow: logits are those of the whole sequence in one pass of the plain net; no bit
+ * depends on how tokens are cut into passes, on what else is in a pass, on pages that were there
+ * already, or on the number of threads; nets that cannot run so are refused.
  *
  * Tolerance. Two ways to compute the same sums of at most k terms differ by (k + 8) eps of the
  * sizes of their terms each, eps = 2^-24, the 8 for the functions behind them; so the values behind
@@ -12,7 +12,7 @@
 #include "tests/log_capture.h"
 #include "tests/parsed_net.h"
 
-#include "framework/net/sequence.h"
+#include "framework/net/packed.h"
 #include "framework/proto/upgrade.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 41, CLASSES = 19, LONGEST = 96 /* terms of a sum */ };
+enum { TOKENS = 71, CLASSES = 19, LONGEST = 96 /* terms of a sum */ };
 
 #define GAUSS " weight_filler { type: 'gaussian' std: 0.25 } "
 #define INPUT                                                                                      \
@@ -59,7 +59,7 @@ enum { TOKENS = 41, CLASSES = 19, LONGEST = 96 /* terms of a sum */ };
 #define POSITION(bottom, more) ONE("wpe", "Position", bottom, "x", "position_param { " more " }")
 
 static const char gpt[] =
-    INPUT EMBED("w") POSITION("w", "max_length: 41" GAUSS) GPT_BLOCK("a_", "x", "y")
+    INPUT EMBED("w") POSITION("w", "max_length: 71" GAUSS) GPT_BLOCK("a_", "x", "y")
         GPT_BLOCK("b_", "y", "z") ONE("ln", "LayerNorm", "z", "ln", "") HEAD("ln");
 
 /* Llama's: groups of heads, positions that turn */
@@ -103,15 +103,11 @@ static const struct {
                { "separate", separate, 8 } };
 enum { N_NET = sizeof(net_of) / sizeof(net_of[0]) };
 
-/* How tokens come, one call after the other; 0 ends. The first number: tokens of a chunk. */
+/* How tokens come, one call after the other; 0 ends. The first number: tokens of a pass, at most.
+ */
 static const int cut_of[][TOKENS + 2] = {
-    { TOKENS, TOKENS },
-    { 16, TOKENS },
-    { 8, 3, 1, 20, 1, 1, 15 },
-    { 2, 1, 40 },
-    { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-      1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 },
-    { 1, 30, 11 },
+    { TOKENS, TOKENS }, { 16, TOKENS }, { 33, 3, 1, 20, 7, 1, 1, 31, 1, 6 },
+    { 2, 1, 70 },       { 1, 70, 1 },   { 8, 31, 1, 1, 30, 2, 6 },
 };
 enum { N_CUT = sizeof(cut_of) / sizeof(cut_of[0]) };
 
@@ -127,34 +123,68 @@ static Ct__NetParameter *parsed(const char *text)
 
 static Ct__SolverParameter__Precision precision = CT__SOLVER_PARAMETER__PRECISION__F32;
 
-static ct_decoder *open_decoder(const Ct__NetParameter *param, int64_t chunk)
-{
-    ct_net_options o = { .phase = CT_TEST,
-                         .env = { .n_rank = 1, .seed = 3, .precision = precision } };
-    ct_decoder *d = NULL;
+static const ct_net_options usual = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 3 } };
 
-    assert_int_equal(ct_decoder_create(param, &o, chunk, &d), CT_OK);
-    assert_int_equal(ct_decoder_classes(d), CLASSES);
-    return d;
+enum { MOST_SEQUENCES = 6 };
+
+static ct_packed_net *open_net(const Ct__NetParameter *param, int64_t tokens, int64_t cached)
+{
+    ct_packed_most most = {
+        .tokens = tokens, .sequences = MOST_SEQUENCES, .cached = cached, .length = TOKENS
+    };
+    ct_net_options o = usual;
+    ct_packed_net *p = NULL;
+
+    o.env.precision = precision;
+    setenv("CORTADO_POISON", "1", 1);
+    assert_int_equal(ct_packed_net_create(param, &o, &most, &p), CT_OK);
+    unsetenv("CORTADO_POISON");
+    assert_int_equal(ct_packed_net_columns(p), CLASSES);
+    return p;
 }
 
-static void feed(ct_sequence *s, const int32_t *id, int64_t n, float *logits)
+static ct_packed_sequence *open_sequence(ct_packed_net *p, const int32_t *id, int64_t kept)
 {
-    const float *at;
+    ct_packed_sequence *s = NULL;
+    int64_t there = -1;
 
-    assert_int_equal(ct_sequence_feed(s, id, n, &at), CT_OK);
-    memcpy(logits, at, CLASSES * sizeof(*at));
+    assert_int_equal(ct_packed_sequence_open(p, id, TOKENS, TOKENS, &s, &there), CT_OK);
+    assert_non_null(s);
+    assert_int_equal(there, kept);
+    assert_int_equal(ct_packed_sequence_length(s), kept);
+    return s;
 }
 
-/* logits[TOKENS][CLASSES] in one pass; share: by how much elements of the table are off. */
+/* The logits behind the last of n tokens, which come in passes as large as may be. */
+static void feed(ct_packed_net *p, ct_packed_sequence *s, const int32_t *id, int64_t n,
+                 float *logits)
+{
+    ct_packed_item item = { .sequence = s };
+
+    for (int64_t at = 0; at < n; at += item.n) {
+        item.id = id + at;
+        item.n = (n - at < ct_packed_net_most_tokens(p)) ? n - at : ct_packed_net_most_tokens(p);
+        item.want = (at + item.n < n) ? CT_ROWS_NONE : CT_ROWS_LAST;
+        assert_int_equal(ct_packed_net_run(p, &item, 1), CT_OK);
+        assert_int_equal(item.rows, (at + item.n < n) ? 0 : 1);
+    }
+    memcpy(logits, item.row, CLASSES * sizeof(*logits));
+}
+
+/* logits[TOKENS][CLASSES] of the plain net; share: by how much elements of the table are off. */
 static void run_whole(const char *text, const int32_t *id, float share, float *logits)
 {
     Ct__NetParameter *param = parsed(text);
-    ct_decoder *d = open_decoder(param, TOKENS);
-    ct_net *net = ct_decoder_net(d);
-    ct_blob *table = &net->param[ct_net_find_param(net, "wte")].blob;
-    float *in = ct_blob_data(net->pass->blob[ct_net_find_blob(net, "id")]);
+    ct_net_options o = usual;
+    ct_net *net = NULL;
+    ct_blob *table;
+    float *in;
 
+    o.env.sequence_tokens = TOKENS;
+    o.forward_only = o.fixed = true;
+    assert_int_equal(ct_net_create(param, &o, &net), CT_OK);
+    table = &net->param[ct_net_find_param(net, "wte")].blob;
+    in = ct_blob_data(net->pass->blob[ct_net_find_blob(net, "id")]);
     for (int64_t i = 0; i < CLASSES * 30; i++)
         ct_blob_data(table)[i] *= 1.0f + ((i * 7 / 3 % 2 == 0) ? share : -share);
     ct_net_weights_changed(net);
@@ -162,7 +192,7 @@ static void run_whole(const char *text, const int32_t *id, float share, float *l
     assert_int_equal(ct_pass_forward(net->pass, NULL), CT_OK);
     memcpy(logits, ct_blob_data(net->pass->blob[ct_net_find_blob(net, "head")]),
            TOKENS * CLASSES * sizeof(float));
-    ct_decoder_destroy(d);
+    ct_net_destroy(net);
     ct__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -182,20 +212,28 @@ static double largest(const float *a, const float *b, int n)
 static void run_cut(const char *text, const int *cut, const int32_t *id, float *logits)
 {
     Ct__NetParameter *param = parsed(text);
-    ct_decoder *d = open_decoder(param, cut[0]);
-    ct_sequence *s = NULL;
+    ct_packed_net *p = open_net(param, cut[0], TOKENS);
+    ct_packed_sequence *s = open_sequence(p, id, 0);
     int at = 0;
 
-    assert_int_equal(ct_sequence_open(d, TOKENS, &s), CT_OK);
     for (int i = 1; cut[i] > 0; i++) {
-        feed(s, id + at, cut[i], logits + (at + cut[i] - 1) * CLASSES);
+        feed(p, s, id + at, cut[i], logits + (at + cut[i] - 1) * CLASSES);
         at += cut[i];
-        assert_int_equal(ct_sequence_length(s), at);
+        assert_int_equal(ct_packed_sequence_length(s), at);
     }
     assert_int_equal(at, TOKENS);
-    ct_sequence_close(s);
-    ct_decoder_destroy(d);
+    ct_packed_sequence_close(s);
+    ct_packed_net_destroy(p);
     ct__net_parameter__free_unpacked(param, NULL);
+}
+
+/* logits[TOKENS][CLASSES] token by token. */
+static void run_steps(const char *text, const int32_t *id, float *logits)
+{
+    int cut[TOKENS + 2] = { 1 };
+
+    for (int i = 1; i <= TOKENS; i++) cut[i] = 1;
+    run_cut(text, cut, id, logits);
 }
 
 static void test_as_whole(void **state)
@@ -285,83 +323,128 @@ static void test_threads(void **state)
     omp_set_num_threads(before);
 }
 
-/* Two in turn, each as if it were alone. */
-static void test_several(void **state)
+/* However they are cut, the bytes are those of one token a pass; also in bf16. */
+static void test_cuts(void **state)
 {
-    static float alone[2][TOKENS * CLASSES], both[2][TOKENS * CLASSES];
-    static const int cut[] = { 4, 5, 1, 1, 9, 1, 24, 0 };
-    int32_t id[2][TOKENS];
+    static float steps[TOKENS * CLASSES], cut[TOKENS * CLASSES];
+    int32_t id[TOKENS];
 
     (void)state;
+    make_ids(id, 3);
+    for (int k = 0; k < 2 * N_NET; k++) {
+        int n = k / 2;
+
+        if (k % 2 == 1) precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+        run_steps(net_of[n].text, id, steps);
+        for (int c = 0; c < N_CUT; c++) {
+            memcpy(cut, steps, sizeof(cut));
+            run_cut(net_of[n].text, cut_of[c], id, cut);
+            if (memcmp(cut, steps, sizeof(cut)) != 0)
+                fail_msg("%s, passes of %d, %s: other bytes", net_of[n].name, cut_of[c][0],
+                         (k % 2 == 1) ? "bf16" : "f32");
+        }
+        precision = CT__SOLVER_PARAMETER__PRECISION__F32;
+    }
+}
+
+/* A whole sequence, a chunk behind a prefix, a step and a prompt in each pass: rows of each are
+ * those that it has alone. */
+static void test_mixture(void **state)
+{
+    enum { N = 4 };
+    static float alone[N][TOKENS * CLASSES], whole[TOKENS * CLASSES];
+    static const int before[N] = { 0, 40, 64, 0 }, more[N] = { TOKENS, 9, 1, 33 };
+    static const ct_packed_rows rows[N] = { CT_ROWS_ALL, CT_ROWS_ALL, CT_ROWS_LAST, CT_ROWS_LAST };
+    int32_t id[N][TOKENS];
+
+    (void)state;
+    for (int k = 0; k < N; k++) make_ids(id[k], k);
     for (int n = 0; n < N_NET; n++) {
         Ct__NetParameter *param = parsed(net_of[n].text);
-        ct_decoder *d = open_decoder(param, cut[0]);
-        ct_sequence *s[2];
-        int at = 0;
+        ct_packed_net *p = open_net(param, 2 * TOKENS, N * (TOKENS + 32));
+        ct_packed_item item[N], one = { .id = id[0], .n = TOKENS };
 
-        memset(both, 0, sizeof(both));
-        memset(alone, 0, sizeof(alone));
-        for (int k = 0; k < 2; k++) {
-            make_ids(id[k], k);
-            assert_int_equal(ct_sequence_open(d, TOKENS, &s[k]), CT_OK);
-            run_cut(net_of[n].text, cut, id[k], alone[k]);
+        assert_int_equal(ct_packed_net_run(p, &one, 1), CT_OK);
+        memcpy(whole, one.row, sizeof(whole));
+        for (int k = 0; k < N; k++) {
+            float unused[CLASSES];
+
+            run_steps(net_of[n].text, id[k], alone[k]);
+            item[k] = (ct_packed_item){ .id = id[k] + before[k], .n = more[k], .want = rows[k] };
+            if (k > 0) item[k].sequence = open_sequence(p, id[k], 0);
+            if (before[k] > 0) feed(p, item[k].sequence, id[k], before[k], unused);
         }
-        for (int i = 1; cut[i] > 0; at += cut[i++]) {
-            for (int k = 0; k < 2; k++)
-                feed(s[k], id[k] + at, cut[i], both[k] + (at + cut[i] - 1) * CLASSES);
+        assert_int_equal(ct_packed_net_run(p, item, N), CT_OK);
+        assert_int_equal(item[0].rows, TOKENS);
+        assert_memory_equal(item[0].row, whole, sizeof(whole));
+        for (int k = 1; k < N; k++) {
+            int64_t made = (rows[k] == CT_ROWS_ALL) ? more[k] : 1;
+            int64_t first = before[k] + more[k] - made;
+
+            assert_int_equal(item[k].rows, made);
+            assert_memory_equal(item[k].row, alone[k] + first * CLASSES,
+                                (size_t)(made * CLASSES) * sizeof(float));
+            ct_packed_sequence_close(item[k].sequence);
         }
-        assert_memory_equal(alone, both, sizeof(alone));
-        assert_true(memcmp(both[0], both[1], sizeof(both[0])) != 0);
-        ct_sequence_close(s[0]);
-        ct_sequence_close(s[1]);
-        ct_decoder_destroy(d);
+        ct_packed_net_destroy(p);
         ct__net_parameter__free_unpacked(param, NULL);
     }
 }
 
-/* Weights that change between two calls. */
-static void test_weights(void **state)
+/* A second sequence that begins alike finds whole pages, and gets the same bytes. */
+static void test_prefix(void **state)
 {
-    Ct__NetParameter *param = parsed(llama);
-    ct_decoder *d = open_decoder(param, 4);
-    ct_net *net = ct_decoder_net(d);
-    ct_sequence *s = NULL;
-    float before[CLASSES], after[CLASSES];
-    int32_t id[TOKENS];
+    static float steps[TOKENS * CLASSES];
+    int32_t id[TOKENS], other[TOKENS];
 
     (void)state;
-    make_ids(id, 1);
-    assert_int_equal(ct_sequence_open(d, TOKENS, &s), CT_OK);
-    feed(s, id, 9, before);
-    ct_sequence_close(s);
-    assert_int_equal(ct_sequence_open(d, TOKENS, &s), CT_OK);
-    memset(ct_blob_data(&net->param[ct_net_find_param(net, "wte")].blob), 0,
-           CLASSES * 30 * sizeof(float));
-    ct_net_weights_changed(net);
-    feed(s, id, 9, after);
-    assert_true(largest(before, NULL, CLASSES) > 0.1);
-    assert_true(largest(after, NULL, CLASSES) == 0.0);
-    ct_sequence_close(s);
-    ct_decoder_destroy(d);
-    ct__net_parameter__free_unpacked(param, NULL);
+    make_ids(id, 5);
+    memcpy(other, id, sizeof(id));
+    other[40] = (other[40] + 1) % CLASSES;
+    for (int n = 0; n < N_NET; n++) {
+        Ct__NetParameter *param = parsed(net_of[n].text);
+        ct_packed_net *p = open_net(param, TOKENS, 7 * 32);
+        ct_packed_sequence *s = open_sequence(p, id, 0), *second, *third;
+        float got[CLASSES];
+
+        run_steps(net_of[n].text, id, steps);
+        feed(p, s, id, TOKENS, got);
+        second = open_sequence(p, id, 64);
+        feed(p, second, id + 64, 7, got);
+        assert_memory_equal(got, steps + 70 * CLASSES, sizeof(got));
+        ct_packed_sequence_close(s);
+        ct_packed_sequence_close(second);
+        third = open_sequence(p, other, 32);
+        feed(p, third, other + 32, TOKENS - 32, got);
+        run_steps(net_of[n].text, other, steps);
+        assert_memory_equal(got, steps + 70 * CLASSES, sizeof(got));
+        ct_packed_sequence_close(third);
+        second = open_sequence(p, id, 64); /* still there */
+        ct_packed_sequence_close(second);
+        ct_packed_net_destroy(p);
+        ct__net_parameter__free_unpacked(param, NULL);
+    }
 }
 
 static void refused(const char *text, const char *why)
 {
     ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1 } };
     Ct__NetParameter *param = parsed(text);
-    ct_decoder *d = NULL;
-    ct_sequence *s = NULL;
+    ct_packed_most most = { .tokens = 4, .sequences = 2, .cached = 50 };
+    static const int32_t id[2];
+    ct_packed_net *p = NULL;
+    ct_packed_sequence *s = NULL;
     log_capture log;
     ct_status status;
+    int64_t kept;
 
     log_capture_start(&log);
-    status = ct_decoder_create(param, &o, 4, &d);
-    if (status == CT_OK) status = ct_sequence_open(d, 50, &s);
+    status = ct_packed_net_create(param, &o, &most, &p);
+    if (status == CT_OK) status = ct_packed_sequence_open(p, id, 2, 50, &s, &kept);
     log_capture_stop();
-    assert_int_equal(status, CT_ERR_CONFIG);
-    if (strstr(log.error, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", log.error, why);
-    ct_decoder_destroy(d);
+    if (((status != CT_ERR_CONFIG) && (status != CT_ERR_SHAPE)) || (strstr(log.error, why) == NULL))
+        fail_msg("%d: \"%s\" does not say \"%s\"", status, log.error, why);
+    ct_packed_net_destroy(p);
     ct__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -378,11 +461,12 @@ static void test_refused(void **state)
     refused(INPUT EMBED("x") ONE("s", "Softmax", "x", "s", "softmax_param { axis: 1 }"),
             "layer \"s\" (Softmax): it mixes tokens, or may do so");
     refused(INPUT EMBED("x") ONE("n", "LayerNorm", "x", "n", "layer_norm_param { axis: 1 }"),
-            "layer \"n\" (LayerNorm): it mixes tokens");
+            "layer \"n\" (LayerNorm): it cannot follow layer \"in\" (Input)");
     refused(INPUT EMBED("x")
                 ONE("f", "InnerProduct", "x", "f", "inner_product_param { num_output: 5 }"),
             "layer \"f\" (InnerProduct): ");
-    refused(INPUT EMBED("x") ONE("s", "Scale", "x", "s", ""), "layer \"s\" (Scale): it mixes");
+    refused(INPUT EMBED("x") ONE("s", "Scale", "x", "s", ""),
+            "layer \"s\" (Scale): it cannot follow");
     refused(INPUT EMBED("w") POSITION("w", "max_length: 49" GAUSS),
             "layer \"wpe\" (Position): a sequence of 50 tokens, but position_param.max_length is "
             "49");
@@ -393,7 +477,7 @@ static void test_refused(void **state)
     refused(
         INPUT
         "layer { name: 'in2' type: 'Input' top: 'b' input_param { shape { dim: 1 } } }" EMBED("x"),
-        "one Input with one top");
+        "top \"b\": behind the ids");
     refused(
         "layer { name: 'd' type: 'DummyData' top: 'id' dummy_data_param { shape { dim: 1 dim: 4 "
         "} } }" EMBED("x"),
@@ -404,29 +488,43 @@ static void test_refused(void **state)
 static void test_no_room(void **state)
 {
     Ct__NetParameter *param = parsed(llama);
-    ct_decoder *d = open_decoder(param, 4);
-    ct_sequence *s = NULL;
-    const float *logits;
+    ct_packed_net *p = open_net(param, 12, 64);
+    ct_packed_sequence *s = NULL, *more = NULL;
+    ct_packed_item item = { .want = CT_ROWS_LAST };
     int32_t id[TOKENS];
+    int64_t kept;
 
     (void)state;
     make_ids(id, 1);
     log_capture_start(NULL);
-    assert_int_equal(ct_sequence_open(d, 0, &s), CT_ERR_ARG);
-    assert_int_equal(ct_sequence_open(d, 10, &s), CT_OK);
-    assert_int_equal(ct_sequence_feed(s, id, 0, &logits), CT_ERR_ARG);
-    assert_int_equal(ct_sequence_feed(s, id, 11, &logits), CT_ERR_ARG);
-    assert_int_equal(ct_sequence_feed(s, id, 7, &logits), CT_OK);
-    assert_int_equal(ct_sequence_feed(s, id, 4, &logits), CT_ERR_ARG);
-    assert_int_equal(ct_sequence_length(s), 7);
+    assert_int_equal(ct_packed_sequence_open(p, id, 0, 4, &s, &kept), CT_ERR_ARG);
+    assert_int_equal(ct_packed_sequence_open(p, id, 5, 4, &s, &kept), CT_ERR_ARG);
+    assert_int_equal(ct_packed_sequence_open(p, id, 5, 65, &s, &kept), CT_ERR_CONFIG);
+    assert_int_equal(ct_packed_sequence_open(p, id, 5, 33, &s, &kept), CT_OK);
+    assert_int_equal(ct_packed_sequence_open(p, id, 5, 1, &more, &kept), CT_ERR_ARG);
+    assert_int_equal(ct_packed_sequence_open(p, id, 1, 1, &more, &kept), CT_OK);
+    assert_null(more); /* not now */
+    ct_packed_sequence_close(s);
+    assert_int_equal(ct_packed_sequence_open(p, id, 5, 10, &s, &kept), CT_OK);
+    item = (ct_packed_item){ .id = id, .n = 0, .sequence = s };
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_ARG);
+    item.n = 11;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_ARG);
+    item.n = 7;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_OK);
+    item.n = 4;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_ARG);
+    assert_int_equal(ct_packed_sequence_length(s), 7);
     id[0] = CLASSES;
-    assert_int_equal(ct_sequence_feed(s, id, 1, &logits), CT_ERR_DATA);
-    assert_int_equal(ct_sequence_length(s), 7);
+    item.n = 1;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_DATA);
+    assert_int_equal(ct_packed_sequence_length(s), 7);
     id[0] = 0;
-    assert_int_equal(ct_sequence_feed(s, id, 3, &logits), CT_OK);
+    item.n = 3;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_OK);
     log_capture_stop();
-    ct_sequence_close(s);
-    ct_decoder_destroy(d);
+    ct_packed_sequence_close(s);
+    ct_packed_net_destroy(p);
     ct__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -444,18 +542,19 @@ static void test_models(void **state)
     for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++) {
         ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1 }, .no_data = true };
         Ct__NetParameter *param;
-        ct_decoder *d = NULL;
+        ct_packed_most most = { .tokens = 32, .sequences = 2, .cached = 64 };
+        ct_packed_net *p = NULL;
         ct_status status;
         char path[128];
 
         snprintf(path, sizeof(path), "models/%s/deploy.prototxt", model[i].name);
         assert_int_equal(ct_net_read(path, NULL, &param), CT_OK);
         if (model[i].classes == 0) log_capture_start(NULL);
-        status = ct_decoder_create(param, &o, 32, &d);
+        status = ct_packed_net_create(param, &o, &most, &p);
         log_capture_stop();
         if ((status == CT_OK) != (model[i].classes > 0)) fail_msg("%s: %d", path, status);
-        if (status == CT_OK) assert_int_equal(ct_decoder_classes(d), model[i].classes);
-        ct_decoder_destroy(d);
+        if (status == CT_OK) assert_int_equal(ct_packed_net_columns(p), model[i].classes);
+        ct_packed_net_destroy(p);
         ct__net_parameter__free_unpacked(param, NULL);
     }
 }
@@ -464,9 +563,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_whole), cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_threads),  cmocka_unit_test(test_several),
-        cmocka_unit_test(test_weights),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_no_room),  cmocka_unit_test(test_models),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_mixture),  cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_models),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
