@@ -130,9 +130,10 @@ void ct_bench_codec_json(const ct_codec_bench *plan, const ct_codec_row *row, in
 #define CT_BENCH_MAX_BATCH 64
 #define CT_BENCH_SHAPES    "1x10,1x40,1x100,1x200,1x500,20x10,20x40"
 
-/** `batch` sequences of `tokens` each. */
+/** `batch` sequences of `tokens` each; cached > 0: behind about as many that a cache has, and the
+ *  scores of the last one alone. */
 typedef struct ct_serve_shape {
-    int64_t batch, tokens;
+    int64_t batch, tokens, cached;
 } ct_serve_shape;
 
 typedef struct ct_serve_bench {
@@ -151,7 +152,7 @@ typedef struct ct_serve_row {
     double reshape_us;   /* of a run that follows one of another shape: shaping alone  */
 } ct_serve_row;
 
-/** "1x10,20x40" into the plan. CT_ERR_CONFIG. */
+/** "1x10,8x1@128" into the plan. CT_ERR_CONFIG. */
 ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan);
 /** row[n_shape]. */
 ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row);

@@ -8,7 +8,12 @@
 #include "framework/base/sort.h"
 #include "serve/net/served.h"
 
-enum { LEAST = 3, MOST = 200 };
+enum {
+    LEAST = 3,
+    MOST = 200,
+    MOST_STEPS = 16 /* of sequences that grow, before they begin again */,
+    PAGE = 32
+};
 #define SECONDS 1.0 /* of the runs of a shape, about */
 
 ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
@@ -16,16 +21,20 @@ ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
     plan->n_shape = 0;
     for (const char *at = list;; at++) {
         ct_serve_shape s = { 0 };
-        int read = 0;
+        int read = 0, more = 0;
+        bool good = (plan->n_shape < CT_BENCH_MAX_BATCH) &&
+                    (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s.batch, &s.tokens, &read) == 2);
 
-        if ((plan->n_shape == CT_BENCH_MAX_BATCH) ||
-            (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s.batch, &s.tokens, &read) != 2) ||
-            (s.batch < 1) || (s.tokens < 1) || ((at[read] != ',') && (at[read] != '\0')))
+        if (good && (at[read] == '@') &&
+            (sscanf(at + read, "@%8" SCNd64 "%n", &s.cached, &more) == 1))
+            good = (s.cached >= 1);
+        at += read + more;
+        if (!good || (s.batch < 1) || (s.tokens < 1) || ((*at != ',') && (*at != '\0')))
             return CT_FAIL(CT_ERR_CONFIG,
-                           "--shapes=%s: expected up to %d of SEQUENCESxTOKENS, such as 1x10,20x40",
+                           "--shapes=%s: expected up to %d of SEQUENCESxTOKENS, such as "
+                           "1x10,20x40, or SEQUENCESxTOKENS@CACHED, such as 8x1@128",
                            list, CT_BENCH_MAX_BATCH);
         plan->shape[plan->n_shape++] = s;
-        at += read;
         if (*at == '\0') return CT_OK;
     }
 }
@@ -33,18 +42,72 @@ ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
 typedef struct bench {
     ct_served *served;
     ct_packed_item *item;
-    int32_t *id;
+    int32_t *id; /* of a sequence: those in the cache, then those of a run */
+    int64_t n_id;
     double time[MOST], shaping[MOST];
 } bench;
 
-/* Sequences of ids that are spread over the table. */
+/* Sequences of ids that are spread over the table, no two with the same beginning. */
 static void fill(bench *b, const ct_serve_shape *s)
 {
     int64_t ids = ct_packed_net_ids(ct_served_net(b->served));
 
-    for (int64_t i = 0; i < s->batch * s->tokens; i++) b->id[i] = (int32_t)(i * 7919 % ids);
-    for (int64_t k = 0; k < s->batch; k++)
+    for (int64_t i = 0; i < b->n_id; i++) b->id[i] = (int32_t)(i * 7919 % ids);
+    for (int64_t k = 0; k < s->batch; k++) {
         b->item[k] = (ct_packed_item){ .id = b->id + k * s->tokens, .n = s->tokens };
+        if (s->cached > 0) b->item[k].want = CT_ROWS_LAST;
+    }
+}
+
+static void close_sequences(bench *b, const ct_serve_shape *s)
+{
+    for (int64_t k = 0; k < s->batch; k++) {
+        ct_packed_sequence_close(b->item[k].sequence);
+        b->item[k].sequence = NULL;
+    }
+}
+
+/* Tokens of a sequence when it begins again. */
+static int64_t length_of(const bench *b, const ct_serve_shape *s)
+{
+    int64_t most = s->cached + MOST_STEPS * s->tokens;
+    int64_t room = ct_packed_net_capacity(ct_served_net(b->served));
+
+    return (most < room) ? most : room;
+}
+
+/* Sequence k has s->cached tokens, and room for some steps. */
+static ct_status begin_sequence(bench *b, const ct_serve_shape *s, int64_t k)
+{
+    ct_packed_net *net = ct_served_net(b->served);
+    const int32_t *id = b->id + k;
+    ct_packed_sequence *q;
+    int64_t kept = 0;
+
+    CT_TRY(ct_packed_sequence_open(net, id, s->cached, length_of(b, s), &q, &kept));
+    if (q == NULL) return CT_FAIL(CT_ERR_ARG, "no room for %" PRId64 " sequences", s->batch);
+    b->item[k].sequence = q;
+    for (int64_t at = kept, n; at < s->cached; at += n) {
+        ct_packed_item part = { .id = id + at, .sequence = q, .want = CT_ROWS_NONE };
+
+        n = part.n = (s->cached - at < ct_packed_net_most_tokens(net))
+                         ? s->cached - at
+                         : ct_packed_net_most_tokens(net);
+        CT_TRY(ct_packed_net_run(net, &part, 1));
+    }
+    return CT_OK;
+}
+
+/* Before a run: sequences that grow have room for it. */
+static ct_status make_room(bench *b, const ct_serve_shape *s)
+{
+    if (s->cached == 0) return CT_OK;
+    if ((b->item[0].sequence != NULL) &&
+        (ct_packed_sequence_length(b->item[0].sequence) + s->tokens <= length_of(b, s)))
+        return CT_OK;
+    close_sequences(b, s);
+    for (int64_t k = 0; k < s->batch; k++) CT_TRY(begin_sequence(b, s, k));
+    return CT_OK;
 }
 
 /* One run of another shape, which is shaped again, and one of this; the time of shaping alone. */
@@ -69,17 +132,20 @@ static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *
     int n = 0;
 
     fill(b, s);
+    CT_TRY(make_room(b, s));
     CT_TRY(ct_packed_net_run(net, b->item, s->batch)); /* weights are packed */
     begin = ct_clock_s();
     while (n < ((plan->repeat > 0) ? plan->repeat : MOST)) {
         double start;
 
+        CT_TRY(make_room(b, s));
         CT_TRY(time_shaping(b, s, &b->shaping[n]));
         start = ct_clock_s();
         CT_TRY(ct_packed_net_run(net, b->item, s->batch));
         b->time[n++] = ct_clock_s() - start;
         if ((plan->repeat == 0) && (n >= LEAST) && (ct_clock_s() - begin > SECONDS)) break;
     }
+    close_sequences(b, s);
     row->repeats = n;
     row->least_ms = b->time[0];
     for (int i = 1; i < n; i++)
@@ -94,27 +160,37 @@ static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *
 static ct_status prepare(bench *b, const ct_serve_bench *plan)
 {
     ct_served_options o = { .model = plan->model, .weights = plan->weights, .bf16 = plan->bf16 };
+    int64_t length;
 
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_serve_shape *s = &plan->shape[i];
 
         if (s->batch * s->tokens > o.most_tokens) o.most_tokens = s->batch * s->tokens;
         if (s->batch > o.most) o.most = s->batch;
+        if (s->cached == 0) continue;
+        length = s->cached + MOST_STEPS * s->tokens;
+        if (length > o.most_length) o.most_length = length;
+        /* in whole pages */
+        if (s->batch * (length + PAGE) > o.cached) o.cached = s->batch * (length + PAGE);
     }
     if (o.most_tokens < 2) o.most_tokens = 2;
+    b->n_id = o.most_tokens + o.most_length + o.most;
     b->item = calloc((size_t)o.most, sizeof(b->item[0]));
-    b->id = calloc((size_t)o.most_tokens, sizeof(b->id[0]));
+    b->id = calloc((size_t)b->n_id, sizeof(b->id[0]));
     if ((b->item == NULL) || (b->id == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", o.most_tokens);
     CT_TRY(ct_served_open(&o, &b->served));
     for (int i = 0; i < plan->n_shape; i++) {
-        int64_t longest = ct_packed_net_longest(ct_served_net(b->served));
+        const ct_packed_net *net = ct_served_net(b->served);
+        bool grows = (plan->shape[i].cached > 0);
+        int64_t longest = grows ? ct_packed_net_capacity(net) : ct_packed_net_longest(net);
 
-        if (plan->shape[i].tokens > longest)
+        if (plan->shape[i].tokens + plan->shape[i].cached > longest)
             return CT_FAIL(CT_ERR_CONFIG,
                            "--shapes: %" PRId64 "x%" PRId64 ": sequences of \"%s\" have at most "
                            "%" PRId64 " tokens",
-                           plan->shape[i].batch, plan->shape[i].tokens, plan->model, longest);
+                           plan->shape[i].batch, plan->shape[i].tokens + plan->shape[i].cached,
+                           plan->model, longest);
     }
     return CT_OK;
 }
@@ -141,13 +217,13 @@ void ct_bench_serve_print(const ct_serve_bench *plan, const ct_serve_row *row)
 {
     printf("%s, %s, %d threads, medians\n", plan->model, plan->bf16 ? "BF16" : "F32",
            plan->n_thread);
-    printf("%8s %8s %8s %10s %10s %12s %12s\n", "batch", "tokens", "repeats", "ms", "least_ms",
-           "tokens_per_s", "reshape_us");
+    printf("%8s %8s %8s %8s %10s %10s %12s %12s\n", "batch", "tokens", "cached", "repeats", "ms",
+           "least_ms", "tokens_per_s", "reshape_us");
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_serve_row *r = &row[i];
 
-        printf("%8" PRId64 " %8" PRId64 " %8d %10.3f %10.3f %12.0f %12.1f\n", r->shape.batch,
-               r->shape.tokens, r->repeats, r->ms, r->least_ms,
+        printf("%8" PRId64 " %8" PRId64 " %8" PRId64 " %8d %10.3f %10.3f %12.0f %12.1f\n",
+               r->shape.batch, r->shape.tokens, r->shape.cached, r->repeats, r->ms, r->least_ms,
                1e3 * (double)(r->shape.batch * r->shape.tokens) / r->ms, r->reshape_us);
     }
 }
@@ -157,8 +233,9 @@ void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_serve_row *r = &row[i];
 
-        ct_text_add(out, "{\"batch\":%" PRId64 ",\"tokens\":%" PRId64 ",\"ms\":%.4f,",
-                    r->shape.batch, r->shape.tokens, r->ms);
+        ct_text_add(out, "{\"batch\":%" PRId64 ",\"tokens\":%" PRId64 ",", r->shape.batch,
+                    r->shape.tokens);
+        ct_text_add(out, "\"cached\":%" PRId64 ",\"ms\":%.4f,", r->shape.cached, r->ms);
         ct_text_add(out,
                     "\"least_ms\":%.4f,\"repeats\":%d,\"threads\":%d,\"precision\":\"%s\","
                     "\"reshape_us\":%.2f}\n",
