@@ -77,7 +77,7 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
     return CT_OK;
 }
 
-void served_fake_open(served_fake *fake)
+void served_fake_dispatch(const ct_served_model *model, ct_dispatch **d_p)
 {
     static const int64_t tokens[] = { 1, 128 };
     static const double s[] = { 1e-4, 1e-3 };
@@ -89,6 +89,13 @@ void served_fake_open(served_fake *fake)
                                      .mixed = true };
     ct_batch_cost cost;
 
+    if ((ct_batch_cost_init(&cost, 2, tokens, s) != CT_OK) ||
+        (ct_dispatch_create(model, &o, &cost, d_p) != CT_OK))
+        abort();
+}
+
+void served_fake_open(served_fake *fake)
+{
     memset(fake, 0, sizeof(*fake));
     fake->model = (ct_served_model){ .name = "fake",
                                      .most_length = FAKE_LENGTH,
@@ -102,9 +109,7 @@ void served_fake_open(served_fake *fake)
                                      .encode = encode,
                                      .embed = embed,
                                      .infer = infer };
-    if ((ct_batch_cost_init(&cost, 2, tokens, s) != CT_OK) ||
-        (ct_dispatch_create(&fake->model, &o, &cost, &fake->dispatch) != CT_OK))
-        abort();
+    served_fake_dispatch(&fake->model, &fake->dispatch);
 }
 
 void served_fake_close(served_fake *fake)

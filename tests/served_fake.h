@@ -21,6 +21,8 @@ typedef struct served_fake {
 enum { FAKE_SIZE = 4, FAKE_LENGTH = 64, FAKE_QUEUE = 8 };
 
 /** A dispatcher with a queue of FAKE_QUEUE and batches of at most 128 tokens, not yet started. */
+void served_fake_dispatch(const ct_served_model *model, ct_dispatch **d_p);
+/** One that has such a dispatcher. */
 void served_fake_open(served_fake *fake);
 void served_fake_close(served_fake *fake);
 

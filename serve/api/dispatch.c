@@ -12,27 +12,72 @@ typedef struct ticket {
     ct_work *work;
 } ticket;
 
-struct ct_dispatch {
+/* A replica, and the thread that runs its batches. */
+typedef struct lane {
+    ct_dispatch *d;
     const ct_served_model *model;
-    ct_scheduler *scheduler;
     ct_serve_batch *batch;
     ct_work **work; /* of one kind, of the batch that runs */
+    pthread_t thread;
+    bool started;
+    ct_replica_stats stats;
+} lane;
+
+struct ct_dispatch {
+    ct_scheduler *scheduler;
+    size_t most; /* slices of a batch */
+    bool sequences;
+    lane **lane;
+    int n_lane;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    pthread_t thread;
-    bool started, stop, running;
+    bool stop;
+    int n_running; /* batches                             */
     int n_between; /* threads that want no batch to run */
     bool made_lock, made_cond;
 };
 
-static ct_status make(ct_dispatch *d, const ct_scheduler_options *o, const ct_batch_cost *cost)
+static void destroy_lane(lane *l)
 {
-    size_t n = (size_t)o->most_count + (size_t)o->most_sequences;
+    if (l == NULL) return;
+    ct_serve_batch_destroy(l->batch);
+    free(l->work);
+    free(l);
+}
 
+static ct_status add_lane(ct_dispatch *d, const ct_served_model *model)
+{
+    lane **all = realloc(d->lane, (size_t)(d->n_lane + 1) * sizeof(*all));
+    lane *l = calloc(1, sizeof(*l));
+    ct_status status;
+
+    if (all != NULL) d->lane = all;
+    if ((all == NULL) || (l == NULL)) {
+        free(l);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a replica");
+    }
+    l->d = d;
+    l->model = model;
+    l->work = calloc(d->most, sizeof(ct_work *));
+    status = ct_serve_batch_create(d->scheduler, &l->batch);
+    if ((status == CT_OK) && (l->work == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", d->most);
+    if (status != CT_OK) {
+        destroy_lane(l);
+        return status;
+    }
+    d->lane[d->n_lane++] = l;
+    ct_scheduler_run_at_once(d->scheduler, d->n_lane);
+    return CT_OK;
+}
+
+static ct_status make(ct_dispatch *d, const ct_served_model *model, const ct_scheduler_options *o,
+                      const ct_batch_cost *cost)
+{
+    d->most = (size_t)o->most_count + (size_t)o->most_sequences;
+    d->sequences = (o->most_sequences > 0);
     CT_TRY(ct_scheduler_create(o, cost, &d->scheduler));
-    CT_TRY(ct_serve_batch_create(d->scheduler, &d->batch));
-    d->work = calloc(n, sizeof(ct_work *));
-    if (d->work == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", n);
+    CT_TRY(add_lane(d, model));
     d->made_lock = (pthread_mutex_init(&d->lock, NULL) == 0);
     d->made_cond = (ct_cond_init(&d->changed) == 0);
     if (!d->made_lock || !d->made_cond) return CT_FAIL(CT_ERR_NOMEM, "no lock for the queue");
@@ -46,8 +91,7 @@ ct_status ct_dispatch_create(const ct_served_model *model, const ct_scheduler_op
     ct_status status;
 
     if (d == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue");
-    d->model = model;
-    status = make(d, options, cost);
+    status = make(d, model, options, cost);
     if (status != CT_OK) {
         ct_dispatch_destroy(d);
         return status;
@@ -56,21 +100,29 @@ ct_status ct_dispatch_create(const ct_served_model *model, const ct_scheduler_op
     return CT_OK;
 }
 
+ct_status ct_dispatch_add_replica(ct_dispatch *d, const ct_served_model *replica)
+{
+    if (d->sequences)
+        return CT_FAIL(CT_ERR_CONFIG, "a model that makes sequences runs on one replica");
+    return add_lane(d, replica);
+}
+
 void ct_dispatch_destroy(ct_dispatch *d)
 {
     if (d == NULL) return;
-    if (d->started) {
+    if (d->made_lock && d->made_cond) {
         (void)pthread_mutex_lock(&d->lock);
         d->stop = true;
         (void)pthread_cond_broadcast(&d->changed);
         (void)pthread_mutex_unlock(&d->lock);
-        (void)pthread_join(d->thread, NULL);
     }
+    for (int i = 0; i < d->n_lane; i++)
+        if (d->lane[i]->started) (void)pthread_join(d->lane[i]->thread, NULL);
     if (d->made_cond) (void)pthread_cond_destroy(&d->changed);
     if (d->made_lock) (void)pthread_mutex_destroy(&d->lock);
-    ct_serve_batch_destroy(d->batch);
+    for (int i = 0; i < d->n_lane; i++) destroy_lane(d->lane[i]);
+    free(d->lane);
     ct_scheduler_destroy(d->scheduler);
-    free(d->work);
     free(d);
 }
 
@@ -139,8 +191,10 @@ void ct_dispatch_between(ct_dispatch *d, void (*fn)(void *ctx), void *ctx)
 {
     (void)pthread_mutex_lock(&d->lock);
     d->n_between++;
-    while (d->running) (void)pthread_cond_wait(&d->changed, &d->lock);
+    while (d->n_running > 0) (void)pthread_cond_wait(&d->changed, &d->lock);
+    (void)pthread_mutex_unlock(&d->lock);
     fn(ctx);
+    (void)pthread_mutex_lock(&d->lock);
     d->n_between--;
     (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
@@ -171,26 +225,47 @@ void ct_dispatch_read_stats(ct_dispatch *d, ct_scheduler_stats *stats)
     (void)pthread_mutex_unlock(&d->lock);
 }
 
-/* ---- through the model */
-
-static ct_status run_kind(ct_dispatch *d, ct_work_kind kind)
+int ct_dispatch_replicas(const ct_dispatch *d)
 {
-    const ct_served_model *m = d->model;
-    int n = 0;
-
-    for (int k = 0; k < d->batch->n; k++) {
-        const ticket *t = d->batch->slice[k].what;
-
-        if (t->work->kind == kind) d->work[n++] = t->work;
-    }
-    if (n == 0) return CT_OK;
-    return ((kind == CT_WORK_EMBED) ? m->embed : m->infer)(m->ctx, d->work, n);
+    return d->n_lane;
 }
 
-static ct_status run(ct_dispatch *d)
+void ct_dispatch_read_replica(ct_dispatch *d, int replica, ct_replica_stats *stats)
 {
-    CT_TRY(run_kind(d, CT_WORK_EMBED));
-    return run_kind(d, CT_WORK_INFER);
+    (void)pthread_mutex_lock(&d->lock);
+    *stats = d->lane[replica]->stats;
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- through the model */
+
+static ct_status run_kind(lane *l, ct_work_kind kind)
+{
+    const ct_served_model *m = l->model;
+    int n = 0;
+
+    for (int k = 0; k < l->batch->n; k++) {
+        const ticket *t = l->batch->slice[k].what;
+
+        if (t->work->kind == kind) l->work[n++] = t->work;
+    }
+    if (n == 0) return CT_OK;
+    return ((kind == CT_WORK_EMBED) ? m->embed : m->infer)(m->ctx, l->work, n);
+}
+
+static ct_status run(lane *l)
+{
+    CT_TRY(run_kind(l, CT_WORK_EMBED));
+    return run_kind(l, CT_WORK_INFER);
+}
+
+/* With the lock held. */
+static void count(lane *l, double end_s, bool failed)
+{
+    l->stats.batches++;
+    l->stats.tokens += l->batch->tokens;
+    l->stats.failed += failed;
+    l->stats.busy_s += end_s - l->batch->start_s;
 }
 
 /* Sets whose last work has ended, with the lock held. */
@@ -232,19 +307,23 @@ static bool tell(ct_dispatch *d, ct_work_set *all)
 
 /* With the lock held, but while the model runs. False: the lock was held all the time, and there is
  * nothing to do before *wake_p. */
-static bool step(ct_dispatch *d, double *wake_p)
+static bool step(lane *l, double *wake_p)
 {
+    ct_dispatch *d = l->d;
     ct_status status;
-    bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), d->batch, wake_p);
+    double end_s;
+    bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
 
     if (some) {
-        d->running = true;
+        d->n_running++;
         (void)pthread_mutex_unlock(&d->lock);
-        status = run(d);
+        status = run(l);
         (void)pthread_mutex_lock(&d->lock);
-        d->running = false;
+        d->n_running--;
         (void)pthread_cond_broadcast(&d->changed);
-        ct_scheduler_finish(d->scheduler, d->batch, ct_clock_s(), status != CT_OK);
+        end_s = ct_clock_s();
+        count(l, end_s, status != CT_OK);
+        ct_scheduler_finish(d->scheduler, l->batch, end_s, status != CT_OK);
     }
     return tell(d, take_ended(d)) || some; /* those that expired, or were cancelled, too */
 }
@@ -254,13 +333,14 @@ void ct_dispatch_step(ct_dispatch *d)
     double wake;
 
     (void)pthread_mutex_lock(&d->lock);
-    (void)step(d, &wake);
+    (void)step(d->lane[0], &wake);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
 static void *work_on(void *arg)
 {
-    ct_dispatch *d = arg;
+    lane *l = arg;
+    ct_dispatch *d = l->d;
     double wake, s;
 
     (void)pthread_mutex_lock(&d->lock);
@@ -269,7 +349,7 @@ static void *work_on(void *arg)
             (void)pthread_cond_wait(&d->changed, &d->lock);
             continue;
         }
-        if (step(d, &wake)) continue;
+        if (step(l, &wake)) continue;
         s = wake - ct_clock_s();
         if (d->stop || (s <= 0)) continue;
         (void)ct_cond_wait_for(&d->changed, &d->lock, fmin(s, 1));
@@ -280,8 +360,10 @@ static void *work_on(void *arg)
 
 ct_status ct_dispatch_start(ct_dispatch *d)
 {
-    if (ct_thread_start(work_on, d, &d->thread) != 0)
-        return CT_FAIL(CT_ERR_NOMEM, "no thread for the batches");
-    d->started = true;
+    for (int i = 0; i < d->n_lane; i++) {
+        if (ct_thread_start(work_on, d->lane[i], &d->lane[i]->thread) != 0)
+            return CT_FAIL(CT_ERR_NOMEM, "no thread for the batches");
+        d->lane[i]->started = true;
+    }
     return CT_OK;
 }

@@ -137,3 +137,37 @@ void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct
     one(to, "cache_tokens", "gauge", "Tokens that sequences hold of the cache.", s->cache_taken);
     one(to, "budget_tokens", "gauge", "The most tokens of a batch.", s->budget);
 }
+
+static void each(ct_text *to, const char *name, const char *help, const ct_replica_stats *s, int n,
+                 int64_t (*value)(const ct_replica_stats *s))
+{
+    head(to, name, "counter", help);
+    for (int i = 0; i < n; i++)
+        ct_text_add(to, "cortado_%s{replica=\"%d\"} %" PRId64 "\n", name, i, value(&s[i]));
+}
+
+static int64_t batches_of(const ct_replica_stats *s)
+{
+    return s->batches;
+}
+
+static int64_t tokens_of(const ct_replica_stats *s)
+{
+    return s->tokens;
+}
+
+static int64_t failed_of(const ct_replica_stats *s)
+{
+    return s->failed;
+}
+
+void ct_metrics_write_replicas(const ct_replica_stats *s, int n, ct_text *to)
+{
+    each(to, "replica_batches_total", "Batches that are over.", s, n, batches_of);
+    each(to, "replica_batch_tokens_total", "Their tokens.", s, n, tokens_of);
+    each(to, "replica_failed_total", "Those of them that failed.", s, n, failed_of);
+    head(to, "replica_busy_seconds_total", "counter", "How long they took.");
+    for (int i = 0; i < n; i++)
+        ct_text_add(to, "cortado_replica_busy_seconds_total{replica=\"%d\"} %.9g\n", i,
+                    s[i].busy_s);
+}

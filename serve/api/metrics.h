@@ -3,7 +3,7 @@
 #define CT_METRICS_H
 
 #include "framework/base/text.h"
-#include "serve/schedule/scheduler.h"
+#include "serve/api/dispatch.h"
 
 typedef struct ct_metrics ct_metrics;
 
@@ -14,5 +14,7 @@ void ct_metrics_destroy(ct_metrics *m); /* NULL allowed */
 void ct_metrics_count(ct_metrics *m, int route, int status, double s);
 /** Appends all of it in Prometheus's text format. */
 void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *stats, bool ready, ct_text *to);
+/** Appends what each of n replicas has done. */
+void ct_metrics_write_replicas(const ct_replica_stats *s, int n, ct_text *to);
 
 #endif

@@ -160,10 +160,16 @@ static void give_page(ct_transaction *x)
 
 static void give_metrics(ct_transaction *x)
 {
+    int n = ct_dispatch_replicas(x->api->dispatch);
+    ct_replica_stats *replica = calloc((size_t)n, sizeof(*replica));
     ct_scheduler_stats stats;
 
     ct_dispatch_read_stats(x->api->dispatch, &stats);
     ct_metrics_write(x->api->metrics, &stats, !atomic_load(&x->api->draining), &x->reply.body);
+    for (int i = 0; (replica != NULL) && (i < n); i++)
+        ct_dispatch_read_replica(x->api->dispatch, i, &replica[i]);
+    if (replica != NULL) ct_metrics_write_replicas(replica, n, &x->reply.body);
+    free(replica);
     ct_transaction_give_json(x);
     if (x->reply.status == 200) x->reply.type = "text/plain; version=0.0.4; charset=utf-8";
 }

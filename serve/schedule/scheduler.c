@@ -36,8 +36,8 @@ struct ct_scheduler {
     slot *slot;
     slot_list unused, waiting, begun, ended;
     int64_t cache_taken;
-    int n_running;     /* batches                                   */
-    double busy_until; /* when they end, as the costs say            */
+    int at_once, n_running; /* batches: that may run, and do                    */
+    double sum_ends;        /* of those that run: when they end, as the costs say */
     bool draining, turn_of_steps;
     ct_scheduler_stats stats;
     /* PADDED: waiting requests by length, and room for ct_group_lengths() */
@@ -122,6 +122,7 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
     s->o = *options;
     s->cost = *cost;
     s->n_slot = count_slots(options);
+    s->at_once = 1;
     status = make_room(s);
     if (status != CT_OK) {
         ct_scheduler_destroy(s);
@@ -145,6 +146,11 @@ void ct_scheduler_destroy(ct_scheduler *s)
     free(s->begun.at);
     free(s->ended.at);
     free(s);
+}
+
+void ct_scheduler_run_at_once(ct_scheduler *s, int n)
+{
+    s->at_once = n;
 }
 
 ct_status ct_serve_batch_create(const ct_scheduler *s, ct_serve_batch **batch_p)
@@ -271,9 +277,11 @@ static bool too_long(const ct_scheduler *s, const ct_request *r)
            (r->most_new > s->o.cache_tokens - r->tokens);
 }
 
+/* As if all that runs and waits were shared out evenly. */
 double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
 {
     int64_t tokens = 0, budget = budget_of(s);
+    double running = fmax(0, s->sum_ends - s->n_running * now);
 
     for (int k = 0; k < s->waiting.n; k++) tokens += rest_of(&s->slot[s->waiting.at[k]]);
     for (int k = 0; k < s->begun.n; k++) {
@@ -281,15 +289,15 @@ double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
 
         if (r->state == PROMPT) tokens += rest_of(r);
     }
-    return fmax(0, s->busy_until - now) +
-           (double)tokens * (ct_batch_cost_s(&s->cost, budget) / (double)budget);
+    return (running + (double)tokens * (ct_batch_cost_s(&s->cost, budget) / (double)budget)) /
+           s->at_once;
 }
 
 static ct_admission judge(const ct_scheduler *s, const ct_request *request, int n, double now)
 {
     int64_t budget = budget_of(s);
     double start = now + ct_scheduler_backlog_s(s, now);
-    double token_s = ct_batch_cost_s(&s->cost, budget) / (double)budget;
+    double token_s = ct_batch_cost_s(&s->cost, budget) / ((double)budget * s->at_once);
 
     for (int i = 0; i < n; i++)
         if (too_long(s, &request[i])) return CT_REFUSED_LONG;
@@ -480,11 +488,24 @@ static bool wants_room(const slot *r)
     return !r->running && ((r->state == WAITING) || (r->state == PROMPT));
 }
 
+/* What one of several free replicas takes of what waits: the others have the rest at once. A batch
+ * of less than the budget takes less time, and what comes next finds a replica free the sooner. */
+static int64_t share_of(const ct_scheduler *s, int64_t room)
+{
+    int n_free = s->at_once - s->n_running;
+    int64_t tokens = 0, share;
+
+    if ((n_free < 2) || (s->o.most_sequences > 0)) return room;
+    for (int w = 0; w < s->waiting.n; w++) tokens += s->slot[s->waiting.at[w]].request.tokens;
+    share = (tokens + n_free - 1) / n_free;
+    return (share < room) ? share : room;
+}
+
 /* Chunks and whole requests in the order of their arrival. Sequences that have begun lie in one
  * list, all others in another; both are in that order. */
 static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
 {
-    filling f = { .room = room_of(s) - b->tokens, .deadline_s = INFINITY };
+    filling f = { .room = share_of(s, room_of(s)) - b->tokens, .deadline_s = INFINITY };
     int n_begun = s->begun.n, k = 0, wanting = 0;
 
     for (int w = 0; w < s->waiting.n; w++) wanting += wants_room(&s->slot[s->waiting.at[w]]);
@@ -640,7 +661,7 @@ bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *w
     leave_queue(s, b);
     b->start_s = now;
     b->expected_s = ct_batch_cost_s(&s->cost, b->tokens);
-    s->busy_until = fmax(s->busy_until, now + b->expected_s);
+    s->sum_ends += now + b->expected_s;
     s->n_running++;
     s->stats.batches++;
     s->stats.tokens += b->tokens;
@@ -667,7 +688,8 @@ static void advance(ct_scheduler *s, const ct_slice *c, int i)
 void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, bool failed)
 {
     if (!failed) ct_batch_cost_observe(&s->cost, b->tokens, now - b->start_s);
-    if (--s->n_running == 0) s->busy_until = now;
+    s->sum_ends -= b->start_s + b->expected_s;
+    if (--s->n_running == 0) s->sum_ends = 0;
     for (int k = 0; k < b->n; k++) {
         const ct_slice *c = &b->slice[k];
         int i = (int)(c->id % s->n_slot);

@@ -362,6 +362,40 @@ static void test_failed_batch(void **state)
     close_rig(&r);
 }
 
+/* Four of ten tokens, two replicas that are free: two on each. Then one is free, and takes what its
+ * budget allows. */
+static void test_replicas(void **state)
+{
+    ct_serve_batch *second;
+    double alone;
+    rig r = open_rig(&whole);
+
+    (void)state;
+    assert_int_equal(ct_serve_batch_create(r.s, &second), CT_OK);
+    ask(&r, "a", 10, 0);
+    ask(&r, "b", 10, 0);
+    alone = ct_scheduler_backlog_s(r.s, r.now);
+    ct_scheduler_run_at_once(r.s, 2);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, r.now) - alone / 2) < 1e-12);
+    ask(&r, "c", 10, 0);
+    ask(&r, "d", 10, 0);
+    expect_next(&r, "a b");
+    ask(&r, "e", 10, 0);
+    ask(&r, "f", 10, 0);
+    assert_true(ct_scheduler_next(r.s, r.now, second, &r.wake));
+    assert_int_equal(second->n, 4);
+    /* as if what runs were shared out evenly */
+    alone =
+        ct_batch_cost_s(ct_scheduler_cost(r.s), 20) + ct_batch_cost_s(ct_scheduler_cost(r.s), 40);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, r.now) - alone / 2) < 1e-12);
+    finish(&r);
+    ct_scheduler_finish(r.s, second, r.now + 0.02, false);
+    expect_ended(&r, "a:done b:done c:done d:done e:done f:done");
+    assert_true(ct_scheduler_backlog_s(r.s, r.now) == 0);
+    ct_serve_batch_destroy(second);
+    close_rig(&r);
+}
+
 static void test_bad_options(void **state)
 {
     static const struct {
@@ -802,14 +836,14 @@ static void test_simulated_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_costs),      cmocka_unit_test(test_runs_what_is_there),
-        cmocka_unit_test(test_most_count),       cmocka_unit_test(test_budget_is_the_knee),
-        cmocka_unit_test(test_max_wait),         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlines),        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_failed_batch),     cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_prompt_in_chunks), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_steps_go_on),      cmocka_unit_test(test_whatever_comes),
-        cmocka_unit_test(test_simulated_load),
+        cmocka_unit_test(test_wrong_costs),    cmocka_unit_test(test_runs_what_is_there),
+        cmocka_unit_test(test_most_count),     cmocka_unit_test(test_budget_is_the_knee),
+        cmocka_unit_test(test_max_wait),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlines),      cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_failed_batch),   cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_replicas),       cmocka_unit_test(test_prompt_in_chunks),
+        cmocka_unit_test(test_cache),          cmocka_unit_test(test_steps_go_on),
+        cmocka_unit_test(test_whatever_comes), cmocka_unit_test(test_simulated_load),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,268 @@
+/* Batches on several replicas of a model, which are fakes: that they run at once, what fails, when
+ * none may run, and what is counted. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/thread.h"
+#include "serve/api/dispatch.h"
+#include "serve/api/metrics.h"
+#include "tests/log_capture.h"
+#include "tests/served_fake.h"
+
+enum { REPLICAS = 3 };
+
+/* Where replicas meet: each batch waits until as many run as are expected. */
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int expected, inside;
+    bool missed;
+} meeting;
+
+/* A replica that comes to the meeting, and then answers as the fake does. */
+typedef struct replica {
+    served_fake fake;
+    ct_served_model model;
+    meeting *at;
+} replica;
+
+static ct_status embed(void *ctx, ct_work *const *work, int n)
+{
+    replica *r = ctx;
+
+    (void)pthread_mutex_lock(&r->at->lock);
+    r->at->inside++;
+    (void)pthread_cond_broadcast(&r->at->changed);
+    while ((r->at->inside < r->at->expected) && !r->at->missed)
+        r->at->missed = !ct_cond_wait_for(&r->at->changed, &r->at->lock, 60);
+    (void)pthread_mutex_unlock(&r->at->lock);
+    return r->fake.model.embed(&r->fake, work, n);
+}
+
+typedef struct rig {
+    replica replica[REPLICAS];
+    meeting at;
+    ct_dispatch *d; /* that of the first */
+} rig;
+
+static void open_rig(rig *r, int expected)
+{
+    memset(r, 0, sizeof(*r));
+    assert_int_equal(pthread_mutex_init(&r->at.lock, NULL), 0);
+    assert_int_equal(ct_cond_init(&r->at.changed), 0);
+    r->at.expected = expected;
+    for (int i = 0; i < REPLICAS; i++) {
+        replica *x = &r->replica[i];
+
+        served_fake_open(&x->fake);
+        x->at = &r->at;
+        x->model = x->fake.model;
+        x->model.ctx = x;
+        x->model.embed = embed;
+    }
+    served_fake_dispatch(&r->replica[0].model, &r->d);
+    for (int i = 1; i < REPLICAS; i++)
+        assert_int_equal(ct_dispatch_add_replica(r->d, &r->replica[i].model), CT_OK);
+    assert_int_equal(ct_dispatch_replicas(r->d), REPLICAS);
+    assert_int_equal(ct_dispatch_start(r->d), CT_OK);
+}
+
+static void close_rig(rig *r)
+{
+    ct_dispatch_destroy(r->d);
+    for (int i = 0; i < REPLICAS; i++) served_fake_close(&r->replica[i].fake);
+    (void)pthread_cond_destroy(&r->at.changed);
+    (void)pthread_mutex_destroy(&r->at.lock);
+}
+
+/* Texts of ten ids, all of them `id`. */
+typedef struct texts {
+    ct_work_set set;
+    ct_work work[FAKE_QUEUE];
+    int32_t ids[10];
+    float row[FAKE_QUEUE][FAKE_SIZE];
+    atomic_bool done;
+} texts;
+
+static void are_done(void *ctx)
+{
+    atomic_store(&((texts *)ctx)->done, true);
+}
+
+static void submit(rig *r, texts *t, int n, int32_t id)
+{
+    ct_admission admission = CT_REFUSED_FULL;
+    double retry;
+
+    memset(t, 0, sizeof(*t));
+    for (int k = 0; k < 10; k++) t->ids[k] = id;
+    for (int i = 0; i < n; i++)
+        t->work[i] = (ct_work){ .kind = CT_WORK_EMBED, .tokens = 10, .row = t->row[i] };
+    for (int i = 0; i < n; i++) t->work[i].ids.id = t->ids;
+    for (int i = 0; i < n; i++) t->work[i].ids.n = 10;
+    t->set = (ct_work_set){ .work = t->work, .n = n, .done = are_done, .ctx = t };
+    assert_int_equal(ct_dispatch_submit(r->d, &t->set, INFINITY, &admission, &retry), CT_OK);
+    assert_int_equal(admission, CT_ADMITTED);
+}
+
+static void await(texts *t)
+{
+    double end = ct_clock_s() + 60;
+
+    while (!atomic_load(&t->done) && (ct_clock_s() < end)) (void)usleep(1000);
+    assert_true(atomic_load(&t->done));
+}
+
+/* Six texts on three free replicas: two on each, at the same time. */
+static void test_share(void **state)
+{
+    ct_replica_stats s;
+    texts t;
+    rig r;
+
+    (void)state;
+    open_rig(&r, REPLICAS);
+    submit(&r, &t, 6, 7);
+    await(&t);
+    assert_false(r.at.missed);
+    assert_int_equal(t.set.outcome, CT_OUTCOME_DONE);
+    for (int i = 0; i < 6; i++) assert_true(t.row[i][10 % FAKE_SIZE] == 1);
+    for (int i = 0; i < REPLICAS; i++) {
+        ct_dispatch_read_replica(r.d, i, &s);
+        assert_int_equal(s.batches, 1);
+        assert_int_equal(s.tokens, 20);
+        assert_int_equal(s.failed, 0);
+        assert_true(s.busy_s > 0);
+        assert_int_equal(r.replica[i].fake.n_embedded, 2);
+    }
+    close_rig(&r);
+}
+
+/* The batch of one fails; what the others had is answered. */
+static void test_failure(void **state)
+{
+    ct_replica_stats s;
+    texts t[REPLICAS];
+    int64_t failed = 0;
+    int outcomes = 0;
+    rig r;
+
+    (void)state;
+    open_rig(&r, REPLICAS);
+    r.replica[1].fake.fails = true;
+    log_capture_start(NULL);
+    for (int i = 0; i < REPLICAS; i++) submit(&r, &t[i], 1, 3);
+    for (int i = 0; i < REPLICAS; i++) await(&t[i]);
+    log_capture_stop();
+    for (int i = 0; i < REPLICAS; i++) outcomes += (t[i].set.outcome == CT_OUTCOME_FAILED);
+    assert_int_equal(outcomes, 1);
+    for (int i = 0; i < REPLICAS; i++) {
+        ct_dispatch_read_replica(r.d, i, &s);
+        assert_int_equal(s.failed, i == 1);
+        failed += s.failed;
+    }
+    assert_int_equal(failed, 1);
+    close_rig(&r);
+}
+
+typedef struct stillness {
+    rig *r;
+    texts *t; /* submitted meanwhile */
+    int64_t before, after;
+} stillness;
+
+static int64_t count_batches(rig *r)
+{
+    ct_scheduler_stats s;
+
+    ct_dispatch_read_stats(r->d, &s);
+    return s.batches;
+}
+
+/* No lock is held, so it may ask; and what waits goes on waiting. */
+static void look(void *ctx)
+{
+    stillness *p = ctx;
+
+    p->before = count_batches(p->r);
+    submit(p->r, p->t, 2, 5);
+    (void)usleep(50000);
+    p->after = count_batches(p->r);
+    assert_false(atomic_load(&p->t->done));
+}
+
+static void test_between(void **state)
+{
+    texts first, second;
+    rig r;
+    stillness p = { &r, &second, 0, -1 };
+
+    (void)state;
+    open_rig(&r, 1);
+    submit(&r, &first, 6, 1);
+    ct_dispatch_between(r.d, look, &p);
+    assert_int_equal(p.before, p.after);
+    await(&first);
+    await(&second);
+    assert_true(count_batches(&r) > p.after);
+    close_rig(&r);
+}
+
+static void test_sequences(void **state)
+{
+    static const int64_t tokens[] = { 1, 128 };
+    static const double s[] = { 1e-4, 1e-3 };
+    const ct_scheduler_options o = { .most_waiting = 4,
+                                     .most_count = 4,
+                                     .most_sequences = 2,
+                                     .most_tokens = 64,
+                                     .cache_tokens = 100 };
+    ct_dispatch *d = NULL;
+    ct_batch_cost cost;
+    log_capture log;
+    served_fake fake;
+
+    (void)state;
+    served_fake_open(&fake);
+    assert_int_equal(ct_batch_cost_init(&cost, 2, tokens, s), CT_OK);
+    assert_int_equal(ct_dispatch_create(&fake.model, &o, &cost, &d), CT_OK);
+    log_capture_start(&log);
+    assert_int_equal(ct_dispatch_add_replica(d, &fake.model), CT_ERR_CONFIG);
+    log_capture_stop();
+    assert_string_equal(log.error, "a model that makes sequences runs on one replica");
+    ct_dispatch_destroy(d);
+    served_fake_close(&fake);
+}
+
+static void test_metrics(void **state)
+{
+    const ct_replica_stats s[] = { { 3, 40, 0, 0.5 }, { 2, 30, 1, 0.25 } };
+    ct_text text = { 0 };
+
+    (void)state;
+    ct_metrics_write_replicas(s, 2, &text);
+    assert_non_null(strstr(text.text, "\ncortado_replica_batches_total{replica=\"0\"} 3\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_batches_total{replica=\"1\"} 2\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_batch_tokens_total{replica=\"1\"} 30\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_failed_total{replica=\"1\"} 1\n"));
+    assert_non_null(
+        strstr(text.text, "\ncortado_replica_busy_seconds_total{replica=\"1\"} 0.25\n"));
+    ct_text_destroy(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_share),   cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_between), cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_metrics),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
