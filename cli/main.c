@@ -82,8 +82,15 @@ static void set_log_level(int argc, char **argv)
     if (level != NULL) setenv("CORTADO_LOG", level, 1);
 }
 
+/* Alone it needs no MPI. */
+static bool is_server_in_job(const ct_verb *verb)
+{
+    return (verb->run == ct_verb_serve) && ct_job_is_launched();
+}
+
 /* Threads and MPI inherit the mask, so handlers come first. A verb that does not stop at a step's
- * end leaves signals their default actions. */
+ * end leaves signals their default actions. A server waits for them, and in a job MPI's threads
+ * must not get them in its place. */
 static void start_signals(const ct_verb *verb, int argc, char **argv)
 {
     static const char *const known[] = { "none", "stop", "snapshot" };
@@ -96,7 +103,7 @@ static void start_signals(const ct_verb *verb, int argc, char **argv)
         for (int i = 0; (text[e] != NULL) && (i < 3); i++)
             if (strcmp(text[e], known[i]) == 0) effect[e] = (ct_signal_effect)i;
     if (verb->run == ct_verb_train) (void)ct_signals_install(effect[0], effect[1]);
-    ct_signals_unblock();
+    if (!is_server_in_job(verb)) ct_signals_unblock();
 }
 
 /* Seconds that the start may be silent: --start_seconds. */
@@ -144,7 +151,7 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
             ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
     }
     call->options = options;
-    /* only a training tells the watchdog what it does */
+    /* only a training tells the watchdog what it does, and a server what it runs */
     if (verb->run != ct_verb_train) ct_watchdog_limit(job.watchdog, 0.0);
     if (status == CT_OK) status = verb->run(call);
     if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
@@ -198,7 +205,8 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, INT_MAX);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     set_log_level(argc, argv);
-    if (verb->in_job || ((verb->run == ct_verb_info) && ct_show_topology_in_job(argc, argv)))
+    if (verb->in_job || is_server_in_job(verb) ||
+        ((verb->run == ct_verb_info) && ct_show_topology_in_job(argc, argv)))
         return run_in_job(verb, &call);
     return run_alone(verb, &call);
 }

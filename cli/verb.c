@@ -97,6 +97,8 @@ const ct_option ct_option_table[] = {
       "how long a text may wait for others to run with (0)" },
     { "deadline_ms", CT_OPTION_TEXT, "serve", "MS",
       "refuse, or give up, what cannot be answered so soon (never)" },
+    { "watchdog_seconds", CT_OPTION_COUNT, "serve", "N",
+      "end a job with a rank that has not answered a batch for so long; 0: never (300)" },
     { "prompt", CT_OPTION_TEXT, "generate", "TEXT", "what the net goes on with" },
     { "max_tokens", CT_OPTION_COUNT, "generate", "N",
       "end after so many new tokens, if the end token has not come before (64)" },

@@ -142,6 +142,17 @@ static void nap(void)
     usleep(2000);
 }
 
+bool ct_job_is_launched(void)
+{
+    static const char *const word[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+                                        "PMI_SIZE" };
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); ++i)
+        if (getenv(word[i]) != NULL) return true;
+    return (tasks != NULL) && (atoi(tasks) > 1);
+}
+
 ct_status ct_job_start(ct_job *job)
 {
     int provided, rc;

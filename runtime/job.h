@@ -57,6 +57,8 @@ typedef struct ct_job {
     ct_watchdog *watchdog; /* of the start, set before ct_job_start(); may be NULL */
 } ct_job;
 
+/** Whether a launcher of MPI jobs started this process; before MPI_Init. */
+bool ct_job_is_launched(void);
 /** MPI_Init_thread (SERIALIZED, FUNNELED will do), the log, the check of the launch
  * (CT_ERR_LAUNCH). Of the job the watchdog alone is set. Collective. */
 ct_status ct_job_start(ct_job *job);

@@ -9,15 +9,10 @@
 
 bool ct_show_topology_in_job(int argc, char *const *argv)
 {
-    static const char *const word[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                        "PMI_SIZE" };
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    bool wanted = false, launched = (tasks != NULL) && (atoi(tasks) > 1);
+    bool wanted = false;
 
     for (int i = 1; i < argc; ++i) wanted = wanted || (strncmp(argv[i], "--topology", 10) == 0);
-    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); ++i)
-        launched = launched || (getenv(word[i]) != NULL);
-    return wanted && launched;
+    return wanted && ct_job_is_launched();
 }
 
 static void print_head(const ct_machine *m, ct_text *out)

@@ -35,6 +35,7 @@ planner: framework/base framework/proto framework/tensor framework/math framewor
 serve/schedule: framework/base
 serve/api: framework/base framework/text serve/schedule
 serve/http: framework/base serve/api
+serve/ranks: framework/base comm/core serve/api
 serve/net: framework/base framework/proto framework/net framework/snapshot framework/text serve/schedule serve/api
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
@@ -48,7 +49,7 @@ cli/bench: framework/* topology comm/* serve/net runtime/config runtime cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
-cli/serve: framework/* serve/* runtime/config runtime cli
+cli/serve: framework/* comm/core serve/* runtime/config runtime cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli

@@ -6,13 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "cli/serve/reload.h"
+#include "cli/serve/watched.h"
 #include "cli/verb.h"
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
 #include "serve/http/front.h"
 #include "serve/net/net_model.h"
 #include "serve/net/served.h"
+#include "serve/ranks/replicas.h"
 
 #define MEASURE_S 1.5 /* at the start, for the costs of batches */
 
@@ -25,17 +29,23 @@ typedef struct wish {
     ct_front_options front;
     const char *name;
     double deadline_s;
+    double watchdog_s;
 } wish;
 
 /* What serves; each is there once it was made. */
 typedef struct server {
+    ct_job *job; /* NULL: no launcher started this */
     ct_served *net;
     ct_tokenizer *tokenizer;
     ct_api_keys *keys;
     ct_net_model *model;
+    ct_watched watched; /* that model, in a job */
+    ct_replicas *replicas;
     ct_dispatch *dispatch;
     ct_api *api;
     ct_front *front;
+    ct_reload reload;
+    pthread_t main; /* the thread that obeys signals and calls MPI */
 } server;
 
 /* ---- options */
@@ -98,7 +108,9 @@ static ct_status read_wish(const ct_options *o, wish *w)
             return CT_FAIL(CT_ERR_CONFIG, "cortado serve needs --%s", needs[i]);
     if ((most < 1) || (most > 100000))
         return CT_FAIL(CT_ERR_CONFIG, "--max_queue=%" PRId64 ": expected 1 to 100000", most);
-    *w = (wish){ .deadline_s = INFINITY, .name = ct_options_text(o, "name") };
+    *w = (wish){ .deadline_s = INFINITY,
+                 .watchdog_s = (double)ct_options_count(o, "watchdog_seconds", 300),
+                 .name = ct_options_text(o, "name") };
     if (w->name != NULL) CT_TRY(check_name(w->name));
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
@@ -120,14 +132,20 @@ static ct_status read_wish(const ct_options *o, wish *w)
 
 /* ---- start and end */
 
-static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
+static bool is_first(const server *s)
+{
+    return (s->job == NULL) || (s->job->rank == 0);
+}
+
+/* Rank 0 alone sees texts and keys. */
+static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
     const char *tokenizer = ct_options_text(o, "tokenizer");
     const char *keys = ct_options_text(o, "api_key_file");
     ct_packed_net *net;
 
-    if (keys != NULL) CT_TRY(ct_api_keys_read(keys, &s->keys));
-    if (tokenizer != NULL)
+    if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
+    if ((tokenizer != NULL) && is_first(s))
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
     CT_TRY(ct_served_open(&w->net, &s->net));
     net = ct_served_net(s->net);
@@ -136,32 +154,100 @@ static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_co
         CT_TRY(check_name(w->name));
     }
     w->queue.most_tokens = ct_packed_net_most_tokens(net);
-    CT_TRY(ct_net_model_create(net, s->tokenizer, w->name, &s->model));
-    return ct_net_model_measure(s->model, MEASURE_S, cost);
+    return ct_net_model_create(net, s->tokenizer, w->name, &s->model);
 }
 
-static ct_status start(const ct_options *o, wish *w, server *s)
+/* Where any rank fails, all end; what one has said is not said again by the others. */
+static ct_status agree(server *s, ct_status mine)
 {
-    ct_scheduler_stats stats;
-    ct_api_options api;
-    ct_batch_cost cost;
+    ct_status all = (s->job != NULL) ? ct_group_agree(&s->job->group.job, mine) : mine;
 
-    CT_TRY(open_model(o, w, s, &cost));
-    api = (ct_api_options){ .model = ct_net_model_served(s->model),
-                            .keys = s->keys,
-                            .version = ct_build_version(),
-                            .deadline_s = w->deadline_s,
-                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
-                                               ? w->queue.most_waiting
-                                               : MOST_INPUTS };
-    CT_TRY(ct_dispatch_create(api.model, &w->queue, &cost, &s->dispatch));
-    CT_TRY(ct_dispatch_start(s->dispatch));
+    if ((s->job != NULL) && (mine == CT_OK)) s->job->told = (all != CT_OK);
+    return all;
+}
+
+/* Files of one name may be unlike ones on other nodes. */
+static ct_status compare_weights(const server *s)
+{
+    int64_t sum = (int64_t)(ct_net_checksum(ct_packed_net_of(ct_served_net(s->net)), true) >> 2);
+    int64_t range[] = { sum, -sum };
+
+    if (s->job == NULL) return CT_OK;
+    CT_TRY(ct_group_max(&s->job->group.job, range, 2));
+    if (range[0] == -range[1]) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA, "--weights: the ranks have read weights that differ");
+}
+
+/* The mean of all ranks', at the sizes of rank 0. */
+static ct_status share_costs(const server *s, ct_batch_cost *cost)
+{
+    const ct_group *g = &s->job->group.job;
+    ct_batch_cost mine = *cost, first = *cost;
+    double mean[CT_BATCH_COST_POINTS];
+
+    CT_TRY(ct_group_broadcast(g, &first, sizeof(first)));
+    for (int i = 0; i < first.n; i++) mean[i] = ct_batch_cost_s(&mine, first.tokens[i]) / g->size;
+    CT_TRY(ct_group_sum(g, mean, first.n));
+    return ct_batch_cost_init(cost, first.n, first.tokens, mean);
+}
+
+/* Opened on every rank, and timed on all of them at once, as they will run. */
+static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
+{
+    CT_TRY(agree(s, open_files(o, w, s)));
+    CT_TRY(compare_weights(s));
+    CT_TRY(agree(s, ct_net_model_measure(s->model, MEASURE_S, cost)));
+    s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
+    if (s->job == NULL) return CT_OK;
+    ct_watched_init(&s->watched, ct_net_model_served(s->model), s->job, w->watchdog_s);
+    return share_costs(s, cost);
+}
+
+/* Any thread: the main one is to look again. */
+static void wake_main(void *ctx)
+{
+    (void)pthread_kill(((server *)ctx)->main, SIGUSR2);
+}
+
+static ct_status start_queue(const wish *w, server *s, const ct_served_model *model,
+                             const ct_batch_cost *cost)
+{
+    int n = (s->job != NULL) ? s->job->size : 1;
+
+    CT_TRY(ct_dispatch_create(model, &w->queue, cost, &s->dispatch));
+    if (n > 1) CT_TRY(ct_replicas_create(s->job->comm, model, wake_main, s, &s->replicas));
+    for (int r = 1; r < n; r++)
+        CT_TRY(ct_dispatch_add_replica(s->dispatch, ct_replicas_model(s->replicas, r)));
+    s->reload.dispatch = s->dispatch;
+    s->reload.replicas = s->replicas;
+    s->reload.wake = wake_main;
+    s->reload.ctx = s;
+    return ct_dispatch_start(s->dispatch);
+}
+
+static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost)
+{
+    const ct_served_model *model =
+        (s->job != NULL) ? &s->watched.model : ct_net_model_served(s->model);
+    ct_api_options api = { .model = model,
+                           .keys = s->keys,
+                           .version = ct_build_version(),
+                           .deadline_s = w->deadline_s,
+                           .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
+                                              ? w->queue.most_waiting
+                                              : MOST_INPUTS };
+    ct_scheduler_stats stats;
+
+    CT_TRY(start_queue(w, s, model, cost));
     CT_TRY(ct_api_create(&api, s->dispatch, &s->api));
     CT_TRY(ct_front_start(s->api, &w->front, &s->front));
     ct_dispatch_read_stats(s->dispatch, &stats);
     CT_INFO("Batches of at most %" PRId64 " tokens: %.3g ms; one of %" PRId64 ": %.3g ms.",
-            stats.budget, 1e3 * ct_batch_cost_s(&cost, stats.budget), cost.tokens[0],
-            1e3 * cost.s[0]);
+            stats.budget, 1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0],
+            1e3 * cost->s[0]);
+    if (s->job != NULL)
+        CT_INFO("Replicas: %d, one a rank. Rank 0, which signals are for: process %d on %s.",
+                s->job->size, (int)getpid(), s->job->host);
     return CT_OK;
 }
 
@@ -170,44 +256,11 @@ static void end(server *s)
     ct_front_stop(s->front);
     ct_api_destroy(s->api);
     ct_dispatch_destroy(s->dispatch);
+    ct_replicas_destroy(s->replicas);
     ct_net_model_destroy(s->model);
     ct_served_close(s->net);
     ct_tokenizer_close(s->tokenizer);
     ct_api_keys_destroy(s->keys);
-}
-
-/* ---- other weights */
-
-typedef struct swap {
-    ct_net_model *model;
-    ct_packed_net *net;
-    ct_status status;
-} swap;
-
-static void do_swap(void *ctx)
-{
-    swap *s = ctx;
-
-    s->status = ct_net_model_swap(s->model, s->net);
-}
-
-/* Opens the files again; where that fails, all stays as it was. */
-static void read_again(const wish *w, server *s)
-{
-    ct_served *next = NULL, *unused = NULL;
-    swap both = { .model = s->model, .status = ct_served_open(&w->net, &next) };
-
-    if (both.status == CT_OK) {
-        both.net = ct_served_net(next);
-        ct_dispatch_between(s->dispatch, do_swap, &both);
-        unused = (both.status == CT_OK) ? s->net : next;
-        if (both.status == CT_OK) s->net = next;
-        ct_served_close(unused);
-    }
-    if (both.status == CT_OK)
-        CT_INFO("%s: read again, and in use.", w->net.weights);
-    else
-        CT_WARN("%s: not taken; the weights are those from before", w->net.weights);
 }
 
 /* ---- until a signal comes */
@@ -220,23 +273,86 @@ static void die_by(int sig, const sigset_t *waited)
     (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
 }
 
-static void wait_for_end(const wish *w, server *s, const sigset_t *waited)
+/* Sleeps until something is to be done, and moves messages meanwhile. A signal, or 0: something
+ * else is to be looked at. */
+static ct_status wait_for_signal(const wish *w, server *s, const sigset_t *waited, double most_s,
+                                 int *sig_p)
 {
-    const struct timespec none = { 0 };
+    double s_nap = INFINITY;
+    struct timespec t;
+    int sig;
+
+    if (s->replicas != NULL) {
+        CT_TRY(ct_replicas_move(s->replicas, &s_nap));
+        if (w->watchdog_s > 0) CT_TRY(ct_replicas_check(s->replicas, w->watchdog_s));
+    }
+    s_nap = fmin(s_nap, most_s);
+    t = (struct timespec){ (time_t)s_nap, (long)(1e9 * fmod(s_nap, 1)) };
+    sig = sigtimedwait(waited, NULL, &t);
+    *sig_p = ((sig < 0) || (sig == SIGUSR2)) ? 0 : sig;
+    return CT_OK;
+}
+
+static bool is_end(int sig)
+{
+    return (sig == SIGTERM) || (sig == SIGINT) || (sig == SIGUSR1);
+}
+
+static ct_status wait_for_end(const wish *w, server *s, const sigset_t *waited)
+{
     int sig = 0;
 
-    while ((sigwait(waited, &sig) != 0) || (sig == SIGHUP))
-        if (sig == SIGHUP) read_again(w, s);
-    CT_INFO("%s: what was asked for is still answered, nothing new.", strsignal(sig));
-    while (!ct_front_drain(s->front, 0.1)) {
-        sig = sigtimedwait(waited, NULL, &none);
-        if ((sig == SIGTERM) || (sig == SIGINT)) die_by(sig, waited);
+    while (!is_end(sig)) {
+        CT_TRY(wait_for_signal(w, s, waited, 60, &sig));
+        if (sig == SIGHUP) ct_reload_ask(&s->reload);
+        (void)ct_reload_look(&s->reload);
     }
+    CT_INFO("%s: what was asked for is still answered, nothing new.", strsignal(sig));
+    while (!ct_front_drain(s->front, 0) || ct_reload_look(&s->reload)) {
+        CT_TRY(wait_for_signal(w, s, waited, 0.02, &sig));
+        if (is_end(sig)) die_by(sig, waited);
+    }
+    return CT_OK;
+}
+
+static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
+                             const ct_batch_cost *cost)
+{
+    ct_status status = start_front(w, s, cost);
+
+    if (s->job != NULL) (void)ct_job_share(s->job, status);
+    CT_TRY(status);
+    if (!ct_front_is_private(s->front) && (s->keys == NULL))
+        CT_WARN("%s can be reached from other machines, and no --api_key_file says who may ask",
+                ct_front_address(s->front));
+    printf("%s at %s\n", w->name, ct_front_address(s->front));
+    (void)fflush(stdout);
+    CT_TRY(wait_for_end(w, s, waited));
+    return (s->replicas != NULL) ? ct_replicas_end(s->replicas) : CT_OK;
+}
+
+/* The other ranks leave signals to rank 0, which ends them. */
+static ct_status serve_other(server *s)
+{
+    const ct_replica_weights weights = { &s->reload, ct_reload_open, ct_reload_take };
+
+    CT_TRY(ct_job_share(s->job, CT_OK));
+    return ct_replicas_obey(s->job->comm, &s->watched.model, &weights);
+}
+
+static ct_status join(ct_call *call, server *s)
+{
+    s->job = call->job;
+    if (s->job == NULL) return CT_OK;
+    CT_TRY(ct_job_threads(s->job, 0));
+    return ct_job_connect(s->job, "auto");
 }
 
 ct_status ct_verb_serve(ct_call *call)
 {
-    server s = { .net = NULL };
+    static const int obeyed[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
+    server s = { .main = pthread_self() };
+    ct_batch_cost cost;
     sigset_t waited;
     ct_status status;
     wish w;
@@ -244,19 +360,15 @@ ct_status ct_verb_serve(ct_call *call)
     CT_TRY(read_wish(call->options, &w));
     /* before there are threads, which inherit the mask */
     (void)sigemptyset(&waited);
-    (void)sigaddset(&waited, SIGTERM);
-    (void)sigaddset(&waited, SIGINT);
-    (void)sigaddset(&waited, SIGHUP);
+    for (size_t i = 0; i < sizeof(obeyed) / sizeof(obeyed[0]); i++)
+        (void)sigaddset(&waited, obeyed[i]);
     (void)pthread_sigmask(SIG_BLOCK, &waited, NULL);
-    status = start(call->options, &w, &s);
-    if (status == CT_OK) {
-        if (!ct_front_is_private(s.front) && (s.keys == NULL))
-            CT_WARN("%s can be reached from other machines, and no --api_key_file says who may ask",
-                    ct_front_address(s.front));
-        printf("%s at %s\n", w.name, ct_front_address(s.front));
-        (void)fflush(stdout);
-        wait_for_end(&w, &s, &waited);
-    }
+    CT_TRY(join(call, &s));
+    status = open_model(call->options, &w, &s, &cost);
+    if (status == CT_OK)
+        status = is_first(&s) ? serve_first(&w, &s, &waited, &cost) : serve_other(&s);
+    /* where a rank does not answer, threads wait for it, and only the job's end ends them */
+    if ((status != CT_OK) && (s.replicas != NULL)) ct_job_fail(s.job, status);
     end(&s);
     return status;
 }

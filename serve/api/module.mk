@@ -1,1 +1,1 @@
-# Requests and replies without the network: routes, JSON, keys, metrics, and the thread that runs batches.
+# Requests and replies without the network: routes, JSON, keys, metrics, and the threads that run batches.

@@ -217,7 +217,7 @@ static ct_status check_name(const char *what, const char *name, const char *own)
                    name, own);
 }
 
-ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
+ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net)
 {
     CT_TRY(check_name("input", input_name(ct_packed_net_of(net)), m->own.input));
     CT_TRY(check_name("output", output_name(ct_packed_net_of(net)), m->own.output));
@@ -227,8 +227,12 @@ ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
         (ct_packed_net_longest(net) != ct_packed_net_longest(m->net)) ||
         (ct_packed_net_most_tokens(net) != ct_packed_net_most_tokens(m->net)))
         return CT_FAIL(CT_ERR_CONFIG, "the net is another than the one that was opened first");
-    m->net = net;
     return CT_OK;
+}
+
+void ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
+{
+    m->net = net;
 }
 
 void ct_net_model_destroy(ct_net_model *m)

@@ -21,10 +21,11 @@ typedef struct ct_net_model ct_net_model;
  * not. */
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                               ct_net_model **m_p);
-/** Runs on that net from now on, the same with other weights; while no batch runs. The net before
- *  may then go. CT_ERR_CONFIG, logged: its ids, rows, lengths, or names of input and output are
- *  others, and nothing changed. */
-ct_status ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
+/** CT_ERR_CONFIG, logged: the net's ids, rows, lengths, or names of input and output are others. */
+ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net);
+/** Runs on that net from now on, the same with other weights, which it accepts; while no batch
+ * runs. The net before may then go. */
+void ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
 void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
 const ct_served_model *ct_net_model_served(const ct_net_model *m);
 /** Runs batches of growing size for about limit_s seconds, longer where two of each take longer,

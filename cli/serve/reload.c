@@ -1,0 +1,93 @@
+#include "cli/serve/reload.h"
+
+#include "framework/base/log.h"
+#include "framework/base/thread.h"
+
+ct_status ct_reload_open(void *ctx, uint64_t *checksum_p)
+{
+    ct_reload *r = ctx;
+    ct_packed_net *net;
+    ct_status status;
+
+    CT_TRY(ct_served_open(r->files, &r->next));
+    net = ct_served_net(r->next);
+    status = ct_net_model_accepts(r->model, net);
+    if (status != CT_OK) {
+        ct_reload_take(r, false);
+        return status;
+    }
+    *checksum_p = ct_net_checksum(ct_packed_net_of(net), true);
+    return CT_OK;
+}
+
+void ct_reload_take(void *ctx, bool use)
+{
+    ct_reload *r = ctx;
+    ct_served *unused = r->next;
+
+    if (use) {
+        ct_net_model_swap(r->model, ct_served_net(r->next));
+        unused = *r->net;
+        *r->net = r->next;
+    }
+    ct_served_close(unused);
+    r->next = NULL;
+}
+
+/* While no batch runs. */
+static void take_all(void *ctx)
+{
+    ct_reload *r = ctx;
+
+    if (r->replicas != NULL) (void)ct_replicas_take(r->replicas, true); /* they cannot fail */
+    ct_reload_take(r, true);
+}
+
+static ct_status read_all(ct_reload *r)
+{
+    uint64_t checksum = 0;
+    ct_status status, theirs;
+
+    if (r->replicas != NULL) ct_replicas_open(r->replicas);
+    status = ct_reload_open(r, &checksum);
+    if (r->replicas == NULL) return status;
+    theirs = ct_replicas_opened(r->replicas, checksum, status == CT_OK);
+    return (status != CT_OK) ? status : theirs;
+}
+
+static void *read_again(void *arg)
+{
+    ct_reload *r = arg;
+
+    if (read_all(r) == CT_OK) {
+        ct_dispatch_between(r->dispatch, take_all, r);
+        CT_INFO("%s: read again, and in use.", r->files->weights);
+    } else {
+        if (r->replicas != NULL) (void)ct_replicas_take(r->replicas, false);
+        ct_reload_take(r, false);
+        CT_WARN("%s: not taken; the weights are those from before", r->files->weights);
+    }
+    atomic_store(&r->over, true);
+    r->wake(r->ctx);
+    return NULL;
+}
+
+void ct_reload_ask(ct_reload *r)
+{
+    r->again = r->running;
+    if (r->running) return;
+    atomic_store(&r->over, false);
+    r->running = (ct_thread_start(read_again, r, &r->thread) == 0);
+    if (!r->running) CT_WARN("%s: not read again: no thread for it", r->files->weights);
+}
+
+bool ct_reload_look(ct_reload *r)
+{
+    bool again = r->again;
+
+    if (!r->running || !atomic_load(&r->over)) return r->running;
+    (void)pthread_join(r->thread, NULL);
+    r->running = r->again = false;
+    if (again) ct_reload_ask(r);
+    return r->running;
+}

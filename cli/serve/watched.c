@@ -1,0 +1,58 @@
+#include "cli/serve/watched.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+/* OpenMP keeps the number of threads a thread of ours, and which one runs a batch is not known. */
+static void begin(const ct_watched *w, const char *what, int n)
+{
+    char text[64];
+
+    omp_set_num_threads(w->n_thread);
+    (void)snprintf(text, sizeof(text), "%s of %d requests", what, n);
+    ct_watchdog_beat(w->watchdog, text);
+    ct_watchdog_limit(w->watchdog, w->limit_s);
+}
+
+static ct_status end(const ct_watched *w, ct_status status)
+{
+    ct_watchdog_limit(w->watchdog, 0);
+    ct_watchdog_beat(w->watchdog, "the wait for requests");
+    return status;
+}
+
+static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
+{
+    const ct_watched *w = ctx;
+
+    return w->of->encode(w->of->ctx, text, n, ids);
+}
+
+static ct_status embed(void *ctx, ct_work *const *work, int n)
+{
+    const ct_watched *w = ctx;
+
+    begin(w, "embeddings", n);
+    return end(w, w->of->embed(w->of->ctx, work, n));
+}
+
+static ct_status infer(void *ctx, ct_work *const *work, int n)
+{
+    const ct_watched *w = ctx;
+
+    begin(w, "a pass", n);
+    return end(w, w->of->infer(w->of->ctx, work, n));
+}
+
+void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job, double limit_s)
+{
+    *w = (ct_watched){ .model = *of,
+                       .of = of,
+                       .watchdog = job->watchdog,
+                       .limit_s = limit_s,
+                       .n_thread = job->threads.n };
+    w->model.ctx = w;
+    if (of->encode != NULL) w->model.encode = encode;
+    w->model.embed = embed;
+    w->model.infer = infer;
+}
