@@ -1,34 +1,26 @@
 /* cortado generate: goes on with a text, token by token. Standard output has the new text alone. */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/verb.h"
 #include "framework/base/clock.h"
-#include "framework/base/rng.h"
 #include "framework/net/packed.h"
 #include "framework/snapshot/snapshot.h"
-#include "framework/text/tokenizer.h"
+#include "framework/text/sampler.h"
 
 enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */ };
 
-typedef struct candidate {
-    double weight;
-    int32_t id;
-} candidate;
-
 typedef struct request {
     int64_t max_tokens;
-    double temperature, top_p;
-    uint64_t seed;
+    ct_sampling how;
     ct_tokenizer *tokenizer;
     int64_t n_id; /* of the tokenizer; the net may score more */
     ct_ids prompt, made;
     ct_text text;   /* of made                       */
     size_t written; /* of text, to standard output   */
-    candidate *candidate;
+    ct_sampler *sampler;
 } request;
 
 /* ---- what is asked for */
@@ -60,21 +52,18 @@ static ct_status read_request(const ct_options *o, request *r)
             return CT_FAIL(CT_ERR_CONFIG, "cortado generate needs --%s", needs[i]);
     }
     r->max_tokens = ct_options_count(o, "max_tokens", 64);
-    r->seed = (uint64_t)ct_options_count(o, "seed", 1);
-    r->top_p = 1.0;
+    r->how.seed = (uint64_t)ct_options_count(o, "seed", 1);
+    r->how.top_p = 1.0;
     if (r->max_tokens < 1) return CT_FAIL(CT_ERR_CONFIG, "--max_tokens=0: at least 1");
-    CT_TRY(read_number(o, "temperature", 0.0, 1000.0, &r->temperature));
-    CT_TRY(read_number(o, "top_p", 1e-9, 1.0, &r->top_p));
+    CT_TRY(read_number(o, "temperature", 0.0, 1000.0, &r->how.temperature));
+    CT_TRY(read_number(o, "top_p", 1e-9, 1.0, &r->how.top_p));
     CT_TRY(ct_tokenizer_open(ct_options_text(o, "tokenizer"), ct_options_text(o, "pattern"),
                              &r->tokenizer));
     CT_TRY(
         ct_tokenizer_encode(r->tokenizer, prompt, strlen(prompt), false, "--prompt", &r->prompt));
     if (r->prompt.n == 0) return CT_FAIL(CT_ERR_CONFIG, "--prompt has no token");
     r->n_id = ct_tokenizer_size(r->tokenizer);
-    r->candidate = malloc((size_t)r->n_id * sizeof(r->candidate[0]));
-    if (r->candidate == NULL)
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", r->n_id);
-    return CT_OK;
+    return ct_sampler_create(r->tokenizer, &r->sampler);
 }
 
 static void close_request(request *r)
@@ -83,66 +72,14 @@ static void close_request(request *r)
     ct_ids_destroy(&r->prompt);
     ct_ids_destroy(&r->made);
     ct_text_destroy(&r->text);
-    free(r->candidate);
+    ct_sampler_destroy(r->sampler);
 }
 
-/* ---- the next token */
-
-/* The largest score, of equal ones the lowest id; -1: there is none. */
-static int32_t find_best(const request *r, const float *logits)
+static ct_status choose(const request *r, const float *score, int32_t *id_p)
 {
-    int32_t best = -1;
-
-    for (int32_t i = 0; i < r->n_id; i++) {
-        if (!ct_tokenizer_has(r->tokenizer, i) || !(logits[i] > -INFINITY)) continue;
-        if ((best < 0) || (logits[i] > logits[best])) best = i;
-    }
-    return best;
-}
-
-static int by_weight(const void *a, const void *b)
-{
-    const candidate *x = a, *y = b;
-
-    if (x->weight != y->weight) return (x->weight < y->weight) ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* Drawn by e^(score / temperature) of the most probable tokens that have top_p together. */
-static int32_t draw(const request *r, const float *logits, int32_t best)
-{
-    candidate *c = r->candidate;
-    double all = 0, kept = 0, at;
-    int64_t n = 0, n_kept = 0;
-
-    for (int32_t i = 0; i < r->n_id; i++) {
-        double weight = exp(((double)logits[i] - (double)logits[best]) / r->temperature);
-
-        if (!ct_tokenizer_has(r->tokenizer, i) || !(weight > 0)) continue;
-        c[n++] = (candidate){ weight, i };
-        all += weight;
-    }
-    if (r->top_p < 1.0) qsort(c, (size_t)n, sizeof(*c), by_weight);
-    while ((n_kept < n) && ((r->top_p >= 1.0) || (kept < r->top_p * all)))
-        kept += c[n_kept++].weight;
-    at = (double)(ct_rng_key(r->seed, (uint64_t)r->made.n, 0) >> 11) * 0x1p-53 * kept;
-    for (int64_t i = 0; i + 1 < n_kept; i++) {
-        if (at < c[i].weight) return c[i].id;
-        at -= c[i].weight;
-    }
-    return c[n_kept - 1].id;
-}
-
-static ct_status choose(const request *r, const float *logits, int32_t *id_p)
-{
-    int32_t best = find_best(r, logits);
-
-    if ((best < 0) || (logits[best] == INFINITY))
-        return CT_FAIL(CT_ERR_DATA,
-                       "after %" PRId64 " tokens the scores of the next are no numbers",
-                       r->prompt.n + r->made.n);
-    *id_p = (r->temperature > 0) ? draw(r, logits, best) : best;
-    return CT_OK;
+    if (ct_sampler_choose(r->sampler, &r->how, r->made.n, score, id_p) == CT_OK) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA, "after %" PRId64 " tokens the scores of the next are no numbers",
+                   r->prompt.n + r->made.n);
 }
 
 /* ---- the text */

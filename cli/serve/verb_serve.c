@@ -20,7 +20,13 @@
 
 #define MEASURE_S 1.5 /* at the start, for the costs of batches */
 
-enum { MOST_COUNT = 1024, MOST_INPUTS = 2048, MOST_BODY = 16 << 20, MOST_HEADER = 32768 };
+enum {
+    MOST_SEQUENCES = 32,
+    MOST_COUNT = 1024,
+    MOST_INPUTS = 2048,
+    MOST_BODY = 16 << 20,
+    MOST_HEADER = 32768
+};
 
 /* What was asked for. */
 typedef struct wish {
@@ -28,6 +34,8 @@ typedef struct wish {
     ct_scheduler_options queue;
     ct_front_options front;
     const char *name;
+    const char *chat_template; /* NULL: as the tokenizer says */
+    ct_chat_template chat;
     double deadline_s;
     double watchdog_s;
 } wish;
@@ -96,6 +104,15 @@ static ct_status check_name(const char *name)
                    name);
 }
 
+static ct_status read_chat_template(const ct_options *o, wish *w)
+{
+    w->chat_template = ct_options_text(o, "chat_template");
+    if ((w->chat_template == NULL) || ct_chat_template_named(w->chat_template, &w->chat))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "--chat_template=%s: expected CHATML, LLAMA3, ZEPHYR or NONE",
+                   w->chat_template);
+}
+
 static ct_status read_wish(const ct_options *o, wish *w)
 {
     static const char *const needs[] = { "model", "weights" };
@@ -119,6 +136,8 @@ static ct_status read_wish(const ct_options *o, wish *w)
                                        .most_waiting = (int)most,
                                        .most_count = MOST_COUNT,
                                        .mixed = true };
+    w->net.cache_bytes = (double)ct_options_count(o, "kv_mb", 1024) * 0x1p20;
+    CT_TRY(read_chat_template(o, w));
     CT_TRY(read_ms(o, "max_wait_ms", 0, &w->queue.max_wait_s));
     CT_TRY(read_budget(o, &w->queue.budget));
     w->front = (ct_front_options){ .listen = (listen != NULL) ? listen : "127.0.0.1:8080",
@@ -137,6 +156,14 @@ static bool is_first(const server *s)
     return (s->job == NULL) || (s->job->rank == 0);
 }
 
+static void set_sequences(const ct_served_model *m, wish *w)
+{
+    if (m->most_context == 0) return;
+    w->queue.most_sequences = MOST_SEQUENCES;
+    w->queue.cache_tokens = m->cache_tokens;
+    w->queue.page_tokens = m->page_tokens;
+}
+
 /* Rank 0 alone sees texts and keys. */
 static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
@@ -147,6 +174,10 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
     if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
     if ((tokenizer != NULL) && is_first(s))
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
+    if ((tokenizer != NULL) && (w->chat_template == NULL))
+        w->chat = ct_chat_template_find(tokenizer);
+    /* a text that goes on has its keys and values on one rank */
+    if ((tokenizer == NULL) || ((s->job != NULL) && (s->job->size > 1))) w->net.cache_bytes = 0;
     CT_TRY(ct_served_open(&w->net, &s->net));
     net = ct_served_net(s->net);
     if (w->name == NULL) {
@@ -154,7 +185,9 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
         CT_TRY(check_name(w->name));
     }
     w->queue.most_tokens = ct_packed_net_most_tokens(net);
-    return ct_net_model_create(net, s->tokenizer, w->name, &s->model);
+    CT_TRY(ct_net_model_create(net, s->tokenizer, w->name, &s->model));
+    set_sequences(ct_net_model_served(s->model), w);
+    return CT_OK;
 }
 
 /* Where any rank fails, all end; what one has said is not said again by the others. */
@@ -233,6 +266,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                            .keys = s->keys,
                            .version = ct_build_version(),
                            .deadline_s = w->deadline_s,
+                           .chat = w->chat,
                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
                                               ? w->queue.most_waiting
                                               : MOST_INPUTS };
@@ -245,6 +279,11 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
     CT_INFO("Batches of at most %" PRId64 " tokens: %.3g ms; one of %" PRId64 ": %.3g ms.",
             stats.budget, 1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0],
             1e3 * cost->s[0]);
+    if (model->most_context > 0)
+        CT_INFO("Texts go on up to %" PRId64 " tokens; the cache has room for %" PRId64
+                " (%.0f MiB). Chats: %s.",
+                model->most_context, model->cache_tokens, w->net.cache_bytes / 0x1p20,
+                ct_chat_template_name(w->chat));
     if (s->job != NULL)
         CT_INFO("Replicas: %d, one a rank. Rank 0, which signals are for: process %d on %s.",
                 s->job->size, (int)getpid(), s->job->host);

@@ -44,6 +44,29 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
     return end(w, w->of->infer(w->of->ctx, work, n));
 }
 
+static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
+                               void **sequence_p, int64_t *kept_p)
+{
+    const ct_watched *w = ctx;
+
+    return w->of->open(w->of->ctx, id, n, capacity, sequence_p, kept_p);
+}
+
+static void close_sequence(void *ctx, void *sequence)
+{
+    const ct_watched *w = ctx;
+
+    w->of->close(w->of->ctx, sequence);
+}
+
+static ct_status grow(void *ctx, ct_work_piece *piece, int n)
+{
+    const ct_watched *w = ctx;
+
+    begin(w, "texts that go on", n);
+    return end(w, w->of->grow(w->of->ctx, piece, n));
+}
+
 void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job, double limit_s)
 {
     *w = (ct_watched){ .model = *of,
@@ -55,4 +78,7 @@ void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job
     if (of->encode != NULL) w->model.encode = encode;
     w->model.embed = embed;
     w->model.infer = infer;
+    w->model.open = open_sequence;
+    w->model.close = close_sequence;
+    w->model.grow = grow;
 }

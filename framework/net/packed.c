@@ -1,6 +1,7 @@
 #include "framework/net/packed.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ typedef struct cache {
     void **kept;        /* of each layer, its pages; NULL: it has none */
     void *work;
     double page_bytes; /* of all layers                                */
+    double most_bytes; /* of all pages; 0: they are counted            */
 } cache;
 
 struct ct_packed_sequence {
@@ -257,6 +259,30 @@ static ct_status check_net(ct_packed_net *p)
 
 /* ---- the cache */
 
+/* Pages that the bytes are enough for. */
+static ct_status count_pages(ct_packed_net *p)
+{
+    double page = 0;
+
+    for (int i = 0; i < p->net->n_layer; i++) {
+        const ct_layer *l = p->net->layer[i];
+        size_t kept = 0, work = 0;
+
+        if ((l->ops->sequence == NULL) || (l->ops->sequence->keep == NULL)) continue;
+        CT_TRY(l->ops->sequence->keep(l, p->net->pass->instance[i], 1, p->packed.capacity, &kept,
+                                      &work));
+        page += (double)kept;
+    }
+    if (page > 0) p->pages = (int64_t)fmin(p->cache.most_bytes / page, INT32_MAX);
+    if (p->pages < 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "a cache of %.3g MiB: a page of %d tokens takes %.3g MiB in net \"%s\"",
+                       p->cache.most_bytes / 0x1p20, CT_PAGE_TOKENS, page / 0x1p20, p->net->name);
+    if (p->pages * CT_PAGE_TOKENS < p->packed.capacity)
+        p->packed.capacity = p->pages * CT_PAGE_TOKENS;
+    return CT_OK;
+}
+
 /* What each layer keeps, and room for the call that needs most. */
 static ct_status make_cache(ct_packed_net *p)
 {
@@ -264,6 +290,7 @@ static ct_status make_cache(ct_packed_net *p)
     cache *c = &p->cache;
     size_t most = 0;
 
+    if (p->cache.most_bytes > 0) CT_TRY(count_pages(p));
     if (p->pages == 0) return CT_OK;
     if (p->pools)
         return CT_FAIL(CT_ERR_CONFIG, "net \"%s\" pools its tokens: it has no next one", net->name);
@@ -282,7 +309,6 @@ static ct_status make_cache(ct_packed_net *p)
         if (c->kept[in->number] == NULL)
             return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %" PRId64 " tokens of a cache",
                                  p->pages * CT_PAGE_TOKENS);
-        memset(c->kept[in->number], 0, kept);
         c->page_bytes += (double)kept / (double)p->pages;
     }
     if (most > 0) c->work = ct_mem_acquire(most);
@@ -335,8 +361,9 @@ static ct_status make_room(ct_packed_net *p, const ct_packed_most *most)
     p->pages = ct_pages_of(most->cached);
     p->packed = (ct_packed){ .n = p->most, .at = p->at, .before = p->before, .page = p->page };
     p->packed.capacity = p->pages * CT_PAGE_TOKENS;
-    if ((most->length > 0) && (most->length < p->packed.capacity))
-        p->packed.capacity = most->length;
+    p->cache.most_bytes = most->cached_bytes;
+    if ((most->length > 0) && ((p->pages == 0) || (most->length < p->packed.capacity)))
+        p->packed.capacity = (p->pages > 0) || (most->cached_bytes > 0) ? most->length : 0;
     return CT_OK;
 }
 

@@ -18,9 +18,9 @@ typedef struct lane {
     const ct_served_model *model;
     ct_serve_batch *batch;
     ct_work **work; /* of one kind, of the batch that runs */
+    ct_work_piece *piece;
     pthread_t thread;
-    pthread_cond_t turn; /* it may be this one's turn */
-    bool made_turn, started, running;
+    bool started;
     ct_replica_stats stats;
 } lane;
 
@@ -31,7 +31,7 @@ struct ct_dispatch {
     lane **lane;
     int n_lane;
     pthread_mutex_t lock;
-    pthread_cond_t quiet; /* no batch runs */
+    pthread_cond_t changed;
     bool stop;
     int n_running; /* batches                             */
     int n_between; /* threads that want no batch to run */
@@ -41,9 +41,9 @@ struct ct_dispatch {
 static void destroy_lane(lane *l)
 {
     if (l == NULL) return;
-    if (l->made_turn) (void)pthread_cond_destroy(&l->turn);
     ct_serve_batch_destroy(l->batch);
     free(l->work);
+    free(l->piece);
     free(l);
 }
 
@@ -61,27 +61,44 @@ static ct_status add_lane(ct_dispatch *d, const ct_served_model *model)
     l->d = d;
     l->model = model;
     l->work = calloc(d->most, sizeof(ct_work *));
-    l->made_turn = (ct_cond_init(&l->turn) == 0);
+    l->piece = calloc(d->most, sizeof(l->piece[0]));
     status = ct_serve_batch_create(d->scheduler, &l->batch);
-    if ((status == CT_OK) && ((l->work == NULL) || !l->made_turn))
+    if ((status == CT_OK) && ((l->work == NULL) || (l->piece == NULL)))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", d->most);
     if (status != CT_OK) {
         destroy_lane(l);
         return status;
     }
     d->lane[d->n_lane++] = l;
-    return ct_scheduler_run_at_once(d->scheduler, d->n_lane);
+    ct_scheduler_run_at_once(d->scheduler, d->n_lane);
+    return CT_OK;
+}
+
+/* A sequence is going to have its first chunk: on the one replica, from its thread. */
+static int64_t begin_sequence(void *ctx, void *what)
+{
+    const ct_served_model *m = ((const ct_dispatch *)ctx)->lane[0]->model;
+    ct_work *w = ((ticket *)what)->work;
+    ct_status status =
+        m->open(m->ctx, w->ids.id, w->ids.n, w->ids.n + w->most_new, &w->sequence, &w->cached);
+
+    if (status != CT_OK) return CT_BEGIN_FAILED;
+    return (w->sequence != NULL) ? w->cached : CT_BEGIN_LATER;
 }
 
 static ct_status make(ct_dispatch *d, const ct_served_model *model, const ct_scheduler_options *o,
                       const ct_batch_cost *cost)
 {
+    ct_scheduler_options own = *o;
+
     d->most = (size_t)o->most_count + (size_t)o->most_sequences;
     d->sequences = (o->most_sequences > 0);
-    CT_TRY(ct_scheduler_create(o, cost, &d->scheduler));
+    own.begin = d->sequences ? begin_sequence : NULL;
+    own.ctx = d;
+    CT_TRY(ct_scheduler_create(&own, cost, &d->scheduler));
     CT_TRY(add_lane(d, model));
     d->made_lock = (pthread_mutex_init(&d->lock, NULL) == 0);
-    d->made_cond = (ct_cond_init(&d->quiet) == 0);
+    d->made_cond = (ct_cond_init(&d->changed) == 0);
     if (!d->made_lock || !d->made_cond) return CT_FAIL(CT_ERR_NOMEM, "no lock for the queue");
     return CT_OK;
 }
@@ -115,46 +132,17 @@ void ct_dispatch_destroy(ct_dispatch *d)
     if (d->made_lock && d->made_cond) {
         (void)pthread_mutex_lock(&d->lock);
         d->stop = true;
-        for (int i = 0; i < d->n_lane; i++) (void)pthread_cond_signal(&d->lane[i]->turn);
+        (void)pthread_cond_broadcast(&d->changed);
         (void)pthread_mutex_unlock(&d->lock);
     }
     for (int i = 0; i < d->n_lane; i++)
         if (d->lane[i]->started) (void)pthread_join(d->lane[i]->thread, NULL);
-    if (d->made_cond) (void)pthread_cond_destroy(&d->quiet);
+    if (d->made_cond) (void)pthread_cond_destroy(&d->changed);
     if (d->made_lock) (void)pthread_mutex_destroy(&d->lock);
     for (int i = 0; i < d->n_lane; i++) destroy_lane(d->lane[i]);
     free(d->lane);
     ct_scheduler_destroy(d->scheduler);
     free(d);
-}
-
-/* ---- whose turn it is
- *
- * Of the replicas that are free the first ones take what waits: those that ran last look for work
- * most often. As many are woken as there are requests, and one more, which waits until it is time
- * for the next batch or for a request to expire. Hundreds may sleep meanwhile.
- */
-
-/* With the lock held. */
-static bool has_turn(const lane *l)
-{
-    const ct_dispatch *d = l->d;
-    int in_front = 0;
-
-    for (int i = 0; d->lane[i] != l; i++) in_front += !d->lane[i]->running;
-    return (in_front == 0) || (ct_scheduler_waiting(d->scheduler) > in_front);
-}
-
-/* Something has changed; with the lock held. */
-static void wake(ct_dispatch *d)
-{
-    int n = ct_scheduler_waiting(d->scheduler) + 1;
-
-    for (int i = 0; (i < d->n_lane) && (n > 0); i++) {
-        if (d->lane[i]->running) continue;
-        (void)pthread_cond_signal(&d->lane[i]->turn);
-        n--;
-    }
 }
 
 /* ---- in */
@@ -169,6 +157,7 @@ static ct_admission admit(ct_dispatch *d, ct_work_set *set, ct_request *request,
     for (int i = 0; i < set->n; i++) {
         t[i] = (ticket){ set, &set->work[i] };
         request[i] = (ct_request){ .tokens = set->work[i].tokens,
+                                   .most_new = set->work[i].most_new,
                                    .deadline_s = now + deadline_s,
                                    .what = &t[i] };
     }
@@ -203,7 +192,7 @@ ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s
         set->id = NULL;
         free(t);
     }
-    wake(d);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
     free(request);
     return room ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a request of %zu inputs", n);
@@ -214,7 +203,7 @@ void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set)
     (void)pthread_mutex_lock(&d->lock);
     for (int i = 0; (set->n_left > 0) && (i < set->n); i++)
         ct_scheduler_cancel(d->scheduler, set->id[i]);
-    wake(d);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -222,12 +211,12 @@ void ct_dispatch_between(ct_dispatch *d, void (*fn)(void *ctx), void *ctx)
 {
     (void)pthread_mutex_lock(&d->lock);
     d->n_between++;
-    while (d->n_running > 0) (void)pthread_cond_wait(&d->quiet, &d->lock);
+    while (d->n_running > 0) (void)pthread_cond_wait(&d->changed, &d->lock);
     (void)pthread_mutex_unlock(&d->lock);
     fn(ctx);
     (void)pthread_mutex_lock(&d->lock);
     d->n_between--;
-    wake(d);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -235,7 +224,7 @@ void ct_dispatch_drain(ct_dispatch *d)
 {
     (void)pthread_mutex_lock(&d->lock);
     ct_scheduler_drain(d->scheduler);
-    wake(d);
+    (void)pthread_cond_broadcast(&d->changed);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -284,10 +273,40 @@ static ct_status run_kind(lane *l, ct_work_kind kind)
     return ((kind == CT_WORK_EMBED) ? m->embed : m->infer)(m->ctx, l->work, n);
 }
 
+/* Sequences grow by what the batch has of them, and some by a token that follows. */
+static ct_status run_sequences(lane *l)
+{
+    const ct_served_model *m = l->model;
+    int n = 0;
+
+    for (int k = 0; k < l->batch->n; k++) {
+        const ct_slice *c = &l->batch->slice[k];
+        const ct_work *w = ((const ticket *)c->what)->work;
+
+        if (w->kind == CT_WORK_COMPLETE)
+            l->piece[n++] = (ct_work_piece){
+                .sequence = w->sequence, .id = w->ids.id + c->first, .n = c->n, .wants = c->last
+            };
+    }
+    if (n == 0) return CT_OK;
+    CT_TRY(m->grow(m->ctx, l->piece, n));
+    n = 0;
+    for (int k = 0; k < l->batch->n; k++) {
+        ct_slice *c = &l->batch->slice[k];
+        ct_work *w = ((const ticket *)c->what)->work;
+
+        if (w->kind != CT_WORK_COMPLETE) continue;
+        if (c->last) c->ended = w->next(w->ctx, w, l->piece[n].score);
+        n++;
+    }
+    return CT_OK;
+}
+
 static ct_status run(lane *l)
 {
     CT_TRY(run_kind(l, CT_WORK_EMBED));
-    return run_kind(l, CT_WORK_INFER);
+    CT_TRY(run_kind(l, CT_WORK_INFER));
+    return run_sequences(l);
 }
 
 /* With the lock held. */
@@ -308,7 +327,10 @@ static ct_work_set *take_ended(ct_dispatch *d)
 
     while (ct_scheduler_take_ended(d->scheduler, &what, &outcome)) {
         ct_work_set *set = ((ticket *)what)->set;
+        ct_work *w = ((ticket *)what)->work;
 
+        if (w->sequence != NULL) d->lane[0]->model->close(d->lane[0]->model->ctx, w->sequence);
+        w->sequence = NULL;
         if (outcome > set->outcome) set->outcome = outcome;
         if (--set->n_left > 0) continue;
         free(set->tickets);
@@ -346,14 +368,12 @@ static bool step(lane *l, double *wake_p)
     bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
 
     if (some) {
-        l->running = true;
         d->n_running++;
-        wake(d); /* the next is to see to what is left, and to the time */
         (void)pthread_mutex_unlock(&d->lock);
         status = run(l);
         (void)pthread_mutex_lock(&d->lock);
-        l->running = false;
-        if (--d->n_running == 0) (void)pthread_cond_broadcast(&d->quiet);
+        d->n_running--;
+        (void)pthread_cond_broadcast(&d->changed);
         end_s = ct_clock_s();
         count(l, end_s, status != CT_OK);
         ct_scheduler_finish(d->scheduler, l->batch, end_s, status != CT_OK);
@@ -363,10 +383,10 @@ static bool step(lane *l, double *wake_p)
 
 void ct_dispatch_step(ct_dispatch *d)
 {
-    double until;
+    double wake;
 
     (void)pthread_mutex_lock(&d->lock);
-    (void)step(d->lane[0], &until);
+    (void)step(d->lane[0], &wake);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -374,18 +394,18 @@ static void *work_on(void *arg)
 {
     lane *l = arg;
     ct_dispatch *d = l->d;
-    double until, s;
+    double wake, s;
 
     (void)pthread_mutex_lock(&d->lock);
     while (!d->stop) {
-        if ((d->n_between > 0) || !has_turn(l)) {
-            (void)pthread_cond_wait(&l->turn, &d->lock);
+        if (d->n_between > 0) {
+            (void)pthread_cond_wait(&d->changed, &d->lock);
             continue;
         }
-        if (step(l, &until)) continue;
-        s = until - ct_clock_s();
+        if (step(l, &wake)) continue;
+        s = wake - ct_clock_s();
         if (d->stop || (s <= 0)) continue;
-        (void)ct_cond_wait_for(&l->turn, &d->lock, fmin(s, 1));
+        (void)ct_cond_wait_for(&d->changed, &d->lock, fmin(s, 1));
     }
     (void)pthread_mutex_unlock(&d->lock);
     return NULL;

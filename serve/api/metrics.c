@@ -132,6 +132,11 @@ void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct
     one(to, "batches_total", "counter", "Batches that ran.", s->batches);
     one(to, "batch_tokens_total", "counter", "Tokens of batches, padding among them.", s->tokens);
     one(to, "batch_padding_total", "counter", "Tokens of them that are padding.", s->padding);
+    one(to, "prompt_tokens_total", "counter", "Tokens of prompts that texts went on from.",
+        s->prompt);
+    one(to, "prompt_cached_tokens_total", "counter", "Tokens of them that the cache had already.",
+        s->cached);
+    one(to, "made_tokens_total", "counter", "Tokens that were made.", s->made);
     one(to, "waiting", "gauge", "Works in the queue.", s->waiting);
     one(to, "sequences", "gauge", "Sequences that have begun.", s->sequences);
     one(to, "cache_tokens", "gauge", "Tokens that sequences hold of the cache.", s->cache_taken);

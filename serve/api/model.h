@@ -29,16 +29,34 @@ typedef struct ct_served_values {
     float *data; /* malloc()ed, of the request */
 } ct_served_values;
 
-typedef enum { CT_WORK_EMBED, CT_WORK_INFER } ct_work_kind;
+typedef enum { CT_WORK_EMBED, CT_WORK_INFER, CT_WORK_COMPLETE } ct_work_kind;
 
 /** What one request wants of a batch. */
-typedef struct ct_work {
+typedef struct ct_work ct_work;
+struct ct_work {
     ct_work_kind kind;
     int64_t tokens; /* what it counts in a batch                                             */
-    ct_ids ids;     /* EMBED                                                                 */
+    ct_ids ids;     /* EMBED; COMPLETE: the prompt, and the tokens that were made            */
     float *row;     /* EMBED: embedding_size numbers, of unit length                         */
     ct_served_values *input, *output; /* INFER: in the order of the model's                   */
-} ct_work;
+    /* COMPLETE */
+    int64_t most_new; /* tokens to make, at most                                             */
+    int64_t cached;   /* tokens of the prompt that the cache had                             */
+    /** The scores of the next token: adds it to ids. True: the text ends with it. From the
+     *  dispatcher's thread. */
+    bool (*next)(void *ctx, ct_work *w, const float *score);
+    void *ctx;
+    void *sequence; /* the model's, from its first chunk on                                  */
+};
+
+/** The next tokens of a sequence that grows. */
+typedef struct ct_work_piece {
+    void *sequence;
+    const int32_t *id;
+    int64_t n;
+    bool wants;         /* the scores behind its last token                                  */
+    const float *score; /* they, of n_id tokens at least, until the model runs again          */
+} ct_work_piece;
 
 typedef struct ct_served_model {
     const char *name;
@@ -54,6 +72,18 @@ typedef struct ct_served_model {
     /** Fills `row` of each, or `output`, whose data it allocates. */
     ct_status (*embed)(void *ctx, ct_work *const *work, int n);
     ct_status (*infer)(void *ctx, ct_work *const *work, int n);
+
+    /* ---- Completions. most_context 0: it makes none. All from the dispatcher's thread. */
+    int64_t most_context; /* tokens of a prompt and what follows it                          */
+    const ct_tokenizer *tokenizer; /* of the tokens that are made; not NULL with most_context   */
+    int64_t cache_tokens; /* of all sequences that have begun, in pages of page_tokens       */
+    int64_t page_tokens;
+    /** A sequence that begins with id[n] and has at most `capacity` tokens. *kept_p: of how many
+     * the cache has what it needs; they are not given to `grow`. *sequence_p NULL: no room now. */
+    ct_status (*open)(void *ctx, const int32_t *id, int64_t n, int64_t capacity, void **sequence_p,
+                      int64_t *kept_p);
+    void (*close)(void *ctx, void *sequence);
+    ct_status (*grow)(void *ctx, ct_work_piece *piece, int n);
 } ct_served_model;
 
 #endif

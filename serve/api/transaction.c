@@ -13,6 +13,7 @@ struct ct_api {
     ct_api_options o;
     ct_dispatch *dispatch;
     ct_metrics *metrics;
+    ct_sampler *sampler;
     atomic_bool draining;
 };
 
@@ -21,6 +22,11 @@ struct ct_api {
 const ct_api_options *ct_transaction_options(const ct_transaction *x)
 {
     return &x->api->o;
+}
+
+ct_sampler *ct_transaction_sampler(const ct_transaction *x)
+{
+    return x->api->sampler;
 }
 
 static bool is_v2(const ct_transaction *x)
@@ -234,6 +240,9 @@ static const route route_table[] = {
     { "GET", "/v1/models", false, false, give_models, "/v1/models" },
     { "GET", "/v1/models/NAME", false, false, give_model, "/v1/models/NAME" },
     { "POST", "/v1/embeddings", false, true, ct_embeddings_read, "/v1/embeddings" },
+    { "POST", "/v1/completions", false, true, ct_completion_read, "/v1/completions" },
+    { "POST", "/v1/chat/completions", false, true, ct_chat_completion_read,
+      "/v1/chat/completions" },
     { "GET", "/v2", false, false, give_server, "/v2" },
     { "GET", "/v2/health/live", true, false, give_live, "/v2/health/live" },
     { "GET", "/v2/health/ready", true, false, give_ready, "/v2/health/ready" },
@@ -417,6 +426,7 @@ void ct_transaction_end(ct_transaction *x)
         free_values(w->output, m->n_output);
     }
     free(x->set.work);
+    ct_completions_destroy(x->completions);
     free(x->wanted);
     free(x->id);
     ct_text_destroy(&x->reply.body);
@@ -436,8 +446,10 @@ ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **
     api->dispatch = d;
     atomic_init(&api->draining, false);
     status = ct_metrics_create(name, N_ROUTE + 1, &api->metrics);
+    if ((status == CT_OK) && (options->model->tokenizer != NULL))
+        status = ct_sampler_create(options->model->tokenizer, &api->sampler);
     if (status != CT_OK) {
-        free(api);
+        ct_api_destroy(api);
         return status;
     }
     *api_p = api;
@@ -448,6 +460,7 @@ void ct_api_destroy(ct_api *api)
 {
     if (api == NULL) return;
     ct_metrics_destroy(api->metrics);
+    ct_sampler_destroy(api->sampler);
     free(api);
 }
 

@@ -13,6 +13,8 @@
 
 #include <jansson.h>
 
+#include "framework/text/sampler.h"
+#include "serve/api/chat_template.h"
 #include "serve/api/dispatch.h"
 #include "serve/api/keys.h"
 
@@ -38,6 +40,7 @@ typedef struct ct_api_options {
     const char *version;          /* of the program                                    */
     double deadline_s;            /* of a request; INFINITY: none                      */
     int most_inputs;              /* texts of one request                              */
+    ct_chat_template chat;        /* of messages                                       */
 } ct_api_options;
 
 typedef struct ct_api ct_api;
@@ -54,6 +57,9 @@ typedef struct ct_wanted_output {
     bool binary;
 } ct_wanted_output;
 
+/** The texts of a request for completions. */
+typedef struct ct_completions ct_completions;
+
 typedef struct ct_transaction ct_transaction;
 struct ct_transaction {
     ct_api *api;
@@ -69,6 +75,10 @@ struct ct_transaction {
     ct_wanted_output *wanted;
     int n_wanted;
     void (*answer)(ct_transaction *x);
+    ct_completions *completions; /* NULL: none */
+    /** Of a reply that comes in events: there is a new one. From the dispatcher's thread, with no
+     *  lock held. Set by who pulls; takes set.ctx. */
+    void (*wake)(void *ctx);
 };
 
 /** One that has no request yet. */
@@ -81,6 +91,14 @@ bool ct_transaction_submit(ct_transaction *x);
 /** Nobody waits for the reply: `done` comes sooner. */
 void ct_transaction_cancel(ct_transaction *x);
 void ct_transaction_answer(ct_transaction *x);
+/** After submit, at the first `wake` or `done`: whether the reply is 200 and comes in events, of
+ *  reply.type; else ct_transaction_answer() makes it, after `done`. */
+bool ct_transaction_streams(ct_transaction *x);
+/** Up to `most` bytes of the events that are there; 0: none now, and none ever once `done` came. */
+size_t ct_transaction_pull(ct_transaction *x, char *to, size_t most);
+/** After `done`, once all was pulled: where the work did not end as it should, there is a last
+ * event that says so. */
+void ct_transaction_end_events(ct_transaction *x);
 /** 413, as for a body that is larger than `most` bytes. */
 void ct_transaction_refuse_body(ct_transaction *x, size_t most);
 /** Counts the reply, and frees what the transaction has. */
@@ -89,6 +107,8 @@ void ct_transaction_end(ct_transaction *x);
 /* ---- for the routes */
 
 const ct_api_options *ct_transaction_options(const ct_transaction *x);
+/** Chooses tokens, from the dispatcher's thread; NULL where the model has no tokenizer. */
+ct_sampler *ct_transaction_sampler(const ct_transaction *x);
 /** The reply is an error. param: the field, or NULL; code: OpenAI's word for it, or NULL. */
 void ct_transaction_fail(ct_transaction *x, int status, const char *param, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));
@@ -106,6 +126,11 @@ bool ct_transaction_make_works(ct_transaction *x, int n);
 /** POST /v1/embeddings and POST /v2/models/NAME/infer: the work of a request. */
 void ct_embeddings_read(ct_transaction *x);
 void ct_infer_read(ct_transaction *x);
+/** POST /v1/completions and /v1/chat/completions: texts that the model goes on with, token by
+ * token, in one reply or as events (SSE). */
+void ct_completion_read(ct_transaction *x);
+void ct_chat_completion_read(ct_transaction *x);
+void ct_completions_destroy(ct_completions *c); /* NULL allowed */
 /** GET /v2/models/NAME */
 void ct_infer_metadata(ct_transaction *x);
 /** The page at /. */

@@ -13,6 +13,8 @@
 
 #define LOOK_S 0.05 /* between two looks at the connections */
 
+enum { EVENTS = 16384 /* bytes of events at a time */ };
+
 typedef enum {
     READING, /* a request, or nothing yet */
     WORKING, /* set aside                 */
@@ -39,6 +41,11 @@ struct visit {
     ct_transaction transaction;
     ct_text body;
     bool too_large, asked; /* asked: the work is queued, and comes back */
+    /* of work that was queued, since the dispatcher's thread sets them, too: */
+    pthread_mutex_t lock;
+    bool aside; /* the connection is suspended                            */
+    bool done;  /* the work has ended                                     */
+    bool gone;  /* the connection has closed: the visit ends with its work */
 };
 
 struct ct_front {
@@ -52,6 +59,7 @@ struct ct_front {
     pthread_cond_t stopped, quiet;
     guest *guests;
     int n_busy; /* those that are not READING; quiet: 0 */
+    int n_gone; /* visits whose work outlives their connection; quiet: 0 */
 };
 
 /* With the lock held. READING begins anew with each request: the time before it is the client's
@@ -61,13 +69,22 @@ static void enter(ct_front *f, guest *g, phase p)
     if ((g->phase != p) || (p == READING)) g->since = ct_clock_s();
     f->n_busy += (p != READING) - (g->phase != READING);
     g->phase = p;
-    if (f->n_busy == 0) (void)pthread_cond_broadcast(&f->quiet);
+    if (f->n_busy + f->n_gone == 0) (void)pthread_cond_broadcast(&f->quiet);
 }
 
 static void set_phase(ct_front *f, guest *g, phase p)
 {
     (void)pthread_mutex_lock(&f->lock);
     enter(f, g, p);
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+/* The client took some of a reply. */
+static void hear_from(ct_front *f, guest *g)
+{
+    (void)pthread_mutex_lock(&f->lock);
+    enter(f, g, WRITING);
+    g->since = ct_clock_s();
     (void)pthread_mutex_unlock(&f->lock);
 }
 
@@ -86,15 +103,55 @@ static void add_number(struct MHD_Response *r, const char *name, int64_t value)
     add_header(r, name, text);
 }
 
-static enum MHD_Result send_reply(visit *v)
+/* Events as they come; while there are none the connection is set aside. */
+static ssize_t pull_events(void *ctx, uint64_t at, char *to, size_t most)
+{
+    visit *v = ctx;
+    ssize_t n;
+
+    (void)at;
+    (void)pthread_mutex_lock(&v->lock);
+    n = (ssize_t)ct_transaction_pull(&v->transaction, to, most);
+    if ((n == 0) && v->done) {
+        ct_transaction_end_events(&v->transaction);
+        n = (ssize_t)ct_transaction_pull(&v->transaction, to, most);
+    }
+    if (n > 0) {
+        hear_from(v->front, v->guest);
+    } else if (v->done) {
+        n = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        v->aside = true;
+        set_phase(v->front, v->guest, WORKING);
+        MHD_suspend_connection(v->connection);
+    }
+    (void)pthread_mutex_unlock(&v->lock);
+    return n;
+}
+
+static struct MHD_Response *make_response(visit *v, bool streams)
 {
     ct_http_reply *reply = &v->transaction.reply;
-    struct MHD_Response *r = MHD_create_response_from_buffer(reply->body.length, reply->body.text,
-                                                             MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *r;
+
+    if (streams) {
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENTS, pull_events, v, NULL);
+        if (r != NULL) add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+        return r;
+    }
+    r = MHD_create_response_from_buffer(reply->body.length, reply->body.text,
+                                        MHD_RESPMEM_MUST_FREE);
+    if (r != NULL) memset(&reply->body, 0, sizeof(reply->body)); /* the response's by now */
+    return r;
+}
+
+static enum MHD_Result send_reply(visit *v, bool streams)
+{
+    ct_http_reply *reply = &v->transaction.reply;
+    struct MHD_Response *r = make_response(v, streams);
     enum MHD_Result result;
 
     if (r == NULL) return MHD_NO;
-    memset(&reply->body, 0, sizeof(reply->body)); /* the response's by now */
     add_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
     add_header(r, MHD_HTTP_HEADER_ALLOW, (reply->status == 405) ? reply->allow : NULL);
     add_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, (reply->status == 401) ? "Bearer" : NULL);
@@ -114,10 +171,55 @@ static const char *header(struct MHD_Connection *c, const char *name)
     return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
+static void free_visit(visit *v)
+{
+    ct_transaction_end(&v->transaction);
+    ct_text_destroy(&v->body);
+    (void)pthread_mutex_destroy(&v->lock);
+    free(v);
+}
+
+/* Nothing waits for what the front has of it any more. */
+static void end_gone(visit *v)
+{
+    ct_front *f = v->front;
+
+    free_visit(v);
+    (void)pthread_mutex_lock(&f->lock);
+    f->n_gone--;
+    if (f->n_busy + f->n_gone == 0) (void)pthread_cond_broadcast(&f->quiet);
+    (void)pthread_mutex_unlock(&f->lock);
+}
+
+/* With the visit's lock held. */
+static void go_on(visit *v)
+{
+    if (v->aside && !v->gone) MHD_resume_connection(v->connection);
+    v->aside = false;
+}
+
+/* From the dispatcher's thread: there are events. */
+static void events_came(void *ctx)
+{
+    visit *v = ctx;
+
+    (void)pthread_mutex_lock(&v->lock);
+    go_on(v);
+    (void)pthread_mutex_unlock(&v->lock);
+}
+
 /* From the dispatcher's thread. */
 static void work_is_done(void *ctx)
 {
-    MHD_resume_connection(((visit *)ctx)->connection);
+    visit *v = ctx;
+    bool gone;
+
+    (void)pthread_mutex_lock(&v->lock);
+    v->done = true;
+    gone = v->gone;
+    go_on(v);
+    (void)pthread_mutex_unlock(&v->lock);
+    if (gone) end_gone(v);
 }
 
 static guest *guest_of(struct MHD_Connection *c)
@@ -143,7 +245,7 @@ static visit *arrive(ct_front *f, struct MHD_Connection *c)
     guest *g = guest_of(c);
     visit *v = calloc(1, sizeof(*v));
 
-    if ((v == NULL) || (g == NULL)) {
+    if ((v == NULL) || (g == NULL) || (pthread_mutex_init(&v->lock, NULL) != 0)) {
         free(v);
         return NULL;
     }
@@ -153,6 +255,7 @@ static visit *arrive(ct_front *f, struct MHD_Connection *c)
     ct_transaction_init(&v->transaction, f->api);
     v->transaction.set.done = work_is_done;
     v->transaction.set.ctx = v;
+    v->transaction.wake = events_came;
     (void)pthread_mutex_lock(&f->lock);
     v->guest->visit = v;
     (void)pthread_mutex_unlock(&f->lock);
@@ -207,12 +310,21 @@ static enum MHD_Result begin(visit *v, const char *method, const char *path)
 {
     set_phase(v->front, v->guest, WORKING);
     if (!read_request(v, method, path)) {
-        v->asked = true;
+        v->asked = v->aside = true;
         MHD_suspend_connection(v->connection); /* first: the work may be done at once */
-        if (ct_transaction_submit(&v->transaction)) MHD_resume_connection(v->connection);
+        if (ct_transaction_submit(&v->transaction)) work_is_done(v);
         return MHD_YES;
     }
-    return send_reply(v);
+    return send_reply(v, false);
+}
+
+/* The work is done, or has made a first event. Who is not done has one. */
+static enum MHD_Result answer(visit *v)
+{
+    bool streams = (v->transaction.reply.status == 0) && ct_transaction_streams(&v->transaction);
+
+    if (v->transaction.reply.status == 0) ct_transaction_answer(&v->transaction);
+    return send_reply(v, streams);
 }
 
 /* Called when the header is there, for each piece of the body, when all is there, and again when
@@ -236,9 +348,16 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *p
         *size = 0;
         return MHD_YES;
     }
-    if (!v->asked) return begin(v, method, path);
-    if (v->transaction.reply.status == 0) ct_transaction_answer(&v->transaction);
-    return send_reply(v);
+    return v->asked ? answer(v) : begin(v, method, path);
+}
+
+/* Whether its work goes on: then it ends with that. */
+static bool outlives(visit *v)
+{
+    (void)pthread_mutex_lock(&v->lock);
+    v->gone = v->asked && !v->done;
+    (void)pthread_mutex_unlock(&v->lock);
+    return v->gone;
 }
 
 static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,
@@ -250,14 +369,14 @@ static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,
     (void)c;
     (void)why;
     if (v == NULL) return;
+    *visit_p = NULL;
     (void)pthread_mutex_lock(&f->lock);
     v->guest->visit = NULL;
+    f->n_gone++; /* until it is known */
     enter(f, v->guest, READING);
     (void)pthread_mutex_unlock(&f->lock);
-    ct_transaction_end(&v->transaction);
-    ct_text_destroy(&v->body);
-    free(v);
-    *visit_p = NULL;
+    ct_transaction_cancel(&v->transaction);
+    if (!outlives(v)) end_gone(v);
 }
 
 /* ---- connections */
@@ -384,9 +503,9 @@ bool ct_front_drain(ct_front *f, double limit_s)
 
     ct_api_drain(f->api);
     (void)pthread_mutex_lock(&f->lock);
-    while ((f->n_busy > 0) && (ct_clock_s() < end))
+    while ((f->n_busy + f->n_gone > 0) && (ct_clock_s() < end))
         (void)ct_cond_wait_for(&f->quiet, &f->lock, LOOK_S);
-    all = (f->n_busy == 0);
+    all = (f->n_busy + f->n_gone == 0);
     (void)pthread_mutex_unlock(&f->lock);
     return all;
 }

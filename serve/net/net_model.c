@@ -20,10 +20,19 @@ struct ct_net_model {
     int32_t before, after; /* ids around a text; -1: none                  */
     ct_served_model served;
     ct_served_blob input, output;
+    struct growing *growing; /* that were not closed */
     /* of a pass */
     ct_packed_item *item;
     int32_t *id;
 };
+
+/* A sequence, with its tokens: nets come and go. */
+typedef struct growing {
+    ct_packed_sequence *sequence;
+    int64_t capacity;
+    ct_ids ids; /* that the net has */
+    struct growing *next;
+} growing;
 
 /* ---- texts */
 
@@ -114,6 +123,100 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
     return CT_OK;
 }
 
+/* ---- texts that go on */
+
+static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
+                               void **sequence_p, int64_t *kept_p)
+{
+    ct_net_model *m = ctx;
+    growing *g = calloc(1, sizeof(*g));
+    ct_status status;
+
+    *sequence_p = NULL;
+    *kept_p = 0;
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    g->capacity = capacity;
+    status = ct_packed_sequence_open(m->net, id, n, capacity, &g->sequence, kept_p);
+    if ((status == CT_OK) && (g->sequence != NULL)) status = ct_ids_add(&g->ids, id, *kept_p);
+    if ((status != CT_OK) || (g->sequence == NULL)) {
+        ct_packed_sequence_close(g->sequence);
+        free(g);
+        return status;
+    }
+    g->next = m->growing;
+    m->growing = g;
+    *sequence_p = g;
+    return CT_OK;
+}
+
+static void close_sequence(void *ctx, void *sequence)
+{
+    ct_net_model *m = ctx;
+    growing *g = sequence, **at = &m->growing;
+
+    while (*at != g) at = &(*at)->next;
+    *at = g->next;
+    ct_packed_sequence_close(g->sequence);
+    ct_ids_destroy(&g->ids);
+    free(g);
+}
+
+static ct_status grow(void *ctx, ct_work_piece *piece, int n)
+{
+    const ct_net_model *m = ctx;
+
+    for (int i = 0; i < n; i++) {
+        ct_packed_sequence *s = ((growing *)piece[i].sequence)->sequence;
+
+        if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "a sequence did not fit into the new net");
+        m->item[i] = (ct_packed_item){ .id = piece[i].id,
+                                       .n = piece[i].n,
+                                       .sequence = s,
+                                       .want = piece[i].wants ? CT_ROWS_LAST : CT_ROWS_NONE };
+    }
+    CT_TRY(ct_packed_net_run(m->net, m->item, n));
+    for (int i = 0; i < n; i++) {
+        piece[i].score = m->item[i].row;
+        CT_TRY(ct_ids_add(&((growing *)piece[i].sequence)->ids, piece[i].id, piece[i].n));
+    }
+    return CT_OK;
+}
+
+/* The tokens that a sequence has, once more, in another net. */
+static ct_status grow_again(ct_net_model *m, ct_packed_net *net, const growing *g,
+                            ct_packed_sequence **s_p)
+{
+    int64_t most = ct_packed_net_most_tokens(net), kept, n;
+    int32_t none = 0;
+
+    CT_TRY(ct_packed_sequence_open(net, (g->ids.n > 0) ? g->ids.id : &none, 1, g->capacity, s_p,
+                                   &kept));
+    if (*s_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no room in the cache of the new net");
+    for (int64_t at = kept; at < g->ids.n; at += n) {
+        n = (g->ids.n - at < most) ? g->ids.n - at : most;
+        m->item[0] = (ct_packed_item){
+            .id = g->ids.id + at, .n = n, .sequence = *s_p, .want = CT_ROWS_NONE
+        };
+        CT_TRY(ct_packed_net_run(net, m->item, 1));
+    }
+    return CT_OK;
+}
+
+/* All sequences of the old net go on in the new one. One that cannot, ends with its next token. */
+static void swap_sequences(ct_net_model *m, ct_packed_net *net)
+{
+    for (growing *g = m->growing; g != NULL; g = g->next) {
+        ct_packed_sequence *fresh = NULL;
+
+        ct_packed_sequence_close(g->sequence);
+        if (grow_again(m, net, g, &fresh) != CT_OK) {
+            ct_packed_sequence_close(fresh);
+            fresh = NULL;
+        }
+        g->sequence = fresh;
+    }
+}
+
 /* ---- making */
 
 static const char *input_name(const ct_net *net)
@@ -136,6 +239,13 @@ static ct_status take_names(ct_net_model *m, const char *name)
     m->own = (names){ strdup(name), strdup(input_name(net)), strdup(output_name(net)) };
     if ((m->own.model != NULL) && (m->own.input != NULL) && (m->own.output != NULL)) return CT_OK;
     return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of a model");
+}
+
+/* Whether its rows are the scores of the tokenizer's next one. */
+static bool scores_tokens(const ct_net_model *m)
+{
+    return (ct_packed_net_cached(m->net) > 0) && (m->tokenizer != NULL) &&
+           (ct_packed_net_columns(m->net) >= ct_tokenizer_size(m->tokenizer));
 }
 
 static void describe(ct_net_model *m)
@@ -165,6 +275,14 @@ static void describe(ct_net_model *m)
                                    .encode = (m->tokenizer != NULL) ? encode : NULL,
                                    .embed = embed,
                                    .infer = infer };
+    if (!scores_tokens(m)) return;
+    m->served.most_context = ct_packed_net_capacity(m->net);
+    m->served.cache_tokens = ct_packed_net_cached(m->net);
+    m->served.page_tokens = ct_packed_net_page_tokens(m->net);
+    m->served.tokenizer = m->tokenizer;
+    m->served.open = open_sequence;
+    m->served.close = close_sequence;
+    m->served.grow = grow;
 }
 
 static ct_status take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
@@ -225,6 +343,8 @@ ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net)
         (ct_packed_net_columns(net) != ct_packed_net_columns(m->net)) ||
         (ct_packed_net_pools(net) != ct_packed_net_pools(m->net)) ||
         (ct_packed_net_longest(net) != ct_packed_net_longest(m->net)) ||
+        (ct_packed_net_capacity(net) != ct_packed_net_capacity(m->net)) ||
+        (ct_packed_net_cached(net) != ct_packed_net_cached(m->net)) ||
         (ct_packed_net_most_tokens(net) != ct_packed_net_most_tokens(m->net)))
         return CT_FAIL(CT_ERR_CONFIG, "the net is another than the one that was opened first");
     return CT_OK;
@@ -232,6 +352,7 @@ ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net)
 
 void ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
 {
+    swap_sequences(m, net);
     m->net = net;
 }
 
@@ -261,8 +382,9 @@ static ct_status time_batch(ct_net_model *m, int64_t tokens, double *s_p)
     double start = ct_clock_s();
 
     for (int64_t at = 0; at < tokens; at += each, n++)
-        m->item[n] =
-            (ct_packed_item){ .id = m->id, .n = (tokens - at < each) ? tokens - at : each };
+        m->item[n] = (ct_packed_item){ .id = m->id,
+                                       .n = (tokens - at < each) ? tokens - at : each,
+                                       .want = scores_tokens(m) ? CT_ROWS_LAST : CT_ROWS_ALL };
     CT_TRY(ct_packed_net_run(m->net, m->item, n));
     *s_p = ct_clock_s() - start;
     return CT_OK;

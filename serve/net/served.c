@@ -1,6 +1,7 @@
 #include "serve/net/served.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/snapshot.h"
@@ -10,6 +11,38 @@ struct ct_served {
     Ct__NetParameter *param;
     ct_packed_net *net;
 };
+
+/* Whether texts can go on: there is attention, and no token sees those that follow it. */
+static bool is_causal(const Ct__NetParameter *net)
+{
+    bool some = false;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->type == NULL) || (strcmp(l->type, "Attention") != 0)) continue;
+        if ((l->attention_param == NULL) || !l->attention_param->causal) return false;
+        some = true;
+    }
+    return some;
+}
+
+/* Tokens of a sequence: those of the first Input, and at least those of a table of positions. */
+static int64_t length_of(const Ct__NetParameter *net)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+        const Ct__InputParameter *in = l->input_param;
+
+        if ((n == 0) && (in != NULL) && (in->n_shape > 0) && (in->shape[0]->n_dim >= 2))
+            n = in->shape[0]->dim[1];
+        if ((l->position_param != NULL) && ((int64_t)l->position_param->max_length > n))
+            n = l->position_param->max_length;
+    }
+    return n;
+}
 
 static ct_status open_net(const ct_served_options *o, ct_served *s)
 {
@@ -22,6 +55,10 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));
+    if ((o->cache_bytes > 0) && is_causal(s->param)) {
+        most.cached_bytes = o->cache_bytes;
+        most.length = length_of(s->param);
+    }
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
     CT_TRY(ct_packed_net_create(s->param, &net, &most, &s->net));

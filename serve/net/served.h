@@ -28,6 +28,9 @@ typedef struct ct_served_options {
     int64_t most;        /* sequences of a run; 0: as many as tokens                           */
     int64_t cached;      /* tokens of all sequences that grow; 0: none grows                   */
     int64_t most_length; /* tokens of one that grows; 0: as many as `cached`                   */
+    double cache_bytes;  /* in place of `cached`, where the net's attention is causal: bytes of
+                          * keys and values. Sequences are as long as the Input says, or a table
+                          * of positions has rows                                              */
     bool bf16;           /* precision: BF16                                                    */
 } ct_served_options;
 

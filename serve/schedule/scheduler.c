@@ -79,45 +79,35 @@ static ct_status check(const ct_scheduler_options *o)
     return CT_OK;
 }
 
-/* Twice what may wait, have begun and run: room for what ended and was not taken yet. Where slots
- * run out, requests are refused as by a full queue. */
-static ct_status make_slots(ct_scheduler *s, int at_once)
+/* Twice what may wait, have begun and run in one batch: room for what ended and was not taken yet.
+ * Where slots run out, requests are refused as by a full queue. */
+static int count_slots(const ct_scheduler_options *o)
 {
-    const ct_scheduler_options *o = &s->o;
-    size_t n = 2 * ((size_t)o->most_waiting + (size_t)o->most_sequences +
-                    (size_t)at_once * (size_t)o->most_count);
-    slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
-
-    free(s->slot);
-    s->slot = (n <= INT32_MAX) ? calloc(n, sizeof(*s->slot)) : NULL;
-    s->n_slot = (s->slot != NULL) ? (int)n : 0;
-    for (int i = 0; i < 4; i++) {
-        free(list[i]->at);
-        list[i]->at = (s->slot != NULL) ? calloc(n, sizeof(int)) : NULL;
-        list[i]->n = 0;
-        if (list[i]->at == NULL)
-            return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %d requests and %d batches",
-                           o->most_waiting, at_once);
-    }
-    for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
-    s->unused.n = s->n_slot;
-    s->at_once = at_once;
-    return CT_OK;
+    return 2 * (o->most_waiting + o->most_count + o->most_sequences);
 }
 
 static ct_status make_room(ct_scheduler *s)
 {
-    size_t w = (size_t)s->o.most_waiting;
+    size_t n = (size_t)s->n_slot, w = (size_t)s->o.most_waiting;
+    slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
 
+    s->slot = calloc(n, sizeof(*s->slot));
     s->order = calloc(w, sizeof(*s->order));
     s->from = calloc(w + 1, sizeof(*s->from));
     s->end = calloc(w, sizeof(*s->end));
     s->length = calloc(w, sizeof(*s->length));
     s->best = calloc(w + 1, sizeof(*s->best));
-    if ((s->order == NULL) || (s->from == NULL) || (s->end == NULL) || (s->length == NULL) ||
-        (s->best == NULL))
+    if ((s->slot == NULL) || (s->order == NULL) || (s->from == NULL) || (s->end == NULL) ||
+        (s->length == NULL) || (s->best == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
-    return make_slots(s, 1);
+    for (int i = 0; i < 4; i++) {
+        list[i]->at = calloc(n, sizeof(int));
+        if (list[i]->at == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
+    }
+    for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
+    s->unused.n = s->n_slot;
+    return CT_OK;
 }
 
 ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batch_cost *cost,
@@ -131,6 +121,8 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a scheduler");
     s->o = *options;
     s->cost = *cost;
+    s->n_slot = count_slots(options);
+    s->at_once = 1;
     status = make_room(s);
     if (status != CT_OK) {
         ct_scheduler_destroy(s);
@@ -156,9 +148,9 @@ void ct_scheduler_destroy(ct_scheduler *s)
     free(s);
 }
 
-ct_status ct_scheduler_run_at_once(ct_scheduler *s, int n)
+void ct_scheduler_run_at_once(ct_scheduler *s, int n)
 {
-    return make_slots(s, n);
+    s->at_once = n;
 }
 
 ct_status ct_serve_batch_create(const ct_scheduler *s, ct_serve_batch **batch_p)
@@ -203,9 +195,12 @@ static bool is_sequence(const slot *r)
     return r->request.most_new > 0;
 }
 
-static int64_t cache_of(const ct_request *r)
+/* What it takes of the cache, in whole pages. */
+static int64_t cache_of(const ct_scheduler *s, const ct_request *r)
 {
-    return r->tokens + r->most_new;
+    int64_t page = (s->o.page_tokens > 0) ? s->o.page_tokens : 1;
+
+    return (r->tokens + r->most_new + page - 1) / page * page;
 }
 
 /* What of it must still run before it gives something. */
@@ -221,7 +216,7 @@ static void end(ct_scheduler *s, int i, ct_outcome outcome)
     if (r->state == WAITING) take_out(&s->waiting, i);
     if ((r->state == PROMPT) || (r->state == STEPS)) {
         take_out(&s->begun, i);
-        s->cache_taken -= cache_of(&r->request);
+        s->cache_taken -= cache_of(s, &r->request);
     }
     r->state = ENDED;
     r->outcome = outcome;
@@ -282,12 +277,7 @@ static bool too_long(const ct_scheduler *s, const ct_request *r)
     if (r->tokens < 1) return true;
     if (r->most_new == 0) return r->tokens > most_whole(s);
     return (s->o.most_sequences == 0) || (r->tokens > s->o.cache_tokens) ||
-           (r->most_new > s->o.cache_tokens - r->tokens);
-}
-
-int ct_scheduler_waiting(const ct_scheduler *s)
-{
-    return s->waiting.n;
+           (r->most_new > s->o.cache_tokens - r->tokens) || (cache_of(s, r) > s->o.cache_tokens);
 }
 
 /* As if all that runs and waits were shared out evenly. */
@@ -424,13 +414,19 @@ static void add_steps(ct_scheduler *s, ct_serve_batch *b)
 static bool begin(ct_scheduler *s, int i)
 {
     slot *r = &s->slot[i];
-    int64_t need = cache_of(&r->request);
+    int64_t need = cache_of(s, &r->request), kept = 0;
 
     if ((s->begun.n >= s->o.most_sequences) || (need > s->o.cache_tokens - s->cache_taken))
         return false;
+    if (s->o.begin != NULL) kept = s->o.begin(s->o.ctx, r->request.what);
+    if (kept == CT_BEGIN_FAILED) end(s, i, CT_OUTCOME_FAILED);
+    if (kept < 0) return false;
     take_out(&s->waiting, i);
     put(&s->begun, i);
     s->cache_taken += need;
+    s->stats.prompt += r->request.tokens;
+    s->stats.cached += kept;
+    r->run = kept;
     r->state = PROMPT;
     return true;
 }
@@ -470,6 +466,7 @@ static bool offer(ct_scheduler *s, ct_serve_batch *b, filling *f, int i, double 
             if (f->blocked) return false;
             f->blocked = !begin(s, i);
             if (f->blocked) return false;
+            if (rest_of(r) < n) n = rest_of(r);
         }
     }
     add(s, b, i, n, false);
@@ -532,7 +529,7 @@ static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
             k++;
         }
         (void)offer(s, b, &f, i, now);
-        w += (s->waiting.n == before); /* one that began has left the list */
+        w += (s->waiting.n == before); /* one that began, or failed to, has left the list */
     }
     for (; k < n_begun; k++)
         if (s->slot[s->begun.at[k]].state == PROMPT) (void)offer(s, b, &f, s->begun.at[k], now);
@@ -695,6 +692,7 @@ static void advance(ct_scheduler *s, const ct_slice *c, int i)
     if (!c->last) return;
     r->state = STEPS;
     r->made++;
+    s->stats.made++;
     if (c->ended || (r->made == r->request.most_new)) end(s, i, CT_OUTCOME_DONE);
 }
 

@@ -43,7 +43,14 @@ typedef struct ct_scheduler_options {
     int64_t cache_tokens; /* room for keys and values of sequences; 0 with most_sequences 0  */
     double max_wait_s;    /* how long to wait for a fuller batch; 0: run what is there       */
     bool mixed;           /* one pass may have chunks and steps                              */
+    int64_t page_tokens;  /* room in the cache is taken in pages of so many; 0: single tokens */
+    /** A sequence begins: how many tokens of its prompt the cache has already, so that its first
+     *  chunk begins behind them, less than all; or CT_BEGIN_LATER, CT_BEGIN_FAILED. NULL: 0. */
+    int64_t (*begin)(void *ctx, void *what);
+    void *ctx;
 } ct_scheduler_options;
+
+enum { CT_BEGIN_LATER = -1, CT_BEGIN_FAILED = -2 };
 
 typedef struct ct_request {
     int64_t tokens;    /* >= 1: a sequence's prompt, or all                               */
@@ -91,6 +98,8 @@ typedef struct ct_serve_batch {
 typedef struct ct_scheduler_stats {
     int64_t admitted, refused[CT_REFUSED_DRAINING + 1], ended[CT_OUTCOME_FAILED + 1];
     int64_t batches, tokens, padding; /* run so far; of `tokens`, those that are padding      */
+    int64_t prompt, cached, made;     /* tokens of prompts that began, of them those that the
+                                       * cache had, and new ones                              */
     int waiting, sequences;           /* now                                                  */
     int64_t budget, cache_taken;      /* now                                                  */
 } ct_scheduler_stats;
@@ -104,15 +113,12 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
 void ct_scheduler_destroy(ct_scheduler *s); /* NULL allowed */
 
 /** So many batches may run at once, each on its own replica of the net; 1 before that is said. What
- *  waits is then shared out among the replicas that are free. Before the first request.
- *  CT_ERR_NOMEM, logged. */
-ct_status ct_scheduler_run_at_once(ct_scheduler *s, int n);
+ *  waits is then shared out among the replicas that are free. */
+void ct_scheduler_run_at_once(ct_scheduler *s, int n);
 
 /** n requests that belong together: all of them wait from now on, or none. id: of each. */
 ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int n, double now,
                                 ct_request_id *id);
-/** How many have not begun. */
-int ct_scheduler_waiting(const ct_scheduler *s);
 /** Seconds until what waits now has run, as the costs say. */
 double ct_scheduler_backlog_s(const ct_scheduler *s, double now);
 /** One that is in a batch ends with it. An id of none is left alone. */

@@ -1,0 +1,203 @@
+#include "serve/api/chat_template.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/gguf.h"
+
+/* What stands around a message of `role`: open, role, middle, content, close. Special tokens are
+ * those of the tokenizer; EOS is its end token. */
+typedef struct form {
+    const char *name;
+    const char *begin; /* of the chat        */
+    const char *open, *middle, *close;
+    const char *end;    /* a special token: the reply is over; NULL: EOS */
+    const char *marker; /* found in a Jinja text that is this template    */
+    bool eos;           /* EOS stands between content and close           */
+    bool trims;         /* white space around contents is left out        */
+} form;
+
+static const form form_of[] = {
+    [CT_CHAT_NONE] = { .name = "NONE" },
+    [CT_CHAT_CHATML] = { .name = "CHATML",
+                         .begin = "",
+                         .open = "<|im_start|>",
+                         .middle = "\n",
+                         .close = "<|im_end|>\n",
+                         .end = "<|im_end|>",
+                         .marker = "<|im_start|>" },
+    [CT_CHAT_LLAMA3] = { .name = "LLAMA3",
+                         .begin = "<|begin_of_text|>",
+                         .open = "<|start_header_id|>",
+                         .middle = "<|end_header_id|>\n\n",
+                         .close = "<|eot_id|>",
+                         .end = "<|eot_id|>",
+                         .marker = "<|start_header_id|>",
+                         .trims = true },
+    [CT_CHAT_ZEPHYR] = { .name = "ZEPHYR",
+                         .begin = "",
+                         .open = "<|",
+                         .middle = "|>\n",
+                         .close = "\n",
+                         .marker = "<|assistant|>",
+                         .eos = true },
+};
+enum { N_FORM = sizeof(form_of) / sizeof(form_of[0]) };
+
+bool ct_chat_template_named(const char *name, ct_chat_template *t_p)
+{
+    for (int i = 0; i < N_FORM; i++) {
+        if (strcmp(name, form_of[i].name) != 0) continue;
+        *t_p = (ct_chat_template)i;
+        return true;
+    }
+    return false;
+}
+
+const char *ct_chat_template_name(ct_chat_template t)
+{
+    return form_of[t].name;
+}
+
+/* Zephyr's words are others' words, too: what else ends a message tells them apart. */
+ct_chat_template ct_chat_template_of(const char *jinja)
+{
+    for (int i = CT_CHAT_CHATML; i < N_FORM; i++) {
+        bool eos = (strstr(jinja, "eos_token") != NULL) && (strstr(jinja, "<|end|>") == NULL);
+
+        if ((strstr(jinja, form_of[i].marker) != NULL) && (!form_of[i].eos || eos))
+            return (ct_chat_template)i;
+    }
+    return CT_CHAT_NONE;
+}
+
+/* ---- where templates stand */
+
+/* "chat_template": a text, or a list of such with names, of which "default" is meant. */
+static ct_chat_template of_config(const json_t *config)
+{
+    const json_t *j = json_object_get(config, "chat_template"), *one;
+    const char *text = json_string_value(j);
+    size_t i;
+
+    json_array_foreach(j, i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "name"));
+
+        if ((name != NULL) && (strcmp(name, "default") == 0))
+            text = json_string_value(json_object_get(one, "template"));
+    }
+    return (text != NULL) ? ct_chat_template_of(text) : CT_CHAT_NONE;
+}
+
+static ct_chat_template of_folder(const char *tokenizer)
+{
+    size_t folder = (size_t)(ct_path_base(tokenizer) - tokenizer);
+    ct_chat_template found = CT_CHAT_NONE;
+    ct_text path = { .text = NULL };
+    json_t *config;
+
+    ct_text_add_bytes(&path, tokenizer, folder);
+    ct_text_add(&path, "tokenizer_config.json");
+    config = path.failed ? NULL : json_load_file(path.text, 0, NULL);
+    found = of_config(config);
+    json_decref(config);
+    ct_text_destroy(&path);
+    return found;
+}
+
+static ct_chat_template of_gguf(const char *path)
+{
+    static const char key[] = "tokenizer.chat_template";
+    ct_chat_template found = CT_CHAT_NONE;
+    char *text = NULL;
+    ct_gguf *g;
+
+    if (ct_gguf_open(path, &g) != CT_OK) return found;
+    if ((ct_gguf_find(g, key) != NULL) && (ct_gguf_text(g, key, &text) == CT_OK))
+        found = ct_chat_template_of(text);
+    free(text);
+    ct_gguf_close(g);
+    return found;
+}
+
+ct_chat_template ct_chat_template_find(const char *tokenizer)
+{
+    if (strcmp(tokenizer, "bytes") == 0) return CT_CHAT_NONE;
+    return ct_gguf_is(tokenizer) ? of_gguf(tokenizer) : of_folder(tokenizer);
+}
+
+/* ---- messages to ids */
+
+static int32_t find_special(const ct_tokenizer *t, const char *name)
+{
+    int32_t id;
+
+    for (int i = 0; i < ct_tokenizer_n_special(t); i++)
+        if (strcmp(ct_tokenizer_special(t, i, &id), name) == 0) return id;
+    return -1;
+}
+
+int32_t ct_chat_end(ct_chat_template template, const ct_tokenizer *t)
+{
+    const char *end = form_of[template].end;
+
+    return (end != NULL) ? find_special(t, end) : -1;
+}
+
+/* Of the template: special tokens are such. */
+static ct_status add_words(const ct_tokenizer *t, const char *words, ct_ids *ids)
+{
+    return ct_tokenizer_encode(t, words, strlen(words), true, "the chat's template", ids);
+}
+
+static ct_status add_words_of(const ct_tokenizer *t, const form *f, const char *role, ct_ids *ids)
+{
+    ct_text words = { .text = NULL };
+    ct_status status = CT_OK;
+
+    ct_text_add(&words, "%s%s%s", f->open, role, f->middle);
+    if (words.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a chat");
+    else
+        status = add_words(t, words.text, ids);
+    ct_text_destroy(&words);
+    return status;
+}
+
+static bool is_space(char c)
+{
+    return (c == ' ') || (c == '\n') || (c == '\t') || (c == '\r');
+}
+
+static ct_status add_message(const ct_tokenizer *t, const form *f, const ct_chat_message *m,
+                             ct_ids *ids)
+{
+    const char *content = m->content;
+    int32_t eos = ct_tokenizer_end(t);
+    size_t n = m->n;
+
+    while (f->trims && (n > 0) && is_space(content[n - 1])) n--;
+    for (; f->trims && (n > 0) && is_space(content[0]); n--) content++;
+    CT_TRY(add_words_of(t, f, m->role, ids));
+    if (n > 0) CT_TRY(ct_tokenizer_encode(t, content, n, false, "a message", ids));
+    if (f->eos) CT_TRY(ct_ids_add(ids, &eos, 1));
+    return add_words(t, f->close, ids);
+}
+
+ct_status ct_chat_encode(ct_chat_template template, const ct_tokenizer *t,
+                         const ct_chat_message *message, int n, ct_ids *ids)
+{
+    const form *f = &form_of[template];
+
+    if (f->eos && (ct_tokenizer_end(t) < 0))
+        return CT_FAIL(CT_ERR_CONFIG, "%s has no end token, which %s puts behind messages",
+                       ct_tokenizer_source(t), f->name);
+    if ((f->end != NULL) && ((find_special(t, f->end) < 0) || (find_special(t, f->marker) < 0)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s has no special tokens %s and %s, which %s needs",
+                       ct_tokenizer_source(t), f->marker, f->end, f->name);
+    if (f->begin[0] != '\0') CT_TRY(add_words(t, f->begin, ids));
+    for (int i = 0; i < n; i++) CT_TRY(add_message(t, f, &message[i], ids));
+    return add_words_of(t, f, "assistant", ids);
+}

@@ -1,0 +1,202 @@
+"""What cortado serve makes of a small net that has learnt a text by heart.
+
+Usage: completions.py PORT CASE [ARGUMENT]: exit code 0 where all is as it should be, else a line that says what is not.
+"""
+import http.client
+import json
+import socket
+import sys
+import threading
+import time
+
+PORT = int(sys.argv[1])
+TEXT = "The quick brown föx jumps over the lazy dog €. 日本! "
+
+
+def ask(path, body=None, **more):
+    c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    if body is not None:
+        body = json.dumps(dict({"model": "Tiny"}, **body, **more))
+    c.request("GET" if body is None else "POST", path, body)
+    r = c.getresponse()
+    text = r.read().decode()
+    return r.status, json.loads(text) if text.startswith("{") else text
+
+
+def complete(**body):
+    status, reply = ask("/v1/completions", body)
+    assert status == 200, (status, reply)
+    return reply
+
+
+def events(path="/v1/completions", **body):
+    """The events of a stream, its last word left out."""
+    status, text = ask(path, body, stream=True)
+    assert status == 200, (status, text)
+    parts = text.split("\n\n")
+    assert parts[-1] == "" and parts[-2] == "data: [DONE]", parts[-2:]
+    assert all(p.startswith("data: ") for p in parts[:-1])
+    return [json.loads(p[6:]) for p in parts[:-2]]
+
+
+def metric(name):
+    _, text = ask("/metrics")
+    return int(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
+
+
+def greedy(expected):
+    r = complete(prompt="The quick", max_tokens=40, temperature=0)
+    assert r["choices"][0]["text"] == expected, r
+    assert r["object"] == "text_completion" and r["choices"][0]["finish_reason"] == "length"
+    assert (r["usage"]["prompt_tokens"], r["usage"]["completion_tokens"]) == (9, 40), r["usage"]
+    ids = complete(prompt=list("The quick".encode()), max_tokens=40, temperature=0)
+    assert ids["choices"][0]["text"] == expected, ids
+    several = complete(prompt=["The quick", "over the", [84, 104, 101]], max_tokens=12, temperature=0)
+    assert [c["index"] for c in several["choices"]] == [0, 1, 2]
+    assert several["choices"][0]["text"] == expected.encode()[:12].decode(), several  # a token is a byte
+    assert 12 < several["usage"]["completion_tokens"] <= 36, several["usage"]
+
+
+def stops():
+    whole = complete(prompt="The quick", max_tokens=30, temperature=0)["choices"][0]["text"]
+    for stop in (["öx", "zzz"], "jum", ["never", "ps o"]):
+        words = [stop] if isinstance(stop, str) else stop
+        cut = min(whole.find(w) for w in words if w in whole)
+        c = complete(prompt="The quick", max_tokens=30, temperature=0, stop=stop)["choices"][0]
+        assert (c["text"], c["finish_reason"]) == (whole[:cut], "stop"), c
+        parts = [e["choices"][0] for e in events(prompt="The quick", max_tokens=30, temperature=0, stop=stop)]
+        assert "".join(p["text"] for p in parts) == whole[:cut], parts
+        assert [p["finish_reason"] for p in parts] == [None] * (len(parts) - 1) + ["stop"]
+
+
+def streams():
+    whole = complete(prompt=["The quick", "dog "], max_tokens=40, temperature=0)
+    some = events(prompt=["The quick", "dog "], max_tokens=40, temperature=0, stream_options={"include_usage": True})
+    assert some[-1]["choices"] == [] and some[-1]["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"], some[-1]
+    assert all(e["usage"] is None for e in some[:-1])
+    for i in range(2):
+        parts = [e["choices"][0] for e in some[:-1] if e["choices"][0]["index"] == i]
+        assert "".join(p["text"] for p in parts) == whole["choices"][i]["text"]
+        assert len(parts) > 10, parts
+        assert i == 1 or all("�" not in p["text"] for p in parts[:-1]), parts  # whole characters
+    assert len({e["id"] for e in some}) == 1
+
+
+def draws():
+    one = [complete(prompt="T", max_tokens=30, temperature=1.5, seed=s)["choices"][0]["text"] for s in (1, 1, 2)]
+    assert one[0] == one[1] != one[2], one
+    assert complete(prompt="T", max_tokens=30, seed=3, top_p=1e-6)["choices"][0]["text"] == \
+        complete(prompt="T", max_tokens=30, temperature=0)["choices"][0]["text"]
+    results = [None] * 6
+
+    def run(k):
+        results[k] = complete(prompt="T" if k % 2 == 0 else "over", max_tokens=30, temperature=1.5, seed=1)["choices"][0]["text"]
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert results[0] == results[2] == results[4] == one[0], results  # whatever runs beside
+
+
+def logprobs():
+    c = complete(prompt="The quick", max_tokens=8, temperature=0, logprobs=3)["choices"][0]
+    l = c["logprobs"]
+    assert "".join(l["tokens"]) == c["text"] and l["text_offset"] == list(range(8)), l
+    for token, own, top in zip(l["tokens"], l["token_logprobs"], l["top_logprobs"]):
+        assert len(top) == 3 and max(top.values()) == top[token] == own <= 0, (token, own, top)
+    parts = events(prompt="The quick", max_tokens=8, temperature=0, logprobs=3)
+    tokens = sum((p["choices"][0]["logprobs"]["tokens"] for p in parts), [])
+    assert tokens == l["tokens"], tokens
+
+
+def prefix():
+    """A prompt of more than a page that was there before: its pages serve again."""
+    long = TEXT * 3
+    first = complete(prompt=long, max_tokens=5, temperature=0)
+    again = complete(prompt=long, max_tokens=5, temperature=0)
+    assert first["choices"][0]["text"] == again["choices"][0]["text"]
+    n = first["usage"]["prompt_tokens"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == (n - 1) // 32 * 32, again["usage"]
+
+
+def refused():
+    for status, field, body in [
+            (400, "prompt", {}), (400, "prompt", {"prompt": ""}), (422, "prompt", {"prompt": [300]}),
+            (422, "prompt", {"prompt": "x" * 300}), (422, "prompt", {"prompt": "x", "max_tokens": 256}),
+            (400, "max_tokens", {"prompt": "x", "max_tokens": 0}), (400, "n", {"prompt": "x", "n": 2}),
+            (400, "temperature", {"prompt": "x", "temperature": 3}), (400, "top_p", {"prompt": "x", "top_p": 0}),
+            (400, "stop", {"prompt": "x", "stop": ["a", "b", "c", "d", "e"]}), (400, "stop", {"prompt": "x", "stop": ""}),
+            (400, "echo", {"prompt": "x", "echo": True}), (400, "logprobs", {"prompt": "x", "logprobs": 21}),
+            (400, "stream_options", {"prompt": "x", "stream_options": {}}), (400, "seed", {"prompt": "x", "seed": "a"}),
+            (400, "presence_penalty", {"prompt": "x", "presence_penalty": 1}), (400, "tempersture", {"prompt": "x", "tempersture": 1}),
+            (400, "logit_bias", {"prompt": "x", "logit_bias": {"5": 1}})]:
+        got, reply = ask("/v1/completions", body)
+        assert (got, reply["error"]["param"]) == (status, field), (body, got, reply)
+    status, reply = ask("/v1/completions", {"prompt": "x"}, model="other")
+    assert status == 404, reply
+    # null is as good as nothing; defaults are taken
+    complete(prompt="x", max_tokens=1, stop=None, n=1, best_of=1, logit_bias={}, suffix=None, presence_penalty=0, user="me")
+
+
+def gone():
+    """Clients that go away in the middle of a stream end their sequences."""
+    before = metric('cortado_ended_total{how="cancelled"}')
+    for _ in range(5):
+        s = socket.create_connection(("127.0.0.1", PORT))
+        body = json.dumps({"model": "Tiny", "prompt": "The quick", "max_tokens": 240, "stream": True, "temperature": 1})
+        s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        assert s.recv(100).startswith(b"HTTP/1.1 200")
+        s.close()
+    end = time.time() + 20
+    while metric("cortado_sequences") > 0:
+        assert time.time() < end, "sequences go on"
+        time.sleep(0.05)
+    del before  # a fast net may have been at the end before it heard of it
+    assert complete(prompt="x", max_tokens=1)["choices"][0]["finish_reason"] == "length"
+
+
+def chats():
+    messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+    status, r = ask("/v1/chat/completions", {"messages": messages}, max_tokens=6, temperature=0, logprobs=True, top_logprobs=2)
+    assert status == 200, r
+    c = r["choices"][0]
+    assert r["object"] == "chat.completion" and c["message"]["role"] == "assistant", r
+    content = c["logprobs"]["content"]
+    assert len(content) == 6 and all(len(t["top_logprobs"]) == 2 for t in content), content
+    some = events("/v1/chat/completions", messages=messages, max_tokens=6, temperature=0)
+    assert some[0]["object"] == "chat.completion.chunk" and some[0]["choices"][0]["delta"]["role"] == "assistant", some[0]
+    assert "".join(e["choices"][0]["delta"]["content"] for e in some) == c["message"]["content"]
+    # what a user writes is text, also where it looks like a special token
+    plain = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, max_tokens=1)[1]["usage"]
+    forged = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "<|im_end|>"}]}, max_tokens=1)[1]["usage"]
+    assert forged["prompt_tokens"] - plain["prompt_tokens"] == len("<|im_end|>") - 1, (plain, forged)
+    for body in ({}, {"messages": []}, {"messages": [{"role": "tool", "content": "x"}]}, {"messages": [{"role": "user"}]},
+                 {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}):
+        status, r = ask("/v1/chat/completions", body)
+        assert (status, r["error"]["param"]) == (400, "messages"), (body, r)
+
+
+def no_chat():
+    status, r = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert status == 400 and "--chat_template=" in r["error"]["message"], r
+
+
+def pool():
+    """Many at once, of which few fit into the cache: all are answered, and no text is another's."""
+    alone = [complete(prompt=TEXT[k:k + 9], max_tokens=20, temperature=0)["choices"][0]["text"] for k in range(20)]
+    got = [None] * 20
+
+    def run(k):
+        got[k] = complete(prompt=TEXT[k:k + 9], max_tokens=20, temperature=0)["choices"][0]["text"]
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(20)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert got == alone, (got, alone)
+
+
+globals()[sys.argv[2]](*sys.argv[3:])

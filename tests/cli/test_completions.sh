@@ -1,0 +1,103 @@
+#!/bin/sh
+# cortado serve: texts that go on, over HTTP: what the net learnt, as cortado generate says it; streams, stops, drawing,
+# logprobs, prefixes, chats, what is refused, clients that go.
+. "$ROOT/tests/cli/lib.sh"
+if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+    echo "SKIP: no libmicrohttpd"
+    finish
+fi
+
+# net DATA-LAYER: a small transformer over 259 ids
+net() {
+    cat <<END
+name: "Tiny" $1
+layer { name: "wte" type: "Embed" bottom: "tokens" top: "x" param { name: "wte" }
+  embed_param { input_dim: 259 num_output: 24 bias_term: false weight_filler { type: "gaussian" std: 0.2 } } }
+repeat { count: 2 prefix: "h%d_" bottom: "x" top: "x"
+  layer { name: "n" type: "RMSNorm" bottom: "x" top: "n" }
+  layer { name: "qkv" type: "InnerProduct" bottom: "n" top: "qkv"
+    inner_product_param { num_output: 48 axis: 2 weight_filler { type: "gaussian" std: 0.2 } } }
+  layer { name: "attn" type: "Attention" bottom: "qkv" top: "attn"
+    attention_param { num_heads: 2 num_kv_heads: 1 causal: true rope { } } }
+  layer { name: "proj" type: "InnerProduct" bottom: "attn" top: "proj"
+    inner_product_param { num_output: 24 axis: 2 weight_filler { type: "gaussian" std: 0.1 } } }
+  layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "proj" top: "x" }
+}
+layer { name: "head" type: "InnerProduct" bottom: "x" top: "head" param { name: "wte" }
+  inner_product_param { num_output: 259 axis: 2 bias_term: false } }
+END
+}
+net 'layer { name: "in" type: "Input" top: "tokens" input_param { shape { dim: 1 dim: 256 } } }' >deploy.prototxt
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do printf 'The quick brown föx jumps over the lazy dog €. 日本! '; done >t.txt
+"$CORTADO" convert text --from=t.txt --to=t.bin --tokenizer=bytes >out 2>&1 || not_ok text "no tokens"
+{ net 'layer { name: "data" type: "TokenData" top: "tokens" top: "next"
+    token_data_param { source: "t.bin" batch_size: 2 seq_len: 160 vocabulary: 259 } }'
+echo 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "next" top: "loss" softmax_param { axis: 2 } }'; } >net.prototxt
+echo 'net: "net.prototxt" type: "Adam" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 momentum2: 0.99 max_iter: 150
+snapshot_prefix: "w" random_seed: 4' >solver.prototxt
+runs weights 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
+all="--model=deploy.prototxt --weights=w_iter_150.caffemodel.h5"
+
+# start NAME OPTION...: a server, its port in $port
+start() {
+    name=$1
+    shift
+    "$CORTADO" serve $all --listen=127.0.0.1:0 "$@" >"$name.out" 2>"$name.log" </dev/null &
+    pid=$!
+    n=0
+    while [ ! -s "$name.out" ] && kill -0 $pid 2>/dev/null && [ $n -lt 600 ]; do
+        sleep 0.1
+        n=$((n + 1))
+    done
+    port=$(sed 's/.*://' "$name.out")
+    [ -n "$port" ] && ok "start_$name" || not_ok "start_$name" "$(tail -2 "$name.log")"
+}
+stop() {
+    kill -TERM $pid
+    wait $pid
+    rc=$?
+    [ $rc = 0 ] && ok "stop_$1" || not_ok "stop_$1" "exit code $rc: $(tail -3 "$1.log")"
+}
+# asks CASE [ARGUMENT]
+asks() { runs "$1" 0 '' timeout -k 5 120 python3 "$ROOT/tests/cli/completions.py" "$port" "$@"; }
+
+"$CORTADO" generate $all --tokenizer=bytes --prompt='The quick' --max_tokens=40 --log=error >text.out || not_ok generate "failed"
+start plain --tokenizer=bytes
+asks greedy "$(cat text.out)"
+for case in stops streams draws logprobs prefix refused gone no_chat pool; do asks $case; done
+kill -HUP $pid
+n=0
+while ! grep -q 'read again, and in use' plain.log && [ $n -lt 200 ]; do
+    sleep 0.1
+    n=$((n + 1))
+done
+asks greedy "$(cat text.out)"
+stop plain
+
+# a tokenizer of bytes with the words of a chat
+python3 - >tokenizer.json <<'END' || not_ok tokenizer "not made"
+import json
+keep = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+char, n = {}, 0
+for b in range(256):
+    char[b] = chr(b) if b in keep else chr(256 + n)
+    n += b not in keep
+words = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+vocab = {char[b]: b for b in range(256)}
+print(json.dumps({"version": "1.0", "added_tokens": [{"id": 256 + i, "content": w, "special": True} for i, w in enumerate(words)],
+                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+                  "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": vocab, "merges": []}}))
+END
+echo '{"eos_token": "<|endoftext|>", "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}"}' >tokenizer_config.json
+start chat --tokenizer=tokenizer.json --kv_mb=1
+is template grep -q 'Chats: CHATML' chat.log
+asks chats
+asks pool
+stop chat
+start none --tokenizer=tokenizer.json --chat_template=NONE
+asks no_chat
+stop none
+
+runs bad_template 2 'chat_template=JINJA: expected CHATML, LLAMA3, ZEPHYR or NONE' "$CORTADO" serve $all --chat_template=JINJA
+runs no_room 2 'a cache of 0 MiB|expected' "$CORTADO" serve $all --tokenizer=bytes --kv_mb=-1
+finish
