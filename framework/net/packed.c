@@ -290,7 +290,8 @@ static ct_status make_cache(ct_packed_net *p)
     cache *c = &p->cache;
     size_t most = 0;
 
-    if (p->cache.most_bytes > 0) CT_TRY(count_pages(p));
+    if ((p->cache.most_bytes > 0) && !p->pools) CT_TRY(count_pages(p));
+    if (p->pages == 0) p->packed.capacity = 0;
     if (p->pages == 0) return CT_OK;
     if (p->pools)
         return CT_FAIL(CT_ERR_CONFIG, "net \"%s\" pools its tokens: it has no next one", net->name);

@@ -32,7 +32,8 @@ typedef struct ct_packed_most {
     int64_t tokens;      /* of all sequences of a run                                          */
     int64_t sequences;   /* of a run                                                           */
     int64_t cached;      /* tokens of all sequences that grow, in whole pages; 0: there is none */
-    double cached_bytes; /* in place of `cached`, with `length`: what these may take          */
+    double cached_bytes; /* in place of `cached`, with `length`: what these may take; of a net that
+                          * does not pool                                                    */
     int64_t length;      /* tokens of one that grows; 0: as many as the cache has              */
 } ct_packed_most;
 
