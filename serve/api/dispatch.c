@@ -20,7 +20,8 @@ typedef struct lane {
     ct_work **work; /* of one kind, of the batch that runs */
     ct_work_piece *piece;
     pthread_t thread;
-    bool started;
+    pthread_cond_t turn; /* it may be this one's turn */
+    bool made_turn, started, running;
     ct_replica_stats stats;
 } lane;
 
@@ -31,7 +32,7 @@ struct ct_dispatch {
     lane **lane;
     int n_lane;
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t quiet; /* no batch runs */
     bool stop;
     int n_running; /* batches                             */
     int n_between; /* threads that want no batch to run */
@@ -41,6 +42,7 @@ struct ct_dispatch {
 static void destroy_lane(lane *l)
 {
     if (l == NULL) return;
+    if (l->made_turn) (void)pthread_cond_destroy(&l->turn);
     ct_serve_batch_destroy(l->batch);
     free(l->work);
     free(l->piece);
@@ -62,8 +64,9 @@ static ct_status add_lane(ct_dispatch *d, const ct_served_model *model)
     l->model = model;
     l->work = calloc(d->most, sizeof(ct_work *));
     l->piece = calloc(d->most, sizeof(l->piece[0]));
+    l->made_turn = (ct_cond_init(&l->turn) == 0);
     status = ct_serve_batch_create(d->scheduler, &l->batch);
-    if ((status == CT_OK) && ((l->work == NULL) || (l->piece == NULL)))
+    if ((status == CT_OK) && ((l->work == NULL) || (l->piece == NULL) || !l->made_turn))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", d->most);
     if (status != CT_OK) {
         destroy_lane(l);
@@ -98,7 +101,7 @@ static ct_status make(ct_dispatch *d, const ct_served_model *model, const ct_sch
     CT_TRY(ct_scheduler_create(&own, cost, &d->scheduler));
     CT_TRY(add_lane(d, model));
     d->made_lock = (pthread_mutex_init(&d->lock, NULL) == 0);
-    d->made_cond = (ct_cond_init(&d->changed) == 0);
+    d->made_cond = (ct_cond_init(&d->quiet) == 0);
     if (!d->made_lock || !d->made_cond) return CT_FAIL(CT_ERR_NOMEM, "no lock for the queue");
     return CT_OK;
 }
@@ -132,17 +135,46 @@ void ct_dispatch_destroy(ct_dispatch *d)
     if (d->made_lock && d->made_cond) {
         (void)pthread_mutex_lock(&d->lock);
         d->stop = true;
-        (void)pthread_cond_broadcast(&d->changed);
+        for (int i = 0; i < d->n_lane; i++) (void)pthread_cond_signal(&d->lane[i]->turn);
         (void)pthread_mutex_unlock(&d->lock);
     }
     for (int i = 0; i < d->n_lane; i++)
         if (d->lane[i]->started) (void)pthread_join(d->lane[i]->thread, NULL);
-    if (d->made_cond) (void)pthread_cond_destroy(&d->changed);
+    if (d->made_cond) (void)pthread_cond_destroy(&d->quiet);
     if (d->made_lock) (void)pthread_mutex_destroy(&d->lock);
     for (int i = 0; i < d->n_lane; i++) destroy_lane(d->lane[i]);
     free(d->lane);
     ct_scheduler_destroy(d->scheduler);
     free(d);
+}
+
+/* ---- whose turn it is
+ *
+ * Of the replicas that are free the first ones take what waits: those that ran last look for work
+ * most often. As many are woken as there are requests, and one more, which waits until it is time
+ * for the next batch or for a request to expire. Hundreds may sleep meanwhile.
+ */
+
+/* With the lock held. */
+static bool has_turn(const lane *l)
+{
+    const ct_dispatch *d = l->d;
+    int in_front = 0;
+
+    for (int i = 0; d->lane[i] != l; i++) in_front += !d->lane[i]->running;
+    return (in_front == 0) || (ct_scheduler_waiting(d->scheduler) > in_front);
+}
+
+/* Something has changed; with the lock held. */
+static void wake(ct_dispatch *d)
+{
+    int n = ct_scheduler_waiting(d->scheduler) + 1;
+
+    for (int i = 0; (i < d->n_lane) && (n > 0); i++) {
+        if (d->lane[i]->running) continue;
+        (void)pthread_cond_signal(&d->lane[i]->turn);
+        n--;
+    }
 }
 
 /* ---- in */
@@ -192,7 +224,7 @@ ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s
         set->id = NULL;
         free(t);
     }
-    (void)pthread_cond_broadcast(&d->changed);
+    wake(d);
     (void)pthread_mutex_unlock(&d->lock);
     free(request);
     return room ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a request of %zu inputs", n);
@@ -203,7 +235,7 @@ void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set)
     (void)pthread_mutex_lock(&d->lock);
     for (int i = 0; (set->n_left > 0) && (i < set->n); i++)
         ct_scheduler_cancel(d->scheduler, set->id[i]);
-    (void)pthread_cond_broadcast(&d->changed);
+    wake(d);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -211,12 +243,12 @@ void ct_dispatch_between(ct_dispatch *d, void (*fn)(void *ctx), void *ctx)
 {
     (void)pthread_mutex_lock(&d->lock);
     d->n_between++;
-    while (d->n_running > 0) (void)pthread_cond_wait(&d->changed, &d->lock);
+    while (d->n_running > 0) (void)pthread_cond_wait(&d->quiet, &d->lock);
     (void)pthread_mutex_unlock(&d->lock);
     fn(ctx);
     (void)pthread_mutex_lock(&d->lock);
     d->n_between--;
-    (void)pthread_cond_broadcast(&d->changed);
+    wake(d);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -224,7 +256,7 @@ void ct_dispatch_drain(ct_dispatch *d)
 {
     (void)pthread_mutex_lock(&d->lock);
     ct_scheduler_drain(d->scheduler);
-    (void)pthread_cond_broadcast(&d->changed);
+    wake(d);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -368,12 +400,14 @@ static bool step(lane *l, double *wake_p)
     bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
 
     if (some) {
+        l->running = true;
         d->n_running++;
+        wake(d); /* the next is to see to what is left, and to the time */
         (void)pthread_mutex_unlock(&d->lock);
         status = run(l);
         (void)pthread_mutex_lock(&d->lock);
-        d->n_running--;
-        (void)pthread_cond_broadcast(&d->changed);
+        l->running = false;
+        if (--d->n_running == 0) (void)pthread_cond_broadcast(&d->quiet);
         end_s = ct_clock_s();
         count(l, end_s, status != CT_OK);
         ct_scheduler_finish(d->scheduler, l->batch, end_s, status != CT_OK);
@@ -383,10 +417,10 @@ static bool step(lane *l, double *wake_p)
 
 void ct_dispatch_step(ct_dispatch *d)
 {
-    double wake;
+    double until;
 
     (void)pthread_mutex_lock(&d->lock);
-    (void)step(d->lane[0], &wake);
+    (void)step(d->lane[0], &until);
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -394,18 +428,18 @@ static void *work_on(void *arg)
 {
     lane *l = arg;
     ct_dispatch *d = l->d;
-    double wake, s;
+    double until, s;
 
     (void)pthread_mutex_lock(&d->lock);
     while (!d->stop) {
-        if (d->n_between > 0) {
-            (void)pthread_cond_wait(&d->changed, &d->lock);
+        if ((d->n_between > 0) || !has_turn(l)) {
+            (void)pthread_cond_wait(&l->turn, &d->lock);
             continue;
         }
-        if (step(l, &wake)) continue;
-        s = wake - ct_clock_s();
+        if (step(l, &until)) continue;
+        s = until - ct_clock_s();
         if (d->stop || (s <= 0)) continue;
-        (void)ct_cond_wait_for(&d->changed, &d->lock, fmin(s, 1));
+        (void)ct_cond_wait_for(&l->turn, &d->lock, fmin(s, 1));
     }
     (void)pthread_mutex_unlock(&d->lock);
     return NULL;

@@ -1,9 +1,9 @@
 /** @file dispatch.h  From requests to batches of the model: a scheduler, its lock, and a thread for
  * each replica of the model that runs what it says.
  *
- * Replicas answer alike. Each has one batch at a time, and which one gets a batch is whichever is
- * free. All have one table of costs, which batches of all of them refine: what is admitted waits in
- * one queue, and nobody knows yet which replica will take it.
+ * Replicas answer alike. Each has one batch at a time; of those that are free the first ones get
+ * what waits. All have one table of costs, which batches of all of them refine: what is admitted
+ * waits in one queue, and nobody knows yet which replica will take it.
  */
 #ifndef CT_DISPATCH_H
 #define CT_DISPATCH_H

@@ -280,6 +280,11 @@ static bool too_long(const ct_scheduler *s, const ct_request *r)
            (r->most_new > s->o.cache_tokens - r->tokens) || (cache_of(s, r) > s->o.cache_tokens);
 }
 
+int ct_scheduler_waiting(const ct_scheduler *s)
+{
+    return s->waiting.n;
+}
+
 /* As if all that runs and waits were shared out evenly. */
 double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
 {

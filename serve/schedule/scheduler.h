@@ -119,6 +119,8 @@ void ct_scheduler_run_at_once(ct_scheduler *s, int n);
 /** n requests that belong together: all of them wait from now on, or none. id: of each. */
 ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int n, double now,
                                 ct_request_id *id);
+/** How many have not begun. */
+int ct_scheduler_waiting(const ct_scheduler *s);
 /** Seconds until what waits now has run, as the costs say. */
 double ct_scheduler_backlog_s(const ct_scheduler *s, double now);
 /** One that is in a batch ends with it. An id of none is left alone. */

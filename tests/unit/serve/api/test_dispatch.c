@@ -5,6 +5,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -144,6 +145,49 @@ static void test_share(void **state)
     close_rig(&r);
 }
 
+/* One text after the other: the first replica has them all. */
+static void test_first(void **state)
+{
+    ct_replica_stats s;
+    rig r;
+
+    (void)state;
+    open_rig(&r, 1);
+    for (int i = 0; i < 5; i++) {
+        texts t;
+
+        submit(&r, &t, 1, 2);
+        await(&t);
+    }
+    for (int i = 0; i < REPLICAS; i++) {
+        ct_dispatch_read_replica(r.d, i, &s);
+        assert_int_equal(s.batches, (i == 0) ? 5 : 0);
+    }
+    close_rig(&r);
+}
+
+/* More than can run at once, again and again: nothing stays behind. */
+static void test_many(void **state)
+{
+    texts *t = calloc(400, sizeof(*t));
+    int64_t all = 0;
+    rig r;
+
+    (void)state;
+    assert_non_null(t);
+    open_rig(&r, 1);
+    for (int i = 0; i < 400; i++) {
+        submit(&r, &t[i], 1 + i % 2, 2);
+        if (i >= 3) await(&t[i - 3]); /* FAKE_QUEUE may wait */
+    }
+    for (int i = 0; i < 400; i++) await(&t[i]);
+    for (int i = 0; i < REPLICAS; i++) all += r.replica[i].fake.n_embedded;
+    assert_int_equal(all, 600);
+    assert_true(ct_dispatch_is_idle(r.d));
+    close_rig(&r);
+    free(t);
+}
+
 /* The batch of one fails; what the others had is answered. */
 static void test_failure(void **state)
 {
@@ -259,7 +303,8 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share),   cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_share),   cmocka_unit_test(test_first),
+        cmocka_unit_test(test_many),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_between), cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_metrics),
     };
