@@ -73,8 +73,7 @@ static ct_status add_lane(ct_dispatch *d, const ct_served_model *model)
         return status;
     }
     d->lane[d->n_lane++] = l;
-    ct_scheduler_run_at_once(d->scheduler, d->n_lane);
-    return CT_OK;
+    return ct_scheduler_run_at_once(d->scheduler, d->n_lane);
 }
 
 /* A sequence is going to have its first chunk: on the one replica, from its thread. */

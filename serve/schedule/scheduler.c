@@ -79,35 +79,45 @@ static ct_status check(const ct_scheduler_options *o)
     return CT_OK;
 }
 
-/* Twice what may wait, have begun and run in one batch: room for what ended and was not taken yet.
- * Where slots run out, requests are refused as by a full queue. */
-static int count_slots(const ct_scheduler_options *o)
+/* Twice what may wait, have begun and run: room for what ended and was not taken yet. Where slots
+ * run out, requests are refused as by a full queue. */
+static ct_status make_slots(ct_scheduler *s, int at_once)
 {
-    return 2 * (o->most_waiting + o->most_count + o->most_sequences);
+    const ct_scheduler_options *o = &s->o;
+    size_t n = 2 * ((size_t)o->most_waiting + (size_t)o->most_sequences +
+                    (size_t)at_once * (size_t)o->most_count);
+    slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
+
+    free(s->slot);
+    s->slot = (n <= INT32_MAX) ? calloc(n, sizeof(*s->slot)) : NULL;
+    s->n_slot = (s->slot != NULL) ? (int)n : 0;
+    for (int i = 0; i < 4; i++) {
+        free(list[i]->at);
+        list[i]->at = (s->slot != NULL) ? calloc(n, sizeof(int)) : NULL;
+        list[i]->n = 0;
+        if (list[i]->at == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %d requests and %d batches",
+                           o->most_waiting, at_once);
+    }
+    for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
+    s->unused.n = s->n_slot;
+    s->at_once = at_once;
+    return CT_OK;
 }
 
 static ct_status make_room(ct_scheduler *s)
 {
-    size_t n = (size_t)s->n_slot, w = (size_t)s->o.most_waiting;
-    slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
+    size_t w = (size_t)s->o.most_waiting;
 
-    s->slot = calloc(n, sizeof(*s->slot));
     s->order = calloc(w, sizeof(*s->order));
     s->from = calloc(w + 1, sizeof(*s->from));
     s->end = calloc(w, sizeof(*s->end));
     s->length = calloc(w, sizeof(*s->length));
     s->best = calloc(w + 1, sizeof(*s->best));
-    if ((s->slot == NULL) || (s->order == NULL) || (s->from == NULL) || (s->end == NULL) ||
-        (s->length == NULL) || (s->best == NULL))
+    if ((s->order == NULL) || (s->from == NULL) || (s->end == NULL) || (s->length == NULL) ||
+        (s->best == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
-    for (int i = 0; i < 4; i++) {
-        list[i]->at = calloc(n, sizeof(int));
-        if (list[i]->at == NULL)
-            return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
-    }
-    for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
-    s->unused.n = s->n_slot;
-    return CT_OK;
+    return make_slots(s, 1);
 }
 
 ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batch_cost *cost,
@@ -121,8 +131,6 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a scheduler");
     s->o = *options;
     s->cost = *cost;
-    s->n_slot = count_slots(options);
-    s->at_once = 1;
     status = make_room(s);
     if (status != CT_OK) {
         ct_scheduler_destroy(s);
@@ -148,9 +156,9 @@ void ct_scheduler_destroy(ct_scheduler *s)
     free(s);
 }
 
-void ct_scheduler_run_at_once(ct_scheduler *s, int n)
+ct_status ct_scheduler_run_at_once(ct_scheduler *s, int n)
 {
-    s->at_once = n;
+    return make_slots(s, n);
 }
 
 ct_status ct_serve_batch_create(const ct_scheduler *s, ct_serve_batch **batch_p)

@@ -113,8 +113,9 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
 void ct_scheduler_destroy(ct_scheduler *s); /* NULL allowed */
 
 /** So many batches may run at once, each on its own replica of the net; 1 before that is said. What
- *  waits is then shared out among the replicas that are free. */
-void ct_scheduler_run_at_once(ct_scheduler *s, int n);
+ *  waits is then shared out among the replicas that are free. Before the first request.
+ *  CT_ERR_NOMEM, logged. */
+ct_status ct_scheduler_run_at_once(ct_scheduler *s, int n);
 
 /** n requests that belong together: all of them wait from now on, or none. id: of each. */
 ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int n, double now,

@@ -362,6 +362,28 @@ static void test_failed_batch(void **state)
     close_rig(&r);
 }
 
+/* Sixteen replicas that run, and a queue that was full before each batch: it may be full again. */
+static void test_many_replicas(void **state)
+{
+    enum { N = 16 };
+    ct_serve_batch *b[N];
+    rig r = open_rig(&whole);
+    int running = 0;
+
+    (void)state;
+    assert_int_equal(ct_scheduler_run_at_once(r.s, N), CT_OK);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(ct_serve_batch_create(r.s, &b[i]), CT_OK);
+        while (ct_scheduler_waiting(r.s) < whole.most_waiting) ask(&r, "a", 10, 0);
+        assert_true(ct_scheduler_next(r.s, r.now, b[i], &r.wake));
+        running += b[i]->n;
+    }
+    while (ct_scheduler_waiting(r.s) < whole.most_waiting) ask(&r, "a", 10, 0);
+    assert_true(running + whole.most_waiting > 2 * (whole.most_waiting + whole.most_count));
+    for (int i = 0; i < N; i++) ct_serve_batch_destroy(b[i]);
+    close_rig(&r);
+}
+
 /* Four of ten tokens, two replicas that are free: two on each. Then one is free, and takes what its
  * budget allows. */
 static void test_replicas(void **state)
@@ -372,10 +394,11 @@ static void test_replicas(void **state)
 
     (void)state;
     assert_int_equal(ct_serve_batch_create(r.s, &second), CT_OK);
+    assert_int_equal(ct_scheduler_run_at_once(r.s, 2), CT_OK);
     ask(&r, "a", 10, 0);
     ask(&r, "b", 10, 0);
-    alone = ct_scheduler_backlog_s(r.s, r.now);
-    ct_scheduler_run_at_once(r.s, 2);
+    /* 20 tokens, each in the hundredth of a batch of the budget, on two replicas */
+    alone = 20 * ct_batch_cost_s(ct_scheduler_cost(r.s), 100) / 100;
     assert_true(fabs(ct_scheduler_backlog_s(r.s, r.now) - alone / 2) < 1e-12);
     ask(&r, "c", 10, 0);
     ask(&r, "d", 10, 0);
@@ -836,14 +859,15 @@ static void test_simulated_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_costs),    cmocka_unit_test(test_runs_what_is_there),
-        cmocka_unit_test(test_most_count),     cmocka_unit_test(test_budget_is_the_knee),
-        cmocka_unit_test(test_max_wait),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlines),      cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_failed_batch),   cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_replicas),       cmocka_unit_test(test_prompt_in_chunks),
-        cmocka_unit_test(test_cache),          cmocka_unit_test(test_steps_go_on),
-        cmocka_unit_test(test_whatever_comes), cmocka_unit_test(test_simulated_load),
+        cmocka_unit_test(test_wrong_costs),      cmocka_unit_test(test_runs_what_is_there),
+        cmocka_unit_test(test_most_count),       cmocka_unit_test(test_budget_is_the_knee),
+        cmocka_unit_test(test_max_wait),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlines),        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_failed_batch),     cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_replicas),         cmocka_unit_test(test_many_replicas),
+        cmocka_unit_test(test_prompt_in_chunks), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_steps_go_on),      cmocka_unit_test(test_whatever_comes),
+        cmocka_unit_test(test_simulated_load),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
