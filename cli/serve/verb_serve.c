@@ -312,6 +312,14 @@ static void die_by(int sig, const sigset_t *waited)
     (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
 }
 
+/* From now on: all is answered, and another rank may hang. */
+static void end_by_signals(const sigset_t *waited)
+{
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGUSR2, SIG_IGN);
+    (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
+}
+
 /* Sleeps until something is to be done, and moves messages meanwhile. A signal, or 0: something
  * else is to be looked at. */
 static ct_status wait_for_signal(const wish *w, server *s, const sigset_t *waited, double most_s,
@@ -323,7 +331,7 @@ static ct_status wait_for_signal(const wish *w, server *s, const sigset_t *waite
 
     if (s->replicas != NULL) {
         CT_TRY(ct_replicas_move(s->replicas, &s_nap));
-        if (w->watchdog_s > 0) CT_TRY(ct_replicas_check(s->replicas, w->watchdog_s));
+        CT_TRY(ct_replicas_check(s->replicas, w->watchdog_s));
     }
     s_nap = fmin(s_nap, most_s);
     t = (struct timespec){ (time_t)s_nap, (long)(1e9 * fmod(s_nap, 1)) };
@@ -367,7 +375,9 @@ static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
     printf("%s at %s\n", w->name, ct_front_address(s->front));
     (void)fflush(stdout);
     CT_TRY(wait_for_end(w, s, waited));
-    return (s->replicas != NULL) ? ct_replicas_end(s->replicas) : CT_OK;
+    if (s->replicas == NULL) return CT_OK;
+    end_by_signals(waited);
+    return ct_replicas_end(s->replicas, w->watchdog_s);
 }
 
 /* The other ranks leave signals to rank 0, which ends them. */

@@ -310,20 +310,24 @@ ct_status ct_replicas_move(ct_replicas *r, double *nap_p)
 
 ct_status ct_replicas_check(ct_replicas *r, double limit_s)
 {
+    const char *what = "";
     double now = ct_clock_s();
     int late = -1;
 
+    if (limit_s == 0) return CT_OK;
     (void)pthread_mutex_lock(&r->lock);
     for (int i = 0; (late < 0) && (i < r->n); i++) {
         const replica *p = &r->replica[i];
 
-        if ((p->phase != FREE) && (p->phase != ANSWERED) && (p->ask.order == ORDER_RUN) &&
-            (now - p->since_s > limit_s))
-            late = p->rank;
+        if ((p->phase == FREE) || (p->phase == ANSWERED) || (now - p->since_s <= limit_s) ||
+            (p->ask.order == ORDER_OPEN)) /* files may be slow */
+            continue;
+        late = p->rank;
+        what = (p->ask.order == ORDER_RUN) ? "a batch" : "a word of rank 0";
     }
     (void)pthread_mutex_unlock(&r->lock);
     if (late < 0) return CT_OK;
-    return CT_FAIL(CT_ERR_WATCHDOG, "rank %d has not answered a batch for %.0f s", late, limit_s);
+    return CT_FAIL(CT_ERR_WATCHDOG, "rank %d has not answered %s for %.0f s", late, what, limit_s);
 }
 
 /* ---- to all of them */
@@ -381,7 +385,7 @@ ct_status ct_replicas_take(ct_replicas *r, bool use)
     return all;
 }
 
-ct_status ct_replicas_end(ct_replicas *r)
+ct_status ct_replicas_end(ct_replicas *r, double limit_s)
 {
     double wait_s = 0;
 
@@ -389,6 +393,7 @@ ct_status ct_replicas_end(ct_replicas *r)
     for (;;) {
         CT_TRY(ct_replicas_move(r, &wait_s));
         if (isinf(wait_s)) break;
+        CT_TRY(ct_replicas_check(r, limit_s));
         nap(wait_s);
     }
     for (int i = 0; i < r->n; i++) CT_TRY(await_none(&r->replica[i]));

@@ -27,7 +27,8 @@ const ct_served_model *ct_replicas_model(const ct_replicas *r, int rank);
 /** Moves messages, from the thread that calls MPI. *nap_p: how long it may sleep until it looks
  *  again; INFINITY: until it is woken. CT_ERR_COMM, logged. */
 ct_status ct_replicas_move(ct_replicas *r, double *nap_p);
-/** CT_ERR_WATCHDOG, logged, where a replica has had a batch for more than limit_s seconds. */
+/** CT_ERR_WATCHDOG, logged, where a replica has had a batch, or an order other than to open files,
+ *  for more than limit_s seconds. 0: no limit. */
 ct_status ct_replicas_check(ct_replicas *r, double limit_s);
 
 /* ---- other weights: from one thread that does not call MPI, one call after the other */
@@ -42,8 +43,8 @@ ct_status ct_replicas_opened(ct_replicas *r, uint64_t checksum, bool tell);
 ct_status ct_replicas_take(ct_replicas *r, bool use);
 
 /** Ends what the others do, and returns once all have heard it. No thread asks them any more.
- *  From the thread that calls MPI. */
-ct_status ct_replicas_end(ct_replicas *r);
+ *  From the thread that calls MPI. CT_ERR_WATCHDOG, logged, as ct_replicas_check(). */
+ct_status ct_replicas_end(ct_replicas *r, double limit_s);
 
 /* ---- the other ranks */
 

@@ -55,6 +55,14 @@ up() {
     is "$name" [ -n "$at" ]
 }
 rank() { cat "pid.$1"; }
+# load NAME: asks in the background until nobody listens; returns once it has an answer
+load() {
+    rm -f asks
+    python3 ask.py "$at" load >load.$1 2>&1 &
+    loading=$!
+    i=0
+    while [ ! -e asks ] && kill -0 $loading 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+}
 log_has() {
     i=0
     while ! grep -Eq "$1" "$log" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
@@ -119,6 +127,7 @@ def load():
             try:
                 embed(texts)
                 seen.add(200)
+                open("asks", "w").close()
             except urllib.error.HTTPError as e:
                 seen.add(e.code)
             except OSError as e:
@@ -139,9 +148,7 @@ for n in 1 2 3; do
     runs bytes_$n 0 '^\[' python3 ask.py "$at" $n
     cp out said.$n
     # an end while others ask: nothing that was admitted is lost
-    python3 ask.py "$at" load >load.$n 2>&1 &
-    loading=$!
-    sleep 0.5
+    load $n
     kill -TERM "$(rank 0)"
     ended end_$n = 0
     wait $loading
@@ -226,9 +233,7 @@ ended sbatch_end = 0
 
 # a rank that dies takes the job with it
 up dies 3
-python3 ask.py "$at" load >load.dies 2>&1 &
-loading=$!
-sleep 0.5
+load dies
 kill -KILL "$(rank 1)"
 ended dies_end -ne 0
 wait $loading
@@ -237,21 +242,26 @@ is dies_told grep -Eq '500|503|ended|refused' load.dies
 # one that hangs in a batch is found; a server without work is none that hangs
 up hangs 2 --watchdog_seconds=2
 sleep 3
-runs idle_lives 0 '^\[' python3 ask.py "$at" 2
+load hangs
 kill -STOP "$(rank 1)"
-python3 ask.py "$at" load >load.hangs 2>&1 &
-loading=$!
 is hangs_told log_has 'rank 1 has not answered a batch for 2 s'
 kill -CONT "$(rank 1)" 2>/dev/null
 ended hangs_end = 6
 wait $loading
+is idle_lives grep -q 200 load.hangs
+# … at the end, too
+up ends_late 2 --watchdog_seconds=2
+kill -STOP "$(rank 1)"
+kill -TERM "$(rank 0)"
+is ends_late_told log_has 'rank 1 has not answered a word of rank 0 for 2 s'
+kill -CONT "$(rank 1)" 2>/dev/null
+ended ends_late_end = 6
 
 # a second signal does not wait for what hangs
 up twice 2 --watchdog_seconds=0
+load twice
 kill -STOP "$(rank 1)"
-python3 ask.py "$at" load >load.twice 2>&1 &
-loading=$!
-sleep 1
+sleep 0.5
 kill -TERM "$(rank 0)"
 is twice_drains log_has 'what was asked for is still answered'
 kill -TERM "$(rank 0)"

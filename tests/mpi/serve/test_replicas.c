@@ -206,7 +206,7 @@ static int be_first(ct_comm *c, here *h)
         if (ct_thread_start(run, &f, &thread) != 0) abort();
         fault += move(&f, thread);
     }
-    fault += MPI_FAULT_UNLESS(ct_replicas_end(f.r) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_replicas_end(f.r, 60) == CT_OK);
     ct_replicas_destroy(f.r);
     return fault + atomic_load(&f.fault);
 }
