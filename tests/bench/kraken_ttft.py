@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""The time to the first token of a prompt on two ranks: Kraken, its rivals, and one rank, at equal parameters.
+
+Usage: tests/bench/kraken_ttft.py DIR [--tokens=128,512] [--like=gpt2] [--iterations=15] [--rounds=3] [--precision=F32]
+
+LAUNCH starts two ranks (mpirun -np 2; "scripts/netns.sh run 2" for two pretended hosts, PIN=1 to keep each on a core), ONE one
+rank (nothing; "scripts/netns.sh run 1"), CORTADO names the program, OMP_NUM_THREADS the threads of a rank (1). DIR gets the nets.
+A prompt needs the scores of its last token alone, so the head counts for nothing: the nets have 128 tokens. What is timed is the
+forward of a training step with one sequence (cortado time). Rounds take the kinds in turn; printed are the medians of all rounds
+in milliseconds, and their ratios to the standard net's and to one rank's. --keep prints each round.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+KINDS = ("standard", "parallel", "ladder", "kraken")
+
+
+def layers(text):
+    """Names and types of the layers that the net has, repeats written out."""
+    return re.findall(r'layer \{ name: "([^"]+)" type: "([^"]+)"', text)
+
+
+def make(kind, tokens, args):
+    folder = os.path.join(args.dir, f"{kind}_{tokens}")
+    command = [sys.executable, os.path.join(ROOT, "scripts", "nets", "kraken.py"), f"--kind={kind}", f"--like={args.like}", f"--to={folder}",
+               f"--seq_len={tokens}", "--batch=1", "--tokens=128"]
+    if kind == "kraken":
+        command += ["--ways=2"]
+    subprocess.run(command, check=True)
+    with open(os.path.join(folder, "train_val.prototxt")) as f:
+        net = f.read()
+    with open(os.path.join(folder, "parallel.prototxt"), "w") as f:
+        f.write(parallel(kind, net))
+    return folder
+
+
+def entries(net):
+    """Each layer's name and type, copies of a repeat one by one."""
+    found = layers(net)
+    repeated = re.search(r'repeat \{\s*count: (\d+)\s+prefix: "([^"]+)"', net)
+    inside = set()
+    if repeated:
+        body = net[repeated.end():net.index("\n}", repeated.end())]
+        inside = {n for n, _ in layers(body)}
+    for name, kind_of in found:
+        names = [repeated.group(2).replace("%d", str(i)) + name for i in range(int(repeated.group(1)))] if name in inside else [name]
+        for n in names:
+            yield n, kind_of
+
+
+def parallel(kind, net):
+    """Ways on a rank each, or each layer shared by two: queries and attention by heads, what is between products by its numbers."""
+    split = {"qkv": "OUTPUT", "fc": "OUTPUT", "attn": "HEADS", "attn_proj": "INPUT", "proj": "INPUT"}
+    lines, last = [], None
+    for name, kind_of in dict(entries(net)).items():
+        last = name
+        if kind_of == "TokenData":
+            lines.append(f'  layer {{ name: "{name}" split: REPLICATE }}')
+            continue
+        if kind == "kraken":
+            way = re.match(r"h0_w(\d+)_ln1$", name)
+            if way:
+                lines.append(f'  layer {{ name: "{name}" split: ONE part: {way.group(1)} }}')
+            elif name in ("wte", "wpe", "ln_f", "head", "loss"):
+                lines.append(f'  layer {{ name: "{name}" split: REPLICATE }}')
+            continue
+        tail = re.sub(r"^h\d+_", "", name)
+        how = split.get(tail, split.get(tail.replace("attn_qkv", "qkv")))
+        if how is None and (kind_of in ("Embed", "Position", "LayerNorm", "Eltwise") or name in ("head", "loss")):
+            how = "REPLICATE"
+        if how:
+            lines.append(f'  layer {{ name: "{name}" split: {how} }}')
+    return f'ranks: 2 global_batch: 1\nstage {{ first: "wte" last: "{last}" rank: 0 rank: 1 tensor: 2\n' + "\n".join(lines) + "\n}\n"
+
+
+def measure(folder, launch, divided, args):
+    program = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
+    out = os.path.join(folder, "time.json")
+    command = [*launch.split(), program, "time", f"--solver={os.path.join(folder, 'solver.prototxt')}", "--limits=false",
+               f"--iterations={args.iterations}", f"--json={out}", f"--set=precision={args.precision}"]
+    if divided:
+        command.append(f"--parallel={os.path.join(folder, 'parallel.prototxt')}")
+    env = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+    with open(out) as f:
+        return json.load(f)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("dir")
+    parser.add_argument("--tokens", default="128,512")
+    parser.add_argument("--like", default="gpt2")
+    parser.add_argument("--iterations", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precision", default="F32")
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    args.dir = os.path.abspath(args.dir)
+    launch, one = os.environ.get("LAUNCH", "mpirun -np 2"), os.environ.get("ONE", "")
+    print("| tokens | kind | ms | to standard | to one rank |\n|---|---|---|---|---|")
+    for tokens in map(int, args.tokens.split(",")):
+        folder = {k: make(k, tokens, args) for k in KINDS}
+        ms = {k: [] for k in (*KINDS, "one rank")}
+        for _ in range(args.rounds):
+            ms["one rank"].append(forward_ms(measure(folder["standard"], one, False, args)))
+            for k in KINDS:
+                ms[k].append(forward_ms(measure(folder[k], launch, True, args)))
+            if args.keep:
+                print({k: round(v[-1], 2) for k, v in ms.items()}, file=sys.stderr)
+        middle = {k: statistics.median(v) for k, v in ms.items()}
+        for k, v in middle.items():
+            print(f"| {tokens} | {k} | {v:.1f} | {v / middle['standard']:.3f} | {v / middle['one rank']:.3f} |")
+
+
+def forward_ms(result):
+    return result["forward_ms"]
+
+
+main()
