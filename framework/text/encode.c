@@ -10,7 +10,9 @@
 
 enum {
     PART_BYTES = 1 << 18, /* what a thread takes at once                          */
-    N_SLOT = 1 << 16,     /* pieces that a thread remembers, with their ids       */
+    FEW_SLOTS = 16,       /* pieces that a thread remembers, with their ids: at least, … */
+    MOST_SLOTS = 1 << 16, /* … and at most                                        */
+    SLOT_BYTES = 4,       /* of text, for one of them                             */
     MAX_KEY = 30,         /* bytes of such a piece                                */
     MAX_IDS = 8,          /* ids of it                                            */
     BATCH = 256           /* parts whose ids are in memory                        */
@@ -62,6 +64,7 @@ typedef struct slot {
 typedef struct encoder {
     const ct_tokenizer *t;
     slot *slot;
+    size_t n_slot;
     ct_merger merger;
     ct_ids symbols;
     ct_text blanked[CT_MAX_STEPS]; /* pieces with a blank in front, by step */
@@ -173,7 +176,7 @@ static ct_status encode_piece(encoder *e, const uint8_t *at, const uint8_t *end)
     slot *s;
 
     if (n > MAX_KEY) return encode_new(e, at, end);
-    s = &e->slot[ct_token_hash(at, n) % N_SLOT];
+    s = &e->slot[ct_token_hash(at, n) % e->n_slot];
     if ((s->n_key == n) && (memcmp(s->key, at, n) == 0))
         return ct_ids_add(&e->part->ids, s->id, s->n_id);
     CT_TRY(encode_new(e, at, end));
@@ -244,14 +247,33 @@ static void encoder_destroy(encoder *e)
     for (int i = 0; i < CT_MAX_STEPS; i++) ct_text_destroy(&e->blanked[i]);
 }
 
+static int64_t item_bytes(const item *x)
+{
+    return (x->id >= 0) ? 1 : x->stop - x->at;
+}
+
+/* A short text has few pieces, and a large table takes longer to clear than they to encode. */
+static size_t slots_for(const work *w, int64_t first, int64_t n)
+{
+    int64_t bytes = 0;
+    size_t n_slot = FEW_SLOTS;
+
+    for (int64_t k = first; k < first + n; k++)
+        for (int64_t i = 0; i < w->part[k].n; i++)
+            bytes += item_bytes(&w->item[w->part[k].first + i]);
+    while ((n_slot < MOST_SLOTS) && ((int64_t)n_slot * SLOT_BYTES < bytes)) n_slot *= 2;
+    return n_slot;
+}
+
 /* Parts [first, first + n). */
 static void encode_parts(work *w, int64_t first, int64_t n)
 {
     int n_thread = (n < omp_get_max_threads()) ? (int)n : omp_get_max_threads();
+    size_t n_slot = slots_for(w, first, n);
 
 #pragma omp parallel num_threads(n_thread) if (n_thread > 1)
     {
-        encoder e = { .t = w->t, .slot = calloc(N_SLOT, sizeof(slot)) };
+        encoder e = { .t = w->t, .n_slot = n_slot, .slot = calloc(n_slot, sizeof(slot)) };
 
 #pragma omp for schedule(dynamic)
         for (int64_t i = first; i < first + n; i++)
@@ -448,11 +470,6 @@ static void index_added(work *w)
 }
 
 /* ---- the whole */
-
-static int64_t item_bytes(const item *x)
-{
-    return (x->id >= 0) ? 1 : x->stop - x->at;
-}
 
 static ct_status group(work *w)
 {
