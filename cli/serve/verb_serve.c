@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,7 @@
 #include "cli/serve/reload.h"
 #include "cli/serve/watched.h"
 #include "cli/verb.h"
+#include "framework/base/thread.h"
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
 #include "serve/http/front.h"
@@ -147,6 +149,59 @@ static ct_status read_wish(const ct_options *o, wish *w)
                                    .read_s = 60,
                                    .write_s = 60 };
     return CT_OK;
+}
+
+/* ---- signals */
+
+static bool is_end(int sig)
+{
+    return (sig == SIGTERM) || (sig == SIGINT) || (sig == SIGUSR1);
+}
+
+/* One that ends, while another is being obeyed or the server starts, does what it does to any
+ * program. */
+static void die_by(int sig, const sigset_t *waited)
+{
+    (void)signal(sig, SIG_DFL);
+    (void)raise(sig);
+    (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
+}
+
+/* The start may take minutes, in which the main thread does not look at signals. Threads that it
+ * starts inherit its mask, so it cannot let signals through itself. */
+typedef struct start_guard {
+    const sigset_t *waited;
+    sigset_t ends; /* SIGHUP is left out: it stays until the server has started */
+    pthread_t thread;
+    atomic_bool over;
+} start_guard;
+
+static void *guard_start(void *arg)
+{
+    start_guard *g = arg;
+    int sig = 0;
+
+    while (!atomic_load(&g->over))
+        if ((sigwait(&g->ends, &sig) == 0) && is_end(sig)) die_by(sig, g->waited);
+    return NULL;
+}
+
+static ct_status begin_guard(start_guard *g, const sigset_t *waited)
+{
+    g->waited = waited;
+    g->ends = *waited;
+    (void)sigdelset(&g->ends, SIGHUP);
+    atomic_init(&g->over, false);
+    if (ct_thread_start(guard_start, g, &g->thread) == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_NOMEM, "no thread that waits for signals");
+}
+
+/* From now on signals wait for the main thread. */
+static void end_guard(start_guard *g)
+{
+    atomic_store(&g->over, true);
+    (void)pthread_kill(g->thread, SIGUSR2);
+    (void)pthread_join(g->thread, NULL);
 }
 
 /* ---- start and end */
@@ -304,14 +359,6 @@ static void end(server *s)
 
 /* ---- until a signal comes */
 
-/* One that ends, while another is being obeyed, does what it does to any program. */
-static void die_by(int sig, const sigset_t *waited)
-{
-    (void)signal(sig, SIG_DFL);
-    (void)raise(sig);
-    (void)pthread_sigmask(SIG_UNBLOCK, waited, NULL);
-}
-
 /* From now on: all is answered, and another rank may hang. */
 static void end_by_signals(const sigset_t *waited)
 {
@@ -338,11 +385,6 @@ static ct_status wait_for_signal(const wish *w, server *s, const sigset_t *waite
     sig = sigtimedwait(waited, NULL, &t);
     *sig_p = ((sig < 0) || (sig == SIGUSR2)) ? 0 : sig;
     return CT_OK;
-}
-
-static bool is_end(int sig)
-{
-    return (sig == SIGTERM) || (sig == SIGINT) || (sig == SIGUSR1);
 }
 
 static ct_status wait_for_end(const wish *w, server *s, const sigset_t *waited)
@@ -401,6 +443,7 @@ ct_status ct_verb_serve(ct_call *call)
 {
     static const int obeyed[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 };
     server s = { .main = pthread_self() };
+    start_guard guard;
     ct_batch_cost cost;
     sigset_t waited;
     ct_status status;
@@ -412,8 +455,10 @@ ct_status ct_verb_serve(ct_call *call)
     for (size_t i = 0; i < sizeof(obeyed) / sizeof(obeyed[0]); i++)
         (void)sigaddset(&waited, obeyed[i]);
     (void)pthread_sigmask(SIG_BLOCK, &waited, NULL);
-    CT_TRY(join(call, &s));
-    status = open_model(call->options, &w, &s, &cost);
+    CT_TRY(begin_guard(&guard, &waited));
+    status = join(call, &s);
+    if (status == CT_OK) status = open_model(call->options, &w, &s, &cost);
+    end_guard(&guard);
     if (status == CT_OK)
         status = is_first(&s) ? serve_first(&w, &s, &waited, &cost) : serve_other(&s);
     /* where a rank does not answer, threads wait for it, and only the job's end ends them */

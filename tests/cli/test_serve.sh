@@ -254,6 +254,26 @@ runs unix_taken 3 'another server listens there' "$CORTADO" serve --model=states
 down unix_ends
 is unix_gone [ ! -e sock ]
 
+# a signal that comes while the server starts ends it at once, as it does any program; but SIGHUP, which would read
+# the files again, lets it go on. Here it waits for keys that nobody writes
+mkfifo late.keys
+for sig in TERM INT; do
+    [ $sig = TERM ] && code=143 || code=130
+    OPENBLAS_NUM_THREADS=1 "$CORTADO" serve --model=states.prototxt --weights=$weights --api_key_file=late.keys \
+        --listen=127.0.0.1:0 >early.at 2>early.log </dev/null &
+    pid=$!
+    i=0 # until the thread is there that looks at signals
+    while ! grep -q '^Threads:.*[2-9]' /proc/$pid/status 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
+    kill -HUP $pid
+    sleep 0.2
+    is early_hup_$sig kill -0 $pid
+    kill -$sig $pid
+    wait $pid
+    rc=$?
+    is early_$sig [ $rc = $code ]
+    is early_silent_$sig [ ! -s early.at ]
+done
+
 # open to other machines: a warning; SIGINT ends it, too
 up open --model=states.prototxt --weights=$weights --listen=0.0.0.0:0
 kill -INT $pid
