@@ -229,6 +229,19 @@ ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s
     return room ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a request of %zu inputs", n);
 }
 
+ct_admission ct_dispatch_foresee(ct_dispatch *d, double deadline_s, double *retry_p)
+{
+    ct_admission a;
+    double now;
+
+    (void)pthread_mutex_lock(&d->lock);
+    now = ct_clock_s();
+    a = ct_scheduler_foresee(d->scheduler, now + deadline_s, now);
+    if (a != CT_ADMITTED) *retry_p = ct_scheduler_backlog_s(d->scheduler, now);
+    (void)pthread_mutex_unlock(&d->lock);
+    return a;
+}
+
 void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set)
 {
     (void)pthread_mutex_lock(&d->lock);

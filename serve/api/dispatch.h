@@ -45,6 +45,8 @@ void ct_dispatch_destroy(ct_dispatch *d);
  *  lives until `done`, which comes where it was admitted. CT_ERR_NOMEM, logged. */
 ct_status ct_dispatch_submit(ct_dispatch *d, ct_work_set *set, double deadline_s,
                              ct_admission *admission_p, double *retry_p);
+/** What the smallest request would get now, and *retry_p as above: ct_scheduler_foresee(). */
+ct_admission ct_dispatch_foresee(ct_dispatch *d, double deadline_s, double *retry_p);
 /** Nobody waits for it any more; `done` still comes. After `done` nothing happens. */
 void ct_dispatch_cancel(ct_dispatch *d, const ct_work_set *set);
 /** Runs one batch on the first replica, or nothing, in the caller's thread: tests without

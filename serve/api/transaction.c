@@ -229,7 +229,7 @@ static void give_ready(ct_transaction *x)
 typedef struct route {
     const char *method, *path; /* NAME stands for the model's, [/v] for /versions/1 or nothing */
     bool open;                 /* needs no key                                                  */
-    bool works;                /* 503 while draining                                            */
+    bool works;                /* what the queue has no room for is refused early               */
     void (*give)(ct_transaction *x);
     const char *name; /* in metrics */
 } route;
@@ -312,52 +312,23 @@ void ct_transaction_init(ct_transaction *x, ct_api *api)
     x->reply.json_length = -1;
 }
 
-static void take_request(ct_transaction *x)
+/* False: not by this key. */
+static bool check_key(ct_transaction *x)
 {
-    const ct_api_options *o = &x->api->o;
-    int k;
+    const ct_api_keys *keys = x->api->o.keys;
+    bool open = (x->route < N_ROUTE) && route_table[x->route].open;
 
-    k = find_route(x);
-    x->route = (k >= 0) ? k : N_ROUTE;
-    if (((k < 0) || !route_table[k].open) && (o->keys != NULL) &&
-        !ct_api_keys_allow(o->keys, x->request.authorization)) {
-        ct_transaction_fail(x, 401, NULL, "invalid_api_key", "%s",
-                            (x->request.authorization == NULL)
-                                ? "no key: expected the header Authorization: Bearer KEY"
-                                : "the key of the header Authorization is none of this server's");
-        return;
-    }
-    if (k < 0) return;
-    if (route_table[k].works && atomic_load(&x->api->draining)) {
-        ct_transaction_fail(x, 503, NULL, "draining", "the server is going to end");
-        return;
-    }
-    route_table[k].give(x);
+    if (open || (keys == NULL) || ct_api_keys_allow(keys, x->request.authorization)) return true;
+    ct_transaction_fail(x, 401, NULL, "invalid_api_key", "%s",
+                        (x->request.authorization == NULL)
+                            ? "no key: expected the header Authorization: Bearer KEY"
+                            : "the key of the header Authorization is none of this server's");
+    return false;
 }
 
-bool ct_transaction_begin(ct_transaction *x)
+/* True: refused. */
+static bool refuse(ct_transaction *x, ct_admission admission, double retry_s)
 {
-    take_request(x);
-    json_decref(x->root); /* one that waits keeps its works alone */
-    x->root = NULL;
-    x->request.authorization = x->request.json_length = x->request.body = NULL;
-    x->request.size = 0;
-    return x->reply.status != 0;
-}
-
-/* ---- work */
-
-bool ct_transaction_submit(ct_transaction *x)
-{
-    ct_admission admission;
-    double retry_s;
-
-    if (ct_dispatch_submit(x->api->dispatch, &x->set, x->api->o.deadline_s, &admission, &retry_s) !=
-        CT_OK) {
-        ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for a request of %d inputs",
-                            x->set.n);
-        return true;
-    }
     switch (admission) {
     case CT_ADMITTED:
         return false;
@@ -379,6 +350,44 @@ bool ct_transaction_submit(ct_transaction *x)
     }
     x->reply.retry_s = (int64_t)ceil(fmax(1, fmin(retry_s, 3600)));
     return true;
+}
+
+bool ct_transaction_meet(ct_transaction *x)
+{
+    double retry_s = 0;
+    int k = find_route(x);
+
+    x->route = (k >= 0) ? k : N_ROUTE;
+    if (!check_key(x) || (k < 0)) return true; /* who has no key learns of no route */
+    if (!route_table[k].works) return false;
+    return refuse(x, ct_dispatch_foresee(x->api->dispatch, x->api->o.deadline_s, &retry_s),
+                  retry_s);
+}
+
+bool ct_transaction_begin(ct_transaction *x)
+{
+    route_table[x->route].give(x);
+    json_decref(x->root); /* one that waits keeps its works alone */
+    x->root = NULL;
+    x->request.authorization = x->request.json_length = x->request.body = NULL;
+    x->request.size = 0;
+    return x->reply.status != 0;
+}
+
+/* ---- work */
+
+bool ct_transaction_submit(ct_transaction *x)
+{
+    ct_admission admission;
+    double retry_s;
+
+    if (ct_dispatch_submit(x->api->dispatch, &x->set, x->api->o.deadline_s, &admission, &retry_s) !=
+        CT_OK) {
+        ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for a request of %d inputs",
+                            x->set.n);
+        return true;
+    }
+    return refuse(x, admission, retry_s);
 }
 
 void ct_transaction_cancel(ct_transaction *x)

@@ -1,6 +1,7 @@
 /** @file transaction.h  A request and its reply, without the network.
  *
- *     ct_transaction_begin()   reads the request: the reply is ready, or there is work to do
+ *     ct_transaction_meet()    looks at its header: what it says is refused, or the body is wanted
+ *     ct_transaction_begin()   reads the body: the reply is ready, or there is work to do
  *     ct_transaction_submit()  queues the work; refused, the reply is ready
  *     done                  from the dispatcher's thread
  *     ct_transaction_answer()  makes the reply of what came out
@@ -83,8 +84,11 @@ struct ct_transaction {
 
 /** One that has no request yet. */
 void ct_transaction_init(ct_transaction *x, ct_api *api);
-/** Its request, set.done and set.ctx are there. True: the reply is ready. The body and the headers
- * of the request may go after it, its method and path may not. */
+/** Method, path and headers of its request are there. True: refused, the reply is ready: the route
+ *  is none, or the key; or the queue has no room. */
+bool ct_transaction_meet(ct_transaction *x);
+/** Behind ct_transaction_meet(): the body, set.done and set.ctx are there. True: the reply is
+ * ready. The body and the headers of the request may go after it, its method and path may not. */
 bool ct_transaction_begin(ct_transaction *x);
 /** True: refused, the reply is ready. */
 bool ct_transaction_submit(ct_transaction *x);

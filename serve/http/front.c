@@ -281,20 +281,32 @@ static void take_body(visit *v, const char *data, size_t n)
     if (!v->too_large) ct_text_add_bytes(&v->body, data, n);
 }
 
-/* True: the reply is ready. What was sent is read once, and goes: many may wait for the model. */
-static bool read_request(visit *v, const char *method, const char *path)
+/* The header is there. True: refused, and the body need not come. A client that waits with it for
+ * `100 Continue` gets the reply in place of that. */
+static bool refuse_early(visit *v, const char *method, const char *path)
 {
     ct_transaction *x = &v->transaction;
-    bool ready = true;
 
     x->request = (ct_http_request){
         .method = method,
         .path = path,
         .authorization = header(v->connection, MHD_HTTP_HEADER_AUTHORIZATION),
         .json_length = header(v->connection, "Inference-Header-Content-Length"),
-        .body = (v->body.text != NULL) ? v->body.text : "",
-        .size = v->body.length,
     };
+    if (ct_transaction_meet(x)) return true;
+    if (!says_too_large(v)) return false;
+    ct_transaction_refuse_body(x, v->front->o.most_body);
+    return true;
+}
+
+/* True: the reply is ready. What was sent is read once, and goes: many may wait for the model. */
+static bool read_body(visit *v)
+{
+    ct_transaction *x = &v->transaction;
+    bool ready = true;
+
+    x->request.body = (v->body.text != NULL) ? v->body.text : "";
+    x->request.size = v->body.length;
     if (v->too_large)
         ct_transaction_refuse_body(x, v->front->o.most_body);
     else if (v->body.failed)
@@ -306,10 +318,10 @@ static bool read_request(visit *v, const char *method, const char *path)
 }
 
 /* The request is whole. */
-static enum MHD_Result begin(visit *v, const char *method, const char *path)
+static enum MHD_Result begin(visit *v)
 {
     set_phase(v->front, v->guest, WORKING);
-    if (!read_request(v, method, path)) {
+    if (!read_body(v)) {
         v->asked = v->aside = true;
         MHD_suspend_connection(v->connection); /* first: the work may be done at once */
         if (ct_transaction_submit(&v->transaction)) work_is_done(v);
@@ -340,15 +352,14 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *p
         v = arrive(ctx, c);
         *visit_p = v;
         if (v == NULL) return MHD_NO;
-        v->too_large = says_too_large(v);
-        return v->too_large ? begin(v, method, path) : MHD_YES;
+        return refuse_early(v, method, path) ? send_reply(v, false) : MHD_YES;
     }
     if (*size > 0) {
         take_body(v, data, *size);
         *size = 0;
         return MHD_YES;
     }
-    return v->asked ? answer(v) : begin(v, method, path);
+    return v->asked ? answer(v) : begin(v);
 }
 
 /* Whether its work goes on: then it ends with that. */

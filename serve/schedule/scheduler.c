@@ -352,6 +352,15 @@ ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int 
     return CT_ADMITTED;
 }
 
+ct_admission ct_scheduler_foresee(ct_scheduler *s, double deadline_s, double now)
+{
+    const ct_request least = { .tokens = 1, .deadline_s = deadline_s };
+    ct_admission a = judge(s, &least, 1, now);
+
+    if (a != CT_ADMITTED) s->stats.refused[a]++;
+    return a;
+}
+
 void ct_scheduler_cancel(ct_scheduler *s, ct_request_id id)
 {
     int i = (int)(id % s->n_slot);

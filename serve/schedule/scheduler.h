@@ -122,6 +122,9 @@ ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int 
                                 ct_request_id *id);
 /** How many have not begun. */
 int ct_scheduler_waiting(const ct_scheduler *s);
+/** What one more request of a single token would get, without admitting it. One that is refused
+ *  counts as such: larger ones would be, too, and need not be read. */
+ct_admission ct_scheduler_foresee(ct_scheduler *s, double deadline_s, double now);
 /** Seconds until what waits now has run, as the costs say. */
 double ct_scheduler_backlog_s(const ct_scheduler *s, double now);
 /** One that is in a batch ends with it. An id of none is left alone. */

@@ -38,7 +38,7 @@ static void ask(served_fake *fake, ct_api *api, uint8_t first, const char *body,
     x.request = (ct_http_request){ "POST", path, NULL, length, body, size };
     x.set.done = note_done;
     x.set.ctx = &done;
-    if (!ct_transaction_begin(&x) && !ct_transaction_submit(&x)) {
+    if (!ct_transaction_meet(&x) && !ct_transaction_begin(&x) && !ct_transaction_submit(&x)) {
         for (int i = 0; (i < 100) && !done; i++) ct_dispatch_step(fake->dispatch);
         if (!done) abort();
         ct_transaction_answer(&x);

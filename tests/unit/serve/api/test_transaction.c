@@ -59,7 +59,7 @@ static int ask_all(const char *method, const char *path, const char *authorizati
     x.request = (ct_http_request){ method, path, authorization, json_length, sent, size };
     x.set.done = note_done;
     x.set.ctx = &done;
-    ready = ct_transaction_begin(&x);
+    ready = ct_transaction_meet(&x) || ct_transaction_begin(&x);
     memset(sent, '?', size);
     free(sent);
     assert_null(x.root);
@@ -503,11 +503,14 @@ static void test_queue(void **state)
         x[i].request = (ct_http_request){ "POST", "/v1/embeddings", NULL, NULL, one, strlen(one) };
         x[i].set.done = note_done;
         x[i].set.ctx = &done[i];
+        assert_false(ct_transaction_meet(&x[i]));
         assert_false(ct_transaction_begin(&x[i]));
         assert_false(ct_transaction_submit(&x[i]));
     }
     assert_int_equal(post("/v1/embeddings", one), 429);
     expect_in_body("the queue is full");
+    /* nobody reads its body */
+    assert_int_equal(post("/v1/embeddings", "{"), 429);
     expect_in_body("rate_limit_error");
     assert_int_equal(out.retry_s, 1);
     ct_transaction_cancel(&x[3]);
@@ -556,6 +559,7 @@ static void test_deadline(void **state)
         x.request = (ct_http_request){ "POST", "/v1/embeddings", NULL, NULL, body, strlen(body) };
         x.set.done = note_done;
         x.set.ctx = &done;
+        assert_false(ct_transaction_meet(&x));
         assert_false(ct_transaction_begin(&x));
         assert_false(ct_transaction_submit(&x));
         (void)usleep(30000); /* nobody runs batches meanwhile */

@@ -21,6 +21,7 @@
 #include "tests/served_fake.h"
 
 static served_fake fake;
+static ct_api_keys *keys; /* NULL: none are asked for */
 static ct_api *api;
 static ct_front *front;
 static log_capture captured;
@@ -36,7 +37,7 @@ static const ct_front_options usual = { .listen = "127.0.0.1:0",
 static void start(const ct_front_options *o)
 {
     ct_api_options a = {
-        .model = &fake.model, .version = "1", .deadline_s = INFINITY, .most_inputs = 8
+        .model = &fake.model, .keys = keys, .version = "1", .deadline_s = INFINITY, .most_inputs = 8
     };
 
     served_fake_open(&fake);
@@ -278,6 +279,95 @@ static void test_body_limit(void **state)
     fd = dial();
     tell(fd, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 4096\r\n\r\n");
     tell(fd, large);
+    tell(fd, EMBED);
+    hear(fd, &a);
+    assert_int_equal(a.status, 200);
+    (void)close(fd);
+    stop();
+}
+
+/* ---- what the header tells is refused before the body comes */
+
+/* Sends a header alone, which says that a body follows. */
+static int ask_without_body(const char *path, const char *headers, answer *a)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n%s\r\n",
+             path, headers);
+    return ask(text, a);
+}
+
+static void test_early(void **state)
+{
+    const char *path = "test_front.keys", *key = "Authorization: Bearer a-key\r\n";
+    FILE *f = fopen(path, "w");
+    static answer a;
+
+    (void)state;
+    assert_non_null(f);
+    (void)fputs("a-key\n", f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(ct_api_keys_read(path, &keys), CT_OK);
+    (void)remove(path);
+    start(&usual);
+    assert_int_equal(ask_without_body("/v1/embeddings", "", &a), 401);
+    expect_in(&a, "WWW-Authenticate: Bearer\r\n");
+    assert_int_equal(ask_without_body("/v1/nothing", "", &a), 401);
+    assert_int_equal(ask_without_body("/v1/nothing", key, &a), 404);
+    assert_int_equal(ask_without_body("/v1/models", key, &a), 405);
+    expect_in(&a, "Allow: GET\r\n");
+    /* who has no key is not told how large a body may be */
+    assert_int_equal(ask("POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
+                         "Content-Length: 999999999999\r\n\r\n",
+                         &a),
+                     401);
+    ct_api_drain(api);
+    assert_int_equal(ask_without_body("/v1/embeddings", key, &a), 503);
+    stop();
+    ct_api_keys_destroy(keys);
+    keys = NULL;
+}
+
+static void wait_for(const char *name, int64_t value);
+
+static void test_early_full(void **state)
+{
+    static answer a;
+    int fd[FAKE_QUEUE + 1];
+
+    (void)state;
+    start(&usual);
+    fake.token_s = 0.3; /* 1.5 s for the batch of the first, behind which the others wait */
+    for (int i = 0; i <= FAKE_QUEUE; i++) {
+        fd[i] = dial();
+        post_on(fd[i], "/v1/embeddings", "", EMBED);
+        if (i == 0) wait_for("cortado_batches_total ", 1);
+    }
+    wait_for("cortado_admitted_total ", FAKE_QUEUE + 1);
+    assert_int_equal(ask_without_body("/v1/embeddings", "", &a), 429);
+    expect_in(&a, "the queue is full");
+    expect_in(&a, "Retry-After: ");
+    assert_int_equal(metric("cortado_refused_total{why=\"full\"} "), 1);
+    for (int i = 0; i <= FAKE_QUEUE; i++) (void)close(fd[i]);
+    stop();
+}
+
+/* 100 Continue comes for what is wanted, and an error in place of it for what is not. */
+static void test_expect(void **state)
+{
+    static answer a;
+    int fd;
+
+    (void)state;
+    start(&usual);
+    assert_int_equal(ask_without_body("/v1/nothing", "Expect: 100-continue\r\n", &a), 404);
+    fd = dial();
+    tell(fd, "POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 32\r\n"
+             "Expect: 100-continue\r\n\r\n");
+    hear(fd, &a);
+    assert_int_equal(a.status, 100);
+    assert_int_equal(strlen(EMBED), 32);
     tell(fd, EMBED);
     hear(fd, &a);
     assert_int_equal(a.status, 200);
@@ -531,7 +621,11 @@ static void *client(void *arg)
                  "abcdefghijklmnopqrstuvwxyzabcdefgh");
         post_on(fd, "/v1/embeddings", "", body);
         hear(fd, a);
-        if (a->status == 429) continue; /* eight at once just fill the queue */
+        if (a->status == 429) { /* eight at once just fill the queue; the connection ends */
+            (void)close(fd);
+            fd = dial();
+            continue;
+        }
         wrong += (a->status != 200) || (strstr(a->text, row[n % 4]) == NULL);
     }
     (void)close(fd);
@@ -686,6 +780,9 @@ int main(void)
         cmocka_unit_test(test_unix),
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_body_limit),
+        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_early_full),
+        cmocka_unit_test(test_expect),
         cmocka_unit_test(test_header_limit),
         cmocka_unit_test(test_slow_writers),
         cmocka_unit_test(test_slow_reader),
