@@ -146,50 +146,109 @@ int32_t ct_chat_end(ct_chat_template template, const ct_tokenizer *t)
     return (end != NULL) ? find_special(t, end) : -1;
 }
 
-/* Of the template: special tokens are such. */
-static ct_status add_words(const ct_tokenizer *t, const char *words, ct_ids *ids)
+/* Ids so far, and text behind them that has none yet: what stands between two special tokens is
+ * encoded as one, since a tokenizer may join a template's words with what users write. */
+typedef struct writer {
+    const ct_tokenizer *t;
+    ct_ids *ids;
+    ct_text text;
+} writer;
+
+static ct_status flush_text(writer *w)
 {
-    return ct_tokenizer_encode(t, words, strlen(words), true, "the chat's template", ids);
+    if (w->text.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a chat");
+    if (w->text.length > 0)
+        CT_TRY(ct_tokenizer_encode(w->t, w->text.text, w->text.length, false, "a chat", w->ids));
+    ct_text_destroy(&w->text);
+    return CT_OK;
 }
 
-static ct_status add_words_of(const ct_tokenizer *t, const form *f, const char *role, ct_ids *ids)
+static ct_status add_special(writer *w, int32_t id)
+{
+    CT_TRY(flush_text(w));
+    return ct_ids_add(w->ids, &id, 1);
+}
+
+/* The longest special token that the words begin with, and its bytes; -1: none. */
+static int32_t special_at(const ct_tokenizer *t, const char *words, size_t *n_p)
+{
+    int32_t found = -1, id;
+
+    *n_p = 0;
+    for (int i = 0; i < ct_tokenizer_n_special(t); i++) {
+        const char *name = ct_tokenizer_special(t, i, &id);
+        size_t n = strlen(name);
+
+        if ((n <= *n_p) || (strncmp(words, name, n) != 0)) continue;
+        *n_p = n;
+        found = id;
+    }
+    return found;
+}
+
+/* Of the template: special tokens are such. */
+static ct_status add_words(writer *w, const char *words)
+{
+    while (words[0] != '\0') {
+        size_t n;
+        int32_t id = special_at(w->t, words, &n);
+
+        if (id >= 0) {
+            CT_TRY(add_special(w, id));
+        } else {
+            n = 1;
+            ct_text_add_bytes(&w->text, words, n);
+        }
+        words += n;
+    }
+    return CT_OK;
+}
+
+/* The role is within the words: where "<|user|>" is a special token, it is one. */
+static ct_status add_opening(writer *w, const form *f, const char *role)
 {
     ct_text words = { .text = NULL };
-    ct_status status = CT_OK;
+    ct_status status;
 
     ct_text_add(&words, "%s%s%s", f->open, role, f->middle);
-    if (words.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a chat");
-    else
-        status = add_words(t, words.text, ids);
+    status =
+        words.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a chat") : add_words(w, words.text);
     ct_text_destroy(&words);
     return status;
 }
 
 static bool is_space(char c)
 {
-    return (c == ' ') || (c == '\n') || (c == '\t') || (c == '\r');
+    return (c == ' ') || ((c >= '\t') && (c <= '\r'));
 }
 
-static ct_status add_message(const ct_tokenizer *t, const form *f, const ct_chat_message *m,
-                             ct_ids *ids)
+static ct_status add_message(writer *w, const form *f, const ct_chat_message *m)
 {
     const char *content = m->content;
-    int32_t eos = ct_tokenizer_end(t);
     size_t n = m->n;
 
     while (f->trims && (n > 0) && is_space(content[n - 1])) n--;
     for (; f->trims && (n > 0) && is_space(content[0]); n--) content++;
-    CT_TRY(add_words_of(t, f, m->role, ids));
-    if (n > 0) CT_TRY(ct_tokenizer_encode(t, content, n, false, "a message", ids));
-    if (f->eos) CT_TRY(ct_ids_add(ids, &eos, 1));
-    return add_words(t, f->close, ids);
+    CT_TRY(add_opening(w, f, m->role));
+    if (n > 0) ct_text_add_bytes(&w->text, content, n);
+    if (f->eos) CT_TRY(add_special(w, ct_tokenizer_end(w->t)));
+    return add_words(w, f->close);
+}
+
+static ct_status add_chat(writer *w, const form *f, const ct_chat_message *message, int n)
+{
+    CT_TRY(add_words(w, f->begin));
+    for (int i = 0; i < n; i++) CT_TRY(add_message(w, f, &message[i]));
+    CT_TRY(add_opening(w, f, "assistant"));
+    return flush_text(w);
 }
 
 ct_status ct_chat_encode(ct_chat_template template, const ct_tokenizer *t,
                          const ct_chat_message *message, int n, ct_ids *ids)
 {
     const form *f = &form_of[template];
+    writer w = { .t = t, .ids = ids };
+    ct_status status;
 
     if (f->eos && (ct_tokenizer_end(t) < 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s has no end token, which %s puts behind messages",
@@ -197,7 +256,7 @@ ct_status ct_chat_encode(ct_chat_template template, const ct_tokenizer *t,
     if ((f->end != NULL) && ((find_special(t, f->end) < 0) || (find_special(t, f->marker) < 0)))
         return CT_FAIL(CT_ERR_CONFIG, "%s has no special tokens %s and %s, which %s needs",
                        ct_tokenizer_source(t), f->marker, f->end, f->name);
-    if (f->begin[0] != '\0') CT_TRY(add_words(t, f->begin, ids));
-    for (int i = 0; i < n; i++) CT_TRY(add_message(t, f, &message[i], ids));
-    return add_words_of(t, f, "assistant", ids);
+    status = add_chat(&w, f, message, n);
+    ct_text_destroy(&w.text);
+    return status;
 }
