@@ -38,6 +38,7 @@ typedef struct choice {
     int64_t n_sent_token; /* tokens whose logprobs events have                      */
     made_token *token;    /* [most_new], where logprobs are asked for               */
     int64_t n_made;
+    double last_s; /* when the last token was made; 0: none was */
     finish finish;
 } choice;
 
@@ -400,6 +401,7 @@ static bool next(void *ctx, ct_work *w, const float *score)
                  CT_OK) &&
                 (ct_ids_add(&w->ids, &id, 1) == CT_OK);
 
+    if (good) ct_transaction_count_token(a->x, &c->last_s);
     if (!good) CT_WARN("after %" PRId64 " tokens the scores of the next are no numbers", w->ids.n);
     if (!good || (id == a->end[0]) || (id == a->end[1]))
         c->finish = AT_STOP;

@@ -12,16 +12,21 @@ static const double le[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                              0.1,    0.25,  0.5,    1,     2.5,  5,     10 };
 enum { N_LE = sizeof(le) / sizeof(le[0]) };
 
+typedef struct times {
+    int64_t by_time[N_LE + 1];
+    double sum_s;
+} times;
+
 typedef struct route_count {
     const char *name;
     int64_t by_status[N_STATUS];
-    int64_t by_time[N_LE + 1];
-    double sum_s;
+    times times;
 } route_count;
 
 struct ct_metrics {
     int n_route;
     route_count *count;
+    times first_token, next_token;
     pthread_mutex_t lock;
 };
 
@@ -49,16 +54,30 @@ void ct_metrics_destroy(ct_metrics *m)
     free(m);
 }
 
+static void add_time(times *h, double s)
+{
+    int b = 0;
+
+    while ((b < N_LE) && (s > le[b])) b++;
+    h->by_time[b]++;
+    h->sum_s += s;
+}
+
 void ct_metrics_count(ct_metrics *m, int route, int status, double s)
 {
-    int k = 0, b = 0;
+    int k = 0;
 
     while ((status_known[k] != 0) && (status_known[k] != status)) k++;
-    while ((b < N_LE) && (s > le[b])) b++;
     (void)pthread_mutex_lock(&m->lock);
     m->count[route].by_status[k]++;
-    m->count[route].by_time[b]++;
-    m->count[route].sum_s += s;
+    add_time(&m->count[route].times, s);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+void ct_metrics_count_token(ct_metrics *m, bool first, double s)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    add_time(first ? &m->first_token : &m->next_token, s);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -73,23 +92,47 @@ static void one(ct_text *to, const char *name, const char *type, const char *hel
     ct_text_add(to, "cortado_%s %" PRId64 "\n", name, value);
 }
 
-static void write_times(const ct_metrics *m, int r, ct_text *to)
+/* label: route="/metrics", for example, or nothing. */
+static void write_times(const times *h, const char *name, const char *label, ct_text *to)
 {
+    const char *comma = (label[0] != '\0') ? "," : "";
     int64_t sum = 0;
 
     for (int b = 0; b <= N_LE; b++) {
-        sum += m->count[r].by_time[b];
-        ct_text_add(to, "cortado_request_seconds_bucket{route=\"%s\",le=\"", m->count[r].name);
+        sum += h->by_time[b];
+        ct_text_add(to, "cortado_%s_bucket{%s%sle=\"", name, label, comma);
         if (b < N_LE)
             ct_text_add(to, "%g", le[b]);
         else
             ct_text_add(to, "+Inf");
         ct_text_add(to, "\"} %" PRId64 "\n", sum);
     }
-    ct_text_add(to, "cortado_request_seconds_sum{route=\"%s\"} %.9g\n", m->count[r].name,
-                m->count[r].sum_s);
-    ct_text_add(to, "cortado_request_seconds_count{route=\"%s\"} %" PRId64 "\n", m->count[r].name,
-                sum);
+    ct_text_add(to, "cortado_%s_sum{%s} %.9g\n", name, label, h->sum_s);
+    ct_text_add(to, "cortado_%s_count{%s} %" PRId64 "\n", name, label, sum);
+}
+
+static void write_route_times(const route_count *r, ct_text *to)
+{
+    ct_text label = { .text = NULL };
+
+    ct_text_add(&label, "route=\"%s\"", r->name);
+    if (label.failed)
+        to->failed = true;
+    else
+        write_times(&r->times, "request_seconds", label.text, to);
+    ct_text_destroy(&label);
+}
+
+/* For each token that is made. */
+static void write_tokens(ct_metrics *m, ct_text *to)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    head(to, "first_token_seconds", "histogram",
+         "From the header of a request to the first token of each of its texts.");
+    write_times(&m->first_token, "first_token_seconds", "", to);
+    head(to, "next_token_seconds", "histogram", "From a token to the next of the same text.");
+    write_times(&m->next_token, "next_token_seconds", "", to);
+    (void)pthread_mutex_unlock(&m->lock);
 }
 
 static void write_replies(ct_metrics *m, ct_text *to)
@@ -110,7 +153,7 @@ static void write_replies(ct_metrics *m, ct_text *to)
         }
     head(to, "request_seconds", "histogram",
          "From the header of a request to the end of its reply.");
-    for (int r = 0; r < m->n_route; r++) write_times(m, r, to);
+    for (int r = 0; r < m->n_route; r++) write_route_times(&m->count[r], to);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -120,6 +163,7 @@ void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct
     static const char *const ended[] = { "done", "expired", "cancelled", "failed" };
 
     write_replies(m, to);
+    write_tokens(m, to);
     one(to, "ready", "gauge", "1: new requests are answered.", ready);
     one(to, "admitted_total", "counter", "Works that went into the queue.", s->admitted);
     head(to, "refused_total", "counter", "Works that did not.");

@@ -12,6 +12,8 @@ ct_status ct_metrics_create(const char *const *route, int n_route, ct_metrics **
 void ct_metrics_destroy(ct_metrics *m); /* NULL allowed */
 /** A reply of a route, after s seconds; any thread. */
 void ct_metrics_count(ct_metrics *m, int route, int status, double s);
+/** A token that was made, s seconds after its request, or after the token before it; any thread. */
+void ct_metrics_count_token(ct_metrics *m, bool first, double s);
 /** Appends all of it in Prometheus's text format. */
 void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *stats, bool ready, ct_text *to);
 /** Appends what each of n replicas has done. */

@@ -157,6 +157,15 @@ bool ct_transaction_make_works(ct_transaction *x, int n)
 
 /* ---- routes without work */
 
+void ct_transaction_count_token(ct_transaction *x, double *last_s)
+{
+    double now = ct_clock_s();
+    bool first = (*last_s == 0);
+
+    ct_metrics_count_token(x->api->metrics, first, now - (first ? x->start_s : *last_s));
+    *last_s = now;
+}
+
 static void give_page(ct_transaction *x)
 {
     ct_text_add(&x->reply.body, "%s", ct_page());

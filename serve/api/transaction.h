@@ -113,6 +113,9 @@ void ct_transaction_end(ct_transaction *x);
 const ct_api_options *ct_transaction_options(const ct_transaction *x);
 /** Chooses tokens, from the dispatcher's thread; NULL where the model has no tokenizer. */
 ct_sampler *ct_transaction_sampler(const ct_transaction *x);
+/** A token was made just now. *last_s: when the one before it was, 0: there was none; set to now.
+ */
+void ct_transaction_count_token(ct_transaction *x, double *last_s);
 /** The reply is an error. param: the field, or NULL; code: OpenAI's word for it, or NULL. */
 void ct_transaction_fail(ct_transaction *x, int status, const char *param, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -44,6 +44,15 @@ def metric(name):
     return int(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
 
 
+def times():
+    """Each text has one first token, and all others come after one."""
+    names = ("cortado_first_token_seconds_count{}", "cortado_next_token_seconds_count{}")
+    before = [metric(name) for name in names]
+    complete(prompt=["The quick", "over the"], max_tokens=5, temperature=0)
+    first, later = [metric(name) - b for name, b in zip(names, before)]
+    assert (first, later) == (2, 8), (first, later)
+
+
 def greedy(expected):
     r = complete(prompt="The quick", max_tokens=40, temperature=0)
     assert r["choices"][0]["text"] == expected, r

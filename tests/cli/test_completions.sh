@@ -64,7 +64,7 @@ asks() { runs "$1" 0 '' timeout -k 5 120 python3 "$ROOT/tests/cli/completions.py
 "$CORTADO" generate $all --tokenizer=bytes --prompt='The quick' --max_tokens=40 --log=error >text.out || not_ok generate "failed"
 start plain --tokenizer=bytes
 asks greedy "$(cat text.out)"
-for case in stops streams draws logprobs prefix refused gone no_chat pool; do asks $case; done
+for case in stops streams draws logprobs prefix times refused gone no_chat pool; do asks $case; done
 kill -HUP $pid
 n=0
 while ! grep -q 'read again, and in use' plain.log && [ $n -lt 200 ]; do
