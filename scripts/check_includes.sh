@@ -45,7 +45,7 @@ cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
 cli/info: framework/* topology comm/* runtime/config runtime cli
-cli/bench: framework/* topology comm/* serve/net runtime/config runtime cli
+cli/bench: framework/* topology comm/* planner serve/net runtime/config runtime runtime/division cli
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli

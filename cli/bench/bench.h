@@ -18,6 +18,7 @@
 #include "comm/core/comm.h"
 #include "comm/sparse/payload.h"
 #include "framework/base/text.h"
+#include "runtime/job.h"
 
 #define CT_BENCH_MAX_SIZE 32
 #define CT_BENCH_MAX_ALGO 16
@@ -143,12 +144,15 @@ typedef struct ct_serve_bench {
     int repeat; /* 0: as many as take about a second, 3 to 200 */
     int n_thread;
     bool bf16;
+    const char *parallel; /* a file, by which all ranks run one net; NULL: one rank does */
+    ct_job *job;          /* connected, where there is a file */
 } ct_serve_bench;
 
 typedef struct ct_serve_row {
     ct_serve_shape shape;
     int repeats;
     double ms, least_ms; /* median and least of a run                                  */
+    double norm;         /* of the rows that a run makes: the root of the sum of their squares */
     double reshape_us;   /* of a run that follows one of another shape: shaping alone  */
 } ct_serve_row;
 

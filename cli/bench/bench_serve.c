@@ -1,9 +1,11 @@
 /* cortado bench serve: what a net takes for sequences side by side, shape by shape. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/bench/bench.h"
+#include "cli/bench/divided_net.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
 #include "serve/net/served.h"
@@ -44,6 +46,7 @@ typedef struct bench {
     ct_packed_item *item;
     int32_t *id; /* of a sequence: those in the cache, then those of a run */
     int64_t n_id;
+    ct_divided_net divided;
     double time[MOST], shaping[MOST];
 } bench;
 
@@ -124,18 +127,49 @@ static ct_status time_shaping(bench *b, const ct_serve_shape *s, double *seconds
     return CT_OK;
 }
 
+/* Of the rows of a run: other ranks' nets can be compared by it. */
+static double norm_of(const bench *b, const ct_serve_shape *s)
+{
+    int64_t columns = ct_packed_net_columns(ct_served_net(b->served));
+    double sum = 0.0;
+
+    for (int64_t k = 0; k < s->batch; k++) {
+        const float *row = b->item[k].row;
+
+        for (int64_t i = 0; i < b->item[k].rows * columns; i++)
+            sum += (double)row[i] * (double)row[i];
+    }
+    return sqrt(sum);
+}
+
+/* Whether n runs are enough: the ranks of a net make the same runs, so rank 0 says it. */
+static ct_status is_over(const ct_serve_bench *plan, int n, double seconds, bool *over_p)
+{
+    double over = (n >= LEAST) && (seconds > SECONDS) ? 1.0 : 0.0;
+
+    if (plan->repeat > 0) return CT_OK;
+    if (plan->parallel != NULL) {
+        if (plan->job->rank != 0) over = 0.0;
+        CT_TRY(ct_group_sum(&plan->job->group.job, &over, 1));
+    }
+    *over_p = (over > 0.0);
+    return CT_OK;
+}
+
 static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
 {
     ct_packed_net *net = ct_served_net(b->served);
     const ct_serve_shape *s = &row->shape;
     double begin;
+    bool over = false;
     int n = 0;
 
     fill(b, s);
     CT_TRY(make_room(b, s));
     CT_TRY(ct_packed_net_run(net, b->item, s->batch)); /* weights are packed */
+    row->norm = norm_of(b, s);
     begin = ct_clock_s();
-    while (n < ((plan->repeat > 0) ? plan->repeat : MOST)) {
+    while (!over && (n < ((plan->repeat > 0) ? plan->repeat : MOST))) {
         double start;
 
         CT_TRY(make_room(b, s));
@@ -143,7 +177,7 @@ static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *
         start = ct_clock_s();
         CT_TRY(ct_packed_net_run(net, b->item, s->batch));
         b->time[n++] = ct_clock_s() - start;
-        if ((plan->repeat == 0) && (n >= LEAST) && (ct_clock_s() - begin > SECONDS)) break;
+        CT_TRY(is_over(plan, n, ct_clock_s() - begin, &over));
     }
     close_sequences(b, s);
     row->repeats = n;
@@ -179,6 +213,10 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     b->id = calloc((size_t)b->n_id, sizeof(b->id[0]));
     if ((b->item == NULL) || (b->id == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", o.most_tokens);
+    if (plan->parallel != NULL) {
+        CT_TRY(ct_divided_net_open(plan->job, plan->parallel, &b->divided));
+        o.division = &b->divided.served;
+    }
     CT_TRY(ct_served_open(&o, &b->served));
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_packed_net *net = ct_served_net(b->served);
@@ -208,6 +246,7 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
         status = time_shape(&b, plan, &row[i]);
     }
     ct_served_close(b.served);
+    ct_divided_net_close(&b.divided);
     free(b.item);
     free(b.id);
     return status;
@@ -238,8 +277,8 @@ void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct
         ct_text_add(out, "\"cached\":%" PRId64 ",\"ms\":%.4f,", r->shape.cached, r->ms);
         ct_text_add(out,
                     "\"least_ms\":%.4f,\"repeats\":%d,\"threads\":%d,\"precision\":\"%s\","
-                    "\"reshape_us\":%.2f}\n",
+                    "\"reshape_us\":%.2f,\"norm\":%.9g}\n",
                     r->least_ms, r->repeats, plan->n_thread, plan->bf16 ? "BF16" : "F32",
-                    r->reshape_us);
+                    r->reshape_us, r->norm);
     }
 }

@@ -53,6 +53,7 @@ static const ct_option serve_table[] = {
       "(1x10,1x40,1x100,1x200,1x500,20x10,20x40)" },
     { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
       "of products, and what lies between (F32)" },
+    { "parallel", CT_OPTION_TEXT, SERVE, "FILE", "what of the net each rank has" },
     { "repeat", CT_OPTION_COUNT, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
     { "threads", CT_OPTION_COUNT, SERVE, "N", "threads" },
     { "json", CT_OPTION_MAYBE, SERVE, "FILE",
@@ -226,14 +227,22 @@ static ct_status bench_serve(const ct_call *call, const ct_options *o)
     ct_status status = CT_OK;
 
     if (plan.model == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado bench serve needs --model");
-    if (call->job->size > 1)
-        return CT_FAIL(CT_ERR_CONFIG, "cortado bench serve runs on one rank, not on %d",
+    plan.parallel = ct_options_text(o, "parallel");
+    plan.job = call->job;
+    if ((call->job->size > 1) && (plan.parallel == NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "cortado bench serve runs on one rank, not on %d, unless "
+                       "--parallel says what each has",
                        call->job->size);
     CT_TRY(ct_bench_shapes((shapes != NULL) ? shapes : CT_BENCH_SHAPES, &plan));
-    if ((file != NULL) && (strcmp(file, "-") != 0)) CT_TRY(ct_file_check_writable(file));
+    if ((file != NULL) && (strcmp(file, "-") != 0) && (call->job->rank == 0))
+        status = ct_file_check_writable(file);
+    CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     plan.n_thread = call->job->threads.n;
+    if (plan.parallel != NULL) CT_TRY(ct_job_connect(call->job, "auto"));
     CT_TRY(ct_bench_serve(&plan, row));
+    if (call->job->rank != 0) return CT_OK;
     if (file == NULL) {
         ct_bench_serve_print(&plan, row);
         return CT_OK;

@@ -577,7 +577,7 @@ static const ct_sum_ops receive_sums = {
     {                                                                                              \
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
         .alias = _alias, .setup = _setup, .reshape = reshape_parts, .sums = &parts_sums,           \
-        .on_cuda = true, TRANSFER                                                                  \
+        .on_cuda = true, .sequence = &ct_sequence_apart, TRANSFER                                  \
     }
 
 const ct_layer_ops ct_layer_copy_to_parts = PARTS("CopyToParts", check_param, CT_ALIAS_DATA);

@@ -51,6 +51,8 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
                             .sequences = (o->most > 0) ? o->most : tokens,
                             .cached = o->cached,
                             .length = o->most_length };
+    const Ct__NetParameter *param;
+    ct_net *whole;
     ct_net_options net = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
 
     CT_TRY(ct_source_map_create(&s->map));
@@ -61,7 +63,15 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
     }
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
-    CT_TRY(ct_packed_net_create(s->param, &net, &most, &s->net));
+    param = s->param;
+    if (o->division != NULL) CT_TRY(o->division->divide(o->division->ctx, &param, &net));
+    CT_TRY(ct_packed_net_create(param, &net, &most, &s->net));
+    whole = ct_packed_net_of(s->net);
+    if (o->division != NULL) {
+        o->division->fill_exec(o->division->ctx, &whole->pass->exec);
+        return (o->weights != NULL) ? o->division->load(o->division->ctx, o->weights, whole)
+                                    : CT_OK;
+    }
     return (o->weights != NULL) ? ct_weights_load_all(o->weights, ct_packed_net_of(s->net)) : CT_OK;
 }
 

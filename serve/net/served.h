@@ -21,6 +21,16 @@ extern "C" {
 
 typedef struct ct_served ct_served;
 
+/** A net that several ranks run together: what each makes of the whole one, and how its passes
+ * reach the others. All ranks run the same items. */
+typedef struct ct_served_division {
+    void *ctx;
+    /** *param_p and the options become this rank's. */
+    ct_status (*divide)(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options);
+    void (*fill_exec)(void *ctx, ct_exec *ex);
+    ct_status (*load)(void *ctx, const char *files, ct_net *net);
+} ct_served_division;
+
 typedef struct ct_served_options {
     const char *model;   /* a deploy net of tokens                                             */
     const char *weights; /* files, commas between; NULL: as fillers make them, to time the net */
@@ -32,6 +42,7 @@ typedef struct ct_served_options {
                           * keys and values. Sequences are as long as the Input says, or a table
                           * of positions has rows                                              */
     bool bf16;           /* precision: BF16                                                    */
+    const ct_served_division *division; /* NULL: this rank has all of the net                     */
 } ct_served_options;
 
 enum { CT_SERVED_TOKENS = 4096 };
