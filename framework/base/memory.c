@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { HUGE_PAGE = 2 << 20, LARGE = 4 * HUGE_PAGE };
 
@@ -60,4 +61,19 @@ void *ct_mem_acquire(size_t bytes)
 void ct_mem_release(void *block)
 {
     free(block);
+}
+
+size_t ct_mem_discard(void *from, size_t bytes)
+{
+#ifdef MADV_DONTNEED
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)from;
+    uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    char *begin = (char *)from + (first - at);
+
+    if ((first < end) && (madvise(begin, end - first, MADV_DONTNEED) == 0)) return end - first;
+#else
+    (void)from;
+    (void)bytes;
+#endif
+    return 0;
 }

@@ -28,6 +28,9 @@ static inline size_t ct_align_up(size_t bytes)
  *  for huge pages, and are first written by the team, a share each. Freed with ct_mem_release(). */
 void *ct_mem_acquire(size_t bytes);
 void ct_mem_release(void *block); /* NULL allowed */
+/** What these bytes of a block hold is lost, and the whole pages among them go back to the system.
+ *  How many bytes; 0 where it takes none. */
+size_t ct_mem_discard(void *from, size_t bytes);
 
 /** Bytes that all processes of a job on this machine may take together: the machine's memory, or
  *  what the control groups of this process allow of it. */

@@ -342,6 +342,9 @@ typedef struct ct_layer_ops {
     /** Whether whatever reads weight w in forward and backward rounds it to bf16 first, so that one
      *  that is rounded already gives the same bits. Behind fusion. NULL: it does not. */
     bool (*rounds)(const ct_layer *l, const ct_instance *in, int w);
+    /** Packs weight w, where forward reads it so from one pass to the next, and not the weight
+     *  itself. NULL, or false: it reads the weight. Forward alone, behind fusion. */
+    bool (*keeps)(const ct_layer *l, ct_instance *in, int w);
     void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
 

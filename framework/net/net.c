@@ -322,6 +322,7 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics)
     const ct_device *dev = net->options.dev;
     ct_hash h;
 
+    if (net->settled) return net->settled_sum[statistics];
     ct_hash_init(&h);
     for (int k = 0; k < net->n_param; k++) {
         const ct_param *p = &net->param[k];

@@ -176,6 +176,8 @@ struct ct_net {
     int64_t n_sample; /* of its data set; 0: unknown */
     ct_memory memory;
     Ct__Recompute recompute;    /* what is done; never AUTO */
+    bool settled;               /* ct_net_settle() … */
+    uint64_t settled_sum[2];    /* … and its checksums, the second with statistics */
     bool timing;                /* set by `time`: steps note their seconds */
     struct ct_team_clock *team; /* likewise, or NULL; borrowed: its rows are the forward steps, then
                                  * the backward ones */
@@ -190,6 +192,12 @@ void ct_net_destroy(ct_net *net);
 
 /** The net's weights changed, or those of a set of it: caches derived from them are stale. */
 void ct_net_weights_changed(ct_net *net);
+/** The weights of a net for forward alone are final, and it has one pass: layers whose rows vary in
+ *  number pack them now, and those that nobody else reads give their memory back. Their blobs have
+ *  no data then. Nothing where gradients, other nets or devices have the weights. */
+void ct_net_settle(ct_net *net);
+/** CT_ERR_ARG, logged: the net is settled, and its weights can be neither read nor loaded. */
+ct_status ct_net_check_weights(const ct_net *net);
 /** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
 int64_t ct_net_output_count(const ct_net *net, int i);
 /** Index of the blob / layer / parameter of that name, or -1. */

@@ -195,6 +195,9 @@ int ct_pass_narrow_last(const ct_pass *pass);
 /** Before layer `unit` of a forward; after a forward, whether it failed or not. */
 void ct_pass_narrow_before(ct_pass *pass, int unit);
 void ct_pass_narrow_after(ct_pass *pass);
+
+/** Tells the instances which weights caches of them must be of. */
+void ct_pass_set_versions(ct_pass *pass);
 /** Gives the exec the samples that layer i works on, and the ranks that it asks for sums. i < 0:
  * the net's. */
 void ct_pass_set_exec(ct_pass *pass, int i);

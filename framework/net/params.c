@@ -636,6 +636,7 @@ ct_status ct_pass_use_weights(ct_pass *pass, const ct_weight_set *set)
     ct_pass_impl *m = ct_pass_impl_of(pass);
     bool in;
 
+    CT_TRY(ct_net_check_weights(net));
     if ((set != NULL) && (set->net != net) && (set->net != net->options.share))
         return CT_FAIL(CT_ERR_ARG, "a pass of net \"%s\" cannot run on weights of net \"%s\"",
                        net->name, set->net->name);

@@ -539,15 +539,21 @@ static ct_status run_list(run *p, ct_step *list, int n)
     return status;
 }
 
-/* Version numbers of caches, and the place of buffers whose place depends on the direction. */
-static void prepare(ct_pass *pass, bool forward)
+void ct_pass_set_versions(ct_pass *pass)
 {
     const ct_net *net = pass->net;
-    const ct_net_impl *m = ct_net_impl_of(net);
     int64_t version = net->weight_version + ct_pass_impl_of(pass)->n_use;
 
     if (net->options.share != NULL) version += net->options.share->weight_version;
     for (int i = 0; i < net->n_layer; i++) pass->instance[i]->weight_version = version;
+}
+
+/* Version numbers of caches, and the place of buffers whose place depends on the direction. */
+static void prepare(ct_pass *pass, bool forward)
+{
+    const ct_net_impl *m = ct_net_impl_of(pass->net);
+
+    ct_pass_set_versions(pass);
     for (int i = 0; i < m->n_call_buffer; i++) {
         const ct_call_buffer *c = &m->call_buffer[i];
 
@@ -619,5 +625,5 @@ void ct_pass_forget_graphs(ct_pass *pass)
 
 void ct_net_weights_changed(ct_net *net)
 {
-    net->weight_version++;
+    if (!net->settled) net->weight_version++;
 }

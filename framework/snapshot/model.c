@@ -275,6 +275,7 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
     ct_model *m = NULL;
     ct_status status;
 
+    CT_TRY(ct_net_check_weights(net));
     CT_TRY(model_create(name, &m));
     m->name = strdup(name);
     status = (m->name != NULL) ? add_net(m, net, &from)

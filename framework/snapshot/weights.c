@@ -192,6 +192,7 @@ ct_status ct_weights_read(const char *path, const ct_weights *w)
     ct_model *m = NULL;
     ct_status status;
 
+    CT_TRY(ct_net_check_weights(w->net));
     CT_TRY(ct_model_open(path, &m));
     status = read_all(m, w);
     ct_model_close(m);
@@ -419,6 +420,7 @@ ct_status ct_weights_take(const char *file, const ct_weights *w)
     ct_model *m = NULL;
     ct_status status;
 
+    CT_TRY(ct_net_check_weights(w->net));
     CT_TRY(ct_model_open(file, &m));
     status = load(m, w);
     ct_model_close(m);
@@ -510,6 +512,7 @@ static bool is_needed(const ct_param *p)
 
 ct_status ct_weights_load_all(const char *files, ct_net *net)
 {
+    CT_TRY(ct_net_check_weights(net));
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *p = &net->param[i];
 

@@ -210,6 +210,14 @@ static const void *kept_weight(const ct_layer *l, ct_instance *in)
     return kept->data;
 }
 
+/* A tail's loss reads the weight itself. */
+static bool ip_keeps(const ct_layer *l, ct_instance *in, int w)
+{
+    const ip_instance *r = in->state;
+
+    return (w == 0) && l->env->rows_vary && (r->head.loss == NULL) && (kept_weight(l, in) != NULL);
+}
+
 static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
 {
     const ip_state *s = l->state;
@@ -568,6 +576,7 @@ const ct_layer_ops ct_layer_inner_product = {
     .backward = ip_backward,
     .estimate = ip_estimate,
     .rounds = ip_rounds,
+    .keeps = ip_keeps,
     .release = ip_release,
     .on_cuda = true,
     .layout = &inner_product_layout,

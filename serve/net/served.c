@@ -72,7 +72,9 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
         return (o->weights != NULL) ? o->division->load(o->division->ctx, o->weights, whole)
                                     : CT_OK;
     }
-    return (o->weights != NULL) ? ct_weights_load_all(o->weights, ct_packed_net_of(s->net)) : CT_OK;
+    if (o->weights != NULL) CT_TRY(ct_weights_load_all(o->weights, whole));
+    ct_net_settle(whole);
+    return CT_OK;
 }
 
 ct_status ct_served_open(const ct_served_options *o, ct_served **s_p)

@@ -156,6 +156,33 @@ static void shared_memory_counts_by_its_share(void **state)
     assert_true(ct_memory_resident() > 0);
 }
 
+/* Pages go, neighbours stay, and what went can be written again. */
+static void whole_pages_are_discarded(void **state)
+{
+    const size_t bytes = 64 << 20, edge = 100;
+    unsigned char *block = ct_mem_acquire(bytes);
+    int64_t before;
+    size_t given;
+
+    (void)state;
+    assert_non_null(block);
+    memset(block, 7, bytes);
+    before = ct_memory_resident_now();
+    given = ct_mem_discard(block + edge, bytes - 2 * edge);
+    assert_true(given <= bytes - 2 * edge);
+    assert_true(given + 2 * (size_t)sysconf(_SC_PAGESIZE) >= bytes - 2 * edge);
+    if (before > 0) assert_true(ct_memory_resident_now() < before - (60 << 20));
+    for (size_t i = 0; i < edge; i++) {
+        assert_int_equal(block[i], 7);
+        assert_int_equal(block[bytes - 1 - i], 7);
+    }
+    assert_int_equal(ct_mem_discard(block + edge, edge), 0);
+    assert_int_equal(block[edge], 7);
+    memset(block, 3, bytes);
+    assert_int_equal(block[bytes / 2], 3);
+    ct_mem_release(block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +192,7 @@ int main(void)
         cmocka_unit_test(groups_limit_memory),
         cmocka_unit_test(groups_have_memory_left),
         cmocka_unit_test(shared_memory_counts_by_its_share),
+        cmocka_unit_test(whole_pages_are_discarded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

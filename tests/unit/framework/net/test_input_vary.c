@@ -6,6 +6,9 @@
 #include "tests/log_capture.h"
 #include "tests/net_layers.h"
 
+#include "framework/snapshot/model.h"
+#include "framework/snapshot/snapshot.h"
+
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,6 +217,122 @@ static void weights_change(void **state)
     test_net_destroy(&f);
 }
 
+/* ---- weights that are final */
+
+static const ct_param *param_of(const test_net *f, const char *key)
+{
+    int k = ct_net_find_param(f->net, key);
+
+    assert_true(k >= 0);
+    return &f->net->param[k];
+}
+
+/* Before its first pass, or once it ran; whatever comes behind gives the same bits, though nothing
+ * reads the weights any more. */
+static void settle(Ct__SolverParameter__Precision precision, bool ran)
+{
+    test_net f, other;
+    size_t allocated;
+
+    open_tokens(6, 24, precision, &f);
+    open_tokens(6, 24, precision, &other);
+    same_weights(&f, &other);
+    allocated = f.net->memory.allocated;
+    put_tokens(&f, 4, 9, 0);
+    if (ran) assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
+    ct_net_settle(f.net);
+    assert_true(f.net->settled);
+    for (int s = 0; s < 2; s++)
+        assert_true(ct_net_checksum(f.net, s != 0) == ct_net_checksum(other.net, s != 0));
+    assert_true(f.net->memory.allocated <= allocated);
+    assert_null(ct_blob_data(&param_of(&f, "a_qkv[0]")->blob));
+    assert_null(ct_blob_data(&param_of(&f, "b_down[0]")->blob));
+    assert_non_null(ct_blob_data(&param_of(&f, "a_qkv[1]")->blob));
+    assert_non_null(ct_blob_data(&param_of(&f, "wte[0]")->blob));
+    for (int i = 0; i < N_SHAPE; i++) {
+        if (i == 3) ct_net_weights_changed(f.net); /* they do not */
+        if (i == 5) ct_net_settle(f.net);
+        put_tokens(&f, shapes[i].n, shapes[i].t, i);
+        put_tokens(&other, shapes[i].n, shapes[i].t, i);
+        assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
+        assert_int_equal(ct_pass_forward(other.net->pass, NULL), CT_OK);
+        same_output(&f, &other);
+    }
+    test_net_destroy(&other);
+    test_net_destroy(&f);
+}
+
+static void final_weights_are_packed_alone(void **state)
+{
+    (void)state;
+    for (int ran = 0; ran < 2; ran++) {
+        settle(CT__SOLVER_PARAMETER__PRECISION__F32, ran != 0);
+        settle(CT__SOLVER_PARAMETER__PRECISION__BF16, ran != 0);
+    }
+}
+
+/* A layer that looks weights up, and one that multiplies by them. */
+static void shared_weights_stay(void **state)
+{
+    ct_net_options o = { .phase = CT_TEST, .forward_only = true, .table = ct_layer_table };
+    test_net f;
+
+    (void)state;
+    assert_int_equal(
+        test_net_create("layer { name: 'in' type: 'Input' top: 'id' input_param { shape { dim: 2 "
+                        "dim: 5 }" VARIES "} }\n" ONE(
+                            "wte", "Embed", "id", "w",
+                            "param { name: 'table' } embed_param { input_dim: 19 num_output: 32 "
+                            "bias_term: false weight_filler { type: 'gaussian' } }")
+                            FC("own", "w", "32") ONE("head", "InnerProduct", "own", "head",
+                                                     "param { name: 'table' } inner_product_param "
+                                                     "{ num_output: 19 bias_term: false axis: 2 }"),
+                        &o, &f),
+        CT_OK);
+    ct_net_settle(f.net);
+    assert_non_null(ct_blob_data(&param_of(&f, "table")->blob));
+    assert_null(ct_blob_data(&param_of(&f, "own[0]")->blob));
+    test_net_destroy(&f);
+}
+
+/* What may change is not packed alone; what was is neither read nor written. */
+static void weights_that_are_not_there(void **state)
+{
+    static const char refused[] =
+        "has its weights packed for forward alone: they are neither loaded nor saved any more";
+    ct_net_options train = { .phase = CT_TRAIN, .table = ct_layer_table };
+    char text[8192];
+    ct_model *m = NULL;
+    log_capture log;
+    test_net f;
+
+    (void)state;
+    snprintf(text, sizeof(text),
+             "layer { name: 'in' type: 'Input' top: 'id' top: 'mask' input_param { shape { dim: 2 "
+             "dim: 5 }" VARIES "} }\n%s",
+             tokens);
+    assert_int_equal(test_net_create(text, &train, &f), CT_OK);
+    ct_net_settle(f.net);
+    assert_false(f.net->settled);
+    assert_int_equal(ct_net_check_weights(f.net), CT_OK);
+    assert_non_null(ct_blob_data(&param_of(&f, "a_qkv[0]")->blob));
+    test_net_destroy(&f);
+
+    open_tokens(6, 24, CT__SOLVER_PARAMETER__PRECISION__F32, &f);
+    ct_net_settle(f.net);
+    log_capture_start(&log);
+    assert_int_equal(ct_weights_load_all("any.npz", f.net), CT_ERR_ARG);
+    assert_non_null(strstr(log.error, refused));
+    assert_int_equal(ct_weights_load("any.npz", f.net), CT_ERR_ARG);
+    assert_int_equal(ct_model_of_net(f.net, NULL, NULL, &m), CT_ERR_ARG);
+    assert_int_equal(ct_pass_use_weights(f.net->pass, NULL), CT_ERR_ARG);
+    assert_int_equal(log.n_error, 4);
+    log_capture_stop();
+    put_tokens(&f, 2, 5, 0);
+    assert_int_equal(ct_pass_forward(f.net->pass, NULL), CT_OK);
+    test_net_destroy(&f);
+}
+
 /* ---- nets of images, and training */
 
 enum { N = 7, PIXELS = 3 * 6 * 6 };
@@ -349,6 +468,9 @@ int main(void)
         cmocka_unit_test(groups_stay),
         cmocka_unit_test(rows_do_not_see_each_other),
         cmocka_unit_test(weights_change),
+        cmocka_unit_test(final_weights_are_packed_alone),
+        cmocka_unit_test(shared_weights_stay),
+        cmocka_unit_test(weights_that_are_not_there),
         cmocka_unit_test(images_of_all_numbers),
         cmocka_unit_test(shapes_are_refused),
         cmocka_unit_test(layers_refuse),
