@@ -310,6 +310,7 @@ static ct_status make_cache(ct_packed_net *p)
         if (c->kept[in->number] == NULL)
             return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %" PRId64 " tokens of a cache",
                                  p->pages * CT_PAGE_TOKENS);
+        (void)ct_mem_discard(c->kept[in->number], kept); /* pages take memory when they are used */
         c->page_bytes += (double)kept / (double)p->pages;
     }
     if (most > 0) c->work = ct_mem_acquire(most);
