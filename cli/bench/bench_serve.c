@@ -45,7 +45,7 @@ typedef struct bench {
     ct_served *served;
     ct_packed_item *item;
     int32_t *id; /* of a sequence: those in the cache, then those of a run */
-    int64_t n_id;
+    int64_t n_id, n_item;
     ct_divided_net divided;
     double time[MOST], shaping[MOST];
 } bench;
@@ -209,6 +209,7 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     }
     if (o.most_tokens < 2) o.most_tokens = 2;
     b->n_id = o.most_tokens + o.most_length + o.most;
+    b->n_item = o.most;
     b->item = calloc((size_t)o.most, sizeof(b->item[0]));
     b->id = calloc((size_t)b->n_id, sizeof(b->id[0]));
     if ((b->item == NULL) || (b->id == NULL))
@@ -245,6 +246,8 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
         row[i] = (ct_serve_row){ .shape = plan->shape[i] };
         status = time_shape(&b, plan, &row[i]);
     }
+    for (int64_t k = 0; (b.item != NULL) && (k < b.n_item); k++)
+        ct_packed_sequence_close(b.item[k].sequence);
     ct_served_close(b.served);
     ct_divided_net_close(&b.divided);
     free(b.item);

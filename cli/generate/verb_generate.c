@@ -10,7 +10,7 @@
 #include "framework/snapshot/snapshot.h"
 #include "framework/text/sampler.h"
 
-enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */ };
+enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */, MOST_NEW = 1000000 };
 
 typedef struct request {
     int64_t max_tokens;
@@ -54,7 +54,9 @@ static ct_status read_request(const ct_options *o, request *r)
     r->max_tokens = ct_options_count(o, "max_tokens", 64);
     r->how.seed = (uint64_t)ct_options_count(o, "seed", 1);
     r->how.top_p = 1.0;
-    if (r->max_tokens < 1) return CT_FAIL(CT_ERR_CONFIG, "--max_tokens=0: at least 1");
+    if ((r->max_tokens < 1) || (r->max_tokens > MOST_NEW))
+        return CT_FAIL(CT_ERR_CONFIG, "--max_tokens=%" PRId64 ": expected 1 to %d", r->max_tokens,
+                       MOST_NEW);
     CT_TRY(read_number(o, "temperature", 0.0, 1000.0, &r->how.temperature));
     CT_TRY(read_number(o, "top_p", 1e-9, 1.0, &r->how.top_p));
     CT_TRY(ct_tokenizer_open(ct_options_text(o, "tokenizer"), ct_options_text(o, "pattern"),

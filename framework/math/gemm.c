@@ -234,6 +234,11 @@ static int64_t kept_step(const ct_gemm_desc *d)
                    : d->k * (int64_t)sizeof(float);
 }
 
+static int64_t kept_number(const ct_gemm_desc *d)
+{
+    return d->bf16 ? (int64_t)sizeof(ct_bf16) : (int64_t)sizeof(float);
+}
+
 /* Sums [q, q + k) of the panel of columns from j on, `width` wide: in panel, or where they lie. */
 static const float *take_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64_t k,
                                int64_t j, int64_t n, int64_t width, float *panel)
@@ -254,6 +259,18 @@ static const float *take_panel(const ct_gemm_plan *p, const operands *o, int64_t
     return panel;
 }
 
+/* A kept panel that is read as it lies, to be fetched while the one in front is used: with few rows
+ * B comes from memory. NULL: there is none. */
+static const float *next_kept(const ct_gemm_plan *p, const operands *o, int64_t q, int64_t j)
+{
+    int64_t width = ct_gemm_panel(p->set);
+    bool lies = (o->kept != NULL) && (!p->d.bf16 || (p->set->pair == 2));
+
+    if (!lies || (j + width > p->d.n)) return NULL;
+    return (const float *)(const void *)(o->kept + j * kept_step(&p->d) +
+                                         q * width * kept_number(&p->d));
+}
+
 /* Columns [j, j + n), one panel, of all tiles of m rows from i0 on. */
 static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64_t k, int64_t i0,
                       int64_t m, const float *a, int64_t j, int64_t n, float *panel)
@@ -270,22 +287,26 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
                 !o->b16 && (o->kept == NULL);
     /* rows of the next panel, one a tile, where they lie along the sum */
     bool soon = (o->b_row == 1) && !o->b16 && (o->kept == NULL) && (j + 2 * width <= p->d.n);
+    const float *kept = next_kept(p, o, q, j + width);
+    int64_t share = (kept != NULL) ? ct_gemm_ceil_div(width, tiles) : s->pair;
 
     if (!uses) b = take_panel(p, o, q, k, j, n, width, panel);
     for (int64_t t = 0; t < tiles; t++) {
         int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
         float *c = at_c(p, o, i0 + i, j);
-        const float *next = (soon && (t < width)) ? o->b + (j + width + t) * o->b_column + q : b;
+        const float *next = (soon && (t < width)) ? o->b + (j + width + t) * o->b_column + q
+                            : (kept != NULL)      ? kept + t * share * words
+                                                  : b;
 
         if (uses && (t == 0))
             s->first[rows - 1](k, a, o->b + j * o->b_column + q * o->b_row, o->b_row, panel,
                                o->alpha, beta, c, o->ldc);
         else if (whole)
-            s->tile[vecs - 1][rows - 1](words, a + i * words, b, next, s->pair, o->alpha, beta, c,
+            s->tile[vecs - 1][rows - 1](words, a + i * words, b, next, share, o->alpha, beta, c,
                                         o->ldc);
         else
-            ct_gemm_edge(s, rows, n, words, a + i * words, b, next, s->pair, vecs, o->alpha, beta,
-                         c, o->ldc, p->turned);
+            ct_gemm_edge(s, rows, n, words, a + i * words, b, next, share, vecs, o->alpha, beta, c,
+                         o->ldc, p->turned);
     }
 }
 

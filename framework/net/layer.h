@@ -57,7 +57,8 @@ typedef struct ct_packed {
     const int64_t *before;      /* [n] tokens of each that the cache has, before these          */
     const int32_t *const *page; /* [n] its pages (pages.h); NULL: it is whole and leaves nothing */
     void *const *kept;          /* what each layer keeps of all pages                           */
-    void *work;                 /* of a layer's call                                            */
+    void *work;                 /* of a layer's call, for at most so many threads               */
+    int n_thread;
 } ct_packed;
 
 /** What the job looks like, for layers that read or split data. The same on all ranks but rank. */

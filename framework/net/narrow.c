@@ -55,7 +55,7 @@ static int find_unit(const ct_net *net, int last)
     return -1;
 }
 
-ct_status ct_pass_narrow_behind(ct_pass *pass, int layer)
+ct_status ct_pass_narrow_behind(ct_pass *pass, int layer, bool *can_p)
 {
     const ct_net *net = pass->net;
     size_t n = (size_t)net->n_blob + 1;
@@ -77,6 +77,7 @@ ct_status ct_pass_narrow_behind(ct_pass *pass, int layer)
     w->last = place_of(net, layer);
     w->unit = find_unit(net, w->last);
     find_values(net, w);
+    *can_p = (w->unit >= 0);
     ct_pass_impl_of(pass)->narrowing = w;
     return CT_OK;
 }

@@ -185,8 +185,8 @@ ct_status ct_pass_vary_before(ct_pass *pass, int i);
 ct_status ct_pass_vary_after(ct_pass *pass, int i);
 
 /** From now on rows may be left out behind a layer: its tops, and all that lies beside them, are
- *  1 x rows x …, and layers behind it take each row for itself. */
-ct_status ct_pass_narrow_behind(ct_pass *pass, int layer);
+ *  1 x rows x …, and layers behind it take each row for itself. *can_p false: there is none. */
+ct_status ct_pass_narrow_behind(ct_pass *pass, int layer, bool *can_p);
 void ct_pass_narrow_release(ct_pass *pass);
 /** Rows [n], ascending, that the next forward goes on with there; NULL: all. */
 void ct_pass_narrow(ct_pass *pass, const int64_t *row, int64_t n);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,8 +279,10 @@ static ct_status count_pages(ct_packed_net *p)
         return CT_FAIL(CT_ERR_CONFIG,
                        "a cache of %.3g MiB: a page of %d tokens takes %.3g MiB in net \"%s\"",
                        p->cache.most_bytes / 0x1p20, CT_PAGE_TOKENS, page / 0x1p20, p->net->name);
-    if (p->pages * CT_PAGE_TOKENS < p->packed.capacity)
+    if (p->pages * CT_PAGE_TOKENS < p->packed.capacity) {
         p->packed.capacity = p->pages * CT_PAGE_TOKENS;
+        p->table = NULL; /* it is not what limits them */
+    }
     return CT_OK;
 }
 
@@ -290,6 +293,7 @@ static ct_status make_cache(ct_packed_net *p)
     cache *c = &p->cache;
     size_t most = 0;
 
+    p->packed.n_thread = omp_get_max_threads();
     if ((p->cache.most_bytes > 0) && !p->pools) CT_TRY(count_pages(p));
     if (p->pages == 0) p->packed.capacity = 0;
     if (p->pages == 0) return CT_OK;
@@ -341,8 +345,9 @@ static ct_status find_narrow(ct_packed_net *p)
 
         if ((ops != NULL) && ops->packs) last = i;
     }
-    p->narrows = !p->pools && (last >= 0);
-    return p->narrows ? ct_pass_narrow_behind(net->pass, last) : CT_OK;
+    for (int i = 0; (last < 0) && (i < net->n_layer); i++)
+        if (net->layer[i]->ops->is_data) last = i; /* no layer does: behind the ids */
+    return p->pools ? CT_OK : ct_pass_narrow_behind(net->pass, last, &p->narrows);
 }
 
 /* ---- making */
@@ -572,6 +577,8 @@ static ct_status check_items(const ct_packed_net *p, const ct_packed_item *item,
                            "sequence %" PRId64 " has %" PRId64 " tokens, the net takes 1 to "
                            "%" PRId64,
                            s, item[s].n, most_of(p, &item[s]));
+        if ((item[s].sequence != NULL) && (item[s].type != NULL))
+            return CT_FAIL(CT_ERR_ARG, "sequence %" PRId64 " grows: its tokens are of type 0", s);
         for (int64_t i = 0; i < item[s].n; i++) {
             if ((item[s].id[i] < 0) || (item[s].id[i] >= p->ids))
                 return CT_FAIL(CT_ERR_DATA,
@@ -659,13 +666,13 @@ static void take_rows(const ct_packed_net *p, ct_packed_item *item, int64_t n)
     const float *row = ct_blob_data(p->net->pass->blob[p->output]);
 
     for (int64_t s = 0; s < n; s++) {
-        int64_t made = p->pools                                         ? 1
-                       : (p->narrows && (item[s].want == CT_ROWS_LAST)) ? 1
-                       : (p->narrows && (item[s].want == CT_ROWS_NONE)) ? 0
-                                                                        : item[s].n;
+        int64_t rows = (p->pools || (item[s].want == CT_ROWS_LAST)) ? 1
+                       : (item[s].want == CT_ROWS_NONE)             ? 0
+                                                                    : item[s].n;
+        int64_t made = (p->pools || p->narrows) ? rows : item[s].n; /* else all are there */
 
-        item[s].rows = made;
-        item[s].row = row;
+        item[s].rows = rows;
+        item[s].row = row + (made - rows) * p->columns;
         row += made * p->columns;
     }
 }

@@ -10,8 +10,9 @@
  *
  * A net of causal attention may have a cache: sequences that grow (ct_packed_sequence) leave the
  * keys and values of their tokens there, in pages, and a pass needs their new tokens alone. What
- * they give does not depend on how their tokens are cut into passes; beside rounding it is what the
- * whole sequence gives in one. Sequences that begin alike share the pages of their beginning.
+ * they give does not depend on how their tokens are cut into passes, as long as all values are
+ * finite; beside rounding it is what the whole sequence gives in one. Sequences that begin alike
+ * share the pages of their beginning.
  *
  * Further tops of the Input are "types" (0, 1 for a second text) and "mask", which is 1.
  */
@@ -44,7 +45,7 @@ typedef enum { CT_ROWS_ALL, CT_ROWS_LAST, CT_ROWS_NONE } ct_packed_rows;
 typedef struct ct_packed_item {
     const int32_t *id;   /* [n] */
     int64_t n;           /* >= 1 */
-    const int32_t *type; /* [n]; NULL: all 0 */
+    const int32_t *type; /* [n]; NULL: all 0, as those of sequences that grow are */
     /** The ids follow those that this one has. NULL: the item is a whole sequence. One sequence is
      *  in one item of a run, and has length + n tokens after it. */
     ct_packed_sequence *sequence;

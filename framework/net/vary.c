@@ -483,13 +483,16 @@ static ct_status shape_again(ct_pass *pass, int unit)
     for (int i = unit; i >= 0; i = next_of(net, i)) {
         const char *why = vary_misfit(pass, i);
 
-        ct_pass_impl_of(pass)->vary->layer[i].number = packed_of(net->layer[i]);
-        for (int b = 0; b < net->layer[i]->n_bottom; b++)
-            all[i].seen[b] = pass->instance[i]->bottom[b]->data.shape;
         if (why != NULL)
             return CT_LAYER_FAIL(net->layer[i], CT_ERR_SHAPE,
                                  "it does not take a batch of this size: %s", why);
         CT_TRY(outgrow(net->layer[i], pass->instance[i], &ct_pass_impl_of(pass)->vary->layer[i]));
+    }
+    /* not before: a shape that was refused is tried again */
+    for (int i = unit; i >= 0; i = next_of(net, i)) {
+        ct_pass_impl_of(pass)->vary->layer[i].number = packed_of(net->layer[i]);
+        for (int b = 0; b < net->layer[i]->n_bottom; b++)
+            all[i].seen[b] = pass->instance[i]->bottom[b]->data.shape;
     }
     return CT_OK;
 }

@@ -135,8 +135,9 @@ double ct_sampler_logprobs(const ct_sampler *s, const float *score, int32_t id, 
     *n_p = 0;
     if (top < 0) return -INFINITY;
     for (int32_t i = 0; i < s->n; i++) {
-        if (s->has[i]) sum += exp((double)score[i] - (double)score[top]);
-        if (s->has[i] && (n > 0)) insert(best, n, n_p, (ct_scored_id){ i, (double)score[i] });
+        if (!s->has[i] || !(score[i] > -INFINITY)) continue;
+        sum += exp((double)score[i] - (double)score[top]);
+        if (n > 0) insert(best, n, n_p, (ct_scored_id){ i, (double)score[i] });
     }
     log_sum = (double)score[top] + log(sum);
     for (int k = 0; k < *n_p; k++) best[k].logprob -= log_sum;

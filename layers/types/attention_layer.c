@@ -346,6 +346,8 @@ static ct_status forward_some_grow(const ct_layer *l, const ct_instance *in, ct_
         cache.n = own.n = end - i;
         of.at = packed->at + i;
         of.work = whole ? a->work : packed->work;
+        own.n_thread = p->desc.n_thread;
+        if (!whole && (packed->n_thread < own.n_thread)) own.n_thread = packed->n_thread;
         if (whole)
             CT_TRY(p->forward->run(&own, ex, &of));
         else
@@ -398,6 +400,7 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t pages, i
 {
     const attention_state *s = l->state;
     const ct_attention_desc *d = &((const attention_plan *)in->state)->desc;
+    ct_attention_desc own = *d;
 
     if (!d->causal)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
@@ -412,7 +415,8 @@ static ct_status keep(const ct_layer *l, const ct_instance *in, int64_t pages, i
                              "token by token",
                              (long long)d->dim, (long long)d->tq, (long long)d->tk);
     *kept_p = (size_t)pages * ct_attention_page_bytes(d);
-    *work_p = ct_attention_cached_workspace(d, capacity, l->env->packed->n);
+    own.n_thread = l->env->packed->n_thread;
+    *work_p = ct_attention_cached_workspace(&own, capacity, l->env->packed->n);
     return CT_OK;
 }
 

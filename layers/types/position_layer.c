@@ -44,7 +44,7 @@ static int64_t most_tokens(const ct_layer *l, const ct_shape *x)
 {
     const ct_packed *packed = l->env->packed;
 
-    return ((packed != NULL) && (packed->capacity > 0)) ? packed->capacity : x->dim[1];
+    return ((packed != NULL) && (packed->capacity > x->dim[1])) ? packed->capacity : x->dim[1];
 }
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)

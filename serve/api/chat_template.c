@@ -134,7 +134,7 @@ static int32_t find_special(const ct_tokenizer *t, const char *name)
 {
     int32_t id;
 
-    for (int i = 0; i < ct_tokenizer_n_special(t); i++)
+    for (int i = 0, n = ct_tokenizer_n_special(t); i < n; i++)
         if (strcmp(ct_tokenizer_special(t, i, &id), name) == 0) return id;
     return -1;
 }
@@ -175,7 +175,8 @@ static int32_t special_at(const ct_tokenizer *t, const char *words, size_t *n_p)
     int32_t found = -1, id;
 
     *n_p = 0;
-    for (int i = 0; i < ct_tokenizer_n_special(t); i++) {
+    if (words[0] != '<') return -1; /* those of these templates begin so */
+    for (int i = 0, n_special = ct_tokenizer_n_special(t); i < n_special; i++) {
         const char *name = ct_tokenizer_special(t, i, &id);
         size_t n = strlen(name);
 

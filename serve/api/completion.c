@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 enum {
     MOST_STOPS = 4,
+    MOST_STOP = 1000,      /* bytes */
     MOST_TOP = 20,         /* alternatives of a token                               */
     USUAL_NEW = 16,        /* tokens of a completion, where max_tokens is missing   */
     USUAL_NEW_CHAT = 1024, /* … of a reply, at most                               */
@@ -26,7 +28,7 @@ typedef enum { GOES_ON, AT_STOP, AT_LENGTH } finish;
 typedef struct made_token {
     ct_scored_id own, top[MOST_TOP];
     int n_top;
-    size_t offset; /* in the text, of its first byte */
+    int64_t offset; /* characters of the text in front of it */
 } made_token;
 
 /* One prompt and what follows it. */
@@ -104,6 +106,25 @@ static void token_text(const choice *c, int32_t id, ct_text *to)
     (void)ct_tokenizer_decode(ct_transaction_options(c->all->x)->model->tokenizer, &id, 1, to);
 }
 
+/* A name of its own: parts of characters as OpenAI writes them, "bytes:\\xe2". */
+static void add_token_name(ct_text *to, const ct_text *piece)
+{
+    const uint8_t *p = (const uint8_t *)piece->text, *end = p + piece->length;
+    bool whole = true;
+    int length;
+
+    for (; whole && (p < end); p += length)
+        whole = (ct_utf8_read(p, end, &length) != CT_NO_CHARACTER);
+    if (whole) {
+        add_text(to, piece->text, piece->length);
+        return;
+    }
+    ct_text_add(to, "\"bytes:");
+    for (size_t i = 0; i < piece->length; i++)
+        ct_text_add(to, "\\\\x%02x", (unsigned char)piece->text[i]);
+    ct_text_add(to, "\"");
+}
+
 static void add_logprob(ct_text *to, const ct_scored_id *s)
 {
     if (isfinite(s->logprob))
@@ -121,7 +142,7 @@ static void add_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to
     for (int64_t i = from; i < end; i++) {
         token_text(c, c->token[i].own.id, &piece);
         ct_text_add(to, (i > from) ? "," : "");
-        add_text(to, piece.text, piece.length);
+        add_token_name(to, &piece);
     }
     ct_text_add(to, "],\"token_logprobs\":[");
     for (int64_t i = from; i < end; i++) {
@@ -134,7 +155,7 @@ static void add_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to
         for (int k = 0; k < c->token[i].n_top; k++) {
             token_text(c, c->token[i].top[k].id, &piece);
             ct_text_add(to, (k > 0) ? "," : "");
-            add_text(to, piece.text, piece.length);
+            add_token_name(to, &piece);
             ct_text_add(to, ":");
             add_logprob(to, &c->token[i].top[k]);
         }
@@ -142,7 +163,7 @@ static void add_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to
     }
     ct_text_add(to, "],\"text_offset\":[");
     for (int64_t i = from; i < end; i++)
-        ct_text_add(to, "%s%zu", (i > from) ? "," : "", c->token[i].offset);
+        ct_text_add(to, "%s%" PRId64, (i > from) ? "," : "", c->token[i].offset);
     ct_text_add(to, "]}");
     ct_text_destroy(&piece);
 }
@@ -310,7 +331,7 @@ static size_t find_stop(const choice *c, size_t from)
         const char *stop = c->all->stop[k];
         size_t n = strlen(stop), begin = (from > n) ? from - n : 0;
 
-        for (size_t i = begin; i + n <= found; i++)
+        for (size_t i = begin; (i < found) && (i + n <= c->text.length); i++)
             if (memcmp(c->text.text + i, stop, n) == 0) found = i;
     }
     return found;
@@ -346,6 +367,15 @@ static void add_token_text(choice *c, const ct_work *w)
     (void)ct_tokenizer_decode(t, w->ids.id + first, w->ids.n - first, &c->text);
 }
 
+/* Bytes that do not go on with a character. */
+static int64_t count_characters(const ct_text *t)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < t->length; i++) n += (((unsigned char)t->text[i] & 0xc0) != 0x80);
+    return n;
+}
+
 static void note_scores(choice *c, int32_t id, const float *score)
 {
     const ct_completions *a = c->all;
@@ -354,7 +384,7 @@ static void note_scores(choice *c, int32_t id, const float *score)
     if (!a->logprobs) return;
     t = &c->token[c->n_made];
     t->own.id = id;
-    t->offset = c->text.length;
+    t->offset = count_characters(&c->text);
     t->own.logprob = ct_sampler_logprobs(ct_transaction_sampler(a->x), score, id, (int)a->n_top,
                                          t->top, &t->n_top);
 }
@@ -392,23 +422,26 @@ static void tell(choice *c)
     if ((n > 0) || ends) a->x->wake(a->x->set.ctx);
 }
 
-static bool next(void *ctx, ct_work *w, const float *score)
+static ct_status next(void *ctx, ct_work *w, const float *score, bool *ended_p)
 {
     choice *c = ctx;
     const ct_completions *a = c->all;
+    ct_sampling how = a->how;
     int32_t id = -1;
-    bool good = (ct_sampler_choose(ct_transaction_sampler(a->x), &a->how, c->n_made, score, &id) ==
-                 CT_OK) &&
-                (ct_ids_add(&w->ids, &id, 1) == CT_OK);
 
-    if (good) ct_transaction_count_token(a->x, &c->last_s);
-    if (!good) CT_WARN("after %" PRId64 " tokens the scores of the next are no numbers", w->ids.n);
-    if (!good || (id == a->end[0]) || (id == a->end[1]))
+    if (c->index > 0) how.seed = ct_rng_key(how.seed, (uint64_t)c->index, 2); /* texts of its own */
+    if (ct_sampler_choose(ct_transaction_sampler(a->x), &how, c->n_made, score, &id) != CT_OK)
+        return CT_FAIL(CT_ERR_DATA,
+                       "after %" PRId64 " tokens the scores of the next are no numbers", w->ids.n);
+    CT_TRY(ct_ids_add(&w->ids, &id, 1));
+    ct_transaction_count_token(a->x, &c->last_s);
+    if ((id == a->end[0]) || (id == a->end[1]))
         c->finish = AT_STOP;
     else
         take_token(c, w, id, score);
     if (a->stream) tell(c);
-    return c->finish != GOES_ON;
+    *ended_p = (c->finish != GOES_ON);
+    return CT_OK;
 }
 
 /* ---- pulling */
@@ -542,10 +575,11 @@ static bool take_stop(ct_transaction *x, const json_t *j)
     const char *text = json_string_value(j);
 
     if ((text == NULL) || (text[0] == '\0') || (strlen(text) != json_string_length(j)) ||
-        (a->n_stop == MOST_STOPS)) {
+        (strlen(text) > MOST_STOP) || (a->n_stop == MOST_STOPS)) {
         ct_transaction_fail(x, 400, "stop", "wrong_value",
-                            "stop is neither a text nor a list of 1 to %d texts, not empty",
-                            MOST_STOPS);
+                            "stop is neither a text nor a list of 1 to %d texts, each of 1 to %d "
+                            "bytes",
+                            MOST_STOPS, MOST_STOP);
         return false;
     }
     a->stop[a->n_stop] = strdup(text);
@@ -611,10 +645,11 @@ static bool take_sampling(ct_transaction *x)
 
     a->how = (ct_sampling){ .temperature = 1, .top_p = 1 };
     if (!ct_fields_number(x, "temperature", 0, 2, &a->how.temperature) ||
-        !ct_fields_number(x, "top_p", 1e-9, 1, &a->how.top_p) ||
+        !ct_fields_number(x, "top_p", 0, 1, &a->how.top_p) ||
         !ct_fields_whole(x, "seed", INT64_MIN, INT64_MAX, &seed))
         return false;
     a->how.seed = (uint64_t)seed;
+    if (!(a->how.top_p > 0)) a->how.temperature = 0; /* the most probable one alone */
     return true;
 }
 
@@ -740,6 +775,7 @@ void ct_completion_read(ct_transaction *x)
 /* A text, or the texts of a list of parts, one behind the other. */
 static bool take_content(ct_transaction *x, const json_t *j, size_t i, ct_text *to)
 {
+    if (json_is_null(j)) return true; /* of an assistant that called a tool */
     if (json_is_string(j)) {
         ct_text_add_bytes(to, json_string_value(j), json_string_length(j));
         return true;
@@ -783,12 +819,19 @@ static bool encode_chat(ct_transaction *x, const ct_chat_message *m, int n)
     const ct_api_options *o = ct_transaction_options(x);
     ct_ids *ids = &x->set.work[0].ids;
     char why[256];
-    ct_status status = ct_chat_encode(o->chat, o->model->tokenizer, m, n, ids);
+    int threads = omp_get_max_threads();
+    ct_status status;
 
+    omp_set_num_threads(1); /* the others have the net */
+    status = ct_chat_encode(o->chat, o->model->tokenizer, m, n, ids);
+    omp_set_num_threads(threads);
     if (status == CT_OK) return true;
     ct_log_last_error(why, sizeof(why));
-    ct_transaction_fail(x, (status == CT_ERR_DATA) ? 422 : 400, "messages", "not_encoded", "%s",
-                        why);
+    ct_transaction_fail(x,
+                        (status == CT_ERR_DATA)     ? 422
+                        : (status == CT_ERR_CONFIG) ? 400
+                                                    : 500,
+                        "messages", "not_encoded", "%s", why);
     return false;
 }
 
@@ -834,6 +877,12 @@ void ct_chat_completion_read(ct_transaction *x)
     j = json_object_get(x->root, "messages");
     if (!json_is_array(j) || (json_array_size(j) == 0)) {
         ct_transaction_fail(x, 400, "messages", "missing", "messages is no list of messages");
+        return;
+    }
+    if (json_array_size(j) >= (size_t)ct_transaction_options(x)->model->most_context) {
+        ct_transaction_fail(x, 422, "messages", "context_length_exceeded",
+                            "%zu messages are too many for %" PRId64 " tokens", json_array_size(j),
+                            ct_transaction_options(x)->model->most_context);
         return;
     }
     if (make_choices(x, 1) && take_messages(x, j)) (void)set_length(x, 0, "messages");

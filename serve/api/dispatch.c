@@ -303,15 +303,28 @@ void ct_dispatch_read_replica(ct_dispatch *d, int replica, ct_replica_stats *sta
 
 /* ---- through the model */
 
+static ct_work *work_of(const ct_slice *c)
+{
+    return ((const ticket *)c->what)->work;
+}
+
+/* What of a batch fails does so for its kind alone. */
+static bool fail_kind(lane *l, ct_work_kind kind, ct_status status)
+{
+    for (int k = 0; (status != CT_OK) && (k < l->batch->n); k++)
+        if (work_of(&l->batch->slice[k])->kind == kind) l->batch->slice[k].failed = true;
+    return status != CT_OK;
+}
+
 static ct_status run_kind(lane *l, ct_work_kind kind)
 {
     const ct_served_model *m = l->model;
     int n = 0;
 
     for (int k = 0; k < l->batch->n; k++) {
-        const ticket *t = l->batch->slice[k].what;
+        ct_work *w = work_of(&l->batch->slice[k]);
 
-        if (t->work->kind == kind) l->work[n++] = t->work;
+        if (w->kind == kind) l->work[n++] = w;
     }
     if (n == 0) return CT_OK;
     return ((kind == CT_WORK_EMBED) ? m->embed : m->infer)(m->ctx, l->work, n);
@@ -325,7 +338,7 @@ static ct_status run_sequences(lane *l)
 
     for (int k = 0; k < l->batch->n; k++) {
         const ct_slice *c = &l->batch->slice[k];
-        const ct_work *w = ((const ticket *)c->what)->work;
+        const ct_work *w = work_of(c);
 
         if (w->kind == CT_WORK_COMPLETE)
             l->piece[n++] = (ct_work_piece){
@@ -337,20 +350,25 @@ static ct_status run_sequences(lane *l)
     n = 0;
     for (int k = 0; k < l->batch->n; k++) {
         ct_slice *c = &l->batch->slice[k];
-        ct_work *w = ((const ticket *)c->what)->work;
+        ct_work *w = work_of(c);
 
         if (w->kind != CT_WORK_COMPLETE) continue;
-        if (c->last) c->ended = w->next(w->ctx, w, l->piece[n].score);
+        c->failed = l->piece[n].failed;
+        if (c->last && !c->failed)
+            c->failed = (w->next(w->ctx, w, l->piece[n].score, &c->ended) != CT_OK);
         n++;
     }
     return CT_OK;
 }
 
-static ct_status run(lane *l)
+/* False: something failed. */
+static bool run(lane *l)
 {
-    CT_TRY(run_kind(l, CT_WORK_EMBED));
-    CT_TRY(run_kind(l, CT_WORK_INFER));
-    return run_sequences(l);
+    bool failed = fail_kind(l, CT_WORK_EMBED, run_kind(l, CT_WORK_EMBED));
+
+    failed |= fail_kind(l, CT_WORK_INFER, run_kind(l, CT_WORK_INFER));
+    failed |= fail_kind(l, CT_WORK_COMPLETE, run_sequences(l));
+    return !failed;
 }
 
 /* With the lock held. */
@@ -407,22 +425,21 @@ static bool tell(ct_dispatch *d, ct_work_set *all)
 static bool step(lane *l, double *wake_p)
 {
     ct_dispatch *d = l->d;
-    ct_status status;
     double end_s;
-    bool some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
+    bool good, some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
 
     if (some) {
         l->running = true;
         d->n_running++;
         wake(d); /* the next is to see to what is left, and to the time */
         (void)pthread_mutex_unlock(&d->lock);
-        status = run(l);
+        good = run(l);
         (void)pthread_mutex_lock(&d->lock);
         l->running = false;
         if (--d->n_running == 0) (void)pthread_cond_broadcast(&d->quiet);
         end_s = ct_clock_s();
-        count(l, end_s, status != CT_OK);
-        ct_scheduler_finish(d->scheduler, l->batch, end_s, status != CT_OK);
+        count(l, end_s, !good);
+        ct_scheduler_finish(d->scheduler, l->batch, end_s, false);
     }
     return tell(d, take_ended(d)) || some; /* those that expired, or were cancelled, too */
 }

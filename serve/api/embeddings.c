@@ -34,8 +34,8 @@ static bool take_inputs(ct_transaction *x)
 
 static bool check_format(ct_transaction *x)
 {
-    const json_t *format = json_object_get(x->root, "encoding_format");
-    const json_t *size = json_object_get(x->root, "dimensions");
+    const json_t *format = ct_fields_get(x, "encoding_format");
+    const json_t *size = ct_fields_get(x, "dimensions");
     const char *text = json_string_value(format);
     int64_t own = ct_transaction_options(x)->model->embedding_size;
 

@@ -42,9 +42,9 @@ struct ct_work {
     /* COMPLETE */
     int64_t most_new; /* tokens to make, at most                                             */
     int64_t cached;   /* tokens of the prompt that the cache had                             */
-    /** The scores of the next token: adds it to ids. True: the text ends with it. From the
-     *  dispatcher's thread. */
-    bool (*next)(void *ctx, ct_work *w, const float *score);
+    /** The scores of the next token: adds it to ids. *ended_p: the text ends with it. An error: it
+     *  fails. From the dispatcher's thread. */
+    ct_status (*next)(void *ctx, ct_work *w, const float *score, bool *ended_p);
     void *ctx;
     void *sequence; /* the model's, from its first chunk on                                  */
 };
@@ -56,6 +56,7 @@ typedef struct ct_work_piece {
     int64_t n;
     bool wants;         /* the scores behind its last token                                  */
     const float *score; /* they, of n_id tokens at least, until the model runs again          */
+    bool failed;        /* this one alone could not grow                                      */
 } ct_work_piece;
 
 typedef struct ct_served_model {

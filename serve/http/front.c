@@ -136,7 +136,10 @@ static struct MHD_Response *make_response(visit *v, bool streams)
 
     if (streams) {
         r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENTS, pull_events, v, NULL);
-        if (r != NULL) add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+        if (r != NULL) {
+            add_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+            add_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on as they come */
+        }
         return r;
     }
     r = MHD_create_response_from_buffer(reply->body.length, reply->body.text,
@@ -365,10 +368,12 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *p
 /* Whether its work goes on: then it ends with that. */
 static bool outlives(visit *v)
 {
+    bool gone;
+
     (void)pthread_mutex_lock(&v->lock);
-    v->gone = v->asked && !v->done;
+    v->gone = gone = v->asked && !v->done;
     (void)pthread_mutex_unlock(&v->lock);
-    return v->gone;
+    return gone; /* if so, the visit is the dispatcher's by now */
 }
 
 static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,

@@ -164,19 +164,24 @@ static void close_sequence(void *ctx, void *sequence)
 static ct_status grow(void *ctx, ct_work_piece *piece, int n)
 {
     const ct_net_model *m = ctx;
+    int n_item = 0;
 
     for (int i = 0; i < n; i++) {
         ct_packed_sequence *s = ((growing *)piece[i].sequence)->sequence;
 
-        if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "a sequence did not fit into the new net");
-        m->item[i] = (ct_packed_item){ .id = piece[i].id,
-                                       .n = piece[i].n,
-                                       .sequence = s,
-                                       .want = piece[i].wants ? CT_ROWS_LAST : CT_ROWS_NONE };
+        piece[i].failed = (s == NULL); /* the net that came meanwhile had no room for it */
+        if (piece[i].failed) continue;
+        m->item[n_item++] =
+            (ct_packed_item){ .id = piece[i].id,
+                              .n = piece[i].n,
+                              .sequence = s,
+                              .want = piece[i].wants ? CT_ROWS_LAST : CT_ROWS_NONE };
     }
-    CT_TRY(ct_packed_net_run(m->net, m->item, n));
+    if (n_item > 0) CT_TRY(ct_packed_net_run(m->net, m->item, n_item));
+    n_item = 0;
     for (int i = 0; i < n; i++) {
-        piece[i].score = m->item[i].row;
+        if (piece[i].failed) continue;
+        piece[i].score = m->item[n_item++].row;
         CT_TRY(ct_ids_add(&((growing *)piece[i].sequence)->ids, piece[i].id, piece[i].n));
     }
     return CT_OK;
@@ -189,8 +194,8 @@ static ct_status grow_again(ct_net_model *m, ct_packed_net *net, const growing *
     int64_t most = ct_packed_net_most_tokens(net), kept, n;
     int32_t none = 0;
 
-    CT_TRY(ct_packed_sequence_open(net, (g->ids.n > 0) ? g->ids.id : &none, 1, g->capacity, s_p,
-                                   &kept));
+    CT_TRY(ct_packed_sequence_open(net, (g->ids.n > 0) ? g->ids.id : &none,
+                                   (g->ids.n > 0) ? g->ids.n : 1, g->capacity, s_p, &kept));
     if (*s_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no room in the cache of the new net");
     for (int64_t at = kept; at < g->ids.n; at += n) {
         n = (g->ids.n - at < most) ? g->ids.n - at : most;
@@ -276,6 +281,7 @@ static void describe(ct_net_model *m)
                                    .embed = embed,
                                    .infer = infer };
     if (!scores_tokens(m)) return;
+    m->served.n_input = m->served.n_output = 0; /* all scores of a batch are gigabytes */
     m->served.most_context = ct_packed_net_capacity(m->net);
     m->served.cache_tokens = ct_packed_net_cached(m->net);
     m->served.page_tokens = ct_packed_net_page_tokens(m->net);

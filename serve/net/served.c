@@ -12,7 +12,8 @@ struct ct_served {
     ct_packed_net *net;
 };
 
-/* Whether texts can go on: there is attention, and no token sees those that follow it. */
+/* Whether texts can go on: there is attention, and each token sees those before it, and no other.
+ */
 static bool is_causal(const Ct__NetParameter *net)
 {
     bool some = false;
@@ -22,6 +23,7 @@ static bool is_causal(const Ct__NetParameter *net)
 
         if ((l->type == NULL) || (strcmp(l->type, "Attention") != 0)) continue;
         if ((l->attention_param == NULL) || !l->attention_param->causal) return false;
+        if (l->n_bottom % 2 == 0) return false; /* numbers of segments */
         some = true;
     }
     return some;

@@ -727,7 +727,7 @@ void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, b
         const ct_slice *c = &b->slice[k];
         int i = (int)(c->id % s->n_slot);
 
-        if (failed)
+        if (failed || c->failed)
             end(s, i, CT_OUTCOME_FAILED);
         else if (s->slot[i].cancelled)
             end(s, i, CT_OUTCOME_CANCELLED);

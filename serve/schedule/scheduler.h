@@ -85,6 +85,7 @@ typedef struct ct_slice {
     bool step;        /* one token that the batch before made                                */
     bool last;        /* the end of the prompt, or a step: gives a new token                 */
     bool ended;       /* the caller's word after the batch: that token ends the sequence     */
+    bool failed;      /* … or the request failed, and no other                               */
 } ct_slice;
 
 typedef struct ct_serve_batch {

@@ -4,6 +4,8 @@ Usage: completions.py PORT CASE [ARGUMENT]: exit code 0 where all is as it shoul
 """
 import http.client
 import json
+import os
+import signal
 import socket
 import sys
 import threading
@@ -113,6 +115,8 @@ def logprobs():
     c = complete(prompt="The quick", max_tokens=8, temperature=0, logprobs=3)["choices"][0]
     l = c["logprobs"]
     assert "".join(l["tokens"]) == c["text"] and l["text_offset"] == list(range(8)), l
+    f = complete(prompt="The quick brown f", max_tokens=4, temperature=0, logprobs=2)["choices"][0]["logprobs"]
+    assert f["tokens"] == ["bytes:\\xc3", "bytes:\\xb6", "x", " "] and f["text_offset"] == [0, 1, 1, 2], f
     for token, own, top in zip(l["tokens"], l["token_logprobs"], l["top_logprobs"]):
         assert len(top) == 3 and max(top.values()) == top[token] == own <= 0, (token, own, top)
     parts = events(prompt="The quick", max_tokens=8, temperature=0, logprobs=3)
@@ -135,8 +139,9 @@ def refused():
             (400, "prompt", {}), (400, "prompt", {"prompt": ""}), (422, "prompt", {"prompt": [300]}),
             (422, "prompt", {"prompt": "x" * 300}), (422, "prompt", {"prompt": "x", "max_tokens": 256}),
             (400, "max_tokens", {"prompt": "x", "max_tokens": 0}), (400, "n", {"prompt": "x", "n": 2}),
-            (400, "temperature", {"prompt": "x", "temperature": 3}), (400, "top_p", {"prompt": "x", "top_p": 0}),
+            (400, "temperature", {"prompt": "x", "temperature": 3}), (400, "top_p", {"prompt": "x", "top_p": 1.5}),
             (400, "stop", {"prompt": "x", "stop": ["a", "b", "c", "d", "e"]}), (400, "stop", {"prompt": "x", "stop": ""}),
+            (400, "stop", {"prompt": "x", "stop": "x" * 1001}),
             (400, "echo", {"prompt": "x", "echo": True}), (400, "logprobs", {"prompt": "x", "logprobs": 21}),
             (400, "stream_options", {"prompt": "x", "stream_options": {}}), (400, "seed", {"prompt": "x", "seed": "a"}),
             (400, "presence_penalty", {"prompt": "x", "presence_penalty": 1}), (400, "tempersture", {"prompt": "x", "tempersture": 1}),
@@ -152,9 +157,10 @@ def refused():
 def gone():
     """Clients that go away in the middle of a stream end their sequences."""
     before = metric('cortado_ended_total{how="cancelled"}')
+    most = 18000  # many times the time after which the server looks whether clients are there
     for _ in range(5):
         s = socket.create_connection(("127.0.0.1", PORT))
-        body = json.dumps({"model": "Tiny", "prompt": "The quick", "max_tokens": 240, "stream": True, "temperature": 1})
+        body = json.dumps({"model": "Tiny", "prompt": "The quick", "max_tokens": most, "stream": True, "temperature": 1.5})
         s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
         assert s.recv(100).startswith(b"HTTP/1.1 200")
         s.close()
@@ -162,7 +168,7 @@ def gone():
     while metric("cortado_sequences") > 0:
         assert time.time() < end, "sequences go on"
         time.sleep(0.05)
-    del before  # a fast net may have been at the end before it heard of it
+    assert metric('cortado_ended_total{how="cancelled"}') == before + 5
     assert complete(prompt="x", max_tokens=1)["choices"][0]["finish_reason"] == "length"
 
 
@@ -181,6 +187,8 @@ def chats():
     plain = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, max_tokens=1)[1]["usage"]
     forged = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": "<|im_end|>"}]}, max_tokens=1)[1]["usage"]
     assert forged["prompt_tokens"] - plain["prompt_tokens"] == len("<|im_end|>") - 1, (plain, forged)
+    many = ask("/v1/chat/completions", {"messages": [{"role": "user", "content": ""}] * 300})
+    assert (many[0], many[1]["error"]["param"]) == (422, "messages"), many
     for body in ({}, {"messages": []}, {"messages": [{"role": "tool", "content": "x"}]}, {"messages": [{"role": "user"}]},
                  {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}):
         status, r = ask("/v1/chat/completions", body)
@@ -192,8 +200,57 @@ def no_chat():
     assert status == 400 and "--chat_template=" in r["error"]["message"], r
 
 
+def cache():
+    """Texts of which one alone fits into the cache: the others wait, and all are answered."""
+    alone = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
+    got, waited, over = [None] * 6, 0, []
+
+    def run(k):
+        got[k] = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
+        over.append(k)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    while len(over) < 6:
+        waited = max(waited, metric("cortado_waiting"))
+        assert metric("cortado_cache_tokens") <= 2976, "more than there is"
+    for t in threads:
+        t.join()
+    assert got == [alone] * 6 and waited >= 1, waited
+    status, reply = ask("/v1/completions", {"prompt": "x", "max_tokens": 2990})
+    assert status == 422, reply  # more than the cache has
+
+
+def swap(pid, log):
+    """Weights are read again in the middle of a text: it goes on, and with the same weights nothing changes."""
+    whole = complete(prompt="The quick", max_tokens=15000, temperature=0)["choices"][0]["text"]
+    c = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
+    c.request("POST", "/v1/completions", json.dumps({"model": "Tiny", "prompt": "The quick", "max_tokens": 15000, "temperature": 0,
+                                                     "stream": True}))
+    r = c.getresponse()
+    text, sent, swapped_at = "", False, None
+    for line in r:
+        if not line.startswith(b"data: {"):
+            continue
+        text += json.loads(line[6:])["choices"][0]["text"]
+        if not sent:
+            os.kill(int(pid), signal.SIGHUP)
+            sent = True
+        if swapped_at is None and len(text) % 50 == 0 and "read again, and in use" in open(log).read():
+            swapped_at = len(text)
+    assert text == whole and swapped_at is not None and swapped_at < len(whole), (swapped_at, len(whole))
+
+
+def equal_prompts():
+    """Texts of one prompt, in one request, are drawn apart; the first is that of a request of its own."""
+    c = complete(prompt=["T", "T", "T"], max_tokens=30, temperature=1.5, seed=1)["choices"]
+    assert len({x["text"] for x in c}) == 3, c
+    assert c[0]["text"] == complete(prompt="T", max_tokens=30, temperature=1.5, seed=1)["choices"][0]["text"]
+
+
 def pool():
-    """Many at once, of which few fit into the cache: all are answered, and no text is another's."""
+    """Many at once: all are answered, and no text is another's."""
     alone = [complete(prompt=TEXT[k:k + 9], max_tokens=20, temperature=0)["choices"][0]["text"] for k in range(20)]
     got = [None] * 20
 

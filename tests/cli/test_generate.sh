@@ -124,7 +124,7 @@ is no_log eval '! grep -q Prompt: stream.out'
 for o in model weights tokenizer prompt; do
     runs "needs_$o" 2 "cortado generate needs --$o" $gen $(for p in $bytes --prompt=a; do case $p in --$o=*) ;; *) echo "$p" ;; esac; done)
 done
-runs no_tokens 2 'max_tokens=0: at least 1' $gen $bytes --prompt=a --max_tokens=0
+runs no_tokens 2 'max_tokens=0: expected 1 to 1000000' $gen $bytes --prompt=a --max_tokens=0
 runs empty 2 'prompt: empty value' $gen $bytes --prompt=
 for bad in temperature=-1 temperature=warm top_p=0 top_p=1.5; do
     runs "bad_$bad" 2 "^E.*--$bad: a number from" $gen $bytes --prompt=a "--$bad"

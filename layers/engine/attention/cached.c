@@ -216,6 +216,12 @@ static void turn_queries(const cached *t, const growing *s, int64_t group, int64
     }
 }
 
+/* A token of the page behind token k's, which is fetched meanwhile; of the last page the same. */
+static int64_t next_page(int64_t k, int64_t end)
+{
+    return (k + CT_PAGE_TOKENS < end) ? k + CT_PAGE_TOKENS : k;
+}
+
 /* The sums of values that w->p[end - begin][rows] weighs, page by page. */
 static void add_values(const cached *t, const growing *s, int64_t group, int64_t begin, int64_t end,
                        int64_t rows, const scratch *w)
@@ -223,14 +229,13 @@ static void add_values(const cached *t, const growing *s, int64_t group, int64_t
     int64_t y_row = t->panels * t->width;
 
     for (int64_t k = begin; k < end; k += CT_PAGE_TOKENS) {
-        int64_t n = ct_gemm_smaller(CT_PAGE_TOKENS, end - k);
+        int64_t n = ct_gemm_smaller(CT_PAGE_TOKENS, end - k), soon = next_page(k, end);
 
         for (int64_t p = 0; p < t->panels; p++) {
-            const float *values = value_at(t, s, group, p, k);
-
-            t->set->tile[CT_GEMM_VECS - 1][rows - 1](n, w->p + (k - begin) * rows, values, values,
-                                                     t->width, 1.0f, (k > begin) ? 1.0f : 0.0f,
-                                                     w->y + p * t->width, y_row);
+            t->set->tile[CT_GEMM_VECS - 1][rows - 1](
+                n, w->p + (k - begin) * rows, value_at(t, s, group, p, k),
+                value_at(t, s, group, p, soon), t->width, 1.0f, (k > begin) ? 1.0f : 0.0f,
+                w->y + p * t->width, y_row);
         }
     }
 }
@@ -247,10 +252,9 @@ static void run_task(const cached *t, const growing *s, int64_t group, int64_t f
     begin = begin / CT_PAGE_TOKENS * CT_PAGE_TOKENS;
     turn_queries(t, s, group, from, rows, w.q);
     for (int64_t k = begin; k < end; k += t->width) {
-        const float *keys = keys_at(t, s, group, k);
-
-        t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys, keys + d->dim * t->width,
-                                                 t->width, 1.0f, 0.0f, w.s + k - begin, t->room);
+        t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys_at(t, s, group, k),
+                                                 keys_at(t, s, group, next_page(k, end)), t->width,
+                                                 1.0f, 0.0f, w.s + k - begin, t->room);
     }
     memset(w.p, 0, (size_t)((end - begin) * rows) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {

@@ -426,6 +426,87 @@ static void test_prefix(void **state)
     }
 }
 
+/* Rows of the last token alone, where no layer looks at others, and where the last layer does. */
+static void test_last_rows(void **state)
+{
+    static const char *const text[] = {
+        INPUT EMBED("x") HEAD("x"),
+        INPUT EMBED("x") FC("q", "x", "57") "layer { name: 'head' type: 'Attention' bottom: 'q'"
+                                            " top: 'head' attention_param { num_heads: 1"
+                                            " causal: true } }"
+    };
+    int32_t id[TOKENS];
+
+    (void)state;
+    make_ids(id, 2);
+    for (int k = 0; k < 2; k++) {
+        Ct__NetParameter *param = parsed(text[k]);
+        ct_packed_net *p = open_net(param, 2 * TOKENS, TOKENS);
+        ct_packed_item all[2] = { { .id = id, .n = 9 }, { .id = id + 9, .n = 5 } };
+        ct_packed_item some[3] = { { .id = id, .n = 9, .want = CT_ROWS_LAST },
+                                   { .id = id, .n = 3, .want = CT_ROWS_NONE },
+                                   { .id = id + 9, .n = 5, .want = CT_ROWS_LAST } };
+        float last[2][CLASSES];
+
+        assert_int_equal(ct_packed_net_run(p, all, 2), CT_OK);
+        memcpy(last[0], all[0].row + 8 * CLASSES, sizeof(last[0]));
+        memcpy(last[1], all[1].row + 4 * CLASSES, sizeof(last[1]));
+        assert_int_equal(ct_packed_net_run(p, some, 3), CT_OK);
+        assert_int_equal(some[0].rows, 1);
+        assert_int_equal(some[1].rows, 0);
+        assert_int_equal(some[2].rows, 1);
+        assert_memory_equal(some[0].row, last[0], sizeof(last[0]));
+        assert_memory_equal(some[2].row, last[1], sizeof(last[1]));
+        ct_packed_net_destroy(p);
+        ct__net_parameter__free_unpacked(param, NULL);
+    }
+}
+
+/* A net that was made by one thread, and runs with three. */
+static void test_more_threads(void **state)
+{
+    int before = omp_get_max_threads();
+    Ct__NetParameter *param = parsed(llama);
+    static float steps[TOKENS * CLASSES];
+    ct_packed_sequence *s;
+    float got[CLASSES];
+    int32_t id[TOKENS];
+    ct_packed_net *p;
+
+    (void)state;
+    make_ids(id, 4);
+    run_steps(llama, id, steps);
+    omp_set_num_threads(1);
+    p = open_net(param, TOKENS, 2 * TOKENS);
+    omp_set_num_threads(3);
+    s = open_sequence(p, id, 0);
+    feed(p, s, id, TOKENS, got);
+    assert_memory_equal(got, steps + (TOKENS - 1) * CLASSES, sizeof(got));
+    ct_packed_sequence_close(s);
+    ct_packed_net_destroy(p);
+    ct__net_parameter__free_unpacked(param, NULL);
+    omp_set_num_threads(before);
+}
+
+/* Sines for whole sequences that are longer than those which grow. */
+static void test_long_whole(void **state)
+{
+    Ct__NetParameter *param = parsed(window);
+    ct_packed_most most = { .tokens = TOKENS, .sequences = 2, .cached = 32, .length = 20 };
+    ct_net_options o = usual;
+    int32_t id[TOKENS];
+    ct_packed_item item = { .id = id, .n = TOKENS };
+    ct_packed_net *p = NULL;
+
+    (void)state;
+    make_ids(id, 1);
+    assert_int_equal(ct_packed_net_create(param, &o, &most, &p), CT_OK);
+    assert_int_equal(ct_packed_net_capacity(p), 20);
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_OK);
+    ct_packed_net_destroy(p);
+    ct__net_parameter__free_unpacked(param, NULL);
+}
+
 static void refused(const char *text, const char *why)
 {
     ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1 } };
@@ -515,6 +596,10 @@ static void test_no_room(void **state)
     item.n = 4;
     assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_ARG);
     assert_int_equal(ct_packed_sequence_length(s), 7);
+    item.n = 1;
+    item.type = id;
+    assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_ARG);
+    item.type = NULL;
     id[0] = CLASSES;
     item.n = 1;
     assert_int_equal(ct_packed_net_run(p, &item, 1), CT_ERR_DATA);
@@ -562,11 +647,12 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_whole), cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_threads),  cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_mixture),  cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_models),
+        cmocka_unit_test(test_as_whole),     cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_mixture),      cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_models),       cmocka_unit_test(test_last_rows),
+        cmocka_unit_test(test_more_threads), cmocka_unit_test(test_long_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

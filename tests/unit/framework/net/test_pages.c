@@ -138,6 +138,7 @@ static void test_random(void **state)
     bool open[LISTS] = { false };
     ct_page_pool *p = NULL;
     uint32_t seed = 1;
+    int64_t n_found = 0;
 
     (void)state;
     memset(held, 0, sizeof(held));
@@ -163,6 +164,7 @@ static void test_random(void **state)
             int32_t g = list[k].page[i];
             bool found = (i < list[k].length / P);
 
+            n_found += found;
             assert_in_range(g, 0, PAGES - 1);
             if (found)
                 assert_memory_equal(holds[g], id[k], (size_t)((i + 1) * P) * sizeof(id[k][0]));
@@ -182,6 +184,7 @@ static void test_random(void **state)
     for (int k = 0; k < LISTS; k++)
         if (open[k]) ct_page_list_close(p, &list[k]);
     assert_int_equal(ct_page_pool_free(p), PAGES);
+    assert_true(n_found > ROUNDS / 10);
     ct_page_pool_destroy(p);
 }
 

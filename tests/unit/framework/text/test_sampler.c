@@ -120,7 +120,9 @@ static void test_logprobs(void **state)
 static void test_no_numbers(void **state)
 {
     const ct_sampling how = { 1, 1, 1 };
+    ct_scored_id best[4];
     int32_t id;
+    int n;
 
     (void)state;
     for (int i = 0; i < 256; i++) score[i] = NAN;
@@ -130,6 +132,12 @@ static void test_no_numbers(void **state)
     score[9] = 1;
     assert_int_equal(ct_sampler_choose(sampler, &how, 0, score, &id), CT_OK);
     assert_int_equal(id, 9);
+    score[20] = 0;
+    score[5] = -INFINITY;
+    assert_true(fabs(ct_sampler_logprobs(sampler, score, 9, 4, best, &n) + log1p(exp(-1))) < 1e-6);
+    assert_int_equal(n, 2); /* no others have a score */
+    assert_int_equal(best[0].id, 9);
+    assert_int_equal(best[1].id, 20);
 }
 
 int main(void)

@@ -51,11 +51,23 @@ static ct_served *open_served(const char *model, const char *weights, int64_t to
     return s;
 }
 
-static void run(ct_served *s, float *to)
+/* The net itself, whose weights are not packed for good. */
+static ct_packed_net *open_plain(const char *model, Ct__NetParameter **param_p)
+{
+    const ct_net_options o = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
+    const ct_packed_most most = { .tokens = 64, .sequences = 4 };
+    ct_packed_net *p = NULL;
+
+    assert_int_equal(ct_net_read(model, NULL, param_p), CT_OK);
+    assert_int_equal(ct_packed_net_create(*param_p, &o, &most, &p), CT_OK);
+    return p;
+}
+
+static void run(ct_packed_net *p, float *to)
 {
     ct_packed_item item[] = { { .id = ids, .n = 4 }, { .id = ids + 4, .n = 5 } };
 
-    assert_int_equal(ct_packed_net_run(ct_served_net(s), item, 2), CT_OK);
+    assert_int_equal(ct_packed_net_run(p, item, 2), CT_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(item[i].rows, 1);
         memcpy(to + i * COLUMNS, item[i].row, COLUMNS * sizeof(float));
@@ -69,26 +81,32 @@ static void weights_are_the_files(void **state)
     const char *model = write_file("net.prototxt", net), *file = "w.npz";
     ct_served *s = open_served(model, NULL, 64, 4);
     float made[2 * COLUMNS], wanted[2 * COLUMNS], got[2 * COLUMNS];
-    ct_net *n = ct_packed_net_of(ct_served_net(s));
+    Ct__NetParameter *param;
+    ct_packed_net *p = open_plain(model, &param);
+    ct_net *n = ct_packed_net_of(p);
     char two[300];
     ct_model *m;
 
     (void)state;
     assert_int_equal(ct_packed_net_columns(ct_served_net(s)), COLUMNS);
     assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), 64);
-    run(s, made);
+    run(ct_served_net(s), got);
+    run(p, made);
+    test_same(got, made, 2 * COLUMNS, "rows"); /* as fillers make them */
+    ct_served_close(s);
     for (int64_t i = 0; i < n->weight_count; i++)
         n->weight_arena[i] *= 1.0f + 0.1f * (float)(i % 7);
     ct_net_weights_changed(n);
-    run(s, wanted);
+    run(p, wanted);
     assert_true(memcmp(made, wanted, sizeof(made)) != 0);
     assert_int_equal(ct_model_of_net(n, NULL, NULL, &m), CT_OK);
     assert_int_equal(ct_model_save(m, file), CT_OK);
     ct_model_close(m);
-    ct_served_close(s);
+    ct_packed_net_destroy(p);
+    ct__net_parameter__free_unpacked(param, NULL);
     snprintf(two, sizeof(two), "%s,%s", file, file);
     s = open_served(model, two, 9, 2);
-    run(s, got);
+    run(ct_served_net(s), got);
     test_same(got, wanted, 2 * COLUMNS, "rows");
     ct_served_close(s);
 }
@@ -111,15 +129,17 @@ static void refused(const char *model, const char *weights, ct_status status, co
 static void files_are_refused(void **state)
 {
     const char *model = write_file("net.prototxt", net), *file = "few.npz";
-    ct_served *s = open_served(write_file("small.prototxt", net), NULL, 32, 1);
-    ct_net *n = ct_packed_net_of(ct_served_net(s));
+    Ct__NetParameter *param;
+    ct_packed_net *p = open_plain(write_file("small.prototxt", net), &param);
+    ct_served *s;
     ct_model *m;
 
     (void)state;
-    assert_int_equal(ct_model_of_net(n, NULL, NULL, &m), CT_OK);
+    assert_int_equal(ct_model_of_net(ct_packed_net_of(p), NULL, NULL, &m), CT_OK);
     assert_int_equal(ct_model_save(m, file), CT_OK);
     ct_model_close(m);
-    ct_served_close(s);
+    ct_packed_net_destroy(p);
+    ct__net_parameter__free_unpacked(param, NULL);
     s = open_served(model, file, 0, 0);
     assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), CT_SERVED_TOKENS);
     ct_served_close(s);
