@@ -4,10 +4,10 @@
 Usage: tests/bench/kraken_ttft.py DIR [--tokens=128,512] [--like=gpt2] [--iterations=15] [--rounds=3] [--precision=F32]
 
 LAUNCH starts two ranks (mpirun -np 2; "scripts/netns.sh run 2" for two pretended hosts, PIN=1 to keep each on a core), ONE one
-rank (nothing; "scripts/netns.sh run 1"), CORTADO names the program, OMP_NUM_THREADS the threads of a rank (1). DIR gets the nets.
-A prompt needs the scores of its last token alone, so the head counts for nothing: the nets have 128 tokens. What is timed is the
-forward of a training step with one sequence (cortado time). Rounds take the kinds in turn; printed are the medians of all rounds
-in milliseconds, and their ratios to the standard net's and to one rank's. --keep prints each round.
+rank (nothing; "scripts/netns.sh run 1"), CORTADO names the program; a rank has one thread. DIR gets the nets.
+A prompt needs the scores of its last token alone, so the head counts for nothing: the nets have 128 tokens. What is timed is a pass of
+one sequence (cortado bench serve), waits for the other rank included. Rounds take the kinds in turn; printed are the medians of
+all rounds in milliseconds, and their ratios to the standard net's and to one rank's. --keep prints each round.
 """
 import argparse
 import json
@@ -33,7 +33,7 @@ def make(kind, tokens, args):
     if kind == "kraken":
         command += ["--ways=2"]
     subprocess.run(command, check=True)
-    with open(os.path.join(folder, "train_val.prototxt")) as f:
+    with open(os.path.join(folder, "deploy.prototxt")) as f:
         net = f.read()
     with open(os.path.join(folder, "parallel.prototxt"), "w") as f:
         f.write(parallel(kind, net))
@@ -60,7 +60,7 @@ def parallel(kind, net):
     lines, last = [], None
     for name, kind_of in dict(entries(net)).items():
         last = name
-        if kind_of == "TokenData":
+        if kind_of == "Input":
             lines.append(f'  layer {{ name: "{name}" split: REPLICATE }}')
             continue
         if kind == "kraken":
@@ -76,22 +76,23 @@ def parallel(kind, net):
             how = "REPLICATE"
         if how:
             lines.append(f'  layer {{ name: "{name}" split: {how} }}')
-    return f'ranks: 2 global_batch: 1\nstage {{ first: "wte" last: "{last}" rank: 0 rank: 1 tensor: 2\n' + "\n".join(lines) + "\n}\n"
+    return f'ranks: 2 global_batch: 1\nstage {{ first: "input" last: "{last}" rank: 0 rank: 1 tensor: 2\n' + "\n".join(lines) + "\n}\n"
 
 
 def measure(folder, launch, divided, args):
+    """The median of a pass, in milliseconds."""
     program = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
-    out = os.path.join(folder, "time.json")
-    command = [*launch.split(), program, "time", f"--solver={os.path.join(folder, 'solver.prototxt')}", "--limits=false",
-               f"--iterations={args.iterations}", f"--json={out}", f"--set=precision={args.precision}"]
+    tokens = folder.rsplit("_", 1)[1]
+    out = os.path.join(folder, "serve.json")
+    command = [*launch.split(), program, "bench", "serve", f"--model={os.path.join(folder, 'deploy.prototxt')}", f"--shapes=1x{tokens}",
+               f"--repeat={args.iterations}", f"--json={out}", f"--precision={args.precision}", "--threads=1", "--log=error"]
     if divided:
         command.append(f"--parallel={os.path.join(folder, 'parallel.prototxt')}")
-    env = dict(os.environ, OMP_NUM_THREADS=os.environ.get("OMP_NUM_THREADS", "1"))
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
     with open(out) as f:
-        return json.load(f)
+        return json.loads(f.readline())["ms"]
 
 
 def main():
@@ -111,18 +112,14 @@ def main():
         folder = {k: make(k, tokens, args) for k in KINDS}
         ms = {k: [] for k in (*KINDS, "one rank")}
         for _ in range(args.rounds):
-            ms["one rank"].append(forward_ms(measure(folder["standard"], one, False, args)))
+            ms["one rank"].append(measure(folder["standard"], one, False, args))
             for k in KINDS:
-                ms[k].append(forward_ms(measure(folder[k], launch, True, args)))
+                ms[k].append(measure(folder[k], launch, True, args))
             if args.keep:
                 print({k: round(v[-1], 2) for k, v in ms.items()}, file=sys.stderr)
         middle = {k: statistics.median(v) for k, v in ms.items()}
         for k, v in middle.items():
             print(f"| {tokens} | {k} | {v:.1f} | {v / middle['standard']:.3f} | {v / middle['one rank']:.3f} |")
-
-
-def forward_ms(result):
-    return result["forward_ms"]
 
 
 main()
