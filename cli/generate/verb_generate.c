@@ -9,6 +9,7 @@
 #include "framework/net/packed.h"
 #include "framework/snapshot/snapshot.h"
 #include "framework/text/sampler.h"
+#include "framework/text/unicode.h"
 
 enum { MOST_CHUNK = 128 /* tokens of the prompt that a pass takes */, MOST_NEW = 1000000 };
 
@@ -86,20 +87,6 @@ static ct_status choose(const request *r, const float *score, int32_t *id_p)
 
 /* ---- the text */
 
-/* How many bytes of text[n] are whole characters: the first of UTF-8's bytes says how many there
- * are. */
-static size_t whole_bytes(const char *text, size_t n)
-{
-    for (size_t back = 1; (back <= 3) && (back <= n); back++) {
-        unsigned char c = (unsigned char)text[n - back];
-        size_t needs = (c >= 0xf8) ? 1 : (c >= 0xf0) ? 4 : (c >= 0xe0) ? 3 : (c >= 0xc0) ? 2 : 1;
-
-        if ((c & 0xc0) == 0x80) continue;
-        return (needs > back) ? n - back : n;
-    }
-    return n;
-}
-
 /* What there is of the text and was not written yet; last: whether characters are whole or not. */
 static ct_status write_text(request *r, bool last)
 {
@@ -107,7 +94,7 @@ static ct_status write_text(request *r, bool last)
 
     r->text.length = 0;
     CT_TRY(ct_tokenizer_decode(r->tokenizer, r->made.id, r->made.n, &r->text));
-    n = last ? r->text.length : whole_bytes(r->text.text, r->text.length);
+    n = last ? r->text.length : ct_utf8_whole(r->text.text, r->text.length);
     if (n <= r->written) return CT_OK;
     if ((fwrite(r->text.text + r->written, 1, n - r->written, stdout) != n - r->written) ||
         (fflush(stdout) != 0))

@@ -261,6 +261,13 @@ const char *ct_tokenizer_special(const ct_tokenizer *t, int i, int32_t *id_p)
     return NULL;
 }
 
+int32_t ct_tokenizer_find_special(const ct_tokenizer *t, const char *name)
+{
+    for (int k = 0; k < t->n_added; k++)
+        if (t->added[k].special && (strcmp(t->added[k].name, name) == 0)) return t->added[k].id;
+    return -1;
+}
+
 static bool is_token(const ct_tokenizer *t, int32_t id, const void *bytes, size_t n)
 {
     size_t length;

@@ -36,6 +36,8 @@ int32_t ct_tokenizer_end(const ct_tokenizer *t);
 /** Names of special tokens: i in [0, ct_tokenizer_n_special()). */
 int ct_tokenizer_n_special(const ct_tokenizer *t);
 const char *ct_tokenizer_special(const ct_tokenizer *t, int i, int32_t *id_p);
+/** The id of the special token of that name; -1: there is none. */
+int32_t ct_tokenizer_find_special(const ct_tokenizer *t, const char *name);
 /** Whether decoding what was encoded gives the same bytes, whatever they are. */
 bool ct_tokenizer_is_exact(const ct_tokenizer *t);
 

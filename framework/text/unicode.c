@@ -47,6 +47,19 @@ uint32_t ct_utf8_read(const uint8_t *p, const uint8_t *end, int *length_p)
     return CT_NO_CHARACTER;
 }
 
+size_t ct_utf8_whole(const char *text, size_t n)
+{
+    for (size_t back = 1; (back <= 3) && (back <= n); back++) {
+        unsigned char c =
+            (unsigned char)text[n - back]; /* the first byte says how many there are */
+        size_t needs = (c >= 0xf8) ? 1 : (c >= 0xf0) ? 4 : (c >= 0xe0) ? 3 : (c >= 0xc0) ? 2 : 1;
+
+        if ((c & 0xc0) == 0x80) continue;
+        return (needs > back) ? n - back : n;
+    }
+    return n;
+}
+
 int ct_utf8_write(uint32_t c, uint8_t to[4])
 {
     if (c < 0x80) {

@@ -130,20 +130,11 @@ ct_chat_template ct_chat_template_find(const char *tokenizer)
 
 /* ---- messages to ids */
 
-static int32_t find_special(const ct_tokenizer *t, const char *name)
-{
-    int32_t id;
-
-    for (int i = 0, n = ct_tokenizer_n_special(t); i < n; i++)
-        if (strcmp(ct_tokenizer_special(t, i, &id), name) == 0) return id;
-    return -1;
-}
-
 int32_t ct_chat_end(ct_chat_template template, const ct_tokenizer *t)
 {
     const char *end = form_of[template].end;
 
-    return (end != NULL) ? find_special(t, end) : -1;
+    return (end != NULL) ? ct_tokenizer_find_special(t, end) : -1;
 }
 
 /* Ids so far, and text behind them that has none yet: what stands between two special tokens is
@@ -254,7 +245,8 @@ ct_status ct_chat_encode(ct_chat_template template, const ct_tokenizer *t,
     if (f->eos && (ct_tokenizer_end(t) < 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s has no end token, which %s puts behind messages",
                        ct_tokenizer_source(t), f->name);
-    if ((f->end != NULL) && ((find_special(t, f->end) < 0) || (find_special(t, f->marker) < 0)))
+    if ((f->end != NULL) && ((ct_tokenizer_find_special(t, f->end) < 0) ||
+                             (ct_tokenizer_find_special(t, f->marker) < 0)))
         return CT_FAIL(CT_ERR_CONFIG, "%s has no special tokens %s and %s, which %s needs",
                        ct_tokenizer_source(t), f->marker, f->end, f->name);
     status = add_chat(&w, f, message, n);

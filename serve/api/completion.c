@@ -85,19 +85,6 @@ static void add_text(ct_text *to, const char *text, size_t n)
     ct_text_add(to, "\"");
 }
 
-/* Bytes of text[n] up to the last whole character: what follows may still become one. */
-static size_t whole_characters(const char *text, size_t n)
-{
-    for (size_t back = 1; (back <= 3) && (back <= n); back++) {
-        unsigned char c = (unsigned char)text[n - back];
-        size_t needs = (c >= 0xf8) ? 1 : (c >= 0xf0) ? 4 : (c >= 0xe0) ? 3 : (c >= 0xc0) ? 2 : 1;
-
-        if ((c & 0xc0) == 0x80) continue;
-        return (needs > back) ? n - back : n;
-    }
-    return n;
-}
-
 /* ---- logprobs */
 
 static void token_text(const choice *c, int32_t id, ct_text *to)
@@ -351,7 +338,7 @@ static size_t certain(const choice *c)
             break;
         }
     }
-    return whole_characters(c->text.text, safe);
+    return ct_utf8_whole(c->text.text, safe);
 }
 
 static void add_token_text(choice *c, const ct_work *w)

@@ -36,15 +36,6 @@ typedef struct growing {
 
 /* ---- texts */
 
-static int32_t find_special(const ct_tokenizer *t, const char *name)
-{
-    int32_t id;
-
-    for (int i = 0; i < ct_tokenizer_n_special(t); i++)
-        if (strcmp(ct_tokenizer_special(t, i, &id), name) == 0) return id;
-    return -1;
-}
-
 /* On one thread: a request's text is short, and the others have the net. */
 static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
 {
@@ -301,8 +292,8 @@ static ct_status take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
     if (ct_tokenizer_size(t) > n_id)
         return CT_FAIL(CT_ERR_CONFIG, "%s has ids up to %" PRId64 ", the net %" PRId64,
                        ct_tokenizer_source(t), ct_tokenizer_size(t) - 1, n_id - 1);
-    m->before = find_special(t, "[CLS]");
-    m->after = find_special(t, "[SEP]");
+    m->before = ct_tokenizer_find_special(t, "[CLS]");
+    m->after = ct_tokenizer_find_special(t, "[SEP]");
     if ((m->before < 0) || (m->after < 0)) m->before = m->after = -1;
     return CT_OK;
 }

@@ -40,18 +40,7 @@ layer { name: \"loss\" type: \"SoftmaxWithLoss\" bottom: \"head\" bottom: \"next
 echo 'net: "net.prototxt" type: "Adam" base_lr: 0.001 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "w" random_seed: 4' >solver.prototxt
 runs weights 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 # a tokenizer of bytes with the words of a chat
-"$python" - >tokenizer.json <<'END'
-import json
-keep = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
-char, n = {}, 0
-for b in range(256):
-    char[b] = chr(b) if b in keep else chr(256 + n)
-    n += b not in keep
-words = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-print(json.dumps({"version": "1.0", "added_tokens": [{"id": 256 + i, "content": w, "special": True} for i, w in enumerate(words)],
-                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}, "decoder": {"type": "ByteLevel"},
-                  "model": {"type": "BPE", "vocab": {char[b]: b for b in range(256)}, "merges": []}}))
-END
+"$python" "$ROOT/tests/cli/chat_tokenizer.py" >tokenizer.json
 echo 'a-key' >keys
 
 # asks NET CASE...: each case of clients.py against a server of that net

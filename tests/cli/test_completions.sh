@@ -81,19 +81,7 @@ stop full
 all="$short"
 
 # a tokenizer of bytes with the words of a chat
-python3 - >tokenizer.json <<'END' || not_ok tokenizer "not made"
-import json
-keep = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
-char, n = {}, 0
-for b in range(256):
-    char[b] = chr(b) if b in keep else chr(256 + n)
-    n += b not in keep
-words = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
-vocab = {char[b]: b for b in range(256)}
-print(json.dumps({"version": "1.0", "added_tokens": [{"id": 256 + i, "content": w, "special": True} for i, w in enumerate(words)],
-                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
-                  "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": vocab, "merges": []}}))
-END
+python3 "$ROOT/tests/cli/chat_tokenizer.py" >tokenizer.json || not_ok tokenizer "not made"
 echo '{"eos_token": "<|endoftext|>", "chat_template": "{% for m in messages %}<|im_start|>{{ m.role }}"}' >tokenizer_config.json
 start chat --tokenizer=tokenizer.json --kv_mb=1
 is template grep -q 'Chats: CHATML' chat.log
