@@ -1,487 +1,22 @@
-/* POST /v1/completions and /v1/chat/completions. */
+/* POST /v1/completions and /v1/chat/completions: what is asked. */
+#include "serve/api/completion.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <omp.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
-#include "framework/text/unicode.h"
 #include "serve/api/fields.h"
 
 enum {
-    MOST_STOPS = 4,
     MOST_STOP = 1000,      /* bytes */
-    MOST_TOP = 20,         /* alternatives of a token                               */
     USUAL_NEW = 16,        /* tokens of a completion, where max_tokens is missing   */
     USUAL_NEW_CHAT = 1024, /* … of a reply, at most                               */
     TOKEN_BYTES = 256      /* of messages, for each token that they may have      */
 };
-
-typedef enum { GOES_ON, AT_STOP, AT_LENGTH } finish;
-
-/* A token that was made, and its alternatives. */
-typedef struct made_token {
-    ct_scored_id own, top[MOST_TOP];
-    int n_top;
-    int64_t offset; /* characters of the text in front of it */
-} made_token;
-
-/* One prompt and what follows it. */
-typedef struct choice {
-    ct_completions *all;
-    int index;
-    ct_text text;         /* of the tokens that were made                           */
-    size_t sent;          /* bytes of it that events have                           */
-    int64_t n_sent_token; /* tokens whose logprobs events have                      */
-    made_token *token;    /* [most_new], where logprobs are asked for               */
-    int64_t n_made;
-    double last_s; /* when the last token was made; 0: none was */
-    finish finish;
-} choice;
-
-struct ct_completions {
-    ct_transaction *x;
-    bool chat, stream, include_usage, logprobs;
-    int64_t n_top, most_new, created;
-    ct_sampling how;
-    char *stop[MOST_STOPS];
-    int n_stop;
-    int32_t end[2]; /* tokens that end a text; -1: none */
-    choice *choice;
-    int n;
-    char id[40];
-    /* events, where they stream: */
-    pthread_mutex_t lock;
-    ct_text out;
-    size_t pulled; /* bytes of out */
-    int n_ended;   /* choices      */
-    bool broken;   /* the last event says why there are no more */
-};
-
-/* ---- text as JSON */
-
-/* Whole characters as they are, other bytes as U+FFFD. */
-static void add_text(ct_text *to, const char *text, size_t n)
-{
-    const uint8_t *p = (const uint8_t *)text, *end = p + n;
-    int length;
-
-    ct_text_add(to, "\"");
-    for (; p < end; p += length) {
-        if (ct_utf8_read(p, end, &length) == CT_NO_CHARACTER)
-            ct_text_add(to, "\xef\xbf\xbd");
-        else if ((*p == '"') || (*p == '\\'))
-            ct_text_add(to, "\\%c", *p);
-        else if (*p < 0x20)
-            ct_text_add(to, "\\u%04x", *p);
-        else
-            ct_text_add_bytes(to, (const char *)p, (size_t)length);
-    }
-    ct_text_add(to, "\"");
-}
-
-/* ---- logprobs */
-
-static void token_text(const choice *c, int32_t id, ct_text *to)
-{
-    to->length = 0;
-    (void)ct_tokenizer_decode(ct_transaction_options(c->all->x)->model->tokenizer, &id, 1, to);
-}
-
-/* A name of its own: parts of characters as OpenAI writes them, "bytes:\\xe2". */
-static void add_token_name(ct_text *to, const ct_text *piece)
-{
-    const uint8_t *p = (const uint8_t *)piece->text, *end = p + piece->length;
-    bool whole = true;
-    int length;
-
-    for (; whole && (p < end); p += length)
-        whole = (ct_utf8_read(p, end, &length) != CT_NO_CHARACTER);
-    if (whole) {
-        add_text(to, piece->text, piece->length);
-        return;
-    }
-    ct_text_add(to, "\"bytes:");
-    for (size_t i = 0; i < piece->length; i++)
-        ct_text_add(to, "\\\\x%02x", (unsigned char)piece->text[i]);
-    ct_text_add(to, "\"");
-}
-
-static void add_logprob(ct_text *to, const ct_scored_id *s)
-{
-    if (isfinite(s->logprob))
-        ct_text_add_number(to, s->logprob);
-    else
-        ct_text_add(to, "-9999.0"); /* OpenAI's word for none */
-}
-
-/* Tokens [from, to) in the form of /v1/completions. */
-static void add_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to)
-{
-    ct_text piece = { .text = NULL };
-
-    ct_text_add(to, "{\"tokens\":[");
-    for (int64_t i = from; i < end; i++) {
-        token_text(c, c->token[i].own.id, &piece);
-        ct_text_add(to, (i > from) ? "," : "");
-        add_token_name(to, &piece);
-    }
-    ct_text_add(to, "],\"token_logprobs\":[");
-    for (int64_t i = from; i < end; i++) {
-        ct_text_add(to, (i > from) ? "," : "");
-        add_logprob(to, &c->token[i].own);
-    }
-    ct_text_add(to, "],\"top_logprobs\":[");
-    for (int64_t i = from; i < end; i++) {
-        ct_text_add(to, (i > from) ? ",{" : "{");
-        for (int k = 0; k < c->token[i].n_top; k++) {
-            token_text(c, c->token[i].top[k].id, &piece);
-            ct_text_add(to, (k > 0) ? "," : "");
-            add_token_name(to, &piece);
-            ct_text_add(to, ":");
-            add_logprob(to, &c->token[i].top[k]);
-        }
-        ct_text_add(to, "}");
-    }
-    ct_text_add(to, "],\"text_offset\":[");
-    for (int64_t i = from; i < end; i++)
-        ct_text_add(to, "%s%" PRId64, (i > from) ? "," : "", c->token[i].offset);
-    ct_text_add(to, "]}");
-    ct_text_destroy(&piece);
-}
-
-/* {"token", "logprob", "bytes" */
-static void add_scored(const choice *c, const ct_scored_id *s, ct_text *piece, ct_text *to)
-{
-    token_text(c, s->id, piece);
-    ct_text_add(to, "{\"token\":");
-    add_text(to, piece->text, piece->length);
-    ct_text_add(to, ",\"logprob\":");
-    add_logprob(to, s);
-    ct_text_add(to, ",\"bytes\":[");
-    for (size_t i = 0; i < piece->length; i++)
-        ct_text_add(to, "%s%d", (i > 0) ? "," : "", (unsigned char)piece->text[i]);
-    ct_text_add(to, "]");
-}
-
-/* The same in the form of /v1/chat/completions. */
-static void add_chat_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to)
-{
-    ct_text piece = { .text = NULL };
-
-    ct_text_add(to, "{\"content\":[");
-    for (int64_t i = from; i < end; i++) {
-        const made_token *t = &c->token[i];
-
-        ct_text_add(to, (i > from) ? "," : "");
-        add_scored(c, &t->own, &piece, to);
-        ct_text_add(to, ",\"top_logprobs\":[");
-        for (int k = 0; k < t->n_top; k++) {
-            ct_text_add(to, (k > 0) ? "," : "");
-            add_scored(c, &t->top[k], &piece, to);
-            ct_text_add(to, "}");
-        }
-        ct_text_add(to, "]}");
-    }
-    ct_text_add(to, "],\"refusal\":null}");
-    ct_text_destroy(&piece);
-}
-
-static void add_all_logprobs(const choice *c, int64_t from, int64_t end, ct_text *to)
-{
-    ct_text_add(to, ",\"logprobs\":");
-    if (!c->all->logprobs)
-        ct_text_add(to, "null");
-    else
-        (c->all->chat ? add_chat_logprobs : add_logprobs)(c, from, end, to);
-}
-
-/* ---- replies */
-
-static void add_head(const ct_completions *a, const char *object, ct_text *to)
-{
-    ct_text_add(to, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
-                object, a->created);
-    ct_text_add_json(to, ct_transaction_options(a->x)->model->name);
-}
-
-static void add_finish(const choice *c, ct_text *to)
-{
-    static const char *const word[] = { "null", "\"stop\"", "\"length\"" };
-
-    ct_text_add(to, ",\"finish_reason\":%s}", word[c->finish]);
-}
-
-static void add_usage(const ct_completions *a, ct_text *to)
-{
-    int64_t prompt = 0, made = 0, cached = 0;
-
-    for (int i = 0; i < a->n; i++) {
-        prompt += a->x->set.work[i].tokens;
-        cached += a->x->set.work[i].cached;
-        made += a->choice[i].n_made;
-    }
-    ct_text_add(to,
-                "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
-                ",\"total_tokens\":%" PRId64
-                ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64 "}}",
-                prompt, made, prompt + made, cached);
-}
-
-static void answer(ct_transaction *x)
-{
-    ct_completions *a = x->completions;
-    ct_text *to = &x->reply.body;
-
-    add_head(a, a->chat ? "chat.completion" : "text_completion", to);
-    ct_text_add(to, ",\"choices\":[");
-    for (int i = 0; i < a->n; i++) {
-        const choice *c = &a->choice[i];
-
-        ct_text_add(to, "%s{\"index\":%d,", (i > 0) ? "," : "", i);
-        ct_text_add(to, a->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        add_text(to, c->text.text, c->text.length);
-        if (a->chat) ct_text_add(to, ",\"refusal\":null}");
-        add_all_logprobs(c, 0, c->n_made, to);
-        add_finish(c, to);
-    }
-    ct_text_add(to, "],");
-    add_usage(a, to);
-    ct_text_add(to, "}\n");
-    ct_transaction_give_json(x);
-}
-
-/* ---- events, with the lock held */
-
-static void begin_event(ct_completions *a)
-{
-    ct_text_add(&a->out, "data: ");
-    add_head(a, a->chat ? "chat.completion.chunk" : "text_completion", &a->out);
-    ct_text_add(&a->out, ",\"choices\":[");
-}
-
-static void end_event(ct_completions *a)
-{
-    ct_text_add(&a->out, "]%s}\n\n", a->include_usage ? ",\"usage\":null" : "");
-}
-
-/* text[n] of the choice, and the tokens up to `end`. */
-static void add_event(choice *c, size_t n, int64_t end, bool last)
-{
-    ct_completions *a = c->all;
-    finish at = c->finish;
-
-    begin_event(a);
-    ct_text_add(&a->out, "{\"index\":%d,", c->index);
-    if (a->chat)
-        ct_text_add(&a->out, "\"delta\":{%s\"content\":",
-                    (c->sent == 0) && (c->n_sent_token == 0) ? "\"role\":\"assistant\"," : "");
-    else
-        ct_text_add(&a->out, "\"text\":");
-    add_text(&a->out, (c->text.text != NULL) ? c->text.text + c->sent : "", n);
-    if (a->chat) ct_text_add(&a->out, "}");
-    add_all_logprobs(c, c->n_sent_token, end, &a->out);
-    if (!last) c->finish = GOES_ON;
-    add_finish(c, &a->out);
-    c->finish = at;
-    end_event(a);
-    c->sent += n;
-    c->n_sent_token = end;
-}
-
-/* Behind the last choice: the sum, and OpenAI's word for the end. */
-static void end_stream(ct_completions *a)
-{
-    if (a->include_usage) {
-        ct_text_add(&a->out, "data: ");
-        add_head(a, a->chat ? "chat.completion.chunk" : "text_completion", &a->out);
-        ct_text_add(&a->out, ",\"choices\":[],");
-        add_usage(a, &a->out);
-        ct_text_add(&a->out, "}\n\n");
-    }
-    ct_text_add(&a->out, "data: [DONE]\n\n");
-}
-
-/* ---- tokens, from the dispatcher's thread */
-
-/* Where a stop begins in the text from `from` on; its length: none. */
-static size_t find_stop(const choice *c, size_t from)
-{
-    size_t found = c->text.length;
-
-    for (int k = 0; k < c->all->n_stop; k++) {
-        const char *stop = c->all->stop[k];
-        size_t n = strlen(stop), begin = (from > n) ? from - n : 0;
-
-        for (size_t i = begin; (i < found) && (i + n <= c->text.length); i++)
-            if (memcmp(c->text.text + i, stop, n) == 0) found = i;
-    }
-    return found;
-}
-
-/* Bytes of the text that no stop can take away any more, in whole characters. */
-static size_t certain(const choice *c)
-{
-    size_t n = c->text.length, safe = n;
-
-    for (int k = 0; k < c->all->n_stop; k++) {
-        size_t length = strlen(c->all->stop[k]), most = (length - 1 < n) ? length - 1 : n;
-
-        for (size_t i = most; i > 0; i--) {
-            if (memcmp(c->text.text + n - i, c->all->stop[k], i) != 0) continue;
-            if (n - i < safe) safe = n - i;
-            break;
-        }
-    }
-    return ct_utf8_whole(c->text.text, safe);
-}
-
-static void add_token_text(choice *c, const ct_work *w)
-{
-    const ct_tokenizer *t = ct_transaction_options(c->all->x)->model->tokenizer;
-    int64_t first = w->tokens;
-
-    if (ct_tokenizer_is_exact(t)) {
-        (void)ct_tokenizer_decode(t, w->ids.id + w->ids.n - 1, 1, &c->text);
-        return;
-    }
-    c->text.length = 0;
-    (void)ct_tokenizer_decode(t, w->ids.id + first, w->ids.n - first, &c->text);
-}
-
-/* Bytes that do not go on with a character. */
-static int64_t count_characters(const ct_text *t)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < t->length; i++) n += (((unsigned char)t->text[i] & 0xc0) != 0x80);
-    return n;
-}
-
-static void note_scores(choice *c, int32_t id, const float *score)
-{
-    const ct_completions *a = c->all;
-    made_token *t;
-
-    if (!a->logprobs) return;
-    t = &c->token[c->n_made];
-    t->own.id = id;
-    t->offset = count_characters(&c->text);
-    t->own.logprob = ct_sampler_logprobs(ct_transaction_sampler(a->x), score, id, (int)a->n_top,
-                                         t->top, &t->n_top);
-}
-
-/* Takes the token into the text. */
-static void take_token(choice *c, ct_work *w, int32_t id, const float *score)
-{
-    size_t before = c->text.length, stop;
-
-    note_scores(c, id, score);
-    c->n_made++;
-    add_token_text(c, w);
-    stop = (c->text.length > 0) ? find_stop(c, before) : 0;
-    if (stop < c->text.length) {
-        c->text.length = stop;
-        c->finish = AT_STOP;
-    } else if (c->n_made == w->most_new) {
-        c->finish = AT_LENGTH;
-    }
-}
-
-/* Says what is certain by now. */
-static void tell(choice *c)
-{
-    ct_completions *a = c->all;
-    bool ends = (c->finish != GOES_ON);
-    size_t n;
-
-    (void)pthread_mutex_lock(&a->lock);
-    n = (ends ? c->text.length : (c->text.length > 0) ? certain(c) : 0);
-    n = (n > c->sent) ? n - c->sent : 0;
-    if ((n > 0) || ends) add_event(c, n, c->n_made, ends);
-    if (ends && (++a->n_ended == a->n)) end_stream(a);
-    (void)pthread_mutex_unlock(&a->lock);
-    if ((n > 0) || ends) a->x->wake(a->x->set.ctx);
-}
-
-static ct_status next(void *ctx, ct_work *w, const float *score, bool *ended_p)
-{
-    choice *c = ctx;
-    const ct_completions *a = c->all;
-    ct_sampling how = a->how;
-    int32_t id = -1;
-
-    if (c->index > 0) how.seed = ct_rng_key(how.seed, (uint64_t)c->index, 2); /* texts of its own */
-    if (ct_sampler_choose(ct_transaction_sampler(a->x), &how, c->n_made, score, &id) != CT_OK)
-        return CT_FAIL(CT_ERR_DATA,
-                       "after %" PRId64 " tokens the scores of the next are no numbers", w->ids.n);
-    CT_TRY(ct_ids_add(&w->ids, &id, 1));
-    ct_transaction_count_token(a->x, &c->last_s);
-    if ((id == a->end[0]) || (id == a->end[1]))
-        c->finish = AT_STOP;
-    else
-        take_token(c, w, id, score);
-    if (a->stream) tell(c);
-    *ended_p = (c->finish != GOES_ON);
-    return CT_OK;
-}
-
-/* ---- pulling */
-
-bool ct_transaction_streams(ct_transaction *x)
-{
-    ct_completions *a = x->completions;
-    bool some;
-
-    if ((a == NULL) || !a->stream) return false;
-    (void)pthread_mutex_lock(&a->lock);
-    some = (a->out.length > 0);
-    (void)pthread_mutex_unlock(&a->lock);
-    if (!some) return false;
-    x->reply.status = 200;
-    x->reply.type = "text/event-stream";
-    return true;
-}
-
-size_t ct_transaction_pull(ct_transaction *x, char *to, size_t most)
-{
-    ct_completions *a = x->completions;
-    size_t n;
-
-    (void)pthread_mutex_lock(&a->lock);
-    n = a->out.length - a->pulled;
-    if (n > most) n = most;
-    if (n > 0) memcpy(to, a->out.text + a->pulled, n);
-    a->pulled += n;
-    if (a->pulled == a->out.length) a->pulled = a->out.length = 0;
-    (void)pthread_mutex_unlock(&a->lock);
-    return n;
-}
-
-void ct_transaction_end_events(ct_transaction *x)
-{
-    static const char *const why[] = { [CT_OUTCOME_EXPIRED] = "the deadline passed",
-                                       [CT_OUTCOME_CANCELLED] = "the request was cancelled",
-                                       [CT_OUTCOME_FAILED] =
-                                           "the model failed; the server's log says why" };
-    ct_completions *a = x->completions;
-
-    if ((x->set.outcome == CT_OUTCOME_DONE) || a->broken) return;
-    (void)pthread_mutex_lock(&a->lock);
-    a->broken = true;
-    ct_text_add(&a->out,
-                "data: {\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
-                "\"code\":null}}\n\n",
-                why[x->set.outcome]);
-    (void)pthread_mutex_unlock(&a->lock);
-}
-
-/* ---- what is asked */
 
 static const char *const common[] = { "model",
                                       "max_tokens",
@@ -562,11 +97,11 @@ static bool take_stop(ct_transaction *x, const json_t *j)
     const char *text = json_string_value(j);
 
     if ((text == NULL) || (text[0] == '\0') || (strlen(text) != json_string_length(j)) ||
-        (strlen(text) > MOST_STOP) || (a->n_stop == MOST_STOPS)) {
+        (strlen(text) > MOST_STOP) || (a->n_stop == CT_COMPLETION_STOPS)) {
         ct_transaction_fail(x, 400, "stop", "wrong_value",
                             "stop is neither a text nor a list of 1 to %d texts, each of 1 to %d "
                             "bytes",
-                            MOST_STOPS, MOST_STOP);
+                            CT_COMPLETION_STOPS, MOST_STOP);
         return false;
     }
     a->stop[a->n_stop] = strdup(text);
@@ -615,10 +150,10 @@ static bool take_logprobs(ct_transaction *x)
     if (!a->chat) {
         a->logprobs =
             (ct_fields_get(x, "logprobs") != NULL) && !json_is_false(ct_fields_get(x, "logprobs"));
-        return !a->logprobs || ct_fields_whole(x, "logprobs", 0, MOST_TOP, &a->n_top);
+        return !a->logprobs || ct_fields_whole(x, "logprobs", 0, CT_COMPLETION_TOP, &a->n_top);
     }
     if (!ct_fields_flag(x, "logprobs", &a->logprobs) ||
-        !ct_fields_whole(x, "top_logprobs", 0, MOST_TOP, &a->n_top))
+        !ct_fields_whole(x, "top_logprobs", 0, CT_COMPLETION_TOP, &a->n_top))
         return false;
     if (a->logprobs || (a->n_top == 0)) return true;
     ct_transaction_fail(x, 400, "top_logprobs", "wrong_value", "top_logprobs goes with logprobs");
@@ -693,7 +228,7 @@ static bool make_choices(ct_transaction *x, int n)
         return false;
     }
     a->n = n;
-    for (int i = 0; i < n; i++) a->choice[i] = (choice){ .all = a, .index = i };
+    for (int i = 0; i < n; i++) a->choice[i] = (ct_choice){ .all = a, .index = i };
     return true;
 }
 
@@ -707,7 +242,7 @@ static bool set_length(ct_transaction *x, int i, const char *field)
 
     w->kind = CT_WORK_COMPLETE;
     w->tokens = w->ids.n;
-    w->next = next;
+    w->next = ct_completion_next;
     w->ctx = &a->choice[i];
     if (wanted < 0) wanted = a->chat ? USUAL_NEW_CHAT : USUAL_NEW;
     if ((a->most_new < 0) && (wanted > room)) wanted = room;
@@ -719,7 +254,7 @@ static bool set_length(ct_transaction *x, int i, const char *field)
         return false;
     }
     w->most_new = wanted;
-    if (a->logprobs) a->choice[i].token = calloc((size_t)wanted, sizeof(made_token));
+    if (a->logprobs) a->choice[i].token = calloc((size_t)wanted, sizeof(ct_made_token));
     if (!a->logprobs || (a->choice[i].token != NULL)) return true;
     ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for logprobs");
     return false;
@@ -735,7 +270,7 @@ static bool read_common(ct_transaction *x, bool chat)
         !ct_fields_model(x) || !ct_fields_user(x) || !check_not_done(x) || !take_stops(x) ||
         !take_stream(x) || !take_logprobs(x) || !take_sampling(x))
         return false;
-    x->answer = answer;
+    x->answer = ct_completions_answer;
     return ct_fields_whole(x, "max_tokens", 1, INT32_MAX, &a->most_new) &&
            ct_fields_whole(x, "max_completion_tokens", 1, INT32_MAX, &a->most_new);
 }
