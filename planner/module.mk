@@ -1,1 +1,2 @@
 # Planning of parallel execution: which strategies, what is made again, where stages are cut.
+IN_SIM := forward_pass forward_json

@@ -43,7 +43,7 @@ runtime/exchange: framework/* topology comm/* runtime/config runtime
 runtime/division: framework/* comm/* planner runtime/config runtime runtime/exchange
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
-cli/simulate: framework/* topology comm/* runtime/config runtime cli/profile
+cli/simulate: framework/* topology comm/* planner runtime/config runtime cli/profile
 cli/info: framework/* topology comm/* runtime/config runtime cli
 cli/bench: framework/* topology comm/* planner serve/net runtime/config runtime runtime/division cli
 cli/onnx: framework/*

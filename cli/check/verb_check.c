@@ -464,17 +464,12 @@ static ct_status check_step_options(const ct_options *o)
 
 /* The file that --parallel names decides about ranks and batch. What else is checked is the net on
  * one rank with a micro-batch. */
-static ct_status open_parallel(checked *k, const char *phase)
+static ct_status open_parallel(checked *k)
 {
     const ct_options *o = k->call->options;
     const char *file = ct_options_text(o, "parallel");
 
     if (file == NULL) return CT_OK;
-    if ((phase != NULL) && (strcmp(phase, "TEST") == 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--parallel=%s is checked with the net of phase TRAIN, not "
-                       "with --phase=TEST",
-                       file);
     if (ct_options_count(o, "nodes", -1) >= 0)
         return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: --nodes is for jobs without it", file);
     CT_TRY(ct_parallel_read(file, &k->parallel));
@@ -483,6 +478,15 @@ static ct_status open_parallel(checked *k, const char *phase)
     k->n_rank = 1; /* the net is looked at as one rank would run it */
     CT_TRY(ct_parallel_set_dummy(k->parallel, k->config.net));
     return ct_parallel_set_batch(k->parallel, k->config.solver);
+}
+
+/* Ranks share a net that answers requests: nobody trains it. */
+static bool is_of_forward(const ct_options *o)
+{
+    const char *phase = ct_options_text(o, "phase");
+
+    return (ct_options_text(o, "parallel") != NULL) && (phase != NULL) &&
+           (strcmp(phase, "TEST") == 0);
 }
 
 ct_status ct_verb_check(ct_call *call)
@@ -496,13 +500,14 @@ ct_status ct_verb_check(ct_call *call)
     if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
     CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
     CT_TRY(check_step_options(call->options));
+    if (is_of_forward(call->options)) return ct_plan_file_forward(call);
     CT_TRY(ct_net_state_read(call->options, &k.state));
     k.has_state = (ct_options_text(call->options, "stage") != NULL) ||
                   (ct_options_text(call->options, "level") != NULL);
     CT_TRY(ct_config_read(call->options,
                           ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN,
                           &k.config));
-    CT_TRY_GOTO(status, out, open_parallel(&k, phase));
+    CT_TRY_GOTO(status, out, open_parallel(&k));
     CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);

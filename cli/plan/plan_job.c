@@ -50,7 +50,7 @@ static ct_status read_fix(ct_plan_job_state *p)
 }
 
 /* Ranks and nodes. */
-static ct_status read_machine(ct_plan_job_state *p, int64_t ranks)
+ct_status ct_plan_job_read_machine(ct_plan_job_state *p, int64_t ranks)
 {
     const ct_options *o = p->call->options;
     const char *name = ct_options_text(o, "machine");
@@ -322,7 +322,7 @@ static ct_status tell(const ct_plan_job_state *p, FILE *to)
     return status;
 }
 
-static void close_state(ct_plan_job_state *p)
+void ct_plan_job_close(ct_plan_job_state *p)
 {
     ct_job_search_destroy(&p->search);
     close_shards(p);
@@ -342,11 +342,12 @@ ct_status ct_plan_job(ct_call *call)
     ct_status status = read_fix(&p);
 
     if (status == CT_OK) status = ct_plan_input_read(call, &p.in);
-    if (status == CT_OK) status = read_machine(&p, ct_options_count(call->options, "ranks", 1));
+    if (status == CT_OK)
+        status = ct_plan_job_read_machine(&p, ct_options_count(call->options, "ranks", 1));
     if (status == CT_OK) status = find_batch(&p);
     if (status == CT_OK) status = find_plan(&p);
     if (status == CT_OK) status = tell(&p, to);
-    close_state(&p);
+    ct_plan_job_close(&p);
     return status;
 }
 
@@ -359,7 +360,7 @@ static ct_status predict(ct_plan_job_state *p, const char *path, ct_job_plan *pl
 
     CT_TRY(ct_parallel_read(path, &f));
     p->batch = f->global_batch;
-    CT_TRY_GOTO(status, out, read_machine(p, f->n_rank));
+    CT_TRY_GOTO(status, out, ct_plan_job_read_machine(p, f->n_rank));
     CT_TRY_GOTO(status, out, make_net(p));
     CT_TRY_GOTO(status, out, ct_parallel_bind(f, p->net.param, p->net.net));
     status = ct_job_file_plan(&p->net, &p->job, f, given_zero(p), plan);
@@ -384,6 +385,6 @@ ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *
         ct_text_add_number(json, plan.step_s);
     }
     ct_job_plan_destroy(&plan);
-    close_state(&p);
+    ct_plan_job_close(&p);
     return status;
 }

@@ -31,6 +31,11 @@ typedef struct ct_plan_job_state {
     ct_rank_memory *rank; /* of each rank of the plan */
 } ct_plan_job_state;
 
+/** Reads --machine and --ranks_per_node for so many ranks. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA.
+ */
+ct_status ct_plan_job_read_machine(ct_plan_job_state *p, int64_t ranks);
+/** Frees all that it owns; zeroed ones too, but for the call. */
+void ct_plan_job_close(ct_plan_job_state *p);
 /** Reads the profiles of --profile and of the machine's classes into the net. CT_ERR_CONFIG. */
 ct_status ct_plan_job_measure(ct_plan_job_state *p);
 /** The rank of a plan that lacks most bytes; what it needs and may take. */
@@ -46,5 +51,8 @@ void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out);
 /** `check --parallel=PATH`: what a step of the file takes on --machine, with --profile. Prints it
  * to `to` (NULL: nowhere) and appends `,"step_s":…` to json. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json);
+/** `check --parallel=PATH --phase=TEST`: what one forward of the file takes on --machine. Prints
+ * it, and writes --json, with the list of steps. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
+ct_status ct_plan_file_forward(ct_call *call);
 
 #endif

@@ -145,9 +145,12 @@ static ct_status start(run *r)
 static ct_status simulate(run *r)
 {
     if ((ct_options_text(r->options, "bench") == NULL) &&
-        (ct_options_text(r->options, "profile") == NULL))
-        return CT_FAIL(CT_ERR_CONFIG, "give --bench=BYTES for collectives alone, or --profile=FILE "
-                                      "(cortado time --json=FILE) for training steps");
+        (ct_options_text(r->options, "profile") == NULL) &&
+        (ct_options_text(r->options, "pass") == NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "give --bench=BYTES for collectives alone, --profile=FILE (cortado time "
+                       "--json=FILE) for training steps, or --pass=FILE (cortado check "
+                       "--parallel --phase=TEST --json=FILE) for a forward pass");
     CT_TRY(ct_sim_place(r->options, 0, &r->topo));
     CT_TRY(write_files(r));
     CT_TRY(make_command(r));
@@ -161,7 +164,8 @@ ct_status ct_verb_simulate(ct_call *call)
     ct_status status = CT_OK;
 
     if ((call->argc > 1) && (strcmp(call->argv[1], "--help") == 0)) {
-        printf("usage: cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE\n\n");
+        printf("usage: cortado simulate --machine=NAME --nodes=N "
+               "--bench=BYTES|--profile=FILE|--pass=FILE\n\n");
         ct_options_help(ct_sim_option_table, ct_sim_option_table_n, "simulate", stdout);
         return CT_OK;
     }

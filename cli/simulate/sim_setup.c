@@ -16,6 +16,8 @@ const ct_option ct_sim_option_table[] = {
     { "order", CT_OPTION_CHOICE, "*", "tree|rank",
       "collectives join ranks that are near (tree), or take them as they are numbered" },
     { "profile", CT_OPTION_TEXT, "*", "FILE", "of the net: cortado time --json" },
+    { "pass", CT_OPTION_TEXT, "*", "FILE",
+      "a forward pass that ranks share: cortado check --parallel --phase=TEST --json" },
     { "images_per_s", CT_OPTION_TEXT, "*", "S", "of one rank alone, instead of the profile's" },
     { "batch", CT_OPTION_COUNT, "*", "N", "of one rank, instead of the profile's" },
     { "iterations", CT_OPTION_COUNT, "*", "N", "that count (2)" },

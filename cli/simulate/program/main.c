@@ -63,13 +63,14 @@ static ct_status sim_prepare(ct_sim *sim)
     double images_per_s = 0;
 
     if (ct_options_text(o, "bench") != NULL) return CT_OK;
-    if (file == NULL) return CT_FAIL(CT_ERR_CONFIG, "--profile or --bench is missing");
-    CT_TRY(read_positive(sim, "images_per_s", &images_per_s));
     sim->thread = (progress == NULL) || (strcmp(progress, "thread") == 0);
     sim->n_step = (int)ct_options_count(o, "iterations", 2);
     sim->n_warmup = (int)ct_options_count(o, "warmup", 1);
-    sim->overlap = read_overlap(ct_options_text(o, "overlap"));
     if (sim->n_step < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations: at least 1");
+    if (ct_options_text(o, "pass") != NULL) return CT_OK;
+    if (file == NULL) return CT_FAIL(CT_ERR_CONFIG, "--profile, --pass or --bench is missing");
+    CT_TRY(read_positive(sim, "images_per_s", &images_per_s));
+    sim->overlap = read_overlap(ct_options_text(o, "overlap"));
     CT_TRY(read_solver(sim));
     CT_TRY(ct_profile_read(file, &sim->profile));
     ct_profile_scale(sim->profile, images_per_s, ct_options_count(o, "batch", 0));
@@ -126,10 +127,12 @@ static ct_status run(ct_sim *sim)
     ct_text json = { .text = NULL };
     ct_status status = CT_OK;
 
-    if (sim->profile == NULL)
+    if (sim->profile != NULL)
+        status = ct_sim_train(sim, &json);
+    else if (ct_options_text(sim->options, "bench") != NULL)
         status = ct_sim_bench(sim, &json);
     else
-        status = ct_sim_train(sim, &json);
+        status = ct_sim_forward(sim, &json);
     if (status == CT_OK) status = write_out(sim, &json);
     ct_text_destroy(&json);
     return status;
@@ -145,13 +148,12 @@ static void say(void *ctx, const char *text)
     if ((rank == 0) || (text[0] == 'E')) (void)fputs(text, stderr);
 }
 
-/* What is wrong, every rank finds alike: the first says it, and all end. */
 /* SMPI's own allreduce is a matter of messages. */
 static ct_status check_network(const ct_sim *sim, const ct_machine *m)
 {
     const char *name = ct_options_text(sim->options, "algorithm");
 
-    if (ct_options_text(sim->options, "bench") == NULL)
+    if (sim->solver != NULL)
         name = (sim->solver->comm != NULL) ? sim->solver->comm->allreduce : "auto";
     if ((m->in_network.bandwidth == 0) || (name == NULL) || (strcmp(name, "auto") != 0))
         return CT_OK;
@@ -162,6 +164,7 @@ static ct_status check_network(const ct_sim *sim, const ct_machine *m)
         m->name);
 }
 
+/* What is wrong, every rank finds alike: the first says it, and all end. */
 static ct_status set_up(ct_sim *sim, int rank, int n_rank, int argc, char **argv,
                         ct_options **options_p, ct_topo **topo_p)
 {

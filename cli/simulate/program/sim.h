@@ -37,6 +37,17 @@ ct_status ct_sim_bench(ct_sim *sim, ct_text *json);
 /** Training steps: --profile. */
 ct_status ct_sim_train(ct_sim *sim, ct_text *json);
 
+/** One forward pass of a net that the ranks share, again and again: --pass. */
+ct_status ct_sim_forward(ct_sim *sim, ct_text *json);
+
 typedef struct ct_sim_timer ct_sim_timer;
+
+/** Local. CT_ERR_NOMEM. */
+ct_status ct_sim_timer_create(ct_comm *comm, ct_sim_timer **timer_p);
+void ct_sim_timer_destroy(ct_sim_timer *timer); /* NULL allowed */
+/** Lets that much simulated time pass while messages of the communicator's movers complete. moved:
+ *  called after each completion; NULL: they are only noted, for the next to move them. */
+ct_status ct_sim_timer_pass(ct_sim_timer *timer, double seconds, ct_status (*moved)(void *ctx),
+                            void *ctx);
 
 #endif

@@ -1,0 +1,23 @@
+/* Lists of forward passes: any bytes give a list whose pairs begin before they are awaited, or
+ * CT_ERR_DATA. */
+#include <stdlib.h>
+
+#include "planner/forward_pass.h"
+#include "framework/base/log.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const ct_job_link link = { .byte_s = 1e-9, .latency_s = 1e-6 };
+    ct_forward_pass f;
+    ct_forward_times t;
+
+    ct_log_set_sink(fuzz_drop, NULL);
+    if (ct_forward_pass_parse("fuzz", (const char *)data, size, &f) != CT_OK) return 0;
+    for (int i = 0; i < f.n_step; i++)
+        if ((f.step[i].pair < 0) || ((f.n_pair > 0) && (f.step[i].pair >= f.n_pair))) abort();
+    if (ct_forward_pass_time(&f, link, true, &t) != CT_OK) abort();
+    if (!(t.all_s >= t.compute_s)) abort();
+    ct_forward_pass_destroy(&f);
+    return 0;
+}
