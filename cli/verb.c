@@ -114,8 +114,9 @@ const ct_option ct_option_table[] = {
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
     { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
-    { "json", CT_OPTION_MAYBE, "check plan", "FILE",
-      "write the result as JSON; without FILE to stdout, and nothing else goes there" },
+    { "json", CT_OPTION_MAYBE, "check plan serve", "FILE",
+      "write the result as JSON (serve: of --check); without FILE to stdout, and nothing else goes "
+      "there" },
     { "chain", CT_OPTION_TEXT, "plan", "FILE",
       "a strategy for each block of the chain in this JSON file, and what is made again" },
     { "pipeline", CT_OPTION_TEXT, "plan", "FILE",
@@ -129,6 +130,10 @@ const ct_option ct_option_table[] = {
     { "plan", CT_OPTION_TEXT, "train time", "FILE",
       "engines by timing, kept in FILE: what it has is replayed, what it lacks timed and added; "
       "deterministic: nothing is timed" },
+    { "plan", CT_OPTION_TEXT, "serve", "FILE",
+      "what batches cost, kept in FILE: a start that finds it there measures nothing" },
+    { "check", CT_OPTION_FLAG, "serve", NULL,
+      "open everything, print memory, budget and tokens/s, and end without listening" },
     { "engines", CT_OPTION_FLAG, "time", NULL, "also time the engines that were not chosen" },
     { "balance", CT_OPTION_FLAG, "time", NULL,
       "how evenly each layer's work is split over the threads; needs OMP_WAIT_POLICY=passive" },

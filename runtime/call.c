@@ -354,9 +354,7 @@ static ct_status least(void *ctx, int *v, int n)
     return CT_OK;
 }
 
-/* With a GPU its name stands in place of the processor's: that of the first, as nodes have equal
- * ones. */
-static void fill_machine(const ct_job *job, bool gpu, ct_engine_plan_machine *m)
+void ct_call_plan_machine(int n_thread, bool gpu, ct_engine_plan_machine *m)
 {
     ct_device_place place;
 
@@ -368,7 +366,7 @@ static void fill_machine(const ct_job *job, bool gpu, ct_engine_plan_machine *m)
         snprintf(m->simd, sizeof(m->simd), "cuda");
     }
     snprintf(m->version, sizeof(m->version), "%s", ct_build_version());
-    m->threads = job->threads.n;
+    m->threads = n_thread;
 }
 
 static bool timing_allowed(const ct_call *call, const ct_config *c)
@@ -410,7 +408,7 @@ ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snaps
     wanted = wanted || (rows != NULL);
     if (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS)
         status = CT_FAIL(CT_ERR_COMM, "whether there is a plan could not be shared");
-    fill_machine(job, gpu, &o.machine);
+    ct_call_plan_machine(job->threads.n, gpu, &o.machine);
     if (timing_allowed(call, c)) o.mode = CT_ENGINE_PLAN_TIME;
     if (survey && (ct_options_text(call->options, "plan") == NULL)) o.mode = CT_ENGINE_PLAN_SURVEY;
     if ((status == CT_OK) && wanted) status = ct_engine_plan_create(&o, &plan);

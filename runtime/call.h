@@ -68,6 +68,10 @@ int64_t ct_net_layer_params(const ct_net *net, int layer);
 /** "model name" of the first processor, as Linux tells it, or "unknown". */
 void ct_cpu_name(char *text, size_t size);
 
+/** What rows hold for. With a GPU its name stands in place of the processor's: that of the first,
+ * as nodes have equal ones. */
+void ct_call_plan_machine(int n_thread, bool gpu, ct_engine_plan_machine *m);
+
 /** snapshot: the .solverstate.h5 that the run goes on from, NULL: none. Its rows come first, then
  *  those of --plan=FILE, which need not be there unless the run is deterministic. What is in
  * neither is timed, with --plan and not deterministic, or taken by the static rules. survey:

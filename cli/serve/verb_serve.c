@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/serve/capacity.h"
+#include "cli/serve/costs.h"
 #include "cli/serve/reload.h"
 #include "cli/serve/watched.h"
 #include "cli/verb.h"
@@ -19,8 +21,6 @@
 #include "serve/net/net_model.h"
 #include "serve/net/served.h"
 #include "serve/ranks/replicas.h"
-
-#define MEASURE_S 1.5 /* at the start, for the costs of batches */
 
 enum {
     MOST_SEQUENCES = 32,
@@ -40,6 +40,8 @@ typedef struct wish {
     ct_chat_template chat;
     double deadline_s;
     double watchdog_s;
+    bool check;       /* what it would take and give, in place of serving */
+    const char *json; /* … as JSON, where; NULL: nowhere                  */
 } wish;
 
 /* What serves; each is there once it was made. */
@@ -49,6 +51,7 @@ typedef struct server {
     ct_tokenizer *tokenizer;
     ct_api_keys *keys;
     ct_net_model *model;
+    ct_costs costs;
     ct_watched watched; /* that model, in a job */
     ct_replicas *replicas;
     ct_dispatch *dispatch;
@@ -131,6 +134,10 @@ static ct_status read_wish(const ct_options *o, wish *w)
                  .watchdog_s = (double)ct_options_count(o, "watchdog_seconds", 300),
                  .name = ct_options_text(o, "name") };
     if (w->name != NULL) CT_TRY(check_name(w->name));
+    w->check = ct_options_flag(o, "check");
+    w->json = ct_options_text(o, "json");
+    if ((w->json != NULL) && !w->check)
+        return CT_FAIL(CT_ERR_CONFIG, "--json is for what --check says");
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
                                   .weights = ct_options_text(o, "weights") };
@@ -226,6 +233,7 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
     const char *keys = ct_options_text(o, "api_key_file");
     ct_packed_net *net;
 
+    if (is_first(s)) CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
     if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
     if ((tokenizer != NULL) && is_first(s))
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
@@ -266,29 +274,17 @@ static ct_status compare_weights(const server *s)
     return CT_FAIL(CT_ERR_DATA, "--weights: the ranks have read weights that differ");
 }
 
-/* The mean of all ranks', at the sizes of rank 0. */
-static ct_status share_costs(const server *s, ct_batch_cost *cost)
-{
-    const ct_group *g = &s->job->group.job;
-    ct_batch_cost mine = *cost, first = *cost;
-    double mean[CT_BATCH_COST_POINTS];
-
-    CT_TRY(ct_group_broadcast(g, &first, sizeof(first)));
-    for (int i = 0; i < first.n; i++) mean[i] = ct_batch_cost_s(&mine, first.tokens[i]) / g->size;
-    CT_TRY(ct_group_sum(g, mean, first.n));
-    return ct_batch_cost_init(cost, first.n, first.tokens, mean);
-}
-
 /* Opened on every rank, and timed on all of them at once, as they will run. */
 static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
 {
     CT_TRY(agree(s, open_files(o, w, s)));
     CT_TRY(compare_weights(s));
-    CT_TRY(agree(s, ct_net_model_measure(s->model, MEASURE_S, cost)));
+    CT_TRY(
+        ct_costs_find(&s->costs, s->job, s->model, ct_packed_net_of(ct_served_net(s->net)), cost));
     s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
-    if (s->job == NULL) return CT_OK;
-    ct_watched_init(&s->watched, ct_net_model_served(s->model), s->job, w->watchdog_s);
-    return share_costs(s, cost);
+    if (s->job != NULL)
+        ct_watched_init(&s->watched, ct_net_model_served(s->model), s->job, w->watchdog_s);
+    return CT_OK;
 }
 
 /* Any thread: the main one is to look again. */
@@ -345,6 +341,18 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
     return CT_OK;
 }
 
+/* What batches have taught stays for the next start. */
+static void keep_costs(server *s)
+{
+    ct_scheduler_stats stats;
+    ct_batch_cost cost;
+
+    if (s->dispatch == NULL) return;
+    ct_dispatch_read_stats(s->dispatch, &stats);
+    ct_dispatch_read_cost(s->dispatch, &cost);
+    ct_costs_refine(&s->costs, &cost, stats.batches);
+}
+
 static void end(server *s)
 {
     ct_front_stop(s->front);
@@ -355,6 +363,7 @@ static void end(server *s)
     ct_served_close(s->net);
     ct_tokenizer_close(s->tokenizer);
     ct_api_keys_destroy(s->keys);
+    ct_costs_close(&s->costs);
 }
 
 /* ---- until a signal comes */
@@ -417,6 +426,7 @@ static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
     printf("%s at %s\n", w->name, ct_front_address(s->front));
     (void)fflush(stdout);
     CT_TRY(wait_for_end(w, s, waited));
+    keep_costs(s);
     if (s->replicas == NULL) return CT_OK;
     end_by_signals(waited);
     return ct_replicas_end(s->replicas, w->watchdog_s);
@@ -429,6 +439,21 @@ static ct_status serve_other(server *s)
 
     CT_TRY(ct_job_share(s->job, CT_OK));
     return ct_replicas_obey(s->job->comm, &s->watched.model, &weights);
+}
+
+static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost)
+{
+    const ct_capacity c = { .files = &w->net,
+                            .net = ct_served_net(s->net),
+                            .model = ct_net_model_served(s->model),
+                            .tokenizer = s->tokenizer,
+                            .chat = ct_chat_template_name(w->chat),
+                            .queue = &w->queue,
+                            .cost = cost,
+                            .ranks = (s->job != NULL) ? s->job->size : 1 };
+    ct_status status = is_first(s) ? ct_capacity_tell(&c, w->json) : CT_OK;
+
+    return (s->job != NULL) ? ct_job_share(s->job, status) : status;
 }
 
 static ct_status join(ct_call *call, server *s)
@@ -459,7 +484,9 @@ ct_status ct_verb_serve(ct_call *call)
     status = join(call, &s);
     if (status == CT_OK) status = open_model(call->options, &w, &s, &cost);
     end_guard(&guard);
-    if (status == CT_OK)
+    if ((status == CT_OK) && w.check)
+        status = check(&w, &s, &cost);
+    else if (status == CT_OK)
         status = is_first(&s) ? serve_first(&w, &s, &waited, &cost) : serve_other(&s);
     /* where a rank does not answer, threads wait for it, and only the job's end ends them */
     if ((status != CT_OK) && (s.replicas != NULL)) ct_job_fail(s.job, status);

@@ -23,6 +23,7 @@ struct ct_engine_plan {
     size_t scratch_bytes;
     const struct ct_device *scratch_dev, *dev; /* where it lies; of the ask under way. NULL: CPU */
     ct_engine_plan_counts tally;
+    bool kept; /* something was kept that the file does not have yet */
 };
 
 /* A row costs at most about BUDGET times what its fastest engine takes, and a run or two of each
@@ -355,6 +356,36 @@ ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_engine_plan_ask *a, 
                            a->layer, name, a->key);
     }
     *choice_p = choice;
+    return CT_OK;
+}
+
+/* ---- keeping */
+
+/* Whether a row of the text can begin so, or a name stand in it. */
+static bool can_stand(const char *s, size_t size, char without)
+{
+    size_t n = strlen(s);
+
+    for (const char *c = s; *c != '\0'; c++)
+        if ((*c < ' ') || (*c > '~') || (*c == without)) return false;
+    return (n > 0) && (n < size) && (strncmp(s, "machine ", 8) != 0) &&
+           (strncmp(s, "end ", 4) != 0) && (s[0] != '#');
+}
+
+ct_status ct_engine_plan_keep(ct_engine_plan *p, const char *key, const char *name, double ms)
+{
+    ct_engine_plan_entry *row = engine_plan_find(&p->section[0], key);
+
+    if (!can_stand(key, CT_ENGINE_PLAN_KEY, '|') || !can_stand(name, CT_ENGINE_PLAN_NAME, ' ') ||
+        !(ms >= 0.0) || !(ms < 1e12))
+        return CT_FAIL(CT_ERR_ARG, "plan: \"%s | %s %g\" can be no row", key, name, ms);
+    if (row == NULL) row = engine_plan_add(&p->section[0]);
+    if (row == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan");
+    snprintf(row->key, sizeof(row->key), "%s", key);
+    snprintf(row->engine[0].name, sizeof(row->engine[0].name), "%s", name);
+    row->engine[0].ms = ms;
+    row->n = 1;
+    p->kept = true;
     return CT_OK;
 }
 
@@ -709,7 +740,7 @@ ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path)
     ct_status status;
     int n = 0;
 
-    if (p->tally.n_timed == 0) return CT_OK;
+    if ((p->tally.n_timed == 0) && !p->kept) return CT_OK;
     /* others may have completed it meanwhile; a file that is damaged now was not when it was read
      */
     if (access(path, F_OK) == 0) CT_TRY(read_file(p, path, true));
@@ -721,5 +752,6 @@ ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path)
     status = t.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
                       : ct_file_write(path, t.text, t.length);
     ct_text_destroy(&t);
+    if (status == CT_OK) p->kept = false;
     return status;
 }

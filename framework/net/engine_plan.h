@@ -12,6 +12,9 @@
  * The engine in use stands first; times in ms, "-" where not known. `end` counts the rows, so that
  * a text cut short is noticed.
  *
+ * A row may also say how long something took that has no choice of engines, such as a batch of a
+ * server (ct_engine_plan_keep()).
+ *
  * In a job rank 0's rows, and what it times, are everyone's, among what all ranks have: every
  * ct_engine_plan_agree() and ct_engine_plan_choose() is collective, so that ranks must ask the same
  * questions in the same order, as nets of one prototxt do. Whether one is asked must not hang on
@@ -107,8 +110,13 @@ ct_status ct_engine_plan_read(ct_engine_plan *p, const char *path);
  *  none. */
 void ct_engine_plan_text(const ct_engine_plan *p, ct_text *out);
 /** Writes all rows, whole or not at all, with those that came into the file meanwhile; rows of this
- *  machine by other versions are dropped. Nothing where nothing was timed. CT_ERR_IO. On rank 0. */
+ *  machine by other versions are dropped. Nothing where nothing was timed or kept. CT_ERR_IO. On
+ *  rank 0. */
 ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path);
+
+/** A time that the caller measured, in place of what the row of that key says. key: plain text
+ *  without '|'; name: what took it, without blanks. CT_ERR_ARG, CT_ERR_NOMEM. On rank 0. */
+ct_status ct_engine_plan_keep(ct_engine_plan *p, const char *key, const char *name, double ms);
 
 /** Which of this rank's engines name[n] all ranks have: all[n]. Collective; n may be 0. */
 ct_status ct_engine_plan_agree(ct_engine_plan *p, const char *const *name, int n, bool *all);

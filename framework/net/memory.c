@@ -526,6 +526,7 @@ ct_status ct_net_place(ct_net *net)
     m->own_bytes = bytes;
     m->shared_bytes = 0;
     if (!net->options.unshared) CT_TRY(place_passes(net, in_flight));
+    net->memory.lasting = k * m->always_bytes;
     net->memory.planned = k * (m->own_bytes + m->always_bytes) + m->shared_bytes;
     net->memory.peak_alive = ct_memory_plan_peak(m->region, m->n_region) + k * m->always_bytes +
                              (k - 1) * kept_bytes(net);

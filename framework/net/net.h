@@ -136,6 +136,7 @@ int64_t ct_param_rows(const ct_param *p);
 /** Of all options.in_flight passes. */
 typedef struct ct_memory {
     size_t planned;    /* bytes placed for activations, gradients and buffers            */
+    size_t lasting;    /* of these, buffers that are there for good, such as packed weights */
     size_t peak_alive; /* the largest sum of bytes alive at once: no plan can be smaller */
     size_t unshared;   /* what it would be without sharing                               */
     size_t weights;    /* weight arena + gradient arena                                  */

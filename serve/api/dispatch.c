@@ -289,6 +289,13 @@ void ct_dispatch_read_stats(ct_dispatch *d, ct_scheduler_stats *stats)
     (void)pthread_mutex_unlock(&d->lock);
 }
 
+void ct_dispatch_read_cost(ct_dispatch *d, ct_batch_cost *cost)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    *cost = *ct_scheduler_cost(d->scheduler);
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
 int ct_dispatch_replicas(const ct_dispatch *d)
 {
     return d->n_lane;

@@ -65,6 +65,9 @@ typedef struct ct_replica_stats {
     double busy_s;                   /* batches that are over                    */
 } ct_replica_stats;
 
+/** The costs as batches have refined them. */
+void ct_dispatch_read_cost(ct_dispatch *d, ct_batch_cost *cost);
+
 int ct_dispatch_replicas(const ct_dispatch *d);
 void ct_dispatch_read_replica(ct_dispatch *d, int replica, ct_replica_stats *stats);
 

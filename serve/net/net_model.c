@@ -387,8 +387,9 @@ static ct_status time_batch(ct_net_model *m, int64_t tokens, double *s_p)
     return CT_OK;
 }
 
-/* Sizes up to 512 tokens at least once, larger ones while there is time; then all of them again,
- * once at least: of each its shortest, since what else runs on the machine only adds. */
+/* One token, as of a text that goes on alone; then sizes up to 512 tokens at least once, larger
+ * ones while there is time; then all of them again, once at least: of each its shortest, since what
+ * else runs on the machine only adds. */
 ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost)
 {
     int64_t most = ct_packed_net_most_tokens(m->net), tokens[CT_BATCH_COST_POINTS];
@@ -398,7 +399,8 @@ ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *c
     memset(m->id, 0, (size_t)most * sizeof(*m->id));
     CT_TRY(time_batch(m, (most < 64) ? most : 64, &once)); /* packs weights, touches memory */
     start = ct_clock_s();
-    for (int64_t t = 8; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (t <= most)); t *= 2) {
+    for (int64_t t = 1; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (t <= most));
+         t *= (t == 1) ? 8 : 2) {
         if ((t > 512) && (2 * (ct_clock_s() - start + 2 * s[n - 1]) > limit_s)) break;
         tokens[n] = (t < most) ? t : most;
         CT_TRY(time_batch(m, tokens[n], &s[n]));

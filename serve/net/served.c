@@ -46,7 +46,15 @@ static int64_t length_of(const Ct__NetParameter *net)
     return n;
 }
 
-static ct_status open_net(const ct_served_options *o, ct_served *s)
+static void destroy(ct_served *s)
+{
+    ct_packed_net_destroy(s->net);
+    if (s->param != NULL) ct__net_parameter__free_unpacked(s->param, NULL);
+    ct_source_map_destroy(s->map);
+}
+
+/* plan_only: no memory is taken. */
+static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served *s)
 {
     int64_t tokens = (o->most_tokens > 0) ? o->most_tokens : CT_SERVED_TOKENS;
     ct_packed_most most = { .tokens = tokens,
@@ -54,8 +62,9 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
                             .cached = o->cached,
                             .length = o->most_length };
     const Ct__NetParameter *param;
-    ct_net *whole;
-    ct_net_options net = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
+    ct_net_options net = { .phase = CT_TEST,
+                           .no_data = plan_only,
+                           .env = { .n_rank = 1, .seed = 1 } };
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));
@@ -67,7 +76,14 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
     param = s->param;
     if (o->division != NULL) CT_TRY(o->division->divide(o->division->ctx, &param, &net));
-    CT_TRY(ct_packed_net_create(param, &net, &most, &s->net));
+    return ct_packed_net_create(param, &net, &most, &s->net);
+}
+
+static ct_status open_net(const ct_served_options *o, ct_served *s)
+{
+    ct_net *whole;
+
+    CT_TRY(make_net(o, false, s));
     whole = ct_packed_net_of(s->net);
     if (o->division != NULL) {
         o->division->fill_exec(o->division->ctx, &whole->pass->exec);
@@ -94,12 +110,29 @@ ct_status ct_served_open(const ct_served_options *o, ct_served **s_p)
     return CT_OK;
 }
 
+ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *bytes_p)
+{
+    ct_served_options own = *o;
+    ct_served s = { .map = NULL };
+    ct_status status;
+
+    own.most_tokens = tokens;
+    own.cached = 0;
+    own.cache_bytes = 0;
+    status = make_net(&own, true, &s);
+    if (status == CT_OK) {
+        const ct_memory *m = &ct_packed_net_of(s.net)->memory;
+
+        *bytes_p = m->planned - m->lasting;
+    }
+    destroy(&s);
+    return status;
+}
+
 void ct_served_close(ct_served *s)
 {
     if (s == NULL) return;
-    ct_packed_net_destroy(s->net);
-    if (s->param != NULL) ct__net_parameter__free_unpacked(s->param, NULL);
-    ct_source_map_destroy(s->map);
+    destroy(s);
     free(s);
 }
 

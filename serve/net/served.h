@@ -50,6 +50,9 @@ enum { CT_SERVED_TOKENS = 4096 };
 /** CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA: what is wrong with the files, with their lines. */
 ct_status ct_served_open(const ct_served_options *o, ct_served **s_p);
 void ct_served_close(ct_served *s); /* NULL allowed */
+/** Bytes of the values and buffers of such a net, were it made for so many tokens: what a batch of
+ *  them touches. No memory is taken, nothing runs. */
+ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *bytes_p);
 /** What runs requests, and says what it takes. */
 ct_packed_net *ct_served_net(const ct_served *s);
 

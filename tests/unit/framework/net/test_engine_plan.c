@@ -396,6 +396,44 @@ static const char net_text[] =
     "num_output: 4 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
 
+/* Times of what has no choice of engines are rows like others; a later one takes the place. */
+static void times_are_kept(void **state)
+{
+    static const char path[] = "test_engine_plan_kept.tmp";
+    static const char *const bad[] = { "", "a|b", "line\n", "machine \"x\"", "end 3", "# note" };
+    char text[512];
+    FILE *f;
+    size_t n;
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, NULL);
+
+    (void)state;
+    (void)remove(path);
+    assert_int_equal(ct_engine_plan_write(p, path), CT_OK); /* there is nothing */
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 8", "pass", 1.5), CT_OK);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 64", "pass", 2.0), CT_OK);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 8", "pass", 1.25), CT_OK);
+    assert_int_equal(ct_engine_plan_write(p, path), CT_OK);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    n = fread(text, 1, sizeof(text) - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    assert_string_equal(text,
+                        "cortado plan 1\nmachine \"Test CPU\" avx2 threads 2 version \"1.0-a\"\n"
+                        "batch 8 | pass 1.25\nbatch 64 | pass 2\nend 2\n");
+    (void)remove(path);
+    assert_int_equal(ct_engine_plan_write(p, path), CT_OK); /* nothing new */
+    assert_int_equal(access(path, F_OK), -1);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(ct_engine_plan_keep(p, bad[i], "pass", 1), CT_ERR_ARG);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 9", "a pass", 1), CT_ERR_ARG);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 9", "pass", -1), CT_ERR_ARG);
+    assert_int_equal(ct_engine_plan_keep(p, "batch 9", "pass", 0.0 / 0.0), CT_ERR_ARG);
+    assert_null(ct_engine_plan_row(p, 2));
+    ct_engine_plan_destroy(p);
+}
+
 /* c1: forward, by weights; c2 and c3 are equal: five computations. */
 static void nets_ask_once_for_equal_shapes(void **state)
 {
@@ -501,6 +539,7 @@ int main(void)
         cmocka_unit_test(unusable_engines_are_noticed),
         cmocka_unit_test(damage_is_told_by_line),
         cmocka_unit_test(files_are_completed),
+        cmocka_unit_test(times_are_kept),
         cmocka_unit_test(nets_ask_once_for_equal_shapes),
         cmocka_unit_test(nets_replay_plans),
         cmocka_unit_test(keys_differ_where_shapes_do),

@@ -1,0 +1,137 @@
+#include "cli/serve/capacity.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+
+/* Bytes, tokens and seconds. */
+typedef struct figures {
+    double weights, values, planned, kept; /* bytes; of keys and values at most */
+    int64_t budget;
+    double budget_s, token_s;
+} figures;
+
+static ct_status find(const ct_capacity *c, figures *f)
+{
+    const ct_memory *m = &ct_packed_net_of(c->net)->memory;
+    ct_scheduler *s = NULL;
+    ct_scheduler_stats stats;
+    size_t values;
+
+    CT_TRY(ct_scheduler_create(c->queue, c->cost, &s));
+    ct_scheduler_read_stats(s, &stats);
+    ct_scheduler_destroy(s);
+    CT_TRY(ct_served_plan(c->files, stats.budget, &values));
+    *f =
+        (figures){ .values = (double)values,
+                   .planned = (double)(m->planned - m->lasting),
+                   .kept = ct_packed_net_token_bytes(c->net) * (double)ct_packed_net_cached(c->net),
+                   .budget = stats.budget,
+                   .budget_s = ct_batch_cost_s(c->cost, stats.budget),
+                   .token_s = ct_batch_cost_s(c->cost, 1) };
+    /* packed weights are in the plan, and what they were packed from is there no more */
+    f->weights = (double)m->allocated - f->planned;
+    return CT_OK;
+}
+
+static int64_t longest_of(const ct_served_model *m)
+{
+    return (m->most_context > 0) ? m->most_context : m->most_length;
+}
+
+static void add_row(ct_text *t, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_row(ct_text *t, const char *name, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    ct_text_add(t, "%-16s%s\n", name, text);
+}
+
+static const char *makes(const ct_served_model *m)
+{
+    if (m->most_context > 0) return "completions";
+    return (m->embedding_size > 0) ? "embeddings" : "rows of tokens";
+}
+
+static void add_table(const ct_capacity *c, const figures *f, ct_text *t)
+{
+    const ct_served_model *m = c->model;
+    const double mib = 0x1p20;
+
+    add_row(t, "model", "%.200s: %s", m->name, makes(m));
+    add_row(t, "weights", "%.1f MiB", f->weights / mib);
+    add_row(t, "activations",
+            "%.1f MiB at the budget; planned are %.1f MiB, for %" PRId64 " tokens", f->values / mib,
+            f->planned / mib, ct_packed_net_most_tokens(c->net));
+    if (m->most_context > 0)
+        add_row(t, "keys and values", "%.1f MiB at most: %" PRId64 " tokens, %.1f KiB each",
+                f->kept / mib, m->cache_tokens, ct_packed_net_token_bytes(c->net) / 1024);
+    if (c->tokenizer != NULL)
+        add_row(t, "tokenizer", "%.200s: %" PRId64 " ids", ct_tokenizer_source(c->tokenizer),
+                ct_tokenizer_size(c->tokenizer));
+    else
+        add_row(t, "tokenizer", "none: clients send ids");
+    if (m->most_context > 0) add_row(t, "chats", "%s", c->chat);
+    add_row(t, "budget", "%" PRId64 " tokens a batch, %.3g ms: %.0f tokens/s", f->budget,
+            1e3 * f->budget_s, (double)f->budget / f->budget_s);
+    add_row(t, "one token", "%.3g ms: %.0f tokens/s", 1e3 * f->token_s, 1 / f->token_s);
+    add_row(t, "longest text", "%" PRId64 " tokens%s", longest_of(m),
+            (m->most_context > 0) ? ", the prompt and what follows it" : "");
+    if (c->ranks > 1) add_row(t, "ranks", "%d, each with all of that", c->ranks);
+}
+
+static void add_object(const ct_capacity *c, const figures *f, ct_text *t)
+{
+    const ct_served_model *m = c->model;
+
+    ct_text_add(t, "{\"model\":");
+    ct_text_add_json(t, m->name);
+    ct_text_add(t, ",\"makes\":\"%s\",\"weight_bytes\":%.0f,\"activation_bytes\":%.0f", makes(m),
+                f->weights, f->values);
+    ct_text_add(t, ",\"planned_bytes\":%.0f,\"planned_tokens\":%" PRId64, f->planned,
+                ct_packed_net_most_tokens(c->net));
+    ct_text_add(t, ",\"kv_bytes\":%.0f,\"kv_tokens\":%" PRId64, f->kept, m->cache_tokens);
+    ct_text_add(t, ",\"tokenizer\":");
+    if (c->tokenizer != NULL)
+        ct_text_add_json(t, ct_tokenizer_source(c->tokenizer));
+    else
+        ct_text_add(t, "null");
+    ct_text_add(t, ",\"budget_tokens\":%" PRId64 ",\"budget_s\":%.6g,\"budget_tokens_s\":%.6g",
+                f->budget, f->budget_s, (double)f->budget / f->budget_s);
+    ct_text_add(t, ",\"token_s\":%.6g,\"longest_tokens\":%" PRId64 ",\"ranks\":%d}\n", f->token_s,
+                longest_of(m), c->ranks);
+}
+
+static ct_status write_text(const ct_text *t, const char *file)
+{
+    if (t->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for what --check says");
+    if (file != NULL) return ct_file_write(file, t->text, t->length);
+    if ((fwrite(t->text, 1, t->length, stdout) == t->length) && (fflush(stdout) == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "cannot write to standard output");
+}
+
+ct_status ct_capacity_tell(const ct_capacity *c, const char *json)
+{
+    bool instead = (json != NULL) && (strcmp(json, "-") == 0);
+    ct_text table = { 0 }, object = { 0 };
+    ct_status status;
+    figures f;
+
+    CT_TRY(find(c, &f));
+    add_table(c, &f, &table);
+    add_object(c, &f, &object);
+    status = instead ? CT_OK : write_text(&table, NULL);
+    if ((status == CT_OK) && (json != NULL)) status = write_text(&object, instead ? NULL : json);
+    ct_text_destroy(&table);
+    ct_text_destroy(&object);
+    return status;
+}
