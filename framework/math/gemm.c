@@ -16,7 +16,9 @@ enum {
     KC = 384,           /* words, x a panel of 32 columns: 48 KB, for the first two caches */
     KC_DEEP = 768,      /* of desc.deep                                                    */
     BLOCK_A = 512 * KC, /* words: 790 KB of a second-level cache                      */
-    ALIGN = 16          /* floats of a cache line */
+    ALIGN = 16,         /* floats of a cache line */
+    AHEAD = 1024,  /* words of B in front of their turn: 4 KB, what the memory has on its way  */
+    AHEAD_ROWS = 4 /* with so few the processor's own streams are enough             */
 };
 
 static const double LARGE_C = 8e6; /* numbers: 32 MB */
@@ -124,7 +126,10 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
 
 ct_gemm_plan ct_gemm_plan_kept(const ct_gemm_desc *d)
 {
-    return plan_as(ct_gemm_set_pick(d->bf16), d, false);
+    ct_gemm_plan p = plan_as(ct_gemm_set_pick(d->bf16), d, false);
+
+    p.streams = (d->m <= p.set->rows) && (!d->bf16 || (p.set->pair == 2));
+    return p;
 }
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
@@ -140,6 +145,7 @@ bool ct_gemm_goes_deep(const ct_gemm_desc *d)
 /* Words of a thread's packed rows of A, and of its panel of B. */
 static int64_t block_a(const ct_gemm_plan *p, int64_t m)
 {
+    if (p->streams) return ct_gemm_round_up(m * ct_gemm_words(p->set, p->d.k), ALIGN);
     return ct_gemm_round_up(ct_gemm_smaller(most_rows(p), m) * ct_gemm_words(p->set, p->kc), ALIGN);
 }
 
@@ -153,11 +159,14 @@ size_t ct_gemm_workspace(const ct_gemm_desc *d)
 {
     ct_gemm_desc many = *d;
     ct_gemm_plan p;
-    int64_t threads = (d->n_thread > 1) ? d->n_thread : 1, most, few;
+    int64_t threads = (d->n_thread > 1) ? d->n_thread : 1, most, few, rows;
 
     many.m = (d->m > CT_GEMM_FEW) ? d->m : CT_GEMM_FEW + 1;
     p = ct_gemm_plan_make(&many);
     most = threads * (block_a(&p, (d->m > d->n) ? d->m : d->n) + block_b(&p));
+    p.streams = true; /* with a B that is kept */
+    rows = threads * (block_a(&p, ct_gemm_smaller(d->m, p.set->rows)) + block_b(&p));
+    most = (most > rows) ? most : rows;
     few = d->bf16 ? ct_gemm_round_up(CT_GEMM_FEW * d->k, ALIGN) : 0;
     return (size_t)((most > few) ? most : few) * sizeof(float);
 }
@@ -310,10 +319,52 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
     }
 }
 
+/* Columns [j, j + n), one panel, of m rows that are one tile: the pieces of the sum as above. */
+static void stream_panel(const ct_gemm_plan *p, const operands *o, const part *w, int64_t j,
+                         int64_t n)
+{
+    const ct_gemm_set *s = p->set;
+    int vecs = (n > s->lanes) ? 2 : 1;
+    int64_t m = w->m1 - w->m0, width = (int64_t)vecs * s->lanes;
+    int64_t ahead = (m > AHEAD_ROWS) ? AHEAD : 0;
+    float *c = at_c(p, o, w->m0, j);
+
+    for (int64_t q = 0; q < p->d.k; q += p->kc) {
+        int64_t words = ct_gemm_words(s, ct_gemm_smaller(p->kc, p->d.k - q));
+        const float *a = w->work_a + m * ct_gemm_words(s, q);
+        const float *b = take_panel(p, o, q, 0, j, n, width, NULL);
+        float beta = (q == 0) ? o->beta : 1.0f;
+
+        if (n == width)
+            s->tile[vecs - 1][m - 1](words, a, b, b + ahead, width, o->alpha, beta, c, o->ldc);
+        else
+            ct_gemm_edge(s, m, n, words, a, b, b + ahead, width, vecs, o->alpha, beta, c, o->ldc,
+                         false);
+    }
+}
+
+/* Few rows and a B that lies packed: it is read from its first word to its last, panel by panel,
+ * since memory is fastest so. */
+static void run_stream(const ct_gemm_plan *p, const operands *o, const part *w)
+{
+    int64_t width = ct_gemm_panel(p->set), m = w->m1 - w->m0;
+
+    if (m == 0) return;
+    for (int64_t q = 0; q < p->d.k; q += p->kc)
+        pack_rows(p, o, w->m0, m, q, ct_gemm_smaller(p->kc, p->d.k - q),
+                  w->work_a + m * ct_gemm_words(p->set, q));
+    for (int64_t j = w->n0; j < w->n1; j += width)
+        stream_panel(p, o, w, j, ct_gemm_smaller(width, w->n1 - j));
+}
+
 static void run_part(const ct_gemm_plan *p, const operands *o, const part *w)
 {
     int64_t width = ct_gemm_panel(p->set);
 
+    if (p->streams && (o->kept != NULL)) {
+        run_stream(p, o, w);
+        return;
+    }
     for (int64_t q = 0; q < p->d.k; q += p->kc) {
         int64_t k = ct_gemm_smaller(p->kc, p->d.k - q);
 

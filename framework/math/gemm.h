@@ -40,6 +40,7 @@ typedef struct ct_gemm_plan {
     ct_gemm_desc d; /* turned: of C^T = op(B)^T op(A)^T */
     bool turned;    /* vectors lie along m instead of n */
     bool few;       /* by gemm_tile.c; nothing below but set then */
+    bool streams;   /* all rows at once, of a B that is kept      */
     const ct_gemm_set *set;
     int grid_m, grid_n; /* parts of C                   */
     int n_worker;
