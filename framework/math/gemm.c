@@ -17,8 +17,8 @@ enum {
     KC_DEEP = 768,      /* of desc.deep                                                    */
     BLOCK_A = 512 * KC, /* words: 790 KB of a second-level cache                      */
     ALIGN = 16,         /* floats of a cache line */
-    AHEAD = 1024,  /* words of B in front of their turn: 4 KB, what the memory has on its way  */
-    AHEAD_ROWS = 4 /* with so few the processor's own streams are enough             */
+    AHEAD = 1536,       /* words of B that are fetched before their turn: 6 KB */
+    AHEAD_ROWS = 4      /* with so few the processor fetches it by itself      */
 };
 
 static const double LARGE_C = 8e6; /* numbers: 32 MB */

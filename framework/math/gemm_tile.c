@@ -67,9 +67,10 @@
         }                                                                                          \
     }
 
-/* Of what is read next, `_vecs` vectors a step. */
+/* Of what is read next, `_vecs` vectors a step, into the second cache: more lines may be on their
+ * way there at once than to the first, which reads ahead in the second by itself. */
 #define SOON(_lanes, _vecs)                                                                        \
-    UNROLL for (int j = 0; j < (_vecs); j++) __builtin_prefetch(next + j * (_lanes));              \
+    UNROLL for (int j = 0; j < (_vecs); j++) __builtin_prefetch(next + j * (_lanes), 0, 2);        \
     next += next_step;
 
 /* Fetched some rows before its turn, the next panel's at the end: rows of B as it is stored may lie
