@@ -131,7 +131,8 @@ ct_status ct_attention_work(const ct_attention_desc *d, bool backward, double *w
 
 /** Keys, turned by their positions, and values of the tokens before, in pages. */
 typedef struct ct_attention_cache {
-    float *kept;      /* all pages, ct_attention_page_bytes() each; any numbers at first */
+    float *kept;      /* all pages, ct_attention_page_bytes() each; any numbers at first; bf16 ones
+                       * where the desc says so                                      */
     int64_t capacity; /* tokens of a sequence, at most                               */
     int64_t n;        /* sequences                                                   */
     /** [n + 1]: rows [at[i], at[i + 1]) of q, k, v and y are the new tokens of sequence i, behind

@@ -3,10 +3,12 @@
  *
  * In a page each group of heads has its keys in blocks of a panel's tokens, [block][dim][token],
  * and its values in panels of dimensions, [panel][token][dimension]: both as the tiles of
- * gemm_private.h read them. So scores and sums of values are products of tiles, for as many queries
- * of a group at a time as a tile has rows. Values are added up page by page, so what a query gets
- * depends on its sequence alone, however this was cut and whatever else is in the pass. Tasks are
- * dealt out whole: no bit depends on the number of threads. */
+ * gemm_private.h read them. In nets of bf16 values they are kept so, in pairs where the processor
+ * multiplies pairs; then queries and probabilities are rounded, too, as flash does it. Elsewhere
+ * they are widened on their way. So scores and sums of values are products of tiles, for as many
+ * queries of a group at a time as a tile has rows. Values are added up page by page, so what a
+ * query gets depends on its sequence alone, however this was cut and whatever else is in the pass.
+ * Tasks are dealt out whole: no bit depends on the number of threads. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -28,13 +30,14 @@ typedef struct cached {
     const ct_attention_args *a;
     const ct_gemm_set *set;
     int64_t width, panels;  /* of a panel; panels of dimensions */
+    bool widens;            /* panels are kept in bf16, and multiplied as floats */
     int64_t of_group, room; /* queries of a group a token; tokens of the longest, in pages */
     int64_t *task;          /* [n + 1] the first task of each sequence, and their number */
 } cached;
 
-/* A thread's: queries, scores, probabilities turned over, sums of values. */
+/* A thread's: queries, scores, probabilities turned over, sums of values, a panel widened. */
 typedef struct scratch {
-    float *q, *s, *p, *y;
+    float *q, *s, *p, *y, *b;
 } scratch;
 
 /* One sequence. */
@@ -50,8 +53,9 @@ static int64_t round_up(int64_t n)
 
 static cached describe(const ct_attention_desc *d, int64_t capacity)
 {
-    cached t = { .d = d, .set = ct_gemm_set_pick(false), .of_group = d->heads / d->kv_heads };
+    cached t = { .d = d, .set = ct_gemm_set_pick(d->bf16), .of_group = d->heads / d->kv_heads };
 
+    t.widens = d->bf16 && (t.set->pair == 1);
     t.width = ct_gemm_panel(t.set);
     t.room = ct_gemm_round_up(capacity, CT_PAGE_TOKENS);
     t.panels = ct_gemm_ceil_div(d->dim, t.width);
@@ -63,9 +67,16 @@ static growing sequence_of(const ct_attention_cache *c, int64_t i)
     return (growing){ c->at[i], c->at[i + 1] - c->at[i], c->before[i], c->page[i] };
 }
 
+/* Whole pairs. */
 static int64_t keys_of_group(const cached *t)
 {
-    return CT_PAGE_TOKENS * t->d->dim;
+    return CT_PAGE_TOKENS * ct_gemm_round_up(t->d->dim, 2);
+}
+
+/* The number (q, i) of a panel of so many columns. */
+static int64_t place_in(const ct_gemm_set *s, int64_t columns, int64_t q, int64_t i)
+{
+    return (s->pair == 2) ? (q / 2 * columns + i) * 2 + q % 2 : q * columns + i;
 }
 
 static int64_t numbers_of_group(const cached *t)
@@ -77,7 +88,14 @@ size_t ct_attention_page_bytes(const ct_attention_desc *d)
 {
     cached t = describe(d, 0);
 
-    return (size_t)(d->kv_heads * numbers_of_group(&t)) * sizeof(float);
+    return (size_t)(d->kv_heads * numbers_of_group(&t)) * ct_num_size(d->bf16);
+}
+
+static int64_t widened_room(const cached *t)
+{
+    int64_t longest = (t->d->dim > CT_PAGE_TOKENS) ? t->d->dim : CT_PAGE_TOKENS;
+
+    return t->widens ? longest * t->width : 0;
 }
 
 static int64_t scratch_room(const cached *t)
@@ -85,7 +103,7 @@ static int64_t scratch_room(const cached *t)
     int64_t rows = t->set->rows;
 
     return round_up(rows * t->d->dim) + 2 * round_up(rows * t->room) +
-           round_up(rows * t->panels * t->width);
+           round_up(rows * t->panels * t->width) + widened_room(t);
 }
 
 /* Of int64_t, in floats. */
@@ -113,12 +131,12 @@ static scratch scratch_of(const cached *t)
     w.s = w.q + round_up(rows * t->d->dim);
     w.p = w.s + round_up(rows * t->room);
     w.y = w.p + round_up(rows * t->room);
+    w.b = w.y + round_up(rows * t->panels * t->width);
     return w;
 }
 
-/* to[c step] = scale x[c], turned by its position where the head turns. */
-static void put(const cached *t, int64_t position, float scale, const float *x, float *to,
-                int64_t step)
+/* to[c] = scale x[c], turned by its position where the head turns. */
+static void turn_row(const cached *t, int64_t position, float scale, const float *x, float *to)
 {
     const ct_attention_desc *d = t->d;
     int64_t turned = d->rope_dim, half = turned / 2;
@@ -128,52 +146,73 @@ static void put(const cached *t, int64_t position, float scale, const float *x, 
         int64_t one = d->interleaved ? 2 * k : k, other = d->interleaved ? 2 * k + 1 : k + half;
         float cosine = turn[k], sine = turn[half + k];
 
-        to[one * step] = scale * (x[one] * cosine - x[other] * sine);
-        to[other * step] = scale * (x[other] * cosine + x[one] * sine);
+        to[one] = scale * (x[one] * cosine - x[other] * sine);
+        to[other] = scale * (x[other] * cosine + x[one] * sine);
     }
-    for (int64_t c = turned; c < d->dim; c++) to[c * step] = scale * x[c];
+    for (int64_t c = turned; c < d->dim; c++) to[c] = scale * x[c];
 }
 
 static float *group_of(const cached *t, const growing *s, int64_t group, int64_t token)
 {
     int64_t page = s->page[token / CT_PAGE_TOKENS];
 
-    return t->c->kept + (page * t->d->kv_heads + group) * numbers_of_group(t);
+    return ct_num_to(t->c->kept, t->d->bf16, (page * t->d->kv_heads + group) * numbers_of_group(t));
 }
 
-/* The keys of a panel of tokens. */
+/* The keys of the panel of tokens that has this one. */
 static float *keys_at(const cached *t, const growing *s, int64_t group, int64_t token)
 {
-    return group_of(t, s, group, token) + token % CT_PAGE_TOKENS / t->width * t->d->dim * t->width;
+    return ct_num_to(group_of(t, s, group, token), t->d->bf16,
+                     token % CT_PAGE_TOKENS / t->width * ct_gemm_round_up(t->d->dim, 2) * t->width);
 }
 
-/* The dimensions of a panel of a token. */
-static float *value_at(const cached *t, const growing *s, int64_t group, int64_t panel,
-                       int64_t token)
+/* A panel of the dimensions of its page's tokens. */
+static float *values_at(const cached *t, const growing *s, int64_t group, int64_t panel,
+                        int64_t token)
 {
-    return group_of(t, s, group, token) + keys_of_group(t) +
-           (panel * CT_PAGE_TOKENS + token % CT_PAGE_TOKENS) * t->width;
+    return ct_num_to(group_of(t, s, group, token), t->d->bf16,
+                     keys_of_group(t) + panel * CT_PAGE_TOKENS * t->width);
+}
+
+/* Numbers (q, i), (q + step_q, i + step_i), … of a panel, n of them. The second half of a pair is 0
+ * until its number comes. */
+static void put(const cached *t, float *panel, int64_t q, int64_t i, int64_t step_q, int64_t step_i,
+                const void *x, int64_t n)
+{
+    const ct_bf16 *from = x;
+    ct_bf16 *to = (void *)panel;
+
+    for (int64_t c = 0; c < n; c++, q += step_q, i += step_i) {
+        int64_t at = place_in(t->set, t->width, q, i);
+
+        if (!t->d->bf16)
+            panel[at] = ((const float *)x)[c];
+        else
+            to[at] = from[c];
+        if ((t->set->pair == 2) && (q % 2 == 0)) to[at + 1] = 0;
+    }
 }
 
 /* Keys and values of a group of a sequence's new tokens. */
 static void append(const cached *t, const growing *s, int64_t group)
 {
     const ct_attention_desc *d = t->d;
-    float room[MOST_DIM];
+    float room[MOST_DIM], turned[MOST_DIM];
+    ct_bf16 narrow[MOST_DIM];
 
     for (int64_t i = 0; i < s->fresh; i++) {
         int64_t token = s->before + i, row = s->at + i;
         const float *x = ct_num_at(t->a->k, d->bf16, row * d->k_row + group * d->dim);
 
-        put(t, token, 1.0f, ct_num_read(x, d->bf16, d->dim, room),
-            keys_at(t, s, group, token) + token % t->width, t->width);
-        x = ct_num_read(ct_num_at(t->a->v, d->bf16, row * d->v_row + group * d->dim), d->bf16,
-                        d->dim, room);
-        for (int64_t p = 0; p < t->panels; p++) {
-            int64_t n = ct_gemm_smaller(t->width, d->dim - p * t->width);
-
-            memcpy(value_at(t, s, group, p, token), x + p * t->width, (size_t)n * sizeof(float));
-        }
+        turn_row(t, token, 1.0f, ct_num_read(x, d->bf16, d->dim, room), turned);
+        if (d->bf16) ct_bf16_narrow(d->dim, turned, narrow);
+        put(t, keys_at(t, s, group, token), 0, token % t->width, 1, 0,
+            d->bf16 ? (const void *)narrow : turned, d->dim);
+        x = ct_num_at(t->a->v, d->bf16, row * d->v_row + group * d->dim);
+        for (int64_t p = 0; p < t->panels; p++)
+            put(t, values_at(t, s, group, p, token), token % CT_PAGE_TOKENS, 0, 0, 1,
+                ct_num_at(x, d->bf16, p * t->width),
+                ct_gemm_smaller(t->width, d->dim - p * t->width));
     }
 }
 
@@ -200,19 +239,37 @@ static int64_t place_of(const cached *t, const growing *s, int64_t group, int64_
     return (s->at + u / t->of_group) * row + (group * t->of_group + u % t->of_group) * t->d->dim;
 }
 
+/* In panels of so many rows as a tile takes, as numbers that it multiplies. */
+static void put_row(const cached *t, int64_t rows, int64_t r, int64_t from, int64_t n,
+                    const float *x, float *to)
+{
+    enum { SOME = 64 };
+    ct_bf16 narrow[SOME];
+
+    for (int64_t k = 0; k < n; k++) {
+        if (t->set->pair == 1) {
+            to[(from + k) * rows + r] = x[k];
+            continue;
+        }
+        if (k % SOME == 0) ct_bf16_narrow(ct_gemm_smaller(SOME, n - k), x + k, narrow);
+        ((ct_bf16 *)(void *)to)[place_in(t->set, rows, from + k, r)] = narrow[k % SOME];
+    }
+}
+
 static void turn_queries(const cached *t, const growing *s, int64_t group, int64_t from,
                          int64_t rows, float *q)
 {
     const ct_attention_desc *d = t->d;
     float room[MOST_DIM], turned[MOST_DIM];
 
+    memset(q, 0, (size_t)(ct_gemm_words(t->set, d->dim) * rows) * sizeof(*q));
     for (int64_t r = 0; r < rows; r++) {
         int64_t u = from + r;
         const float *x = ct_num_at(t->a->q, d->bf16, place_of(t, s, group, u, d->q_row));
 
-        put(t, s->before + u / t->of_group, d->scale, ct_num_read(x, d->bf16, d->dim, room), turned,
-            1);
-        for (int64_t c = 0; c < d->dim; c++) q[c * rows + r] = turned[c];
+        turn_row(t, s->before + u / t->of_group, d->scale, ct_num_read(x, d->bf16, d->dim, room),
+                 turned);
+        put_row(t, rows, r, 0, d->dim, turned, q);
     }
 }
 
@@ -222,21 +279,30 @@ static int64_t next_page(int64_t k, int64_t end)
     return (k + CT_PAGE_TOKENS < end) ? k + CT_PAGE_TOKENS : k;
 }
 
+/* y (+)= the product of a panel of rows and one that is kept, over n numbers. */
+static void multiply(const cached *t, const scratch *w, int64_t rows, int64_t n, const float *a,
+                     const float *b, const float *next, float beta, float *y, int64_t y_row)
+{
+    if (t->widens) {
+        ct_bf16_widen(n * t->width, b, w->b);
+        b = next = w->b;
+    }
+    t->set->tile[CT_GEMM_VECS - 1][rows - 1](ct_gemm_words(t->set, n), a, b, next, t->width, 1.0f,
+                                             beta, y, y_row);
+}
+
 /* The sums of values that w->p[end - begin][rows] weighs, page by page. */
 static void add_values(const cached *t, const growing *s, int64_t group, int64_t begin, int64_t end,
                        int64_t rows, const scratch *w)
 {
-    int64_t y_row = t->panels * t->width;
-
     for (int64_t k = begin; k < end; k += CT_PAGE_TOKENS) {
         int64_t n = ct_gemm_smaller(CT_PAGE_TOKENS, end - k), soon = next_page(k, end);
+        const float *p = w->p + ct_gemm_words(t->set, k - begin) * rows;
 
-        for (int64_t p = 0; p < t->panels; p++) {
-            t->set->tile[CT_GEMM_VECS - 1][rows - 1](
-                n, w->p + (k - begin) * rows, value_at(t, s, group, p, k),
-                value_at(t, s, group, p, soon), t->width, 1.0f, (k > begin) ? 1.0f : 0.0f,
-                w->y + p * t->width, y_row);
-        }
+        for (int64_t i = 0; i < t->panels; i++)
+            multiply(t, w, rows, n, p, values_at(t, s, group, i, k),
+                     values_at(t, s, group, i, soon), (k > begin) ? 1.0f : 0.0f,
+                     w->y + i * t->width, t->panels * t->width);
     }
 }
 
@@ -251,19 +317,17 @@ static void run_task(const cached *t, const growing *s, int64_t group, int64_t f
     end = s->before + last + 1;
     begin = begin / CT_PAGE_TOKENS * CT_PAGE_TOKENS;
     turn_queries(t, s, group, from, rows, w.q);
-    for (int64_t k = begin; k < end; k += t->width) {
-        t->set->tile[CT_GEMM_VECS - 1][rows - 1](d->dim, w.q, keys_at(t, s, group, k),
-                                                 keys_at(t, s, group, next_page(k, end)), t->width,
-                                                 1.0f, 0.0f, w.s + k - begin, t->room);
-    }
-    memset(w.p, 0, (size_t)((end - begin) * rows) * sizeof(float));
+    for (int64_t k = begin; k < end; k += t->width)
+        multiply(t, &w, rows, d->dim, w.q, keys_at(t, s, group, k),
+                 keys_at(t, s, group, next_page(k, end)), 0.0f, w.s + k - begin, t->room);
+    memset(w.p, 0, (size_t)(ct_gemm_words(t->set, end - begin) * rows) * sizeof(float));
     for (int64_t r = 0; r < rows; r++) {
         int64_t p = s->before + (from + r) / t->of_group, low, high;
         float *score = w.s + r * t->room;
 
         ct_attention_sees(d, p, &low, &high);
         softmax(p + 1 - low, score + low - begin);
-        for (int64_t k = low; k <= p; k++) w.p[(k - begin) * rows + r] = score[k - begin];
+        put_row(t, rows, r, low - begin, p + 1 - low, score + low - begin, w.p);
     }
     add_values(t, s, group, begin, end, rows, &w);
     for (int64_t r = 0; r < rows; r++) {

@@ -299,6 +299,30 @@ static void test_bf16(void **state)
     }
 }
 
+/* Nets of bf16 values keep keys and values so. */
+static void test_bf16_bytes(void **state)
+{
+    (void)state;
+    for (int n = 0; n < N_NET; n++) {
+        double bytes[2];
+
+        for (int b = 0; b < 2; b++) {
+            Ct__NetParameter *param = parsed(net_of[n].text);
+            ct_packed_net *p;
+
+            precision = (b == 1) ? CT__SOLVER_PARAMETER__PRECISION__BF16
+                                 : CT__SOLVER_PARAMETER__PRECISION__F32;
+            p = open_net(param, TOKENS, TOKENS);
+            bytes[b] = ct_packed_net_token_bytes(p);
+            ct_packed_net_destroy(p);
+            ct__net_parameter__free_unpacked(param, NULL);
+        }
+        precision = CT__SOLVER_PARAMETER__PRECISION__F32;
+        assert_true(bytes[0] > 0);
+        assert_true(bytes[1] == bytes[0] / 2);
+    }
+}
+
 static void test_threads(void **state)
 {
     static float one[TOKENS * CLASSES], more[TOKENS * CLASSES];
@@ -653,6 +677,7 @@ int main(void)
         cmocka_unit_test(test_refused),      cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_models),       cmocka_unit_test(test_last_rows),
         cmocka_unit_test(test_more_threads), cmocka_unit_test(test_long_whole),
+        cmocka_unit_test(test_bf16_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
