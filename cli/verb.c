@@ -158,6 +158,8 @@ const ct_option ct_option_table[] = {
       "who moves messages while layers compute (AUTO)" },
     { "deterministic", CT_OPTION_FLAG, JOB, NULL,
       "bitwise the same result for the same ranks and placement" },
+    { "deterministic", CT_OPTION_FLAG, "serve", NULL,
+      "the same bytes for a request alone and in any batch, also where it gives no seed" },
     { "reproducible_sum", CT_OPTION_FLAG, "train time", NULL,
       "bitwise the same sums over ranks whatever their placement, the algorithm and timing" },
     { "global_batch_size", CT_OPTION_COUNT, "train time check plan", "N",

@@ -174,6 +174,7 @@ static ct_status run(ct_call *call, const ct_config *c, request *r)
     CT_TRY_GOTO(
         status, out,
         ct_weights_load_all(ct_options_text(call->options, "weights"), ct_packed_net_of(net)));
+    ct_net_settle(ct_packed_net_of(net));
     CT_TRY_GOTO(status, out, generate(r, net, s));
 out:
     ct_packed_sequence_close(s);

@@ -14,6 +14,7 @@
 #include "cli/serve/reload.h"
 #include "cli/serve/watched.h"
 #include "cli/verb.h"
+#include "framework/base/simd.h"
 #include "framework/base/thread.h"
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
@@ -140,7 +141,8 @@ static ct_status read_wish(const ct_options *o, wish *w)
         return CT_FAIL(CT_ERR_CONFIG, "--json is for what --check says");
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
-                                  .weights = ct_options_text(o, "weights") };
+                                  .weights = ct_options_text(o, "weights"),
+                                  .deterministic = ct_options_flag(o, "deterministic") };
     w->queue = (ct_scheduler_options){ .policy = CT_POLICY_PACKED,
                                        .most_waiting = (int)most,
                                        .most_count = MOST_COUNT,
@@ -274,11 +276,26 @@ static ct_status compare_weights(const server *s)
     return CT_FAIL(CT_ERR_DATA, "--weights: the ranks have read weights that differ");
 }
 
+/* Kernels of other vector widths add up in another order. */
+static ct_status compare_processors(const server *s)
+{
+    int64_t level = 2 * (int64_t)ct_simd_pick() + ct_simd_has_bf16(), range[] = { level, -level };
+
+    if (s->job == NULL) return CT_OK;
+    CT_TRY(ct_group_max(&s->job->group.job, range, 2));
+    if (range[0] == -range[1]) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--deterministic: the ranks' processors differ in their vectors (this one: %s), "
+                   "so replies would, too: say CORTADO_SIMD=avx2, or another that all have",
+                   ct_simd_name(ct_simd_pick()));
+}
+
 /* Opened on every rank, and timed on all of them at once, as they will run. */
 static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
 {
     CT_TRY(agree(s, open_files(o, w, s)));
     CT_TRY(compare_weights(s));
+    if (w->net.deterministic) CT_TRY(compare_processors(s));
     CT_TRY(
         ct_costs_find(&s->costs, s->job, s->model, ct_packed_net_of(ct_served_net(s->net)), cost));
     s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
@@ -318,6 +335,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                            .version = ct_build_version(),
                            .deadline_s = w->deadline_s,
                            .chat = w->chat,
+                           .deterministic = w->net.deterministic,
                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
                                               ? w->queue.most_waiting
                                               : MOST_INPUTS };

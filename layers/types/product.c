@@ -24,13 +24,20 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *s
 {
     const char *policy = ct_engine_policy(l, kind);
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
-    bool lt = l->dev->math->fused != NULL, rows = host && (narrow != 0);
+    /* BLAS takes other ways, and other sums, for other numbers of rows */
+    bool lt = l->dev->math->fused != NULL, vary = automatic && l->env->rows_vary;
+    bool rows = host && ((narrow != 0) || vary);
 
     *p = (ct_product){ .d = *shape };
     p->d.n_thread = ct_engine_n_thread(l);
     p->d.bf16 = ct_engine_bf16(l);
     p->d.deep = !l->env->rows_vary && ct_gemm_goes_deep(shape);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
+    if (host && l->env->rows_vary && l->env->deterministic && (strcmp(policy, "blas") == 0))
+        return CT_LAYER_FAIL(
+            l, CT_ERR_CONFIG,
+            "engine \"blas\": its sums hang on how many rows run together, and the "
+            "run is deterministic: take \"packed\" or \"ref\"");
     if (rows ||
         (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0))))
         p->math = NULL;

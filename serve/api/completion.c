@@ -163,8 +163,10 @@ static bool take_logprobs(ct_transaction *x)
 static bool take_sampling(ct_transaction *x)
 {
     ct_completions *a = x->completions;
-    int64_t seed = (int64_t)(ct_rng_key((uint64_t)(1e9 * ct_clock_s()), (uintptr_t)x, 0) >> 1);
+    int64_t seed = 0;
 
+    if (!ct_transaction_options(x)->deterministic)
+        seed = (int64_t)(ct_rng_key((uint64_t)(1e9 * ct_clock_s()), (uintptr_t)x, 0) >> 1);
     a->how = (ct_sampling){ .temperature = 1, .top_p = 1 };
     if (!ct_fields_number(x, "temperature", 0, 2, &a->how.temperature) ||
         !ct_fields_number(x, "top_p", 0, 1, &a->how.top_p) ||

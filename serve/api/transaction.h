@@ -42,6 +42,7 @@ typedef struct ct_api_options {
     double deadline_s;            /* of a request; INFINITY: none                      */
     int most_inputs;              /* texts of one request                              */
     ct_chat_template chat;        /* of messages                                       */
+    bool deterministic;           /* requests without a seed have one and the same     */
 } ct_api_options;
 
 typedef struct ct_api ct_api;

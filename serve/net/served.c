@@ -64,7 +64,7 @@ static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served 
     const Ct__NetParameter *param;
     ct_net_options net = { .phase = CT_TEST,
                            .no_data = plan_only,
-                           .env = { .n_rank = 1, .seed = 1 } };
+                           .env = { .n_rank = 1, .seed = 1, .deterministic = o->deterministic } };
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));

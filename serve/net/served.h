@@ -42,6 +42,7 @@ typedef struct ct_served_options {
                           * keys and values. Sequences are as long as the Input says, or a table
                           * of positions has rows                                              */
     bool bf16;           /* precision: BF16                                                    */
+    bool deterministic;  /* engines whose bits hang on what runs beside are refused            */
     const ct_served_division *division; /* NULL: this rank has all of the net                     */
 } ct_served_options;
 

@@ -130,6 +130,36 @@ serve_some loses --plan=lost.plan
 is loses [ $rc = 0 ]
 is loses_told grep -q 'plan lost.plan: what 40 batches refined is not kept' loses.log
 
+# ---- --deterministic
+# drawn NAME OPTION...: texts that are drawn, without a seed, alone and beside others; in $NAME.text whether they are equal
+drawn() {
+    name=$1
+    shift
+    $texts --listen=127.0.0.1:0 --log=warn "$@" >"$name.at" 2>"$name.log" </dev/null &
+    pid=$!
+    i=0
+    while [ ! -s "$name.at" ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
+    python3 - "$(sed -n 's/.* at //p' "$name.at")" >"$name.text" <<'END'
+import json, sys, urllib.request
+def ask(prompt):
+    body = {"model": "Tiny", "prompt": prompt, "max_tokens": 40, "temperature": 2, "logprobs": 3}
+    with urllib.request.urlopen("http://%s/v1/completions" % sys.argv[1], json.dumps(body).encode(), timeout=60) as f:
+        return [(c["text"], c["logprobs"]) for c in json.load(f)["choices"]]
+a, b = ask("The quick"), ask("The quick")
+print("equal" if a == b else "unlike")
+print("equal" if ask(["The quick", "brown fox", "The quack"])[0] == a[0] else "unlike")
+END
+    kill -TERM $pid
+    wait $pid
+}
+drawn fixed --deterministic
+is deterministic [ "$(tr '\n' ' ' <fixed.text)" = 'equal equal ' ]
+drawn free
+is not_deterministic [ "$(tr '\n' ' ' <free.text)" = 'unlike unlike ' ]
+sed 's/layer { name: "qkv"/& ct_kernel { forward: "blas" }/' texts.prototxt >blas.prototxt
+runs blas 2 'layer "qkv" \(InnerProduct\): engine "blas": its sums hang on how many rows run together' $serve --model=blas.prototxt --deterministic
+runs blas_is_taken 0 'budget' $serve --model=blas.prototxt --check
+
 # ---- in a job
 if [ "$(timeout -k 5 60 $JOB 2 sh -c 'echo rank' 2>/dev/null | grep -c rank)" = 2 ] &&
     timeout -k 5 120 $JOB 2 $embed --check --plan=two.plan >out 2>&1 && grep -q '^ranks' out; then
