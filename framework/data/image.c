@@ -27,6 +27,21 @@ ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_samp
     return CT_WHY(why, CT_ERR_DATA, "neither JPEG nor PNG (%zu bytes)", size);
 }
 
+ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int64_t *width_p,
+                           ct_why *why)
+{
+    for (int i = 0; ct_image_codec_table[i] != NULL; i++) {
+        const ct_image_codec *c = ct_image_codec_table[i];
+
+        if (!c->probe(data, size)) continue;
+        if (c->measure == NULL)
+            return CT_WHY(why, CT_ERR_CONFIG, "%s image, but built without %s", c->name,
+                          c->without);
+        return c->measure(data, size, height_p, width_p, why);
+    }
+    return CT_WHY(why, CT_ERR_CONFIG, "neither JPEG nor PNG (%zu bytes)", size);
+}
+
 /* ---- resizing: OpenCV's INTER_LINEAR on bytes, rounding for rounding: its values are what nets
  * that were trained with Caffe have seen. Places in float, weights in 2^-11 rounded to even, first
  * along x without rounding, then along y with 4 and 16 bits cut off each row's part. */

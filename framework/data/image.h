@@ -31,6 +31,9 @@ typedef struct ct_image_codec {
     bool (*probe)(const uint8_t *data, size_t size);
     ct_status (*decode)(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why);
+    /** From its header alone. */
+    ct_status (*measure)(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                         ct_why *why);
     const char *without; /* decode NULL: what is missing, "libjpeg-turbo (libturbojpeg0-dev)" */
 } ct_image_codec;
 
@@ -42,6 +45,9 @@ extern const ct_image_codec *const ct_image_codec_table[]; /* NULL-terminated */
  * that is not built in), CT_ERR_NOMEM. */
 ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_sample_buffer *room,
                           ct_image *image_p, ct_why *why);
+/** What an image would take decoded, from its header: stored rows and columns. Quiet, as above. */
+ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int64_t *width_p,
+                           ct_why *why);
 /** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */
 int ct_exif_orientation(const uint8_t *data, size_t size);
 
@@ -58,6 +64,10 @@ ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_sample_buf
 /* The implementations: for image_table.c alone. */
 ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                          ct_image *image_p, ct_why *why);
+ct_status ct_jpeg_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                          ct_why *why);
+ct_status ct_png_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                         ct_why *why);
 ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_sample_buffer *room,
                          size_t *size_p);
 ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,

@@ -4,6 +4,12 @@
 #include <string.h>
 #include <turbojpeg.h>
 
+/* Of libjpeg-turbo 2.1 and later: no more than 500 scans, each of which costs the whole image and
+ * may take few bytes. */
+#ifndef TJFLAG_LIMITSCANS
+#define TJFLAG_LIMITSCANS 0
+#endif
+
 /* Some files of well-known sets carry stray bytes between markers, which harm nothing. */
 static bool harmless(tjhandle h)
 {
@@ -54,8 +60,8 @@ static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_co
     if (ct_sample_buffer_reserve(room, (size_t)(n * per_pixel)) != CT_OK) {
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG of %d x %d pixels", width, height);
     }
-    if ((tjDecompress2(h, data, size, room->data, width, 0, height, format, TJFLAG_ACCURATEDCT) !=
-         0) &&
+    if ((tjDecompress2(h, data, size, room->data, width, 0, height, format,
+                       TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) != 0) &&
         !harmless(h)) {
         return CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
     }
@@ -76,6 +82,22 @@ ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sa
     if (h == NULL) return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG decoder");
     status = decode_with(h, data, size, color, room, image_p, why);
     tjDestroy(h);
+    return status;
+}
+
+ct_status ct_jpeg_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                          ct_why *why)
+{
+    tjhandle h = tjInitDecompress();
+    int width = 0, height = 0, subsampling, space;
+    ct_status status = CT_OK;
+
+    if (h == NULL) return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG decoder");
+    if (tjDecompressHeader3(h, data, size, &width, &height, &subsampling, &space) != 0)
+        status = CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
+    tjDestroy(h);
+    *height_p = height;
+    *width_p = width;
     return status;
 }
 

@@ -108,3 +108,17 @@ ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sam
     png_destroy_read_struct(&png, &info, NULL);
     return status;
 }
+
+/* The signature, then IHDR: length and name, width, height. */
+ct_status ct_png_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                         ct_why *why)
+{
+    int64_t side[2] = { 0, 0 };
+
+    if ((size < 24) || (memcmp(data + 12, "IHDR", 4) != 0))
+        return CT_WHY(why, CT_ERR_DATA, "bad PNG: it does not begin with its size");
+    for (int i = 0; i < 8; i++) side[i / 4] = (side[i / 4] << 8) | data[16 + i];
+    *width_p = side[0];
+    *height_p = side[1];
+    return CT_OK;
+}

@@ -14,21 +14,26 @@ static bool probe_png(const uint8_t *data, size_t size)
 }
 
 #ifdef CT_HAVE_TURBOJPEG
-#define JPEG_DECODE ct_jpeg_decode
-#define JPEG_ENCODE ct_jpeg_encode
+#define JPEG_DECODE  ct_jpeg_decode
+#define JPEG_ENCODE  ct_jpeg_encode
+#define JPEG_MEASURE ct_jpeg_measure
 #else
-#define JPEG_DECODE NULL
-#define JPEG_ENCODE NULL
+#define JPEG_DECODE  NULL
+#define JPEG_ENCODE  NULL
+#define JPEG_MEASURE NULL
 #endif
 #ifdef CT_HAVE_PNG
-#define PNG_DECODE ct_png_decode
+#define PNG_DECODE  ct_png_decode
+#define PNG_MEASURE ct_png_measure
 #else
-#define PNG_DECODE NULL
+#define PNG_DECODE  NULL
+#define PNG_MEASURE NULL
 #endif
 
-static const ct_image_codec codec_jpeg = { "JPEG", probe_jpeg, JPEG_DECODE,
+static const ct_image_codec codec_jpeg = { "JPEG", probe_jpeg, JPEG_DECODE, JPEG_MEASURE,
                                            "libjpeg-turbo (libturbojpeg0-dev)" };
-static const ct_image_codec codec_png = { "PNG", probe_png, PNG_DECODE, "libpng (libpng-dev)" };
+static const ct_image_codec codec_png = { "PNG", probe_png, PNG_DECODE, PNG_MEASURE,
+                                          "libpng (libpng-dev)" };
 
 const ct_image_codec *const ct_image_codec_table[] = { &codec_jpeg, &codec_png, NULL };
 
