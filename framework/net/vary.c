@@ -174,7 +174,8 @@ static ct_status take_tried(ct_pass *pass, int i, const char *why)
     vary_layer *v = &vary->layer[i];
 
     if (why == NULL) why = vary_misfit(pass, i);
-    if ((why == NULL) && (in->backward_reads != v->reads))
+    if ((why == NULL) && !ct_net_impl_of(pass->net)->forward_only &&
+        (in->backward_reads != v->reads))
         why = "its backward would read other values";
     if (why != NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,

@@ -197,6 +197,7 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .bf16 = ct_engine_bf16(l),
                          .operand = ct_engine_operand(l),
                          .winograd = winograd_tile(l),
+                         .as_one = l->env->rows_vary && l->env->deterministic,
                          .x_block = bottom->data.layout.block,
                          .x_bf16 = ct_blob_is_bf16(bottom) && !ct_blob_is_last(bottom),
                          .x_last = ct_blob_is_last(bottom) };

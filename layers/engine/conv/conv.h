@@ -36,6 +36,7 @@ typedef struct ct_conv_desc {
                          * channels come last: [N][H][W][C]. x_last without y_last is not asked for */
     ct_operand operand; /* the same on devices; on the CPU only bf16 counts */
     int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
+    bool as_one; /* "auto" chooses as for one sample, so that its bits are the same beside others */
 } ct_conv_desc;
 
 typedef struct ct_conv_args {

@@ -41,7 +41,7 @@ bool ct_wino_prefers(const ct_conv_desc *d)
 
     if (d->kh == 5) channels = CHANNELS_5;
     if ((map == NULL) || (d->c / d->group < channels) || (d->m / d->group < channels)) return false;
-    return d->n * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) >= least;
+    return (d->as_one ? 1 : d->n) * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) >= least;
 }
 
 /* 5 x 5 in bf16, whose products are twice as fast and maps are not: forward and by data 0.7 to 1.1
