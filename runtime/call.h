@@ -17,8 +17,8 @@ typedef struct ct_call {
     char **argv;
     char **full_argv; /* the whole command line */
     int full_argc;
-    const ct_options *options; /* NULL for those                          */
-    ct_job *job;               /* NULL for verbs that run without MPI */
+    ct_options *options; /* NULL for those                                */
+    ct_job *job;         /* NULL for verbs that run without MPI */
 } ct_call;
 
 /** Rank 0 reads the files and applies the options, the others receive the result; then the log

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Sizes of the sources outside tests. Fails where a function has more than 60 lines between its
-# braces, where more than 64 files have fewer than 40 lines (a concept in pieces), or where more than
+# braces, where more than 72 files have fewer than 40 lines (a concept in pieces), or where more than
 # 2 headers lie directly in comm/.
 # Usage: scripts/check_sizes.sh [ROOT]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
 most_in_function=60
 small=40
-most_small=64
+most_small=72
 most_headers=2
 bad=0
 

@@ -27,6 +27,11 @@ ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
         bool good = (plan->n_shape < CT_BENCH_MAX_BATCH) &&
                     (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s.batch, &s.tokens, &read) == 2);
 
+        if (!good && (plan->n_shape < CT_BENCH_MAX_BATCH) && (s.batch > 0) && (s.tokens == 0)) {
+            s.tokens = 1;
+            good = (sscanf(at, "%8" SCNd64 "%n", &s.batch, &read) == 1);
+        }
+
         if (good && (at[read] == '@') &&
             (sscanf(at + read, "@%8" SCNd64 "%n", &s.cached, &more) == 1))
             good = (s.cached >= 1);
@@ -34,7 +39,8 @@ ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
         if (!good || (s.batch < 1) || (s.tokens < 1) || ((*at != ',') && (*at != '\0')))
             return CT_FAIL(CT_ERR_CONFIG,
                            "--shapes=%s: expected up to %d of SEQUENCESxTOKENS, such as "
-                           "1x10,20x40, or SEQUENCESxTOKENS@CACHED, such as 8x1@128",
+                           "1x10,20x40, or SEQUENCESxTOKENS@CACHED, such as 8x1@128, or PICTURES, "
+                           "such as 1,8",
                            list, CT_BENCH_MAX_BATCH);
         plan->shape[plan->n_shape++] = s;
         if (*at == '\0') return CT_OK;
@@ -156,30 +162,70 @@ static ct_status is_over(const ct_serve_bench *plan, int n, double seconds, bool
     return CT_OK;
 }
 
-static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
+/* A run of sequences, and the time of shaping. */
+static ct_status run_tokens(bench *b, const ct_serve_shape *s, double *shaping_p, double *seconds_p)
 {
     ct_packed_net *net = ct_served_net(b->served);
+
+    CT_TRY(make_room(b, s));
+    CT_TRY(time_shaping(b, s, shaping_p));
+    *seconds_p = ct_clock_s();
+    CT_TRY(ct_packed_net_run(net, b->item, s->batch));
+    *seconds_p = ct_clock_s() - *seconds_p;
+    return CT_OK;
+}
+
+/* The same of pictures: those of another batch come before. */
+static ct_status run_pictures(bench *b, const ct_serve_shape *s, double *shaping_p,
+                              double *seconds_p)
+{
+    ct_sample_net *net = ct_served_samples(b->served);
+    int64_t each = ct_shape_count(ct_sample_net_shape(net), 1, -1);
+    float *to;
+
+    CT_TRY(ct_sample_net_begin(net, (s->batch > 1) ? s->batch - 1 : ct_sample_net_most(net), &to));
+    *shaping_p = ct_clock_s();
+    CT_TRY(ct_sample_net_begin(net, s->batch, &to));
+    *shaping_p = ct_clock_s() - *shaping_p;
+    for (int64_t i = 0; i < s->batch * each; i++) to[i] = (float)(i % 251) / 251.0f;
+    *seconds_p = ct_clock_s();
+    CT_TRY(ct_sample_net_run(net));
+    *seconds_p = ct_clock_s() - *seconds_p;
+    return CT_OK;
+}
+
+static double norm_of_pictures(const bench *b, const ct_serve_shape *s)
+{
+    ct_sample_net *net = ct_served_samples(b->served);
+    const char *name;
+    int64_t n = s->batch * ct_shape_count(ct_sample_net_output(net, 0, &name), 1, -1);
+    const float *row = ct_sample_net_rows(net, 0);
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++) sum += (double)row[i] * (double)row[i];
+    return sqrt(sum);
+}
+
+static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
+{
+    bool pictures = (ct_served_samples(b->served) != NULL);
+    ct_status (*run)(bench *, const ct_serve_shape *, double *, double *) =
+        pictures ? run_pictures : run_tokens;
     const ct_serve_shape *s = &row->shape;
     double begin;
     bool over = false;
     int n = 0;
 
-    fill(b, s);
-    CT_TRY(make_room(b, s));
-    CT_TRY(ct_packed_net_run(net, b->item, s->batch)); /* weights are packed */
-    row->norm = norm_of(b, s);
+    if (!pictures) fill(b, s);
+    CT_TRY(run(b, s, &b->shaping[0], &b->time[0])); /* weights are packed */
+    row->norm = pictures ? norm_of_pictures(b, s) : norm_of(b, s);
     begin = ct_clock_s();
     while (!over && (n < ((plan->repeat > 0) ? plan->repeat : MOST))) {
-        double start;
-
-        CT_TRY(make_room(b, s));
-        CT_TRY(time_shaping(b, s, &b->shaping[n]));
-        start = ct_clock_s();
-        CT_TRY(ct_packed_net_run(net, b->item, s->batch));
-        b->time[n++] = ct_clock_s() - start;
+        CT_TRY(run(b, s, &b->shaping[n], &b->time[n]));
+        n++;
         CT_TRY(is_over(plan, n, ct_clock_s() - begin, &over));
     }
-    close_sequences(b, s);
+    if (!pictures) close_sequences(b, s);
     row->repeats = n;
     row->least_ms = b->time[0];
     for (int i = 1; i < n; i++)
@@ -187,6 +233,17 @@ static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *
     row->least_ms *= 1e3;
     row->ms = 1e3 * ct_median(b->time, n);
     row->reshape_us = 1e6 * ct_median(b->shaping, n);
+    return CT_OK;
+}
+
+static ct_status check_pictures(const ct_serve_bench *plan)
+{
+    for (int i = 0; i < plan->n_shape; i++)
+        if ((plan->shape[i].tokens != 1) || (plan->shape[i].cached > 0))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--shapes: %" PRId64 "x%" PRId64 ": \"%s\" is a net of pictures: "
+                           "expected how many, such as 1,8",
+                           plan->shape[i].batch, plan->shape[i].tokens, plan->model);
     return CT_OK;
 }
 
@@ -218,7 +275,9 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
         CT_TRY(ct_divided_net_open(plan->job, plan->parallel, &b->divided));
         o.division = &b->divided.served;
     }
+    o.most_samples = o.most;
     CT_TRY(ct_served_open(&o, &b->served));
+    if (ct_served_samples(b->served) != NULL) return check_pictures(plan);
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_packed_net *net = ct_served_net(b->served);
         bool grows = (plan->shape[i].cached > 0);

@@ -14,9 +14,25 @@ typedef struct figures {
     double budget_s, token_s;
 } figures;
 
+static bool has_pictures(const ct_capacity *c)
+{
+    return ct_served_samples(c->net) != NULL;
+}
+
+static const char *unit(const ct_capacity *c)
+{
+    return has_pictures(c) ? "picture" : "token";
+}
+
+/* Of keys and values. */
+static double token_bytes(const ct_capacity *c)
+{
+    return has_pictures(c) ? 0 : ct_packed_net_token_bytes(ct_served_net(c->net));
+}
+
 static ct_status find(const ct_capacity *c, figures *f)
 {
-    const ct_memory *m = &ct_packed_net_of(c->net)->memory;
+    const ct_memory *m = &ct_served_whole(c->net)->memory;
     ct_scheduler *s = NULL;
     ct_scheduler_stats stats;
     size_t values;
@@ -25,13 +41,12 @@ static ct_status find(const ct_capacity *c, figures *f)
     ct_scheduler_read_stats(s, &stats);
     ct_scheduler_destroy(s);
     CT_TRY(ct_served_plan(c->files, stats.budget, &values));
-    *f =
-        (figures){ .values = (double)values,
-                   .planned = (double)(m->planned - m->lasting),
-                   .kept = ct_packed_net_token_bytes(c->net) * (double)ct_packed_net_cached(c->net),
-                   .budget = stats.budget,
-                   .budget_s = ct_batch_cost_s(c->cost, stats.budget),
-                   .token_s = ct_batch_cost_s(c->cost, 1) };
+    *f = (figures){ .values = (double)values,
+                    .planned = (double)(m->planned - m->lasting),
+                    .kept = token_bytes(c) * (double)c->model->cache_tokens,
+                    .budget = stats.budget,
+                    .budget_s = ct_batch_cost_s(c->cost, stats.budget),
+                    .token_s = ct_batch_cost_s(c->cost, 1) };
     /* packed weights are in the plan, and what they were packed from is there no more */
     f->weights = (double)m->allocated - f->planned;
     return CT_OK;
@@ -56,8 +71,11 @@ static void add_row(ct_text *t, const char *name, const char *fmt, ...)
     ct_text_add(t, "%-16s%s\n", name, text);
 }
 
-static const char *makes(const ct_served_model *m)
+static const char *makes(const ct_capacity *c)
 {
+    const ct_served_model *m = c->model;
+
+    if (has_pictures(c)) return (m->n_class > 0) ? "classes of pictures" : "rows of pictures";
     if (m->most_context > 0) return "completions";
     return (m->embedding_size > 0) ? "embeddings" : "rows of tokens";
 }
@@ -67,25 +85,26 @@ static void add_table(const ct_capacity *c, const figures *f, ct_text *t)
     const ct_served_model *m = c->model;
     const double mib = 0x1p20;
 
-    add_row(t, "model", "%.200s: %s", m->name, makes(m));
+    add_row(t, "model", "%.200s: %s", m->name, makes(c));
     add_row(t, "weights", "%.1f MiB", f->weights / mib);
-    add_row(t, "activations",
-            "%.1f MiB at the budget; planned are %.1f MiB, for %" PRId64 " tokens", f->values / mib,
-            f->planned / mib, ct_packed_net_most_tokens(c->net));
+    add_row(t, "activations", "%.1f MiB at the budget; planned are %.1f MiB, for %" PRId64 " %ss",
+            f->values / mib, f->planned / mib, c->queue->most_tokens, unit(c));
     if (m->most_context > 0)
         add_row(t, "keys and values", "%.1f MiB at most: %" PRId64 " tokens, %.1f KiB each",
-                f->kept / mib, m->cache_tokens, ct_packed_net_token_bytes(c->net) / 1024);
+                f->kept / mib, m->cache_tokens, token_bytes(c) / 1024);
     if (c->tokenizer != NULL)
         add_row(t, "tokenizer", "%.200s: %" PRId64 " ids", ct_tokenizer_source(c->tokenizer),
                 ct_tokenizer_size(c->tokenizer));
-    else
+    else if (!has_pictures(c))
         add_row(t, "tokenizer", "none: clients send ids");
     if (m->most_context > 0) add_row(t, "chats", "%s", c->chat);
-    add_row(t, "budget", "%" PRId64 " tokens a batch, %.3g ms: %.0f tokens/s", f->budget,
-            1e3 * f->budget_s, (double)f->budget / f->budget_s);
-    add_row(t, "one token", "%.3g ms: %.0f tokens/s", 1e3 * f->token_s, 1 / f->token_s);
-    add_row(t, "longest text", "%" PRId64 " tokens%s", longest_of(m),
-            (m->most_context > 0) ? ", the prompt and what follows it" : "");
+    add_row(t, "budget", "%" PRId64 " %ss a batch, %.3g ms: %.0f %ss/s", f->budget, unit(c),
+            1e3 * f->budget_s, (double)f->budget / f->budget_s, unit(c));
+    add_row(t, has_pictures(c) ? "one picture" : "one token", "%.3g ms: %.0f %ss/s",
+            1e3 * f->token_s, 1 / f->token_s, unit(c));
+    if (!has_pictures(c))
+        add_row(t, "longest text", "%" PRId64 " tokens%s", longest_of(m),
+                (m->most_context > 0) ? ", the prompt and what follows it" : "");
     if (c->ranks > 1) add_row(t, "ranks", "%d, each with all of that", c->ranks);
 }
 
@@ -95,10 +114,10 @@ static void add_object(const ct_capacity *c, const figures *f, ct_text *t)
 
     ct_text_add(t, "{\"model\":");
     ct_text_add_json(t, m->name);
-    ct_text_add(t, ",\"makes\":\"%s\",\"weight_bytes\":%.0f,\"activation_bytes\":%.0f", makes(m),
+    ct_text_add(t, ",\"makes\":\"%s\",\"weight_bytes\":%.0f,\"activation_bytes\":%.0f", makes(c),
                 f->weights, f->values);
     ct_text_add(t, ",\"planned_bytes\":%.0f,\"planned_tokens\":%" PRId64, f->planned,
-                ct_packed_net_most_tokens(c->net));
+                c->queue->most_tokens);
     ct_text_add(t, ",\"kv_bytes\":%.0f,\"kv_tokens\":%" PRId64, f->kept, m->cache_tokens);
     ct_text_add(t, ",\"tokenizer\":");
     if (c->tokenizer != NULL)

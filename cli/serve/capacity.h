@@ -3,7 +3,8 @@
  *
  * The object of --json, whose members the rows of the table have, too:
  *
- *     model, makes                      "completions", "embeddings" or "rows of tokens"
+ *     model, makes                      "completions", "embeddings", "rows of tokens", "classes of
+ *                                       pictures" or "rows of pictures", whose tokens are pictures
  *     weight_bytes                      as they lie in memory
  *     activation_bytes                  values and buffers, planned for a batch of the budget
  *     planned_bytes, planned_tokens     … and for the largest batch
@@ -17,14 +18,14 @@
 #ifndef CT_CAPACITY_H
 #define CT_CAPACITY_H
 
-#include "serve/net/net_model.h"
+#include "serve/api/model.h"
 #include "serve/net/served.h"
 #include "serve/schedule/scheduler.h"
 
 /** All that is opened, and what batches cost; borrowed. */
 typedef struct ct_capacity {
     const ct_served_options *files;
-    const ct_packed_net *net;
+    const ct_served *net;
     const ct_served_model *model;
     const ct_tokenizer *tokenizer; /* NULL: none */
     const char *chat;              /* the template of chats */

@@ -31,13 +31,13 @@ void ct_costs_close(ct_costs *c)
 
 /* ---- rows */
 
-static void name_rows(ct_costs *c, const ct_job *job, const ct_net_model *m, const ct_net *net)
+static void name_rows(ct_costs *c, const ct_job *job, const ct_any_model *m, const ct_net *net)
 {
     bool bf16 = (net->options.env.precision == CT__SOLVER_PARAMETER__PRECISION__BF16);
 
     (void)snprintf(c->key, sizeof(c->key), "batch net %016" PRIx64 " %s ranks %d rows %s tokens ",
                    ct_net_hash(net), bf16 ? "bf16" : "f32", (job != NULL) ? job->size : 1,
-                   (ct_net_model_served(m)->most_context > 0) ? "last" : "all");
+                   (ct_any_model_served(m)->most_context > 0) ? "last" : "all");
 }
 
 /* The tokens of a row of this net; 0: it is another's. */
@@ -109,9 +109,9 @@ static ct_status take_mean(const ct_job *job, ct_batch_cost *cost)
     return ct_batch_cost_init(cost, first.n, first.tokens, mean);
 }
 
-static ct_status measure(ct_costs *c, ct_job *job, ct_net_model *m, ct_batch_cost *cost)
+static ct_status measure(ct_costs *c, ct_job *job, ct_any_model *m, ct_batch_cost *cost)
 {
-    ct_status status = ct_net_model_measure(m, MEASURE_S, cost), all = status;
+    ct_status status = ct_any_model_measure(m, MEASURE_S, cost), all = status;
 
     if (job != NULL) {
         all = ct_group_agree(&job->group.job, status);
@@ -122,7 +122,7 @@ static ct_status measure(ct_costs *c, ct_job *job, ct_net_model *m, ct_batch_cos
     return (c->plan != NULL) ? write_rows(c, cost) : CT_OK;
 }
 
-ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_net_model *m, const ct_net *net,
+ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_any_model *m, const ct_net *net,
                         ct_batch_cost *cost)
 {
     int64_t found;

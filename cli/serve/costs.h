@@ -16,7 +16,7 @@
 
 #include "framework/net/engine_plan.h"
 #include "runtime/job.h"
-#include "serve/net/net_model.h"
+#include "serve/net/any_model.h"
 
 typedef struct ct_costs {
     const char *file;     /* NULL: none                                        */
@@ -31,7 +31,7 @@ ct_status ct_costs_open(ct_costs *c, const char *file);
 void ct_costs_close(ct_costs *c);
 /** Costs that all ranks have: those of the file, or measured by all ranks at once, the mean of
  *  theirs, and kept. job NULL: there is one rank. Collective. */
-ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_net_model *m, const ct_net *net,
+ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_any_model *m, const ct_net *net,
                         ct_batch_cost *cost);
 /** Writes what batches made of the costs into the file, or says why not; on rank 0. Nothing without
  *  a file. */

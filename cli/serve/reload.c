@@ -6,17 +6,15 @@
 ct_status ct_reload_open(void *ctx, uint64_t *checksum_p)
 {
     ct_reload *r = ctx;
-    ct_packed_net *net;
     ct_status status;
 
     CT_TRY(ct_served_open(r->files, &r->next));
-    net = ct_served_net(r->next);
-    status = ct_net_model_accepts(r->model, net);
+    status = ct_any_model_accepts(r->model, r->next);
     if (status != CT_OK) {
         ct_reload_take(r, false);
         return status;
     }
-    *checksum_p = ct_net_checksum(ct_packed_net_of(net), true);
+    *checksum_p = ct_net_checksum(ct_served_whole(r->next), true);
     return CT_OK;
 }
 
@@ -26,7 +24,7 @@ void ct_reload_take(void *ctx, bool use)
     ct_served *unused = r->next;
 
     if (use) {
-        ct_net_model_swap(r->model, ct_served_net(r->next));
+        ct_any_model_swap(r->model, r->next);
         unused = *r->net;
         *r->net = r->next;
     }

@@ -11,13 +11,13 @@
 #include <stdatomic.h>
 
 #include "serve/api/dispatch.h"
-#include "serve/net/net_model.h"
+#include "serve/net/any_model.h"
 #include "serve/net/served.h"
 #include "serve/ranks/replicas.h"
 
 typedef struct ct_reload {
     const ct_served_options *files;
-    ct_net_model *model;
+    ct_any_model *model;
     ct_served **net; /* that the model runs on */
     /* ---- of rank 0 alone */
     ct_dispatch *dispatch;

@@ -12,6 +12,7 @@
 #include "cli/serve/capacity.h"
 #include "cli/serve/costs.h"
 #include "cli/serve/reload.h"
+#include "cli/serve/serve_options.h"
 #include "cli/serve/watched.h"
 #include "cli/verb.h"
 #include "framework/base/simd.h"
@@ -19,7 +20,7 @@
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
 #include "serve/http/front.h"
-#include "serve/net/net_model.h"
+#include "serve/net/any_model.h"
 #include "serve/net/served.h"
 #include "serve/ranks/replicas.h"
 
@@ -51,7 +52,7 @@ typedef struct server {
     ct_served *net;
     ct_tokenizer *tokenizer;
     ct_api_keys *keys;
-    ct_net_model *model;
+    ct_any_model *model;
     ct_costs costs;
     ct_watched watched; /* that model, in a job */
     ct_replicas *replicas;
@@ -73,8 +74,8 @@ static ct_status read_ms(const ct_options *o, const char *name, double least, do
     if (text == NULL) return CT_OK;
     v = strtod(text, &end);
     if ((end == text) || (*end != '\0') || !(v >= least) || !(v <= 1e9))
-        return CT_FAIL(CT_ERR_CONFIG, "--%s=%s: expected milliseconds, %g to 1e9", name, text,
-                       least);
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected milliseconds, %g to 1e9",
+                       ct_options_place(o, name).text, text, least);
     *s_p = v / 1e3;
     return CT_OK;
 }
@@ -89,8 +90,8 @@ static ct_status read_budget(const ct_options *o, int64_t *budget_p)
     errno = 0;
     v = strtoll(text, &end, 10);
     if ((end == text) || (*end != '\0') || (errno != 0) || (v < 1) || (v > CT_SERVED_TOKENS))
-        return CT_FAIL(CT_ERR_CONFIG, "--max_batch_tokens=%s: expected AUTO, or 1 to %d", text,
-                       CT_SERVED_TOKENS);
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected AUTO, or 1 to %d",
+                       ct_options_place(o, "max_batch_tokens").text, text, CT_SERVED_TOKENS);
     *budget_p = v;
     return CT_OK;
 }
@@ -115,8 +116,8 @@ static ct_status read_chat_template(const ct_options *o, wish *w)
     w->chat_template = ct_options_text(o, "chat_template");
     if ((w->chat_template == NULL) || ct_chat_template_named(w->chat_template, &w->chat))
         return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "--chat_template=%s: expected CHATML, LLAMA3, ZEPHYR or NONE",
-                   w->chat_template);
+    return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected CHATML, LLAMA3, ZEPHYR or NONE",
+                   ct_options_place(o, "chat_template").text, w->chat_template);
 }
 
 static ct_status read_wish(const ct_options *o, wish *w)
@@ -130,7 +131,8 @@ static ct_status read_wish(const ct_options *o, wish *w)
         if (ct_options_text(o, needs[i]) == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "cortado serve needs --%s", needs[i]);
     if ((most < 1) || (most > 100000))
-        return CT_FAIL(CT_ERR_CONFIG, "--max_queue=%" PRId64 ": expected 1 to 100000", most);
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%" PRId64 ": expected 1 to 100000",
+                       ct_options_place(o, "max_queue").text, most);
     *w = (wish){ .deadline_s = INFINITY,
                  .watchdog_s = (double)ct_options_count(o, "watchdog_seconds", 300),
                  .name = ct_options_text(o, "name") };
@@ -151,6 +153,7 @@ static ct_status read_wish(const ct_options *o, wish *w)
     CT_TRY(read_chat_template(o, w));
     CT_TRY(read_ms(o, "max_wait_ms", 0, &w->queue.max_wait_s));
     CT_TRY(read_budget(o, &w->queue.budget));
+    w->net.most_samples = w->queue.budget;
     w->front = (ct_front_options){ .listen = (listen != NULL) ? listen : "127.0.0.1:8080",
                                    .most_connections = 1000,
                                    .most_header = MOST_HEADER,
@@ -233,7 +236,7 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
     const char *tokenizer = ct_options_text(o, "tokenizer");
     const char *keys = ct_options_text(o, "api_key_file");
-    ct_packed_net *net;
+    ct_any_model_options model = { .labels = is_first(s) ? ct_options_text(o, "labels") : NULL };
 
     if (is_first(s)) CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
     if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
@@ -244,14 +247,15 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
     /* a text that goes on has its keys and values on one rank */
     if ((tokenizer == NULL) || ((s->job != NULL) && (s->job->size > 1))) w->net.cache_bytes = 0;
     CT_TRY(ct_served_open(&w->net, &s->net));
-    net = ct_served_net(s->net);
     if (w->name == NULL) {
-        w->name = ct_packed_net_of(net)->name;
+        w->name = ct_served_whole(s->net)->name;
         CT_TRY(check_name(w->name));
     }
-    w->queue.most_tokens = ct_packed_net_most_tokens(net);
-    CT_TRY(ct_net_model_create(net, s->tokenizer, w->name, &s->model));
-    set_sequences(ct_net_model_served(s->model), w);
+    model.name = w->name;
+    model.tokenizer = s->tokenizer;
+    CT_TRY(ct_any_model_create(s->net, &model, &s->model));
+    w->queue.most_tokens = ct_any_model_most(s->model);
+    set_sequences(ct_any_model_served(s->model), w);
     return CT_OK;
 }
 
@@ -267,7 +271,7 @@ static ct_status agree(server *s, ct_status mine)
 /* Files of one name may be unlike ones on other nodes. */
 static ct_status compare_weights(const server *s)
 {
-    int64_t sum = (int64_t)(ct_net_checksum(ct_packed_net_of(ct_served_net(s->net)), true) >> 2);
+    int64_t sum = (int64_t)(ct_net_checksum(ct_served_whole(s->net), true) >> 2);
     int64_t range[] = { sum, -sum };
 
     if (s->job == NULL) return CT_OK;
@@ -296,11 +300,10 @@ static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_co
     CT_TRY(agree(s, open_files(o, w, s)));
     CT_TRY(compare_weights(s));
     if (w->net.deterministic) CT_TRY(compare_processors(s));
-    CT_TRY(
-        ct_costs_find(&s->costs, s->job, s->model, ct_packed_net_of(ct_served_net(s->net)), cost));
+    CT_TRY(ct_costs_find(&s->costs, s->job, s->model, ct_served_whole(s->net), cost));
     s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
     if (s->job != NULL)
-        ct_watched_init(&s->watched, ct_net_model_served(s->model), s->job, w->watchdog_s);
+        ct_watched_init(&s->watched, ct_any_model_served(s->model), s->job, w->watchdog_s);
     return CT_OK;
 }
 
@@ -329,7 +332,7 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
 static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost)
 {
     const ct_served_model *model =
-        (s->job != NULL) ? &s->watched.model : ct_net_model_served(s->model);
+        (s->job != NULL) ? &s->watched.model : ct_any_model_served(s->model);
     ct_api_options api = { .model = model,
                            .keys = s->keys,
                            .version = ct_build_version(),
@@ -345,9 +348,9 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
     CT_TRY(ct_api_create(&api, s->dispatch, &s->api));
     CT_TRY(ct_front_start(s->api, &w->front, &s->front));
     ct_dispatch_read_stats(s->dispatch, &stats);
-    CT_INFO("Batches of at most %" PRId64 " tokens: %.3g ms; one of %" PRId64 ": %.3g ms.",
-            stats.budget, 1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0],
-            1e3 * cost->s[0]);
+    CT_INFO("Batches of at most %" PRId64 " %s: %.3g ms; one of %" PRId64 ": %.3g ms.",
+            stats.budget, (ct_served_samples(s->net) != NULL) ? "pictures" : "tokens",
+            1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0], 1e3 * cost->s[0]);
     if (model->most_context > 0)
         CT_INFO("Texts go on up to %" PRId64 " tokens; the cache has room for %" PRId64
                 " (%.0f MiB). Chats: %s.",
@@ -377,7 +380,7 @@ static void end(server *s)
     ct_api_destroy(s->api);
     ct_dispatch_destroy(s->dispatch);
     ct_replicas_destroy(s->replicas);
-    ct_net_model_destroy(s->model);
+    ct_any_model_destroy(s->model);
     ct_served_close(s->net);
     ct_tokenizer_close(s->tokenizer);
     ct_api_keys_destroy(s->keys);
@@ -462,8 +465,8 @@ static ct_status serve_other(server *s)
 static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost)
 {
     const ct_capacity c = { .files = &w->net,
-                            .net = ct_served_net(s->net),
-                            .model = ct_net_model_served(s->model),
+                            .net = s->net,
+                            .model = ct_any_model_served(s->model),
                             .tokenizer = s->tokenizer,
                             .chat = ct_chat_template_name(w->chat),
                             .queue = &w->queue,
@@ -492,6 +495,8 @@ ct_status ct_verb_serve(ct_call *call)
     ct_status status;
     wish w;
 
+    if (ct_options_text(call->options, "model") != NULL)
+        CT_TRY(ct_serve_options_take(call->options, ct_options_text(call->options, "model")));
     CT_TRY(read_wish(call->options, &w));
     /* before there are threads, which inherit the mask */
     (void)sigemptyset(&waited);

@@ -28,6 +28,13 @@ static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
     return w->of->encode(w->of->ctx, text, n, ids);
 }
 
+static ct_status decode(void *ctx, const char *file, size_t n, float *to, char *why, size_t size)
+{
+    const ct_watched *w = ctx;
+
+    return w->of->decode(w->of->ctx, file, n, to, why, size);
+}
+
 static ct_status embed(void *ctx, ct_work *const *work, int n)
 {
     const ct_watched *w = ctx;
@@ -76,6 +83,7 @@ void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job
                        .n_thread = job->threads.n };
     w->model.ctx = w;
     if (of->encode != NULL) w->model.encode = encode;
+    if (of->decode != NULL) w->model.decode = decode;
     w->model.embed = embed;
     w->model.infer = infer;
     w->model.open = open_sequence;

@@ -14,6 +14,7 @@ typedef struct entry {
     char *text;
     ct_origin origin;
     int option;
+    char *place; /* of FILE */
 } entry;
 
 struct ct_options {
@@ -129,8 +130,12 @@ static ct_status add(ct_options *o, int option, const char *text, size_t size, c
 
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
     o->list = list;
-    list[o->n] = (entry){ strndup(text, size), origin, option };
-    if (list[o->n].text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    list[o->n] = (entry){ .text = strndup(text, size), .origin = origin, .option = option };
+    if (origin == CT_ORIGIN_FILE) list[o->n].place = strdup(who);
+    if ((list[o->n].text == NULL) || ((origin == CT_ORIGIN_FILE) && (list[o->n].place == NULL))) {
+        free(list[o->n].text);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    }
     return check(&o->table[option], list[o->n++].text, who);
 }
 
@@ -245,9 +250,21 @@ err_destroy:
 void ct_options_destroy(ct_options *o)
 {
     if (o == NULL) return;
-    for (int i = 0; i < o->n; i++) free(o->list[i].text);
+    for (int i = 0; i < o->n; i++) {
+        free(o->list[i].text);
+        free(o->list[i].place);
+    }
     free(o->list);
     free(o);
+}
+
+ct_status ct_options_take(ct_options *o, const char *verb, const char *name, const char *text,
+                          const char *place)
+{
+    int k = find(o->table, o->n_option, verb, name);
+
+    if (ct_options_origin(o, name) != CT_ORIGIN_DEFAULT) return CT_OK;
+    return add(o, k, text, strlen(text), CT_ORIGIN_FILE, place);
 }
 
 /* The i-th entry of that name, or the last for i < 0. */
@@ -308,6 +325,18 @@ ct_origin ct_options_origin(const ct_options *o, const char *name)
     const entry *e = at(o, name, -1);
 
     return (e != NULL) ? e->origin : CT_ORIGIN_DEFAULT;
+}
+
+ct_option_place ct_options_place(const ct_options *o, const char *name)
+{
+    const entry *e = at(o, name, -1);
+    ct_option_place p;
+
+    if ((e != NULL) && (e->place != NULL))
+        snprintf(p.text, sizeof(p.text), "%s", e->place);
+    else
+        snprintf(p.text, sizeof(p.text), "--%s", name);
+    return p;
 }
 
 const char *ct_origin_str(ct_origin origin)

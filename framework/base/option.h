@@ -44,6 +44,11 @@ typedef struct ct_options ct_options;
 ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const *argv,
                            ct_options **options_p);
 void ct_options_destroy(ct_options *o); /* NULL allowed */
+/** The value that a file gives to an option of the verb, which must be in the table: it counts
+ *  where nobody else gave one. place: of the field in the file, for messages. CT_ERR_CONFIG,
+ * logged: it is of the wrong kind. */
+ct_status ct_options_take(ct_options *o, const char *verb, const char *name, const char *text,
+                          const char *place);
 
 /** The value, or NULL where none was given. name must be in the table. */
 const char *ct_options_text(const ct_options *o, const char *name);
@@ -53,6 +58,12 @@ int64_t ct_options_count(const ct_options *o, const char *name, int64_t otherwis
 int ct_options_n(const ct_options *o, const char *name);
 const char *ct_options_entry(const ct_options *o, const char *name, int i, ct_origin *origin_p);
 ct_origin ct_options_origin(const ct_options *o, const char *name);
+typedef struct ct_option_place {
+    char text[480];
+} ct_option_place;
+
+/** What messages call it: --NAME, or the place in a file that gave the value. */
+ct_option_place ct_options_place(const ct_options *o, const char *name);
 /** "command line", "environment", "file", "default". */
 const char *ct_origin_str(ct_origin origin);
 

@@ -506,6 +506,7 @@ const ct_meaning ct_meaning_table[] = {
       "solver the later one in this list counts." },
     { "NetParameter.repeat", "Layers that stand there several times, copy behind copy; expanded "
                              "while the text is read, where it stands." },
+    { "NetParameter.serve", "How `cortado serve` asks the net: options that stand here." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
     { "NetState.level", "Compared with a rule's levels." },
     { "NetState.phase", "TRAIN or TEST." },
@@ -688,6 +689,25 @@ const ct_meaning ct_meaning_table[] = {
     { "ScaleParameter.bias_term", "Add a bias too." },
     { "ScaleParameter.filler", "Initial factors; 1 where unset." },
     { "ScaleParameter.num_axes", "Number of axes they span; -1: to the last." },
+    { "ServeParameter.chat_template", "CHATML, LLAMA3, ZEPHYR or NONE: `--chat_template`." },
+    { "ServeParameter.deadline_ms", "Refuse, or give up, what cannot be answered so soon." },
+    { "ServeParameter.kv_mb", "Memory for keys and values of completions, in MiB." },
+    { "ServeParameter.labels", "File with the name of each class, one a line: `--labels`. Beside "
+                               "the net, where there is none as given." },
+    { "ServeParameter.max_batch_tokens",
+      "Tokens, or pictures, of a batch; unset: as many as give 0.95 of the best speed." },
+    { "ServeParameter.max_queue", "Texts or pictures that may wait." },
+    { "ServeParameter.max_wait_ms", "How long a text or a picture may wait for others." },
+    { "ServeParameter.name", "What clients call the model." },
+    { "ServeParameter.new_height", "Pictures are resized to this, before transform_param; with "
+                                   "new_width. 0: as they are." },
+    { "ServeParameter.new_width", "With new_height." },
+    { "ServeParameter.pattern", "How a tokenizer file of ranks splits: `--pattern`." },
+    { "ServeParameter.tokenizer",
+      "What made the net's tokens: `--tokenizer`. Beside the net, where there is none as given." },
+    { "ServeParameter.transform_param",
+      "What becomes of a picture's values: the centre of crop_size, mean, scale. mean_file is "
+      "beside the net, where there is none as given." },
     { "SharedMemoryParameter.cached_gbs",
       "Billion bytes a second that a rank reads and writes while all ranks of a node sum a buffer "
       "in their shared memory (twice the buffer in all), of the part that stays in caches." },

@@ -330,14 +330,17 @@ ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_so
     return upgrade_inner_nets(solver, file, map);
 }
 
-/* *net_p: the path as given where there is a file, else the one beside the solver. */
-static ct_status find_net(const char *solver_path, char **net_p)
+/* *path_p: the path as given where there is a file, else the one beside `file`; NULL and empty ones
+ * stay. */
+static ct_status find_file(const char *file, char **path_p)
 {
-    const char *slash = strrchr(solver_path, '/');
+    const char *slash = strrchr(file, '/'), *path = *path_p;
     ct_text beside = { 0 };
 
-    if ((access(*net_p, R_OK) == 0) || ((*net_p)[0] == '/') || (slash == NULL)) return CT_OK;
-    ct_text_add(&beside, "%.*s/%s", (int)(slash - solver_path), solver_path, *net_p);
+    if ((path == NULL) || (path[0] == '\0') || (path[0] == '/') || (slash == NULL) ||
+        (access(path, R_OK) == 0))
+        return CT_OK;
+    ct_text_add(&beside, "%.*s/%s", (int)(slash - file), file, path);
     if (beside.failed) {
         ct_text_destroy(&beside);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a path");
@@ -346,8 +349,8 @@ static ct_status find_net(const char *solver_path, char **net_p)
         ct_text_destroy(&beside);
         return CT_OK;
     }
-    free(*net_p);
-    *net_p = beside.text;
+    free(*path_p);
+    *path_p = beside.text;
     return CT_OK;
 }
 
@@ -358,9 +361,19 @@ ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path)
                      : (i == 1) ? &solver->train_net
                                 : &solver->test_net[i - 2];
 
-        if ((*net != NULL) && ((*net)[0] != '\0')) CT_TRY(find_net(path, net));
+        CT_TRY(find_file(path, net));
     }
     return CT_OK;
+}
+
+ct_status ct_net_find_served(Ct__NetParameter *net, const char *path)
+{
+    Ct__ServeParameter *s = net->serve;
+
+    if (s == NULL) return CT_OK;
+    CT_TRY(find_file(path, &s->tokenizer));
+    CT_TRY(find_file(path, &s->labels));
+    return (s->transform_param != NULL) ? find_file(path, &s->transform_param->mean_file) : CT_OK;
 }
 
 static bool is_directory(const char *path)

@@ -38,6 +38,8 @@ ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParamet
 /** That replacing of the paths in net, train_net and test_net alone. path: the solver's. For paths
  *  that options set. CT_ERR_NOMEM. */
 ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
+/** Likewise the files that `serve` of a net names, by the path of the net. CT_ERR_NOMEM. */
+ct_status ct_net_find_served(Ct__NetParameter *net, const char *path);
 
 /* ---- layer types of Caffe and its forks that are known and not there */
 

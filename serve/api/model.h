@@ -74,6 +74,15 @@ typedef struct ct_served_model {
     ct_status (*embed)(void *ctx, ct_work *const *work, int n);
     ct_status (*infer)(void *ctx, ct_work *const *work, int n);
 
+    /* ---- Pictures: rows of input 0 that files make. n_class 0: it takes none. */
+    int64_t n_class;          /* numbers of a row of output 0, one for each class            */
+    const char *const *label; /* their names; NULL: they have none                           */
+    bool is_probability;      /* these numbers are, as Softmax makes them                    */
+    /** The values of one picture from the bytes of a file; any thread. Quiet: CT_ERR_CONFIG: a kind
+     *  of file that is not known; CT_ERR_DATA: damaged, or of a size that is not taken;
+     *  CT_ERR_NOMEM; why[size] says it. */
+    ct_status (*decode)(void *ctx, const char *file, size_t n, float *to, char *why, size_t size);
+
     /* ---- Completions. most_context 0: it makes none. All from the dispatcher's thread. */
     int64_t most_context; /* tokens of a prompt and what follows it                          */
     const ct_tokenizer *tokenizer; /* of the tokens that are made; not NULL with most_context   */

@@ -9,7 +9,8 @@
 struct ct_served {
     ct_source_map *map;
     Ct__NetParameter *param;
-    ct_packed_net *net;
+    ct_packed_net *net; /* one of both */
+    ct_sample_net *samples;
 };
 
 /* Whether texts can go on: there is attention, and each token sees those before it, and no other.
@@ -49,34 +50,52 @@ static int64_t length_of(const Ct__NetParameter *net)
 static void destroy(ct_served *s)
 {
     ct_packed_net_destroy(s->net);
+    ct_sample_net_destroy(s->samples);
     if (s->param != NULL) ct__net_parameter__free_unpacked(s->param, NULL);
     ct_source_map_destroy(s->map);
 }
 
-/* plan_only: no memory is taken. */
-static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served *s)
+static ct_status open_tokens(const ct_served_options *o, ct_net_options *net, ct_served *s)
 {
     int64_t tokens = (o->most_tokens > 0) ? o->most_tokens : CT_SERVED_TOKENS;
     ct_packed_most most = { .tokens = tokens,
                             .sequences = (o->most > 0) ? o->most : tokens,
                             .cached = o->cached,
                             .length = o->most_length };
-    const Ct__NetParameter *param;
+    const Ct__NetParameter *param = s->param;
+
+    if ((o->cache_bytes > 0) && is_causal(s->param)) {
+        most.cached_bytes = o->cache_bytes;
+        most.length = length_of(s->param);
+    }
+    if (o->division != NULL) CT_TRY(o->division->divide(o->division->ctx, &param, net));
+    return ct_packed_net_create(param, net, &most, &s->net);
+}
+
+static ct_status open_samples(const ct_served_options *o, const ct_net_options *net, ct_served *s)
+{
+    int64_t n = ct_sample_net_batch(s->param);
+
+    if (o->division != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: a net of pictures runs whole on each rank", o->model);
+    if (n < CT_SERVED_SAMPLES) n = CT_SERVED_SAMPLES;
+    return ct_sample_net_create(s->param, net, (o->most_samples > 0) ? o->most_samples : n,
+                                &s->samples);
+}
+
+/* plan_only: no memory is taken. */
+static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served *s)
+{
     ct_net_options net = { .phase = CT_TEST,
                            .no_data = plan_only,
                            .env = { .n_rank = 1, .seed = 1, .deterministic = o->deterministic } };
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));
-    if ((o->cache_bytes > 0) && is_causal(s->param)) {
-        most.cached_bytes = o->cache_bytes;
-        most.length = length_of(s->param);
-    }
+    CT_TRY(ct_net_find_served(s->param, o->model));
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
-    param = s->param;
-    if (o->division != NULL) CT_TRY(o->division->divide(o->division->ctx, &param, &net));
-    return ct_packed_net_create(param, &net, &most, &s->net);
+    return ct_is_sample_net(s->param) ? open_samples(o, &net, s) : open_tokens(o, &net, s);
 }
 
 static ct_status open_net(const ct_served_options *o, ct_served *s)
@@ -84,7 +103,7 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
     ct_net *whole;
 
     CT_TRY(make_net(o, false, s));
-    whole = ct_packed_net_of(s->net);
+    whole = ct_served_whole(s);
     if (o->division != NULL) {
         o->division->fill_exec(o->division->ctx, &whole->pass->exec);
         return (o->weights != NULL) ? o->division->load(o->division->ctx, o->weights, whole)
@@ -116,12 +135,12 @@ ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *byt
     ct_served s = { .map = NULL };
     ct_status status;
 
-    own.most_tokens = tokens;
+    own.most_tokens = own.most_samples = tokens;
     own.cached = 0;
     own.cache_bytes = 0;
     status = make_net(&own, true, &s);
     if (status == CT_OK) {
-        const ct_memory *m = &ct_packed_net_of(s.net)->memory;
+        const ct_memory *m = &ct_served_whole(&s)->memory;
 
         *bytes_p = m->planned - m->lasting;
     }
@@ -139,4 +158,19 @@ void ct_served_close(ct_served *s)
 ct_packed_net *ct_served_net(const ct_served *s)
 {
     return s->net;
+}
+
+ct_sample_net *ct_served_samples(const ct_served *s)
+{
+    return s->samples;
+}
+
+ct_net *ct_served_whole(const ct_served *s)
+{
+    return (s->samples != NULL) ? ct_sample_net_of(s->samples) : ct_packed_net_of(s->net);
+}
+
+ct_status ct_served_make_pictures(const ct_served *s, ct_pictures **p_p)
+{
+    return ct_pictures_create(s->param->serve, s->map, ct_sample_net_shape(s->samples), p_p);
 }

@@ -14,6 +14,8 @@
 #define CT_SERVED_H
 
 #include "framework/net/packed.h"
+#include "serve/net/pictures.h"
+#include "serve/net/sample_net.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,30 +34,36 @@ typedef struct ct_served_division {
 } ct_served_division;
 
 typedef struct ct_served_options {
-    const char *model;   /* a deploy net of tokens                                             */
-    const char *weights; /* files, commas between; NULL: as fillers make them, to time the net */
-    int64_t most_tokens; /* of the sequences of a run together; 0: CT_SERVED_TOKENS            */
-    int64_t most;        /* sequences of a run; 0: as many as tokens                           */
-    int64_t cached;      /* tokens of all sequences that grow; 0: none grows                   */
-    int64_t most_length; /* tokens of one that grows; 0: as many as `cached`                   */
-    double cache_bytes;  /* in place of `cached`, where the net's attention is causal: bytes of
-                          * keys and values. Sequences are as long as the Input says, or a table
-                          * of positions has rows                                              */
-    bool bf16;           /* precision: BF16                                                    */
-    bool deterministic;  /* engines whose bits hang on what runs beside are refused            */
+    const char *model;    /* a deploy net of tokens, or of pictures: an Input N x C x H x W     */
+    const char *weights;  /* files, commas between; NULL: as fillers make them, to time the net */
+    int64_t most_tokens;  /* of the sequences of a run together; 0: CT_SERVED_TOKENS            */
+    int64_t most;         /* sequences of a run; 0: as many as tokens                           */
+    int64_t cached;       /* tokens of all sequences that grow; 0: none grows                   */
+    int64_t most_length;  /* tokens of one that grows; 0: as many as `cached`                   */
+    double cache_bytes;   /* in place of `cached`, where the net's attention is causal: bytes of
+                           * keys and values. Sequences are as long as the Input says, or a table
+                           * of positions has rows                                              */
+    bool bf16;            /* precision: BF16                                                    */
+    bool deterministic;   /* engines whose bits hang on what runs beside are refused            */
+    int64_t most_samples; /* pictures of a run; 0: N, or CT_SERVED_SAMPLES where that is more    */
     const ct_served_division *division; /* NULL: this rank has all of the net                     */
 } ct_served_options;
 
-enum { CT_SERVED_TOKENS = 4096 };
+enum { CT_SERVED_TOKENS = 4096, CT_SERVED_SAMPLES = 32 };
 
 /** CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA: what is wrong with the files, with their lines. */
 ct_status ct_served_open(const ct_served_options *o, ct_served **s_p);
 void ct_served_close(ct_served *s); /* NULL allowed */
-/** Bytes of the values and buffers of such a net, were it made for so many tokens: what a batch of
- *  them touches. No memory is taken, nothing runs. */
+/** Bytes of the values and buffers of such a net, were it made for so many tokens, or pictures:
+ * what a batch of them touches. No memory is taken, nothing runs. */
 ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *bytes_p);
-/** What runs requests, and says what it takes. */
+/** What runs requests, and says what it takes: one of both, the other is NULL. */
 ct_packed_net *ct_served_net(const ct_served *s);
+ct_sample_net *ct_served_samples(const ct_served *s);
+/** The net that has the weights. */
+ct_net *ct_served_whole(const ct_served *s);
+/** What makes samples of image files, the caller's: ct_pictures_create(). */
+ct_status ct_served_make_pictures(const ct_served *s, ct_pictures **p_p);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "tests/log_capture.h"
 
 #include "framework/base/text.h"
+#include "framework/proto/upgrade.h"
 #include "framework/snapshot/model.h"
 #include "serve/net/served.h"
 

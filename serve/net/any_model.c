@@ -1,0 +1,91 @@
+#include "serve/net/any_model.h"
+
+#include <stdlib.h>
+
+#include "serve/net/image_model.h"
+#include "serve/net/net_model.h"
+
+struct ct_any_model {
+    ct_net_model *tokens; /* one of both */
+    ct_image_model *pictures;
+    int64_t most;
+};
+
+static ct_status make_pictures(const ct_served *net, const ct_any_model_options *o, ct_any_model *m)
+{
+    ct_pictures *pictures;
+
+    if (o->tokenizer != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: the net takes pictures, and no tokens",
+                       ct_tokenizer_source(o->tokenizer));
+    CT_TRY(ct_served_make_pictures(net, &pictures));
+    m->most = ct_sample_net_most(ct_served_samples(net));
+    return ct_image_model_create(ct_served_samples(net), pictures, o->name, o->labels,
+                                 &m->pictures);
+}
+
+static ct_status make_tokens(const ct_served *net, const ct_any_model_options *o, ct_any_model *m)
+{
+    if (o->labels != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: the net takes tokens, and no pictures that have classes",
+                       o->labels);
+    m->most = ct_packed_net_most_tokens(ct_served_net(net));
+    return ct_net_model_create(ct_served_net(net), o->tokenizer, o->name, &m->tokens);
+}
+
+ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *o,
+                              ct_any_model **m_p)
+{
+    ct_any_model *m = calloc(1, sizeof(*m));
+    ct_status status;
+
+    if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
+    status = (ct_served_samples(net) != NULL) ? make_pictures(net, o, m) : make_tokens(net, o, m);
+    if (status != CT_OK) {
+        ct_any_model_destroy(m);
+        return status;
+    }
+    *m_p = m;
+    return CT_OK;
+}
+
+ct_status ct_any_model_accepts(const ct_any_model *m, const ct_served *net)
+{
+    if ((m->pictures != NULL) != (ct_served_samples(net) != NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "the net is another than the one that was opened first");
+    if (m->pictures != NULL) return ct_image_model_accepts(m->pictures, ct_served_samples(net));
+    return ct_net_model_accepts(m->tokens, ct_served_net(net));
+}
+
+void ct_any_model_swap(ct_any_model *m, const ct_served *net)
+{
+    if (m->pictures != NULL)
+        ct_image_model_swap(m->pictures, ct_served_samples(net));
+    else
+        ct_net_model_swap(m->tokens, ct_served_net(net));
+}
+
+void ct_any_model_destroy(ct_any_model *m)
+{
+    if (m == NULL) return;
+    ct_image_model_destroy(m->pictures);
+    ct_net_model_destroy(m->tokens);
+    free(m);
+}
+
+const ct_served_model *ct_any_model_served(const ct_any_model *m)
+{
+    return (m->pictures != NULL) ? ct_image_model_served(m->pictures)
+                                 : ct_net_model_served(m->tokens);
+}
+
+int64_t ct_any_model_most(const ct_any_model *m)
+{
+    return m->most;
+}
+
+ct_status ct_any_model_measure(ct_any_model *m, double limit_s, ct_batch_cost *cost)
+{
+    if (m->pictures != NULL) return ct_image_model_measure(m->pictures, limit_s, cost);
+    return ct_net_model_measure(m->tokens, limit_s, cost);
+}

@@ -1,0 +1,160 @@
+#include "serve/net/pictures.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "framework/data/image.h"
+
+struct ct_pictures {
+    ct_transform *transform;
+    ct_color color;
+    ct_shape input;        /* C x H x W         */
+    int64_t height, width; /* 0: as they are    */
+};
+
+/* What messages call a field. */
+static ct_where where_of(const Ct__ServeParameter *p, const ct_source_map *map, const void *field)
+{
+    return ct_source_map_where(map, p, field, "serve");
+}
+
+static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map, ct_pictures *q)
+{
+    bool crops = (p->transform_param != NULL) && (p->transform_param->crop_size > 0);
+
+    q->height = p->new_height;
+    q->width = p->new_width;
+    if ((p->new_height > 0) != (p->new_width > 0))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: serve has new_height %u and new_width %u: give both",
+                       where_of(p, map, (p->new_height > 0) ? &p->new_height : &p->new_width).text,
+                       p->new_height, p->new_width);
+    if ((p->new_height > 65535) || (p->new_width > 65535))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: serve.new_height %u, new_width %u: at most 65535",
+                       where_of(p, map, &p->new_height).text, p->new_height, p->new_width);
+    if (crops || (q->height > 0)) return CT_OK;
+    q->height = q->input.dim[1];
+    q->width = q->input.dim[2];
+    return CT_OK;
+}
+
+static ct_status take_transform(const Ct__ServeParameter *p, const ct_source_map *map,
+                                ct_pictures *q)
+{
+    const Ct__TransformationParameter *t = p->transform_param;
+    ct_where where = where_of(p, map, t);
+    char who[440];
+
+    if (t == NULL) return ct_transform_create(NULL, CT_TEST, "serve", &q->transform);
+    if (t->mirror)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: serve.transform_param.mirror: pictures that are asked for are not "
+                       "mirrored at random",
+                       ct_source_map_where(map, t, &t->mirror, "serve").text);
+    if ((t->force_gray && (q->color != CT_COLOR_GRAY)) ||
+        (t->force_color && (q->color != CT_COLOR_BGR)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: serve.transform_param.%s: the net's Input has %" PRId64 " channels",
+                       where.text, t->force_gray ? "force_gray" : "force_color", q->input.dim[0]);
+    snprintf(who, sizeof(who), "%s: serve", where.text);
+    return ct_transform_create(t, CT_TEST, who, &q->transform);
+}
+
+/* Whether pictures of the new size, or of any, become the input. */
+static ct_status check(const Ct__ServeParameter *p, const ct_source_map *map, const ct_pictures *q)
+{
+    int64_t crop = (p->transform_param != NULL) ? p->transform_param->crop_size : 0;
+    ct_shape in = q->input, out;
+    ct_why why;
+
+    in.dim[1] = (q->height > 0) ? q->height : crop;
+    in.dim[2] = (q->height > 0) ? q->width : crop;
+    if (ct_transform_shape(q->transform, &in, &out, &why) != CT_OK)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: serve: %s", where_of(p, map, p->transform_param).text,
+                       why.text);
+    if (ct_shape_equal(&out, &q->input)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: serve: pictures become %s, expected %s, as the net's Input has",
+                   where_of(p, map, p).text, ct_shape_str(&out).text, ct_shape_str(&q->input).text);
+}
+
+static ct_status make(const Ct__ServeParameter *p, const ct_source_map *map, ct_pictures *q)
+{
+    CT_TRY(take_size(p, map, q));
+    CT_TRY(take_transform(p, map, q));
+    return check(p, map, q);
+}
+
+ct_status ct_pictures_create(const Ct__ServeParameter *p, const ct_source_map *map,
+                             const ct_shape *input, ct_pictures **p_p)
+{
+    const Ct__ServeParameter none = CT__SERVE_PARAMETER__INIT;
+    ct_pictures *q = NULL;
+    ct_status status;
+
+    *p_p = NULL;
+    if ((input->dim[1] != 1) && (input->dim[1] != 3)) return CT_OK;
+    q = calloc(1, sizeof(*q));
+    if (q == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for pictures");
+    q->color = (input->dim[1] == 1) ? CT_COLOR_GRAY : CT_COLOR_BGR;
+    q->input = (ct_shape){ 3, { input->dim[1], input->dim[2], input->dim[3] } };
+    status = make((p != NULL) ? p : &none, map, q);
+    if (status != CT_OK) {
+        ct_pictures_destroy(q);
+        return status;
+    }
+    *p_p = q;
+    return CT_OK;
+}
+
+void ct_pictures_destroy(ct_pictures *p)
+{
+    if (p == NULL) return;
+    ct_transform_destroy(p->transform);
+    free(p);
+}
+
+static ct_status check_size(const char *file, size_t size, ct_why *why)
+{
+    int64_t height = 0, width = 0;
+
+    CT_TRY(ct_image_measure(file, size, &height, &width, why));
+    if ((height > 0) && (width > 0) && (width <= CT_MOST_PIXELS / height)) return CT_OK;
+    return CT_WHY(why, CT_ERR_DATA,
+                  "%" PRId64 " x %" PRId64 " pixels: at most %" PRId64 " in all are decoded", width,
+                  height, CT_MOST_PIXELS);
+}
+
+/* room: for what stands between file and values. */
+static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
+                           ct_sample_buffer room[3], float *to, ct_why *why)
+{
+    ct_sample sample = { .why = why };
+    ct_image image, resized;
+    ct_shape out;
+
+    CT_TRY(check_size(file, size, why));
+    CT_TRY(ct_image_decode(file, size, p->color, &room[0], &image, why));
+    if ((p->height > 0) && ((image.height != p->height) || (image.width != p->width))) {
+        if (ct_image_resize(&image, p->height, p->width, &room[1], &resized) != CT_OK)
+            return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
+        image = resized;
+    }
+    sample.shape = (ct_shape){ 3, { image.channels, image.height, image.width } };
+    if (ct_transform_shape(p->transform, &sample.shape, &out, why) != CT_OK) return CT_ERR_DATA;
+    if (ct_sample_buffer_reserve(&room[2], (size_t)ct_shape_count(&sample.shape, 0, -1)) != CT_OK)
+        return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
+    ct_image_to_planes(&image, room[2].data);
+    sample.u8 = room[2].data;
+    ct_transform_apply(p->transform, &sample, 0, 0, to);
+    return CT_OK;
+}
+
+ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, float *to,
+                           ct_why *why)
+{
+    ct_sample_buffer room[3] = { { 0 } };
+    ct_status status = read_with(p, file, size, room, to, why);
+
+    for (int i = 0; i < 3; i++) ct_sample_buffer_release(&room[i]);
+    return status;
+}

@@ -1,0 +1,26 @@
+/** @file pictures.h  From the bytes of an image file to the values of a net's input, as `serve` of
+ * the net says: decoded, resized, transformed. Any threads.
+ */
+#ifndef CT_PICTURES_H
+#define CT_PICTURES_H
+
+#include "framework/data/transform.h"
+#include "framework/proto/prototxt.h"
+
+typedef struct ct_pictures ct_pictures;
+
+/** Pixels of a picture; larger ones are refused before they are decoded. */
+#define CT_MOST_PIXELS ((int64_t)50000000)
+
+/** p: NULL where the net says nothing; map: its places, for messages. input: N x C x H x W. Without
+ *  a crop and a new size pictures become H x W. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA, logged: what
+ *  is said cannot give this input. *p_p NULL: C is neither 1 nor 3. */
+ct_status ct_pictures_create(const Ct__ServeParameter *p, const ct_source_map *map,
+                             const ct_shape *input, ct_pictures **p_p);
+void ct_pictures_destroy(ct_pictures *p); /* NULL allowed */
+/** Fills to[C][H][W]. Quiet: CT_ERR_CONFIG (a kind that is not known here), CT_ERR_DATA (damaged,
+ *  too large, too small), CT_ERR_NOMEM with why. */
+ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, float *to,
+                           ct_why *why);
+
+#endif
