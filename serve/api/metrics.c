@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static const int status_known[] = { 200, 400, 401, 404, 405, 413, 422, 429, 500, 503, 504, 0 };
+static const int status_known[] = { 200, 400, 401, 404, 405, 413, 415, 422, 429, 500, 503, 504, 0 };
 enum { N_STATUS = sizeof(status_known) / sizeof(status_known[0]) /* 0: any other */ };
 
 /* Upper ends of the histogram's buckets, in seconds. */
@@ -26,7 +26,7 @@ typedef struct route_count {
 struct ct_metrics {
     int n_route;
     route_count *count;
-    times first_token, next_token;
+    times first_token, next_token, decode;
     pthread_mutex_t lock;
 };
 
@@ -81,6 +81,13 @@ void ct_metrics_count_token(ct_metrics *m, bool first, double s)
     (void)pthread_mutex_unlock(&m->lock);
 }
 
+void ct_metrics_count_decode(ct_metrics *m, double s)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    add_time(&m->decode, s);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 static void head(ct_text *to, const char *name, const char *type, const char *help)
 {
     ct_text_add(to, "# HELP cortado_%s %s\n# TYPE cortado_%s %s\n", name, help, name, type);
@@ -123,8 +130,8 @@ static void write_route_times(const route_count *r, ct_text *to)
     ct_text_destroy(&label);
 }
 
-/* For each token that is made. */
-static void write_tokens(ct_metrics *m, ct_text *to)
+/* For each token that is made, and each request with pictures. */
+static void write_parts(ct_metrics *m, ct_text *to)
 {
     (void)pthread_mutex_lock(&m->lock);
     head(to, "first_token_seconds", "histogram",
@@ -132,6 +139,8 @@ static void write_tokens(ct_metrics *m, ct_text *to)
     write_times(&m->first_token, "first_token_seconds", "", to);
     head(to, "next_token_seconds", "histogram", "From a token to the next of the same text.");
     write_times(&m->next_token, "next_token_seconds", "", to);
+    head(to, "decode_seconds", "histogram", "Decoding of the pictures of a request.");
+    write_times(&m->decode, "decode_seconds", "", to);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -163,7 +172,7 @@ void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct
     static const char *const ended[] = { "done", "expired", "cancelled", "failed" };
 
     write_replies(m, to);
-    write_tokens(m, to);
+    write_parts(m, to);
     one(to, "ready", "gauge", "1: new requests are answered.", ready);
     one(to, "admitted_total", "counter", "Works that went into the queue.", s->admitted);
     head(to, "refused_total", "counter", "Works that did not.");

@@ -14,6 +14,8 @@ void ct_metrics_destroy(ct_metrics *m); /* NULL allowed */
 void ct_metrics_count(ct_metrics *m, int route, int status, double s);
 /** A token that was made, s seconds after its request, or after the token before it; any thread. */
 void ct_metrics_count_token(ct_metrics *m, bool first, double s);
+/** The pictures of a request were decoded, or one was found bad, in s seconds; any thread. */
+void ct_metrics_count_decode(ct_metrics *m, double s);
 /** Appends all of it in Prometheus's text format. */
 void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *stats, bool ready, ct_text *to);
 /** Appends what each of n replicas has done. */

@@ -14,6 +14,7 @@ struct ct_api {
     ct_dispatch *dispatch;
     ct_metrics *metrics;
     ct_sampler *sampler;
+    ct_decoder *decoder; /* NULL: the model takes no files */
     atomic_bool draining;
 };
 
@@ -249,6 +250,7 @@ static const route route_table[] = {
     { "GET", "/v1/models", false, false, give_models, "/v1/models" },
     { "GET", "/v1/models/NAME", false, false, give_model, "/v1/models/NAME" },
     { "POST", "/v1/embeddings", false, true, ct_embeddings_read, "/v1/embeddings" },
+    { "POST", "/classify", false, true, ct_classify_read, "/classify" },
     { "POST", "/v1/completions", false, true, ct_completion_read, "/v1/completions" },
     { "POST", "/v1/chat/completions", false, true, ct_chat_completion_read,
       "/v1/chat/completions" },
@@ -319,6 +321,7 @@ void ct_transaction_init(ct_transaction *x, ct_api *api)
     x->route = N_ROUTE;
     x->start_s = ct_clock_s();
     x->reply.json_length = -1;
+    atomic_init(&x->unwanted, false);
 }
 
 /* False: not by this key. */
@@ -378,20 +381,21 @@ bool ct_transaction_begin(ct_transaction *x)
     route_table[x->route].give(x);
     json_decref(x->root); /* one that waits keeps its works alone */
     x->root = NULL;
-    x->request.authorization = x->request.json_length = x->request.body = NULL;
+    x->request.authorization = x->request.json_length = x->request.type = x->request.body = NULL;
+    x->request.n_argument = 0;
     x->request.size = 0;
     return x->reply.status != 0;
 }
 
 /* ---- work */
 
-bool ct_transaction_submit(ct_transaction *x)
+/* True: refused. */
+static bool queue(ct_transaction *x, double deadline_s)
 {
     ct_admission admission;
     double retry_s;
 
-    if (ct_dispatch_submit(x->api->dispatch, &x->set, x->api->o.deadline_s, &admission, &retry_s) !=
-        CT_OK) {
+    if (ct_dispatch_submit(x->api->dispatch, &x->set, deadline_s, &admission, &retry_s) != CT_OK) {
         ct_transaction_fail(x, 500, NULL, "no_memory", "no memory for a request of %d inputs",
                             x->set.n);
         return true;
@@ -399,8 +403,44 @@ bool ct_transaction_submit(ct_transaction *x)
     return refuse(x, admission, retry_s);
 }
 
+/* What nobody waits for any more, or came too late, does not go on. */
+static bool has_ended(ct_transaction *x, double left_s)
+{
+    if (atomic_load(&x->unwanted))
+        x->set.outcome = CT_OUTCOME_CANCELLED;
+    else if (left_s <= 0)
+        x->set.outcome = CT_OUTCOME_EXPIRED;
+    else
+        return false;
+    return true;
+}
+
+/* From a decoder's thread: `done` comes in any case, here or from the dispatcher. */
+static void decode(void *ctx)
+{
+    ct_transaction *x = ctx;
+    double start = ct_clock_s(), end = x->submit_s + x->api->o.deadline_s;
+    bool good = !has_ended(x, end - start);
+
+    if (good) {
+        good = x->prepare(x);
+        ct_metrics_count_decode(x->api->metrics, ct_clock_s() - start);
+    }
+    if (good) good = !has_ended(x, end - ct_clock_s());
+    if (!good || queue(x, end - ct_clock_s())) x->set.done(x->set.ctx);
+}
+
+bool ct_transaction_submit(ct_transaction *x)
+{
+    if (x->prepare == NULL) return queue(x, x->api->o.deadline_s);
+    x->submit_s = ct_clock_s();
+    x->job = (ct_decoder_job){ .run = decode, .ctx = x, .bytes = ct_classify_bytes(x->classify) };
+    return !ct_decoder_add(x->api->decoder, &x->job) && refuse(x, CT_REFUSED_FULL, 1);
+}
+
 void ct_transaction_cancel(ct_transaction *x)
 {
+    atomic_store(&x->unwanted, true);
     ct_dispatch_cancel(x->api->dispatch, &x->set);
 }
 
@@ -445,6 +485,7 @@ void ct_transaction_end(ct_transaction *x)
     }
     free(x->set.work);
     ct_completions_destroy(x->completions);
+    ct_classify_destroy(x->classify);
     free(x->wanted);
     free(x->id);
     ct_text_destroy(&x->reply.body);
@@ -466,6 +507,8 @@ ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **
     status = ct_metrics_create(name, N_ROUTE + 1, &api->metrics);
     if ((status == CT_OK) && (options->model->tokenizer != NULL))
         status = ct_sampler_create(options->model->tokenizer, &api->sampler);
+    if ((status == CT_OK) && (options->model->n_class > 0))
+        status = ct_decoder_create(&api->decoder);
     if (status != CT_OK) {
         ct_api_destroy(api);
         return status;
@@ -477,6 +520,7 @@ ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **
 void ct_api_destroy(ct_api *api)
 {
     if (api == NULL) return;
+    ct_decoder_destroy(api->decoder);
     ct_metrics_destroy(api->metrics);
     ct_sampler_destroy(api->sampler);
     free(api);

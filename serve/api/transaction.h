@@ -13,11 +13,20 @@
 #define CT_TRANSACTION_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 
 #include "framework/text/sampler.h"
 #include "serve/api/chat_template.h"
+#include "serve/api/decoder.h"
 #include "serve/api/dispatch.h"
 #include "serve/api/keys.h"
+
+/** Of the query: ?name=value. */
+typedef struct ct_http_argument {
+    const char *name, *value; /* value NULL: it has none */
+} ct_http_argument;
+
+enum { CT_HTTP_ARGUMENTS = 8 };
 
 typedef struct ct_http_request {
     const char *method, *path; /* the path without its query, unescaped              */
@@ -25,6 +34,9 @@ typedef struct ct_http_request {
     const char *json_length;   /* Inference-Header-Content-Length                    */
     const char *body;
     size_t size;
+    const char *type;                             /* Content-Type                  */
+    ct_http_argument argument[CT_HTTP_ARGUMENTS]; /* the first ones of the query   */
+    int n_argument;
 } ct_http_request;
 
 typedef struct ct_http_reply {
@@ -62,6 +74,9 @@ typedef struct ct_wanted_output {
 /** The texts of a request for completions. */
 typedef struct ct_completions ct_completions;
 
+/** The pictures of a request for classes. */
+typedef struct ct_classify ct_classify;
+
 typedef struct ct_transaction ct_transaction;
 struct ct_transaction {
     ct_api *api;
@@ -78,6 +93,13 @@ struct ct_transaction {
     int n_wanted;
     void (*answer)(ct_transaction *x);
     ct_completions *completions; /* NULL: none */
+    ct_classify *classify;       /* likewise   */
+    /** What makes its works ready for the model, and takes long; from a decoder's thread. False:
+     * the reply is an error. NULL: they are ready. */
+    bool (*prepare)(ct_transaction *x);
+    ct_decoder_job job;
+    double submit_s;
+    atomic_bool unwanted; /* cancelled before it went into the queue */
     /** Of a reply that comes in events: there is a new one. From the dispatcher's thread, with no
      *  lock held. Set by who pulls; takes set.ctx. */
     void (*wake)(void *ctx);
@@ -91,7 +113,8 @@ bool ct_transaction_meet(ct_transaction *x);
 /** Behind ct_transaction_meet(): the body, set.done and set.ctx are there. True: the reply is
  * ready. The body and the headers of the request may go after it, its method and path may not. */
 bool ct_transaction_begin(ct_transaction *x);
-/** True: refused, the reply is ready. */
+/** True: refused, the reply is ready. One that takes long to read may be refused later, at `done`:
+ *  then, too, ct_transaction.reply is ready. */
 bool ct_transaction_submit(ct_transaction *x);
 /** Nobody waits for the reply: `done` comes sooner. */
 void ct_transaction_cancel(ct_transaction *x);
@@ -139,6 +162,10 @@ void ct_infer_read(ct_transaction *x);
 void ct_completion_read(ct_transaction *x);
 void ct_chat_completion_read(ct_transaction *x);
 void ct_completions_destroy(ct_completions *c); /* NULL allowed */
+/** POST /classify: the most probable classes of pictures. */
+void ct_classify_read(ct_transaction *x);
+size_t ct_classify_bytes(const ct_classify *c);
+void ct_classify_destroy(ct_classify *c); /* NULL allowed */
 /** GET /v2/models/NAME */
 void ct_infer_metadata(ct_transaction *x);
 /** The page at /. */

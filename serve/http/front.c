@@ -284,6 +284,17 @@ static void take_body(visit *v, const char *data, size_t n)
     if (!v->too_large) ct_text_add_bytes(&v->body, data, n);
 }
 
+static enum MHD_Result take_argument(void *ctx, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    ct_http_request *r = ctx;
+
+    (void)kind;
+    if (r->n_argument < CT_HTTP_ARGUMENTS)
+        r->argument[r->n_argument++] = (ct_http_argument){ name, value };
+    return MHD_YES;
+}
+
 /* The header is there. True: refused, and the body need not come. A client that waits with it for
  * `100 Continue` gets the reply in place of that. */
 static bool refuse_early(visit *v, const char *method, const char *path)
@@ -295,7 +306,10 @@ static bool refuse_early(visit *v, const char *method, const char *path)
         .path = path,
         .authorization = header(v->connection, MHD_HTTP_HEADER_AUTHORIZATION),
         .json_length = header(v->connection, "Inference-Header-Content-Length"),
+        .type = header(v->connection, MHD_HTTP_HEADER_CONTENT_TYPE),
     };
+    (void)MHD_get_connection_values(v->connection, MHD_GET_ARGUMENT_KIND, take_argument,
+                                    &x->request);
     if (ct_transaction_meet(x)) return true;
     if (!says_too_large(v)) return false;
     ct_transaction_refuse_body(x, v->front->o.most_body);

@@ -35,7 +35,9 @@ static void ask(served_fake *fake, ct_api *api, uint8_t first, const char *body,
 
     ct_transaction_init(&x, api);
     snprintf(length, sizeof(length), "%zu", (first & 2) ? size * (first >> 2) / 63 : size);
-    x.request = (ct_http_request){ "POST", path, NULL, length, body, size };
+    x.request = (ct_http_request){
+        .method = "POST", .path = path, .json_length = length, .body = body, .size = size
+    };
     x.set.done = note_done;
     x.set.ctx = &done;
     if (!ct_transaction_meet(&x) && !ct_transaction_begin(&x) && !ct_transaction_submit(&x)) {

@@ -56,7 +56,12 @@ static int ask_all(const char *method, const char *path, const char *authorizati
     assert_non_null(sent);
     memcpy(sent, body, size);
     ct_transaction_init(&x, api);
-    x.request = (ct_http_request){ method, path, authorization, json_length, sent, size };
+    x.request = (ct_http_request){ .method = method,
+                                   .path = path,
+                                   .authorization = authorization,
+                                   .json_length = json_length,
+                                   .body = sent,
+                                   .size = size };
     x.set.done = note_done;
     x.set.ctx = &done;
     ready = ct_transaction_meet(&x) || ct_transaction_begin(&x);
@@ -500,7 +505,9 @@ static void test_queue(void **state)
     (void)state;
     for (int i = 0; i < FAKE_QUEUE; i++) {
         ct_transaction_init(&x[i], api);
-        x[i].request = (ct_http_request){ "POST", "/v1/embeddings", NULL, NULL, one, strlen(one) };
+        x[i].request = (ct_http_request){
+            .method = "POST", .path = "/v1/embeddings", .body = one, .size = strlen(one)
+        };
         x[i].set.done = note_done;
         x[i].set.ctx = &done[i];
         assert_false(ct_transaction_meet(&x[i]));
@@ -556,7 +563,9 @@ static void test_deadline(void **state)
         bool done = false;
 
         ct_transaction_init(&x, api);
-        x.request = (ct_http_request){ "POST", "/v1/embeddings", NULL, NULL, body, strlen(body) };
+        x.request = (ct_http_request){
+            .method = "POST", .path = "/v1/embeddings", .body = body, .size = strlen(body)
+        };
         x.set.done = note_done;
         x.set.ctx = &done;
         assert_false(ct_transaction_meet(&x));
