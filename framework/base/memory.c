@@ -31,6 +31,16 @@ static void clear_large(char *block, size_t bytes)
         memset(block + at, 0, (bytes - at < HUGE_PAGE) ? bytes - at : HUGE_PAGE);
 }
 
+static void wish_huge(void *block, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    (void)madvise(block, bytes, MADV_HUGEPAGE); /* only a wish */
+#else
+    (void)block;
+    (void)bytes;
+#endif
+}
+
 /* Only the beginning stands on a huge page's border: what the block does not need of the last one
  * stays without memory. */
 static void *acquire_large(size_t bytes)
@@ -38,9 +48,7 @@ static void *acquire_large(size_t bytes)
     void *block = NULL;
 
     if (posix_memalign(&block, HUGE_PAGE, bytes) != 0) return NULL;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(block, bytes, MADV_HUGEPAGE); /* only a wish */
-#endif
+    wish_huge(block, bytes);
     clear_large(block, bytes);
     return block;
 }
@@ -55,6 +63,19 @@ void *ct_mem_acquire(size_t bytes)
     if (length >= LARGE) return acquire_large(length);
     if (posix_memalign(&block, CT_ALIGN, length) != 0) return NULL;
     memset(block, 0, length);
+    return block;
+}
+
+void *ct_mem_reserve(size_t bytes)
+{
+    size_t length = with_padding((bytes > 0) ? bytes : 1), done;
+    void *block = NULL;
+
+    if ((length < LARGE) || (ct_align_up(bytes) < bytes)) return ct_mem_acquire(bytes);
+    if (posix_memalign(&block, HUGE_PAGE, length) != 0) return NULL;
+    wish_huge(block, length);
+    done = ct_mem_discard(block, length); /* of whole pages from its beginning on */
+    memset((char *)block + done, 0, length - done);
     return block;
 }
 

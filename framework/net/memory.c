@@ -607,6 +607,18 @@ static ct_status acquire(ct_net *net, size_t bytes, void **block_p)
     return CT_OK;
 }
 
+/* On the host it takes memory when it is written: packed weights when those that they are packed
+ * from go back one after the other. */
+static ct_status acquire_always(ct_net *net, size_t bytes, void **block_p)
+{
+    if ((bytes == 0) || (net->options.dev->kind != CT_DEVICE_CPU))
+        return acquire(net, bytes, block_p);
+    *block_p = ct_mem_reserve(bytes);
+    if (*block_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes that last", bytes);
+    net->memory.allocated += bytes;
+    return CT_OK;
+}
+
 static void release(ct_net *net, size_t bytes, void *block)
 {
     if (block == NULL) return;
@@ -692,7 +704,7 @@ ct_status ct_pass_memory(ct_pass *pass)
     const ct_net_impl *m = ct_net_impl_of(pass->net);
 
     CT_TRY(acquire(pass->net, m->own_bytes, &p->block));
-    CT_TRY(acquire(pass->net, m->always_bytes, &p->always));
+    CT_TRY(acquire_always(pass->net, m->always_bytes, &p->always));
     bind(pass);
     CT_TRY(ct_host_layers(pass));
     CT_TRY(ct_pass_report_make(pass));

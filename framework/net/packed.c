@@ -310,11 +310,10 @@ static ct_status make_cache(ct_packed_net *p)
         if ((l->ops->sequence == NULL) || (l->ops->sequence->keep == NULL)) continue;
         CT_TRY(l->ops->sequence->keep(l, in, p->pages, p->packed.capacity, &kept, &work));
         if (work > most) most = work;
-        c->kept[in->number] = ct_mem_acquire(kept);
+        c->kept[in->number] = ct_mem_reserve(kept); /* pages take memory when they are used */
         if (c->kept[in->number] == NULL)
             return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %" PRId64 " tokens of a cache",
                                  p->pages * CT_PAGE_TOKENS);
-        (void)ct_mem_discard(c->kept[in->number], kept); /* pages take memory when they are used */
         c->page_bytes += (double)kept / (double)p->pages;
     }
     if (most > 0) c->work = ct_mem_acquire(most);

@@ -183,6 +183,27 @@ static void whole_pages_are_discarded(void **state)
     ct_mem_release(block);
 }
 
+/* A large block is zero, and takes memory page by page; a small one is as any other. */
+static void reserved_pages_come_later(void **state)
+{
+    const size_t bytes = (64 << 20) + 100;
+    int64_t before = ct_memory_resident_now(), after;
+    unsigned char *block = ct_mem_reserve(bytes), *small = ct_mem_reserve(1000);
+
+    (void)state;
+    assert_non_null(block);
+    assert_non_null(small);
+    after = ct_memory_resident_now();
+    if (before > 0) assert_true(after < before + (8 << 20));
+    for (size_t i = 0; i < 1000; i++) assert_int_equal(small[i], 0);
+    for (size_t i = 0; i < bytes; i += 4096) assert_int_equal(block[i], 0);
+    for (size_t i = bytes - 200; i < bytes; i++) assert_int_equal(block[i], 0);
+    memset(block, 5, bytes);
+    if (before > 0) assert_true(ct_memory_resident_now() > before + (60 << 20));
+    ct_mem_release(block);
+    ct_mem_release(small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +214,7 @@ int main(void)
         cmocka_unit_test(groups_have_memory_left),
         cmocka_unit_test(shared_memory_counts_by_its_share),
         cmocka_unit_test(whole_pages_are_discarded),
+        cmocka_unit_test(reserved_pages_come_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
