@@ -246,6 +246,12 @@ $(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt) |
 $(READY).o: $(READY).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
+# the page that a server shows, as text inside the program
+$(B)/serve/api/page_html.h: serve/api/page.html scripts/text_header.sh
+	@mkdir -p $(@D)
+	$(Q)scripts/text_header.sh page_html $< > $@.tmp && mv $@.tmp $@
+$(B)/serve/api/page.o: $(B)/serve/api/page_html.h
+
 $(B)/%.o: %.c | $(PB).h $(B)/build_info.h
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC   $<")

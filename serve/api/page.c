@@ -1,42 +1,31 @@
-/* The page at /: two texts, and how near their embeddings are. */
+/* The page at /: page.html, told what the model makes. */
+#include <string.h>
+
+#include "serve/api/page_html.h" /* made of page.html when it is built */
 #include "serve/api/transaction.h"
 
-const char *ct_page(void)
+#define MARK "/*SERVER*/null"
+
+static const char *makes(const ct_api_options *o)
 {
-    return "<!DOCTYPE html>\n"
-           "<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Cortado</title>\n"
-           "<style>body{font-family:sans-serif;max-width:40em;margin:2em auto}"
-           "textarea,input{width:100%;box-sizing:border-box}pre{white-space:pre-wrap}</style>\n"
-           "</head><body>\n"
-           "<h1>Cortado</h1>\n"
-           "<p>Two texts, and the cosine of their embeddings.</p>\n"
-           "<textarea id=\"a\" rows=\"3\">A cup of coffee.</textarea>\n"
-           "<textarea id=\"b\" rows=\"3\">A glass of tea.</textarea>\n"
-           "<p><label>Key, if the server asks for one <input id=\"key\" type=\"password\"></label>"
-           "</p>\n"
-           "<button id=\"go\">Compare</button>\n"
-           "<pre id=\"out\"></pre>\n"
-           "<script>\n"
-           "const at = id => document.getElementById(id);\n"
-           "async function ask(path, body) {\n"
-           "  const headers = {'Content-Type': 'application/json'};\n"
-           "  if (at('key').value) headers.Authorization = 'Bearer ' + at('key').value;\n"
-           "  const r = await fetch(path, body ? {method: 'POST', headers, body: "
-           "JSON.stringify(body)} : {headers});\n"
-           "  const j = await r.json();\n"
-           "  if (!r.ok) throw new Error(r.status + ': ' + j.error.message);\n"
-           "  return j;\n"
-           "}\n"
-           "at('go').onclick = async () => {\n"
-           "  try {\n"
-           "    const model = (await ask('v1/models')).data[0].id, start = performance.now();\n"
-           "    const j = await ask('v1/embeddings', {model, input: [at('a').value, "
-           "at('b').value]});\n"
-           "    const ms = performance.now() - start, [a, b] = j.data.map(d => d.embedding);\n"
-           "    const cosine = a.reduce((s, v, i) => s + v * b[i], 0);\n"
-           "    at('out').textContent = `${model}: cosine ${cosine.toFixed(4)}, "
-           "${j.usage.prompt_tokens} tokens, ${ms.toFixed(1)} ms`;\n"
-           "  } catch (e) { at('out').textContent = e.message; }\n"
-           "};\n"
-           "</script></body></html>\n";
+    const ct_served_model *m = o->model;
+
+    if (m->most_context > 0) return (o->chat != CT_CHAT_NONE) ? "chat" : "text";
+    if (m->n_class > 0) return "classes";
+    return (m->embedding_size > 0) ? "embedding" : "none";
+}
+
+void ct_page_give(ct_transaction *x)
+{
+    const ct_api_options *o = ct_transaction_options(x);
+    const char *mark = strstr(page_html, MARK);
+    ct_text *to = &x->reply.body;
+
+    ct_text_add_bytes(to, page_html, (size_t)(mark - page_html));
+    ct_text_add(to, "{\"makes\":\"%s\",\"ids\":%s,\"key\":%s}", makes(o),
+                (o->model->encode == NULL) ? "true" : "false",
+                (o->keys != NULL) ? "true" : "false");
+    ct_text_add(to, "%s", mark + strlen(MARK));
+    ct_transaction_give_json(x);
+    if (x->reply.status == 200) x->reply.type = "text/html; charset=utf-8";
 }

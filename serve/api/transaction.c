@@ -167,13 +167,6 @@ void ct_transaction_count_token(ct_transaction *x, double *last_s)
     *last_s = now;
 }
 
-static void give_page(ct_transaction *x)
-{
-    ct_text_add(&x->reply.body, "%s", ct_page());
-    ct_transaction_give_json(x);
-    if (x->reply.status == 200) x->reply.type = "text/html; charset=utf-8";
-}
-
 static void give_metrics(ct_transaction *x)
 {
     int n = ct_dispatch_replicas(x->api->dispatch);
@@ -245,7 +238,7 @@ typedef struct route {
 } route;
 
 static const route route_table[] = {
-    { "GET", "/", true, false, give_page, "/" },
+    { "GET", "/", true, false, ct_page_give, "/" },
     { "GET", "/metrics", false, false, give_metrics, "/metrics" },
     { "GET", "/v1/models", false, false, give_models, "/v1/models" },
     { "GET", "/v1/models/NAME", false, false, give_model, "/v1/models/NAME" },

@@ -168,7 +168,7 @@ size_t ct_classify_bytes(const ct_classify *c);
 void ct_classify_destroy(ct_classify *c); /* NULL allowed */
 /** GET /v2/models/NAME */
 void ct_infer_metadata(ct_transaction *x);
-/** The page at /. */
-const char *ct_page(void);
+/** GET /: a page that tries the model in a browser. */
+void ct_page_give(ct_transaction *x);
 
 #endif
