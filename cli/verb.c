@@ -97,6 +97,8 @@ const ct_option ct_option_table[] = {
       "tokens, or pictures, of a batch; AUTO: as many as give 0.95 of the best speed (AUTO)" },
     { "kv_mb", CT_OPTION_COUNT, "serve", "N",
       "memory for keys and values of completions, in MiB (1024)" },
+    { "precision", CT_OPTION_CHOICE, "serve", "F32|BF16",
+      "of products, what lies between them, and keys and values (F32)" },
     { "chat_template", CT_OPTION_TEXT, "serve", "CHATML|LLAMA3|ZEPHYR|NONE",
       "how messages become tokens (as the tokenizer's file says)" },
     { "max_wait_ms", CT_OPTION_TEXT, "serve", "MS",

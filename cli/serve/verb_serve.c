@@ -123,7 +123,7 @@ static ct_status read_chat_template(const ct_options *o, wish *w)
 static ct_status read_wish(const ct_options *o, wish *w)
 {
     static const char *const needs[] = { "model", "weights" };
-    const char *listen = ct_options_text(o, "listen");
+    const char *listen = ct_options_text(o, "listen"), *precision = ct_options_text(o, "precision");
     int64_t most = ct_options_count(o, "max_queue", 256);
 
     if (!ct_feature_has("libmicrohttpd")) return ct_front_start(NULL, NULL, NULL);
@@ -144,6 +144,7 @@ static ct_status read_wish(const ct_options *o, wish *w)
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
                                   .weights = ct_options_text(o, "weights"),
+                                  .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0),
                                   .deterministic = ct_options_flag(o, "deterministic") };
     w->queue = (ct_scheduler_options){ .policy = CT_POLICY_PACKED,
                                        .most_waiting = (int)most,

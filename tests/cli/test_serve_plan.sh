@@ -67,6 +67,16 @@ assert 100 * 72 * 4 < j["activation_bytes"] < j["planned_bytes"], j
 assert abs(j["budget_tokens_s"] * j["budget_s"] / 100 - 1) < 1e-4 and 0 < j["token_s"]
 END
 is figures python3 figures.py
+runs check_bf16 0 '^longest text    64 tokens' $texts --check --max_batch_tokens=100 --json=b.json --precision=BF16
+cat >halves.py <<'END'
+import json
+f32, bf16 = json.load(open("c.json")), json.load(open("b.json"))
+# a page's tokens take half, so nearly twice as many fit; the table of ids stays in f32
+assert abs(bf16["kv_tokens"] - 2 * f32["kv_tokens"]) <= 32, (f32, bf16)
+assert bf16["weight_bytes"] < f32["weight_bytes"]
+END
+is halves python3 halves.py
+runs bad_precision 2 'precision=FP8: expected one of F32.BF16' $texts --check --precision=FP8
 runs json_alone 2 '\-\-json is for what --check says' $texts --json
 runs check_no_file 3 'nothing.h5' "$CORTADO" serve --check --model=embed.prototxt --weights=nothing.h5
 
