@@ -6,8 +6,8 @@ Usage: tests/bench/kraken_perplexity.py DIR [--results=FILE] [--work=DIR] [--ste
 
 DIR holds a text's parts, *train*.txt and *valid*.txt. CORTADO names the program, THREADS how many threads it takes (2).
 Each kind trains from seed 1 with each learning rate, and from the other seeds with the rate that ended best, so that
-no kind is judged at another one's rate; a best rate at the end of the range is marked, since a rate beyond may be
-better. Then each pair of equal seeds gives a ratio of perplexities (a character of the whole validation text) to the
+no kind is judged at another one's rate; where the best rate is the last of those given, rates beyond are tried, too.
+Then each pair of equal seeds gives a ratio of perplexities (a character of the whole validation text) to the
 standard net's. Printed are the mean ratio and its 95 % interval of Student's t on logarithms, and a verdict: within
 3 %, worse, or not shown. Runs whose result stands in FILE (a JSON line each) are not made again.
 """
@@ -107,6 +107,19 @@ def verdict(low, high):
     return "worse" if low > 1 + AIM else "not shown"
 
 
+def sweep(runs, kind, rates):
+    """The rate that ends best. Where it is the largest, or the smallest, of those given, others follow beyond, each by a factor of two."""
+    tried = sorted(rates)
+    while True:
+        best = min(tried, key=lambda r: runs.loss(kind, r, 1))
+        if best == tried[-1]:
+            tried.append(2 * best)
+        elif best == tried[0]:
+            tried.insert(0, best / 2)
+        else:
+            return best
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("text")
@@ -123,16 +136,13 @@ def main():
     program = os.environ.get("CORTADO", os.path.join(ROOT, "cortado"))
     make_data(args.text, work, program)
     runs = Runs(args, work, program)
-    best = {}
-    for kind in KINDS:
-        best[kind] = min(rates, key=lambda r: runs.loss(kind, r, 1))
+    best = {kind: sweep(runs, kind, rates) for kind in KINDS}
     loss = {kind: [runs.loss(kind, best[kind], seed) for seed in range(1, args.seeds + 1)] for kind in KINDS}
     print("| kind | rate | perplexity of each seed | ratio to standard | verdict |\n|---|---|---|---|---|")
     for kind in KINDS:
         mean, half = interval([a - b for a, b in zip(loss[kind], loss["standard"])])
         low, high = math.exp(mean - half), math.exp(mean + half)
-        edge = " (end of the range)" if best[kind] in (min(rates), max(rates)) else ""
-        cells = [kind, f"{best[kind]:g}{edge}", ", ".join(f"{math.exp(v):.3f}" for v in loss[kind])]
+        cells = [kind, f"{best[kind]:g}", ", ".join(f"{math.exp(v):.3f}" for v in loss[kind])]
         cells += ["1", ""] if kind == "standard" else [f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f})", verdict(low, high)]
         print("| " + " | ".join(cells) + " |")
 
