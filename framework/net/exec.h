@@ -127,6 +127,13 @@ double ct_poll_interval_s(double step_s);
  */
 bool ct_exec_poll_is_due(ct_exec *ex, double now);
 
+/** Whether there may be something for ct_exec_poll() to move: long layers then work in pieces, and
+ *  poll between them. */
+static inline bool ct_exec_has_to_move(const ct_exec *ex)
+{
+    return (ex->poll != NULL) || (ex->n_sum + ex->n_transfer > 0);
+}
+
 /** In backward, of a weight of ct_layer_ops.row_weights: ct_exec.rows. Where *taken_p, the layer
  *  adds nothing to dw, and does not zero it. */
 static inline ct_status ct_exec_rows(const ct_exec *ex, const float *dw, int64_t m,

@@ -254,7 +254,7 @@ static int64_t rows_between(const ct_exec *ex, const piece *x)
 {
     double rows = PIECE_FLOP / (2.0 * (double)x->n * (double)x->k);
 
-    if ((ex->poll == NULL) || (rows >= (double)x->rows)) return x->rows;
+    if (!ct_exec_has_to_move(ex) || (rows >= (double)x->rows)) return x->rows;
     return (rows > SHARE_LEAST) ? (int64_t)rows : SHARE_LEAST;
 }
 
@@ -351,7 +351,8 @@ static int64_t count_pieces(const ct_product *p, const ct_exec *ex, int64_t leng
     int64_t most = length / PIECE_LEAST, pieces = (wanted < (double)most) ? (int64_t)wanted : most;
 
     /* packed panels give the same bits in pieces or not, and nobody waits */
-    if ((ex->dev->kind != CT_DEVICE_CPU) || ((p->math == NULL) && (ex->poll == NULL))) return 1;
+    if ((ex->dev->kind != CT_DEVICE_CPU) || ((p->math == NULL) && !ct_exec_has_to_move(ex)))
+        return 1;
     return (pieces > 1) ? pieces : 1;
 }
 

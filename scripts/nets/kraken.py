@@ -4,8 +4,9 @@
 Usage: scripts/nets/kraken.py --kind=standard|parallel|ladder|kraken --to=DIR [--like=gpt_char] [--ways=4]
                               [--ranks=N] [--width=N] [--blocks=N] [--heads=N] [--tokens=N] [--seq_len=N] [--batch=N]
 
-DIR gets train_val.prototxt, deploy.prototxt and solver.prototxt; with --ranks, for the kind kraken, also
-parallel.prototxt, which deals the ways out to so many ranks. --like names the GPT of models/ whose shape, data
+DIR gets train_val.prototxt, deploy.prototxt and solver.prototxt. With --ranks it also gets deploy_parallel.prototxt, by which
+so many ranks answer together, and, for the kind kraken, parallel.prototxt, by which they train: they deal out the ways, or
+heads and what lies between products. --like names the GPT of models/ whose shape, data
 and solver the net has; the options behind it change one number of the shape. docs/hidden-sums.md has the formulas.
 """
 import argparse
@@ -123,20 +124,40 @@ def options(words):
         shape = shape._replace(test_batch=given.batch)
     if shape.width % shape.heads:
         parser.error(f"--heads must divide the width: {shape.width} by {shape.heads}")
-    if given.ranks and (given.kind != "kraken" or given.ranks > given.ways):
+    if given.ranks and given.kind == "kraken" and given.ranks > given.ways:
         parser.error(f"--ranks deals out the ways of --kind=kraken: 1 to {given.ways}")
+    if given.ranks and given.kind != "kraken" and shape.heads % given.ranks:
+        parser.error(f"--ranks must divide the heads: {shape.heads} by {given.ranks}")
     return given, shape
 
 
-def on_ranks(ranks, ways, batch):
-    """The parallel file. Layers without an entry go with what they read."""
-    entry = [("wte", "INPUT"), ("head", "OUTPUT"), ("loss", "OUTPUT")]
-    entry += [(f"h0_w{i}_ln1", f"ONE part: {i * ranks // ways}") for i in range(ways)]
+def on_ranks(ranks, batch, first, last, entries):
+    """A parallel file. Layers without an entry go with what they read."""
     yield f"ranks: {ranks} global_batch: {batch}"
-    yield 'stage { first: "wte" last: "loss" ' + " ".join(f"rank: {r}" for r in range(ranks)) + f" tensor: {ranks}"
-    for name, split in entry:
+    yield f'stage {{ first: "{first}" last: "{last}" ' + " ".join(f"rank: {r}" for r in range(ranks)) + f" tensor: {ranks}"
+    for name, split in entries:
         yield f'  layer {{ name: "{name}" split: {split} }}'
     yield "}"
+
+
+def dealt(ranks, ways):
+    return [(f"h0_w{i}_ln1", f"ONE part: {i * ranks // ways}") for i in range(ways)]
+
+
+def to_train(ranks, ways, batch):
+    entries = [("wte", "INPUT"), ("head", "OUTPUT"), ("loss", "OUTPUT"), *dealt(ranks, ways)]
+    return on_ranks(ranks, batch, "wte", "loss", entries)
+
+
+def to_answer(kind, ranks, ways, blocks):
+    """Of the deploy net. Sequences side by side are one row of tokens, so no layer goes by samples."""
+    entries = [(name, "REPLICATE") for name in ("input", "wte", "wpe", "ln_f", "head")]
+    if kind == "kraken":
+        entries += dealt(ranks, ways)
+    else:
+        shared = (("attn_qkv", "OUTPUT"), ("attn", "HEADS"), ("attn_proj", "INPUT"), ("fc", "OUTPUT"), ("proj", "INPUT"))
+        entries += [(f"h{block}_{name}", split) for block in range(blocks) for name, split in shared]
+    return on_ranks(ranks, 1, "input", "head", entries)
 
 
 def main(words):
@@ -151,7 +172,9 @@ def main(words):
             "solver": head + ['net: "train_val.prototxt"', SOLVERS[given.like].rstrip("\n"), f'snapshot_prefix: "{given.kind}"',
                               "solver_mode: CPU"]}
     if given.ranks:
-        files["parallel"] = head + list(on_ranks(given.ranks, given.ways, shape.batch))
+        files["deploy_parallel"] = head + list(to_answer(given.kind, given.ranks, given.ways, shape.blocks))
+    if given.ranks and given.kind == "kraken":
+        files["parallel"] = head + list(to_train(given.ranks, given.ways, shape.batch))
     for name, lines in files.items():
         with open(os.path.join(given.to, f"{name}.prototxt"), "w", encoding="ascii") as f:
             f.write("\n".join(lines) + "\n")

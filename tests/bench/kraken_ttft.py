@@ -12,7 +12,6 @@ all rounds in milliseconds, and their ratios to the standard net's and to one ra
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -21,62 +20,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 KINDS = ("standard", "parallel", "ladder", "kraken")
 
 
-def layers(text):
-    """Names and types of the layers that the net has, repeats written out."""
-    return re.findall(r'layer \{ name: "([^"]+)" type: "([^"]+)"', text)
-
-
 def make(kind, tokens, args):
     folder = os.path.join(args.dir, f"{kind}_{tokens}")
     command = [sys.executable, os.path.join(ROOT, "scripts", "nets", "kraken.py"), f"--kind={kind}", f"--like={args.like}", f"--to={folder}",
-               f"--seq_len={tokens}", "--batch=1", "--tokens=128"]
+               f"--seq_len={tokens}", "--batch=1", "--tokens=128", "--ranks=2"]
     if kind == "kraken":
         command += ["--ways=2"]
     subprocess.run(command, check=True)
-    with open(os.path.join(folder, "deploy.prototxt")) as f:
-        net = f.read()
-    with open(os.path.join(folder, "parallel.prototxt"), "w") as f:
-        f.write(parallel(kind, net))
     return folder
-
-
-def entries(net):
-    """Each layer's name and type, copies of a repeat one by one."""
-    found = layers(net)
-    repeated = re.search(r'repeat \{\s*count: (\d+)\s+prefix: "([^"]+)"', net)
-    inside = set()
-    if repeated:
-        body = net[repeated.end():net.index("\n}", repeated.end())]
-        inside = {n for n, _ in layers(body)}
-    for name, kind_of in found:
-        names = [repeated.group(2).replace("%d", str(i)) + name for i in range(int(repeated.group(1)))] if name in inside else [name]
-        for n in names:
-            yield n, kind_of
-
-
-def parallel(kind, net):
-    """Ways on a rank each, or each layer shared by two: queries and attention by heads, what is between products by its numbers."""
-    split = {"qkv": "OUTPUT", "fc": "OUTPUT", "attn": "HEADS", "attn_proj": "INPUT", "proj": "INPUT"}
-    lines, last = [], None
-    for name, kind_of in dict(entries(net)).items():
-        last = name
-        if kind_of == "Input":
-            lines.append(f'  layer {{ name: "{name}" split: REPLICATE }}')
-            continue
-        if kind == "kraken":
-            way = re.match(r"h0_w(\d+)_ln1$", name)
-            if way:
-                lines.append(f'  layer {{ name: "{name}" split: ONE part: {way.group(1)} }}')
-            elif name in ("wte", "wpe", "ln_f", "head", "loss"):
-                lines.append(f'  layer {{ name: "{name}" split: REPLICATE }}')
-            continue
-        tail = re.sub(r"^h\d+_", "", name)
-        how = split.get(tail, split.get(tail.replace("attn_qkv", "qkv")))
-        if how is None and (kind_of in ("Embed", "Position", "LayerNorm", "Eltwise") or name in ("head", "loss")):
-            how = "REPLICATE"
-        if how:
-            lines.append(f'  layer {{ name: "{name}" split: {how} }}')
-    return f'ranks: 2 global_batch: 1\nstage {{ first: "input" last: "{last}" rank: 0 rank: 1 tensor: 2\n' + "\n".join(lines) + "\n}\n"
 
 
 def measure(folder, launch, divided, args):
@@ -87,7 +38,7 @@ def measure(folder, launch, divided, args):
     command = [*launch.split(), program, "bench", "serve", f"--model={os.path.join(folder, 'deploy.prototxt')}", f"--shapes=1x{tokens}",
                f"--repeat={args.iterations}", f"--json={out}", f"--precision={args.precision}", "--threads=1", "--log=error"]
     if divided:
-        command.append(f"--parallel={os.path.join(folder, 'parallel.prototxt')}")
+        command.append(f"--parallel={os.path.join(folder, 'deploy_parallel.prototxt')}")
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")

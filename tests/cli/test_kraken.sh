@@ -76,8 +76,39 @@ is from4_losses near one_late.txt found.txt
 train 4 from1 --snapshot=one_iter_3.solverstate.h5 --parallel=ways/parallel.prototxt
 losses from1 4 >found.txt
 is from1_losses near one_late.txt found.txt
-runs ranks_of_others 2 '[-]-ranks deals out the ways of --kind=kraken: 1 to 4' "$make_net" --kind=ladder --ranks=2 --to=x
+runs ranks_and_heads 2 '[-]-ranks must divide the heads: 6 by 4' "$make_net" --kind=ladder --ranks=4 --to=x
 runs too_many_ranks 2 '[-]-ranks deals out the ways of --kind=kraken: 1 to 2' "$make_net" --kind=kraken --ways=2 --ranks=3 --to=x
+
+# ---- answers of several ranks: the norm of all scores, and how often a block sums
+norm() { # RANKS FOLDER OPTIONS...
+    n=$1 folder=$2
+    shift 2
+    $JOB $n "$CORTADO" bench serve --model="$folder/deploy.prototxt" --weights=first_iter_1.caffemodel.h5 --shapes=1x24,3x7,2x3@9 --repeat=3 --threads=1 \
+        --log=error --json=norm.json "$@" >out 2>&1 || { cat out; return; }
+    sed 's/.*"norm":\([^}]*\)}/\1/' norm.json
+}
+alike_norms() { # tolerance: as of losses, of the sums of each layer in another order
+    paste "$1" "$2" | awk '{ d = $1 / $2 - 1; n++; if (!($2 > 0) || d > 1e-5 || d < -1e-5) bad = 1 } END { exit bad || n != 3 }'
+}
+sums() { # FOLDER: of a forward on its ranks
+    "$CORTADO" check --model="$1/deploy.prototxt" --parallel="$1/deploy_parallel.prototxt" --phase=TEST --machine=ethernet_100g \
+        --limits=10,10 --log=error | sed -n 's/^transfers *\([0-9]*\) of.*/\1/p'
+}
+for kind in standard:6 parallel:6 ladder:6 kraken:3; do
+    a_net=${kind#*:} kind=${kind%:*}
+    for ranks in 2 4; do
+        "$make_net" --kind=$kind --ways=4 --ranks=$ranks --to=ways $small
+        if [ $ranks = 2 ]; then
+            runs "first_$kind" 0 '' "$CORTADO" train --solver=ways/solver.prototxt --set=random_seed=7 --set=max_iter=1 --set=warmup.iterations=0 --set=test_interval=9 \
+                --set=test_initialization=false --set=snapshot=0 --set=snapshot_prefix=first
+            norm 1 ways >one.norm
+        fi
+        norm $ranks ways --parallel=ways/deploy_parallel.prototxt >found.norm
+        is ${kind}_${ranks}_scores alike_norms one.norm found.norm
+        is ${kind}_${ranks}_sums [ "$(sums ways)" = $a_net ]
+    done
+    rm -f first*
+done
 
 # ---- formulas
 python=$("$ROOT/scripts/test_venv.sh" numpy h5py 2>venv.log) || {
