@@ -189,6 +189,31 @@ down
 runs check 0 'classes of pictures' "$CORTADO" serve --check --model=net/deploy.prototxt --weights=$weights
 is check_pictures grep -Eq '^budget +32 pictures a batch' out
 
+# replicas on two ranks: rank 0 decodes, and a picture has the same bytes from both
+if $JOB 1 true >/dev/null 2>&1; then
+    rm -f at sock
+    $JOB 2 "$CORTADO" serve --model=net/deploy.prototxt --weights=$weights --deterministic --listen=unix:sock \
+        >at 2>log </dev/null &
+    pid=$!
+    i=0
+    while [ ! -s at ] && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
+    is ranks_start [ -s at ]
+    ask ranks_first 200 '"label":"digit' /classify -F 'f=@0.png'
+    cp out first
+    for i in 1 2 3 4 5 6 7 8; do
+        curl -sS --unix-socket sock http://x/classify -F 'f=@0.png' >"ranks.$i" 2>&1 &
+        asked="${asked:-} $!"
+    done
+    wait $asked
+    for i in 1 2 3 4 5 6 7 8; do is ranks_same_$i cmp -s first ranks.$i; done
+    kill -USR1 $pid
+    wait $pid
+    rc=$?
+    is ranks_end [ $rc = 0 ]
+else
+    skip ranks_start "no mpirun"
+fi
+
 # what batches take
 runs bench 0 '^ +8 +1 +0 +2 ' "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1,8 --repeat=2
 runs bench_tokens 2 'shapes: 8x4: "net/deploy.prototxt" is a net of pictures: expected how many, such as 1,8' \

@@ -189,19 +189,18 @@ static void files_have_the_bits_of_image_data(void **state)
 
 /* ---- alone and beside others */
 
-static void a_picture_has_its_bits_beside_others(void **state)
+static void compare_beside_others(bool bf16)
 {
+    static const int n_thread[] = { 1, 2, 4 };
     static float values[N * VALUES], alone[N * CLASSES], got[N * CLASSES];
-    int threads = omp_get_max_threads();
 
-    (void)state;
     for (int k = 0; k < 3; k++) {
-        static const int n_thread[] = { 1, 2, 4 };
         ct_image_model *m;
         ct_served *s;
 
         omp_set_num_threads(n_thread[k]);
-        s = open_served(&(ct_served_options){ .model = deploy(), .deterministic = true });
+        s = open_served(
+            &(ct_served_options){ .model = deploy(), .deterministic = true, .bf16 = bf16 });
         m = open_model(s, NULL);
         for (int i = 0; i < N; i++) {
             float row[CLASSES];
@@ -218,6 +217,15 @@ static void a_picture_has_its_bits_beside_others(void **state)
         ct_image_model_destroy(m);
         ct_served_close(s);
     }
+}
+
+static void a_picture_has_its_bits_beside_others(void **state)
+{
+    int threads = omp_get_max_threads();
+
+    (void)state;
+    compare_beside_others(false);
+    compare_beside_others(true);
     omp_set_num_threads(threads);
 }
 
