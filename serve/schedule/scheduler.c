@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/schedule/growth.h"
+
 typedef enum {
     FREE,
     WAITING, /* in `waiting`, no token has run  */
@@ -38,6 +40,7 @@ struct ct_scheduler {
     int64_t cache_taken;
     int at_once, n_running; /* batches: that may run, and do                    */
     double sum_ends;        /* of those that run: when they end, as the costs say */
+    ct_growth growth;
     bool draining, turn_of_steps;
     ct_scheduler_stats stats;
     /* PADDED: waiting requests by length, and room for ct_group_lengths() */
@@ -102,7 +105,8 @@ static ct_status make_slots(ct_scheduler *s, int at_once)
     for (int i = 0; i < s->n_slot; i++) s->unused.at[i] = s->n_slot - 1 - i;
     s->unused.n = s->n_slot;
     s->at_once = at_once;
-    return CT_OK;
+    ct_growth_destroy(&s->growth);
+    return ct_growth_create(&s->growth, o->most_sequences * at_once);
 }
 
 static ct_status make_room(ct_scheduler *s)
@@ -143,6 +147,7 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
 void ct_scheduler_destroy(ct_scheduler *s)
 {
     if (s == NULL) return;
+    ct_growth_destroy(&s->growth);
     free(s->slot);
     free(s->order);
     free(s->from);
@@ -225,6 +230,8 @@ static void end(ct_scheduler *s, int i, ct_outcome outcome)
     if ((r->state == PROMPT) || (r->state == STEPS)) {
         take_out(&s->begun, i);
         s->cache_taken -= cache_of(s, &r->request);
+        if ((r->made > 0) && ((outcome == CT_OUTCOME_DONE) || (outcome == CT_OUTCOME_EXPIRED)))
+            ct_growth_note(&s->growth, r->made);
     }
     r->state = ENDED;
     r->outcome = outcome;
@@ -293,8 +300,9 @@ int ct_scheduler_waiting(const ct_scheduler *s)
     return s->waiting.n;
 }
 
-/* As if all that runs and waits were shared out evenly. */
-double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
+/* Until the prompts and whole requests have run that are there, as if they were shared out evenly.
+ */
+static double prompts_s(const ct_scheduler *s, double now)
 {
     int64_t tokens = 0, budget = budget_of(s);
     double running = fmax(0, s->sum_ends - s->n_running * now);
@@ -309,19 +317,87 @@ double ct_scheduler_backlog_s(const ct_scheduler *s, double now)
            s->at_once;
 }
 
-static ct_admission judge(const ct_scheduler *s, const ct_request *request, int n, double now)
+/* Lanes for sequences, of all replicas, as far as the cache has room for such ones; the time of a
+ * batch of their steps. */
+static double open_lanes(ct_scheduler *s, const ct_request *more, int n_more)
+{
+    int64_t n = 0, need = 0, lanes = s->o.most_sequences, each;
+
+    for (int k = 0; k < s->begun.n; k++, n++) need += cache_of(s, &s->slot[s->begun.at[k]].request);
+    for (int k = 0; k < s->waiting.n; k++) {
+        if (!is_sequence(&s->slot[s->waiting.at[k]])) continue;
+        need += cache_of(s, &s->slot[s->waiting.at[k]].request);
+        n++;
+    }
+    for (int k = 0; k < n_more; k++) {
+        if (more[k].most_new == 0) continue;
+        need += cache_of(s, &more[k]);
+        n++;
+    }
+    if (n == 0) n = need = 1;
+    if (lanes > s->o.cache_tokens * n / need) lanes = s->o.cache_tokens * n / need;
+    if (lanes < 1) lanes = 1;
+    ct_growth_clear(&s->growth, (int)(lanes * s->at_once));
+    each = (n + s->at_once - 1) / s->at_once;
+    return ct_batch_cost_s(&s->cost, (each < lanes) ? each : lanes);
+}
+
+/* The sequences that are there take the lanes. */
+static void fill_lanes(ct_scheduler *s)
+{
+    for (int k = 0; k < s->begun.n; k++) {
+        const slot *r = &s->slot[s->begun.at[k]];
+
+        ct_growth_add(&s->growth, ct_growth_expect(&s->growth, r->request.most_new, r->made));
+    }
+    for (int k = 0; k < s->waiting.n; k++) {
+        const slot *r = &s->slot[s->waiting.at[k]];
+
+        if (is_sequence(r))
+            ct_growth_add(&s->growth, ct_growth_expect(&s->growth, r->request.most_new, 0));
+    }
+}
+
+double ct_scheduler_backlog_s(ct_scheduler *s, double now)
+{
+    double step_s;
+
+    if (s->o.most_sequences == 0) return prompts_s(s, now);
+    step_s = open_lanes(s, NULL, 0);
+    fill_lanes(s);
+    return prompts_s(s, now) + s->growth.last * step_s;
+}
+
+/* From when its turn comes until it has ended: its prompt, which waits for room in the cache, and
+ * the tokens that are expected of it. */
+static double sequence_s(ct_scheduler *s, const ct_request *request, double step_s)
+{
+    double batches = ct_growth_expect(&s->growth, request->most_new, 0);
+    double until = ct_growth_free(&s->growth);
+
+    ct_growth_add(&s->growth, batches);
+    return ct_batch_cost_s(&s->cost, request->tokens) + (until + batches - 1) * step_s;
+}
+
+static ct_admission judge(ct_scheduler *s, const ct_request *request, int n, double now)
 {
     int64_t budget = budget_of(s);
-    double start = now + ct_scheduler_backlog_s(s, now);
+    double start = now + prompts_s(s, now), step_s = 0;
     double token_s = ct_batch_cost_s(&s->cost, budget) / ((double)budget * s->at_once);
 
     for (int i = 0; i < n; i++)
         if (too_long(s, &request[i])) return CT_REFUSED_LONG;
     if (s->draining) return CT_REFUSED_DRAINING;
     if ((n > s->o.most_waiting - s->waiting.n) || (n > s->unused.n)) return CT_REFUSED_FULL;
+    if (s->o.most_sequences > 0) {
+        step_s = open_lanes(s, request, n);
+        fill_lanes(s);
+    }
     for (int i = 0; i < n; i++) {
-        if (start + ct_batch_cost_s(&s->cost, request[i].tokens) > request[i].deadline_s)
-            return CT_REFUSED_LATE;
+        double own_s = (request[i].most_new > 0) ? sequence_s(s, &request[i], step_s)
+                                                 : ct_batch_cost_s(&s->cost, request[i].tokens);
+
+        if (start + own_s > request[i].deadline_s) return CT_REFUSED_LATE;
         start += (double)request[i].tokens * token_s;
     }
     return CT_ADMITTED;

@@ -65,7 +65,8 @@ typedef int64_t ct_request_id;
 typedef enum {
     CT_ADMITTED,
     CT_REFUSED_FULL,    /* as many wait as may                                            */
-    CT_REFUSED_LATE,    /* by the tokens in front of it it would miss its deadline        */
+    CT_REFUSED_LATE,    /* by what is in front of it, and what is expected of it, it would
+                         * miss its deadline                                              */
     CT_REFUSED_LONG,    /* more tokens than a batch, or the cache, may ever have          */
     CT_REFUSED_DRAINING /* ct_scheduler_drain()                                           */
 } ct_admission;
@@ -126,8 +127,9 @@ int ct_scheduler_waiting(const ct_scheduler *s);
 /** What one more request of a single token would get, without admitting it. One that is refused
  *  counts as such: larger ones would be, too, and need not be read. */
 ct_admission ct_scheduler_foresee(ct_scheduler *s, double deadline_s, double now);
-/** Seconds until what waits now has run, as the costs say. */
-double ct_scheduler_backlog_s(const ct_scheduler *s, double now);
+/** Seconds until what waits or has begun has ended, as the costs say: sequences with as many tokens
+ *  as such have made of late (growth.h). */
+double ct_scheduler_backlog_s(ct_scheduler *s, double now);
 /** One that is in a batch ends with it. An id of none is left alone. */
 void ct_scheduler_cancel(ct_scheduler *s, ct_request_id id);
 /** Nothing is admitted any more. */

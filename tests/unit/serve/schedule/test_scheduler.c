@@ -9,6 +9,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/base/sort.h"
+#include "serve/schedule/growth.h"
 #include "serve/schedule/scheduler.h"
 #include "tests/log_capture.h"
 
@@ -321,6 +322,116 @@ static void test_deadlines(void **state)
     pair[1].deadline_s = 0.099;
     assert_int_equal(ct_scheduler_admit(r.s, pair, 2, 0, id), CT_REFUSED_LATE);
     close_rig(&r);
+}
+
+/* Runs a sequence alone until it has made so many tokens, and ends it there. */
+static void make_tokens(rig *r, const char *name, int n)
+{
+    char ended[16];
+
+    for (int i = 0; i < n; i++) {
+        assert_true(ct_scheduler_next(r->s, r->now, r->b, &r->wake));
+        assert_int_equal(r->b->n, 1);
+        r->b->slice[0].ended = (i == n - 1);
+        finish(r);
+    }
+    (void)snprintf(ended, sizeof(ended), "%s:done", name);
+    expect_ended(r, ended);
+}
+
+/* Tokens that are to be made count, as many as sequences have made so far. Two run side by side, a
+ * batch of their steps takes 0.02 s, a token of a prompt a millisecond. */
+static void test_tokens_to_be_made(void **state)
+{
+    ct_scheduler_options o = sequences;
+    ct_request_id id[4];
+    rig r;
+
+    (void)state;
+    o.most_sequences = 2;
+    r = open_rig(&o);
+    /* nothing is known: its first token */
+    assert_int_equal(offer_until(&r, "a", 10, 1000, 0.019, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_until(&r, "a", 10, 1000, 0.021, id), CT_ADMITTED);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.01 + 0.02)) < 1e-12);
+    ct_scheduler_cancel(r.s, id[0]);
+    expect_ended(&r, "a:cancelled");
+    ask(&r, "a", 10, 1000);
+    make_tokens(&r, "a", 5);
+    /* five of each, or as few as it may have: a prompt of 0.02 s, and four more batches */
+    r.now = 0;
+    assert_int_equal(offer_until(&r, "b", 10, 1000, 0.099, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_until(&r, "b", 10, 1000, 0.101, id), CT_ADMITTED);
+    assert_int_equal(offer_until(&r, "c", 10, 3, 0.01 + 0.059, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_until(&r, "c", 10, 3, 0.01 + 0.061, id), CT_ADMITTED);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.02 + 5 * 0.02)) < 1e-12);
+    /* the third has room when c ends, after three batches; one that is whole need not wait */
+    assert_int_equal(offer_until(&r, "d", 10, 1000, 0.02 + 0.159, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_until(&r, "d", 10, 1000, 0.02 + 0.161, id), CT_ADMITTED);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.03 + 8 * 0.02)) < 1e-12);
+    assert_int_equal(offer_until(&r, "e", 10, 0, 0.03 + 0.021, id), CT_ADMITTED);
+    /* tokens that were made are not to be made */
+    expect_next(&r, "b c e");
+    finish(&r);
+    expect_ended(&r, "e:done");
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, r.now) - (0.01 + 7 * 0.02)) < 1e-12);
+    close_rig(&r);
+}
+
+/* Where the cache has room for one of such sequences, they run one after the other. */
+static void test_cache_is_waited_for(void **state)
+{
+    ct_scheduler_options o = sequences;
+    ct_request_id id[4];
+    rig r;
+
+    (void)state;
+    o.cache_tokens = 50;
+    r = open_rig(&o);
+    ask(&r, "a", 10, 30);
+    make_tokens(&r, "a", 10);
+    r.now = 0;
+    ask(&r, "b", 10, 30);
+    ask(&r, "c", 10, 30);
+    assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.02 + 20 * 0.02)) < 1e-12);
+    assert_int_equal(offer_until(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 - 1e-6, id),
+                     CT_REFUSED_LATE);
+    assert_int_equal(offer_until(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 + 1e-6, id), CT_ADMITTED);
+    close_rig(&r);
+}
+
+/* As many as were made of late, and lanes that are taken where they are free first. */
+static void test_growth(void **state)
+{
+    ct_growth g;
+
+    (void)state;
+    assert_int_equal(ct_growth_create(&g, 5), CT_OK);
+    assert_true(ct_growth_expect(&g, 100, 0) == 1);
+    ct_growth_note(&g, 8);
+    assert_true((ct_growth_expect(&g, 100, 0) == 8) && (ct_growth_expect(&g, 5, 0) == 5));
+    assert_true((ct_growth_expect(&g, 100, 6) == 2) && (ct_growth_expect(&g, 100, 50) == 1));
+    ct_growth_note(&g, 16);
+    assert_true(ct_growth_expect(&g, 100, 0) == 9);
+    for (int n = 1; n <= 6; n++) { /* beside a plain search; there are five at most */
+        double lane[5] = { 0 }, last = 0;
+        int most = (n < 5) ? n : 5;
+
+        ct_growth_clear(&g, n);
+        for (int i = 0; i < 200; i++) {
+            double steps = 1 + (i * i * 7) % 23;
+            int least = 0;
+
+            for (int k = 1; k < most; k++)
+                if (lane[k] < lane[least]) least = k;
+            assert_true(ct_growth_free(&g) == lane[least]);
+            lane[least] += steps;
+            last = fmax(last, lane[least]);
+            ct_growth_add(&g, steps);
+            assert_true(g.last == last);
+        }
+    }
+    ct_growth_destroy(&g);
 }
 
 static void test_cancel(void **state)
@@ -859,14 +970,25 @@ static void test_simulated_load(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_costs),      cmocka_unit_test(test_runs_what_is_there),
-        cmocka_unit_test(test_most_count),       cmocka_unit_test(test_budget_is_the_knee),
-        cmocka_unit_test(test_max_wait),         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_deadlines),        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_failed_batch),     cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_replicas),         cmocka_unit_test(test_many_replicas),
-        cmocka_unit_test(test_prompt_in_chunks), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_steps_go_on),      cmocka_unit_test(test_whatever_comes),
+        cmocka_unit_test(test_wrong_costs),
+        cmocka_unit_test(test_runs_what_is_there),
+        cmocka_unit_test(test_most_count),
+        cmocka_unit_test(test_budget_is_the_knee),
+        cmocka_unit_test(test_max_wait),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_failed_batch),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_many_replicas),
+        cmocka_unit_test(test_prompt_in_chunks),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_tokens_to_be_made),
+        cmocka_unit_test(test_cache_is_waited_for),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_steps_go_on),
+        cmocka_unit_test(test_whatever_comes),
         cmocka_unit_test(test_simulated_load),
     };
 
