@@ -31,7 +31,7 @@ typedef struct ct_image_codec {
     bool (*probe)(const uint8_t *data, size_t size);
     ct_status (*decode)(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why);
-    /** From its header alone. */
+    /** From its header; CT_ERR_DATA where it would take too long, too. */
     ct_status (*measure)(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
                          ct_why *why);
     const char *without; /* decode NULL: what is missing, "libjpeg-turbo (libturbojpeg0-dev)" */
@@ -45,7 +45,8 @@ extern const ct_image_codec *const ct_image_codec_table[]; /* NULL-terminated */
  * that is not built in), CT_ERR_NOMEM. */
 ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_sample_buffer *room,
                           ct_image *image_p, ct_why *why);
-/** What an image would take decoded, from its header: stored rows and columns. Quiet, as above. */
+/** What an image would take decoded, from its header: stored rows and columns. A JPEG of more scans
+ *  than encoders make is refused, too. Quiet, as above. */
 ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int64_t *width_p,
                            ct_why *why);
 /** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */

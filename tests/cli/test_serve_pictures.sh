@@ -32,6 +32,9 @@ if __name__ == "__main__":
         open("%d.png" % k, "wb").write(png(28, 28, b"".join(b"\0" + bytes(p[28 * y:28 * y + 28]) for y in range(28))))
     open("giant.png", "wb").write(png(60000, 60000, b"\0" * 60001))
     open("cut.jpg", "wb").write(open("plain.jpg", "rb").read()[:300])
+    j = open("progressive.jpg", "rb").read()
+    last = j.rindex(b"\xff\xda")
+    open("scans.jpg", "wb").write(j[:last] + 70 * j[last:-2] + b"\xff\xd9")
     open("text.png", "wb").write(b"no picture at all")
 END
 for f in plain gray cmyk progressive; do cp "$ROOT/tests/golden/images/$f.jpg" .; done
@@ -145,6 +148,7 @@ ask no_embeddings 404 'the model net10 makes no embeddings' /v1/embeddings -d '{
 # what is refused
 ask cut 422 'file 2, cut.jpg: bad JPEG' /classify -F 'a=@0.png' -F 'b=@cut.jpg'
 ask giant 422 'file 1, giant.png: 60000 x 60000 pixels: at most 50000000 in all are decoded' /classify -F 'a=@giant.png'
+ask scans 422 'file 1, scans.jpg: a JPEG of [78][0-9] scans: at most 64 are expected' /classify -F 'a=@scans.jpg'
 ask not_a_picture 415 'file 1, text.png: neither JPEG nor PNG' /classify -F 'a=@text.png'
 ask empty_file 415 'neither JPEG nor PNG \(0 bytes\)' /classify -F 'a=@/dev/null;filename=none.png'
 ask wrong_type 415 'Content-Type is text/plain, expected multipart/form-data, image/jpeg or image/png' \
