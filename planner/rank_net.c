@@ -738,8 +738,9 @@ static void fill_axis(emitter *e, int i, Ct__LayerPart *part)
     part->axis = axis;
 }
 
-/* Layer i adds up what ranks of the replica have by themselves: each those that it has. */
-static bool is_sum_of_ones(const emitter *e, int i)
+/* Layer i adds up what ranks of the replica have by themselves, or parts of sums: each those that
+ * it has. */
+static bool is_sum_of_own(const emitter *e, int i)
 {
     return (e->s->split[i] == CT_PARALLEL_INPUT) && is_type(e->net->layer[i], "Eltwise");
 }
@@ -757,7 +758,7 @@ static void fill_part(emitter *e, int i, Ct__LayerParameter *l)
     part->count = 1;
     part->split = CT__PARALLEL_LAYER_PARAMETER__SPLIT__REPLICATE;
     l->part = part;
-    if ((split == CT_PARALLEL_ONE) || is_sum_of_ones(e, i)) return; /* whole, of the replica */
+    if ((split == CT_PARALLEL_ONE) || is_sum_of_own(e, i)) return; /* whole, of the replica */
     part->index = e->at.part;
     part->count = e->stage->tensor;
     part->split = (Ct__ParallelLayerParameter__Split)split;
@@ -816,26 +817,109 @@ static int keep_own(int n, const char **bottom)
     return own;
 }
 
-static ct_status emit(emitter *e, int i)
+/* ---- sums of several values in parts: each rank adds up its own, and the ranks do so once */
+
+/* Bottom b is such a term of layer i. */
+static bool is_term(const emitter *e, int i, int b)
+{
+    const value *v = &e->value[source_of(e, e->net->pass->instance[i]->bottom[b])];
+
+    return (v->as.kind == CT_SHARDING_PARTIAL) && (v->stage == e->at.stage);
+}
+
+/* Layer i has several of them, which join (sharding.h). */
+static bool joins_terms(const emitter *e, int i)
+{
+    if (!is_type(e->net->layer[i], "Eltwise") || is_sum_of_own(e, i)) return false;
+    for (int b = 0; (e->stage->tensor > 1) && (b < e->net->layer[i]->n_bottom); b++) {
+        if (e->s->bottom[i][b].kind == CT_SHARDING_PARTIAL) return true;
+    }
+    return false;
+}
+
+/* A sum of n terms with their factors, where `like` has any. */
+static void fill_sum(emitter *e, Ct__LayerParameter *l, const Ct__EltwiseParameter *like, int n,
+                     const float *factor)
+{
+    Ct__EltwiseParameter *p = (like != NULL) ? keep(e, sizeof(*p)) : NULL;
+
+    if (p == NULL) return;
+    *p = *like;
+    if (like->n_coeff > 0) {
+        p->n_coeff = (size_t)n;
+        p->coeff = keep(e, ((size_t)n + 1) * sizeof(*p->coeff));
+        if (p->coeff != NULL) memcpy(p->coeff, factor, (size_t)n * sizeof(*factor));
+    }
+    l->eltwise_param = p;
+}
+
+typedef struct terms {
+    int n;
+    const char **name;
+    float *factor;
+} terms;
+
+static terms keep_terms(emitter *e, int most)
+{
+    terms t = { .name = keep(e, ((size_t)most + 1) * sizeof(*t.name)),
+                .factor = keep(e, ((size_t)most + 1) * sizeof(*t.factor)) };
+
+    return t;
+}
+
+static void add_term(terms *t, const char *name, float factor)
+{
+    t->name[t->n] = name;
+    t->factor[t->n++] = factor;
+}
+
+/* Turns what layer i would read into one sum of its parts, in the place of the first, and the
+ * rest, which are left in `rest`. */
+static ct_status join_terms(emitter *e, int i, terms *rest)
+{
+    const ct_instance *in = e->net->pass->instance[i];
+    const Ct__EltwiseParameter *p = e->net->layer[i]->param->eltwise_param;
+    int n = e->net->layer[i]->n_bottom, first = -1, at = 0;
+    terms own = keep_terms(e, n);
+    Ct__LayerParameter *l;
+    const char *top[1];
+
+    *rest = keep_terms(e, n);
+    for (int b = 0; !e->failed && (b < n); b++) {
+        float factor = ((p != NULL) && (p->n_coeff > 0)) ? p->coeff[b] : 1.0f;
+        const char *name;
+
+        if (is_term(e, i, b)) {
+            add_term(&own, e->value[source_of(e, in->bottom[b])].name, factor);
+            if (first >= 0) continue;
+            first = b;
+            at = rest->n;
+            add_term(rest, NULL, 1.0f);
+            continue;
+        }
+        CT_TRY(fetch(e, i, b, &name));
+        add_term(rest, name, factor);
+    }
+    if (e->failed) return CT_OK;
+    top[0] = keep_text(e, "%s/terms", e->net->layer[i]->name);
+    l = add_made(e, "Eltwise", NULL, own.n, own.name, 1, top);
+    if (l == NULL) return CT_OK; /* e->failed */
+    fill_sum(e, l, p, own.n, own.factor);
+    return make_form(e, source_of(e, in->bottom[first]), top[0],
+                     (ct_sharding){ .kind = CT_SHARDING_PARTIAL }, 1, e->s->bottom[i][first], false,
+                     &rest->name[at]);
+}
+
+/* The layer itself, with these bottoms. */
+static void emit_as(emitter *e, int i, int n, const char **bottom, const terms *sum)
 {
     const ct_layer *from = e->net->layer[i];
-    int n = from->n_bottom;
-    const char **bottom = keep(e, ((size_t)n + 1) * sizeof(*bottom));
     const char **top = keep(e, ((size_t)from->n_top + 1) * sizeof(*top));
-    Ct__LayerParameter *l;
+    Ct__LayerParameter *l = (top != NULL) ? add_layer(e, from->param) : NULL;
 
-    if ((bottom == NULL) || (top == NULL)) return CT_OK; /* e->failed */
-    for (int b = 0; b < n; b++) CT_TRY(fetch(e, i, b, &bottom[b]));
-    if (e->failed) return CT_OK;
-    if (is_sum_of_ones(e, i)) n = keep_own(n, bottom);
-    if (is_sum_of_ones(e, i) && (n == 1)) { /* the rank's term is its only one */
-        make_values(e, i, NULL);
-        e->value[blob_index(e->net, e->net->pass->instance[i]->top[0])].name = bottom[0];
-        return CT_OK;
-    }
-    l = add_layer(e, from->param);
-    if (l == NULL) return CT_OK;
+    if (l == NULL) return; /* e->failed */
     fill_part(e, i, l);
+    if (sum != NULL) fill_sum(e, l, from->param->eltwise_param, sum->n, sum->factor);
     make_values(e, i, bottom);
     for (int t = 0; t < from->n_top; t++)
         top[t] = e->value[blob_index(e->net, e->net->pass->instance[i]->top[t])].name;
@@ -846,6 +930,30 @@ static ct_status emit(emitter *e, int i)
     l->top = keep_names(e, from->n_top, top);
     l->n_include = l->n_exclude = 0;
     l->include = l->exclude = NULL;
+}
+
+static ct_status emit(emitter *e, int i)
+{
+    int n = e->net->layer[i]->n_bottom;
+    bool joins = joins_terms(e, i);
+    const char **bottom = keep(e, ((size_t)n + 1) * sizeof(*bottom));
+    terms rest = { 0 };
+
+    if (bottom == NULL) return CT_OK; /* e->failed */
+    if (joins) {
+        CT_TRY(join_terms(e, i, &rest));
+        bottom = rest.name;
+        n = rest.n;
+    }
+    for (int b = 0; !joins && (b < n); b++) CT_TRY(fetch(e, i, b, &bottom[b]));
+    if (e->failed) return CT_OK;
+    if (is_sum_of_own(e, i)) n = keep_own(n, bottom);
+    if ((joins || is_sum_of_own(e, i)) && (n == 1)) { /* the only term is the sum */
+        make_values(e, i, NULL);
+        e->value[blob_index(e->net, e->net->pass->instance[i]->top[0])].name = bottom[0];
+        return CT_OK;
+    }
+    emit_as(e, i, n, bottom, joins ? &rest : NULL);
     return CT_OK;
 }
 

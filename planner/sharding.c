@@ -319,6 +319,49 @@ static bool is_plain_sum(const ct_layer *l)
             ((p->n_coeff == 0) && (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM)));
 }
 
+/* A sum of what it reads, each as it is or scaled. */
+static bool is_sum(const ct_layer *l)
+{
+    const Ct__EltwiseParameter *p = l->param->eltwise_param;
+
+    return is_type(l, "Eltwise") &&
+           ((p == NULL) || (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM));
+}
+
+/* Bottom b of the sum i comes in parts, from the same stage. */
+static bool is_term_in_parts(const sharder *h, int i, int b)
+{
+    int from = maker_of(h->net, i, b);
+
+    return (from >= 0) && (h->s->stage[from] == h->s->stage[i]) &&
+           (h->s->top[from].kind == CT_SHARDING_PARTIAL) &&
+           (h->net->pass->instance[i]->bottom[b]->data.layout.block == 0);
+}
+
+/* A sum of terms that all come in parts is one in parts. */
+static bool follows_parts(const sharder *h, int i)
+{
+    const ct_layer *l = h->net->layer[i];
+
+    if (!is_sum(l) || (l->n_bottom < 2)) return false;
+    for (int b = 0; b < l->n_bottom; b++) {
+        if (!is_term_in_parts(h, i, b)) return false;
+    }
+    h->s->split[i] = CT_PARALLEL_INPUT;
+    h->s->top[i] = in_parts;
+    return true;
+}
+
+/* Bottom b of the sum i is added to an earlier one before the ranks add that up. */
+static bool joins_earlier(const sharder *h, int i, int b)
+{
+    if (!is_sum(h->net->layer[i]) || !is_term_in_parts(h, i, b)) return false;
+    for (int k = 0; k < b; k++) {
+        if (is_term_in_parts(h, i, k)) return true;
+    }
+    return false;
+}
+
 /* The layer reads what one rank has. It goes with it; a sum of what several of them have is one in
  * parts. Losses are made by all. */
 static bool follows_one(const sharder *h, int i)
@@ -434,7 +477,8 @@ static void decide(const sharder *h, int i)
         *split = h->p->layer[h->file[i]].split;
         h->s->part[i] = h->p->layer[h->file[i]].part;
     }
-    if (!is_shared(h, i) || (!is_given(h, i) && follows_one(h, i))) return;
+    if (!is_shared(h, i)) return;
+    if (!is_given(h, i) && (follows_one(h, i) || follows_parts(h, i))) return;
     if (!is_given(h, i) && is_type(l, "Split") && agreed(h, i, &all)) {
         *split = split_for(all);
         h->s->top[i] = all;
@@ -455,6 +499,7 @@ static ct_sharding taken(const sharder *h, int i, int b)
     ct_sharding to;
 
     if (!is_shared(h, i)) return on_batch;
+    if (joins_earlier(h, i, b)) return in_parts;
     to = is_type(l, "Split") ? h->s->top[i] : wanted(h, i, b);
     if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(l, "SwiGLU") &&
         goes_along(ct_layer_splits(l->param)))
@@ -499,6 +544,7 @@ static ct_status check_terms(const sharder *h, int i)
     int tensor = h->p->stage[h->s->stage[i]].tensor;
 
     if ((h->s->split[i] != CT_PARALLEL_INPUT) || !is_type(l, "Eltwise")) return CT_OK;
+    if (h->s->bottom[i][0].kind != CT_SHARDING_ONE) return CT_OK;
     for (int part = 0; part < tensor; part++) {
         int b = 0;
 

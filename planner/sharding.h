@@ -39,7 +39,8 @@ typedef struct ct_sharding {
     int part;   /* of ONE: the place in the replica of the rank that has it; otherwise 0 */
 } ct_sharding;
 
-/** A bottom that does not come as its layer needs it. */
+/** A bottom that does not come as its layer needs it. Of the bottoms of a sum that come in parts
+ *  it is the first: each rank adds the others to it before. */
 typedef struct ct_conversion {
     int layer, bottom; /* of the net */
     int stage;

@@ -632,6 +632,45 @@ static void shards(const char *net, const char *entries, const char *as)
                    "layer { name: 'down' type: 'InnerProduct' bottom: 'glu' top: 'down' "          \
                    "inner_product_param { num_output: 8 axis: 2 } } " SCORES("down", "w")
 
+/* Branches side by side, whose sums join: WAY is one of them. */
+#define WAY(_n)                                                                                    \
+    "layer { name: 'in" _n "' type: 'InnerProduct' bottom: 'e' top: 'in" _n                        \
+    "' inner_product_param { num_output: 12 axis: 2 } } "                                          \
+    "layer { name: 'out" _n "' type: 'InnerProduct' bottom: 'in" _n "' top: 'out" _n               \
+    "' inner_product_param { num_output: 8 axis: 2 } } "
+#define JOINED(_terms, _more)                                                                      \
+    IDS EMBED("w") WAY("1") WAY("2") "layer { name: 'sum' type: 'Eltwise' " _terms                 \
+                                     " top: 'h' " _more " } " SCORES("h", "w")
+#define SPLIT_WAYS                                                                                 \
+    "layer { name: 'in1' split: OUTPUT } layer { name: 'out1' split: INPUT } "                     \
+    "layer { name: 'in2' split: OUTPUT } layer { name: 'out2' split: INPUT } "
+#define TABLE   "table REPLICATE, e_table_0_split REPLICATE, "
+#define GATHERS "; Gather of i for table; "
+#define WAYS    "in1 OUTPUT, out1 INPUT, in2 OUTPUT, out2 INPUT"
+
+/* Values in parts that one layer adds up are summed over the ranks once. */
+static void test_joined(void **state)
+{
+    (void)state;
+    shards(JOINED("bottom: 'e' bottom: 'out1' bottom: 'out2'", ""),
+           SPLIT_WAYS
+           "layer { name: 'table' split: REPLICATE } layer { name: 'sum' split: REPLICATE }",
+           TABLE WAYS ", sum REPLICATE" GATHERS "SumParts of out1 for sum; Slice of h for head");
+    shards(JOINED("bottom: 'e' bottom: 'out1' bottom: 'out2'", "eltwise_param { operation: MAX }"),
+           SPLIT_WAYS
+           "layer { name: 'table' split: REPLICATE } layer { name: 'sum' split: REPLICATE }",
+           TABLE WAYS ", sum REPLICATE" GATHERS
+                      "SumParts of out1 for sum; SumParts of out2 for sum; Slice of h for head");
+    shards(JOINED("bottom: 'out1' bottom: 'out2'", "eltwise_param { coeff: 2 coeff: 1 }"),
+           SPLIT_WAYS "layer { name: 'table' split: REPLICATE }",
+           TABLE WAYS ", sum INPUT" GATHERS "ReduceScatter of h for head");
+    shards(JOINED("bottom: 'e' bottom: 'out1' bottom: 'out2'", ""),
+           SPLIT_WAYS "layer { name: 'sum' split: SEQUENCE }",
+           WAYS ", sum SEQUENCE; Gather of e_table_0_split_0 for in1; Gather of e_table_0_split_1 "
+                "for in2; Gather, Slice of e_table_0_split_2 for sum; ReduceScatter of out1 for "
+                "sum; Gather, Slice of h for head");
+}
+
 static void test_layouts(void **state)
 {
     (void)state;
@@ -920,6 +959,7 @@ int main(void)
         cmocka_unit_test(test_named_in_test),
         cmocka_unit_test(test_shared_weights),
         cmocka_unit_test(test_state_and_filter),
+        cmocka_unit_test(test_joined),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_layouts_of_tokens),
