@@ -26,10 +26,28 @@ static int place_of(const ct_net *net, int layer)
     return ct_net_impl_of(net)->place[ct_net_impl_of(net)->runner[layer]];
 }
 
+int ct_net_narrow_behind(const ct_net *net)
+{
+    int last = -1;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_sequence_ops *ops = net->layer[i]->ops->sequence;
+
+        if ((ops != NULL) && ops->packs) last = i;
+    }
+    for (int i = 0; (last < 0) && (i < net->n_layer); i++)
+        if (net->layer[i]->ops->is_data) last = i; /* no layer does: behind the ids */
+    return (last < 0) ? -1 : place_of(net, last);
+}
+
+/* By the list of steps: a transfer may be over before its place. */
 static bool passes(const ct_net *net, const ct_narrowing *w, const ct_value *v)
 {
-    return (v->reader >= 0) && (place_of(net, v->node) <= w->last) &&
-           (place_of(net, v->reader) > w->last);
+    const ct_net_impl *m = ct_net_impl_of(net);
+    int here = (w->unit >= 0) ? m->forward_first[w->unit] : net->n_forward;
+
+    return (v->reader >= 0) && (m->forward_step[v->node] < here) &&
+           (m->forward_step[v->reader] >= here);
 }
 
 static void find_values(const ct_net *net, ct_narrowing *w)
@@ -55,7 +73,7 @@ static int find_unit(const ct_net *net, int last)
     return -1;
 }
 
-ct_status ct_pass_narrow_behind(ct_pass *pass, int layer, bool *can_p)
+ct_status ct_pass_narrow_make(ct_pass *pass, bool *can_p)
 {
     const ct_net *net = pass->net;
     size_t n = (size_t)net->n_blob + 1;
@@ -71,10 +89,9 @@ ct_status ct_pass_narrow_behind(ct_pass *pass, int layer, bool *can_p)
             free(w->whole);
         }
         free(w);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for the values behind layer \"%s\"",
-                       net->layer[layer]->name);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the values of fewer rows");
     }
-    w->last = place_of(net, layer);
+    w->last = ct_net_narrow_behind(net);
     w->unit = find_unit(net, w->last);
     find_values(net, w);
     *can_p = (w->unit >= 0);

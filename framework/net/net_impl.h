@@ -184,9 +184,12 @@ void ct_pass_vary_release(ct_pass *pass);
 ct_status ct_pass_vary_before(ct_pass *pass, int i);
 ct_status ct_pass_vary_after(ct_pass *pass, int i);
 
-/** From now on rows may be left out behind a layer: its tops, and all that lies beside them, are
+/** The place in a packed net behind which rows may be left out: of the last layer that looks at
+ *  other tokens, else of the ids. No transfer is under way there. */
+int ct_net_narrow_behind(const ct_net *net);
+/** From now on they may be left out: the tops of that layer, and all that lies beside them, are
  *  1 x rows x …, and layers behind it take each row for itself. *can_p false: there is none. */
-ct_status ct_pass_narrow_behind(ct_pass *pass, int layer, bool *can_p);
+ct_status ct_pass_narrow_make(ct_pass *pass, bool *can_p);
 void ct_pass_narrow_release(ct_pass *pass);
 /** Rows [n], ascending, that the next forward goes on with there; NULL: all. */
 void ct_pass_narrow(ct_pass *pass, const int64_t *row, int64_t n);

@@ -333,22 +333,6 @@ static void destroy_cache(ct_packed_net *p)
     ct_page_pool_destroy(c->pool);
 }
 
-/* Behind the last layer that looks at other tokens rows may be left out. */
-static ct_status find_narrow(ct_packed_net *p)
-{
-    const ct_net *net = p->net;
-    int last = -1;
-
-    for (int i = 0; i < net->n_layer; i++) {
-        const ct_sequence_ops *ops = net->layer[i]->ops->sequence;
-
-        if ((ops != NULL) && ops->packs) last = i;
-    }
-    for (int i = 0; (last < 0) && (i < net->n_layer); i++)
-        if (net->layer[i]->ops->is_data) last = i; /* no layer does: behind the ids */
-    return p->pools ? CT_OK : ct_pass_narrow_behind(net->pass, last, &p->narrows);
-}
-
 /* ---- making */
 
 static ct_status make_room(ct_packed_net *p, const ct_packed_most *most)
@@ -383,7 +367,7 @@ static ct_status make_net(const Ct__NetParameter *param, const ct_net_options *o
     own.forward_only = true;
     CT_TRY(ct_net_create(param, &own, &p->net));
     CT_TRY(check_net(p));
-    CT_TRY(find_narrow(p));
+    if (!p->pools) CT_TRY(ct_pass_narrow_make(p->net->pass, &p->narrows));
     return make_cache(p);
 }
 

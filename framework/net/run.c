@@ -299,11 +299,11 @@ static ct_status forward_layer(ct_pass *pass, const ct_step *s)
     int i = s->layer;
     const ct_layer *l = pass->net->layer[i];
 
-    if (s->n_part > 1) {
+    if (s->part == 0)
+        CT_TRY(ct_pass_vary_before(pass, i));
+    else
         ct_pass_set_exec(pass, i);
-        return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
-    }
-    CT_TRY(ct_pass_vary_before(pass, i));
+    if (s->n_part > 1) return ct_layer_part(l, pass->instance[i], &pass->exec, true, s->part);
     if (l->ops->forward == NULL) return CT_OK;
     if (ct_host_layer_is(pass->net, i))
         CT_TRY(ct_host_layer_forward(pass, i));

@@ -12,6 +12,8 @@
  *
  * Transfers of a net that is divided among ranks are such sums, one a layer. What comes from
  * another stage is asked for at the start of the list.
+ *
+ * In a packed net nothing is under way where rows are left out (narrow.c): they are moved there.
  */
 #include "framework/net/net_impl.h"
 
@@ -31,6 +33,7 @@ typedef struct builder {
     bool *done; /* per parameter: waited for; per layer: the diffs of its tops are filled in */
     int ready;  /* of the parameters that learn, in order of backward */
     int waited; /* chunks of gradients */
+    int still;  /* nothing is under way before this place; 0: there is no such place */
 } builder;
 
 static ct_step *add_step(builder *b, ct_step_kind kind, int layer)
@@ -370,14 +373,16 @@ static bool has_parts(const ct_net *net, int i)
     return (m->runner[i] == i) || (runner->ops->fusion->forward_part != NULL);
 }
 
-/* Where ranks add up, or the net is divided among them, and every batch has the same shapes. */
+/* Where ranks add up, or the net is divided among them. Where the shapes vary only a packed net's
+ * transfers are cut, whose sizes all ranks know. */
 static void count_sums(builder *b)
 {
     const ct_net *net = b->net;
+    bool varies = (ct_pass_impl_of(net->pass)->vary != NULL);
 
-    if (ct_pass_impl_of(net->pass)->vary != NULL) return;
+    if (varies && (net->options.env.packed == NULL)) return;
     for (int i = 0; i < net->n_layer; i++) {
-        if ((net->options.env.n_rank == 1) && !transfers(net, i)) continue;
+        if ((varies || (net->options.env.n_rank == 1)) && !transfers(net, i)) continue;
         if (!has_parts(net, i) || ct_host_layer_is(net, i) || shares_weights(b, i)) continue;
         b->n_sum[i] = ct_layer_sums(net->layer[i], net->pass->instance[i], b->forward);
         b->cuts |= (b->n_sum[i] > 0);
@@ -391,11 +396,14 @@ static void compile(builder *b)
     int *last = b->forward ? m->forward_step : m->backward_step;
 
     for (int i = 0; i < n; i++) first[i] = last[i] = -1;
+    if (b->forward && (b->net->options.env.packed != NULL))
+        b->still = ct_net_narrow_behind(b->net) + 1;
     begin_receives(b);
     for (int k = 0; k < n; k++) {
         int i = b->forward ? k : n - 1 - k;
 
         if (!b->forward && !b->graph->node[i].runs_backward) continue;
+        while ((i > 0) && (i == b->still) && (b->n_open > 0)) end_parts(b, b->open[0]);
         if (b->cuts && (m->place[i] == i)) end_sources(b, i);
         if (b->n_sum[i] == 0) {
             add_waits(b, i);
