@@ -112,6 +112,9 @@ ct_status ct_trace_file_open(const ct_call *call, ct_trace_file *f);
  *  too short for that, with it. CT_ERR_CONFIG where the window is too long to be kept in memory. */
 ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
                                 const Ct__SolverParameter *param, int n_trial);
+/** The same for a net that runs forward alone: a window that nobody gave begins with the first run,
+ *  which is 0. f may be empty. */
+ct_status ct_trace_file_reserve_forward(ct_trace_file *f, const ct_net *net);
 /** Compares the clocks again, and writes; while the net's and the exchange's names are there.
  *  Collective. CT_ERR_IO on all ranks. */
 ct_status ct_trace_file_write(ct_trace_file *f);

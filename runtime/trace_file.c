@@ -65,10 +65,33 @@ static void place_window(ct_trace *t, const Ct__SolverParameter *param, int n_tr
     t->last = first + WINDOW - 1;
 }
 
+/* For the window's iterations, of so many spans each. */
+static ct_status reserve(ct_trace_file *f, int64_t each)
+{
+    int64_t n = f->trace->last - f->trace->first + 1;
+
+    if (n > MOST_SPANS / each)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--trace_iterations: %" PRId64 " iterations of this net are too many for a "
+                       "trace, which is kept in memory; at most %" PRId64,
+                       n, MOST_SPANS / each);
+    return ct_trace_reserve(f->trace, n * each);
+}
+
+ct_status ct_trace_file_reserve_forward(ct_trace_file *f, const ct_net *net)
+{
+    if (f->trace == NULL) return CT_OK;
+    if (f->trace->relative) {
+        f->trace->first = 0;
+        f->trace->last = WINDOW - 1;
+    }
+    return reserve(f, 2 * (int64_t)net->n_forward + PER_ITERATION);
+}
+
 ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
                                 const Ct__SolverParameter *param, int n_trial)
 {
-    int64_t steps, each, n;
+    int64_t steps, each;
     int micro = 1;
 
     if (f == NULL || f->trace == NULL) return CT_OK;
@@ -78,13 +101,7 @@ ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
     each = steps + (int64_t)PER_PARAM * net->n_param + PER_ITERATION;
     if (net->options.dev->marks != NULL)
         each += 2 * (int64_t)net->n_param + PER_ITERATION; /* copies */
-    n = f->trace->last - f->trace->first + 1;
-    if (n > MOST_SPANS / each)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "--trace_iterations: %" PRId64 " iterations of this net are too many for a "
-                       "trace, which is kept in memory; at most %" PRId64,
-                       n, MOST_SPANS / each);
-    return ct_trace_reserve(f->trace, n * each);
+    return reserve(f, each);
 }
 
 /* ---- writing */

@@ -18,6 +18,8 @@
 #include "comm/core/comm.h"
 #include "comm/sparse/payload.h"
 #include "framework/base/text.h"
+#include "framework/net/step.h"
+#include "runtime/call.h"
 #include "runtime/job.h"
 
 #define CT_BENCH_MAX_SIZE 32
@@ -146,6 +148,8 @@ typedef struct ct_serve_bench {
     bool bf16;
     const char *parallel; /* a file, by which all ranks run one net; NULL: one rank does */
     ct_job *job;          /* connected, where there is a file */
+    const char *scores;   /* a file for the rows of each shape's first run; NULL: none */
+    ct_trace_file *trace; /* opened; empty: none */
 } ct_serve_bench;
 
 typedef struct ct_serve_row {
@@ -154,10 +158,16 @@ typedef struct ct_serve_row {
     double ms, least_ms; /* median and least of a run                                  */
     double norm;         /* of the rows that a run makes: the root of the sum of their squares */
     double reshape_us;   /* of a run that follows one of another shape: shaping alone  */
+    int n_sum;           /* that a run has with other ranks                            */
+    double hidden;       /* the median of a run's share of them: ct_bench_hidden()     */
 } ct_serve_row;
 
 /** "1x10,8x1@128" into the plan. CT_ERR_CONFIG. */
 ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan);
+/** The mean, over the sums and other transfers of a timed list of steps, of the share of its time
+ *  that is spent elsewhere: 1 - (BEGIN + WAIT) / (from BEGIN to the end of WAIT). 0 where there is
+ *  none. */
+double ct_bench_hidden(const ct_step *list, int n, int *n_sum_p);
 /** row[n_shape]. */
 ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row);
 void ct_bench_serve_print(const ct_serve_bench *plan, const ct_serve_row *row);

@@ -53,7 +53,9 @@ typedef struct bench {
     int32_t *id; /* of a sequence: those in the cache, then those of a run */
     int64_t n_id, n_item;
     ct_divided_net divided;
-    double time[MOST], shaping[MOST];
+    double time[MOST], shaping[MOST], hidden[MOST];
+    int64_t n_run; /* timed ones, of all shapes */
+    ct_text scores;
 } bench;
 
 /* Sequences of ids that are spread over the table, no two with the same beginning. */
@@ -148,6 +150,32 @@ static double norm_of(const bench *b, const ct_serve_shape *s)
     return sqrt(sum);
 }
 
+static void add_rows(ct_text *to, const float *row, int64_t n, int64_t columns)
+{
+    for (int64_t i = 0; i < n * columns; i++)
+        ct_text_add(to, "%.9g%c", row[i], ((i + 1) % columns == 0) ? '\n' : ' ');
+}
+
+double ct_bench_hidden(const ct_step *list, int n, int *n_sum_p)
+{
+    double share = 0.0;
+
+    *n_sum_p = 0;
+    for (int i = 0; i < n; i++) {
+        double all = 0.0;
+        int k = i;
+
+        if ((list[i].kind != CT_STEP_BEGIN) || (list[i].of != CT_PAIR_TRANSFER)) continue;
+        while ((list[k].kind != CT_STEP_WAIT) || (list[k].of != CT_PAIR_TRANSFER) ||
+               (list[k].pair != list[i].pair))
+            all += list[k++].seconds;
+        all += list[k].seconds;
+        if (all > 0.0) share += 1.0 - (list[i].seconds + list[k].seconds) / all;
+        (*n_sum_p)++;
+    }
+    return (*n_sum_p > 0) ? share / *n_sum_p : 0.0;
+}
+
 /* Whether n runs are enough: the ranks of a net make the same runs, so rank 0 says it. */
 static ct_status is_over(const ct_serve_bench *plan, int n, double seconds, bool *over_p)
 {
@@ -161,6 +189,9 @@ static ct_status is_over(const ct_serve_bench *plan, int n, double seconds, bool
     *over_p = (over > 0.0);
     return CT_OK;
 }
+
+typedef ct_status (*run_fn)(bench *b, const ct_serve_shape *s, double *shaping_p,
+                            double *seconds_p);
 
 /* A run of sequences, and the time of shaping. */
 static ct_status run_tokens(bench *b, const ct_serve_shape *s, double *shaping_p, double *seconds_p)
@@ -194,35 +225,72 @@ static ct_status run_pictures(bench *b, const ct_serve_shape *s, double *shaping
     return CT_OK;
 }
 
+/* How many numbers a picture has in the rows. */
+static int64_t columns_of_pictures(const bench *b)
+{
+    const char *name;
+
+    return ct_shape_count(ct_sample_net_output(ct_served_samples(b->served), 0, &name), 1, -1);
+}
+
 static double norm_of_pictures(const bench *b, const ct_serve_shape *s)
 {
-    ct_sample_net *net = ct_served_samples(b->served);
-    const char *name;
-    int64_t n = s->batch * ct_shape_count(ct_sample_net_output(net, 0, &name), 1, -1);
-    const float *row = ct_sample_net_rows(net, 0);
+    int64_t n = s->batch * columns_of_pictures(b);
+    const float *row = ct_sample_net_rows(ct_served_samples(b->served), 0);
     double sum = 0.0;
 
     for (int64_t i = 0; i < n; i++) sum += (double)row[i] * (double)row[i];
     return sqrt(sum);
 }
 
+static run_fn run_of(const bench *b)
+{
+    return (ct_served_samples(b->served) != NULL) ? run_pictures : run_tokens;
+}
+
+static void keep_scores(bench *b, const ct_serve_shape *s)
+{
+    bool pictures = (ct_served_samples(b->served) != NULL);
+
+    if (pictures)
+        add_rows(&b->scores, ct_sample_net_rows(ct_served_samples(b->served), 0), s->batch,
+                 columns_of_pictures(b));
+    for (int64_t k = 0; !pictures && (k < s->batch); k++)
+        add_rows(&b->scores, b->item[k].row, b->item[k].rows,
+                 ct_packed_net_columns(ct_served_net(b->served)));
+}
+
+/* Run n of the shape, in the trace where one is wanted. */
+static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *row, int n)
+{
+    const ct_net *net = ct_served_whole(b->served);
+    ct_trace *trace = plan->trace->trace;
+    double traced;
+
+    ct_trace_begin(trace, b->n_run++);
+    traced = ct_trace_start(trace);
+    CT_TRY(run_of(b)(b, &row->shape, &b->shaping[n], &b->time[n]));
+    ct_trace_end(trace, traced, CT_TRACE_ITERATION, NULL, NULL);
+    ct_trace_stop(trace); /* what comes before another shape's runs is none of them */
+    b->hidden[n] = ct_bench_hidden(net->forward, net->n_forward, &row->n_sum);
+    return CT_OK;
+}
+
 static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
 {
     bool pictures = (ct_served_samples(b->served) != NULL);
-    ct_status (*run)(bench *, const ct_serve_shape *, double *, double *) =
-        pictures ? run_pictures : run_tokens;
     const ct_serve_shape *s = &row->shape;
     double begin;
     bool over = false;
     int n = 0;
 
     if (!pictures) fill(b, s);
-    CT_TRY(run(b, s, &b->shaping[0], &b->time[0])); /* weights are packed */
+    CT_TRY(run_of(b)(b, s, &b->shaping[0], &b->time[0])); /* weights are packed */
     row->norm = pictures ? norm_of_pictures(b, s) : norm_of(b, s);
+    if (plan->scores != NULL) keep_scores(b, s);
     begin = ct_clock_s();
     while (!over && (n < ((plan->repeat > 0) ? plan->repeat : MOST))) {
-        CT_TRY(run(b, s, &b->shaping[n], &b->time[n]));
-        n++;
+        CT_TRY(watch_run(b, plan, row, n++));
         CT_TRY(is_over(plan, n, ct_clock_s() - begin, &over));
     }
     if (!pictures) close_sequences(b, s);
@@ -233,6 +301,7 @@ static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *
     row->least_ms *= 1e3;
     row->ms = 1e3 * ct_median(b->time, n);
     row->reshape_us = 1e6 * ct_median(b->shaping, n);
+    row->hidden = ct_median(b->hidden, n);
     return CT_OK;
 }
 
@@ -245,6 +314,16 @@ static ct_status check_pictures(const ct_serve_bench *plan)
                            "expected how many, such as 1,8",
                            plan->shape[i].batch, plan->shape[i].tokens, plan->model);
     return CT_OK;
+}
+
+/* Steps are timed where some are sums, and traced where that is wanted. */
+static ct_status watch(const bench *b, const ct_serve_bench *plan)
+{
+    ct_net *net = ct_served_whole(b->served);
+
+    net->timing = (plan->parallel != NULL);
+    net->pass->exec.trace = plan->trace->trace;
+    return ct_trace_file_reserve_forward(plan->trace, net);
 }
 
 /* Room for the largest shape. */
@@ -277,6 +356,7 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     }
     o.most_samples = o.most;
     CT_TRY(ct_served_open(&o, &b->served));
+    CT_TRY(watch(b, plan));
     if (ct_served_samples(b->served) != NULL) return check_pictures(plan);
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_packed_net *net = ct_served_net(b->served);
@@ -293,6 +373,13 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     return CT_OK;
 }
 
+static ct_status write_scores(const bench *b, const ct_serve_bench *plan)
+{
+    if (plan->job->rank != 0) return CT_OK;
+    if (b->scores.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the scores");
+    return ct_file_write(plan->scores, b->scores.text, b->scores.length);
+}
+
 ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
 {
     bench b = { .served = NULL };
@@ -305,6 +392,9 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
         row[i] = (ct_serve_row){ .shape = plan->shape[i] };
         status = time_shape(&b, plan, &row[i]);
     }
+    if (status == CT_OK) status = ct_trace_file_write(plan->trace);
+    if ((status == CT_OK) && (plan->scores != NULL)) status = write_scores(&b, plan);
+    ct_text_destroy(&b.scores);
     for (int64_t k = 0; (b.item != NULL) && (k < b.n_item); k++)
         ct_packed_sequence_close(b.item[k].sequence);
     ct_served_close(b.served);
@@ -339,8 +429,11 @@ void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct
         ct_text_add(out, "\"cached\":%" PRId64 ",\"ms\":%.4f,", r->shape.cached, r->ms);
         ct_text_add(out,
                     "\"least_ms\":%.4f,\"repeats\":%d,\"threads\":%d,\"precision\":\"%s\","
-                    "\"reshape_us\":%.2f,\"norm\":%.9g}\n",
+                    "\"reshape_us\":%.2f,\"norm\":%.9g",
                     r->least_ms, r->repeats, plan->n_thread, plan->bf16 ? "BF16" : "F32",
                     r->reshape_us, r->norm);
+        if (plan->parallel != NULL)
+            ct_text_add(out, ",\"sums\":%d,\"hidden\":%.4f", r->n_sum, r->hidden);
+        ct_text_add(out, "}\n");
     }
 }

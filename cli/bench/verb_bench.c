@@ -54,6 +54,10 @@ static const ct_option serve_table[] = {
     { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
       "of products, and what lies between (F32)" },
     { "parallel", CT_OPTION_TEXT, SERVE, "FILE", "what of the net each rank has" },
+    { "scores", CT_OPTION_TEXT, SERVE, "FILE", "the rows of each shape's first run, as text" },
+    { "trace", CT_OPTION_TEXT, SERVE, "FILE",
+      "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
+    { "trace_iterations", CT_OPTION_TEXT, SERVE, "A-B", "the runs to trace, from 0 on (0-4)" },
     { "repeat", CT_OPTION_COUNT, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
     { "threads", CT_OPTION_COUNT, SERVE, "N", "threads" },
     { "json", CT_OPTION_MAYBE, SERVE, "FILE",
@@ -142,7 +146,7 @@ static ct_coll_kind read_kind(const ct_options *o)
     return (ct_coll_kind)kind;
 }
 
-static ct_status bench_comm(const ct_call *call, const ct_options *o)
+static ct_status bench_comm(const ct_call *call, ct_options *o)
 {
     const char *topology = ct_options_text(o, "topology"), *memory = ct_options_text(o, "memory");
     const char *algorithm = ct_options_text(o, "algorithm"), *fit = ct_options_text(o, "fit");
@@ -183,7 +187,7 @@ static ct_status read_density(const char *text, double *density_p)
 }
 
 /* Every rank measures, as in training all of a node encode at once; rank 0 shows its figures. */
-static ct_status bench_codec(const ct_call *call, const ct_options *o)
+static ct_status bench_codec(const ct_call *call, ct_options *o)
 {
     const char *file = ct_options_text(o, "json");
     ct_codec_bench plan = { .count = ct_options_count(o, "count", 25000000),
@@ -214,7 +218,7 @@ static ct_status bench_codec(const ct_call *call, const ct_options *o)
     return status;
 }
 
-static ct_status bench_serve(const ct_call *call, const ct_options *o)
+static ct_status bench_serve(const ct_call *call, ct_options *o)
 {
     const char *file = ct_options_text(o, "json"), *precision = ct_options_text(o, "precision");
     const char *shapes = ct_options_text(o, "shapes");
@@ -223,6 +227,8 @@ static ct_status bench_serve(const ct_call *call, const ct_options *o)
                             .repeat = (int)ct_options_count(o, "repeat", 0),
                             .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0) };
     ct_serve_row row[CT_BENCH_MAX_BATCH];
+    ct_call own = *call;
+    ct_trace_file trace;
     ct_text json = { 0 };
     ct_status status = CT_OK;
 
@@ -237,11 +243,20 @@ static ct_status bench_serve(const ct_call *call, const ct_options *o)
     CT_TRY(ct_bench_shapes((shapes != NULL) ? shapes : CT_BENCH_SHAPES, &plan));
     if ((file != NULL) && (strcmp(file, "-") != 0) && (call->job->rank == 0))
         status = ct_file_check_writable(file);
+    plan.scores = ct_options_text(o, "scores");
+    if ((plan.scores != NULL) && (call->job->rank == 0) && (status == CT_OK))
+        status = ct_file_check_writable(plan.scores);
     CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     plan.n_thread = call->job->threads.n;
-    if (plan.parallel != NULL) CT_TRY(ct_job_connect(call->job, "auto"));
-    CT_TRY(ct_bench_serve(&plan, row));
+    if ((plan.parallel != NULL) || (ct_options_text(o, "trace") != NULL))
+        CT_TRY(ct_job_connect(call->job, "auto"));
+    own.options = o;
+    CT_TRY(ct_trace_file_open(&own, &trace));
+    plan.trace = &trace;
+    status = ct_bench_serve(&plan, row);
+    ct_trace_file_close(&trace);
+    CT_TRY(status);
     if (call->job->rank != 0) return CT_OK;
     if (file == NULL) {
         ct_bench_serve_print(&plan, row);
@@ -263,7 +278,7 @@ static const struct bench_kind {
     const char *verb;
     const ct_option *table;
     int n_option;
-    ct_status (*run)(const ct_call *call, const ct_options *o);
+    ct_status (*run)(const ct_call *call, ct_options *o);
 } kind_table[] = {
     { "comm", COMM, table, N_OPTION, bench_comm },
     { "codec", CODEC, codec_table, N_CODEC_OPTION, bench_codec },

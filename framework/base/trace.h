@@ -71,7 +71,7 @@ ct_status ct_trace_reserve(ct_trace *t, int64_t capacity);
 void ct_trace_destroy(ct_trace *t); /* NULL allowed */
 /** Iteration i begins: recording is on inside the window. t may be NULL. */
 void ct_trace_begin(ct_trace *t, int64_t i);
-/** The run is over: recording is off. t may be NULL. */
+/** Recording is off, until another iteration begins. t may be NULL. */
 void ct_trace_stop(ct_trace *t);
 
 /** Now where spans are recorded, else 0. t may be NULL. */
