@@ -94,7 +94,7 @@ sums() { # FOLDER: of a forward on its ranks
     "$CORTADO" check --model="$1/deploy.prototxt" --parallel="$1/deploy_parallel.prototxt" --phase=TEST --machine=ethernet_100g \
         --limits=10,10 --log=error | sed -n 's/^transfers *\([0-9]*\) of.*/\1/p'
 }
-for kind in standard:6 parallel:6 ladder:6 kraken:3; do
+for kind in standard:6 parallel:3 ladder:6 kraken:3; do
     a_net=${kind#*:} kind=${kind%:*}
     for ranks in 2 4; do
         "$make_net" --kind=$kind --ways=4 --ranks=$ranks --to=ways $small
