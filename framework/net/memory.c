@@ -607,12 +607,13 @@ static ct_status acquire(ct_net *net, size_t bytes, void **block_p)
     return CT_OK;
 }
 
-/* On the host it takes memory when it is written: packed weights when those that they are packed
- * from go back one after the other. */
+/* Of a net for forward alone on the host it takes memory when it is written: packed weights when
+ * those that they are packed from go back one after the other. */
 static ct_status acquire_always(ct_net *net, size_t bytes, void **block_p)
 {
-    if ((bytes == 0) || (net->options.dev->kind != CT_DEVICE_CPU))
-        return acquire(net, bytes, block_p);
+    bool later = ct_net_impl_of(net)->forward_only && (net->options.dev->kind == CT_DEVICE_CPU);
+
+    if ((bytes == 0) || !later) return acquire(net, bytes, block_p);
     *block_p = ct_mem_reserve(bytes);
     if (*block_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes that last", bytes);
     net->memory.allocated += bytes;
