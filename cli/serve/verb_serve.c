@@ -330,6 +330,12 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
     return ct_dispatch_start(s->dispatch);
 }
 
+static const char *why_no_texts(const server *s)
+{
+    if ((s->job != NULL) && (s->job->size > 1)) return "in a job of several ranks there are none";
+    return (s->tokenizer == NULL) ? "the server has no --tokenizer" : NULL;
+}
+
 static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost)
 {
     const ct_served_model *model =
@@ -340,6 +346,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                            .deadline_s = w->deadline_s,
                            .chat = w->chat,
                            .deterministic = w->net.deterministic,
+                           .no_texts = why_no_texts(s),
                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
                                               ? w->queue.most_waiting
                                               : MOST_INPUTS };

@@ -183,7 +183,10 @@ static bool make_completions(ct_transaction *x, bool chat)
     ct_completions *a;
 
     if (m->most_context == 0) {
-        ct_transaction_fail(x, 404, NULL, "not_found", "the model %.80s makes no texts", m->name);
+        const char *why = ct_transaction_options(x)->no_texts;
+
+        ct_transaction_fail(x, 404, NULL, "not_found", "the model %.80s makes no texts%s%s",
+                            m->name, (why != NULL) ? ": " : "", (why != NULL) ? why : "");
         return false;
     }
     a = calloc(1, sizeof(*a));

@@ -55,6 +55,7 @@ typedef struct ct_api_options {
     int most_inputs;              /* texts of one request                              */
     ct_chat_template chat;        /* of messages                                       */
     bool deterministic;           /* requests without a seed have one and the same     */
+    const char *no_texts;         /* why it makes none though its net might; or NULL   */
 } ct_api_options;
 
 typedef struct ct_api ct_api;

@@ -80,7 +80,8 @@ ended() {
 
 cat >ask.py <<'END'
 """ask.py ADDRESS RANKS: embeddings, until each of so many replicas has run some of them; prints the first of them.
-ask.py ADDRESS load: asks until nobody listens; prints which statuses came."""
+ask.py ADDRESS load: asks until nobody listens; prints which statuses came.
+ask.py ADDRESS texts: asks for a text, which there is not; prints status and message."""
 import json, sys, threading, urllib.error, urllib.request
 at = "http://" + sys.argv[1]
 
@@ -140,13 +141,23 @@ def load():
     [t.join() for t in threads]
     print(sorted(seen, key=str))
 
-load() if sys.argv[2] == "load" else everywhere(int(sys.argv[2]))
+def no_texts():
+    r = urllib.request.Request(at + "/v1/completions", json.dumps({"model": "tiny", "prompt": "x"}).encode())
+    try:
+        urllib.request.urlopen(r, timeout=60)
+    except urllib.error.HTTPError as e:
+        print(e.code, json.load(e)["error"]["message"])
+
+{"load": load, "texts": no_texts}.get(sys.argv[2], lambda: everywhere(int(sys.argv[2])))()
 END
 
 for n in 1 2 3; do
     up start_$n $n
     runs bytes_$n 0 '^\[' python3 ask.py "$at" $n
     cp out said.$n
+    why='in a job of several ranks there are none'
+    [ $n -gt 1 ] || why='the server has no --tokenizer'
+    runs no_texts_$n 0 "^404 the model tiny makes no texts: $why\$" python3 ask.py "$at" texts
     # an end while others ask: nothing that was admitted is lost
     load $n
     kill -TERM "$(rank 0)"
