@@ -119,7 +119,7 @@ ct_status ct_forward_pass_make(const ct_parallel *file, const ct_sharded_net *s,
         ct_forward_pass one;
         ct_status status = make_rank(file, s, options, kind, rank, &one);
 
-        if ((status == CT_OK) && (sum_compute(&one) > sum_compute(f))) {
+        if ((status == CT_OK) && ((place == 0) || (sum_compute(&one) > sum_compute(f)))) {
             ct_forward_pass slower = one;
 
             one = *f;

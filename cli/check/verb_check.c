@@ -464,14 +464,27 @@ static ct_status check_step_options(const ct_options *o)
 
 /* The file that --parallel names decides about ranks and batch. What else is checked is the net on
  * one rank with a micro-batch. */
+/* What does not go with --parallel. */
+static ct_status check_parallel_options(const ct_options *o, bool forward)
+{
+    const char *file = ct_options_text(o, "parallel");
+
+    if ((file != NULL) && (ct_options_count(o, "nodes", -1) >= 0))
+        return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: --nodes is for jobs without it", file);
+    if (forward && (ct_options_text(o, "profile") != NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--profile: a forward of --parallel=%s is told of operations "
+                       "and bytes alone",
+                       file);
+    return CT_OK;
+}
+
 static ct_status open_parallel(checked *k)
 {
     const ct_options *o = k->call->options;
     const char *file = ct_options_text(o, "parallel");
 
     if (file == NULL) return CT_OK;
-    if (ct_options_count(o, "nodes", -1) >= 0)
-        return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: --nodes is for jobs without it", file);
     CT_TRY(ct_parallel_read(file, &k->parallel));
     if (ct_options_count(o, "ranks", -1) >= 0)
         CT_TRY(ct_parallel_check_ranks(k->parallel, k->n_rank, "--ranks"));
@@ -500,6 +513,7 @@ ct_status ct_verb_check(ct_call *call)
     if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
     CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
     CT_TRY(check_step_options(call->options));
+    CT_TRY(check_parallel_options(call->options, is_of_forward(call->options)));
     if (is_of_forward(call->options)) return ct_plan_file_forward(call);
     CT_TRY(ct_net_state_read(call->options, &k.state));
     k.has_state = (ct_options_text(call->options, "stage") != NULL) ||

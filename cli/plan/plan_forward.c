@@ -95,8 +95,11 @@ static void add_json(const forward *f, ct_text *json)
 
 static ct_status predict(forward *f)
 {
+    int64_t ranks = ct_options_count(f->p->call->options, "ranks", -1);
+
     CT_TRY(ct_plan_input_read(f->p->call, &f->p->in));
     CT_TRY(ct_parallel_read(ct_options_text(f->p->call->options, "parallel"), &f->file));
+    if (ranks >= 0) CT_TRY(ct_parallel_check_ranks(f->file, ranks, "--ranks"));
     CT_TRY(ct_plan_job_read_machine(f->p, f->file->n_rank));
     CT_TRY(make_nets(f));
     return price(f);

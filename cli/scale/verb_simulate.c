@@ -144,6 +144,16 @@ static ct_status start(run *r)
 
 static ct_status simulate(run *r)
 {
+    int n = 0;
+
+    for (int i = 0; i < 3; i++) {
+        static const char *const work[] = { "bench", "profile", "pass" };
+
+        n += (ct_options_text(r->options, work[i]) != NULL);
+    }
+    if (n > 1)
+        return CT_FAIL(CT_ERR_CONFIG, "--bench, --profile and --pass are three kinds of work: give "
+                                      "one of them");
     if ((ct_options_text(r->options, "bench") == NULL) &&
         (ct_options_text(r->options, "profile") == NULL) &&
         (ct_options_text(r->options, "pass") == NULL))

@@ -35,8 +35,12 @@ static void name_rows(ct_costs *c, const ct_job *job, const ct_any_model *m, con
 {
     bool bf16 = (net->options.env.precision == CT__SOLVER_PARAMETER__PRECISION__BF16);
 
-    (void)snprintf(c->key, sizeof(c->key), "batch net %016" PRIx64 " %s ranks %d rows %s tokens ",
-                   ct_net_hash(net), bf16 ? "bf16" : "f32", (job != NULL) ? job->size : 1,
+    /* the hash knows nothing of the most samples, and a table ends with them */
+    (void)snprintf(c->key, sizeof(c->key),
+                   "batch net %016" PRIx64 " most %" PRId64 " %s%s ranks %d rows %s tokens ",
+                   ct_net_hash(net), ct_any_model_most(m), bf16 ? "bf16" : "f32",
+                   net->options.env.deterministic ? " deterministic" : "",
+                   (job != NULL) ? job->size : 1,
                    (ct_any_model_served(m)->most_context > 0) ? "last" : "all");
 }
 
@@ -75,7 +79,7 @@ static bool read_rows(const ct_costs *c, ct_batch_cost *cost)
         s[k] = 1e-3 * row->engine[0].ms;
         n++;
     }
-    return (n > 1) && (ct_batch_cost_init(cost, n, tokens, s) == CT_OK);
+    return (n > 0) && (ct_batch_cost_init(cost, n, tokens, s) == CT_OK);
 }
 
 static ct_status write_rows(ct_costs *c, const ct_batch_cost *cost)
@@ -119,7 +123,10 @@ static ct_status measure(ct_costs *c, ct_job *job, ct_any_model *m, ct_batch_cos
     }
     CT_TRY(all);
     CT_TRY(take_mean(job, cost));
-    return (c->plan != NULL) ? write_rows(c, cost) : CT_OK;
+    /* no reason not to serve; and what one rank alone finds, others would wait for */
+    if ((c->plan != NULL) && (write_rows(c, cost) != CT_OK))
+        CT_WARN("%s: the next start measures again", c->file);
+    return CT_OK;
 }
 
 ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_any_model *m, const ct_net *net,

@@ -71,6 +71,16 @@ void ct_engine_list(char *text, size_t size, const char *name)
     strcat(strcat(text, (used > 0) ? ", " : ""), name);
 }
 
+ct_status ct_engine_check_rows(const ct_layer *l, const char *policy)
+{
+    if ((l->dev->kind != CT_DEVICE_CPU) || !l->env->rows_vary || !l->env->deterministic ||
+        (strcmp(policy, "blas") != 0))
+        return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "engine \"blas\": its sums hang on how many rows run together, and the "
+                         "run is deterministic: take \"packed\" or \"ref\"");
+}
+
 ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *policy,
                            const char *names)
 {

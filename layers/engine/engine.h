@@ -39,6 +39,10 @@ void ct_engine_list(char *text, size_t size, const char *name);
 ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *policy,
                            const char *names);
 
+/** For products on the host whose rows vary in number: CT_ERR_CONFIG, logged, where `policy` is
+ *  "blas" and the run deterministic. BLAS takes other ways, and other sums, for other numbers. */
+ct_status ct_engine_check_rows(const ct_layer *l, const char *policy);
+
 /** Between two pieces of work inside a parallel region, or outside of one: where this is the thread
  *  that called the layer, it lets communication move (ct_exec_poll). An error goes to *worst_p,
  *  which all threads may share: no other writes it. */

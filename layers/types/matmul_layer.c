@@ -50,6 +50,7 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, ct_gemm_desc d, matmu
     d.n_thread = ct_engine_n_thread(l);
     d.bf16 = ct_engine_bf16(l);
     *way = (matmul_way){ .d = d };
+    CT_TRY(ct_engine_check_rows(l, policy));
     if (automatic || (strcmp(policy, "packed") == 0)) return CT_OK;
     way->math = (strcmp(policy, "ref") == 0) ? &ct_math_ref : l->dev->math;
     if ((way->math == &ct_math_ref) || (strcmp(policy, "blas") == 0)) return CT_OK;

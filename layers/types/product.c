@@ -33,11 +33,7 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *s
     p->d.bf16 = ct_engine_bf16(l);
     p->d.deep = !l->env->rows_vary && ct_gemm_goes_deep(shape);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
-    if (host && l->env->rows_vary && l->env->deterministic && (strcmp(policy, "blas") == 0))
-        return CT_LAYER_FAIL(
-            l, CT_ERR_CONFIG,
-            "engine \"blas\": its sums hang on how many rows run together, and the "
-            "run is deterministic: take \"packed\" or \"ref\"");
+    CT_TRY(ct_engine_check_rows(l, policy));
     if (rows ||
         (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0))))
         p->math = NULL;

@@ -182,6 +182,7 @@ static bool prepare(ct_transaction *x)
         char why[256];
         ct_status status;
 
+        if (ct_transaction_has_ended(x)) return false;
         if (!make_row(m, &x->set.work[i]))
             return fail(x, 500, "no_memory", "no memory for a picture");
         status = m->decode(m->ctx, c->bytes + f->at, f->size, x->set.work[i].input->data, why,

@@ -23,15 +23,37 @@ static bool begins(const char *at, const char *end, const char *what)
     return ((size_t)(end - at) >= n) && (memcmp(at, what, n) == 0);
 }
 
-/* The value of parameter `name` in [at, end), behind a ';': as it is, or in quotes with escapes.
- * False: it has none, or a longer one than `size`, which is cut. */
+/* Of what stands in quotes. Browsers leave any other backslash as it is. */
+static bool is_escape(const char *at, const char *end)
+{
+    return (*at == '\\') && (end - at > 1) && ((at[1] == '"') || (at[1] == '\\'));
+}
+
+/* The ';' in front of the next parameter; NULL: there is none. In quotes it is a character. */
+static const char *next_parameter(const char *at, const char *end)
+{
+    bool quoted = false;
+
+    for (; at < end; at++) {
+        if (quoted && is_escape(at, end))
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
+        else if (!quoted && (*at == ';'))
+            return at;
+    }
+    return NULL;
+}
+
+/* The value of parameter `name` in [at, end), behind a ';': as it is, or in quotes. False: it has
+ * none, or a longer one than `size`, which is cut. */
 static bool take_parameter(const char *at, const char *end, const char *name, char *to, size_t size)
 {
     size_t n = strlen(name), k = 0;
     bool quoted, fits = true;
 
     for (;;) {
-        at = memchr(at, ';', (size_t)(end - at));
+        at = next_parameter(at, end);
         if (at == NULL) return false;
         for (at++; (at < end) && ((*at == ' ') || (*at == '\t'));) at++;
         if (((size_t)(end - at) > n) && (strncasecmp(at, name, n) == 0) && (at[n] == '=')) break;
@@ -40,7 +62,7 @@ static bool take_parameter(const char *at, const char *end, const char *name, ch
     quoted = (at < end) && (*at == '"');
     for (at += quoted; at < end; at++) {
         if (quoted ? (*at == '"') : ((*at == ';') || (*at == ' ') || (*at == '\t'))) break;
-        if (quoted && (*at == '\\') && (at + 1 < end)) at++;
+        if (quoted && is_escape(at, end)) at++;
         if (k + 1 < size)
             to[k++] = *at;
         else

@@ -397,11 +397,11 @@ static bool queue(ct_transaction *x, double deadline_s)
 }
 
 /* What nobody waits for any more, or came too late, does not go on. */
-static bool has_ended(ct_transaction *x, double left_s)
+bool ct_transaction_has_ended(ct_transaction *x)
 {
     if (atomic_load(&x->unwanted))
         x->set.outcome = CT_OUTCOME_CANCELLED;
-    else if (left_s <= 0)
+    else if (ct_clock_s() >= x->submit_s + x->api->o.deadline_s)
         x->set.outcome = CT_OUTCOME_EXPIRED;
     else
         return false;
@@ -413,13 +413,13 @@ static void decode(void *ctx)
 {
     ct_transaction *x = ctx;
     double start = ct_clock_s(), end = x->submit_s + x->api->o.deadline_s;
-    bool good = !has_ended(x, end - start);
+    bool good = !ct_transaction_has_ended(x);
 
     if (good) {
         good = x->prepare(x);
         ct_metrics_count_decode(x->api->metrics, ct_clock_s() - start);
     }
-    if (good) good = !has_ended(x, end - ct_clock_s());
+    if (good) good = !ct_transaction_has_ended(x);
     if (!good || queue(x, end - ct_clock_s())) x->set.done(x->set.ctx);
 }
 

@@ -141,6 +141,9 @@ ct_sampler *ct_transaction_sampler(const ct_transaction *x);
 /** A token was made just now. *last_s: when the one before it was, 0: there was none; set to now.
  */
 void ct_transaction_count_token(ct_transaction *x, double *last_s);
+/** Nobody waits for it any more, or its time is over: what takes long is left out. Its outcome says
+ * so. */
+bool ct_transaction_has_ended(ct_transaction *x);
 /** The reply is an error. param: the field, or NULL; code: OpenAI's word for it, or NULL. */
 void ct_transaction_fail(ct_transaction *x, int status, const char *param, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 5, 6)));

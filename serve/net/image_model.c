@@ -257,6 +257,11 @@ ct_status ct_image_model_accepts(const ct_image_model *m, const ct_sample_net *n
 
         CT_TRY(check_blob(name, shape, &m->output[k]));
     }
+    if (ct_sample_net_is_softmax(net, 0) != m->served.is_probability)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "the net ends %s a Softmax, other than the one that was "
+                       "opened first",
+                       m->served.is_probability ? "without" : "with");
     return CT_OK;
 }
 

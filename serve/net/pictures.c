@@ -84,6 +84,16 @@ static ct_status make(const Ct__ServeParameter *p, const ct_source_map *map, ct_
     return check(p, map, q);
 }
 
+ct_status ct_pictures_refuse(const Ct__ServeParameter *p, const ct_source_map *map,
+                             const char *input)
+{
+    if ((p == NULL) || ((p->transform_param == NULL) && !p->has_new_height && !p->has_new_width))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: serve says how files become pictures, but the net's Input has %s",
+                   where_of(p, map, p).text, input);
+}
+
 ct_status ct_pictures_create(const Ct__ServeParameter *p, const ct_source_map *map,
                              const ct_shape *input, ct_pictures **p_p)
 {
@@ -92,7 +102,8 @@ ct_status ct_pictures_create(const Ct__ServeParameter *p, const ct_source_map *m
     ct_status status;
 
     *p_p = NULL;
-    if ((input->dim[1] != 1) && (input->dim[1] != 3)) return CT_OK;
+    if ((input->dim[1] != 1) && (input->dim[1] != 3))
+        return ct_pictures_refuse(p, map, "neither 1 nor 3 channels");
     q = calloc(1, sizeof(*q));
     if (q == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for pictures");
     q->color = (input->dim[1] == 1) ? CT_COLOR_GRAY : CT_COLOR_BGR;

@@ -12,6 +12,10 @@ typedef struct ct_pictures ct_pictures;
 /** Pixels of a picture; larger ones are refused before they are decoded. */
 #define CT_MOST_PIXELS ((int64_t)50000000)
 
+/** CT_ERR_CONFIG, logged, where p says how files become pictures, which the net does not take.
+ *  input: what it takes, for the message. */
+ct_status ct_pictures_refuse(const Ct__ServeParameter *p, const ct_source_map *map,
+                             const char *input);
 /** p: NULL where the net says nothing; map: its places, for messages. input: N x C x H x W. Without
  *  a crop and a new size pictures become H x W. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA, logged: what
  *  is said cannot give this input. *p_p NULL: C is neither 1 nor 3. */

@@ -95,7 +95,9 @@ static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served 
     CT_TRY(ct_net_find_served(s->param, o->model));
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
-    return ct_is_sample_net(s->param) ? open_samples(o, &net, s) : open_tokens(o, &net, s);
+    if (ct_is_sample_net(s->param)) return open_samples(o, &net, s);
+    CT_TRY(ct_pictures_refuse(s->param->serve, s->map, "tokens"));
+    return open_tokens(o, &net, s);
 }
 
 static ct_status open_net(const ct_served_options *o, ct_served *s)

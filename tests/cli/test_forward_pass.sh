@@ -56,6 +56,11 @@ is no_overlap json kraken.json 'abs(n["no_overlap_s"] - n["compute_s"] - n["tran
 sed 's/tensor: 2/tensor: 1/' standard.prototxt | sed 's/layer {[^}]*}//g' >replicas.prototxt
 sed -i 's/global_batch: 1/global_batch: 2/' replicas.prototxt
 runs replicas 2 'one stage with one replica, not of 1 with 2' $check --model=standard/deploy.prototxt --parallel=replicas.prototxt
+one="$check --model=standard/deploy.prototxt --parallel=standard.prototxt"
+runs unlike_ranks 4 'ranks is 2, but --ranks has 8' $one --ranks=8
+runs nodes_too 2 '[-]-nodes is for jobs without it' $one --nodes=4
+runs profile_too 2 'is told of operations and bytes alone' $one --profile=p.json
+runs two_works 2 'give one of them' "$CORTADO" simulate --machine=hosts.prototxt --nodes=2 --pass=standard.json --bench=1M
 printf '{}\n' >none.json
 runs no_work 2 'or --pass=FILE' "$CORTADO" simulate --machine=hosts.prototxt --nodes=2
 

@@ -92,7 +92,7 @@ refuses unknown_field 2 'wrong.prototxt:4:.*"tenser"; did you mean "tensor"'
 runs other_ranks 4 'plan.prototxt:2: ranks is 4, but --ranks has 2' $check --parallel=plan.prototxt --ranks=2
 runs other_batch 2 'plan.prototxt:2: global_batch is 64, but global_batch_size 32' $check --parallel=plan.prototxt --global_batch_size=32
 runs missing 3 'no.prototxt: No such file' $check --parallel=no.prototxt
-runs of_test 2 'phase TRAIN, not with --phase=TEST' $check --parallel=plan.prototxt --phase=TEST
+runs of_test 2 'a forward alone is told of one stage with one replica, not of 2 with 2' $check --parallel=plan.prototxt --phase=TEST
 runs with_nodes 2 'nodes is for jobs without it' $check --parallel=plan.prototxt --nodes=2
 
 # ---- one rank: micro-batches are those of iter_size, what is made again changes no bit

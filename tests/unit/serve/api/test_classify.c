@@ -336,6 +336,27 @@ static void cancelled_while_it_waits(void **state)
     end();
 }
 
+/* … and of several files those that are left are not. */
+static void cancelled_between_files(void **state)
+{
+    static const char form[] =
+        "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"1\"\r\n\r\n"
+        "slow\r\n--b\r\n"
+        "Content-Disposition: form-data; name=\"f\"; filename=\"2\"\r\n\r\n"
+        "12\r\n--b--\r\n";
+    asked a;
+
+    (void)state;
+    begin(INFINITY, NULL);
+    ask(&a, "multipart/form-data; boundary=b", NULL, NULL, form, sizeof(form) - 1);
+    while (count(&o.n_waiting) == 0) nap();
+    ct_transaction_cancel(&a.x);
+    open_gate();
+    assert_int_equal(answer(&a), 503);
+    assert_int_equal(o.n_decoded, 1);
+    end();
+}
+
 static void expired_while_it_waits(void **state)
 {
     asked slow[DECODERS], next;
@@ -357,7 +378,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(classes_come_in_order),    cmocka_unit_test(forms_are_read),
         cmocka_unit_test(forms_that_end_early),     cmocka_unit_test(files_are_refused),
-        cmocka_unit_test(cancelled_while_it_waits), cmocka_unit_test(expired_while_it_waits),
+        cmocka_unit_test(cancelled_while_it_waits), cmocka_unit_test(cancelled_between_files),
+        cmocka_unit_test(expired_while_it_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -268,10 +268,19 @@ static void other_nets_are_not_taken(void **state)
         .model = write_deploy("other.prototxt", "", "dim: 1 dim: 3 dim: 24 dim: 24",
                               "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'prob'\n"
                               "  inner_product_param { num_output: 7 } }\n") });
+    ct_served *scores = open_served(&(ct_served_options){
+        .model = write_deploy("scores.prototxt", "", "dim: 1 dim: 3 dim: 24 dim: 24",
+                              "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'prob'\n"
+                              "  inner_product_param { num_output: 6 } }\n") });
     log_capture log;
 
     (void)state;
     assert_int_equal(ct_image_model_accepts(m, ct_served_samples(s)), CT_OK);
+    log_capture_start(&log);
+    assert_int_equal(ct_image_model_accepts(m, ct_served_samples(scores)), CT_ERR_CONFIG);
+    log_capture_stop();
+    assert_non_null(strstr(log.error, "the net ends without a Softmax"));
+    ct_served_close(scores);
     log_capture_start(&log);
     assert_int_equal(ct_image_model_accepts(m, ct_served_samples(other)), CT_ERR_CONFIG);
     log_capture_stop();
