@@ -77,6 +77,65 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
     return CT_OK;
 }
 
+/* ---- texts that go on */
+
+typedef struct fake_sequence {
+    int64_t n; /* tokens so far */
+} fake_sequence;
+
+static ct_status encode_text(void *ctx, const char *text, size_t n, ct_ids *ids)
+{
+    const served_fake *fake = ctx;
+
+    return ct_tokenizer_encode(fake->tokenizer, text, n, false, "the text", ids);
+}
+
+static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
+                               void **sequence_p, int64_t *kept_p)
+{
+    (void)ctx;
+    (void)id;
+    (void)n;
+    (void)capacity;
+    *sequence_p = calloc(1, sizeof(fake_sequence));
+    *kept_p = 0;
+    return (*sequence_p != NULL) ? CT_OK : CT_ERR_NOMEM;
+}
+
+static void close_sequence(void *ctx, void *sequence)
+{
+    (void)ctx;
+    free(sequence);
+}
+
+/* Of all tokens one is ahead of the others, which follow in no order that texts would have. */
+static void fill_scores(const served_fake *fake, int32_t last, int64_t place, float *score)
+{
+    int64_t n = fake->model.n_id;
+
+    for (int64_t k = 0; k < n; k++) score[k] = (float)((7 * k + last) % 13) / 4;
+    score[(int64_t)(((uint64_t)last * 131 + (uint64_t)place * 17 + 5) % (uint64_t)n)] = 6;
+}
+
+static ct_status grow(void *ctx, ct_work_piece *piece, int n)
+{
+    served_fake *fake = ctx;
+
+    for (int i = 0; i < n; i++) {
+        fake_sequence *s = piece[i].sequence;
+        float *score = fake->score + i * fake->model.n_id;
+
+        s->n += piece[i].n;
+        fill_scores(fake, piece[i].id[piece[i].n - 1], s->n, score);
+        piece[i].score = score;
+    }
+    if (!fake->fails) return CT_OK;
+    fake->fails = false;
+    return CT_ERR_DEVICE;
+}
+
+/* ---- the whole */
+
 void served_fake_dispatch(const ct_served_model *model, ct_dispatch **d_p)
 {
     static const int64_t tokens[] = { 1, 128 };
@@ -84,8 +143,12 @@ void served_fake_dispatch(const ct_served_model *model, ct_dispatch **d_p)
     const ct_scheduler_options o = { .policy = CT_POLICY_PACKED,
                                      .most_waiting = FAKE_QUEUE,
                                      .most_count = 8,
+                                     .most_sequences =
+                                         (model->most_context > 0) ? FAKE_SEQUENCES : 0,
                                      .most_tokens = 128,
                                      .budget = 64,
+                                     .cache_tokens = model->cache_tokens,
+                                     .page_tokens = model->page_tokens,
                                      .mixed = true };
     ct_batch_cost cost;
 
@@ -112,7 +175,29 @@ void served_fake_open(served_fake *fake)
     served_fake_dispatch(&fake->model, &fake->dispatch);
 }
 
+void served_fake_open_texts(served_fake *fake, const ct_tokenizer *t)
+{
+    memset(fake, 0, sizeof(*fake));
+    fake->tokenizer = t;
+    fake->model = (ct_served_model){ .name = "fake",
+                                     .most_length = FAKE_LENGTH,
+                                     .n_id = ct_tokenizer_size(t),
+                                     .ctx = fake,
+                                     .encode = encode_text,
+                                     .most_context = FAKE_CONTEXT,
+                                     .tokenizer = t,
+                                     .cache_tokens = 3 * FAKE_CONTEXT,
+                                     .page_tokens = 4,
+                                     .open = open_sequence,
+                                     .close = close_sequence,
+                                     .grow = grow };
+    fake->score = calloc((size_t)(FAKE_SEQUENCES * fake->model.n_id), sizeof(float));
+    if (fake->score == NULL) abort();
+    served_fake_dispatch(&fake->model, &fake->dispatch);
+}
+
 void served_fake_close(served_fake *fake)
 {
     ct_dispatch_destroy(fake->dispatch);
+    free(fake->score);
 }

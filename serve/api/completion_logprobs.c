@@ -11,7 +11,8 @@ static void token_text(const ct_choice *c, int32_t id, ct_text *to)
     (void)ct_tokenizer_decode(ct_transaction_options(c->all->x)->model->tokenizer, &id, 1, to);
 }
 
-/* A name of its own: parts of characters as OpenAI writes them, "bytes:\\xe2". */
+/* A name of its own: parts of characters as OpenAI writes them, "bytes:\\xe2"; and a byte of value
+ * 0, which many readers of JSON refuse in names. */
 static void add_token_name(ct_text *to, const ct_text *piece)
 {
     const uint8_t *p = (const uint8_t *)piece->text, *end = p + piece->length;
@@ -19,7 +20,7 @@ static void add_token_name(ct_text *to, const ct_text *piece)
     int length;
 
     for (; whole && (p < end); p += length)
-        whole = (ct_utf8_read(p, end, &length) != CT_NO_CHARACTER);
+        whole = (ct_utf8_read(p, end, &length) != CT_NO_CHARACTER) && (*p != 0);
     if (whole) {
         ct_completion_quote(to, piece->text, piece->length);
         return;

@@ -7,7 +7,7 @@
 
 void ct_completion_quote(ct_text *to, const char *text, size_t n)
 {
-    const uint8_t *p = (const uint8_t *)text, *end = p + n;
+    const uint8_t *p = (const uint8_t *)((n > 0) ? text : ""), *end = p + n; /* else NULL */
     int length;
 
     ct_text_add(to, "\"");
