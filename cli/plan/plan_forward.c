@@ -1,5 +1,5 @@
 /* `cortado check --parallel --phase=TEST`: what one forward of a parallel file takes. */
-#include <stdlib.h>
+#include <math.h>
 
 #include "cli/plan/plan_job.h"
 #include "planner/forward_pass.h"
@@ -69,7 +69,7 @@ static void print(const forward *f, FILE *to)
             1e3 * t->all_s, f->pass.n_rank, 1e3 * t->compute_s, 1e3 * t->exposed_s);
     fprintf(to, "transfers   %d of %.1f MiB together, %.3f ms: %.0f %% hidden\n", n,
             ct_plan_mib((double)bytes), 1e3 * t->sums_s,
-            (t->sums_s > 0) ? 100 * (1 - t->exposed_s / t->sums_s) : 0);
+            (t->sums_s > 0) ? 100 * fmax(0, 1 - t->exposed_s / t->sums_s) : 0);
     fprintf(to, "if none hid %.3f ms\n", 1e3 * f->waits.all_s);
     fprintf(to, "one rank    %.3f ms\n", 1e3 * f->alone_s);
 }

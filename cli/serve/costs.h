@@ -6,10 +6,11 @@
  * edited, is no danger: at worst deadlines are kept less well.
  *
  * A row of the file has a size of batches (framework/net/engine_plan.h): its section says the
- * machine, the threads and the version, its key the net, the precision, the ranks that run at once,
- * and which rows of the net are wanted:
+ * machine, the threads and the version, its key the net and the most tokens of a batch, the
+ * precision, whether the run is deterministic, the ranks that run at once, and which rows of the
+ * net are wanted:
  *
- *     batch net 0123456789abcdef f32 ranks 1 rows all tokens 64 | pass 0.81
+ *     batch net 0123456789abcdef most 4096 f32 ranks 1 rows all tokens 64 | pass 0.81
  */
 #ifndef CT_COSTS_H
 #define CT_COSTS_H

@@ -47,6 +47,18 @@ is() {
     shift
     if "$@"; then ok "$name"; else not_ok "$name" "false: $*"; fi
 }
+# Words by chance as data/warandpeace, for nets that read characters. Needs python3.
+make_book() {
+    mkdir book
+    python3 - <<'EOP'
+import random
+random.seed(2)
+words = "the prince went home and said nothing of war . peace snow".split()
+for name, n in ("train", 4000), ("valid", 600):
+    open(f"book/{name}.txt", "w").write(" ".join(random.choice(words) for _ in range(n)))
+EOP
+    runs text 0 '' "$CORTADO" convert text --from=book --to=data/warandpeace --tokenizer=char
+}
 # A small data set and net: digits, a tiny LeNet, solver.prototxt.
 make_case() {
     "$CORTADO" convert digits --to=data --count=600 --seed=3 >out 2>&1 || { not_ok convert "digits"; finish; }

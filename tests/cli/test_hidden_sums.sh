@@ -5,15 +5,7 @@ command -v python3 >/dev/null || {
     skip kinds "no python3"
     finish
 }
-mkdir book
-python3 - <<'EOP'
-import random
-random.seed(2)
-words = "the prince went home and said nothing of war . peace snow".split()
-for name, n in ("train", 4000), ("valid", 600):
-    open(f"book/{name}.txt", "w").write(" ".join(random.choice(words) for _ in range(n)))
-EOP
-runs text 0 '' "$CORTADO" convert text --from=book --to=data/warandpeace --tokenizer=char
+make_book
 export CORTADO_POISON=1 # whoever reads what is dead reads NaN
 write() { # RANKS
     "$ROOT/scripts/nets/kraken.py" --kind=$kind --ways=4 --ranks=$1 --to=$kind --blocks=3 --width=96 --heads=4 --seq_len=24 --batch=2

@@ -32,15 +32,7 @@ runs too_narrow 1 '16 ways of width 8 have [0-9]+ parameters at the nearest, the
 is nothing_written [ ! -e x ]
 
 # ---- ways on ranks: losses, and snapshots that other ranks go on from
-mkdir book
-python3 - <<'EOF'
-import random
-random.seed(2)
-words = "the prince went home and said nothing of war . peace snow".split()
-for name, n in ("train", 4000), ("valid", 600):
-    open(f"book/{name}.txt", "w").write(" ".join(random.choice(words) for _ in range(n)))
-EOF
-runs text 0 '' "$CORTADO" convert text --from=book --to=data/warandpeace --tokenizer=char
+make_book
 small="--blocks=3 --width=96 --heads=4 --seq_len=24 --batch=4"
 train() { # RANKS NAME OPTIONS...
     n=$1 name=$2

@@ -11,21 +11,7 @@ if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
     finish
 fi
 
-# net INPUT ATTENTION TAIL: 259 ids
-net() {
-    cat <<END
-name: "Tiny" $1
-layer { name: "wte" type: "Embed" bottom: "tokens" top: "x" param { name: "wte" }
-  embed_param { input_dim: 259 num_output: 24 bias_term: false weight_filler { type: "gaussian" std: 1 } } }
-layer { name: "qkv" type: "InnerProduct" bottom: "x" top: "qkv"
-  inner_product_param { num_output: 72 axis: 2 weight_filler { type: "gaussian" std: 0.3 } } }
-layer { name: "attn" type: "Attention" bottom: "qkv" top: "attn" attention_param { num_heads: 2 $2 } }
-layer { name: "sum" type: "Eltwise" bottom: "x" bottom: "attn" top: "y" }
-$3
-END
-}
-head='layer { name: "head" type: "InnerProduct" bottom: "y" top: "head" param { name: "wte" }
-  inner_product_param { num_output: 259 axis: 2 bias_term: false } }'
+. "$ROOT/tests/cli/tiny_net.sh"
 net 'layer { name: "in" type: "Input" top: "tokens" input_param { shape { dim: 1 dim: 20000 } } }' 'causal: true' "$head" >texts.prototxt
 net 'layer { name: "in" type: "Input" top: "tokens" top: "mask"
   input_param { shape { dim: 1 dim: 64 } shape { dim: 1 dim: 64 } } }' '' '
