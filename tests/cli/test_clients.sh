@@ -2,7 +2,7 @@
 # cortado serve, asked by the programs that users have: OpenAI's client, and Triton's for KServe's /v2.
 . "$ROOT/tests/cli/lib.sh"
 if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
-    echo "SKIP: no libmicrohttpd"
+    skip clients "built without libmicrohttpd"
     finish
 fi
 python=$("$ROOT/scripts/test_venv.sh" numpy openai 'tritonclient[http]' 2>venv.log) || {

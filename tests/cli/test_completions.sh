@@ -3,7 +3,7 @@
 # logprobs, prefixes, chats, what is refused, clients that go.
 . "$ROOT/tests/cli/lib.sh"
 if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
-    echo "SKIP: no libmicrohttpd"
+    skip completions "built without libmicrohttpd"
     finish
 fi
 

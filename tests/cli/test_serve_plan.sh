@@ -2,7 +2,7 @@
 # refined; what a server would take and give, without listening; requests that hang on nothing else.
 . "$ROOT/tests/cli/lib.sh"
 if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
-    echo "SKIP: no libmicrohttpd"
+    skip serve_plan "built without libmicrohttpd"
     finish
 fi
 
