@@ -62,9 +62,15 @@ echo "ok launch mismatch ends with 4"
 # the switches of topology.conf, from every rank's address; and the file itself
 topology_of_8() { srun -N4 -n8 --distribution=cyclic --mpi=pmix "$CORTADO" info --topology >launch.log 2>&1; }
 # Open MPI 4.1.4 sometimes loses a rank when ranks connect to each other at the same moment, which all of
-# one address do here (its issue 10734; 2 of 40 runs on a busy machine, whatever limits of TCP are set)
-topology_of_8 || { grep -q 'Open MPI failed to TCP connect' launch.log && echo "note: Open MPI lost a connection; again" &&
-    topology_of_8; } || fail "info --topology"
+# one address do here (its issue 10734). The rank that connects says so, or the other one calls a handler
+# that is not there, within MPI_Init. On a busy machine that is 8 of 250 runs, whatever limits of TCP are set.
+lost_by_mpi() { grep -Eq 'Open MPI failed to TCP connect|by SIGSEGV .* in the start: MPI_Init' launch.log; }
+tries=1
+until topology_of_8; do
+    [ $tries -lt 4 ] && lost_by_mpi || fail "info --topology, after $tries runs"
+    echo "note: Open MPI lost a connection in run $tries; again"
+    tries=$((tries + 1))
+done
 grep -q 'found by: slurm' launch.log || fail "the topology is not from SLURM"
 grep -q 'switch leaf1: ranks 0-1,4-5' launch.log || fail "leaf1 does not hold n1 and n2"
 grep -q '2 nodes n\[3-4\], 2 each: ranks 2-3,6-7' launch.log || fail "leaf2 does not hold n3 and n4"
