@@ -89,6 +89,8 @@ const ct_option ct_option_table[] = {
     { "name", CT_OPTION_TEXT, "serve", "NAME", "what clients call the model (the net's name)" },
     { "api_key_file", CT_OPTION_TEXT, "serve", "FILE",
       "a key a line: clients must show one of them; health and / need none" },
+    { "batching", CT_OPTION_CHOICE, "serve", "PACKED|PADDED",
+      "requests side by side, or padded to the longest of a batch, to compare (PACKED)" },
     { "max_queue", CT_OPTION_COUNT, "serve", "N",
       "texts that may wait; others are refused with 429 (256)" },
     { "labels", CT_OPTION_TEXT, "serve", "FILE",

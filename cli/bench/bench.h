@@ -134,9 +134,12 @@ void ct_bench_codec_json(const ct_codec_bench *plan, const ct_codec_row *row, in
 #define CT_BENCH_SHAPES    "1x10,1x40,1x100,1x200,1x500,20x10,20x40"
 
 /** `batch` sequences of `tokens` each; cached > 0: behind about as many that a cache has, and the
- *  scores of the last one alone. */
+ *  scores of the last one alone. Where they are `mixed`, `tokens` is that of the longest. Then the
+ *  same ones follow as the next shape, padded to it: the runs of both take turns. */
 typedef struct ct_serve_shape {
     int64_t batch, tokens, cached;
+    bool mixed, padded;
+    int64_t length[CT_BENCH_MAX_BATCH]; /* of each that is mixed */
 } ct_serve_shape;
 
 typedef struct ct_serve_bench {
@@ -162,7 +165,8 @@ typedef struct ct_serve_row {
     double hidden;       /* the median of a run's share of them: ct_bench_hidden()     */
 } ct_serve_row;
 
-/** "1x10,8x1@128" into the plan. CT_ERR_CONFIG. */
+/** "1x10,8x1@128,10+20+30" into the plan; "mix20": 20 sequences of 2 to 100 tokens, 1070 in all.
+ *  CT_ERR_CONFIG. */
 ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan);
 /** The mean, over the sums and other transfers of a timed list of steps, of the share of its time
  *  that is spent elsewhere: 1 - (BEGIN + WAIT) / (from BEGIN to the end of WAIT). 0 where there is

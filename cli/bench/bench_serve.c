@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/bench/bench.h"
 #include "cli/bench/divided_net.h"
@@ -18,56 +19,120 @@ enum {
 };
 #define SECONDS 1.0 /* of the runs of a shape, about */
 
+/* 20 requests of 2 to 100 tokens, 1070 in all. */
+static const char mix20[] = "2+8+13+19+24+30+36+41+47+52+58+64+69+75+80+86+91+93+100+82";
+
+/* Lengths of unlike sequences, "10+20+30"; 0: none are there. Returns how many characters that is.
+ */
+static int read_lengths(const char *at, ct_serve_shape *s)
+{
+    int all = 0, read = 0;
+    int64_t n;
+
+    while ((s->batch < CT_BENCH_MAX_BATCH) &&
+           (sscanf(at + all, "%8" SCNd64 "%n", &n, &read) == 1)) {
+        if (n < 1) return 0;
+        s->length[s->batch++] = n;
+        if (n > s->tokens) s->tokens = n;
+        all += read;
+        if (at[all] != '+') break;
+        all++;
+    }
+    s->mixed = (s->batch > 1);
+    return s->mixed ? all : 0;
+}
+
+/* One shape at the beginning of a list; returns where it ends. NULL: there is none. */
+static const char *read_shape(const char *at, ct_serve_shape *s)
+{
+    int read = 0, more = 0;
+
+    *s = (ct_serve_shape){ 0 };
+    if (strncmp(at, "mix20", 5) == 0) return read_lengths(mix20, s) > 0 ? at + 5 : NULL;
+    if (at[strspn(at, "0123456789")] == '+') {
+        read = read_lengths(at, s);
+        return (read > 0) ? at + read : NULL;
+    }
+    if (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s->batch, &s->tokens, &read) != 2) {
+        if ((s->batch < 1) || (s->tokens != 0)) return NULL;
+        s->tokens = 1;
+        (void)sscanf(at, "%8" SCNd64 "%n", &s->batch, &read);
+    }
+    if ((at[read] == '@') && (sscanf(at + read, "@%8" SCNd64 "%n", &s->cached, &more) == 1) &&
+        (s->cached < 1))
+        return NULL;
+    return ((s->batch >= 1) && (s->tokens >= 1)) ? at + read + more : NULL;
+}
+
 ct_status ct_bench_shapes(const char *list, ct_serve_bench *plan)
 {
     plan->n_shape = 0;
     for (const char *at = list;; at++) {
-        ct_serve_shape s = { 0 };
-        int read = 0, more = 0;
-        bool good = (plan->n_shape < CT_BENCH_MAX_BATCH) &&
-                    (sscanf(at, "%8" SCNd64 "x%8" SCNd64 "%n", &s.batch, &s.tokens, &read) == 2);
+        ct_serve_shape s;
 
-        if (!good && (plan->n_shape < CT_BENCH_MAX_BATCH) && (s.batch > 0) && (s.tokens == 0)) {
-            s.tokens = 1;
-            good = (sscanf(at, "%8" SCNd64 "%n", &s.batch, &read) == 1);
-        }
-
-        if (good && (at[read] == '@') &&
-            (sscanf(at + read, "@%8" SCNd64 "%n", &s.cached, &more) == 1))
-            good = (s.cached >= 1);
-        at += read + more;
-        if (!good || (s.batch < 1) || (s.tokens < 1) || ((*at != ',') && (*at != '\0')))
+        at = read_shape(at, &s);
+        if ((at == NULL) || ((*at != ',') && (*at != '\0')) ||
+            (plan->n_shape + 1 + s.mixed > CT_BENCH_MAX_BATCH))
             return CT_FAIL(CT_ERR_CONFIG,
                            "--shapes=%s: expected up to %d of SEQUENCESxTOKENS, such as "
-                           "1x10,20x40, or SEQUENCESxTOKENS@CACHED, such as 8x1@128, or PICTURES, "
-                           "such as 1,8",
+                           "1x10,20x40, or SEQUENCESxTOKENS@CACHED, such as 8x1@128, or TOKENS of "
+                           "each, such as 10+20+30 or mix20, which count twice, or PICTURES, such "
+                           "as 1,8",
                            list, CT_BENCH_MAX_BATCH);
         plan->shape[plan->n_shape++] = s;
+        s.padded = true;
+        if (s.mixed) plan->shape[plan->n_shape++] = s;
         if (*at == '\0') return CT_OK;
     }
 }
+
+/* Tokens of all its sequences; and what they are padded with. */
+static int64_t tokens_of(const ct_serve_shape *s)
+{
+    int64_t n = 0;
+
+    for (int64_t k = 0; s->mixed && (k < s->batch); k++) n += s->length[k];
+    return s->mixed ? n : s->batch * s->tokens;
+}
+
+static int64_t padding_of(const ct_serve_shape *s)
+{
+    return s->padded ? s->batch * s->tokens - tokens_of(s) : 0;
+}
+
+/* The runs of a shape. */
+typedef struct runs {
+    double time[MOST], shaping[MOST], hidden[MOST];
+} runs;
 
 typedef struct bench {
     ct_served *served;
     ct_packed_item *item;
     int32_t *id; /* of a sequence: those in the cache, then those of a run */
     int64_t n_id, n_item;
+    int64_t n_filled; /* items of a run */
     ct_divided_net divided;
-    double time[MOST], shaping[MOST], hidden[MOST];
+    runs runs[2];  /* of shapes that take turns */
     int64_t n_run; /* timed ones, of all shapes */
     ct_text scores;
 } bench;
 
-/* Sequences of ids that are spread over the table, no two with the same beginning. */
+/* Sequences of ids that are spread over the table, no two with the same beginning. Padding is a
+ * sequence of its own, as in `serve`: no other sees it. */
 static void fill(bench *b, const ct_serve_shape *s)
 {
     int64_t ids = ct_packed_net_ids(ct_served_net(b->served));
 
     for (int64_t i = 0; i < b->n_id; i++) b->id[i] = (int32_t)(i * 7919 % ids);
     for (int64_t k = 0; k < s->batch; k++) {
-        b->item[k] = (ct_packed_item){ .id = b->id + k * s->tokens, .n = s->tokens };
+        b->item[k] = (ct_packed_item){ .id = b->id + k * s->tokens,
+                                       .n = s->mixed ? s->length[k] : s->tokens };
         if (s->cached > 0) b->item[k].want = CT_ROWS_LAST;
     }
+    b->n_filled = s->batch;
+    for (int64_t k = 0; s->padded && (k < s->batch); k++)
+        if (s->length[k] < s->tokens)
+            b->item[b->n_filled++] = (ct_packed_item){ .id = b->id, .n = s->tokens - s->length[k] };
 }
 
 static void close_sequences(bench *b, const ct_serve_shape *s)
@@ -130,7 +195,7 @@ static ct_status time_shaping(bench *b, const ct_serve_shape *s, double *seconds
     if (one.n > ct_packed_net_longest(net)) one.n = 1;
     CT_TRY(ct_packed_net_shape(net, &one, 1));
     *seconds_p = ct_clock_s();
-    CT_TRY(ct_packed_net_shape(net, b->item, s->batch));
+    CT_TRY(ct_packed_net_shape(net, b->item, b->n_filled));
     *seconds_p = ct_clock_s() - *seconds_p;
     return CT_OK;
 }
@@ -201,7 +266,7 @@ static ct_status run_tokens(bench *b, const ct_serve_shape *s, double *shaping_p
     CT_TRY(make_room(b, s));
     CT_TRY(time_shaping(b, s, shaping_p));
     *seconds_p = ct_clock_s();
-    CT_TRY(ct_packed_net_run(net, b->item, s->batch));
+    CT_TRY(ct_packed_net_run(net, b->item, b->n_filled));
     *seconds_p = ct_clock_s() - *seconds_p;
     return CT_OK;
 }
@@ -261,7 +326,7 @@ static void keep_scores(bench *b, const ct_serve_shape *s)
 }
 
 /* Run n of the shape, in the trace where one is wanted. */
-static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *row, int n)
+static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *row, runs *r, int n)
 {
     const ct_net *net = ct_served_whole(b->served);
     ct_trace *trace = plan->trace->trace;
@@ -269,46 +334,65 @@ static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *r
 
     ct_trace_begin(trace, b->n_run++);
     traced = ct_trace_start(trace);
-    CT_TRY(run_of(b)(b, &row->shape, &b->shaping[n], &b->time[n]));
+    CT_TRY(run_of(b)(b, &row->shape, &r->shaping[n], &r->time[n]));
     ct_trace_end(trace, traced, CT_TRACE_ITERATION, NULL, NULL);
     ct_trace_stop(trace); /* what comes before another shape's runs is none of them */
-    b->hidden[n] = ct_bench_hidden(net->forward, net->n_forward, &row->n_sum);
+    r->hidden[n] = ct_bench_hidden(net->forward, net->n_forward, &row->n_sum);
     return CT_OK;
 }
 
-static ct_status time_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
+/* A run before those that are timed: it packs weights. */
+static ct_status begin_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
 {
     bool pictures = (ct_served_samples(b->served) != NULL);
     const ct_serve_shape *s = &row->shape;
-    double begin;
-    bool over = false;
-    int n = 0;
 
     if (!pictures) fill(b, s);
-    CT_TRY(run_of(b)(b, s, &b->shaping[0], &b->time[0])); /* weights are packed */
+    CT_TRY(run_of(b)(b, s, &b->runs->shaping[0], &b->runs->time[0]));
     row->norm = pictures ? norm_of_pictures(b, s) : norm_of(b, s);
     if (plan->scores != NULL) keep_scores(b, s);
+    return CT_OK;
+}
+
+static void end_shape(runs *r, int n, ct_serve_row *row)
+{
+    row->repeats = n;
+    row->least_ms = r->time[0];
+    for (int i = 1; i < n; i++)
+        row->least_ms = (r->time[i] < row->least_ms) ? r->time[i] : row->least_ms;
+    row->least_ms *= 1e3;
+    row->ms = 1e3 * ct_median(r->time, n);
+    row->reshape_us = 1e6 * ct_median(r->shaping, n);
+    row->hidden = ct_median(r->hidden, n);
+}
+
+/* A shape, or two that take turns: what else the machine does then slows down both. */
+static ct_status time_shapes(bench *b, const ct_serve_bench *plan, ct_serve_row *row, int n_shape)
+{
+    bool pictures = (ct_served_samples(b->served) != NULL);
+    bool over = false;
+    double begin;
+    int n = 0;
+
+    for (int k = 0; k < n_shape; k++) CT_TRY(begin_shape(b, plan, &row[k]));
     begin = ct_clock_s();
     while (!over && (n < ((plan->repeat > 0) ? plan->repeat : MOST))) {
-        CT_TRY(watch_run(b, plan, row, n++));
-        CT_TRY(is_over(plan, n, ct_clock_s() - begin, &over));
+        for (int k = 0; k < n_shape; k++) {
+            if (n_shape > 1) fill(b, &row[k].shape);
+            CT_TRY(watch_run(b, plan, &row[k], &b->runs[k], n));
+        }
+        n++;
+        CT_TRY(is_over(plan, n, (ct_clock_s() - begin) / n_shape, &over));
     }
-    if (!pictures) close_sequences(b, s);
-    row->repeats = n;
-    row->least_ms = b->time[0];
-    for (int i = 1; i < n; i++)
-        row->least_ms = (b->time[i] < row->least_ms) ? b->time[i] : row->least_ms;
-    row->least_ms *= 1e3;
-    row->ms = 1e3 * ct_median(b->time, n);
-    row->reshape_us = 1e6 * ct_median(b->shaping, n);
-    row->hidden = ct_median(b->hidden, n);
+    if (!pictures) close_sequences(b, &row->shape);
+    for (int k = 0; k < n_shape; k++) end_shape(&b->runs[k], n, &row[k]);
     return CT_OK;
 }
 
 static ct_status check_pictures(const ct_serve_bench *plan)
 {
     for (int i = 0; i < plan->n_shape; i++)
-        if ((plan->shape[i].tokens != 1) || (plan->shape[i].cached > 0))
+        if ((plan->shape[i].tokens != 1) || (plan->shape[i].cached > 0) || plan->shape[i].mixed)
             return CT_FAIL(CT_ERR_CONFIG,
                            "--shapes: %" PRId64 "x%" PRId64 ": \"%s\" is a net of pictures: "
                            "expected how many, such as 1,8",
@@ -336,7 +420,7 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
         const ct_serve_shape *s = &plan->shape[i];
 
         if (s->batch * s->tokens > o.most_tokens) o.most_tokens = s->batch * s->tokens;
-        if (s->batch > o.most) o.most = s->batch;
+        if (s->batch * (1 + s->padded) > o.most) o.most = s->batch * (1 + s->padded);
         if (s->cached == 0) continue;
         length = s->cached + MOST_STEPS * s->tokens;
         if (length > o.most_length) o.most_length = length;
@@ -388,9 +472,10 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
     if (plan->repeat > MOST)
         return CT_FAIL(CT_ERR_CONFIG, "--repeat=%d: expected 1 to %d", plan->repeat, MOST);
     status = prepare(&b, plan);
-    for (int i = 0; (status == CT_OK) && (i < plan->n_shape); i++) {
-        row[i] = (ct_serve_row){ .shape = plan->shape[i] };
-        status = time_shape(&b, plan, &row[i]);
+    for (int i = 0; i < plan->n_shape; i++) row[i] = (ct_serve_row){ .shape = plan->shape[i] };
+    for (int i = 0, n; (status == CT_OK) && (i < plan->n_shape); i += n) {
+        n = 1 + plan->shape[i].mixed;
+        status = time_shapes(&b, plan, &row[i], n);
     }
     if (status == CT_OK) status = ct_trace_file_write(plan->trace);
     if ((status == CT_OK) && (plan->scores != NULL)) status = write_scores(&b, plan);
@@ -408,14 +493,16 @@ void ct_bench_serve_print(const ct_serve_bench *plan, const ct_serve_row *row)
 {
     printf("%s, %s, %d threads, medians\n", plan->model, plan->bf16 ? "BF16" : "F32",
            plan->n_thread);
-    printf("%8s %8s %8s %8s %10s %10s %12s %12s\n", "batch", "tokens", "cached", "repeats", "ms",
-           "least_ms", "tokens_per_s", "reshape_us");
+    printf("%8s %8s %8s %8s %10s %10s %12s %12s %8s\n", "batch", "tokens", "cached", "repeats",
+           "ms", "least_ms", "tokens_per_s", "reshape_us", "padding");
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_serve_row *r = &row[i];
+        char tokens[24];
 
-        printf("%8" PRId64 " %8" PRId64 " %8" PRId64 " %8d %10.3f %10.3f %12.0f %12.1f\n",
-               r->shape.batch, r->shape.tokens, r->shape.cached, r->repeats, r->ms, r->least_ms,
-               1e3 * (double)(r->shape.batch * r->shape.tokens) / r->ms, r->reshape_us);
+        snprintf(tokens, sizeof(tokens), "%s%" PRId64, r->shape.mixed ? "<=" : "", r->shape.tokens);
+        printf("%8" PRId64 " %8s %8" PRId64 " %8d %10.3f %10.3f %12.0f %12.1f %8" PRId64 "\n",
+               r->shape.batch, tokens, r->shape.cached, r->repeats, r->ms, r->least_ms,
+               1e3 * (double)tokens_of(&r->shape) / r->ms, r->reshape_us, padding_of(&r->shape));
     }
 }
 
@@ -432,6 +519,9 @@ void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct
                     "\"reshape_us\":%.2f,\"norm\":%.9g",
                     r->least_ms, r->repeats, plan->n_thread, plan->bf16 ? "BF16" : "F32",
                     r->reshape_us, r->norm);
+        if (r->shape.mixed)
+            ct_text_add(out, ",\"all_tokens\":%" PRId64 ",\"padding\":%" PRId64,
+                        tokens_of(&r->shape), padding_of(&r->shape));
         if (plan->parallel != NULL)
             ct_text_add(out, ",\"sums\":%d,\"hidden\":%.4f", r->n_sum, r->hidden);
         ct_text_add(out, "}\n");

@@ -49,7 +49,8 @@ static const ct_option serve_table[] = {
     { "model", CT_OPTION_TEXT, SERVE, "FILE", "a deploy net of tokens, or of pictures" },
     { "weights", CT_OPTION_TEXT, SERVE, "FILES", "its weights (as fillers make them)" },
     { "shapes", CT_OPTION_TEXT, SERVE, "LIST",
-      "sequences x tokens of each, 8x1@128: behind 128 in a cache; numbers of pictures "
+      "sequences x tokens of each, 8x1@128: behind 128 in a cache; 10+20+30, mix20: tokens of "
+      "each, packed and padded; numbers of pictures "
       "(1x10,1x40,1x100,1x200,1x500,20x10,20x40)" },
     { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
       "of products, and what lies between (F32)" },

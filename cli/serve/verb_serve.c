@@ -120,6 +120,13 @@ static ct_status read_chat_template(const ct_options *o, wish *w)
                    ct_options_place(o, "chat_template").text, w->chat_template);
 }
 
+static ct_policy read_policy(const ct_options *o)
+{
+    const char *text = ct_options_text(o, "batching");
+
+    return ((text != NULL) && (strcmp(text, "PADDED") == 0)) ? CT_POLICY_PADDED : CT_POLICY_PACKED;
+}
+
 static ct_status read_wish(const ct_options *o, wish *w)
 {
     static const char *const needs[] = { "model", "weights" };
@@ -146,10 +153,9 @@ static ct_status read_wish(const ct_options *o, wish *w)
                                   .weights = ct_options_text(o, "weights"),
                                   .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0),
                                   .deterministic = ct_options_flag(o, "deterministic") };
-    w->queue = (ct_scheduler_options){ .policy = CT_POLICY_PACKED,
-                                       .most_waiting = (int)most,
-                                       .most_count = MOST_COUNT,
-                                       .mixed = true };
+    w->queue = (ct_scheduler_options){
+        .policy = read_policy(o), .most_waiting = (int)most, .most_count = MOST_COUNT, .mixed = true
+    };
     w->net.cache_bytes = (double)ct_options_count(o, "kv_mb", 1024) * 0x1p20;
     CT_TRY(read_chat_template(o, w));
     CT_TRY(read_ms(o, "max_wait_ms", 0, &w->queue.max_wait_s));
@@ -224,12 +230,18 @@ static bool is_first(const server *s)
     return (s->job == NULL) || (s->job->rank == 0);
 }
 
-static void set_sequences(const ct_served_model *m, wish *w)
+static ct_status set_sequences(const ct_served_model *m, wish *w)
 {
-    if (m->most_context == 0) return;
+    if (m->most_context == 0) return CT_OK;
+    if (w->queue.policy == CT_POLICY_PADDED)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--batching=PADDED: %s makes texts go on, which is done packed alone: say "
+                       "PACKED, or leave out --tokenizer",
+                       w->net.model);
     w->queue.most_sequences = MOST_SEQUENCES;
     w->queue.cache_tokens = m->cache_tokens;
     w->queue.page_tokens = m->page_tokens;
+    return CT_OK;
 }
 
 /* Rank 0 alone sees texts and keys. */
@@ -256,8 +268,12 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
     model.tokenizer = s->tokenizer;
     CT_TRY(ct_any_model_create(s->net, &model, &s->model));
     w->queue.most_tokens = ct_any_model_most(s->model);
-    set_sequences(ct_any_model_served(s->model), w);
-    return CT_OK;
+    if ((ct_served_samples(s->net) != NULL) && (w->queue.policy == CT_POLICY_PADDED))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--batching=PADDED: pictures have one size: %s is no net of "
+                       "tokens",
+                       w->net.model);
+    return set_sequences(ct_any_model_served(s->model), w);
 }
 
 /* Where any rank fails, all end; what one has said is not said again by the others. */

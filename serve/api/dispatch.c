@@ -331,7 +331,9 @@ static ct_status run_kind(lane *l, ct_work_kind kind)
     for (int k = 0; k < l->batch->n; k++) {
         ct_work *w = work_of(&l->batch->slice[k]);
 
-        if (w->kind == kind) l->work[n++] = w;
+        if (w->kind != kind) continue;
+        if (l->batch->length > 0) w->padding = l->batch->length - w->tokens;
+        l->work[n++] = w;
     }
     if (n == 0) return CT_OK;
     return ((kind == CT_WORK_EMBED) ? m->embed : m->infer)(m->ctx, l->work, n);

@@ -35,9 +35,10 @@ typedef enum { CT_WORK_EMBED, CT_WORK_INFER, CT_WORK_COMPLETE } ct_work_kind;
 typedef struct ct_work ct_work;
 struct ct_work {
     ct_work_kind kind;
-    int64_t tokens; /* what it counts in a batch                                             */
-    ct_ids ids;     /* EMBED; COMPLETE: the prompt, and the tokens that were made            */
-    float *row;     /* EMBED: embedding_size numbers, of unit length                         */
+    int64_t tokens;  /* what it counts in a batch                                            */
+    int64_t padding; /* tokens beside these that are computed, and mean nothing              */
+    ct_ids ids;      /* EMBED; COMPLETE: the prompt, and the tokens that were made            */
+    float *row;      /* EMBED: embedding_size numbers, of unit length                         */
     ct_served_values *input, *output; /* INFER: in the order of the model's                   */
     /* COMPLETE */
     int64_t most_new; /* tokens to make, at most                                             */

@@ -24,6 +24,7 @@ struct ct_net_model {
     /* of a pass */
     ct_packed_item *item;
     int32_t *id;
+    int32_t *none; /* zeros: the ids of padding */
 };
 
 /* A sequence, with its tokens: nets come and go. */
@@ -53,6 +54,19 @@ static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
 
 /* ---- passes */
 
+/* The padding of these works as sequences of its own behind the n items of theirs: it is computed,
+ * and no token of theirs sees it. Returns how many items there are then. */
+static int64_t add_padding(const ct_net_model *m, ct_work *const *work, int n_work, int64_t n)
+{
+    int64_t longest = ct_packed_net_longest(m->net), most = ct_packed_net_most_tokens(m->net);
+
+    for (int i = 0; i < n_work; i++)
+        for (int64_t left = work[i]->padding; (left > 0) && (n < most); left -= longest)
+            m->item[n++] =
+                (ct_packed_item){ .id = m->none, .n = (left < longest) ? left : longest };
+    return n;
+}
+
 static ct_status embed(void *ctx, ct_work *const *work, int n)
 {
     const ct_net_model *m = ctx;
@@ -60,7 +74,7 @@ static ct_status embed(void *ctx, ct_work *const *work, int n)
 
     for (int i = 0; i < n; i++)
         m->item[i] = (ct_packed_item){ .id = work[i]->ids.id, .n = work[i]->ids.n };
-    CT_TRY(ct_packed_net_run(m->net, m->item, n));
+    CT_TRY(ct_packed_net_run(m->net, m->item, add_padding(m, work, n, n)));
     for (int i = 0; i < n; i++) {
         const float *row = m->item[i].row;
         double sum = 0, scale;
@@ -105,7 +119,7 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
             m->item[n_item++] = (ct_packed_item){ .id = m->id + n_id, .n = in->dim[1] };
         }
     }
-    CT_TRY(ct_packed_net_run(m->net, m->item, n_item));
+    CT_TRY(ct_packed_net_run(m->net, m->item, add_padding(m, work, n, n_item)));
     n_item = 0;
     for (int i = 0; i < n; i++) {
         CT_TRY(copy_rows(m, m->item + n_item, work[i]));
@@ -309,7 +323,8 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     m->net = net;
     m->item = calloc(most, sizeof(*m->item));
     m->id = calloc(most, sizeof(*m->id));
-    if ((m->item == NULL) || (m->id == NULL))
+    m->none = calloc(most, sizeof(*m->none));
+    if ((m->item == NULL) || (m->id == NULL) || (m->none == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for batches of %zu tokens", most);
     else
         status = take_tokenizer(m, tokenizer);
@@ -358,6 +373,7 @@ void ct_net_model_destroy(ct_net_model *m)
     if (m == NULL) return;
     free(m->item);
     free(m->id);
+    free(m->none);
     free(m->own.model);
     free(m->own.input);
     free(m->own.output);

@@ -99,6 +99,7 @@ void ct_work_bytes_ask(const ct_served_model *m, ct_work_kind kind, ct_work *con
     for (int i = 0; i < n; i++) {
         const ct_work *w = work[i];
 
+        add_count(to, w->padding);
         if (kind == CT_WORK_EMBED) {
             add_count(to, w->ids.n);
             ct_text_add_bytes(to, (const char *)w->ids.id, (size_t)w->ids.n * sizeof(*w->ids.id));
@@ -155,6 +156,8 @@ static ct_status read_works(const ct_served_model *m, bytes *b, ct_works *w)
     w->kind = (ct_work_kind)kind;
     CT_TRY(make_room(m, w, n));
     for (int i = 0; i < w->n; i++) {
+        take(b, &w->work[i].padding, sizeof(w->work[i].padding));
+        if (w->work[i].padding < 0) b->bad = true;
         if (w->kind == CT_WORK_EMBED) CT_TRY(take_ids(b, &w->work[i].ids));
         for (int k = 0; (w->kind == CT_WORK_INFER) && (k < m->n_input); k++)
             CT_TRY(take_values(b, &w->work[i].input[k]));

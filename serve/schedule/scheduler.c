@@ -701,7 +701,8 @@ static void shrink(const ct_scheduler *s, int oldest, double now, int *first_p, 
 
 static void fill_padded(ct_scheduler *s, ct_serve_batch *b, double now)
 {
-    ct_grouping g = { padded_cost, &s->cost, s->o.most_count, s->o.most_tokens };
+    int64_t most = (s->o.budget > 0) ? s->o.budget : s->o.most_tokens;
+    ct_grouping g = { padded_cost, &s->cost, s->o.most_count, most };
     int n = sort_waiting(s), n_group, first = 0, end_of, oldest;
 
     if (n == 0) return;

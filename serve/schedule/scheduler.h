@@ -14,8 +14,8 @@
  * Policy PACKED puts requests side by side without padding. A batch has at most `budget` tokens,
  * by default the knee of the measured cost; then one of 16 may have twice as many, so that the
  * table learns of them. Steps of sequences come first, then what arrived first;
- * later ones fill what is left. PADDED is for nets whose samples must have one length: groups of
- * least total time (batch_cost.h), found again for each batch, of which the one with the oldest
+ * later ones fill what is left. PADDED pads the requests of a batch to the longest of them: groups
+ * of least total time (batch_cost.h), found again for each batch, of which the one with the oldest
  * request runs.
  *
  * What arrived first is in the next batch in any case, so nothing starves. A chunk takes half of
@@ -39,7 +39,8 @@ typedef struct ct_scheduler_options {
     int most_count;       /* requests of a batch, steps left out, >= 1                       */
     int most_sequences;   /* that have begun and not ended; 0: the net makes none            */
     int64_t most_tokens;  /* of a batch: what the net was planned for                        */
-    int64_t budget;       /* tokens of a batch; 0: the knee. At least 2 most_sequences       */
+    int64_t budget;       /* tokens of a batch; 0: the knee, or, PADDED, what the net was
+                           * planned for. At least 2 most_sequences                          */
     int64_t cache_tokens; /* room for keys and values of sequences; 0 with most_sequences 0  */
     double max_wait_s;    /* how long to wait for a fuller batch; 0: run what is there       */
     bool mixed;           /* one pass may have chunks and steps                              */

@@ -25,8 +25,18 @@ assert all(0 < r["least_ms"] <= r["ms"] for r in rows), rows'
 fi
 runs json_to_stdout 0 '"precision":"BF16"' $serve --shapes=1x4 --repeat=3 --precision=BF16 --log=error --json
 is nothing_but_json sh -c '[ $(grep -vc "^{" out) = 0 ]'
+# unlike lengths: packed, then padded to the longest; the same rows come out
+runs mixed 0 '^ +3 +<=20 +0 +4 +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+ +28$' $serve --shapes=20+2+10 --repeat=4 --threads=1
+is mixed_packed grep -Eq '^ +3 +<=20 +0 +4 .* 0$' out
+runs mixed_json 0 '' $serve --shapes=1x3,20+2+10,2x4 --repeat=3 --threads=1 --json=m.json
+is mixed_lines sh -c '[ $(wc -l <m.json) = 4 ]'
+is mixed_fields grep -q '"norm":[0-9.e+-]*,"all_tokens":32,"padding":28}$' m.json
+is mixed_same sh -c '[ "$(sed -n "2s/.*norm\":\([^,]*\),.*/\1/p" m.json)" = "$(sed -n "3s/.*norm\":\([^,]*\),.*/\1/p" m.json)" ]'
+runs mix20_too_long 2 '20x100: sequences of "net.prototxt" have at most 20 tokens' $serve --shapes=mix20
 runs no_model 2 'needs --model' "$CORTADO" bench serve
-for shapes in 1x 1x10, 0x3 3x0 1x10x2 x 1x1@ 1x1@0 1x1@2x; do
+many=$(printf '1x1,%.0s' $(seq 62))
+runs many_shapes 2 'expected up to 64 of SEQUENCESxTOKENS' $serve --shapes=${many}1x2,3+4
+for shapes in 1x 1x10, 0x3 3x0 1x10x2 x 1x1@ 1x1@0 1x1@2x 3+ 3+0 3+4x2 3x4+2 mix20x mix21; do
     runs "shapes_$shapes" 2 'expected up to 64 of SEQUENCESxTOKENS' $serve --shapes=$shapes
 done
 sed 's/"qkv" top: "attn" attention_param {/& causal: true/' net.prototxt >causal.prototxt

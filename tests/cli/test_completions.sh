@@ -62,6 +62,8 @@ stop() {
 asks() { runs "$1" 0 '' timeout -k 5 120 python3 "$ROOT/tests/cli/completions.py" "$port" "$@"; }
 
 "$CORTADO" generate $all --tokenizer=bytes --prompt='The quick' --max_tokens=40 --log=error >text.out || not_ok generate "failed"
+runs padded 2 'batching=PADDED: deploy.prototxt makes texts go on.*say PACKED, or leave out --tokenizer' \
+    "$CORTADO" serve $all --tokenizer=bytes --batching=PADDED
 start plain --tokenizer=bytes
 asks greedy "$(cat text.out)"
 for case in stops streams draws equal_prompts logprobs prefix times refused no_chat pool; do asks $case; done

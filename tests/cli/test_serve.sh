@@ -47,6 +47,7 @@ runs bad_listen 2 'listen=localhost:1: expected ADDRESS:PORT in numbers' "$CORTA
 runs bad_queue 2 'max_queue=0: expected 1 to 100000' $serve $all --max_queue=0
 runs bad_budget 2 'max_batch_tokens=5000: expected AUTO, or 1 to 4096' $serve $all --max_batch_tokens=5000
 runs bad_budget_text 2 'max_batch_tokens=all: expected AUTO' $serve $all --max_batch_tokens=all
+runs bad_batching 2 'batching=PACK: expected one of PACKED|PADDED' $serve $all --batching=PACK
 runs bad_wait 2 'max_wait_ms=-1: expected milliseconds, 0 to 1e9' $serve $all --max_wait_ms=-1
 runs bad_deadline 2 'deadline_ms=0: expected milliseconds, 0.001 to 1e9' $serve $all --deadline_ms=0
 runs bad_name 2 'nobody could ask for a model called "a/b": give it by --name another name' $serve $all --name=a/b
@@ -165,6 +166,13 @@ python3 ask.py "$at" >asked 2>asked.err || not_ok asked "$(tail -n 5 asked.err)"
 cat asked
 if grep -q '^not ok' asked; then failed=1; fi
 down ends
+
+# padded batches: the same bytes
+up padded_starts $all --listen=127.0.0.1:0 --tokenizer=bytes --name=tiny --api_key_file=keys --batching=PADDED
+python3 ask.py "$at" >asked 2>asked.err || not_ok padded "$(tail -n 5 asked.err)"
+sed 's/ / padded_/' asked
+if grep -q '^not ok' asked; then failed=1; fi
+down padded_ends
 
 # other weights, while the server runs; and a file that is none, which changes nothing
 cp $weights other.h5

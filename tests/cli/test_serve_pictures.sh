@@ -61,6 +61,7 @@ bad mirrored 'bad.prototxt:2:27: serve.transform_param.mirror: pictures that are
 bad coloured "bad.prototxt:2:.*: serve.transform_param.force_color: the net's Input has 1 channels" 'transform_param { force_color: true }'
 bad means 'bad.prototxt:2:.*: serve: 3 mean_value for 1 channels' 'transform_param { mean_value: 1 mean_value: 2 mean_value: 3 }'
 bad no_mean 'bad.prototxt:2:.*: serve: mean_file nothing.binaryproto' 'transform_param { mean_file: "nothing.binaryproto" }' 3
+runs padded 2 'batching=PADDED: pictures have one size' $serve --model=net/deploy.prototxt --batching=PADDED
 bad no_labels 'nothing.names' 'labels: "nothing.names"' 3
 bad tokens 'bytes: the net takes pictures, and no tokens' 'tokenizer: "bytes"'
 head -n 9 net/names >nine

@@ -96,6 +96,11 @@ static void are_done(void *ctx)
     atomic_store(&((texts *)ctx)->done, true);
 }
 
+static void do_nothing(void *ctx)
+{
+    (void)ctx;
+}
+
 static void submit(rig *r, texts *t, int n, int32_t id)
 {
     ct_admission admission = CT_REFUSED_FULL;
@@ -258,6 +263,45 @@ static void test_between(void **state)
     close_rig(&r);
 }
 
+/* Who runs a padded batch is told what is beside each request's own tokens. */
+static void test_padding(void **state)
+{
+    static const int64_t tokens[] = { 1, 128 };
+    static const double s[] = { 1e-3, 2e-3 };
+    const ct_scheduler_options o = {
+        .policy = CT_POLICY_PADDED, .most_waiting = 4, .most_count = 4, .most_tokens = 128
+    };
+    int32_t ids[10] = { 0 };
+    float row[3][FAKE_SIZE];
+    ct_work work[3];
+    ct_work_set set = { .work = work, .n = 3, .done = do_nothing };
+    ct_scheduler_stats stats;
+    ct_admission admission;
+    ct_dispatch *d = NULL;
+    ct_batch_cost cost;
+    served_fake fake;
+    double retry;
+
+    (void)state;
+    served_fake_open(&fake);
+    assert_int_equal(ct_batch_cost_init(&cost, 2, tokens, s), CT_OK);
+    assert_int_equal(ct_dispatch_create(&fake.model, &o, &cost, &d), CT_OK);
+    for (int i = 0; i < 3; i++)
+        work[i] = (ct_work){ .kind = CT_WORK_EMBED,
+                             .tokens = 10 - 3 * i,
+                             .ids = { .id = ids, .n = 10 - 3 * i },
+                             .row = row[i] };
+    assert_int_equal(ct_dispatch_submit(d, &set, INFINITY, &admission, &retry), CT_OK);
+    ct_dispatch_step(d);
+    assert_int_equal(fake.n_embedded, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(work[i].padding, 3 * i);
+    ct_dispatch_read_stats(d, &stats);
+    assert_int_equal(stats.padding, 9);
+    assert_int_equal(stats.tokens, 30);
+    ct_dispatch_destroy(d);
+    served_fake_close(&fake);
+}
+
 static void test_sequences(void **state)
 {
     static const int64_t tokens[] = { 1, 128 };
@@ -306,7 +350,7 @@ int main(void)
         cmocka_unit_test(test_share),   cmocka_unit_test(test_first),
         cmocka_unit_test(test_many),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_between), cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_metrics), cmocka_unit_test(test_padding),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

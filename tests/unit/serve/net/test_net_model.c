@@ -225,6 +225,46 @@ static void same_bytes_without_vectors(void **state)
                      0);
 }
 
+/* Padding counts in a pass, and no embedding and no infer sees it: the same bytes as without. */
+static void padding_is_not_seen(void **state)
+{
+    static float alone[2][COLUMNS], row[2][COLUMNS];
+    static const int which[] = { 3, 7 };
+    float in[2 * 7];
+    ct_served *s = open_served(embeds, false);
+    ct_served_values input = { 2, { 2, 7 }, in }, output = { 0 };
+    ct_work work[2], *list[] = { &work[0], &work[1] };
+    const ct_served_model *m;
+    ct_net_model *model;
+    log_capture log;
+
+    (void)state;
+    assert_int_equal(ct_net_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
+    m = ct_net_model_served(model);
+    embed(m, which, 2, alone);
+    for (int i = 0; i < 2; i++)
+        work[i] = (ct_work){ .kind = CT_WORK_EMBED,
+                             .ids = { .id = ids[which[i]], .n = length[which[i]] },
+                             .padding = LONGEST - length[which[i]],
+                             .row = row[i] };
+    assert_int_equal(m->embed(m->ctx, list, 2), CT_OK);
+    assert_memory_equal(row, alone, sizeof(row));
+    for (int k = 0; k < 14; k++) in[k] = (float)ids[3][k % 7];
+    work[0] = (ct_work){
+        .kind = CT_WORK_INFER, .padding = MOST - 14, .input = &input, .output = &output
+    };
+    assert_int_equal(m->infer(m->ctx, list, 1), CT_OK);
+    assert_memory_equal(output.data, output.data + COLUMNS, COLUMNS * sizeof(float));
+    free(output.data);
+    work[0].padding++;
+    log_capture_start(&log);
+    assert_int_equal(m->infer(m->ctx, list, 1), CT_ERR_ARG);
+    log_capture_stop();
+    assert_non_null(strstr(log.error, "601 tokens"));
+    ct_net_model_destroy(model);
+    ct_served_close(s);
+}
+
 /* BLAS may add up otherwise where there are other rows. */
 static void engines_are_refused(void **state)
 {
@@ -261,9 +301,8 @@ static void plans_are_the_nets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bytes),
-        cmocka_unit_test(same_bytes_without_vectors),
-        cmocka_unit_test(engines_are_refused),
+        cmocka_unit_test(same_bytes),          cmocka_unit_test(same_bytes_without_vectors),
+        cmocka_unit_test(padding_is_not_seen), cmocka_unit_test(engines_are_refused),
         cmocka_unit_test(plans_are_the_nets),
     };
     char folder[] = "/tmp/cortado-model.XXXXXX", command[64];

@@ -29,17 +29,22 @@ static void test_embed(void **state)
 {
     int32_t ids[] = { 3, 0, 255, 7, 8 };
     float row[3][FAKE_SIZE] = { { 0 } };
-    ct_work work[3] = { { .kind = CT_WORK_EMBED, .row = row[0] },
+    ct_work work[3] = { { .kind = CT_WORK_EMBED, .padding = 4, .row = row[0] },
                         { .kind = CT_WORK_EMBED, .row = row[1] },
                         { .kind = CT_WORK_EMBED, .row = row[2] } };
     ct_work *each[] = { &work[0], &work[1], &work[2] };
     ct_text asked = { 0 }, said = { 0 };
+    ct_works w;
 
     (void)state;
     work[0].ids = (ct_ids){ .id = ids, .n = 5 };
     work[1].ids = (ct_ids){ .id = ids, .n = 1 };
     work[2].ids = (ct_ids){ .id = ids + 1, .n = 2 };
     ct_work_bytes_ask(&fake.model, CT_WORK_EMBED, each, 3, &asked);
+    assert_int_equal(ct_works_read(&fake.model, asked.text, asked.length, &w), CT_OK);
+    assert_int_equal(w.work[0].padding, 4);
+    assert_int_equal(w.work[1].padding, 0);
+    ct_works_free(&w);
     assert_int_equal(answer(&asked, &said), CT_OK);
     assert_int_equal(
         ct_work_bytes_take_answer(&fake.model, CT_WORK_EMBED, each, 3, said.text, said.length),
@@ -110,8 +115,13 @@ static void test_bad(void **state)
     expect_bad(asked.text, asked.length, "it ends too soon");
     wrong = CT_WORK_INFER;
     memcpy(asked.text, &wrong, sizeof(wrong));
-    wrong = -1; /* of the first input: a dimension */
-    memcpy(asked.text + 3 * sizeof(wrong), &wrong, sizeof(wrong));
+    wrong = -1; /* of the first work: its padding; then of its first input: a dimension */
+    memcpy(asked.text + 2 * sizeof(wrong), &wrong, sizeof(wrong));
+    expect_bad(asked.text, asked.length, "it ends too soon");
+    wrong = 0;
+    memcpy(asked.text + 2 * sizeof(wrong), &wrong, sizeof(wrong));
+    wrong = -1;
+    memcpy(asked.text + 4 * sizeof(wrong), &wrong, sizeof(wrong));
     expect_bad(asked.text, asked.length, "it ends too soon");
     ct_text_destroy(&asked);
     log_capture_start(&log);

@@ -169,6 +169,33 @@ static void test_most_count(void **state)
     close_rig(&r);
 }
 
+/* Padded to the longest, a group keeps to the budget, and one request may be longer. */
+static void test_padded_budget(void **state)
+{
+    ct_scheduler_options o = whole;
+    rig r;
+
+    (void)state;
+    o.policy = CT_POLICY_PADDED;
+    o.budget = 60;
+    r = open_rig(&o);
+    ask(&r, "a", 20, 0);
+    ask(&r, "b", 20, 0);
+    ask(&r, "c", 19, 0);
+    ask(&r, "d", 18, 0);
+    ask(&r, "e", 70, 0);
+    assert_true(ct_scheduler_next(r.s, r.now, r.b, &r.wake));
+    assert_true((r.b->n > 1) && (r.b->tokens <= 60));
+    assert_int_equal(r.b->tokens, r.b->n * r.b->length);
+    finish(&r);
+    for (int left = 5 - r.b->n; left > 0; left -= r.b->n) {
+        assert_true(ct_scheduler_next(r.s, r.now, r.b, &r.wake));
+        assert_true((r.b->tokens <= 60) || (r.b->n == 1));
+        finish(&r);
+    }
+    close_rig(&r);
+}
+
 /* Without a budget it is the knee: 0.95 x 1000 tokens/s are reached where t = 950 (0.02 +
  * (t - 10) 0.02 / 30), t = 12.67 / 0.3667 = 34.5. */
 static void test_budget_is_the_knee(void **state)
@@ -973,6 +1000,7 @@ int main(void)
         cmocka_unit_test(test_wrong_costs),
         cmocka_unit_test(test_runs_what_is_there),
         cmocka_unit_test(test_most_count),
+        cmocka_unit_test(test_padded_budget),
         cmocka_unit_test(test_budget_is_the_knee),
         cmocka_unit_test(test_max_wait),
         cmocka_unit_test(test_refusals),
