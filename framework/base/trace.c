@@ -168,7 +168,7 @@ static void add_span(const ct_trace_span *s, int rank, int r, int64_t start, int
     ct_text_add(out, ",\"args\":{\"kind\":\"%s\",\"iteration\":%" PRId64, kind_table[s->kind].name,
                 s->iteration);
     if (s->kind >= CT_TRACE_BUCKET) ct_text_add(out, ",\"bucket\":%d", s->number);
-    if ((s->kind == CT_TRACE_BUCKET) || (s->kind == CT_TRACE_COPY))
+    if ((s->kind == CT_TRACE_BUCKET) || (s->kind == CT_TRACE_COPY) || (s->bytes > 0))
         ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
     if ((s->detail != NULL) && (kind_table[s->kind].detail != NULL)) {
         ct_text_add(out, ",\"%s\":", kind_table[s->kind].detail);

@@ -49,7 +49,7 @@ typedef struct ct_trace_span {
     int number;         /* BUCKET, ENCODE, DECODE: of the bucket             */
     const char *name;   /* layer, parameter …; NULL: what the kind is called */
     const char *detail; /* layer type, algorithm; may be NULL                */
-    int64_t bytes;      /* of a bucket, of a copy                            */
+    int64_t bytes;      /* of a bucket, of a copy; of what a layer sums, or sends, whole */
     int64_t iteration;
     double start_s, end_s; /* ct_clock_s()                                   */
 } ct_trace_span;           /* name and detail are borrowed until the trace is written */

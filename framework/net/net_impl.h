@@ -278,6 +278,8 @@ void ct_pass_sums_release(ct_pass *pass);
 /** BEGIN and WAIT of a sum. Collective where the exec has other ranks. */
 ct_status ct_pass_sum_begin(ct_pass *pass, const ct_step *s);
 ct_status ct_pass_sum_wait(ct_pass *pass, const ct_step *s);
+/** Bytes of the whole that such a step adds up, or moves, in this run. */
+int64_t ct_pass_sum_bytes(const ct_pass *pass, const ct_step *s);
 
 /** Binds it as forward wants it; makes again what step `when` is the first to want. */
 void ct_pass_again_reset(ct_pass *pass);

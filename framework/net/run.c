@@ -287,10 +287,15 @@ static ct_status trace_step(const ct_pass *pass, const ct_step *s, double start)
     const ct_device *dev = pass->net->options.dev;
     const ct_exec *ex = &pass->exec;
     const ct_layer *l = pass->net->layer[s->layer];
+    ct_trace_span span = { .kind = kind[s->kind], .name = l->name, .detail = l->ops->type };
 
     if ((s->blob >= 0) || (s->kind == CT_STEP_DROP)) return CT_OK; /* a diff, nothing */
     if (dev->marks == NULL) CT_TRY(dev->sync(ex->stream));
-    ct_trace_end(ex->trace, start, kind[s->kind], l->name, l->ops->type);
+    span.start_s = start;
+    span.end_s = ct_clock_s();
+    span.bytes = ct_step_is_pair(s) ? ct_pass_sum_bytes(pass, s) : 0;
+    span.iteration = ct_trace_iteration(ex->trace);
+    ct_trace_add(ex->trace, &span);
     return CT_OK;
 }
 

@@ -68,6 +68,22 @@ static bool is_staged(const ct_pass *pass)
     return (pass->net->options.dev->kind != CT_DEVICE_CPU) && (pass->exec.sum_there == NULL);
 }
 
+/* Whether it stands in the list of forward. */
+static bool is_of_forward(const ct_net *net, const ct_step *s)
+{
+    return (s >= net->forward) && (s < net->forward + net->n_forward);
+}
+
+int64_t ct_pass_sum_bytes(const ct_pass *pass, const ct_step *s)
+{
+    const ct_layer *l = pass->net->layer[s->layer];
+    ct_transfer t;
+
+    if (s->of == CT_PAIR_SUM) return (int64_t)s->count * (int64_t)sizeof(double);
+    l->ops->sums->transfer(l, pass->instance[s->layer], is_of_forward(pass->net, s), &t);
+    return t.n * (int64_t)ct_dtype_size(t.dtype);
+}
+
 /* A receive may have begun ahead. */
 static ct_status transfer_begin(ct_pass *pass, const ct_step *s, bool forward)
 {
@@ -102,12 +118,6 @@ ct_status ct_pass_receive_ahead(ct_pass *pass, bool forward)
             CT_TRY(transfer_begin(pass, &list[i], forward));
     }
     return CT_OK;
-}
-
-/* Whether it stands in the list of forward. */
-static bool is_of_forward(const ct_net *net, const ct_step *s)
-{
-    return (s >= net->forward) && (s < net->forward + net->n_forward);
 }
 
 ct_status ct_pass_sum_begin(ct_pass *pass, const ct_step *s)

@@ -48,15 +48,21 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+static bool is_sum(const Ct__LayerParameter *p)
+{
+    const Ct__EltwiseParameter *e = p->eltwise_param;
+
+    return (e == NULL) || (e->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM);
+}
+
 static bool plain_sum(const Ct__LayerParameter *p)
 {
     const Ct__EltwiseParameter *e = p->eltwise_param;
 
-    if (e == NULL) return true;
-    for (size_t i = 0; i < e->n_coeff; i++) {
+    for (size_t i = 0; (e != NULL) && (i < e->n_coeff); i++) {
         if (e->coeff[i] != 1.0f) return false;
     }
-    return e->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
+    return is_sum(p);
 }
 
 /* Element by element: any order that all bottoms have; in bf16 sums alone. */
@@ -64,7 +70,7 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
 {
     bool bf16 = ct_blob_is_bf16(bottom[slot]), last = ct_blob_is_last(bottom[slot]);
 
-    if ((bf16 || last) && !plain_sum(p)) return false;
+    if ((bf16 && !is_sum(p)) || (last && !plain_sum(p))) return false;
     if (last && (p->n_bottom > CT_ELTWISE_LAST)) return false;
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, bottom[slot]->data.layout)) return false;
@@ -168,7 +174,8 @@ static void forward_max(const ct_layer *l, ct_instance *in, int64_t n, float *y)
 
 enum { PIECE = 1024 }; /* elements at a time, in a first-level cache */
 
-/* n bf16 numbers from `at` on, with the ReLU of the tail; added up in f32, rounded once. */
+/* n bf16 numbers from `at` on, with the ReLU of the tail; added up in f32, rounded once. (A plain
+ * sum's coefficients of 1 change no bit.) */
 CT_SIMD_CLONES static void sum_bf16(const ct_layer *l, const ct_instance *in, bool relu, int64_t at,
                                     int64_t n, float *y)
 {
@@ -176,9 +183,11 @@ CT_SIMD_CLONES static void sum_bf16(const ct_layer *l, const ct_instance *in, bo
 
     for (int k = 0; k < l->n_bottom; k++) {
         const float *x = ct_num_at(ct_blob_data(in->bottom[k]), true, at);
+        float c = coefficient(l, k);
 
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) sum[i] = ct_num_get(x, true, i) + ((k > 0) ? sum[i] : 0.0f);
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = c * ct_num_get(x, true, i) + ((k > 0) ? sum[i] : 0.0f);
     }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -372,6 +381,13 @@ static void backward_group(ct_instance *in)
                  ct_blob_diff(in->bottom[0]), ct_blob_diff(in->bottom[1]));
 }
 
+/* dx = c dy, both bf16. */
+static void scale_bf16(int64_t n, float c, const float *dy, float *dx)
+{
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i++) ct_num_put(dx, true, i, c * ct_num_get(dy, true, i));
+}
+
 /* A sum of two, and what makes it worth while: a ReLU, or gradients that add up. */
 static bool join(const ct_layer *l, ct_instance *in)
 {
@@ -407,7 +423,10 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
         if ((dx == NULL) || ((dx == dy) && plain_sum(l->param))) continue;
         if (ct_blob_is_bf16(in->bottom[k])) {
-            memcpy(dx, dy, ct_tensor_bytes(&in->bottom[k]->diff));
+            if (c == 1.0f)
+                memcpy(dx, dy, ct_tensor_bytes(&in->bottom[k]->diff));
+            else
+                scale_bf16(n, c, dy, dx);
             continue;
         }
         if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) {

@@ -281,6 +281,8 @@ static void rounds_once(void **state)
         { LAYER("l", "Bias", A, "y", "bias_param { filler { value: 0.7 } }"), true, 1, 0, 0,
           false },
         { LAYER("l", "Eltwise", AB, "y", ""), true, 1, 0, 0, false },
+        { LAYER("l", "Eltwise", AB, "y", "eltwise_param { coeff: 0.3 coeff: -3 }"), true, 1, 1, 0,
+          false },
         { LAYER("l", "BatchNorm", A, "y", ""), true, 1, 1, 0, false },
         { LAYER("l", "BatchNorm", A, "y", "batch_norm_param { use_global_stats: true }"), true, 1,
           1, 0, false },
@@ -333,7 +335,7 @@ static void casts(void **state)
         { LAYER("l", "PReLU", A, "y", ""), false, 0, 1, 0, false },
         { LAYER("l", "Eltwise", AB, "y", "eltwise_param { operation: MAX }"), false, 0, 1, 0,
           false },
-        { LAYER("l", "Eltwise", AB, "y", "eltwise_param { coeff: 2 coeff: 3 }"), false, 0, 1, 0,
+        { LAYER("l", "Eltwise", AB, "y", "eltwise_param { operation: PROD }"), false, 0, 1, 0,
           false },
         { LAYER("m", "Sigmoid", A, "m", "")
               LAYER("l", "Eltwise", "bottom: 'm' bottom: 'b'", "y", ""),
@@ -397,6 +399,9 @@ static void rows_of_tokens(void **state)
           true, 1, 0, 0, false },
         { LAYER("l", "InnerProduct", A, "y", IP), true, 0, 1, 0, false },
         { LAYER("l", "Eltwise", AB, "y", ""), true, 1, 0, 0, false },
+        { LAYER("l", "Eltwise", "bottom: 'b' bottom: 'a' bottom: 'b'", "y",
+                "eltwise_param { coeff: 0.3 coeff: 1 coeff: 1 }"),
+          true, 1, 1, 3, false },
     };
     static const int64_t dim[][4] = {
         { 2, 5, 3, 8 }, { 3, 19, 7, 10 }, { 1, 1, 1, 2 }, { 2, 40, 1, 1538 }, { 1, 33, 17, 64 }
