@@ -42,6 +42,16 @@ static ct_status take_fields(ct_options *o, const Ct__ServeParameter *s, const c
     return CT_OK;
 }
 
+/* What clients call it where `serve` says nothing. */
+static ct_status take_name(ct_options *o, const Ct__NetParameter *net, const ct_source_map *map)
+{
+    char place[480];
+
+    if ((net->name == NULL) || (net->name[0] == '\0')) return CT_OK;
+    snprintf(place, sizeof(place), "%s: name", ct_source_map_where(map, net, &net->name, "").text);
+    return ct_options_take(o, "serve", "name", net->name, place);
+}
+
 ct_status ct_serve_options_take(ct_options *o, const char *model)
 {
     Ct__NetParameter *net = NULL;
@@ -52,6 +62,7 @@ ct_status ct_serve_options_take(ct_options *o, const char *model)
     status = ct_net_read(model, map, &net);
     if (status == CT_OK) status = ct_net_find_served(net, model);
     if ((status == CT_OK) && (net->serve != NULL)) status = take_fields(o, net->serve, map);
+    if (status == CT_OK) status = take_name(o, net, map);
     if (net != NULL) ct__net_parameter__free_unpacked(net, NULL);
     ct_source_map_destroy(map);
     return status;

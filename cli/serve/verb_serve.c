@@ -96,8 +96,8 @@ static ct_status read_budget(const ct_options *o, int64_t *budget_p)
     return CT_OK;
 }
 
-/* Clients put it into paths and into JSON. */
-static ct_status check_name(const char *name)
+/* Clients put it into paths and into JSON. Without an option it is the net's. */
+static ct_status check_name(const ct_options *o, const char *name)
 {
     const uint8_t *p = (const uint8_t *)name, *end = p + strlen(name);
     bool good = (p < end) && (strchr(name, '/') == NULL);
@@ -106,9 +106,8 @@ static ct_status check_name(const char *name)
     for (; good && (p < end); p += n) good = (ct_utf8_read(p, end, &n) != CT_NO_CHARACTER);
     if (good) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
-                   "nobody could ask for a model called \"%s\": give it by --name another name, in "
-                   "UTF-8, not empty, without /",
-                   name);
+                   "%s=%s: nobody could ask for a model of this name: expected UTF-8 without /",
+                   ct_options_place(o, "name").text, name);
 }
 
 static ct_status read_chat_template(const ct_options *o, wish *w)
@@ -143,7 +142,10 @@ static ct_status read_wish(const ct_options *o, wish *w)
     *w = (wish){ .deadline_s = INFINITY,
                  .watchdog_s = (double)ct_options_count(o, "watchdog_seconds", 300),
                  .name = ct_options_text(o, "name") };
-    if (w->name != NULL) CT_TRY(check_name(w->name));
+    if (w->name == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: the net has no name: give it one, or one by --name",
+                       ct_options_text(o, "model"));
+    CT_TRY(check_name(o, w->name));
     w->check = ct_options_flag(o, "check");
     w->json = ct_options_text(o, "json");
     if ((w->json != NULL) && !w->check)
@@ -244,13 +246,29 @@ static ct_status set_sequences(const ct_served_model *m, wish *w)
     return CT_OK;
 }
 
+/* That there is one, by the place that names it. Its readers know the file alone. */
+static ct_status check_file(const ct_options *o, const char *name)
+{
+    const char *path = ct_options_text(o, name);
+
+    if ((path == NULL) || (strcmp(path, "bytes") == 0) || (access(path, R_OK) == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "%s=%s: %s", ct_options_place(o, name).text, path, strerror(errno));
+}
+
 /* Rank 0 alone sees texts and keys. */
 static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
     const char *tokenizer = ct_options_text(o, "tokenizer");
     const char *keys = ct_options_text(o, "api_key_file");
-    ct_any_model_options model = { .labels = is_first(s) ? ct_options_text(o, "labels") : NULL };
+    ct_option_place tokenizer_place = ct_options_place(o, "tokenizer");
+    ct_option_place labels_place = ct_options_place(o, "labels");
+    ct_any_model_options model = { .name = w->name,
+                                   .labels = is_first(s) ? ct_options_text(o, "labels") : NULL,
+                                   .tokenizer_place = tokenizer_place.text,
+                                   .labels_place = labels_place.text };
 
+    if (is_first(s)) CT_TRY(check_file(o, "tokenizer"));
+    if (is_first(s)) CT_TRY(check_file(o, "labels"));
     if (is_first(s)) CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
     if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
     if ((tokenizer != NULL) && is_first(s))
@@ -260,11 +278,6 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
     /* a text that goes on has its keys and values on one rank */
     if ((tokenizer == NULL) || ((s->job != NULL) && (s->job->size > 1))) w->net.cache_bytes = 0;
     CT_TRY(ct_served_open(&w->net, &s->net));
-    if (w->name == NULL) {
-        w->name = ct_served_whole(s->net)->name;
-        CT_TRY(check_name(w->name));
-    }
-    model.name = w->name;
     model.tokenizer = s->tokenizer;
     CT_TRY(ct_any_model_create(s->net, &model, &s->model));
     w->queue.most_tokens = ct_any_model_most(s->model);

@@ -1,5 +1,6 @@
 #include "serve/net/any_model.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "serve/net/image_model.h"
@@ -16,21 +17,29 @@ static ct_status make_pictures(const ct_served *net, const ct_any_model_options 
     ct_pictures *pictures;
 
     if (o->tokenizer != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: the net takes pictures, and no tokens",
-                       ct_tokenizer_source(o->tokenizer));
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: the net takes pictures, and no tokens",
+                       o->tokenizer_place, ct_tokenizer_source(o->tokenizer));
     CT_TRY(ct_served_make_pictures(net, &pictures));
     m->most = ct_sample_net_most(ct_served_samples(net));
     return ct_image_model_create(ct_served_samples(net), pictures, o->name, o->labels,
-                                 &m->pictures);
+                                 o->labels_place, &m->pictures);
 }
 
 static ct_status make_tokens(const ct_served *net, const ct_any_model_options *o, ct_any_model *m)
 {
+    const ct_tokenizer *t = o->tokenizer;
+    int64_t n_id = ct_packed_net_ids(ct_served_net(net));
+
     if (o->labels != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: the net takes tokens, and no pictures that have classes",
-                       o->labels);
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s=%s: the net takes tokens, and no pictures that have classes",
+                       o->labels_place, o->labels);
+    if ((t != NULL) && (ct_tokenizer_size(t) > n_id))
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s has ids up to %" PRId64 ", the net %" PRId64,
+                       o->tokenizer_place, ct_tokenizer_source(t), ct_tokenizer_size(t) - 1,
+                       n_id - 1);
     m->most = ct_packed_net_most_tokens(ct_served_net(net));
-    return ct_net_model_create(ct_served_net(net), o->tokenizer, o->name, &m->tokens);
+    return ct_net_model_create(ct_served_net(net), t, o->name, &m->tokens);
 }
 
 ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *o,

@@ -14,6 +14,8 @@ typedef struct ct_any_model_options {
     const char *name;              /* what clients call it                                  */
     const ct_tokenizer *tokenizer; /* of a net of tokens; borrowed. NULL: clients send ids  */
     const char *labels;            /* of a net of pictures, a file; NULL: classes have none */
+    /* what messages call these two: the option, or the field of the net's file */
+    const char *tokenizer_place, *labels_place;
 } ct_any_model_options;
 
 /** The net is borrowed. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA, logged: an option does not fit it.

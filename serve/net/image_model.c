@@ -103,7 +103,8 @@ static void release_labels(class_names *l)
 }
 
 /* Cuts the text into lines. The last one may end without a newline. */
-static ct_status take_lines(const char *path, size_t size, int64_t n, class_names *l)
+static ct_status take_lines(const char *path, const char *place, size_t size, int64_t n,
+                            class_names *l)
 {
     char *end = l->text + size;
     int64_t line = 0;
@@ -125,11 +126,11 @@ static ct_status take_lines(const char *path, size_t size, int64_t n, class_name
     }
     if (line == n) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,
-                   "%s: %" PRId64 " names, expected %" PRId64 ", one for each class of the net",
-                   path, line, n);
+                   "%s=%s: %" PRId64 " names, expected %" PRId64 ", one for each class of the net",
+                   place, path, line, n);
 }
 
-static ct_status read_labels(const char *path, int64_t n, class_names *l)
+static ct_status read_labels(const char *path, const char *place, int64_t n, class_names *l)
 {
     ct_status status;
     size_t size;
@@ -140,7 +141,7 @@ static ct_status read_labels(const char *path, int64_t n, class_names *l)
     if (l->name == NULL)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " names", n);
     else
-        status = take_lines(path, size, n, l);
+        status = take_lines(path, place, size, n, l);
     if (status != CT_OK) release_labels(l);
     return status;
 }
@@ -194,20 +195,20 @@ static ct_status describe(ct_image_model *m)
     return CT_OK;
 }
 
-static ct_status take_labels(ct_image_model *m, const char *path)
+static ct_status take_labels(ct_image_model *m, const char *path, const char *place)
 {
     if (path == NULL) return CT_OK;
     if (m->served.n_class == 0)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: net \"%s\" has no number for each class of a picture, so no names",
-                       path, m->name);
-    CT_TRY(read_labels(path, m->served.n_class, &m->labels));
+                       "%s=%s: net \"%s\" has no number for each class of a picture, so no names",
+                       place, path, m->name);
+    CT_TRY(read_labels(path, place, m->served.n_class, &m->labels));
     m->served.label = m->labels.name;
     return CT_OK;
 }
 
 ct_status ct_image_model_create(ct_sample_net *net, ct_pictures *pictures, const char *name,
-                                const char *labels, ct_image_model **m_p)
+                                const char *labels, const char *place, ct_image_model **m_p)
 {
     ct_image_model *m = calloc(1, sizeof(*m));
     ct_status status;
@@ -220,7 +221,7 @@ ct_status ct_image_model_create(ct_sample_net *net, ct_pictures *pictures, const
     m->pictures = pictures;
     m->name = strdup(name);
     status = (m->name != NULL) ? describe(m) : CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
-    if (status == CT_OK) status = take_labels(m, labels);
+    if (status == CT_OK) status = take_labels(m, labels, place);
     if (status != CT_OK) {
         ct_image_model_destroy(m);
         return status;

@@ -296,20 +296,14 @@ static void describe(ct_net_model *m)
     m->served.grow = grow;
 }
 
-static ct_status take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
+static void take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
 {
-    int64_t n_id = ct_packed_net_ids(m->net);
-
     m->tokenizer = t;
     m->before = m->after = -1;
-    if (t == NULL) return CT_OK;
-    if (ct_tokenizer_size(t) > n_id)
-        return CT_FAIL(CT_ERR_CONFIG, "%s has ids up to %" PRId64 ", the net %" PRId64,
-                       ct_tokenizer_source(t), ct_tokenizer_size(t) - 1, n_id - 1);
+    if (t == NULL) return;
     m->before = ct_tokenizer_find_special(t, "[CLS]");
     m->after = ct_tokenizer_find_special(t, "[SEP]");
     if ((m->before < 0) || (m->after < 0)) m->before = m->after = -1;
-    return CT_OK;
 }
 
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
@@ -327,12 +321,12 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     if ((m->item == NULL) || (m->id == NULL) || (m->none == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for batches of %zu tokens", most);
     else
-        status = take_tokenizer(m, tokenizer);
-    if (status == CT_OK) status = take_names(m, name);
+        status = take_names(m, name);
     if (status != CT_OK) {
         ct_net_model_destroy(m);
         return status;
     }
+    take_tokenizer(m, tokenizer);
     describe(m);
     *m_p = m;
     return CT_OK;

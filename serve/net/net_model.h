@@ -16,9 +16,8 @@
 
 typedef struct ct_net_model ct_net_model;
 
-/** The net and the tokenizer (NULL: clients send ids) are borrowed. A tokenizer with [CLS] and
- * [SEP] has them put around a text. CT_ERR_CONFIG, logged: the tokenizer has ids that the net has
- * not. */
+/** The net and the tokenizer (NULL: clients send ids) are borrowed. The net must have all ids of
+ * the tokenizer. One with [CLS] and [SEP] has them put around a text. CT_ERR_NOMEM. */
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                               ct_net_model **m_p);
 /** CT_ERR_CONFIG, logged: the net's ids, rows, lengths, or names of input and output are others. */

@@ -50,13 +50,13 @@ runs bad_budget_text 2 'max_batch_tokens=all: expected AUTO' $serve $all --max_b
 runs bad_batching 2 'batching=PACK: expected one of PACKED|PADDED' $serve $all --batching=PACK
 runs bad_wait 2 'max_wait_ms=-1: expected milliseconds, 0 to 1e9' $serve $all --max_wait_ms=-1
 runs bad_deadline 2 'deadline_ms=0: expected milliseconds, 0.001 to 1e9' $serve $all --deadline_ms=0
-runs bad_name 2 'nobody could ask for a model called "a/b": give it by --name another name' $serve $all --name=a/b
-runs bad_name_bytes 2 'nobody could ask for a model called' $serve $all --name="$(printf 'a\377')"
+runs bad_name 2 '--name=a/b: nobody could ask for a model of this name: expected UTF-8 without /' $serve $all --name=a/b
+runs bad_name_bytes 2 'nobody could ask for a model of this name' $serve $all --name="$(printf 'a\377')"
 runs empty_name 2 '--name: empty value' $serve $all --name=
 sed 's|name: "Tiny"|name: "org/Tiny"|' deploy.prototxt >slash.prototxt
-runs bad_net_name 2 'a model called "org/Tiny": give it by --name another name' $serve --model=slash.prototxt --weights=$weights
+runs bad_net_name 2 'slash.prototxt:1:1: name=org/Tiny: nobody could ask' $serve --model=slash.prototxt --weights=$weights
 sed 's|name: "Tiny"||' deploy.prototxt >nameless.prototxt
-runs no_net_name 2 'a model called "": give it by --name another name' $serve --model=nameless.prototxt --weights=$weights
+runs no_net_name 2 'nameless.prototxt: the net has no name: give it one, or one by --name' $serve --model=nameless.prototxt --weights=$weights
 runs no_keys 3 'nothing.keys' $serve $all --api_key_file=nothing.keys
 runs no_file 3 'nothing.h5' $serve --model=deploy.prototxt --weights=nothing.h5
 echo '# none' >empty.keys
@@ -74,7 +74,17 @@ END
 }
 words large.json 258
 words words.json 257
-runs few_ids 2 'large.json has ids up to 257, the net 256' $serve $all --tokenizer=large.json
+runs few_ids 2 '--tokenizer=large.json has ids up to 257, the net 256' $serve $all --tokenizer=large.json
+# … and of the net's file
+bad() { # NAME EXIT-CODE PATTERN SERVE
+    { echo "serve { $4 }"; cat deploy.prototxt; } >bad.prototxt
+    runs "$1" "$2" "bad.prototxt:1:9: serve.$3" $serve --model=bad.prototxt --weights=$weights
+}
+bad net_few_ids 2 'tokenizer=large.json has ids up to 257, the net 256' 'tokenizer: "large.json"'
+bad net_no_tokenizer 3 'tokenizer=none.json: No such file' 'tokenizer: "none.json"'
+bad net_labels 2 'labels=large.json: the net takes tokens, and no pictures that have classes' 'labels: "large.json"'
+bad net_served_name 2 'name=a/b: nobody could ask for a model of this name' 'name: "a/b"'
+bad net_empty_name 2 'name: empty value' 'name: ""'
 
 # up NAME OPTION...: a server in the background; $pid, $at
 up() {

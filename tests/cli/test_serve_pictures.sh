@@ -62,10 +62,10 @@ bad coloured "bad.prototxt:2:.*: serve.transform_param.force_color: the net's In
 bad means 'bad.prototxt:2:.*: serve: 3 mean_value for 1 channels' 'transform_param { mean_value: 1 mean_value: 2 mean_value: 3 }'
 bad no_mean 'bad.prototxt:2:.*: serve: mean_file nothing.binaryproto' 'transform_param { mean_file: "nothing.binaryproto" }' 3
 runs padded 2 'batching=PADDED: pictures have one size' $serve --model=net/deploy.prototxt --batching=PADDED
-bad no_labels 'nothing.names' 'labels: "nothing.names"' 3
-bad tokens 'bytes: the net takes pictures, and no tokens' 'tokenizer: "bytes"'
+bad no_labels 'bad.prototxt:2:9: serve.labels=nothing.names: No such file' 'labels: "nothing.names"' 3
+bad tokens 'bad.prototxt:2:9: serve.tokenizer=bytes: the net takes pictures, and no tokens' 'tokenizer: "bytes"'
 head -n 9 net/names >nine
-bad few_labels 'nine: 9 names, expected 10, one for each class of the net' 'labels: "nine"'
+bad few_labels 'bad.prototxt:2:9: serve.labels=nine: 9 names, expected 10, one for each class of the net' 'labels: "nine"'
 sed 's/digit "4"//' net/names >gap
 bad empty_label 'gap:5: empty, expected the name of class 4' 'labels: "gap"'
 

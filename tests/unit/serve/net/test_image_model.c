@@ -96,7 +96,8 @@ static ct_image_model *open_model(ct_served *s, const char *labels)
     ct_pictures *p;
 
     assert_int_equal(ct_served_make_pictures(s, &p), CT_OK);
-    assert_int_equal(ct_image_model_create(ct_served_samples(s), p, "m", labels, &m), CT_OK);
+    assert_int_equal(ct_image_model_create(ct_served_samples(s), p, "m", labels, "--labels", &m),
+                     CT_OK);
     return m;
 }
 
