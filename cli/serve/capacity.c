@@ -10,6 +10,7 @@
 /* Bytes, tokens and seconds. */
 typedef struct figures {
     double weights, values, planned, kept; /* bytes; of keys and values at most */
+    double work;                           /* … and what attention works in beside them */
     int64_t budget;
     double budget_s, token_s;
 } figures;
@@ -22,6 +23,11 @@ static bool has_pictures(const ct_capacity *c)
 static const char *unit(const ct_capacity *c)
 {
     return has_pictures(c) ? "picture" : "token";
+}
+
+static double work_bytes(const ct_capacity *c)
+{
+    return has_pictures(c) ? 0 : (double)ct_packed_net_work_bytes(ct_served_net(c->net));
 }
 
 /* Of keys and values. */
@@ -44,6 +50,7 @@ static ct_status find(const ct_capacity *c, figures *f)
     *f = (figures){ .values = (double)values,
                     .planned = (double)(m->planned - m->lasting),
                     .kept = token_bytes(c) * (double)c->model->cache_tokens,
+                    .work = work_bytes(c),
                     .budget = stats.budget,
                     .budget_s = ct_batch_cost_s(c->cost, stats.budget),
                     .token_s = ct_batch_cost_s(c->cost, 1) };
@@ -92,6 +99,7 @@ static void add_table(const ct_capacity *c, const figures *f, ct_text *t)
     if (m->most_context > 0)
         add_row(t, "keys and values", "%.1f MiB at most: %" PRId64 " tokens, %.1f KiB each",
                 f->kept / mib, m->cache_tokens, token_bytes(c) / 1024);
+    if (m->most_context > 0) add_row(t, "attention", "%.1f MiB to work in", f->work / mib);
     if (c->tokenizer != NULL)
         add_row(t, "tokenizer", "%.200s: %" PRId64 " ids", ct_tokenizer_source(c->tokenizer),
                 ct_tokenizer_size(c->tokenizer));
@@ -119,6 +127,7 @@ static void add_object(const ct_capacity *c, const figures *f, ct_text *t)
     ct_text_add(t, ",\"planned_bytes\":%.0f,\"planned_tokens\":%" PRId64, f->planned,
                 c->queue->most_tokens);
     ct_text_add(t, ",\"kv_bytes\":%.0f,\"kv_tokens\":%" PRId64, f->kept, m->cache_tokens);
+    ct_text_add(t, ",\"attention_bytes\":%.0f", f->work);
     ct_text_add(t, ",\"tokenizer\":");
     if (c->tokenizer != NULL)
         ct_text_add_json(t, ct_tokenizer_source(c->tokenizer));

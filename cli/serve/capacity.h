@@ -9,6 +9,7 @@
  *     activation_bytes                  values and buffers, planned for a batch of the budget
  *     planned_bytes, planned_tokens     … and for the largest batch
  *     kv_bytes, kv_tokens               keys and values, with all pages in use
+ *     attention_bytes                   what attention works in where texts go on, beside them
  *     tokenizer                         its file, or null
  *     budget_tokens, budget_s, budget_tokens_s
  *     token_s                           a batch of one token

@@ -25,6 +25,7 @@ typedef struct cache {
     ct_page_pool *pool; /* NULL: there is none                         */
     void **kept;        /* of each layer, its pages; NULL: it has none */
     void *work;
+    size_t work_bytes;
     double page_bytes; /* of all layers                                */
     double most_bytes; /* of all pages; 0: they are counted            */
 } cache;
@@ -291,7 +292,6 @@ static ct_status make_cache(ct_packed_net *p)
 {
     const ct_net *net = p->net;
     cache *c = &p->cache;
-    size_t most = 0;
 
     p->packed.n_thread = omp_get_max_threads();
     if ((p->cache.most_bytes > 0) && !p->pools) CT_TRY(count_pages(p));
@@ -309,15 +309,16 @@ static ct_status make_cache(ct_packed_net *p)
 
         if ((l->ops->sequence == NULL) || (l->ops->sequence->keep == NULL)) continue;
         CT_TRY(l->ops->sequence->keep(l, in, p->pages, p->packed.capacity, &kept, &work));
-        if (work > most) most = work;
+        if (work > c->work_bytes) c->work_bytes = work;
         c->kept[in->number] = ct_mem_reserve(kept); /* pages take memory when they are used */
         if (c->kept[in->number] == NULL)
             return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %" PRId64 " tokens of a cache",
                                  p->pages * CT_PAGE_TOKENS);
         c->page_bytes += (double)kept / (double)p->pages;
     }
-    if (most > 0) c->work = ct_mem_acquire(most);
-    if ((most > 0) && (c->work == NULL)) return CT_FAIL(CT_ERR_NOMEM, "no memory for a cache");
+    if (c->work_bytes > 0) c->work = ct_mem_acquire(c->work_bytes);
+    if ((c->work_bytes > 0) && (c->work == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a cache");
     p->packed.kept = c->kept;
     p->packed.work = c->work;
     return CT_OK;
@@ -449,6 +450,11 @@ int64_t ct_packed_net_page_tokens(const ct_packed_net *p)
 double ct_packed_net_token_bytes(const ct_packed_net *p)
 {
     return p->cache.page_bytes / CT_PAGE_TOKENS;
+}
+
+size_t ct_packed_net_work_bytes(const ct_packed_net *p)
+{
+    return p->cache.work_bytes;
 }
 
 /* The layer that makes the output: the last one, where some run in place. */

@@ -75,6 +75,8 @@ int64_t ct_packed_net_capacity(const ct_packed_net *p);
 int64_t ct_packed_net_cached(const ct_packed_net *p);
 int64_t ct_packed_net_page_tokens(const ct_packed_net *p);
 double ct_packed_net_token_bytes(const ct_packed_net *p);
+/** Bytes beside the cache that a layer works in while sequences grow; 0: none grow. */
+size_t ct_packed_net_work_bytes(const ct_packed_net *p);
 /** Ids are below. */
 int64_t ct_packed_net_ids(const ct_packed_net *p);
 /** Numbers of a row, and whether there is one a sequence. */

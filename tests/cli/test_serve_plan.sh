@@ -53,6 +53,16 @@ assert 100 * 72 * 4 < j["activation_bytes"] < j["planned_bytes"], j
 assert abs(j["budget_tokens_s"] * j["budget_s"] / 100 - 1) < 1e-4 and 0 < j["token_s"]
 END
 is figures python3 figures.py
+OMP_NUM_THREADS=2 runs check_threads 0 '^attention +[0-9.]+ MiB to work in$' $texts --check --max_batch_tokens=100 --json=t.json
+runs check_none 0 '"attention_bytes":0,' $embed --check --json
+cat >room.py <<'END'
+import json
+one, two = (json.load(open(f))["attention_bytes"] for f in ("c.json", "t.json"))
+# each thread has scores of rows with 64 tokens, and more; all share a number for each of 4096 sequences, and an end
+each = two - one
+assert each > 64 * 4 and 0 <= one - each - 8 * 4097 < 64, (one, two)
+END
+is room python3 room.py
 runs check_bf16 0 '^longest text    64 tokens' $texts --check --max_batch_tokens=100 --json=b.json --precision=BF16
 cat >halves.py <<'END'
 import json
