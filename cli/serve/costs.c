@@ -137,13 +137,19 @@ ct_status ct_costs_find(ct_costs *c, ct_job *job, ct_any_model *m, const ct_net 
     name_rows(c, job, m, net);
     *cost = (ct_batch_cost){ .n = 0 };
     found = (c->plan != NULL) && read_rows(c, cost);
-    if ((c->plan != NULL) && (found != 0))
+    if ((found != 0) && ct_batch_cost_is_short(cost, ct_any_model_most(m), MEASURE_S)) {
+        CT_INFO("plan %s: costs of batches end at %" PRId64
+                " tokens, and there is time for more: they are measured again.",
+                c->file, cost->tokens[cost->n - 1]);
+        found = 0;
+    } else if (found != 0) {
         CT_INFO("plan %s: costs of batches of %d sizes, from %" PRId64 " to %" PRId64
                 " tokens: nothing is measured.",
                 c->file, cost->n, cost->tokens[0], cost->tokens[cost->n - 1]);
-    else if (c->was_there)
+    } else if (c->was_there) {
         CT_INFO("plan %s has no costs of this net's batches as they run here: they are measured.",
                 c->file);
+    }
     if (job != NULL) CT_TRY(ct_group_max(&job->group.job, &found, 1));
     return (found != 0) ? share(job, cost) : measure(c, job, m, cost);
 }

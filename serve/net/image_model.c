@@ -314,7 +314,7 @@ ct_status ct_image_model_measure(ct_image_model *m, double limit_s, ct_batch_cos
     CT_TRY(time_batch(m, 1, &once)); /* packs weights, touches memory */
     start = ct_clock_s();
     for (int64_t k = 1; (n < CT_BATCH_COST_POINTS) && (k <= most); k *= 2) {
-        if ((n > 0) && (2 * (ct_clock_s() - start + 2 * s[n - 1]) > limit_s)) break;
+        if ((n > 0) && !ct_batch_cost_has_time(ct_clock_s() - start, s[n - 1], limit_s)) break;
         size[n] = k;
         CT_TRY(time_batch(m, k, &s[n]));
         n++;

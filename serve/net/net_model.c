@@ -411,7 +411,7 @@ ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *c
     start = ct_clock_s();
     for (int64_t t = 1; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (t <= most));
          t *= (t == 1) ? 8 : 2) {
-        if ((t > 512) && (2 * (ct_clock_s() - start + 2 * s[n - 1]) > limit_s)) break;
+        if ((t > 512) && !ct_batch_cost_has_time(ct_clock_s() - start, s[n - 1], limit_s)) break;
         tokens[n] = (t < most) ? t : most;
         CT_TRY(time_batch(m, tokens[n], &s[n]));
         n++;

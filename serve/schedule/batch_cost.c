@@ -81,6 +81,20 @@ double ct_batch_cost_s(const ct_batch_cost *c, int64_t tokens)
     return (1 - f) * c->s[i] + f * c->s[i + 1];
 }
 
+bool ct_batch_cost_has_time(double spent_s, double last_s, double limit_s)
+{
+    return 2 * (spent_s + 2 * last_s) <= limit_s;
+}
+
+bool ct_batch_cost_is_short(const ct_batch_cost *c, int64_t most, double limit_s)
+{
+    double sum = 0;
+
+    for (int i = 0; i < c->n; i++) sum += c->measured[i];
+    return (2 * c->tokens[c->n - 1] <= most) &&
+           ct_batch_cost_has_time(2 * sum, 2 * c->measured[c->n - 1], limit_s);
+}
+
 int64_t ct_batch_cost_knee(const ct_batch_cost *c)
 {
     double best = 0, rate, slope, crossing;

@@ -9,6 +9,7 @@
 #ifndef CT_BATCH_COST_H
 #define CT_BATCH_COST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "framework/base/status.h"
@@ -30,6 +31,12 @@ typedef struct ct_batch_cost {
 ct_status ct_batch_cost_init(ct_batch_cost *c, int n, const int64_t *tokens, const double *s);
 /** Seconds of a batch of so many tokens; 0 of none. */
 double ct_batch_cost_s(const ct_batch_cost *c, int64_t tokens);
+/** Whether a measurement that is to take limit_s has time for a size twice the last, after spent_s:
+ *  a first round takes half of it, and others follow. */
+bool ct_batch_cost_has_time(double spent_s, double last_s, double limit_s);
+/** Whether such a measurement, for batches of at most `most` tokens, would have had time for more,
+ *  had it taken twice as long for each: something else slowed it. */
+bool ct_batch_cost_is_short(const ct_batch_cost *c, int64_t most, double limit_s);
 /** The least tokens with CT_KNEE_SHARE of the best tokens/s of the table. */
 int64_t ct_batch_cost_knee(const ct_batch_cost *c);
 /** A batch of so many tokens took s. The points beside it move an eighth of the way; a time beyond

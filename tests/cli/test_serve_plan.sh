@@ -85,6 +85,13 @@ is plan_rows [ "$rows" -ge 8 ]
 is plan_end grep -q "^end $rows\$" p.plan
 runs plan_second 0 "costs of batches of $rows sizes, from 1 to 4096 tokens: nothing is measured" $embed --check --plan=p.plan
 is plan_same cmp p.plan first.plan
+# a table that a busy machine cut short; and such a file cut short
+{ sed -n 1,2p first.plan; grep -E 'tokens (1|8|16|32|64) ' first.plan; echo 'end 5'; } >short.plan
+runs plan_short 0 'short.plan: costs of batches end at 64 tokens, and there is time for more: they are measured again' \
+    $embed --check --plan=short.plan
+runs plan_whole_again 0 "costs of batches of $rows sizes, from 1 to 4096 tokens: nothing is measured" $embed --check --plan=short.plan
+sed '$d' first.plan >cut.plan
+runs plan_cut 3 'cut.plan:[0-9]+: damaged plan' $embed --check --plan=cut.plan
 # times that nothing has: they are those of the file
 sed 's/\(tokens [0-9]*\) | pass .*/\1 | pass 7500/' first.plan >slow.plan
 runs plan_read 0 '"token_s":7.5,' $embed --check --plan=slow.plan --json

@@ -186,6 +186,24 @@ static void test_cost_is_refined(void **state)
     assert_true(fabs(ct_batch_cost_s(&c, 400) - 800) < 8);
 }
 
+/* A measurement of 1 s goes on while what was spent, and a size twice the last, take half of it. */
+static void test_short_tables(void **state)
+{
+    static const int64_t size[] = { 1, 8, 16 };
+    static const double quick[] = { 0.01, 0.01, 0.02 }, slow[] = { 0.03, 0.04, 0.1 };
+    ct_batch_cost c;
+
+    (void)state;
+    assert_true(ct_batch_cost_has_time(0.25, 0.125, 1));
+    assert_false(ct_batch_cost_has_time(0.25, 0.1875, 1));
+    assert_int_equal(ct_batch_cost_init(&c, 3, size, quick), CT_OK);
+    assert_true(ct_batch_cost_is_short(&c, 32, 1)); /* 2 x (0.04 + 2 x 0.02) x 2 */
+    assert_false(ct_batch_cost_is_short(&c, 31, 1));
+    assert_false(ct_batch_cost_is_short(&c, 32, 0.3));
+    assert_int_equal(ct_batch_cost_init(&c, 3, size, slow), CT_OK);
+    assert_false(ct_batch_cost_is_short(&c, 32, 1));
+}
+
 static void test_bad_costs(void **state)
 {
     static const int64_t equal[] = { 10, 10 };
@@ -211,6 +229,7 @@ int main(void)
         cmocka_unit_test(test_every_division),  cmocka_unit_test(test_known_groups),
         cmocka_unit_test(test_cost_between),    cmocka_unit_test(test_cost_does_not_fall),
         cmocka_unit_test(test_cost_is_refined), cmocka_unit_test(test_bad_costs),
+        cmocka_unit_test(test_short_tables),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
