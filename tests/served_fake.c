@@ -108,6 +108,14 @@ static void close_sequence(void *ctx, void *sequence)
     free(sequence);
 }
 
+static int64_t peek(void *ctx, const int32_t *id, int64_t n)
+{
+    (void)ctx;
+    (void)id;
+    (void)n;
+    return 0;
+}
+
 /* Of all tokens one is ahead of the others, which follow in no order that texts would have. */
 static void fill_scores(const served_fake *fake, int32_t last, int64_t place, float *score)
 {
@@ -190,6 +198,7 @@ void served_fake_open_texts(served_fake *fake, const ct_tokenizer *t)
                                      .page_tokens = 4,
                                      .open = open_sequence,
                                      .close = close_sequence,
+                                     .peek = peek,
                                      .grow = grow };
     fake->score = calloc((size_t)(FAKE_SEQUENCES * fake->model.n_id), sizeof(float));
     if (fake->score == NULL) abort();

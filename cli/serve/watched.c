@@ -66,6 +66,13 @@ static void close_sequence(void *ctx, void *sequence)
     w->of->close(w->of->ctx, sequence);
 }
 
+static int64_t peek(void *ctx, const int32_t *id, int64_t n)
+{
+    const ct_watched *w = ctx;
+
+    return w->of->peek(w->of->ctx, id, n);
+}
+
 static ct_status grow(void *ctx, ct_work_piece *piece, int n)
 {
     const ct_watched *w = ctx;
@@ -88,5 +95,6 @@ void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job
     w->model.infer = infer;
     w->model.open = open_sequence;
     w->model.close = close_sequence;
+    w->model.peek = peek;
     w->model.grow = grow;
 }

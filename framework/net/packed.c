@@ -525,6 +525,11 @@ ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n
     return CT_OK;
 }
 
+int64_t ct_packed_net_peek(const ct_packed_net *p, const int32_t *id, int64_t n)
+{
+    return (p->cache.pool != NULL) ? ct_page_pool_peek(p->cache.pool, id, n) : 0;
+}
+
 void ct_packed_sequence_close(ct_packed_sequence *s)
 {
     if (s == NULL) return;

@@ -1,6 +1,7 @@
 #include "framework/net/pages.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@ struct ct_page_pool {
     int64_t n_bucket;
     int32_t oldest, newest; /* of those that no list has */
     uint64_t number;        /* the last one given        */
+    pthread_mutex_t lock;
+    bool made_lock;
 };
 
 ct_status ct_page_pool_create(int64_t n, ct_page_pool **p_p)
@@ -38,8 +41,9 @@ ct_status ct_page_pool_create(int64_t n, ct_page_pool **p_p)
     if (p != NULL) {
         p->page = calloc((size_t)n, sizeof(p->page[0]));
         p->bucket = calloc((size_t)n, sizeof(p->bucket[0]));
+        p->made_lock = (pthread_mutex_init(&p->lock, NULL) == 0);
     }
-    if ((p == NULL) || (p->page == NULL) || (p->bucket == NULL)) {
+    if ((p == NULL) || (p->page == NULL) || (p->bucket == NULL) || !p->made_lock) {
         ct_page_pool_destroy(p);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a table of %" PRId64 " pages", n);
     }
@@ -57,14 +61,20 @@ ct_status ct_page_pool_create(int64_t n, ct_page_pool **p_p)
 void ct_page_pool_destroy(ct_page_pool *p)
 {
     if (p == NULL) return;
+    if (p->made_lock) (void)pthread_mutex_destroy(&p->lock);
     free(p->page);
     free(p->bucket);
     free(p);
 }
 
-int64_t ct_page_pool_free(const ct_page_pool *p)
+int64_t ct_page_pool_free(ct_page_pool *p)
 {
-    return p->n_free;
+    int64_t n;
+
+    (void)pthread_mutex_lock(&p->lock);
+    n = p->n_free;
+    (void)pthread_mutex_unlock(&p->lock);
+    return n;
 }
 
 /* ---- finding pages by what they hold */
@@ -135,12 +145,18 @@ static void let_go(ct_page_pool *p, int32_t i)
 
 /* ---- lists */
 
-/* Holds those that begin as id[n] does, but for its last token, whose scores nobody kept. */
+/* Full pages of id[n] that another list may share: the last token's scores nobody kept. */
+static int64_t most_shared(int64_t n)
+{
+    return (n > 0) ? (n - 1) / CT_PAGE_TOKENS : 0;
+}
+
+/* Holds those that begin as id[n] does. */
 static int64_t share(ct_page_pool *p, const int32_t *id, int64_t n, ct_page_list *list)
 {
     int64_t k = 0;
 
-    for (; (k < list->n) && ((k + 1) * CT_PAGE_TOKENS < n); k++) {
+    for (; (k < list->n) && (k < most_shared(n)); k++) {
         int32_t i = find(p, list->last, id + k * CT_PAGE_TOKENS);
 
         if (i == NONE) break;
@@ -151,23 +167,30 @@ static int64_t share(ct_page_pool *p, const int32_t *id, int64_t n, ct_page_list
     return k;
 }
 
-ct_status ct_page_list_open(ct_page_pool *p, const int32_t *id, int64_t n, int64_t capacity,
-                            ct_page_list *list, bool *room_p)
+int64_t ct_page_pool_peek(ct_page_pool *p, const int32_t *id, int64_t n)
 {
-    int64_t shared;
+    uint64_t last = 0;
+    int64_t k = 0;
 
-    *list = (ct_page_list){ .n = ct_pages_of(capacity) };
-    *room_p = false;
-    if (list->n > p->n) return CT_OK;
-    list->page = malloc((size_t)(list->n + 1) * sizeof(list->page[0]));
-    if (list->page == NULL)
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence of %" PRId64 " tokens", capacity);
-    shared = share(p, id, n, list);
+    (void)pthread_mutex_lock(&p->lock);
+    for (; k < most_shared(n); k++) {
+        int32_t i = find(p, last, id + k * CT_PAGE_TOKENS);
+
+        if (i == NONE) break;
+        last = p->page[i].number;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    return k * CT_PAGE_TOKENS;
+}
+
+/* False: there are not enough. With the lock held. */
+static bool take_pages(ct_page_pool *p, const int32_t *id, int64_t n, ct_page_list *list)
+{
+    int64_t shared = share(p, id, n, list);
+
     if (p->n_free < list->n - shared) {
         while (shared > 0) let_go(p, list->page[--shared]);
-        free(list->page);
-        *list = (ct_page_list){ .page = NULL };
-        return CT_OK;
+        return false;
     }
     for (int64_t k = shared; k < list->n; k++) {
         int32_t i = p->oldest;
@@ -177,7 +200,24 @@ ct_status ct_page_list_open(ct_page_pool *p, const int32_t *id, int64_t n, int64
         list->page[k] = i;
     }
     list->length = shared * CT_PAGE_TOKENS;
-    *room_p = true;
+    return true;
+}
+
+ct_status ct_page_list_open(ct_page_pool *p, const int32_t *id, int64_t n, int64_t capacity,
+                            ct_page_list *list, bool *room_p)
+{
+    *list = (ct_page_list){ .n = ct_pages_of(capacity) };
+    *room_p = false;
+    if (list->n > p->n) return CT_OK;
+    list->page = malloc((size_t)(list->n + 1) * sizeof(list->page[0]));
+    if (list->page == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence of %" PRId64 " tokens", capacity);
+    (void)pthread_mutex_lock(&p->lock);
+    *room_p = take_pages(p, id, n, list);
+    (void)pthread_mutex_unlock(&p->lock);
+    if (*room_p) return CT_OK;
+    free(list->page);
+    *list = (ct_page_list){ .page = NULL };
     return CT_OK;
 }
 
@@ -202,16 +242,20 @@ static void publish(ct_page_pool *p, ct_page_list *list, int64_t k)
 
 void ct_page_list_grow(ct_page_pool *p, ct_page_list *list, const int32_t *id, int64_t n)
 {
+    (void)pthread_mutex_lock(&p->lock);
     for (int64_t i = 0; i < n; i++) {
         list->fresh[list->length++ % CT_PAGE_TOKENS] = id[i];
         if (list->length % CT_PAGE_TOKENS == 0) publish(p, list, list->length / CT_PAGE_TOKENS - 1);
     }
+    (void)pthread_mutex_unlock(&p->lock);
 }
 
 /* The last pages come into the queue first, so that none is there longer than those behind it. */
 void ct_page_list_close(ct_page_pool *p, ct_page_list *list)
 {
+    (void)pthread_mutex_lock(&p->lock);
     for (int64_t k = list->n; k > 0; k--) let_go(p, list->page[k - 1]);
+    (void)pthread_mutex_unlock(&p->lock);
     free(list->page);
     *list = (ct_page_list){ .page = NULL };
 }

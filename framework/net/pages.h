@@ -6,7 +6,7 @@
  * alone. So sequences that begin alike share the pages of their beginning, and pages of a list that
  * was closed serve later ones until they are taken for other tokens, the least recently used first.
  *
- * Nothing here knows what a page holds. One thread at a time uses a pool and its lists.
+ * Nothing here knows what a page holds. Any threads use a pool, one at a time each of its lists.
  */
 #ifndef CT_PAGES_H
 #define CT_PAGES_H
@@ -49,7 +49,9 @@ void ct_page_list_grow(ct_page_pool *p, ct_page_list *list, const int32_t *id, i
 void ct_page_list_close(ct_page_pool *p, ct_page_list *list);
 
 /** Pages that no list has. */
-int64_t ct_page_pool_free(const ct_page_pool *p);
+int64_t ct_page_pool_free(ct_page_pool *p);
+/** The length that a list would have, were it opened now. */
+int64_t ct_page_pool_peek(ct_page_pool *p, const int32_t *id, int64_t n);
 /** Pages for so many tokens. */
 static inline int64_t ct_pages_of(int64_t tokens)
 {

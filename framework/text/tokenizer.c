@@ -343,19 +343,24 @@ void ct_ids_destroy(ct_ids *ids)
     *ids = (ct_ids){ .id = NULL };
 }
 
+ct_status ct_ids_reserve(ct_ids *ids, int64_t room)
+{
+    int32_t *more;
+
+    if (room <= ids->room) return CT_OK;
+    more = realloc(ids->id, (size_t)room * sizeof(*more));
+    if (more == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld tokens", (long long)room);
+    ids->id = more;
+    ids->room = room;
+    return CT_OK;
+}
+
 ct_status ct_ids_add(ct_ids *ids, const int32_t *id, int64_t n)
 {
-    if (n > ids->room - ids->n) {
-        int64_t room = (ids->room == 0) ? 1024 : ids->room;
-        int32_t *more;
+    int64_t room = (ids->room == 0) ? 1024 : ids->room;
 
-        while (room < ids->n + n) room *= 2;
-        more = realloc(ids->id, (size_t)room * sizeof(*more));
-        if (more == NULL)
-            return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld tokens", (long long)room);
-        ids->id = more;
-        ids->room = room;
-    }
+    while (room < ids->n + n) room *= 2;
+    if (n > ids->room - ids->n) CT_TRY(ct_ids_reserve(ids, room));
     if (n > 0) memcpy(ids->id + ids->n, id, (size_t)n * sizeof(*id));
     ids->n += n;
     return CT_OK;

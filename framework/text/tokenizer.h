@@ -48,6 +48,8 @@ typedef struct ct_ids {
 } ct_ids;
 
 void ct_ids_destroy(ct_ids *ids); /* zeroed ones allowed */
+/** Room for `room` ids in all, so that adding so many does not fail. CT_ERR_NOMEM, logged. */
+ct_status ct_ids_reserve(ct_ids *ids, int64_t room);
 ct_status ct_ids_add(ct_ids *ids, const int32_t *id, int64_t n);
 
 /** Takes ids in their order. */

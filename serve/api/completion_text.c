@@ -1,4 +1,4 @@
-/* From tokens to texts, in the dispatcher's thread: which token comes, and where a text ends. */
+/* From tokens to texts, in the dispatcher's threads: which token comes, and where a text ends. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static int64_t count_characters(const ct_text *t)
     return n;
 }
 
-static void note_scores(ct_choice *c, int32_t id, const float *score)
+static void note_scores(ct_choice *c, int replica, int32_t id, const float *score)
 {
     const ct_completions *a = c->all;
     ct_made_token *t;
@@ -68,8 +68,8 @@ static void note_scores(ct_choice *c, int32_t id, const float *score)
     t = &c->token[c->n_made];
     t->own.id = id;
     t->offset = count_characters(&c->text);
-    t->own.logprob = ct_sampler_logprobs(ct_transaction_sampler(a->x), score, id, (int)a->n_top,
-                                         t->top, &t->n_top);
+    t->own.logprob = ct_sampler_logprobs(ct_transaction_sampler(a->x, replica), score, id,
+                                         (int)a->n_top, t->top, &t->n_top);
 }
 
 /* Takes the token into the text. */
@@ -77,7 +77,7 @@ static void take_token(ct_choice *c, ct_work *w, int32_t id, const float *score)
 {
     size_t before = c->text.length, stop;
 
-    note_scores(c, id, score);
+    note_scores(c, w->replica, id, score);
     c->n_made++;
     add_token_text(c, w);
     stop = (c->text.length > 0) ? find_stop(c, before) : 0;
@@ -97,7 +97,8 @@ ct_status ct_completion_next(void *ctx, ct_work *w, const float *score, bool *en
     int32_t id = -1;
 
     if (c->index > 0) how.seed = ct_rng_key(how.seed, (uint64_t)c->index, 2); /* texts of its own */
-    if (ct_sampler_choose(ct_transaction_sampler(a->x), &how, c->n_made, score, &id) != CT_OK)
+    if (ct_sampler_choose(ct_transaction_sampler(a->x, w->replica), &how, c->n_made, score, &id) !=
+        CT_OK)
         return CT_FAIL(CT_ERR_DATA,
                        "after %" PRId64 " tokens the scores of the next are no numbers", w->ids.n);
     CT_TRY(ct_ids_add(&w->ids, &id, 1));

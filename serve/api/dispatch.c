@@ -19,6 +19,8 @@ typedef struct lane {
     ct_serve_batch *batch;
     ct_work **work; /* of one kind, of the batch that runs */
     ct_work_piece *piece;
+    void **ended; /* [most_sequences] sequences that ended while others grew */
+    int n_ended;
     pthread_t thread;
     pthread_cond_t turn; /* it may be this one's turn */
     bool made_turn, started, running;
@@ -28,7 +30,7 @@ typedef struct lane {
 struct ct_dispatch {
     ct_scheduler *scheduler;
     size_t most; /* slices of a batch */
-    bool sequences;
+    size_t most_sequences;
     lane **lane;
     int n_lane;
     pthread_mutex_t lock;
@@ -46,6 +48,7 @@ static void destroy_lane(lane *l)
     ct_serve_batch_destroy(l->batch);
     free(l->work);
     free(l->piece);
+    free(l->ended);
     free(l);
 }
 
@@ -64,28 +67,44 @@ static ct_status add_lane(ct_dispatch *d, const ct_served_model *model)
     l->model = model;
     l->work = calloc(d->most, sizeof(ct_work *));
     l->piece = calloc(d->most, sizeof(l->piece[0]));
+    l->ended = calloc(d->most_sequences + 1, sizeof(l->ended[0]));
     l->made_turn = (ct_cond_init(&l->turn) == 0);
     status = ct_serve_batch_create(d->scheduler, &l->batch);
-    if ((status == CT_OK) && ((l->work == NULL) || (l->piece == NULL) || !l->made_turn))
+    if ((status == CT_OK) &&
+        ((l->work == NULL) || (l->piece == NULL) || (l->ended == NULL) || !l->made_turn))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a batch of %zu requests", d->most);
     if (status != CT_OK) {
         destroy_lane(l);
         return status;
     }
+    l->batch->replica = d->n_lane;
     d->lane[d->n_lane++] = l;
     return ct_scheduler_run_at_once(d->scheduler, d->n_lane);
 }
 
-/* A sequence is going to have its first chunk: on the one replica, from its thread. */
-static int64_t begin_sequence(void *ctx, void *what)
+/* A sequence is going to have its first chunk, on a replica that does not run. */
+static int64_t begin_sequence(void *ctx, void *what, int replica)
 {
-    const ct_served_model *m = ((const ct_dispatch *)ctx)->lane[0]->model;
+    lane *l = ((const ct_dispatch *)ctx)->lane[replica];
+    const ct_served_model *m = l->model;
     ct_work *w = ((ticket *)what)->work;
     ct_status status =
         m->open(m->ctx, w->ids.id, w->ids.n, w->ids.n + w->most_new, &w->sequence, &w->cached);
 
     if (status != CT_OK) return CT_BEGIN_FAILED;
-    return (w->sequence != NULL) ? w->cached : CT_BEGIN_LATER;
+    if (w->sequence == NULL) return CT_BEGIN_LATER;
+    w->replica = replica;
+    l->stats.prompt += w->ids.n;
+    l->stats.cached += w->cached;
+    return w->cached;
+}
+
+static int64_t peek_sequence(void *ctx, void *what, int replica)
+{
+    const ct_served_model *m = ((const ct_dispatch *)ctx)->lane[replica]->model;
+    const ct_work *w = ((const ticket *)what)->work;
+
+    return m->peek(m->ctx, w->ids.id, w->ids.n);
 }
 
 static ct_status make(ct_dispatch *d, const ct_served_model *model, const ct_scheduler_options *o,
@@ -94,8 +113,9 @@ static ct_status make(ct_dispatch *d, const ct_served_model *model, const ct_sch
     ct_scheduler_options own = *o;
 
     d->most = (size_t)o->most_count + (size_t)o->most_sequences;
-    d->sequences = (o->most_sequences > 0);
-    own.begin = d->sequences ? begin_sequence : NULL;
+    d->most_sequences = (size_t)o->most_sequences;
+    own.begin = begin_sequence;
+    own.peek = peek_sequence;
     own.ctx = d;
     CT_TRY(ct_scheduler_create(&own, cost, &d->scheduler));
     CT_TRY(add_lane(d, model));
@@ -123,8 +143,6 @@ ct_status ct_dispatch_create(const ct_served_model *model, const ct_scheduler_op
 
 ct_status ct_dispatch_add_replica(ct_dispatch *d, const ct_served_model *replica)
 {
-    if (d->sequences)
-        return CT_FAIL(CT_ERR_CONFIG, "a model that makes sequences runs on one replica");
     return add_lane(d, replica);
 }
 
@@ -151,8 +169,15 @@ void ct_dispatch_destroy(ct_dispatch *d)
  *
  * Of the replicas that are free the first ones take what waits: those that ran last look for work
  * most often. As many are woken as there are requests, and one more, which waits until it is time
- * for the next batch or for a request to expire. Hundreds may sleep meanwhile.
+ * for the next batch or for a request to expire. Hundreds may sleep meanwhile. A replica that has
+ * sequences sees to them itself.
  */
+
+/* With the lock held. */
+static bool has_sequences(const lane *l)
+{
+    return ct_scheduler_due(l->d->scheduler, l->batch->replica) > 0;
+}
 
 /* With the lock held. */
 static bool has_turn(const lane *l)
@@ -161,7 +186,7 @@ static bool has_turn(const lane *l)
     int in_front = 0;
 
     for (int i = 0; d->lane[i] != l; i++) in_front += !d->lane[i]->running;
-    return (in_front == 0) || (ct_scheduler_waiting(d->scheduler) > in_front);
+    return (in_front == 0) || (ct_scheduler_waiting(d->scheduler) > in_front) || has_sequences(l);
 }
 
 /* Something has changed; with the lock held. */
@@ -169,10 +194,10 @@ static void wake(ct_dispatch *d)
 {
     int n = ct_scheduler_waiting(d->scheduler) + 1;
 
-    for (int i = 0; (i < d->n_lane) && (n > 0); i++) {
-        if (d->lane[i]->running) continue;
-        (void)pthread_cond_signal(&d->lane[i]->turn);
-        n--;
+    for (int i = 0; i < d->n_lane; i++) {
+        lane *l = d->lane[i];
+
+        if (!l->running && ((n-- > 0) || has_sequences(l))) (void)pthread_cond_signal(&l->turn);
     }
 }
 
@@ -303,8 +328,13 @@ int ct_dispatch_replicas(const ct_dispatch *d)
 
 void ct_dispatch_read_replica(ct_dispatch *d, int replica, ct_replica_stats *stats)
 {
+    ct_replica_load load;
+
     (void)pthread_mutex_lock(&d->lock);
+    ct_scheduler_read_replica(d->scheduler, replica, &load);
     *stats = d->lane[replica]->stats;
+    stats->sequences = load.sequences;
+    stats->cache_taken = load.cache_taken;
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -389,6 +419,26 @@ static void count(lane *l, double end_s, bool failed)
     l->stats.busy_s += end_s - l->batch->start_s;
 }
 
+/* A sequence has ended. Those of its replica may be growing just now: then it is closed after them.
+ * With the lock held. */
+static void close_sequence(ct_dispatch *d, ct_work *w)
+{
+    lane *l = d->lane[w->replica];
+
+    if (w->sequence == NULL) return;
+    if (l->running)
+        l->ended[l->n_ended++] = w->sequence;
+    else
+        l->model->close(l->model->ctx, w->sequence);
+    w->sequence = NULL;
+}
+
+static void close_ended(lane *l)
+{
+    for (int i = 0; i < l->n_ended; i++) l->model->close(l->model->ctx, l->ended[i]);
+    l->n_ended = 0;
+}
+
 /* Sets whose last work has ended, with the lock held. */
 static ct_work_set *take_ended(ct_dispatch *d)
 {
@@ -400,8 +450,7 @@ static ct_work_set *take_ended(ct_dispatch *d)
         ct_work_set *set = ((ticket *)what)->set;
         ct_work *w = ((ticket *)what)->work;
 
-        if (w->sequence != NULL) d->lane[0]->model->close(d->lane[0]->model->ctx, w->sequence);
-        w->sequence = NULL;
+        close_sequence(d, w);
         if (outcome > set->outcome) set->outcome = outcome;
         if (--set->n_left > 0) continue;
         free(set->tickets);
@@ -429,26 +478,39 @@ static bool tell(ct_dispatch *d, ct_work_set *all)
     return true;
 }
 
+/* The batch is over; with the lock held. */
+static void end_batch(lane *l, bool failed)
+{
+    ct_dispatch *d = l->d;
+    double end_s = ct_clock_s();
+
+    l->running = false;
+    if (--d->n_running == 0) (void)pthread_cond_broadcast(&d->quiet);
+    count(l, end_s, failed);
+    close_ended(l);
+    ct_scheduler_finish(d->scheduler, l->batch, end_s, false);
+}
+
 /* With the lock held, but while the model runs. False: the lock was held all the time, and there is
  * nothing to do before *wake_p. */
 static bool step(lane *l, double *wake_p)
 {
     ct_dispatch *d = l->d;
-    double end_s;
+    int64_t given = ct_scheduler_given(d->scheduler);
     bool good, some = ct_scheduler_next(d->scheduler, ct_clock_s(), l->batch, wake_p);
 
     if (some) {
         l->running = true;
         d->n_running++;
-        wake(d); /* the next is to see to what is left, and to the time */
+    }
+    /* the next is to see to what is left, and to the time; others to what they were given */
+    if (some || (ct_scheduler_given(d->scheduler) > given)) wake(d);
+    if (some) {
         (void)pthread_mutex_unlock(&d->lock);
         good = run(l);
         (void)pthread_mutex_lock(&d->lock);
-        l->running = false;
-        if (--d->n_running == 0) (void)pthread_cond_broadcast(&d->quiet);
-        end_s = ct_clock_s();
-        count(l, end_s, !good);
-        ct_scheduler_finish(d->scheduler, l->batch, end_s, false);
+        end_batch(l, !good);
+        if (d->most_sequences > 0) wake(d); /* there is room for others, on any replica */
     }
     return tell(d, take_ended(d)) || some; /* those that expired, or were cancelled, too */
 }

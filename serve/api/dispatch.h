@@ -3,7 +3,8 @@
  *
  * Replicas answer alike. Each has one batch at a time; of those that are free the first ones get
  * what waits. All have one table of costs, which batches of all of them refine: what is admitted
- * waits in one queue, and nobody knows yet which replica will take it.
+ * waits in one queue, and nobody knows yet which replica will take it. A sequence stays on the one
+ * that it was given to.
  */
 #ifndef CT_DISPATCH_H
 #define CT_DISPATCH_H
@@ -32,9 +33,8 @@ typedef struct ct_dispatch ct_dispatch;
 /** The model is borrowed. Nothing runs before ct_dispatch_start(). */
 ct_status ct_dispatch_create(const ct_served_model *model, const ct_scheduler_options *options,
                              const ct_batch_cost *cost, ct_dispatch **d_p);
-/** One more replica: embed, infer and ctx of that model, which is borrowed; before
- *  ct_dispatch_start(). The first replica is the model of ct_dispatch_create(). A sequence's cache
- * is in one replica, so with sequences there is no other: CT_ERR_CONFIG, logged. */
+/** One more replica: what that model runs and its sequences, with ctx; borrowed; before
+ *  ct_dispatch_start(). The first replica is the model of ct_dispatch_create(). */
 ct_status ct_dispatch_add_replica(ct_dispatch *d, const ct_served_model *replica);
 ct_status ct_dispatch_start(ct_dispatch *d);
 /** Ends the threads; no set may be left. NULL allowed. */
@@ -63,6 +63,10 @@ void ct_dispatch_read_stats(ct_dispatch *d, ct_scheduler_stats *stats);
 typedef struct ct_replica_stats {
     int64_t batches, tokens, failed; /* of the batches: those that failed        */
     double busy_s;                   /* batches that are over                    */
+    int64_t prompt, cached;          /* tokens of prompts that began, and of them those that the
+                                      * cache had                                */
+    int sequences;                   /* now                                      */
+    int64_t cache_taken;             /* by them                                  */
 } ct_replica_stats;
 
 /** The costs as batches have refined them. */

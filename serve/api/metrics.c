@@ -196,10 +196,10 @@ void ct_metrics_write(ct_metrics *m, const ct_scheduler_stats *s, bool ready, ct
     one(to, "budget_tokens", "gauge", "The most tokens of a batch.", s->budget);
 }
 
-static void each(ct_text *to, const char *name, const char *help, const ct_replica_stats *s, int n,
-                 int64_t (*value)(const ct_replica_stats *s))
+static void each(ct_text *to, const char *name, const char *type, const char *help,
+                 const ct_replica_stats *s, int n, int64_t (*value)(const ct_replica_stats *s))
 {
-    head(to, name, "counter", help);
+    head(to, name, type, help);
     for (int i = 0; i < n; i++)
         ct_text_add(to, "cortado_%s{replica=\"%d\"} %" PRId64 "\n", name, i, value(&s[i]));
 }
@@ -219,11 +219,38 @@ static int64_t failed_of(const ct_replica_stats *s)
     return s->failed;
 }
 
+static int64_t prompt_of(const ct_replica_stats *s)
+{
+    return s->prompt;
+}
+
+static int64_t cached_of(const ct_replica_stats *s)
+{
+    return s->cached;
+}
+
+static int64_t sequences_of(const ct_replica_stats *s)
+{
+    return s->sequences;
+}
+
+static int64_t taken_of(const ct_replica_stats *s)
+{
+    return s->cache_taken;
+}
+
 void ct_metrics_write_replicas(const ct_replica_stats *s, int n, ct_text *to)
 {
-    each(to, "replica_batches_total", "Batches that are over.", s, n, batches_of);
-    each(to, "replica_batch_tokens_total", "Their tokens.", s, n, tokens_of);
-    each(to, "replica_failed_total", "Those of them that failed.", s, n, failed_of);
+    each(to, "replica_batches_total", "counter", "Batches that are over.", s, n, batches_of);
+    each(to, "replica_batch_tokens_total", "counter", "Their tokens.", s, n, tokens_of);
+    each(to, "replica_failed_total", "counter", "Those of them that failed.", s, n, failed_of);
+    each(to, "replica_prompt_tokens_total", "counter", "Tokens of prompts that began there.", s, n,
+         prompt_of);
+    each(to, "replica_prompt_cached_tokens_total", "counter",
+         "Tokens of them that the cache had already.", s, n, cached_of);
+    each(to, "replica_sequences", "gauge", "Sequences that have begun there.", s, n, sequences_of);
+    each(to, "replica_cache_tokens", "gauge", "Tokens that they hold of the cache.", s, n,
+         taken_of);
     head(to, "replica_busy_seconds_total", "counter", "How long they took.");
     for (int i = 0; i < n; i++)
         ct_text_add(to, "cortado_replica_busy_seconds_total{replica=\"%d\"} %.9g\n", i,

@@ -43,8 +43,9 @@ struct ct_work {
     /* COMPLETE */
     int64_t most_new; /* tokens to make, at most                                             */
     int64_t cached;   /* tokens of the prompt that the cache had                             */
+    int replica;      /* that it grows on                                                    */
     /** The scores of the next token: adds it to ids. *ended_p: the text ends with it. An error: it
-     *  fails. From the dispatcher's thread. */
+     *  fails. From the thread of its replica; no other of that replica runs meanwhile. */
     ct_status (*next)(void *ctx, ct_work *w, const float *score, bool *ended_p);
     void *ctx;
     void *sequence; /* the model's, from its first chunk on                                  */
@@ -84,16 +85,20 @@ typedef struct ct_served_model {
      *  CT_ERR_NOMEM; why[size] says it. */
     ct_status (*decode)(void *ctx, const char *file, size_t n, float *to, char *why, size_t size);
 
-    /* ---- Completions. most_context 0: it makes none. All from the dispatcher's thread. */
+    /* ---- Completions. most_context 0: it makes none. While it grows sequences none are opened or
+     * closed. */
     int64_t most_context; /* tokens of a prompt and what follows it                          */
     const ct_tokenizer *tokenizer; /* of the tokens that are made; not NULL with most_context   */
     int64_t cache_tokens; /* of all sequences that have begun, in pages of page_tokens       */
     int64_t page_tokens;
     /** A sequence that begins with id[n] and has at most `capacity` tokens. *kept_p: of how many
-     * the cache has what it needs; they are not given to `grow`. *sequence_p NULL: no room now. */
+     * the cache has what it needs; they are not given to `grow`. *sequence_p NULL: no room now.
+     * Does not wait. */
     ct_status (*open)(void *ctx, const int32_t *id, int64_t n, int64_t capacity, void **sequence_p,
                       int64_t *kept_p);
     void (*close)(void *ctx, void *sequence);
+    /** *kept_p, were id[n] opened now; also while sequences grow. */
+    int64_t (*peek)(void *ctx, const int32_t *id, int64_t n);
     ct_status (*grow)(void *ctx, ct_work_piece *piece, int n);
 } ct_served_model;
 

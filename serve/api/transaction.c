@@ -13,8 +13,8 @@ struct ct_api {
     ct_api_options o;
     ct_dispatch *dispatch;
     ct_metrics *metrics;
-    ct_sampler *sampler;
-    ct_decoder *decoder; /* NULL: the model takes no files */
+    ct_sampler **sampler; /* of each replica; NULL: the model has no tokenizer */
+    ct_decoder *decoder;  /* NULL: the model takes no files */
     atomic_bool draining;
 };
 
@@ -25,9 +25,9 @@ const ct_api_options *ct_transaction_options(const ct_transaction *x)
     return &x->api->o;
 }
 
-ct_sampler *ct_transaction_sampler(const ct_transaction *x)
+ct_sampler *ct_transaction_sampler(const ct_transaction *x, int replica)
 {
-    return x->api->sampler;
+    return x->api->sampler[replica];
 }
 
 static bool is_v2(const ct_transaction *x)
@@ -486,6 +486,17 @@ void ct_transaction_end(ct_transaction *x)
 
 /* ---- the api */
 
+static ct_status make_samplers(ct_api *api)
+{
+    int n = ct_dispatch_replicas(api->dispatch);
+
+    api->sampler = calloc((size_t)n, sizeof(ct_sampler *));
+    if (api->sampler == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d samplers", n);
+    for (int i = 0; i < n; i++)
+        CT_TRY(ct_sampler_create(api->o.model->tokenizer, &api->sampler[i]));
+    return CT_OK;
+}
+
 ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **api_p)
 {
     const char *name[N_ROUTE + 1] = { [N_ROUTE] = "none" }; /* of what has no route */
@@ -498,8 +509,7 @@ ct_status ct_api_create(const ct_api_options *options, ct_dispatch *d, ct_api **
     api->dispatch = d;
     atomic_init(&api->draining, false);
     status = ct_metrics_create(name, N_ROUTE + 1, &api->metrics);
-    if ((status == CT_OK) && (options->model->tokenizer != NULL))
-        status = ct_sampler_create(options->model->tokenizer, &api->sampler);
+    if ((status == CT_OK) && (options->model->tokenizer != NULL)) status = make_samplers(api);
     if ((status == CT_OK) && (options->model->n_class > 0))
         status = ct_decoder_create(&api->decoder);
     if (status != CT_OK) {
@@ -515,7 +525,9 @@ void ct_api_destroy(ct_api *api)
     if (api == NULL) return;
     ct_decoder_destroy(api->decoder);
     ct_metrics_destroy(api->metrics);
-    ct_sampler_destroy(api->sampler);
+    for (int i = 0; (api->sampler != NULL) && (i < ct_dispatch_replicas(api->dispatch)); i++)
+        ct_sampler_destroy(api->sampler[i]);
+    free(api->sampler);
     free(api);
 }
 

@@ -136,8 +136,9 @@ void ct_transaction_end(ct_transaction *x);
 /* ---- for the routes */
 
 const ct_api_options *ct_transaction_options(const ct_transaction *x);
-/** Chooses tokens, from the dispatcher's thread; NULL where the model has no tokenizer. */
-ct_sampler *ct_transaction_sampler(const ct_transaction *x);
+/** Chooses tokens of what grows on that replica, from its thread; only where the model has a
+ * tokenizer. */
+ct_sampler *ct_transaction_sampler(const ct_transaction *x, int replica);
 /** A token was made just now. *last_s: when the one before it was, 0: there was none; set to now.
  */
 void ct_transaction_count_token(ct_transaction *x, double *last_s);

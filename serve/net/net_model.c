@@ -142,9 +142,12 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
     g->capacity = capacity;
     status = ct_packed_sequence_open(m->net, id, n, capacity, &g->sequence, kept_p);
+    /* room for all of them: once the net has some, nothing may fail any more */
+    if ((status == CT_OK) && (g->sequence != NULL)) status = ct_ids_reserve(&g->ids, capacity);
     if ((status == CT_OK) && (g->sequence != NULL)) status = ct_ids_add(&g->ids, id, *kept_p);
     if ((status != CT_OK) || (g->sequence == NULL)) {
         ct_packed_sequence_close(g->sequence);
+        ct_ids_destroy(&g->ids);
         free(g);
         return status;
     }
@@ -152,6 +155,13 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     m->growing = g;
     *sequence_p = g;
     return CT_OK;
+}
+
+static int64_t peek(void *ctx, const int32_t *id, int64_t n)
+{
+    const ct_net_model *m = ctx;
+
+    return ct_packed_net_peek(m->net, id, n);
 }
 
 static void close_sequence(void *ctx, void *sequence)
@@ -293,6 +303,7 @@ static void describe(ct_net_model *m)
     m->served.tokenizer = m->tokenizer;
     m->served.open = open_sequence;
     m->served.close = close_sequence;
+    m->served.peek = peek;
     m->served.grow = grow;
 }
 

@@ -16,13 +16,19 @@ typedef enum {
     ENDED    /* in `ended`, until it is taken   */
 } request_state;
 
+enum {
+    NO_REPLICA = -1,
+    SEQUENCE_TOKENS = 64 /* of a prompt, that take a replica as much as a sequence which grows */
+};
+
 typedef struct slot {
     ct_request request;
     request_state state;
     ct_outcome outcome;
     bool running, cancelled;
-    int64_t run, made; /* tokens that have run; new ones */
+    int64_t run, made; /* tokens that have run, or that its replica is thought to have; new ones */
     double arrival_s;
+    int replica;  /* a sequence's, from when it is given to one */
     int64_t turn; /* counts up with every use of the slot */
 } slot;
 
@@ -31,17 +37,26 @@ typedef struct slot_list {
     int *at, n;
 } slot_list;
 
+/* The sequences that were given to a replica, begun or not. */
+typedef struct given {
+    int n, n_running;
+    int64_t cache;  /* tokens that they hold              */
+    int64_t prompt; /* of their prompts, that have not run */
+    bool turn_of_steps;
+} given;
+
 struct ct_scheduler {
     ct_scheduler_options o;
     ct_batch_cost cost;
     int n_slot;
     slot *slot;
     slot_list unused, waiting, begun, ended;
-    int64_t cache_taken;
+    given *replica; /* [at_once] */
+    int64_t n_given;
     int at_once, n_running; /* batches: that may run, and do                    */
     double sum_ends;        /* of those that run: when they end, as the costs say */
     ct_growth growth;
-    bool draining, turn_of_steps;
+    bool draining;
     ct_scheduler_stats stats;
     /* PADDED: waiting requests by length, and room for ct_group_lengths() */
     int *order, *from, *end;
@@ -87,18 +102,20 @@ static ct_status check(const ct_scheduler_options *o)
 static ct_status make_slots(ct_scheduler *s, int at_once)
 {
     const ct_scheduler_options *o = &s->o;
-    size_t n = 2 * ((size_t)o->most_waiting + (size_t)o->most_sequences +
-                    (size_t)at_once * (size_t)o->most_count);
+    size_t n = 2 * ((size_t)o->most_waiting +
+                    (size_t)at_once * ((size_t)o->most_sequences + (size_t)o->most_count));
     slot_list *list[] = { &s->unused, &s->waiting, &s->begun, &s->ended };
 
     free(s->slot);
+    free(s->replica);
     s->slot = (n <= INT32_MAX) ? calloc(n, sizeof(*s->slot)) : NULL;
+    s->replica = calloc((size_t)at_once, sizeof(*s->replica));
     s->n_slot = (s->slot != NULL) ? (int)n : 0;
     for (int i = 0; i < 4; i++) {
         free(list[i]->at);
         list[i]->at = (s->slot != NULL) ? calloc(n, sizeof(int)) : NULL;
         list[i]->n = 0;
-        if (list[i]->at == NULL)
+        if ((list[i]->at == NULL) || (s->replica == NULL))
             return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %d requests and %d batches",
                            o->most_waiting, at_once);
     }
@@ -149,6 +166,7 @@ void ct_scheduler_destroy(ct_scheduler *s)
     if (s == NULL) return;
     ct_growth_destroy(&s->growth);
     free(s->slot);
+    free(s->replica);
     free(s->order);
     free(s->from);
     free(s->end);
@@ -194,6 +212,16 @@ static void put(slot_list *list, int i)
     list->at[list->n++] = i;
 }
 
+/* In the order of arrival. */
+static void put_in_order(ct_scheduler *s, slot_list *list, int i)
+{
+    int k = list->n++;
+
+    for (; (k > 0) && (s->slot[list->at[k - 1]].arrival_s > s->slot[i].arrival_s); k--)
+        list->at[k] = list->at[k - 1];
+    list->at[k] = i;
+}
+
 static void take_out(slot_list *list, int i)
 {
     int k = 0;
@@ -222,14 +250,23 @@ static int64_t rest_of(const slot *r)
     return r->request.tokens - r->run;
 }
 
+static bool has_begun(const slot *r)
+{
+    return (r->state == PROMPT) || (r->state == STEPS);
+}
+
 static void end(ct_scheduler *s, int i, ct_outcome outcome)
 {
     slot *r = &s->slot[i];
 
+    if (r->replica != NO_REPLICA) {
+        s->replica[r->replica].n--;
+        s->replica[r->replica].cache -= cache_of(s, &r->request);
+        if (r->state != STEPS) s->replica[r->replica].prompt -= rest_of(r);
+    }
     if (r->state == WAITING) take_out(&s->waiting, i);
-    if ((r->state == PROMPT) || (r->state == STEPS)) {
+    if (has_begun(r)) {
         take_out(&s->begun, i);
-        s->cache_taken -= cache_of(s, &r->request);
         if ((r->made > 0) && ((outcome == CT_OUTCOME_DONE) || (outcome == CT_OUTCOME_EXPIRED)))
             ct_growth_note(&s->growth, r->made);
     }
@@ -420,6 +457,7 @@ ct_admission ct_scheduler_admit(ct_scheduler *s, const ct_request *request, int 
         r->state = WAITING;
         r->running = r->cancelled = false;
         r->run = r->made = 0;
+        r->replica = NO_REPLICA;
         r->arrival_s = now;
         id[k] = r->turn * s->n_slot + i;
         put(&s->waiting, i);
@@ -495,6 +533,7 @@ static void add(ct_scheduler *s, ct_serve_batch *b, int i, int64_t n, bool step)
                                    .step = step,
                                    .last = step || (r->run + n == r->request.tokens) };
     r->running = true;
+    if (is_sequence(r)) s->replica[r->replica].n_running++;
     b->n_step += step;
     b->tokens += n;
 }
@@ -504,26 +543,70 @@ static void add_steps(ct_scheduler *s, ct_serve_batch *b)
     for (int k = 0; k < s->begun.n; k++) {
         const slot *r = &s->slot[s->begun.at[k]];
 
-        if ((r->state == STEPS) && !r->running) add(s, b, s->begun.at[k], 1, true);
+        if ((r->state == STEPS) && !r->running && (r->replica == b->replica))
+            add(s, b, s->begun.at[k], 1, true);
     }
 }
 
-/* A waiting sequence begins, if there is room for it. */
+/* ---- which replica has which sequence */
+
+static bool has_room(const ct_scheduler *s, int replica, int64_t need)
+{
+    const given *t = &s->replica[replica];
+
+    return (t->n < s->o.most_sequences) && (need <= s->o.cache_tokens - t->cache);
+}
+
+/* *kept_p: what it has of the prompt already. */
+static int least_loaded(const ct_scheduler *s, const slot *r, int64_t *kept_p)
+{
+    int64_t need = cache_of(s, &r->request), least = 0;
+    int best = NO_REPLICA;
+
+    for (int k = 0; k < s->at_once; k++) {
+        int64_t kept, load;
+
+        if (!has_room(s, k, need)) continue;
+        kept = (s->o.peek != NULL) ? s->o.peek(s->o.ctx, r->request.what, k) : 0;
+        load = s->replica[k].prompt + (int64_t)SEQUENCE_TOKENS * s->replica[k].n - kept;
+        if ((best != NO_REPLICA) && (load >= least)) continue;
+        least = load;
+        *kept_p = kept;
+        best = k;
+    }
+    return best;
+}
+
+/* Gives waiting sequences to replicas, as long as there is room for the first of them. */
+static void give(ct_scheduler *s)
+{
+    for (int k = 0; (s->o.most_sequences > 0) && (k < s->waiting.n); k++) {
+        slot *r = &s->slot[s->waiting.at[k]];
+
+        if (!is_sequence(r) || (r->replica != NO_REPLICA)) continue;
+        r->replica = least_loaded(s, r, &r->run);
+        if (r->replica == NO_REPLICA) return;
+        s->replica[r->replica].n++;
+        s->replica[r->replica].cache += cache_of(s, &r->request);
+        s->replica[r->replica].prompt += rest_of(r);
+        s->n_given++;
+    }
+}
+
+/* One that was given to a replica begins there. */
 static bool begin(ct_scheduler *s, int i)
 {
     slot *r = &s->slot[i];
-    int64_t need = cache_of(s, &r->request), kept = 0;
+    int64_t kept = 0;
 
-    if ((s->begun.n >= s->o.most_sequences) || (need > s->o.cache_tokens - s->cache_taken))
-        return false;
-    if (s->o.begin != NULL) kept = s->o.begin(s->o.ctx, r->request.what);
+    if (s->o.begin != NULL) kept = s->o.begin(s->o.ctx, r->request.what, r->replica);
     if (kept == CT_BEGIN_FAILED) end(s, i, CT_OUTCOME_FAILED);
     if (kept < 0) return false;
     take_out(&s->waiting, i);
-    put(&s->begun, i);
-    s->cache_taken += need;
+    put_in_order(s, &s->begun, i);
     s->stats.prompt += r->request.tokens;
     s->stats.cached += kept;
+    s->replica[r->replica].prompt -= kept - r->run;
     r->run = kept;
     r->state = PROMPT;
     return true;
@@ -535,13 +618,20 @@ typedef struct filling {
     int n_whole; /* requests that are not steps */
     double deadline_s;
     bool others;  /* more than one wants room */
-    bool blocked; /* a sequence waits for the cache: no later one begins before it */
+    bool blocked; /* a sequence cannot begin yet: no later one begins before it */
 } filling;
 
 static bool in_time(const ct_scheduler *s, const ct_serve_batch *b, const filling *f,
                     double deadline, int64_t n, double now)
 {
     return now + ct_batch_cost_s(&s->cost, b->tokens + n) <= fmin(f->deadline_s, deadline);
+}
+
+/* In a batch of that replica. */
+static bool wants_room(const slot *r, int replica)
+{
+    return !r->running && ((r->state == WAITING) || (r->state == PROMPT)) &&
+           (!is_sequence(r) || (r->replica == replica));
 }
 
 /* Adds one that waits, or a chunk of it; false: not now. */
@@ -551,7 +641,7 @@ static bool offer(ct_scheduler *s, ct_serve_batch *b, filling *f, int i, double 
     int64_t n = rest_of(r), most;
     bool oldest = (f->n_whole == 0);
 
-    if (r->running || (f->n_whole >= s->o.most_count)) return false;
+    if (!wants_room(r, b->replica) || (f->n_whole >= s->o.most_count)) return false;
     if (!is_sequence(r)) {
         if (!oldest && ((n > f->room) || !in_time(s, b, f, r->request.deadline_s, n, now)))
             return false;
@@ -591,11 +681,6 @@ static void extend_chunks(const ct_scheduler *s, ct_serve_batch *b, filling *f, 
     }
 }
 
-static bool wants_room(const slot *r)
-{
-    return !r->running && ((r->state == WAITING) || (r->state == PROMPT));
-}
-
 /* What one of several free replicas takes of what waits: the others have the rest at once. A batch
  * of less than the budget takes less time, and what comes next finds a replica free the sooner. */
 static int64_t share_of(const ct_scheduler *s, int64_t room)
@@ -614,23 +699,22 @@ static int64_t share_of(const ct_scheduler *s, int64_t room)
 static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
 {
     filling f = { .room = share_of(s, room_of(s)) - b->tokens, .deadline_s = INFINITY };
-    int n_begun = s->begun.n, k = 0, wanting = 0;
+    int k = 0, wanting = 0;
 
-    for (int w = 0; w < s->waiting.n; w++) wanting += wants_room(&s->slot[s->waiting.at[w]]);
-    for (int w = 0; w < n_begun; w++) wanting += wants_room(&s->slot[s->begun.at[w]]);
+    for (int w = 0; w < s->waiting.n; w++)
+        wanting += wants_room(&s->slot[s->waiting.at[w]], b->replica);
+    for (int w = 0; w < s->begun.n; w++)
+        wanting += wants_room(&s->slot[s->begun.at[w]], b->replica);
     f.others = (wanting > 1);
     for (int w = 0; w < s->waiting.n;) {
         int i = s->waiting.at[w], before = s->waiting.n;
 
-        while ((k < n_begun) && (s->slot[s->begun.at[k]].arrival_s <= s->slot[i].arrival_s)) {
-            if (s->slot[s->begun.at[k]].state == PROMPT) (void)offer(s, b, &f, s->begun.at[k], now);
-            k++;
-        }
+        while ((k < s->begun.n) && (s->slot[s->begun.at[k]].arrival_s <= s->slot[i].arrival_s))
+            (void)offer(s, b, &f, s->begun.at[k++], now);
         (void)offer(s, b, &f, i, now);
         w += (s->waiting.n == before); /* one that began, or failed to, has left the list */
     }
-    for (; k < n_begun; k++)
-        if (s->slot[s->begun.at[k]].state == PROMPT) (void)offer(s, b, &f, s->begun.at[k], now);
+    while (k < s->begun.n) (void)offer(s, b, &f, s->begun.at[k++], now);
     extend_chunks(s, b, &f, now);
 }
 
@@ -641,10 +725,10 @@ static void fill_packed(ct_scheduler *s, ct_serve_batch *b, double now)
         add_arrivals(s, b, now);
         return;
     }
-    if (s->turn_of_steps) add_steps(s, b);
+    if (s->replica[b->replica].turn_of_steps) add_steps(s, b);
     if (b->n == 0) add_arrivals(s, b, now);
     if (b->n == 0) add_steps(s, b);
-    s->turn_of_steps = (b->n_step == 0);
+    s->replica[b->replica].turn_of_steps = (b->n_step == 0);
 }
 
 /* ---- padded batches */
@@ -761,6 +845,7 @@ bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *w
     b->tokens = b->length = 0;
     *wake_p = INFINITY;
     expire(s, now);
+    give(s);
     if (wait_for_more(s, now, wake_p)) return false;
     if (s->o.policy == CT_POLICY_PACKED)
         fill_packed(s, b, now);
@@ -788,6 +873,7 @@ static void advance(ct_scheduler *s, const ct_slice *c, int i)
         end(s, i, CT_OUTCOME_DONE);
         return;
     }
+    if (!c->step) s->replica[r->replica].prompt -= c->n;
     if (!c->last) return;
     r->state = STEPS;
     r->made++;
@@ -804,6 +890,7 @@ void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, b
         const ct_slice *c = &b->slice[k];
         int i = (int)(c->id % s->n_slot);
 
+        if (is_sequence(&s->slot[i])) s->replica[s->slot[i].replica].n_running--;
         if (failed || c->failed)
             end(s, i, CT_OUTCOME_FAILED);
         else if (s->slot[i].cancelled)
@@ -818,11 +905,35 @@ const ct_batch_cost *ct_scheduler_cost(const ct_scheduler *s)
     return &s->cost;
 }
 
+void ct_scheduler_read_replica(const ct_scheduler *s, int replica, ct_replica_load *load)
+{
+    *load = (ct_replica_load){ .sequences = 0 };
+    for (int k = 0; k < s->begun.n; k++) {
+        const slot *r = &s->slot[s->begun.at[k]];
+
+        if (r->replica != replica) continue;
+        load->sequences++;
+        load->cache_taken += cache_of(s, &r->request);
+    }
+}
+
+int ct_scheduler_due(const ct_scheduler *s, int replica)
+{
+    return s->replica[replica].n - s->replica[replica].n_running;
+}
+
+int64_t ct_scheduler_given(const ct_scheduler *s)
+{
+    return s->n_given;
+}
+
 void ct_scheduler_read_stats(const ct_scheduler *s, ct_scheduler_stats *stats)
 {
     *stats = s->stats;
     stats->waiting = s->waiting.n;
     stats->sequences = s->begun.n;
     stats->budget = budget_of(s);
-    stats->cache_taken = s->cache_taken;
+    stats->cache_taken = 0;
+    for (int k = 0; k < s->begun.n; k++)
+        stats->cache_taken += cache_of(s, &s->slot[s->begun.at[k]].request);
 }

@@ -23,6 +23,11 @@
  * longer than the budget, so where there are sequences alone a token follows the one before within
  * the time of one batch. Where a net cannot run chunks and steps in one pass (`mixed` false), they
  * take turns, and it is two.
+ *
+ * A sequence grows on one replica, which has its cache. What came first is given to a replica that
+ * has room for it, and holds that room from then on; only then the next is given to one. Of several
+ * replicas it gets the one with the least to do: what is left of the prompts there, the sequences
+ * there, and what the replica's cache lacks of its own prompt. Each replica then begins its own.
  */
 #ifndef CT_SCHEDULER_H
 #define CT_SCHEDULER_H
@@ -37,17 +42,20 @@ typedef struct ct_scheduler_options {
     ct_policy policy;
     int most_waiting;     /* requests that have not begun, >= 1                              */
     int most_count;       /* requests of a batch, steps left out, >= 1                       */
-    int most_sequences;   /* that have begun and not ended; 0: the net makes none            */
+    int most_sequences;   /* of a replica, not ended; 0: the net makes none                  */
     int64_t most_tokens;  /* of a batch: what the net was planned for                        */
     int64_t budget;       /* tokens of a batch; 0: the knee, or, PADDED, what the net was
                            * planned for. At least 2 most_sequences                          */
-    int64_t cache_tokens; /* room for keys and values of sequences; 0 with most_sequences 0  */
+    int64_t cache_tokens; /* of a replica, for keys and values; 0 with most_sequences 0      */
     double max_wait_s;    /* how long to wait for a fuller batch; 0: run what is there       */
     bool mixed;           /* one pass may have chunks and steps                              */
     int64_t page_tokens;  /* room in the cache is taken in pages of so many; 0: single tokens */
-    /** A sequence begins: how many tokens of its prompt the cache has already, so that its first
-     *  chunk begins behind them, less than all; or CT_BEGIN_LATER, CT_BEGIN_FAILED. NULL: 0. */
-    int64_t (*begin)(void *ctx, void *what);
+    /** A sequence begins on a replica: how many tokens of its prompt the cache there has already,
+     *  so that its first chunk begins behind them, less than all; or CT_BEGIN_LATER,
+     *  CT_BEGIN_FAILED. NULL: 0. */
+    int64_t (*begin)(void *ctx, void *what, int replica);
+    /** How many it would be, were it to begin there now. NULL: 0. */
+    int64_t (*peek)(void *ctx, void *what, int replica);
     void *ctx;
 } ct_scheduler_options;
 
@@ -93,6 +101,7 @@ typedef struct ct_slice {
 typedef struct ct_serve_batch {
     ct_slice *slice;
     int n, n_step;
+    int replica;    /* that is to run it: the caller's word before ct_scheduler_next() */
     int64_t tokens; /* that the pass computes, padding counted                         */
     int64_t length; /* PADDED: of each sample                                          */
     double start_s, expected_s;
@@ -107,6 +116,12 @@ typedef struct ct_scheduler_stats {
     int64_t budget, cache_taken;      /* now                                                  */
 } ct_scheduler_stats;
 
+/** Of a replica, now. */
+typedef struct ct_replica_load {
+    int sequences;       /* that have begun there                                      */
+    int64_t cache_taken; /* tokens that they hold                                      */
+} ct_replica_load;
+
 typedef struct ct_scheduler ct_scheduler;
 
 /** The costs are copied, and refined as batches run. CT_ERR_CONFIG, logged: options that do not go
@@ -115,9 +130,9 @@ ct_status ct_scheduler_create(const ct_scheduler_options *options, const ct_batc
                               ct_scheduler **s_p);
 void ct_scheduler_destroy(ct_scheduler *s); /* NULL allowed */
 
-/** So many batches may run at once, each on its own replica of the net; 1 before that is said. What
- *  waits is then shared out among the replicas that are free. Before the first request.
- *  CT_ERR_NOMEM, logged. */
+/** So many batches may run at once, each on its own replica of the net, 0 to n - 1; 1 before that
+ * is said. What waits is then shared out among the replicas that are free. Before the first
+ * request. CT_ERR_NOMEM, logged. */
 ct_status ct_scheduler_run_at_once(ct_scheduler *s, int n);
 
 /** n requests that belong together: all of them wait from now on, or none. id: of each. */
@@ -141,8 +156,8 @@ bool ct_scheduler_is_idle(const ct_scheduler *s);
 /** A batch for ct_scheduler_next(); several may run at once. */
 ct_status ct_serve_batch_create(const ct_scheduler *s, ct_serve_batch **batch_p);
 void ct_serve_batch_destroy(ct_serve_batch *b); /* NULL allowed */
-/** Fills the batch: true. False: nothing is to be done before *wake_p, unless a request comes;
- *  INFINITY: at no time. Requests end that can no longer keep their deadline. */
+/** Fills the batch for its replica: true. False: nothing is to be done before *wake_p, unless a
+ * request comes; INFINITY: at no time. Requests end that can no longer keep their deadline. */
 bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *wake_p);
 /** The batch ran until `now`, or failed: then each of its requests ends so. */
 void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, bool failed);
@@ -151,5 +166,10 @@ bool ct_scheduler_take_ended(ct_scheduler *s, void **what_p, ct_outcome *outcome
 
 const ct_batch_cost *ct_scheduler_cost(const ct_scheduler *s);
 void ct_scheduler_read_stats(const ct_scheduler *s, ct_scheduler_stats *stats);
+void ct_scheduler_read_replica(const ct_scheduler *s, int replica, ct_replica_load *load);
+/** Sequences that were given to replicas so far: where it grew, one that sleeps may have work. */
+int64_t ct_scheduler_given(const ct_scheduler *s);
+/** Those of a replica that are in no batch. */
+int ct_scheduler_due(const ct_scheduler *s, int replica);
 
 #endif

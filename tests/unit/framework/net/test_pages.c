@@ -146,6 +146,7 @@ static void test_random(void **state)
     for (int round = 0; round < ROUNDS; round++) {
         int k = (int)((seed = seed * 1664525u + 1013904223u) >> 16) % LISTS;
         int64_t n = (int64_t)((seed = seed * 1664525u + 1013904223u) >> 16) % (5 * P) + 1;
+        int64_t peeked;
         bool room;
 
         if (open[k]) {
@@ -156,8 +157,10 @@ static void test_random(void **state)
         }
         for (int64_t i = 0; i < n; i++) /* few beginnings, many ends */
             id[k][i] = (int32_t)((i / P < 2) ? (seed >> 28) % 2 : (seed >> 20) % 8);
+        peeked = ct_page_pool_peek(p, id[k], n);
         assert_int_equal(ct_page_list_open(p, id[k], n, n, &list[k], &room), CT_OK);
         if (!room) continue;
+        assert_int_equal(list[k].length, peeked);
         open[k] = true;
         assert_true((list[k].length < n) && (list[k].length % P == 0));
         for (int64_t i = 0; i < list[k].n; i++) {

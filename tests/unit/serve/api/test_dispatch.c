@@ -302,35 +302,249 @@ static void test_padding(void **state)
     served_fake_close(&fake);
 }
 
-static void test_sequences(void **state)
+/* ---- sequences: each replica counts what it is asked, and its next token follows from the last */
+
+enum { VOCABULARY = 50, MOST_NEW = 12, TEXTS = 60, SEQUENCES = 4 };
+
+/* That opens, closes or grows when it must not is a fault. */
+typedef struct grower {
+    ct_served_model model;
+    float score[SEQUENCES][VOCABULARY];
+    atomic_int n_open, n_grown, growing, fault;
+} grower;
+
+typedef struct grown {
+    const grower *of;
+    int64_t n, capacity;
+} grown;
+
+static ct_status open_grown(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
+                            void **sequence_p, int64_t *kept_p)
+{
+    grower *g = ctx;
+    grown *s = calloc(1, sizeof(*s));
+
+    (void)id;
+    (void)n;
+    if (s == NULL) abort();
+    *s = (grown){ .of = g, .n = 1, .capacity = capacity }; /* the cache has the first one */
+    atomic_fetch_add(&g->fault, atomic_load(&g->growing));
+    atomic_fetch_add(&g->n_open, 1);
+    *sequence_p = s;
+    *kept_p = s->n;
+    return CT_OK;
+}
+
+static void close_grown(void *ctx, void *sequence)
+{
+    grower *g = ctx;
+
+    atomic_fetch_add(&g->fault, atomic_load(&g->growing) + (((grown *)sequence)->of != g));
+    atomic_fetch_sub(&g->n_open, 1);
+    free(sequence);
+}
+
+static int64_t peek_grown(void *ctx, const int32_t *id, int64_t n)
+{
+    (void)ctx;
+    (void)id;
+    (void)n;
+    return 1;
+}
+
+static ct_status grow_all(void *ctx, ct_work_piece *piece, int n)
+{
+    grower *g = ctx;
+
+    atomic_fetch_add(&g->fault, atomic_exchange(&g->growing, 1));
+    for (int i = 0; i < n; i++) {
+        grown *s = piece[i].sequence;
+
+        s->n += piece[i].n;
+        atomic_fetch_add(&g->fault, (s->of != g) + (s->n > s->capacity));
+        memset(g->score[i], 0, sizeof(g->score[i]));
+        g->score[i][(7 * piece[i].id[piece[i].n - 1] + s->n) % VOCABULARY] = 1;
+        piece[i].score = g->score[i];
+    }
+    (void)usleep(200);
+    atomic_fetch_add(&g->n_grown, n);
+    atomic_store(&g->growing, 0);
+    return CT_OK;
+}
+
+static void open_growers(grower *g, ct_dispatch **d_p)
 {
     static const int64_t tokens[] = { 1, 128 };
     static const double s[] = { 1e-4, 1e-3 };
-    const ct_scheduler_options o = { .most_waiting = 4,
-                                     .most_count = 4,
-                                     .most_sequences = 2,
+    const ct_scheduler_options o = { .most_waiting = TEXTS,
+                                     .most_count = SEQUENCES,
+                                     .most_sequences = SEQUENCES,
                                      .most_tokens = 64,
+                                     .mixed = true,
                                      .cache_tokens = 100 };
-    ct_dispatch *d = NULL;
     ct_batch_cost cost;
-    log_capture log;
-    served_fake fake;
+
+    memset(g, 0, REPLICAS * sizeof(*g));
+    assert_int_equal(ct_batch_cost_init(&cost, 2, tokens, s), CT_OK);
+    for (int i = 0; i < REPLICAS; i++) {
+        g[i].model = (ct_served_model){ .name = "grower",
+                                        .n_id = VOCABULARY,
+                                        .most_context = 100,
+                                        .ctx = &g[i],
+                                        .open = open_grown,
+                                        .close = close_grown,
+                                        .peek = peek_grown,
+                                        .grow = grow_all };
+        if (i == 0) assert_int_equal(ct_dispatch_create(&g[0].model, &o, &cost, d_p), CT_OK);
+        if (i > 0) assert_int_equal(ct_dispatch_add_replica(*d_p, &g[i].model), CT_OK);
+    }
+    assert_int_equal(ct_dispatch_start(*d_p), CT_OK);
+}
+
+/* One text of a few ids, and what follows. */
+typedef struct growth {
+    ct_work_set set;
+    ct_work *work;
+    ct_dispatch *d;
+    int on;        /* the replica of its first token */
+    int64_t n_new; /* tokens of its own              */
+    bool moved, cancels;
+    atomic_bool done;
+} growth;
+
+static ct_status next_token(void *ctx, ct_work *w, const float *score, bool *ended_p)
+{
+    growth *t = ctx;
+    int32_t id = 0;
+
+    while (score[id] == 0) id++;
+    if (t->n_new == 0) t->on = w->replica;
+    t->moved = t->moved || (t->on != w->replica);
+    *ended_p = (++t->n_new == 100);
+    if (t->cancels && (t->n_new == 3)) ct_dispatch_cancel(t->d, &t->set);
+    return ct_ids_add(&w->ids, &id, 1);
+}
+
+static void is_grown(void *ctx)
+{
+    atomic_store(&((growth *)ctx)->done, true);
+}
+
+/* n texts that are admitted together, of first, first + 1 … ids. */
+static void submit_growths(ct_dispatch *d, growth *t, ct_work *work, int n, int64_t first)
+{
+    ct_admission admission = CT_REFUSED_FULL;
+    double retry;
+
+    for (int i = 0; i < n; i++) {
+        t[i].d = d;
+        t[i].work = &work[i];
+        work[i] = (ct_work){ .kind = CT_WORK_COMPLETE,
+                             .tokens = first + i,
+                             .most_new = MOST_NEW,
+                             .next = next_token,
+                             .ctx = &t[i] };
+        for (int32_t k = 0; k < first + i; k++)
+            assert_int_equal(ct_ids_add(&work[i].ids, &k, 1), CT_OK);
+    }
+    t->set = (ct_work_set){ .work = work, .n = n, .done = is_grown, .ctx = t };
+    assert_int_equal(ct_dispatch_submit(d, &t->set, INFINITY, &admission, &retry), CT_OK);
+    assert_int_equal(admission, CT_ADMITTED);
+}
+
+static void await_growths(growth *t)
+{
+    double end = ct_clock_s() + 60;
+
+    while (!atomic_load(&t->done) && (ct_clock_s() < end)) (void)usleep(1000);
+    assert_true(atomic_load(&t->done));
+}
+
+static void expect_growth(const growth *t)
+{
+    int64_t n = t->work->tokens;
+
+    assert_false(t->moved);
+    assert_int_equal(t->work->ids.n, n + MOST_NEW);
+    for (int64_t k = n; k < n + MOST_NEW; k++)
+        assert_int_equal(t->work->ids.id[k], (7 * t->work->ids.id[k - 1] + k) % VOCABULARY);
+}
+
+/* Many texts on three replicas, some of which nobody waits for in the middle: each grows on one of
+ * them, which opens and closes it while it does nothing else. */
+static void test_sequences(void **state)
+{
+    growth *t = calloc(TEXTS, sizeof(*t));
+    ct_work *w = calloc(TEXTS, sizeof(*w));
+    grower *g = calloc(REPLICAS, sizeof(*g));
+    int64_t prompt = 0, cached = 0;
+    ct_scheduler_stats all;
+    ct_dispatch *d = NULL;
 
     (void)state;
-    served_fake_open(&fake);
-    assert_int_equal(ct_batch_cost_init(&cost, 2, tokens, s), CT_OK);
-    assert_int_equal(ct_dispatch_create(&fake.model, &o, &cost, &d), CT_OK);
-    log_capture_start(&log);
-    assert_int_equal(ct_dispatch_add_replica(d, &fake.model), CT_ERR_CONFIG);
-    log_capture_stop();
-    assert_string_equal(log.error, "a model that makes sequences runs on one replica");
+    assert_true((t != NULL) && (w != NULL) && (g != NULL));
+    open_growers(g, &d);
+    for (int i = 0; i < TEXTS; i++) {
+        t[i].cancels = (i % 7 == 3);
+        submit_growths(d, &t[i], &w[i], 1, 2 + i % 5);
+    }
+    for (int i = 0; i < TEXTS; i++) {
+        await_growths(&t[i]);
+        assert_int_equal(t[i].set.outcome, t[i].cancels ? CT_OUTCOME_CANCELLED : CT_OUTCOME_DONE);
+        if (!t[i].cancels) expect_growth(&t[i]);
+    }
+    for (int i = 0; i < REPLICAS; i++) {
+        ct_replica_stats s;
+
+        assert_int_equal(atomic_load(&g[i].fault), 0);
+        assert_int_equal(atomic_load(&g[i].n_open), 0);
+        ct_dispatch_read_replica(d, i, &s);
+        assert_int_equal(s.sequences, 0);
+        assert_int_equal(s.cache_taken, 0);
+        prompt += s.prompt;
+        cached += s.cached;
+    }
+    ct_dispatch_read_stats(d, &all);
+    assert_true((prompt == all.prompt) && (cached == all.cached) && (cached == TEXTS));
     ct_dispatch_destroy(d);
-    served_fake_close(&fake);
+    for (int i = 0; i < TEXTS; i++) ct_ids_destroy(&w[i].ids);
+    free(t);
+    free(w);
+    free(g);
+}
+
+/* Three texts at once: one on each. A replica that sleeps, while those in front of it have nothing
+ * to do, goes on with what it has. */
+static void test_sequences_meet(void **state)
+{
+    grower *g = calloc(REPLICAS, sizeof(*g));
+    ct_dispatch *d = NULL;
+
+    (void)state;
+    assert_non_null(g);
+    open_growers(g, &d);
+    for (int round = 0; round < 20; round++) {
+        growth t[REPLICAS];
+        ct_work w[REPLICAS];
+
+        memset(t, 0, sizeof(t));
+        submit_growths(d, t, w, REPLICAS, 9);
+        await_growths(t);
+        assert_int_equal(t->set.outcome, CT_OUTCOME_DONE);
+        for (int i = 0; i < REPLICAS; i++) {
+            assert_int_equal(t[i].on, i);
+            expect_growth(&t[i]);
+            ct_ids_destroy(&w[i].ids);
+        }
+    }
+    ct_dispatch_destroy(d);
+    free(g);
 }
 
 static void test_metrics(void **state)
 {
-    const ct_replica_stats s[] = { { 3, 40, 0, 0.5 }, { 2, 30, 1, 0.25 } };
+    const ct_replica_stats s[] = { { 3, 40, 0, 0.5, 50, 32, 2, 96 },
+                                   { 2, 30, 1, 0.25, 60, 0, 1, 64 } };
     ct_text text = { 0 };
 
     (void)state;
@@ -338,6 +552,11 @@ static void test_metrics(void **state)
     assert_non_null(strstr(text.text, "\ncortado_replica_batches_total{replica=\"0\"} 3\n"));
     assert_non_null(strstr(text.text, "\ncortado_replica_batches_total{replica=\"1\"} 2\n"));
     assert_non_null(strstr(text.text, "\ncortado_replica_batch_tokens_total{replica=\"1\"} 30\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_prompt_tokens_total{replica=\"1\"} 60\n"));
+    assert_non_null(
+        strstr(text.text, "\ncortado_replica_prompt_cached_tokens_total{replica=\"0\"} 32\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_sequences{replica=\"0\"} 2\n"));
+    assert_non_null(strstr(text.text, "\ncortado_replica_cache_tokens{replica=\"1\"} 64\n"));
     assert_non_null(strstr(text.text, "\ncortado_replica_failed_total{replica=\"1\"} 1\n"));
     assert_non_null(
         strstr(text.text, "\ncortado_replica_busy_seconds_total{replica=\"1\"} 0.25\n"));
@@ -347,10 +566,11 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_share),   cmocka_unit_test(test_first),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_between), cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_metrics), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_share),          cmocka_unit_test(test_first),
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_between),        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_sequences_meet), cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_padding),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

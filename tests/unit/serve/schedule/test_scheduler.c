@@ -649,6 +649,222 @@ static void test_cache(void **state)
     close_rig(&r);
 }
 
+/* ---- sequences on two replicas */
+
+typedef struct two {
+    rig r;                 /* whose batch is of replica 0 */
+    ct_serve_batch *other; /* … of replica 1              */
+    int64_t kept[2];       /* what the cache of each has of any prompt */
+    int began[128];        /* by name: on which replica; -1: on none   */
+} two;
+
+static int64_t begin_there(void *ctx, void *what, int replica)
+{
+    two *t = ctx;
+
+    t->began[(int)*(const char *)what] = replica;
+    return t->kept[replica];
+}
+
+static int64_t peek_there(void *ctx, void *what, int replica)
+{
+    (void)what;
+    return ((const two *)ctx)->kept[replica];
+}
+
+static void open_two(two *t, const ct_scheduler_options *options)
+{
+    ct_scheduler_options o = *options;
+
+    memset(t, 0, sizeof(*t));
+    for (int i = 0; i < 128; i++) t->began[i] = -1;
+    o.begin = begin_there;
+    o.peek = peek_there;
+    o.ctx = t;
+    t->r = open_rig(&o);
+    assert_int_equal(ct_scheduler_run_at_once(t->r.s, 2), CT_OK);
+    assert_int_equal(ct_serve_batch_create(t->r.s, &t->other), CT_OK);
+    t->other->replica = 1;
+}
+
+static void close_two(two *t)
+{
+    ct_serve_batch_destroy(t->other);
+    close_rig(&t->r);
+}
+
+static void swap_batches(two *t)
+{
+    ct_serve_batch *b = t->r.b;
+
+    t->r.b = t->other;
+    t->other = b;
+}
+
+/* As expect_next(), of replica 1. */
+static void expect_other(two *t, const char *expected)
+{
+    swap_batches(t);
+    expect_next(&t->r, expected);
+    swap_batches(t);
+}
+
+static void finish_other(two *t)
+{
+    swap_batches(t);
+    finish(&t->r);
+    swap_batches(t);
+}
+
+static void expect_load(const two *t, int replica, int sequences_there, int64_t cache, int due)
+{
+    ct_replica_load load;
+
+    ct_scheduler_read_replica(t->r.s, replica, &load);
+    assert_int_equal(load.sequences, sequences_there);
+    assert_int_equal(load.cache_taken, cache);
+    assert_int_equal(ct_scheduler_due(t->r.s, replica), due);
+}
+
+/* Each goes to the replica with less to do, and stays there. */
+static void test_sequences_apart(void **state)
+{
+    two t;
+
+    (void)state;
+    open_two(&t, &sequences);
+    ask(&t.r, "a", 10, 3); /* to 0: both are free                             */
+    ask(&t.r, "b", 10, 3); /* to 1: 0 has a                                   */
+    ask(&t.r, "c", 90, 3); /* to 0: both have as much                         */
+    ask(&t.r, "d", 10, 3); /* to 1: 0 has a prompt of 90 more                 */
+    expect_next(&t.r, "a c[0+54)");
+    assert_int_equal(ct_scheduler_given(t.r.s), 4);
+    expect_load(&t, 0, 2, 106, 0);
+    expect_load(&t, 1, 0, 0, 2);
+    expect_other(&t, "b d");
+    expect_load(&t, 1, 2, 26, 0);
+    finish(&t.r);
+    expect_load(&t, 0, 2, 106, 2);
+    expect_next(&t.r, "a* c[54+36)");
+    finish_other(&t);
+    expect_other(&t, "b* d*");
+    finish_other(&t);
+    expect_other(&t, "b* d*");
+    finish_other(&t);
+    expect_ended(&t.r, "b:done d:done");
+    expect_other(&t, "none");
+    finish(&t.r);
+    ask(&t.r, "e", 10, 1);
+    expect_next(&t.r, "a* c*"); /* gives e to 1, which is idle */
+    assert_int_equal(ct_scheduler_given(t.r.s), 5);
+    expect_other(&t, "e");
+    finish(&t.r);
+    finish_other(&t);
+    expect_next(&t.r, "c*");
+    finish(&t.r);
+    expect_ended(&t.r, "a:done e:done c:done");
+    assert_true(ct_scheduler_is_idle(t.r.s));
+    close_two(&t);
+}
+
+/* A replica whose cache has most of a prompt gets it, though it has another to do. */
+static void test_prefix_is_found(void **state)
+{
+    ct_scheduler_stats stats;
+    two t;
+
+    (void)state;
+    open_two(&t, &sequences);
+    ask(&t.r, "a", 10, 9);
+    ask(&t.r, "b", 10, 9);
+    expect_next(&t.r, "a");
+    expect_other(&t, "b");
+    t.kept[1] = 90;
+    ask(&t.r, "c", 100, 1); /* 64 + 10, as on 0, but only 10 of its own */
+    ask(&t.r, "d", 100, 1); /* 2 x 64 + 20 + 10 there, 64 + 10 + 100 on 0 */
+    ask(&t.r, "e", 100, 1); /* more there now */
+    finish(&t.r);
+    finish_other(&t);
+    expect_other(&t, "b* c[90+10) d[90+10)");
+    expect_next(&t.r, "a* e[0+63)");
+    ct_scheduler_read_stats(t.r.s, &stats);
+    assert_int_equal(stats.cached, 180);
+    assert_int_equal(t.began['c'], 1);
+    assert_int_equal(t.began['e'], 0);
+    close_two(&t);
+}
+
+/* Room is held from when a sequence is given to a replica; what comes later does not pass. */
+static void test_room_is_held(void **state)
+{
+    ct_scheduler_options o = sequences;
+    ct_request_id b, id;
+    two t;
+
+    (void)state;
+    o.cache_tokens = 50;
+    open_two(&t, &o);
+    ask(&t.r, "a", 10, 30);
+    b = ask(&t.r, "b", 10, 30); /* the other replica's, which has not begun it */
+    ask(&t.r, "c", 10, 30);     /* fits on neither   */
+    ask(&t.r, "d", 5, 4);       /* fits on both, but came later */
+    ask(&t.r, "e", 9, 0);
+    expect_next(&t.r, "a e");
+    expect_load(&t, 1, 0, 0, 1);
+    finish(&t.r);
+    expect_next(&t.r, "a*");
+    ct_scheduler_cancel(t.r.s, b); /* leaves its room to c */
+    expect_other(&t, "c");
+    assert_int_equal(t.began['b'], -1);
+    finish(&t.r);
+    finish_other(&t);
+    expect_next(&t.r, "a* d");
+    finish(&t.r);
+    expect_ended(&t.r, "e:done b:cancelled");
+    /* one that is too late leaves it, too */
+    assert_int_equal(offer_until(&t.r, "f", 10, 35, t.r.now + 0.5, &id), CT_ADMITTED);
+    ask(&t.r, "g", 1, 1);
+    expect_next(&t.r, "a* d*");
+    finish(&t.r);
+    expect_other(&t, "c*");
+    finish_other(&t);
+    t.r.now += 1;
+    expect_other(&t, "c* g"); /* has one sequence, the other two */
+    expect_ended(&t.r, "f:expired");
+    close_two(&t);
+}
+
+/* Chunks and steps take turns on each replica by itself. */
+static void test_turns_apart(void **state)
+{
+    ct_scheduler_options o = sequences;
+    two t;
+
+    (void)state;
+    o.mixed = false;
+    open_two(&t, &o);
+    ask(&t.r, "a", 10, 9);
+    ask(&t.r, "b", 10, 9);
+    expect_next(&t.r, "a");
+    expect_other(&t, "b");
+    finish(&t.r);
+    finish_other(&t);
+    ask(&t.r, "c", 200, 1);
+    ask(&t.r, "d", 200, 1);
+    for (int turn = 0; turn < 2; turn++) {
+        expect_next(&t.r, "a*");
+        finish(&t.r);
+        expect_next(&t.r, (turn == 0) ? "c[0+64)" : "c[64+64)");
+        finish(&t.r);
+    }
+    expect_other(&t, "b*");
+    finish_other(&t);
+    expect_other(&t, "d[0+64)");
+    finish_other(&t);
+    expect_other(&t, "b*");
+    close_two(&t);
+}
+
 /* The longest time between two tokens of eight sequences while prompts of 500 tokens come. */
 static double longest_gap(bool mixed)
 {
@@ -709,7 +925,7 @@ typedef struct asked {
     int64_t tokens, most_new, run, made, stop_at; /* stop_at: the token that ends it */
     double deadline, arrival;
     ct_request_id id;
-    int n_end;
+    int n_end, replica; /* that it began on */
     bool admitted, begun, running, cancelled;
 } asked;
 
@@ -896,6 +1112,152 @@ static void live(const ct_scheduler_options *o, uint64_t seed, int n_outcome[4])
     free(w);
 }
 
+/* On three replicas, each of which runs a batch until it is over: a sequence stays where it began,
+ * no replica has more of them or of their tokens than it has room for, and all its steps are in
+ * each of its batches. */
+enum { REPLICAS = 3 };
+
+typedef struct fleet {
+    world w;
+    ct_serve_batch *b[REPLICAS];
+    bool running[REPLICAS];
+    double end[REPLICAS];
+    int64_t n_begun[REPLICAS];
+} fleet;
+
+static int64_t begin_in_fleet(void *ctx, void *what, int replica)
+{
+    fleet *f = ctx;
+    asked *a = what;
+
+    assert_false(f->running[replica] || a->begun || (a->n_end > 0));
+    a->begun = true;
+    a->replica = replica;
+    f->n_begun[replica]++;
+    return 0;
+}
+
+static void check_replica(fleet *f, int replica)
+{
+    const ct_serve_batch *b = f->b[replica];
+    int64_t cache = 0, page = f->w.o.page_tokens;
+    int steps = 0, begun = 0;
+
+    for (int k = 0; k < b->n; k++) {
+        asked *a = b->slice[k].what;
+
+        assert_int_equal(b->slice[k].first, a->run);
+        assert_true(!a->running && (a->n_end == 0));
+        assert_true((a->most_new == 0) || (a->begun && (a->replica == replica)));
+        if (a->most_new == 0) assert_true((a->run == 0) && (b->slice[k].n == a->tokens));
+    }
+    for (int i = 0; i < f->w.n; i++) {
+        const asked *a = &f->w.a[i];
+
+        if (!a->begun || (a->replica != replica) || (a->n_end > 0)) continue;
+        begun++;
+        cache += (a->tokens + a->most_new + page - 1) / page * page;
+        steps += (a->run >= a->tokens);
+    }
+    assert_int_equal(b->n_step, steps);
+    assert_true((begun <= f->w.o.most_sequences) && (cache <= f->w.o.cache_tokens));
+    for (int k = 0; k < b->n; k++) ((asked *)b->slice[k].what)->running = true;
+}
+
+static void start_batches(fleet *f, int n_outcome[4])
+{
+    world *w = &f->w;
+
+    for (int i = 0; i < REPLICAS; i++) {
+        if (f->running[i]) continue;
+        f->running[i] = ct_scheduler_next(w->r.s, w->r.now, f->b[i], &w->r.wake);
+        take_ended(w, n_outcome); /* those that expired */
+        if (!f->running[i]) continue;
+        check_replica(f, i);
+        f->end[i] = w->r.now + ct_batch_cost_s(ct_scheduler_cost(w->r.s), f->b[i]->tokens);
+    }
+}
+
+/* The one that is over first; false: none runs. */
+static bool end_batch(fleet *f, int n_outcome[4])
+{
+    world *w = &f->w;
+    int first = -1;
+
+    for (int i = 0; i < REPLICAS; i++)
+        if (f->running[i] && ((first < 0) || (f->end[i] < f->end[first]))) first = i;
+    if (first < 0) return false;
+    w->r.now = f->end[first];
+    for (int k = 0; k < f->b[first]->n; k++) {
+        ct_slice *c = &f->b[first]->slice[k];
+        asked *a = c->what;
+
+        a->running = false;
+        a->run += c->n;
+        if ((a->most_new > 0) && c->last) c->ended = (++a->made == a->stop_at);
+    }
+    f->running[first] = false;
+    ct_scheduler_finish(w->r.s, f->b[first], w->r.now, false);
+    take_ended(w, n_outcome);
+    return true;
+}
+
+static void live_in_fleet(uint64_t seed, int n_outcome[4])
+{
+    fleet *f = calloc(1, sizeof(*f));
+    world *w = &f->w;
+    int idle = 0;
+
+    assert_non_null(f);
+    w->o = sequences;
+    w->o.cache_tokens = 400;
+    w->o.page_tokens = 4;
+    w->o.begin = begin_in_fleet;
+    w->o.ctx = f;
+    w->key = ct_rng_key(34, seed, 0);
+    w->r = open_rig(&w->o);
+    assert_int_equal(ct_scheduler_run_at_once(w->r.s, REPLICAS), CT_OK);
+    for (int i = 0; i < REPLICAS; i++) {
+        assert_int_equal(ct_serve_batch_create(w->r.s, &f->b[i]), CT_OK);
+        f->b[i]->replica = i;
+    }
+    while (w->n < N_ASKED - 8) {
+        for (int i = (int)(4 * draw(w)) * (draw(w) < 0.5); i > 0; i--) arrive(w);
+        if ((w->n > 0) && (draw(w) < 0.1)) {
+            asked *a = &w->a[(int)(w->n * draw(w))];
+
+            a->cancelled = a->cancelled || (a->n_end == 0);
+            ct_scheduler_cancel(w->r.s, a->id);
+            take_ended(w, n_outcome);
+        }
+        start_batches(f, n_outcome);
+        if (!end_batch(f, n_outcome)) w->r.now += 0.01;
+    }
+    ct_scheduler_drain(w->r.s);
+    for (; !ct_scheduler_is_idle(w->r.s) && (idle < 100000); idle++) {
+        start_batches(f, n_outcome);
+        (void)end_batch(f, n_outcome);
+    }
+    assert_true(ct_scheduler_is_idle(w->r.s));
+    for (int i = 0; i < w->n; i++) assert_int_equal(w->a[i].n_end, 1);
+    for (int i = 0; i < REPLICAS; i++) {
+        assert_true(f->n_begun[i] > w->n / 20);
+        assert_int_equal(ct_scheduler_due(w->r.s, i), 0);
+        ct_serve_batch_destroy(f->b[i]);
+    }
+    close_rig(&w->r);
+    free(f);
+}
+
+static void test_whatever_comes_to_replicas(void **state)
+{
+    int n_outcome[4] = { 0 };
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 4; seed++) live_in_fleet(seed, n_outcome);
+    for (int e = 0; e < CT_OUTCOME_FAILED; e++) assert_true(n_outcome[e] > 20);
+}
+
 static void test_whatever_comes(void **state)
 {
     ct_scheduler_options o[] = { whole, sequences, sequences, whole, whole };
@@ -1016,7 +1378,12 @@ int main(void)
         cmocka_unit_test(test_cache_is_waited_for),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_steps_go_on),
+        cmocka_unit_test(test_sequences_apart),
+        cmocka_unit_test(test_prefix_is_found),
+        cmocka_unit_test(test_room_is_held),
+        cmocka_unit_test(test_turns_apart),
         cmocka_unit_test(test_whatever_comes),
+        cmocka_unit_test(test_whatever_comes_to_replicas),
         cmocka_unit_test(test_simulated_load),
     };
 
