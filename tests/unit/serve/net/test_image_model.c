@@ -44,7 +44,9 @@ static const char layers[] =
     "layer { name: 'each' type: 'Convolution' bottom: 'conv4' top: 'each'\n"
     "  convolution_param { num_output: 32 kernel_size: 3 group: 32\n"
     "    weight_filler { type: 'msra' } } }\n"
-    "layer { name: 'fc' type: 'InnerProduct' bottom: 'each' top: 'fc'\n"
+    /* a net of a fixed batch may take BLAS here, whose sums are others */
+    "layer { name: 'fc' type: 'InnerProduct' bottom: 'each' top: 'fc' ct_kernel { forward: "
+    "'packed' }\n"
     "  inner_product_param { num_output: 6 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'prob' type: 'Softmax' bottom: 'fc' top: 'prob' }\n";
 
