@@ -11,6 +11,7 @@ ifneq ($(CLANG),)
 export KMP_BLOCKTIME ?= 0
 else
 export OMP_NUM_THREADS ?= 1
+export OMP_THREAD_LIMIT ?= 1# of teams that tests make larger
 endif
 export TSAN_OPTIONS ?= suppressions=$(CURDIR)/scripts/tsan.supp ignore_noninstrumented_modules=1
 endif
