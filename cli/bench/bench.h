@@ -149,6 +149,7 @@ typedef struct ct_serve_bench {
     int repeat; /* 0: as many as take about a second, 3 to 200 */
     int n_thread;
     bool bf16;
+    bool last;            /* of a sequence's rows the last one alone is wanted */
     const char *parallel; /* a file, by which all ranks run one net; NULL: one rank does */
     ct_job *job;          /* connected, where there is a file */
     const char *scores;   /* a file for the rows of each shape's first run; NULL: none */

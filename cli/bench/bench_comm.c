@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/collective/async_sum.h"
 #include "comm/collective/schedule.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
@@ -36,6 +37,54 @@ ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan)
     }
 }
 
+/* ---- "transfer": the sum of a layer that ranks share, as a net's steps begin and await it */
+
+typedef struct layer_sum {
+    ct_transfers *transfers;
+    void *ticket;
+} layer_sum;
+
+static ct_status prepare_transfer(ct_coll_req *r)
+{
+    layer_sum *s = calloc(1, sizeof(*s));
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sum");
+    r->state = s;
+    return ct_transfers_create(r->comm, r->comm, &s->transfers);
+}
+
+static ct_status begin_transfer(ct_coll_req *r)
+{
+    layer_sum *s = r->state;
+    const ct_transfer t = {
+        .kind = CT_TRANSFER_SUM, .dtype = r->dtype, .from = r->buf, .to = r->buf, .n = r->count
+    };
+
+    return ct_transfers_ops.begin(s->transfers, &t, &s->ticket);
+}
+
+static ct_status await_transfer(ct_coll_req *r)
+{
+    layer_sum *s = r->state;
+
+    return ct_transfers_ops.wait(s->transfers, s->ticket);
+}
+
+static void release_transfer(ct_coll_req *r)
+{
+    layer_sum *s = r->state;
+
+    ct_transfers_destroy(s->transfers);
+    free(s);
+}
+
+static const ct_coll_ops of_layers = { .name = "transfer",
+                                       .kind = CT_COLL_ALLREDUCE,
+                                       .prepare = prepare_transfer,
+                                       .start = begin_transfer,
+                                       .progress = await_transfer,
+                                       .release = release_transfer };
+
 static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan *plan)
 {
     const ct_coll_ops *ops = NULL;
@@ -43,7 +92,10 @@ static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan
     if (plan->n_algo == CT_BENCH_MAX_ALGO)
         return CT_FAIL(CT_ERR_CONFIG, "--algorithm: more than %d", CT_BENCH_MAX_ALGO);
     if (strcmp(name, "mpi") != 0) {
-        CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
+        if (strcmp(name, of_layers.name) == 0)
+            ops = &of_layers;
+        else
+            CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
         ops = ct_coll_of_kind(ops, plan->kind);
         if (ops == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "--algorithm: %s has no %s", name,
@@ -65,7 +117,7 @@ ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan 
             if (ct_coll_of_kind(*at, plan->kind) == NULL) continue;
             CT_TRY(add_algorithm(c, (*at)->name, plan));
         }
-        return CT_OK;
+        return (plan->kind == CT_COLL_ALLREDUCE) ? add_algorithm(c, of_layers.name, plan) : CT_OK;
     }
     copy = strdup(list);
     if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of algorithms");
@@ -407,7 +459,7 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
         ct_text_add(out, ",\"times_mpi\":");
         ct_text_add_number(out, r->to_mpi);
     }
-    if (ops != NULL) {
+    if ((ops != NULL) && (ops->cost != NULL)) {
         ct_text_add(out, ",\"predicted_us\":");
         ct_text_add_number(out, 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
     }

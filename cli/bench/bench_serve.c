@@ -119,7 +119,7 @@ typedef struct bench {
 
 /* Sequences of ids that are spread over the table, no two with the same beginning. Padding is a
  * sequence of its own, as in `serve`: no other sees it. */
-static void fill(bench *b, const ct_serve_shape *s)
+static void fill(bench *b, const ct_serve_shape *s, bool last)
 {
     int64_t ids = ct_packed_net_ids(ct_served_net(b->served));
 
@@ -127,7 +127,7 @@ static void fill(bench *b, const ct_serve_shape *s)
     for (int64_t k = 0; k < s->batch; k++) {
         b->item[k] = (ct_packed_item){ .id = b->id + k * s->tokens,
                                        .n = s->mixed ? s->length[k] : s->tokens };
-        if (s->cached > 0) b->item[k].want = CT_ROWS_LAST;
+        if (last || (s->cached > 0)) b->item[k].want = CT_ROWS_LAST;
     }
     b->n_filled = s->batch;
     for (int64_t k = 0; s->padded && (k < s->batch); k++)
@@ -347,7 +347,7 @@ static ct_status begin_shape(bench *b, const ct_serve_bench *plan, ct_serve_row 
     bool pictures = (ct_served_samples(b->served) != NULL);
     const ct_serve_shape *s = &row->shape;
 
-    if (!pictures) fill(b, s);
+    if (!pictures) fill(b, s, plan->last);
     CT_TRY(run_of(b)(b, s, &b->runs->shaping[0], &b->runs->time[0]));
     row->norm = pictures ? norm_of_pictures(b, s) : norm_of(b, s);
     if (plan->scores != NULL) keep_scores(b, s);
@@ -378,7 +378,7 @@ static ct_status time_shapes(bench *b, const ct_serve_bench *plan, ct_serve_row 
     begin = ct_clock_s();
     while (!over && (n < ((plan->repeat > 0) ? plan->repeat : MOST))) {
         for (int k = 0; k < n_shape; k++) {
-            if (n_shape > 1) fill(b, &row[k].shape);
+            if (n_shape > 1) fill(b, &row[k].shape, plan->last);
             CT_TRY(watch_run(b, plan, &row[k], &b->runs[k], n));
         }
         n++;
@@ -391,6 +391,9 @@ static ct_status time_shapes(bench *b, const ct_serve_bench *plan, ct_serve_row 
 
 static ct_status check_pictures(const ct_serve_bench *plan)
 {
+    if (plan->last)
+        return CT_FAIL(CT_ERR_CONFIG, "--rows=LAST: \"%s\" is a net of pictures, without tokens",
+                       plan->model);
     for (int i = 0; i < plan->n_shape; i++)
         if ((plan->shape[i].tokens != 1) || (plan->shape[i].cached > 0) || plan->shape[i].mixed)
             return CT_FAIL(CT_ERR_CONFIG,

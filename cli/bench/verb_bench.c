@@ -55,6 +55,9 @@ static const ct_option serve_table[] = {
     { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
       "of products, and what lies between (F32)" },
     { "parallel", CT_OPTION_TEXT, SERVE, "FILE", "what of the net each rank has" },
+    { "rows", CT_OPTION_CHOICE, SERVE, "ALL|LAST",
+      "what a net of tokens gives of each text: all tokens' rows, or the last one's (ALL; LAST "
+      "behind a cache)" },
     { "scores", CT_OPTION_TEXT, SERVE, "FILE", "the rows of each shape's first run, as text" },
     { "trace", CT_OPTION_TEXT, SERVE, "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
@@ -222,11 +225,12 @@ static ct_status bench_codec(const ct_call *call, ct_options *o)
 static ct_status bench_serve(const ct_call *call, ct_options *o)
 {
     const char *file = ct_options_text(o, "json"), *precision = ct_options_text(o, "precision");
-    const char *shapes = ct_options_text(o, "shapes");
+    const char *shapes = ct_options_text(o, "shapes"), *rows = ct_options_text(o, "rows");
     ct_serve_bench plan = { .model = ct_options_text(o, "model"),
                             .weights = ct_options_text(o, "weights"),
                             .repeat = (int)ct_options_count(o, "repeat", 0),
-                            .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0) };
+                            .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0),
+                            .last = (rows != NULL) && (strcmp(rows, "LAST") == 0) };
     ct_serve_row row[CT_BENCH_MAX_BATCH];
     ct_call own = *call;
     ct_trace_file trace;

@@ -24,6 +24,11 @@ runs bench_json_to_stdout 0 '^."algorithm":"hier","bytes":12,' $JOB 2 "$CORTADO"
     --algorithm=mpi,hier --log=error --json
 is bench_nothing_but_json sh -c '[ $(grep -vc "^{" out) = 0 ] && [ $(wc -l <out) = 2 ]'
 runs bench_all 0 ' hier .* impi' $JOB 2 "$CORTADO" bench comm --sizes=12 --repeat=3 --algorithm=all
+# the sums of layers that ranks share, by the transfers of a net: checked where they are timed
+runs bench_transfer 0 '^."algorithm":"transfer","bytes":12,.*"correct":true,"ranks":3' $JOB 3 "$CORTADO" bench comm \
+    --sizes=12,3K,1M --repeat=3 --algorithm=transfer --log=error --json
+is bench_transfers sh -c '[ $(grep -c transfer out) = 3 ]'
+runs bench_transfer_half 2 'transfer has no allgather' "$CORTADO" bench comm --kind=allgather --algorithm=transfer
 runs bench_pretended 0 'synthetic 2x1' $JOB 2 "$CORTADO" bench comm $small --topology=2x1 --algorithms=hier
 runs bench_one_rank 0 '12' "$CORTADO" bench comm $small --memory=plain
 

@@ -25,6 +25,11 @@ assert all(0 < r["least_ms"] <= r["ms"] for r in rows), rows'
 fi
 runs json_to_stdout 0 '"precision":"BF16"' $serve --shapes=1x4 --repeat=3 --precision=BF16 --log=error --json
 is nothing_but_json sh -c '[ $(grep -vc "^{" out) = 0 ]'
+# the last token's rows alone: those of all tokens have them
+runs all_rows 0 '' $serve --shapes=1x10,2x5 --repeat=1 --scores=all.txt
+runs last_rows 0 '' $serve --shapes=1x10,2x5 --repeat=1 --rows=LAST --scores=last.txt
+is last_are_of_all sh -c "sed -n '10p;15p;20p' all.txt | diff - last.txt"
+runs bad_rows 2 'rows=FIRST.*ALL' $serve --rows=FIRST
 # unlike lengths: packed, then padded to the longest; the same rows come out
 runs mixed 0 '^ +3 +<=20 +0 +4 +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+ +28$' $serve --shapes=20+2+10 --repeat=4 --threads=1
 is mixed_packed grep -Eq '^ +3 +<=20 +0 +4 .* 0$' out

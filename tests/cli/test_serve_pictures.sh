@@ -241,4 +241,5 @@ fi
 runs bench 0 '^ +8 +1 +0 +2 ' "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1,8 --repeat=2
 runs bench_tokens 2 'shapes: 8x4: "net/deploy.prototxt" is a net of pictures: expected how many, such as 1,8' \
     "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1,8x4
+runs bench_rows 2 'rows=LAST: "net/deploy.prototxt" is a net of pictures' "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1 --rows=LAST
 finish
