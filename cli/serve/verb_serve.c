@@ -168,7 +168,8 @@ static ct_status read_wish(const ct_options *o, wish *w)
                                    .most_header = MOST_HEADER,
                                    .most_body = MOST_BODY,
                                    .read_s = 60,
-                                   .write_s = 60 };
+                                   .write_s = 60,
+                                   .linger_s = 20 };
     return CT_OK;
 }
 

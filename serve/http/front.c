@@ -5,15 +5,16 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
-#include "serve/http/listen.h"
+#include "serve/http/sockets.h"
 
 #define LOOK_S 0.05 /* between two looks at the connections */
 
-enum { EVENTS = 16384 /* bytes of events at a time */ };
+enum { EVENTS = 16384 /* bytes of events at a time */, MOST_LINGER = 256 };
 
 typedef enum {
     READING, /* a request, or nothing yet */
@@ -29,6 +30,7 @@ typedef struct guest {
     phase phase;
     double since; /* its phase began */
     bool shut;    /* it took too long */
+    bool refused; /* its reply did not wait for its body */
     visit *visit; /* its request, if it has one */
     struct guest *next, **link;
 } guest;
@@ -53,6 +55,7 @@ struct ct_front {
     ct_api *api;
     ct_listen listen;
     struct MHD_Daemon *daemon;
+    ct_linger *linger;
     pthread_t looker;
     bool looking, stop;
     pthread_mutex_t lock; /* of guests */
@@ -239,6 +242,7 @@ static void *hear_of(void *ctx, const char *uri, struct MHD_Connection *c)
     guest *g = guest_of(c);
 
     (void)uri;
+    if (g != NULL) g->refused = false;
     if (g != NULL) set_phase(ctx, g, READING);
     return NULL;
 }
@@ -369,7 +373,8 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *c, const char *p
         v = arrive(ctx, c);
         *visit_p = v;
         if (v == NULL) return MHD_NO;
-        return refuse_early(v, method, path) ? send_reply(v, false) : MHD_YES;
+        v->guest->refused = refuse_early(v, method, path);
+        return v->guest->refused ? send_reply(v, false) : MHD_YES;
     }
     if (*size > 0) {
         take_body(v, data, *size);
@@ -411,6 +416,14 @@ static void leave(void *ctx, struct MHD_Connection *c, void **visit_p,
 
 /* ---- connections */
 
+/* Whether its client may still be sending. A header that was too long is not read to its end. */
+static bool is_sending(const guest *g)
+{
+    int n = 0;
+
+    return !g->shut && (g->refused || ((ioctl(g->fd, FIONREAD, &n) == 0) && (n > 0)));
+}
+
 static void open_or_close(void *ctx, struct MHD_Connection *c, void **guest_p,
                           enum MHD_ConnectionNotificationCode what)
 {
@@ -430,6 +443,7 @@ static void open_or_close(void *ctx, struct MHD_Connection *c, void **guest_p,
             *guest_p = g;
         }
     } else if (g != NULL) {
+        if (is_sending(g)) ct_linger_add(f->linger, g->fd);
         *g->link = g->next;
         if (g->next != NULL) g->next->link = g->link;
         free(g);
@@ -480,6 +494,7 @@ static ct_status start_threads(ct_front *f)
     if ((pthread_mutex_init(&f->lock, NULL) != 0) || (ct_cond_init(&f->stopped) != 0) ||
         (ct_cond_init(&f->quiet) != 0))
         return CT_FAIL(CT_ERR_NOMEM, "no lock for the server");
+    CT_TRY(ct_linger_create(MOST_LINGER, f->o.linger_s, &f->linger));
     f->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         handle, f, MHD_OPTION_LISTEN_SOCKET, f->listen.fd, MHD_OPTION_NOTIFY_COMPLETED, leave, f,
@@ -553,6 +568,7 @@ void ct_front_stop(ct_front *f)
     (void)ct_front_drain(f, 10);
     ct_listen_close(&f->listen);
     if (f->daemon != NULL) MHD_stop_daemon(f->daemon);
+    ct_linger_destroy(f->linger);
     (void)pthread_cond_destroy(&f->stopped);
     (void)pthread_cond_destroy(&f->quiet);
     (void)pthread_mutex_destroy(&f->lock);

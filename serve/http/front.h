@@ -2,7 +2,8 @@
  *
  * One thread of libmicrohttpd talks to all connections. A request that waits for the model has its
  * connection set aside, so waiting requests cost no thread. A second thread looks after connections
- * that take too long to send a request or to read its reply, and after clients that have gone.
+ * that take too long to send a request or to read its reply, and after clients that have gone. A
+ * third one reads what refused clients still send (sockets.h).
  */
 #ifndef CT_FRONT_H
 #define CT_FRONT_H
@@ -17,6 +18,7 @@ typedef struct ct_front_options {
     double read_s;      /* from a request's first line until it is whole; and that a connection
                          * may have none                                                  */
     double write_s;     /* until the client has taken the reply                           */
+    double linger_s;    /* how long is read what a client sends whose request is refused  */
 } ct_front_options;
 
 typedef struct ct_front ct_front;

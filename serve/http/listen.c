@@ -1,4 +1,4 @@
-#include "serve/http/listen.h"
+#include "serve/http/sockets.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -16,7 +16,7 @@
 #include "framework/base/clock.h"
 #include "runtime/config/features.h"
 #include "serve/http/front.h"
-#include "serve/http/listen.h"
+#include "serve/http/sockets.h"
 #include "tests/log_capture.h"
 #include "tests/served_fake.h"
 
@@ -32,7 +32,8 @@ static const ct_front_options usual = { .listen = "127.0.0.1:0",
                                         .most_header = 32768,
                                         .most_body = 4096,
                                         .read_s = 10,
-                                        .write_s = 60 };
+                                        .write_s = 60,
+                                        .linger_s = 20 };
 
 static void start(const ct_front_options *o)
 {
@@ -282,6 +283,71 @@ static void test_body_limit(void **state)
     tell(fd, EMBED);
     hear(fd, &a);
     assert_int_equal(a.status, 200);
+    (void)close(fd);
+    stop();
+}
+
+/* ---- a client that does not wait for the reply sends all, and reads it then */
+
+enum { LARGE = 32 << 20 /* bytes: more than the sockets between hold */ };
+
+/* Sends n zeros; false: the connection was reset. */
+static bool tell_zeros(int fd, int64_t n)
+{
+    static const char zeros[1 << 16];
+    ssize_t some = 1;
+
+    for (; (n > 0) && (some > 0); n -= some)
+        some =
+            send(fd, zeros, (n < (int64_t)sizeof(zeros)) ? (size_t)n : sizeof(zeros), MSG_NOSIGNAL);
+    return some > 0;
+}
+
+static void expect_refused(const char *path, int status)
+{
+    static answer a;
+    int fd = dial();
+    char text[256];
+
+    snprintf(text, sizeof(text), "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", path,
+             LARGE);
+    tell(fd, text);
+    assert_true(tell_zeros(fd, LARGE));
+    hear(fd, &a);
+    assert_int_equal(a.status, status);
+    (void)close(fd);
+}
+
+static int count_files(void)
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 4096; fd++) n += (fcntl(fd, F_GETFD) >= 0);
+    return n;
+}
+
+static void test_sends_on(void **state)
+{
+    ct_front_options o = usual;
+    bool open = true;
+    int fd, n_file;
+
+    (void)state;
+    start(&usual);
+    n_file = count_files();
+    for (int i = 0; i < 3; i++) expect_refused("/v1/embeddings", 413);
+    expect_refused("/v1/nothing", 404);
+    for (double end = ct_clock_s() + 20; (count_files() > n_file) && (ct_clock_s() < end);)
+        (void)usleep(1000);
+    assert_int_equal(count_files(), n_file);
+    stop();
+    /* one that goes on for ever is read for a while */
+    o.linger_s = 0.2;
+    start(&o);
+    fd = dial();
+    tell(fd, "POST /v1/nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n");
+    for (double end = ct_clock_s() + 20; open && (ct_clock_s() < end);) open = tell_zeros(fd, 1024);
+    assert_false(open);
     (void)close(fd);
     stop();
 }
@@ -779,6 +845,7 @@ int main(void)
         cmocka_unit_test(test_port),
         cmocka_unit_test(test_unix),
         cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_sends_on),
         cmocka_unit_test(test_body_limit),
         cmocka_unit_test(test_early),
         cmocka_unit_test(test_early_full),
