@@ -19,4 +19,9 @@ int ct_cond_init(pthread_cond_t *cond_p);
  *  ct_cond_init(). */
 bool ct_cond_wait_for(pthread_cond_t *cond, pthread_mutex_t *lock, double seconds);
 
+/** Seconds of the next nap of one that has waited for quiet_s seconds and looks whether it goes on:
+ *  for what tells nobody when it comes, as messages of MPI. */
+double ct_nap_after(double quiet_s);
+void ct_nap(double s);
+
 #endif

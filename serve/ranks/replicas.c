@@ -4,18 +4,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
 #include "serve/ranks/work_bytes.h"
-
-/* A look costs 20 microseconds. Who waits for a batch sees its answer later by an eighth of what it
- * took, and at most 1 ms. Who has had nothing to do for seconds sees work after at most 4 ms, and
- * takes 0.5 % of a core. */
-#define NAP_LEAST_S 20e-6
-#define NAP_BUSY_S  1e-3
-#define NAP_IDLE_S  4e-3
 
 static const size_t part = (size_t)1 << 30; /* of a message: counts of MPI are int */
 
@@ -78,20 +70,6 @@ static ct_status move_stream(stream *s)
         CT_TRY(start_piece(s, s->data + s->at, n));
         s->at += n;
     }
-}
-
-static double nap_after(double quiet_s)
-{
-    double busy = fmin(fmax(quiet_s / 8, NAP_LEAST_S), NAP_BUSY_S);
-
-    return fmax(busy, fmin(quiet_s / 1000, NAP_IDLE_S));
-}
-
-static void nap(double s)
-{
-    const struct timespec t = { 0, (long)(1e9 * s) };
-
-    (void)nanosleep(&t, NULL);
 }
 
 /* ---- rank 0 */
@@ -294,7 +272,7 @@ static ct_status move(ct_replicas *r, double *nap_p)
         under_way = under_way || ((p->phase != FREE) && (p->phase != ANSWERED));
     }
     now = ct_clock_s();
-    *nap_p = under_way ? nap_after(now - r->moved_s) : (double)INFINITY;
+    *nap_p = under_way ? ct_nap_after(now - r->moved_s) : (double)INFINITY;
     return CT_OK;
 }
 
@@ -394,7 +372,7 @@ ct_status ct_replicas_end(ct_replicas *r, double limit_s)
         CT_TRY(ct_replicas_move(r, &wait_s));
         if (isinf(wait_s)) break;
         CT_TRY(ct_replicas_check(r, limit_s));
-        nap(wait_s);
+        ct_nap(wait_s);
     }
     for (int i = 0; i < r->n; i++) CT_TRY(await_none(&r->replica[i]));
     return CT_OK;
@@ -407,7 +385,7 @@ static ct_status wait_stream(stream *s)
     double start = ct_clock_s();
     ct_status status;
 
-    while ((status = move_stream(s)) == CT_INPROGRESS) nap(nap_after(ct_clock_s() - start));
+    while ((status = move_stream(s)) == CT_INPROGRESS) ct_nap(ct_nap_after(ct_clock_s() - start));
     return status;
 }
 
