@@ -75,11 +75,8 @@ typedef struct said {
     char text[600];
 } said;
 
-/* ---- the ranks of a node that share data */
-
-static ct_status agree(void *ctx, ct_status mine)
+ct_status ct_job_agree(ct_comm *c, ct_status mine)
 {
-    ct_comm *c = ctx;
     int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
     said s = { .status = (int)mine };
 
@@ -89,6 +86,13 @@ static ct_status agree(void *ctx, ct_status mine)
     CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->mpi));
     if (mine != CT_OK) return mine; /* it has spoken for itself */
     return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
+}
+
+/* ---- the ranks of a node that share data */
+
+static ct_status agree(void *ctx, ct_status mine)
+{
+    return ct_job_agree(ctx, mine);
 }
 
 static ct_status acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)

@@ -29,6 +29,9 @@ void ct_group_mpi_open(ct_group_mpi *g, ct_group *out);
 ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
                             ct_group *out);
 void ct_group_mpi_close(ct_group_mpi *g);
+/** As ct_group_agree(), of the first rank that failed; whoever did not fail logs what that one
+ * said. Collective over c. */
+ct_status ct_job_agree(ct_comm *c, ct_status mine);
 
 /** Whoever needs other ranks asks one of these. Until ct_job_connect() they know rank and size. */
 typedef struct ct_job_groups {

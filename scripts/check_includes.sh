@@ -40,7 +40,7 @@ serve/net: framework/base framework/proto framework/tensor framework/net framewo
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
-runtime/division: framework/* comm/* planner runtime/config runtime runtime/exchange
+runtime/division: framework/* comm/* planner serve/net runtime/config runtime runtime/exchange
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* planner runtime/config runtime cli/profile
@@ -49,7 +49,7 @@ cli/bench: framework/* topology comm/* planner serve/net runtime/config runtime 
 cli/onnx: framework/*
 cli/convert: framework/* runtime/config runtime cli cli/onnx
 cli/generate: framework/* runtime/config runtime cli
-cli/serve: framework/* comm/core serve/* runtime/config runtime cli
+cli/serve: framework/* comm/core serve/* runtime/config runtime runtime/division cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli

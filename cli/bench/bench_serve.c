@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
-#include "cli/bench/divided_net.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
+#include "runtime/division/divided_net.h"
 #include "serve/net/served.h"
 
 enum {

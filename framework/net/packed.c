@@ -28,6 +28,8 @@ typedef struct cache {
     size_t work_bytes;
     double page_bytes; /* of all layers                                */
     double most_bytes; /* of all pages; 0: they are counted            */
+    ct_status (*least)(void *ctx, int64_t *pages); /* as ct_packed_most */
+    void *ctx;
 } cache;
 
 struct ct_packed_sequence {
@@ -275,7 +277,11 @@ static ct_status count_pages(ct_packed_net *p)
                                       &work));
         page += (double)kept;
     }
-    if (page > 0) p->pages = (int64_t)fmin(p->cache.most_bytes / page, INT32_MAX);
+    if (page > 0)
+        p->pages = (int64_t)fmin(p->cache.most_bytes / page, INT32_MAX);
+    else if (p->cache.least != NULL)
+        p->pages = INT32_MAX; /* this rank has nothing of it */
+    if (p->cache.least != NULL) CT_TRY(p->cache.least(p->cache.ctx, &p->pages));
     if (p->pages < 1)
         return CT_FAIL(CT_ERR_CONFIG,
                        "a cache of %.3g MiB: a page of %d tokens takes %.3g MiB in net \"%s\"",
@@ -353,6 +359,8 @@ static ct_status make_room(ct_packed_net *p, const ct_packed_most *most)
     p->packed = (ct_packed){ .n = p->most, .at = p->at, .before = p->before, .page = p->page };
     p->packed.capacity = p->pages * CT_PAGE_TOKENS;
     p->cache.most_bytes = most->cached_bytes;
+    p->cache.least = most->least;
+    p->cache.ctx = most->ctx;
     if ((most->length > 0) && ((p->pages == 0) || (most->length < p->packed.capacity)))
         p->packed.capacity = (p->pages > 0) || (most->cached_bytes > 0) ? most->length : 0;
     return CT_OK;

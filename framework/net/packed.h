@@ -36,6 +36,10 @@ typedef struct ct_packed_most {
     double cached_bytes; /* in place of `cached`, with `length`: what these may take; of a net that
                           * does not pool                                                    */
     int64_t length;      /* tokens of one that grows; 0: as many as the cache has              */
+    /** With cached_bytes, where ranks run the net together: *pages becomes the least of all
+     *  ranks'. NULL: this one runs it alone. */
+    ct_status (*least)(void *ctx, int64_t *pages);
+    void *ctx;
 } ct_packed_most;
 
 /** Which of its tokens a run makes rows for. */

@@ -9,6 +9,7 @@
 struct ct_any_model {
     ct_net_model *tokens; /* one of both */
     ct_image_model *pictures;
+    const ct_served_division *division; /* of the net; NULL: this rank runs it alone */
     int64_t most;
 };
 
@@ -49,6 +50,7 @@ ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *
     ct_status status;
 
     if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
+    m->division = ct_served_division_of(net);
     status = (ct_served_samples(net) != NULL) ? make_pictures(net, o, m) : make_tokens(net, o, m);
     if (status != CT_OK) {
         ct_any_model_destroy(m);
@@ -96,5 +98,5 @@ int64_t ct_any_model_most(const ct_any_model *m)
 ct_status ct_any_model_measure(ct_any_model *m, double limit_s, ct_batch_cost *cost)
 {
     if (m->pictures != NULL) return ct_image_model_measure(m->pictures, limit_s, cost);
-    return ct_net_model_measure(m->tokens, limit_s, cost);
+    return ct_net_model_measure(m->tokens, limit_s, m->division, cost);
 }

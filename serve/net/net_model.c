@@ -392,45 +392,56 @@ const ct_served_model *ct_net_model_served(const ct_net_model *m)
 
 /* ---- costs */
 
+typedef struct meter {
+    ct_net_model *m;
+    const ct_served_division *division; /* NULL: this rank runs it alone */
+    double spent_s;                     /* of all timed batches          */
+} meter;
+
 /* Seconds of a batch of so many tokens, in sequences of at most 64. */
-static ct_status time_batch(ct_net_model *m, int64_t tokens, double *s_p)
+static ct_status time_batch(meter *t, int64_t tokens, double *s_p)
 {
+    ct_net_model *m = t->m;
     int64_t longest = ct_packed_net_longest(m->net), each = (longest < 64) ? longest : 64;
     int64_t n = 0;
-    double start = ct_clock_s();
+    double start = ct_clock_s(), s;
 
     for (int64_t at = 0; at < tokens; at += each, n++)
         m->item[n] = (ct_packed_item){ .id = m->id,
                                        .n = (tokens - at < each) ? tokens - at : each,
                                        .want = scores_tokens(m) ? CT_ROWS_LAST : CT_ROWS_ALL };
     CT_TRY(ct_packed_net_run(m->net, m->item, n));
-    *s_p = ct_clock_s() - start;
+    s = ct_clock_s() - start;
+    if (t->division != NULL) CT_TRY(t->division->share(t->division->ctx, &s));
+    t->spent_s += s;
+    *s_p = s;
     return CT_OK;
 }
 
 /* One token, as of a text that goes on alone; then sizes up to 512 tokens at least once, larger
  * ones while there is time; then all of them again, once at least: of each its shortest, since what
  * else runs on the machine only adds. */
-ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost)
+ct_status ct_net_model_measure(ct_net_model *m, double limit_s, const ct_served_division *division,
+                               ct_batch_cost *cost)
 {
     int64_t most = ct_packed_net_most_tokens(m->net), tokens[CT_BATCH_COST_POINTS];
-    double s[CT_BATCH_COST_POINTS], start, once;
+    meter t = { m, division, 0 };
+    double s[CT_BATCH_COST_POINTS], once;
     int n = 0;
 
     memset(m->id, 0, (size_t)most * sizeof(*m->id));
-    CT_TRY(time_batch(m, (most < 64) ? most : 64, &once)); /* packs weights, touches memory */
-    start = ct_clock_s();
-    for (int64_t t = 1; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (t <= most));
-         t *= (t == 1) ? 8 : 2) {
-        if ((t > 512) && !ct_batch_cost_has_time(ct_clock_s() - start, s[n - 1], limit_s)) break;
-        tokens[n] = (t < most) ? t : most;
-        CT_TRY(time_batch(m, tokens[n], &s[n]));
+    CT_TRY(time_batch(&t, (most < 64) ? most : 64, &once)); /* packs weights, touches memory */
+    t.spent_s = 0;
+    for (int64_t at = 1; (n < CT_BATCH_COST_POINTS) && ((n == 0) || (at <= most));
+         at *= (at == 1) ? 8 : 2) {
+        if ((at > 512) && !ct_batch_cost_has_time(t.spent_s, s[n - 1], limit_s)) break;
+        tokens[n] = (at < most) ? at : most;
+        CT_TRY(time_batch(&t, tokens[n], &s[n]));
         n++;
     }
-    for (int round = 1; (round < 5) && ((round == 1) || (ct_clock_s() - start < limit_s));
-         round++) {
+    for (int round = 1; (round < 5) && ((round == 1) || (t.spent_s < limit_s)); round++) {
         for (int k = 0; k < n; k++) {
-            CT_TRY(time_batch(m, tokens[k], &once));
+            CT_TRY(time_batch(&t, tokens[k], &once));
             s[k] = fmin(s[k], once);
         }
     }

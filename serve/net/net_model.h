@@ -12,6 +12,7 @@
 
 #include "framework/net/packed.h"
 #include "serve/api/model.h"
+#include "serve/net/served.h"
 #include "serve/schedule/batch_cost.h"
 
 typedef struct ct_net_model ct_net_model;
@@ -28,7 +29,9 @@ void ct_net_model_swap(ct_net_model *m, ct_packed_net *net);
 void ct_net_model_destroy(ct_net_model *m); /* NULL allowed */
 const ct_served_model *ct_net_model_served(const ct_net_model *m);
 /** Runs batches of growing size for about limit_s seconds, longer where two of each take longer,
- * and says how long they took. */
-ct_status ct_net_model_measure(ct_net_model *m, double limit_s, ct_batch_cost *cost);
+ * and says how long they took. division: of the net, whose ranks make the same runs, by the clock
+ * of rank 0; NULL: this one alone. */
+ct_status ct_net_model_measure(ct_net_model *m, double limit_s, const ct_served_division *division,
+                               ct_batch_cost *cost);
 
 #endif

@@ -11,6 +11,8 @@ struct ct_served {
     Ct__NetParameter *param;
     ct_packed_net *net; /* one of both */
     ct_sample_net *samples;
+    const ct_served_division *division; /* of what options had; NULL: none */
+    void *part;
 };
 
 /* Whether texts can go on: there is attention, and each token sees those before it, and no other.
@@ -51,6 +53,7 @@ static void destroy(ct_served *s)
 {
     ct_packed_net_destroy(s->net);
     ct_sample_net_destroy(s->samples);
+    if (s->division != NULL) s->division->close(s->part);
     if (s->param != NULL) ct__net_parameter__free_unpacked(s->param, NULL);
     ct_source_map_destroy(s->map);
 }
@@ -68,7 +71,11 @@ static ct_status open_tokens(const ct_served_options *o, ct_net_options *net, ct
         most.cached_bytes = o->cache_bytes;
         most.length = length_of(s->param);
     }
-    if (o->division != NULL) CT_TRY(o->division->divide(o->division->ctx, &param, net));
+    if (o->division != NULL) {
+        most.least = o->division->least;
+        most.ctx = o->division->ctx;
+        CT_TRY(o->division->divide(o->division->ctx, &param, net, &s->part));
+    }
     return ct_packed_net_create(param, net, &most, &s->net);
 }
 
@@ -83,6 +90,18 @@ static ct_status open_samples(const ct_served_options *o, const ct_net_options *
                                 &s->samples);
 }
 
+static ct_status read_net(const ct_served_options *o, ct_served *s)
+{
+    CT_TRY(ct_source_map_create(&s->map));
+    CT_TRY(ct_net_read(o->model, s->map, &s->param));
+    return ct_net_find_served(s->param, o->model);
+}
+
+static ct_status agree(const ct_served_options *o, ct_status mine)
+{
+    return (o->division != NULL) ? o->division->agree(o->division->ctx, mine) : mine;
+}
+
 /* plan_only: no memory is taken. */
 static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served *s)
 {
@@ -90,9 +109,8 @@ static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served 
                            .no_data = plan_only,
                            .env = { .n_rank = 1, .seed = 1, .deterministic = o->deterministic } };
 
-    CT_TRY(ct_source_map_create(&s->map));
-    CT_TRY(ct_net_read(o->model, s->map, &s->param));
-    CT_TRY(ct_net_find_served(s->param, o->model));
+    s->division = o->division;
+    CT_TRY(agree(o, read_net(o, s)));
     net.map = s->map;
     if (o->bf16) net.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
     if (ct_is_sample_net(s->param)) return open_samples(o, &net, s);
@@ -104,14 +122,13 @@ static ct_status open_net(const ct_served_options *o, ct_served *s)
 {
     ct_net *whole;
 
-    CT_TRY(make_net(o, false, s));
+    CT_TRY(agree(o, make_net(o, false, s)));
     whole = ct_served_whole(s);
-    if (o->division != NULL) {
-        o->division->fill_exec(o->division->ctx, &whole->pass->exec);
-        return (o->weights != NULL) ? o->division->load(o->division->ctx, o->weights, whole)
-                                    : CT_OK;
-    }
-    if (o->weights != NULL) CT_TRY(ct_weights_load_all(o->weights, whole));
+    if (o->division != NULL) o->division->fill_exec(s->part, &whole->pass->exec);
+    if ((o->weights != NULL) && (o->division != NULL))
+        CT_TRY(o->division->load(s->part, o->weights, whole));
+    else if (o->weights != NULL)
+        CT_TRY(ct_weights_load_all(o->weights, whole));
     ct_net_settle(whole);
     return CT_OK;
 }
@@ -170,6 +187,11 @@ ct_sample_net *ct_served_samples(const ct_served *s)
 ct_net *ct_served_whole(const ct_served *s)
 {
     return (s->samples != NULL) ? ct_sample_net_of(s->samples) : ct_packed_net_of(s->net);
+}
+
+const ct_served_division *ct_served_division_of(const ct_served *s)
+{
+    return s->division;
 }
 
 ct_status ct_served_make_pictures(const ct_served *s, ct_pictures **p_p)

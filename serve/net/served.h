@@ -24,13 +24,23 @@ extern "C" {
 typedef struct ct_served ct_served;
 
 /** A net that several ranks run together: what each makes of the whole one, and how its passes
- * reach the others. All ranks run the same items. */
+ * reach the others. All ranks open, run and close the same, in the same order; where one cannot
+ * open it, none does. */
 typedef struct ct_served_division {
     void *ctx;
-    /** *param_p and the options become this rank's. */
-    ct_status (*divide)(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options);
-    void (*fill_exec)(void *ctx, ct_exec *ex);
-    ct_status (*load)(void *ctx, const char *files, ct_net *net);
+    /** The status of a rank that failed, on all ranks. */
+    ct_status (*agree)(void *ctx, ct_status mine);
+    /** *v: the least of all ranks'. */
+    ct_status (*least)(void *ctx, int64_t *v);
+    /** *v: rank 0's. */
+    ct_status (*share)(void *ctx, double *v);
+    /** *param_p and the options become this rank's. *part_p, in case of errors too: what a net has
+     *  of the division, closed behind the net. */
+    ct_status (*divide)(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
+                        void **part_p);
+    void (*fill_exec)(const void *part, ct_exec *ex);
+    ct_status (*load)(void *part, const char *files, ct_net *net);
+    void (*close)(void *part); /* NULL allowed */
 } ct_served_division;
 
 typedef struct ct_served_options {
@@ -62,6 +72,8 @@ ct_packed_net *ct_served_net(const ct_served *s);
 ct_sample_net *ct_served_samples(const ct_served *s);
 /** The net that has the weights. */
 ct_net *ct_served_whole(const ct_served *s);
+/** What options had; NULL: this rank has all of the net. */
+const ct_served_division *ct_served_division_of(const ct_served *s);
 /** What makes samples of image files, the caller's: ct_pictures_create(). */
 ct_status ct_served_make_pictures(const ct_served *s, ct_pictures **p_p);
 

@@ -1,0 +1,188 @@
+#include "runtime/division/divided_net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+#include "framework/snapshot/parts.h"
+#include "framework/snapshot/snapshot.h"
+
+/* Of one opened net. */
+typedef struct part {
+    const ct_divided_net *of;
+    ct_parallel *parallel; /* binds to one net */
+    ct_job_division *division;
+} part;
+
+/* ---- what the file must be */
+
+/* Sequences side by side are one row of tokens, so nothing goes by samples or by tokens; and each
+ * rank has the whole output. */
+static ct_status check(const part *p, const ct_sharded_net *s)
+{
+    const char *file = p->of->file;
+    const ct_net *net = s->net;
+
+    if (p->parallel->n_stage != 1)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: sequences side by side run in one stage, not in %d",
+                       file, p->parallel->n_stage);
+    for (int i = 0; i < net->n_layer; i++) {
+        ct_sharding_kind kind = s->top[i].kind;
+
+        if ((kind != CT_SHARDING_BATCH) && (kind != CT_SHARDING_SEQUENCE)) continue;
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: layer \"%s\" is dealt out by %s: sequences side by side are one row, "
+                       "so each layer needs another split, such as REPLICATE",
+                       file, net->layer[i]->name,
+                       (kind == CT_SHARDING_BATCH) ? "samples" : "tokens");
+    }
+    if (s->top[net->n_layer - 1].kind != CT_SHARDING_WHOLE)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: the output, of layer \"%s\", is not whole on each rank: the last layer "
+                       "needs split REPLICATE",
+                       file, net->layer[net->n_layer - 1]->name);
+    return CT_OK;
+}
+
+/* ---- what an opened net asks */
+
+static ct_status agree(void *ctx, ct_status mine)
+{
+    const ct_divided_net *n = ctx;
+    ct_status all;
+
+    if (n->repeats) return ct_job_agree(n->job->comm, mine);
+    all = ct_group_agree(&n->job->group.job, mine);
+    if (mine == CT_OK) n->job->told = (all != CT_OK);
+    return all;
+}
+
+static ct_status least(void *ctx, int64_t *v)
+{
+    const ct_divided_net *n = ctx;
+    int64_t most = -*v;
+
+    CT_TRY(ct_group_max(&n->job->group.job, &most, 1));
+    *v = -most;
+    return CT_OK;
+}
+
+static ct_status share(void *ctx, double *v)
+{
+    const ct_divided_net *n = ctx;
+
+    return ct_group_broadcast(&n->job->group.job, v, sizeof(*v));
+}
+
+static ct_status divide(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
+                        void **part_p)
+{
+    const ct_divided_net *n = ctx;
+    part *p = calloc(1, sizeof(*p));
+
+    CT_TRY(agree(ctx, (p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a division")));
+    p->of = n;
+    *part_p = p;
+    CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p->parallel));
+    CT_TRY(ct_job_division_open_net(n->job, p->parallel, NULL, param_p, options, &p->division));
+    return check(p, &p->division->sharded[1]);
+}
+
+static void fill_exec(const void *of, ct_exec *ex)
+{
+    ct_job_division_fill_exec(((const part *)of)->division, ex);
+}
+
+typedef struct loading {
+    const char *files;
+    ct_parts *parts;
+} loading;
+
+/* On rank 0: each of the files into what all ranks have. */
+static ct_status load_parts(void *ctx, ct_storage *whole)
+{
+    const loading *l = ctx;
+    char *list = strdup(l->files);
+    ct_status status = CT_OK;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);)
+        status = ct_weights_load_parts(at, l->parts, whole);
+    free(list);
+    return status;
+}
+
+static ct_status load(void *of, const char *files, ct_net *net)
+{
+    const part *p = of;
+    loading l = { .files = files };
+    ct_storage weights;
+    ct_status status;
+
+    CT_TRY(ct_parts_create(p->division->whole.test[0], net, &p->of->job->group.job, &l.parts));
+    weights = ct_parts_weights(l.parts);
+    status = ct_parts_run(l.parts, &(ct_storage *){ &weights }, 1, load_parts, &l);
+    ct_parts_destroy(l.parts);
+    if (status == CT_OK) ct_net_weights_changed(net);
+    return status;
+}
+
+static void close_part(void *of)
+{
+    part *p = of;
+
+    if (p == NULL) return;
+    ct_job_division_close(p->division);
+    ct_parallel_destroy(p->parallel);
+    free(p);
+}
+
+/* ---- the file */
+
+/* Of rank 0 alone, so that no two ranks have unlike ones. */
+static ct_status read_file(ct_divided_net *n)
+{
+    void *text = NULL;
+    ct_status status = CT_OK;
+
+    if (n->job->rank == 0) {
+        status = ct_file_read(n->file, &n->text, &n->size);
+        text = n->text;
+    }
+    CT_TRY(ct_job_share(n->job, status));
+    CT_TRY(ct_job_broadcast(n->job, &text, &n->size));
+    n->text = text;
+    return CT_OK;
+}
+
+static ct_status check_ranks(const ct_divided_net *n)
+{
+    ct_parallel *p = NULL;
+    ct_status status;
+
+    CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p));
+    status = ct_parallel_check_ranks(p, n->job->size, "the job");
+    ct_parallel_destroy(p);
+    return status;
+}
+
+ct_status ct_divided_net_open(ct_job *job, const char *file, ct_divided_net *n_p)
+{
+    *n_p = (ct_divided_net){ .job = job, .file = file };
+    n_p->served = (ct_served_division){ .ctx = n_p,
+                                        .agree = agree,
+                                        .least = least,
+                                        .share = share,
+                                        .divide = divide,
+                                        .fill_exec = fill_exec,
+                                        .load = load,
+                                        .close = close_part };
+    CT_TRY(read_file(n_p));
+    return check_ranks(n_p);
+}
+
+void ct_divided_net_close(ct_divided_net *n)
+{
+    free(n->text);
+    n->text = NULL;
+}

@@ -1,0 +1,30 @@
+/** @file divided_net.h  A served net that several ranks run together, by a parallel file: what
+ * serve/net asks of a division, over MPI.
+ *
+ * A file for N ranks divides a job of N. Each opened net has a division of its own, so a net with
+ * other weights may be opened beside the one that runs.
+ */
+#ifndef CT_RUNTIME_DIVIDED_NET_H
+#define CT_RUNTIME_DIVIDED_NET_H
+
+#include "runtime/division/division.h"
+#include "serve/net/served.h"
+
+typedef struct ct_divided_net {
+    ct_job *job;
+    const char *file; /* borrowed */
+    char *text;       /* of the file */
+    size_t size;
+    /** Where another rank fails this one logs what it said: for a job that goes on all the same.
+     *  Else the rank is heard when the job ends. */
+    bool repeats;
+    ct_served_division served; /* for ct_served_options.division */
+} ct_divided_net;
+
+/** Rank 0 reads the file. n_p stays where it is until it is closed, behind its nets. Collective
+ * over the job, which is connected; so are opens, loads, runs and closes of nets. CT_ERR_CONFIG,
+ *  CT_ERR_IO, and CT_ERR_LAUNCH where the job has other ranks than the file. */
+ct_status ct_divided_net_open(ct_job *job, const char *file, ct_divided_net *n_p);
+void ct_divided_net_close(ct_divided_net *n); /* zeroed ones too */
+
+#endif
