@@ -3,22 +3,21 @@
 #include "framework/base/log.h"
 #include "framework/base/thread.h"
 
-ct_status ct_reload_open(void *ctx, uint64_t *checksum_p)
+static ct_status open_files(void *ctx, uint64_t *checksum_p)
 {
     ct_reload *r = ctx;
+    const ct_served_division *d = r->files->division;
     ct_status status;
 
     CT_TRY(ct_served_open(r->files, &r->next));
     status = ct_any_model_accepts(r->model, r->next);
-    if (status != CT_OK) {
-        ct_reload_take(r, false);
-        return status;
-    }
+    if (d != NULL) status = d->agree(d->ctx, status);
+    CT_TRY(status);
     *checksum_p = ct_net_checksum(ct_served_whole(r->next), true);
     return CT_OK;
 }
 
-void ct_reload_take(void *ctx, bool use)
+static void take_files(void *ctx, bool use)
 {
     ct_reload *r = ctx;
     ct_served *unused = r->next;
@@ -32,13 +31,18 @@ void ct_reload_take(void *ctx, bool use)
     r->next = NULL;
 }
 
+ct_replica_weights ct_reload_weights(ct_reload *r)
+{
+    return (ct_replica_weights){ r, open_files, take_files };
+}
+
 /* While no batch runs. */
 static void take_all(void *ctx)
 {
     ct_reload *r = ctx;
 
     if (r->replicas != NULL) (void)ct_replicas_take(r->replicas, true); /* they cannot fail */
-    ct_reload_take(r, true);
+    r->own.take(r->own.ctx, true);
 }
 
 static ct_status read_all(ct_reload *r)
@@ -47,7 +51,7 @@ static ct_status read_all(ct_reload *r)
     ct_status status, theirs;
 
     if (r->replicas != NULL) ct_replicas_open(r->replicas);
-    status = ct_reload_open(r, &checksum);
+    status = r->own.open(r->own.ctx, &checksum);
     if (r->replicas == NULL) return status;
     theirs = ct_replicas_opened(r->replicas, checksum, status == CT_OK);
     return (status != CT_OK) ? status : theirs;
@@ -62,7 +66,7 @@ static void *read_again(void *arg)
         CT_INFO("%s: read again, and in use.", r->files->weights);
     } else {
         if (r->replicas != NULL) (void)ct_replicas_take(r->replicas, false);
-        ct_reload_take(r, false);
+        r->own.take(r->own.ctx, false);
         CT_WARN("%s: not taken; the weights are those from before", r->files->weights);
     }
     atomic_store(&r->over, true);

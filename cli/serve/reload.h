@@ -20,6 +20,8 @@ typedef struct ct_reload {
     ct_any_model *model;
     ct_served **net; /* that the model runs on */
     /* ---- of rank 0 alone */
+    ct_replica_weights
+        own; /* how it reads and takes them: ct_reload_weights(), or with its group */
     ct_dispatch *dispatch;
     ct_replicas *replicas;   /* NULL: there are none */
     void (*wake)(void *ctx); /* calls ct_reload_look() in the main thread */
@@ -36,10 +38,9 @@ void ct_reload_ask(ct_reload *r);
 /** True while one runs. After each call of `wake`; main thread. */
 bool ct_reload_look(ct_reload *r);
 
-/** What one rank does: opens the files, and says the sum of the weights. ctx is the ct_reload.
- *  CT_ERR_CONFIG and the errors of ct_served_open(), logged: nothing is opened. */
-ct_status ct_reload_open(void *ctx, uint64_t *checksum_p);
-/** Goes over to what is opened, or closes it. */
-void ct_reload_take(void *ctx, bool use);
+/** What one rank does, or each of those that run a net together: opens the files, and says the sum
+ *  of the weights; goes over to what is opened, or closes it. CT_ERR_CONFIG and the errors of
+ *  ct_served_open(), logged. */
+ct_replica_weights ct_reload_weights(ct_reload *r);
 
 #endif

@@ -19,10 +19,12 @@
 #include "framework/base/thread.h"
 #include "framework/text/unicode.h"
 #include "runtime/config/features.h"
+#include "runtime/division/divided_net.h"
 #include "serve/http/front.h"
 #include "serve/net/any_model.h"
 #include "serve/net/served.h"
 #include "serve/ranks/replicas.h"
+#include "serve/ranks/tensor_group.h"
 
 enum {
     MOST_SEQUENCES = 32,
@@ -42,6 +44,8 @@ typedef struct wish {
     ct_chat_template chat;
     double deadline_s;
     double watchdog_s;
+    const char
+        *parallel;    /* the file by which ranks run the net together; NULL: they are replicas */
     bool check;       /* what it would take and give, in place of serving */
     const char *json; /* … as JSON, where; NULL: nowhere                  */
 } wish;
@@ -54,7 +58,9 @@ typedef struct server {
     ct_api_keys *keys;
     ct_any_model *model;
     ct_costs costs;
-    ct_watched watched; /* that model, in a job */
+    ct_watched watched;     /* that model, in a job */
+    ct_divided_net divided; /* with --parallel: rank 0 leads, the others follow */
+    ct_group_leader *leader;
     ct_replicas *replicas;
     ct_dispatch *dispatch;
     ct_api *api;
@@ -150,6 +156,10 @@ static ct_status read_wish(const ct_options *o, wish *w)
     w->json = ct_options_text(o, "json");
     if ((w->json != NULL) && !w->check)
         return CT_FAIL(CT_ERR_CONFIG, "--json is for what --check says");
+    w->parallel = ct_options_text(o, "parallel");
+    if ((w->parallel != NULL) && w->check)
+        return CT_FAIL(CT_ERR_CONFIG, "--check is not for a net that ranks run together: leave "
+                                      "out --parallel");
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
     w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
                                   .weights = ct_options_text(o, "weights"),
@@ -233,6 +243,12 @@ static bool is_first(const server *s)
     return (s->job == NULL) || (s->job->rank == 0);
 }
 
+/* Ranks whose nets are whole. */
+static int count_replicas(const wish *w, const server *s)
+{
+    return ((s->job != NULL) && (w->parallel == NULL)) ? s->job->size : 1;
+}
+
 static ct_status set_sequences(const ct_served_model *m, wish *w)
 {
     if (m->most_context == 0) return CT_OK;
@@ -256,30 +272,37 @@ static ct_status check_file(const ct_options *o, const char *name)
     return CT_FAIL(CT_ERR_IO, "%s=%s: %s", ct_options_place(o, name).text, path, strerror(errno));
 }
 
-/* Rank 0 alone sees texts and keys. */
+/* Rank 0 alone sees texts and keys. Ranks of one net know by the tokenizer that it makes texts. */
 static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
+    bool reads_tokenizer = is_first(s) || (w->parallel != NULL);
     const char *tokenizer = ct_options_text(o, "tokenizer");
     const char *keys = ct_options_text(o, "api_key_file");
-    ct_option_place tokenizer_place = ct_options_place(o, "tokenizer");
-    ct_option_place labels_place = ct_options_place(o, "labels");
-    ct_any_model_options model = { .name = w->name,
-                                   .labels = is_first(s) ? ct_options_text(o, "labels") : NULL,
-                                   .tokenizer_place = tokenizer_place.text,
-                                   .labels_place = labels_place.text };
 
-    if (is_first(s)) CT_TRY(check_file(o, "tokenizer"));
+    if (reads_tokenizer) CT_TRY(check_file(o, "tokenizer"));
     if (is_first(s)) CT_TRY(check_file(o, "labels"));
     if (is_first(s)) CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
     if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
-    if ((tokenizer != NULL) && is_first(s))
+    if ((tokenizer != NULL) && reads_tokenizer)
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
     if ((tokenizer != NULL) && (w->chat_template == NULL))
         w->chat = ct_chat_template_find(tokenizer);
     /* a text that goes on has its keys and values on one rank */
-    if ((tokenizer == NULL) || ((s->job != NULL) && (s->job->size > 1))) w->net.cache_bytes = 0;
+    if ((tokenizer == NULL) || (count_replicas(w, s) > 1)) w->net.cache_bytes = 0;
+    return CT_OK;
+}
+
+static ct_status open_net(const ct_options *o, wish *w, server *s)
+{
+    ct_option_place tokenizer_place = ct_options_place(o, "tokenizer");
+    ct_option_place labels_place = ct_options_place(o, "labels");
+    ct_any_model_options model = { .name = w->name,
+                                   .tokenizer = s->tokenizer,
+                                   .labels = is_first(s) ? ct_options_text(o, "labels") : NULL,
+                                   .tokenizer_place = tokenizer_place.text,
+                                   .labels_place = labels_place.text };
+
     CT_TRY(ct_served_open(&w->net, &s->net));
-    model.tokenizer = s->tokenizer;
     CT_TRY(ct_any_model_create(s->net, &model, &s->model));
     w->queue.most_tokens = ct_any_model_most(s->model);
     if ((ct_served_samples(s->net) != NULL) && (w->queue.policy == CT_POLICY_PADDED))
@@ -300,12 +323,12 @@ static ct_status agree(server *s, ct_status mine)
 }
 
 /* Files of one name may be unlike ones on other nodes. */
-static ct_status compare_weights(const server *s)
+static ct_status compare_weights(const wish *w, const server *s)
 {
     int64_t sum = (int64_t)(ct_net_checksum(ct_served_whole(s->net), true) >> 2);
     int64_t range[] = { sum, -sum };
 
-    if (s->job == NULL) return CT_OK;
+    if (count_replicas(w, s) == 1) return CT_OK;
     CT_TRY(ct_group_max(&s->job->group.job, range, 2));
     if (range[0] == -range[1]) return CT_OK;
     return CT_FAIL(CT_ERR_DATA, "--weights: the ranks have read weights that differ");
@@ -325,17 +348,41 @@ static ct_status compare_processors(const server *s)
                    ct_simd_name(ct_simd_pick()));
 }
 
+static void fail_job(void *ctx, ct_status status)
+{
+    ct_job_fail(((server *)ctx)->job, status);
+}
+
+/* What this rank runs: with others, where it leads them. */
+static ct_status make_model(const wish *w, server *s)
+{
+    const ct_served_model *own = ct_any_model_served(s->model);
+    const ct_group_leader_options lead = { .c = s->job->comm,
+                                           .own = own,
+                                           .weights = ct_reload_weights(&s->reload),
+                                           .fail = fail_job,
+                                           .ctx = s };
+
+    if ((w->parallel != NULL) && is_first(s)) {
+        CT_TRY(ct_group_leader_create(&lead, &s->leader));
+        own = ct_group_leader_model(s->leader);
+        s->reload.own = ct_group_leader_weights(s->leader);
+    }
+    ct_watched_init(&s->watched, own, s->job, w->watchdog_s);
+    return CT_OK;
+}
+
 /* Opened on every rank, and timed on all of them at once, as they will run. */
 static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
 {
     CT_TRY(agree(s, open_files(o, w, s)));
-    CT_TRY(compare_weights(s));
+    CT_TRY(agree(s, open_net(o, w, s)));
+    CT_TRY(compare_weights(w, s));
     if (w->net.deterministic) CT_TRY(compare_processors(s));
     CT_TRY(ct_costs_find(&s->costs, s->job, s->model, ct_served_whole(s->net), cost));
     s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
-    if (s->job != NULL)
-        ct_watched_init(&s->watched, ct_any_model_served(s->model), s->job, w->watchdog_s);
-    return CT_OK;
+    s->reload.own = ct_reload_weights(&s->reload);
+    return (s->job != NULL) ? agree(s, make_model(w, s)) : CT_OK;
 }
 
 /* Any thread: the main one is to look again. */
@@ -347,7 +394,7 @@ static void wake_main(void *ctx)
 static ct_status start_queue(const wish *w, server *s, const ct_served_model *model,
                              const ct_batch_cost *cost)
 {
-    int n = (s->job != NULL) ? s->job->size : 1;
+    int n = count_replicas(w, s);
 
     CT_TRY(ct_dispatch_create(model, &w->queue, cost, &s->dispatch));
     if (n > 1) CT_TRY(ct_replicas_create(s->job->comm, model, wake_main, s, &s->replicas));
@@ -360,10 +407,23 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
     return ct_dispatch_start(s->dispatch);
 }
 
-static const char *why_no_texts(const server *s)
+static const char *why_no_texts(const wish *w, const server *s)
 {
-    if ((s->job != NULL) && (s->job->size > 1)) return "in a job of several ranks there are none";
+    if (count_replicas(w, s) > 1) return "in a job of several ranks there are none";
     return (s->tokenizer == NULL) ? "the server has no --tokenizer" : NULL;
+}
+
+static void tell_ranks(const wish *w, const server *s)
+{
+    char what[64];
+
+    if (s->job == NULL) return;
+    if (w->parallel != NULL)
+        (void)snprintf(what, sizeof(what), "One net on %d ranks", s->job->size);
+    else
+        (void)snprintf(what, sizeof(what), "Replicas: %d, one a rank", s->job->size);
+    CT_INFO("%s. Rank 0, which signals are for: process %d on %s.", what, (int)getpid(),
+            s->job->host);
 }
 
 static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost)
@@ -376,7 +436,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                            .deadline_s = w->deadline_s,
                            .chat = w->chat,
                            .deterministic = w->net.deterministic,
-                           .no_texts = why_no_texts(s),
+                           .no_texts = why_no_texts(w, s),
                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
                                               ? w->queue.most_waiting
                                               : MOST_INPUTS };
@@ -394,9 +454,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                 " (%.0f MiB). Chats: %s.",
                 model->most_context, model->cache_tokens, w->net.cache_bytes / 0x1p20,
                 ct_chat_template_name(w->chat));
-    if (s->job != NULL)
-        CT_INFO("Replicas: %d, one a rank. Rank 0, which signals are for: process %d on %s.",
-                s->job->size, (int)getpid(), s->job->host);
+    tell_ranks(w, s);
     return CT_OK;
 }
 
@@ -418,8 +476,10 @@ static void end(server *s)
     ct_api_destroy(s->api);
     ct_dispatch_destroy(s->dispatch);
     ct_replicas_destroy(s->replicas);
+    ct_group_leader_destroy(s->leader);
     ct_any_model_destroy(s->model);
     ct_served_close(s->net);
+    ct_divided_net_close(&s->divided);
     ct_tokenizer_close(s->tokenizer);
     ct_api_keys_destroy(s->keys);
     ct_costs_close(&s->costs);
@@ -479,6 +539,8 @@ static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
 
     if (s->job != NULL) (void)ct_job_share(s->job, status);
     CT_TRY(status);
+    s->divided.repeats = true;
+    if (s->leader != NULL) ct_group_leader_begin(s->leader);
     if (!ct_front_is_private(s->front) && (s->keys == NULL))
         CT_WARN("%s can be reached from other machines, and no --api_key_file says who may ask",
                 ct_front_address(s->front));
@@ -486,17 +548,23 @@ static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
     (void)fflush(stdout);
     CT_TRY(wait_for_end(w, s, waited));
     keep_costs(s);
-    if (s->replicas == NULL) return CT_OK;
+    if ((s->replicas == NULL) && (s->leader == NULL)) return CT_OK;
     end_by_signals(waited);
-    return ct_replicas_end(s->replicas, w->watchdog_s);
+    if (s->replicas != NULL) CT_TRY(ct_replicas_end(s->replicas, w->watchdog_s));
+    if (s->leader == NULL) return CT_OK;
+    ct_watchdog_beat(s->job->watchdog, "the end of the group");
+    ct_watchdog_limit(s->job->watchdog, w->watchdog_s);
+    return ct_group_leader_end(s->leader);
 }
 
 /* The other ranks leave signals to rank 0, which ends them. */
-static ct_status serve_other(server *s)
+static ct_status serve_other(const wish *w, server *s)
 {
-    const ct_replica_weights weights = { &s->reload, ct_reload_open, ct_reload_take };
+    const ct_replica_weights weights = ct_reload_weights(&s->reload);
 
     CT_TRY(ct_job_share(s->job, CT_OK));
+    s->divided.repeats = true;
+    if (w->parallel != NULL) return ct_group_follow(s->job->comm, &s->watched.model, &weights);
     return ct_replicas_obey(s->job->comm, &s->watched.model, &weights);
 }
 
@@ -515,12 +583,21 @@ static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost
     return (s->job != NULL) ? ct_job_share(s->job, status) : status;
 }
 
-static ct_status join(ct_call *call, server *s)
+static ct_status join(ct_call *call, wish *w, server *s)
 {
     s->job = call->job;
+    if ((s->job == NULL) && (w->parallel != NULL))
+        return CT_FAIL(CT_ERR_LAUNCH,
+                       "--parallel=%s is for the ranks of a job: start it by mpirun "
+                       "or srun",
+                       w->parallel);
     if (s->job == NULL) return CT_OK;
     CT_TRY(ct_job_threads(s->job, 0));
-    return ct_job_connect(s->job, "auto");
+    CT_TRY(ct_job_connect(s->job, "auto"));
+    if (w->parallel == NULL) return CT_OK;
+    CT_TRY(ct_divided_net_open(s->job, w->parallel, &s->divided));
+    w->net.division = &s->divided.served;
+    return CT_OK;
 }
 
 ct_status ct_verb_serve(ct_call *call)
@@ -542,15 +619,16 @@ ct_status ct_verb_serve(ct_call *call)
         (void)sigaddset(&waited, obeyed[i]);
     (void)pthread_sigmask(SIG_BLOCK, &waited, NULL);
     CT_TRY(begin_guard(&guard, &waited));
-    status = join(call, &s);
+    status = join(call, &w, &s);
     if (status == CT_OK) status = open_model(call->options, &w, &s, &cost);
     end_guard(&guard);
     if ((status == CT_OK) && w.check)
         status = check(&w, &s, &cost);
     else if (status == CT_OK)
-        status = is_first(&s) ? serve_first(&w, &s, &waited, &cost) : serve_other(&s);
+        status = is_first(&s) ? serve_first(&w, &s, &waited, &cost) : serve_other(&w, &s);
     /* where a rank does not answer, threads wait for it, and only the job's end ends them */
-    if ((status != CT_OK) && (s.replicas != NULL)) ct_job_fail(s.job, status);
+    if ((status != CT_OK) && ((s.replicas != NULL) || (w.net.division != NULL)))
+        ct_job_fail(s.job, status);
     end(&s);
     return status;
 }
