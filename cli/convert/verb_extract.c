@@ -6,6 +6,7 @@
 
 #include "cli/verb.h"
 #include "framework/base/text.h"
+#include "framework/net/net.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/snapshot.h"
 #include "runtime/call.h"
@@ -56,43 +57,11 @@ static ct_status check_name(const Ct__NetParameter *net, const char *name)
                    (near != NULL) ? "\"?" : "");
 }
 
-/* A Reshape that changes nothing: its top is an output of the net. */
-static ct_status add_reader(const ct_config *c, int i, const char *blob)
-{
-    char text[512];
-    ProtobufCMessage *m;
-    Ct__LayerParameter **grown;
-    ct_text escaped = { 0 };
-    ct_status status;
-
-    ct_text_add_json(&escaped, blob);
-    if (escaped.failed || (escaped.length > 300)) {
-        ct_text_destroy(&escaped);
-        return CT_FAIL(CT_ERR_CONFIG, "--blobs: \"%.40s\" is too long a name", blob);
-    }
-    snprintf(text, sizeof(text),
-             "name: 'cortado_extract_%d' type: 'Reshape' bottom: %s top: 'cortado_extract_%d' "
-             "reshape_param { axis: 0 num_axes: 0 shape { } }",
-             i, escaped.text, i);
-    ct_text_destroy(&escaped);
-    status = ct_prototxt_parse(&ct__layer_parameter__descriptor, "--blobs", text, strlen(text),
-                               NULL, &m);
-    CT_TRY(status);
-    grown = realloc(c->net->layer, (c->net->n_layer + 1) * sizeof(grown[0]));
-    if (grown == NULL) {
-        protobuf_c_message_free_unpacked(m, NULL);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
-    }
-    c->net->layer = grown;
-    grown[c->net->n_layer++] = (Ct__LayerParameter *)(void *)m;
-    return CT_OK;
-}
-
 static const ct_blob *find_blob(const ct_net *net, int i)
 {
-    char name[32];
+    char name[CT_VALUE_READER_NAME];
 
-    snprintf(name, sizeof(name), "cortado_extract_%d", i);
+    ct_value_reader_name(i, name);
     return net->pass->blob[ct_net_find_blob(net, name)];
 }
 
@@ -168,7 +137,7 @@ static ct_status run(ct_call *call, const ct_config *c, wanted *w)
     CT_TRY(ct_net_state_read(call->options, &state));
     for (int i = 0; i < w->n; i++) {
         CT_TRY(check_name(c->net, w->name[i]));
-        CT_TRY(add_reader(c, i, w->name[i]));
+        CT_TRY(ct_value_reader_add(c->net, i, w->name[i]));
     }
     ct_net_options_fill(call, c, CT_TEST, &state, &options);
     options.forward_only = true;

@@ -40,6 +40,11 @@ void ct_log_init(int rank, int n_rank, const char *host)
     }
 }
 
+void ct_log_set_level(ct_log_level level)
+{
+    cfg.level = level;
+}
+
 const char *ct_log_who(void)
 {
     return cfg.who;
@@ -50,6 +55,11 @@ static _Thread_local char last_error[600];
 void ct_log_last_error(char *text, size_t size)
 {
     snprintf(text, size, "%s", last_error);
+}
+
+void ct_log_forget_error(void)
+{
+    last_error[0] = '\0';
 }
 
 static _Thread_local bool hushed;

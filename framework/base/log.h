@@ -20,6 +20,8 @@ typedef enum { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG } ct_log_lev
 /** Sets what stands in front of a line and reads CORTADO_LOG=error|warn|info|debug. Called
  *  before any thread starts. rank, n_rank: of the job (0, 1 without one). */
 void ct_log_init(int rank, int n_rank, const char *host);
+/** Up to which level messages are told from now on; before any thread starts. */
+void ct_log_set_level(ct_log_level level);
 /** From here on this thread tells nothing but errors: it plans what nobody asked for. false: as
  *  before. */
 void ct_log_hush(bool hush);
@@ -40,6 +42,8 @@ long ct_log_n_error(void);
 unsigned long long ct_log_error_hash(void);
 /** The message of the last ERROR line of this thread, without what stands in front; "": none. */
 void ct_log_last_error(char *text, size_t size);
+/** From here on there was none. */
+void ct_log_forget_error(void);
 /** A hook called with each complete line instead of writing it to stderr; NULL: stderr again.
  *  For tests and for the progress line. Called before any thread starts. */
 void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx);

@@ -250,6 +250,16 @@ ct_status ct_net_fill(const ct_net *net,
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);
 
+/* ---- layers that read values: added to a net's message at its end, they make the net keep the
+ * values, and give them in plain order */
+
+#define CT_VALUE_READER_NAME 40
+
+/** What the top of reader i is called. */
+void ct_value_reader_name(int i, char name[CT_VALUE_READER_NAME]);
+/** Adds reader i, of the blob. */
+ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob);
+
 /** Fills a weight blob by Caffe's filler rules: constant, uniform, gaussian (sparse), xavier, msra,
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
 ct_status ct_fill(const Ct__FillerParameter *filler, uint64_t key, const ct_shape *shape,

@@ -86,6 +86,13 @@ ct_status ct_pass_receive_ahead(ct_pass *pass, bool forward);
 /** Runs backward after a forward of the same batch in this pass; ready may be NULL. */
 ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx);
 
+/** Layers `from` to `to` alone, both included, on what lies in the other layers' tops. For nets
+ * made with ct_net_options.unshared and no_fuse; CT_ERR_ARG otherwise. The loss is that of all
+ * outputs, as they are now. */
+ct_status ct_pass_forward_layers(ct_pass *pass, int from, int to, double *loss_p);
+/** Likewise, on the diffs of the other layers' bottoms; a loss within them begins anew. */
+ct_status ct_pass_backward_layers(ct_pass *pass, int from, int to);
+
 #ifdef __cplusplus
 }
 #endif

@@ -272,6 +272,7 @@ static void poison_dead(const ct_pass *pass, int step)
 typedef struct run {
     ct_pass *pass;
     int first;                  /* the number of the list's first step in the plan's time */
+    int skip;                   /* steps of the list that do not run before the first that does */
     const ct_step_after *after; /* of backward; NULL: nothing follows */
     bool marked;                /* the device is timed by marks */
 } run;
@@ -343,6 +344,12 @@ static ct_status loss_diff(const ct_pass *pass, const ct_step *s)
     return dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
 }
 
+/* The number of step i of those that run, in the plan's time. */
+static int time_of(const run *p, int i)
+{
+    return p->first + p->skip + i;
+}
+
 static ct_status compute_step(const run *p, ct_step *s, int i)
 {
     ct_pass *pass = p->pass;
@@ -358,10 +365,10 @@ static ct_status compute_step(const run *p, ct_step *s, int i)
         status = forward_layer(pass, s);
         break;
     case CT_STEP_BACKWARD:
-        status = backward_layer(pass, s, p->first + i);
+        status = backward_layer(pass, s, time_of(p, i));
         break;
     case CT_STEP_AGAIN:
-        status = ct_pass_again_step(pass, s, p->first + i);
+        status = ct_pass_again_step(pass, s, time_of(p, i));
         break;
     case CT_STEP_ZERO_DIFF:
         diff = &pass->blob[s->blob]->diff;
@@ -394,11 +401,11 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     ct_status status;
 
     if (dev->marks == NULL) return compute_step(p, s, i);
-    if (p->marked) CT_TRY(step_clock_mark(p->pass, p->first + i, false));
+    if (p->marked) CT_TRY(step_clock_mark(p->pass, time_of(p, i), false));
     dev->marks->range((s->blob < 0) ? net->layer[s->layer]->name : "gradients");
     status = compute_step(p, s, i);
     dev->marks->range(NULL);
-    if (p->marked && (status == CT_OK)) status = step_clock_mark(p->pass, p->first + i, true);
+    if (p->marked && (status == CT_OK)) status = step_clock_mark(p->pass, time_of(p, i), true);
     return status;
 }
 
@@ -478,10 +485,10 @@ static void ended(void *ctx, int i)
     const run *p = ctx;
     const ct_net *net = p->pass->net;
 
-    if (net->team != NULL) ct_team_clock_end(net->team, p->first + i);
-    if (ct_net_impl_of(net)->poison) poison_dead(p->pass, p->first + i);
+    if (net->team != NULL) ct_team_clock_end(net->team, time_of(p, i));
+    if (ct_net_impl_of(net)->poison) poison_dead(p->pass, time_of(p, i));
     if (ct_net_impl_of(net)->poison_window) /* an error would come again with the next step */
-        (void)ct_net_poison_gradients(net, p->pass->exec.stream, p->first + i);
+        (void)ct_net_poison_gradients(net, p->pass->exec.stream, time_of(p, i));
 }
 
 /* The list that runs. */
@@ -575,13 +582,26 @@ static ct_status check_runnable(const ct_net *net)
     return CT_OK;
 }
 
-ct_status ct_pass_forward_begin(ct_pass *pass)
+/* Of a list the steps of layers `from` to `to`, which lie together; backward has the last first. */
+static void steps_of(const ct_step *list, int n, int from, int to, int *skip_p, int *n_p)
+{
+    int first = 0, end = n;
+
+    while ((first < n) && ((list[first].layer < from) || (list[first].layer > to))) first++;
+    while ((end > first) && ((list[end - 1].layer < from) || (list[end - 1].layer > to))) end--;
+    *skip_p = first;
+    *n_p = end - first;
+}
+
+static ct_status forward_begin(ct_pass *pass, int from, int to)
 {
     const ct_net *net = pass->net;
     ct_exec *ex = &pass->exec;
     run p = { .pass = pass };
+    int n;
 
     CT_TRY(check_runnable(net));
+    steps_of(net->forward, net->n_forward, from, to, &p.skip, &n);
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
@@ -590,9 +610,14 @@ ct_status ct_pass_forward_begin(ct_pass *pass)
     ct_pass_again_reset(pass);
     if (ct_net_impl_of(net)->poison) poison_all(pass);
     CT_TRY(ct_pass_report_begin(pass));
-    CT_TRY(run_list(&p, net->forward, net->n_forward));
+    CT_TRY(run_list(&p, net->forward + p.skip, n));
     ct_pass_set_exec(pass, -1);
     return ct_pass_report_send(pass);
+}
+
+ct_status ct_pass_forward_begin(ct_pass *pass)
+{
+    return forward_begin(pass, 0, pass->net->n_layer - 1);
 }
 
 ct_status ct_pass_forward(ct_pass *pass, double *loss_p)
@@ -601,19 +626,26 @@ ct_status ct_pass_forward(ct_pass *pass, double *loss_p)
     return ct_pass_forward_end(pass, loss_p);
 }
 
-ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
+static ct_status backward(ct_pass *pass, int from, int to, const ct_step_after *after)
 {
     const ct_net *net = pass->net;
     run p = { .pass = pass, .first = net->n_forward, .after = after };
+    int n;
 
     CT_TRY(check_runnable(net));
+    steps_of(net->backward, net->n_backward, from, to, &p.skip, &n);
     if (ct_net_impl_of(net)->forward_only)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
     prepare(pass, false);
     if (ct_net_impl_of(net)->poison) poison_shared(net);
-    CT_TRY(run_list(&p, net->backward, net->n_backward));
+    CT_TRY(run_list(&p, net->backward + p.skip, n));
     ct_pass_set_exec(pass, -1);
     return CT_OK;
+}
+
+ct_status ct_pass_backward_and(ct_pass *pass, const ct_step_after *after)
+{
+    return backward(pass, 0, pass->net->n_layer - 1, after);
 }
 
 ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx)
@@ -621,6 +653,30 @@ ct_status ct_pass_backward(ct_pass *pass, ct_ready_fn ready, void *ready_ctx)
     const ct_step_after after = { .ready = ready, .ready_ctx = ready_ctx };
 
     return ct_pass_backward_and(pass, &after);
+}
+
+static ct_status check_layers(const ct_net *net, int from, int to)
+{
+    if ((from < 0) || (to >= net->n_layer) || (from > to))
+        return CT_FAIL(CT_ERR_ARG, "net \"%s\" has no layers %d to %d", net->name, from, to);
+    if (net->options.unshared && net->options.no_fuse) return CT_OK;
+    return CT_FAIL(CT_ERR_ARG, "values of net \"%s\" share memory, so it runs as a whole",
+                   net->name);
+}
+
+ct_status ct_pass_forward_layers(ct_pass *pass, int from, int to, double *loss_p)
+{
+    CT_TRY(check_layers(pass->net, from, to));
+    CT_TRY(forward_begin(pass, from, to));
+    return ct_pass_forward_end(pass, loss_p);
+}
+
+ct_status ct_pass_backward_layers(ct_pass *pass, int from, int to)
+{
+    const ct_step_after nothing = { .ready = NULL };
+
+    CT_TRY(check_layers(pass->net, from, to));
+    return backward(pass, from, to, &nothing);
 }
 
 void ct_pass_forget_graphs(ct_pass *pass)
