@@ -59,7 +59,7 @@ CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE
             $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING) $(if $(filter 1,$(HAVE_MICROHTTPD)),-DCT_HAVE_MICROHTTPD)
 CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,$(DEBUG))$(SAN),-g,-g1)# sanitized kernels at -O3 compile for minutes; lines without variables a tenth faster
-CFLAGS   += -std=c11 -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
+CFLAGS   += -std=c11 -fPIC -fvisibility=hidden -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
@@ -109,7 +109,7 @@ ifeq ($(CUDA),1)
   CPPFLAGS += -I$(CUDA_HOME)/include
   LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lstdc++ -ldl
   CUCC     := $(NVCC) $(CUFLAGS) --extended-lambda -lineinfo -Xcompiler -fopenmp \
-              $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -Xcompiler -fPIC $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
               -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 endif
 
@@ -147,7 +147,7 @@ include $(1)/module.mk
 SRC += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1,$$(SIMGRID)),$$(if $$(filter all,$$(IN_SIM)),$$(wildcard $(1)/*.c),$$(IN_SIM:%=$(1)/%.c)),$$(wildcard $(1)/*.c)))
 CU += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1 emulated,$$(CUDA)),$$(wildcard $(1)/*.cu)))
 endef
-MODULES := $(sort $(patsubst %/module.mk,%,$(shell find framework layers comm topology planner serve runtime cli -name module.mk)))
+MODULES := $(sort $(patsubst %/module.mk,%,$(shell find framework layers comm topology planner serve runtime library cli -name module.mk)))
 $(foreach m,$(MODULES),$(eval $(call add_module,$(m))))
 ifeq ($(CUDA),emulated)
   CU += $(wildcard tests/emulated_cuda/*.cu)
@@ -155,11 +155,13 @@ endif
 
 MAIN  := $(if $(filter 1,$(SIMGRID)),cli/simulate/program/main.c,cli/main.c)
 TOOLS := $(filter runtime/% cli/%,$(SRC))
-LIB   := $(filter-out $(TOOLS),$(SRC))
+PUBLIC := $(filter library/%,$(SRC))
+LIB   := $(filter-out $(TOOLS) $(PUBLIC),$(SRC))
 PB    := $(B)/framework/proto/cortado.pb-c
 READY := $(B)/topology/ready_machines
 LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o $(READY).o
 TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
+PUBLIC_OBJ := $(PUBLIC:%.c=$(B)/%.o)
 
 # tests/unit and tests/mpi mirror the folders of the sources; programs lie side by side, by name
 UNIT := $(sort $(shell find tests/unit -name 'test_*.c'))
@@ -191,7 +193,7 @@ Q := $(if $(filter 1,$(V)),,@)
 ifeq ($(SIMGRID),1)
 all: $(B)/cortado-sim
 else
-all: $(LONGEST:%=$(B)/%.o) $(B)/cortado
+all: $(LONGEST:%=$(B)/%.o) $(B)/cortado library
 	$(Q)ln -sfn $(B)/cortado cortado
 endif
 
@@ -211,6 +213,15 @@ $(B)/build_info.h: FORCE | needs
 .PHONY: FORCE
 FORCE:
 
+# what objects are compiled with, warnings apart: where that changes, all of them are made anew
+define COMPILED_WITH :=
+$(CC) $(CPPFLAGS) $(filter-out -W%,$(CFLAGS))
+endef
+export COMPILED_WITH
+$(B)/flags: FORCE
+	@mkdir -p $(B)
+	@printf '%s\n' "$$COMPILED_WITH" | cmp -s - $@ || printf '%s\n' "$$COMPILED_WITH" > $@
+
 # before anything is compiled: one line for what is missing, in place of the first tool's complaint
 .PHONY: needs needs-test
 needs:
@@ -225,7 +236,7 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto | needs
 	$(Q)protoc-c --c_out=$(B) $<
 	$(Q)sed -i 's/^  float base;/  float base_;/' $(PB).h
 	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\|Rotary\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
-$(PB).o: $(PB).c
+$(PB).o: $(PB).c $(B)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 
 # The nets under models/ that a script describes, written in place for users and tests. models/.made
@@ -243,7 +254,7 @@ models: $(MODELS)
 $(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt) | needs
 	@mkdir -p $(@D)
 	$(Q)scripts/ready_machines.sh $(wordlist 2,$(words $^),$^) > $@.tmp && mv $@.tmp $@
-$(READY).o: $(READY).c
+$(READY).o: $(READY).c $(B)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # the page that a server shows, as text inside the program
@@ -252,7 +263,7 @@ $(B)/serve/api/page_html.h: serve/api/page.html scripts/text_header.sh
 	$(Q)scripts/text_header.sh page_html $< > $@.tmp && mv $@.tmp $@
 $(B)/serve/api/page.o: $(B)/serve/api/page_html.h
 
-$(B)/%.o: %.c | $(PB).h $(B)/build_info.h
+$(B)/%.o: %.c $(B)/flags | $(PB).h $(B)/build_info.h
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC   $<")
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(FLAGS_$*) -c $< -o $@
@@ -269,11 +280,37 @@ $(B)/libcortado.a: $(LIB_OBJ)
 $(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+# ---- the library for users' programs: what include/cortado/cortado.h promises, and no other symbol
+tool = $(shell $(CC) -print-prog-name=$(1))
+SONAME := libcortado.so.$(firstword $(subst ., ,$(file < VERSION)))
+.PHONY: library
+library: $(B)/lib/libcortado.so $(B)/lib/libcortado.a $(B)/lib/private_libs
+# what a program that links the archive needs besides
+$(B)/lib/private_libs: FORCE
+	@mkdir -p $(@D)
+	@echo '$(LDLIBS) -fopenmp $(shell $(MPICC) --showme:link 2>/dev/null || $(MPICC) -link_info 2>/dev/null | cut -d" " -f2-)' > $@.tmp
+	@cmp -s $@.tmp $@ || mv $@.tmp $@
+	@rm -f $@.tmp
+$(B)/lib/$(SONAME): $(PUBLIC_OBJ) $(B)/libtools.a $(B)/libcortado.a library/libcortado.map
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "LD   $@")
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=library/libcortado.map -Wl,-z,defs $(filter %.o %.a,$^) $(LDLIBS) -o $@
+$(B)/lib/libcortado.so: $(B)/lib/$(SONAME)
+	$(Q)ln -sfn $(SONAME) $@
+$(B)/lib/libcortado.a: $(PUBLIC_OBJ) $(B)/libtools.a $(B)/libcortado.a
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "AR   $@")
+	$(Q)$(call tool,ld) -r $(PUBLIC_OBJ) $(filter %.a,$^) -o $(B)/lib/cortado.o
+	$(Q)$(call tool,objcopy) --wildcard --keep-global-symbol='cortado_*' $(B)/lib/cortado.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $(B)/lib/cortado.o
+
 $(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
 
 # tests see everything but main(), and as archives: each links only what it uses
-TEST_LIB := $(B)/libtools.a $(B)/libcortado.a
+TEST_LIB := $(B)/libpublic.a $(B)/libtools.a $(B)/libcortado.a
+$(B)/libpublic.a: $(PUBLIC_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtools.a: $(filter-out $(MAIN:%.c=$(B)/%.o),$(TOOL_OBJ))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtest.a: $(TEST_OBJ)

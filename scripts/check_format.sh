@@ -10,4 +10,4 @@ if [ -z "$f" ]; then
     echo "skip format: no clang-format 14"
     exit 0
 fi
-find framework layers comm topology planner serve runtime cli tests -name '*.[ch]' -print0 | xargs -0 $f --dry-run --Werror
+find framework layers comm topology planner serve runtime library include cli tests -name '*.[ch]' -print0 | xargs -0 $f --dry-run --Werror

@@ -2,7 +2,7 @@
 # Every header must compile alone. Usage: scripts/check_headers.sh COMPILER FLAGS...
 set -u
 cd "$(dirname "$0")/.."
-find framework layers comm topology planner serve runtime cli -name '*.h' | sort | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} sh -c '
+find framework layers comm topology planner serve runtime library include cli -name '*.h' | sort | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} sh -c '
     h=$1
     shift
     printf "#include \"%s\"\n" "$h" | "$@" -x c -fsyntax-only - || {

@@ -41,6 +41,8 @@ runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
 runtime/division: framework/* comm/* planner serve/net runtime/config runtime runtime/exchange
+include/cortado:
+library: framework/* runtime include/cortado
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* planner runtime/config runtime cli/profile
@@ -57,7 +59,7 @@ cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/be
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '
 
-folders='framework layers comm topology planner serve runtime cli'
+folders='framework layers comm topology planner serve runtime library include cli'
 list() { # PATTERN...: of sources and headers
     for d in $folders; do [ ! -d "$d" ] || find "$d" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \); done
 }

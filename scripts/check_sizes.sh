@@ -16,7 +16,7 @@ complain() {
     bad=1
 }
 sources() {
-    find framework layers comm topology planner serve runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort
+    find framework layers comm topology planner serve runtime library include cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort
 }
 
 # a definition opens and closes its braces in the first column: .clang-format has it so

@@ -168,11 +168,11 @@ docs: $(B)/cortado
 	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
 
 format:
-	clang-format -i $$(find framework layers comm topology planner serve runtime cli tests -name '*.[ch]')
+	clang-format -i $$(find framework layers comm topology planner serve runtime library include cli tests -name '*.[ch]')
 
 # which files: scripts/install.sh
 .PHONY: uninstall
-install: $(B)/cortado
+install: $(B)/cortado library
 	$(Q)scripts/install.sh install $(B)/cortado "$(PREFIX)" "$(DESTDIR)"
 uninstall:
 	$(Q)scripts/install.sh uninstall "$(PREFIX)" "$(DESTDIR)"

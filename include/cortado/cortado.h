@@ -1,0 +1,159 @@
+/** @file cortado.h  Cortado as a library: nets and their weights, forward and backward.
+ *
+ *     cortado_net *net;
+ *     cortado_blob data, prob;
+ *
+ *     if ((cortado_net_open("deploy.prototxt", "net.caffemodel", CORTADO_TEST, &net) != CORTADO_OK)
+ * || (cortado_net_blob(net, "data", &data) != CORTADO_OK) || (cortado_net_blob(net, "prob", &prob)
+ * != CORTADO_OK)) { fprintf(stderr, "%s\n", cortado_error()); return 1;
+ *     }
+ *     fill(data.data, data.count);
+ *     if (cortado_net_forward(net, NULL, NULL) == CORTADO_OK) use(prob.data, prob.count);
+ *     cortado_net_close(net);
+ *
+ * Build with what `pkg-config --cflags --libs cortado` says.
+ *
+ * A call that fails returns a status other than CORTADO_OK, changes nothing that it was given to
+ * fill, and leaves a text, which cortado_error() gives. No call ends the process. What a call is
+ * given stays the caller's; what a call hands out is the library's, for as long as is said.
+ *
+ * Calls on one net come one after the other, from any thread. Calls on others may run at the same
+ * time. MPI is not touched.
+ *
+ * Names and meanings of what is here stay as they are in all versions 0.x with the same x, and from
+ * 1.0 on in all versions with the same first number. libcortado.so.N keeps its N as long.
+ */
+#ifndef CORTADO_CORTADO_H
+#define CORTADO_CORTADO_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+#define CORTADO_VERSION_MAJOR 0
+#define CORTADO_VERSION_MINOR 1
+
+/* ---- errors and messages */
+
+typedef enum cortado_status {
+    CORTADO_OK = 0,
+    CORTADO_ERR_ARG = 1,     /* what a call was given is wrong: a NULL, a name that is not there */
+    CORTADO_ERR_CONFIG = 2,  /* a net or solver says something wrong; the text has file and line */
+    CORTADO_ERR_SHAPE = 3,   /* shapes do not fit together                                       */
+    CORTADO_ERR_NOMEM = 4,   /* no memory                                                        */
+    CORTADO_ERR_IO = 5,      /* a file is missing, short, damaged, or cannot be written          */
+    CORTADO_ERR_DATA = 6,    /* a record, label or id out of its range                           */
+    CORTADO_ERR_RUN = 7,     /* a device, MPI or a thread failed                                 */
+    CORTADO_ERR_DIVERGED = 8 /* the loss is no number any more                                   */
+} cortado_status;
+
+/** "0.1.0". Static. */
+const char *cortado_version(void);
+/** Why the last call of this thread that failed did so; "": none did. The library's, until this
+ *  thread's next call fails. */
+const char *cortado_error(void);
+/** "CORTADO_ERR_IO", or "unknown status". Static. */
+const char *cortado_status_name(cortado_status status);
+
+typedef enum cortado_level {
+    CORTADO_LOG_ERROR,
+    CORTADO_LOG_WARN,
+    CORTADO_LOG_INFO,
+    CORTADO_LOG_DEBUG
+} cortado_level;
+
+/** Messages up to `level` go to `sink`, a line each with its newline, from whatever thread has one.
+ *  sink NULL: to nobody, which is how it begins. While no other call runs. */
+void cortado_log_to(void (*sink)(void *ctx, const char *line), void *ctx, cortado_level level);
+
+/** Computing takes so many threads from now on; 0: as OMP_NUM_THREADS says, or as many as this
+ *  process may have cores, which is how it begins. While no other call runs. */
+cortado_status cortado_set_threads(int n);
+
+/* ---- nets */
+
+typedef enum cortado_phase { CORTADO_TRAIN, CORTADO_TEST } cortado_phase;
+
+typedef struct cortado_net cortado_net;
+
+/** The net of a prototxt file. weights: files by layer name, commas between (.caffemodel of any
+ *  age, .caffemodel.h5, .npz, .safetensors, .gguf); NULL: as the net's fillers make them. It may be
+ *  run backward in CORTADO_TRAIN, and where the file says force_backward. *net_p is closed with
+ *  cortado_net_close(). CORTADO_ERR_CONFIG, _IO, _SHAPE, _DATA, _NOMEM. */
+cortado_status cortado_net_open(const char *file, const char *weights, cortado_phase phase,
+                                cortado_net **net_p);
+/** The same of a net in memory; `name` stands for the file in messages. */
+cortado_status cortado_net_open_text(const char *text, const char *name, const char *weights,
+                                     cortado_phase phase, cortado_net **net_p);
+void cortado_net_close(cortado_net *net); /* NULL allowed */
+
+/** The net's name, as its file says it, or "". The net's. */
+const char *cortado_net_name(const cortado_net *net);
+
+/** Layers in the order in which they run, as the file names them. NULL: there is no such layer, or
+ *  it has not so many bottoms or tops. The net's. */
+int cortado_net_layer_count(const cortado_net *net);
+const char *cortado_net_layer_name(const cortado_net *net, int layer);
+const char *cortado_net_layer_type(const cortado_net *net, int layer);
+const char *cortado_net_bottom_name(const cortado_net *net, int layer, int i);
+const char *cortado_net_top_name(const cortado_net *net, int layer, int i);
+/** How many weights it has; 0 where there is no such layer. */
+int cortado_net_weight_count(const cortado_net *net, int layer);
+
+/** Blobs by number, in the order in which layers make them; a name that several layers make counts
+ *  once. Inputs are tops of Input layers; outputs are those that no layer reads. NULL behind the
+ *  last. The net's. */
+const char *cortado_net_blob_name(const cortado_net *net, int i);
+const char *cortado_net_input_name(const cortado_net *net, int i);
+const char *cortado_net_output_name(const cortado_net *net, int i);
+
+/** Values in plain order, the last axis innermost. */
+typedef struct cortado_blob {
+    float *data, *diff; /* diff NULL: there is no gradient */
+    int64_t count;      /* elements                        */
+    int n_dim;          /* 0: one number                   */
+    int64_t dim[8];
+} cortado_blob;
+
+/** A blob by its name. Its memory is the net's, stays where it is until the net is closed or
+ *  reshaped, and has the values of the last run. What is written to an input is read by the next
+ *  forward; what is written to another blob is read by a forward that begins behind the layer that
+ *  makes it, and to its diff by a backward that begins there. A blob that is asked for after a
+ *  forward may be computed by the next call that reads it: then the forward runs once more, on the
+ *  same batch. CORTADO_ERR_ARG names the nearest blob. */
+cortado_status cortado_net_blob(cortado_net *net, const char *name, cortado_blob *blob);
+
+/** Weight i of a layer: 0 as a rule the weights, 1 the bias. diff is its gradient. The memory is
+ * the net's until it is closed. What is written there counts from the next forward on. */
+cortado_status cortado_net_weight(cortado_net *net, const char *layer, int i, cortado_blob *blob);
+
+/** Gives an input another shape, and all that follows from it. Blobs that were handed out are to be
+ *  asked for again, weights are not. Of nets that do not run backward. CORTADO_ERR_SHAPE, _ARG: the
+ *  net stays as it was. */
+cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_dim,
+                                   const int64_t *dim);
+
+/** Runs layers `from` to `to`, both included, by name; NULL: from the first, to the last. Data
+ *  layers give the next batch each time. */
+cortado_status cortado_net_forward(cortado_net *net, const char *from, const char *to);
+/** Runs backward through layers `from` down to `to`, after a forward; NULL: from the last, to the
+ *  first. Gradients of weights are those of this batch. CORTADO_ERR_ARG where the net has none. */
+cortado_status cortado_net_backward(cortado_net *net, const char *from, const char *to);
+/** The weighted loss of the last forward; 0 without a loss. */
+double cortado_net_loss(const cortado_net *net);
+
+/** Copies weights by layer name from files, as cortado_net_open() does. */
+cortado_status cortado_net_load(cortado_net *net, const char *files);
+/** Writes the weights; the suffix says how: .caffemodel, .caffemodel.h5, .npz or .safetensors. The
+ *  file is there whole or not at all. */
+cortado_status cortado_net_save(const cortado_net *net, const char *file);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+#include "library/library.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "build_info.h"
+#include "framework/base/log.h"
+#include "runtime/compute.h"
+
+/* What cortado_log_to() and cortado_set_threads() said. Both are called while no other call runs.
+ */
+static struct {
+    atomic_bool begun;
+    void (*sink)(void *ctx, const char *line);
+    void *ctx;
+    int n_thread;
+} settings;
+
+/* An error's text is for the thread whose call it was. */
+static _Thread_local char error_text[600];
+
+static void pass_on(void *ctx, const char *line)
+{
+    (void)ctx;
+    if (settings.sink != NULL) settings.sink(settings.ctx, line);
+}
+
+static ct_status take_threads(int wanted)
+{
+    ct_threads t;
+    int before = omp_get_max_threads();
+
+    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &t));
+    omp_set_num_threads(before);
+    settings.n_thread = t.n;
+    return CT_OK;
+}
+
+/* Before anything is logged. Two threads that begin at once do the same twice. */
+static void begin_once(void)
+{
+    if (atomic_load(&settings.begun)) return;
+    ct_log_set_sink(pass_on, NULL);
+    ct_log_set_level(CT_LOG_ERROR);
+    if (take_threads(0) != CT_OK) settings.n_thread = 1;
+    atomic_store(&settings.begun, true);
+}
+
+void ct_public_begin(ct_public_call *c)
+{
+    begin_once();
+    ct_log_forget_error();
+    c->n_thread = omp_get_max_threads();
+    omp_set_num_threads(settings.n_thread);
+}
+
+static cortado_status public_status(ct_status status)
+{
+    switch (status) {
+    case CT_OK:
+        return CORTADO_OK;
+    case CT_ERR_ARG:
+        return CORTADO_ERR_ARG;
+    case CT_ERR_CONFIG:
+        return CORTADO_ERR_CONFIG;
+    case CT_ERR_SHAPE:
+        return CORTADO_ERR_SHAPE;
+    case CT_ERR_NOMEM:
+        return CORTADO_ERR_NOMEM;
+    case CT_ERR_IO:
+        return CORTADO_ERR_IO;
+    case CT_ERR_DATA:
+        return CORTADO_ERR_DATA;
+    case CT_ERR_DIVERGED:
+        return CORTADO_ERR_DIVERGED;
+    default:
+        return CORTADO_ERR_RUN;
+    }
+}
+
+cortado_status ct_public_end(const ct_public_call *c, ct_status status)
+{
+    omp_set_num_threads(c->n_thread);
+    if (status == CT_OK) return CORTADO_OK;
+    ct_log_last_error(error_text, sizeof(error_text));
+    if (error_text[0] == '\0') /* another thread of the call found it */
+        snprintf(error_text, sizeof(error_text), "%s", ct_status_str(status));
+    return public_status(status);
+}
+
+/* ---- what users call */
+
+const char *cortado_version(void)
+{
+    return CT_BUILD_VERSION;
+}
+
+const char *cortado_error(void)
+{
+    return error_text;
+}
+
+const char *cortado_status_name(cortado_status status)
+{
+    static const char *const name[] = { [CORTADO_OK] = "CORTADO_OK",
+                                        [CORTADO_ERR_ARG] = "CORTADO_ERR_ARG",
+                                        [CORTADO_ERR_CONFIG] = "CORTADO_ERR_CONFIG",
+                                        [CORTADO_ERR_SHAPE] = "CORTADO_ERR_SHAPE",
+                                        [CORTADO_ERR_NOMEM] = "CORTADO_ERR_NOMEM",
+                                        [CORTADO_ERR_IO] = "CORTADO_ERR_IO",
+                                        [CORTADO_ERR_DATA] = "CORTADO_ERR_DATA",
+                                        [CORTADO_ERR_RUN] = "CORTADO_ERR_RUN",
+                                        [CORTADO_ERR_DIVERGED] = "CORTADO_ERR_DIVERGED" };
+    size_t i = (size_t)status;
+
+    return (i < sizeof(name) / sizeof(name[0])) ? name[i] : "unknown status";
+}
+
+void cortado_log_to(void (*sink)(void *ctx, const char *line), void *ctx, cortado_level level)
+{
+    begin_once();
+    settings.sink = sink;
+    settings.ctx = ctx;
+    ct_log_set_level((sink != NULL) ? (ct_log_level)level : CT_LOG_ERROR);
+}
+
+cortado_status cortado_set_threads(int n)
+{
+    ct_public_call c;
+
+    ct_public_begin(&c);
+    if (n < 0) return ct_public_end(&c, CT_FAIL(CT_ERR_ARG, "%d threads: at least 1, or 0", n));
+    return ct_public_end(&c, take_threads(n));
+}

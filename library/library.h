@@ -1,0 +1,91 @@
+/** @file library.h  What its files share: public calls, and a net as users see it. Private to
+ * library.
+ *
+ * One net of the framework has the weights, the *owner*, and one runs. A net for forward alone runs
+ * as fast as in the verbs: its values share memory, so what may be looked at is what is asked for.
+ * Then the net is made again, and somebody reads the value at its end. Where single layers are to
+ * run, all values get memory of their own. A net with gradients is made so from the start.
+ *
+ * What users look at are *views*: copies in plain order, which stay where they are while the net
+ * behind them is made again. Weights lie in the owner's arena, and stay there.
+ */
+#ifndef CT_LIBRARY_H
+#define CT_LIBRARY_H
+
+#include "framework/net/net.h"
+#include "include/cortado/cortado.h"
+
+/** A blob that was handed out. */
+typedef struct ct_view {
+    const char *name; /* the owner's */
+    ct_shape shape;
+    float *data, *diff; /* owned; diff NULL: it has none */
+    bool is_input;      /* a top of an Input: never taken from the net */
+    bool is_read;       /* in a net for forward alone: the net's values are there at its end */
+} ct_view;
+
+/** A net of the framework, and the message that it was made of. */
+typedef struct ct_made_net {
+    Ct__NetParameter *param;
+    ct_net *net;
+} ct_made_net;
+
+struct cortado_net {
+    void *message; /* the file's, packed: each net is made of a copy of its own */
+    size_t n_message;
+    ct_phase phase;
+    bool trains;         /* it may run backward */
+    ct_made_net owner;   /* of the weights */
+    ct_made_net runs;    /* param NULL: the owner does */
+    bool is_whole;       /* what runs has memory for all values, and layers that run alone */
+    int n_layer, n_blob; /* of the file */
+    int *layer;          /* in the owner */
+    const char **blob;   /* names */
+    int n_view;
+    ct_view *view;
+    bool is_stale;    /* views came that are not read at the end of what runs */
+    bool weights_out; /* users may write to weights at any time */
+    int64_t n_run;    /* batches that data layers have given */
+    double loss;
+};
+
+static inline ct_net *ct_running(const cortado_net *n)
+{
+    return (n->runs.net != NULL) ? n->runs.net : n->owner.net;
+}
+
+/** What the file says of the owner's layer. */
+const Ct__LayerParameter *ct_file_layer(const Ct__NetParameter *param, const ct_layer *l);
+
+/** Makes what runs anew: whole, or with the views read. Views keep their memory. */
+ct_status ct_net_make_again(cortado_net *n, bool whole);
+/** Runs what runs as a whole on the last batch again; views keep what users wrote. */
+ct_status ct_net_run_again(cortado_net *n);
+
+/* ---- views.c */
+
+/** The view of a blob, which is made where there is none. CT_ERR_ARG. */
+ct_status ct_view_of(cortado_net *n, const char *name, ct_view **view_p);
+void ct_views_forget(cortado_net *n);
+/** Whether what runs has the values of the blob at its end. */
+bool ct_view_is_there(const cortado_net *n, const char *name, bool is_input);
+/** To layers from … to of what runs: what they read and none of them makes. */
+ct_status ct_views_give(const cortado_net *n, int from, int to);
+/** What these layers made, or what their backward did. */
+ct_status ct_views_take(const cortado_net *n, int from, int to);
+ct_status ct_views_give_diffs(const cortado_net *n, int from, int to);
+ct_status ct_views_take_diffs(const cortado_net *n, int from, int to);
+
+/* ---- call.c: every public call has its threads while it runs, and keeps what its error says */
+
+/** What a call changes of its thread while it runs. */
+typedef struct ct_public_call {
+    int n_thread; /* that the caller's OpenMP takes */
+} ct_public_call;
+
+/** The first and the last thing of every public call that may fail. */
+void ct_public_begin(ct_public_call *c);
+/** Keeps the text of an error for cortado_error(). */
+cortado_status ct_public_end(const ct_public_call *c, ct_status status);
+
+#endif

@@ -1,0 +1,624 @@
+/* Nets of the library: made, run, and their weights. */
+#include "library/library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+#include "framework/math/math.h"
+#include "framework/proto/upgrade.h"
+#include "framework/snapshot/model.h"
+#include "framework/snapshot/snapshot.h"
+
+/* ---- making a net of the framework */
+
+static void free_made(ct_made_net *m)
+{
+    ct_net_destroy(m->net);
+    if (m->param != NULL) ct__net_parameter__free_unpacked(m->param, NULL);
+    *m = (ct_made_net){ .net = NULL };
+}
+
+/* As a job without options makes nets of that phase. */
+static void fill_options(const cortado_net *n, bool whole, ct_net_options *o)
+{
+    const Ct__SolverParameter usual = CT__SOLVER_PARAMETER__INIT;
+
+    *o = (ct_net_options){ .phase = n->phase, .forward_only = !n->trains, .fixed = true };
+    o->unshared = o->no_fuse = whole;
+    o->share = n->owner.net;
+    o->env.n_rank = 1;
+    o->env.seed = 1;
+    o->env.winograd = usual.winograd;
+    o->env.precision = usual.precision;
+}
+
+/* Of the message's copy, or of `param`, which it takes. map (NULL allowed) serves messages. */
+static ct_status make(const cortado_net *n, bool whole, const ct_source_map *map, ct_made_net *m)
+{
+    ct_net_options options;
+    ct_status status = CT_OK;
+
+    m->param = ct__net_parameter__unpack(NULL, n->n_message, n->message);
+    if (m->param == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
+    for (int v = 0; (v < n->n_view) && (status == CT_OK) && !whole; v++) {
+        if (n->view[v].is_read) status = ct_value_reader_add(m->param, v, n->view[v].name);
+    }
+    fill_options(n, whole, &options);
+    options.map = map;
+    if (status == CT_OK) status = ct_net_create(m->param, &options, &m->net);
+    if (status == CT_OK) m->net->pass->exec.seed = options.env.seed;
+    if (status != CT_OK) free_made(m);
+    return status;
+}
+
+ct_status ct_net_make_again(cortado_net *n, bool whole)
+{
+    ct_made_net made = { .net = NULL };
+
+    CT_TRY(make(n, whole, NULL, &made));
+    free_made(&n->runs);
+    n->runs = made;
+    n->is_whole = whole;
+    n->is_stale = false;
+    return CT_OK;
+}
+
+static ct_status run_whole(cortado_net *n, int64_t batch)
+{
+    ct_net *net = ct_running(n);
+
+    CT_TRY(ct_views_give(n, 0, net->n_layer - 1));
+    net->pass->exec.micro_step = batch;
+    if (n->weights_out) ct_net_weights_changed(n->owner.net);
+    return ct_pass_forward(net->pass, &n->loss);
+}
+
+ct_status ct_net_run_again(cortado_net *n)
+{
+    return (n->n_run > 0) ? run_whole(n, n->n_run - 1) : CT_OK;
+}
+
+/* ---- what the file says */
+
+const Ct__LayerParameter *ct_file_layer(const Ct__NetParameter *param, const ct_layer *l)
+{
+    for (size_t i = 0; i < param->n_layer; i++) {
+        const Ct__LayerParameter *p = param->layer[i];
+
+        if ((p->name != NULL) && (strcmp(p->name, l->name) == 0) && (p->type != NULL) &&
+            (strcmp(p->type, l->ops->type) == 0))
+            return p;
+    }
+    return NULL;
+}
+
+static const Ct__LayerParameter *layer_at(const cortado_net *n, int layer)
+{
+    if ((layer < 0) || (layer >= n->n_layer)) return NULL;
+    return ct_file_layer(n->owner.param, n->owner.net->layer[n->layer[layer]]);
+}
+
+static bool is_listed(const cortado_net *n, const char *name)
+{
+    for (int i = 0; i < n->n_blob; i++) {
+        if (strcmp(n->blob[i], name) == 0) return true;
+    }
+    return false;
+}
+
+static ct_status list_names(cortado_net *n)
+{
+    const ct_net *net = n->owner.net;
+    size_t tops = 0;
+
+    for (size_t i = 0; i < n->owner.param->n_layer; i++) tops += n->owner.param->layer[i]->n_top;
+    n->layer = calloc((size_t)net->n_layer + 1, sizeof(n->layer[0]));
+    n->blob = calloc(tops + 1, sizeof(n->blob[0]));
+    if ((n->layer == NULL) || (n->blob == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's names");
+    for (int i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *p = ct_file_layer(n->owner.param, net->layer[i]);
+
+        if (p == NULL) continue;
+        n->layer[n->n_layer++] = i;
+        for (size_t t = 0; t < p->n_top; t++) {
+            if (!is_listed(n, p->top[t])) n->blob[n->n_blob++] = p->top[t];
+        }
+    }
+    return CT_OK;
+}
+
+/* ---- open and close */
+
+static ct_status keep_message(cortado_net *n, const Ct__NetParameter *param)
+{
+    n->n_message = ct__net_parameter__get_packed_size(param);
+    n->message = malloc(n->n_message + 1);
+    if (n->message == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
+    ct__net_parameter__pack(param, n->message);
+    n->trains = (n->phase == CT_TRAIN) || (param->has_force_backward && param->force_backward);
+    return CT_OK;
+}
+
+static void close_net(cortado_net *n)
+{
+    ct_views_forget(n);
+    free_made(&n->runs);
+    free_made(&n->owner);
+    free(n->layer);
+    free(n->blob);
+    free(n->message);
+    free(n);
+}
+
+static ct_status open_param(const Ct__NetParameter *param, const ct_source_map *map,
+                            const char *weights, cortado_phase phase, cortado_net **net_p)
+{
+    cortado_net *n = calloc(1, sizeof(*n));
+    ct_status status;
+
+    if (n == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+    n->phase = (phase == CORTADO_TRAIN) ? CT_TRAIN : CT_TEST;
+    CT_TRY_GOTO(status, out, keep_message(n, param));
+    n->is_whole = n->trains;
+    CT_TRY_GOTO(status, out, make(n, n->is_whole, map, &n->owner));
+    CT_TRY_GOTO(status, out, list_names(n));
+    if (weights != NULL) CT_TRY_GOTO(status, out, ct_weights_load_list(weights, n->owner.net));
+    *net_p = n;
+    return CT_OK;
+out:
+    close_net(n);
+    return status;
+}
+
+/* text NULL: the file of that name. */
+static ct_status open_net(const char *name, const char *text, const char *weights,
+                          cortado_phase phase, cortado_net **net_p)
+{
+    ct_source_map *map;
+    ProtobufCMessage *m = NULL;
+    Ct__NetParameter *param = NULL;
+    ct_status status;
+
+    CT_TRY(ct_source_map_create(&map));
+    if (text == NULL) {
+        status = ct_net_read(name, map, &param);
+    } else {
+        status =
+            ct_prototxt_parse(&ct__net_parameter__descriptor, name, text, strlen(text), map, &m);
+        param = (Ct__NetParameter *)(void *)m;
+        if (status == CT_OK) status = ct_net_upgrade(param, name, map);
+    }
+    if (status == CT_OK) status = open_param(param, map, weights, phase, net_p);
+    if (param != NULL) ct__net_parameter__free_unpacked(param, NULL);
+    ct_source_map_destroy(map);
+    return status;
+}
+
+static ct_status check_open(const char *name, const char *text, bool is_text, cortado_phase phase,
+                            cortado_net **net_p)
+{
+    if ((name == NULL) || (net_p == NULL) || (is_text && (text == NULL)))
+        return CT_FAIL(CT_ERR_ARG, "a net's file, or where the net goes, is NULL");
+    if ((phase != CORTADO_TRAIN) && (phase != CORTADO_TEST))
+        return CT_FAIL(CT_ERR_ARG, "phase %d: CORTADO_TRAIN or CORTADO_TEST", (int)phase);
+    return CT_OK;
+}
+
+cortado_status cortado_net_open(const char *file, const char *weights, cortado_phase phase,
+                                cortado_net **net_p)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = check_open(file, NULL, false, phase, net_p);
+    if (status == CT_OK) status = open_net(file, NULL, weights, phase, net_p);
+    return ct_public_end(&c, status);
+}
+
+cortado_status cortado_net_open_text(const char *text, const char *name, const char *weights,
+                                     cortado_phase phase, cortado_net **net_p)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = check_open(name, text, true, phase, net_p);
+    if (status == CT_OK) status = open_net(name, text, weights, phase, net_p);
+    return ct_public_end(&c, status);
+}
+
+void cortado_net_close(cortado_net *net)
+{
+    if (net != NULL) close_net(net);
+}
+
+/* ---- names */
+
+const char *cortado_net_name(const cortado_net *net)
+{
+    return (net->owner.param->name != NULL) ? net->owner.param->name : "";
+}
+
+int cortado_net_layer_count(const cortado_net *net)
+{
+    return net->n_layer;
+}
+
+const char *cortado_net_layer_name(const cortado_net *net, int layer)
+{
+    const Ct__LayerParameter *p = layer_at(net, layer);
+
+    return (p != NULL) ? p->name : NULL;
+}
+
+const char *cortado_net_layer_type(const cortado_net *net, int layer)
+{
+    const Ct__LayerParameter *p = layer_at(net, layer);
+
+    return (p != NULL) ? p->type : NULL;
+}
+
+const char *cortado_net_bottom_name(const cortado_net *net, int layer, int i)
+{
+    const Ct__LayerParameter *p = layer_at(net, layer);
+
+    return ((p != NULL) && (i >= 0) && ((size_t)i < p->n_bottom)) ? p->bottom[i] : NULL;
+}
+
+const char *cortado_net_top_name(const cortado_net *net, int layer, int i)
+{
+    const Ct__LayerParameter *p = layer_at(net, layer);
+
+    return ((p != NULL) && (i >= 0) && ((size_t)i < p->n_top)) ? p->top[i] : NULL;
+}
+
+int cortado_net_weight_count(const cortado_net *net, int layer)
+{
+    return (layer_at(net, layer) != NULL) ? net->owner.net->layer[net->layer[layer]]->n_weight : 0;
+}
+
+const char *cortado_net_blob_name(const cortado_net *net, int i)
+{
+    return ((i >= 0) && (i < net->n_blob)) ? net->blob[i] : NULL;
+}
+
+const char *cortado_net_input_name(const cortado_net *net, int i)
+{
+    for (int l = 0; l < net->n_layer; l++) {
+        const Ct__LayerParameter *p = layer_at(net, l);
+
+        if (strcmp(p->type, "Input") != 0) continue;
+        if ((i >= 0) && ((size_t)i < p->n_top)) return p->top[i];
+        i -= (int)p->n_top;
+    }
+    return NULL;
+}
+
+const char *cortado_net_output_name(const cortado_net *net, int i)
+{
+    const ct_net *n = net->owner.net;
+
+    return ((i >= 0) && (i < n->n_output)) ? n->pass->blob[n->output[i].blob]->name : NULL;
+}
+
+/* ---- blobs and weights */
+
+static void describe(const ct_shape *s, float *data, float *diff, cortado_blob *blob)
+{
+    *blob = (cortado_blob){ .data = data, .diff = diff, .n_dim = s->ndim };
+    blob->count = ct_shape_count(s, 0, -1);
+    for (int k = 0; k < s->ndim; k++) blob->dim[k] = s->dim[k];
+}
+
+static ct_status get_blob(cortado_net *n, const char *name, cortado_blob *blob)
+{
+    ct_view *v;
+
+    CT_TRY(ct_view_of(n, name, &v));
+    if (n->is_stale && (n->n_run > 0)) {
+        CT_TRY(ct_net_make_again(n, false));
+        CT_TRY(ct_net_run_again(n));
+        CT_TRY(ct_views_take(n, 0, ct_running(n)->n_layer - 1));
+    }
+    describe(&v->shape, v->data, v->diff, blob);
+    return CT_OK;
+}
+
+cortado_status cortado_net_blob(cortado_net *net, const char *name, cortado_blob *blob)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = ((net == NULL) || (name == NULL) || (blob == NULL))
+                 ? CT_FAIL(CT_ERR_ARG, "a net, a blob's name, or where the blob goes, is NULL")
+                 : get_blob(net, name, blob);
+    return ct_public_end(&c, status);
+}
+
+/* In what runs, by the file's name; *layer_p of its last part. */
+static ct_status find_layer(const ct_net *net, const char *name, int *layer_p)
+{
+    const char *near;
+    const char **known;
+    int at = ct_net_find_layer(net, name);
+
+    *layer_p = at;
+    if (at >= 0) return CT_OK;
+    known = calloc((size_t)net->n_layer + 1, sizeof(known[0]));
+    if (known == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names of layers");
+    for (int i = 0; i < net->n_layer; i++) known[i] = net->layer[i]->name;
+    near = ct_text_nearest(name, known, net->n_layer);
+    free(known);
+    return CT_FAIL(CT_ERR_ARG, "the net has no layer \"%s\"%s%s%s", name,
+                   (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                   (near != NULL) ? "\"?" : "");
+}
+
+static ct_status get_weight(cortado_net *n, const char *layer, int i, cortado_blob *blob)
+{
+    const ct_net *net = n->owner.net;
+    const ct_param *p;
+    int at;
+
+    CT_TRY(find_layer(net, layer, &at));
+    if ((i < 0) || (i >= net->layer[at]->n_weight))
+        return CT_FAIL(CT_ERR_ARG, "layer \"%s\" has %d weights, so there is none of number %d",
+                       layer, net->layer[at]->n_weight, i);
+    p = &net->param[ct_net_param_of(net, at, i)];
+    n->weights_out = true;
+    describe(&p->blob.data.shape, ct_blob_data(&p->blob), ct_blob_diff(&p->blob), blob);
+    return CT_OK;
+}
+
+cortado_status cortado_net_weight(cortado_net *net, const char *layer, int i, cortado_blob *blob)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = ((net == NULL) || (layer == NULL) || (blob == NULL))
+                 ? CT_FAIL(CT_ERR_ARG, "a net, a layer's name, or where the weight goes, is NULL")
+                 : get_weight(net, layer, i, blob);
+    return ct_public_end(&c, status);
+}
+
+/* ---- runs */
+
+/* Layers that the net added in front of one of the file's bring it what it reads. */
+static int with_added(const cortado_net *n, int layer)
+{
+    const ct_net *net = ct_running(n);
+
+    while ((layer > 0) && (ct_file_layer(n->owner.param, net->layer[layer - 1]) == NULL)) layer--;
+    return layer;
+}
+
+static bool has_data(const ct_net *net, int from, int to)
+{
+    for (int i = from; i <= to; i++) {
+        if (net->layer[i]->ops->is_data) return true;
+    }
+    return false;
+}
+
+static ct_status range(const cortado_net *n, const char *first, const char *last, int *from_p,
+                       int *to_p)
+{
+    const ct_net *net = ct_running(n);
+
+    *from_p = 0;
+    *to_p = net->n_layer - 1;
+    if (first != NULL) CT_TRY(find_layer(net, first, from_p));
+    if (last != NULL) CT_TRY(find_layer(net, last, to_p));
+    if (*from_p <= *to_p) return CT_OK;
+    return CT_FAIL(CT_ERR_ARG, "layer \"%s\" runs behind layer \"%s\"", net->layer[*from_p]->name,
+                   net->layer[*to_p]->name);
+}
+
+static ct_status forward_all(cortado_net *n)
+{
+    if (n->is_stale) CT_TRY(ct_net_make_again(n, false));
+    CT_TRY(run_whole(n, n->n_run));
+    n->n_run++;
+    return ct_views_take(n, 0, ct_running(n)->n_layer - 1);
+}
+
+static ct_status forward_part(cortado_net *n, const char *first, const char *last)
+{
+    ct_net *net;
+    int from, to;
+
+    CT_TRY(range(n, first, last, &from, &to));
+    if (!n->is_whole) {
+        CT_TRY(ct_net_make_again(n, true));
+        CT_TRY(ct_net_run_again(n));
+        CT_TRY(range(n, first, last, &from, &to));
+    }
+    net = ct_running(n);
+    from = with_added(n, from);
+    CT_TRY(ct_views_give(n, from, to));
+    if (has_data(net, from, to)) n->n_run++;
+    if (n->n_run == 0) n->n_run = 1;
+    net->pass->exec.micro_step = n->n_run - 1;
+    if (n->weights_out) ct_net_weights_changed(n->owner.net);
+    CT_TRY(ct_pass_forward_layers(net->pass, from, to, &n->loss));
+    return ct_views_take(n, from, to);
+}
+
+cortado_status cortado_net_forward(cortado_net *net, const char *from, const char *to)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    if (net == NULL)
+        status = CT_FAIL(CT_ERR_ARG, "the net to run is NULL");
+    else
+        status = ((from == NULL) && (to == NULL)) ? forward_all(net) : forward_part(net, from, to);
+    return ct_public_end(&c, status);
+}
+
+static ct_status backward(cortado_net *n, const char *first, const char *last)
+{
+    ct_net *net = n->owner.net;
+    int from, to;
+
+    if (!n->trains)
+        return CT_FAIL(CT_ERR_ARG, "the net was opened to run forward alone: CORTADO_TRAIN, or "
+                                   "force_backward in its file, gives it gradients");
+    if (net->n_backward == 0)
+        return CT_FAIL(CT_ERR_ARG, "the net has no loss that a gradient could come from");
+    if (n->n_run == 0) return CT_FAIL(CT_ERR_ARG, "a forward comes before the first backward");
+    CT_TRY(range(n, last, first, &from, &to));
+    CT_TRY(ct_views_give_diffs(n, from, to));
+    CT_TRY(ct_pass_backward_layers(net->pass, from, to));
+    return ct_views_take_diffs(n, from, to);
+}
+
+cortado_status cortado_net_backward(cortado_net *net, const char *from, const char *to)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status =
+        (net == NULL) ? CT_FAIL(CT_ERR_ARG, "the net to run is NULL") : backward(net, from, to);
+    return ct_public_end(&c, status);
+}
+
+double cortado_net_loss(const cortado_net *net)
+{
+    return net->loss;
+}
+
+/* ---- another shape of an input */
+
+static ct_status check_shape(int n_dim, const int64_t *dim, ct_shape *s)
+{
+    if ((n_dim < 0) || (n_dim > CT_MAX_DIM))
+        return CT_FAIL(CT_ERR_ARG, "a shape of %d axes: 0 to %d", n_dim, CT_MAX_DIM);
+    *s = (ct_shape){ .ndim = n_dim };
+    for (int k = 0; k < n_dim; k++) s->dim[k] = dim[k];
+    return ct_shape_check(s);
+}
+
+/* Input says one shape for all of its tops, or one each. */
+static ct_status set_shape(Ct__NetParameter *param, const char *input, const ct_shape *s)
+{
+    for (size_t i = 0; i < param->n_layer; i++) {
+        Ct__LayerParameter *p = param->layer[i];
+
+        if (strcmp(p->type, "Input") != 0) continue;
+        for (size_t t = 0; t < p->n_top; t++) {
+            ct_text value = { 0 }, path = { 0 };
+            ct_status status = CT_OK;
+
+            if (strcmp(p->top[t], input) != 0) continue;
+            if (p->input_param->n_shape != p->n_top)
+                return CT_FAIL(CT_ERR_SHAPE,
+                               "layer \"%s\" has one shape for %zu tops, so none gets "
+                               "another alone",
+                               p->name, p->n_top);
+            ct_text_add(&path, "layer[%zu].input_param.shape[%zu].dim", i, t);
+            ct_text_add(&value, "[");
+            for (int k = 0; k < s->ndim; k++)
+                ct_text_add(&value, "%s%lld", (k > 0) ? ", " : "", (long long)s->dim[k]);
+            ct_text_add(&value, "]");
+            status = (path.failed || value.failed)
+                         ? CT_FAIL(CT_ERR_NOMEM, "no memory for a shape")
+                         : ct_prototxt_set(&param->base, path.text, value.text, "a reshape");
+            ct_text_destroy(&path);
+            ct_text_destroy(&value);
+            return status;
+        }
+    }
+    return CT_FAIL(CT_ERR_ARG, "the net has no input \"%s\"", input);
+}
+
+static ct_status reshape(cortado_net *n, const char *input, const ct_shape *s)
+{
+    Ct__NetParameter *param = ct__net_parameter__unpack(NULL, n->n_message, n->message);
+    cortado_net with = *n; /* views apart, which the new shape has none of */
+    ct_made_net made = { .net = NULL };
+    ct_status status;
+
+    with.message = NULL;
+    with.view = NULL;
+    with.n_view = 0;
+    if (param == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
+    status = set_shape(param, input, s);
+    if (status == CT_OK) status = keep_message(&with, param);
+    if (status == CT_OK) status = make(&with, n->is_whole, NULL, &made);
+    ct__net_parameter__free_unpacked(param, NULL);
+    if (status != CT_OK) {
+        free(with.message);
+        return status;
+    }
+    ct_views_forget(n);
+    free(n->message);
+    n->message = with.message;
+    n->n_message = with.n_message;
+    free_made(&n->runs);
+    n->runs = made;
+    n->n_run = 0;
+    return CT_OK;
+}
+
+cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_dim,
+                                   const int64_t *dim)
+{
+    ct_public_call c;
+    ct_shape s;
+    ct_status status;
+
+    ct_public_begin(&c);
+    if ((net == NULL) || (input == NULL) || ((dim == NULL) && (n_dim > 0)))
+        status = CT_FAIL(CT_ERR_ARG, "a net, an input's name, or its shape is NULL");
+    else if (net->trains)
+        status = CT_FAIL(CT_ERR_ARG, "a net that runs backward keeps its shapes: open it anew");
+    else
+        status = check_shape(n_dim, dim, &s);
+    if (status == CT_OK) status = reshape(net, input, &s);
+    return ct_public_end(&c, status);
+}
+
+/* ---- weights in files */
+
+cortado_status cortado_net_load(cortado_net *net, const char *files)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = ((net == NULL) || (files == NULL))
+                 ? CT_FAIL(CT_ERR_ARG, "a net, or the name of its weights, is NULL")
+                 : ct_weights_load_list(files, net->owner.net);
+    return ct_public_end(&c, status);
+}
+
+static ct_status save(const cortado_net *n, const char *file)
+{
+    ct_model *m;
+    ct_status status;
+
+    CT_TRY(ct_model_of_net(n->owner.net, NULL, NULL, &m));
+    status = ct_model_save(m, file);
+    ct_model_close(m);
+    return status;
+}
+
+cortado_status cortado_net_save(const cortado_net *net, const char *file)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = ((net == NULL) || (file == NULL))
+                 ? CT_FAIL(CT_ERR_ARG, "a net, or the name of its weights, is NULL")
+                 : save(net, file);
+    return ct_public_end(&c, status);
+}

@@ -1,0 +1,52 @@
+# The installed library: users' programs build against it and give what the verbs do; nobody sees its
+# other symbols; it goes away again.
+. "$ROOT/tests/cli/lib.sh"
+built=$(dirname "$CORTADO")/lib
+runs installs 0 'cortado is in ' "$ROOT/scripts/install.sh" install "$CORTADO" "$work/prefix"
+home=$work/prefix share=$work/prefix/share/cortado
+export PKG_CONFIG_PATH=$home/lib/pkgconfig
+is version test "$(pkg-config --modversion cortado)" = "$(cat "$ROOT/VERSION")"
+is header_is_there test -f "$home/include/cortado/cortado.h"
+
+# symbols: every public one begins with cortado_, of both forms, and the header's are all there
+nm -D --defined-only "$home/lib/libcortado.so" | awk '$2 ~ /[TDBRVWi]/ { sub(/@.*/, "", $3); print $3 }' | sort >dynamic
+nm -g --defined-only "$home/lib/libcortado.a" 2>/dev/null | awk '$2 ~ /[TDBRVWi]/ { print $3 }' | sort >archived
+grep -oE '\bcortado_[a-z_]+\(' "$home/include/cortado/cortado.h" | tr -d '(' | sort -u >promised
+is many_symbols test "$(wc -l <promised)" -gt 20
+is dynamic_ones_are_those_promised diff promised dynamic
+is archived_ones_are_those_promised diff promised archived
+is soname sh -c 'readelf -d "$1" | grep -q "SONAME.*\[libcortado\.so\.0\]"' - "$home/lib/libcortado.so"
+
+# the examples, built as their first lines say
+cc=${CC:-cc}
+for example in values learn; do
+    runs "builds_$example" 0 '' $cc -Wall -Werror "$share/examples/$example.c" $(pkg-config --cflags --libs cortado) -o "$example"
+done
+runs builds_from_the_archive 0 '' $cc "$share/examples/values.c" -I"$home/include" "$home/lib/libcortado.a" $(pkg-config --libs --static cortado | sed 's/-lcortado//; s/-Wl,-rpath[^ ]*//') -o values_static
+runs header_is_cpp 0 '' sh -c 'printf "#include <cortado/cortado.h>\nint main() { return cortado_net_open(0, 0, CORTADO_TEST, 0) == CORTADO_OK; }\n" >c.cc && ${CXX:-c++} -Wall -Werror c.cc $(pkg-config --cflags --libs cortado) -o cpp && ./cpp'
+
+# what `cortado extract` gives, bit for bit: inner values, those of layers in place, the last ones
+"$CORTADO" convert digits --to=digits --count=128 --seed=1 >/dev/null 2>&1
+sed "s#data/mnist/\(train\|test\)_lmdb#digits/\1_lmdb#; s/batch_size: [0-9]*/batch_size: 8/" "$ROOT/models/lenet/train_val.prototxt" >net.prototxt
+printf 'net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 4 snapshot_prefix: "lenet" random_seed: 1 test_iter: 1 test_interval: 100\n' >solver.prototxt
+runs trains 0 '' "$CORTADO" train --solver=solver.prototxt
+weights=lenet_iter_4.caffemodel.h5
+[ -f $weights ] || weights=$(ls lenet_iter_4.caffemodel* | head -1)
+runs extracts 0 '' "$CORTADO" extract --model=net.prototxt --weights="$weights" --blobs=conv1,pool2,ip1,ip2 --iterations=1 --to=blobs.h5
+for blob in conv1 pool2 ip1 ip2; do
+    runs "values_of_$blob" 0 '' sh -c './values net.prototxt "$1" "$2" >"$2.txt"' - "$weights" $blob
+    echo "layer { name: 'f' type: 'HDF5Data' top: '$blob' hdf5_data_param { source: 'blobs.h5' batch_size: 8 } }" >read.prototxt
+    ./values read.prototxt - $blob >"$blob.want"
+    is "equals_extract_$blob" sh -c 'test -s "$1.want" && cmp "$1.txt" "$1.want"' - $blob
+    is "archive_does_too_$blob" sh -c './values_static net.prototxt "$2" "$1" | cmp - "$1.want"' - $blob "$weights"
+done
+runs no_such_blob 1 'the net has no blob "ip3"; did you mean "ip' ./values net.prototxt "$weights" ip3
+runs no_such_weights 1 'nowhere.npz' ./values net.prototxt nowhere.npz ip2
+
+# a loop of one's own learns, and what it saves is read by the verbs
+runs learns 0 'step 59, loss' sh -c './learn net.prototxt 60 0.05 learned.safetensors >learn.txt && tail -1 learn.txt'
+is loss_falls awk -F'= ' 'NR <= 10 { first += $2 } NR > 50 { last += $2 } END { exit !(last < 0.8 * first) }' learn.txt
+runs verbs_read_it 0 'accuracy' "$CORTADO" test --model=net.prototxt --weights=learned.safetensors --iterations=1
+
+runs uninstalls 0 'cortado is gone from' "$ROOT/scripts/install.sh" uninstall "$work/prefix"
+is nothing_is_left test -z "$(find "$work/prefix" -mindepth 1)"

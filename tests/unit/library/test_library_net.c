@@ -1,0 +1,358 @@
+/* Nets through the public header: what is looked at, ranges of layers, shapes, errors. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "include/cortado/cortado.h"
+
+#define CONV(name, bottom, k)                                                                      \
+    "layer { name: '" name "' type: 'Convolution' bottom: '" bottom "' top: '" name                \
+    "' convolution_param { num_output: 16 kernel_size: " k                                         \
+    " pad: 1 weight_filler { type: 'msra' } "                                                      \
+    "bias_filler { type: 'gaussian' std: 0.1 } } }\n"
+#define DEPLOY                                                                                     \
+    "name: 'tiny'\n"                                                                               \
+    "layer { name: 'in' type: 'Input' top: 'data' input_param { shape { dim: 2 dim: 3 dim: 9 "     \
+    "dim: "                                                                                        \
+    "7 } } }\n" CONV("conv1", "data",                                                              \
+                     "3") "layer { name: 'relu1' type: 'ReLU' bottom: 'conv1' top: 'conv1' "       \
+                          "}\n" CONV("conv2", "conv1",                                             \
+                                     "3") "layer { name: 'sum' type: 'Eltwise' bottom: 'conv1' "   \
+                                          "bottom: 'conv2' top: 'sum' }\n"                         \
+                                          "layer { name: 'pool' type: 'Pooling' bottom: 'sum' "    \
+                                          "top: 'pool' pooling_param { pool: AVE "                 \
+                                          "global_pooling: true } }\n"                             \
+                                          "layer { name: 'ip' type: 'InnerProduct' bottom: "       \
+                                          "'pool' top: 'ip' inner_product_param { "                \
+                                          "num_output: 4 weight_filler { type: 'xavier' } } }\n"   \
+                                          "layer { name: 'prob' type: 'Softmax' bottom: 'ip' "     \
+                                          "top: 'prob' }\n"
+#define TRAINED                                                                                    \
+    DEPLOY "layer { name: 'label' type: 'Input' top: 'label' input_param { shape { dim: 2 } } }\n" \
+           "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: "       \
+           "'loss' }\n"
+
+static cortado_net *open_net(const char *text, cortado_phase phase)
+{
+    cortado_net *net = NULL;
+
+    if (cortado_net_open_text(text, "tiny.prototxt", NULL, phase, &net) != CORTADO_OK)
+        fail_msg("%s", cortado_error());
+    return net;
+}
+
+static cortado_blob blob_of(cortado_net *net, const char *name)
+{
+    cortado_blob b;
+
+    if (cortado_net_blob(net, name, &b) != CORTADO_OK) fail_msg("%s", cortado_error());
+    return b;
+}
+
+static void forward(cortado_net *net, const char *from, const char *to)
+{
+    if (cortado_net_forward(net, from, to) != CORTADO_OK) fail_msg("%s", cortado_error());
+}
+
+static void fill(cortado_blob b, int seed)
+{
+    for (int64_t i = 0; i < b.count; i++) b.data[i] = sinf((float)(i + 1) * (0.37f + (float)seed));
+}
+
+static void same(cortado_blob a, cortado_blob b)
+{
+    assert_int_equal(a.count, b.count);
+    assert_memory_equal(a.data, b.data, (size_t)a.count * sizeof(float));
+}
+
+static void names_are_the_files(void **state)
+{
+    cortado_net *net = open_net(DEPLOY, CORTADO_TEST);
+
+    (void)state;
+    assert_string_equal(cortado_net_name(net), "tiny");
+    assert_int_equal(cortado_net_layer_count(net), 8);
+    assert_string_equal(cortado_net_layer_name(net, 3), "conv2");
+    assert_string_equal(cortado_net_layer_type(net, 4), "Eltwise");
+    assert_string_equal(cortado_net_bottom_name(net, 4, 1), "conv2");
+    assert_null(cortado_net_bottom_name(net, 4, 2));
+    assert_string_equal(cortado_net_top_name(net, 0, 0), "data");
+    assert_int_equal(cortado_net_weight_count(net, 1), 2);
+    assert_int_equal(cortado_net_weight_count(net, 8), 0);
+    assert_null(cortado_net_layer_name(net, 8));
+    assert_string_equal(cortado_net_blob_name(net, 1), "conv1");
+    assert_string_equal(cortado_net_blob_name(net, 6), "prob");
+    assert_null(cortado_net_blob_name(net, 7));
+    assert_string_equal(cortado_net_input_name(net, 0), "data");
+    assert_null(cortado_net_input_name(net, 1));
+    assert_string_equal(cortado_net_output_name(net, 0), "prob");
+    assert_null(cortado_net_output_name(net, 1));
+    cortado_net_close(net);
+}
+
+/* Asked for before the first forward, after it, and beside others: the same values. */
+static void blobs_are_there_when_asked(void **state)
+{
+    static const char *const inner[] = { "conv1", "conv2", "sum", "pool", "ip" };
+    cortado_net *early = open_net(DEPLOY, CORTADO_TEST), *late = open_net(DEPLOY, CORTADO_TEST);
+    cortado_blob in = blob_of(early, "data"), prob = blob_of(early, "prob"), b[5], late_prob;
+
+    (void)state;
+    assert_int_equal(in.n_dim, 4);
+    assert_int_equal(in.dim[3], 7);
+    assert_null(in.diff);
+    for (int i = 0; i < 5; i++) b[i] = blob_of(early, inner[i]);
+    fill(in, 1);
+    forward(early, NULL, NULL);
+    fill(blob_of(late, "data"), 1);
+    forward(late, NULL, NULL);
+    late_prob = blob_of(late, "prob");
+    same(prob, late_prob);
+    for (int i = 4; i >= 0; i--) same(b[i], blob_of(late, inner[i]));
+    same(prob, late_prob);          /* its memory is where it was */
+    assert_true(b[0].data[0] >= 0); /* behind ReLU, which works in place */
+    fill(in, 2);
+    forward(early, NULL, NULL);
+    assert_memory_not_equal(prob.data, late_prob.data, (size_t)prob.count * sizeof(float));
+    cortado_net_close(early);
+    cortado_net_close(late);
+}
+
+/* From a layer on, with values of the caller's; up to a layer. */
+static void ranges(cortado_phase phase, const char *text)
+{
+    cortado_net *net = open_net(text, phase), *other = open_net(text, phase);
+    cortado_blob prob = blob_of(net, "prob"), sum, theirs;
+
+    fill(blob_of(net, "data"), 1);
+    fill(blob_of(other, "data"), 3);
+    forward(net, NULL, NULL);
+    forward(other, NULL, NULL);
+    sum = blob_of(net, "sum");
+    theirs = blob_of(other, "sum");
+    memcpy(theirs.data, sum.data, (size_t)sum.count * sizeof(float));
+    forward(other, "pool", NULL);
+    for (int64_t i = 0; i < prob.count; i++)
+        assert_true(fabsf(prob.data[i] - blob_of(other, "prob").data[i]) < 1e-5f);
+    fill(blob_of(other, "data"), 1);
+    forward(other, NULL, "sum");
+    for (int64_t i = 0; i < sum.count; i++)
+        assert_true(fabsf(sum.data[i] - theirs.data[i]) <= 1e-4f * (1 + fabsf(sum.data[i])));
+    /* what two layers read reaches both */
+    for (int64_t i = 0; i < blob_of(other, "conv1").count; i++) blob_of(other, "conv1").data[i] = 0;
+    forward(other, "conv2", "sum");
+    same(blob_of(other, "sum"), blob_of(other, "conv2"));
+    assert_int_equal(cortado_net_forward(net, "pool", "conv1"), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "runs behind"));
+    assert_int_equal(cortado_net_forward(net, "pol", NULL), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "did you mean \"pool\"?"));
+    cortado_net_close(net);
+    cortado_net_close(other);
+}
+
+static void layers_run_alone(void **state)
+{
+    (void)state;
+    ranges(CORTADO_TEST, DEPLOY);
+    ranges(CORTADO_TRAIN, DEPLOY);
+}
+
+static double loss_of(cortado_net *net)
+{
+    forward(net, NULL, NULL);
+    return cortado_net_loss(net);
+}
+
+/* Gradients of weights and of values, by differences. */
+static void gradients_are_the_losses(void **state)
+{
+    cortado_net *net = open_net(TRAINED, CORTADO_TRAIN);
+    cortado_blob w, pool;
+    const double h = 1e-2;
+
+    (void)state;
+    fill(blob_of(net, "data"), 1);
+    blob_of(net, "label").data[1] = 3;
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_ERR_ARG);
+    pool = blob_of(net, "pool");
+    assert_non_null(pool.diff);
+    (void)loss_of(net);
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_OK);
+    assert_int_equal(cortado_net_weight(net, "conv2", 0, &w), CORTADO_OK);
+    assert_int_equal(w.count, 16 * 16 * 9);
+    for (int64_t i = 0; i < w.count; i += 379) {
+        double g = (double)w.diff[i], up, down;
+        float kept = w.data[i];
+
+        w.data[i] = kept + (float)h;
+        up = loss_of(net);
+        w.data[i] = kept - (float)h;
+        down = loss_of(net);
+        w.data[i] = kept;
+        assert_true(fabs((up - down) / (2 * h) - g) < 2e-3 * (1 + fabs(g)));
+    }
+    for (int64_t i = 0; i < pool.count; i += 5) {
+        double g = (double)pool.diff[i], up, down;
+        float kept = pool.data[i];
+
+        pool.data[i] = kept + (float)h;
+        forward(net, "ip", NULL);
+        up = cortado_net_loss(net);
+        pool.data[i] = kept - (float)h;
+        forward(net, "ip", NULL);
+        down = cortado_net_loss(net);
+        pool.data[i] = kept;
+        assert_true(fabs((up - down) / (2 * h) - g) < 2e-3 * (1 + fabs(g)));
+    }
+    cortado_net_close(net);
+}
+
+/* From a layer down, on a gradient of the caller's. */
+static void backward_begins_where_asked(void **state)
+{
+    cortado_net *net = open_net(TRAINED, CORTADO_TRAIN);
+    cortado_blob pool, sum;
+
+    (void)state;
+    fill(blob_of(net, "data"), 1);
+    pool = blob_of(net, "pool");
+    sum = blob_of(net, "sum");
+    forward(net, NULL, NULL);
+    for (int64_t i = 0; i < pool.count; i++) pool.diff[i] = (float)i;
+    assert_int_equal(cortado_net_backward(net, "pool", "pool"), CORTADO_OK);
+    for (int64_t i = 0; i < sum.count; i++) { /* the mean of 9 x 7 places */
+        float want = (float)(i / 63) / 63.0f;
+
+        assert_true(fabsf(sum.diff[i] - want) <= 1e-6f * (1 + want));
+    }
+    cortado_net_close(net);
+}
+
+static void weights_are_the_users(void **state)
+{
+    cortado_net *net = open_net(DEPLOY, CORTADO_TEST), *other = open_net(DEPLOY, CORTADO_TEST);
+    cortado_blob w, prob = blob_of(net, "prob");
+    char file[] = "/tmp/cortado-weights-XXXXXX.npz";
+    int fd = mkstemps(file, 4);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    fill(blob_of(net, "data"), 1);
+    fill(blob_of(other, "data"), 1);
+    forward(net, NULL, NULL);
+    assert_int_equal(cortado_net_weight(net, "ip", 0, &w), CORTADO_OK);
+    assert_null(w.diff);
+    for (int64_t i = 0; i < w.count; i++) w.data[i] = 0;
+    forward(net, NULL, NULL);
+    assert_true(prob.data[0] == 0.25f);
+    for (int64_t i = 0; i < w.count; i++) w.data[i] = (float)i / 7.0f;
+    forward(net, "ip", NULL);
+    assert_true(prob.data[0] != 0.25f);
+    forward(net, NULL, NULL);
+    assert_int_equal(cortado_net_save(net, file), CORTADO_OK);
+    assert_int_equal(cortado_net_load(other, file), CORTADO_OK);
+    forward(other, NULL, NULL);
+    for (int64_t i = 0; i < prob.count; i++)
+        assert_true(fabsf(prob.data[i] - blob_of(other, "prob").data[i]) < 1e-5f);
+    assert_int_equal(cortado_net_weight(net, "ip", 2, &w), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "layer \"ip\" has 2 weights"));
+    unlink(file);
+    cortado_net_close(net);
+    cortado_net_close(other);
+}
+
+static void inputs_get_other_shapes(void **state)
+{
+    const int64_t dim[] = { 5, 3, 8, 8 }, wrong[] = { 5, 3, -1, 8 };
+    cortado_net *net = open_net(DEPLOY, CORTADO_TEST), *train = open_net(TRAINED, CORTADO_TRAIN);
+    cortado_blob w, in, prob;
+
+    (void)state;
+    assert_int_equal(cortado_net_weight(net, "ip", 0, &w), CORTADO_OK);
+    w.data[0] = 5;
+    assert_int_equal(cortado_net_reshape(net, "data", 4, wrong), CORTADO_ERR_SHAPE);
+    assert_int_equal(cortado_net_reshape(net, "dat", 4, dim), CORTADO_ERR_ARG);
+    assert_int_equal(blob_of(net, "prob").dim[0], 2);
+    assert_int_equal(cortado_net_reshape(net, "data", 4, dim), CORTADO_OK);
+    in = blob_of(net, "data");
+    prob = blob_of(net, "prob");
+    assert_int_equal(in.count, 5 * 3 * 8 * 8);
+    assert_int_equal(prob.dim[0], 5);
+    assert_true(w.data[0] == 5);
+    fill(in, 1);
+    forward(net, NULL, NULL);
+    for (int k = 0; k < 5; k++) {
+        float all = 0;
+
+        for (int i = 0; i < 4; i++) all += prob.data[4 * k + i];
+        assert_true(fabsf(all - 1) < 1e-5f);
+    }
+    assert_int_equal(blob_of(net, "conv2").dim[2], 8);
+    assert_int_equal(cortado_net_reshape(train, "data", 4, dim), CORTADO_ERR_ARG);
+    cortado_net_close(net);
+    cortado_net_close(train);
+}
+
+static void keep_line(void *ctx, const char *line)
+{
+    snprintf(ctx, 400, "%s", line);
+}
+
+static void errors_have_texts(void **state)
+{
+    cortado_net *net = NULL;
+    cortado_blob b;
+    char line[400] = "";
+
+    (void)state;
+    assert_int_equal(cortado_net_open("/nowhere/net.prototxt", NULL, CORTADO_TEST, &net),
+                     CORTADO_ERR_IO);
+    assert_non_null(strstr(cortado_error(), "/nowhere/net.prototxt"));
+    assert_int_equal(cortado_net_open_text("layer { name: 'a' typ: 'Input' }", "x.prototxt", NULL,
+                                           CORTADO_TEST, &net),
+                     CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "x.prototxt:1:"));
+    assert_int_equal(cortado_net_open_text(DEPLOY, "tiny", "/nowhere/w.npz", CORTADO_TEST, &net),
+                     CORTADO_ERR_IO);
+    assert_int_equal(cortado_net_open_text(DEPLOY, "tiny", NULL, (cortado_phase)7, &net),
+                     CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_open(NULL, NULL, CORTADO_TEST, &net), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_forward(NULL, NULL, NULL), CORTADO_ERR_ARG);
+    assert_null(net);
+    net = open_net(DEPLOY, CORTADO_TEST);
+    cortado_log_to(keep_line, line, CORTADO_LOG_ERROR);
+    assert_int_equal(cortado_net_blob(net, "conv3", &b), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "did you mean \"conv1\"?"));
+    assert_non_null(strstr(line, "did you mean"));
+    cortado_log_to(NULL, NULL, CORTADO_LOG_ERROR);
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_ERR_ARG);
+    assert_null(strstr(line, "forward alone"));
+    assert_string_equal(cortado_status_name(CORTADO_ERR_IO), "CORTADO_ERR_IO");
+    assert_string_equal(cortado_status_name((cortado_status)99), "unknown status");
+    assert_int_equal(cortado_set_threads(-1), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_set_threads(0), CORTADO_OK);
+    assert_true(strncmp(cortado_version(), "0.1", 3) == 0);
+    cortado_net_close(net);
+    cortado_net_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest test[] = {
+        cmocka_unit_test(names_are_the_files),
+        cmocka_unit_test(blobs_are_there_when_asked),
+        cmocka_unit_test(layers_run_alone),
+        cmocka_unit_test(gradients_are_the_losses),
+        cmocka_unit_test(backward_begins_where_asked),
+        cmocka_unit_test(weights_are_the_users),
+        cmocka_unit_test(inputs_get_other_shapes),
+        cmocka_unit_test(errors_have_texts),
+    };
+
+    return cmocka_run_group_tests(test, NULL, NULL);
+}
