@@ -35,7 +35,7 @@ planner: framework/base framework/proto framework/tensor framework/math framewor
 serve/schedule: framework/base
 serve/api: framework/base framework/text serve/schedule
 serve/http: framework/base serve/api
-serve/ranks: framework/base comm/core serve/api
+serve/ranks: framework/base framework/net comm/core serve/api
 serve/net: framework/base framework/proto framework/tensor framework/net framework/text framework/exchange framework/data framework/snapshot serve/schedule serve/api
 runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config

@@ -287,21 +287,28 @@ static ct_status open_files(const ct_options *o, wish *w, server *s)
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
     if ((tokenizer != NULL) && (w->chat_template == NULL))
         w->chat = ct_chat_template_find(tokenizer);
-    /* a text that goes on has its keys and values on one rank */
-    if ((tokenizer == NULL) || (count_replicas(w, s) > 1)) w->net.cache_bytes = 0;
     return CT_OK;
 }
 
-static ct_status open_net(const ct_options *o, wish *w, server *s)
+/* How many tokens texts have: 0 without a tokenizer. */
+static ct_status share_tokens(const server *s, int64_t *n_p)
+{
+    *n_p = (s->tokenizer != NULL) ? ct_tokenizer_size(s->tokenizer) : 0;
+    return (s->job != NULL) ? ct_group_broadcast(&s->job->group.job, n_p, sizeof(*n_p)) : CT_OK;
+}
+
+static ct_status open_net(const ct_options *o, wish *w, server *s, int64_t n_token)
 {
     ct_option_place tokenizer_place = ct_options_place(o, "tokenizer");
     ct_option_place labels_place = ct_options_place(o, "labels");
     ct_any_model_options model = { .name = w->name,
                                    .tokenizer = s->tokenizer,
+                                   .n_token = n_token,
                                    .labels = is_first(s) ? ct_options_text(o, "labels") : NULL,
                                    .tokenizer_place = tokenizer_place.text,
                                    .labels_place = labels_place.text };
 
+    if (n_token == 0) w->net.cache_bytes = 0;
     CT_TRY(ct_served_open(&w->net, &s->net));
     CT_TRY(ct_any_model_create(s->net, &model, &s->model));
     w->queue.most_tokens = ct_any_model_most(s->model);
@@ -375,8 +382,11 @@ static ct_status make_model(const wish *w, server *s)
 /* Opened on every rank, and timed on all of them at once, as they will run. */
 static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_cost *cost)
 {
+    int64_t n_token;
+
     CT_TRY(agree(s, open_files(o, w, s)));
-    CT_TRY(agree(s, open_net(o, w, s)));
+    CT_TRY(share_tokens(s, &n_token));
+    CT_TRY(agree(s, open_net(o, w, s, n_token)));
     CT_TRY(compare_weights(w, s));
     if (w->net.deterministic) CT_TRY(compare_processors(s));
     CT_TRY(ct_costs_find(&s->costs, s->job, s->model, ct_served_whole(s->net), cost));
@@ -407,9 +417,8 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
     return ct_dispatch_start(s->dispatch);
 }
 
-static const char *why_no_texts(const wish *w, const server *s)
+static const char *why_no_texts(const server *s)
 {
-    if (count_replicas(w, s) > 1) return "in a job of several ranks there are none";
     return (s->tokenizer == NULL) ? "the server has no --tokenizer" : NULL;
 }
 
@@ -436,7 +445,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
                            .deadline_s = w->deadline_s,
                            .chat = w->chat,
                            .deterministic = w->net.deterministic,
-                           .no_texts = why_no_texts(w, s),
+                           .no_texts = why_no_texts(s),
                            .most_inputs = (w->queue.most_waiting < MOST_INPUTS)
                                               ? w->queue.most_waiting
                                               : MOST_INPUTS };
@@ -451,9 +460,9 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
             1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0], 1e3 * cost->s[0]);
     if (model->most_context > 0)
         CT_INFO("Texts go on up to %" PRId64 " tokens; the cache has room for %" PRId64
-                " (%.0f MiB). Chats: %s.",
+                " (%.0f MiB%s). Chats: %s.",
                 model->most_context, model->cache_tokens, w->net.cache_bytes / 0x1p20,
-                ct_chat_template_name(w->chat));
+                (s->replicas != NULL) ? ", on each rank" : "", ct_chat_template_name(w->chat));
     tell_ranks(w, s);
     return CT_OK;
 }

@@ -59,6 +59,13 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     return w->of->open(w->of->ctx, id, n, capacity, sequence_p, kept_p);
 }
 
+static ct_status place_sequence(void *ctx, const ct_sequence_place *place, void **sequence_p)
+{
+    const ct_watched *w = ctx;
+
+    return w->of->place(w->of->ctx, place, sequence_p);
+}
+
 static void close_sequence(void *ctx, void *sequence)
 {
     const ct_watched *w = ctx;
@@ -96,5 +103,6 @@ void ct_watched_init(ct_watched *w, const ct_served_model *of, const ct_job *job
     w->model.open = open_sequence;
     w->model.close = close_sequence;
     w->model.peek = peek;
+    w->model.place = place_sequence;
     w->model.grow = grow;
 }

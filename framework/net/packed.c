@@ -36,6 +36,7 @@ struct ct_packed_sequence {
     ct_packed_net *net;
     ct_page_list list;
     int64_t capacity;
+    bool placed; /* the pool does not know of it */
 };
 
 struct ct_packed_net {
@@ -499,14 +500,12 @@ ct_status ct_packed_net_check_ids(const ct_packed_net *p, int64_t n, const char 
 
 /* ---- sequences that grow */
 
-ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n, int64_t capacity,
-                                  ct_packed_sequence **s_p, int64_t *kept_p)
+/* A sequence without pages. */
+static ct_status make_sequence(ct_packed_net *p, int64_t n, int64_t capacity,
+                               ct_packed_sequence **s_p)
 {
     ct_packed_sequence *s;
-    ct_status status;
-    bool room;
 
-    *s_p = NULL;
     if (p->cache.pool == NULL) return CT_FAIL(CT_ERR_CONFIG, "the net was made without a cache");
     if ((n < 1) || (capacity < n))
         return CT_FAIL(CT_ERR_ARG, "a sequence of %" PRId64 " tokens that begins with %" PRId64,
@@ -523,12 +522,60 @@ ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n
     s = calloc(1, sizeof(*s));
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
     *s = (ct_packed_sequence){ .net = p, .capacity = capacity };
+    *s_p = s;
+    return CT_OK;
+}
+
+ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n, int64_t capacity,
+                                  ct_packed_sequence **s_p, int64_t *kept_p)
+{
+    ct_packed_sequence *s;
+    ct_status status;
+    bool room;
+
+    *s_p = NULL;
+    CT_TRY(make_sequence(p, n, capacity, &s));
     status = ct_page_list_open(p->cache.pool, id, n, capacity, &s->list, &room);
     if ((status != CT_OK) || !room) {
         free(s);
         return status;
     }
     *kept_p = s->list.length;
+    *s_p = s;
+    return CT_OK;
+}
+
+static ct_status check_pages(const ct_packed_net *p, const int32_t *page, int64_t n,
+                             int64_t capacity, int64_t kept)
+{
+    if ((n < ct_pages_of(capacity)) || (kept < 0) || (kept > capacity))
+        return CT_FAIL(CT_ERR_ARG,
+                       "a sequence of %" PRId64 " tokens, %" PRId64 " of them kept, in %" PRId64
+                       " pages",
+                       capacity, kept, n);
+    for (int64_t i = 0; i < n; i++) {
+        if ((page[i] < 0) || (page[i] >= p->pages))
+            return CT_FAIL(CT_ERR_ARG, "page %" PRId32 " of a cache of %" PRId64, page[i],
+                           p->pages);
+    }
+    return CT_OK;
+}
+
+ct_status ct_packed_sequence_place(ct_packed_net *p, const int32_t *page, int64_t n,
+                                   int64_t capacity, int64_t kept, ct_packed_sequence **s_p)
+{
+    ct_packed_sequence *s;
+
+    CT_TRY(check_pages(p, page, n, capacity, kept));
+    CT_TRY(make_sequence(p, 1, capacity, &s));
+    s->placed = true;
+    s->list = (ct_page_list){ .n = n, .length = kept };
+    s->list.page = malloc((size_t)(n + 1) * sizeof(*page));
+    if (s->list.page == NULL) {
+        free(s);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    }
+    memcpy(s->list.page, page, (size_t)n * sizeof(*page));
     *s_p = s;
     return CT_OK;
 }
@@ -541,7 +588,10 @@ int64_t ct_packed_net_peek(const ct_packed_net *p, const int32_t *id, int64_t n)
 void ct_packed_sequence_close(ct_packed_sequence *s)
 {
     if (s == NULL) return;
-    ct_page_list_close(s->net->cache.pool, &s->list);
+    if (s->placed)
+        free(s->list.page);
+    else
+        ct_page_list_close(s->net->cache.pool, &s->list);
     free(s);
 }
 
@@ -691,8 +741,13 @@ ct_status ct_packed_net_run(ct_packed_net *p, ct_packed_item *item, int64_t n)
     CT_TRY(status);
     take_rows(p, item, n);
     for (int64_t s = 0; s < n; s++) {
-        if (item[s].sequence != NULL)
-            ct_page_list_grow(p->cache.pool, &item[s].sequence->list, item[s].id, item[s].n);
+        ct_packed_sequence *grown = item[s].sequence;
+
+        if (grown == NULL) continue;
+        if (grown->placed)
+            grown->list.length += item[s].n;
+        else
+            ct_page_list_grow(p->cache.pool, &grown->list, item[s].id, item[s].n);
     }
     return CT_OK;
 }

@@ -107,6 +107,11 @@ ct_status ct_packed_net_shape(ct_packed_net *p, const ct_packed_item *item, int6
  *  fewer rows; or there is no cache, or a smaller one. */
 ct_status ct_packed_sequence_open(ct_packed_net *p, const int32_t *id, int64_t n, int64_t capacity,
                                   ct_packed_sequence **s_p, int64_t *kept_p);
+/** The same, where another than the net has the table of its pages, and says which ones: page[n].
+ *  The cache has the first `kept` tokens. All sequences of a net are opened in one of both ways.
+ *  CT_ERR_ARG: pages that the net has not, or not enough of them. */
+ct_status ct_packed_sequence_place(ct_packed_net *p, const int32_t *page, int64_t n,
+                                   int64_t capacity, int64_t kept, ct_packed_sequence **s_p);
 /** *kept_p, were it opened now; 0 without a cache. Any thread. */
 int64_t ct_packed_net_peek(const ct_packed_net *p, const int32_t *id, int64_t n);
 /** Its pages serve sequences that begin alike until the room is needed. NULL allowed. */

@@ -109,6 +109,16 @@ static void forget(ct_page_pool *p, int32_t i)
     g->number = 0;
 }
 
+void ct_page_pool_forget(ct_page_pool *p)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    for (int64_t i = 0; i < p->n; i++) {
+        p->page[i].number = 0;
+        p->bucket[i] = NONE;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
 /* ---- the queue of those that no list has */
 
 static void leave(ct_page_pool *p, int32_t i)

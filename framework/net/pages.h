@@ -52,6 +52,8 @@ void ct_page_list_close(ct_page_pool *p, ct_page_list *list);
 int64_t ct_page_pool_free(ct_page_pool *p);
 /** The length that a list would have, were it opened now. */
 int64_t ct_page_pool_peek(ct_page_pool *p, const int32_t *id, int64_t n);
+/** What pages hold is no more what it was: none is found by it. Lists keep theirs. */
+void ct_page_pool_forget(ct_page_pool *p);
 /** Pages for so many tokens. */
 static inline int64_t ct_pages_of(int64_t tokens)
 {

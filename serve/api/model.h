@@ -57,9 +57,17 @@ typedef struct ct_work_piece {
     const int32_t *id;
     int64_t n;
     bool wants;         /* the scores behind its last token                                  */
-    const float *score; /* they, of n_id tokens at least, until the model runs again          */
+    const float *score; /* they, n_score, until the model runs again                          */
     bool failed;        /* this one alone could not grow                                      */
 } ct_work_piece;
+
+/** Where a sequence lies whose pages another rank gives. */
+typedef struct ct_sequence_place {
+    const int32_t *page; /* [n_page] of the model's cache                */
+    int64_t n_page;
+    const int32_t *id; /* [kept]: its first tokens, that are there     */
+    int64_t kept, capacity;
+} ct_sequence_place;
 
 typedef struct ct_served_model {
     const char *name;
@@ -88,7 +96,9 @@ typedef struct ct_served_model {
     /* ---- Completions. most_context 0: it makes none. While it grows sequences none are opened or
      * closed. */
     int64_t most_context; /* tokens of a prompt and what follows it                          */
-    const ct_tokenizer *tokenizer; /* of the tokens that are made; not NULL with most_context   */
+    const ct_tokenizer *tokenizer; /* of the tokens that are made; on rank 0 not NULL with
+                                    * most_context                                           */
+    int64_t n_score;      /* of a token: at least those that the tokenizer has               */
     int64_t cache_tokens; /* of all sequences that have begun, in pages of page_tokens       */
     int64_t page_tokens;
     /** A sequence that begins with id[n] and has at most `capacity` tokens. *kept_p: of how many
@@ -100,6 +110,8 @@ typedef struct ct_served_model {
     /** *kept_p, were id[n] opened now; also while sequences grow. */
     int64_t (*peek)(void *ctx, const int32_t *id, int64_t n);
     ct_status (*grow)(void *ctx, ct_work_piece *piece, int n);
+    /** On other ranks in place of `open` and `peek`. */
+    ct_status (*place)(void *ctx, const ct_sequence_place *place, void **sequence_p);
 } ct_served_model;
 
 #endif

@@ -40,7 +40,9 @@ static ct_status make_tokens(const ct_served *net, const ct_any_model_options *o
                        o->tokenizer_place, ct_tokenizer_source(t), ct_tokenizer_size(t) - 1,
                        n_id - 1);
     m->most = ct_packed_net_most_tokens(ct_served_net(net));
-    return ct_net_model_create(ct_served_net(net), t, o->name, &m->tokens);
+    CT_TRY(ct_net_model_create(ct_served_net(net), t, o->name, &m->tokens));
+    if (t == NULL) ct_net_model_score(m->tokens, o->n_token);
+    return CT_OK;
 }
 
 ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *o,

@@ -13,6 +13,7 @@ typedef struct ct_any_model ct_any_model;
 typedef struct ct_any_model_options {
     const char *name;              /* what clients call it                                  */
     const ct_tokenizer *tokenizer; /* of a net of tokens; borrowed. NULL: clients send ids  */
+    int64_t n_token;               /* that rank 0's tokenizer has, where this rank has none  */
     const char *labels;            /* of a net of pictures, a file; NULL: classes have none */
     /* what messages call these two: the option, or the field of the net's file */
     const char *tokenizer_place, *labels_place;

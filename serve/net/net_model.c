@@ -17,6 +17,7 @@ struct ct_net_model {
     ct_packed_net *net;
     names own;
     const ct_tokenizer *tokenizer;
+    int64_t n_scored;      /* tokens of the tokenizer that makes texts; 0: none */
     int32_t before, after; /* ids around a text; -1: none                  */
     ct_served_model served;
     ct_served_blob input, output;
@@ -31,6 +32,8 @@ struct ct_net_model {
 typedef struct growing {
     ct_packed_sequence *sequence;
     int64_t capacity;
+    int32_t *page; /* [n_page] that another rank gives it; NULL: the net's */
+    int64_t n_page;
     ct_ids ids; /* that the net has */
     struct growing *next;
 } growing;
@@ -130,6 +133,28 @@ static ct_status infer(void *ctx, ct_work *const *work, int n)
 
 /* ---- texts that go on */
 
+static void free_growing(growing *g)
+{
+    ct_packed_sequence_close(g->sequence);
+    ct_ids_destroy(&g->ids);
+    free(g->page);
+    free(g);
+}
+
+/* Room for all of its ids: once the net has some, nothing may fail any more. */
+static ct_status keep_ids(growing *g, const int32_t *id, int64_t kept)
+{
+    CT_TRY(ct_ids_reserve(&g->ids, g->capacity));
+    return ct_ids_add(&g->ids, id, kept);
+}
+
+static void take_in(ct_net_model *m, growing *g, void **sequence_p)
+{
+    g->next = m->growing;
+    m->growing = g;
+    *sequence_p = g;
+}
+
 static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
                                void **sequence_p, int64_t *kept_p)
 {
@@ -142,19 +167,39 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
     g->capacity = capacity;
     status = ct_packed_sequence_open(m->net, id, n, capacity, &g->sequence, kept_p);
-    /* room for all of them: once the net has some, nothing may fail any more */
-    if ((status == CT_OK) && (g->sequence != NULL)) status = ct_ids_reserve(&g->ids, capacity);
-    if ((status == CT_OK) && (g->sequence != NULL)) status = ct_ids_add(&g->ids, id, *kept_p);
-    if ((status != CT_OK) || (g->sequence == NULL)) {
-        ct_packed_sequence_close(g->sequence);
-        ct_ids_destroy(&g->ids);
-        free(g);
-        return status;
-    }
-    g->next = m->growing;
-    m->growing = g;
-    *sequence_p = g;
-    return CT_OK;
+    if ((status == CT_OK) && (g->sequence != NULL)) status = keep_ids(g, id, *kept_p);
+    if ((status != CT_OK) || (g->sequence == NULL))
+        free_growing(g);
+    else
+        take_in(m, g, sequence_p);
+    return status;
+}
+
+static ct_status place_growing(const ct_net_model *m, const ct_sequence_place *at, growing *g)
+{
+    g->page = malloc((size_t)at->n_page * sizeof(*g->page) + 1);
+    if (g->page == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    memcpy(g->page, at->page, (size_t)at->n_page * sizeof(*g->page));
+    CT_TRY(ct_packed_sequence_place(m->net, at->page, at->n_page, at->capacity, at->kept,
+                                    &g->sequence));
+    return keep_ids(g, at->id, at->kept);
+}
+
+static ct_status place_sequence(void *ctx, const ct_sequence_place *at, void **sequence_p)
+{
+    ct_net_model *m = ctx;
+    growing *g = calloc(1, sizeof(*g));
+    ct_status status;
+
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    g->capacity = at->capacity;
+    g->n_page = at->n_page;
+    status = place_growing(m, at, g);
+    if (status != CT_OK)
+        free_growing(g);
+    else
+        take_in(m, g, sequence_p);
+    return status;
 }
 
 static int64_t peek(void *ctx, const int32_t *id, int64_t n)
@@ -171,9 +216,7 @@ static void close_sequence(void *ctx, void *sequence)
 
     while (*at != g) at = &(*at)->next;
     *at = g->next;
-    ct_packed_sequence_close(g->sequence);
-    ct_ids_destroy(&g->ids);
-    free(g);
+    free_growing(g);
 }
 
 static ct_status grow(void *ctx, ct_work_piece *piece, int n)
@@ -202,15 +245,26 @@ static ct_status grow(void *ctx, ct_work_piece *piece, int n)
     return CT_OK;
 }
 
+/* In another net. */
+static ct_status open_again(ct_packed_net *net, const growing *g, ct_packed_sequence **s_p,
+                            int64_t *kept_p)
+{
+    int32_t none = 0;
+
+    *kept_p = 0;
+    if (g->page != NULL)
+        return ct_packed_sequence_place(net, g->page, g->n_page, g->capacity, 0, s_p);
+    return ct_packed_sequence_open(net, (g->ids.n > 0) ? g->ids.id : &none,
+                                   (g->ids.n > 0) ? g->ids.n : 1, g->capacity, s_p, kept_p);
+}
+
 /* The tokens that a sequence has, once more, in another net. */
 static ct_status grow_again(ct_net_model *m, ct_packed_net *net, const growing *g,
                             ct_packed_sequence **s_p)
 {
     int64_t most = ct_packed_net_most_tokens(net), kept, n;
-    int32_t none = 0;
 
-    CT_TRY(ct_packed_sequence_open(net, (g->ids.n > 0) ? g->ids.id : &none,
-                                   (g->ids.n > 0) ? g->ids.n : 1, g->capacity, s_p, &kept));
+    CT_TRY(open_again(net, g, s_p, &kept));
     if (*s_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no room in the cache of the new net");
     for (int64_t at = kept; at < g->ids.n; at += n) {
         n = (g->ids.n - at < most) ? g->ids.n - at : most;
@@ -264,8 +318,8 @@ static ct_status take_names(ct_net_model *m, const char *name)
 /* Whether its rows are the scores of the tokenizer's next one. */
 static bool scores_tokens(const ct_net_model *m)
 {
-    return (ct_packed_net_cached(m->net) > 0) && (m->tokenizer != NULL) &&
-           (ct_packed_net_columns(m->net) >= ct_tokenizer_size(m->tokenizer));
+    return (ct_packed_net_cached(m->net) > 0) && (m->n_scored > 0) &&
+           (ct_packed_net_columns(m->net) >= m->n_scored);
 }
 
 static void describe(ct_net_model *m)
@@ -301,9 +355,11 @@ static void describe(ct_net_model *m)
     m->served.cache_tokens = ct_packed_net_cached(m->net);
     m->served.page_tokens = ct_packed_net_page_tokens(m->net);
     m->served.tokenizer = m->tokenizer;
+    m->served.n_score = ct_packed_net_columns(m->net);
     m->served.open = open_sequence;
     m->served.close = close_sequence;
     m->served.peek = peek;
+    m->served.place = place_sequence;
     m->served.grow = grow;
 }
 
@@ -312,6 +368,7 @@ static void take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
     m->tokenizer = t;
     m->before = m->after = -1;
     if (t == NULL) return;
+    m->n_scored = ct_tokenizer_size(t);
     m->before = ct_tokenizer_find_special(t, "[CLS]");
     m->after = ct_tokenizer_find_special(t, "[SEP]");
     if ((m->before < 0) || (m->after < 0)) m->before = m->after = -1;
@@ -341,6 +398,12 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     describe(m);
     *m_p = m;
     return CT_OK;
+}
+
+void ct_net_model_score(ct_net_model *m, int64_t n)
+{
+    m->n_scored = n;
+    describe(m);
 }
 
 /* What clients have been told stays so. */

@@ -21,6 +21,9 @@ typedef struct ct_net_model ct_net_model;
  * the tokenizer. One with [CLS] and [SEP] has them put around a text. CT_ERR_NOMEM. */
 ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
                               ct_net_model **m_p);
+/** Before it answers: texts go on by n tokens that another rank's tokenizer has. Where the net does
+ *  not score so many, it makes none, as with a tokenizer of its own. */
+void ct_net_model_score(ct_net_model *m, int64_t n);
 /** CT_ERR_CONFIG, logged: the net's ids, rows, lengths, or names of input and output are others. */
 ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net);
 /** Runs on that net from now on, the same with other weights, which it accepts; while no batch

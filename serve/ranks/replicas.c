@@ -7,13 +7,14 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
+#include "serve/ranks/sequences.h"
 #include "serve/ranks/work_bytes.h"
 
 static const size_t part = (size_t)1 << 30; /* of a message: counts of MPI are int */
 
 /* ---- a message: its head, then its bytes in parts */
 
-typedef enum { ORDER_RUN, ORDER_OPEN, ORDER_TAKE, ORDER_DROP, ORDER_END } order;
+typedef enum { ORDER_RUN, ORDER_GROW, ORDER_OPEN, ORDER_TAKE, ORDER_DROP, ORDER_END } order;
 
 typedef struct head {
     int64_t order, status; /* status: of an answer */
@@ -85,7 +86,8 @@ typedef enum {
 typedef struct replica {
     ct_replicas *r;
     int rank;
-    ct_served_model model; /* ctx: this */
+    ct_served_model model;       /* ctx: this */
+    ct_far_sequences *sequences; /* NULL: it makes no texts */
     phase phase;
     head ask;
     ct_text body; /* that is asked */
@@ -174,6 +176,50 @@ static ct_status infer_there(void *ctx, ct_work *const *work, int n)
     return run_there(ctx, CT_WORK_INFER, work, n);
 }
 
+static ct_status open_there(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
+                            void **sequence_p, int64_t *kept_p)
+{
+    return ct_far_sequence_open(((replica *)ctx)->sequences, id, n, capacity, sequence_p, kept_p);
+}
+
+static void close_there(void *ctx, void *sequence)
+{
+    ct_far_sequence_close(((replica *)ctx)->sequences, sequence);
+}
+
+static int64_t peek_there(void *ctx, const int32_t *id, int64_t n)
+{
+    return ct_far_sequences_peek(((replica *)ctx)->sequences, id, n);
+}
+
+static ct_status grow_there(void *ctx, ct_work_piece *piece, int n)
+{
+    replica *p = ctx;
+    ct_text body = { 0 };
+    size_t size = 0;
+    char *data = NULL;
+
+    ct_far_sequences_ask(p->sequences, piece, n, &body);
+    if (body.failed) {
+        ct_text_destroy(&body);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to send %d texts to rank %d", n, p->rank);
+    }
+    ct_far_sequences_told(p->sequences);
+    post(p, ORDER_GROW, &body);
+    CT_TRY(await(p, true, &data, &size));
+    return ct_far_sequences_take_answer(p->sequences, piece, n, data, size);
+}
+
+static ct_status make_sequences(replica *p)
+{
+    if (p->model.most_context == 0) return CT_OK;
+    p->model.open = open_there;
+    p->model.close = close_there;
+    p->model.peek = peek_there;
+    p->model.grow = grow_there;
+    return ct_far_sequences_create(&p->model, &p->sequences);
+}
+
 static ct_status make(ct_replicas *r)
 {
     r->replica = calloc((size_t)r->n + 1, sizeof(*r->replica));
@@ -191,6 +237,7 @@ static ct_status make(ct_replicas *r)
         p->model.infer = infer_there;
         p->made = (ct_cond_init(&p->changed) == 0);
         if (!p->made) return CT_FAIL(CT_ERR_NOMEM, "no lock for a replica");
+        CT_TRY(make_sequences(p));
     }
     return r->made ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no lock for the replicas");
 }
@@ -216,8 +263,10 @@ ct_status ct_replicas_create(ct_comm *c, const ct_served_model *model, void (*wa
 void ct_replicas_destroy(ct_replicas *r)
 {
     if (r == NULL) return;
-    for (int i = 0; (r->replica != NULL) && (i < r->n); i++)
+    for (int i = 0; (r->replica != NULL) && (i < r->n); i++) {
+        ct_far_sequences_destroy(r->replica[i].sequences);
         if (r->replica[i].made) (void)pthread_cond_destroy(&r->replica[i].changed);
+    }
     if (r->made) (void)pthread_mutex_destroy(&r->lock);
     free(r->replica);
     free(r);
@@ -301,7 +350,8 @@ ct_status ct_replicas_check(ct_replicas *r, double limit_s)
             (p->ask.order == ORDER_OPEN)) /* files may be slow */
             continue;
         late = p->rank;
-        what = (p->ask.order == ORDER_RUN) ? "a batch" : "a word of rank 0";
+        what = ((p->ask.order == ORDER_RUN) || (p->ask.order == ORDER_GROW)) ? "a batch"
+                                                                             : "a word of rank 0";
     }
     (void)pthread_mutex_unlock(&r->lock);
     if (late < 0) return CT_OK;
@@ -350,11 +400,32 @@ ct_status ct_replicas_opened(ct_replicas *r, uint64_t checksum, bool tell)
     return all;
 }
 
+/* With new weights sequences grow there again, and those are to be known first. */
+static void post_take(replica *p)
+{
+    ct_text body = { 0 };
+
+    if (p->sequences != NULL) {
+        ct_far_sequences_tell(p->sequences, &body);
+        if (body.failed)
+            ct_text_destroy(&body);
+        else
+            ct_far_sequences_told(p->sequences);
+        ct_far_sequences_renew(p->sequences);
+    }
+    post(p, ORDER_TAKE, &body);
+}
+
 ct_status ct_replicas_take(ct_replicas *r, bool use)
 {
     ct_status all = CT_OK;
 
-    for (int i = 0; i < r->n; i++) post(&r->replica[i], use ? ORDER_TAKE : ORDER_DROP, NULL);
+    for (int i = 0; i < r->n; i++) {
+        if (use)
+            post_take(&r->replica[i]);
+        else
+            post(&r->replica[i], ORDER_DROP, NULL);
+    }
     for (int i = 0; i < r->n; i++) {
         ct_status status = await_none(&r->replica[i]);
 
@@ -411,19 +482,36 @@ static ct_status open_here(const ct_replica_weights *w, ct_text *answer)
     return answer->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for an answer") : CT_OK;
 }
 
-static ct_status do_order(const stream *s, const ct_served_model *m, const ct_replica_weights *w,
-                          ct_text *answer)
+/* What one of the other ranks has. */
+typedef struct follower {
+    const ct_served_model *model;
+    const ct_replica_weights *weights;
+    ct_near_sequences sequences;
+} follower;
+
+/* Sequences of which it could not hear fail when they are to grow. */
+static void take_here(follower *f, const char *data, size_t size)
 {
+    if (size > 0) (void)ct_near_sequences_hear(&f->sequences, data, size);
+    f->weights->take(f->weights->ctx, true);
+}
+
+static ct_status do_order(follower *f, const stream *s, ct_text *answer)
+{
+    size_t size = (size_t)s->head.size;
+
     switch ((order)s->head.order) {
     case ORDER_RUN:
-        return run_here(m, s->data, (size_t)s->head.size, answer);
+        return run_here(f->model, s->data, size, answer);
+    case ORDER_GROW:
+        return ct_near_sequences_grow(&f->sequences, s->data, size, answer);
     case ORDER_OPEN:
-        return open_here(w, answer);
+        return open_here(f->weights, answer);
     case ORDER_TAKE:
-        w->take(w->ctx, true);
+        take_here(f, s->data, size);
         return CT_OK;
     case ORDER_DROP:
-        w->take(w->ctx, false);
+        f->weights->take(f->weights->ctx, false);
         return CT_OK;
     case ORDER_END:
         break;
@@ -444,25 +532,32 @@ static ct_status send_answer(ct_comm *c, int tag, ct_status status, ct_text *ans
     return wait_stream(&s);
 }
 
+/* One order and its answer. */
+static ct_status obey(ct_comm *c, int tag, follower *f, bool *ends_p)
+{
+    ct_text answer = { 0 };
+    ct_status status;
+    stream s;
+
+    open_stream(&s, c, 0, tag, false);
+    status = wait_stream(&s);
+    if (status == CT_OK) {
+        *ends_p = (s.head.order == ORDER_END);
+        status = send_answer(c, tag, do_order(f, &s, &answer), &answer);
+    }
+    free(s.data);
+    ct_text_destroy(&answer);
+    return status;
+}
+
 ct_status ct_replicas_obey(ct_comm *c, const ct_served_model *model, const ct_replica_weights *w)
 {
+    follower f = { .model = model, .weights = w, .sequences = { .model = model } };
     int tag = ct_comm_take_tags(c, 1);
+    ct_status status = CT_OK;
     bool ends = false;
 
-    while (!ends) {
-        ct_text answer = { 0 };
-        ct_status status;
-        stream s;
-
-        open_stream(&s, c, 0, tag, false);
-        status = wait_stream(&s);
-        if (status == CT_OK) {
-            ends = (s.head.order == ORDER_END);
-            status = send_answer(c, tag, do_order(&s, model, w, &answer), &answer);
-        }
-        free(s.data);
-        ct_text_destroy(&answer);
-        CT_TRY(status);
-    }
-    return CT_OK;
+    while (!ends && (status == CT_OK)) status = obey(c, tag, &f, &ends);
+    ct_near_sequences_end(&f.sequences);
+    return status;
 }

@@ -3,7 +3,8 @@
  * Rank 0 has for each other rank a ct_served_model, whose embed and infer send the works there and
  * wait for what comes out. Any threads call them. They only leave the message, wake the one thread
  * that calls MPI, and sleep until it has the answer: ct_replicas_move() is that thread's. A replica
- * is asked one thing at a time, and answers it; so a link needs no order of its own.
+ * is asked one thing at a time, and answers it; so a link needs no order of its own. Sequences grow
+ * there, too (sequences.h): opening and closing them asks nothing.
  *
  * The other ranks obey (ct_replicas_obey()): batches, new weights, the end. Where there is nothing
  * to do they sleep between looks, longer and longer, since waits inside MPI would take a core.
@@ -39,7 +40,7 @@ void ct_replicas_open(ct_replicas *r);
  *  the weights of one are not those of `checksum`. tell false: rank 0 has failed itself, and said
  *  why; nothing is logged, and sums are not compared. */
 ct_status ct_replicas_opened(ct_replicas *r, uint64_t checksum, bool tell);
-/** They go over to what they opened, or close it. While no batch runs. */
+/** They go over to what they opened, or close it. While no batch runs; sequences go on. */
 ct_status ct_replicas_take(ct_replicas *r, bool use);
 
 /** Ends what the others do, and returns once all have heard it. No thread asks them any more.

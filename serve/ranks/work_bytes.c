@@ -4,46 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is still to be read. */
-typedef struct bytes {
-    const char *at;
-    size_t left;
-    bool bad; /* it ended too soon, or has what cannot be */
-} bytes;
-
-static void add_count(ct_text *to, int64_t v)
-{
-    ct_text_add_bytes(to, (const char *)&v, sizeof(v));
-}
-
-static void take(bytes *b, void *to, size_t n)
-{
-    if (b->bad || (n > b->left)) {
-        b->bad = true;
-        return;
-    }
-    if (n > 0) memcpy(to, b->at, n);
-    b->at += n;
-    b->left -= n;
-}
-
-/* At most as many as the bytes that are left, in units of `each`. */
-static int64_t take_count(bytes *b, size_t each)
-{
-    int64_t v = 0;
-
-    take(b, &v, sizeof(v));
-    if (!b->bad && (v >= 0) && ((uint64_t)v <= b->left / each)) return v;
-    b->bad = true;
-    return 0;
-}
-
-static ct_status check_end(const bytes *b)
-{
-    if (!b->bad && (b->left == 0)) return CT_OK;
-    return CT_FAIL(CT_ERR_COMM, "a message between replicas: %s",
-                   b->bad ? "it ends too soon" : "it goes on beyond its end");
-}
+#include "serve/ranks/bytes.h"
 
 /* ---- values */
 
@@ -59,33 +20,33 @@ static void add_values(ct_text *to, const ct_served_values *v)
 {
     int64_t n = count_values(v);
 
-    add_count(to, v->n_dim);
-    for (int i = 0; i < v->n_dim; i++) add_count(to, v->dim[i]);
-    add_count(to, n);
+    ct_bytes_add_count(to, v->n_dim);
+    for (int i = 0; i < v->n_dim; i++) ct_bytes_add_count(to, v->dim[i]);
+    ct_bytes_add_count(to, n);
     if (n > 0) ct_text_add_bytes(to, (const char *)v->data, (size_t)n * sizeof(float));
 }
 
-static ct_status take_values(bytes *b, ct_served_values *v)
+static ct_status take_values(ct_bytes *b, ct_served_values *v)
 {
-    int64_t n_dim = take_count(b, sizeof(int64_t)), n, all = 1;
+    int64_t n_dim = ct_bytes_take_count(b, sizeof(int64_t)), n, all = 1;
 
     memset(v, 0, sizeof(*v));
     if (n_dim > CT_SERVED_DIMS) b->bad = true;
     for (int i = 0; !b->bad && (i < n_dim); i++) {
-        take(b, &v->dim[i], sizeof(v->dim[i]));
+        ct_bytes_take(b, &v->dim[i], sizeof(v->dim[i]));
         if ((v->dim[i] < 0) || ((v->dim[i] > 0) && (all > (int64_t)b->left / v->dim[i])))
             b->bad = true;
         else
             all *= v->dim[i];
     }
-    n = take_count(b, sizeof(float));
+    n = ct_bytes_take_count(b, sizeof(float));
     if (n != all) b->bad = true;
     if (b->bad) return CT_OK; /* told at the end */
     v->n_dim = (int)n_dim;
     v->data = malloc((size_t)n * sizeof(float) + 1);
     if (v->data == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " numbers of a request", n);
-    take(b, v->data, (size_t)n * sizeof(float));
+    ct_bytes_take(b, v->data, (size_t)n * sizeof(float));
     return CT_OK;
 }
 
@@ -94,30 +55,29 @@ static ct_status take_values(bytes *b, ct_served_values *v)
 void ct_work_bytes_ask(const ct_served_model *m, ct_work_kind kind, ct_work *const *work, int n,
                        ct_text *to)
 {
-    add_count(to, kind);
-    add_count(to, n);
+    ct_bytes_add_count(to, kind);
+    ct_bytes_add_count(to, n);
     for (int i = 0; i < n; i++) {
         const ct_work *w = work[i];
 
-        add_count(to, w->padding);
+        ct_bytes_add_count(to, w->padding);
         if (kind == CT_WORK_EMBED) {
-            add_count(to, w->ids.n);
-            ct_text_add_bytes(to, (const char *)w->ids.id, (size_t)w->ids.n * sizeof(*w->ids.id));
+            ct_bytes_add_ids(to, w->ids.id, w->ids.n);
         } else {
             for (int k = 0; k < m->n_input; k++) add_values(to, &w->input[k]);
         }
     }
 }
 
-static ct_status take_ids(bytes *b, ct_ids *ids)
+static ct_status take_ids(ct_bytes *b, ct_ids *ids)
 {
-    int64_t n = take_count(b, sizeof(*ids->id));
+    int64_t n = ct_bytes_take_count(b, sizeof(*ids->id));
 
     *ids = (ct_ids){ 0 };
     ids->id = malloc((size_t)n * sizeof(*ids->id) + 1);
     if (ids->id == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " ids of a request", n);
-    take(b, ids->id, (size_t)n * sizeof(*ids->id));
+    ct_bytes_take(b, ids->id, (size_t)n * sizeof(*ids->id));
     ids->n = ids->room = n;
     return CT_OK;
 }
@@ -145,29 +105,29 @@ static ct_status make_room(const ct_served_model *m, ct_works *w, int64_t n)
     return CT_OK;
 }
 
-static ct_status read_works(const ct_served_model *m, bytes *b, ct_works *w)
+static ct_status read_works(const ct_served_model *m, ct_bytes *b, ct_works *w)
 {
     int64_t kind = 0, n;
 
-    take(b, &kind, sizeof(kind));
-    n = take_count(b, sizeof(int64_t));
+    ct_bytes_take(b, &kind, sizeof(kind));
+    n = ct_bytes_take_count(b, sizeof(int64_t));
     if ((kind != CT_WORK_EMBED) && (kind != CT_WORK_INFER)) b->bad = true;
-    if (b->bad || (n > INT32_MAX / 64)) return check_end(b);
+    if (b->bad || (n > INT32_MAX / 64)) return ct_bytes_check_end(b);
     w->kind = (ct_work_kind)kind;
     CT_TRY(make_room(m, w, n));
     for (int i = 0; i < w->n; i++) {
-        take(b, &w->work[i].padding, sizeof(w->work[i].padding));
+        ct_bytes_take(b, &w->work[i].padding, sizeof(w->work[i].padding));
         if (w->work[i].padding < 0) b->bad = true;
         if (w->kind == CT_WORK_EMBED) CT_TRY(take_ids(b, &w->work[i].ids));
         for (int k = 0; (w->kind == CT_WORK_INFER) && (k < m->n_input); k++)
             CT_TRY(take_values(b, &w->work[i].input[k]));
     }
-    return check_end(b);
+    return ct_bytes_check_end(b);
 }
 
 ct_status ct_works_read(const ct_served_model *m, const char *data, size_t size, ct_works *w)
 {
-    bytes b = { data, size, false };
+    ct_bytes b = { data, size, false };
 
     memset(w, 0, sizeof(*w));
     return read_works(m, &b, w);
@@ -201,13 +161,13 @@ void ct_work_bytes_answer(const ct_served_model *m, ct_work_kind kind, ct_work *
 ct_status ct_work_bytes_take_answer(const ct_served_model *m, ct_work_kind kind,
                                     ct_work *const *work, int n, const char *data, size_t size)
 {
-    bytes b = { data, size, false };
+    ct_bytes b = { data, size, false };
 
     for (int i = 0; i < n; i++) {
         if (kind == CT_WORK_EMBED)
-            take(&b, work[i]->row, (size_t)m->embedding_size * sizeof(float));
+            ct_bytes_take(&b, work[i]->row, (size_t)m->embedding_size * sizeof(float));
         for (int k = 0; (kind == CT_WORK_INFER) && (k < m->n_output); k++)
             CT_TRY(take_values(&b, &work[i]->output[k]));
     }
-    return check_end(&b);
+    return ct_bytes_check_end(&b);
 }

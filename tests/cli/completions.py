@@ -5,6 +5,7 @@ Usage: completions.py PORT CASE [ARGUMENT]: exit code 0 where all is as it shoul
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -44,6 +45,14 @@ def events(path="/v1/completions", **body):
 def metric(name):
     _, text = ask("/metrics")
     return int(next(line for line in text.splitlines() if line.startswith(name + " ")).split()[1])
+
+
+def of_replicas(name, ranks):
+    """A metric of each replica."""
+    _, text = ask("/metrics")
+    found = re.findall(rf'^{name}{{replica="(\d+)"}} (\d+)$', text, re.M)
+    assert [int(r) for r, _ in found] == list(range(int(ranks))), found
+    return [int(v) for _, v in found]
 
 
 def times():
@@ -200,8 +209,8 @@ def no_chat():
     assert status == 400 and "--chat_template=" in r["error"]["message"], r
 
 
-def cache():
-    """Texts of which one alone fits into the cache: the others wait, and all are answered."""
+def cache(ranks=1):
+    """Texts of which one alone fits into the cache of a replica: the others wait, and all are answered."""
     alone = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
     got, waited, over = [None] * 6, 0, []
 
@@ -214,7 +223,7 @@ def cache():
         t.start()
     while len(over) < 6:
         waited = max(waited, metric("cortado_waiting"))
-        assert metric("cortado_cache_tokens") <= 2976, "more than there is"
+        assert metric("cortado_cache_tokens") <= int(ranks) * 2976, "more than there is"
     for t in threads:
         t.join()
     assert got == [alone] * 6 and waited >= 1, waited
@@ -282,6 +291,163 @@ def pool():
     for t in threads:
         t.join()
     assert got == alone, (got, alone)
+
+
+def begin_stream(prompt="over the", most=18000):
+    """A text that grows until its socket is closed."""
+    s = socket.create_connection(("127.0.0.1", PORT))
+    body = json.dumps({"model": "Tiny", "prompt": prompt, "max_tokens": most, "stream": True, "temperature": 0})
+    s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body.encode())}\r\n\r\n{body}".encode())
+    assert s.recv(100).startswith(b"HTTP/1.1 200")
+    return s
+
+
+def wait_until(true, what):
+    end = time.time() + 60
+    while not true():
+        assert time.time() < end, what
+        time.sleep(0.02)
+
+
+def everywhere(ranks):
+    """Eight clients at once, until each replica has had prompts: greedy and drawn texts, streams among them, are those of one text
+    after the other. Prints them: those of any number of ranks are to be the same."""
+    bodies = [dict(prompt=TEXT[k:k + 12], max_tokens=20 + 3 * k, temperature=1.2 * (k % 2), seed=k) for k in range(8)]
+    alone = [complete(**b)["choices"][0]["text"] for b in bodies]
+    wrong = []
+
+    def client(k):
+        for turn in range(300):
+            if turn % 2:
+                text = "".join(e["choices"][0]["text"] for e in events(**bodies[k]))
+            else:
+                text = complete(**bodies[k])["choices"][0]["text"]
+            if text != alone[k]:
+                wrong.append((k, text, alone[k]))
+            if turn > 2 and min(of_replicas("cortado_replica_prompt_tokens_total", ranks)) > 100:
+                return
+        wrong.append(k)
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong
+    print(json.dumps(alone))
+
+
+def prefix_there(ranks, word):
+    """A prompt, which nothing before began as, goes to the replica that has its beginning, though others are as free."""
+    name, busy = "cortado_replica_prompt_cached_tokens_total", []
+    for r in range(int(ranks) - 1):  # all but the last one
+        busy.append(begin_stream())
+        wait_until(lambda: sum(of_replicas("cortado_replica_sequences", ranks)) == len(busy), "a stream does not begin")
+    assert of_replicas("cortado_replica_sequences", ranks) == [1] * len(busy) + [0]
+    long = word + TEXT * 3
+    n = complete(prompt=long, max_tokens=3)["usage"]["prompt_tokens"]
+    before = of_replicas(name, ranks)
+    for s in busy:
+        s.close()
+    wait_until(lambda: sum(of_replicas("cortado_replica_sequences", ranks)) == 0, "streams go on")
+    for k in range(3):
+        again = complete(prompt=long + "The" * k, max_tokens=3)
+        assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= (n - 1) // 32 * 32, again["usage"]
+    gained = [a - b for a, b in zip(of_replicas(name, ranks), before)]
+    assert gained[:-1] == [0] * len(busy) and gained[-1] >= 3 * ((n - 1) // 32 * 32), gained
+
+
+def gone_there(ranks):
+    """Clients that go away leave no page on any replica."""
+    streams = [begin_stream(TEXT[k:k + 20]) for k in range(3 * int(ranks))]
+    wait_until(lambda: of_replicas("cortado_replica_sequences", ranks) == [3] * int(ranks), "streams do not begin")
+    assert min(of_replicas("cortado_replica_cache_tokens", ranks)) >= 3 * 18000
+    for s in streams:
+        s.close()
+    wait_until(lambda: sum(of_replicas("cortado_replica_cache_tokens", ranks)) == 0, "pages are held")
+    assert sum(of_replicas("cortado_replica_sequences", ranks)) == 0
+
+
+def deadline(ranks):
+    """What is not over in time ends with 504 or an event that says so, and leaves its pages."""
+    body = {"prompt": "The quick", "max_tokens": 18000, "temperature": 0}
+    got = []
+
+    def client():
+        status, reply = ask("/v1/completions", body)
+        got.append(status)
+
+    threads = [threading.Thread(target=client) for _ in range(2 * int(ranks))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert set(got) <= {429, 504} and 504 in got, got
+    wait_until(lambda: sum(of_replicas("cortado_replica_cache_tokens", ranks)) == 0, "pages are held")
+
+
+def swap_all(pid, log, ranks):
+    """As swap, with a text on each replica."""
+    bodies = [{"prompt": TEXT[k:k + 9], "max_tokens": 500, "temperature": 0} for k in range(int(ranks))]
+    start = time.time()
+    complete(**bodies[0])
+    most = int(min(15000, max(1000, 500 * 5 / (time.time() - start))))
+    bodies = [dict(b, max_tokens=most) for b in bodies]
+    whole = [complete(**b)["choices"][0]["text"] for b in bodies]
+    for _ in range(10):
+        got, taken = [None] * len(bodies), open(log).read().count("read again, and in use")
+
+        def client(k):
+            got[k] = complete(**bodies[k])["choices"][0]["text"]
+
+        threads = [threading.Thread(target=client, args=(k,)) for k in range(len(bodies))]
+        for t in threads:
+            t.start()
+        wait_until(lambda: min(of_replicas("cortado_replica_sequences", ranks)) == 1, "a replica has no text")
+        os.kill(int(pid), signal.SIGHUP)
+        wait_until(lambda: open(log).read().count("read again, and in use") > taken, "not read again")
+        middle = of_replicas("cortado_replica_sequences", ranks)
+        for t in threads:
+            t.join()
+        assert got == whole, [(a[-50:], b[-50:]) for a, b in zip(got, whole)]
+        if min(middle) == 1:
+            return
+    assert False, "the weights never came in the middle of all texts"
+
+
+def drains(pid):
+    """What has begun is still answered once the server is told to end."""
+    whole = complete(prompt="The quick", max_tokens=2000, temperature=0)["choices"][0]["text"]
+    got = []
+
+    def client():
+        got.append("".join(e["choices"][0]["text"] for e in events(prompt="The quick", max_tokens=2000, temperature=0)))
+
+    threads = [threading.Thread(target=client) for _ in range(6)]
+    for t in threads:
+        t.start()
+    wait_until(lambda: metric("cortado_sequences") == 6 or len(got) == 6, "texts do not begin")
+    os.kill(int(pid), signal.SIGTERM)
+    for t in threads:
+        t.join()
+    assert got == [whole] * 6, got
+
+
+def until_it_ends():
+    """Streams on all replicas, as long as the server lives."""
+    def client(k):
+        try:
+            while True:
+                events(prompt=TEXT[k:k + 9], max_tokens=2000, temperature=1)
+                open("asks", "w").close()
+        except (OSError, AssertionError, http.client.HTTPException, IndexError, json.JSONDecodeError):
+            return
+
+    threads = [threading.Thread(target=client, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
 
 
 globals()[sys.argv[2]](*sys.argv[3:])

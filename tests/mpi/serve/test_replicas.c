@@ -19,7 +19,51 @@ enum { SIZE = 3, TEXTS = 4, ROUNDS = 50, LARGE = 1 << 20 };
 typedef struct here {
     int rank;
     uint64_t weights, next; /* in use, and opened */
+    int n_sequence;
+    float score[SIZE];
 } here;
+
+/* A sequence's scores: the rank, how many tokens it has, their sum. */
+typedef struct grown {
+    float n, sum;
+} grown;
+
+static ct_status place(void *ctx, const ct_sequence_place *at, void **sequence_p)
+{
+    here *h = ctx;
+    grown *g = calloc(1, sizeof(*g));
+
+    if (g == NULL) abort();
+    for (int64_t i = 0; i < at->kept; i++) g->sum += (float)at->id[i];
+    g->n = (float)at->kept;
+    h->n_sequence++;
+    *sequence_p = g;
+    return CT_OK;
+}
+
+static void close_grown(void *ctx, void *sequence)
+{
+    ((here *)ctx)->n_sequence--;
+    free(sequence);
+}
+
+static ct_status grow(void *ctx, ct_work_piece *piece, int n)
+{
+    here *h = ctx;
+
+    for (int k = 0; k < n; k++) {
+        grown *g = piece[k].sequence;
+
+        for (int64_t i = 0; i < piece[k].n; i++) g->sum += (float)piece[k].id[i];
+        g->n += (float)piece[k].n;
+        if (piece[k].id[0] == 13) return CT_FAIL(CT_ERR_DEVICE, "a thirteen grows");
+        h->score[0] = (float)h->rank;
+        h->score[1] = g->n;
+        h->score[2] = g->sum;
+        piece[k].score = h->score;
+    }
+    return CT_OK;
+}
 
 static ct_status embed(void *ctx, ct_work *const *work, int n)
 {
@@ -63,7 +107,14 @@ static ct_served_model model_of(here *h)
                               .n_id = 256,
                               .embedding_size = SIZE,
                               .ctx = h,
-                              .embed = embed };
+                              .embed = embed,
+                              .most_context = LARGE,
+                              .cache_tokens = 64 * 32,
+                              .page_tokens = 32,
+                              .n_score = SIZE,
+                              .place = place,
+                              .close = close_grown,
+                              .grow = grow };
 }
 
 /* ---- rank 0 */
@@ -104,6 +155,57 @@ static int expect(const first *f, int rank, int64_t n, int64_t weights)
     return fault;
 }
 
+/* The next n tokens of a sequence that has `from`, which are 0, 1, 2 … */
+static int grow_there(const first *f, int rank, void *sequence, int64_t from, int64_t n)
+{
+    const ct_served_model *m = ct_replicas_model(f->r, rank);
+    int32_t id[70];
+    ct_work_piece piece = { .sequence = sequence, .id = id, .n = n, .wants = true };
+    float sum = (float)((from + n) * (from + n - 1) / 2);
+    int fault = 0;
+
+    for (int64_t i = 0; i < n; i++) id[i] = (int32_t)(from + i);
+    fault += MPI_FAULT_UNLESS(m->grow(m->ctx, &piece, 1) == CT_OK);
+    fault += MPI_FAULT_UNLESS(!piece.failed && (piece.score[0] == (float)rank));
+    return fault +
+           MPI_FAULT_UNLESS((piece.score[1] == (float)(from + n)) && (piece.score[2] == sum));
+}
+
+/* A text of 70 tokens and one that begins as it does, on one rank. */
+static int grow_two(const first *f, int rank)
+{
+    const ct_served_model *m = ct_replicas_model(f->r, rank);
+    void *sequence = NULL, *second = NULL;
+    int64_t kept = -1;
+    int32_t id[70];
+    int fault = 0;
+
+    for (int32_t i = 0; i < 70; i++) id[i] = i;
+    fault += MPI_FAULT_UNLESS(m->open(m->ctx, id, 70, 75, &sequence, &kept) == CT_OK);
+    fault += MPI_FAULT_UNLESS(kept == 0);
+    fault += grow_there(f, rank, sequence, 0, 70);
+    fault += MPI_FAULT_UNLESS(m->peek(m->ctx, id, 70) == 64);
+    fault += MPI_FAULT_UNLESS(m->open(m->ctx, id, 70, 75, &second, &kept) == CT_OK);
+    fault += MPI_FAULT_UNLESS(kept == 64);
+    m->close(m->ctx, sequence);
+    fault += grow_there(f, rank, second, 64, 6);
+    fault += grow_there(f, rank, second, 70, 1);
+    m->close(m->ctx, second);
+    return fault;
+}
+
+/* A batch that fails there; its sequence is closed at the end of the job. */
+static int grow_wrong(const first *f)
+{
+    const ct_served_model *m = ct_replicas_model(f->r, 1);
+    int32_t id[] = { 13 };
+    ct_work_piece piece = { .id = id, .n = 1 };
+    int64_t kept = -1;
+    int fault = MPI_FAULT_UNLESS(m->open(m->ctx, id, 1, 5, &piece.sequence, &kept) == CT_OK);
+
+    return fault + MPI_FAULT_UNLESS(m->grow(m->ctx, &piece, 1) == CT_ERR_DEVICE);
+}
+
 typedef struct client {
     first *f;
     int rank;
@@ -117,6 +219,7 @@ static void *ask_often(void *arg)
 
     for (int i = 0; i < ROUNDS; i++) fault += expect(c->f, c->rank, 1 + i % 12, 0);
     fault += expect(c->f, c->rank, LARGE, 0);
+    fault += grow_two(c->f, c->rank);
     atomic_fetch_add(&c->f->fault, fault);
     return NULL;
 }
@@ -134,6 +237,8 @@ static void *go_on(void *arg)
     fault += MPI_FAULT_UNLESS(ask(f, 1, ids, 13, row) == CT_ERR_DEVICE);
     fault += MPI_FAULT_UNLESS(strstr(log.error, "rank 1 says: ") != NULL);
     fault += MPI_FAULT_UNLESS(strstr(log.error, "thirteen ids") != NULL);
+    fault += grow_wrong(f);
+    fault += MPI_FAULT_UNLESS(strstr(log.error, "rank 1 says: a thirteen grows") != NULL);
     ct_replicas_open(f->r);
     fault += MPI_FAULT_UNLESS(ct_replicas_opened(f->r, 99, true) == CT_ERR_DATA);
     fault += MPI_FAULT_UNLESS(strstr(log.error, "rank 1 has read other weights") != NULL);
@@ -223,6 +328,7 @@ static int serve(ct_comm *c)
     log_capture_start(&log);
     fault = MPI_FAULT_UNLESS(ct_replicas_obey(c, &model, &weights) == CT_OK);
     log_capture_stop();
+    fault += MPI_FAULT_UNLESS(h.n_sequence == 0);
     return fault + MPI_FAULT_UNLESS(h.weights == 100) + MPI_FAULT_UNLESS(h.next == 0);
 }
 

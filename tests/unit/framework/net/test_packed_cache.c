@@ -450,6 +450,45 @@ static void test_prefix(void **state)
     }
 }
 
+/* In pages that the caller says, in any order: the same bytes, and pages are shared as it says. */
+static void test_placed(void **state)
+{
+    static const int32_t page[] = { 6, 1, 4 }, shares[] = { 6, 1, 0 }, wrong[] = { 6, 7, 0 };
+    static float steps[TOKENS * CLASSES];
+    int32_t id[TOKENS];
+    log_capture log;
+
+    (void)state;
+    make_ids(id, 5);
+    for (int n = 0; n < N_NET; n++) {
+        Ct__NetParameter *param = parsed(net_of[n].text);
+        ct_packed_net *p = open_net(param, TOKENS, 7 * 32);
+        ct_packed_sequence *s = NULL, *second = NULL;
+        float got[CLASSES];
+
+        run_steps(net_of[n].text, id, steps);
+        assert_int_equal(ct_packed_sequence_place(p, page, 3, TOKENS, 0, &s), CT_OK);
+        feed(p, s, id, TOKENS, got);
+        assert_memory_equal(got, steps + (TOKENS - 1) * CLASSES, sizeof(got));
+        assert_int_equal(ct_packed_sequence_place(p, shares, 3, TOKENS, 64, &second), CT_OK);
+        assert_int_equal(ct_packed_sequence_length(second), 64);
+        feed(p, second, id + 64, 7, got);
+        assert_memory_equal(got, steps + 70 * CLASSES, sizeof(got));
+        assert_int_equal(ct_packed_sequence_length(second), 71);
+        ct_packed_sequence_close(s);
+        ct_packed_sequence_close(second);
+        assert_int_equal(ct_packed_net_peek(p, id, TOKENS), 0); /* the net's table knows of none */
+        log_capture_start(&log);
+        assert_int_equal(ct_packed_sequence_place(p, wrong, 3, TOKENS, 0, &s), CT_ERR_ARG);
+        assert_string_equal(log.error, "page 7 of a cache of 7");
+        assert_int_equal(ct_packed_sequence_place(p, page, 2, TOKENS, 0, &s), CT_ERR_ARG);
+        log_capture_stop();
+        assert_non_null(strstr(log.error, "in 2 pages"));
+        ct_packed_net_destroy(p);
+        ct__net_parameter__free_unpacked(param, NULL);
+    }
+}
+
 /* Rows of the last token alone, where no layer looks at others, and where the last layer does. */
 static void test_last_rows(void **state)
 {
@@ -671,13 +710,13 @@ static void test_models(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_whole),     cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_threads),      cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_mixture),      cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_models),       cmocka_unit_test(test_last_rows),
-        cmocka_unit_test(test_more_threads), cmocka_unit_test(test_long_whole),
-        cmocka_unit_test(test_bf16_bytes),
+        cmocka_unit_test(test_as_whole),   cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_mixture),    cmocka_unit_test(test_prefix),
+        cmocka_unit_test(test_placed),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_no_room),    cmocka_unit_test(test_models),
+        cmocka_unit_test(test_last_rows),  cmocka_unit_test(test_more_threads),
+        cmocka_unit_test(test_long_whole), cmocka_unit_test(test_bf16_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

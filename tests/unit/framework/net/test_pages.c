@@ -128,6 +128,34 @@ static void test_given_away(void **state)
     ct_page_pool_destroy(p);
 }
 
+/* What is forgotten is not found; lists keep their pages, and what they add is found by nobody. */
+static void test_forget(void **state)
+{
+    ct_page_pool *p = NULL;
+    ct_page_list a, b;
+    int32_t id[4 * P];
+
+    (void)state;
+    count_up(id, 4 * P, 0);
+    assert_int_equal(ct_page_pool_create(9, &p), CT_OK);
+    a = open_list(p, id, 3 * P, 4 * P, 0);
+    ct_page_list_grow(p, &a, id, 3 * P);
+    assert_int_equal(ct_page_pool_peek(p, id, 4 * P), 3 * P);
+    assert_int_equal(ct_page_pool_peek(p, id, 3 * P), 2 * P);
+    ct_page_pool_forget(p);
+    assert_int_equal(ct_page_pool_peek(p, id, 4 * P), 0);
+    ct_page_list_grow(p, &a, id + 3 * P, P);
+    b = open_list(p, id, 4 * P, 4 * P, 0);
+    for (int64_t i = 0; i < 4; i++)
+        for (int64_t k = 0; k < 4; k++) assert_true(a.page[i] != b.page[k]);
+    ct_page_list_grow(p, &b, id, 2 * P);
+    ct_page_list_close(p, &a);
+    assert_int_equal(ct_page_pool_peek(p, id, 4 * P), 2 * P);
+    ct_page_list_close(p, &b);
+    assert_int_equal(ct_page_pool_free(p), 9);
+    ct_page_pool_destroy(p);
+}
+
 /* At random, beside a table that is written to be read: what is found was there, none is had twice
  * but by sequences that begin alike, and room is as counted. */
 static void test_random(void **state)
@@ -194,9 +222,8 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_room),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_given_away),
+        cmocka_unit_test(test_room),       cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_given_away), cmocka_unit_test(test_forget),
         cmocka_unit_test(test_random),
     };
 
