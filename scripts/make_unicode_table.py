@@ -7,8 +7,12 @@
 Categories and decompositions come from the package unicodedata2 16.0.0 of PyPI: tiktoken 0.14 and
 tokenizers 0.23 have Unicode 16, too. Lower case comes from Python's str.lower(). Where Python's
 Unicode is older (15.1 in 3.13), the names of new capital letters tell their small ones.
+
+tokenizers cleans, strips and splits as BERT does by the categories of Unicode 8, in which later
+characters have none. Which those are comes from Perl: what was assigned in 8.0 stays so.
 """
 import os
+import subprocess
 import sys
 
 try:
@@ -105,6 +109,25 @@ def combining(out):
     out.append("};\nconst int ct_unicode_n_combining = %d;\n" % len(ranges))
 
 
+def newer(out):
+    """Ranges of characters that came after Unicode 8; what is not assigned at all may be among them."""
+    perl = r'for (0 .. 0x10FFFF) { print "$_\n" if !($_ >= 0xD800 && $_ < 0xE000) && chr($_) =~ /\p{Present_In: 8.0}/ }'
+    old = set(map(int, subprocess.run(["perl", "-e", perl], check=True, capture_output=True, text=True).stdout.split()))
+    ranges, goes_on = [], False
+    for c in range(END):
+        if c in old or is_surrogate(c) or ucd.category(chr(c)) == "Co":
+            goes_on = False
+        elif ucd.category(chr(c)) != "Cn":
+            if goes_on:
+                ranges[-1][1] = c
+            else:
+                ranges.append([c, c])
+            goes_on = True
+    out.append("const uint32_t ct_unicode_newer[][2] = {")
+    out += rows(["{ 0x%X, 0x%X }," % tuple(r) for r in ranges], 4)
+    out.append("};\nconst int ct_unicode_n_newer = %d;\n" % len(ranges))
+
+
 def lower(out):
     pairs = []
     for c in range(END):
@@ -124,6 +147,7 @@ def main():
     categories(out)
     decompositions(out)
     combining(out)
+    newer(out)
     lower(out)
     text = "\n".join(out) + "\n"
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "framework", "text", "unicode_table.c")

@@ -20,7 +20,7 @@ static void clean(uint32_t c, ct_text *to)
 {
     if ((c == 0) || (c == 0xfffd) || (c == CT_NO_CHARACTER)) return;
     if ((c == '\t') || (c == '\n') || (c == '\r')) c = ' ';
-    if ((ct_unicode_bit(c) & CT_BITS_OTHER) != 0) return;
+    if ((ct_unicode_bit_8(c) & CT_BITS_OTHER) != 0) return;
     ct_utf8_add(to, ct_unicode_is_space(c) ? ' ' : c);
 }
 
@@ -41,7 +41,7 @@ static void add_character(ct_normal_step form, uint32_t c, ct_text *to)
         if ((ct_unicode_bit(c) & CT_BITS_MARK) == 0) ct_utf8_add(to, c);
         break;
     case CT_NORMAL_BERT_ACCENTS:
-        if ((ct_unicode_bit(c) & CT_BIT(CT_MN)) == 0) ct_utf8_add(to, c);
+        if ((ct_unicode_bit_8(c) & CT_BIT(CT_MN)) == 0) ct_utf8_add(to, c);
         break;
     case CT_NORMAL_BERT_CLEAN:
         clean(c, to);

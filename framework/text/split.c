@@ -233,7 +233,7 @@ static const uint8_t *next_digits(const uint8_t *at, const uint8_t *end, int64_t
 static bool is_punctuation(character x)
 {
     if (x.c < 0x80) return (x.c > ' ') && (x.c < 0x7f) && !is_letter(x) && !is_number(x);
-    return (x.bit & CT_BITS_PUNCTUATION) != 0;
+    return (ct_unicode_bit_8(x.c) & CT_BITS_PUNCTUATION) != 0;
 }
 
 static const uint8_t *next_bert(const uint8_t *at, const uint8_t *end)

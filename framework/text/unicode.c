@@ -135,6 +135,24 @@ static int by_range(const void *key, const void *row)
     return (c < range[0]) ? -1 : (c > range[1]);
 }
 
+uint32_t ct_unicode_bit_8(uint32_t c)
+{
+    static const uint32_t moved[][2] = { /* to another category since: those of then */
+                                         { 0x166d, CT_PO }, { 0x1734, CT_MN }, { 0x1885, CT_LO },
+                                         { 0x1886, CT_LO }, { 0xa9bd, CT_MC }, { 0x111c9, CT_PO },
+                                         { 0x1171e, CT_MN }
+    };
+    uint32_t bit = ct_unicode_bit(c);
+
+    if ((c < 0x300) || (bit == 0) || (bit == CT_BIT(CT_CN))) return bit;
+    for (size_t i = 0; i < sizeof(moved) / sizeof(moved[0]); i++)
+        if (moved[i][0] == c) return CT_BIT(moved[i][1]);
+    if (bsearch(&c, ct_unicode_newer, (size_t)ct_unicode_n_newer, sizeof(ct_unicode_newer[0]),
+                by_range) != NULL)
+        return CT_BIT(CT_CN);
+    return bit;
+}
+
 static int combining_class(uint32_t c)
 {
     const uint32_t *row;

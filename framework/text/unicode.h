@@ -70,6 +70,9 @@ void ct_utf8_add(ct_text *t, uint32_t c);
 
 /** The bit of the category (CT_BIT()); 0 of CT_NO_CHARACTER. */
 uint32_t ct_unicode_bit(uint32_t c);
+/** The same as of Unicode 8, by which BERT's tokens are made: characters that came later were not
+ *  assigned. */
+uint32_t ct_unicode_bit_8(uint32_t c);
 /** The property White_Space. */
 bool ct_unicode_is_space(uint32_t c);
 /** The simple small letter, or c. */
@@ -98,6 +101,8 @@ extern const int ct_unicode_n_decomposition;
 extern const uint32_t ct_unicode_pairs[][3]; /* first, second, both in one */
 extern const int ct_unicode_n_pair;
 extern const uint32_t ct_unicode_combining[][3]; /* from, to, combining class */
+extern const uint32_t ct_unicode_newer[][2];     /* from, to: not in Unicode 8 */
+extern const int ct_unicode_n_newer;
 extern const int ct_unicode_n_combining;
 extern const uint32_t ct_unicode_lower_pairs[][2]; /* capital, small */
 extern const int ct_unicode_n_lower_pair;

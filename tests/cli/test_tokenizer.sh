@@ -9,6 +9,13 @@ if [ -n "$python" ]; then
     (cd compare && "$python" "$ROOT/tests/golden/run_tokenizers.py" "$CORTADO" "$ROOT/docs/data.md" "$ROOT/docs/gpu.md") || failed=1
 fi
 
+# MiniLM's tokens of Unicode lines of all kinds, as transformers made them; its vocabulary as far as they need it
+if command -v python3 >/dev/null; then
+    python3 "$ROOT/tests/golden/run_minilm_lines.py" "$CORTADO" --golden="$ROOT/tests/golden/minilm_lines.json" || failed=1
+else
+    skip minilm_golden "no python3"
+fi
+
 convert="$CORTADO convert"
 tokens() { od -An -v -tu2 "$1" | tr -s ' \n' ' '; }
 

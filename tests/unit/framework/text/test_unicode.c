@@ -49,6 +49,26 @@ static void test_utf8(void **state)
     }
 }
 
+/* A letter, a mark and a sign that are older than Unicode 9, such that came later, and those that
+ * went to another category since. */
+static void test_categories_of_8(void **state)
+{
+    static const struct {
+        uint32_t c, bit;
+    } cases[] = {
+        { 'a', CT_BIT(CT_LL) },     { 0x301, CT_BIT(CT_MN) },   { 0x1abd, CT_BIT(CT_MN) },
+        { 0x1abf, CT_BIT(CT_CN) },  { 0x2e42, CT_BIT(CT_PS) },  { 0x2e43, CT_BIT(CT_CN) },
+        { 0x890, CT_BIT(CT_CN) },   { 0x4e00, CT_BIT(CT_LO) },  { 0xe000, CT_BIT(CT_CO) },
+        { 0x1e000, CT_BIT(CT_CN) }, { 0x166d, CT_BIT(CT_PO) },  { 0x1885, CT_BIT(CT_LO) },
+        { 0x1734, CT_BIT(CT_MN) },  { 0x111c9, CT_BIT(CT_PO) }, { 0x10ffff, CT_BIT(CT_CN) },
+        { CT_NO_CHARACTER, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(ct_unicode_bit_8(cases[i].c), cases[i].bit);
+}
+
 static void test_categories(void **state)
 {
     static const struct {
@@ -157,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_categories),
+        cmocka_unit_test(test_categories_of_8),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_laws),
     };
