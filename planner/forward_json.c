@@ -131,8 +131,8 @@ static ct_status read_all(reader *r, const json_t *root)
 
     if (!is_count(json_object_get(root, "forward_pass"), 1, 1))
         return CT_FAIL(CT_ERR_DATA,
-                       "%s is no forward pass: it lacks \"forward_pass\":1, which cortado check "
-                       "--parallel --phase=TEST --json writes",
+                       "%s is no forward pass: it lacks \"forward_pass\":1, which cortado check, "
+                       "or time, --parallel --phase=TEST --json writes",
                        r->path);
     if (!is_count(ranks, 1, MOST_RANKS))
         return fail(r, -1, "ranks", "a whole number from 1 to 2^20");
@@ -156,14 +156,15 @@ static ct_status read_all(reader *r, const json_t *root)
 ct_status ct_forward_pass_parse(const char *path, const char *text, size_t size, ct_forward_pass *f)
 {
     json_error_t error;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error), *inner;
     reader r = { .path = path, .f = f };
     ct_status status;
 
     *f = (ct_forward_pass){ 0 };
     if (root == NULL)
         return CT_FAIL(CT_ERR_DATA, "%s:%d:%d: %s", path, error.line, error.column, error.text);
-    status = read_all(&r, root);
+    inner = json_object_get(root, "pass");
+    status = read_all(&r, (inner != NULL) ? inner : root);
     json_decref(root);
     free(r.state);
     if (status != CT_OK) ct_forward_pass_destroy(f);

@@ -44,6 +44,10 @@ typedef struct ct_forward_times {
 ct_status ct_forward_pass_make(const ct_parallel *file, const ct_sharded_net *s,
                                const ct_net_options *options, const ct_job_machine *m,
                                ct_forward_pass *f);
+/** The list of a rank's net, of phase TEST, with what step i of its forward took: seconds[i]. As
+ *  _make. */
+ct_status ct_forward_pass_of(const ct_net *net, int n_rank, const double *seconds,
+                             ct_forward_pass *f);
 void ct_forward_pass_destroy(ct_forward_pass *f); /* zeroed ones too */
 
 /** How long a transfer takes over that link: among n ranks (n - 1) / n of the value and a message,
@@ -53,15 +57,15 @@ double ct_forward_transfer_s(const ct_forward_step *begin, int n_rank, ct_job_li
 ct_status ct_forward_pass_time(const ct_forward_pass *f, ct_job_link link, bool hides,
                                ct_forward_times *t);
 
-/* ---- in a file: `cortado check --parallel --phase=TEST --json` writes it, the simulator reads it
- */
+/* ---- in a file: `cortado check --parallel --phase=TEST --json` and `cortado time` write it, the
+ * simulator reads it */
 
 /** Appends members of an object: "forward_pass":1, "net", "ranks", "steps". */
 void ct_forward_pass_json(const char *net, const ct_forward_pass *f, ct_text *out);
 /** The caller destroys it. CT_ERR_IO; CT_ERR_DATA, with file and member, where the file
  *  is no such list: a pair that begins twice, or is awaited before it begins or twice. */
 ct_status ct_forward_pass_read(const char *path, ct_forward_pass *f);
-/** The same of a text; path serves the messages. */
+/** The same of a text, in which it may be the member "pass"; path serves the messages. */
 ct_status ct_forward_pass_parse(const char *path, const char *text, size_t size,
                                 ct_forward_pass *f);
 

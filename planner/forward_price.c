@@ -17,8 +17,9 @@ static ct_status check_file(const ct_parallel *file)
 /* ---- from the steps of the rank's net */
 
 typedef struct maker {
-    const ct_net *net; /* of the rank */
-    const ct_job_class *kind;
+    const ct_net *net;        /* of the rank */
+    const ct_job_class *kind; /* NULL: … */
+    const double *seconds;    /* … what each step took */
     ct_forward_pass *f;
 } maker;
 
@@ -26,6 +27,7 @@ static double compute_s(const maker *m, const ct_step *s)
 {
     ct_estimate e;
 
+    if (m->kind == NULL) return m->seconds[s - m->net->forward];
     ct_net_estimate(m->net, s->layer, &e);
     return fmax(e.forward_flop / m->kind->flop, e.forward_bytes / m->kind->bytes) / s->n_part;
 }
@@ -69,15 +71,23 @@ static ct_status add_step(const maker *m, const ct_step *s)
     return CT_OK;
 }
 
-static ct_status list_steps(const ct_net *net, const ct_job_class *kind, ct_forward_pass *f)
+static ct_status list_steps(const maker *m)
 {
-    maker m = { net, kind, f };
+    const ct_net *net = m->net;
+    ct_forward_pass *f = m->f;
 
     f->step = calloc((size_t)net->n_forward + 1, sizeof(*f->step));
     if (f->step == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of %d steps", net->n_forward);
-    for (int i = 0; i < net->n_forward; i++) CT_TRY(add_step(&m, &net->forward[i]));
+    for (int i = 0; i < net->n_forward; i++) CT_TRY(add_step(m, &net->forward[i]));
     return CT_OK;
+}
+
+ct_status ct_forward_pass_of(const ct_net *net, int n_rank, const double *seconds,
+                             ct_forward_pass *f)
+{
+    *f = (ct_forward_pass){ .n_rank = n_rank };
+    return list_steps(&(maker){ .net = net, .seconds = seconds, .f = f });
 }
 
 static ct_status make_rank(const ct_parallel *file, const ct_sharded_net *s,
@@ -93,7 +103,7 @@ static ct_status make_rank(const ct_parallel *file, const ct_sharded_net *s,
     CT_TRY(ct_rank_net_make(file, s, rank, &made));
     ct_rank_env(file, &made, rank, &o.env);
     status = ct_net_create(made.param, &o, &net);
-    if (status == CT_OK) status = list_steps(net, kind, f);
+    if (status == CT_OK) status = list_steps(&(maker){ .net = net, .kind = kind, .f = f });
     ct_net_destroy(net);
     ct_rank_net_destroy(&made);
     return status;

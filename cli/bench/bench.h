@@ -152,7 +152,8 @@ typedef struct ct_serve_bench {
     bool last;            /* of a sequence's rows the last one alone is wanted */
     const char *parallel; /* a file, by which all ranks run one net; NULL: one rank does */
     ct_job *job;          /* connected, where there is a file */
-    const char *scores;   /* a file for the rows of each shape's first run; NULL: none */
+    const char *pass;   /* a file for the steps of the last shape, which ranks share; NULL: none */
+    const char *scores; /* a file for the rows of each shape's first run; NULL: none */
     ct_trace_file *trace; /* opened; empty: none */
 } ct_serve_bench;
 

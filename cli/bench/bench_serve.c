@@ -8,6 +8,7 @@
 #include "cli/bench/bench.h"
 #include "framework/base/clock.h"
 #include "framework/base/sort.h"
+#include "planner/forward_pass.h"
 #include "runtime/division/divided_net.h"
 #include "serve/net/served.h"
 
@@ -460,6 +461,31 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     return CT_OK;
 }
 
+/* The steps of rank 0, with what they took in the last run. */
+static ct_status write_pass(const bench *b, const ct_serve_bench *plan)
+{
+    const ct_net *net = ct_served_whole(b->served);
+    double *seconds = calloc((size_t)net->n_forward + 1, sizeof(*seconds));
+    ct_forward_pass pass = { 0 };
+    ct_text text = { 0 };
+    ct_status status;
+
+    if (seconds == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", net->n_forward);
+    for (int i = 0; i < net->n_forward; i++) seconds[i] = net->forward[i].seconds;
+    status = ct_forward_pass_of(net, plan->job->size, seconds, &pass);
+    if (status == CT_OK) {
+        ct_text_add(&text, "{");
+        ct_forward_pass_json(net->name, &pass, &text);
+        ct_text_add(&text, "}\n");
+        status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", plan->pass)
+                             : ct_file_write(plan->pass, text.text, text.length);
+    }
+    ct_text_destroy(&text);
+    ct_forward_pass_destroy(&pass);
+    free(seconds);
+    return status;
+}
+
 static ct_status write_scores(const bench *b, const ct_serve_bench *plan)
 {
     if (plan->job->rank != 0) return CT_OK;
@@ -482,6 +508,8 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
     }
     if (status == CT_OK) status = ct_trace_file_write(plan->trace);
     if ((status == CT_OK) && (plan->scores != NULL)) status = write_scores(&b, plan);
+    if ((status == CT_OK) && (plan->pass != NULL) && (plan->job->rank == 0))
+        status = write_pass(&b, plan);
     ct_text_destroy(&b.scores);
     for (int64_t k = 0; (b.item != NULL) && (k < b.n_item); k++)
         ct_packed_sequence_close(b.item[k].sequence);

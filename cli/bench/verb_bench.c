@@ -61,6 +61,8 @@ static const ct_option serve_table[] = {
     { "scores", CT_OPTION_TEXT, SERVE, "FILE", "the rows of each shape's first run, as text" },
     { "trace", CT_OPTION_TEXT, SERVE, "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
+    { "pass", CT_OPTION_TEXT, SERVE, "FILE",
+      "with --parallel: what each step of the last shape's last run took, for simulate --pass" },
     { "trace_iterations", CT_OPTION_TEXT, SERVE, "A-B", "the runs to trace, from 0 on (0-4)" },
     { "repeat", CT_OPTION_COUNT, SERVE, "N", "runs of each shape (by time, 3 to 200)" },
     { "threads", CT_OPTION_COUNT, SERVE, "N", "threads" },
@@ -249,8 +251,14 @@ static ct_status bench_serve(const ct_call *call, ct_options *o)
     if ((file != NULL) && (strcmp(file, "-") != 0) && (call->job->rank == 0))
         status = ct_file_check_writable(file);
     plan.scores = ct_options_text(o, "scores");
+    plan.pass = ct_options_text(o, "pass");
+    if ((plan.pass != NULL) && (plan.parallel == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--pass=%s: the steps of ranks that --parallel tells of",
+                       plan.pass);
     if ((plan.scores != NULL) && (call->job->rank == 0) && (status == CT_OK))
         status = ct_file_check_writable(plan.scores);
+    if ((plan.pass != NULL) && (call->job->rank == 0) && (status == CT_OK))
+        status = ct_file_check_writable(plan.pass);
     CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     plan.n_thread = call->job->threads.n;

@@ -8,6 +8,7 @@
 
 #include "framework/net/engine_plan.h"
 #include "framework/net/team_clock.h"
+#include "planner/forward_pass.h"
 #include "runtime/call.h"
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r)
@@ -190,12 +191,17 @@ static bool is_of_memory(const ct_step *s, bool forward)
 
 /* ---- pairs */
 
+/* Between replicas nobody waits where there is one; ranks that share layers do. */
+static bool waits(const ct_time_result *r, const ct_step *s)
+{
+    return (r->net->options.env.n_rank > 1) || (s->of == CT_PAIR_TRANSFER);
+}
+
 void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
 {
     const ct_net *net = r->net;
 
     *n_p = 0;
-    if (net->options.env.n_rank == 1) return;
     for (int k = 0; k < net->n_forward + net->n_backward; k++) {
         bool forward = (k < net->n_forward);
         const ct_step *s = forward ? &net->forward[k] : &net->backward[k - net->n_forward];
@@ -203,7 +209,7 @@ void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
             forward ? of_step(r, r->forward, k) : of_step(r, r->backward, k - net->n_forward);
         int at = 0;
 
-        if (!ct_step_is_pair(s) || is_of_memory(s, forward)) continue;
+        if (!ct_step_is_pair(s) || is_of_memory(s, forward) || !waits(r, s)) continue;
         while ((at < *n_p) && (list[at].pair != s->pair)) at++;
         if (at == *n_p)
             list[(*n_p)++] = (ct_time_pair){ .pair = s->pair, .of = s->of, .forward = forward };
@@ -243,7 +249,7 @@ static void add_params(const ct_time_result *r, ct_text *t)
     ct_text_add(t, "]");
 }
 
-/* On one rank nobody waits, and no time is told. */
+/* Where nobody waits no time is told. */
 static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_text *t)
 {
     bool begins = (s->kind == CT_STEP_BEGIN);
@@ -253,7 +259,7 @@ static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_te
     else
         ct_text_add(t, "%s\",\"layer\":%d,\"pair\":%d,\"count\":%d",
                     begins ? "sum_begin" : "sum_wait", s->layer, s->pair, s->count);
-    if (r->net->options.env.n_rank > 1) ct_text_add(t, ",\"ms\":%.9g", ms);
+    if (waits(r, s)) ct_text_add(t, ",\"ms\":%.9g", ms);
     ct_text_add(t, "}");
 }
 
@@ -413,4 +419,24 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
     ct_text_add(out, ",\"step_ms_samples\":[");
     for (int i = 0; i < r->n_step; i++) ct_text_add(out, "%s%.9g", (i > 0) ? "," : "", r->step[i]);
     ct_text_add(out, "]");
+}
+
+ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_text *out)
+{
+    const ct_net *net = r->net;
+    double *seconds = calloc((size_t)net->n_forward + 1, sizeof(*seconds));
+    ct_forward_pass pass;
+    ct_status status;
+
+    if (seconds == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", net->n_forward);
+    for (int k = 0; k < net->n_forward; k++) seconds[k] = 1e-3 * of_step(r, r->forward, k);
+    status = ct_forward_pass_of(net, n_rank, seconds, &pass);
+    if (status == CT_OK) {
+        ct_text_add(out, ",\"pass\":{");
+        ct_forward_pass_json(net->name, &pass, out);
+        ct_text_add(out, "}");
+    }
+    ct_forward_pass_destroy(&pass);
+    free(seconds);
+    return status;
 }

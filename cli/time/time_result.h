@@ -73,13 +73,17 @@ double ct_time_result_tokens_per_s(const ct_time_result *r); /* 0: the net has n
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);
 
-/** The pairs in the order of their first steps: list[n_forward + n_backward]. None on one rank. */
+/** The pairs for which some rank waits, in the order of their first steps: list[n_forward +
+ *  n_backward]. */
 void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p);
 
 /** CT_ERR_NOMEM. */
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out);
 /** The roofline of the net's passes as an SVG picture: needs limits. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_time_result_plot(const ct_time_result *r, const char *file);
+/** Of a net of phase TEST that n_rank ranks share: appends the member ,"pass":{…}, which is a list
+ * of planner/forward_pass.h with these times. CT_ERR_NOMEM. */
+ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_text *out);
 /** Appends the members of the profile: ,"profile":1,… */
 void ct_time_result_json(const ct_time_result *r, ct_text *out);
 

@@ -253,6 +253,74 @@ static ct_status run_steps(bench *b)
     return ct_train_step_settle(&b->step);
 }
 
+/* ---- --phase=TEST: forwards alone */
+
+static ct_status one_forward(bench *b, int64_t i)
+{
+    double traced;
+
+    ct_trace_begin(b->trace.trace, i);
+    traced = ct_trace_start(b->trace.trace);
+    b->ex->micro_step = i;
+    b->ex->wait_data_s = 0.0;
+    CT_TRY(ct_pass_forward(b->net->pass, NULL));
+    CT_TRY(b->ex->dev->sync(b->ex->stream));
+    ct_trace_end(b->trace.trace, traced, CT_TRACE_ITERATION, NULL, NULL);
+    return CT_OK;
+}
+
+/* In the last run: what the rank waited for others. */
+static double waited_s(const ct_net *net)
+{
+    double s = 0.0;
+
+    for (int k = 0; k < net->n_forward; k++)
+        if ((net->forward[k].kind == CT_STEP_WAIT) && (net->forward[k].of == CT_PAIR_TRANSFER))
+            s += net->forward[k].seconds;
+    return s;
+}
+
+/* By this rank in a run, about: of n ranks each has an n-th, and a sum goes to and fro. */
+static int64_t sent_bytes(const ct_net *net, int n_rank)
+{
+    int64_t bytes = 0;
+
+    for (int k = 0; k < net->n_forward; k++) {
+        const ct_step *s = &net->forward[k];
+        const ct_layer *l = net->layer[s->layer];
+        ct_transfer t;
+
+        if ((s->kind != CT_STEP_BEGIN) || (s->of != CT_PAIR_TRANSFER)) continue;
+        l->ops->sums->transfer(l, net->pass->instance[s->layer], true, &t);
+        bytes += t.n * (int64_t)ct_dtype_size(t.dtype) * (n_rank - 1) / n_rank *
+                 ((t.kind == CT_TRANSFER_SUM) ? 2 : 1);
+    }
+    return bytes;
+}
+
+static ct_status run_forwards(bench *b)
+{
+    ct_time_result *r = &b->result;
+
+    for (int i = 0; i < WARM_UP; i++) CT_TRY(one_forward(b, i));
+    r->n_warm_up = WARM_UP;
+    if (b->division != NULL) r->bytes_sent = sent_bytes(b->net, b->division->tensor->size);
+    b->net->timing = true;
+    if (b->whole != NULL) ct_team_clock_begin(b->whole);
+    for (int i = 0; i < r->n_step; i++) {
+        double start = ct_clock_s();
+
+        CT_TRY(one_forward(b, WARM_UP + i));
+        r->step[i] = (ct_clock_s() - start) * 1e3;
+        r->wait_data[i] = b->ex->wait_data_s * 1e3;
+        r->exposed[i] = waited_s(b->net) * 1e3;
+        ct_time_result_take(r, i);
+        if (b->whole != NULL) ct_team_clock_end(b->whole, 0);
+    }
+    ct_trace_stop(b->trace.trace);
+    return CT_OK;
+}
+
 /* {provenance,members} */
 static ct_status write_json(const ct_call *call, const ct_config *c, const ct_text *members,
                             const char *file)
@@ -274,12 +342,14 @@ static ct_status write_json(const ct_call *call, const ct_config *c, const ct_te
 static ct_status write_steps(const ct_call *call, const ct_config *c, const bench *b,
                              const char *file)
 {
+    bool shared = (c->phase == CT_TEST) && (b->division != NULL);
     ct_text t = { 0 };
-    ct_status status;
+    ct_status status = CT_OK;
 
     ct_text_add(&t, "\"forward_overlap\":%s", b->step.forward_overlap ? "true" : "false");
     ct_time_result_json(&b->result, &t);
-    status = write_json(call, c, &t, file);
+    if (shared) status = ct_time_result_add_pass(&b->result, b->division->tensor->size, &t);
+    if (status == CT_OK) status = write_json(call, c, &t, file);
     ct_text_destroy(&t);
     return status;
 }
@@ -441,6 +511,56 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     return CT_OK;
 }
 
+/* Ids of tokens are whole numbers, and 0 is one of any table: an Input is not made up. */
+static bool has_input(const Ct__NetParameter *net)
+{
+    for (size_t i = 0; i < net->n_layer; i++)
+        if ((net->layer[i]->type != NULL) && (strcmp(net->layer[i]->type, "Input") == 0))
+            return true;
+    return false;
+}
+
+static ct_status zero_inputs(const ct_net *net, const ct_exec *ex)
+{
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_instance *in = net->pass->instance[i];
+
+        for (int t = 0;
+             (strcmp(net->layer[i]->ops->type, "Input") == 0) && (t < net->layer[i]->n_top); t++)
+            CT_TRY(ex->dev->zero(ex->stream, in->top[t]->data.data,
+                                 ct_tensor_bytes(&in->top[t]->data)));
+    }
+    return CT_OK;
+}
+
+static ct_status measure_forward(ct_call *call, const ct_config *c, ct_net *net, const request *q,
+                                 ct_job_division *division)
+{
+    bench b = { .net = net, .ex = &net->pass->exec, .division = division };
+
+    ct_exec_fill(call, net, b.ex);
+    if (division != NULL) ct_job_division_fill_exec(division, b.ex);
+    CT_TRY(ct_time_result_create(net, q->n_step, &b.result));
+    b.result.n_micro = 1;
+    b.result.limit = q->limit;
+    b.result.engines = ct_options_flag(call->options, "engines");
+    if (q->balance) CT_TRY(open_team(&b));
+    CT_TRY(ct_trace_file_open(call, &b.trace));
+    b.ex->trace = b.trace.trace;
+    CT_TRY(ct_trace_file_reserve_forward(&b.trace, net));
+    CT_TRY(zero_inputs(net, b.ex));
+    CT_TRY(run_forwards(&b));
+    if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
+    CT_TRY(ct_trace_file_write(&b.trace));
+    CT_TRY(write_results(call, c, &b, q));
+    ct_trace_file_close(&b.trace);
+    ct_time_result_destroy(&b.result);
+    net->team = NULL;
+    ct_team_clock_destroy(b.layers);
+    ct_team_clock_destroy(b.whole);
+    return CT_OK;
+}
+
 /* The part of each rank; rank 0 shows its own. */
 static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_net_options *o)
 {
@@ -498,9 +618,38 @@ static ct_status plan_memory(ct_call *call, ct_config *c, bool parallel, ct_job_
     return CT_OK;
 }
 
+/* What learning takes beside the net. */
+static ct_status prepare_learning(ct_call *call, ct_config *c, bool parallel, ct_job_division *d,
+                                  ct_exchange_window *window, ct_net_options *options)
+{
+    if (options->forward_only) return CT_OK;
+    CT_TRY(plan_memory(call, c, parallel, d, options));
+    options->window = (d != NULL) ? ct_job_division_window(d, options->dev)
+                                  : ct_exchange_window_open(window, call->job->data_comm,
+                                                            options->dev, c->solver);
+    return CT_OK;
+}
+
+static ct_status measure_net(ct_call *call, const ct_config *c, ct_net *net, const request *q,
+                             ct_job_division *d)
+{
+    if (net->options.forward_only) return measure_forward(call, c, net, q, d);
+    if ((net->grad_arena == NULL) && (d == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c->file);
+    return measure(call, c, net, q, d);
+}
+
+static ct_phase phase_of(const ct_options *o)
+{
+    const char *phase = ct_options_text(o, "phase");
+
+    return ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN;
+}
+
 ct_status ct_verb_time(ct_call *call)
 {
-    ct_net_options options = { .phase = CT_TRAIN };
+    ct_phase phase = phase_of(call->options);
+    ct_net_options options = { .phase = phase };
     ct_exchange_window window;
     ct_net_state state;
     ct_config c;
@@ -512,7 +661,7 @@ ct_status ct_verb_time(ct_call *call)
     ct_status status;
 
     CT_TRY(ct_net_state_read(call->options, &state));
-    CT_TRY(ct_call_setup(call, CT_TRAIN, &c));
+    CT_TRY(ct_call_setup(call, phase, &c));
     CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
     if (c.solver->iter_size != 1)
         CT_INFO("iter_size %d: one micro-step is measured as a whole step", c.solver->iter_size);
@@ -521,14 +670,17 @@ ct_status ct_verb_time(ct_call *call)
                 (long long)c.solver->batch_tokens);
     c.solver->iter_size = 1;
     c.solver->batch_tokens = 0;
-    ct_net_options_fill(call, &c, CT_TRAIN, &state, &options);
+    ct_net_options_fill(call, &c, phase, &state, &options);
+    options.forward_only = (phase == CT_TEST);
     options.env.synthetic = !ct_options_flag(call->options, "data");
     if (!options.env.synthetic) {
         status = ct_job_share(call->job, measure_data(call, &c, &options));
         goto out;
     }
+    if ((phase == CT_TEST) && has_input(c.net)) options.env.synthetic = false;
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
-    if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
+    if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU) &&
+        (phase == CT_TRAIN))
         options.grad_arena = ct_exchange_arena(call->job->data_comm, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out,
@@ -536,19 +688,11 @@ ct_status ct_verb_time(ct_call *call)
                                   &options.env.plan));
     param = c.net;
     CT_TRY_GOTO(status, out, open_parallel(call, &c, &parallel, &param, &options, &division));
-    CT_TRY_GOTO(status, out, plan_memory(call, &c, parallel != NULL, division, &options));
-    options.window = (division != NULL) ? ct_job_division_window(division, options.dev)
-                                        : ct_exchange_window_open(&window, call->job->data_comm,
-                                                                  options.dev, c.solver);
+    CT_TRY_GOTO(status, out,
+                prepare_learning(call, &c, parallel != NULL, division, &window, &options));
     CT_TRY_GOTO(status, out, ct_net_create(param, &options, &net));
     CT_TRY_GOTO(status, out, ct_call_plan_close(call, &c, options.env.plan));
-    if ((net->grad_arena == NULL) && (division == NULL)) {
-        status =
-            CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c.file);
-        goto out;
-    }
-    CT_TRY(measure(call, &c, net, &q, division));
-    status = CT_OK;
+    CT_TRY_GOTO(status, out, measure_net(call, &c, net, &q, division));
 out:
     /* main ends the job: to release what ranks share would wait for those that did not fail */
     if (status != CT_OK) return status;

@@ -52,6 +52,32 @@ is two_sums json kraken.json 'sum(s["step"] == "begin" for s in n["steps"]) == 2
 is half_hidden json kraken.json 'n["transfer_s"] / 2 <= n["exposed_s"] + 1e-9 and n["exposed_s"] < n["transfer_s"]'
 is no_overlap json kraken.json 'abs(n["no_overlap_s"] - n["compute_s"] - n["transfer_s"]) < 1e-9'
 
+# ---- the same steps, in the same order: modelled, measured, and in the trace
+steps_of() { python3 "$ROOT/tests/cli/steps_of.py" "$@"; }
+alike() { # NAME FILE [profile]: its steps are those of NAME
+    steps_of "$2" ${3:-} >found.txt && diff -u "$1.txt" found.txt
+}
+for kind in standard kraken; do
+    steps_of $kind.json >$kind.txt
+    runs timed_$kind 0 'SumParts' $JOB 2 "$CORTADO" time --phase=TEST --model=$kind/deploy.prototxt --parallel=$kind.prototxt \
+        --iterations=3 --limits=false --threads=1 --json=t_$kind.json --trace=trace_$kind.json --trace_iterations=0-1
+    is timed_steps_$kind alike $kind t_$kind.json
+    is timed_profile_$kind alike $kind t_$kind.json profile
+    is traced_steps_$kind alike $kind trace_$kind.json
+    # sums are told with what beginning and awaiting them took, and what travels: each rank sends half of a sum twice
+    is timed_pairs_$kind json t_$kind.json 'all(s["ms"] >= 0 for s in n["forward"]) and n["backward"] == []'
+    is timed_bytes_$kind json t_$kind.json 'n["bytes_sent"] == sum(s["bytes"] for s in n["pass"]["steps"] if s["step"] == "begin")'
+    # sequences side by side: of the last block the sum comes before rows are left out
+    runs packed_$kind 0 '' $JOB 2 "$CORTADO" bench serve --model=$kind/deploy.prototxt --parallel=$kind.prototxt --shapes=2x7,1x32 \
+        --repeat=3 --threads=1 --pass=p_$kind.json --trace=packed_$kind.json --trace_iterations=0-0
+    steps_of p_$kind.json >packed_$kind.txt
+    is packed_trace_$kind alike packed_$kind packed_$kind.json
+    is packed_has_all_$kind sh -c "sort $kind.txt >a.txt; sort packed_$kind.txt | diff - a.txt"
+done
+is same_packed diff standard.txt packed_standard.txt
+runs forward_on_one 0 'backward 0.000' "$CORTADO" time --phase=TEST --model=standard/deploy.prototxt --iterations=3 --limits=false
+runs pass_of_one 2 'steps of ranks that --parallel tells of' "$CORTADO" bench serve --model=standard/deploy.prototxt --shapes=1x2 --pass=p.json
+
 # ---- what is refused
 sed 's/tensor: 2/tensor: 1/' standard.prototxt | sed 's/layer {[^}]*}//g' >replicas.prototxt
 sed -i 's/global_batch: 1/global_batch: 2/' replicas.prototxt
@@ -74,6 +100,16 @@ for kind in standard kraken; do
     # additions at 10 GB/s, and messages to and fro, are not in the model
     is as_modelled_$kind json s_$kind.json "abs(n['mean_forward_ms'] / (1e3 * json.load(open('$kind.json'))['forward_s']) - 1) < 0.03"
     is simulated_waits_$kind json s_$kind.json 'abs(n["mean_forward_ms"] - n["compute_ms"] - n["exposed_ms"]) < 0.01 * n["mean_forward_ms"]'
+done
+# What was measured goes into the simulator as well, which plays the same steps.
+for kind in standard kraken; do
+    is simulated_steps_$kind alike $kind s_$kind.json
+    runs simulated_timed_$kind 0 '' $sim --nodes=2 --pass=t_$kind.json --json=st_$kind.json
+    is simulated_timed_steps_$kind alike $kind st_$kind.json
+    is simulated_timed_compute_$kind json st_$kind.json \
+        "abs(n['compute_ms'] - sum(s.get('ms', 0) for s in json.load(open('t_$kind.json'))['pass']['steps'])) < 1e-6"
+    runs simulated_packed_$kind 0 '' $sim --nodes=2 --pass=p_$kind.json --json=sp_$kind.json
+    is simulated_packed_steps_$kind alike packed_$kind sp_$kind.json
 done
 is steady json s_kraken.json 'abs(n["forward_ms"][0] - n["forward_ms"][1]) < 1e-6'
 runs other_ranks 2 'is of 2 ranks, but 3 run' $sim --nodes=3 --pass=standard.json

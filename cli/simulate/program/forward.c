@@ -18,6 +18,7 @@ typedef struct forward {
     int64_t *piece; /* [pass.n_step][n_rank]: of a gather, a scatter                 */
     float *from, *to;
     double *mark;  /* [n_warmup + n_step + 1]: when each forward began              */
+    double *took;  /* [pass.n_step]: of the last one                                */
     double wait_s; /* in waits so far                                               */
     double late_s; /* messages moved for so long beyond what was computed meanwhile */
 } forward;
@@ -83,6 +84,7 @@ static ct_status run_once(forward *f)
 {
     for (int i = 0; i < f->pass.n_step; i++) {
         const ct_forward_step *s = &f->pass.step[i];
+        double start = ct_clock_s();
 
         switch (s->kind) {
         case CT_FORWARD_COMPUTE:
@@ -95,6 +97,7 @@ static ct_status run_once(forward *f)
             CT_TRY(await(f, s));
             break;
         }
+        f->took[i] = ct_clock_s() - start;
     }
     return CT_OK;
 }
@@ -112,13 +115,31 @@ static ct_status prepare(forward *f)
     f->ticket = calloc((size_t)f->pass.n_pair + 1, sizeof(*f->ticket));
     f->piece = calloc((size_t)f->pass.n_step * (size_t)f->pass.n_rank, sizeof(*f->piece));
     f->mark = calloc((size_t)(sim->n_warmup + sim->n_step) + 1, sizeof(*f->mark));
+    f->took = calloc((size_t)f->pass.n_step + 1, sizeof(*f->took));
     f->from = ct_mem_acquire((size_t)most + 4);
     f->to = ct_mem_acquire((size_t)most + 4);
-    if ((f->ticket == NULL) || (f->piece == NULL) || (f->mark == NULL) || (f->from == NULL) ||
-        (f->to == NULL))
+    if ((f->ticket == NULL) || (f->piece == NULL) || (f->mark == NULL) || (f->took == NULL) ||
+        (f->from == NULL) || (f->to == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a forward pass");
     CT_TRY(ct_sim_timer_create(sim->comm, &f->timer));
     return ct_transfers_create(sim->comm, sim->comm, &f->transfers);
+}
+
+/* What ran, in the order in which it did, with simulated times. */
+static void add_steps(const forward *f, ct_text *json)
+{
+    static const char *const name[] = {
+        [CT_FORWARD_COMPUTE] = "compute", [CT_FORWARD_BEGIN] = "begin", [CT_FORWARD_WAIT] = "wait"
+    };
+
+    ct_text_add(json, ",\"steps\":[");
+    for (int i = 0; i < f->pass.n_step; i++) {
+        ct_text_add(json, "%s\n{\"step\":\"%s\",\"layer\":", (i > 0) ? "," : "",
+                    name[f->pass.step[i].kind]);
+        ct_text_add_json(json, f->pass.step[i].layer);
+        ct_text_add(json, ",\"ms\":%.9g}", 1e3 * f->took[i]);
+    }
+    ct_text_add(json, "]");
 }
 
 static ct_status run(forward *f, ct_text *json)
@@ -144,6 +165,7 @@ static ct_status run(forward *f, ct_text *json)
                     1e3 * (f->mark[i + 1] - f->mark[i]));
     ct_text_add(json, "],\"mean_forward_ms\":%.9g,\"compute_ms\":%.9g,\"exposed_ms\":%.9g",
                 1e3 * all_s, 1e3 * compute_s, 1e3 * (f->wait_s - waited) / sim->n_step);
+    add_steps(f, json);
     return CT_OK;
 }
 
@@ -162,5 +184,6 @@ ct_status ct_sim_forward(ct_sim *sim, ct_text *json)
     free(f.ticket);
     free(f.piece);
     free(f.mark);
+    free(f.took);
     return status;
 }
