@@ -131,7 +131,7 @@ static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_
 {
     const ct_multibox_rule *s = l->state;
     float number = (r->per_sample > 0) ? (float)(at / r->per_sample) : row[0];
-    int32_t sample, label;
+    int32_t sample = -1, label = -1;
     bool good;
 
     *sample_p = -1;
