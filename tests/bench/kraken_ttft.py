@@ -49,7 +49,7 @@ def measure(folder, launch, divided, args):
                f"--repeat={args.iterations}", f"--json={out}", f"--precision={args.precision}", "--threads=1", "--log=error",
                "--rows=LAST"]
     if divided:
-        command += [f"--parallel={os.path.join(folder, 'deploy_parallel.prototxt')}", f"--trace={trace}"]
+        command += [f"--parallel={os.path.join(folder, 'deploy_parallel.prototxt')}", f"--trace={trace}", "--trace_iterations=0-1"]
     run(command)
     with open(out) as f:
         return json.loads(f.readline())["ms"], trace
