@@ -218,7 +218,7 @@ const ct_option ct_option_table[] = {
       "how long the net computes: cortado time --json on one of them; with --parallel as in plan" },
     { "parallel", CT_OPTION_TEXT, "train test time check", "FILE",
       "what of the net runs on which rank, what backward makes again" },
-    { "parallel", CT_OPTION_TEXT, "serve", "FILE",
+    { "parallel", CT_OPTION_TEXT, "serve", "FILE|tensor:N",
       "the ranks of the job run one net together, by this file; otherwise they are replicas" },
     { "profile", CT_OPTION_TEXT, "plan", "FILE[,FILE]",
       "times of layers in place of operations and bytes: cortado time --json on a rank; two files "

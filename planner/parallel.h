@@ -10,6 +10,7 @@
 #ifndef CT_PARALLEL_H
 #define CT_PARALLEL_H
 
+#include "framework/base/text.h"
 #include "framework/net/net.h"
 
 /** How the ranks of a replica share a layer: as ParallelLayerParameter.Split. */
@@ -101,5 +102,18 @@ ct_parallel_place ct_parallel_place_of(const ct_parallel *p, int rank);
  *  planner/ that check more of the file. */
 ct_status ct_parallel_fail(const ct_parallel *p, const void *message, const void *field,
                            const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- a file for a net that is only run forward, by one tensor group
+ *
+ * All layers are REPLICATE but for runs of products: one or several InnerProducts split OUTPUT,
+ * what acts on each channel or head behind them, and one InnerProduct split INPUT. Such a run, as
+ * those of a transformer's attention and of its feed-forward part, has one sum over the ranks. */
+
+enum { CT_TENSOR_FILE_MOST = 1024 };
+
+/** Appends the file for `tensor` ranks. net: as for ct_parallel_bind(). name: for messages.
+ *  *n_run_p: runs that the ranks share. CT_ERR_CONFIG: there is none; CT_ERR_NOMEM. */
+ct_status ct_tensor_file_write(const ct_net *net, int tensor, const char *name, ct_text *out,
+                               int *n_run_p);
 
 #endif

@@ -54,7 +54,7 @@ static const ct_option serve_table[] = {
       "(1x10,1x40,1x100,1x200,1x500,20x10,20x40)" },
     { "precision", CT_OPTION_CHOICE, SERVE, "F32|BF16",
       "of products, and what lies between (F32)" },
-    { "parallel", CT_OPTION_TEXT, SERVE, "FILE", "what of the net each rank has" },
+    { "parallel", CT_OPTION_TEXT, SERVE, "FILE|tensor:N", "what of the net each rank has" },
     { "rows", CT_OPTION_CHOICE, SERVE, "ALL|LAST",
       "what a net of tokens gives of each text: all tokens' rows, or the last one's (ALL; LAST "
       "behind a cache)" },

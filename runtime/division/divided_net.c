@@ -74,6 +74,38 @@ static ct_status share(void *ctx, double *v)
     return ct_group_broadcast(&n->job->group.job, v, sizeof(*v));
 }
 
+/* The file of tensor:N, for this net. */
+static ct_status make_file(const ct_divided_net *n, const Ct__NetParameter *param,
+                           const ct_net_options *options, ct_text *text)
+{
+    ct_net_options o = *options;
+    ct_net *net = NULL;
+    ct_status status;
+    int n_run = 0;
+
+    ct_net_options_alone(&o);
+    o.phase = CT_TRAIN;
+    o.env.global_batch_size = 1;
+    CT_TRY(ct_net_create(param, &o, &net));
+    status = ct_tensor_file_write(net, n->tensor, n->file, text, &n_run);
+    ct_net_destroy(net);
+    if (status == CT_OK) CT_INFO("%s: the ranks share %d runs of products.", n->file, n_run);
+    return status;
+}
+
+static ct_status read_parallel(const ct_divided_net *n, const Ct__NetParameter *param,
+                               const ct_net_options *options, ct_parallel **p_p)
+{
+    ct_text text = { 0 };
+    ct_status status;
+
+    if (n->tensor == 0) return ct_parallel_parse(n->file, n->text, n->size, p_p);
+    status = make_file(n, param, options, &text);
+    if (status == CT_OK) status = ct_parallel_parse(n->file, text.text, text.length, p_p);
+    ct_text_destroy(&text);
+    return status;
+}
+
 static ct_status divide(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
                         void **part_p)
 {
@@ -83,7 +115,7 @@ static ct_status divide(void *ctx, const Ct__NetParameter **param_p, ct_net_opti
     CT_TRY(agree(ctx, (p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a division")));
     p->of = n;
     *part_p = p;
-    CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p->parallel));
+    CT_TRY(read_parallel(n, *param_p, options, &p->parallel));
     CT_TRY(ct_job_division_open_net(n->job, p->parallel, NULL, param_p, options, &p->division));
     return check(p, &p->division->sharded[1]);
 }
@@ -155,10 +187,32 @@ static ct_status read_file(ct_divided_net *n)
     return CT_OK;
 }
 
+/* "tensor:N"; 0 where it is the name of a file. */
+static ct_status read_tensor(ct_divided_net *n)
+{
+    static const char word[] = "tensor:";
+    const char *number = n->file + sizeof(word) - 1;
+    char *end;
+    long v;
+
+    if (strncmp(n->file, word, sizeof(word) - 1) != 0) return CT_OK;
+    v = strtol(number, &end, 10);
+    if ((end == number) || (*end != '\0') || (v < 2) || (v > CT_TENSOR_FILE_MOST))
+        return CT_FAIL(CT_ERR_CONFIG, "--parallel=%s: expected a file, or tensor:N, N from 2 to %d",
+                       n->file, CT_TENSOR_FILE_MOST);
+    n->tensor = (int)v;
+    return CT_OK;
+}
+
 static ct_status check_ranks(const ct_divided_net *n)
 {
     ct_parallel *p = NULL;
     ct_status status;
+
+    if ((n->tensor > 0) && (n->tensor != n->job->size))
+        return CT_FAIL(CT_ERR_LAUNCH, "--parallel=%s: %d ranks, but the job has %d", n->file,
+                       n->tensor, n->job->size);
+    if (n->tensor > 0) return CT_OK;
 
     CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p));
     status = ct_parallel_check_ranks(p, n->job->size, "the job");
@@ -177,7 +231,8 @@ ct_status ct_divided_net_open(ct_job *job, const char *file, ct_divided_net *n_p
                                         .fill_exec = fill_exec,
                                         .load = load,
                                         .close = close_part };
-    CT_TRY(read_file(n_p));
+    CT_TRY(read_tensor(n_p));
+    if (n_p->tensor == 0) CT_TRY(read_file(n_p));
     return check_ranks(n_p);
 }
 

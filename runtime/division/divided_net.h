@@ -13,6 +13,7 @@
 typedef struct ct_divided_net {
     ct_job *job;
     const char *file; /* borrowed */
+    int tensor;       /* of "tensor:N" in place of a file: it is made for each net; 0: a file */
     char *text;       /* of the file */
     size_t size;
     /** Where another rank fails this one logs what it said: for a job that goes on all the same.
@@ -21,9 +22,10 @@ typedef struct ct_divided_net {
     ct_served_division served; /* for ct_served_options.division */
 } ct_divided_net;
 
-/** Rank 0 reads the file. n_p stays where it is until it is closed, behind its nets. Collective
- * over the job, which is connected; so are opens, loads, runs and closes of nets. CT_ERR_CONFIG,
- *  CT_ERR_IO, and CT_ERR_LAUNCH where the job has other ranks than the file. */
+/** file: a parallel file, which rank 0 reads, or "tensor:N" (ct_tensor_file_write()). n_p stays
+ * where it is until it is closed, behind its nets. Collective over the job, which is connected; so
+ * are opens, loads, runs and closes of nets. CT_ERR_CONFIG, CT_ERR_IO, and CT_ERR_LAUNCH where the
+ * job has other ranks than the file. */
 ct_status ct_divided_net_open(ct_job *job, const char *file, ct_divided_net *n_p);
 void ct_divided_net_close(ct_divided_net *n); /* zeroed ones too */
 

@@ -360,6 +360,7 @@ static void describe(ct_group_leader *l)
     l->model.close = close_sequence;
     l->model.grow = grow;
     l->model.peek = peek;
+    l->model.place = NULL; /* this rank gives its own pages */
 }
 
 ct_status ct_group_leader_create(const ct_group_leader_options *o, ct_group_leader **l_p)

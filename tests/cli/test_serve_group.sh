@@ -136,7 +136,9 @@ for kind in standard parallel ladder kraken; do
     down ${kind}_1
     for ranks in 2 4; do
         write $ranks
-        up ${kind}_$ranks $ranks $net --tokenizer=$letters --parallel=$kind/deploy_parallel.prototxt
+        parallel=$kind/deploy_parallel.prototxt
+        [ $kind = kraken ] || [ $ranks = 2 ] || parallel=tensor:$ranks
+        up ${kind}_$ranks $ranks $net --tokenizer=$letters --parallel=$parallel
         is ${kind}_${ranks}_told grep -q "One net on $ranks ranks" $log
         runs ${kind}_texts_$ranks 0 '' python3 ask.py "$at" texts all.txt
         is ${kind}_${ranks}_same cmp one.out out
@@ -210,10 +212,15 @@ END
 for ranks in 1 2; do
     up bert_$ranks $ranks --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5 $([ $ranks = 1 ] || echo --parallel=bert_parallel.prototxt)
     runs bert_rows_$ranks 0 '' python3 ask.py "$at" embed
-    [ $ranks = 2 ] || mv out one.txt
+    [ $ranks != 1 ] || mv out one.txt
     [ $ranks = 1 ] || is bert_same python3 "$ROOT/tests/cli/close.py" one.txt out 1e-4 $((8 * 32))
     down bert_$ranks
 done
+up bert_tensor 2 --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5 --parallel=tensor:2
+is bert_tensor_told grep -q 'tensor:2: the ranks share 1 runs of products' $log
+runs bert_tensor_rows 0 '' python3 ask.py "$at" embed
+is bert_tensor_same python3 "$ROOT/tests/cli/close.py" one.txt out 1e-4 $((8 * 32))
+down bert_tensor
 
 # ---- other weights: on all ranks or on none, while texts go on
 cp standard_iter_60.caffemodel.h5 w.h5
@@ -266,6 +273,10 @@ rm -r only.1
 runs no_job 4 '[-]-parallel=standard/deploy_parallel.prototxt is for the ranks of a job' env -u OMPI_COMM_WORLD_SIZE "$CORTADO" serve $group
 runs checked 2 '[-]-check is not for a net that ranks run together' $JOB 2 "$CORTADO" serve $group --check
 runs other_ranks 4 'deploy_parallel.prototxt:2: ranks is 2, but the job has 3' $JOB 3 "$CORTADO" serve $group
+runs other_tensor 4 '[-]-parallel=tensor:2: 2 ranks, but the job has 3' $JOB 3 "$CORTADO" serve $group --parallel=tensor:2
+runs bad_tensor 2 '[-]-parallel=tensor:1: expected a file, or tensor:N, N from 2 to 1024' $JOB 2 "$CORTADO" serve $group --parallel=tensor:1
+runs no_products 2 'tensor:3: net "Bert" has no products that 3 ranks can share' $JOB 3 "$CORTADO" serve --model=bert.prototxt \
+    --weights=bert_iter_1.caffemodel.h5 --parallel=tensor:3
 runs no_file 3 'nowhere.prototxt' $JOB 2 "$CORTADO" serve $group --parallel=nowhere.prototxt
 is no_file_once [ "$(grep -c '^E.*nowhere' out)" = 1 ]
 runs no_weights 3 'nothing.h5' $JOB 2 "$CORTADO" serve $group --weights=nothing.h5
