@@ -1,7 +1,10 @@
 #include "serve/ranks/replicas.h"
 
 #include <math.h>
+#include <omp.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +13,21 @@
 #include "serve/ranks/sequences.h"
 #include "serve/ranks/work_bytes.h"
 
+#define OPENED_NAP_S 20e-3 /* between two questions whether files are read */
+
 static const size_t part = (size_t)1 << 30; /* of a message: counts of MPI are int */
 
 /* ---- a message: its head, then its bytes in parts */
 
-typedef enum { ORDER_RUN, ORDER_GROW, ORDER_OPEN, ORDER_TAKE, ORDER_DROP, ORDER_END } order;
+typedef enum {
+    ORDER_RUN,
+    ORDER_GROW,
+    ORDER_OPEN,
+    ORDER_OPENED,
+    ORDER_TAKE,
+    ORDER_DROP,
+    ORDER_END
+} order;
 
 typedef struct head {
     int64_t order, status; /* status: of an answer */
@@ -140,7 +153,8 @@ static ct_status await(replica *p, bool tell, char **data_p, size_t *size_p)
     (void)pthread_cond_broadcast(&p->changed);
     (void)pthread_mutex_unlock(&r->lock);
     if (status == CT_OK) return CT_OK;
-    if (tell) status = CT_FAIL(status, "rank %d says: %s", p->rank, *data_p);
+    if (tell && (status != CT_INPROGRESS))
+        status = CT_FAIL(status, "rank %d says: %s", p->rank, *data_p);
     free(*data_p);
     *data_p = NULL;
     return status;
@@ -346,9 +360,7 @@ ct_status ct_replicas_check(ct_replicas *r, double limit_s)
     for (int i = 0; (late < 0) && (i < r->n); i++) {
         const replica *p = &r->replica[i];
 
-        if ((p->phase == FREE) || (p->phase == ANSWERED) || (now - p->since_s <= limit_s) ||
-            (p->ask.order == ORDER_OPEN)) /* files may be slow */
-            continue;
+        if ((p->phase == FREE) || (p->phase == ANSWERED) || (now - p->since_s <= limit_s)) continue;
         late = p->rank;
         what = ((p->ask.order == ORDER_RUN) || (p->ask.order == ORDER_GROW)) ? "a batch"
                                                                              : "a word of rank 0";
@@ -373,15 +385,24 @@ static ct_status await_none(replica *p)
 void ct_replicas_open(ct_replicas *r)
 {
     for (int i = 0; i < r->n; i++) post(&r->replica[i], ORDER_OPEN, NULL);
+    for (int i = 0; i < r->n; i++) (void)await_none(&r->replica[i]); /* ORDER_OPENED says it */
 }
 
+/* Asks again and again: batches run there meanwhile. */
 static ct_status await_sum(replica *p, uint64_t checksum, bool tell)
 {
     uint64_t sum = 0;
     size_t size = 0;
     char *data = NULL;
+    ct_status status;
 
-    CT_TRY(await(p, tell, &data, &size));
+    for (;;) {
+        post(p, ORDER_OPENED, NULL);
+        status = await(p, tell, &data, &size);
+        if (status != CT_INPROGRESS) break;
+        ct_nap(OPENED_NAP_S);
+    }
+    CT_TRY(status);
     if (size == sizeof(sum)) memcpy(&sum, data, sizeof(sum));
     free(data);
     if (!tell || (sum == checksum)) return CT_OK;
@@ -473,13 +494,48 @@ static ct_status run_here(const ct_served_model *m, const char *data, size_t siz
     return status;
 }
 
-static ct_status open_here(const ct_replica_weights *w, ct_text *answer)
-{
-    uint64_t sum = 0;
+/* Other weights that a thread reads, while batches run. */
+typedef struct opening {
+    const ct_replica_weights *weights;
+    pthread_t thread;
+    int n_omp; /* threads that it may take */
+    bool running;
+    atomic_bool over;
+    ct_status status;
+    uint64_t sum;
+    char why[600]; /* of a failure: what a thread logs is its own */
+} opening;
 
-    CT_TRY(w->open(w->ctx, &sum));
-    ct_text_add_bytes(answer, (const char *)&sum, sizeof(sum));
-    return answer->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for an answer") : CT_OK;
+static void *open_files(void *arg)
+{
+    opening *o = arg;
+
+    omp_set_num_threads(o->n_omp);
+    o->status = o->weights->open(o->weights->ctx, &o->sum);
+    if (o->status != CT_OK) ct_log_last_error(o->why, sizeof(o->why));
+    atomic_store(&o->over, true);
+    return NULL;
+}
+
+static void begin_opening(opening *o, const ct_replica_weights *w)
+{
+    *o = (opening){ .weights = w, .n_omp = omp_get_max_threads() };
+    atomic_init(&o->over, false);
+    o->running = (ct_thread_start(open_files, o, &o->thread) == 0);
+    if (o->running) return;
+    o->status = CT_ERR_NOMEM;
+    (void)snprintf(o->why, sizeof(o->why), "no thread that reads weights");
+    atomic_store(&o->over, true);
+}
+
+/* CT_INPROGRESS: they are not read yet. */
+static ct_status end_opening(opening *o, ct_text *answer)
+{
+    if (!atomic_load(&o->over)) return CT_INPROGRESS;
+    if (o->running) (void)pthread_join(o->thread, NULL);
+    o->running = false;
+    if (o->status == CT_OK) ct_text_add_bytes(answer, (const char *)&o->sum, sizeof(o->sum));
+    return o->status;
 }
 
 /* What one of the other ranks has. */
@@ -487,6 +543,7 @@ typedef struct follower {
     const ct_served_model *model;
     const ct_replica_weights *weights;
     ct_near_sequences sequences;
+    opening opening;
 } follower;
 
 /* Sequences of which it could not hear fail when they are to grow. */
@@ -506,7 +563,10 @@ static ct_status do_order(follower *f, const stream *s, ct_text *answer)
     case ORDER_GROW:
         return ct_near_sequences_grow(&f->sequences, s->data, size, answer);
     case ORDER_OPEN:
-        return open_here(f->weights, answer);
+        begin_opening(&f->opening, f->weights);
+        return CT_OK;
+    case ORDER_OPENED:
+        return end_opening(&f->opening, answer);
     case ORDER_TAKE:
         take_here(f, s->data, size);
         return CT_OK;
@@ -519,14 +579,15 @@ static ct_status do_order(follower *f, const stream *s, ct_text *answer)
     return CT_OK;
 }
 
-/* Why it failed goes instead of the answer. */
-static ct_status send_answer(ct_comm *c, int tag, ct_status status, ct_text *answer)
+/* Why it failed goes instead of the answer: what this thread said last, or `why`. */
+static ct_status send_answer(ct_comm *c, int tag, ct_status status, ct_text *answer, char *why)
 {
-    char why[600] = "";
+    char own[600] = "";
     stream s;
 
+    if ((status != CT_OK) && (why == NULL)) ct_log_last_error(own, sizeof(own));
+    if (why == NULL) why = own;
     open_stream(&s, c, 0, tag, true);
-    if (status != CT_OK) ct_log_last_error(why, sizeof(why));
     s.head = (head){ 0, status, (status == CT_OK) ? answer->length : strlen(why) };
     s.data = (status == CT_OK) ? answer->text : why;
     return wait_stream(&s);
@@ -543,7 +604,8 @@ static ct_status obey(ct_comm *c, int tag, follower *f, bool *ends_p)
     status = wait_stream(&s);
     if (status == CT_OK) {
         *ends_p = (s.head.order == ORDER_END);
-        status = send_answer(c, tag, do_order(f, &s, &answer), &answer);
+        status = send_answer(c, tag, do_order(f, &s, &answer), &answer,
+                             (s.head.order == ORDER_OPENED) ? f->opening.why : NULL);
     }
     free(s.data);
     ct_text_destroy(&answer);
@@ -558,6 +620,7 @@ ct_status ct_replicas_obey(ct_comm *c, const ct_served_model *model, const ct_re
     bool ends = false;
 
     while (!ends && (status == CT_OK)) status = obey(c, tag, &f, &ends);
+    if (f.opening.running) (void)pthread_join(f.opening.thread, NULL);
     ct_near_sequences_end(&f.sequences);
     return status;
 }

@@ -28,13 +28,14 @@ const ct_served_model *ct_replicas_model(const ct_replicas *r, int rank);
 /** Moves messages, from the thread that calls MPI. *nap_p: how long it may sleep until it looks
  *  again; INFINITY: until it is woken. CT_ERR_COMM, logged. */
 ct_status ct_replicas_move(ct_replicas *r, double *nap_p);
-/** CT_ERR_WATCHDOG, logged, where a replica has had a batch, or an order other than to open files,
- *  for more than limit_s seconds. 0: no limit. */
+/** CT_ERR_WATCHDOG, logged, where a replica has had a batch, or any order, for more than limit_s
+ *  seconds. 0: no limit. */
 ct_status ct_replicas_check(ct_replicas *r, double limit_s);
 
 /* ---- other weights: from one thread that does not call MPI, one call after the other */
 
-/** Every rank opens its files, and says the sum of its weights once ct_replicas_opened() asks. */
+/** Every rank begins to open its files, in a thread beside its batches, and says the sum of its
+ *  weights when ct_replicas_opened() asks. */
 void ct_replicas_open(ct_replicas *r);
 /** Waits for them. The status of the first that failed, logged with its words; CT_ERR_DATA, logged:
  *  the weights of one are not those of `checksum`. tell false: rank 0 has failed itself, and said
@@ -51,7 +52,7 @@ ct_status ct_replicas_end(ct_replicas *r, double limit_s);
 
 typedef struct ct_replica_weights {
     void *ctx;
-    /** As ct_replicas_open(). Errors are logged. */
+    /** As ct_replicas_open(), from a thread of its own. Errors are logged. */
     ct_status (*open)(void *ctx, uint64_t *checksum_p);
     void (*take)(void *ctx, bool use);
 } ct_replica_weights;
