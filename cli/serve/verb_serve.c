@@ -174,7 +174,7 @@ static ct_status read_wish(const ct_options *o, wish *w)
     CT_TRY(read_budget(o, &w->queue.budget));
     w->net.most_samples = w->queue.budget;
     w->front = (ct_front_options){ .listen = (listen != NULL) ? listen : "127.0.0.1:8080",
-                                   .most_connections = 1000,
+                                   .most_connections = 8192,
                                    .most_header = MOST_HEADER,
                                    .most_body = MOST_BODY,
                                    .read_s = 60,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "framework/base/clock.h"
@@ -14,7 +15,7 @@
 
 #define LOOK_S 0.05 /* between two looks at the connections */
 
-enum { EVENTS = 16384 /* bytes of events at a time */, MOST_LINGER = 256 };
+enum { EVENTS = 16384 /* bytes of events at a time */, MOST_LINGER = 256, OTHER_FILES = 512 };
 
 typedef enum {
     READING, /* a request, or nothing yet */
@@ -489,6 +490,20 @@ static void *look(void *arg)
 
 /* ---- the whole */
 
+/* As many connections as there may be files, whose soft limit is raised for them. */
+static unsigned most_connections(const ct_front *f)
+{
+    rlim_t most = (rlim_t)f->o.most_connections, need = most + OTHER_FILES;
+    struct rlimit r;
+
+    if ((getrlimit(RLIMIT_NOFILE, &r) != 0) || (r.rlim_cur >= need)) return (unsigned)most;
+    r.rlim_cur = ((r.rlim_max == RLIM_INFINITY) || (r.rlim_max > need)) ? need : r.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &r);
+    if ((getrlimit(RLIMIT_NOFILE, &r) == 0) && (r.rlim_cur < need))
+        most = (r.rlim_cur > 2 * OTHER_FILES) ? r.rlim_cur - OTHER_FILES : r.rlim_cur / 2;
+    return (unsigned)most;
+}
+
 static ct_status start_threads(ct_front *f)
 {
     if ((pthread_mutex_init(&f->lock, NULL) != 0) || (ct_cond_init(&f->stopped) != 0) ||
@@ -499,8 +514,8 @@ static ct_status start_threads(ct_front *f)
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         handle, f, MHD_OPTION_LISTEN_SOCKET, f->listen.fd, MHD_OPTION_NOTIFY_COMPLETED, leave, f,
         MHD_OPTION_URI_LOG_CALLBACK, hear_of, f, MHD_OPTION_NOTIFY_CONNECTION, open_or_close, f,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)f->o.most_connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, f->o.most_header, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, most_connections(f), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        f->o.most_header, MHD_OPTION_END);
     if (f->daemon == NULL) return CT_FAIL(CT_ERR_NOMEM, "libmicrohttpd did not start");
     f->listen.fd = -1; /* its own by now */
     if (ct_thread_start(look, f, &f->looker) != 0)

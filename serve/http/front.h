@@ -12,7 +12,7 @@
 
 typedef struct ct_front_options {
     const char *listen;   /* ct_listen_open()                                               */
-    int most_connections; /* others wait to be accepted                                     */
+    int most_connections; /* as far as there may be files; others wait to be accepted       */
     size_t most_header; /* bytes of a connection's own: the lines before a body: else 431 or 414 */
     size_t most_body;   /* bytes: 413 beyond                                              */
     double read_s;      /* from a request's first line until it is whole; and that a connection

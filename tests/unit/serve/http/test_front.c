@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -729,6 +730,33 @@ static void test_many(void **state)
     stop();
 }
 
+/* Thousands of connections stay open, and each is answered. The client's ends are files, too. */
+static void test_connections(void **state)
+{
+    enum { N = 2000, FILES = 2 * N + 1024 };
+    static int fd[N];
+    static answer a;
+    ct_front_options o = usual;
+    struct rlimit r;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &r), 0);
+    if (r.rlim_max < FILES) skip();
+    if (r.rlim_cur < FILES) r.rlim_cur = FILES;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &r), 0);
+    o.most_connections = 3000;
+    start(&o);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < N; i++) {
+            if (round == 0) fd[i] = dial();
+            tell(fd[i], "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+            hear(fd[i], &a);
+            assert_int_equal(a.status, 200);
+        }
+    for (int i = 0; i < N; i++) (void)close(fd[i]);
+    stop();
+}
+
 /* ---- addresses */
 
 static void test_wrong_addresses(void **state)
@@ -856,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_client_goes),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_connections),
         cmocka_unit_test(test_many),
         cmocka_unit_test(test_wrong_addresses),
         cmocka_unit_test(test_left_over),
