@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "serve/net/image_model.h"
-#include "serve/net/net_model.h"
+#include "serve/net/token_model.h"
 
 struct ct_any_model {
-    ct_net_model *tokens; /* one of both */
+    ct_token_model *tokens; /* one of both */
     ct_image_model *pictures;
     const ct_served_division *division; /* of the net; NULL: this rank runs it alone */
     int64_t most;
@@ -40,8 +40,8 @@ static ct_status make_tokens(const ct_served *net, const ct_any_model_options *o
                        o->tokenizer_place, ct_tokenizer_source(t), ct_tokenizer_size(t) - 1,
                        n_id - 1);
     m->most = ct_packed_net_most_tokens(ct_served_net(net));
-    CT_TRY(ct_net_model_create(ct_served_net(net), t, o->name, &m->tokens));
-    if (t == NULL) ct_net_model_score(m->tokens, o->n_token);
+    CT_TRY(ct_token_model_create(ct_served_net(net), t, o->name, &m->tokens));
+    if (t == NULL) ct_token_model_score(m->tokens, o->n_token);
     return CT_OK;
 }
 
@@ -67,7 +67,7 @@ ct_status ct_any_model_accepts(const ct_any_model *m, const ct_served *net)
     if ((m->pictures != NULL) != (ct_served_samples(net) != NULL))
         return CT_FAIL(CT_ERR_CONFIG, "the net is another than the one that was opened first");
     if (m->pictures != NULL) return ct_image_model_accepts(m->pictures, ct_served_samples(net));
-    return ct_net_model_accepts(m->tokens, ct_served_net(net));
+    return ct_token_model_accepts(m->tokens, ct_served_net(net));
 }
 
 void ct_any_model_swap(ct_any_model *m, const ct_served *net)
@@ -75,21 +75,21 @@ void ct_any_model_swap(ct_any_model *m, const ct_served *net)
     if (m->pictures != NULL)
         ct_image_model_swap(m->pictures, ct_served_samples(net));
     else
-        ct_net_model_swap(m->tokens, ct_served_net(net));
+        ct_token_model_swap(m->tokens, ct_served_net(net));
 }
 
 void ct_any_model_destroy(ct_any_model *m)
 {
     if (m == NULL) return;
     ct_image_model_destroy(m->pictures);
-    ct_net_model_destroy(m->tokens);
+    ct_token_model_destroy(m->tokens);
     free(m);
 }
 
 const ct_served_model *ct_any_model_served(const ct_any_model *m)
 {
     return (m->pictures != NULL) ? ct_image_model_served(m->pictures)
-                                 : ct_net_model_served(m->tokens);
+                                 : ct_token_model_served(m->tokens);
 }
 
 int64_t ct_any_model_most(const ct_any_model *m)
@@ -100,5 +100,5 @@ int64_t ct_any_model_most(const ct_any_model *m)
 ct_status ct_any_model_measure(ct_any_model *m, double limit_s, ct_batch_cost *cost)
 {
     if (m->pictures != NULL) return ct_image_model_measure(m->pictures, limit_s, cost);
-    return ct_net_model_measure(m->tokens, limit_s, m->division, cost);
+    return ct_token_model_measure(m->tokens, limit_s, m->division, cost);
 }

@@ -1,4 +1,4 @@
-/** @file any_model.h  What answers, of whatever kind the net is: of tokens (net_model.h) or of
+/** @file any_model.h  What answers, of whatever kind the net is: of tokens (token_model.h) or of
  * pictures (image_model.h).
  */
 #ifndef CT_ANY_MODEL_H
@@ -23,7 +23,7 @@ typedef struct ct_any_model_options {
  */
 ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *o,
                               ct_any_model **m_p);
-/** As ct_net_model_accepts() and ct_net_model_swap(). */
+/** As ct_token_model_accepts() and ct_token_model_swap(). */
 ct_status ct_any_model_accepts(const ct_any_model *m, const ct_served *net);
 void ct_any_model_swap(ct_any_model *m, const ct_served *net);
 void ct_any_model_destroy(ct_any_model *m); /* NULL allowed */

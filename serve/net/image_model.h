@@ -21,7 +21,7 @@ ct_status ct_image_model_create(ct_sample_net *net, ct_pictures *pictures, const
                                 const char *labels, const char *place, ct_image_model **m_p);
 /** CT_ERR_CONFIG, logged: the net's input or outputs are others. */
 ct_status ct_image_model_accepts(const ct_image_model *m, const ct_sample_net *net);
-/** Runs on that net from now on, as ct_net_model_swap(). What becomes of pictures stays. */
+/** Runs on that net from now on, as ct_token_model_swap(). What becomes of pictures stays. */
 void ct_image_model_swap(ct_image_model *m, ct_sample_net *net);
 void ct_image_model_destroy(ct_image_model *m); /* NULL allowed */
 const ct_served_model *ct_image_model_served(const ct_image_model *m);

@@ -1,4 +1,4 @@
-#include "serve/net/net_model.h"
+#include "serve/net/token_model.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,7 @@ typedef struct names {
     char *model, *input, *output;
 } names;
 
-struct ct_net_model {
+struct ct_token_model {
     ct_packed_net *net;
     names own;
     const ct_tokenizer *tokenizer;
@@ -43,7 +43,7 @@ typedef struct growing {
 /* On one thread: a request's text is short, and the others have the net. */
 static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
 {
-    const ct_net_model *m = ctx;
+    const ct_token_model *m = ctx;
     int threads = omp_get_max_threads();
     ct_status status;
 
@@ -59,7 +59,7 @@ static ct_status encode(void *ctx, const char *text, size_t n, ct_ids *ids)
 
 /* The padding of these works as sequences of its own behind the n items of theirs: it is computed,
  * and no token of theirs sees it. Returns how many items there are then. */
-static int64_t add_padding(const ct_net_model *m, ct_work *const *work, int n_work, int64_t n)
+static int64_t add_padding(const ct_token_model *m, ct_work *const *work, int n_work, int64_t n)
 {
     int64_t longest = ct_packed_net_longest(m->net), most = ct_packed_net_most_tokens(m->net);
 
@@ -72,7 +72,7 @@ static int64_t add_padding(const ct_net_model *m, ct_work *const *work, int n_wo
 
 static ct_status embed(void *ctx, ct_work *const *work, int n)
 {
-    const ct_net_model *m = ctx;
+    const ct_token_model *m = ctx;
     int64_t columns = ct_packed_net_columns(m->net);
 
     for (int i = 0; i < n; i++)
@@ -90,7 +90,7 @@ static ct_status embed(void *ctx, ct_work *const *work, int n)
 }
 
 /* The output of a request, of the items from `item` on. */
-static ct_status copy_rows(const ct_net_model *m, const ct_packed_item *item, ct_work *w)
+static ct_status copy_rows(const ct_token_model *m, const ct_packed_item *item, ct_work *w)
 {
     int64_t n = w->input->dim[0], tokens = w->input->dim[1];
     int64_t columns = ct_packed_net_columns(m->net);
@@ -110,7 +110,7 @@ static ct_status copy_rows(const ct_net_model *m, const ct_packed_item *item, ct
 
 static ct_status infer(void *ctx, ct_work *const *work, int n)
 {
-    const ct_net_model *m = ctx;
+    const ct_token_model *m = ctx;
     int64_t n_item = 0, n_id = 0;
 
     for (int i = 0; i < n; i++) {
@@ -148,7 +148,7 @@ static ct_status keep_ids(growing *g, const int32_t *id, int64_t kept)
     return ct_ids_add(&g->ids, id, kept);
 }
 
-static void take_in(ct_net_model *m, growing *g, void **sequence_p)
+static void take_in(ct_token_model *m, growing *g, void **sequence_p)
 {
     g->next = m->growing;
     m->growing = g;
@@ -158,7 +158,7 @@ static void take_in(ct_net_model *m, growing *g, void **sequence_p)
 static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
                                void **sequence_p, int64_t *kept_p)
 {
-    ct_net_model *m = ctx;
+    ct_token_model *m = ctx;
     growing *g = calloc(1, sizeof(*g));
     ct_status status;
 
@@ -175,7 +175,7 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     return status;
 }
 
-static ct_status place_growing(const ct_net_model *m, const ct_sequence_place *at, growing *g)
+static ct_status place_growing(const ct_token_model *m, const ct_sequence_place *at, growing *g)
 {
     g->page = malloc((size_t)at->n_page * sizeof(*g->page) + 1);
     if (g->page == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
@@ -187,7 +187,7 @@ static ct_status place_growing(const ct_net_model *m, const ct_sequence_place *a
 
 static ct_status place_sequence(void *ctx, const ct_sequence_place *at, void **sequence_p)
 {
-    ct_net_model *m = ctx;
+    ct_token_model *m = ctx;
     growing *g = calloc(1, sizeof(*g));
     ct_status status;
 
@@ -204,14 +204,14 @@ static ct_status place_sequence(void *ctx, const ct_sequence_place *at, void **s
 
 static int64_t peek(void *ctx, const int32_t *id, int64_t n)
 {
-    const ct_net_model *m = ctx;
+    const ct_token_model *m = ctx;
 
     return ct_packed_net_peek(m->net, id, n);
 }
 
 static void close_sequence(void *ctx, void *sequence)
 {
-    ct_net_model *m = ctx;
+    ct_token_model *m = ctx;
     growing *g = sequence, **at = &m->growing;
 
     while (*at != g) at = &(*at)->next;
@@ -221,7 +221,7 @@ static void close_sequence(void *ctx, void *sequence)
 
 static ct_status grow(void *ctx, ct_work_piece *piece, int n)
 {
-    const ct_net_model *m = ctx;
+    const ct_token_model *m = ctx;
     int n_item = 0;
 
     for (int i = 0; i < n; i++) {
@@ -259,7 +259,7 @@ static ct_status open_again(ct_packed_net *net, const growing *g, ct_packed_sequ
 }
 
 /* The tokens that a sequence has, once more, in another net. */
-static ct_status grow_again(ct_net_model *m, ct_packed_net *net, const growing *g,
+static ct_status grow_again(ct_token_model *m, ct_packed_net *net, const growing *g,
                             ct_packed_sequence **s_p)
 {
     int64_t most = ct_packed_net_most_tokens(net), kept, n;
@@ -277,7 +277,7 @@ static ct_status grow_again(ct_net_model *m, ct_packed_net *net, const growing *
 }
 
 /* All sequences of the old net go on in the new one. One that cannot, ends with its next token. */
-static void swap_sequences(ct_net_model *m, ct_packed_net *net)
+static void swap_sequences(ct_token_model *m, ct_packed_net *net)
 {
     for (growing *g = m->growing; g != NULL; g = g->next) {
         ct_packed_sequence *fresh = NULL;
@@ -306,7 +306,7 @@ static const char *output_name(const ct_net *net)
     return net->layer[net->output[0].layer]->param->top[0];
 }
 
-static ct_status take_names(ct_net_model *m, const char *name)
+static ct_status take_names(ct_token_model *m, const char *name)
 {
     const ct_net *net = ct_packed_net_of(m->net);
 
@@ -316,13 +316,13 @@ static ct_status take_names(ct_net_model *m, const char *name)
 }
 
 /* Whether its rows are the scores of the tokenizer's next one. */
-static bool scores_tokens(const ct_net_model *m)
+static bool scores_tokens(const ct_token_model *m)
 {
     return (ct_packed_net_cached(m->net) > 0) && (m->n_scored > 0) &&
            (ct_packed_net_columns(m->net) >= m->n_scored);
 }
 
-static void describe(ct_net_model *m)
+static void describe(ct_token_model *m)
 {
     int64_t most = ct_packed_net_most_tokens(m->net), longest = ct_packed_net_longest(m->net);
     int64_t columns = ct_packed_net_columns(m->net);
@@ -363,7 +363,7 @@ static void describe(ct_net_model *m)
     m->served.grow = grow;
 }
 
-static void take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
+static void take_tokenizer(ct_token_model *m, const ct_tokenizer *t)
 {
     m->tokenizer = t;
     m->before = m->after = -1;
@@ -374,11 +374,11 @@ static void take_tokenizer(ct_net_model *m, const ct_tokenizer *t)
     if ((m->before < 0) || (m->after < 0)) m->before = m->after = -1;
 }
 
-ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
-                              ct_net_model **m_p)
+ct_status ct_token_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer, const char *name,
+                                ct_token_model **m_p)
 {
     size_t most = (size_t)ct_packed_net_most_tokens(net);
-    ct_net_model *m = calloc(1, sizeof(*m));
+    ct_token_model *m = calloc(1, sizeof(*m));
     ct_status status;
 
     if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
@@ -391,7 +391,7 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     else
         status = take_names(m, name);
     if (status != CT_OK) {
-        ct_net_model_destroy(m);
+        ct_token_model_destroy(m);
         return status;
     }
     take_tokenizer(m, tokenizer);
@@ -400,7 +400,7 @@ ct_status ct_net_model_create(ct_packed_net *net, const ct_tokenizer *tokenizer,
     return CT_OK;
 }
 
-void ct_net_model_score(ct_net_model *m, int64_t n)
+void ct_token_model_score(ct_token_model *m, int64_t n)
 {
     m->n_scored = n;
     describe(m);
@@ -415,7 +415,7 @@ static ct_status check_name(const char *what, const char *name, const char *own)
                    name, own);
 }
 
-ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net)
+ct_status ct_token_model_accepts(const ct_token_model *m, const ct_packed_net *net)
 {
     CT_TRY(check_name("input", input_name(ct_packed_net_of(net)), m->own.input));
     CT_TRY(check_name("output", output_name(ct_packed_net_of(net)), m->own.output));
@@ -430,13 +430,13 @@ ct_status ct_net_model_accepts(const ct_net_model *m, const ct_packed_net *net)
     return CT_OK;
 }
 
-void ct_net_model_swap(ct_net_model *m, ct_packed_net *net)
+void ct_token_model_swap(ct_token_model *m, ct_packed_net *net)
 {
     swap_sequences(m, net);
     m->net = net;
 }
 
-void ct_net_model_destroy(ct_net_model *m)
+void ct_token_model_destroy(ct_token_model *m)
 {
     if (m == NULL) return;
     free(m->item);
@@ -448,7 +448,7 @@ void ct_net_model_destroy(ct_net_model *m)
     free(m);
 }
 
-const ct_served_model *ct_net_model_served(const ct_net_model *m)
+const ct_served_model *ct_token_model_served(const ct_token_model *m)
 {
     return &m->served;
 }
@@ -456,7 +456,7 @@ const ct_served_model *ct_net_model_served(const ct_net_model *m)
 /* ---- costs */
 
 typedef struct meter {
-    ct_net_model *m;
+    ct_token_model *m;
     const ct_served_division *division; /* NULL: this rank runs it alone */
     double spent_s;                     /* of all timed batches          */
 } meter;
@@ -464,7 +464,7 @@ typedef struct meter {
 /* Seconds of a batch of so many tokens, in sequences of at most 64. */
 static ct_status time_batch(meter *t, int64_t tokens, double *s_p)
 {
-    ct_net_model *m = t->m;
+    ct_token_model *m = t->m;
     int64_t longest = ct_packed_net_longest(m->net), each = (longest < 64) ? longest : 64;
     int64_t n = 0;
     double start = ct_clock_s(), s;
@@ -484,8 +484,8 @@ static ct_status time_batch(meter *t, int64_t tokens, double *s_p)
 /* One token, as of a text that goes on alone; then sizes up to 512 tokens at least once, larger
  * ones while there is time; then all of them again, once at least: of each its shortest, since what
  * else runs on the machine only adds. */
-ct_status ct_net_model_measure(ct_net_model *m, double limit_s, const ct_served_division *division,
-                               ct_batch_cost *cost)
+ct_status ct_token_model_measure(ct_token_model *m, double limit_s,
+                                 const ct_served_division *division, ct_batch_cost *cost)
 {
     int64_t most = ct_packed_net_most_tokens(m->net), tokens[CT_BATCH_COST_POINTS];
     meter t = { m, division, 0 };

@@ -6,7 +6,7 @@
 #include "tests/log_capture.h"
 
 #include "framework/base/rng.h"
-#include "serve/net/net_model.h"
+#include "serve/net/token_model.h"
 #include "serve/net/served.h"
 
 #include <omp.h>
@@ -100,11 +100,11 @@ static void check_embeddings(bool bf16)
     static float alone[N][COLUMNS], row[N][COLUMNS];
     ct_served *s = open_served(embeds, bf16);
     const ct_served_model *m;
-    ct_net_model *model;
+    ct_token_model *model;
     uint64_t at = 0;
 
-    assert_int_equal(ct_net_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
-    m = ct_net_model_served(model);
+    assert_int_equal(ct_token_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
+    m = ct_token_model_served(model);
     assert_int_equal(m->embedding_size, COLUMNS);
     for (int k = 0; k < N; k++) embed(m, &k, 1, &alone[k]);
     for (int b = 0; b < N_BATCH; b++) {
@@ -122,7 +122,7 @@ static void check_embeddings(bool bf16)
         embed(m, which, n, row);
         for (int i = 0; i < n; i++) assert_memory_equal(row[i], alone[which[i]], sizeof(row[i]));
     }
-    ct_net_model_destroy(model);
+    ct_token_model_destroy(model);
     ct_served_close(s);
 }
 
@@ -175,18 +175,18 @@ static void check_texts(bool bf16)
     ct_served *s = open_served(texts, bf16);
     const ct_served_model *m;
     ct_tokenizer *bytes;
-    ct_net_model *model;
+    ct_token_model *model;
 
     assert_int_equal(ct_tokenizer_open("bytes", NULL, &bytes), CT_OK);
-    assert_int_equal(ct_net_model_create(ct_served_net(s), bytes, "m", &model), CT_OK);
-    m = ct_net_model_served(model);
+    assert_int_equal(ct_token_model_create(ct_served_net(s), bytes, "m", &model), CT_OK);
+    m = ct_token_model_served(model);
     assert_true(m->most_context > LONGEST);
     grow_all(m, true, 0, alone);
     for (int round = 0; round < 3; round++) {
         grow_all(m, false, (uint64_t)(1000 * round), beside);
         assert_memory_equal(beside, alone, sizeof(alone));
     }
-    ct_net_model_destroy(model);
+    ct_token_model_destroy(model);
     ct_tokenizer_close(bytes);
     ct_served_close(s);
 }
@@ -235,12 +235,12 @@ static void padding_is_not_seen(void **state)
     ct_served_values input = { 2, { 2, 7 }, in }, output = { 0 };
     ct_work work[2], *list[] = { &work[0], &work[1] };
     const ct_served_model *m;
-    ct_net_model *model;
+    ct_token_model *model;
     log_capture log;
 
     (void)state;
-    assert_int_equal(ct_net_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
-    m = ct_net_model_served(model);
+    assert_int_equal(ct_token_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
+    m = ct_token_model_served(model);
     embed(m, which, 2, alone);
     for (int i = 0; i < 2; i++)
         work[i] = (ct_work){ .kind = CT_WORK_EMBED,
@@ -261,7 +261,7 @@ static void padding_is_not_seen(void **state)
     assert_int_equal(m->infer(m->ctx, list, 1), CT_ERR_ARG);
     log_capture_stop();
     assert_non_null(strstr(log.error, "601 tokens"));
-    ct_net_model_destroy(model);
+    ct_token_model_destroy(model);
     ct_served_close(s);
 }
 
