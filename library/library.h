@@ -58,9 +58,9 @@ static inline ct_net *ct_running(const cortado_net *n)
 const Ct__LayerParameter *ct_file_layer(const Ct__NetParameter *param, const ct_layer *l);
 
 /** Makes what runs anew: whole, or with the views read. Views keep their memory. */
-ct_status ct_net_make_again(cortado_net *n, bool whole);
+ct_status ct_library_make_again(cortado_net *n, bool whole);
 /** Runs what runs as a whole on the last batch again; views keep what users wrote. */
-ct_status ct_net_run_again(cortado_net *n);
+ct_status ct_library_run_again(cortado_net *n);
 
 /* ---- views.c */
 

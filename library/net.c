@@ -52,7 +52,7 @@ static ct_status make(const cortado_net *n, bool whole, const ct_source_map *map
     return status;
 }
 
-ct_status ct_net_make_again(cortado_net *n, bool whole)
+ct_status ct_library_make_again(cortado_net *n, bool whole)
 {
     ct_made_net made = { .net = NULL };
 
@@ -74,7 +74,7 @@ static ct_status run_whole(cortado_net *n, int64_t batch)
     return ct_pass_forward(net->pass, &n->loss);
 }
 
-ct_status ct_net_run_again(cortado_net *n)
+ct_status ct_library_run_again(cortado_net *n)
 {
     return (n->n_run > 0) ? run_whole(n, n->n_run - 1) : CT_OK;
 }
@@ -319,8 +319,8 @@ static ct_status get_blob(cortado_net *n, const char *name, cortado_blob *blob)
 
     CT_TRY(ct_view_of(n, name, &v));
     if (n->is_stale && (n->n_run > 0)) {
-        CT_TRY(ct_net_make_again(n, false));
-        CT_TRY(ct_net_run_again(n));
+        CT_TRY(ct_library_make_again(n, false));
+        CT_TRY(ct_library_run_again(n));
         CT_TRY(ct_views_take(n, 0, ct_running(n)->n_layer - 1));
     }
     describe(&v->shape, v->data, v->diff, blob);
@@ -421,7 +421,7 @@ static ct_status range(const cortado_net *n, const char *first, const char *last
 
 static ct_status forward_all(cortado_net *n)
 {
-    if (n->is_stale) CT_TRY(ct_net_make_again(n, false));
+    if (n->is_stale) CT_TRY(ct_library_make_again(n, false));
     CT_TRY(run_whole(n, n->n_run));
     n->n_run++;
     return ct_views_take(n, 0, ct_running(n)->n_layer - 1);
@@ -434,8 +434,8 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
 
     CT_TRY(range(n, first, last, &from, &to));
     if (!n->is_whole) {
-        CT_TRY(ct_net_make_again(n, true));
-        CT_TRY(ct_net_run_again(n));
+        CT_TRY(ct_library_make_again(n, true));
+        CT_TRY(ct_library_run_again(n));
         CT_TRY(range(n, first, last, &from, &to));
     }
     net = ct_running(n);
