@@ -13,6 +13,7 @@
 #define CT_LIBRARY_H
 
 #include "framework/net/net.h"
+#include "framework/solver/solver.h"
 #include "include/cortado/cortado.h"
 
 /** A blob that was handed out. */
@@ -34,13 +35,15 @@ struct cortado_net {
     void *message; /* the file's, packed: each net is made of a copy of its own */
     size_t n_message;
     ct_phase phase;
-    bool trains;         /* it may run backward */
-    ct_made_net owner;   /* of the weights */
-    ct_made_net runs;    /* param NULL: the owner does */
-    bool is_whole;       /* what runs has memory for all values, and layers that run alone */
-    int n_layer, n_blob; /* of the file */
-    int *layer;          /* in the owner */
-    const char **blob;   /* names */
+    bool trains;             /* it may run backward */
+    bool is_shown;           /* a solver has the net: it is never made again */
+    const ct_solver *solver; /* … that it learns in; else NULL */
+    ct_made_net owner;       /* of the weights */
+    ct_made_net runs;        /* param NULL: the owner does */
+    bool is_whole;           /* what runs has memory for all values, and layers that run alone */
+    int n_layer, n_blob;     /* of the file */
+    int *layer;              /* in the owner */
+    const char **blob;       /* names */
     int n_view;
     ct_view *view;
     bool is_stale;    /* views came that are not read at the end of what runs */
@@ -54,21 +57,23 @@ static inline ct_net *ct_running(const cortado_net *n)
     return (n->runs.net != NULL) ? n->runs.net : n->owner.net;
 }
 
-/** What the file says of the owner's layer. */
-const Ct__LayerParameter *ct_file_layer(const Ct__NetParameter *param, const ct_layer *l);
-
 /** Makes what runs anew: whole, or with the views read. Views keep their memory. */
 ct_status ct_library_make_again(cortado_net *n, bool whole);
 /** Runs what runs as a whole on the last batch again; views keep what users wrote. */
 ct_status ct_library_run_again(cortado_net *n);
+
+/** Shows a net that a solver has; keeps: ct_solver_options.keep_values. solver: that it learns in;
+ *  NULL: it is for tests. */
+ct_status ct_library_show(ct_net *net, bool keeps, const ct_solver *solver, cortado_net **net_p);
+/** Around steps of the solver: what users wrote counts, and views have the last batch. */
+ct_status ct_library_before_steps(cortado_net *n);
+ct_status ct_library_after_steps(cortado_net *n);
 
 /* ---- views.c */
 
 /** The view of a blob, which is made where there is none. CT_ERR_ARG. */
 ct_status ct_view_of(cortado_net *n, const char *name, ct_view **view_p);
 void ct_views_forget(cortado_net *n);
-/** Whether what runs has the values of the blob at its end. */
-bool ct_view_is_there(const cortado_net *n, const char *name, bool is_input);
 /** To layers from … to of what runs: what they read and none of them makes. */
 ct_status ct_views_give(const cortado_net *n, int from, int to);
 /** What these layers made, or what their backward did. */

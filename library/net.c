@@ -81,22 +81,10 @@ ct_status ct_library_run_again(cortado_net *n)
 
 /* ---- what the file says */
 
-const Ct__LayerParameter *ct_file_layer(const Ct__NetParameter *param, const ct_layer *l)
-{
-    for (size_t i = 0; i < param->n_layer; i++) {
-        const Ct__LayerParameter *p = param->layer[i];
-
-        if ((p->name != NULL) && (strcmp(p->name, l->name) == 0) && (p->type != NULL) &&
-            (strcmp(p->type, l->ops->type) == 0))
-            return p;
-    }
-    return NULL;
-}
-
 static const Ct__LayerParameter *layer_at(const cortado_net *n, int layer)
 {
     if ((layer < 0) || (layer >= n->n_layer)) return NULL;
-    return ct_file_layer(n->owner.param, n->owner.net->layer[n->layer[layer]]);
+    return ct_net_file_layer(n->owner.net, n->layer[layer]);
 }
 
 static bool is_listed(const cortado_net *n, const char *name)
@@ -112,13 +100,13 @@ static ct_status list_names(cortado_net *n)
     const ct_net *net = n->owner.net;
     size_t tops = 0;
 
-    for (size_t i = 0; i < n->owner.param->n_layer; i++) tops += n->owner.param->layer[i]->n_top;
+    for (int i = 0; i < net->n_layer; i++) tops += (size_t)net->layer[i]->n_top;
     n->layer = calloc((size_t)net->n_layer + 1, sizeof(n->layer[0]));
     n->blob = calloc(tops + 1, sizeof(n->blob[0]));
     if ((n->layer == NULL) || (n->blob == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's names");
     for (int i = 0; i < net->n_layer; i++) {
-        const Ct__LayerParameter *p = ct_file_layer(n->owner.param, net->layer[i]);
+        const Ct__LayerParameter *p = ct_net_file_layer(net, i);
 
         if (p == NULL) continue;
         n->layer[n->n_layer++] = i;
@@ -145,7 +133,7 @@ static void close_net(cortado_net *n)
 {
     ct_views_forget(n);
     free_made(&n->runs);
-    free_made(&n->owner);
+    if (!n->is_shown) free_made(&n->owner);
     free(n->layer);
     free(n->blob);
     free(n->message);
@@ -235,11 +223,54 @@ void cortado_net_close(cortado_net *net)
     if (net != NULL) close_net(net);
 }
 
+/* ---- a solver's nets */
+
+ct_status ct_library_show(ct_net *net, bool keeps, const ct_solver *solver, cortado_net **net_p)
+{
+    cortado_net *n = calloc(1, sizeof(*n));
+    ct_status status;
+
+    if (n == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+    n->phase = net->options.phase;
+    n->owner.net = net;
+    n->is_shown = true;
+    n->is_whole = keeps;
+    n->trains = keeps && (solver != NULL);
+    n->solver = solver;
+    status = list_names(n);
+    if (status == CT_OK)
+        *net_p = n;
+    else
+        close_net(n);
+    return status;
+}
+
+/* The net that learns takes the batch of the step that is next. */
+static void find_batch(cortado_net *n)
+{
+    if (n->solver != NULL)
+        n->n_run = ct_solver_iteration(n->solver) * ct_solver_iter_size(n->solver);
+}
+
+ct_status ct_library_before_steps(cortado_net *n)
+{
+    if (n->weights_out) ct_net_weights_changed(n->owner.net);
+    return ct_views_give(n, 0, n->owner.net->n_layer - 1);
+}
+
+ct_status ct_library_after_steps(cortado_net *n)
+{
+    find_batch(n);
+    if (n->n_run == 0) return CT_OK;
+    CT_TRY(ct_views_take(n, 0, n->owner.net->n_layer - 1));
+    return n->trains ? ct_views_take_diffs(n, 0, n->owner.net->n_layer - 1) : CT_OK;
+}
+
 /* ---- names */
 
 const char *cortado_net_name(const cortado_net *net)
 {
-    return (net->owner.param->name != NULL) ? net->owner.param->name : "";
+    return (net->owner.net->name != NULL) ? net->owner.net->name : "";
 }
 
 int cortado_net_layer_count(const cortado_net *net)
@@ -393,7 +424,7 @@ static int with_added(const cortado_net *n, int layer)
 {
     const ct_net *net = ct_running(n);
 
-    while ((layer > 0) && (ct_file_layer(n->owner.param, net->layer[layer - 1]) == NULL)) layer--;
+    while ((layer > 0) && (ct_net_file_layer(net, layer - 1) == NULL)) layer--;
     return layer;
 }
 
@@ -421,6 +452,7 @@ static ct_status range(const cortado_net *n, const char *first, const char *last
 
 static ct_status forward_all(cortado_net *n)
 {
+    find_batch(n);
     if (n->is_stale) CT_TRY(ct_library_make_again(n, false));
     CT_TRY(run_whole(n, n->n_run));
     n->n_run++;
@@ -433,6 +465,10 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
     int from, to;
 
     CT_TRY(range(n, first, last, &from, &to));
+    if (!n->is_whole && n->is_shown)
+        return CT_FAIL(CT_ERR_ARG,
+                       "values of the solver's nets share memory, so they run as a whole: "
+                       "CORTADO_KEEP_ALL");
     if (!n->is_whole) {
         CT_TRY(ct_library_make_again(n, true));
         CT_TRY(ct_library_run_again(n));
@@ -441,7 +477,10 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
     net = ct_running(n);
     from = with_added(n, from);
     CT_TRY(ct_views_give(n, from, to));
-    if (has_data(net, from, to)) n->n_run++;
+    if (has_data(net, from, to)) {
+        find_batch(n);
+        n->n_run++;
+    }
     if (n->n_run == 0) n->n_run = 1;
     net->pass->exec.micro_step = n->n_run - 1;
     if (n->weights_out) ct_net_weights_changed(n->owner.net);
@@ -467,6 +506,10 @@ static ct_status backward(cortado_net *n, const char *first, const char *last)
     ct_net *net = n->owner.net;
     int from, to;
 
+    if (!n->trains && n->is_shown)
+        return CT_FAIL(CT_ERR_ARG,
+                       "a net that a solver tests with, or keeps no values of, does not "
+                       "run backward: CORTADO_KEEP_ALL");
     if (!n->trains)
         return CT_FAIL(CT_ERR_ARG, "the net was opened to run forward alone: CORTADO_TRAIN, or "
                                    "force_backward in its file, gives it gradients");
@@ -578,8 +621,9 @@ cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_di
     ct_public_begin(&c);
     if ((net == NULL) || (input == NULL) || ((dim == NULL) && (n_dim > 0)))
         status = CT_FAIL(CT_ERR_ARG, "a net, an input's name, or its shape is NULL");
-    else if (net->trains)
-        status = CT_FAIL(CT_ERR_ARG, "a net that runs backward keeps its shapes: open it anew");
+    else if (net->trains || net->is_shown)
+        status = CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps its "
+                                     "shapes: open it anew");
     else
         status = check_shape(n_dim, dim, &s);
     if (status == CT_OK) status = reshape(net, input, &s);

@@ -74,8 +74,7 @@ static const ct_blob *blob_of_file(const cortado_net *n, const ct_blob *b)
     const ct_net *net = ct_running(n);
     int i = maker_of(net, b);
 
-    while ((i >= 0) && (net->layer[i]->n_bottom > 0) &&
-           (ct_file_layer(n->owner.param, net->layer[i]) == NULL)) {
+    while ((i >= 0) && (net->layer[i]->n_bottom > 0) && (ct_net_file_layer(net, i) == NULL)) {
         b = net->pass->instance[i]->bottom[0];
         i = maker_of(net, b);
     }
@@ -142,7 +141,8 @@ static bool is_input(const cortado_net *n, const char *name)
     return false;
 }
 
-bool ct_view_is_there(const cortado_net *n, const char *name, bool input)
+/* Whether what runs has the values of the blob at its end. */
+static bool is_there(const cortado_net *n, const char *name, bool input)
 {
     if (n->is_whole || input) return true;
     for (int i = 0; cortado_net_output_name(n, i) != NULL; i++) {
@@ -196,13 +196,18 @@ ct_status ct_view_of(cortado_net *n, const char *name, ct_view **view_p)
     *view_p = find_view(n, name);
     if (*view_p != NULL) return CT_OK;
     if (known == NULL) return fail_name(n, name);
+    if (n->is_shown && !is_there(n, known, is_input(n, known)))
+        return CT_FAIL(CT_ERR_ARG,
+                       "the solver keeps inputs and outputs, which \"%s\" is none of: "
+                       "CORTADO_KEEP_ALL",
+                       name);
     grown = realloc(n->view, ((size_t)n->n_view + 1) * sizeof(grown[0]));
     if (grown == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for blob \"%s\"", name);
     n->view = grown;
     CT_TRY(make_view(n, known, &v));
     n->view[n->n_view++] = v;
     *view_p = &n->view[n->n_view - 1];
-    if (!ct_view_is_there(n, known, v.is_input)) {
+    if (!is_there(n, known, v.is_input)) {
         (*view_p)->is_read = true;
         n->is_stale = true;
     }

@@ -134,6 +134,13 @@ int ct_net_find_blob(const ct_net *net, const char *name)
     return -1;
 }
 
+const Ct__LayerParameter *ct_net_file_layer(const ct_net *net, int layer)
+{
+    const ct_graph_node *n = &ct_net_impl_of(net)->graph.node[layer];
+
+    return (n->own == NULL) ? n->param : NULL;
+}
+
 int ct_net_find_layer(const ct_net *net, const char *name)
 {
     int found = -1;

@@ -205,6 +205,8 @@ int64_t ct_net_output_count(const ct_net *net, int i);
 int ct_net_find_blob(const ct_net *net, const char *name);
 int ct_net_find_layer(const ct_net *net, const char *name);
 int ct_net_find_param(const ct_net *net, const char *key);
+/** What the file says of a layer; NULL: the net added it (Split, Reorder, Cast). */
+const Ct__LayerParameter *ct_net_file_layer(const ct_net *net, int layer);
 /** Parameter index of weight i of layer l. */
 int ct_net_param_of(const ct_net *net, int layer, int i);
 /** Whether all layers that read a parameter round it to bf16 first: ct_layer_ops.rounds. */

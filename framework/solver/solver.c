@@ -292,11 +292,11 @@ static ct_status iterate(ct_solver *s)
     return (action == CT_ACTION_STOP) ? CT_STOPPED : CT_OK;
 }
 
-static ct_status train(ct_solver *s)
+static ct_status train(ct_solver *s, int64_t end)
 {
     const Ct__SolverParameter *p = s->param;
 
-    while (s->iteration < p->max_iter) {
+    while (s->iteration < end) {
         ct_trace_begin(s->options.trace, s->iteration);
         if (due(s->iteration, p->test_interval) && ((s->iteration > 0) || p->test_initialization))
             CT_TRY(ct_solver_test_all(s));
@@ -351,7 +351,7 @@ ct_status ct_solver_run(ct_solver *s)
     CT_INFO("Solving %s", s->net->name);
     CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
     ct_solver_reset_tally(s);
-    status = train(s);
+    status = train(s, s->param->max_iter);
     ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);
@@ -360,6 +360,25 @@ ct_status ct_solver_run(ct_solver *s)
     if ((status == CT_ERR_DIVERGED) || ((status != CT_OK) && (ct_solver_writers(s)->size == 1)))
         (void)ct_solver_snapshot_end(s, true);
     return status;
+}
+
+ct_status ct_solver_steps(ct_solver *s, int64_t n)
+{
+    ct_status status;
+
+    ct_solver_reset_tally(s);
+    status = train(s, s->iteration + n);
+    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
+    if (status == CT_OK) CT_TRY(ct_solver_snapshot_end(s, true));
+    return (status == CT_STOPPED) ? stop_early(s) : status;
+}
+
+ct_status ct_solver_save(ct_solver *s)
+{
+    if (s->param->snapshot_prefix == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "snapshot_prefix is not set, so no snapshot is written");
+    CT_TRY(ct_solver_snapshot(s));
+    return ct_solver_snapshot_end(s, true);
 }
 
 ct_net *ct_solver_net(ct_solver *s)

@@ -40,6 +40,8 @@ typedef struct ct_solver_options {
     int micro_batches;
     /** The ranks of the job run the nets together; NULL: each runs them whole. Borrowed. */
     const ct_division *division;
+    bool keep_values;    /* of all nets each value has memory of its own, and each layer runs alone:
+                          * for    who looks at them (ct_net_options.unshared, no_fuse) */
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */
     ct_net_env env; /* its seed is set here: random_seed, or drawn by rank 0                     */
     struct ct_report *report; /* log, metrics, progress; framework/report/report.h */
@@ -112,6 +114,13 @@ ct_status ct_solver_restore(ct_solver *s, const char *file);
 /** Trains to max_iter. CT_STOPPED: a signal, time limit: a snapshot was taken. CT_ERR_DIVERGED: the
  *  loss of a rank is not finite (stop_on_nan), or ranks' weights differ. Collective. */
 ct_status ct_solver_run(ct_solver *s);
+/** Makes n steps, with the tests, snapshots and displays that are due among them; max_iter does not
+ *  count. All updates have landed then. CT_STOPPED, CT_ERR_DIVERGED: as ct_solver_run().
+ * Collective.
+ */
+ct_status ct_solver_steps(ct_solver *s, int64_t n);
+/** Writes a set of this iteration. CT_ERR_CONFIG without snapshot_prefix, CT_ERR_IO. Collective. */
+ct_status ct_solver_save(ct_solver *s);
 /** One test pass over test net i: means of its outputs over the whole pass, the same on all ranks;
  *  n_output: as ct_report_n_output(). CT_STOPPED: a signal interrupted it. Collective. */
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output);

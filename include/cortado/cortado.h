@@ -151,6 +151,43 @@ cortado_status cortado_net_load(cortado_net *net, const char *files);
  *  file is there whole or not at all. */
 cortado_status cortado_net_save(const cortado_net *net, const char *file);
 
+/* ---- solvers: training as `cortado train` does it, on this process alone */
+
+typedef struct cortado_solver cortado_solver;
+
+typedef enum cortado_keep {
+    CORTADO_KEEP_OUTPUTS, /* of the solver's nets inputs and outputs can be looked at, and weights
+                           */
+    CORTADO_KEEP_ALL /* all blobs, with their gradients; steps are slower, and take more memory */
+} cortado_keep;
+
+/** The solver of a prototxt file, with its nets. Paths in it are those of the file's folder where
+ *  there is none as given. Of what belongs to jobs of several ranks nothing happens. Closed with
+ *  cortado_solver_close(). CORTADO_ERR_CONFIG, _IO, _SHAPE, _DATA, _NOMEM. */
+cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_solver **solver_p);
+void cortado_solver_close(cortado_solver *solver); /* NULL allowed */
+
+/** n steps, with the tests, snapshots and messages that are due among them; max_iter does not
+ * count. CORTADO_ERR_DIVERGED: the loss is no number. */
+cortado_status cortado_solver_step(cortado_solver *solver, int64_t n);
+/** All steps up to max_iter, and what comes at the end: the last snapshot, the last test. */
+cortado_status cortado_solver_run(cortado_solver *solver);
+int64_t cortado_solver_iteration(const cortado_solver *solver);
+
+/** Copies weights by layer name from files, as cortado_net_open() does. */
+cortado_status cortado_solver_load(cortado_solver *solver, const char *files);
+/** Writes a snapshot set at snapshot_prefix. CORTADO_ERR_CONFIG: there is none. */
+cortado_status cortado_solver_snapshot(cortado_solver *solver);
+/** Goes on from FILE.solverstate.h5, or from "auto", the newest good set of snapshot_prefix, where
+ *  there is one. CORTADO_ERR_IO, _DATA. */
+cortado_status cortado_solver_restore(cortado_solver *solver, const char *file);
+
+/** The net that learns, and test net i; NULL: there are not so many. The solver's, and never closed
+ *  by the caller. What is done to their weights counts in the next step. A forward of the net that
+ *  learns takes the batch of the step that is next. */
+cortado_net *cortado_solver_net(cortado_solver *solver);
+cortado_net *cortado_solver_test_net(cortado_solver *solver, int i);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -19,7 +19,7 @@ is soname sh -c 'readelf -d "$1" | grep -q "SONAME.*\[libcortado\.so\.0\]"' - "$
 
 # the examples, built as their first lines say
 cc=${CC:-cc}
-for example in values learn; do
+for example in values learn steps; do
     runs "builds_$example" 0 '' $cc -Wall -Werror "$share/examples/$example.c" $(pkg-config --cflags --libs cortado) -o "$example"
 done
 runs builds_from_the_archive 0 '' $cc "$share/examples/values.c" -I"$home/include" "$home/lib/libcortado.a" $(pkg-config --libs --static cortado | sed 's/-lcortado//; s/-Wl,-rpath[^ ]*//') -o values_static
@@ -47,6 +47,33 @@ runs no_such_weights 1 'nowhere.npz' ./values net.prototxt nowhere.npz ip2
 runs learns 0 'step 59, loss' sh -c './learn net.prototxt 60 0.05 learned.safetensors >learn.txt && tail -1 learn.txt'
 is loss_falls awk -F'= ' 'NR <= 10 { first += $2 } NR > 50 { last += $2 } END { exit !(last < 0.8 * first) }' learn.txt
 runs verbs_read_it 0 'accuracy' "$CORTADO" test --model=net.prototxt --weights=learned.safetensors --iterations=1
+
+# 200 steps, in four calls: the losses and weights of `cortado train`, bit for bit
+sed 's/max_iter: 4/max_iter: 200 display: 50/; s/snapshot_prefix: "lenet"/snapshot_prefix: "long"/' solver.prototxt >long.prototxt
+runs trains_200 0 '' "$CORTADO" train --solver=long.prototxt --metrics=long.jsonl
+runs steps_200 0 'iteration 200, loss = ' ./steps long.prototxt 4 50 steps.npz
+cat >weights.c <<'EOF'
+#include <stdio.h>
+#include <cortado/cortado.h>
+int main(int argc, char **argv)
+{
+    cortado_net *net;
+    if ((argc != 3) || (cortado_net_open(argv[1], argv[2], CORTADO_TEST, &net) != CORTADO_OK)) return 1;
+    for (int l = 0; l < cortado_net_layer_count(net); l++)
+        for (int i = 0; i < cortado_net_weight_count(net, l); i++) {
+            cortado_blob w;
+            if (cortado_net_weight(net, cortado_net_layer_name(net, l), i, &w) != CORTADO_OK) return 1;
+            for (int64_t k = 0; k < w.count; k++) printf("%a\n", (double)w.data[k]);
+        }
+    cortado_net_close(net);
+    return 0;
+}
+EOF
+runs builds_weights 0 '' $cc weights.c $(pkg-config --cflags --libs cortado) -o weights
+./weights net.prototxt "$(ls long_iter_200.caffemodel* | head -1)" >train.txt
+./weights net.prototxt steps.npz >steps.txt
+is many_weights test "$(wc -l <train.txt)" -gt 400000
+is weights_are_those_of_train cmp train.txt steps.txt
 
 runs uninstalls 0 'cortado is gone from' "$ROOT/scripts/install.sh" uninstall "$work/prefix"
 is nothing_is_left test -z "$(find "$work/prefix" -mindepth 1)"
