@@ -4,6 +4,7 @@
 # make check            format, includes, names, docs, headers that stand alone, warnings as errors
 # make bench            benchmarks
 # make install PREFIX=/usr/local DESTDIR=         make uninstall, with the same
+# make wheel            the Python package as dist/cortado-VERSION-*.whl
 # make models           the nets under models/    make clean   what was built; distclean   nets, too
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
 # make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one

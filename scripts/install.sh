@@ -18,7 +18,7 @@ base() {
 
 # Paths that the files of standard input name: words that begin with a folder of the sources.
 named() {
-    tr '\n' '\0' | xargs -0 grep -IohE '(docs|scripts|models|tests|topology|framework|layers|comm|planner|runtime|serve|cli)/[A-Za-z0-9_./*-]+' |
+    tr '\n' '\0' | xargs -0 grep -IohE '(docs|scripts|models|tests|topology|framework|layers|comm|planner|runtime|serve|library|include|python|cli)/[A-Za-z0-9_./*-]+' |
         sed 's/[./]*$//' | sort -u
 }
 

@@ -170,6 +170,11 @@ docs: $(B)/cortado
 format:
 	clang-format -i $$(find framework layers comm topology planner serve runtime library include cli tests -name '*.[ch]')
 
+# dist/cortado-VERSION-*.whl, for pip
+.PHONY: wheel
+wheel: library
+	$(Q)scripts/wheel.sh $(B)
+
 # which files: scripts/install.sh
 .PHONY: uninstall
 install: $(B)/cortado library

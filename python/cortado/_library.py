@@ -1,0 +1,121 @@
+"""libcortado's calls, by ctypes. A call lets other threads of Python run meanwhile."""
+import ctypes
+import os
+from typing import Callable, Optional
+
+_FILE = "libcortado.so.0"
+
+
+def _load() -> ctypes.CDLL:
+    """The library beside this file, as in a wheel; else that of CORTADO_LIBRARY; else where the system finds one."""
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), _FILE)
+    named = os.environ.get("CORTADO_LIBRARY")
+    return ctypes.CDLL(named or (beside if os.path.exists(beside) else _FILE))
+
+
+lib = _load()
+
+
+class BlobStruct(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("diff", ctypes.c_void_p), ("count", ctypes.c_int64), ("n_dim", ctypes.c_int),
+                ("dim", ctypes.c_int64 * 8)]
+
+
+_SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
+_text, _object, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
+_CALLS = {
+    # name: (result, arguments)
+    "version": (_text, []),
+    "error": (_text, []),
+    "status_name": (_text, [_int]),
+    "log_to": (None, [_SINK, ctypes.c_void_p, _int]),
+    "set_threads": (_int, [_int]),
+    "net_open": (_int, [_text, _text, _int, ctypes.POINTER(_object)]),
+    "net_open_text": (_int, [_text, _text, _text, _int, ctypes.POINTER(_object)]),
+    "net_close": (None, [_object]),
+    "net_name": (_text, [_object]),
+    "net_layer_count": (_int, [_object]),
+    "net_layer_name": (_text, [_object, _int]),
+    "net_layer_type": (_text, [_object, _int]),
+    "net_bottom_name": (_text, [_object, _int, _int]),
+    "net_top_name": (_text, [_object, _int, _int]),
+    "net_weight_count": (_int, [_object, _int]),
+    "net_blob_name": (_text, [_object, _int]),
+    "net_input_name": (_text, [_object, _int]),
+    "net_output_name": (_text, [_object, _int]),
+    "net_blob": (_int, [_object, _text, ctypes.POINTER(BlobStruct)]),
+    "net_weight": (_int, [_object, _text, _int, ctypes.POINTER(BlobStruct)]),
+    "net_reshape": (_int, [_object, _text, _int, ctypes.POINTER(ctypes.c_int64)]),
+    "net_forward": (_int, [_object, _text, _text]),
+    "net_backward": (_int, [_object, _text, _text]),
+    "net_loss": (ctypes.c_double, [_object]),
+    "net_load": (_int, [_object, _text]),
+    "net_save": (_int, [_object, _text]),
+    "solver_open": (_int, [_text, _int, ctypes.POINTER(_object)]),
+    "solver_close": (None, [_object]),
+    "solver_step": (_int, [_object, ctypes.c_int64]),
+    "solver_run": (_int, [_object]),
+    "solver_iteration": (ctypes.c_int64, [_object]),
+    "solver_load": (_int, [_object, _text]),
+    "solver_snapshot": (_int, [_object]),
+    "solver_restore": (_int, [_object, _text]),
+    "solver_net": (_object, [_object]),
+    "solver_test_net": (_object, [_object, _int]),
+}
+for _name, (_result, _arguments) in _CALLS.items():
+    _call = getattr(lib, "cortado_" + _name)
+    _call.restype, _call.argtypes = _result, _arguments
+
+
+class Error(RuntimeError):
+    """A call of the library failed. `status` has its name, such as CORTADO_ERR_CONFIG."""
+
+    def __init__(self, text: str, status: str):
+        super().__init__(text)
+        self.status = status
+
+
+class FileError(Error, OSError):
+    """A file is missing, damaged, or cannot be written."""
+
+
+class ArgumentError(Error, ValueError):
+    """What a call was given is wrong."""
+
+
+_KINDS = {"CORTADO_ERR_IO": FileError, "CORTADO_ERR_ARG": ArgumentError}
+
+
+def check(status: int) -> None:
+    """Raises what a status other than CORTADO_OK stands for."""
+    if status != 0:
+        name = lib.cortado_status_name(status).decode()
+        raise _KINDS.get(name, Error)(lib.cortado_error().decode(errors="replace"), name)
+
+
+def path(name: "str | bytes | os.PathLike[str] | None") -> Optional[bytes]:
+    return None if name is None else os.fsencode(name)
+
+
+def version() -> str:
+    """The library's version."""
+    return lib.cortado_version().decode()
+
+
+def set_threads(n: int) -> None:
+    """Computing takes n threads from now on; 0: as OMP_NUM_THREADS says, or all cores of this process."""
+    check(lib.cortado_set_threads(n))
+
+
+_sink = None  # as long as the library has it
+_LEVELS = ("error", "warn", "info", "debug")
+
+
+def log_to(sink: Optional[Callable[[str], None]], level: str = "info") -> None:
+    """Gives each line of the library's log to sink(line); None: to nobody, which is how it begins."""
+    global _sink
+    if level not in _LEVELS:
+        raise ValueError(f"level {level!r}: one of {', '.join(_LEVELS)}")
+    new = _SINK() if sink is None else _SINK(lambda _, line: sink(line.decode(errors="replace").rstrip("\n")))
+    lib.cortado_log_to(new, None, _LEVELS.index(level))
+    _sink = new

@@ -1,0 +1,194 @@
+"""Nets: blobs and weights as arrays, forward and backward."""
+import ctypes
+import os
+import weakref
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+
+import numpy
+
+from ._library import BlobStruct, Error, check, lib, path
+
+TRAIN, TEST = 0, 1
+
+
+class _Handle:
+    """A net of the library. It is closed when nothing stands on it any more: no Net, Blob or array."""
+
+    def __init__(self, value: int, solver=None):
+        """solver: whose net it is, and who closes it; None: nobody's."""
+        self.value, self.solver = value, solver
+        self.arrays: "weakref.WeakSet[_Memory]" = weakref.WeakSet()  # of blobs
+        if solver is None:
+            weakref.finalize(self, lib.cortado_net_close, value)
+
+    def reshape(self, name: str, shape: Sequence[int]) -> None:
+        if len(self.arrays) > 0:
+            raise ValueError(f"{len(self.arrays)} arrays of the net's blobs are held, whose memory goes with another shape: "
+                             "del them, or hold copies")
+        dims = (ctypes.c_int64 * len(shape))(*shape)
+        check(lib.cortado_net_reshape(self.value, name.encode(), len(shape), dims))
+
+
+class _Memory:
+    """What an array stands on."""
+
+    def __init__(self, owner: _Handle, address: int, shape: Sequence[int]):
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": tuple(shape), "typestr": "<f4"}
+
+
+class Blob:
+    """Values, and where there is one the gradient of the loss by them, in plain order. A weight, or a blob by its name."""
+
+    def __init__(self, handle: _Handle, name: str, weight: Optional[int] = None):
+        self._handle, self._name, self._weight = handle, name, weight
+
+    def _look(self) -> BlobStruct:
+        b = BlobStruct()
+        if self._weight is None:
+            check(lib.cortado_net_blob(self._handle.value, self._name.encode(), ctypes.byref(b)))
+        else:
+            check(lib.cortado_net_weight(self._handle.value, self._name.encode(), self._weight, ctypes.byref(b)))
+        return b
+
+    def _array(self, b: BlobStruct, address: int) -> numpy.ndarray:
+        memory = _Memory(self._handle, address, b.dim[: b.n_dim])
+        if self._weight is None:
+            self._handle.arrays.add(memory)
+        return numpy.asarray(memory)
+
+    @property
+    def data(self) -> numpy.ndarray:
+        """Its values: the net's memory, float32, of the blob's shape."""
+        b = self._look()
+        return self._array(b, b.data)
+
+    @property
+    def diff(self) -> numpy.ndarray:
+        """Its gradient, of the same shape. Raises where the net has none."""
+        b = self._look()
+        if not b.diff:
+            raise Error(f'"{self._name}" has no gradient', "CORTADO_ERR_ARG")
+        return self._array(b, b.diff)
+
+    @property
+    def shape(self) -> tuple:
+        b = self._look()
+        return tuple(b.dim[: b.n_dim])
+
+    @property
+    def count(self) -> int:
+        """The number of its elements."""
+        return self._look().count
+
+    def reshape(self, *shape: int) -> None:
+        """Gives an input another shape, and all that follows from it."""
+        self._handle.reshape(self._name, shape)
+
+
+class _Blobs(Mapping[str, Blob]):
+    def __init__(self, handle: _Handle):
+        self._handle, self._names = handle, _names(lib.cortado_net_blob_name, handle.value)
+
+    def __getitem__(self, name: str) -> Blob:
+        blob = Blob(self._handle, name)
+        if name not in self._names:
+            blob._look()  # says which name may be meant
+        return blob
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _names(call, *arguments) -> List[str]:
+    names = []
+    while (name := call(*arguments, len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
+class Net:
+    """The net of a prototxt file. weights: a file, or several with commas between; None: as the net's fillers make them.
+
+    blobs    name -> Blob, in the order in which layers make them
+    params   layer -> [Blob, …], of the layers that have weights
+    inputs, outputs, layer_names, layer_types    lists of names
+    """
+
+    def __init__(self, file: "str | os.PathLike[str]", weights: "str | os.PathLike[str] | None" = None, phase: int = TEST):
+        handle = ctypes.c_void_p()
+        check(lib.cortado_net_open(path(file), path(weights), phase, ctypes.byref(handle)))
+        self._take(_Handle(handle.value))
+
+    @classmethod
+    def from_text(cls, text: str, weights: "str | os.PathLike[str] | None" = None, phase: int = TEST, name: str = "text") -> "Net":
+        """The same of a net in memory; name stands for the file in messages."""
+        handle = ctypes.c_void_p()
+        check(lib.cortado_net_open_text(text.encode(), name.encode(), path(weights), phase, ctypes.byref(handle)))
+        net = cls.__new__(cls)
+        net._take(_Handle(handle.value))
+        return net
+
+    def _take(self, shared: _Handle) -> None:
+        self._shared, handle = shared, shared.value
+        n = range(lib.cortado_net_layer_count(handle))
+        self.inputs, self.outputs = _names(lib.cortado_net_input_name, handle), _names(lib.cortado_net_output_name, handle)
+        self.layer_names = [lib.cortado_net_layer_name(handle, i).decode() for i in n]
+        self.layer_types = [lib.cortado_net_layer_type(handle, i).decode() for i in n]
+        self.bottom_names = {name: _names(lib.cortado_net_bottom_name, handle, i) for i, name in enumerate(self.layer_names)}
+        self.top_names = {name: _names(lib.cortado_net_top_name, handle, i) for i, name in enumerate(self.layer_names)}
+        self.blobs = _Blobs(shared)
+        self.params: Dict[str, List[Blob]] = {}
+        for i, name in enumerate(self.layer_names):
+            count = lib.cortado_net_weight_count(handle, i)
+            if count > 0:
+                self.params[name] = [Blob(shared, name, k) for k in range(count)]
+
+    @property
+    def name(self) -> str:
+        return lib.cortado_net_name(self._shared.value).decode()
+
+    @property
+    def loss(self) -> float:
+        """The weighted loss of the last forward; 0 without a loss."""
+        return lib.cortado_net_loss(self._shared.value)
+
+    def forward(self, blobs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None, **inputs) -> Dict[str, numpy.ndarray]:
+        """Runs layers `start` to `end`, by name; without, all. Inputs may be given by name, as arrays of the input's shape.
+
+        Returns the outputs, or where it ends early the tops of `end`, and what `blobs` names, as arrays of the net's memory."""
+        for name, value in inputs.items():
+            if name not in self.inputs:
+                raise ValueError(f'the net has no input "{name}": {", ".join(self.inputs)}')
+            data = self.blobs[name].data
+            value = numpy.asarray(value)
+            if value.shape != data.shape:
+                raise ValueError(f'input "{name}" has shape {data.shape}, not {value.shape}')
+            data[...] = value
+        check(lib.cortado_net_forward(self._shared.value, path(start), path(end)))
+        wanted = list(self.outputs if end is None else self.top_names[end])
+        return {name: self.blobs[name].data for name in dict.fromkeys(wanted + list(blobs))}
+
+    def backward(self, diffs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None) -> Dict[str, numpy.ndarray]:
+        """Runs backward through layers `start` down to `end`, by name; without, all. Returns the gradients of the blobs that `diffs`
+        names."""
+        check(lib.cortado_net_backward(self._shared.value, path(start), path(end)))
+        return {name: self.blobs[name].diff for name in diffs}
+
+    def reshape(self, name: str, shape: Sequence[int]) -> None:
+        """Gives an input another shape. Arrays of blobs that are still held would lose their memory, so there may be none."""
+        self._shared.reshape(name, shape)
+
+    def load(self, files: "str | os.PathLike[str]") -> None:
+        """Copies weights by layer name from a file, or several with commas between."""
+        check(lib.cortado_net_load(self._shared.value, path(files)))
+
+    def save(self, file: "str | os.PathLike[str]") -> None:
+        """Writes the weights; the suffix says how: .caffemodel, .caffemodel.h5, .npz or .safetensors."""
+        check(lib.cortado_net_save(self._shared.value, path(file)))

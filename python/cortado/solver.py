@@ -1,0 +1,62 @@
+"""Solvers: training as `cortado train` does it."""
+import ctypes
+import os
+import weakref
+from typing import List
+
+from ._library import check, lib, path
+from .net import Net, _Handle
+
+
+class _SolverHandle:
+    """A solver of the library. It is closed when nothing stands on it or its nets any more."""
+
+    def __init__(self, value: int):
+        self.value = value
+        weakref.finalize(self, lib.cortado_solver_close, value)
+
+
+class Solver:
+    """The solver of a prototxt file, with its nets: `net`, which learns, and `test_nets`.
+
+    keep: whether all blobs of the nets, and their gradients, are there between steps. Without it inputs, outputs and weights are, and
+    steps are as fast as those of `cortado train`.
+    """
+
+    def __init__(self, file: "str | os.PathLike[str]", keep: bool = False):
+        handle = ctypes.c_void_p()
+        check(lib.cortado_solver_open(path(file), int(keep), ctypes.byref(handle)))
+        self._shared = _SolverHandle(handle.value)
+        self.net = self._show(lib.cortado_solver_net(handle))
+        self.test_nets: List[Net] = []
+        while (net := lib.cortado_solver_test_net(handle, len(self.test_nets))) is not None:
+            self.test_nets.append(self._show(net))
+
+    def _show(self, handle: int) -> Net:
+        net = Net.__new__(Net)
+        net._take(_Handle(handle, self._shared))
+        return net
+
+    @property
+    def iteration(self) -> int:
+        return lib.cortado_solver_iteration(self._shared.value)
+
+    def step(self, n: int = 1) -> None:
+        """Makes n steps, with the tests and snapshots that are due among them."""
+        check(lib.cortado_solver_step(self._shared.value, n))
+
+    def solve(self) -> None:
+        """All steps up to max_iter, the last snapshot and test."""
+        check(lib.cortado_solver_run(self._shared.value))
+
+    def load(self, files: "str | os.PathLike[str]") -> None:
+        """Copies weights by layer name from a file, or several with commas between."""
+        check(lib.cortado_solver_load(self._shared.value, path(files)))
+
+    def snapshot(self) -> None:
+        """Writes a snapshot set at snapshot_prefix."""
+        check(lib.cortado_solver_snapshot(self._shared.value))
+
+    def restore(self, file: "str | os.PathLike[str]" = "auto") -> None:
+        """Goes on from FILE.solverstate.h5, or from the newest good set of snapshot_prefix."""
+        check(lib.cortado_solver_restore(self._shared.value, path(file)))

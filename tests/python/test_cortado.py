@@ -1,0 +1,182 @@
+"""The package: arrays that are the net's memory, runs, solvers, errors. python -m unittest, with cortado to be imported."""
+import gc
+import os
+import tempfile
+import unittest
+
+import numpy
+
+import cortado
+
+NET = """name: "tiny"
+layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 6 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 8 kernel_size: 3 pad: 1 weight_filler { type: "msra" } bias_filler { type: "gaussian" std: 0.1 } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }
+"""
+LEARNS = """net_param { layer { name: "in" type: "DummyData" top: "data" top: "label" dummy_data_param {
+  shape { dim: 6 dim: 2 dim: 7 dim: 5 } shape { dim: 6 } data_filler { type: "gaussian" std: 1 } data_filler { value: 2 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" } }
+base_lr: 0.02 lr_policy: "fixed" max_iter: 8 random_seed: 5 snapshot_after_train: false test_iter: 1 test_interval: 100
+test_initialization: false snapshot_prefix: "s"
+"""
+
+
+def reference(data, params):
+    """The net of NET, by NumPy."""
+    w, b = (p.data for p in params["conv"])
+    padded = numpy.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    conv = numpy.maximum(numpy.einsum("nchwij,kcij->nkhw", windows, w, dtype=numpy.float64) + b[:, None, None], 0)
+    w, b = (p.data for p in params["ip"])
+    scores = conv.mean(axis=(2, 3)) @ w.T.astype(numpy.float64) + b
+    e = numpy.exp(scores - scores.max(axis=1, keepdims=True))
+    return conv, e / e.sum(axis=1, keepdims=True)
+
+
+class Nets(unittest.TestCase):
+    def setUp(self):
+        self.random = numpy.random.default_rng(1)
+
+    def test_names(self):
+        net = cortado.Net.from_text(NET)
+        self.assertEqual(net.name, "tiny")
+        self.assertEqual(list(net.blobs), ["data", "conv", "pool", "ip", "prob"])
+        self.assertEqual((net.inputs, net.outputs), (["data"], ["prob"]))
+        self.assertEqual(net.layer_names, ["in", "conv", "relu", "pool", "ip", "prob"])
+        self.assertEqual(net.layer_types[1], "Convolution")
+        self.assertEqual(list(net.params), ["conv", "ip"])
+        self.assertEqual(net.params["conv"][0].shape, (8, 3, 3, 3))
+        self.assertEqual(net.blobs["conv"].shape, (2, 8, 8, 6))
+
+    def test_forward_is_numpys(self):
+        net = cortado.Net.from_text(NET)
+        data = self.random.standard_normal((2, 3, 8, 6)).astype(numpy.float32)
+        out = net.forward(data=data)
+        conv, prob = reference(data, net.params)
+        numpy.testing.assert_allclose(out["prob"], prob, rtol=1e-5)
+        numpy.testing.assert_allclose(net.blobs["conv"].data, conv, rtol=1e-4, atol=1e-5)
+        self.assertEqual(out["prob"].dtype, numpy.float32)
+        # what is written to memory counts
+        net.blobs["data"].data[...] = 2 * data
+        net.params["ip"][1].data[...] = numpy.arange(5)
+        out = net.forward(blobs=["pool"])
+        numpy.testing.assert_allclose(out["prob"], reference(2 * data, net.params)[1], rtol=1e-5)
+        self.assertEqual(out["pool"].shape, (2, 8, 1, 1))
+        # from a layer on
+        net.blobs["ip"].data[...] = 0
+        numpy.testing.assert_allclose(net.forward(start="prob")["prob"], 0.2, rtol=1e-6)
+        self.assertEqual(list(net.forward(end="pool")), ["pool"])
+
+    def test_arrays_keep_the_net(self):
+        net = cortado.Net.from_text(NET)
+        prob = net.forward(data=self.random.standard_normal((2, 3, 8, 6)))["prob"]
+        kept = prob.copy()
+        del net
+        gc.collect()
+        numpy.testing.assert_array_equal(prob, kept)
+
+    def test_reshape(self):
+        net = cortado.Net.from_text(NET)
+        held = net.blobs["data"].data
+        with self.assertRaisesRegex(ValueError, "1 arrays of the net's blobs are held"):
+            net.blobs["data"].reshape(5, 3, 4, 4)
+        del held
+        net.blobs["data"].reshape(5, 3, 4, 4)
+        data = self.random.standard_normal((5, 3, 4, 4)).astype(numpy.float32)
+        numpy.testing.assert_allclose(net.forward(data=data)["prob"], reference(data, net.params)[1], rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, r'input "data" has shape \(5, 3, 4, 4\), not \(1,\)'):
+            net.forward(data=[1])
+        with self.assertRaisesRegex(ValueError, 'the net has no input "image": data'):
+            net.forward(image=[1])
+
+    def test_weights_in_files(self):
+        net, other = cortado.Net.from_text(NET), cortado.Net.from_text(NET)
+        net.params["conv"][0].data[...] = 3
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "w.npz")
+            net.save(file)
+            with numpy.load(file) as arrays:
+                numpy.testing.assert_array_equal(arrays["conv/0"], net.params["conv"][0].data)
+            other.load(file)
+        numpy.testing.assert_array_equal(other.params["conv"][0].data, 3)
+
+    def test_errors(self):
+        with self.assertRaisesRegex(OSError, "nowhere/net.prototxt"):
+            cortado.Net("/nowhere/net.prototxt")
+        with self.assertRaisesRegex(cortado.Error, "x.prototxt:1:.*did you mean") as e:
+            cortado.Net.from_text('layer { name: "a" typ: "Input" }', name="x.prototxt")
+        self.assertEqual(e.exception.status, "CORTADO_ERR_CONFIG")
+        net = cortado.Net.from_text(NET)
+        with self.assertRaisesRegex(ValueError, 'did you mean "conv"'):
+            net.blobs["con"]
+        with self.assertRaisesRegex(cortado.Error, "forward alone"):
+            net.backward()
+        with self.assertRaisesRegex(cortado.Error, "has no gradient"):
+            net.blobs["conv"].diff
+        lines = []
+        cortado.log_to(lines.append)
+        with self.assertRaises(OSError):
+            net.load("/nowhere/w.npz")
+        cortado.log_to(None)
+        self.assertTrue(any("/nowhere/w.npz" in line for line in lines))
+        with self.assertRaises(ValueError):
+            cortado.set_threads(-1)
+        with self.assertRaisesRegex(ValueError, "error, warn, info, debug"):
+            cortado.log_to(print, "loud")
+
+
+class Solvers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.file = os.path.join(self.folder.name, "solver.prototxt")
+        with open(self.file, "w") as f:
+            f.write(LEARNS.replace('"s"', '"%s/s"' % self.folder.name))
+
+    def test_steps(self):
+        solver, other = cortado.Solver(self.file), cortado.Solver(self.file)
+        solver.step()
+        first = float(solver.net.blobs["loss"].data)
+        solver.step(7)
+        self.assertLess(float(solver.net.blobs["loss"].data), first)
+        other.solve()
+        self.assertEqual((solver.iteration, other.iteration), (8, 8))
+        numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, other.net.params["ip"][0].data)
+        self.assertEqual(len(solver.test_nets), 1)
+        self.assertLess(float(solver.test_nets[0].forward()["loss"]), first)
+
+    def test_gradients(self):
+        solver = cortado.Solver(self.file, keep=True)
+        w = solver.net.params["ip"][0]
+        before = w.data.copy()
+        solver.step()
+        numpy.testing.assert_allclose(w.data, before - 0.02 * w.diff, rtol=1e-5, atol=1e-7)
+        # the gradient of the scores is probability less one at the label, over the batch
+        ip = solver.net.blobs["ip"]
+        e = numpy.exp(ip.data)
+        want = (e / e.sum(axis=1, keepdims=True) - numpy.eye(3)[2]) / 6
+        numpy.testing.assert_allclose(ip.diff, want, rtol=1e-4, atol=1e-7)
+
+    def test_snapshots(self):
+        solver, other = cortado.Solver(self.file), cortado.Solver(self.file)
+        solver.step(3)
+        solver.snapshot()
+        solver.step(2)
+        other.restore()
+        self.assertEqual(other.iteration, 3)
+        other.step(2)
+        numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, other.net.params["ip"][0].data)
+
+    def test_nets_keep_the_solver(self):
+        net = cortado.Solver(self.file).net
+        gc.collect()
+        self.assertTrue(numpy.isfinite(net.forward()["loss"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
