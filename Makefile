@@ -60,7 +60,8 @@ CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE
             $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING) $(if $(filter 1,$(HAVE_MICROHTTPD)),-DCT_HAVE_MICROHTTPD)
 CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,$(DEBUG))$(SAN),-g,-g1)# sanitized kernels at -O3 compile for minutes; lines without variables a tenth faster
-CFLAGS   += -std=c11 -fPIC -fvisibility=hidden -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
+# hidden: only what a header marks is seen from outside; SimGrid has to find main
+CFLAGS   += -std=c11 -fPIC $(if $(filter 1,$(SIMGRID)),,-fvisibility=hidden) -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
