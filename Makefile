@@ -99,7 +99,7 @@ endif
 # kernels as loops on the host, for tests where there is no GPU: tests/emulated_cuda
 ifeq ($(CUDA),emulated)
   CXX      ?= g++
-  CUCC     := $(CXX) -x c++ $(CUFLAGS) -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
+  CUCC     := $(CXX) -x c++ $(CUFLAGS) -fPIC -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
   LDLIBS   += -lstdc++ -lrt
 endif
 # cuDNN 9: its header here, its library, if it is there, when the program runs; NCCL likewise
@@ -296,7 +296,7 @@ $(B)/lib/private_libs: FORCE
 $(B)/lib/$(SONAME): $(PUBLIC_OBJ) $(B)/libtools.a $(B)/libcortado.a library/libcortado.map
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "LD   $@")
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=library/libcortado.map -Wl,-z,defs $(filter %.o %.a,$^) $(LDLIBS) -o $@
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=library/libcortado.map $(if $(SAN),,-Wl,-z,defs) $(filter %.o %.a,$^) $(LDLIBS) -o $@
 $(B)/lib/libcortado.so: $(B)/lib/$(SONAME)
 	$(Q)ln -sfn $(SONAME) $@
 $(B)/lib/libcortado.a: $(PUBLIC_OBJ) $(B)/libtools.a $(B)/libcortado.a
