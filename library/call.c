@@ -1,7 +1,7 @@
 #include "library/library.h"
 
 #include <omp.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 
 #include "build_info.h"
@@ -11,7 +11,6 @@
 /* What cortado_log_to() and cortado_set_threads() said. Both are called while no other call runs.
  */
 static struct {
-    atomic_bool begun;
     void (*sink)(void *ctx, const char *line);
     void *ctx;
     int n_thread;
@@ -37,14 +36,19 @@ static ct_status take_threads(int wanted)
     return CT_OK;
 }
 
-/* Before anything is logged. Two threads that begin at once do the same twice. */
-static void begin_once(void)
+static void begin(void)
 {
-    if (atomic_load(&settings.begun)) return;
     ct_log_set_sink(pass_on, NULL);
     ct_log_set_level(CT_LOG_ERROR);
     if (take_threads(0) != CT_OK) settings.n_thread = 1;
-    atomic_store(&settings.begun, true);
+}
+
+/* Before anything is logged, whichever thread comes first. */
+static void begin_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, begin);
 }
 
 void ct_public_begin(ct_public_call *c)

@@ -2,7 +2,7 @@
  * library.
  *
  * One net of the framework has the weights, the *owner*, and one runs. A net for forward alone runs
- * as fast as in the verbs: its values share memory, so what may be looked at is what is asked for.
+ * as in the verbs: its values share memory, so what may be looked at is what is asked for.
  * Then the net is made again, and somebody reads the value at its end. Where single layers are to
  * run, all values get memory of their own. A net with gradients is made so from the start.
  *

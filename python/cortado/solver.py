@@ -20,7 +20,7 @@ class Solver:
     """The solver of a prototxt file, with its nets: `net`, which learns, and `test_nets`.
 
     keep: whether all blobs of the nets, and their gradients, are there between steps. Without it inputs, outputs and weights are, and
-    steps are as fast as those of `cortado train`.
+    steps are made as `cortado train` makes them.
     """
 
     def __init__(self, file: "str | os.PathLike[str]", keep: bool = False):
