@@ -3,43 +3,15 @@
 . "$ROOT/tests/cli/lib.sh"
 "$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_group "built without libmicrohttpd"; finish; }
 command -v python3 >/dev/null || { skip serve_group "no python3"; finish; }
-cat >rank.sh <<'END'
-rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
-echo $$ >pid.$rank
-[ ! -d only.$rank ] || cd only.$rank || exit 1
-exec "$@"
-END
-if ! $JOB 2 sh rank.sh true >out 2>&1 || [ ! -s pid.1 ]; then
-    skip serve_group "no job of 2 ranks starts, or its ranks do not know their numbers"
-    finish
-fi
+job_test=serve_group
+. "$ROOT/tests/cli/serve_job.sh"
 
-# up NAME N OPTION...: a server of N ranks in the background; $pid of the launcher, $at, $log
+# up NAME N OPTION...
 up() {
-    name=$1 log=$1.log n=$2
+    up=$1 ranks=$2
     shift 2
-    rm -f pid.*
-    $JOB "$n" sh rank.sh "$CORTADO" serve --listen=127.0.0.1:0 --name=m "$@" >"$name.at" 2>"$log" </dev/null &
-    pid=$!
-    i=0
-    while ! grep -qs ' at ' "$name.at" && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    at=$(sed -n 's/.* at //p' "$name.at")
-    is "$name" [ -n "$at" ]
-}
-rank() { cat "pid.$1"; }
-log_has() {
-    i=0
-    while ! grep -Eq "$1" "$log" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-    grep -Eq "$1" "$log"
-}
-# ended NAME TEST CODE: the job ends within a minute, and its exit code passes the test
-ended() {
-    i=0
-    while kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    [ $i -lt 600 ] || kill -KILL $pid
-    wait $pid
-    rc=$?
-    is "$1" [ $rc "$2" "$3" ]
+    start "$up" "$ranks" "$CORTADO" serve --listen=127.0.0.1:0 --name=m "$@"
+    is "$up" [ -n "$at" ]
 }
 down() {
     kill -TERM "$(rank 0)"

@@ -28,33 +28,18 @@ echo 'net: "net.prototxt" type: "Adam" base_lr: 0.001 lr_policy: "fixed" max_ite
   random_seed: 4' >solver.prototxt
 runs weights 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 
-# each rank says its process, and may look for its files in a folder of its own
-cat >rank.sh <<'EOF2'
-rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
-echo $$ >pid.$rank
-[ ! -d only.$rank ] || cd only.$rank || exit 1
-exec "$@"
-EOF2
-if ! $JOB 2 sh rank.sh true >out 2>&1 || [ ! -s pid.1 ]; then
-    skip serve_ranks "no job of 2 ranks starts, or its ranks do not know their numbers"
-    finish
-fi
+job_test=serve_ranks
+. "$ROOT/tests/cli/serve_job.sh"
 cp w_iter_1.caffemodel.h5 w.h5
 serve="$CORTADO serve --model=$work/deploy.prototxt --listen=127.0.0.1:0 --name=tiny"
 
-# up NAME N OPTION...: a server of N ranks in the background; $pid of the launcher, $at, $log
+# up NAME N OPTION...
 up() {
-    name=$1 log=$1.log n=$2
+    up=$1 ranks=$2
     shift 2
-    rm -f pid.*
-    $JOB "$n" sh rank.sh $serve --weights=w.h5 "$@" >"$name.at" 2>"$log" </dev/null &
-    pid=$!
-    i=0
-    while ! grep -qs ' at ' "$name.at" && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    at=$(sed -n 's/.* at //p' "$name.at")
-    is "$name" [ -n "$at" ]
+    start "$up" "$ranks" $serve --weights=w.h5 "$@"
+    is "$up" [ -n "$at" ]
 }
-rank() { cat "pid.$1"; }
 # load NAME: asks in the background until nobody listens; returns once it has an answer
 load() {
     rm -f asks
@@ -62,20 +47,6 @@ load() {
     loading=$!
     i=0
     while [ ! -e asks ] && kill -0 $loading 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-}
-log_has() {
-    i=0
-    while ! grep -Eq "$1" "$log" && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-    grep -Eq "$1" "$log"
-}
-# ended NAME TEST CODE: the job ends within a minute, and its exit code passes the test
-ended() {
-    i=0
-    while kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    [ $i -lt 600 ] || kill -KILL $pid
-    wait $pid
-    rc=$?
-    is "$1" [ $rc "$2" "$3" ]
 }
 
 cat >ask.py <<'END'

@@ -5,37 +5,16 @@
 . "$ROOT/tests/cli/learnt_net.sh"
 sed 's/dim: 256/dim: 20000/' deploy.prototxt >long.prototxt
 
-# each rank says its process
-cat >rank.sh <<'EOF2'
-echo $$ >pid.${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
-exec "$@"
-EOF2
-if ! $JOB 2 sh rank.sh true >out 2>&1 || [ ! -s pid.1 ]; then
-    skip serve_texts "no job of 2 ranks starts, or its ranks do not know their numbers"
-    finish
-fi
+job_test=serve_texts
+. "$ROOT/tests/cli/serve_job.sh"
 
-# up NAME N OPTION...: a server of N ranks in the background; $pid of the launcher, $port, $log
+# up NAME N OPTION...
 up() {
-    name=$1 log=$1.log n=$2
+    up=$1 ranks=$2
     shift 2
-    rm -f pid.*
-    $JOB "$n" sh rank.sh "$CORTADO" serve $all --listen=127.0.0.1:0 --tokenizer=bytes "$@" >"$name.at" 2>"$log" </dev/null &
-    pid=$!
-    i=0
-    while ! grep -qs ' at ' "$name.at" && kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    port=$(sed -n 's/.* at .*://p' "$name.at")
-    is "up_$name" [ -n "$port" ]
-}
-rank() { cat "pid.$1"; }
-# ended NAME TEST CODE: the job ends within a minute, and its exit code passes the test
-ended() {
-    i=0
-    while kill -0 $pid 2>/dev/null && [ $i -lt 600 ]; do sleep 0.1; i=$((i + 1)); done
-    [ $i -lt 600 ] || kill -KILL $pid
-    wait $pid
-    rc=$?
-    is "$1" [ $rc "$2" "$3" ]
+    start "$up" "$ranks" "$CORTADO" serve $all --listen=127.0.0.1:0 --tokenizer=bytes "$@"
+    port=${at##*:}
+    is "up_$up" [ -n "$port" ]
 }
 # asks NAME CASE [ARGUMENT]
 asks() {
