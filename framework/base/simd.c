@@ -39,15 +39,20 @@ void ct_simd_built(int *built_p, int *here_p)
 #endif
 }
 
-ct_simd_level ct_simd_pick(void)
+/* want: what the environment says, or NULL. */
+static ct_simd_level allowed_level(const char *want)
 {
     ct_simd_level level = processor_level();
-    const char *want = getenv("CORTADO_SIMD");
 
     for (int i = 0; (want != NULL) && (i < (int)level); i++) {
         if (strcmp(want, ct_simd_name((ct_simd_level)i)) == 0) return (ct_simd_level)i;
     }
     return level;
+}
+
+ct_simd_level ct_simd_pick(void)
+{
+    return allowed_level(getenv("CORTADO_SIMD"));
 }
 
 bool ct_simd_has_bf16(void)
@@ -56,7 +61,7 @@ bool ct_simd_has_bf16(void)
     const char *want = getenv("CORTADO_SIMD");
 
     if ((want != NULL) && (strcmp(want, "avx512") == 0)) return false;
-    return (ct_simd_pick() == CT_SIMD_AVX512) && __builtin_cpu_supports("avx512bf16") &&
+    return (allowed_level(want) == CT_SIMD_AVX512) && __builtin_cpu_supports("avx512bf16") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 #else

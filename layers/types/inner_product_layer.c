@@ -164,12 +164,18 @@ static ct_status make_product(const ct_layer *l, ct_instance *in, ct_run_kind ki
     return ct_product_make_plain(l, kind, &shape, behind, narrow, product_of(r, kind));
 }
 
+/* Products of a pass: where rows vary in number, forward alone runs, and shaping is to be fast. */
+static int n_product(const ct_layer *l)
+{
+    return l->env->rows_vary ? CT_RUN_FORWARD + 1 : CT_N_RUN;
+}
+
 static void reserve_work(ct_instance *in)
 {
     ip_instance *r = in->state;
     size_t most = 0;
 
-    for (int k = 0; k < CT_N_RUN; k++) {
+    for (int k = 0; k < n_product(in->layer); k++) {
         size_t bytes = ct_product_workspace(product_of(r, (ct_run_kind)k));
 
         if (bytes > most) most = bytes;
@@ -235,7 +241,7 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     top.dim[s->axis] = s->n;
     r->m = ct_shape_count(x, 0, s->axis);
     ct_ip_prepare(l, in, &top);
-    for (int k = 0; k < CT_N_RUN; k++)
+    for (int k = 0; k < n_product(l); k++)
         CT_TRY(make_product(l, in, (ct_run_kind)k, behind_of(s, in, (ct_run_kind)k)));
     reserve_work(in);
     reserve_kept(l, in);
