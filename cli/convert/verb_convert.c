@@ -1,4 +1,5 @@
 /* cortado convert: data, weights and old prototxts, each kind with its own way. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,6 +307,10 @@ static const ct_option table[] = {
       "train byte-level BPE of N tokens, written to --tokenizer, or tokenizer.json beside --to" },
     { "from", CT_OPTION_TEXT, TOKENS, "FILE", "ids of tokens, raw or with llm.c's head" },
     { "to", CT_OPTION_TEXT, TOKENS, "FILE", "the text" },
+    { "from", CT_OPTION_TEXT, IMAGES, "DIR", "a folder for each class, with its images" },
+    { "validation", CT_OPTION_TEXT, IMAGES, "SHARE",
+      "with --from: this share of each class, drawn by --seed, becomes test_lmdb; none if not "
+      "given" },
     { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
     { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
@@ -327,8 +332,8 @@ static const ct_option table[] = {
     { "words", CT_OPTION_COUNT, TEXT, "N",
       "keep the N most frequent words, the others become <unk>; all if not given" },
     { "to", CT_OPTION_TEXT, SETS, "PATH",
-      "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images, the data set "
-      "itself" },
+      "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images by --list, the data "
+      "set itself" },
     { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
     { "shards", CT_OPTION_COUNT, SETS, "N",
       "stripe the set over N LMDB files, for storage of many disks; one if not given" },
@@ -343,8 +348,9 @@ static const ct_option table[] = {
     { "resize", CT_OPTION_TEXT, IMAGES, "HxW", "resize to height x width" },
     { "encoded", CT_OPTION_FLAG, IMAGES, NULL, "keep images compressed" },
     { "gray", CT_OPTION_FLAG, IMAGES " " MEAN, NULL, "one channel" },
-    { "skip_broken", CT_OPTION_COUNT, IMAGES, "N",
-      "leave out images that cannot be read, N at most; the first one stops if not given" },
+    { "skip_broken", CT_OPTION_MAYBE, IMAGES, "N",
+      "list and leave out images that cannot be read, N at most, without N any number; the first "
+      "one stops if not given" },
     { "shuffle", CT_OPTION_FLAG, IMAGES, NULL, "mix the order" },
     { "count", CT_OPTION_COUNT, DIGITS, "N",
       "training images, 10000 if not given; a fifth as many for testing" },
@@ -372,7 +378,11 @@ static const kind kinds[] = {
       ct_convert_cifar10,
       "CIFAR-10's binary batches, plain or .gz",
       { "from", "to" } },
-    { "images", IMAGES, ct_convert_images, "JPEG and PNG files by a list", { "list", "to" } },
+    { "images",
+      IMAGES,
+      ct_convert_images,
+      "image files of a folder for each class, or by a list",
+      { "to" } },
     { "text",
       TEXT,
       ct_convert_text,
@@ -444,6 +454,30 @@ static ct_status read_size(const char *text, int64_t *height, int64_t *width)
     return CT_OK;
 }
 
+/* N, or "-": any number. */
+static ct_status read_skip(const char *text, int64_t *n_p)
+{
+    char *end;
+
+    if (text == NULL) return CT_OK;
+    errno = 0;
+    *n_p = (strcmp(text, "-") == 0) ? INT64_MAX : strtoll(text, &end, 10);
+    if ((*n_p == INT64_MAX) && (errno == 0)) return CT_OK;
+    if ((end != text) && (*end == '\0') && (*n_p >= 0) && (errno == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "--skip_broken=%s: expected a whole number, 0 or more", text);
+}
+
+static ct_status read_share(const char *text, double *share_p)
+{
+    char *end;
+
+    if (text == NULL) return CT_OK;
+    *share_p = strtod(text, &end);
+    if ((end != text) && (*end == '\0') && (*share_p > 0.0) && (*share_p < 1.0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "--validation=%s: expected a share between 0 and 1, as in 0.2",
+                   text);
+}
+
 static ct_status run_kind(const kind *k, const ct_options *o)
 {
     ct_convert_options c = { 0 };
@@ -475,9 +509,10 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.pattern = ct_options_text(o, "pattern");
     c.special = ct_options_flag(o, "special");
     c.train_bpe = ct_options_count(o, "train_bpe", 0);
-    c.skip_broken = ct_options_count(o, "skip_broken", 0);
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));
+    CT_TRY(read_skip(ct_options_text(o, "skip_broken"), &c.skip_broken));
+    CT_TRY(read_share(ct_options_text(o, "validation"), &c.validation));
     return k->run(&c);
 }
 

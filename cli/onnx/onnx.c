@@ -140,25 +140,58 @@ static ct_status add_layers(ct_onnx *x, const ct_net *net, const ct_model *m)
     return status;
 }
 
+/* metadata_props 14 { key 1 value 2 }: a JSON array of the names of the classes, 0 first. Of the
+ * net's file, else of the weights'. */
+static void put_class_names(ct_text *head, const ct_net *net, const ct_model *m)
+{
+    ct_text names = { 0 }, entry = { 0 };
+    char *rest = NULL, *at, *own = NULL;
+
+    for (int64_t i = 0; i < net->n_class_name; i++) {
+        ct_text_add(&names, (i > 0) ? "," : "");
+        ct_text_add_json(&names, net->class_name[i]);
+    }
+    if ((net->n_class_name == 0) && (m->class_names != NULL)) own = rest = strdup(m->class_names);
+    while ((rest != NULL) && (*rest != '\0') && ((at = strsep(&rest, "\n")) != NULL)) {
+        ct_text_add(&names, (names.length > 0) ? "," : "");
+        ct_text_add_json(&names, at);
+    }
+    free(own);
+    if (names.length > 0) {
+        ct_text value = { 0 };
+
+        ct_text_add(&value, "[%s]", names.text);
+        ct_onnx_put_text(&entry, 1, "class_names");
+        ct_onnx_put_text(&entry, 2, (value.text != NULL) ? value.text : "");
+        ct_onnx_put_message(head, 14, &entry);
+        head->failed |= value.failed;
+        ct_text_destroy(&value);
+    }
+    head->failed |= names.failed;
+    ct_text_destroy(&names);
+}
+
 static int64_t init_size(const ct_onnx_init *i)
 {
     return (int64_t)i->head.length + ct_proto_field_size(9, i->bytes);
 }
 
 /* ModelProto { ir_version 1 producer_name 2 graph 7 { node 1 name 2 initializer 5 … } opset_import
- * 8 { version 2 } } */
-static ct_status write_file(const ct_onnx *x, const char *net_name, const char *path)
+ * 8 { version 2 } metadata_props 14 } */
+static ct_status write_file(const ct_onnx *x, const ct_net *net, const ct_model *m,
+                            const char *path)
 {
     ct_text head = { 0 }, opset = { 0 }, name = { 0 };
     int64_t graph, size;
     uint64_t hash;
     ct_disk_file d;
 
-    ct_onnx_put_text(&name, 2, net_name);
+    ct_onnx_put_text(&name, 2, (net->name != NULL) ? net->name : "net");
     ct_onnx_put_int(&head, 1, IR_VERSION);
     ct_onnx_put_text(&head, 2, "cortado");
     ct_onnx_put_int(&opset, 2, OPSET);
     ct_onnx_put_message(&head, 8, &opset);
+    put_class_names(&head, net, m);
     graph = (int64_t)(x->nodes.length + x->values.length + name.length);
     for (int i = 0; i < x->n_init; i++) graph += ct_proto_field_size(5, init_size(&x->init[i]));
     ct_disk_open(&d, path, 0);
@@ -216,7 +249,7 @@ ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path)
                          "%s: in the phase TEST no layer of the net computes anything", path);
     if ((status == CT_OK) && (x.failed || x.nodes.failed || x.values.failed))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
-    if (status == CT_OK) status = write_file(&x, (net->name != NULL) ? net->name : "net", temp);
+    if (status == CT_OK) status = write_file(&x, net, m, temp);
     if (status == CT_OK) status = ct_file_commit(temp, path);
     drop(&x);
     free(temp);

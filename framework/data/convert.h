@@ -11,7 +11,7 @@
 
 /** Zero means the default. */
 typedef struct ct_convert_options {
-    const char *from; /* mnist, cifar10: the folder of the source files                       */
+    const char *from; /* mnist, cifar10: the folder of the source files; images: of the classes' */
     const char
         *to; /* the folder of train_lmdb, test_lmdb (train.h5, test.h5); images: the data set */
     const char *backend; /* "lmdb" (NULL), "hdf5"                                                 */
@@ -29,6 +29,7 @@ typedef struct ct_convert_options {
     int64_t train_bpe;      /* text: train byte-level BPE of so many tokens; 0: no */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
     int64_t skip_broken;    /* images: so many may be broken, and are left out */
+    double validation; /* images of `from`: this share of each class into the test set; 0: no */
     int64_t shards, stripe; /* LMDB in so many files, 0: one; records of a stripe, 0: 1024 */
     uint64_t seed;          /* digits, shuffle                                                   */
 } ct_convert_options;
@@ -38,7 +39,12 @@ ct_status ct_convert_mnist(const ct_convert_options *o);
 /** CIFAR-10's binary batches, plain or .gz: every *.bin of `from` (or its folder
  *  cifar-10-batches-bin) with data_batch or train in its name, and with test in its name. */
 ct_status ct_convert_cifar10(const ct_convert_options *o);
-/** JPEG and PNG files by a list of "path label". */
+/** The mean's name in a folder of sets whose images have one size. */
+#define CT_MEAN_FILE "mean.binaryproto"
+/** Image files by a list of "path label" into the set `to`; or, of a folder `from` that has one for
+ *  each class, into train_lmdb and, with `validation`, test_lmdb of the folder `to`, beside the
+ *  names of the classes (class_names.h) and, where images are resized, their mean. The order is
+ *  mixed then. The same sets for the same files and seed. */
 ct_status ct_convert_images(const ct_convert_options *o);
 /** Text, a sentence a line; `from`: a folder with *train*.txt and, if there, *valid*.txt (or dev)
  * and *test*.txt, `to` one for train.h5, valid.h5, test.h5 and vocabulary.txt; or both a file. The

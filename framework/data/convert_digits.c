@@ -308,5 +308,5 @@ ct_status ct_convert_digits(const ct_convert_options *o)
     int64_t count = (o->count > 0) ? o->count : DEFAULT_COUNT;
     work w = { .seed = o->seed, .n = { count, (count + TEST_PART - 1) / TEST_PART } };
 
-    return ct_convert_pair(o, &(ct_pair){ { w.n[0], w.n[1] }, fill, &w });
+    return ct_convert_pair(o, &(ct_pair){ .n = { w.n[0], w.n[1] }, .fill = fill, .ctx = &w });
 }

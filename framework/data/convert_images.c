@@ -1,6 +1,9 @@
-/* Image files by a list: as planes, or kept compressed. A team reads, decodes, resizes and encodes
- * a few images at a time; they are written in the order of the list. */
+/* Image files by a list, or of a folder for each class: as planes, or kept compressed. A team
+ * reads, decodes, resizes and encodes a few images at a time; they are written in the order of the
+ * list. */
+#include <math.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +28,35 @@ typedef struct slot {
 typedef struct work {
     const ct_convert_options *o;
     ct_image_list list;
+    ct_class_names names;   /* of the folders' classes */
+    int64_t first[2], n[2]; /* of the list: those to train on, those to test with */
     slot *slot;
     int n_slot;
 } work;
+
+/* What messages call an image. */
+typedef struct place {
+    char text[1200];
+} place;
+
+static place place_of(const work *w, int64_t i)
+{
+    const char *path = ct_image_list_path(&w->list, i);
+    place p;
+
+    if (w->o->list != NULL)
+        snprintf(p.text, sizeof(p.text), "%s:%lld: %s", w->o->list,
+                 (long long)w->list.entry[i].line, path);
+    else
+        snprintf(p.text, sizeof(p.text), "%s%s", w->list.root, path);
+    return p;
+}
+
+/* The list, or the folder. */
+static const char *source_of(const work *w)
+{
+    return (w->o->list != NULL) ? w->o->list : w->o->from;
+}
 
 /* The compressed bytes: the file's own, or new ones where the image was changed. */
 static ct_status compress(const work *w, const ct_image *image, slot *t)
@@ -76,8 +105,7 @@ static ct_status convert_some(work *w, int n, ct_sink *sink)
 
         if ((t->status != CT_OK) && (t->why.text[0] == '\0')) return t->status;
         if (t->status != CT_OK)
-            return CT_FAIL(t->status, "%s:%lld: %s: %s", w->o->list,
-                           (long long)w->list.entry[t->at].line, path, t->why.text);
+            return CT_FAIL(t->status, "%s: %s", place_of(w, t->at).text, t->why.text);
         CT_TRY(ct_sink_add(sink, &t->record, path, t->room.planes.data));
     }
     return CT_OK;
@@ -103,15 +131,14 @@ static ct_status drop_broken(work *w)
             continue;
         }
         if (!ct_reader_may_skip(status)) return CT_FAIL(status, "%s", why.text);
-        CT_WARN("%s:%lld: %s: %s; left out", w->o->list, (long long)list->entry[i].line,
-                ct_image_list_path(list, i), why.text);
+        CT_WARN("%s: %s; left out", place_of(w, i).text, why.text);
         if (i + 1 - kept > w->o->skip_broken)
             return CT_FAIL(status, "%s: more broken images than --skip-broken=%lld allows",
-                           w->o->list, (long long)w->o->skip_broken);
+                           source_of(w), (long long)w->o->skip_broken);
     }
     list->count = kept;
     if (kept < all)
-        CT_WARN("%s: %lld of %lld images are broken and left out", w->o->list,
+        CT_WARN("%s: %lld of %lld images are broken and left out", source_of(w),
                 (long long)(all - kept), (long long)all);
     return CT_OK;
 }
@@ -130,28 +157,128 @@ static ct_status make_parent(const char *to)
     return status;
 }
 
-static ct_status convert_all(work *w)
+/* Part `which` of the list into its set. */
+static ct_status fill(void *ctx, int which, ct_sink *sink)
 {
-    uint64_t key = ct_rng_key(w->o->seed, ct_rng_hash("convert"), 0);
-    ct_sink sink;
-    ct_status status;
+    work *w = ctx;
+    uint64_t key = ct_rng_key(w->o->seed, ct_rng_hash("convert"), (uint64_t)which);
+    int64_t count = w->n[which];
+    ct_status status = CT_OK;
 
-    if (w->o->skip_broken > 0) CT_TRY(drop_broken(w));
-    CT_TRY(make_parent(w->o->to));
-    CT_TRY(ct_sink_open(&sink, w->o, w->o->to, w->o->mean, w->list.count));
-    status = CT_OK;
-    for (int64_t i = 0; (i < w->list.count) && (status == CT_OK); i += w->n_slot) {
-        int64_t left = w->list.count - i;
+    for (int64_t i = 0; (i < count) && (status == CT_OK); i += w->n_slot) {
+        int64_t left = count - i;
         int n = (left < w->n_slot) ? (int)left : w->n_slot;
 
         for (int k = 0; k < n; k++)
-            w->slot[k].at = w->o->shuffle ? (int64_t)ct_rng_permute(key, (uint64_t)(i + k),
-                                                                    (uint64_t)w->list.count)
-                                          : i + k;
-        status = convert_some(w, n, &sink);
+            w->slot[k].at =
+                w->first[which] +
+                (w->o->shuffle ? (int64_t)ct_rng_permute(key, (uint64_t)(i + k), (uint64_t)count)
+                               : i + k);
+        status = convert_some(w, n, sink);
     }
-    return ct_sink_close(&sink, status);
+    return status;
 }
+
+static ct_status convert_list(work *w)
+{
+    ct_sink sink;
+
+    if (w->o->skip_broken > 0) CT_TRY(drop_broken(w));
+    w->n[0] = w->list.count;
+    CT_TRY(make_parent(w->o->to));
+    CT_TRY(ct_sink_open(&sink, w->o, w->o->to, w->o->mean, w->n[0]));
+    return ct_sink_close(&sink, fill(w, 0, &sink));
+}
+
+/* ---- a folder of classes */
+
+/* Of a class with n images this many are kept for testing: the share, but one at least, and one at
+ * least is left. */
+static int64_t test_share(double share, int64_t n)
+{
+    int64_t k = llround((double)n * share);
+
+    if ((share <= 0.0) || (n < 2)) return 0;
+    if (k < 1) return 1;
+    return (k < n) ? k : n - 1;
+}
+
+/* Puts those that are drawn for testing behind the others. Entries stand by class. */
+static ct_status draw_tests(work *w)
+{
+    ct_image_entry *e = w->list.entry, *test;
+    int64_t kept = 0;
+
+    test = malloc(((size_t)w->list.count + 1) * sizeof(*test));
+    if (test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", w->o->from);
+    for (int64_t i = 0, c = 0; c < w->names.n; c++) {
+        uint64_t key = ct_rng_key(w->o->seed, ct_rng_hash("validation"), (uint64_t)c);
+        int64_t n = 0, k;
+
+        while ((i + n < w->list.count) && (e[i + n].label == c)) n++;
+        k = test_share(w->o->validation, n);
+        if ((n == 1) && (w->o->validation > 0.0))
+            CT_WARN("%s: class \"%s\" has one image, which is kept for training", w->o->from,
+                    w->names.name[c]);
+        for (int64_t j = 0; j < n; j++, i++) {
+            if ((int64_t)ct_rng_permute(key, (uint64_t)j, (uint64_t)n) < k)
+                test[w->n[1]++] = e[i];
+            else
+                e[kept++] = e[i];
+        }
+    }
+    memcpy(e + kept, test, (size_t)w->n[1] * sizeof(*test));
+    free(test);
+    w->n[0] = w->first[1] = kept;
+    return CT_OK;
+}
+
+/* Broken images may have been all of a class. */
+static ct_status check_classes(const work *w)
+{
+    for (int64_t i = 0, c = 0; c < w->names.n; c++) {
+        int64_t n = 0;
+
+        for (; (i < w->list.count) && (w->list.entry[i].label == c); i++) n++;
+        if (n == 0)
+            return CT_FAIL(CT_ERR_DATA, "%s: no image of class \"%s\" can be used", w->o->from,
+                           w->names.name[c]);
+    }
+    return CT_OK;
+}
+
+/* The sets in the folder o->to, with names of classes and, of images of one size, the mean. */
+static ct_status convert_classes(work *w)
+{
+    ct_text names = { 0 }, mean = { 0 };
+    ct_convert_options o = *w->o;
+    ct_pair pair = { .fill = fill, .ctx = w };
+    ct_status status;
+
+    w->o = &o;
+    o.shuffle = true; /* the order of folders says nothing */
+    ct_text_add(&names, "%s/" CT_CLASS_FILE, o.to);
+    ct_text_add(&mean, "%s/" CT_MEAN_FILE, o.to);
+    if ((o.mean == NULL) && (o.height > 0)) o.mean = mean.text;
+    if (names.failed || mean.failed)
+        CT_TRY_GOTO(status, out, CT_FAIL(CT_ERR_NOMEM, "no memory for %s", o.to));
+    CT_TRY_GOTO(status, out, ct_path_check_free(names.text, o.force));
+    if (o.skip_broken > 0) CT_TRY_GOTO(status, out, drop_broken(w));
+    CT_TRY_GOTO(status, out, check_classes(w));
+    CT_TRY_GOTO(status, out, draw_tests(w));
+    pair.n[0] = w->n[0];
+    pair.n[1] = w->n[1];
+    pair.single = (o.validation <= 0.0);
+    CT_TRY_GOTO(status, out, ct_convert_pair(&o, &pair));
+    CT_TRY_GOTO(status, out, ct_class_names_write(names.text, &w->names));
+    CT_INFO("%s: %lld classes, their names in %s", o.from, (long long)w->names.n, names.text);
+out:
+    ct_text_destroy(&names);
+    ct_text_destroy(&mean);
+    return status;
+}
+
+/* ---- */
 
 /* "DIR" becomes "DIR/": the list's paths follow without a slash in Caffe. */
 static ct_status root_with_slash(const char *root, ct_text *t)
@@ -180,21 +307,40 @@ static void release_slots(work *w)
     free(w->slot);
 }
 
+static ct_status check_options(const ct_convert_options *o)
+{
+    if ((o->list == NULL) == (o->from == NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "cortado convert images: give --list=FILE, a list of images, or --from=DIR, "
+                       "a folder for each class");
+    if ((o->from != NULL) && (o->root != NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--root is of --list; --from=%s has its own paths", o->from);
+    if ((o->list != NULL) && (o->validation > 0.0))
+        return CT_FAIL(CT_ERR_CONFIG, "--validation is of --from: a list is one set");
+    if (o->encoded && (strcmp(ct_convert_backend(o), "hdf5") == 0))
+        return CT_FAIL(CT_ERR_CONFIG, "--encoded is for --backend=lmdb only");
+    return CT_OK;
+}
+
 ct_status ct_convert_images(const ct_convert_options *o)
 {
     work w = { .o = o };
     ct_text root = { 0 };
-    ct_status status = root_with_slash(o->root, &root);
+    ct_status status;
 
-    if ((status == CT_OK) && o->encoded && (strcmp(ct_convert_backend(o), "hdf5") == 0)) {
-        status = CT_FAIL(CT_ERR_CONFIG, "--encoded is for --backend=lmdb only");
+    CT_TRY(check_options(o));
+    CT_TRY_GOTO(status, out, make_slots(&w));
+    if (o->from != NULL) {
+        CT_TRY_GOTO(status, out, ct_image_folder_read(o->from, &w.list, &w.names));
+        status = convert_classes(&w);
+    } else {
+        CT_TRY_GOTO(status, out, root_with_slash(o->root, &root));
+        CT_TRY_GOTO(status, out, ct_image_list_read(&w.list, o->list, root.text, "images"));
+        status = convert_list(&w);
     }
-    if (status == CT_OK) status = make_slots(&w);
-    if (status == CT_OK) status = ct_image_list_read(&w.list, o->list, root.text, "images");
-    if (status == CT_OK) {
-        status = convert_all(&w);
-        ct_image_list_release(&w.list);
-    }
+out:
+    ct_image_list_release(&w.list);
+    ct_class_names_release(&w.names);
     release_slots(&w);
     ct_text_destroy(&root);
     return status;

@@ -229,7 +229,8 @@ ct_status ct_convert_mnist(const ct_convert_options *o)
 
     CT_TRY_GOTO(status, out, set_open(&set[0], o->from, "train"));
     CT_TRY_GOTO(status, out, set_open(&set[1], o->from, "t10k"));
-    status = ct_convert_pair(o, &(ct_pair){ { set[0].n, set[1].n }, fill, set });
+    status =
+        ct_convert_pair(o, &(ct_pair){ .n = { set[0].n, set[1].n }, .fill = fill, .ctx = set });
 out:
     set_close(&set[0]);
     set_close(&set[1]);

@@ -140,16 +140,17 @@ ct_status ct_convert_pair(const ct_convert_options *o, const ct_pair *pair)
     static const char *const name[2] = { "train", "test" };
     ct_sink sink[2] = { { 0 }, { 0 } };
     char *path[2] = { NULL, NULL };
+    int n_set = pair->single ? 1 : 2;
     ct_status status;
 
     CT_TRY(ct_convert_make_folder(o->to));
     CT_TRY_GOTO(status, out, ct_convert_path(o, name[0], &path[0]));
     CT_TRY_GOTO(status, out, ct_convert_path(o, name[1], &path[1]));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < n_set; i++) {
         CT_TRY_GOTO(status, out,
                     ct_sink_open(&sink[i], o, path[i], (i == 0) ? o->mean : NULL, pair->n[i]));
     }
-    for (int i = 0; i < 2; i++) CT_TRY_GOTO(status, out, pair->fill(pair->ctx, i, &sink[i]));
+    for (int i = 0; i < n_set; i++) CT_TRY_GOTO(status, out, pair->fill(pair->ctx, i, &sink[i]));
 out:
     for (int i = 0; i < 2; i++) {
         status = ct_sink_close(&sink[i], status);

@@ -38,6 +38,7 @@ typedef struct ct_pair {
     int64_t n[2]; /* records of train, of test */
     ct_status (*fill)(void *ctx, int which, ct_sink *sink);
     void *ctx;
+    bool single; /* no test set is made */
 } ct_pair;
 
 ct_status ct_convert_pair(const ct_convert_options *o, const ct_pair *pair);

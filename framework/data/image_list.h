@@ -1,11 +1,12 @@
-/** @file image_list.h  Lists of image files, "path label" a line, and how many samples each label
- * has; private to framework/data. */
+/** @file image_list.h  Lists of image files, "path label" a line or of folders, and how many
+ * samples each label has; private to framework/data. */
 #ifndef CT_IMAGE_LIST_H
 #define CT_IMAGE_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "framework/data/class_names.h"
 #include "framework/data/image.h"
 
 typedef struct ct_image_entry {
@@ -33,6 +34,12 @@ ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *
 /** The same of a text of `size` bytes and a NUL, from malloc: taken over. `path` for messages. */
 ct_status ct_image_list_parse(ct_image_list *list, char *text, size_t size, const char *path,
                               const char *root, const char *who);
+/** The list of a folder that has one for each class, in the order of the bytes of their names:
+ *  every file of an image's suffix in it, at any depth. Entries stand by class, then by path. Names
+ *  that begin with a dot do not count; other files are told and left out. CT_ERR_IO: a folder that
+ *  cannot be read. CT_ERR_DATA: fewer than two classes, one without images, folders nested too
+ *  deep. Logged. Both results are the caller's to release. */
+ct_status ct_image_folder_read(const char *folder, ct_image_list *list, ct_class_names *names);
 void ct_image_list_release(ct_image_list *list);
 /** The path as listed, without the root. */
 const char *ct_image_list_path(const ct_image_list *list, int64_t i);

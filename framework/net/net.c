@@ -53,6 +53,8 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     }
     net->impl = m;
     net->name = (param->name != NULL) ? param->name : "";
+    net->class_name = param->class_name;
+    net->n_class_name = (int64_t)param->n_class_name;
     net->options = *options;
     net->options.unshared |= (unshared != NULL) && (strcmp(unshared, "1") == 0);
     if (net->options.dev == NULL) net->options.dev = ct_device_cpu();

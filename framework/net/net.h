@@ -154,6 +154,8 @@ typedef struct ct_output {
 
 struct ct_net {
     const char *name;
+    char *const *class_name; /* as its prototxt has them; borrowed */
+    int64_t n_class_name;
     ct_net_options options;
     int n_layer;
     ct_layer **layer;

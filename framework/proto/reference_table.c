@@ -490,6 +490,9 @@ const ct_meaning ct_meaning_table[] = {
       "Initial weights of the last projection; not given: weight_filler." },
     { "MultiHeadAttentionParameter.segments", "The last bottom has the numbers of segments." },
     { "MultiHeadAttentionParameter.weight_filler", "Initial weights." },
+    { "NetParameter.class_name",
+      "Names of the classes that the net tells apart, class 0 first. They "
+      "go into weights and ONNX files, and `cortado predict` says them." },
     { "NetParameter.debug_info", "Taken with a warning, and without effect." },
     { "NetParameter.force_backward", "Run backward also where no layer needs it." },
     { "NetParameter.fuse", "Let neighbouring layers run as one where that is exact." },

@@ -183,6 +183,7 @@ void ct_model_close(ct_model *m)
     free(m->layer);
     json_decref(m->config);
     free(m->name);
+    free(m->class_names);
     free(m->file);
     free(m);
 }
@@ -224,6 +225,20 @@ ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const
                          const char *provenance, uint64_t *hash_p, int64_t *size_p)
 {
     return format->write(m, path, provenance, hash_p, size_p);
+}
+
+ct_status ct_model_name_classes(ct_model *m, char *const *name, int64_t n)
+{
+    ct_text t = { 0 };
+
+    for (int64_t i = 0; i < n; i++) ct_text_add(&t, "%s\n", name[i]);
+    if (t.failed) {
+        ct_text_destroy(&t);
+        return CT_FAIL(CT_ERR_NOMEM, "%s: no memory for the names of classes", m->file);
+    }
+    free(m->class_names);
+    m->class_names = t.text;
+    return CT_OK;
 }
 
 /* ---- a net */
@@ -280,6 +295,7 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
     m->name = strdup(name);
     status = (m->name != NULL) ? add_net(m, net, &from)
                                : CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of %s", name);
+    if (status == CT_OK) status = ct_model_name_classes(m, net->class_name, net->n_class_name);
     if (status != CT_OK) {
         ct_model_close(m);
         return status;
@@ -290,6 +306,8 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
 
 /* ---- weights in Caffe's HDF5 layout: /data/LAYER/INDEX. As in Caffe, a shared weight stands with
  * its owner only. */
+
+static const char class_path[] = "/class_names";
 
 static ct_status visit(void *ctx, const char *path)
 {
@@ -325,6 +343,7 @@ static ct_status h5_open(ct_model *m)
             ct_h5_has(r, "/history")
                 ? "; it is a solverstate, its weights are in the .caffemodel.h5 beside it"
                 : "");
+    if (ct_h5_has(r, class_path)) CT_TRY(ct_h5_get_text(r, class_path, &m->class_names));
     return ct_h5_visit(r, "/data", visit, m);
 }
 
@@ -373,6 +392,8 @@ static ct_status h5_write(const ct_model *m, const char *path, const char *prove
     if (m->name != NULL) CT_TRY_GOTO(status, out, ct_h5_put_attribute(w, "net", m->name));
     if ((provenance != NULL) && (strlen(provenance) < 60000)) /* HDF5's attributes end at 64 KB */
         CT_TRY_GOTO(status, out, ct_h5_put_attribute(w, "provenance", provenance));
+    if (m->class_names != NULL)
+        CT_TRY_GOTO(status, out, ct_h5_put_text(w, class_path, m->class_names));
     for (int l = 0; l < m->n_layer; l++) CT_TRY_GOTO(status, out, put(w, &m->layer[l]));
     status = ct_h5_writer_finish(w, path, NULL, hash_p, size_p);
 out:

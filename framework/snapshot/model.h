@@ -33,8 +33,9 @@ typedef struct ct_model_layer {
 struct ct_model_format;
 
 typedef struct ct_model {
-    char *file; /* for messages: a path, or the net's name */
-    char *name; /* of the net; NULL: unknown               */
+    char *file;        /* for messages: a path, or the net's name */
+    char *name;        /* of the net; NULL: unknown               */
+    char *class_names; /* of its classes, each with a newline behind; NULL: it says none */
     const struct ct_model_format *format;
     void *source; /* the format's, while the file is open    */
     int n_layer, capacity;
@@ -71,6 +72,8 @@ ct_status ct_model_of_net(const ct_net *net, ct_storage *weights, ct_storage *le
                           ct_model **m_p);
 void ct_model_close(ct_model *m);                        /* NULL allowed */
 int ct_model_find(const ct_model *m, const char *layer); /* -1: none */
+/** Takes these as the names of its classes. CT_ERR_NOMEM. */
+ct_status ct_model_name_classes(ct_model *m, char *const *name, int64_t n);
 /** Array i of a layer, which is present. */
 ct_status ct_model_get(ct_model *m, int layer, int i, float *out);
 /** Every array into memory. */

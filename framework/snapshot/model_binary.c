@@ -7,7 +7,7 @@
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/disk_file.h"
 
-enum { NET_NAME = 1, NET_LAYER = 100, LAYER_BLOBS = 7 };
+enum { NET_NAME = 1, NET_LAYER = 100, NET_CLASS_NAME = 20004, LAYER_BLOBS = 7 };
 
 static bool old_dims(const Ct__BlobProto *b, ct_shape *shape_p)
 {
@@ -105,6 +105,7 @@ static ct_status binary_open(ct_model *m)
     if (net == NULL)
         return CT_FAIL(CT_ERR_DATA, "%s: neither HDF5 nor a whole binary caffemodel", m->file);
     if (net->name != NULL) m->name = strdup(net->name);
+    CT_TRY(ct_model_name_classes(m, net->class_name, (int64_t)net->n_class_name));
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
@@ -201,6 +202,17 @@ static ct_status write_layer(const ct_model *m, const ct_model_layer *layer, ct_
     return status;
 }
 
+static void write_class_names(const ct_model *m, ct_disk_file *d)
+{
+    for (const char *at = m->class_names; (at != NULL) && (*at != '\0');) {
+        size_t n = strcspn(at, "\n");
+
+        ct_proto_field(d, NET_CLASS_NAME, n);
+        ct_disk_add(d, at, (int64_t)n);
+        at += n + (at[n] == '\n');
+    }
+}
+
 static ct_status binary_write(const ct_model *m, const char *path, const char *provenance,
                               uint64_t *hash_p, int64_t *size_p)
 {
@@ -216,6 +228,7 @@ static ct_status binary_write(const ct_model *m, const char *path, const char *p
     }
     for (int l = 0; (l < m->n_layer) && (status == CT_OK); l++)
         status = write_layer(m, &m->layer[l], &d);
+    write_class_names(m, &d);
     if ((status == CT_OK) && (d.at > INT32_MAX))
         status = CT_FAIL(CT_ERR_DATA,
                          "%s: %" PRId64 " bytes, and Caffe reads at most 2 GiB of this form: take "

@@ -6,20 +6,12 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
-#include "framework/base/text.h"
-#include "framework/text/unicode.h"
-
-/* Names of classes. */
-typedef struct class_names {
-    char *text;
-    const char **name;
-    int64_t n;
-} class_names;
+#include "framework/data/class_names.h"
 
 struct ct_image_model {
     ct_sample_net *net;
     ct_pictures *pictures; /* NULL: it takes no files */
-    class_names labels;
+    ct_class_names labels;
     char *name;
     ct_served_model served;
     ct_served_blob input, *output; /* names are copies, since nets come and go */
@@ -83,69 +75,6 @@ static ct_status decode(void *ctx, const char *file, size_t n, float *to, char *
     return status;
 }
 
-/* ---- names of classes: a file with one a line, class 0 first */
-
-static bool is_utf8(const char *text)
-{
-    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
-    int n;
-
-    for (; p < end; p += n)
-        if (ct_utf8_read(p, end, &n) == CT_NO_CHARACTER) return false;
-    return true;
-}
-
-static void release_labels(class_names *l)
-{
-    free(l->text);
-    free(l->name);
-    *l = (class_names){ 0 };
-}
-
-/* Cuts the text into lines. The last one may end without a newline. */
-static ct_status take_lines(const char *path, const char *place, size_t size, int64_t n,
-                            class_names *l)
-{
-    char *end = l->text + size;
-    int64_t line = 0;
-
-    for (char *at = l->text; at < end; line++) {
-        char *newline = memchr(at, '\n', (size_t)(end - at));
-        char *last = (newline != NULL) ? newline : end;
-
-        *last = '\0';
-        if ((last > at) && (last[-1] == '\r')) *--last = '\0';
-        if ((strlen(at) != (size_t)(last - at)) || !is_utf8(at))
-            return CT_FAIL(CT_ERR_CONFIG, "%s:%" PRId64 ": no text in UTF-8", path, line + 1);
-        if (last == at)
-            return CT_FAIL(CT_ERR_CONFIG,
-                           "%s:%" PRId64 ": empty, expected the name of class %" PRId64, path,
-                           line + 1, line);
-        if (line < n) l->name[line] = at;
-        at = (newline != NULL) ? newline + 1 : end;
-    }
-    if (line == n) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "%s=%s: %" PRId64 " names, expected %" PRId64 ", one for each class of the net",
-                   place, path, line, n);
-}
-
-static ct_status read_labels(const char *path, const char *place, int64_t n, class_names *l)
-{
-    ct_status status;
-    size_t size;
-
-    *l = (class_names){ .n = n };
-    CT_TRY(ct_file_read(path, &l->text, &size));
-    l->name = calloc((size_t)n, sizeof(l->name[0]));
-    if (l->name == NULL)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " names", n);
-    else
-        status = take_lines(path, place, size, n, l);
-    if (status != CT_OK) release_labels(l);
-    return status;
-}
-
 /* ---- making */
 
 static ct_status describe_blob(const char *name, const ct_shape *shape, ct_served_blob *b)
@@ -195,14 +124,30 @@ static ct_status describe(ct_image_model *m)
     return CT_OK;
 }
 
+/* Those that the net's file has. */
+static ct_status take_own_names(ct_image_model *m)
+{
+    const ct_net *net = ct_sample_net_of(m->net);
+
+    if ((net->n_class_name == 0) || (m->served.n_class == 0)) return CT_OK;
+    if (net->n_class_name != m->served.n_class)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "net \"%s\" has %" PRId64 " class_name, expected %" PRId64
+                       ", one for each class",
+                       net->name, net->n_class_name, m->served.n_class);
+    CT_TRY(ct_class_names_copy(net->class_name, net->n_class_name, &m->labels));
+    m->served.label = m->labels.name;
+    return CT_OK;
+}
+
 static ct_status take_labels(ct_image_model *m, const char *path, const char *place)
 {
-    if (path == NULL) return CT_OK;
+    if (path == NULL) return take_own_names(m);
     if (m->served.n_class == 0)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s=%s: net \"%s\" has no number for each class of a picture, so no names",
                        place, path, m->name);
-    CT_TRY(read_labels(path, place, m->served.n_class, &m->labels));
+    CT_TRY(ct_class_names_read(path, place, m->served.n_class, &m->labels));
     m->served.label = m->labels.name;
     return CT_OK;
 }
@@ -278,7 +223,7 @@ void ct_image_model_destroy(ct_image_model *m)
         free((char *)(uintptr_t)m->output[k].name);
     free((char *)(uintptr_t)m->input.name);
     free(m->output);
-    release_labels(&m->labels);
+    ct_class_names_release(&m->labels);
     ct_pictures_destroy(m->pictures);
     free(m->name);
     free(m);
