@@ -27,7 +27,8 @@ case ${LSAN_OPTIONS:-} in
 *exitcode=0*)
     mv "$log" "$results/$key.leaks"
     awk '/^(Direct|Indirect) leak of/ { skip = 1 } /^$/ { skip = 0 } !skip' "$results/$key.leaks" >"$log"
-    ours='#1 0x[0-9a-f]+ in [^ ]+ ([^ ]*/)?(comm|framework|layers|topology|tests)/[^ ]*[.][ch]:'
+    folders='cli|comm|framework|layers|library|planner|runtime|serve|tests|topology'
+    ours="#1 0x[0-9a-f]+ in [^ ]+ ([^ ]*/)?($folders)/[^ ]*[.][ch]:"
     grep -E -B 2 -A 5 "$ours" "$results/$key.leaks" >>"$log" && fail=$((fail + 1))
     ;;
 esac

@@ -30,4 +30,16 @@ echo 'echo "skip simulate: no simulator: make SIMGRID=1, and smpirun"' >some.sh
 runs simulator_must_run 1 'not ok simulate: no simulator: make SIMGRID=1, and smpirun: skipped, and' sh count.sh 1 cli/test_simulate
 echo 'echo "skip slurm: no slurmctld"' >some.sh
 runs slurm_must_run 1 'not ok slurm' sh count.sh 1 slurm/test_slurm
+
+# of the leaks that ranks list, those count that our own code allocated, in every folder of sources
+leak() { # FRAME OF THE CALLER
+    printf 'echo "ok one"\ncat <<END\nDirect leak of 8 byte(s) in 1 object(s) allocated from:\n' >some.sh
+    printf '    #0 0x7f10 in __interceptor_malloc asan_malloc_linux.cpp:69\n    #1 0x55d0 in %s\n\nEND\n' "$1" >>some.sh
+}
+leak 'pmix_init /usr/src/pmix/client/init.c:70'
+runs leak_of_mpi 0 'PASS mpi/test_x \(1 passed' env LSAN_OPTIONS=exitcode=0 sh count.sh 1 mpi/test_x
+for folder in $(cd "$ROOT" && find . -name module.mk | cut -d/ -f2 | sort -u) tests; do
+    leak "some_call $folder/some/file.c:7"
+    runs leak_of_$folder 1 'FAIL mpi/test_x \(exit 0' env LSAN_OPTIONS=exitcode=0 sh count.sh 1 mpi/test_x
+done
 finish
