@@ -4,10 +4,12 @@
 
 const ct_verb ct_verb_table[] = {
     { "train", "train a net: --solver=FILE",
-      "cortado train --solver=FILE [--snapshot=FILE|auto] [--weights=FILE] [--set=FIELD=VALUE]...",
+      "cortado train --solver=FILE [--run=DIR] [--snapshot=FILE|auto] [--weights=FILE] "
+      "[--set=FIELD=VALUE]...",
       true, false, ct_verb_train },
-    { "test", "score a trained net: --model=FILE --weights=FILE",
-      "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
+    { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
+      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N]", true, false,
+      ct_verb_test },
     { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME,…",
       "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
       "[--iterations=N]",
@@ -74,6 +76,12 @@ const ct_option ct_option_table[] = {
       "write over the metrics and snapshots that an earlier run left; otherwise a run from the "
       "start "
       "ends with 2 where there are such. With --snapshot it changes nothing" },
+    { "run", CT_OPTION_TEXT, "train", "DIR",
+      "keep the run in this new folder: configuration, log, metrics, snapshots; --snapshot=auto "
+      "goes on with one that is there" },
+    { "run", CT_OPTION_TEXT, "test", "DIR",
+      "the folder of a training: its net and its newest weights, where --model and --weights name "
+      "no others" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
