@@ -57,7 +57,7 @@ cortado bench s>serve
 cortado bench serve --precision=B>BF16
 cortado bench comm --precision=B>
 cortado convert im>images
-cortado convert images --skip>--skip_broken=
+cortado convert images --resi>--resize=
 cortado nothing --x>
 EOF
 is bash_reads_it bash -n cortado.bash
