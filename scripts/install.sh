@@ -126,6 +126,24 @@ put_manual() { # PROGRAM
     put_file 644 "$scratch/page" "$datadir/zsh/site-functions/_cortado"
 }
 
+# For environment modules and Lmod: `module use PREFIX/share/modulefiles`.
+put_module() {
+    version=$(cat "$root/VERSION")
+    cat >"$scratch/module" <<EOF
+#%Module1.0
+proc ModulesHelp { } { puts stderr "cortado $version: deep networks on CPU and GPU nodes; man cortado" }
+module-whatis "cortado $version: deep networks on CPU and GPU nodes, in C on MPI"
+conflict cortado
+prepend-path PATH $bindir
+prepend-path LD_LIBRARY_PATH $libdir
+prepend-path LIBRARY_PATH $libdir
+prepend-path CPATH $includedir
+prepend-path PKG_CONFIG_PATH $libdir/pkgconfig
+prepend-path MANPATH $mandir
+EOF
+    put_file 644 "$scratch/module" "$datadir/modulefiles/cortado/$version"
+}
+
 # Removes what the manifest lists, and the folders that are empty then: what others put there stays.
 take_away() {
     [ -f "$destdir$manifest" ] || return 1
@@ -147,6 +165,7 @@ put() { # PROGRAM
     put_binary "$1" "$bindir/cortado"
     put_library "$(dirname "$1")/lib"
     put_manual "$1"
+    put_module
     cd "$root"
     while read -r path; do
         mode=644

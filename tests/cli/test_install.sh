@@ -38,6 +38,18 @@ is every_verb_has_a_page test -z "$missing" -a -s "$home/share/man/man1/cortado.
 is completes_in_bash grep -q '^complete -F' "$home/share/bash-completion/completions/cortado"
 is completes_in_zsh grep -q '^#compdef cortado' "$home/share/zsh/site-functions/_cortado"
 
+# the module file, by the program that reads it
+modules=$home/share/modulefiles
+is module_is_there test -s "$modules/cortado/$(cat "$ROOT/VERSION")"
+modulecmd=$(command -v modulecmd)
+if [ -n "$modulecmd" ]; then
+    MODULEPATH=$modules "$modulecmd" sh load cortado >loaded 2>&1
+    is module_sets_the_path grep -qE "^PATH=/opt/cortado/bin(:|;)" loaded
+    is module_sets_the_manual grep -qE "^MANPATH=/opt/cortado/share/man(:|;)" loaded
+else
+    skip module "no environment-modules"
+fi
+
 # the demo of the installation, from anywhere
 runs demo_of_it 0 'Kept in .*/cortado-demo: curves.svg' env ITERATIONS=20 PATH="$home/bin:$PATH" CORTADO= MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" \
     "$share/scripts/demo.sh"
