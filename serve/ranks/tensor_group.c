@@ -456,21 +456,32 @@ static ct_status make_room(void **all, int64_t *have, int64_t n, size_t each)
     return CT_OK;
 }
 
-static ct_status follow_open(follower *f, const order *o)
+/* By the leader's number, where the leader has one that is like it. */
+static ct_status keep_sequence(follower *f, const head *h, void *sequence, int64_t kept)
 {
-    const head *h = &o->head;
-    int64_t kept = 0;
-    void *sequence = NULL, *table = f->sequence;
+    void *table = f->sequence;
 
-    CT_TRY(f->own->open(f->own->ctx, (const int32_t *)(const void *)o->data, h->n, h->capacity,
-                        &sequence, &kept));
-    if ((sequence != NULL) != (h->slot >= 0)) return not_alike("room for sequences");
-    if (sequence == NULL) return CT_OK;
+    if (h->slot < 0) return not_alike("room for sequences");
     if (kept != h->kept) return not_alike("tokens that are kept");
     CT_TRY(make_room(&table, &f->n_sequence, h->slot + 1, sizeof(*f->sequence)));
     f->sequence = table;
     f->sequence[h->slot] = sequence;
     return CT_OK;
+}
+
+static ct_status follow_open(follower *f, const order *o)
+{
+    const head *h = &o->head;
+    int64_t kept = 0;
+    void *sequence = NULL;
+    ct_status status;
+
+    CT_TRY(f->own->open(f->own->ctx, (const int32_t *)(const void *)o->data, h->n, h->capacity,
+                        &sequence, &kept));
+    if (sequence == NULL) return (h->slot < 0) ? CT_OK : not_alike("room for sequences");
+    status = keep_sequence(f, h, sequence, kept);
+    if (status != CT_OK) f->own->close(f->own->ctx, sequence);
+    return status;
 }
 
 static ct_status sequence_of(const follower *f, int64_t number, void **sequence_p)
@@ -582,6 +593,8 @@ ct_status ct_group_follow(ct_comm *c, const ct_served_model *own, const ct_repli
         if (status == CT_OK) status = follow_calls(&f, calls, size);
         free(calls);
     }
+    for (int64_t i = 0; i < f.n_sequence; i++)
+        if (f.sequence[i] != NULL) own->close(own->ctx, f.sequence[i]);
     free(f.sequence);
     free(f.piece);
     return status;
