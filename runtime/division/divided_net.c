@@ -112,9 +112,9 @@ static ct_status divide(void *ctx, const Ct__NetParameter **param_p, ct_net_opti
     const ct_divided_net *n = ctx;
     part *p = calloc(1, sizeof(*p));
 
+    *part_p = p;
     CT_TRY(agree(ctx, (p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a division")));
     p->of = n;
-    *part_p = p;
     CT_TRY(read_parallel(n, *param_p, options, &p->parallel));
     CT_TRY(ct_job_division_open_net(n->job, p->parallel, NULL, param_p, options, &p->division));
     return check(p, &p->division->sharded[1]);

@@ -435,8 +435,8 @@ static void open_or_close(void *ctx, struct MHD_Connection *c, void **guest_p,
 
     (void)pthread_mutex_lock(&f->lock);
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        g = calloc(1, sizeof(*g));
-        if ((g != NULL) && (info != NULL)) {
+        g = (info != NULL) ? calloc(1, sizeof(*g)) : NULL;
+        if (g != NULL) {
             *g = (guest){ .fd = info->connect_fd, .since = ct_clock_s(), .next = f->guests };
             g->link = &f->guests;
             if (f->guests != NULL) f->guests->link = &g->next;
