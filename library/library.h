@@ -74,6 +74,9 @@ ct_status ct_library_after_steps(cortado_net *n);
 /** The view of a blob, which is made where there is none. CT_ERR_ARG. */
 ct_status ct_view_of(cortado_net *n, const char *name, ct_view **view_p);
 void ct_views_forget(cortado_net *n);
+/** Forgets them, too, and their memory goes to *kept_p. CT_ERR_NOMEM: nothing changed. */
+ct_status ct_views_keep(cortado_net *n, cortado_kept **kept_p);
+void ct_views_free_kept(cortado_kept *kept); /* NULL allowed */
 /** To layers from … to of what runs: what they read and none of them makes. */
 ct_status ct_views_give(const cortado_net *n, int from, int to);
 /** What these layers made, or what their backward did. */

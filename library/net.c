@@ -540,12 +540,18 @@ double cortado_net_loss(const cortado_net *net)
 
 /* ---- another shape of an input */
 
-static ct_status check_shape(int n_dim, const int64_t *dim, ct_shape *s)
+static ct_status check_shape(const cortado_shape *shape, ct_shape *s)
 {
-    if ((n_dim < 0) || (n_dim > CT_MAX_DIM))
-        return CT_FAIL(CT_ERR_ARG, "a shape of %d axes: 0 to %d", n_dim, CT_MAX_DIM);
-    *s = (ct_shape){ .ndim = n_dim };
-    for (int k = 0; k < n_dim; k++) s->dim[k] = dim[k];
+    if ((shape->n_dim < 0) || (shape->n_dim > CT_MAX_DIM))
+        return CT_FAIL(CT_ERR_SHAPE, "input \"%s\": a shape of %d axes: 0 to %d", shape->input,
+                       shape->n_dim, CT_MAX_DIM);
+    *s = (ct_shape){ .ndim = shape->n_dim };
+    for (int k = 0; k < s->ndim; k++) {
+        s->dim[k] = shape->dim[k];
+        if (s->dim[k] < 0)
+            return CT_FAIL(CT_ERR_SHAPE, "input \"%s\": axis %d of %lld elements", shape->input, k,
+                           (long long)s->dim[k]);
+    }
     return ct_shape_check(s);
 }
 
@@ -582,22 +588,32 @@ static ct_status set_shape(Ct__NetParameter *param, const char *input, const ct_
     return CT_FAIL(CT_ERR_ARG, "the net has no input \"%s\"", input);
 }
 
-static ct_status reshape(cortado_net *n, const char *input, const ct_shape *s)
+/* Blobs that were handed out go to *kept_p; NULL: their memory goes. */
+static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape,
+                         cortado_kept **kept_p)
 {
     Ct__NetParameter *param = ct__net_parameter__unpack(NULL, n->n_message, n->message);
     cortado_net with = *n; /* views apart, which the new shape has none of */
     ct_made_net made = { .net = NULL };
-    ct_status status;
+    cortado_kept *kept = NULL;
+    ct_status status = CT_OK;
 
     with.message = NULL;
     with.view = NULL;
     with.n_view = 0;
     if (param == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
-    status = set_shape(param, input, s);
+    for (int i = 0; (i < n_shape) && (status == CT_OK); i++) {
+        ct_shape s;
+
+        status = check_shape(&shape[i], &s);
+        if (status == CT_OK) status = set_shape(param, shape[i].input, &s);
+    }
     if (status == CT_OK) status = keep_message(&with, param);
     if (status == CT_OK) status = make(&with, n->is_whole, NULL, &made);
     ct__net_parameter__free_unpacked(param, NULL);
+    if ((status == CT_OK) && (kept_p != NULL)) status = ct_views_keep(n, &kept);
     if (status != CT_OK) {
+        free_made(&made);
         free(with.message);
         return status;
     }
@@ -608,26 +624,56 @@ static ct_status reshape(cortado_net *n, const char *input, const ct_shape *s)
     free_made(&n->runs);
     n->runs = made;
     n->n_run = 0;
+    if (kept_p != NULL) *kept_p = kept;
+    return CT_OK;
+}
+
+static ct_status check_reshape(const cortado_net *n, int n_shape, const cortado_shape *shape)
+{
+    if ((n == NULL) || (n_shape < 0) || ((shape == NULL) && (n_shape > 0)))
+        return CT_FAIL(CT_ERR_ARG, "a net, or the shapes of its inputs, are NULL");
+    for (int i = 0; i < n_shape; i++) {
+        if (shape[i].input == NULL)
+            return CT_FAIL(CT_ERR_ARG, "the name of an input to reshape is NULL");
+    }
+    if (n->trains || n->is_shown)
+        return CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps its "
+                                   "shapes: open it anew");
     return CT_OK;
 }
 
 cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_dim,
                                    const int64_t *dim)
 {
+    cortado_shape shape = { .input = input, .n_dim = n_dim };
     ct_public_call c;
-    ct_shape s;
     ct_status status;
 
     ct_public_begin(&c);
-    if ((net == NULL) || (input == NULL) || ((dim == NULL) && (n_dim > 0)))
-        status = CT_FAIL(CT_ERR_ARG, "a net, an input's name, or its shape is NULL");
-    else if (net->trains || net->is_shown)
-        status = CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps its "
-                                     "shapes: open it anew");
-    else
-        status = check_shape(n_dim, dim, &s);
-    if (status == CT_OK) status = reshape(net, input, &s);
+    status = ((dim == NULL) && (n_dim > 0)) ? CT_FAIL(CT_ERR_ARG, "the shape of an input is NULL")
+                                            : check_reshape(net, 1, &shape);
+    for (int k = 0; (status == CT_OK) && (n_dim <= CT_MAX_DIM) && (k < n_dim); k++)
+        shape.dim[k] = dim[k];
+    if (status == CT_OK) status = reshape(net, 1, &shape, NULL);
     return ct_public_end(&c, status);
+}
+
+cortado_status cortado_net_reshape_inputs(cortado_net *net, int n, const cortado_shape *shape,
+                                          cortado_kept **kept_p)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = (kept_p == NULL) ? CT_FAIL(CT_ERR_ARG, "where the kept memory goes is NULL")
+                              : check_reshape(net, n, shape);
+    if (status == CT_OK) status = reshape(net, n, shape, kept_p);
+    return ct_public_end(&c, status);
+}
+
+void cortado_kept_free(cortado_kept *kept)
+{
+    ct_views_free_kept(kept);
 }
 
 /* ---- weights in files */

@@ -1,8 +1,11 @@
 /* Solvers of the library: training as the verb does it, on one rank. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "framework/base/memory.h"
+#include "framework/proto/prototxt.h"
 #include "framework/proto/upgrade.h"
 #include "framework/report/report.h"
 #include "framework/snapshot/snapshot.h"
@@ -59,13 +62,31 @@ static void fill_options(const cortado_solver *s, bool keeps, ct_solver_options 
     o->env.precision = p->precision;
 }
 
-static ct_status create(cortado_solver *s, const char *file, bool keeps)
+/* "path=value", NULL behind the last. */
+static ct_status apply(cortado_solver *s, const char *const *settings)
+{
+    for (int i = 0; (settings != NULL) && (settings[i] != NULL); i++) {
+        const char *value = strchr(settings[i], '=');
+        char path[128];
+
+        if ((value == NULL) || (value == settings[i]) ||
+            ((size_t)(value - settings[i]) >= sizeof(path)))
+            return CT_FAIL(CT_ERR_ARG, "setting \"%s\": expected FIELD=VALUE", settings[i]);
+        snprintf(path, sizeof(path), "%.*s", (int)(value - settings[i]), settings[i]);
+        CT_TRY(ct_prototxt_set_noted(&s->param->base, path, value + 1, "a setting", s->map));
+    }
+    return CT_OK;
+}
+
+static ct_status create(cortado_solver *s, const char *file, const char *const *settings,
+                        bool keeps)
 {
     const ct_report_options quiet = { .rank = 0 };
     ct_solver_options options;
 
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_solver_read(file, s->map, &s->param));
+    CT_TRY(apply(s, settings));
     if (s->param->memory != NULL)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: the library has no place for `memory { }`: cortado train",
@@ -76,7 +97,8 @@ static ct_status create(cortado_solver *s, const char *file, bool keeps)
     return show_nets(s, keeps);
 }
 
-static ct_status open_solver(const char *file, cortado_keep keep, cortado_solver **solver_p)
+static ct_status open_solver(const char *file, const char *const *settings, cortado_keep keep,
+                             cortado_solver **solver_p)
 {
     cortado_solver *s;
     ct_status status;
@@ -88,7 +110,7 @@ static ct_status open_solver(const char *file, cortado_keep keep, cortado_solver
                        (int)keep);
     s = calloc(1, sizeof(*s));
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
-    status = create(s, file, keep == CORTADO_KEEP_ALL);
+    status = create(s, file, settings, keep == CORTADO_KEEP_ALL);
     if (status == CT_OK)
         *solver_p = s;
     else
@@ -101,7 +123,16 @@ cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_
     ct_public_call c;
 
     ct_public_begin(&c);
-    return ct_public_end(&c, open_solver(file, keep, solver_p));
+    return ct_public_end(&c, open_solver(file, NULL, keep, solver_p));
+}
+
+cortado_status cortado_solver_open_with(const char *file, const char *const *settings,
+                                        cortado_keep keep, cortado_solver **solver_p)
+{
+    ct_public_call c;
+
+    ct_public_begin(&c);
+    return ct_public_end(&c, open_solver(file, settings, keep, solver_p));
 }
 
 void cortado_solver_close(cortado_solver *solver)

@@ -214,16 +214,46 @@ ct_status ct_view_of(cortado_net *n, const char *name, ct_view **view_p)
     return fill(n, *view_p);
 }
 
+static void release(ct_view *view, int n)
+{
+    for (int v = 0; v < n; v++) {
+        ct_mem_release(view[v].data);
+        ct_mem_release(view[v].diff);
+    }
+    free(view);
+}
+
 void ct_views_forget(cortado_net *n)
 {
-    for (int v = 0; v < n->n_view; v++) {
-        ct_mem_release(n->view[v].data);
-        ct_mem_release(n->view[v].diff);
-    }
-    free(n->view);
+    release(n->view, n->n_view);
     n->view = NULL;
     n->n_view = 0;
     n->is_stale = false;
+}
+
+/* Views that a net has forgotten, with their memory. */
+struct cortado_kept {
+    ct_view *view;
+    int n;
+};
+
+ct_status ct_views_keep(cortado_net *n, cortado_kept **kept_p)
+{
+    cortado_kept *k = malloc(sizeof(*k));
+
+    if (k == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to keep blobs");
+    *k = (cortado_kept){ .view = n->view, .n = n->n_view };
+    n->view = NULL;
+    n->n_view = 0;
+    *kept_p = k;
+    return CT_OK;
+}
+
+void ct_views_free_kept(cortado_kept *kept)
+{
+    if (kept == NULL) return;
+    release(kept->view, kept->n);
+    free(kept);
 }
 
 /* ---- around a run */

@@ -136,6 +136,22 @@ cortado_status cortado_net_weight(cortado_net *net, const char *layer, int i, co
 cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_dim,
                                    const int64_t *dim);
 
+/** An input and the shape that it is to get. */
+typedef struct cortado_shape {
+    const char *input;
+    int n_dim;
+    int64_t dim[8];
+} cortado_shape;
+
+/** Memory of blobs that a net does not use any more. */
+typedef struct cortado_kept cortado_kept;
+
+/** The same of n inputs at once, for shapes that fit together only then. Blobs that were handed out
+ *  keep their memory, with the values of before, until cortado_kept_free(*kept_p). */
+cortado_status cortado_net_reshape_inputs(cortado_net *net, int n, const cortado_shape *shape,
+                                          cortado_kept **kept_p);
+void cortado_kept_free(cortado_kept *kept); /* NULL allowed */
+
 /** Runs layers `from` to `to`, both included, by name; NULL: from the first, to the last. Data
  *  layers give the next batch each time. */
 cortado_status cortado_net_forward(cortado_net *net, const char *from, const char *to);
@@ -151,6 +167,20 @@ cortado_status cortado_net_load(cortado_net *net, const char *files);
  *  file is there whole or not at all. */
 cortado_status cortado_net_save(const cortado_net *net, const char *file);
 
+/* ---- pictures */
+
+/** Rows of pixels, of 1 channel or of red, green, blue: pixels[(y * width + x) * channels + c]. */
+typedef struct cortado_image {
+    unsigned char *pixels;
+    int64_t height, width;
+    int channels;
+} cortado_image;
+
+/** A JPEG or PNG file as 1 channel, which is gray, or 3; turned as EXIF says, transparency dropped.
+ *  Freed with cortado_image_free(). CORTADO_ERR_IO, _DATA; _CONFIG: the kind is not built in. */
+cortado_status cortado_image_read(const char *file, int channels, cortado_image *image);
+void cortado_image_free(cortado_image *image);
+
 /* ---- solvers: training as `cortado train` does it, on this process alone */
 
 typedef struct cortado_solver cortado_solver;
@@ -165,6 +195,10 @@ typedef enum cortado_keep {
  *  there is none as given. Of what belongs to jobs of several ranks nothing happens. Closed with
  *  cortado_solver_close(). CORTADO_ERR_CONFIG, _IO, _SHAPE, _DATA, _NOMEM. */
 cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_solver **solver_p);
+/** The same with settings as `cortado train --set` takes them, "base_lr=0.1" or
+ * "comm.overlap=false", NULL behind the last; they take the place of what the file says. */
+cortado_status cortado_solver_open_with(const char *file, const char *const *settings,
+                                        cortado_keep keep, cortado_solver **solver_p);
 void cortado_solver_close(cortado_solver *solver); /* NULL allowed */
 
 /** n steps, with the tests, snapshots and messages that are due among them; max_iter does not

@@ -276,6 +276,9 @@ static void inputs_get_other_shapes(void **state)
     assert_int_equal(cortado_net_weight(net, "ip", 0, &w), CORTADO_OK);
     w.data[0] = 5;
     assert_int_equal(cortado_net_reshape(net, "data", 4, wrong), CORTADO_ERR_SHAPE);
+    assert_non_null(strstr(cortado_error(), "input \"data\": axis 2 of -1 elements"));
+    assert_int_equal(cortado_net_reshape(net, "data", 9, dim), CORTADO_ERR_SHAPE);
+    assert_non_null(strstr(cortado_error(), "a shape of 9 axes: 0 to 8"));
     assert_int_equal(cortado_net_reshape(net, "dat", 4, dim), CORTADO_ERR_ARG);
     assert_int_equal(blob_of(net, "prob").dim[0], 2);
     assert_int_equal(cortado_net_reshape(net, "data", 4, dim), CORTADO_OK);
@@ -296,6 +299,67 @@ static void inputs_get_other_shapes(void **state)
     assert_int_equal(cortado_net_reshape(train, "data", 4, dim), CORTADO_ERR_ARG);
     cortado_net_close(net);
     cortado_net_close(train);
+}
+
+/* Two inputs of one batch fit together only where both change; blobs of before stay. */
+static void inputs_change_together(void **state)
+{
+    cortado_shape shape[] = { { "data", 4, { 3, 3, 9, 7 } }, { "label", 1, { 3 } } };
+    cortado_net *net = open_net(TRAINED, CORTADO_TEST);
+    cortado_kept *kept = NULL;
+    cortado_blob before = blob_of(net, "ip"), loss = blob_of(net, "loss");
+    float was;
+
+    (void)state;
+    fill(blob_of(net, "data"), 1);
+    forward(net, NULL, NULL);
+    was = before.data[0];
+    assert_true(was != 0);
+    assert_int_equal(cortado_net_reshape_inputs(net, 1, shape, &kept), CORTADO_ERR_SHAPE);
+    assert_null(kept);
+    assert_int_equal(cortado_net_reshape_inputs(net, 2, shape, NULL), CORTADO_ERR_ARG);
+    assert_int_equal(blob_of(net, "ip").dim[0], 2);
+    assert_int_equal(cortado_net_reshape_inputs(net, 2, shape, &kept), CORTADO_OK);
+    fill(blob_of(net, "data"), 2);
+    forward(net, NULL, NULL);
+    assert_int_equal(blob_of(net, "ip").dim[0], 3);
+    assert_true(before.data[0] == was);
+    assert_true(isfinite(loss.data[0]));
+    cortado_net_close(net);
+    assert_true(before.data[0] == was);
+    cortado_kept_free(kept);
+    cortado_kept_free(NULL);
+}
+
+static void pictures_are_read(void **state)
+{
+    const char *file = "tests/golden/images/plain.jpg";
+    cortado_image image = { .pixels = NULL }, gray;
+    int64_t n;
+
+    (void)state;
+    assert_int_equal(cortado_image_read(file, 3, &image), CORTADO_OK);
+    assert_int_equal(image.channels, 3);
+    n = image.height * image.width;
+    assert_true(n > 0);
+    assert_int_equal(cortado_image_read(file, 1, &gray), CORTADO_OK);
+    assert_int_equal(gray.height * gray.width, n);
+    /* gray is a mean of red, green, blue that has most of green, as JPEG and BT.601 have it */
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *p = image.pixels + 3 * i;
+        float want = 0.299f * (float)p[0] + 0.587f * (float)p[1] + 0.114f * (float)p[2];
+
+        assert_true(fabsf((float)gray.pixels[i] - want) < 3);
+    }
+    cortado_image_free(&gray);
+    cortado_image_free(&image);
+    assert_null(image.pixels);
+    assert_int_equal(cortado_image_read(file, 2, &image), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_image_read("/nowhere/cat.jpg", 3, &image), CORTADO_ERR_IO);
+    assert_non_null(strstr(cortado_error(), "/nowhere/cat.jpg"));
+    assert_int_equal(cortado_image_read("Makefile", 3, &image), CORTADO_ERR_DATA);
+    assert_non_null(strstr(cortado_error(), "Makefile: "));
+    assert_int_equal(cortado_image_read(NULL, 3, &image), CORTADO_ERR_ARG);
 }
 
 static void keep_line(void *ctx, const char *line)
@@ -351,6 +415,8 @@ int main(void)
         cmocka_unit_test(backward_begins_where_asked),
         cmocka_unit_test(weights_are_the_users),
         cmocka_unit_test(inputs_get_other_shapes),
+        cmocka_unit_test(inputs_change_together),
+        cmocka_unit_test(pictures_are_read),
         cmocka_unit_test(errors_have_texts),
     };
 

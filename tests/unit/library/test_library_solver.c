@@ -241,6 +241,28 @@ static void errors_have_texts(void **state)
     cortado_solver_close(NULL);
 }
 
+static void settings_take_the_files_place(void **state)
+{
+    const char *const zero[] = { "base_lr=0", "type=Nesterov", NULL };
+    const char *const unknown[] = { "base_lt=0", NULL }, *const none[] = { "base_lr", NULL };
+    const place *p = *state;
+    cortado_solver *s = NULL;
+    float was;
+
+    assert_int_equal(cortado_solver_open_with(p->file, unknown, CORTADO_KEEP_OUTPUTS, &s),
+                     CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "base_lr"));
+    assert_int_equal(cortado_solver_open_with(p->file, none, CORTADO_KEEP_OUTPUTS, &s),
+                     CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "expected FIELD=VALUE"));
+    assert_null(s);
+    assert_int_equal(cortado_solver_open_with(p->file, zero, CORTADO_KEEP_OUTPUTS, &s), CORTADO_OK);
+    was = weight_of(s).data[0];
+    assert_int_equal(cortado_solver_step(s, 2), CORTADO_OK);
+    assert_true(weight_of(s).data[0] == was);
+    cortado_solver_close(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest test[] = {
@@ -248,6 +270,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(values_are_kept_where_asked, make_place, end_place),
         cmocka_unit_test_setup_teardown(test_nets_follow, make_place, end_place),
         cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
+        cmocka_unit_test_setup_teardown(settings_take_the_files_place, make_place, end_place),
         cmocka_unit_test_setup_teardown(errors_have_texts, make_place, end_place),
     };
 
