@@ -10,8 +10,8 @@ python=${PYTHON:-python3}
 rm -rf "$work"
 mkdir -p "$work" dist
 cp -r python/cortado python/setup.py python/pyproject.toml VERSION "$work"
-rm -rf "$work/cortado/__pycache__"
-cp "$library" "$work/cortado"
+find "$work/cortado" -name __pycache__ -exec rm -rf {} +
+cp "$library" framework/proto/cortado.proto "$work/cortado"
 isolation=
 if "$python" -c 'import setuptools, wheel' 2>/dev/null; then isolation=--no-build-isolation; fi
 "$python" -m pip wheel -q --disable-pip-version-check --no-deps $isolation -w "$work/made" "$work"

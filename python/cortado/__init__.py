@@ -14,8 +14,11 @@ Arrays are the net's own memory: nothing is copied, and what is written to them 
 with the text that the library gives: file and line where a net is wrong.
 """
 from ._library import Error, FileError, log_to, set_threads, version
+from .image import read_image
 from .net import TEST, TRAIN, Blob, Net
+from .netspec import NetSpec, layers, params
 from .solver import Solver
 
 __version__ = version()
-__all__ = ["Blob", "Error", "FileError", "Net", "Solver", "TEST", "TRAIN", "log_to", "set_threads", "version"]
+__all__ = ["Blob", "Error", "FileError", "Net", "NetSpec", "Solver", "TEST", "TRAIN", "layers", "log_to", "params", "read_image",
+           "set_threads", "version"]

@@ -21,6 +21,14 @@ class BlobStruct(ctypes.Structure):
                 ("dim", ctypes.c_int64 * 8)]
 
 
+class ShapeStruct(ctypes.Structure):
+    _fields_ = [("input", ctypes.c_char_p), ("n_dim", ctypes.c_int), ("dim", ctypes.c_int64 * 8)]
+
+
+class ImageStruct(ctypes.Structure):
+    _fields_ = [("pixels", ctypes.c_void_p), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("channels", ctypes.c_int)]
+
+
 _SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 _text, _object, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
 _CALLS = {
@@ -45,13 +53,16 @@ _CALLS = {
     "net_output_name": (_text, [_object, _int]),
     "net_blob": (_int, [_object, _text, ctypes.POINTER(BlobStruct)]),
     "net_weight": (_int, [_object, _text, _int, ctypes.POINTER(BlobStruct)]),
-    "net_reshape": (_int, [_object, _text, _int, ctypes.POINTER(ctypes.c_int64)]),
+    "net_reshape_inputs": (_int, [_object, _int, ctypes.POINTER(ShapeStruct), ctypes.POINTER(_object)]),
+    "kept_free": (None, [_object]),
     "net_forward": (_int, [_object, _text, _text]),
     "net_backward": (_int, [_object, _text, _text]),
     "net_loss": (ctypes.c_double, [_object]),
     "net_load": (_int, [_object, _text]),
     "net_save": (_int, [_object, _text]),
-    "solver_open": (_int, [_text, _int, ctypes.POINTER(_object)]),
+    "image_read": (_int, [_text, _int, ctypes.POINTER(ImageStruct)]),
+    "image_free": (None, [ctypes.POINTER(ImageStruct)]),
+    "solver_open_with": (_int, [_text, ctypes.POINTER(_text), _int, ctypes.POINTER(_object)]),
     "solver_close": (None, [_object]),
     "solver_step": (_int, [_object, ctypes.c_int64]),
     "solver_run": (_int, [_object]),

@@ -2,11 +2,11 @@
 import ctypes
 import os
 import weakref
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import numpy
 
-from ._library import BlobStruct, Error, check, lib, path
+from ._library import BlobStruct, Error, ShapeStruct, check, lib, path
 
 TRAIN, TEST = 0, 1
 
@@ -21,12 +21,25 @@ class _Handle:
         if solver is None:
             weakref.finalize(self, lib.cortado_net_close, value)
 
-    def reshape(self, name: str, shape: Sequence[int]) -> None:
-        if len(self.arrays) > 0:
-            raise ValueError(f"{len(self.arrays)} arrays of the net's blobs are held, whose memory goes with another shape: "
-                             "del them, or hold copies")
-        dims = (ctypes.c_int64 * len(shape))(*shape)
-        check(lib.cortado_net_reshape(self.value, name.encode(), len(shape), dims))
+    def reshape(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Gives inputs other shapes. Arrays of blobs stay as they are, with memory of their own from then on."""
+        structs, kept = (ShapeStruct * len(shapes))(), ctypes.c_void_p()
+        for struct, (name, shape) in zip(structs, shapes.items()):
+            if len(shape) > len(struct.dim):
+                raise ValueError(f'input "{name}": a shape of {len(shape)} axes')
+            struct.input, struct.n_dim, struct.dim[: len(shape)] = name.encode(), len(shape), shape
+        check(lib.cortado_net_reshape_inputs(self.value, len(structs), structs, ctypes.byref(kept)))
+        memory = _Kept(kept.value)
+        for array in self.arrays:
+            array.kept = memory
+        self.arrays.clear()
+
+
+class _Kept:
+    """Memory of blobs that the net does not use any more. It is freed when no array stands on it."""
+
+    def __init__(self, value: "int | None"):
+        weakref.finalize(self, lib.cortado_kept_free, value)
 
 
 class _Memory:
@@ -34,6 +47,7 @@ class _Memory:
 
     def __init__(self, owner: _Handle, address: int, shape: Sequence[int]):
         self.owner = owner
+        self.kept: Optional[_Kept] = None
         self.__array_interface__ = {"version": 3, "data": (address, False), "shape": tuple(shape), "typestr": "<f4"}
 
 
@@ -83,15 +97,15 @@ class Blob:
 
     def reshape(self, *shape: int) -> None:
         """Gives an input another shape, and all that follows from it."""
-        self._handle.reshape(self._name, shape)
+        self._handle.reshape({self._name: shape})
 
 
 class _Blobs(Mapping[str, Blob]):
-    def __init__(self, handle: _Handle):
-        self._handle, self._names = handle, _names(lib.cortado_net_blob_name, handle.value)
+    def __init__(self, handle: _Handle, make: Callable[..., Blob]):
+        self._handle, self._make, self._names = handle, make, _names(lib.cortado_net_blob_name, handle.value)
 
     def __getitem__(self, name: str) -> Blob:
-        blob = Blob(self._handle, name)
+        blob = self._make(self._handle, name)
         if name not in self._names:
             blob._look()  # says which name may be meant
         return blob
@@ -121,6 +135,8 @@ class Net:
     inputs, outputs, layer_names, layer_types    lists of names
     """
 
+    _blob = Blob
+
     def __init__(self, file: "str | os.PathLike[str]", weights: "str | os.PathLike[str] | None" = None, phase: int = TEST):
         handle = ctypes.c_void_p()
         check(lib.cortado_net_open(path(file), path(weights), phase, ctypes.byref(handle)))
@@ -143,12 +159,12 @@ class Net:
         self.layer_types = [lib.cortado_net_layer_type(handle, i).decode() for i in n]
         self.bottom_names = {name: _names(lib.cortado_net_bottom_name, handle, i) for i, name in enumerate(self.layer_names)}
         self.top_names = {name: _names(lib.cortado_net_top_name, handle, i) for i, name in enumerate(self.layer_names)}
-        self.blobs = _Blobs(shared)
+        self.blobs: Mapping[str, Blob] = _Blobs(shared, self._blob)
         self.params: Dict[str, List[Blob]] = {}
         for i, name in enumerate(self.layer_names):
             count = lib.cortado_net_weight_count(handle, i)
             if count > 0:
-                self.params[name] = [Blob(shared, name, k) for k in range(count)]
+                self.params[name] = [self._blob(shared, name, k) for k in range(count)]
 
     @property
     def name(self) -> str:
@@ -181,9 +197,10 @@ class Net:
         check(lib.cortado_net_backward(self._shared.value, path(start), path(end)))
         return {name: self.blobs[name].diff for name in diffs}
 
-    def reshape(self, name: str, shape: Sequence[int]) -> None:
-        """Gives an input another shape. Arrays of blobs that are still held would lose their memory, so there may be none."""
-        self._shared.reshape(name, shape)
+    def reshape(self, name: "str | Mapping[str, Sequence[int]]", shape: Optional[Sequence[int]] = None) -> None:
+        """Gives an input another shape, or several at once: reshape({"data": (3, 1, 28, 28), "label": (3,)}). Blobs are to be asked for
+        again. Arrays of before keep what they have."""
+        self._shared.reshape(name if isinstance(name, Mapping) else {name: shape or ()})
 
     def load(self, files: "str | os.PathLike[str]") -> None:
         """Copies weights by layer name from a file, or several with commas between."""

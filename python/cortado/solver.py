@@ -2,7 +2,7 @@
 import ctypes
 import os
 import weakref
-from typing import List
+from typing import List, Mapping, Optional
 
 from ._library import check, lib, path
 from .net import Net, _Handle
@@ -16,16 +16,25 @@ class _SolverHandle:
         weakref.finalize(self, lib.cortado_solver_close, value)
 
 
+def _texts(settings: Mapping[str, object]) -> ctypes.Array:
+    """FIELD=VALUE, and NULL behind the last."""
+    texts = [f"{name}={str(value).lower() if isinstance(value, bool) else value}".encode() for name, value in settings.items()]
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
+
+
 class Solver:
     """The solver of a prototxt file, with its nets: `net`, which learns, and `test_nets`.
 
     keep: whether all blobs of the nets, and their gradients, are there between steps. Without it inputs, outputs and weights are, and
     steps are made as `cortado train` makes them.
+    settings: what takes the place of the file's, as --set does: {"base_lr": 0.1, "comm.overlap": False}.
     """
 
-    def __init__(self, file: "str | os.PathLike[str]", keep: bool = False):
+    _net = Net
+
+    def __init__(self, file: "str | os.PathLike[str]", keep: bool = False, settings: Optional[Mapping[str, object]] = None):
         handle = ctypes.c_void_p()
-        check(lib.cortado_solver_open(path(file), int(keep), ctypes.byref(handle)))
+        check(lib.cortado_solver_open_with(path(file), _texts(settings or {}), int(keep), ctypes.byref(handle)))
         self._shared = _SolverHandle(handle.value)
         self.net = self._show(lib.cortado_solver_net(handle))
         self.test_nets: List[Net] = []
@@ -33,7 +42,7 @@ class Solver:
             self.test_nets.append(self._show(net))
 
     def _show(self, handle: int) -> Net:
-        net = Net.__new__(Net)
+        net = self._net.__new__(self._net)
         net._take(_Handle(handle, self._shared))
         return net
 

@@ -7,6 +7,8 @@ import unittest
 import numpy
 
 import cortado
+from cortado import layers as L
+from cortado import params as P
 
 NET = """name: "tiny"
 layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 2 dim: 3 dim: 8 dim: 6 } } }
@@ -17,6 +19,11 @@ layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { 
 layer { name: "ip" type: "InnerProduct" bottom: "pool" top: "ip" inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
 layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }
 """
+TWO = """layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } } }
+layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 1 dim: 2 } } }
+layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }
+"""
+IMAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "images")
 LEARNS = """net_param { layer { name: "in" type: "DummyData" top: "data" top: "label" dummy_data_param {
   shape { dim: 6 dim: 2 dim: 7 dim: 5 } shape { dim: 6 } data_filler { type: "gaussian" std: 1 } data_filler { value: 2 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
@@ -83,16 +90,35 @@ class Nets(unittest.TestCase):
     def test_reshape(self):
         net = cortado.Net.from_text(NET)
         held = net.blobs["data"].data
-        with self.assertRaisesRegex(ValueError, "1 arrays of the net's blobs are held"):
-            net.blobs["data"].reshape(5, 3, 4, 4)
-        del held
+        held[...] = 3
+        with self.assertRaisesRegex(cortado.Error, 'input "data": axis 2 of -4 elements'):
+            net.blobs["data"].reshape(5, 3, -4, 4)
         net.blobs["data"].reshape(5, 3, 4, 4)
+        self.assertEqual((held.shape, float(held.sum())), ((2, 3, 8, 6), 3 * 288))
+        self.assertEqual(net.blobs["data"].shape, (5, 3, 4, 4))
         data = self.random.standard_normal((5, 3, 4, 4)).astype(numpy.float32)
         numpy.testing.assert_allclose(net.forward(data=data)["prob"], reference(data, net.params)[1], rtol=1e-5)
         with self.assertRaisesRegex(ValueError, r'input "data" has shape \(5, 3, 4, 4\), not \(1,\)'):
             net.forward(data=[1])
         with self.assertRaisesRegex(ValueError, 'the net has no input "image": data'):
             net.forward(image=[1])
+
+    def test_inputs_change_together(self):
+        net = cortado.Net.from_text(TWO)
+        with self.assertRaisesRegex(cortado.Error, "shape"):
+            net.reshape("a", (4, 2))
+        net.reshape({"a": (4, 2), "b": (4, 2)})
+        numpy.testing.assert_array_equal(net.forward(a=numpy.ones((4, 2)), b=numpy.ones((4, 2)))["sum"], 2)
+
+    def test_pictures(self):
+        image = cortado.read_image(os.path.join(IMAGES, "plain.jpg"))
+        gray = cortado.read_image(os.path.join(IMAGES, "plain.jpg"), color=False)
+        self.assertEqual((image.dtype, image.shape[2], gray.shape), (numpy.uint8, 3, image.shape[:2] + (1,)))
+        numpy.testing.assert_allclose(gray[..., 0], image @ [0.299, 0.587, 0.114], atol=3)
+        with self.assertRaisesRegex(OSError, "/nowhere/cat.jpg"):
+            cortado.read_image("/nowhere/cat.jpg")
+        with self.assertRaisesRegex(cortado.Error, "test_cortado.py"):
+            cortado.read_image(__file__)
 
     def test_weights_in_files(self):
         net, other = cortado.Net.from_text(NET), cortado.Net.from_text(NET)
@@ -128,6 +154,71 @@ class Nets(unittest.TestCase):
             cortado.set_threads(-1)
         with self.assertRaisesRegex(ValueError, "error, warn, info, debug"):
             cortado.log_to(print, "loud")
+
+
+class Specs(unittest.TestCase):
+    """Nets written in Python."""
+
+    def test_a_net_is_written_and_runs(self):
+        n = cortado.NetSpec()
+        n.data = L.Input(shape=dict(dim=[2, 3, 8, 6]))
+        n.conv = L.Convolution(n.data, num_output=8, kernel_size=3, pad=1, weight_filler=dict(type="msra"), param=[dict(lr_mult=1)])
+        n.relu = L.ReLU(n.conv, in_place=True)
+        n.pool = L.Pooling(n.relu, pool=P.Pooling.AVE, global_pooling=True)
+        n.prob = L.Softmax(L.InnerProduct(n.pool, num_output=5, weight_filler=dict(type="xavier")))
+        text = n.to_text("spec")
+        self.assertIn('name: "conv"\n  type: "Convolution"\n  bottom: "data"\n  top: "conv"\n', text)
+        self.assertIn("pool: AVE", text)
+        self.assertEqual(str(n), n.to_text())
+        net = cortado.Net.from_text(text)
+        self.assertEqual(net.name, "spec")
+        self.assertEqual(net.layer_names, ["data", "conv", "relu", "pool", "InnerProduct1", "prob"])
+        self.assertEqual(list(net.blobs), ["data", "conv", "pool", "InnerProduct1", "prob"])
+        data = numpy.random.default_rng(1).standard_normal((2, 3, 8, 6)).astype(numpy.float32)
+        net.params["ip"] = net.params["InnerProduct1"]
+        numpy.testing.assert_allclose(net.forward(data=data)["prob"], reference(data, net.params)[1], rtol=1e-5)
+
+    def test_layers_of_no_and_of_several_tops(self):
+        n = cortado.NetSpec()
+        n.a, n.b = L.DummyData(ntop=2, shape=[dict(dim=[2, 3]), dict(dim=2)], data_filler=dict(type="constant", value=0.5))
+        n.quiet = L.Silence(n.b, ntop=0)
+        n.loss = L.EuclideanLoss(n.a, n.a, loss_weight=3, include=dict(phase=0))
+        n.update("loss", dict(loss_weight=2.5))
+        text = n.to_text()
+        self.assertIn('name: "quiet"\n  type: "Silence"\n  bottom: "b"\n}', text)
+        self.assertIn("loss_weight: 2.5\n  include {\n    phase: TRAIN\n  }", text)
+        self.assertEqual(text.count("shape {"), 2)
+        self.assertEqual(cortado.Net.from_text(text, phase=cortado.TRAIN).forward()["loss"], 0)
+
+    def test_deep_nets(self):
+        top = L.Input(shape=dict(dim=[1, 2]))
+        for _ in range(3000):
+            top = L.ReLU(top)
+        self.assertEqual(top.to_text().count("layer {"), 3001)
+
+    def test_errors(self):
+        data = L.Input(shape=dict(dim=[1]))
+        for text, make in ((r"Convolution: there is no field 'num_outputs'; did you mean \"num_output\"", lambda: L.Convolution(data, num_outputs=2)),
+                           (r"Convolution.weight_filler: there is no field 'typ'; did you mean \"type\"", lambda: L.Convolution(data, weight_filler=dict(typ="x"))),
+                           ("Pooling.pool: expected one of MAX, AVE, STOCHASTIC, not 'MIN'", lambda: L.Pooling(data, pool="MIN")),
+                           ("Convolution.num_output: expected a whole number, 0 or more, not -1", lambda: L.Convolution(data, num_output=-1)),
+                           ("Convolution.num_output: expected one value", lambda: L.Convolution(data, num_output=[1, 2])),
+                           ("Dropout.dropout_ratio: expected a number, not 'a'", lambda: L.Dropout(data, dropout_ratio="a")),
+                           ("Data.source: expected a string, not 3", lambda: L.Data(source=3)),
+                           ("InnerProduct.bias_term: expected True or False, not 'no'", lambda: L.InnerProduct(data, bias_term="no")),
+                           ("Convolution.weight_filler: expected a dict of fields, not 3", lambda: L.Convolution(data, weight_filler=3)),
+                           ("ReLU: a bottom is the top of a layer, not 'data'", lambda: L.ReLU("data")),
+                           ("Eltwise: in_place with 2 bottoms and 1 tops", lambda: L.Eltwise(data, data, in_place=True))):
+            with self.assertRaisesRegex(ValueError, text):
+                make()
+        n = cortado.NetSpec()
+        n.conv = L.ReLU(data)
+        with self.assertRaisesRegex(AttributeError, 'no blob \'conf\'; did you mean "conv"'):
+            n.conf
+        with self.assertRaisesRegex(ValueError, "x: a top of a layer is expected"):
+            n.x = L.DummyData(ntop=2)
+        with self.assertRaisesRegex(AttributeError, "there is no message PoolParameter"):
+            P.Pool
 
 
 class Solvers(unittest.TestCase):
@@ -171,6 +262,14 @@ class Solvers(unittest.TestCase):
         self.assertEqual(other.iteration, 3)
         other.step(2)
         numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, other.net.params["ip"][0].data)
+
+    def test_settings(self):
+        solver = cortado.Solver(self.file, settings={"base_lr": 0, "comm.overlap": False})
+        before = solver.net.params["ip"][0].data.copy()
+        solver.step(2)
+        numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, before)
+        with self.assertRaisesRegex(cortado.Error, "base_lr"):
+            cortado.Solver(self.file, settings={"base_lt": 0})
 
     def test_nets_keep_the_solver(self):
         net = cortado.Solver(self.file).net
