@@ -1,0 +1,376 @@
+"""cortado.caffe, used as Caffe's notebooks and programs use pycaffe. python -m unittest, with cortado and protobuf to be imported.
+
+CORTADO_DIGITS: a folder with train_lmdb and test_lmdb, of 1 x 28 x 28 pixels and ten classes.
+"""
+import os
+import tempfile
+import unittest
+import warnings
+
+import numpy
+
+from cortado import caffe
+from cortado.caffe import layers as L
+from cortado.caffe import params as P
+from cortado.caffe.proto import caffe_pb2
+from google.protobuf import text_format
+
+IMAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "images")
+DEPLOY = """name: "small"
+input: "data" input_shape { dim: 4 dim: 3 dim: 12 dim: 10 }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: "msra" } } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "fc" type: "InnerProduct" bottom: "pool1" top: "fc" inner_product_param { num_output: 5 weight_filler { type: "xavier" } } }
+layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
+"""
+
+
+class InFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, text):
+        file = os.path.join(self.folder, name)
+        with open(file, "w") as f:
+            f.write(text)
+        return file
+
+
+class Classification(InFolder):
+    """The way of 00-classification: a deploy net, a transformer, pictures, what is inside."""
+
+    def setUp(self):
+        super().setUp()
+        self.model, self.weights = self.write("deploy.prototxt", DEPLOY), os.path.join(self.folder, "net.caffemodel")
+        caffe.Net(self.model, caffe.TEST).save(self.weights)
+
+    def transformer(self, net, mean):
+        made = caffe.io.Transformer({"data": net.blobs["data"].data.shape})
+        made.set_transpose("data", (2, 0, 1))
+        made.set_mean("data", mean)
+        made.set_raw_scale("data", 255)
+        made.set_channel_swap("data", (2, 1, 0))
+        return made
+
+    def test_the_notebook(self):
+        caffe.set_mode_cpu()
+        net = caffe.Net(self.model, self.weights, caffe.TEST)
+        mean = numpy.array([104.0, 117.0, 123.0])
+        transformer = self.transformer(net, mean)
+        net.blobs["data"].reshape(50, 3, 12, 10)
+        image = caffe.io.load_image(os.path.join(IMAGES, "plain.jpg"))
+        self.assertEqual((image.dtype, image.ndim, image.shape[2]), (numpy.float32, 3, 3))
+        self.assertTrue(0 <= image.min() < image.max() <= 1)
+        transformed = transformer.preprocess("data", image)
+        sized = caffe.io.resize_image(image, (12, 10))
+        numpy.testing.assert_allclose(transformed, (sized[..., ::-1] * 255 - mean).transpose(2, 0, 1), atol=1e-3)
+        numpy.testing.assert_allclose(transformer.deprocess("data", transformed), sized, atol=1e-5)
+        net.blobs["data"].data[...] = transformed
+        output = net.forward()
+        self.assertEqual(output["prob"].shape, (50, 5))
+        numpy.testing.assert_array_equal(output["prob"][0], output["prob"][49])
+        top = output["prob"][0].argsort()[::-1][:5]
+        self.assertEqual(sorted(top), [0, 1, 2, 3, 4])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            caffe.set_device(0)
+            caffe.set_mode_gpu()
+        self.assertIn("CPU", str(said[0].message))
+        self.assertEqual([(name, blob.data.shape) for name, blob in net.blobs.iteritems()],
+                         [("data", (50, 3, 12, 10)), ("conv1", (50, 6, 10, 8)), ("pool1", (50, 6, 1, 1)), ("fc", (50, 5)), ("prob", (50, 5))])
+        self.assertEqual([(name, param[0].data.shape, param[1].data.shape) for name, param in net.params.iteritems()],
+                         [("conv1", (6, 3, 3, 3), (6,)), ("fc", (5, 6), (5,))])
+        filters, first = net.params["conv1"][0].data, net.blobs["conv1"].data[0, :4]
+        windows = numpy.lib.stride_tricks.sliding_window_view(transformed, (3, 3), axis=(1, 2))
+        want = numpy.maximum(numpy.einsum("chwij,kcij->khw", windows, filters, dtype=numpy.float64), 0)[:4]
+        numpy.testing.assert_allclose(first, want, rtol=1e-4, atol=1e-3)
+
+    def test_what_a_net_says(self):
+        net = caffe.Net(network_file=self.model, phase=caffe.TEST, weights=self.weights)
+        self.assertEqual((net.inputs, net.outputs), (["data"], ["prob"]))
+        self.assertEqual(net._layer_names[1:], ["conv1", "relu1", "pool1", "fc", "prob"])
+        self.assertEqual([layer.type for layer in net.layers][1:3], ["Convolution", "ReLU"])
+        self.assertEqual(net.layer_dict["fc"].blobs[0].shape, (5, 6))
+        self.assertEqual((net.top_names["relu1"], net.bottom_names["fc"]), (["conv1"], ["pool1"]))
+        blob = net.blobs["data"]
+        self.assertEqual((blob.num, blob.channels, blob.height, blob.width, blob.count), (4, 3, 12, 10, 1440))
+        self.assertEqual((net.blobs["fc"].width, list(net.blobs["fc"].shape)), (1, [4, 5]))
+        for wrong in ((), (self.weights,), (self.weights, 7), (self.weights, caffe.TEST, 1)):
+            with self.assertRaisesRegex(TypeError, "a phase is caffe.TRAIN or caffe.TEST"):
+                caffe.Net(self.model, *wrong)
+        with self.assertRaisesRegex(OSError, "nowhere.caffemodel"):
+            caffe.Net(self.model, "/nowhere.caffemodel", caffe.TEST)
+        with self.assertRaisesRegex(OSError, "nowhere.prototxt"):
+            caffe.Net("/nowhere.prototxt", caffe.TEST)
+
+    def test_stages(self):
+        more = DEPLOY + 'layer { name: "twice" type: "Power" bottom: "prob" top: "twice" power_param { scale: 2 } include { stage: "more" } }'
+        file = self.write("staged.prototxt", more)
+        self.assertEqual(caffe.Net(file, caffe.TEST).outputs, ["prob"])
+        self.assertEqual(caffe.Net(file, caffe.TEST, stages=["more"], weights=self.weights).outputs, ["twice"])
+
+    def test_forward(self):
+        net = caffe.Net(self.model, self.weights, caffe.TEST)
+        data = numpy.random.default_rng(1).standard_normal((11, 3, 12, 10))
+        self.assertEqual(list(net.forward(blobs=["fc"], data=data[:4])), ["prob", "fc"])
+        self.assertEqual(list(net.forward(end="pool1")), ["pool1"])
+        prob = net.blobs["prob"].data.copy()
+        net.blobs["fc"].data[...] = 1
+        numpy.testing.assert_allclose(net.forward(start="prob")["prob"], 0.2, rtol=1e-6)
+        every = net.forward_all(blobs=["pool1"], data=data)
+        self.assertEqual((every["prob"].shape, every["pool1"].shape), ((11, 5), (11, 6, 1, 1)))
+        numpy.testing.assert_allclose(every["prob"][:4], prob, rtol=1e-5)
+        numpy.testing.assert_allclose(every["prob"][8:], net.forward(data=numpy.concatenate([data[8:], data[:1]]))["prob"][:3], rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, "inputs given are image; those of the net are data"):
+            net.forward(image=data[:4])
+        with self.assertRaisesRegex(ValueError, r'input "data" has shape \(4, 3, 12, 10\)'):
+            net.forward(data=data)
+
+    def test_reshape(self):
+        two = """layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 1 dim: 2 } } }
+            layer { name: "b" type: "Input" top: "b" input_param { shape { dim: 1 dim: 2 } } }
+            layer { name: "sum" type: "Eltwise" bottom: "a" bottom: "b" top: "sum" }"""
+        net = caffe.Net(self.write("two.prototxt", two), caffe.TEST)
+        held = net.forward()["sum"]
+        net.blobs["a"].reshape(3, 2)
+        self.assertEqual((net.blobs["a"].shape, net.blobs["a"].num), ((3, 2), 3))
+        net.blobs["b"].reshape(3, 2)
+        net.blobs["a"].data[...], net.blobs["b"].data[...] = 1, 2
+        net.reshape()
+        numpy.testing.assert_array_equal(net.forward()["sum"], numpy.full((3, 2), 3))
+        self.assertEqual(held.shape, (1, 2))
+        net.blobs["sum"].reshape(3, 2)
+        with self.assertRaisesRegex(ValueError, '"sum" is no input of the net, so its shape follows from those: a, b'):
+            net.blobs["sum"].reshape(4, 2)
+        with self.assertRaisesRegex(ValueError, "a weight, which keeps its shape"):
+            caffe.Net(self.model, caffe.TEST).params["fc"][0].reshape(2, 2)
+
+    def test_weights_in_files(self):
+        net, other = caffe.Net(self.model, caffe.TEST), caffe.Net(self.model, caffe.TEST)
+        w = net.params["fc"][0].data
+        for i, (save, load, name) in enumerate(((net.save, other.copy_from, "w.caffemodel"), (net.save, other.copy_from, "w"),
+                                                (net.save_hdf5, other.load_hdf5, "w.h5"), (net.save, other.copy_from, "w.npz"))):
+            w[...] = i + 1
+            file = os.path.join(self.folder, name)
+            save(file)
+            load(file)
+            numpy.testing.assert_array_equal(other.params["fc"][0].data, i + 1)
+        message = caffe_pb2.NetParameter()
+        with open(os.path.join(self.folder, "w"), "rb") as f:
+            message.ParseFromString(f.read())
+        fc = next(layer for layer in message.layer if layer.name == "fc")
+        numpy.testing.assert_array_equal(caffe.io.blobproto_to_array(fc.blobs[0]), numpy.full((5, 6), 2))
+        with self.assertRaisesRegex(FileNotFoundError, "/nowhere/w"):
+            net.save("/nowhere/w")
+
+    def test_classifier(self):
+        net = caffe.Classifier(self.model, self.weights, image_dims=(16, 14), mean=numpy.array([104, 117, 123]), raw_scale=255,
+                               channel_swap=(2, 1, 0))
+        pictures = [caffe.io.load_image(os.path.join(IMAGES, name)) for name in ("plain.jpg", "palette.png", "gray.jpg")]
+        scores = net.predict(pictures)
+        self.assertEqual(scores.shape, (3, 5))
+        numpy.testing.assert_allclose(scores.sum(1), 1, rtol=1e-5)
+        centre = net.predict(pictures, oversample=False)
+        sized = caffe.io.resize_image(pictures[1], (16, 14))
+        crops = caffe.io.oversample([sized], (12, 10))
+        self.assertEqual(crops.shape, (10, 12, 10, 3))
+        numpy.testing.assert_array_equal(crops[4], sized[2:14, 2:12])
+        numpy.testing.assert_array_equal(crops[5], sized[:12, 9::-1])
+        one = numpy.stack([net.transformer.preprocess("data", crop) for crop in crops])
+        numpy.testing.assert_allclose(net.forward_all(data=one)["prob"].mean(0), scores[1], rtol=1e-4)
+        numpy.testing.assert_allclose(net.forward_all(data=one[4:5])["prob"][0], centre[1], rtol=1e-4)
+
+    def test_detector(self):
+        file = os.path.join(IMAGES, "plain.jpg")
+        picture = caffe.io.load_image(file)
+        h, w = picture.shape[:2]
+        net = caffe.Detector(self.model, self.weights, mean=numpy.array([104, 117, 123]), raw_scale=255, channel_swap=(2, 1, 0))
+        windows = [(0, 0, h, w), (1, 2, h - 1, w - 2)]
+        found = net.detect_windows([(file, windows)])
+        self.assertEqual([one["window"] for one in found], windows)
+        want = net.forward_all(data=numpy.stack([net.transformer.preprocess("data", p) for p in (picture, picture[1:-1, 2:-2])]))["prob"]
+        numpy.testing.assert_allclose([one["prediction"] for one in found], want, rtol=1e-4)
+        padded = caffe.Detector(self.model, self.weights, mean=numpy.array([0.5, 0.25, 0.125]), context_pad=2)
+        around = padded.crop(picture, (0, 0, h - 1, w - 1))
+        numpy.testing.assert_allclose(around[0, 0], [0.5, 0.25, 0.125], rtol=1e-5)
+        numpy.testing.assert_array_equal(around[around.shape[0] // 2, around.shape[1] // 2].shape, (3,))
+        self.assertGreater(around.shape[0], h)
+        self.assertEqual(net.detect_windows([]), [])
+        with self.assertRaisesRegex(ValueError, "of a picture of"):
+            net.crop(picture, (h + 5, 0, h + 9, 4))
+
+
+def lenet(source, batch_size):
+    n = caffe.NetSpec()
+    n.data, n.label = L.Data(batch_size=batch_size, backend=P.Data.LMDB, source=source, transform_param=dict(scale=1.0 / 255), ntop=2)
+    n.conv1 = L.Convolution(n.data, kernel_size=5, num_output=10, weight_filler=dict(type="xavier"))
+    n.pool1 = L.Pooling(n.conv1, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    n.conv2 = L.Convolution(n.pool1, kernel_size=5, num_output=20, weight_filler=dict(type="xavier"))
+    n.pool2 = L.Pooling(n.conv2, kernel_size=2, stride=2, pool=P.Pooling.MAX)
+    n.fc1 = L.InnerProduct(n.pool2, num_output=100, weight_filler=dict(type="xavier"))
+    n.relu1 = L.ReLU(n.fc1, in_place=True)
+    n.score = L.InnerProduct(n.relu1, num_output=10, weight_filler=dict(type="xavier"))
+    n.loss = L.SoftmaxWithLoss(n.score, n.label)
+    return n.to_proto()
+
+
+@unittest.skipUnless("CORTADO_DIGITS" in os.environ, "CORTADO_DIGITS names no folder")
+class Learning(InFolder):
+    """The way of 01-learning-lenet: nets and a solver written in Python, steps, what is looked at between them."""
+
+    def setUp(self):
+        super().setUp()
+        for phase, size in (("train", 32), ("test", 50)):
+            self.write(phase + ".prototxt", str(lenet(os.path.join(os.environ["CORTADO_DIGITS"], phase + "_lmdb"), size)))
+        s = caffe_pb2.SolverParameter()
+        s.random_seed = 0xCAFFE
+        s.train_net = os.path.join(self.folder, "train.prototxt")
+        s.test_net.append(os.path.join(self.folder, "test.prototxt"))
+        s.test_interval, s.max_iter, s.display, s.snapshot = 500, 12, 1000, 5000
+        s.test_iter.append(4)
+        s.type, s.base_lr, s.momentum, s.weight_decay = "SGD", 0.01, 0.9, 5e-4
+        s.lr_policy, s.gamma, s.power = "inv", 0.0001, 0.75
+        s.snapshot_prefix = os.path.join(self.folder, "lenet")
+        s.solver_mode = caffe_pb2.SolverParameter.CPU
+        self.solver = self.write("solver.prototxt", str(s))
+        s.type = "Adam"
+        self.adam = self.write("adam.prototxt", str(s))
+
+    def test_the_notebook(self):
+        solver = caffe.SGDSolver(self.solver)
+        self.assertEqual([(k, v.data.shape) for k, v in solver.net.blobs.items()],
+                         [("data", (32, 1, 28, 28)), ("label", (32,)), ("conv1", (32, 10, 24, 24)), ("pool1", (32, 10, 12, 12)),
+                          ("conv2", (32, 20, 8, 8)), ("pool2", (32, 20, 4, 4)), ("fc1", (32, 100)), ("score", (32, 10)), ("loss", ())])
+        self.assertEqual([(k, v[0].data.shape) for k, v in solver.net.params.items()],
+                         [("conv1", (10, 1, 5, 5)), ("conv2", (20, 10, 5, 5)), ("fc1", (100, 320)), ("score", (10, 100))])
+        for net in (solver.net, solver.test_nets[0]):
+            self.assertTrue(1.5 < float(net.forward()["loss"]) < 4)
+        picture = solver.net.blobs["data"].data[:8, 0].transpose(1, 0, 2).reshape(28, 8 * 28)
+        self.assertTrue(0 <= picture.min() < picture.max() <= 1)
+        self.assertTrue(set(solver.net.blobs["label"].data) <= set(range(10)))
+        solver.step(1)
+        tiles = solver.net.params["conv1"][0].diff[:, 0].reshape(2, 5, 5, 5).transpose(0, 2, 1, 3).reshape(2 * 5, 5 * 5)
+        self.assertGreater(numpy.abs(tiles).max(), 0)
+        losses, output = numpy.zeros(60), numpy.zeros((60, 8, 10))
+        for it in range(60):
+            solver.step(1)
+            losses[it] = solver.net.blobs["loss"].data
+            solver.test_nets[0].forward(start="conv1")
+            output[it] = solver.test_nets[0].blobs["score"].data[:8]
+        self.assertLess(losses[-10:].mean(), losses[:10].mean() / 2)
+        self.assertGreater(numpy.abs(output[-1] - output[0]).max(), 0.1)
+        correct = 0
+        for _ in range(4):
+            solver.test_nets[0].forward()
+            correct += sum(solver.test_nets[0].blobs["score"].data.argmax(1) == solver.test_nets[0].blobs["label"].data)
+        self.assertGreater(correct, 140)  # of 200; 20 are right by chance
+        self.assertEqual(solver.iter, 61)
+
+    def test_rules(self):
+        """get_solver() takes the file's rule, a class its own; the first step of Adam is base_lr long wherever there is a gradient."""
+        longest = []
+        for solver in (caffe.get_solver(self.adam), caffe.AdamSolver(self.solver), caffe.SGDSolver(self.adam)):
+            w = solver.net.params["fc1"][0]
+            before = w.data.copy()
+            solver.step(1)
+            longest.append(float(numpy.abs(w.data - before).max()))
+        numpy.testing.assert_allclose(longest[:2], 0.01, rtol=1e-3)
+        self.assertNotAlmostEqual(longest[2], 0.01, places=4)
+
+    def test_snapshots(self):
+        solver, other = caffe.get_solver(self.solver), caffe.get_solver(self.solver)
+        solver.step(3)
+        solver.snapshot()
+        state = next(os.path.join(self.folder, f) for f in os.listdir(self.folder) if f.startswith("lenet_iter_3.solverstate"))
+        other.restore(state)
+        self.assertEqual(other.iter, 3)
+        solver.step(2)
+        other.step(2)
+        numpy.testing.assert_array_equal(solver.net.params["score"][0].data, other.net.params["score"][0].data)
+        third = caffe.get_solver(self.solver)
+        third.net.copy_from(next(os.path.join(self.folder, f) for f in os.listdir(self.folder) if f.startswith("lenet_iter_3.caffemodel")))
+        third.solve(state)
+        self.assertEqual(third.iter, 12)
+
+    def test_backward(self):
+        """The gradient of the scores is probability less one at the label, over the batch."""
+        net = caffe.Net(self.write("n.prototxt", 'force_backward: true ' + DEPLOY + 'layer { name: "label" type: "Input" top: "label" '
+                                   'input_param { shape { dim: 4 } } } layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" '
+                                   'bottom: "label" top: "loss" }'), caffe.TRAIN)
+        net.blobs["data"].data[...] = numpy.random.default_rng(2).standard_normal((4, 3, 12, 10))
+        net.blobs["label"].data[...] = [0, 1, 2, 3]
+        net.forward()
+        diffs = net.backward(diffs=["fc"])
+        e = numpy.exp(net.blobs["fc"].data)
+        numpy.testing.assert_allclose(diffs["fc"], (e / e.sum(1, keepdims=True) - numpy.eye(5)[:4]) / 4, rtol=1e-4, atol=1e-6)
+        self.assertEqual(diffs["data"].shape, (4, 3, 12, 10))
+        data = numpy.random.default_rng(3).standard_normal((8, 3, 12, 10))
+        values, gradients = net.forward_backward_all(blobs=["fc"], data=data, label=numpy.arange(8) % 5)
+        self.assertEqual((values["fc"].shape, gradients["data"].shape), ((8, 5), (8, 3, 12, 10)))
+
+
+class Messages(unittest.TestCase):
+    def test_messages(self):
+        text = 'name: "n" layer { name: "d" type: "Data" include { phase: TEST } data_param { backend: LMDB batch_size: 3 } }'
+        net = text_format.Parse(text, caffe_pb2.NetParameter())
+        self.assertEqual((net.layer[0].include[0].phase, net.layer[0].data_param.backend), (caffe_pb2.TEST, P.Data.LMDB))
+        self.assertEqual(net.layer[0].data_param.prefetch, 4)  # a default
+        self.assertEqual(caffe_pb2.NetParameter.FromString(net.SerializeToString()), net)
+        self.assertEqual(caffe_pb2.SolverParameter.GPU, 1)
+
+    def test_to_proto(self):
+        data = L.Input(shape=dict(dim=[1, 2]))
+        net = caffe.to_proto(L.ReLU(L.InnerProduct(data, num_output=3), in_place=True))
+        self.assertEqual([layer.name for layer in net.layer], ["Input1", "InnerProduct1", "ReLU1"])
+        self.assertEqual(list(net.layer[2].top), ["InnerProduct1"])
+        self.assertEqual(net.layer[1].inner_product_param.num_output, 3)
+
+    def test_arrays(self):
+        random = numpy.random.default_rng(1)
+        floats, pixels = random.standard_normal((2, 3, 4)), random.integers(0, 256, (3, 4, 5), numpy.uint8)
+        numpy.testing.assert_allclose(caffe.io.datum_to_array(caffe.io.array_to_datum(floats)), floats, rtol=1e-6)
+        datum = caffe.io.array_to_datum(pixels, 7)
+        self.assertEqual((datum.channels, datum.height, datum.width, datum.label), (3, 4, 5, 7))
+        numpy.testing.assert_array_equal(caffe.io.datum_to_array(datum), pixels)
+        blob = caffe.io.array_to_blobproto(floats, 2 * floats)
+        numpy.testing.assert_allclose(caffe.io.blobproto_to_array(blob), floats, rtol=1e-6)
+        numpy.testing.assert_allclose(caffe.io.blobproto_to_array(blob, True), 2 * floats, rtol=1e-6)
+        old = caffe_pb2.BlobProto(num=1, channels=2, height=1, width=2, data=[1, 2, 3, 4])
+        self.assertEqual(caffe.io.blobproto_to_array(old).shape, (1, 2, 1, 2))
+        text = caffe.io.arraylist_to_blobprotovector_str([floats, floats[0]])
+        self.assertEqual([a.shape for a in caffe.io.blobprotovector_str_to_arraylist(text)], [(2, 3, 4), (3, 4)])
+        for make in (lambda: caffe.io.array_to_datum(floats[0]), lambda: caffe.io.array_to_blobproto(floats, floats[0])):
+            with self.assertRaises(ValueError):
+                make()
+
+    def test_resize(self):
+        ramp = numpy.arange(8, dtype=numpy.float32)[:, None, None] * numpy.ones((1, 6, 2), numpy.float32)
+        half = caffe.io.resize_image(ramp, (4, 3))
+        numpy.testing.assert_allclose(half[:, 0, 0], [0.5, 2.5, 4.5, 6.5])
+        twice = caffe.io.resize_image(ramp, (16, 6))
+        numpy.testing.assert_allclose(twice[:4, 0, 0], [0, 0.25, 0.75, 1.25])
+        numpy.testing.assert_array_equal(caffe.io.resize_image(ramp, (4, 3), 0)[:, 0, 0], [1, 3, 5, 7])
+        with self.assertRaisesRegex(ValueError, "interp_order 3"):
+            caffe.io.resize_image(ramp, (4, 3), 3)
+
+    def test_transformer_says_what_is_wrong(self):
+        made = caffe.io.Transformer({"data": (1, 3, 4, 5)})
+        for text, call in (('"image" is none of the inputs: data', lambda: made.set_raw_scale("image", 1)),
+                           ("each of its 3 axes once", lambda: made.set_transpose("data", (0, 1))),
+                           ("which has 3 channels", lambda: made.set_channel_swap("data", (0, 1))),
+                           ("a mean of 2 channels", lambda: made.set_mean("data", numpy.zeros(2))),
+                           (r"a mean of shape \(3, 9, 9\)", lambda: made.set_mean("data", numpy.zeros((3, 9, 9))))):
+            with self.assertRaisesRegex(ValueError, text):
+                call()
+        made.set_mean("data", numpy.ones((4, 5)))
+        made.set_input_scale("data", 2)
+        made.set_transpose("data", (2, 0, 1))
+        numpy.testing.assert_array_equal(made.preprocess("data", numpy.full((4, 5, 3), 3)), numpy.full((3, 4, 5), 4))
+
+
+if __name__ == "__main__":
+    unittest.main()
