@@ -3,7 +3,7 @@
 # make test             every check and test that runs in minutes      make test-long   the rest
 # make check            format, includes, names, docs, headers that stand alone, warnings as errors
 # make bench            benchmarks
-# make install PREFIX=/usr/local DESTDIR=         make uninstall, with the same
+# make install PREFIX=/usr/local DESTDIR=         make uninstall, with the same; make install-strip
 # make wheel            the Python package as dist/cortado-VERSION-*.whl
 # make models           the nets under models/    make clean   what was built; distclean   nets, too
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
@@ -25,7 +25,7 @@ SAN    ?=
 V      ?= 0
 SIMGRID ?= 0
 SVE    ?=
-PREFIX ?= /usr/local
+PREFIX ?= $(or $(prefix),/usr/local)
 
 # ---- one build folder per configuration, so that switching never mixes objects
 MPICC ?= mpicc

@@ -23,17 +23,9 @@ static void usage(FILE *to)
     }
     fprintf(to, "\ncortado VERB --help lists the options of a verb. Each has an environment twin,\n"
                 "CORTADO_NAME; the command line beats it, and it beats the prototxt.\n"
-                "Exit codes: 0 finished, 1 run-time failure, 2 usage or config, 3 data or I/O,\n"
-                "4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a snapshot,\n"
-                "76 stopped before the first step.\n");
-}
-
-static const ct_verb *find_verb(const char *name)
-{
-    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
-        if (strcmp(v->name, name) == 0) return v;
-    }
-    return NULL;
+                "Exit codes:\n");
+    for (const ct_exit_code *e = ct_exit_code_table; e->meaning != NULL; e++)
+        fprintf(to, "  %2d  %s\n", e->code, e->meaning);
 }
 
 static ct_status fail_verb(const char *name)
@@ -121,7 +113,7 @@ static int run_alone(const ct_verb *verb, ct_call *call)
     ct_status status = CT_OK;
 
     ct_log_init(0, 1, "");
-    if (!verb->own_options) {
+    if ((verb->form == NULL)) {
         status =
             ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
     }
@@ -146,7 +138,7 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
         status = ct_job_start(&job);
     }
     call->job = &job;
-    if ((status == CT_OK) && !verb->own_options) {
+    if ((status == CT_OK) && (verb->form == NULL)) {
         status =
             ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
     }
@@ -188,9 +180,9 @@ int main(int argc, char **argv)
     }
     if (is_help(argv[1])) return usage(stdout), 0;
     if (strcmp(argv[1], "--version") == 0) return printf("cortado %s\n", ct_build_version()), 0;
-    verb = find_verb(argv[1]);
+    verb = ct_verb_find(argv[1]);
     if (verb == NULL) return ct_status_exit_code(fail_verb(argv[1]));
-    if ((argc > 2) && is_help(argv[2]) && !verb->own_options) {
+    if ((argc > 2) && is_help(argv[2]) && (verb->form == NULL)) {
         printf("usage: %s\n\n", verb->usage);
         ct_options_help(ct_option_table, ct_option_table_n, verb->name, stdout);
         return 0;

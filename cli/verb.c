@@ -1,50 +1,83 @@
 #include "cli/verb.h"
 
+#include <string.h>
+
 /* ---- the verbs */
 
 const ct_verb ct_verb_table[] = {
     { "train", "train a net: --solver=FILE",
-      "cortado train --solver=FILE [--snapshot=FILE|auto] [--weights=FILE] [--set=FIELD=VALUE]...",
-      true, false, ct_verb_train },
-    { "test", "score a trained net: --model=FILE --weights=FILE",
-      "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
-    { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME,…",
+      "cortado train --solver=FILE [--run=DIR] [--snapshot=FILE|auto] [--weights=FILE] "
+      "[--set=FIELD=VALUE]...",
+      true, NULL, ct_verb_train },
+    { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
+      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N]", true, false,
+      ct_verb_test },
+    { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME",
       "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
       "[--iterations=N]",
-      true, false, ct_verb_extract },
+      true, NULL, ct_verb_extract },
     { "generate", "go on with a text: --model=FILE --weights=FILE --tokenizer=FILE --prompt=TEXT",
       "cortado generate --model=FILE --weights=FILE --tokenizer=FILE --prompt=TEXT "
       "[--max_tokens=N] [--temperature=T] [--top_p=P] [--seed=N]",
-      true, false, ct_verb_generate },
+      true, NULL, ct_verb_generate },
     { "serve", "answer requests over HTTP: --model=FILE --weights=FILE --tokenizer=FILE",
       "cortado serve --model=FILE --weights=FILE [--tokenizer=FILE] "
       "[--listen=ADDRESS:PORT|unix:PATH] [--api_key_file=FILE]",
-      false, false, ct_verb_serve },
+      false, NULL, ct_verb_serve },
     { "time", "time a training step, layer by layer: --model=FILE",
-      "cortado time --model=FILE [--iterations=N] [--json=FILE] [--data]", true, false,
+      "cortado time --model=FILE [--iterations=N] [--json=FILE] [--data]", true, NULL,
       ct_verb_time },
     { "check", "shapes, parameters, operations, memory, traffic; no MPI, no data",
       "cortado check --model=FILE|--solver=FILE [--phase=TRAIN|TEST] [--ranks=N] [--json[=FILE]]",
-      false, false, ct_verb_check },
+      false, NULL, ct_verb_check },
     { "plan", "which rank runs what of a net, and what is made again; chains, pipelines",
       "cortado plan --model=FILE|--solver=FILE [--ranks=N] [--machine=M] [--memory_gib=X] "
       "[--out=FILE] [--json[=FILE]]; "
       "--chain=FILE, --pipeline=FILE",
-      false, false, ct_verb_plan },
+      false, NULL, ct_verb_plan },
     { "info", "what was built in, and the machine as seen",
-      "cortado info [--topology[=SPEC]] [--config-reference]", false, false, ct_verb_info },
+      "cortado info [--topology[=SPEC]] [--config-reference]", false, NULL, ct_verb_info },
     { "bench",
       "micro-benchmarks, checked while they are timed: bench comm, bench codec, bench serve",
       "cortado bench comm|codec|serve [--repeat=N] [--json[=FILE]]; cortado bench KIND --help",
-      true, true, ct_verb_bench },
+      true, ct_bench_form, ct_verb_bench },
     { "scale", "the scaling study: measured, simulated, modelled, and its report",
-      "cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]", false, true, ct_verb_scale },
+      "cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]", false, ct_scale_form,
+      ct_verb_scale },
     { "simulate", "collectives or training steps on a described machine (needs SimGrid)",
       "cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE|--pass=FILE", false,
-      true, ct_verb_simulate },
+      ct_simulate_form, ct_verb_simulate },
     { "convert", "data sets: mnist, cifar10, images, text, digits; weights; old nets and solvers",
-      "cortado convert KIND --to=PATH", false, true, ct_verb_convert },
-    { NULL, NULL, NULL, false, false, NULL },
+      "cortado convert KIND --to=PATH", false, ct_convert_form, ct_verb_convert },
+    { NULL, NULL, NULL, false, NULL, NULL },
+};
+
+const ct_verb *ct_verb_find(const char *name)
+{
+    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
+        if (strcmp(v->name, name) == 0) return v;
+    }
+    return NULL;
+}
+
+bool ct_verb_form_of(const ct_verb *verb, int i, ct_verb_form *form_p)
+{
+    if (verb->form != NULL) return verb->form(i, form_p);
+    *form_p = (ct_verb_form){ verb->name, verb->summary, ct_option_table, ct_option_table_n };
+    return i == 0;
+}
+
+const ct_exit_code ct_exit_code_table[] = {
+    { 0, "finished" },
+    { 1, "run-time failure" },
+    { 2, "usage or config" },
+    { 3, "data or I/O" },
+    { 4, "launch mismatch" },
+    { 5, "diverged" },
+    { 6, "watchdog" },
+    { 75, "stopped early with a snapshot" },
+    { 76, "stopped before the first step" },
+    { 0, NULL },
 };
 
 /* ---- the options of all verbs */
@@ -74,6 +107,12 @@ const ct_option ct_option_table[] = {
       "write over the metrics and snapshots that an earlier run left; otherwise a run from the "
       "start "
       "ends with 2 where there are such. With --snapshot it changes nothing" },
+    { "run", CT_OPTION_TEXT, "train", "DIR",
+      "keep the run in this new folder: configuration, log, metrics, snapshots; --snapshot=auto "
+      "goes on with one that is there" },
+    { "run", CT_OPTION_TEXT, "test", "DIR",
+      "the folder of a training: its net and its newest weights, where --model and --weights name "
+      "no others" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
@@ -240,6 +279,10 @@ const ct_option ct_option_table[] = {
       "list the layer types: bottoms, tops, whether gradients pass, whether on GPUs too" },
     { "config_reference", CT_OPTION_FLAG, "info", NULL,
       "print the reference of all prototxt fields, as Markdown" },
+    { "manual", CT_OPTION_TEXT, "info", "VERB|cortado",
+      "print the page of the manual on this verb, or on all of them, as mdoc" },
+    { "completion", CT_OPTION_CHOICE, "info", "bash|zsh",
+      "print what makes this shell complete verbs, options and their values" },
     { "log", CT_OPTION_CHOICE, "*", "error|warn|info|debug", "how much to log (info)" },
 };
 const int ct_option_table_n = sizeof(ct_option_table) / sizeof(ct_option_table[0]);

@@ -8,16 +8,39 @@
 
 #include "runtime/call.h"
 
+/** What may follow a verb: options, or a word with options of its own. */
+typedef struct ct_verb_form {
+    const char *verb; /* "scale", "bench comm": as the option's tables say it */
+    const char *summary;
+    const ct_option *option; /* a table; ct_option_serves() tells which are its own */
+    int n_option;
+} ct_verb_form;
+
+/** Form i of a verb, from 0 on. False: there is none. */
+typedef bool (*ct_verb_form_fn)(int i, ct_verb_form *form_p);
+
+typedef struct ct_exit_code {
+    int code;
+    const char *meaning;
+} ct_exit_code;
+
+extern const ct_exit_code ct_exit_code_table[]; /* ends with a NULL meaning */
+
 typedef struct ct_verb {
     const char *name;
     const char *summary;
     const char *usage;
-    bool in_job;      /* MPI is started for it                    */
-    bool own_options; /* reads argv itself                        */
+    bool in_job;          /* MPI is started for it                          */
+    ct_verb_form_fn form; /* reads argv itself; NULL: by ct_option_table    */
     ct_status (*run)(ct_call *call);
 } ct_verb;
 
 extern const ct_verb ct_verb_table[]; /* ends with a NULL name */
+/** NULL: there is none. */
+const ct_verb *ct_verb_find(const char *name);
+/** As ct_verb_form_fn says, of any verb. */
+bool ct_verb_form_of(const ct_verb *verb, int i, ct_verb_form *form_p);
+
 extern const ct_option ct_option_table[];
 extern const int ct_option_table_n;
 
@@ -35,5 +58,10 @@ ct_status ct_verb_info(ct_call *call);
 ct_status ct_verb_bench(ct_call *call);
 ct_status ct_verb_scale(ct_call *call);
 ct_status ct_verb_simulate(ct_call *call);
+
+bool ct_bench_form(int i, ct_verb_form *form_p);
+bool ct_convert_form(int i, ct_verb_form *form_p);
+bool ct_scale_form(int i, ct_verb_form *form_p);
+bool ct_simulate_form(int i, ct_verb_form *form_p);
 
 #endif

@@ -14,7 +14,7 @@ esac
 packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
 libpng-dev libhwloc-dev libmicrohttpd-dev"
-test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales"
+test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales mandoc zsh environment-modules"
 python_packages="numpy setuptools wheel h5py onnx onnxruntime safetensors tokenizers tiktoken gguf openai tritonclient[http] clang-format==14.0.6" # of PyPI: those of scripts/test_venv.sh
 
 libraries="openblas hdf5 libprotobuf-c jansson zlib"
@@ -42,7 +42,7 @@ missing() {
 
 # What tests want beyond that. Debian has daemons where only root looks.
 missing_for_tests() {
-    PATH=$PATH:/usr/sbin missing_tools slurmctld slurmd munged sbatch srun smpicc smpirun python3 localedef
+    PATH=$PATH:/usr/sbin missing_tools slurmctld slurmd munged sbatch srun smpicc smpirun python3 localedef mandoc zsh modulecmd
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo "Python's venv"
     has_locale || [ -e /usr/share/i18n/locales/de_DE ] || echo "locale de_DE"
 }
@@ -123,7 +123,7 @@ Load or install, then run make again:
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
   Python 3.6 or later          module load python             dnf: python3
 optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc, libmicrohttpd
-with --test: Slurm and munge, SimGrid (smpicc), Python 3 with venv
+with --test: Slurm and munge, SimGrid (smpicc), Python 3 with venv, mandoc, zsh, environment-modules
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
 EOF
 exit 1

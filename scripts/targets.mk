@@ -175,12 +175,24 @@ format:
 wheel: library
 	$(Q)scripts/wheel.sh $(B)
 
-# which files: scripts/install.sh
-.PHONY: uninstall
-install: $(B)/cortado library
-	$(Q)scripts/install.sh install $(B)/cortado "$(PREFIX)" "$(DESTDIR)"
+# dist/cortado-VERSION.tar.gz: what the commit has, with its time; the same bytes wherever it is made
+RELEASE = $(shell cat VERSION)
+.PHONY: dist
+dist:
+	$(Q)[ "$$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ] || { echo "dist: this is no checkout of git" >&2; exit 2; }
+	$(Q)git diff --quiet HEAD || { echo "dist: the checkout has changes that no commit has" >&2; exit 2; }
+	$(Q)mkdir -p dist
+	$(Q)git archive --format=tar --prefix=cortado-$(RELEASE)/ HEAD | gzip -9n >dist/cortado-$(RELEASE).tar.gz
+	$(Q)echo dist/cortado-$(RELEASE).tar.gz
+
+# which files: scripts/install.sh. Folders have GNU's names: make install prefix=/usr libdir=/usr/lib64
+folders = $(foreach f,bindir libdir includedir datadir mandir,$(if $($(f)),$(f)="$($(f))"))
+install-strip: export STRIP ?= strip
+.PHONY: install-strip uninstall
+install install-strip: $(B)/cortado library
+	$(Q)$(folders) scripts/install.sh install $(B)/cortado "$(PREFIX)" "$(DESTDIR)"
 uninstall:
-	$(Q)scripts/install.sh uninstall "$(PREFIX)" "$(DESTDIR)"
+	$(Q)$(folders) scripts/install.sh uninstall "$(PREFIX)" "$(DESTDIR)"
 
 clean:
 	rm -rf build cortado

@@ -289,14 +289,27 @@ static ct_status bench_serve(const ct_call *call, ct_options *o)
 static const struct bench_kind {
     const char *name;
     const char *verb;
+    const char *summary;
     const ct_option *table;
     int n_option;
     ct_status (*run)(const ct_call *call, ct_options *o);
 } kind_table[] = {
-    { "comm", COMM, table, N_OPTION, bench_comm },
-    { "codec", CODEC, codec_table, N_CODEC_OPTION, bench_codec },
-    { "serve", SERVE, serve_table, N_SERVE_OPTION, bench_serve },
+    { "comm", COMM, "allreduces, each beside MPI's", table, N_OPTION, bench_comm },
+    { "codec", CODEC, "selections of gradient compression", codec_table, N_CODEC_OPTION,
+      bench_codec },
+    { "serve", SERVE, "passes of a served net", serve_table, N_SERVE_OPTION, bench_serve },
 };
+
+enum { N_KIND = sizeof(kind_table) / sizeof(kind_table[0]) };
+
+bool ct_bench_form(int i, ct_verb_form *form_p)
+{
+    const struct bench_kind *k = &kind_table[i];
+
+    if (i >= N_KIND) return false;
+    *form_p = (ct_verb_form){ k->verb, k->summary, k->table, k->n_option };
+    return true;
+}
 
 ct_status ct_verb_bench(ct_call *call)
 {
@@ -305,7 +318,7 @@ ct_status ct_verb_bench(ct_call *call)
     ct_options *o = NULL;
     ct_status status = CT_OK;
 
-    for (size_t i = 0; (call->argc > 1) && (i < sizeof(kind_table) / sizeof(kind_table[0])); i++)
+    for (int i = 0; (call->argc > 1) && (i < N_KIND); i++)
         if (strcmp(call->argv[1], kind_table[i].name) == 0) kind = &kind_table[i];
     if (kind == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\", "

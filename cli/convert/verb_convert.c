@@ -406,6 +406,15 @@ static const kind kinds[] = {
 
 enum { N_KIND = sizeof(kinds) / sizeof(kinds[0]) };
 
+bool ct_convert_form(int i, ct_verb_form *form_p)
+{
+    const kind *k = &kinds[i];
+
+    if (i >= N_KIND) return false;
+    *form_p = (ct_verb_form){ k->verb, k->help, table, N_OPTION };
+    return true;
+}
+
 static void print_kinds(FILE *to)
 {
     fprintf(to, "usage: cortado convert KIND --to=PATH [--option=value …]\n\n");

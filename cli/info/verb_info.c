@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "cli/verb.h"
+#include "cli/info/manual.h"
 #include "comm/core/comm.h"
 #include "framework/base/status.h"
 #include "framework/data/reader.h"
@@ -230,6 +230,10 @@ ct_status ct_verb_info(ct_call *call)
         ct_text_destroy(&text);
         return status;
     }
+    if (ct_options_text(call->options, "manual") != NULL)
+        return ct_manual_print(ct_options_text(call->options, "manual"));
+    if (ct_options_text(call->options, "completion") != NULL)
+        return ct_completion_print(ct_options_text(call->options, "completion"));
     if (ct_options_flag(call->options, "gpus")) return print_gpus(true);
     if (ct_options_flag(call->options, "layers")) {
         print_layers();

@@ -488,6 +488,12 @@ static ct_status run(ct_scale *s)
     return ct_scale_report(&s->study);
 }
 
+bool ct_scale_form(int i, ct_verb_form *form_p)
+{
+    *form_p = (ct_verb_form){ S, "the scaling study", table, N_OPTION };
+    return i == 0;
+}
+
 ct_status ct_verb_scale(ct_call *call)
 {
     ct_scale *s = calloc(1, sizeof(*s));

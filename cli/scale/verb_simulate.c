@@ -167,6 +167,13 @@ static ct_status simulate(run *r)
     return start(r);
 }
 
+bool ct_simulate_form(int i, ct_verb_form *form_p)
+{
+    *form_p = (ct_verb_form){ "simulate", "collectives or steps on a described machine",
+                              ct_sim_option_table, ct_sim_option_table_n };
+    return i == 0;
+}
+
 ct_status ct_verb_simulate(ct_call *call)
 {
     run r = { .call = call };

@@ -14,6 +14,7 @@
 #include "runtime/call.h"
 #include "runtime/division/division.h"
 #include "runtime/memory_plan.h"
+#include "runtime/run_folder.h"
 
 typedef struct testing {
     ct_call *call;
@@ -217,8 +218,9 @@ ct_status ct_verb_test(ct_call *call)
     testing t = { .call = call };
     ct_status status;
 
+    CT_TRY(ct_run_folder_take(call, CT_RUN_NET));
     if (ct_options_text(call->options, "weights") == NULL) {
-        return CT_FAIL(CT_ERR_CONFIG, "cortado test needs --weights=FILE");
+        return CT_FAIL(CT_ERR_CONFIG, "cortado test needs --weights=FILE, or --run=DIR");
     }
     CT_TRY(ct_call_setup(call, CT_TEST, &t.config));
     status = ct_call_connect(call, &t.config);

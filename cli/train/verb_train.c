@@ -19,6 +19,7 @@
 #include "runtime/gpu_memory.h"
 #include "runtime/job_memory.h"
 #include "runtime/memory_plan.h"
+#include "runtime/run_folder.h"
 #include "runtime/signals.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
@@ -34,6 +35,8 @@ typedef struct training {
     ct_job_memory memory;
     ct_trace_file trace;
     ct_report *report;
+    ct_run_folder run;
+    bool begun; /* the first step was reached */
     ct_solver *solver;
     ct_text provenance;
     ct_engine_plan *plan;
@@ -437,6 +440,7 @@ static ct_status get_ready(training *t)
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
+    CT_TRY(ct_run_folder_describe(t->call, &t->run, &t->config, t->provenance.text));
     return report_run(t);
 }
 
@@ -448,6 +452,7 @@ static ct_status train(training *t)
     CT_TRY(get_ready(t));
     ct_signals_begin();
     enter(t, "the first step");
+    t->begun = true;
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
         CT_TRY(report_coding(t));
@@ -463,9 +468,11 @@ ct_status ct_verb_train(ct_call *call)
 
     CT_TRY(install_signals(call->options)); /* again: MPI may have put its own in their place */
     enter(&t, "the start: reading the solver");
-    CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
-    status = train(&t);
+    status = ct_run_folder_open(call, &t.run);
+    if (status == CT_OK) status = ct_call_setup(call, CT_TRAIN, &t.config);
+    if (status == CT_OK) status = train(&t);
     ct_owner_release(t.owner);
+    ct_run_folder_close(&t.run, t.begun);
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);

@@ -22,9 +22,10 @@ static struct {
     ct_log_level level;
     void (*sink)(void *ctx, const char *text);
     void *sink_ctx;
+    atomic_int copy; /* a file that gets the lines, too; -1: none */
     atomic_long n_error;
     atomic_ullong error_hash;
-} cfg = { .n_rank = 1, .level = CT_LOG_INFO };
+} cfg = { .n_rank = 1, .level = CT_LOG_INFO, .copy = -1 };
 
 void ct_log_init(int rank, int n_rank, const char *host)
 {
@@ -80,6 +81,19 @@ void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx)
 {
     cfg.sink = sink;
     cfg.sink_ctx = ctx;
+}
+
+void ct_log_copy_to(int fd)
+{
+    atomic_store(&cfg.copy, fd);
+}
+
+/* What does not get into the copy is on stderr all the same. */
+static void copy_line(const char *text)
+{
+    int fd = atomic_load(&cfg.copy);
+
+    if (fd >= 0) (void)!write(fd, text, strlen(text));
 }
 
 long ct_log_n_error(void)
@@ -154,6 +168,7 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
         snprintf(last_error, sizeof(last_error), "%s", text + said);
         text[said + n] = '\n';
     }
+    copy_line(text);
     if (cfg.sink != NULL) {
         cfg.sink(cfg.sink_ctx, text);
     } else {
@@ -171,6 +186,7 @@ void ct_log_urgent(ct_log_level level, const char *file, int line, const char *f
     va_start(ap, fmt);
     compose(text, sizeof(text), level, file, line, fmt, ap, &said);
     va_end(ap);
+    copy_line(text);
     (void)ct_write_bounded(STDERR_FILENO, text, strlen(text), CT_ENDING_LIMIT_MS);
 }
 

@@ -44,6 +44,8 @@ unsigned long long ct_log_error_hash(void);
 void ct_log_last_error(char *text, size_t size);
 /** From here on there was none. */
 void ct_log_forget_error(void);
+/** Each line also goes to this file from now on; -1: to none. The file stays the caller's. */
+void ct_log_copy_to(int fd);
 /** A hook called with each complete line instead of writing it to stderr; NULL: stderr again.
  *  For tests and for the progress line. Called before any thread starts. */
 void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx);

@@ -24,7 +24,7 @@ struct ct_options {
     int n;
 };
 
-static bool serves(const ct_option *op, const char *verb)
+bool ct_option_serves(const ct_option *op, const char *verb)
 {
     size_t n = strlen(verb);
 
@@ -40,7 +40,7 @@ static bool serves(const ct_option *op, const char *verb)
 static int find(const ct_option *table, int n, const char *verb, const char *name)
 {
     for (int i = 0; i < n; i++) {
-        if ((strcmp(table[i].name, name) == 0) && serves(&table[i], verb)) return i;
+        if ((strcmp(table[i].name, name) == 0) && ct_option_serves(&table[i], verb)) return i;
     }
     return -1;
 }
@@ -51,7 +51,7 @@ static ct_status fail_unknown(const ct_option *table, int n, const char *verb, c
     int n_known = 0;
 
     for (int i = 0; (i < n) && (n_known < MAX_TABLE); i++) {
-        if (serves(&table[i], verb)) known[n_known++] = table[i].name;
+        if (ct_option_serves(&table[i], verb)) known[n_known++] = table[i].name;
     }
     near = ct_text_nearest(name, known, n_known);
     for (int i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static ct_status add(ct_options *o, int option, const char *text, size_t size, c
     return check(&o->table[option], list[o->n++].text, who);
 }
 
-static void twin(const char *name, char *out, size_t size)
+void ct_option_twin(const char *name, char *out, size_t size)
 {
     size_t n = (size_t)snprintf(out, size, "CORTADO_%s", name);
 
@@ -154,9 +154,9 @@ static ct_status read_environment(ct_options *o, const char *verb)
     for (int i = 0; i < o->n_option; i++) {
         const char *text;
 
-        twin(o->table[i].name, name, sizeof(name));
+        ct_option_twin(o->table[i].name, name, sizeof(name));
         text = getenv(name);
-        if ((text == NULL) || !serves(&o->table[i], verb)) continue;
+        if ((text == NULL) || !ct_option_serves(&o->table[i], verb)) continue;
         if (o->table[i].kind != CT_OPTION_LIST) {
             CT_TRY(add(o, i, text, strlen(text), CT_ORIGIN_ENV, name));
             continue;
@@ -179,7 +179,7 @@ static void warn_near_twins(const ct_options *o)
     int n = (o->n_option < MAX_TABLE) ? o->n_option : MAX_TABLE;
 
     for (int i = 0; i < n; i++) {
-        twin(o->table[i].name, twins[i], sizeof(twins[i]));
+        ct_option_twin(o->table[i].name, twins[i], sizeof(twins[i]));
         known[i] = twins[i] + strlen("CORTADO_");
     }
     for (char *const *e = environ; *e != NULL; e++) {
@@ -353,8 +353,8 @@ void ct_options_help(const ct_option *table, int n, const char *verb, FILE *to)
     for (int i = 0; i < n; i++) {
         const ct_option *op = &table[i];
 
-        if (!serves(op, verb)) continue;
-        twin(op->name, name, sizeof(name));
+        if (!ct_option_serves(op, verb)) continue;
+        ct_option_twin(op->name, name, sizeof(name));
         if (op->kind == CT_OPTION_MAYBE)
             fprintf(to, "  --%s[=%s]\n        %s [%s]\n", op->name, op->value, op->help, name);
         else

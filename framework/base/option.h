@@ -67,6 +67,10 @@ ct_option_place ct_options_place(const ct_options *o, const char *name);
 /** "command line", "environment", "file", "default". */
 const char *ct_origin_str(ct_origin origin);
 
+/** Whether the verb takes it. */
+bool ct_option_serves(const ct_option *op, const char *verb);
+/** The environment twin of an option of that name. */
+void ct_option_twin(const char *name, char *to, size_t size);
 /** Prints the options of a verb, one a paragraph, with their twins. */
 void ct_options_help(const ct_option *table, int n, const char *verb, FILE *to);
 

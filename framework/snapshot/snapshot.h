@@ -138,6 +138,8 @@ ct_status ct_snapshot_verify(const char *file, char **why_p);
  *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
  *  error). Rank 0 calls it. */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
+/** The weights of that set, their average where it has one. */
+ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p);
 /** The solver state of the latest iteration that prefix has, whatever it holds, or, where no set is
  *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
  * is malloc'ed, or NULL where there is none. Rank 0 calls it. CT_ERR_NOMEM. */

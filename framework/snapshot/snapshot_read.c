@@ -169,6 +169,34 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
     return CT_OK;
 }
 
+ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p)
+{
+    static const char *const suffix[] = { CT_SET_AVERAGE, CT_SET_AVERAGE_BINARY, CT_SET_WEIGHTS,
+                                          CT_SET_BINARY };
+    char *state = NULL;
+    size_t stem;
+
+    *file_p = NULL;
+    CT_TRY(ct_snapshot_newest(prefix, &state));
+    if (state == NULL) return CT_OK;
+    stem = strlen(state) - strlen(CT_SET_STATE);
+    for (int i = 0; (i < 4) && (*file_p == NULL); i++) {
+        ct_text t = { 0 };
+
+        ct_text_add(&t, "%.*s%s", (int)stem, state, suffix[i]);
+        if (t.failed) {
+            free(state);
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+        }
+        if (access(t.text, R_OK) == 0)
+            *file_p = t.text;
+        else
+            ct_text_destroy(&t);
+    }
+    free(state);
+    return CT_OK;
+}
+
 /* ---- reading */
 
 /* What people give instead of a solverstate. */

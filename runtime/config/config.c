@@ -1,5 +1,6 @@
 #include "runtime/config/config.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -494,6 +495,24 @@ static ct_status apply_mode(const ct_options *o, ct_config *c, ct_origin origin)
     return CT_OK;
 }
 
+/* --run: snapshots lie in its folder. */
+static ct_status apply_run(const ct_options *o, ct_config *c, ct_origin origin)
+{
+    const char *run = ct_options_text(o, "run");
+    char prefix[PATH_MAX];
+
+    if ((run == NULL) || c->is_model || (ct_options_origin(o, "run") != origin)) return CT_OK;
+    for (int i = 0; i < c->n_set; i++)
+        if (strcmp(c->set[i].path, "snapshot_prefix") == 0)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--run=%s keeps the snapshots, but snapshot_prefix=%s is set, too: give "
+                           "one of both",
+                           run, c->set[i].value);
+    if (snprintf(prefix, sizeof(prefix), "%s" CT_CONFIG_RUN_PREFIX, run) >= (int)sizeof(prefix))
+        return CT_FAIL(CT_ERR_CONFIG, "--run: the path is too long");
+    return set_field(c, "snapshot_prefix", prefix, origin, "run");
+}
+
 static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origin)
 {
     const char *spec = ct_options_text(o, "compression");
@@ -535,6 +554,8 @@ static ct_status config_apply(const ct_options *o, ct_config *c)
     CT_TRY(add_messages(c->solver));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_ENV));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_COMMAND));
+    CT_TRY(apply_run(o, c, CT_ORIGIN_ENV));
+    CT_TRY(apply_run(o, c, CT_ORIGIN_COMMAND));
     if (!c->solver->has_solver_mode) { /* Caffe's default, GPU, where that is built in */
         CT_TRY(set_field(c, "solver_mode", ct_feature_has("cuda") ? "GPU" : "CPU",
                          CT_ORIGIN_DEFAULT, "default"));

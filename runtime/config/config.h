@@ -15,6 +15,8 @@
 #include "framework/net/exec.h"
 
 #define CT_CONFIG_MAX_SET 128
+/** Of snapshots, behind the folder of --run. */
+#define CT_CONFIG_RUN_PREFIX "/snapshots/snapshot"
 
 typedef struct ct_config {
     Ct__SolverParameter *solver; /* owned; a default one where only a model was given */

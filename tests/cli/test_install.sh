@@ -30,12 +30,32 @@ for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/results/co
 done
 is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/curves.sh" -a -x "$share/scripts/setup.sh"
 
+# the manual, and completion in shells: tests/cli/test_manual.sh looks into them
+verbs=$("$CORTADO" --help | sed -n 's/^  cortado \([a-z_]*\) .*/\1/p')
+missing=
+for verb in $verbs; do [ -s "$home/share/man/man1/cortado-$verb.1" ] || missing="$missing $verb"; done
+is every_verb_has_a_page test -z "$missing" -a -s "$home/share/man/man1/cortado.1"
+is completes_in_bash grep -q '^complete -F' "$home/share/bash-completion/completions/cortado"
+is completes_in_zsh grep -q '^#compdef cortado' "$home/share/zsh/site-functions/_cortado"
+
+# the module file, by the program that reads it
+modules=$home/share/modulefiles
+is module_is_there test -s "$modules/cortado/$(cat "$ROOT/VERSION")"
+modulecmd=$(command -v modulecmd)
+if [ -n "$modulecmd" ]; then
+    MODULEPATH=$modules "$modulecmd" sh load cortado >loaded 2>&1
+    is module_sets_the_path grep -qE "^PATH=/opt/cortado/bin(:|;)" loaded
+    is module_sets_the_manual grep -qE "^MANPATH=/opt/cortado/share/man(:|;)" loaded
+else
+    skip module "no environment-modules"
+fi
+
 # the demo of the installation, from anywhere
 runs demo_of_it 0 'Kept in .*/cortado-demo: curves.svg' env ITERATIONS=20 PATH="$home/bin:$PATH" CORTADO= MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" \
     "$share/scripts/demo.sh"
 
 # installed anew: files that are no more ours go; what others put there stays
-echo share/cortado/docs/old.md >>"$share/manifest"
+echo /opt/cortado/share/cortado/docs/old.md >>"$share/manifest"
 echo old >"$share/docs/old.md"
 echo mine >"$share/docs/mine.md"
 runs installs_anew 0 'cortado is in ' "$install" install "$CORTADO" /opt/cortado "$work/root"
@@ -44,9 +64,26 @@ is other_file_stays test -e "$share/docs/mine.md"
 runs uninstalls 0 'cortado is gone from' "$install" uninstall /opt/cortado "$work/root"
 is only_the_other_is_left test "$(find "$work/root" -type f)" = "$share/docs/mine.md"
 rm "$share/docs/mine.md"
+is no_folder_is_left test -z "$(find "$work/root/opt/cortado" -mindepth 1 ! -path '*/share' ! -path '*/share/cortado' ! -path '*/share/cortado/docs')"
 runs nothing_to_uninstall 2 'manifest is not there: nothing was installed' "$install" uninstall /opt/cortado "$work/root"
 runs prefix_is_absolute 2 'PREFIX=here is not a path from /' "$install" install "$CORTADO" here
 is nothing_is_left test -z "$(find "$work/root" -type f)"
+
+# folders of one's own, stripped
+folders="bindir=/usr/bin libdir=/usr/lib64 includedir=/usr/include/x mandir=/usr/man datadir=/var/data"
+runs installs_elsewhere 0 'cortado is in .*/usr/bin' env $folders STRIP=strip "$install" install "$CORTADO" /usr "$work/strange"
+there() { test -e "$work/strange$1"; }
+is program_is_elsewhere there /usr/bin/cortado
+is page_is_elsewhere there /usr/man/man1/cortado-train.1
+is model_is_elsewhere there /var/data/cortado/models/lenet/train_val.prototxt
+is nothing_else_is_there test -z "$(cd "$work/strange" && find . -type f ! -path './usr/bin/cortado' ! -path './usr/lib64/*' ! -path './usr/include/x/*' ! -path './usr/man/*' ! -path './var/data/*')"
+is stripped sh -c 'nm "$0" 2>&1 | grep -q "no symbols"' "$work/strange/usr/bin/cortado"
+runs stripped_runs 0 "$(cat "$ROOT/VERSION")" "$work/strange/usr/bin/cortado" --version
+runs uninstalls_elsewhere 0 'cortado is gone' env $folders "$install" uninstall /usr "$work/strange"
+is nothing_is_left_elsewhere test -z "$(find "$work/strange" -type f)"
+runs folder_is_absolute 2 'install: lib is not a path from /' env libdir=lib "$install" install "$CORTADO" /usr "$work/strange"
+
+is citation_has_the_version grep -qxF "version: $(cat "$ROOT/VERSION")" "$ROOT/CITATION.cff"
 
 # the version: of a tarball VERSION alone, also inside the checkout of something else
 if git --version >/dev/null 2>&1; then
@@ -68,6 +105,19 @@ if git --version >/dev/null 2>&1; then
     is version_of_a_checkout test "$(version foreign/cortado)" = "$want-g$hash"
     ln -s foreign/cortado link
     is version_through_a_link test "$(version link)" = "$want-g$hash"
+    # the tarball: twice the same bytes, at whatever time, and a tree that make reads
+    release=$want dist="make -C foreign/cortado --no-print-directory dist"
+    runs dist_says_its_file 0 "dist/cortado-$release.tar.gz" $dist
+    cp "foreign/cortado/dist/cortado-$release.tar.gz" first.tar.gz
+    touch foreign/cortado/VERSION
+    runs dist_again 0 "" env TZ=Asia/Tokyo make -C foreign/cortado --no-print-directory dist
+    is dist_is_reproducible cmp first.tar.gz "foreign/cortado/dist/cortado-$release.tar.gz"
+    mkdir unpacked
+    tar -xzf first.tar.gz -C unpacked
+    is version_of_dist test "$(version "unpacked/cortado-$release")" = "$release"
+    echo changed >>foreign/cortado/VERSION
+    runs dist_of_changes 2 'dist: the checkout has changes that no commit has' $dist
+    runs dist_of_a_tarball 2 'dist: this is no checkout of git' make -C "unpacked/cortado-$release" --no-print-directory dist
 else
     skip version "no git"
 fi

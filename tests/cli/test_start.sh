@@ -30,7 +30,7 @@ ends() {
     if [ $rc = "$3" ]; then ok "$1"; else not_ok "$1" "exit code $rc instead of $3"; fi
 }
 
-is help_lists_76 sh -c '"$CORTADO" --help | grep -q "76 stopped before the first step"'
+is help_lists_76 sh -c '"$CORTADO" --help | grep -q "76  stopped before the first step"'
 
 # as soon as main runs; a solver that is a pipe without a writer keeps the run in its start
 mkfifo slow.prototxt
@@ -120,4 +120,43 @@ for rc in 0 2 6 75 76; do
 done
 is requeued_after_75_and_76 test "$(cat requeued)" = "requeue 475
 requeue 476"
+
+# the same of PBS, whose file of nodes has a line a rank; the alarm stops a job that runs long
+cat >bin/launcher <<'END'
+#!/bin/sh
+echo "$@" >started
+[ "$RC" = long ] || exit "$RC"
+trap 'exit 75' USR1
+while :; do sleep 0.1; done
+END
+cat >bin/qrerun <<'END'
+#!/bin/sh
+echo "$@" >>rerun
+END
+chmod +x bin/launcher bin/qrerun
+printf 'a\na\nb\nb\n' >nodes
+for rc in 0 2 6 75 76; do
+    RC=$rc PBS_JOBID=4$rc PBS_NODEFILE=nodes MPIRUN=launcher PATH=$PWD/bin:$PATH bash "$ROOT/scripts/pbs/train.pbs" >out 2>&1
+    is pbs_file_$rc test $? = $rc
+done
+is pbs_starts_a_rank_a_line grep -q '^-np 4 .*cortado train --solver=solver.prototxt --snapshot=auto' started
+RC=long SECONDS_BEFORE_STOP=0.5 PBS_JOBID=5 PBS_NODEFILE=nodes MPIRUN=launcher PATH=$PWD/bin:$PATH bash "$ROOT/scripts/pbs/train.pbs" >out 2>&1
+is pbs_alarm test $? = 75
+is pbs_runs_again test "$(cat rerun)" = "475
+476
+5"
+PBS_JOBID=5 bash "$ROOT/scripts/pbs/train.pbs" >out 2>&1
+is pbs_needs_a_job grep -q 'PBS_NODEFILE: this is no job of PBS' out
+# two ranks of a launcher that MPI does not know
+if command -v mpirun >/dev/null; then
+    printf 'a\na\n' >nodes
+    cat >bin/singles <<'END'
+#!/bin/sh
+shift 2
+PMI_SIZE=2 exec "$@"
+END
+    chmod +x bin/singles
+    PBS_JOBID=6 PBS_NODEFILE=nodes MPIRUN=singles CORTADO=$CORTADO PATH=$PWD/bin:$PATH bash "$ROOT/scripts/pbs/train.pbs" >out 2>&1
+    is pbs_launch_is_checked test $? = 4
+fi
 finish
