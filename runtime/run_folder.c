@@ -9,7 +9,9 @@
 
 #include "framework/base/log.h"
 #include "framework/base/text.h"
+#include "framework/data/reader.h"
 #include "framework/data/writer.h"
+#include "framework/net/net.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
 
@@ -164,12 +166,26 @@ static const Ct__NetParameter *tested_net(const ct_config *c)
     return (c->solver->n_test_net_param > 0) ? c->solver->test_net_param[0] : c->net;
 }
 
+/* Of nets of samples. */
+static ct_status write_deploy(const char *folder, const Ct__NetParameter *net)
+{
+    Ct__NetParameter *deploy = NULL;
+    ct_shape sample;
+    ct_status status = ct_net_sample_shape(net, &sample);
+
+    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &deploy);
+    if (status == CT_OK) status = write_message(folder, CT_RUN_DEPLOY, &deploy->base);
+    if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
+    return (status == CT_UNSUPPORTED) ? CT_OK : status;
+}
+
 static ct_status describe(const ct_run_folder *f, const ct_config *c, const char *provenance)
 {
     if (!f->goes_on) {
         CT_TRY(write_provenance(f->path, provenance));
         CT_TRY(write_message(f->path, "solver.prototxt", &c->solver->base));
         CT_TRY(write_message(f->path, CT_RUN_NET, &tested_net(c)->base));
+        CT_TRY(write_deploy(f->path, tested_net(c)));
     }
     CT_TRY(link_latest(f->path));
     CT_INFO("this run is kept in %s", f->path);

@@ -4,6 +4,7 @@
  *                      origin, as in the metrics' run event
  *   solver.prototxt    the solver as it ran, its nets inside
  *   net.prototxt       the net that tests run
+ *   deploy.prototxt    the net for use, where the net is one of samples
  *   log.txt            what rank 0 said
  *   metrics.jsonl      --metrics, unless that names another file
  *   snapshots/         snapshot_iter_N.…
@@ -17,6 +18,8 @@
 
 /** The net that tests run. */
 #define CT_RUN_NET "net.prototxt"
+/** The net for use, with an Input: ct_net_make_deploy(). */
+#define CT_RUN_DEPLOY "deploy.prototxt"
 
 typedef struct ct_run_folder {
     char *path;   /* without a slash at its end, on rank 0; NULL: there is none */

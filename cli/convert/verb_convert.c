@@ -11,7 +11,9 @@
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
+#include "framework/data/reader.h"
 #include "framework/data/writer.h"
+#include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/hf_config.h"
@@ -103,6 +105,28 @@ static ct_status upgrade_solver(ProtobufCMessage *m, const char *file, ct_source
 /* Reads a net of any age, a prototxt or a binary file such as a .caffemodel (known by its bytes),
  *  and writes it in today's form to `to`: as text, or binary where `from` is. CT_ERR_CONFIG,
  *  CT_ERR_IO, CT_ERR_DATA. */
+/* The net for use that belongs to a net for training. */
+static ct_status convert_deploy(const ct_convert_options *o)
+{
+    Ct__NetParameter *net = NULL, *deploy = NULL;
+    ct_shape sample;
+    ct_status status = ct_net_read(o->from, NULL, &net);
+
+    if (status == CT_OK) status = ct_net_sample_shape(net, &sample);
+    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &deploy);
+    if (status == CT_OK) status = write_text(&deploy->base, o->to);
+    if (status == CT_UNSUPPORTED)
+        status =
+            CT_FAIL(CT_ERR_CONFIG,
+                    "%s: no net for use can be made of it: in phase TEST it needs a data layer "
+                    "of samples whose source is there or that has synthetic_shape, and layers "
+                    "that work on these alone",
+                    o->from);
+    if (net != NULL) ct__net_parameter__free_unpacked(net, NULL);
+    if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
+    return status;
+}
+
 static ct_status convert_net(const ct_convert_options *o)
 {
     char *data;
@@ -110,6 +134,7 @@ static ct_status convert_net(const ct_convert_options *o)
     ct_status status;
 
     CT_TRY(check_target(o));
+    if (o->deploy) return convert_deploy(o);
     CT_TRY(ct_file_read(o->from, &data, &size));
     status = is_binary(data, size) ? convert_binary(o, data, size)
                                    : convert_text(o, &ct__net_parameter__descriptor, upgrade_net);
@@ -327,6 +352,8 @@ static const ct_option table[] = {
     { "net", CT_OPTION_TEXT, MODEL, "FILE",
       "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
       "dimensions" },
+    { "deploy", CT_OPTION_FLAG, NET, NULL,
+      "the net for use: an Input in place of data layers, probabilities in place of losses" },
     { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
       "number the words by this vocabulary.txt or .h5 instead of train's own" },
     { "words", CT_OPTION_COUNT, TEXT, "N",
@@ -510,6 +537,7 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.encoded = ct_options_flag(o, "encoded");
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");
+    c.deploy = ct_options_flag(o, "deploy");
     c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
     c.shards = ct_options_count(o, "shards", 0);
     c.stripe = ct_options_count(o, "stripe", 0);

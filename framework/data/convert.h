@@ -27,6 +27,7 @@ typedef struct ct_convert_options {
     const char *pattern;    /* text, tokens: how a file of ranks splits; may be NULL */
     bool special;           /* text: names of special tokens become their ids */
     int64_t train_bpe;      /* text: train byte-level BPE of so many tokens; 0: no */
+    bool deploy;            /* net: make the net for use of it */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
     int64_t skip_broken;    /* images: so many may be broken, and are left out */
     double validation; /* images of `from`: this share of each class into the test set; 0: no */

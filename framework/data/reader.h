@@ -7,6 +7,7 @@
 #define CT_READER_H
 
 #include "framework/data/image.h"
+#include "framework/proto/cortado.pb-c.h"
 
 typedef struct ct_reader_options {
     const char *who;    /* in front of messages: "net.prototxt:3: layer "mnist" (Data)"      */
@@ -119,6 +120,13 @@ ct_status ct_reader_find(const char *backend, const char *who, const ct_reader_o
 /** A reader with nothing but its names and a zeroed state. CT_ERR_NOMEM, logged. */
 ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char *source,
                            ct_reader **reader_p);
+
+/* ---- what a net reads */
+
+/** The shape of one sample as the net's data layer of phase TEST reads it, before any crop: of its
+ *  source where that is there, else as the layer says. Not collective. CT_UNSUPPORTED, quiet: it
+ *  is not known. */
+ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p);
 
 /* ---- a data set that another rank of the node reads.
  *

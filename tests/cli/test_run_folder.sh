@@ -26,6 +26,7 @@ assert run['config']['momentum'] == 0.5 and run['origin']['momentum'] == 'comman
 assert run['origin']['base_lr'] == 'file' and run['ranks'] == $p
 assert run['config']['snapshot_prefix'].endswith('r$p//snapshots/snapshot'), run['config']
 "
+    is deploy_kept_$p grep -q 'type: "Softmax"' $r/deploy.prototxt
     is net_kept_$p cmp -s $r/net.prototxt runs/r1/net.prototxt
     runs tests_$p 0 'snapshot_iter_6.caffemodel.h5' $JOB $p "$CORTADO" test --run=$r --iterations=3
     grep -E '^(Loss|loss)' out >kept_$p

@@ -1,0 +1,81 @@
+/* What samples of a net look like. */
+#include "framework/data/reader.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static bool is_type(const Ct__LayerParameter *l, const char *type)
+{
+    return strcmp(l->type, type) == 0;
+}
+
+static bool in_test(const Ct__LayerParameter *l)
+{
+    for (size_t i = 0; i < l->n_include; i++)
+        if (!l->include[i]->has_phase || (l->include[i]->phase == CT__PHASE__TEST)) return true;
+    return l->n_include == 0;
+}
+
+/* shape less its first `skip` axes */
+static bool take(const Ct__BlobShape *s, size_t skip, ct_shape *shape_p)
+{
+    if ((s == NULL) || (s->n_dim <= skip) || (s->n_dim - skip > CT_MAX_DIM)) return false;
+    shape_p->ndim = (int)(s->n_dim - skip);
+    for (int i = 0; i < shape_p->ndim; i++) shape_p->dim[i] = s->dim[(size_t)i + skip];
+    return true;
+}
+
+static ct_status read_set(const Ct__LayerParameter *l, const char *backend, const char *source,
+                          ct_shape *shape_p)
+{
+    const char *const name[1] = { l->top[0] };
+    ct_reader_options o = { .who = l->name, .source = source, .n_field = 1, .field_name = name };
+    ct_reader *r = NULL;
+
+    CT_TRY(ct_reader_open(backend, &o, &r));
+    *shape_p = r->field[0];
+    ct_reader_close(r);
+    return CT_OK;
+}
+
+/* What the layer says itself. */
+static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
+{
+    const Ct__ImageDataParameter *image = l->image_data_param;
+    const Ct__MemoryDataParameter *m = l->memory_data_param;
+
+    if (is_type(l, "Data") && (l->data_param != NULL))
+        return take(l->data_param->synthetic_shape, 0, shape_p);
+    if (is_type(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
+        (l->hdf5_data_param->n_synthetic_shape > 0))
+        return take(l->hdf5_data_param->synthetic_shape[0], 0, shape_p);
+    if (is_type(l, "Input") && (l->input_param != NULL) && (l->input_param->n_shape > 0))
+        return take(l->input_param->shape[0], 1, shape_p);
+    if (is_type(l, "DummyData") && (l->dummy_data_param != NULL) &&
+        (l->dummy_data_param->n_shape > 0))
+        return take(l->dummy_data_param->shape[0], 1, shape_p);
+    if (is_type(l, "ImageData") && (image != NULL) && (image->new_height > 0)) {
+        *shape_p =
+            (ct_shape){ 3, { image->is_color ? 3 : 1, image->new_height, image->new_width } };
+        return true;
+    }
+    if (is_type(l, "ImageData") && (image != NULL)) return take(image->synthetic_shape, 0, shape_p);
+    if (!is_type(l, "MemoryData") || (m == NULL)) return false;
+    *shape_p = (ct_shape){ 3, { m->channels, m->height, m->width } };
+    return true;
+}
+
+ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(l)) continue;
+        if (is_type(l, "Data") && (l->data_param != NULL) && (l->data_param->source != NULL) &&
+            (access(l->data_param->source, R_OK) == 0))
+            return read_set(l, "lmdb", l->data_param->source, shape_p);
+        if (look(l, shape_p)) return CT_OK;
+        return CT_UNSUPPORTED;
+    }
+    return CT_UNSUPPORTED;
+}
