@@ -21,6 +21,7 @@ class WithLibrary(Distribution):
 with open("VERSION") as f:
     version = f.read().strip()
 setup(name="cortado", version=version, description="Nets and solvers of Cortado, as NumPy arrays", python_requires=">=3.8",
-      install_requires=["numpy"], extras_require={"caffe": ["protobuf"]}, packages=["cortado", "cortado.caffe", "cortado.caffe.proto"],
+      install_requires=["numpy"], extras_require={"caffe": ["protobuf"], "snapshots": ["h5py"]},
+      packages=["cortado", "cortado.caffe", "cortado.caffe.proto"],
       package_data={"cortado": ["libcortado.so.*", "cortado.proto", "py.typed"]},
       cmdclass={"bdist_wheel": AnyPython}, distclass=WithLibrary)

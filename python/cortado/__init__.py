@@ -18,7 +18,8 @@ from .image import read_image
 from .net import TEST, TRAIN, Blob, Net
 from .netspec import NetSpec, layers, params
 from .solver import Solver
+from .tables import read_metrics, read_snapshot, read_trace
 
 __version__ = version()
 __all__ = ["Blob", "Error", "FileError", "Net", "NetSpec", "Solver", "TEST", "TRAIN", "layers", "log_to", "params", "read_image",
-           "set_threads", "version"]
+           "read_metrics", "read_snapshot", "read_trace", "set_threads", "version"]

@@ -2,7 +2,7 @@
 import ctypes
 import os
 import weakref
-from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
 
@@ -11,10 +11,17 @@ from ._library import BlobStruct, Error, ShapeStruct, check, lib, path
 TRAIN, TEST = 0, 1
 
 
+def as_array(value: Any) -> numpy.ndarray:
+    """Values of an array, a tensor of another package, a list or a number. Memory is shared where that is possible."""
+    if hasattr(value, "__array__") or not hasattr(value, "__dlpack__"):
+        return numpy.asarray(value)
+    return numpy.from_dlpack(value)
+
+
 class _Handle:
     """A net of the library. It is closed when nothing stands on it any more: no Net, Blob or array."""
 
-    def __init__(self, value: int, solver=None):
+    def __init__(self, value: "int | None", solver: Any = None):
         """solver: whose net it is, and who closes it; None: nobody's."""
         self.value, self.solver = value, solver
         self.arrays: "weakref.WeakSet[_Memory]" = weakref.WeakSet()  # of blobs
@@ -85,8 +92,16 @@ class Blob:
             raise Error(f'"{self._name}" has no gradient', "CORTADO_ERR_ARG")
         return self._array(b, b.diff)
 
+    def __dlpack__(self, **how: Any) -> Any:
+        """Its values for torch.from_dlpack() and the like: the net's memory, on the CPU."""
+        return self.data.__dlpack__(**how)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        """The CPU's."""
+        return (1, 0)
+
     @property
-    def shape(self) -> tuple:
+    def shape(self) -> Tuple[int, ...]:
         b = self._look()
         return tuple(b.dim[: b.n_dim])
 
@@ -120,8 +135,8 @@ class _Blobs(Mapping[str, Blob]):
         return len(self._names)
 
 
-def _names(call, *arguments) -> List[str]:
-    names = []
+def _names(call: Callable[..., Any], *arguments: Any) -> List[str]:
+    names: List[str] = []
     while (name := call(*arguments, len(names))) is not None:
         names.append(name.decode())
     return names
@@ -175,15 +190,17 @@ class Net:
         """The weighted loss of the last forward; 0 without a loss."""
         return lib.cortado_net_loss(self._shared.value)
 
-    def forward(self, blobs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None, **inputs) -> Dict[str, numpy.ndarray]:
-        """Runs layers `start` to `end`, by name; without, all. Inputs may be given by name, as arrays of the input's shape.
+    def forward(self, blobs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None,
+                **inputs: Any) -> Dict[str, numpy.ndarray]:
+        """Runs layers `start` to `end`, by name; without, all. Inputs may be given by name, as arrays or CPU tensors of the
+        input's shape.
 
         Returns the outputs, or where it ends early the tops of `end`, and what `blobs` names, as arrays of the net's memory."""
         for name, value in inputs.items():
             if name not in self.inputs:
                 raise ValueError(f'the net has no input "{name}": {", ".join(self.inputs)}')
             data = self.blobs[name].data
-            value = numpy.asarray(value)
+            value = as_array(value)
             if value.shape != data.shape:
                 raise ValueError(f'input "{name}" has shape {data.shape}, not {value.shape}')
             data[...] = value

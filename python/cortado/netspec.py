@@ -51,9 +51,10 @@ def _integer_text(where: str, f: Field, value: Any) -> str:
     low, high = (0 if f.type[0] == "u" else -2 ** 63), 2 ** 63
     if f.type.endswith("32"):
         low, high = (0, 2 ** 32) if f.type[0] == "u" else (-2 ** 31, 2 ** 31)
-    if not isinstance(value, numbers.Real) or int(value) != value or not low <= value < high:
+    whole = int(value) if isinstance(value, numbers.Real) else None  # type: ignore[call-overload]
+    if whole is None or whole != value or not low <= whole < high:
         raise _wrong(where, f, value, "a whole number" + (", 0 or more" if low == 0 else ""))
-    return str(int(value))
+    return str(whole)
 
 
 def _scalar_text(where: str, f: Field, value: Any) -> str:
@@ -121,7 +122,7 @@ class Top:
         """The net of the layers that this blob needs."""
         return to_text(self)
 
-    def to_proto(self):
+    def to_proto(self) -> Any:
         """The same as a NetParameter of cortado.caffe.proto.caffe_pb2."""
         return to_proto(self)
 
@@ -160,9 +161,9 @@ class Layer:
                 of_layer[name] = value
             else:
                 raise ValueError(f"{self.type}: there is no field {name!r}{_near(name, list(inner) + list(layer.fields))}")
-        for message, values in ((layer, of_layer), (own and own.of, of_type)):
-            for _ in _message_lines(self.type + ".", message, values, "") if message else ():
-                pass
+        list(_message_lines(self.type + ".", layer, of_layer, ""))
+        if own is not None and isinstance(own.of, Message):
+            list(_message_lines(self.type + ".", own.of, of_type, ""))
         return of_layer, of_type
 
     def _text(self, name: str, bottoms: List[str], tops: List[str]) -> List[str]:
@@ -180,7 +181,7 @@ Made = Union[Top, Layer, Tuple[Top, ...]]
 class _Layers:
     """layers.Convolution(bottom, ..., num_output=20): a Top, a tuple of Tops where ntop is more, the Layer where it is 0."""
 
-    def __getattr__(self, type_name: str):
+    def __getattr__(self, type_name: str) -> Any:
         if type_name.startswith("_"):
             raise AttributeError(type_name)
 
@@ -273,7 +274,7 @@ def to_text(*tops: Top, name: "str | None" = None) -> str:
     return _text(writer, name)
 
 
-def _proto(text: str):
+def _proto(text: str) -> Any:
     """A text as a message of protobuf's; the package itself does not need protobuf."""
     from google.protobuf import text_format
 
@@ -282,7 +283,7 @@ def _proto(text: str):
     return text_format.Parse(text, caffe_pb2.NetParameter())
 
 
-def to_proto(*tops: Top):
+def to_proto(*tops: Top) -> Any:
     """The same as a NetParameter of cortado.caffe.proto.caffe_pb2; needs the package protobuf."""
     return _proto(to_text(*tops))
 
@@ -339,6 +340,6 @@ class NetSpec:
 
     __str__ = to_text
 
-    def to_proto(self):
+    def to_proto(self) -> Any:
         """The same as a NetParameter of cortado.caffe.proto.caffe_pb2; needs the package protobuf."""
         return _proto(self.to_text())

@@ -2,7 +2,7 @@
 import ctypes
 import os
 import weakref
-from typing import List, Mapping, Optional
+from typing import List, Mapping, Optional, Type
 
 from ._library import check, lib, path
 from .net import Net, _Handle
@@ -11,7 +11,7 @@ from .net import Net, _Handle
 class _SolverHandle:
     """A solver of the library. It is closed when nothing stands on it or its nets any more."""
 
-    def __init__(self, value: int):
+    def __init__(self, value: "int | None"):
         self.value = value
         weakref.finalize(self, lib.cortado_solver_close, value)
 
@@ -30,7 +30,7 @@ class Solver:
     settings: what takes the place of the file's, as --set does: {"base_lr": 0.1, "comm.overlap": False}.
     """
 
-    _net = Net
+    _net: Type[Net] = Net
 
     def __init__(self, file: "str | os.PathLike[str]", keep: bool = False, settings: Optional[Mapping[str, object]] = None):
         handle = ctypes.c_void_p()

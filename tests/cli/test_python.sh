@@ -1,7 +1,7 @@
 # The Python package: its wheel in a clean environment passes its tests, those of cortado.caffe with protobuf
 # beside it, and steps through it are those of `cortado train`.
 . "$ROOT/tests/cli/lib.sh"
-made=$("$ROOT/scripts/test_venv.sh" numpy setuptools wheel 2>venv.log) || {
+made=$("$ROOT/scripts/test_venv.sh" numpy setuptools wheel mypy 2>venv.log) || {
     not_ok venv "$(tail -n 3 venv.log)"
     finish
 }
@@ -13,6 +13,11 @@ python=$work/clean/bin/python
 runs imports 0 "^$(cat "$ROOT/VERSION")" "$python" -c 'import cortado; print(cortado.__version__)'
 runs tests 0 'OK' "$python" "$ROOT/tests/python/test_cortado.py"
 is many_tests test "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' out)" -ge 10
+
+runs types_fit 0 'Success: no issues' "$made" -m mypy --cache-dir="$work/mypy" --disallow-untyped-defs --ignore-missing-imports "$ROOT/python/cortado"
+runs installs_h5py 0 '' "$python" -m pip install -q --disable-pip-version-check h5py
+runs snapshots 0 'OK$' "$python" "$ROOT/tests/python/test_cortado.py" -k snapshot
+is many_tests_of_snapshots test "$(sed -n 's/^Ran \([0-9]*\) tests.*/\1/p' out)" -ge 3
 
 # as pycaffe is used; without protobuf all but messages is there
 "$CORTADO" convert digits --to=digits --count=1024 --seed=1 >/dev/null 2>&1

@@ -1,5 +1,6 @@
 """The package: arrays that are the net's memory, runs, solvers, errors. python -m unittest, with cortado to be imported."""
 import gc
+import importlib.util
 import os
 import tempfile
 import unittest
@@ -102,6 +103,31 @@ class Nets(unittest.TestCase):
             net.forward(data=[1])
         with self.assertRaisesRegex(ValueError, 'the net has no input "image": data'):
             net.forward(image=[1])
+
+    def test_dlpack(self):
+        class Tensor:
+            """What has DLPack alone."""
+
+            def __init__(self, values):
+                self.values = values
+
+            def __dlpack__(self, **how):
+                return self.values.__dlpack__(**how)
+
+            def __dlpack_device__(self):
+                return self.values.__dlpack_device__()
+
+        net = cortado.Net.from_text(NET)
+        shared = numpy.from_dlpack(net.blobs["data"])
+        net.blobs["data"].data[...] = 4
+        self.assertEqual((float(shared.mean()), shared.shape), (4, (2, 3, 8, 6)))
+        numpy.testing.assert_array_equal(numpy.from_dlpack(net.params["ip"][0]), net.params["ip"][0].data)
+        data = self.random.standard_normal((2, 3, 8, 6)).astype(numpy.float32)
+        numpy.testing.assert_array_equal(net.forward(data=Tensor(data))["prob"].copy(), net.forward(data=data)["prob"])
+        net.blobs["data"].reshape(1, 3, 8, 6)
+        del net
+        gc.collect()
+        numpy.testing.assert_array_equal(shared, data)
 
     def test_inputs_change_together(self):
         net = cortado.Net.from_text(TWO)
@@ -221,6 +247,68 @@ class Specs(unittest.TestCase):
             P.Pool
 
 
+class Tables(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "file")
+
+    def write(self, text):
+        with open(self.file, "w") as f:
+            f.write(text)
+        return self.file
+
+    def test_metrics(self):
+        made = cortado.read_metrics(self.write('''{"event":"train","iter":0,"loss":2.5,"epoch":null}
+{"event":"test","iter":0,"outputs":{"accuracy":0.25}}
+{"event":"train","iter":2,"loss":1,"epoch":0.5,"status":"good"}
+{"event":"train","iter":4,"lo'''))
+        self.assertEqual((list(made), list(made["train"])), (["train", "test"], ["iter", "loss", "epoch", "status"]))
+        numpy.testing.assert_array_equal(made["train"]["iter"], [0, 2])
+        self.assertEqual((made["train"]["iter"].dtype, made["train"]["loss"].dtype), (numpy.int64, numpy.float64))
+        numpy.testing.assert_array_equal(made["train"]["loss"], [2.5, 1])
+        numpy.testing.assert_array_equal(made["train"]["epoch"], [numpy.nan, 0.5])
+        self.assertEqual(list(made["train"]["status"]), [None, "good"])
+        numpy.testing.assert_array_equal(made["test"]["outputs.accuracy"], [0.25])
+        for line in ("no", "[1]", "{}", "3"):
+            with self.assertRaisesRegex(ValueError, 'file:2: expected an object with "event"'):
+                cortado.read_metrics(self.write('{"event":"a"}\n' + line + "\n"))
+
+    def test_traces(self):
+        made = cortado.read_trace(self.write('''{"displayTimeUnit":"ms","traceEvents":[
+{"ph":"M","name":"thread_name","pid":1,"tid":0,"args":{"name":"steps"}},
+{"ph":"X","pid":1,"tid":0,"ts":5.5,"dur":2,"cat":"forward","name":"conv1","args":{"iteration":1,"type":"Convolution"}},
+{"ph":"X","pid":1,"tid":3,"ts":9.5,"dur":1,"cat":"send","name":"b","args":{"iteration":1,"bytes":64}}]}'''))
+        self.assertEqual(list(made), ["rank", "thread", "start_us", "duration_us", "category", "name", "iteration", "type", "bytes"])
+        self.assertEqual((list(made["thread"]), list(made["type"])), (["steps", "3"], ["Convolution", None]))
+        numpy.testing.assert_array_equal(made["start_us"], [5.5, 9.5])
+        numpy.testing.assert_array_equal(made["bytes"], [numpy.nan, 64])
+        for text in ("[]", "{", "{}"):
+            with self.assertRaisesRegex(ValueError, "file: expected a trace"):
+                cortado.read_trace(self.write(text))
+
+    def test_missing_files_are_named(self):
+        readers = [cortado.read_metrics, cortado.read_trace] + [cortado.read_snapshot] * bool(importlib.util.find_spec("h5py"))
+        for read in readers:
+            with self.assertRaisesRegex(FileNotFoundError, "/nowhere/x.h5"):
+                read("/nowhere/x.h5")
+
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "h5py is not there")
+    def test_what_is_no_snapshot(self):
+        import h5py
+
+        with self.assertRaisesRegex(ValueError, "file: expected HDF5"):
+            cortado.read_snapshot(self.write("nothing"))
+        with h5py.File(self.file, "w") as f:
+            f["x"] = 1
+        with self.assertRaisesRegex(ValueError, "file: expected a snapshot, with /iter"):
+            cortado.read_snapshot(self.file)
+        os.rename(self.file, self.file + ".caffemodel.h5")
+        self.addCleanup(os.remove, self.file + ".caffemodel.h5")
+        with self.assertRaisesRegex(ValueError, "expected weights, a group /data"):
+            cortado.read_snapshot(self.file + ".caffemodel.h5")
+
+
 class Solvers(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -262,6 +350,20 @@ class Solvers(unittest.TestCase):
         self.assertEqual(other.iteration, 3)
         other.step(2)
         numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, other.net.params["ip"][0].data)
+
+    @unittest.skipUnless(importlib.util.find_spec("h5py"), "h5py is not there")
+    def test_snapshots_are_read(self):
+        solver = cortado.Solver(self.file, settings={"momentum": 0.9, "average.type": "EMA", "average.decay": 0.5})
+        solver.step(3)
+        solver.snapshot()
+        made = cortado.read_snapshot(os.path.join(self.folder.name, "s_iter_3.solverstate.h5"))
+        self.assertEqual((made["iter"], made["seed"], list(made["weights"])), (3, 5, ["ip"]))
+        for mine, theirs in zip(made["weights"]["ip"], solver.net.params["ip"]):
+            numpy.testing.assert_array_equal(mine, theirs.data)
+        self.assertEqual(made["history"]["momentum"]["ip[0]"].shape, (3, 70))
+        self.assertEqual(made["average"]["ip"][0].shape, (3, 70))
+        alone = cortado.read_snapshot(os.path.join(self.folder.name, made["learned_net"]))
+        numpy.testing.assert_array_equal(alone["weights"]["ip"][0], made["weights"]["ip"][0])
 
     def test_settings(self):
         solver = cortado.Solver(self.file, settings={"base_lr": 0, "comm.overlap": False})

@@ -1,5 +1,6 @@
 """A net that tells what pictures show."""
-from typing import Any, Optional, Sequence
+import os
+from typing import Any, Dict, Optional, Sequence
 
 import numpy
 
@@ -28,8 +29,9 @@ class Classifier(Net):
     """A net and what becomes of pictures before it. image_dims: the size that pictures get, of which the net's input is cut; None: that
     of the input."""
 
-    def __init__(self, model_file, pretrained_file, image_dims: Optional[Sequence[int]] = None, mean: Any = None,
-                 input_scale: Optional[float] = None, raw_scale: Optional[float] = None, channel_swap: Optional[Sequence[int]] = None):
+    def __init__(self, model_file: "str | os.PathLike[str]", pretrained_file: "str | os.PathLike[str]",
+                 image_dims: Optional[Sequence[int]] = None, mean: Any = None, input_scale: Optional[float] = None,
+                 raw_scale: Optional[float] = None, channel_swap: Optional[Sequence[int]] = None):
         super().__init__(model_file, pretrained_file, TEST)
         self.transformer = set_up(self, mean, input_scale, raw_scale, channel_swap)
         self.crop_dims = numpy.array(self.blobs[self.inputs[0]].shape[2:])
@@ -43,5 +45,6 @@ class Classifier(Net):
         if not oversample:
             crops = crops[4::10]
         name = self.inputs[0]
-        scores = self.forward_all(**{name: numpy.stack([self.transformer.preprocess(name, crop) for crop in crops])})[self.outputs[0]]
+        batch: Dict[str, Any] = {name: numpy.stack([self.transformer.preprocess(name, crop) for crop in crops])}
+        scores = self.forward_all(**batch)[self.outputs[0]]
         return scores.reshape((len(inputs), 10, -1)).mean(1) if oversample else scores

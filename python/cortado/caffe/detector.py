@@ -1,4 +1,5 @@
 """A net that tells what windows of pictures show, as R-CNN does."""
+import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy
@@ -12,8 +13,9 @@ class Detector(Net):
     """A net and what becomes of windows before it. context_pad: rows of the net's input around the window that show what is around it in
     the picture; beyond the picture the mean stands."""
 
-    def __init__(self, model_file, pretrained_file, mean: Any = None, input_scale: Optional[float] = None,
-                 raw_scale: Optional[float] = None, channel_swap: Optional[Sequence[int]] = None, context_pad: Optional[int] = None):
+    def __init__(self, model_file: "str | os.PathLike[str]", pretrained_file: "str | os.PathLike[str]", mean: Any = None,
+                 input_scale: Optional[float] = None, raw_scale: Optional[float] = None, channel_swap: Optional[Sequence[int]] = None,
+                 context_pad: Optional[int] = None):
         super().__init__(model_file, pretrained_file, TEST)
         self.transformer = set_up(self, mean, input_scale, raw_scale, channel_swap)
         self.context_pad = context_pad or 0
@@ -53,5 +55,6 @@ class Detector(Net):
                 found.append({"window": window, "filename": file})
         if not found:
             return []
-        scores = self.forward_all(**{name: numpy.stack(made)})[self.outputs[0]]
+        batch: Dict[str, Any] = {name: numpy.stack(made)}
+        scores = self.forward_all(**batch)[self.outputs[0]]
         return [{**one, "prediction": score} for one, score in zip(found, scores)]

@@ -1,27 +1,30 @@
 """Pictures and messages as arrays, and what becomes of pictures before a net reads them."""
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy
 
 from ..image import read_image
 
+Size = Union[Sequence[int], numpy.ndarray]  # height, width
+
 # ---- messages; these need the package protobuf
 
 
-def _messages():
+def _messages() -> Any:
     from .proto import caffe_pb2
 
     return caffe_pb2
 
 
-def blobproto_to_array(blob, return_diff: bool = False) -> numpy.ndarray:
+def blobproto_to_array(blob: Any, return_diff: bool = False) -> numpy.ndarray:
     """The values of a BlobProto, or its gradient; float32, in the shape that it says: today's, or N x C x H x W of old files."""
     values = numpy.array(blob.diff if return_diff else blob.data, numpy.float32)
     old = any(blob.HasField(name) for name in ("num", "channels", "height", "width"))
     return values.reshape((blob.num, blob.channels, blob.height, blob.width) if old else tuple(blob.shape.dim))
 
 
-def array_to_blobproto(arr: numpy.ndarray, diff: Optional[numpy.ndarray] = None):
+def array_to_blobproto(arr: numpy.ndarray, diff: Optional[numpy.ndarray] = None) -> Any:
     """An array of any shape as a BlobProto, with a gradient of the same shape where there is one."""
     arr = numpy.asarray(arr)
     blob = _messages().BlobProto()
@@ -46,7 +49,7 @@ def blobprotovector_str_to_arraylist(text: bytes) -> List[numpy.ndarray]:
     return [blobproto_to_array(blob) for blob in _messages().BlobProtoVector.FromString(text).blobs]
 
 
-def array_to_datum(arr: numpy.ndarray, label: Optional[int] = None):
+def array_to_datum(arr: numpy.ndarray, label: Optional[int] = None) -> Any:
     """An array of C x H x W as a Datum: bytes where it is uint8, else float_data."""
     if arr.ndim != 3:
         raise ValueError(f"a datum is of 3 axes, C x H x W, not of shape {arr.shape}")
@@ -61,7 +64,7 @@ def array_to_datum(arr: numpy.ndarray, label: Optional[int] = None):
     return datum
 
 
-def datum_to_array(datum) -> numpy.ndarray:
+def datum_to_array(datum: Any) -> numpy.ndarray:
     """The values of a Datum, C x H x W: uint8 of its bytes, else float."""
     values = numpy.frombuffer(datum.data, numpy.uint8).copy() if len(datum.data) else numpy.array(datum.float_data, float)
     return values.reshape(datum.channels, datum.height, datum.width)
@@ -69,7 +72,7 @@ def datum_to_array(datum) -> numpy.ndarray:
 
 # ---- pictures
 
-def load_image(filename, color: bool = True) -> numpy.ndarray:
+def load_image(filename: "str | os.PathLike[str]", color: bool = True) -> numpy.ndarray:
     """A JPEG or PNG file as float32 from 0 to 1: H x W x 3 (red, green, blue), or H x W x 1 (gray) where color is False."""
     return read_image(filename, color).astype(numpy.float32) / numpy.float32(255)
 
@@ -85,7 +88,7 @@ def _linear(im: numpy.ndarray, axis: int, size: int) -> numpy.ndarray:
     return numpy.take(im, low, axis) * (1 - part) + numpy.take(im, numpy.minimum(low + 1, n - 1), axis) * part
 
 
-def resize_image(im: numpy.ndarray, new_dims: Sequence[int], interp_order: int = 1) -> numpy.ndarray:
+def resize_image(im: numpy.ndarray, new_dims: Size, interp_order: int = 1) -> numpy.ndarray:
     """An image of H x W x K with another height and width, as float32. interp_order 1: linear between the pixels around, without
     smoothing before; 0: the nearest one."""
     height, width = int(new_dims[0]), int(new_dims[1])
@@ -98,7 +101,7 @@ def resize_image(im: numpy.ndarray, new_dims: Sequence[int], interp_order: int =
     return _linear(_linear(im.astype(numpy.float64), 0, height), 1, width).astype(numpy.float32)
 
 
-def oversample(images: Sequence[numpy.ndarray], crop_dims: Sequence[int]) -> numpy.ndarray:
+def oversample(images: Sequence[numpy.ndarray], crop_dims: Size) -> numpy.ndarray:
     """Crops of images of H x W x K: four corners, the centre, and these five mirrored. Returns 10 N x height x width x K."""
     height, width = int(crop_dims[0]), int(crop_dims[1])
     crops = []

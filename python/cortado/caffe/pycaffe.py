@@ -9,6 +9,7 @@ import numpy
 
 from .. import net as native
 from .. import solver as native_solver
+from .._library import BlobStruct
 from ..net import TEST, TRAIN
 
 
@@ -30,7 +31,7 @@ class Blob(native.Blob):
 
     _waits: "Optional[_Shapes]" = None  # a net's blobs: shapes that are to come
 
-    def _look(self):
+    def _look(self) -> BlobStruct:
         if self._waits is not None:
             self._waits.apply()
         return super()._look()
@@ -47,10 +48,25 @@ class Blob(native.Blob):
             raise ValueError(f'"{self._name}" has {len(shape)} axes: see .shape')
         return shape[axis] if axis < len(shape) else 1
 
-    num = property(lambda self: self._axis(0), doc="Axis 0; 1 where there is none.")
-    channels = property(lambda self: self._axis(1), doc="Axis 1; 1 where there is none.")
-    height = property(lambda self: self._axis(2), doc="Axis 2; 1 where there is none.")
-    width = property(lambda self: self._axis(3), doc="Axis 3; 1 where there is none.")
+    @property
+    def num(self) -> int:
+        """Axis 0; 1 where there is none."""
+        return self._axis(0)
+
+    @property
+    def channels(self) -> int:
+        """Axis 1; 1 where there is none."""
+        return self._axis(1)
+
+    @property
+    def height(self) -> int:
+        """Axis 2; 1 where there is none."""
+        return self._axis(2)
+
+    @property
+    def width(self) -> int:
+        """Axis 3; 1 where there is none."""
+        return self._axis(3)
 
     def reshape(self, *shape: int) -> None:
         """Another shape for an input. The net takes it with its next forward, or where somebody looks at a blob, so that several inputs
@@ -87,13 +103,13 @@ class _Shapes:
 class _Named(OrderedDict):
     """A dict with the iterators of Python 2, which Caffe's notebooks use."""
 
-    def iteritems(self):
+    def iteritems(self) -> Iterator[Tuple[str, Any]]:
         return iter(self.items())
 
-    def iterkeys(self):
+    def iterkeys(self) -> Iterator[str]:
         return iter(self)
 
-    def itervalues(self):
+    def itervalues(self) -> Iterator[Any]:
         return iter(self.values())
 
 
@@ -159,7 +175,7 @@ class Net(native.Net):
         if inputs and set(inputs) != set(self.inputs):
             raise ValueError(f'inputs given are {", ".join(sorted(inputs))}; those of the net are {", ".join(self.inputs)}')
         for name, value in inputs.items():
-            value, data = numpy.asarray(value), self.blobs[name].data
+            value, data = native.as_array(value), self.blobs[name].data
             if value.shape[:1] != data.shape[:1]:
                 raise ValueError(f'input "{name}" has shape {data.shape}, not {value.shape}')
             data[...] = value
@@ -178,11 +194,11 @@ class Net(native.Net):
         there = [name for name in wanted if self.blobs[name]._look().diff]
         return super().backward(list(dict.fromkeys([*there, *(diffs or ())])), start, end)
 
-    def _batches(self, arrays: Mapping[str, Any]) -> "Iterator[Tuple[Dict[str, numpy.ndarray], int]]":
+    def _batches(self, arrays: Mapping[str, Any]) -> "Iterator[Tuple[Dict[str, Any], int]]":
         """Batches of the net's size, and how many samples of each are meant; the last one is filled up with zeros."""
-        size, n = self.blobs[self.inputs[0]].num, len(next(iter(arrays.values())))
+        size, n = self.blobs[self.inputs[0]].shape[0], len(next(iter(arrays.values())))
         for at in range(0, n, size):
-            batch = {}
+            batch: Dict[str, Any] = {}
             for name, value in arrays.items():
                 part = numpy.asarray(value[at:at + size])
                 rest = numpy.zeros((size - len(part),) + part.shape[1:], part.dtype)
