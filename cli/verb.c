@@ -10,8 +10,11 @@ const ct_verb ct_verb_table[] = {
       "[--set=FIELD=VALUE]...",
       true, NULL, ct_verb_train },
     { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
-      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N]", true, false,
+      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N]", true, NULL,
       ct_verb_test },
+    { "predict", "the classes of pictures by a trained net: --run=DIR FILES",
+      "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] FILES|DIRS",
+      true, NULL, ct_verb_predict },
     { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME",
       "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
       "[--iterations=N]",
@@ -86,9 +89,14 @@ const ct_exit_code ct_exit_code_table[] = {
 
 const ct_option ct_option_table[] = {
     { "solver", CT_OPTION_TEXT, "train time check plan", "FILE", "the solver prototxt" },
-    { "model", CT_OPTION_TEXT, "test time check plan extract generate serve", "FILE",
+    { "files", CT_OPTION_REST, "predict", "FILES|DIRS",
+      "pictures, and folders of them at any depth; they may stand without --files=" },
+    { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
+      "of what goes to standard output: the best class of each file; json has all numbers "
+      "(table)" },
+    { "model", CT_OPTION_TEXT, "test time check plan extract generate serve predict", "FILE",
       "the net prototxt" },
-    { "weights", CT_OPTION_TEXT, "train test extract generate serve", "FILE[,FILE]",
+    { "weights", CT_OPTION_TEXT, "train test extract generate serve predict", "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel, .caffemodel.h5, .npz, .safetensors or "
       ".gguf" },
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
@@ -110,7 +118,7 @@ const ct_option ct_option_table[] = {
     { "run", CT_OPTION_TEXT, "train", "DIR",
       "keep the run in this new folder: configuration, log, metrics, snapshots; --snapshot=auto "
       "goes on with one that is there" },
-    { "run", CT_OPTION_TEXT, "test", "DIR",
+    { "run", CT_OPTION_TEXT, "test predict", "DIR",
       "the folder of a training: its net and its newest weights, where --model and --weights name "
       "no others" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
@@ -267,9 +275,9 @@ const ct_option ct_option_table[] = {
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none",
       "what Ctrl-C does at the end of the step (stop)" },
     { "sighup_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "the same (snapshot)" },
-    { "start_seconds", CT_OPTION_COUNT, JOB, "N",
+    { "start_seconds", CT_OPTION_COUNT, JOB " predict", "N",
       "end a job whose start is silent for so long; 0: never (600)" },
-    { "threads", CT_OPTION_COUNT, JOB " info generate", "N",
+    { "threads", CT_OPTION_COUNT, JOB " info generate predict", "N",
       "threads a rank; otherwise OMP_NUM_THREADS, otherwise a fair share of the cores" },
     { "data", CT_OPTION_TEXT, "info", "PATH",
       "what a data set is: samples, bytes, shards, index; an LMDB or an HDF5 file" },

@@ -117,6 +117,7 @@ static ct_status check(const ct_option *op, const char *text, const char *who)
     case CT_OPTION_TEXT:
     case CT_OPTION_LIST:
     case CT_OPTION_MAYBE:
+    case CT_OPTION_REST:
         if (text[0] != '\0') return CT_OK;
         return CT_FAIL(CT_ERR_CONFIG, "%s: empty value; expected %s", who, op->value);
     }
@@ -157,7 +158,7 @@ static ct_status read_environment(ct_options *o, const char *verb)
         ct_option_twin(o->table[i].name, name, sizeof(name));
         text = getenv(name);
         if ((text == NULL) || !ct_option_serves(&o->table[i], verb)) continue;
-        if (o->table[i].kind != CT_OPTION_LIST) {
+        if ((o->table[i].kind != CT_OPTION_LIST) && (o->table[i].kind != CT_OPTION_REST)) {
             CT_TRY(add(o, i, text, strlen(text), CT_ORIGIN_ENV, name));
             continue;
         }
@@ -194,6 +195,19 @@ static void warn_near_twins(const ct_options *o)
     }
 }
 
+/* An argument that is no option. */
+static ct_status take_rest(ct_options *o, const char *verb, const char *text)
+{
+    for (int i = 0; i < o->n_option; i++) {
+        const ct_option *op = &o->table[i];
+
+        if ((op->kind == CT_OPTION_REST) && ct_option_serves(op, verb) && (text[0] != '-'))
+            return add(o, i, text, strlen(text), CT_ORIGIN_COMMAND, op->name);
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "cortado %s: \"%s\" is no option; they begin with --", verb,
+                   text);
+}
+
 static ct_status read_command(ct_options *o, int argc, char *const *argv)
 {
     for (int a = 1; a < argc; a++) {
@@ -203,8 +217,8 @@ static ct_status read_command(ct_options *o, int argc, char *const *argv)
         int i;
 
         if ((strncmp(argv[a], "--", 2) != 0) || (argv[a][2] == '\0')) {
-            return CT_FAIL(CT_ERR_CONFIG, "cortado %s: \"%s\" is no option; they begin with --",
-                           argv[0], argv[a]);
+            CT_TRY(take_rest(o, argv[0], argv[a]));
+            continue;
         }
         size = strcspn(argv[a] + 2, "=");
         snprintf(name, sizeof(name), "%.*s", (int)size, argv[a] + 2);

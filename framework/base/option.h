@@ -23,7 +23,8 @@ typedef enum {
     CT_OPTION_COUNT,  /* a whole number >= 0                                          */
     CT_OPTION_CHOICE, /* one of the words of `value`, separated by '|'                */
     CT_OPTION_LIST,   /* may be repeated; in the environment separated by ';'         */
-    CT_OPTION_MAYBE   /* text behind '='; alone it means "-"                          */
+    CT_OPTION_MAYBE,  /* text behind '='; alone it means "-"                          */
+    CT_OPTION_REST    /* a LIST that also has the arguments that are no options       */
 } ct_option_kind;
 
 typedef enum { CT_ORIGIN_DEFAULT, CT_ORIGIN_FILE, CT_ORIGIN_ENV, CT_ORIGIN_COMMAND } ct_origin;

@@ -89,6 +89,14 @@ static ct_status add_image(walk *w, const char *path, int label)
                            : CT_OK;
 }
 
+/* Of a walk without classes. */
+static ct_status add_file(walk *w, const char *whole)
+{
+    ct_text_add_bytes(&w->paths, whole, strlen(whole) + 1);
+    return w->paths.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", w->folder)
+                           : CT_OK;
+}
+
 static ct_status walk_folder(walk *w, const char *path, int label, int depth);
 
 /* path: behind the folder, whole: the full one. label -1: beside the classes. */
@@ -99,7 +107,8 @@ static ct_status walk_entry(walk *w, const char *path, const char *whole, int la
     if (stat(whole, &st) != 0)
         return CT_FAIL(CT_ERR_IO, "cannot look at %s: %s", whole, strerror(errno));
     if (S_ISDIR(st.st_mode)) return walk_folder(w, path, label, depth + 1);
-    if (S_ISREG(st.st_mode) && is_image(path)) return add_image(w, path, label);
+    if (S_ISREG(st.st_mode) && is_image(path))
+        return (w->list != NULL) ? add_image(w, path, label) : add_file(w, whole);
     note_other(w, whole);
     return CT_OK;
 }
@@ -221,5 +230,25 @@ ct_status ct_image_folder_read(const char *folder, ct_image_list *list, ct_class
     if (status == CT_OK) return CT_OK;
     ct_image_list_release(list);
     ct_class_names_release(names);
+    return status;
+}
+
+ct_status ct_image_files_add(const char *folder, ct_text *paths)
+{
+    walk w = { .folder = folder, .paths = *paths };
+    listing l = { 0 };
+    ct_status status = list_folder(folder, &l);
+
+    for (int i = 0; (status == CT_OK) && (i < l.n); i++) {
+        ct_text whole = { 0 };
+
+        ct_text_add(&whole, "%s%s%s", folder, ct_text_ends_with(folder, "/") ? "" : "/",
+                    l.entry[i]->d_name);
+        status = whole.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", folder)
+                              : walk_entry(&w, l.entry[i]->d_name, whole.text, 0, 0);
+        ct_text_destroy(&whole);
+    }
+    release(&l);
+    *paths = w.paths;
     return status;
 }

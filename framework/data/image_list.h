@@ -1,11 +1,12 @@
 /** @file image_list.h  Lists of image files, "path label" a line or of folders, and how many
- * samples each label has; private to framework/data. */
+ * samples each label has. */
 #ifndef CT_IMAGE_LIST_H
 #define CT_IMAGE_LIST_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "framework/base/text.h"
 #include "framework/data/class_names.h"
 #include "framework/data/image.h"
 
@@ -40,6 +41,9 @@ ct_status ct_image_list_parse(ct_image_list *list, char *text, size_t size, cons
  *  cannot be read. CT_ERR_DATA: fewer than two classes, one without images, folders nested too
  *  deep. Logged. Both results are the caller's to release. */
 ct_status ct_image_folder_read(const char *folder, ct_image_list *list, ct_class_names *names);
+/** Appends the paths of such files of a folder, at any depth, in the order of their bytes, each
+ * with its NUL. CT_ERR_IO, CT_ERR_DATA. */
+ct_status ct_image_files_add(const char *folder, ct_text *paths);
 void ct_image_list_release(ct_image_list *list);
 /** The path as listed, without the root. */
 const char *ct_image_list_path(const ct_image_list *list, int64_t i);

@@ -1,4 +1,5 @@
-"""photographs.py FOLDER N [SIZE]: N pictures of each of three classes as PNG files in folders of FOLDER.
+"""photographs.py FOLDER N [SIZE [MORE]]: N pictures of each of three classes as PNG files in folders of FOLDER,
+SIZE (48) and up to MORE (8) pixels wide and high.
 
 Grass is green with blades, sea blue with waves, sand yellow with dots; colours and places are by chance.
 """
@@ -32,9 +33,10 @@ def picture(name, size, by):
 if __name__ == "__main__":
     folder, n = sys.argv[1], int(sys.argv[2])
     size = int(sys.argv[3]) if len(sys.argv) > 3 else 48
+    more = int(sys.argv[4]) if len(sys.argv) > 4 else 8
     for k, name in enumerate(sorted(BASE)):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         by = random.Random(k)
         for i in range(n):
-            width = size + by.randint(0, 8)
+            width = size + by.randint(0, more)
             open(os.path.join(folder, name, "%s %02d.png" % (name, i)), "wb").write(png(width, width, picture(name, width, by)))

@@ -1,0 +1,393 @@
+/* cortado predict: what a trained net says of pictures, by name, on standard output. The ranks of a
+ * job share the files; rank 0 prints, in the files' order. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/verb.h"
+#include "framework/base/text.h"
+#include "framework/data/image_list.h"
+#include "runtime/run_folder.h"
+#include "serve/net/served.h"
+
+typedef struct predicting {
+    ct_call *call;
+    ct_served *net;
+    ct_pictures *pictures;
+    int64_t n_class, width; /* numbers of a file: one a class, then 1 where it was read */
+    char *const *name;      /* of classes; NULL: they have numbers */
+    const char *measure;    /* "probability", or "score" */
+    char *paths;            /* of all files, each with its NUL */
+    const char **file;
+    int64_t n_file, n_bad;
+    double *row; /* of the files of a round */
+} predicting;
+
+/* How results are written; state between files is the number of those printed. */
+typedef struct format {
+    const char *name;
+    void (*begin)(const predicting *p);
+    void (*add)(const predicting *p, const char *file, const double *row, int64_t printed);
+    void (*end)(void);
+} format;
+
+static int64_t best_of(const predicting *p, const double *row)
+{
+    int64_t best = 0;
+
+    for (int64_t c = 1; c < p->n_class; c++)
+        if (row[c] > row[best]) best = c;
+    return best;
+}
+
+/* The name of a class, or its number, in `room`. */
+static const char *class_name(const predicting *p, int64_t c, char room[24])
+{
+    if (p->name != NULL) return p->name[c];
+    snprintf(room, 24, "%" PRId64, c);
+    return room;
+}
+
+/* ---- CSV, as RFC 4180 has it */
+
+static void put_csv(const char *text)
+{
+    bool plain = (strpbrk(text, ",\"\r\n") == NULL);
+
+    if (plain) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void begin_csv(const predicting *p)
+{
+    printf("file,class,%s\n", p->measure);
+}
+
+static void add_csv(const predicting *p, const char *file, const double *row, int64_t printed)
+{
+    int64_t best = best_of(p, row);
+    char room[24];
+
+    (void)printed;
+    put_csv(file);
+    putchar(',');
+    put_csv(class_name(p, best, room));
+    printf(",%.9g\n", row[best]);
+}
+
+static void end_nothing(void)
+{
+}
+
+/* ---- JSON */
+
+static void put_json(const char *text)
+{
+    ct_text t = { 0 };
+
+    ct_text_add_json(&t, text);
+    fputs((t.text != NULL) ? t.text : "null", stdout);
+    ct_text_destroy(&t);
+}
+
+static void put_number(double v)
+{
+    ct_text t = { 0 };
+
+    ct_text_add_number(&t, v);
+    fputs((t.text != NULL) ? t.text : "null", stdout);
+    ct_text_destroy(&t);
+}
+
+static void begin_json(const predicting *p)
+{
+    char room[24];
+
+    printf("{\"classes\":[");
+    for (int64_t c = 0; c < p->n_class; c++) {
+        if (c > 0) putchar(',');
+        put_json(class_name(p, c, room));
+    }
+    printf("],\"predictions\":[");
+}
+
+static void add_json(const predicting *p, const char *file, const double *row, int64_t printed)
+{
+    int64_t best = best_of(p, row);
+    char room[24];
+
+    printf((printed > 0) ? ",\n{\"file\":" : "\n{\"file\":");
+    put_json(file);
+    printf(",\"class\":");
+    put_json(class_name(p, best, room));
+    printf(",\"%s\":", p->measure);
+    put_number(row[best]);
+    printf(",\"all\":[");
+    for (int64_t c = 0; c < p->n_class; c++) {
+        if (c > 0) putchar(',');
+        put_number(row[c]);
+    }
+    printf("]}");
+}
+
+static void end_json(void)
+{
+    printf("\n]}\n");
+}
+
+/* ---- a table for people */
+
+static void begin_table(const predicting *p)
+{
+    printf("%-11s  %-20s  file\n", p->measure, "class");
+}
+
+static void add_table(const predicting *p, const char *file, const double *row, int64_t printed)
+{
+    int64_t best = best_of(p, row);
+    char room[24];
+
+    (void)printed;
+    printf("%11.4f  %-20s  %s\n", row[best], class_name(p, best, room), file);
+}
+
+static const format formats[] = { { "table", begin_table, add_table, end_nothing },
+                                  { "csv", begin_csv, add_csv, end_nothing },
+                                  { "json", begin_json, add_json, end_json } };
+
+static const format *find_format(const ct_options *o)
+{
+    const char *name = ct_options_text(o, "format");
+    int i = 0;
+
+    while ((name != NULL) && (strcmp(formats[i].name, name) != 0)) i++; /* one of them */
+    return &formats[i];
+}
+
+/* ---- the files */
+
+static ct_status add_path(const char *path, ct_text *paths)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode)) return ct_image_files_add(path, paths);
+    ct_text_add_bytes(paths, path, strlen(path) + 1);
+    return CT_OK;
+}
+
+/* On rank 0. */
+static ct_status collect(const ct_options *o, ct_text *paths)
+{
+    int n = ct_options_n(o, "files");
+
+    if (n == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "cortado predict: give files, or folders of files, behind the "
+                       "options");
+    for (int i = 0; i < n; i++) CT_TRY(add_path(ct_options_entry(o, "files", i, NULL), paths));
+    if (paths->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of files");
+    if (paths->length > 0) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA, "%s: no image in it, expected files *.jpg, *.jpeg or *.png",
+                   ct_options_entry(o, "files", 0, NULL));
+}
+
+static ct_status find_files(predicting *p)
+{
+    ct_job *job = p->call->job;
+    ct_text paths = { 0 };
+    void *text = NULL;
+    size_t size = 0;
+    int64_t n = 0;
+    ct_status status = CT_OK;
+
+    if (job->rank == 0) {
+        status = collect(p->call->options, &paths);
+        text = paths.text;
+        size = paths.length;
+    }
+    status = ct_job_share(job, status);
+    if (status == CT_OK) status = ct_job_broadcast(job, &text, &size);
+    p->paths = text;
+    CT_TRY(status);
+    for (size_t i = 0; i < size; i++) n += (p->paths[i] == '\0');
+    p->file = calloc((size_t)n + 1, sizeof(p->file[0]));
+    if (p->file == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of files");
+    for (const char *at = p->paths; p->n_file < n; at += strlen(at) + 1) p->file[p->n_file++] = at;
+    return CT_OK;
+}
+
+/* ---- the net */
+
+static ct_status take_classes(predicting *p)
+{
+    const ct_net *net = ct_served_whole(p->net);
+    const ct_sample_net *samples = ct_served_samples(p->net);
+    const char *name;
+    const ct_shape *shape = ct_sample_net_output(samples, 0, &name);
+
+    p->n_class = ct_shape_count(shape, 1, -1);
+    p->width = p->n_class + 1;
+    p->measure = ct_sample_net_is_softmax(samples, 0) ? "probability" : "score";
+    if ((shape->ndim < 2) || (shape->dim[1] != p->n_class))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "output \"%s\" of net \"%s\" has shape %s: expected a number for each class "
+                       "of a picture",
+                       name, net->name, ct_shape_str(shape).text);
+    if ((net->n_class_name != 0) && (net->n_class_name != p->n_class))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "net \"%s\" has %" PRId64 " class_name, expected %" PRId64
+                       ", one for each class",
+                       net->name, net->n_class_name, p->n_class);
+    if (net->n_class_name > 0) p->name = net->class_name;
+    return CT_OK;
+}
+
+static ct_status open_net(predicting *p)
+{
+    const ct_options *o = p->call->options;
+    ct_served_options options = { .model = ct_options_text(o, "model"),
+                                  .weights = ct_options_text(o, "weights") };
+
+    if ((options.model == NULL) || (options.weights == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --run=DIR, or --model=FILE and "
+                                      "--weights=FILE");
+    CT_TRY(ct_served_open(&options, &p->net));
+    if (ct_served_samples(p->net) == NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: the net takes tokens, and no pictures; cortado generate goes on with "
+                       "texts",
+                       options.model);
+    CT_TRY(ct_served_make_pictures(p->net, &p->pictures));
+    if (p->pictures == NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: the net's Input has neither 1 nor 3 channels, so it takes no pictures",
+                       options.model);
+    return take_classes(p);
+}
+
+/* ---- a round: as many files for each rank as a batch has */
+
+static ct_status read_picture(const predicting *p, const char *path, float *to)
+{
+    char *data = NULL;
+    size_t size = 0;
+    ct_why why;
+    ct_status status;
+
+    CT_TRY(ct_file_read(path, &data, &size));
+    status = ct_pictures_read(p->pictures, data, size, to, &why);
+    free(data);
+    if ((status == CT_OK) || (status == CT_ERR_NOMEM)) return status;
+    return CT_FAIL(status, "%s: %s", path, why.text);
+}
+
+/* Files [first, first + n) into rows. */
+static ct_status run_files(predicting *p, int64_t first, int64_t n, double *row)
+{
+    ct_sample_net *s = ct_served_samples(p->net);
+    int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1), good = 0;
+    float *values = malloc((size_t)(n * each) * sizeof(float) + 1), *to;
+    ct_status *read = calloc((size_t)n + 1, sizeof(*read)), status;
+    const float *out;
+
+    if ((values == NULL) || (read == NULL)) {
+        free(values);
+        free(read);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", n);
+    }
+#pragma omp parallel for schedule(dynamic, 1)
+    for (int64_t i = 0; i < n; i++)
+        read[i] = read_picture(p, p->file[first + i], values + i * each);
+    for (int64_t i = 0; i < n; i++) good += (read[i] == CT_OK);
+    status = (good > 0) ? ct_sample_net_begin(s, good, &to) : CT_OK;
+    for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
+        if (read[i] != CT_OK) continue;
+        memcpy(to, values + i * each, (size_t)each * sizeof(float));
+        to += each;
+    }
+    if ((status == CT_OK) && (good > 0)) status = ct_sample_net_run(s);
+    out = (good > 0) ? ct_sample_net_rows(s, 0) : NULL;
+    for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
+        if (read[i] != CT_OK) continue;
+        for (int64_t c = 0; c < p->n_class; c++) row[i * p->width + c] = (double)*out++;
+        row[i * p->width + p->n_class] = 1.0;
+    }
+    free(values);
+    free(read);
+    return status;
+}
+
+/* Rank r has the r-th run of `most` files. The others' rows are 0, so the sum has all. */
+static ct_status run_round(predicting *p, int64_t first, int64_t n)
+{
+    const ct_group *g = &p->call->job->group.job;
+    int64_t most = ct_sample_net_most(ct_served_samples(p->net)), own = g->rank * most, mine;
+
+    memset(p->row, 0, (size_t)(n * p->width) * sizeof(p->row[0]));
+    mine = (n - own < most) ? n - own : most;
+    if (mine > 0) CT_TRY(run_files(p, first + own, mine, p->row + own * p->width));
+    return ct_group_sum(g, p->row, (int)(n * p->width));
+}
+
+static ct_status predict(predicting *p)
+{
+    const format *f = find_format(p->call->options);
+    bool speaks = (p->call->job->rank == 0);
+    int64_t most = ct_sample_net_most(ct_served_samples(p->net)), printed = 0;
+    int64_t round = most * p->call->job->size;
+
+    p->row = malloc((size_t)(round * p->width) * sizeof(p->row[0]));
+    if (p->row == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", round);
+    if (speaks) f->begin(p);
+    for (int64_t first = 0; first < p->n_file; first += round) {
+        int64_t n = (p->n_file - first < round) ? p->n_file - first : round;
+
+        CT_TRY(run_round(p, first, n));
+        for (int64_t i = 0; i < n; i++) {
+            const double *row = p->row + i * p->width;
+
+            if (row[p->n_class] != 1.0)
+                p->n_bad++;
+            else if (speaks)
+                f->add(p, p->file[first + i], row, printed++);
+        }
+    }
+    if (speaks) f->end();
+    if (speaks && ((fflush(stdout) != 0) || ferror(stdout)))
+        return CT_FAIL(CT_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+    return CT_OK;
+}
+
+ct_status ct_verb_predict(ct_call *call)
+{
+    predicting p = { .call = call };
+    ct_status status = ct_run_folder_take(call, CT_RUN_DEPLOY);
+
+    if (status == CT_OK)
+        status = ct_job_threads(call->job, (int)ct_options_count(call->options, "threads", 0));
+    if (status == CT_OK) status = ct_job_connect(call->job, "auto");
+    if (status == CT_OK) status = find_files(&p);
+    if (status == CT_OK) status = open_net(&p);
+    if (status == CT_OK) status = predict(&p);
+    if ((status == CT_OK) && (p.n_bad > 0))
+        status = CT_FAIL(CT_ERR_DATA, "%" PRId64 " of %" PRId64 " files could not be read", p.n_bad,
+                         p.n_file);
+    free(p.row);
+    ct_pictures_destroy(p.pictures);
+    ct_served_close(p.net);
+    free(p.file);
+    free(p.paths);
+    return status;
+}
