@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "serve/schedule/growth.h"
+#include "serve/schedule/outlook.h"
 
 typedef enum {
     FREE,
@@ -28,8 +29,9 @@ typedef struct slot {
     bool running, cancelled;
     int64_t run, made; /* tokens that have run, or that its replica is thought to have; new ones */
     double arrival_s;
-    int replica;  /* a sequence's, from when it is given to one */
-    int64_t turn; /* counts up with every use of the slot */
+    ct_outlook expected; /* when it came */
+    int replica;         /* a sequence's, from when it is given to one */
+    int64_t turn;        /* counts up with every use of the slot */
 } slot;
 
 /* A list of slots in the order in which they came. */
@@ -56,6 +58,7 @@ struct ct_scheduler {
     int at_once, n_running; /* batches: that may run, and do                    */
     double sum_ends;        /* of those that run: when they end, as the costs say */
     ct_growth growth;
+    ct_lateness late[2]; /* of whole requests, of sequences */
     bool draining;
     ct_scheduler_stats stats;
     /* PADDED: waiting requests by length, and room for ct_group_lengths() */
@@ -337,12 +340,22 @@ int ct_scheduler_waiting(const ct_scheduler *s)
     return s->waiting.n;
 }
 
+/* Seconds of a token of a prompt or a whole request, in full batches of all replicas: steps have
+ * their share of each. */
+static double token_s(const ct_scheduler *s)
+{
+    int64_t budget = budget_of(s), steps = 0;
+
+    for (int k = 0; k < s->begun.n; k++) steps += (s->slot[s->begun.at[k]].state == STEPS);
+    return ct_batch_cost_s(&s->cost, budget) / ((double)budget * s->at_once - (double)steps);
+}
+
 /* Until the prompts and whole requests have run that are there, as if they were shared out evenly.
  */
 static double prompts_s(const ct_scheduler *s, double now)
 {
-    int64_t tokens = 0, budget = budget_of(s);
     double running = fmax(0, s->sum_ends - s->n_running * now);
+    int64_t tokens = 0;
 
     for (int k = 0; k < s->waiting.n; k++) tokens += rest_of(&s->slot[s->waiting.at[k]]);
     for (int k = 0; k < s->begun.n; k++) {
@@ -350,8 +363,7 @@ static double prompts_s(const ct_scheduler *s, double now)
 
         if (r->state == PROMPT) tokens += rest_of(r);
     }
-    return (running + (double)tokens * (ct_batch_cost_s(&s->cost, budget) / (double)budget)) /
-           s->at_once;
+    return running / s->at_once + (double)tokens * token_s(s);
 }
 
 /* Lanes for sequences, of all replicas, as far as the cache has room for such ones; the time of a
@@ -405,22 +417,29 @@ double ct_scheduler_backlog_s(ct_scheduler *s, double now)
     return prompts_s(s, now) + s->growth.last * step_s;
 }
 
-/* From when its turn comes until it has ended: its prompt, which waits for room in the cache, and
- * the tokens that are expected of it. */
-static double sequence_s(ct_scheduler *s, const ct_request *request, double step_s)
+/* Whether it is likely to end in time behind what takes wait_s. A sequence waits for room in the
+ * cache, too, and then grows by the tokens that are expected of it. */
+static bool keeps_deadline(ct_scheduler *s, const ct_request *request, double now, double wait_s,
+                           double step_s, ct_outlook *o)
 {
-    double batches = ct_growth_expect(&s->growth, request->most_new, 0);
-    double until = ct_growth_free(&s->growth);
+    bool grows = (request->most_new > 0);
+    double made = 1;
 
-    ct_growth_add(&s->growth, batches);
-    return ct_batch_cost_s(&s->cost, request->tokens) + (until + batches - 1) * step_s;
+    *o = (ct_outlook){ .own_s = ct_batch_cost_s(&s->cost, request->tokens), .wait_s = wait_s };
+    if (grows) {
+        o->own_step_s = ct_batch_cost_s(&s->cost, 1);
+        o->step_s = step_s - o->own_step_s;
+        o->wait_s += ct_growth_free(&s->growth) * step_s;
+        made = ct_growth_expect(&s->growth, request->most_new, 0);
+        ct_growth_add(&s->growth, made);
+    }
+    return now + ct_outlook_most_s(o, &s->late[grows], made) <= request->deadline_s;
 }
 
+/* The outlooks go into the slots that they would get. */
 static ct_admission judge(ct_scheduler *s, const ct_request *request, int n, double now)
 {
-    int64_t budget = budget_of(s);
-    double start = now + prompts_s(s, now), step_s = 0;
-    double token_s = ct_batch_cost_s(&s->cost, budget) / ((double)budget * s->at_once);
+    double wait_s = prompts_s(s, now), each_s = token_s(s), step_s = 0;
 
     for (int i = 0; i < n; i++)
         if (too_long(s, &request[i])) return CT_REFUSED_LONG;
@@ -431,11 +450,11 @@ static ct_admission judge(ct_scheduler *s, const ct_request *request, int n, dou
         fill_lanes(s);
     }
     for (int i = 0; i < n; i++) {
-        double own_s = (request[i].most_new > 0) ? sequence_s(s, &request[i], step_s)
-                                                 : ct_batch_cost_s(&s->cost, request[i].tokens);
+        slot *r = &s->slot[s->unused.at[s->unused.n - 1 - i]];
 
-        if (start + own_s > request[i].deadline_s) return CT_REFUSED_LATE;
-        start += (double)request[i].tokens * token_s;
+        if (!keeps_deadline(s, &request[i], now, wait_s, step_s, &r->expected))
+            return CT_REFUSED_LATE;
+        wait_s += (double)request[i].tokens * each_s;
     }
     return CT_ADMITTED;
 }
@@ -499,6 +518,21 @@ bool ct_scheduler_is_idle(const ct_scheduler *s)
 
 /* ---- the next batch */
 
+/* A request is over, or too late: what that says of others' outlooks. */
+static void learn(ct_scheduler *s, const slot *r, double now)
+{
+    double made = (double)((r->made > 1) ? r->made : 1);
+
+    ct_lateness_note(&s->late[is_sequence(r)], &r->expected, made, now - r->arrival_s,
+                     ct_batch_cost_s(&s->cost, budget_of(s)));
+}
+
+static void give_up(ct_scheduler *s, int i, double now)
+{
+    learn(s, &s->slot[i], now);
+    end(s, i, CT_OUTCOME_EXPIRED);
+}
+
 /* Ends what cannot be in time even alone, from now on. */
 static void expire(ct_scheduler *s, double now)
 {
@@ -507,7 +541,7 @@ static void expire(ct_scheduler *s, double now)
         const slot *r = &s->slot[i];
 
         if (now + ct_batch_cost_s(&s->cost, r->request.tokens) > r->request.deadline_s)
-            end(s, i, CT_OUTCOME_EXPIRED);
+            give_up(s, i, now);
         else
             k++;
     }
@@ -516,7 +550,7 @@ static void expire(ct_scheduler *s, double now)
         const slot *r = &s->slot[i];
 
         if (!r->running && (now >= r->request.deadline_s))
-            end(s, i, CT_OUTCOME_EXPIRED);
+            give_up(s, i, now);
         else
             k++;
     }
@@ -863,22 +897,22 @@ bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *w
 }
 
 /* What a batch did to one of its requests. */
-static void advance(ct_scheduler *s, const ct_slice *c, int i)
+static void advance(ct_scheduler *s, const ct_slice *c, int i, double now)
 {
     slot *r = &s->slot[i];
 
     r->running = false;
     r->run += c->n;
-    if (!is_sequence(r)) {
-        end(s, i, CT_OUTCOME_DONE);
-        return;
+    if (is_sequence(r)) {
+        if (!c->step) s->replica[r->replica].prompt -= c->n;
+        if (!c->last) return;
+        r->state = STEPS;
+        r->made++;
+        s->stats.made++;
+        if (!c->ended && (r->made < r->request.most_new)) return;
     }
-    if (!c->step) s->replica[r->replica].prompt -= c->n;
-    if (!c->last) return;
-    r->state = STEPS;
-    r->made++;
-    s->stats.made++;
-    if (c->ended || (r->made == r->request.most_new)) end(s, i, CT_OUTCOME_DONE);
+    learn(s, r, now);
+    end(s, i, CT_OUTCOME_DONE);
 }
 
 void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, bool failed)
@@ -896,7 +930,7 @@ void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, b
         else if (s->slot[i].cancelled)
             end(s, i, CT_OUTCOME_CANCELLED);
         else
-            advance(s, c, i);
+            advance(s, c, i, now);
     }
 }
 

@@ -74,8 +74,9 @@ typedef int64_t ct_request_id;
 typedef enum {
     CT_ADMITTED,
     CT_REFUSED_FULL,    /* as many wait as may                                            */
-    CT_REFUSED_LATE,    /* by what is in front of it, and what is expected of it, it would
-                         * miss its deadline                                              */
+    CT_REFUSED_LATE,    /* by what is in front of it, what is expected of it, and how far
+                         * such expectations were off of late (outlook.h), it would miss
+                         * its deadline                                                   */
     CT_REFUSED_LONG,    /* more tokens than a batch, or the cache, may ever have          */
     CT_REFUSED_DRAINING /* ct_scheduler_drain()                                           */
 } ct_admission;
