@@ -45,7 +45,7 @@ ct_status ct_batch_cost_init(ct_batch_cost *c, int n, const int64_t *tokens, con
                            "more than 0",
                            tokens[i], s[i]);
     }
-    c->n = n;
+    *c = (ct_batch_cost){ .n = n };
     for (int i = 0; i < n; i++) {
         c->tokens[i] = tokens[i];
         c->measured[i] = s[i];
@@ -95,13 +95,13 @@ bool ct_batch_cost_is_short(const ct_batch_cost *c, int64_t most, double limit_s
            ct_batch_cost_has_time(2 * sum, 2 * c->measured[c->n - 1], limit_s);
 }
 
-int64_t ct_batch_cost_knee(const ct_batch_cost *c)
+int64_t ct_batch_cost_knee(const ct_batch_cost *c, double share)
 {
     double best = 0, rate, slope, crossing;
     int i = 0;
 
     for (int k = 0; k < c->n; k++) best = fmax(best, (double)c->tokens[k] / c->s[k]);
-    rate = CT_KNEE_SHARE * best;
+    rate = share * best;
     while ((double)c->tokens[i] / c->s[i] < rate) i++;
     if (i == 0) return c->tokens[0];
     /* t = rate (s0 + slope (t - t0)), in the segment in front of point i */
@@ -130,6 +130,31 @@ void ct_batch_cost_observe(ct_batch_cost *c, int64_t tokens, double s)
         c->measured[i + 1] += f * error;
     }
     fit(c);
+}
+
+/* ---- chunks behind others */
+
+void ct_batch_cost_look_back(ct_batch_cost *c, double behind, double times)
+{
+    const double share = 1.0 / 32;
+    double y = fmin(fmax(times, 0.5), 2); /* a pause of the machine is no slope */
+
+    c->back.weight += share * (1 - c->back.weight);
+    c->back.x += share * (behind - c->back.x);
+    c->back.y += share * (y - c->back.y);
+    c->back.xx += share * (behind * behind - c->back.xx);
+    c->back.xy += share * (behind * y - c->back.xy);
+}
+
+double ct_batch_cost_times(const ct_batch_cost *c, double behind)
+{
+    const double few = 4.0 / 32, far = 256; /* as if so many chunks so far away had said 0 */
+    double variance, covariance;
+
+    if (!(c->back.weight > 0)) return 1;
+    variance = c->back.xx - c->back.x * c->back.x / c->back.weight + few * far * far;
+    covariance = c->back.xy - c->back.x * c->back.y / c->back.weight;
+    return 1 + fmax(0, covariance / variance) * behind;
 }
 
 /* ---- groups */

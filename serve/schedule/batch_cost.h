@@ -5,6 +5,11 @@
  * the first it is that of the first, since a batch reads all weights whatever its size; beyond the
  * last it grows in proportion. Measurements scatter, so what the table says is their isotonic
  * regression: the non-decreasing curve of least squares.
+ *
+ * Attention looks back on all tokens of a text that have run, so a prompt's last chunk takes longer
+ * than its first. By how much, over what the table says, is a linear regression on the tokens
+ * behind, over chunks that ran. The last ones count most, and the slope is held towards 0 while
+ * they are few.
  */
 #ifndef CT_BATCH_COST_H
 #define CT_BATCH_COST_H
@@ -19,12 +24,17 @@
 /** The knee is where a batch has this share of the most tokens/s. Larger batches gain the rest of
  *  it, and each request in them waits longer. */
 #define CT_KNEE_SHARE 0.95
+/** The knee for chunks of prompts beside texts that grow, whose next tokens wait for them. */
+#define CT_CHUNK_SHARE 0.9
 
 typedef struct ct_batch_cost {
     int n;
     int64_t tokens[CT_BATCH_COST_POINTS];  /* ascending, > 0                       */
     double measured[CT_BATCH_COST_POINTS]; /* seconds: the mean that batches move  */
     double s[CT_BATCH_COST_POINTS];        /* their isotonic regression            */
+    struct {
+        double weight, x, y, xx, xy; /* means over chunks: x tokens behind, y times the table's */
+    } back;
 } ct_batch_cost;
 
 /** CT_ERR_ARG, logged: no points, too many, not ascending, or a time that is none. */
@@ -37,13 +47,18 @@ bool ct_batch_cost_has_time(double spent_s, double last_s, double limit_s);
 /** Whether such a measurement, for batches of at most `most` tokens, would have had time for more,
  *  had it taken twice as long for each: something else slowed it. */
 bool ct_batch_cost_is_short(const ct_batch_cost *c, int64_t most, double limit_s);
-/** The least tokens with CT_KNEE_SHARE of the best tokens/s of the table. */
-int64_t ct_batch_cost_knee(const ct_batch_cost *c);
+/** The least tokens with that share of the best tokens/s of the table. */
+int64_t ct_batch_cost_knee(const ct_batch_cost *c, double share);
 /** A batch of so many tokens took s. The points beside it move an eighth of the way; a time beyond
  *  twice or half of what was expected counts as that, so that a pause of the machine changes
  * little.
  */
 void ct_batch_cost_observe(ct_batch_cost *c, int64_t tokens, double s);
+/** A batch with a chunk took so many times what the table says; each of its tokens looked back on
+ *  `behind` of other batches, in the mean. */
+void ct_batch_cost_look_back(ct_batch_cost *c, double behind, double times);
+/** How many times as long as the table says a batch then takes, >= 1. */
+double ct_batch_cost_times(const ct_batch_cost *c, double behind);
 
 /* ---- Which requests of unlike lengths are padded to one, so that all of them take
  * the least time together.

@@ -301,7 +301,7 @@ bool ct_scheduler_take_ended(ct_scheduler *s, void **what_p, ct_outcome *outcome
 
 static int64_t budget_of(const ct_scheduler *s)
 {
-    int64_t b = (s->o.budget > 0) ? s->o.budget : ct_batch_cost_knee(&s->cost);
+    int64_t b = (s->o.budget > 0) ? s->o.budget : ct_batch_cost_knee(&s->cost, CT_KNEE_SHARE);
     int64_t least = 2 * (int64_t)s->o.most_sequences;
     int64_t most = s->o.most_tokens - (s->o.mixed ? s->o.most_sequences : 0);
 
@@ -570,6 +570,19 @@ static void add(ct_scheduler *s, ct_serve_batch *b, int i, int64_t n, bool step)
     if (is_sequence(r)) s->replica[r->replica].n_running++;
     b->n_step += step;
     b->tokens += n;
+    if (!step) b->behind += n * r->run;
+}
+
+static int count_steps(const ct_scheduler *s, int replica)
+{
+    int n = 0;
+
+    for (int k = 0; k < s->begun.n; k++) {
+        const slot *r = &s->slot[s->begun.at[k]];
+
+        n += (r->state == STEPS) && (r->replica == replica);
+    }
+    return n;
 }
 
 static void add_steps(ct_scheduler *s, ct_serve_batch *b)
@@ -649,7 +662,8 @@ static bool begin(ct_scheduler *s, int i)
 /* Where a batch is filled: what it may still take, and by when its requests want it. */
 typedef struct filling {
     int64_t room;
-    int n_whole; /* requests that are not steps */
+    double limit_s; /* INFINITY: no text waits for its next token */
+    int n_whole;    /* requests that are not steps */
     double deadline_s;
     bool others;  /* more than one wants room */
     bool blocked; /* a sequence cannot begin yet: no later one begins before it */
@@ -661,6 +675,43 @@ static bool in_time(const ct_scheduler *s, const ct_serve_batch *b, const fillin
     return now + ct_batch_cost_s(&s->cost, b->tokens + n) <= fmin(f->deadline_s, deadline);
 }
 
+static double expect_s(const ct_scheduler *s, int64_t tokens, int64_t behind)
+{
+    double each = (tokens > 0) ? (double)behind / (double)tokens : 0;
+
+    return ct_batch_cost_s(&s->cost, tokens) * ct_batch_cost_times(&s->cost, each);
+}
+
+/* How long a batch may take while so many texts wait for their next tokens. */
+static double limit_of(const ct_scheduler *s, int n_step)
+{
+    const double least = 2, most = 8;
+    double steps_s = ct_batch_cost_s(&s->cost, n_step);
+    double knee_s = ct_batch_cost_s(&s->cost, ct_batch_cost_knee(&s->cost, CT_CHUNK_SHARE));
+
+    if (n_step == 0) return INFINITY;
+    if (s->o.budget > 0) return ct_batch_cost_s(&s->cost, budget_of(s));
+    return fmax(least * steps_s, fmin(knee_s, most * steps_s));
+}
+
+/* How many of n tokens more, behind `run` of their sequence, keep to the limit; at least 0. */
+static int64_t within_limit(const ct_scheduler *s, const ct_serve_batch *b, const filling *f,
+                            int64_t run, int64_t n)
+{
+    int64_t least = 0;
+
+    if (isinf(f->limit_s)) return n;
+    while (least < n) {
+        int64_t some = least + (n - least + 1) / 2;
+
+        if (expect_s(s, b->tokens + some, b->behind + some * run) <= f->limit_s)
+            least = some;
+        else
+            n = some - 1;
+    }
+    return least;
+}
+
 /* In a batch of that replica. */
 static bool wants_room(const slot *r, int replica)
 {
@@ -668,27 +719,39 @@ static bool wants_room(const slot *r, int replica)
            (!is_sequence(r) || (r->replica == replica));
 }
 
+/* Of a prompt, how many tokens; the first of a batch has one at least. */
+static int64_t chunk_of(const ct_scheduler *s, const ct_serve_batch *b, const filling *f,
+                        const slot *r)
+{
+    int64_t most = f->others ? (f->room + 1) / 2 : f->room, n = rest_of(r);
+
+    if (n > most) n = most;
+    if (n < 1) return 0;
+    n = within_limit(s, b, f, r->run, n);
+    return ((n < 1) && (f->n_whole == 0)) ? 1 : n;
+}
+
 /* Adds one that waits, or a chunk of it; false: not now. */
 static bool offer(ct_scheduler *s, ct_serve_batch *b, filling *f, int i, double now)
 {
     slot *r = &s->slot[i];
-    int64_t n = rest_of(r), most;
+    int64_t n = rest_of(r);
     bool oldest = (f->n_whole == 0);
 
     if (!wants_room(r, b->replica) || (f->n_whole >= s->o.most_count)) return false;
     if (!is_sequence(r)) {
-        if (!oldest && ((n > f->room) || !in_time(s, b, f, r->request.deadline_s, n, now)))
+        if (!oldest && ((n > f->room) || (within_limit(s, b, f, 0, n) < n) ||
+                        !in_time(s, b, f, r->request.deadline_s, n, now)))
             return false;
         f->deadline_s = fmin(f->deadline_s, r->request.deadline_s);
     } else {
-        most = f->others ? (f->room + 1) / 2 : f->room;
-        if (n > most) n = most;
+        n = chunk_of(s, b, f, r);
         if ((n < 1) || (!oldest && !in_time(s, b, f, INFINITY, n, now))) return false;
         if (r->state == WAITING) {
             if (f->blocked) return false;
             f->blocked = !begin(s, i);
             if (f->blocked) return false;
-            if (rest_of(r) < n) n = rest_of(r);
+            n = chunk_of(s, b, f, r); /* the cache may have more of it by now, or less */
         }
     }
     add(s, b, i, n, false);
@@ -707,10 +770,12 @@ static void extend_chunks(const ct_scheduler *s, ct_serve_batch *b, filling *f, 
 
         if (c->step || (more == 0)) continue;
         if (more > f->room) more = f->room;
-        if (!in_time(s, b, f, INFINITY, more, now)) return;
+        more = within_limit(s, b, f, c->first, more);
+        if ((more == 0) || !in_time(s, b, f, INFINITY, more, now)) return;
         c->n += more;
         c->last = (c->first + c->n == r->request.tokens);
         b->tokens += more;
+        b->behind += more * c->first;
         f->room -= more;
     }
 }
@@ -732,7 +797,9 @@ static int64_t share_of(const ct_scheduler *s, int64_t room)
  * list, all others in another; both are in that order. */
 static void add_arrivals(ct_scheduler *s, ct_serve_batch *b, double now)
 {
-    filling f = { .room = share_of(s, room_of(s)) - b->tokens, .deadline_s = INFINITY };
+    filling f = { .room = share_of(s, room_of(s)) - b->tokens,
+                  .limit_s = limit_of(s, count_steps(s, b->replica)),
+                  .deadline_s = INFINITY };
     int k = 0, wanting = 0;
 
     for (int w = 0; w < s->waiting.n; w++)
@@ -876,7 +943,7 @@ static void leave_queue(ct_scheduler *s, const ct_serve_batch *b)
 bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *wake_p)
 {
     b->n = b->n_step = 0;
-    b->tokens = b->length = 0;
+    b->tokens = b->length = b->behind = 0;
     *wake_p = INFINITY;
     expire(s, now);
     give(s);
@@ -888,7 +955,7 @@ bool ct_scheduler_next(ct_scheduler *s, double now, ct_serve_batch *b, double *w
     if (b->n == 0) return false;
     leave_queue(s, b);
     b->start_s = now;
-    b->expected_s = ct_batch_cost_s(&s->cost, b->tokens);
+    b->expected_s = expect_s(s, b->tokens, b->behind);
     s->sum_ends += now + b->expected_s;
     s->n_running++;
     s->stats.batches++;
@@ -915,9 +982,26 @@ static void advance(ct_scheduler *s, const ct_slice *c, int i, double now)
     end(s, i, CT_OUTCOME_DONE);
 }
 
+/* What it took goes into the table without what chunks take longer behind others. */
+static void learn_costs(ct_scheduler *s, const ct_serve_batch *b, double took_s)
+{
+    double behind = (double)b->behind / (double)b->tokens;
+    double table_s = ct_batch_cost_s(&s->cost, b->tokens);
+    double alone_s = took_s / ct_batch_cost_times(&s->cost, behind);
+    bool has_chunk = false;
+
+    for (int k = 0; k < b->n; k++) {
+        const slot *r = &s->slot[b->slice[k].id % s->n_slot];
+
+        has_chunk |= is_sequence(r) && !b->slice[k].step;
+    }
+    if (has_chunk) ct_batch_cost_look_back(&s->cost, behind, took_s / table_s);
+    ct_batch_cost_observe(&s->cost, b->tokens, alone_s);
+}
+
 void ct_scheduler_finish(ct_scheduler *s, const ct_serve_batch *b, double now, bool failed)
 {
-    if (!failed) ct_batch_cost_observe(&s->cost, b->tokens, now - b->start_s);
+    if (!failed) learn_costs(s, b, now - b->start_s);
     s->sum_ends -= b->start_s + b->expected_s;
     if (--s->n_running == 0) s->sum_ends = 0;
     for (int k = 0; k < b->n; k++) {

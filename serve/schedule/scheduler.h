@@ -24,6 +24,12 @@
  * the time of one batch. Where a net cannot run chunks and steps in one pass (`mixed` false), they
  * take turns, and it is two.
  *
+ * A batch that others' next tokens wait for has a limit of time, too, whatever the budget has
+ * become: that of the knee for chunks, which is less than the budget. It is at most 8 times that of
+ * the steps alone, and at least twice, so that prompts get on. What is expected of a chunk counts
+ * the tokens behind which it runs (batch_cost.h). Where the options say the budget, its time is
+ * the limit.
+ *
  * A sequence grows on one replica, which has its cache. What came first is given to a replica that
  * has room for it, and holds that room from then on; only then the next is given to one. Of several
  * replicas it gets the one with the least to do: what is left of the prompts there, the sequences
@@ -105,6 +111,7 @@ typedef struct ct_serve_batch {
     int replica;    /* that is to run it: the caller's word before ct_scheduler_next() */
     int64_t tokens; /* that the pass computes, padding counted                         */
     int64_t length; /* PADDED: of each sample                                          */
+    int64_t behind; /* tokens that chunks look back on, of each of their tokens        */
     double start_s, expected_s;
 } ct_serve_batch;
 

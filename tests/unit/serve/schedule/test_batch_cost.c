@@ -126,9 +126,11 @@ static void test_cost_between(void **state)
     assert_true(ct_batch_cost_s(&c, 100) == 100);
     assert_true(ct_batch_cost_s(&c, 500) == 500);
     /* 0.95 tokens/s: t = 0.95 (16 + 0.8 (t - 10)), t = 7.6 / 0.24 */
-    assert_int_equal(ct_batch_cost_knee(&c), 32);
+    assert_int_equal(ct_batch_cost_knee(&c, CT_KNEE_SHARE), 32);
+    /* 0.9: t = 7.2 / 0.28 */
+    assert_int_equal(ct_batch_cost_knee(&c, CT_CHUNK_SHARE), 26);
     assert_int_equal(ct_batch_cost_init(&c, 1, tokens, seconds), CT_OK);
-    assert_int_equal(ct_batch_cost_knee(&c), 10);
+    assert_int_equal(ct_batch_cost_knee(&c, CT_KNEE_SHARE), 10);
 }
 
 /* Measurements that fall: the regression by the definition, min over ends of max over starts of
