@@ -13,6 +13,13 @@ void ct_bytes_add_ids(ct_text *to, const int32_t *id, int64_t n)
     if (n > 0) ct_text_add_bytes(to, (const char *)id, (size_t)n * sizeof(*id));
 }
 
+void ct_bytes_add_block(ct_text *to, const ct_text *block)
+{
+    ct_bytes_add_count(to, (int64_t)block->length);
+    if (block->length > 0) ct_text_add_bytes(to, block->text, block->length);
+    to->failed = to->failed || block->failed;
+}
+
 void ct_bytes_take(ct_bytes *b, void *to, size_t n)
 {
     if (b->bad || (n > b->left)) {
@@ -50,6 +57,6 @@ const void *ct_bytes_take_list(ct_bytes *b, int64_t n, size_t each)
 ct_status ct_bytes_check_end(const ct_bytes *b)
 {
     if (!b->bad && (b->left == 0)) return CT_OK;
-    return CT_FAIL(CT_ERR_COMM, "a message between replicas: %s",
+    return CT_FAIL(CT_ERR_COMM, "a message between ranks: %s",
                    b->bad ? "it ends too soon" : "it goes on beyond its end");
 }

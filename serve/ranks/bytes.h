@@ -8,6 +8,12 @@
  *              the ids that are kept                                          (sequences.h)
  *   pieces     what is told, how many; of each: number, whether it wants scores, ids
  *   …answer    of each piece: whether it failed; of each that wants them: scores
+ *   calls      of each: which one, what it says                               (tensor_group.h)
+ *     open     number or -1, capacity, how many ids are kept, ids
+ *     place    number, capacity, pages, ids that are kept
+ *     close    number
+ *     grow     pieces
+ *     work     a block of works
  */
 #ifndef CT_SERVE_BYTES_H
 #define CT_SERVE_BYTES_H
@@ -27,6 +33,8 @@ typedef struct ct_bytes {
 void ct_bytes_add_count(ct_text *to, int64_t v);
 /** Appends n, and id[n]. */
 void ct_bytes_add_ids(ct_text *to, const int32_t *id, int64_t n);
+/** Appends the number of its bytes, and them; failed where that one has. */
+void ct_bytes_add_block(ct_text *to, const ct_text *block);
 
 /** n bytes, to `to`; none where the message is bad. */
 void ct_bytes_take(ct_bytes *b, void *to, size_t n);

@@ -9,32 +9,24 @@
 #include "framework/base/clock.h"
 #include "framework/base/text.h"
 #include "framework/base/thread.h"
+#include "serve/ranks/bytes.h"
 #include "serve/ranks/work_bytes.h"
 
-/* ---- a message: the calls since the last one, each a head and its bytes */
+/* ---- a message: the calls since the last one, as bytes.h has them */
 
 typedef enum {
-    CALL_OPEN,  /* bytes: the ids                                */
-    CALL_CLOSE, /* none                                          */
-    CALL_GROW,  /* a `piece` each, then the ids of all           */
-    CALL_WORK,  /* as ct_work_bytes_ask() has them               */
-    CALL_READ,  /* none, as all that follow: weights are opened, */
-    CALL_TAKE,  /* taken,                                        */
-    CALL_DROP,  /* or not                                        */
+    CALL_OPEN,
+    CALL_PLACE,
+    CALL_CLOSE,
+    CALL_GROW,
+    CALL_WORK,
+    CALL_READ, /* weights are opened, */
+    CALL_TAKE, /* taken,              */
+    CALL_DROP, /* or not              */
     CALL_END
 } call;
 
-typedef struct head {
-    int64_t call;
-    int64_t slot; /* of OPEN: -1: there was no room; of CLOSE */
-    int64_t n;    /* ids of OPEN, pieces of GROW              */
-    int64_t capacity, kept;
-    uint64_t size; /* of the bytes */
-} head;
-
-typedef struct piece {
-    int64_t slot, n, wants;
-} piece;
+enum { NO_ROOM = -1 }; /* in place of a number: a sequence that nobody has */
 
 /* The next token of a few texts has room in it. */
 enum { FIRST = 2048 };
@@ -143,21 +135,15 @@ static ct_status must(ct_group_leader *l, ct_status status)
     return status;
 }
 
-/* With the lock held. */
-static void add_call(ct_group_leader *l, const head *h, const void *data)
-{
-    ct_text_add_bytes(&l->calls, (const char *)h, sizeof(*h));
-    if (h->size > 0) ct_text_add_bytes(&l->calls, data, (size_t)h->size);
-}
-
-/* Sends what waits, and this call behind it; who talks. */
-static ct_status hand_on(ct_group_leader *l, const head *h, const void *data)
+/* Sends what waits, and this call behind it, with what it says; who talks. */
+static ct_status hand_on(ct_group_leader *l, call what, const ct_text *body)
 {
     ct_status status;
     ct_text calls;
 
     (void)pthread_mutex_lock(&l->lock);
-    add_call(l, h, data);
+    ct_bytes_add_count(&l->calls, what);
+    if (body != NULL) ct_text_add_bytes(&l->calls, body->text, body->length);
     calls = l->calls;
     l->calls = (ct_text){ 0 };
     (void)pthread_mutex_unlock(&l->lock);
@@ -170,16 +156,18 @@ static ct_status hand_on(ct_group_leader *l, const head *h, const void *data)
 static ct_status work(ct_group_leader *l, ct_work_kind kind, ct_work *const *each, int n)
 {
     const ct_served_model *own = l->o.own;
-    ct_text body = { 0 };
+    ct_text asked = { 0 }, body = { 0 };
     ct_status status;
 
-    ct_work_bytes_ask(own, kind, each, n, &body);
+    ct_work_bytes_ask(own, kind, each, n, &asked);
+    ct_bytes_add_block(&body, &asked);
+    ct_text_destroy(&asked);
     if (body.failed) {
         ct_text_destroy(&body);
         return CT_FAIL(CT_ERR_NOMEM, "no memory to hand on %d requests", n);
     }
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, &(head){ .call = CALL_WORK, .size = body.length }, body.text);
+    status = hand_on(l, CALL_WORK, &body);
     if (status == CT_OK)
         status = must(l, ((kind == CT_WORK_EMBED) ? own->embed : own->infer)(own->ctx, each, n));
     (void)pthread_mutex_unlock(&l->talk);
@@ -238,18 +226,39 @@ static ct_status open_slot(ct_group_leader *l, const int32_t *id, int64_t n, int
     s->own = NULL;
     *kept_p = 0;
     status = own->open(own->ctx, id, n, capacity, &s->own, kept_p);
-    if (status == CT_OK)
-        add_call(l,
-                 &(head){ .call = CALL_OPEN,
-                          .slot = (s->own != NULL) ? s->number : -1,
-                          .n = n,
-                          .capacity = capacity,
-                          .kept = *kept_p,
-                          .size = (uint64_t)n * sizeof(*id) },
-                 id);
+    if (status == CT_OK) {
+        ct_bytes_add_count(&l->calls, CALL_OPEN);
+        ct_bytes_add_count(&l->calls, (s->own != NULL) ? s->number : NO_ROOM);
+        ct_bytes_add_count(&l->calls, capacity);
+        ct_bytes_add_count(&l->calls, *kept_p);
+        ct_bytes_add_ids(&l->calls, id, n);
+    }
     *s_p = (s->own != NULL) ? s : NULL;
     if (*s_p == NULL) drop_slot(l, s);
     return status;
+}
+
+/* One that cannot be placed here is none, and the others hear nothing of it. */
+static ct_status place_slot(ct_group_leader *l, const ct_sequence_place *at, slot **s_p)
+{
+    const ct_served_model *own = l->o.own;
+    slot *s = take_slot(l);
+    ct_status status;
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sequence");
+    s->own = NULL;
+    status = own->place(own->ctx, at, &s->own);
+    if (status != CT_OK) {
+        drop_slot(l, s);
+        return status;
+    }
+    ct_bytes_add_count(&l->calls, CALL_PLACE);
+    ct_bytes_add_count(&l->calls, s->number);
+    ct_bytes_add_count(&l->calls, at->capacity);
+    ct_bytes_add_ids(&l->calls, at->page, at->n_page);
+    ct_bytes_add_ids(&l->calls, at->id, at->kept);
+    *s_p = s;
+    return CT_OK;
 }
 
 static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t capacity,
@@ -266,6 +275,19 @@ static ct_status open_sequence(void *ctx, const int32_t *id, int64_t n, int64_t 
     return status;
 }
 
+static ct_status place_sequence(void *ctx, const ct_sequence_place *at, void **sequence_p)
+{
+    ct_group_leader *l = ctx;
+    slot *s = NULL;
+    ct_status status;
+
+    (void)pthread_mutex_lock(&l->lock);
+    status = place_slot(l, at, &s);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (status == CT_OK) *sequence_p = s;
+    return status;
+}
+
 static void close_sequence(void *ctx, void *sequence)
 {
     ct_group_leader *l = ctx;
@@ -273,7 +295,8 @@ static void close_sequence(void *ctx, void *sequence)
 
     (void)pthread_mutex_lock(&l->lock);
     l->o.own->close(l->o.own->ctx, s->own);
-    add_call(l, &(head){ .call = CALL_CLOSE, .slot = s->number }, NULL);
+    ct_bytes_add_count(&l->calls, CALL_CLOSE);
+    ct_bytes_add_count(&l->calls, s->number);
     drop_slot(l, s);
     (void)pthread_mutex_unlock(&l->lock);
 }
@@ -288,13 +311,12 @@ static int64_t peek(void *ctx, const int32_t *id, int64_t n)
 
 static void add_pieces(const ct_work_piece *all, int n, ct_text *to)
 {
+    ct_bytes_add_count(to, n);
     for (int i = 0; i < n; i++) {
-        piece p = { ((const slot *)all[i].sequence)->number, all[i].n, all[i].wants };
-
-        ct_text_add_bytes(to, (const char *)&p, sizeof(p));
+        ct_bytes_add_count(to, ((const slot *)all[i].sequence)->number);
+        ct_bytes_add_count(to, all[i].wants);
+        ct_bytes_add_ids(to, all[i].id, all[i].n);
     }
-    for (int i = 0; i < n; i++)
-        ct_text_add_bytes(to, (const char *)all[i].id, (size_t)all[i].n * sizeof(*all[i].id));
 }
 
 static ct_status grow(void *ctx, ct_work_piece *all, int n)
@@ -311,7 +333,7 @@ static ct_status grow(void *ctx, ct_work_piece *all, int n)
     }
     for (int i = 0; i < n; i++) all[i].sequence = ((slot *)all[i].sequence)->own;
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, &(head){ .call = CALL_GROW, .n = n, .size = body.length }, body.text);
+    status = hand_on(l, CALL_GROW, &body);
     if (status == CT_OK) status = must(l, own->grow(own->ctx, all, n));
     (void)pthread_mutex_unlock(&l->talk);
     ct_text_destroy(&body);
@@ -326,7 +348,7 @@ static ct_status read_weights(void *ctx, uint64_t *checksum_p)
     ct_status status;
 
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, &(head){ .call = CALL_READ }, NULL);
+    status = hand_on(l, CALL_READ, NULL);
     ct_comm_lock(l->o.c);
     if (status == CT_OK) status = w->open(w->ctx, checksum_p);
     ct_comm_unlock(l->o.c);
@@ -341,7 +363,7 @@ static void take_weights(void *ctx, bool use)
     ct_status status;
 
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, &(head){ .call = use ? CALL_TAKE : CALL_DROP }, NULL);
+    status = hand_on(l, use ? CALL_TAKE : CALL_DROP, NULL);
     ct_comm_lock(l->o.c);
     if (status == CT_OK) w->take(w->ctx, use);
     ct_comm_unlock(l->o.c);
@@ -360,7 +382,7 @@ static void describe(ct_group_leader *l)
     l->model.close = close_sequence;
     l->model.grow = grow;
     l->model.peek = peek;
-    l->model.place = NULL; /* this rank gives its own pages */
+    l->model.place = place_sequence;
 }
 
 ct_status ct_group_leader_create(const ct_group_leader_options *o, ct_group_leader **l_p)
@@ -414,7 +436,7 @@ ct_status ct_group_leader_end(ct_group_leader *l)
     ct_status status;
 
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, &(head){ .call = CALL_END }, NULL);
+    status = hand_on(l, CALL_END, NULL);
     (void)pthread_mutex_unlock(&l->talk);
     return status;
 }
@@ -430,12 +452,6 @@ typedef struct follower {
     int64_t most_piece;
     bool ends;
 } follower;
-
-/* A call of a message: its head, and its bytes. */
-typedef struct order {
-    head head;
-    const char *data;
-} order;
 
 static ct_status not_alike(const char *what)
 {
@@ -456,32 +472,64 @@ static ct_status make_room(void **all, int64_t *have, int64_t n, size_t each)
     return CT_OK;
 }
 
-/* By the leader's number, where the leader has one that is like it. */
-static ct_status keep_sequence(follower *f, const head *h, void *sequence, int64_t kept)
+/* By the leader's number; closed where it cannot be kept. */
+static ct_status keep_sequence(follower *f, int64_t number, void *sequence)
 {
     void *table = f->sequence;
+    ct_status status = make_room(&table, &f->n_sequence, number + 1, sizeof(*f->sequence));
 
-    if (h->slot < 0) return not_alike("room for sequences");
-    if (kept != h->kept) return not_alike("tokens that are kept");
-    CT_TRY(make_room(&table, &f->n_sequence, h->slot + 1, sizeof(*f->sequence)));
     f->sequence = table;
-    f->sequence[h->slot] = sequence;
-    return CT_OK;
+    if (status == CT_OK)
+        f->sequence[number] = sequence;
+    else
+        f->own->close(f->own->ctx, sequence);
+    return status;
 }
 
-static ct_status follow_open(follower *f, const order *o)
+/* Whether the leader has one that is like it. */
+static ct_status compare_open(const void *sequence, int64_t number, int64_t own_kept, int64_t kept)
 {
-    const head *h = &o->head;
-    int64_t kept = 0;
+    if ((sequence != NULL) != (number >= 0)) return not_alike("room for sequences");
+    return (own_kept == kept) ? CT_OK : not_alike("tokens that are kept");
+}
+
+static ct_status follow_open(follower *f, ct_bytes *b)
+{
+    int64_t number = NO_ROOM, capacity = 0, kept = 0, own_kept = 0, n;
     void *sequence = NULL;
+    const int32_t *id;
     ct_status status;
 
-    CT_TRY(f->own->open(f->own->ctx, (const int32_t *)(const void *)o->data, h->n, h->capacity,
-                        &sequence, &kept));
-    if (sequence == NULL) return (h->slot < 0) ? CT_OK : not_alike("room for sequences");
-    status = keep_sequence(f, h, sequence, kept);
-    if (status != CT_OK) f->own->close(f->own->ctx, sequence);
+    ct_bytes_take(b, &number, sizeof(number));
+    ct_bytes_take(b, &capacity, sizeof(capacity));
+    ct_bytes_take(b, &kept, sizeof(kept));
+    n = ct_bytes_take_count(b, sizeof(*id));
+    id = ct_bytes_take_list(b, n, sizeof(*id));
+    if (b->bad) return ct_bytes_check_end(b);
+    CT_TRY(f->own->open(f->own->ctx, id, n, capacity, &sequence, &own_kept));
+    status = compare_open(sequence, number, own_kept, kept);
+    if (sequence == NULL) return status;
+    if (status == CT_OK) return keep_sequence(f, number, sequence);
+    f->own->close(f->own->ctx, sequence);
     return status;
+}
+
+static ct_status follow_place(follower *f, ct_bytes *b)
+{
+    int64_t number = NO_ROOM;
+    ct_sequence_place at = { .n_page = 0 };
+    void *sequence = NULL;
+
+    ct_bytes_take(b, &number, sizeof(number));
+    ct_bytes_take(b, &at.capacity, sizeof(at.capacity));
+    at.n_page = ct_bytes_take_count(b, sizeof(*at.page));
+    at.page = ct_bytes_take_list(b, at.n_page, sizeof(*at.page));
+    at.kept = ct_bytes_take_count(b, sizeof(*at.id));
+    at.id = ct_bytes_take_list(b, at.kept, sizeof(*at.id));
+    if (number < 0) b->bad = true;
+    if (b->bad) return ct_bytes_check_end(b);
+    CT_TRY(f->own->place(f->own->ctx, &at, &sequence));
+    return keep_sequence(f, number, sequence);
 }
 
 static ct_status sequence_of(const follower *f, int64_t number, void **sequence_p)
@@ -492,61 +540,72 @@ static ct_status sequence_of(const follower *f, int64_t number, void **sequence_
     return CT_OK;
 }
 
-static ct_status follow_close(follower *f, int64_t number)
+static ct_status follow_close(follower *f, ct_bytes *b)
 {
+    int64_t number = NO_ROOM;
     void *sequence = NULL;
 
+    ct_bytes_take(b, &number, sizeof(number));
     CT_TRY(sequence_of(f, number, &sequence));
     f->own->close(f->own->ctx, sequence);
     f->sequence[number] = NULL;
     return CT_OK;
 }
 
-static ct_status follow_grow(follower *f, const order *o)
+static ct_status follow_grow(follower *f, ct_bytes *b)
 {
-    int64_t n = o->head.n;
-    const int32_t *id = (const int32_t *)(const void *)(o->data + (size_t)n * sizeof(piece));
+    int64_t n = ct_bytes_take_count(b, 3 * sizeof(int64_t));
     void *table = f->piece;
 
     CT_TRY(make_room(&table, &f->most_piece, n, sizeof(*f->piece)));
     f->piece = table;
     for (int64_t i = 0; i < n; i++) {
-        piece p;
+        ct_work_piece *p = &f->piece[i];
+        int64_t number = NO_ROOM, wants = 0;
 
-        memcpy(&p, o->data + (size_t)i * sizeof(p), sizeof(p));
-        f->piece[i] = (ct_work_piece){ .id = id, .n = p.n, .wants = (p.wants != 0) };
-        CT_TRY(sequence_of(f, p.slot, &f->piece[i].sequence));
-        id += p.n;
+        ct_bytes_take(b, &number, sizeof(number));
+        ct_bytes_take(b, &wants, sizeof(wants));
+        *p = (ct_work_piece){ .wants = (wants != 0) };
+        p->n = ct_bytes_take_count(b, sizeof(*p->id));
+        p->id = ct_bytes_take_list(b, p->n, sizeof(*p->id));
+        CT_TRY(sequence_of(f, number, &p->sequence));
     }
+    if (b->bad) return ct_bytes_check_end(b);
     return f->own->grow(f->own->ctx, f->piece, (int)n);
 }
 
-static ct_status follow_work(const follower *f, const order *o)
+static ct_status follow_work(const follower *f, ct_bytes *b)
 {
     const ct_served_model *m = f->own;
+    int64_t size = ct_bytes_take_count(b, 1);
+    const char *data = ct_bytes_take_list(b, size, 1);
     ct_works w;
-    ct_status status = ct_works_read(m, o->data, (size_t)o->head.size, &w);
+    ct_status status;
 
+    if (b->bad) return ct_bytes_check_end(b);
+    status = ct_works_read(m, data, (size_t)size, &w);
     if ((status == CT_OK) && (w.kind == CT_WORK_EMBED)) status = m->embed(m->ctx, w.each, w.n);
     if ((status == CT_OK) && (w.kind == CT_WORK_INFER)) status = m->infer(m->ctx, w.each, w.n);
     ct_works_free(&w);
     return status;
 }
 
-static ct_status follow_call(follower *f, const order *o)
+static ct_status follow_call(follower *f, int64_t what, ct_bytes *b)
 {
     const ct_replica_weights *w = f->weights;
     uint64_t sum;
 
-    switch ((call)o->head.call) {
+    switch ((call)what) {
     case CALL_OPEN:
-        return follow_open(f, o);
+        return follow_open(f, b);
+    case CALL_PLACE:
+        return follow_place(f, b);
     case CALL_CLOSE:
-        return follow_close(f, o->head.slot);
+        return follow_close(f, b);
     case CALL_GROW:
-        return follow_grow(f, o);
+        return follow_grow(f, b);
     case CALL_WORK:
-        return follow_work(f, o);
+        return follow_work(f, b);
     case CALL_READ:
         (void)w->open(w->ctx, &sum); /* where it fails all ranks know it, and drop it */
         return CT_OK;
@@ -565,19 +624,15 @@ static ct_status follow_call(follower *f, const order *o)
 
 static ct_status follow_calls(follower *f, const char *data, size_t size)
 {
-    while (size > 0) {
-        order o;
+    ct_bytes b = { data, size, false };
 
-        if (size < sizeof(o.head)) return not_alike("a message that ends too soon");
-        memcpy(&o.head, data, sizeof(o.head));
-        o.data = data + sizeof(o.head);
-        size -= sizeof(o.head);
-        if (o.head.size > size) return not_alike("a message that ends too soon");
-        CT_TRY(follow_call(f, &o));
-        data = o.data + o.head.size;
-        size -= (size_t)o.head.size;
+    while ((b.left > 0) && !b.bad) {
+        int64_t what = -1;
+
+        ct_bytes_take(&b, &what, sizeof(what));
+        if (!b.bad) CT_TRY(follow_call(f, what, &b));
     }
-    return CT_OK;
+    return ct_bytes_check_end(&b);
 }
 
 ct_status ct_group_follow(ct_comm *c, const ct_served_model *own, const ct_replica_weights *w)

@@ -6,6 +6,9 @@
  * same on all ranks, and nothing but the calls travels. Calls that run nothing wait for the next
  * one that does; so there is one message a pass.
  *
+ * A group may be a replica of another one (replicas.h): then its rank 0 obeys, and sequences lie in
+ * the pages that it is told.
+ *
  * Between passes the others sleep, longer and longer. Within one they meet where the net says.
  */
 #ifndef CT_TENSOR_GROUP_H
@@ -28,7 +31,7 @@ typedef struct ct_group_leader_options {
     void *ctx;
 } ct_group_leader_options;
 
-/** On rank 0. CT_ERR_NOMEM, logged. */
+/** On rank 0 of c. CT_ERR_NOMEM, logged. */
 ct_status ct_group_leader_create(const ct_group_leader_options *o, ct_group_leader **l_p);
 void ct_group_leader_destroy(ct_group_leader *l); /* NULL allowed */
 /** To be asked as any model. Passes wait until ct_group_leader_begin(): until then the thread that

@@ -62,6 +62,22 @@ static ct_status open_text(void *ctx, const int32_t *id, int64_t n, int64_t capa
     return CT_OK;
 }
 
+/* Page 13 cannot be had. */
+static ct_status place_text(void *ctx, const ct_sequence_place *at, void **sequence_p)
+{
+    here *h = ctx;
+    text *t = (at->page[0] != 13) ? calloc(1, sizeof(*t)) : NULL;
+
+    if (t == NULL) return CT_ERR_NOMEM;
+    tell(h, (uint64_t)at->capacity);
+    for (int64_t i = 0; i < at->n_page; i++) tell(h, (uint64_t)at->page[i]);
+    for (int64_t i = 0; i < at->kept; i++) tell(h, (uint64_t)at->id[i]);
+    *t = (text){ h, at->n_page };
+    h->n_open++;
+    *sequence_p = t;
+    return CT_OK;
+}
+
 static void close_text(void *ctx, void *sequence)
 {
     here *h = ctx;
@@ -106,7 +122,8 @@ static ct_served_model model_of(here *h)
                               .open = open_text,
                               .close = close_text,
                               .grow = grow,
-                              .peek = peek };
+                              .peek = peek,
+                              .place = place_text };
 }
 
 /* The last rank has none for the second time; all know it. */
@@ -191,6 +208,30 @@ static int texts(const ct_served_model *m)
     return fault;
 }
 
+/* As of a group that is a replica: where texts lie is told. One that cannot lie there is nowhere.
+ */
+static int places(const ct_served_model *m)
+{
+    static const int32_t page[] = { 4, 2, 7 }, id[] = { 9, 8, 7, 6, 5 }, taken[] = { 13 };
+    void *one = NULL, *two = NULL, *three = NULL;
+    int fault = 0;
+
+    fault += MPI_FAULT_UNLESS(m->place(m->ctx, &(ct_sequence_place){ page, 3, id, 5, 48 }, &one) ==
+                              CT_OK);
+    fault += MPI_FAULT_UNLESS(m->place(m->ctx, &(ct_sequence_place){ taken, 1, id, 0, 16 }, &two) ==
+                              CT_ERR_NOMEM);
+    fault += MPI_FAULT_UNLESS(
+        m->place(m->ctx, &(ct_sequence_place){ page, 1, id, 0, 16 }, &three) == CT_OK);
+    if ((one == NULL) || (two != NULL) || (three == NULL)) return fault + 1;
+    ct_work_piece piece[] = { { .sequence = three, .id = id, .n = 3 },
+                              { .sequence = one, .id = id, .n = 5, .wants = true } };
+
+    fault += MPI_FAULT_UNLESS(m->grow(m->ctx, piece, 2) == CT_OK);
+    m->close(m->ctx, one);
+    m->close(m->ctx, three);
+    return fault;
+}
+
 static int weights(const ct_served_model *m, ct_group_leader *l, here *h)
 {
     const ct_replica_weights w = ct_group_leader_weights(l);
@@ -234,6 +275,7 @@ static int be_first(ct_comm *c, const ct_served_model *own, here *h)
     fault += embeds(m, 1);
     fault += embeds(m, LARGE);
     fault += texts(m);
+    fault += places(m);
     fault += weights(m, l, h);
     fault += texts(m);
     fault += MPI_FAULT_UNLESS(ct_group_leader_end(l) == CT_OK);

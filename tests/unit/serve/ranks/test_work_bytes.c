@@ -128,7 +128,7 @@ static void test_bad(void **state)
     assert_int_equal(ct_work_bytes_take_answer(&fake.model, CT_WORK_EMBED, &one, 1, "abc", 3),
                      CT_ERR_COMM);
     log_capture_stop();
-    assert_non_null(strstr(log.error, "a message between replicas: it ends too soon"));
+    assert_non_null(strstr(log.error, "a message between ranks: it ends too soon"));
 }
 
 int main(void)
