@@ -75,7 +75,7 @@ typedef struct said {
     char text[600];
 } said;
 
-ct_status ct_job_agree(ct_comm *c, ct_status mine)
+ct_status ct_job_agree(ct_comm *c, int first_rank, ct_status mine)
 {
     int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
     said s = { .status = (int)mine };
@@ -85,14 +85,14 @@ ct_status ct_job_agree(ct_comm *c, ct_status mine)
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
     CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->mpi));
     if (mine != CT_OK) return mine; /* it has spoken for itself */
-    return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
+    return CT_FAIL((ct_status)s.status, "rank %d says: %s", first_rank + first, s.text);
 }
 
 /* ---- the ranks of a node that share data */
 
 static ct_status agree(void *ctx, ct_status mine)
 {
-    return ct_job_agree(ctx, mine);
+    return ct_job_agree(ctx, 0, mine);
 }
 
 static ct_status acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)

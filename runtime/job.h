@@ -30,8 +30,9 @@ ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_devi
                             ct_group *out);
 void ct_group_mpi_close(ct_group_mpi *g);
 /** As ct_group_agree(), of the first rank that failed; whoever did not fail logs what that one
- * said. Collective over c. */
-ct_status ct_job_agree(ct_comm *c, ct_status mine);
+ * said. first_rank: the job's number of c's rank 0, behind which the others follow. Collective over
+ * c. */
+ct_status ct_job_agree(ct_comm *c, int first_rank, ct_status mine);
 
 /** Whoever needs other ranks asks one of these. Until ct_job_connect() they know rank and size. */
 typedef struct ct_job_groups {

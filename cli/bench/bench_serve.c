@@ -439,7 +439,7 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     if ((b->item == NULL) || (b->id == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " tokens", o.most_tokens);
     if (plan->parallel != NULL) {
-        CT_TRY(ct_divided_net_open(plan->job, plan->parallel, &b->divided));
+        CT_TRY(ct_divided_net_open(plan->job, plan->parallel, false, &b->divided));
         o.division = &b->divided.served;
     }
     o.most_samples = o.most;

@@ -13,8 +13,7 @@ static ct_status open_files(void *ctx, uint64_t *checksum_p)
     status = ct_any_model_accepts(r->model, r->next);
     if (d != NULL) status = d->agree(d->ctx, status);
     CT_TRY(status);
-    *checksum_p = ct_net_checksum(ct_served_whole(r->next), true);
-    return CT_OK;
+    return ct_served_checksum(r->next, checksum_p);
 }
 
 static void take_files(void *ctx, bool use)

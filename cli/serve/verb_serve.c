@@ -59,7 +59,9 @@ typedef struct server {
     ct_any_model *model;
     ct_costs costs;
     ct_watched watched;     /* that model, in a job */
-    ct_divided_net divided; /* with --parallel: rank 0 leads, the others follow */
+    ct_divided_net divided; /* with --parallel                                   */
+    ct_comm *talk;          /* … the ranks of its group, whose first one leads    */
+    ct_comm *firsts;        /* … those of all groups; NULL on the others          */
     ct_group_leader *leader;
     ct_replicas *replicas;
     ct_dispatch *dispatch;
@@ -243,10 +245,21 @@ static bool is_first(const server *s)
     return (s->job == NULL) || (s->job->rank == 0);
 }
 
-/* Ranks whose nets are whole. */
+/* Ranks that run one net. */
+static int count_ranks(const wish *w, const server *s)
+{
+    return (w->parallel != NULL) ? s->divided.n_rank : 1;
+}
+
 static int count_replicas(const wish *w, const server *s)
 {
-    return ((s->job != NULL) && (w->parallel == NULL)) ? s->job->size : 1;
+    return (s->job != NULL) ? s->job->size / count_ranks(w, s) : 1;
+}
+
+/* Those that rank 0 asks: a rank of each replica. */
+static ct_comm *asked(const wish *w, const server *s)
+{
+    return (w->parallel != NULL) ? s->firsts : s->job->comm;
 }
 
 static ct_status set_sequences(const ct_served_model *m, wish *w)
@@ -272,18 +285,18 @@ static ct_status check_file(const ct_options *o, const char *name)
     return CT_FAIL(CT_ERR_IO, "%s=%s: %s", ct_options_place(o, name).text, path, strerror(errno));
 }
 
-/* Rank 0 alone sees texts and keys. Ranks of one net know by the tokenizer that it makes texts. */
+/* Rank 0 alone sees texts and keys. */
 static ct_status open_files(const ct_options *o, wish *w, server *s)
 {
-    bool reads_tokenizer = is_first(s) || (w->parallel != NULL);
     const char *tokenizer = ct_options_text(o, "tokenizer");
     const char *keys = ct_options_text(o, "api_key_file");
 
-    if (reads_tokenizer) CT_TRY(check_file(o, "tokenizer"));
-    if (is_first(s)) CT_TRY(check_file(o, "labels"));
-    if (is_first(s)) CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
-    if ((keys != NULL) && is_first(s)) CT_TRY(ct_api_keys_read(keys, &s->keys));
-    if ((tokenizer != NULL) && reads_tokenizer)
+    if (!is_first(s)) return CT_OK;
+    CT_TRY(check_file(o, "tokenizer"));
+    CT_TRY(check_file(o, "labels"));
+    CT_TRY(ct_costs_open(&s->costs, ct_options_text(o, "plan")));
+    if (keys != NULL) CT_TRY(ct_api_keys_read(keys, &s->keys));
+    if (tokenizer != NULL)
         CT_TRY(ct_tokenizer_open(tokenizer, ct_options_text(o, "pattern"), &s->tokenizer));
     if ((tokenizer != NULL) && (w->chat_template == NULL))
         w->chat = ct_chat_template_find(tokenizer);
@@ -332,10 +345,13 @@ static ct_status agree(server *s, ct_status mine)
 /* Files of one name may be unlike ones on other nodes. */
 static ct_status compare_weights(const wish *w, const server *s)
 {
-    int64_t sum = (int64_t)(ct_net_checksum(ct_served_whole(s->net), true) >> 2);
-    int64_t range[] = { sum, -sum };
+    uint64_t sum;
+    int64_t range[2];
 
     if (count_replicas(w, s) == 1) return CT_OK;
+    CT_TRY(ct_served_checksum(s->net, &sum));
+    range[0] = (int64_t)(sum >> 2);
+    range[1] = -range[0];
     CT_TRY(ct_group_max(&s->job->group.job, range, 2));
     if (range[0] == -range[1]) return CT_OK;
     return CT_FAIL(CT_ERR_DATA, "--weights: the ranks have read weights that differ");
@@ -364,13 +380,13 @@ static void fail_job(void *ctx, ct_status status)
 static ct_status make_model(const wish *w, server *s)
 {
     const ct_served_model *own = ct_any_model_served(s->model);
-    const ct_group_leader_options lead = { .c = s->job->comm,
+    const ct_group_leader_options lead = { .c = s->talk,
                                            .own = own,
                                            .weights = ct_reload_weights(&s->reload),
                                            .fail = fail_job,
                                            .ctx = s };
 
-    if ((w->parallel != NULL) && is_first(s)) {
+    if (s->firsts != NULL) {
         CT_TRY(ct_group_leader_create(&lead, &s->leader));
         own = ct_group_leader_model(s->leader);
         s->reload.own = ct_group_leader_weights(s->leader);
@@ -407,7 +423,9 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
     int n = count_replicas(w, s);
 
     CT_TRY(ct_dispatch_create(model, &w->queue, cost, &s->dispatch));
-    if (n > 1) CT_TRY(ct_replicas_create(s->job->comm, model, wake_main, s, &s->replicas));
+    if (n > 1)
+        CT_TRY(
+            ct_replicas_create(asked(w, s), count_ranks(w, s), model, wake_main, s, &s->replicas));
     for (int r = 1; r < n; r++)
         CT_TRY(ct_dispatch_add_replica(s->dispatch, ct_replicas_model(s->replicas, r)));
     s->reload.dispatch = s->dispatch;
@@ -424,13 +442,16 @@ static const char *why_no_texts(const server *s)
 
 static void tell_ranks(const wish *w, const server *s)
 {
+    int n = count_replicas(w, s), each = count_ranks(w, s);
     char what[64];
 
     if (s->job == NULL) return;
-    if (w->parallel != NULL)
-        (void)snprintf(what, sizeof(what), "One net on %d ranks", s->job->size);
+    if (each == 1)
+        (void)snprintf(what, sizeof(what), "Replicas: %d, one a rank", n);
+    else if (n == 1)
+        (void)snprintf(what, sizeof(what), "One net on %d ranks", each);
     else
-        (void)snprintf(what, sizeof(what), "Replicas: %d, one a rank", s->job->size);
+        (void)snprintf(what, sizeof(what), "Replicas: %d, each one net on %d ranks", n, each);
     CT_INFO("%s. Rank 0, which signals are for: process %d on %s.", what, (int)getpid(),
             s->job->host);
 }
@@ -489,6 +510,8 @@ static void end(server *s)
     ct_any_model_destroy(s->model);
     ct_served_close(s->net);
     ct_divided_net_close(&s->divided);
+    ct_comm_destroy(s->firsts);
+    ct_comm_destroy(s->talk);
     ct_tokenizer_close(s->tokenizer);
     ct_api_keys_destroy(s->keys);
     ct_costs_close(&s->costs);
@@ -541,6 +564,14 @@ static ct_status wait_for_end(const wish *w, server *s, const sigset_t *waited)
     return CT_OK;
 }
 
+static ct_status end_group(const wish *w, server *s)
+{
+    if (s->leader == NULL) return CT_OK;
+    ct_watchdog_beat(s->job->watchdog, "the end of the group");
+    ct_watchdog_limit(s->job->watchdog, w->watchdog_s);
+    return ct_group_leader_end(s->leader);
+}
+
 static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
                              const ct_batch_cost *cost)
 {
@@ -560,21 +591,21 @@ static ct_status serve_first(const wish *w, server *s, const sigset_t *waited,
     if ((s->replicas == NULL) && (s->leader == NULL)) return CT_OK;
     end_by_signals(waited);
     if (s->replicas != NULL) CT_TRY(ct_replicas_end(s->replicas, w->watchdog_s));
-    if (s->leader == NULL) return CT_OK;
-    ct_watchdog_beat(s->job->watchdog, "the end of the group");
-    ct_watchdog_limit(s->job->watchdog, w->watchdog_s);
-    return ct_group_leader_end(s->leader);
+    return end_group(w, s);
 }
 
 /* The other ranks leave signals to rank 0, which ends them. */
 static ct_status serve_other(const wish *w, server *s)
 {
-    const ct_replica_weights weights = ct_reload_weights(&s->reload);
+    const ct_replica_weights own = ct_reload_weights(&s->reload);
 
     CT_TRY(ct_job_share(s->job, CT_OK));
     s->divided.repeats = true;
-    if (w->parallel != NULL) return ct_group_follow(s->job->comm, &s->watched.model, &weights);
-    return ct_replicas_obey(s->job->comm, &s->watched.model, &weights);
+    if ((w->parallel != NULL) && (s->leader == NULL))
+        return ct_group_follow(s->talk, &s->watched.model, &own);
+    if (s->leader != NULL) ct_group_leader_begin(s->leader);
+    CT_TRY(ct_replicas_obey(asked(w, s), &s->watched.model, &s->reload.own));
+    return end_group(w, s);
 }
 
 static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost)
@@ -592,6 +623,18 @@ static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost
     return (s->job != NULL) ? ct_job_share(s->job, status) : status;
 }
 
+/* Groups are replicas; what their ranks say of a net meets nothing of this. */
+static ct_status join_group(wish *w, server *s)
+{
+    int rank = s->job->rank, n;
+
+    CT_TRY(ct_divided_net_open(s->job, w->parallel, true, &s->divided));
+    w->net.division = &s->divided.served;
+    n = s->divided.n_rank;
+    CT_TRY(ct_comm_split(s->job->comm, rank / n, rank, &s->talk));
+    return ct_comm_split(s->job->comm, (rank % n == 0) ? 0 : -1, rank, &s->firsts);
+}
+
 static ct_status join(ct_call *call, wish *w, server *s)
 {
     s->job = call->job;
@@ -603,10 +646,7 @@ static ct_status join(ct_call *call, wish *w, server *s)
     if (s->job == NULL) return CT_OK;
     CT_TRY(ct_job_threads(s->job, 0));
     CT_TRY(ct_job_connect(s->job, "auto"));
-    if (w->parallel == NULL) return CT_OK;
-    CT_TRY(ct_divided_net_open(s->job, w->parallel, &s->divided));
-    w->net.division = &s->divided.served;
-    return CT_OK;
+    return (w->parallel != NULL) ? join_group(w, s) : CT_OK;
 }
 
 ct_status ct_verb_serve(ct_call *call)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/hash.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/parts.h"
 #include "framework/snapshot/snapshot.h"
@@ -51,8 +52,8 @@ static ct_status agree(void *ctx, ct_status mine)
     const ct_divided_net *n = ctx;
     ct_status all;
 
-    if (n->repeats) return ct_job_agree(n->job->comm, mine);
-    all = ct_group_agree(&n->job->group.job, mine);
+    if (n->repeats) return ct_job_agree(n->comm, n->job->rank - n->comm->rank, mine);
+    all = ct_group_agree(&n->group.group.job, mine);
     if (mine == CT_OK) n->job->told = (all != CT_OK);
     return all;
 }
@@ -62,7 +63,7 @@ static ct_status least(void *ctx, int64_t *v)
     const ct_divided_net *n = ctx;
     int64_t most = -*v;
 
-    CT_TRY(ct_group_max(&n->job->group.job, &most, 1));
+    CT_TRY(ct_group_max(&n->group.group.job, &most, 1));
     *v = -most;
     return CT_OK;
 }
@@ -71,7 +72,25 @@ static ct_status share(void *ctx, double *v)
 {
     const ct_divided_net *n = ctx;
 
-    return ct_group_broadcast(&n->job->group.job, v, sizeof(*v));
+    return ct_group_broadcast(&n->group.group.job, v, sizeof(*v));
+}
+
+static ct_status combine(void *ctx, uint64_t *sum)
+{
+    const ct_divided_net *n = ctx;
+    int64_t mine = (int64_t)*sum, *all = calloc((size_t)n->n_rank, sizeof(*all));
+    ct_status status = (all != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for sums of ranks");
+    ct_hash h;
+
+    status = agree(ctx, status);
+    if (status == CT_OK) status = ct_group_gather(&n->group.group.job, &mine, 1, all);
+    if (status == CT_OK) {
+        ct_hash_init(&h);
+        ct_hash_add(&h, all, (size_t)n->n_rank * sizeof(*all));
+        *sum = ct_hash_value(&h);
+    }
+    free(all);
+    return status;
 }
 
 /* The file of tensor:N, for this net. */
@@ -109,14 +128,14 @@ static ct_status read_parallel(const ct_divided_net *n, const Ct__NetParameter *
 static ct_status divide(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
                         void **part_p)
 {
-    const ct_divided_net *n = ctx;
+    ct_divided_net *n = ctx;
     part *p = calloc(1, sizeof(*p));
 
     *part_p = p;
     CT_TRY(agree(ctx, (p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a division")));
     p->of = n;
     CT_TRY(read_parallel(n, *param_p, options, &p->parallel));
-    CT_TRY(ct_job_division_open_net(n->job, p->parallel, NULL, param_p, options, &p->division));
+    CT_TRY(ct_job_division_open_net(&n->group, p->parallel, NULL, param_p, options, &p->division));
     return check(p, &p->division->sharded[1]);
 }
 
@@ -151,7 +170,7 @@ static ct_status load(void *of, const char *files, ct_net *net)
     ct_storage weights;
     ct_status status;
 
-    CT_TRY(ct_parts_create(p->division->whole.test[0], net, &p->of->job->group.job, &l.parts));
+    CT_TRY(ct_parts_create(p->division->whole.test[0], net, &p->of->group.group.job, &l.parts));
     weights = ct_parts_weights(l.parts);
     status = ct_parts_run(l.parts, &(ct_storage *){ &weights }, 1, load_parts, &l);
     ct_parts_destroy(l.parts);
@@ -204,40 +223,67 @@ static ct_status read_tensor(ct_divided_net *n)
     return CT_OK;
 }
 
-static ct_status check_ranks(const ct_divided_net *n)
+static ct_status check_ranks(const ct_divided_net *n, const ct_parallel *p, bool groups)
+{
+    int n_rank = (p != NULL) ? p->n_rank : n->tensor;
+
+    if (groups && (n->job->size % n_rank != 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--parallel=%s: each net takes %d ranks, and the job's %d are no multiple",
+                       n->file, n_rank, n->job->size);
+    if (groups) return CT_OK;
+    if (p != NULL) return ct_parallel_check_ranks(p, n->job->size, "the job");
+    if (n_rank == n->job->size) return CT_OK;
+    return CT_FAIL(CT_ERR_LAUNCH, "--parallel=%s: %d ranks, but the job has %d", n->file, n_rank,
+                   n->job->size);
+}
+
+static ct_status find_ranks(ct_divided_net *n, bool groups)
 {
     ct_parallel *p = NULL;
     ct_status status;
 
-    if ((n->tensor > 0) && (n->tensor != n->job->size))
-        return CT_FAIL(CT_ERR_LAUNCH, "--parallel=%s: %d ranks, but the job has %d", n->file,
-                       n->tensor, n->job->size);
-    if (n->tensor > 0) return CT_OK;
-
-    CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p));
-    status = ct_parallel_check_ranks(p, n->job->size, "the job");
+    if (n->tensor == 0) CT_TRY(ct_parallel_parse(n->file, n->text, n->size, &p));
+    status = check_ranks(n, p, groups);
+    n->n_rank = (p != NULL) ? p->n_rank : n->tensor;
     ct_parallel_destroy(p);
     return status;
 }
 
-ct_status ct_divided_net_open(ct_job *job, const char *file, ct_divided_net *n_p)
+static ct_status open_group(ct_divided_net *n)
+{
+    ct_job *g = &n->group;
+
+    CT_TRY(ct_comm_split(n->job->comm, n->job->rank / n->n_rank, n->job->rank, &n->comm));
+    *g = *n->job;
+    g->comm = g->data_comm = n->comm;
+    g->rank = n->comm->rank;
+    g->size = n->comm->size;
+    return ct_job_open_groups(g);
+}
+
+ct_status ct_divided_net_open(ct_job *job, const char *file, bool groups, ct_divided_net *n_p)
 {
     *n_p = (ct_divided_net){ .job = job, .file = file };
     n_p->served = (ct_served_division){ .ctx = n_p,
                                         .agree = agree,
                                         .least = least,
                                         .share = share,
+                                        .combine = combine,
                                         .divide = divide,
                                         .fill_exec = fill_exec,
                                         .load = load,
                                         .close = close_part };
     CT_TRY(read_tensor(n_p));
     if (n_p->tensor == 0) CT_TRY(read_file(n_p));
-    return check_ranks(n_p);
+    CT_TRY(find_ranks(n_p, groups));
+    return open_group(n_p);
 }
 
 void ct_divided_net_close(ct_divided_net *n)
 {
+    ct_comm_destroy(n->comm);
+    n->comm = NULL;
     free(n->text);
     n->text = NULL;
 }

@@ -189,6 +189,12 @@ ct_net *ct_served_whole(const ct_served *s)
     return (s->samples != NULL) ? ct_sample_net_of(s->samples) : ct_packed_net_of(s->net);
 }
 
+ct_status ct_served_checksum(const ct_served *s, uint64_t *sum_p)
+{
+    *sum_p = ct_net_checksum(ct_served_whole(s), true);
+    return (s->division != NULL) ? s->division->combine(s->division->ctx, sum_p) : CT_OK;
+}
+
 const ct_served_division *ct_served_division_of(const ct_served *s)
 {
     return s->division;

@@ -34,6 +34,8 @@ typedef struct ct_served_division {
     ct_status (*least)(void *ctx, int64_t *v);
     /** *v: rank 0's. */
     ct_status (*share)(void *ctx, double *v);
+    /** *sum, of a rank's part: becomes one sum of all ranks', the same on each. */
+    ct_status (*combine)(void *ctx, uint64_t *sum);
     /** *param_p and the options become this rank's. *part_p, in case of errors too: what a net has
      *  of the division, closed behind the net. */
     ct_status (*divide)(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
@@ -72,6 +74,9 @@ ct_packed_net *ct_served_net(const ct_served *s);
 ct_sample_net *ct_served_samples(const ct_served *s);
 /** The net that has the weights. */
 ct_net *ct_served_whole(const ct_served *s);
+/** A sum of all weights, the same of nets that are divided alike and have the same ones. All ranks
+ *  of a division call it. */
+ct_status ct_served_checksum(const ct_served *s, uint64_t *sum_p);
 /** What options had; NULL: this rank has all of the net. */
 const ct_served_division *ct_served_division_of(const ct_served *s);
 /** What makes samples of image files, the caller's: ct_pictures_create(). */

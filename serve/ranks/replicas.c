@@ -35,7 +35,7 @@ typedef struct head {
 } head;
 
 typedef struct stream {
-    const ct_comm *c;
+    ct_comm *c;
     int rank, tag;
     bool out;
     head head;
@@ -45,7 +45,7 @@ typedef struct stream {
     MPI_Request request; /* of the head or of a part */
 } stream;
 
-static void open_stream(stream *s, const ct_comm *c, int rank, int tag, bool out)
+static void open_stream(stream *s, ct_comm *c, int rank, int tag, bool out)
 {
     *s = (stream){ .c = c, .rank = rank, .tag = tag, .out = out, .request = MPI_REQUEST_NULL };
 }
@@ -59,8 +59,8 @@ static ct_status start_piece(stream *s, void *data, size_t n)
     return CT_OK;
 }
 
-/* CT_INPROGRESS until all of it is there, or gone. */
-static ct_status move_stream(stream *s)
+/* CT_INPROGRESS until all of it is there, or gone. With MPI to itself. */
+static ct_status move_alone(stream *s)
 {
     if (!s->begun) {
         s->begun = true;
@@ -75,8 +75,8 @@ static ct_status move_stream(stream *s)
         if (!s->out && (s->data == NULL)) {
             s->data = calloc((size_t)s->head.size + 1, 1);
             if (s->data == NULL)
-                return CT_FAIL(CT_ERR_NOMEM, "no memory for a message of %zu bytes from rank %d",
-                               (size_t)s->head.size, s->rank);
+                return CT_FAIL(CT_ERR_NOMEM, "no memory for a message of %zu bytes",
+                               (size_t)s->head.size);
         }
         n = (size_t)s->head.size - s->at;
         if (n == 0) return CT_OK;
@@ -84,6 +84,17 @@ static ct_status move_stream(stream *s)
         CT_TRY(start_piece(s, s->data + s->at, n));
         s->at += n;
     }
+}
+
+/* Another thread may run a pass with other ranks, or read weights with them. */
+static ct_status move_stream(stream *s)
+{
+    ct_status status;
+
+    ct_comm_lock(s->c);
+    status = move_alone(s);
+    ct_comm_unlock(s->c);
+    return status;
 }
 
 /* ---- rank 0 */
@@ -98,7 +109,8 @@ typedef enum {
 
 typedef struct replica {
     ct_replicas *r;
-    int rank;
+    int rank;                    /* of the communicator */
+    int job_rank;                /* for messages        */
     ct_served_model model;       /* ctx: this */
     ct_far_sequences *sequences; /* NULL: it makes no texts */
     phase phase;
@@ -115,7 +127,7 @@ struct ct_replicas {
     const ct_served_model *own;
     void (*wake)(void *ctx);
     void *ctx;
-    int tag, n;
+    int each, tag, n;
     replica *replica; /* of rank i + 1 */
     double moved_s;   /* when a phase last changed */
     pthread_mutex_t lock;
@@ -154,7 +166,7 @@ static ct_status await(replica *p, bool tell, char **data_p, size_t *size_p)
     (void)pthread_mutex_unlock(&r->lock);
     if (status == CT_OK) return CT_OK;
     if (tell && (status != CT_INPROGRESS))
-        status = CT_FAIL(status, "rank %d says: %s", p->rank, *data_p);
+        status = CT_FAIL(status, "rank %d says: %s", p->job_rank, *data_p);
     free(*data_p);
     *data_p = NULL;
     return status;
@@ -171,7 +183,7 @@ static ct_status run_there(replica *p, ct_work_kind kind, ct_work *const *work, 
     ct_work_bytes_ask(m, kind, work, n, &body);
     if (body.failed) {
         ct_text_destroy(&body);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to send %d requests to rank %d", n, p->rank);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to send %d requests to rank %d", n, p->job_rank);
     }
     post(p, ORDER_RUN, &body);
     CT_TRY(await(p, true, &data, &size));
@@ -216,7 +228,7 @@ static ct_status grow_there(void *ctx, ct_work_piece *piece, int n)
     ct_far_sequences_ask(p->sequences, piece, n, &body);
     if (body.failed) {
         ct_text_destroy(&body);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to send %d texts to rank %d", n, p->rank);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to send %d texts to rank %d", n, p->job_rank);
     }
     ct_far_sequences_told(p->sequences);
     post(p, ORDER_GROW, &body);
@@ -244,6 +256,7 @@ static ct_status make(ct_replicas *r)
 
         p->r = r;
         p->rank = i + 1;
+        p->job_rank = p->rank * r->each;
         p->model = *r->own;
         p->model.ctx = p;
         p->model.encode = NULL; /* rank 0 does that */
@@ -256,14 +269,16 @@ static ct_status make(ct_replicas *r)
     return r->made ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no lock for the replicas");
 }
 
-ct_status ct_replicas_create(ct_comm *c, const ct_served_model *model, void (*wake)(void *ctx),
-                             void *ctx, ct_replicas **r_p)
+ct_status ct_replicas_create(ct_comm *c, int each, const ct_served_model *model,
+                             void (*wake)(void *ctx), void *ctx, ct_replicas **r_p)
 {
     ct_replicas *r = calloc(1, sizeof(*r));
     ct_status status;
 
     if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for replicas");
-    *r = (ct_replicas){ .c = c, .own = model, .wake = wake, .ctx = ctx, .n = c->size - 1 };
+    *r = (ct_replicas){
+        .c = c, .each = each, .own = model, .wake = wake, .ctx = ctx, .n = c->size - 1
+    };
     r->tag = ct_comm_take_tags(c, 1);
     status = make(r);
     if (status != CT_OK) {
@@ -361,7 +376,7 @@ ct_status ct_replicas_check(ct_replicas *r, double limit_s)
         const replica *p = &r->replica[i];
 
         if ((p->phase == FREE) || (p->phase == ANSWERED) || (now - p->since_s <= limit_s)) continue;
-        late = p->rank;
+        late = p->job_rank;
         what = ((p->ask.order == ORDER_RUN) || (p->ask.order == ORDER_GROW)) ? "a batch"
                                                                              : "a word of rank 0";
     }
@@ -406,7 +421,7 @@ static ct_status await_sum(replica *p, uint64_t checksum, bool tell)
     if (size == sizeof(sum)) memcpy(&sum, data, sizeof(sum));
     free(data);
     if (!tell || (sum == checksum)) return CT_OK;
-    return CT_FAIL(CT_ERR_DATA, "rank %d has read other weights than rank 0", p->rank);
+    return CT_FAIL(CT_ERR_DATA, "rank %d has read other weights than rank 0", p->job_rank);
 }
 
 ct_status ct_replicas_opened(ct_replicas *r, uint64_t checksum, bool tell)

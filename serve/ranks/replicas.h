@@ -1,4 +1,5 @@
-/** @file replicas.h  Replicas of a model on other ranks, behind the dispatcher of rank 0.
+/** @file replicas.h  Replicas of a model on other ranks, behind the dispatcher of rank 0. A replica
+ * is one rank, or the first one of a group (tensor_group.h).
  *
  * Rank 0 has for each other rank a ct_served_model, whose embed and infer send the works there and
  * wait for what comes out. Any threads call them. They only leave the message, wake the one thread
@@ -17,15 +18,17 @@
 
 typedef struct ct_replicas ct_replicas;
 
-/** Rank 0, of the other ranks of c. model: its own, whose name, inputs and outputs are theirs, too;
- *  borrowed. wake(ctx): a message waits for ct_replicas_move(); any thread. */
-ct_status ct_replicas_create(ct_comm *c, const ct_served_model *model, void (*wake)(void *ctx),
-                             void *ctx, ct_replicas **r_p);
+/** Rank 0, of the other ranks of c; each of them is the first of `each` ranks of the job. model:
+ * its own, whose name, inputs and outputs are theirs, too; borrowed. wake(ctx): a message waits for
+ *  ct_replicas_move(); any thread. */
+ct_status ct_replicas_create(ct_comm *c, int each, const ct_served_model *model,
+                             void (*wake)(void *ctx), void *ctx, ct_replicas **r_p);
 void ct_replicas_destroy(ct_replicas *r); /* NULL allowed */
-/** What runs on that rank, from 1 on. */
+/** What runs on that rank of c, from 1 on. */
 const ct_served_model *ct_replicas_model(const ct_replicas *r, int rank);
 
-/** Moves messages, from the thread that calls MPI. *nap_p: how long it may sleep until it looks
+/** Moves messages, from the thread that calls MPI; it shares MPI with those that hold
+ *  ct_comm_lock(), in which a group runs its passes. *nap_p: how long it may sleep until it looks
  *  again; INFINITY: until it is woken. CT_ERR_COMM, logged. */
 ct_status ct_replicas_move(ct_replicas *r, double *nap_p);
 /** CT_ERR_WATCHDOG, logged, where a replica has had a batch, or any order, for more than limit_s

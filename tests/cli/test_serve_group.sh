@@ -5,105 +5,17 @@
 command -v python3 >/dev/null || { skip serve_group "no python3"; finish; }
 job_test=serve_group
 . "$ROOT/tests/cli/serve_job.sh"
-
-# up NAME N OPTION...
-up() {
-    up=$1 ranks=$2
-    shift 2
-    start "$up" "$ranks" "$CORTADO" serve --listen=127.0.0.1:0 --name=m "$@"
-    is "$up" [ -n "$at" ]
-}
-down() {
-    kill -TERM "$(rank 0)"
-    ended "$1_end" = 0
-}
-
-cat >ask.py <<'END'
-"""ask.py ADDRESS texts NUMBERS: texts that go on, alone and beside each other; prints them, and their scores into a file.
-ask.py ADDRESS infer, embed: prints numbers.
-ask.py ADDRESS load: asks until nobody listens; prints which statuses came."""
-import json, sys, threading, urllib.error, urllib.request
-at = "http://" + sys.argv[1]
-prompts = ["the ", "peace and war ", "snow . the prince went home and said nothing of war", "said"]
-
-def ask(path, **body):
-    r = urllib.request.Request(at + path, json.dumps(body).encode())
-    with urllib.request.urlopen(r, timeout=60) as f:
-        return json.load(f)
-
-def complete(prompt, n=20):
-    r = ask("/v1/completions", model="m", prompt=prompt, max_tokens=n, temperature=0, logprobs=2)
-    c = r["choices"][0]
-    return c["text"], c["logprobs"]["token_logprobs"], r["usage"]["prompt_tokens_details"]["cached_tokens"]
-
-def texts():
-    alone = [complete(p) for p in prompts]
-    again = [None] * len(prompts)
-
-    def client(i):
-        again[i] = complete(prompts[i])
-
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(len(prompts))]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    assert [a[:2] for a in again] == [a[:2] for a in alone], (again, alone)
-    assert again[2][2] == 32, again  # its first page
-    print(json.dumps([a[0] for a in alone]))
-    with open(sys.argv[3], "w") as f:
-        print(*[v for a in alone for v in a[1]], file=f)
-
-def infer():
-    ids = [(7 * i) % 100 for i in range(2 * 20)]
-    tokens = {"name": "tokens", "shape": [2, 20], "datatype": "INT32", "data": ids}
-    print(*ask("/v2/models/m/infer", inputs=[tokens])["outputs"][0]["data"])
-
-def embed():
-    for e in ask("/v1/embeddings", model="m", input=[list(range(1 + k, 2 + 5 * k)) for k in range(1, 9)])["data"]:
-        print(*e["embedding"])
-
-def load():
-    seen = set()
-
-    def client(i):
-        while True:
-            try:
-                complete(prompts[i])
-                seen.add(200)
-                open("asks", "w").close()
-            except urllib.error.HTTPError as e:
-                seen.add(e.code)
-            except OSError as e:
-                seen.add("refused" if isinstance(getattr(e, "reason", e), ConnectionRefusedError) else "ended")
-                return
-
-    threads = [threading.Thread(target=client, args=(i,)) for i in range(len(prompts))]
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    print(sorted(seen, key=str))
-
-{"texts": texts, "infer": infer, "embed": embed, "load": load}[sys.argv[2]]()
-END
-load() { # NAME: asks in the background until nobody listens; returns once it has an answer
-    rm -f asks
-    python3 ask.py "$at" load >load.$1 2>&1 &
-    loading=$!
-    i=0
-    while [ ! -e asks ] && kill -0 $loading 2>/dev/null && [ $i -lt 300 ]; do sleep 0.1; i=$((i + 1)); done
-}
+. "$ROOT/tests/cli/serve_groups.sh"
 
 # ---- texts of the four kinds of blocks: those of one rank, and their scores
 make_book
 letters=data/warandpeace/tokenizer.json
-write() { # RANKS [WAYS]
-    "$ROOT/scripts/nets/kraken.py" --kind=$kind --ways=${2:-4} --ranks=$1 --to=$kind --blocks=2 --width=64 --heads=4 --seq_len=96 --batch=4
-}
 for kind in standard parallel ladder kraken; do
     write 2
-    runs ${kind}_weights 0 '' "$CORTADO" train --solver=$kind/solver.prototxt --set=random_seed=7 --set=base_lr=0.01 \
-        --set=warmup.iterations=0 --set=max_iter=60 --set=snapshot=30 --set=test_iter=1 --set=test_interval=100 --set=snapshot_prefix=$kind
+    make_weights
     net="--model=$kind/deploy.prototxt --weights=${kind}_iter_60.caffemodel.h5"
     up ${kind}_1 1 $net --tokenizer=$letters
-    runs ${kind}_texts_1 0 '' python3 ask.py "$at" texts one.txt
+    runs ${kind}_texts_1 0 '' python3 "$ask" "$at" texts one.txt
     mv out one.out
     down ${kind}_1
     for ranks in 2 4; do
@@ -112,7 +24,7 @@ for kind in standard parallel ladder kraken; do
         [ $kind = kraken ] || [ $ranks = 2 ] || parallel=tensor:$ranks
         up ${kind}_$ranks $ranks $net --tokenizer=$letters --parallel=$parallel
         is ${kind}_${ranks}_told grep -q "One net on $ranks ranks" $log
-        runs ${kind}_texts_$ranks 0 '' python3 ask.py "$at" texts all.txt
+        runs ${kind}_texts_$ranks 0 '' python3 "$ask" "$at" texts all.txt
         is ${kind}_${ranks}_same cmp one.out out
         is ${kind}_${ranks}_scores python3 "$ROOT/tests/cli/close.py" one.txt all.txt 1e-4 80
         down ${kind}_$ranks
@@ -124,51 +36,27 @@ write 2 3
 runs unlike_weights 0 '' "$CORTADO" train --solver=kraken/solver.prototxt --set=max_iter=1 --set=snapshot=1 --set=warmup.iterations=0 \
     --set=test_interval=100 --set=test_iter=1 --set=snapshot_prefix=unlike
 up unlike 2 --model=kraken/deploy.prototxt --weights=unlike_iter_1.caffemodel.h5 --tokenizer=$letters --parallel=kraken/deploy_parallel.prototxt --kv_mb=1
-runs unlike_texts 0 '' python3 ask.py "$at" texts all.txt
+runs unlike_texts 0 '' python3 "$ask" "$at" texts all.txt
 down unlike
 
 # ---- all scores
 kind=standard
 net="--model=standard/deploy.prototxt --weights=standard_iter_60.caffemodel.h5"
 up infer_1 1 $net
-runs infer_one 0 '' python3 ask.py "$at" infer
+runs infer_one 0 '' python3 "$ask" "$at" infer
 mv out one.txt
 down infer_1
 for ranks in 2 4; do
     write $ranks
     up infer_$ranks $ranks $net --parallel=standard/deploy_parallel.prototxt
-    runs infer_all_$ranks 0 '' python3 ask.py "$at" infer
+    runs infer_all_$ranks 0 '' python3 "$ask" "$at" infer
     is infer_scores_$ranks python3 "$ROOT/tests/cli/close.py" one.txt out 1e-4 $((2 * 20 * 128))
     down infer_$ranks
 done
 write 2
 
 # ---- embeddings of a net that sees both sides
-bert() { # INPUT HEAD
-    cat <<END
-name: "Bert" $1
-layer { name: "wte" type: "Embed" bottom: "tokens" top: "x"
-  embed_param { input_dim: 257 num_output: 32 bias_term: false weight_filler { type: "gaussian" std: 1 } } }
-layer { name: "qkv" type: "InnerProduct" bottom: "x" top: "qkv"
-  inner_product_param { num_output: 96 axis: 2 weight_filler { type: "gaussian" std: 0.3 } } }
-layer { name: "attn" type: "Attention" bottom: "qkv" top: "attn" attention_param { num_heads: 4 } }
-layer { name: "proj" type: "InnerProduct" bottom: "attn" top: "proj"
-  inner_product_param { num_output: 32 axis: 2 weight_filler { type: "gaussian" std: 0.3 } } }
-layer { name: "y" type: "Eltwise" bottom: "x" bottom: "proj" top: "y" }
-$2
-END
-}
-bert 'layer { name: "in" type: "Input" top: "tokens" top: "mask"
-  input_param { shape { dim: 1 dim: 64 } shape { dim: 1 dim: 64 } varies: true } }' '
-layer { name: "row" type: "Reshape" bottom: "mask" top: "row" reshape_param { shape { dim: 0 dim: 1 dim: -1 } } }
-layer { name: "pool" type: "MatMul" bottom: "row" bottom: "y" top: "pool" }' >bert.prototxt
-bert 'layer { name: "data" type: "TokenData" top: "tokens" top: "next"
-  token_data_param { source: "t.bin" batch_size: 1 seq_len: 32 vocabulary: 257 } }' '
-layer { name: "head" type: "InnerProduct" bottom: "y" top: "head" inner_product_param { num_output: 257 axis: 2 } }
-layer { name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "next" top: "loss" softmax_param { axis: 2 } }' >net.prototxt
-echo 'net: "net.prototxt" type: "Adam" base_lr: 0.001 lr_policy: "fixed" max_iter: 1 snapshot_prefix: "bert" random_seed: 4' >solver.prototxt
-runs bert_text 0 '' "$CORTADO" convert text --from=book/valid.txt --to=t.bin --tokenizer=bytes
-runs bert_weights 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
+make_bert
 cat >bert_parallel.prototxt <<'END'
 ranks: 2 global_batch: 1
 stage { first: "in" last: "pool" rank: 0 rank: 1 tensor: 2
@@ -183,14 +71,14 @@ stage { first: "in" last: "pool" rank: 0 rank: 1 tensor: 2
 END
 for ranks in 1 2; do
     up bert_$ranks $ranks --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5 $([ $ranks = 1 ] || echo --parallel=bert_parallel.prototxt)
-    runs bert_rows_$ranks 0 '' python3 ask.py "$at" embed
+    runs bert_rows_$ranks 0 '' python3 "$ask" "$at" embed
     [ $ranks != 1 ] || mv out one.txt
     [ $ranks = 1 ] || is bert_same python3 "$ROOT/tests/cli/close.py" one.txt out 1e-4 $((8 * 32))
     down bert_$ranks
 done
 up bert_tensor 2 --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5 --parallel=tensor:2
 is bert_tensor_told grep -q 'tensor:2: the ranks share 1 runs of products' $log
-runs bert_tensor_rows 0 '' python3 ask.py "$at" embed
+runs bert_tensor_rows 0 '' python3 "$ask" "$at" embed
 is bert_tensor_same python3 "$ROOT/tests/cli/close.py" one.txt out 1e-4 $((8 * 32))
 down bert_tensor
 
@@ -198,37 +86,36 @@ down bert_tensor
 cp standard_iter_60.caffemodel.h5 w.h5
 group="--model=standard/deploy.prototxt --weights=w.h5 --tokenizer=$letters --parallel=standard/deploy_parallel.prototxt"
 up reload 2 $group
-runs reload_before 0 '' python3 ask.py "$at" texts all.txt
+runs reload_before 0 '' python3 "$ask" "$at" texts all.txt
 mv out before.out
 echo nonsense >w.h5
 kill -HUP "$(rank 0)"
 is reload_refused log_has 'w.h5: not taken; the weights are those from before'
-runs reload_kept 0 '' python3 ask.py "$at" texts all.txt
+runs reload_kept 0 '' python3 "$ask" "$at" texts all.txt
 is reload_kept_same cmp before.out out
 load reload
 cp standard_iter_30.caffemodel.h5 w.h5
 kill -HUP "$(rank 0)"
 is reload_taken log_has 'w.h5: read again, and in use'
-runs reload_after 0 '' python3 ask.py "$at" texts all.txt
+runs reload_after 0 '' python3 "$ask" "$at" texts all.txt
 mv out after.out
 kill -TERM "$(rank 0)"
 ended reload_end = 0
 wait $loading
 is reload_lost_nothing sh -c "grep -q 200 load.reload && ! grep -Eq '500|504|Traceback' load.reload"
 up afresh 2 $group
-runs afresh_texts 0 '' python3 ask.py "$at" texts all.txt
+runs afresh_texts 0 '' python3 "$ask" "$at" texts all.txt
 is reload_is_afresh cmp after.out out
 # a rank that cannot read the net: the others keep theirs
 down afresh
-mkdir -p only.1/standard only.1/data/warandpeace
+mkdir -p only.1/standard
 cp standard/deploy.prototxt only.1/standard
-cp $letters only.1/data/warandpeace
 up elsewhere 2 $group
 rm only.1/standard/deploy.prototxt
 kill -HUP "$(rank 0)"
 is elsewhere_told log_has 'rank 1 says: .*deploy.prototxt'
 is elsewhere_refused log_has 'w.h5: not taken'
-runs elsewhere_still 0 '' python3 ask.py "$at" texts all.txt
+runs elsewhere_still 0 '' python3 "$ask" "$at" texts all.txt
 # without work they sleep: a wait that spins takes all of a core that it can get
 sleep 1
 spent() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
@@ -244,8 +131,8 @@ rm -r only.1
 # ---- ends
 runs no_job 4 '[-]-parallel=standard/deploy_parallel.prototxt is for the ranks of a job' env -u OMPI_COMM_WORLD_SIZE "$CORTADO" serve $group
 runs checked 2 '[-]-check is not for a net that ranks run together' $JOB 2 "$CORTADO" serve $group --check
-runs other_ranks 4 'deploy_parallel.prototxt:2: ranks is 2, but the job has 3' $JOB 3 "$CORTADO" serve $group
-runs other_tensor 4 '[-]-parallel=tensor:2: 2 ranks, but the job has 3' $JOB 3 "$CORTADO" serve $group --parallel=tensor:2
+runs other_ranks 2 'deploy_parallel.prototxt: each net takes 2 ranks, and the job.s 3 are no multiple' $JOB 3 "$CORTADO" serve $group
+runs other_tensor 2 '[-]-parallel=tensor:2: each net takes 2 ranks, and the job.s 3 are no multiple' $JOB 3 "$CORTADO" serve $group --parallel=tensor:2
 runs bad_tensor 2 '[-]-parallel=tensor:1: expected a file, or tensor:N, N from 2 to 1024' $JOB 2 "$CORTADO" serve $group --parallel=tensor:1
 runs no_products 2 'tensor:3: net "Bert" has no products that 3 ranks can share' $JOB 3 "$CORTADO" serve --model=bert.prototxt \
     --weights=bert_iter_1.caffemodel.h5 --parallel=tensor:3

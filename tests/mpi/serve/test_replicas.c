@@ -316,7 +316,7 @@ static int be_first(ct_comm *c, here *h)
     pthread_t thread;
     int fault = 0;
 
-    if (ct_replicas_create(c, &model, wake, &f, &f.r) != CT_OK) return 1;
+    if (ct_replicas_create(c, 1, &model, wake, &f, &f.r) != CT_OK) return 1;
     if (c->size > 1) {
         if (ct_thread_start(run, &f, &thread) != 0) abort();
         fault += move(&f, thread);
