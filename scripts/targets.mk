@@ -134,7 +134,8 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)if [ "$(HAVE_DNNL)" = 1 ]; then $(MAKE) --no-print-directory ONEDNN=1 WERROR=1 B=$(B)-onednn-werror \
 	    $(B)-onednn-werror/layers/engine/conv/conv_onednn.o; fi
 	$(Q)if command -v clang >/dev/null; then OMPI_CC=clang MPICH_CC=clang CFLAGS=-O0 \
-	    $(MAKE) --no-print-directory WERROR=1 B=$(B)-clang-werror $(B)-clang-werror/libcortado.a; \
+	    $(MAKE) --no-print-directory WERROR=1 B=$(B)-clang-werror $(TEST_LIB:$(B)/%=$(B)-clang-werror/%) \
+	        $(patsubst %.c,$(B)-clang-werror/%.o,$(UNIT) $(MPI)) $(patsubst $(B)/%,$(B)-clang-werror/%.o,$(CLI_BIN) $(BENCH_BIN) $(LONG_BIN)); \
 	    else echo "check: no clang: not compiled with it"; fi
 	@echo "check: good"
 

@@ -57,7 +57,11 @@ typedef struct pair {
 static void open_pair(pair *p, ct_select_kind kind, int64_t n, int64_t k, ct_payload_form form,
                       int n_payload)
 {
-    *p = (pair){ .setup = { kind, n, (k < n) ? k : n, form, n_payload },
+    *p = (pair){ .setup = { .kind = kind,
+                            .n = n,
+                            .k = (k < n) ? k : n,
+                            .form = form,
+                            .n_payload = n_payload },
                  .bytes = sizeof(float) * (size_t)n };
     assert_int_equal(on.codec->create(&p->setup, &p->coder), CT_OK);
     assert_int_equal(ct_selector_create(kind, n, k, &p->selector), CT_OK);

@@ -343,7 +343,7 @@ static void test_threads(void **state)
 
         ct_text_add(&text, "%s", word[ct_rng_philox(6, 0, i).v[0] % 9]);
     }
-    for (int i = 0; i < 1000000; i++) ct_text_add_bytes(&text, "the" + i % 3, 1);
+    for (int i = 0; i < 1000000; i++) ct_text_add_bytes(&text, &"the"[i % 3], 1);
     assert_false(text.failed);
     omp_set_num_threads(1);
     assert_int_equal(ct_tokenizer_encode(t, text.text, text.length, false, "test", &one), CT_OK);

@@ -483,8 +483,8 @@ static void scores_are_kept_where_they_are_read(void **state)
         "layer { name: 'acc' type: 'Accuracy' bottom: 'fc' bottom: 'label' top: 'acc' }",
         "layer { name: 'more' type: 'SoftmaxWithLoss' bottom: 'fc' bottom: 'label' top: 'more' }",
         "layer { name: 'z' type: 'Power' bottom: 'loss' top: 'z' loss_weight: 1 }",
-        "layer { name: 'z' type: 'InnerProduct' bottom: 'x' top: 'z' param { name: 'w' } "
-        "inner_product_param { num_output: 16411 bias_term: false } }",
+        ("layer { name: 'z' type: 'InnerProduct' bottom: 'x' top: 'z' param { name: 'w' } "
+         "inner_product_param { num_output: 16411 bias_term: false } }"),
     };
     spec s = all[0];
     test_net t;

@@ -138,7 +138,7 @@ static void check_twice(const char *net_text, bool with_parts)
     test_cuda_net made;
     ct_net *net;
     ct_transport out;
-    twice t = { NULL };
+    twice t = { .net = NULL };
     int64_t down, up;
 
     test_cuda_net_open(net_text, dev, NULL, NULL, &made);
