@@ -5,6 +5,8 @@
 /* ---- the verbs */
 
 const ct_verb ct_verb_table[] = {
+    { "new", "net, solver and job file of a model, fitted to a set: --from=MODEL --data=DIR",
+      "cortado new --from=MODEL --data=DIR --to=DIR [--weights=FILE]", false, NULL, ct_verb_new },
     { "train", "train a net: --solver=FILE",
       "cortado train --solver=FILE [--run=DIR] [--snapshot=FILE|auto] [--weights=FILE] "
       "[--set=FIELD=VALUE]...",
@@ -88,6 +90,12 @@ const ct_exit_code ct_exit_code_table[] = {
 #define JOB "train test time extract"
 
 const ct_option ct_option_table[] = {
+    { "from", CT_OPTION_TEXT, "new", "MODEL|DIR",
+      "a model that comes with cortado, as quick or resnet50, or a folder as those" },
+    { "data", CT_OPTION_TEXT, "new", "DIR", "sets as cortado convert makes them: train_lmdb, …" },
+    { "to", CT_OPTION_TEXT, "new", "DIR", "the folder, which must be new" },
+    { "weights", CT_OPTION_TEXT, "new", "FILE",
+      "weights to start from; the last layer starts anew and learns faster" },
     { "solver", CT_OPTION_TEXT, "train time check plan", "FILE", "the solver prototxt" },
     { "files", CT_OPTION_REST, "predict", "FILES|DIRS",
       "pictures, and folders of them at any depth; they may stand without --files=" },

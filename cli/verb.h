@@ -49,6 +49,7 @@ ct_status ct_verb_convert(ct_call *call);
 ct_status ct_verb_train(ct_call *call);
 ct_status ct_verb_test(ct_call *call);
 ct_status ct_verb_extract(ct_call *call);
+ct_status ct_verb_new(ct_call *call);
 ct_status ct_verb_predict(ct_call *call);
 ct_status ct_verb_generate(ct_call *call);
 ct_status ct_verb_serve(ct_call *call);

@@ -1,0 +1,293 @@
+/* A model's net and solver, fitted to a data set. */
+#include "cli/new/new.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/log.h"
+#include "framework/proto/message.h"
+
+/* Passes over a set that is small beside the model's own, and steps that a net needs to begin with.
+ * What the model's solver says is the most. */
+enum { EPOCHS = 100, LEAST_STEPS = 1000, LEARNS_FASTER = 10 };
+
+static bool is_type(const Ct__LayerParameter *l, const char *type)
+{
+    return strcmp(l->type, type) == 0;
+}
+
+/* ---- fields by their names */
+
+__attribute__((format(printf, 3, 4))) static ct_status set(ProtobufCMessage *m, const char *field,
+                                                           const char *fmt, ...)
+{
+    char value[64];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(value, sizeof(value), fmt, args);
+    va_end(args);
+    return ct_prototxt_set(m, field, value, "new");
+}
+
+static ct_status set_text(ProtobufCMessage *m, const char *field, const char *text)
+{
+    ct_text quoted = { 0 };
+    ct_status status;
+
+    ct_text_add_json(&quoted, text);
+    status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", field)
+                           : ct_prototxt_set(m, field, quoted.text, "new");
+    ct_text_destroy(&quoted);
+    return status;
+}
+
+static ct_status clear(ProtobufCMessage *m, const char *field)
+{
+    const ProtobufCFieldDescriptor *f = ct_field_find(m->descriptor, field, strlen(field));
+
+    return (f != NULL) ? ct_field_clear(m, f) : CT_OK;
+}
+
+/* ---- data layers */
+
+/* The best five of three classes are no measure. */
+static bool is_empty_measure(const Ct__LayerParameter *l, int64_t n_class)
+{
+    return is_type(l, "Accuracy") && (l->accuracy_param != NULL) &&
+           ((int64_t)l->accuracy_param->top_k >= n_class);
+}
+
+static bool is_of_test(const Ct__LayerParameter *l)
+{
+    return (l->n_include > 0) && l->include[0]->has_phase &&
+           (l->include[0]->phase == CT__PHASE__TEST);
+}
+
+/* Without a set to test with there is nothing to test. */
+static void drop_layers(Ct__NetParameter *net, const ct_new_set *s)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        if (((s->test == NULL) && is_of_test(net->layer[i])) ||
+            is_empty_measure(net->layer[i], s->n_class))
+            ct__layer_parameter__free_unpacked(net->layer[i], NULL);
+        else
+            net->layer[kept++] = net->layer[i];
+    }
+    net->n_layer = kept;
+}
+
+/* A border and a cut of the old size become those of the set's; a cut that is larger than the set's
+ * pictures goes. */
+static ct_status fit_crop(Ct__TransformationParameter *t, const ct_shape *shape)
+{
+    int64_t h = shape->dim[1], w = shape->dim[2], least = (h < w) ? h : w;
+
+    if ((t->pad > 0) && (h == w)) return set(&t->base, "crop_size", "%" PRId64, h);
+    if ((t->pad == 0) && ((int64_t)t->crop_size <= least)) return CT_OK;
+    if (t->crop_size > 0)
+        CT_INFO("crop_size %u is left out: the pictures of the set have %" PRId64 " x %" PRId64
+                " pixels",
+                t->crop_size, h, w);
+    CT_TRY(clear(&t->base, "pad"));
+    return clear(&t->base, "crop_size");
+}
+
+static ct_status fit_mean(Ct__TransformationParameter *t, const ct_new_set *s, const char *mean)
+{
+    float sum = 0.0f;
+
+    if (t->mean_file != NULL) return set_text(&t->base, "mean_file", mean);
+    if ((t->n_mean_value < 2) || (s->shape.dim[0] == (int64_t)t->n_mean_value)) return CT_OK;
+    for (size_t i = 0; i < t->n_mean_value; i++) sum += t->mean_value[i];
+    return set(&t->base, "mean_value", "[%.6g]", (double)sum / (double)t->n_mean_value);
+}
+
+static ct_status fit_data(Ct__LayerParameter *l, const ct_new_set *s, const char *mean)
+{
+    bool test = is_of_test(l);
+    int64_t n = test ? s->n_test : s->n_train, batch = 1;
+
+    if (l->data_param == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "layer \"%s\": no data_param", l->name);
+    if (l->data_param->has_batch_size) batch = l->data_param->batch_size;
+    if (batch > n) batch = n;
+    CT_TRY(set_text(&l->base, "data_param.source", test ? s->test : s->train));
+    CT_TRY(set(&l->base, "data_param.backend", "LMDB"));
+    CT_TRY(set(&l->base, "data_param.batch_size", "%" PRId64, batch));
+    CT_TRY(set(&l->base, "data_param.synthetic_shape.dim",
+               "[%" PRId64 ", %" PRId64 ", %" PRId64 "]", s->shape.dim[0], s->shape.dim[1],
+               s->shape.dim[2]));
+    if (l->transform_param == NULL) return CT_OK;
+    CT_TRY(fit_crop(l->transform_param, &s->shape));
+    return fit_mean(l->transform_param, s, mean);
+}
+
+bool ct_new_wants_mean(const Ct__NetParameter *net)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__TransformationParameter *t = net->layer[i]->transform_param;
+
+        if (is_type(net->layer[i], "Data") && (t != NULL) && (t->mean_file != NULL)) return true;
+    }
+    return false;
+}
+
+/* ---- classes */
+
+static bool has_top(const Ct__LayerParameter *l, const char *blob)
+{
+    for (size_t t = 0; t < l->n_top; t++)
+        if (strcmp(l->top[t], blob) == 0) return true;
+    return false;
+}
+
+/* The layer whose outputs are the loss's scores: behind it come only layers that keep their number.
+ * NULL: there is none. */
+static Ct__LayerParameter *find_scores(const Ct__NetParameter *net, size_t loss)
+{
+    const char *blob = net->layer[loss]->bottom[0];
+
+    for (size_t i = loss; i-- > 0;) {
+        Ct__LayerParameter *l = net->layer[i];
+
+        if (!has_top(l, blob)) continue;
+        if (is_type(l, "InnerProduct") || is_type(l, "Convolution")) return l;
+        if (!is_type(l, "Pooling") && !is_type(l, "ReLU") && !is_type(l, "Dropout")) return NULL;
+        blob = l->bottom[0];
+    }
+    return NULL;
+}
+
+static ct_status rename_scores(Ct__LayerParameter *l)
+{
+    ct_text name = { 0 };
+    ct_status status;
+
+    ct_text_add(&name, "%s_new", l->name);
+    status = name.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a name")
+                         : set_text(&l->base, "name", name.text);
+    ct_text_destroy(&name);
+    for (size_t i = 0; (i < l->n_param) && (status == CT_OK); i++)
+        status = set(&l->param[i]->base, "lr_mult", "%.6g",
+                     (double)l->param[i]->lr_mult * LEARNS_FASTER);
+    return status;
+}
+
+static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, bool renames)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *loss = net->layer[i];
+        Ct__LayerParameter *l;
+
+        if (!is_type(loss, "SoftmaxWithLoss") || (loss->n_bottom < 2)) continue;
+        l = find_scores(net, i);
+        if (l == NULL) continue;
+        CT_TRY(set(&l->base,
+                   is_type(l, "Convolution") ? "convolution_param.num_output"
+                                             : "inner_product_param.num_output",
+                   "%" PRId64, s->n_class));
+        if (renames) CT_TRY(rename_scores(l));
+        n++;
+    }
+    if (n == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "net \"%s\" has no SoftmaxWithLoss of a layer's scores, so it tells no "
+                       "classes of pictures apart",
+                       (net->name != NULL) ? net->name : "");
+    if (s->names.n == 0) return clear(&net->base, "class_name");
+    CT_TRY(clear(&net->base, "class_name"));
+    net->class_name = calloc((size_t)s->names.n, sizeof(net->class_name[0]));
+    if (net->class_name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names of classes");
+    for (int64_t c = 0; c < s->names.n; c++) {
+        net->class_name[c] = strdup(s->names.name[c]);
+        if (net->class_name[c] == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for names of classes");
+        net->n_class_name++;
+    }
+    return CT_OK;
+}
+
+ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *mean, bool renames)
+{
+    int n = 0;
+
+    drop_layers(net, s);
+    for (size_t i = 0; i < net->n_layer; i++) {
+        if (!is_type(net->layer[i], "Data")) continue;
+        CT_TRY(fit_data(net->layer[i], s, mean));
+        n++;
+    }
+    if (n > 0) return fit_classes(net, s, renames);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "net \"%s\" has no Data layer: cortado new fits nets of pictures alone",
+                   (net->name != NULL) ? net->name : "");
+}
+
+/* ---- the solver */
+
+static int64_t batch_of(const Ct__NetParameter *net, bool test)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if (is_type(l, "Data") && (is_of_test(l) == test)) return l->data_param->batch_size;
+    }
+    return 1;
+}
+
+static int64_t up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Steps of another number of steps; one at least. */
+static int32_t scaled(int32_t step, double ratio)
+{
+    double v = (double)step * ratio;
+
+    return (v < 1.0) ? 1 : (int32_t)v;
+}
+
+static ct_status fit_tests(Ct__SolverParameter *s, const Ct__NetParameter *net,
+                           const ct_new_set *set_, int64_t epoch)
+{
+    int64_t interval = 5 * epoch;
+
+    CT_TRY(clear(&s->base, "test_iter"));
+    CT_TRY(clear(&s->base, "test_interval"));
+    if (set_->test == NULL) return CT_OK;
+    CT_TRY(set(&s->base, "test_iter", "[%" PRId64 "]", up(set_->n_test, batch_of(net, true))));
+    if (interval < 100) interval = 100;
+    if (interval > s->max_iter) interval = s->max_iter;
+    return set(&s->base, "test_interval", "%" PRId64, interval);
+}
+
+ct_status ct_new_fit_solver(Ct__SolverParameter *s, const Ct__NetParameter *net,
+                            const ct_new_set *set_)
+{
+    int64_t iter_size = (s->iter_size > 0) ? s->iter_size : 1, was = s->max_iter, steps;
+    int64_t epoch = up(set_->n_train, batch_of(net, false) * iter_size);
+    double ratio;
+
+    steps = EPOCHS * epoch;
+    if (steps < LEAST_STEPS) steps = LEAST_STEPS;
+    if ((was > 0) && (steps > was)) steps = was;
+    ratio = (was > 0) ? (double)steps / (double)was : 1.0;
+    CT_TRY(set(&s->base, "max_iter", "%" PRId64, steps));
+    for (size_t i = 0; i < s->n_stepvalue; i++) s->stepvalue[i] = scaled(s->stepvalue[i], ratio);
+    if (s->has_stepsize) s->stepsize = scaled(s->stepsize, ratio);
+    if (s->snapshot > steps) CT_TRY(set(&s->base, "snapshot", "%" PRId64, steps));
+    if (s->display > 20) CT_TRY(set(&s->base, "display", "20"));
+    CT_INFO("%" PRId64 " steps, %.1f passes over %" PRId64
+            " pictures; the model's own has %" PRId64,
+            steps, (double)steps / (double)epoch, set_->n_train, was);
+    return fit_tests(s, net, set_, epoch);
+}

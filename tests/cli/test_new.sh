@@ -1,0 +1,71 @@
+# cortado new: models fitted to a set of photographs run as they are; the commands of the guide; every error in one
+# line, after which nothing is left.
+. "$ROOT/tests/cli/lib.sh"
+unset CORTADO_OVERWRITE
+if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+    skip new "built without libpng or LMDB"
+    finish
+fi
+python3 "$ROOT/tests/cli/photographs.py" photos 12
+
+# ---- the guide's commands, in their order
+grep '^    cortado ' "$ROOT/docs/photographs.md" >commands
+is some_commands [ "$(wc -l <commands)" -ge 6 ]
+n=0
+while read -r verb rest; do
+    n=$((n + 1))
+    runs guide_$n 0 '' "$CORTADO" $rest
+done <commands
+"$CORTADO" predict --run=run --format=csv photos >predicted.csv 2>out
+is guide_is_right [ "$(grep -cE "^photos/([a-z]*)/.*,\1," predicted.csv)" -ge 30 ]
+is classes [ "$(grep class_name work/train_val.prototxt | tr -d ' \n')" = 'class_name:"grass"class_name:"sand"class_name:"sea"' ]
+is outputs grep -Pzq 'name: "ip2"(.|\n)*?num_output: 3' work/train_val.prototxt
+is own_mean cmp work/mean.binaryproto set/mean.binaryproto
+is whole_test_set grep -q 'test_iter: 1$' work/solver.prototxt
+is slurm bash -n work/train.sbatch
+runs on_two_ranks 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=work/solver.prototxt --run=run2 --iterations=2
+mkdir elsewhere
+(cd elsewhere && runs from_anywhere 0 'Optimization Done' "$CORTADO" train --solver=../work/solver.prototxt --run=run --iterations=1)
+
+# ---- other models: they check, and learn from weights under another name
+for m in lenet resnet20 resnet50 alexnet squeezenet mobilenet_v2; do
+    runs fits_$m 0 '' "$CORTADO" new --from=$m --data=set --to=$m
+    runs checks_$m 0 '' "$CORTADO" check --solver=$m/solver.prototxt
+    runs deploy_$m 0 ' 1 3 \(3\)| 1 3 1 1 \(3\)' "$CORTADO" check --model=$m/deploy.prototxt --phase=TEST
+done
+is no_top5 sh -c '! grep -q top_k resnet50/train_val.prototxt'
+is no_crop sh -c '! grep -q crop_size resnet50/train_val.prototxt resnet50/deploy.prototxt'
+is crop_of_the_set [ "$(grep -c 'crop_size: 40' resnet20/train_val.prototxt)" = 1 ]
+is steps_move_along grep -Pzq 'max_iter: 1000\n(.|\n)*stepvalue: 500\n(.|\n)*stepvalue: 750\n' resnet20/solver.prototxt
+weights=run/snapshots/snapshot_iter_60.caffemodel.h5
+runs with_weights 0 '' "$CORTADO" new --from=quick --data=set --to=tuned --weights=$weights
+runs tunes 0 'ip2_new' "$CORTADO" train --solver=tuned/solver.prototxt --run=run3 --iterations=1
+is faster grep -Pzq 'name: "ip2_new"(.|\n)*?lr_mult: 10\n(.|\n)*?lr_mult: 20\n' tuned/train_val.prototxt
+# one channel, no names of classes, no mean, no set for tests; and a folder in place of a model's name
+"$CORTADO" convert digits --to=digits --count=64 --seed=3 >out 2>&1
+rm -r digits/test_lmdb
+runs digits 0 '' "$CORTADO" new --from=quick --data=digits --to=grey
+is ten_classes grep -Pzq 'name: "ip2"(.|\n)*?num_output: 10' grey/train_val.prototxt
+is made_mean test -s grey/mean.binaryproto
+is no_tests sh -c '! grep -qE "test_iter|test_interval" grey/solver.prototxt; ! grep -q "phase: TEST" grey/train_val.prototxt'
+runs trains_digits 0 'Optimization Done' "$CORTADO" train --solver=grey/solver.prototxt --iterations=2
+runs of_a_folder 0 '' "$CORTADO" new --from=./work --data=digits --to=grey2
+runs one_mean 0 '' "$CORTADO" new --from=resnet50 --data=digits --to=grey3
+is grey_mean grep -Pzq 'mean_value: 114.6[0-9]*\n +\}' grey3/train_val.prototxt
+
+# ---- what is wrong
+new="$CORTADO new --data=set --to=bad"
+runs exists 2 'to=work: is there already; give a new folder' "$CORTADO" new --from=quick --data=set --to=work
+runs no_model 2 'from=nowhere: no such model in' $new --from=nowhere
+runs near_model 2 'from=quik: no such model; did you mean "quick"' $new --from=quik
+runs no_text 2 'has no Data layer: cortado new fits nets of pictures alone' $new --from=gpt_char
+runs too_small 2 'googlenet does not fit pictures of 3 40 40 .*: convert them to another size' $new --from=googlenet
+is which_layer grep -q 'layer "loss1/ave_pool"' out
+runs no_set 3 'data=nowhere: No such file' "$CORTADO" new --from=quick --data=nowhere --to=bad
+runs no_train 3 'data=photos: no train_lmdb in it; expected a folder that cortado convert made' "$CORTADO" new --from=quick --data=photos --to=bad
+runs no_weights 3 'weights=nowhere: No such file' $new --from=quick --weights=nowhere
+for o in from data to; do
+    runs needs_$o 2 "cortado new needs --$o" "$CORTADO" new $(echo --from=quick --data=set --to=bad | tr ' ' '\n' | grep -v "^--$o=")
+done
+is nothing_left test ! -e bad
+finish
