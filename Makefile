@@ -49,22 +49,31 @@ HAVE_HWLOC     ?= $(call have,hwloc)
 HAVE_MICROHTTPD ?= $(call have,libmicrohttpd)
 HAVE_URING     ?= $(if $(shell grep -s IORING_REGISTER_PROBE /usr/include/linux/io_uring.h),1,0)
 HAVE_DNNL      ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1,0)# only to compare with
+# each asked for once: as they stand they would run pkg-config again for each file that is compiled
+$(foreach h,LMDB TURBOJPEG PNG HWLOC MICROHTTPD URING,$(eval HAVE_$(h) := $$(HAVE_$(h))))
 
 PKGS := hdf5 openblas libprotobuf-c jansson $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
         $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
         $(if $(filter 1,$(HAVE_HWLOC)),hwloc) $(if $(filter 1,$(HAVE_MICROHTTPD)),libmicrohttpd)
+# the simulator is a thin program: what is copied for each of a thousand ranks had better be small
+ifeq ($(SIMGRID),1)
+  PKGS := libprotobuf-c jansson
+  HAVE_HWLOC := 0
+endif
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 CPPFLAGS += -I. -I$(B) -D_GNU_SOURCE -MMD -MP
 CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE_PNG)),-DCT_HAVE_PNG) \
             $(if $(filter 1,$(HAVE_TURBOJPEG)),-DCT_HAVE_TURBOJPEG) $(if $(filter 1,$(HAVE_HWLOC)),-DCT_HAVE_HWLOC) \
             $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING) $(if $(filter 1,$(HAVE_MICROHTTPD)),-DCT_HAVE_MICROHTTPD)
-CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+CPPFLAGS += $(PKG_CFLAGS)
 CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,$(DEBUG))$(SAN),-g,-g1)# sanitized kernels at -O3 compile for minutes; lines without variables a tenth faster
 # hidden: only what a header marks is seen from outside; SimGrid has to find main
 CFLAGS   += -std=c11 -fPIC $(if $(filter 1,$(SIMGRID)),,-fvisibility=hidden) -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
-LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
+LDLIBS   += $(PKG_LIBS) $(if $(filter 1,$(SIMGRID)),,-lz) -lpthread -lm
 
 # scalable vectors, of a length known while compiling: blocks of channels are registers then. For
 # the files whose vectors are written out alone (SVE_FILES): of sums that it vectorises itself for
@@ -74,13 +83,6 @@ ifneq ($(SVE),)
     $(error SVE=$(SVE): 256 or 512 bits. With 128, and where lengths differ, leave it out: NEON)
   endif
   CPPFLAGS += -DCT_SVE_BITS=$(SVE)
-endif
-
-# the simulator is a thin program: what is copied for each of a thousand ranks had better be small
-ifeq ($(SIMGRID),1)
-  PKGS     := libprotobuf-c jansson
-  LDLIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
-  HAVE_HWLOC := 0
 endif
 
 # oneDNN 2 as one more convolution engine, where asked for
