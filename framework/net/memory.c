@@ -14,7 +14,7 @@
 #define MAX_WORK    400000000.0 /* comparisons spent on that                      */
 #define MAX_CHANGES 20000000.0  /* comparisons spent on changes of the best order */
 #define MAX_STEP    2           /* times a pass's own bytes grow                  */
-#define GOOD_ENOUGH 1.001       /* of the peak: no more repairs                   */
+#define GOOD_ENOUGH 1.001       /* of the rounded peak: no more repairs           */
 
 typedef struct job {
     const ct_region *region;
@@ -34,7 +34,8 @@ typedef struct job {
     void *entries; /* room to sort them                               */
 } job;
 
-size_t ct_memory_plan_peak(const ct_region *r, int n)
+/* The most bytes that are alive at a time; rounded: as they are placed. */
+static size_t peak_of(const ct_region *r, int n, bool rounded)
 {
     int end = -1;
     size_t *alive, most = 0;
@@ -45,13 +46,20 @@ size_t ct_memory_plan_peak(const ct_region *r, int n)
     alive = calloc((size_t)end + 2, sizeof(alive[0]));
     if (alive == NULL) return 0;
     for (int i = 0; i < n; i++) {
-        for (int t = r[i].first; t <= r[i].last; t++) alive[t] += r[i].bytes;
+        size_t bytes = rounded ? ct_align_up(r[i].bytes) : r[i].bytes;
+
+        for (int t = r[i].first; t <= r[i].last; t++) alive[t] += bytes;
     }
     for (int t = 0; t <= end; t++) {
         if (alive[t] > most) most = alive[t];
     }
     free(alive);
     return most;
+}
+
+size_t ct_memory_plan_peak(const ct_region *r, int n)
+{
+    return peak_of(r, n, false);
 }
 
 static bool meet(const ct_region *a, const ct_region *b)
@@ -291,7 +299,7 @@ ct_status ct_memory_plan_place(ct_region *r, int n, size_t *bytes_p)
     CT_TRY(open_job(r, n, &j));
     for (int i = 0; i < n; i++) j.item[i] = i;
     j.n = n;
-    *bytes_p = place(&j, good_enough(ct_memory_plan_peak(r, n)), r);
+    *bytes_p = place(&j, good_enough(peak_of(r, n, true)), r);
     close_job(&j);
     return CT_OK;
 }
@@ -336,7 +344,7 @@ static size_t least_outside(const sharing *s, job *j)
 
         if (find(j, j->n_fixed, k, 0, j->own) == CT_NOWHERE) s->room[n++] = j->region[k];
     }
-    return ct_memory_plan_peak(s->room, n);
+    return peak_of(s->room, n, true);
 }
 
 static void try_own(sharing *s, job *j)
@@ -433,7 +441,7 @@ static size_t sum_of(const job *j, const bool *own)
 ct_status ct_memory_plan_share(ct_region *r, const bool *own, int n, int in_flight, size_t *own_p,
                                size_t *shared_p)
 {
-    size_t peak = ct_memory_plan_peak(r, n), kept, k = (size_t)in_flight;
+    size_t peak = peak_of(r, n, true), kept, k = (size_t)in_flight;
     sharing s = { .best = r, .n = n, .in_flight = k, .shared = SIZE_MAX };
     ct_status status = CT_OK;
     job j;
