@@ -152,7 +152,7 @@ int ct_scheduler_waiting(const ct_scheduler *s);
  *  counts as such: larger ones would be, too, and need not be read. */
 ct_admission ct_scheduler_foresee(ct_scheduler *s, double deadline_s, double now);
 /** Seconds until what waits or has begun has ended, as the costs say: sequences with as many tokens
- *  as such have made of late (growth.h). */
+ *  as such have made of late (outlook.h). */
 double ct_scheduler_backlog_s(ct_scheduler *s, double now);
 /** One that is in a batch ends with it. An id of none is left alone. */
 void ct_scheduler_cancel(ct_scheduler *s, ct_request_id id);

@@ -9,7 +9,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/base/sort.h"
-#include "serve/schedule/growth.h"
+#include "serve/schedule/outlook.h"
 #include "serve/schedule/scheduler.h"
 #include "tests/log_capture.h"
 
