@@ -111,6 +111,8 @@ ct_status ct_parallel_fail(const ct_parallel *p, const void *message, const void
 
 enum { CT_TENSOR_FILE_MOST = 1024 };
 
+/** *n_run_p: runs that so many ranks would share; 0: none. CT_ERR_NOMEM. */
+ct_status ct_tensor_file_count(const ct_net *net, int tensor, int *n_run_p);
 /** Appends the file for `tensor` ranks. net: as for ct_parallel_bind(). name: for messages.
  *  *n_run_p: runs that the ranks share. CT_ERR_CONFIG: there is none; CT_ERR_NOMEM. */
 ct_status ct_tensor_file_write(const ct_net *net, int tensor, const char *name, ct_text *out,

@@ -153,7 +153,7 @@ static void write(const finder *f, ct_text *out)
     ct_text_add(out, "}\n");
 }
 
-static ct_status find_and_write(finder *f, const char *name, ct_text *out, int *n_run_p)
+static ct_status find(finder *f, int *n_run_p)
 {
     size_t n = (size_t)f->net->n_layer + 1;
 
@@ -165,6 +165,20 @@ static ct_status find_and_write(finder *f, const char *name, ct_text *out, int *
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a file of %zu layers", n);
     count_readers(f);
     choose(f, n_run_p);
+    return CT_OK;
+}
+
+static void destroy(finder *f)
+{
+    free(f->n_reader);
+    free(f->split);
+    free(f->run);
+    free(f->wish);
+}
+
+static ct_status find_and_write(finder *f, const char *name, ct_text *out, int *n_run_p)
+{
+    CT_TRY(find(f, n_run_p));
     if (*n_run_p == 0)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: net \"%s\" has no products that %d ranks can share: a product split by "
@@ -174,15 +188,21 @@ static ct_status find_and_write(finder *f, const char *name, ct_text *out, int *
     return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a parallel file") : CT_OK;
 }
 
+ct_status ct_tensor_file_count(const ct_net *net, int tensor, int *n_run_p)
+{
+    finder f = { .net = net, .tensor = tensor };
+    ct_status status = find(&f, n_run_p);
+
+    destroy(&f);
+    return status;
+}
+
 ct_status ct_tensor_file_write(const ct_net *net, int tensor, const char *name, ct_text *out,
                                int *n_run_p)
 {
     finder f = { .net = net, .tensor = tensor };
     ct_status status = find_and_write(&f, name, out, n_run_p);
 
-    free(f.n_reader);
-    free(f.split);
-    free(f.run);
-    free(f.wish);
+    destroy(&f);
     return status;
 }

@@ -334,19 +334,43 @@ void ct_plan_job_close(ct_plan_job_state *p)
     ct_config_destroy(&p->in.config);
 }
 
+/* Whether any layer of the net runs backward: what only answers has no step to plan. */
+static ct_status find_whether_learns(ct_plan_job_state *p, bool *learns_p)
+{
+    ct_net_options options = p->in.options;
+    ct_net *net = NULL;
+    ct_status status;
+
+    if (!p->in.config.is_model) return CT_OK;
+    ct_net_options_alone(&options);
+    options.env.global_batch_size = 1;
+    ct_log_set_sink(ct_plan_errors_alone, NULL);
+    status = ct_net_create(p->in.config.net, &options, &net);
+    ct_log_set_sink(NULL, NULL);
+    if (status == CT_OK) *learns_p = (net->n_backward > 0);
+    ct_net_destroy(net);
+    return status;
+}
+
+static ct_status plan_training(ct_plan_job_state *p, FILE *to)
+{
+    CT_TRY(ct_plan_job_read_machine(p, ct_options_count(p->call->options, "ranks", 1)));
+    CT_TRY(find_batch(p));
+    CT_TRY(find_plan(p));
+    return tell(p, to);
+}
+
 ct_status ct_plan_job(ct_call *call)
 {
     const char *json = ct_options_text(call->options, "json");
     ct_plan_job_state p = { .call = call };
     FILE *to = ((json != NULL) && (strcmp(json, "-") == 0)) ? NULL : stdout;
+    bool learns = true;
     ct_status status = read_fix(&p);
 
     if (status == CT_OK) status = ct_plan_input_read(call, &p.in);
-    if (status == CT_OK)
-        status = ct_plan_job_read_machine(&p, ct_options_count(call->options, "ranks", 1));
-    if (status == CT_OK) status = find_batch(&p);
-    if (status == CT_OK) status = find_plan(&p);
-    if (status == CT_OK) status = tell(&p, to);
+    if (status == CT_OK) status = find_whether_learns(&p, &learns);
+    if (status == CT_OK) status = learns ? plan_training(&p, to) : ct_plan_groups(&p);
     ct_plan_job_close(&p);
     return status;
 }

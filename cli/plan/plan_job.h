@@ -41,6 +41,8 @@ ct_status ct_plan_job_measure(ct_plan_job_state *p);
 /** The rank of a plan that lacks most bytes; what it needs and may take. */
 int ct_plan_job_lacks(const ct_plan_job_state *p, const ct_job_plan *n, double *need_p,
                       double *limit_p);
+/** For people: what machine the ranks are on. */
+void ct_plan_job_print_machine(const ct_plan_job_state *p, FILE *to);
 /** For people. */
 void ct_plan_job_print(const ct_plan_job_state *p, FILE *to);
 /** For people: the step of a plan that was read from a file. */
@@ -51,6 +53,11 @@ void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out);
 /** `check --parallel=PATH`: what a step of the file takes on --machine, with --profile. Prints it
  * to `to` (NULL: nowhere) and appends `,"step_s":…` to json. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json);
+/** A plan of a net that is only run: in which groups its ranks answer. p: with what is asked and
+ * the net, the machine not yet read. Prints it, and writes --out and --json. CT_ERR_CONFIG,
+ * CT_ERR_IO.
+ */
+ct_status ct_plan_groups(ct_plan_job_state *p);
 /** `check --parallel=PATH --phase=TEST`: what one forward of the file takes on --machine. Prints
  * it, and writes --json, with the list of steps. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_plan_file_forward(ct_call *call);

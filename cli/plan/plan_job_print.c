@@ -53,7 +53,7 @@ static int n_kind(const ct_net_chain *c)
     return n;
 }
 
-static void print_machine(const ct_plan_job_state *p, FILE *to)
+void ct_plan_job_print_machine(const ct_plan_job_state *p, FILE *to)
 {
     const ct_job_machine *m = &p->job;
 
@@ -184,7 +184,7 @@ void ct_plan_job_print(const ct_plan_job_state *p, FILE *to)
 
     fprintf(to, "net         %s, hash %016" PRIx64 ", %" PRId64 " samples a step, %d rank%s\n",
             p->net.net->name, p->net.hash, p->batch, p->job.n_rank, (p->job.n_rank > 1) ? "s" : "");
-    print_machine(p, to);
+    ct_plan_job_print_machine(p, to);
     fprintf(to, "chain       %d blocks, %d of them unlike\n", p->net.n_block,
             n_kind(&p->net.chain));
     if (p->in.memory > 0)
@@ -210,7 +210,7 @@ void ct_plan_job_print(const ct_plan_job_state *p, FILE *to)
 
 void ct_plan_file_print(const ct_plan_job_state *p, const ct_job_plan *n, FILE *to)
 {
-    print_machine(p, to);
+    ct_plan_job_print_machine(p, to);
     fprintf(to, "stage         ms  again ms bubble %%\n");
     for (int i = 0; i < n->config.n_stage; i++) {
         const ct_job_figures *f = &n->stage[i].figures;

@@ -21,15 +21,19 @@ up one 1 $net
 runs texts_one 0 '' python3 "$ask" "$at" texts one.txt
 mv out one.out
 down one
-for way in tensor:2 standard/deploy_parallel.prototxt; do
-    by=${way%%[:/]*}
+runs plan 0 'for cortado serve --parallel=planned.prototxt' "$CORTADO" plan --model=standard/deploy.prototxt --fix=tensor=2 --limits=100,10 --out=planned.prototxt
+for way in tensor:2 planned.prototxt standard/deploy_parallel.prototxt; do
+    by=${way%%[:/.]*}
     up by_$by 4 $net --parallel=$way
     is told_$by grep -q 'Replicas: 2, each one net on 2 ranks' $log
     runs texts_$by 0 '' python3 "$ask" "$at" texts all.txt 2
     is same_$by cmp one.out out
     is scores_$by python3 "$ROOT/tests/cli/close.py" one.txt all.txt 1e-4 80
     down by_$by
+    mv all.txt $by.txt
 done
+# tensor:N is short for the file that is planned: not a bit differs
+is plan_is_tensor cmp tensor.txt planned.txt
 make_bert
 up rows_one 1 --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5
 runs rows_of_one 0 '' python3 "$ask" "$at" embed
