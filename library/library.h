@@ -29,6 +29,7 @@ typedef struct ct_view {
 typedef struct ct_made_net {
     Ct__NetParameter *param;
     ct_net *net;
+    int64_t *most; /* elements of each blob at most: before the first batch, in which some pass */
 } ct_made_net;
 
 struct cortado_net {
@@ -55,6 +56,12 @@ struct cortado_net {
 static inline ct_net *ct_running(const cortado_net *n)
 {
     return (n->runs.net != NULL) ? n->runs.net : n->owner.net;
+}
+
+/** Elements of blob b of what runs at most. */
+static inline int64_t ct_running_most(const cortado_net *n, int b)
+{
+    return (n->runs.net != NULL) ? n->runs.most[b] : n->owner.most[b];
 }
 
 /** Makes what runs anew: whole, or with the views read. Views keep their memory. */

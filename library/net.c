@@ -14,9 +14,21 @@
 
 static void free_made(ct_made_net *m)
 {
+    free(m->most);
     ct_net_destroy(m->net);
     if (m->param != NULL) ct__net_parameter__free_unpacked(m->param, NULL);
     *m = (ct_made_net){ .net = NULL };
+}
+
+/* Behind a Filter blobs have fewer samples as soon as the net runs. */
+static ct_status note_sizes(ct_made_net *m)
+{
+    const ct_net *net = m->net;
+
+    m->most = calloc((size_t)net->n_blob + 1, sizeof(m->most[0]));
+    if (m->most == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for sizes of blobs");
+    for (int b = 0; b < net->n_blob; b++) m->most[b] = ct_tensor_count(&net->pass->blob[b]->data);
+    return CT_OK;
 }
 
 /* As a job without options makes nets of that phase. */
@@ -47,6 +59,7 @@ static ct_status make(const cortado_net *n, bool whole, const ct_source_map *map
     fill_options(n, whole, &options);
     options.map = map;
     if (status == CT_OK) status = ct_net_create(m->param, &options, &m->net);
+    if (status == CT_OK) status = note_sizes(m);
     if (status == CT_OK) m->net->pass->exec.seed = options.env.seed;
     if (status != CT_OK) free_made(m);
     return status;
@@ -133,7 +146,8 @@ static void close_net(cortado_net *n)
 {
     ct_views_forget(n);
     free_made(&n->runs);
-    if (!n->is_shown) free_made(&n->owner);
+    if (n->is_shown) n->owner.net = NULL; /* the solver's */
+    free_made(&n->owner);
     free(n->layer);
     free(n->blob);
     free(n->message);
@@ -237,7 +251,8 @@ ct_status ct_library_show(ct_net *net, bool keeps, const ct_solver *solver, cort
     n->is_whole = keeps;
     n->trains = keeps && (solver != NULL);
     n->solver = solver;
-    status = list_names(n);
+    status = note_sizes(&n->owner);
+    if (status == CT_OK) status = list_names(n);
     if (status == CT_OK)
         *net_p = n;
     else

@@ -176,7 +176,7 @@ static ct_status make_view(cortado_net *n, const char *name, ct_view *v)
     if (last < 0) return fail_name(n, name);
     *v = (ct_view){ .name = name, .is_input = is_input(n, name) };
     v->shape = pass->blob[last]->data.shape;
-    bytes = (size_t)ct_shape_count(&v->shape, 0, -1) * sizeof(float);
+    bytes = (size_t)ct_running_most(n, last) * sizeof(float);
     v->data = ct_mem_acquire(bytes);
     if (n->trains && (pass->blob[first]->diff.data != NULL) &&
         ct_shape_equal(&pass->blob[first]->data.shape, &v->shape)) {
@@ -287,11 +287,13 @@ ct_status ct_views_give(const cortado_net *n, int from, int to)
 ct_status ct_views_take(const cortado_net *n, int from, int to)
 {
     for (int i = 0; i < n->n_view; i++) {
-        const ct_view *v = &n->view[i];
+        ct_view *v = &n->view[i];
         const ct_blob *b = blob_of_view(n, v);
 
         if (v->is_input || (b == NULL) || (b->data.data == NULL)) continue;
-        if (within(maker_of(ct_running(n), b), from, to)) CT_TRY(take(b, &b->data, v->data));
+        if (!within(maker_of(ct_running(n), b), from, to)) continue;
+        v->shape = b->data.shape; /* behind a Filter, that of this batch */
+        CT_TRY(take(b, &b->data, v->data));
     }
     return CT_OK;
 }

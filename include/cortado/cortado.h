@@ -123,7 +123,8 @@ typedef struct cortado_blob {
  *  forward; what is written to another blob is read by a forward that begins behind the layer that
  *  makes it, and to its diff by a backward that begins there. A blob that is asked for after a
  *  forward may be computed by the next call that reads it: then the forward runs once more, on the
- *  same batch. CORTADO_ERR_ARG names the nearest blob. */
+ *  same batch. Behind a Filter a blob has the shape of the last run: where that may have changed,
+ * it is asked for again. CORTADO_ERR_ARG names the nearest blob. */
 cortado_status cortado_net_blob(cortado_net *net, const char *name, cortado_blob *blob);
 
 /** Weight i of a layer: 0 as a rule the weights, 1 the bias. diff is its gradient. The memory is

@@ -367,6 +367,61 @@ static void keep_line(void *ctx, const char *line)
     snprintf(ctx, 400, "%s", line);
 }
 
+/* ---- behind a Filter */
+
+static const char some_pass[] =
+    "layer { name: 'in' type: 'Input' top: 'data' input_param { shape { dim: 4 dim: 3 } } }\n"
+    "layer { name: 'which' type: 'Input' top: 'which' input_param { shape { dim: 4 } } }\n"
+    "layer { name: 'filter' type: 'Filter' bottom: 'data' bottom: 'which' top: 'some' }\n"
+    "layer { name: 'twice' type: 'Power' bottom: 'some' top: 'twice' power_param { scale: 2 } }\n";
+
+/* The samples whose bit in `which` is set pass. */
+static void run_on(cortado_net *net, unsigned which)
+{
+    cortado_blob selector = blob_of(net, "which");
+
+    for (int i = 0; i < 4; i++) selector.data[i] = (float)((which >> i) & 1);
+    forward(net, NULL, NULL);
+}
+
+static void check_passed(cortado_net *net, const char *name, unsigned which, float factor)
+{
+    cortado_blob data = blob_of(net, "data"), some = blob_of(net, name);
+    int64_t n = 0;
+
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; (k < 3) && ((which >> i) & 1); k++, n++)
+            assert_true(some.data[n] == factor * data.data[3 * i + k]);
+    }
+    assert_int_equal(some.n_dim, 2);
+    assert_int_equal(some.dim[0], n / 3);
+    assert_int_equal(some.count, n);
+}
+
+/* However few there are when it is asked for first, later more have room. */
+static void blobs_change_behind_a_filter(void **state)
+{
+    static const unsigned which[] = { 4, 15, 9, 0, 15, 7 };
+
+    (void)state;
+    for (int trains = 0; trains < 2; trains++) {
+        cortado_net *net = open_net(some_pass, trains ? CORTADO_TRAIN : CORTADO_TEST);
+        const float *at[2] = { NULL };
+
+        fill(blob_of(net, "data"), 2);
+        for (int i = 0; i < 6; i++) {
+            run_on(net, which[i]);
+            check_passed(net, "some", which[i], 1);
+            check_passed(net, "twice", which[i], 2);
+            assert_true((i == 0) || (at[0] == blob_of(net, "some").data));
+            assert_true((i == 0) || (at[1] == blob_of(net, "twice").data));
+            at[0] = blob_of(net, "some").data;
+            at[1] = blob_of(net, "twice").data;
+        }
+        cortado_net_close(net);
+    }
+}
+
 static void errors_have_texts(void **state)
 {
     cortado_net *net = NULL;
@@ -416,6 +471,7 @@ int main(void)
         cmocka_unit_test(weights_are_the_users),
         cmocka_unit_test(inputs_get_other_shapes),
         cmocka_unit_test(inputs_change_together),
+        cmocka_unit_test(blobs_change_behind_a_filter),
         cmocka_unit_test(pictures_are_read),
         cmocka_unit_test(errors_have_texts),
     };
