@@ -41,8 +41,9 @@ runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
 runtime/division: framework/* comm/* planner serve/net runtime/config runtime runtime/exchange
+runtime/training: framework/* planner runtime/config runtime runtime/exchange runtime/division
 include/cortado:
-library: framework/* runtime include/cortado
+library: framework/* runtime/config runtime runtime/training include/cortado
 cli: framework/* runtime/config runtime
 cli/profile: framework/* comm/*
 cli/simulate: framework/* topology comm/* planner runtime/config runtime cli/profile
@@ -55,7 +56,7 @@ cli/new: framework/* runtime/config runtime cli
 cli/predict: framework/* serve/net runtime/config runtime cli
 cli/serve: framework/* comm/core serve/* runtime/config runtime runtime/division cli
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
-cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division cli
+cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division runtime/training cli
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
