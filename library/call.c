@@ -13,7 +13,7 @@
 static struct {
     void (*sink)(void *ctx, const char *line);
     void *ctx;
-    int n_thread;
+    int n_thread, wanted; /* 0: nobody said */
 } settings;
 
 /* An error's text is for the thread whose call it was. */
@@ -49,6 +49,13 @@ static void begin_once(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     (void)pthread_once(&once, begin);
+}
+
+ct_status ct_public_share_threads(ct_job *job)
+{
+    CT_TRY(ct_job_threads(job, settings.wanted));
+    settings.n_thread = job->threads.n;
+    return CT_OK;
 }
 
 void ct_public_begin(ct_public_call *c)
@@ -132,8 +139,11 @@ void cortado_log_to(void (*sink)(void *ctx, const char *line), void *ctx, cortad
 cortado_status cortado_set_threads(int n)
 {
     ct_public_call c;
+    ct_status status;
 
     ct_public_begin(&c);
     if (n < 0) return ct_public_end(&c, CT_FAIL(CT_ERR_ARG, "%d threads: at least 1, or 0", n));
-    return ct_public_end(&c, take_threads(n));
+    status = take_threads(n);
+    if (status == CT_OK) settings.wanted = n;
+    return ct_public_end(&c, status);
 }

@@ -15,6 +15,7 @@
 #include "framework/net/net.h"
 #include "framework/solver/solver.h"
 #include "include/cortado/cortado.h"
+#include "runtime/job.h"
 
 /** A blob that was handed out. */
 typedef struct ct_view {
@@ -38,6 +39,7 @@ struct cortado_net {
     ct_phase phase;
     bool trains;             /* it may run backward */
     bool is_shown;           /* a solver has the net: it is never made again */
+    bool visits;             /* … and its weights are there during steps alone */
     const ct_solver *solver; /* … that it learns in; else NULL */
     ct_made_net owner;       /* of the weights */
     ct_made_net runs;        /* param NULL: the owner does */
@@ -100,6 +102,9 @@ typedef struct ct_public_call {
 
 /** The first and the last thing of every public call that may fail. */
 void ct_public_begin(ct_public_call *c);
+/** The threads of a job's ranks, as cortado_set_threads() said, or else as a job shares out the
+ *  node's cores: from now on. Collective. */
+ct_status ct_public_share_threads(ct_job *job);
 /** Keeps the text of an error for cortado_error(). */
 cortado_status ct_public_end(const ct_public_call *c, ct_status status);
 

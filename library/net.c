@@ -248,6 +248,7 @@ ct_status ct_library_show(ct_net *net, bool keeps, const ct_solver *solver, cort
     n->phase = net->options.phase;
     n->owner.net = net;
     n->is_shown = true;
+    n->visits = ct_net_has_visits((net->options.share != NULL) ? net->options.share : net);
     n->is_whole = keeps;
     n->trains = keeps && (solver != NULL);
     n->solver = solver;
@@ -404,19 +405,36 @@ static ct_status find_layer(const ct_net *net, const char *name, int *layer_p)
                    (near != NULL) ? "\"?" : "");
 }
 
+/* What is to be done with the weights can be done between steps. */
+static ct_status check_weights(const cortado_net *n)
+{
+    if (!n->visits) return CT_OK;
+    return CT_FAIL(CT_ERR_ARG, "`memory { }` of the solver keeps the weights elsewhere between "
+                               "steps; a snapshot of the solver has them");
+}
+
+/* Nobody reads a gradient that others are written over. */
+static float *diff_of(const ct_net *net, const ct_param *p)
+{
+    bool shared = (net->options.window != NULL) && (p->chunk >= 0);
+
+    return shared ? NULL : ct_blob_diff(&p->blob);
+}
+
 static ct_status get_weight(cortado_net *n, const char *layer, int i, cortado_blob *blob)
 {
     const ct_net *net = n->owner.net;
     const ct_param *p;
     int at;
 
+    CT_TRY(check_weights(n));
     CT_TRY(find_layer(net, layer, &at));
     if ((i < 0) || (i >= net->layer[at]->n_weight))
         return CT_FAIL(CT_ERR_ARG, "layer \"%s\" has %d weights, so there is none of number %d",
                        layer, net->layer[at]->n_weight, i);
     p = &net->param[ct_net_param_of(net, at, i)];
     n->weights_out = true;
-    describe(&p->blob.data.shape, ct_blob_data(&p->blob), ct_blob_diff(&p->blob), blob);
+    describe(&p->blob.data.shape, ct_blob_data(&p->blob), diff_of(net, p), blob);
     return CT_OK;
 }
 
@@ -467,6 +485,7 @@ static ct_status range(const cortado_net *n, const char *first, const char *last
 
 static ct_status forward_all(cortado_net *n)
 {
+    CT_TRY(check_weights(n));
     find_batch(n);
     if (n->is_stale) CT_TRY(ct_library_make_again(n, false));
     CT_TRY(run_whole(n, n->n_run));
@@ -479,6 +498,7 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
     ct_net *net;
     int from, to;
 
+    CT_TRY(check_weights(n));
     CT_TRY(range(n, first, last, &from, &to));
     if (!n->is_whole && n->is_shown)
         return CT_FAIL(CT_ERR_ARG,
@@ -528,6 +548,9 @@ static ct_status backward(cortado_net *n, const char *first, const char *last)
     if (!n->trains)
         return CT_FAIL(CT_ERR_ARG, "the net was opened to run forward alone: CORTADO_TRAIN, or "
                                    "force_backward in its file, gives it gradients");
+    if (net->options.window != NULL)
+        return CT_FAIL(CT_ERR_ARG, "`memory { }` of the solver lets gradients share memory, so "
+                                   "layers run backward in steps alone");
     if (net->n_backward == 0)
         return CT_FAIL(CT_ERR_ARG, "the net has no loss that a gradient could come from");
     if (n->n_run == 0) return CT_FAIL(CT_ERR_ARG, "a forward comes before the first backward");
@@ -701,7 +724,8 @@ cortado_status cortado_net_load(cortado_net *net, const char *files)
     ct_public_begin(&c);
     status = ((net == NULL) || (files == NULL))
                  ? CT_FAIL(CT_ERR_ARG, "a net, or the name of its weights, is NULL")
-                 : ct_weights_load_list(files, net->owner.net);
+                 : check_weights(net);
+    if (status == CT_OK) status = ct_weights_load_list(files, net->owner.net);
     return ct_public_end(&c, status);
 }
 
@@ -710,6 +734,7 @@ static ct_status save(const cortado_net *n, const char *file)
     ct_model *m;
     ct_status status;
 
+    CT_TRY(check_weights(n));
     CT_TRY(ct_model_of_net(n->owner.net, NULL, NULL, &m));
     status = ct_model_save(m, file);
     ct_model_close(m);

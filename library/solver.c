@@ -1,116 +1,118 @@
-/* Solvers of the library: training as the verb does it, on one rank. */
+/* Solvers of the library: training as the verb does it, on one rank or on the caller's. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/memory.h"
-#include "framework/proto/prototxt.h"
-#include "framework/proto/upgrade.h"
 #include "framework/report/report.h"
-#include "framework/snapshot/snapshot.h"
-#include "framework/solver/solver.h"
 #include "library/library.h"
+#include "runtime/training/training.h"
 
 struct cortado_solver {
-    Ct__SolverParameter *param;
-    ct_source_map *map;
+    ct_job job;
+    ct_call call; /* without options */
+    ct_config config;
     ct_report *report;
-    ct_solver *solver;
+    ct_training run;
     cortado_net *net, **test;
+    bool torn; /* ranks failed at different places: what they made together nobody can release */
 };
 
 /* ---- open and close */
 
+/* Of a solver that is torn everything stays: others would have to let go of it, too. */
 static void close_solver(cortado_solver *s)
 {
-    for (int i = 0; (s->test != NULL) && (i < ct_solver_n_test(s->solver)); i++)
+    if (s->torn) return;
+    for (int i = 0; (s->test != NULL) && (i < ct_solver_n_test(s->run.solver)); i++)
         cortado_net_close(s->test[i]);
     free(s->test);
     cortado_net_close(s->net);
-    ct_solver_destroy(s->solver);
+    ct_training_close(&s->run);
     ct_report_destroy(s->report);
-    if (s->param != NULL) ct__solver_parameter__free_unpacked(s->param, NULL);
-    ct_source_map_destroy(s->map);
+    ct_config_destroy(&s->config);
+    ct_job_leave(&s->job);
     free(s);
 }
 
 static ct_status show_nets(cortado_solver *s, bool keeps)
 {
-    int n = ct_solver_n_test(s->solver);
+    int n = ct_solver_n_test(s->run.solver);
 
-    CT_TRY(ct_library_show(ct_solver_net(s->solver), keeps, s->solver, &s->net));
+    CT_TRY(ct_library_show(ct_solver_net(s->run.solver), keeps, s->run.solver, &s->net));
     s->test = calloc((size_t)n + 1, sizeof(s->test[0]));
     if (s->test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver's nets");
     for (int i = 0; i < n; i++)
-        CT_TRY(ct_library_show(ct_solver_test_net(s->solver, i), keeps, NULL, &s->test[i]));
+        CT_TRY(ct_library_show(ct_solver_test_net(s->run.solver, i), keeps, NULL, &s->test[i]));
     return CT_OK;
 }
 
-/* As `cortado train` has them on one rank, without options. */
-static void fill_options(const cortado_solver *s, bool keeps, ct_solver_options *o)
+static ct_status read_config(cortado_solver *s, const char *file, const char *const *settings)
 {
-    const Ct__SolverParameter *p = s->param;
+    const Ct__SolverParameter *p;
 
-    *o = (ct_solver_options){ .param = p, .map = s->map, .keep_values = keeps };
-    o->memory_limit = ct_memory_limit();
-    o->report = s->report;
-    o->env.n_rank = 1;
-    o->env.global_batch_size = p->global_batch_size;
-    o->env.deterministic = (p->deterministic != 0);
-    o->env.winograd = p->winograd;
-    o->env.precision = p->precision;
-}
-
-/* "path=value", NULL behind the last. */
-static ct_status apply(cortado_solver *s, const char *const *settings)
-{
-    for (int i = 0; (settings != NULL) && (settings[i] != NULL); i++) {
-        const char *value = strchr(settings[i], '=');
-        char path[128];
-
-        if ((value == NULL) || (value == settings[i]) ||
-            ((size_t)(value - settings[i]) >= sizeof(path)))
+    for (int i = 0; (settings != NULL) && (settings[i] != NULL); i++)
+        if (strchr(settings[i], '=') == NULL)
             return CT_FAIL(CT_ERR_ARG, "setting \"%s\": expected FIELD=VALUE", settings[i]);
-        snprintf(path, sizeof(path), "%.*s", (int)(value - settings[i]), settings[i]);
-        CT_TRY(ct_prototxt_set_noted(&s->param->base, path, value + 1, "a setting", s->map));
-    }
-    return CT_OK;
+    CT_TRY(ct_config_read_solver(file, settings, &s->config));
+    p = s->config.solver;
+    if (p->solver_mode != CT__SOLVER_PARAMETER__SOLVER_MODE__GPU) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: solver_mode GPU: solvers of the library run on the CPU yet",
+                   CT_SOLVER_AT((&(ct_solver_text){ p, s->config.map }), solver_mode));
 }
 
-static ct_status create(cortado_solver *s, const char *file, const char *const *settings,
-                        bool keeps)
+static ct_status create(cortado_solver *s, bool keeps)
 {
-    const ct_report_options quiet = { .rank = 0 };
-    ct_solver_options options;
+    const ct_report_options quiet = { .rank = s->job.rank };
+    ct_training_ask ask = { .keep_values = keeps };
 
-    CT_TRY(ct_source_map_create(&s->map));
-    CT_TRY(ct_solver_read(file, s->map, &s->param));
-    CT_TRY(apply(s, settings));
-    if (s->param->memory != NULL)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: the library has no place for `memory { }`: cortado train",
-                       CT_SOLVER_AT((&(ct_solver_text){ s->param, s->map }), memory));
+    CT_TRY(ct_public_share_threads(&s->job));
     CT_TRY(ct_report_create(&quiet, &s->report));
-    fill_options(s, keeps, &options);
-    CT_TRY(ct_solver_create(&options, &s->solver));
+    ask.report = s->report;
+    s->call = (ct_call){ .job = &s->job };
+    s->run = (ct_training){ .call = &s->call, .config = &s->config };
+    CT_TRY(ct_training_connect(&s->run));
+    CT_TRY(ct_training_open(&s->run, &ask));
     return show_nets(s, keeps);
 }
 
+/* The status of all ranks. */
+static ct_status agree(cortado_solver *s, ct_status mine)
+{
+    bool torn;
+
+    mine = ct_news_agree(s->job.news, mine, &torn);
+    s->torn = s->torn || torn;
+    return mine;
+}
+
+static ct_status open_in_job(cortado_solver *s, const char *file, const char *const *settings,
+                             cortado_keep keep)
+{
+    ct_status status = CT_OK;
+    bool torn; /* nothing is under way yet */
+
+    if ((keep != CORTADO_KEEP_OUTPUTS) && (keep != CORTADO_KEEP_ALL))
+        status =
+            CT_FAIL(CT_ERR_ARG, "keep is %d: CORTADO_KEEP_OUTPUTS or CORTADO_KEEP_ALL", (int)keep);
+    else if (s->job.rank == 0)
+        status = read_config(s, file, settings);
+    CT_TRY(ct_news_agree(s->job.news, status, &torn));
+    CT_TRY(ct_config_share(&s->job, &s->config));
+    return agree(s, create(s, keep == CORTADO_KEEP_ALL));
+}
+
 static ct_status open_solver(const char *file, const char *const *settings, cortado_keep keep,
-                             cortado_solver **solver_p)
+                             const MPI_Comm *comm, cortado_solver **solver_p)
 {
     cortado_solver *s;
     ct_status status;
 
     if ((file == NULL) || (solver_p == NULL))
         return CT_FAIL(CT_ERR_ARG, "a solver's file, or where the solver goes, is NULL");
-    if ((keep != CORTADO_KEEP_OUTPUTS) && (keep != CORTADO_KEEP_ALL))
-        return CT_FAIL(CT_ERR_ARG, "keep is %d: CORTADO_KEEP_OUTPUTS or CORTADO_KEEP_ALL",
-                       (int)keep);
     s = calloc(1, sizeof(*s));
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
-    status = create(s, file, settings, keep == CORTADO_KEEP_ALL);
+    status = ct_job_join(&s->job, (comm != NULL) ? *comm : MPI_COMM_NULL);
+    if (status == CT_OK) status = open_in_job(s, file, settings, keep);
     if (status == CT_OK)
         *solver_p = s;
     else
@@ -118,21 +120,25 @@ static ct_status open_solver(const char *file, const char *const *settings, cort
     return status;
 }
 
-cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_solver **solver_p)
+cortado_status cortado_solver_open_on(const char *file, const char *const *settings,
+                                      cortado_keep keep, const void *mpi_comm,
+                                      cortado_solver **solver_p)
 {
     ct_public_call c;
 
     ct_public_begin(&c);
-    return ct_public_end(&c, open_solver(file, NULL, keep, solver_p));
+    return ct_public_end(&c, open_solver(file, settings, keep, mpi_comm, solver_p));
+}
+
+cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_solver **solver_p)
+{
+    return cortado_solver_open_on(file, NULL, keep, NULL, solver_p);
 }
 
 cortado_status cortado_solver_open_with(const char *file, const char *const *settings,
                                         cortado_keep keep, cortado_solver **solver_p)
 {
-    ct_public_call c;
-
-    ct_public_begin(&c);
-    return ct_public_end(&c, open_solver(file, settings, keep, solver_p));
+    return cortado_solver_open_on(file, settings, keep, NULL, solver_p);
 }
 
 void cortado_solver_close(cortado_solver *solver)
@@ -148,14 +154,17 @@ static ct_status run(cortado_solver *s, int64_t n)
     ct_status status;
 
     CT_TRY(ct_library_before_steps(s->net));
-    status = (n < 0) ? ct_solver_run(s->solver) : ct_solver_steps(s->solver, n);
+    status = (n < 0) ? ct_solver_run(s->run.solver) : ct_solver_steps(s->run.solver, n);
     CT_TRY(ct_library_after_steps(s->net));
     return status;
 }
 
 static ct_status check(const cortado_solver *s)
 {
-    return (s != NULL) ? CT_OK : CT_FAIL(CT_ERR_ARG, "the solver is NULL");
+    if (s == NULL) return CT_FAIL(CT_ERR_ARG, "the solver is NULL");
+    if (!s->torn) return CT_OK;
+    return CT_FAIL(CT_ERR_COMM, "an earlier call failed on some ranks in the middle of what others "
+                                "waited for: the solver can only be closed");
 }
 
 cortado_status cortado_solver_step(cortado_solver *solver, int64_t n)
@@ -167,7 +176,7 @@ cortado_status cortado_solver_step(cortado_solver *solver, int64_t n)
     status = check(solver);
     if ((status == CT_OK) && (n < 0))
         status = CT_FAIL(CT_ERR_ARG, "%" PRId64 " steps: at least 0", n);
-    if (status == CT_OK) status = run(solver, n);
+    if (status == CT_OK) status = agree(solver, run(solver, n));
     return ct_public_end(&c, status);
 }
 
@@ -178,28 +187,40 @@ cortado_status cortado_solver_run(cortado_solver *solver)
 
     ct_public_begin(&c);
     status = check(solver);
-    if (status == CT_OK) status = run(solver, -1);
+    if (status == CT_OK) status = agree(solver, run(solver, -1));
     return ct_public_end(&c, status);
 }
 
 int64_t cortado_solver_iteration(const cortado_solver *solver)
 {
-    return ct_solver_iteration(solver->solver);
+    return ct_solver_iteration(solver->run.solver);
 }
 
 /* ---- weights and snapshots */
 
-cortado_status cortado_solver_load(cortado_solver *solver, const char *files)
+/* What a file has to do with a solver. */
+static cortado_status use_file(cortado_solver *solver, const char *file, const char *what,
+                               ct_status (*use)(ct_solver *s, const char *file))
 {
     ct_public_call c;
     ct_status status;
 
     ct_public_begin(&c);
     status = check(solver);
-    if ((status == CT_OK) && (files == NULL))
-        status = CT_FAIL(CT_ERR_ARG, "the name of the weights is NULL");
-    if (status == CT_OK) status = ct_solver_load_weights(solver->solver, files);
+    if ((status == CT_OK) && (file == NULL))
+        status = CT_FAIL(CT_ERR_ARG, "the name of the %s is NULL", what);
+    if (status == CT_OK) status = agree(solver, use(solver->run.solver, file));
     return ct_public_end(&c, status);
+}
+
+cortado_status cortado_solver_load(cortado_solver *solver, const char *files)
+{
+    return use_file(solver, files, "weights", ct_solver_load_weights);
+}
+
+cortado_status cortado_solver_restore(cortado_solver *solver, const char *file)
+{
+    return use_file(solver, file, "snapshot", ct_solver_restore);
 }
 
 cortado_status cortado_solver_snapshot(cortado_solver *solver)
@@ -209,20 +230,20 @@ cortado_status cortado_solver_snapshot(cortado_solver *solver)
 
     ct_public_begin(&c);
     status = check(solver);
-    if (status == CT_OK) status = ct_solver_save(solver->solver);
+    if (status == CT_OK) status = agree(solver, ct_solver_save(solver->run.solver));
     return ct_public_end(&c, status);
 }
 
-cortado_status cortado_solver_restore(cortado_solver *solver, const char *file)
+cortado_status cortado_solver_checksum(cortado_solver *solver, uint64_t *checksum)
 {
     ct_public_call c;
     ct_status status;
 
     ct_public_begin(&c);
     status = check(solver);
-    if ((status == CT_OK) && (file == NULL))
-        status = CT_FAIL(CT_ERR_ARG, "the name of the snapshot is NULL");
-    if (status == CT_OK) status = ct_solver_restore(solver->solver, file);
+    if ((status == CT_OK) && (checksum == NULL))
+        status = CT_FAIL(CT_ERR_ARG, "where the checksum goes is NULL");
+    if (status == CT_OK) status = agree(solver, ct_solver_checksum(solver->run.solver, checksum));
     return ct_public_end(&c, status);
 }
 
@@ -235,5 +256,5 @@ cortado_net *cortado_solver_net(cortado_solver *solver)
 
 cortado_net *cortado_solver_test_net(cortado_solver *solver, int i)
 {
-    return ((i >= 0) && (i < ct_solver_n_test(solver->solver))) ? solver->test[i] : NULL;
+    return ((i >= 0) && (i < ct_solver_n_test(solver->run.solver))) ? solver->test[i] : NULL;
 }

@@ -16,13 +16,13 @@
 #include "runtime/config/features.h"
 #include "runtime/job.h"
 
-static ct_status share_config(ct_call *call, ct_config *c)
+ct_status ct_config_share(ct_job *job, ct_config *c)
 {
-    ct_job *job = call->job;
     void *data = NULL;
     size_t size = 0;
     ct_status status;
 
+    if (!ct_job_has_mpi(job)) return CT_OK;
     if (job->rank == 0) CT_TRY(ct_config_pack(c, &data, &size));
     CT_TRY(ct_job_broadcast(job, &data, &size));
     status = (job->rank == 0) ? CT_OK : ct_config_unpack(c, data, size);
@@ -38,7 +38,7 @@ ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c)
 
     if (job->rank == 0) status = ct_config_read(call->options, phase, c);
     CT_TRY(ct_job_share(job, status));
-    CT_TRY(share_config(call, c));
+    CT_TRY(ct_config_share(job, c));
     MPI_Comm_rank(job->node, &leader);
     leader = (leader == 0);
     MPI_Allreduce(&leader, &n_host, 1, MPI_INT, MPI_SUM, job->agree);
@@ -111,8 +111,8 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
 ct_status ct_call_connect(ct_call *call, const ct_config *c)
 {
     /* --stage of the other verbs is Caffe's, of the net's state */
-    const char *stage = ct_options_text(
-        call->options, (strcmp(call->argv[0], "train") == 0) ? "stage" : "stage_dir");
+    bool trains = (call->argc > 0) && (strcmp(call->argv[0], "train") == 0);
+    const char *stage = ct_options_text(call->options, trains ? "stage" : "stage_dir");
 
     CT_TRY(ct_job_connect(call->job, c->solver->comm->topology));
     return ct_data_group_open(call->job, c->solver->node_reader, stage, &call->job->reading);
@@ -130,18 +130,20 @@ static void add_member(ct_text *t, const char *name, const char *value)
     }
 }
 
-static void add_libraries(ct_text *t)
+static void add_libraries(bool has_mpi, ct_text *t)
 {
     char mpi[MPI_MAX_LIBRARY_VERSION_STRING], hdf5[32], blas[256];
     unsigned major = 0, minor = 0, release = 0;
     int size;
 
-    MPI_Get_library_version(mpi, &size);
-    mpi[strcspn(mpi, "\r\n")] = '\0';
+    if (has_mpi) {
+        MPI_Get_library_version(mpi, &size);
+        mpi[strcspn(mpi, "\r\n")] = '\0';
+        add_member(t, "mpi", mpi);
+    }
     H5get_libversion(&major, &minor, &release);
     snprintf(hdf5, sizeof(hdf5), "%u.%u.%u", major, minor, release);
     snprintf(blas, sizeof(blas), "%s, kernels %s", openblas_get_config(), ct_blas_core_name());
-    add_member(t, "mpi", mpi);
     add_member(t, "hdf5", hdf5);
     add_member(t, "blas", blas);
 }
@@ -188,7 +190,7 @@ void ct_call_provenance(const ct_call *call, const ct_config *c, ct_text *out)
     add_member(out, "version", ct_build_version());
     add_member(out, "compiler", ct_build_compiler());
     add_member(out, "cflags", ct_build_flags());
-    add_libraries(out);
+    add_libraries((call->job == NULL) || ct_job_has_mpi(call->job), out);
     ct_text_add(out, ",\"command\":[");
     for (int i = 0; i < call->full_argc; i++) {
         ct_text_add(out, "%s", (i > 0) ? "," : "");
@@ -406,7 +408,7 @@ ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snaps
     *plan_p = NULL;
     if ((job->rank == 0) && (snapshot != NULL)) status = ct_snapshot_plan(snapshot, &rows);
     wanted = wanted || (rows != NULL);
-    if (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS)
+    if (ct_job_has_mpi(job) && (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS))
         status = CT_FAIL(CT_ERR_COMM, "whether there is a plan could not be shared");
     ct_call_plan_machine(job->threads.n, gpu, &o.machine);
     if (timing_allowed(call, c)) o.mode = CT_ENGINE_PLAN_TIME;

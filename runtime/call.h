@@ -24,6 +24,8 @@ typedef struct ct_call {
 /** Rank 0 reads the files and applies the options, the others receive the result; then the log
  *  (--log), the header's first lines, the threads. Collective. */
 ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c);
+/** Rank 0's config to the other ranks. Collective. */
+ct_status ct_config_share(ct_job *job, ct_config *c);
 /** ct_job_connect() with the config's topology. Collective. */
 ct_status ct_call_connect(ct_call *call, const ct_config *c);
 /** The device of the config's solver_mode. */

@@ -111,9 +111,11 @@ ct_status ct_data_group_open(const ct_job *job, bool one_reader, const char *sta
                              ct_data_group **group_p)
 {
     ct_comm *comm = job->data_comm;
-    ct_data_group *g = calloc(1, sizeof(*g));
+    ct_data_group *g;
     int host_rank = 0;
 
+    if (!ct_job_has_mpi(job)) return CT_OK;
+    g = calloc(1, sizeof(*g));
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a group of ranks");
     MPI_Comm_rank(comm->host, &host_rank);
     *g = (ct_data_group){ .data = job->group.data,
@@ -161,7 +163,10 @@ ct_status ct_job_start(ct_job *job)
 {
     int provided, rc;
 
-    *job = (ct_job){ .watchdog = job->watchdog, .agree = MPI_COMM_NULL, .node = MPI_COMM_NULL };
+    *job = (ct_job){ .watchdog = job->watchdog,
+                     .of = MPI_COMM_WORLD,
+                     .agree = MPI_COMM_NULL,
+                     .node = MPI_COMM_NULL };
     CT_TRY(ct_comm_check_launcher());
     ct_comm_prepare_launch();
     ct_watchdog_beat(job->watchdog, "the start: MPI_Init");
@@ -189,6 +194,43 @@ ct_status ct_job_start(ct_job *job)
     return CT_OK;
 }
 
+/* MPI runs, and lets this thread call it. */
+static ct_status check_mpi(void)
+{
+    int began = 0, ended = 0, level = MPI_THREAD_SINGLE;
+
+    MPI_Initialized(&began);
+    MPI_Finalized(&ended);
+    if (!began || ended)
+        return CT_FAIL(CT_ERR_ARG, "a communicator is given, but MPI %s",
+                       ended ? "was finalized" : "is not initialized: MPI_Init_thread comes first");
+    MPI_Query_thread(&level);
+    if (level >= MPI_THREAD_FUNNELED) return CT_OK;
+    return CT_FAIL(CT_ERR_ARG, "MPI was initialized with thread level MPI_THREAD_SINGLE; "
+                               "MPI_THREAD_FUNNELED is needed");
+}
+
+ct_status ct_job_join(ct_job *job, MPI_Comm of)
+{
+    *job = (ct_job){ .size = 1, .of = of, .agree = MPI_COMM_NULL, .node = MPI_COMM_NULL };
+    if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
+    job->host[sizeof(job->host) - 1] = '\0';
+    if (of != MPI_COMM_NULL) {
+        CT_TRY(check_mpi());
+        CT_TRY_MPI(MPI_Comm_dup(of, &job->agree));
+        CT_TRY_MPI(MPI_Comm_set_errhandler(job->agree, MPI_ERRORS_RETURN));
+        job->of = job->agree; /* the caller may free theirs */
+        CT_TRY_MPI(MPI_Comm_rank(job->of, &job->rank));
+        CT_TRY_MPI(MPI_Comm_size(job->of, &job->size));
+        CT_TRY_MPI(MPI_Comm_split_type(job->of, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL,
+                                       &job->node));
+        CT_TRY_MPI(MPI_Comm_set_errhandler(job->node, MPI_ERRORS_RETURN));
+        CT_TRY(ct_news_open(job->agree, &job->news));
+    }
+    job->group.job = job->group.data = (ct_group){ .rank = job->rank, .size = job->size };
+    return CT_OK;
+}
+
 ct_status ct_job_threads(ct_job *job, int wanted)
 {
     CT_TRY(ct_threads_set(job->node, wanted, &job->threads));
@@ -206,10 +248,25 @@ ct_status ct_job_open_groups(ct_job *job)
     return CT_OK;
 }
 
+/* One rank whose messages would have nobody to go to. */
+static ct_status connect_alone(ct_job *job)
+{
+    const uint64_t host = 0;
+    ct_topo *topo;
+
+    CT_TRY(ct_topo_from_hosts(&host, 1, "one process", &topo));
+    CT_TRY(ct_comm_create_planned(topo, 0, &job->comm));
+    job->data_comm = job->comm;
+    job->group.job = job->group.data = job->group.node = (ct_group){ .size = 1, .topo = topo };
+    return CT_OK;
+}
+
 ct_status ct_job_connect(ct_job *job, const char *topology)
 {
-    CT_TRY(ct_comm_create(MPI_COMM_WORLD, topology, &job->comm));
+    if (!ct_job_has_mpi(job)) return connect_alone(job);
+    CT_TRY(ct_comm_create(job->of, topology, &job->comm));
     job->data_comm = job->comm; /* every rank holds the whole net: all are replicas */
+    if (job->news != NULL) ct_comm_listen(job->comm, ct_news_hear, job->news);
     return ct_job_open_groups(job);
 }
 
@@ -217,6 +274,7 @@ ct_status ct_job_share(ct_job *job, ct_status status)
 {
     int word = (int)status;
 
+    if (!ct_job_has_mpi(job)) return status;
     CT_TRY_MPI(MPI_Bcast(&word, 1, MPI_INT, 0, job->agree));
     job->told = (word != CT_OK) && (job->rank != 0);
     return (ct_status)word;
@@ -228,6 +286,7 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
     uint64_t size = *size_p;
     char *data = *data_p;
 
+    if (!ct_job_has_mpi(job)) return CT_OK;
     CT_TRY_MPI(MPI_Bcast(&size, 1, MPI_UINT64_T, 0, job->agree));
     if (job->rank != 0) data = malloc((size_t)size + 1);
     if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes", (size_t)size);
@@ -241,14 +300,20 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
     return CT_OK;
 }
 
-void ct_job_finish(ct_job *job)
+void ct_job_leave(ct_job *job)
 {
-    ct_watchdog_beat(job->watchdog, "the end: MPI_Finalize");
     ct_data_group_close(job->reading);
     if (job->data_comm != job->comm) ct_comm_destroy(job->data_comm);
     ct_comm_destroy(job->comm);
-    MPI_Comm_free(&job->node);
-    MPI_Comm_free(&job->agree);
+    ct_news_close(job->news);
+    if (job->node != MPI_COMM_NULL) MPI_Comm_free(&job->node);
+    if (job->agree != MPI_COMM_NULL) MPI_Comm_free(&job->agree);
+}
+
+void ct_job_finish(ct_job *job)
+{
+    ct_watchdog_beat(job->watchdog, "the end: MPI_Finalize");
+    ct_job_leave(job);
     MPI_Finalize();
     ct_crash_tell(NULL);
     ct_watchdog_stop(job->watchdog);

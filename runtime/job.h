@@ -13,6 +13,7 @@
 #include "runtime/compute.h"
 
 typedef struct ct_watchdog ct_watchdog;
+typedef struct ct_news ct_news;
 
 /* ---- the groups of a job: framework/exchange/group.h over comm/ */
 
@@ -48,7 +49,8 @@ typedef struct ct_job {
     int rank, size;
     char host[64];
     MPI_Comm node;      /* ranks of this host                                            */
-    MPI_Comm agree;     /* for ct_job_fail alone: its messages meet no others            */
+    MPI_Comm of;        /* all its ranks; MPI_COMM_NULL: this process alone, without MPI */
+    MPI_Comm agree;     /* for what ranks say of errors: its messages meet no others     */
     ct_comm *comm;      /* of group.job; NULL until ct_job_connect                       */
     ct_comm *data_comm; /* of group.data                                                 */
     ct_job_groups group;
@@ -59,6 +61,7 @@ typedef struct ct_job {
     double gpu_bytes;      /* that this rank's GPU has; 0: it computes on the CPU */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
     ct_watchdog *watchdog; /* of the start, set before ct_job_start(); may be NULL */
+    ct_news *news;         /* where nobody ends the job; NULL: none */
 } ct_job;
 
 /** Whether a launcher of MPI jobs started this process; before MPI_Init. */
@@ -66,6 +69,17 @@ bool ct_job_is_launched(void);
 /** MPI_Init_thread (SERIALIZED, FUNNELED will do), the log, the check of the launch
  * (CT_ERR_LAUNCH). Of the job the watchdog alone is set. Collective. */
 ct_status ct_job_start(ct_job *job);
+/** The same on a communicator that others made: no MPI_Init, no log, no check of the launch. `of`
+ *  may be freed when this returns. MPI_COMM_NULL: this process alone, and MPI is never called.
+ *  ct_job_leave() ends it, in case of errors too. Collective. CT_ERR_ARG where MPI does not run, or
+ *  not as is needed. */
+ct_status ct_job_join(ct_job *job, MPI_Comm of);
+/** Frees what the job has; MPI goes on. Collective. */
+void ct_job_leave(ct_job *job);
+static inline bool ct_job_has_mpi(const ct_job *job)
+{
+    return job->of != MPI_COMM_NULL;
+}
 /** Decides the threads, logs the map. wanted: --threads, 0: not given. Collective. */
 ct_status ct_job_threads(ct_job *job, int wanted);
 /** The topology, the communicators of comm/ and the groups. Collective. */
@@ -85,6 +99,24 @@ void ct_job_fail(ct_job *job, ct_status status) __attribute__((noreturn));
 
 /** The same for the watchdog: waits for no lock, and at most a second for a reader of stderr. */
 void ct_deferred_errors_flush_now(void);
+
+/* ---- news of errors (news.c), in a job that nobody ends: a program of users goes on.
+ *
+ * A rank that fails while others wait for it says so, and they give up waiting
+ * (ct_comm_listen()). Each passes it on to those 1, 2, 4 ... ranks further on, so that it is
+ * everywhere after log2 p messages. In the end all ranks agree on one status.
+ */
+
+/** On a communicator that has no other messages; borrowed. Collective. */
+ct_status ct_news_open(MPI_Comm comm, ct_news **news_p);
+void ct_news_close(ct_news *n); /* NULL allowed */
+/** Fits ct_comm_listen(), with the news as ctx: the status that another rank met, logged with its
+ *  words, or CT_OK. */
+ct_status ct_news_hear(void *ctx);
+/** The end of what all ranks were asked for: where any failed all do, with one status and, if they
+ *  have nothing to say themselves, the words of the first that has. *torn_p: they failed at
+ *  different places, so what was under way between them is lost. n NULL: one rank. Collective. */
+ct_status ct_news_agree(ct_news *n, ct_status mine, bool *torn_p);
 
 /* ---- framework/data/group.h over MPI: who reads for a node */
 

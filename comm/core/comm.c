@@ -354,6 +354,8 @@ static void detach_all(ct_comm *c)
 struct ct_comm_family {
     int n; /* communicators that live */
     ct_comm_mover *first;
+    ct_status (*hear)(void *ctx);
+    void *hear_ctx;
 };
 
 void ct_comm_plug(ct_comm *c, ct_comm_mover *m)
@@ -368,6 +370,17 @@ void ct_comm_unplug(ct_comm *c, ct_comm_mover *m)
 
     while ((*at != NULL) && (*at != m)) at = &(*at)->next;
     if (*at == m) *at = m->next;
+}
+
+void ct_comm_listen(ct_comm *c, ct_status (*hear)(void *ctx), void *ctx)
+{
+    c->family->hear = hear;
+    c->family->hear_ctx = ctx;
+}
+
+ct_status ct_comm_hear(const ct_comm *c)
+{
+    return (c->family->hear != NULL) ? c->family->hear(c->family->hear_ctx) : CT_OK;
 }
 
 ct_status ct_comm_move(ct_comm *c)

@@ -106,6 +106,11 @@ ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
  *  Both at the same place of all ranks' programs. */
 void ct_comm_plug(ct_comm *c, ct_comm_mover *m);
 void ct_comm_unplug(ct_comm *c, ct_comm_mover *m); /* nothing where it is not plugged in */
+/** Who waits in c, or in one of its family, asks `hear` whether there is still something to wait
+ *  for, with the lock held. NULL: nobody asks, which is how it begins. */
+void ct_comm_listen(ct_comm *c, ct_status (*hear)(void *ctx), void *ctx);
+/** What `hear` answers; with the lock held. */
+ct_status ct_comm_hear(const ct_comm *c);
 /** Each of them moves once; with the lock held. */
 ct_status ct_comm_move(ct_comm *c);
 /** The requests of all of them, at most max; with the lock held. */
@@ -159,7 +164,8 @@ void ct_comm_prepare_launch(void);
 
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
  *  is agreed by the ranks first. acquire and release are collective over c, in the same
- *  order on all ranks; the bytes may differ. The result lives as long as c. */
+ *  order on all ranks; the bytes may differ. The result lives as long as c. Of one that only plans:
+ *  plain memory. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
 /** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass

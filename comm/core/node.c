@@ -61,7 +61,7 @@ static void arena_release(void *ctx, void *block)
 
 const ct_arena_ops *ct_comm_arena(ct_comm *c)
 {
-    return &c->node_memory->arena;
+    return (c->node_memory != NULL) ? &c->node_memory->arena : ct_arena_plain();
 }
 
 ct_status ct_node_create(ct_comm *c, ct_node **node_p)

@@ -8,8 +8,9 @@
 enum {
     SPINS = 2000,     /* idle rounds before the core is given away: some tens of microseconds   */
     SHARED_SPINS = 2, /* … where others wait for the core                                       */
-    YIELDS = 50       /* rounds of that before sleeping, which may let the core halt: waking it
+    YIELDS = 50,      /* rounds of that before sleeping, which may let the core halt: waking it
                          then takes tens of microseconds on a virtual machine                   */
+    HEARS = 16        /* rounds until it is asked again what there is to wait for               */
 };
 
 static void relax(const ct_comm *c, int idle, bool may_sleep)
@@ -37,10 +38,16 @@ void ct_comm_relax(const ct_comm *c, int *idle)
 
 ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle)
 {
+    ct_status status;
+
     (void)req;
     /* messages ring no bell, and other requests may be posted meanwhile: look again */
     relax(c, *idle, n == 0);
-    return CT_OK;
+    if (*idle % HEARS != 0) return CT_OK;
+    ct_comm_lock(c);
+    status = ct_comm_hear(c);
+    ct_comm_unlock(c);
+    return status;
 }
 
 /* Beside the log the one thing that is global: that one thread at a time may call MPI is a rule of

@@ -299,11 +299,12 @@ ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp)
 
     if ((gp->config.progress == CT_PROGRESS_POLL) || (!wanted && gp->config.tune_iterations == 0))
         return CT_OK;
+    if (gp->comm->size == 1) return CT_OK; /* perhaps without MPI */
     if (!ct_comm_may_thread(gp->comm, &why)) {
         if (wanted) return CT_FAIL(CT_ERR_CONFIG, "comm { progress: THREAD }: %s", why);
         return CT_OK;
     }
-    if ((gp->comm->size == 1) || !gp->config.overlap || (gp->n_bucket == 0)) return CT_OK;
+    if (!gp->config.overlap || (gp->n_bucket == 0)) return CT_OK;
     CT_TRY(ct_pipe_thread_create(thread_move, gp, &gp->thread));
     if (wanted) ct_grad_pipe_use_thread(gp, true);
     return CT_OK;

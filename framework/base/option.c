@@ -286,7 +286,7 @@ static const entry *at(const ct_options *o, const char *name, int i)
 {
     const entry *found = NULL;
 
-    for (int k = 0; k < o->n; k++) {
+    for (int k = 0; (o != NULL) && (k < o->n); k++) {
         if (strcmp(o->table[o->list[k].option].name, name) != 0) continue;
         found = &o->list[k];
         if (i-- == 0) return found;
@@ -321,7 +321,8 @@ int ct_options_n(const ct_options *o, const char *name)
 {
     int n = 0;
 
-    for (int k = 0; k < o->n; k++) n += (strcmp(o->table[o->list[k].option].name, name) == 0);
+    for (int k = 0; (o != NULL) && (k < o->n); k++)
+        n += (strcmp(o->table[o->list[k].option].name, name) == 0);
     return n;
 }
 

@@ -51,7 +51,8 @@ void ct_options_destroy(ct_options *o); /* NULL allowed */
 ct_status ct_options_take(ct_options *o, const char *verb, const char *name, const char *text,
                           const char *place);
 
-/** The value, or NULL where none was given. name must be in the table. */
+/** The value, or NULL where none was given. name must be in the table. o NULL, here and below:
+ *  nobody gave any. */
 const char *ct_options_text(const ct_options *o, const char *name);
 bool ct_options_flag(const ct_options *o, const char *name);
 int64_t ct_options_count(const ct_options *o, const char *name, int64_t otherwise);

@@ -18,7 +18,7 @@
  * given stays the caller's; what a call hands out is the library's, for as long as is said.
  *
  * Calls on one net come one after the other, from any thread. Calls on others may run at the same
- * time. MPI is not touched.
+ * time. MPI is called for solvers that were given a communicator, and for nothing else.
  *
  * Names and meanings of what is here stay as they are in all versions 0.x with the same x, and from
  * 1.0 on in all versions with the same first number. libcortado.so.N keeps its N as long.
@@ -182,7 +182,7 @@ typedef struct cortado_image {
 cortado_status cortado_image_read(const char *file, int channels, cortado_image *image);
 void cortado_image_free(cortado_image *image);
 
-/* ---- solvers: training as `cortado train` does it, on this process alone */
+/* ---- solvers: training as `cortado train` does it, on this process or on several ranks */
 
 typedef struct cortado_solver cortado_solver;
 
@@ -193,13 +193,31 @@ typedef enum cortado_keep {
 } cortado_keep;
 
 /** The solver of a prototxt file, with its nets. Paths in it are those of the file's folder where
- *  there is none as given. Of what belongs to jobs of several ranks nothing happens. Closed with
- *  cortado_solver_close(). CORTADO_ERR_CONFIG, _IO, _SHAPE, _DATA, _NOMEM. */
+ *  there is none as given. Closed with cortado_solver_close(). CORTADO_ERR_CONFIG, _IO, _SHAPE,
+ *  _DATA, _NOMEM. */
 cortado_status cortado_solver_open(const char *file, cortado_keep keep, cortado_solver **solver_p);
 /** The same with settings as `cortado train --set` takes them, "base_lr=0.1" or
  * "comm.overlap=false", NULL behind the last; they take the place of what the file says. */
 cortado_status cortado_solver_open_with(const char *file, const char *const *settings,
                                         cortado_keep keep, cortado_solver **solver_p);
+/** The same, with settings or NULL, on several ranks, which train the net together as a job of
+ * `cortado train` does.
+ *
+ *  mpi_comm: the address of an MPI_Comm, which this header does not name for those who have none;
+ *  NULL: this process alone, and MPI is not called. MPI runs, with MPI_THREAD_FUNNELED or more;
+ *  `comm { progress: THREAD }` needs MPI_THREAD_SERIALIZED. The communicator is duplicated, and may
+ *  be freed after this call. Rank 0 reads `file`,
+ *  and its settings count.
+ *
+ *  This call, and all those on the solver but cortado_solver_iteration(), _net() and _test_net(),
+ *  are collective: every rank makes them, in one order, from the thread that opened the solver. So
+ *  are runs of its nets that have sums over the ranks, such as SyncBN. Where a call fails on one
+ *  rank it fails on all, with one status; cortado_error() says what that rank has found. A rank
+ * that fails in the middle of what others wait for tells them. Then they all fail, and the solver
+ * can only be closed. CORTADO_ERR_ARG where MPI does not run. */
+cortado_status cortado_solver_open_on(const char *file, const char *const *settings,
+                                      cortado_keep keep, const void *mpi_comm,
+                                      cortado_solver **solver_p);
 void cortado_solver_close(cortado_solver *solver); /* NULL allowed */
 
 /** n steps, with the tests, snapshots and messages that are due among them; max_iter does not
@@ -208,6 +226,8 @@ cortado_status cortado_solver_step(cortado_solver *solver, int64_t n);
 /** All steps up to max_iter, and what comes at the end: the last snapshot, the last test. */
 cortado_status cortado_solver_run(cortado_solver *solver);
 int64_t cortado_solver_iteration(const cortado_solver *solver);
+/** The checksum of all weights that `cortado train` prints at its end. */
+cortado_status cortado_solver_checksum(cortado_solver *solver, uint64_t *checksum);
 
 /** Copies weights by layer name from files, as cortado_net_open() does. */
 cortado_status cortado_solver_load(cortado_solver *solver, const char *files);

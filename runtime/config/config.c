@@ -13,6 +13,12 @@
 static ct_status config_apply_nets(const ct_options *o, ct_config *c);
 /* Lays the environment, then the command line over a config; part of ct_config_read(). */
 static ct_status config_apply(const ct_options *o, ct_config *c);
+/* Those of a program that name nets, or the others. */
+static ct_status config_apply_settings(const char *const *settings, bool nets, ct_config *c);
+/* The messages that every run has, so that their defaults show. */
+static ct_status add_messages(Ct__SolverParameter *s);
+/* What nobody has said, solver_mode as here, and what is to be checked. Caffe's default is GPU. */
+static ct_status config_complete(ct_config *c, const char *mode);
 /* --set=repeat.count=N, which counts while nets are read. */
 static ct_status config_find_count(const ct_options *o, ct_config *c);
 
@@ -82,6 +88,25 @@ static ct_status default_solver(ct_config *c, const char *model)
     return ct_net_read_repeat(model, c->repeat_count, c->map, &c->solver->net_param);
 }
 
+static ct_status open_solver(const char *file, ct_config *c)
+{
+    CT_TRY(ct_source_map_create(&c->map));
+    snprintf(c->file, sizeof(c->file), "%s", file);
+    return ct_solver_read(file, c->map, &c->solver);
+}
+
+static ct_status read_solver_nets(const char *file, ct_config *c)
+{
+    CT_TRY(ct_solver_find_nets(c->solver, file));
+    CT_TRY(check_nets(c));
+    if ((c->repeat_count > 0) && (c->solver->net == NULL) && (c->solver->train_net == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: repeat.count is for nets in files of their own",
+                       c->file);
+    CT_TRY(read_nets(c));
+    c->net = (c->solver->net_param != NULL) ? c->solver->net_param : c->solver->train_net_param;
+    return CT_OK;
+}
+
 static ct_status read_files(const ct_options *o, ct_config *c)
 {
     const char *solver = ct_options_text(o, "solver"), *model = ct_options_text(o, "model");
@@ -91,22 +116,16 @@ static ct_status read_files(const ct_options *o, ct_config *c)
                        (solver != NULL) ? "either --solver or --model, not both"
                                         : "--solver=FILE or --model=FILE, as the verb takes it");
     }
-    CT_TRY(ct_source_map_create(&c->map));
-    c->is_model = (model != NULL);
-    snprintf(c->file, sizeof(c->file), "%s", c->is_model ? model : solver);
-    if (c->is_model) {
-        CT_TRY(default_solver(c, model));
-    } else {
-        CT_TRY(ct_solver_read(solver, c->map, &c->solver));
+    if (solver != NULL) {
+        CT_TRY(open_solver(solver, c));
         CT_TRY(config_apply_nets(o, c));
-        CT_TRY(ct_solver_find_nets(c->solver, solver));
-        CT_TRY(check_nets(c));
-        if ((c->repeat_count > 0) && (c->solver->net == NULL) && (c->solver->train_net == NULL))
-            return CT_FAIL(CT_ERR_CONFIG, "%s: repeat.count is for nets in files of their own",
-                           c->file);
-        CT_TRY(read_nets(c));
+        return read_solver_nets(solver, c);
     }
-    c->net = (c->solver->net_param != NULL) ? c->solver->net_param : c->solver->train_net_param;
+    CT_TRY(ct_source_map_create(&c->map));
+    c->is_model = true;
+    snprintf(c->file, sizeof(c->file), "%s", model);
+    CT_TRY(default_solver(c, model));
+    c->net = c->solver->net_param;
     return CT_OK;
 }
 
@@ -125,10 +144,32 @@ ct_status ct_config_read_repeat(const ct_options *o, ct_phase phase, int32_t cou
     if (count == 0) CT_TRY(config_find_count(o, c));
     CT_TRY_GOTO(status, err_destroy, read_files(o, c));
     CT_TRY_GOTO(status, err_destroy, config_apply(o, c));
+    CT_TRY_GOTO(status, err_destroy, config_complete(c, ct_feature_has("cuda") ? "GPU" : "CPU"));
     return CT_OK;
 
 err_destroy:
     ct_config_destroy(c);
+    return status;
+}
+
+static ct_status read_for_program(const char *file, const char *const *settings, ct_config *c)
+{
+    CT_TRY(open_solver(file, c));
+    CT_TRY(config_apply_settings(settings, true, c));
+    CT_TRY(read_solver_nets(file, c));
+    CT_TRY(add_messages(c->solver));
+    CT_TRY(config_apply_settings(settings, false, c));
+    return config_complete(c, "CPU");
+}
+
+ct_status ct_config_read_solver(const char *file, const char *const *settings, ct_config *c)
+{
+    ct_status status;
+
+    memset(c, 0, sizeof(*c));
+    c->phase = CT_TRAIN;
+    status = read_for_program(file, settings, c);
+    if (status != CT_OK) ct_config_destroy(c);
     return status;
 }
 
@@ -395,27 +436,44 @@ static const struct {
     { "weights", "weights" },
 };
 
-/* Calls set for every entry of --set, or of CORTADO_SET, that names nets or does not. */
+typedef ct_status (*setter)(ct_config *c, const char *path, const char *value, ct_origin origin,
+                            const char *who);
+
+/* Calls set for the entry FIELD=VALUE, if it names nets or if it does not. */
+static ct_status one_set(const char *entry, ct_config *c, ct_origin origin, bool nets, setter set,
+                         const char *who)
+{
+    const char *value = strchr(entry, '=');
+    char path[96];
+
+    /* a layer's name may hold '=' */
+    if (strncmp(entry, "layer[", 6) == 0) value = strchr(entry + strcspn(entry, "]"), '=');
+    if ((value == NULL) || (value == entry) || ((size_t)(value - entry) >= sizeof(path)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected FIELD=VALUE", who, entry);
+    snprintf(path, sizeof(path), "%.*s", (int)(value - entry), entry);
+    return (ct_config_names_net(path) == nets) ? set(c, path, value + 1, origin, who) : CT_OK;
+}
+
+/* … for every entry of --set, or of CORTADO_SET. */
 static ct_status each_set(const ct_options *o, ct_config *c, ct_origin origin, bool nets,
-                          ct_status (*set)(ct_config *c, const char *path, const char *value,
-                                           ct_origin origin, const char *who))
+                          setter set)
 {
     const char *who = (origin == CT_ORIGIN_ENV) ? "CORTADO_SET" : "--set";
 
     for (int i = 0; i < ct_options_n(o, "set"); i++) {
         ct_origin from;
-        const char *entry = ct_options_entry(o, "set", i, &from), *value = strchr(entry, '=');
-        char path[96];
+        const char *entry = ct_options_entry(o, "set", i, &from);
 
-        if (from != origin) continue;
-        /* a layer's name may hold '=' */
-        if (strncmp(entry, "layer[", 6) == 0) value = strchr(entry + strcspn(entry, "]"), '=');
-        if ((value == NULL) || (value == entry) || ((size_t)(value - entry) >= sizeof(path))) {
-            return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected FIELD=VALUE", who, entry);
-        }
-        snprintf(path, sizeof(path), "%.*s", (int)(value - entry), entry);
-        if (ct_config_names_net(path) == nets) CT_TRY(set(c, path, value + 1, origin, who));
+        if (from == origin) CT_TRY(one_set(entry, c, origin, nets, set, who));
     }
+    return CT_OK;
+}
+
+/* … for every one of a program. */
+static ct_status each_setting(const char *const *settings, ct_config *c, bool nets, setter set)
+{
+    for (int i = 0; (settings != NULL) && (settings[i] != NULL); i++)
+        CT_TRY(one_set(settings[i], c, CT_ORIGIN_COMMAND, nets, set, "a setting"));
     return CT_OK;
 }
 
@@ -533,7 +591,6 @@ static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origi
     return each_set(o, c, origin, false, set_field);
 }
 
-/* The messages that every run has, so that their defaults show. */
 static ct_status add_messages(Ct__SolverParameter *s)
 {
     if (s->comm == NULL) {
@@ -555,11 +612,18 @@ static ct_status config_apply(const ct_options *o, ct_config *c)
     CT_TRY(apply_origin(o, c, CT_ORIGIN_ENV));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_COMMAND));
     CT_TRY(apply_run(o, c, CT_ORIGIN_ENV));
-    CT_TRY(apply_run(o, c, CT_ORIGIN_COMMAND));
-    if (!c->solver->has_solver_mode) { /* Caffe's default, GPU, where that is built in */
-        CT_TRY(set_field(c, "solver_mode", ct_feature_has("cuda") ? "GPU" : "CPU",
-                         CT_ORIGIN_DEFAULT, "default"));
-    }
+    return apply_run(o, c, CT_ORIGIN_COMMAND);
+}
+
+static ct_status config_apply_settings(const char *const *settings, bool nets, ct_config *c)
+{
+    return each_setting(settings, c, nets, nets ? set_net : set_field);
+}
+
+static ct_status config_complete(ct_config *c, const char *mode)
+{
+    if (!c->solver->has_solver_mode)
+        CT_TRY(set_field(c, "solver_mode", mode, CT_ORIGIN_DEFAULT, "default"));
     CT_TRY(ct_comm_check(c->solver, c->map));
     return ct_compression_check(c->solver, c->map);
 }

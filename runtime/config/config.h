@@ -38,6 +38,10 @@ typedef struct ct_config {
 ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c);
 /** The same, the nets' only `repeat` with `count` copies, whatever options say; 0: as they say. */
 ct_status ct_config_read_repeat(const ct_options *o, ct_phase phase, int32_t count, ct_config *c);
+/** A solver's file for a program that has no options. settings: as entries of --set, NULL behind
+ *  the last; NULL: none. solver_mode is CPU where nobody says it. CT_ERR_CONFIG, CT_ERR_IO, logged.
+ */
+ct_status ct_config_read_solver(const char *file, const char *const *settings, ct_config *c);
 void ct_config_destroy(ct_config *c);
 
 /** Whether a field says which nets to train or test: net, net_param, train_net … */

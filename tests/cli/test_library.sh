@@ -75,5 +75,37 @@ runs builds_weights 0 '' $cc weights.c $(pkg-config --cflags --libs cortado) -o 
 is many_weights test "$(wc -l <train.txt)" -gt 400000
 is weights_are_those_of_train cmp train.txt steps.txt
 
+# on the ranks of a program that runs MPI: what a job of `cortado train` has, bit for bit, with codecs
+# and shards, too
+runs builds_ranks 0 '' "${MPICC:-mpicc}" -Wall -Werror "$share/examples/ranks.c" $(pkg-config --cflags --libs cortado) -o ranks
+base=$(sed 's/max_iter: 4/max_iter: 20 snapshot_after_train: false deterministic: true/' solver.prototxt)
+for kind in plain zero topk; do
+    case $kind in zero) more='memory { zero: 3 }' ;; topk) more='compression { type: TOPK density: 0.05 }' ;; *) more= ;; esac
+    printf '%s %s\n' "$base" "$more" >$kind.prototxt
+    for n in 1 2 3; do
+        runs "trains_${kind}_$n" 0 'checksum' $JOB $n "$CORTADO" train --solver=$kind.prototxt
+        want=$(sed -n 's/.*iteration 20: checksum //p' out)
+        is "has_a_checksum_${kind}_$n" test "${#want}" = 16
+        runs "ranks_${kind}_$n" 0 "iteration 20: checksum $want\$" $JOB $n ./ranks $kind.prototxt 20
+    done
+done
+echo 'tpye: "SGD"' >wrong.prototxt
+runs wrong_solver 2 'rank 1: CORTADO_ERR_CONFIG: rank 0 says: .*did you mean "type"' $JOB 2 ./ranks wrong.prototxt 20
+cat >early.c <<'EOF'
+#include <mpi.h>
+#include <stdio.h>
+#include <cortado/cortado.h>
+int main(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    cortado_solver *solver;
+    cortado_status status = cortado_solver_open_on("plain.prototxt", NULL, CORTADO_KEEP_OUTPUTS, &comm, &solver);
+    printf("%s: %s\n", cortado_status_name(status), cortado_error());
+    return 0;
+}
+EOF
+runs builds_early 0 '' "${MPICC:-mpicc}" early.c $(pkg-config --cflags --libs cortado) -o early
+runs mpi_must_run 0 'CORTADO_ERR_ARG: .*MPI_Init_thread comes first' ./early
+
 runs uninstalls 0 'cortado is gone from' "$ROOT/scripts/install.sh" uninstall "$work/prefix"
 is nothing_is_left test -z "$(find "$work/prefix" -mindepth 1)"

@@ -215,6 +215,78 @@ static void snapshots_go_on(void **state)
     cortado_solver_close(other);
 }
 
+static uint64_t checksum_of(cortado_solver *s)
+{
+    uint64_t sum = 0;
+
+    if (cortado_solver_checksum(s, &sum) != CORTADO_OK) fail_msg("%s", cortado_error());
+    return sum;
+}
+
+/* The steps are the same wherever weights, states and gradients lie; what is not there between
+ * steps is not shown. MPI does not run in this test. */
+static void memory_changes_no_bit(void **state)
+{
+    const place *p = *state;
+    cortado_solver *plain = open_solver(state, CORTADO_KEEP_OUTPUTS), *s;
+    char more[160], file[80];
+    cortado_blob w;
+
+    step(plain, 5);
+    write_solver(p, "memory { state: DEVICE }");
+    s = open_solver(state, CORTADO_KEEP_ALL);
+    step(s, 5);
+    assert_int_equal(cortado_net_weight(cortado_solver_net(s), "conv", 0, &w), CORTADO_OK);
+    assert_null(w.diff); /* others were written over it */
+    assert_int_equal(cortado_net_backward(cortado_solver_net(s), NULL, NULL), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "gradients share memory"));
+    cortado_solver_close(s);
+    snprintf(more, sizeof(more), "memory { state: FILE weights: FILE path: '%s' chunk_mb: 0.001 }",
+             p->folder);
+    write_solver(p, more);
+    s = open_solver(state, CORTADO_KEEP_OUTPUTS);
+    step(s, 5);
+    assert_int_equal(checksum_of(s), checksum_of(plain));
+    assert_int_equal(cortado_net_weight(cortado_solver_net(s), "conv", 0, &w), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "a snapshot of the solver has them"));
+    assert_int_equal(cortado_net_forward(cortado_solver_net(s), NULL, NULL), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_forward(cortado_solver_test_net(s, 0), NULL, NULL),
+                     CORTADO_ERR_ARG);
+    snprintf(file, sizeof(file), "%s/w.npz", p->folder);
+    assert_int_equal(cortado_net_save(cortado_solver_net(s), file), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_load(cortado_solver_net(s), file), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_solver_snapshot(s), CORTADO_OK);
+    assert_int_equal(cortado_solver_restore(plain, "auto"), CORTADO_OK);
+    assert_int_equal(checksum_of(s), checksum_of(plain));
+    cortado_solver_close(s);
+    cortado_solver_close(plain);
+}
+
+/* Codecs act on one rank, as they do in the verb, and need no MPI. */
+static void codecs_run_alone(void **state)
+{
+    static const char *const type[] = { "BF16",     "FP16",   "TOPK", "REDSYNC",
+                                        "POWERSGD", "ONEBIT", "AUTO" };
+    cortado_solver *plain = open_solver(state, CORTADO_KEEP_OUTPUTS);
+
+    step(plain, 3);
+    for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++) {
+        char more[100];
+        cortado_solver *s;
+
+        snprintf(more, sizeof(more),
+                 "compression { type: %s min_bytes: 64 } comm { progress: "
+                 "THREAD }",
+                 type[i]);
+        write_solver(*state, more);
+        s = open_solver(state, CORTADO_KEEP_OUTPUTS);
+        step(s, 3);
+        if (strcmp(type[i], "AUTO") != 0) assert_true(checksum_of(s) != checksum_of(plain));
+        cortado_solver_close(s);
+    }
+    cortado_solver_close(plain);
+}
+
 static void errors_have_texts(void **state)
 {
     const place *p = *state;
@@ -227,7 +299,10 @@ static void errors_have_texts(void **state)
     write_solver(p, "tpye: 'SGD'");
     assert_int_equal(cortado_solver_open(p->file, CORTADO_KEEP_ALL, &s), CORTADO_ERR_CONFIG);
     assert_non_null(strstr(cortado_error(), "did you mean \"type\"?"));
-    write_solver(p, "memory { zero: 1 }");
+    write_solver(p, "memory { chunk_mb: -1 }");
+    assert_int_equal(cortado_solver_open(p->file, CORTADO_KEEP_ALL, &s), CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "chunk_mb"));
+    write_solver(p, "solver_mode: GPU");
     assert_int_equal(cortado_solver_open(p->file, CORTADO_KEEP_ALL, &s), CORTADO_ERR_CONFIG);
     assert_non_null(strstr(cortado_error(), "solver.prototxt:1:"));
     assert_null(s);
@@ -235,6 +310,7 @@ static void errors_have_texts(void **state)
     s = open_solver(state, CORTADO_KEEP_OUTPUTS);
     assert_int_equal(cortado_solver_step(s, -1), CORTADO_ERR_ARG);
     assert_int_equal(cortado_solver_step(NULL, 1), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_solver_checksum(s, NULL), CORTADO_ERR_ARG);
     weight_of(s).data[0] = NAN;
     assert_int_equal(cortado_solver_step(s, 1), CORTADO_ERR_DIVERGED);
     cortado_solver_close(s);
@@ -271,6 +347,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_nets_follow, make_place, end_place),
         cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
         cmocka_unit_test_setup_teardown(settings_take_the_files_place, make_place, end_place),
+        cmocka_unit_test_setup_teardown(memory_changes_no_bit, make_place, end_place),
+        cmocka_unit_test_setup_teardown(codecs_run_alone, make_place, end_place),
         cmocka_unit_test_setup_teardown(errors_have_texts, make_place, end_place),
     };
 

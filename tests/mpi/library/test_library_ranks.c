@@ -1,0 +1,269 @@
+/* Solvers on the ranks of a communicator of the caller's: steps, and errors that all have alike. */
+#include "tests/mpi/mpi_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "include/cortado/cortado.h"
+
+/* 12 samples of four classes a step on all ranks together. A rank has its share of them. */
+#define NET                                                                                        \
+    "net_param { name: 'tiny' "                                                                    \
+    "layer { name: 'in' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { "    \
+    "dim: 12 dim: 2 dim: 7 dim: 5 } shape { dim: 12 } data_filler { type: 'gaussian' std: 1 } "    \
+    "data_filler { type: 'constant' value: 2 } } } "                                               \
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param { "     \
+    "num_output: 8 kernel_size: 3 weight_filler { type: 'msra' } } } "                             \
+    "layer { name: 'relu' type: 'ReLU' bottom: 'conv' top: 'conv' } "                              \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'conv' top: 'ip' inner_product_param { "      \
+    "num_output: 4 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } } "
+/* The same of what the caller gives, 4 samples a rank. */
+#define GIVEN                                                                                      \
+    "net_param { name: 'given' "                                                                   \
+    "layer { name: 'in' type: 'Input' top: 'data' top: 'label' input_param { shape { dim: 4 "      \
+    "dim: 6 } shape { dim: 4 } } } "                                                               \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "      \
+    "num_output: 4 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } } "
+#define SOLVER                                                                                     \
+    "base_lr: 0.02 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.001 max_iter: 12 "             \
+    "random_seed: 5 snapshot_after_train: false deterministic: true "
+
+typedef struct place {
+    char folder[40], file[80];
+    int rank, size;
+} place;
+
+static void write_file(const place *p, const char *net, const char *more)
+{
+    if (p->rank == 0) {
+        FILE *f = fopen(p->file, "w");
+
+        if (f == NULL) exit(3);
+        fprintf(f, "%s" SOLVER "snapshot_prefix: '%s/s' %s", net, p->folder, more);
+        fclose(f);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void write_solver(const place *p, const char *more)
+{
+    char text[200];
+
+    snprintf(text, sizeof(text), "global_batch_size: 12 %s", more);
+    write_file(p, NET, text);
+}
+
+static int make_place(void **state)
+{
+    place *p = calloc(1, sizeof(*p));
+
+    if (p == NULL) return 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &p->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &p->size);
+    strcpy(p->folder, "/tmp/cortado-ranks-XXXXXX");
+    if ((p->rank == 0) && (mkdtemp(p->folder) == NULL)) return 1;
+    MPI_Bcast(p->folder, sizeof(p->folder), MPI_CHAR, 0, MPI_COMM_WORLD);
+    snprintf(p->file, sizeof(p->file), "%s/solver.prototxt", p->folder);
+    write_solver(p, "");
+    *state = p;
+    return 0;
+}
+
+static int end_place(void **state)
+{
+    place *p = *state;
+    char command[80];
+    int rc = 0;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(command, sizeof(command), "rm -rf %s", p->folder);
+    if (p->rank == 0) rc = system(command);
+    free(p);
+    return rc;
+}
+
+/* Ranks that met one error: one status, and words on each of them. */
+static int fails(cortado_status got, cortado_status want, const char *word)
+{
+    int fault = MPI_FAULT_UNLESS(got == want);
+
+    fault += MPI_FAULT_UNLESS(strstr(cortado_error(), word) != NULL);
+    if (fault > 0) fprintf(stderr, "%s: %s\n", cortado_status_name(got), cortado_error());
+    return fault;
+}
+
+static int open_on(const place *p, cortado_solver **s_p)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    cortado_status status;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    status = cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, s_p);
+    MPI_Comm_free(&comm); /* the solver has its own */
+    if (status != CORTADO_OK) fprintf(stderr, "%s\n", cortado_error());
+    return MPI_FAULT_UNLESS(status == CORTADO_OK);
+}
+
+/* The checksum after so many steps, the same on all ranks. */
+static int steps(const place *p, int64_t n, uint64_t *sum_p)
+{
+    cortado_solver *s = NULL;
+    uint64_t first;
+    int fault = open_on(p, &s);
+
+    if (fault > 0) return fault; /* on all ranks */
+    fault += MPI_FAULT_UNLESS(cortado_solver_step(s, n) == CORTADO_OK);
+    fault += MPI_FAULT_UNLESS(cortado_solver_iteration(s) == n);
+    fault += MPI_FAULT_UNLESS(cortado_solver_checksum(s, sum_p) == CORTADO_OK);
+    first = *sum_p;
+    MPI_Bcast(&first, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    fault += MPI_FAULT_UNLESS(first == *sum_p);
+    cortado_solver_close(s);
+    return fault;
+}
+
+/* On one rank as without a communicator; `zero` changes no bit; a codec does. */
+static void steps_are_a_jobs(void **state)
+{
+    const place *p = *state;
+    cortado_solver *alone = NULL;
+    uint64_t plain = 0, zero = 0, coded = 0, own = 1;
+    int fault = steps(p, 6, &plain);
+
+    fault +=
+        MPI_FAULT_UNLESS(cortado_solver_open(p->file, CORTADO_KEEP_OUTPUTS, &alone) == CORTADO_OK);
+    if (alone != NULL) {
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(alone, 6) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_checksum(alone, &own) == CORTADO_OK);
+        cortado_solver_close(alone);
+    }
+    if (p->size == 1) fault += MPI_FAULT_UNLESS(own == plain);
+    write_solver(p, "memory { zero: 3 }");
+    fault += steps(p, 6, &zero);
+    fault += MPI_FAULT_UNLESS(zero == plain);
+    write_solver(p, "compression { type: TOPK density: 0.1 min_bytes: 64 }");
+    fault += steps(p, 6, &coded);
+    fault += MPI_FAULT_UNLESS(coded != plain);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+/* A snapshot is the job's: one rank goes on from it, and so do all. */
+static void snapshots_go_on(void **state)
+{
+    const place *p = *state;
+    cortado_solver *s = NULL, *other = NULL;
+    uint64_t sum = 0, again = 1;
+    int fault = open_on(p, &s) + open_on(p, &other);
+
+    if (fault == 0) {
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 3) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_snapshot(s) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 3) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_restore(other, "auto") == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(other, 3) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_checksum(s, &sum) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_checksum(other, &again) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(sum == again);
+    }
+    cortado_solver_close(s);
+    cortado_solver_close(other);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+/* What one rank finds all have, and go on. */
+static void errors_are_everybodys(void **state)
+{
+    const place *p = *state;
+    MPI_Comm comm = MPI_COMM_WORLD;
+    cortado_solver *s = NULL;
+    cortado_blob w;
+    int fault = 0;
+
+    write_solver(p, "tpye: 'SGD'");
+    fault += fails(cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, &s),
+                   CORTADO_ERR_CONFIG, "did you mean \"type\"?");
+    write_solver(p, "compression { type: TOPK density: 2 }");
+    fault += fails(cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, &s),
+                   CORTADO_ERR_CONFIG, "density");
+    write_solver(p, "memory { path: '/nowhere' state: FILE }");
+    fault += fails(cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, &s),
+                   CORTADO_ERR_CONFIG, "/nowhere");
+    fault += fails(cortado_solver_open_on("/nowhere/s.prototxt", NULL, CORTADO_KEEP_ALL, &comm, &s),
+                   CORTADO_ERR_IO, "/nowhere/s.prototxt");
+    write_solver(p, "");
+    fault += fails(cortado_solver_open_on(
+                       p->file, NULL, (p->rank == p->size - 1) ? (cortado_keep)5 : CORTADO_KEEP_ALL,
+                       &comm, &s),
+                   CORTADO_ERR_ARG, "keep is 5");
+    fault += MPI_FAULT_UNLESS(s == NULL);
+    fault += open_on(p, &s);
+    if (mpi_verdict(fault) == 0) {
+        fault += fails(cortado_solver_restore(s, "/nowhere/n.solverstate.h5"), CORTADO_ERR_IO,
+                       "n.solverstate.h5");
+        fault += fails(cortado_solver_load(s, "/nowhere/w.npz"), CORTADO_ERR_IO, "w.npz");
+        fault += MPI_FAULT_UNLESS(cortado_net_weight(cortado_solver_net(s), "conv", 0, &w) ==
+                                  CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 2) == CORTADO_OK);
+        if (p->rank == p->size - 1) w.data[0] = NAN; /* its loss alone */
+        fault += fails(cortado_solver_step(s, 1), CORTADO_ERR_DIVERGED, "is not finite");
+        cortado_solver_close(s);
+    }
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+/* Data that the caller gives: each rank its own. */
+static int give(cortado_solver *s, int rank, float class)
+{
+    cortado_net *net = cortado_solver_net(s);
+    cortado_blob data, label;
+    int fault = 0;
+
+    fault += MPI_FAULT_UNLESS(cortado_net_blob(net, "data", &data) == CORTADO_OK);
+    fault += MPI_FAULT_UNLESS(cortado_net_blob(net, "label", &label) == CORTADO_OK);
+    if (fault > 0) return fault;
+    for (int64_t i = 0; i < data.count; i++)
+        data.data[i] = (float)((i * 7 + rank * 3) % 11) / 11 - 0.5f;
+    for (int64_t i = 0; i < label.count; i++) label.data[i] = class;
+    return 0;
+}
+
+/* A label that no class stands for, on one rank: it stops in the middle of a step, while others
+ * wait for its gradients. They hear of it; the process goes on, and so does a solver opened anew.
+ */
+static void one_rank_tells_the_others(void **state)
+{
+    const place *p = *state;
+    cortado_solver *s = NULL;
+    int fault = 0;
+
+    write_file(p, GIVEN, "");
+    fault += open_on(p, &s);
+    if (mpi_verdict(fault) == 0) {
+        fault += give(s, p->rank, 1);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 2) == CORTADO_OK);
+        fault += give(s, p->rank, (p->rank == p->size - 1) ? 99 : 1);
+        fault += fails(cortado_solver_step(s, 2), CORTADO_ERR_DATA, "99");
+        if (p->size > 1)
+            fault += fails(cortado_solver_step(s, 1), CORTADO_ERR_RUN, "can only be closed");
+        cortado_solver_close(s);
+        s = NULL;
+        fault += open_on(p, &s);
+    }
+    if (mpi_verdict(fault) == 0) {
+        fault += give(s, p->rank, 2);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 2) == CORTADO_OK);
+        cortado_solver_close(s);
+    }
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown(steps_are_a_jobs, make_place, end_place),
+    cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
+    cmocka_unit_test_setup_teardown(errors_are_everybodys, make_place, end_place),
+    cmocka_unit_test_setup_teardown(one_rank_tells_the_others, make_place, end_place),
+};
+
+MPI_MAIN(tests, 120)
