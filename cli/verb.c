@@ -12,8 +12,8 @@ const ct_verb ct_verb_table[] = {
       "[--set=FIELD=VALUE]...",
       true, NULL, ct_verb_train },
     { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
-      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N]", true, NULL,
-      ct_verb_test },
+      "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N|--report=FILE]", true,
+      NULL, ct_verb_test },
     { "predict", "the classes of pictures by a trained net: --run=DIR FILES",
       "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] FILES|DIRS",
       true, NULL, ct_verb_predict },
@@ -129,6 +129,10 @@ const ct_option ct_option_table[] = {
     { "run", CT_OPTION_TEXT, "test predict", "DIR",
       "the folder of a training: its net and its newest weights, where --model and --weights name "
       "no others" },
+    { "report", CT_OPTION_TEXT, "test", "FILE",
+      "of a net of classes, over the whole test set, as JSON: confusion, precision and recall of "
+      "each "
+      "class, calibration, the surest mistakes" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",

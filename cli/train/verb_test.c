@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/train/test_report.h"
 #include "cli/verb.h"
 #include "framework/report/report.h"
 #include "framework/snapshot/parts.h"
@@ -27,6 +28,7 @@ typedef struct testing {
     double *mean;    /* [outputs.n] */
     ct_parts *parts; /* its weights; NULL: all of them */
     ct_report *report;
+    ct_test_report *classes; /* --report; NULL: not given */
 } testing;
 
 static const ct_group *testers(const testing *t)
@@ -190,6 +192,29 @@ static ct_status run(testing *t)
     return ct_report_done(t->report, "\"iter\":0");
 }
 
+/* --report: of classes, over the whole set. */
+static ct_status run_report(testing *t)
+{
+    ct_status status = CT_OK;
+
+    CT_TRY(load_weights(t));
+    CT_TRY(ct_test_report_run(t->classes, t->call, t->net));
+    if (t->call->job->rank == 0)
+        status = ct_test_report_write(t->classes, ct_options_text(t->call->options, "report"));
+    return ct_job_share(t->call->job, status);
+}
+
+static ct_status open_classes(testing *t)
+{
+    const char *file = ct_options_text(t->call->options, "report");
+    ct_status status = CT_OK;
+
+    if (file == NULL) return CT_OK;
+    if (t->call->job->rank == 0) status = ct_file_check_writable(file);
+    CT_TRY(ct_job_share(t->call->job, status));
+    return ct_test_report_create(t->call, &t->config, &t->classes);
+}
+
 /* This rank's net, of all of them where --parallel says so. */
 static ct_status make_net(testing *t)
 {
@@ -224,8 +249,10 @@ ct_status ct_verb_test(ct_call *call)
     }
     CT_TRY(ct_call_setup(call, CT_TEST, &t.config));
     status = ct_call_connect(call, &t.config);
+    if (status == CT_OK) status = open_classes(&t);
     if (status == CT_OK) status = make_net(&t);
-    if (status == CT_OK) status = run(&t);
+    if (status == CT_OK) status = (t.classes != NULL) ? run_report(&t) : run(&t);
+    ct_test_report_destroy(t.classes);
     ct_report_destroy(t.report);
     ct_outputs_destroy(&t.outputs);
     free(t.mean);

@@ -34,6 +34,12 @@ ct_status ct_reader_bad(const ct_reader *r, int64_t id, const ct_sample *s, ct_s
     return CT_READER_FAIL(r, status, "%s: %s", name, why->text);
 }
 
+void ct_reader_name(const ct_reader *r, int64_t id, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (r->ops->name_of != NULL) r->ops->name_of(r, id, text, size);
+}
+
 bool ct_reader_may_skip(ct_status status)
 {
     return (status == CT_ERR_DATA) || (status == CT_ERR_IO);

@@ -46,6 +46,8 @@ typedef struct ct_reader_ops {
                         ct_sample *sample);
     /** Writes the record's name: `record 7 (key "00000007") of examples/mnist_train_lmdb`. */
     void (*describe)(const ct_reader *r, int64_t id, char *text, size_t size);
+    /** Writes what the source calls the sample: a key, a path. NULL: nothing. */
+    void (*name_of)(const ct_reader *r, int64_t id, char *text, size_t size);
     size_t state_size;
     bool probes; /* field[0] is left to the first good sample; otherwise open fills it */
     /** Draws a sample instead of going through the set: of place `place` in a global batch of
@@ -94,6 +96,8 @@ extern const ct_reader_entry ct_reader_table[]; /* ends with name NULL */
 ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
                          ct_reader **reader_p);
 void ct_reader_close(ct_reader *r); /* NULL allowed; no thread may still read */
+/** What the source calls the sample; "": nothing. */
+void ct_reader_name(const ct_reader *r, int64_t id, char *text, size_t size);
 /** For read: logs why sample id cannot be read, or hands that on in s->why. Evaluates to status. */
 ct_status ct_reader_bad(const ct_reader *r, int64_t id, const ct_sample *s, ct_status status,
                         const ct_why *why);

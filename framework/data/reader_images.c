@@ -22,6 +22,13 @@ typedef struct images_local {
     ct_image_buffer room;
 } images_local;
 
+static void images_name(const ct_reader *r, int64_t id, char *text, size_t size)
+{
+    const images_state *s = r->state;
+
+    snprintf(text, size, "%s", ct_image_list_path(&s->list, id));
+}
+
 static void images_describe(const ct_reader *r, int64_t id, char *text, size_t size)
 {
     const images_state *s = r->state;
@@ -102,6 +109,7 @@ const ct_reader_ops ct_reader_images = {
     .local_release = images_local_release,
     .read = images_read,
     .describe = images_describe,
+    .name_of = images_name,
     .state_size = sizeof(images_state),
     .probes = true,
 };

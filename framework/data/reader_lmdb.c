@@ -237,7 +237,7 @@ static int64_t place_in_file(const lmdb_state *s, int64_t id)
     return n + id - ct_stripe_first(d->n, d->stripes, stripe);
 }
 
-static void lmdb_describe(const ct_reader *r, int64_t id, char *text, size_t size)
+static void lmdb_name(const ct_reader *r, int64_t id, char *text, size_t size)
 {
     const lmdb_state *s = r->state;
     const data_file *f = &s->file[file_of(s, id)];
@@ -246,8 +246,17 @@ static void lmdb_describe(const ct_reader *r, int64_t id, char *text, size_t siz
 
     if ((f->fd >= 0) && (ct_lmdb_look(f->fd, f->path, NULL, &file) == CT_OK)) /* quiet */
         (void)ct_lmdb_walk(&file, search_key, &k);
-    snprintf(text, size, "record %lld (key \"%s\") of %s", (long long)id, k.key,
-             (s->shards.n_file > 1) ? f->path : r->source);
+    snprintf(text, size, "%s", k.key);
+}
+
+static void lmdb_describe(const ct_reader *r, int64_t id, char *text, size_t size)
+{
+    const lmdb_state *s = r->state;
+    char key[512];
+
+    lmdb_name(r, id, key, sizeof(key));
+    snprintf(text, size, "record %lld (key \"%s\") of %s", (long long)id, key,
+             (s->shards.n_file > 1) ? s->file[file_of(s, id)].path : r->source);
 }
 
 /* Quiet. */
@@ -359,6 +368,7 @@ const ct_reader_ops ct_reader_lmdb = {
     .fetch = lmdb_fetch,
     .decode = lmdb_decode,
     .describe = lmdb_describe,
+    .name_of = lmdb_name,
     .state_size = sizeof(lmdb_state),
     .probes = true,
 };

@@ -179,3 +179,17 @@ ct_status ct_writer_commit(ct_writer *w)
     }
     return status;
 }
+
+/* ---- the backends there are; the only file that knows which are built in */
+
+#ifdef CT_HAVE_LMDB
+#define LMDB &ct_writer_lmdb
+#else
+#define LMDB NULL
+#endif
+
+const ct_writer_entry ct_writer_table[] = {
+    { "lmdb", LMDB, "LMDB (liblmdb-dev)" },
+    { "hdf5", &ct_writer_hdf5, "" },
+    { NULL, NULL, NULL },
+};

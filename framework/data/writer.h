@@ -1,7 +1,7 @@
 /** @file writer.h  Writes a data set: all of it under its final name, or nothing.
  *
  * A writer works under a temporary name beside the target and renames at the commit. Backends are
- * listed in writer_table.c.
+ * listed in writer.c.
  */
 #ifndef CT_WRITER_H
 #define CT_WRITER_H

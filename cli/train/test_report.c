@@ -1,0 +1,412 @@
+#include "cli/train/test_report.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+#include "framework/data/reader.h"
+
+enum { BINS = 10, WORST = 20, MISTAKE = 4 /* numbers of one */ };
+
+/* Sums of all ranks, one behind the other. */
+typedef struct sums {
+    double *all;
+    int64_t n;
+    double *confusion;                      /* [true][predicted]   */
+    double *samples, *confidence, *correct; /* of a bin            */
+    double *loss, *odd;                     /* odd: labels that are no class */
+    double *mistake; /* [rank][WORST][MISTAKE]: probability, sample, true, predicted */
+} sums;
+
+struct ct_test_report {
+    const ct_config *config;
+    const char *scores, *labels; /* blobs */
+    bool is_probability;
+    const Ct__LayerParameter *data; /* what reads the set; NULL: it has no names */
+    int64_t n_class, n_sample;
+    int rank, n_rank, n_own; /* n_own: mistakes of this rank that are kept */
+    sums sum;
+    float *score, *label; /* of a batch, on the host */
+};
+
+/* ---- what the net says of classes */
+
+static bool is_type(const Ct__LayerParameter *l, const char *type)
+{
+    return strcmp(l->type, type) == 0;
+}
+
+static bool in_test(const Ct__LayerParameter *l)
+{
+    for (size_t i = 0; i < l->n_include; i++)
+        if (!l->include[i]->has_phase || (l->include[i]->phase == CT__PHASE__TEST)) return true;
+    return l->n_include == 0;
+}
+
+static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if (!in_test(l)) continue;
+        if ((l->n_bottom == 0) && (is_type(l, "Data") || is_type(l, "ImageData"))) r->data = l;
+        if ((l->n_bottom < 2) || (!is_type(l, "Accuracy") && !is_type(l, "SoftmaxWithLoss")))
+            continue;
+        r->scores = l->bottom[0];
+        r->labels = l->bottom[1];
+    }
+    for (size_t i = 0; (r->scores != NULL) && (i < net->n_layer); i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->n_top > 0) && (strcmp(l->top[0], r->scores) == 0) && in_test(l))
+            r->is_probability = is_type(l, "Softmax");
+    }
+}
+
+ct_status ct_test_report_create(const ct_call *call, ct_config *c, ct_test_report **r_p)
+{
+    static const char *const without[] = { "iterations", "metrics", "parallel" };
+    ct_test_report *r;
+
+    for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
+        if (ct_options_text(call->options, without[i]) != NULL)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--report counts each sample of the test set once, and is all that is "
+                           "written: leave out --%s",
+                           without[i]);
+    r = calloc(1, sizeof(*r));
+    if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a report");
+    *r_p = r;
+    r->config = c;
+    find_blobs(r, c->net);
+    if (r->scores == NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: --report needs the scores and labels of an Accuracy or a "
+                       "SoftmaxWithLoss in phase TEST, and the net has neither",
+                       c->file);
+    CT_TRY(ct_value_reader_add(c->net, 0, r->scores));
+    return ct_value_reader_add(c->net, 1, r->labels);
+}
+
+void ct_test_report_destroy(ct_test_report *r)
+{
+    if (r == NULL) return;
+    free(r->sum.all);
+    free(r->score);
+    free(r->label);
+    free(r);
+}
+
+/* ---- counting */
+
+static const ct_blob *kept(const ct_net *net, int i)
+{
+    char name[CT_VALUE_READER_NAME];
+
+    ct_value_reader_name(i, name);
+    return net->pass->blob[ct_net_find_blob(net, name)];
+}
+
+static ct_status make_room(ct_test_report *r, const ct_net *net)
+{
+    const ct_shape *s = &kept(net, 0)->data.shape, *l = &kept(net, 1)->data.shape;
+    sums *u = &r->sum;
+
+    r->n_class = (s->ndim >= 2) ? s->dim[1] : 0;
+    r->n_sample = net->n_sample;
+    if ((s->ndim < 2) || (ct_shape_count(s, 2, -1) != 1) || (ct_shape_count(l, 0, -1) != s->dim[0]))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "--report: scores \"%s\" %s and labels \"%s\" %s: expected a number for each "
+            "class and one label of each sample",
+            r->scores, ct_shape_str(s).text, r->labels, ct_shape_str(l).text);
+    if ((net->n_class_name > 0) && (net->n_class_name != r->n_class))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--report: the net has %" PRId64 " class_name, expected %" PRId64
+                       ", one for each class",
+                       net->n_class_name, r->n_class);
+    if (r->n_sample < 1)
+        return CT_FAIL(CT_ERR_CONFIG, "--report: the net reads no set that has an end");
+    u->n = r->n_class * r->n_class + 3 * BINS + 2 + (int64_t)r->n_rank * WORST * MISTAKE;
+    u->all = calloc((size_t)u->n, sizeof(u->all[0]));
+    r->score = malloc((size_t)ct_shape_count(s, 0, -1) * sizeof(float) + 1);
+    r->label = malloc((size_t)ct_shape_count(l, 0, -1) * sizeof(float) + 1);
+    if ((u->all == NULL) || (r->score == NULL) || (r->label == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a report of %" PRId64 " classes", r->n_class);
+    u->confusion = u->all;
+    u->samples = u->confusion + r->n_class * r->n_class;
+    u->confidence = u->samples + BINS;
+    u->correct = u->confidence + BINS;
+    u->loss = u->correct + BINS;
+    u->odd = u->loss + 1;
+    u->mistake = u->odd + 1;
+    return CT_OK;
+}
+
+/* Keeps the surest of this rank. */
+static void keep_mistake(ct_test_report *r, double probability, int64_t sample, int64_t is,
+                         int64_t said)
+{
+    double *own = r->sum.mistake + (int64_t)r->rank * WORST * MISTAKE, *to = own;
+
+    if (r->n_own < WORST) {
+        to = own + (int64_t)r->n_own++ * MISTAKE;
+    } else {
+        for (int i = 1; i < WORST; i++)
+            if (own[i * MISTAKE] < to[0]) to = own + (int64_t)i * MISTAKE;
+        if (to[0] >= probability) return;
+    }
+    to[0] = probability;
+    to[1] = (double)sample;
+    to[2] = (double)is;
+    to[3] = (double)said;
+}
+
+/* The probability of class c. */
+static double probability_of(const ct_test_report *r, const float *score, int64_t best, int64_t c)
+{
+    double sum = 0.0;
+
+    if (r->is_probability) return (double)score[c];
+    for (int64_t k = 0; k < r->n_class; k++) sum += exp((double)score[k] - (double)score[best]);
+    return exp((double)score[c] - (double)score[best]) / sum;
+}
+
+static void count(ct_test_report *r, const float *score, float label, int64_t sample)
+{
+    int64_t best = 0, is = (int64_t)label;
+    double p;
+    int bin;
+
+    if ((label < 0.0f) || (is >= r->n_class)) {
+        *r->sum.odd += 1.0;
+        return;
+    }
+    for (int64_t c = 1; c < r->n_class; c++)
+        if (score[c] > score[best]) best = c;
+    p = probability_of(r, score, best, best);
+    bin = (p >= 1.0) ? BINS - 1 : (int)(p * BINS);
+    r->sum.confusion[is * r->n_class + best] += 1.0;
+    r->sum.samples[bin] += 1.0;
+    r->sum.confidence[bin] += p;
+    r->sum.correct[bin] += (best == is) ? 1.0 : 0.0;
+    *r->sum.loss -= log(fmax(probability_of(r, score, best, is), 1e-38));
+    if (best != is) keep_mistake(r, p, sample, is, best);
+}
+
+static ct_status run_batch(ct_test_report *r, ct_net *net, int64_t step)
+{
+    ct_exec *ex = &net->pass->exec;
+    const ct_tensor *s = &kept(net, 0)->data, *l = &kept(net, 1)->data;
+    int64_t first = step * net->batch_global + net->batch_first;
+
+    ex->micro_step = step;
+    CT_TRY(ct_pass_forward(net->pass, NULL));
+    CT_TRY(ex->dev->to_host(ex->stream, r->score, s->data,
+                            (size_t)ct_tensor_count(s) * sizeof(float)));
+    CT_TRY(ex->dev->to_host(ex->stream, r->label, l->data,
+                            (size_t)ct_tensor_count(l) * sizeof(float)));
+    for (int64_t i = 0; i < ct_tensor_count(l); i++)
+        if (first + i < r->n_sample) count(r, r->score + i * r->n_class, r->label[i], first + i);
+    return CT_OK;
+}
+
+ct_status ct_test_report_run(ct_test_report *r, const ct_call *call, ct_net *net)
+{
+    const ct_group *g = &call->job->group.data;
+    int64_t n_batch;
+
+    r->rank = g->rank;
+    r->n_rank = g->size;
+    CT_TRY(make_room(r, net));
+    n_batch = (r->n_sample + net->batch_global - 1) / net->batch_global;
+    CT_INFO("Running over %" PRId64 " samples.", r->n_sample);
+    ct_exec_fill(call, net, &net->pass->exec);
+    for (int64_t step = 0; step < n_batch; step++) CT_TRY(run_batch(r, net, step));
+    for (int64_t at = 0; at < r->sum.n; at += INT32_MAX / 2) {
+        int64_t left = r->sum.n - at;
+
+        CT_TRY(
+            ct_group_sum(g, r->sum.all + at, (int)(left < INT32_MAX / 2 ? left : INT32_MAX / 2)));
+    }
+    if (*r->sum.odd > 0.0) CT_WARN("%.0f labels are of no class and do not count", *r->sum.odd);
+    return CT_OK;
+}
+
+/* ---- writing */
+
+static double ratio(double a, double b)
+{
+    return (b > 0.0) ? a / b : 0.0;
+}
+
+static double row_sum(const ct_test_report *r, int64_t row)
+{
+    double sum = 0.0;
+
+    for (int64_t c = 0; c < r->n_class; c++) sum += r->sum.confusion[row * r->n_class + c];
+    return sum;
+}
+
+static double column_sum(const ct_test_report *r, int64_t column)
+{
+    double sum = 0.0;
+
+    for (int64_t c = 0; c < r->n_class; c++) sum += r->sum.confusion[c * r->n_class + column];
+    return sum;
+}
+
+static void add_class(const ct_test_report *r, int64_t c, ct_text *t)
+{
+    const Ct__NetParameter *net = r->config->net;
+
+    if (net->n_class_name > 0)
+        ct_text_add_json(t, net->class_name[c]);
+    else
+        ct_text_add(t, "\"%" PRId64 "\"", c);
+}
+
+/* Of each class its share among the predicted ones, or among the true ones. */
+static void add_scores(const ct_test_report *r, const char *name,
+                       double (*of)(const ct_test_report *r, int64_t c), ct_text *t)
+{
+    ct_text_add(t, ",\n\"%s\":[", name);
+    for (int64_t c = 0; c < r->n_class; c++) {
+        if (c > 0) ct_text_add(t, ",");
+        ct_text_add(t, "%.17g", ratio(r->sum.confusion[c * r->n_class + c], of(r, c)));
+    }
+    ct_text_add(t, "]");
+}
+
+static void add_confusion(const ct_test_report *r, ct_text *t)
+{
+    ct_text_add(t, ",\n\"confusion\":[");
+    for (int64_t a = 0; a < r->n_class; a++) {
+        ct_text_add(t, "%s\n[", (a > 0) ? "," : "");
+        for (int64_t b = 0; b < r->n_class; b++)
+            ct_text_add(t, "%s%.0f", (b > 0) ? "," : "", r->sum.confusion[a * r->n_class + b]);
+        ct_text_add(t, "]");
+    }
+    ct_text_add(t, "]");
+}
+
+static void add_calibration(const ct_test_report *r, double samples, ct_text *t)
+{
+    const sums *u = &r->sum;
+    double error = 0.0;
+
+    for (int b = 0; b < BINS; b++) error += ratio(fabs(u->confidence[b] - u->correct[b]), samples);
+    ct_text_add(t, ",\n\"calibration\":{\"error\":%.17g,\"bins\":[", error);
+    for (int b = 0; b < BINS; b++)
+        ct_text_add(t,
+                    "%s\n{\"from\":%.1f,\"to\":%.1f,\"samples\":%.0f,\"probability\":%.9g,"
+                    "\"accuracy\":%.9g}",
+                    (b > 0) ? "," : "", (double)b / BINS, (double)(b + 1) / BINS, u->samples[b],
+                    ratio(u->confidence[b], u->samples[b]), ratio(u->correct[b], u->samples[b]));
+    ct_text_add(t, "]}");
+}
+
+/* ---- the surest mistakes, with the names that the set has for them */
+
+static int by_probability(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    if (x[0] != y[0]) return (x[0] < y[0]) ? 1 : -1;
+    return (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+static ct_status open_names(const ct_test_report *r, ct_reader **names_p)
+{
+    const Ct__LayerParameter *l = r->data;
+    ct_reader_options o = { .who = "--report", .n_field = 2 };
+
+    *names_p = NULL;
+    if ((l == NULL) || (l->data_param == NULL && l->image_data_param == NULL)) return CT_OK;
+    if (is_type(l, "Data") && l->data_param->has_shuffle && l->data_param->shuffle) return CT_OK;
+    if (is_type(l, "ImageData") && l->image_data_param->shuffle) return CT_OK;
+    o.source = is_type(l, "Data") ? l->data_param->source : l->image_data_param->source;
+    if (is_type(l, "ImageData")) o.root_folder = l->image_data_param->root_folder;
+    return ct_reader_open(is_type(l, "Data") ? "lmdb" : "images", &o, names_p);
+}
+
+/* Of a key "00000007_sea/1.jpg", as conversions make them, the file. */
+static const char *file_of(const char *name)
+{
+    size_t n = strspn(name, "0123456789");
+
+    return ((n > 0) && (name[n] == '_')) ? name + n + 1 : name;
+}
+
+static void add_mistake(const ct_test_report *r, const ct_reader *names, const double *m,
+                        ct_text *t)
+{
+    char name[512] = "";
+
+    if ((names != NULL) && ((int64_t)m[1] < names->count))
+        ct_reader_name(names, (int64_t)m[1], name, sizeof(name));
+    ct_text_add(t, "{\"file\":");
+    if (name[0] != '\0')
+        ct_text_add_json(t, file_of(name));
+    else
+        ct_text_add(t, "null");
+    ct_text_add(t, ",\"sample\":%.0f,\"true\":", m[1]);
+    add_class(r, (int64_t)m[2], t);
+    ct_text_add(t, ",\"predicted\":");
+    add_class(r, (int64_t)m[3], t);
+    ct_text_add(t, ",\"probability\":%.9g}", m[0]);
+}
+
+static ct_status add_worst(const ct_test_report *r, ct_text *t)
+{
+    ct_reader *names;
+    int n = 0;
+
+    CT_TRY(open_names(r, &names));
+    qsort(r->sum.mistake, (size_t)r->n_rank * WORST, MISTAKE * sizeof(double), by_probability);
+    ct_text_add(t, ",\n\"worst\":[");
+    for (; (n < WORST) && (r->sum.mistake[(int64_t)n * MISTAKE] > 0.0); n++) {
+        ct_text_add(t, "%s\n", (n > 0) ? "," : "");
+        add_mistake(r, names, r->sum.mistake + (int64_t)n * MISTAKE, t);
+    }
+    ct_text_add(t, "]");
+    ct_reader_close(names);
+    return CT_OK;
+}
+
+ct_status ct_test_report_write(const ct_test_report *r, const char *path)
+{
+    double samples = 0.0, right = 0.0;
+    ct_text t = { 0 };
+    ct_status status;
+
+    for (int64_t c = 0; c < r->n_class; c++) {
+        samples += row_sum(r, c);
+        right += r->sum.confusion[c * r->n_class + c];
+    }
+    ct_text_add(&t, "{\"classes\":[");
+    for (int64_t c = 0; c < r->n_class; c++) {
+        if (c > 0) ct_text_add(&t, ",");
+        add_class(r, c, &t);
+    }
+    ct_text_add(&t, "],\n\"samples\":%.0f,\"accuracy\":%.17g,\"loss\":%.9g", samples,
+                ratio(right, samples), ratio(*r->sum.loss, samples));
+    add_confusion(r, &t);
+    add_scores(r, "precision", column_sum, &t);
+    add_scores(r, "recall", row_sum, &t);
+    add_calibration(r, samples, &t);
+    status = add_worst(r, &t);
+    ct_text_add(&t, "}\n");
+    if ((status == CT_OK) && t.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
+    if (status == CT_OK) status = ct_file_write(path, t.text, t.length);
+    ct_text_destroy(&t);
+    CT_TRY(status);
+    printf("accuracy = %g\nloss = %g\n", ratio(right, samples), ratio(*r->sum.loss, samples));
+    CT_INFO("%.0f of %.0f samples are right: %s", right, samples, path);
+    if ((fflush(stdout) == 0) && !ferror(stdout)) return CT_OK;
+    return CT_FAIL(CT_ERR_IO, "cannot write the result to standard output: %s", strerror(errno));
+}

@@ -1,0 +1,40 @@
+/** @file test_report.h  `cortado test --report=FILE`: what a net of classes gets right and wrong.
+ *
+ * Each sample of the test set counts once, on any number of ranks, whatever the batch. The file is
+ * one JSON object:
+ *
+ *   classes              names, as class_name of the net has them, or numbers as texts
+ *   samples              that count; labels that are no class do not
+ *   accuracy             the share of them whose largest score is the true class's
+ *   loss                 the mean of -log of the true class's probability
+ *   confusion            [true][predicted]: samples
+ *   precision, recall    of each class; 0 where there is nothing to divide by
+ *   calibration          samples by the probability of what was predicted, in ten bins, each with
+ *                        the mean probability and the accuracy; `error`: the expected difference
+ *                        (Guo et al., "On Calibration of Modern Neural Networks", 2017, section 2)
+ *   worst                the surest mistakes, with file names where the set has them
+ *
+ * Ranks count what they have of each batch, and one sum over them at the end has everything.
+ * Batches go round the set: what the last one has of its beginning was counted before, and does not
+ * count again. So the figures are the same for every batch and number of ranks, but for the order
+ * of the sums in `loss` and in the means of `calibration`.
+ */
+#ifndef CT_TEST_REPORT_H
+#define CT_TEST_REPORT_H
+
+#include "runtime/call.h"
+
+typedef struct ct_test_report ct_test_report;
+
+/** Finds the scores and labels of the config's net, by its Accuracy or SoftmaxWithLoss in phase
+ *  TEST, and has the net keep them. Before the net is made. CT_ERR_CONFIG, logged: there are none.
+ */
+ct_status ct_test_report_create(const ct_call *call, ct_config *c, ct_test_report **r_p);
+/** NULL allowed. */
+void ct_test_report_destroy(ct_test_report *r);
+/** Runs the net, which has its weights, over its set. Collective. CT_ERR_CONFIG, CT_ERR_DATA. */
+ct_status ct_test_report_run(ct_test_report *r, const ct_call *call, ct_net *net);
+/** On rank 0: the file, and accuracy and loss on standard output. CT_ERR_IO. */
+ct_status ct_test_report_write(const ct_test_report *r, const char *path);
+
+#endif
