@@ -100,6 +100,9 @@ typedef struct ct_public_call {
     int n_thread; /* that the caller's OpenMP takes */
 } ct_public_call;
 
+/** Who computes layers of type Python, for ct_net_env; NULL: nobody. */
+const struct ct_program_layers *ct_public_layers(void);
+
 /** The first and the last thing of every public call that may fail. */
 void ct_public_begin(ct_public_call *c);
 /** The threads of a job's ranks, as cortado_set_threads() said, or else as a job shares out the

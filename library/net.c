@@ -40,18 +40,20 @@ static void fill_options(const cortado_net *n, bool whole, ct_net_options *o)
     o->unshared = o->no_fuse = whole;
     o->share = n->owner.net;
     o->env.n_rank = 1;
+    o->env.program = ct_public_layers();
     o->env.seed = 1;
     o->env.winograd = usual.winograd;
     o->env.precision = usual.precision;
 }
 
-/* Of the message's copy, or of `param`, which it takes. map (NULL allowed) serves messages. */
-static ct_status make(const cortado_net *n, bool whole, const ct_source_map *map, ct_made_net *m)
+/* Of `param`, which it takes, and whose places map has; NULL: of the message, and map is NULL. */
+static ct_status make(const cortado_net *n, bool whole, Ct__NetParameter *param,
+                      const ct_source_map *map, ct_made_net *m)
 {
     ct_net_options options;
     ct_status status = CT_OK;
 
-    m->param = ct__net_parameter__unpack(NULL, n->n_message, n->message);
+    m->param = (param != NULL) ? param : ct__net_parameter__unpack(NULL, n->n_message, n->message);
     if (m->param == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
     for (int v = 0; (v < n->n_view) && (status == CT_OK) && !whole; v++) {
         if (n->view[v].is_read) status = ct_value_reader_add(m->param, v, n->view[v].name);
@@ -69,7 +71,7 @@ ct_status ct_library_make_again(cortado_net *n, bool whole)
 {
     ct_made_net made = { .net = NULL };
 
-    CT_TRY(make(n, whole, NULL, &made));
+    CT_TRY(make(n, whole, NULL, NULL, &made));
     free_made(&n->runs);
     n->runs = made;
     n->is_whole = whole;
@@ -142,6 +144,16 @@ static ct_status keep_message(cortado_net *n, const Ct__NetParameter *param)
     return CT_OK;
 }
 
+/* What they keep must not be lost: such a net is never made again for the blobs asked for. */
+static bool has_program_layers(const Ct__NetParameter *param)
+{
+    for (size_t i = 0; i < param->n_layer; i++) {
+        if ((param->layer[i]->type != NULL) && (strcmp(param->layer[i]->type, "Python") == 0))
+            return true;
+    }
+    return false;
+}
+
 static void close_net(cortado_net *n)
 {
     ct_views_forget(n);
@@ -154,17 +166,20 @@ static void close_net(cortado_net *n)
     free(n);
 }
 
-static ct_status open_param(const Ct__NetParameter *param, const ct_source_map *map,
+/* *param_p is NULL where the net has taken it. */
+static ct_status open_param(Ct__NetParameter **param_p, const ct_source_map *map,
                             const char *weights, cortado_phase phase, cortado_net **net_p)
 {
     cortado_net *n = calloc(1, sizeof(*n));
+    Ct__NetParameter *param = *param_p;
     ct_status status;
 
     if (n == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
     n->phase = (phase == CORTADO_TRAIN) ? CT_TRAIN : CT_TEST;
     CT_TRY_GOTO(status, out, keep_message(n, param));
-    n->is_whole = n->trains;
-    CT_TRY_GOTO(status, out, make(n, n->is_whole, map, &n->owner));
+    n->is_whole = n->trains || has_program_layers(param);
+    *param_p = NULL;
+    CT_TRY_GOTO(status, out, make(n, n->is_whole, param, map, &n->owner));
     CT_TRY_GOTO(status, out, list_names(n));
     if (weights != NULL) CT_TRY_GOTO(status, out, ct_weights_load_list(weights, n->owner.net));
     *net_p = n;
@@ -192,7 +207,7 @@ static ct_status open_net(const char *name, const char *text, const char *weight
         param = (Ct__NetParameter *)(void *)m;
         if (status == CT_OK) status = ct_net_upgrade(param, name, map);
     }
-    if (status == CT_OK) status = open_param(param, map, weights, phase, net_p);
+    if (status == CT_OK) status = open_param(&param, map, weights, phase, net_p);
     if (param != NULL) ct__net_parameter__free_unpacked(param, NULL);
     ct_source_map_destroy(map);
     return status;
@@ -647,7 +662,7 @@ static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape
         if (status == CT_OK) status = set_shape(param, shape[i].input, &s);
     }
     if (status == CT_OK) status = keep_message(&with, param);
-    if (status == CT_OK) status = make(&with, n->is_whole, NULL, &made);
+    if (status == CT_OK) status = make(&with, n->is_whole, NULL, NULL, &made);
     ct__net_parameter__free_unpacked(param, NULL);
     if ((status == CT_OK) && (kept_p != NULL)) status = ct_views_keep(n, &kept);
     if (status != CT_OK) {

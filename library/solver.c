@@ -63,7 +63,7 @@ static ct_status read_config(cortado_solver *s, const char *file, const char *co
 static ct_status create(cortado_solver *s, bool keeps)
 {
     const ct_report_options quiet = { .rank = s->job.rank };
-    ct_training_ask ask = { .keep_values = keeps };
+    ct_training_ask ask = { .keep_values = keeps, .program = ct_public_layers() };
 
     CT_TRY(ct_public_share_threads(&s->job));
     CT_TRY(ct_report_create(&quiet, &s->report));

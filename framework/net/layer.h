@@ -81,6 +81,8 @@ typedef struct ct_net_env {
     bool no_data;   /* `check`: open no data source; shapes from the prototxt where it tells them */
     struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
                                   * is collective */
+    const struct ct_program_layers *program; /* framework/net/program_layer.h: who computes layers
+                                              * of type Python; NULL: nobody */
     const struct ct_data_group *group; /* framework/data/group.h; NULL: every rank reads its own
                                         * samples. Else making and ending a net is collective */
 } ct_net_env;

@@ -445,9 +445,6 @@ const ct_foreign_type ct_foreign_table[] = {
     { "Proposal",
       "no boxes are proposed while a net runs; let proposals come in as boxes, through an "
       "Input or HDF5Data layer" },
-    { "Python", "there is no interpreter in a run; write it with the layers there are, or as a "
-                "layer in C (docs/contributing.md: one file, one line in a table), or compute its "
-                "tops beforehand and read them with HDF5Data" },
     { "Region", "YOLO's layers are not there" },
     { "Reorg", "YOLO's layers are not there" },
     { "SmoothL1LossOHEM", "hard examples are not picked while a net runs; SmoothL1Loss takes all" },

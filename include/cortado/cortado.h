@@ -26,6 +26,7 @@
 #ifndef CORTADO_CORTADO_H
 #define CORTADO_CORTADO_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -167,6 +168,40 @@ cortado_status cortado_net_load(cortado_net *net, const char *files);
 /** Writes the weights; the suffix says how: .caffemodel, .caffemodel.h5, .npz or .safetensors. The
  *  file is there whole or not at all. */
 cortado_status cortado_net_save(const cortado_net *net, const char *file);
+
+/* ---- layers of type "Python", which the program computes */
+
+/** What a net says of such a layer: its name and its python_param. While open runs. */
+typedef struct cortado_layer {
+    const char *name, *module, *layer, *param_str;
+    cortado_phase phase;
+    int n_bottom, n_top;
+} cortado_layer;
+
+/** The program's calls, none of them NULL. They return 0, or anything else where they fail: then
+ *  they write the reason to why[0 .. n_why), with its NUL, and the call that ran the net fails with
+ *  it. They come from the thread whose call runs the net. ctx is handed to all. */
+typedef struct cortado_layer_calls {
+    void *ctx;
+    /** Makes what module and layer name; *made_p goes to the other calls. A net that gets another
+     *  shape makes its layers anew. */
+    int (*open)(void *ctx, const cortado_layer *layer, void **made_p, char *why, size_t n_why);
+    /** Sets n_dim and dim of each top. No blob has memory yet. */
+    int (*reshape)(void *ctx, void *made, const cortado_blob *bottom, cortado_blob *top, char *why,
+                   size_t n_why);
+    /** Writes the tops' data. */
+    int (*forward)(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
+                   char *why, size_t n_why);
+    /** Writes the diff of each bottom that has one, from the tops' diff; they are 0 before. */
+    int (*backward)(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
+                    char *why, size_t n_why);
+    void (*close)(void *ctx, void *made);
+} cortado_layer_calls;
+
+/** Who computes layers of type "Python" in nets and solvers that are opened from now on. They have
+ *  no weights, and run on one rank. NULL: nobody, and such nets are refused, which is how it
+ * begins. While no net with such layers is open, and no other call runs. calls is copied. */
+void cortado_layers_by(const cortado_layer_calls *calls);
 
 /* ---- pictures */
 

@@ -64,6 +64,7 @@
     X(psroi_pooling) \
     X(receive) \
     X(reduce_scatter) \
+    X(python) \
     X(reduction) \
     X(relu) \
     X(reorder) \

@@ -15,11 +15,12 @@ with the text that the library gives: file and line where a net is wrong.
 """
 from ._library import Error, FileError, log_to, set_threads, version
 from .image import read_image
+from .layer import Layer
 from .net import TEST, TRAIN, Blob, Net
 from .netspec import NetSpec, layers, params
 from .solver import Solver
 from .tables import read_metrics, read_snapshot, read_trace
 
 __version__ = version()
-__all__ = ["Blob", "Error", "FileError", "Net", "NetSpec", "Solver", "TEST", "TRAIN", "layers", "log_to", "params", "read_image",
+__all__ = ["Blob", "Error", "FileError", "Layer", "Net", "NetSpec", "Solver", "TEST", "TRAIN", "layers", "log_to", "params", "read_image",
            "read_metrics", "read_snapshot", "read_trace", "set_threads", "version"]

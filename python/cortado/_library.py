@@ -1,6 +1,7 @@
 """libcortado's calls, by ctypes. A call lets other threads of Python run meanwhile."""
 import ctypes
 import os
+import threading
 from typing import Callable, Optional
 
 _FILE = "libcortado.so.0"
@@ -27,6 +28,22 @@ class ShapeStruct(ctypes.Structure):
 
 class ImageStruct(ctypes.Structure):
     _fields_ = [("pixels", ctypes.c_void_p), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("channels", ctypes.c_int)]
+
+
+class LayerStruct(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("module", ctypes.c_char_p), ("layer", ctypes.c_char_p), ("param_str", ctypes.c_char_p),
+                ("phase", ctypes.c_int), ("n_bottom", ctypes.c_int), ("n_top", ctypes.c_int)]
+
+
+class LayerCalls(ctypes.Structure):
+    """cortado_layer_calls"""
+
+    OPEN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(LayerStruct), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p,
+                            ctypes.c_size_t)
+    RUN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(BlobStruct), ctypes.POINTER(BlobStruct),
+                           ctypes.c_void_p, ctypes.c_size_t)
+    CLOSE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    _fields_ = [("ctx", ctypes.c_void_p), ("open", OPEN), ("reshape", RUN), ("forward", RUN), ("backward", RUN), ("close", CLOSE)]
 
 
 _SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
@@ -60,6 +77,7 @@ _CALLS = {
     "net_loss": (ctypes.c_double, [_object]),
     "net_load": (_int, [_object, _text]),
     "net_save": (_int, [_object, _text]),
+    "layers_by": (None, [ctypes.POINTER(LayerCalls)]),
     "image_read": (_int, [_text, _int, ctypes.POINTER(ImageStruct)]),
     "image_free": (None, [ctypes.POINTER(ImageStruct)]),
     "solver_open_with": (_int, [_text, ctypes.POINTER(_text), _int, ctypes.POINTER(_object)]),
@@ -97,11 +115,17 @@ class ArgumentError(Error, ValueError):
 _KINDS = {"CORTADO_ERR_IO": FileError, "CORTADO_ERR_ARG": ArgumentError}
 
 
+raised = threading.local()  # .error: what a layer in Python raised in a call of this thread
+
+
 def check(status: int) -> None:
     """Raises what a status other than CORTADO_OK stands for."""
     if status != 0:
+        cause: Optional[BaseException] = raised.__dict__.pop("error", None)
+        if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+            raise cause
         name = lib.cortado_status_name(status).decode()
-        raise _KINDS.get(name, Error)(lib.cortado_error().decode(errors="replace"), name)
+        raise _KINDS.get(name, Error)(lib.cortado_error().decode(errors="replace"), name) from cause
 
 
 def path(name: "str | bytes | os.PathLike[str] | None") -> Optional[bytes]:

@@ -163,6 +163,7 @@ static ct_status create_solver(ct_training *t, const ct_training_ask *ask)
         options.grad_arena = ct_exchange_arena(job->data_comm, param);
     options.memory_limit = ct_memory_limit() / job->group.node.size;
     fill_env(t, &options.env);
+    options.env.program = ask->program;
     options.report = ask->report;
     options.keep_values = ask->keep_values;
     options.send_rows = ct_exchange_sends_rows(param);

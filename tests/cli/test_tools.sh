@@ -115,13 +115,13 @@ fi
 if command -v python3 >/dev/null; then
     mkdir -p zoo/sub
     echo 'layer { name: "in" type: "Input" top: "x" input_param { shape { dim: 2 dim: 3 } } }' >zoo/sub/good.prototxt
-    echo 'layer { name: "p" type: "Python" top: "x" }' >zoo/python.prototxt
+    echo 'layer { name: "p" type: "Python" top: "x" python_param { module: "m" layer: "L" } }' >zoo/python.prototxt
     echo 'layer { name: "d" type: "Data" top: "x" data_param { source: "none" batch_size: 3 } }
 layer { name: "r" type: "Reshape" bottom: "x" top: "y" reshape_param { shape { dim: 0 dim: 4 } } }' >zoo/sub/small.pt
     echo 'net: "sub/small.pt" base_lr: 1 lr_policy: "fixed"' >zoo/solver.prototxt
     folder="python3 $ROOT/scripts/check_folder.py --cortado=$CORTADO"
     runs folder 1 '^3 of 4 files pass' $folder zoo --failed=failed.txt --data-shape=nowhere:3,3,3 --data-shape=s:1,2,2
-    is folder_reason grep -Eq '^ +1  layer \(Python\): this layer type is not supported' out
+    is folder_reason grep -Eq '^ +1  layer \(Python\): it runs in programs of Python alone' out
     is folder_failed grep -Eq '^zoo/python.prototxt	2	python.prototxt:1: layer "p"' failed.txt
     runs folder_other_shape 1 '^1 of 4 files pass' $folder zoo --data-shape=1,3,3
     rm zoo/python.prototxt

@@ -17,7 +17,7 @@ runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$C
 runs twin_misspelt 3 'CORTADO_COMPRESION is no option; did you mean CORTADO_COMPRESSION' env CORTADO_COMPRESION=topk "$CORTADO" train --solver=nothere
 runs info 0 'features .*lmdb' "$CORTADO" info
 runs layers 0 '^Convolution +1 or more +1 or more +yes' "$CORTADO" info --layers
-runs layers_refused 0 'known and refused, with what to use instead:.* Python' "$CORTADO" info --layers
+runs layers_refused 0 'known and refused, with what to use instead:.* Proposal' "$CORTADO" info --layers
 runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference
 is reference_is_current cmp -s out "$ROOT/docs/config-reference.md"
 # what the reference calls refused is refused
@@ -28,7 +28,7 @@ layer { name: "in" type: "Data" top: "data" transform_param { $field } data_para
 END
     runs "refused_${field%%[ :]*}" 2 'is not supported' "$CORTADO" check --model=refused.prototxt
 done
-for type in Python DetectionEvaluate AnnotatedData; do
+for type in Proposal DetectionEvaluate AnnotatedData; do
     echo "layer { name: \"x\" type: \"$type\" top: \"x\" }" >refused.prototxt
     runs "refused_$type" 2 "$type" "$CORTADO" check --model=refused.prototxt
 done

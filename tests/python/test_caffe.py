@@ -235,7 +235,7 @@ class Learning(InFolder):
         s.type, s.base_lr, s.momentum, s.weight_decay = "SGD", 0.01, 0.9, 5e-4
         s.lr_policy, s.gamma, s.power = "inv", 0.0001, 0.75
         s.snapshot_prefix = os.path.join(self.folder, "lenet")
-        s.solver_mode = caffe_pb2.SolverParameter.CPU
+        s.solver_mode = caffe_pb2.SolverParameter.GPU
         self.solver = self.write("solver.prototxt", str(s))
         s.type = "Adam"
         self.adam = self.write("adam.prototxt", str(s))

@@ -2,6 +2,7 @@
 import gc
 import importlib.util
 import os
+import sys
 import tempfile
 import unittest
 
@@ -245,6 +246,125 @@ class Specs(unittest.TestCase):
             n.x = L.DummyData(ntop=2)
         with self.assertRaisesRegex(AttributeError, "there is no message PoolParameter"):
             P.Pool
+
+
+LAYERS = """
+import numpy
+import cortado
+
+
+class Euclid(cortado.Layer):
+    '''Half the mean squared distance of two bottoms.'''
+
+    def setup(self, bottom, top):
+        if len(bottom) != 2:
+            raise ValueError("two bottoms, please")
+
+    def reshape(self, bottom, top):
+        self.distance = numpy.zeros_like(bottom[0].data)
+        top[0].reshape()
+
+    def forward(self, bottom, top):
+        self.distance[...] = bottom[0].data - bottom[1].data
+        top[0].data[...] = (self.distance ** 2).sum() / bottom[0].num / 2
+
+    def backward(self, top, propagate_down, bottom):
+        for i, sign in ((0, 1), (1, -1)):
+            if propagate_down[i]:
+                bottom[i].diff[...] = sign * self.distance / bottom[i].num
+
+
+class Count:
+    '''Batches of param_str samples: the number of the batch.'''
+
+    def setup(self, bottom, top):
+        self.n = 0
+        top[0].reshape(int(self.param_str), 2)
+
+    def reshape(self, bottom, top):
+        pass
+
+    def forward(self, bottom, top):
+        top[0].data[...] = self.n
+        self.n += 1
+
+
+class Bad(cortado.Layer):
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        if self.param_str == "stop":
+            raise KeyboardInterrupt
+        if self.param_str == "shape":
+            top[0].reshape(1)
+        bottom[0].diff
+"""
+
+
+class PythonLayers(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        with open(os.path.join(folder.name, "layers_of_test.py"), "w") as f:
+            f.write(LAYERS)
+        sys.path.insert(0, folder.name)
+        self.addCleanup(sys.path.remove, folder.name)
+        self.addCleanup(sys.modules.pop, "layers_of_test", None)
+        self.folder = folder.name
+
+    def python(self, layer, *bottoms, **fields):
+        return L.Python(*bottoms, module="layers_of_test", layer=layer, **fields)
+
+    def learner(self, layer):
+        n = cortado.NetSpec()
+        n.data, n.want = L.DummyData(ntop=2, shape=[dict(dim=[6, 4]), dict(dim=[6, 3])], data_filler=dict(type="gaussian"))
+        n.ip = L.InnerProduct(n.data, num_output=3, weight_filler=dict(type="xavier"))
+        n.loss = layer(n.ip, n.want)
+        with open(os.path.join(self.folder, "net.prototxt"), "w") as f:
+            f.write(n.to_text())
+        file = os.path.join(self.folder, "solver.prototxt")
+        with open(file, "w") as f:
+            f.write(f'net: "{self.folder}/net.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 5 random_seed: 3 snapshot_after_train: false')
+        solver = cortado.Solver(file, keep=True)
+        solver.step(5)
+        return solver
+
+    def test_a_loss_learns_as_the_one_in_c(self):
+        mine = self.learner(lambda *bottoms: self.python("Euclid", *bottoms, loss_weight=1))
+        theirs = self.learner(L.EuclideanLoss)
+        numpy.testing.assert_allclose(mine.net.params["ip"][0].data, theirs.net.params["ip"][0].data, rtol=1e-4, atol=1e-6)
+        numpy.testing.assert_allclose(mine.net.blobs["loss"].data, theirs.net.blobs["loss"].data, rtol=1e-5)
+        numpy.testing.assert_allclose(mine.net.blobs["ip"].diff, theirs.net.blobs["ip"].diff, rtol=1e-4, atol=1e-7)
+
+    def test_a_source_of_samples(self):
+        n = cortado.NetSpec()
+        n.count = self.python("Count", param_str="3")
+        n.twice = L.Power(n.count, scale=2)
+        n.last = L.Power(n.twice, shift=1)
+        net = cortado.Net.from_text(n.to_text())
+        self.assertEqual(net.blobs["twice"].shape, (3, 2))
+        self.assertEqual([float(net.forward()["last"].mean()) for _ in range(3)], [1, 3, 5])
+        self.assertEqual(float(net.blobs["twice"].data[0, 0]), 4)
+
+    def test_errors(self):
+        x = L.Input(shape=dict(dim=[1, 2]))
+        for layer, text in ((self.python("Euclid", x, loss_weight=1), r'layer "loss" \(Python\): .*layers_of_test.py:11: ValueError: two bottoms'),
+                            (self.python("Nothing", x), "has no attribute 'Nothing'"),
+                            (L.Python(x, module="no_such_module", layer="A"), "No module named 'no_such_module'"),
+                            (L.Python(x, module="no_such_module"), "python_param.module and python_param.layer must be given")):
+            n = cortado.NetSpec()
+            n.loss = layer
+            with self.assertRaisesRegex(cortado.Error, text):
+                cortado.Net.from_text(n.to_text())
+        for param, text in (("", "the blob has no gradient"), ("shape", r"the blob has shape \(1, 2\).*cannot get \(1,\)")):
+            with self.assertRaisesRegex(cortado.Error, text) as caught:
+                cortado.Net.from_text(self.python("Bad", x, param_str=param).to_text()).forward()
+            self.assertIsInstance(caught.exception.__cause__, ValueError)
+        with self.assertRaises(KeyboardInterrupt):
+            cortado.Net.from_text(self.python("Bad", x, param_str="stop").to_text()).forward()
+        with self.assertRaisesRegex(cortado.Error, "NotImplementedError: Layer has no forward"):
+            cortado.Net.from_text(L.Python(L.DummyData(shape=dict(dim=1)), module="cortado", layer="Layer").to_text()).forward()
 
 
 class Tables(unittest.TestCase):

@@ -15,10 +15,11 @@ the package protobuf, too: pip install 'cortado[caffe]'.
 """
 from . import io
 from .._library import Error
+from ..layer import Layer
 from ..netspec import NetSpec, layers, params, to_proto
 from .classifier import Classifier
 from .detector import Detector
-from .pycaffe import (TEST, TRAIN, AdaDeltaSolver, AdaGradSolver, AdamSolver, Blob, Layer, NesterovSolver, Net, RMSPropSolver, SGDSolver,
+from .pycaffe import (TEST, TRAIN, AdaDeltaSolver, AdaGradSolver, AdamSolver, Blob, NesterovSolver, Net, RMSPropSolver, SGDSolver,
                       Solver, get_solver, set_device, set_mode_cpu, set_mode_gpu)
 
 __version__ = "1.0.0"  # of the interface

@@ -113,7 +113,7 @@ class _Named(OrderedDict):
         return iter(self.values())
 
 
-class Layer:
+class NetLayer:
     """A layer of a net: its type and its weights."""
 
     def __init__(self, type_name: str, blobs: List[Blob]):
@@ -159,7 +159,7 @@ class Net(native.Net):
         for blob in self.blobs.values():
             blob._waits = self._waits
         self.params = _Named(self.params)
-        self.layers = [Layer(kind, self.params.get(name, [])) for name, kind in zip(self.layer_names, self.layer_types)]
+        self.layers = [NetLayer(kind, self.params.get(name, [])) for name, kind in zip(self.layer_names, self.layer_types)]
         self.layer_dict = _Named(zip(self.layer_names, self.layers))
         self.bottom_names, self.top_names = _Named(self.bottom_names), _Named(self.top_names)
         self._layer_names, self._blob_names = self.layer_names, list(self.blobs)
@@ -265,7 +265,10 @@ class Solver(native_solver.Solver):
     _type: Optional[str] = None  # None: as the file says
 
     def __init__(self, file: "str | os.PathLike[str]"):
-        super().__init__(file, keep=True, settings={} if self._type is None else {"type": self._type})
+        settings = {"solver_mode": "CPU"}  # Caffe asks set_mode_gpu(), too, and not the file
+        if self._type is not None:
+            settings["type"] = self._type
+        super().__init__(file, keep=True, settings=settings)
 
     @property
     def iter(self) -> int:

@@ -436,6 +436,11 @@ static void errors_have_texts(void **state)
                                            CORTADO_TEST, &net),
                      CORTADO_ERR_CONFIG);
     assert_non_null(strstr(cortado_error(), "x.prototxt:1:"));
+    assert_int_equal(cortado_net_open_text("\nlayer { name: 'a' type: 'Input' top: 'a' }\n"
+                                           "layer { name: 'b' type: 'Crop' bottom: 'a' top: 'b' }",
+                                           "x.prototxt", NULL, CORTADO_TEST, &net),
+                     CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "x.prototxt:3: layer \"b\" (Crop): "));
     assert_int_equal(cortado_net_open_text(DEPLOY, "tiny", "/nowhere/w.npz", CORTADO_TEST, &net),
                      CORTADO_ERR_IO);
     assert_int_equal(cortado_net_open_text(DEPLOY, "tiny", NULL, (cortado_phase)7, &net),

@@ -99,8 +99,6 @@ static void refused_one_by_one(void **state)
         { SOURCE "\nlayer { name: 'a' type: 'Linaer' bottom: 'x' top: 'y' }",
           "net:3: layer \"a\" (Linaer): unknown layer type; did you mean \"Linear\"?" },
         { SOURCE LAYER("a", "Zzzzzzzzz", "x", "y"), "(Zzzzzzzzz): unknown layer type" },
-        { SOURCE LAYER("a", "Python", "x", "y"),
-          "layer \"a\" (Python): this layer type is not supported: there is no interpreter" },
         { SOURCE LAYER("a", "Proposal", "x", "y"), "let proposals come in as boxes" },
         { SOURCE LAYER("a", "AnnotatedData", "x", "y"), "as two tops of HDF5Data" },
         { SOURCE LAYER("a", "DetectionEvaluate", "x", "y"), "average precision is not computed" },

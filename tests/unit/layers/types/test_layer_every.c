@@ -34,6 +34,7 @@ static const struct {
     { "HDF5Output", "writes a file: test_layer_structure" },
     { "ImageData", "reads files: test_data_layers" },
     { "Cast", "the net puts it between dtypes: test_layer_bf16" },
+    { "Python", "a program computes it: test_library_layers" },
     { "Reorder", "the net puts it between layouts: test_layer_blocked" },
     { "CopyToParts", "--parallel adds it: test_transfers" },
     { "SumParts", "--parallel adds it: test_transfers" },
@@ -413,8 +414,7 @@ static void check_params(const ct_layer_ops *ops)
 /* Of Caffe's or its forks' layers that are refused, and of those that are replaced. */
 static bool is_nobodys(const char *name)
 {
-    static const char *const nobodys[] = { "python_param", "annotated_data_param",
-                                           "detection_evaluate_param",
+    static const char *const nobodys[] = { "annotated_data_param", "detection_evaluate_param",
                                            /* of layers that the reader replaces */
                                            "multi_head_attention_param" };
 
