@@ -3,16 +3,22 @@
 #include "framework/base/log.h"
 #include "framework/base/thread.h"
 
-static ct_status open_files(void *ctx, uint64_t *checksum_p)
+static ct_status make_net(void *ctx)
 {
     ct_reload *r = ctx;
     const ct_served_division *d = r->files->division;
     ct_status status;
 
-    CT_TRY(ct_served_open(r->files, &r->next));
+    CT_TRY(ct_served_make(r->files, &r->next));
     status = ct_any_model_accepts(r->model, r->next);
-    if (d != NULL) status = d->agree(d->ctx, status);
-    CT_TRY(status);
+    return (d != NULL) ? d->agree(d->ctx, status) : status;
+}
+
+static ct_status load_files(void *ctx, uint64_t *checksum_p)
+{
+    ct_reload *r = ctx;
+
+    CT_TRY(ct_served_load(r->next, r->files->weights));
     return ct_served_checksum(r->next, checksum_p);
 }
 
@@ -32,7 +38,7 @@ static void take_files(void *ctx, bool use)
 
 ct_replica_weights ct_reload_weights(ct_reload *r)
 {
-    return (ct_replica_weights){ r, open_files, take_files };
+    return (ct_replica_weights){ r, make_net, load_files, take_files };
 }
 
 /* While no batch runs. */
@@ -50,7 +56,8 @@ static ct_status read_all(ct_reload *r)
     ct_status status, theirs;
 
     if (r->replicas != NULL) ct_replicas_open(r->replicas);
-    status = r->own.open(r->own.ctx, &checksum);
+    status = r->own.make(r->own.ctx);
+    if (status == CT_OK) status = r->own.load(r->own.ctx, &checksum);
     if (r->replicas == NULL) return status;
     theirs = ct_replicas_opened(r->replicas, checksum, status == CT_OK);
     return (status != CT_OK) ? status : theirs;

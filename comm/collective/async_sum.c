@@ -471,13 +471,16 @@ static int pending_of_all(void *ctx, MPI_Request **out, int max)
     return n;
 }
 
+/* Another thread that waits may be moving those of the list. */
 static void forget(transfer *x)
 {
+    ct_comm_lock(x->of->peers);
     for (transfer **at = &x->of->first; *at != NULL; at = &(*at)->next) {
         if (*at != x) continue;
         *at = x->next;
         break;
     }
+    ct_comm_unlock(x->of->peers);
     if (x->room_there != NULL) {
         x->room_there->next = x->of->free;
         x->of->free = x->room_there;

@@ -118,28 +118,41 @@ static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served 
     return open_tokens(o, &net, s);
 }
 
-static ct_status open_net(const ct_served_options *o, ct_served *s)
+ct_status ct_served_make(const ct_served_options *o, ct_served **s_p)
 {
-    ct_net *whole;
+    ct_served *s = calloc(1, sizeof(*s));
+    ct_status status;
 
-    CT_TRY(agree(o, make_net(o, false, s)));
-    whole = ct_served_whole(s);
-    if (o->division != NULL) o->division->fill_exec(s->part, &whole->pass->exec);
-    if ((o->weights != NULL) && (o->division != NULL))
-        CT_TRY(o->division->load(s->part, o->weights, whole));
-    else if (o->weights != NULL)
-        CT_TRY(ct_weights_load_all(o->weights, whole));
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+    status = agree(o, make_net(o, false, s));
+    if (status != CT_OK) {
+        ct_served_close(s);
+        return status;
+    }
+    if (o->division != NULL) o->division->fill_exec(s->part, &ct_served_whole(s)->pass->exec);
+    *s_p = s;
+    return CT_OK;
+}
+
+ct_status ct_served_load(ct_served *s, const char *weights)
+{
+    ct_net *whole = ct_served_whole(s);
+
+    if ((weights != NULL) && (s->division != NULL))
+        CT_TRY(s->division->load(s->part, weights, whole));
+    else if (weights != NULL)
+        CT_TRY(ct_weights_load_all(weights, whole));
     ct_net_settle(whole);
     return CT_OK;
 }
 
 ct_status ct_served_open(const ct_served_options *o, ct_served **s_p)
 {
-    ct_served *s = calloc(1, sizeof(*s));
+    ct_served *s;
     ct_status status;
 
-    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
-    status = open_net(o, s);
+    CT_TRY(ct_served_make(o, &s));
+    status = ct_served_load(s, o->weights);
     if (status != CT_OK) {
         ct_served_close(s);
         return status;

@@ -34,13 +34,14 @@ typedef struct ct_served_division {
     ct_status (*least)(void *ctx, int64_t *v);
     /** *v: rank 0's. */
     ct_status (*share)(void *ctx, double *v);
-    /** *sum, of a rank's part: becomes one sum of all ranks', the same on each. */
+    /** *sum, of a rank's part: becomes one sum of all ranks', the same on each. As load. */
     ct_status (*combine)(void *ctx, uint64_t *sum);
     /** *param_p and the options become this rank's. *part_p, in case of errors too: what a net has
      *  of the division, closed behind the net. */
     ct_status (*divide)(void *ctx, const Ct__NetParameter **param_p, ct_net_options *options,
                         void **part_p);
     void (*fill_exec)(const void *part, ct_exec *ex);
+    /** Also from another thread than the one that runs another net. */
     ct_status (*load)(void *part, const char *files, ct_net *net);
     void (*close)(void *part); /* NULL allowed */
 } ct_served_division;
@@ -65,6 +66,10 @@ enum { CT_SERVED_TOKENS = 4096, CT_SERVED_SAMPLES = 32 };
 
 /** CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA: what is wrong with the files, with their lines. */
 ct_status ct_served_open(const ct_served_options *o, ct_served **s_p);
+/** The same in two steps: the net, then its weights. Ranks of a division may run another net while
+ *  they load. */
+ct_status ct_served_make(const ct_served_options *o, ct_served **s_p);
+ct_status ct_served_load(ct_served *s, const char *weights);
 void ct_served_close(ct_served *s); /* NULL allowed */
 /** Bytes of the values and buffers of such a net, were it made for so many tokens, or pictures:
  * what a batch of them touches. No memory is taken, nothing runs. */

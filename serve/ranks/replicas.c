@@ -526,7 +526,8 @@ static void *open_files(void *arg)
     opening *o = arg;
 
     omp_set_num_threads(o->n_omp);
-    o->status = o->weights->open(o->weights->ctx, &o->sum);
+    o->status = o->weights->make(o->weights->ctx);
+    if (o->status == CT_OK) o->status = o->weights->load(o->weights->ctx, &o->sum);
     if (o->status != CT_OK) ct_log_last_error(o->why, sizeof(o->why));
     atomic_store(&o->over, true);
     return NULL;

@@ -53,10 +53,13 @@ ct_status ct_replicas_end(ct_replicas *r, double limit_s);
 
 /* ---- the other ranks */
 
+/** Errors are logged. */
 typedef struct ct_replica_weights {
     void *ctx;
-    /** As ct_replicas_open(), from a thread of its own. Errors are logged. */
-    ct_status (*open)(void *ctx, uint64_t *checksum_p);
+    /** Makes the net, then reads its files, beside batches: as ct_replicas_open(), from a thread of
+     *  its own. Ranks of a group make it while no pass of theirs runs. */
+    ct_status (*make)(void *ctx);
+    ct_status (*load)(void *ctx, uint64_t *checksum_p);
     void (*take)(void *ctx, bool use);
 } ct_replica_weights;
 

@@ -1,6 +1,7 @@
 #include "serve/ranks/tensor_group.h"
 
 #include <inttypes.h>
+#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -20,9 +21,9 @@ typedef enum {
     CALL_CLOSE,
     CALL_GROW,
     CALL_WORK,
-    CALL_READ, /* weights are opened, */
-    CALL_TAKE, /* taken,              */
-    CALL_DROP, /* or not              */
+    CALL_MAKE, /* another net, which is loaded then, */
+    CALL_TAKE, /* taken,                             */
+    CALL_DROP, /* or not                             */
     CALL_END
 } call;
 
@@ -340,20 +341,28 @@ static ct_status grow(void *ctx, ct_work_piece *all, int n)
     return status;
 }
 
-/* What meets the other ranks at length, so no other thread calls MPI meanwhile. */
-static ct_status read_weights(void *ctx, uint64_t *checksum_p)
+/* What meets the other ranks at once, so no other thread calls MPI meanwhile. */
+static ct_status make_weights(void *ctx)
 {
     ct_group_leader *l = ctx;
     const ct_replica_weights *w = &l->o.weights;
     ct_status status;
 
     (void)pthread_mutex_lock(&l->talk);
-    status = hand_on(l, CALL_READ, NULL);
+    status = hand_on(l, CALL_MAKE, NULL);
     ct_comm_lock(l->o.c);
-    if (status == CT_OK) status = w->open(w->ctx, checksum_p);
+    if (status == CT_OK) status = w->make(w->ctx);
     ct_comm_unlock(l->o.c);
     (void)pthread_mutex_unlock(&l->talk);
     return status;
+}
+
+/* The others do it by themselves. */
+static ct_status load_weights(void *ctx, uint64_t *checksum_p)
+{
+    const ct_replica_weights *w = &((const ct_group_leader *)ctx)->o.weights;
+
+    return w->load(w->ctx, checksum_p);
 }
 
 static void take_weights(void *ctx, bool use)
@@ -428,7 +437,7 @@ void ct_group_leader_begin(ct_group_leader *l)
 
 ct_replica_weights ct_group_leader_weights(ct_group_leader *l)
 {
-    return (ct_replica_weights){ l, read_weights, take_weights };
+    return (ct_replica_weights){ l, make_weights, load_weights, take_weights };
 }
 
 ct_status ct_group_leader_end(ct_group_leader *l)
@@ -450,6 +459,10 @@ typedef struct follower {
     int64_t n_sequence;
     ct_work_piece *piece;
     int64_t most_piece;
+    /* loads weights beside passes */
+    pthread_t loader;
+    bool loads;
+    int n_omp; /* threads that it may take */
     bool ends;
 } follower;
 
@@ -590,11 +603,40 @@ static ct_status follow_work(const follower *f, ct_bytes *b)
     return status;
 }
 
-static ct_status follow_call(follower *f, int64_t what, ct_bytes *b)
+/* Where it fails all ranks know it, and drop what they have. */
+static void *load(void *arg)
 {
-    const ct_replica_weights *w = f->weights;
+    const follower *f = arg;
     uint64_t sum;
 
+    omp_set_num_threads(f->n_omp);
+    (void)f->weights->load(f->weights->ctx, &sum);
+    return NULL;
+}
+
+/* Without a thread for it passes wait: the others load, too. */
+static void follow_make(follower *f)
+{
+    if (f->weights->make(f->weights->ctx) != CT_OK) return; /* on all ranks */
+    f->n_omp = omp_get_max_threads();
+    f->loads = (ct_thread_start(load, f, &f->loader) == 0);
+    if (!f->loads) (void)load(f);
+}
+
+static void end_loading(follower *f)
+{
+    if (f->loads) (void)pthread_join(f->loader, NULL);
+    f->loads = false;
+}
+
+static void follow_take(follower *f, bool use)
+{
+    end_loading(f);
+    f->weights->take(f->weights->ctx, use);
+}
+
+static ct_status follow_call(follower *f, int64_t what, ct_bytes *b)
+{
     switch ((call)what) {
     case CALL_OPEN:
         return follow_open(f, b);
@@ -606,14 +648,14 @@ static ct_status follow_call(follower *f, int64_t what, ct_bytes *b)
         return follow_grow(f, b);
     case CALL_WORK:
         return follow_work(f, b);
-    case CALL_READ:
-        (void)w->open(w->ctx, &sum); /* where it fails all ranks know it, and drop it */
+    case CALL_MAKE:
+        follow_make(f);
         return CT_OK;
     case CALL_TAKE:
-        w->take(w->ctx, true);
+        follow_take(f, true);
         return CT_OK;
     case CALL_DROP:
-        w->take(w->ctx, false);
+        follow_take(f, false);
         return CT_OK;
     case CALL_END:
         f->ends = true;
@@ -648,6 +690,7 @@ ct_status ct_group_follow(ct_comm *c, const ct_served_model *own, const ct_repli
         if (status == CT_OK) status = follow_calls(&f, calls, size);
         free(calls);
     }
+    if (status == CT_OK) end_loading(&f); /* else others may not come, and the job ends */
     for (int64_t i = 0; i < f.n_sequence; i++)
         if (f.sequence[i] != NULL) own->close(own->ctx, f.sequence[i]);
     free(f.sequence);

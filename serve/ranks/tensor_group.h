@@ -9,6 +9,9 @@
  * A group may be a replica of another one (replicas.h): then its rank 0 obeys, and sequences lie in
  * the pages that it is told.
  *
+ * Other weights: the ranks make another net between two passes, load it beside those that follow,
+ * each in a thread of its own, and go over to it between two passes.
+ *
  * Between passes the others sleep, longer and longer. Within one they meet where the net says.
  */
 #ifndef CT_TENSOR_GROUP_H
@@ -24,8 +27,9 @@ typedef struct ct_group_leader ct_group_leader;
 typedef struct ct_group_leader_options {
     ct_comm *c;
     const ct_served_model *own; /* its part of the model                                      */
-    ct_replica_weights weights; /* opens and takes this rank's part of others; meets the other
-                                 * ranks of c, and fails on all of them where it fails on one  */
+    ct_replica_weights weights; /* makes, loads and takes this rank's part of others; meets the
+                                 * other ranks, but not on c, and fails on all of them where it
+                                 * fails on one                                                */
     /** A pass or a message failed, so the ranks are no longer alike: it does not return. */
     void (*fail)(void *ctx, ct_status status);
     void *ctx;
@@ -39,8 +43,8 @@ void ct_group_leader_destroy(ct_group_leader *l); /* NULL allowed */
 const ct_served_model *ct_group_leader_model(const ct_group_leader *l);
 /** From the thread that created it. */
 void ct_group_leader_begin(ct_group_leader *l);
-/** Other weights on all ranks, for one thread that asks one thing after the other: `open` while
- *  passes wait, `take` while none runs. */
+/** Other weights on all ranks, for one thread that asks one thing after the other: `load` follows
+ *  each `make` that went well; passes wait during `make`; `take` while none runs. */
 ct_replica_weights ct_group_leader_weights(ct_group_leader *l);
 /** Ends what the others do. Nobody asks any more. CT_ERR_COMM. */
 ct_status ct_group_leader_end(ct_group_leader *l);

@@ -2,9 +2,15 @@
  * to all or to none; a rank that is no longer alike says so. */
 #include "tests/mpi/mpi_test.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "comm/collective/blocking.h"
+#include "framework/base/clock.h"
+#include "framework/base/thread.h"
 #include "serve/ranks/tensor_group.h"
 #include "tests/log_capture.h"
 
@@ -18,7 +24,10 @@ typedef struct here {
     int n_open;
     int64_t more_kept; /* of a text of 4 ids, than rank 0 has: a rank that is not alike */
     uint64_t weights, next;
-    ct_status failed; /* as it was told to rank 0 */
+    ct_comm *loads; /* of the same ranks, for weights */
+    atomic_int n_pass;
+    int n_made, made_at, n_alone; /* nets, at which pass, and those that were loaded alone */
+    ct_status failed;             /* as it was told to rank 0 */
 } here;
 
 typedef struct text {
@@ -37,6 +46,7 @@ static ct_status embed(void *ctx, ct_work *const *work, int n)
     here *h = ctx;
 
     tell(h, h->weights);
+    atomic_fetch_add(&h->n_pass, 1);
     for (int i = 0; i < n; i++) {
         if (work[i]->ids.n == 13) return CT_FAIL(CT_ERR_DEVICE, "thirteen ids");
         for (int64_t k = 0; k < work[i]->ids.n; k++) tell(h, (uint64_t)work[i]->ids.id[k]);
@@ -126,14 +136,26 @@ static ct_served_model model_of(here *h)
                               .place = place_text };
 }
 
-/* The last rank has none for the second time; all know it. */
-static ct_status open_weights(void *ctx, uint64_t *checksum_p)
+static ct_status make_net(void *ctx)
 {
     here *h = ctx;
-    int bad = (h->weights == 100) && (h->c->rank == h->c->size - 1), all = 0;
 
-    CT_TRY_MPI(MPI_Allreduce(&bad, &all, 1, MPI_INT, MPI_MAX, h->c->mpi));
-    if (all != 0) return CT_ERR_IO;
+    h->n_made++;
+    h->made_at = atomic_load(&h->n_pass);
+    return CT_OK;
+}
+
+/* Until a pass has run meanwhile. The last rank has none for the third time; all know it. */
+static ct_status load_weights(void *ctx, uint64_t *checksum_p)
+{
+    here *h = ctx;
+    int64_t bad = (h->n_made == 3) && (h->c->rank == h->c->size - 1);
+    double end = ct_clock_s() + 60;
+
+    while ((atomic_load(&h->n_pass) == h->made_at) && (ct_clock_s() < end)) (void)usleep(1000);
+    if (atomic_load(&h->n_pass) == h->made_at) h->n_alone++;
+    CT_TRY(ct_comm_max(h->loads, &bad, 1));
+    if (bad != 0) return CT_ERR_IO;
     h->next = *checksum_p = h->weights + 100;
     return CT_OK;
 }
@@ -232,28 +254,57 @@ static int places(const ct_served_model *m)
     return fault;
 }
 
-static int weights(const ct_served_model *m, ct_group_leader *l, here *h)
+typedef struct loading {
+    ct_replica_weights w;
+    ct_status status;
+    uint64_t sum;
+    atomic_bool over;
+} loading;
+
+static void *load(void *arg)
 {
-    const ct_replica_weights w = ct_group_leader_weights(l);
-    uint64_t sum = 0;
+    loading *l = arg;
+
+    l->status = l->w.load(l->w.ctx, &l->sum);
+    atomic_store(&l->over, true);
+    return NULL;
+}
+
+/* Other weights; passes go on while all ranks load them. */
+static int renews(const ct_served_model *m, ct_group_leader *leader, ct_status wanted, bool use)
+{
+    loading l = { .w = ct_group_leader_weights(leader) };
+    pthread_t thread;
     int fault = 0;
 
-    fault += MPI_FAULT_UNLESS(w.open(w.ctx, &sum) == CT_OK);
-    w.take(w.ctx, false);
-    fault += embeds(m, 2);
-    fault += MPI_FAULT_UNLESS((w.open(w.ctx, &sum) == CT_OK) && (sum == 100));
-    w.take(w.ctx, true);
-    fault += embeds(m, 2);
-    fault += MPI_FAULT_UNLESS(w.open(w.ctx, &sum) == CT_ERR_IO);
-    w.take(w.ctx, false);
+    atomic_init(&l.over, false);
+    fault += MPI_FAULT_UNLESS(l.w.make(l.w.ctx) == CT_OK);
+    if (ct_thread_start(load, &l, &thread) != 0) abort();
+    while (!atomic_load(&l.over)) fault += embeds(m, 3);
+    (void)pthread_join(thread, NULL);
+    fault += MPI_FAULT_UNLESS(l.status == wanted);
+    fault += MPI_FAULT_UNLESS((wanted != CT_OK) || (l.sum == 100));
+    l.w.take(l.w.ctx, use);
+    return fault + embeds(m, 2);
+}
+
+static int weights(const ct_served_model *m, ct_group_leader *l, const here *h)
+{
+    int fault = renews(m, l, CT_OK, false);
+
+    fault += MPI_FAULT_UNLESS(h->weights == 0);
+    fault += renews(m, l, CT_OK, true);
+    fault += renews(m, l, CT_ERR_IO, false);
     return fault + MPI_FAULT_UNLESS(h->weights == 100);
 }
 
 static ct_group_leader *lead(ct_comm *c, const ct_served_model *own, here *h)
 {
-    const ct_group_leader_options o = {
-        .c = c, .own = own, .weights = { h, open_weights, take_weights }, .fail = note, .ctx = h
-    };
+    const ct_group_leader_options o = { .c = c,
+                                        .own = own,
+                                        .weights = { h, make_net, load_weights, take_weights },
+                                        .fail = note,
+                                        .ctx = h };
     ct_group_leader *l = NULL;
 
     if (ct_group_leader_create(&o, &l) != CT_OK) abort();
@@ -288,7 +339,7 @@ static int be_first(ct_comm *c, const ct_served_model *own, here *h)
 static int follow(ct_comm *c, const ct_served_model *own, here *h, ct_status wanted,
                   const char *words)
 {
-    const ct_replica_weights w = { h, open_weights, take_weights };
+    const ct_replica_weights w = { h, make_net, load_weights, take_weights };
     log_capture log;
     int fault;
 
@@ -305,7 +356,7 @@ static int compare(const ct_comm *c, const here *h)
 
     if (MPI_Bcast(&first, 1, MPI_UINT64_T, 0, c->mpi) != MPI_SUCCESS) return 1;
     return MPI_FAULT_UNLESS(first == h->told) + MPI_FAULT_UNLESS(h->n_open == 0) +
-           MPI_FAULT_UNLESS(h->weights == 100);
+           MPI_FAULT_UNLESS(h->weights == 100) + MPI_FAULT_UNLESS(h->n_alone == 0);
 }
 
 static ct_comm *open_comm(void)
@@ -324,8 +375,10 @@ static void test_alike(void **state)
     int fault;
 
     (void)state;
+    assert_int_equal(ct_comm_split(c, 0, c->rank, &h.loads), CT_OK);
     fault = (c->rank == 0) ? be_first(c, &own, &h) : follow(c, &own, &h, CT_OK, NULL);
     fault += compare(c, &h);
+    ct_comm_destroy(h.loads);
     ct_comm_destroy(c);
     assert_int_equal(mpi_verdict(fault), 0);
 }
