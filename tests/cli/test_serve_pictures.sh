@@ -242,4 +242,13 @@ runs bench 0 '^ +8 +1 +0 +2 ' "$CORTADO" bench serve --model=net/deploy.prototxt
 runs bench_tokens 2 'shapes: 8x4: "net/deploy.prototxt" is a net of pictures: expected how many, such as 1,8' \
     "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1,8x4
 runs bench_rows 2 'rows=LAST: "net/deploy.prototxt" is a net of pictures' "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1 --rows=LAST
+# names of classes that the net's file has itself
+{ for i in 0 1 2 3 4 5 6 7 8 9; do echo "class_name: \"own $i\""; done
+  echo 'serve { transform_param { scale: 0.00390625 } }'
+  cat "$ROOT/models/lenet/deploy.prototxt"; } >own.prototxt
+sed 1d own.prototxt >nine.prototxt
+runs few_own_names 2 'has 9 class_name, expected 10, one for each class' $serve --model=nine.prototxt
+up --model=own.prototxt --weights=$weights --name=own
+ask own_names 200 '"label":"own [0-9]"' '/classify' -F 'file=@0.png'
+down
 finish

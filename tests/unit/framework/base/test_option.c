@@ -13,6 +13,7 @@ static const ct_option table[] = {
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "on SIGINT" },
     { "log", CT_OPTION_TEXT, "*", "LEVEL", "how much" },
     { "json", CT_OPTION_MAYBE, "time", "FILE", "to a file or not" },
+    { "files", CT_OPTION_REST, "show", "FILES", "what is no option" },
 };
 
 static char last[512];
@@ -78,6 +79,25 @@ static void test_value_or_none(void **state)
     assert_int_equal(PARSE(&o, "time", "--json", "a.json"), CT_ERR_CONFIG);
 }
 
+static void test_rest(void **state)
+{
+    ct_options *o;
+    ct_origin origin;
+
+    (void)state;
+    assert_int_equal(PARSE(&o, "show", "a.png", "--log=info", "b c.png", "--files=d.png"), CT_OK);
+    assert_int_equal(ct_options_n(o, "files"), 3);
+    assert_string_equal(ct_options_entry(o, "files", 0, &origin), "a.png");
+    assert_int_equal(origin, CT_ORIGIN_COMMAND);
+    assert_string_equal(ct_options_entry(o, "files", 1, NULL), "b c.png");
+    assert_string_equal(ct_options_entry(o, "files", 2, NULL), "d.png");
+    ct_options_destroy(o);
+    assert_int_equal(PARSE(&o, "show", "-a.png"), CT_ERR_CONFIG);
+    assert_non_null(strstr(last, "\"-a.png\" is no option; they begin with --"));
+    assert_int_equal(PARSE(&o, "show", ""), CT_ERR_CONFIG);
+    assert_int_equal(PARSE(&o, "time", "a.png"), CT_ERR_CONFIG);
+}
+
 static void test_environment(void **state)
 {
     ct_options *o;
@@ -139,9 +159,8 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_value_or_none),
-        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_forms),  cmocka_unit_test(test_value_or_none),
+        cmocka_unit_test(test_rest),   cmocka_unit_test(test_environment),
         cmocka_unit_test(test_errors),
     };
 
