@@ -10,7 +10,7 @@
 #include "framework/base/sort.h"
 #include "planner/forward_pass.h"
 #include "runtime/division/divided_net.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 enum {
     LEAST = 3,
@@ -107,7 +107,7 @@ typedef struct runs {
 } runs;
 
 typedef struct bench {
-    ct_served *served;
+    ct_deployed *served;
     ct_packed_item *item;
     int32_t *id; /* of a sequence: those in the cache, then those of a run */
     int64_t n_id, n_item;
@@ -122,7 +122,7 @@ typedef struct bench {
  * sequence of its own, as in `serve`: no other sees it. */
 static void fill(bench *b, const ct_serve_shape *s, bool last)
 {
-    int64_t ids = ct_packed_net_ids(ct_served_net(b->served));
+    int64_t ids = ct_packed_net_ids(ct_deployed_net(b->served));
 
     for (int64_t i = 0; i < b->n_id; i++) b->id[i] = (int32_t)(i * 7919 % ids);
     for (int64_t k = 0; k < s->batch; k++) {
@@ -148,7 +148,7 @@ static void close_sequences(bench *b, const ct_serve_shape *s)
 static int64_t length_of(const bench *b, const ct_serve_shape *s)
 {
     int64_t most = s->cached + MOST_STEPS * s->tokens;
-    int64_t room = ct_packed_net_capacity(ct_served_net(b->served));
+    int64_t room = ct_packed_net_capacity(ct_deployed_net(b->served));
 
     return (most < room) ? most : room;
 }
@@ -156,7 +156,7 @@ static int64_t length_of(const bench *b, const ct_serve_shape *s)
 /* Sequence k has s->cached tokens, and room for some steps. */
 static ct_status begin_sequence(bench *b, const ct_serve_shape *s, int64_t k)
 {
-    ct_packed_net *net = ct_served_net(b->served);
+    ct_packed_net *net = ct_deployed_net(b->served);
     const int32_t *id = b->id + k;
     ct_packed_sequence *q;
     int64_t kept = 0;
@@ -190,7 +190,7 @@ static ct_status make_room(bench *b, const ct_serve_shape *s)
 /* One run of another shape, which is shaped again, and one of this; the time of shaping alone. */
 static ct_status time_shaping(bench *b, const ct_serve_shape *s, double *seconds_p)
 {
-    ct_packed_net *net = ct_served_net(b->served);
+    ct_packed_net *net = ct_deployed_net(b->served);
     ct_packed_item one = { .id = b->id, .n = (s->batch * s->tokens > 1) ? 1 : 2 };
 
     if (one.n > ct_packed_net_longest(net)) one.n = 1;
@@ -204,7 +204,7 @@ static ct_status time_shaping(bench *b, const ct_serve_shape *s, double *seconds
 /* Of the rows of a run: other ranks' nets can be compared by it. */
 static double norm_of(const bench *b, const ct_serve_shape *s)
 {
-    int64_t columns = ct_packed_net_columns(ct_served_net(b->served));
+    int64_t columns = ct_packed_net_columns(ct_deployed_net(b->served));
     double sum = 0.0;
 
     for (int64_t k = 0; k < s->batch; k++) {
@@ -262,7 +262,7 @@ typedef ct_status (*run_fn)(bench *b, const ct_serve_shape *s, double *shaping_p
 /* A run of sequences, and the time of shaping. */
 static ct_status run_tokens(bench *b, const ct_serve_shape *s, double *shaping_p, double *seconds_p)
 {
-    ct_packed_net *net = ct_served_net(b->served);
+    ct_packed_net *net = ct_deployed_net(b->served);
 
     CT_TRY(make_room(b, s));
     CT_TRY(time_shaping(b, s, shaping_p));
@@ -276,7 +276,7 @@ static ct_status run_tokens(bench *b, const ct_serve_shape *s, double *shaping_p
 static ct_status run_pictures(bench *b, const ct_serve_shape *s, double *shaping_p,
                               double *seconds_p)
 {
-    ct_sample_net *net = ct_served_samples(b->served);
+    ct_sample_net *net = ct_deployed_samples(b->served);
     int64_t each = ct_shape_count(ct_sample_net_shape(net), 1, -1);
     float *to;
 
@@ -296,13 +296,13 @@ static int64_t columns_of_pictures(const bench *b)
 {
     const char *name;
 
-    return ct_shape_count(ct_sample_net_output(ct_served_samples(b->served), 0, &name), 1, -1);
+    return ct_shape_count(ct_sample_net_output(ct_deployed_samples(b->served), 0, &name), 1, -1);
 }
 
 static double norm_of_pictures(const bench *b, const ct_serve_shape *s)
 {
     int64_t n = s->batch * columns_of_pictures(b);
-    const float *row = ct_sample_net_rows(ct_served_samples(b->served), 0);
+    const float *row = ct_sample_net_rows(ct_deployed_samples(b->served), 0);
     double sum = 0.0;
 
     for (int64_t i = 0; i < n; i++) sum += (double)row[i] * (double)row[i];
@@ -311,25 +311,25 @@ static double norm_of_pictures(const bench *b, const ct_serve_shape *s)
 
 static run_fn run_of(const bench *b)
 {
-    return (ct_served_samples(b->served) != NULL) ? run_pictures : run_tokens;
+    return (ct_deployed_samples(b->served) != NULL) ? run_pictures : run_tokens;
 }
 
 static void keep_scores(bench *b, const ct_serve_shape *s)
 {
-    bool pictures = (ct_served_samples(b->served) != NULL);
+    bool pictures = (ct_deployed_samples(b->served) != NULL);
 
     if (pictures)
-        add_rows(&b->scores, ct_sample_net_rows(ct_served_samples(b->served), 0), s->batch,
+        add_rows(&b->scores, ct_sample_net_rows(ct_deployed_samples(b->served), 0), s->batch,
                  columns_of_pictures(b));
     for (int64_t k = 0; !pictures && (k < s->batch); k++)
         add_rows(&b->scores, b->item[k].row, b->item[k].rows,
-                 ct_packed_net_columns(ct_served_net(b->served)));
+                 ct_packed_net_columns(ct_deployed_net(b->served)));
 }
 
 /* Run n of the shape, in the trace where one is wanted. */
 static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *row, runs *r, int n)
 {
-    const ct_net *net = ct_served_whole(b->served);
+    const ct_net *net = ct_deployed_whole(b->served);
     ct_trace *trace = plan->trace->trace;
     double traced;
 
@@ -345,7 +345,7 @@ static ct_status watch_run(bench *b, const ct_serve_bench *plan, ct_serve_row *r
 /* A run before those that are timed: it packs weights. */
 static ct_status begin_shape(bench *b, const ct_serve_bench *plan, ct_serve_row *row)
 {
-    bool pictures = (ct_served_samples(b->served) != NULL);
+    bool pictures = (ct_deployed_samples(b->served) != NULL);
     const ct_serve_shape *s = &row->shape;
 
     if (!pictures) fill(b, s, plan->last);
@@ -370,7 +370,7 @@ static void end_shape(runs *r, int n, ct_serve_row *row)
 /* A shape, or two that take turns: what else the machine does then slows down both. */
 static ct_status time_shapes(bench *b, const ct_serve_bench *plan, ct_serve_row *row, int n_shape)
 {
-    bool pictures = (ct_served_samples(b->served) != NULL);
+    bool pictures = (ct_deployed_samples(b->served) != NULL);
     bool over = false;
     double begin;
     int n = 0;
@@ -407,7 +407,7 @@ static ct_status check_pictures(const ct_serve_bench *plan)
 /* Steps are timed where some are sums, and traced where that is wanted. */
 static ct_status watch(const bench *b, const ct_serve_bench *plan)
 {
-    ct_net *net = ct_served_whole(b->served);
+    ct_net *net = ct_deployed_whole(b->served);
 
     net->timing = (plan->parallel != NULL);
     net->pass->exec.trace = plan->trace->trace;
@@ -417,7 +417,7 @@ static ct_status watch(const bench *b, const ct_serve_bench *plan)
 /* Room for the largest shape. */
 static ct_status prepare(bench *b, const ct_serve_bench *plan)
 {
-    ct_served_options o = { .model = plan->model, .weights = plan->weights, .bf16 = plan->bf16 };
+    ct_deployed_options o = { .model = plan->model, .weights = plan->weights, .bf16 = plan->bf16 };
     int64_t length;
 
     for (int i = 0; i < plan->n_shape; i++) {
@@ -443,11 +443,11 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
         o.division = &b->divided.served;
     }
     o.most_samples = o.most;
-    CT_TRY(ct_served_open(&o, &b->served));
+    CT_TRY(ct_deployed_open(&o, &b->served));
     CT_TRY(watch(b, plan));
-    if (ct_served_samples(b->served) != NULL) return check_pictures(plan);
+    if (ct_deployed_samples(b->served) != NULL) return check_pictures(plan);
     for (int i = 0; i < plan->n_shape; i++) {
-        const ct_packed_net *net = ct_served_net(b->served);
+        const ct_packed_net *net = ct_deployed_net(b->served);
         bool grows = (plan->shape[i].cached > 0);
         int64_t longest = grows ? ct_packed_net_capacity(net) : ct_packed_net_longest(net);
 
@@ -464,7 +464,7 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
 /* The steps of rank 0, with what they took in the last run. */
 static ct_status write_pass(const bench *b, const ct_serve_bench *plan)
 {
-    const ct_net *net = ct_served_whole(b->served);
+    const ct_net *net = ct_deployed_whole(b->served);
     double *seconds = calloc((size_t)net->n_forward + 1, sizeof(*seconds));
     ct_forward_pass pass = { 0 };
     ct_text text = { 0 };
@@ -513,7 +513,7 @@ ct_status ct_bench_serve(const ct_serve_bench *plan, ct_serve_row *row)
     ct_text_destroy(&b.scores);
     for (int64_t k = 0; (b.item != NULL) && (k < b.n_item); k++)
         ct_packed_sequence_close(b.item[k].sequence);
-    ct_served_close(b.served);
+    ct_deployed_close(b.served);
     ct_divided_net_close(&b.divided);
     free(b.item);
     free(b.id);

@@ -11,11 +11,11 @@
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
 #include "runtime/run_folder.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 typedef struct predicting {
     ct_call *call;
-    ct_served *net;
+    ct_deployed *net;
     ct_pictures *pictures;
     int64_t n_class, width; /* numbers of a file: one a class, then 1 where it was read */
     char *const *name;      /* of classes; NULL: they have numbers */
@@ -232,8 +232,8 @@ static ct_status find_files(predicting *p)
 
 static ct_status take_classes(predicting *p)
 {
-    const ct_net *net = ct_served_whole(p->net);
-    const ct_sample_net *samples = ct_served_samples(p->net);
+    const ct_net *net = ct_deployed_whole(p->net);
+    const ct_sample_net *samples = ct_deployed_samples(p->net);
     const char *name;
     const ct_shape *shape = ct_sample_net_output(samples, 0, &name);
 
@@ -257,19 +257,19 @@ static ct_status take_classes(predicting *p)
 static ct_status open_net(predicting *p)
 {
     const ct_options *o = p->call->options;
-    ct_served_options options = { .model = ct_options_text(o, "model"),
-                                  .weights = ct_options_text(o, "weights") };
+    ct_deployed_options options = { .model = ct_options_text(o, "model"),
+                                    .weights = ct_options_text(o, "weights") };
 
     if ((options.model == NULL) || (options.weights == NULL))
         return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --run=DIR, or --model=FILE and "
                                       "--weights=FILE");
-    CT_TRY(ct_served_open(&options, &p->net));
-    if (ct_served_samples(p->net) == NULL)
+    CT_TRY(ct_deployed_open(&options, &p->net));
+    if (ct_deployed_samples(p->net) == NULL)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: the net takes tokens, and no pictures; cortado generate goes on with "
                        "texts",
                        options.model);
-    CT_TRY(ct_served_make_pictures(p->net, &p->pictures));
+    CT_TRY(ct_deployed_make_pictures(p->net, &p->pictures));
     if (p->pictures == NULL)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: the net's Input has neither 1 nor 3 channels, so it takes no pictures",
@@ -296,7 +296,7 @@ static ct_status read_picture(const predicting *p, const char *path, float *to)
 /* Files [first, first + n) into rows. */
 static ct_status run_files(predicting *p, int64_t first, int64_t n, double *row)
 {
-    ct_sample_net *s = ct_served_samples(p->net);
+    ct_sample_net *s = ct_deployed_samples(p->net);
     int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1), good = 0;
     float *values = malloc((size_t)(n * each) * sizeof(float) + 1), *to;
     ct_status *read = calloc((size_t)n + 1, sizeof(*read)), status;
@@ -333,7 +333,7 @@ static ct_status run_files(predicting *p, int64_t first, int64_t n, double *row)
 static ct_status run_round(predicting *p, int64_t first, int64_t n)
 {
     const ct_group *g = &p->call->job->group.job;
-    int64_t most = ct_sample_net_most(ct_served_samples(p->net)), own = g->rank * most, mine;
+    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)), own = g->rank * most, mine;
 
     memset(p->row, 0, (size_t)(n * p->width) * sizeof(p->row[0]));
     mine = (n - own < most) ? n - own : most;
@@ -345,7 +345,7 @@ static ct_status predict(predicting *p)
 {
     const format *f = find_format(p->call->options);
     bool speaks = (p->call->job->rank == 0);
-    int64_t most = ct_sample_net_most(ct_served_samples(p->net)), printed = 0;
+    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)), printed = 0;
     int64_t round = most * p->call->job->size;
 
     p->row = malloc((size_t)(round * p->width) * sizeof(p->row[0]));
@@ -386,7 +386,7 @@ ct_status ct_verb_predict(ct_call *call)
                          p.n_file);
     free(p.row);
     ct_pictures_destroy(p.pictures);
-    ct_served_close(p.net);
+    ct_deployed_close(p.net);
     free(p.file);
     free(p.paths);
     return status;

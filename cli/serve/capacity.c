@@ -17,7 +17,7 @@ typedef struct figures {
 
 static bool has_pictures(const ct_capacity *c)
 {
-    return ct_served_samples(c->net) != NULL;
+    return ct_deployed_samples(c->net) != NULL;
 }
 
 static const char *unit(const ct_capacity *c)
@@ -27,18 +27,18 @@ static const char *unit(const ct_capacity *c)
 
 static double work_bytes(const ct_capacity *c)
 {
-    return has_pictures(c) ? 0 : (double)ct_packed_net_work_bytes(ct_served_net(c->net));
+    return has_pictures(c) ? 0 : (double)ct_packed_net_work_bytes(ct_deployed_net(c->net));
 }
 
 /* Of keys and values. */
 static double token_bytes(const ct_capacity *c)
 {
-    return has_pictures(c) ? 0 : ct_packed_net_token_bytes(ct_served_net(c->net));
+    return has_pictures(c) ? 0 : ct_packed_net_token_bytes(ct_deployed_net(c->net));
 }
 
 static ct_status find(const ct_capacity *c, figures *f)
 {
-    const ct_memory *m = &ct_served_whole(c->net)->memory;
+    const ct_memory *m = &ct_deployed_whole(c->net)->memory;
     ct_scheduler *s = NULL;
     ct_scheduler_stats stats;
     size_t values;
@@ -46,7 +46,7 @@ static ct_status find(const ct_capacity *c, figures *f)
     CT_TRY(ct_scheduler_create(c->queue, c->cost, &s));
     ct_scheduler_read_stats(s, &stats);
     ct_scheduler_destroy(s);
-    CT_TRY(ct_served_plan(c->files, stats.budget, &values));
+    CT_TRY(ct_deployed_plan(c->files, stats.budget, &values));
     *f = (figures){ .values = (double)values,
                     .planned = (double)(m->planned - m->lasting),
                     .kept = token_bytes(c) * (double)c->model->cache_tokens,

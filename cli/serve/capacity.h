@@ -20,13 +20,13 @@
 #define CT_CAPACITY_H
 
 #include "serve/api/model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 #include "serve/schedule/scheduler.h"
 
 /** All that is opened, and what batches cost; borrowed. */
 typedef struct ct_capacity {
-    const ct_served_options *files;
-    const ct_served *net;
+    const ct_deployed_options *files;
+    const ct_deployed *net;
     const ct_served_model *model;
     const ct_tokenizer *tokenizer; /* NULL: none */
     const char *chat;              /* the template of chats */

@@ -6,10 +6,10 @@
 static ct_status make_net(void *ctx)
 {
     ct_reload *r = ctx;
-    const ct_served_division *d = r->files->division;
+    const ct_deployed_division *d = r->files->division;
     ct_status status;
 
-    CT_TRY(ct_served_make(r->files, &r->next));
+    CT_TRY(ct_deployed_make(r->files, &r->next));
     status = ct_any_model_accepts(r->model, r->next);
     return (d != NULL) ? d->agree(d->ctx, status) : status;
 }
@@ -18,21 +18,21 @@ static ct_status load_files(void *ctx, uint64_t *checksum_p)
 {
     ct_reload *r = ctx;
 
-    CT_TRY(ct_served_load(r->next, r->files->weights));
-    return ct_served_checksum(r->next, checksum_p);
+    CT_TRY(ct_deployed_load(r->next, r->files->weights));
+    return ct_deployed_checksum(r->next, checksum_p);
 }
 
 static void take_files(void *ctx, bool use)
 {
     ct_reload *r = ctx;
-    ct_served *unused = r->next;
+    ct_deployed *unused = r->next;
 
     if (use) {
         ct_any_model_swap(r->model, r->next);
         unused = *r->net;
         *r->net = r->next;
     }
-    ct_served_close(unused);
+    ct_deployed_close(unused);
     r->next = NULL;
 }
 

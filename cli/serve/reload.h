@@ -12,13 +12,13 @@
 
 #include "serve/api/dispatch.h"
 #include "serve/net/any_model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 #include "serve/ranks/replicas.h"
 
 typedef struct ct_reload {
-    const ct_served_options *files;
+    const ct_deployed_options *files;
     ct_any_model *model;
-    ct_served **net; /* that the model runs on */
+    ct_deployed **net; /* that the model runs on */
     /* ---- of rank 0 alone */
     ct_replica_weights
         own; /* how it reads and takes them: ct_reload_weights(), or with its group */
@@ -27,7 +27,7 @@ typedef struct ct_reload {
     void (*wake)(void *ctx); /* calls ct_reload_look() in the main thread */
     void *ctx;
     /* ---- its own */
-    ct_served *next; /* opened, not yet in use */
+    ct_deployed *next; /* opened, not yet in use */
     pthread_t thread;
     bool running, again;
     atomic_bool over;
@@ -40,7 +40,7 @@ bool ct_reload_look(ct_reload *r);
 
 /** What one rank does, or each of those that run a net together: opens the files, and says the sum
  *  of the weights; goes over to what is opened, or closes it. CT_ERR_CONFIG and the errors of
- *  ct_served_open(), logged. */
+ *  ct_deployed_open(), logged. */
 ct_replica_weights ct_reload_weights(ct_reload *r);
 
 #endif

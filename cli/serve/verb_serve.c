@@ -22,7 +22,7 @@
 #include "runtime/division/divided_net.h"
 #include "serve/http/front.h"
 #include "serve/net/any_model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 #include "serve/ranks/replicas.h"
 #include "serve/ranks/tensor_group.h"
 
@@ -36,7 +36,7 @@ enum {
 
 /* What was asked for. */
 typedef struct wish {
-    ct_served_options net;
+    ct_deployed_options net;
     ct_scheduler_options queue;
     ct_front_options front;
     const char *name;
@@ -53,7 +53,7 @@ typedef struct wish {
 /* What serves; each is there once it was made. */
 typedef struct server {
     ct_job *job; /* NULL: no launcher started this */
-    ct_served *net;
+    ct_deployed *net;
     ct_tokenizer *tokenizer;
     ct_api_keys *keys;
     ct_any_model *model;
@@ -97,9 +97,9 @@ static ct_status read_budget(const ct_options *o, int64_t *budget_p)
     if ((text == NULL) || (strcmp(text, "AUTO") == 0)) return CT_OK;
     errno = 0;
     v = strtoll(text, &end, 10);
-    if ((end == text) || (*end != '\0') || (errno != 0) || (v < 1) || (v > CT_SERVED_TOKENS))
+    if ((end == text) || (*end != '\0') || (errno != 0) || (v < 1) || (v > CT_DEPLOYED_TOKENS))
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected AUTO, or 1 to %d",
-                       ct_options_place(o, "max_batch_tokens").text, text, CT_SERVED_TOKENS);
+                       ct_options_place(o, "max_batch_tokens").text, text, CT_DEPLOYED_TOKENS);
     *budget_p = v;
     return CT_OK;
 }
@@ -163,10 +163,10 @@ static ct_status read_wish(const ct_options *o, wish *w)
         return CT_FAIL(CT_ERR_CONFIG, "--check is not for a net that ranks run together: leave "
                                       "out --parallel");
     CT_TRY(read_ms(o, "deadline_ms", 1e-3, &w->deadline_s));
-    w->net = (ct_served_options){ .model = ct_options_text(o, "model"),
-                                  .weights = ct_options_text(o, "weights"),
-                                  .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0),
-                                  .deterministic = ct_options_flag(o, "deterministic") };
+    w->net = (ct_deployed_options){ .model = ct_options_text(o, "model"),
+                                    .weights = ct_options_text(o, "weights"),
+                                    .bf16 = (precision != NULL) && (strcmp(precision, "BF16") == 0),
+                                    .deterministic = ct_options_flag(o, "deterministic") };
     w->queue = (ct_scheduler_options){
         .policy = read_policy(o), .most_waiting = (int)most, .most_count = MOST_COUNT, .mixed = true
     };
@@ -322,10 +322,10 @@ static ct_status open_net(const ct_options *o, wish *w, server *s, int64_t n_tok
                                    .labels_place = labels_place.text };
 
     if (n_token == 0) w->net.cache_bytes = 0;
-    CT_TRY(ct_served_open(&w->net, &s->net));
+    CT_TRY(ct_deployed_open(&w->net, &s->net));
     CT_TRY(ct_any_model_create(s->net, &model, &s->model));
     w->queue.most_tokens = ct_any_model_most(s->model);
-    if ((ct_served_samples(s->net) != NULL) && (w->queue.policy == CT_POLICY_PADDED))
+    if ((ct_deployed_samples(s->net) != NULL) && (w->queue.policy == CT_POLICY_PADDED))
         return CT_FAIL(CT_ERR_CONFIG,
                        "--batching=PADDED: pictures have one size: %s is no net of "
                        "tokens",
@@ -349,7 +349,7 @@ static ct_status compare_weights(const wish *w, const server *s)
     int64_t range[2];
 
     if (count_replicas(w, s) == 1) return CT_OK;
-    CT_TRY(ct_served_checksum(s->net, &sum));
+    CT_TRY(ct_deployed_checksum(s->net, &sum));
     range[0] = (int64_t)(sum >> 2);
     range[1] = -range[0];
     CT_TRY(ct_group_max(&s->job->group.job, range, 2));
@@ -405,7 +405,7 @@ static ct_status open_model(const ct_options *o, wish *w, server *s, ct_batch_co
     CT_TRY(agree(s, open_net(o, w, s, n_token)));
     CT_TRY(compare_weights(w, s));
     if (w->net.deterministic) CT_TRY(compare_processors(s));
-    CT_TRY(ct_costs_find(&s->costs, s->job, s->model, ct_served_whole(s->net), cost));
+    CT_TRY(ct_costs_find(&s->costs, s->job, s->model, ct_deployed_whole(s->net), cost));
     s->reload = (ct_reload){ .files = &w->net, .model = s->model, .net = &s->net };
     s->reload.own = ct_reload_weights(&s->reload);
     return (s->job != NULL) ? agree(s, make_model(w, s)) : CT_OK;
@@ -477,7 +477,7 @@ static ct_status start_front(const wish *w, server *s, const ct_batch_cost *cost
     CT_TRY(ct_front_start(s->api, &w->front, &s->front));
     ct_dispatch_read_stats(s->dispatch, &stats);
     CT_INFO("Batches of at most %" PRId64 " %s: %.3g ms; one of %" PRId64 ": %.3g ms.",
-            stats.budget, (ct_served_samples(s->net) != NULL) ? "pictures" : "tokens",
+            stats.budget, (ct_deployed_samples(s->net) != NULL) ? "pictures" : "tokens",
             1e3 * ct_batch_cost_s(cost, stats.budget), cost->tokens[0], 1e3 * cost->s[0]);
     if (model->most_context > 0)
         CT_INFO("Texts go on up to %" PRId64 " tokens; the cache has room for %" PRId64
@@ -508,7 +508,7 @@ static void end(server *s)
     ct_replicas_destroy(s->replicas);
     ct_group_leader_destroy(s->leader);
     ct_any_model_destroy(s->model);
-    ct_served_close(s->net);
+    ct_deployed_close(s->net);
     ct_divided_net_close(&s->divided);
     ct_comm_destroy(s->firsts);
     ct_comm_destroy(s->talk);

@@ -265,15 +265,15 @@ static ct_status open_group(ct_divided_net *n)
 ct_status ct_divided_net_open(ct_job *job, const char *file, bool groups, ct_divided_net *n_p)
 {
     *n_p = (ct_divided_net){ .job = job, .file = file };
-    n_p->served = (ct_served_division){ .ctx = n_p,
-                                        .agree = agree,
-                                        .least = least,
-                                        .share = share,
-                                        .combine = combine,
-                                        .divide = divide,
-                                        .fill_exec = fill_exec,
-                                        .load = load,
-                                        .close = close_part };
+    n_p->served = (ct_deployed_division){ .ctx = n_p,
+                                          .agree = agree,
+                                          .least = least,
+                                          .share = share,
+                                          .combine = combine,
+                                          .divide = divide,
+                                          .fill_exec = fill_exec,
+                                          .load = load,
+                                          .close = close_part };
     CT_TRY(read_tensor(n_p));
     if (n_p->tensor == 0) CT_TRY(read_file(n_p));
     CT_TRY(find_ranks(n_p, groups));

@@ -9,7 +9,7 @@
 #define CT_RUNTIME_DIVIDED_NET_H
 
 #include "runtime/division/division.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 typedef struct ct_divided_net {
     ct_job *job;
@@ -23,7 +23,7 @@ typedef struct ct_divided_net {
     /** Where another rank of the group fails this one logs what it said: for a job that goes on all
      * the same. Else the rank is heard when the job ends. */
     bool repeats;
-    ct_served_division served; /* for ct_served_options.division */
+    ct_deployed_division served; /* for ct_deployed_options.division */
 } ct_divided_net;
 
 /** file: a parallel file, which rank 0 reads, or "tensor:N" (ct_tensor_file_write()). groups: the

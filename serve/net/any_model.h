@@ -5,7 +5,7 @@
 #define CT_ANY_MODEL_H
 
 #include "serve/api/model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 #include "serve/schedule/batch_cost.h"
 
 typedef struct ct_any_model ct_any_model;
@@ -21,11 +21,11 @@ typedef struct ct_any_model_options {
 
 /** The net is borrowed. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA, logged: an option does not fit it.
  */
-ct_status ct_any_model_create(const ct_served *net, const ct_any_model_options *o,
+ct_status ct_any_model_create(const ct_deployed *net, const ct_any_model_options *o,
                               ct_any_model **m_p);
 /** As ct_token_model_accepts() and ct_token_model_swap(). */
-ct_status ct_any_model_accepts(const ct_any_model *m, const ct_served *net);
-void ct_any_model_swap(ct_any_model *m, const ct_served *net);
+ct_status ct_any_model_accepts(const ct_any_model *m, const ct_deployed *net);
+void ct_any_model_swap(ct_any_model *m, const ct_deployed *net);
 void ct_any_model_destroy(ct_any_model *m); /* NULL allowed */
 const ct_served_model *ct_any_model_served(const ct_any_model *m);
 /** The most tokens, or pictures, of a batch. */

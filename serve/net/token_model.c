@@ -457,8 +457,8 @@ const ct_served_model *ct_token_model_served(const ct_token_model *m)
 
 typedef struct meter {
     ct_token_model *m;
-    const ct_served_division *division; /* NULL: this rank runs it alone */
-    double spent_s;                     /* of all timed batches          */
+    const ct_deployed_division *division; /* NULL: this rank runs it alone */
+    double spent_s;                       /* of all timed batches          */
 } meter;
 
 /* Seconds of a batch of so many tokens, in sequences of at most 64. */
@@ -485,7 +485,7 @@ static ct_status time_batch(meter *t, int64_t tokens, double *s_p)
  * ones while there is time; then all of them again, once at least: of each its shortest, since what
  * else runs on the machine only adds. */
 ct_status ct_token_model_measure(ct_token_model *m, double limit_s,
-                                 const ct_served_division *division, ct_batch_cost *cost)
+                                 const ct_deployed_division *division, ct_batch_cost *cost)
 {
     int64_t most = ct_packed_net_most_tokens(m->net), tokens[CT_BATCH_COST_POINTS];
     meter t = { m, division, 0 };

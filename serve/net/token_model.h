@@ -12,7 +12,7 @@
 
 #include "framework/net/packed.h"
 #include "serve/api/model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 #include "serve/schedule/batch_cost.h"
 
 typedef struct ct_token_model ct_token_model;
@@ -35,6 +35,6 @@ const ct_served_model *ct_token_model_served(const ct_token_model *m);
  * and says how long they took. division: of the net, whose ranks make the same runs, by the clock
  * of rank 0; NULL: this one alone. */
 ct_status ct_token_model_measure(ct_token_model *m, double limit_s,
-                                 const ct_served_division *division, ct_batch_cost *cost);
+                                 const ct_deployed_division *division, ct_batch_cost *cost);
 
 #endif

@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/proto/upgrade.h"
 #include "serve/net/image_model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -82,23 +82,23 @@ static const char *deploy(void)
     return write_deploy("deploy.prototxt", serve, "dim: 1 dim: 3 dim: 24 dim: 24", layers);
 }
 
-static ct_served *open_served(const ct_served_options *o)
+static ct_deployed *open_served(const ct_deployed_options *o)
 {
-    ct_served *s = NULL;
+    ct_deployed *s = NULL;
 
-    assert_int_equal(ct_served_open(o, &s), CT_OK);
-    assert_non_null(ct_served_samples(s));
-    assert_null(ct_served_net(s));
+    assert_int_equal(ct_deployed_open(o, &s), CT_OK);
+    assert_non_null(ct_deployed_samples(s));
+    assert_null(ct_deployed_net(s));
     return s;
 }
 
-static ct_image_model *open_model(ct_served *s, const char *labels)
+static ct_image_model *open_model(ct_deployed *s, const char *labels)
 {
     ct_image_model *m = NULL;
     ct_pictures *p;
 
-    assert_int_equal(ct_served_make_pictures(s, &p), CT_OK);
-    assert_int_equal(ct_image_model_create(ct_served_samples(s), p, "m", labels, "--labels", &m),
+    assert_int_equal(ct_deployed_make_pictures(s, &p), CT_OK);
+    assert_int_equal(ct_image_model_create(ct_deployed_samples(s), p, "m", labels, "--labels", &m),
                      CT_OK);
     return m;
 }
@@ -174,7 +174,7 @@ static void classify(const ct_served_model *m, const float *values, int n, float
 static void files_have_the_bits_of_image_data(void **state)
 {
     static float values[N * VALUES], got[N * CLASSES], wanted[N * CLASSES];
-    ct_served *s = open_served(&(ct_served_options){ .model = deploy() });
+    ct_deployed *s = open_served(&(ct_deployed_options){ .model = deploy() });
     ct_image_model *m = open_model(s, NULL);
     const ct_served_model *served = ct_image_model_served(m);
 
@@ -187,7 +187,7 @@ static void files_have_the_bits_of_image_data(void **state)
     classify(served, values, N, got);
     test_same(got, wanted, N * CLASSES, "rows");
     ct_image_model_destroy(m);
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 /* ---- alone and beside others */
@@ -199,11 +199,11 @@ static void compare_beside_others(bool bf16)
 
     for (int k = 0; k < 3; k++) {
         ct_image_model *m;
-        ct_served *s;
+        ct_deployed *s;
 
         omp_set_num_threads(n_thread[k]);
         s = open_served(
-            &(ct_served_options){ .model = deploy(), .deterministic = true, .bf16 = bf16 });
+            &(ct_deployed_options){ .model = deploy(), .deterministic = true, .bf16 = bf16 });
         m = open_model(s, NULL);
         for (int i = 0; i < N; i++) {
             float row[CLASSES];
@@ -218,7 +218,7 @@ static void compare_beside_others(bool bf16)
             test_same(got, alone, n * CLASSES, "rows");
         }
         ct_image_model_destroy(m);
-        ct_served_close(s);
+        ct_deployed_close(s);
     }
 }
 
@@ -236,12 +236,12 @@ static void a_picture_has_its_bits_beside_others(void **state)
 
 static void refused(const char *model, const char *part)
 {
-    ct_served *s = NULL;
+    ct_deployed *s = NULL;
     log_capture log;
     ct_status status;
 
     log_capture_start(&log);
-    status = ct_served_open(&(ct_served_options){ .model = model }, &s);
+    status = ct_deployed_open(&(ct_deployed_options){ .model = model }, &s);
     log_capture_stop();
     assert_int_equal(status, CT_ERR_CONFIG);
     if (strstr(log.error, part) == NULL) fail_msg("no \"%s\" in %s", part, log.error);
@@ -265,32 +265,32 @@ static void nets_are_refused(void **state)
 
 static void other_nets_are_not_taken(void **state)
 {
-    ct_served *s = open_served(&(ct_served_options){ .model = deploy() });
+    ct_deployed *s = open_served(&(ct_deployed_options){ .model = deploy() });
     ct_image_model *m = open_model(s, NULL);
-    ct_served *other = open_served(&(ct_served_options){
+    ct_deployed *other = open_served(&(ct_deployed_options){
         .model = write_deploy("other.prototxt", "", "dim: 1 dim: 3 dim: 24 dim: 24",
                               "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'prob'\n"
                               "  inner_product_param { num_output: 7 } }\n") });
-    ct_served *scores = open_served(&(ct_served_options){
+    ct_deployed *scores = open_served(&(ct_deployed_options){
         .model = write_deploy("scores.prototxt", "", "dim: 1 dim: 3 dim: 24 dim: 24",
                               "layer { name: 'fc' type: 'InnerProduct' bottom: 'data' top: 'prob'\n"
                               "  inner_product_param { num_output: 6 } }\n") });
     log_capture log;
 
     (void)state;
-    assert_int_equal(ct_image_model_accepts(m, ct_served_samples(s)), CT_OK);
+    assert_int_equal(ct_image_model_accepts(m, ct_deployed_samples(s)), CT_OK);
     log_capture_start(&log);
-    assert_int_equal(ct_image_model_accepts(m, ct_served_samples(scores)), CT_ERR_CONFIG);
+    assert_int_equal(ct_image_model_accepts(m, ct_deployed_samples(scores)), CT_ERR_CONFIG);
     log_capture_stop();
     assert_non_null(strstr(log.error, "the net ends without a Softmax"));
-    ct_served_close(scores);
+    ct_deployed_close(scores);
     log_capture_start(&log);
-    assert_int_equal(ct_image_model_accepts(m, ct_served_samples(other)), CT_ERR_CONFIG);
+    assert_int_equal(ct_image_model_accepts(m, ct_deployed_samples(other)), CT_ERR_CONFIG);
     log_capture_stop();
     assert_non_null(strstr(log.error, "another blob than \"prob\""));
-    ct_served_close(other);
+    ct_deployed_close(other);
     ct_image_model_destroy(m);
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 int main(void)

@@ -7,7 +7,7 @@
 
 #include "framework/base/rng.h"
 #include "serve/net/token_model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -59,10 +59,10 @@ static uint64_t draw(uint64_t *at, uint64_t below)
     return ct_rng_key(11, (*at)++, 0) % below;
 }
 
-static ct_status try_open(const char *text, bool bf16, ct_served **s_p)
+static ct_status try_open(const char *text, bool bf16, ct_deployed **s_p)
 {
     const char *path = "net.prototxt";
-    ct_served_options o = {
+    ct_deployed_options o = {
         .model = path, .most_tokens = MOST, .bf16 = bf16, .deterministic = true
     };
     FILE *f = fopen(path, "w");
@@ -71,12 +71,12 @@ static ct_status try_open(const char *text, bool bf16, ct_served **s_p)
     assert_true(fputs(text, f) >= 0);
     assert_int_equal(fclose(f), 0);
     o.cache_bytes = 8e6;
-    return ct_served_open(&o, s_p);
+    return ct_deployed_open(&o, s_p);
 }
 
-static ct_served *open_served(const char *text, bool bf16)
+static ct_deployed *open_served(const char *text, bool bf16)
 {
-    ct_served *s;
+    ct_deployed *s;
 
     assert_int_equal(try_open(text, bf16, &s), CT_OK);
     return s;
@@ -98,12 +98,12 @@ static void embed(const ct_served_model *m, const int *which, int n, float (*row
 static void check_embeddings(bool bf16)
 {
     static float alone[N][COLUMNS], row[N][COLUMNS];
-    ct_served *s = open_served(embeds, bf16);
+    ct_deployed *s = open_served(embeds, bf16);
     const ct_served_model *m;
     ct_token_model *model;
     uint64_t at = 0;
 
-    assert_int_equal(ct_token_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
+    assert_int_equal(ct_token_model_create(ct_deployed_net(s), NULL, "m", &model), CT_OK);
     m = ct_token_model_served(model);
     assert_int_equal(m->embedding_size, COLUMNS);
     for (int k = 0; k < N; k++) embed(m, &k, 1, &alone[k]);
@@ -123,7 +123,7 @@ static void check_embeddings(bool bf16)
         for (int i = 0; i < n; i++) assert_memory_equal(row[i], alone[which[i]], sizeof(row[i]));
     }
     ct_token_model_destroy(model);
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 /* The scores behind the last token of each, in batches of random chunks of random ones. */
@@ -172,13 +172,13 @@ static void grow_all(const ct_served_model *m, bool one, uint64_t at, float (*sc
 static void check_texts(bool bf16)
 {
     static float alone[N][IDS], beside[N][IDS];
-    ct_served *s = open_served(texts, bf16);
+    ct_deployed *s = open_served(texts, bf16);
     const ct_served_model *m;
     ct_tokenizer *bytes;
     ct_token_model *model;
 
     assert_int_equal(ct_tokenizer_open("bytes", NULL, &bytes), CT_OK);
-    assert_int_equal(ct_token_model_create(ct_served_net(s), bytes, "m", &model), CT_OK);
+    assert_int_equal(ct_token_model_create(ct_deployed_net(s), bytes, "m", &model), CT_OK);
     m = ct_token_model_served(model);
     assert_true(m->most_context > LONGEST);
     grow_all(m, true, 0, alone);
@@ -188,7 +188,7 @@ static void check_texts(bool bf16)
     }
     ct_token_model_destroy(model);
     ct_tokenizer_close(bytes);
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 static void check_all(void)
@@ -231,7 +231,7 @@ static void padding_is_not_seen(void **state)
     static float alone[2][COLUMNS], row[2][COLUMNS];
     static const int which[] = { 3, 7 };
     float in[2 * 7];
-    ct_served *s = open_served(embeds, false);
+    ct_deployed *s = open_served(embeds, false);
     ct_served_values input = { 2, { 2, 7 }, in }, output = { 0 };
     ct_work work[2], *list[] = { &work[0], &work[1] };
     const ct_served_model *m;
@@ -239,7 +239,7 @@ static void padding_is_not_seen(void **state)
     log_capture log;
 
     (void)state;
-    assert_int_equal(ct_token_model_create(ct_served_net(s), NULL, "m", &model), CT_OK);
+    assert_int_equal(ct_token_model_create(ct_deployed_net(s), NULL, "m", &model), CT_OK);
     m = ct_token_model_served(model);
     embed(m, which, 2, alone);
     for (int i = 0; i < 2; i++)
@@ -262,14 +262,14 @@ static void padding_is_not_seen(void **state)
     log_capture_stop();
     assert_non_null(strstr(log.error, "601 tokens"));
     ct_token_model_destroy(model);
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 /* BLAS may add up otherwise where there are other rows. */
 static void engines_are_refused(void **state)
 {
     log_capture log;
-    ct_served *s = NULL;
+    ct_deployed *s = NULL;
     ct_status status;
 
     (void)state;
@@ -285,17 +285,17 @@ static void engines_are_refused(void **state)
 /* Planned for fewer tokens it takes less, and what is planned for all is what the net has. */
 static void plans_are_the_nets(void **state)
 {
-    ct_served *s = open_served(texts, false);
-    const ct_memory *m = &ct_packed_net_of(ct_served_net(s))->memory;
-    ct_served_options o = { .model = "net.prototxt" };
+    ct_deployed *s = open_served(texts, false);
+    const ct_memory *m = &ct_packed_net_of(ct_deployed_net(s))->memory;
+    ct_deployed_options o = { .model = "net.prototxt" };
     size_t all = 0, few = 0;
 
     (void)state;
-    assert_int_equal(ct_served_plan(&o, MOST, &all), CT_OK);
+    assert_int_equal(ct_deployed_plan(&o, MOST, &all), CT_OK);
     assert_int_equal(all, m->planned - m->lasting);
-    assert_int_equal(ct_served_plan(&o, MOST / 4, &few), CT_OK);
+    assert_int_equal(ct_deployed_plan(&o, MOST / 4, &few), CT_OK);
     assert_true((few > all / 4) && (few < all)); /* some buffers are a thread's */
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 int main(void)

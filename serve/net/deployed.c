@@ -1,4 +1,4 @@
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +6,12 @@
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/snapshot.h"
 
-struct ct_served {
+struct ct_deployed {
     ct_source_map *map;
     Ct__NetParameter *param;
     ct_packed_net *net; /* one of both */
     ct_sample_net *samples;
-    const ct_served_division *division; /* of what options had; NULL: none */
+    const ct_deployed_division *division; /* of what options had; NULL: none */
     void *part;
 };
 
@@ -49,7 +49,7 @@ static int64_t length_of(const Ct__NetParameter *net)
     return n;
 }
 
-static void destroy(ct_served *s)
+static void destroy(ct_deployed *s)
 {
     ct_packed_net_destroy(s->net);
     ct_sample_net_destroy(s->samples);
@@ -58,9 +58,9 @@ static void destroy(ct_served *s)
     ct_source_map_destroy(s->map);
 }
 
-static ct_status open_tokens(const ct_served_options *o, ct_net_options *net, ct_served *s)
+static ct_status open_tokens(const ct_deployed_options *o, ct_net_options *net, ct_deployed *s)
 {
-    int64_t tokens = (o->most_tokens > 0) ? o->most_tokens : CT_SERVED_TOKENS;
+    int64_t tokens = (o->most_tokens > 0) ? o->most_tokens : CT_DEPLOYED_TOKENS;
     ct_packed_most most = { .tokens = tokens,
                             .sequences = (o->most > 0) ? o->most : tokens,
                             .cached = o->cached,
@@ -79,31 +79,32 @@ static ct_status open_tokens(const ct_served_options *o, ct_net_options *net, ct
     return ct_packed_net_create(param, net, &most, &s->net);
 }
 
-static ct_status open_samples(const ct_served_options *o, const ct_net_options *net, ct_served *s)
+static ct_status open_samples(const ct_deployed_options *o, const ct_net_options *net,
+                              ct_deployed *s)
 {
     int64_t n = ct_sample_net_batch(s->param);
 
     if (o->division != NULL)
         return CT_FAIL(CT_ERR_CONFIG, "%s: a net of pictures runs whole on each rank", o->model);
-    if (n < CT_SERVED_SAMPLES) n = CT_SERVED_SAMPLES;
+    if (n < CT_DEPLOYED_SAMPLES) n = CT_DEPLOYED_SAMPLES;
     return ct_sample_net_create(s->param, net, (o->most_samples > 0) ? o->most_samples : n,
                                 &s->samples);
 }
 
-static ct_status read_net(const ct_served_options *o, ct_served *s)
+static ct_status read_net(const ct_deployed_options *o, ct_deployed *s)
 {
     CT_TRY(ct_source_map_create(&s->map));
     CT_TRY(ct_net_read(o->model, s->map, &s->param));
     return ct_net_find_served(s->param, o->model);
 }
 
-static ct_status agree(const ct_served_options *o, ct_status mine)
+static ct_status agree(const ct_deployed_options *o, ct_status mine)
 {
     return (o->division != NULL) ? o->division->agree(o->division->ctx, mine) : mine;
 }
 
 /* plan_only: no memory is taken. */
-static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served *s)
+static ct_status make_net(const ct_deployed_options *o, bool plan_only, ct_deployed *s)
 {
     ct_net_options net = { .phase = CT_TEST,
                            .no_data = plan_only,
@@ -118,25 +119,25 @@ static ct_status make_net(const ct_served_options *o, bool plan_only, ct_served 
     return open_tokens(o, &net, s);
 }
 
-ct_status ct_served_make(const ct_served_options *o, ct_served **s_p)
+ct_status ct_deployed_make(const ct_deployed_options *o, ct_deployed **s_p)
 {
-    ct_served *s = calloc(1, sizeof(*s));
+    ct_deployed *s = calloc(1, sizeof(*s));
     ct_status status;
 
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
     status = agree(o, make_net(o, false, s));
     if (status != CT_OK) {
-        ct_served_close(s);
+        ct_deployed_close(s);
         return status;
     }
-    if (o->division != NULL) o->division->fill_exec(s->part, &ct_served_whole(s)->pass->exec);
+    if (o->division != NULL) o->division->fill_exec(s->part, &ct_deployed_whole(s)->pass->exec);
     *s_p = s;
     return CT_OK;
 }
 
-ct_status ct_served_load(ct_served *s, const char *weights)
+ct_status ct_deployed_load(ct_deployed *s, const char *weights)
 {
-    ct_net *whole = ct_served_whole(s);
+    ct_net *whole = ct_deployed_whole(s);
 
     if ((weights != NULL) && (s->division != NULL))
         CT_TRY(s->division->load(s->part, weights, whole));
@@ -146,25 +147,25 @@ ct_status ct_served_load(ct_served *s, const char *weights)
     return CT_OK;
 }
 
-ct_status ct_served_open(const ct_served_options *o, ct_served **s_p)
+ct_status ct_deployed_open(const ct_deployed_options *o, ct_deployed **s_p)
 {
-    ct_served *s;
+    ct_deployed *s;
     ct_status status;
 
-    CT_TRY(ct_served_make(o, &s));
-    status = ct_served_load(s, o->weights);
+    CT_TRY(ct_deployed_make(o, &s));
+    status = ct_deployed_load(s, o->weights);
     if (status != CT_OK) {
-        ct_served_close(s);
+        ct_deployed_close(s);
         return status;
     }
     *s_p = s;
     return CT_OK;
 }
 
-ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *bytes_p)
+ct_status ct_deployed_plan(const ct_deployed_options *o, int64_t tokens, size_t *bytes_p)
 {
-    ct_served_options own = *o;
-    ct_served s = { .map = NULL };
+    ct_deployed_options own = *o;
+    ct_deployed s = { .map = NULL };
     ct_status status;
 
     own.most_tokens = own.most_samples = tokens;
@@ -172,7 +173,7 @@ ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *byt
     own.cache_bytes = 0;
     status = make_net(&own, true, &s);
     if (status == CT_OK) {
-        const ct_memory *m = &ct_served_whole(&s)->memory;
+        const ct_memory *m = &ct_deployed_whole(&s)->memory;
 
         *bytes_p = m->planned - m->lasting;
     }
@@ -180,40 +181,40 @@ ct_status ct_served_plan(const ct_served_options *o, int64_t tokens, size_t *byt
     return status;
 }
 
-void ct_served_close(ct_served *s)
+void ct_deployed_close(ct_deployed *s)
 {
     if (s == NULL) return;
     destroy(s);
     free(s);
 }
 
-ct_packed_net *ct_served_net(const ct_served *s)
+ct_packed_net *ct_deployed_net(const ct_deployed *s)
 {
     return s->net;
 }
 
-ct_sample_net *ct_served_samples(const ct_served *s)
+ct_sample_net *ct_deployed_samples(const ct_deployed *s)
 {
     return s->samples;
 }
 
-ct_net *ct_served_whole(const ct_served *s)
+ct_net *ct_deployed_whole(const ct_deployed *s)
 {
     return (s->samples != NULL) ? ct_sample_net_of(s->samples) : ct_packed_net_of(s->net);
 }
 
-ct_status ct_served_checksum(const ct_served *s, uint64_t *sum_p)
+ct_status ct_deployed_checksum(const ct_deployed *s, uint64_t *sum_p)
 {
-    *sum_p = ct_net_checksum(ct_served_whole(s), true);
+    *sum_p = ct_net_checksum(ct_deployed_whole(s), true);
     return (s->division != NULL) ? s->division->combine(s->division->ctx, sum_p) : CT_OK;
 }
 
-const ct_served_division *ct_served_division_of(const ct_served *s)
+const ct_deployed_division *ct_deployed_division_of(const ct_deployed *s)
 {
     return s->division;
 }
 
-ct_status ct_served_make_pictures(const ct_served *s, ct_pictures **p_p)
+ct_status ct_deployed_make_pictures(const ct_deployed *s, ct_pictures **p_p)
 {
     return ct_pictures_create(s->param->serve, s->map, ct_sample_net_shape(s->samples), p_p);
 }

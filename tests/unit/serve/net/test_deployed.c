@@ -7,7 +7,7 @@
 #include "framework/base/text.h"
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/model.h"
-#include "serve/net/served.h"
+#include "serve/net/deployed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,15 +39,16 @@ static const char *write_file(const char *name, const char *text)
     return name;
 }
 
-static ct_served *open_served(const char *model, const char *weights, int64_t tokens, int64_t most)
+static ct_deployed *open_served(const char *model, const char *weights, int64_t tokens,
+                                int64_t most)
 {
-    ct_served *s = NULL;
+    ct_deployed *s = NULL;
 
-    assert_int_equal(ct_served_open(&(ct_served_options){ .model = model,
-                                                          .weights = weights,
-                                                          .most_tokens = tokens,
-                                                          .most = most },
-                                    &s),
+    assert_int_equal(ct_deployed_open(&(ct_deployed_options){ .model = model,
+                                                              .weights = weights,
+                                                              .most_tokens = tokens,
+                                                              .most = most },
+                                      &s),
                      CT_OK);
     return s;
 }
@@ -80,7 +81,7 @@ static void run(ct_packed_net *p, float *to)
 static void weights_are_the_files(void **state)
 {
     const char *model = write_file("net.prototxt", net), *file = "w.npz";
-    ct_served *s = open_served(model, NULL, 64, 4);
+    ct_deployed *s = open_served(model, NULL, 64, 4);
     float made[2 * COLUMNS], wanted[2 * COLUMNS], got[2 * COLUMNS];
     Ct__NetParameter *param;
     ct_packed_net *p = open_plain(model, &param);
@@ -89,12 +90,12 @@ static void weights_are_the_files(void **state)
     ct_model *m;
 
     (void)state;
-    assert_int_equal(ct_packed_net_columns(ct_served_net(s)), COLUMNS);
-    assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), 64);
-    run(ct_served_net(s), got);
+    assert_int_equal(ct_packed_net_columns(ct_deployed_net(s)), COLUMNS);
+    assert_int_equal(ct_packed_net_most_tokens(ct_deployed_net(s)), 64);
+    run(ct_deployed_net(s), got);
     run(p, made);
     test_same(got, made, 2 * COLUMNS, "rows"); /* as fillers make them */
-    ct_served_close(s);
+    ct_deployed_close(s);
     for (int64_t i = 0; i < n->weight_count; i++)
         n->weight_arena[i] *= 1.0f + 0.1f * (float)(i % 7);
     ct_net_weights_changed(n);
@@ -107,19 +108,19 @@ static void weights_are_the_files(void **state)
     ct__net_parameter__free_unpacked(param, NULL);
     snprintf(two, sizeof(two), "%s,%s", file, file);
     s = open_served(model, two, 9, 2);
-    run(ct_served_net(s), got);
+    run(ct_deployed_net(s), got);
     test_same(got, wanted, 2 * COLUMNS, "rows");
-    ct_served_close(s);
+    ct_deployed_close(s);
 }
 
 static void refused(const char *model, const char *weights, ct_status status, const char *part)
 {
-    ct_served *s = NULL;
+    ct_deployed *s = NULL;
     log_capture log;
     ct_status got;
 
     log_capture_start(&log);
-    got = ct_served_open(&(ct_served_options){ .model = model, .weights = weights }, &s);
+    got = ct_deployed_open(&(ct_deployed_options){ .model = model, .weights = weights }, &s);
     log_capture_stop();
     assert_int_equal(got, status);
     assert_null(s);
@@ -132,7 +133,7 @@ static void files_are_refused(void **state)
     const char *model = write_file("net.prototxt", net), *file = "few.npz";
     Ct__NetParameter *param;
     ct_packed_net *p = open_plain(write_file("small.prototxt", net), &param);
-    ct_served *s;
+    ct_deployed *s;
     ct_model *m;
 
     (void)state;
@@ -142,8 +143,8 @@ static void files_are_refused(void **state)
     ct_packed_net_destroy(p);
     ct__net_parameter__free_unpacked(param, NULL);
     s = open_served(model, file, 0, 0);
-    assert_int_equal(ct_packed_net_most_tokens(ct_served_net(s)), CT_SERVED_TOKENS);
-    ct_served_close(s);
+    assert_int_equal(ct_packed_net_most_tokens(ct_deployed_net(s)), CT_DEPLOYED_TOKENS);
+    ct_deployed_close(s);
     refused(write_file("more.prototxt",
                        "layer { name: 'in' type: 'Input' top: 'tokens' input_param { shape { dim: "
                        "1 dim: 32 } varies: true } }\n"
