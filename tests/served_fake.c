@@ -57,7 +57,10 @@ static ct_status embed(void *ctx, ct_work *const *work, int n)
 
 static ct_status infer(void *ctx, ct_work *const *work, int n)
 {
-    CT_TRY(take_time(ctx, work, n));
+    served_fake *fake = ctx;
+
+    CT_TRY(take_time(fake, work, n));
+    fake->samples = work[n - 1]->samples;
     for (int i = 0; i < n; i++) {
         const ct_served_values *x = &work[i]->input[0], *ids = &work[i]->input[1];
         ct_served_values *sum = &work[i]->output[0], *twice = &work[i]->output[1];

@@ -18,6 +18,7 @@ typedef struct served_fake {
     double token_s;                /* it sleeps so long for each token                    */
     bool fails;                    /* its next batch fails                                */
     int64_t n_embedded;            /* requests so far, by the dispatcher's thread         */
+    int64_t samples;               /* that the last infer said it has                     */
     const ct_tokenizer *tokenizer; /* borrowed; NULL: it makes no texts                       */
     float *score;                  /* of the sequences of a batch                             */
 } served_fake;

@@ -215,7 +215,8 @@ static ct_admission admit(ct_dispatch *d, ct_work_set *set, ct_request *request,
         request[i] = (ct_request){ .tokens = set->work[i].tokens,
                                    .most_new = set->work[i].most_new,
                                    .deadline_s = now + deadline_s,
-                                   .what = &t[i] };
+                                   .what = &t[i],
+                                   .samples = set->work[i].samples };
     }
     a = ct_scheduler_admit(d->scheduler, request, set->n, now, set->id);
     if (a != CT_ADMITTED) {
@@ -362,7 +363,8 @@ static ct_status run_kind(lane *l, ct_work_kind kind)
         ct_work *w = work_of(&l->batch->slice[k]);
 
         if (w->kind != kind) continue;
-        if (l->batch->length > 0) w->padding = l->batch->length - w->tokens;
+        if (l->batch->length > 0)
+            w->padding = l->batch->length * ((w->samples > 0) ? w->samples : 1) - w->tokens;
         l->work[n++] = w;
     }
     if (n == 0) return CT_OK;

@@ -453,5 +453,6 @@ void ct_infer_read(ct_transaction *x)
     x->set.work->kind = CT_WORK_INFER;
     if (!read_outputs(x) || !read_inputs(x, &part)) return;
     x->set.work->tokens = tokens_of(m, x->set.work);
+    if (m->input[0].dim[0] < 0) x->set.work->samples = x->set.work->input[0].dim[0];
     x->answer = answer;
 }

@@ -36,6 +36,7 @@ typedef struct ct_work ct_work;
 struct ct_work {
     ct_work_kind kind;
     int64_t tokens;  /* what it counts in a batch                                            */
+    int64_t samples; /* of one length each, that these are; 0: they are one                  */
     int64_t padding; /* tokens beside these that are computed, and mean nothing              */
     ct_ids ids;      /* EMBED; COMPLETE: the prompt, and the tokens that were made            */
     float *row;      /* EMBED: embedding_size numbers, of unit length                         */

@@ -166,12 +166,14 @@ void ct_group_lengths(const ct_grouping *g, const int64_t *length, int n, double
 
     best[0] = 0;
     for (int i = 1; i <= n; i++) {
+        int64_t count = 0;
+
         best[i] = INFINITY;
         for (int j = i - 1; j >= 0; j--) {
-            int64_t count = i - j;
             double s;
 
-            if ((count > 1) &&
+            count += (g->samples != NULL) ? g->samples[j] : 1;
+            if ((i - j > 1) &&
                 ((count > g->most_count) || (length[i - 1] > g->most_tokens / count)))
                 break; /* and so with every earlier j */
             s = best[j] + g->cost(g->ctx, length[i - 1], count);

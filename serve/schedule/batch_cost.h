@@ -76,8 +76,9 @@ typedef double (*ct_padded_cost)(const void *ctx, int64_t length, int64_t count)
 typedef struct ct_grouping {
     ct_padded_cost cost;
     const void *ctx;
-    int64_t most_count;  /* samples of a group, >= 1                                  */
-    int64_t most_tokens; /* length x count of a group of more than one                */
+    int64_t most_count;     /* samples of a group of more than one, >= 1                 */
+    int64_t most_tokens;    /* length x count of such a group                            */
+    const int64_t *samples; /* of that length, which stay together; NULL: one of each  */
 } ct_grouping;
 
 /** Groups length[n], ascending: *n_p groups, group g ends before end[g]. best[n + 1], from[n + 1]:

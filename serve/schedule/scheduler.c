@@ -74,9 +74,10 @@ static ct_status make_room(ct_scheduler *s)
     s->from = calloc(w + 1, sizeof(*s->from));
     s->end = calloc(w, sizeof(*s->end));
     s->length = calloc(w, sizeof(*s->length));
+    s->samples = calloc(w, sizeof(*s->samples));
     s->best = calloc(w + 1, sizeof(*s->best));
     if ((s->order == NULL) || (s->from == NULL) || (s->end == NULL) || (s->length == NULL) ||
-        (s->best == NULL))
+        (s->samples == NULL) || (s->best == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a queue of %zu requests", w);
     return make_slots(s, 1);
 }
@@ -111,6 +112,7 @@ void ct_scheduler_destroy(ct_scheduler *s)
     free(s->from);
     free(s->end);
     free(s->length);
+    free(s->samples);
     free(s->best);
     free(s->unused.at);
     free(s->waiting.at);

@@ -72,6 +72,7 @@ typedef struct ct_request {
     int64_t most_new;  /* tokens that a sequence makes at most; 0: a whole request        */
     double deadline_s; /* by the caller's clock; INFINITY: none                           */
     void *what;        /* the caller's                                                    */
+    int64_t samples;   /* PADDED: of one length each, that its tokens are; 0: it is one   */
 } ct_request;
 
 /** Of a request, until ct_scheduler_take_ended() gave it back; then of none. */

@@ -69,7 +69,7 @@ struct ct_scheduler {
     ct_scheduler_stats stats;
     /* PADDED: waiting requests by length, and room for ct_group_lengths() */
     int *order, *from, *end;
-    int64_t *length;
+    int64_t *length, *samples;
     double *best;
 };
 

@@ -263,7 +263,8 @@ static void test_between(void **state)
     close_rig(&r);
 }
 
-/* Who runs a padded batch is told what is beside each request's own tokens. */
+/* Who runs a padded batch is told what is beside each request's own tokens; the last one has them
+ * in two samples. */
 static void test_padding(void **state)
 {
     static const int64_t tokens[] = { 1, 128 };
@@ -290,14 +291,17 @@ static void test_padding(void **state)
         work[i] = (ct_work){ .kind = CT_WORK_EMBED,
                              .tokens = 10 - 3 * i,
                              .ids = { .id = ids, .n = 10 - 3 * i },
+                             .samples = (i == 2) ? 2 : 0,
                              .row = row[i] };
     assert_int_equal(ct_dispatch_submit(d, &set, INFINITY, &admission, &retry), CT_OK);
     ct_dispatch_step(d);
     assert_int_equal(fake.n_embedded, 3);
-    for (int i = 0; i < 3; i++) assert_int_equal(work[i].padding, 3 * i);
+    assert_int_equal(work[0].padding, 0);
+    assert_int_equal(work[1].padding, 3);
+    assert_int_equal(work[2].padding, 16);
     ct_dispatch_read_stats(d, &stats);
-    assert_int_equal(stats.padding, 9);
-    assert_int_equal(stats.tokens, 30);
+    assert_int_equal(stats.padding, 19);
+    assert_int_equal(stats.tokens, 40);
     ct_dispatch_destroy(d);
     served_fake_close(&fake);
 }

@@ -322,6 +322,7 @@ static void test_infer(void **state)
                 "{\"name\":\"sum\",\"datatype\":\"FP32\",\"shape\":[2],\"data\":[16,35.5]},"
                 "{\"name\":\"twice\",\"datatype\":\"FP32\",\"shape\":[2,3],"
                 "\"data\":[2,4,6,8,10,13]}]}");
+    assert_int_equal(fake.samples, 2);
     assert_int_equal(post("/v2/models/fake/versions/1/infer",
                           "{\"inputs\":[" IDS "," X "],\"outputs\":[{\"name\":\"sum\"}]}"),
                      200);

@@ -62,7 +62,7 @@ static void test_every_division(void **state)
         uint64_t key = ct_rng_key(28, seed, 0);
         double c[3] = { 40 * ct_rng_uniform_at(key, 0), 1, 0.02 * ct_rng_uniform_at(key, 1) };
         ct_grouping g = { cost, c, 1 + (int64_t)(seed % 5) * 2,
-                          20 + (int64_t)(400 * ct_rng_uniform_at(key, 2)) };
+                          20 + (int64_t)(400 * ct_rng_uniform_at(key, 2)), NULL };
         int n = 1 + (int)(seed % MOST), first = 0;
         double sorted[MOST], sum = 0;
         int64_t length[MOST];
@@ -89,7 +89,7 @@ static void test_known_groups(void **state)
 {
     static const double fixed[3] = { 1000, 1, 0 }, none[3] = { 0, 1, 0 };
     static const int64_t length[4] = { 2, 3, 50, 60 };
-    ct_grouping g = { cost, fixed, 8, 1000 };
+    ct_grouping g = { cost, fixed, 8, 1000, NULL };
     double best[5];
     int from[5], end[4], n_group;
 
@@ -100,13 +100,41 @@ static void test_known_groups(void **state)
     g.ctx = none; /* padding alone costs */
     ct_group_lengths(&g, length, 4, best, from, end, &n_group);
     assert_int_equal(n_group, 4);
-    g = (ct_grouping){ cost, fixed, 2, 1000 };
+    g = (ct_grouping){ cost, fixed, 2, 1000, NULL };
     ct_group_lengths(&g, length, 4, best, from, end, &n_group);
     assert_int_equal(n_group, 2);
     assert_int_equal(end[0], 2);
     g.most_tokens = 10; /* what is longer by itself stands alone */
     ct_group_lengths(&g, length, 4, best, from, end, &n_group);
     assert_int_equal(n_group, 3);
+}
+
+/* Samples that stay together count each: 4 of 10 and one of 20. */
+static void test_groups_of_samples(void **state)
+{
+    static const double fixed[3] = { 1000, 1, 0 }, none[3] = { 0, 1, 0 };
+    static const int64_t length[2] = { 10, 20 }, samples[2] = { 4, 1 };
+    ct_grouping g = { cost, fixed, 5, 100, samples };
+    double best[3];
+    int from[3], end[2], n_group;
+
+    (void)state;
+    ct_group_lengths(&g, length, 2, best, from, end, &n_group);
+    assert_int_equal(n_group, 1);
+    assert_true(best[2] == 1000 + 5 * 20);
+    g.ctx = none;
+    ct_group_lengths(&g, length, 2, best, from, end, &n_group);
+    assert_int_equal(n_group, 2);
+    assert_true(best[2] == 4 * 10 + 20);
+    g = (ct_grouping){ cost, fixed, 4, 100, samples };
+    ct_group_lengths(&g, length, 2, best, from, end, &n_group);
+    assert_int_equal(n_group, 2);
+    g = (ct_grouping){ cost, fixed, 5, 99, samples };
+    ct_group_lengths(&g, length, 2, best, from, end, &n_group);
+    assert_int_equal(n_group, 2);
+    g = (ct_grouping){ cost, fixed, 3, 30, samples }; /* those of one may be more */
+    ct_group_lengths(&g, length, 1, best, from, end, &n_group);
+    assert_int_equal(n_group, 1);
 }
 
 /* ---- costs */
@@ -231,7 +259,7 @@ int main(void)
         cmocka_unit_test(test_every_division),  cmocka_unit_test(test_known_groups),
         cmocka_unit_test(test_cost_between),    cmocka_unit_test(test_cost_does_not_fall),
         cmocka_unit_test(test_cost_is_refined), cmocka_unit_test(test_bad_costs),
-        cmocka_unit_test(test_short_tables),
+        cmocka_unit_test(test_short_tables),    cmocka_unit_test(test_groups_of_samples),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,7 +67,7 @@ static void close_rig(rig *r)
 static ct_admission offer_until(rig *r, const char *what, int64_t tokens, int64_t most_new,
                                 double deadline, ct_request_id *id)
 {
-    ct_request request = { tokens, most_new, deadline, named(what) };
+    ct_request request = { tokens, most_new, deadline, named(what), 0 };
 
     return ct_scheduler_admit(r->s, &request, 1, r->now, id);
 }
@@ -196,6 +196,35 @@ static void test_padded_budget(void **state)
     close_rig(&r);
 }
 
+/* 40 tokens of four samples, beside one of 12: five of 12, not two of 40. */
+static void test_padded_samples(void **state)
+{
+    ct_request request = { 40, 0, INFINITY, named("a"), 4 };
+    ct_scheduler_options o = whole;
+    ct_scheduler_stats stats;
+    ct_request_id id;
+    rig r;
+
+    (void)state;
+    o.policy = CT_POLICY_PADDED;
+    r = open_rig(&o);
+    assert_int_equal(ct_scheduler_admit(r.s, &request, 1, 0, &id), CT_ADMITTED);
+    ask(&r, "b", 12, 0);
+    expect_next(&r, "a b");
+    assert_int_equal(r.b->length, 12);
+    assert_int_equal(r.b->tokens, 60);
+    finish(&r);
+    expect_ended(&r, "a:done b:done");
+    ct_scheduler_read_stats(r.s, &stats);
+    assert_int_equal(stats.padding, 8);
+    /* a deadline that five of 20 would miss, and four of 10 keep */
+    request.deadline_s = r.now + 0.08;
+    assert_int_equal(ct_scheduler_admit(r.s, &request, 1, r.now, &id), CT_ADMITTED);
+    ask(&r, "c", 20, 0);
+    expect_next(&r, "a");
+    close_rig(&r);
+}
+
 /* Without a budget it is the knee: 0.95 x 1000 tokens/s are reached where t = 950 (0.02 +
  * (t - 10) 0.02 / 30), t = 12.67 / 0.3667 = 34.5. */
 static void test_budget_is_the_knee(void **state)
@@ -295,7 +324,7 @@ static void test_max_wait(void **state)
 static void test_refusals(void **state)
 {
     ct_scheduler_options o = whole;
-    ct_request pair[2] = { { 10, 0, INFINITY, named("a") }, { 10, 0, INFINITY, named("b") } };
+    ct_request pair[2] = { { 10, 0, INFINITY, named("a"), 0 }, { 10, 0, INFINITY, named("b"), 0 } };
     ct_scheduler_stats stats;
     ct_request_id id[2];
     rig r;
@@ -325,7 +354,7 @@ static void test_refusals(void **state)
 
 static void test_deadlines(void **state)
 {
-    ct_request pair[2] = { { 50, 0, 0.14, named("a") }, { 50, 0, 0.14, named("b") } };
+    ct_request pair[2] = { { 50, 0, 0.14, named("a"), 0 }, { 50, 0, 0.14, named("b"), 0 } };
     ct_request_id id[2];
     rig r = open_rig(&whole);
 
@@ -958,7 +987,7 @@ static void arrive(world *w)
     a->stop_at = 1 + (int64_t)(60 * draw(w));
     a->deadline = (draw(w) < 0.3) ? w->r.now + 3 * draw(w) : INFINITY;
     a->arrival = w->r.now;
-    request = (ct_request){ a->tokens, a->most_new, a->deadline, a };
+    request = (ct_request){ a->tokens, a->most_new, a->deadline, a, 0 };
     admission = ct_scheduler_admit(w->r.s, &request, 1, w->r.now, &a->id);
     a->admitted = (admission == CT_ADMITTED);
     if (a->admitted) w->n++;
@@ -1313,7 +1342,7 @@ static double simulate(load *l, ct_policy policy, double rate, double *p50_p, do
     }
     while (n_out < N_LOAD) {
         for (; (n_in < N_LOAD) && (l->arrival[n_in] <= now); n_in++) {
-            ct_request request = { l->tokens[n_in], 0, INFINITY, &l->took[n_in] };
+            ct_request request = { l->tokens[n_in], 0, INFINITY, &l->took[n_in], 0 };
             ct_request_id id;
 
             assert_int_equal(ct_scheduler_admit(scheduler, &request, 1, now, &id), CT_ADMITTED);
@@ -1363,6 +1392,7 @@ int main(void)
         cmocka_unit_test(test_runs_what_is_there),
         cmocka_unit_test(test_most_count),
         cmocka_unit_test(test_padded_budget),
+        cmocka_unit_test(test_padded_samples),
         cmocka_unit_test(test_budget_is_the_knee),
         cmocka_unit_test(test_max_wait),
         cmocka_unit_test(test_refusals),

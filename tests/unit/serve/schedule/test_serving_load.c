@@ -105,8 +105,8 @@ static void arrive_until(crowd *c, double now, double *next_p)
 {
     for (; *next_p <= now; *next_p -= log(1 - draw(c)) / c->rate) {
         asked *a = &c->all[c->n];
-        ct_request request = { 2 + (int64_t)(99 * draw(c)), c->most_new, *next_p + c->deadline_s,
-                               a };
+        ct_request request = { 2 + (int64_t)(99 * draw(c)), c->most_new, *next_p + c->deadline_s, a,
+                               0 };
         ct_request_id id;
 
         assert_true(c->n < MOST_ASKED);
@@ -261,12 +261,12 @@ static double gap_in_chunks(int texts, bool mixed)
     assert_int_equal(ct_scheduler_create(&o, &cost, &s), CT_OK);
     assert_int_equal(ct_serve_batch_create(s, &b), CT_OK);
     for (int i = 0; i < texts; i++) {
-        ct_request r = { 5, 3000, INFINITY, &text };
+        ct_request r = { 5, 3000, INFINITY, &text, 0 };
 
         assert_int_equal(ct_scheduler_admit(s, &r, 1, now, &id), CT_ADMITTED);
     }
     for (int turn = 0; turn < 2000; turn++) {
-        ct_request r = { 500, 1, INFINITY, &prompt };
+        ct_request r = { 500, 1, INFINITY, &prompt, 0 };
         double behind = 0;
         bool steps = false;
 
