@@ -19,10 +19,19 @@ struct cortado_solver {
 
 /* ---- open and close */
 
-/* Of a solver that is torn everything stays: others would have to let go of it, too. */
+/* What ranks have together can be let go of. */
+static bool can_release(const cortado_solver *s)
+{
+    int ended = 0;
+
+    if (!ct_job_has_mpi(&s->job)) return true;
+    MPI_Finalized(&ended); /* nobody can after that */
+    return !ended && !s->torn;
+}
+
 static void close_solver(cortado_solver *s)
 {
-    if (s->torn) return;
+    if (!can_release(s)) return;
     for (int i = 0; (s->test != NULL) && (i < ct_solver_n_test(s->run.solver)); i++)
         cortado_net_close(s->test[i]);
     free(s->test);

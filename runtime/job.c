@@ -202,7 +202,8 @@ static ct_status check_mpi(void)
     MPI_Initialized(&began);
     MPI_Finalized(&ended);
     if (!began || ended)
-        return CT_FAIL(CT_ERR_ARG, "a communicator is given, but MPI %s",
+        return CT_FAIL(CT_ERR_ARG,
+                       "a communicator is given, but the MPI that cortado is linked with %s",
                        ended ? "was finalized" : "is not initialized: MPI_Init_thread comes first");
     MPI_Query_thread(&level);
     if (level >= MPI_THREAD_FUNNELED) return CT_OK;

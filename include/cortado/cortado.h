@@ -253,7 +253,9 @@ cortado_status cortado_solver_open_with(const char *file, const char *const *set
 cortado_status cortado_solver_open_on(const char *file, const char *const *settings,
                                       cortado_keep keep, const void *mpi_comm,
                                       cortado_solver **solver_p);
-void cortado_solver_close(cortado_solver *solver); /* NULL allowed */
+/** NULL allowed. Collective. Its memory stays where ranks cannot let go of it together: after an
+ * error as above, or after MPI_Finalize. */
+void cortado_solver_close(cortado_solver *solver);
 
 /** n steps, with the tests, snapshots and messages that are due among them; max_iter does not
  * count. CORTADO_ERR_DIVERGED: the loss is no number. */

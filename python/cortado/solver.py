@@ -22,19 +22,35 @@ def _texts(settings: Mapping[str, object]) -> ctypes.Array:
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
+def _address(comm: object) -> Optional[int]:
+    """Where the MPI_Comm behind a communicator of mpi4py is."""
+    if comm is None:
+        return None
+    try:
+        from mpi4py import MPI
+    except ImportError as e:
+        raise ImportError("comm is a communicator of mpi4py, which is not there: pip install mpi4py") from e
+    if not isinstance(comm, MPI.Comm):
+        raise TypeError(f"comm is a {type(comm).__name__}: a communicator of mpi4py, such as MPI.COMM_WORLD, or None")
+    return MPI._addressof(comm)
+
+
 class Solver:
     """The solver of a prototxt file, with its nets: `net`, which learns, and `test_nets`.
 
     keep: whether all blobs of the nets, and their gradients, are there between steps. Without it inputs, outputs and weights are, and
     steps are made as `cortado train` makes them.
     settings: what takes the place of the file's, as --set does: {"base_lr": 0.1, "comm.overlap": False}.
+    comm: a communicator of mpi4py, whose ranks train the net together: each makes the same calls, lets the solver go at the
+    same place, and has its own part of a batch. None: this process alone.
     """
 
     _net: Type[Net] = Net
 
-    def __init__(self, file: "str | os.PathLike[str]", keep: bool = False, settings: Optional[Mapping[str, object]] = None):
+    def __init__(self, file: "str | os.PathLike[str]", keep: bool = False, settings: Optional[Mapping[str, object]] = None,
+                 comm: object = None):
         handle = ctypes.c_void_p()
-        check(lib.cortado_solver_open_with(path(file), _texts(settings or {}), int(keep), ctypes.byref(handle)))
+        check(lib.cortado_solver_open_on(path(file), _texts(settings or {}), int(keep), _address(comm), ctypes.byref(handle)))
         self._shared = _SolverHandle(handle.value)
         self.net = self._show(lib.cortado_solver_net(handle))
         self.test_nets: List[Net] = []
@@ -49,6 +65,13 @@ class Solver:
     @property
     def iteration(self) -> int:
         return lib.cortado_solver_iteration(self._shared.value)
+
+    @property
+    def checksum(self) -> int:
+        """Of all weights, as `cortado train` prints it at its end."""
+        value = ctypes.c_uint64()
+        check(lib.cortado_solver_checksum(self._shared.value, ctypes.byref(value)))
+        return value.value
 
     def step(self, n: int = 1) -> None:
         """Makes n steps, with the tests and snapshots that are due among them."""

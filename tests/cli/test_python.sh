@@ -46,4 +46,43 @@ for layer, weights in trained.params.items():
 print(len(trained.params), "layers are equal, to the bit")
 EOF
 runs steps_are_those_of_train 0 '^4 layers are equal' "$python" steps.py "$(ls long_iter_200.caffemodel* | head -1)"
+
+# on the ranks of a communicator of mpi4py
+cat >ranks.py <<'EOF'
+import sys
+import cortado
+from mpi4py import MPI
+comm = MPI.COMM_WORLD.Dup()
+solver = cortado.Solver(sys.argv[1], settings={"max_iter": 20}, comm=comm)
+comm.Free()  # the solver has its own
+solver.step(20)
+sums = MPI.COMM_WORLD.allgather(solver.checksum)
+assert len(set(sums)) == 1, sums
+if MPI.COMM_WORLD.rank == 0:
+    print(f"iteration {solver.iteration}: checksum {sums[0]:016x}")
+EOF
+cat >wrong.py <<'EOF'
+import cortado
+from mpi4py import MPI
+try:
+    cortado.Solver("solver.prototxt", settings={"base_lt": 1}, comm=MPI.COMM_WORLD)
+except cortado.Error as e:
+    print(f"rank {MPI.COMM_WORLD.rank} has {e.status}: {e}", flush=True)
+try:
+    cortado.Solver("solver.prototxt", comm=5)
+except TypeError as e:
+    print(e, flush=True)
+EOF
+runs comm_needs_mpi4py 1 'ImportError: comm is a communicator of mpi4py.*pip install mpi4py' "$python" -c 'import cortado; cortado.Solver("solver.prototxt", comm=5)'
+runs installs_mpi4py 0 '' "$python" -m pip install -q --disable-pip-version-check 'mpi4py>=4.1'
+sed 's/random_seed/deterministic: true random_seed/; s/max_iter: 200/max_iter: 20/; s/"long"/"ranks"/' solver.prototxt >ranks.prototxt
+for n in 1 2; do
+    runs "trains_on_$n" 0 'checksum' $JOB $n "$CORTADO" train --solver=ranks.prototxt
+    want=$(sed -n 's/.*iteration 20: checksum //p' out)
+    is "has_a_checksum_$n" test "${#want}" = 16
+    runs "steps_on_$n" 0 "^iteration 20: checksum $want\$" $JOB $n "$python" ranks.py ranks.prototxt
+done
+runs wrong_setting_on_ranks 0 'rank 1 has CORTADO_ERR_CONFIG: rank 0 says: .*base_lr' $JOB 2 "$python" wrong.py
+is wrong_on_rank_0 grep -q 'rank 0 has CORTADO_ERR_CONFIG: .*base_lr' out
+is comm_is_no_number grep -q '^comm is a int: a communicator of mpi4py' out
 finish
