@@ -122,7 +122,8 @@ typedef struct cortado_blob {
 /** A blob by its name. Its memory is the net's, stays where it is until the net is closed or
  *  reshaped, and has the values of the last run. What is written to an input is read by the next
  *  forward; what is written to another blob is read by a forward that begins behind the layer that
- *  makes it, and to its diff by a backward that begins there. A blob that is asked for after a
+ *  makes it, and to its diff by a backward that begins there, but to that of a loss, which is
+ *  its loss_weight. A blob that is asked for after a
  *  forward may be computed by the next call that reads it: then the forward runs once more, on the
  *  same batch. Behind a Filter a blob has the shape of the last run: where that may have changed,
  * it is asked for again. CORTADO_ERR_ARG names the nearest blob. */

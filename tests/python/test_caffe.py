@@ -308,6 +308,11 @@ class Learning(InFolder):
         e = numpy.exp(net.blobs["fc"].data)
         numpy.testing.assert_allclose(diffs["fc"], (e / e.sum(1, keepdims=True) - numpy.eye(5)[:4]) / 4, rtol=1e-4, atol=1e-6)
         self.assertEqual(diffs["data"].shape, (4, 3, 12, 10))
+        net.blobs["pool1"].diff[...] = numpy.arange(24).reshape(4, 6, 1, 1)
+        within = net.backward(start="pool1", end="pool1")
+        numpy.testing.assert_allclose(within["conv1"], numpy.broadcast_to(net.blobs["pool1"].diff / 80, (4, 6, 10, 8)), rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, "loss: gradients of outputs come from loss_weight"):
+            net.backward(loss=2)
         data = numpy.random.default_rng(3).standard_normal((8, 3, 12, 10))
         values, gradients = net.forward_backward_all(blobs=["fc"], data=data, label=numpy.arange(8) % 5)
         self.assertEqual((values["fc"].shape, gradients["data"].shape), ((8, 5), (8, 3, 12, 10)))

@@ -184,12 +184,11 @@ class Net(native.Net):
 
     def backward(self, diffs: Optional[Sequence[str]] = None, start: Optional[str] = None, end: Optional[str] = None,
                  **tops: Any) -> Dict[str, numpy.ndarray]:
-        """Runs backward through layers start down to end. Gradients of outputs by name take the place of the loss's. Returns those of the
-        inputs, or of the bottoms of `end`, and what `diffs` names, as far as there are some."""
-        if tops and set(tops) != set(self.outputs):
-            raise ValueError(f'gradients given are of {", ".join(sorted(tops))}; outputs of the net are {", ".join(self.outputs)}')
-        for name, value in tops.items():
-            self.blobs[name].diff[...] = value
+        """Runs backward through layers start down to end. Returns the gradients of the inputs, or of the bottoms of `end`, and what `diffs`
+        names, as far as there are some. Those of outputs come from loss_weight, and cannot be given by name, as Caffe lets them."""
+        if tops:
+            raise ValueError(f'{", ".join(sorted(tops))}: gradients of outputs come from loss_weight; for others, write the diff of a blob '
+                             "that a layer reads, and begin with the layer that makes it: backward(start=...)")
         wanted = self.inputs if end is None else self.bottom_names[end]
         there = [name for name in wanted if self.blobs[name]._look().diff]
         return super().backward(list(dict.fromkeys([*there, *(diffs or ())])), start, end)
@@ -215,13 +214,13 @@ class Net(native.Net):
 
     def forward_backward_all(self, blobs: Optional[Sequence[str]] = None, diffs: Optional[Sequence[str]] = None,
                              **arrays: Any) -> Tuple[Dict[str, numpy.ndarray], Dict[str, numpy.ndarray]]:
-        """forward() and backward() in batches. Arrays by name: of inputs, and of gradients of outputs. Returns both, as copies."""
+        """forward() and backward() in batches. Arrays by name, of inputs. Returns both, as copies."""
         values: Dict[str, List[numpy.ndarray]] = {}
         gradients: Dict[str, List[numpy.ndarray]] = {}
         for batch, n in self._batches(arrays):
-            for name, value in self.forward(blobs, **{k: v for k, v in batch.items() if k in self.inputs}).items():
+            for name, value in self.forward(blobs, **batch).items():
                 values.setdefault(name, []).append(numpy.atleast_1d(value)[:n].copy())
-            for name, value in self.backward(diffs, **{k: v for k, v in batch.items() if k in self.outputs}).items():
+            for name, value in self.backward(diffs).items():
                 gradients.setdefault(name, []).append(numpy.atleast_1d(value)[:n].copy())
         return tuple({name: numpy.concatenate(parts) for name, parts in all_of.items()} for all_of in (values, gradients))  # type: ignore
 
