@@ -83,9 +83,11 @@ static ct_status keep_facts(ct_model *m, const tensor_source *t)
 {
     const char *net = json_string_value(json_object_get(t->metadata, "net"));
     const char *config = json_string_value(json_object_get(t->metadata, "config"));
+    const char *classes = json_string_value(json_object_get(t->metadata, "class_names"));
 
     if (config != NULL) m->config = json_loads(config, 0, NULL);
-    if ((net != NULL) && ((m->name = strdup(net)) == NULL))
+    if (((net != NULL) && ((m->name = strdup(net)) == NULL)) ||
+        ((classes != NULL) && ((m->class_names = strdup(classes)) == NULL)))
         return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
     return CT_OK;
 }
@@ -258,6 +260,8 @@ static json_t *own_metadata(const ct_model *m, const char *provenance)
     json_t *all = json_pack("{s:s}", "format", "cortado");
 
     if (m->name != NULL) json_object_set_new(all, "net", json_string(m->name));
+    if (m->class_names != NULL)
+        json_object_set_new(all, "class_names", json_string(m->class_names));
     if (provenance != NULL) json_object_set_new(all, "provenance", json_string(provenance));
     if (m->config != NULL) {
         char *config = json_dumps(m->config, JSON_COMPACT | JSON_REAL_PRECISION(9));

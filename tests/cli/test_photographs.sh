@@ -73,7 +73,9 @@ echo 'net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 2 random_se
 runs trains 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 runs to_binary 0 '' "$CORTADO" convert model --from=w_iter_2.caffemodel.h5 --to=w.caffemodel
 runs back 0 '' "$CORTADO" convert model --from=w.caffemodel --to=w.h5
-for f in w_iter_2.caffemodel.h5 w.h5 w.caffemodel; do is names_in_$f [ "$(strings -a -n 3 $f | grep -oE 'grass|sand|sea' | sort -u | wc -l)" = 3 ]; done
+runs to_safetensors 0 '' "$CORTADO" convert model --from=w.caffemodel --to=w.safetensors
+runs of_safetensors 0 '' "$CORTADO" convert model --from=w.safetensors --to=u.h5
+for f in w_iter_2.caffemodel.h5 w.h5 w.caffemodel w.safetensors u.h5; do is names_in_$f [ "$(strings -a -n 3 $f | grep -oE 'grass|sand|sea' | sort -u | wc -l)" = 3 ]; done
 runs to_onnx 0 '' "$CORTADO" convert model --from=w.h5 --net=net.prototxt --to=w.onnx
 is names_in_onnx grep -aq '"grass","sand","sea"' w.onnx
 sed 1d net.prototxt >plain.prototxt
