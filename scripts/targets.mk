@@ -53,22 +53,31 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 
 # ---- parts of it; STRICT=1 (the default) stops at the first failure
 # make test-unit T=conv runs only tests/unit/test_conv*
-# Unit tests and scripts run two at a time: most use one core, and scripts wait much. Threads that wait
-# leave it to the other program (gcc's OpenMP), and so do ranks (Open MPI). Scripts with a line
-# "# alone: WHY" run one by one, and so do tests of ranks, which are never idle. Jobs start in half the
-# time where Open MPI looks at no network's library: on one host they would not use it.
+# Unit tests run two at a time: most use one core. Scripts run three at a time, since they wait a third
+# of their time: for jobs that begin and end, for servers and watchdogs. Threads that wait leave the core
+# to another program (gcc's OpenMP), and so do ranks (Open MPI). Scripts with a line "# alone: WHY" run
+# one by one; those with "# long: WHY" begin first, so that none is left over at the end. Tests of ranks
+# run two at a time up to two ranks; more of them are never idle. Jobs start in half the time where Open
+# MPI looks at no network's library, PMIx keeps its table in memory that is not shared, and hwloc loads
+# none of its plugins (for screens): on one host they would not use them.
 STRICT ?= 1
-AT_ONCE := OMP_WAIT_POLICY=passive OMPI_MCA_mpi_yield_when_idle=1 xargs -P 2 -I{} sh -c
+QUIET := OMP_WAIT_POLICY=passive OMPI_MCA_mpi_yield_when_idle=1
+AT_ONCE = $(QUIET) xargs -P $(1) -I{} sh -c
 TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR) FORGE=$(CURDIR)/$(B)/tests/cli/forge
 do-test test-unit test-mpi test-cli test-slurm: export OMPI_MCA_pml ?= ob1
+do-test test-unit test-mpi test-cli test-slurm: export PMIX_MCA_gds ?= hash
+do-test test-unit test-mpi test-cli test-slurm: export HWLOC_PLUGINS_PATH ?= /
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
 test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) | $(MODELS)
-	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
+	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(call AT_ONCE,2) '$(RUN) {} $(B)/tests/{} || exit 255'
 
+# a line for each job: how many ranks, and the name
+MPI_JOBS = for t in $(^:$(B)/tests/%=%); do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 7 8 ;; */test_parts) echo 7 8 ;; \
+    */test_split) echo 5 7 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do echo "$$n $$t"; done; done
+MPI_RUN = STRICT=$(STRICT) LSAN_OPTIONS=exitcode=0 $(call AT_ONCE,$(1)) 'set -- {}; $(RUN) "$$2 -np $$1" $(MPIRUN) $(MPIRUN_FLAGS) -np $$1 $(B)/tests/$$2 || exit 255'
 test-mpi: $(or $(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),no-such-test)
-	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 7 8 ;; */test_parts) echo 7 8 ;; */test_split) echo 5 7 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
-	    STRICT=$(STRICT) LSAN_OPTIONS=exitcode=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
-	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
+	$(Q)$(MPI_JOBS) | grep '^[12] ' | $(call MPI_RUN,2)
+	$(Q)$(MPI_JOBS) | grep -v '^[12] ' | $(call MPI_RUN,1)
 
 # a name that is none must not look like a success
 .PHONY: no-such-test
@@ -76,11 +85,13 @@ no-such-test:
 	@echo "no test of this kind begins with test_$(T)" >&2; exit 2
 
 CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
-CLI_ALONE = $(shell grep -l '^. alone: ' $(CLI))
+CLI_ALONE = $(shell grep -l '^. alone: ' $(CLI) /dev/null)
+CLI_LONG = $(shell grep -l '^. long: ' $(CLI) /dev/null)
+CLI_BESIDE = $(filter-out $(CLI_ALONE),$(CLI_LONG) $(filter-out $(CLI_LONG),$(CLI)))
 CLI_ENV = STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0
 test-cli: $(B)/cortado $(CLI_BIN) $(if $(CLI),,no-such-test)
-	$(Q)printf '%s\n' $(patsubst tests/%,%,$(filter-out $(CLI_ALONE),$(CLI))) | \
-	    $(CLI_ENV) $(AT_ONCE) 'test -z "{}" || $(RUN) {} sh tests/{} || exit 255'
+	$(Q)printf '%s\n' $(patsubst tests/%,%,$(CLI_BESIDE)) | \
+	    $(CLI_ENV) $(call AT_ONCE,3) 'test -z "{}" || $(RUN) {} sh tests/{} || exit 255'
 	$(Q)for t in $(CLI_ALONE); do $(CLI_ENV) $(RUN) $${t#tests/} sh $$t || exit 1; done
 
 # a real Slurm cluster on this machine, where slurmctld and slurmd are there and we are root

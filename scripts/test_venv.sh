@@ -18,7 +18,7 @@ for package in "$@"; do
     grep -qx -- "$package" "$venv/made" || missing="$missing $package"
 done
 if [ -n "$missing" ]; then
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check $missing >&2
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile $missing >&2
     printf '%s\n' $missing >>"$venv/made"
 fi
 echo "$venv/bin/python"

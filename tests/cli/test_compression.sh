@@ -1,4 +1,5 @@
 # Gradient compression from the command line: momentum correction, resume, what is refused and why.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 make_case
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }

@@ -1,5 +1,5 @@
 # A rank that crashes, a rank that is frozen, a stderr that nobody reads: the job ends.
-# alone: it waits for watchdogs
+# long: it waits for watchdogs
 . "$ROOT/tests/cli/lib.sh"
 make_case
 wait_for() { # PATTERN FILE

@@ -1,5 +1,6 @@
 # Ranks that would not run the same job, and topologies that do not fit it: found at the start, named,
 # and nobody left waiting.
+# long: jobs that end by themselves
 . "$ROOT/tests/cli/lib.sh"
 make_case
 train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --allreduce=ring"

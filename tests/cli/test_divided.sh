@@ -1,5 +1,6 @@
 # train --parallel on several ranks: losses, weights and test results are those of one rank up to
 # the order of sums, and any plan goes on from any other's snapshot.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 make_digits() {
     "$CORTADO" convert digits --to=data --count=400 --seed=3 >out 2>&1 || { not_ok convert "digits"; finish; }

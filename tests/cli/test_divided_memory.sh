@@ -1,4 +1,5 @@
 # memory { } with --parallel: shards, casts and files change no bit of what the same ranks do without.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 cat >net.prototxt <<'NET'
 name: "memory"

@@ -1,5 +1,6 @@
 # train --parallel of a language model on several ranks: heads, vocabularies, tokens and stages that
 # ranks share, a table in the first and the last stage. Losses and weights are those of one rank.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 awk 'BEGIN { srand(1); split("the cat sat on a mat and ran off with hat", w, " ")
     for (i = 0; i < 1500; i++) printf "%s ", w[1 + (i * i * 7 + i) % 11]; print "" }' >text.txt

@@ -1,5 +1,6 @@
 #!/bin/sh
 # States and weights in files: the bits of memory, under every rule; what cannot be is said.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 make_case
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }

@@ -1,5 +1,6 @@
 # The nets under models/ that scripts/make_models.py describes: git keeps none of them, make writes
 # them in a fresh clone, once, and again where one is gone or the script changed.
+# long: make reads the Makefile many times
 . "$ROOT/tests/cli/lib.sh"
 if [ "$(git -C "$ROOT" rev-parse --show-toplevel 2>/dev/null)" != "$(cd "$ROOT" && pwd -P)" ]; then
     skip models_made "needs a git checkout"

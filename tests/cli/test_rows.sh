@@ -1,6 +1,7 @@
 #!/bin/sh
 # Gradients of tables that Embed reads: ranks send rows in place of a dense sum, or beside that of a
 # head which has the same table. The numbers are those of dense sums.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 mkdir text
 words() { awk -v n="$1" -v s="$2" 'BEGIN { srand(s); for (i = 0; i < n; i++) for (k = 0; k < 9; k++) printf "w%d%s", (rand() < 0.5) ? int(rand() * 20) : int(rand() * 790), (k < 8) ? " " : "\n" }'; }

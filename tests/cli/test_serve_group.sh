@@ -1,5 +1,6 @@
 #!/bin/sh
 # cortado serve --parallel: one net on several ranks. What one rank answers, other weights, and every way in which it ends.
+# long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
 "$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_group "built without libmicrohttpd"; finish; }
 command -v python3 >/dev/null || { skip serve_group "no python3"; finish; }

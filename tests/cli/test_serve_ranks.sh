@@ -1,5 +1,6 @@
 # cortado serve in a job: a replica on each rank behind one queue. The same bytes from any of them, work for all,
 # other weights on all or none, and every way in which such a job ends.
+# long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
 "$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_ranks "built without libmicrohttpd"; finish; }
 

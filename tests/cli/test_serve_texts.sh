@@ -1,5 +1,6 @@
 # cortado serve in a job: texts that go on, on all ranks. The same texts whichever replica makes them, prefixes where they are,
 # clients that go, deadlines, other weights in the middle, a full cache, and every way in which such a job ends.
+# long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
 "$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_texts "built without libmicrohttpd"; finish; }
 . "$ROOT/tests/cli/learnt_net.sh"

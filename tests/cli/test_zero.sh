@@ -1,5 +1,6 @@
 #!/bin/sh
 # ZeRO: ranks share out what they keep of a net, and weights have the bits of ranks that keep all of it.
+# long: many jobs of several ranks
 . "$ROOT/tests/cli/lib.sh"
 make_case
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
