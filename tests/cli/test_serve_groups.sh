@@ -34,6 +34,13 @@ for way in tensor:2 planned.prototxt standard/deploy_parallel.prototxt; do
 done
 # tensor:N is short for the file that is planned: not a bit differs
 is plan_is_tensor cmp tensor.txt planned.txt
+for ranks in 1 4; do
+    up infer_$ranks $ranks --model=standard/deploy.prototxt --weights=w.h5 $([ $ranks = 1 ] || echo --parallel=tensor:2)
+    runs infer_of_$ranks 0 '' python3 "$ask" "$at" infer
+    [ $ranks != 1 ] || mv out infer.txt
+    [ $ranks = 1 ] || is infer_same python3 "$ROOT/tests/cli/close.py" infer.txt out 1e-4 $((2 * 20 * 128))
+    down infer_$ranks
+done
 make_bert
 up rows_one 1 --model=bert.prototxt --weights=bert_iter_1.caffemodel.h5
 runs rows_of_one 0 '' python3 "$ask" "$at" embed
