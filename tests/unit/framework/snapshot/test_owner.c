@@ -210,10 +210,11 @@ static void test_newcomers_race(void **state)
     ct_owner_self(&gone);
     gone.start++;
     for (int round = 0; round < 5; round++) {
-        int go[2], n_owner = 0, end;
+        int go[2], tried[2], n_owner = 0, end;
 
         leave(&gone);
         assert_int_equal(pipe(go), 0);
+        assert_int_equal(pipe(tried), 0);
         for (int i = 0; i < N; i++) {
             if (fork() == 0) {
                 ct_owner *o = NULL;
@@ -223,12 +224,15 @@ static void test_newcomers_race(void **state)
                 (void)!read(go[0], &c, 1); /* until all are there */
                 log_capture_start(NULL);
                 if (take_as(NULL, 0, 0, &o) != CT_OK) _exit(1);
-                sleep(3); /* until all have tried; then gone, too */
+                close(tried[1]);
+                (void)!read(tried[0], &c, 1); /* until all have tried and gone: then gone, too */
                 _exit(0);
             }
         }
         close(go[0]);
         close(go[1]);
+        close(tried[0]);
+        close(tried[1]);
         while (wait(&end) > 0) n_owner += WIFEXITED(end) && (WEXITSTATUS(end) == 0);
         assert_int_equal(n_owner, 1);
     }
