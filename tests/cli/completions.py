@@ -212,21 +212,26 @@ def no_chat():
 def cache(ranks=1):
     """Texts of which one alone fits into the cache of a replica: the others wait, and all are answered."""
     alone = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
-    got, waited, over = [None] * 6, 0, []
+    waited = 0
+    for _ in range(10):  # all may be over between two looks
+        got, over = [None] * 6, []
 
-    def run(k):
-        got[k] = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
-        over.append(k)
+        def run(k):
+            got[k] = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
+            over.append(k)
 
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
-    for t in threads:
-        t.start()
-    while len(over) < 6:
-        waited = max(waited, metric("cortado_waiting"))
-        assert metric("cortado_cache_tokens") <= int(ranks) * 2976, "more than there is"
-    for t in threads:
-        t.join()
-    assert got == [alone] * 6 and waited >= 1, waited
+        threads = [threading.Thread(target=run, args=(k,)) for k in range(6)]
+        for t in threads:
+            t.start()
+        while len(over) < 6 and any(t.is_alive() for t in threads):
+            waited = max(waited, metric("cortado_waiting"))
+            assert metric("cortado_cache_tokens") <= int(ranks) * 2976, "more than there is"
+        for t in threads:
+            t.join()
+        assert got == [alone] * 6, got
+        if waited >= 1:
+            break
+    assert waited >= 1, "no text ever waited"
     status, reply = ask("/v1/completions", {"prompt": "x", "max_tokens": 2990})
     assert status == 422, reply  # more than the cache has
 
