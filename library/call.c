@@ -13,7 +13,8 @@
 static struct {
     void (*sink)(void *ctx, const char *line);
     void *ctx;
-    int n_thread, wanted; /* 0: nobody said */
+    ct_threads threads;
+    int wanted; /* of threads; 0: nobody said */
 } settings;
 
 /* An error's text is for the thread whose call it was. */
@@ -27,12 +28,10 @@ static void pass_on(void *ctx, const char *line)
 
 static ct_status take_threads(int wanted)
 {
-    ct_threads t;
     int before = omp_get_max_threads();
 
-    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &t));
+    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &settings.threads));
     omp_set_num_threads(before);
-    settings.n_thread = t.n;
     return CT_OK;
 }
 
@@ -40,7 +39,7 @@ static void begin(void)
 {
     ct_log_set_sink(pass_on, NULL);
     ct_log_set_level(CT_LOG_ERROR);
-    if (take_threads(0) != CT_OK) settings.n_thread = 1;
+    if (take_threads(0) != CT_OK) settings.threads.n = 1;
 }
 
 /* Before anything is logged, whichever thread comes first. */
@@ -53,8 +52,10 @@ static void begin_once(void)
 
 ct_status ct_public_share_threads(ct_job *job)
 {
+    job->threads = settings.threads;
+    if (!ct_job_has_mpi(job)) return CT_OK;
     CT_TRY(ct_job_threads(job, settings.wanted));
-    settings.n_thread = job->threads.n;
+    settings.threads = job->threads;
     return CT_OK;
 }
 
@@ -63,7 +64,7 @@ void ct_public_begin(ct_public_call *c)
     begin_once();
     ct_log_forget_error();
     c->n_thread = omp_get_max_threads();
-    omp_set_num_threads(settings.n_thread);
+    omp_set_num_threads(settings.threads.n);
 }
 
 static cortado_status public_status(ct_status status)

@@ -90,6 +90,7 @@ static ct_status agree(cortado_solver *s, ct_status mine)
     bool torn;
 
     mine = ct_news_agree(s->job.news, mine, &torn);
+    if (torn && !s->torn) ct_training_abandon(&s->run);
     s->torn = s->torn || torn;
     return mine;
 }

@@ -392,6 +392,12 @@ static void log_measured(const ct_grad_pipe *gp)
     }
 }
 
+void ct_grad_pipe_abandon(ct_grad_pipe *gp)
+{
+    ct_pipe_thread_destroy(gp->thread);
+    gp->thread = NULL;
+}
+
 void ct_grad_pipe_destroy(ct_grad_pipe *gp)
 {
     if (gp == NULL) return;

@@ -153,6 +153,9 @@ typedef struct ct_grad_pipe_load {
 ct_status ct_grad_pipe_count(const ct_grad_pipe_load *load, const ct_grad_range *range, int n_range,
                              int64_t *bytes_p);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
+/** After an error that other ranks do not have: it never calls MPI again. What it has stays, since
+ * MPI may still write to it. */
+void ct_grad_pipe_abandon(ct_grad_pipe *gp);
 /** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);

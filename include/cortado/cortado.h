@@ -243,7 +243,8 @@ cortado_status cortado_solver_open_with(const char *file, const char *const *set
  *  NULL: this process alone, and MPI is not called. MPI runs, with MPI_THREAD_FUNNELED or more;
  *  `comm { progress: THREAD }` needs MPI_THREAD_SERIALIZED. The communicator is duplicated, and may
  *  be freed after this call. Rank 0 reads `file`,
- *  and its settings count.
+ *  and its settings count. Ranks of a node share its cores, where nobody said how many threads; so
+ * no other call runs meanwhile.
  *
  *  This call, and all those on the solver but cortado_solver_iteration(), _net() and _test_net(),
  *  are collective: every rank makes them, in one order, from the thread that opened the solver. So

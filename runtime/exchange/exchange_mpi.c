@@ -342,3 +342,8 @@ void ct_exchange_open_close(ct_exchange_open *open)
     open->mpi = NULL;
     open->pipe = NULL;
 }
+
+void ct_exchange_open_abandon(ct_exchange_open *open)
+{
+    if (open->mpi != NULL) ct_grad_pipe_abandon(open->mpi->pipe);
+}

@@ -47,5 +47,7 @@ typedef struct ct_exchange_open {
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out);
 /** After the solver is gone. Collective. */
 void ct_exchange_open_close(ct_exchange_open *open);
+/** ct_grad_pipe_abandon(), where there is one. */
+void ct_exchange_open_abandon(ct_exchange_open *open);
 
 #endif

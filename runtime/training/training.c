@@ -242,3 +242,8 @@ void ct_training_close(ct_training *t)
     ct_text_destroy(&t->provenance);
     ct_parallel_destroy(t->parallel); /* after the nets, which have names of it */
 }
+
+void ct_training_abandon(ct_training *t)
+{
+    ct_exchange_open_abandon(&t->exchange);
+}

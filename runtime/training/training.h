@@ -47,5 +47,8 @@ const ct_net *ct_training_whole_net(const ct_training *t);
 /** A zeroed one, too, but after errors only where all ranks had them alike. The config and the job
  *  outlive it. Collective. */
 void ct_training_close(ct_training *t);
+/** After an error that other ranks do not have, in place of closing it: it never calls MPI again.
+ */
+void ct_training_abandon(ct_training *t);
 
 #endif
