@@ -1,5 +1,6 @@
 /* Solvers of the library: training as the verb does it, on one rank or on the caller's. */
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,18 @@ struct cortado_solver {
     ct_training run;
     cortado_net *net, **test;
     bool torn; /* ranks failed at different places: what they made together nobody can release */
+    cortado_solver *next; /* of those that stay */
 };
+
+/* Solvers that were closed and whose memory stays: MPI may still write to it. */
+static cortado_solver *_Atomic kept;
+
+static void keep_memory(cortado_solver *s)
+{
+    s->next = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &s->next, s)) {
+    }
+}
 
 /* ---- open and close */
 
@@ -31,7 +43,10 @@ static bool can_release(const cortado_solver *s)
 
 static void close_solver(cortado_solver *s)
 {
-    if (!can_release(s)) return;
+    if (!can_release(s)) {
+        keep_memory(s);
+        return;
+    }
     for (int i = 0; (s->test != NULL) && (i < ct_solver_n_test(s->run.solver)); i++)
         cortado_net_close(s->test[i]);
     free(s->test);
