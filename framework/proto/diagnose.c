@@ -200,7 +200,7 @@ ct_status ct_prototxt_reader_fail_unknown(ct_prototxt_reader *r)
 
 /* ---- what may have been meant by a name that nobody knows */
 
-enum { MAX_CANDIDATES = 256, MAX_LISTED = 13 };
+enum { MAX_CANDIDATES = 256, MAX_LISTED = 14 };
 
 /* Fields that well-known forks of Caffe added, so that a user sees why a net that "works in Caffe"
  * does not read. */

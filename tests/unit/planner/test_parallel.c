@@ -866,7 +866,7 @@ static void test_every_type(void **state)
         "HingeLoss Im2col ImageData InfogainLoss Input LSTM LSTMUnit MatMul MemoryData "
         "MultiBoxLoss "
         "MultinomialLogisticLoss Normalize Parameter Permute Position PriorBox PSROIPooling "
-        "RNN ROIPooling Reduction Reshape ShuffleChannel SigmoidCrossEntropyLoss Slice "
+        "Python RNN ROIPooling Reduction Reshape ShuffleChannel SigmoidCrossEntropyLoss Slice "
         "SmoothL1Loss SPP TextData Tile TokenData WindowData "
         "CopyToParts Gather Receive ReduceScatter ScatterToParts Send SumParts ToBlocks ";
 
