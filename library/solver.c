@@ -104,7 +104,7 @@ static ct_status agree(cortado_solver *s, ct_status mine)
 {
     bool torn;
 
-    mine = ct_news_agree(s->job.news, mine, &torn);
+    mine = ct_failure_notice_agree(s->job.failure, mine, &torn);
     if (torn && !s->torn) ct_training_abandon(&s->run);
     s->torn = s->torn || torn;
     return mine;
@@ -121,7 +121,7 @@ static ct_status open_in_job(cortado_solver *s, const char *file, const char *co
             CT_FAIL(CT_ERR_ARG, "keep is %d: CORTADO_KEEP_OUTPUTS or CORTADO_KEEP_ALL", (int)keep);
     else if (s->job.rank == 0)
         status = read_config(s, file, settings);
-    CT_TRY(ct_news_agree(s->job.news, status, &torn));
+    CT_TRY(ct_failure_notice_agree(s->job.failure, status, &torn));
     CT_TRY(ct_config_share(&s->job, &s->config));
     return agree(s, create(s, keep == CORTADO_KEEP_ALL));
 }

@@ -226,7 +226,7 @@ ct_status ct_job_join(ct_job *job, MPI_Comm of)
         CT_TRY_MPI(MPI_Comm_split_type(job->of, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL,
                                        &job->node));
         CT_TRY_MPI(MPI_Comm_set_errhandler(job->node, MPI_ERRORS_RETURN));
-        CT_TRY(ct_news_open(job->agree, &job->news));
+        CT_TRY(ct_failure_notice_open(job->agree, &job->failure));
     }
     job->group.job = job->group.data = (ct_group){ .rank = job->rank, .size = job->size };
     return CT_OK;
@@ -267,7 +267,7 @@ ct_status ct_job_connect(ct_job *job, const char *topology)
     if (!ct_job_has_mpi(job)) return connect_alone(job);
     CT_TRY(ct_comm_create(job->of, topology, &job->comm));
     job->data_comm = job->comm; /* every rank holds the whole net: all are replicas */
-    if (job->news != NULL) ct_comm_listen(job->comm, ct_news_hear, job->news);
+    if (job->failure != NULL) ct_comm_listen(job->comm, ct_failure_notice_poll, job->failure);
     return ct_job_open_groups(job);
 }
 
@@ -306,7 +306,7 @@ void ct_job_leave(ct_job *job)
     ct_data_group_close(job->reading);
     if (job->data_comm != job->comm) ct_comm_destroy(job->data_comm);
     ct_comm_destroy(job->comm);
-    ct_news_close(job->news);
+    ct_failure_notice_close(job->failure);
     if (job->node != MPI_COMM_NULL) MPI_Comm_free(&job->node);
     if (job->agree != MPI_COMM_NULL) MPI_Comm_free(&job->agree);
 }

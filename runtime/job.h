@@ -11,9 +11,9 @@
 #include "framework/base/status.h"
 #include "framework/data/group.h"
 #include "runtime/compute.h"
+#include "runtime/failure_notice.h"
 
 typedef struct ct_watchdog ct_watchdog;
-typedef struct ct_news ct_news;
 
 /* ---- the groups of a job: framework/exchange/group.h over comm/ */
 
@@ -61,7 +61,7 @@ typedef struct ct_job {
     double gpu_bytes;      /* that this rank's GPU has; 0: it computes on the CPU */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
     ct_watchdog *watchdog; /* of the start, set before ct_job_start(); may be NULL */
-    ct_news *news;         /* where nobody ends the job; NULL: none */
+    ct_failure_notice *failure; /* where nobody ends the job; NULL: none */
 } ct_job;
 
 /** Whether a launcher of MPI jobs started this process; before MPI_Init. */
@@ -99,24 +99,6 @@ void ct_job_fail(ct_job *job, ct_status status) __attribute__((noreturn));
 
 /** The same for the watchdog: waits for no lock, and at most a second for a reader of stderr. */
 void ct_deferred_errors_flush_now(void);
-
-/* ---- news of errors (news.c), in a job that nobody ends: a program of users goes on.
- *
- * A rank that fails while others wait for it says so, and they give up waiting
- * (ct_comm_listen()). Each passes it on to those 1, 2, 4 ... ranks further on, so that it is
- * everywhere after log2 p messages. In the end all ranks agree on one status.
- */
-
-/** On a communicator that has no other messages; borrowed. Collective. */
-ct_status ct_news_open(MPI_Comm comm, ct_news **news_p);
-void ct_news_close(ct_news *n); /* NULL allowed */
-/** Fits ct_comm_listen(), with the news as ctx: the status that another rank met, logged with its
- *  words, or CT_OK. */
-ct_status ct_news_hear(void *ctx);
-/** The end of what all ranks were asked for: where any failed all do, with one status and, if they
- *  have nothing to say themselves, the words of the first that has. *torn_p: they failed at
- *  different places, so what was under way between them is lost. n NULL: one rank. Collective. */
-ct_status ct_news_agree(ct_news *n, ct_status mine, bool *torn_p);
 
 /* ---- framework/data/group.h over MPI: who reads for a node */
 

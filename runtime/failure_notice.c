@@ -1,25 +1,27 @@
+#include "runtime/failure_notice.h"
+
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "framework/base/clock.h"
+#include "comm/core/comm.h"
 #include "framework/base/log.h"
-#include "runtime/job.h"
 
 enum {
     TAG = 1,
     MOST = 32,  /* ranks that one tells: powers of 2 */
-    LOOKS = 100 /* at what is waited for, after news */
+    LOOKS = 100 /* at what is waited for, after a message */
 };
-#define GRACE_S 1.0 /* after news: ranks that fail alike do so one after the other */
+#define GRACE_S 1.0 /* after a message: ranks that fail alike do so one after the other */
 
 typedef struct said {
     int status, rank;
     char text[600];
 } said;
 
-struct ct_news {
+struct ct_failure_notice {
     MPI_Comm comm;
     int rank, size, n_told; /* n_told: how many others each tells, and how many tell it */
     said coming, first, telling;
@@ -31,16 +33,16 @@ struct ct_news {
     bool has_told, gave_up;
 };
 
-static ct_status listen(ct_news *n)
+static ct_status listen(ct_failure_notice *n)
 {
     CT_TRY_MPI(MPI_Irecv(&n->coming, (int)sizeof(n->coming), MPI_BYTE, MPI_ANY_SOURCE, TAG, n->comm,
                          &n->listening));
     return CT_OK;
 }
 
-ct_status ct_news_open(MPI_Comm comm, ct_news **news_p)
+ct_status ct_failure_notice_open(MPI_Comm comm, ct_failure_notice **notice_p)
 {
-    ct_news *n = calloc(1, sizeof(*n));
+    ct_failure_notice *n = calloc(1, sizeof(*n));
     ct_status status;
 
     if (n == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for what ranks tell each other");
@@ -55,11 +57,11 @@ ct_status ct_news_open(MPI_Comm comm, ct_news **news_p)
         free(n);
         return status;
     }
-    *news_p = n;
+    *notice_p = n;
     return CT_OK;
 }
 
-void ct_news_close(ct_news *n)
+void ct_failure_notice_close(ct_failure_notice *n)
 {
     if (n == NULL) return;
     if (n->listening != MPI_REQUEST_NULL) {
@@ -71,7 +73,7 @@ void ct_news_close(ct_news *n)
 }
 
 /* To those 1, 2, 4 … further on. Small: MPI takes it at once. */
-static ct_status tell(ct_news *n, const said *s)
+static ct_status tell(ct_failure_notice *n, const said *s)
 {
     n->has_told = true;
     n->telling = *s;
@@ -84,9 +86,9 @@ static ct_status tell(ct_news *n, const said *s)
     return CT_OK;
 }
 
-ct_status ct_news_hear(void *ctx)
+ct_status ct_failure_notice_poll(void *ctx)
 {
-    ct_news *n = ctx;
+    ct_failure_notice *n = ctx;
     int done = 0;
 
     if (n->n_heard == 0) {
@@ -120,7 +122,7 @@ static int hash(const char *text)
     return (int)(h >> 2);
 }
 
-static verdict own_verdict(const ct_news *n, ct_status mine, const said *s)
+static verdict own_verdict(const ct_failure_notice *n, ct_status mine, const said *s)
 {
     bool by_itself = (mine != CT_OK) && !n->gave_up, speaks = by_itself && (s->text[0] != '\0');
 
@@ -132,7 +134,7 @@ static verdict own_verdict(const ct_news *n, ct_status mine, const said *s)
 }
 
 /* All failed by themselves, and each told as many: what has not been heard is taken. */
-static ct_status clear(ct_news *n)
+static ct_status clear(ct_failure_notice *n)
 {
     for (; n->n_heard < n->n_told; n->n_heard++) {
         CT_TRY_MPI(MPI_Wait(&n->listening, MPI_STATUS_IGNORE));
@@ -144,7 +146,7 @@ static ct_status clear(ct_news *n)
     return CT_OK;
 }
 
-ct_status ct_news_agree(ct_news *n, ct_status mine, bool *torn_p)
+ct_status ct_failure_notice_agree(ct_failure_notice *n, ct_status mine, bool *torn_p)
 {
     said s = { .status = (int)mine };
     verdict all, own;
