@@ -116,7 +116,8 @@ static bool keeps_deadline(ct_scheduler *s, const ct_request *request, double no
         made = ct_growth_expect(&s->growth, request->most_new, 0);
         ct_growth_add(&s->growth, made);
     }
-    return now + ct_outlook_most_s(o, &s->late[grows], made) <= request->deadline_s;
+    return now + (1 + CT_REPLY_SHARE) * ct_outlook_most_s(o, &s->late[grows], made) <=
+           request->deadline_s;
 }
 
 /* The outlooks go into the slots that they would get. */

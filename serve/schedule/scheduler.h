@@ -42,6 +42,10 @@
 
 #include "serve/schedule/batch_cost.h"
 
+/** Over the time in which a request is expected to end, this share must be left for its reply, or
+ * it is refused. With none a percent of replies under overload came a millisecond late. */
+#define CT_REPLY_SHARE (1.0 / 16)
+
 typedef enum { CT_POLICY_PACKED, CT_POLICY_PADDED } ct_policy;
 
 typedef struct ct_scheduler_options {

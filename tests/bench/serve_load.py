@@ -272,7 +272,8 @@ def gap(b):
     words = [bytes([k]) for k in range(256)] + [bytes([32 + i, 32 + k]) for i in range(95) for k in range(95)]
     with open(tokenizer, "w") as f:
         f.writelines("%s %d\n" % (base64.b64encode(word).decode(), rank) for rank, word in enumerate(words))
-    options = ["--tokenizer=" + tokenizer, "--pattern=gpt2"]
+    # the server's costs are those that --check tells of
+    options = ["--tokenizer=" + tokenizer, "--pattern=gpt2", "--plan=" + os.path.join(b.work, "costs")]
     prompt = [7919 * i % len(words) for i in range(500)]
 
     def arrives(s, k):

@@ -72,6 +72,15 @@ static ct_admission offer_until(rig *r, const char *what, int64_t tokens, int64_
     return ct_scheduler_admit(r->s, &request, 1, r->now, id);
 }
 
+/* It has until `end`, and the share for its reply. */
+static ct_admission offer_to_end(rig *r, const char *what, int64_t tokens, int64_t most_new,
+                                 double end, ct_request_id *id)
+{
+    double deadline = r->now + (1 + CT_REPLY_SHARE) * (end - r->now);
+
+    return offer_until(r, what, tokens, most_new, deadline, id);
+}
+
 static ct_request_id ask(rig *r, const char *what, int64_t tokens, int64_t most_new)
 {
     ct_request_id id = -1;
@@ -407,8 +416,8 @@ static void test_tokens_to_be_made(void **state)
     o.most_sequences = 2;
     r = open_rig(&o);
     /* nothing is known: its first token */
-    assert_int_equal(offer_until(&r, "a", 10, 1000, 0.019, id), CT_REFUSED_LATE);
-    assert_int_equal(offer_until(&r, "a", 10, 1000, 0.021, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "a", 10, 1000, 0.019, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_to_end(&r, "a", 10, 1000, 0.021, id), CT_ADMITTED);
     assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.01 + 0.02)) < 1e-12);
     ct_scheduler_cancel(r.s, id[0]);
     expect_ended(&r, "a:cancelled");
@@ -416,16 +425,16 @@ static void test_tokens_to_be_made(void **state)
     make_tokens(&r, "a", 5);
     /* five of each, or as few as it may have: a prompt of 0.02 s, and four more batches */
     r.now = 0;
-    assert_int_equal(offer_until(&r, "b", 10, 1000, 0.099, id), CT_REFUSED_LATE);
-    assert_int_equal(offer_until(&r, "b", 10, 1000, 0.101, id), CT_ADMITTED);
-    assert_int_equal(offer_until(&r, "c", 10, 3, 0.01 + 0.059, id), CT_REFUSED_LATE);
-    assert_int_equal(offer_until(&r, "c", 10, 3, 0.01 + 0.061, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "b", 10, 1000, 0.099, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_to_end(&r, "b", 10, 1000, 0.101, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "c", 10, 3, 0.01 + 0.059, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_to_end(&r, "c", 10, 3, 0.01 + 0.061, id), CT_ADMITTED);
     assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.02 + 5 * 0.02)) < 1e-12);
     /* the third has room when c ends, after three batches; one that is whole need not wait */
-    assert_int_equal(offer_until(&r, "d", 10, 1000, 0.02 + 0.159, id), CT_REFUSED_LATE);
-    assert_int_equal(offer_until(&r, "d", 10, 1000, 0.02 + 0.161, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "d", 10, 1000, 0.02 + 0.159, id), CT_REFUSED_LATE);
+    assert_int_equal(offer_to_end(&r, "d", 10, 1000, 0.02 + 0.161, id), CT_ADMITTED);
     assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.03 + 8 * 0.02)) < 1e-12);
-    assert_int_equal(offer_until(&r, "e", 10, 0, 0.03 + 0.021, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "e", 10, 0, 0.03 + 0.021, id), CT_ADMITTED);
     /* tokens that were made are not to be made; the two steps take room from the prompt */
     expect_next(&r, "b c e");
     finish(&r);
@@ -450,9 +459,10 @@ static void test_cache_is_waited_for(void **state)
     ask(&r, "b", 10, 30);
     ask(&r, "c", 10, 30);
     assert_true(fabs(ct_scheduler_backlog_s(r.s, 0) - (0.02 + 20 * 0.02)) < 1e-12);
-    assert_int_equal(offer_until(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 - 1e-6, id),
+    assert_int_equal(offer_to_end(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 - 1e-6, id),
                      CT_REFUSED_LATE);
-    assert_int_equal(offer_until(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 + 1e-6, id), CT_ADMITTED);
+    assert_int_equal(offer_to_end(&r, "d", 10, 30, 0.02 + 0.02 + 29 * 0.02 + 1e-6, id),
+                     CT_ADMITTED);
     close_rig(&r);
 }
 
