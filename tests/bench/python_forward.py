@@ -33,7 +33,11 @@ def verb():
             return statistics.median(json.load(f)["step_ms_samples"])
 
 
-def package(net, name, picture):
+def package(text):
+    """A new net each time, as the verb has: where a net's memory happens to lie changes its speed."""
+    net = cortado.Net.from_text(text)
+    name = net.inputs[0]
+    picture = numpy.random.default_rng(1).standard_normal(net.blobs[name].data.shape, dtype=numpy.float32)
     samples = []
     for i in range(WARM + int(forwards)):
         start = time.perf_counter()
@@ -47,16 +51,13 @@ with open(model) as f:
     text, n = re.subn(r"(input_param \{ shape \{ dim: )\d+", r"\g<1>" + batch, f.read())
 if n != 1:
     sys.exit(model + ": expected one Input with one shape")
-net = cortado.Net.from_text(text)
-name = net.inputs[0]
-picture = numpy.random.default_rng(1).standard_normal(net.blobs[name].data.shape, dtype=numpy.float32)
 print(f"{model}, batch {batch}, {forwards} forwards a run, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')}")
 ratios = []
 for pair in range(int(pairs)):
     if pair % 2 == 0:
-        v, p = verb(), package(net, name, picture)
+        v, p = verb(), package(text)
     else:
-        p, v = package(net, name, picture), verb()
+        p, v = package(text), verb()
     ratios.append(p / v)
     print(f"{pair + 1:4d} verb {v:9.3f}  python {p:9.3f}  ratio {p / v:.4f}", flush=True)
 print(f"python / verb: median {statistics.median(ratios):.4f}, {min(ratios):.4f} to {max(ratios):.4f}")
