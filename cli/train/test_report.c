@@ -9,6 +9,7 @@
 
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
+#include "framework/net/graph.h"
 
 enum { BINS = 10, WORST = 20, MISTAKE = 4 /* numbers of one */ };
 
@@ -40,11 +41,11 @@ static bool is_type(const Ct__LayerParameter *l, const char *type)
     return strcmp(l->type, type) == 0;
 }
 
-static bool in_test(const Ct__LayerParameter *l)
+static bool in_test(const Ct__NetParameter *net, const Ct__LayerParameter *l)
 {
-    for (size_t i = 0; i < l->n_include; i++)
-        if (!l->include[i]->has_phase || (l->include[i]->phase == CT__PHASE__TEST)) return true;
-    return l->n_include == 0;
+    ct_net_options o = { .phase = CT_TEST };
+
+    return ct_graph_includes(net, &o, l);
 }
 
 static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
@@ -52,7 +53,7 @@ static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if (!in_test(l)) continue;
+        if (!in_test(net, l)) continue;
         if ((l->n_bottom == 0) && (is_type(l, "Data") || is_type(l, "ImageData"))) r->data = l;
         if ((l->n_bottom < 2) || (!is_type(l, "Accuracy") && !is_type(l, "SoftmaxWithLoss")))
             continue;
@@ -62,7 +63,7 @@ static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
     for (size_t i = 0; (r->scores != NULL) && (i < net->n_layer); i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if ((l->n_top > 0) && (strcmp(l->top[0], r->scores) == 0) && in_test(l))
+        if ((l->n_top > 0) && (strcmp(l->top[0], r->scores) == 0) && in_test(net, l))
             r->is_probability = is_type(l, "Softmax");
     }
 }

@@ -4,16 +4,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/net/graph.h"
+
 static bool is_type(const Ct__LayerParameter *l, const char *type)
 {
     return strcmp(l->type, type) == 0;
 }
 
-static bool in_test(const Ct__LayerParameter *l)
+static bool in_test(const Ct__NetParameter *net, const Ct__LayerParameter *l)
 {
-    for (size_t i = 0; i < l->n_include; i++)
-        if (!l->include[i]->has_phase || (l->include[i]->phase == CT__PHASE__TEST)) return true;
-    return l->n_include == 0;
+    ct_net_options o = { .phase = CT_TEST };
+
+    return ct_graph_includes(net, &o, l);
 }
 
 /* shape less its first `skip` axes */
@@ -70,7 +72,7 @@ ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p)
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(l)) continue;
+        if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(net, l)) continue;
         if (is_type(l, "Data") && (l->data_param != NULL) && (l->data_param->source != NULL) &&
             (access(l->data_param->source, R_OK) == 0))
             return read_set(l, "lmdb", l->data_param->source, shape_p);

@@ -351,8 +351,8 @@ static bool meets(const Ct__NetParameter *net, const ct_net_options *o, const Ct
     return true;
 }
 
-static bool included(const Ct__NetParameter *net, const ct_net_options *o,
-                     const Ct__LayerParameter *l)
+bool ct_graph_includes(const Ct__NetParameter *net, const ct_net_options *o,
+                       const Ct__LayerParameter *l)
 {
     for (size_t i = 0; i < l->n_include; i++) {
         if (meets(net, o, l->include[i])) return true;
@@ -394,7 +394,7 @@ ct_status ct_graph_filter(const Ct__NetParameter *net, const ct_net_options *o,
             free(kept);
             return fail_both(o, l);
         }
-        if (included(net, o, l)) kept[n++] = l;
+        if (ct_graph_includes(net, o, l)) kept[n++] = l;
     }
     if (n == 0) {
         free(kept);

@@ -60,6 +60,9 @@ static inline bool ct_node_varies(const ct_graph *g, const ct_graph_node *n)
            (!g->fixed && ct_layer_varies(n->ops, n->param));
 }
 
+/** Whether the phase, level and stages of a net take a layer in (NetStateRule). */
+bool ct_graph_includes(const Ct__NetParameter *net, const ct_net_options *o,
+                       const Ct__LayerParameter *l);
 /** The layers of `net` that the options' phase, level and stages take in, in order. *kept_p is
  *  freed with free(). CT_ERR_CONFIG. */
 ct_status ct_graph_filter(const Ct__NetParameter *net, const ct_net_options *o,

@@ -32,6 +32,17 @@ is shared [ "$(grep -c 'name: "w"' two.deploy)" = 2 ]
 is classes grep -q 'class_name: "b"' two.deploy
 runs runs_it 0 '' "$CORTADO" check --model=two.deploy --phase=TEST
 
+# what tests read, also where rules exclude, or go by a level
+cat >rules.prototxt <<'NET'
+layer { name: "train" type: "DummyData" top: "x" top: "y" exclude { phase: TEST } dummy_data_param { shape { dim: 4 dim: 7 } shape { dim: 4 } } }
+layer { name: "level" type: "DummyData" top: "x" top: "y" include { min_level: 1 } dummy_data_param { shape { dim: 4 dim: 9 } shape { dim: 4 } } }
+layer { name: "test" type: "DummyData" top: "x" top: "y" include { phase: TEST max_level: 0 } dummy_data_param { shape { dim: 4 dim: 3 } shape { dim: 4 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "y" top: "loss" }
+NET
+runs by_rules 0 '' "$CORTADO" convert net --deploy --from=rules.prototxt --to=rules.deploy
+is shape_by_rules sh -c 'tr -d " \n" <rules.deploy | grep -q "shape{dim:1dim:3}"'
+
 runs no_samples 2 'no net for use can be made of it: in phase TEST it needs a data layer of samples' \
     "$CORTADO" convert net --deploy --from="$ROOT/models/gpt_char/train_val.prototxt" --to=x
 is nothing_left test ! -e x
