@@ -105,6 +105,12 @@ put_library() { # BUILT
     put_file 644 "$scratch/cortado.pc" "$libdir/pkgconfig/cortado.pc"
 }
 
+# The simulator, where it was built: the program looks for it there.
+put_simulator() { # PROGRAM
+    sim=$(dirname "$1")/../smpicc/cortado-sim
+    [ ! -x "$sim" ] || put_binary "$sim" "$(dirname "$bindir")/libexec/cortado/cortado-sim"
+}
+
 # Pages of the manual and completion, which the program itself writes: one that is built for another
 # processor cannot. Their date is that of the sources.
 put_manual() { # PROGRAM
@@ -164,6 +170,7 @@ put() { # PROGRAM
     : >"$scratch/manifest"
     put_binary "$1" "$bindir/cortado"
     put_library "$(dirname "$1")/lib"
+    put_simulator "$1"
     put_manual "$1"
     put_module
     cd "$root"

@@ -30,6 +30,13 @@ for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/results/co
 done
 is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/curves.sh" -a -x "$share/scripts/setup.sh"
 
+sim=$(dirname "$CORTADO")/../smpicc/cortado-sim
+if [ -x "$sim" ]; then
+    is simulator_is_there test -x "$home/libexec/cortado/cortado-sim"
+else
+    skip simulator "make SIMGRID=1 was not run"
+fi
+
 # the manual, and completion in shells: tests/cli/test_manual.sh looks into them
 verbs=$("$CORTADO" --help | sed -n 's/^  cortado \([a-z_]*\) .*/\1/p')
 missing=
@@ -76,7 +83,7 @@ there() { test -e "$work/strange$1"; }
 is program_is_elsewhere there /usr/bin/cortado
 is page_is_elsewhere there /usr/man/man1/cortado-train.1
 is model_is_elsewhere there /var/data/cortado/models/lenet/train_val.prototxt
-is nothing_else_is_there test -z "$(cd "$work/strange" && find . -type f ! -path './usr/bin/cortado' ! -path './usr/lib64/*' ! -path './usr/include/x/*' ! -path './usr/man/*' ! -path './var/data/*')"
+is nothing_else_is_there test -z "$(cd "$work/strange" && find . -type f ! -path './usr/bin/cortado' ! -path './usr/lib64/*' ! -path './usr/libexec/*' ! -path './usr/include/x/*' ! -path './usr/man/*' ! -path './var/data/*')"
 is stripped sh -c 'nm "$0" 2>&1 | grep -q "no symbols"' "$work/strange/usr/bin/cortado"
 runs stripped_runs 0 "$(cat "$ROOT/VERSION")" "$work/strange/usr/bin/cortado" --version
 runs uninstalls_elsewhere 0 'cortado is gone' env $folders "$install" uninstall /usr "$work/strange"
