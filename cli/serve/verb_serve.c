@@ -627,7 +627,10 @@ static ct_status check(const wish *w, const server *s, const ct_batch_cost *cost
 static ct_status join_group(wish *w, server *s)
 {
     int rank = s->job->rank, n;
+    const char *why = NULL;
 
+    if (!ct_comm_may_thread(s->job->comm, &why)) /* the queue's thread begins sums */
+        return CT_FAIL(CT_ERR_CONFIG, "--parallel: %s", why);
     CT_TRY(ct_divided_net_open(s->job, w->parallel, true, &s->divided));
     w->net.division = &s->divided.served;
     n = s->divided.n_rank;

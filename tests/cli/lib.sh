@@ -87,3 +87,25 @@ max_iter: 20 display: 10 snapshot_prefix: "s" snapshot: 10
 solver_mode: CPU random_seed: 7 deterministic: true
 EOF
 }
+
+# LEVEL.so stands in front of an MPI and says that it gives only that thread level. It fails where mpicc makes no such library.
+make_low_mpi() { # LEVEL
+    cat >low.c <<'EOF'
+#include <mpi.h>
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
+    int rc = PMPI_Init_thread(argc, argv, wanted, given);
+
+    *given = LEVEL;
+    return rc;
+}
+int MPI_Query_thread(int *given)
+{
+    *given = LEVEL;
+    return MPI_SUCCESS;
+}
+EOF
+    mpicc -shared -fPIC -DLEVEL="$1" low.c -o "$1.so" 2>/dev/null
+}
+# A sanitizer wants to be loaded first.
+can_preload() { ! ldd "$CORTADO" | grep -Eq 'lib[at]san'; }

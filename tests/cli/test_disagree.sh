@@ -31,32 +31,17 @@ for a in rings '' impii; do
 done
 # one rank alone is as strict
 runs allreduce_one_rank 2 'unknown allreduce "rign"; did you mean "ring"' "$CORTADO" train --solver=solver.prototxt --allreduce=rign
-# an MPI that gives less than asked for: pretended by a library in front of it
-cat >low.c <<'EOF'
-#include <mpi.h>
-int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
-{
-    int rc = PMPI_Init_thread(argc, argv, wanted, given);
-
-    *given = LEVEL;
-    return rc;
-}
-int MPI_Query_thread(int *given)
-{
-    *given = LEVEL;
-    return MPI_SUCCESS;
-}
-EOF
+# an MPI that gives less than asked for
 low() { # NAME LEVEL EXIT-CODE PATTERN OPTION...
     name=$1 level=$2 want=$3 pattern=$4
     shift 4
-    if mpicc -shared -fPIC -DLEVEL="$level" low.c -o "$level.so" 2>/dev/null; then
+    if make_low_mpi "$level"; then
         runs "$name" "$want" "$pattern" $JOB 2 env LD_PRELOAD="$work/$level.so" $train "$@"
     else
         skip "$name" "mpicc makes no shared library here"
     fi
 }
-if ldd "$CORTADO" | grep -Eq 'lib[at]san'; then
+if ! can_preload; then
     skip thread_levels "the sanitizer wants to be loaded first"
 else
     low no_threads MPI_THREAD_SINGLE 1 'thread level .*MPI_THREAD_FUNNELED is needed'

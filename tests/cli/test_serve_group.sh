@@ -144,6 +144,13 @@ sed 's/layer { name: "input" split: REPLICATE }//' standard/deploy_parallel.prot
 runs samples 2 'too few for layer "input" .Input., which is dealt out by samples' $JOB 2 "$CORTADO" serve $group --parallel=samples.prototxt
 up taken 2 $group
 runs port_taken 3 "listen=$at: Address already in use" $JOB 2 "$CORTADO" serve $group --listen="$at"
+# its queue has a thread of its own
+if can_preload && make_low_mpi MPI_THREAD_FUNNELED; then
+    runs funneled 2 'parallel: this MPI gives less than MPI_THREAD_SERIALIZED' $JOB 2 env LD_PRELOAD="$PWD/MPI_THREAD_FUNNELED.so" "$CORTADO" serve $group
+    is funneled_once [ "$(grep -c "^E" out)" = 1 ]
+else
+    skip funneled "no library can stand in front of MPI here"
+fi
 # a rank that dies takes the job with it
 load dies
 kill -KILL "$(rank 1)"
