@@ -100,6 +100,11 @@ ct_status ct_threads_set(MPI_Comm node, int wanted, ct_threads *out)
     return CT_OK;
 }
 
+void ct_threads_release(void)
+{
+    (void)omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+}
+
 ct_status ct_threads_log(MPI_Comm node, const ct_threads *t)
 {
     char line[160], *all;

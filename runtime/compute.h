@@ -27,6 +27,11 @@ ct_status ct_threads_set(MPI_Comm node, int wanted, ct_threads *out);
  *  Collective over node. */
 ct_status ct_threads_log(MPI_Comm node, const ct_threads *t);
 
+/** Lets go of the team of the calling thread, when another one is to compute from here on. GNU's
+ *  OpenMP counts the threads of all teams: where they are more than the cores, those that wait for
+ *  work sleep at once, and each loop of the other team has to wake them. */
+void ct_threads_release(void);
+
 /* ---- OpenBLAS runs the kernels that the CPU deserves
  *
  * OpenBLAS chooses its kernels when the library loads, from the CPU's model number; a version older

@@ -432,6 +432,7 @@ static ct_status start_queue(const wish *w, server *s, const ct_served_model *mo
     s->reload.replicas = s->replicas;
     s->reload.wake = wake_main;
     s->reload.ctx = s;
+    ct_threads_release(); /* the queue's thread has the net now */
     return ct_dispatch_start(s->dispatch);
 }
 
