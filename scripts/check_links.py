@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-PAGES = ["*.md", "docs/**/*.md", "models/*.md", "models/*/README.md"]
+PAGES = ["*.md", "docs/**/*.md", "models/*.md", "models/*/README.md", "packaging/*.md"]
 
 
 def anchor(heading):
