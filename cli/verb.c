@@ -178,6 +178,8 @@ const ct_option ct_option_table[] = {
     { "seed", CT_OPTION_COUNT, "generate", "N", "of what is drawn: the same text again (1)" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
+    { "dump_batches", CT_OPTION_TEXT, "time", "FILE.npz",
+      "with --data: write the first --iterations batches, of all ranks, and time nothing" },
     { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
     { "json", CT_OPTION_MAYBE, "check plan serve", "FILE",
       "write the result as JSON (serve: of --check); without FILE to stdout, and nothing else goes "

@@ -4,6 +4,7 @@
 #include <strings.h>
 #include <sys/resource.h>
 
+#include "cli/time/dump_batches.h"
 #include "cli/time/time_result.h"
 #include "cli/verb.h"
 #include "framework/base/clock.h"
@@ -87,9 +88,10 @@ static ct_status take_all(ct_pass *pass, double *ms, time_data *r)
 
 /* Runs the layers of `net` that have no bottoms for n_batch batches. options: those of the whole
  *  net. CT_ERR_CONFIG, logged, where there is no such layer; otherwise what the layers fail with.
- *  Not collective. */
+ *  dump: the file that the batches go to, and nothing is timed; collective then. NULL: none. */
 static ct_status time_data_run(const ct_call *call, const Ct__NetParameter *net,
-                               const ct_net_options *options, int n_batch, time_data *result_p)
+                               const ct_net_options *options, int n_batch, const char *dump,
+                               time_data *result_p)
 {
     ct_net_options alone = *options;
     Ct__NetParameter data;
@@ -109,7 +111,10 @@ static ct_status time_data_run(const ct_call *call, const Ct__NetParameter *net,
     }
     result_p->batch = n->batch_local;
     ct_exec_fill(call, n, &n->pass->exec);
-    CT_TRY_GOTO(status, out, take_all(n->pass, ms, result_p));
+    if (dump != NULL)
+        status = ct_dump_batches(&call->job->group.data, n->pass, n_batch, dump);
+    else
+        status = take_all(n->pass, ms, result_p);
 out:
     ct_net_destroy(n);
     free(data.layer);
@@ -565,6 +570,7 @@ static ct_status measure_forward(ct_call *call, const ct_config *c, ct_net *net,
 static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_net_options *o)
 {
     const char *json = ct_options_text(call->options, "json");
+    const char *dump = ct_options_text(call->options, "dump_batches");
     int n_batch = (int)ct_options_count(call->options, "iterations", 100);
     time_data r;
     ct_text t = { 0 };
@@ -572,8 +578,10 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
 
     if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
     if ((json != NULL) && (call->job->rank == 0)) CT_TRY(ct_file_check_writable(json));
-    CT_TRY(time_data_run(call, c->net, o, n_batch, &r));
-    if (call->job->rank != 0) return CT_OK;
+    if ((json != NULL) && (dump != NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--dump_batches times nothing that --json could write");
+    CT_TRY(time_data_run(call, c->net, o, n_batch, dump, &r));
+    if ((call->job->rank != 0) || (dump != NULL)) return CT_OK;
     time_data_print(&r, stdout);
     if (json == NULL) return CT_OK;
     time_data_json(&r, &t);
@@ -675,6 +683,10 @@ ct_status ct_verb_time(ct_call *call)
     options.env.synthetic = !ct_options_flag(call->options, "data");
     if (!options.env.synthetic) {
         status = ct_job_share(call->job, measure_data(call, &c, &options));
+        goto out;
+    }
+    if (ct_options_text(call->options, "dump_batches") != NULL) {
+        status = CT_FAIL(CT_ERR_CONFIG, "--dump_batches goes with --data, which was not given");
         goto out;
     }
     if ((phase == CT_TEST) && has_input(c.net)) options.env.synthetic = false;

@@ -151,6 +151,14 @@ static int64_t npy_write_head(const ct_shape *shape, uint8_t *head)
     return total;
 }
 
+ct_status ct_npz_put(ct_zip_writer *z, const char *name, const ct_shape *shape, const float *values)
+{
+    uint8_t head[CT_NPY_HEAD_MAX];
+
+    return ct_zip_put(z, name, head, npy_write_head(shape, head), values,
+                      ct_shape_count(shape, 0, -1) * (int64_t)sizeof(float));
+}
+
 /* ---- weights */
 
 #define NPY_END ".npy"
@@ -250,15 +258,13 @@ static ct_status put(ct_zip_writer *z, const ct_model_layer *layer)
 {
     for (int i = 0; i < layer->n_array; i++) {
         const ct_model_array *a = &layer->array[i];
-        uint8_t head[CT_NPY_HEAD_MAX];
         char *name;
         ct_status status;
 
         if (!a->present || a->shared) continue;
         name = ct_model_path("", layer->name, i, NPY_END);
         if (name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write weights");
-        status = ct_zip_put(z, name, head, npy_write_head(&a->shape, head), a->data,
-                            ct_shape_count(&a->shape, 0, -1) * (int64_t)sizeof(float));
+        status = ct_npz_put(z, name, &a->shape, a->data);
         free(name);
         CT_TRY(status);
     }

@@ -1,7 +1,5 @@
 /** @file zip.h  As much of the zip format as .npz files need: stored and deflated entries are read,
  *  stored ones written. Not encrypted, not split over files. APPNOTE.TXT, version 6.3.
- *
- * Private to framework/snapshot.
  */
 #ifndef CT_SNAPSHOT_ZIP_H
 #define CT_SNAPSHOT_ZIP_H
@@ -11,6 +9,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
 
 typedef struct ct_zip ct_zip;
 
@@ -41,6 +40,10 @@ ct_status ct_zip_create(const char *path, ct_zip_writer **z_p);
 /** An entry of head and data, one behind the other. CT_ERR_DATA beyond 4 GiB. */
 ct_status ct_zip_put(ct_zip_writer *z, const char *name, const void *head, int64_t head_bytes,
                      const void *data, int64_t data_bytes);
+/** The same with an array of floats in it, as .npz files have them; name: with its ".npy", which
+ *  NumPy does not show. */
+ct_status ct_npz_put(ct_zip_writer *z, const char *name, const ct_shape *shape,
+                     const float *values);
 /** Writes the directory, where status is CT_OK, syncs and frees the writer. Otherwise nothing is
  *  left on disk and status is returned. */
 ct_status ct_zip_finish(ct_zip_writer *z, ct_status status, uint64_t *hash_p, int64_t *size_p);
