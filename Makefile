@@ -162,9 +162,10 @@ TOOLS := $(filter runtime/% cli/%,$(SRC))
 PUBLIC := $(filter library/%,$(SRC))
 LIB   := $(filter-out $(TOOLS) $(PUBLIC),$(SRC))
 PB    := $(B)/framework/proto/cortado.pb-c
+ONNX_PB := $(B)/cli/onnx/onnx.pb-c
 READY := $(B)/topology/ready_machines
 LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o $(READY).o
-TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
+TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o) $(if $(filter cli/onnx/%,$(TOOLS)),$(ONNX_PB).o)
 PUBLIC_OBJ := $(PUBLIC:%.c=$(B)/%.o)
 
 # tests/unit and tests/mpi mirror the folders of the sources; programs lie side by side, by name
@@ -240,7 +241,10 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto | needs
 	$(Q)protoc-c --c_out=$(B) $<
 	$(Q)sed -i 's/^  float base;/  float base_;/' $(PB).h
 	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\|Rotary\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
-$(PB).o: $(PB).c $(B)/flags
+$(ONNX_PB).c $(ONNX_PB).h &: cli/onnx/onnx.proto | needs
+	@mkdir -p $(B)
+	$(Q)protoc-c --c_out=$(B) $<
+$(PB).o $(ONNX_PB).o: %.o: %.c $(B)/flags
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 
 # The nets under models/ that a script describes, written in place for users and tests. models/.made
@@ -267,7 +271,7 @@ $(B)/serve/api/page_html.h: serve/api/page.html scripts/text_header.sh
 	$(Q)scripts/text_header.sh page_html $< > $@.tmp && mv $@.tmp $@
 $(B)/serve/api/page.o: $(B)/serve/api/page_html.h
 
-$(B)/%.o: %.c $(B)/flags | $(PB).h $(B)/build_info.h
+$(B)/%.o: %.c $(B)/flags | $(PB).h $(ONNX_PB).h $(B)/build_info.h
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC   $<")
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(FLAGS_$*) -c $< -o $@

@@ -133,7 +133,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu_divided sh tests/cli/test_gpu_divided.sh
 
 # ---- make check: nothing runs, everything is looked at
-check: $(PB).h $(B)/build_info.h
+check: $(PB).h $(ONNX_PB).h $(B)/build_info.h
 	$(Q)for c in $(CHECKS); do scripts/check_$$c.sh || exit 1; done
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \

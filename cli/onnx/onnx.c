@@ -1,11 +1,10 @@
 #include "cli/onnx/onnx.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/onnx/onnx_impl.h"
-#include "framework/snapshot/disk_file.h"
+#include "framework/proto/message.h"
 #include "framework/snapshot/set_files.h"
 
 /* One entry a layer of the net. CT_ERR_NOMEM. */
@@ -19,27 +18,19 @@ enum { IR_VERSION = 7, OPSET = 13 };
 
 /* ---- the graph */
 
-/* ValueInfoProto { name 1 type 2 { tensor_type 1 { elem_type 1 shape 2 { dim 1 { dim_value 1 } } }
- * } } */
-static void add_value(ct_text *t, unsigned field, const char *name, const ct_shape *shape)
+/* field: "input" or "output" of the graph. */
+static void add_value(ct_onnx *x, const char *field, const char *name, const ct_shape *shape)
 {
-    ct_text dims = { 0 }, tensor = { 0 }, type = { 0 }, info = { 0 };
+    Onnx__ValueInfoProto *info = ct_onnx_add(x, x->graph, field);
+    Onnx__TypeProto *type = ct_onnx_add(x, info, "type");
+    Onnx__TypeProto__Tensor *tensor = ct_onnx_add(x, type, "tensor_type");
+    Onnx__TensorShapeProto *dims = ct_onnx_add(x, tensor, "shape");
 
-    for (int i = 0; i < shape->ndim; i++) {
-        ct_text dim = { 0 };
-
-        ct_onnx_put_int(&dim, 1, shape->dim[i]);
-        ct_onnx_put_message(&dims, 1, &dim);
-    }
-    ct_onnx_put_int(&tensor, 1, CT_ONNX_FLOAT);
-    ct_onnx_put_message(&tensor, 2, &dims);
-    ct_onnx_put_message(&type, 1, &tensor);
-    ct_onnx_put_text(&info, 1, name);
-    ct_onnx_put_message(&info, 2, &type);
-    ct_onnx_put_message(t, field, &info);
+    ct_onnx_put_text(x, info, "name", name);
+    ct_onnx_put_int(x, tensor, "elem_type", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT);
+    for (int i = 0; i < shape->ndim; i++)
+        ct_onnx_put_int(x, ct_onnx_add(x, dims, "dim"), "dim_value", shape->dim[i]);
 }
-
-enum { GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 
 /* A layer without bottoms is where values come from; those that nobody needs are no inputs. */
 static void add_inputs(ct_onnx *x, const ct_onnx_layer *l)
@@ -49,7 +40,7 @@ static void add_inputs(ct_onnx *x, const ct_onnx_layer *l)
 
         if (l->live->top[i] != CT_ONNX_NEEDED) continue;
         ct_onnx_set_value(x, l, i, blob);
-        add_value(&x->values, GRAPH_INPUT, blob, &l->in->top[i]->data.shape);
+        add_value(x, "input", blob, &l->in->top[i]->data.shape);
     }
 }
 
@@ -140,97 +131,75 @@ static ct_status add_layers(ct_onnx *x, const ct_net *net, const ct_model *m)
     return status;
 }
 
-/* metadata_props 14 { key 1 value 2 }: a JSON array of the names of the classes, 0 first. Of the
- * net's file, else of the weights'. */
-static void put_class_names(ct_text *head, const ct_net *net, const ct_model *m)
+/* A JSON array of the names of the classes, 0 first. Of the net's file, else of the weights'. */
+static void put_class_names(ct_onnx *x, const ct_net *net, const ct_model *m)
 {
-    ct_text names = { 0 }, entry = { 0 };
+    ct_text names = { 0 };
     char *rest = NULL, *at, *own = NULL;
 
     for (int64_t i = 0; i < net->n_class_name; i++) {
-        ct_text_add(&names, (i > 0) ? "," : "");
+        ct_text_add(&names, (i > 0) ? "," : "[");
         ct_text_add_json(&names, net->class_name[i]);
     }
     if ((net->n_class_name == 0) && (m->class_names != NULL)) own = rest = strdup(m->class_names);
     while ((rest != NULL) && (*rest != '\0') && ((at = strsep(&rest, "\n")) != NULL)) {
-        ct_text_add(&names, (names.length > 0) ? "," : "");
+        ct_text_add(&names, (names.length > 0) ? "," : "[");
         ct_text_add_json(&names, at);
     }
     free(own);
     if (names.length > 0) {
-        ct_text value = { 0 };
+        Onnx__StringStringEntryProto *entry = ct_onnx_add(x, x->model, "metadata_props");
 
-        ct_text_add(&value, "[%s]", names.text);
-        ct_onnx_put_text(&entry, 1, "class_names");
-        ct_onnx_put_text(&entry, 2, (value.text != NULL) ? value.text : "");
-        ct_onnx_put_message(head, 14, &entry);
-        head->failed |= value.failed;
-        ct_text_destroy(&value);
+        ct_text_add(&names, "]");
+        ct_onnx_put_text(x, entry, "key", "class_names");
+        if (!names.failed) ct_onnx_put_text(x, entry, "value", names.text);
     }
-    head->failed |= names.failed;
+    x->failed |= names.failed;
     ct_text_destroy(&names);
 }
 
-static int64_t init_size(const ct_onnx_init *i)
+static ct_status write_file(const ct_onnx *x, const char *path)
 {
-    return (int64_t)i->head.length + ct_proto_field_size(9, i->bytes);
+    size_t bytes = protobuf_c_message_get_packed_size(&x->model->base);
+    ct_disk_file d;
+    int64_t size;
+    uint64_t hash;
+    ct_status status;
+
+    if (bytes > INT32_MAX)
+        return CT_FAIL(CT_ERR_DATA, "%s: %zu bytes, ONNX files of one part have at most 2 GiB",
+                       path, bytes);
+    ct_disk_open(&d, path, 0);
+    status = ct_onnx_pack(&x->model->base, &d);
+    if (status == CT_OK) return ct_disk_finish(&d, path, &hash, &size);
+    ct_disk_drop(&d, path);
+    return status;
 }
 
-/* ModelProto { ir_version 1 producer_name 2 graph 7 { node 1 name 2 initializer 5 … } opset_import
- * 8 { version 2 } metadata_props 14 } */
-static ct_status write_file(const ct_onnx *x, const ct_net *net, const ct_model *m,
-                            const char *path)
+/* The model but for its layers. */
+static void begin(ct_onnx *x, const ct_net *net, const ct_model *m)
 {
-    ct_text head = { 0 }, opset = { 0 }, name = { 0 };
-    int64_t graph, size;
-    uint64_t hash;
-    ct_disk_file d;
-
-    ct_onnx_put_text(&name, 2, (net->name != NULL) ? net->name : "net");
-    ct_onnx_put_int(&head, 1, IR_VERSION);
-    ct_onnx_put_text(&head, 2, "cortado");
-    ct_onnx_put_int(&opset, 2, OPSET);
-    ct_onnx_put_message(&head, 8, &opset);
-    put_class_names(&head, net, m);
-    graph = (int64_t)(x->nodes.length + x->values.length + name.length);
-    for (int i = 0; i < x->n_init; i++) graph += ct_proto_field_size(5, init_size(&x->init[i]));
-    ct_disk_open(&d, path, 0);
-    ct_disk_add(&d, head.text, (int64_t)head.length);
-    ct_proto_field(&d, 7, (uint64_t)graph);
-    ct_disk_add(&d, x->nodes.text, (int64_t)x->nodes.length);
-    ct_disk_add(&d, name.text, (int64_t)name.length);
-    for (int i = 0; i < x->n_init; i++) {
-        const ct_onnx_init *in = &x->init[i];
-
-        ct_proto_field(&d, 5, (uint64_t)init_size(in));
-        ct_disk_add(&d, in->head.text, (int64_t)in->head.length);
-        ct_proto_field(&d, 9, (uint64_t)in->bytes);
-        ct_disk_add(&d, in->data, in->bytes);
-    }
-    ct_disk_add(&d, x->values.text, (int64_t)x->values.length);
-    ct_text_destroy(&head);
-    ct_text_destroy(&name);
-    if (d.at <= INT32_MAX) return ct_disk_finish(&d, path, &hash, &size);
-    ct_disk_drop(&d, path);
-    return CT_FAIL(CT_ERR_DATA, "%s: %" PRId64 " bytes, ONNX files of one part have at most 2 GiB",
-                   path, d.at);
+    x->model = (Onnx__ModelProto *)(void *)ct_message_create(&onnx__model_proto__descriptor);
+    x->graph = ct_onnx_add(x, x->model, "graph");
+    ct_onnx_put_int(x, x->model, "ir_version", IR_VERSION);
+    ct_onnx_put_text(x, x->model, "producer_name", "cortado");
+    ct_onnx_put_int(x, ct_onnx_add(x, x->model, "opset_import"), "version", OPSET);
+    ct_onnx_put_text(x, x->graph, "name", (net->name != NULL) ? net->name : "net");
+    put_class_names(x, net, m);
+    x->failed = x->failed || (x->graph == NULL);
 }
 
 static void drop(ct_onnx *x)
 {
-    for (int i = 0; i < x->n_init; i++) {
-        ct_text_destroy(&x->init[i].head);
-        free(x->init[i].owned);
+    for (size_t i = 0; (x->graph != NULL) && (i < x->graph->n_initializer); i++) {
+        if (x->borrowed[i]) x->graph->initializer[i]->raw_data = (ProtobufCBinaryData){ 0 };
     }
+    if (x->model != NULL) onnx__model_proto__free_unpacked(x->model, NULL);
     ct_onnx_names_destroy(&x->node_names);
     ct_onnx_names_destroy(&x->value_names);
     ct_text_destroy(&x->node_name);
-    free(x->init);
+    free(x->borrowed);
     free(x->value);
-    ct_text_destroy(&x->nodes);
-    ct_text_destroy(&x->node);
-    ct_text_destroy(&x->attributes);
-    ct_text_destroy(&x->values);
 }
 
 ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path)
@@ -239,17 +208,17 @@ ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path)
     ct_onnx x = { .failed = (temp == NULL) };
     ct_status status = CT_OK;
 
-    status = add_layers(&x, net, m);
+    begin(&x, net, m);
+    if (!x.failed) status = add_layers(&x, net, m);
     for (int i = 0; (i < x.n_value) && (status == CT_OK); i++) {
-        if (x.value[i].output)
-            add_value(&x.values, GRAPH_OUTPUT, x.value[i].name, x.value[i].shape);
+        if (x.value[i].output) add_value(&x, "output", x.value[i].name, x.value[i].shape);
     }
-    if ((status == CT_OK) && !x.failed && (x.nodes.length == 0))
+    if ((status == CT_OK) && !x.failed && (x.graph->n_node == 0))
         status = CT_FAIL(CT_ERR_CONFIG,
                          "%s: in the phase TEST no layer of the net computes anything", path);
-    if ((status == CT_OK) && (x.failed || x.nodes.failed || x.values.failed))
+    if ((status == CT_OK) && x.failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
-    if (status == CT_OK) status = write_file(&x, net, m, temp);
+    if (status == CT_OK) status = write_file(&x, temp);
     if (status == CT_OK) status = ct_file_commit(temp, path);
     drop(&x);
     free(temp);

@@ -1,8 +1,7 @@
 /** @file onnx.h  A net and its weights as an ONNX file (opset 13): what `convert model` writes.
  *
- * The messages of onnx.proto are written by field number, those few that are needed. A value of the
- * net may be written again in place; ONNX wants a name for each, so later ones get the name of
- * their layer behind them. A number is appended to a name that is taken.
+ * A value of the net may be written again in place; ONNX wants a name for each, so later ones get
+ * the name of their layer behind them. A number is appended to a name that is taken.
  *
  * A net for training is written as what it computes: SoftmaxWithLoss becomes Softmax, Accuracy
  * nothing, and what only they read (labels, and layers between) is left out.

@@ -3,17 +3,8 @@
 #define CT_ONNX_IMPL_H
 
 #include "cli/onnx/onnx.h"
-
-enum { CT_ONNX_FLOAT = 1, CT_ONNX_INT64 = 7 }; /* of onnx.proto */
-
-typedef struct ct_onnx_init {
-    ct_text head;     /* TensorProto up to raw_data */
-    const char *name; /* borrowed: of the names below */
-    ct_shape shape;
-    const void *data;
-    void *owned;
-    int64_t bytes;
-} ct_onnx_init;
+#include "cli/onnx/onnx.pb-c.h"
+#include "framework/snapshot/disk_file.h"
 
 typedef struct ct_onnx_value { /* what a blob of the net is called now */
     const char *blob, *name;   /* borrowed: of the net, of the names below */
@@ -32,21 +23,27 @@ typedef struct ct_onnx_names { /* no two are equal */
 } ct_onnx_names;
 
 struct ct_onnx {
-    ct_text nodes, node, attributes, values;
+    Onnx__ModelProto *model; /* owned; the graph, and in it the node under way */
+    Onnx__GraphProto *graph;
+    Onnx__NodeProto *node;
+    bool *borrowed;    /* of each initializer: its bytes are the model's */
     ct_text node_name; /* of the node under way: its layer's, with the name of a part behind it */
     ct_onnx_names node_names, value_names;
-    ct_onnx_init *init;
-    int n_init;
     ct_onnx_value *value;
     int n_value;
     bool failed; /* no memory */
 };
 
-/* protobuf's wire, into a text */
-void ct_onnx_put_int(ct_text *t, unsigned field, int64_t v);
-void ct_onnx_put_text(ct_text *t, unsigned field, const char *text);
-/** The message is used up. */
-void ct_onnx_put_message(ct_text *t, unsigned field, ct_text *message);
+/* ---- messages: onnx_message.c. A message that is NULL stays so: failed is set. */
+
+/** Sets the field of that name, or appends to it, and takes over what `value` points to. */
+void ct_onnx_put(ct_onnx *x, void *message, const char *field, const void *value);
+void ct_onnx_put_int(ct_onnx *x, void *message, const char *field, int64_t v);
+void ct_onnx_put_text(ct_onnx *x, void *message, const char *field, const char *text);
+/** A new message as that field; NULL: no memory, noted. */
+void *ct_onnx_add(ct_onnx *x, void *message, const char *field);
+/** Writes a message without a copy of its large fields. CT_ERR_NOMEM; the file keeps its errors. */
+ct_status ct_onnx_pack(const ProtobufCMessage *m, ct_disk_file *d);
 
 /** The newest value of that blob, or NULL. */
 ct_onnx_value *ct_onnx_find_value(ct_onnx *x, const char *blob);

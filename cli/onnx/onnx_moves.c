@@ -160,7 +160,7 @@ static ct_status argmax(ct_onnx *x, const ct_onnx_layer *l)
     ct_onnx_int(x, "keepdims", 1);
     ct_onnx_int(x, "select_last_index", 1);
     ct_onnx_end(x);
-    cast(x, l, "place", CT_ONNX_FLOAT, NULL);
+    cast(x, l, "place", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL);
     return CT_OK;
 }
 
@@ -170,7 +170,7 @@ static ct_status threshold(ct_onnx *x, const ct_onnx_layer *l)
 
     ct_onnx_by_number(x, l, "Greater", NULL, "threshold", (p != NULL) ? p->threshold : 0.0f,
                       "above");
-    cast(x, l, "above", CT_ONNX_FLOAT, NULL);
+    cast(x, l, "above", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, NULL);
     return CT_OK;
 }
 
@@ -178,7 +178,7 @@ static ct_status embed(ct_onnx *x, const ct_onnx_layer *l)
 {
     bool bias = l->layer->n_weight == 2;
 
-    cast(x, l, NULL, CT_ONNX_INT64, "index");
+    cast(x, l, NULL, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, "index");
     ct_onnx_begin(x, l, "Gather");
     ct_onnx_weight(x, l, 0, NULL);
     ct_onnx_part(x, l, "index", false);
@@ -233,7 +233,7 @@ static ct_status position(ct_onnx *x, const ct_onnx_layer *l)
         ct_onnx_begin(x, l, "Cast");
         ct_onnx_bottom(x, l, 1);
         ct_onnx_part(x, l, "index", true);
-        ct_onnx_int(x, "to", CT_ONNX_INT64);
+        ct_onnx_int(x, "to", ONNX__TENSOR_PROTO__DATA_TYPE__INT64);
         ct_onnx_end(x);
         ct_onnx_begin(x, l, "Gather");
         table_of_positions(x, l, &table);

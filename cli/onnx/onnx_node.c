@@ -5,46 +5,6 @@
 
 #include "cli/onnx/onnx_impl.h"
 
-enum { ATTRIBUTE_FLOAT = 1, ATTRIBUTE_INT = 2, ATTRIBUTE_STRING = 3, ATTRIBUTE_INTS = 7 };
-
-/* ---- the wire, into a text */
-
-static void add_number(ct_text *t, uint64_t v)
-{
-    char byte[10];
-    size_t n = 0;
-
-    for (; v >= 0x80; v >>= 7) byte[n++] = (char)(v | 0x80);
-    byte[n++] = (char)v;
-    ct_text_add_bytes(t, byte, n);
-}
-
-void ct_onnx_put_int(ct_text *t, unsigned field, int64_t v)
-{
-    add_number(t, (uint64_t)field << 3);
-    add_number(t, (uint64_t)v);
-}
-
-static void add_bytes(ct_text *t, unsigned field, const char *bytes, size_t n)
-{
-    add_number(t, (uint64_t)field << 3 | 2);
-    add_number(t, n);
-    ct_text_add_bytes(t, (bytes != NULL) ? bytes : "", n);
-}
-
-void ct_onnx_put_text(ct_text *t, unsigned field, const char *text)
-{
-    add_bytes(t, field, text, strlen(text));
-}
-
-/* The message is used up. */
-void ct_onnx_put_message(ct_text *t, unsigned field, ct_text *message)
-{
-    add_bytes(t, field, message->text, message->length);
-    t->failed = t->failed || message->failed;
-    ct_text_destroy(message);
-}
-
 /* ---- names: no two nodes have the same, and no two values */
 
 bool ct_onnx_name_taken(const ct_onnx_names *names, const char *name)
@@ -109,13 +69,14 @@ static const char *take_joined(ct_onnx *x, const char *a, const char *b, bool pa
     return name;
 }
 
-/* ---- nodes: NodeProto { input 1 output 2 name 3 op_type 4 attribute 5 } */
+/* ---- nodes */
 
 void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op)
 {
     ct_text_destroy(&x->node_name);
     ct_text_add(&x->node_name, "%s", l->layer->name);
-    ct_onnx_put_text(&x->node, 4, op);
+    x->node = ct_onnx_add(x, x->graph, "node");
+    ct_onnx_put_text(x, x->node, "op_type", op);
 }
 
 void ct_onnx_end(ct_onnx *x)
@@ -123,17 +84,13 @@ void ct_onnx_end(ct_onnx *x)
     const char *name = NULL;
 
     if (!x->node_name.failed) name = ct_onnx_take_name(x, &x->node_names, x->node_name.text, false);
-    if (name != NULL) ct_onnx_put_text(&x->node, 3, name);
-    ct_text_add_bytes(&x->node, (x->attributes.text != NULL) ? x->attributes.text : "",
-                      x->attributes.length);
-    x->failed = x->failed || x->attributes.failed || x->node_name.failed;
-    ct_text_destroy(&x->attributes);
-    ct_onnx_put_message(&x->nodes, 1, &x->node);
+    if (name != NULL) ct_onnx_put_text(x, x->node, "name", name);
+    x->failed = x->failed || x->node_name.failed;
 }
 
 void ct_onnx_input(ct_onnx *x, const char *name)
 {
-    ct_onnx_put_text(&x->node, 1, name);
+    ct_onnx_put_text(x, x->node, "input", name);
 }
 
 ct_onnx_value *ct_onnx_find_value(ct_onnx *x, const char *blob)
@@ -179,7 +136,7 @@ void ct_onnx_top(ct_onnx *x, const ct_onnx_layer *l, int i)
     const char *blob = l->layer->param->top[i], *name = blob;
 
     if (ct_onnx_find_value(x, blob) != NULL) name = take_joined(x, blob, l->layer->name, false);
-    if (name != NULL) ct_onnx_put_text(&x->node, 2, name);
+    if (name != NULL) ct_onnx_put_text(x, x->node, "output", name);
     ct_onnx_set_value(x, l, i, name);
 }
 
@@ -192,7 +149,7 @@ void ct_onnx_probabilities(ct_onnx *x, const ct_onnx_layer *l)
     } else {
         name = l->only_loss ? ct_onnx_take_name(x, &x->value_names, "prob", false)
                             : take_joined(x, l->layer->name, "prob", false);
-        if (name != NULL) ct_onnx_put_text(&x->node, 2, name);
+        if (name != NULL) ct_onnx_put_text(x, x->node, "output", name);
         /* a blob of no net, so no reader asks for it */
         set_value(x, "", name, &l->in->bottom[0]->data.shape);
     }
@@ -224,7 +181,7 @@ void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool out
     if (name == NULL)
         x->failed = true;
     else
-        ct_onnx_put_text(&x->node, output ? 2 : 1, name);
+        ct_onnx_put_text(x, x->node, output ? "output" : "input", name);
     free(wanted);
 }
 
@@ -243,72 +200,69 @@ void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i)
     ct_onnx_end(x);
 }
 
-/* AttributeProto { name 1 f 2 i 3 s 4 ints 8 type 20 } */
-static void add_attribute(ct_onnx *x, ct_text *a, int type)
+static Onnx__AttributeProto *add_attribute(ct_onnx *x, const char *name, int type)
 {
-    ct_onnx_put_int(a, 20, type);
-    ct_onnx_put_message(&x->attributes, 5, a);
+    Onnx__AttributeProto *a = ct_onnx_add(x, x->node, "attribute");
+
+    ct_onnx_put_text(x, a, "name", name);
+    ct_onnx_put_int(x, a, "type", type);
+    return a;
 }
 
 void ct_onnx_int(ct_onnx *x, const char *name, int64_t v)
 {
-    ct_text a = { 0 };
-
-    ct_onnx_put_text(&a, 1, name);
-    ct_onnx_put_int(&a, 3, v);
-    add_attribute(x, &a, ATTRIBUTE_INT);
+    ct_onnx_put_int(x, add_attribute(x, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT), "i", v);
 }
 
 void ct_onnx_ints(ct_onnx *x, const char *name, int n, const int64_t *v)
 {
-    ct_text a = { 0 };
+    Onnx__AttributeProto *a = add_attribute(x, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);
 
-    ct_onnx_put_text(&a, 1, name);
-    for (int i = 0; i < n; i++) ct_onnx_put_int(&a, 8, v[i]);
-    add_attribute(x, &a, ATTRIBUTE_INTS);
+    for (int i = 0; i < n; i++) ct_onnx_put_int(x, a, "ints", v[i]);
 }
 
 void ct_onnx_string(ct_onnx *x, const char *name, const char *v)
 {
-    ct_text a = { 0 };
+    Onnx__AttributeProto *a = add_attribute(x, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    ProtobufCBinaryData s = { .len = strlen(v), .data = (uint8_t *)strdup(v) };
 
-    ct_onnx_put_text(&a, 1, name);
-    ct_onnx_put_text(&a, 4, v);
-    add_attribute(x, &a, ATTRIBUTE_STRING);
+    if (s.data == NULL)
+        x->failed = true;
+    else
+        ct_onnx_put(x, a, "s", &s);
 }
 
 void ct_onnx_float(ct_onnx *x, const char *name, float v)
 {
-    ct_text a = { 0 };
-    char bytes[sizeof(v)];
-
-    memcpy(bytes, &v, sizeof(v));
-    ct_onnx_put_text(&a, 1, name);
-    add_number(&a, 2 << 3 | 5);
-    ct_text_add_bytes(&a, bytes, sizeof(bytes));
-    add_attribute(x, &a, ATTRIBUTE_FLOAT);
+    ct_onnx_put(x, add_attribute(x, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT), "f", &v);
 }
 
-/* ---- initializers: TensorProto { dims 1 data_type 2 name 8 raw_data 9 } */
+/* ---- initializers */
 
-/* type: CT_ONNX_FLOAT or CT_ONNX_INT64; name NULL: there was no memory for it. */
+/* type: FLOAT or INT64 of TensorProto; name NULL: there was no memory for it. The bytes are
+ * borrowed, or else become the initializer's. */
 static void add_initializer(ct_onnx *x, const char *name, int type, const ct_shape *shape,
-                            const void *data, void *owned)
+                            const void *data, bool borrowed)
 {
-    ct_onnx_init *grown = realloc(x->init, (size_t)(x->n_init + 1) * sizeof(*grown)), *i;
+    size_t n = (x->graph != NULL) ? x->graph->n_initializer : 0;
+    bool *grown = realloc(x->borrowed, (n + 1) * sizeof(*grown));
+    Onnx__TensorProto *t = NULL;
+    ProtobufCBinaryData raw = { .data = (uint8_t *)(uintptr_t)data };
 
-    if (grown != NULL) x->init = grown;
-    if ((grown == NULL) || (name == NULL)) {
-        free(owned);
+    if (grown != NULL) x->borrowed = grown;
+    if ((grown != NULL) && (name != NULL)) t = ct_onnx_add(x, x->graph, "initializer");
+    if (t == NULL) {
+        if (!borrowed) free(raw.data);
         x->failed = true;
         return;
     }
-    i = &x->init[x->n_init++];
-    *i = (ct_onnx_init){ .data = data, .owned = owned, .name = name, .shape = *shape };
-    i->bytes = ct_shape_count(shape, 0, -1) * ((type == CT_ONNX_FLOAT) ? 4 : 8);
-    for (int d = 0; d < shape->ndim; d++) ct_onnx_put_int(&i->head, 1, shape->dim[d]);
-    ct_onnx_put_int(&i->head, 2, type);
-    ct_onnx_put_text(&i->head, 8, name);
+    x->borrowed[n] = borrowed;
+    raw.len = (size_t)ct_shape_count(shape, 0, -1) *
+              ((type == ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT) ? sizeof(float) : sizeof(int64_t));
+    for (int d = 0; d < shape->ndim; d++) ct_onnx_put_int(x, t, "dims", shape->dim[d]);
+    ct_onnx_put_int(x, t, "data_type", type);
+    ct_onnx_put_text(x, t, "name", name);
+    ct_onnx_put(x, t, "raw_data", &raw);
 }
 
 static const ct_model_array *array_of(const ct_onnx_layer *l, const char *layer, int i)
@@ -335,13 +289,22 @@ const ct_model_array *ct_onnx_array(const ct_onnx_layer *l, int i)
     return ((a != NULL) && ct_shapes_fit(&a->shape, &l->layer->weight[i].shape)) ? a : NULL;
 }
 
+static bool has_shape(const Onnx__TensorProto *t, const ct_shape *shape)
+{
+    if (t->n_dims != (size_t)shape->ndim) return false;
+    for (int d = 0; d < shape->ndim; d++) {
+        if (t->dims[d] != shape->dim[d]) return false;
+    }
+    return true;
+}
+
 /* The name of an initializer of that shape with those numbers, or NULL. */
 static const char *find_initializer(const ct_onnx *x, const ct_shape *shape, const float *data)
 {
-    for (int i = 0; i < x->n_init; i++) {
-        const ct_onnx_init *n = &x->init[i];
+    for (size_t i = 0; (x->graph != NULL) && (i < x->graph->n_initializer); i++) {
+        const Onnx__TensorProto *t = x->graph->initializer[i];
 
-        if ((n->data == data) && ct_shape_equal(&n->shape, shape)) return n->name;
+        if ((t->raw_data.data == (const uint8_t *)data) && has_shape(t, shape)) return t->name;
     }
     return NULL;
 }
@@ -357,7 +320,7 @@ void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *s
     if (name == NULL) {
         snprintf(index, sizeof(index), "%d", i);
         name = take_joined(x, l->layer->name, index, false);
-        add_initializer(x, name, CT_ONNX_FLOAT, shape, data, NULL);
+        add_initializer(x, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape, data, true);
     }
     if (name != NULL) ct_onnx_input(x, name);
 }
@@ -366,8 +329,8 @@ void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l)
 {
     const char *blob = l->layer->param->top[0];
 
-    add_initializer(x, blob, CT_ONNX_FLOAT, &l->layer->weight[0].shape, ct_onnx_array(l, 0)->data,
-                    NULL);
+    add_initializer(x, blob, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, &l->layer->weight[0].shape,
+                    ct_onnx_array(l, 0)->data, true);
     ct_onnx_set_value(x, l, 0, blob);
 }
 
@@ -383,14 +346,14 @@ static void add_numbers(ct_onnx *x, const ct_onnx_layer *l, const char *name, in
         return;
     }
     memcpy(copy, v, bytes);
-    add_initializer(x, full, type, shape, copy, copy);
+    add_initializer(x, full, type, shape, copy, false);
     if (full != NULL) ct_onnx_input(x, full);
 }
 
 void ct_onnx_floats(ct_onnx *x, const ct_onnx_layer *l, const char *name, const ct_shape *shape,
                     const float *v)
 {
-    add_numbers(x, l, name, CT_ONNX_FLOAT, shape, v,
+    add_numbers(x, l, name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape, v,
                 (size_t)ct_shape_count(shape, 0, -1) * sizeof(*v));
 }
 
@@ -401,7 +364,8 @@ void ct_onnx_number(ct_onnx *x, const ct_onnx_layer *l, const char *name, float 
 
 void ct_onnx_list(ct_onnx *x, const ct_onnx_layer *l, const char *name, int n, const int64_t *v)
 {
-    add_numbers(x, l, name, CT_ONNX_INT64, &(ct_shape){ 1, { n } }, v, (size_t)n * sizeof(*v));
+    add_numbers(x, l, name, ONNX__TENSOR_PROTO__DATA_TYPE__INT64, &(ct_shape){ 1, { n } }, v,
+                (size_t)n * sizeof(*v));
 }
 
 /* ---- what forms of layers share */
