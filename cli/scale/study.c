@@ -14,58 +14,6 @@
 
 #include "framework/base/hash.h"
 
-/* ---- JSON */
-
-ct_status ct_json_read(const char *path, json_t **json_p)
-{
-    char *data = NULL;
-    size_t size = 0;
-    json_error_t error;
-
-    CT_TRY(ct_file_read(path, &data, &size));
-    *json_p = json_loadb(data, size, 0, &error);
-    free(data);
-    if (*json_p == NULL)
-        return CT_FAIL(CT_ERR_DATA, "%s:%d:%d: not JSON: %s", path, error.line, error.column,
-                       error.text);
-    return CT_OK;
-}
-
-ct_status ct_json_write(const char *path, const json_t *json)
-{
-    char *text = json_dumps(json, JSON_INDENT(1) | JSON_REAL_PRECISION(9) | JSON_PRESERVE_ORDER);
-    ct_status status;
-
-    if (text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
-    status = ct_file_write(path, text, strlen(text));
-    free(text);
-    return status;
-}
-
-static const json_t *find(const json_t *o, const char *name)
-{
-    const char *dot = strchr(name, '.');
-    char first[64];
-
-    if (dot == NULL) return json_object_get(o, name);
-    snprintf(first, sizeof(first), "%.*s", (int)(dot - name), name);
-    return find(json_object_get(o, first), dot + 1);
-}
-
-double ct_json_number(const json_t *o, const char *name, double otherwise)
-{
-    const json_t *v = find(o, name);
-
-    return json_is_number(v) ? json_number_value(v) : otherwise;
-}
-
-const char *ct_json_text(const json_t *o, const char *name, const char *otherwise)
-{
-    const char *v = json_string_value(find(o, name));
-
-    return (v != NULL) ? v : otherwise;
-}
-
 /* ---- the folder */
 
 static ct_status make_folder(const char *path)

@@ -11,9 +11,7 @@
 #ifndef CT_STUDY_H
 #define CT_STUDY_H
 
-#include <jansson.h>
-
-#include "framework/base/text.h"
+#include "framework/base/json.h"
 
 /** The configuration that --parallel makes. */
 #define CT_SCALE_PARALLEL "parallel"
@@ -44,12 +42,5 @@ ct_status ct_run_save(const ct_study *study, json_t *define, json_t *result, con
 /** All runs of the folder in order of their names; broken files are listed in *broken_p (names).
  *  New references. CT_ERR_IO where there is no such folder. */
 ct_status ct_run_all(const ct_study *study, json_t **array_p, json_t **broken_p);
-
-/** Reads a JSON file. CT_ERR_IO where it cannot be read, CT_ERR_DATA where it is not JSON. */
-ct_status ct_json_read(const char *path, json_t **json_p);
-ct_status ct_json_write(const char *path, const json_t *json);
-/** The number at member `name` ("a.b": of an object inside), or `otherwise`. */
-double ct_json_number(const json_t *o, const char *name, double otherwise);
-const char *ct_json_text(const json_t *o, const char *name, const char *otherwise);
 
 #endif

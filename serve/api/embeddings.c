@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json.h"
 #include "serve/api/fields.h"
 
 static bool take_input(ct_transaction *x, const json_t *j, const ct_text_field *field, ct_work *w)
@@ -54,24 +55,6 @@ static bool check_format(ct_transaction *x)
 
 /* ---- the reply */
 
-static void add_base64(ct_text *to, const unsigned char *bytes, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char four[4];
-
-    for (size_t i = 0; i < n; i += 3) {
-        size_t some = (n - i < 3) ? n - i : 3;
-        unsigned v = (unsigned)bytes[i] << 16;
-
-        if (some > 1) v |= (unsigned)bytes[i + 1] << 8;
-        if (some > 2) v |= bytes[i + 2];
-        for (int k = 0; k < 4; k++) four[k] = digit[(v >> (18 - 6 * k)) & 63];
-        if (some < 3) four[3] = '=';
-        if (some < 2) four[2] = '=';
-        ct_text_add_bytes(to, four, 4);
-    }
-}
-
 static void add_row(ct_transaction *x, const float *row)
 {
     int64_t size = ct_transaction_options(x)->model->embedding_size;
@@ -79,7 +62,7 @@ static void add_row(ct_transaction *x, const float *row)
 
     if (x->base64) {
         ct_text_add(to, "\"");
-        add_base64(to, (const unsigned char *)row, (size_t)size * sizeof(float));
+        ct_text_add_base64(to, row, (size_t)size * sizeof(float));
         ct_text_add(to, "\"");
         return;
     }
