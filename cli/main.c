@@ -30,7 +30,7 @@ static void usage(FILE *to)
 
 static ct_status fail_verb(const char *name)
 {
-    const char *known[16], *near;
+    const char *known[32], *near;
     int n = 0;
 
     for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) known[n++] = v->name;

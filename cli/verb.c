@@ -17,6 +17,8 @@ const ct_verb ct_verb_table[] = {
     { "predict", "the classes of pictures by a trained net: --run=DIR FILES",
       "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] FILES|DIRS",
       true, NULL, ct_verb_predict },
+    { "report", "one page of runs: curves, scores, times: RUNS --to=FILE.html",
+      "cortado report RUN... --to=FILE.html", true, NULL, ct_verb_report },
     { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME",
       "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
       "[--iterations=N]",
@@ -99,6 +101,9 @@ const ct_option ct_option_table[] = {
     { "solver", CT_OPTION_TEXT, "train time check plan", "FILE", "the solver prototxt" },
     { "files", CT_OPTION_REST, "predict", "FILES|DIRS",
       "pictures, and folders of them at any depth; they may stand without --files=" },
+    { "runs", CT_OPTION_REST, "report", "RUNS",
+      "folders of train --run, or files of --metrics; they may stand without --runs=" },
+    { "to", CT_OPTION_TEXT, "report", "FILE", "the page, HTML that needs nothing beside it" },
     { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
       "of what goes to standard output: the best class of each file; json has all numbers "
       "(table)" },

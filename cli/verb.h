@@ -51,6 +51,7 @@ ct_status ct_verb_test(ct_call *call);
 ct_status ct_verb_extract(ct_call *call);
 ct_status ct_verb_new(ct_call *call);
 ct_status ct_verb_predict(ct_call *call);
+ct_status ct_verb_report(ct_call *call);
 ct_status ct_verb_generate(ct_call *call);
 ct_status ct_verb_serve(ct_call *call);
 ct_status ct_verb_time(ct_call *call);

@@ -23,6 +23,23 @@ is outputs grep -Pzq 'name: "ip2"(.|\n)*?num_output: 3' work/train_val.prototxt
 is own_mean cmp work/mean.binaryproto set/mean.binaryproto
 is whole_test_set grep -q 'test_iter: 1$' work/solver.prototxt
 is slurm bash -n work/train.sbatch
+is page_of_the_guide env PYTHONPATH="$ROOT/tests/cli" python3 -c "
+from page_of import Page
+p = Page('page.html')
+p.alone()
+assert 'Confusion, samples' in p.charts and p.charts[0] == 'loss', p.charts
+assert [r[0] for r in p.rows('classes')] == ['grass', 'sand', 'sea']
+"
+for step in 3 4 5; do # those that are jobs, on two ranks
+    sed -n "/^## $step/,/^## /s/^    cortado //p" "$ROOT/docs/photographs.md" | sed 's/=run\b/=run_on_2/; s#=run/#=run_on_2/#; s/report run /report run_on_2 /; s/page.html/page2.html/' >commands
+    n=0
+    while read -r verb rest; do
+        n=$((n + 1))
+        runs guide_${step}_${n}_on_2 0 '' $JOB 2 "$CORTADO" $verb $rest
+    done <commands
+    is guide_${step}_has_some [ $n -ge 1 ]
+done
+is page_on_2 grep -q 'Confusion, samples' page2.html
 runs on_two_ranks 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=work/solver.prototxt --run=run2 --iterations=2
 mkdir elsewhere
 (cd elsewhere && runs from_anywhere 0 'Optimization Done' "$CORTADO" train --solver=../work/solver.prototxt --run=run --iterations=1)

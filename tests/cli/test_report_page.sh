@@ -1,0 +1,125 @@
+# cortado report: the page of one and of several runs, from their own files alone; what stands in it; every error in
+# one line.
+. "$ROOT/tests/cli/lib.sh"
+export PYTHONPATH="$ROOT/tests/cli"
+
+# ---- runs as they are kept, written by hand: the figures are known
+mkdir -p a/first b/first
+cat >a/first/metrics.jsonl <<'EOF2'
+{"event":"run","version":"1","net":"Tiny <b>&","host":"h1","ranks":2,"threads":3,"started":"2026-01-02","config":{"base_lr":0.1,"type":"SGD","momentum":0.9}}
+{"event":"train","iter":10,"loss":2.5,"lr":0.1,"images_per_s":100,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.1,"time":1}
+{"event":"train","iter":20,"loss":9,"lr":0.1,"images_per_s":300,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.2,"time":2}
+{"event":"test","iter":20,"net":0,"outputs":{"accuracy":0.5,"loss":1.75,"each":[1,2]},"epoch":0.2,"time":2}
+{"event":"test","iter":20,"net":1,"outputs":{"accuracy":0.25},"epoch":0.2,"time":2}
+{"event":"run","version":"2","net":"Tiny <b>&","host":"h2","ranks":2,"threads":3,"started":"2026-01-03","config":{"base_lr":0.1,"type":"SGD","momentum":0.9}}
+{"event":"train","iter":20,"loss":1.5,"lr":0.01,"images_per_s":200,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.2,"time":3}
+{"event":"train","iter":30,"loss":null,"lr":0.01,"images_per_s":400,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.3,"time":4}
+{"event":"test","iter":40,"net":0,"outputs":{"accuracy":0.75,"loss":1.25},"epoch":0.4,"time":5}
+{"event":"compression","total":{"steps":4,"bytes_dense":34560,"bytes_coded":3488,"density":0.05,"filled":0.0934,"select_ms":0.02,"saved_ms":-3.07},"buckets":[{"bucket":"ip[0]","codec":"redsync","exchange":"allgather","bytes_dense":34560,"bytes_coded":3488}]}
+{"event":"done","iter":40,"status":"finished","seconds":12.5,"checksum":"0"}
+EOF2
+cat >b/first/metrics.jsonl <<'EOF2'
+{"event":"run","version":"2","net":"Tiny","host":"h2","ranks":4,"threads":3,"started":"2026-01-04","config":{"base_lr":0.2,"type":"SGD","momentum":0.9,"gamma":0.5}}
+{"event":"train","iter":10,"loss":2.25,"lr":0.2,"images_per_s":800,"wait_data_ms":0,"compute_ms":5,"comm_exposed_ms":4,"bytes_sent":4000000,"epoch":0.1,"time":1}
+EOF2
+printf '{"event":"train","iter":20,"loss":1' >>b/first/metrics.jsonl # the run is not at its end
+cat >a/first/report.json <<'EOF2'
+{"classes":["grass","sand <i>","sea"],"samples":10,"accuracy":0.7,"loss":0.5,
+"confusion":[[4,1,0],[0,3,0],[2,0,0]],"precision":[0.6667,0.75,0],"recall":[0.8,1,0],
+"calibration":{"error":0.125,"bins":[{"from":0.5,"to":0.6,"samples":4,"probability":0.55,"accuracy":0.5},
+{"from":0.9,"to":1.0,"samples":6,"probability":0.95,"accuracy":0.8333}]},
+"worst":[{"file":"sea/<script>.jpg","sample":7,"true":"sea","predicted":"grass","probability":0.97}]}
+EOF2
+
+for p in 1 2; do runs page_$p 0 'a page of 1 run: p[0-9].html' $JOB $p "$CORTADO" report a/first --to=p$p.html; done
+is same_on_2 cmp p1.html p2.html
+is what_stands python3 - <<'EOF2'
+from page_of import Page
+p = Page("p1.html")
+p.alone()
+assert p.headings[0] == "first", p.headings
+t = p.table("runs")
+assert t["net"] == ["Tiny <b>&"] and t["host"] == ["h2"] and t["ranks"] == ["2"] and t["how it ended"] == ["finished"]
+assert t["iterations"] == ["40"] and t["seconds"] == ["12.5"]
+# the run went on from iteration 20: what was there counts no more
+assert t["images/s, median"] == ["200"], t
+assert t["test accuracy, last"] == ["0.75"] and t["test accuracy, least"] == ["0.5"] and t["test accuracy, most"] == ["0.75"]
+assert t["test accuracy (net 1), last"] == ["0.25"] and t["test loss, last"] == ["1.25"]
+assert p.charts[:4] == ["loss", "accuracy", "accuracy (net 1)", "learning rate"], p.charts
+assert "Confusion, samples" in p.charts and "Calibration" in p.charts and "Where a step goes" in p.charts
+assert p.rows("pairs") == [["sea", "grass", "2", "100"], ["grass", "sand <i>", "1", "20"]], p.rows("pairs")
+assert p.rows("classes")[1] == ["sand <i>", "3", "0.75", "1"], p.rows("classes")
+assert p.rows("mistakes") == [["sea/<script>.jpg", "7", "sea", "grass", "0.97"]]
+assert "grass as sand <i>: 1, 20.0 %" in p.titles and "first, 10: 2.5" in p.titles and "first, 20: 1.5" in p.titles
+assert "first, 20: 9" not in p.titles, "an event that was taken back"
+assert p.table("times")["exposed communication, ms"] == ["3"] and p.table("times")["MB that a rank sends"] == ["4"]
+assert p.rows("compression")[0][:5] == ["ip[0]", "redsync", "allgather", "34.56", "3.488"], p.rows("compression")
+assert p.rows("compression")[1][5] == "5" and p.rows("compression")[1][11] == "-3.07"
+EOF2
+
+runs two 0 'a page of 2 runs' "$CORTADO" report --to=two.html a/first b/first/metrics.jsonl
+is side_by_side python3 - <<'EOF2'
+from page_of import Page
+p = Page("two.html")
+p.alone()
+t = p.table("runs")
+assert t[""] == ["first", "metrics.jsonl"] and t["ranks"] == ["2", "4"], t
+assert t["how it ended"] == ["finished", "goes on, or was cut off"] and t["loss, last"][1] == "2.25"
+assert t["test accuracy, last"] == ["0.75", "\u2013"]
+assert p.table("settings") == {"field": ["first", "metrics.jsonl"], "base_lr": ["0.1", "0.2"], "gamma": ["\u2013", "0.5"]}, p.table("settings")
+EOF2
+runs same_names 0 '' "$CORTADO" report --to=three.html a/first b/first
+is told_apart python3 -c "
+from page_of import Page
+assert Page('three.html').table('runs')[''] == ['a/first', 'b/first']
+"
+
+# ---- a run that was made now
+make_case
+runs trains 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --run=r --compression=bf16
+runs scores 0 '' "$CORTADO" test --run=r --report=r/report.json
+runs page_of_run 0 'r.html' "$CORTADO" report r --to=r.html
+is as_the_run python3 - <<'EOF2'
+import json
+from page_of import Page
+p = Page("r.html")
+p.alone()
+events = [json.loads(l) for l in open("r/metrics.jsonl")]
+done, test = [e for e in events if e["event"] == "done"][-1], [e for e in events if e["event"] == "test"][-1]
+t = p.table("runs")
+assert t["iterations"] == [str(done["iter"])] and t["how it ended"] == ["finished"]
+assert abs(float(t["test accuracy, last"][0]) - test["outputs"]["accuracy"]) < 1e-5
+scores = json.load(open("r/report.json"))
+assert [int(float(r[1])) for r in p.rows("classes")] == [sum(row) for row in scores["confusion"]]
+EOF2
+
+# ---- what is wrong
+runs no_runs 2 'cortado report: give folders of train --run, or files of --metrics' "$CORTADO" report --to=x.html
+runs no_to 2 'cortado report needs --to=FILE.html' "$CORTADO" report r
+runs no_place 3 'nowhere/x.html' "$CORTADO" report r --to=nowhere/x.html
+runs no_run 3 'missing: No such file' "$CORTADO" report missing --to=x.html
+mkdir empty
+runs no_metrics 3 'empty/metrics.jsonl: No such file.*; expected the folder of a training with --run' "$CORTADO" report empty --to=x.html
+echo '{"event":"run"}' >bad.jsonl
+echo 'loss = 3' >>bad.jsonl
+runs no_json 3 'bad.jsonl:2:4: not JSON' "$CORTADO" report bad.jsonl --to=x.html
+echo '[1]' >list.jsonl
+runs no_object 3 'list.jsonl:1: expected a JSON object' "$CORTADO" report list.jsonl --to=x.html
+echo '{"iter":1}' >other.jsonl
+runs no_event 3 'other.jsonl:1: no member "event"; expected an event of --metrics' "$CORTADO" report other.jsonl --to=x.html
+: >none.jsonl
+runs no_events 3 'none.jsonl: no event of a training in it' "$CORTADO" report none.jsonl --to=x.html
+wrong() { # NAME PATTERN JSON: as the scores of a run
+    rm -rf w
+    cp -r r w
+    echo "$3" >w/report.json
+    runs "$1" 3 "$2" $JOB 2 "$CORTADO" report w --to=x.html
+}
+wrong scores_text 'w/report.json:1:6: not JSON' 'scores'
+wrong scores_other 'w/report.json: no member "confusion"; expected what cortado test --report writes' '{"classes":["a"]}'
+wrong scores_rows '"confusion" has 1 rows, expected one for each of 2 "classes"' '{"classes":["a","b"],"confusion":[[1,2]]}'
+wrong scores_row 'row 1 of "confusion" has 1 numbers, expected 2' '{"classes":["a","b"],"confusion":[[1,2],[1]]}'
+wrong scores_count '"confusion"\[0\]\[1\]: expected a count' '{"classes":["a","b"],"confusion":[[1,"x"],[1,2]]}'
+wrong scores_name '"classes"\[1\]: expected a name' '{"classes":["a",2],"confusion":[[1,2],[1,2]]}'
+is nothing_written test ! -e x.html
+finish
