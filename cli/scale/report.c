@@ -236,7 +236,7 @@ static void add_protocol(ct_text *t)
         "numbers; a compressed run that is faster must still show that it reaches the target.\n");
 }
 
-static ct_status write_report(const ct_study *study, const ct_points *p, bool drawn)
+static ct_status write_report(const ct_study *study, const ct_points *p)
 {
     json_t *notes = NULL;
     ct_text t = { 0 };
@@ -260,10 +260,8 @@ static ct_status write_report(const ct_study *study, const ct_points *p, bool dr
     add_workload(notes, &t);
     add_protocol(&t);
     ct_text_add(&t, "\n## Results\n");
-    if (!drawn)
-        ct_text_add(&t, "\nNo plots: gnuplot is not there. Their scripts lie in `plots/`.\n");
-    for (int g = 0; g < p->n_group; g++) ct_report_group(p, g, drawn, &t);
-    ct_report_bench(p, drawn, &t);
+    for (int g = 0; g < p->n_group; g++) ct_report_group(p, g, &t);
+    ct_report_bench(p, &t);
     ct_report_model_error(p, &t);
     ct_report_failures(p, &t);
     ct_text_add(
@@ -285,7 +283,6 @@ static ct_status write_report(const ct_study *study, const ct_points *p, bool dr
 ct_status ct_scale_report(const ct_study *study)
 {
     ct_points p;
-    bool drawn = true;
     ct_study writable = *study;
     ct_status status = ct_points_read(study, &p);
 
@@ -293,8 +290,8 @@ ct_status ct_scale_report(const ct_study *study)
         status = CT_FAIL(CT_ERR_DATA, "%s: no runs in it", study->dir);
     if (status == CT_OK) status = ct_study_open(study->dir, &writable);
     if (status == CT_OK) status = ct_report_points(study, &p);
-    if (status == CT_OK) status = ct_report_plots(study, &p, &drawn);
-    if (status == CT_OK) status = write_report(study, &p, drawn);
+    if (status == CT_OK) status = ct_report_plots(study, &p);
+    if (status == CT_OK) status = write_report(study, &p);
     ct_points_destroy(&p);
     return status;
 }

@@ -76,17 +76,17 @@ int ct_points_twin(const ct_points *p, const ct_point *of, ct_kind kind);
 
 /** points.csv and points.json. */
 ct_status ct_report_points(const ct_study *study, const ct_points *p);
-/** The plots, through gnuplot; *drawn_p false where there is none (the scripts are written). */
-ct_status ct_report_plots(const ct_study *study, const ct_points *p, bool *drawn_p);
+/** The plots, as SVG. */
+ct_status ct_report_plots(const ct_study *study, const ct_points *p);
 /** Which plots a group has: "throughput", "efficiency", "parts", "ablations"; NULL ends. A plot is
- *  plots/NAME-SLUG.svg and .png. */
+ *  plots/NAME-SLUG.svg. */
 bool ct_report_has_plot(const ct_points *p, int group, const char *name);
 /** Whether any configuration of the group is not the default. */
 bool ct_report_has_ablations(const ct_points *p, int group);
 
 /* ---- sections of report.md: report_tables.c */
-void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t);
-void ct_report_bench(const ct_points *p, bool drawn, ct_text *t);
+void ct_report_group(const ct_points *p, int group, ct_text *t);
+void ct_report_bench(const ct_points *p, ct_text *t);
 void ct_report_model_error(const ct_points *p, ct_text *t);
 void ct_report_failures(const ct_points *p, ct_text *t);
 /** "12.3", or a dash where v is not finite. */

@@ -1,288 +1,272 @@
-/* The plots: one gnuplot script each, with its data inside, drawn as SVG and PNG. */
+/* The plots of a study, as SVG files that its report shows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/scale/report.h"
-#include "cli/scale/spawn.h"
+#include "framework/report/chart.h"
 
-/* Colours that differ for everyone (Okabe and Ito). */
-static const char *const colour[] = { "#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7",
-                                      "#56B4E9", "#000000", "#8C6D1F", "#7A3E9D", "#888888" };
-enum { N_COLOUR = sizeof(colour) / sizeof(colour[0]) };
+enum { MOST_CONFIG = 64, MOST_SERIES = MOST_CONFIG * (CT_N_KIND + 1) + 2, MOST_RANKS = 256 };
 
-/* Filled circle, circle, filled square, triangle: as in the tables. */
-static const int mark[CT_N_KIND] = { 7, 6, 5, 8 };
-static const char *const kind_colour[CT_N_KIND] = { "#0072B2", "#56B4E9", "#D55E00", "#009E73" };
+/* As in the tables: filled circle, circle, filled square, triangle. */
+static const ct_mark mark[CT_N_KIND] = { CT_MARK_DISC, CT_MARK_CIRCLE, CT_MARK_SQUARE,
+                                         CT_MARK_TRIANGLE };
+static const int kind_colour[CT_N_KIND] = { 0, 5, 1, 2 };
 
-static const char head[] =
-    "set border 3 lw 1.2 lc rgb '#444444'\nset grid xtics ytics lt 1 lw 0.7 lc rgb '#d8d8d8'\n"
-    "set tics nomirror out scale 0.6\nset style fill solid 0.9 border lc rgb 'white'\n";
+/* A chart of a group over its ranks, and the memory that its series need. */
+typedef struct plot {
+    const ct_points *p;
+    int group;
+    ct_text title;
+    ct_chart chart;
+    ct_chart_series series[MOST_SERIES];
+    ct_chart_point *point;
+    int n_point;
+    double tick[MOST_RANKS]; /* the ranks, upwards */
+    int n_tick;
+} plot;
 
-/* ---- text */
-
-/* In single quotes, with what gnuplot's enhanced text would eat taken away. */
-static void quote(ct_text *t, const char *s)
+static double speed_of(const ct_point *q)
 {
-    ct_text_add(t, "'");
-    for (; *s != '\0'; s++) {
-        if (strchr("_^@&{}~", *s) != NULL) ct_text_add(t, "\\");
-        if (*s == '\'') ct_text_add(t, "'");
-        ct_text_add_bytes(t, s, 1);
+    return q->images_per_s;
+}
+
+static double efficiency_of(const ct_point *q)
+{
+    return 100 * q->efficiency;
+}
+
+static double bound_of(const ct_point *q)
+{
+    return 100 * q->bound;
+}
+
+/* ---- series */
+
+static bool is_of(const plot *s, const ct_point *q, const char *config)
+{
+    return (q->group == s->group) && !q->failed && (strcmp(q->config, config) == 0);
+}
+
+static void find_ranks(plot *s)
+{
+    for (int i = 0; i < s->p->n; i++) {
+        double r = s->p->point[i].ranks;
+        int k = 0;
+
+        if ((s->p->point[i].group != s->group) || (s->n_tick == MOST_RANKS)) continue;
+        while ((k < s->n_tick) && (s->tick[k] < r)) k++;
+        if ((k < s->n_tick) && (s->tick[k] == r)) continue;
+        memmove(s->tick + k + 1, s->tick + k, (size_t)(s->n_tick - k) * sizeof(s->tick[0]));
+        s->tick[k] = r;
+        s->n_tick += 1;
     }
-    ct_text_add(t, "'");
 }
 
-static void title(ct_text *t, const char *what, const ct_point_group *g)
+/* NULL: there are as many as can be told apart. */
+static ct_chart_series *next_series(plot *s)
 {
-    /* two lines: what a workload is called is long */
-    ct_text_add(t, "set title \"%s\\n{/*0.8 \" . ", what);
-    quote(t, g->title);
-    ct_text_add(t, " . '}'\n");
+    return (s->chart.n_series < MOST_SERIES) ? &s->series[s->chart.n_series++] : NULL;
 }
 
-/* Ticks where the points are; where they are many, only as many as can be read. */
-static void rank_tics(const ct_points *p, int group, ct_text *t)
+/* The points of one kind, or, with CT_N_KIND, of those that ran here, which have one line. */
+static void add_points(plot *s, const char *config, int kind, double (*value)(const ct_point *q),
+                       bool bars, const ct_chart_series *as)
 {
-    int list[256] = { 1 }, n = 0, every;
+    int first = s->n_point;
+    ct_chart_series *to;
 
-    for (int i = 0; i < p->n; i++) {
-        int r = p->point[i].ranks, k = 0;
+    for (int i = 0; i < s->p->n; i++) {
+        const ct_point *q = &s->p->point[i];
+        bool mine = (kind == CT_N_KIND) ? (q->kind < CT_KIND_SIMULATED) : ((int)q->kind == kind);
 
-        if ((p->point[i].group != group) || (n == 256)) continue;
-        while ((k < n) && (list[k] < r)) k++;
-        if ((k < n) && (list[k] == r)) continue;
-        memmove(list + k + 1, list + k, (size_t)(n - k) * sizeof(*list));
-        list[k] = r;
-        n += 1;
-    }
-    every = 1 + n / 16;
-    ct_text_add(t, "set logscale x 2\nset xtics (");
-    for (int i = 0, first = 1; i < n; i += every, first = 0)
-        ct_text_add(t, "%s'%d' %d", first ? "" : ", ", list[i], list[i]);
-    ct_text_add(t, ") rotate by %d\nset xrange [%g:%g]\nset xlabel 'ranks'\n", (n > 12) ? -45 : 0,
-                list[0] / 1.25, list[(n > 0) ? n - 1 : 0] * 1.25);
-}
-
-static bool has_kind(const ct_points *p, int group, const char *config, int kind)
-{
-    for (int i = 0; i < p->n; i++) {
-        const ct_point *q = &p->point[i];
-
-        if ((q->group == group) && ((int)q->kind == kind) && !q->failed &&
-            (strcmp(q->config, config) == 0))
-            return true;
-    }
-    return false;
-}
-
-/* The data blocks of a configuration: one a kind, c<c>k<kind>, for the points, and one for the line
- * through measured and emulated points, c<c>k4. Ranks, images/s, its range, efficiency, bound. */
-enum { LINE = CT_N_KIND };
-
-static void blocks(const ct_points *p, int group, const char *config, int c, ct_text *t)
-{
-    for (int kind = 0; kind <= LINE; kind++) {
-        ct_text_add(t, "$c%dk%d << EOD\n", c, kind);
-        for (int i = 0; i < p->n; i++) {
-            const ct_point *q = &p->point[i];
-            bool mine = (kind == LINE) ? (q->kind < CT_KIND_SIMULATED) : ((int)q->kind == kind);
-
-            if ((q->group != group) || !mine || q->failed || (strcmp(q->config, config) != 0))
-                continue;
-            ct_text_add(t, "%d %.9g %.9g %.9g %.9g %.9g\n", q->ranks, q->images_per_s,
-                        q->batch / q->p95_ms * 1e3, q->batch / q->p5_ms * 1e3, 100 * q->efficiency,
-                        100 * q->bound);
+        if (!mine || !is_of(s, q, config)) continue;
+        s->point[s->n_point] = (ct_chart_point){ .x = q->ranks, .y = value(q) };
+        if (bars && (q->kind < CT_KIND_SIMULATED)) {
+            s->point[s->n_point].low = q->batch / q->p95_ms * 1e3;
+            s->point[s->n_point].high = q->batch / q->p5_ms * 1e3;
         }
-        ct_text_add(t, "EOD\n");
+        s->n_point += 1;
     }
+    to = (s->n_point > first) ? next_series(s) : NULL;
+    if (to == NULL) return;
+    *to = *as;
+    to->point = s->point + first;
+    to->n = s->n_point - first;
 }
 
-/* Lines and points of a configuration; column: what is drawn over the ranks. */
-static void curves(const ct_points *p, int group, const char *config, int c, int column,
-                   const char *const *kind_rgb, const char *name, ct_text *t)
+/* name: of a configuration, which has one entry in the key; NULL: the kinds have theirs. */
+static void add_config(plot *s, const char *config, double (*value)(const ct_point *q), bool bars,
+                       const char *name, int colour)
 {
-    if (has_kind(p, group, config, CT_KIND_MEASURED) ||
-        has_kind(p, group, config, CT_KIND_EMULATED))
-        ct_text_add(t, ", \\\n  $c%dk%d using 1:%d with lines lw 1.4 lc rgb '%s' notitle", c, LINE,
-                    column, kind_rgb[0]);
-    for (int k = 0; k < CT_N_KIND; k++) {
-        bool line = (k >= CT_KIND_SIMULATED);
+    bool by_kind = (name == NULL);
+    int before = s->chart.n_series;
 
-        if (!has_kind(p, group, config, k)) continue;
-        ct_text_add(t, ", \\\n  $c%dk%d using 1:%d with %s pt %d ps 1.1 lw 1.4 %s lc rgb '%s' ", c,
-                    k, column, line ? "linespoints" : "points", mark[k],
-                    (k == CT_KIND_MODELLED) ? "dt 3" : "", kind_rgb[k]);
-        if ((name == NULL) || (name[0] != '\0')) {
-            ct_text_add(t, "title ");
-            quote(t, (name != NULL) ? name : ct_kind_str((ct_kind)k));
-        } else {
-            ct_text_add(t, "notitle");
-        }
-        if (name != NULL) name = ""; /* a configuration has one entry in the key */
-    }
+    add_points(s, config, CT_N_KIND, value, false,
+               &(ct_chart_series){ .colour = by_kind ? kind_colour[0] : colour,
+                                   .stroke = CT_STROKE_SOLID });
+    for (int k = 0; k < CT_N_KIND; k++)
+        add_points(s, config, k, value, bars,
+                   &(ct_chart_series){ .name = by_kind ? ct_kind_str((ct_kind)k) : NULL,
+                                       .colour = by_kind ? kind_colour[k] : colour,
+                                       .mark = mark[k],
+                                       .stroke = (k == CT_KIND_MODELLED)    ? CT_STROKE_DOTTED
+                                                 : (k == CT_KIND_SIMULATED) ? CT_STROKE_SOLID
+                                                                            : CT_STROKE_NONE });
+    if (!by_kind && (s->chart.n_series > before)) s->series[s->chart.n_series - 1].name = name;
+}
+
+/* From the smallest to the largest number of ranks, where all would scale. */
+static void add_ideal(plot *s, const char *name, double least, double most)
+{
+    ct_chart_series *to = next_series(s);
+    ct_chart_point *at = s->point + s->n_point;
+
+    if ((to == NULL) || (s->n_tick == 0)) return;
+    at[0] = (ct_chart_point){ .x = s->tick[0], .y = least };
+    at[1] = (ct_chart_point){ .x = s->tick[s->n_tick - 1], .y = most };
+    s->n_point += 2;
+    *to = (ct_chart_series){
+        .name = name, .colour = CT_CHART_GREY, .stroke = CT_STROKE_DASHED, .point = at, .n = 2
+    };
 }
 
 /* ---- the plots of a group */
 
-static void throughput(const ct_points *p, int group, ct_text *t)
+static void throughput(plot *s, ct_text *out)
 {
     const ct_point *base = NULL;
+    char name[80];
+    double each;
 
-    for (int i = 0; (i < p->n) && (base == NULL); i++) {
-        if ((p->point[i].group == group) && (strcmp(p->point[i].config, "default") == 0) &&
-            !p->point[i].failed)
-            base = &p->point[i];
-    }
+    for (int i = 0; (i < s->p->n) && (base == NULL); i++)
+        if (is_of(s, &s->p->point[i], "default")) base = &s->p->point[i];
     if (base == NULL) return;
-    blocks(p, group, "default", 0, t);
-    title(t, "Throughput", &p->group[group]);
-    rank_tics(p, group, t);
-    ct_text_add(
-        t,
-        "set logscale y 10\nset ylabel 'images/s'\nset key top left reverse Left\nplot "
-        "%.9g*x with lines lw 1.2 dt 2 lc rgb '#888888' title 'ideal, %.4g images/s a rank'",
-        base->images_per_s / base->ranks, base->images_per_s / base->ranks);
-    for (int k = 0; k < CT_KIND_SIMULATED; k++) {
-        if (has_kind(p, group, "default", k))
-            ct_text_add(t,
-                        ", \\\n  $c0k%d using 1:2:3:4 with yerrorbars pt %d ps 1.1 lw 1 lc rgb "
-                        "'%s' notitle",
-                        k, mark[k], kind_colour[k]);
-    }
-    curves(p, group, "default", 0, 2, kind_colour, NULL, t);
-    ct_text_add(t, "\n");
+    each = base->images_per_s / base->ranks;
+    snprintf(name, sizeof(name), "ideal, %.4g images/s a rank", each);
+    s->chart.y = (ct_chart_axis){ .label = "images/s", .log = true };
+    add_ideal(s, name, each * s->tick[0], each * s->tick[s->n_tick - 1]);
+    add_config(s, "default", speed_of, true, NULL, 0);
+    ct_chart_draw(&s->chart, out);
 }
 
-static void efficiency(const ct_points *p, int group, ct_text *t)
+static void efficiency(plot *s, ct_text *out)
 {
     int bound = -1;
 
-    blocks(p, group, "default", 0, t);
-    for (int i = 0; i < p->n; i++) {
-        if ((p->point[i].group == group) && isfinite(p->point[i].bound))
-            bound = (int)p->point[i].kind;
+    for (int i = 0; i < s->p->n; i++) {
+        const ct_point *q = &s->p->point[i];
+
+        if ((q->group == s->group) && isfinite(q->bound)) bound = (int)q->kind;
     }
-    title(t, "Efficiency", &p->group[group]);
-    rank_tics(p, group, t);
-    ct_text_add(
-        t, "set ylabel 'efficiency, %%'\nset yrange [0:108]\nset key bottom left reverse Left\n"
-           "plot 100 with lines lw 1.2 dt 2 lc rgb '#888888' title 'ideal'");
+    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = 108 };
+    add_ideal(s, "ideal", 100, 100);
     if (bound >= 0)
-        ct_text_add(t,
-                    ", \\\n  $c0k%d using 1:6 with lines lw 1.4 dt 4 lc rgb '#CC79A7' title "
-                    "'bound by jitter'",
-                    bound);
-    curves(p, group, "default", 0, 5, kind_colour, NULL, t);
-    ct_text_add(t, "\n");
+        add_points(s, "default", bound, bound_of, false,
+                   &(ct_chart_series){
+                       .name = "bound by jitter", .colour = 4, .stroke = CT_STROKE_DOTTED });
+    add_config(s, "default", efficiency_of, false, NULL, 0);
+    ct_chart_draw(&s->chart, out);
+}
+
+static void ablations(plot *s, ct_text *out)
+{
+    const char *last = NULL;
+    int n = 0;
+
+    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = 108 };
+    add_ideal(s, NULL, 100, 100);
+    for (int i = 0; (i < s->p->n) && (n < MOST_CONFIG); i++) {
+        const ct_point *q = &s->p->point[i];
+
+        if ((q->group != s->group) || ((last != NULL) && (strcmp(last, q->config) == 0))) continue;
+        last = q->config;
+        add_config(s, last, efficiency_of, false, last, n++);
+    }
+    ct_chart_draw(&s->chart, out);
 }
 
 /* Stacked milliseconds of a step, a bar a point. */
-static void parts(const ct_points *p, int group, ct_text *t)
+static void parts(plot *s, ct_text *out)
 {
-    static const char letter[CT_N_KIND][12] = { "measured", "emulated", "simulated", "modelled" };
-    int n = 0;
+    static const char *const part[] = { "compute", "waiting for data", "compression",
+                                        "exposed communication" };
+    const char **name = calloc((size_t)s->p->n, sizeof(*name));
+    char(*text)[48] = calloc((size_t)s->p->n, sizeof(*text));
+    double *value = calloc((size_t)s->p->n * 4, sizeof(*value));
+    ct_bars bars = { .title = s->chart.title,
+                     .subtitle = s->chart.subtitle,
+                     .label = "ms a step",
+                     .n_part = 4,
+                     .bar = name,
+                     .part = part,
+                     .value = value };
 
-    ct_text_add(t, "$d << EOD\n");
-    for (int i = 0; i < p->n; i++) {
-        const ct_point *q = &p->point[i];
+    for (int i = 0; (name != NULL) && (text != NULL) && (value != NULL) && (i < s->p->n); i++) {
+        const ct_point *q = &s->p->point[i];
 
-        if ((q->group != group) || q->failed || (strcmp(q->config, "default") != 0)) continue;
         /* a twin of a simulated point would only stand beside it */
-        if ((q->kind == CT_KIND_MODELLED) && (ct_points_twin(p, q, CT_KIND_SIMULATED) >= 0))
+        if (!is_of(s, q, "default") ||
+            ((q->kind == CT_KIND_MODELLED) && (ct_points_twin(s->p, q, CT_KIND_SIMULATED) >= 0)))
             continue;
-        ct_text_add(t, "\"%d\\n%s\" %.9g %.9g %.9g %.9g\n", q->ranks, letter[q->kind],
-                    q->compute_ms, isfinite(q->wait_ms) ? q->wait_ms : 0,
-                    isfinite(q->compress_ms) ? q->compress_ms : 0,
-                    isfinite(q->exposed_ms) ? q->exposed_ms : 0);
-        n += 1;
+        memcpy(value + 4 * bars.n_bar,
+               (double[4]){ q->compute_ms, q->wait_ms, q->compress_ms, q->exposed_ms },
+               4 * sizeof(*value));
+        snprintf(text[bars.n_bar], sizeof(*text), "%d %s", q->ranks, ct_kind_str(q->kind));
+        name[bars.n_bar] = text[bars.n_bar];
+        bars.n_bar += 1;
     }
-    ct_text_add(t, "EOD\n");
-    title(t, "Where a step goes, by ranks", &p->group[group]);
-    ct_text_add(t,
-                "set style data histogram\nset style histogram rowstacked\nset boxwidth 0.7\n"
-                "set ylabel 'ms a step'\nset yrange [0:*]\nset xtics rotate by %d font ',10'\n"
-                "set grid noxtics\nset key tmargin center horizontal reverse Left\n"
-                "plot $d using 2:xtic(1) title 'compute' lc rgb '#0072B2', \\\n"
-                "  '' using 3 title 'waiting for data' lc rgb '#E69F00', \\\n"
-                "  '' using 4 title 'compression' lc rgb '#009E73', \\\n"
-                "  '' using 5 title 'exposed communication' lc rgb '#D55E00'\n",
-                (n > 10) ? -45 : 0);
-}
-
-static void ablations(const ct_points *p, int group, ct_text *t)
-{
-    const char *config[64];
-    int n = 0;
-
-    for (int i = 0; i < p->n; i++) {
-        const ct_point *q = &p->point[i];
-
-        if ((q->group != group) || ((n > 0) && (strcmp(config[n - 1], q->config) == 0))) continue;
-        if (n < 64) config[n++] = q->config;
-    }
-    for (int c = 0; c < n; c++) blocks(p, group, config[c], c, t);
-    title(t, "Ways to run", &p->group[group]);
-    rank_tics(p, group, t);
-    ct_text_add(
-        t, "set ylabel 'efficiency, %%'\nset yrange [0:108]\nset key tmargin center horizontal "
-           "reverse Left\nplot 100 with lines lw 1.2 dt 2 lc rgb '#888888' notitle");
-    for (int c = 0; c < n; c++) {
-        const char *rgb = colour[c % N_COLOUR], *const same[CT_N_KIND] = { rgb, rgb, rgb, rgb };
-
-        curves(p, group, config[c], c, 5, same, config[c], t);
-    }
-    ct_text_add(t, "\n");
+    if (bars.n_bar > 0) ct_bars_draw(&bars, out);
+    out->failed |= (name == NULL) || (text == NULL) || (value == NULL);
+    free(name);
+    free(text);
+    free(value);
 }
 
 /* ---- collectives: a line an algorithm, for the largest number of ranks of each kind */
 
-static void collectives(const ct_points *p, ct_text *t)
+static void add_algorithm(const ct_points *p, const ct_bench_point *like, const char *name, plot *s)
 {
-    const ct_bench_point *best = NULL;
-    const char *name[16];
-    char text[200];
-    int n = 0;
+    ct_chart_series *to = next_series(s);
+    int first = s->n_point, number = s->chart.n_series - 1;
 
-    for (int i = 0; i < p->n_bench; i++) {
-        if ((best == NULL) || (p->bench[i].ranks > best->ranks)) best = &p->bench[i];
-    }
+    if (to == NULL) return;
     for (int i = 0; i < p->n_bench; i++) {
         const ct_bench_point *b = &p->bench[i];
-        int k = 0;
 
-        if ((b->ranks != best->ranks) || (strcmp(b->machine, best->machine) != 0)) continue;
-        while ((k < n) && (strcmp(name[k], b->algorithm) != 0)) k++;
-        if ((k == n) && (n < 16)) name[n++] = b->algorithm;
+        if ((b->ranks == like->ranks) && (strcmp(b->machine, like->machine) == 0) &&
+            (b->kind == like->kind) && (strcmp(b->algorithm, name) == 0))
+            s->point[s->n_point++] = (ct_chart_point){ .x = b->bytes, .y = b->busbw };
     }
-    for (int k = 0; k < n; k++) {
-        ct_text_add(t, "$a%d << EOD\n", k);
-        for (int i = 0; i < p->n_bench; i++) {
-            const ct_bench_point *b = &p->bench[i];
+    *to = (ct_chart_series){ .name = name,
+                             .colour = (strcmp(name, "mpi") == 0) ? CT_CHART_GREY : number,
+                             .mark = mark[like->kind],
+                             .stroke = CT_STROKE_SOLID,
+                             .point = s->point + first,
+                             .n = s->n_point - first };
+}
 
-            if ((b->ranks == best->ranks) && (strcmp(b->machine, best->machine) == 0) &&
-                (b->kind == best->kind) && (strcmp(b->algorithm, name[k]) == 0))
-                ct_text_add(t, "%.9g %.9g\n", b->bytes, b->busbw);
-        }
-        ct_text_add(t, "EOD\n");
+static void collectives(plot *s, ct_text *out)
+{
+    const ct_points *p = s->p;
+    const ct_bench_point *best = &p->bench[0];
+
+    for (int i = 0; i < p->n_bench; i++)
+        if (p->bench[i].ranks > best->ranks) best = &p->bench[i];
+    for (int i = 0; i < p->n_bench; i++) {
+        const ct_bench_point *b = &p->bench[i];
+        bool known = (b->ranks != best->ranks) || (strcmp(b->machine, best->machine) != 0);
+
+        for (int k = 0; k < s->chart.n_series; k++)
+            known |= (strcmp(s->series[k].name, b->algorithm) == 0);
+        if (!known) add_algorithm(p, best, b->algorithm, s);
     }
-    snprintf(text, sizeof(text), "Allreduce, %d ranks on %s, %s", best->ranks, best->machine,
-             ct_kind_str(best->kind));
-    ct_text_add(t, "set title ");
-    quote(t, text);
-    ct_text_add(
-        t,
-        " font ',13'\nset logscale x 2\nset logscale y 10\nset xtics ('8' 8, '1K' 1024, '4K' 4096, "
-        "'16K' 16384, '64K' 65536, '256K' 262144, '1M' 1048576, '4M' 4194304, '16M' 16777216, "
-        "'64M' 67108864, '256M' 268435456)\nset xlabel 'bytes'\nset ylabel 'bus bandwidth, GB/s'\n"
-        "set key bottom right\nplot ");
-    for (int k = 0; k < n; k++) {
-        ct_text_add(t, "%s$a%d with linespoints pt %d ps 0.9 lw 1.8 lc rgb '%s' title ",
-                    (k > 0) ? ", \\\n  " : "", k, mark[best->kind],
-                    (strcmp(name[k], "mpi") == 0) ? "#888888" : colour[k % N_COLOUR]);
-        quote(t, name[k]);
-    }
-    ct_text_add(t, "\n");
+    ct_text_add(&s->title, "Allreduce, %d ranks on %s, %s", best->ranks, best->machine,
+                ct_kind_str(best->kind));
+    s->chart.title = s->title.text;
+    s->chart.x = (ct_chart_axis){ .label = "bytes", .log = true, .bytes = true };
+    s->chart.y = (ct_chart_axis){ .label = "bus bandwidth, GB/s", .log = true };
+    ct_chart_draw(&s->chart, out);
 }
 
 /* ---- drawing */
@@ -299,86 +283,63 @@ bool ct_report_has_plot(const ct_points *p, int group, const char *name)
     return n > 0;
 }
 
-static ct_status nothing(void *ctx, int i)
+/* plots/NAME.svg of what draw() makes of an empty plot. */
+static ct_status draw_plot(const ct_study *study, const ct_points *p, int group, const char *title,
+                           const char *name, void (*draw)(plot *s, ct_text *out))
 {
-    (void)ctx;
-    (void)i;
-    return CT_OK;
-}
-
-static ct_status draw(const ct_study *study, const char *name, const ct_text *body, bool *drawn)
-{
-    ct_text script = { 0 };
-    char path[800], base[800], log[800];
-    ct_child c = { .limit_s = 60 }, *list[] = { &c };
-    ct_status status;
-
-    ct_study_path(study, path, sizeof(path), "plots/%s.gp", name);
-    ct_study_path(study, base, sizeof(base), "plots/%s", name);
-    ct_study_path(study, log, sizeof(log), "logs/gnuplot.log");
-    ct_text_add(&script,
-                "# gnuplot %s.gp\nset terminal svg size 860,540 font 'sans,12' background 'white'\n"
-                "set output '%s.svg'\n%s%s",
-                name, base, head, (body->text != NULL) ? body->text : "");
-    ct_text_add(&script,
-                "set terminal pngcairo size 1290,810 fontscale 1.5 linewidth 1.5 pointscale 1.5 "
-                "font 'sans,12' background 'white'\nset output "
-                "'%s.png'\nreplot\nunset output\n",
-                base);
-    status = (script.failed || body->failed) ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
-                                             : ct_file_write(path, script.text, script.length);
-    ct_text_destroy(&script);
-    if ((status != CT_OK) || !*drawn) return status;
-    c.log = strdup(log);
-    ct_argv_add(&c.command, "gnuplot");
-    ct_argv_add(&c.command, "%s", path);
-    status = ct_children_run(list, 1, 1, 0, NULL, nothing, NULL);
-    if ((status == CT_OK) && (c.exit_code == 127)) {
-        CT_WARN("no gnuplot: the report has no plots; their scripts lie in %s/plots", study->dir);
-        *drawn = false;
-    } else if ((status == CT_OK) && (c.exit_code != 0)) {
-        status = CT_FAIL(CT_ERR_IO, "gnuplot failed on %s, see %s", path, log);
-    }
-    ct_child_destroy(&c);
-    return status;
-}
-
-static ct_status draw_group(const ct_study *study, const ct_points *p, int group, bool *drawn)
-{
-    static const struct {
-        const char *name;
-        void (*write)(const ct_points *p, int group, ct_text *t);
-    } plot[] = { { "throughput", throughput },
-                 { "efficiency", efficiency },
-                 { "parts", parts },
-                 { "ablations", ablations } };
-
-    for (size_t k = 0; k < sizeof(plot) / sizeof(plot[0]); k++) {
-        ct_text body = { 0 };
-        char name[240];
-        ct_status status;
-
-        if (!ct_report_has_plot(p, group, plot[k].name)) continue;
-        plot[k].write(p, group, &body);
-        snprintf(name, sizeof(name), "%s-%s", plot[k].name, p->group[group].slug);
-        status = draw(study, name, &body, drawn);
-        ct_text_destroy(&body);
-        CT_TRY(status);
-    }
-    return CT_OK;
-}
-
-ct_status ct_report_plots(const ct_study *study, const ct_points *p, bool *drawn_p)
-{
-    ct_text body = { 0 };
+    plot *s = calloc(1, sizeof(*s));
+    ct_text svg = { 0 };
+    char path[800];
     ct_status status = CT_OK;
 
-    *drawn_p = true;
-    for (int g = 0; g < p->n_group; g++) CT_TRY(draw_group(study, p, g, drawn_p));
-    if (p->n_bench > 0) {
-        collectives(p, &body);
-        status = draw(study, "collectives", &body, drawn_p);
-        ct_text_destroy(&body);
+    if (s != NULL) s->point = calloc((size_t)(3 * p->n + p->n_bench) + 4, sizeof(*s->point));
+    if ((s == NULL) || (s->point == NULL)) {
+        free(s);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the plots of %s", study->dir);
     }
+    s->p = p;
+    s->group = group;
+    s->chart = (ct_chart){ .title = title, .series = s->series };
+    if (group >= 0) {
+        find_ranks(s);
+        s->chart.subtitle = p->group[group].title;
+        s->chart.x =
+            (ct_chart_axis){ .label = "ranks", .log = true, .tick = s->tick, .n_tick = s->n_tick };
+    }
+    draw(s, &svg);
+    ct_study_path(study, path, sizeof(path), "plots/%s.svg", name);
+    if (svg.failed || s->title.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
+    if ((status == CT_OK) && (svg.length > 0)) status = ct_file_write(path, svg.text, svg.length);
+    ct_text_destroy(&svg);
+    ct_text_destroy(&s->title);
+    free(s->point);
+    free(s);
     return status;
+}
+
+static ct_status draw_group(const ct_study *study, const ct_points *p, int group)
+{
+    static const struct {
+        const char *name, *title;
+        void (*draw)(plot *s, ct_text *out);
+    } kind[] = { { "throughput", "Throughput", throughput },
+                 { "efficiency", "Efficiency", efficiency },
+                 { "parts", "Where a step goes, by ranks", parts },
+                 { "ablations", "Ways to run", ablations } };
+
+    for (size_t k = 0; k < sizeof(kind) / sizeof(kind[0]); k++) {
+        char name[240];
+
+        if (!ct_report_has_plot(p, group, kind[k].name)) continue;
+        snprintf(name, sizeof(name), "%s-%s", kind[k].name, p->group[group].slug);
+        CT_TRY(draw_plot(study, p, group, kind[k].title, name, kind[k].draw));
+    }
+    return CT_OK;
+}
+
+ct_status ct_report_plots(const ct_study *study, const ct_points *p)
+{
+    for (int g = 0; g < p->n_group; g++) CT_TRY(draw_group(study, p, g));
+    if (p->n_bench == 0) return CT_OK;
+    return draw_plot(study, p, -1, NULL, "collectives", collectives);
 }

@@ -224,7 +224,7 @@ static void ablation_table(const ct_points *p, int group, ct_text *t)
     }
 }
 
-void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t)
+void ct_report_group(const ct_points *p, int group, ct_text *t)
 {
     static const char *const plot[] = { "throughput", "efficiency", "parts", "ablations" };
     const ct_point_group *g = &p->group[group];
@@ -242,7 +242,7 @@ void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t)
             t, "\nJitter bound: E[mean step] / E[slowest of the ranks], from the profile's own "
                "samples: no synchronous step can be more efficient.\n");
     if (ct_report_has_ablations(p, group)) ablation_table(p, group, t);
-    for (size_t k = 0; drawn && (k < sizeof(plot) / sizeof(plot[0])); k++) {
+    for (size_t k = 0; k < sizeof(plot) / sizeof(plot[0]); k++) {
         if (ct_report_has_plot(p, group, plot[k]))
             ct_text_add(t, "\n![%s of %s](plots/%s-%s.svg)\n", plot[k], g->title, plot[k], g->slug);
     }
@@ -374,7 +374,7 @@ static void bench_error(const ct_points *p, ct_kind kind, ct_text *t)
                 ct_kind_str(kind), 50 * (error[n / 2] + error[(n - 1) / 2]), 100 * error[n - 1], n);
 }
 
-void ct_report_bench(const ct_points *p, bool drawn, ct_text *t)
+void ct_report_bench(const ct_points *p, ct_text *t)
 {
     ct_text_add(t, "\n## Collectives\n");
     if (p->n_bench == 0) {
@@ -389,7 +389,7 @@ void ct_report_bench(const ct_points *p, bool drawn, ct_text *t)
         if (bench_starts(p, i)) bench_table(p, i, t);
     }
     for (int k = 0; k < CT_N_KIND; k++) bench_error(p, (ct_kind)k, t);
-    if (drawn) ct_text_add(t, "\n![bus bandwidth by size](plots/collectives.svg)\n");
+    ct_text_add(t, "\n![bus bandwidth by size](plots/collectives.svg)\n");
 }
 
 /* ---- the model against the simulation */

@@ -7,6 +7,7 @@
 #include "cli/time/time_result.h"
 #include "framework/net/engine_plan.h"
 #include "framework/net/team_clock.h"
+#include "framework/report/chart.h"
 #include "runtime/call.h"
 
 /* How evenly the passes are split over the team, as a table; needs its clocks. */
@@ -276,22 +277,21 @@ static void time_result_print_balance(const ct_time_result *r, const ct_time_pas
 /* ---- the roofline: operations a second over operations a byte, both logarithmic, as an SVG
  * picture. A disc is a forward, a square a backward; its area is its share of the time of all. */
 
-/* Colours that differ for everyone (Okabe and Ito). */
-static const char *const colour[] = { "#0072B2", "#D55E00", "#009E73", "#E69F00",
-                                      "#CC79A7", "#56B4E9", "#8C6D1F", "#888888" };
-enum { N_COLOUR = sizeof(colour) / sizeof(colour[0]), MAX_LABEL = 14 };
-enum { WIDTH = 900, HEIGHT = 600, LEFT = 70, RIGHT = 160, TOP = 50, BOTTOM = 60 };
+enum { MAX_LABEL = 14, MAX_TYPE = CT_CHART_COLOURS, MAX_SERIES = 2 * MAX_TYPE + 3 };
 
-typedef struct plot {
+typedef struct roofline {
     const ct_time_result *r;
     ct_time_pass *list; /* those that compute, longest first */
-    int n;
+    int n, n_type, n_tip;
     double total_ms;
-    double x_min, x_max, y_min, y_max; /* powers of ten */
-    const char *type[N_COLOUR];
-    int n_type;
-    ct_text t;
-} plot;
+    const char *type[MAX_TYPE];
+    char **tip;            /* [n]                       */
+    ct_chart_point *point; /* [n] of all series' passes */
+    int n_point;
+    ct_chart_point roof[3];
+    ct_chart_series series[MAX_SERIES];
+    int n_series;
+} roofline;
 
 static double x_of(const ct_time_pass *p)
 {
@@ -303,17 +303,6 @@ static double y_of(const ct_time_pass *p)
     return p->flop / p->ms * 1e-6;
 }
 
-static double at_x(const plot *s, double v)
-{
-    return LEFT + (WIDTH - LEFT - RIGHT) * (log10(v) - s->x_min) / (s->x_max - s->x_min);
-}
-
-static double at_y(const plot *s, double v)
-{
-    return HEIGHT - BOTTOM -
-           (HEIGHT - TOP - BOTTOM) * (log10(v) - s->y_min) / (s->y_max - s->y_min);
-}
-
 static int longest_first(const void *a, const void *b)
 {
     const ct_time_pass *x = a, *y = b;
@@ -321,7 +310,21 @@ static int longest_first(const void *a, const void *b)
     return (x->ms < y->ms) - (x->ms > y->ms);
 }
 
-static void choose(plot *s)
+static const ct_layer_ops *ops_of(const roofline *s, int i)
+{
+    return s->r->net->layer[s->list[i].layer]->ops;
+}
+
+/* The number of a type among those that have a colour; MAX_TYPE: it has none. */
+static int type_of(const roofline *s, const char *type)
+{
+    int k = 0;
+
+    while ((k < s->n_type) && (strcmp(s->type[k], type) != 0)) k++;
+    return (k < s->n_type) ? k : MAX_TYPE;
+}
+
+static void choose(roofline *s)
 {
     int n = 0;
 
@@ -332,168 +335,127 @@ static void choose(plot *s)
     }
     s->n = n;
     qsort(s->list, (size_t)n, sizeof(*s->list), longest_first);
+    for (int i = 0; i < n; i++) {
+        const char *type = ops_of(s, i)->type;
+
+        if ((type_of(s, type) == MAX_TYPE) && (s->n_type < MAX_TYPE)) s->type[s->n_type++] = type;
+    }
 }
 
-static void find_range(plot *s)
+/* From the left end of what is drawn up the memory's slope to the knee, and level to the right. */
+static void add_roof(roofline *s)
 {
     const ct_machine_limit *m = &s->r->limit;
-    double knee = m->flop / m->memory, lo_x = knee, hi_x = 2 * knee, lo_y = m->flop * 1e-9;
+    double knee = m->flop / m->memory, left = knee / 2, right = 2 * knee, lowest = m->flop;
 
     for (int i = 0; i < s->n; i++) {
-        lo_x = fmin(lo_x, x_of(&s->list[i]));
-        hi_x = fmax(hi_x, x_of(&s->list[i]));
-        lo_y = fmin(lo_y, y_of(&s->list[i]));
+        left = fmin(left, x_of(&s->list[i]));
+        right = fmax(right, x_of(&s->list[i]));
+        lowest = fmin(lowest, 1e9 * y_of(&s->list[i]));
     }
-    s->x_min = floor(log10(lo_x));
-    s->x_max = ceil(log10(hi_x));
-    s->y_min = floor(log10(lo_y));
-    s->y_max = log10(m->flop * 1e-9 * 1.6);
+    left = fmax(left, lowest / m->memory);
+    s->roof[0] = (ct_chart_point){ .x = left, .y = left * m->memory * 1e-9 };
+    s->roof[1] = (ct_chart_point){ .x = knee, .y = m->flop * 1e-9 };
+    s->roof[2] = (ct_chart_point){ .x = right, .y = m->flop * 1e-9 };
+    s->series[s->n_series++] = (ct_chart_series){
+        .colour = CT_CHART_INK, .stroke = CT_STROKE_SOLID, .point = s->roof, .n = 3
+    };
 }
 
-static const char *colour_of(plot *s, const char *type)
+static ct_status add_pass(roofline *s, int i)
 {
-    int k = 0;
+    const ct_time_pass *p = &s->list[i];
+    const char *name = s->r->net->layer[p->layer]->name;
+    char **tip = &s->tip[s->n_tip];
 
-    while ((k < s->n_type) && (strcmp(s->type[k], type) != 0)) k++;
-    if ((k == s->n_type) && (k < N_COLOUR - 1)) s->type[s->n_type++] = type;
-    return colour[(k < N_COLOUR - 1) ? k : N_COLOUR - 1];
+    if (asprintf(tip, "%s %s: %.3f ms, %.1f GFLOP/s, %.1f GB/s %s", name,
+                 p->forward ? "forward" : "backward", p->ms, y_of(p), p->bytes / p->ms * 1e-6,
+                 p->engine) < 0) {
+        *tip = NULL;
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the roofline");
+    }
+    s->n_tip += 1;
+    s->point[s->n_point++] =
+        (ct_chart_point){ .x = x_of(p),
+                          .y = y_of(p),
+                          .radius = fmax(2.0, 40.0 * sqrt(p->ms / s->total_ms)),
+                          .label = (i < MAX_LABEL) ? name : NULL,
+                          .tip = *tip };
+    return CT_OK;
 }
 
-/* Text of a prototxt is anybody's. */
-static void add_escaped(ct_text *t, const char *s)
+/* The passes of one type and direction: a series. */
+static ct_status add_series(roofline *s, int type, bool forward)
 {
-    for (; *s != '\0'; s++) {
-        if ((*s == '<') || (*s == '>') || (*s == '&')) {
-            ct_text_add(t, "&#%d;", *s);
-        } else if ((unsigned char)*s >= ' ') {
-            ct_text_add_bytes(t, s, 1);
-        }
-    }
+    ct_chart_series *to = &s->series[s->n_series];
+    int first = s->n_point;
+
+    for (int i = 0; i < s->n; i++)
+        if ((s->list[i].forward == forward) && (type_of(s, ops_of(s, i)->type) == type))
+            CT_TRY(add_pass(s, i));
+    if (s->n_point == first) return CT_OK;
+    *to = (ct_chart_series){ .name = (type < MAX_TYPE) ? s->type[type] : "others",
+                             .colour = (type < MAX_TYPE) ? type : CT_CHART_GREY,
+                             .mark = forward ? CT_MARK_DISC : CT_MARK_SQUARE,
+                             .point = s->point + first,
+                             .n = s->n_point - first };
+    s->n_series += 1;
+    return CT_OK;
 }
 
-static void grid(plot *s)
-{
-    for (int e = (int)s->x_min; e <= (int)s->x_max; e++) {
-        double x = at_x(s, pow(10, e));
-
-        ct_text_add(&s->t,
-                    "<path d='M%.1f %d V%d' stroke='#d8d8d8'/><text x='%.1f' y='%d' "
-                    "text-anchor='middle'>%g</text>\n",
-                    x, TOP, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 20, pow(10, e));
-    }
-    for (int e = (int)s->y_min; e <= (int)floor(s->y_max); e++) {
-        double y = at_y(s, pow(10, e));
-
-        ct_text_add(&s->t,
-                    "<path d='M%d %.1f H%d' stroke='#d8d8d8'/><text x='%d' y='%.1f' "
-                    "text-anchor='end'>%g</text>\n",
-                    LEFT, y, WIDTH - RIGHT, LEFT - 8, y + 4, pow(10, e));
-    }
-    ct_text_add(
-        &s->t,
-        "<text x='%d' y='%d' text-anchor='middle'>operations a byte that must move</text>"
-        "<text transform='translate(20 %d) rotate(-90)' text-anchor='middle'>GFLOP/s</text>\n",
-        (WIDTH - RIGHT + LEFT) / 2, HEIGHT - 18, (HEIGHT - BOTTOM + TOP) / 2);
-}
-
-static void roof(plot *s)
+static ct_status write_roofline(const roofline *s, const char *file)
 {
     const ct_machine_limit *m = &s->r->limit;
-    double knee = m->flop / m->memory, x0 = pow(10, s->x_min), y0 = x0 * m->memory * 1e-9;
+    ct_text title = { 0 }, under = { 0 }, t = { 0 };
+    ct_chart chart = { .x = { .label = "operations a byte that must move", .log = true },
+                       .y = { .label = "GFLOP/s", .log = true },
+                       .series = s->series,
+                       .n_series = s->n_series };
+    ct_status status = CT_OK;
 
-    if (y0 < pow(10, s->y_min)) {
-        y0 = pow(10, s->y_min);
-        x0 = y0 / (m->memory * 1e-9);
-    }
-    ct_text_add(&s->t,
-                "<path d='M%.1f %.1f L%.1f %.1f H%d' fill='none' stroke='#000000' "
-                "stroke-width='1.6'/>\n",
-                at_x(s, x0), at_y(s, y0), at_x(s, knee), at_y(s, m->flop * 1e-9), WIDTH - RIGHT);
-    ct_text_add(&s->t,
-                "<text x='%d' y='%.1f' text-anchor='end'>%.0f GFLOP/s, %d thread%s, %s; memory "
-                "%.1f GB/s</text>\n",
-                WIDTH - RIGHT, at_y(s, m->flop * 1e-9) - 6, m->flop * 1e-9, m->n_thread,
-                (m->n_thread > 1) ? "s" : "", m->simd, m->memory * 1e-9);
-}
-
-static void marks(plot *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        const ct_time_pass *p = &s->list[i];
-        const ct_layer *l = s->r->net->layer[p->layer];
-        double x = at_x(s, x_of(p)), y = at_y(s, y_of(p));
-        double radius = fmax(2.0, 40.0 * sqrt(p->ms / s->total_ms));
-        const char *rgb = colour_of(s, l->ops->type);
-
-        if (p->forward) {
-            ct_text_add(&s->t, "<circle cx='%.1f' cy='%.1f' r='%.1f'", x, y, radius);
-        } else {
-            double side = radius * 1.7725; /* sqrt(pi): the same area */
-
-            ct_text_add(&s->t, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f'", x - side / 2,
-                        y - side / 2, side, side);
-        }
-        ct_text_add(&s->t, " fill='%s' fill-opacity='0.55' stroke='%s'><title>", rgb, rgb);
-        add_escaped(&s->t, l->name);
-        ct_text_add(&s->t, " %s: %.3f ms, %.1f GFLOP/s, %.1f GB/s %s</title></%s>\n",
-                    p->forward ? "forward" : "backward", p->ms, y_of(p), p->bytes / p->ms * 1e-6,
-                    p->engine, p->forward ? "circle" : "rect");
-    }
-    for (int i = 0; (i < s->n) && (i < MAX_LABEL); i++) {
-        const ct_time_pass *p = &s->list[i];
-
-        ct_text_add(&s->t, "<text x='%.1f' y='%.1f' font-size='10'>", at_x(s, x_of(p)) + 5,
-                    at_y(s, y_of(p)) + 4);
-        add_escaped(&s->t, s->r->net->layer[p->layer]->name);
-        ct_text_add(&s->t, "%s</text>\n", p->forward ? "" : " b");
-    }
-}
-
-static void key(plot *s)
-{
-    int x = WIDTH - RIGHT + 16, y = TOP + 8;
-
-    for (int k = 0; k < s->n_type; k++, y += 20)
-        ct_text_add(&s->t,
-                    "<rect x='%d' y='%d' width='11' height='11' fill='%s'/><text x='%d' "
-                    "y='%d'>%s</text>\n",
-                    x, y, colour[k], x + 18, y + 10, s->type[k]);
-    ct_text_add(&s->t,
-                "<circle cx='%d' cy='%d' r='5' fill='none' stroke='#000000'/><text x='%d' "
-                "y='%d'>forward</text>\n",
-                x + 5, y + 14, x + 18, y + 18);
-    ct_text_add(&s->t,
-                "<rect x='%d' y='%d' width='10' height='10' fill='none' stroke='#000000'/><text "
-                "x='%d' y='%d'>backward (b)</text>\n",
-                x, y + 29, x + 18, y + 38);
-    ct_text_add(&s->t, "<text x='%d' y='%d'>area: time</text>\n", x, y + 60);
+    ct_text_add(&title, "Roofline: %s, batch %lld, %.1f images/s", s->r->net->name,
+                (long long)s->r->net->batch_local, ct_time_result_images_per_s(s->r));
+    ct_text_add(&under,
+                "%.0f GFLOP/s, %d thread%s, %s; memory %.1f GB/s; discs: forward, squares: "
+                "backward; area: time",
+                m->flop * 1e-9, m->n_thread, (m->n_thread > 1) ? "s" : "", m->simd,
+                m->memory * 1e-9);
+    chart.title = title.text;
+    chart.subtitle = under.text;
+    ct_chart_draw(&chart, &t);
+    if (title.failed || under.failed || t.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
+    if (status == CT_OK) status = ct_file_write(file, t.text, t.length);
+    ct_text_destroy(&title);
+    ct_text_destroy(&under);
+    ct_text_destroy(&t);
+    return status;
 }
 
 ct_status ct_time_result_plot(const ct_time_result *r, const char *file)
 {
-    plot s = { .r = r, .list = calloc(2 * (size_t)r->net->n_layer + 1, sizeof(ct_time_pass)) };
-    ct_status status;
+    size_t most = 2 * (size_t)r->net->n_layer + 1;
+    roofline s = { .r = r,
+                   .list = calloc(most, sizeof(ct_time_pass)),
+                   .tip = calloc(most, sizeof(char *)),
+                   .point = calloc(most, sizeof(ct_chart_point)) };
+    ct_status status = CT_OK;
 
-    if (s.list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
-    ct_time_result_passes(r, s.list, &s.n);
-    choose(&s);
-    find_range(&s);
-    ct_text_add(&s.t,
-                "<svg xmlns='http://www.w3.org/2000/svg' width='%d' height='%d' "
-                "font-family='sans-serif' font-size='12'>\n<rect width='100%%' height='100%%' "
-                "fill='white'/>\n<text x='%d' y='24' font-size='15'>Roofline: ",
-                WIDTH, HEIGHT, LEFT);
-    add_escaped(&s.t, r->net->name);
-    ct_text_add(&s.t, ", batch %lld, %.1f images/s</text>\n", (long long)r->net->batch_local,
-                ct_time_result_images_per_s(r));
-    grid(&s);
-    roof(&s);
-    marks(&s);
-    key(&s);
-    ct_text_add(&s.t, "</svg>\n");
-    status = s.t.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
-                        : ct_file_write(file, s.t.text, s.t.length);
-    ct_text_destroy(&s.t);
+    if ((s.list == NULL) || (s.tip == NULL) || (s.point == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
+    } else {
+        ct_time_result_passes(r, s.list, &s.n);
+        choose(&s);
+        add_roof(&s);
+        for (int type = 0; (status == CT_OK) && (type <= MAX_TYPE); type++) {
+            status = add_series(&s, type, true);
+            if (status == CT_OK) status = add_series(&s, type, false);
+        }
+        if (status == CT_OK) status = write_roofline(&s, file);
+    }
+    for (int i = 0; i < s.n_tip; i++) free(s.tip[i]);
+    free(s.tip);
+    free(s.point);
     free(s.list);
     return status;
 }
