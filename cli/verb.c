@@ -132,7 +132,8 @@ const ct_option ct_option_table[] = {
       "keep the run in this new folder: configuration, log, metrics, snapshots; --snapshot=auto "
       "goes on with one that is there" },
     { "run", CT_OPTION_TEXT, "test predict", "DIR",
-      "the folder of a training: its net and its newest weights, where --model and --weights name "
+      "the folder of a training: its net and its best weights, or newest, where --model and "
+      "--weights name "
       "no others" },
     { "report", CT_OPTION_TEXT, "test", "FILE",
       "of a net of classes, over the whole test set, as JSON: confusion, precision and recall of "

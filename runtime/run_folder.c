@@ -221,7 +221,8 @@ void ct_run_folder_close(ct_run_folder *f, bool begun)
 
 /* ---- a run that is used */
 
-/* The newest weights of the folder, malloc'ed. On rank 0. */
+/* The best weights of the folder, or, where the run kept none as such, the newest; malloc'ed. On
+ * rank 0. */
 static ct_status find_weights(const char *folder, const char *net, char **file_p)
 {
     ct_text prefix = { 0 };
@@ -235,7 +236,9 @@ static ct_status find_weights(const char *folder, const char *net, char **file_p
         status =
             CT_FAIL(CT_ERR_IO, "--run=%s: %s: %s; expected the folder of a training with --run",
                     folder, path, strerror(errno));
-    if (status == CT_OK) status = ct_snapshot_newest_weights(prefix.text, file_p);
+    if (status == CT_OK) status = ct_snapshot_best_weights(prefix.text, file_p);
+    if ((status == CT_OK) && (*file_p == NULL))
+        status = ct_snapshot_newest_weights(prefix.text, file_p);
     if ((status == CT_OK) && (*file_p == NULL))
         status =
             CT_FAIL(CT_ERR_IO, "--run=%s: no complete snapshot in %s/snapshots", folder, folder);

@@ -38,9 +38,10 @@ ct_status ct_run_folder_describe(ct_call *call, ct_run_folder *f, const ct_confi
 /** begun: the first step was reached; otherwise a folder that this run made is removed. */
 void ct_run_folder_close(ct_run_folder *f, bool begun);
 
-/** For verbs that use a run: gives --weights the newest weights of the folder of --run, the average
- *  where there is one, and --model the file `net` there, where the command line names others that
- *  counts. Nothing where --run was not given. Collective. CT_ERR_IO, logged: no run, no snapshot.
+/** For verbs that use a run: gives --weights the best weights of the folder of --run, or the newest
+ *  where the run kept none as such, the average where there is one, and --model the file `net`
+ * there, where the command line names others that counts. Nothing where --run was not given.
+ * Collective. CT_ERR_IO, logged: no run, no snapshot.
  */
 ct_status ct_run_folder_take(ct_call *call, const char *net);
 

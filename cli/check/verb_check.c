@@ -418,7 +418,7 @@ static ct_status check_phases(checked *k, const char *phase)
 
     if (!k->config.is_model) {
         /* Solvers that a script runs have none: nets and memory can be checked all the same. */
-        if (!s->has_max_iter) {
+        if (!s->has_max_iter && !(s->max_epoch > 0.0f)) {
             CT_WARN("max_iter is not set: training needs it, or --iterations=N");
             s->has_max_iter = true;
         }

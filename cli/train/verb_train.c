@@ -137,6 +137,7 @@ static ct_status report_done(training *t, ct_status how, double seconds)
                 "\"",
                 ct_solver_iteration(t->core.solver), (how == CT_STOPPED) ? "stopped" : "finished",
                 seconds, checksum);
+    ct_solver_best_json(t->core.solver, &fields);
     if (broken > 0) ct_text_add(&fields, ",\"broken_samples\":%" PRId64, broken);
     if ((t->core.parallel != NULL) || (t->config.solver->memory != NULL)) {
         ct_text_add(&fields, ",");

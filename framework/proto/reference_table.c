@@ -47,6 +47,13 @@ const ct_meaning ct_meaning_table[] = {
     { "BatchNormParameter.use_global_stats", "Use the running statistics; unset: in TEST." },
     { "BatchSampler.*", "Refused: layers of type AnnotatedData are not there. Give images and rows "
                         "of true boxes as two tops of HDF5Data." },
+    { "BestParameter.direction",
+      "`LOWER` or `HIGHER` is better; AUTO: a loss falls, an accuracy rises, of other outputs it "
+      "must be said." },
+    { "BestParameter.keep",
+      "Snapshots of the best tests that stay, whatever `snapshot_keep` says; 0: none is written." },
+    { "BestParameter.metric", "The output of the test net that is to get better." },
+    { "BestParameter.test_net", "Which test net, from 0 on." },
     { "BiasParameter.axis", "First axis of the bottom that the bias spans." },
     { "BiasParameter.filler", "Initial values." },
     { "BiasParameter.num_axes", "Number of axes it spans; -1: to the last." },
@@ -737,6 +744,8 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: tokens of a step, on all ranks: `iter_size` is what makes so many of the net's "
       "batches. `clip_gradients` then limits the norm of the mean over those. 0: `iter_size` "
       "says." },
+    { "SolverParameter.best",
+      "Cortado: keep the snapshots whose tests were best, and what `patience` counts." },
     { "SolverParameter.checksum_interval",
       "Cortado: iterations between checks that all ranks hold the same weights; 0: never." },
     { "SolverParameter.clip_gradients",
@@ -776,6 +785,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.lr_policy",
       "How the rate changes: `fixed`, `step`, `exp`, `inv`, `multistep`, `poly`, `sigmoid`, "
       "`cosine`, `multifixed`, `plateau`." },
+    { "SolverParameter.max_epoch",
+      "Cortado: passes over the training data; `max_iter` is what that takes, or what it says, "
+      "where that is less. 0: `max_iter` says." },
     { "SolverParameter.max_hours", "Cortado: stop with a snapshot after this time; 0: no limit." },
     { "SolverParameter.max_iter", "Iterations to train." },
     { "SolverParameter.memory",
@@ -790,6 +802,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.node_reader",
       "Cortado: one rank of each node reads LMDB and HDF5 sets for all ranks of the node; the "
       "samples are the same either way." },
+    { "SolverParameter.patience",
+      "Cortado: the run ends after so many tests in a row without a new best of `best`; 0: it goes "
+      "on to `max_iter`." },
     { "SolverParameter.plateau_winsize",
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
@@ -820,6 +835,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.snapshot_format", "`BINARYPROTO`, where it is given: weights in Caffe's "
                                          "binary form, and a solver state for Caffe too." },
     { "SolverParameter.snapshot_keep", "Cortado: number of whole snapshots kept; 0: all." },
+    { "SolverParameter.snapshot_minutes",
+      "Cortado: write a snapshot when the last one is so old, beside those of `snapshot`; 0: "
+      "never." },
     { "SolverParameter.snapshot_prefix",
       "Path that the names of snapshots begin with; unset: the solver file without its ending." },
     { "SolverParameter.solver_mode", "Where to compute." },

@@ -350,6 +350,25 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_
     return write_line(r, &line);
 }
 
+ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, double value,
+                         int rank)
+{
+    ct_text line = { 0 };
+
+    if ((r == NULL) || !r->speaks) return CT_OK;
+    if (rank == 1)
+        CT_INFO("Iteration %" PRId64 ", best %s so far: %g", iteration, metric, value);
+    else
+        CT_INFO("Iteration %" PRId64 ", %s %g is number %d of the best so far", iteration, metric,
+                value, rank);
+    if (r->metrics == NULL) return CT_OK;
+    ct_text_add(&line, "{\"event\":\"best\",\"iter\":%" PRId64 ",\"metric\":", iteration);
+    ct_text_add_json(&line, metric);
+    add_field(&line, "value", value);
+    ct_text_add(&line, ",\"rank\":%d}", rank);
+    return write_line(r, &line);
+}
+
 void ct_report_broken(ct_report *r, const char *in, int64_t samples)
 {
     if ((r == NULL) || !r->speaks || (samples == 0)) return;

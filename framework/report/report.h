@@ -70,6 +70,10 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
 ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
                          const ct_net *net, const double *output, const ct_text_size *text);
+/** {"event":"best","iter":…,"metric":…,"value":…,"rank":…}, and a line in the log: this test is the
+ *  rank-th best so far, from 1 on. */
+ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, double value,
+                         int rank);
 /** A warning with how many broken samples others stood in for, where there were any. `in`:
  * "training", "testing". */
 void ct_report_broken(ct_report *r, const char *in, int64_t samples);

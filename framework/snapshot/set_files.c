@@ -281,8 +281,27 @@ static void prune_file(void *ctx, int64_t iteration, const char *suffix, const c
         remove_beside(c->prefix, name);
 }
 
-void ct_set_prune(const char *prefix, int64_t newest, int keep, int n_rank_file)
+void ct_set_remove(const char *prefix, int64_t iteration)
 {
+    prune_ctx c = { .prefix = prefix, .iteration = iteration, .weights = true };
+    /* without its solverstate a set does not count, so that one goes first */
+    char *state = ct_set_path(prefix, iteration, CT_SET_STATE);
+
+    if (state != NULL) remove_beside(prefix, ct_path_base(state));
+    free(state);
+    each_file(prefix, prune_file, &c);
+}
+
+static bool is_spared(const ct_snapshot_state *state, int64_t iteration)
+{
+    for (int i = 0; (i < state->best.n) && (i < state->keep_best); i++)
+        if (state->best.set[i].iteration == iteration) return true;
+    return false;
+}
+
+void ct_set_prune(const char *prefix, const ct_snapshot_state *state, int keep, int n_rank_file)
+{
+    int64_t newest = state->iteration;
     prune_ctx c = { .prefix = prefix, .iteration = newest, .first_rank = n_rank_file };
     ct_set_entry *list = NULL;
     int n = 0, kept = 1;
@@ -290,15 +309,8 @@ void ct_set_prune(const char *prefix, int64_t newest, int keep, int n_rank_file)
     each_file(prefix, prune_file, &c);
     if ((keep <= 0) || (ct_set_list(prefix, &list, &n) != CT_OK)) return;
     for (int i = 0; i < n; i++) {
-        char *state;
-
         if (!list[i].committed || (list[i].iteration >= newest) || (++kept <= keep)) continue;
-        /* without its solverstate a set does not count, so that one goes first */
-        state = ct_set_path(prefix, list[i].iteration, CT_SET_STATE);
-        if (state != NULL) remove_beside(prefix, ct_path_base(state));
-        free(state);
-        c = (prune_ctx){ .prefix = prefix, .iteration = list[i].iteration, .weights = true };
-        each_file(prefix, prune_file, &c);
+        if (!is_spared(state, list[i].iteration)) ct_set_remove(prefix, list[i].iteration);
     }
     free(list);
 }

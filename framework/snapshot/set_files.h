@@ -9,6 +9,8 @@
 
 #include "framework/base/status.h"
 
+struct ct_snapshot_state;
+
 #define CT_SET_WEIGHTS        "caffemodel.h5"
 #define CT_SET_AVERAGE        "average.caffemodel.h5"
 #define CT_SET_BINARY         "caffemodel" /* this and the next two with snapshot_format BINARYPROTO */
@@ -36,9 +38,16 @@ typedef struct ct_set_entry {
 ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p);
 /** Removes the temporary files that killed runs left. */
 void ct_set_clean(const char *prefix);
-/** Removes committed sets of iterations below `newest` so that `keep` remain with that one, and
- *  rank files of `newest` from n_rank on. keep <= 0: all stay. */
-void ct_set_prune(const char *prefix, int64_t newest, int keep, int n_rank_file);
+/** The weights of a set, their average where it has one; *file_p is malloc'ed, or NULL where the
+ * set is damaged or not there, which is said. */
+ct_status ct_set_weights(const char *prefix, int64_t iteration, char **file_p);
+/** Removes the set of an iteration, whole. */
+void ct_set_remove(const char *prefix, int64_t iteration);
+/** Of the set that state is of, the newest: removes committed sets of earlier iterations so that
+ *  `keep` remain with that one and the best that it spares, and rank files of its own from n_rank
+ *  on. keep <= 0: all stay. */
+void ct_set_prune(const char *prefix, const struct ct_snapshot_state *state, int keep,
+                  int n_rank_file);
 /** Renames temp to path and syncs the directory. CT_ERR_IO. */
 ct_status ct_file_commit(const char *temp, const char *path);
 

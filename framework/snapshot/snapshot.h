@@ -2,6 +2,7 @@
  *
  *   PREFIX_iter_N.caffemodel.h5    weights in Caffe's HDF5 layout: /data/LAYER/INDEX
  *   PREFIX_iter_N.average.caffemodel.h5  likewise, their average over the run, where there is one
+ *   PREFIX.best                    with `best`: which sets they are
  *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state
  *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, what layers carry
  *                                  from batch to batch, by column, engines, provenance, the names,
@@ -40,6 +41,23 @@
 /** As in Intel's solver states. */
 #define CT_NO_LEAST_LOSS 1e38
 
+/** What a run has seen of the metric of `best`. */
+enum { CT_MAX_BEST = 64 };
+
+typedef struct ct_best_set {
+    int64_t iteration;
+    double value;
+    bool own; /* its snapshot was written for it alone */
+} ct_best_set;
+
+typedef struct ct_best {
+    char metric[128]; /* "": no test was seen */
+    int n;            /* the best first; behind those that stay the one that fell out last */
+    ct_best_set set[CT_MAX_BEST + 1];
+    int64_t tested; /* iteration of the last test */
+    int64_t waited; /* tests since the best one   */
+} ct_best;
+
 typedef struct ct_snapshot_state { /* what a set holds besides weights */
     /* of a net that the ranks of the job run together; NULL: each has all of it, and the ranks are
      * those of ct_exchange.data */
@@ -64,6 +82,8 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int64_t last_event;      /* likewise                                               */
     double loss_scale;       /* of precision FP16; 0: none                             */
     int64_t good_steps;      /* likewise: since it last changed                        */
+    ct_best best;            /* of `best`, so far                                      */
+    int keep_best;           /* so many of its first sets are never pruned             */
     bool foreign;           /* read from a solver state of Caffe: seed, batch, losses are unknown */
     const char *provenance; /* JSON; NULL: none                                       */
     const char *plan;       /* rows of engines, framework/net/engine_plan.h; NULL: none */
@@ -140,6 +160,18 @@ ct_status ct_snapshot_verify(const char *file, char **why_p);
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
 /** The weights of that set, their average where it has one. */
 ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p);
+
+/* ---- the best sets of a run, listed in PREFIX.best: a line "METRIC DIRECTION", then a line
+ * "ITERATION VALUE" for each, the best first. Rank 0 calls these. */
+
+/** Writes the list of state's best sets; where it has none, an earlier list goes. Of state the
+ * best, keep_best and iteration are read, that of the newest set. What was written for the list
+ * alone and fell out of it is removed; keep > 0: by what ct_snapshot_write() removes. CT_ERR_IO. */
+ct_status ct_snapshot_list_best(const char *prefix, const ct_snapshot_state *state, bool higher,
+                                int keep);
+/** The weights of the best set in the list that is whole, as ct_snapshot_newest_weights(); NULL:
+ *  there is no list, or none is whole. CT_ERR_DATA: the list cannot be read. */
+ct_status ct_snapshot_best_weights(const char *prefix, char **file_p);
 /** The solver state of the latest iteration that prefix has, whatever it holds, or, where no set is
  *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
  * is malloc'ed, or NULL where there is none. Rank 0 calls it. CT_ERR_NOMEM. */

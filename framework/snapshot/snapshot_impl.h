@@ -15,6 +15,7 @@
 
 #define CT_STATE_TITLE "cortado solverstate"
 #define CT_STATE_PLAN  "/plan"
+#define CT_STATE_BEST  "/best"
 
 /* what a solver state may say; max_iter of a solver has 32 bits */
 #define CT_MAX_ITERATION INT32_MAX

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -169,32 +170,54 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
     return CT_OK;
 }
 
-ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p)
+/* Beside the solver state of a set. */
+static ct_status weights_beside(const char *state, char **file_p)
 {
     static const char *const suffix[] = { CT_SET_AVERAGE, CT_SET_AVERAGE_BINARY, CT_SET_WEIGHTS,
                                           CT_SET_BINARY };
-    char *state = NULL;
-    size_t stem;
+    size_t stem = strlen(state) - strlen(CT_SET_STATE);
 
     *file_p = NULL;
-    CT_TRY(ct_snapshot_newest(prefix, &state));
-    if (state == NULL) return CT_OK;
-    stem = strlen(state) - strlen(CT_SET_STATE);
     for (int i = 0; (i < 4) && (*file_p == NULL); i++) {
         ct_text t = { 0 };
 
         ct_text_add(&t, "%.*s%s", (int)stem, state, suffix[i]);
-        if (t.failed) {
-            free(state);
-            return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-        }
+        if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
         if (access(t.text, R_OK) == 0)
             *file_p = t.text;
         else
             ct_text_destroy(&t);
     }
-    free(state);
     return CT_OK;
+}
+
+ct_status ct_snapshot_newest_weights(const char *prefix, char **file_p)
+{
+    char *state = NULL;
+    ct_status status;
+
+    *file_p = NULL;
+    CT_TRY(ct_snapshot_newest(prefix, &state));
+    if (state == NULL) return CT_OK;
+    status = weights_beside(state, file_p);
+    free(state);
+    return status;
+}
+
+ct_status ct_set_weights(const char *prefix, int64_t iteration, char **file_p)
+{
+    char *state = ct_set_path(prefix, iteration, CT_SET_STATE), *why = NULL;
+    ct_status status = CT_OK;
+
+    *file_p = NULL;
+    if (state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    if (ct_snapshot_verify(state, &why) == CT_OK)
+        status = weights_beside(state, file_p);
+    else
+        CT_WARN("snapshot skipped: %s", (why != NULL) ? why : state);
+    free(why);
+    free(state);
+    return status;
 }
 
 /* ---- reading */
@@ -319,6 +342,38 @@ static ct_status get_real(ct_h5_reader *r, const char *file, const char *path, b
     return CT_OK;
 }
 
+/* A set of the list of the best, from three numbers. */
+static bool take_best_set(const double *v, ct_best_set *set)
+{
+    if (!(v[0] >= 0.0) || !(v[0] <= (double)CT_MAX_ITERATION) || (floor(v[0]) != v[0]))
+        return false;
+    *set = (ct_best_set){ .iteration = (int64_t)v[0], .value = v[1], .own = (v[2] != 0.0) };
+    return isfinite(v[1]);
+}
+
+static ct_status get_best(ct_h5_reader *r, const char *file, ct_best *b)
+{
+    double v[3 * (CT_MAX_BEST + 1)];
+    char *metric = NULL;
+    int64_t n = 0;
+
+    *b = (ct_best){ .tested = -1 };
+    if (!ct_h5_has(r, CT_STATE_BEST "/metric")) return CT_OK;
+    CT_TRY(ct_h5_get_text(r, CT_STATE_BEST "/metric", &metric));
+    snprintf(b->metric, sizeof(b->metric), "%s", metric);
+    free(metric);
+    CT_TRY(ct_h5_get_doubles(r, CT_STATE_BEST "/sets", 3 * (CT_MAX_BEST + 1), v, &n));
+    CT_TRY(ct_h5_get_count(r, CT_STATE_BEST "/tested", 0, CT_MAX_ITERATION, &b->tested));
+    CT_TRY(ct_h5_get_count(r, CT_STATE_BEST "/waited", 0, CT_MAX_ITERATION, &b->waited));
+    for (b->n = 0; 3 * b->n + 3 <= n; b->n++)
+        if (!take_best_set(v + 3 * b->n, &b->set[b->n])) break;
+    if (3 * b->n == n) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA,
+                   "%s: " CT_STATE_BEST "/sets has %" PRId64
+                   " numbers, of which those of set %d are no iteration, value and mark",
+                   file, n, b->n);
+}
+
 static ct_status get_optional(ct_h5_reader *r, const char *file, ct_snapshot_state *state)
 {
     state->least_loss = CT_NO_LEAST_LOSS;
@@ -331,7 +386,7 @@ static ct_status get_optional(ct_h5_reader *r, const char *file, ct_snapshot_sta
         CT_TRY(get_real(r, file, "/loss_scale", true, &state->loss_scale));
         CT_TRY(ct_h5_get_count(r, "/good_steps", 0, CT_MAX_ITERATION, &state->good_steps));
     }
-    return CT_OK;
+    return get_best(r, file, &state->best);
 }
 
 static ct_status get_scalars(ct_h5_reader *r, const char *file, ct_snapshot_state *state)

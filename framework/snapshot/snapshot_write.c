@@ -233,6 +233,23 @@ static ct_status put_parts(const ct_set_writer *s, ct_h5_writer *w)
     return status;
 }
 
+/* What tests have shown so far, of those that rank. */
+static ct_status put_best(const ct_best *b, ct_h5_writer *w)
+{
+    double v[3 * (CT_MAX_BEST + 1)];
+
+    if (b->metric[0] == '\0') return CT_OK;
+    for (int i = 0; i < b->n; i++) {
+        v[3 * i] = (double)b->set[i].iteration;
+        v[3 * i + 1] = b->set[i].value;
+        v[3 * i + 2] = b->set[i].own ? 1.0 : 0.0;
+    }
+    CT_TRY(ct_h5_put_text(w, CT_STATE_BEST "/metric", b->metric));
+    CT_TRY(ct_h5_put_doubles(w, CT_STATE_BEST "/sets", v, 3 * b->n));
+    CT_TRY(ct_h5_put_int(w, CT_STATE_BEST "/tested", b->tested));
+    return ct_h5_put_int(w, CT_STATE_BEST "/waited", b->waited);
+}
+
 static ct_status put_scalars(const ct_set_writer *s, ct_h5_writer *w)
 {
     const ct_snapshot_state *state = s->state;
@@ -254,6 +271,7 @@ static ct_status put_scalars(const ct_set_writer *s, ct_h5_writer *w)
         CT_TRY(ct_h5_put_doubles(w, "/loss_scale", &state->loss_scale, 1));
         CT_TRY(ct_h5_put_int(w, "/good_steps", state->good_steps));
     }
+    CT_TRY(put_best(&state->best, w));
     if (state->provenance != NULL) CT_TRY(ct_h5_put_text(w, "/provenance", state->provenance));
     if (state->plan != NULL) CT_TRY(ct_h5_put_text(w, CT_STATE_PLAN, state->plan));
     return CT_OK;
@@ -426,7 +444,7 @@ ct_status ct_set_close(ct_set_writer *s, ct_status status, int keep)
 
     if (status == CT_OK) status = commit(s);
     if ((status == CT_OK) && lead)
-        ct_set_prune(s->prefix, s->state->iteration, keep, s->any_rank_file ? s->group->size : 0);
+        ct_set_prune(s->prefix, s->state, keep, s->any_rank_file ? s->group->size : 0);
     drop_file(&s->weights, (status != CT_OK) && lead);
     drop_file(&s->average, (status != CT_OK) && lead);
     drop_file(&s->caffe, (status != CT_OK) && lead);

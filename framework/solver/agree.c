@@ -12,6 +12,15 @@
 /* A stop outranks a snapshot, since it takes one too. */
 static const ct_solver_action by_urgency[] = { CT_ACTION_NONE, CT_ACTION_SNAPSHOT, CT_ACTION_STOP };
 
+/* By rank 0's clock: snapshot_minutes have passed. */
+static bool is_old(const ct_solver *s)
+{
+    double limit_s = (double)s->param->snapshot_minutes * 60.0;
+
+    return (s->exchange.job.rank == 0) && (limit_s > 0.0) &&
+           (ct_clock_s() - s->snapshot_s > limit_s);
+}
+
 static int64_t urgency_here(const ct_solver *s)
 {
     int action = (s->options.stop_signal != NULL) ? *s->options.stop_signal : CT_ACTION_NONE;
@@ -20,7 +29,8 @@ static int64_t urgency_here(const ct_solver *s)
     if (action == CT_ACTION_STOP) return 2;
     if ((s->exchange.job.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
         return 2;
-    return (action == CT_ACTION_SNAPSHOT) ? 1 : 0;
+    if ((action == CT_ACTION_SNAPSHOT) || is_old(s)) return 1;
+    return 0;
 }
 
 ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)

@@ -45,6 +45,8 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .last_event = s->plateau.event,
         .loss_scale = s->step.loss_scale.on ? (double)s->step.loss_scale.scale : 0.0,
         .good_steps = s->step.loss_scale.good,
+        .best = s->best,
+        .keep_best = (s->param->best != NULL) ? s->param->best->keep : 0,
         .provenance = s->options.provenance,
         .late = s->step.late,
         .n_loss = s->n_loss,
@@ -152,7 +154,7 @@ ct_status ct_solver_snapshot_end(ct_solver *s, bool wait)
     if (wait) ct_solver_beat(s, "snapshot");
     CT_TRY(ct_snapshot_later_finish(s->later, &seconds));
     CT_INFO("snapshot of iteration %" PRId64 " was written in %.3g s", s->later_iteration, seconds);
-    return CT_OK;
+    return ct_best_committed(s, s->later_iteration);
 }
 
 /* In one go, or by threads while training goes on. */
@@ -174,7 +176,7 @@ static ct_status write_set(ct_solver *s, const ct_snapshot_state *state)
     CT_TRY(ct_snapshot_write(p->snapshot_prefix, s->net, state, &s->exchange, p->snapshot_keep,
                              &seconds));
     CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);
-    return CT_OK;
+    return ct_best_committed(s, s->iteration);
 }
 
 static ct_status write_snapshot(ct_solver *s)
@@ -205,6 +207,7 @@ static ct_status write_snapshot(ct_solver *s)
 
 ct_status ct_solver_snapshot(ct_solver *s)
 {
+    s->snapshot_s = ct_clock_s();
     return (s->iteration == s->last_snapshot) ? CT_OK : write_snapshot(s);
 }
 
@@ -217,6 +220,7 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                  (state->n_loss == 0));
 
     s->iteration = state->iteration;
+    ct_best_take(s, &state->best);
     s->plateau = (ct_plateau){ .begun = (state->least_loss < CT_NO_LEAST_LOSS),
                                .least = state->least_loss,
                                .event = state->last_event,

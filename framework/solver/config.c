@@ -39,7 +39,7 @@ static ct_status check_counts(const ct_solver_text *t)
 {
     const Ct__SolverParameter *p = t->p;
 
-    if (!p->has_max_iter)
+    if (!p->has_max_iter && !(p->max_epoch > 0.0f))
         return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is not set", CT_SOLVER_AT(t, max_iter));
     CT_TRY(at_least(t, &p->max_iter, "max_iter", 0));
     CT_TRY(at_least(t, &p->iter_size, "iter_size", 1));
@@ -57,6 +57,23 @@ static ct_status check_counts(const ct_solver_text *t)
             return CT_FAIL(CT_ERR_CONFIG, "%s: test_iter is %d, needs at least 1",
                            CT_SOLVER_AT(t, test_iter), p->test_iter[i]);
     }
+    return CT_OK;
+}
+
+/* How long a run is, and how often it is kept. */
+static ct_status check_spans(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+
+    if (!isfinite(p->max_epoch) || (p->max_epoch < 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: max_epoch is %g, needs at least 0",
+                       CT_SOLVER_AT(t, max_epoch), (double)p->max_epoch);
+    if (!isfinite(p->snapshot_minutes) || (p->snapshot_minutes < 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_minutes is %g, needs at least 0",
+                       CT_SOLVER_AT(t, snapshot_minutes), (double)p->snapshot_minutes);
+    if ((p->snapshot_minutes > 0.0f) && (p->snapshot_prefix == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot_minutes is %g, but snapshot_prefix is not set",
+                       CT_SOLVER_AT(t, snapshot_minutes), (double)p->snapshot_minutes);
     return CT_OK;
 }
 
@@ -133,8 +150,10 @@ ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_m
     const ct_solver_text text = { p, map }, *t = &text;
 
     CT_TRY(check_counts(t));
+    CT_TRY(check_spans(t));
     CT_TRY(check_rates(t));
     CT_TRY(check_average(t));
+    CT_TRY(ct_best_check(t));
     CT_TRY(check_loss_scale(t));
     CT_TRY(ct_memory_check(t));
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
@@ -165,6 +184,30 @@ ct_status ct_solver_micro_batches(const Ct__SolverParameter *p, const struct ct_
                        CT_SOLVER_AT(t, batch_tokens), p->batch_tokens, net->batch_global, tokens,
                        (((n > 0) && (n < INT_MAX)) ? n : 1) * tokens);
     *n_p = (int)n;
+    return CT_OK;
+}
+
+/* Passes over the set, as iterations. */
+ct_status ct_solver_end_by_epochs(const ct_solver_text *t, int64_t batch, int64_t n_sample,
+                                  int32_t *max_iter_p)
+{
+    const Ct__SolverParameter *p = t->p;
+    double n;
+
+    if (n_sample <= 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: max_epoch is %g, but no layer of the net reads a data set whose size "
+                       "is known; take max_iter",
+                       CT_SOLVER_AT(t, max_epoch), (double)p->max_epoch);
+    n = ceil((double)p->max_epoch * (double)n_sample / (double)batch);
+    if (n > (double)INT32_MAX)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: max_epoch is %g, which is %.3g iterations of %" PRId64
+                       " samples; at most %d",
+                       CT_SOLVER_AT(t, max_epoch), (double)p->max_epoch, n, batch, INT32_MAX);
+    *max_iter_p = (p->has_max_iter && (p->max_iter < (int32_t)n)) ? p->max_iter : (int32_t)n;
+    CT_INFO("max_epoch %g: %" PRId64 " samples, %" PRId64 " a step, so max_iter is %d",
+            (double)p->max_epoch, n_sample, batch, *max_iter_p);
     return CT_OK;
 }
 

@@ -35,6 +35,18 @@ static int32_t begins_at(const Ct__SolverParameter *p)
     return ((p->warmup != NULL) && p->warmup->policy_after) ? p->warmup->iterations : 0;
 }
 
+/* max_iter is known when the data set is. */
+static bool ends_by_epochs(const Ct__SolverParameter *p)
+{
+    return !p->has_max_iter && (p->max_epoch > 0.0f);
+}
+
+/* What a policy needs of the fields that are known by now. */
+static int needs_of(const Ct__SolverParameter *p, const lr_policy *policy)
+{
+    return ends_by_epochs(p) ? policy->needs & ~NEEDS_MAX_ITER : policy->needs;
+}
+
 /* How much of its way to max_iter a policy has behind it, up to 1. */
 static double done(const Ct__SolverParameter *p, double iteration)
 {
@@ -156,7 +168,8 @@ static ct_status check_fields(const ct_solver_text *t, const lr_policy *policy)
     if ((policy->needs & NEEDS_STEPSIZE) && !p->has_stepsize) ct_text_add(&missing, " stepsize");
     if ((policy->needs & NEEDS_STEPVALUE) && (p->n_stepvalue == 0))
         ct_text_add(&missing, " stepvalue");
-    if ((policy->needs & NEEDS_MAX_ITER) && !p->has_max_iter) ct_text_add(&missing, " max_iter");
+    if ((needs_of(p, policy) & NEEDS_MAX_ITER) && !p->has_max_iter)
+        ct_text_add(&missing, " max_iter");
     if ((policy->needs & NEEDS_STAGES) && (p->n_stagelr == 0)) ct_text_add(&missing, " stagelr");
     if ((policy->needs & NEEDS_STAGES) && (p->n_stageiter == 0))
         ct_text_add(&missing, " stageiter");
@@ -195,7 +208,7 @@ static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
     if ((policy->needs & NEEDS_STEPSIZE) && (p->stepsize <= 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: stepsize is %d, lr_policy \"%s\" needs at least 1",
                        CT_SOLVER_AT(t, stepsize), p->stepsize, policy->name);
-    if ((policy->needs & NEEDS_MAX_ITER) && (p->max_iter <= 0))
+    if ((needs_of(p, policy) & NEEDS_MAX_ITER) && (p->max_iter <= 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is %d, lr_policy \"%s\" needs at least 1",
                        CT_SOLVER_AT(t, max_iter), p->max_iter, policy->name);
     for (size_t i = 1; (policy->needs & NEEDS_STEPVALUE) && (i < p->n_stepvalue); i++) {
@@ -240,7 +253,7 @@ static ct_status check_warmup(const ct_solver_text *t, const lr_policy *policy)
                        "three ways; give one",
                        (p->warmup_iter > 0) ? CT_SOLVER_AT(t, warmup_iter)
                                             : CT_SOLVER_AT(t, rampup_interval));
-    if ((policy->needs & NEEDS_MAX_ITER) && (begins_at(p) >= p->max_iter))
+    if ((needs_of(p, policy) & NEEDS_MAX_ITER) && (begins_at(p) >= p->max_iter))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: warmup.iterations is %d and max_iter %d, which leaves nothing to the "
                        "policy that follows (policy_after)",

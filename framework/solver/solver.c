@@ -141,6 +141,21 @@ static ct_status open_step(ct_solver *s)
                                   &s->shards);
 }
 
+/* From here on max_iter is what max_epoch makes of it. */
+static ct_status end_by_epochs(ct_solver *s)
+{
+    const ct_solver_text text = { s->param, s->options.map };
+    int64_t batch = s->iter_size * s->net->batch_global;
+
+    if (!(s->param->max_epoch > 0.0f)) return CT_OK;
+    CT_TRY(ct_group_max(&s->exchange.job, &batch, 1)); /* a rank's own net may read no data */
+    s->ends = *s->param;
+    CT_TRY(ct_solver_end_by_epochs(&text, batch, s->n_sample, &s->ends.max_iter));
+    s->ends.has_max_iter = true;
+    s->param = &s->ends;
+    return ct_learning_rate_check(&(ct_solver_text){ s->param, NULL });
+}
+
 static ct_status create(ct_solver *s)
 {
     ct_status status = CT_OK;
@@ -163,11 +178,13 @@ static ct_status create(ct_solver *s)
     CT_TRY(agree_seed(s));
     s->n_sample = s->net->n_sample;
     CT_TRY(ct_group_max(&s->exchange.job, &s->n_sample, 1));
+    CT_TRY(end_by_epochs(s));
     CT_TRY(open_step(s));
     CT_TRY(ct_step_fill(&s->step));
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
+    CT_TRY(ct_best_open(s));
     CT_TRY(ct_solver_open_later(s));
     for (size_t i = 0; i < s->param->n_weights; i++)
         CT_TRY(ct_solver_load_weights(s, s->param->weights[i]));
@@ -184,7 +201,7 @@ ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_
     s->options = *options;
     s->param = options->param;
     s->last_snapshot = -1;
-    s->start_s = ct_clock_s();
+    s->start_s = s->snapshot_s = ct_clock_s();
     *solver_p = s;
     return create(s);
 }
@@ -292,7 +309,8 @@ static ct_status iterate(ct_solver *s)
     return (action == CT_ACTION_STOP) ? CT_STOPPED : CT_OK;
 }
 
-static ct_status train(ct_solver *s, int64_t end)
+/* patient: or until patience is over. */
+static ct_status train(ct_solver *s, int64_t end, bool patient)
 {
     const Ct__SolverParameter *p = s->param;
 
@@ -300,6 +318,8 @@ static ct_status train(ct_solver *s, int64_t end)
         ct_trace_begin(s->options.trace, s->iteration);
         if (due(s->iteration, p->test_interval) && ((s->iteration > 0) || p->test_initialization))
             CT_TRY(ct_solver_test_all(s));
+        s->gave_up = patient && ct_best_gave_up(s);
+        if (s->gave_up) return CT_OK;
         CT_TRY(iterate(s));
     }
     return CT_OK;
@@ -338,8 +358,9 @@ static ct_status finish(ct_solver *s)
 
     if (p->snapshot_after_train && (p->snapshot_prefix != NULL)) CT_TRY(ct_solver_snapshot(s));
     if (due(s->iteration, p->display)) CT_TRY(show_final(s));
-    if (due(s->iteration, p->test_interval)) CT_TRY(ct_solver_test_all(s));
+    if (due(s->iteration, p->test_interval) && !s->gave_up) CT_TRY(ct_solver_test_all(s));
     CT_TRY(ct_solver_snapshot_end(s, true));
+    ct_best_tell(s);
     CT_INFO("Optimization Done.");
     return CT_OK;
 }
@@ -351,7 +372,9 @@ ct_status ct_solver_run(ct_solver *s)
     CT_INFO("Solving %s", s->net->name);
     CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
     ct_solver_reset_tally(s);
-    status = train(s, s->param->max_iter);
+    s->snapshot_s = ct_clock_s();
+    CT_TRY(ct_best_committed(s, s->iteration));
+    status = train(s, s->param->max_iter, true);
     ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);
@@ -367,7 +390,7 @@ ct_status ct_solver_steps(ct_solver *s, int64_t n)
     ct_status status;
 
     ct_solver_reset_tally(s);
-    status = train(s, s->iteration + n);
+    status = train(s, s->iteration + n, false);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) CT_TRY(ct_solver_snapshot_end(s, true));
     return (status == CT_STOPPED) ? stop_early(s) : status;

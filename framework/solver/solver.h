@@ -111,12 +111,13 @@ ct_status ct_solver_load_weights(ct_solver *s, const char *files);
 /** --snapshot: FILE.solverstate.h5, or "auto": the newest good set of snapshot_prefix, a fresh
  * start where there is none. Collective. */
 ct_status ct_solver_restore(ct_solver *s, const char *file);
-/** Trains to max_iter. CT_STOPPED: a signal, time limit: a snapshot was taken. CT_ERR_DIVERGED: the
- *  loss of a rank is not finite (stop_on_nan), or ranks' weights differ. Collective. */
+/** Trains to max_iter, or until patience is over. CT_STOPPED: a signal, time limit: a snapshot was
+ * taken. CT_ERR_DIVERGED: the loss of a rank is not finite (stop_on_nan), or ranks' weights differ.
+ * Collective. */
 ct_status ct_solver_run(ct_solver *s);
-/** Makes n steps, with the tests, snapshots and displays that are due among them; max_iter does not
- *  count. All updates have landed then. CT_STOPPED, CT_ERR_DIVERGED: as ct_solver_run().
- * Collective.
+/** Makes n steps, with the tests, snapshots and displays that are due among them; max_iter and
+ *  patience do not count. All updates have landed then. CT_STOPPED, CT_ERR_DIVERGED: as
+ * ct_solver_run(). Collective.
  */
 ct_status ct_solver_steps(ct_solver *s, int64_t n);
 /** Writes a set of this iteration. CT_ERR_CONFIG without snapshot_prefix, CT_ERR_IO. Collective. */
@@ -137,6 +138,9 @@ uint64_t ct_solver_seed(const ct_solver *s);
  * what the plan says of a rank's train net (weights, gradients, the optimiser's states, all
  * passes), what was allocated for these, and ct_memory_resident(). Collective. */
 ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
+/** Adds what ended the run and its best test, where the solver has `best`:
+ *  ,"ended_by":"patience|max_iter","best":{"metric","iter","value"}. */
+void ct_solver_best_json(const ct_solver *s, ct_text *out);
 /** Bytes of memory that this rank has for states, and of weights and gradients in shards: of what
  *  lies in files its buffers. */
 int64_t ct_solver_state_bytes(const ct_solver *s);

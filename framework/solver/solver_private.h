@@ -28,7 +28,8 @@ typedef struct ct_plateau {
 
 struct ct_solver {
     ct_solver_options options;
-    const Ct__SolverParameter *param;
+    const Ct__SolverParameter *param; /* the options', or `ends` */
+    Ct__SolverParameter ends;         /* with the max_iter that max_epoch makes */
     const ct_device *dev;
     ct_exchange exchange;
     ct_parts *parts;         /* of the division; NULL: there is none */
@@ -52,6 +53,12 @@ struct ct_solver {
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
     int n_loss, next_loss;
     double start_s;           /* max_hours counts from here            */
+    double snapshot_s;        /* snapshot_minutes count from here      */
+    ct_best best;             /* best.c: what tests have shown         */
+    int64_t best_output;      /* which of the outputs of its test net  */
+    bool best_rises;          /* more is better                        */
+    int64_t best_pending;     /* iteration of a set in the list that is not on disk yet; -1: none */
+    bool gave_up;             /* patience ended the run                */
     int64_t last_snapshot;    /* iteration of the set on disk or on its way, -1: none */
     ct_snapshot_later *later; /* snapshot_async; NULL: sets are written at once        */
     int64_t later_iteration;  /* of the set on its way                                 */
@@ -68,6 +75,26 @@ ct_status ct_memory_check(const ct_solver_text *t);
 /** Warns of what is asked for and not done; makes the directory of snapshot_prefix and writes a
  *  probe into it. Rank 0 calls it. */
 ct_status ct_solver_check_prefix(const Ct__SolverParameter *p);
+
+/** max_iter of a run that ends by max_epoch: passes over n_sample in steps of `batch`. max_iter
+ *  counts, too, where it is given and less. CT_ERR_CONFIG. */
+ct_status ct_solver_end_by_epochs(const ct_solver_text *t, int64_t batch, int64_t n_sample,
+                                  int32_t *max_iter_p);
+
+/* best.c: `best` and `patience` */
+ct_status ct_best_check(const ct_solver_text *t);
+/** Finds the metric among the test nets' outputs. CT_ERR_CONFIG. */
+ct_status ct_best_open(ct_solver *s);
+/** A test of this iteration: once for each. Writes its set where it ranks. Collective. */
+ct_status ct_best_note(ct_solver *s, int test_net, const double *output);
+/** The set of that iteration is on disk. Collective. */
+ct_status ct_best_committed(ct_solver *s, int64_t iteration);
+/** What a snapshot says, where that is of the same metric. */
+void ct_best_take(ct_solver *s, const ct_best *best);
+/** Patience is over. */
+bool ct_best_gave_up(const ct_solver *s);
+/** At the end of a run. */
+void ct_best_tell(const ct_solver *s);
 
 /* nets.c */
 ct_status ct_solver_make_train_net(ct_solver *s);

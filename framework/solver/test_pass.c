@@ -183,6 +183,7 @@ ct_status ct_solver_test_all(ct_solver *s)
                               ct_solver_whole_test(s, i), o->sum,
                               &(ct_text_size){ o->sum[o->n + 1], o->sum[o->n + 2] }));
         ct_report_broken(s->options.report, "testing", s->test_broken);
+        CT_TRY(ct_best_note(s, i, o->sum));
     }
     ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);
     return CT_OK;
