@@ -6,6 +6,7 @@
 #ifndef CT_IMAGE_H
 #define CT_IMAGE_H
 
+#include "framework/base/text.h"
 #include "framework/data/sample.h"
 
 typedef enum {
@@ -61,6 +62,24 @@ void ct_image_to_planes(const ct_image *image, uint8_t *planes);
 /** Encodes as JPEG into room; *size_p bytes. CT_ERR_CONFIG where JPEG is not built in. Logged. */
 ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_sample_buffer *room,
                                size_t *size_p);
+
+/* ---- pictures side by side as one PNG: samples of a set, filters, activations. It needs zlib
+ * alone, which is always there; reading PNG files is libpng's. */
+
+typedef struct ct_tiles {
+    int64_t n, height, width;
+    int channels;             /* 1, or 3: blue, green, red, as samples are                      */
+    const float *value;       /* [n][channels][height][width]; not finite: drawn as the least  */
+    double low, high;         /* black and white; low >= high: the least and the most of a tile */
+    int64_t columns;          /* 0: about as many as rows                                       */
+    int zoom;                 /* pixels a value, each way; 0: 1                                 */
+    const char *const *label; /* below each tile, cut to its width; NULL: none. Letters are
+                               * capitals; what is not ASCII is drawn as a box */
+} ct_tiles;
+
+/** Appends the PNG file. CT_ERR_NOMEM, CT_ERR_ARG (nothing to draw, or more than 2^28 pixels),
+ *  logged. */
+ct_status ct_tiles_png(const ct_tiles *t, ct_text *out);
 
 /* The implementations: for image_table.c alone. */
 ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,

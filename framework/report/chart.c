@@ -235,7 +235,7 @@ static int linear_ticks(const ct_chart_axis *a, double *tick)
 
     for (double i = ceil(a->low / step - 1e-9); (i * step <= a->high + step * 1e-9) && (n < 16);
          i++)
-        tick[n++] = i * step;
+        tick[n++] = i * step + 0.0; /* not -0 */
     return n;
 }
 

@@ -1,0 +1,122 @@
+#include "framework/data/net_set.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/net/graph.h"
+
+static bool is_type(const Ct__LayerParameter *l, const char *type)
+{
+    return strcmp(l->type, type) == 0;
+}
+
+static const Ct__LayerParameter *find_layer(const Ct__NetParameter *net, ct_phase phase)
+{
+    ct_net_options o = { .phase = phase };
+
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->n_bottom > 0) || (l->n_top == 0) || !ct_graph_includes(net, &o, l)) continue;
+        if (is_type(l, "Data") && (l->data_param != NULL)) return l;
+        if (is_type(l, "ImageData") && (l->image_data_param != NULL)) return l;
+    }
+    return NULL;
+}
+
+/* As the data layers open their readers. */
+static void options_of_data(const Ct__LayerParameter *l, ct_reader_options *o)
+{
+    const Ct__TransformationParameter *t = l->transform_param;
+
+    o->source = l->data_param->source;
+    if (l->data_param->force_encoded_color || ((t != NULL) && t->force_color))
+        o->color = CT_COLOR_BGR;
+    if ((t != NULL) && t->force_gray) o->color = CT_COLOR_GRAY;
+}
+
+static void options_of_images(const Ct__LayerParameter *l, ct_reader_options *o)
+{
+    const Ct__ImageDataParameter *p = l->image_data_param;
+
+    o->source = p->source;
+    o->root_folder = p->root_folder;
+    o->new_height = p->new_height;
+    o->new_width = p->new_width;
+    o->color = p->is_color ? CT_COLOR_BGR : CT_COLOR_GRAY;
+}
+
+static ct_status open_layer(const Ct__LayerParameter *l, ct_phase phase, const ct_reader_options *o,
+                            ct_net_set *s)
+{
+    CT_TRY(ct_reader_open(is_type(l, "Data") ? "lmdb" : "images", o, &s->reader));
+    CT_TRY(ct_reader_local(s->reader, &s->local));
+    s->sample.rest = calloc((size_t)ct_reader_rest_count(s->reader) + 1, sizeof(float));
+    if (s->sample.rest == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
+    return ct_transform_create(l->transform_param, phase, o->who, &s->transform);
+}
+
+ct_status ct_net_set_open(const Ct__NetParameter *net, ct_phase phase, const char *source,
+                          ct_net_set *s)
+{
+    const Ct__LayerParameter *l = find_layer(net, phase);
+    ct_reader_options o = { .n_field = 2, .color = CT_COLOR_NATIVE };
+    ct_status status;
+
+    *s = (ct_net_set){ .reader = NULL };
+    if (l == NULL) return CT_UNSUPPORTED;
+    o.who = l->name;
+    if (is_type(l, "Data")) options_of_data(l, &o);
+    if (is_type(l, "ImageData")) options_of_images(l, &o);
+    if (source != NULL) o.source = source;
+    s->source = o.source;
+    if ((o.source == NULL) || (access(o.source, R_OK) != 0)) return CT_UNSUPPORTED;
+    status = open_layer(l, phase, &o, s);
+    if (status != CT_OK) ct_net_set_close(s);
+    return status;
+}
+
+void ct_net_set_close(ct_net_set *s)
+{
+    ct_transform_destroy(s->transform);
+    if (s->reader != NULL) ct_reader_local_release(s->reader, s->local);
+    ct_reader_close(s->reader);
+    free(s->sample.rest);
+    *s = (ct_net_set){ .reader = NULL };
+}
+
+ct_status ct_net_set_read(ct_net_set *s, int64_t id)
+{
+    s->id = id;
+    return s->reader->ops->read(s->reader, s->local, id, &s->sample);
+}
+
+int64_t ct_net_set_label(const ct_net_set *s)
+{
+    return (ct_reader_rest_count(s->reader) == 1) ? (int64_t)s->sample.rest[0] : -1;
+}
+
+ct_status ct_net_set_values(const ct_net_set *s, ct_shape *shape_p, float **values_p)
+{
+    ct_why why;
+    float *values;
+    ct_status status = ct_transform_shape(s->transform, &s->sample.shape, shape_p, &why);
+
+    if (status != CT_OK) return CT_READER_FAIL(s->reader, status, "%s", why.text);
+    values = malloc((size_t)ct_shape_count(shape_p, 0, -1) * sizeof(*values) + 1);
+    if (values == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
+    ct_transform_apply(s->transform, &s->sample, 1, s->id, values);
+    *values_p = values;
+    return CT_OK;
+}
+
+void ct_net_set_name(const ct_net_set *s, int64_t id, char *text, size_t size)
+{
+    size_t n;
+
+    ct_reader_name(s->reader, id, text, size);
+    n = strspn(text, "0123456789");
+    if ((n > 0) && (text[n] == '_')) memmove(text, text + n + 1, strlen(text + n + 1) + 1);
+}
