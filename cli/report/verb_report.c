@@ -14,6 +14,8 @@ static ct_status write_page(const ct_run_data *run, int n_run, const char *file)
     ct_page_comparison(run, n_run, &t);
     status = ct_page_curves(run, n_run, &t);
     if (status == CT_OK) status = ct_page_scores(run, n_run, &t);
+    if (status == CT_OK) status = ct_page_pictures(run, n_run, &t);
+    if (status == CT_OK) status = ct_page_sets(run, n_run, &t);
     if (status == CT_OK) {
         ct_page_time(run, n_run, &t);
         ct_page_compression(run, n_run, &t);

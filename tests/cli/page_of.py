@@ -1,8 +1,31 @@
 """What stands in a page of `cortado report`: its headings, tables and charts, by Python's own parser."""
+import base64
 import re
+import struct
+import zlib
 from html.parser import HTMLParser
 
 VOID = {"meta", "img", "br"}
+
+
+def png(data):
+    """Width, height and rows of bytes of a PNG of 8 bits RGB without filters, by RFC 2083."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n", data[:8]
+    at, packed = 8, b""
+    while at < len(data):
+        size, name = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(name + body), name
+        if name == b"IHDR":
+            width, height, *kind = struct.unpack(">IIBBBBB", body)
+            assert kind == [8, 2, 0, 0, 0], kind
+        if name == b"IDAT":
+            packed += body
+        at += 12 + size
+    assert name == b"IEND", name
+    raw, row = zlib.decompress(packed), 3 * width + 1
+    assert len(raw) == row * height
+    return width, height, [raw[y * row + 1 : (y + 1) * row] for y in range(height)]
 
 
 class Page(HTMLParser):
@@ -10,6 +33,7 @@ class Page(HTMLParser):
         super().__init__()
         self.text = open(path, encoding="utf-8").read()
         self.stack, self.headings, self.tables, self.titles, self.charts, self.images = [], [], [], [], [], []
+        self.figures = []  # the text of each, a line a part
         self.elements, self.new = set(), False
         self.feed(self.text)
         self.close()
@@ -26,6 +50,10 @@ class Page(HTMLParser):
             self.tables[-1][1][-1].append("")
         if tag == "img":
             self.images.append(a["src"])
+        if tag == "figure":
+            self.figures.append("")
+        if tag == "br" and "figure" in self.stack:
+            self.figures[-1] += "\n"
         if tag[0] == "h" and tag[1:].isdigit():
             self.headings.append("")
         if tag == "title":
@@ -48,6 +76,8 @@ class Page(HTMLParser):
         at = self.stack[-1] if self.stack else ""
         if at in ("td", "th"):
             self.tables[-1][1][-1][-1] += data
+        if "figure" in self.stack:
+            self.figures[-1] += data
         if at == "title":
             self.titles[-1] += data
         if re.fullmatch("h[1-6]", at):
@@ -62,6 +92,10 @@ class Page(HTMLParser):
         rows = [rows for n, rows in self.tables if n == name]
         assert len(rows) == 1, (name, [n for n, _ in self.tables])
         return {r[0]: r[1:] for r in rows[0]}
+
+    def pictures(self):
+        """[(width, height, rows of pixels)] of all images."""
+        return [png(base64.b64decode(i.split(",", 1)[1])) for i in self.images]
 
     def alone(self):
         """It asks for nothing from elsewhere, and runs no program."""

@@ -93,6 +93,107 @@ scores = json.load(open("r/report.json"))
 assert [int(float(r[1])) for r in p.rows("classes")] == [sum(row) for row in scores["confusion"]]
 EOF2
 
+# ---- pictures: predictions are those of `predict` on the same files; filters, activations, statistics of the sets
+if "$CORTADO" info | grep -q ' png'; then
+    python3 "$ROOT/tests/cli/photographs.py" photos 8 40 0
+    for i in 1 3 6; do mv "photos/sea/sea 0$i.png" "photos/grass/wet 0$i.png"; done # so there are mistakes
+    "$CORTADO" convert images --from=photos --to=set --validation=0.5 --seed=3 --resize=40x40 >out 2>&1 || not_ok converts ''
+    cat >net.prototxt <<'NET'
+class_name: "grass <b>" class_name: "sand" class_name: "sea"
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { scale: 0.004 mean_file: "set/mean.binaryproto" crop_size: 36 }
+  data_param { source: "set/train_lmdb" backend: LMDB batch_size: 12 } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST }
+  transform_param { scale: 0.004 mean_file: "set/mean.binaryproto" crop_size: 36 }
+  data_param { source: "set/test_lmdb" backend: LMDB batch_size: 4 } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 6 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "conv2" type: "Convolution" bottom: "conv" top: "conv2"
+  convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "xavier" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv2" top: "ip" inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+NET
+    echo 'net: "net.prototxt" base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 30 random_seed: 5 solver_mode: CPU' >solver.prototxt
+    runs trains_pictures 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --run=p
+    for n in 1 2; do runs pictures_$n 0 '' $JOB $n "$CORTADO" report p --to=p$n.html; done
+    is pictures_on_2 cmp p1.html p2.html
+    "$CORTADO" predict --run=p --format=json photos >predicted.json 2>out
+    is pictures_are python3 - <<'EOF2'
+import json
+from page_of import Page
+p = Page("p1.html")
+p.alone()
+said = {q["file"].split("/", 1)[1]: q for q in json.load(open("predicted.json"))["predictions"]}
+assert len(p.figures) == 13, len(p.figures)
+wrong = 0
+for f in p.figures:
+    name, what = f.split("\n")
+    label, _, is_ = what.partition(", is ")
+    predicted, score = label.rsplit(" ", 1)
+    assert predicted == said[name]["class"] and abs(float(score) - said[name]["probability"]) < 1e-3, (f, said[name])
+    true = {"grass": "grass <b>"}.get(name.split("/")[0], name.split("/")[0])
+    assert (is_ or predicted) == true, f
+    wrong += is_ != ""
+sizes = [q[:2] for q in p.pictures()]
+# the samples with a frame of 2; 6 filters of 5 x 5, ten times as large; 6 and 4 channels of 16 x 16 and 14 x 14 in rows of 8
+assert sizes == [(44, 44)] * 13 + [(6 * 52 + 2, 54), (6 * 50 + 2, 52), (4 * 58 + 2, 60)], sizes
+assert "6 of 6 filters of &#34;conv&#34;, 5 x 5" in p.text and "4 of 4 channels of &#34;conv2&#34;, 14 x 14" in p.text
+tables = p.rows("set")
+assert [t[0] for t in tables] == ["11", "13"] and tables[0][1].startswith("3 40 40"), tables
+import os
+count = [len(os.listdir("photos/" + c)) for c in ("grass", "sand", "sea")]
+titles = [t for t in p.titles if t.endswith(tuple("samples: %d" % n for n in range(20)))]
+assert sum(int(t.rsplit(" ", 1)[1]) for t in titles) == sum(count) == 24, titles
+assert all(float(r[1]) > 20 for r in p.rows("channels")) and len(p.rows("channels")) == 6
+EOF2
+    is sample_is_the_photograph python3 - <<'EOF2'
+import struct, zlib
+from page_of import Page, png
+p = Page("p1.html")
+for figure, (width, height, rows) in zip(p.figures, p.pictures()):
+    photo = png(open("photos/" + figure.split("\n")[0], "rb").read())
+    assert [r[6:-6] for r in rows[2:-2]] == photo[2], figure
+EOF2
+    mv set away
+    runs without_sets 0 '' "$CORTADO" report p --to=gone.html
+    is says_so python3 -c "
+from page_of import Page
+t = Page('gone.html').text
+assert 'No pictures: the set of tests is not here: ' in t and 'The set of training is not here: <code>' in t and '<figure>' not in t
+"
+    "$CORTADO" convert images --from=photos --to=set --validation=0.5 --seed=3 --resize=30x30 >out 2>&1 || not_ok converts ''
+    runs other_shape 3 'data: the sample is 30 x 30, pad 0, crop_size 36' "$CORTADO" report p --to=x.html
+    rm -r set
+    mv away set
+
+    # ---- the same samples as one picture
+    runs info_picture 0 'picture +grid.png: 11 samples, evenly spread' "$CORTADO" info --data=set/train_lmdb --picture=grid.png
+    is grid python3 - <<'EOF2'
+from page_of import png
+width, height, rows = png(open("grid.png", "rb").read())
+# 4 x 3 tiles of 40 x 40, twice as large, with a gap of 2 and 14 for the label
+assert (width, height) == (4 * 82 + 2, 3 * 96 + 2), (width, height)
+def inked(column, row):  # the places of a label's dots
+    return [(x, y) for y in range(14) for x in range(82)
+            if rows[2 + 96 * row + 80 + y][3 * (2 + 82 * column + x) : 3 * (3 + 82 * column + x)] == b"\x22\x22\x22"]
+labels = [tuple(inked(i % 4, i // 4)) for i in range(11)]
+assert len(set(labels)) == 3 and all(len(l) > 40 for l in labels), [len(l) for l in labels]
+EOF2
+    runs info_as_the_net 0 '' "$CORTADO" info --data=set/train_lmdb --picture=cropped.png --model=net.prototxt
+    is cropped python3 -c "
+from page_of import png
+assert png(open('cropped.png', 'rb').read())[:2] == (4 * 74 + 2, 3 * 88 + 2)
+"
+    runs picture_of_nothing 2 'picture shows samples of a set: give it by --data' "$CORTADO" info --picture=x.png
+    runs picture_nowhere 3 'nowhere/x.png' "$CORTADO" info --data=set/train_lmdb --picture=nowhere/x.png
+    runs picture_no_layer 2 'none.prototxt; expected a layer of type Data or ImageData in phase TRAIN' \
+        sh -c "echo 'name: \"none\"' >none.prototxt; '$CORTADO' info --data=set/train_lmdb --picture=x.png --model=none.prototxt"
+else
+    skip pictures "built without libpng"
+fi
+
 # ---- what is wrong
 runs no_runs 2 'cortado report: give folders of train --run, or files of --metrics' "$CORTADO" report --to=x.html
 runs no_to 2 'cortado report needs --to=FILE.html' "$CORTADO" report r

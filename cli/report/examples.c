@@ -1,0 +1,304 @@
+#include "cli/report/examples.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/base/log.h"
+#include "framework/data/net_set.h"
+#include "framework/proto/upgrade.h"
+#include "framework/snapshot/snapshot.h"
+#include "runtime/run_folder.h"
+#include "serve/net/sample_net.h"
+
+enum { MOST_TILES = 64, SEEN = 48 /* pixels that a small tile has at least */ };
+
+typedef struct work {
+    const ct_run_data *run;
+    ct_examples *e;
+    Ct__NetParameter *tested; /* of the run, with its data layers */
+    ct_net_set set;
+    ct_sample_net *net;
+    int output;                            /* of the net: a row of classes */
+    const char *conv[CT_MOST_ACTIVATIONS]; /* tops of the first convolutions */
+    int n_conv;
+} work;
+
+static void say(ct_examples *e, const char *fmt, const char *what)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s%s", fmt, what);
+    snprintf(e->why, sizeof(e->why), "%s", (t.text != NULL) ? t.text : fmt);
+    ct_text_destroy(&t);
+}
+
+/* ---- files of the run */
+
+static ct_status read_net(const ct_run_data *r, const char *name, Ct__NetParameter **net_p)
+{
+    ct_text path = { 0 };
+    ct_status status = CT_OK;
+
+    *net_p = NULL;
+    ct_text_add(&path, "%s/%s", r->path, name);
+    if (path.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
+    if ((status == CT_OK) && (access(path.text, R_OK) == 0))
+        status = ct_net_read(path.text, NULL, net_p);
+    ct_text_destroy(&path);
+    return status;
+}
+
+static ct_status find_weights(const ct_run_data *r, char **file_p)
+{
+    ct_text prefix = { 0 };
+    ct_status status;
+
+    ct_text_add(&prefix, "%s" CT_CONFIG_RUN_PREFIX, r->path);
+    status = prefix.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path)
+                           : ct_snapshot_newest_weights(prefix.text, file_p);
+    ct_text_destroy(&prefix);
+    return status;
+}
+
+/* ---- the net for use, which keeps what its first convolutions put out */
+
+static ct_status keep_activations(work *w)
+{
+    Ct__NetParameter *net = w->e->net;
+    size_t n = net->n_layer;
+
+    for (size_t i = 0; (i < n) && (w->n_conv < CT_MOST_ACTIVATIONS); i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((strcmp(l->type, "Convolution") != 0) || (l->n_top != 1)) continue;
+        CT_TRY(ct_value_reader_add(net, w->n_conv, l->top[0]));
+        w->conv[w->n_conv++] = l->top[0];
+    }
+    return CT_OK;
+}
+
+/* The first output with a number for each of several classes. */
+static bool find_output(work *w)
+{
+    const ct_net *net = ct_sample_net_of(w->net);
+
+    for (w->output = 0; w->output < net->n_output; w->output++) {
+        const char *name;
+        const ct_shape *s = ct_sample_net_output(w->net, w->output, &name);
+
+        if ((s->ndim >= 2) && (s->dim[1] > 1) && (ct_shape_count(s, 2, -1) == 1)) return true;
+    }
+    return false;
+}
+
+static ct_status open_net(work *w)
+{
+    ct_net_options options = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
+    char *weights = NULL;
+    ct_status status = find_weights(w->run, &weights);
+
+    if ((status == CT_OK) && (weights == NULL)) say(w->e, "no complete snapshot in snapshots/", "");
+    if ((status == CT_OK) && (weights != NULL)) {
+        status = keep_activations(w);
+        if (status == CT_OK) status = ct_sample_net_create(w->e->net, &options, 1, &w->net);
+        if (status == CT_OK) status = ct_weights_load_list(weights, ct_sample_net_of(w->net));
+        if ((status == CT_OK) && !find_output(w)) say(w->e, "the net puts out no classes", "");
+    }
+    free(weights);
+    return status;
+}
+
+/* ---- pictures */
+
+/* Tiles so small that nobody sees them are drawn larger. */
+static int zoom_of(int64_t height)
+{
+    return (height < SEEN) ? (int)((SEEN + height - 1) / height) : 1;
+}
+
+/* The sample as the set has it, where that is a picture. */
+static ct_status draw_sample(const ct_sample *s, ct_text *png)
+{
+    int64_t n = ct_shape_count(&s->shape, 0, -1);
+    ct_tiles t = { .n = 1 };
+    float *value;
+    ct_status status;
+
+    if ((s->shape.ndim != 3) || ((s->shape.dim[0] != 1) && (s->shape.dim[0] != 3))) return CT_OK;
+    value = malloc((size_t)n * sizeof(*value) + 1);
+    if (value == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a picture");
+    for (int64_t i = 0; i < n; i++) value[i] = (s->u8 != NULL) ? (float)s->u8[i] : s->f32[i];
+    t.channels = (int)s->shape.dim[0];
+    t.height = s->shape.dim[1];
+    t.width = s->shape.dim[2];
+    t.value = value;
+    if (s->u8 != NULL) t.high = 255.0;
+    status = ct_tiles_png(&t, png);
+    free(value);
+    return status;
+}
+
+static ct_status draw_filters(const work *w)
+{
+    const ct_net *net = ct_sample_net_of(w->net);
+    ct_inside *to = &w->e->filters;
+
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+        const ct_shape *s = &p->blob.data.shape;
+        ct_tiles t = { .channels = 1 };
+
+        if ((p->index != 0) || (s->ndim != 4) || ((s->dim[1] != 1) && (s->dim[1] != 3)) ||
+            (ct_blob_data(&p->blob) == NULL))
+            continue;
+        t.n = (s->dim[0] < MOST_TILES) ? s->dim[0] : MOST_TILES;
+        t.channels = (int)s->dim[1];
+        t.height = s->dim[2];
+        t.width = s->dim[3];
+        t.value = ct_blob_data(&p->blob);
+        t.zoom = zoom_of(t.height);
+        t.columns = 16;
+        snprintf(to->title, sizeof(to->title), "%lld of %lld filters of \"%.150s\", %lld x %lld",
+                 (long long)t.n, (long long)s->dim[0], p->layer, (long long)t.height,
+                 (long long)t.width);
+        return ct_tiles_png(&t, &to->picture);
+    }
+    return CT_OK;
+}
+
+static ct_status draw_activations(const work *w)
+{
+    const ct_net *net = ct_sample_net_of(w->net);
+
+    for (int k = 0; k < w->n_conv; k++) {
+        ct_inside *to = &w->e->activation[k];
+        char name[CT_VALUE_READER_NAME];
+        const ct_blob *b;
+        const ct_shape *s;
+        ct_tiles t = { .channels = 1, .columns = 8 };
+
+        ct_value_reader_name(k, name);
+        b = net->pass->blob[ct_net_find_blob(net, name)];
+        s = &b->data.shape;
+        if (s->ndim != 4) continue;
+        t.n = (s->dim[1] < MOST_TILES) ? s->dim[1] : MOST_TILES;
+        t.height = s->dim[2];
+        t.width = s->dim[3];
+        t.value = ct_blob_data(b);
+        t.zoom = zoom_of(t.height);
+        snprintf(to->title, sizeof(to->title), "%lld of %lld channels of \"%.150s\", %lld x %lld",
+                 (long long)t.n, (long long)s->dim[1], w->conv[k], (long long)t.height,
+                 (long long)t.width);
+        CT_TRY(ct_tiles_png(&t, &to->picture));
+    }
+    return CT_OK;
+}
+
+/* ---- samples */
+
+static ct_status run_sample(work *w, ct_example *x)
+{
+    const ct_shape *in = ct_sample_net_shape(w->net);
+    ct_shape one = { 0 }, shape;
+    float *value = NULL, *to;
+    const char *name;
+    int64_t n_class;
+    const float *row;
+    ct_status status;
+
+    CT_TRY(ct_net_set_values(&w->set, &shape, &value));
+    one.ndim = in->ndim - 1;
+    memcpy(one.dim, in->dim + 1, (size_t)one.ndim * sizeof(one.dim[0]));
+    if (!ct_shape_equal(&one, &shape)) {
+        free(value);
+        return CT_FAIL(CT_ERR_SHAPE, "%s: samples of %s are %s, expected %s, as %s has them",
+                       w->run->path, w->set.source, ct_shape_str(&shape).text,
+                       ct_shape_str(&one).text, CT_RUN_DEPLOY);
+    }
+    status = ct_sample_net_begin(w->net, 1, &to);
+    if (status == CT_OK) {
+        memcpy(to, value, (size_t)ct_shape_count(&shape, 0, -1) * sizeof(*value));
+        status = ct_sample_net_run(w->net);
+    }
+    free(value);
+    CT_TRY(status);
+    row = ct_sample_net_rows(w->net, w->output);
+    n_class = ct_sample_net_output(w->net, w->output, &name)->dim[1];
+    for (int64_t c = 1; c < n_class; c++)
+        if (row[c] > row[x->predicted]) x->predicted = c;
+    x->score = (double)row[x->predicted];
+    return CT_OK;
+}
+
+static ct_status run_samples(work *w)
+{
+    int64_t count = w->set.reader->count;
+    int n = (count < CT_MOST_EXAMPLES) ? (int)count : CT_MOST_EXAMPLES;
+
+    w->e->is_probability = ct_sample_net_is_softmax(w->net, w->output);
+    for (int i = 0; i < n; i++) {
+        ct_example *x = &w->e->example[i];
+        int64_t id = count * i / n;
+
+        CT_TRY(ct_net_set_read(&w->set, id));
+        ct_net_set_name(&w->set, id, x->name, sizeof(x->name));
+        x->label = ct_net_set_label(&w->set);
+        CT_TRY(draw_sample(&w->set.sample, &x->picture));
+        CT_TRY(run_sample(w, x));
+        if (i == 0) CT_TRY(draw_activations(w));
+        w->e->n++;
+    }
+    return draw_filters(w);
+}
+
+static ct_status make(work *w)
+{
+    ct_examples *e = w->e;
+    ct_status status;
+
+    CT_TRY(read_net(w->run, CT_RUN_NET, &w->tested));
+    CT_TRY(read_net(w->run, CT_RUN_DEPLOY, &e->net));
+    if ((w->tested == NULL) || (e->net == NULL) || !ct_is_sample_net(e->net)) {
+        say(e, "the run has no net of pictures for use, in ",
+            (w->tested == NULL) ? CT_RUN_NET : CT_RUN_DEPLOY);
+        return CT_OK;
+    }
+    status = ct_net_set_open(w->tested, CT_TEST, NULL, &w->set);
+    if (status == CT_UNSUPPORTED) {
+        if (w->set.source != NULL)
+            say(e, "the set of tests is not here: ", w->set.source);
+        else
+            say(e, "tests of the net read no set of type Data or ImageData", "");
+        return CT_OK;
+    }
+    CT_TRY(status);
+    CT_TRY(open_net(w));
+    return (e->why[0] == '\0') ? run_samples(w) : CT_OK;
+}
+
+ct_status ct_examples_make(const ct_run_data *r, ct_examples *e)
+{
+    work w = { .run = r, .e = e };
+    ct_status status;
+
+    memset(e, 0, sizeof(*e));
+    if (!r->is_folder) {
+        say(e, "a file of metrics has no net", "");
+        return CT_OK;
+    }
+    status = make(&w);
+    ct_sample_net_destroy(w.net);
+    if (w.set.reader != NULL) ct_net_set_close(&w.set);
+    if (w.tested != NULL) ct__net_parameter__free_unpacked(w.tested, NULL);
+    return status;
+}
+
+void ct_examples_destroy(ct_examples *e)
+{
+    for (int i = 0; i < CT_MOST_EXAMPLES; i++) ct_text_destroy(&e->example[i].picture);
+    for (int k = 0; k < CT_MOST_ACTIVATIONS; k++) ct_text_destroy(&e->activation[k].picture);
+    ct_text_destroy(&e->filters.picture);
+    if (e->net != NULL) ct__net_parameter__free_unpacked(e->net, NULL);
+}

@@ -1,0 +1,41 @@
+/** @file examples.h  What the net of a run makes of some samples of the set that it tests on: their
+ *  classes, the filters of its first convolution, and what its first convolutions put out.
+ *
+ * The samples go through the net for use one by one, on the rank that writes the page. */
+#ifndef CT_EXAMPLES_H
+#define CT_EXAMPLES_H
+
+#include "cli/report/run_data.h"
+#include "framework/proto/cortado.pb-c.h"
+
+enum { CT_MOST_EXAMPLES = 24, CT_MOST_ACTIVATIONS = 2 };
+
+typedef struct ct_example {
+    char name[512];    /* as the set calls it           */
+    ct_text picture;   /* PNG, as the set has it        */
+    int64_t label;     /* -1: none                      */
+    int64_t predicted; /* of classes                    */
+    double score;
+} ct_example;
+
+/** A picture of the net's insides. */
+typedef struct ct_inside {
+    char title[256];
+    ct_text picture; /* PNG; empty: there is none */
+} ct_inside;
+
+typedef struct ct_examples {
+    char why[600]; /* there are none: the reason, for people; "": there are some */
+    int n;
+    ct_example example[CT_MOST_EXAMPLES]; /* evenly spread over the set */
+    bool is_probability;                  /* what the scores are        */
+    Ct__NetParameter *net;                /* for use; has the class_name */
+    ct_inside filters, activation[CT_MOST_ACTIVATIONS];
+} ct_examples;
+
+/** Reads the run's nets, newest weights and test set. A run without them is no error: e->why says
+ *  what is not there. Errors, logged: what is there cannot be read. */
+ct_status ct_examples_make(const ct_run_data *r, ct_examples *e);
+void ct_examples_destroy(ct_examples *e);
+
+#endif
