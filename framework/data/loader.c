@@ -51,10 +51,17 @@ struct ct_loader {
     int64_t *told, n_told; /* broken samples that have been spoken of; room for skip_broken */
 };
 
-/* Fills s with the batch of a step, without the lock, in any thread; `local` is the reader's and
- *  `rest` has room for a sample's fields but the first. CT_STOPPED: the loader has gone on. */
-static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step,
-                             void *local, float *rest, loader_slot *s);
+/* What a thread has for itself. */
+typedef struct hand {
+    void *local; /* the reader's */
+    float *rest; /* a sample's fields but the first */
+    ct_augment_room room;
+} hand;
+
+/* Fills s with the batch of a step, without the lock, in any thread. CT_STOPPED: the loader has
+ *  gone on. */
+static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step, hand *h,
+                             loader_slot *s);
 
 /* ---- threads */
 
@@ -67,9 +74,8 @@ static bool can_make(const ct_loader *l)
 static void *loader_thread(void *arg)
 {
     ct_loader *l = arg;
-    void *local = NULL;
-    float *rest = ct_mem_acquire((size_t)l->rest_count * sizeof(float));
-    ct_status start = (rest != NULL) ? ct_reader_local(l->o.reader, &local) : CT_ERR_NOMEM;
+    hand h = { .rest = ct_mem_acquire((size_t)l->rest_count * sizeof(float)) };
+    ct_status start = (h.rest != NULL) ? ct_reader_local(l->o.reader, &h.local) : CT_ERR_NOMEM;
 
     pthread_mutex_lock(&l->lock);
     for (;;) {
@@ -87,7 +93,7 @@ static void *loader_thread(void *arg)
         s->state = SLOT_FILLING;
         s->generation = generation;
         pthread_mutex_unlock(&l->lock);
-        status = (start == CT_OK) ? loader_make(l, generation, seed, step, local, rest, s) : start;
+        status = (start == CT_OK) ? loader_make(l, generation, seed, step, &h, s) : start;
         pthread_mutex_lock(&l->lock);
         s->status = status;
         s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
@@ -99,8 +105,9 @@ static void *loader_thread(void *arg)
         }
     }
     pthread_mutex_unlock(&l->lock);
-    ct_reader_local_release(l->o.reader, local);
-    ct_mem_release(rest);
+    ct_reader_local_release(l->o.reader, h.local);
+    ct_augment_room_release(&h.room);
+    ct_mem_release(h.rest);
     return NULL;
 }
 
@@ -177,7 +184,7 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
             l->count[f] =
                 l->o.share.local * ct_shape_count((f == 0) ? &l->o.shape : &r->field[f], 0, -1);
         }
-        if ((l->o.pack != NULL) && !ct_pack_can(&l->o.shape)) l->o.pack = NULL;
+        if (!ct_pack_can(&l->o.shape) || !ct_transform_packs(l->o.transform)) l->o.pack = NULL;
         if (l->o.pack != NULL)
             l->pack = ct_pack_lay(l->o.share.local, &l->o.shape, !r->u8, r->n_field, l->count);
         pthread_mutex_init(&l->lock, NULL);
@@ -366,20 +373,29 @@ typedef struct target {
     void *window;
 } target;
 
-/* CT_UNSUPPORTED: packed batches of this set are of bytes, this sample is of floats. */
-static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t seed,
-                                    int64_t position, int64_t id, void *local, ct_sample *sample,
-                                    const target *to)
+/* The sample as the transform gets it: read, or decoded of what was fetched, and augmented. */
+static ct_status read_sample(const ct_loader *l, fetched raw, uint64_t seed, int64_t position,
+                             int64_t id, hand *h, ct_sample *sample, ct_sample *augmented_p)
 {
     const ct_reader *r = l->o.reader;
-    ct_why *why = sample->why;
-    ct_shape shape;
 
     if (raw.bytes != NULL)
-        CT_TRY(r->ops->decode(r, local, id, raw.bytes, raw.size, sample));
+        CT_TRY(r->ops->decode(r, h->local, id, raw.bytes, raw.size, sample));
     else
-        CT_TRY(r->ops->read(r, local, id, sample));
-    CT_TRY(ct_transform_shape(l->o.transform, &sample->shape, &shape, why));
+        CT_TRY(r->ops->read(r, h->local, id, sample));
+    return ct_augment_apply(l->o.augment, sample, seed, position, &h->room, augmented_p);
+}
+
+/* CT_UNSUPPORTED: packed batches of this set are of bytes, this sample is of floats. */
+static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t seed,
+                                    int64_t position, int64_t id, hand *h, ct_why *why,
+                                    const target *to)
+{
+    ct_sample read = { .rest = h->rest, .why = why }, sample;
+    ct_shape shape;
+
+    CT_TRY(read_sample(l, raw, seed, position, id, h, &read, &sample));
+    CT_TRY(ct_transform_shape(l->o.transform, &sample.shape, &shape, why));
     if (!ct_shape_equal(&shape, &l->o.shape)) {
         return CT_WHY(why, CT_ERR_DATA,
                       "its shape is %s, that of the first sample %s; records of one data set "
@@ -387,8 +403,8 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
                       ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
     }
     if (to->values != NULL)
-        ct_transform_apply(l->o.transform, sample, seed, position, to->values);
-    else if (!ct_transform_pack(l->o.transform, sample, seed, position, l->pack.wide, to->place,
+        ct_transform_apply(l->o.transform, &sample, seed, position, to->values);
+    else if (!ct_transform_pack(l->o.transform, &sample, seed, position, l->pack.wide, to->place,
                                 to->window))
         return CT_UNSUPPORTED;
     return CT_OK;
@@ -421,7 +437,7 @@ static void tell(ct_loader *l, int64_t id, int64_t by, const ct_why *why)
 
 /* The sample of a position, or the one that stands in for it. */
 static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t position, int64_t id,
-                             void *local, float *rest, const target *to, bool *replaced_p)
+                             hand *h, const target *to, bool *replaced_p)
 {
     const ct_reader *r = l->o.reader;
     int64_t wanted = id, tried = 0;
@@ -429,8 +445,7 @@ static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t p
 
     for (;;) {
         ct_why why = { "" };
-        ct_sample sample = { .rest = rest, .why = &why };
-        ct_status status = read_and_transform(l, raw, seed, position, id, local, &sample, to);
+        ct_status status = read_and_transform(l, raw, seed, position, id, h, &why, to);
 
         if (status == CT_OK) break;
         if (status == CT_UNSUPPORTED) return status;
@@ -475,8 +490,8 @@ static float *rest_of(const ct_loader *l, const loader_slot *s, int f)
     return s->packed ? (float *)((char *)s->block + l->pack.rest_at[f]) : s->field[f];
 }
 
-static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
-                      void *local, float *rest, loader_slot *s)
+static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step, hand *h,
+                      loader_slot *s)
 {
     const ct_reader *r = l->o.reader;
     const ct_share *share = &l->o.share;
@@ -489,12 +504,12 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
         int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
                                             : ct_sample_at(seed, l->o.stripes, position, r->count);
         target to = target_of(l, s, i);
-        const float *from = rest;
+        const float *from = h->rest;
         fetched raw = { 0 };
         bool replaced;
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
-        CT_TRY(make_sample(l, raw, seed, position, id, local, rest, &to, &replaced));
+        CT_TRY(make_sample(l, raw, seed, position, id, h, &to, &replaced));
         s->broken[position / r->count > s->epoch] += replaced;
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
@@ -509,31 +524,31 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 /* A set whose first sample is of bytes may have others of floats: such a batch comes as without a
  * device. */
 static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
-                            void *local, float *rest, loader_slot *s)
+                            hand *h, loader_slot *s)
 {
     ct_status status;
 
     s->packed = l->o.pack != NULL;
-    status = fill(l, part, seed, step, local, rest, s);
+    status = fill(l, part, seed, step, h, s);
     if (status != CT_UNSUPPORTED) return status;
     s->packed = false;
     CT_TRY(loader_place(l, s));
-    return fill(l, part, seed, step, local, rest, s);
+    return fill(l, part, seed, step, h, s);
 }
 
-static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step,
-                             void *local, float *rest, loader_slot *s)
+static ct_status loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step, hand *h,
+                             loader_slot *s)
 {
     const ct_data_group *g = l->o.group;
     ct_feed_part part;
     ct_status status;
 
     s->why[0] = '\0';
-    if (l->feed == NULL) return make_batch(l, NULL, seed, step, local, rest, s);
+    if (l->feed == NULL) return make_batch(l, NULL, seed, step, h, s);
     CT_TRY(ct_feed_wait(l->feed, generation, step, &part));
     status = part.status;
     if (status == CT_OK) {
-        status = make_batch(l, &part, seed, step, local, rest, s);
+        status = make_batch(l, &part, seed, step, h, s);
     } else if (g->node.rank > 0) {
         snprintf(s->why, sizeof(s->why), "%s", part.text);
     }

@@ -8,6 +8,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/text.h"
+#include "framework/data/augment/draw.h"
 
 struct ct_transform {
     ct_phase phase;
@@ -19,6 +20,10 @@ struct ct_transform {
     float *mean_value;
     float *mean; /* of mean_file, NULL: none */
     ct_shape mean_shape;
+    float lighting;     /* standard deviation; 0: none */
+    int red;            /* channel, of three           */
+    float erase_chance; /* 0: none                     */
+    ct_rect_rule erase;
 };
 
 static ct_status check(const Ct__TransformationParameter *p, const char *who)
@@ -55,9 +60,50 @@ static ct_status check(const Ct__TransformationParameter *p, const char *who)
     return CT_OK;
 }
 
+static ct_status read_lighting(ct_transform *t, const Ct__TransformationParameter *p,
+                               const char *who)
+{
+    if (p->lighting == NULL) return CT_OK;
+    if (!(p->lighting->std >= 0) || (p->lighting->std > 10))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.lighting.std is %g, must be 0 to 10",
+                       who, (double)p->lighting->std);
+    if (p->mean_file != NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param has lighting and mean_file: give mean_value", who);
+    if (t->phase == CT_TRAIN) t->lighting = p->lighting->std;
+    t->red = (p->color_order == CT__TRANSFORMATION_PARAMETER__COLOR_ORDER__RGB) ? 0 : 2;
+    return CT_OK;
+}
+
+static ct_status read_erase(ct_transform *t, const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__EraseParameter *e = p->erase;
+
+    if (e == NULL) return CT_OK;
+    if (!(e->probability >= 0) || (e->probability > 1))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.erase.probability is %g, must be 0 to 1",
+                       who, (double)e->probability);
+    if (!(e->area_min > 0) || !(e->area_min <= e->area_max) || !(e->area_max <= 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.erase.area_min is %g and area_max %g: above 0, at most "
+                       "1, and the first at most the second",
+                       who, (double)e->area_min, (double)e->area_max);
+    if (!(e->aspect_min > 0) || !(e->aspect_min <= e->aspect_max) || !(e->aspect_max <= 1000))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.erase.aspect_min is %g and aspect_max %g: above 0, at "
+                       "most 1000, and the first at most the second",
+                       who, (double)e->aspect_min, (double)e->aspect_max);
+    if (t->phase == CT_TRAIN) t->erase_chance = e->probability;
+    t->erase = (ct_rect_rule){ (double)e->area_min, (double)e->area_max, (double)e->aspect_min,
+                               (double)e->aspect_max };
+    return CT_OK;
+}
+
 static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *p, const char *who)
 {
     CT_TRY(check(p, who));
+    CT_TRY(read_lighting(t, p, who));
+    CT_TRY(read_erase(t, p, who));
     t->scale = p->scale;
     t->mirror = p->mirror;
     t->crop = p->crop_size;
@@ -104,12 +150,17 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
                              ct_why *why)
 {
     *out_p = *in;
+    if ((t->lighting > 0) && ((in->ndim != 3) || (in->dim[0] != 3)))
+        return CT_WHY(why, CT_ERR_CONFIG, "lighting needs images of 3 channels, samples are %s",
+                      ct_shape_str(in).text);
     if (in->ndim != 3) {
-        if ((t->crop > 0) || t->mirror || (t->mean != NULL) || (t->n_mean_value > 1)) {
-            return CT_WHY(why, CT_ERR_CONFIG,
-                          "crop_size, mirror and a mean need samples of channels x height x width, "
-                          "these are %s",
-                          ct_shape_str(in).text);
+        if ((t->erase_chance > 0) || (t->crop > 0) || t->mirror || (t->mean != NULL) ||
+            (t->n_mean_value > 1)) {
+            return CT_WHY(
+                why, CT_ERR_CONFIG,
+                "crop_size, mirror, erase and a mean need samples of channels x height x width, "
+                "these are %s",
+                ct_shape_str(in).text);
         }
         return CT_OK;
     }
@@ -206,18 +257,19 @@ static bool computes(const ct_transform *t)
     return (t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f);
 }
 
-/* n values of channel c from the sample's place `from` on. */
+/* n values of channel c from the sample's place `from` on. light: added to each, or NULL. */
 static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c, int64_t from,
-                       int64_t n, float *out)
+                       int64_t n, const float *light, float *out)
 {
     float mean_value = (t->n_mean_value > 0) ? t->mean_value[(t->n_mean_value > 1) ? c : 0] : 0.0f;
 
+    if (light != NULL) mean_value -= light[c];
     if (sample->u8 != NULL) {
         row_from_u8(sample->u8 + from, n, out);
     } else {
         memcpy(out, sample->f32 + from, (size_t)n * sizeof(float));
     }
-    if (computes(t)) {
+    if (computes(t) || (light != NULL)) {
         row_scale(n, (t->mean != NULL) ? t->mean + from : NULL, mean_value, t->scale, out);
     }
 }
@@ -229,13 +281,54 @@ static void columns(const window *v, int64_t *first_p, int64_t *end_p)
     *end_p = (v->left + v->out_width > v->width) ? v->width - v->left : v->out_width;
 }
 
+/* What lighting adds to each channel: of the eigenvectors of the covariance of ImageNet's colours,
+ * red, green, blue in values of 0 to 1, each with a factor that is drawn. */
+static void draw_light(const ct_transform *t, uint64_t seed, int64_t position, float light[3])
+{
+    static const double value[3] = { 0.2175, 0.0188, 0.0045 };
+    static const double vector[3][3] = { { -0.5675, 0.7192, 0.4009 },
+                                         { -0.5808, -0.0045, -0.8140 },
+                                         { -0.5836, -0.6948, 0.4203 } };
+    ct_draw d = ct_draw_begin(seed, "lighting", position);
+    double factor[3];
+
+    for (int k = 0; k < 3; k++) factor[k] = value[k] * (double)t->lighting * ct_draw_normal(&d);
+    for (int c = 0; c < 3; c++) {
+        double sum = 0;
+
+        for (int k = 0; k < 3; k++) sum += vector[c][k] * factor[k];
+        light[(t->red == 0) ? c : 2 - c] = (float)(sum * 255);
+    }
+}
+
+static void erase_box(const ct_transform *t, const window *v, uint64_t seed, int64_t position,
+                      float *out)
+{
+    ct_draw d = ct_draw_begin(seed, "erase", position);
+    ct_rect b;
+
+    if (!ct_draw_chance(&d, (double)t->erase_chance)) return;
+    if (!ct_draw_rect(&d, &t->erase, v->out_height, v->out_width, &b)) return;
+    for (int64_t c = 0; c < v->channels; c++)
+        for (int64_t y = b.top; y < b.top + b.height; y++)
+            memset(out + (c * v->out_height + y) * v->out_width + b.left, 0,
+                   (size_t)b.width * sizeof(float));
+}
+
+bool ct_transform_packs(const ct_transform *t)
+{
+    return (t->lighting == 0) && (t->erase_chance == 0);
+}
+
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out)
 {
     window v = place(t, &sample->shape, seed, position);
+    float light[3], *whole = out;
     int64_t first, end;
 
     columns(&v, &first, &end);
+    if (t->lighting > 0) draw_light(t, seed, position, light);
 
     for (int64_t c = 0; c < v.channels; c++) {
         for (int64_t y = v.top; y < v.top + v.out_height; y++, out += v.out_width) {
@@ -244,10 +337,11 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
             }
             if ((y < 0) || (y >= v.height) || (first >= end)) continue;
             row_values(t, sample, c, (c * v.height + y) * v.width + v.left + first, end - first,
-                       out + first);
+                       (t->lighting > 0) ? light : NULL, out + first);
             if (v.mirrored) row_reverse(v.out_width, out);
         }
     }
+    if (t->erase_chance > 0) erase_box(t, &v, seed, position, whole);
 }
 
 /* n values from the sample's place `from` on, as the batch has them. */

@@ -296,6 +296,9 @@ static ct_status add_serve(making *m, const ct_shape *sample)
     ct_text_add(&text, "transform_param { ");
     if (t->scale != 1.0f) ct_text_add(&text, "scale: %.9g ", (double)t->scale);
     if (crops) ct_text_add(&text, "crop_size: %u ", t->crop_size);
+    if (t->random_resized_crop != NULL)
+        ct_text_add(&text, "random_resized_crop { size: %u test_resize: %u } ",
+                    t->random_resized_crop->size, t->random_resized_crop->test_resize);
     if (t->mean_file != NULL) {
         ct_text_add(&text, "mean_file: ");
         ct_text_add_json(&text, t->mean_file);
@@ -352,6 +355,8 @@ static ct_status find_input(making *m, const Ct__LayerParameter *const *kept, in
         t = kept[i]->transform_param;
         if ((t != NULL) && (t->crop_size > 0) && (sample->ndim == 3))
             m->input.dim[1] = m->input.dim[2] = t->crop_size;
+        if ((t != NULL) && (t->random_resized_crop != NULL) && (sample->ndim == 3))
+            m->input.dim[1] = m->input.dim[2] = t->random_resized_crop->size;
         return CT_OK;
     }
     return CT_UNSUPPORTED;

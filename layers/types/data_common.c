@@ -57,7 +57,9 @@ static ct_status shape_of(const ct_layer *l, const Ct__BlobShape *from, ct_shape
 static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct_reader_options *o)
 {
     const Ct__TransformationParameter *t = l->param->transform_param;
-    int64_t crop = (t != NULL) ? t->crop_size : 0;
+    int64_t box =
+        ((t != NULL) && (t->random_resized_crop != NULL)) ? t->random_resized_crop->size : 0;
+    int64_t crop = ((t != NULL) && (t->crop_size > 0)) ? t->crop_size : box;
     int64_t height = (o->new_height > 0) ? o->new_height : crop;
     int64_t width = (o->new_width > 0) ? o->new_width : crop;
 
@@ -164,6 +166,7 @@ static ct_status open_transform(ct_layer *l, bool whole)
     ct_data_state *d = l->state;
     const Ct__TransformationParameter *p = whole ? NULL : l->param->transform_param;
     Ct__TransformationParameter without;
+    ct_shape augmented;
     ct_status status;
     ct_why why;
 
@@ -172,8 +175,15 @@ static ct_status open_transform(ct_layer *l, bool whole)
         without.mean_file = NULL;
         p = &without;
     }
+    CT_TRY(
+        ct_augment_create(whole ? NULL : l->param->transform_param, l->phase, d->who, &d->augment));
     CT_TRY(ct_transform_create(p, l->phase, d->who, &d->transform));
-    status = ct_transform_shape(d->transform, &d->reader->field[0], &d->shape, &why);
+    if ((d->augment != NULL) && !d->reader->u8)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "transform_param.%s needs samples of 8 bits, %s has floats",
+                             ct_augment_named(p), d->reader->source);
+    status = ct_augment_shape(d->augment, &d->reader->field[0], &augmented, &why);
+    if (status == CT_OK) status = ct_transform_shape(d->transform, &augmented, &d->shape, &why);
     if (status != CT_OK) {
         char name[512];
 
@@ -239,6 +249,7 @@ void ct_data_destroy(ct_layer *l)
     ct_data_state *d = l->state;
 
     ct_reader_close(d->reader);
+    ct_augment_destroy(d->augment);
     ct_transform_destroy(d->transform);
     free(d->staged);
     free(d->who);
@@ -310,6 +321,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     const ct_data_state *d = l->state;
     ct_data_instance *di = in->state;
     ct_loader_options o = { .reader = d->reader,
+                            .augment = d->augment,
                             .transform = d->transform,
                             .shape = d->shape,
                             .stripes = d->stripes,

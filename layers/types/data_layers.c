@@ -226,6 +226,9 @@ static ct_status read_rule(const ct_layer *l, ct_window_rule *r)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "transform_param has both mean_file and mean_value");
     if (t->pad > 0)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "transform_param.pad: windows have context_pad");
+    if (ct_augment_named(t) != NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "transform_param.%s: windows are not augmented",
+                             ct_augment_named(t));
     return CT_OK;
 }
 

@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "framework/data/augment/augment.h"
 #include "framework/data/image.h"
 
 struct ct_pictures {
+    ct_augment *augment; /* NULL: none */
     ct_transform *transform;
     ct_color color;
     ct_shape input;        /* C x H x W         */
@@ -20,7 +22,8 @@ static ct_where where_of(const Ct__ServeParameter *p, const ct_source_map *map, 
 
 static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map, ct_pictures *q)
 {
-    bool crops = (p->transform_param != NULL) && (p->transform_param->crop_size > 0);
+    const Ct__TransformationParameter *t = p->transform_param;
+    bool crops = (t != NULL) && ((t->crop_size > 0) || (t->random_resized_crop != NULL));
 
     q->height = p->new_height;
     q->width = p->new_width;
@@ -56,6 +59,11 @@ static ct_status take_transform(const Ct__ServeParameter *p, const ct_source_map
                        "%s: serve.transform_param.%s: the net's Input has %" PRId64 " channels",
                        where.text, t->force_gray ? "force_gray" : "force_color", q->input.dim[0]);
     snprintf(who, sizeof(who), "%s: serve", where.text);
+    CT_TRY(ct_augment_create(t, CT_TEST, who, &q->augment));
+    if ((ct_augment_named(t) != NULL) && (q->augment == NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s.transform_param.%s: pictures that are asked for are not augmented", who,
+                       ct_augment_named(t));
     return ct_transform_create(t, CT_TEST, who, &q->transform);
 }
 
@@ -63,12 +71,15 @@ static ct_status take_transform(const Ct__ServeParameter *p, const ct_source_map
 static ct_status check(const Ct__ServeParameter *p, const ct_source_map *map, const ct_pictures *q)
 {
     int64_t crop = (p->transform_param != NULL) ? p->transform_param->crop_size : 0;
-    ct_shape in = q->input, out;
+    ct_shape in = q->input, augmented, out;
+    ct_status status;
     ct_why why;
 
     in.dim[1] = (q->height > 0) ? q->height : crop;
     in.dim[2] = (q->height > 0) ? q->width : crop;
-    if (ct_transform_shape(q->transform, &in, &out, &why) != CT_OK)
+    status = ct_augment_shape(q->augment, &in, &augmented, &why);
+    if (status == CT_OK) status = ct_transform_shape(q->transform, &augmented, &out, &why);
+    if (status != CT_OK)
         return CT_FAIL(CT_ERR_CONFIG, "%s: serve: %s", where_of(p, map, p->transform_param).text,
                        why.text);
     if (ct_shape_equal(&out, &q->input)) return CT_OK;
@@ -120,6 +131,7 @@ ct_status ct_pictures_create(const Ct__ServeParameter *p, const ct_source_map *m
 void ct_pictures_destroy(ct_pictures *p)
 {
     if (p == NULL) return;
+    ct_augment_destroy(p->augment);
     ct_transform_destroy(p->transform);
     free(p);
 }
@@ -137,9 +149,10 @@ static ct_status check_size(const char *file, size_t size, ct_why *why)
 
 /* room: for what stands between file and values. */
 static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
-                           ct_sample_buffer room[3], float *to, ct_why *why)
+                           ct_sample_buffer room[3], ct_augment_room *augment, float *to,
+                           ct_why *why)
 {
-    ct_sample sample = { .why = why };
+    ct_sample sample = { .why = why }, augmented;
     ct_image image, resized;
     ct_shape out;
 
@@ -151,12 +164,13 @@ static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
         image = resized;
     }
     sample.shape = (ct_shape){ 3, { image.channels, image.height, image.width } };
-    if (ct_transform_shape(p->transform, &sample.shape, &out, why) != CT_OK) return CT_ERR_DATA;
     if (ct_sample_buffer_reserve(&room[2], (size_t)ct_shape_count(&sample.shape, 0, -1)) != CT_OK)
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
     ct_image_to_planes(&image, room[2].data);
     sample.u8 = room[2].data;
-    ct_transform_apply(p->transform, &sample, 0, 0, to);
+    CT_TRY(ct_augment_apply(p->augment, &sample, 0, 0, augment, &augmented));
+    if (ct_transform_shape(p->transform, &augmented.shape, &out, why) != CT_OK) return CT_ERR_DATA;
+    ct_transform_apply(p->transform, &augmented, 0, 0, to);
     return CT_OK;
 }
 
@@ -164,8 +178,10 @@ ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, 
                            ct_why *why)
 {
     ct_sample_buffer room[3] = { { 0 } };
-    ct_status status = read_with(p, file, size, room, to, why);
+    ct_augment_room augment = { 0 };
+    ct_status status = read_with(p, file, size, room, &augment, to, why);
 
+    ct_augment_room_release(&augment);
     for (int i = 0; i < 3; i++) ct_sample_buffer_release(&room[i]);
     return status;
 }

@@ -1,0 +1,405 @@
+#include "framework/data/augment/augment.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/data/image.h"
+
+struct ct_augment {
+    const Ct__TransformationParameter *p;
+    ct_phase phase;
+};
+
+void ct_augment_room_release(ct_augment_room *r)
+{
+    for (int i = 0; i < 2; i++) ct_sample_buffer_release(&r->pixels[i]);
+    ct_sample_buffer_release(&r->work);
+}
+
+/* An image on its way: its planes lie in the sample, and then in one of the room's buffers. */
+typedef struct canvas {
+    ct_pixels now;
+    ct_augment_room *room;
+    ct_why *why;
+    int at; /* buffer that it is in; -1: the sample, which is not written */
+} canvas;
+
+/* A buffer that the image is not in. */
+static ct_status other(canvas *c, int64_t height, int64_t width, ct_pixels *to_p)
+{
+    ct_sample_buffer *b = &c->room->pixels[c->at == 0];
+
+    *to_p = c->now;
+    to_p->height = height;
+    to_p->width = width;
+    CT_TRY(ct_sample_buffer_reserve(b, (size_t)ct_pixels_bytes(to_p)));
+    to_p->data = b->data;
+    return CT_OK;
+}
+
+static void move_to(canvas *c, const ct_pixels *to)
+{
+    c->at = (c->at == 0);
+    c->now = *to;
+}
+
+/* So that operations in place may write. */
+static ct_status own(canvas *c)
+{
+    ct_pixels to;
+
+    if (c->at >= 0) return CT_OK;
+    CT_TRY(other(c, c->now.height, c->now.width, &to));
+    memcpy(to.data, c->now.data, (size_t)ct_pixels_bytes(&to));
+    move_to(c, &to);
+    return CT_OK;
+}
+
+static ct_status warp(canvas *c, const double m[6])
+{
+    ct_pixels to;
+
+    CT_TRY(other(c, c->now.height, c->now.width, &to));
+    ct_pixels_warp(&c->now, m, &to);
+    move_to(c, &to);
+    return CT_OK;
+}
+
+/* ---- ranges of fields */
+
+/* least <= low <= high <= most, where a bound that is 0 is not reached. */
+static ct_status check_range(const char *who, const char *field, double low, double high,
+                             double least, double most)
+{
+    bool good = (low >= least) && ((least > 0) || (low > 0)) && (low <= high) && (high <= most);
+
+    if (good) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: transform_param.%s_min is %g and %s_max %g: above 0, at most %g, and the "
+                   "first at most the second",
+                   who, field, low, strrchr(field, '.') + 1, high, most);
+}
+
+static ct_status check_value(const char *who, const char *field, double v, double most)
+{
+    if ((v >= 0) && (v <= most)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.%s is %g, must be 0 to %g", who, field, v,
+                   most);
+}
+
+#define MOST_ASPECT 1000.0
+#define MOST_SCALE  100.0
+#define MOST_FACTOR 100.0
+#define MOST_SHEAR  80.0
+
+/* ---- random_resized_crop: a box of a part of the image, of another aspect, resized to a square
+ * (Szegedy et al., "Going Deeper with Convolutions", 2015, section 6). */
+
+enum { MOST_SIZE = 1 << 14 };
+
+static ct_status check_crop(const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__RandomResizedCropParameter *c = p->random_resized_crop;
+
+    if ((c->size < 1) || (c->size > MOST_SIZE))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.random_resized_crop.size is %u, must be 1 to %d", who,
+                       c->size, MOST_SIZE);
+    if ((c->test_resize > 0) && ((c->test_resize < c->size) || (c->test_resize > 2 * MOST_SIZE)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.random_resized_crop.test_resize is %u, must be at "
+                       "least size, %u, and at most %d",
+                       who, c->test_resize, c->size, 2 * MOST_SIZE);
+    if (p->crop_size > 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param has both crop_size and random_resized_crop: give one",
+                       who);
+    CT_TRY(check_range(who, "random_resized_crop.area", (double)c->area_min, (double)c->area_max, 0,
+                       1));
+    return check_range(who, "random_resized_crop.aspect", (double)c->aspect_min,
+                       (double)c->aspect_max, 0, MOST_ASPECT);
+}
+
+/* Where ten draws did not fit: the largest box in the middle whose aspect is allowed. */
+static ct_rect middle_box(const ct_rect_rule *r, int64_t height, int64_t width)
+{
+    double aspect = (double)width / (double)height;
+    ct_rect b = { 0, 0, height, width };
+
+    if (aspect < r->aspect_min) b.height = llround((double)width / r->aspect_min);
+    if (aspect > r->aspect_max) b.width = llround((double)height * r->aspect_max);
+    if (b.height < 1) b.height = 1;
+    if (b.width < 1) b.width = 1;
+    b.top = (height - b.height) / 2;
+    b.left = (width - b.width) / 2;
+    return b;
+}
+
+/* In TEST: the box whose middle is cut out once its shorter side has become test_resize. The
+ * picture is resized as a whole, and its middle taken: two steps, as in published evaluations. */
+static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, canvas *v)
+{
+    int64_t shorter = (c->test_resize > 0) ? c->test_resize : (int64_t)c->size * 8 / 7;
+    int64_t h = v->now.height, w = v->now.width, size = c->size;
+    int64_t height = (h <= w) ? shorter : shorter * h / w;
+    int64_t width = (h <= w) ? shorter * w / h : shorter;
+    int64_t top = llrint((double)(height - size) / 2), left = llrint((double)(width - size) / 2);
+    ct_rect whole = { 0, 0, h, w };
+    ct_pixels to, part;
+
+    if (height * width > CT_MAX_IMAGE_BYTES / v->now.channels)
+        return CT_WHY(v->why, CT_ERR_DATA,
+                      "%lld x %lld pixels: too narrow, they would become %lld x %lld", (long long)h,
+                      (long long)w, (long long)height, (long long)width);
+    CT_TRY(other(v, height, width, &to));
+    CT_TRY(ct_pixels_resize(&v->now, &whole, &v->room->work, &to));
+    move_to(v, &to);
+    CT_TRY(other(v, size, size, &part));
+    for (int64_t k = 0; k < v->now.channels * size; k++)
+        memcpy(part.data + k * size,
+               to.data + ((k / size) * height + top + k % size) * width + left, (size_t)size);
+    move_to(v, &part);
+    return CT_OK;
+}
+
+static ct_status crop(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+{
+    const Ct__RandomResizedCropParameter *c = p->random_resized_crop;
+    const ct_rect_rule rule = { (double)c->area_min, (double)c->area_max, (double)c->aspect_min,
+                                (double)c->aspect_max };
+    ct_pixels to;
+    ct_rect box;
+
+    if (phase == CT_TEST) return crop_middle(c, v);
+    if (!ct_draw_rect(d, &rule, v->now.height, v->now.width, &box))
+        box = middle_box(&rule, v->now.height, v->now.width);
+    CT_TRY(other(v, c->size, c->size, &to));
+    CT_TRY(ct_pixels_resize(&v->now, &box, &v->room->work, &to));
+    move_to(v, &to);
+    return CT_OK;
+}
+
+/* ---- color_jitter: brightness, contrast, saturation and hue, in an order that is drawn */
+
+static ct_status check_jitter(const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__ColorJitterParameter *c = p->color_jitter;
+
+    CT_TRY(check_value(who, "color_jitter.brightness", (double)c->brightness, MOST_FACTOR));
+    CT_TRY(check_value(who, "color_jitter.contrast", (double)c->contrast, MOST_FACTOR));
+    CT_TRY(check_value(who, "color_jitter.saturation", (double)c->saturation, MOST_FACTOR));
+    return check_value(who, "color_jitter.hue", (double)c->hue, 0.5);
+}
+
+static float factor_within(ct_draw *d, float range)
+{
+    double least = 1 - (double)range;
+
+    return (float)ct_draw_between(d, (least < 0) ? 0 : least, 1 + (double)range);
+}
+
+static ct_status jitter(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+{
+    const Ct__ColorJitterParameter *c = p->color_jitter;
+    int order[4] = { 0, 1, 2, 3 };
+
+    (void)phase;
+    CT_TRY(own(v));
+    for (int i = 3; i > 0; i--) {
+        int k = (int)ct_draw_below(d, i + 1), last = order[i];
+
+        order[i] = order[k];
+        order[k] = last;
+    }
+    for (int i = 0; i < 4; i++) {
+        if ((order[i] == 0) && (c->brightness > 0))
+            ct_pixels_brightness(&v->now, factor_within(d, c->brightness));
+        if ((order[i] == 1) && (c->contrast > 0))
+            ct_pixels_contrast(&v->now, factor_within(d, c->contrast));
+        if ((order[i] == 2) && (c->saturation > 0))
+            ct_pixels_saturation(&v->now, factor_within(d, c->saturation));
+        if ((order[i] == 3) && (c->hue > 0)) {
+            double turn = ct_draw_between(d, -(double)c->hue, (double)c->hue);
+
+            ct_pixels_hue(&v->now, (uint8_t)(int)(turn * 255));
+        }
+    }
+    return CT_OK;
+}
+
+/* ---- rotate, affine */
+
+void ct_affine_matrix(const ct_affine *a, double centre_x, double centre_y, double m[6])
+{
+    const double radian = 3.141592653589793 / 180;
+    double turn = a->degrees * radian, sx = a->shear_x * radian, sy = a->shear_y * radian;
+    double x = centre_x + a->shift_x, y = centre_y + a->shift_y;
+
+    /* in torchvision's order of operations: what follows cuts off, so last bits show */
+    m[0] = (-sin(turn - sy) * tan(sx) / cos(sy) + cos(turn)) / a->scale;
+    m[1] = (cos(turn - sy) * tan(sx) / cos(sy) + sin(turn)) / a->scale;
+    m[3] = -(sin(turn - sy) / cos(sy)) / a->scale;
+    m[4] = cos(turn - sy) / cos(sy) / a->scale;
+    m[2] = m[0] * -x + m[1] * -y + centre_x;
+    m[5] = m[3] * -x + m[4] * -y + centre_y;
+}
+
+static ct_status warp_by(canvas *v, const ct_affine *a)
+{
+    double m[6];
+
+    ct_affine_matrix(a, (double)v->now.width / 2, (double)v->now.height / 2, m);
+    return warp(v, m);
+}
+
+static ct_status check_rotate(const Ct__TransformationParameter *p, const char *who)
+{
+    return check_value(who, "rotate.degrees", (double)p->rotate->degrees, 360);
+}
+
+static ct_status turn(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+{
+    double most = (double)p->rotate->degrees;
+
+    (void)phase;
+    return warp_by(v, &(ct_affine){ .degrees = ct_draw_between(d, -most, most), .scale = 1 });
+}
+
+static ct_status check_affine(const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__AffineParameter *a = p->affine;
+
+    CT_TRY(check_value(who, "affine.degrees", (double)a->degrees, 360));
+    CT_TRY(check_value(who, "affine.translate", (double)a->translate, 1));
+    CT_TRY(check_value(who, "affine.shear", (double)a->shear, MOST_SHEAR));
+    return check_range(who, "affine.scale", (double)a->scale_min, (double)a->scale_max, 0,
+                       MOST_SCALE);
+}
+
+static ct_status map_affine(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                            canvas *v)
+{
+    const Ct__AffineParameter *q = p->affine;
+    double x = (double)q->translate * (double)v->now.width;
+    double y = (double)q->translate * (double)v->now.height;
+    ct_affine a;
+
+    (void)phase;
+    a.degrees = ct_draw_between(d, -(double)q->degrees, (double)q->degrees);
+    a.shift_x = round(ct_draw_between(d, -x, x));
+    a.shift_y = round(ct_draw_between(d, -y, y));
+    a.scale = ct_draw_between(d, (double)q->scale_min, (double)q->scale_max);
+    a.shear_x = ct_draw_between(d, -(double)q->shear, (double)q->shear);
+    a.shear_y = 0;
+    return warp_by(v, &a);
+}
+
+/* ---- the table: what acts, in this order */
+
+typedef struct augment_op {
+    const char *field; /* of transform_param; its draws are named so, too */
+    size_t at;         /* of the field's pointer: not NULL, it acts */
+    bool in_test;
+    ct_status (*check)(const Ct__TransformationParameter *p, const char *who);
+    ct_status (*apply)(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v);
+} augment_op;
+
+#define FIELD(_name) #_name, offsetof(Ct__TransformationParameter, _name)
+
+static const augment_op table[] = {
+    { FIELD(random_resized_crop), true, check_crop, crop },
+    { FIELD(color_jitter), false, check_jitter, jitter },
+    { FIELD(rotate), false, check_rotate, turn },
+    { FIELD(affine), false, check_affine, map_affine },
+};
+
+enum { N_OP = sizeof(table) / sizeof(table[0]) };
+
+static bool given(const augment_op *op, const Ct__TransformationParameter *p)
+{
+    const void *field;
+
+    memcpy(&field, (const char *)p + op->at, sizeof(field));
+    return field != NULL;
+}
+
+static bool acts(const augment_op *op, const Ct__TransformationParameter *p, ct_phase phase)
+{
+    return given(op, p) && ((phase == CT_TRAIN) || op->in_test);
+}
+
+const char *ct_augment_named(const Ct__TransformationParameter *p)
+{
+    if (p == NULL) return NULL;
+    for (int i = 0; i < N_OP; i++)
+        if (given(&table[i], p)) return table[i].field;
+    return (p->lighting != NULL) ? "lighting" : (p->erase != NULL) ? "erase" : NULL;
+}
+
+ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
+                            ct_augment **a_p)
+{
+    ct_augment *a;
+    bool any = false;
+
+    *a_p = NULL;
+    for (int i = 0; (p != NULL) && (i < N_OP); i++) {
+        if (given(&table[i], p)) CT_TRY(table[i].check(p, who));
+        any = any || acts(&table[i], p, phase);
+    }
+    if (!any) return CT_OK;
+    a = calloc(1, sizeof(*a));
+    if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    a->p = p;
+    a->phase = phase;
+    *a_p = a;
+    return CT_OK;
+}
+
+void ct_augment_destroy(ct_augment *a)
+{
+    free(a);
+}
+
+ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *out_p, ct_why *why)
+{
+    *out_p = *in;
+    if (a == NULL) return CT_OK;
+    if ((in->ndim != 3) || ((in->dim[0] != 1) && (in->dim[0] != 3)))
+        return CT_WHY(why, CT_ERR_CONFIG,
+                      "transform_param.%s needs images of 1 or 3 channels, samples are %s",
+                      ct_augment_named(a->p), ct_shape_str(in).text);
+    if (a->p->random_resized_crop != NULL)
+        out_p->dim[1] = out_p->dim[2] = a->p->random_resized_crop->size;
+    return CT_OK;
+}
+
+ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_t seed,
+                           int64_t position, ct_augment_room *room, ct_sample *out_p)
+{
+    canvas v = { .room = room, .why = sample->why, .at = -1 };
+    ct_shape shape;
+
+    *out_p = *sample;
+    if (a == NULL) return CT_OK;
+    CT_TRY(ct_augment_shape(a, &sample->shape, &shape, sample->why));
+    if (sample->u8 == NULL)
+        return CT_WHY(sample->why, CT_ERR_CONFIG,
+                      "transform_param.%s needs samples of 8 bits, this one has floats",
+                      ct_augment_named(a->p));
+    v.now = (ct_pixels){ .data = (uint8_t *)(uintptr_t)sample->u8, /* read only: own() */
+                         .channels = sample->shape.dim[0],
+                         .height = sample->shape.dim[1],
+                         .width = sample->shape.dim[2] };
+    v.now.red = (a->p->color_order == CT__TRANSFORMATION_PARAMETER__COLOR_ORDER__RGB) ? 0 : 2;
+    for (int i = 0; i < N_OP; i++) {
+        ct_draw d = ct_draw_begin(seed, table[i].field, position);
+
+        if (acts(&table[i], a->p, a->phase)) CT_TRY(table[i].apply(a->p, a->phase, &d, &v));
+    }
+    out_p->u8 = v.now.data;
+    out_p->shape = shape;
+    return CT_OK;
+}

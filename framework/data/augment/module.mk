@@ -1,0 +1,1 @@
+# Augmentation of samples: pixels, what is drawn, and the table of operations.

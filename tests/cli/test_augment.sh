@@ -1,0 +1,62 @@
+#!/bin/sh
+# Augmentation in jobs: the same bits on any number of ranks, threads and readers; what is refused; and the net
+# for use that prepares pictures as tests do.
+. "$ROOT/tests/cli/lib.sh"
+export OMPI_MCA_rmaps_base_oversubscribe=1
+command -v python3 >/dev/null || { skip augment "python3 is not there"; finish; }
+python3 "$ROOT/tests/cli/photographs.py" pictures 12 40 30
+runs convert 0 '' "$CORTADO" convert images --from=pictures --to=set --encoded
+is sizes_differ sh -c '[ "$(for f in pictures/*/*.png; do head -c 24 "$f" | tail -c 8 | od -An -tx1; done | sort -u | wc -l)" -gt 4 ]'
+
+# net FILE FIELDS: of the augmentation
+net() {
+    cat >"$1" <<EOP
+layer { name: "in" type: "Data" top: "data" top: "label" data_param { source: "set/train_lmdb" batch_size: 12 threads: ${THREADS:-1} }
+  transform_param { force_color: true scale: 0.0078125 mean_value: 104 mean_value: 117 mean_value: 123 $2 } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+EOP
+}
+all='random_resized_crop { size: 32 } mirror: true color_jitter { brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 }
+  lighting { } rotate { degrees: 10 } affine { translate: 0.1 scale_min: 0.8 scale_max: 1.2 shear: 5 } erase { }'
+net net.prototxt "$all"
+THREADS=3 net threads.prototxt "$all"
+for n in net threads; do
+    printf 'net: "%s.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 3 random_seed: 4 global_batch_size: 12\n' $n >$n.solver
+done
+dump() { # NAME RANKS SOLVER OPTION...
+    name=$1 n=$2 solver=$3
+    shift 3
+    runs "$name" 0 'batches of 12 samples written' $JOB "$n" "$CORTADO" time --solver="$solver" --data --iterations=4 \
+        --dump_batches="$name.npz" "$@"
+}
+for n in 1 2 4; do dump on_$n $n net.solver; done
+dump by_each 3 net.solver --set=node_reader=false
+dump by_threads 2 threads.solver
+for d in on_2 on_4 by_each by_threads; do is same_bits_$d cmp on_1.npz $d.npz; done
+dump other_seed 1 net.solver --set=random_seed=5
+is seed_counts sh -c '! cmp -s on_1.npz other_seed.npz'
+runs trains 0 '' $JOB 2 "$CORTADO" train --solver=net.solver --set=snapshot=0
+
+# refused, with file and layer
+refuse() { # NAME PATTERN FIELDS
+    net bad.prototxt "$3"
+    runs "refuses_$1" 2 "bad.prototxt:1.*layer \"in\" \(Data\): $2" "$CORTADO" check --model=bad.prototxt
+}
+refuse no_size 'transform_param.random_resized_crop.size is 0, must be 1 to' 'random_resized_crop { }'
+refuse hue 'transform_param.color_jitter.hue is 0.7, must be 0 to 0.5' 'random_resized_crop { size: 9 } color_jitter { hue: 0.7 }'
+refuse crop_twice 'transform_param has both crop_size and random_resized_crop' 'crop_size: 9 random_resized_crop { size: 9 }'
+
+# the net for use: any picture, its middle
+net use.prototxt 'random_resized_crop { size: 32 test_resize: 36 } color_jitter { hue: 0.1 }'
+runs deploys 0 '' "$CORTADO" convert net --deploy --from=use.prototxt --to=deploy.prototxt
+is keeps_crop sh -c 'tr -d " \n" <deploy.prototxt | grep -q "random_resized_crop{size:32test_resize:36}}}"'
+is input_is_crop sh -c 'tr -d " \n" <deploy.prototxt | grep -q "dim:3dim:32dim:32"'
+sed 's/random_resized_crop/color_jitter { } random_resized_crop/' deploy.prototxt >both.prototxt
+sed 's/random_resized_crop.*{/color_jitter {/; /test_resize/d; /size: 32/d' deploy.prototxt >jitter.prototxt
+printf 'net: "use.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 1 random_seed: 4 snapshot_prefix: "use"\n' >use.solver
+runs trains_use 0 '' "$CORTADO" train --solver=use.solver
+runs predicts 0 'sea 00.png' "$CORTADO" predict --model=deploy.prototxt --weights=use_iter_1.caffemodel.h5 pictures/sea
+runs serve_refuses 2 'serve.transform_param.color_jitter: pictures that are asked for are not augmented' \
+    "$CORTADO" predict --model=jitter.prototxt --weights=use_iter_1.caffemodel.h5 pictures/sea
+finish
