@@ -11,6 +11,10 @@ const ct_verb ct_verb_table[] = {
       "cortado train --solver=FILE [--run=DIR] [--snapshot=FILE|auto] [--weights=FILE] "
       "[--set=FIELD=VALUE]...",
       true, NULL, ct_verb_train },
+    { "find_rate", "the loss at learning rates that rise, and which one to take: --solver=FILE",
+      "cortado find_rate --solver=FILE [--from=RATE] [--to=RATE] [--iterations=N] [--csv=FILE] "
+      "[--json=FILE] [--plot=FILE.svg]",
+      true, NULL, ct_verb_find_rate },
     { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
       "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N|--report=FILE]", true,
       NULL, ct_verb_test },
@@ -89,7 +93,7 @@ const ct_exit_code ct_exit_code_table[] = {
 
 /* ---- the options of all verbs */
 
-#define JOB "train test time extract"
+#define JOB "train test time extract find_rate"
 
 const ct_option ct_option_table[] = {
     { "from", CT_OPTION_TEXT, "new", "MODEL|DIR",
@@ -98,7 +102,7 @@ const ct_option ct_option_table[] = {
     { "to", CT_OPTION_TEXT, "new", "DIR", "the folder, which must be new" },
     { "weights", CT_OPTION_TEXT, "new", "FILE",
       "weights to start from; the last layer starts anew and learns faster" },
-    { "solver", CT_OPTION_TEXT, "train time check plan", "FILE", "the solver prototxt" },
+    { "solver", CT_OPTION_TEXT, "train time check plan find_rate", "FILE", "the solver prototxt" },
     { "files", CT_OPTION_REST, "predict", "FILES|DIRS",
       "pictures, and folders of them at any depth; they may stand without --files=" },
     { "runs", CT_OPTION_REST, "report", "RUNS",
@@ -109,7 +113,8 @@ const ct_option ct_option_table[] = {
       "(table)" },
     { "model", CT_OPTION_TEXT, "test time check plan extract generate serve predict", "FILE",
       "the net prototxt" },
-    { "weights", CT_OPTION_TEXT, "train test extract generate serve predict", "FILE[,FILE]",
+    { "weights", CT_OPTION_TEXT, "train test extract generate serve predict find_rate",
+      "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel, .caffemodel.h5, .npz, .safetensors or "
       ".gguf" },
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
@@ -117,8 +122,8 @@ const ct_option ct_option_table[] = {
       "snapshot_prefix, else start" },
     { "iterations", CT_OPTION_COUNT, JOB, "N",
       "train: max_iter; test and extract: batches (50); time: timed steps (10), with "
-      "--data batches (100)" },
-    { "set", CT_OPTION_LIST, "train test time check plan extract generate", "FIELD=VALUE",
+      "--data batches (100); find_rate: steps (100)" },
+    { "set", CT_OPTION_LIST, "train test time check plan extract generate find_rate", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "
       "layer "
       "of the phase: TRAIN for train, time, check and plan, TEST for test), or "
@@ -186,7 +191,11 @@ const ct_option ct_option_table[] = {
       "time the data layers alone: how many images/s they could deliver" },
     { "dump_batches", CT_OPTION_TEXT, "time", "FILE.npz",
       "with --data: write the first --iterations batches, of all ranks, and time nothing" },
-    { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
+    { "json", CT_OPTION_TEXT, "time find_rate", "FILE", "write the result as JSON" },
+    { "from", CT_OPTION_TEXT, "find_rate", "RATE", "the rate of the first step (1e-6)" },
+    { "to", CT_OPTION_TEXT, "find_rate", "RATE", "the rate of the last step (10)" },
+    { "csv", CT_OPTION_TEXT, "find_rate", "FILE", "write rate, loss and mean loss of each step" },
+    { "plot", CT_OPTION_TEXT, "find_rate", "FILE.svg", "draw the loss over the rate, as SVG" },
     { "json", CT_OPTION_MAYBE, "check plan serve", "FILE",
       "write the result as JSON (serve: of --check); without FILE to stdout, and nothing else goes "
       "there" },
@@ -235,9 +244,9 @@ const ct_option ct_option_table[] = {
       "the same bytes for a request alone and in any batch, also where it gives no seed" },
     { "reproducible_sum", CT_OPTION_FLAG, "train time", NULL,
       "bitwise the same sums over ranks whatever their placement, the algorithm and timing" },
-    { "global_batch_size", CT_OPTION_COUNT, "train time check plan", "N",
+    { "global_batch_size", CT_OPTION_COUNT, "train time check plan find_rate", "N",
       "samples of all ranks in a step, instead of batch_size a rank" },
-    { "seed", CT_OPTION_COUNT, "train time", "N", "random_seed" },
+    { "seed", CT_OPTION_COUNT, "train time find_rate", "N", "random_seed" },
     { "solver_mode", CT_OPTION_CHOICE, JOB, "cpu|gpu|CPU|GPU", "where to compute" },
     { "gpu", CT_OPTION_TEXT, JOB, "ID|all", "solver_mode GPU, and which one" },
     { "share_gpu", CT_OPTION_FLAG, JOB, NULL,

@@ -10,8 +10,8 @@ miss() { # VERB WHAT
     echo "verb $1: $2" >&2
     bad=1
 }
-listed=$(sed -n '/ct_verb_table\[\] = {/,/^};/s/^    { "\([a-z]*\)",.*/\1/p' cli/verb.c)
-defined=$(find cli -name 'verb_*.c' | sed 's#.*/verb_\([a-z]*\)\.c#\1#' | sort)
+listed=$(sed -n '/ct_verb_table\[\] = {/,/^};/s/^    { "\([a-z_]*\)",.*/\1/p' cli/verb.c)
+defined=$(find cli -name 'verb_*.c' | sed 's#.*/verb_\([a-z_]*\)\.c#\1#' | sort)
 [ -n "$listed" ] && [ -n "$defined" ] || { echo 'no verbs found' >&2; exit 1; }
 
 for v in $listed; do

@@ -1,1 +1,1 @@
-# `cortado train` and `cortado test`.
+# `cortado train`, `cortado find_rate` and `cortado test`.

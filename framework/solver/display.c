@@ -29,6 +29,12 @@ double ct_solver_smoothed_loss(const ct_solver *s)
     return (s->n_loss > 0) ? sum / s->n_loss : 0.0;
 }
 
+ct_status ct_solver_loss(ct_solver *s, double *loss_p)
+{
+    *loss_p = ct_solver_smoothed_loss(s);
+    return ct_group_sum(ct_solver_writers(s), loss_p, 1);
+}
+
 /* ---- since the last display */
 
 void ct_solver_reset_tally(ct_solver *s)

@@ -120,6 +120,9 @@ ct_status ct_solver_run(ct_solver *s);
  * ct_solver_run(). Collective.
  */
 ct_status ct_solver_steps(ct_solver *s, int64_t n);
+/** The loss as it is shown: the mean over the global batch of the last average_loss steps.
+ *  Collective. */
+ct_status ct_solver_loss(ct_solver *s, double *loss_p);
 /** Writes a set of this iteration. CT_ERR_CONFIG without snapshot_prefix, CT_ERR_IO. Collective. */
 ct_status ct_solver_save(ct_solver *s);
 /** One test pass over test net i: means of its outputs over the whole pass, the same on all ranks;
