@@ -129,6 +129,8 @@ const ct_option ct_option_table[] = {
       "of the phase: TRAIN for train, time, check and plan, TEST for test), or "
       "layer[NAME].field.sub" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
+    { "tensorboard", CT_OPTION_TEXT, "train", "DIR",
+      "write the numbers of the metrics as event files for TensorBoard into this folder" },
     { "overwrite", CT_OPTION_FLAG, "train test", NULL,
       "write over the metrics and snapshots that an earlier run left; otherwise a run from the "
       "start "

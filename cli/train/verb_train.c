@@ -68,6 +68,7 @@ static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
 static ct_status spare_files(const training *t)
 {
     const char *metrics = ct_options_text(t->o, "metrics");
+    const char *events = ct_options_text(t->o, "tensorboard");
     const char *prefix = t->config.solver->snapshot_prefix;
     bool overwrite = ct_options_flag(t->o, "overwrite");
     char *file = NULL;
@@ -75,6 +76,8 @@ static ct_status spare_files(const training *t)
 
     if ((metrics != NULL) && !overwrite)
         CT_TRY(ct_report_spare(metrics, ", --snapshot=auto goes on with that run"));
+    if ((events != NULL) && !overwrite)
+        CT_TRY(ct_report_spare_events(events, ", --snapshot=auto goes on with that run"));
     if (prefix != NULL) CT_TRY(ct_snapshot_any(prefix, &file));
     if (file == NULL) return CT_OK;
     if (overwrite)
@@ -95,6 +98,7 @@ static ct_status open_report(training *t)
     ct_report_options options = { .rank = t->job->rank, .progress = true };
 
     options.metrics = ct_options_text(t->o, "metrics");
+    options.events = ct_options_text(t->o, "tensorboard");
     options.append = (ct_options_text(t->o, "snapshot") != NULL);
     return ct_report_create(&options, &t->report);
 }

@@ -24,6 +24,7 @@ struct ct_report {
     bool speaks; /* rank 0 */
     char *path;  /* of the metrics, for messages */
     FILE *metrics;
+    ct_event_file *events; /* NULL: none */
     ct_progress *progress;
 };
 
@@ -100,6 +101,8 @@ ct_status ct_report_create(const ct_report_options *options, ct_report **report_
     r->speaks = (options->rank == 0);
     if (r->speaks && (options->metrics != NULL))
         CT_TRY_GOTO(status, err_destroy, open_metrics(r, options->metrics, options->append));
+    if (r->speaks && (options->events != NULL))
+        CT_TRY_GOTO(status, err_destroy, ct_event_file_create(options->events, &r->events));
     if (r->speaks && options->progress)
         CT_TRY_GOTO(status, err_destroy, ct_progress_create(&r->progress));
     *report_p = r;
@@ -115,6 +118,7 @@ void ct_report_destroy(ct_report *r)
     if (r == NULL) return;
     progress_destroy(r->progress);
     if (r->metrics != NULL) fclose(r->metrics); /* every line was flushed and checked before */
+    ct_event_file_destroy(r->events);
     free(r->path);
     free(r);
 }
@@ -226,45 +230,92 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
     }
 }
 
-static void add_field(ct_text *line, const char *name, double v)
+/* An event on its way: a line of the metrics, and the same numbers for TensorBoard. */
+typedef struct record {
+    ct_text line, summary;
+    const char *group; /* of the numbers' tags */
+} record;
+
+static bool is_recorded(const ct_report *r)
 {
-    ct_text_add(line, ",\"%s\":", name);
-    ct_text_add_number(line, v);
+    return (r->metrics != NULL) || (r->events != NULL);
 }
 
-static void add_when(ct_text *line, double epoch)
+/* Takes over what the record has. */
+static ct_status write_record(ct_report *r, record *e, int64_t iteration)
+{
+    ct_status status = CT_OK;
+
+    ct_text_add(&e->line, "}");
+    if (r->metrics != NULL)
+        status = write_line(r, &e->line);
+    else
+        ct_text_destroy(&e->line);
+    if ((status == CT_OK) && (r->events != NULL))
+        status = ct_event_file_write(r->events, iteration, &e->summary);
+    ct_text_destroy(&e->summary);
+    return status;
+}
+
+static void add_field(record *e, const char *name, double v)
+{
+    ct_text_add(&e->line, ",\"%s\":", name);
+    ct_text_add_number(&e->line, v);
+    ct_event_add_scalar(&e->summary, e->group, name, v);
+}
+
+static void add_count(record *e, const char *name, int64_t v)
+{
+    ct_text_add(&e->line, ",\"%s\":%" PRId64, name, v);
+    ct_event_add_scalar(&e->summary, e->group, name, (double)v);
+}
+
+static void add_when(record *e, double epoch)
 {
     struct timespec now = { 0 };
 
     clock_gettime(CLOCK_REALTIME, &now);
-    add_field(line, "epoch", epoch);
-    ct_text_add(line, ",\"time\":%" PRId64 ".%03d", (int64_t)now.tv_sec,
+    add_field(e, "epoch", epoch);
+    ct_text_add(&e->line, ",\"time\":%" PRId64 ".%03d", (int64_t)now.tv_sec,
                 (int)(now.tv_nsec / 1000000));
 }
 
 /* Compression on this rank, per step; shares are of the compressed elements. */
-static void add_codec(ct_text *line, const ct_codec_totals *c, int64_t steps)
+static void add_codec(record *e, const ct_codec_totals *c, int64_t steps)
 {
     double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / (double)steps;
+    const char *group = e->group;
 
-    ct_text_add(line,
-                ",\"compression\":{\"parameters\":%d,\"bytes_dense\":%" PRId64
-                ",\"bytes_coded\":%" PRId64,
-                c->n_coded, c->bytes_dense / steps, c->bytes_coded / steps);
-    add_field(line, "density", (double)c->selected / elements);
-    add_field(line, "filled", (double)c->filled / elements);
-    add_field(line, "select_ms", ms * c->select_s);
-    add_field(line, "pack_ms", ms * c->pack_s);
-    add_field(line, "exchange_ms", ms * c->exchange_s);
-    add_field(line, "unpack_ms", ms * c->unpack_s);
-    add_field(line, "saved_ms", ms * c->saved_s);
-    add_field(line, "residual_norm", c->residual_norm);
-    ct_text_add(line, "}");
+    e->group = "compression";
+    ct_text_add(&e->line, ",\"compression\":{\"parameters\":%d", c->n_coded);
+    add_count(e, "bytes_dense", c->bytes_dense / steps);
+    add_count(e, "bytes_coded", c->bytes_coded / steps);
+    add_field(e, "density", (double)c->selected / elements);
+    add_field(e, "filled", (double)c->filled / elements);
+    add_field(e, "select_ms", ms * c->select_s);
+    add_field(e, "pack_ms", ms * c->pack_s);
+    add_field(e, "exchange_ms", ms * c->exchange_s);
+    add_field(e, "unpack_ms", ms * c->unpack_s);
+    add_field(e, "saved_ms", ms * c->saved_s);
+    add_field(e, "residual_norm", c->residual_norm);
+    ct_text_add(&e->line, "}");
+    e->group = group;
+}
+
+/* Its origin is a float: 0.01, not 0.00999999978. */
+static void add_rate(record *e, double rate)
+{
+    if (!isfinite(rate)) {
+        add_field(e, "lr", rate);
+        return;
+    }
+    ct_text_add(&e->line, ",\"lr\":%.7g", rate);
+    ct_event_add_scalar(&e->summary, e->group, "lr", rate);
 }
 
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
 {
-    ct_text line = { 0 };
+    record line = { .group = "train" };
 
     if ((r == NULL) || !r->speaks) return CT_OK;
     CT_INFO("Iteration %" PRId64 " (%g iter/s, %gs/%" PRId64 " iters), loss = %g", e->iteration,
@@ -273,27 +324,20 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     CT_INFO("Iteration %" PRId64 ", lr = %g", e->iteration, e->rate);
     if (e->tokens_per_s > 0)
         CT_INFO("Iteration %" PRId64 ", tokens/s = %.1f", e->iteration, e->tokens_per_s);
-    if (r->metrics == NULL) return CT_OK;
-    ct_text_add(&line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
+    if (!is_recorded(r)) return CT_OK;
+    ct_text_add(&line.line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
     add_field(&line, "loss", e->loss);
-    if (isfinite(e->rate)) {
-        ct_text_add(&line, ",\"lr\":%.7g",
-                    e->rate); /* its origin is a float: 0.01, not 0.00999999978 */
-    } else {
-        add_field(&line, "lr", e->rate);
-    }
+    add_rate(&line, e->rate);
     add_field(&line, "images_per_s", e->images_per_s);
     if (e->tokens_per_s > 0) add_field(&line, "tokens_per_s", e->tokens_per_s);
     add_field(&line, "wait_data_ms", e->wait_data_ms);
     add_field(&line, "compute_ms", e->compute_ms);
     add_field(&line, "comm_exposed_ms", e->comm_exposed_ms);
-    ct_text_add(&line, ",\"bytes_sent\":%" PRId64, e->bytes_sent);
-    if (e->broken_samples > 0)
-        ct_text_add(&line, ",\"broken_samples\":%" PRId64, e->broken_samples);
+    add_count(&line, "bytes_sent", e->bytes_sent);
+    if (e->broken_samples > 0) add_count(&line, "broken_samples", e->broken_samples);
     if (e->codec.n_coded > 0) add_codec(&line, &e->codec, (e->iterations > 0) ? e->iterations : 1);
     add_when(&line, e->epoch);
-    ct_text_add(&line, "}");
-    return write_line(r, &line);
+    return write_record(r, &line, e->iteration);
 }
 
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index)
@@ -303,8 +347,10 @@ ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index)
     return CT_OK;
 }
 
-static void add_outputs(ct_text *line, const ct_net *net, const double *value)
+static void add_outputs(record *e, const ct_net *net, const double *value)
 {
+    ct_text *line = &e->line;
+
     for (int i = 0; i < net->n_output; i++) {
         int64_t n = ct_net_output_count(net, i);
 
@@ -312,22 +358,25 @@ static void add_outputs(ct_text *line, const ct_net *net, const double *value)
         ct_text_add_json(line, output_name(net, i));
         ct_text_add(line, (n == 1) ? ":" : ":[");
         for (int64_t k = 0; k < n; k++, value++) {
+            char name[160];
+
             if (k > 0) ct_text_add(line, ",");
             ct_text_add_number(line, *value);
+            snprintf(name, sizeof(name), (n == 1) ? "%s" : "%s/%" PRId64, output_name(net, i), k);
+            ct_event_add_scalar(&e->summary, e->group, name, *value);
         }
         if (n != 1) ct_text_add(line, "]");
     }
 }
 
 /* Of the first loss of words, if there is one. */
-static void add_perplexity(ct_text *line, const ct_net *net, const double *value,
+static void add_perplexity(record *e, const ct_net *net, const double *value,
                            const ct_text_size *text)
 {
     for (int i = 0; i < net->n_output; value += ct_net_output_count(net, i), i++) {
         if (!ct_report_is_of_words(net, i)) continue;
-        add_field(line, "perplexity", exp(*value));
-        if (text->bytes > 0)
-            add_field(line, "bits_per_byte", ct_report_bits_per_byte(*value, text));
+        add_field(e, "perplexity", exp(*value));
+        if (text->bytes > 0) add_field(e, "bits_per_byte", ct_report_bits_per_byte(*value, text));
         return;
     }
 }
@@ -335,19 +384,20 @@ static void add_perplexity(ct_text *line, const ct_net *net, const double *value
 ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
                          const ct_net *net, const double *output, const ct_text_size *text)
 {
-    ct_text line = { 0 };
+    char group[32] = "test";
+    record line = { .group = group };
 
     if ((r == NULL) || !r->speaks) return CT_OK;
     log_outputs("Test", net, output, text);
-    if (r->metrics == NULL) return CT_OK;
-    ct_text_add(&line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
+    if (!is_recorded(r)) return CT_OK;
+    if (net_index > 0) snprintf(group, sizeof(group), "test_%d", net_index);
+    ct_text_add(&line.line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
                 iteration, net_index);
     add_outputs(&line, net, output);
-    ct_text_add(&line, "}");
+    ct_text_add(&line.line, "}");
     add_perplexity(&line, net, output, text);
     add_when(&line, epoch);
-    ct_text_add(&line, "}");
-    return write_line(r, &line);
+    return write_record(r, &line, iteration);
 }
 
 ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, double value,
@@ -364,7 +414,8 @@ ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, do
     if (r->metrics == NULL) return CT_OK;
     ct_text_add(&line, "{\"event\":\"best\",\"iter\":%" PRId64 ",\"metric\":", iteration);
     ct_text_add_json(&line, metric);
-    add_field(&line, "value", value);
+    ct_text_add(&line, ",\"value\":");
+    ct_text_add_number(&line, value);
     ct_text_add(&line, ",\"rank\":%d}", rank);
     return write_line(r, &line);
 }

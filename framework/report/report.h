@@ -12,6 +12,7 @@
 
 #include "framework/base/status.h"
 #include "framework/base/sync_stats.h"
+#include "framework/base/text.h"
 #include "framework/net/net.h"
 
 typedef struct ct_report ct_report;
@@ -19,6 +20,7 @@ typedef struct ct_report ct_report;
 typedef struct ct_report_options {
     int rank;
     const char *metrics; /* file, NULL: none                                       */
+    const char *events;  /* folder of event files for TensorBoard, NULL: none      */
     bool append;         /* on resume: a last line cut short by a crash is removed */
     bool progress;       /* a progress line where stderr is a terminal             */
 } ct_report_options;
@@ -26,6 +28,8 @@ typedef struct ct_report_options {
 /** CT_ERR_CONFIG, logged, where path is a file that is not empty: the metrics of an earlier run.
  *  more: what else than --overwrite helps, behind it; "": nothing. Rank 0 calls it. */
 ct_status ct_report_spare(const char *path, const char *more);
+/** The same of a folder of event files. */
+ct_status ct_report_spare_events(const char *folder, const char *more);
 /** Replaces the file, or appends to it. */
 ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);
 void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
@@ -100,5 +104,24 @@ ct_status ct_progress_create(ct_progress **progress_p);
 /** "  1200/10000  loss 0.1234  3120 images/s  3m12s left"; seconds_left < 0: unknown. */
 void ct_progress_format(char *text, size_t size, int64_t iteration, int64_t max_iteration,
                         double loss, double images_per_s, double seconds_left);
+
+/* ---- Event files for TensorBoard; private to framework/report.
+ *
+ * A file is a row of records (TensorFlow's TFRecord): length, masked CRC32C of it, bytes, masked
+ * CRC32C of these. A record is a message Event of tensorflow/core/util/event.proto, here with a
+ * Summary of scalars of 32 bits. The first event that has numbers comes behind a SessionLog START
+ * of its step: of a run that went on from a snapshot, or that overwrites another, readers drop what
+ * earlier files of the folder have from that step on.
+ */
+
+typedef struct ct_event_file ct_event_file;
+
+/** Makes the folder, and a new file in it. CT_ERR_IO, CT_ERR_NOMEM. */
+ct_status ct_event_file_create(const char *folder, ct_event_file **f_p);
+void ct_event_file_destroy(ct_event_file *f); /* NULL allowed */
+/** Appends "GROUP/NAME": v to a summary. */
+void ct_event_add_scalar(ct_text *summary, const char *group, const char *name, double v);
+/** Writes the summary as an event, whole or not at all in the eyes of readers. CT_ERR_IO. */
+ct_status ct_event_file_write(ct_event_file *f, int64_t step, const ct_text *summary);
 
 #endif
