@@ -128,6 +128,8 @@ const ct_option ct_option_table[] = {
       "layer "
       "of the phase: TRAIN for train, time, check and plan, TEST for test), or "
       "layer[NAME].field.sub" },
+    { "strict", CT_OPTION_FLAG, "train test time check plan extract generate", NULL,
+      "refuse fields of forks that are ignored otherwise, as hints for engines" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
     { "tensorboard", CT_OPTION_TEXT, "train", "DIR",
       "write the numbers of the metrics as event files for TensorBoard into this folder" },

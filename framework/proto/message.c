@@ -221,6 +221,7 @@ struct ct_source_map {
     size_t n_used, capacity; /* n_used counts removed ones too; capacity is a power of two */
     char **file;
     int n_file;
+    bool refuses_hints;
 };
 
 static const char gone_mark = 0;
@@ -242,6 +243,16 @@ void ct_source_map_destroy(ct_source_map *map)
     free(map->file);
     free(map->entry);
     free(map);
+}
+
+void ct_source_map_refuse_hints(ct_source_map *map)
+{
+    map->refuses_hints = true;
+}
+
+bool ct_source_map_refuses_hints(const ct_source_map *map)
+{
+    return (map != NULL) && map->refuses_hints;
 }
 
 static size_t slot_of(const ct_source_map *map, const void *message)

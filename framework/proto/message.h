@@ -59,6 +59,7 @@ ct_locale ct_locale_enter(void);
 void ct_locale_leave(ct_locale l);
 
 /* Of the source map, for the reader and the upgrades. */
+bool ct_source_map_refuses_hints(const ct_source_map *map); /* NULL: no */
 ct_status ct_source_map_add_file(ct_source_map *map, const char *name, int *file_p);
 ct_status ct_source_map_add(ct_source_map *map, const void *message, int file, int line,
                             int column);

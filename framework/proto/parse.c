@@ -46,11 +46,15 @@ static ct_status parse_field(ct_prototxt_reader *r, ProtobufCMessage *m, seen_se
 {
     const ProtobufCFieldDescriptor *f;
     int line, column;
+    bool skipped;
 
     if (r->token.kind != CT_TOKEN_NAME)
         return ct_prototxt_reader_fail_expected(r, "the name of a field");
     f = ct_field_find(m->descriptor, r->token.start, r->token.length);
-    if (f == NULL) return ct_prototxt_reader_fail_unknown(r);
+    if (f == NULL) {
+        CT_TRY(ct_hint_skip(r, &skipped));
+        return skipped ? CT_OK : ct_prototxt_reader_fail_unknown(r);
+    }
     if (see(seen, (size_t)(f - m->descriptor->fields)) && (f->label != PROTOBUF_C_LABEL_REPEATED)) {
         return ct_prototxt_reader_fail_at(r, r->token.line, r->token.column,
                                           "field \"%s\" is given twice, and takes one value",
@@ -241,6 +245,7 @@ static ct_status parse(const ProtobufCMessageDescriptor *type, const char *name,
     CT_TRY_GOTO(status, out, parse_body(&r, m));
     status = ct_repeat_closed(&r, NULL, m);
     if (status == CT_OK) status = check_count(&r);
+    if (status == CT_OK) ct_hint_report(&r);
 out:
     ct_repeat_leave(&r, NULL);
     ct_locale_leave(locale);

@@ -30,6 +30,9 @@ typedef struct ct_where {
 
 ct_status ct_source_map_create(ct_source_map **map_p);
 void ct_source_map_destroy(ct_source_map *map); /* NULL allowed */
+/** From here on readers that note their places in `map` refuse the fields of forks that they would
+ *  ignore otherwise. */
+void ct_source_map_refuse_hints(ct_source_map *map);
 /** The place of a message or field that a reader made; {"", 0, 0} where unknown or map is NULL. */
 ct_place ct_source_map_find(const ct_source_map *map, const void *message);
 /** "solver.prototxt:4:1", or "--set": of the field, of the message where the field was not given,

@@ -65,6 +65,8 @@ typedef struct ct_frame {
 /** What a blob's name stands for behind a repeat: repeat.c. */
 typedef struct ct_alias ct_alias;
 
+enum { CT_MOST_HINTS = 64 };
+
 typedef struct ct_prototxt_reader {
     ct_lexer lex;
     ct_token token; /* the current one, not yet consumed */
@@ -82,6 +84,7 @@ typedef struct ct_prototxt_reader {
     int n_repeat;         /* that stand in the net itself */
     size_t n_copied;      /* layers that repeats made */
     uint64_t copied_bytes;
+    bool hint[CT_MOST_HINTS]; /* fields of hints.c that were ignored */
 } ct_prototxt_reader;
 
 enum { CT_MAX_DEPTH = 100 };
@@ -114,6 +117,12 @@ ct_status ct_repeat_closed(ct_prototxt_reader *r, ProtobufCMessage *around,
                            ProtobufCMessage *message);
 /** Forgets what names of blobs stand for in a message that ends. NULL: in all, at the end. */
 void ct_repeat_leave(ct_prototxt_reader *r, const ct_frame *scope);
+
+/** The current token names a field that is unknown: where it is a fork's hint for its engines,
+ *  skips it and its value, and sets *skipped_p. CT_ERR_CONFIG where the map refuses hints. */
+ct_status ct_hint_skip(ct_prototxt_reader *r, bool *skipped_p);
+/** Logs one line with the hints that were skipped; none without. */
+void ct_hint_report(const ct_prototxt_reader *r);
 
 /** Reads what stands behind a field's ":": a value or, of a repeated field, a list of them.
  *  line, column: where the field is named, for the source map. */

@@ -88,9 +88,17 @@ static ct_status default_solver(ct_config *c, const char *model)
     return ct_net_read_repeat(model, c->repeat_count, c->map, &c->solver->net_param);
 }
 
-static ct_status open_solver(const char *file, ct_config *c)
+static ct_status open_map(const ct_options *o, ct_config *c)
 {
     CT_TRY(ct_source_map_create(&c->map));
+    if ((o != NULL) && ct_options_flag(o, "strict")) ct_source_map_refuse_hints(c->map);
+    return CT_OK;
+}
+
+/* o: NULL without options. */
+static ct_status open_solver(const ct_options *o, const char *file, ct_config *c)
+{
+    CT_TRY(open_map(o, c));
     snprintf(c->file, sizeof(c->file), "%s", file);
     return ct_solver_read(file, c->map, &c->solver);
 }
@@ -117,11 +125,11 @@ static ct_status read_files(const ct_options *o, ct_config *c)
                                         : "--solver=FILE or --model=FILE, as the verb takes it");
     }
     if (solver != NULL) {
-        CT_TRY(open_solver(solver, c));
+        CT_TRY(open_solver(o, solver, c));
         CT_TRY(config_apply_nets(o, c));
         return read_solver_nets(solver, c);
     }
-    CT_TRY(ct_source_map_create(&c->map));
+    CT_TRY(open_map(o, c));
     c->is_model = true;
     snprintf(c->file, sizeof(c->file), "%s", model);
     CT_TRY(default_solver(c, model));
@@ -154,7 +162,7 @@ err_destroy:
 
 static ct_status read_for_program(const char *file, const char *const *settings, ct_config *c)
 {
-    CT_TRY(open_solver(file, c));
+    CT_TRY(open_solver(NULL, file, c));
     CT_TRY(config_apply_settings(settings, true, c));
     CT_TRY(read_solver_nets(file, c));
     CT_TRY(add_messages(c->solver));

@@ -1,0 +1,53 @@
+# Nets of NVIDIA's and Intel's forks: what is taken, ignored in one line, refused by name.
+. "$ROOT/tests/cli/lib.sh"
+
+# net FILE: its first lines come from stdin
+net() {
+    cat - >"$1"
+    cat >>"$1" <<'NET'
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } } }
+NET
+}
+
+# ---- hints: fields that say how a fork runs a net
+net plain.prototxt </dev/null
+runs plain 0 '' "$CORTADO" check --model=plain.prototxt --strict
+is plain_says_nothing sh -c '! grep -q ignored out'
+net nvidia.prototxt <<'NET'
+default_forward_type: FLOAT16
+default_backward_type: FLOAT
+default_forward_math: FLOAT
+global_grad_scale: 1e3
+default_conv_algos_override: "1," "2,3"
+layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 4 } } forward_type: FLOAT backward_math: FLOAT16
+        cudnn_math_override: -1 }
+layer { name: "b" type: "Split" bottom: "a" top: "b" forward_type: FLOAT }
+NET
+runs nvidia 0 'nvidia.prototxt: ignored: default_forward_type, default_backward_type, default_forward_math, default_conv_algos_override, global_grad_scale, forward_type, backward_math, cudnn_math_override \(hints for NVIDIA.s engines\)$' \
+    "$CORTADO" check --model=nvidia.prototxt --phase=TRAIN
+is nvidia_in_one_line sh -c '[ $(grep -c ignored out) = 1 ]'
+runs strict 2 'nvidia.prototxt:1:1: "default_forward_type" is a hint for NVIDIA.s engines, and --strict lets none be ignored; take it out' \
+    "$CORTADO" check --model=nvidia.prototxt --strict
+cat >both.prototxt <<'NET'
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 8 dim: 8 } } }
+eltwise_mem_sharing: false
+multinode: { model_parallel { layer_from: "a>" num_nodes: 2 } compress_layer_type_list < layer_type: ["x", "y"] > }
+layer { name: "bn" type: "BatchNorm" bottom: "data" top: "bn" batch_norm_param { engine: MKL2017 }
+        quantization_param { bw_layer_in: 8 scale_in: [1.5, 2] } multinode { num_nodes: 1 } }
+NET
+runs both 0 'both.prototxt: ignored: eltwise_mem_sharing \(hints for NVIDIA.s engines\), multinode, quantization_param, engine \(hints for Intel.s engines\)$' \
+    "$CORTADO" check --model=both.prototxt
+echo 'net: "both.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 1 solver_data_type: FLOAT16' >solver.prototxt
+runs solver 0 'solver.prototxt: ignored: solver_data_type \(hints for NVIDIA.s engines\)$' "$CORTADO" check --solver=solver.prototxt
+runs solver_strict 2 'solver.prototxt:1:[0-9]+: "solver_data_type" is a hint' "$CORTADO" check --solver=solver.prototxt --strict
+sed -i 's/ solver_data_type.*//' solver.prototxt
+runs solver_net_strict 2 'both.prototxt:2:1: "eltwise_mem_sharing" is a hint' "$CORTADO" check --solver=solver.prototxt --strict
+echo 'multinode { model_parallel { layer_from: "a" }' >open.prototxt
+runs not_closed 2 'open.prototxt:1:11: this "\{" is not closed' "$CORTADO" check --model=open.prototxt
+echo 'default_forward_type FLOAT' >colon.prototxt
+runs no_colon 2 'colon.prototxt:1:22: default_forward_type: expected ":"' "$CORTADO" check --model=colon.prototxt
+echo 'default_forward_type: }' >value.prototxt
+runs no_value 2 'default_forward_type: expected a value' "$CORTADO" check --model=value.prototxt
+echo 'layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 4 } forward_type: FLOAT } }' >place.prototxt
+runs elsewhere 2 'unknown field "forward_type"' "$CORTADO" check --model=place.prototxt
+finish
