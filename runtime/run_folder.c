@@ -221,28 +221,34 @@ void ct_run_folder_close(ct_run_folder *f, bool begun)
 
 /* ---- a run that is used */
 
-/* The best weights of the folder, or, where the run kept none as such, the newest; malloc'ed. On
- * rank 0. */
-static ct_status find_weights(const char *folder, const char *net, char **file_p)
+ct_status ct_run_folder_weights(const char *folder, char **file_p)
 {
     ct_text prefix = { 0 };
+    ct_status status = CT_OK;
+
+    ct_text_add(&prefix, "%s" CT_CONFIG_RUN_PREFIX, folder);
+    if (prefix.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", folder);
+    if (status == CT_OK) status = ct_snapshot_best_weights(prefix.text, file_p);
+    if ((status == CT_OK) && (*file_p == NULL))
+        status = ct_snapshot_newest_weights(prefix.text, file_p);
+    ct_text_destroy(&prefix);
+    return status;
+}
+
+/* Its weights; malloc'ed. On rank 0. */
+static ct_status find_weights(const char *folder, const char *net, char **file_p)
+{
     char *path = inside(folder, net);
     ct_status status = (path != NULL) ? CT_OK : CT_ERR_NOMEM;
 
-    ct_text_add(&prefix, "%s" CT_CONFIG_RUN_PREFIX, folder);
-    if ((status == CT_OK) && prefix.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", folder);
     if ((status == CT_OK) && (access(path, R_OK) != 0))
         status =
             CT_FAIL(CT_ERR_IO, "--run=%s: %s: %s; expected the folder of a training with --run",
                     folder, path, strerror(errno));
-    if (status == CT_OK) status = ct_snapshot_best_weights(prefix.text, file_p);
-    if ((status == CT_OK) && (*file_p == NULL))
-        status = ct_snapshot_newest_weights(prefix.text, file_p);
+    if (status == CT_OK) status = ct_run_folder_weights(folder, file_p);
     if ((status == CT_OK) && (*file_p == NULL))
         status =
             CT_FAIL(CT_ERR_IO, "--run=%s: no complete snapshot in %s/snapshots", folder, folder);
-    ct_text_destroy(&prefix);
     free(path);
     return status;
 }

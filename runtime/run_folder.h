@@ -38,6 +38,10 @@ ct_status ct_run_folder_describe(ct_call *call, ct_run_folder *f, const ct_confi
 /** begun: the first step was reached; otherwise a folder that this run made is removed. */
 void ct_run_folder_close(ct_run_folder *f, bool begun);
 
+/** The best weights of a run's folder, or, where the run kept none as such, the newest. *file_p is
+ *  malloc'ed; NULL: there are none. Rank 0 calls it. CT_ERR_IO, CT_ERR_NOMEM. */
+ct_status ct_run_folder_weights(const char *folder, char **file_p);
+
 /** For verbs that use a run: gives --weights the best weights of the folder of --run, or the newest
  *  where the run kept none as such, the average where there is one, and --model the file `net`
  * there, where the command line names others that counts. Nothing where --run was not given.

@@ -50,18 +50,6 @@ static ct_status read_net(const ct_run_data *r, const char *name, Ct__NetParamet
     return status;
 }
 
-static ct_status find_weights(const ct_run_data *r, char **file_p)
-{
-    ct_text prefix = { 0 };
-    ct_status status;
-
-    ct_text_add(&prefix, "%s" CT_CONFIG_RUN_PREFIX, r->path);
-    status = prefix.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path)
-                           : ct_snapshot_newest_weights(prefix.text, file_p);
-    ct_text_destroy(&prefix);
-    return status;
-}
-
 /* ---- the net for use, which keeps what its first convolutions put out */
 
 static ct_status keep_activations(work *w)
@@ -97,13 +85,14 @@ static ct_status open_net(work *w)
 {
     ct_net_options options = { .phase = CT_TEST, .env = { .n_rank = 1, .seed = 1 } };
     char *weights = NULL;
-    ct_status status = find_weights(w->run, &weights);
+    ct_status status = ct_run_folder_weights(w->run->path, &weights);
 
     if ((status == CT_OK) && (weights == NULL)) say(w->e, "no complete snapshot in snapshots/", "");
     if ((status == CT_OK) && (weights != NULL)) {
         status = keep_activations(w);
         if (status == CT_OK) status = ct_sample_net_create(w->e->net, &options, 1, &w->net);
         if (status == CT_OK) status = ct_weights_load_list(weights, ct_sample_net_of(w->net));
+        snprintf(w->e->weights, sizeof(w->e->weights), "%s", ct_path_base(weights));
         if ((status == CT_OK) && !find_output(w)) say(w->e, "the net puts out no classes", "");
     }
     free(weights);

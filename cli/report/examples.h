@@ -25,7 +25,8 @@ typedef struct ct_inside {
 } ct_inside;
 
 typedef struct ct_examples {
-    char why[600]; /* there are none: the reason, for people; "": there are some */
+    char why[600];     /* there are none: the reason, for people; "": there are some */
+    char weights[256]; /* the file that they come from */
     int n;
     ct_example example[CT_MOST_EXAMPLES]; /* evenly spread over the set */
     bool is_probability;                  /* what the scores are        */
@@ -33,8 +34,8 @@ typedef struct ct_examples {
     ct_inside filters, activation[CT_MOST_ACTIVATIONS];
 } ct_examples;
 
-/** Reads the run's nets, newest weights and test set. A run without them is no error: e->why says
- *  what is not there. Errors, logged: what is there cannot be read. */
+/** Reads the run's nets, best or newest weights and test set. A run without them is no error:
+ * e->why says what is not there. Errors, logged: what is there cannot be read. */
 ct_status ct_examples_make(const ct_run_data *r, ct_examples *e);
 void ct_examples_destroy(ct_examples *e);
 

@@ -68,8 +68,10 @@ static void show(const ct_run_data *r, const ct_examples *e, ct_text *t)
     }
     ct_text_add(t,
                 "<p>%d samples, evenly spread over the set of tests, with the best class and its "
-                "%s.</p>\n<div class=\"samples\">\n",
+                "%s, by <code>",
                 e->n, e->is_probability ? "probability" : "score");
+    ct_text_add_escaped(t, e->weights);
+    ct_text_add(t, "</code>.</p>\n<div class=\"samples\">\n");
     for (int i = 0; i < e->n; i++) add_example(e, &e->example[i], t);
     ct_text_add(t, "</div>\n");
     if (e->filters.picture.length + e->activation[0].picture.length == 0) return;

@@ -140,6 +140,7 @@ sizes = [q[:2] for q in p.pictures()]
 # the samples with a frame of 2; 6 filters of 5 x 5, ten times as large; 6 and 4 channels of 16 x 16 and 14 x 14 in rows of 8
 assert sizes == [(44, 44)] * 13 + [(6 * 52 + 2, 54), (6 * 50 + 2, 52), (4 * 58 + 2, 60)], sizes
 assert "6 of 6 filters of &#34;conv&#34;, 5 x 5" in p.text and "4 of 4 channels of &#34;conv2&#34;, 14 x 14" in p.text
+assert "<code>snapshot_iter_30.caffemodel.h5</code>" in p.text
 tables = p.rows("set")
 assert [t[0] for t in tables] == ["11", "13"] and tables[0][1].startswith("3 40 40"), tables
 import os
