@@ -15,6 +15,7 @@ struct cortado_solver {
     ct_report *report;
     ct_training run;
     cortado_net *net, **test;
+    ct_status met; /* what ranks agreed on while it was opened */
     bool torn; /* ranks failed at different places: what they made together nobody can release */
     cortado_solver *next; /* of those that stay */
 };
@@ -84,21 +85,6 @@ static ct_status read_config(cortado_solver *s, const char *file, const char *co
                    CT_SOLVER_AT((&(ct_solver_text){ p, s->config.map }), solver_mode));
 }
 
-static ct_status create(cortado_solver *s, bool keeps)
-{
-    const ct_report_options quiet = { .rank = s->job.rank };
-    ct_training_ask ask = { .keep_values = keeps, .program = ct_public_layers() };
-
-    CT_TRY(ct_public_share_threads(&s->job));
-    CT_TRY(ct_report_create(&quiet, &s->report));
-    ask.report = s->report;
-    s->call = (ct_call){ .job = &s->job };
-    s->run = (ct_training){ .call = &s->call, .config = &s->config };
-    CT_TRY(ct_training_connect(&s->run));
-    CT_TRY(ct_training_open(&s->run, &ask));
-    return show_nets(s, keeps);
-}
-
 /* The status of all ranks. */
 static ct_status agree(cortado_solver *s, ct_status mine)
 {
@@ -108,6 +94,32 @@ static ct_status agree(cortado_solver *s, ct_status mine)
     if (torn && !s->torn) ct_training_abandon(&s->run);
     s->torn = s->torn || torn;
     return mine;
+}
+
+/* Fits ct_solver_options.agree. */
+static ct_status meet(void *ctx, ct_status mine)
+{
+    cortado_solver *s = ctx;
+
+    s->met = agree(s, mine);
+    return s->met;
+}
+
+static ct_status create(cortado_solver *s, bool keeps)
+{
+    const ct_report_options quiet = { .rank = s->job.rank };
+    ct_training_ask ask = { .keep_values = keeps, .program = ct_public_layers() };
+
+    ask.agree = meet;
+    ask.agree_ctx = s;
+    CT_TRY(ct_public_share_threads(&s->job));
+    CT_TRY(ct_report_create(&quiet, &s->report));
+    ask.report = s->report;
+    s->call = (ct_call){ .job = &s->job };
+    s->run = (ct_training){ .call = &s->call, .config = &s->config };
+    CT_TRY(ct_training_connect(&s->run));
+    CT_TRY(ct_training_open(&s->run, &ask));
+    return show_nets(s, keeps);
 }
 
 static ct_status open_in_job(cortado_solver *s, const char *file, const char *const *settings,
@@ -123,7 +135,8 @@ static ct_status open_in_job(cortado_solver *s, const char *file, const char *co
         status = read_config(s, file, settings);
     CT_TRY(ct_failure_notice_agree(s->job.failure, status, &torn));
     CT_TRY(ct_config_share(&s->job, &s->config));
-    return agree(s, create(s, keep == CORTADO_KEEP_ALL));
+    status = create(s, keep == CORTADO_KEEP_ALL);
+    return (s->met != CT_OK) ? s->met : agree(s, status);
 }
 
 static ct_status open_solver(const char *file, const char *const *settings, cortado_keep keep,

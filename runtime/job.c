@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/collective/blocking.h"
 #include "framework/base/clock.h"
 #include "framework/base/log.h"
 #include "runtime/compute.h"
@@ -77,11 +78,13 @@ typedef struct said {
 
 ct_status ct_job_agree(ct_comm *c, int first_rank, ct_status mine)
 {
-    int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
+    int64_t behind = (mine == CT_OK) ? 0 : c->size - c->rank;
+    int first;
     said s = { .status = (int)mine };
 
-    CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->mpi));
-    if (first == c->size) return CT_OK;
+    CT_TRY(ct_comm_max(c, &behind, 1)); /* it gives up where a rank fails and does not come */
+    if (behind == 0) return CT_OK;
+    first = c->size - (int)behind;
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
     CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->mpi));
     if (mine != CT_OK) return mine; /* it has spoken for itself */

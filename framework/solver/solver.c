@@ -156,10 +156,9 @@ static ct_status end_by_epochs(ct_solver *s)
     return ct_learning_rate_check(&(ct_solver_text){ s->param, NULL });
 }
 
-static ct_status create(ct_solver *s)
+/* All that a rank needs no other one for, but that sets of data are opened together. */
+static ct_status make_train_net(ct_solver *s)
 {
-    ct_status status = CT_OK;
-
     CT_TRY(ct_solver_check(s->param, s->options.map));
     CT_TRY(ct_update_rule_find(s->param->type, &s->rule));
     CT_TRY(choose_device(s));
@@ -171,6 +170,19 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_solver_make_train_net(s));
     CT_TRY(ct_solver_micro_batches(s->param, s->options.map, ct_solver_whole(s), &s->iter_size));
     ct_net_count_rows(s->net, s->iter_size);
+    return CT_OK;
+}
+
+static ct_status agree_alone(const ct_solver *s, ct_status mine)
+{
+    return (s->options.agree != NULL) ? s->options.agree(s->options.agree_ctx, mine) : mine;
+}
+
+static ct_status create(ct_solver *s)
+{
+    ct_status status = CT_OK;
+
+    CT_TRY(agree_alone(s, make_train_net(s)));
     CT_TRY(open_exchange(s));
     CT_TRY(open_parts(s));
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
@@ -183,7 +195,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_step_fill(&s->step));
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
-    CT_TRY(ct_solver_make_test_nets(s));
+    CT_TRY(agree_alone(s, ct_solver_make_test_nets(s)));
     CT_TRY(ct_best_open(s));
     CT_TRY(ct_solver_open_later(s));
     for (size_t i = 0; i < s->param->n_weights; i++)

@@ -88,8 +88,14 @@ static ct_status plan_nets(void *ctx, const ct_net_window *window, double *bytes
     return CT_OK;
 }
 
+static ct_status agree(const ct_training_ask *ask, ct_status mine)
+{
+    return (ask->agree != NULL) ? ask->agree(ask->agree_ctx, mine) : mine;
+}
+
 /* Where weights and states lie, and how they come. */
-static ct_status open_memory(ct_training *t, ct_solver_options *options)
+static ct_status open_memory(ct_training *t, const ct_training_ask *how_to,
+                             ct_solver_options *options)
 {
     ct_job *job = t->call->job;
     Ct__SolverParameter *param = t->config->solver;
@@ -111,7 +117,7 @@ static ct_status open_memory(ct_training *t, ct_solver_options *options)
 
     CT_TRY(ct_memory_plan_job(job, param, &how, options));
     if (t->parallel == NULL) CT_TRY(ct_gpu_memory_choose(&fits));
-    CT_TRY(ct_job_memory_open(&ask, &t->memory));
+    CT_TRY(agree(how_to, ct_job_memory_open(&ask, &t->memory)));
     options->window = (t->division != NULL) ? ct_job_division_window(t->division, options->dev)
                                             : ct_exchange_window_open(&t->window, job->data_comm,
                                                                       options->dev, param);
@@ -171,12 +177,14 @@ static ct_status create_solver(ct_training *t, const ct_training_ask *ask)
     options.trace = t->trace.trace;
     options.open_exchange = ct_exchange_open_net;
     options.open_exchange_ctx = &t->exchange;
+    options.agree = ask->agree;
+    options.agree_ctx = ask->agree_ctx;
     options.stop_signal = ask->stop_signal;
     options.provenance = t->provenance.text;
     options.heartbeat = ct_watchdog_beat;
     options.heartbeat_ctx = job->watchdog;
     CT_TRY(fill_parallel(t, &options));
-    CT_TRY(open_memory(t, &options));
+    CT_TRY(open_memory(t, ask, &options));
     CT_TRY(ct_solver_create(&options, &t->solver));
     ct_job_memory_tell(&t->memory);
     return CT_OK;

@@ -34,6 +34,8 @@ typedef struct ct_training_ask {
     volatile int *stop_signal; /* of ct_solver_options, as keep_values */
     bool keep_values;
     const struct ct_program_layers *program; /* of ct_net_env; NULL: no layers of type Python */
+    ct_status (*agree)(void *ctx, ct_status mine); /* likewise */
+    void *agree_ctx;
     const char *snapshot; /* it goes on from, whose rows of engines count; NULL: none */
 } ct_training_ask;
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "include/cortado/cortado.h"
 
@@ -213,6 +215,90 @@ static void errors_are_everybodys(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+/* Losses by a matrix that one rank lacks. The list of images that follows nobody has: who gets as
+ * far waits there for the others. */
+#define LACKS                                                                                      \
+    "layer { name: 'in' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { shape { "    \
+    "dim: 12 dim: 4 } shape { dim: 12 } } } "                                                      \
+    "layer { name: 'p' type: 'Softmax' bottom: 'data' top: 'p' } "                                 \
+    "layer { name: 'loss' type: 'InfogainLoss' bottom: 'p' bottom: 'label' top: 'loss' "           \
+    "infogain_loss_param { source: 'matrix.binaryproto' } } "
+#define LIST                                                                                       \
+    "layer { name: 'more' type: 'ImageData' top: 'image' top: 'class' image_data_param { source: " \
+    "'list.txt' batch_size: 12 } } "
+
+/* 1 x 1 x 4 x 4 ones, as Caffe's BlobProto. */
+static void write_matrix(void)
+{
+    static const unsigned char head[] = { 8, 1, 16, 1, 24, 4, 32, 4, 42, 64 };
+    static const float one = 1;
+    FILE *f = fopen("matrix.binaryproto", "wb");
+
+    if (f == NULL) exit(3);
+    fwrite(head, 1, sizeof(head), f);
+    for (int i = 0; i < 16; i++) fwrite(&one, sizeof(one), 1, f);
+    fclose(f);
+}
+
+/* Each rank has a folder of its own, and rank `lacks` no file in it. */
+static void enter_folder(const place *p, int lacks)
+{
+    char name[80];
+
+    snprintf(name, sizeof(name), "%s/%d", p->folder, p->rank);
+    mkdir(name, 0700);
+    if (chdir(name) != 0) exit(3);
+    if (p->rank == lacks) {
+        unlink("matrix.binaryproto");
+        rmdir("states");
+    } else {
+        mkdir("states", 0700);
+        write_matrix();
+    }
+}
+
+static int opens_nowhere(const place *p, const char *net, const char *more, const char *word)
+{
+    cortado_solver *s = NULL;
+    MPI_Comm comm = MPI_COMM_WORLD;
+    int fault = 0, status;
+
+    write_file(p, net, more);
+    status = cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_ALL, &comm, &s);
+    fault += MPI_FAULT_UNLESS(s == NULL);
+    fault += MPI_FAULT_UNLESS((status == CORTADO_ERR_IO) || (status == CORTADO_ERR_CONFIG));
+    fault += MPI_FAULT_UNLESS(strstr(cortado_error(), word) != NULL);
+    if (fault > 0) fprintf(stderr, "\"%s\" not in: %s\n", word, cortado_error());
+    return fault;
+}
+
+/* Nobody waits for it, and the next solver opens. */
+static void one_rank_cannot_open(void **state)
+{
+    const place *p = *state;
+    char before[256];
+    int fault = 0;
+
+    if (getcwd(before, sizeof(before)) == NULL) exit(3);
+    for (int turn = 0; turn < 2; turn++) {
+        cortado_solver *s = NULL;
+
+        enter_folder(p, (turn == 0) ? p->size - 1 : 0);
+        fault += opens_nowhere(p, "net_param { " LACKS "} ", "", "matrix.binaryproto");
+        fault += opens_nowhere(p, "net_param { " LACKS LIST "} ", "", "matrix.binaryproto");
+        fault += opens_nowhere(p, NET "test_net_param { " LACKS "} test_iter: 1 test_interval: 5 ",
+                               "", "matrix.binaryproto");
+        fault += opens_nowhere(p, NET, "memory { path: 'states' state: FILE }", "states");
+        write_solver(p, "");
+        fault += open_on(p, &s);
+        if (mpi_verdict(fault) > 0) break;
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 2) == CORTADO_OK);
+        cortado_solver_close(s);
+    }
+    if (chdir(before) != 0) exit(3);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 /* Data that the caller gives: each rank its own. */
 static int give(cortado_solver *s, int rank, float class)
 {
@@ -277,6 +363,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(steps_are_a_jobs, make_place, end_place),
     cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
     cmocka_unit_test_setup_teardown(errors_are_everybodys, make_place, end_place),
+    cmocka_unit_test_setup_teardown(one_rank_cannot_open, make_place, end_place),
     cmocka_unit_test_setup_teardown(one_rank_tells_the_others, make_place, end_place),
 };
 
