@@ -8,7 +8,7 @@
 
 #include "framework/base/text.h"
 
-#define MAX_TABLE 64
+#define MAX_NEAR 64 /* options of a verb among which a near name is looked for */
 
 typedef struct entry {
     char *text;
@@ -47,10 +47,10 @@ static int find(const ct_option *table, int n, const char *verb, const char *nam
 
 static ct_status fail_unknown(const ct_option *table, int n, const char *verb, const char *name)
 {
-    const char *known[MAX_TABLE], *near;
+    const char *known[MAX_NEAR], *near;
     int n_known = 0;
 
-    for (int i = 0; (i < n) && (n_known < MAX_TABLE); i++) {
+    for (int i = 0; (i < n) && (n_known < MAX_NEAR); i++) {
         if (ct_option_serves(&table[i], verb)) known[n_known++] = table[i].name;
     }
     near = ct_text_nearest(name, known, n_known);
@@ -172,27 +172,36 @@ static ct_status read_environment(ct_options *o, const char *verb)
     return CT_OK;
 }
 
-/* A misspelt twin would be silently without effect. */
-static void warn_near_twins(const ct_options *o)
+static void warn_near_twin(const char *name, const char *const *known, int n)
 {
-    char twins[MAX_TABLE][80];
-    const char *known[MAX_TABLE], *near;
-    int n = (o->n_option < MAX_TABLE) ? o->n_option : MAX_TABLE;
+    const char *near = ct_text_nearest(name, known, n);
 
-    for (int i = 0; i < n; i++) {
-        ct_option_twin(o->table[i].name, twins[i], sizeof(twins[i]));
-        known[i] = twins[i] + strlen("CORTADO_");
+    if ((near != NULL) && (strcmp(near, name) != 0) && ct_log_on(CT_LOG_INFO))
+        CT_WARN("environment: CORTADO_%s is no option; did you mean CORTADO_%s?", name, near);
+}
+
+/* A misspelt twin would be silently without effect. */
+static ct_status warn_near_twins(const ct_options *o)
+{
+    char(*twin)[80] = calloc((size_t)o->n_option + 1, sizeof(*twin));
+    const char **known = calloc((size_t)o->n_option + 1, sizeof(*known));
+    ct_status status = CT_OK;
+
+    for (int i = 0; (twin != NULL) && (known != NULL) && (i < o->n_option); i++) {
+        ct_option_twin(o->table[i].name, twin[i], sizeof(twin[i]));
+        known[i] = twin[i] + strlen("CORTADO_");
     }
-    for (char *const *e = environ; *e != NULL; e++) {
+    if ((twin == NULL) || (known == NULL)) status = CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    for (char *const *e = environ; (status == CT_OK) && (*e != NULL); e++) {
         char name[80];
 
         if (strncmp(*e, "CORTADO_", 8) != 0) continue;
         snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e + 8, "="), *e + 8);
-        near = ct_text_nearest(name, known, n);
-        if ((near != NULL) && (strcmp(near, name) != 0) && ct_log_on(CT_LOG_INFO)) {
-            CT_WARN("environment: CORTADO_%s is no option; did you mean CORTADO_%s?", name, near);
-        }
+        warn_near_twin(name, known, o->n_option);
     }
+    free(twin);
+    free(known);
+    return status;
 }
 
 /* An argument that is no option. */
@@ -250,7 +259,7 @@ ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const 
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
     o->table = table;
     o->n_option = n;
-    warn_near_twins(o);
+    CT_TRY_GOTO(status, err_destroy, warn_near_twins(o));
     CT_TRY_GOTO(status, err_destroy, read_environment(o, argv[0]));
     CT_TRY_GOTO(status, err_destroy, read_command(o, argc, argv));
     *options_p = o;
