@@ -126,6 +126,17 @@ static int run_alone(const ct_verb *verb, ct_call *call)
     return ct_status_exit_code(status);
 }
 
+/* The first rank makes the files; the others wait, and all end alike. */
+static ct_status run_on_first(const ct_verb *verb, const ct_call *call)
+{
+    ct_call alone = *call;
+    ct_status status = CT_OK;
+
+    alone.job = NULL;
+    if (call->job->rank == 0) status = verb->run(&alone);
+    return ct_job_share(call->job, status);
+}
+
 static int run_in_job(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
@@ -145,7 +156,8 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
     call->options = options;
     /* only a training tells the watchdog what it does, and a server what it runs */
     if (verb->run != ct_verb_train) ct_watchdog_limit(job.watchdog, 0.0);
-    if (status == CT_OK) status = verb->run(call);
+    if (status == CT_OK)
+        status = (verb->place == CT_VERB_ON_FIRST) ? run_on_first(verb, call) : verb->run(call);
     if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
     ct_options_destroy(options);
     ct_job_finish(&job);
@@ -197,7 +209,8 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, INT_MAX);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     set_log_level(argc, argv);
-    if (verb->in_job || is_server_in_job(verb) ||
+    if ((verb->place == CT_VERB_IN_JOB) || is_server_in_job(verb) ||
+        ((verb->place == CT_VERB_ON_FIRST) && ct_job_is_launched()) ||
         ((verb->run == ct_verb_info) && ct_show_topology_in_job(argc, argv)))
         return run_in_job(verb, &call);
     return run_alone(verb, &call);

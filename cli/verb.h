@@ -26,11 +26,17 @@ typedef struct ct_exit_code {
 
 extern const ct_exit_code ct_exit_code_table[]; /* ends with a NULL meaning */
 
+typedef enum {
+    CT_VERB_ALONE,
+    CT_VERB_IN_JOB,  /* MPI is started for it, and all ranks run it                        */
+    CT_VERB_ON_FIRST /* alone; where a launcher started several ranks the first one runs it */
+} ct_verb_place;
+
 typedef struct ct_verb {
     const char *name;
     const char *summary;
     const char *usage;
-    bool in_job;          /* MPI is started for it                          */
+    ct_verb_place place;
     ct_verb_form_fn form; /* reads argv itself; NULL: by ct_option_table    */
     ct_status (*run)(ct_call *call);
 } ct_verb;

@@ -1,4 +1,4 @@
-/* cortado report: one page of one or several runs. In a job rank 0 reads and writes. */
+/* cortado report: one page of one or several runs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +44,9 @@ static ct_status tell_apart(ct_run_data *run, int n)
     return CT_OK;
 }
 
-static ct_status report(const ct_options *o)
+ct_status ct_verb_report(ct_call *call)
 {
+    const ct_options *o = call->options;
     const char *file = ct_options_text(o, "to");
     int n = ct_options_n(o, "runs");
     ct_run_data *run;
@@ -65,12 +66,4 @@ static ct_status report(const ct_options *o)
     for (int i = 0; i < n; i++) ct_run_data_destroy(&run[i]);
     free(run);
     return status;
-}
-
-ct_status ct_verb_report(ct_call *call)
-{
-    ct_status status = CT_OK;
-
-    if (call->job->rank == 0) status = report(call->options);
-    return ct_job_share(call->job, status);
 }

@@ -12,7 +12,7 @@ cp "$ROOT"/docs/*.md tree/docs/
 mkdir tree/cli/toy
 echo 'ct_status ct_verb_toy(ct_call *call)' >tree/cli/toy/verb_toy.c
 runs no_row 1 'verb toy: it has a source, ct_verb_table in cli/verb.c has no row' "$check" tree
-sed -i 's/^const ct_verb ct_verb_table\[\] = {/&\n    { "toy", "a toy", "cortado toy", false, false, ct_verb_toy },/' tree/cli/verb.c
+sed -i 's/^const ct_verb ct_verb_table\[\] = {/&\n    { "toy", "a toy", "cortado toy", CT_VERB_ALONE, NULL, ct_verb_toy },/' tree/cli/verb.c
 runs no_test 1 'verb toy: no tests/cli/test_.*.sh runs it' "$check" tree
 runs no_page 1 'verb toy: no page of docs shows `cortado toy`' "$check" tree
 echo 'runs it 0 "" $CORTADO toy --all' >tree/tests/cli/test_toy.sh
