@@ -10,7 +10,7 @@ static const char *const colours[CT_CHART_COLOURS] = { "#0072B2", "#D55E00", "#0
 
 /* Pixels. */
 enum { WIDTH = 860, LEFT = 76, RIGHT = 24, PLOT = 380, BELOW = 52, LINE = 20, LETTER = 7 };
-enum { MOST_TICKS = 64, MOST_TEXT = 64 };
+enum { MOST_TICKS = 64, MOST_TEXT = 64, MOST_LETTERS = 18 /* of a name that is turned */ };
 
 static const char style[] =
     "<style>.chart{max-width:100%;height:auto}"
@@ -477,7 +477,33 @@ static double part_of(const ct_bars *b, int bar, int part)
     return (isfinite(v) && (v > 0.0)) ? v : 0.0;
 }
 
-static void draw_bar(const ct_bars *b, const place *p, int bar, ct_text *out)
+/* As much of a name as has room; the bar's tip has it whole. */
+static void add_beginning(ct_text *out, const char *name)
+{
+    ct_text some = { 0 };
+    int n = 0;
+
+    for (; (*name != '\0') && ((n < MOST_LETTERS) || ((*name & 0xC0) == 0x80)); name++) {
+        n += ((*name & 0xC0) != 0x80);
+        ct_text_add_bytes(&some, name, 1);
+    }
+    if (some.text != NULL) ct_text_add_escaped(out, some.text);
+    if (*name != '\0') ct_text_add(out, "…");
+    out->failed |= some.failed;
+    ct_text_destroy(&some);
+}
+
+/* Whether some name is wider than its bar has room for. */
+static bool is_turned(const ct_bars *b)
+{
+    int longest = 0;
+
+    for (int i = 0; i < b->n_bar; i++)
+        longest = (letters(b->bar[i]) > longest) ? letters(b->bar[i]) : longest;
+    return LETTER * longest * b->n_bar > WIDTH - LEFT - RIGHT;
+}
+
+static void draw_bar(const ct_bars *b, const place *p, int bar, bool turned, ct_text *out)
 {
     double wide = (double)(WIDTH - LEFT - RIGHT) / b->n_bar, x = LEFT + wide * bar, from = 0.0;
 
@@ -494,15 +520,15 @@ static void draw_bar(const ct_bars *b, const place *p, int bar, ct_text *out)
         }
         from += v;
     }
-    if (b->n_bar <= 12) {
+    if (!turned) {
         write_at(x + wide / 2, p->bottom + 17, "middle", 12, b->bar[bar], out);
         return;
     }
     ct_text_add(out,
-                "<text class='ink' fill='#222222' transform='translate(%.1f %.1f) rotate(35)' "
-                "font-size='10'>",
-                x + wide / 2 - 4, p->bottom + 14);
-    ct_text_add_escaped(out, b->bar[bar]);
+                "<text class='ink' fill='#222222' transform='translate(%.1f %.1f) rotate(-35)' "
+                "text-anchor='end' font-size='10'>",
+                x + wide / 2 + 4, p->bottom + 14);
+    add_beginning(out, b->bar[bar]);
     ct_text_add(out, "</text>\n");
 }
 
@@ -510,6 +536,7 @@ void ct_bars_draw(const ct_bars *b, ct_text *out)
 {
     place p = { .y.high = 0.0 };
     flow f = { LEFT, 0 };
+    bool turned = is_turned(b);
     char text[MOST_TEXT];
 
     for (int i = 0; i < b->n_bar; i++) {
@@ -522,7 +549,7 @@ void ct_bars_draw(const ct_bars *b, ct_text *out)
     find_ticks(&p.y, p.y_tick);
     p.top = 26.0 + ((b->title != NULL) ? 16 : 0) + ((b->subtitle != NULL) ? 18 : 0);
     p.bottom = p.top + PLOT;
-    f.y = p.bottom + ((b->n_bar <= 12) ? 44 : 96);
+    f.y = p.bottom + (turned ? 96 : 44);
     begin(b->title, WIDTH, f.y + 3 * LINE, out);
     (void)write_titles(b->title, b->subtitle, out);
     for (int i = 0; i < p.y.n_tick; i++) {
@@ -533,7 +560,7 @@ void ct_bars_draw(const ct_bars *b, ct_text *out)
         write_at(LEFT - 7, y + 4, "end", 12, text, out);
     }
     write_label_of_y(p.top, p.bottom, b->label, out);
-    for (int i = 0; i < b->n_bar; i++) draw_bar(b, &p, i, out);
+    for (int i = 0; i < b->n_bar; i++) draw_bar(b, &p, i, turned, out);
     draw_line(LEFT, p.bottom, WIDTH - RIGHT, p.bottom, "edge", out);
     for (int k = 0; k < b->n_part; k++) {
         flow_next(&f, b->part[k]);

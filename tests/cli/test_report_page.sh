@@ -3,34 +3,8 @@
 . "$ROOT/tests/cli/lib.sh"
 export PYTHONPATH="$ROOT/tests/cli"
 
-# ---- runs as they are kept, written by hand: the figures are known
-mkdir -p a/first b/first
-cat >a/first/metrics.jsonl <<'EOF2'
-{"event":"run","version":"1","net":"Tiny <b>&","host":"h1","ranks":2,"threads":3,"started":"2026-01-02","config":{"base_lr":0.1,"type":"SGD","momentum":0.9}}
-{"event":"train","iter":10,"loss":2.5,"lr":0.1,"images_per_s":100,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.1,"time":1}
-{"event":"train","iter":20,"loss":9,"lr":0.1,"images_per_s":300,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.2,"time":2}
-{"event":"test","iter":20,"net":0,"outputs":{"accuracy":0.5,"loss":1.75,"each":[1,2]},"epoch":0.2,"time":2}
-{"event":"test","iter":20,"net":1,"outputs":{"accuracy":0.25},"epoch":0.2,"time":2}
-{"event":"run","version":"2","net":"Tiny <b>&","host":"h2","ranks":2,"threads":3,"started":"2026-01-03","config":{"base_lr":0.1,"type":"SGD","momentum":0.9}}
-{"event":"train","iter":20,"loss":1.5,"lr":0.01,"images_per_s":200,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.2,"time":3}
-{"event":"train","iter":30,"loss":null,"lr":0.01,"images_per_s":400,"wait_data_ms":1,"compute_ms":6,"comm_exposed_ms":3,"bytes_sent":4000000,"epoch":0.3,"time":4}
-{"event":"test","iter":40,"net":0,"outputs":{"accuracy":0.75,"loss":1.25},"epoch":0.4,"time":5}
-{"event":"compression","total":{"steps":4,"bytes_dense":34560,"bytes_coded":3488,"density":0.05,"filled":0.0934,"select_ms":0.02,"saved_ms":-3.07},"buckets":[{"bucket":"ip[0]","codec":"redsync","exchange":"allgather","bytes_dense":34560,"bytes_coded":3488}]}
-{"event":"done","iter":40,"status":"finished","seconds":12.5,"checksum":"0"}
-EOF2
-cat >b/first/metrics.jsonl <<'EOF2'
-{"event":"run","version":"2","net":"Tiny","host":"h2","ranks":4,"threads":3,"started":"2026-01-04","config":{"base_lr":0.2,"type":"SGD","momentum":0.9,"gamma":0.5}}
-{"event":"train","iter":10,"loss":2.25,"lr":0.2,"images_per_s":800,"wait_data_ms":0,"compute_ms":5,"comm_exposed_ms":4,"bytes_sent":4000000,"epoch":0.1,"time":1}
-EOF2
-printf '{"event":"train","iter":20,"loss":1' >>b/first/metrics.jsonl # the run is not at its end
-cat >a/first/report.json <<'EOF2'
-{"classes":["grass","sand <i>","sea"],"samples":10,"accuracy":0.7,"loss":0.5,
-"confusion":[[4,1,0],[0,3,0],[2,0,0]],"precision":[0.6667,0.75,0],"recall":[0.8,1,0],
-"calibration":{"error":0.125,"bins":[{"from":0.5,"to":0.6,"samples":4,"probability":0.55,"accuracy":0.5},
-{"from":0.9,"to":1.0,"samples":6,"probability":0.95,"accuracy":0.8333}]},
-"worst":[{"file":"sea/<script>.jpg","sample":7,"true":"sea","predicted":"grass","probability":0.97}]}
-EOF2
-
+# ---- runs as they are kept: the figures are known
+. "$ROOT/tests/cli/made_runs.sh"
 for p in 1 2; do runs page_$p 0 'a page of 1 run: p[0-9].html' $JOB $p "$CORTADO" report a/first --to=p$p.html; done
 is same_on_2 cmp p1.html p2.html
 is what_stands python3 - <<'EOF2'

@@ -158,6 +158,28 @@ static void test_bars(void **state)
     ct_text_destroy(&t);
 }
 
+/* Names that are wider than their bars are turned, and cut between characters. */
+static void test_long_names(void **state)
+{
+    static const char *const bar[2] = {
+        "one",
+        "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4"
+        "\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4 and much more of a name "
+        "that has no room"
+    };
+    static const char *const part[1] = { "a" };
+    static const double value[2] = { 1, 3 };
+    ct_bars b = { .n_bar = 2, .n_part = 1, .bar = bar, .part = part, .value = value };
+    ct_text t = { 0 };
+
+    (void)state;
+    ct_bars_draw(&b, &t);
+    assert_int_equal(count(t.text, "rotate(-35)"), 2);
+    assert_int_equal(count(t.text, "\xc3\xa4\xe2\x80\xa6</text>"), 1);
+    assert_int_equal(count(t.text, "that has no room, a: 3</title>"), 1);
+    ct_text_destroy(&t);
+}
+
 static void test_matrix(void **state)
 {
     static const char *const name[2] = { "cat", "dog & <b>" };
@@ -188,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_bars),
         cmocka_unit_test(test_matrix),
+        cmocka_unit_test(test_long_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
