@@ -156,6 +156,14 @@ static ct_status start_threads(ct_loader *l)
 
 /* ---- the main thread */
 
+/* Values of field f of a sample, as they come out. */
+static int64_t value_count(const ct_loader *l, int f)
+{
+    if (f == 0) return ct_shape_count(&l->o.shape, 0, -1);
+    if ((f == 1) && ct_mixing_acts(&l->o.mix)) return l->o.mix.classes;
+    return ct_shape_count(&l->o.reader->field[f], 0, -1);
+}
+
 /* Where no memory can be shared every rank reads by itself. */
 static ct_status create_feed(ct_loader *l)
 {
@@ -180,11 +188,10 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
         l->o = *options;
         if (l->o.threads > l->o.depth) l->o.threads = l->o.depth;
         l->rest_count = ct_reader_rest_count(r);
-        for (int f = 0; f < r->n_field; f++) {
-            l->count[f] =
-                l->o.share.local * ct_shape_count((f == 0) ? &l->o.shape : &r->field[f], 0, -1);
-        }
-        if (!ct_pack_can(&l->o.shape) || !ct_transform_packs(l->o.transform)) l->o.pack = NULL;
+        for (int f = 0; f < r->n_field; f++) l->count[f] = l->o.share.local * value_count(l, f);
+        if (!ct_pack_can(&l->o.shape) || !ct_transform_packs(l->o.transform) ||
+            ct_mixing_acts(&l->o.mix))
+            l->o.pack = NULL;
         if (l->o.pack != NULL)
             l->pack = ct_pack_lay(l->o.share.local, &l->o.shape, !r->u8, r->n_field, l->count);
         pthread_mutex_init(&l->lock, NULL);
@@ -374,6 +381,18 @@ typedef struct target {
 } target;
 
 /* The sample as the transform gets it: read, or decoded of what was fetched, and augmented. */
+/* Mixing makes a distribution of it. */
+static ct_status check_label(const ct_loader *l, float label, ct_why *why)
+{
+    int64_t classes = l->o.mix.classes;
+
+    if (!ct_mixing_acts(&l->o.mix)) return CT_OK;
+    if ((label >= 0) && (label < (float)classes) && (label == (float)(int64_t)label)) return CT_OK;
+    return CT_WHY(why, CT_ERR_DATA,
+                  "label %g is not a whole number in 0..%lld: transform_param.classes is %lld",
+                  (double)label, (long long)(classes - 1), (long long)classes);
+}
+
 static ct_status read_sample(const ct_loader *l, fetched raw, uint64_t seed, int64_t position,
                              int64_t id, hand *h, ct_sample *sample, ct_sample *augmented_p)
 {
@@ -395,6 +414,7 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
     ct_shape shape;
 
     CT_TRY(read_sample(l, raw, seed, position, id, h, &read, &sample));
+    CT_TRY(check_label(l, h->rest[0], why));
     CT_TRY(ct_transform_shape(l->o.transform, &sample.shape, &shape, why));
     if (!ct_shape_equal(&shape, &l->o.shape)) {
         return CT_WHY(why, CT_ERR_DATA,
@@ -490,6 +510,19 @@ static float *rest_of(const ct_loader *l, const loader_slot *s, int f)
     return s->packed ? (float *)((char *)s->block + l->pack.rest_at[f]) : s->field[f];
 }
 
+/* first: the position of this rank's first sample, which is the first of a pair. */
+static void mix_pairs(const ct_loader *l, uint64_t seed, int64_t first, const loader_slot *s)
+{
+    int64_t size = value_count(l, 0), classes = l->o.mix.classes;
+
+    for (int64_t i = 0; i + 1 < l->o.share.local; i += 2) {
+        float *a = s->field[0] + i * size, *label = s->field[1] + i * classes;
+        double share = ct_mixing_pair(&l->o.mix, &l->o.shape, seed, first + i, a, a + size);
+
+        ct_mixing_labels(&l->o.mix, share, label, label + classes);
+    }
+}
+
 static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step, hand *h,
                       loader_slot *s)
 {
@@ -514,10 +547,11 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 
-            memcpy(rest_of(l, s, f) + i * n, from, (size_t)n * sizeof(float));
+            memcpy(rest_of(l, s, f) + i * value_count(l, f), from, (size_t)n * sizeof(float));
             from += n;
         }
     }
+    if (ct_mixing_acts(&l->o.mix)) mix_pairs(l, seed, begin + share->first, s);
     return CT_OK;
 }
 

@@ -14,6 +14,7 @@
 #define CT_LOADER_H
 
 #include "framework/data/augment/augment.h"
+#include "framework/data/augment/mix.h"
 #include "framework/data/reader.h"
 #include "framework/data/transform.h"
 
@@ -37,6 +38,7 @@ typedef struct ct_loader_options {
     const ct_augment *augment;     /* borrowed; NULL: none */
     const ct_transform *transform; /* borrowed */
     ct_shape shape;                /* of field 0 of a sample after both */
+    ct_mixing mix;                 /* field 1 is a distribution where it acts; shares are even */
     ct_share share;
     int64_t stripes;     /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
     uint32_t rand_skip;  /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */

@@ -481,6 +481,7 @@ const ct_meaning ct_meaning_table[] = {
     { "MessageTimeParameter.us",
       "Microseconds: half of a step that adds and of the same step back that puts in place, of two "
       "ranks that send to each other; under `shared`, a whole sum." },
+    { "MixParameter.alpha", "Parameter of Beta(alpha, alpha), from which the share is drawn." },
     { "MultiBoxLossParameter.background_label_id", "Class of boxes that match nothing." },
     { "MultiBoxLossParameter.bp_inside", "Corners outside of the image get no gradient." },
     { "MultiBoxLossParameter.code_type", "How boxes are coded by their priors." },
@@ -669,6 +670,8 @@ const ct_meaning ct_meaning_table[] = {
     { "ROIPoolingParameter.pooled_h", "Rows of bins." },
     { "ROIPoolingParameter.pooled_w", "Columns of bins." },
     { "ROIPoolingParameter.spatial_scale", "From the regions' coordinates to the bottom's." },
+    { "RandAugmentParameter.magnitude", "Strength of the operations, 0 to 30." },
+    { "RandAugmentParameter.ops", "Operations that are drawn for a sample." },
     { "RandomResizedCropParameter.area_max", "Largest share of the image's area." },
     { "RandomResizedCropParameter.area_min", "Smallest share of the image's area." },
     { "RandomResizedCropParameter.aspect_max", "Largest width / height of the box." },
@@ -933,6 +936,8 @@ const ct_meaning ct_meaning_table[] = {
       "0: unknown." },
     { "TransformationParameter.affine",
       "Cortado, in TRAIN: turned, shifted, scaled and sheared at random." },
+    { "TransformationParameter.classes", "Cortado: classes of the labels, which become "
+                                         "distributions where `mixup` or `cutmix` acts." },
     { "TransformationParameter.color_jitter",
       "Cortado, in TRAIN: brightness, contrast, saturation and hue at random, in a random order." },
     { "TransformationParameter.color_order",
@@ -944,6 +949,9 @@ const ct_meaning ct_meaning_table[] = {
       "Side of the square cut out: at random in TRAIN, in the middle in TEST; 0: all." },
     { "TransformationParameter.crop_w",
       "Refused: of the SSD fork; crops are square, of `crop_size`." },
+    { "TransformationParameter.cutmix",
+      "Cortado, in TRAIN: pairs of samples exchange a box, and labels become distributions. With "
+      "`mixup`, too, one of the two is drawn for a pair." },
     { "TransformationParameter.distort_param",
       "Refused: of the SSD fork; images are not given other colours while they are read. Do it "
       "beforehand, when the data set is made." },
@@ -961,11 +969,15 @@ const ct_meaning ct_meaning_table[] = {
     { "TransformationParameter.mean_file", "File of the mean image that is taken off." },
     { "TransformationParameter.mean_value", "Mean of each channel, or one for all." },
     { "TransformationParameter.mirror", "Mirror at random." },
+    { "TransformationParameter.mixup", "Cortado, in TRAIN: pairs of samples are added up with "
+                                       "shares that are drawn, and labels become distributions." },
     { "TransformationParameter.noise_param",
       "Refused: of the SSD fork; images are not made noisy while they are read. Do it beforehand, "
       "when the data set is made." },
     { "TransformationParameter.pad", "Pixels that a random crop may reach out of the image in "
                                      "TRAIN, where values are 0, the mean; needs `crop_size`." },
+    { "TransformationParameter.rand_augment",
+      "Cortado, in TRAIN: operations drawn from torchvision's table of 14, of one strength." },
     { "TransformationParameter.random_resized_crop",
       "Cortado: a box of random area and aspect, resized to a square with antialiasing. In TEST "
       "the shorter side is resized, and the middle taken. In place of `crop_size`." },

@@ -81,6 +81,7 @@ enum { CT_ACCURACY_RIGHT_OF, CT_ACCURACY_SAMPLES_OF, CT_ACCURACY_SUMS };
 
 typedef struct ct_accuracy_plan {
     ct_view view; /* classes in the middle */
+    bool soft;    /* labels are distributions: the most probable class is the label */
 } ct_accuracy_plan;
 
 #endif

@@ -97,6 +97,20 @@ static ct_status accuracy_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* One label a position, or with the shape of the scores a distribution. */
+static ct_status check_labels(const ct_layer *l, const ct_instance *in, ct_accuracy_plan *plan)
+{
+    const ct_shape *x = &in->bottom[0]->data.shape, *label = &in->bottom[1]->data.shape;
+
+    plan->soft = (plan->view.mid > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
+                 (ct_shape_count(label, 0, -1) == ct_shape_count(x, 0, -1));
+    if (!plan->soft) return ct_layer_check_labels(l, x, label, &plan->view);
+    if (l->dev->kind == CT_DEVICE_CPU) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "labels that are distributions are not implemented on device %s",
+                         l->dev->name);
+}
+
 static ct_status accuracy_reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__AccuracyParameter *p = l->param->accuracy_param;
@@ -109,7 +123,7 @@ static ct_status accuracy_reshape(const ct_layer *l, ct_instance *in)
 
     CT_TRY(ct_layer_axis(l, x, (p != NULL) ? p->axis : 1, "axis", &axis));
     *v = ct_view_make(x, axis, 1);
-    CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, v));
+    CT_TRY(check_labels(l, in, plan));
     if (s->top_k > v->mid)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
                              (long long)v->mid);
@@ -136,10 +150,22 @@ static bool is_right(const ct_view *v, const float *score, int32_t label, int64_
     return ahead < top_k;
 }
 
-/* Whether label k counts. */
-static bool counts(const ct_accuracy_state *s, const float *value, int64_t k)
+/* Of position k; of a distribution the first of the largest shares. */
+static float label_at(const ct_accuracy_plan *plan, const float *value, int64_t k)
 {
-    return !s->has_ignore || (value[k] != (float)s->ignore);
+    const ct_view *v = &plan->view;
+    const float *share = value + k / v->inner * v->mid * v->inner + k % v->inner;
+    int64_t best = 0;
+
+    if (!plan->soft) return value[k];
+    for (int64_t c = 1; c < v->mid; c++)
+        if (share[c * v->inner] > share[best * v->inner]) best = c;
+    return (float)best;
+}
+
+static bool counts(const ct_accuracy_state *s, float label)
+{
+    return !s->has_ignore || (label != (float)s->ignore);
 }
 
 /* ---- part 0: the labels that count. Sum 0 adds up those of each class, then those of all. */
@@ -174,10 +200,11 @@ static ct_status count_labels(const ct_layer *l, ct_instance *in, ct_exec *ex)
 #pragma omp parallel for schedule(static) reduction(+ : counted) reduction(min : bad)              \
     if (n >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < n; k++) {
+        float here = label_at(plan, value, k);
         int32_t label;
 
-        if (!counts(s, value, k)) continue;
-        if (!ct_label_class(value[k], v->mid, &label)) {
+        if (!counts(s, here)) continue;
+        if (!ct_label_class(here, v->mid, &label)) {
             bad = (k < bad) ? k : bad;
             continue;
         }
@@ -205,11 +232,12 @@ static int64_t count_right(const ct_layer *l, ct_instance *in)
 
 #pragma omp parallel for schedule(static) reduction(+ : right) if (n * v->mid >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < n; k++) {
+        float here = label_at(plan, value, k);
         int32_t label;
         bool hit;
 
-        if (!counts(s, value, k)) continue;
-        label = (int32_t)value[k];
+        if (!counts(s, here)) continue;
+        label = (int32_t)here;
         hit = is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
         right += hit;
         if (l->n_top < 2) continue;

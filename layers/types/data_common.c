@@ -161,6 +161,24 @@ static ct_status open_source(ct_layer *l, const ct_data_source *s)
 }
 
 /* Made-up data has no mean of its own: where the file is missing, none is taken off. */
+static ct_status open_mix(ct_layer *l, const Ct__TransformationParameter *p)
+{
+    ct_data_state *d = l->state;
+
+    CT_TRY(ct_mixing_read(p, l->phase, d->who, &d->mix));
+    if (!ct_mixing_acts(&d->mix)) return CT_OK;
+    if ((l->n_top < 2) || (ct_shape_count(&d->reader->field[1], 0, -1) != 1))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "mixup and cutmix mix labels, too: the second top must be one label a "
+                             "sample");
+    if (d->shape.ndim != 3)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "mixup and cutmix need samples of channels x height x width, these "
+                             "are %s",
+                             ct_shape_str(&d->shape).text);
+    return CT_OK;
+}
+
 static ct_status open_transform(ct_layer *l, bool whole)
 {
     ct_data_state *d = l->state;
@@ -190,7 +208,7 @@ static ct_status open_transform(ct_layer *l, bool whole)
         d->reader->ops->describe(d->reader, 0, name, sizeof(name));
         return CT_LAYER_FAIL(l, status, "%s: %s", name, why.text);
     }
-    return CT_OK;
+    return open_mix(l, whole ? NULL : l->param->transform_param);
 }
 
 /* Stripes are the set's own unless the layer says otherwise. */
@@ -316,12 +334,27 @@ static ct_loader *loader_of(const ct_instance *in)
     return ((const ct_data_instance *)in->state)->source->loader;
 }
 
+/* Samples 2 i and 2 i + 1 of the global batch are mixed: no rank may have one of them alone. */
+static ct_status check_pairs(const ct_layer *l, const ct_share *share)
+{
+    const ct_data_state *d = l->state;
+
+    if (!ct_mixing_acts(&d->mix) || ((share->local % 2 == 0) && (share->first % 2 == 0)))
+        return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "mixup and cutmix mix pairs of samples, but of the batch of %lld a rank "
+                         "has %lld, from %lld on: give each rank an even number",
+                         (long long)share->global, (long long)share->local,
+                         (long long)share->first);
+}
+
 ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_data_state *d = l->state;
     ct_data_instance *di = in->state;
     ct_loader_options o = { .reader = d->reader,
                             .augment = d->augment,
+                            .mix = d->mix,
                             .transform = d->transform,
                             .shape = d->shape,
                             .stripes = d->stripes,
@@ -332,13 +365,17 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .group = d->fed ? l->env->group : NULL };
 
     CT_TRY(ct_data_share(l, d->batch_size, &o.share));
+    CT_TRY(check_pairs(l, &o.share));
     tell_shards(l, &o.share);
     in->batch_local = o.share.local;
     in->batch_global = o.share.global;
     in->batch_first = o.share.first;
     in->n_sample = d->synthetic ? 0 : d->reader->count;
     for (int i = 0; i < l->n_top; i++) {
-        ct_shape shape = with_batch(o.share.local, (i == 0) ? &d->shape : &d->reader->field[i]);
+        ct_shape one = (i == 0) ? d->shape : d->reader->field[i], shape;
+
+        if ((i == 1) && ct_mixing_acts(&d->mix)) one = (ct_shape){ 1, { d->mix.classes } };
+        shape = with_batch(o.share.local, &one);
 
         CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);

@@ -15,6 +15,7 @@ typedef struct ct_data_state {
     char *who; /* in front of the readers' messages */
     ct_reader *reader;
     ct_augment *augment; /* NULL: none */
+    ct_mixing mix;
     ct_transform *transform;
     ct_shape shape; /* of field 0 of a sample, transformed */
     int64_t batch_size;

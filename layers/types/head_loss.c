@@ -82,7 +82,7 @@ static bool fits(const ct_layer *l, const ct_instance *in, const ct_head *h)
     const ct_instance *loss = in->tail->of[CT_EPILOGUE_LOSS];
     const ct_softmax_loss *plan = loss->state;
 
-    return (l->dev->kind == CT_DEVICE_CPU) && ct_layer_takes_rows(in->bottom[0]) &&
+    return (l->dev->kind == CT_DEVICE_CPU) && !plan->soft && ct_layer_takes_rows(in->bottom[0]) &&
            (plan->desc.outer == h->m) && (plan->desc.classes == h->n) && (plan->desc.inner == 1) &&
            ((size_t)h->m * (size_t)h->most * sizeof(float) >= CT_HEAD_LEAST);
 }

@@ -102,6 +102,7 @@ typedef struct ct_softmax_loss {
     const ct_softmax_engine *engine;
     double divisor;            /* of the last forward, where the host knows it */
     const ct_class_part *part; /* NULL: all classes are here                   */
+    bool soft;                 /* labels are distributions: SoftmaxWithLoss's  */
 } ct_softmax_loss;
 
 /** Buffers of the instance: kept for backward, ct_softmax_scratch() bytes of a call, and on the CPU

@@ -207,6 +207,7 @@ ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
                              (long long)x->dim[0], (long long)label->dim[0]);
     plan->desc = (ct_softmax_desc){ l->dev->kind, v.outer, v.mid, v.inner };
     plan->part = NULL;
+    plan->soft = false;
     plan->engine = ct_softmax_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
@@ -416,10 +417,147 @@ static ct_status find_part(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* ---- with a distribution over the classes for each label: the mean of -sum_c t_c log p_c */
+
+/* Without axes of 1, t has the shape of the scores. One label for each would be less. */
+static bool is_soft(const ct_shape *x, const ct_shape *label, int64_t classes)
+{
+    return (classes > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
+           (ct_shape_count(label, 0, -1) == ct_shape_count(x, 0, -1));
+}
+
+static ct_status soft_loss_reshape(const ct_layer *l, ct_instance *in, const ct_view *v)
+{
+    const softmax_loss_state *s = l->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    ct_softmax_loss *plan = in->state;
+
+    if (s->part.count > 0)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "labels that are distributions are not divided by classes");
+    if (l->dev->kind != CT_DEVICE_CPU)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "labels that are distributions are not implemented on device %s",
+                             l->dev->name);
+    if (s->rule.has_ignore)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "loss_param.ignore_label, but labels are distributions");
+    *plan = (ct_softmax_loss){ .desc = { l->dev->kind, v->outer, v->mid, v->inner }, .soft = true };
+    plan->engine = ct_softmax_choose(&plan->desc);
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_PROB, CT_LIFETIME_PASS,
+                       ct_tensor_bytes(&in->bottom[0]->data));
+    ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
+    if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
+    return CT_OK;
+}
+
+typedef struct soft_loss {
+    const ct_softmax_desc *d;
+    const float *prob, *label;
+} soft_loss;
+
+static soft_loss soft_of(const ct_instance *in)
+{
+    return (soft_loss){ &((const ct_softmax_loss *)in->state)->desc,
+                        in->buffer[CT_SOFTMAX_LOSS_PROB].data, ct_blob_data(in->bottom[1]) };
+}
+
+/* What position k's distribution adds up to; NaN where a share is below 0. */
+static double soft_sum(const soft_loss *f, int64_t k)
+{
+    const float *t = f->label + k / f->d->inner * f->d->classes * f->d->inner + k % f->d->inner;
+    double sum = 0;
+
+    for (int64_t c = 0; c < f->d->classes; c++) {
+        double share = (double)t[c * f->d->inner];
+
+        sum += (share >= 0) ? share : NAN;
+    }
+    return sum;
+}
+
+static ct_status soft_check(const ct_layer *l, const ct_exec *ex, const soft_loss *f)
+{
+    for (int64_t k = 0; k < f->d->outer * f->d->inner; k++) {
+        double sum = soft_sum(f, k);
+
+        if (!(fabs(sum - 1) <= 1e-3))
+            return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                                 "the label of sample %lld of batch %lld is no distribution over "
+                                 "%lld classes: its shares add up to %g, or one is below 0",
+                                 (long long)(ex->batch_first + k / f->d->inner),
+                                 (long long)ex->micro_step, (long long)f->d->classes, sum);
+    }
+    return CT_OK;
+}
+
+static double soft_loss_part(const void *ctx, int64_t from, int64_t to)
+{
+    const soft_loss *f = ctx;
+    double sum = 0;
+
+    for (int64_t k = from; k < to; k++) {
+        int64_t at = k / f->d->inner * f->d->classes * f->d->inner + k % f->d->inner;
+
+        for (int64_t c = 0; c < f->d->classes; c++, at += f->d->inner) {
+            double p = (double)f->prob[at];
+
+            if (f->label[at] > 0)
+                sum -= (double)f->label[at] * log((p < (double)FLT_MIN) ? (double)FLT_MIN : p);
+        }
+    }
+    return sum;
+}
+
+static ct_status soft_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const softmax_loss_state *s = l->state;
+    ct_softmax_loss *plan = in->state;
+    float *prob = in->buffer[CT_SOFTMAX_LOSS_PROB].data;
+    int64_t n = plan->desc.outer * plan->desc.inner;
+    soft_loss f = soft_of(in);
+
+    CT_TRY(soft_check(l, ex, &f));
+    CT_TRY(ct_loss_divisor(&s->rule, ex, n, n, plan->desc.outer, &plan->divisor));
+    CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
+    ct_blob_data(in->top[0])[0] =
+        (float)(ct_loss_sum(n, n * plan->desc.classes, soft_loss_part, &f) / plan->divisor);
+    if (l->n_top < 2) return CT_OK;
+    return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
+                         ct_tensor_bytes(&in->bottom[0]->data));
+}
+
+/* p_c sum t - t_c */
+static ct_status soft_loss_backward(ct_instance *in)
+{
+    const ct_softmax_loss *plan = in->state;
+    soft_loss f = soft_of(in);
+    float *dx = ct_blob_diff(in->bottom[0]);
+    double scale = (double)ct_loss_weight(in) / plan->divisor;
+    int64_t classes = f.d->classes, inner = f.d->inner, n = f.d->outer * inner;
+
+    if (dx == NULL) return CT_OK;
+#pragma omp parallel for schedule(static) if (n * classes >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) {
+        int64_t at = k / inner * classes * inner + k % inner;
+        double sum = soft_sum(&f, k);
+
+        for (int64_t c = 0; c < classes; c++, at += inner)
+            dx[at] = (float)(scale * ((double)f.prob[at] * sum - (double)f.label[at]));
+    }
+    return CT_OK;
+}
+
 static ct_status softmax_loss_setup(ct_layer *l, const ct_shape *bottom)
 {
+    ct_view v;
+    int axis;
+
     ((softmax_loss_state *)l->state)->rule =
         ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    CT_TRY(ct_layer_axis(l, &bottom[0], softmax_loss_axis(l), "axis", &axis));
+    v = ct_view_make(&bottom[0], axis, 1);
+    if (is_soft(&bottom[0], &bottom[1], v.mid)) l->backward_reads |= CT_READS_BOTTOM;
     return find_part(l, &bottom[0]);
 }
 
@@ -431,8 +569,14 @@ static void softmax_loss_destroy(ct_layer *l)
 static ct_status softmax_loss_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_class_part *part = &((const softmax_loss_state *)l->state)->part;
+    const ct_shape *x = &in->bottom[0]->data.shape;
     ct_softmax_loss *plan = in->state;
+    ct_view v;
+    int axis;
 
+    CT_TRY(ct_layer_axis(l, x, softmax_loss_axis(l), "axis", &axis));
+    v = ct_view_make(x, axis, 1);
+    if (is_soft(x, &in->bottom[1]->data.shape, v.mid)) return soft_loss_reshape(l, in, &v);
     CT_TRY(ct_softmax_loss_reshape(l, in, softmax_loss_axis(l)));
     if (part->count == 0) return CT_OK;
     plan->part = part;
@@ -453,6 +597,7 @@ static ct_status softmax_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_
 
 static ct_status softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex, int part)
 {
+    if (((const ct_softmax_loss *)in->state)->soft) return soft_loss_forward(l, in, ex);
     return ct_softmax_loss_part(l, in, ex, part, softmax_loss_sum_losses);
 }
 
@@ -465,6 +610,7 @@ static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_ex
     float *dx = ct_blob_diff(in->bottom[0]);
 
     (void)l;
+    if (plan->soft) return soft_loss_backward(in);
     if (dx == NULL) return CT_OK;
     if (plan->part != NULL)
         return plan->engine->loss_backward_part(

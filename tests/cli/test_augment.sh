@@ -38,6 +38,33 @@ dump other_seed 1 net.solver --set=random_seed=5
 is seed_counts sh -c '! cmp -s on_1.npz other_seed.npz'
 runs trains 0 '' $JOB 2 "$CORTADO" train --solver=net.solver --set=snapshot=0
 
+# ---- mixing: pairs of the global batch, labels of three classes
+mixed='random_resized_crop { size: 24 } rand_augment { } mixup { alpha: 0.2 } cutmix { } classes: 3'
+net mixed.prototxt "$mixed"
+sed 's/net.prototxt/mixed.prototxt/' net.solver >mixed.solver
+for n in 1 2 3; do dump mixed_$n $n mixed.solver; done
+for n in 2 3; do is same_mixed_$n cmp mixed_1.npz mixed_$n.npz; done
+cat >labels.py <<'EOP'
+import sys
+sys.path.insert(0, sys.argv[1] + "/tests/cli")
+from npz import tensors
+t = tensors("mixed_1.npz")
+rows = [t[f"label/{i}.npy"][3 * k:3 * k + 3] for i in range(4) for k in range(12)]
+assert all(abs(sum(r) - 1) < 1e-6 and min(r) >= 0 for r in rows), rows
+mixed = 0
+for a, b in zip(rows[::2], rows[1::2]):  # of two classes the shares change places
+    assert sorted(a) == sorted(b) or abs(max(a) - max(b)) < 1e-6, (list(a), list(b))
+    mixed += max(a) < 0.999
+assert mixed > 4, mixed
+EOP
+is labels_mixed python3 labels.py "$ROOT"
+runs trains_mixed 0 '' $JOB 2 "$CORTADO" train --solver=mixed.solver --set=snapshot=0
+runs odd_share 2 'mix pairs of samples, but of the batch of 12 a rank has 3, from [0-9]+ on: give each rank an even number' \
+    $JOB 4 "$CORTADO" time --solver=mixed.solver --data --iterations=1
+net few.prototxt 'crop_size: 24 mixup { } classes: 2'
+runs label_beyond 3 'label 2 is not a whole number in 0..1: transform_param.classes is 2' "$CORTADO" time \
+    --model=few.prototxt --data --iterations=4
+
 # refused, with file and layer
 refuse() { # NAME PATTERN FIELDS
     net bad.prototxt "$3"
@@ -45,6 +72,9 @@ refuse() { # NAME PATTERN FIELDS
 }
 refuse no_size 'transform_param.random_resized_crop.size is 0, must be 1 to' 'random_resized_crop { }'
 refuse hue 'transform_param.color_jitter.hue is 0.7, must be 0 to 0.5' 'random_resized_crop { size: 9 } color_jitter { hue: 0.7 }'
+sed 's/ top: "label"//; /"loss"/d' mixed.prototxt >unlabelled.prototxt
+runs refuses_unlabelled 2 'the second top must be one label a sample' "$CORTADO" time --model=unlabelled.prototxt --data
+refuse no_classes 'transform_param.classes is 0: mixup and cutmix make distributions' 'crop_size: 9 mixup { }'
 refuse crop_twice 'transform_param has both crop_size and random_resized_crop' 'crop_size: 9 random_resized_crop { size: 9 }'
 
 # the net for use: any picture, its middle

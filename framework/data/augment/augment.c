@@ -296,6 +296,159 @@ static ct_status map_affine(const Ct__TransformationParameter *p, ct_phase phase
     return warp_by(v, &a);
 }
 
+/* ---- rand_augment: operations drawn from a table, of one strength (Cubuk et al., "RandAugment",
+ * 2020), as torchvision's: its 14 operations and what strength means for each. */
+
+typedef struct rand_op {
+    ct_status (*apply)(canvas *v, double strength); /* -1 … 1 where `sign`, else 0 … 1 */
+    bool sign;
+} rand_op;
+
+static ct_status rand_identity(canvas *v, double strength)
+{
+    (void)v;
+    (void)strength;
+    return CT_OK;
+}
+
+static ct_status rand_affine(canvas *v, const ct_affine *a, bool at_corner)
+{
+    double m[6];
+
+    ct_affine_matrix(a, at_corner ? 0 : (double)v->now.width / 2,
+                     at_corner ? 0 : (double)v->now.height / 2, m);
+    return warp(v, m);
+}
+
+#define RAND_SHEAR   0.3
+#define RAND_SHIFT   (150.0 / 331.0) /* of the side */
+#define RAND_TURN    30.0
+#define RAND_FACTOR  0.9
+#define RAND_DEGREES 57.29577951308232 /* of a radian */
+
+static ct_status rand_shear_x(canvas *v, double strength)
+{
+    double degrees = atan(RAND_SHEAR * strength) * RAND_DEGREES;
+
+    return rand_affine(v, &(ct_affine){ .scale = 1, .shear_x = degrees }, true);
+}
+
+static ct_status rand_shear_y(canvas *v, double strength)
+{
+    double degrees = atan(RAND_SHEAR * strength) * RAND_DEGREES;
+
+    return rand_affine(v, &(ct_affine){ .scale = 1, .shear_y = degrees }, true);
+}
+
+static ct_status rand_shift_x(canvas *v, double strength)
+{
+    double shift = trunc(RAND_SHIFT * (double)v->now.width * strength);
+
+    return rand_affine(v, &(ct_affine){ .scale = 1, .shift_x = shift }, false);
+}
+
+static ct_status rand_shift_y(canvas *v, double strength)
+{
+    double shift = trunc(RAND_SHIFT * (double)v->now.height * strength);
+
+    return rand_affine(v, &(ct_affine){ .scale = 1, .shift_y = shift }, false);
+}
+
+static ct_status rand_turn(canvas *v, double strength)
+{
+    return rand_affine(v, &(ct_affine){ .scale = 1, .degrees = RAND_TURN * strength }, false);
+}
+
+static ct_status rand_brightness(canvas *v, double strength)
+{
+    ct_pixels_brightness(&v->now, (float)(1 + RAND_FACTOR * strength));
+    return CT_OK;
+}
+
+static ct_status rand_saturation(canvas *v, double strength)
+{
+    ct_pixels_saturation(&v->now, (float)(1 + RAND_FACTOR * strength));
+    return CT_OK;
+}
+
+static ct_status rand_contrast(canvas *v, double strength)
+{
+    ct_pixels_contrast(&v->now, (float)(1 + RAND_FACTOR * strength));
+    return CT_OK;
+}
+
+static ct_status rand_sharpness(canvas *v, double strength)
+{
+    ct_pixels to;
+
+    CT_TRY(other(v, v->now.height, v->now.width, &to));
+    ct_pixels_sharpness(&v->now, (float)(1 + RAND_FACTOR * strength), &to);
+    move_to(v, &to);
+    return CT_OK;
+}
+
+static ct_status rand_posterize(canvas *v, double strength)
+{
+    ct_pixels_posterize(&v->now, 8 - (int)lrint(4 * strength));
+    return CT_OK;
+}
+
+static ct_status rand_solarize(canvas *v, double strength)
+{
+    ct_pixels_solarize(&v->now, 255 * (1 - strength));
+    return CT_OK;
+}
+
+static ct_status rand_autocontrast(canvas *v, double strength)
+{
+    (void)strength;
+    ct_pixels_autocontrast(&v->now);
+    return CT_OK;
+}
+
+static ct_status rand_equalize(canvas *v, double strength)
+{
+    (void)strength;
+    ct_pixels_equalize(&v->now);
+    return CT_OK;
+}
+
+static const rand_op rand_table[] = {
+    { rand_identity, false },  { rand_shear_x, true },       { rand_shear_y, true },
+    { rand_shift_x, true },    { rand_shift_y, true },       { rand_turn, true },
+    { rand_brightness, true }, { rand_saturation, true },    { rand_contrast, true },
+    { rand_sharpness, true },  { rand_posterize, false },    { rand_solarize, false },
+    { rand_equalize, false },  { rand_autocontrast, false },
+};
+
+enum { N_RAND = sizeof(rand_table) / sizeof(rand_table[0]), MOST_RAND = 32 };
+#define RAND_STRONGEST 30.0
+
+static ct_status check_rand(const Ct__TransformationParameter *p, const char *who)
+{
+    if ((p->rand_augment->ops < 1) || (p->rand_augment->ops > MOST_RAND))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.rand_augment.ops is %u, must be 1 to %d",
+                       who, p->rand_augment->ops, MOST_RAND);
+    return check_value(who, "rand_augment.magnitude", (double)p->rand_augment->magnitude,
+                       RAND_STRONGEST);
+}
+
+static ct_status rand_augment(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                              canvas *v)
+{
+    double strength = (double)p->rand_augment->magnitude / RAND_STRONGEST;
+
+    (void)phase;
+    CT_TRY(own(v));
+    for (uint32_t i = 0; i < p->rand_augment->ops; i++) {
+        const rand_op *op = &rand_table[ct_draw_below(d, N_RAND)];
+        bool turned = ct_draw_chance(d, 0.5) && op->sign;
+
+        CT_TRY(op->apply(v, turned ? -strength : strength));
+    }
+    return CT_OK;
+}
+
 /* ---- the table: what acts, in this order */
 
 typedef struct augment_op {
@@ -310,6 +463,7 @@ typedef struct augment_op {
 
 static const augment_op table[] = {
     { FIELD(random_resized_crop), true, check_crop, crop },
+    { FIELD(rand_augment), false, check_rand, rand_augment },
     { FIELD(color_jitter), false, check_jitter, jitter },
     { FIELD(rotate), false, check_rotate, turn },
     { FIELD(affine), false, check_affine, map_affine },
@@ -335,7 +489,11 @@ const char *ct_augment_named(const Ct__TransformationParameter *p)
     if (p == NULL) return NULL;
     for (int i = 0; i < N_OP; i++)
         if (given(&table[i], p)) return table[i].field;
-    return (p->lighting != NULL) ? "lighting" : (p->erase != NULL) ? "erase" : NULL;
+    return (p->lighting != NULL) ? "lighting"
+           : (p->erase != NULL)  ? "erase"
+           : (p->mixup != NULL)  ? "mixup"
+           : (p->cutmix != NULL) ? "cutmix"
+                                 : NULL;
 }
 
 ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,

@@ -22,7 +22,8 @@ typedef struct ct_augment_room {
 
 void ct_augment_room_release(ct_augment_room *r);
 
-/** Whether p (NULL allowed) asks for any augmentation, also of transform.h; its name, or NULL. */
+/** Whether p (NULL allowed) asks for any augmentation, also of transform.h and mix.h; its name, or
+ * NULL. */
 const char *ct_augment_named(const Ct__TransformationParameter *p);
 /** p is borrowed. *a_p is NULL where samples stay as they are. who: in front of messages.
  *  CT_ERR_CONFIG, logged: a field out of its range, or two that exclude each other. */

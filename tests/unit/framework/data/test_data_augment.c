@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "framework/data/augment/augment.h"
+#include "framework/data/augment/mix.h"
 #include "framework/data/transform.h"
 #include "tests/golden/augment_golden.h"
 #include "tests/layer_harness.h"
@@ -296,6 +297,7 @@ static void test_operations(void **state)
     Ct__ColorJitterParameter jitter = CT__COLOR_JITTER_PARAMETER__INIT;
     Ct__RotateParameter rotate = CT__ROTATE_PARAMETER__INIT;
     Ct__AffineParameter affine = CT__AFFINE_PARAMETER__INIT;
+    Ct__RandAugmentParameter rand = CT__RAND_AUGMENT_PARAMETER__INIT;
 
     (void)state;
     p.color_jitter = &jitter;
@@ -313,6 +315,10 @@ static void test_operations(void **state)
     affine.translate = 0.3f;
     affine.scale_min = 0.5f;
     affine.scale_max = 2;
+    changes(&p);
+    p.affine = NULL;
+    p.rand_augment = &rand;
+    rand.ops = 5; /* so many that an image does not come through unchanged by chance here */
     changes(&p);
 }
 
@@ -367,6 +373,111 @@ static void test_lighting_erase(void **state)
     ct_transform_destroy(t);
 }
 
+/* ---- mixing: a of 1 … n, b of -1 … -n */
+
+enum { MIX_C = 2, MIX_H = 12, MIX_W = 9, MIX_N = MIX_C * MIX_H * MIX_W, MIX_PAIRS = 400 };
+
+static double mix_one(const ct_mixing *m, int64_t first, float *a, float *b)
+{
+    const ct_shape shape = { 3, { MIX_C, MIX_H, MIX_W } };
+
+    for (int i = 0; i < MIX_N; i++) {
+        a[i] = (float)(i + 1);
+        b[i] = -a[i];
+    }
+    return ct_mixing_pair(m, &shape, 7, first, a, b);
+}
+
+static bool is_mixup(const float *a, const float *b, double share)
+{
+    bool good = true;
+
+    for (int i = 0; i < MIX_N; i++) {
+        double want = (2 * share - 1) * (i + 1);
+
+        /* two products and a sum, each rounded */
+        good = good && (fabs((double)a[i] - want) <= 3 * 0x1p-24 * (i + 1)) && (b[i] == -a[i]);
+    }
+    return good;
+}
+
+/* Values exchanged in a box of all channels, whose area is 1 - share. */
+static bool is_cut(const float *a, const float *b, double share)
+{
+    int n = 0, top = MIX_H, left = MIX_W, bottom = -1, right = -1;
+
+    for (int i = 0; i < MIX_N; i++) {
+        int y = i / MIX_W % MIX_H, x = i % MIX_W;
+
+        if ((fabsf(a[i]) != (float)(i + 1)) || (b[i] != -a[i])) return false;
+        if (a[i] > 0) continue;
+        n++;
+        top = (y < top) ? y : top;
+        left = (x < left) ? x : left;
+        bottom = (y > bottom) ? y : bottom;
+        right = (x > right) ? x : right;
+    }
+    if ((n > 0) && (n != MIX_C * (bottom - top + 1) * (right - left + 1))) return false;
+    return fabs(1 - share - (double)n / MIX_N) < 1e-9;
+}
+
+static void test_mixing(void **state)
+{
+    ct_mixing m = { .mixup = 0.4, .classes = 4 };
+    float a[MIX_N], b[MIX_N], of_a[4] = { 2 }, of_b[4] = { 1 };
+    double share, square = 0;
+    int cuts = 0, ups = 0;
+
+    (void)state;
+    for (int64_t i = 0; i < MIX_PAIRS; i++) {
+        share = mix_one(&m, 2 * i, a, b);
+        assert_true((share >= 0) && (share <= 1) && is_mixup(a, b, share));
+        square += (share - 0.5) * (share - 0.5);
+    }
+    /* the variance of Beta(a, a) is 1 / (4 (2 a + 1)), squares are at most 1/4 */
+    assert_true(fabs(square / MIX_PAIRS - 1 / 7.2) < 5 * 0.125 / sqrt(MIX_PAIRS));
+    m.cutmix = 1;
+    for (int64_t i = 0; i < MIX_PAIRS; i++) {
+        share = mix_one(&m, 2 * i, a, b);
+        cuts += is_cut(a, b, share);
+        ups += is_mixup(a, b, share);
+    }
+    assert_true(cuts + ups >= MIX_PAIRS); /* a share of 1 looks like both */
+    assert_in_range(cuts, MIX_PAIRS / 2 - 50, MIX_PAIRS / 2 + 50 + MIX_PAIRS / 20);
+    ct_mixing_labels(&m, 0.75, of_a, of_b);
+    assert_memory_equal(of_a, ((float[]){ 0, 0.25f, 0.75f, 0 }), sizeof(of_a));
+    assert_memory_equal(of_b, ((float[]){ 0, 0.75f, 0.25f, 0 }), sizeof(of_b));
+    of_a[0] = of_b[0] = 3;
+    ct_mixing_labels(&m, 0.75, of_a, of_b);
+    assert_memory_equal(of_a, ((float[]){ 0, 0, 0, 1 }), sizeof(of_a));
+    assert_memory_equal(of_b, ((float[]){ 0, 0, 0, 1 }), sizeof(of_b));
+}
+
+static void test_refused_mixing(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    Ct__MixParameter x = CT__MIX_PARAMETER__INIT;
+    ct_mixing m;
+
+    (void)state;
+    assert_int_equal(ct_mixing_read(NULL, CT_TRAIN, "net:3", &m), CT_OK);
+    assert_false(ct_mixing_acts(&m));
+    p.cutmix = &x;
+    test_log_start();
+    assert_int_equal(ct_mixing_read(&p, CT_TRAIN, "net:3", &m), CT_ERR_CONFIG);
+    assert_non_null(strstr(test_log_stop(), "net:3: transform_param.classes is 0: mixup and"));
+    p.classes = 10;
+    x.alpha = 0;
+    test_log_start();
+    assert_int_equal(ct_mixing_read(&p, CT_TRAIN, "net:3", &m), CT_ERR_CONFIG);
+    assert_non_null(strstr(test_log_stop(), "transform_param.cutmix.alpha is 0, must be above 0"));
+    x.alpha = 1;
+    assert_int_equal(ct_mixing_read(&p, CT_TEST, "net:3", &m), CT_OK);
+    assert_false(ct_mixing_acts(&m));
+    assert_int_equal(ct_mixing_read(&p, CT_TRAIN, "net:3", &m), CT_OK);
+    assert_true(ct_mixing_acts(&m));
+}
+
 /* ---- fields out of their ranges, samples that do not fit */
 
 static void refuse(const Ct__TransformationParameter *p, const char *part)
@@ -419,8 +530,16 @@ static void test_refused_operations(void **state)
     Ct__AffineParameter a = CT__AFFINE_PARAMETER__INIT;
     Ct__LightingParameter l = CT__LIGHTING_PARAMETER__INIT;
     Ct__EraseParameter e = CT__ERASE_PARAMETER__INIT;
+    Ct__RandAugmentParameter ra = CT__RAND_AUGMENT_PARAMETER__INIT;
 
     (void)state;
+    p.rand_augment = &ra;
+    ra.ops = 33;
+    refuse(&p, "transform_param.rand_augment.ops is 33, must be 1 to 32");
+    ra.ops = 1;
+    ra.magnitude = 31;
+    refuse(&p, "transform_param.rand_augment.magnitude is 31, must be 0 to 30");
+    p.rand_augment = NULL;
     p.color_jitter = &j;
     j.hue = 0.6f;
     refuse(&p, "transform_param.color_jitter.hue is 0.6, must be 0 to 0.5");
@@ -502,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_resize),          cmocka_unit_test(test_affine),
         cmocka_unit_test(test_colors),          cmocka_unit_test(test_draws),
         cmocka_unit_test(test_rects),           cmocka_unit_test(test_crop_of_all),
+        cmocka_unit_test(test_mixing),          cmocka_unit_test(test_refused_mixing),
         cmocka_unit_test(test_refused_crops),   cmocka_unit_test(test_refused_operations),
         cmocka_unit_test(test_refused_samples), cmocka_unit_test(test_operations),
         cmocka_unit_test(test_lighting_erase),

@@ -296,13 +296,34 @@ static void test_accuracy_refused(void **state)
     test_layer_destroy(t);
 }
 
+/* Of a distribution the most probable class is the label, the first of equal ones. */
+static void test_soft_labels(void **state)
+{
+    static const float score[12] = { 1, 2, 3, 3, 2, 1, 1, 3, 2, 9, 8, 7 };
+    static const float label[12] = {
+        0, 0.4f, 0.6f, 0.5f, 0.5f, 0, 0.9f, 0.1f, 0, 0.2f, 0.4f, 0.4f
+    };
+    test_layer *t = make("Accuracy", NULL, TEST_SHAPE(4, 3), TEST_SHAPE(4, 3), 2);
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        t->input[0][i] = score[i];
+        t->input[1][i] = label[i];
+    }
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_true(t->top[0][0] == 0.5f); /* labels 2, 0, 0, 1; scores say 2, 0, 1, 0 */
+    assert_true((t->top[1][0] == 0.5f) && (t->top[1][1] == 0) && (t->top[1][2] == 1));
+    test_layer_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_euclidean),        cmocka_unit_test(test_euclidean_ranks),
-        cmocka_unit_test(test_accuracy),         cmocka_unit_test(test_accuracy_axis),
-        cmocka_unit_test(test_accuracy_ties),    cmocka_unit_test(test_accuracy_ranks),
-        cmocka_unit_test(test_accuracy_refused), cmocka_unit_test(test_accuracy_of_classes),
+        cmocka_unit_test(test_soft_labels),         cmocka_unit_test(test_euclidean),
+        cmocka_unit_test(test_euclidean_ranks),     cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_accuracy_axis),       cmocka_unit_test(test_accuracy_ties),
+        cmocka_unit_test(test_accuracy_ranks),      cmocka_unit_test(test_accuracy_refused),
+        cmocka_unit_test(test_accuracy_of_classes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,6 +264,82 @@ static void test_loss_gradients(void **state)
     }
 }
 
+/* ---- labels that are distributions */
+
+/* Positions' distributions: 2/3 and 1/3 of two classes. */
+static void soften(test_layer *t, int outer, int classes, int inner)
+{
+    for (int i = 0; i < outer * classes * inner; i++) t->input[1][i] = 0;
+    for (int k = 0; k < outer * inner; k++) {
+        float *of = t->input[1] + k / inner * classes * inner + k % inner;
+
+        of[k % classes * inner] += 2.0f / 3.0f;
+        of[(k + 1) % classes * inner] += 1.0f / 3.0f;
+    }
+}
+
+static void test_soft_gradients(void **state)
+{
+    static const char *const text[] = { NULL, "loss_param { normalization: NONE }",
+                                        "softmax_param { axis: -1 }" };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        test_layer *t = make_loss(text[i], TEST_SHAPE(4, 3, 2), TEST_SHAPE(4, 3, 2), 1 + (i % 2));
+
+        soften(t, (i < 2) ? 4 : 12, (i < 2) ? 3 : 2, (i < 2) ? 2 : 1);
+        test_layer_gradient(t, NULL);
+        assert_null(t->input_diff[1]);
+        test_layer_destroy(t);
+    }
+}
+
+/* One label alone: the same loss and gradient as with its number, up to the order of sums. */
+static void test_soft_is_hard(void **state)
+{
+    test_layer *hard = make_loss(NULL, TEST_SHAPE(5, 4, 1, 1), TEST_SHAPE(5), 1);
+    test_layer *soft = make_loss(NULL, TEST_SHAPE(5, 4, 1, 1), TEST_SHAPE(5, 4), 1);
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        soft->input[0][i] = hard->input[0][i];
+        soft->input[1][i] = (hard->input[1][i / 4] == (float)(i % 4)) ? 1.0f : 0.0f;
+    }
+    assert_int_equal(test_layer_forward(hard) | test_layer_backward(hard), CT_OK);
+    assert_int_equal(test_layer_forward(soft) | test_layer_backward(soft), CT_OK);
+    assert_true(fabsf(soft->top[0][0] - hard->top[0][0]) <= 8 * 0x1p-24f * hard->top[0][0]);
+    for (int i = 0; i < 20; i++)
+        assert_true(fabsf(soft->input_diff[0][i] - hard->input_diff[0][i]) <= 4 * 0x1p-24f);
+    test_layer_destroy(hard);
+    test_layer_destroy(soft);
+}
+
+static void test_soft_refused(void **state)
+{
+    test_layer *t = make_loss(NULL, TEST_SHAPE(2, 3), TEST_SHAPE(2, 3), 1);
+
+    (void)state;
+    soften(t, 2, 3, 1);
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    t->input[1][3] += 0.5f;
+    test_log_start();
+    assert_int_equal(test_layer_forward(t), CT_ERR_DATA);
+    assert_non_null(strstr(test_log_stop(), "the label of sample 1 of batch 0 is no distribution "
+                                            "over 3 classes: its shares add up to 1.5"));
+    soften(t, 2, 3, 1);
+    t->input[1][2] = -1;
+    t->input[1][0] += 1;
+    test_log_start();
+    assert_int_equal(test_layer_forward(t), CT_ERR_DATA);
+    assert_non_null(strstr(test_log_stop(), "or one is below 0"));
+    test_layer_destroy(t);
+    test_layer_refused(&(test_layer_spec){ .type = "SoftmaxWithLoss",
+                                           .text = "loss_param { ignore_label: 1 }",
+                                           .n_bottom = 2,
+                                           .bottom = { TEST_SHAPE(2, 3), TEST_SHAPE(2, 3) } },
+                       CT_ERR_CONFIG, "loss_param.ignore_label, but labels are distributions");
+}
+
 static void test_loss_weight(void **state)
 {
     test_layer *t = make_loss(NULL, TEST_SHAPE(2, 3), TEST_SHAPE(2), 1);
@@ -407,11 +483,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_engines),        cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_loss_gradients), cmocka_unit_test(test_loss_weight),
-        cmocka_unit_test(test_loss_is_finite), cmocka_unit_test(test_all_ignored),
-        cmocka_unit_test(test_bad_labels),     cmocka_unit_test(test_shapes_refused),
-        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_streamed),
-        cmocka_unit_test(test_streamed_loss),
+        cmocka_unit_test(test_loss_gradients), cmocka_unit_test(test_soft_gradients),
+        cmocka_unit_test(test_soft_is_hard),   cmocka_unit_test(test_soft_refused),
+        cmocka_unit_test(test_loss_weight),    cmocka_unit_test(test_loss_is_finite),
+        cmocka_unit_test(test_all_ignored),    cmocka_unit_test(test_bad_labels),
+        cmocka_unit_test(test_shapes_refused), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_streamed),       cmocka_unit_test(test_streamed_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
