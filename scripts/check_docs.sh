@@ -43,6 +43,7 @@ fi
 if command -v python3 >/dev/null; then
     python3 "$scripts/check_links.py" . || bad=1
     python3 "$scripts/check_sources.py" . || bad=1
+    if [ -d packaging/site ]; then python3 packaging/site/pages.py build/site/pages || bad=1; fi
 else
     echo "skip links and sources: no python3"
 fi

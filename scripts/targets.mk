@@ -187,6 +187,13 @@ format:
 wheel: library
 	$(Q)scripts/wheel.sh $(B)
 
+# dist/site: the pages as a site, which a web server hands out, by mkdocs in the tests' environment
+.PHONY: site
+site:
+	$(Q)python3 packaging/site/pages.py build/site/pages
+	$(Q)"$$(scripts/test_venv.sh mkdocs==1.6.1 | sed 's/python$$/mkdocs/')" build -q --strict -f packaging/site/mkdocs.yml
+	@echo "dist/site/index.html"
+
 # dist/cortado-VERSION.tar.gz: what the commit has, with its time; the same bytes wherever it is made
 RELEASE = $(shell cat VERSION)
 .PHONY: dist
