@@ -29,6 +29,89 @@ static void time_table(const ct_run_data *run, int n_run, ct_text *t)
     ct_text_add(t, "</tr>\n</table>\n");
 }
 
+/* ---- layers, as `cortado time --json` has measured them */
+
+enum { MOST_LAYERS = 20 };
+
+static double layer_ms(const json_t *l)
+{
+    return ct_json_number(l, "forward_ms", 0) + ct_json_number(l, "backward_ms", 0);
+}
+
+/* The layers that take longest, in the order of the net: as many as `list` has room for. */
+static int choose_layers(const json_t *layers, const json_t **list)
+{
+    const json_t *l, *o;
+    size_t i, k;
+    int n = 0;
+
+    json_array_foreach(layers, i, l)
+    {
+        int longer = 0;
+
+        json_array_foreach(layers, k, o) longer +=
+            (layer_ms(o) > layer_ms(l)) || ((layer_ms(o) == layer_ms(l)) && (k < i));
+        if ((layer_ms(l) > 0.0) && (longer < MOST_LAYERS) && (n < MOST_LAYERS)) list[n++] = l;
+    }
+    return n;
+}
+
+static void layer_row(const json_t *l, ct_text *t)
+{
+    static const char *const pass[] = { "forward", "backward" };
+    char member[32];
+
+    ct_text_add(t, "<tr>");
+    ct_page_cell(ct_json_text(l, "name", "?"), t);
+    ct_page_cell(ct_json_text(l, "type", "?"), t);
+    for (int k = 0; k < 2; k++) {
+        double ms, flop;
+
+        snprintf(member, sizeof(member), "%s.ms", pass[k]);
+        ms = ct_json_number(l, member, NAN);
+        snprintf(member, sizeof(member), "%s.flop", pass[k]);
+        flop = ct_json_number(l, member, 0);
+        ct_page_number(ms, 4, t);
+        ct_page_number(((flop > 0) && (ms > 0)) ? flop / ms * 1e-6 : NAN, 4, t);
+        snprintf(member, sizeof(member), "%s.engine", pass[k]);
+        ct_page_cell(ct_json_text(l, member, "–"), t);
+    }
+    ct_text_add(t, "</tr>\n");
+}
+
+static void show_layers(const ct_run_data *r, ct_text *t)
+{
+    static const char *const part[2] = { "forward", "backward" };
+    const json_t *list[MOST_LAYERS];
+    const char *name[MOST_LAYERS];
+    double value[2 * MOST_LAYERS];
+    char under[160];
+    ct_bars bars = { .title = "Layers that take longest",
+                     .subtitle = under,
+                     .label = "ms",
+                     .n_part = 2,
+                     .bar = name,
+                     .part = part,
+                     .value = value };
+
+    bars.n_bar = choose_layers(json_object_get(r->times, "layers"), list);
+    for (int i = 0; i < bars.n_bar; i++) {
+        name[i] = ct_json_text(list[i], "name", "?");
+        value[2 * i] = ct_json_number(list[i], "forward_ms", NAN);
+        value[2 * i + 1] = ct_json_number(list[i], "backward_ms", NAN);
+    }
+    snprintf(under, sizeof(under), "of a step of %.4g ms with a batch of %.0f, %.4g images/s",
+             ct_json_number(r->times, "step_ms", NAN), ct_json_number(r->times, "batch", NAN),
+             ct_json_number(r->times, "images_per_s", NAN));
+    ct_page_heading(3, r->name, t);
+    if (bars.n_bar > 0) ct_bars_draw(&bars, t);
+    ct_text_add(t, "<table class=\"layers\">\n<tr><th>layer</th><th>type</th><th>forward, ms</th>"
+                   "<th>GFLOP/s</th><th>engine</th><th>backward, ms</th><th>GFLOP/s</th>"
+                   "<th>engine</th></tr>\n");
+    for (int i = 0; i < bars.n_bar; i++) layer_row(list[i], t);
+    ct_text_add(t, "</table>\n");
+}
+
 void ct_page_time(const ct_run_data *run, int n_run, ct_text *t)
 {
     const char *name[MOST_RUNS];
@@ -51,10 +134,12 @@ void ct_page_time(const ct_run_data *run, int n_run, ct_text *t)
     ct_page_heading(2, "Time and communication", t);
     if (bars.n_bar == 0) {
         ct_text_add(t, "<p>No train event says what steps took.</p>\n");
-        return;
+    } else {
+        ct_bars_draw(&bars, t);
+        time_table(run, n_run, t);
     }
-    ct_bars_draw(&bars, t);
-    time_table(run, n_run, t);
+    for (int i = 0; i < n_run; i++)
+        if (run[i].times != NULL) show_layers(&run[i], t);
 }
 
 /* ---- compression */

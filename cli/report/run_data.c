@@ -156,31 +156,41 @@ static ct_status read_metrics(ct_run_data *r, const char *file)
     return CT_OK;
 }
 
+/* A JSON file of the folder, with a list `member`, as `verb` writes it. It may be missing. */
+static ct_status read_json(const ct_run_data *r, const char *name, const char *member,
+                           const char *verb, json_t **json_p)
+{
+    ct_text file = { 0 };
+    ct_status status = CT_OK;
+
+    ct_text_add(&file, "%s/%s", r->path, name);
+    if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
+    if ((status == CT_OK) && (access(file.text, F_OK) == 0))
+        status = ct_json_read(file.text, json_p);
+    if ((status == CT_OK) && (*json_p != NULL) && !json_is_array(json_object_get(*json_p, member)))
+        status = CT_FAIL(CT_ERR_DATA, "%s: no member \"%s\"; expected what %s writes", file.text,
+                         member, verb);
+    ct_text_destroy(&file);
+    return status;
+}
+
 static ct_status read_folder(ct_run_data *r)
 {
-    ct_text file = { 0 }, scores = { 0 };
+    ct_text file = { 0 };
     ct_status status = CT_OK;
 
     ct_text_add(&file, "%s/" CT_RUN_METRICS, r->path);
-    ct_text_add(&scores, "%s/" CT_RUN_SCORES, r->path);
-    if (file.failed || scores.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
+    if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
     if ((status == CT_OK) && (access(file.text, F_OK) != 0))
         status = CT_FAIL(CT_ERR_IO,
                          "%s: %s; expected the folder of a training with --run, or a file of "
                          "--metrics",
                          file.text, strerror(errno));
     if (status == CT_OK) status = read_metrics(r, file.text);
-    if ((status == CT_OK) && (access(scores.text, F_OK) == 0))
-        status = ct_json_read(scores.text, &r->scores);
-    if ((status == CT_OK) && (r->scores != NULL) &&
-        !json_is_array(json_object_get(r->scores, "confusion")))
-        status = CT_FAIL(CT_ERR_DATA,
-                         "%s: no member \"confusion\"; expected what cortado test --report writes",
-                         scores.text);
     ct_text_destroy(&file);
-    ct_text_destroy(&scores);
-    return status;
+    CT_TRY(status);
+    CT_TRY(read_json(r, CT_RUN_SCORES, "confusion", "cortado test --report", &r->scores));
+    return read_json(r, CT_RUN_TIMES, "layers", "cortado time --json", &r->times);
 }
 
 /* "first" of "runs/first/". */
@@ -217,5 +227,6 @@ void ct_run_data_destroy(ct_run_data *r)
     json_decref(r->compression);
     json_decref(r->done);
     json_decref(r->scores);
+    json_decref(r->times);
     *r = (ct_run_data){ .path = NULL };
 }

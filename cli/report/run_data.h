@@ -20,6 +20,7 @@ typedef struct ct_run_curve {
 /** Folder parts of a run: DIR/NAME. */
 #define CT_RUN_METRICS "metrics.jsonl"
 #define CT_RUN_SCORES  "report.json"
+#define CT_RUN_TIMES   "time.json"
 
 typedef struct ct_run_data {
     const char *path; /* as it was given; borrowed               */
@@ -29,6 +30,7 @@ typedef struct ct_run_data {
     json_t *compression; /* … the last of each; NULL: none          */
     json_t *done;
     json_t *scores; /* CT_RUN_SCORES of the folder; NULL: none */
+    json_t *times;  /* CT_RUN_TIMES, likewise                  */
     ct_run_curve *curve;
     int n_curve;
 } ct_run_data;

@@ -131,6 +131,24 @@ for figure, (width, height, rows) in zip(p.figures, p.pictures()):
     photo = png(open("photos/" + figure.split("\n")[0], "rb").read())
     assert [r[6:-6] for r in rows[2:-2]] == photo[2], figure
 EOF2
+    runs times 0 'images/s' "$CORTADO" time --model=p/net.prototxt --iterations=3 --limits=false --json=p/time.json
+    runs page_with_times 0 '' "$CORTADO" report p --to=times.html
+    is layers_are_those python3 -c "
+import json
+from page_of import Page
+p = Page('times.html')
+layers = {l['name']: l for l in json.load(open('p/time.json'))['layers']}
+rows = p.rows('layers')
+assert {'conv', 'conv2', 'ip'} <= {r[0] for r in rows} and len(rows) <= 20, rows
+for r in rows:
+    l = layers[r[0]]
+    assert r[1] == l['type'] and abs(float(r[2]) - l['forward']['ms']) <= 1e-3 * l['forward']['ms'], (r, l)
+    assert r[4] == l['forward'].get('engine', chr(0x2013)), (r, l)
+assert 'Layers that take longest' in p.charts
+"
+    echo '{}' >p/time.json
+    runs times_other 3 'p/time.json: no member "layers"; expected what cortado time --json writes' "$CORTADO" report p --to=x.html
+    rm p/time.json
     mv set away
     runs without_sets 0 '' "$CORTADO" report p --to=gone.html
     is says_so python3 -c "
