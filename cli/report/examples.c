@@ -221,6 +221,39 @@ static ct_status run_sample(work *w, ct_example *x)
     return CT_OK;
 }
 
+static ct_status look_at(work *w, int64_t id, ct_example *x)
+{
+    CT_TRY(ct_net_set_read(&w->set, id));
+    ct_net_set_name(&w->set, id, x->name, sizeof(x->name));
+    x->label = ct_net_set_label(&w->set);
+    CT_TRY(draw_sample(&w->set.sample, &x->picture));
+    return run_sample(w, x);
+}
+
+/* Scores of other weights, or of another set, may name what is no mistake here: it is left out. */
+static ct_status run_mistakes(work *w)
+{
+    const json_t *list = json_object_get(w->run->scores, "worst"), *m;
+    size_t i;
+
+    json_array_foreach(list, i, m)
+    {
+        double id = ct_json_number(m, "sample", -1);
+        ct_example *x = &w->e->mistake[w->e->n_mistake];
+
+        if (w->e->n_mistake == CT_MOST_MISTAKES) break;
+        if (!(id >= 0) || !(id < (double)w->set.reader->count)) continue;
+        CT_TRY(look_at(w, (int64_t)id, x));
+        if (x->predicted != x->label) {
+            w->e->n_mistake++;
+            continue;
+        }
+        ct_text_destroy(&x->picture);
+        *x = (ct_example){ .label = 0 };
+    }
+    return CT_OK;
+}
+
 static ct_status run_samples(work *w)
 {
     int64_t count = w->set.reader->count;
@@ -228,17 +261,11 @@ static ct_status run_samples(work *w)
 
     w->e->is_probability = ct_sample_net_is_softmax(w->net, w->output);
     for (int i = 0; i < n; i++) {
-        ct_example *x = &w->e->example[i];
-        int64_t id = count * i / n;
-
-        CT_TRY(ct_net_set_read(&w->set, id));
-        ct_net_set_name(&w->set, id, x->name, sizeof(x->name));
-        x->label = ct_net_set_label(&w->set);
-        CT_TRY(draw_sample(&w->set.sample, &x->picture));
-        CT_TRY(run_sample(w, x));
+        CT_TRY(look_at(w, count * i / n, &w->e->example[i]));
         if (i == 0) CT_TRY(draw_activations(w));
         w->e->n++;
     }
+    CT_TRY(run_mistakes(w));
     return draw_filters(w);
 }
 
@@ -287,6 +314,7 @@ ct_status ct_examples_make(const ct_run_data *r, ct_examples *e)
 void ct_examples_destroy(ct_examples *e)
 {
     for (int i = 0; i < CT_MOST_EXAMPLES; i++) ct_text_destroy(&e->example[i].picture);
+    for (int i = 0; i < CT_MOST_MISTAKES; i++) ct_text_destroy(&e->mistake[i].picture);
     for (int k = 0; k < CT_MOST_ACTIVATIONS; k++) ct_text_destroy(&e->activation[k].picture);
     ct_text_destroy(&e->filters.picture);
     if (e->net != NULL) ct__net_parameter__free_unpacked(e->net, NULL);

@@ -8,7 +8,7 @@
 #include "cli/report/run_data.h"
 #include "framework/proto/cortado.pb-c.h"
 
-enum { CT_MOST_EXAMPLES = 24, CT_MOST_ACTIVATIONS = 2 };
+enum { CT_MOST_EXAMPLES = 24, CT_MOST_MISTAKES = 12, CT_MOST_ACTIVATIONS = 2 };
 
 typedef struct ct_example {
     char name[512];    /* as the set calls it           */
@@ -27,8 +27,9 @@ typedef struct ct_inside {
 typedef struct ct_examples {
     char why[600];     /* there are none: the reason, for people; "": there are some */
     char weights[256]; /* the file that they come from */
-    int n;
-    ct_example example[CT_MOST_EXAMPLES]; /* evenly spread over the set */
+    int n, n_mistake;
+    ct_example example[CT_MOST_EXAMPLES]; /* evenly spread over the set             */
+    ct_example mistake[CT_MOST_MISTAKES]; /* the surest, as the run's scores say it */
     bool is_probability;                  /* what the scores are        */
     Ct__NetParameter *net;                /* for use; has the class_name */
     ct_inside filters, activation[CT_MOST_ACTIVATIONS];

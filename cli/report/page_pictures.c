@@ -74,6 +74,12 @@ static void show(const ct_run_data *r, const ct_examples *e, ct_text *t)
     ct_text_add(t, "</code>.</p>\n<div class=\"samples\">\n");
     for (int i = 0; i < e->n; i++) add_example(e, &e->example[i], t);
     ct_text_add(t, "</div>\n");
+    if (e->n_mistake > 0) {
+        ct_page_heading(4, "The surest mistakes", t);
+        ct_text_add(t, "<div class=\"samples\">\n");
+        for (int i = 0; i < e->n_mistake; i++) add_example(e, &e->mistake[i], t);
+        ct_text_add(t, "</div>\n");
+    }
     if (e->filters.picture.length + e->activation[0].picture.length == 0) return;
     ct_page_heading(4, "First layers", t);
     ct_text_add(t, "<p>Filters, and what the first of the samples above makes of them; each tile "

@@ -131,6 +131,21 @@ for figure, (width, height, rows) in zip(p.figures, p.pictures()):
     photo = png(open("photos/" + figure.split("\n")[0], "rb").read())
     assert [r[6:-6] for r in rows[2:-2]] == photo[2], figure
 EOF2
+    runs scores_of_pictures 0 '' "$CORTADO" test --run=p --report=p/report.json
+    runs with_mistakes 0 '' "$CORTADO" report p --to=mistakes.html
+    is mistakes_are_those python3 -c "
+import json
+from page_of import Page
+p = Page('mistakes.html')
+worst = json.load(open('p/report.json'))['worst']
+assert worst and len(p.figures) == 13 + min(12, len(worst)), (len(p.figures), len(worst))
+for figure, w in zip(p.figures[13:], worst):
+    name, what = figure.split(chr(10))
+    said, true = what.split(', is ')
+    assert name == w['file'] and said.rsplit(' ', 1)[0] == w['predicted'] and true == w['true'], (figure, w)
+    assert abs(float(said.rsplit(' ', 1)[1]) - w['probability']) < 1e-3, (figure, w)
+"
+    rm p/report.json
     runs times 0 'images/s' "$CORTADO" time --model=p/net.prototxt --iterations=3 --limits=false --json=p/time.json
     runs page_with_times 0 '' "$CORTADO" report p --to=times.html
     is layers_are_those python3 -c "
