@@ -122,7 +122,8 @@ const ct_option ct_option_table[] = {
       "resume from a .solverstate.h5, or a .solverstate of Caffe; auto: the newest good one of "
       "snapshot_prefix, else start" },
     { "iterations", CT_OPTION_COUNT, JOB, "N",
-      "train: max_iter; test and extract: batches (50); time: timed steps (10), with "
+      "train: max_iter; test and extract: batches (50; test with --run the whole set); time: timed "
+      "steps (10), with "
       "--data batches (100); find_rate: steps (100)" },
     { "set", CT_OPTION_LIST, "train test time check plan extract generate find_rate", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "

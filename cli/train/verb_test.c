@@ -169,11 +169,21 @@ static ct_status open_report(testing *t, const char *metrics)
     return status;
 }
 
+/* Caffe's 50, or where a run says which set it is, as many as have each sample of it. */
+static int64_t count_batches(const testing *t)
+{
+    const ct_options *o = t->call->options;
+    int64_t batch = t->whole->batch_global, all = t->whole->n_sample;
+    bool whole_set = (ct_options_text(o, "run") != NULL) && (all > 0) && (batch > 0);
+
+    return ct_options_count(o, "iterations", whole_set ? (all + batch - 1) / batch : 50);
+}
+
 static ct_status run(testing *t)
 {
     const ct_options *o = t->call->options;
     const char *metrics = ct_options_text(o, "metrics");
-    int64_t n_batch = ct_options_count(o, "iterations", 50);
+    int64_t n_batch = count_batches(t);
     ct_text_size size = { 0 };
 
     CT_TRY(ct_outputs_create(t->whole, t->net, testers(t), &t->outputs));
