@@ -53,6 +53,7 @@ extern const int ct_option_table_n;
 /** argv[0] is "convert"; runs without MPI. CT_ERR_CONFIG: usage, logged. */
 ct_status ct_verb_convert(ct_call *call);
 ct_status ct_verb_train(ct_call *call);
+ct_status ct_verb_sweep(ct_call *call);
 ct_status ct_verb_find_rate(ct_call *call);
 ct_status ct_verb_test(ct_call *call);
 ct_status ct_verb_extract(ct_call *call);

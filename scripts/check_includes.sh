@@ -60,6 +60,7 @@ cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/di
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division runtime/training cli
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
+cli/sweep: framework/* runtime/config runtime cli cli/scale
 cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
 '
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -14,7 +15,7 @@
 #include "framework/base/clock.h"
 
 enum { WAITING, RUNNING, ENDED };
-#define GRACE_S 5.0 /* between TERM and KILL */
+#define GRACE_S 5.0 /* between TERM and KILL, unless a child says more */
 
 /* ---- words */
 
@@ -89,6 +90,7 @@ static void become(const ct_child *c, const sigset_t *mask)
                                : open("/dev/null", O_WRONLY);
 
     setpgid(0, 0);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a study that is killed leaves none behind */
     if ((in >= 0) && (out >= 0)) {
         dup2(in, 0);
         dup2(out, 1);
@@ -121,6 +123,11 @@ static void hit(ct_child *c, int sig)
     if (c->killed_s == 0) c->killed_s = ct_clock_s();
 }
 
+static double grace_of(const ct_child *c)
+{
+    return (c->grace_s > 0) ? c->grace_s : GRACE_S;
+}
+
 /* True when it has ended. */
 static bool look(ct_child *c)
 {
@@ -136,7 +143,7 @@ static bool look(ct_child *c)
         kill(-c->pid, SIGKILL); /* what a launcher left behind */
         return true;
     }
-    if ((c->killed_s > 0) && (now - c->killed_s > GRACE_S)) hit(c, SIGKILL);
+    if ((c->killed_s > 0) && (now - c->killed_s > grace_of(c))) hit(c, SIGKILL);
     if ((c->limit_s > 0) && (now - c->start_s > c->limit_s) && (c->killed_s == 0)) {
         c->timed_out = true;
         hit(c, SIGTERM);

@@ -28,6 +28,7 @@ typedef struct ct_child {
     ct_argv env;     /* "NAME=VALUE" on top of the study's own environment               */
     char *log;       /* where both streams go; owned                                     */
     double limit_s;  /* then it is killed; 0: no limit                                   */
+    double grace_s;  /* between TERM and KILL; 0: 5                                      */
     double memory;   /* bytes it is expected to need                                     */
     int exit_code;   /* out: 128 + signal where one ended it, 127 where it did not start */
     bool timed_out;  /* out                                                              */

@@ -172,15 +172,18 @@ ct_status ct_config_reference(ct_text *out)
     collect(&p, &ct__solver_parameter__descriptor);
     collect(&p, &ct__machine_parameter__descriptor);
     collect(&p, &ct__parallel_parameter__descriptor);
+    collect(&p, &ct__sweep_parameter__descriptor);
     qsort(p.type, (size_t)p.n, sizeof(p.type[0]), by_rank_and_name);
     ct_text_add(
-        out, "# Configuration reference\n\n"
-             "Made from the schema by `cortado info --config-reference`; do not edit.\n\n"
-             "A solver file is a `SolverParameter`, a net file a `NetParameter`, a machine file\n"
-             "(topology.md) a `MachineParameter`, a parallel file (parallel.md) a\n"
-             "`ParallelParameter`. Names and meanings are Caffe's; what Cortado adds is marked. A\n"
-             "field without a default is unset unless given. A field that is refused ends the run\n"
-             "with exit code 2. One without effect is taken, since files for Caffe have it.\n");
+        out,
+        "# Configuration reference\n\n"
+        "Made from the schema by `cortado info --config-reference`; do not edit.\n\n"
+        "A solver file is a `SolverParameter`, a net file a `NetParameter`, a machine file\n"
+        "(topology.md) a `MachineParameter`, a parallel file (parallel.md) a\n"
+        "`ParallelParameter`, a file of a sweep (sweep.md) a `SweepParameter`. Names and\n"
+        "meanings are Caffe's; what Cortado adds is marked. A field without a default is unset\n"
+        "unless given. A field that is refused ends the run with exit code 2. One without effect\n"
+        "is taken, since files for Caffe have it.\n");
     for (int i = 0; i < p.n; i++) add_message(out, p.type[i]);
     ct_locale_leave(locale);
     if (out->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the reference");

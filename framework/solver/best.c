@@ -234,11 +234,15 @@ void ct_solver_best_json(const ct_solver *s, ct_text *out)
     const ct_best *b = &s->best;
 
     if (s->param->best == NULL) return;
-    ct_text_add(out, ",\"ended_by\":\"%s\"", s->gave_up ? "patience" : "max_iter");
+    ct_text_add(out, ",\"ended_by\":\"%s\"",
+                s->gave_up                            ? "patience"
+                : (s->iteration < s->param->max_iter) ? "stop_iter"
+                                                      : "max_iter");
     if (b->n == 0) return;
     ct_text_add(out, ",\"best\":{\"metric\":");
     ct_text_add_json(out, b->metric);
-    ct_text_add(out, ",\"iter\":%" PRId64 ",\"value\":", b->set[0].iteration);
+    ct_text_add(out, ",\"direction\":\"%s\",\"iter\":%" PRId64 ",\"value\":",
+                s->best_rises ? "HIGHER" : "LOWER", b->set[0].iteration);
     ct_text_add_number(out, b->set[0].value);
     ct_text_add(out, "}");
 }

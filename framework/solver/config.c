@@ -42,6 +42,7 @@ static ct_status check_counts(const ct_solver_text *t)
     if (!p->has_max_iter && !(p->max_epoch > 0.0f))
         return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is not set", CT_SOLVER_AT(t, max_iter));
     CT_TRY(at_least(t, &p->max_iter, "max_iter", 0));
+    CT_TRY(at_least(t, &p->stop_iter, "stop_iter", 0));
     CT_TRY(at_least(t, &p->iter_size, "iter_size", 1));
     CT_TRY(check_tokens(t));
     if ((p->average_loss < 1) || (p->average_loss > CT_MAX_AVERAGE_LOSS))

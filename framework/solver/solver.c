@@ -377,6 +377,11 @@ static ct_status finish(ct_solver *s)
     return CT_OK;
 }
 
+static int64_t end_of(const Ct__SolverParameter *p)
+{
+    return ((p->stop_iter > 0) && (p->stop_iter < p->max_iter)) ? p->stop_iter : p->max_iter;
+}
+
 ct_status ct_solver_run(ct_solver *s)
 {
     ct_status status;
@@ -386,7 +391,7 @@ ct_status ct_solver_run(ct_solver *s)
     ct_solver_reset_tally(s);
     s->snapshot_s = ct_clock_s();
     CT_TRY(ct_best_committed(s, s->iteration));
-    status = train(s, s->param->max_iter, true);
+    status = train(s, end_of(s->param), true);
     ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);

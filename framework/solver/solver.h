@@ -146,7 +146,7 @@ uint64_t ct_solver_seed(const ct_solver *s);
  * passes), what was allocated for these, and ct_memory_resident(). Collective. */
 ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
 /** Adds what ended the run and its best test, where the solver has `best`:
- *  ,"ended_by":"patience|max_iter","best":{"metric","iter","value"}. */
+ *  ,"ended_by":"patience|stop_iter|max_iter","best":{"metric","direction","iter","value"}. */
 void ct_solver_best_json(const ct_solver *s, ct_text *out);
 /** Bytes of memory that this rank has for states, and of weights and gradients in shards: of what
  *  lies in files its buffers. */

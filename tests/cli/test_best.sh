@@ -30,7 +30,7 @@ for p in 1 2; do
     sum=$(sum_of)
     is ranked_$p python3 ranks.py r$p 2
     is said_$p grep -q '"event":"best","iter":[0-9]*,"metric":"accuracy","value":[0-9.e-]*,"rank":1}' r$p/metrics.jsonl
-    is done_$p grep -q '"event":"done".*"ended_by":"max_iter","best":{"metric":"accuracy","iter":' r$p/metrics.jsonl
+    is done_$p grep -q '"event":"done".*"ended_by":"max_iter","best":{"metric":"accuracy","direction":"HIGHER","iter":' r$p/metrics.jsonl
     first=$(python3 ranks.py r$p 2)
     runs tests_best_$p 0 "snapshot_iter_$first.caffemodel.h5" $JOB $p "$CORTADO" test --run=r$p --iterations=2
 

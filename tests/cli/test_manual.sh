@@ -45,7 +45,7 @@ EOF
 touch solver.prototxt 'a file'
 cat >lines <<'EOF'
 cortado tr>train
-cortado s>serve scale simulate
+cortado s>sweep serve scale simulate
 cortado train --sol>--solver= --solver_mode=
 cortado train --solver=sol>solver.prototxt
 cortado train --solver=a>a file

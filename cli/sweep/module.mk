@@ -1,0 +1,1 @@
+# `cortado sweep`.
