@@ -8,13 +8,15 @@
 #include "framework/base/log.h"
 #include "runtime/compute.h"
 
-/* What cortado_log_to() and cortado_set_threads() said. Both are called while no other call runs.
- */
+/* What cortado_log_to(), _set_threads() and _set_seed() said. They are called while no other call
+ * runs. */
 static struct {
     void (*sink)(void *ctx, const char *line);
     void *ctx;
     ct_threads threads;
     int wanted; /* of threads; 0: nobody said */
+    uint64_t seed;
+    bool has_seed;
 } settings;
 
 /* An error's text is for the thread whose call it was. */
@@ -57,6 +59,12 @@ ct_status ct_public_share_threads(ct_job *job)
     CT_TRY(ct_job_threads(job, settings.wanted));
     settings.threads = job->threads;
     return CT_OK;
+}
+
+bool ct_public_seed(uint64_t *seed_p)
+{
+    *seed_p = settings.seed;
+    return settings.has_seed;
 }
 
 void ct_public_begin(ct_public_call *c)
@@ -147,4 +155,10 @@ cortado_status cortado_set_threads(int n)
     status = take_threads(n);
     if (status == CT_OK) settings.wanted = n;
     return ct_public_end(&c, status);
+}
+
+void cortado_set_seed(uint32_t seed)
+{
+    settings.seed = seed;
+    settings.has_seed = true;
 }

@@ -37,16 +37,20 @@ struct cortado_net {
     void *message; /* the file's, packed: each net is made of a copy of its own */
     size_t n_message;
     ct_phase phase;
+    uint64_t seed;
     bool trains;             /* it may run backward */
+    bool forces;             /* … from any output: the file says force_backward */
     bool is_shown;           /* a solver has the net: it is never made again */
     bool visits;             /* … and its weights are there during steps alone */
     const ct_solver *solver; /* … that it learns in; else NULL */
     ct_made_net owner;       /* of the weights */
     ct_made_net runs;        /* param NULL: the owner does */
-    bool is_whole;           /* what runs has memory for all values, and layers that run alone */
-    int n_layer, n_blob;     /* of the file */
-    int *layer;              /* in the owner */
-    const char **blob;       /* names */
+    int n_former;            /* owners whose weights users may still hold */
+    ct_made_net *former;
+    bool is_whole;       /* what runs has memory for all values, and layers that run alone */
+    int n_layer, n_blob; /* of the file */
+    int *layer;          /* in the owner */
+    const char **blob;   /* names */
     int n_view;
     ct_view *view;
     bool is_stale;    /* views came that are not read at the end of what runs */
@@ -108,6 +112,8 @@ void ct_public_begin(ct_public_call *c);
 /** The threads of a job's ranks, as cortado_set_threads() said, or else as a job shares out the
  *  node's cores: from now on. Collective. */
 ct_status ct_public_share_threads(ct_job *job);
+/** The seed of nets: as cortado_set_seed() said. false: nobody did. */
+bool ct_public_seed(uint64_t *seed_p);
 /** Keeps the text of an error for cortado_error(). */
 cortado_status ct_public_end(const ct_public_call *c, ct_status status);
 

@@ -38,12 +38,24 @@ static void fill_options(const cortado_net *n, bool whole, ct_net_options *o)
 
     *o = (ct_net_options){ .phase = n->phase, .forward_only = !n->trains, .fixed = true };
     o->unshared = o->no_fuse = whole;
-    o->share = n->owner.net;
+    o->share = n->trains ? NULL : n->owner.net;
+    o->end_diffs = n->forces;
     o->env.n_rank = 1;
     o->env.program = ct_public_layers();
-    o->env.seed = 1;
+    o->env.seed = n->seed;
     o->env.winograd = usual.winograd;
     o->env.precision = usual.precision;
+}
+
+/* Who runs a net from there gives them, or they are zero. */
+static void clear_end_diffs(const ct_net *net)
+{
+    for (int i = 0; i < net->n_output; i++) {
+        ct_blob *b = net->pass->blob[net->output[i].blob];
+
+        if ((net->output[i].loss_weight != 0.0f) || (b->diff.data == NULL)) continue;
+        memset(b->diff.data, 0, (size_t)ct_tensor_bytes(&b->diff));
+    }
 }
 
 /* Of `param`, which it takes, and whose places map has; NULL: of the message, and map is NULL. */
@@ -63,6 +75,7 @@ static ct_status make(const cortado_net *n, bool whole, Ct__NetParameter *param,
     if (status == CT_OK) status = ct_net_create(m->param, &options, &m->net);
     if (status == CT_OK) status = note_sizes(m);
     if (status == CT_OK) m->net->pass->exec.seed = options.env.seed;
+    if ((status == CT_OK) && options.end_diffs) clear_end_diffs(m->net);
     if (status != CT_OK) free_made(m);
     return status;
 }
@@ -79,13 +92,21 @@ ct_status ct_library_make_again(cortado_net *n, bool whole)
     return CT_OK;
 }
 
+/* What users hold they may have written to. */
+static void note_weights(const cortado_net *n)
+{
+    if (!n->weights_out) return;
+    ct_net_weights_changed(n->owner.net);
+    if (n->runs.net != NULL) ct_net_weights_changed(n->runs.net);
+}
+
 static ct_status run_whole(cortado_net *n, int64_t batch)
 {
     ct_net *net = ct_running(n);
 
     CT_TRY(ct_views_give(n, 0, net->n_layer - 1));
     net->pass->exec.micro_step = batch;
-    if (n->weights_out) ct_net_weights_changed(n->owner.net);
+    note_weights(n);
     return ct_pass_forward(net->pass, &n->loss);
 }
 
@@ -140,7 +161,8 @@ static ct_status keep_message(cortado_net *n, const Ct__NetParameter *param)
     n->message = malloc(n->n_message + 1);
     if (n->message == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's message");
     ct__net_parameter__pack(param, n->message);
-    n->trains = (n->phase == CT_TRAIN) || (param->has_force_backward && param->force_backward);
+    n->forces = param->has_force_backward && param->force_backward;
+    n->trains = (n->phase == CT_TRAIN) || n->forces;
     return CT_OK;
 }
 
@@ -160,6 +182,8 @@ static void close_net(cortado_net *n)
     free_made(&n->runs);
     if (n->is_shown) n->owner.net = NULL; /* the solver's */
     free_made(&n->owner);
+    for (int i = 0; i < n->n_former; i++) free_made(&n->former[i]);
+    free(n->former);
     free(n->layer);
     free(n->blob);
     free(n->message);
@@ -176,6 +200,7 @@ static ct_status open_param(Ct__NetParameter **param_p, const ct_source_map *map
 
     if (n == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
     n->phase = (phase == CORTADO_TRAIN) ? CT_TRAIN : CT_TEST;
+    if (!ct_public_seed(&n->seed)) n->seed = 1;
     CT_TRY_GOTO(status, out, keep_message(n, param));
     n->is_whole = n->trains || has_program_layers(param);
     *param_p = NULL;
@@ -359,6 +384,17 @@ const char *cortado_net_input_name(const cortado_net *net, int i)
     return NULL;
 }
 
+double cortado_net_loss_weight(const cortado_net *net, const char *blob)
+{
+    const ct_net *n = net->owner.net;
+
+    for (int i = 0; (blob != NULL) && (i < n->n_output); i++) {
+        if (strcmp(n->pass->blob[n->output[i].blob]->name, blob) == 0)
+            return n->output[i].loss_weight;
+    }
+    return 0;
+}
+
 const char *cortado_net_output_name(const cortado_net *net, int i)
 {
     const ct_net *n = net->owner.net;
@@ -438,8 +474,9 @@ static float *diff_of(const ct_net *net, const ct_param *p)
 
 static ct_status get_weight(cortado_net *n, const char *layer, int i, cortado_blob *blob)
 {
-    const ct_net *net = n->owner.net;
+    const ct_net *net = n->owner.net, *with = net;
     const ct_param *p;
+    float *diff;
     int at;
 
     CT_TRY(check_weights(n));
@@ -449,7 +486,9 @@ static ct_status get_weight(cortado_net *n, const char *layer, int i, cortado_bl
                        layer, net->layer[at]->n_weight, i);
     p = &net->param[ct_net_param_of(net, at, i)];
     n->weights_out = true;
-    describe(&p->blob.data.shape, ct_blob_data(&p->blob), diff_of(net, p), blob);
+    if (n->trains) with = ct_running(n); /* the same, but for shapes */
+    diff = diff_of(with, &with->param[ct_net_param_of(with, at, i)]);
+    describe(&p->blob.data.shape, ct_blob_data(&p->blob), diff, blob);
     return CT_OK;
 }
 
@@ -533,7 +572,7 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
     }
     if (n->n_run == 0) n->n_run = 1;
     net->pass->exec.micro_step = n->n_run - 1;
-    if (n->weights_out) ct_net_weights_changed(n->owner.net);
+    note_weights(n);
     CT_TRY(ct_pass_forward_layers(net->pass, from, to, &n->loss));
     return ct_views_take(n, from, to);
 }
@@ -553,7 +592,7 @@ cortado_status cortado_net_forward(cortado_net *net, const char *from, const cha
 
 static ct_status backward(cortado_net *n, const char *first, const char *last)
 {
-    ct_net *net = n->owner.net;
+    ct_net *net = ct_running(n);
     int from, to;
 
     if (!n->trains && n->is_shown)
@@ -641,6 +680,23 @@ static ct_status set_shape(Ct__NetParameter *param, const char *input, const ct_
     return CT_FAIL(CT_ERR_ARG, "the net has no input \"%s\"", input);
 }
 
+/* A net that runs backward has an arena of its own; it takes the weights from where users have
+ * them. */
+static ct_status take_weights(const cortado_net *n, ct_net *net)
+{
+    const ct_net *from = n->owner.net;
+    const ct_weight_set set = { .net = net,
+                                .arena = from->weight_arena,
+                                .count = from->weight_count };
+    bool same = (net->n_param == from->n_param) && (net->weight_count == from->weight_count);
+
+    for (int i = 0; same && (i < net->n_param); i++)
+        same = (strcmp(net->param[i].key, from->param[i].key) == 0) &&
+               ct_shape_equal(&net->param[i].blob.data.shape, &from->param[i].blob.data.shape);
+    if (same) return ct_pass_use_weights(net->pass, &set);
+    return CT_FAIL(CT_ERR_SHAPE, "with these shapes of inputs weights would have others");
+}
+
 /* Blobs that were handed out go to *kept_p; NULL: their memory goes. */
 static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape,
                          cortado_kept **kept_p)
@@ -663,6 +719,7 @@ static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape
     }
     if (status == CT_OK) status = keep_message(&with, param);
     if (status == CT_OK) status = make(&with, n->is_whole, NULL, NULL, &made);
+    if ((status == CT_OK) && n->trains) status = take_weights(n, made.net);
     ct__net_parameter__free_unpacked(param, NULL);
     if ((status == CT_OK) && (kept_p != NULL)) status = ct_views_keep(n, &kept);
     if (status != CT_OK) {
@@ -689,9 +746,8 @@ static ct_status check_reshape(const cortado_net *n, int n_shape, const cortado_
         if (shape[i].input == NULL)
             return CT_FAIL(CT_ERR_ARG, "the name of an input to reshape is NULL");
     }
-    if (n->trains || n->is_shown)
-        return CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps its "
-                                   "shapes: open it anew");
+    if (n->is_shown)
+        return CT_FAIL(CT_ERR_ARG, "a net that a solver has keeps its shapes: open one of its own");
     return CT_OK;
 }
 
@@ -729,6 +785,78 @@ void cortado_kept_free(cortado_kept *kept)
     ct_views_free_kept(kept);
 }
 
+/* ---- weights of another net */
+
+/* What the other net has no layer for stays. */
+static void keep_own(const ct_net *from, ct_net *to)
+{
+    for (int i = 0; i < to->n_param; i++) {
+        const ct_param *p = &to->param[i];
+
+        for (int k = 0; !p->borrowed && (k < from->n_param); k++)
+            if (strcmp(from->param[k].key, p->key) == 0)
+                memcpy(ct_blob_data(&p->blob), ct_blob_data(&from->param[k].blob),
+                       (size_t)p->count * sizeof(float));
+    }
+}
+
+/* The net is made again over the other's weights. */
+static ct_status share(cortado_net *n, const cortado_net *other)
+{
+    cortado_net with = *n;
+    ct_made_net made = { .net = NULL }, *former;
+    ct_status status;
+
+    former = realloc(n->former, ((size_t)n->n_former + 1) * sizeof(former[0]));
+    if (former == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a net's weights");
+    n->former = former;
+    with.owner.net = other->owner.net;
+    with.n_view = 0; /* what is read at the end belongs to the net that runs */
+    CT_TRY(make(&with, n->is_whole, NULL, NULL, &made));
+    with.owner = made;
+    with.layer = NULL;
+    with.blob = NULL;
+    with.n_layer = with.n_blob = 0;
+    status = list_names(&with);
+    if (status != CT_OK) {
+        free(with.layer);
+        free(with.blob);
+        free_made(&made);
+        return status;
+    }
+    keep_own(n->owner.net, made.net);
+    free_made(&n->runs);
+    n->former[n->n_former++] = n->owner; /* which has the names of views, too */
+    n->owner = made;
+    free(n->layer);
+    free(n->blob);
+    n->layer = with.layer;
+    n->blob = with.blob;
+    for (int v = 0; v < n->n_view; v++) n->is_stale |= n->view[v].is_read && !n->is_whole;
+    n->weights_out = true; /* the other's users may write to them */
+    return CT_OK;
+}
+
+cortado_status cortado_net_share(cortado_net *net, const cortado_net *other)
+{
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    if ((net == NULL) || (other == NULL))
+        status = CT_FAIL(CT_ERR_ARG, "a net, or the one whose weights it is to have, is NULL");
+    else if (net == other)
+        status = CT_FAIL(CT_ERR_ARG, "a net has its own weights already");
+    else if (net->trains || net->is_shown)
+        status =
+            CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps weights "
+                                "of its own");
+    else
+        status = check_weights(other);
+    if (status == CT_OK) status = share(net, other);
+    return ct_public_end(&c, status);
+}
+
 /* ---- weights in files */
 
 cortado_status cortado_net_load(cortado_net *net, const char *files)
@@ -741,6 +869,7 @@ cortado_status cortado_net_load(cortado_net *net, const char *files)
                  ? CT_FAIL(CT_ERR_ARG, "a net, or the name of its weights, is NULL")
                  : check_weights(net);
     if (status == CT_OK) status = ct_weights_load_list(files, net->owner.net);
+    if ((status == CT_OK) && (net->runs.net != NULL)) ct_net_weights_changed(net->runs.net);
     return ct_public_end(&c, status);
 }
 

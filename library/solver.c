@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/net/program_layer.h"
 #include "framework/report/report.h"
 #include "library/library.h"
 #include "runtime/training/training.h"
@@ -16,6 +17,7 @@ struct cortado_solver {
     ct_training run;
     cortado_net *net, **test;
     ct_status met; /* what ranks agreed on while it was opened */
+    cortado_step_calls calls;
     bool torn; /* ranks failed at different places: what they made together nobody can release */
     cortado_solver *next; /* of those that stay */
 };
@@ -74,11 +76,14 @@ static ct_status show_nets(cortado_solver *s, bool keeps)
 static ct_status read_config(cortado_solver *s, const char *file, const char *const *settings)
 {
     const Ct__SolverParameter *p;
+    uint64_t seed;
 
     for (int i = 0; (settings != NULL) && (settings[i] != NULL); i++)
         if (strchr(settings[i], '=') == NULL)
             return CT_FAIL(CT_ERR_ARG, "setting \"%s\": expected FIELD=VALUE", settings[i]);
     CT_TRY(ct_config_read_solver(file, settings, &s->config));
+    if ((s->config.solver->random_seed < 0) && ct_public_seed(&seed))
+        s->config.solver->random_seed = (int64_t)seed;
     p = s->config.solver;
     if (p->solver_mode != CT__SOLVER_PARAMETER__SOLVER_MODE__GPU) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "%s: solver_mode GPU: solvers of the library run on the CPU yet",
@@ -232,6 +237,52 @@ cortado_status cortado_solver_run(cortado_solver *solver)
 int64_t cortado_solver_iteration(const cortado_solver *solver)
 {
     return ct_solver_iteration(solver->run.solver);
+}
+
+/* ---- who looks into steps */
+
+static ct_status ask(const cortado_solver *s, int (*call)(void *ctx, char *why, size_t n_why),
+                     const char *what)
+{
+    char why[CT_PROGRAM_WHY] = "";
+
+    if (call(s->calls.ctx, why, sizeof(why)) == 0) return CT_OK;
+    return CT_FAIL(CT_ERR_DATA, "%s: %s", what, why);
+}
+
+/* What is written to inputs counts in this step already. */
+static ct_status on_start(void *ctx)
+{
+    cortado_solver *s = ctx;
+
+    CT_TRY(ask(s, s->calls.start, "the call at the start of a step"));
+    return ct_library_before_steps(s->net);
+}
+
+static ct_status on_gradients(void *ctx)
+{
+    const cortado_solver *s = ctx;
+
+    return ask(s, s->calls.gradients, "the call at the gradients of a step");
+}
+
+cortado_status cortado_solver_watch(cortado_solver *solver, const cortado_step_calls *calls)
+{
+    const ct_step_calls none = { .ctx = NULL };
+    ct_step_calls mine = { .ctx = solver };
+    ct_public_call c;
+    ct_status status;
+
+    ct_public_begin(&c);
+    status = check(solver);
+    if ((status == CT_OK) && (calls != NULL)) {
+        if (calls->start != NULL) mine.start = on_start;
+        if (calls->gradients != NULL) mine.gradients = on_gradients;
+    }
+    if (status == CT_OK)
+        status = ct_solver_watch(solver->run.solver, (calls != NULL) ? &mine : &none);
+    if ((status == CT_OK) && (calls != NULL)) solver->calls = *calls;
+    return ct_public_end(&c, status);
 }
 
 /* ---- weights and snapshots */

@@ -133,10 +133,16 @@ static const char *name_of(const cortado_net *n, const char *name)
     return NULL;
 }
 
+/* A top that users write to: of Input and MemoryData. */
 static bool is_input(const cortado_net *n, const char *name)
 {
-    for (int i = 0; cortado_net_input_name(n, i) != NULL; i++) {
-        if (strcmp(cortado_net_input_name(n, i), name) == 0) return true;
+    const ct_net *net = n->owner.net;
+
+    for (int i = 0; i < n->n_layer; i++) {
+        const Ct__LayerParameter *p = ct_net_file_layer(net, n->layer[i]);
+
+        for (size_t t = 0; net->layer[n->layer[i]]->ops->keeps_top && (t < p->n_top); t++)
+            if (strcmp(p->top[t], name) == 0) return true;
     }
     return false;
 }
@@ -309,8 +315,11 @@ ct_status ct_views_give_diffs(const cortado_net *n, int from, int to)
             bool is_read = false;
 
             for (int r = from; r <= to; r++) is_read |= reads(net, r, b);
-            if ((v == NULL) || (v->diff == NULL) || (b->diff.data == NULL) || is_read) continue;
-            CT_TRY(give(b, &b->diff, v->diff));
+            if ((b->diff.data == NULL) || is_read) continue;
+            if ((v != NULL) && (v->diff != NULL))
+                CT_TRY(give(b, &b->diff, v->diff));
+            else if (n->forces && !net->layer[i]->ops->is_loss) /* nobody gave one */
+                memset(b->diff.data, 0, (size_t)ct_tensor_bytes(&b->diff));
         }
     }
     return CT_OK;

@@ -393,7 +393,7 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(make_room(&m->graph));
     m->graph.fixed = net->options.fixed;
     m->graph.packed = (net->options.env.packed != NULL);
-    CT_TRY(ct_graph_reach(&m->graph));
+    CT_TRY(ct_graph_reach(&m->graph, net->options.end_diffs));
     ct_graph_vary(&m->graph);
     if (!net->options.no_fuse && !m->no_fuse)
         ct_graph_fuse(&m->graph, &net->options, net->recompute >= CT__RECOMPUTE__BLOCKS);

@@ -594,7 +594,7 @@ static bool crosses_back(const ct_graph_node *n)
     return (n->param->transfer != NULL) && n->param->transfer->gradient;
 }
 
-ct_status ct_graph_reach(ct_graph *g)
+ct_status ct_graph_reach(ct_graph *g, bool end_diffs)
 {
     for (int i = g->n_node - 1; i >= 0; i--) {
         ct_graph_node *n = &g->node[i];
@@ -604,9 +604,10 @@ ct_status ct_graph_reach(ct_graph *g)
         for (int t = 0; t < n->n_top; t++) {
             ct_value *v = &g->value[n->top[t]];
 
-            v->reached =
-                (v->loss_weight != 0.0f) || ((v->reader >= 0) && g->node[v->reader].reached &&
-                                             ct_graph_node_passes(&g->node[v->reader], v->slot));
+            v->reached = (v->loss_weight != 0.0f) ||
+                         ((v->reader >= 0) && g->node[v->reader].reached &&
+                          ct_graph_node_passes(&g->node[v->reader], v->slot)) ||
+                         (end_diffs && (v->reader < 0) && !n->ops->is_loss);
             n->reached |= v->reached;
         }
     }

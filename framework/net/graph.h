@@ -73,8 +73,9 @@ ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter
                            const ct_net_options *o, ct_graph *g_p);
 /** Adds Split layers, named as Caffe names them. `raw` gives its nodes away and is empty then. */
 ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p);
-/** Marks what a gradient can come back to: loss weights and all that leads to them. */
-ct_status ct_graph_reach(ct_graph *g);
+/** Marks what a gradient can come back to: loss weights and all that leads to them. end_diffs: as
+ *  in ct_net_options. */
+ct_status ct_graph_reach(ct_graph *g, bool end_diffs);
 /** Marks what lies behind layers whose tops vary from batch to batch. */
 void ct_graph_vary(ct_graph *g);
 /** Whether the samples of v may be others in number from batch to batch. */

@@ -70,6 +70,7 @@ typedef struct ct_net_options {
     bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
     bool unshared;                   /* every blob and buffer has memory of its own (debugging) */
     bool no_fuse;                    /* every layer runs alone                                  */
+    bool end_diffs;              /* gradients of outputs that are no losses come from the caller */
     bool fixed;                  /* inputs keep their shapes, whatever input_param.varies says */
     bool graph;                  /* a device may be given runs of steps as one             */
     Ct__Recompute recompute;     /* what is made again in backward, not kept; of this and what

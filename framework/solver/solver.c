@@ -297,6 +297,34 @@ static ct_status step(ct_solver *s, bool *finite_p)
     return CT_OK;
 }
 
+/* What keeps gradients from being all in one place before a weight changes; NULL: nothing. */
+static const char *gradients_leave(const ct_solver *s)
+{
+    const Ct__CompressionParameter *c = s->param->compression;
+
+    if (s->step.several) return "several ranks";
+    if (s->param->clip_gradients > 0.0f) return "clip_gradients";
+    if (ct_update_waits_for_all(s->param)) return "precision FP16";
+    if (s->rule->ratio != CT_UPDATE_NO_RATIO) return "type LARS or LAMB";
+    if ((c != NULL) && (c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE)) return "compression";
+    return (s->net->options.window != NULL) ? "memory" : NULL;
+}
+
+ct_status ct_solver_watch(ct_solver *s, const ct_step_calls *calls)
+{
+    const char *why = (calls->gradients != NULL) ? gradients_leave(s) : NULL;
+
+    if (why != NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s and a look at gradients before the update do not go together: they are "
+                       "never all there",
+                       why);
+    s->calls = *calls;
+    s->step.gradients = calls->gradients;
+    s->step.gradients_ctx = calls->ctx;
+    return CT_OK;
+}
+
 /* One iteration with all that may follow it. */
 static ct_status iterate(ct_solver *s)
 {
@@ -306,6 +334,7 @@ static ct_status iterate(ct_solver *s)
     ct_solver_action action;
 
     s->display = due(s->iteration, p->display);
+    if (s->calls.start != NULL) CT_TRY(s->calls.start(s->calls.ctx));
     CT_TRY(step(s, &finite));
     if (s->display) CT_TRY(ct_solver_show(s));
     CT_TRY(agree(s, finite || !p->stop_on_nan, &action));

@@ -110,6 +110,17 @@ void ct_whole_nets_destroy(ct_whole_nets *w); /* zeroed ones too */
  *  all ranks have: it is collective, and waits for a rank that is in the middle of something. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);
 void ct_solver_destroy(ct_solver *s); /* NULL allowed */
+/** Who looks into steps. Each may be NULL. */
+typedef struct ct_step_calls {
+    void *ctx;
+    ct_status (*start)(void *ctx);     /* a step begins */
+    ct_status (*gradients)(void *ctx); /* those of its micro-batches lie in the arena, added up, and
+                                        * no weight has changed */
+} ct_step_calls;
+
+/** From the next step on. CT_ERR_CONFIG: gradients, where they are never all there: several ranks,
+ *  compression, `memory`, or norms that are found before. */
+ct_status ct_solver_watch(ct_solver *s, const ct_step_calls *calls);
 /** --weights: copies by layer name from .caffemodel(.h5) files, comma separated. Collective. */
 ct_status ct_solver_load_weights(ct_solver *s, const char *files);
 /** --snapshot: FILE.solverstate.h5, or "auto": the newest good set of snapshot_prefix, a fresh

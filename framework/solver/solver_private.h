@@ -46,6 +46,7 @@ struct ct_solver {
     const ct_update_rule *rule;
     int iter_size; /* the parameter's, or by its batch_tokens */
     ct_train_step step;
+    ct_step_calls calls;
     bool display; /* the outputs of this iteration are shown */
     int64_t iteration;
     double rate; /* of this iteration      */

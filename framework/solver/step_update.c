@@ -14,7 +14,7 @@ enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred micros
 bool ct_step_waits_for_all(const ct_train_step *t)
 {
     return ct_update_waits_for_all(t->param) || (t->ratios.parts != NULL) ||
-           (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO));
+           (t->gradients != NULL) || (t->sync->shards && (t->rule->ratio != CT_UPDATE_NO_RATIO));
 }
 
 static ct_grad_effect effect(const ct_train_step *t, int param)
@@ -670,6 +670,7 @@ ct_status ct_step_update_all(ct_train_step *t)
         CT_TRY(take_decision(t));
         return ct_step_update(t, 0, net->n_param);
     }
+    if (t->gradients != NULL) CT_TRY(t->gradients(t->gradients_ctx));
     if (ct_update_waits_for_all(t->param)) CT_TRY(clip(t, limit));
     CT_TRY(find_ratios(t));
     return ct_step_update(t, 0, net->n_param);

@@ -52,6 +52,11 @@ typedef struct ct_train_step {
     /** What runs now, for the watchdog. May be NULL. */
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
+    /** All gradients of the step are in the arena, and no weight has changed: then weights wait for
+     *  all of them. On the CPU, one rank, without a norm, codecs or a window. May be NULL; set
+     *  between steps. */
+    ct_status (*gradients)(void *ctx);
+    void *gradients_ctx;
     /** Where weights in a window lie; NULL: as the next. */
     ct_storage_open_fn open_weights;
     void *open_weights_ctx;

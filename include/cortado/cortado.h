@@ -74,6 +74,11 @@ void cortado_log_to(void (*sink)(void *ctx, const char *line), void *ctx, cortad
  *  process may have cores, which is how it begins. While no other call runs. */
 cortado_status cortado_set_threads(int n);
 
+/** Random numbers of nets that are opened from now on, and of solvers whose file gives no
+ *  random_seed: fillers, Dropout. It begins with 1 for nets, and for solvers with the clock. While
+ *  no other call runs. */
+void cortado_set_seed(uint32_t seed);
+
 /* ---- nets */
 
 typedef enum cortado_phase { CORTADO_TRAIN, CORTADO_TEST } cortado_phase;
@@ -111,6 +116,9 @@ const char *cortado_net_blob_name(const cortado_net *net, int i);
 const char *cortado_net_input_name(const cortado_net *net, int i);
 const char *cortado_net_output_name(const cortado_net *net, int i);
 
+/** What a loss counts by among the losses; 0: the blob is none. */
+double cortado_net_loss_weight(const cortado_net *net, const char *blob);
+
 /** Values in plain order, the last axis innermost. */
 typedef struct cortado_blob {
     float *data, *diff; /* diff NULL: there is no gradient */
@@ -123,7 +131,8 @@ typedef struct cortado_blob {
  *  reshaped, and has the values of the last run. What is written to an input is read by the next
  *  forward; what is written to another blob is read by a forward that begins behind the layer that
  *  makes it, and to its diff by a backward that begins there, but to that of a loss, which is
- *  its loss_weight. A blob that is asked for after a
+ *  its loss_weight. Where the file says force_backward, gradients begin at outputs that are no
+ *  losses, too: what was written there, or 0. A blob that is asked for after a
  *  forward may be computed by the next call that reads it: then the forward runs once more, on the
  *  same batch. Behind a Filter a blob has the shape of the last run: where that may have changed,
  * it is asked for again. CORTADO_ERR_ARG names the nearest blob. */
@@ -134,8 +143,8 @@ cortado_status cortado_net_blob(cortado_net *net, const char *name, cortado_blob
 cortado_status cortado_net_weight(cortado_net *net, const char *layer, int i, cortado_blob *blob);
 
 /** Gives an input another shape, and all that follows from it. Blobs that were handed out are to be
- *  asked for again, weights are not. Of nets that do not run backward. CORTADO_ERR_SHAPE, _ARG: the
- *  net stays as it was. */
+ *  asked for again, and of nets that run backward gradients of weights; weights are not. Not of
+ * nets that a solver has. CORTADO_ERR_SHAPE, _ARG: the net stays as it was. */
 cortado_status cortado_net_reshape(cortado_net *net, const char *input, int n_dim,
                                    const int64_t *dim);
 
@@ -163,6 +172,11 @@ cortado_status cortado_net_forward(cortado_net *net, const char *from, const cha
 cortado_status cortado_net_backward(cortado_net *net, const char *from, const char *to);
 /** The weighted loss of the last forward; 0 without a loss. */
 double cortado_net_loss(const cortado_net *net);
+
+/** From now on the net's layers have the weights of those of `other` that are called the same, in
+ *  the same memory; weights are to be asked for again. Of nets that run forward alone. `other` is
+ *  closed after the net. CORTADO_ERR_CONFIG: shapes differ; _ARG. The net stays as it was. */
+cortado_status cortado_net_share(cortado_net *net, const cortado_net *other);
 
 /** Copies weights by layer name from files, as cortado_net_open() does. */
 cortado_status cortado_net_load(cortado_net *net, const char *files);
@@ -265,6 +279,21 @@ cortado_status cortado_solver_step(cortado_solver *solver, int64_t n);
 /** All steps up to max_iter, and what comes at the end: the last snapshot, the last test. */
 cortado_status cortado_solver_run(cortado_solver *solver);
 int64_t cortado_solver_iteration(const cortado_solver *solver);
+/** Who looks into steps. Both may be NULL. They return 0, or anything else where they fail: then
+ *  they write the reason to why[0 .. n_why), with its NUL, and the call that makes steps fails.
+ * They come from its thread. */
+typedef struct cortado_step_calls {
+    void *ctx;
+    /** A step begins. What is written to blobs of Input and MemoryData counts in it. */
+    int (*start)(void *ctx, char *why, size_t n_why);
+    /** The weights' gradients are there, of all iter_size batches added up, and may be changed. No
+     *  weight has changed. */
+    int (*gradients)(void *ctx, char *why, size_t n_why);
+} cortado_step_calls;
+
+/** From the next step on; NULL: nobody. calls is copied. CORTADO_ERR_CONFIG: `gradients` on several
+ *  ranks, or with compression, memory, clip_gradients, type LARS or LAMB. */
+cortado_status cortado_solver_watch(cortado_solver *solver, const cortado_step_calls *calls);
 /** The checksum of all weights that `cortado train` prints at its end. */
 cortado_status cortado_solver_checksum(cortado_solver *solver, uint64_t *checksum);
 

@@ -13,7 +13,7 @@
 Arrays are the net's own memory: nothing is copied, and what is written to them counts. Whatever goes wrong raises a cortado.Error,
 with the text that the library gives: file and line where a net is wrong.
 """
-from ._library import Error, FileError, log_to, set_threads, version
+from ._library import Error, FileError, log_to, set_random_seed, set_threads, version
 from .image import read_image
 from .layer import Layer
 from .net import TEST, TRAIN, Blob, Net
@@ -23,4 +23,4 @@ from .tables import read_metrics, read_snapshot, read_trace
 
 __version__ = version()
 __all__ = ["Blob", "Error", "FileError", "Layer", "Net", "NetSpec", "Solver", "TEST", "TRAIN", "layers", "log_to", "params", "read_image",
-           "read_metrics", "read_snapshot", "read_trace", "set_threads", "version"]
+           "read_metrics", "read_snapshot", "read_trace", "set_random_seed", "set_threads", "version"]

@@ -2,7 +2,8 @@
 import ctypes
 import os
 import threading
-from typing import Callable, Optional
+import traceback
+from typing import Any, Callable, Optional
 
 _FILE = "libcortado.so.0"
 
@@ -46,6 +47,13 @@ class LayerCalls(ctypes.Structure):
     _fields_ = [("ctx", ctypes.c_void_p), ("open", OPEN), ("reshape", RUN), ("forward", RUN), ("backward", RUN), ("close", CLOSE)]
 
 
+class StepCalls(ctypes.Structure):
+    """cortado_step_calls"""
+
+    CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    _fields_ = [("ctx", ctypes.c_void_p), ("start", CALL), ("gradients", CALL)]
+
+
 _SINK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 _text, _object, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
 _CALLS = {
@@ -55,6 +63,7 @@ _CALLS = {
     "status_name": (_text, [_int]),
     "log_to": (None, [_SINK, ctypes.c_void_p, _int]),
     "set_threads": (_int, [_int]),
+    "set_seed": (None, [ctypes.c_uint32]),
     "net_open": (_int, [_text, _text, _int, ctypes.POINTER(_object)]),
     "net_open_text": (_int, [_text, _text, _text, _int, ctypes.POINTER(_object)]),
     "net_close": (None, [_object]),
@@ -68,6 +77,8 @@ _CALLS = {
     "net_blob_name": (_text, [_object, _int]),
     "net_input_name": (_text, [_object, _int]),
     "net_output_name": (_text, [_object, _int]),
+    "net_loss_weight": (ctypes.c_double, [_object, _text]),
+    "net_share": (_int, [_object, _object]),
     "net_blob": (_int, [_object, _text, ctypes.POINTER(BlobStruct)]),
     "net_weight": (_int, [_object, _text, _int, ctypes.POINTER(BlobStruct)]),
     "net_reshape_inputs": (_int, [_object, _int, ctypes.POINTER(ShapeStruct), ctypes.POINTER(_object)]),
@@ -81,6 +92,7 @@ _CALLS = {
     "image_read": (_int, [_text, _int, ctypes.POINTER(ImageStruct)]),
     "image_free": (None, [ctypes.POINTER(ImageStruct)]),
     "solver_open_on": (_int, [_text, ctypes.POINTER(_text), _int, _object, ctypes.POINTER(_object)]),
+    "solver_watch": (_int, [_object, ctypes.POINTER(StepCalls)]),
     "solver_checksum": (_int, [_object, ctypes.POINTER(ctypes.c_uint64)]),
     "solver_close": (None, [_object]),
     "solver_step": (_int, [_object, ctypes.c_int64]),
@@ -116,13 +128,22 @@ class ArgumentError(Error, ValueError):
 _KINDS = {"CORTADO_ERR_IO": FileError, "CORTADO_ERR_ARG": ArgumentError}
 
 
-raised = threading.local()  # .error: what a layer in Python raised in a call of this thread
+_raised = threading.local()  # .error: what Python raised in a call of this thread
+
+
+def fails(why: Any, n_why: int, error: BaseException) -> int:
+    """Hands an error over to the call of the library that it comes from, with the place where it was raised."""
+    _raised.error = error
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{at.filename}:{at.lineno}: {type(error).__name__}: {error}".encode()[: n_why - 1]
+    ctypes.memmove(why, text + b"\0", len(text) + 1)
+    return 1
 
 
 def check(status: int) -> None:
     """Raises what a status other than CORTADO_OK stands for."""
     if status != 0:
-        cause: Optional[BaseException] = raised.__dict__.pop("error", None)
+        cause: Optional[BaseException] = _raised.__dict__.pop("error", None)
         if isinstance(cause, (KeyboardInterrupt, SystemExit)):
             raise cause
         name = lib.cortado_status_name(status).decode()
@@ -141,6 +162,13 @@ def version() -> str:
 def set_threads(n: int) -> None:
     """Computing takes n threads from now on; 0: as OMP_NUM_THREADS says, or all cores of this process."""
     check(lib.cortado_set_threads(n))
+
+
+def set_random_seed(seed: int) -> None:
+    """Random numbers of nets that are opened from now on, and of solvers whose file gives no random_seed: fillers, Dropout."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed {seed}: 0 to 2**32 - 1")
+    lib.cortado_set_seed(seed)
 
 
 _sink = None  # as long as the library has it

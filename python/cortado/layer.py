@@ -16,15 +16,15 @@ for each batch. A net is made anew, with its layers, when an input gets another 
 import ctypes
 import importlib
 import itertools
-import traceback
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy
 
-from ._library import BlobStruct, LayerCalls, LayerStruct, lib, raised
+from ._library import BlobStruct, LayerCalls, LayerStruct, fails, lib
+from .axes import NamedAxes
 
 
-class LayerBlob:
+class LayerBlob(NamedAxes):
     """A bottom or a top of a layer, while a call of the layer runs."""
 
     def __init__(self, struct: BlobStruct, shape: Optional[Tuple[int, ...]], runs: bool):
@@ -57,26 +57,6 @@ class LayerBlob:
     @property
     def count(self) -> int:
         return int(numpy.prod(self.shape, dtype=numpy.int64))
-
-    @property
-    def num(self) -> int:
-        """Axis 0; 1 where there is none. channels, height and width are those behind."""
-        return self._axis(0)
-
-    @property
-    def channels(self) -> int:
-        return self._axis(1)
-
-    @property
-    def height(self) -> int:
-        return self._axis(2)
-
-    @property
-    def width(self) -> int:
-        return self._axis(3)
-
-    def _axis(self, axis: int) -> int:
-        return self.shape[axis] if axis < len(self.shape) else 1
 
     def reshape(self, *shape: int) -> None:
         """The shape of a top, in setup() or reshape()."""
@@ -145,15 +125,6 @@ _made: Dict[int, _Made] = {}
 _numbers = itertools.count(1)
 
 
-def _fails(why: Any, n_why: int, error: BaseException) -> int:
-    """Hands the error over, with the place where it was raised."""
-    raised.error = error
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    text = f"{at.filename}:{at.lineno}: {type(error).__name__}: {error}".encode()[: n_why - 1]
-    ctypes.memmove(why, text + b"\0", len(text) + 1)
-    return 1
-
-
 def _open(_ctx: Any, layer: Any, made_p: Any, why: Any, n_why: int) -> int:
     try:
         said: LayerStruct = layer.contents
@@ -164,7 +135,7 @@ def _open(_ctx: Any, layer: Any, made_p: Any, why: Any, n_why: int) -> int:
         made_p[0] = number
         return 0
     except BaseException as error:  # no exception may pass through the library
-        return _fails(why, n_why, error)
+        return fails(why, n_why, error)
 
 
 def _call(name: str) -> Any:
@@ -173,7 +144,7 @@ def _call(name: str) -> Any:
             getattr(_made[made], name)(bottoms, tops)
             return 0
         except BaseException as error:
-            return _fails(why, n_why, error)
+            return fails(why, n_why, error)
 
     return call
 

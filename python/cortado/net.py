@@ -24,6 +24,7 @@ class _Handle:
     def __init__(self, value: "int | None", solver: Any = None):
         """solver: whose net it is, and who closes it; None: nobody's."""
         self.value, self.solver = value, solver
+        self.lenders: "List[_Handle]" = []  # of weights
         self.arrays: "weakref.WeakSet[_Memory]" = weakref.WeakSet()  # of blobs
         if solver is None:
             weakref.finalize(self, lib.cortado_net_close, value)
@@ -189,6 +190,16 @@ class Net:
     def loss(self) -> float:
         """The weighted loss of the last forward; 0 without a loss."""
         return lib.cortado_net_loss(self._shared.value)
+
+    def loss_weight(self, name: str) -> float:
+        """What a blob counts by among the losses; 0: it is none."""
+        return lib.cortado_net_loss_weight(self._shared.value, name.encode())
+
+    def share_with(self, other: "Net") -> None:
+        """From now on layers have the weights of those of `other` with the same names, in the same memory. For nets that run forward
+        alone. Ask for weights again."""
+        check(lib.cortado_net_share(self._shared.value, other._shared.value))
+        self._shared.lenders.append(other._shared)
 
     def forward(self, blobs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None,
                 **inputs: Any) -> Dict[str, numpy.ndarray]:

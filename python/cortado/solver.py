@@ -2,9 +2,9 @@
 import ctypes
 import os
 import weakref
-from typing import List, Mapping, Optional, Type
+from typing import Any, Callable, List, Mapping, Optional, Type
 
-from ._library import check, lib, path
+from ._library import StepCalls, check, fails, lib, path
 from .net import Net, _Handle
 
 
@@ -13,7 +13,34 @@ class _SolverHandle:
 
     def __init__(self, value: "int | None"):
         self.value = value
+        self.starts: List[Callable[[], object]] = []
+        self.gradients: List[Callable[[], object]] = []
+        self._calls: Optional[StepCalls] = None  # as long as the library has it
         weakref.finalize(self, lib.cortado_solver_close, value)
+
+    def watch(self, start: Optional[Callable[[], object]] = None, gradients: Optional[Callable[[], object]] = None) -> None:
+        """Adds calls to those of each step."""
+        starts = self.starts + ([start] if start is not None else [])
+        wanted = self.gradients + ([gradients] if gradients is not None else [])
+        calls = StepCalls(None, _call(starts), _call(wanted))
+        check(lib.cortado_solver_watch(self.value, ctypes.byref(calls)))
+        self.starts, self.gradients, self._calls = starts, wanted, calls
+
+
+def _call(functions: List[Callable[[], object]]) -> Any:
+    """One after the other, as the library calls them; NULL: there are none."""
+    if not functions:
+        return StepCalls.CALL()
+
+    def call(_ctx: Any, why: Any, n_why: int) -> int:
+        try:
+            for function in functions:
+                function()
+            return 0
+        except BaseException as error:  # no exception may pass through the library
+            return fails(why, n_why, error)
+
+    return StepCalls.CALL(call)
 
 
 def _texts(settings: Mapping[str, object]) -> ctypes.Array:
@@ -72,6 +99,13 @@ class Solver:
         value = ctypes.c_uint64()
         check(lib.cortado_solver_checksum(self._shared.value, ctypes.byref(value)))
         return value.value
+
+    def add_callback(self, on_start: Optional[Callable[[], object]] = None,
+                     on_gradients_ready: Optional[Callable[[], object]] = None) -> None:
+        """on_start is called before each step; what it writes to inputs counts in it. on_gradients_ready is called when the gradients of
+        the weights are there, and before a weight changes; it may change them. For one process, without compression, memory,
+        clip_gradients, LARS and LAMB."""
+        self._shared.watch(on_start, on_gradients_ready)
 
     def step(self, n: int = 1) -> None:
         """Makes n steps, with the tests and snapshots that are due among them."""

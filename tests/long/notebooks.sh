@@ -41,5 +41,5 @@ cd caffe/examples || exit 1
 runs classification 0 '^21 of 21 cells run$' "$python" "$ROOT/tests/long/notebooks.py" "$CAFFE_SOURCE/examples/00-classification.ipynb"
 runs learning 0 '^19 of 19 cells run$' "$python" "$ROOT/tests/long/notebooks.py" "$CAFFE_SOURCE/examples/01-learning-lenet.ipynb"
 grep accuracy out
-is lenet_learns test "$(sed -n 's/.*: accuracy 0\.\([0-9]*\)$/\1/p' out | head -n 1)" -ge 950
+is lenet_learns test "$(sed -n 's/.*: accuracy 0\.\([0-9]*\)$/\1/p' out | head -n 1)" -ge 900
 finish

@@ -311,11 +311,213 @@ class Learning(InFolder):
         net.blobs["pool1"].diff[...] = numpy.arange(24).reshape(4, 6, 1, 1)
         within = net.backward(start="pool1", end="pool1")
         numpy.testing.assert_allclose(within["conv1"], numpy.broadcast_to(net.blobs["pool1"].diff / 80, (4, 6, 10, 8)), rtol=1e-5)
-        with self.assertRaisesRegex(ValueError, "loss: gradients of outputs come from loss_weight"):
+        with self.assertRaisesRegex(ValueError, "gradients given are of loss; outputs are prob, loss"):
             net.backward(loss=2)
+        with self.assertRaisesRegex(ValueError, 'the gradient of "loss" is its loss_weight'):
+            net.backward(prob=numpy.zeros((4, 5)), loss=2)
+        self.assertEqual([name for name, weight in net.blob_loss_weights.items() if weight != 0], ["loss"])
         data = numpy.random.default_rng(3).standard_normal((8, 3, 12, 10))
         values, gradients = net.forward_backward_all(blobs=["fc"], data=data, label=numpy.arange(8) % 5)
         self.assertEqual((values["fc"].shape, gradients["data"].shape), ((8, 5), (8, 3, 12, 10)))
+
+
+class Backward(InFolder):
+    """From outputs and from inside, of nets without a loss."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = self.write("forced.prototxt", "force_backward: true " + DEPLOY)
+        self.net = caffe.Net(self.file, caffe.TEST)
+        self.random = numpy.random.default_rng(4)
+        self.data = self.random.standard_normal((4, 3, 12, 10), numpy.float32)
+
+    def test_from_outputs(self):
+        given = self.random.standard_normal((4, 5))
+        prob = self.net.forward(data=self.data)["prob"].astype(numpy.float64)
+        gradients = self.net.backward(diffs=["fc"], prob=given)
+        want = prob * (given - (given * prob).sum(1, keepdims=True))
+        numpy.testing.assert_allclose(gradients["fc"], want, rtol=1e-4, atol=1e-6)
+        w = self.net.params["fc"][0].data.astype(numpy.float64)
+        numpy.testing.assert_allclose(self.net.blobs["pool1"].diff[..., 0, 0], want @ w, rtol=1e-4, atol=1e-6)
+        numpy.testing.assert_allclose(self.net.params["fc"][1].diff, want.sum(0), rtol=1e-4, atol=1e-6)
+        self.assertGreater(numpy.abs(gradients["data"]).max(), 0)
+        self.net.clear_param_diffs()
+        self.assertEqual(numpy.abs(self.net.params["fc"][1].diff).max(), 0)
+        _, in_batches = self.net.forward_backward_all(data=self.data, prob=given)
+        numpy.testing.assert_allclose(in_batches["data"], gradients["data"], rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, r'the gradient of "prob" has shape \(4, 5\), not \(3, 5\)'):
+            self.net.backward(prob=given[:3])
+
+    def test_nobody_gave_a_gradient(self):
+        self.net.forward(data=self.data)
+        self.assertEqual(numpy.abs(self.net.backward()["data"]).max(), 0)
+
+    def test_dreams(self):
+        """The way of DeepDream: pictures of other sizes, a gradient that a blob gives itself, steps along the input's."""
+        for h, w in ((12, 10), (16, 14), (20, 17)):
+            source = self.net.blobs["data"]
+            source.reshape(1, 3, h, w)
+            source.data[0] = self.random.standard_normal((3, h, w))
+            least = 0.0  # what the squares of conv1 add up to is convex in the picture, so a step along half its gradient has a bound
+            for _ in range(3):
+                self.net.forward(end="relu1")
+                at = self.net.blobs["conv1"]
+                self.assertEqual(at.shape, (1, 6, h - 2, w - 2))
+                length = float((at.data.astype(numpy.float64) ** 2).sum())
+                self.assertGreater(length, least * (1 - 1e-5))
+                at.diff[:] = at.data
+                gradient = self.net.backward(start="relu1")["data"]
+                self.assertEqual(gradient.shape, (1, 3, h, w))
+                least = length + 2 * 0.01 * float((gradient.astype(numpy.float64) ** 2).sum())
+                source.data[:] += 0.01 * gradient
+
+    def test_reshaped_nets_keep_their_weights(self):
+        w = self.net.params["conv1"][0].data
+        self.net.blobs["data"].reshape(2, 3, 9, 9)
+        self.net.forward(data=self.data[:2, :, :9, :9])
+        w *= 2
+        doubled = self.net.forward()["prob"].copy()
+        self.net.backward(prob=numpy.eye(5)[:2])
+        self.assertGreater(numpy.abs(self.net.params["conv1"][0].diff).max(), 0)
+        other = caffe.Net(self.file, caffe.TEST)
+        other.blobs["data"].reshape(2, 3, 9, 9)
+        self.assertGreater(numpy.abs(other.forward(data=self.data[:2, :, :9, :9])["prob"] - doubled).max(), 1e-4)
+        self.net.save(os.path.join(self.folder, "w.caffemodel"))
+        other.copy_from(os.path.join(self.folder, "w.caffemodel"))
+        numpy.testing.assert_array_equal(other.forward()["prob"], doubled)
+        flat = self.write("flat.prototxt", 'input: "data" input_shape { dim: 2 dim: 4 } layer { name: "ip" type: "InnerProduct" '
+                          'bottom: "data" top: "ip" inner_product_param { num_output: 2 } }')
+        net = caffe.Net(flat, caffe.TRAIN)
+        net.blobs["data"].reshape(2, 5)
+        with self.assertRaisesRegex(caffe.Error, "with these shapes of inputs weights would have others"):
+            net.reshape()
+        self.assertEqual(net.blobs["data"].data.shape, (2, 4))
+
+
+class Weights(InFolder):
+    def test_share_with(self):
+        file = self.write("deploy.prototxt", DEPLOY)
+        more = self.write("more.prototxt", DEPLOY + 'layer { name: "own" type: "InnerProduct" bottom: "prob" top: "own" '
+                          'inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }')
+        data = numpy.random.default_rng(5).standard_normal((4, 3, 12, 10))
+        source, net = caffe.Net(file, caffe.TEST), caffe.Net(more, caffe.TEST)
+        net.forward(data=data)
+        before, own = net.params["fc"][0].data, net.params["own"][0].data.copy()
+        conv = net.blobs["conv1"].data.copy()
+        source.params["conv1"][0].data[...] *= 3
+        net.share_with(source)
+        source.params["fc"][0].data[...] = 2
+        numpy.testing.assert_array_equal(net.params["fc"][0].data, 2)
+        self.assertNotEqual(float(before[0, 0]), 2)
+        numpy.testing.assert_array_equal(net.params["own"][0].data, own)
+        prob = source.forward(data=data)["prob"]
+        net.forward(data=data)
+        numpy.testing.assert_array_equal(net.blobs["prob"].data, prob)
+        numpy.testing.assert_allclose(net.blobs["conv1"].data, 3 * conv, rtol=1e-4, atol=1e-4)
+        source.params["fc"][1].data[0] = 100
+        del source
+        self.assertEqual(net.forward()["own"].shape, (4, 2))
+        self.assertEqual(int(net.blobs["prob"].data.argmax(1).max()), 0)
+        other = caffe.Net(self.write("other.prototxt", DEPLOY.replace("num_output: 5", "num_output: 7")), caffe.TEST)
+        with self.assertRaisesRegex(caffe.Error, r'layer "fc".*weight blob 0 has the shape'):
+            other.share_with(net)
+        with self.assertRaisesRegex(ValueError, "a net that runs backward"):
+            caffe.Net(file, caffe.TRAIN).share_with(net)
+        with self.assertRaisesRegex(ValueError, "has its own weights already"):
+            net.share_with(net)
+
+    def test_random_seed(self):
+        file, made = self.write("deploy.prototxt", DEPLOY), []
+        self.addCleanup(caffe.set_random_seed, 1)
+        for seed in (7, 7, 8):
+            caffe.set_random_seed(seed)
+            made.append(caffe.Net(file, caffe.TEST).params["fc"][0].data.copy())
+        numpy.testing.assert_array_equal(made[0], made[1])
+        self.assertGreater(numpy.abs(made[0] - made[2]).max(), 0)
+        with self.assertRaisesRegex(ValueError, "seed -1"):
+            caffe.set_random_seed(-1)
+
+
+class Arrays(InFolder):
+    """MemoryData, and calls of a solver's steps."""
+
+    def setUp(self):
+        super().setUp()
+        self.net = self.write("memory.prototxt", """layer { name: "in" type: "MemoryData" top: "data" top: "label"
+              memory_data_param { batch_size: 2 channels: 1 height: 1 width: 3 } }
+            layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+              inner_product_param { num_output: 2 weight_filler { type: "xavier" } } }
+            layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }""")
+        self.data, self.labels = numpy.arange(12, dtype=numpy.float32).reshape(4, 1, 1, 3) / 12, numpy.array([0, 1, 1, 0])
+
+    def solver(self, more=""):
+        return caffe.get_solver(self.write("solver.prototxt", f'net: "{self.net}" base_lr: 0.1 lr_policy: "fixed" max_iter: 10 '
+                                           f"random_seed: 3 snapshot_after_train: false {more}"))
+
+    def test_batches(self):
+        net = caffe.Net(self.net, caffe.TRAIN)
+        self.assertEqual(net.inputs, [])
+        net.set_input_arrays(self.data, self.labels)
+        for at in (0, 2, 0):
+            net.forward()
+            numpy.testing.assert_array_equal(net.blobs["data"].data, self.data[at:at + 2])
+            numpy.testing.assert_array_equal(net.blobs["label"].data, self.labels[at:at + 2])
+            net.forward(start="ip")
+        for text, data, labels in ((r"data of shape \(4, 3\): N x 1 x 1 x 3", self.data[:, 0, 0], self.labels),
+                                   ("4 images and 3 labels", self.data, self.labels[:3]),
+                                   ("3 images: a multiple of the batch_size, 2", self.data[:3], self.labels[:3])):
+            with self.assertRaisesRegex(ValueError, text):
+                net.set_input_arrays(data, labels)
+        with self.assertRaisesRegex(ValueError, "no layer of type MemoryData"):
+            caffe.Net(self.write("deploy.prototxt", DEPLOY), caffe.TEST).set_input_arrays(self.data, self.labels)
+
+    def test_steps(self):
+        """Each takes the next batch: they are those of a loop in NumPy."""
+        solver = self.solver()
+        w, b = (p.data.astype(numpy.float64) for p in solver.net.params["ip"])
+        solver.net.set_input_arrays(self.data, self.labels)
+        solver.step(3)
+        for at in (0, 2, 0):
+            x, label = self.data[at:at + 2, 0, 0].astype(numpy.float64), self.labels[at:at + 2]
+            e = numpy.exp(x @ w.T + b)
+            d = (e / e.sum(1, keepdims=True) - numpy.eye(2)[label]) / 2
+            w, b = w - 0.1 * d.T @ x, b - 0.1 * d.sum(0)
+        numpy.testing.assert_allclose(solver.net.params["ip"][0].data, w, rtol=1e-5)
+        numpy.testing.assert_allclose(solver.net.params["ip"][1].data, b, rtol=1e-4, atol=1e-6)
+        test = caffe.Net(self.net, caffe.TEST)
+        solver.share_weights(test)
+        numpy.testing.assert_array_equal(test.params["ip"][0].data, solver.net.params["ip"][0].data)
+
+    def test_callbacks(self):
+        solver, seen = self.solver(), []
+        solver.net.set_input_arrays(self.data, self.labels)
+        w = solver.net.params["ip"][0]
+        solver.add_callback(lambda: seen.append(("start", w.data.copy())),
+                            lambda: seen.append(("gradients", w.data.copy(), w.diff.copy())))
+        solver.step(2)
+        self.assertEqual([one[0] for one in seen], ["start", "gradients"] * 2)
+        numpy.testing.assert_array_equal(seen[0][1], seen[1][1])
+        numpy.testing.assert_allclose(seen[2][1], seen[0][1] - 0.1 * seen[1][2], rtol=1e-5)
+
+        def clear():
+            solver.net.clear_param_diffs()
+
+        solver.add_callback(None, clear)
+        before = w.data.copy()
+        solver.step(2)
+        numpy.testing.assert_array_equal(w.data, before)
+
+        def refuses():
+            raise KeyError("no step")
+
+        solver.add_callback(refuses)
+        with self.assertRaisesRegex(caffe.Error, "at the start of a step: .*KeyError: 'no step'") as raised:
+            solver.step(1)
+        self.assertIsInstance(raised.exception.__cause__, KeyError)
+        for more, text in (("clip_gradients: 1", "clip_gradients"), ("type: 'LARS' momentum: 0.9", "type LARS or LAMB"),
+                           ("compression { type: TOPK density: 0.5 }", "compression")):
+            with self.assertRaisesRegex(caffe.Error, text + " and a look at gradients"):
+                self.solver(more).add_callback(None, clear)
 
 
 class Messages(unittest.TestCase):

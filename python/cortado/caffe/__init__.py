@@ -20,10 +20,10 @@ from ..netspec import NetSpec, layers, params, to_proto
 from .classifier import Classifier
 from .detector import Detector
 from .pycaffe import (TEST, TRAIN, AdaDeltaSolver, AdaGradSolver, AdamSolver, Blob, NesterovSolver, Net, RMSPropSolver, SGDSolver,
-                      Solver, get_solver, set_device, set_mode_cpu, set_mode_gpu)
+                      Solver, get_solver, set_device, set_mode_cpu, set_mode_gpu, set_random_seed)
 
 __version__ = "1.0.0"  # of the interface
 
 __all__ = ["AdaDeltaSolver", "AdaGradSolver", "AdamSolver", "Blob", "Classifier", "Detector", "Error", "Layer", "NesterovSolver", "Net",
            "NetSpec", "RMSPropSolver", "SGDSolver", "Solver", "TEST", "TRAIN", "get_solver", "io", "layers", "params", "set_device",
-           "set_mode_cpu", "set_mode_gpu", "to_proto"]
+           "set_mode_cpu", "set_mode_gpu", "set_random_seed", "to_proto"]

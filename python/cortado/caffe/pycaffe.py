@@ -9,7 +9,8 @@ import numpy
 
 from .. import net as native
 from .. import solver as native_solver
-from .._library import BlobStruct
+from .._library import BlobStruct, set_random_seed
+from ..axes import NamedAxes
 from ..net import TEST, TRAIN
 
 
@@ -26,7 +27,7 @@ def set_device(device: int) -> None:
     """Which GPU there is to use means nothing on the CPU."""
 
 
-class Blob(native.Blob):
+class Blob(native.Blob, NamedAxes):
     """Values and their gradient; .data and .diff are the net's memory."""
 
     _waits: "Optional[_Shapes]" = None  # a net's blobs: shapes that are to come
@@ -41,32 +42,6 @@ class Blob(native.Blob):
         if self._waits is not None and self._name in self._waits.shapes:
             return self._waits.shapes[self._name]
         return super().shape
-
-    def _axis(self, axis: int) -> int:
-        shape = self.shape
-        if len(shape) > 4:
-            raise ValueError(f'"{self._name}" has {len(shape)} axes: see .shape')
-        return shape[axis] if axis < len(shape) else 1
-
-    @property
-    def num(self) -> int:
-        """Axis 0; 1 where there is none."""
-        return self._axis(0)
-
-    @property
-    def channels(self) -> int:
-        """Axis 1; 1 where there is none."""
-        return self._axis(1)
-
-    @property
-    def height(self) -> int:
-        """Axis 2; 1 where there is none."""
-        return self._axis(2)
-
-    @property
-    def width(self) -> int:
-        """Axis 3; 1 where there is none."""
-        return self._axis(3)
 
     def reshape(self, *shape: int) -> None:
         """Another shape for an input. The net takes it with its next forward, or where somebody looks at a blob, so that several inputs
@@ -111,6 +86,38 @@ class _Named(OrderedDict):
 
     def itervalues(self) -> Iterator[Any]:
         return iter(self.values())
+
+
+class _Arrays:
+    """What a MemoryData layer reads, batch by batch."""
+
+    def __init__(self, net: "Net", data: Any, labels: Any):
+        if "MemoryData" not in net.layer_types:
+            raise ValueError("the net has no layer of type MemoryData, which would read arrays")
+        self.layer = net.layer_types.index("MemoryData")
+        self.names, self.at = net.layer_names, 0
+        self.tops = [net.blobs[name] for name in net.top_names[self.names[self.layer]]]
+        self.data, self.labels = numpy.asarray(data, numpy.float32), numpy.asarray(labels, numpy.float32).reshape(-1)
+        batch = self.tops[0].shape
+        if self.data.shape[1:] != batch[1:]:
+            raise ValueError(f"data of shape {self.data.shape}: N x {' x '.join(map(str, batch[1:]))}")
+        if len(self.data) != len(self.labels):
+            raise ValueError(f"{len(self.data)} images and {len(self.labels)} labels: as many of each")
+        if len(self.data) == 0 or len(self.data) % batch[0] != 0:
+            raise ValueError(f"{len(self.data)} images: a multiple of the batch_size, {batch[0]}")
+
+    def runs(self, start: Optional[str], end: Optional[str]) -> bool:
+        """Whether the layer is among those that run."""
+        first = 0 if start is None else self.names.index(start)
+        last = len(self.names) - 1 if end is None else self.names.index(end)
+        return first <= self.layer <= last
+
+    def feed(self) -> None:
+        """The next batch."""
+        size = self.tops[0].shape[0]
+        for top, array in zip(self.tops, (self.data, self.labels)):
+            top.data[...] = array[self.at:self.at + size]
+        self.at = (self.at + size) % len(self.data)
 
 
 class NetLayer:
@@ -163,6 +170,12 @@ class Net(native.Net):
         self.layer_dict = _Named(zip(self.layer_names, self.layers))
         self.bottom_names, self.top_names = _Named(self.bottom_names), _Named(self.top_names)
         self._layer_names, self._blob_names = self.layer_names, list(self.blobs)
+        self._arrays: Optional[_Arrays] = None
+
+    @property
+    def blob_loss_weights(self) -> "OrderedDict[str, float]":
+        """What each blob counts by among the losses; 0: it is none."""
+        return _Named((name, self.loss_weight(name)) for name in self.blobs)
 
     def reshape(self) -> None:  # type: ignore[override]
         """Takes the shapes that inputs were given. forward() does so, too."""
@@ -180,15 +193,42 @@ class Net(native.Net):
                 raise ValueError(f'input "{name}" has shape {data.shape}, not {value.shape}')
             data[...] = value
         self._waits.apply()
+        if self._arrays is not None and self._arrays.runs(start, end):
+            self._arrays.feed()
         return super().forward(blobs or (), start, end)
+
+    def set_input_arrays(self, data: Any, labels: Any) -> None:
+        """The MemoryData layer takes its batches from here, over and over: images N x channels x height x width, and N labels. N is a
+        multiple of its batch_size."""
+        self._arrays = _Arrays(self, data, labels)
+        if self._shared.solver is not None:
+            self._shared.solver.watch(start=self._feed)
+
+    def _feed(self) -> None:
+        if self._arrays is not None:
+            self._arrays.feed()
+
+    def clear_param_diffs(self) -> None:
+        """Sets the gradients of weights to 0. Each backward writes them anew."""
+        for param in self.params.values():
+            for blob in param:
+                if blob._look().diff:
+                    blob.diff[...] = 0
 
     def backward(self, diffs: Optional[Sequence[str]] = None, start: Optional[str] = None, end: Optional[str] = None,
                  **tops: Any) -> Dict[str, numpy.ndarray]:
-        """Runs backward through layers start down to end. Returns the gradients of the inputs, or of the bottoms of `end`, and what `diffs`
-        names, as far as there are some. Those of outputs come from loss_weight, and cannot be given by name, as Caffe lets them."""
-        if tops:
-            raise ValueError(f'{", ".join(sorted(tops))}: gradients of outputs come from loss_weight; for others, write the diff of a blob '
-                             "that a layer reads, and begin with the layer that makes it: backward(start=...)")
+        """Runs backward through layers start down to end. Gradients of outputs may be given by name: of all of them or of none. Those of
+        losses are their loss_weight; others are there where the net says force_backward. Returns the gradients of the inputs, or of the
+        bottoms of `end`, and what `diffs` names, as far as there are some."""
+        if tops and set(tops) != set(self.outputs):
+            raise ValueError(f'gradients given are of {", ".join(sorted(tops))}; outputs are {", ".join(self.outputs)}')
+        for name, value in tops.items():
+            if self.blob_loss_weights[name] != 0:
+                raise ValueError(f'the gradient of "{name}" is its loss_weight')
+            value, diff = native.as_array(value), self.blobs[name].diff
+            if value.shape[:1] != diff.shape[:1]:
+                raise ValueError(f'the gradient of "{name}" has shape {diff.shape}, not {value.shape}')
+            diff[...] = value
         wanted = self.inputs if end is None else self.bottom_names[end]
         there = [name for name in wanted if self.blobs[name]._look().diff]
         return super().backward(list(dict.fromkeys([*there, *(diffs or ())])), start, end)
@@ -214,13 +254,15 @@ class Net(native.Net):
 
     def forward_backward_all(self, blobs: Optional[Sequence[str]] = None, diffs: Optional[Sequence[str]] = None,
                              **arrays: Any) -> Tuple[Dict[str, numpy.ndarray], Dict[str, numpy.ndarray]]:
-        """forward() and backward() in batches. Arrays by name, of inputs. Returns both, as copies."""
+        """forward() and backward() in batches. Arrays by name, of inputs, and of outputs whose gradients they are. Returns both, as
+        copies."""
         values: Dict[str, List[numpy.ndarray]] = {}
         gradients: Dict[str, List[numpy.ndarray]] = {}
         for batch, n in self._batches(arrays):
+            given = {name: batch.pop(name) for name in self.outputs if name in batch}
             for name, value in self.forward(blobs, **batch).items():
                 values.setdefault(name, []).append(numpy.atleast_1d(value)[:n].copy())
-            for name, value in self.backward(diffs).items():
+            for name, value in self.backward(diffs, **given).items():
                 gradients.setdefault(name, []).append(numpy.atleast_1d(value)[:n].copy())
         return tuple({name: numpy.concatenate(parts) for name, parts in all_of.items()} for all_of in (values, gradients))  # type: ignore
 
@@ -273,6 +315,10 @@ class Solver(native_solver.Solver):
     def iter(self) -> int:
         """Steps made so far."""
         return self.iteration
+
+    def share_weights(self, net: Net) -> None:
+        """The net takes the weights of the one that learns."""
+        net.share_with(self.net)
 
     def solve(self, resume_file: "str | os.PathLike[str] | None" = None) -> None:
         """All steps up to max_iter, from a snapshot where one is given."""

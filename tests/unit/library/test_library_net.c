@@ -296,7 +296,7 @@ static void inputs_get_other_shapes(void **state)
         assert_true(fabsf(all - 1) < 1e-5f);
     }
     assert_int_equal(blob_of(net, "conv2").dim[2], 8);
-    assert_int_equal(cortado_net_reshape(train, "data", 4, dim), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_reshape(train, "data", 4, dim), CORTADO_ERR_SHAPE);
     cortado_net_close(net);
     cortado_net_close(train);
 }
@@ -329,6 +329,108 @@ static void inputs_change_together(void **state)
     assert_true(before.data[0] == was);
     cortado_kept_free(kept);
     cortado_kept_free(NULL);
+}
+
+/* It has the gradients of a net that had these shapes from the start, and its weights stay. */
+static void nets_that_learn_change_shapes(void **state)
+{
+    cortado_shape shape[] = { { "data", 4, { 3, 3, 8, 6 } }, { "label", 1, { 3 } } };
+    cortado_net *net = open_net(TRAINED, CORTADO_TRAIN);
+    cortado_kept *kept = NULL;
+    cortado_blob w, before, dw;
+    float loss, slope;
+    const float step = 1e-2f;
+
+    (void)state;
+    assert_int_equal(cortado_net_weight(net, "ip", 0, &w), CORTADO_OK);
+    w.data[1] = 0.5f;
+    before = w;
+    assert_int_equal(cortado_net_reshape_inputs(net, 2, shape, &kept), CORTADO_OK);
+    cortado_kept_free(kept);
+    fill(blob_of(net, "data"), 1);
+    forward(net, NULL, NULL);
+    if (cortado_net_backward(net, NULL, NULL) != CORTADO_OK) fail_msg("%s", cortado_error());
+    assert_int_equal(cortado_net_weight(net, "ip", 0, &dw), CORTADO_OK);
+    assert_ptr_equal(dw.data, before.data);
+    slope = dw.diff[1];
+    assert_true(slope != 0);
+    w.data[1] = 0.5f + step;
+    forward(net, NULL, NULL);
+    loss = (float)cortado_net_loss(net);
+    w.data[1] = 0.5f - step;
+    forward(net, NULL, NULL);
+    loss = (loss - (float)cortado_net_loss(net)) / (2 * step);
+    /* differences of the second order: the loss's third derivative by a weight is below the cube of
+     * what it multiplies, and that below 10 here; f32 leaves 1e-7 / step */
+    assert_true(fabsf(loss - slope) < 1000 * step * step / 6 + 1e-4f);
+    assert_int_equal(blob_of(net, "ip").dim[0], 3);
+    cortado_net_close(net);
+}
+
+/* What is written to the weights of one is in both. */
+static void nets_share_weights(void **state)
+{
+    cortado_net *from = open_net(DEPLOY, CORTADO_TEST), *net, *train;
+    cortado_blob w, shared, prob;
+
+    (void)state;
+    cortado_set_seed(7);
+    net = open_net(DEPLOY, CORTADO_TEST);
+    train = open_net(TRAINED, CORTADO_TRAIN);
+    cortado_set_seed(1);
+    prob = blob_of(net, "prob");
+    fill(blob_of(net, "data"), 1);
+    fill(blob_of(from, "data"), 1);
+    forward(net, NULL, NULL);
+    forward(from, NULL, NULL);
+    assert_int_equal(cortado_net_weight(from, "conv1", 0, &w), CORTADO_OK);
+    assert_int_equal(cortado_net_weight(net, "conv1", 0, &shared), CORTADO_OK);
+    assert_true(w.data[0] != shared.data[0]); /* by their seeds */
+    assert_int_equal(cortado_net_share(net, from), CORTADO_OK);
+    shared.data[0] = 1; /* nobody's any more */
+    assert_int_equal(cortado_net_weight(net, "conv1", 0, &shared), CORTADO_OK);
+    assert_ptr_equal(w.data, shared.data);
+    w.data[0] += 1;
+    forward(net, NULL, NULL);
+    forward(from, NULL, NULL);
+    assert_memory_equal(prob.data, blob_of(from, "prob").data, (size_t)prob.count * sizeof(float));
+    assert_int_equal(cortado_net_share(train, from), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_share(net, net), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_share(net, NULL), CORTADO_ERR_ARG);
+    cortado_net_close(net);
+    cortado_net_close(from);
+    cortado_net_close(train);
+}
+
+/* Without a loss, from what is written to the output's gradient; nothing there is zero. */
+static void gradients_begin_at_outputs(void **state)
+{
+    cortado_net *net = open_net("force_backward: true " DEPLOY, CORTADO_TEST);
+    cortado_blob prob, ip, data = blob_of(net, "data");
+    float all;
+
+    (void)state;
+    fill(data, 1);
+    forward(net, NULL, NULL);
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_OK);
+    for (int64_t i = 0; i < data.count; i++) assert_true(data.diff[i] == 0);
+    prob = blob_of(net, "prob");
+    ip = blob_of(net, "ip");
+    prob.diff[1] = 1;
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_OK);
+    for (int i = 0; i < 4; i++) {
+        float want = prob.data[1] * ((i == 1) ? 1 - prob.data[1] : -prob.data[i]);
+
+        assert_true(fabsf(ip.diff[i] - want) < 1e-6f);
+    }
+    all = 0;
+    for (int64_t i = 0; i < data.count; i++) all += fabsf(data.diff[i]);
+    assert_true(all > 0);
+    assert_true(cortado_net_loss_weight(net, "prob") == 0);
+    cortado_net_close(net);
+    net = open_net(TRAINED, CORTADO_TRAIN);
+    assert_true(cortado_net_loss_weight(net, "loss") == 1);
+    cortado_net_close(net);
 }
 
 static void pictures_are_read(void **state)
@@ -476,6 +578,9 @@ int main(void)
         cmocka_unit_test(weights_are_the_users),
         cmocka_unit_test(inputs_get_other_shapes),
         cmocka_unit_test(inputs_change_together),
+        cmocka_unit_test(nets_that_learn_change_shapes),
+        cmocka_unit_test(nets_share_weights),
+        cmocka_unit_test(gradients_begin_at_outputs),
         cmocka_unit_test(blobs_change_behind_a_filter),
         cmocka_unit_test(pictures_are_read),
         cmocka_unit_test(errors_have_texts),

@@ -287,6 +287,73 @@ static void codecs_run_alone(void **state)
     cortado_solver_close(plain);
 }
 
+typedef struct watch {
+    int started, saw, fails_at;
+    cortado_blob w;
+    float before, slope;
+} watch;
+
+static int on_start(void *ctx, char *why, size_t n_why)
+{
+    watch *w = ctx;
+
+    if (++w->started == w->fails_at) snprintf(why, n_why, "enough");
+    return (w->started == w->fails_at) ? 1 : 0;
+}
+
+static int on_gradients(void *ctx, char *why, size_t n_why)
+{
+    watch *w = ctx;
+
+    (void)why;
+    (void)n_why;
+    w->saw++;
+    w->before = w->w.data[0];
+    w->slope = w->w.diff[0];
+    for (int64_t i = 1; i < w->w.count; i++) w->w.diff[i] = 0;
+    return 0;
+}
+
+/* A step of plain SGD from the gradients that the call leaves; then its failure ends a step. */
+static void steps_are_watched(void **state)
+{
+    const place *p = *state;
+    watch seen = { .fails_at = 5 };
+    const cortado_step_calls calls = { &seen, on_start, on_gradients };
+    static const char *const plain[] = { "momentum=0", "weight_decay=0", NULL };
+    cortado_solver *s = NULL;
+    float other;
+
+    if (cortado_solver_open_with(p->file, plain, CORTADO_KEEP_OUTPUTS, &s) != CORTADO_OK)
+        fail_msg("%s", cortado_error());
+    assert_int_equal(cortado_net_weight(cortado_solver_net(s), "ip", 0, &seen.w), CORTADO_OK);
+    other = seen.w.data[1];
+    assert_int_equal(cortado_solver_watch(s, &calls), CORTADO_OK);
+    assert_int_equal(cortado_solver_step(s, 3), CORTADO_OK);
+    assert_int_equal(seen.started, 3);
+    assert_int_equal(seen.saw, 3);
+    assert_true(seen.slope != 0);
+    assert_true(fabsf(seen.w.data[0] - (seen.before - 0.02f * seen.slope)) < 1e-6f);
+    assert_true(seen.w.data[1] == other);
+    assert_int_equal(cortado_solver_step(s, 2), CORTADO_ERR_DATA);
+    assert_non_null(strstr(cortado_error(), "the call at the start of a step: enough"));
+    assert_int_equal(cortado_solver_iteration(s), 4);
+    assert_int_equal(cortado_solver_watch(s, NULL), CORTADO_OK);
+    assert_int_equal(cortado_solver_step(s, 1), CORTADO_OK);
+    assert_int_equal(seen.started, 5);
+    cortado_solver_close(s);
+    write_solver(p, "clip_gradients: 1");
+    s = open_solver(state, CORTADO_KEEP_OUTPUTS);
+    assert_int_equal(cortado_solver_watch(s, &calls), CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "clip_gradients and a look at gradients"));
+    cortado_solver_close(s);
+    write_solver(p, "memory { state: FILE }");
+    s = open_solver(state, CORTADO_KEEP_OUTPUTS);
+    assert_int_equal(cortado_solver_watch(s, &calls), CORTADO_ERR_CONFIG);
+    assert_non_null(strstr(cortado_error(), "memory and a look at gradients"));
+    cortado_solver_close(s);
+}
+
 static void errors_have_texts(void **state)
 {
     const place *p = *state;
@@ -349,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(settings_take_the_files_place, make_place, end_place),
         cmocka_unit_test_setup_teardown(memory_changes_no_bit, make_place, end_place),
         cmocka_unit_test_setup_teardown(codecs_run_alone, make_place, end_place),
+        cmocka_unit_test_setup_teardown(steps_are_watched, make_place, end_place),
         cmocka_unit_test_setup_teardown(errors_have_texts, make_place, end_place),
     };
 
