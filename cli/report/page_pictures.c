@@ -220,6 +220,8 @@ static ct_status show_set(const Ct__NetParameter *net, ct_phase phase, ct_text *
         ct_text_add_escaped(t, set.source);
         ct_text_add(t, "</code>.</p>\n");
     }
+    if ((status == CT_UNSUPPORTED) && (set.source == NULL))
+        ct_text_add(t, "<p>For %s the net reads no set of type Data or ImageData.</p>\n", what);
     if (status == CT_UNSUPPORTED) return CT_OK;
     CT_TRY(status);
     ct_text_add(t, "<h4>Of %s: <code>", what);

@@ -67,6 +67,24 @@ scores = json.load(open("r/report.json"))
 assert [int(float(r[1])) for r in p.rows("classes")] == [sum(row) for row in scores["confusion"]]
 EOF2
 
+# ---- a net without pictures says so
+cat >dummy.prototxt <<'EOF2'
+layer { name: "in" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 6 dim: 5 } shape { dim: 6 } data_filler { type: "gaussian" std: 1 } data_filler { value: 1 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+EOF2
+echo 'net: "dummy.prototxt" base_lr: 0.1 lr_policy: "fixed" max_iter: 4 display: 2 random_seed: 5 solver_mode: CPU' >dummy_solver.prototxt
+runs trains_dummy 0 'Optimization Done' "$CORTADO" train --solver=dummy_solver.prototxt --run=dummy
+runs page_of_dummy 0 '' "$CORTADO" report dummy --to=dummy.html
+is says_why python3 -c "
+from page_of import Page
+p = Page('dummy.html')
+assert 'No pictures: the run has no net of pictures for use, in deploy.prototxt.' in p.text
+assert 'For training the net reads no set' in p.text and 'For tests the net reads no set' in p.text and p.images == []
+"
+
 # ---- pictures: predictions are those of `predict` on the same files; filters, activations, statistics of the sets
 if "$CORTADO" info | grep -q ' png'; then
     python3 "$ROOT/tests/cli/photographs.py" photos 8 40 0
