@@ -195,17 +195,12 @@ static double bytes_of(const ct_job_net *n, const ct_param *p, double *learned_p
     return 2 * bytes + n->options.state_bytes * bytes / (double)sizeof(float);
 }
 
-static bool is_type(const ct_net *net, int layer, const char *type)
-{
-    return strcmp(net->layer[layer]->ops->type, type) == 0;
-}
-
 /* Blocks that share a weight stay together, but for a table of an Embed and the head. */
 static void share_weight(ct_job_net *n, const ct_param *p, const users *u)
 {
     int first = n->layer[u->first].block, last = n->layer[u->last].block;
-    bool tied = (u->n == 2) && is_type(n->net, u->first, "Embed") &&
-                is_type(n->net, u->last, "InnerProduct") && (n->tie_first < 0);
+    bool tied = (u->n == 2) && ct_layer_is(n->net->layer[u->first], "Embed") &&
+                ct_layer_is(n->net->layer[u->last], "InnerProduct") && (n->tie_first < 0);
 
     if (first == last) return;
     for (int b = 1; b < n->n_block; b++) {

@@ -352,11 +352,6 @@ static int source_of(const emitter *e, const ct_blob *b)
     return i;
 }
 
-static bool is_type(const ct_layer *l, const char *type)
-{
-    return strcmp(l->ops->type, type) == 0;
-}
-
 /* Whether layer i has some of the outputs of bottom b, which all ranks have whole, or is one rank's
  * alone: its gradient of the bottom is one part of a sum. */
 static bool reads_for_parts(const emitter *e, int i, int b)
@@ -675,7 +670,7 @@ static int64_t unit_of(const emitter *e, int i)
     if (e->s->bottom[i][0].kind != CT_SHARDING_CHANNEL) return 1;
     from = &in->bottom[0]->data.shape;
     before = e->value[source_of(e, in->bottom[0])].unit;
-    if (!is_type(e->net->layer[i], "Flatten")) return before;
+    if (!ct_layer_is(e->net->layer[i], "Flatten")) return before;
     return before * ct_shape_count(from, e->s->top[i].axis + 1, -1);
 }
 
@@ -689,7 +684,7 @@ static const ct_layer *packed_reader(const emitter *e, int i)
         const ct_layer *l = e->net->layer[k];
 
         if ((l->n_bottom == 0) || (source_of(e, in->bottom[0]) != blob)) continue;
-        if (is_type(l, "Attention")) return l;
+        if (ct_layer_is(l, "Attention")) return l;
         if (l->n_top > 0) blob = blob_index(e->net, in->top[0]);
     }
     return NULL;
@@ -742,7 +737,7 @@ static void fill_axis(emitter *e, int i, Ct__LayerPart *part)
  * it has. */
 static bool is_sum_of_own(const emitter *e, int i)
 {
-    return (e->s->split[i] == CT_PARALLEL_INPUT) && is_type(e->net->layer[i], "Eltwise");
+    return (e->s->split[i] == CT_PARALLEL_INPUT) && ct_layer_is(e->net->layer[i], "Eltwise");
 }
 
 static void fill_part(emitter *e, int i, Ct__LayerParameter *l)
@@ -830,7 +825,7 @@ static bool is_term(const emitter *e, int i, int b)
 /* Layer i has several of them, which join (sharding.h). */
 static bool joins_terms(const emitter *e, int i)
 {
-    if (!is_type(e->net->layer[i], "Eltwise") || is_sum_of_own(e, i)) return false;
+    if (!ct_layer_is(e->net->layer[i], "Eltwise") || is_sum_of_own(e, i)) return false;
     for (int b = 0; (e->stage->tensor > 1) && (b < e->net->layer[i]->n_bottom); b++) {
         if (e->s->bottom[i][b].kind == CT_SHARDING_PARTIAL) return true;
     }

@@ -209,14 +209,9 @@ static bool is_shared(const sharder *h, int i)
     return h->p->stage[h->s->stage[i]].tensor > 1;
 }
 
-static bool is_type(const ct_layer *l, const char *type)
-{
-    return strcmp(l->ops->type, type) == 0;
-}
-
 static bool reads_packed(const ct_layer *l)
 {
-    return is_type(l, "Attention") && (l->n_bottom < 3);
+    return ct_layer_is(l, "Attention") && (l->n_bottom < 3);
 }
 
 /* In how many pieces the top of product i is cut: as who reads it wants it. */
@@ -224,13 +219,13 @@ static int pieces_for(const sharder *h, int i)
 {
     int b, k = reader_of(h->net, i, 0, &b);
 
-    while ((k >= 0) && (h->net->layer[k]->n_bottom == 1) && !is_type(h->net->layer[k], "Split") &&
-           !is_type(h->net->layer[k], "SwiGLU") &&
+    while ((k >= 0) && (h->net->layer[k]->n_bottom == 1) &&
+           !ct_layer_is(h->net->layer[k], "Split") && !ct_layer_is(h->net->layer[k], "SwiGLU") &&
            goes_along(ct_layer_splits(h->net->layer[k]->param)))
         k = reader_of(h->net, k, 0, &b);
     if ((k < 0) || (b != 0)) return 1;
     if (reads_packed(h->net->layer[k])) return 3;
-    return (is_type(h->net->layer[k], "SwiGLU") && (h->net->layer[k]->n_bottom == 1)) ? 2 : 1;
+    return (ct_layer_is(h->net->layer[k], "SwiGLU") && (h->net->layer[k]->n_bottom == 1)) ? 2 : 1;
 }
 
 /* The axis of a loss's classes. */
@@ -267,11 +262,12 @@ static ct_sharding wanted(const sharder *h, int i, int b)
     case CT_PARALLEL_OUTPUT:
         if (how & CT_SPLIT_OUTPUT) return everywhere;
         if (how & CT_SPLIT_CLASS) return (b == 0) ? on_channels(class_axis(in), 1) : everywhere;
-        return on_channels(h->s->top[i].axis, (is_type(l, "SwiGLU") && (l->n_bottom == 1)) ? 2 : 1);
+        return on_channels(h->s->top[i].axis,
+                           (ct_layer_is(l, "SwiGLU") && (l->n_bottom == 1)) ? 2 : 1);
     case CT_PARALLEL_INPUT:
-        if (is_type(l, "Eltwise")) return comes(h, i, b);
-        if (is_type(l, "Embed")) return everywhere;
-        return on_channels(is_type(l, "InnerProduct") ? output_axis(in) : 1, 1);
+        if (ct_layer_is(l, "Eltwise")) return comes(h, i, b);
+        if (ct_layer_is(l, "Embed")) return everywhere;
+        return on_channels(ct_layer_is(l, "InnerProduct") ? output_axis(in) : 1, 1);
     case CT_PARALLEL_HEADS:
         if (reads_packed(l)) return (b == 0) ? on_channels(2, 3) : everywhere;
         return (b < 3) ? on_channels(2, 1) : everywhere;
@@ -293,9 +289,9 @@ static ct_sharding made(const sharder *h, int i, int axis)
         return on_tokens;
     case CT_PARALLEL_OUTPUT:
         if (how & CT_SPLIT_CLASS) return everywhere; /* a sum of all */
-        if (is_type(l, "InnerProduct"))
+        if (ct_layer_is(l, "InnerProduct"))
             return on_channels(output_axis(h->net->pass->instance[i]), pieces_for(h, i));
-        if (is_type(l, "Embed"))
+        if (ct_layer_is(l, "Embed"))
             return on_channels(h->net->pass->instance[i]->bottom[0]->data.shape.ndim, 1);
         return on_channels((how & (CT_SPLIT_OUTPUT | CT_SPLIT_GROUP)) ? 1 : axis, 1);
     case CT_PARALLEL_INPUT:
@@ -314,7 +310,7 @@ static bool is_plain_sum(const ct_layer *l)
 {
     const Ct__EltwiseParameter *p = l->param->eltwise_param;
 
-    return is_type(l, "Eltwise") &&
+    return ct_layer_is(l, "Eltwise") &&
            ((p == NULL) ||
             ((p->n_coeff == 0) && (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM)));
 }
@@ -324,7 +320,7 @@ static bool is_sum(const ct_layer *l)
 {
     const Ct__EltwiseParameter *p = l->param->eltwise_param;
 
-    return is_type(l, "Eltwise") &&
+    return ct_layer_is(l, "Eltwise") &&
            ((p == NULL) || (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM));
 }
 
@@ -479,14 +475,14 @@ static void decide(const sharder *h, int i)
     }
     if (!is_shared(h, i)) return;
     if (!is_given(h, i) && (follows_one(h, i) || follows_parts(h, i))) return;
-    if (!is_given(h, i) && is_type(l, "Split") && agreed(h, i, &all)) {
+    if (!is_given(h, i) && ct_layer_is(l, "Split") && agreed(h, i, &all)) {
         *split = split_for(all);
         h->s->top[i] = all;
         return;
     }
     if (!is_given(h, i) && !goes_with(h, i, bottom, split)) *split = CT_PARALLEL_BATCH;
     h->s->top[i] = made(h, i, axis_of(h, i, bottom));
-    if (is_type(l, "SwiGLU")) return;
+    if (ct_layer_is(l, "SwiGLU")) return;
     if ((h->s->top[i].kind == CT_SHARDING_CHANNEL) && (bottom.kind == CT_SHARDING_CHANNEL) &&
         goes_along(ct_layer_splits(l->param))) /* what each element goes through keeps the pieces */
         h->s->top[i].pieces = bottom.pieces;
@@ -500,8 +496,8 @@ static ct_sharding taken(const sharder *h, int i, int b)
 
     if (!is_shared(h, i)) return on_batch;
     if (joins_earlier(h, i, b)) return in_parts;
-    to = is_type(l, "Split") ? h->s->top[i] : wanted(h, i, b);
-    if ((to.kind == CT_SHARDING_CHANNEL) && !is_type(l, "SwiGLU") &&
+    to = ct_layer_is(l, "Split") ? h->s->top[i] : wanted(h, i, b);
+    if ((to.kind == CT_SHARDING_CHANNEL) && !ct_layer_is(l, "SwiGLU") &&
         goes_along(ct_layer_splits(l->param)))
         to = h->s->top[i];
     return to;
@@ -543,7 +539,7 @@ static ct_status check_terms(const sharder *h, int i)
     const ct_layer *l = h->net->layer[i];
     int tensor = h->p->stage[h->s->stage[i]].tensor;
 
-    if ((h->s->split[i] != CT_PARALLEL_INPUT) || !is_type(l, "Eltwise")) return CT_OK;
+    if ((h->s->split[i] != CT_PARALLEL_INPUT) || !ct_layer_is(l, "Eltwise")) return CT_OK;
     if (h->s->bottom[i][0].kind != CT_SHARDING_ONE) return CT_OK;
     for (int part = 0; part < tensor; part++) {
         int b = 0;
@@ -568,7 +564,7 @@ typedef struct origin {
 
 bool ct_layer_is_passage(const ct_layer *l)
 {
-    return is_type(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
+    return ct_layer_is(l, "Split") || (l->ops->by_net && (l->param->transfer == NULL));
 }
 
 static origin origin_of(const sharder *h, int i, int b)
@@ -680,7 +676,7 @@ static bool is_of_file(const ct_parallel *p, const ct_net *net)
 static void place(sharder *h, int i, bool by_name, int *before_p)
 {
     const ct_layer *l = h->net->layer[i];
-    bool added = l->ops->by_net || is_type(l, "Split");
+    bool added = l->ops->by_net || ct_layer_is(l, "Split");
     int k = find_in_file(h->p, l, by_name && !added);
     int from = (l->n_bottom > 0) ? maker_of(h->net, i, 0) : -1;
 
@@ -705,7 +701,7 @@ static void place_source(sharder *h, int i)
         for (int b = 0; b < h->net->layer[k]->n_bottom; b++) {
             if (maker_of(h->net, k, b) != i) continue;
             h->s->stage[i] = h->s->stage[k];
-            if (!is_type(h->net->layer[k], "Split")) return;
+            if (!ct_layer_is(h->net->layer[k], "Split")) return;
         }
     }
 }

@@ -536,11 +536,6 @@ static ct_status set_all(const entry *e, int n, const Ct__LayerParameter *l,
                                               : CT_FAIL(CT_ERR_NOMEM, "no memory for shapes");
 }
 
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return (l->type != NULL) && (strcmp(l->type, type) == 0);
-}
-
 ct_status ct_net_set_data_shapes(const ct_options *o, Ct__NetParameter *net)
 {
     int n = ct_options_n(o, "data_shape");
@@ -556,12 +551,12 @@ ct_status ct_net_set_data_shapes(const ct_options *o, Ct__NetParameter *net)
     for (size_t i = 0; (n > 0) && (i < net->n_layer) && (status == CT_OK); i++) {
         Ct__LayerParameter *l = net->layer[i];
 
-        if (is_type(l, "Data") && (l->data_param != NULL))
+        if (ct_layer_param_is(l, "Data") && (l->data_param != NULL))
             status = set_one(e, n, l, &l->data_param->synthetic_shape);
-        if (is_type(l, "ImageData") && (l->image_data_param != NULL) &&
+        if (ct_layer_param_is(l, "ImageData") && (l->image_data_param != NULL) &&
             (l->image_data_param->new_height == 0)) /* otherwise the net says it */
             status = set_one(e, n, l, &l->image_data_param->synthetic_shape);
-        if (is_type(l, "HDF5Data") && (l->hdf5_data_param != NULL))
+        if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL))
             status = set_all(e, n, l, l->hdf5_data_param);
     }
     free(e);

@@ -8,16 +8,12 @@
 #include <string.h>
 
 #include "framework/base/log.h"
+#include "framework/net/layer.h"
 #include "framework/proto/message.h"
 
 /* Passes over a set that is small beside the model's own, and steps that a net needs to begin with.
  * What the model's solver says is the most. */
 enum { EPOCHS = 100, LEAST_STEPS = 1000, LEARNS_FASTER = 10 };
-
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return strcmp(l->type, type) == 0;
-}
 
 /* ---- fields by their names */
 
@@ -57,7 +53,7 @@ static ct_status clear(ProtobufCMessage *m, const char *field)
 /* The best five of three classes are no measure. */
 static bool is_empty_measure(const Ct__LayerParameter *l, int64_t n_class)
 {
-    return is_type(l, "Accuracy") && (l->accuracy_param != NULL) &&
+    return ct_layer_param_is(l, "Accuracy") && (l->accuracy_param != NULL) &&
            ((int64_t)l->accuracy_param->top_k >= n_class);
 }
 
@@ -133,7 +129,8 @@ bool ct_new_wants_mean(const Ct__NetParameter *net)
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__TransformationParameter *t = net->layer[i]->transform_param;
 
-        if (is_type(net->layer[i], "Data") && (t != NULL) && (t->mean_file != NULL)) return true;
+        if (ct_layer_param_is(net->layer[i], "Data") && (t != NULL) && (t->mean_file != NULL))
+            return true;
     }
     return false;
 }
@@ -157,8 +154,10 @@ static Ct__LayerParameter *find_scores(const Ct__NetParameter *net, size_t loss)
         Ct__LayerParameter *l = net->layer[i];
 
         if (!has_top(l, blob)) continue;
-        if (is_type(l, "InnerProduct") || is_type(l, "Convolution")) return l;
-        if (!is_type(l, "Pooling") && !is_type(l, "ReLU") && !is_type(l, "Dropout")) return NULL;
+        if (ct_layer_param_is(l, "InnerProduct") || ct_layer_param_is(l, "Convolution")) return l;
+        if (!ct_layer_param_is(l, "Pooling") && !ct_layer_param_is(l, "ReLU") &&
+            !ct_layer_param_is(l, "Dropout"))
+            return NULL;
         blob = l->bottom[0];
     }
     return NULL;
@@ -187,12 +186,12 @@ static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, bool re
         const Ct__LayerParameter *loss = net->layer[i];
         Ct__LayerParameter *l;
 
-        if (!is_type(loss, "SoftmaxWithLoss") || (loss->n_bottom < 2)) continue;
+        if (!ct_layer_param_is(loss, "SoftmaxWithLoss") || (loss->n_bottom < 2)) continue;
         l = find_scores(net, i);
         if (l == NULL) continue;
         CT_TRY(set(&l->base,
-                   is_type(l, "Convolution") ? "convolution_param.num_output"
-                                             : "inner_product_param.num_output",
+                   ct_layer_param_is(l, "Convolution") ? "convolution_param.num_output"
+                                                       : "inner_product_param.num_output",
                    "%" PRId64, s->n_class));
         if (renames) CT_TRY(rename_scores(l));
         n++;
@@ -221,7 +220,7 @@ ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char 
 
     drop_layers(net, s);
     for (size_t i = 0; i < net->n_layer; i++) {
-        if (!is_type(net->layer[i], "Data")) continue;
+        if (!ct_layer_param_is(net->layer[i], "Data")) continue;
         CT_TRY(fit_data(net->layer[i], s, mean));
         n++;
     }
@@ -238,7 +237,8 @@ static int64_t batch_of(const Ct__NetParameter *net, bool test)
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if (is_type(l, "Data") && (is_of_test(l) == test)) return l->data_param->batch_size;
+        if (ct_layer_param_is(l, "Data") && (is_of_test(l) == test))
+            return l->data_param->batch_size;
     }
     return 1;
 }

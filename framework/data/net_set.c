@@ -7,11 +7,6 @@
 
 #include "framework/net/graph.h"
 
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return strcmp(l->type, type) == 0;
-}
-
 static const Ct__LayerParameter *find_layer(const Ct__NetParameter *net, ct_phase phase)
 {
     ct_net_options o = { .phase = phase };
@@ -20,8 +15,8 @@ static const Ct__LayerParameter *find_layer(const Ct__NetParameter *net, ct_phas
         const Ct__LayerParameter *l = net->layer[i];
 
         if ((l->n_bottom > 0) || (l->n_top == 0) || !ct_graph_includes(net, &o, l)) continue;
-        if (is_type(l, "Data") && (l->data_param != NULL)) return l;
-        if (is_type(l, "ImageData") && (l->image_data_param != NULL)) return l;
+        if (ct_layer_param_is(l, "Data") && (l->data_param != NULL)) return l;
+        if (ct_layer_param_is(l, "ImageData") && (l->image_data_param != NULL)) return l;
     }
     return NULL;
 }
@@ -51,7 +46,7 @@ static void options_of_images(const Ct__LayerParameter *l, ct_reader_options *o)
 static ct_status open_layer(const Ct__LayerParameter *l, ct_phase phase, const ct_reader_options *o,
                             ct_net_set *s)
 {
-    CT_TRY(ct_reader_open(is_type(l, "Data") ? "lmdb" : "images", o, &s->reader));
+    CT_TRY(ct_reader_open(ct_layer_param_is(l, "Data") ? "lmdb" : "images", o, &s->reader));
     CT_TRY(ct_reader_local(s->reader, &s->local));
     s->sample.rest = calloc((size_t)ct_reader_rest_count(s->reader) + 1, sizeof(float));
     if (s->sample.rest == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
@@ -68,8 +63,8 @@ ct_status ct_net_set_open(const Ct__NetParameter *net, ct_phase phase, const cha
     *s = (ct_net_set){ .reader = NULL };
     if (l == NULL) return CT_UNSUPPORTED;
     o.who = l->name;
-    if (is_type(l, "Data")) options_of_data(l, &o);
-    if (is_type(l, "ImageData")) options_of_images(l, &o);
+    if (ct_layer_param_is(l, "Data")) options_of_data(l, &o);
+    if (ct_layer_param_is(l, "ImageData")) options_of_images(l, &o);
     if (source != NULL) o.source = source;
     s->source = o.source;
     if ((o.source == NULL) || (access(o.source, R_OK) != 0)) return CT_UNSUPPORTED;

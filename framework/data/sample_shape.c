@@ -6,11 +6,6 @@
 
 #include "framework/net/graph.h"
 
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return strcmp(l->type, type) == 0;
-}
-
 static bool in_test(const Ct__NetParameter *net, const Ct__LayerParameter *l)
 {
     ct_net_options o = { .phase = CT_TEST };
@@ -46,23 +41,24 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
     const Ct__ImageDataParameter *image = l->image_data_param;
     const Ct__MemoryDataParameter *m = l->memory_data_param;
 
-    if (is_type(l, "Data") && (l->data_param != NULL))
+    if (ct_layer_param_is(l, "Data") && (l->data_param != NULL))
         return take(l->data_param->synthetic_shape, 0, shape_p);
-    if (is_type(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
+    if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
         (l->hdf5_data_param->n_synthetic_shape > 0))
         return take(l->hdf5_data_param->synthetic_shape[0], 0, shape_p);
-    if (is_type(l, "Input") && (l->input_param != NULL) && (l->input_param->n_shape > 0))
+    if (ct_layer_param_is(l, "Input") && (l->input_param != NULL) && (l->input_param->n_shape > 0))
         return take(l->input_param->shape[0], 1, shape_p);
-    if (is_type(l, "DummyData") && (l->dummy_data_param != NULL) &&
+    if (ct_layer_param_is(l, "DummyData") && (l->dummy_data_param != NULL) &&
         (l->dummy_data_param->n_shape > 0))
         return take(l->dummy_data_param->shape[0], 1, shape_p);
-    if (is_type(l, "ImageData") && (image != NULL) && (image->new_height > 0)) {
+    if (ct_layer_param_is(l, "ImageData") && (image != NULL) && (image->new_height > 0)) {
         *shape_p =
             (ct_shape){ 3, { image->is_color ? 3 : 1, image->new_height, image->new_width } };
         return true;
     }
-    if (is_type(l, "ImageData") && (image != NULL)) return take(image->synthetic_shape, 0, shape_p);
-    if (!is_type(l, "MemoryData") || (m == NULL)) return false;
+    if (ct_layer_param_is(l, "ImageData") && (image != NULL))
+        return take(image->synthetic_shape, 0, shape_p);
+    if (!ct_layer_param_is(l, "MemoryData") || (m == NULL)) return false;
     *shape_p = (ct_shape){ 3, { m->channels, m->height, m->width } };
     return true;
 }
@@ -73,8 +69,8 @@ ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p)
         const Ct__LayerParameter *l = net->layer[i];
 
         if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(net, l)) continue;
-        if (is_type(l, "Data") && (l->data_param != NULL) && (l->data_param->source != NULL) &&
-            (access(l->data_param->source, R_OK) == 0))
+        if (ct_layer_param_is(l, "Data") && (l->data_param != NULL) &&
+            (l->data_param->source != NULL) && (access(l->data_param->source, R_OK) == 0))
             return read_set(l, "lmdb", l->data_param->source, shape_p);
         if (look(l, shape_p)) return CT_OK;
         return CT_UNSUPPORTED;

@@ -91,18 +91,13 @@ static ct_status copy_layer(const Ct__LayerParameter *l, Ct__LayerParameter **co
 
 /* ---- layers */
 
-static bool is_type(const Ct__LayerParameter *l, const char *type)
-{
-    return strcmp(l->type, type) == 0;
-}
-
 static bool reads_samples(const Ct__LayerParameter *l)
 {
     static const char *const type[] = { "Data",      "ImageData",  "HDF5Data", "MemoryData",
                                         "DummyData", "WindowData", "Input" };
 
     for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++)
-        if (is_type(l, type[i])) return l->n_top > 0;
+        if (ct_layer_param_is(l, type[i])) return l->n_top > 0;
     return false;
 }
 
@@ -246,13 +241,14 @@ static ct_status add_head(making *m, const Ct__LayerParameter *loss)
         set_spare(m, loss->bottom[0]);
         return CT_OK;
     }
-    return add_probability(m, loss, is_type(loss, "SoftmaxWithLoss") ? "Softmax" : "Sigmoid");
+    return add_probability(m, loss,
+                           ct_layer_param_is(loss, "SoftmaxWithLoss") ? "Softmax" : "Sigmoid");
 }
 
 static bool is_head(const Ct__LayerParameter *l)
 {
-    return (l->n_bottom > 0) &&
-           (is_type(l, "SoftmaxWithLoss") || is_type(l, "SigmoidCrossEntropyLoss"));
+    return (l->n_bottom > 0) && (ct_layer_param_is(l, "SoftmaxWithLoss") ||
+                                 ct_layer_param_is(l, "SigmoidCrossEntropyLoss"));
 }
 
 static bool needs_gone(const making *m, const Ct__LayerParameter *l)
@@ -272,7 +268,8 @@ static ct_status add_layer(making *m, const Ct__LayerParameter *l)
         return (m->data == NULL) ? add_input(m, l) : CT_OK;
     }
     if (is_head(l) && !is_gone(m, l->bottom[0])) return add_head(m, l);
-    if (needs_gone(m, l) || is_type(l, "Accuracy") || ct_text_ends_with(l->type, "Loss")) {
+    if (needs_gone(m, l) || ct_layer_param_is(l, "Accuracy") ||
+        ct_text_ends_with(l->type, "Loss")) {
         for (size_t t = 0; t < l->n_top; t++) set_gone(m, l->top[t], true);
         return CT_OK;
     }

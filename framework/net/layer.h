@@ -17,6 +17,8 @@
 #ifndef CT_LAYER_H
 #define CT_LAYER_H
 
+#include <string.h>
+
 #include "framework/net/exec.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/tensor/tensor.h"
@@ -437,6 +439,18 @@ struct ct_instance {
  */
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler);
+
+/** Whether a layer has the type, such as "Data". */
+static inline bool ct_layer_is(const ct_layer *l, const char *type)
+{
+    return strcmp(l->ops->type, type) == 0;
+}
+
+/** The same of a layer of a file, which may lack a type. */
+static inline bool ct_layer_param_is(const Ct__LayerParameter *l, const char *type)
+{
+    return (l->type != NULL) && (strcmp(l->type, type) == 0);
+}
 
 /* ---- setup of a layer that may be a part of one (LayerParameter.part). Of a whole layer these do
  * what their names say to all of it. */

@@ -24,7 +24,7 @@ static bool is_causal(const Ct__NetParameter *net)
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if ((l->type == NULL) || (strcmp(l->type, "Attention") != 0)) continue;
+        if (!ct_layer_param_is(l, "Attention")) continue;
         if ((l->attention_param == NULL) || !l->attention_param->causal) return false;
         if (l->n_bottom % 2 == 0) return false; /* numbers of segments */
         some = true;

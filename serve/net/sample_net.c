@@ -16,7 +16,7 @@ static Ct__LayerParameter *first_input(const Ct__NetParameter *param)
     for (size_t i = 0; i < param->n_layer; i++) {
         Ct__LayerParameter *l = param->layer[i];
 
-        if ((l->type != NULL) && (strcmp(l->type, "Input") == 0)) return l;
+        if (ct_layer_param_is(l, "Input")) return l;
     }
     return NULL;
 }
