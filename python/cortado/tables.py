@@ -111,6 +111,40 @@ def _weights(file: str) -> Dict[str, List[numpy.ndarray]]:
     return {layer: [arrays[index] for index in sorted(arrays, key=int)] for layer, arrays in layers.items()}
 
 
+def _message(kind: str, file: str) -> Any:
+    """A file of one message, as Caffe writes it."""
+    from .caffe.proto import caffe_pb2  # first: it says what it needs
+    from google.protobuf.message import DecodeError
+
+    with open(file, "rb") as f:
+        content = f.read()
+    try:
+        return getattr(caffe_pb2, kind).FromString(content)
+    except DecodeError as error:
+        raise ValueError(f"{file}: expected Caffe's {kind}: {error}") from None
+
+
+def _caffe_weights(file: str) -> Dict[str, List[numpy.ndarray]]:
+    from .caffe.io import blobproto_to_array
+
+    net = _message("NetParameter", file)
+    return {layer.name: [blobproto_to_array(blob) for blob in layer.blobs] for layer in (*net.layer, *net.layers) if layer.blobs}
+
+
+def _caffe_state(file: str) -> Dict[str, Any]:
+    from .caffe.io import blobproto_to_array
+
+    state = _message("SolverState", file)
+    made = {"iter": state.iter, "current_step": state.current_step, "learned_net": state.learned_net,
+            "history": [blobproto_to_array(blob) for blob in state.history]}
+    for weights in (state.learned_net, os.path.join(os.path.dirname(file), os.path.basename(state.learned_net))):
+        if weights.endswith(".caffemodel") and os.path.isfile(weights):
+            return {**made, "weights": _caffe_weights(weights)}
+        if weights.endswith(".h5") and os.path.isfile(weights):
+            return {**made, "weights": _weights(weights)}
+    return made
+
+
 def read_snapshot(file: "str | os.PathLike[str]") -> Dict[str, Any]:
     """PREFIX_iter_N.solverstate.h5 with the files of its set, or a .caffemodel.h5 alone. A dict:
 
@@ -120,8 +154,16 @@ def read_snapshot(file: "str | os.PathLike[str]") -> Dict[str, Any]:
         ranks      rank -> what that rank's own file has; where there are such files
         iter, seed, global_batch, ...    numbers and texts
 
-    Needs the package h5py."""
+    Needs the package h5py.
+
+    Caffe's binary files: PREFIX_iter_N.solverstate gives iter, current_step, learned_net, history as a list of arrays in Caffe's
+    order, and weights where that file is there, as named or beside this one; a .caffemodel alone gives weights. Needs the package
+    protobuf."""
     name = os.fspath(file)
+    if name.endswith(".solverstate"):
+        return _caffe_state(name)
+    if name.endswith(".caffemodel"):
+        return {"weights": _caffe_weights(name)}
     if name.endswith(".caffemodel.h5"):
         return {"weights": _weights(name)}
     state = _read_h5(name)

@@ -9,6 +9,7 @@ import warnings
 
 import numpy
 
+import cortado
 from cortado import caffe
 from cortado.caffe import layers as L
 from cortado.caffe import params as P
@@ -487,6 +488,34 @@ class Arrays(InFolder):
         test = caffe.Net(self.net, caffe.TEST)
         solver.share_weights(test)
         numpy.testing.assert_array_equal(test.params["ip"][0].data, solver.net.params["ip"][0].data)
+
+    def test_binary_snapshots_are_read(self):
+        solver = self.solver(f"momentum: 0.9 snapshot_format: BINARYPROTO snapshot_prefix: '{self.folder}/s'")
+        solver.net.set_input_arrays(self.data, self.labels)
+        w = solver.net.params["ip"][0]
+        before = w.data.copy()
+        solver.step(1)
+        solver.snapshot()
+        file = os.path.join(self.folder, "s_iter_1.solverstate")
+        read = cortado.read_snapshot(file)
+        self.assertEqual(read["iter"], 1)
+        numpy.testing.assert_array_equal(read["weights"]["ip"][0], w.data)
+        numpy.testing.assert_array_equal(read["weights"]["ip"][1], solver.net.params["ip"][1].data)
+        numpy.testing.assert_allclose(read["history"][0].reshape(w.shape), before - w.data, rtol=1e-4, atol=1e-7)  # V, as w -= V
+        numpy.testing.assert_array_equal(cortado.read_snapshot(read["learned_net"])["weights"]["ip"][0], w.data)
+        moved = os.path.join(self.folder, "moved")
+        os.mkdir(moved)
+        for name in ("s_iter_1.solverstate", "s_iter_1.caffemodel"):
+            os.rename(os.path.join(self.folder, name), os.path.join(moved, name))
+        again = cortado.read_snapshot(os.path.join(moved, "s_iter_1.solverstate"))
+        numpy.testing.assert_array_equal(again["weights"]["ip"][0], w.data)
+        os.remove(os.path.join(moved, "s_iter_1.caffemodel"))
+        self.assertNotIn("weights", cortado.read_snapshot(os.path.join(moved, "s_iter_1.solverstate")))
+        wrong = self.write("wrong.solverstate", "no message")
+        with self.assertRaisesRegex(ValueError, "wrong.solverstate: expected Caffe's SolverState"):
+            cortado.read_snapshot(wrong)
+        with self.assertRaises(FileNotFoundError):
+            cortado.read_snapshot("/nowhere/a.solverstate")
 
     def test_callbacks(self):
         solver, seen = self.solver(), []
