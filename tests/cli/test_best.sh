@@ -68,6 +68,13 @@ for p in 1 2; do
 done
 runs shorter 0 'so max_iter is 7$' $train --iterations=7 --set=max_epoch=100 --run=e3
 
+runs too_long 2 'max_epoch is 1e.12, which is .* iterations of 16 samples; at most 2147483647' $train --set=max_epoch=1e12 --run=e9
+
+# of a net that two ranks run together
+echo 'ranks: 2 global_batch: 16 stage { first: "conv" last: "drop" rank: 1 } stage { first: "ip" last: "loss" rank: 0 }' >stages.plan
+runs divided 0 'the best accuracy is' $JOB 2 $train $best --iterations=40 --run=d1 --parallel=stages.plan
+is ranked_divided python3 ranks.py d1 2
+
 # max_epoch in place of max_iter, also of a policy that runs to the end; check needs no data for it
 sed 's/max_iter: 20/max_epoch: 0.5/; s/"fixed"/"cosine"/' solver.prototxt >epochs.prototxt
 runs alone 0 'so max_iter is' "$CORTADO" train --solver=epochs.prototxt --run=e4

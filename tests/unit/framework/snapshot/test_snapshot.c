@@ -152,6 +152,41 @@ static void assert_newest(const char *name)
     free(file);
 }
 
+/* The list of the best tests comes back; one that cannot be is refused, with its place. */
+static void test_best(void **state)
+{
+    const ct_best want = { .metric = "loss",
+                           .n = 2,
+                           .set = { { 8, 0.25, true }, { 4, 0.5, false } },
+                           .tested = 10,
+                           .waited = 1 };
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    f.state.best = want;
+    write_set(&f, 12, 0);
+    f.state.best = (ct_best){ .n = 0 };
+    assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
+                     CT_OK);
+    assert_string_equal(f.state.best.metric, "loss");
+    assert_int_equal(f.state.best.n, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(f.state.best.set[i].iteration, want.set[i].iteration);
+        assert_true(f.state.best.set[i].value == want.set[i].value);
+        assert_true(f.state.best.set[i].own == want.set[i].own);
+    }
+    assert_int_equal(f.state.best.tested, 10);
+    assert_int_equal(f.state.best.waited, 1);
+    f.state.best.set[1].iteration = -1;
+    write_set(&f, 12, 0);
+    assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
+                     CT_ERR_DATA);
+    test_log_holds("/best/sets has 6 numbers, of which those of set 1 are no iteration, value and "
+                   "mark");
+    fixture_destroy(&f);
+}
+
 static void test_round_trip(void **state)
 {
     fixture f;
@@ -873,6 +908,7 @@ static void test_residuals_without_a_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_best),
         TEST(test_round_trip),
         TEST(test_deterministic_bytes),
         TEST(test_keep),

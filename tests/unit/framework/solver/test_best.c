@@ -21,6 +21,7 @@
     "layer { name: 'student' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "     \
     "num_output: 3 weight_filler { type: 'xavier' } } } "                                          \
     "layer { name: 'gap' type: 'Reduction' bottom: 'z' top: 'gap' include { phase: TEST } } "      \
+    "layer { name: 'many' type: 'ReLU' bottom: 'y' top: 'many' include { phase: TEST } } "         \
     "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: 'loss' } } "
 #define SOLVER                                                                                     \
     "base_lr: 0.01 lr_policy: 'fixed' random_seed: 7 deterministic: true test_iter: 2 "            \
@@ -247,8 +248,10 @@ static void test_messages(void **state)
         { "best { metric: 'loss' keep: 65 } ", "best.keep is 65, needs 0 to 64" },
         { "best { metric: 'loss' test_net: 1 } ",
           "best.test_net is 1, but the solver has 1 test nets" },
-        { "best { metric: 'los' } ",
-          "best.metric is \"los\", which test net #0 does not have; its outputs are gap, loss" },
+        { "best { metric: 'los' } ", "best.metric is \"los\", which test net #0 does not have; its "
+                                     "outputs are gap, many, loss" },
+        { "best { metric: 'many' } ",
+          "best.metric is \"many\", which has 18 numbers; expected an output of one" },
         { "best { metric: 'gap' } ", "an output of a layer of type Reduction, which does not tell "
                                      "whether more is better: set best.direction" },
         { "snapshot_minutes: -1 ", "snapshot_minutes is -1, needs at least 0" },
