@@ -127,6 +127,21 @@ static ct_status convert_deploy(const ct_convert_options *o)
     return status;
 }
 
+/* An ONNX file as a net for use, and its weights. */
+static ct_status convert_onnx(const ct_convert_options *o)
+{
+    const ct_model_format *format;
+    ct_onnx_target to = { .net = o->to, .weights = o->weights, .sizes = o->sizes };
+
+    if (o->deploy) return CT_FAIL(CT_ERR_CONFIG, "--deploy: an ONNX file becomes a net for use");
+    if (o->weights != NULL) {
+        CT_TRY(ct_model_format_of(o->weights, &format));
+        CT_TRY(ct_path_check_free(o->weights, o->force));
+        CT_TRY(ct_file_check_writable(o->weights));
+    }
+    return ct_onnx_convert(o->from, &to);
+}
+
 static ct_status convert_net(const ct_convert_options *o)
 {
     char *data;
@@ -134,6 +149,9 @@ static ct_status convert_net(const ct_convert_options *o)
     ct_status status;
 
     CT_TRY(check_target(o));
+    if (ct_text_ends_with(o->from, ".onnx")) return convert_onnx(o);
+    if ((o->weights != NULL) || (o->sizes != NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "--weights_to and --sizes: %s is no .onnx file", o->from);
     if (o->deploy) return convert_deploy(o);
     CT_TRY(ct_file_read(o->from, &data, &size));
     status = is_binary(data, size) ? convert_binary(o, data, size)
@@ -339,7 +357,12 @@ static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
     { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
-    { "from", CT_OPTION_TEXT, NET, "FILE", "a prototxt of any age, or a binary .caffemodel" },
+    { "from", CT_OPTION_TEXT, NET, "FILE",
+      "a prototxt of any age, a binary .caffemodel, or an .onnx file" },
+    { "weights_to", CT_OPTION_TEXT, NET, "FILE",
+      "of an .onnx file: its weights, as .caffemodel.h5, .npz or .safetensors" },
+    { "sizes", CT_OPTION_TEXT, NET, "NAME:N,...",
+      "of an .onnx file: sizes of the inputs' axes that have names; 1 for the first if not given" },
     { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
     { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
     { "from", CT_OPTION_TEXT, MODEL, "FILE",
@@ -538,6 +561,8 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");
     c.deploy = ct_options_flag(o, "deploy");
+    c.weights = ct_options_text(o, "weights_to");
+    c.sizes = ct_options_text(o, "sizes");
     c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
     c.shards = ct_options_count(o, "shards", 0);
     c.stripe = ct_options_count(o, "stripe", 0);

@@ -1,4 +1,4 @@
-/** @file onnx.h  A net and its weights as an ONNX file (opset 13): what `convert model` writes.
+/** @file onnx.h  A net and its weights as an ONNX file (opset 13), and an ONNX file as a net.
  *
  * A value of the net may be written again in place; ONNX wants a name for each, so later ones get
  * the name of their layer behind them. A number is appended to a name that is taken.
@@ -18,6 +18,19 @@ struct ct_onnx_live; /* onnx_impl.h */
  *  for a layer that has no form in ONNX, or where nothing is left of the net. CT_ERR_SHAPE,
  *  CT_ERR_DATA (a layer has no weights in m), CT_ERR_IO. */
 ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path);
+
+/* ---- the other way: cli/onnx/read */
+
+typedef struct ct_onnx_target {
+    const char *net, *weights; /* files to write: a prototxt, weights of any format; NULL: none */
+    const char *sizes; /* NAME:N,NAME:N: of axes of inputs that have names; NULL: none. The first
+                        * axis of an input has 1 where nothing is said. */
+} ct_onnx_target;
+
+/** The net for use and the weights of an ONNX file of opset 7 to 21, or neither of them.
+ *  CT_ERR_CONFIG names the node, or the input, that has no form in layers. CT_ERR_DATA, CT_ERR_IO.
+ */
+ct_status ct_onnx_convert(const char *path, const ct_onnx_target *to);
 
 /* ---- for layers (onnx_layers.c) */
 

@@ -28,6 +28,8 @@ typedef struct ct_convert_options {
     bool special;           /* text: names of special tokens become their ids */
     int64_t train_bpe;      /* text: train byte-level BPE of so many tokens; 0: no */
     bool deploy;            /* net: make the net for use of it */
+    const char *weights;    /* net, of ONNX: write its weights here; may be NULL   */
+    const char *sizes;      /* net, of ONNX: sizes of axes that have names; may be NULL */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
     int64_t skip_broken;    /* images: so many may be broken, and are left out */
     double validation; /* images of `from`: this share of each class into the test set; 0: no */

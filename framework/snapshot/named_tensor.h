@@ -2,7 +2,7 @@
  * f32.
  *
  * What .safetensors and GGUF have in common: names, shapes with the last axis running fastest, and
- * values in one of a few forms. Private to framework/snapshot.
+ * values in one of a few forms. For readers of such files.
  */
 #ifndef CT_SNAPSHOT_NAMED_TENSOR_H
 #define CT_SNAPSHOT_NAMED_TENSOR_H

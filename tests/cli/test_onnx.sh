@@ -17,6 +17,14 @@ theirs() { # NAME ONNX VALUES OPTION...
     runs "theirs_$case" 0 'of the tolerance' "$python" "$ROOT/tests/golden/run_onnx.py" "$@"
     sed -n "s/^.*, worst/    $case: &/p" out
 }
+# back NAME ONNX BATCH: the file read again as a net, which computes what onnxruntime makes of the file
+back() {
+    runs "read_$1" 0 'wrote' "$CORTADO" convert net --from="$2" --to="$1_back.prototxt" --weights_to="$1_back.h5"
+    outputs=$("$python" "$ROOT/tests/golden/read_onnx.py" feed "$2" "$1_back.prototxt" "$1_fed.prototxt" "$3")
+    runs "run_$1_read" 0 '' "$CORTADO" extract --model="$1_fed.prototxt" --weights="$1_back.h5" --iterations=1 --blobs="$outputs" --to="$1_read.h5"
+    runs "same_$1_read" 0 'of the tolerance' "$python" "$ROOT/tests/golden/read_onnx.py" compare "$2" "$1_fed.prototxt" "$1_read.h5"
+    rm -f "$1_back.h5"
+}
 # Layers "scale" and "ip" want names for what they make that are taken: norm2/scale by BatchNorm, ip/flat by a blob.
 body() { # the net between its data and its end
     cat <<'END'
@@ -142,6 +150,7 @@ model() {
     same "$1" "$1.prototxt" "$weights" "$1.onnx" "data,$2" --logits="$2" --inputs=data --outputs=prob
     runs "convert_$1_deploy" 0 'wrote' "$CORTADO" convert model --from="$weights" --net="$1_deploy.prototxt" --to="$1_deploy.onnx"
     theirs "$1_deploy" "$1_deploy.onnx" "$1.h5" --logits="$2" --inputs=data --outputs=prob
+    back "$1" "$1_deploy.onnx" 8
     rm -f "$1"*.onnx "$1"_iter_*
 }
 model lenet ip2
@@ -268,4 +277,5 @@ runs convert_in_blocks 0 'wrote blocks.onnx' env CORTADO_SIMD=portable "$CORTADO
 is blocks_do_not_show cmp m.onnx blocks.onnx
 outputs=$(sed -n 's/.*type: "Flatten".* top: "\(flat_[^"]*\)".*/\1/p' test.prototxt | paste -sd,)
 same many test.prototxt m_iter_1.caffemodel.h5 m.onnx "data,noise,$outputs" --inputs=data,noise --outputs="$outputs"
+back many m.onnx -
 finish

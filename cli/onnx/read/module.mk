@@ -1,0 +1,1 @@
+# ONNX as nets.
