@@ -13,7 +13,7 @@ case ${MPICC:-mpicc} in
 esac
 packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
-libpng-dev libhwloc-dev libmicrohttpd-dev"
+libpng-dev libhwloc-dev libmicrohttpd-dev curl"
 test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales mandoc zsh environment-modules"
 python_packages="numpy setuptools wheel h5py onnx onnxruntime safetensors tokenizers tiktoken gguf openai tritonclient[http] tensorboard clang-format==14.0.6" # of PyPI: those of scripts/test_venv.sh
 
@@ -42,7 +42,7 @@ missing() {
 
 # What tests want beyond that. Debian has daemons where only root looks.
 missing_for_tests() {
-    PATH=$PATH:/usr/sbin missing_tools slurmctld slurmd munged sbatch srun smpicc smpirun python3 localedef mandoc zsh modulecmd
+    PATH=$PATH:/usr/sbin missing_tools slurmctld slurmd munged sbatch srun smpicc smpirun python3 localedef mandoc zsh modulecmd curl
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo "Python's venv"
     has_locale || [ -e /usr/share/i18n/locales/de_DE ] || echo "locale de_DE"
 }

@@ -2,6 +2,7 @@
 # The tutorial: each of its commands works and prints what the page says.
 . "$ROOT/tests/cli/lib.sh"
 "$CORTADO" info | grep -q ' libmicrohttpd' || { skip tutorial "built without libmicrohttpd"; finish; }
+command -v curl >/dev/null || { skip tutorial "no curl"; finish; }
 mkdir bin
 ln -s "$(realpath "$CORTADO")" bin/cortado
 printf '#!/bin/sh\nexec %s %s "$@"\n' "$(command -v "$MPIRUN")" "$MPIRUN_FLAGS" >bin/mpirun
