@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "framework/base/simd.h"
 #include "framework/data/augment/pixels.h"
 
 static int64_t plane_of(const ct_pixels *p)
@@ -9,7 +10,7 @@ static int64_t plane_of(const ct_pixels *p)
     return p->height * p->width;
 }
 
-static uint8_t between(float without, float v, float factor)
+CT_SIMD_PART uint8_t between(float without, float v, float factor)
 {
     float mixed = without + factor * (v - without);
 
@@ -17,13 +18,13 @@ static uint8_t between(float without, float v, float factor)
     return (uint8_t)((mixed > 255.0f) ? 255.0f : mixed);
 }
 
-static void blend_with(uint8_t *v, int64_t n, float without, float factor)
+CT_SIMD_CLONES static void blend_with(uint8_t *v, int64_t n, float without, float factor)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) v[i] = between(without, (float)v[i], factor);
 }
 
-static int32_t grey_of(int32_t red, int32_t green, int32_t blue)
+CT_SIMD_PART int32_t grey_of(int32_t red, int32_t green, int32_t blue)
 {
     return (red * 19595 + green * 38470 + blue * 7471 + (1 << 15)) >> 16;
 }
@@ -45,7 +46,7 @@ void ct_pixels_brightness(ct_pixels *p, float factor)
     blend_with(p->data, ct_pixels_bytes(p), 0.0f, factor);
 }
 
-static double mean_grey(const ct_pixels *p)
+CT_SIMD_CLONES static double mean_grey(const ct_pixels *p)
 {
     int64_t n = plane_of(p), sum = 0;
 
@@ -66,20 +67,26 @@ void ct_pixels_contrast(ct_pixels *p, float factor)
     blend_with(p->data, ct_pixels_bytes(p), (float)(int)(mean_grey(p) + 0.5), factor);
 }
 
+CT_SIMD_CLONES static void saturate(uint8_t *restrict red, uint8_t *restrict green,
+                                    uint8_t *restrict blue, int64_t n, float factor)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float grey = (float)grey_of(red[i], green[i], blue[i]);
+
+        red[i] = between(grey, (float)red[i], factor);
+        green[i] = between(grey, (float)green[i], factor);
+        blue[i] = between(grey, (float)blue[i], factor);
+    }
+}
+
 void ct_pixels_saturation(ct_pixels *p, float factor)
 {
     rgb c;
 
     if (p->channels != 3) return;
     c = rgb_of(p);
-#pragma omp simd
-    for (int64_t i = 0; i < plane_of(p); i++) {
-        float grey = (float)grey_of(c.red[i], c.green[i], c.blue[i]);
-
-        c.red[i] = between(grey, (float)c.red[i], factor);
-        c.green[i] = between(grey, (float)c.green[i], factor);
-        c.blue[i] = between(grey, (float)c.blue[i], factor);
-    }
+    saturate(c.red, c.green, c.blue, plane_of(p), factor);
 }
 
 /* ---- hue: to HSV of 8 bits and back */
@@ -146,8 +153,9 @@ void ct_pixels_hue(ct_pixels *p, uint8_t steps)
 /* ---- sharpness */
 
 /* A row between two others; its first and last value stay. */
-static void smooth_row(const uint8_t *above, const uint8_t *row, const uint8_t *below, int64_t n,
-                       float factor, uint8_t *restrict out)
+CT_SIMD_CLONES static void smooth_row(const uint8_t *above, const uint8_t *row,
+                                      const uint8_t *below, int64_t n, float factor,
+                                      uint8_t *restrict out)
 {
 #pragma omp simd
     for (int64_t x = 1; x < n - 1; x++) {

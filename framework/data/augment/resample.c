@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "framework/base/memory.h"
+#include "framework/base/simd.h"
 #include "framework/data/augment/pixels.h"
 
 /* Weights are whole numbers of 2^-FRACTION. */
@@ -67,8 +68,8 @@ static void axis_make(int64_t in, int64_t out, uint8_t *memory, double *w, axis 
     for (int64_t i = 0; i < out; i++) weigh(a, i, w);
 }
 
-static void sum_of(const uint8_t *in, int64_t stride, const int32_t *weight, int64_t count,
-                   int64_t n, int32_t *restrict sum)
+CT_SIMD_PART void sum_of(const uint8_t *in, int64_t stride, const int32_t *weight, int64_t count,
+                         int64_t n, int32_t *restrict sum)
 {
 #pragma omp simd
     for (int64_t x = 0; x < n; x++) sum[x] = HALF;
@@ -82,7 +83,7 @@ static void sum_of(const uint8_t *in, int64_t stride, const int32_t *weight, int
 }
 
 /* Weights are not negative and add up to about 1, so a sum is not below 0. */
-static void put(const int32_t *sum, int64_t n, uint8_t *restrict out)
+CT_SIMD_PART void put(const int32_t *sum, int64_t n, uint8_t *restrict out)
 {
 #pragma omp simd
     for (int64_t x = 0; x < n; x++) {
@@ -93,8 +94,8 @@ static void put(const int32_t *sum, int64_t n, uint8_t *restrict out)
 }
 
 /* Up to LANES rows of a plane along x. turned, made: a->in and a->out columns of LANES. */
-static void along_rows(const axis *a, const uint8_t *in, int64_t stride, int64_t rows,
-                       uint8_t *turned, uint8_t *made, uint8_t *out)
+CT_SIMD_CLONES static void along_rows(const axis *a, const uint8_t *in, int64_t stride,
+                                      int64_t rows, uint8_t *turned, uint8_t *made, uint8_t *out)
 {
     int32_t sum[LANES];
 
@@ -109,8 +110,8 @@ static void along_rows(const axis *a, const uint8_t *in, int64_t stride, int64_t
         for (int64_t i = 0; i < a->out; i++) out[r * a->out + i] = made[i * LANES + r];
 }
 
-static void along_columns(const axis *a, const uint8_t *in, int64_t width, int32_t *sum,
-                          uint8_t *out)
+CT_SIMD_CLONES static void along_columns(const axis *a, const uint8_t *in, int64_t width,
+                                         int32_t *sum, uint8_t *out)
 {
     for (int64_t i = 0; i < a->out; i++) {
         sum_of(in + a->first[i] * width, width, a->weight + i * a->most, a->count[i], width, sum);

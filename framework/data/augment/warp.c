@@ -1,6 +1,4 @@
 /* An image seen through an affine map. */
-#include <math.h>
-
 #include "framework/data/augment/pixels.h"
 
 static int64_t clamp(int64_t v, int64_t n)
@@ -23,21 +21,22 @@ static void pixel(const ct_pixels *from, double x, double y, uint8_t *out, int64
 {
     bool inside = (x >= 0) && (x < (double)from->width) && (y >= 0) && (y < (double)from->height);
     int64_t row[2], col[2];
-    double left, top;
+    int64_t left, top;
 
     if (!inside) {
         for (int64_t c = 0; c < from->channels; c++) out[c * plane] = 0;
         return;
     }
-    left = floor(x - 0.5);
-    top = floor(y - 0.5);
+    /* floor(), of what is not below -0.5: a call without SSE 4.1 */
+    left = (x < 0.5) ? -1 : (int64_t)(x - 0.5);
+    top = (y < 0.5) ? -1 : (int64_t)(y - 0.5);
     for (int i = 0; i < 2; i++) {
-        col[i] = clamp((int64_t)left + i, from->width);
-        row[i] = clamp((int64_t)top + i, from->height);
+        col[i] = clamp(left + i, from->width);
+        row[i] = clamp(top + i, from->height);
     }
     for (int64_t c = 0; c < from->channels; c++)
-        out[c * plane] =
-            blend(from->data + c * plane, from->width, row, col, x - 0.5 - left, y - 0.5 - top);
+        out[c * plane] = blend(from->data + c * plane, from->width, row, col,
+                               x - 0.5 - (double)left, y - 0.5 - (double)top);
 }
 
 void ct_pixels_warp(const ct_pixels *from, const double m[6], ct_pixels *to)
