@@ -259,6 +259,11 @@ static ct_status find_filler(const fill_job *j, const filler **f_p)
         if (strcmp(filler_table[i].type, type) == 0) return *f_p = &filler_table[i], CT_OK;
         name[i] = filler_table[i].type;
     }
+    if (strcmp(type, "gabor") == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%sfiller \"gabor\" of Intel's fork, a table of edge filters, is not there; "
+                       "start from \"gaussian\", or from weights",
+                       j->who);
     near = ct_text_nearest(type, name, N_FILLER);
     return CT_FAIL(CT_ERR_CONFIG, "%sunknown filler type \"%s\"%s%s%s", j->who, type,
                    (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",

@@ -200,7 +200,7 @@ ct_status ct_prototxt_reader_fail_unknown(ct_prototxt_reader *r)
 
 /* ---- what may have been meant by a name that nobody knows */
 
-enum { MAX_CANDIDATES = 256, MAX_LISTED = 14 };
+enum { MAX_CANDIDATES = 256, MAX_LISTED = 15 };
 
 /* Fields that well-known forks of Caffe added, so that a user sees why a net that "works in Caffe"
  * does not read. */
@@ -214,11 +214,9 @@ static const struct {
     { "dense_image_data_param", "SegNet" },
     { "seg_accuracy_param", "DeepLab or PSPNet" },
     { "reorg_param", "YOLO" },
-    { "scale_bias", "NVIDIA" },
     { "local_lr_auto", "NVIDIA" },
     { "larc", "NVIDIA" },
     { "larc_policy", "NVIDIA" },
-    { "bn_stats_batch_size", "Intel" },
 };
 
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type,

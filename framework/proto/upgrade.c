@@ -193,10 +193,13 @@ static ct_status upgrade_input(const ct_upgrade *u)
     return clear(net, "input_shape");
 }
 
-/* ---- BatchNorm's three parameters are statistics, which the solver must not touch */
+/* ---- BatchNorm: its three parameters are statistics, which the solver must not touch; what
+ * Intel's nets say of all of these layers goes to each */
 
-static void upgrade_batch_norm(Ct__NetParameter *net)
+static ct_status upgrade_batch_norm(const ct_upgrade *u)
 {
+    Ct__NetParameter *net = u->net;
+
     for (size_t i = 0; i < net->n_layer; i++) {
         Ct__LayerParameter *layer = net->layer[i];
 
@@ -205,7 +208,17 @@ static void upgrade_batch_norm(Ct__NetParameter *net)
             layer->param[k]->has_lr_mult = layer->param[k]->has_decay_mult = true;
             layer->param[k]->lr_mult = layer->param[k]->decay_mult = 0;
         }
+        if (net->bn_stats_batch_size == 0) continue;
+        if (layer->batch_norm_param == NULL) {
+            Ct__BatchNormParameter *p;
+
+            CT_TRY(ct_upgrade_add(u, &layer->base, "batch_norm_param", layer, &p));
+        }
+        if (layer->batch_norm_param->has_stats_batch_size) continue;
+        layer->batch_norm_param->has_stats_batch_size = true;
+        layer->batch_norm_param->stats_batch_size = net->bn_stats_batch_size;
     }
+    return clear(net, "bn_stats_batch_size");
 }
 
 /* ---- types that forks call otherwise, with the same parameters and weights */
@@ -241,7 +254,8 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
     CT_TRY(upgrade_transformations(&u));
     CT_TRY(upgrade_input(&u));
     CT_TRY(upgrade_types(&u));
-    upgrade_batch_norm(net);
+    CT_TRY(ct_upgrade_fused(&u));
+    CT_TRY(upgrade_batch_norm(&u));
     return ct_upgrade_multi_head(&u);
 }
 

@@ -69,9 +69,40 @@ ct_status ct_upgrade_fail(const ct_upgrade *u, const void *message, const char *
 ct_status ct_upgrade_v1(const ct_upgrade *u);
 /** MultiHeadAttention layers to InnerProducts and Attentions. */
 ct_status ct_upgrade_multi_head(const ct_upgrade *u);
+/** Layers of forks that scale, shift or rectify what they make: a Scale, a ReLU behind them. */
+ct_status ct_upgrade_fused(const ct_upgrade *u);
 
 /** Appends a new message to a repeated field of m, or sets an optional one. */
 ct_status ct_upgrade_add(const ct_upgrade *u, ProtobufCMessage *m, const char *field,
                          const void *like, void *message_p);
+
+/** A layer that becomes several. */
+typedef struct ct_expansion {
+    const ct_upgrade *u;
+    const Ct__LayerParameter *from;
+    Ct__LayerParameter **to; /* room for most_parts behind n */
+    size_t n;                /* layers there are */
+} ct_expansion;
+
+typedef struct ct_expander {
+    bool (*is)(const Ct__LayerParameter *layer);
+    ct_status (*expand)(ct_expansion *e);
+    size_t most_parts;
+} ct_expander;
+
+/** Has x->expand() make the parts of all layers that x->is() true for; they take their places. */
+ct_status ct_upgrade_expand(const ct_upgrade *u, const ct_expander *x);
+ct_status ct_expansion_no_memory(const ct_expansion *e);
+/** A copy of a message; NULL of NULL. */
+ct_status ct_expansion_clone(const ct_expansion *e, const void *message, void *copy_p);
+/** "NAMEENDING", malloc'ed. */
+ct_status ct_expansion_name(const ct_expansion *e, const char *name, const char *ending,
+                            char **text_p);
+/** field: "bottom" or "top". */
+ct_status ct_expansion_add_blob(const ct_expansion *e, Ct__LayerParameter *layer, const char *field,
+                                const char *name);
+/** A layer called "NAME" and the ending, with the whole one's rules of phases, and its place. */
+ct_status ct_expansion_begin(ct_expansion *e, const char *ending, const char *type,
+                             Ct__LayerParameter **layer_p);
 
 #endif

@@ -70,6 +70,29 @@ static ct_status add_blob(ct_model *m, const char *layer, int index, const Ct__B
     return CT_OK;
 }
 
+/* Forks' BatchNorm has its scale and its shift behind its statistics; nets that are read have them
+ * in a Scale of this name (framework/proto/fused.c). */
+static ct_status add_scale(ct_model *m, const char *layer, size_t n, Ct__BlobProto *const *blob)
+{
+    ct_text name = { 0 };
+    ct_status status;
+    int l = 0;
+
+    ct_text_add(&name, "%s_scale", layer);
+    if (name.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    status = ct_model_add_layer(m, name.text, name.length, &l);
+    for (size_t i = 0; (i < n) && (status == CT_OK); i++)
+        status = add_blob(m, name.text, (int)i, blob[i]);
+    ct_text_destroy(&name);
+    m->n_blob += (int64_t)n;
+    return status;
+}
+
+static bool holds_scale(const Ct__LayerParameter *l, size_t n_blob)
+{
+    return (l != NULL) && (l->type != NULL) && (strcmp(l->type, "BatchNorm") == 0) && (n_blob > 3);
+}
+
 static ct_status add_blobs(ct_model *m, const char *layer, size_t n, Ct__BlobProto *const *blob,
                            const Ct__LayerParameter *param)
 {
@@ -81,6 +104,10 @@ static ct_status add_blobs(ct_model *m, const char *layer, size_t n, Ct__BlobPro
                        CT_MAX_WEIGHT);
     CT_TRY(ct_model_add_layer(m, layer, strlen(layer), &l));
     if (param != NULL) m->layer[l].param = param;
+    if (holds_scale(param, n)) {
+        CT_TRY(add_scale(m, layer, n - 3, blob + 3));
+        n = 3;
+    }
     for (size_t i = 0; i < n; i++) CT_TRY(add_blob(m, layer, (int)i, blob[i]));
     m->n_blob += (int64_t)n;
     return CT_OK;

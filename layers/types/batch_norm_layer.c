@@ -15,10 +15,13 @@
 typedef struct ct_batch_norm_state {
     bool use_global;
     float decay, eps;
+    int64_t stats_batch; /* samples that statistics are over; 0: the batch */
 } ct_batch_norm_state;
 
 typedef struct ct_batch_norm_plan {
-    ct_batch_norm_desc desc;
+    ct_batch_norm_desc desc; /* of a part of the batch, which is normalised by itself */
+    int64_t n_part;
+    size_t part_bytes; /* of the bottom */
     const ct_batch_norm_engine *engine;
     ct_device_norm_desc device; /* on devices, with what runs it */
     const ct_device_norm_impl *forward, *backward;
@@ -75,6 +78,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         ((p != NULL) && p->has_use_global_stats) ? p->use_global_stats : (l->phase == CT_TEST);
     s->decay = (p != NULL) ? p->moving_average_fraction : 0.999f;
     s->eps = (p != NULL) ? p->eps : 1e-5f;
+    s->stats_batch = ((p != NULL) && !s->use_global) ? p->stats_batch_size : 0;
     if (!(s->eps >= 0.0f) || isinf(s->eps))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "eps %g is not a small positive number",
                              (double)s->eps);
@@ -92,6 +96,28 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
     return ct_blob_is_last(bottom[slot]) || ct_layer_takes_block(bottom[slot]);
 }
 
+/* Into parts of stats_batch samples, each with statistics of its own, as in Intel's fork. */
+static ct_status cut_batch(const ct_layer *l, const ct_shape *shape, int64_t *n_part_p)
+{
+    const ct_batch_norm_state *s = l->state;
+
+    *n_part_p = 1;
+    if ((s->stats_batch == 0) || (shape->dim[0] == 0)) return CT_OK;
+    if (shape->dim[0] % s->stats_batch != 0)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "stats_batch_size %lld does not divide the batch of %lld samples on "
+                             "this rank",
+                             (long long)s->stats_batch, (long long)shape->dim[0]);
+    *n_part_p = shape->dim[0] / s->stats_batch;
+    if ((*n_part_p > 1) && (l->dev->kind != CT_DEVICE_CPU))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "statistics over %lld of %lld samples are not there on device %s: "
+                             "give batch_size %lld, and iter_size %lld in the solver",
+                             (long long)s->stats_batch, (long long)shape->dim[0], l->dev->name,
+                             (long long)s->stats_batch, (long long)*n_part_p);
+    return CT_OK;
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_batch_norm_state *s = l->state;
@@ -105,8 +131,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for statistics of %lld channels",
                              ct_shape_str(&shape).text,
                              (long long)l->weight[CT_NORM_MEAN].shape.dim[0]);
+    CT_TRY(cut_batch(l, &shape, &plan->n_part));
+    plan->part_bytes = ct_tensor_bytes(&x->data) / (size_t)plan->n_part;
     plan->desc = (ct_batch_norm_desc){ l->dev->kind,
-                                       shape.dim[0],
+                                       shape.dim[0] / plan->n_part,
                                        channels,
                                        ct_shape_count(&shape, (shape.ndim > 1) ? 2 : 1, -1),
                                        x->data.layout.block,
@@ -115,8 +143,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
     CT_TRY(ct_batch_norm_pick(l, in));
-    ct_instance_buffer(in, CT_NORM_BATCH_MEAN, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, CT_NORM_INV_STD, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_NORM_BATCH_MEAN, CT_LIFETIME_PASS,
+                       (size_t)(plan->n_part * channels) * sizeof(float));
+    ct_instance_buffer(in, CT_NORM_INV_STD, CT_LIFETIME_PASS,
+                       (size_t)(plan->n_part * channels) * sizeof(float));
     ct_instance_buffer(in, CT_NORM_SUMS, CT_LIFETIME_CALL, 2 * (size_t)channels * sizeof(double));
     if (in_place) in->backward_reads = 0;
     in->over = ct_batch_norm_over(plan) ? 1 : 0;
@@ -156,18 +186,30 @@ static bool is_group(const ct_instance *in)
     return in->tail != NULL;
 }
 
-/* What forward does to the normal values: the tail. */
-static void fill_map(const ct_instance *in, ct_batch_norm_map *m)
+/* Of values that lie as the bottom: the part's. NULL stays. */
+static float *part_of(const ct_batch_norm_plan *plan, float *values, int64_t part)
 {
+    return (values == NULL) ? NULL
+                            : (float *)(void *)((char *)values + (size_t)part * plan->part_bytes);
+}
+
+/* What forward does to the normal values of a part of the batch: the tail. */
+static void fill_map(const ct_instance *in, int64_t part, ct_batch_norm_map *m)
+{
+    const ct_batch_norm_plan *plan = in->state;
     const ct_epilogue *tail = in->tail;
     const ct_instance *affine;
+    int64_t first = part * plan->desc.channels;
 
-    *m = (ct_batch_norm_map){ .x = ct_blob_data(in->bottom[0]),
-                              .mean = in->buffer[CT_NORM_BATCH_MEAN].data,
-                              .inv_std = in->buffer[CT_NORM_INV_STD].data,
-                              .y = ct_blob_data(ct_instance_top(in)) };
+    *m = (ct_batch_norm_map){
+        .x = part_of(plan, ct_blob_data(in->bottom[0]), part),
+        .mean = (const float *)in->buffer[CT_NORM_BATCH_MEAN].data + first,
+        .inv_std = (const float *)in->buffer[CT_NORM_INV_STD].data + first,
+        .y = part_of(plan, ct_blob_data(ct_instance_top(in)), part),
+    };
     if (!is_group(in)) {
-        if (in->buffer[CT_NORM_NORMAL].bytes > 0) m->normal = in->buffer[CT_NORM_NORMAL].data;
+        if (in->buffer[CT_NORM_NORMAL].bytes > 0)
+            m->normal = part_of(plan, in->buffer[CT_NORM_NORMAL].data, part);
         return;
     }
     affine = tail->of[CT_EPILOGUE_AFFINE];
@@ -191,18 +233,17 @@ static void global_statistics(ct_instance *in, int64_t channels, float *mean, fl
     }
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status forward_part(const ct_layer *l, ct_instance *in, int64_t part, ct_exec *ex)
 {
     const ct_batch_norm_state *s = l->state;
     const ct_batch_norm_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    float *mean = in->buffer[CT_NORM_BATCH_MEAN].data, *inv_std = in->buffer[CT_NORM_INV_STD].data;
+    float *mean = (float *)in->buffer[CT_NORM_BATCH_MEAN].data + part * d->channels;
+    float *inv_std = (float *)in->buffer[CT_NORM_INV_STD].data + part * d->channels;
     int64_t piece = ct_batch_norm_piece(d, 2);
     ct_batch_norm_map m;
 
-    if (d->n * d->spatial == 0) return CT_OK; /* a rank without samples */
-    if (plan->forward != NULL) return ct_batch_norm_forward_device(l, in, ex);
-    fill_map(in, &m);
+    fill_map(in, part, &m);
     if (s->use_global)
         global_statistics(in, d->channels, mean, inv_std);
     else
@@ -222,6 +263,16 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_batch_norm_plan *plan = in->state;
+
+    if (plan->desc.n * plan->desc.spatial == 0) return CT_OK; /* a rank without samples */
+    if (plan->forward != NULL) return ct_batch_norm_forward_device(l, in, ex);
+    for (int64_t part = 0; part < plan->n_part; part++) CT_TRY(forward_part(l, in, part, ex));
+    return CT_OK;
+}
+
 /* The map with the batch's statistics as they are kept: the same bits. */
 static bool again(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
@@ -231,7 +282,7 @@ static bool again(const ct_layer *l, ct_instance *in, ct_exec *ex)
     (void)l;
     if (!is_group(in) || (plan->forward != NULL)) return false;
     if ((ex == NULL) || (plan->desc.n * plan->desc.spatial == 0)) return true;
-    fill_map(in, &m);
+    fill_map(in, 0, &m);
     plan->engine->apply(&plan->desc, 0, plan->desc.channels, &m);
     return true;
 }
@@ -252,8 +303,9 @@ static void put_weight_diffs(const ct_instance *in, ct_exec *ex, int64_t channel
     }
 }
 
-/* The group's pass as it stands: its map, and where gradients lie. */
-static void ct_batch_norm_fill(const ct_layer *l, const ct_instance *in, ct_batch_norm_back *b)
+/* The group's pass over a part of the batch as it stands: its map, and where gradients lie. */
+static void ct_batch_norm_fill(const ct_layer *l, const ct_instance *in, int64_t part,
+                               ct_batch_norm_back *b)
 {
     const ct_batch_norm_state *s = l->state;
     const ct_batch_norm_plan *plan = in->state;
@@ -262,18 +314,32 @@ static void ct_batch_norm_fill(const ct_layer *l, const ct_instance *in, ct_batc
     const ct_instance *sum = is_group(in) ? tail->of[CT_EPILOGUE_SUM] : NULL;
 
     *b = (ct_batch_norm_back){ .fixed = s->use_global,
-                               .dx = ct_blob_diff(in->bottom[0]),
+                               .dx = part_of(plan, ct_blob_diff(in->bottom[0]), part),
                                .sum = in->buffer[CT_NORM_SUMS].data };
-    fill_map(in, &b->map);
+    fill_map(in, part, &b->map);
     b->dot = b->sum + plan->desc.channels;
     if (b->map.normal != NULL) {
         b->map.x = b->map.normal;
         b->map.mean = NULL;
     }
     for (int t = 0; t < last->layer->n_top; t++) {
-        if (ct_blob_diff(last->top[t]) != NULL) b->dy[b->n_dy++] = ct_blob_diff(last->top[t]);
+        if (ct_blob_diff(last->top[t]) != NULL)
+            b->dy[b->n_dy++] = part_of(plan, ct_blob_diff(last->top[t]), part);
     }
     if (sum != NULL) b->g = ct_blob_diff(sum->bottom[1 - tail->slot]);
+}
+
+static ct_status backward_part(ct_instance *in, ct_exec *ex, const ct_batch_norm_back *b)
+{
+    const ct_batch_norm_plan *plan = in->state;
+    const ct_batch_norm_desc *d = &plan->desc;
+    int64_t piece = ct_batch_norm_piece(d, 3);
+
+    for (int64_t c = 0; c < d->channels; c += piece) {
+        plan->engine->backward(d, c, (c + piece < d->channels) ? c + piece : d->channels, b);
+        CT_TRY(ct_exec_poll(ex));
+    }
+    return CT_OK;
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -281,11 +347,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const ct_batch_norm_state *s = l->state;
     const ct_batch_norm_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    int64_t piece = ct_batch_norm_piece(d, 3);
     ct_batch_norm_back b;
 
     if (plan->backward != NULL) return ct_batch_norm_backward_device(l, in, ex);
-    ct_batch_norm_fill(l, in, &b);
+    ct_batch_norm_fill(l, in, 0, &b);
     if (d->n * d->spatial == 0) { /* a rank without samples adds nothing */
         for (int64_t c = 0; c < d->channels; c++) b.sum[c] = b.dot[c] = 0;
         put_weight_diffs(in, ex, d->channels, &b);
@@ -298,9 +363,9 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         return CT_OK;
     }
     if (!is_group(in) && (b.dx == NULL)) return CT_OK;
-    for (int64_t c = 0; c < d->channels; c += piece) {
-        plan->engine->backward(d, c, (c + piece < d->channels) ? c + piece : d->channels, &b);
-        CT_TRY(ct_exec_poll(ex));
+    for (int64_t part = 0; part < plan->n_part; part++) {
+        ct_batch_norm_fill(l, in, part, &b);
+        CT_TRY(backward_part(in, ex, &b));
     }
     put_weight_diffs(in, ex, d->channels, &b);
     return CT_OK;
@@ -315,13 +380,14 @@ static bool reads_sign(const ct_instance *in)
     return (in->tail->of[CT_EPILOGUE_SUM] != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL);
 }
 
-/* A tail along the channels alone, gradients of few enough tops. */
+/* A tail along the channels alone, gradients of few enough tops, the batch in one part. */
 static bool join(const ct_layer *l, ct_instance *in)
 {
     const ct_epilogue *tail = in->tail;
     const ct_batch_norm_plan *plan = in->state;
     ct_instance *affine = tail->of[CT_EPILOGUE_AFFINE], *sum = tail->of[CT_EPILOGUE_SUM];
 
+    if (plan->n_part > 1) return false;
     if ((in->bottom[0]->data.shape.ndim < 2) || (tail->last->layer->n_top > CT_BATCH_NORM_MAX_DY))
         return false;
     for (int w = 0; (affine != NULL) && (w < affine->layer->n_weight); w++) {
@@ -471,7 +537,7 @@ static void fill(const ct_layer *l, ct_instance *in, ct_device_norm_args *a)
                                 .factor = ct_blob_data(&in->weight[CT_NORM_FACTOR]),
                                 .decay = s->decay,
                                 .work = in->buffer[CT_NORM_WORK].data };
-    ct_batch_norm_fill(l, in, &a->back);
+    ct_batch_norm_fill(l, in, 0, &a->back);
 }
 
 static ct_status ct_batch_norm_forward_device(const ct_layer *l, ct_instance *in, ct_exec *ex)

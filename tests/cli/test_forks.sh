@@ -50,4 +50,39 @@ echo 'default_forward_type: }' >value.prototxt
 runs no_value 2 'default_forward_type: expected a value' "$CORTADO" check --model=value.prototxt
 echo 'layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 4 } forward_type: FLOAT } }' >place.prototxt
 runs elsewhere 2 'unknown field "forward_type"' "$CORTADO" check --model=place.prototxt
+# ---- BatchNorm that scales, layers with a ReLU
+net fused.prototxt <<'NET'
+bn_stats_batch_size: 2
+NET
+cat >>fused.prototxt <<'NET'
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 2 kernel_size: 3 relu: true } }
+layer { name: "bn" type: "BatchNorm" bottom: "conv" top: "bn" batch_norm_param { scale_bias: true scale_filler { value: 2 } } }
+NET
+runs fused 0 '^bn_scale +Scale +bn +4 2 6 6 .288. +4 ' "$CORTADO" check --model=fused.prototxt --phase=TRAIN
+is fused_relu grep -Eq '^conv_relu +ReLU +conv ' out
+runs stats_batch 2 'layer "bn" \(BatchNorm\): stats_batch_size 3 does not divide the batch of 4 samples' \
+    "$CORTADO" check --model=fused.prototxt --phase=TRAIN --set='layer[bn].batch_norm_param.stats_batch_size=3'
+runs writes 0 '' "$CORTADO" convert net --from=fused.prototxt --to=plain_form.prototxt
+is written_plainly sh -c '! grep -Eq "scale_bias|relu:|bn_stats|^ +scale_filler" plain_form.prototxt'
+sed 's/name: "conv"/name: "bn_scale"/' fused.prototxt >name.prototxt
+runs name 2 'name.prototxt:4:1: layer "bn" \(BatchNorm\) would get a layer "bn_scale" behind it, and the net has one of that name; rename either' \
+    "$CORTADO" check --model=name.prototxt
+sed 's/top: "bn"/top: "bn" top: "more"/' fused.prototxt >tops.prototxt
+runs tops 2 'layer "bn" \(BatchNorm\): with a scale or a ReLU of its own it needs a name and one top, not 2' "$CORTADO" check --model=tops.prototxt
+sed 's/name: "bn"/& param { } param { } param { } param { } param { } param { }/' fused.prototxt >params.prototxt
+runs params 2 'layer "bn" \(BatchNorm\): 6 of "param" and 0 of "blobs" for its 5 statistics and weights' "$CORTADO" check --model=params.prototxt
+sed 's/kernel_size: 3/& weight_filler { type: "gabor" }/' fused.prototxt >gabor.prototxt
+runs gabor 2 'filler "gabor" of Intel.s fork, a table of edge filters, is not there; start from "gaussian", or from weights' \
+    "$CORTADO" check --model=gabor.prototxt
+
+# ---- sizes by chance
+sizes() { # FIELDS
+    echo "layer { name: \"d\" type: \"Data\" top: \"d\" data_param { batch_size: 2 } transform_param { $1 } }" >sizes.prototxt
+}
+sizes 'crop_size: 16 random_resize_param { min_size: 20 max_size: 24 resize_param { interp_mode: CUBIC } }'
+runs sizes_intel 0 '^d +Data +d +2 3 16 16' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
+sizes 'crop_size: 16 img_rand_resize_lower: 20 img_rand_resize_upper: 24 interpolation_algo_down: INTER_AREA'
+runs sizes_nvidia 0 '^d +Data +d +2 3 16 16' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
+sizes 'random_aspect_ratio_param { }'
+runs sizes_refused 2 'random_aspect_ratio_param makes images of many sizes: give crop_size' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
 finish

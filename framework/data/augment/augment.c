@@ -1,7 +1,6 @@
 #include "framework/data/augment/augment.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,10 +93,212 @@ static ct_status check_value(const char *who, const char *field, double v, doubl
 #define MOST_FACTOR 100.0
 #define MOST_SHEAR  80.0
 
+enum { MOST_SIZE = 1 << 14 };
+
+/* ---- sizes by chance, as Intel's fork has them (random_resize_param), and NVIDIA's
+ * (img_rand_resize_lower and what goes with it): the whole image is resized, and crop_size takes a
+ * part of it, in TRAIN and in TEST. */
+
+static bool asks_size(const Ct__TransformationParameter *p)
+{
+    return (p->random_resize_param != NULL) || (p->img_rand_resize_lower > 0) ||
+           (p->img_rand_resize_upper > 0) || p->has_rand_resize_ratio_lower ||
+           p->has_rand_resize_ratio_upper || p->has_vertical_stretch_lower ||
+           p->has_vertical_stretch_upper || p->has_horizontal_stretch_lower ||
+           p->has_horizontal_stretch_upper;
+}
+
+/* What both forks' fields need around them. */
+static ct_status check_around(const Ct__TransformationParameter *p, const char *who,
+                              const char *field)
+{
+    if (p->crop_size == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.%s makes images of many sizes: give crop_size, which "
+                       "cuts them to one",
+                       who, field);
+    if (p->crop_size > MOST_SIZE)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.crop_size %u is beside %s, at most %d",
+                       who, p->crop_size, field, MOST_SIZE);
+    if (p->mean_file != NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.%s makes images of many sizes, and mean_file fits one: "
+                       "give mean_value",
+                       who, field);
+    if (p->random_resized_crop != NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param has both %s and random_resized_crop: give one", who,
+                       field);
+    return CT_OK;
+}
+
+static ct_status check_pair(const char *who, const char *field, double low, double high)
+{
+    if ((low <= high) && (high <= MOST_FACTOR)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: transform_param.%s_lower is %g and %s_upper %g: the first at most the "
+                   "second, and that at most %g",
+                   who, field, low, field, high, MOST_FACTOR);
+}
+
+static ct_status check_size(const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__RandomResizeParameter *r = p->random_resize_param;
+    uint32_t low = (r != NULL) ? r->min_size : p->img_rand_resize_lower;
+    uint32_t high = (r != NULL) ? r->max_size : p->img_rand_resize_upper;
+
+    CT_TRY(check_around(p, who, (r != NULL) ? "random_resize_param" : "img_rand_resize_lower"));
+    if (((high > 0) && (low > high)) || (high > MOST_SIZE))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param: sizes from %u to %u: the first at most the second, "
+                       "and that at most %d",
+                       who, low, high, MOST_SIZE);
+    CT_TRY(check_pair(who, "rand_resize_ratio", (double)p->rand_resize_ratio_lower,
+                      (double)p->rand_resize_ratio_upper));
+    CT_TRY(check_pair(who, "vertical_stretch", (double)p->vertical_stretch_lower,
+                      (double)p->vertical_stretch_upper));
+    return check_pair(who, "horizontal_stretch", (double)p->horizontal_stretch_lower,
+                      (double)p->horizontal_stretch_upper);
+}
+
+/* All of the image, to a size. */
+static ct_status resize_whole(canvas *v, int64_t height, int64_t width)
+{
+    ct_rect whole = { 0, 0, v->now.height, v->now.width };
+    ct_pixels to;
+
+    if ((height == whole.height) && (width == whole.width)) return CT_OK;
+    if ((height < 1) || (width < 1) || (height > CT_MAX_IMAGE_BYTES / width / v->now.channels))
+        return CT_WHY(v->why, CT_ERR_DATA, "%lld x %lld pixels would become %lld x %lld",
+                      (long long)whole.height, (long long)whole.width, (long long)height,
+                      (long long)width);
+    CT_TRY(other(v, height, width, &to));
+    CT_TRY(ct_pixels_resize(&v->now, &whole, &v->room->work, &to));
+    move_to(v, &to);
+    return CT_OK;
+}
+
+/* The shorter side becomes `size`; the other one keeps the shape, cut off to a whole number. */
+static ct_status resize_shorter(canvas *v, int64_t size)
+{
+    int64_t h = v->now.height, w = v->now.width;
+
+    return (h < w) ? resize_whole(v, size, size * w / h) : resize_whole(v, size * h / w, size);
+}
+
+static int64_t size_between(ct_draw *d, int64_t low, int64_t high)
+{
+    return low + ((high > low) ? ct_draw_below(d, high - low + 1) : 0);
+}
+
+/* NVIDIA's: the shorter side's size, then the longer one by a ratio to it, then both stretched;
+ * no less than crop_size, and without allow_upscale no more than the image has. */
+static ct_status size_nvidia(const Ct__TransformationParameter *p, ct_draw *d, canvas *v)
+{
+    int64_t h = v->now.height, w = v->now.width, shorter = (h < w) ? h : w, crop = p->crop_size;
+    double scale = 1, tall, wide, ratio;
+
+    if ((p->img_rand_resize_lower > 0) && (p->img_rand_resize_upper > 0))
+        scale = (double)size_between(d, p->img_rand_resize_lower, p->img_rand_resize_upper) /
+                (double)shorter;
+    tall = scale * (double)h;
+    wide = scale * (double)w;
+    if ((p->rand_resize_ratio_lower >= 1) && (p->rand_resize_ratio_upper > 1)) {
+        ratio = ct_draw_between(d, (double)p->rand_resize_ratio_lower,
+                                (double)p->rand_resize_ratio_upper);
+        if ((wide > tall) || ((wide == tall) && ct_draw_chance(d, 0.5)))
+            wide = tall * ratio;
+        else
+            tall = wide * ratio;
+    }
+    if ((p->vertical_stretch_lower > 0) && (p->vertical_stretch_upper > 0))
+        tall *= ct_draw_between(d, (double)p->vertical_stretch_lower,
+                                (double)p->vertical_stretch_upper);
+    if ((p->horizontal_stretch_lower > 0) && (p->horizontal_stretch_upper > 0))
+        wide *= ct_draw_between(d, (double)p->horizontal_stretch_lower,
+                                (double)p->horizontal_stretch_upper);
+    tall = fmax(round(tall), (double)crop);
+    wide = fmax(round(wide), (double)crop);
+    if (!p->allow_upscale) {
+        tall = fmin(tall, (double)h);
+        wide = fmin(wide, (double)w);
+    }
+    return resize_whole(v, (int64_t)tall, (int64_t)wide);
+}
+
+static ct_status draw_size(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                           canvas *v)
+{
+    const Ct__RandomResizeParameter *r = p->random_resize_param;
+    int64_t h = v->now.height, w = v->now.width;
+    int64_t low, high;
+
+    (void)phase;
+    if (r == NULL) return size_nvidia(p, d, v);
+    low = (r->min_size > 0) ? r->min_size : (h < w) ? h : w;
+    high = (r->max_size > 0) ? r->max_size : (h > w) ? h : w;
+    return resize_shorter(v, size_between(d, low, high));
+}
+
+/* ---- random_aspect_ratio_param of Intel's fork: a box of a part of the image resized to
+ * crop_size, its sides sqrt(area) times and through a number, upright or lying */
+
+static bool asks_aspect(const Ct__TransformationParameter *p)
+{
+    return p->random_aspect_ratio_param != NULL;
+}
+
+static ct_status check_aspect(const Ct__TransformationParameter *p, const char *who)
+{
+    const Ct__RandomAspectRatioParameter *a = p->random_aspect_ratio_param;
+
+    CT_TRY(check_around(p, who, "random_aspect_ratio_param"));
+    if (asks_size(p))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param has both random_aspect_ratio_param and sizes by "
+                       "chance: give one",
+                       who);
+    if (!(a->min_area_ratio > 0) || !(a->min_area_ratio <= a->max_area_ratio) ||
+        !(a->max_area_ratio <= 1) || !(a->aspect_ratio_change > 0) ||
+        !(a->aspect_ratio_change <= 1))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.random_aspect_ratio_param: min_area_ratio %g, "
+                       "max_area_ratio %g, aspect_ratio_change %g: each above 0, at most 1, and "
+                       "the first at most the second",
+                       who, (double)a->min_area_ratio, (double)a->max_area_ratio,
+                       (double)a->aspect_ratio_change);
+    return CT_OK;
+}
+
+static ct_status draw_aspect(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                             canvas *v)
+{
+    const Ct__RandomAspectRatioParameter *a = p->random_aspect_ratio_param;
+    int64_t h = v->now.height, w = v->now.width, crop = p->crop_size;
+    double change = (double)a->aspect_ratio_change;
+
+    (void)phase;
+    for (uint32_t i = 0; i < a->max_attempt; i++) {
+        double area = ct_draw_between(d, (double)a->min_area_ratio, (double)a->max_area_ratio) *
+                      (double)(h * w);
+        double r = ct_draw_between(d, change, 1 / change);
+        ct_rect box = { 0, 0, (int64_t)(sqrt(area) * r), (int64_t)(sqrt(area) / r) };
+        ct_pixels to;
+
+        if (ct_draw_chance(d, 0.5)) box = (ct_rect){ 0, 0, box.width, box.height };
+        if ((box.height > h) || (box.width > w) || (box.height < 1) || (box.width < 1)) continue;
+        box.top = ct_draw_below(d, h - box.height + 1);
+        box.left = ct_draw_below(d, w - box.width + 1);
+        CT_TRY(other(v, crop, crop, &to));
+        CT_TRY(ct_pixels_resize(&v->now, &box, &v->room->work, &to));
+        move_to(v, &to);
+        return CT_OK;
+    }
+    return resize_shorter(v, crop);
+}
+
 /* ---- random_resized_crop: a box of a part of the image, of another aspect, resized to a square
  * (Szegedy et al., "Going Deeper with Convolutions", 2015, section 6). */
-
-enum { MOST_SIZE = 1 << 14 };
 
 static ct_status check_crop(const Ct__TransformationParameter *p, const char *who)
 {
@@ -451,17 +652,30 @@ static ct_status rand_augment(const Ct__TransformationParameter *p, ct_phase pha
 
 /* ---- the table: what acts, in this order */
 
+#define ASKS(_name)                                                                                \
+    static bool asks_##_name(const Ct__TransformationParameter *p)                                 \
+    {                                                                                              \
+        return p->_name != NULL;                                                                   \
+    }
+ASKS(random_resized_crop)
+ASKS(rand_augment)
+ASKS(color_jitter)
+ASKS(rotate)
+ASKS(affine)
+
 typedef struct augment_op {
     const char *field; /* of transform_param; its draws are named so, too */
-    size_t at;         /* of the field's pointer: not NULL, it acts */
+    bool (*asks)(const Ct__TransformationParameter *p);
     bool in_test;
     ct_status (*check)(const Ct__TransformationParameter *p, const char *who);
     ct_status (*apply)(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v);
 } augment_op;
 
-#define FIELD(_name) #_name, offsetof(Ct__TransformationParameter, _name)
+#define FIELD(_name) #_name, asks_##_name
 
 static const augment_op table[] = {
+    { "random_resize_param", asks_size, true, check_size, draw_size },
+    { "random_aspect_ratio_param", asks_aspect, true, check_aspect, draw_aspect },
     { FIELD(random_resized_crop), true, check_crop, crop },
     { FIELD(rand_augment), false, check_rand, rand_augment },
     { FIELD(color_jitter), false, check_jitter, jitter },
@@ -471,24 +685,16 @@ static const augment_op table[] = {
 
 enum { N_OP = sizeof(table) / sizeof(table[0]) };
 
-static bool given(const augment_op *op, const Ct__TransformationParameter *p)
-{
-    const void *field;
-
-    memcpy(&field, (const char *)p + op->at, sizeof(field));
-    return field != NULL;
-}
-
 static bool acts(const augment_op *op, const Ct__TransformationParameter *p, ct_phase phase)
 {
-    return given(op, p) && ((phase == CT_TRAIN) || op->in_test);
+    return op->asks(p) && ((phase == CT_TRAIN) || op->in_test);
 }
 
 const char *ct_augment_named(const Ct__TransformationParameter *p)
 {
     if (p == NULL) return NULL;
     for (int i = 0; i < N_OP; i++)
-        if (given(&table[i], p)) return table[i].field;
+        if (table[i].asks(p)) return table[i].field;
     return (p->lighting != NULL) ? "lighting"
            : (p->erase != NULL)  ? "erase"
            : (p->mixup != NULL)  ? "mixup"
@@ -504,7 +710,7 @@ ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase
 
     *a_p = NULL;
     for (int i = 0; (p != NULL) && (i < N_OP); i++) {
-        if (given(&table[i], p)) CT_TRY(table[i].check(p, who));
+        if (table[i].asks(p)) CT_TRY(table[i].check(p, who));
         any = any || acts(&table[i], p, phase);
     }
     if (!any) return CT_OK;
@@ -531,6 +737,7 @@ ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *ou
                       ct_augment_named(a->p), ct_shape_str(in).text);
     if (a->p->random_resized_crop != NULL)
         out_p->dim[1] = out_p->dim[2] = a->p->random_resized_crop->size;
+    if (asks_size(a->p) || asks_aspect(a->p)) out_p->dim[1] = out_p->dim[2] = a->p->crop_size;
     return CT_OK;
 }
 
@@ -558,6 +765,6 @@ ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_
         if (acts(&table[i], a->p, a->phase)) CT_TRY(table[i].apply(a->p, a->phase, &d, &v));
     }
     out_p->u8 = v.now.data;
-    out_p->shape = shape;
+    out_p->shape = (ct_shape){ 3, { v.now.channels, v.now.height, v.now.width } };
     return CT_OK;
 }

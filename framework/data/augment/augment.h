@@ -2,9 +2,9 @@
  *
  * What transform_param says beyond Caffe's crop, mirror and mean, in the order of the table in
  * augment.c, before them. All draws are functions of (seed, operation, position of the sample in
- * the stream). They act in TRAIN; in TEST random_resized_crop alone does something: it resizes the
- * shorter side and takes the middle. Lighting and erasing act on values after the mean
- * (transform.h).
+ * the stream). They act in TRAIN; in TEST random_resized_crop resizes the shorter
+ * side and takes the middle, and what forks draw of sizes acts as in TRAIN. Lighting and erasing
+ * act on values after the mean (transform.h).
  */
 #ifndef CT_AUGMENT_H
 #define CT_AUGMENT_H
@@ -30,7 +30,8 @@ const char *ct_augment_named(const Ct__TransformationParameter *p);
 ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
                             ct_augment **a_p);
 void ct_augment_destroy(ct_augment *a); /* NULL allowed */
-/** The shape that a sample of shape `in` comes out with. CT_ERR_CONFIG with why: not an image of 1
+/** The shape that a sample of shape `in` comes out with; where sizes are drawn, the crop_size that
+ *  follows, which they reach. CT_ERR_CONFIG with why: not an image of 1
  *  or 3 channels. a NULL: the same. */
 ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *out_p, ct_why *why);
 /** Field 0 of a sample, augmented, is *out_p's: in room, until the next call, or where it was. All

@@ -260,6 +260,122 @@ static void test_crop_of_all(void **state)
     free(want.data);
 }
 
+/* ---- sizes that forks draw: the same pixels as ct_pixels_resize() makes of the whole */
+
+/* What position 5 and some more come out as; each has a side between low and high. */
+static void check_sizes(const Ct__TransformationParameter *p, int64_t h, int64_t w, int64_t low,
+                        int64_t high, ct_shape *first_p)
+{
+    ct_pixels from = pattern(h, w, 3, true), want;
+    ct_rect whole = { 0, 0, h, w };
+    ct_augment_room room = { 0 };
+    ct_augment *a;
+    ct_why why = { "" };
+    ct_sample s = sample_of(&from, &why), out;
+    bool seen[64] = { false };
+
+    assert_true((low > 0) && (high < 64));
+    assert_int_equal(ct_augment_create(p, CT_TEST, "test", &a), CT_OK);
+    for (int64_t position = 0; position < 200; position++) {
+        int64_t oh, ow;
+
+        assert_int_equal(ct_augment_apply(a, &s, 1, position, &room, &out), CT_OK);
+        oh = out.shape.dim[1];
+        ow = out.shape.dim[2];
+        assert_in_range((oh < ow) ? oh : ow, low, high);
+        seen[(oh < ow) ? oh : ow] = true;
+        want = like(&from, oh, ow);
+        assert_int_equal(ct_pixels_resize(&from, &whole, &room.work, &want), CT_OK);
+        assert_memory_equal(out.u8, want.data, (size_t)ct_pixels_bytes(&want));
+        free(want.data);
+        if (position == 0) *first_p = out.shape;
+    }
+    for (int64_t k = low; k <= high; k++) assert_true(seen[k]);
+    ct_augment_destroy(a);
+    ct_augment_room_release(&room);
+    free(from.data);
+}
+
+static void test_sizes(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT, n = p;
+    Ct__RandomResizeParameter r = CT__RANDOM_RESIZE_PARAMETER__INIT;
+    ct_shape first;
+
+    (void)state;
+    p.random_resize_param = &r;
+    p.crop_size = n.crop_size = 16;
+    r.min_size = r.max_size = 21; /* Intel's: 30 * 21 / 20 is 31.5, cut off; it may grow */
+    check_sizes(&p, 20, 30, 21, 21, &first);
+    assert_true(ct_shape_equal(&first, &(ct_shape){ 3, { 3, 21, 31 } }));
+    r.max_size = 25;
+    check_sizes(&p, 30, 20, 21, 25, &first);
+    r.min_size = r.max_size = 0; /* from the shorter to the longer side */
+    check_sizes(&p, 20, 23, 20, 23, &first);
+
+    n.img_rand_resize_lower = 17; /* NVIDIA's: 30 * 17 / 20 is 25.5, rounded; it does not grow */
+    n.img_rand_resize_upper = 17;
+    check_sizes(&n, 20, 30, 17, 17, &first);
+    assert_true(ct_shape_equal(&first, &(ct_shape){ 3, { 3, 17, 26 } }));
+    n.img_rand_resize_upper = 22;
+    check_sizes(&n, 20, 30, 17, 20, &first);
+    n.allow_upscale = true;
+    check_sizes(&n, 20, 30, 17, 22, &first);
+    n.img_rand_resize_lower = n.img_rand_resize_upper = 0;
+    n.has_vertical_stretch_lower = true;
+    n.vertical_stretch_lower = n.vertical_stretch_upper = 0.5f;
+    n.horizontal_stretch_lower = n.horizontal_stretch_upper = 0.5f;
+    check_sizes(&n, 40, 20, 16, 16, &first); /* 20 x 10, and crop_size is 16 */
+    assert_true(ct_shape_equal(&first, &(ct_shape){ 3, { 3, 20, 16 } }));
+    n.vertical_stretch_lower = n.vertical_stretch_upper = 1;
+    n.horizontal_stretch_lower = n.horizontal_stretch_upper = 1;
+    n.rand_resize_ratio_lower = 1.25f;
+    n.rand_resize_ratio_upper = 1.25f;
+    check_sizes(&n, 20, 30, 20, 20, &first);
+    assert_true(ct_shape_equal(&first, &(ct_shape){ 3, { 3, 20, 25 } }));
+}
+
+/* With change 1 a box is a square of a quarter of the area: some place of the image. Where none
+ * fits, the shorter side becomes crop_size. */
+static void test_aspects(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    Ct__RandomAspectRatioParameter r = CT__RANDOM_ASPECT_RATIO_PARAMETER__INIT;
+    ct_pixels from = pattern(20, 45, 3, true);
+    ct_augment_room room = { 0 };
+    ct_augment *a;
+    ct_why why = { "" };
+    ct_sample s = sample_of(&from, &why), out;
+    int places = 0;
+
+    (void)state;
+    p.random_aspect_ratio_param = &r;
+    p.crop_size = 15; /* 15 x 15 of 20 x 45 is a quarter: nothing is resized */
+    r.min_area_ratio = r.max_area_ratio = 0.25f;
+    assert_int_equal(ct_augment_create(&p, CT_TRAIN, "test", &a), CT_OK);
+    assert_int_equal(ct_augment_apply(a, &s, 1, 3, &room, &out), CT_OK);
+    assert_true(ct_shape_equal(&out.shape, &(ct_shape){ 3, { 3, 15, 15 } }));
+    for (int64_t at = 0; at < 6 * 31; at++) {
+        bool same = true;
+
+        for (int64_t i = 0; i < 3 * 225; i++) {
+            int64_t c = i / 225, y = i / 15 % 15 + at / 31, x = i % 15 + at % 31;
+
+            same = same && (out.u8[i] == from.data[(c * 20 + y) * 45 + x]);
+        }
+        places += same;
+    }
+    assert_int_equal(places, 1);
+    ct_augment_destroy(a);
+    r.min_area_ratio = r.max_area_ratio = 1; /* a square of 30 x 30 fits nowhere */
+    assert_int_equal(ct_augment_create(&p, CT_TRAIN, "test", &a), CT_OK);
+    assert_int_equal(ct_augment_apply(a, &s, 1, 3, &room, &out), CT_OK);
+    assert_true(ct_shape_equal(&out.shape, &(ct_shape){ 3, { 3, 15, 33 } }));
+    ct_augment_destroy(a);
+    ct_augment_room_release(&room);
+    free(from.data);
+}
+
 /* Each operation changes images in TRAIN, in another way at another position, and is idle in TEST;
  * what is drawn for one does not depend on the others. */
 static void changes(const Ct__TransformationParameter *p)
@@ -496,6 +612,43 @@ static void refuse(const Ct__TransformationParameter *p, const char *part)
     ct_augment_destroy(a);
 }
 
+static void test_refused_sizes(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    Ct__RandomResizeParameter r = CT__RANDOM_RESIZE_PARAMETER__INIT;
+    Ct__RandomAspectRatioParameter aspect = CT__RANDOM_ASPECT_RATIO_PARAMETER__INIT;
+    Ct__RandomResizedCropParameter c = crop_of(17);
+    char mean[] = "mean.binaryproto";
+
+    (void)state;
+    p.random_resize_param = &r;
+    refuse(&p, "net:3: transform_param.random_resize_param makes images of many sizes: give "
+               "crop_size, which cuts them to one");
+    p.crop_size = 20000;
+    refuse(&p, "crop_size 20000 is beside random_resize_param, at most 16384");
+    p.crop_size = 20;
+    p.mean_file = mean;
+    refuse(&p, "random_resize_param makes images of many sizes, and mean_file fits one: give "
+               "mean_value");
+    p.mean_file = NULL;
+    p.random_resized_crop = &c;
+    refuse(&p, "has both random_resize_param and random_resized_crop");
+    p.random_resized_crop = NULL;
+    r.min_size = 9;
+    r.max_size = 8;
+    refuse(&p, "sizes from 9 to 8: the first at most the second");
+    r.max_size = 10;
+    p.random_aspect_ratio_param = &aspect;
+    refuse(&p, "has both random_aspect_ratio_param and sizes by chance");
+    p.random_resize_param = NULL;
+    aspect.max_area_ratio = 1.5f;
+    refuse(&p, "min_area_ratio 0.5, max_area_ratio 1.5, aspect_ratio_change 1: each above 0");
+    p.random_aspect_ratio_param = NULL;
+    p.has_vertical_stretch_lower = true;
+    p.vertical_stretch_lower = 2;
+    refuse(&p, "vertical_stretch_lower is 2 and vertical_stretch_upper 1: the first at most");
+}
+
 static void test_refused_crops(void **state)
 {
     Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
@@ -624,7 +777,8 @@ int main(void)
         cmocka_unit_test(test_mixing),          cmocka_unit_test(test_refused_mixing),
         cmocka_unit_test(test_refused_crops),   cmocka_unit_test(test_refused_operations),
         cmocka_unit_test(test_refused_samples), cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_lighting_erase),
+        cmocka_unit_test(test_sizes),           cmocka_unit_test(test_aspects),
+        cmocka_unit_test(test_refused_sizes),   cmocka_unit_test(test_lighting_erase),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

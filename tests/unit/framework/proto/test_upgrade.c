@@ -61,6 +61,51 @@ static void other_names(void **state)
                     "layer { name: 'b' } layer { name: 'c' type: 'DepthwiseConvolution' }");
 }
 
+/* BatchNorm of forks that scales, and layers with a ReLU of their own. */
+static void fused_layers(void **state)
+{
+    (void)state;
+    assert_upgrades(
+        "layer { name: 'b' type: 'BatchNorm' bottom: 'x' top: 'y' param { lr_mult: 1 } "
+        "param { lr_mult: 2 } param { } param { lr_mult: 3 } include { phase: TEST } "
+        "batch_norm_param { scale_bias: true eps: 1e-7 scale_filler { value: 2 } "
+        "bias_filler { value: 3 } } } layer { name: 'c' bottom: 'y' }",
+        "layer { name: 'b' type: 'BatchNorm' bottom: 'x' top: 'y' include { phase: TEST "
+        "} param { lr_mult: 0 decay_mult: 0 } param { lr_mult: 0 decay_mult: 0 } "
+        "param { lr_mult: 0 decay_mult: 0 } batch_norm_param { eps: 1e-5 } } "
+        "layer { name: 'b_scale' type: 'Scale' bottom: 'y' top: 'y' include { phase: "
+        "TEST } scale_param { filler { value: 2 } bias_term: true bias_filler { value: "
+        "3 } } } layer { name: 'c' bottom: 'y' }");
+    assert_upgrades(
+        "layer { name: 'b' type: 'BatchNorm' top: 'x' batch_norm_param { relu: true "
+        "filler { value: 2 } bias_term: false stats_batch_size: 4 } param { } param { } "
+        "param { } param { lr_mult: 3 } blobs { data: 1 } blobs { data: 2 } "
+        "blobs { data: 3 } blobs { data: 4 } }",
+        "layer { name: 'b' type: 'BatchNorm' top: 'x' batch_norm_param { "
+        "stats_batch_size: 4 } param { lr_mult: 0 decay_mult: 0 } param { lr_mult: 0 "
+        "decay_mult: 0 } param { lr_mult: 0 decay_mult: 0 } blobs { data: 1 } "
+        "blobs { data: 2 } blobs { data: 3 } }"
+        "layer { name: 'b_scale' type: 'Scale' bottom: 'x' top: 'x' param { lr_mult: 3 "
+        "} scale_param { bias_term: false filler { value: 2 } } blobs { data: 4 } }"
+        "layer { name: 'b_relu' type: 'ReLU' bottom: 'x' top: 'x' }");
+    assert_upgrades("layer { name: 'b' type: 'BatchNorm' top: 'x' batch_norm_param { filler { } "
+                    "use_weight_bias: false relu: false } }"
+                    "layer { name: 'd' type: 'BatchNorm' top: 'x' batch_norm_param { scale_bias: "
+                    "false } } bn_stats_batch_size: 8",
+                    "layer { name: 'b' type: 'BatchNorm' top: 'x' batch_norm_param { "
+                    "stats_batch_size: 8 } } layer { name: 'd' type: 'BatchNorm' top: 'x' "
+                    "batch_norm_param { stats_batch_size: 8 } }");
+    assert_upgrades(
+        "layer { name: 'c' type: 'Convolution' top: 'y' convolution_param { num_output: "
+        "2 relu: true negative_slope: 0.5 } } layer { name: 'i' type: 'InnerProduct' "
+        "top: 'z' inner_product_param { relu: true } }",
+        "layer { name: 'c' type: 'Convolution' top: 'y' convolution_param { num_output: "
+        "2 } } layer { name: 'c_relu' type: 'ReLU' bottom: 'y' top: 'y' relu_param { "
+        "negative_slope: 0.5 } } layer { name: 'i' type: 'InnerProduct' top: 'z' "
+        "inner_product_param { } } layer { name: 'i_relu' type: 'ReLU' bottom: 'z' "
+        "top: 'z' }");
+}
+
 static void v1_layers(void **state)
 {
     (void)state;
@@ -500,6 +545,7 @@ int main(void)
     const struct CMUnitTest test[] = {
         cmocka_unit_test(new_form_stays),
         cmocka_unit_test(other_names),
+        cmocka_unit_test(fused_layers),
         cmocka_unit_test(v1_layers),
         cmocka_unit_test(v1_parameters),
         cmocka_unit_test(v1_params),

@@ -292,6 +292,45 @@ static void test_v0(void **state)
     open_fails(at("twice.caffemodel"), CT_ERR_DATA, "blob 0 of layer \"ip\" is there twice");
 }
 
+/* BatchNorm of a fork: what follows its three statistics is a Scale's. */
+static void test_fused_norm(void **state)
+{
+    Ct__NetParameter net = CT__NET_PARAMETER__INIT;
+    Ct__LayerParameter layer = CT__LAYER_PARAMETER__INIT, *layers[] = { &layer };
+    Ct__BlobProto blob[5], *blobs[5];
+    float data[5] = { 1, 2, 3, 4, 5 };
+    char name[] = "bn", type[] = "BatchNorm";
+    uint8_t bytes[256];
+    ct_model *m = NULL;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        ct__blob_proto__init(&blob[i]);
+        blob[i].n_data = 1;
+        blob[i].data = &data[i];
+        blobs[i] = &blob[i];
+    }
+    layer.name = name;
+    layer.type = type;
+    layer.n_blobs = 5;
+    layer.blobs = blobs;
+    net.n_layer = 1;
+    net.layer = layers;
+    assert_true(ct__net_parameter__get_packed_size(&net) <= sizeof(bytes));
+    assert_int_equal(
+        ct_file_write(at("bn.caffemodel"), bytes, ct__net_parameter__pack(&net, bytes)), CT_OK);
+    assert_int_equal(ct_model_open(at("bn.caffemodel"), &m), CT_OK);
+    assert_int_equal(m->n_layer, 2);
+    for (int i = 0; i < 5; i++) {
+        int l = ct_model_find(m, (i < 3) ? "bn" : "bn_scale");
+
+        assert_true(l >= 0);
+        assert_int_equal(m->layer[l].n_array, (i < 3) ? 3 : 2);
+        assert_true(m->layer[l].array[i % 3].data[0] == data[i]);
+    }
+    ct_model_close(m);
+}
+
 static void test_bad_files(void **state)
 {
     static const char not_npy[] = "neither array nor anything";
@@ -369,6 +408,7 @@ int main(void)
         TEST(test_round_trips),
         TEST(test_numpy),
         TEST(test_v0),
+        TEST(test_fused_norm),
         TEST(test_bad_files),
         TEST(test_report),
     };

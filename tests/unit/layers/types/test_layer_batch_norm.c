@@ -256,6 +256,45 @@ static void test_first_step(void **state)
     test_layer_destroy(t);
 }
 
+/* With stats_batch_size each part of the batch is what a layer of its own makes of it, and the
+ * statistics are those of as many steps. */
+static void check_parts(bool in_place)
+{
+    const int64_t count = 2 * 3 * 5;
+    test_layer *part = make(NULL, TEST_SHAPE(2, 3, 5), CT_TRAIN, in_place);
+    test_layer *whole =
+        make("batch_norm_param { stats_batch_size: 2 }", TEST_SHAPE(6, 3, 5), CT_TRAIN, in_place);
+    float moved[3][3] = { { 0 } };
+
+    test_random(whole->top_diff[0], whole->top_count[0], 6, -1, 1);
+    assert_int_equal(test_layer_forward(whole) | test_layer_backward(whole), CT_OK);
+    for (int k = 0; k < 3; k++) {
+        for (int w = 0; w < 3; w++)
+            memcpy(part->weight[w], moved[w], (size_t)part->weight_count[w] * sizeof(float));
+        memcpy(part->input[0], whole->input[0] + k * count, (size_t)count * sizeof(float));
+        memcpy(part->top_diff[0], whole->top_diff[0] + k * count, (size_t)count * sizeof(float));
+        assert_int_equal(test_layer_forward(part) | test_layer_backward(part), CT_OK);
+        test_same(whole->top[0] + k * count, part->top[0], count, "top of a part");
+        test_same(whole->input_diff[0] + k * count, part->input_diff[0], count, "its bottom diff");
+        for (int w = 0; w < 3; w++)
+            memcpy(moved[w], part->weight_after[w], (size_t)part->weight_count[w] * sizeof(float));
+    }
+    for (int w = 0; w < 3; w++)
+        test_same(whole->weight_after[w], moved[w], whole->weight_count[w], "statistics");
+    test_layer_destroy(whole);
+    test_layer_destroy(part);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    check_parts(false);
+    check_parts(true);
+    /* global statistics know no parts */
+    test_layer_destroy(
+        make("batch_norm_param { stats_batch_size: 3 }", TEST_SHAPE(4, 3), CT_TEST, false));
+}
+
 /* A test before any training step: statistics are zero, Caffe divides by sqrt(eps). */
 static void test_untrained(void **state)
 {
@@ -297,6 +336,8 @@ static void test_refused(void **state)
     refused("param { lr_mult: 0 } param { decay_mult: 0 }", "param 1 has lr_mult 1");
     refused("batch_norm_param { eps: -1e-3 }", "eps");
     refused("batch_norm_param { eps: nan }", "eps");
+    refused("batch_norm_param { stats_batch_size: 4 }",
+            "stats_batch_size 4 does not divide the batch of 2 samples on this rank");
     refused("batch_norm_param { moving_average_fraction: inf }", "moving_average_fraction");
     test_layer_refused(
         &(test_layer_spec){ .type = "BatchNorm", .n_bottom = 1, .bottom = { { 0 } } }, CT_ERR_SHAPE,
@@ -306,10 +347,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_engines),    cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_first_step), cmocka_unit_test(test_untrained),
-        cmocka_unit_test(test_declares),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_engines),   cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_in_place),  cmocka_unit_test(test_first_step),
+        cmocka_unit_test(test_untrained), cmocka_unit_test(test_declares),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
