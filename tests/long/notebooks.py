@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 
+import cortado
 import matplotlib
 
 matplotlib.use("Agg")
@@ -44,6 +45,7 @@ def translated(source):
 def main(file):
     with open(file, encoding="utf-8") as f:
         cells = [cell for cell in json.load(f)["cells"] if cell["cell_type"] == "code"]
+    cortado.set_random_seed(1)  # for solvers whose file gives none
     names, failed, scores = {"__name__": "__main__"}, 0, None
     for number, cell in enumerate(cells):
         try:
