@@ -412,7 +412,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
     { "LayerParameter.transform_param",
       "What layers of type `Data`, `HDF5Data`, `ImageData` and `WindowData` do with samples; a "
-      "`MemoryData` refuses it." },
+      "`MemoryData` does not apply it." },
     { "LayerParameter.type", "What the layer does, such as `\"Convolution\"`." },
     { "LightingParameter.std", "Standard deviation of the factors of the three axes of colours." },
     { "LogParameter.base", "Base of the logarithm; -1: e." },

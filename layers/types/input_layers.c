@@ -114,8 +114,9 @@ static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
                              "memory_data_param.batch_size, channels, height and width must be "
                              "given, at least 1");
     if (l->param->transform_param != NULL)
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "transform_param: who fills the blobs transforms, too");
+        CT_INFO("%s%slayer \"%s\" (%s): transform_param is not applied: arrays that a program sets "
+                "come to the net as they are",
+                l->where, (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type);
     if (!l->env->synthetic && !l->env->no_data)
         CT_WARN("%s%slayer \"%s\" (%s): the program that made the net is to fill its tops; to read "
                 "files, use Data, HDF5Data or ImageData",

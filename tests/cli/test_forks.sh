@@ -85,4 +85,13 @@ sizes 'crop_size: 16 img_rand_resize_lower: 20 img_rand_resize_upper: 24 interpo
 runs sizes_nvidia 0 '^d +Data +d +2 3 16 16' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
 sizes 'random_aspect_ratio_param { }'
 runs sizes_refused 2 'random_aspect_ratio_param makes images of many sizes: give crop_size' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
+
+# ---- MemoryData: transform_param is for images, and programs set arrays
+cat >memory.prototxt <<'NET'
+layer { name: "m" type: "MemoryData" top: "data" top: "label" transform_param { crop_size: 4 scale: 0.5 }
+        memory_data_param { batch_size: 2 channels: 3 height: 4 width: 4 } }
+NET
+runs memory 0 'layer "m" \(MemoryData\): transform_param is not applied: arrays that a program sets come to the net as they are' \
+    "$CORTADO" check --model=memory.prototxt --phase=TRAIN
+is memory_shape grep -Eq '^m +MemoryData +data +2 3 4 4' out
 finish
