@@ -27,19 +27,19 @@ set_folders() { # PREFIX DESTDIR
 
 base() {
     for f in LICENSE VERSION *.md; do echo "$f"; done
-    find docs scripts models examples topology/machines -type f ! -name '*.pyc' ! -name '*.mk' ! -name '.*'
+    find docs scripts models examples packaging topology/machines -type f ! -name '*.pyc' ! -name '*.mk' ! -name '.*'
 }
 
 # Paths that the files of standard input name: words that begin with a folder of the sources.
 named() {
-    tr '\n' '\0' | xargs -0 grep -IohE '(docs|scripts|models|tests|topology|framework|layers|comm|planner|runtime|serve|library|include|python|cli)/[A-Za-z0-9_./*-]+' |
+    tr '\n' '\0' | xargs -0 grep -IohE '(docs|scripts|models|packaging|tests|topology|framework|layers|comm|planner|runtime|serve|library|include|python|cli)/[A-Za-z0-9_./*-]+' |
         sed 's/[./]*$//' | sort -u
 }
 
 # The files behind such a path, which may hold "*"; patterns of names of code are left alone.
 files_of() {
     case $1 in
-    docs/* | scripts/* | tests/bench/* | tests/golden/*) ;;
+    docs/* | scripts/* | packaging/* | tests/bench/* | tests/golden/*) ;;
     *'*'*) return ;;
     esac
     for path in $1; do

@@ -423,7 +423,7 @@ static ct_status find_part(ct_layer *l, const ct_shape *bottom)
 static bool is_soft(const ct_shape *x, const ct_shape *label, int64_t classes)
 {
     return (classes > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
-           (ct_shape_count(label, 0, -1) == ct_shape_count(x, 0, -1));
+           (ct_shape_count(label, 1, -1) == ct_shape_count(x, 1, -1)); /* of no samples, too */
 }
 
 static ct_status soft_loss_reshape(const ct_layer *l, ct_instance *in, const ct_view *v)
