@@ -45,15 +45,18 @@ have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
 HAVE_LMDB      ?= $(call have,lmdb)
 HAVE_TURBOJPEG ?= $(call have,libturbojpeg)
 HAVE_PNG       ?= $(call have,libpng)
+HAVE_WEBP      ?= $(call have,libwebp)
+HAVE_TIFF      ?= $(call have,'libtiff-4 >= 4.5')
 HAVE_HWLOC     ?= $(call have,hwloc)
 HAVE_MICROHTTPD ?= $(call have,libmicrohttpd)
 HAVE_URING     ?= $(if $(shell grep -s IORING_REGISTER_PROBE /usr/include/linux/io_uring.h),1,0)
 HAVE_DNNL      ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1,0)# only to compare with
 # each asked for once: as they stand they would run pkg-config again for each file that is compiled
-$(foreach h,LMDB TURBOJPEG PNG HWLOC MICROHTTPD URING,$(eval HAVE_$(h) := $$(HAVE_$(h))))
+$(foreach h,LMDB TURBOJPEG PNG WEBP TIFF HWLOC MICROHTTPD URING,$(eval HAVE_$(h) := $$(HAVE_$(h))))
 
 PKGS := hdf5 openblas libprotobuf-c jansson $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
         $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
+        $(if $(filter 1,$(HAVE_WEBP)),libwebp) $(if $(filter 1,$(HAVE_TIFF)),libtiff-4) \
         $(if $(filter 1,$(HAVE_HWLOC)),hwloc) $(if $(filter 1,$(HAVE_MICROHTTPD)),libmicrohttpd)
 # the simulator is a thin program: what is copied for each of a thousand ranks had better be small
 ifeq ($(SIMGRID),1)
@@ -65,6 +68,7 @@ PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 CPPFLAGS += -I. -I$(B) -D_GNU_SOURCE -MMD -MP
 CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE_PNG)),-DCT_HAVE_PNG) \
+            $(if $(filter 1,$(HAVE_WEBP)),-DCT_HAVE_WEBP) $(if $(filter 1,$(HAVE_TIFF)),-DCT_HAVE_TIFF) \
             $(if $(filter 1,$(HAVE_TURBOJPEG)),-DCT_HAVE_TURBOJPEG) $(if $(filter 1,$(HAVE_HWLOC)),-DCT_HAVE_HWLOC) \
             $(if $(filter 1,$(HAVE_URING)),-DCT_HAVE_URING) $(if $(filter 1,$(HAVE_MICROHTTPD)),-DCT_HAVE_MICROHTTPD)
 CPPFLAGS += $(PKG_CFLAGS)

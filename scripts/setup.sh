@@ -13,7 +13,7 @@ case ${MPICC:-mpicc} in
 esac
 packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
-libpng-dev libhwloc-dev libmicrohttpd-dev curl"
+libpng-dev libwebp-dev libtiff-dev libhwloc-dev libmicrohttpd-dev curl"
 test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales mandoc zsh environment-modules"
 python_packages="numpy setuptools wheel h5py onnx onnxruntime safetensors tokenizers tiktoken gguf openai tritonclient[http] tensorboard clang-format==14.0.6" # of PyPI: those of scripts/test_venv.sh
 

@@ -24,7 +24,7 @@ ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_samp
         if (color == CT_COLOR_NATIVE) return CT_OK;
         return image_turn(image_p, ct_exif_orientation(data, size), why);
     }
-    return CT_WHY(why, CT_ERR_DATA, "neither JPEG nor PNG (%zu bytes)", size);
+    return CT_WHY(why, CT_ERR_DATA, "no JPEG, PNG, WebP or TIFF (%zu bytes)", size);
 }
 
 ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int64_t *width_p,
@@ -39,7 +39,7 @@ ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int
                           c->without);
         return c->measure(data, size, height_p, width_p, why);
     }
-    return CT_WHY(why, CT_ERR_CONFIG, "neither JPEG nor PNG (%zu bytes)", size);
+    return CT_WHY(why, CT_ERR_CONFIG, "no JPEG, PNG, WebP or TIFF (%zu bytes)", size);
 }
 
 /* ---- resizing: OpenCV's INTER_LINEAR on bytes, rounding for rounding: its values are what nets
@@ -168,6 +168,19 @@ CT_SIMD_CLONES static void split_three(const uint8_t *restrict from, int64_t n,
     }
 }
 
+/* OpenCV's weights, in 2^-15. */
+void ct_image_to_gray(ct_image *image)
+{
+    int64_t n = image->height * image->width;
+
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *p = image->data + 3 * i;
+
+        image->data[i] = (uint8_t)((3735 * p[0] + 19235 * p[1] + 9798 * p[2] + (1 << 14)) >> 15);
+    }
+    image->channels = 1;
+}
+
 void ct_image_to_planes(const ct_image *image, uint8_t *planes)
 {
     int64_t n = image->height * image->width;
@@ -180,8 +193,8 @@ void ct_image_to_planes(const ct_image *image, uint8_t *planes)
 }
 
 /* ---- which way up a photograph is: the orientation in its EXIF data (a TIFF directory), in JPEG's
- * APP1 segment or PNG's eXIf chunk. Nothing in a damaged directory is an error: the image is taken
- * as it is stored. */
+ * APP1 segment, PNG's eXIf chunk or WebP's EXIF chunk; a TIFF file is such a directory itself.
+ * Nothing in a damaged directory is an error: the image is taken as it is stored. */
 
 typedef struct tiff {
     const uint8_t *data;
@@ -257,10 +270,35 @@ static int of_png(const uint8_t *data, size_t size)
     return 1;
 }
 
+/* RIFF: name, length in little endian, content to an even length. */
+static int of_webp(const uint8_t *data, size_t size)
+{
+    tiff t = { data, size, true };
+    size_t at = 12;
+
+    while ((at <= size) && (size - at >= 8)) {
+        size_t length = read_number(&t, at + 4, 4);
+
+        if (length > size - at - 8) break;
+        if (memcmp(data + at, "EXIF", 4) == 0) return orientation_of(data + at + 8, length);
+        at += 8 + length + length % 2;
+    }
+    return 1;
+}
+
 int ct_exif_orientation(const uint8_t *data, size_t size)
 {
     if (size < 8) return 1;
-    return (data[0] == 0xFF) ? of_jpeg(data, size) : (data[0] == 0x89) ? of_png(data, size) : 1;
+    switch (data[0]) {
+    case 0xFF:
+        return of_jpeg(data, size);
+    case 0x89:
+        return of_png(data, size);
+    case 'R':
+        return of_webp(data, size);
+    default:
+        return orientation_of(data, size);
+    }
 }
 
 static ct_status image_turn(ct_image *image, int orientation, ct_why *why)

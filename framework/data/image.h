@@ -50,13 +50,15 @@ ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_samp
  *  than encoders make is refused, too. Quiet, as above. */
 ct_status ct_image_measure(const void *data, size_t size, int64_t *height_p, int64_t *width_p,
                            ct_why *why);
-/** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */
+/** The orientation that a file states, in EXIF or as TIFF, 1 to 8; 1 where it states none. */
 int ct_exif_orientation(const uint8_t *data, size_t size);
 
 /** Bilinear resize with pixel centres aligned: OpenCV's INTER_LINEAR (its default, and Caffe's),
  *  bit for bit; into room, which must not be the one that holds `from`. */
 ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width,
                           ct_sample_buffer *room, ct_image *to_p);
+/** Pixels of three channels, blue first, to gray ones in their place. */
+void ct_image_to_gray(ct_image *image);
 /** Interleaved pixels to planes[channels][height][width]. */
 void ct_image_to_planes(const ct_image *image, uint8_t *planes);
 /** Encodes as JPEG into room; *size_p bytes. CT_ERR_CONFIG where JPEG is not built in. Logged. */
@@ -92,5 +94,13 @@ ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_sample_buffer *r
                          size_t *size_p);
 ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why);
+ct_status ct_webp_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
+                         ct_image *image_p, ct_why *why);
+ct_status ct_webp_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                          ct_why *why);
+ct_status ct_tiff_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
+                         ct_image *image_p, ct_why *why);
+ct_status ct_tiff_measure(const uint8_t *data, size_t size, int64_t *height_p, int64_t *width_p,
+                          ct_why *why);
 
 #endif

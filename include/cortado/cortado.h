@@ -227,8 +227,9 @@ typedef struct cortado_image {
     int channels;
 } cortado_image;
 
-/** A JPEG or PNG file as 1 channel, which is gray, or 3; turned as EXIF says, transparency dropped.
- *  Freed with cortado_image_free(). CORTADO_ERR_IO, _DATA; _CONFIG: the kind is not built in. */
+/** An image file (JPEG, PNG, WebP, TIFF) as 1 channel, which is gray, or 3; turned as EXIF says,
+ * transparency dropped. Freed with cortado_image_free(). CORTADO_ERR_IO, _DATA; _CONFIG: the kind
+ * is not built in. */
 cortado_status cortado_image_read(const char *file, int channels, cortado_image *image);
 void cortado_image_free(cortado_image *image);
 

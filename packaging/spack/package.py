@@ -15,7 +15,7 @@ class Cortado(MakefilePackage, CudaPackage):
 
     variant("hwloc", default=True, description="Topology of nodes by hwloc")
     variant("lmdb", default=True, description="Data sets of Caffe in LMDB")
-    variant("images", default=True, description="JPEG and PNG files")
+    variant("images", default=True, description="JPEG, PNG, WebP and TIFF files")
     variant("serve", default=True, description="The HTTP server")
     variant("simgrid", default=False, description="The simulator")
 
@@ -32,12 +32,15 @@ class Cortado(MakefilePackage, CudaPackage):
     depends_on("lmdb", when="+lmdb")
     depends_on("libjpeg-turbo", when="+images")
     depends_on("libpng", when="+images")
+    depends_on("libwebp", when="+images")
+    depends_on("libtiff@4.5:", when="+images")
     depends_on("libmicrohttpd", when="+serve")
     depends_on("simgrid+smpi", when="+simgrid", type=("build", "link", "run"))
 
     def flags(self):
         spec = self.spec
-        has = {"HWLOC": "+hwloc", "LMDB": "+lmdb", "TURBOJPEG": "+images", "PNG": "+images", "MICROHTTPD": "+serve"}
+        has = {"HWLOC": "+hwloc", "LMDB": "+lmdb", "TURBOJPEG": "+images", "PNG": "+images", "WEBP": "+images", "TIFF": "+images",
+               "MICROHTTPD": "+serve"}
         flags = ["MPICC=" + spec["mpi"].mpicc, "prefix=" + self.prefix]
         flags += ["HAVE_%s=%d" % (name, spec.satisfies(variant)) for name, variant in has.items()]
         if spec.satisfies("+cuda"):

@@ -19,6 +19,16 @@
 #else
 #define PNG false
 #endif
+#ifdef CT_HAVE_WEBP
+#define WEBP true
+#else
+#define WEBP false
+#endif
+#ifdef CT_HAVE_TIFF
+#define TIFF true
+#else
+#define TIFF false
+#endif
 #ifdef CT_HAVE_HWLOC
 #define HWLOC true
 #else
@@ -44,6 +54,8 @@ const ct_feature ct_feature_table[] = {
     { "lmdb", "Data layers with LMDB", LMDB },
     { "turbojpeg", "JPEG images", TURBOJPEG },
     { "png", "PNG images", PNG },
+    { "webp", "WebP images", WEBP },
+    { "tiff", "TIFF images", TIFF },
     { "hwloc", "the machine's layout", HWLOC },
     { "libmicrohttpd", "serving", MICROHTTPD },
     { "cuda", "solver_mode: GPU", CUDA },

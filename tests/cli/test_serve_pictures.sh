@@ -150,8 +150,8 @@ ask no_embeddings 404 'the model net10 makes no embeddings' /v1/embeddings -d '{
 ask cut 422 'file 2, cut.jpg: bad JPEG' /classify -F 'a=@0.png' -F 'b=@cut.jpg'
 ask giant 422 'file 1, giant.png: 60000 x 60000 pixels: at most 50000000 in all are decoded' /classify -F 'a=@giant.png'
 ask scans 422 'file 1, scans.jpg: a JPEG of [78][0-9] scans: at most 64 are expected' /classify -F 'a=@scans.jpg'
-ask not_a_picture 415 'file 1, text.png: neither JPEG nor PNG' /classify -F 'a=@text.png'
-ask empty_file 415 'neither JPEG nor PNG \(0 bytes\)' /classify -F 'a=@/dev/null;filename=none.png'
+ask not_a_picture 415 'file 1, text.png: no JPEG, PNG, WebP or TIFF' /classify -F 'a=@text.png'
+ask empty_file 415 'no JPEG, PNG, WebP or TIFF \(0 bytes\)' /classify -F 'a=@/dev/null;filename=none.png'
 ask wrong_type 415 'Content-Type is text/plain, expected multipart/form-data, image/jpeg or image/png' \
     /classify -H 'Content-Type: text/plain' --data-binary @0.png
 ask no_type 415 'Content-Type is missing' /classify -H 'Content-Type:' --data-binary @0.png

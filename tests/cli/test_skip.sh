@@ -25,7 +25,7 @@ layer='layer[in].transform_param.skip_broken'
 for p in 1 2 3; do
     runs skips_$p 0 'training: others stood in for [0-9]+ broken samples' $JOB $p $train --set="$layer=3" --metrics=m$p.jsonl
     grep -o 'others stood in for [0-9]*' out >count$p
-    is told_$p grep -Eq 'broken.jpg \(line 12 of list\): neither JPEG nor PNG .*; skipped, .* stands in for it' out
+    is told_$p grep -Eq 'broken.jpg \(line 12 of list\): no JPEG, PNG, WebP or TIFF .*; skipped, .* stands in for it' out
     runs too_many_$p 3 'more broken samples in an epoch than skip_broken, 2, allows' $JOB $p $train --set="$layer=2"
     sed -n 's/.*"event":"train","iter":13.*"broken_samples":\([0-9]*\).*/\1/p' m$p.jsonl >metric$p
 done

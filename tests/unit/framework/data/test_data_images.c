@@ -288,7 +288,7 @@ static void test_broken_are_replaced(void **state)
 
                 assert_non_null(first);
                 assert_null(strstr(first + 1, "3.png (line 4 of"));
-                assert_non_null(strstr(said, "neither JPEG nor PNG"));
+                assert_non_null(strstr(said, "no JPEG, PNG, WebP or TIFF"));
                 assert_non_null(strstr(said, "5.png (line 6 of"));
                 assert_non_null(strstr(said, "its shape is 1 4 3"));
             }

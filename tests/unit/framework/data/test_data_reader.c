@@ -136,7 +136,7 @@ static void test_datum_refused(void **state)
     d.has_label = false;
     expect_bad(&d, true, "no label");
     d.has_encoded = d.encoded = true;
-    expect_bad(&d, false, "neither JPEG nor PNG");
+    expect_bad(&d, false, "no JPEG, PNG, WebP or TIFF");
 }
 
 /* Whatever happens to a record's bytes, decoding ends with a good sample or a reason. */

@@ -219,7 +219,7 @@ static void test_broken_image(void **state)
         said = test_log_stop();
         assert_int_equal(status, CT_ERR_DATA);
         assert_non_null(strstr(said, "1.png (window of line "));
-        assert_non_null(strstr(said, "neither JPEG nor PNG"));
+        assert_non_null(strstr(said, "no JPEG, PNG, WebP or TIFF"));
         parsed_net_close(&f);
         write_text(text, sizeof(text), &d, "crop_size: 2 skip_broken: 30", window);
         assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
