@@ -71,7 +71,7 @@ fi
 
 # Optional ones, which the demo and most tests want: installed where that is possible.
 missing_optional() {
-    for lib in lmdb libturbojpeg libpng hwloc libmicrohttpd; do
+    for lib in lmdb libturbojpeg libpng libwebp libtiff-4 hwloc libmicrohttpd; do
         pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
     done
 }
@@ -122,7 +122,7 @@ Load or install, then run make again:
   jansson                      spack load jansson             dnf: jansson-devel
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
   Python 3.6 or later          module load python             dnf: python3
-optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc, libmicrohttpd
+optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, libwebp, libtiff 4.5, hwloc, libmicrohttpd
 with --test: Slurm and munge, SimGrid (smpicc), Python 3 with venv, mandoc, zsh, environment-modules
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
 EOF
