@@ -381,12 +381,15 @@ typedef struct target {
 } target;
 
 /* The sample as the transform gets it: read, or decoded of what was fetched, and augmented. */
-/* Mixing makes a distribution of it. */
-static ct_status check_label(const ct_loader *l, float label, ct_why *why)
+/* Mixing makes a distribution of it. rest begins with the label where samples are mixed; other
+ * sets may have none. */
+static ct_status check_label(const ct_loader *l, const float *rest, ct_why *why)
 {
     int64_t classes = l->o.mix.classes;
+    float label;
 
     if (!ct_mixing_acts(&l->o.mix)) return CT_OK;
+    label = rest[0];
     if ((label >= 0) && (label < (float)classes) && (label == (float)(int64_t)label)) return CT_OK;
     return CT_WHY(why, CT_ERR_DATA,
                   "label %g is not a whole number in 0..%lld: transform_param.classes is %lld",
@@ -414,7 +417,7 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
     ct_shape shape;
 
     CT_TRY(read_sample(l, raw, seed, position, id, h, &read, &sample));
-    CT_TRY(check_label(l, h->rest[0], why));
+    CT_TRY(check_label(l, h->rest, why));
     CT_TRY(ct_transform_shape(l->o.transform, &sample.shape, &shape, why));
     if (!ct_shape_equal(&shape, &l->o.shape)) {
         return CT_WHY(why, CT_ERR_DATA,

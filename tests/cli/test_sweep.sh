@@ -61,9 +61,9 @@ for run in 3 6; do
     while [ ! -e killed/runs/000$run/snapshots/snapshot_iter_4.solverstate.h5 ] && [ $n -lt 1500 ] && kill -0 $job 2>/dev/null; do sleep 0.01; n=$((n + 1)); done
     kill -9 $job 2>/dev/null
     wait $job 2>/dev/null
+    n=0 # its run ends with a snapshot, since it is told that the sweep is gone; until then it has an owner
+    while [ -e killed/runs/000$run/snapshots/snapshot.owner ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
 done
-n=0 # its run ends with a snapshot, since it is told that the sweep is gone
-while [ -e killed/runs/0006/snapshots/snapshot.owner ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
 runs goes_on 0 '[45] of 6 runs are done already|6 of 6 runs' $sweep grid.sweep --to=killed
 is same_after_kill cmp one/table.csv killed/table.csv
 is weights_too [ "$(grep -h -o '"status":"finished".*"checksum":"[0-9a-f]*"' killed/runs/*/metrics.jsonl | sed 's/.*checksum//')" = "$(grep -h -o '"status":"finished".*"checksum":"[0-9a-f]*"' one/runs/*/metrics.jsonl | sed 's/.*checksum//')" ]
