@@ -342,6 +342,20 @@ ct_status ct_layer_check_labels(const ct_layer *l, const ct_shape *x, const ct_s
     return CT_OK;
 }
 
+bool ct_labels_are_distributions(const ct_shape *x, const ct_shape *label, const ct_view *v)
+{
+    return (v->mid > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
+           (ct_shape_count(label, 1, -1) == ct_shape_count(x, 1, -1));
+}
+
+ct_status ct_layer_check_distributions(const ct_layer *l)
+{
+    if (l->dev->kind == CT_DEVICE_CPU) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "labels that are distributions are not implemented on device %s",
+                         l->dev->name);
+}
+
 ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
                         int64_t per_sample, int64_t n_class)
 {

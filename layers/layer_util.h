@@ -105,6 +105,13 @@ static inline void ct_copy_f32(int64_t n, const float *from, float *to)
 ct_status ct_layer_check_labels(const ct_layer *l, const ct_shape *x, const ct_shape *label,
                                 const ct_view *v);
 
+/** Whether labels are distributions over the classes of scores x, `v->mid` of them: without axes of
+ *  1 they have the shape of the scores, where one label for each distribution would be less. Of no
+ *  samples, too. */
+bool ct_labels_are_distributions(const ct_shape *x, const ct_shape *label, const ct_view *v);
+/** reshape of layers that take such labels. CT_ERR_CONFIG, logged: not on this device. */
+ct_status ct_layer_check_distributions(const ct_layer *l);
+
 /** The label of a sample as a class: true and the class where `value` is a whole number in
  *  [0, n_class), false otherwise (NaN included). */
 static inline bool ct_label_class(float value, int64_t n_class, int32_t *class_p)

@@ -27,7 +27,7 @@ set_folders() { # PREFIX DESTDIR
 
 base() {
     for f in LICENSE VERSION *.md; do echo "$f"; done
-    find docs scripts models examples packaging topology/machines -type f ! -name '*.pyc' ! -name '*.mk' ! -name '.*'
+    find docs scripts models examples topology/machines -type f ! -name '*.pyc' ! -name '*.mk' ! -name '.*'
 }
 
 # Paths that the files of standard input name: words that begin with a folder of the sources.
@@ -39,7 +39,7 @@ named() {
 # The files behind such a path, which may hold "*"; patterns of names of code are left alone.
 files_of() {
     case $1 in
-    docs/* | scripts/* | packaging/* | tests/bench/* | tests/golden/*) ;;
+    docs/* | scripts/* | tests/bench/* | tests/golden/*) ;;
     *'*'*) return ;;
     esac
     for path in $1; do

@@ -49,7 +49,7 @@ bool ct_rate_curve_add(ct_rate_curve *c, double rate, double loss)
     c->diverged = !isfinite(loss);
     if (c->diverged || (c->n < 2 * c->h + 1)) return c->diverged;
     now = mean_of(c, c->n - 2 * c->h - 1, c->n - 1);
-    least = (c->n > 1) ? fmin(p[-1].mean, now) : now;
+    least = fmin(p[-1].mean, now); /* which is no number at first */
     p->mean = least;
     c->diverged = (now > least + (FAR - 1.0) * fabs(least));
     return c->diverged;

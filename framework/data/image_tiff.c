@@ -85,7 +85,10 @@ static TIFF *open_source(tiff_source *s)
     TIFF *tif;
 
     s->why->text[0] = '\0';
-    if (o == NULL) return NULL;
+    if (o == NULL) {
+        (void)CT_WHY(s->why, CT_ERR_NOMEM, "no memory for a TIFF decoder");
+        return NULL;
+    }
     TIFFOpenOptionsSetMaxSingleMemAlloc(o, (tmsize_t)CT_MAX_IMAGE_BYTES);
     TIFFOpenOptionsSetErrorHandlerExtR(o, on_error, s);
     TIFFOpenOptionsSetWarningHandlerExtR(o, on_warning, s);

@@ -380,7 +380,6 @@ typedef struct target {
     void *window;
 } target;
 
-/* The sample as the transform gets it: read, or decoded of what was fetched, and augmented. */
 /* Mixing makes a distribution of it. rest begins with the label where samples are mixed; other
  * sets may have none. */
 static ct_status check_label(const ct_loader *l, const float *rest, ct_why *why)
@@ -396,6 +395,7 @@ static ct_status check_label(const ct_loader *l, const float *rest, ct_why *why)
                   (double)label, (long long)(classes - 1), (long long)classes);
 }
 
+/* The sample as the transform gets it: read, or decoded of what was fetched, and augmented. */
 static ct_status read_sample(const ct_loader *l, fetched raw, uint64_t seed, int64_t position,
                              int64_t id, hand *h, ct_sample *sample, ct_sample *augmented_p)
 {

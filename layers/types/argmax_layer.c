@@ -102,13 +102,9 @@ static ct_status check_labels(const ct_layer *l, const ct_instance *in, ct_accur
 {
     const ct_shape *x = &in->bottom[0]->data.shape, *label = &in->bottom[1]->data.shape;
 
-    plan->soft = (plan->view.mid > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
-                 (ct_shape_count(label, 1, -1) == ct_shape_count(x, 1, -1));
-    if (!plan->soft) return ct_layer_check_labels(l, x, label, &plan->view);
-    if (l->dev->kind == CT_DEVICE_CPU) return CT_OK;
-    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                         "labels that are distributions are not implemented on device %s",
-                         l->dev->name);
+    plan->soft = ct_labels_are_distributions(x, label, &plan->view);
+    return plan->soft ? ct_layer_check_distributions(l)
+                      : ct_layer_check_labels(l, x, label, &plan->view);
 }
 
 static ct_status accuracy_reshape(const ct_layer *l, ct_instance *in)

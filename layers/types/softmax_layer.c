@@ -419,13 +419,6 @@ static ct_status find_part(ct_layer *l, const ct_shape *bottom)
 
 /* ---- with a distribution over the classes for each label: the mean of -sum_c t_c log p_c */
 
-/* Without axes of 1, t has the shape of the scores. One label for each would be less. */
-static bool is_soft(const ct_shape *x, const ct_shape *label, int64_t classes)
-{
-    return (classes > 1) && (label->ndim > 1) && (label->dim[0] == x->dim[0]) &&
-           (ct_shape_count(label, 1, -1) == ct_shape_count(x, 1, -1)); /* of no samples, too */
-}
-
 static ct_status soft_loss_reshape(const ct_layer *l, ct_instance *in, const ct_view *v)
 {
     const softmax_loss_state *s = l->state;
@@ -435,10 +428,7 @@ static ct_status soft_loss_reshape(const ct_layer *l, ct_instance *in, const ct_
     if (s->part.count > 0)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "labels that are distributions are not divided by classes");
-    if (l->dev->kind != CT_DEVICE_CPU)
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "labels that are distributions are not implemented on device %s",
-                             l->dev->name);
+    CT_TRY(ct_layer_check_distributions(l));
     if (s->rule.has_ignore)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "loss_param.ignore_label, but labels are distributions");
@@ -557,7 +547,8 @@ static ct_status softmax_loss_setup(ct_layer *l, const ct_shape *bottom)
         ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
     CT_TRY(ct_layer_axis(l, &bottom[0], softmax_loss_axis(l), "axis", &axis));
     v = ct_view_make(&bottom[0], axis, 1);
-    if (is_soft(&bottom[0], &bottom[1], v.mid)) l->backward_reads |= CT_READS_BOTTOM;
+    if (ct_labels_are_distributions(&bottom[0], &bottom[1], &v))
+        l->backward_reads |= CT_READS_BOTTOM;
     return find_part(l, &bottom[0]);
 }
 
@@ -576,7 +567,8 @@ static ct_status softmax_loss_reshape(const ct_layer *l, ct_instance *in)
 
     CT_TRY(ct_layer_axis(l, x, softmax_loss_axis(l), "axis", &axis));
     v = ct_view_make(x, axis, 1);
-    if (is_soft(x, &in->bottom[1]->data.shape, v.mid)) return soft_loss_reshape(l, in, &v);
+    if (ct_labels_are_distributions(x, &in->bottom[1]->data.shape, &v))
+        return soft_loss_reshape(l, in, &v);
     CT_TRY(ct_softmax_loss_reshape(l, in, softmax_loss_axis(l)));
     if (part->count == 0) return CT_OK;
     plan->part = part;

@@ -174,7 +174,7 @@ def packed_tokens_s(b, net, tokens):
 def saturation(b):
     ratios, shares, each, alone = [], [], [], []
     with Server(b, b.o.net, "--max_queue=1000") as s:
-        size = 918
+        size = 918 # until the server's own batches are known
         for _ in range(1 if b.o.short else 11):
             first, _ = packed_tokens_s(b, b.o.net, size)
             b.load(s, clients=64, seconds=2, least=2, most=100)
