@@ -19,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 
+from paired import interval, verdict
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 KINDS = {"standard": ("standard", 1), "parallel": ("parallel", 1), "ladder": ("ladder", 1), "kraken 2": ("kraken", 2),
          "kraken 4": ("kraken", 4)}
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 AIM = 0.03
 SHAPE = ("width", "blocks", "heads", "seq_len", "batch")
 
@@ -91,22 +92,6 @@ class Runs:
         return r["loss"]
 
 
-def interval(values):
-    """Mean, and half the 95 % interval."""
-    n = len(values)
-    mean = sum(values) / n
-    if n < 2:
-        return mean, math.inf
-    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
-    return mean, STUDENT[n - 1] * spread / math.sqrt(n)
-
-
-def verdict(low, high):
-    if high <= 1 + AIM:
-        return "within"
-    return "worse" if low > 1 + AIM else "not shown"
-
-
 def sweep(runs, kind, rates):
     """The rate that ends best. Where it is the largest, or the smallest, of those given, others follow beyond, each by a factor of two."""
     tried = sorted(rates)
@@ -143,7 +128,7 @@ def main():
         mean, half = interval([a - b for a, b in zip(loss[kind], loss["standard"])])
         low, high = math.exp(mean - half), math.exp(mean + half)
         cells = [kind, f"{best[kind]:g}", ", ".join(f"{math.exp(v):.3f}" for v in loss[kind])]
-        cells += ["1", ""] if kind == "standard" else [f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f})", verdict(low, high)]
+        cells += ["1", ""] if kind == "standard" else [f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f})", verdict(low, high, 1 + AIM)]
         print("| " + " | ".join(cells) + " |")
 
 

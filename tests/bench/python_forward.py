@@ -1,6 +1,6 @@
 """Forwards of a net through the Python package beside those of `cortado time --phase=TEST`: pairs, one after the other.
 Usage: python_forward.py CORTADO [MODEL [BATCH [PAIRS [FORWARDS]]]], with cortado to be imported; nothing else runs meanwhile.
-A row a pair: medians in ms, and Python's over the verb's; then the median of these, the least and the largest. A forward of Python
+A row a pair: medians in ms, and Python's over the verb's; then the median of these with its 95 % interval, the least and largest. A forward of Python
 has in it that the picture is written, and the outputs are taken; the verb's is a step of its own loop. OMP_NUM_THREADS counts for
 both. The verb may run other kernels of OpenBLAS, which it then says: give OPENBLAS_CORETYPE to both."""
 import json
@@ -16,8 +16,10 @@ import numpy
 
 import cortado
 
+from paired import median_interval
+
 program = sys.argv[1]
-model, batch, pairs, forwards = (sys.argv[2:] + ["models/resnet50/deploy.prototxt", "8", "8", "20"][len(sys.argv) - 2:])[:4]
+model, batch, pairs, forwards = (sys.argv[2:] + ["models/resnet50/deploy.prototxt", "8", "40", "5"][len(sys.argv) - 2:])[:4]
 WARM = 3
 
 
@@ -60,4 +62,5 @@ for pair in range(int(pairs)):
         p, v = package(text), verb()
     ratios.append(p / v)
     print(f"{pair + 1:4d} verb {v:9.3f}  python {p:9.3f}  ratio {p / v:.4f}", flush=True)
-print(f"python / verb: median {statistics.median(ratios):.4f}, {min(ratios):.4f} to {max(ratios):.4f}")
+median, low, high = median_interval(ratios)
+print(f"python / verb: median {median:.4f}, 95 % interval {low:.4f} to {high:.4f}; pairs {min(ratios):.4f} to {max(ratios):.4f}")
