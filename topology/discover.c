@@ -543,7 +543,8 @@ static ct_status fill_by_name(job_tree *tree, const ct_machine *m, int *node)
                            "machine \"%s\": ranks %d and %d share memory, but run on %s and %s, "
                            "which are two places",
                            m->name, first, r, name[first].node, name[r].node);
-        job_tree_level(tree, m->node_level)[r] = tree->hosts->node[r];
+        job_tree_level(tree, m->node_level)[r] =
+            (m->level[m->node_level + 1].torus.n_dim > 0) ? node[r] : tree->hosts->node[r];
         for (int l = m->node_level + 1; l < m->n_level - 1; ++l)
             job_tree_level(tree, l)[r] = ct_names_above(m->names, node[r], l);
     }
@@ -645,6 +646,12 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
         m->level[l] = *like;
         memcpy(m->level[l].name, mine.name, sizeof(mine.name));
         m->level[l].size = mine.size;
+        if (mine.torus.n_dim > 0) m->level[l].torus = mine.torus;
+        if ((m->level[l].torus.n_dim > 0) && (ct_torus_nodes(&m->level[l].torus) != mine.size))
+            return CT_FAIL(
+                CT_ERR_CONFIG,
+                "topology \"%s\": a %s of machine \"%s\" is a torus of %lld nodes, not %lld", spec,
+                like->name, from->name, (long long)like->size, (long long)mine.size);
         if (m->level[l].uplink > 0) m->level[l].uplink *= members;
         if (l == m->node_level + 1) m->level[l].uplink = from->level[from->node_level + 1].uplink;
         if (like->pairwise && (like->size > 1) && (mine.size > 1))

@@ -91,6 +91,8 @@ void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
         if (over > 1.005) ct_text_add(out, "  %.3g:1", over);
         if (level->pairwise && (level->size > 1))
             ct_text_add(out, "  a pair %.4g GB/s", level->uplink / (double)(level->size - 1) / 1e9);
+        for (int d = 0; d < level->torus.n_dim; ++d)
+            ct_text_add(out, "%s%d", (d == 0) ? "  torus " : "x", level->torus.dim[d]);
         if (level->bus > 0) ct_text_add(out, "  all share %.4g GB/s", level->bus / 1e9);
         if (level->residual > 0) ct_text_add(out, "  fit +-%.1f %%", 100 * level->residual);
         ct_text_add(out, "\n");

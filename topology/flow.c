@@ -13,7 +13,9 @@ struct ct_flow {
     const ct_topo *t;
     double *up[CT_MAX_LEVEL], *down[CT_MAX_LEVEL]; /* [members of the level] bytes */
     double *bus[CT_MAX_LEVEL];                     /* [n_vertex[l]]; NULL: no bus  */
-    int *n_member[CT_MAX_LEVEL];                   /* [n_vertex[l]] if pairwise    */
+    double *torus;         /* [vertices of its level x nodes x 2 dimensions]; NULL: no torus */
+    int64_t n_torus, *way; /* [diameter] */
+    int *n_member[CT_MAX_LEVEL]; /* [n_vertex[l]] if pairwise    */
     pair_load *pair[CT_MAX_LEVEL];
     int64_t n_pair[CT_MAX_LEVEL], pair_room[CT_MAX_LEVEL]; /* room: a power of two, or 0 */
     double met[CT_MAX_LEVEL];
@@ -42,6 +44,8 @@ void ct_flow_destroy(ct_flow *f)
         free(f->n_member[l]);
         free(f->pair[l]);
     }
+    free(f->torus);
+    free(f->way);
     free(f);
 }
 
@@ -61,6 +65,21 @@ static ct_status count_members(ct_flow *f, int l)
     return CT_OK;
 }
 
+static ct_status acquire_torus(ct_flow *f)
+{
+    const ct_topo *t = f->t;
+    int l = t->machine.node_level + 1;
+    const ct_torus *on = &t->machine.level[l].torus;
+
+    if (t->torus_place == NULL) return CT_OK;
+    f->n_torus = t->n_vertex[l] * ct_torus_nodes(on) * 2 * on->n_dim;
+    f->torus = calloc((size_t)f->n_torus, sizeof(*f->torus));
+    f->way = calloc((size_t)ct_torus_diameter(on) + 1, sizeof(*f->way));
+    if ((f->torus == NULL) || (f->way == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for loads of links");
+    return CT_OK;
+}
+
 static ct_status acquire(ct_flow *f)
 {
     const ct_topo *t = f->t;
@@ -76,7 +95,7 @@ static ct_status acquire(ct_flow *f)
         }
         if (t->machine.level[l].pairwise) CT_TRY(count_members(f, l));
     }
-    return CT_OK;
+    return acquire_torus(f);
 }
 
 ct_status ct_flow_create(const ct_topo *t, ct_flow **flow_p)
@@ -109,6 +128,7 @@ void ct_flow_clear(ct_flow *f)
         f->n_pair[l] = 0;
         f->met[l] = 0;
     }
+    if (f->torus != NULL) memset(f->torus, 0, sizeof(*f->torus) * (size_t)f->n_torus);
     f->alpha_s = f->beta_s = 0;
     f->slowest = -1;
 }
@@ -166,6 +186,34 @@ static double uplink_of(const ct_topo *t, int l, int member)
     return (t->node_class == NULL) ? t->machine.level[l].uplink : ct_topo_uplink(t, l, member);
 }
 
+/* Half of the message each way round, which is the same way where one is shorter. Returns how many
+ * links it passes. */
+static int add_to_torus(ct_flow *f, int from, int to, double bytes)
+{
+    const ct_topo *t = f->t;
+    int l = t->machine.node_level + 1, n = 0;
+    const ct_torus *on = &t->machine.level[l].torus;
+    double *load = f->torus + t->vertex[l][from] * ct_torus_nodes(on) * 2 * on->n_dim;
+    int64_t a = t->torus_place[t->node[from]], b = t->torus_place[t->node[to]];
+
+    for (int other = 0; other < 2; ++other) {
+        n = ct_torus_way(on, a, b, other, f->way);
+        for (int i = 0; i < n; ++i) {
+            load[f->way[i]] += bytes / 2;
+            note(f, load[f->way[i]], t->machine.level[l].bandwidth);
+        }
+    }
+    return n;
+}
+
+/* What the message meets first: the latency of its level, and of its way there. */
+static void take_latency(ct_flow *f, int level, double latency_s)
+{
+    if ((f->slowest >= 0) && (latency_s <= f->alpha_s)) return;
+    f->alpha_s = latency_s;
+    f->slowest = level;
+}
+
 ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes)
 {
     const ct_topo *t = f->t;
@@ -175,11 +223,14 @@ ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes)
     if (top < 0) return CT_OK;
     at = &t->machine.level[top];
     f->met[top] += bytes;
-    if ((f->slowest < 0) || (at->latency_s > f->alpha_s)) {
-        f->alpha_s = at->latency_s;
-        f->slowest = top;
+    if (at->torus.n_dim > 0) {
+        int n = add_to_torus(f, from, to, bytes);
+
+        take_latency(f, top, at->latency_s + (n - 1) * at->hop_s);
+    } else {
+        take_latency(f, top, at->latency_s);
+        note(f, bytes, ct_topo_bandwidth(t, top, t->vertex[top][from]));
     }
-    note(f, bytes, ct_topo_bandwidth(t, top, t->vertex[top][from]));
     for (int l = 0; l <= top; ++l) {
         int a = member_of(t, l, from), b = member_of(t, l, to);
 

@@ -50,6 +50,7 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member)
             if ((n == 0) || (m->level[l - 1].uplink <= 0)) continue;
             own = (double)n * m->level[l - 1].uplink;
         }
+        if (at->torus.n_dim > 0) own *= ct_torus_ports(&at->torus);
         at->uplink = (at->uplink < 0) ? own / -at->uplink : own;
     }
 }
@@ -191,12 +192,49 @@ static bool name_numbers(spec_number *number, int k, int *node_p)
     return true;
 }
 
+/* "torus:4x2": nodes of one rank. */
+static ct_status torus_from_spec(const char *spec, const char *sides, ct_machine **machine_p)
+{
+    spec_number number[CT_MAX_LEVEL];
+    int k = split_spec(sides, number);
+    int64_t n = 1;
+    ct_machine *m = NULL;
+
+    for (int d = 0; d < k; ++d) {
+        if (number[d].what[0] != '\0') k = 0;
+        n = (n > INT_MAX / number[d].n) ? 0 : n * number[d].n;
+    }
+    if ((k < 1) || (k > CT_MAX_TORUS) || (n == 0))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "topology \"%s\": expected 1 to %d sides such as torus:4x4, of at most %d nodes", spec,
+            CT_MAX_TORUS, INT_MAX);
+    m = calloc(1, sizeof(*m));
+    if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
+    m->n_level = 2;
+    m->sum_bandwidth = 10e9;
+    snprintf(m->name, sizeof(m->name), "%.63s", spec);
+    snprintf(m->source, sizeof(m->source), "made up; the figures are guesses");
+    ct_level_guess("node", 0, &m->level[0]);
+    ct_level_guess("machine", 1, &m->level[1]);
+    m->level[0].size = 1;
+    m->level[1].size = n;
+    m->level[1].torus.n_dim = k;
+    for (int d = 0; d < k; ++d) m->level[1].torus.dim[d] = (int)number[d].n;
+    ct_machine_fill_uplinks(m, NULL);
+    *machine_p = m;
+    return CT_OK;
+}
+
 ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p)
 {
+    static const char torus[] = "torus:";
     spec_number number[CT_MAX_LEVEL];
     int k = split_spec(spec, number), node = 0;
     ct_machine *m = NULL;
 
+    if (strncmp(spec, torus, sizeof(torus) - 1) == 0)
+        return torus_from_spec(spec, spec + sizeof(torus) - 1, machine_p);
     if ((k < 2) || !name_numbers(number, k, &node))
         return CT_FAIL(CT_ERR_CONFIG,
                        "topology \"%s\": expected NODESxRANKS such as 2x4, or more levels such as "

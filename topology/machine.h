@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "framework/base/text.h"
+#include "topology/torus.h"
 
 enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28, CT_MAX_IN_NETWORK = 256, CT_MAX_NODE_CLASS = 16 };
 
@@ -38,8 +39,11 @@ typedef struct ct_level {
                          figure, at the latest when ranks are placed                               */
     bool pairwise;    /* members are joined pairwise (groups of a dragonfly): a pair of members has
                          uplink / (members - 1)                                                    */
-    double bus;       /* bytes/s that all messages meeting in one vertex share (a node's memory);
-                         0: no limit                                                               */
+    ct_torus torus; /* of the level after the node: its nodes stand on one. `bandwidth` is that of a
+                       link, and `uplink` what a node sends into all of its links             */
+    double hop_s;   /* with a torus: what each link beyond the first adds to the latency       */
+    double bus;     /* bytes/s that all messages meeting in one vertex share (a node's memory);
+                       0: no limit                                                               */
     double residual; /* of a fit: relative RMS error; 0: not fitted                               */
     double burst;    /* bytes that a link which was idle lets through at once, faster than its
                         bandwidth (token buckets of shaped networks); only times below count it   */
@@ -150,7 +154,8 @@ typedef struct ct_machine {
 } ct_machine;
 
 /** spec: numbers joined by x, outermost first, the last counts the ranks of the innermost vertex:
- *  "2x4" is 2 nodes of 4 ranks, "4sn x 256n x 1" 4 supernodes of 256 nodes of 1 rank. A number may
+ *  "2x4" is 2 nodes of 4 ranks, "4sn x 256n x 1" 4 supernodes of 256 nodes of 1 rank, "torus:4x4" a
+ *  torus of 16 nodes of 1 rank. A number may
  *  say what it counts: numa, s (socket), n (node), bl (blade), ch (chassis), rk (rack), sw
  * (switch), sn (supernode), g (group), r (rank). Without, they are switches, nodes, ranks. The
  * figures of the links are guesses that only rank algorithms. Caller destroys. CT_ERR_CONFIG. */

@@ -14,6 +14,8 @@
 
 static const double MOST = 1e9; /* of any figure in its unit, and 1 / it the least */
 
+enum { CT_MOST_TORUS_SIDE = 1 << 20 };
+
 typedef struct reader {
     const ct_source_map *map;
     ct_machine *m;
@@ -113,6 +115,40 @@ static ct_status read_times(const reader *r, const Ct__MachineLevelParameter *p,
     return CT_OK;
 }
 
+static ct_status read_torus(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if (p->n_torus > CT_MAX_TORUS)
+        return fail_at(r, p, "level \"%s\": a torus of %zu dimensions; 1 to %d are known", p->name,
+                       p->n_torus, CT_MAX_TORUS);
+    for (size_t d = 0; d < p->n_torus; ++d) {
+        if ((p->torus[d] < 1) || (p->torus[d] > CT_MOST_TORUS_SIDE))
+            return fail_at(r, p, "level \"%s\": torus is %d along a dimension; it must be 1 to %d",
+                           p->name, p->torus[d], CT_MOST_TORUS_SIDE);
+        l->torus.dim[l->torus.n_dim++] = p->torus[d];
+    }
+    CT_TRY(check_figure(r, p, "hop_us", true, p->hop_us, true));
+    l->hop_s = p->hop_us / 1e6;
+    if (p->hop_us > p->latency_us)
+        return fail_at(r, p, "level \"%s\": hop_us is %g, more than latency_us, %g", p->name,
+                       p->hop_us, p->latency_us);
+    if (l->torus.n_dim == 0)
+        return p->has_hop_us
+                   ? fail_at(r, p, "level \"%s\": hop_us says nothing without torus", p->name)
+                   : CT_OK;
+    if (p->pairwise)
+        return fail_at(r, p, "level \"%s\": either pairwise or a torus; give one", p->name);
+    if (p->n_time > 0)
+        return fail_at(r, p, "level \"%s\": times are those of a fit; there is none of a torus",
+                       p->name);
+    if (ct_torus_nodes(&l->torus) > INT_MAX)
+        return fail_at(r, p, "level \"%s\": a torus of more than %d nodes", p->name, INT_MAX);
+    if (l->size == 0) l->size = ct_torus_nodes(&l->torus);
+    if (l->size != ct_torus_nodes(&l->torus))
+        return fail_at(r, p, "level \"%s\": size is %lld, but its torus has %lld nodes", p->name,
+                       (long long)l->size, (long long)ct_torus_nodes(&l->torus));
+    return CT_OK;
+}
+
 static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
 {
     if ((p->name == NULL) || (p->name[0] == '\0'))
@@ -138,7 +174,7 @@ static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p,
     l->burst = p->burst_mb * 1e6;
     l->residual = p->residual;
     l->pairwise = (p->pairwise != 0);
-    return CT_OK;
+    return read_torus(r, p, l);
 }
 
 static ct_status fail_no_node(const reader *r, const Ct__MachineParameter *p)
@@ -173,6 +209,10 @@ static ct_status read_levels(reader *r, const Ct__MachineParameter *p)
         }
         if (m->level[l].pairwise && ((m->node_level < 0) || (m->node_level == l)))
             return fail_at(r, p->level[l], "level \"%s\": only levels above the node are pairwise",
+                           m->level[l].name);
+        if ((m->level[l].torus.n_dim > 0) && ((m->node_level < 0) || (m->node_level != l - 1)))
+            return fail_at(r, p->level[l],
+                           "level \"%s\": only the level right after the node is a torus",
                            m->level[l].name);
     }
     if (m->node_level < 0) return fail_no_node(r, p);
@@ -296,6 +336,10 @@ static ct_status read_names(reader *r, const Ct__MachineParameter *p)
     r->n_child[top] = (int)p->n_switch_;
     for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], top - 1, -1));
     CT_TRY(add_nodes(r, p, p->nodes, p->n_nodes, -1));
+    if ((p->n_switch_ > 0) && (r->m->level[r->m->node_level + 1].torus.n_dim > 0))
+        return fail_at(r, p->switch_[0],
+                       "nodes of a torus stand below no switch: list them by `nodes`, "
+                       "in the order of their places, the last dimension fastest");
     CT_TRY(ct_names_close(r->m->names, &twice));
     if (twice >= 0) return fail_twice(r, p, twice);
     return check_sizes(r, p);
@@ -706,6 +750,10 @@ static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p, times *t
     p->has_oversubscription = (l->uplink < 0);
     p->oversubscription = p->has_oversubscription ? tidy(-l->uplink) : 0;
     p->has_pairwise = p->pairwise = l->pairwise;
+    p->n_torus = (size_t)l->torus.n_dim;
+    p->torus = (int32_t *)(uintptr_t)l->torus.dim; /* only read */
+    p->has_hop_us = (l->hop_s > 0);
+    p->hop_us = tidy(l->hop_s * 1e6);
     p->has_bus_gbs = (l->bus > 0);
     p->bus_gbs = tidy(l->bus / 1e9);
     p->has_burst_mb = (l->burst > 0);

@@ -21,6 +21,7 @@ void ct_topo_destroy(ct_topo *topo)
         free(topo->n_inside[l]);
     }
     free(topo->order);
+    free(topo->torus_place);
     free(topo->node_class);
     free(topo->node);
     free(topo->local_rank);
@@ -138,6 +139,28 @@ static void fill_node_view(ct_topo *t)
     }
 }
 
+/* Nodes have the numbers that their keys say, within the torus. */
+static ct_status place_on_torus(ct_topo *t, const int64_t *node_key)
+{
+    const ct_level *on = &t->machine.level[t->machine.node_level + 1];
+
+    if (on->torus.n_dim == 0) return CT_OK;
+    t->torus_place = calloc((size_t)t->n_node, sizeof(*t->torus_place));
+    if (t->torus_place == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d nodes", t->n_node);
+    for (int r = 0; r < t->n_rank; ++r) t->torus_place[t->node[r]] = (int)(node_key[r] % on->size);
+    return CT_OK;
+}
+
+const ct_torus *ct_topo_torus(const ct_topo *topo)
+{
+    const ct_level *on = &topo->machine.level[topo->machine.node_level + 1];
+
+    if ((topo->torus_place == NULL) || (topo->n_rank != topo->n_node)) return NULL;
+    if ((topo->n_vertex[topo->machine.node_level + 1] != 1) || (topo->n_node != on->size))
+        return NULL;
+    return &on->torus;
+}
+
 static ct_status allocate(ct_topo *t)
 {
     size_t n = (size_t)t->n_rank;
@@ -183,6 +206,8 @@ ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_ran
     CT_TRY_GOTO(status, err_destroy, sort_ranks(t));
     CT_TRY_GOTO(status, err_destroy, fill_uplinks(t));
     fill_node_view(t);
+    CT_TRY_GOTO(status, err_destroy,
+                place_on_torus(t, key + (ptrdiff_t)machine->node_level * n_rank));
     free(scratch);
     *topo_p = t;
     return CT_OK;
@@ -241,6 +266,13 @@ static ct_status check_subset(const ct_topo *t, const int *rank, int n)
     return CT_OK;
 }
 
+/* Nodes of a torus stay where they stand. */
+static int64_t key_of(const ct_topo *t, int l, int rank)
+{
+    if ((t->torus_place == NULL) || (l != t->machine.node_level)) return t->vertex[l][rank];
+    return t->vertex[l + 1][rank] * t->machine.level[l + 1].size + t->torus_place[t->node[rank]];
+}
+
 ct_status ct_topo_subset(const ct_topo *t, const int *rank, int n, ct_topo **topo_p)
 {
     size_t n_level = (size_t)t->machine.n_level;
@@ -253,7 +285,7 @@ ct_status ct_topo_subset(const ct_topo *t, const int *rank, int n, ct_topo **top
     key = calloc(n_level * (size_t)n + 1, sizeof(*key));
     if (key == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", n);
     for (size_t l = 0; l < n_level; ++l) {
-        for (int i = 0; i < n; ++i) key[l * (size_t)n + (size_t)i] = t->vertex[l][rank[i]];
+        for (int i = 0; i < n; ++i) key[l * (size_t)n + (size_t)i] = key_of(t, (int)l, rank[i]);
     }
     snprintf(source, sizeof(source), "%d of %d ranks: %.80s", n, t->n_rank, t->source);
     status = ct_topo_build(&t->machine, key, n, source, &part);

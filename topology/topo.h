@@ -28,6 +28,8 @@ typedef struct ct_topo {
     int *n_inside[CT_MAX_LEVEL];      /* [l][n_vertex[l]] ranks inside      */
     char **vertex_name[CT_MAX_LEVEL]; /* [l][n_vertex[l]] name of a switch or node; NULL where the
                                          level has none */
+    int *torus_place; /* [n_node] where the level after the node is a torus: number of the node on
+                         it (topology/torus.h); else NULL                                       */
     int *order; /* [n_rank] the ranks depth first through the tree: neighbours are near. Children in
                    the order of their lowest rank, ranks of a vertex of level 0 by number */
 } ct_topo;
@@ -79,6 +81,9 @@ ct_status ct_topo_fullest(const ct_topo *topo, int64_t *n_member);
 int ct_topo_min_node_size(const ct_topo *topo);
 int ct_topo_max_node_size(const ct_topo *topo);
 
+/** The torus that the job has to itself, with one rank on each of its nodes; else NULL. */
+const ct_torus *ct_topo_torus(const ct_topo *topo);
+
 /* ---- figures where nodes are of several classes; else those of the levels */
 
 /** The class of a node of the job; NULL: all nodes are alike. */
@@ -124,7 +129,8 @@ void ct_draw_noun(const char *name, int n, ct_text *out);
  * sender's rank up to the vertex where both ranks meet, through the uplink of one member of each
  * level on the way, and down again on the other side; each uplink counts its two directions apart.
  * It also fills its own pair's bandwidth, the link between two members that are joined pairwise
- * (where the ranks meet on such a level), and the bus of the vertex where they meet. Where nodes
+ * (where the ranks meet on such a level), and the bus of the vertex where they meet. Where they
+ * meet on a torus, it fills the links on its way (torus.h). Where nodes
  * are of several classes, the links of a node are those of its class, so the slower end counts.
  * O(levels) a message. No MPI in here.
  */
@@ -138,8 +144,8 @@ void ct_flow_destroy(ct_flow *f); /* NULL allowed */
 void ct_flow_clear(ct_flow *f);
 /** A message; from == to is none. CT_ERR_NOMEM (only where members are joined pairwise). */
 ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes);
-/** Since clear: alpha, the largest latency of a level met; beta, the seconds that the busiest link
- *  works. A step takes alpha + beta. */
+/** Since clear: alpha, the largest latency of a level met, on a torus with its way; beta, the
+ * seconds that the busiest link works. A step takes alpha + beta. */
 void ct_flow_time(const ct_flow *f, double *alpha_s_p, double *beta_s_p);
 /** Since clear: the level with that latency; -1: no messages. */
 int ct_flow_slowest(const ct_flow *f);

@@ -47,10 +47,10 @@ static const char *behind(const char *text, const char *prefix)
     return (strncmp(text, prefix, n) == 0) ? text + n : NULL;
 }
 
-/* A spec starts with a number, but so may the name of a file. */
+/* Other specs start with a number, but so may the name of a file. */
 static bool is_spec(const char *text)
 {
-    if (behind(text, "map:") != NULL) return true;
+    if ((behind(text, "map:") != NULL) || (behind(text, "torus:") != NULL)) return true;
     return isdigit((unsigned char)text[0]) &&
            ((strchr(text, '@') != NULL) || !ct_machine_is_path(text));
 }

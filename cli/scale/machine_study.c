@@ -636,7 +636,8 @@ static ct_status add_bench(simulation *w, int64_t nodes)
         json_t *d = json_object();
         ct_scale_job *job = NULL;
 
-        if (!(*ops)->automatic || (*ops)->by_mpi) continue; /* MPI's own is SMPI's there */
+        if (!(*ops)->automatic || ((*ops)->fits != NULL)) continue;
+        if ((*ops)->by_mpi) continue; /* MPI's own is SMPI's there */
         if ((nodes * m->per_node > 256) && (*ops)->many_rounds) continue;
         if (sizes == NULL) sizes = "4096,65536,1048576,16777216,104857600";
         json_object_set_new(d, "kind", json_string("bench-simulated"));

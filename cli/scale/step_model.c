@@ -44,7 +44,7 @@ static ct_status create_halves(const ct_topo *t, costs *c)
 
         if ((c->cost[i] != NULL) && (scatter != NULL))
             CT_TRY(ct_cost_create(scatter->cost, t, NULL, true, &c->scatter[i]));
-        if ((gather != NULL) && gather->automatic && !gather->by_mpi)
+        if ((gather != NULL) && ct_coll_is_automatic(gather, t) && !gather->by_mpi)
             CT_TRY(ct_cost_create(gather->cost, t, NULL, true, &c->gather[i]));
     }
     return CT_OK;
@@ -58,7 +58,7 @@ static ct_status create_costs(const ct_topo *t, const ct_grad_pipe_config *confi
     *c = (costs){ .topo = t, .deterministic = config->deterministic, .named = !all };
     for (int i = 0; i < N_ALGORITHM; i++) {
         const ct_coll_ops *ops = ct_coll_table[i];
-        bool wanted = all ? ops->automatic : (strcmp(name, ops->name) == 0);
+        bool wanted = all ? ct_coll_is_automatic(ops, t) : (strcmp(name, ops->name) == 0);
 
         known |= wanted;
         if (all && ops->by_mpi && (t->machine.in_network.bandwidth == 0))

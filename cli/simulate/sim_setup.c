@@ -63,6 +63,14 @@ static ct_status count_ranks(const ct_options *o, int n_rank, int64_t *per_node_
     return CT_OK;
 }
 
+static bool is_spec(const char *machine)
+{
+    static const char torus[] = "torus:";
+
+    if (strncmp(machine, torus, sizeof(torus) - 1) == 0) return true;
+    return isdigit((unsigned char)machine[0]) && (access(machine, F_OK) != 0);
+}
+
 ct_status ct_sim_place(const ct_options *o, int n_rank, ct_topo **topo_p)
 {
     const char *order = ct_options_text(o, "order"), *name = ct_options_text(o, "machine");
@@ -72,7 +80,7 @@ ct_status ct_sim_place(const ct_options *o, int n_rank, ct_topo **topo_p)
 
     if (name == NULL) return CT_FAIL(CT_ERR_CONFIG, "--machine=NAME is missing");
     CT_TRY(count_ranks(o, n_rank, &per_node, &n));
-    if (isdigit((unsigned char)name[0]) && (access(name, F_OK) != 0))
+    if (is_spec(name))
         CT_TRY(ct_machine_from_spec(name, &machine));
     else
         CT_TRY(ct_machine_read(name, &machine));
@@ -88,6 +96,8 @@ ct_status ct_sim_place(const ct_options *o, int n_rank, ct_topo **topo_p)
  * vertex is a zone with full routing between its members. Vertices of one member are left out. */
 
 static const double free_speed = 1e15; /* of hosts that add for nothing */
+
+enum { CT_SIM_MOST_TORUS = 512, CT_SIM_MOST_HOPS = 64 };
 
 /* What a member's own link into its vertex and the pair's own link must be. */
 typedef struct figures {
@@ -139,9 +149,9 @@ static ct_status find_figures(const ct_topo *t, figures *f)
                            "machine %s, level %s: latency %g s, bandwidth %g, uplink %g bytes/s "
                            "cannot be simulated",
                            m->name, at->name, at->latency_s, at->bandwidth, at->uplink);
-        if (at->latency_s < least) least = at->latency_s;
+        if (at->latency_s - at->hop_s < least) least = at->latency_s - at->hop_s;
         f->base[l] = least;
-        f->extra[l] = at->latency_s - least;
+        f->extra[l] = at->latency_s - at->hop_s - least; /* each link of a torus has hop_s */
     }
     for (int l = 0; l < m->n_level; ++l) {
         const ct_level *at = &m->level[l];
@@ -149,7 +159,9 @@ static ct_status find_figures(const ct_topo *t, figures *f)
         if (at->uplink < inject) inject = at->uplink;
         f->capped[l] = (at->bandwidth < 0.999999 * inject);
         if ((t->node_class != NULL) && (l > m->node_level)) f->capped[l] = caps_a_node(t, l);
-        f->paired[l] = f->capped[l] || (f->extra[l] > 0) || at->pairwise || (at->bus > 0);
+        if (at->torus.n_dim > 0) f->capped[l] = false; /* its links carry no more */
+        f->paired[l] = f->capped[l] || (f->extra[l] > 0) || at->pairwise || (at->bus > 0) ||
+                       (at->torus.n_dim > 0);
     }
     return CT_OK;
 }
@@ -328,6 +340,49 @@ static void declare_pair(writer *w, int l, int v, int j, int k, const member *a,
                     l, v, j, k, ct_topo_bandwidth(w->t, l, v), latency);
 }
 
+/* ---- the links of a torus: t0.5.1 from node 5 up along dimension 1 of vertex 0 */
+
+static int64_t place_of(const writer *w, const member *m)
+{
+    int level = m->level, id = m->id;
+
+    for (; level >= 0; --level) id = w->member[level][w->first[level][id]];
+    return w->t->torus_place[w->t->node[id]];
+}
+
+/* Of all nodes, since messages pass those without ranks, too. */
+static void declare_torus(writer *w, int l, int v)
+{
+    const ct_level *at = &w->t->machine.level[l];
+
+    for (int64_t i = 0; i < ct_torus_nodes(&at->torus); ++i) {
+        for (int d = 0; d < at->torus.n_dim; ++d)
+            ct_text_add(w->xml,
+                        "<link id=\"t%d.%lld.%d\" bandwidth=\"%.9gBps\" latency=\"%.9gs\" "
+                        "sharing_policy=\"SPLITDUPLEX\"/>\n",
+                        v, (long long)i, d, at->bandwidth, at->hop_s);
+    }
+}
+
+/* A message goes one way round, where half of it each would be equally long. */
+static void add_torus(writer *w, int l, int v, const member *a, const member *b)
+{
+    const ct_torus *t = &w->t->machine.level[l].torus;
+    int64_t way[CT_SIM_MOST_HOPS];
+    int n = ct_torus_way(t, place_of(w, a), place_of(w, b), 0, way), at[CT_MAX_TORUS];
+
+    for (int i = 0; i < n; ++i) {
+        int64_t node = way[i] / (2 * t->n_dim);
+        int d = (int)(way[i] % (2 * t->n_dim)) / 2;
+        bool down = (way[i] % 2 != 0);
+
+        ct_torus_place(t, node, at);
+        if (down) at[d] = (at[d] + t->dim[d] - 1) % t->dim[d]; /* it is that one's link */
+        ct_text_add(w->xml, "<link_ctn id=\"t%d.%lld.%d\" direction=\"%s\"/>", v,
+                    (long long)ct_torus_node(t, at), d, down ? "DOWN" : "UP");
+    }
+}
+
 static void add_pair(writer *w, int l, int v, int j, int k)
 {
     const ct_level *at = &w->t->machine.level[l];
@@ -351,9 +406,11 @@ static void add_route(writer *w, int l, int v, int j, int k, bool hosts)
         add_gateway(w, "gw_src", &a);
         add_gateway(w, "gw_dst", &b);
     }
+    if (w->t->machine.level[l].torus.n_dim > 0) ct_text_add(w->xml, " symmetrical=\"NO\"");
     ct_text_add(w->xml, ">");
     if (!w->t->machine.level[l].pairwise) add_own_link(w, &a, "UP");
     add_pair(w, l, v, j, k);
+    if (w->t->machine.level[l].torus.n_dim > 0) add_torus(w, l, v, &a, &b);
     if (!w->t->machine.level[l].pairwise) add_own_link(w, &b, "DOWN");
     ct_text_add(w->xml, "</%s>\n", tag);
 }
@@ -406,13 +463,18 @@ static void write_routes(writer *w, int l, int v, bool hosts, bool top)
             declare_pair(w, l, v, j, k, &a, &b);
         }
     }
+    if (w->t->machine.level[l].torus.n_dim > 0) declare_torus(w, l, v);
     if (w->t->machine.level[l].bus > 0)
         ct_text_add(w->xml,
                     "<link id=\"b%d.%d\" bandwidth=\"%.9gBps\" latency=\"0s\" "
                     "sharing_policy=\"SHARED\"/>\n",
                     l, v, ct_topo_bus(w->t, l, v));
     for (int j = 0; j < n; ++j) {
-        for (int k = j + 1; k < n; ++k) add_route(w, l, v, j, k, hosts);
+        for (int k = j + 1; k < n; ++k) {
+            add_route(w, l, v, j, k, hosts);
+            /* the way back is another one: also along the first dimension first */
+            if (w->t->machine.level[l].torus.n_dim > 0) add_route(w, l, v, k, j, hosts);
+        }
         if (!top) add_way_out(w, l, v, j, hosts);
     }
 }
@@ -468,11 +530,27 @@ static void write_world(writer *w)
     ct_text_add(w->xml, "</zone>\n</platform>\n");
 }
 
+/* Each pair of nodes is a route of all links on its way. */
+static ct_status check_torus(const ct_topo *t)
+{
+    const ct_level *on = &t->machine.level[t->machine.node_level + 1];
+
+    if (on->torus.n_dim == 0) return CT_OK;
+    if ((t->n_node > CT_SIM_MOST_TORUS) || (ct_torus_diameter(&on->torus) > CT_SIM_MOST_HOPS))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "machine %s: tori are simulated with up to %d nodes, and ways of up to %d "
+                       "links; %d nodes, and %d links here",
+                       t->machine.name, CT_SIM_MOST_TORUS, CT_SIM_MOST_HOPS, t->n_node,
+                       ct_torus_diameter(&on->torus));
+    return CT_OK;
+}
+
 ct_status ct_sim_platform_write(const ct_topo *t, ct_text *xml, ct_text *hosts)
 {
     writer w = { .t = t, .xml = xml };
     ct_status status = CT_OK;
 
+    CT_TRY_GOTO(status, done, check_torus(t));
     CT_TRY_GOTO(status, done, find_figures(t, &w.f));
     CT_TRY_GOTO(status, done, list_members(&w));
     write_world(&w);

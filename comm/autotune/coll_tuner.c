@@ -109,7 +109,7 @@ static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
 /* An allgather begins when a rank is ready, in any order: not by MPI's own. */
 static bool may_try(const ct_coll_ops *ops, const ct_persistent_coll *w, const ct_coll_ops *now)
 {
-    if ((ops == NULL) || (!ops->automatic && (ops != now))) return false;
+    if ((ops == NULL) || (!ct_coll_is_automatic(ops, w->comm->topo) && (ops != now))) return false;
     if (ops->by_mpi && (w->kind == CT_COLL_ALLGATHER)) return false;
     return ops->supports(w->comm, w->count, w->dtype);
 }

@@ -226,6 +226,11 @@ double ct_coll_seconds(const ct_comm *c, const ct_cost_ops *how, int64_t bytes)
     return ct_cost_s(cost, (double)bytes);
 }
 
+bool ct_coll_is_automatic(const ct_coll_ops *ops, const ct_topo *t)
+{
+    return ops->automatic && ((ops->fits == NULL) || ops->fits(t));
+}
+
 double ct_coll_cost_s(const ct_coll_ops *ops, const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
     bool host = (ops->host_cost != NULL) && ops->on_host(dtype);
@@ -326,7 +331,8 @@ ct_status ct_coll_choose_kind(const ct_comm *c, ct_coll_kind kind, int64_t count
         double cost = 0;
 
         if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
-        if ((ops == NULL) || (any && (!ops->automatic || (own && ops->by_mpi)))) continue;
+        if ((ops == NULL) || (any && (!ct_coll_is_automatic(ops, c->topo) || (own && ops->by_mpi))))
+            continue;
         if (!ops->supports(c, count, dtype)) continue;
         if (any)
             cost = ct_coll_cost_s(ops, c, bytes, dtype) *

@@ -68,9 +68,10 @@ typedef struct ct_coll_ops {
     const char *name;
     ct_coll_kind kind;
     const struct ct_coll_ops *scatter, *gather; /* of an allreduce: its halves; NULL: it has none */
-    bool automatic;     /* "auto" may take it, and the first steps of training try it */
-    bool has_dims;      /* its name may have dimensions behind it: torus:8x4 */
-    bool many_rounds;   /* as many as there are ranks: large simulations leave it out */
+    bool automatic;                 /* "auto" may take it, and the first steps of training try it */
+    bool (*fits)(const ct_topo *t); /* NULL: any; elsewhere it is not automatic */
+    bool has_dims;                  /* its name may have dimensions behind it: torus:8x4 */
+    bool many_rounds;               /* as many as there are ranks: large simulations leave it out */
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
     bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
                            of the additions is MPI's secret */
@@ -93,6 +94,8 @@ typedef struct ct_coll_ops {
 
 extern const ct_coll_ops *const ct_coll_table[]; /* NULL-terminated, in the order of coll_types.h */
 
+/** May "auto" take it on this topology? */
+bool ct_coll_is_automatic(const ct_coll_ops *ops, const ct_topo *t);
 /** What the model says of it here, in seconds; DBL_MAX where that fails. */
 double ct_coll_cost_s(const ct_coll_ops *ops, const ct_comm *c, int64_t bytes, ct_dtype dtype);
 

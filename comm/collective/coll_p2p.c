@@ -187,7 +187,7 @@ static ct_status any_rounds(ct_cost_work *w, const int *dim, bool shares)
 const ct_cost_ops ct_cost_flat = { .rounds = any_rounds };
 
 /* ---- torus: a ring along each dimension in turn, of a grid laid through the topology's order:
- * least traffic, and only 2 sum (d_i - 1) messages deep. */
+ * least traffic, and only 2 sum (d_i - 1) messages deep. On a torus the grid is the machine's. */
 
 /* Three factors of n that are near to each other, the smallest last. */
 static void near_factors(int n, int *dim)
@@ -208,6 +208,16 @@ static void near_factors(int n, int *dim)
     memcpy(dim, best, sizeof(best));
 }
 
+/* The sides of the torus that the job has to itself, if there are at most three. */
+static bool machine_sides(const ct_topo *t, int *dim)
+{
+    const ct_torus *on = ct_topo_torus(t);
+
+    if ((on == NULL) || (on->n_dim > 3)) return false;
+    for (int d = 0; d < on->n_dim; ++d) dim[d] = on->dim[on->n_dim - 1 - d];
+    return true;
+}
+
 static ct_status torus_rounds(ct_cost_work *w, const int *dim, bool shares)
 {
     int n = ct_cost_topo(w)->n_rank, chosen[3] = { 1, 1, 1 };
@@ -215,7 +225,7 @@ static ct_status torus_rounds(ct_cost_work *w, const int *dim, bool shares)
 
     (void)shares;
     if ((dim == NULL) || (dim[0] == 0)) {
-        near_factors(n, chosen);
+        if (!machine_sides(ct_cost_topo(w), chosen)) near_factors(n, chosen);
     } else {
         for (int k = 0; k < 3; ++k) chosen[k] = (dim[k] > 0) ? dim[k] : 1;
         if ((int64_t)chosen[0] * chosen[1] > n || chosen[0] * chosen[1] * (int64_t)chosen[2] != n)

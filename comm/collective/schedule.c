@@ -301,15 +301,18 @@ static int64_t bytes_of_send(const ct_sched_run *run, const cursor *at)
     return (int64_t)run->size * segment_length(run->s->step[at->step].send_n, at->seg);
 }
 
-/* The message before it to that rank, or one of an earlier step, is still on the link. */
+/* The message before it to that rank, or one of an earlier step into its port, is still on the
+ * link. */
 static bool follows(const ct_sched_run *run, const cursor *next)
 {
+    const ct_sched_step *step = &run->s->step[next->step];
+
     for (int i = 0; ct_comm_sends_in_turn() && (i < run->sends.n); ++i) {
         const flight *f = &run->sends.slot[(run->sends.head + i) % run->window];
 
         if ((f->request != MPI_REQUEST_NULL) &&
-            ((f->at.step < next->step) ||
-             (run->s->step[f->at.step].send_to == run->s->step[next->step].send_to)))
+            (((f->at.step < next->step) && (step->port == run->s->step[f->at.step].port)) ||
+             (step->send_to == run->s->step[f->at.step].send_to)))
             return true;
     }
     return false;
@@ -490,14 +493,19 @@ void ct_coll_count_room(ct_coll_size *size, int64_t bytes)
     if (bytes > size->room) size->room = bytes;
 }
 
+static int window_of(const ct_schedule *s)
+{
+    return (s->window > CT_SCHED_USUAL_WINDOW) ? s->window : CT_SCHED_USUAL_WINDOW;
+}
+
 static ct_status count_p2p(ct_coll_req *r, ct_p2p_build_fn build)
 {
     ct_schedule s = { .step = NULL };
     ct_status status = build(r, &s);
 
     if (status == CT_OK)
-        ct_coll_count_room(
-            r->size, ct_sched_run_bytes(r->dtype, ct_schedule_most(&s), CT_SCHED_USUAL_WINDOW));
+        ct_coll_count_room(r->size,
+                           ct_sched_run_bytes(r->dtype, ct_schedule_most(&s), window_of(&s)));
     ct_schedule_destroy(&s);
     return status;
 }
@@ -514,7 +522,7 @@ ct_status ct_coll_p2p_prepare(ct_coll_req *r, ct_p2p_build_fn build)
     CT_TRY_GOTO(status, err_release, build(r, &st->schedule));
     CT_TRY_GOTO(status, err_release,
                 ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule),
-                                         CT_SCHED_USUAL_WINDOW, r->room, &st->run));
+                                         window_of(&st->schedule), r->room, &st->run));
     return CT_OK;
 
 err_release:

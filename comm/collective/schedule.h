@@ -26,6 +26,7 @@ typedef struct ct_sched_step {
     int send_to, recv_from; /* of the communicator; -1: none                              */
     int64_t send_at, send_n, recv_at, recv_n; /* elements                                */
     bool add;       /* what is received is added; else it replaces                       */
+    int port;       /* of the node: where sends go in turn, those of other ports do not wait    */
     int after;      /* last earlier step that receives into what this one sends; -1: none */
     int sent_first; /* replace: steps before this one have sent all they send             */
 } ct_sched_step;
@@ -33,6 +34,7 @@ typedef struct ct_sched_step {
 typedef struct ct_schedule {
     int n_step, capacity;
     ct_sched_step *step;
+    int window; /* messages that may be under way each way; below CT_SCHED_USUAL_WINDOW: so many */
 } ct_schedule;
 
 void ct_schedule_clear(ct_schedule *s);

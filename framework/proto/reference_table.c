@@ -432,6 +432,8 @@ const ct_meaning ct_meaning_table[] = {
       "times then hold for the first messages only." },
     { "MachineLevelParameter.bus_gbs",
       "What all messages that meet in one vertex share, such as a node's memory; 0: no limit." },
+    { "MachineLevelParameter.hop_us",
+      "With `torus`: what each link beyond the first adds to the latency, in microseconds." },
     { "MachineLevelParameter.latency_us",
       "One-way time in microseconds of a tiny message between two ranks that meet in this level." },
     { "MachineLevelParameter.name", "What a vertex of the level is: `node` for the one whose ranks "
@@ -445,6 +447,11 @@ const ct_meaning ct_meaning_table[] = {
       "Members (of the level before; of the first: ranks) of a full vertex; 0: as many as come." },
     { "MachineLevelParameter.time",
       "Measured times of a collective's steps between ranks that meet here, by size, of a fit." },
+    { "MachineLevelParameter.torus", "Of the level after `node`: its nodes stand on a torus of "
+                                     "these dimensions, one field each. A "
+                                     "link carries `bandwidth_gbs`, a node sends `uplink_gbs` into "
+                                     "all of its links (unset: as much "
+                                     "as these carry)." },
     { "MachineLevelParameter.uplink_gbs", "What the link of ONE member up into the vertex carries, "
                                           "per direction. Unset: all that the member can inject." },
     { "MachineParameter.coding",

@@ -73,6 +73,19 @@ for kind in reduce_scatter allgather; do
 done
 runs simulate_no_half 2 'allreduce "tree" cannot gather' $sim --nodes=16 --bench=1M --algorithm=tree --kind=allgather
 runs simulate_check_half 2 'of whole sums, not of --kind=allgather' $sim --nodes=16 --bench=1M --kind=allgather --check
+# A torus of 4 x 4 with four links of 12 GB/s a node. Swing sends a quarter of the buffer along each,
+# in 4 rounds up and 4 down, to neighbours alone: 2 * 15/16 n / 4 bytes on every link.
+cat >torus.prototxt <<'EOF2'
+name: "torus"
+source: "a test"
+level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 48 }
+level { name: "machine" torus: 4 torus: 4 latency_us: 2 hop_us: 0.5 bandwidth_gbs: 12 }
+EOF2
+runs simulate_torus 0 '' "$CORTADO" simulate --machine=torus.prototxt --nodes=16 --bench=400000 --algorithm=all --json=out.json
+near simulate_swing_us "$(us swing 400000)" "8*2 + 2*15/16*100000/12e3" 0.01
+near simulate_rings_us "$(us torus 400000)" "12*2 + 2*15/16*400000/12e3" 0.01
+runs simulate_torus_too_large 2 'tori are simulated with up to 512 nodes' "$CORTADO" simulate --machine=torus:32x32 --nodes=1024 --bench=1M
+
 # a round over 4 supernodes of 4 nodes each, 4:1: the pairs 8 apart share a link of 12 GB/s
 cat >small.prototxt <<'EOF2'
 name: "small"

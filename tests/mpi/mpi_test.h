@@ -27,12 +27,13 @@ static inline int mpi_verdict(int fault)
 /** Machines to pretend on these ranks; how many. */
 static inline int mpi_machines(char spec[8][32])
 {
-    static const char *const map[9][4] = {
+    static const char *const map[9][5] = {
         [3] = { "map:001", "map:010" },
-        [4] = { "map:0010", "map:0101", "map:0122", "map:abba/0101" },
+        [4] = { "map:0010", "map:0101", "map:0122", "map:abba/0101", "torus:2x2" },
         [5] = { "map:00102", "map:aabab/01234" },
         [6] = { "map:012001", "map:000011", "map:abcabb/012301" },
-        [8] = { "map:00101110", "map:aabbbabb/00123011", "map:xxxxxyyx/ababcbca/01012010" },
+        [8] = { "map:00101110", "map:aabbbabb/00123011", "map:xxxxxyyx/ababcbca/01012010",
+                "torus:4x2" },
     };
     int n_spec = 0, n = 0;
 
@@ -41,7 +42,7 @@ static inline int mpi_machines(char spec[8][32])
     if (n > 1) snprintf(spec[n_spec++], sizeof(spec[0]), "%dx1", n);
     if ((n > 2) && (n % 2 == 0)) snprintf(spec[n_spec++], sizeof(spec[0]), "2x%d", n / 2);
     if ((n > 4) && (n % 2 == 0)) snprintf(spec[n_spec++], sizeof(spec[0]), "%dx2", n / 2);
-    for (int i = 0; (n < 9) && (i < 4) && (map[n][i] != NULL); ++i)
+    for (int i = 0; (n < 9) && (i < 5) && (map[n][i] != NULL); ++i)
         snprintf(spec[n_spec++], sizeof(spec[0]), "%s", map[n][i]);
     return n_spec;
 }

@@ -138,12 +138,65 @@ static void test_many_pairs(void **state)
     ct_topo_destroy(t);
 }
 
+/* 4 x 3 nodes, the last dimension fastest: node 3 x + y. Links of 8, hops of 0.5. */
+static void test_torus(void **state)
+{
+    ct_topo *t = NULL;
+    ct_flow *f = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("torus:4x3", 12, &t), CT_OK);
+    t->machine.level[1].latency_s = 2;
+    t->machine.level[1].hop_s = 0.5;
+    t->machine.level[1].bandwidth = 8;
+    t->machine.level[0].uplink = t->machine.level[1].uplink = 0; /* no limit */
+    assert_int_equal(ct_flow_create(t, &f), CT_OK);
+    add(f, 0, 1, 16); /* neighbours */
+    expect(f, 2, 2);
+    add(f, 0, 2, 16); /* round the shorter side of 3: down */
+    expect(f, 2, 2);
+    add(f, 0, 1, 16); /* other links of the same node, and one link's other direction */
+    add(f, 0, 2, 16);
+    add(f, 0, 3, 16);
+    add(f, 0, 9, 16);
+    add(f, 1, 0, 16);
+    expect(f, 2, 2);
+    add(f, 0, 6, 16); /* half way round 4: half of it goes each way */
+    expect(f, 2.5, 1);
+    add(f, 0, 4, 16); /* first along x, to node 3; both pass there */
+    add(f, 3, 4, 16);
+    expect(f, 2.5, 4);
+    add(f, 0, 7, 16); /* two up or down, and one across */
+    expect(f, 3, 2);
+    ct_flow_destroy(f);
+    ct_topo_destroy(t);
+}
+
+/* Parts of a job stay where they stand. */
+static void test_part_of_torus(void **state)
+{
+    static const int rank[] = { 5, 0, 9 };
+    ct_topo *t = NULL, *part = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("torus:4x3", 12, &t), CT_OK);
+    assert_non_null(ct_topo_torus(t));
+    assert_int_equal(ct_topo_subset(t, rank, 3, &part), CT_OK);
+    for (int i = 0; i < 3; ++i) assert_int_equal(part->torus_place[part->node[i]], rank[i]);
+    assert_null(ct_topo_torus(part));
+    ct_topo_destroy(part);
+    ct_topo_destroy(t);
+    assert_int_equal(ct_topo_from_string("4x3", 12, &t), CT_OK);
+    assert_null(ct_topo_torus(t));
+    ct_topo_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pair_and_uplinks),
-        cmocka_unit_test(test_bus_and_pairwise),
-        cmocka_unit_test(test_many_pairs),
+        cmocka_unit_test(test_pair_and_uplinks), cmocka_unit_test(test_bus_and_pairwise),
+        cmocka_unit_test(test_many_pairs),       cmocka_unit_test(test_torus),
+        cmocka_unit_test(test_part_of_torus),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

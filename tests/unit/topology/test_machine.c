@@ -131,6 +131,30 @@ static const struct {
     { SWITCH MACHINE, "no level is named \"node\"" },
     { MACHINE NODE, "\"node\" must stand before it" },
     { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 pairwise: true }", "needs a size" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 torus: 0 }",
+      "torus is 0 along a dimension; it must be 1 to" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 torus: 4 size: 15 }",
+      "size is 15, but its torus has 16 nodes" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 hop_us: 1 }",
+      "hop_us says nothing without torus" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 hop_us: 2 }",
+      "hop_us is 2, more than latency_us, 1" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 pairwise: true }",
+      "either pairwise or a torus" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 time { bytes: 8 us: 1 } }",
+      "there is none of a torus" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 1048576 torus: 1048576 }",
+      "a torus of more than" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 2 torus: 2 torus: 2 torus: 2 "
+           "torus: 2 torus: 2 torus: 2 }",
+      "a torus of 7 dimensions" },
+    { "level { name: \"node\" latency_us: 1 bandwidth_gbs: 1 torus: 4 }" MACHINE,
+      "only the level right after the node is a torus" },
+    { NODE SWITCH "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 4 }",
+      "level \"m\": only the level right after the node is a torus" },
+    { NODE "level { name: \"switch\" torus: 2 latency_us: 1 bandwidth_gbs: 1 }" MACHINE
+           "switch { name: \"s\" nodes: \"n[1-2]\" }",
+      "nodes of a torus stand below no switch" },
     { "level { name: \"node\" latency_us: 1 bandwidth_gbs: 1 pairwise: true }" MACHINE,
       "only levels above the node" },
     { NODE SWITCH "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 oversubscription: 2 }",
@@ -238,6 +262,8 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         assert_true(x->bandwidth == y->bandwidth);
         assert_true(x->uplink == y->uplink);
         assert_int_equal(x->pairwise, y->pairwise);
+        assert_memory_equal(&x->torus, &y->torus, sizeof(x->torus));
+        assert_true(x->hop_s == y->hop_s);
         assert_true(x->bus == y->bus);
         assert_true(x->residual == y->residual);
         assert_true(x->burst == y->burst);
@@ -303,6 +329,17 @@ static void test_write(void **state)
         assert_int_equal(ct_machine_read(ready->name, &m), CT_OK);
         expect_round_trip(m);
     }
+    assert_int_equal(
+        parse(NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 12.5 torus: 4 torus: 6 "
+                   "hop_us: 0.125 }",
+              &m),
+        CT_OK);
+    assert_int_equal(m->level[1].size, 24);
+    assert_true(m->level[1].uplink == 50e9); /* four links */
+    expect_round_trip(m);
+    assert_int_equal(ct_machine_from_spec("torus:3x4x5", &m), CT_OK);
+    assert_int_equal(ct_machine_n_node(m), 60);
+    expect_round_trip(m);
     assert_int_equal(ct_machine_from_spec("3g x 4sw x 5n x 2s x 4", &m), CT_OK);
     expect_round_trip(m);
     assert_int_equal(parse("name: \"with \\\"quotes\\\"\"\n" NODE

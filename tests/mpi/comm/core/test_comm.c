@@ -182,8 +182,8 @@ static int choices(ct_comm *c)
     }
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, "auto", &ops) == CT_OK);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
-        fault +=
-            MPI_FAULT_UNLESS(!(*at)->automatic || (weighed(c, ops, 4000) <= weighed(c, *at, 4000)));
+        fault += MPI_FAULT_UNLESS(!ct_coll_is_automatic(*at, c->topo) ||
+                                  (weighed(c, ops, 4000) <= weighed(c, *at, 4000)));
     return fault;
 }
 

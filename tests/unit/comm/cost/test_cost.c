@@ -141,6 +141,63 @@ static void test_pipelined(void **state)
     ct_topo_destroy(t);
 }
 
+/* The job has a torus to itself, with links of bandwidth 1 / BETA1, and injects into all of them.
+ */
+static ct_topo *torus(const char *spec, int n)
+{
+    ct_topo *t = NULL;
+
+    assert_int_equal(ct_topo_from_string(spec, n, &t), CT_OK);
+    t->machine.level[1].latency_s = ALPHA;
+    t->machine.level[1].bandwidth = 1 / BETA1;
+    t->machine.level[0].uplink = t->machine.level[1].uplink = 0;
+    t->machine.sum_bandwidth = 0;
+    return t;
+}
+
+/* What Swing's reduce-scatter of a part puts on each link of a square torus of 2^k a side, over the
+ * part's bytes: what a round sends, over (2^(s + 1) + (-1)^s) / 3 links in a dimension's round s.
+ * Of the two parts that work along a dimension one sends up from even places, one from odd. */
+static double load_of_links(int side)
+{
+    double sent = 0, share = 1;
+
+    for (int s = 0; (1 << s) < side; ++s) {
+        double links = (double)((2 << s) + ((s % 2 == 0) ? 1 : -1)) / 3;
+
+        for (int d = 0; d < 2; ++d) sent += links * (share /= 2);
+    }
+    return sent;
+}
+
+static void test_torus(void **state)
+{
+    ct_topo *t = torus("torus:32x32", 1024);
+    const ct_coll_ops *swing = ct_coll_named("swing");
+    const double n = 1e6;
+    double byte_s = seconds("swing", t, n) - seconds("swing", t, 0);
+
+    (void)state;
+    near(seconds("swing", t, 0), 20 * ALPHA);
+    near(byte_s, 2 * n / 4 * BETA1 * load_of_links(32));
+    assert_true(seconds("swing", t, n) < 0.3 * seconds("rhd", t, n));
+    assert_true(seconds("swing", t, n) < 0.3 * seconds("torus", t, n));
+    assert_true(ct_coll_is_automatic(swing, t));
+    near(seconds("torus", t, 0), 2 * (31 + 31) * ALPHA); /* its grid is the machine's */
+    ct_topo_destroy(t);
+
+    t = torus("torus:4x4", 16); /* neighbours alone: each link has a quarter of least traffic */
+    near(seconds("swing", t, n) - seconds("swing", t, 0), 2 * n / 4 * BETA1 * 15 / 16);
+    ct_topo_destroy(t);
+
+    t = torus("torus:6x6", 36); /* no power of two: one part, as elsewhere */
+    assert_false(ct_coll_is_automatic(swing, t));
+    ct_topo_destroy(t);
+    t = supernodes(64, 16, "block");
+    assert_false(ct_coll_is_automatic(swing, t));
+    ct_topo_destroy(t);
+}
+
 /* A flat network: the usual formulas, with additions that hide behind slower transfers in
  * rings, where segments pass through. */
 static void test_flat_formulas(void **state)
@@ -624,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_halving),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_torus),
         cmocka_unit_test(test_in_network),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_uneven),
