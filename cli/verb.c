@@ -142,6 +142,8 @@ const ct_option ct_option_table[] = {
       "layer "
       "of the phase: TRAIN for train, time, check and plan, TEST for test), or "
       "layer[NAME].field.sub" },
+    { "memory_data", CT_OPTION_TEXT, "train test time extract find_rate", "FILE",
+      "what MemoryData layers read: an HDF5 file with a data set for each top, or a list of such" },
     { "strict", CT_OPTION_FLAG, "train test time check plan extract generate", NULL,
       "refuse fields of forks that are ignored otherwise, as hints for engines" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },

@@ -133,7 +133,7 @@ static const char *name_of(const cortado_net *n, const char *name)
     return NULL;
 }
 
-/* A top that users write to: of Input and MemoryData. */
+/* A top that users write to: of Input, and of MemoryData without a file. */
 static bool is_input(const cortado_net *n, const char *name)
 {
     const ct_net *net = n->owner.net;
@@ -141,6 +141,7 @@ static bool is_input(const cortado_net *n, const char *name)
     for (int i = 0; i < n->n_layer; i++) {
         const Ct__LayerParameter *p = ct_net_file_layer(net, n->layer[i]);
 
+        if ((p->memory_data_param != NULL) && (p->memory_data_param->source != NULL)) continue;
         for (size_t t = 0; net->layer[n->layer[i]]->ops->keeps_top && (t < p->n_top); t++)
             if (strcmp(p->top[t], name) == 0) return true;
     }

@@ -412,7 +412,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
     { "LayerParameter.transform_param",
       "What layers of type `Data`, `HDF5Data`, `ImageData` and `WindowData` do with samples; a "
-      "`MemoryData` does not apply it." },
+      "`MemoryData` with images, not with arrays that a program sets." },
     { "LayerParameter.type", "What the layer does, such as `\"Convolution\"`." },
     { "LightingParameter.std", "Standard deviation of the factors of the three axes of colours." },
     { "LogParameter.base", "Base of the logarithm; -1: e." },
@@ -480,6 +480,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MemoryDataParameter.batch_size", "Samples per iteration and rank." },
     { "MemoryDataParameter.channels", "Channels of a sample." },
     { "MemoryDataParameter.height", "Height of a sample." },
+    { "MemoryDataParameter.source",
+      "Cortado: HDF5 file with a data set for each top, or a list of such; `--memory_data` sets "
+      "it. Not given: a program fills the tops." },
     { "MemoryDataParameter.width", "Width of a sample." },
     { "MemoryParameter.checksum", "A checksum of each chunk that goes to a file, looked at when it "
                                   "comes back." },

@@ -122,7 +122,7 @@ static double resident_limit(const ct_solver *s)
 /* Loaders and layers that use HDF5 while the net trains. */
 static bool uses_hdf5(const ct_net *net)
 {
-    static const char *const types[] = { "HDF5Data", "HDF5Output", "TextData" };
+    static const char *const types[] = { "HDF5Data", "HDF5Output", "MemoryData", "TextData" };
 
     for (int i = 0; i < net->n_layer; i++)
         for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)

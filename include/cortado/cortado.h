@@ -184,6 +184,23 @@ cortado_status cortado_net_load(cortado_net *net, const char *files);
  *  file is there whole or not at all. */
 cortado_status cortado_net_save(const cortado_net *net, const char *file);
 
+/** Images as arrays, of bytes or of floats: values[((i * channels + c) * height + y) * width + x].
+ */
+typedef struct cortado_images {
+    const unsigned char *bytes; /* one of both; the other is NULL */
+    const float *floats;
+    int64_t n, channels, height, width;
+} cortado_images;
+
+/** Images as a layer of type MemoryData wants them: transformed by its transform_param (crop,
+ *  mirror, mean, scale), as Caffe does with those that a program adds. `to` gets n x channels x
+ *  height x width of its memory_data_param. What is drawn is a function of the net's seed and of
+ *  each image's place in the stream: `first`, first + 1 …; so ranks that share out a batch give
+ *  the places of their parts. Nothing is written to the net's blobs. CORTADO_ERR_ARG, _SHAPE,
+ *  _CONFIG, _DATA: `to` may be filled in part. */
+cortado_status cortado_net_transform(const cortado_net *net, const char *layer,
+                                     const cortado_images *images, int64_t first, float *to);
+
 /* ---- layers of type "Python", which the program computes */
 
 /** What a net says of such a layer: its name and its python_param. While open runs. */

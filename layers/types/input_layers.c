@@ -1,6 +1,7 @@
 /* Tops that come from no file: Input and MemoryData, DummyData, Parameter. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/rng.h"
 #include "layers/types/data_common.h"
@@ -10,8 +11,7 @@
 #include "layers/types/device_kernels.h"
 #include "layers/layer_util.h"
 
-/* ---- Input: tops of given shapes, which the caller fills before forward. MemoryData: the same, a
- * batch of images and one of labels. */
+/* ---- Input: tops of given shapes, which the caller fills before forward. */
 
 static const Ct__BlobShape *shape_of(const ct_layer *l, int top)
 {
@@ -103,6 +103,49 @@ const ct_layer_ops ct_layer_input = {
     .on_cuda = true,
 };
 
+/* ---- MemoryData: a batch of images and one of labels. The caller fills them, as those of Input,
+ * or they come from the file that --memory_data names: in its order, as Caffe takes images that a
+ * program added, transformed. */
+
+static bool reads_file(const ct_layer *l)
+{
+    const char *source = l->param->memory_data_param->source;
+
+    return (source != NULL) && (!l->env->synthetic || (access(source, F_OK) == 0));
+}
+
+/* A sample must come out as the layer says its tops are. */
+static ct_status check_file(const ct_layer *l)
+{
+    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+    const ct_data_state *d = l->state;
+    ct_shape wanted = { 3, { p->channels, p->height, p->width } };
+
+    if (!ct_shape_equal(&d->shape, &wanted))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%s: samples of \"%s\" are %s, transformed %s; memory_data_param says "
+                             "%s",
+                             p->source, l->param->top[0], ct_shape_str(&d->reader->field[0]).text,
+                             ct_shape_str(&d->shape).text, ct_shape_str(&wanted).text);
+    if (ct_shape_count(&d->reader->field[1], 0, -1) != 1)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%s: rows of \"%s\" are %s, expected one label each",
+                             p->source, l->param->top[1], ct_shape_str(&d->reader->field[1]).text);
+    return CT_OK;
+}
+
+static ct_status open_file(ct_layer *l)
+{
+    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+    const char *const name[] = { l->param->top[0], l->param->top[1] };
+    ct_data_source s = { .backend = "hdf5", .threads = 1, .has_shuffle = true };
+
+    s.options.source = p->source;
+    s.options.field_name = name;
+    s.batch_size = p->batch_size;
+    CT_TRY(ct_data_setup(l, &s));
+    return check_file(l);
+}
+
 static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__MemoryDataParameter *p = l->param->memory_data_param;
@@ -113,13 +156,14 @@ static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "memory_data_param.batch_size, channels, height and width must be "
                              "given, at least 1");
+    if (reads_file(l)) return open_file(l);
     if (l->param->transform_param != NULL)
         CT_INFO("%s%slayer \"%s\" (%s): transform_param is not applied: arrays that a program sets "
                 "come to the net as they are",
                 l->where, (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type);
     if (!l->env->synthetic && !l->env->no_data)
         CT_WARN("%s%slayer \"%s\" (%s): the program that made the net is to fill its tops; to read "
-                "files, use Data, HDF5Data or ImageData",
+                "them from a file, give --memory_data=FILE.h5",
                 l->where, (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type);
     return CT_OK;
 }
@@ -130,11 +174,29 @@ static ct_status memory_reshape(const ct_layer *l, ct_instance *in)
     int64_t here = ct_data_batch_here(l, p->batch_size);
     ct_shape data = { 4, { here, p->channels, p->height, p->width } };
 
+    if (reads_file(l)) {
+        CT_TRY(ct_data_reshape(l, in));
+        ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { in->batch_local } });
+        if (in->n_sample >= in->batch_global) return CT_OK;
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%s has %lld samples, fewer than a batch of all ranks, %lld",
+                             p->source, (long long)in->n_sample, (long long)in->batch_global);
+    }
     CT_TRY(ct_data_check_size(l, &data));
     ct_blob_set_shape(in->top[0], &data);
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { here } });
     ct_data_set_even_batch(l, in, p->batch_size);
     return CT_OK;
+}
+
+static ct_status memory_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return reads_file(l) ? ct_data_forward(l, in, ex) : input_forward(l, in, ex);
+}
+
+static void memory_release(const ct_layer *l, ct_instance *in)
+{
+    if (((ct_data_instance *)in->state)->source != NULL) ct_data_release(l, in);
 }
 
 const ct_layer_ops ct_layer_memory_data = {
@@ -144,9 +206,13 @@ const ct_layer_ops ct_layer_memory_data = {
     .max_top = 2,
     .is_data = true,
     .keeps_top = true,
+    .state_size = sizeof(ct_data_state),
+    .instance_state_size = sizeof(ct_data_instance),
     .setup = memory_setup,
     .reshape = memory_reshape,
-    .forward = input_forward,
+    .forward = memory_forward,
+    .release = memory_release,
+    .destroy = ct_data_destroy,
     .on_cuda = true,
 };
 

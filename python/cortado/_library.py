@@ -31,6 +31,11 @@ class ImageStruct(ctypes.Structure):
     _fields_ = [("pixels", ctypes.c_void_p), ("height", ctypes.c_int64), ("width", ctypes.c_int64), ("channels", ctypes.c_int)]
 
 
+class ImagesStruct(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_void_p), ("floats", ctypes.c_void_p), ("n", ctypes.c_int64), ("channels", ctypes.c_int64),
+                ("height", ctypes.c_int64), ("width", ctypes.c_int64)]
+
+
 class LayerStruct(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("module", ctypes.c_char_p), ("layer", ctypes.c_char_p), ("param_str", ctypes.c_char_p),
                 ("phase", ctypes.c_int), ("n_bottom", ctypes.c_int), ("n_top", ctypes.c_int), ("rank", ctypes.c_int),
@@ -107,6 +112,7 @@ _CALLS = {
     "net_forward": (_int, [_object, _text, _text]),
     "net_backward": (_int, [_object, _text, _text]),
     "net_loss": (ctypes.c_double, [_object]),
+    "net_transform": (_int, [_object, _text, ctypes.POINTER(ImagesStruct), ctypes.c_int64, ctypes.c_void_p]),
     "net_load": (_int, [_object, _text]),
     "net_save": (_int, [_object, _text]),
     "layers_by": (_int, [ctypes.POINTER(LayerCalls)]),

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import numpy
 
-from ._library import BlobStruct, Error, ShapeStruct, check, lib, path
+from ._library import BlobStruct, Error, ImagesStruct, ShapeStruct, check, lib, path
 
 TRAIN, TEST = 0, 1
 
@@ -229,6 +229,22 @@ class Net:
         """Gives an input another shape, or several at once: reshape({"data": (3, 1, 28, 28), "label": (3,)}). Blobs are to be asked for
         again. Arrays of before keep what they have."""
         self._shared.reshape(name if isinstance(name, Mapping) else {name: shape or ()})
+
+    def transform(self, layer: str, images: Any, first: int = 0) -> numpy.ndarray:
+        """Images N x channels x height x width, uint8 or of floats, transformed as transform_param of a MemoryData layer says: N samples
+        of its first top. first: the place of the first one in the stream, by which crops and mirroring are drawn."""
+        images = as_array(images)
+        if images.ndim != 4:
+            raise ValueError(f"images of shape {images.shape}: N x channels x height x width")
+        if layer not in self.top_names:
+            raise ValueError(f'the net has no layer "{layer}"')
+        is_bytes = images.dtype == numpy.uint8
+        images = numpy.ascontiguousarray(images, numpy.uint8 if is_bytes else numpy.float32)
+        made = numpy.empty((len(images), *self.blobs[self.top_names[layer][0]].shape[1:]), numpy.float32)
+        address = images.ctypes.data
+        struct = ImagesStruct(address if is_bytes else None, None if is_bytes else address, *images.shape)
+        check(lib.cortado_net_transform(self._shared.value, layer.encode(), ctypes.byref(struct), first, made.ctypes.data))
+        return made
 
     def load(self, files: "str | os.PathLike[str]") -> None:
         """Copies weights by layer name from a file, or several with commas between."""

@@ -1,8 +1,10 @@
 #include "runtime/config/config.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/proto/message.h"
 #include "runtime/config/exchange_config.h"
@@ -579,6 +581,40 @@ static ct_status apply_run(const ct_options *o, ct_config *c, ct_origin origin)
     return set_field(c, "snapshot_prefix", prefix, origin, "run");
 }
 
+/* Every MemoryData layer of a net reads the file. *n_p: how many there were. */
+static ct_status give_file(Ct__NetParameter *net, const char *file, int *n_p)
+{
+    for (size_t i = 0; (net != NULL) && (i < net->n_layer); i++) {
+        Ct__MemoryDataParameter *m = net->layer[i]->memory_data_param;
+
+        if (!ct_layer_param_is(net->layer[i], "MemoryData") || (m == NULL)) continue;
+        free(m->source);
+        m->source = strdup(file);
+        if (m->source == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the nets");
+        ++*n_p;
+    }
+    return CT_OK;
+}
+
+static ct_status apply_memory_data(const ct_options *o, ct_config *c)
+{
+    const char *file = ct_options_text(o, "memory_data");
+    Ct__SolverParameter *s = c->solver;
+    int n = 0;
+
+    if (file == NULL) return CT_OK;
+    if (access(file, R_OK) != 0)
+        return CT_FAIL(CT_ERR_CONFIG, "--memory_data=%s: %s", file, strerror(errno));
+    CT_TRY(give_file(s->net_param, file, &n));
+    CT_TRY(give_file(s->train_net_param, file, &n));
+    for (size_t i = 0; i < s->n_test_net_param; i++)
+        CT_TRY(give_file(s->test_net_param[i], file, &n));
+    if (n == 0)
+        return CT_FAIL(CT_ERR_CONFIG, "--memory_data=%s: %s has no MemoryData layer to read it",
+                       file, c->file);
+    return note(c, "memory_data", file, ct_options_origin(o, "memory_data"));
+}
+
 static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origin)
 {
     const char *spec = ct_options_text(o, "compression");
@@ -619,6 +655,7 @@ static ct_status config_apply(const ct_options *o, ct_config *c)
     CT_TRY(add_messages(c->solver));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_ENV));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_COMMAND));
+    CT_TRY(apply_memory_data(o, c));
     CT_TRY(apply_run(o, c, CT_ORIGIN_ENV));
     return apply_run(o, c, CT_ORIGIN_COMMAND);
 }

@@ -146,7 +146,8 @@ void ct_config_log(const ct_config *c)
 
     walk(&v, &c->solver->base, "");
     for (int i = 0; i < c->n_set; i++) { /* of the nets: the walk does not see those */
-        if ((strcmp(c->set[i].path, "batch_size") == 0) || ct_config_names_net(c->set[i].path) ||
+        if ((strcmp(c->set[i].path, "batch_size") == 0) ||
+            (strcmp(c->set[i].path, "memory_data") == 0) || ct_config_names_net(c->set[i].path) ||
             (strncmp(c->set[i].path, "layer[", 6) == 0)) {
             CT_INFO("config: %s = %s (%s)", c->set[i].path, c->set[i].value,
                     ct_origin_str(c->set[i].origin));

@@ -472,6 +472,44 @@ class Arrays(InFolder):
         with self.assertRaisesRegex(ValueError, "no layer of type MemoryData"):
             caffe.Net(self.write("deploy.prototxt", DEPLOY), caffe.TEST).set_input_arrays(self.data, self.labels)
 
+    def test_images(self):
+        """They are transformed, in TEST from their middle."""
+        file = self.write("images.prototxt", """layer { name: "in" type: "MemoryData" top: "data" top: "label"
+              transform_param { crop_size: 2 mirror: true mean_value: 1 mean_value: 2 scale: 0.5 }
+              memory_data_param { batch_size: 2 channels: 2 height: 2 width: 2 } }
+            layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+            layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }""")
+        images = numpy.arange(4 * 2 * 4 * 4, dtype=numpy.uint8).reshape(4, 2, 4, 4)
+        values = (images.astype(numpy.float32) - numpy.array([1, 2], numpy.float32).reshape(2, 1, 1)) / 2
+
+        def windows(image, places):
+            return [image[:, y:y + 2, x:x + 2][:, :, ::m] for y in places for x in places for m in (1, -1)]
+
+        for phase, places in ((caffe.TEST, (1,)), (caffe.TRAIN, (0, 1, 2))):
+            net, seen = caffe.Net(file, phase), set()
+            for given in (images, images.astype(numpy.float32)) * 2:
+                net.set_input_images(given, self.labels)
+                for at in (0, 2, 0):
+                    net.forward()
+                    for k in (0, 1):
+                        fits = [i for i, w in enumerate(windows(values[at + k], places)) if (w == net.blobs["data"].data[k]).all()]
+                        self.assertEqual(len(fits), 1)
+                        seen.add(fits[0])
+                    numpy.testing.assert_array_equal(net.blobs["label"].data, self.labels[at:at + 2])
+            self.assertGreater(len(seen), len(places) ** 2 // 2)
+            first = net.transform("in", images)
+            numpy.testing.assert_array_equal(net.transform("in", images[2:], 2), first[2:])
+        for text, given in (("N x channels x height x width", images[0]), (r"pad 0, crop_size 2", images[:, :, :1]),
+                            ("give one, or one each", images[:, :1].repeat(3, 1))):
+            with self.assertRaisesRegex((ValueError, cortado.Error), text):
+                net.set_input_images(given, self.labels)
+        with self.assertRaisesRegex(cortado.Error, 'layer "ip" is a InnerProduct: images are transformed for MemoryData'):
+            net.transform("ip", images)
+        with self.assertRaisesRegex(ValueError, 'no layer "up"'):
+            net.transform("up", images)
+        with self.assertRaisesRegex(ValueError, "no layer of type MemoryData"):
+            caffe.Net(self.write("deploy.prototxt", DEPLOY), caffe.TEST).set_input_images(images, self.labels)
+
     def test_steps(self):
         """Each takes the next batch: they are those of a loop in NumPy."""
         solver = self.solver()

@@ -171,6 +171,7 @@ class Net(native.Net):
         self.bottom_names, self.top_names = _Named(self.bottom_names), _Named(self.top_names)
         self._layer_names, self._blob_names = self.layer_names, list(self.blobs)
         self._arrays: Optional[_Arrays] = None
+        self._images = 0  # that were transformed
 
     @property
     def blob_loss_weights(self) -> "OrderedDict[str, float]":
@@ -203,6 +204,15 @@ class Net(native.Net):
         self._arrays = _Arrays(self, data, labels)
         if self._shared.solver is not None:
             self._shared.solver.watch(start=self._feed)
+
+    def set_input_images(self, images: Any, labels: Any) -> None:
+        """The same of images, uint8 or of floats, which the layer's transform_param transforms now, as Caffe's AddMatVector() does. Each
+        call draws its crops and mirroring anew."""
+        if "MemoryData" not in self.layer_types:
+            raise ValueError("the net has no layer of type MemoryData, which would read images")
+        made = self.transform(self.layer_names[self.layer_types.index("MemoryData")], images, self._images)
+        self.set_input_arrays(made, labels)
+        self._images += len(made)
 
     def _feed(self) -> None:
         if self._arrays is not None:

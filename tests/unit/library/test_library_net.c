@@ -464,6 +464,52 @@ static void pictures_are_read(void **state)
     assert_int_equal(cortado_image_read(NULL, 3, &image), CORTADO_ERR_ARG);
 }
 
+static const char memory[] =
+    "layer { name: 'in' type: 'MemoryData' top: 'data' top: 'label' "
+    "  transform_param { crop_size: 2 mean_value: 1 scale: 0.5 } "
+    "  memory_data_param { batch_size: 1 channels: 1 height: 2 width: 2 } } "
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+    "  inner_product_param { num_output: 1 } } "
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' top: 'loss' }";
+
+/* The middle of 4 x 4, less 1, halved. */
+static void images_are_transformed(void **state)
+{
+    unsigned char bytes[32];
+    float floats[32], to[8];
+    cortado_images m = { .bytes = bytes, .n = 2, .channels = 1, .height = 4, .width = 4 };
+    cortado_net *net = open_net(memory, CORTADO_TEST);
+
+    (void)state;
+    for (int i = 0; i < 32; i++) floats[i] = (float)(bytes[i] = (unsigned char)(3 * i));
+    for (int kind = 0; kind < 2; kind++) {
+        memset(to, 0, sizeof(to));
+        assert_int_equal(cortado_net_transform(net, "in", &m, 0, to), CORTADO_OK);
+        for (int i = 0; i < 8; i++) {
+            int at = i / 4 * 16 + (1 + i % 4 / 2) * 4 + 1 + i % 2;
+
+            assert_true(to[i] == (floats[at] - 1) / 2);
+        }
+        m.bytes = NULL;
+        m.floats = floats;
+    }
+    m.bytes = bytes;
+    assert_int_equal(cortado_net_transform(net, "in", &m, 0, to), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "images are bytes or floats: give one, not both"));
+    m.floats = NULL;
+    assert_int_equal(cortado_net_transform(net, "none", &m, 0, to), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_transform(net, "in", &m, -1, to), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_transform(net, "in", NULL, 0, to), CORTADO_ERR_ARG);
+    m.height = 0;
+    assert_int_equal(cortado_net_transform(net, "in", &m, 0, to), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "2 images of 1 x 0 x 4"));
+    m.height = m.width = 2;
+    m.channels = 2;
+    assert_int_equal(cortado_net_transform(net, "in", &m, 0, to), CORTADO_ERR_SHAPE);
+    assert_non_null(strstr(cortado_error(), "memory_data_param says 1 2 2"));
+    cortado_net_close(net);
+}
+
 static void keep_line(void *ctx, const char *line)
 {
     snprintf(ctx, 400, "%s", line);
@@ -583,6 +629,7 @@ int main(void)
         cmocka_unit_test(gradients_begin_at_outputs),
         cmocka_unit_test(blobs_change_behind_a_filter),
         cmocka_unit_test(pictures_are_read),
+        cmocka_unit_test(images_are_transformed),
         cmocka_unit_test(errors_have_texts),
     };
 
