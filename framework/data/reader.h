@@ -129,7 +129,8 @@ ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char
 
 /** The shape of one sample as the net's data layer of phase TEST reads it, before any crop: of its
  *  source where that is there, else as the layer says. Not collective. CT_UNSUPPORTED, quiet: it
- *  is not known. */
+ *  is not known, or the net is asked for hidden tokens. Of a text its length: a window of
+ *  TokenData, one word of TextData. */
 ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p);
 
 /* ---- a data set that another rank of the node reads.

@@ -41,6 +41,17 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
     const Ct__ImageDataParameter *image = l->image_data_param;
     const Ct__MemoryDataParameter *m = l->memory_data_param;
 
+    const Ct__TokenDataParameter *tokens = l->token_data_param;
+
+    /* What is hidden is no text to go on with. */
+    if (ct_layer_param_is(l, "TokenData") && (tokens != NULL)) {
+        *shape_p = (ct_shape){ 1, { tokens->seq_len } };
+        return tokens->mask_ratio == 0.0f;
+    }
+    if (ct_layer_param_is(l, "TextData")) {
+        *shape_p = (ct_shape){ 1, { 1 } };
+        return true;
+    }
     if (ct_layer_param_is(l, "Data") && (l->data_param != NULL))
         return take(l->data_param->synthetic_shape, 0, shape_p);
     if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&

@@ -91,10 +91,17 @@ static ct_status copy_layer(const Ct__LayerParameter *l, Ct__LayerParameter **co
 
 /* ---- layers */
 
+/* Texts to go on with: the scores of the net are asked for, which are chosen from outside of it. */
+static bool reads_text(const Ct__LayerParameter *l)
+{
+    return ct_layer_param_is(l, "TokenData") || ct_layer_param_is(l, "TextData");
+}
+
 static bool reads_samples(const Ct__LayerParameter *l)
 {
-    static const char *const type[] = { "Data",      "ImageData",  "HDF5Data", "MemoryData",
-                                        "DummyData", "WindowData", "Input" };
+    static const char *const type[] = { "Data",       "ImageData", "HDF5Data",
+                                        "MemoryData", "DummyData", "WindowData",
+                                        "Input",      "TokenData", "TextData" };
 
     for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++)
         if (ct_layer_param_is(l, type[i])) return l->n_top > 0;
@@ -119,6 +126,12 @@ static ct_status parse_layer(const ct_text *text, Ct__LayerParameter **l_p)
     return CT_OK;
 }
 
+/* Its second top says where a text begins, and is no label. */
+static bool has_beginnings(const Ct__LayerParameter *data)
+{
+    return ct_layer_param_is(data, "TextData") && (data->n_top > 1);
+}
+
 static ct_status add_input(making *m, const Ct__LayerParameter *data)
 {
     Ct__LayerParameter *l = NULL;
@@ -129,9 +142,17 @@ static ct_status add_input(making *m, const Ct__LayerParameter *data)
     ct_text_add_json(&t, data->name);
     ct_text_add(&t, " top: ");
     ct_text_add_json(&t, data->top[0]);
-    ct_text_add(&t, " input_param { shape { dim: 1");
-    for (int i = 0; i < m->input.ndim; i++) ct_text_add(&t, " dim: %" PRId64, m->input.dim[i]);
-    ct_text_add(&t, " } }");
+    if (has_beginnings(data)) {
+        ct_text_add(&t, " top: ");
+        ct_text_add_json(&t, data->top[1]);
+    }
+    ct_text_add(&t, " input_param {");
+    for (int top = 0; top < (has_beginnings(data) ? 2 : 1); top++) {
+        ct_text_add(&t, " shape { dim: 1");
+        for (int i = 0; i < m->input.ndim; i++) ct_text_add(&t, " dim: %" PRId64, m->input.dim[i]);
+        ct_text_add(&t, " }");
+    }
+    ct_text_add(&t, ct_layer_param_is(data, "TokenData") ? " varies: true }" : " }");
     status = parse_layer(&t, &l);
     ct_text_destroy(&t);
     m->data = data;
@@ -241,6 +262,7 @@ static ct_status add_head(making *m, const Ct__LayerParameter *loss)
         set_spare(m, loss->bottom[0]);
         return CT_OK;
     }
+    if ((m->data != NULL) && reads_text(m->data)) return CT_OK;
     return add_probability(m, loss,
                            ct_layer_param_is(loss, "SoftmaxWithLoss") ? "Softmax" : "Sigmoid");
 }

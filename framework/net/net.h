@@ -59,12 +59,8 @@ typedef struct ct_net_options {
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;           /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena; /* NULL: plain memory of dev                             */
-    /** All ranks get what any of them has met so far, before memory of grad_arena, in which they
-     *  would wait for each other. Collective. NULL: a rank that fails ends the job. */
-    ct_status (*agree)(void *ctx, ct_status mine);
-    void *agree_ctx;
+    const ct_device *dev;            /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
     const ct_net_window *window;     /* NULL: every gradient has memory of its own; as long as the
                                       * net */
     ct_net *share;                   /* weights of layers of the same names are this net's, which
@@ -272,14 +268,16 @@ ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob);
 /** Makes the net for use that belongs to a net for training, of the layers that `net` has in phase
  * TEST:
  *  - the data layer becomes an Input of one sample, behind its crop; what needs labels, or any
- *    other top of a data layer, is left out, and so are losses and measures;
- *  - SoftmaxWithLoss becomes a Softmax "prob", SigmoidCrossEntropyLoss a Sigmoid;
- *    of several heads those whose loss weighs less than the largest are left out, with what leads
- *    to them alone;
+ *    other top of a data layer, is left out, and so are losses and measures. Of TextData `cont`
+ *    stays;
+ *  - SoftmaxWithLoss becomes a Softmax "prob", SigmoidCrossEntropyLoss a Sigmoid. A net of
+ * TokenData or TextData puts out the scores; of several heads those whose loss weighs less than the
+ * largest are left out, with what leads to them alone;
  *  - fillers, rates and rules of phases are left out;
  *  - `serve` says what the data layer does to pictures, unless the net has one;
  *  - names of classes stay.
- *  sample: channels x height x width as the data layer reads them, before its crop. *deploy_p is
+ *  sample: channels x height x width as the data layer reads them, before its crop; of a text its
+ *  length. *deploy_p is
  *  freed with ct__net_parameter__free_unpacked(). CT_UNSUPPORTED, quiet: no data layer of samples,
  *  or nothing works on them alone. */
 ct_status ct_net_make_deploy(const Ct__NetParameter *net, const ct_shape *sample,
