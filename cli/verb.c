@@ -6,8 +6,8 @@
 
 const ct_verb ct_verb_table[] = {
     { "new", "net, solver and job file of a model, fitted to a set: --from=MODEL --data=DIR",
-      "cortado new --from=MODEL --data=DIR --to=DIR [--weights=FILE]", CT_VERB_ON_FIRST, NULL,
-      ct_verb_new },
+      "cortado new --from=MODEL --data=DIR --to=DIR [--weights=FILE] [--tokenizer=FILE]",
+      CT_VERB_ON_FIRST, NULL, ct_verb_new },
     { "train", "train a net: --solver=FILE",
       "cortado train --solver=FILE [--run=DIR] [--snapshot=FILE|auto] [--weights=FILE] "
       "[--set=FIELD=VALUE]...",
@@ -22,8 +22,9 @@ const ct_verb ct_verb_table[] = {
     { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
       "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N|--report=FILE]",
       CT_VERB_IN_JOB, NULL, ct_verb_test },
-    { "predict", "the classes of pictures by a trained net: --run=DIR FILES",
-      "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] FILES|DIRS",
+    { "predict", "by a trained net the classes of pictures, or how texts go on: --run=DIR FILES",
+      "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] "
+      "FILES|DIRS|--prompt=TEXT",
       CT_VERB_IN_JOB, NULL, ct_verb_predict },
     { "report", "one page of runs: curves, scores, times: RUNS --to=FILE.html",
       "cortado report RUN... --to=FILE.html", CT_VERB_ON_FIRST, NULL, ct_verb_report },
@@ -102,13 +103,17 @@ const ct_exit_code ct_exit_code_table[] = {
 const ct_option ct_option_table[] = {
     { "from", CT_OPTION_TEXT, "new", "MODEL|DIR",
       "a model that comes with cortado, as quick or resnet50, or a folder as those" },
-    { "data", CT_OPTION_TEXT, "new", "DIR", "sets as cortado convert makes them: train_lmdb, …" },
+    { "data", CT_OPTION_TEXT, "new", "DIR",
+      "sets as cortado convert makes them: train_lmdb, train.bin or train.h5, …" },
     { "to", CT_OPTION_TEXT, "new", "DIR", "the folder, which must be new" },
     { "weights", CT_OPTION_TEXT, "new", "FILE",
-      "weights to start from; the last layer starts anew and learns faster" },
+      "weights to start from; the last layer starts anew and learns faster; of texts tables of "
+      "other vocabularies start anew" },
+    { "tokenizer", CT_OPTION_TEXT, "new", "FILE",
+      "what made the tokens of the set, where no tokenizer.json lies beside them; or bytes" },
     { "solver", CT_OPTION_TEXT, "train time check plan find_rate", "FILE", "the solver prototxt" },
     { "files", CT_OPTION_REST, "predict", "FILES|DIRS",
-      "pictures, and folders of them at any depth; they may stand without --files=" },
+      "pictures, and folders of them at any depth, or texts; they may stand without --files=" },
     { "sweep", CT_OPTION_REST, "sweep", "FILE", "what varies; it may stand without --sweep=" },
     { "to", CT_OPTION_TEXT, "sweep", "DIR",
       "the folder of the sweep, with its runs; the sweep goes on "
@@ -122,8 +127,8 @@ const ct_option ct_option_table[] = {
       "folders of train --run, or files of --metrics; they may stand without --runs=" },
     { "to", CT_OPTION_TEXT, "report", "FILE", "the page, HTML that needs nothing beside it" },
     { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
-      "of what goes to standard output: the best class of each file; json has all numbers "
-      "(table)" },
+      "of what goes to standard output: the best class of each file, or the text alone; json has "
+      "all numbers (table)" },
     { "model", CT_OPTION_TEXT, "test time check plan extract generate serve predict", "FILE",
       "the net prototxt" },
     { "weights", CT_OPTION_TEXT, "train test extract generate serve predict find_rate",
@@ -161,18 +166,18 @@ const ct_option ct_option_table[] = {
       "--weights name "
       "no others" },
     { "report", CT_OPTION_TEXT, "test", "FILE",
-      "of a net of classes, over the whole test set, as JSON: confusion, precision and recall of "
-      "each "
-      "class, calibration, the surest mistakes" },
+      "over the whole test set, as JSON: of a net of classes confusion, precision and recall of "
+      "each class, calibration, the surest mistakes; of one of texts loss, perplexity, bits a "
+      "byte" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
       "the iterations to trace (the fourth to the eighth of the run)" },
     { "blobs", CT_OPTION_TEXT, "extract", "NAME[,NAME]", "what to write, one data set each" },
     { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
-    { "tokenizer", CT_OPTION_TEXT, "generate serve", "FILE",
+    { "tokenizer", CT_OPTION_TEXT, "generate serve predict", "FILE",
       "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes" },
-    { "pattern", CT_OPTION_TEXT, "generate serve", "NAME",
+    { "pattern", CT_OPTION_TEXT, "new generate serve predict", "NAME",
       "how a file of ranks splits: gpt2, cl100k, o200k or llama3" },
     { "listen", CT_OPTION_TEXT, "serve", "ADDRESS:PORT|unix:PATH",
       "where to listen (127.0.0.1:8080); port 0: any that is free, which is printed" },
@@ -199,14 +204,15 @@ const ct_option ct_option_table[] = {
       "refuse, or give up, what cannot be answered so soon (never)" },
     { "watchdog_seconds", CT_OPTION_COUNT, "serve", "N",
       "end a job with a rank that has not answered a batch for so long; 0: never (300)" },
-    { "prompt", CT_OPTION_TEXT, "generate", "TEXT", "what the net goes on with" },
-    { "max_tokens", CT_OPTION_COUNT, "generate", "N",
+    { "prompt", CT_OPTION_TEXT, "generate predict", "TEXT", "what the net goes on with" },
+    { "max_tokens", CT_OPTION_COUNT, "generate predict", "N",
       "end after so many new tokens, if the end token has not come before (64)" },
-    { "temperature", CT_OPTION_TEXT, "generate", "T",
+    { "temperature", CT_OPTION_TEXT, "generate predict", "T",
       "scores are divided by it before a token is drawn; 0: the most probable one (0)" },
-    { "top_p", CT_OPTION_TEXT, "generate", "P",
+    { "top_p", CT_OPTION_TEXT, "generate predict", "P",
       "draw from the most probable tokens alone, that have this probability together (1)" },
-    { "seed", CT_OPTION_COUNT, "generate", "N", "of what is drawn: the same text again (1)" },
+    { "seed", CT_OPTION_COUNT, "generate predict", "N",
+      "of what is drawn: the same text again (1)" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
     { "dump_batches", CT_OPTION_TEXT, "time", "FILE.npz",

@@ -17,8 +17,7 @@ enum { EPOCHS = 100, LEAST_STEPS = 1000, LEARNS_FASTER = 10 };
 
 /* ---- fields by their names */
 
-__attribute__((format(printf, 3, 4))) static ct_status set(ProtobufCMessage *m, const char *field,
-                                                           const char *fmt, ...)
+ct_status ct_new_set_field(ProtobufCMessage *m, const char *field, const char *fmt, ...)
 {
     char value[64];
     va_list args;
@@ -29,7 +28,7 @@ __attribute__((format(printf, 3, 4))) static ct_status set(ProtobufCMessage *m, 
     return ct_prototxt_set(m, field, value, "new");
 }
 
-static ct_status set_text(ProtobufCMessage *m, const char *field, const char *text)
+ct_status ct_new_set_field_text(ProtobufCMessage *m, const char *field, const char *text)
 {
     ct_text quoted = { 0 };
     ct_status status;
@@ -41,7 +40,7 @@ static ct_status set_text(ProtobufCMessage *m, const char *field, const char *te
     return status;
 }
 
-static ct_status clear(ProtobufCMessage *m, const char *field)
+ct_status ct_new_clear_field(ProtobufCMessage *m, const char *field)
 {
     const ProtobufCFieldDescriptor *f = ct_field_find(m->descriptor, field, strlen(field));
 
@@ -57,7 +56,7 @@ static bool is_empty_measure(const Ct__LayerParameter *l, int64_t n_class)
            ((int64_t)l->accuracy_param->top_k >= n_class);
 }
 
-static bool is_of_test(const Ct__LayerParameter *l)
+bool ct_new_is_of_test(const Ct__LayerParameter *l)
 {
     return (l->n_include > 0) && l->include[0]->has_phase &&
            (l->include[0]->phase == CT__PHASE__TEST);
@@ -69,7 +68,7 @@ static void drop_layers(Ct__NetParameter *net, const ct_new_set *s)
     size_t kept = 0;
 
     for (size_t i = 0; i < net->n_layer; i++) {
-        if (((s->test == NULL) && is_of_test(net->layer[i])) ||
+        if (((s->test == NULL) && ct_new_is_of_test(net->layer[i])) ||
             is_empty_measure(net->layer[i], s->n_class))
             ct__layer_parameter__free_unpacked(net->layer[i], NULL);
         else
@@ -84,41 +83,42 @@ static ct_status fit_crop(Ct__TransformationParameter *t, const ct_shape *shape)
 {
     int64_t h = shape->dim[1], w = shape->dim[2], least = (h < w) ? h : w;
 
-    if ((t->pad > 0) && (h == w)) return set(&t->base, "crop_size", "%" PRId64, h);
+    if ((t->pad > 0) && (h == w)) return ct_new_set_field(&t->base, "crop_size", "%" PRId64, h);
     if ((t->pad == 0) && ((int64_t)t->crop_size <= least)) return CT_OK;
     if (t->crop_size > 0)
         CT_INFO("crop_size %u is left out: the pictures of the set have %" PRId64 " x %" PRId64
                 " pixels",
                 t->crop_size, h, w);
-    CT_TRY(clear(&t->base, "pad"));
-    return clear(&t->base, "crop_size");
+    CT_TRY(ct_new_clear_field(&t->base, "pad"));
+    return ct_new_clear_field(&t->base, "crop_size");
 }
 
 static ct_status fit_mean(Ct__TransformationParameter *t, const ct_new_set *s, const char *mean)
 {
     float sum = 0.0f;
 
-    if (t->mean_file != NULL) return set_text(&t->base, "mean_file", mean);
+    if (t->mean_file != NULL) return ct_new_set_field_text(&t->base, "mean_file", mean);
     if ((t->n_mean_value < 2) || (s->shape.dim[0] == (int64_t)t->n_mean_value)) return CT_OK;
     for (size_t i = 0; i < t->n_mean_value; i++) sum += t->mean_value[i];
-    return set(&t->base, "mean_value", "[%.6g]", (double)sum / (double)t->n_mean_value);
+    return ct_new_set_field(&t->base, "mean_value", "[%.6g]",
+                            (double)sum / (double)t->n_mean_value);
 }
 
-static ct_status fit_data(Ct__LayerParameter *l, const ct_new_set *s, const char *mean)
+static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s, const char *mean)
 {
-    bool test = is_of_test(l);
+    bool test = ct_new_is_of_test(l);
     int64_t n = test ? s->n_test : s->n_train, batch = 1;
 
     if (l->data_param == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "layer \"%s\": no data_param", l->name);
     if (l->data_param->has_batch_size) batch = l->data_param->batch_size;
     if (batch > n) batch = n;
-    CT_TRY(set_text(&l->base, "data_param.source", test ? s->test : s->train));
-    CT_TRY(set(&l->base, "data_param.backend", "LMDB"));
-    CT_TRY(set(&l->base, "data_param.batch_size", "%" PRId64, batch));
-    CT_TRY(set(&l->base, "data_param.synthetic_shape.dim",
-               "[%" PRId64 ", %" PRId64 ", %" PRId64 "]", s->shape.dim[0], s->shape.dim[1],
-               s->shape.dim[2]));
+    CT_TRY(ct_new_set_field_text(&l->base, "data_param.source", test ? s->test : s->train));
+    CT_TRY(ct_new_set_field(&l->base, "data_param.backend", "LMDB"));
+    CT_TRY(ct_new_set_field(&l->base, "data_param.batch_size", "%" PRId64, batch));
+    CT_TRY(ct_new_set_field(&l->base, "data_param.synthetic_shape.dim",
+                            "[%" PRId64 ", %" PRId64 ", %" PRId64 "]", s->shape.dim[0],
+                            s->shape.dim[1], s->shape.dim[2]));
     if (l->transform_param == NULL) return CT_OK;
     CT_TRY(fit_crop(l->transform_param, &s->shape));
     return fit_mean(l->transform_param, s, mean);
@@ -163,22 +163,23 @@ static Ct__LayerParameter *find_scores(const Ct__NetParameter *net, size_t loss)
     return NULL;
 }
 
-static ct_status rename_scores(Ct__LayerParameter *l)
+ct_status ct_new_rename(Ct__LayerParameter *l, double times)
 {
     ct_text name = { 0 };
     ct_status status;
 
     ct_text_add(&name, "%s_new", l->name);
     status = name.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a name")
-                         : set_text(&l->base, "name", name.text);
+                         : ct_new_set_field_text(&l->base, "name", name.text);
     ct_text_destroy(&name);
     for (size_t i = 0; (i < l->n_param) && (status == CT_OK); i++)
-        status = set(&l->param[i]->base, "lr_mult", "%.6g",
-                     (double)l->param[i]->lr_mult * LEARNS_FASTER);
+        status = ct_new_set_field(&l->param[i]->base, "lr_mult", "%.6g",
+                                  (double)l->param[i]->lr_mult * times);
     return status;
 }
 
-static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, bool renames)
+/* Of all losses: as many scores as there are classes. */
+static ct_status fit_scores(Ct__NetParameter *net, const ct_new_set *s, const char *weights)
 {
     int n = 0;
 
@@ -189,20 +190,29 @@ static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, bool re
         if (!ct_layer_param_is(loss, "SoftmaxWithLoss") || (loss->n_bottom < 2)) continue;
         l = find_scores(net, i);
         if (l == NULL) continue;
-        CT_TRY(set(&l->base,
-                   ct_layer_param_is(l, "Convolution") ? "convolution_param.num_output"
-                                                       : "inner_product_param.num_output",
-                   "%" PRId64, s->n_class));
-        if (renames) CT_TRY(rename_scores(l));
+        CT_TRY(ct_new_set_field(&l->base,
+                                ct_layer_param_is(l, "Convolution")
+                                    ? "convolution_param.num_output"
+                                    : "inner_product_param.num_output",
+                                "%" PRId64, s->n_class));
+        if (s->kind != CT_NEW_PICTURES)
+            CT_TRY(ct_new_fit_tables(net, s, weights, l));
+        else if (weights != NULL)
+            CT_TRY(ct_new_rename(l, LEARNS_FASTER));
         n++;
     }
-    if (n == 0)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "net \"%s\" has no SoftmaxWithLoss of a layer's scores, so it tells no "
-                       "classes of pictures apart",
-                       (net->name != NULL) ? net->name : "");
-    if (s->names.n == 0) return clear(&net->base, "class_name");
-    CT_TRY(clear(&net->base, "class_name"));
+    if (n > 0) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "net \"%s\" has no SoftmaxWithLoss of a layer's scores, so it tells no classes "
+                   "apart",
+                   (net->name != NULL) ? net->name : "");
+}
+
+static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, const char *weights)
+{
+    CT_TRY(fit_scores(net, s, weights));
+    if (s->names.n == 0) return ct_new_clear_field(&net->base, "class_name");
+    CT_TRY(ct_new_clear_field(&net->base, "class_name"));
     net->class_name = calloc((size_t)s->names.n, sizeof(net->class_name[0]));
     if (net->class_name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names of classes");
     for (int64_t c = 0; c < s->names.n; c++) {
@@ -214,33 +224,42 @@ static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, bool re
     return CT_OK;
 }
 
-ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *mean, bool renames)
+ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char *mean,
+                         const char *weights)
 {
-    int n = 0;
-
     drop_layers(net, s);
     for (size_t i = 0; i < net->n_layer; i++) {
-        if (!ct_layer_param_is(net->layer[i], "Data")) continue;
-        CT_TRY(fit_data(net->layer[i], s, mean));
-        n++;
+        if (!ct_layer_param_is(net->layer[i], ct_new_kind_layer(s->kind))) continue;
+        if (s->kind == CT_NEW_PICTURES)
+            CT_TRY(fit_pictures(net->layer[i], s, mean));
+        else
+            CT_TRY(ct_new_fit_text(net->layer[i], s));
     }
-    if (n > 0) return fit_classes(net, s, renames);
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "net \"%s\" has no Data layer: cortado new fits nets of pictures alone",
-                   (net->name != NULL) ? net->name : "");
+    return fit_classes(net, s, weights);
 }
 
 /* ---- the solver */
 
-static int64_t batch_of(const Ct__NetParameter *net, bool test)
+/* Of the data layer of a phase: samples of the set, and those that it reads at once. */
+typedef struct reading {
+    int64_t samples, batch;
+} reading;
+
+static reading read_by(const Ct__NetParameter *net, const ct_new_set *s, bool test)
 {
+    int64_t n = test ? s->n_test : s->n_train;
+
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if (ct_layer_param_is(l, "Data") && (is_of_test(l) == test))
-            return l->data_param->batch_size;
+        if (!ct_layer_param_is(l, ct_new_kind_layer(s->kind)) || (ct_new_is_of_test(l) != test))
+            continue;
+        if (s->kind == CT_NEW_PICTURES) return (reading){ n, l->data_param->batch_size };
+        return (reading){ ct_new_text_samples(l, n), (s->kind == CT_NEW_TOKENS)
+                                                         ? l->token_data_param->batch_size
+                                                         : l->text_data_param->batch_size };
     }
-    return 1;
+    return (reading){ n, 1 };
 }
 
 static int64_t up(int64_t n, int64_t by)
@@ -260,34 +279,37 @@ static ct_status fit_tests(Ct__SolverParameter *s, const Ct__NetParameter *net,
                            const ct_new_set *set_, int64_t epoch)
 {
     int64_t interval = 5 * epoch;
+    reading r = read_by(net, set_, true);
 
-    CT_TRY(clear(&s->base, "test_iter"));
-    CT_TRY(clear(&s->base, "test_interval"));
+    CT_TRY(ct_new_clear_field(&s->base, "test_iter"));
+    CT_TRY(ct_new_clear_field(&s->base, "test_interval"));
     if (set_->test == NULL) return CT_OK;
-    CT_TRY(set(&s->base, "test_iter", "[%" PRId64 "]", up(set_->n_test, batch_of(net, true))));
+    CT_TRY(ct_new_set_field(&s->base, "test_iter", "[%" PRId64 "]", up(r.samples, r.batch)));
     if (interval < 100) interval = 100;
     if (interval > s->max_iter) interval = s->max_iter;
-    return set(&s->base, "test_interval", "%" PRId64, interval);
+    return ct_new_set_field(&s->base, "test_interval", "%" PRId64, interval);
 }
 
 ct_status ct_new_fit_solver(Ct__SolverParameter *s, const Ct__NetParameter *net,
                             const ct_new_set *set_)
 {
     int64_t iter_size = (s->iter_size > 0) ? s->iter_size : 1, was = s->max_iter, steps;
-    int64_t epoch = up(set_->n_train, batch_of(net, false) * iter_size);
+    reading r = read_by(net, set_, false);
+    int64_t epoch = up(r.samples, r.batch * iter_size);
     double ratio;
 
     steps = EPOCHS * epoch;
     if (steps < LEAST_STEPS) steps = LEAST_STEPS;
     if ((was > 0) && (steps > was)) steps = was;
     ratio = (was > 0) ? (double)steps / (double)was : 1.0;
-    CT_TRY(set(&s->base, "max_iter", "%" PRId64, steps));
+    CT_TRY(ct_new_set_field(&s->base, "max_iter", "%" PRId64, steps));
     for (size_t i = 0; i < s->n_stepvalue; i++) s->stepvalue[i] = scaled(s->stepvalue[i], ratio);
+    if ((s->warmup != NULL) && (s->warmup->iterations > steps / 10))
+        s->warmup->iterations = (int32_t)(steps / 10);
     if (s->has_stepsize) s->stepsize = scaled(s->stepsize, ratio);
-    if (s->snapshot > steps) CT_TRY(set(&s->base, "snapshot", "%" PRId64, steps));
-    if (s->display > 20) CT_TRY(set(&s->base, "display", "20"));
-    CT_INFO("%" PRId64 " steps, %.1f passes over %" PRId64
-            " pictures; the model's own has %" PRId64,
-            steps, (double)steps / (double)epoch, set_->n_train, was);
+    if (s->snapshot > steps) CT_TRY(ct_new_set_field(&s->base, "snapshot", "%" PRId64, steps));
+    if (s->display > 20) CT_TRY(ct_new_set_field(&s->base, "display", "20"));
+    CT_INFO("%" PRId64 " steps, %.1f passes over %" PRId64 " %s; the model's own has %" PRId64,
+            steps, (double)steps / (double)epoch, r.samples, ct_new_kind_samples(set_->kind), was);
     return fit_tests(s, net, set_, epoch);
 }

@@ -7,7 +7,53 @@
 #include <unistd.h>
 
 #include "framework/data/convert.h"
+#include "framework/base/log.h"
 #include "framework/data/reader.h"
+#include "framework/data/token_file.h"
+#include "framework/data/words.h"
+#include "framework/net/layer.h"
+#include "framework/text/tokenizer.h"
+
+/* What of a folder a set is; with it, its files and how it is made. */
+typedef struct set_kind {
+    const char *layer, *samples, *what;
+    const char *train, *test, *other_test, *beside; /* beside: a file that must be there, too */
+    const char *made;
+} set_kind;
+
+static const set_kind kinds[CT_NEW_N_KIND] = {
+    { "Data", "pictures", "pictures", "train_lmdb", "test_lmdb", NULL, NULL,
+      "cortado convert images" },
+    { "TokenData", "windows of tokens", "tokens", "train.bin", "valid.bin", "test.bin", NULL,
+      "cortado convert text --tokenizer=FILE" },
+    { "TextData", "runs of words", "words", "train.h5", "valid.h5", "test.h5", "vocabulary.txt",
+      "cortado convert text" },
+};
+
+const char *ct_new_kind_layer(ct_new_kind kind)
+{
+    return kinds[kind].layer;
+}
+
+const char *ct_new_kind_samples(ct_new_kind kind)
+{
+    return kinds[kind].samples;
+}
+
+ct_status ct_new_kind_of(const Ct__NetParameter *net, ct_new_kind *kind_p)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        for (int k = 0; k < CT_NEW_N_KIND; k++) {
+            if (!ct_layer_param_is(net->layer[i], kinds[k].layer)) continue;
+            *kind_p = (ct_new_kind)k;
+            return CT_OK;
+        }
+    }
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "net \"%s\" has no layer of type Data, TokenData or TextData: cortado new fits "
+                   "nets of pictures, tokens or words alone",
+                   (net->name != NULL) ? net->name : "");
+}
 
 /* "FOLDER/NAME" where that is there; NULL: it is not. */
 static ct_status find(const char *folder, const char *name, char **path_p)
@@ -82,17 +128,11 @@ static ct_status read_test(ct_new_set *s)
     return CT_OK;
 }
 
-static ct_status read_all(const char *folder, const char *given, ct_new_set *s)
+static ct_status read_pictures(const char *folder, ct_new_set *s)
 {
     char *classes = NULL;
     ct_status status;
 
-    CT_TRY(find(folder, "train_lmdb", &s->train));
-    if (s->train == NULL)
-        return CT_FAIL(
-            CT_ERR_IO,
-            "--data=%s: no train_lmdb in it; expected a folder that cortado convert made", given);
-    CT_TRY(find(folder, "test_lmdb", &s->test));
     CT_TRY(find(folder, CT_MEAN_FILE, &s->mean));
     CT_TRY(find(folder, CT_CLASS_FILE, &classes));
     status = read_train(classes, s);
@@ -100,14 +140,126 @@ static ct_status read_all(const char *folder, const char *given, ct_new_set *s)
     return (status == CT_OK) ? read_test(s) : status;
 }
 
-ct_status ct_new_set_read(const char *folder, ct_new_set *s)
+/* ---- texts */
+
+static ct_status count_tokens(const char *path, int64_t n_id, int64_t *n_p)
+{
+    ct_token_file f;
+
+    CT_TRY(ct_token_file_open(path, ct_token_width(n_id), &f));
+    *n_p = f.count;
+    ct_token_file_close(&f);
+    return CT_OK;
+}
+
+/* What made the tokens: as told, or the file beside them. */
+static ct_status find_tokenizer(const char *folder, const char *given, const char *tokenizer,
+                                ct_new_set *s)
+{
+    if ((tokenizer != NULL) && (strcmp(tokenizer, "bytes") == 0)) {
+        s->tokenizer = strdup(tokenizer);
+        return (s->tokenizer != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a name");
+    }
+    if (tokenizer != NULL) {
+        s->tokenizer = realpath(tokenizer, NULL);
+        if (s->tokenizer != NULL) return CT_OK;
+        return CT_FAIL(CT_ERR_IO, "--tokenizer=%s: %s", tokenizer, strerror(errno));
+    }
+    CT_TRY(find(folder, "tokenizer.json", &s->tokenizer));
+    if (s->tokenizer != NULL) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--data=%s: no tokenizer.json in it; give what made the tokens by --tokenizer",
+                   given);
+}
+
+static ct_status read_tokens(const char *folder, const char *given, const char *tokenizer,
+                             ct_new_set *s)
+{
+    ct_tokenizer *t = NULL;
+
+    CT_TRY(find_tokenizer(folder, given, tokenizer, s));
+    CT_TRY(ct_tokenizer_open(s->tokenizer, s->pattern, &t));
+    s->n_class = ct_tokenizer_size(t);
+    ct_tokenizer_close(t);
+    CT_TRY(count_tokens(s->train, s->n_class, &s->n_train));
+    return (s->test != NULL) ? count_tokens(s->test, s->n_class, &s->n_test) : CT_OK;
+}
+
+static ct_status read_words(ct_new_set *s)
+{
+    ct_words w;
+
+    CT_TRY(ct_words_open(s->train, "--data", &w));
+    s->n_train = w.count;
+    s->n_class = w.n_vocabulary;
+    ct_words_close(&w);
+    if (s->test == NULL) return CT_OK;
+    CT_TRY(ct_words_open(s->test, "--data", &w));
+    s->n_test = w.count;
+    ct_words_close(&w);
+    return CT_OK;
+}
+
+/* ---- any */
+
+static ct_status is_there(const char *folder, const set_kind *k, bool *there_p)
+{
+    char *train = NULL, *beside = NULL;
+    ct_status status = find(folder, k->train, &train);
+
+    if ((status == CT_OK) && (k->beside != NULL)) status = find(folder, k->beside, &beside);
+    *there_p = (train != NULL) && ((k->beside == NULL) || (beside != NULL));
+    free(train);
+    free(beside);
+    return status;
+}
+
+/* The set that the net reads is not there; another one may be. */
+static ct_status fail_kind(const char *folder, const char *given, const set_kind *wanted)
+{
+    for (int k = 0; k < CT_NEW_N_KIND; k++) {
+        bool there;
+
+        CT_TRY(is_there(folder, &kinds[k], &there));
+        if (there)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "--data=%s: a set of %s, and the net reads %s (%s): give a set that %s "
+                           "made, or another --from",
+                           given, kinds[k].what, wanted->what, wanted->layer, wanted->made);
+    }
+    return CT_FAIL(CT_ERR_IO, "--data=%s: no %s in it; expected a folder that %s made", given,
+                   wanted->train, wanted->made);
+}
+
+static ct_status read_all(const char *folder, const char *given, const char *tokenizer,
+                          ct_new_set *s)
+{
+    const set_kind *k = &kinds[s->kind];
+    bool there;
+
+    CT_TRY(is_there(folder, k, &there));
+    if (!there) return fail_kind(folder, given, k);
+    if ((s->kind != CT_NEW_TOKENS) && ((tokenizer != NULL) || (s->pattern != NULL)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--tokenizer and --pattern are of tokens, and the net reads "
+                       "%s",
+                       k->what);
+    CT_TRY(find(folder, k->train, &s->train));
+    CT_TRY(find(folder, k->test, &s->test));
+    if ((s->test == NULL) && (k->other_test != NULL)) CT_TRY(find(folder, k->other_test, &s->test));
+    if (s->kind == CT_NEW_TOKENS) return read_tokens(folder, given, tokenizer, s);
+    return (s->kind == CT_NEW_WORDS) ? read_words(s) : read_pictures(folder, s);
+}
+
+ct_status ct_new_set_read(const char *folder, ct_new_kind kind, const char *tokenizer,
+                          const char *pattern, ct_new_set *s)
 {
     char *absolute = realpath(folder, NULL);
     ct_status status;
 
-    *s = (ct_new_set){ 0 };
+    *s = (ct_new_set){ .kind = kind, .pattern = pattern };
     if (absolute == NULL) return CT_FAIL(CT_ERR_IO, "--data=%s: %s", folder, strerror(errno));
-    status = read_all(absolute, folder, s);
+    status = read_all(absolute, folder, tokenizer, s);
     free(absolute);
     if (status != CT_OK) ct_new_set_release(s);
     return status;
@@ -118,6 +270,7 @@ void ct_new_set_release(ct_new_set *s)
     free(s->train);
     free(s->test);
     free(s->mean);
+    free(s->tokenizer);
     ct_class_names_release(&s->names);
     *s = (ct_new_set){ 0 };
 }

@@ -9,6 +9,7 @@
 #include "cli/new/new.h"
 #include "cli/verb.h"
 #include "framework/data/convert.h"
+#include "framework/data/reader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
 
@@ -179,6 +180,9 @@ static ct_status try_net(const making *m, ct_phase phase)
     status = ct_net_create(m->net, &o, &net);
     ct_net_destroy(net);
     if (status == CT_OK) return CT_OK;
+    if (m->set.kind != CT_NEW_PICTURES)
+        return CT_FAIL(CT_ERR_CONFIG, "%s does not fit the text of %s",
+                       ct_options_text(m->o, "from"), ct_options_text(m->o, "data"));
     return CT_FAIL(CT_ERR_CONFIG,
                    "%s does not fit pictures of %s: convert them to another size, by --resize",
                    ct_options_text(m->o, "from"), ct_shape_str(&m->set.shape).text);
@@ -191,7 +195,7 @@ static ct_status fit(making *m)
     ct_status status = path_in(m->to, CT_MEAN_FILE, &mean);
 
     if (status == CT_OK) status = make_mean(m, mean);
-    if (status == CT_OK) status = ct_new_fit_net(m->net, &m->set, mean, weights != NULL);
+    if (status == CT_OK) status = ct_new_fit_net(m->net, &m->set, mean, weights);
     free(mean);
     CT_TRY(status);
     CT_TRY(try_net(m, CT_TRAIN));
@@ -286,10 +290,12 @@ static ct_status write_job(const making *m)
 static ct_status write_deploy(const making *m)
 {
     Ct__NetParameter *deploy = NULL;
+    ct_shape sample;
     ct_status status;
 
     if (m->set.test == NULL) return CT_OK; /* nothing of it is in phase TEST */
-    status = ct_net_make_deploy(m->net, &m->set.shape, &deploy);
+    status = ct_net_sample_shape(m->net, &sample);
+    if (status == CT_OK) status = ct_net_make_deploy(m->net, &sample, &deploy);
     if (status == CT_OK) status = write_message(m, "deploy.prototxt", &deploy->base);
     if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
     return (status == CT_UNSUPPORTED) ? CT_OK : status;
@@ -318,11 +324,14 @@ static ct_status make_folder(making *m)
 
 static ct_status run(making *m)
 {
+    ct_new_kind kind;
     ct_status status;
 
-    CT_TRY(ct_new_set_read(ct_options_text(m->o, "data"), &m->set));
     CT_TRY(find_model(m));
     CT_TRY(read_model(m));
+    CT_TRY(ct_new_kind_of(m->net, &kind));
+    CT_TRY(ct_new_set_read(ct_options_text(m->o, "data"), kind, ct_options_text(m->o, "tokenizer"),
+                           ct_options_text(m->o, "pattern"), &m->set));
     CT_TRY(make_folder(m));
     status = make(m);
     if (status != CT_OK)

@@ -79,11 +79,12 @@ new="$CORTADO new --data=set --to=bad"
 runs exists 2 'to=work: is there already; give a new folder' "$CORTADO" new --from=quick --data=set --to=work
 runs no_model 2 'from=nowhere: no such model in' $new --from=nowhere
 runs near_model 2 'from=quik: no such model; did you mean "quick"' $new --from=quik
-runs no_text 2 'has no Data layer: cortado new fits nets of pictures alone' $new --from=gpt_char
+runs no_text 2 'data=set: a set of pictures, and the net reads tokens \(TokenData\): give a set that cortado convert text --tokenizer=FILE made' $new --from=gpt_char
+runs no_tokenizer 2 'tokenizer and --pattern are of tokens, and the net reads pictures' $new --from=quick --tokenizer=bytes
 runs too_small 2 'googlenet does not fit pictures of 3 40 40 .*: convert them to another size' $new --from=googlenet
 is which_layer grep -q 'layer "loss1/ave_pool"' out
 runs no_set 3 'data=nowhere: No such file' "$CORTADO" new --from=quick --data=nowhere --to=bad
-runs no_train 3 'data=photos: no train_lmdb in it; expected a folder that cortado convert made' "$CORTADO" new --from=quick --data=photos --to=bad
+runs no_train 3 'data=photos: no train_lmdb in it; expected a folder that cortado convert images made' "$CORTADO" new --from=quick --data=photos --to=bad
 runs no_weights 3 'weights=nowhere: No such file' $new --from=quick --weights=nowhere
 for o in from data to; do
     runs needs_$o 2 "cortado new needs --$o" "$CORTADO" new $(echo --from=quick --data=set --to=bad | tr ' ' '\n' | grep -v "^--$o=")
