@@ -1,5 +1,6 @@
-/* cortado predict: what a trained net says of pictures, by name, on standard output. The ranks of a
- * job share the files; rank 0 prints, in the files' order. */
+/* cortado predict: what a trained net says of pictures, by name, on standard output; or how texts
+ * go on (predict_texts.c). The ranks of a job share the files; rank 0 prints, in the files' order.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,9 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/verb.h"
+#include "cli/predict/predict.h"
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
+#include "framework/proto/upgrade.h"
 #include "runtime/run_folder.h"
 #include "serve/net/deployed.h"
 
@@ -53,7 +55,7 @@ static const char *class_name(const predicting *p, int64_t c, char room[24])
 
 /* ---- CSV, as RFC 4180 has it */
 
-static void put_csv(const char *text)
+void ct_predict_put_csv(const char *text)
 {
     bool plain = (strpbrk(text, ",\"\r\n") == NULL);
 
@@ -80,9 +82,9 @@ static void add_csv(const predicting *p, const char *file, const double *row, in
     char room[24];
 
     (void)printed;
-    put_csv(file);
+    ct_predict_put_csv(file);
     putchar(',');
-    put_csv(class_name(p, best, room));
+    ct_predict_put_csv(class_name(p, best, room));
     printf(",%.9g\n", row[best]);
 }
 
@@ -92,7 +94,7 @@ static void end_nothing(void)
 
 /* ---- JSON */
 
-static void put_json(const char *text)
+void ct_predict_put_json(const char *text)
 {
     ct_text t = { 0 };
 
@@ -117,7 +119,7 @@ static void begin_json(const predicting *p)
     printf("{\"classes\":[");
     for (int64_t c = 0; c < p->n_class; c++) {
         if (c > 0) putchar(',');
-        put_json(class_name(p, c, room));
+        ct_predict_put_json(class_name(p, c, room));
     }
     printf("],\"predictions\":[");
 }
@@ -128,9 +130,9 @@ static void add_json(const predicting *p, const char *file, const double *row, i
     char room[24];
 
     printf((printed > 0) ? ",\n{\"file\":" : "\n{\"file\":");
-    put_json(file);
+    ct_predict_put_json(file);
     printf(",\"class\":");
-    put_json(class_name(p, best, room));
+    ct_predict_put_json(class_name(p, best, room));
     printf(",\"%s\":", p->measure);
     put_number(row[best]);
     printf(",\"all\":[");
@@ -260,15 +262,7 @@ static ct_status open_net(predicting *p)
     ct_deployed_options options = { .model = ct_options_text(o, "model"),
                                     .weights = ct_options_text(o, "weights") };
 
-    if ((options.model == NULL) || (options.weights == NULL))
-        return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --run=DIR, or --model=FILE and "
-                                      "--weights=FILE");
     CT_TRY(ct_deployed_open(&options, &p->net));
-    if (ct_deployed_samples(p->net) == NULL)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: the net takes tokens, and no pictures; cortado generate goes on with "
-                       "texts",
-                       options.model);
     CT_TRY(ct_deployed_make_pictures(p->net, &p->pictures));
     if (p->pictures == NULL)
         return CT_FAIL(CT_ERR_CONFIG,
@@ -370,15 +364,18 @@ static ct_status predict(predicting *p)
     return CT_OK;
 }
 
-ct_status ct_verb_predict(ct_call *call)
+static ct_status predict_pictures(ct_call *call)
 {
+    static const char *const of_texts[] = { "prompt", "max_tokens", "temperature", "top_p",
+                                            "seed",   "tokenizer",  "pattern" };
     predicting p = { .call = call };
-    ct_status status = ct_run_folder_take(call, CT_RUN_DEPLOY);
+    ct_status status;
 
-    if (status == CT_OK)
-        status = ct_job_threads(call->job, (int)ct_options_count(call->options, "threads", 0));
-    if (status == CT_OK) status = ct_job_connect(call->job, "auto");
-    if (status == CT_OK) status = find_files(&p);
+    for (size_t i = 0; i < sizeof(of_texts) / sizeof(of_texts[0]); i++)
+        if (ct_options_origin(call->options, of_texts[i]) == CT_ORIGIN_COMMAND)
+            return CT_FAIL(CT_ERR_CONFIG, "--%s is of nets of tokens, and %s takes pictures",
+                           of_texts[i], ct_options_text(call->options, "model"));
+    status = find_files(&p);
     if (status == CT_OK) status = open_net(&p);
     if (status == CT_OK) status = predict(&p);
     if ((status == CT_OK) && (p.n_bad > 0))
@@ -390,4 +387,30 @@ ct_status ct_verb_predict(ct_call *call)
     free(p.file);
     free(p.paths);
     return status;
+}
+
+/* What the net takes. */
+static ct_status is_of_pictures(const ct_options *o, bool *pictures_p)
+{
+    const char *model = ct_options_text(o, "model");
+    Ct__NetParameter *net = NULL;
+
+    if ((model == NULL) || (ct_options_text(o, "weights") == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --run=DIR, or --model=FILE and "
+                                      "--weights=FILE");
+    CT_TRY(ct_net_read(model, NULL, &net));
+    *pictures_p = ct_is_sample_net(net);
+    ct__net_parameter__free_unpacked(net, NULL);
+    return CT_OK;
+}
+
+ct_status ct_verb_predict(ct_call *call)
+{
+    bool pictures = false;
+
+    CT_TRY(ct_run_folder_take(call, CT_RUN_DEPLOY));
+    CT_TRY(ct_job_threads(call->job, (int)ct_options_count(call->options, "threads", 0)));
+    CT_TRY(ct_job_connect(call->job, "auto"));
+    CT_TRY(is_of_pictures(call->options, &pictures));
+    return pictures ? predict_pictures(call) : ct_predict_texts(call);
 }
