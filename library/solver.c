@@ -106,7 +106,7 @@ static ct_status meet(void *ctx, ct_status mine)
 {
     cortado_solver *s = ctx;
 
-    if (s->met == CT_OK) s->met = agree(s, mine);
+    s->met = agree(s, mine);
     return s->met;
 }
 

@@ -1,4 +1,5 @@
-/* What a net of classes gets right and wrong, as `cortado test --report` has counted it. */
+/* What a net gets right and wrong, as `cortado test --report` has counted it: one of classes, or
+ * one of texts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,17 +198,49 @@ static void show(const ct_run_data *r, const scores *s, ct_text *t)
     mistake_table(s, t);
 }
 
+/* ---- nets of texts */
+
+static bool is_of_text(const ct_run_data *r)
+{
+    return json_is_number(json_object_get(r->scores, "perplexity"));
+}
+
+static void text_table(const ct_run_data *run, int n_run, ct_text *t)
+{
+    static const char *const member[] = { "loss",    "perplexity", "bits_per_byte",
+                                          "samples", "tokens",     "bytes" };
+    static const char *const head[] = { "loss",    "perplexity", "bits a byte",
+                                        "samples", "tokens",     "bytes" };
+    int n = 0;
+
+    for (int i = 0; i < n_run; i++) n += is_of_text(&run[i]);
+    if (n == 0) return;
+    ct_text_add(t, "<table class=\"texts\">\n<tr><th>whole test set</th>");
+    for (int k = 0; k < 6; k++) ct_page_head(head[k], t);
+    ct_text_add(t, "</tr>\n");
+    for (int i = 0; i < n_run; i++) {
+        if (!is_of_text(&run[i])) continue;
+        ct_text_add(t, "<tr>");
+        ct_page_cell(run[i].name, t);
+        for (int k = 0; k < 6; k++)
+            ct_page_number(ct_json_number(run[i].scores, member[k], NAN), (k < 3) ? 5 : 15, t);
+        ct_text_add(t, "</tr>\n");
+    }
+    ct_text_add(t, "</table>\n");
+}
+
 ct_status ct_page_scores(const ct_run_data *run, int n_run, ct_text *t)
 {
     int n_without = 0;
 
-    ct_page_heading(2, "Scores of classes", t);
+    ct_page_heading(2, "Scores", t);
+    text_table(run, n_run, t);
     for (int i = 0; i < n_run; i++) {
         scores s;
         ct_status status;
 
         n_without += (run[i].scores == NULL) && run[i].is_folder;
-        if (run[i].scores == NULL) continue;
+        if ((run[i].scores == NULL) || is_of_text(&run[i])) continue;
         status = read_scores(&run[i], &s);
         if (status == CT_OK) show(&run[i], &s, t);
         free(s.name);
@@ -215,8 +248,8 @@ ct_status ct_page_scores(const ct_run_data *run, int n_run, ct_text *t)
         CT_TRY(status);
     }
     if (n_without > 0)
-        ct_text_add(t, "<p>Confusion, precision, recall and calibration of a net of classes stand "
-                       "here after <code>cortado test --run=RUN --report=RUN/" CT_RUN_SCORES
-                       "</code>.</p>\n");
+        ct_text_add(t, "<p>Confusion, precision, recall and calibration of a net of classes, or "
+                       "perplexity and bits a byte of one of texts, stand here after <code>cortado "
+                       "test --run=RUN --report=RUN/" CT_RUN_SCORES "</code>.</p>\n");
     return CT_OK;
 }

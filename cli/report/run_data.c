@@ -156,9 +156,10 @@ static ct_status read_metrics(ct_run_data *r, const char *file)
     return CT_OK;
 }
 
-/* A JSON file of the folder, with a list `member`, as `verb` writes it. It may be missing. */
+/* A JSON file of the folder, with a list `member`, or a number `other`, as `verb` writes it. It may
+ * be missing. */
 static ct_status read_json(const ct_run_data *r, const char *name, const char *member,
-                           const char *verb, json_t **json_p)
+                           const char *other, const char *verb, json_t **json_p)
 {
     ct_text file = { 0 };
     ct_status status = CT_OK;
@@ -167,7 +168,9 @@ static ct_status read_json(const ct_run_data *r, const char *name, const char *m
     if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
     if ((status == CT_OK) && (access(file.text, F_OK) == 0))
         status = ct_json_read(file.text, json_p);
-    if ((status == CT_OK) && (*json_p != NULL) && !json_is_array(json_object_get(*json_p, member)))
+    if ((status == CT_OK) && (*json_p != NULL) &&
+        !json_is_array(json_object_get(*json_p, member)) &&
+        !json_is_number(json_object_get(*json_p, other)))
         status = CT_FAIL(CT_ERR_DATA, "%s: no member \"%s\"; expected what %s writes", file.text,
                          member, verb);
     ct_text_destroy(&file);
@@ -189,8 +192,9 @@ static ct_status read_folder(ct_run_data *r)
     if (status == CT_OK) status = read_metrics(r, file.text);
     ct_text_destroy(&file);
     CT_TRY(status);
-    CT_TRY(read_json(r, CT_RUN_SCORES, "confusion", "cortado test --report", &r->scores));
-    return read_json(r, CT_RUN_TIMES, "layers", "cortado time --json", &r->times);
+    CT_TRY(read_json(r, CT_RUN_SCORES, "confusion", "perplexity", "cortado test --report",
+                     &r->scores));
+    return read_json(r, CT_RUN_TIMES, "layers", "", "cortado time --json", &r->times);
 }
 
 /* "first" of "runs/first/". */

@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 #include "framework/net/graph.h"
+#include "framework/report/report.h"
 
 enum { BINS = 10, WORST = 20, MISTAKE = 4 /* numbers of one */ };
 
@@ -46,6 +47,16 @@ static bool in_test(const Ct__NetParameter *net, const Ct__LayerParameter *l)
     ct_net_options o = { .phase = CT_TEST };
 
     return ct_graph_includes(net, &o, l);
+}
+
+bool ct_test_report_is_of_text(const Ct__NetParameter *net)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if (in_test(net, l) && (is_type(l, "TokenData") || is_type(l, "TextData"))) return true;
+    }
+    return false;
 }
 
 static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
@@ -377,6 +388,28 @@ static ct_status add_worst(const ct_test_report *r, ct_text *t)
     ct_text_add(t, "]");
     ct_reader_close(names);
     return CT_OK;
+}
+
+ct_status ct_test_report_write_text(const char *path, int64_t samples, double loss,
+                                    const ct_text_size *text)
+{
+    ct_text t = { 0 };
+    ct_status status;
+
+    ct_text_add(&t, "{\"samples\":%" PRId64 ",\"loss\":", samples);
+    ct_text_add_number(&t, loss);
+    ct_text_add(&t, ",\"perplexity\":");
+    ct_text_add_number(&t, exp(loss));
+    if (text->bytes > 0.0) {
+        ct_text_add(&t, ",\"tokens\":%.0f,\"bytes\":%.0f,\"bits_per_byte\":", text->tokens,
+                    text->bytes);
+        ct_text_add_number(&t, ct_report_bits_per_byte(loss, text));
+    }
+    ct_text_add(&t, "}\n");
+    status = t.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
+                      : ct_file_write(path, t.text, t.length);
+    ct_text_destroy(&t);
+    return status;
 }
 
 ct_status ct_test_report_write(const ct_test_report *r, const char *path)

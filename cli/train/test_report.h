@@ -14,6 +14,10 @@
  *                        (Guo et al., "On Calibration of Modern Neural Networks", 2017, section 2)
  *   worst                the surest mistakes, with file names where the set has them
  *
+ * Of a net of texts there are no classes to tell apart. Its file has `samples` (windows of tokens,
+ * or runs of words), `loss`, `perplexity` (e^loss), and with a tokenizer `tokens`, `bytes` and
+ * `bits_per_byte`. The means are over whole batches, the last of which may begin the set anew.
+ *
  * Ranks count what they have of each batch, and one sum over them at the end has everything.
  * Batches go round the set: what the last one has of its beginning was counted before, and does not
  * count again. So the figures are the same for every batch and number of ranks, but for the order
@@ -25,6 +29,12 @@
 #include "runtime/call.h"
 
 typedef struct ct_test_report ct_test_report;
+
+/** Whether the net reads a text in phase TEST: its report is ct_test_report_write_text(). */
+bool ct_test_report_is_of_text(const Ct__NetParameter *net);
+/** What `test` has found of such a net. On rank 0. CT_ERR_IO. */
+ct_status ct_test_report_write_text(const char *path, int64_t samples, double loss,
+                                    const ct_text_size *text);
 
 /** Finds the scores and labels of the config's net, by its Accuracy or SoftmaxWithLoss in phase
  *  TEST, and has the net keep them. Before the net is made. CT_ERR_CONFIG, logged: there are none.

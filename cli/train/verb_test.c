@@ -169,14 +169,37 @@ static ct_status open_report(testing *t, const char *metrics)
     return status;
 }
 
-/* Caffe's 50, or where a run says which set it is, as many as have each sample of it. */
+/* Caffe's 50, or where a run says which set it is, or a report is of all of it, as many as have
+ * each sample of it. */
 static int64_t count_batches(const testing *t)
 {
     const ct_options *o = t->call->options;
     int64_t batch = t->whole->batch_global, all = t->whole->n_sample;
-    bool whole_set = (ct_options_text(o, "run") != NULL) && (all > 0) && (batch > 0);
+    bool of_set = (ct_options_text(o, "run") != NULL) || (ct_options_text(o, "report") != NULL);
+    bool whole_set = of_set && (all > 0) && (batch > 0);
 
     return ct_options_count(o, "iterations", whole_set ? (all + batch - 1) / batch : 50);
+}
+
+/* --report of a net of texts: the loss of its words. */
+static ct_status report_text(const testing *t, const ct_text_size *size)
+{
+    const char *file = ct_options_text(t->call->options, "report");
+    const double *v = t->mean;
+    ct_status status = CT_OK;
+    int i = 0;
+
+    if (file == NULL) return CT_OK;
+    for (; (i < t->whole->n_output) && !ct_report_is_of_words(t->whole, i); i++)
+        v += ct_net_output_count(t->whole, i);
+    if (i == t->whole->n_output)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: --report needs the SoftmaxWithLoss of words in phase TEST, and the net "
+                       "has none",
+                       t->config.file);
+    if (t->call->job->rank == 0)
+        status = ct_test_report_write_text(file, t->whole->n_sample, *v, size);
+    return ct_job_share(t->call->job, status);
 }
 
 static ct_status run(testing *t)
@@ -197,6 +220,7 @@ static ct_status run(testing *t)
             t->whole->batch_global);
     CT_TRY(score(t, n_batch, &size));
     CT_TRY(show_mean(t->whole, t->mean, &size, t->call->job->rank == 0));
+    CT_TRY(report_text(t, &size));
     if (metrics == NULL) return CT_OK;
     CT_TRY(ct_report_test(t->report, 0, 0.0, 0, t->whole, t->mean, &size));
     return ct_report_done(t->report, "\"iter\":0");
@@ -222,7 +246,10 @@ static ct_status open_classes(testing *t)
     if (file == NULL) return CT_OK;
     if (t->call->job->rank == 0) status = ct_file_check_writable(file);
     CT_TRY(ct_job_share(t->call->job, status));
-    return ct_test_report_create(t->call, &t->config, &t->classes);
+    if (!ct_test_report_is_of_text(t->config.net))
+        return ct_test_report_create(t->call, &t->config, &t->classes);
+    if (ct_options_text(t->call->options, "iterations") == NULL) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "--report is of the whole test set: leave out --iterations");
 }
 
 /* This rank's net, of all of them where --parallel says so. */
