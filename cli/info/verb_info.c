@@ -161,10 +161,13 @@ static ct_status draw_grid(const grid *g, bool bytes, const char *file)
 }
 
 /* The net that reads the set, or one with nothing but a data layer. */
-static ct_status read_reader(const char *model, Ct__NetParameter **net_p)
+static ct_status read_reader(const char *model, const char *set, Ct__NetParameter **net_p)
 {
-    static const char plain[] = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' "
-                                "data_param { source: '' batch_size: 1 } }";
+    static const char lmdb[] = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' "
+                               "data_param { source: '' batch_size: 1 } }";
+    static const char hdf5[] = "layer { name: 'data' type: 'HDF5Data' top: 'data' top: 'label' "
+                               "hdf5_data_param { source: '' batch_size: 1 } }";
+    const char *plain = ct_stage_can("hdf5", set) ? hdf5 : lmdb;
     ProtobufCMessage *m = NULL;
 
     if (model != NULL) return ct_net_read(model, NULL, net_p);
@@ -181,15 +184,13 @@ static ct_status show_picture(const char *path, const char *model, const char *f
     ct_net_set s;
     ct_status status;
 
-    if (ct_stage_can("hdf5", path))
-        return CT_FAIL(CT_ERR_CONFIG, "--picture reads LMDB sets, and %s is HDF5", path);
     CT_TRY(ct_file_check_writable(file));
-    CT_TRY(read_reader(model, &net));
+    CT_TRY(read_reader(model, path, &net));
     status = ct_net_set_open(net, CT_TRAIN, path, &s);
     if (status == CT_UNSUPPORTED)
         status = CT_FAIL(CT_ERR_CONFIG,
-                         "--picture: %s; expected a layer of type Data or ImageData in phase "
-                         "TRAIN of --model, and the set that --data names",
+                         "--picture: %s; expected a layer of type Data, ImageData or "
+                         "HDF5Data in phase TRAIN of --model, and the set that --data names",
                          (model != NULL) ? model : path);
     if (status == CT_OK) {
         int64_t n = (s.reader->count < GRID_TILES) ? s.reader->count : GRID_TILES;

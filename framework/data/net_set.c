@@ -17,6 +17,7 @@ static const Ct__LayerParameter *find_layer(const Ct__NetParameter *net, ct_phas
         if ((l->n_bottom > 0) || (l->n_top == 0) || !ct_graph_includes(net, &o, l)) continue;
         if (ct_layer_param_is(l, "Data") && (l->data_param != NULL)) return l;
         if (ct_layer_param_is(l, "ImageData") && (l->image_data_param != NULL)) return l;
+        if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL)) return l;
     }
     return NULL;
 }
@@ -43,10 +44,24 @@ static void options_of_images(const Ct__LayerParameter *l, ct_reader_options *o)
     o->color = p->is_color ? CT_COLOR_BGR : CT_COLOR_GRAY;
 }
 
+static void options_of_hdf5(const Ct__LayerParameter *l, ct_reader_options *o)
+{
+    o->source = l->hdf5_data_param->source;
+    o->n_field = (int)l->n_top;
+    o->field_name = (const char *const *)l->top;
+}
+
+/* The backend of its reader. */
+static const char *backend_of(const Ct__LayerParameter *l)
+{
+    if (ct_layer_param_is(l, "HDF5Data")) return "hdf5";
+    return ct_layer_param_is(l, "Data") ? "lmdb" : "images";
+}
+
 static ct_status open_layer(const Ct__LayerParameter *l, ct_phase phase, const ct_reader_options *o,
                             ct_net_set *s)
 {
-    CT_TRY(ct_reader_open(ct_layer_param_is(l, "Data") ? "lmdb" : "images", o, &s->reader));
+    CT_TRY(ct_reader_open(backend_of(l), o, &s->reader));
     CT_TRY(ct_reader_local(s->reader, &s->local));
     s->sample.rest = calloc((size_t)ct_reader_rest_count(s->reader) + 1, sizeof(float));
     if (s->sample.rest == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
@@ -65,6 +80,7 @@ ct_status ct_net_set_open(const Ct__NetParameter *net, ct_phase phase, const cha
     o.who = l->name;
     if (ct_layer_param_is(l, "Data")) options_of_data(l, &o);
     if (ct_layer_param_is(l, "ImageData")) options_of_images(l, &o);
+    if (ct_layer_param_is(l, "HDF5Data")) options_of_hdf5(l, &o);
     if (source != NULL) o.source = source;
     s->source = o.source;
     if ((o.source == NULL) || (access(o.source, R_OK) != 0)) return CT_UNSUPPORTED;

@@ -24,8 +24,8 @@ typedef struct ct_net_set {
 } ct_net_set;
 
 /** The set of the first data layer of that phase; source: another set, read the same way; NULL: its
- *  own. CT_UNSUPPORTED, quiet: there is no such layer of type Data or ImageData, or its set is not
- *  there; *s is closed then, but source says which one, if any. CT_ERR_CONFIG, CT_ERR_IO,
+ *  own. CT_UNSUPPORTED, quiet: there is no such layer of type Data, ImageData or HDF5Data, or its
+ * set is not there; *s is closed then, but source says which one, if any. CT_ERR_CONFIG, CT_ERR_IO,
  *  CT_ERR_DATA, logged: the set cannot be read. */
 ct_status ct_net_set_open(const Ct__NetParameter *net, ct_phase phase, const char *source,
                           ct_net_set *s);

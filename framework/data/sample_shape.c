@@ -83,6 +83,9 @@ ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p)
         if (ct_layer_param_is(l, "Data") && (l->data_param != NULL) &&
             (l->data_param->source != NULL) && (access(l->data_param->source, R_OK) == 0))
             return read_set(l, "lmdb", l->data_param->source, shape_p);
+        if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
+            (l->hdf5_data_param->source != NULL) && (access(l->hdf5_data_param->source, R_OK) == 0))
+            return read_set(l, "hdf5", l->hdf5_data_param->source, shape_p);
         if (look(l, shape_p)) return CT_OK;
         return CT_UNSUPPORTED;
     }
