@@ -124,7 +124,7 @@ const ct_option ct_option_table[] = {
     { "job_array", CT_OPTION_TEXT, "sweep", "FILE",
       "write a job file for SLURM with a task for each run, and start nothing" },
     { "runs", CT_OPTION_REST, "report", "RUNS",
-      "folders of train --run, or files of --metrics; they may stand without --runs=" },
+      "folders of train --run, files of --metrics, or logs; they may stand without --runs=" },
     { "to", CT_OPTION_TEXT, "report", "FILE", "the page, HTML that needs nothing beside it" },
     { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
       "of what goes to standard output: the best class of each file, or the text alone; json has "

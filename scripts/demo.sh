@@ -78,7 +78,7 @@ explain() {
 
 run dense
 run compressed --compression=topk:density=0.01,min_bytes=16384
-"$root/scripts/curves.sh" curves.svg loss,accuracy dense.jsonl compressed.jsonl
+"$cortado" report dense.jsonl compressed.jsonl --to=curves.html --log=error
 
 echo
 {
@@ -88,4 +88,4 @@ echo
     explain
 } | tee table.txt
 echo
-echo "Kept in $PWD: curves.svg, table.txt, and dense and compressed, each .log and .jsonl (metrics)"
+echo "Kept in $PWD: curves.html, table.txt, and dense and compressed, each .log and .jsonl (metrics)"

@@ -286,7 +286,7 @@ static ct_status make(work *w)
         if (w->set.source != NULL)
             say(e, "the set of tests is not here: ", w->set.source);
         else
-            say(e, "tests of the net read no set of type Data or ImageData", "");
+            say(e, "tests of the net read no set of type Data, ImageData or HDF5Data", "");
         return CT_OK;
     }
     CT_TRY(status);
@@ -301,7 +301,7 @@ ct_status ct_examples_make(const ct_run_data *r, ct_examples *e)
 
     memset(e, 0, sizeof(*e));
     if (!r->is_folder) {
-        say(e, "a file of metrics has no net", "");
+        say(e, "a file of metrics, or a log, has no net", "");
         return CT_OK;
     }
     status = make(&w);

@@ -1,4 +1,5 @@
-/* Pictures with what the net says of them, its insides, and what its sets are like. */
+/* Pictures with what the net says of them, its insides, and what its sets are like: pictures,
+ * tokens or words. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,9 @@
 #include "cli/report/examples.h"
 #include "cli/report/page.h"
 #include "framework/data/net_set.h"
+#include "framework/data/token_file.h"
+#include "framework/data/words.h"
+#include "framework/net/graph.h"
 #include "framework/proto/upgrade.h"
 #include "runtime/run_folder.h"
 
@@ -208,25 +212,111 @@ static void set_table(const ct_net_set *set, const statistics *st, ct_text *t)
     ct_text_add(t, "</table>\n");
 }
 
+/* ---- texts */
+
+typedef struct text_set {
+    const char *source, *what;
+    int64_t count, kinds; /* tokens or words, and different ones; kinds 0: not said */
+} text_set;
+
+static ct_status open_text(const Ct__LayerParameter *l, text_set *s)
+{
+    *s = (text_set){ .what = (l->token_data_param != NULL) ? "tokens" : "words" };
+    if (l->token_data_param != NULL) {
+        const Ct__TokenDataParameter *p = l->token_data_param;
+        ct_token_file f;
+
+        s->source = p->source;
+        s->kinds = p->vocabulary;
+        if ((p->source == NULL) || (access(p->source, R_OK) != 0)) return CT_UNSUPPORTED;
+        CT_TRY(ct_token_file_open(p->source, (s->kinds > 0) ? ct_token_width(s->kinds) : 0, &f));
+        s->count = f.count;
+        ct_token_file_close(&f);
+    } else {
+        ct_words w;
+
+        s->source = l->text_data_param->source;
+        if ((s->source == NULL) || (access(s->source, R_OK) != 0)) return CT_UNSUPPORTED;
+        CT_TRY(ct_words_open(s->source, l->name, &w));
+        s->count = w.count;
+        s->kinds = w.n_vocabulary;
+        ct_words_close(&w);
+    }
+    return CT_OK;
+}
+
+/* The layer that reads a text in that phase; NULL: there is none. */
+static const Ct__LayerParameter *find_text(const Ct__NetParameter *net, ct_phase phase)
+{
+    ct_net_options o = { .phase = phase };
+
+    for (size_t i = 0; i < net->n_layer; i++)
+        if (((net->layer[i]->token_data_param != NULL) ||
+             (net->layer[i]->text_data_param != NULL)) &&
+            ct_graph_includes(net, &o, net->layer[i]))
+            return net->layer[i];
+    return NULL;
+}
+
+static void say_absent(const char *what, const char *source, ct_text *t)
+{
+    ct_text_add(t, "<p>The set of %s is not here: <code>", what);
+    ct_text_add_escaped(t, (source != NULL) ? source : "");
+    ct_text_add(t, "</code>.</p>\n");
+}
+
+static void head_of_set(const char *what, const char *source, ct_text *t)
+{
+    ct_text_add(t, "<h4>Of %s: <code>", what);
+    ct_text_add_escaped(t, source);
+    ct_text_add(t, "</code></h4>\n");
+}
+
+static ct_status show_text(const Ct__LayerParameter *l, const char *what, ct_text *t)
+{
+    const Ct__TokenDataParameter *p = l->token_data_param;
+    text_set s;
+    ct_status status = open_text(l, &s);
+
+    if (status == CT_UNSUPPORTED) {
+        say_absent(what, s.source, t);
+        return CT_OK;
+    }
+    CT_TRY(status);
+    head_of_set(what, s.source, t);
+    ct_text_add(t,
+                "<table class=\"text\">\n<tr><th>%s</th><th>different ones</th><th>in a sample</th>"
+                "<th>samples of a batch and rank</th><th>tokenizer</th></tr>\n<tr>",
+                s.what);
+    ct_page_number((double)s.count, 15, t);
+    ct_page_number((s.kinds > 0) ? (double)s.kinds : NAN, 15, t);
+    ct_page_number((p != NULL) ? p->seq_len : l->text_data_param->steps, 9, t);
+    ct_page_number((p != NULL) ? p->batch_size : l->text_data_param->batch_size, 9, t);
+    ct_page_cell(((p != NULL) && (p->tokenizer != NULL)) ? p->tokenizer : "–", t);
+    ct_text_add(t, "</tr>\n</table>\n");
+    return CT_OK;
+}
+
 static ct_status show_set(const Ct__NetParameter *net, ct_phase phase, ct_text *t)
 {
     const char *what = (phase == CT_TRAIN) ? "training" : "tests";
+    const Ct__LayerParameter *text = find_text(net, phase);
     ct_net_set set;
     statistics st;
-    ct_status status = ct_net_set_open(net, phase, NULL, &set);
+    ct_status status;
 
-    if ((status == CT_UNSUPPORTED) && (set.source != NULL)) {
-        ct_text_add(t, "<p>The set of %s is not here: <code>", what);
-        ct_text_add_escaped(t, set.source);
-        ct_text_add(t, "</code>.</p>\n");
-    }
+    if (text != NULL) return show_text(text, what, t);
+    status = ct_net_set_open(net, phase, NULL, &set);
+    if ((status == CT_UNSUPPORTED) && (set.source != NULL)) say_absent(what, set.source, t);
     if ((status == CT_UNSUPPORTED) && (set.source == NULL))
-        ct_text_add(t, "<p>For %s the net reads no set of type Data or ImageData.</p>\n", what);
+        ct_text_add(
+            t,
+            "<p>For %s the net reads no set of type Data, ImageData, HDF5Data, TokenData or "
+            "TextData.</p>\n",
+            what);
     if (status == CT_UNSUPPORTED) return CT_OK;
     CT_TRY(status);
-    ct_text_add(t, "<h4>Of %s: <code>", what);
-    ct_text_add_escaped(t, set.source);
-    ct_text_add(t, "</code></h4>\n");
+    head_of_set(what, set.source, t);
     status = count_set(&set, &st);
     if (status == CT_OK) set_table(&set, &st, t);
     if (status == CT_OK) class_bars(net, &st, t);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +32,7 @@ static ct_status find_curve(ct_run_data *r, const char *field, bool of_test, ct_
     return CT_OK;
 }
 
-static ct_status add_point(ct_run_data *r, const char *field, bool of_test, double x, double y)
+ct_status ct_run_data_add(ct_run_data *r, const char *field, bool of_test, double x, double y)
 {
     ct_run_curve *c = NULL;
 
@@ -116,8 +117,8 @@ static ct_status add_members(ct_run_data *r, json_t *o, bool of_test, double ite
         if (is_no_curve(key) || (!json_is_number(v) && !json_is_null(v))) continue;
         snprintf(field, sizeof(field), "%s", key);
         if (net > 0) snprintf(field, sizeof(field), "%s (net %d)", key, net);
-        CT_TRY(add_point(r, field, of_test, iteration,
-                         json_is_number(v) ? json_number_value(v) : NAN));
+        CT_TRY(ct_run_data_add(r, field, of_test, iteration,
+                               json_is_number(v) ? json_number_value(v) : NAN));
     }
     return CT_OK;
 }
@@ -208,6 +209,16 @@ static char *name_of(const char *path)
     return strndup(path + from, n - from);
 }
 
+/* Metrics begin with an object. */
+static bool is_json(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    int c = (f != NULL) ? getc(f) : '{';
+
+    if (f != NULL) fclose(f);
+    return (c == '{') || (c == '[') || (c == EOF);
+}
+
 ct_status ct_run_data_read(const char *path, ct_run_data *r)
 {
     struct stat st;
@@ -216,7 +227,8 @@ ct_status ct_run_data_read(const char *path, ct_run_data *r)
     if (r->name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
     if (stat(path, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
     r->is_folder = S_ISDIR(st.st_mode);
-    return r->is_folder ? read_folder(r) : read_metrics(r, path);
+    if (r->is_folder) return read_folder(r);
+    return is_json(path) ? read_metrics(r, path) : ct_run_log_read(r, path);
 }
 
 void ct_run_data_destroy(ct_run_data *r)

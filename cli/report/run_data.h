@@ -1,6 +1,6 @@
 /** @file run_data.h  What a run has left, read back: its metrics, where it came from, its scores.
  *
- * A run is the folder of `train --run`, or a file of `--metrics` alone.
+ * A run is the folder of `train --run`, or a file of `--metrics` or a log alone.
  */
 #ifndef CT_RUN_DATA_H
 #define CT_RUN_DATA_H
@@ -38,6 +38,11 @@ typedef struct ct_run_data {
 /** CT_ERR_IO: no such file; CT_ERR_DATA: it is not what a run writes, with the line. Logged. */
 ct_status ct_run_data_read(const char *path, ct_run_data *r);
 void ct_run_data_destroy(ct_run_data *r);
+/** Adds a point to the curve of that field, which is made where it is new. CT_ERR_NOMEM. */
+ct_status ct_run_data_add(ct_run_data *r, const char *field, bool of_test, double x, double y);
+/** The curves of a log for people, of `cortado train` or of Caffe. CT_ERR_IO; CT_ERR_DATA: there is
+ *  no iteration in it. Logged. */
+ct_status ct_run_log_read(ct_run_data *r, const char *file);
 /** NULL: the run has no such curve. */
 const ct_run_curve *ct_run_data_curve(const ct_run_data *r, const char *field, bool of_test);
 double ct_run_curve_last(const ct_run_curve *c);   /* NAN: c is NULL */

@@ -54,7 +54,7 @@ ct_status ct_verb_report(ct_call *call)
 
     if (n == 0)
         return CT_FAIL(CT_ERR_CONFIG, "cortado report: give folders of train --run, or files of "
-                                      "--metrics, behind the options");
+                                      "--metrics, or logs, behind the options");
     if (file == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado report needs --to=FILE.html");
     CT_TRY(ct_file_check_writable(file));
     run = calloc((size_t)n, sizeof(*run));

@@ -5,23 +5,21 @@
 
 ROWS is docs/results/convergence. Without options the tables go to the output; --write puts them
 between the two marks of PAGE (docs/results/2026-11-23-convergence.md) in place of what is there, and
-touches nothing else; --plots draws accuracy or perplexity against iterations and against modelled time (gnuplot), one SVG a net.
+touches nothing else; --plots writes a page of `cortado report` for each net, with accuracy or
+perplexity over iterations.
 
 A codec is compared with dense from the same seeds, ranks and iterations: accuracy by the difference
-in points, perplexity by the ratio. Modelled time: what a step computes on one host of 2 cores for
-its share of the batch (images, or columns of text, a second of the whole step), and the bytes that
-a rank sends at 1 Gbit/s, nothing hidden, no latency.
+in points, perplexity by the ratio.
 """
 import csv
+import json
 import os
 import subprocess
 import sys
 
-IMAGES_PER_S = {"lenet": 15480, "quick": 5711, "ptb": 417, "resnet20": 1201}  # docs/performance.md
 BATCH = {"lenet": 64, "quick": 100, "ptb": 20, "resnet20": 128}
 BOUND = {"lenet": 0.2, "quick": 0.5, "ptb": 1.5, "resnet20": 0.5}  # points, perplexity in percent
 SEEDS = {"ptb": 2, "resnet20": 2}  # others 3
-RATE = 1e9 / 8
 MARKS = ("<!-- tables -->", "<!-- end of tables -->")
 
 
@@ -104,33 +102,24 @@ def tables(runs):
     return "\n".join(out) + "\n"
 
 
-def step_s(net, ranks, sent):
-    return BATCH[base(net)] / ranks / IMAGES_PER_S[base(net)] + sent / RATE
-
-
 def plot(folder, key, names, curves):
-    net, iterations, ranks = key
-    data, by_iteration, by_time = [], [], []
-    for k, (name, runs) in enumerate(sorted(names.items(), key=lambda n: (n[0] != "dense", n[0]))):
+    """A page of `cortado report`, a run for each codec: what tests gave, the mean over seeds."""
+    net, _, ranks = key
+    stem = os.path.join(folder, "%s_%d_%d" % key)
+    field = "perplexity" if is_perplexity(net) else "accuracy, %"
+    files = []
+    os.makedirs(stem, exist_ok=True)
+    for name, runs in sorted(names.items(), key=lambda n: (n[0] != "dense", n[0])):
         points = {}
         for c in curves:
             if c["net"] == net and c["name"] == name and int(c["ranks"]) == ranks and int(c["seed"]) in runs:
                 points.setdefault(int(c["iteration"]), []).append(shown(net, c["value"]))
-        step = step_s(net, ranks, mean(float(r["bytes_sent"]) for r in runs.values()))
-        data.append("$d%d << EOD\n%s\nEOD\n" % (k, "\n".join(
-            "%d %g %.3f" % (i, i * step, mean(v)) for i, v in sorted(points.items()) if i > 0)))
-        title = name.replace("_", " ")
-        by_iteration.append("$d%d using 1:3 with linespoints title '%s'" % (k, title))
-        by_time.append("$d%d using 2:3 with linespoints title '%s'" % (k, title))
-    stem = os.path.join(folder, "%s_%d_%d" % key)
-    corner, unit = ("top", "perplexity") if is_perplexity(net) else ("bottom", "accuracy, %")
-    text = "set terminal svg size 1200,480 dynamic\nset output '%s.svg'\n" % stem + "".join(data)
-    text += "set grid\nset key %s right\nset ylabel '%s'\n" % (corner, unit)
-    text += "set logscale y\n" if is_perplexity(net) else ""
-    text += "set multiplot layout 1,2 title '%s, %d ranks: mean over seeds'\n" % (net.replace("_", " "), ranks)
-    text += "set xlabel 'iterations'\nplot " + ", ".join(by_iteration) + "\n"
-    text += "set xlabel 'MODELLED seconds, 1 Gbit/s, nothing hidden'\nplot " + ", ".join(by_time) + "\n"
-    subprocess.run(["gnuplot"], input=text, text=True, check=True)
+        files.append(os.path.join(stem, name))
+        with open(files[-1], "w") as f:
+            for i, v in sorted(points.items()):
+                if i > 0:
+                    f.write(json.dumps({"event": "test", "iter": i, "outputs": {field: mean(v)}}) + "\n")
+    subprocess.run([os.environ.get("CORTADO", "cortado"), "report", *files, "--to=" + stem + ".html"], check=True)
 
 
 def write(page, text):

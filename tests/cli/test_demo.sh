@@ -15,23 +15,20 @@ is demo_says_why awk '/^top-k/ { for (i = 1; i <= NF; i++) if ($i == "ms") { c =
     END { exit !((c > d + 0.01) ? costs : (c < d - 0.01) ? not_here : costs || not_here) }' out
 is demo_keeps test -s kept/dense.log -a -s kept/compressed.log -a -s kept/dense.jsonl -a -s kept/compressed.jsonl
 is demo_keeps_its_table grep -q '^top-k, density 0.01' kept/table.txt
-is demo_says_where grep -q "^Kept in $PWD/kept: curves.svg" out
-# two curves of the loss and two of the accuracy, with a mark a test
-is curves_are_drawn sh -c 'test "$(grep -o "<polyline" kept/curves.svg | wc -l)" = 4'
-tests=$(grep -c '"event":"test"' kept/dense.jsonl)
-is curves_mark_tests test "$(grep -o '<circle' kept/curves.svg | wc -l)" = $((2 * tests))
+is demo_says_where grep -q "^Kept in $PWD/kept: curves.html" out
+# a page with both runs
 if python3 -c '' 2>/dev/null; then
-    is curves_are_xml python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("kept/curves.svg")'
+    is curves_are_drawn env PYTHONPATH="$ROOT/tests/cli" python3 -c "
+from page_of import Page
+p = Page('kept/curves.html')
+p.alone()
+assert p.charts[0] == 'loss' and 'accuracy' in p.charts, p.charts
+assert p.table('runs')[''] == ['dense.jsonl', 'compressed.jsonl'], p.table('runs')
+"
 else
-    skip curves_are_xml "no Python"
+    skip curves_are_drawn "no Python"
 fi
 runs demo_again 0 'top-k, density 0.01' "$ROOT/scripts/demo.sh"
 is demo_again_is_new sh -c 'test "$(grep -c \"event\":\"run\" kept/dense.jsonl)" = 1'
 
-# curves of known numbers: the ends of both axes, and the corners of the panel
-printf '%s\n' '{"event":"test","iter":0,"outputs":{"loss":9}}' '{"event":"train","iter":0,"loss":4}' '{"event":"train","iter":100,"loss":2}' >a.jsonl
-runs curves 0 '' "$ROOT/scripts/curves.sh" a.svg loss a.jsonl
-is curve_is_right grep -q 'points="70.0,30.0 710.0,250.0"' a.svg
-runs curves_of_nothing 1 'no file has a number nosuch' "$ROOT/scripts/curves.sh" b.svg nosuch a.jsonl
-is nothing_left_behind sh -c '! ls b.svg* 2>/dev/null'
 finish

@@ -28,7 +28,7 @@ for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/results/co
     is "whole_$folder" sh -c 'test -d "$0/$2" && test -d "$1/$2" && test "$(cd "$0/$2" && find . -type f ! -name "*.pyc" | sort)" = "$(cd "$1/$2" && find . -type f ! -name "*.pyc" | sort)"' \
         "$ROOT" "$share" "$folder"
 done
-is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/curves.sh" -a -x "$share/scripts/setup.sh"
+is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/setup.sh"
 
 sim=$(dirname "$CORTADO")/../smpicc/cortado-sim
 if [ -x "$sim" ]; then

@@ -58,6 +58,7 @@ p = Page('page.html')
 p.alone()
 assert p.rows('texts')[0][0] == 'run' and p.rows('texts')[0][4] == '$windows', p.rows('texts')
 assert 'bits_per_byte' in p.charts, p.charts
+assert p.rows('text')[0][1:4] == ['$ids', '32', '4'] and p.rows('text')[0][4].endswith('set/tokenizer.json'), p.rows('text')
 "
 runs with_batch_tokens 0 'Optimization Done' "$CORTADO" train --solver=work/solver.prototxt --run=run2 --iterations=3 --set=batch_tokens=256
 
@@ -113,6 +114,8 @@ is lstm_deploy grep -Pzq 'top: "words"\n +top: "cont"' lstm/deploy.prototxt
 runs lstm_learns 0 'perplexity' "$CORTADO" train --solver=lstm/solver.prototxt --run=words_run --iterations=3
 runs lstm_test 0 '^perplexity' "$CORTADO" test --run=words_run --report=words_run/report.json
 is lstm_report grep -q '"perplexity":' words_run/report.json
+runs lstm_page 0 '' "$CORTADO" report words_run --to=words.html
+is lstm_words grep -q '<th>words</th>' words.html
 is lstm_no_bits sh -c '! grep -q bits_per_byte words_run/report.json'
 runs bytes 0 '' "$CORTADO" new --from=./small --data=raw --to=bytes --tokenizer=bytes
 is bytes_rows grep -q 'vocabulary: 256' bytes/train_val.prototxt

@@ -212,9 +212,38 @@ EOF2
 from page_of import png
 assert png(open('cropped.png', 'rb').read())[:2] == (4 * 74 + 2, 3 * 88 + 2)
 "
+    # the same of HDF5: digits, as a picture, and as the set of a run
+    "$CORTADO" convert digits --to=h5 --count=60 --seed=3 --backend=hdf5 >out 2>&1
+    "$CORTADO" convert digits --to=lmdb --count=60 --seed=3 >out 2>&1
+    runs info_hdf5 0 'picture +h5.png: 60 samples, evenly spread' "$CORTADO" info --data=h5/train.h5 --picture=h5.png
+    runs info_lmdb 0 '' "$CORTADO" info --data=lmdb/train_lmdb --picture=lmdb.png
+    is same_picture cmp h5.png lmdb.png
+    cat >h5net.prototxt <<'NET'
+name: "H5"
+layer { name: "in" type: "HDF5Data" top: "data" top: "label" include { phase: TRAIN }
+  hdf5_data_param { source: "h5/train.h5" batch_size: 10 } }
+layer { name: "in" type: "HDF5Data" top: "data" top: "label" include { phase: TEST }
+  hdf5_data_param { source: "h5/test.h5" batch_size: 4 } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 3 kernel_size: 5 stride: 4 weight_filler { type: "xavier" } } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+NET
+    echo 'net: "h5net.prototxt" base_lr: 0.0001 lr_policy: "fixed" max_iter: 3 random_seed: 5 solver_mode: CPU' >h5solver.prototxt
+    runs h5_trains 0 'Optimization Done' "$CORTADO" train --solver=h5solver.prototxt --run=h5run
+    runs h5_test 0 '' "$CORTADO" test --run=h5run --report=h5run/report.json
+    runs h5_page 0 'a page of 1 run' "$CORTADO" report h5run --to=h5.html
+    is h5_pictures python3 -c "
+from page_of import Page
+p = Page('h5.html')
+p.alone()
+assert len(p.figures) >= 12 and len(p.images) >= 12, (len(p.figures), len(p.images))
+assert [r[0] for r in p.rows('set')] == ['60', '12'], p.rows('set')
+assert p.charts.count('Classes') == 2, p.charts
+"
     runs picture_of_nothing 2 'picture shows samples of a set: give it by --data' "$CORTADO" info --picture=x.png
     runs picture_nowhere 3 'nowhere/x.png' "$CORTADO" info --data=set/train_lmdb --picture=nowhere/x.png
-    runs picture_no_layer 2 'none.prototxt; expected a layer of type Data or ImageData in phase TRAIN' \
+    runs picture_no_layer 2 'none.prototxt; expected a layer of type Data, ImageData or HDF5Data in phase TRAIN' \
         sh -c "echo 'name: \"none\"' >none.prototxt; '$CORTADO' info --data=set/train_lmdb --picture=x.png --model=none.prototxt"
 else
     skip pictures "built without libpng"

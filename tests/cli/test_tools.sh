@@ -47,17 +47,40 @@ is mean_hdf5_is_equal cmp want.binaryproto h5.binaryproto
 
 # ---- the log
 if command -v python3 >/dev/null; then
-    plot="python3 $ROOT/scripts/plot_log.py"
-    runs plot 0 '' $plot log.svg train.log
-    is plot_is_xml python3 -c "import xml.dom.minidom as m; m.parse('log.svg')"
-    is plot_has_loss grep -q '>loss<' log.svg
-    is plot_has_rate grep -q '>lr<' log.svg
-    runs plot_metrics 0 '' $plot metrics.svg m.jsonl --fields=loss
-    is plot_metrics_curve grep -q '<polyline' metrics.svg
-    runs plot_two 0 '' $plot two.svg train.log train.log --fields=loss --average=3
-    is plot_two_curves test "$(grep -c '<polyline' two.svg)" -ge 2
-    runs plot_unknown 1 'no such field: speed' $plot x.svg train.log --fields=speed
-    runs plot_nothing 1 'no iterations' $plot x.svg net.prototxt
+    export PYTHONPATH="$ROOT/tests/cli"
+    runs page_of_log 0 'a page of 1 run' "$CORTADO" report train.log --to=log.html
+    runs page_of_metrics 0 'a page of 1 run' "$CORTADO" report m.jsonl --to=metrics.html
+    is log_is_metrics python3 -c "
+from page_of import Page
+log, metrics = Page('log.html'), Page('metrics.html')
+log.alone()
+assert 'loss' in log.charts and 'learning rate' in log.charts, log.charts
+rows = log.table('runs')
+assert rows['loss, last'] and rows['learning rate, last'] == metrics.table('runs')['learning rate, last'], rows
+"
+    runs page_of_nothing 3 'net.prototxt: no iteration in it; expected a file of --metrics, or a log' "$CORTADO" report net.prototxt --to=x.html
+    printf 'a\0b' >nul.log
+    runs page_of_bytes 3 'nul.log: no text; expected a file of --metrics, or a log' "$CORTADO" report nul.log --to=x.html
+    # Caffe's own lines, of two nets that are tested
+    cat >caffe.log <<'LOG'
+I0101 10:00:00.000000     1 solver.cpp:330] Iteration 0, Testing net (#0)
+I0101 10:00:00.100000     1 solver.cpp:397]     Test net output #0: accuracy <b> = 0.125
+I0101 10:00:00.200000     1 solver.cpp:330] Iteration 0, Testing net (#1)
+I0101 10:00:00.300000     1 solver.cpp:397]     Test net output #0: accuracy <b> = 0.25
+I0101 10:00:01.000000     1 solver.cpp:218] Iteration 20 (9.5 iter/s, 2.1s/20 iters), loss = 1.5
+I0101 10:00:01.000000     1 solver.cpp:237]     Train net output #0: loss = 1.5 (* 1 = 1.5 loss)
+I0101 10:00:01.000000     1 sgd_solver.cpp:105] Iteration 20, lr = 0.01
+I0101 10:00:02.000000     1 solver.cpp:218] Iteration 40 (9.5 iter/s, 2.1s/20 iters), loss = nan
+LOG
+    runs page_of_caffe 0 '' "$CORTADO" report caffe.log --to=caffe.html
+    is caffe_curves python3 -c "
+from page_of import Page
+p = Page('caffe.html')
+p.alone()
+t = p.table('runs')
+assert t['test accuracy <b>, last'] == ['0.125'] and t['test accuracy <b> (net 1), last'] == ['0.25'], t
+assert 'caffe.log, 20: 1.5' in p.titles and t['learning rate, last'] == ['0.01'], t
+"
     # what Caffe's parse_log.py, extract_seconds.py and parse_log.sh look for: these forms, and nothing else
     cat >forms.py <<'PY'
 import re
