@@ -50,6 +50,7 @@ typedef struct ct_exec {
     int64_t batch_local;  /* samples of this rank in this step                           */
     int64_t batch_global; /* samples of all ranks                                        */
     int64_t batch_first;  /* place of this rank's first sample in the global batch       */
+    int64_t batch_summed; /* samples of the ranks of sum_ranks; 0: batch_global          */
     int batch_axis;       /* of blobs: 0; 1 where the net's data is sequences, time first */
 
     /** Sums v[0..n) over all ranks, blocking and collective; NULL: one rank. */
@@ -110,7 +111,7 @@ typedef struct ct_exec {
 /** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled by
  *  batch_global / batch_local where every sample counts the same (data_dependent false), summed
  *  over the ranks where the count depends on the data (ignored labels). The sum of the ranks'
- *  gradients is the gradient of the global batch then.
+ *  gradients is the gradient of the global batch then; with batch_summed, that of a group's part.
  *
  *  It is collective, and sends messages, only where the count depends on the data. Layers on the
  *  CPU add such counts up between two of their parts (ct_sum_ops); forms for devices do it here. */

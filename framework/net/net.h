@@ -176,8 +176,10 @@ struct ct_net {
     int n_output;
     ct_output *output;
     int64_t batch_local, batch_global, batch_first; /* of the first data layer */
-    int batch_axis;   /* of its tops: 0, or 1 where time comes first */
-    int64_t n_sample; /* of its data set; 0: unknown */
+    int64_t batch_summed; /* of batch_global, what the ranks have that gradients and counts are
+                           * summed over: a group of local steps. 0: all */
+    int batch_axis;       /* of its tops: 0, or 1 where time comes first */
+    int64_t n_sample;     /* of its data set; 0: unknown */
     ct_memory memory;
     Ct__Recompute recompute;    /* what is done; never AUTO */
     bool settled;               /* ct_net_settle() … */
@@ -202,6 +204,13 @@ void ct_net_weights_changed(ct_net *net);
 void ct_net_settle(ct_net *net);
 /** CT_ERR_ARG, logged: the net is settled, and its weights can be neither read nor loaded. */
 ct_status ct_net_check_weights(const ct_net *net);
+/** Of the global batch, what ranks add up over that share gradients: 1, but in local steps. */
+static inline double ct_net_summed_part(const ct_net *net)
+{
+    bool all = (net->batch_summed <= 0) || (net->batch_global <= 0);
+
+    return all ? 1.0 : (double)net->batch_summed / (double)net->batch_global;
+}
 /** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
 int64_t ct_net_output_count(const ct_net *net, int i);
 /** Index of the blob / layer / parameter of that name, or -1. */

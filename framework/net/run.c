@@ -20,6 +20,8 @@
 
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p)
 {
+    int64_t summed;
+
     if (ex->sum_ranks == NULL) {
         *global_p = local;
         return CT_OK;
@@ -31,8 +33,8 @@ ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, d
         *global_p = sum;
         return CT_OK;
     }
-    *global_p =
-        (ex->batch_local > 0) ? local * (double)ex->batch_global / (double)ex->batch_local : 0.0;
+    summed = (ex->batch_summed > 0) ? ex->batch_summed : ex->batch_global;
+    *global_p = (ex->batch_local > 0) ? local * (double)summed / (double)ex->batch_local : 0.0;
     return CT_OK;
 }
 
@@ -605,6 +607,7 @@ static ct_status forward_begin(ct_pass *pass, int from, int to)
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
+    ex->batch_summed = net->batch_summed;
     ex->batch_axis = net->batch_axis;
     prepare(pass, true);
     ct_pass_again_reset(pass);

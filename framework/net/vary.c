@@ -536,11 +536,12 @@ void ct_pass_set_exec(ct_pass *pass, int i)
     bool placed = (net->options.env.place != NULL);
     ct_exec *ex = &pass->exec;
     ct_samples n = { net->batch_local, net->batch_global, net->batch_first };
+    bool counted = (i >= 0) && (vary != NULL) && (vary->layer[i].from >= 0);
 
     if ((vary == NULL) && !placed) return;
     if ((i >= 0) && placed) n = of_place(pass, i);
-    if ((i >= 0) && (vary != NULL) && (vary->layer[i].from >= 0))
-        n = vary->layer[vary->layer[i].from].n;
+    if (counted) n = vary->layer[vary->layer[i].from].n; /* of the ranks that are summed over */
+    ex->batch_summed = counted ? 0 : net->batch_summed;
     ex->batch_local = n.local;
     ex->batch_global = n.global;
     ex->batch_first = n.first;

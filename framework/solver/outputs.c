@@ -87,7 +87,7 @@ static double part_of(const ct_outputs *o, int k)
     const ct_stage_place *place = net->options.env.place;
     int64_t local = net->batch_local;
 
-    if (net->output[k].is_share) return 1.0;
+    if (net->output[k].is_share) return ct_net_summed_part(net);
     if (net->batch_global <= 0) return 1.0 / o->n_rank;
     if (place != NULL)
         local = ct_place_samples(place, net->options.phase, net->batch_global,
