@@ -121,6 +121,7 @@ typedef struct ct_sync_state {
     bool replicated;  /* the same on all ranks; else their sum over the ranks is what counts     */
     bool is_momentum; /* a snapshot without it: equal shares of the solver's own momentum        */
     bool of_update;   /* counts in updates, not in gradients                                     */
+    bool own; /* of this rank alone: as many ranks take theirs back, others leave it as it is    */
 } ct_sync_state;
 
 typedef struct ct_sync_states {

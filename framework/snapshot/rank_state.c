@@ -105,16 +105,40 @@ static ct_status read_one(const char *file, const ct_net *net, const ct_snapshot
     return ct_group_average(g, e->data, e->count, 1.0 / g->size);
 }
 
+/* What this rank alone had. */
+static ct_status take_back(const char *file, const ct_net *net, const ct_snapshot_state *state,
+                           const ct_group *g, const ct_sync_state *e)
+{
+    ct_text array = ct_state_path("/state", e->name, net->param[e->param].key);
+    ct_h5_reader *r = NULL;
+    ct_status status = CT_OK;
+
+    if (array.text == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    if ((status == CT_OK) && !state->foreign && (state->n_rank == g->size))
+        status = open_rank(file, g->rank, &r);
+    if ((status == CT_OK) && (r != NULL) && ct_h5_has(r, array.text))
+        status = ct_h5_get_floats(r, array.text, e->count, e->data);
+    ct_text_destroy(&array);
+    ct_h5_reader_destroy(r);
+    return status;
+}
+
 static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
                              const ct_exchange *x)
 {
     ct_sync_state e = { 0 };
+    ct_status own = CT_OK;
     int n = 0;
 
     for (int i = 0; i < net->n_param; i++) {
-        for (int k = 0; ct_sync_states_get(&x->states, i, k, &e); k++, n++)
+        for (int k = 0; ct_sync_states_get(&x->states, i, k, &e); k++) {
+            if (e.own && (own == CT_OK)) own = take_back(file, net, state, &x->data, &e);
+            if (e.own) continue;
             CT_TRY(read_one(file, net, state, &x->data, &e));
+            n++;
+        }
     }
+    CT_TRY(ct_group_agree(&x->data, own)); /* not all ranks have as many */
     if ((n > 0) && (state->n_rank != x->data.size) && !state->foreign)
         CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank,
                 x->data.size);

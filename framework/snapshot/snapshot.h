@@ -3,7 +3,8 @@
  *   PREFIX_iter_N.caffemodel.h5    weights in Caffe's HDF5 layout: /data/LAYER/INDEX
  *   PREFIX_iter_N.average.caffemodel.h5  likewise, their average over the run, where there is one
  *   PREFIX.best                    with `best`: which sets they are
- *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state
+ *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state, or groups of local
+ *                                  steps have weights and states of their own
  *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, what layers carry
  *                                  from batch to batch, by column, engines, provenance, the names,
  *                                  sizes and hashes of the other parts
@@ -37,6 +38,8 @@
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
  *  it at the weights. */
 #define CT_HISTORY_AVERAGE "average"
+/** Likewise of the momentum of an outer optimiser (local steps), which starts at 0. */
+#define CT_HISTORY_OUTER "outer_momentum"
 
 /** As in Intel's solver states. */
 #define CT_NO_LEAST_LOSS 1e38

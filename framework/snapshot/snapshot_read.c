@@ -269,6 +269,8 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const char *name
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     if (!ct_h5_has(r, path.text) && (strcmp(name, CT_HISTORY_AVERAGE) == 0)) {
         status = ct_weights_copy(w, p, history);
+    } else if (!ct_h5_has(r, path.text) && (strcmp(name, CT_HISTORY_OUTER) == 0)) {
+        status = ct_storage_zero(history, p->offset, p->count);
     } else if (!ct_h5_has(r, path.text)) {
         status = CT_FAIL(CT_ERR_DATA,
                          "%s: no optimiser state \"%s\" of %s; was it written by another solver "
