@@ -41,7 +41,8 @@ runtime/config: framework/* topology comm/*
 runtime: framework/* layers topology comm/* planner runtime/config
 runtime/exchange: framework/* topology comm/* runtime/config runtime
 runtime/division: framework/* comm/* planner serve/net runtime/config runtime runtime/exchange
-runtime/training: framework/* planner runtime/config runtime runtime/exchange runtime/division
+runtime/outer: framework/* topology comm/* runtime/config runtime runtime/exchange
+runtime/training: framework/* planner runtime/config runtime runtime/exchange runtime/division runtime/outer
 include/cortado:
 library: framework/* runtime/config runtime runtime/training include/cortado
 cli: framework/* runtime/config runtime

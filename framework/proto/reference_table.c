@@ -618,6 +618,14 @@ const ct_meaning ct_meaning_table[] = {
     { "NormalizeParameter.channel_shared", "One scale for all channels." },
     { "NormalizeParameter.eps", "Added to the sum of squares." },
     { "NormalizeParameter.scale_filler", "Initial scale; 1 where unset." },
+    { "OuterParameter.groups",
+      "That many groups of equal size, each of ranks that follow one another; 0: one a node." },
+    { "OuterParameter.local_iter", "Iterations from one exchange to the next." },
+    { "OuterParameter.lr", "The outer optimiser's rate, the same in the whole run." },
+    { "OuterParameter.momentum", "NESTEROV: the outer optimiser's momentum." },
+    { "OuterParameter.optimizer",
+      "What takes the mean of the groups' differences: `SGD`, weights - lr difference; `NESTEROV`, "
+      "with momentum." },
     { "PReLUParameter.channel_shared", "One slope for all channels." },
     { "PReLUParameter.filler", "Initial slopes; 0.25 where unset." },
     { "PSROIPoolingParameter.group_size", "Bins along each axis." },
@@ -876,6 +884,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.node_reader",
       "Cortado: one rank of each node reads LMDB and HDF5 sets for all ranks of the node; the "
       "samples are the same either way." },
+    { "SolverParameter.outer",
+      "Cortado: groups of ranks train by themselves and meet every `local_iter` iterations "
+      "([local steps](local-steps.md)). Not given: all ranks share every gradient." },
     { "SolverParameter.patience",
       "Cortado: the run ends after so many tests in a row without a new best of `best`; 0: it goes "
       "on to `max_iter`." },

@@ -196,7 +196,8 @@ ct_status ct_solver_check_weights(ct_solver *s)
         return CT_OK;
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
-    CT_TRY(check_among(s, &s->exchange.data, s->net));
+    CT_TRY(
+        check_among(s, ct_solver_is_apart(s) ? ct_solver_sharers(s) : &s->exchange.data, s->net));
     for (int i = 0; (s->options.division != NULL) && (i < s->net->n_param); i += view.n_param) {
         const ct_param *p = view.param = &s->net->param[i];
 
@@ -235,8 +236,24 @@ static ct_status checksum_of_storage(ct_solver *s, uint64_t *sum_p)
     return ct_group_broadcast(&s->exchange.data, sum_p, sizeof(*sum_p));
 }
 
+/* Of the last exchanged weights. */
+static ct_status checksum_of_outer(ct_solver *s, uint64_t *sum_p)
+{
+    float *v = ct_mem_acquire((size_t)(s->net->grad_count + 1) * sizeof(*v));
+    ct_storage weights = ct_storage_at(ct_device_cpu(), v, s->net->grad_count);
+    ct_status status = CT_OK;
+
+    if (v == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a checksum");
+    status = ct_group_agree(&s->exchange.data, status);
+    if (status == CT_OK) status = ct_outer_weights(s->outer, v);
+    if (status == CT_OK) status = ct_weights_checksum_learned(s->net, &weights, sum_p);
+    ct_mem_release(v);
+    return status;
+}
+
 ct_status ct_solver_checksum(ct_solver *s, uint64_t *sum_p)
 {
+    if (ct_solver_is_apart(s)) return checksum_of_outer(s, sum_p);
     if (s->parts != NULL) return ct_parts_checksum(s->parts, sum_p);
     if (ct_step_has_visits(&s->step)) return checksum_of_storage(s, sum_p);
     *sum_p = ct_net_checksum(s->net, true);
@@ -280,6 +297,17 @@ static ct_status broadcast_tied(ct_solver *s)
     return CT_OK;
 }
 
+/* Where all groups of local steps begin. */
+static ct_status broadcast_outer(ct_solver *s)
+{
+    size_t bytes = (size_t)s->net->weight_count * sizeof(float);
+
+    CT_TRY(ct_group_broadcast(&s->exchange.data, s->net->weight_arena, bytes));
+    ct_net_weights_changed(s->net);
+    ct_outer_start(s->outer);
+    return CT_OK;
+}
+
 ct_status ct_solver_broadcast_weights(ct_solver *s)
 {
     const ct_group *g = &s->exchange.data;
@@ -292,6 +320,7 @@ ct_status ct_solver_broadcast_weights(ct_solver *s)
         ct_net_weights_changed(s->net);
         return ct_net_broadcast_rest(s->net, g);
     }
+    if (s->outer != NULL) return broadcast_outer(s);
     if ((g->size == 1) || (bytes == 0)) return CT_OK;
     if (s->dev->kind == CT_DEVICE_CPU) {
         status = ct_group_broadcast(g, s->net->weight_arena, bytes);

@@ -182,8 +182,9 @@ static ct_status write_set(ct_solver *s, const ct_snapshot_state *state)
 static ct_status write_snapshot(ct_solver *s)
 {
     ct_snapshot_state state;
+    ct_outer_set set = { .n_block = 0 };
     ct_text plan = { 0 };
-    ct_status status;
+    ct_status status = CT_OK;
     double traced = ct_trace_start(s->options.trace);
 
     CT_TRY(ct_solver_settle(s));
@@ -196,8 +197,13 @@ static ct_status write_snapshot(ct_solver *s)
         CT_TRY(ct_group_sum(ct_solver_writers(s), state.loss_window, state.n_loss));
     if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
     state.plan = plan.text;
-    status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
-                         : write_set(s, &state);
+    if (s->outer != NULL)
+        status =
+            ct_outer_set_write(s->outer, &s->exchange.data, ct_solver_is_apart(s), &set, &state);
+    if ((status == CT_OK) && plan.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot");
+    if (status == CT_OK) status = write_set(s, &state);
+    ct_outer_set_close(&set);
     ct_text_destroy(&plan);
     CT_TRY(status);
     s->last_snapshot = s->iteration;
@@ -299,6 +305,21 @@ static ct_status check_late(const ct_solver *s, const char *file)
                    file);
 }
 
+/* Groups of local steps have weights and states of their own. */
+static ct_status read_set(ct_solver *s, const char *file, ct_snapshot_state *state)
+{
+    const ct_group *g = &s->exchange.data;
+    ct_outer_set set;
+    ct_status status;
+
+    if (s->outer == NULL) return ct_snapshot_read(file, s->net, state, &s->exchange);
+    status = ct_outer_set_read(s->outer, g, &set, state);
+    if (status == CT_OK) status = ct_snapshot_read(file, s->net, state, &s->exchange);
+    if (status == CT_OK) status = ct_outer_set_take(s->outer, g, &set);
+    ct_outer_set_close(&set);
+    return status;
+}
+
 static ct_status restore_file(ct_solver *s, const char *file)
 {
     ct_snapshot_state state;
@@ -306,7 +327,7 @@ static ct_status restore_file(ct_solver *s, const char *file)
     fill_state(s, &state);
     CT_INFO("Restoring previous solver status from %s", file);
     ct_solver_beat(s, "restore");
-    CT_TRY(ct_snapshot_read(file, s->net, &state, &s->exchange));
+    CT_TRY(read_set(s, file, &state));
     if (s->step.owed != NULL) s->net->options.dev->mem_release(s->step.owed);
     s->step.owed = state.owed;
     ct_residual_drain_close(s->net, &s->step.late);

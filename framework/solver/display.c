@@ -16,7 +16,7 @@ void ct_solver_note_loss(ct_solver *s, double share)
 {
     int length = s->param->average_loss;
 
-    s->loss_window[s->next_loss] = share;
+    s->loss_window[s->next_loss] = share * ct_net_summed_part(s->net);
     if (s->n_loss < length) s->n_loss++;
     s->next_loss = (s->next_loss + 1) % length;
 }
@@ -37,10 +37,16 @@ ct_status ct_solver_loss(ct_solver *s, double *loss_p)
 
 /* ---- since the last display */
 
+static void get_stats(const ct_solver *s, ct_sync_stats *out)
+{
+    s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, out);
+    if (s->outer != NULL) out->bytes_sent += ct_outer_bytes_sent(s->outer);
+}
+
 void ct_solver_reset_tally(ct_solver *s)
 {
     s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->net->pass->exec.wait_data_s };
-    s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, &s->tally.sync);
+    get_stats(s, &s->tally.sync);
 }
 
 double ct_solver_images_per_s(const ct_solver *s)
@@ -110,7 +116,7 @@ ct_status ct_solver_show(ct_solver *s)
         .net = ct_solver_whole(s),
         .output = s->outputs.sum,
     };
-    s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, &now);
+    get_stats(s, &now);
     ct_codec_totals_add(&now.codec, &t->sync.codec, -1);
     e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
     e.wait_data_ms = 1e3 * (s->net->pass->exec.wait_data_s - t->wait_data_s) / steps;
@@ -132,6 +138,7 @@ int64_t ct_solver_state_bytes(const ct_solver *s)
     size_t bytes = s->step.weights.bytes + s->step.kept.bytes;
 
     for (int i = 0; i < s->step.n_history; i++) bytes += s->step.history[i].bytes;
+    if (s->outer != NULL) bytes += (size_t)ct_outer_bytes(s->outer);
     return (int64_t)bytes;
 }
 

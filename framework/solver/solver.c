@@ -50,6 +50,14 @@ static ct_status open_exchange(ct_solver *s)
     return CT_OK;
 }
 
+static ct_status open_outer(ct_solver *s)
+{
+    if (s->param->outer == NULL) return CT_OK;
+    if (s->options.outer == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "outer: nobody has told this solver of groups of ranks");
+    return ct_outer_create(s->param, s->options.outer, s->net, &s->outer);
+}
+
 static ct_status open_parts(ct_solver *s)
 {
     if (s->options.division == NULL) return CT_OK;
@@ -70,7 +78,7 @@ void ct_solver_divide_exec(ct_solver *s, ct_exec *ex)
 
 static ct_status agree_seed(ct_solver *s)
 {
-    const ct_group *g = &s->exchange.data;
+    const ct_group *g = ct_solver_sharers(s);
 
     CT_TRY(ct_group_broadcast(&s->exchange.job, &s->seed, sizeof(s->seed)));
     if (s->param->random_seed < 0)
@@ -109,30 +117,31 @@ static ct_status open_step(ct_solver *s)
 {
     const ct_division *d = s->options.division;
 
-    s->step =
-        (ct_train_step){ .param = s->param,
-                         .iter_size = s->iter_size,
-                         .micro_batches = s->options.micro_batches,
-                         .net = s->net,
-                         .sync = &s->exchange.sync,
-                         .parts = s->parts,
-                         .several = (s->exchange.data.size > 1) || (s->exchange.stage.size > 1),
-                         .ranks = &s->exchange,
-                         .pass = s->net->pass,
-                         .schedule = (d != NULL) ? &d->schedule : NULL,
-                         .stage = (d != NULL) ? d->stage : 0,
-                         .n_stage = (d != NULL) ? d->n_stage : 0,
-                         .rule = s->rule,
-                         .look = take_outputs,
-                         .beat = beat,
-                         .hook_ctx = s,
-                         .open_weights = s->options.open_weights,
-                         .open_weights_ctx = s->options.open_weights_ctx,
-                         .open_state = s->options.open_state,
-                         .open_state_ctx = s->options.open_state_ctx,
-                         .on_host = s->options.on_host,
-                         .host_piece = s->options.host_piece };
+    s->step = (ct_train_step){ .param = s->param,
+                               .iter_size = s->iter_size,
+                               .micro_batches = s->options.micro_batches,
+                               .net = s->net,
+                               .sync = &s->exchange.sync,
+                               .parts = s->parts,
+                               .several = (ct_solver_sharers(s)->size > 1) ||
+                                          ((d != NULL) && (s->exchange.stage.size > 1)),
+                               .ranks = &s->exchange,
+                               .pass = s->net->pass,
+                               .schedule = (d != NULL) ? &d->schedule : NULL,
+                               .stage = (d != NULL) ? d->stage : 0,
+                               .n_stage = (d != NULL) ? d->n_stage : 0,
+                               .rule = s->rule,
+                               .look = take_outputs,
+                               .beat = beat,
+                               .hook_ctx = s,
+                               .open_weights = s->options.open_weights,
+                               .open_weights_ctx = s->options.open_weights_ctx,
+                               .open_state = s->options.open_state,
+                               .open_state_ctx = s->options.open_state_ctx,
+                               .on_host = s->options.on_host,
+                               .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
+    if (s->outer != NULL) CT_TRY(ct_outer_attach(s->outer, &s->step, &s->exchange.states));
     if (s->parts != NULL)
         return ct_parts_share_out(s->parts, s->exchange.sync.shards ? &s->step.shard : NULL,
                                   ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
@@ -184,6 +193,7 @@ static ct_status create(ct_solver *s)
 
     CT_TRY(agree_alone(s, make_train_net(s)));
     CT_TRY(open_exchange(s));
+    CT_TRY(open_outer(s));
     CT_TRY(open_parts(s));
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
@@ -232,6 +242,7 @@ void ct_solver_destroy(ct_solver *s)
     ct_train_step_close(&s->step);
     ct_parts_destroy(s->parts);
     ct_state_shards_destroy(s->shards);
+    ct_outer_destroy(s->outer);
     ct_net_destroy(s->net);
     for (int i = 0; i < s->n_read; i++) ct__net_parameter__free_unpacked(s->read[i], NULL);
     free(s->read);
@@ -325,6 +336,23 @@ ct_status ct_solver_watch(ct_solver *s, const ct_step_calls *calls)
     return CT_OK;
 }
 
+/* The groups of local steps meet, and so do the statistics of all ranks. */
+static ct_status meet(ct_solver *s)
+{
+    double start, seconds;
+
+    if ((s->outer == NULL) || !ct_outer_is_due(s->outer, s->iteration)) return CT_OK;
+    CT_TRY(ct_solver_settle(s));
+    start = ct_clock_s();
+    ct_solver_beat(s, "exchange of local steps");
+    CT_TRY(ct_outer_meet(s->outer, s->iteration));
+    CT_TRY(ct_solver_average_statistics(s));
+    seconds = ct_clock_s() - start;
+    s->tally.step_s += seconds;
+    s->tally.agree_s += seconds;
+    return CT_OK;
+}
+
 /* One iteration with all that may follow it. */
 static ct_status iterate(ct_solver *s)
 {
@@ -340,6 +368,7 @@ static ct_status iterate(ct_solver *s)
     CT_TRY(agree(s, finite || !p->stop_on_nan, &action));
     CT_TRY(ct_solver_snapshot_end(s, false));
     s->iteration++;
+    CT_TRY(meet(s));
     ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
                        ct_solver_images_per_s(s));
     if (due(s->iteration, p->checksum_interval)) CT_TRY(ct_solver_check_weights(s));

@@ -40,6 +40,8 @@ typedef struct ct_solver_options {
     int micro_batches;
     /** The ranks of the job run the nets together; NULL: each runs them whole. Borrowed. */
     const ct_division *division;
+    const struct ct_outer_ranks *outer; /* outer.h: whose groups the solver's `outer` is about; NULL
+                                         * where it has none. Borrowed */
     bool keep_values;    /* of all nets each value has memory of its own, and each layer runs alone:
                           * for    who looks at them (ct_net_options.unshared, no_fuse) */
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */

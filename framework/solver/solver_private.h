@@ -4,6 +4,7 @@
 
 #include "framework/proto/prototxt.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/solver/outer.h"
 #include "framework/solver/outputs.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/train_step.h"
@@ -34,6 +35,7 @@ struct ct_solver {
     ct_exchange exchange;
     ct_parts *parts;         /* of the division; NULL: there is none */
     ct_state_shards *shards; /* of the states, under ct_grad_sync.shards; NULL: they are whole */
+    ct_outer *outer;         /* local steps; NULL: none */
     ct_rank_sums sums_of[2]; /* ct_exec.sums_of, under a division */
     uint64_t seed;
     ct_source_map *map;      /* of nets that the solver read itself */
@@ -117,6 +119,17 @@ void ct_solver_divide_exec(ct_solver *s, ct_exec *ex);
 /** Every gradient landed, every weight updated: before anyone looks at weights between steps.
  *  Collective. */
 ct_status ct_solver_settle(ct_solver *s);
+
+/** Those that share the gradients of whole nets. */
+static inline const ct_group *ct_solver_sharers(const ct_solver *s)
+{
+    return (s->outer != NULL) ? ct_outer_group(s->outer) : &s->exchange.data;
+}
+/** Local steps are under way: groups have weights of their own. */
+static inline bool ct_solver_is_apart(const ct_solver *s)
+{
+    return (s->outer != NULL) && !ct_outer_is_due(s->outer, s->iteration);
+}
 
 /* display.c */
 void ct_solver_note_loss(ct_solver *s, double share);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "framework/base/memory.h"
 #include "framework/base/trace.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -19,6 +20,7 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     ex->broken_samples = 0;
     ex->text = (ct_text_size){ 0 };
     ex->trace = NULL; /* one span for the whole pass */
+    if (s->outer != NULL) ct_exec_set_group(ex, &s->exchange.data); /* all groups test together */
 }
 
 /* test_iter batches; outputs and, behind them, the loss as this rank's shares, and the size of the
@@ -117,6 +119,24 @@ static ct_status run_on_gathered(ct_solver *s, int i, int64_t n, bool *stopped_p
     return (status != CT_OK) ? status : back;
 }
 
+/* The same on the last exchanged weights, while groups of local steps are apart. */
+static ct_status run_on_exchanged(ct_solver *s, int i, bool *stopped_p)
+{
+    ct_pass *pass = s->test[i]->pass;
+    float *v = ct_mem_acquire((size_t)(s->net->grad_count + 1) * sizeof(*v));
+    ct_weight_set set = { s->net, v, s->net->grad_count };
+    ct_status status, back;
+
+    status = (v != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of a test");
+    status = ct_group_agree(&s->exchange.data, status);
+    if (status == CT_OK) status = ct_outer_weights(s->outer, v);
+    if (status == CT_OK) status = ct_pass_use_weights(pass, &set);
+    if (status == CT_OK) status = run_batches(s, i, stopped_p);
+    back = ct_pass_use_weights(pass, NULL);
+    ct_mem_release(v);
+    return (status != CT_OK) ? status : back;
+}
+
 /* The batches on the average of the weights, where there is one; statistics are the net's. */
 static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
 {
@@ -126,6 +146,7 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
     ct_weight_set set;
     ct_status status, back;
 
+    if (ct_solver_is_apart(s)) return run_on_exchanged(s, i, stopped_p);
     if (!ct_solver_has_average(s)) return run_batches(s, i, stopped_p);
     if (ct_step_has_visits(&s->step)) {
         s->step.visit_from = s->step.average;

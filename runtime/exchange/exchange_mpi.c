@@ -310,7 +310,8 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     const Ct__SolverParameter *param = open->param;
     const ct_device_sum_ops *lib = NULL;
     ct_grad_pipe_config unused;
-    bool alone = (open->job->group.data.size == 1), may = ct_exchange_may_be_dense(param, net);
+    ct_comm *comm = (open->comm != NULL) ? open->comm : open->job->data_comm;
+    bool alone = (comm == NULL) || (comm->size == 1), may = ct_exchange_may_be_dense(param, net);
     double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
 
     if (alone && !ct_exchange_is_coded(param, net)) {
@@ -318,13 +319,15 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
         CT_TRY(ct_exchange_read_config(param, &unused));
         ct_exchange_single(net->n_param, out);
         out->job = open->job->group.job;
+        if (open->comm != NULL) out->data = out->stage = open->job->group.data;
         return ct_trace_file_reserve(open->trace, net, param, 0);
     }
     if (!(alone && may))
-        CT_TRY(ct_exchange_pick_sum(param, net, open->job->data_comm, open->job->shares_gpu, &lib));
+        CT_TRY(ct_exchange_pick_sum(param, net, comm, open->job->shares_gpu, &lib));
     bool there = (alone && may) || (lib != NULL);
-    CT_TRY(ct_exchange_mpi_create(open->job->data_comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_exchange_mpi_create(comm, param, net, may && there, &open->mpi, out));
     out->job = open->job->group.job;
+    if (open->comm != NULL) out->data = out->stage = open->job->group.data;
     CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
     if (open->trace != NULL) CT_TRY(ct_grad_pipe_trace(open->mpi->pipe, open->trace->trace));
     if (there)
@@ -343,7 +346,7 @@ void ct_exchange_open_close(ct_exchange_open *open)
     open->pipe = NULL;
 }
 
-void ct_exchange_open_abandon(ct_exchange_open *open)
+void ct_exchange_mpi_abandon(ct_exchange_mpi *x)
 {
-    if (open->mpi != NULL) ct_grad_pipe_abandon(open->mpi->pipe);
+    if (x != NULL) ct_grad_pipe_abandon(x->pipe);
 }

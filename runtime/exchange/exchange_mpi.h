@@ -35,7 +35,8 @@ void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
 void ct_exchange_mpi_destroy(ct_exchange_mpi *x);
 
 typedef struct ct_exchange_open {
-    ct_job *job;                      /* borrowed; connected                     */
+    ct_job *job;   /* borrowed; connected                     */
+    ct_comm *comm; /* those that share gradients, borrowed; NULL: the job's data group */
     const Ct__SolverParameter *param; /* borrowed: comm, compression             */
     ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
     ct_exchange_mpi *mpi;             /* what close releases; NULL: one rank     */
@@ -48,6 +49,6 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out);
 /** After the solver is gone. Collective. */
 void ct_exchange_open_close(ct_exchange_open *open);
 /** ct_grad_pipe_abandon(), where there is one. */
-void ct_exchange_open_abandon(ct_exchange_open *open);
+void ct_exchange_mpi_abandon(ct_exchange_mpi *x);
 
 #endif

@@ -30,6 +30,9 @@ static ct_status open_parallel(ct_training *t)
     ct_status status = CT_OK;
 
     if (file == NULL) return CT_OK;
+    if (t->config->solver->outer != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "outer and --parallel do not go together: groups of local "
+                                      "steps have whole nets");
     if (job->rank == 0) status = read_parallel(t, file);
     CT_TRY(ct_job_share(job, status));
     if (job->rank != 0) CT_TRY(read_parallel(t, file));
@@ -161,19 +164,23 @@ static ct_status create_solver(ct_training *t, const ct_training_ask *ask)
 {
     ct_job *job = t->call->job;
     const Ct__SolverParameter *param = t->config->solver;
-    ct_solver_options options = { .param = param, .map = t->config->map };
+    ct_comm *inner = ct_outer_groups_inner(&t->outer);
+    ct_solver_options options = { .param = param,
+                                  .map = t->config->map,
+                                  .outer = (inner != NULL) ? &t->outer.ranks : NULL };
 
     CT_TRY(tell_provenance(t));
     CT_TRY(ct_call_device(t->call, t->config, &options.dev));
     if ((job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU))
-        options.grad_arena = ct_exchange_arena(job->data_comm, param);
+        options.grad_arena = ct_exchange_arena((inner != NULL) ? inner : job->data_comm, param);
     options.memory_limit = ct_memory_limit() / job->group.node.size;
     fill_env(t, &options.env);
     options.env.program = ask->program;
     options.report = ask->report;
     options.keep_values = ask->keep_values;
-    options.send_rows = ct_exchange_sends_rows(param);
-    t->exchange = (ct_exchange_open){ .job = job, .param = param, .trace = &t->trace };
+    options.send_rows = ct_exchange_sends_rows(param) && (inner == NULL);
+    t->exchange =
+        (ct_exchange_open){ .job = job, .comm = inner, .param = param, .trace = &t->trace };
     options.trace = t->trace.trace;
     options.open_exchange = ct_exchange_open_net;
     options.open_exchange_ctx = &t->exchange;
@@ -219,6 +226,7 @@ ct_status ct_training_connect(ct_training *t)
     CT_TRY(open_parallel(t));
     enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, t->config));
+    CT_TRY(ct_outer_groups_open(t->call->job, t->config->solver, &t->outer));
     return ct_trace_file_open(t->call, &t->trace);
 }
 
@@ -245,6 +253,7 @@ void ct_training_close(ct_training *t)
     ct_job_memory_close(&t->memory);
     ct_job_division_close(t->division);
     if (t->exchange.job != NULL) ct_exchange_open_close(&t->exchange);
+    ct_outer_groups_close(&t->outer);
     ct_trace_file_close(&t->trace);
     ct_engine_plan_destroy(t->plan);
     ct_text_destroy(&t->provenance);
@@ -253,5 +262,6 @@ void ct_training_close(ct_training *t)
 
 void ct_training_abandon(ct_training *t)
 {
-    ct_exchange_open_abandon(&t->exchange);
+    ct_exchange_mpi_abandon(t->exchange.mpi);
+    ct_exchange_mpi_abandon(t->outer.mpi);
 }

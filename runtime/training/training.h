@@ -13,6 +13,7 @@
 #include "runtime/division/division.h"
 #include "runtime/exchange/exchange_mpi.h"
 #include "runtime/job_memory.h"
+#include "runtime/outer/outer_groups.h"
 
 typedef struct ct_training {
     ct_call *call; /* borrowed, as the config */
@@ -20,6 +21,7 @@ typedef struct ct_training {
     ct_trace_file trace;
     ct_parallel *parallel;     /* --parallel; NULL: not given */
     ct_job_division *division; /* by it, where there are several ranks */
+    ct_outer_groups outer;     /* local steps */
     ct_exchange_open exchange;
     ct_exchange_window window;
     ct_job_memory memory;

@@ -1,0 +1,199 @@
+/* Sets of snapshots under local steps. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "framework/base/memory.h"
+#include "framework/solver/outer.h"
+
+/* ---- what goes into the file of a rank */
+
+static int part_of(const ct_outer *o, int param)
+{
+    for (int k = 0; k < o->part.n_param; k++)
+        if (o->part.param[k].key == o->net->param[param].key) return k;
+    return -1;
+}
+
+/* Where a history has the parameter: they stay where they are. */
+static float *address_of(ct_storage *history, const ct_param *p)
+{
+    ct_storage_range r = { .storage = NULL };
+    float *data = NULL;
+
+    if (ct_storage_want(history, NULL, p->offset, p->count, CT_STORAGE_READ, &r) == CT_OK)
+        data = r.data;
+    (void)ct_storage_done(&r, NULL);
+    return data;
+}
+
+/* The marker stands first, in every rank's file. */
+static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
+{
+    ct_outer *o = ctx;
+    const ct_param *p = &o->net->param[param];
+    int h;
+
+    *out = (ct_sync_state){ .param = param, .own = true, .count = p->count };
+    if ((param == 0) && (k-- == 0)) {
+        out->name = "groups";
+        out->data = &o->groups;
+        out->count = 1;
+        return true;
+    }
+    h = k -
+        ((o->groups >= 0) ? 1 : 0); /* where they had just met, weights are the exchanged ones */
+    if ((part_of(o, param) < 0) || (h >= o->step->n_history)) return false;
+    if (h < 0)
+        snprintf(o->name, sizeof(o->name), "group_weights");
+    else
+        snprintf(o->name, sizeof(o->name), "group_%s", o->step->history_name[h]);
+    out->name = o->name;
+    out->data = (h < 0) ? o->net->weight_arena + p->offset : address_of(&o->step->history[h], p);
+    return out->data != NULL;
+}
+
+ct_status ct_outer_attach(ct_outer *o, ct_train_step *step, ct_sync_states *states)
+{
+    for (int h = 0; h < step->n_history; h++)
+        if (!step->history[h].ops->fixed)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "outer and memory { state: FILE } do not go together: what each group "
+                           "keeps must stay in memory");
+    o->step = step;
+    *states = (ct_sync_states){ .ctx = o, .get = get_state };
+    return CT_OK;
+}
+
+/* ---- what the shared files have */
+
+static ct_status add_block(ct_outer_set *set, int64_t n, float **v_p)
+{
+    size_t bytes = (size_t)(n + 1) * sizeof(float);
+    float *v = ct_mem_acquire(bytes);
+
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot of local steps");
+    memset(v, 0, bytes);
+    set->block[set->n_block++] = *v_p = v;
+    return CT_OK;
+}
+
+void ct_outer_set_close(ct_outer_set *set)
+{
+    for (int i = 0; i < set->n_block; i++) ct_mem_release(set->block[i]);
+    set->n_block = 0;
+}
+
+/* Storages of the set: weights, then histories, in blocks of their own where mean says so, then the
+ * momentum. */
+static ct_status open_set(ct_outer *o, bool mean, ct_outer_set *set, ct_snapshot_state *state)
+{
+    const ct_device *cpu = ct_device_cpu();
+    int64_t n = o->net->grad_count;
+    int n_history = o->step->n_history;
+    float *v = NULL;
+
+    CT_TRY(add_block(set, n, &v));
+    set->weights = ct_storage_at(cpu, v, n);
+    for (int h = 0; h < n_history; h++) {
+        set->history[h] = o->step->history[h];
+        set->name[h] = o->step->history_name[h];
+        if (!mean) continue;
+        CT_TRY(add_block(set, n, &v));
+        set->history[h] = ct_storage_at(cpu, v, n);
+    }
+    if (o->momentum != NULL) {
+        CT_TRY(add_block(set, n, &v));
+        set->history[n_history] = ct_storage_at(cpu, v, n);
+        set->name[n_history++] = CT_HISTORY_OUTER;
+    }
+    state->weights = &set->weights;
+    state->history = set->history;
+    state->history_name = set->name;
+    state->n_history = n_history;
+    return CT_OK;
+}
+
+ct_status ct_outer_set_write(ct_outer *o, const ct_group *data, bool apart, ct_outer_set *set,
+                             ct_snapshot_state *state)
+{
+    const int n_history = o->step->n_history;
+    int64_t n = o->net->grad_count;
+    double share = (double)o->share / o->ranks->inner.size;
+
+    *set = (ct_outer_set){ .n_block = 0 };
+    o->groups = (float)(apart ? o->ranks->n_group : -o->ranks->n_group);
+    CT_TRY(ct_group_agree(data, open_set(o, true, set, state)));
+    CT_TRY(ct_outer_weights(o, set->block[0]));
+    for (int h = 0; h < n_history; h++) {
+        CT_TRY(ct_storage_get(&o->step->history[h], 0, n, set->block[1 + h]));
+        CT_TRY(ct_group_average(data, set->block[1 + h], n, share));
+    }
+    if (o->momentum == NULL) return CT_OK;
+    return ct_outer_gather(o, o->momentum, set->block[1 + n_history]);
+}
+
+ct_status ct_outer_set_read(ct_outer *o, const ct_group *data, ct_outer_set *set,
+                            ct_snapshot_state *state)
+{
+    *set = (ct_outer_set){ .n_block = 0 };
+    o->groups = 0; /* unless a file of this rank says more */
+    return ct_group_agree(data, open_set(o, false, set, state));
+}
+
+/* Of an array whose part of this rank was read, everyone's. */
+static ct_status complete(const ct_outer *o, float *whole)
+{
+    return ct_outer_gather(o, whole + o->from, whole);
+}
+
+static ct_status complete_histories(ct_outer *o)
+{
+    int64_t n = o->net->grad_count;
+
+    for (int h = 0; h < o->step->n_history; h++) {
+        ct_storage_range r = { .storage = NULL };
+        ct_status status;
+
+        CT_TRY(ct_storage_want(&o->step->history[h], NULL, 0, n, CT_STORAGE_UPDATE, &r));
+        status = complete(o, r.data);
+        CT_TRY(ct_storage_done(&r, NULL));
+        CT_TRY(status);
+    }
+    return CT_OK;
+}
+
+/* The files of all ranks were of as many groups: what these kept is in its place. */
+static ct_status same_groups(const ct_outer *o, const ct_group *data, bool *same_p)
+{
+    int64_t other = (fabsf(o->groups) != (float)o->ranks->n_group);
+
+    CT_TRY(ct_group_max(data, &other, 1));
+    *same_p = (other == 0);
+    return CT_OK;
+}
+
+ct_status ct_outer_set_take(ct_outer *o, const ct_group *data, ct_outer_set *set)
+{
+    int64_t n = o->net->grad_count;
+    size_t bytes = (size_t)n * sizeof(float), own = (size_t)o->part.grad_count * sizeof(float);
+    float *weights = set->block[0];
+    bool same = false;
+
+    CT_TRY(same_groups(o, data, &same));
+    CT_TRY(ct_group_broadcast(data, weights, bytes));
+    if (o->part.n_param > 0) memcpy(o->weights, weights + o->from, own);
+    if ((o->part.n_param > 0) && (o->momentum != NULL))
+        memcpy(o->momentum, set->block[1] + o->from, own);
+    if (same) CT_TRY(complete_histories(o));
+    if (same && (o->groups > 0))
+        CT_TRY(complete(o, o->net->weight_arena));
+    else
+        memcpy(o->net->weight_arena, weights, bytes);
+    if (!same)
+        CT_INFO("local steps: the set is not of %d groups of %d ranks, so all groups go on from "
+                "its last exchanged weights and the mean of its states",
+                o->ranks->n_group, o->ranks->inner.size);
+    ct_net_weights_changed(o->net);
+    return CT_OK;
+}

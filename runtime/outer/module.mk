@@ -1,0 +1,1 @@
+# Local steps: the groups of ranks that train by themselves, and the exchange between them.
