@@ -8,6 +8,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/text.h"
+#include "framework/data/augment/augment.h"
 #include "framework/data/augment/draw.h"
 
 struct ct_transform {
@@ -20,6 +21,7 @@ struct ct_transform {
     float *mean_value;
     float *mean; /* of mean_file, NULL: none */
     ct_shape mean_shape;
+    bool mean_of_crop;  /* it is taken off the crop wherever that lies, before mirroring */
     float lighting;     /* standard deviation; 0: none */
     int red;            /* channel, of three           */
     float erase_chance; /* 0: none                     */
@@ -99,6 +101,27 @@ static ct_status read_erase(ct_transform *t, const Ct__TransformationParameter *
     return CT_OK;
 }
 
+/* The mean becomes its middle, of the crop's size. */
+static ct_status take_middle(ct_transform *t, const char *path, const char *who)
+{
+    ct_shape *s = &t->mean_shape;
+    int64_t height = s->dim[1], width = s->dim[2];
+    int64_t top = (height - t->crop) / 2, left = (width - t->crop) / 2;
+    float *to = t->mean;
+
+    if ((height < t->crop) || (width < t->crop))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: mean_file %s is %lld x %lld, smaller than crop_size %lld: where sizes "
+                       "are drawn its middle is taken off each crop",
+                       who, path, (long long)height, (long long)width, (long long)t->crop);
+    for (int64_t c = 0; c < s->dim[0]; c++)
+        for (int64_t y = top; y < top + t->crop; y++, to += t->crop)
+            memmove(to, t->mean + (c * height + y) * width + left, (size_t)t->crop * sizeof(float));
+    s->dim[1] = s->dim[2] = t->crop;
+    t->mean_of_crop = true;
+    return CT_OK;
+}
+
 static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *p, const char *who)
 {
     CT_TRY(check(p, who));
@@ -116,6 +139,7 @@ static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *
     }
     if (p->mean_file != NULL) {
         CT_TRY(ct_mean_read(p->mean_file, who, &t->mean_shape, &t->mean));
+        if (ct_augment_mean_of_crop(p)) CT_TRY(take_middle(t, p->mean_file, who));
     }
     return CT_OK;
 }
@@ -164,7 +188,10 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
         }
         return CT_OK;
     }
-    if ((t->mean != NULL) && !ct_shape_equal(&t->mean_shape, in)) {
+    if (t->mean_of_crop && (t->mean_shape.dim[0] != in->dim[0]))
+        return CT_WHY(why, CT_ERR_DATA, "the sample has %lld channels, the mean_file %lld",
+                      (long long)in->dim[0], (long long)t->mean_shape.dim[0]);
+    if ((t->mean != NULL) && !t->mean_of_crop && !ct_shape_equal(&t->mean_shape, in)) {
         return CT_WHY(why, CT_ERR_DATA, "the sample's shape is %s, that of the mean_file %s",
                       ct_shape_str(in).text, ct_shape_str(&t->mean_shape).text);
     }
@@ -257,9 +284,10 @@ static bool computes(const ct_transform *t)
     return (t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f);
 }
 
-/* n values of channel c from the sample's place `from` on. light: added to each, or NULL. */
+/* n values of channel c from the sample's place `from` on. mean: theirs, or NULL. light: added to
+ * each, or NULL. */
 static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c, int64_t from,
-                       int64_t n, const float *light, float *out)
+                       int64_t n, const float *mean, const float *light, float *out)
 {
     float mean_value = (t->n_mean_value > 0) ? t->mean_value[(t->n_mean_value > 1) ? c : 0] : 0.0f;
 
@@ -270,7 +298,7 @@ static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c
         memcpy(out, sample->f32 + from, (size_t)n * sizeof(float));
     }
     if (computes(t) || (light != NULL)) {
-        row_scale(n, (t->mean != NULL) ? t->mean + from : NULL, mean_value, t->scale, out);
+        row_scale(n, mean, mean_value, t->scale, out);
     }
 }
 
@@ -317,7 +345,7 @@ static void erase_box(const ct_transform *t, const window *v, uint64_t seed, int
 
 bool ct_transform_packs(const ct_transform *t)
 {
-    return (t->lighting == 0) && (t->erase_chance == 0);
+    return (t->lighting == 0) && (t->erase_chance == 0) && !t->mean_of_crop;
 }
 
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
@@ -325,7 +353,7 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
 {
     window v = place(t, &sample->shape, seed, position);
     float light[3], *whole = out;
-    int64_t first, end;
+    int64_t first, end, from, at;
 
     columns(&v, &first, &end);
     if (t->lighting > 0) draw_light(t, seed, position, light);
@@ -336,7 +364,9 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
                 memset(out, 0, (size_t)v.out_width * sizeof(float));
             }
             if ((y < 0) || (y >= v.height) || (first >= end)) continue;
-            row_values(t, sample, c, (c * v.height + y) * v.width + v.left + first, end - first,
+            from = (c * v.height + y) * v.width + v.left + first;
+            at = t->mean_of_crop ? out - whole + first : from;
+            row_values(t, sample, c, from, end - first, (t->mean != NULL) ? t->mean + at : NULL,
                        (t->lighting > 0) ? light : NULL, out + first);
             if (v.mirrored) row_reverse(v.out_width, out);
         }

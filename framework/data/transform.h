@@ -1,14 +1,16 @@
 /** @file transform.h  Caffe's transform_param: crop, mirror, mean, scale; lighting, erasing.
  *
  * value = (pixel - mean) * scale, where the mean is that of the pixel's place before cropping.
- * In TRAIN the crop's place and the mirroring are random, keyed by (seed, position of the sample in
- * the endless stream), so they depend neither on threads nor on the number of ranks; two data
- * layers that walk in step are cropped and mirrored alike. In TEST the crop is the centre.
- * With `pad` (ours) a random crop may reach that many pixels out of the sample, where values are 0,
- * the mean (He et al., "Deep Residual Learning", 2016, section 4.2: 4 pixels on CIFAR-10).
- * In TRAIN `lighting` adds a colour to all pixels, drawn along the axes in which colours of
- * ImageNet vary (Krizhevsky et al., "ImageNet Classification", 2012, section 4.1). `erase` sets a
- * box of the output to 0, the mean (Zhong et al., "Random Erasing Data Augmentation", 2017).
+ * Where sizes are drawn as in NVIDIA's fork, it is the middle of mean_file, of the crop's size:
+ * that of the place in the crop, before mirroring. In TRAIN the crop's place and the mirroring are
+ * random, keyed by (seed, position of the sample in the endless stream), so they depend neither on
+ * threads nor on the number of ranks; two data layers that walk in step are cropped and mirrored
+ * alike. In TEST the crop is the centre. With `pad` (ours) a random crop may reach that many pixels
+ * out of the sample, where values are 0, the mean (He et al., "Deep Residual Learning", 2016,
+ * section 4.2: 4 pixels on CIFAR-10). In TRAIN `lighting` adds a colour to all pixels, drawn along
+ * the axes in which colours of ImageNet vary (Krizhevsky et al., "ImageNet Classification", 2012,
+ * section 4.1). `erase` sets a box of the output to 0, the mean (Zhong et al., "Random Erasing Data
+ * Augmentation", 2017).
  */
 #ifndef CT_TRANSFORM_H
 #define CT_TRANSFORM_H
@@ -32,7 +34,8 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
  *  sample in the stream. out: as many floats as the shape says. */
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out);
-/** Whether ct_transform_pack() can do it: a device knows neither lighting nor erasing. */
+/** Whether ct_transform_pack() can do it: a device knows neither lighting nor erasing, nor a
+ *  mean of the crop. */
 bool ct_transform_packs(const ct_transform *t);
 /** The same but for the arithmetic, which pack.h says: the sample's window as `wide` has it, and
  *  where it lies. False, and nothing is written, where a sample of floats meets a batch of bytes.

@@ -206,17 +206,30 @@ enum { MAX_CANDIDATES = 256, MAX_LISTED = 15 };
  * does not read. */
 static const struct {
     const char *field, *fork;
+    const char *instead; /* NULL: nothing */
 } fork_field[] = {
-    { "video_data_param", "SSD" },
-    { "eval_type", "SSD" },
-    { "ap_version", "SSD" },
-    { "box_annotator_ohem_param", "R-FCN" },
-    { "dense_image_data_param", "SegNet" },
-    { "seg_accuracy_param", "DeepLab or PSPNet" },
-    { "reorg_param", "YOLO" },
-    { "local_lr_auto", "NVIDIA" },
-    { "larc", "NVIDIA" },
-    { "larc_policy", "NVIDIA" },
+    { "video_data_param", "SSD", "cut the video into images, and read them with ImageData" },
+    { "eval_type", "SSD",
+      "write DetectionOutput's rows with HDF5Output and evaluate them outside" },
+    { "ap_version", "SSD",
+      "write DetectionOutput's rows with HDF5Output and evaluate them outside" },
+    { "box_annotator_ohem_param", "R-FCN", NULL },
+    { "dense_image_data_param", "SegNet", "read images and their labels as two tops of HDF5Data" },
+    { "seg_accuracy_param", "DeepLab or PSPNet", NULL },
+    { "reorg_param", "YOLO",
+      "Reshape, Permute and Reshape give the same order of blocks as channels" },
+    { "avg_include_pad", "Intel",
+      "averages count the border here, as true says; false is not there" },
+    { "label_smoothing", "NVIDIA or Intel", "give distributions as labels" },
+    { "pre_fixed_normalizer", "R-FCN or Intel",
+      "normalization: NONE with a loss_weight of one over the normalizer" },
+    { "fuse_type", "OpenCL",
+      "relu: true for FUSED_CONV_RELU; for sums an Eltwise and a ReLU behind the layer" },
+    { "local_lr_auto", "NVIDIA", "type: \"LARS\" with local_gw_ratio" },
+    { "larc", "NVIDIA", "type: \"LARS\" with local_gw_ratio, larc_eta times 1 less momentum" },
+    { "larc_policy", "NVIDIA", "type: \"LARS\" scales rates; none clips them" },
+    { "larc_eta", "NVIDIA", "type: \"LARS\" with local_gw_ratio, larc_eta times 1 less momentum" },
+    { "larc_turbo", "NVIDIA", NULL },
 };
 
 static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor *type,
@@ -357,8 +370,9 @@ static bool add_fork_hint(ct_text *t, const char *word)
 {
     for (size_t i = 0; i < sizeof(fork_field) / sizeof(fork_field[0]); i++) {
         if (strcmp(word, fork_field[i].field) != 0) continue;
-        ct_text_add(t, "; it belongs to the %s fork of Caffe, and is not supported",
-                    fork_field[i].fork);
+        ct_text_add(t, "; it belongs to the %s fork of Caffe, and is not supported%s%s",
+                    fork_field[i].fork, (fork_field[i].instead != NULL) ? "; instead: " : "",
+                    (fork_field[i].instead != NULL) ? fork_field[i].instead : "");
         return true;
     }
     return false;

@@ -86,6 +86,23 @@ runs sizes_nvidia 0 '^d +Data +d +2 3 16 16' "$CORTADO" check --model=sizes.prot
 sizes 'random_aspect_ratio_param { }'
 runs sizes_refused 2 'random_aspect_ratio_param makes images of many sizes: give crop_size' "$CORTADO" check --model=sizes.prototxt --data-shape=3,32,40
 
+# ---- refused by name, with what takes their place
+# refused FIELD INSTEAD LAYER
+refused() {
+    printf 'layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 dim: 4 dim: 4 } } }
+layer { name: "b" bottom: "a" top: "b" %s }\n' "$3" >refused.prototxt
+    runs "$1" 2 "refused.prototxt:2:.*: unknown field \"$1\"; it belongs to the .* fork of Caffe, and is not supported; instead: $2" \
+        "$CORTADO" check --model=refused.prototxt
+}
+refused avg_include_pad 'averages count the border' 'type: "Pooling" pooling_param { pool: AVE kernel_size: 2 avg_include_pad: true }'
+refused label_smoothing 'give distributions as labels' 'type: "SoftmaxWithLoss" loss_param { label_smoothing: 0.1 }'
+refused pre_fixed_normalizer 'normalization: NONE' 'type: "SoftmaxWithLoss" loss_param { pre_fixed_normalizer: 9 }'
+refused fuse_type 'relu: true for FUSED_CONV_RELU' 'type: "Convolution" convolution_param { num_output: 1 kernel_size: 1 fuse_type: FUSED_CONV_RELU }'
+refused reorg_param 'Reshape, Permute and Reshape' 'type: "Reorg" reorg_param { stride: 2 }'
+printf 'net: "plain.prototxt" base_lr: 1 lr_policy: "fixed" larc_policy: "clip"\n' >larc.prototxt
+runs larc_policy 2 'larc.prototxt:1:.*"larc_policy"; it belongs to the NVIDIA fork .*; instead: type: "LARS" scales rates; none clips them' \
+    "$CORTADO" check --solver=larc.prototxt
+
 # ---- MemoryData: transform_param is for images, and programs set arrays
 cat >memory.prototxt <<'NET'
 layer { name: "m" type: "MemoryData" top: "data" top: "label" transform_param { crop_size: 4 scale: 0.5 }

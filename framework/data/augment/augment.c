@@ -108,6 +108,12 @@ static bool asks_size(const Ct__TransformationParameter *p)
            p->has_horizontal_stretch_upper;
 }
 
+bool ct_augment_mean_of_crop(const Ct__TransformationParameter *p)
+{
+    return asks_size(p) && (p->random_resize_param == NULL) &&
+           (p->random_aspect_ratio_param == NULL);
+}
+
 /* What both forks' fields need around them. */
 static ct_status check_around(const Ct__TransformationParameter *p, const char *who,
                               const char *field)
@@ -120,7 +126,7 @@ static ct_status check_around(const Ct__TransformationParameter *p, const char *
     if (p->crop_size > MOST_SIZE)
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.crop_size %u is beside %s, at most %d",
                        who, p->crop_size, field, MOST_SIZE);
-    if (p->mean_file != NULL)
+    if ((p->mean_file != NULL) && !ct_augment_mean_of_crop(p))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: transform_param.%s makes images of many sizes, and mean_file fits one: "
                        "give mean_value",

@@ -25,6 +25,9 @@ void ct_augment_room_release(ct_augment_room *r);
 /** Whether p (NULL allowed) asks for any augmentation, also of transform.h and mix.h; its name, or
  * NULL. */
 const char *ct_augment_named(const Ct__TransformationParameter *p);
+/** Whether sizes are drawn as NVIDIA's fork does, which takes the middle of mean_file off each
+ * crop; Intel's takes a mean of the image's size alone. */
+bool ct_augment_mean_of_crop(const Ct__TransformationParameter *p);
 /** p is borrowed. *a_p is NULL where samples stay as they are. who: in front of messages.
  *  CT_ERR_CONFIG, logged: a field out of its range, or two that exclude each other. */
 ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,

@@ -8,6 +8,7 @@
 #include "framework/data/transform.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+#include "tests/log_capture.h"
 
 enum { C = 3, H = 7, W = 9, CROP = 4 };
 
@@ -142,6 +143,69 @@ static expected locate(const expected *like, bool bytes, const float *out)
     }
     assert_int_equal(n, 1);
     return found;
+}
+
+/* What is taken off, by the difference to the same without a mean: the middle, mirrored or not. */
+static bool is_middle(const float *without, const float *with, const float *mean, int64_t side,
+                      bool mirrored)
+{
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t y = 0; y < CROP; y++)
+            for (int64_t x = 0; x < CROP; x++) {
+                int64_t at = (c * CROP + y) * CROP + x, column = mirrored ? CROP - 1 - x : x;
+                int64_t place = (c * side + y + 1) * side + column + 1;
+
+                if (without[at] - with[at] != mean[place]) return false;
+            }
+    return true;
+}
+
+/* Where NVIDIA's fields draw sizes the middle of the mean is taken off each crop. */
+static void test_mean_of_crop(void **state)
+{
+    enum { SIDE = CROP + 2 };
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    float mean[C * SIDE * SIDE], with[C * CROP * CROP], without[C * CROP * CROP];
+    ct_sample s = sample_of(true);
+    int mirrored = 0;
+    ct_transform *plain, *t;
+    ct_shape shape;
+    test_folder f;
+    log_capture said;
+
+    (void)state;
+    for (int i = 0; i < C * SIDE * SIDE; i++)
+        mean[i] = (float)(i % 251); /* differences are exact */
+    test_folder_make(&f);
+    assert_int_equal(
+        ct_mean_write(test_path(&f, "mean.binaryproto"), &(ct_shape){ 3, { C, SIDE, SIDE } }, mean),
+        CT_OK);
+    p.img_rand_resize_lower = p.img_rand_resize_upper = W;
+    p.crop_size = CROP;
+    p.mirror = true;
+    plain = make(&p, CT_TRAIN, &shape);
+    p.mean_file = (char *)(uintptr_t)test_path(&f, "mean.binaryproto");
+    t = make(&p, CT_TRAIN, &shape);
+    assert_true(ct_shape_equal(&shape, &(ct_shape){ 3, { C, CROP, CROP } }));
+    assert_false(ct_transform_packs(t));
+    for (int64_t position = 0; position < 40; position++) {
+        ct_transform_apply(plain, &s, 9, position, without);
+        ct_transform_apply(t, &s, 9, position, with);
+        if (is_middle(without, with, mean, SIDE, true))
+            mirrored++;
+        else
+            assert_true(is_middle(without, with, mean, SIDE, false));
+    }
+    assert_in_range(mirrored, 5, 35); /* 40 coins: beyond that once in 10^6 */
+    ct_transform_destroy(t);
+    ct_transform_destroy(plain);
+
+    p.crop_size = SIDE + 1;
+    log_capture_start(&said);
+    assert_int_equal(ct_transform_create(&p, CT_TRAIN, "net:3", &t), CT_ERR_CONFIG);
+    log_capture_stop();
+    assert_non_null(strstr(said.error, "smaller than crop_size"));
+    test_folder_remove(&f);
 }
 
 static void test_crop_mirror_mean_file(void **state)
@@ -425,10 +489,11 @@ static void test_broken_mean_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),    cmocka_unit_test(test_scale),
-        cmocka_unit_test(test_mean_value), cmocka_unit_test(test_crop_mirror_mean_file),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_broken_mean_files),
-        cmocka_unit_test(test_pad),        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_nothing),      cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_mean_value),   cmocka_unit_test(test_crop_mirror_mean_file),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_broken_mean_files),
+        cmocka_unit_test(test_pad),          cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_mean_of_crop),
     };
 
     return cmocka_run_group_tests(tests, fill, NULL);
