@@ -328,7 +328,6 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     ct_net *net = NULL;
     ct_status status;
 
-    CT_TRY(ct_net_set_data_shapes(k->call->options, param));
     ct_net_options_fill(k->call, &k->config, phase, &k->state, &options);
     if (!k->has_state && (state != NULL)) {
         options.level = state->level;
@@ -411,11 +410,23 @@ static ct_status check_test_nets(checked *k)
     return CT_OK;
 }
 
+/* Of all nets at once: the first one is planned beside those that test it. */
+static ct_status set_shapes(const checked *k)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+
+    CT_TRY(ct_net_set_data_shapes(k->call->options, k->config.net));
+    for (size_t i = 0; i < s->n_test_net_param; i++)
+        CT_TRY(ct_net_set_data_shapes(k->call->options, s->test_net_param[i]));
+    return CT_OK;
+}
+
 static ct_status check_phases(checked *k, const char *phase)
 {
     Ct__SolverParameter *s = k->config.solver;
     Ct__NetParameter *net = k->config.net;
 
+    CT_TRY(set_shapes(k));
     if (!k->config.is_model) {
         /* Solvers that a script runs have none: nets and memory can be checked all the same. */
         if (!s->has_max_iter && !(s->max_epoch > 0.0f)) {

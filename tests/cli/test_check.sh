@@ -29,6 +29,14 @@ runs test_alone 0 'phase TEST' $check --phase=TEST
 runs parameters 0 '^parameters  845, learned 845; and 9 statistics' $check --data_shape=3,8,8
 runs caffe_memory 0 'Memory required for data: ' $check --data_shape=3,8,8
 runs other_shape 0 ' 4 1 20 30 ' $check --data_shape=1,20,30
+for phase in train test; do
+    printf 'layer { name: "d" type: "Data" top: "data" top: "label" data_param { source: "none" batch_size: 2 } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }\n' >of_$phase.prototxt
+done
+printf 'train_net: "of_train.prototxt" test_net: "of_test.prototxt" test_iter: 1 test_interval: 1 base_lr: 1
+lr_policy: "fixed" max_iter: 1\n' >of.prototxt
+runs shapes_of_tests 0 'phase TEST' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8
 runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
 runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
 # ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
