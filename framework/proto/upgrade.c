@@ -259,14 +259,28 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
     return ct_upgrade_multi_head(&u);
 }
 
-/* A net that is to be built, not a file of weights, has sizes for its inputs. */
+static bool is_made(const Ct__NetParameter *net, const char *name)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        for (size_t t = 0; t < net->layer[i]->n_top; t++)
+            if (strcmp(net->layer[i]->top[t], name) == 0) return true;
+    }
+    return false;
+}
+
+/* A net that is to be built, not a file of weights, has sizes for its inputs, or layers that make
+ * them. */
 static ct_status check_sizes(const ct_upgrade *u)
 {
     const Ct__NetParameter *net = u->net;
 
-    if ((net->n_input == 0) || (net->n_input_dim + net->n_input_shape > 0)) return CT_OK;
-    return ct_upgrade_fail(u, net, "input \"%s\" has neither \"input_shape\" nor \"input_dim\"",
-                           net->input[0]);
+    if (net->n_input_dim + net->n_input_shape > 0) return CT_OK;
+    for (size_t i = 0; i < net->n_input; i++) {
+        if (is_made(net, net->input[i])) continue;
+        return ct_upgrade_fail(u, net, "input \"%s\" has neither \"input_shape\" nor \"input_dim\"",
+                               net->input[i]);
+    }
+    return CT_OK;
 }
 
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p)

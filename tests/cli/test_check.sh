@@ -37,6 +37,11 @@ done
 printf 'train_net: "of_train.prototxt" test_net: "of_test.prototxt" test_iter: 1 test_interval: 1 base_lr: 1
 lr_policy: "fixed" max_iter: 1\n' >of.prototxt
 runs shapes_of_tests 0 'phase TEST' "$CORTADO" check --solver=of.prototxt --data_shape=3,8,8
+printf 'input: "a" layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 } } }\n' >twice.prototxt
+runs input_twice 0 '^a  *Input  *a  *2 3' "$CORTADO" check --model=twice.prototxt
+printf 'input: "a" input: "b" layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 } } }\n' >unmade.prototxt
+runs input_unmade 2 'unmade.prototxt:1:1: input "b" has neither "input_shape" nor "input_dim"' \
+    "$CORTADO" check --model=unmade.prototxt
 runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
 runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
 # ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
