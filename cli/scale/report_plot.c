@@ -150,6 +150,20 @@ static void throughput(plot *s, ct_text *out)
     ct_chart_draw(&s->chart, out);
 }
 
+/* The end of the axis: some room above the ideal, or above what is better than that. */
+static double most_efficiency(const plot *s)
+{
+    double most = 108.0;
+
+    for (int i = 0; i < s->p->n; i++) {
+        const ct_point *q = &s->p->point[i];
+
+        if ((q->group == s->group) && isfinite(efficiency_of(q)))
+            most = fmax(most, 1.04 * efficiency_of(q));
+    }
+    return most;
+}
+
 static void efficiency(plot *s, ct_text *out)
 {
     int bound = -1;
@@ -159,7 +173,7 @@ static void efficiency(plot *s, ct_text *out)
 
         if ((q->group == s->group) && isfinite(q->bound)) bound = (int)q->kind;
     }
-    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = 108 };
+    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = most_efficiency(s) };
     add_ideal(s, "ideal", 100, 100);
     if (bound >= 0)
         add_points(s, "default", bound, bound_of, false,
@@ -174,7 +188,7 @@ static void ablations(plot *s, ct_text *out)
     const char *last = NULL;
     int n = 0;
 
-    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = 108 };
+    s->chart.y = (ct_chart_axis){ .label = "efficiency, %", .high = most_efficiency(s) };
     add_ideal(s, NULL, 100, 100);
     for (int i = 0; (i < s->p->n) && (n < MOST_CONFIG); i++) {
         const ct_point *q = &s->p->point[i];

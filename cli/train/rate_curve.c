@@ -154,7 +154,7 @@ void ct_rate_curve_draw(const ct_rate_curve *c, const char *net, ct_text *out)
         { .name = "mean", .stroke = CT_STROKE_SOLID, .point = mean, .n = c->n },
         { .name = "suggested", .colour = 1, .stroke = CT_STROKE_DASHED, .point = mark, .n = 2 },
     };
-    double most = 0.0;
+    double most = -INFINITY, least;
     ct_chart chart = { .title = "Learning-rate range test",
                        .subtitle = net,
                        .x = { .label = "learning rate", .log = true },
@@ -167,9 +167,10 @@ void ct_rate_curve_draw(const ct_rate_curve *c, const char *net, ct_text *out)
         mean[i] = (ct_chart_point){ .x = c->point[i].rate, .y = c->point[i].mean };
         if (i <= c->least) most = fmax(most, c->point[i].mean);
     }
-    /* what diverges would leave the rest flat */
-    chart.y.low = fmin(0.0, c->point[c->least].mean);
-    chart.y.high = 1.5 * most;
+    /* what diverges would leave the rest flat: as far up as the loss has fallen, and a bit below */
+    least = c->point[c->least].mean;
+    chart.y.low = least - (most - least) / 4.0;
+    chart.y.high = 2.0 * most - least;
     mark[0].y = chart.y.low;
     mark[1] = (ct_chart_point){ .x = c->suggested, .y = chart.y.high };
     if ((loss != NULL) && (mean != NULL))

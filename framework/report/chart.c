@@ -10,6 +10,7 @@ static const char *const colours[CT_CHART_COLOURS] = { "#0072B2", "#D55E00", "#0
 
 /* Pixels. */
 enum { WIDTH = 860, LEFT = 76, RIGHT = 24, PLOT = 380, BELOW = 52, LINE = 20, LETTER = 7 };
+#define FAR 1e5 /* beyond any plot */
 enum { MOST_TICKS = 64, MOST_TEXT = 64, MOST_LETTERS = 18 /* of a name that is turned */ };
 
 static const char style[] =
@@ -338,6 +339,24 @@ static bool is_seen(const place *p, const ct_chart_point *q)
            (scaled(&p->x, q->x) <= scaled(&p->x, p->x.high) + room);
 }
 
+static bool is_within(const place *p, double y)
+{
+    double room = 1e-9;
+
+    return (scaled(&p->y, y) >= scaled(&p->y, p->y.low) - room) &&
+           (scaled(&p->y, y) <= scaled(&p->y, p->y.high) + room);
+}
+
+/* Whether a curve leaves an axis whose ends are given. */
+static bool leaves(const place *p, const ct_chart *c)
+{
+    for (int s = 0; s < c->n_series; s++)
+        for (int64_t i = 0; i < c->series[s].n; i++)
+            if (is_seen(p, &c->series[s].point[i]) && !is_within(p, c->series[s].point[i].y))
+                return true;
+    return false;
+}
+
 /* What a curve has in one column of pixels: of many points the first, the extremes and the last
  * draw the same. */
 typedef struct run {
@@ -366,6 +385,7 @@ static void draw_curve(const place *p, const ct_chart_series *s, ct_text *out)
         bool seen = is_seen(p, &s->point[i]);
         double x = seen ? at_x(p, s->point[i].x) : 0.0, y = seen ? at_y(p, s->point[i].y) : 0.0;
 
+        y = fmin(fmax(y, -FAR), FAR); /* what diverges has no place in a picture */
         if (seen && (r.n > 0) && (floor(x) == floor(r.x))) {
             r.low = fmin(r.low, y);
             r.high = fmax(r.high, y);
@@ -381,6 +401,20 @@ static void draw_curve(const place *p, const ct_chart_series *s, ct_text *out)
     ct_text_add(out, "'/>\n");
 }
 
+/* Curves that leave the axes end there: a picture in the picture cuts them off. */
+static void draw_curves(const place *p, const ct_chart *c, ct_text *out)
+{
+    bool cuts = leaves(p, c);
+    double width = WIDTH - LEFT - RIGHT, height = p->bottom - p->top;
+
+    if (cuts)
+        ct_text_add(
+            out, "<svg x='%d' y='%.1f' width='%.1f' height='%.1f' viewBox='%d %.1f %.1f %.1f'>\n",
+            LEFT, p->top, width, height, LEFT, p->top, width, height);
+    for (int s = 0; s < c->n_series; s++) draw_curve(p, &c->series[s], out);
+    if (cuts) ct_text_add(out, "</svg>\n");
+}
+
 static void draw_points(const place *p, const ct_chart_series *s, ct_text *out)
 {
     const char *colour = colour_of(s->colour);
@@ -389,7 +423,7 @@ static void draw_points(const place *p, const ct_chart_series *s, ct_text *out)
         const ct_chart_point *q = &s->point[i];
         double x, y;
 
-        if (!is_seen(p, q)) continue;
+        if (!is_seen(p, q) || !is_within(p, q->y)) continue;
         x = at_x(p, q->x);
         y = at_y(p, q->y);
         if ((q->low < q->high) && is_there(&p->y, q->low))
@@ -462,7 +496,7 @@ void ct_chart_draw(const ct_chart *c, ct_text *out)
     begin(c->title, WIDTH, p.height, out);
     (void)write_titles(c->title, c->subtitle, out);
     draw_axes(&p, out);
-    for (int s = 0; s < c->n_series; s++) draw_curve(&p, &c->series[s], out);
+    draw_curves(&p, c, out);
     for (int s = 0; s < c->n_series; s++) draw_points(&p, &c->series[s], out);
     draw_key(c, below, out);
     ct_text_add(out, "</svg>\n");

@@ -53,7 +53,8 @@ typedef struct ct_chart_axis {
     const char *label;
     bool log;           /* values that are not over 0 are left out       */
     bool bytes;         /* ticks as 64K, 1M: powers of 4                 */
-    double low, high;   /* low < high: from one to the other; otherwise as the values are */
+    double low, high;   /* low < high: from one to the other, and no mark or curve beyond; otherwise
+                         * as the values are */
     const double *tick; /* where ticks are; NULL: the chart chooses      */
     int n_tick;
 } ct_chart_axis;

@@ -117,6 +117,32 @@ static void test_many_points(void **state)
     free(point);
 }
 
+/* A curve beyond an axis whose ends are given is cut off there, and a mark is left out. */
+static void test_cut(void **state)
+{
+    const ct_chart_point point[3] = { { .x = 0, .y = 1 },
+                                      { .x = 1, .y = 1e30 },
+                                      { .x = 2, .y = 2 } };
+    ct_chart_series series = {
+        .mark = CT_MARK_DISC, .stroke = CT_STROKE_SOLID, .point = point, .n = 3
+    };
+    ct_chart c = { .y = { .low = 0, .high = 2 }, .series = &series, .n_series = 1 };
+    ct_text t = { 0 };
+
+    (void)state;
+    ct_chart_draw(&c, &t);
+    assert_int_equal(count(t.text, "</svg>"), 2);
+    assert_non_null(strstr(t.text, "viewBox='76 26.0 760.0 380.0'"));
+    assert_int_equal(count(t.text, "<circle"), 2);
+    assert_true(t.length < 10000);
+    ct_text_destroy(&t);
+    c.y.high = 1e31;
+    ct_chart_draw(&c, &t);
+    assert_int_equal(count(t.text, "</svg>"), 1);
+    assert_int_equal(count(t.text, "<circle"), 3);
+    ct_text_destroy(&t);
+}
+
 static void test_empty(void **state)
 {
     ct_chart c = { .title = "nothing" };
@@ -207,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_points_lie_where_they_are),
         cmocka_unit_test(test_gaps),
         cmocka_unit_test(test_many_points),
+        cmocka_unit_test(test_cut),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_bars),
         cmocka_unit_test(test_matrix),
