@@ -60,6 +60,17 @@ assert p.rows('texts')[0][0] == 'run' and p.rows('texts')[0][4] == '$windows', p
 assert 'bits_per_byte' in p.charts, p.charts
 assert p.rows('text')[0][1:4] == ['$ids', '32', '4'] and p.rows('text')[0][4].endswith('set/tokenizer.json'), p.rows('text')
 "
+# names of other people, in a run that lacks files: nothing of them is markup
+mkdir '<script>run'
+cp -r run/. '<script>run'
+rm '<script>run/solver.prototxt' '<script>run/run.json'
+sed -i '0,/source: /s#source: .*#source: "<script>s"#; s#tokenizer: .*#tokenizer: "<script>t"#' '<script>run/net.prototxt'
+echo '{"event":"train","iter":301,"<script>f":3}' >>'<script>run/metrics.jsonl'
+runs odd_names 0 'a page of 1 run' "$CORTADO" report '<script>run' --to=odd.html
+is odd_names_are_text sh -c '! grep -q "<script" odd.html'
+for part in run t s f; do is odd_name_$part grep -q "&#60;script&#62;$part" odd.html; done
+head -c 300 run/net.prototxt >'<script>run/net.prototxt'
+runs cut_net 2 'run/net.prototxt:[0-9]*:[0-9]*: ' "$CORTADO" report '<script>run' --to=x.html
 runs with_batch_tokens 0 'Optimization Done' "$CORTADO" train --solver=work/solver.prototxt --run=run2 --iterations=3 --set=batch_tokens=256
 
 # ---- going on with texts: as generate does, in all formats, on one and two ranks
