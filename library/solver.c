@@ -106,7 +106,7 @@ static ct_status meet(void *ctx, ct_status mine)
 {
     cortado_solver *s = ctx;
 
-    s->met = agree(s, mine);
+    if (s->met == CT_OK) s->met = agree(s, mine);
     return s->met;
 }
 

@@ -114,6 +114,8 @@ enum {
 typedef struct ct_weight_spec {
     ct_shape shape;
     const Ct__FillerParameter *filler; /* NULL: zeros                                       */
+    const float *values;               /* not NULL: the first values, in place of a filler's, until
+                                        * the layer's first forward                         */
     ct_weight_kind kind;
     float
         default_lr_mult; /* where the prototxt has no param entry; set by ct_layer_add_weight: 1 */

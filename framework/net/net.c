@@ -19,7 +19,8 @@ static ct_status check_precision(const ct_net *net)
                    tf32 ? "TF32" : "FP16");
 }
 
-static ct_status make(ct_net *net, const Ct__NetParameter *param)
+/* All that comes before memory. */
+static ct_status plan(ct_net *net, const Ct__NetParameter *param)
 {
     CT_TRY(check_precision(net));
     CT_TRY(ct_net_build(net, param));
@@ -34,8 +35,15 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(ct_net_fetches(net));
     CT_TRY(ct_net_lifetimes(net));
     CT_TRY(ct_net_place(net));
-    CT_TRY(ct_net_fit(net));
-    return ct_net_memory(net);
+    return ct_net_fit(net);
+}
+
+static ct_status make(ct_net *net, const Ct__NetParameter *param)
+{
+    ct_status status = plan(net, param);
+
+    if (net->options.agree != NULL) status = net->options.agree(net->options.agree_ctx, status);
+    return (status == CT_OK) ? ct_net_memory(net) : status;
 }
 
 ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *options,
@@ -257,6 +265,7 @@ void ct_net_options_alone(ct_net_options *o)
     o->env.plan = NULL;
     o->env.no_data = o->no_data = true;
     o->grad_arena = NULL;
+    o->agree = NULL;
     o->share = NULL;
 }
 

@@ -59,8 +59,12 @@ typedef struct ct_net_options {
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;            /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
+    const ct_device *dev;           /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena; /* NULL: plain memory of dev                             */
+    /** All ranks get what any of them has met so far, before memory of grad_arena, in which they
+     *  would wait for each other. Collective. NULL: a rank that fails ends the job. */
+    ct_status (*agree)(void *ctx, ct_status mine);
+    void *agree_ctx;
     const ct_net_window *window;     /* NULL: every gradient has memory of its own; as long as the
                                       * net */
     ct_net *share;                   /* weights of layers of the same names are this net's, which

@@ -525,6 +525,18 @@ static ct_status acquire(ct_net *net)
     return CT_OK;
 }
 
+static ct_status first_values(const ct_weight_spec *spec, uint64_t key, int64_t count, float *value)
+{
+    if (spec->values == NULL) return ct_fill_cut(spec->filler, key, &spec->cut, value);
+    memcpy(value, spec->values, (size_t)count * sizeof(*value));
+    return CT_OK;
+}
+
+static bool begins_as_zeros(const ct_weight_spec *spec)
+{
+    return (spec->filler == NULL) && (spec->values == NULL);
+}
+
 static ct_status fill_one(ct_net *net, const ct_param *p, const ct_weight_spec *spec)
 {
     const ct_device *dev = net->options.dev;
@@ -533,13 +545,13 @@ static ct_status fill_one(ct_net *net, const ct_param *p, const ct_weight_spec *
     float *host;
     ct_status status;
 
-    if ((spec->filler == NULL) || (p->count == 0)) return CT_OK; /* arenas start as zeros */
+    if (begins_as_zeros(spec) || (p->count == 0)) return CT_OK; /* as arenas do */
     if (dev->kind == CT_DEVICE_CPU)
-        return ct_fill_cut(spec->filler, key, &spec->cut, ct_blob_data(&p->blob));
+        return first_values(spec, key, p->count, ct_blob_data(&p->blob));
     host = ct_mem_acquire(bytes);
     if (host == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of first weights", bytes);
-    status = ct_fill_cut(spec->filler, key, &spec->cut, host);
+    status = first_values(spec, key, p->count, host);
     if (status == CT_OK) status = dev->from_host(NULL, p->blob.data.data, host, bytes);
     if (status == CT_OK) status = dev->sync(NULL);
     ct_mem_release(host);
@@ -699,7 +711,7 @@ ct_status ct_net_fill(const ct_net *net,
         if (p->borrowed || !ct_net_param_visits(net, p) || (p->count == 0)) continue;
         value = ct_mem_acquire((size_t)p->count * sizeof(float)); /* zeros */
         if (value == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for first weights");
-        if (spec->filler != NULL) status = ct_fill_cut(spec->filler, key, &spec->cut, value);
+        if (!begins_as_zeros(spec)) status = first_values(spec, key, p->count, value);
         if (status == CT_OK) status = put(ctx, p, value);
         ct_mem_release(value);
     }

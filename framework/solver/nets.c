@@ -85,6 +85,8 @@ static ct_status find_train_net(ct_solver *s, const Ct__NetParameter **param_p, 
         o->in_flight = s->options.division->schedule.in_flight;
     }
     o->grad_arena = s->options.grad_arena;
+    o->agree = s->options.agree;
+    o->agree_ctx = s->options.agree_ctx;
     o->window = s->options.window;
     o->graph = (p->cuda_graph != 0);
     o->send_rows = s->options.send_rows;

@@ -182,6 +182,27 @@ static ct_status make_train_net(ct_solver *s)
     return CT_OK;
 }
 
+/* A source that a program computes may give each rank what it likes. */
+static ct_status check_batch(const ct_solver *s, const ct_net *net)
+{
+    int64_t most[2] = { net->batch_global, -net->batch_global };
+
+    if (s->options.division != NULL) return CT_OK; /* some ranks read no data */
+    CT_TRY(ct_group_max(&s->exchange.job, most, 2));
+    if (most[0] == -most[1]) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "net \"%s\": by its source of samples this rank has a batch of %" PRId64
+                   " on all ranks, and others have %" PRId64 " to %" PRId64
+                   ": give each rank as many samples",
+                   net->name, net->batch_global, -most[1], most[0]);
+}
+
+static ct_status check_test_batches(const ct_solver *s)
+{
+    for (int i = 0; i < s->n_test; i++) CT_TRY(check_batch(s, s->test[i]));
+    return CT_OK;
+}
+
 static ct_status agree_alone(const ct_solver *s, ct_status mine)
 {
     return (s->options.agree != NULL) ? s->options.agree(s->options.agree_ctx, mine) : mine;
@@ -198,6 +219,7 @@ static ct_status create(ct_solver *s)
     if (s->exchange.job.rank == 0) status = ct_solver_check_prefix(s->param);
     CT_TRY(ct_solver_share_status(s, status));
     CT_TRY(agree_seed(s));
+    CT_TRY(check_batch(s, s->net));
     s->n_sample = s->net->n_sample;
     CT_TRY(ct_group_max(&s->exchange.job, &s->n_sample, 1));
     CT_TRY(end_by_epochs(s));
@@ -206,6 +228,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_solver_broadcast_weights(s));
     CT_TRY(ct_outputs_create(ct_solver_whole(s), s->net, ct_solver_writers(s), &s->outputs));
     CT_TRY(agree_alone(s, ct_solver_make_test_nets(s)));
+    CT_TRY(check_test_batches(s));
     CT_TRY(ct_best_open(s));
     CT_TRY(ct_solver_open_later(s));
     for (size_t i = 0; i < s->param->n_weights; i++)

@@ -52,7 +52,8 @@ typedef struct ct_solver_options {
     ct_status (*open_exchange)(void *ctx, ct_net *net, ct_exchange *out);
     void *open_exchange_ctx;
     /** All ranks get what any of them has met alone, before they do together what the others would
-     *  wait in. Collective. NULL: a rank that fails ends the job. */
+     *  wait in. Collective, but once it was not CT_OK: then it gives that again, at once. NULL: a
+     *  rank that fails ends the job. */
     ct_status (*agree)(void *ctx, ct_status mine);
     void *agree_ctx;
     volatile int *stop_signal; /* a ct_solver_action that a signal handler sets; may be NULL */

@@ -208,7 +208,29 @@ typedef struct cortado_layer {
     const char *name, *module, *layer, *param_str;
     cortado_phase phase;
     int n_bottom, n_top;
+    int rank, n_rank; /* of those that train together: each has a layer, which sees its samples */
 } cortado_layer;
+
+#define CORTADO_MOST_WEIGHTS 8
+
+/** A weight that a layer asks for. Rates and names come from the net's `param`, as for any. */
+typedef struct cortado_layer_weight {
+    int n_dim;
+    int64_t dim[8];
+    const char *filler;  /* text of a FillerParameter, such as "type: 'xavier'", read at once; its
+                          * numbers are those of other layers of that name. NULL: `values`        */
+    const float *values; /* the first ones, until the layer's first forward; NULL: zeros. On several
+                          * ranks those of rank 0 count                                          */
+} cortado_layer_weight;
+
+/** What a layer is; zeros mean what they say. */
+typedef struct cortado_layer_form {
+    int n_weight; /* at most CORTADO_MOST_WEIGHTS */
+    cortado_layer_weight weight[CORTADO_MOST_WEIGHTS];
+    int sums; /* of a layer with a loss_weight, on several ranks. 0: what it makes of the samples
+               * that it is given is a mean over them, as Caffe's losses are, and counts by their
+               * share of all. 1: it is a sum, and those of the ranks add up */
+} cortado_layer_form;
 
 /** The program's calls, none of them NULL. They return 0, or anything else where they fail: then
  *  they write the reason to why[0 .. n_why), with its NUL, and the call that ran the net fails with
@@ -216,24 +238,28 @@ typedef struct cortado_layer {
 typedef struct cortado_layer_calls {
     void *ctx;
     /** Makes what module and layer name; *made_p goes to the other calls. A net that gets another
-     *  shape makes its layers anew. */
+     *  shape, or another net's weights, makes its layers anew. */
     int (*open)(void *ctx, const cortado_layer *layer, void **made_p, char *why, size_t n_why);
+    /** Once, behind open: fills in what the layer is. Bottoms have a shape and no memory yet. */
+    int (*setup)(void *ctx, void *made, const cortado_blob *bottom, cortado_layer_form *form,
+                 char *why, size_t n_why);
     /** Sets n_dim and dim of each top. No blob has memory yet. */
     int (*reshape)(void *ctx, void *made, const cortado_blob *bottom, cortado_blob *top, char *why,
                    size_t n_why);
-    /** Writes the tops' data. */
+    /** Writes the tops' data. The weights' memory is the net's. */
     int (*forward)(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
-                   char *why, size_t n_why);
-    /** Writes the diff of each bottom that has one, from the tops' diff; they are 0 before. */
+                   const cortado_blob *weight, char *why, size_t n_why);
+    /** Writes the diff of each bottom and of each weight that has one, from the tops' diff; they
+     *  are 0 before. A weight's is of this batch: the net adds up what belongs together. */
     int (*backward)(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
-                    char *why, size_t n_why);
+                    const cortado_blob *weight, char *why, size_t n_why);
     void (*close)(void *ctx, void *made);
 } cortado_layer_calls;
 
-/** Who computes layers of type "Python" in nets and solvers that are opened from now on. They have
- *  no weights, and run on one rank. NULL: nobody, and such nets are refused, which is how it
- * begins. While no net with such layers is open, and no other call runs. calls is copied. */
-void cortado_layers_by(const cortado_layer_calls *calls);
+/** Who computes layers of type "Python" in nets and solvers that are opened from now on. NULL:
+ *  nobody, and such nets are refused, which is how it begins. While no net with such layers is
+ * open, and no other call runs. calls is copied. CORTADO_ERR_ARG: one of them is NULL. */
+cortado_status cortado_layers_by(const cortado_layer_calls *calls);
 
 /* ---- pictures */
 

@@ -38,7 +38,23 @@ class ImagesStruct(ctypes.Structure):
 
 class LayerStruct(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("module", ctypes.c_char_p), ("layer", ctypes.c_char_p), ("param_str", ctypes.c_char_p),
-                ("phase", ctypes.c_int), ("n_bottom", ctypes.c_int), ("n_top", ctypes.c_int)]
+                ("phase", ctypes.c_int), ("n_bottom", ctypes.c_int), ("n_top", ctypes.c_int), ("rank", ctypes.c_int),
+                ("n_rank", ctypes.c_int)]
+
+
+MOST_WEIGHTS = 8
+
+
+class WeightStruct(ctypes.Structure):
+    """cortado_layer_weight"""
+
+    _fields_ = [("n_dim", ctypes.c_int), ("dim", ctypes.c_int64 * 8), ("filler", ctypes.c_char_p), ("values", ctypes.c_void_p)]
+
+
+class FormStruct(ctypes.Structure):
+    """cortado_layer_form"""
+
+    _fields_ = [("n_weight", ctypes.c_int), ("weight", WeightStruct * MOST_WEIGHTS), ("sums", ctypes.c_int)]
 
 
 class LayerCalls(ctypes.Structure):
@@ -46,10 +62,15 @@ class LayerCalls(ctypes.Structure):
 
     OPEN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(LayerStruct), ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p,
                             ctypes.c_size_t)
+    SETUP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(BlobStruct), ctypes.POINTER(FormStruct),
+                             ctypes.c_void_p, ctypes.c_size_t)
+    RESHAPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(BlobStruct), ctypes.POINTER(BlobStruct),
+                               ctypes.c_void_p, ctypes.c_size_t)
     RUN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(BlobStruct), ctypes.POINTER(BlobStruct),
-                           ctypes.c_void_p, ctypes.c_size_t)
+                           ctypes.POINTER(BlobStruct), ctypes.c_void_p, ctypes.c_size_t)
     CLOSE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-    _fields_ = [("ctx", ctypes.c_void_p), ("open", OPEN), ("reshape", RUN), ("forward", RUN), ("backward", RUN), ("close", CLOSE)]
+    _fields_ = [("ctx", ctypes.c_void_p), ("open", OPEN), ("setup", SETUP), ("reshape", RESHAPE), ("forward", RUN), ("backward", RUN),
+                ("close", CLOSE)]
 
 
 class StepCalls(ctypes.Structure):
@@ -94,7 +115,7 @@ _CALLS = {
     "net_transform": (_int, [_object, _text, ctypes.POINTER(ImagesStruct), ctypes.c_int64, ctypes.c_void_p]),
     "net_load": (_int, [_object, _text]),
     "net_save": (_int, [_object, _text]),
-    "layers_by": (None, [ctypes.POINTER(LayerCalls)]),
+    "layers_by": (_int, [ctypes.POINTER(LayerCalls)]),
     "image_read": (_int, [_text, _int, ctypes.POINTER(ImageStruct)]),
     "image_free": (None, [ctypes.POINTER(ImageStruct)]),
     "solver_open_on": (_int, [_text, ctypes.POINTER(_text), _int, _object, ctypes.POINTER(_object)]),

@@ -98,6 +98,11 @@ def _message_lines(where: str, message: Message, values: Mapping[str, Any], inde
         yield from _lines(where, message.fields[name], value, indent)
 
 
+def message_text(name: str, where: str, values: Mapping[str, Any]) -> str:
+    """A message of that type, such as FillerParameter, in the text format. where: in front of what is wrong."""
+    return "\n".join(_message_lines(where + ".", schema().messages[name], values, ""))
+
+
 def _layer_message() -> Message:
     return schema().messages["LayerParameter"]
 

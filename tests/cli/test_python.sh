@@ -82,6 +82,80 @@ for n in 1 2; do
     is "has_a_checksum_$n" test "${#want}" = 16
     runs "steps_on_$n" 0 "^iteration 20: checksum $want\$" $JOB $n "$python" ranks.py ranks.prototxt
 done
+# layers in Python on ranks: the weights of one rank that has the whole batch, to the order of sums; what one
+# of them raises ends the job, and each rank's last line says where
+cat >layers_here.py <<'EOF'
+import numpy
+import cortado
+
+
+class Dense(cortado.Layer):
+    def setup(self, bottom, top):
+        n, k = int(self.param_str), bottom[0].count // bottom[0].num
+        self.blobs.add_blob(n, k)
+        self.blobs.add_blob(n)
+        self.blobs[0].data[...] = numpy.random.default_rng(5 + self.rank).uniform(-0.1, 0.1, (n, k))  # rank 0's count
+
+    def reshape(self, bottom, top):
+        top[0].reshape(bottom[0].num, self.blobs[0].shape[0])
+
+    def forward(self, bottom, top):
+        top[0].data[...] = bottom[0].data @ self.blobs[0].data.T + self.blobs[1].data
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[...] = top[0].diff.T @ bottom[0].data
+        self.blobs[1].diff[...] = top[0].diff.sum(axis=0)
+
+
+class Euclid(cortado.Layer):
+    n = 0
+
+    def reshape(self, bottom, top):
+        top[0].reshape()
+
+    def forward(self, bottom, top):
+        self.n += 1
+        if self.param_str == str(self.n) and self.rank == 1:
+            raise ValueError("no more of it")
+        self.d = bottom[0].data - bottom[1].data
+        top[0].data[...] = (self.d ** 2).sum() / bottom[0].num / 2
+
+    def backward(self, top, propagate_down, bottom):
+        bottom[0].diff[...] = self.d / bottom[0].num
+EOF
+cat >computed.py <<'EOF'
+import sys
+import numpy, cortado
+from cortado import layers as L
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+n = cortado.NetSpec()
+rows = 12 // comm.size
+n.data, n.want = L.DummyData(ntop=2, shape=[dict(dim=[rows, 4]), dict(dim=[rows, 3])], data_filler=dict(type="gaussian"))
+n.ip = L.Python(n.data, module="layers_here", layer="Dense", param_str="3")
+n.relu = L.ReLU(n.ip, in_place=True)
+n.top = L.InnerProduct(n.relu, num_output=3, weight_filler=dict(type="xavier"))
+n.loss = L.Python(n.top, n.want, module="layers_here", layer="Euclid", loss_weight=1, param_str=sys.argv[1])
+if comm.rank == 0:
+    with open("computed.prototxt", "w") as f:
+        f.write(n.to_text())
+    with open("computed_solver.prototxt", "w") as f:
+        f.write('net: "computed.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: 20 random_seed: 3 snapshot_after_train: false')
+comm.Barrier()
+solver = cortado.Solver("computed_solver.prototxt", comm=comm)
+solver.step(20)
+made = [w.data.copy() for layer in solver.net.params.values() for w in layer]
+if comm.rank == 0 and comm.size == 1:
+    numpy.savez("alone.npz", *made)
+elif comm.rank == 0:
+    for mine, theirs in zip(made, numpy.load("alone.npz").values()):
+        numpy.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    print(len(made), "weights are near")
+EOF
+runs layers_on_1 0 '' env PYTHONPATH=. $JOB 1 "$python" computed.py 0
+runs layers_on_2 0 '^4 weights are near' env PYTHONPATH=. $JOB 2 "$python" computed.py 0
+runs layers_on_3 0 '^4 weights are near' env PYTHONPATH=. $JOB 3 "$python" computed.py 0
+runs a_layer_raises 1 'Error: rank 1 says: layer "loss" .Python.: .*layers_here.py:32: ValueError: no more of it' timeout 60 env PYTHONPATH=. $JOB 2 "$python" computed.py 3
 runs wrong_setting_on_ranks 0 'rank 1 has CORTADO_ERR_CONFIG: rank 0 says: .*base_lr' $JOB 2 "$python" wrong.py
 is wrong_on_rank_0 grep -q 'rank 0 has CORTADO_ERR_CONFIG: .*base_lr' out
 is comm_is_no_number grep -q '^comm is a int: a communicator of mpi4py' out

@@ -289,6 +289,65 @@ class Count:
         self.n += 1
 
 
+class Dense(cortado.Layer):
+    '''InnerProduct: param_str outputs of all that a sample has.'''
+
+    def setup(self, bottom, top):
+        n, k = int(self.param_str), bottom[0].count // bottom[0].num
+        self.blobs.add_blob(n, k, filler=dict(type="xavier"))
+        self.blobs.add_blob(n)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(bottom[0].num, self.blobs[0].shape[0])
+
+    def forward(self, bottom, top):
+        self.x = bottom[0].data.reshape(bottom[0].num, -1)
+        top[0].data[...] = self.x @ self.blobs[0].data.T + self.blobs[1].data
+
+    def backward(self, top, propagate_down, bottom):
+        self.blobs[0].diff[...] = top[0].diff.T @ self.x
+        self.blobs[1].diff[...] += top[0].diff.sum(axis=0)
+        if propagate_down[0]:
+            bottom[0].diff[...] = (top[0].diff @ self.blobs[0].data).reshape(bottom[0].shape)
+
+
+class Curve:
+    '''As Caffe's classes are written: y = a tanh(b x), a and b a column each.'''
+
+    def setup(self, bottom, top):
+        for value in (0.5, 1.25):
+            self.blobs.add_blob(bottom[0].shape[1])
+            self.blobs[len(self.blobs) - 1].data[...] = value + 0.1 * numpy.arange(bottom[0].shape[1])
+
+    def reshape(self, bottom, top):
+        assert self.blobs[0].data[0] == 0.5
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        a, b = (blob.data for blob in self.blobs)
+        top[0].data[...] = a * numpy.tanh(b * bottom[0].data)
+
+    def backward(self, top, propagate_down, bottom):
+        a, b = (blob.data for blob in self.blobs)
+        t = numpy.tanh(b * bottom[0].data)
+        self.blobs[0].diff[...] += (top[0].diff * t).sum(axis=0)
+        self.blobs[1].diff[...] += (top[0].diff * a * (1 - t * t) * bottom[0].data).sum(axis=0)
+        bottom[0].diff[...] = top[0].diff * a * b * (1 - t * t)
+
+
+class Wrong(cortado.Layer):
+    '''What param_str says, in setup().'''
+
+    def setup(self, bottom, top):
+        exec(self.param_str)
+
+    def reshape(self, bottom, top):
+        top[0].reshape(*bottom[0].shape)
+
+    def forward(self, bottom, top):
+        exec(self.param_str.replace("setup", "forward"))
+
+
 class Bad(cortado.Layer):
     def reshape(self, bottom, top):
         top[0].reshape(*bottom[0].shape)
@@ -336,6 +395,146 @@ class PythonLayers(unittest.TestCase):
         numpy.testing.assert_allclose(mine.net.params["ip"][0].data, theirs.net.params["ip"][0].data, rtol=1e-4, atol=1e-6)
         numpy.testing.assert_allclose(mine.net.blobs["loss"].data, theirs.net.blobs["loss"].data, rtol=1e-5)
         numpy.testing.assert_allclose(mine.net.blobs["ip"].diff, theirs.net.blobs["ip"].diff, rtol=1e-4, atol=1e-7)
+
+    def solver(self, make, more="", seed=3):
+        """A solver of the net that make(data) ends; data is the same in all."""
+        n = cortado.NetSpec()
+        n.data, n.want = L.DummyData(ntop=2, shape=[dict(dim=[6, 4]), dict(dim=[6, 3])], data_filler=dict(type="gaussian"))
+        n.top = make(n.data)
+        n.loss = L.EuclideanLoss(n.top, n.want)
+        with open(os.path.join(self.folder, "net.prototxt"), "w") as f:
+            f.write(n.to_text())
+        file = os.path.join(self.folder, "solver.prototxt")
+        with open(file, "w") as f:
+            f.write(f'net: "{self.folder}/net.prototxt" base_lr: 0.1 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.001 max_iter: 9 '
+                    f'snapshot_prefix: "{self.folder}/s" random_seed: {seed} snapshot_after_train: false {more}')
+        return cortado.Solver(file, keep=True)
+
+    def test_weights_learn_as_those_of_c(self):
+        """An InnerProduct in Python beside the one in C: the same first bits; then NumPy's products round otherwise."""
+        for more in ("", "iter_size: 3"):
+            mine = self.solver(lambda x: self.python("Dense", x, name="ip", param_str="3", param=[dict(lr_mult=1), dict(lr_mult=2)]), more)
+            theirs = self.solver(lambda x: L.InnerProduct(x, name="ip", num_output=3, weight_filler=dict(type="xavier"),
+                                                          param=[dict(lr_mult=1), dict(lr_mult=2)]), more)
+            self.assertEqual([w.shape for w in mine.net.params["ip"]], [(3, 4), (3,)])
+            first = mine.net.params["ip"][0].data.copy()
+            numpy.testing.assert_array_equal(first, theirs.net.params["ip"][0].data)
+            for _ in range(9):
+                mine.step(1)
+                theirs.step(1)
+                for a, b in zip(mine.net.params["ip"], theirs.net.params["ip"]):
+                    numpy.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
+                    numpy.testing.assert_allclose(a.diff, b.diff, rtol=1e-5, atol=1e-6)
+            self.assertGreater(numpy.abs(first - mine.net.params["ip"][0].data).max(), 0.05)
+
+    def test_gradients_of_weights(self):
+        """Central differences in the weights of a layer, and in what it reads."""
+        n = cortado.NetSpec()
+        n.x = L.Input(shape=dict(dim=[5, 3]))
+        n.y = self.python("Curve", n.x)
+        n.loss = L.Reduction(L.Power(n.y, power=2), operation=P.Reduction.SUM, loss_weight=1)
+        net = cortado.Net.from_text("force_backward: true\n" + n.to_text())
+        random = numpy.random.default_rng(2)
+        net.blobs["x"].data[...] = random.standard_normal((5, 3))
+        net.forward()
+        net.backward()
+        for values, got in [(w.data, w.diff.copy()) for w in net.params["y"]] + [(net.blobs["x"].data, net.blobs["x"].diff.copy())]:
+            want, h = numpy.zeros_like(got), 1e-2
+            for i in numpy.ndindex(*values.shape):
+                kept, ends = values[i], []
+                for sign in (1, -1):
+                    values[i] = kept + numpy.float32(sign * h)
+                    net.forward()
+                    y = net.blobs["y"].data.astype(numpy.float64)
+                    ends.append((y ** 2).sum())
+                values[i] = kept
+                want[i] = (ends[0] - ends[1]) / (2 * h)
+            # differences of h = 0.01 are off by h^2 / 6 of a third derivative, here below 20; sums of squares by 1e-7 / h
+            numpy.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-3)
+
+    def test_weights_that_are_shared_add_up(self):
+        """Two layers of one weight, as one layer that is read twice."""
+        names = [dict(name="w"), dict(name="b")]
+        def twice(make):
+            def top(x):
+                return L.Eltwise(make(x, name="ip"), make(L.Power(x, scale=0.5), name="again"))
+            return top
+        mine = self.solver(twice(lambda x, name: self.python("Dense", x, name=name, param_str="3", param=names)))
+        theirs = self.solver(twice(lambda x, name: L.InnerProduct(x, name=name, num_output=3, weight_filler=dict(type="xavier"), param=names)))
+        mine.step(4)
+        theirs.step(4)
+        for a, b in zip(mine.net.params["ip"], theirs.net.params["ip"]):
+            numpy.testing.assert_allclose(a.data, b.data, rtol=1e-5, atol=1e-6)
+
+    def test_weights_are_the_nets(self):
+        """Snapshots, files, other nets: as of any layer."""
+        solver = self.solver(lambda x: self.python("Curve", self.python("Dense", x, param_str="3", name="ip"), name="curve"))
+        numpy.testing.assert_allclose(solver.net.params["curve"][1].data, [1.25, 1.35, 1.45])
+        solver.step(3)
+        solver.snapshot()
+        solver.step(2)
+        other = cortado.Solver(os.path.join(self.folder, "solver.prototxt"))
+        other.restore()
+        other.step(2)
+        self.assertEqual(other.checksum, solver.checksum)
+        file = os.path.join(self.folder, "w.caffemodel")
+        solver.net.save(file)
+        net = cortado.Net(os.path.join(self.folder, "net.prototxt"), file)
+        for layer in ("ip", "curve"):
+            for a, b in zip(net.params[layer], solver.net.params[layer]):
+                numpy.testing.assert_array_equal(a.data, b.data)
+        lent = cortado.Net(os.path.join(self.folder, "net.prototxt"))
+        lent.share_with(net)
+        net.params["curve"][0].data[...] = 7
+        numpy.testing.assert_array_equal(lent.params["curve"][0].data, 7)
+        self.assertLess(numpy.abs(lent.forward(blobs=["top"])["top"]).max(), 7.0001)
+        numpy.testing.assert_array_equal(lent.blobs["top"].data, net.forward(blobs=["top"])["top"])
+
+    def test_weights_that_do_not_learn(self):
+        solver = self.solver(lambda x: self.python("Dense", x, name="ip", param_str="3", param=[dict(lr_mult=0), dict(lr_mult=1)]))
+        first = [w.data.copy() for w in solver.net.params["ip"]]
+        solver.step(3)
+        numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, first[0])
+        self.assertGreater(numpy.abs(solver.net.params["ip"][1].data - first[1]).min(), 0)
+
+    def test_wrong_weights(self):
+        x = L.Input(shape=dict(dim=[1, 2]))
+        for code, text in (("self.blobs.add_blob(-3)", r"a weight cannot have the shape \(-3,\)"),
+                           ("self.blobs.add_blob(*[1] * 9)", "a weight cannot have the shape"),
+                           ("for _ in range(9): self.blobs.add_blob(1)", "a layer has at most 8 weights"),
+                           ("self.blobs.add_blob(1 << 40, 1 << 40, filler=dict(type='msra'))", "weight 0 got no shape that a blob may have"),
+                           ("self.blobs.add_blob(2, filler=dict(typ='xavier'))", "there is no field 'typ'; did you mean \"type\""),
+                           ("self.blobs.add_blob(2, filler=dict(type='xavierr'))", r'layer "y" \(Python\): .*xavierr'),
+                           ("self.blobs.add_blob(2); self.blobs[0].diff", "the gradient of a weight is there in backward"),
+                           ("self.blobs.add_blob(2); self.blobs[0].reshape(3)", r"the weight has shape \(2,\), which it keeps"),
+                           ("self.blobs.add_blob(2, filler=dict(type='msra')); self.blobs[0].data", "in setup.. those without a filler")):
+            n = cortado.NetSpec()
+            n.y = self.python("Wrong", x, param_str=code)
+            with self.assertRaisesRegex((cortado.Error, MemoryError), text, msg=code):
+                cortado.Net.from_text(n.to_text())
+        n = cortado.NetSpec()
+        n.y = self.python("Wrong", x, param_str="import builtins; builtins.held = self\nif False: forward\n")
+        net = cortado.Net.from_text(n.to_text())
+        held = __import__("builtins").__dict__.pop("held")
+        with self.assertRaisesRegex(ValueError, "weights are added in setup"):
+            held.blobs.add_blob(1)
+        with self.assertRaisesRegex(cortado.Error, "param entries, but it has 0 weight blobs"):
+            cortado.Net.from_text(self.python("Wrong", x, param_str="0", param=[dict(lr_mult=1)]).to_text())
+        del net
+
+    def test_a_layer_has_its_weights_while_it_runs(self):
+        n = cortado.NetSpec()
+        n.y = self.python("Curve", L.Input(shape=dict(dim=[2, 3])))
+        made = []
+        sys.modules.pop("layers_of_test", None)
+        import layers_of_test
+
+        setup = layers_of_test.Curve.setup
+        layers_of_test.Curve.setup = lambda layer, bottom, top: (made.append(layer), setup(layer, bottom, top))[1]
+        net = cortado.Net.from_text(n.to_text())
+        net.forward()
+        with self.assertRaisesRegex(ValueError, "net.params has them between"):
+            made[0].blobs[0].data
 
     def test_a_source_of_samples(self):
         n = cortado.NetSpec()

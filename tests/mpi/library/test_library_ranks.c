@@ -360,12 +360,276 @@ static void one_rank_tells_the_others(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+/* ---- layers that the program computes */
+
+/* "scale": times a column's weight. "loss": half the mean squared distance of two bottoms. "sums":
+ * the same without the mean. "source": as many samples as param_str says. What fails does so where
+ * `fails_in` says, on the last rank. */
+typedef struct computed {
+    char kind[16];
+    int64_t n, columns;
+    bool is_last;
+    float first[4];
+} computed;
+
+static char fails_in[16];
+
+static int fails_here(const computed *c, const char *call, char *why, size_t n_why)
+{
+    if (!c->is_last || (strcmp(fails_in, call) != 0)) return 0;
+    snprintf(why, n_why, "%s of the last rank", call);
+    return 1;
+}
+
+static int program_open(void *ctx, const cortado_layer *layer, void **made_p, char *why,
+                        size_t n_why)
+{
+    computed *c = calloc(1, sizeof(*c));
+
+    (void)ctx;
+    if (c == NULL) exit(3);
+    snprintf(c->kind, sizeof(c->kind), "%s", layer->layer);
+    c->is_last = (layer->rank == layer->n_rank - 1);
+    c->n = strtol(layer->param_str, NULL, 10) + ((strcmp(fails_in, "batch") == 0) && c->is_last);
+    for (int i = 0; i < 4; i++)
+        c->first[i] = 1.0f + 0.25f * (float)i + (float)layer->rank; /* rank 0's count */
+    if (fails_here(c, "open", why, n_why)) {
+        free(c);
+        return 1;
+    }
+    *made_p = c;
+    return 0;
+}
+
+static int program_setup(void *ctx, void *made, const cortado_blob *bottom,
+                         cortado_layer_form *form, char *why, size_t n_why)
+{
+    computed *c = made;
+
+    (void)ctx;
+    if (fails_here(c, "setup", why, n_why)) return 1;
+    form->sums = (strcmp(c->kind, "sums") == 0);
+    if (strcmp(c->kind, "source") == 0) return 0;
+    c->n = bottom[0].dim[0];
+    c->columns = bottom[0].dim[1];
+    if (strcmp(c->kind, "scale") != 0) return 0;
+    form->n_weight = 1;
+    form->weight[0] =
+        (cortado_layer_weight){ .n_dim = 1, .dim = { c->columns }, .values = c->first };
+    return 0;
+}
+
+static int program_reshape(void *ctx, void *made, const cortado_blob *bottom, cortado_blob *top,
+                           char *why, size_t n_why)
+{
+    const computed *c = made;
+
+    (void)ctx;
+    if (fails_here(c, "reshape", why, n_why)) return 1;
+    if (strcmp(c->kind, "source") == 0)
+        top[0] = (cortado_blob){ .n_dim = 2, .dim = { c->n, 6 } };
+    else if (strcmp(c->kind, "scale") == 0)
+        top[0] = bottom[0];
+    else
+        top[0].n_dim = 0;
+    return 0;
+}
+
+static float divisor(const computed *c)
+{
+    return (strcmp(c->kind, "sums") == 0) ? 2.0f : 2.0f * (float)c->n;
+}
+
+static int program_forward(void *ctx, void *made, const cortado_blob *bottom,
+                           const cortado_blob *top, const cortado_blob *weight, char *why,
+                           size_t n_why)
+{
+    const computed *c = made;
+    double sum = 0;
+
+    (void)ctx;
+    if (fails_here(c, "forward", why, n_why)) return 1;
+    for (int64_t i = 0; i < c->n * c->columns; i++) {
+        double d = 0;
+
+        if (strcmp(c->kind, "scale") == 0)
+            top[0].data[i] = weight[0].data[i % c->columns] * bottom[0].data[i];
+        else
+            d = (double)bottom[0].data[i] - (double)bottom[1].data[i];
+        sum += d * d;
+    }
+    if (strcmp(c->kind, "source") == 0)
+        for (int64_t i = 0; i < top[0].count; i++) top[0].data[i] = (float)i;
+    else if (strcmp(c->kind, "scale") != 0)
+        top[0].data[0] = (float)(sum / (double)divisor(c));
+    return 0;
+}
+
+static int program_backward(void *ctx, void *made, const cortado_blob *bottom,
+                            const cortado_blob *top, const cortado_blob *weight, char *why,
+                            size_t n_why)
+{
+    const computed *c = made;
+
+    (void)ctx;
+    if (fails_here(c, "backward", why, n_why)) return 1;
+    for (int64_t i = 0; i < c->n * c->columns; i++) {
+        int64_t k = i % c->columns;
+
+        if (strcmp(c->kind, "scale") == 0) {
+            bottom[0].diff[i] = weight[0].data[k] * top[0].diff[i];
+            weight[0].diff[k] += bottom[0].data[i] * top[0].diff[i];
+        } else {
+            bottom[0].diff[i] =
+                top[0].diff[0] * 2 * (bottom[0].data[i] - bottom[1].data[i]) / divisor(c);
+        }
+    }
+    return 0;
+}
+
+static void program_close(void *ctx, void *made)
+{
+    (void)ctx;
+    free(made);
+}
+
+static const cortado_layer_calls program_calls = { .open = program_open,
+                                                   .setup = program_setup,
+                                                   .reshape = program_reshape,
+                                                   .forward = program_forward,
+                                                   .backward = program_backward,
+                                                   .close = program_close };
+
+#define COMPUTED(loss, weight)                                                                     \
+    "net_param { name: 'computed' "                                                                \
+    "layer { name: 'in' type: 'DummyData' top: 'data' top: 'want' dummy_data_param { shape { "     \
+    "dim: %d dim: 6 } shape { dim: %d dim: 4 } data_filler { type: 'gaussian' std: 1 } } } "       \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "      \
+    "num_output: 4 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'scale' type: 'Python' bottom: 'ip' top: 'scaled' python_param { module: 'm' "  \
+    "layer: 'scale' } } "                                                                          \
+    "layer { name: 'loss' type: 'Python' bottom: 'scaled' bottom: 'want' top: 'loss' "             \
+    "loss_weight: " weight " python_param { module: 'm' layer: '" loss "' } } } "
+#define SOURCE                                                                                     \
+    "net_param { layer { name: 'in' type: 'Python' top: 'data' python_param { module: 'm' layer: " \
+    "'source' param_str: '3' } } layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: "     \
+    "'ip' inner_product_param { num_output: 2 } } layer { name: 'l' type: 'Reduction' bottom: "    \
+    "'ip' top: 'l' loss_weight: 0.001 reduction_param { operation: SUMSQ } } } "
+
+/* Weights of ranks and of one that has the whole batch, to the order in which sums are added up. */
+static int near_alone(cortado_solver *s, cortado_solver *alone)
+{
+    static const char *const layer[] = { "ip", "ip", "scale" };
+    static const int number[] = { 0, 1, 0 };
+    int fault = 0;
+
+    for (int k = 0; k < 3; k++) {
+        cortado_blob a, b;
+
+        fault += MPI_FAULT_UNLESS(
+            cortado_net_weight(cortado_solver_net(s), layer[k], number[k], &a) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(
+            cortado_net_weight(cortado_solver_net(alone), layer[k], number[k], &b) == CORTADO_OK);
+        for (int64_t i = 0; (fault == 0) && (i < a.count); i++) /* 5 steps of sums of 3 to 24 */
+            fault +=
+                MPI_FAULT_UNLESS(fabsf(a.data[i] - b.data[i]) <= 2e-5f * (1 + fabsf(b.data[i])));
+    }
+    return fault;
+}
+
+/* Samples of a batch, so many in each rank's file. */
+static void write_computed(const place *p, const char *net, int n, const char *more)
+{
+    char text[2000];
+
+    snprintf(text, sizeof(text), net, n, n);
+    write_file(p, text, more);
+}
+
+/* First weights are rank 0's, and losses count by their samples: 3 a rank, or all on one. */
+static void programs_compute_on_ranks(void **state)
+{
+    static const char *const net[] = { COMPUTED("loss", "1"), COMPUTED("sums", "0.1") };
+    static const char *const way[] = { "", "iter_size: 2", "memory { zero: 3 }" };
+    const place *p = *state;
+    int fault = 0;
+
+    cortado_layers_by(&program_calls);
+    fails_in[0] = '\0';
+    for (int k = 0; k < 6; k++) {
+        cortado_solver *s = NULL, *alone = NULL;
+        uint64_t sum = 0, first = 0;
+
+        write_computed(p, net[k % 2], 3, way[k / 2]);
+        fault += open_on(p, &s);
+        write_computed(p, net[k % 2], 3 * p->size, way[k / 2]);
+        fault += MPI_FAULT_UNLESS(cortado_solver_open(p->file, CORTADO_KEEP_OUTPUTS, &alone) ==
+                                  CORTADO_OK);
+        if (mpi_verdict(fault) > 0) break;
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 5) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(alone, 5) == CORTADO_OK);
+        fault += MPI_FAULT_UNLESS(cortado_solver_checksum(s, &sum) == CORTADO_OK);
+        first = sum;
+        MPI_Bcast(&first, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+        fault += MPI_FAULT_UNLESS(first == sum);
+        if (k < 4) fault += near_alone(s, alone); /* zero keeps weights elsewhere */
+        cortado_solver_close(s);
+        cortado_solver_close(alone);
+    }
+    cortado_layers_by(NULL);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+/* Wherever the last one fails: in the middle of a step others wait for its gradients. */
+static void a_failing_layer_stops_everybody(void **state)
+{
+    static const char *const call[] = { "open", "setup", "reshape", "forward", "backward" };
+    const place *p = *state;
+    MPI_Comm comm = MPI_COMM_WORLD;
+    int fault = 0;
+
+    cortado_layers_by(&program_calls);
+    write_computed(p, COMPUTED("loss", "1"), 3, "");
+    for (int k = 0; k < 5; k++) {
+        cortado_solver *s = NULL;
+        cortado_status status;
+        char word[40];
+
+        snprintf(word, sizeof(word), "(Python): %s of the last rank", call[k]);
+        snprintf(fails_in, sizeof(fails_in), "%s", call[k]);
+        status = cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, &s);
+        if (k < 3) fault += fails(status, (k < 2) ? CORTADO_ERR_CONFIG : CORTADO_ERR_SHAPE, word);
+        if (k >= 3) fault += fails(cortado_solver_step(s, 3), CORTADO_ERR_DATA, word);
+        cortado_solver_close(s);
+    }
+    strcpy(fails_in, "batch");
+    write_file(p, SOURCE, "");
+    if (p->size > 1) {
+        cortado_solver *s = NULL;
+
+        fault += fails(cortado_solver_open_on(p->file, NULL, CORTADO_KEEP_OUTPUTS, &comm, &s),
+                       CORTADO_ERR_CONFIG, "give each rank as many samples");
+    }
+    fails_in[0] = '\0';
+    {
+        cortado_solver *s = NULL;
+
+        fault += open_on(p, &s);
+        fault += MPI_FAULT_UNLESS(cortado_solver_step(s, 2) == CORTADO_OK);
+        cortado_solver_close(s);
+    }
+    cortado_layers_by(NULL);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(steps_are_a_jobs, make_place, end_place),
     cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
     cmocka_unit_test_setup_teardown(errors_are_everybodys, make_place, end_place),
     cmocka_unit_test_setup_teardown(one_rank_cannot_open, make_place, end_place),
     cmocka_unit_test_setup_teardown(one_rank_tells_the_others, make_place, end_place),
+    cmocka_unit_test_setup_teardown(programs_compute_on_ranks, make_place, end_place),
+    cmocka_unit_test_setup_teardown(a_failing_layer_stops_everybody, make_place, end_place),
 };
 
 MPI_MAIN(tests, 120)

@@ -7,10 +7,13 @@
 
 #include "include/cortado/cortado.h"
 
-/* Times param_str; "fail NAME" fails in that call. */
+/* Times param_str; "fail NAME" fails in that call. "learn 3" has the factor as a weight, "filler
+ * TEXT" two of which the second has that filler, and "form" nine. */
 typedef struct times {
     float factor;
     char fails[16];
+    int n_weight;
+    char filler[32];
     int64_t n;
 } times;
 
@@ -32,13 +35,34 @@ static int open_layer(void *ctx, const cortado_layer *layer, void **made_p, char
     if ((strcmp(layer->name, "p") != 0) || (layer->n_bottom != 1) || (layer->n_top != 1)) abort();
     if (strncmp(layer->param_str, "fail ", 5) == 0)
         snprintf(t->fails, sizeof(t->fails), "%s", layer->param_str + 5);
+    if ((layer->rank != 0) || (layer->n_rank != 1)) abort();
     t->factor = strtof(layer->param_str, NULL);
+    if (sscanf(layer->param_str, "learn %f", &t->factor) == 1) t->n_weight = 1;
+    if (sscanf(layer->param_str, "filler %31[^\n]", t->filler) == 1) t->n_weight = 2;
+    if (strcmp(layer->param_str, "form") == 0) t->n_weight = CORTADO_MOST_WEIGHTS + 1;
     if (wrong(t, "open", why, n_why)) {
         free(t);
         return 1;
     }
     n_open++;
     *made_p = t;
+    return 0;
+}
+
+static int setup(void *ctx, void *made, const cortado_blob *bottom, cortado_layer_form *form,
+                 char *why, size_t n_why)
+{
+    times *t = made;
+
+    (void)ctx;
+    if ((bottom[0].count != 6) || (bottom[0].data != NULL)) abort();
+    if (wrong(t, "setup", why, n_why)) return 1;
+    form->n_weight = t->n_weight;
+    form->weight[0].n_dim = (strcmp(t->fails, "weight") == 0) ? 9 : 0;
+    if (strcmp(t->fails, "weight") == 0) form->n_weight = 1;
+    form->weight[0].values = &t->factor;
+    if (t->filler[0] == '\0') return 0;
+    form->weight[1] = (cortado_layer_weight){ .n_dim = 2, .dim = { 2, 3 }, .filler = t->filler };
     return 0;
 }
 
@@ -56,25 +80,30 @@ static int reshape(void *ctx, void *made, const cortado_blob *bottom, cortado_bl
 }
 
 static int forward(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
-                   char *why, size_t n_why)
+                   const cortado_blob *weight, char *why, size_t n_why)
 {
     const times *t = made;
+    float factor = (t->n_weight > 0) ? weight[0].data[0] : t->factor;
 
     (void)ctx;
     if (wrong(t, "forward", why, n_why)) return 1;
-    for (int64_t i = 0; i < t->n; i++) top[0].data[i] = t->factor * bottom[0].data[i];
+    for (int64_t i = 0; i < t->n; i++) top[0].data[i] = factor * bottom[0].data[i];
     return 0;
 }
 
 static int backward(void *ctx, void *made, const cortado_blob *bottom, const cortado_blob *top,
-                    char *why, size_t n_why)
+                    const cortado_blob *weight, char *why, size_t n_why)
 {
     const times *t = made;
+    float factor = (t->n_weight > 0) ? weight[0].data[0] : t->factor;
 
     (void)ctx;
     if (wrong(t, "backward", why, n_why)) return 1;
     if (bottom[0].diff[0] != 0) abort();
-    for (int64_t i = 0; i < t->n; i++) bottom[0].diff[i] = t->factor * top[0].diff[i];
+    for (int64_t i = 0; i < t->n; i++) bottom[0].diff[i] = factor * top[0].diff[i];
+    if (t->n_weight == 0) return 0;
+    if ((weight[0].count != 1) || (weight[0].diff[0] != 0)) abort();
+    for (int64_t i = 0; i < t->n; i++) weight[0].diff[0] += bottom[0].data[i] * top[0].diff[i];
     return 0;
 }
 
@@ -88,6 +117,7 @@ static void close_layer(void *ctx, void *made)
 static char ctx[] = "ctx";
 static const cortado_layer_calls calls = { .ctx = ctx,
                                            .open = open_layer,
+                                           .setup = setup,
                                            .reshape = reshape,
                                            .forward = forward,
                                            .backward = backward,
@@ -146,12 +176,50 @@ static void the_program_computes(void **state)
     assert_int_equal(n_open, 0);
 }
 
+/* Its first value is the program's; its gradient is that of each batch alone. */
+static void a_weight_is_the_nets(void **state)
+{
+    char text[600];
+    cortado_net *net = NULL;
+    cortado_blob x, w;
+
+    (void)state;
+    assert_int_equal(cortado_layers_by(&calls), CORTADO_OK);
+    assert_int_equal(cortado_net_open_text(net_of(TIMES "'learn 3'", text, sizeof(text)),
+                                           "n.prototxt", NULL, CORTADO_TRAIN, &net),
+                     CORTADO_OK);
+    assert_int_equal(cortado_net_weight(net, "p", 0, &w), CORTADO_OK);
+    assert_int_equal(w.n_dim, 0);
+    assert_true(w.data[0] == 3);
+    assert_int_equal(cortado_net_blob(net, "x", &x), CORTADO_OK);
+    for (int i = 0; i < 6; i++) x.data[i] = (float)i;
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(cortado_net_forward(net, NULL, NULL), CORTADO_OK);
+        assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_OK);
+        assert_true(cortado_net_loss(net) == 15.0 * (double)w.data[0]);
+        assert_true(w.diff[0] == 15);
+        assert_true(x.diff[5] == w.data[0]);
+        w.data[0] = 4;
+    }
+    cortado_net_close(net);
+    opens_with(TIMES "'filler type: \"xavier\"'", CORTADO_OK, NULL);
+    opens_with(TIMES "'filler typ: \"xavier\"'", CORTADO_ERR_CONFIG,
+               "layer \"p\" (Python): weight 1: filler:1:1: ");
+    opens_with(TIMES "'form'", CORTADO_ERR_CONFIG, "9 weights: at most 8");
+    opens_with(TIMES "'fail weight'", CORTADO_ERR_SHAPE, "weight 0 got no shape");
+    cortado_layers_by(NULL);
+}
+
 static void failures_are_told(void **state)
 {
+    cortado_layer_calls none = calls;
     char text[600];
     cortado_net *net = NULL;
 
     (void)state;
+    none.setup = NULL;
+    assert_int_equal(cortado_layers_by(&none), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "none of them may be NULL"));
     cortado_layers_by(NULL);
     opens_with(TIMES "'3'", CORTADO_ERR_CONFIG, "it runs in programs of Python alone");
     cortado_layers_by(&calls);
@@ -159,6 +227,7 @@ static void failures_are_told(void **state)
                "n.prototxt:2: layer \"p\" (Python): "
                "python_param.module and python_param.layer");
     opens_with(TIMES "'fail open'", CORTADO_ERR_CONFIG, "(Python): open does not want to");
+    opens_with(TIMES "'fail setup'", CORTADO_ERR_CONFIG, "(Python): setup does not want to");
     opens_with(TIMES "'fail reshape'", CORTADO_ERR_SHAPE, "(Python): reshape does not want to");
     opens_with(TIMES "'fail shape'", CORTADO_ERR_SHAPE, "top 0 got no shape that a blob may have");
     for (int back = 0; back < 2; back++) {
@@ -181,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest test[] = {
         cmocka_unit_test(the_program_computes),
+        cmocka_unit_test(a_weight_is_the_nets),
         cmocka_unit_test(failures_are_told),
     };
 
