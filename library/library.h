@@ -56,6 +56,7 @@ struct cortado_net {
     bool is_stale;    /* views came that are not read at the end of what runs */
     bool weights_out; /* users may write to weights at any time */
     int64_t n_run;    /* batches that data layers have given */
+    bool has_run;     /* what runs has run forward: its values are there */
     double loss;
 };
 

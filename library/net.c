@@ -38,7 +38,8 @@ static void fill_options(const cortado_net *n, bool whole, ct_net_options *o)
 
     *o = (ct_net_options){ .phase = n->phase, .forward_only = !n->trains, .fixed = true };
     o->unshared = o->no_fuse = whole;
-    o->share = n->trains ? NULL : n->owner.net;
+    o->share = n->owner.net;
+    o->share_learns = n->trains;
     o->end_diffs = n->forces;
     o->env.n_rank = 1;
     o->env.program = ct_public_layers();
@@ -107,7 +108,9 @@ static ct_status run_whole(cortado_net *n, int64_t batch)
     CT_TRY(ct_views_give(n, 0, net->n_layer - 1));
     net->pass->exec.micro_step = batch;
     note_weights(n);
-    return ct_pass_forward(net->pass, &n->loss);
+    CT_TRY(ct_pass_forward(net->pass, &n->loss));
+    n->has_run = true;
+    return CT_OK;
 }
 
 ct_status ct_library_run_again(cortado_net *n)
@@ -318,6 +321,7 @@ ct_status ct_library_after_steps(cortado_net *n)
 {
     find_batch(n);
     if (n->n_run == 0) return CT_OK;
+    n->has_run = true;
     CT_TRY(ct_views_take(n, 0, n->owner.net->n_layer - 1));
     return n->trains ? ct_views_take_diffs(n, 0, n->owner.net->n_layer - 1) : CT_OK;
 }
@@ -574,6 +578,7 @@ static ct_status forward_part(cortado_net *n, const char *first, const char *las
     net->pass->exec.micro_step = n->n_run - 1;
     note_weights(n);
     CT_TRY(ct_pass_forward_layers(net->pass, from, to, &n->loss));
+    n->has_run = true;
     return ct_views_take(n, from, to);
 }
 
@@ -607,7 +612,7 @@ static ct_status backward(cortado_net *n, const char *first, const char *last)
                                    "layers run backward in steps alone");
     if (net->n_backward == 0)
         return CT_FAIL(CT_ERR_ARG, "the net has no loss that a gradient could come from");
-    if (n->n_run == 0) return CT_FAIL(CT_ERR_ARG, "a forward comes before the first backward");
+    if (!n->has_run) return CT_FAIL(CT_ERR_ARG, "a forward comes before the first backward");
     CT_TRY(range(n, last, first, &from, &to));
     CT_TRY(ct_views_give_diffs(n, from, to));
     CT_TRY(ct_pass_backward_layers(net->pass, from, to));
@@ -680,23 +685,6 @@ static ct_status set_shape(Ct__NetParameter *param, const char *input, const ct_
     return CT_FAIL(CT_ERR_ARG, "the net has no input \"%s\"", input);
 }
 
-/* A net that runs backward has an arena of its own; it takes the weights from where users have
- * them. */
-static ct_status take_weights(const cortado_net *n, ct_net *net)
-{
-    const ct_net *from = n->owner.net;
-    const ct_weight_set set = { .net = net,
-                                .arena = from->weight_arena,
-                                .count = from->weight_count };
-    bool same = (net->n_param == from->n_param) && (net->weight_count == from->weight_count);
-
-    for (int i = 0; same && (i < net->n_param); i++)
-        same = (strcmp(net->param[i].key, from->param[i].key) == 0) &&
-               ct_shape_equal(&net->param[i].blob.data.shape, &from->param[i].blob.data.shape);
-    if (same) return ct_pass_use_weights(net->pass, &set);
-    return CT_FAIL(CT_ERR_SHAPE, "with these shapes of inputs weights would have others");
-}
-
 /* Blobs that were handed out go to *kept_p; NULL: their memory goes. */
 static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape,
                          cortado_kept **kept_p)
@@ -719,7 +707,6 @@ static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape
     }
     if (status == CT_OK) status = keep_message(&with, param);
     if (status == CT_OK) status = make(&with, n->is_whole, NULL, NULL, &made);
-    if ((status == CT_OK) && n->trains) status = take_weights(n, made.net);
     ct__net_parameter__free_unpacked(param, NULL);
     if ((status == CT_OK) && (kept_p != NULL)) status = ct_views_keep(n, &kept);
     if (status != CT_OK) {
@@ -734,6 +721,7 @@ static ct_status reshape(cortado_net *n, int n_shape, const cortado_shape *shape
     free_made(&n->runs);
     n->runs = made;
     n->n_run = 0;
+    n->has_run = false;
     if (kept_p != NULL) *kept_p = kept;
     return CT_OK;
 }
@@ -826,6 +814,7 @@ static ct_status share(cortado_net *n, const cortado_net *other)
     }
     keep_own(n->owner.net, made.net);
     free_made(&n->runs);
+    n->has_run = false;
     n->former[n->n_former++] = n->owner; /* which has the names of views, too */
     n->owner = made;
     free(n->layer);
@@ -847,10 +836,8 @@ cortado_status cortado_net_share(cortado_net *net, const cortado_net *other)
         status = CT_FAIL(CT_ERR_ARG, "a net, or the one whose weights it is to have, is NULL");
     else if (net == other)
         status = CT_FAIL(CT_ERR_ARG, "a net has its own weights already");
-    else if (net->trains || net->is_shown)
-        status =
-            CT_FAIL(CT_ERR_ARG, "a net that runs backward, or that a solver has, keeps weights "
-                                "of its own");
+    else if (net->is_shown)
+        status = CT_FAIL(CT_ERR_ARG, "a net that a solver has keeps weights of its own");
     else
         status = check_weights(other);
     if (status == CT_OK) status = share(net, other);

@@ -169,7 +169,7 @@ static ct_status fill(const cortado_net *n, const ct_view *v)
 
         CT_TRY(take(with, &with->diff, v->diff));
     }
-    if (v->is_input || (n->n_run == 0) || n->is_stale || (b->data.data == NULL)) return CT_OK;
+    if (v->is_input || !n->has_run || n->is_stale || (b->data.data == NULL)) return CT_OK;
     return take(b, &b->data, v->data);
 }
 

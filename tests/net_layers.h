@@ -35,7 +35,7 @@ ct_status test_net_create(const char *text, const ct_net_options *options, test_
 void test_net_destroy(test_net *t);
 /** Forward and backward of micro step `step`; fails the test on an error. Returns the loss. */
 double test_net_pass(test_net *t, int64_t step, bool accumulate);
-/** Asserts that making a net of `text` is refused with CT_ERR_CONFIG and a message with `part`. */
+/** Asserts that making a net of `text` is refused as wrong and with `part` in the message. */
 void test_net_refused(const char *text, const ct_net_options *options, const char *part);
 
 #endif

@@ -13,10 +13,8 @@
  * forward and no gradient is made: vary.c. */
 static bool is_simple(const ct_graph_node *n, const ct_net_options *o)
 {
-    bool forward = o->forward_only || (o->share != NULL);
-
     return (n->param->n_propagate_down == 0) && !n->ops->by_net && !n->late &&
-           (!n->varies || forward);
+           (!n->varies || ct_net_runs_forward_only(o));
 }
 
 /* On devices: engines that say so, and forms. */

@@ -72,7 +72,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
     m->untimed = net->options.env;
     m->untimed.plan = NULL;
-    m->forward_only = options->forward_only || (options->share != NULL);
+    m->forward_only = ct_net_runs_forward_only(options);
     m->varying = m->untimed;
     m->varying.rows_vary = true;
     m->no_fuse = !param->fuse;

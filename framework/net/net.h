@@ -65,10 +65,12 @@ typedef struct ct_net_options {
      *  would wait for each other. Collective. NULL: a rank that fails ends the job. */
     ct_status (*agree)(void *ctx, ct_status mine);
     void *agree_ctx;
-    const ct_net_window *window;     /* NULL: every gradient has memory of its own; as long as the
-                                      * net */
-    ct_net *share;                   /* weights of layers of the same names are this net's, which
-                                      * outlives the new one; implies forward_only; may be NULL */
+    const ct_net_window *window; /* NULL: every gradient has memory of its own; as long as the
+                                  * net */
+    ct_net *share;               /* weights of layers of the same names are this net's, which
+                                  * outlives the new one; implies forward_only, but with
+                                  * share_learns; may be NULL */
+    bool share_learns; /* a net that shares has gradients of its own of these weights, too */
     const struct ct_source_map *map; /* for messages; may be NULL                             */
     bool forward_only;               /* no gradients at all: `test`                           */
     bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
@@ -106,7 +108,7 @@ typedef struct ct_param {
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */
     int64_t grad_shift;    /* its gradient lies so far behind `offset` in grad_arena: 0, but in a
-                            * window */
+                            * window, and of what is borrowed */
     int64_t weight_shift;  /* likewise its weight in weight_arena */
     int chunk;             /* of ct_net_options.window; -1: of none */
     const ct_cut *cut;     /* what of the whole net's weight it is                           */
@@ -172,7 +174,8 @@ struct ct_net {
     int64_t weight_count;             /* elements of the weight arena, padding included          */
     int64_t grad_count;               /* elements of what learns, in the arenas' order: a prefix of
                                        * the weights */
-    int64_t grad_memory;              /* elements of grad_arena: grad_count, but in a window */
+    int64_t grad_memory;              /* elements of grad_arena: grad_count, but in a window, and
+                                       * with gradients of what is borrowed, which lie behind it */
     int64_t weight_memory;            /* of weight_arena: weight_count, but in a window      */
     int64_t weight_version;
     int n_forward, n_backward;

@@ -134,6 +134,11 @@ typedef struct ct_span {
     bool persists;
 } ct_span;
 
+static inline bool ct_net_runs_forward_only(const ct_net_options *o)
+{
+    return o->forward_only || ((o->share != NULL) && !o->share_learns);
+}
+
 static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
 {
     return (ct_net_impl *)net->impl;

@@ -474,7 +474,7 @@ static ct_status borrow(ct_net *net)
             ct_param *p = &net->param[ct_net_param_of(net, i, w)];
 
             if (!ct_shape_equal(theirs, &l->weight[w].shape))
-                return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
                                      "weight blob %d has the shape %s, but %s in the net whose "
                                      "weights it uses",
                                      w, ct_shape_str(&l->weight[w].shape).text,
@@ -488,6 +488,11 @@ static ct_status borrow(ct_net *net)
     return CT_OK;
 }
 
+static int64_t padded(int64_t count)
+{
+    return (count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
 static void lay_out(ct_net *net)
 {
     int64_t at = 0;
@@ -497,13 +502,21 @@ static void lay_out(ct_net *net)
 
         if (p->borrowed) continue;
         p->offset = at;
-        at += (p->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+        at += padded(p->count);
         if (p->learns) net->grad_count = at;
     }
     net->weight_count = at;
-    net->grad_memory = net->grad_count;
     net->weight_memory = net->weight_count;
-    net->memory.weights = (size_t)(net->weight_count + net->grad_count) * sizeof(float);
+    at = net->grad_count;
+    for (int k = 0; k < net->n_param; k++) {
+        ct_param *p = &net->param[k];
+
+        if (!p->borrowed || !p->learns) continue;
+        p->grad_shift = at - p->offset;
+        at += padded(p->count);
+    }
+    net->grad_memory = at;
+    net->memory.weights = (size_t)(net->weight_count + net->grad_memory) * sizeof(float);
 }
 
 static ct_status acquire(ct_net *net)

@@ -174,8 +174,10 @@ cortado_status cortado_net_backward(cortado_net *net, const char *from, const ch
 double cortado_net_loss(const cortado_net *net);
 
 /** From now on the net's layers have the weights of those of `other` that are called the same, in
- *  the same memory; weights are to be asked for again. Of nets that run forward alone. `other` is
- *  closed after the net. CORTADO_ERR_CONFIG: shapes differ; _ARG. The net stays as it was. */
+ *  the same memory; weights are to be asked for again. A net that runs backward has gradients of
+ *  them of its own, and runs forward before its next backward. `other` is closed after the net.
+ *  CORTADO_ERR_SHAPE, _CONFIG: a layer has weights of other shapes there, or of another number;
+ *  _ARG: a solver has the net. The net stays as it was. */
 cortado_status cortado_net_share(cortado_net *net, const cortado_net *other);
 
 /** Copies weights by layer name from files, as cortado_net_open() does. */

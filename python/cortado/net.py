@@ -196,8 +196,8 @@ class Net:
         return lib.cortado_net_loss_weight(self._shared.value, name.encode())
 
     def share_with(self, other: "Net") -> None:
-        """From now on layers have the weights of those of `other` with the same names, in the same memory. For nets that run forward
-        alone. Ask for weights again."""
+        """From now on layers have the weights of those of `other` with the same names, in the same memory; gradients are the net's own.
+        Ask for weights again. Raises where a solver has the net, and where shapes differ."""
         check(lib.cortado_net_share(self._shared.value, other._shared.value))
         self._shared.lenders.append(other._shared)
 

@@ -390,7 +390,7 @@ class Backward(InFolder):
                           'bottom: "data" top: "ip" inner_product_param { num_output: 2 } }')
         net = caffe.Net(flat, caffe.TRAIN)
         net.blobs["data"].reshape(2, 5)
-        with self.assertRaisesRegex(caffe.Error, "with these shapes of inputs weights would have others"):
+        with self.assertRaisesRegex(caffe.Error, r'layer "ip" .InnerProduct.: weight blob 0 has the shape'):
             net.reshape()
         self.assertEqual(net.blobs["data"].data.shape, (2, 4))
 
@@ -422,10 +422,38 @@ class Weights(InFolder):
         other = caffe.Net(self.write("other.prototxt", DEPLOY.replace("num_output: 5", "num_output: 7")), caffe.TEST)
         with self.assertRaisesRegex(caffe.Error, r'layer "fc".*weight blob 0 has the shape'):
             other.share_with(net)
-        with self.assertRaisesRegex(ValueError, "a net that runs backward"):
-            caffe.Net(file, caffe.TRAIN).share_with(net)
         with self.assertRaisesRegex(ValueError, "has its own weights already"):
             net.share_with(net)
+
+    def test_nets_that_learn_share_weights(self):
+        """Two nets that run backward: one set of weights, each with gradients of its own."""
+        file = self.write("back.prototxt", "force_backward: true\n" + DEPLOY)
+        data, top = numpy.random.default_rng(5).standard_normal((4, 3, 12, 10)), numpy.eye(5)[:4]
+        first = caffe.Net(file, caffe.TRAIN)
+        caffe.set_random_seed(9)
+        self.addCleanup(caffe.set_random_seed, 1)
+        second = caffe.Net(file, caffe.TRAIN)
+        second.share_with(first)
+        with self.assertRaisesRegex(ValueError, "a forward comes before the first backward"):
+            second.backward(prob=top)
+        for net in (first, second):
+            net.forward(data=data)
+            net.backward(prob=top)
+        for a, b in ((p, second.params[name][i]) for name in first.params for i, p in enumerate(first.params[name])):
+            self.assertTrue(numpy.shares_memory(a.data, b.data))
+            self.assertFalse(numpy.shares_memory(a.diff, b.diff))
+            numpy.testing.assert_array_equal(a.diff, b.diff)
+        self.assertGreater(numpy.abs(first.params["conv1"][0].diff).max(), 0)
+        second.forward(data=2 * data)
+        second.backward(prob=top)
+        self.assertGreater(numpy.abs(first.params["conv1"][0].diff - second.params["conv1"][0].diff).max(), 0)
+        # steps of one are steps of both; with the first gone, too
+        for net in (first, second):
+            for p in net.params["fc"]:
+                p.data[...] -= 0.5 * p.diff
+        prob = first.forward(data=data)["prob"].copy()
+        del first, net, a, p
+        numpy.testing.assert_array_equal(second.forward(data=data)["prob"], prob)
 
     def test_random_seed(self):
         file, made = self.write("deploy.prototxt", DEPLOY), []

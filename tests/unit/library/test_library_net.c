@@ -370,13 +370,12 @@ static void nets_that_learn_change_shapes(void **state)
 /* What is written to the weights of one is in both. */
 static void nets_share_weights(void **state)
 {
-    cortado_net *from = open_net(DEPLOY, CORTADO_TEST), *net, *train;
+    cortado_net *from = open_net(DEPLOY, CORTADO_TEST), *net;
     cortado_blob w, shared, prob;
 
     (void)state;
     cortado_set_seed(7);
     net = open_net(DEPLOY, CORTADO_TEST);
-    train = open_net(TRAINED, CORTADO_TRAIN);
     cortado_set_seed(1);
     prob = blob_of(net, "prob");
     fill(blob_of(net, "data"), 1);
@@ -394,12 +393,124 @@ static void nets_share_weights(void **state)
     forward(net, NULL, NULL);
     forward(from, NULL, NULL);
     assert_memory_equal(prob.data, blob_of(from, "prob").data, (size_t)prob.count * sizeof(float));
-    assert_int_equal(cortado_net_share(train, from), CORTADO_ERR_ARG);
     assert_int_equal(cortado_net_share(net, net), CORTADO_ERR_ARG);
     assert_int_equal(cortado_net_share(net, NULL), CORTADO_ERR_ARG);
     cortado_net_close(net);
     cortado_net_close(from);
-    cortado_net_close(train);
+}
+
+static cortado_blob weight_of(cortado_net *net, const char *layer, int i)
+{
+    cortado_blob w;
+
+    if (cortado_net_weight(net, layer, i, &w) != CORTADO_OK) fail_msg("%s", cortado_error());
+    return w;
+}
+
+static void run_both_ways(cortado_net *net, int seed)
+{
+    fill(blob_of(net, "data"), seed);
+    forward(net, NULL, NULL);
+    if (cortado_net_backward(net, NULL, NULL) != CORTADO_OK) fail_msg("%s", cortado_error());
+}
+
+/* The gradients of two nets, of all weights. */
+static void same_gradients(cortado_net *a, cortado_net *b)
+{
+    for (int l = 0; l < cortado_net_layer_count(a); l++) {
+        for (int i = 0; i < cortado_net_weight_count(a, l); i++) {
+            cortado_blob x = weight_of(a, cortado_net_layer_name(a, l), i);
+            cortado_blob y = weight_of(b, cortado_net_layer_name(a, l), i);
+
+            assert_ptr_equal(x.data, y.data);
+            assert_ptr_not_equal(x.diff, y.diff);
+            assert_memory_equal(x.diff, y.diff, (size_t)x.count * sizeof(float));
+        }
+    }
+}
+
+/* Each has gradients of its own, of the weights that both have, also in another shape. One layer's
+ * name is the borrower's alone: that weight stays its own. */
+static void nets_that_learn_share_weights(void **state)
+{
+    cortado_shape shape[] = { { "data", 4, { 3, 3, 8, 6 } }, { "label", 1, { 3 } } };
+    cortado_net *from = open_net(TRAINED, CORTADO_TRAIN), *net, *more;
+    cortado_kept *kept = NULL;
+    cortado_blob held, mine;
+
+    (void)state;
+    cortado_set_seed(7);
+    net = open_net(TRAINED, CORTADO_TRAIN);
+    more = open_net(DEPLOY CONV("own", "sum", "1") "layer { name: 'l' type: 'Reduction' bottom: "
+                                                   "'own' top: 'l' loss_weight: 1 }",
+                    CORTADO_TRAIN);
+    cortado_set_seed(1);
+    held = weight_of(net, "conv1", 0);
+    run_both_ways(net, 1);
+    assert_int_equal(cortado_net_share(net, from), CORTADO_OK);
+    assert_int_equal(cortado_net_backward(net, NULL, NULL), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "a forward comes before"));
+    held.data[0] = held.diff[0] = 1; /* still there, and nobody's */
+    run_both_ways(from, 2);
+    run_both_ways(net, 2);
+    same_gradients(from, net);
+    weight_of(net, "conv2", 0).data[5] += 1;
+    run_both_ways(from, 3);
+    run_both_ways(net, 3);
+    same_gradients(from, net);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_int_equal(cortado_net_reshape_inputs((turn == 0) ? net : from, 2, shape, &kept),
+                         CORTADO_OK);
+        cortado_kept_free(kept);
+    }
+    run_both_ways(from, 4);
+    run_both_ways(net, 4);
+    same_gradients(from, net);
+
+    mine = weight_of(more, "own", 0);
+    assert_int_equal(cortado_net_share(more, net), CORTADO_OK);
+    assert_ptr_equal(weight_of(more, "conv1", 0).data, weight_of(from, "conv1", 0).data);
+    assert_memory_equal(weight_of(more, "own", 0).data, mine.data,
+                        (size_t)mine.count * sizeof(float));
+    run_both_ways(more, 1);
+    assert_true(weight_of(more, "own", 1).diff[0] == 2 * 7 * 9 + 2 * 2 * 9 + 2 * 2 * 7 + 8);
+    assert_true(weight_of(more, "conv1", 1).diff[0] != 0);
+    cortado_net_close(more);
+    cortado_net_close(net);
+    cortado_net_close(from);
+}
+
+/* What cannot be shared leaves the net as it was. */
+static void weights_that_are_not_shared(void **state)
+{
+    static const char *const text[] = {
+        "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 5 } } } "
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { "
+        "num_output: 4 } }",
+        "layer { name: 'in' type: 'Input' top: 'x' input_param { shape { dim: 2 dim: 16 } } } "
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'ip' inner_product_param { "
+        "num_output: 4 bias_term: false } }"
+    };
+    static const char *const why[] = { "layer \"ip\" (InnerProduct): weight blob 0 has the shape",
+                                       "it has 2 weight blobs, but 1 in the net" };
+    cortado_net *net = open_net(TRAINED, CORTADO_TRAIN);
+
+    (void)state;
+    run_both_ways(net, 1);
+    for (int k = 0; k < 2; k++) {
+        cortado_net *from = open_net(text[k], CORTADO_TEST);
+        cortado_blob w = weight_of(net, "ip", 0);
+        float slope = w.diff[3];
+
+        assert_int_equal(cortado_net_share(net, from),
+                         (k == 0) ? CORTADO_ERR_SHAPE : CORTADO_ERR_CONFIG);
+        assert_non_null(strstr(cortado_error(), why[k]));
+        assert_ptr_equal(weight_of(net, "ip", 0).data, w.data);
+        if (cortado_net_backward(net, NULL, NULL) != CORTADO_OK) fail_msg("%s", cortado_error());
+        assert_true(weight_of(net, "ip", 0).diff[3] == slope);
+        cortado_net_close(from);
+    }
+    cortado_net_close(net);
 }
 
 /* Without a loss, from what is written to the output's gradient; nothing there is zero. */
@@ -626,6 +737,8 @@ int main(void)
         cmocka_unit_test(inputs_change_together),
         cmocka_unit_test(nets_that_learn_change_shapes),
         cmocka_unit_test(nets_share_weights),
+        cmocka_unit_test(nets_that_learn_share_weights),
+        cmocka_unit_test(weights_that_are_not_shared),
         cmocka_unit_test(gradients_begin_at_outputs),
         cmocka_unit_test(blobs_change_behind_a_filter),
         cmocka_unit_test(pictures_are_read),
