@@ -19,6 +19,8 @@ static struct {
     bool has_seed;
 } settings;
 
+enum { MOST_THREADS = 4096 }; /* OpenMP ends a process that it can make no more threads for */
+
 /* An error's text is for the thread whose call it was. */
 static _Thread_local char error_text[600];
 
@@ -151,7 +153,9 @@ cortado_status cortado_set_threads(int n)
     ct_status status;
 
     ct_public_begin(&c);
-    if (n < 0) return ct_public_end(&c, CT_FAIL(CT_ERR_ARG, "%d threads: at least 1, or 0", n));
+    if ((n < 0) || (n > MOST_THREADS))
+        return ct_public_end(
+            &c, CT_FAIL(CT_ERR_ARG, "%d threads: 1 to %d, or 0", n, (int)MOST_THREADS));
     status = take_threads(n);
     if (status == CT_OK) settings.wanted = n;
     return ct_public_end(&c, status);

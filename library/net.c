@@ -122,7 +122,7 @@ ct_status ct_library_run_again(cortado_net *n)
 
 static const Ct__LayerParameter *layer_at(const cortado_net *n, int layer)
 {
-    if ((layer < 0) || (layer >= n->n_layer)) return NULL;
+    if ((n == NULL) || (layer < 0) || (layer >= n->n_layer)) return NULL;
     return ct_net_file_layer(n->owner.net, n->layer[layer]);
 }
 
@@ -330,12 +330,12 @@ ct_status ct_library_after_steps(cortado_net *n)
 
 const char *cortado_net_name(const cortado_net *net)
 {
-    return (net->owner.net->name != NULL) ? net->owner.net->name : "";
+    return ((net != NULL) && (net->owner.net->name != NULL)) ? net->owner.net->name : "";
 }
 
 int cortado_net_layer_count(const cortado_net *net)
 {
-    return net->n_layer;
+    return (net != NULL) ? net->n_layer : 0;
 }
 
 const char *cortado_net_layer_name(const cortado_net *net, int layer)
@@ -373,12 +373,12 @@ int cortado_net_weight_count(const cortado_net *net, int layer)
 
 const char *cortado_net_blob_name(const cortado_net *net, int i)
 {
-    return ((i >= 0) && (i < net->n_blob)) ? net->blob[i] : NULL;
+    return ((net != NULL) && (i >= 0) && (i < net->n_blob)) ? net->blob[i] : NULL;
 }
 
 const char *cortado_net_input_name(const cortado_net *net, int i)
 {
-    for (int l = 0; l < net->n_layer; l++) {
+    for (int l = 0; l < cortado_net_layer_count(net); l++) {
         const Ct__LayerParameter *p = layer_at(net, l);
 
         if (strcmp(p->type, "Input") != 0) continue;
@@ -390,9 +390,9 @@ const char *cortado_net_input_name(const cortado_net *net, int i)
 
 double cortado_net_loss_weight(const cortado_net *net, const char *blob)
 {
-    const ct_net *n = net->owner.net;
+    const ct_net *n = (net != NULL) ? net->owner.net : NULL;
 
-    for (int i = 0; (blob != NULL) && (i < n->n_output); i++) {
+    for (int i = 0; (n != NULL) && (blob != NULL) && (i < n->n_output); i++) {
         if (strcmp(n->pass->blob[n->output[i].blob]->name, blob) == 0)
             return n->output[i].loss_weight;
     }
@@ -401,9 +401,10 @@ double cortado_net_loss_weight(const cortado_net *net, const char *blob)
 
 const char *cortado_net_output_name(const cortado_net *net, int i)
 {
-    const ct_net *n = net->owner.net;
+    const ct_net *n = (net != NULL) ? net->owner.net : NULL;
 
-    return ((i >= 0) && (i < n->n_output)) ? n->pass->blob[n->output[i].blob]->name : NULL;
+    return ((n != NULL) && (i >= 0) && (i < n->n_output)) ? n->pass->blob[n->output[i].blob]->name
+                                                          : NULL;
 }
 
 /* ---- blobs and weights */
@@ -632,7 +633,7 @@ cortado_status cortado_net_backward(cortado_net *net, const char *from, const ch
 
 double cortado_net_loss(const cortado_net *net)
 {
-    return net->loss;
+    return (net != NULL) ? net->loss : 0;
 }
 
 /* ---- another shape of an input */

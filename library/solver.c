@@ -236,7 +236,7 @@ cortado_status cortado_solver_run(cortado_solver *solver)
 
 int64_t cortado_solver_iteration(const cortado_solver *solver)
 {
-    return ct_solver_iteration(solver->run.solver);
+    return (solver != NULL) ? ct_solver_iteration(solver->run.solver) : 0;
 }
 
 /* ---- who looks into steps */
@@ -340,10 +340,12 @@ cortado_status cortado_solver_checksum(cortado_solver *solver, uint64_t *checksu
 
 cortado_net *cortado_solver_net(cortado_solver *solver)
 {
-    return solver->net;
+    return (solver != NULL) ? solver->net : NULL;
 }
 
 cortado_net *cortado_solver_test_net(cortado_solver *solver, int i)
 {
-    return ((i >= 0) && (i < ct_solver_n_test(solver->run.solver))) ? solver->test[i] : NULL;
+    bool there = (solver != NULL) && (i >= 0) && (i < ct_solver_n_test(solver->run.solver));
+
+    return there ? solver->test[i] : NULL;
 }

@@ -71,7 +71,8 @@ typedef enum cortado_level {
 void cortado_log_to(void (*sink)(void *ctx, const char *line), void *ctx, cortado_level level);
 
 /** Computing takes so many threads from now on; 0: as OMP_NUM_THREADS says, or as many as this
- *  process may have cores, which is how it begins. While no other call runs. */
+ *  process may have cores, which is how it begins. While no other call runs. CORTADO_ERR_ARG: fewer
+ *  than 0, or more than 4096. */
 cortado_status cortado_set_threads(int n);
 
 /** Random numbers of nets that are opened from now on, and of solvers whose file gives no
@@ -95,6 +96,8 @@ cortado_status cortado_net_open(const char *file, const char *weights, cortado_p
 cortado_status cortado_net_open_text(const char *text, const char *name, const char *weights,
                                      cortado_phase phase, cortado_net **net_p);
 void cortado_net_close(cortado_net *net); /* NULL allowed */
+
+/* What is asked of a net or a solver that is NULL below: NULL, "" or 0. */
 
 /** The net's name, as its file says it, or "". The net's. */
 const char *cortado_net_name(const cortado_net *net);

@@ -1,5 +1,6 @@
 """libcortado's calls, by ctypes. A call lets other threads of Python run meanwhile."""
 import ctypes
+import operator
 import os
 import threading
 import traceback
@@ -178,7 +179,25 @@ def check(status: int) -> None:
 
 
 def path(name: "str | bytes | os.PathLike[str] | None") -> Optional[bytes]:
-    return None if name is None else os.fsencode(name)
+    return None if name is None else c_text(os.fsencode(name))
+
+
+def c_text(value: bytes) -> bytes:
+    """As C takes it, which ends it at the first NUL."""
+    if b"\0" in value:
+        raise ValueError(f"a NUL in {value!r}")
+    return value
+
+
+def whole(what: str, value: Any, low: int, high: int) -> int:
+    """A whole number within a range; TypeError and ValueError where it is none."""
+    try:
+        n = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what}: a whole number is expected, not {value!r}") from None
+    if not low <= n <= high:
+        raise ValueError(f"{what} {n}: {low} to {high}")
+    return n
 
 
 def version() -> str:
@@ -188,14 +207,12 @@ def version() -> str:
 
 def set_threads(n: int) -> None:
     """Computing takes n threads from now on; 0: as OMP_NUM_THREADS says, or all cores of this process."""
-    check(lib.cortado_set_threads(n))
+    check(lib.cortado_set_threads(whole("threads", n, 0, 4096)))
 
 
 def set_random_seed(seed: int) -> None:
     """Random numbers of nets that are opened from now on, and of solvers whose file gives no random_seed: fillers, Dropout."""
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed {seed}: 0 to 2**32 - 1")
-    lib.cortado_set_seed(seed)
+    lib.cortado_set_seed(whole("seed", seed, 0, 2**32 - 1))
 
 
 _sink = None  # as long as the library has it

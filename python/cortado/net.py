@@ -1,12 +1,13 @@
 """Nets: blobs and weights as arrays, forward and backward."""
 import ctypes
 import os
+import threading
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy
 
-from ._library import BlobStruct, Error, ImagesStruct, ShapeStruct, check, lib, path
+from ._library import BlobStruct, Error, ImagesStruct, ShapeStruct, c_text, check, lib, path, whole
 
 TRAIN, TEST = 0, 1
 
@@ -24,6 +25,8 @@ class _Handle:
     def __init__(self, value: "int | None", solver: Any = None):
         """solver: whose net it is, and who closes it; None: nobody's."""
         self.value, self.solver = value, solver
+        # a net's calls come one after the other, whichever threads make them; layers in Python may call on
+        self.lock = threading.RLock() if solver is None else solver.lock
         self.lenders: "List[_Handle]" = []  # of weights
         self.arrays: "weakref.WeakSet[_Memory]" = weakref.WeakSet()  # of blobs
         if solver is None:
@@ -35,12 +38,13 @@ class _Handle:
         for struct, (name, shape) in zip(structs, shapes.items()):
             if len(shape) > len(struct.dim):
                 raise ValueError(f'input "{name}": a shape of {len(shape)} axes')
-            struct.input, struct.n_dim, struct.dim[: len(shape)] = name.encode(), len(shape), shape
-        check(lib.cortado_net_reshape_inputs(self.value, len(structs), structs, ctypes.byref(kept)))
-        memory = _Kept(kept.value)
-        for array in self.arrays:
-            array.kept = memory
-        self.arrays.clear()
+            struct.input, struct.n_dim, struct.dim[: len(shape)] = c_text(name.encode()), len(shape), shape
+        with self.lock:
+            check(lib.cortado_net_reshape_inputs(self.value, len(structs), structs, ctypes.byref(kept)))
+            memory = _Kept(kept.value)
+            for array in self.arrays:
+                array.kept = memory
+            self.arrays.clear()
 
 
 class _Kept:
@@ -67,10 +71,11 @@ class Blob:
 
     def _look(self) -> BlobStruct:
         b = BlobStruct()
-        if self._weight is None:
-            check(lib.cortado_net_blob(self._handle.value, self._name.encode(), ctypes.byref(b)))
-        else:
-            check(lib.cortado_net_weight(self._handle.value, self._name.encode(), self._weight, ctypes.byref(b)))
+        with self._handle.lock:
+            if self._weight is None:
+                check(lib.cortado_net_blob(self._handle.value, c_text(self._name.encode()), ctypes.byref(b)))
+            else:
+                check(lib.cortado_net_weight(self._handle.value, c_text(self._name.encode()), self._weight, ctypes.byref(b)))
         return b
 
     def _array(self, b: BlobStruct, address: int) -> numpy.ndarray:
@@ -121,6 +126,8 @@ class _Blobs(Mapping[str, Blob]):
         self._handle, self._make, self._names = handle, make, _names(lib.cortado_net_blob_name, handle.value)
 
     def __getitem__(self, name: str) -> Blob:
+        if not isinstance(name, str):
+            raise TypeError(f"a blob's name is expected, not {name!r}")
         blob = self._make(self._handle, name)
         if name not in self._names:
             blob._look()  # says which name may be meant
@@ -155,14 +162,15 @@ class Net:
 
     def __init__(self, file: "str | os.PathLike[str]", weights: "str | os.PathLike[str] | None" = None, phase: int = TEST):
         handle = ctypes.c_void_p()
-        check(lib.cortado_net_open(path(file), path(weights), phase, ctypes.byref(handle)))
+        check(lib.cortado_net_open(path(file), path(weights), whole("phase", phase, TRAIN, TEST), ctypes.byref(handle)))
         self._take(_Handle(handle.value))
 
     @classmethod
     def from_text(cls, text: str, weights: "str | os.PathLike[str] | None" = None, phase: int = TEST, name: str = "text") -> "Net":
         """The same of a net in memory; name stands for the file in messages."""
         handle = ctypes.c_void_p()
-        check(lib.cortado_net_open_text(text.encode(), name.encode(), path(weights), phase, ctypes.byref(handle)))
+        check(lib.cortado_net_open_text(c_text(text.encode()), c_text(name.encode()), path(weights), whole("phase", phase, TRAIN, TEST),
+                                        ctypes.byref(handle)))
         net = cls.__new__(cls)
         net._take(_Handle(handle.value))
         return net
@@ -198,8 +206,12 @@ class Net:
     def share_with(self, other: "Net") -> None:
         """From now on layers have the weights of those of `other` with the same names, in the same memory; gradients are the net's own.
         Ask for weights again. Raises where a solver has the net, and where shapes differ."""
-        check(lib.cortado_net_share(self._shared.value, other._shared.value))
-        self._shared.lenders.append(other._shared)
+        if not isinstance(other, Net):
+            raise TypeError(f"the net whose weights it is to have is a {type(other).__name__}")
+        first, second = sorted((self._shared, other._shared), key=id)
+        with first.lock, second.lock:
+            check(lib.cortado_net_share(self._shared.value, other._shared.value))
+            self._shared.lenders.append(other._shared)
 
     def forward(self, blobs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None,
                 **inputs: Any) -> Dict[str, numpy.ndarray]:
@@ -215,14 +227,16 @@ class Net:
             if value.shape != data.shape:
                 raise ValueError(f'input "{name}" has shape {data.shape}, not {value.shape}')
             data[...] = value
-        check(lib.cortado_net_forward(self._shared.value, path(start), path(end)))
+        with self._shared.lock:
+            check(lib.cortado_net_forward(self._shared.value, path(start), path(end)))
         wanted = list(self.outputs if end is None else self.top_names[end])
         return {name: self.blobs[name].data for name in dict.fromkeys(wanted + list(blobs))}
 
     def backward(self, diffs: Sequence[str] = (), start: Optional[str] = None, end: Optional[str] = None) -> Dict[str, numpy.ndarray]:
         """Runs backward through layers `start` down to `end`, by name; without, all. Returns the gradients of the blobs that `diffs`
         names."""
-        check(lib.cortado_net_backward(self._shared.value, path(start), path(end)))
+        with self._shared.lock:
+            check(lib.cortado_net_backward(self._shared.value, path(start), path(end)))
         return {name: self.blobs[name].diff for name in diffs}
 
     def reshape(self, name: "str | Mapping[str, Sequence[int]]", shape: Optional[Sequence[int]] = None) -> None:
@@ -243,13 +257,17 @@ class Net:
         made = numpy.empty((len(images), *self.blobs[self.top_names[layer][0]].shape[1:]), numpy.float32)
         address = images.ctypes.data
         struct = ImagesStruct(address if is_bytes else None, None if is_bytes else address, *images.shape)
-        check(lib.cortado_net_transform(self._shared.value, layer.encode(), ctypes.byref(struct), first, made.ctypes.data))
+        first = whole("first", first, 0, 2**63 - 1)
+        with self._shared.lock:
+            check(lib.cortado_net_transform(self._shared.value, layer.encode(), ctypes.byref(struct), first, made.ctypes.data))
         return made
 
     def load(self, files: "str | os.PathLike[str]") -> None:
         """Copies weights by layer name from a file, or several with commas between."""
-        check(lib.cortado_net_load(self._shared.value, path(files)))
+        with self._shared.lock:
+            check(lib.cortado_net_load(self._shared.value, path(files)))
 
     def save(self, file: "str | os.PathLike[str]") -> None:
         """Writes the weights; the suffix says how: .caffemodel, .caffemodel.h5, .npz or .safetensors."""
-        check(lib.cortado_net_save(self._shared.value, path(file)))
+        with self._shared.lock:
+            check(lib.cortado_net_save(self._shared.value, path(file)))

@@ -1,10 +1,11 @@
 """Solvers: training as `cortado train` does it."""
 import ctypes
 import os
+import threading
 import weakref
 from typing import Any, Callable, List, Mapping, Optional, Type
 
-from ._library import StepCalls, check, fails, lib, path
+from ._library import StepCalls, c_text, check, fails, lib, path, whole
 from .net import Net, _Handle
 
 
@@ -13,6 +14,7 @@ class _SolverHandle:
 
     def __init__(self, value: "int | None"):
         self.value = value
+        self.lock = threading.RLock()  # of the solver and its nets: their calls come one after the other
         self.starts: List[Callable[[], object]] = []
         self.gradients: List[Callable[[], object]] = []
         self._calls: Optional[StepCalls] = None  # as long as the library has it
@@ -22,9 +24,13 @@ class _SolverHandle:
         """Adds calls to those of each step."""
         starts = self.starts + ([start] if start is not None else [])
         wanted = self.gradients + ([gradients] if gradients is not None else [])
+        for function in starts + wanted:
+            if not callable(function):
+                raise TypeError(f"a call in each step is expected, not {function!r}")
         calls = StepCalls(None, _call(starts), _call(wanted))
-        check(lib.cortado_solver_watch(self.value, ctypes.byref(calls)))
-        self.starts, self.gradients, self._calls = starts, wanted, calls
+        with self.lock:
+            check(lib.cortado_solver_watch(self.value, ctypes.byref(calls)))
+            self.starts, self.gradients, self._calls = starts, wanted, calls
 
 
 def _call(functions: List[Callable[[], object]]) -> Any:
@@ -45,7 +51,7 @@ def _call(functions: List[Callable[[], object]]) -> Any:
 
 def _texts(settings: Mapping[str, object]) -> ctypes.Array:
     """FIELD=VALUE, and NULL behind the last."""
-    texts = [f"{name}={str(value).lower() if isinstance(value, bool) else value}".encode() for name, value in settings.items()]
+    texts = [c_text(f"{name}={str(value).lower() if isinstance(value, bool) else value}".encode()) for name, value in settings.items()]
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
@@ -77,7 +83,7 @@ class Solver:
     def __init__(self, file: "str | os.PathLike[str]", keep: bool = False, settings: Optional[Mapping[str, object]] = None,
                  comm: object = None):
         handle = ctypes.c_void_p()
-        check(lib.cortado_solver_open_on(path(file), _texts(settings or {}), int(keep), _address(comm), ctypes.byref(handle)))
+        check(lib.cortado_solver_open_on(path(file), _texts(settings or {}), int(bool(keep)), _address(comm), ctypes.byref(handle)))
         self._shared = _SolverHandle(handle.value)
         self.net = self._show(lib.cortado_solver_net(handle))
         self.test_nets: List[Net] = []
@@ -97,7 +103,8 @@ class Solver:
     def checksum(self) -> int:
         """Of all weights, as `cortado train` prints it at its end."""
         value = ctypes.c_uint64()
-        check(lib.cortado_solver_checksum(self._shared.value, ctypes.byref(value)))
+        with self._shared.lock:
+            check(lib.cortado_solver_checksum(self._shared.value, ctypes.byref(value)))
         return value.value
 
     def add_callback(self, on_start: Optional[Callable[[], object]] = None,
@@ -109,20 +116,26 @@ class Solver:
 
     def step(self, n: int = 1) -> None:
         """Makes n steps, with the tests and snapshots that are due among them."""
-        check(lib.cortado_solver_step(self._shared.value, n))
+        n = whole("steps", n, 0, 2**63 - 1)
+        with self._shared.lock:
+            check(lib.cortado_solver_step(self._shared.value, n))
 
     def solve(self) -> None:
         """All steps up to max_iter, the last snapshot and test."""
-        check(lib.cortado_solver_run(self._shared.value))
+        with self._shared.lock:
+            check(lib.cortado_solver_run(self._shared.value))
 
     def load(self, files: "str | os.PathLike[str]") -> None:
         """Copies weights by layer name from a file, or several with commas between."""
-        check(lib.cortado_solver_load(self._shared.value, path(files)))
+        with self._shared.lock:
+            check(lib.cortado_solver_load(self._shared.value, path(files)))
 
     def snapshot(self) -> None:
         """Writes a snapshot set at snapshot_prefix."""
-        check(lib.cortado_solver_snapshot(self._shared.value))
+        with self._shared.lock:
+            check(lib.cortado_solver_snapshot(self._shared.value))
 
     def restore(self, file: "str | os.PathLike[str]" = "auto") -> None:
         """Goes on from FILE.solverstate.h5, or from the newest good set of snapshot_prefix."""
-        check(lib.cortado_solver_restore(self._shared.value, path(file)))
+        with self._shared.lock:
+            check(lib.cortado_solver_restore(self._shared.value, path(file)))

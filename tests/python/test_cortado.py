@@ -1,9 +1,11 @@
 """The package: arrays that are the net's memory, runs, solvers, errors. python -m unittest, with cortado to be imported."""
+import copy
 import gc
 import importlib.util
 import os
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy
@@ -181,6 +183,70 @@ class Nets(unittest.TestCase):
             cortado.set_threads(-1)
         with self.assertRaisesRegex(ValueError, "error, warn, info, debug"):
             cortado.log_to(print, "loud")
+
+
+class Misuse(unittest.TestCase):
+    """Whatever a program does, it gets an error, and goes on."""
+
+    def test_arguments(self):
+        net = cortado.Net.from_text(NET)
+        for kind, text, call in ((ValueError, "a NUL in b'a", lambda: cortado.Net("a\0b")),
+                                 (ValueError, "a NUL in", lambda: net.load("w\0.npz")),
+                                 (ValueError, "a NUL in", lambda: net.forward(start="prob\0")),
+                                 (ValueError, "phase 7: 0 to 1", lambda: cortado.Net.from_text(NET, phase=7)),
+                                 (TypeError, "phase: a whole number is expected, not 'TEST'", lambda: cortado.Net.from_text(NET, phase="TEST")),
+                                 (TypeError, "a blob's name is expected, not 3", lambda: net.blobs[3]),
+                                 (TypeError, "whose weights it is to have is a int", lambda: net.share_with(3)),
+                                 (ValueError, "threads 1099511627776: 0 to 4096", lambda: cortado.set_threads(2 ** 40)),
+                                 (TypeError, "seed: a whole number", lambda: cortado.set_random_seed(1.5)),
+                                 (cortado.Error, "too large", lambda: net.reshape("data", (1 << 62, 3, 8, 6))),
+                                 (cortado.Error, "neither HDF5 nor", lambda: net.load(__file__)),
+                                 (OSError, "/nowhere/w.npz", lambda: net.save("/nowhere/w.npz"))):
+            with self.assertRaisesRegex(kind, text):
+                call()
+        self.assertTrue(numpy.isnan(net.forward(data=numpy.full((2, 3, 8, 6), numpy.nan))["prob"]).all())
+        self.assertTrue(numpy.isfinite(net.forward(data=numpy.ones((2, 3, 8, 6)))["prob"]).all())
+        with self.assertRaises(TypeError):  # a copy would stand on a net that it does not keep
+            copy.deepcopy(net)
+
+    def test_nets_in_threads(self):
+        """Nets of their own run at the same time; calls on one come one after the other."""
+        data = numpy.random.default_rng(1).standard_normal((2, 3, 8, 6)).astype(numpy.float32)
+        nets = [cortado.Net.from_text(NET) for _ in range(2)]
+        want, wrong = nets[0].forward(data=data)["prob"].copy(), []
+
+        def run(net):
+            for i in range(60):
+                if not numpy.array_equal(net.forward(blobs=["pool"], data=data)["prob"], want):
+                    wrong.append(i)
+                try:
+                    net.blobs["con"]
+                except ValueError as e:
+                    wrong.extend([e] if "conv" not in str(e) else [])
+
+        threads = [threading.Thread(target=run, args=(nets[i % 2],)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_files_that_change(self):
+        """A net has its weights, whatever becomes of the file; what is cut off is an error."""
+        data = numpy.random.default_rng(1).standard_normal((2, 3, 8, 6)).astype(numpy.float32)
+        net = cortado.Net.from_text(NET)
+        want = net.forward(data=data)["prob"].copy()
+        with tempfile.TemporaryDirectory() as folder:
+            for suffix in ("safetensors", "npz", "caffemodel", "caffemodel.h5"):
+                file = os.path.join(folder, "w." + suffix)
+                net.save(file)
+                other = cortado.Net.from_text(NET, file)
+                with open(file, "r+b") as f:
+                    f.truncate(os.path.getsize(file) // 2)
+                numpy.testing.assert_array_equal(other.forward(data=data)["prob"], want)
+                with self.assertRaisesRegex(cortado.Error, "w." + suffix):
+                    other.load(file)
+                numpy.testing.assert_array_equal(other.forward()["prob"], want)
 
 
 class Specs(unittest.TestCase):
@@ -691,6 +757,25 @@ class Solvers(unittest.TestCase):
         numpy.testing.assert_array_equal(solver.net.params["ip"][0].data, before)
         with self.assertRaisesRegex(cortado.Error, "base_lr"):
             cortado.Solver(self.file, settings={"base_lt": 0})
+
+    def test_misuse(self):
+        solver = cortado.Solver(self.file)
+        for kind, text, call in ((TypeError, "steps: a whole number is expected, not 1.5", lambda: solver.step(1.5)),
+                                 (ValueError, "steps -1: 0 to", lambda: solver.step(-1)),
+                                 (ValueError, "steps 1180591620717411303424", lambda: solver.step(2 ** 70)),
+                                 (TypeError, "a call in each step is expected, not 3", lambda: solver.add_callback(3)),
+                                 (ValueError, "keeps weights of its own", lambda: solver.net.share_with(cortado.Net.from_text(NET))),
+                                 (ValueError, "keeps its shapes", lambda: solver.net.reshape("data", (1,))),
+                                 (ValueError, "a NUL in", lambda: cortado.Solver(self.file, settings={"type": "S\0"}))):
+            with self.assertRaisesRegex(kind, text):
+                call()
+        solver.step(1)
+        other = cortado.Solver(self.file)
+        other.net.params["ip"][0].data[...] = numpy.nan
+        for _ in range(2):
+            with self.assertRaisesRegex(cortado.Error, "loss of iteration 0 is not finite"):
+                other.step(1)
+        self.assertEqual(solver.iteration, 1)
 
     def test_nets_keep_the_solver(self):
         net = cortado.Solver(self.file).net

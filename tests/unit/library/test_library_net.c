@@ -94,6 +94,43 @@ static void names_are_the_files(void **state)
     cortado_net_close(net);
 }
 
+/* Who has no net is told so, or hears of nothing. */
+static void null_is_no_net(void **state)
+{
+    cortado_blob b;
+    const int64_t dim[] = { 1 };
+
+    (void)state;
+    assert_string_equal(cortado_net_name(NULL), "");
+    assert_int_equal(cortado_net_layer_count(NULL), 0);
+    assert_null(cortado_net_layer_name(NULL, 0));
+    assert_null(cortado_net_layer_type(NULL, 0));
+    assert_null(cortado_net_bottom_name(NULL, 0, 0));
+    assert_null(cortado_net_top_name(NULL, 0, 0));
+    assert_int_equal(cortado_net_weight_count(NULL, 0), 0);
+    assert_null(cortado_net_blob_name(NULL, 0));
+    assert_null(cortado_net_input_name(NULL, 0));
+    assert_null(cortado_net_output_name(NULL, 0));
+    assert_true(cortado_net_loss_weight(NULL, "a") == 0);
+    assert_true(cortado_net_loss(NULL) == 0);
+    assert_int_equal(cortado_net_blob(NULL, "a", &b), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_weight(NULL, "a", 0, &b), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_reshape(NULL, "a", 1, dim), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_forward(NULL, NULL, NULL), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_backward(NULL, NULL, NULL), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_load(NULL, "a"), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_net_save(NULL, "a"), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_solver_iteration(NULL), 0);
+    assert_null(cortado_solver_net(NULL));
+    assert_null(cortado_solver_test_net(NULL, 0));
+    assert_int_equal(cortado_solver_step(NULL, 1), CORTADO_ERR_ARG);
+    assert_int_equal(cortado_solver_snapshot(NULL), CORTADO_ERR_ARG);
+    cortado_net_close(NULL);
+    cortado_solver_close(NULL);
+    assert_int_equal(cortado_set_threads(5000), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "5000 threads: 1 to 4096, or 0"));
+}
+
 /* Asked for before the first forward, after it, and beside others: the same values. */
 static void blobs_are_there_when_asked(void **state)
 {
@@ -728,6 +765,7 @@ int main(void)
 {
     const struct CMUnitTest test[] = {
         cmocka_unit_test(names_are_the_files),
+        cmocka_unit_test(null_is_no_net),
         cmocka_unit_test(blobs_are_there_when_asked),
         cmocka_unit_test(layers_run_alone),
         cmocka_unit_test(gradients_are_the_losses),
