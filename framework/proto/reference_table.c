@@ -618,6 +618,12 @@ const ct_meaning ct_meaning_table[] = {
     { "NormalizeParameter.channel_shared", "One scale for all channels." },
     { "NormalizeParameter.eps", "Added to the sum of squares." },
     { "NormalizeParameter.scale_filler", "Initial scale; 1 where unset." },
+    { "OuterParameter.compression",
+      "How the groups' differences travel; iterations in it are exchanges. `momentum_correction` "
+      "and `AUTO` are not for it." },
+    { "OuterParameter.delay",
+      "0: groups wait for an exchange; 1: it is under way during the next `local_iter` iterations, "
+      "and counts when they are over." },
     { "OuterParameter.groups",
       "That many groups of equal size, each of ranks that follow one another; 0: one a node." },
     { "OuterParameter.local_iter", "Iterations from one exchange to the next." },

@@ -45,7 +45,7 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
     s->later_need = (ct_later_need)v[2];
     if (v[1] != 0) {
         /* all ranks leave here: with nothing on its way, so that what they exchanged over can go */
-        CT_TRY(ct_solver_settle(s));
+        CT_TRY(ct_solver_rest(s));
         if (finite) return CT_ERR_DIVERGED; /* the rank that found it says so */
         return CT_FAIL(CT_ERR_DIVERGED,
                        "the loss of iteration %" PRId64

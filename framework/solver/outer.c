@@ -30,6 +30,9 @@ static ct_status check_values(const ct_solver_text *t, const Ct__OuterParameter 
     if (!(p->momentum >= 0.0f) || !(p->momentum < 1.0f))
         return CT_FAIL(CT_ERR_CONFIG, "%s: outer.momentum is %g, needs 0 to below 1",
                        CT_SOLVER_AT(t, outer->momentum), (double)p->momentum);
+    if ((p->delay < 0) || (p->delay > 1))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: outer.delay is %d, needs 0 or 1",
+                       CT_SOLVER_AT(t, outer->delay), p->delay);
     if (p->has_momentum && (p->optimizer == CT__OUTER_PARAMETER__OPTIMIZER__SGD))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: outer.momentum is given, but optimizer SGD has none: take NESTEROV, or "
@@ -110,6 +113,7 @@ static ct_status open_arrays(ct_outer *o)
 {
     CT_TRY(acquire(o, &o->part.grad_arena));
     CT_TRY(acquire(o, &o->weights));
+    if (o->param->delay > 0) CT_TRY(acquire(o, &o->start));
     if (o->param->optimizer != CT__OUTER_PARAMETER__OPTIMIZER__NESTEROV) return CT_OK;
     return acquire(o, &o->momentum);
 }
@@ -145,6 +149,12 @@ static ct_status open(ct_outer *o)
                            "group",
                            net->param[i].key);
     }
+    for (int i = 0; i < net->n_layer; i++)
+        if (strcmp(net->layer[i]->ops->type, "Python") == 0)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "outer is not for layers of type Python yet, as \"%s\": they weigh "
+                           "gradients by the batch of all groups",
+                           net->layer[i]->name);
     CT_TRY(count_samples(o));
     CT_TRY(open_part(o));
     CT_TRY(open_arrays(o));
@@ -184,6 +194,7 @@ void ct_outer_destroy(ct_outer *o)
     ct_mem_release(o->part.grad_arena);
     ct_mem_release(o->weights);
     ct_mem_release(o->momentum);
+    ct_mem_release(o->start);
     free(o->part.param);
     free(o);
 }
@@ -195,7 +206,7 @@ const ct_group *ct_outer_group(const ct_outer *o)
 
 int64_t ct_outer_bytes(const ct_outer *o)
 {
-    int64_t n = (o->momentum != NULL) ? 3 : 2;
+    int64_t n = 2 + (o->momentum != NULL) + (o->start != NULL);
 
     return n * o->part.grad_count * (int64_t)sizeof(float);
 }
@@ -214,11 +225,22 @@ void ct_outer_start(ct_outer *o)
 {
     if (o->part.n_param == 0) return;
     memcpy(o->weights, ct_outer_of_net(o), (size_t)o->part.grad_count * sizeof(float));
+    if (o->start != NULL) memcpy(o->start, o->weights, (size_t)o->part.grad_count * sizeof(float));
 }
 
 bool ct_outer_is_due(const ct_outer *o, int64_t iteration)
 {
     return iteration % o->param->local_iter == 0;
+}
+
+bool ct_outer_is_apart(const ct_outer *o, int64_t iteration)
+{
+    return (o->start != NULL) ? (iteration > 0) : !ct_outer_is_due(o, iteration);
+}
+
+const ct_transport *ct_outer_under_way(const ct_outer *o)
+{
+    return ((o->start != NULL) && (o->part.n_param > 0)) ? &o->across.sync.transport : NULL;
 }
 
 /* Parameters of the part have the sum of the differences. */
@@ -242,19 +264,34 @@ static ct_status on_landed(void *ctx, int first, int n)
     return CT_OK;
 }
 
-static ct_status exchange(ct_outer *o, int64_t number)
+/* Differences leave. With delay the group goes on from the new weights less its own. */
+static ct_status leave(ct_outer *o, int64_t number)
 {
     ct_grad_sync *sync = &o->across.sync;
     const ct_transport *way;
-    const float *mine = ct_outer_of_net(o);
-    float *d = o->part.grad_arena;
+    const float *from = (o->start != NULL) ? o->start : o->weights;
+    float *mine = ct_outer_of_net(o), *d = o->part.grad_arena;
 
-    if (o->part.n_param == 0) return CT_OK;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < o->part.grad_count; i++) d[i] = o->share * (o->weights[i] - mine[i]);
+    for (int64_t i = 0; i < o->part.grad_count; i++) {
+        float own = from[i] - mine[i];
+
+        d[i] = o->share * own;
+        if (o->start != NULL) o->start[i] = mine[i] = o->weights[i] - own;
+    }
     CT_TRY(sync->ops->begin(sync, number, 1.0f, o->param->lr));
     way = &sync->transport;
     for (int i = 0; i < o->part.n_param; i++) CT_TRY(way->ops->ready(way->ctx, i));
+    o->under_way = true;
+    return CT_OK;
+}
+
+ct_status ct_outer_land(ct_outer *o)
+{
+    const ct_transport *way = &o->across.sync.transport;
+
+    if (!o->under_way) return CT_OK;
+    o->under_way = false;
     return way->ops->finish(way->ctx, on_landed, o);
 }
 
@@ -271,15 +308,22 @@ ct_status ct_outer_gather(const ct_outer *o, const float *mine, float *out)
     return ct_group_average(g, out, n, 1.0); /* the others add zeros */
 }
 
-ct_status ct_outer_weights(const ct_outer *o, float *out)
+ct_status ct_outer_weights(ct_outer *o, float *out)
 {
+    CT_TRY(ct_outer_land(o));
     return ct_outer_gather(o, o->weights, out);
 }
 
 ct_status ct_outer_meet(ct_outer *o, int64_t iteration)
 {
-    CT_TRY(exchange(o, iteration / o->param->local_iter - 1));
-    CT_TRY(ct_outer_weights(o, o->net->weight_arena));
+    float *all = o->net->weight_arena;
+
+    CT_TRY(ct_outer_land(o));
+    if (o->part.n_param > 0) CT_TRY(leave(o, iteration / o->param->local_iter - 1));
+    if (o->start == NULL)
+        CT_TRY(ct_outer_weights(o, all));
+    else
+        CT_TRY(ct_outer_gather(o, ct_outer_of_net(o), all));
     ct_net_weights_changed(o->net);
     return CT_OK;
 }

@@ -10,6 +10,12 @@
  *     SGD       weights = weights - lr d
  *     NESTEROV  m = momentum m + d;  weights = weights - lr (d + momentum m)
  *
+ * With delay 1 a group goes on while its difference is on its way. It lands one meeting later, and
+ * the group then goes on from the new weights less what it has moved by since:
+ *
+ *     own = start - weights of the group;  weights as above, of the last meeting's own
+ *     start = weights - own;  own leaves
+ *
  * Each rank of a group has the last exchanged weights and the outer momentum of some parameters
  * alone. Of these the ranks with the same place in their groups exchange the differences, by an
  * exchange like that of gradients. Then the ranks of each group tell each other the new weights.
@@ -46,11 +52,18 @@ const ct_group *ct_outer_group(const ct_outer *o);
 void ct_outer_start(ct_outer *o);
 /** The groups meet before this iteration. */
 bool ct_outer_is_due(const ct_outer *o, int64_t iteration);
-/** They do; every gradient has landed. The net's weights are then those of all groups. Collective.
- */
+/** Before this iteration groups have weights of their own. */
+bool ct_outer_is_apart(const ct_outer *o, int64_t iteration);
+/** They meet; every gradient has landed. With delay 0 the net's weights are then those of all
+ *  groups. Collective. */
 ct_status ct_outer_meet(ct_outer *o, int64_t iteration);
-/** out[net->grad_count] = the last exchanged weights. Collective over the group. */
-ct_status ct_outer_weights(const ct_outer *o, float *out);
+/** What carries differences that are under way; NULL: none ever are while steps run. */
+const ct_transport *ct_outer_under_way(const ct_outer *o);
+/** What is under way lands; before o goes, too. Collective. */
+ct_status ct_outer_land(ct_outer *o);
+/** out[net->grad_count] = the last exchanged weights; what is under way lands first, which changes
+ *  nothing that a group goes by. Collective. */
+ct_status ct_outer_weights(ct_outer *o, float *out);
 
 /* ---- sets of snapshots: outer_set.c
  *
@@ -100,6 +113,8 @@ struct ct_outer {
     int64_t from;    /* where these begin in the net's arena                                   */
     float *weights;  /* [part.grad_count] the last exchanged ones                              */
     float *momentum; /* [part.grad_count] of NESTEROV                                          */
+    float *start;    /* [part.grad_count] with delay: where the group began since they met     */
+    bool under_way;  /* differences are                                                        */
     ct_exchange across;
     ct_train_step *step; /* whose states sets have                                             */
     float groups;        /* of a set: how many groups, below 0 where they had just met         */

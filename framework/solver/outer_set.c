@@ -27,30 +27,53 @@ static float *address_of(ct_storage *history, const ct_param *p)
     return data;
 }
 
+static void put(ct_outer *o, const char *kind, const char *name, float *data, ct_sync_state *out)
+{
+    snprintf(o->name, sizeof(o->name), "%s_%s", kind, name);
+    out->name = o->name;
+    out->data = data;
+}
+
+/* State k of a parameter of the part: where its group is, what the inner rule keeps, then what
+ * codecs have left of its differences. Of groups that had just met weights are the exchanged ones.
+ */
+static bool get_of_part(ct_outer *o, int own, int k, ct_sync_state *out)
+{
+    const ct_param *p = &o->net->param[out->param];
+    ct_sync_state e = { 0 };
+
+    if ((o->groups >= 0) && (k-- == 0)) {
+        put(o, "group", "weights", o->net->weight_arena + p->offset, out);
+        return true;
+    }
+    if ((o->start != NULL) && (k-- == 0)) {
+        put(o, "group", "start", o->start + o->part.param[own].offset, out);
+        return true;
+    }
+    if (k < o->step->n_history) {
+        put(o, "group", o->step->history_name[k], address_of(&o->step->history[k], p), out);
+        return out->data != NULL;
+    }
+    if (!ct_sync_states_get(&o->across.states, own, k - o->step->n_history, &e)) return false;
+    put(o, "outer", e.name, e.data, out);
+    out->count = e.count;
+    return true;
+}
+
 /* The marker stands first, in every rank's file. */
 static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
 {
     ct_outer *o = ctx;
-    const ct_param *p = &o->net->param[param];
-    int h;
+    int own = part_of(o, param);
 
-    *out = (ct_sync_state){ .param = param, .own = true, .count = p->count };
+    *out = (ct_sync_state){ .param = param, .own = true, .count = o->net->param[param].count };
     if ((param == 0) && (k-- == 0)) {
         out->name = "groups";
         out->data = &o->groups;
         out->count = 1;
         return true;
     }
-    h = k -
-        ((o->groups >= 0) ? 1 : 0); /* where they had just met, weights are the exchanged ones */
-    if ((part_of(o, param) < 0) || (h >= o->step->n_history)) return false;
-    if (h < 0)
-        snprintf(o->name, sizeof(o->name), "group_weights");
-    else
-        snprintf(o->name, sizeof(o->name), "group_%s", o->step->history_name[h]);
-    out->name = o->name;
-    out->data = (h < 0) ? o->net->weight_arena + p->offset : address_of(&o->step->history[h], p);
-    return out->data != NULL;
+    return (own >= 0) && get_of_part(o, own, k, out);
 }
 
 ct_status ct_outer_attach(ct_outer *o, ct_train_step *step, ct_sync_states *states)
@@ -163,6 +186,16 @@ static ct_status complete_histories(ct_outer *o)
     return CT_OK;
 }
 
+/* What codecs have left of differences that were others'. */
+static void forget_codecs(const ct_outer *o)
+{
+    ct_sync_state e = { 0 };
+
+    for (int i = 0; i < o->part.n_param; i++)
+        for (int k = 0; ct_sync_states_get(&o->across.states, i, k, &e); k++)
+            if (!e.replicated) memset(e.data, 0, (size_t)e.count * sizeof(*e.data));
+}
+
 /* The files of all ranks were of as many groups: what these kept is in its place. */
 static ct_status same_groups(const ct_outer *o, const ct_group *data, bool *same_p)
 {
@@ -186,10 +219,14 @@ ct_status ct_outer_set_take(ct_outer *o, const ct_group *data, ct_outer_set *set
     if ((o->part.n_param > 0) && (o->momentum != NULL))
         memcpy(o->momentum, set->block[1] + o->from, own);
     if (same) CT_TRY(complete_histories(o));
-    if (same && (o->groups > 0))
+    if (same && (o->groups > 0)) {
         CT_TRY(complete(o, o->net->weight_arena));
-    else
+    } else {
         memcpy(o->net->weight_arena, weights, bytes);
+        if ((o->part.n_param > 0) && (o->start != NULL)) memcpy(o->start, weights + o->from, own);
+    }
+    if (!same) forget_codecs(o);
+    if (o->across.states.restored != NULL) CT_TRY(o->across.states.restored(o->across.states.ctx));
     if (!same)
         CT_INFO("local steps: the set is not of %d groups of %d ranks, so all groups go on from "
                 "its last exchanged weights and the mean of its states",

@@ -127,6 +127,7 @@ static ct_status open_step(ct_solver *s)
                                           ((d != NULL) && (s->exchange.stage.size > 1)),
                                .ranks = &s->exchange,
                                .pass = s->net->pass,
+                               .also = (s->outer != NULL) ? ct_outer_under_way(s->outer) : NULL,
                                .schedule = (d != NULL) ? &d->schedule : NULL,
                                .stage = (d != NULL) ? d->stage : 0,
                                .n_stage = (d != NULL) ? d->n_stage : 0,
@@ -298,6 +299,12 @@ ct_status ct_solver_settle(ct_solver *s)
     CT_TRY(ct_train_step_settle(&s->step));
     s->tally.step_s += ct_clock_s() - start;
     return CT_OK;
+}
+
+ct_status ct_solver_rest(ct_solver *s)
+{
+    CT_TRY(ct_solver_settle(s));
+    return (s->outer != NULL) ? ct_outer_land(s->outer) : CT_OK;
 }
 
 static void log_multistep(const ct_solver *s)
@@ -474,7 +481,7 @@ ct_status ct_solver_run(ct_solver *s)
     CT_TRY(ct_best_committed(s, s->iteration));
     status = train(s, end_of(s->param), true);
     ct_trace_stop(s->options.trace);
-    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
+    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_rest(s));
     if (status == CT_OK) status = finish(s);
     if (status == CT_STOPPED) return stop_early(s);
     /* what all ranks found alike leaves the set that is on its way as good as it was */
@@ -489,7 +496,7 @@ ct_status ct_solver_steps(ct_solver *s, int64_t n)
 
     ct_solver_reset_tally(s);
     status = train(s, s->iteration + n, false);
-    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
+    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_rest(s));
     if (status == CT_OK) CT_TRY(ct_solver_snapshot_end(s, true));
     return (status == CT_STOPPED) ? stop_early(s) : status;
 }

@@ -119,6 +119,8 @@ void ct_solver_divide_exec(ct_solver *s, ct_exec *ex);
 /** Every gradient landed, every weight updated: before anyone looks at weights between steps.
  *  Collective. */
 ct_status ct_solver_settle(ct_solver *s);
+/** The same, and nothing of groups of local steps is under way either: at the end of steps. */
+ct_status ct_solver_rest(ct_solver *s);
 
 /** Those that share the gradients of whole nets. */
 static inline const ct_group *ct_solver_sharers(const ct_solver *s)
@@ -128,7 +130,7 @@ static inline const ct_group *ct_solver_sharers(const ct_solver *s)
 /** Local steps are under way: groups have weights of their own. */
 static inline bool ct_solver_is_apart(const ct_solver *s)
 {
-    return (s->outer != NULL) && !ct_outer_is_due(s->outer, s->iteration);
+    return (s->outer != NULL) && ct_outer_is_apart(s->outer, s->iteration);
 }
 
 /* display.c */

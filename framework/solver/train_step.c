@@ -219,6 +219,16 @@ static ct_status open_rows(ct_train_step *t)
     return CT_OK;
 }
 
+/* What else is under way moves, too. */
+static ct_status poll_both(void *ctx)
+{
+    const ct_train_step *t = ctx;
+    const ct_transport *way = &t->sync->transport;
+
+    if (t->several) CT_TRY(way->ops->poll(way->ctx));
+    return t->also->ops->poll(t->also->ctx);
+}
+
 /* What the transport of the step that begins makes of it. It may be recorded with its sums and
  * updates: then sums on the device follow one another, and the next forward would wait for the last
  * of them all the same. */
@@ -229,6 +239,11 @@ static void take_mode(ct_train_step *t)
     t->pass->exec.poll = t->several ? way->ops->poll : NULL;
     t->pass->exec.poll_ctx = way->ctx;
     t->pass->exec.step_s = t->several ? way->step_s : NULL;
+    if (t->also != NULL) {
+        t->pass->exec.poll = poll_both;
+        t->pass->exec.poll_ctx = t;
+    }
+    if ((t->also != NULL) && !t->several) t->pass->exec.step_s = t->also->step_s;
     t->in_graph = way->records && ct_update_plan_is_open(&t->all) && t->net->options.graph &&
                   ct_step_states_are_fixed(t);
     t->forward_overlap = t->may_overlap && !t->in_graph;

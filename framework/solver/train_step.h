@@ -44,7 +44,8 @@ typedef struct ct_train_step {
     /** What a step runs, as often as iter_size holds its micro-batches; NULL: they go forward and
      *  backward one after the other. net->options.in_flight is at least its. */
     const ct_micro_schedule *schedule;
-    int stage, n_stage; /* for beats; n_stage 0: none */
+    const ct_transport *also; /* polled beside the step's transport: of local steps. NULL: none */
+    int stage, n_stage;       /* for beats; n_stage 0: none */
     const ct_update_rule *rule;
     /** The outputs of the step's last micro-step, which ran in `pass`, can be read: backward may
      *  reuse their memory. May be NULL. */

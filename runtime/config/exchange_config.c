@@ -306,6 +306,57 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
     return CT_OK;
 }
 
+/* A difference has been through the group's own gradients. */
+void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p)
+{
+    const Ct__CommParameter comm = CT__COMM_PARAMETER__INIT;
+    const Ct__CompressionParameter none = CT__COMPRESSION_PARAMETER__INIT;
+    const Ct__CompressionParameter *c = solver->outer->compression;
+
+    p->solver = *solver;
+    p->comm = (solver->comm != NULL) ? *solver->comm : comm;
+    p->comm.progress = CT__COMM_PARAMETER__PROGRESS__POLL;
+    p->comm.tune_iterations = 0; /* exchanges are too few to try things in */
+    p->compression = (c != NULL) ? *c : none;
+    p->compression.momentum_correction = false;
+    p->solver.comm = &p->comm;
+    p->solver.compression = &p->compression;
+    p->solver.memory = NULL;
+    p->solver.clip_gradients = -1.0f;
+    p->solver.weight_decay = 0.0f;
+}
+
+static ct_status check_outer(const Ct__SolverParameter *solver, const struct ct_source_map *map)
+{
+    const Ct__OuterParameter *o = solver->outer;
+    const Ct__CompressionParameter *c = (o != NULL) ? o->compression : NULL;
+    const ct_codec_ops *codec = NULL;
+    ct_outer_param p;
+    ct_codec_config config;
+    char who[400] = "outer.compression";
+    ct_place place = ct_source_map_find(map, c);
+
+    if (c == NULL) return CT_OK;
+    if (place.line > 0)
+        snprintf(who, sizeof(who), "%s:%d:%d: outer.compression", place.file, place.line,
+                 place.column);
+    ct_outer_param_fill(solver, &p);
+    CT_TRY(codec_read_used(c, who, &codec, &config));
+    if (codec->chooses)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: type AUTO tries codecs in steps, which exchanges are too few for: "
+                       "name one",
+                       who);
+    if ((c->has_momentum_correction && c->momentum_correction) ||
+        (c->has_mask_momentum && c->mask_momentum))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: momentum_correction is for gradients: the momentum of differences is "
+                       "the outer optimiser's",
+                       who);
+    CT_TRY(ct_codec_read_config(&p.compression, who, &codec, &config));
+    return ct_codec_check_solver(&p.solver, who, codec, &config);
+}
+
 ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
 {
     const ct_codec_ops *codec = NULL;
@@ -317,6 +368,7 @@ ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct
         snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
     CT_TRY(codec_read_used(param->compression, who, &codec, &c));
     CT_TRY(ct_codec_check_solver(param, who, codec, &c));
+    CT_TRY(check_outer(param, map));
     CT_TRY(check_net(param, param->net_param));
     return check_net(param, param->train_net_param);
 }

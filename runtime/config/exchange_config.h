@@ -15,6 +15,15 @@ struct ct_source_map;
 /** The values of `comm`, before anything is made; map (NULL allowed) knows where they stand.
  *  CT_ERR_CONFIG. */
 ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source_map *map);
+/** What the exchange of differences of local steps is asked to be: a solver of its own, to which
+ *  nothing of gradients applies. Borrows from the solver, whose `outer` is not NULL. */
+typedef struct ct_outer_param {
+    Ct__SolverParameter solver;
+    Ct__CommParameter comm;
+    Ct__CompressionParameter compression;
+} ct_outer_param;
+
+void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p);
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);

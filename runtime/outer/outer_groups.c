@@ -22,31 +22,15 @@ static ct_status number_group(const ct_comm *c, int groups, int *group_p, int *n
     return CT_OK;
 }
 
-/* A difference has been through the group's own gradients: of these nothing applies to it. */
-static void fill_param(const Ct__SolverParameter *solver, ct_outer_groups *g)
-{
-    const Ct__CommParameter plain = CT__COMM_PARAMETER__INIT;
-
-    g->param = *solver;
-    g->comm = (solver->comm != NULL) ? *solver->comm : plain;
-    g->comm.progress = CT__COMM_PARAMETER__PROGRESS__POLL;
-    g->comm.tune_iterations = 0; /* exchanges are too few to try things in */
-    g->param.comm = &g->comm;
-    g->param.compression = NULL;
-    g->param.memory = NULL;
-    g->param.clip_gradients = -1.0f;
-    g->param.weight_decay = 0.0f;
-}
-
 static ct_status open_exchange(void *ctx, ct_net *part, ct_exchange *out)
 {
     ct_outer_groups *g = ctx;
 
-    if (g->across->size == 1) {
+    if ((g->across->size == 1) && !ct_exchange_is_coded(&g->param.solver, part)) {
         ct_exchange_single(part->n_param, out);
         return CT_OK;
     }
-    return ct_exchange_mpi_create(g->across, &g->param, part, false, &g->mpi, out);
+    return ct_exchange_mpi_create(g->across, &g->param.solver, part, false, &g->mpi, out);
 }
 
 ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *param,
@@ -57,7 +41,7 @@ ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *par
 
     *g = (ct_outer_groups){ .data = all };
     if (param->outer == NULL) return CT_OK;
-    fill_param(param, g);
+    ct_outer_param_fill(param, &g->param);
     CT_TRY(number_group(all, param->outer->groups, &group, &n));
     g->inner = g->across = all;
     if (all->size > 1) {

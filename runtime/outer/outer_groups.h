@@ -9,6 +9,7 @@
 #define CT_OUTER_GROUPS_H
 
 #include "framework/solver/outer.h"
+#include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
 #include "runtime/job.h"
 
@@ -19,10 +20,7 @@ typedef struct ct_outer_groups {
     ct_group_mpi group;
     ct_outer_ranks ranks; /* for the solver */
     ct_exchange_mpi *mpi; /* NULL: differences meet nobody */
-    /* what the exchange of differences is asked to be: a solver of its own, without what is of
-     * gradients */
-    Ct__SolverParameter param;
-    Ct__CommParameter comm;
+    ct_outer_param param; /* of the exchange between groups */
 } ct_outer_groups;
 
 /** Splits the job's data group as param's `outer` says; nothing where it has none. The job is

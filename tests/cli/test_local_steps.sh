@@ -38,6 +38,25 @@ for groups in 2 4; do
     done
 done
 is sum_is_there test -n "$whole"
+topk="--set=outer.compression.type=TOPK --set=outer.compression.min_bytes=1024"
+for how in "--set=outer.delay=1" "$topk --set=outer.compression.density=0.05" "$topk --set=outer.delay=1"; do
+    with="$outer --set=outer.groups=2 $how"
+    $JOB 4 $train $with --set=snapshot_prefix=whole >out 2>&1 </dev/null
+    whole=$(sum_of)
+    for at in 6 8; do
+        $JOB 4 $train $with --set=snapshot_prefix=part --iterations=$at >out 2>&1 </dev/null
+        runs goes_on_$at 0 "resuming after $at iterations" $JOB 4 $train $with --set=snapshot_prefix=part --snapshot=part_iter_$at.solverstate.h5
+        is "resumes $how $at" test "$(sum_of) of 20" = "$whole of 20"
+    done
+done
+# all of a difference by a codec is the difference
+$JOB 4 $train $outer --set=outer.groups=4 --set=snapshot_prefix=part --metrics=dense.jsonl >out 2>&1 </dev/null
+runs all_by_codec 0 'Optimization Done' $JOB 4 $train $outer --set=outer.groups=4 --set=snapshot_prefix=part --metrics=all.jsonl \
+    $topk --set=outer.compression.density=1
+losses dense.jsonl >l0
+losses all.jsonl >l
+is losses_by_codec near l0 l
+with="$outer --set=outer.groups=4"
 rm -f stop_iter* && $JOB 4 $train $with --set=max_iter=3001 --set=display=50 --set=test_interval=100000 --set=snapshot=0 \
     --set=snapshot_prefix=stop >stopped 2>&1 </dev/null &
 job=$!
@@ -90,6 +109,11 @@ few="--set=display=4 --iterations=9 --set=test_interval=100000 --set=snapshot=0 
 $JOB 2 $train $few --metrics=plain.jsonl >out 2>&1 </dev/null
 $JOB 2 $train $few --set=outer.local_iter=4 --set=outer.groups=2 --metrics=local.jsonl >out 2>&1 </dev/null
 is bytes_are_a_fourth test "$(($(bytes local.jsonl) * 4))" = "$(bytes plain.jsonl)"
+$JOB 2 $train $few --set=outer.local_iter=4 --set=outer.groups=2 --metrics=topk.jsonl $topk \
+    --set=outer.compression.density=0.05 >out 2>&1 </dev/null
+is codec_sends_less test "$(($(bytes topk.jsonl) * 4))" -lt "$(bytes local.jsonl)"
+$JOB 2 $train $few --set=outer.local_iter=4 --set=outer.groups=2 --set=outer.delay=1 --metrics=delay.jsonl >out 2>&1 </dev/null
+is delay_sends_as_much test "$(bytes delay.jsonl)" = "$(bytes local.jsonl)"
 runs rest_is_said 0 'max_iter 20 is no multiple of outer.local_iter 6: the last 2 iterations' $JOB 2 $train \
     --set=outer.local_iter=6 --set=outer.groups=2 --set=snapshot_prefix=b
 
@@ -103,6 +127,11 @@ refused groups 'outer.groups is -1, needs at least 0' --set=outer.groups=-1
 refused uneven 'outer.groups is 3, but 1 ranks make no such groups' --set=outer.groups=3
 refused lr 'outer.lr is 0, needs more than 0' --set=outer.lr=0
 refused momentum 'outer.momentum is 1, needs 0 to below 1' --set=outer.momentum=1
+refused delay 'outer.delay is 2, needs 0 or 1' --set=outer.delay=2
+refused auto 'outer.compression: type AUTO tries codecs in steps' --set=outer.compression.type=AUTO
+refused correction 'outer.compression: momentum_correction is for gradients' --set=outer.compression.type=REDSYNC \
+    --set=outer.compression.momentum_correction=true
+refused unused 'outer.compression: density means nothing to bf16' --set=outer.compression.type=BF16 --set=outer.compression.density=0.1
 refused sgd_momentum 'optimizer SGD has none: take NESTEROV' --set=outer.optimizer=SGD --set=outer.momentum=0.5
 with="--set=outer.local_iter=4"
 refused zero 'outer and memory \{ zero \} do not go together' $with --set=memory.zero=1

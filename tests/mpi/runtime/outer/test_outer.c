@@ -55,7 +55,7 @@ static const char *const inner_text[] = {
 };
 
 typedef struct outer {
-    int local_iter, groups;
+    int local_iter, groups, delay;
     bool nesterov;
     double lr, momentum;
 } outer;
@@ -101,8 +101,9 @@ static Ct__SolverParameter *parse(const char *inner, const outer *p)
 
     ct_text_add(&text, "%s", inner);
     if (p != NULL)
-        ct_text_add(&text, "outer { local_iter: %d groups: %d lr: %g optimizer: ", p->local_iter,
-                    p->groups, p->lr);
+        ct_text_add(&text,
+                    "outer { local_iter: %d groups: %d delay: %d lr: %g optimizer: ", p->local_iter,
+                    p->groups, p->delay, p->lr);
     if ((p != NULL) && p->nesterov) ct_text_add(&text, "NESTEROV momentum: %g } ", p->momentum);
     if ((p != NULL) && !p->nesterov) ct_text_add(&text, "SGD } ");
     ct_text_add(&text, "%s", SOLVER);
@@ -114,23 +115,39 @@ static Ct__SolverParameter *parse(const char *inner, const outer *p)
 /* The outer optimiser by its definition, in double. */
 typedef struct reference {
     double *weights, *momentum, *mean;
+    double *start; /* where the group of this rank goes on from */
+    bool pending;  /* with delay: a mean that has not counted yet */
     int64_t n;
 } reference;
 
-/* weights = those of the definition, from what each rank's solver has come to. */
-static void meet(const reference *r, const outer *p, const ct_comm *all, ct_net *net)
+static void count_mean(reference *r, const outer *p)
 {
-    for (int64_t i = 0; i < r->n; i++) r->mean[i] = (double)net->weight_arena[i] / all->size;
-    MPI_Allreduce(MPI_IN_PLACE, r->mean, (int)r->n, MPI_DOUBLE, MPI_SUM, all->mpi);
     for (int64_t i = 0; i < r->n; i++) {
-        double d = r->weights[i] - r->mean[i], step = d;
+        double d = r->mean[i], step = d;
 
         r->momentum[i] = p->momentum * r->momentum[i] + d;
         if (p->nesterov) step = d + p->momentum * r->momentum[i];
         r->weights[i] -= p->lr * step;
-        net->weight_arena[i] = (float)r->weights[i];
+    }
+}
+
+/* Where groups go on from, by what each rank's solver has come to. */
+static void meet(reference *r, const outer *p, const ct_comm *all, ct_net *net)
+{
+    double *own = calloc((size_t)r->n, sizeof(*own));
+
+    for (int64_t i = 0; i < r->n; i++) own[i] = r->start[i] - (double)net->weight_arena[i];
+    if (r->pending) count_mean(r, p);
+    MPI_Allreduce(own, r->mean, (int)r->n, MPI_DOUBLE, MPI_SUM, all->mpi);
+    for (int64_t i = 0; i < r->n; i++) r->mean[i] /= all->size;
+    if (p->delay == 0) count_mean(r, p);
+    r->pending = (p->delay > 0);
+    for (int64_t i = 0; i < r->n; i++) {
+        r->start[i] = r->weights[i] - ((p->delay > 0) ? own[i] : 0);
+        net->weight_arena[i] = (float)r->start[i];
     }
     ct_net_weights_changed(net);
+    free(own);
 }
 
 /* f32 rounds by 6e-8 of weights near 1, in sums of 60 numbers; twelve steps at these rates let what
@@ -142,7 +159,7 @@ static int compare(const reference *r, const ct_net *net)
     double worst = 0;
 
     for (int64_t i = 0; i < r->n; i++)
-        worst = fmax(worst, fabs(r->weights[i] - (double)net->weight_arena[i]));
+        worst = fmax(worst, fabs(r->start[i] - (double)net->weight_arena[i]));
     if (!(worst < NEAR)) fprintf(stderr, "weights differ by %g\n", worst);
     return MPI_FAULT_UNLESS(worst < NEAR);
 }
@@ -168,12 +185,13 @@ static int follows_definition(ct_comm *c, const char *inner, const outer *p)
     of_group->batch_summed = (size < c->size) ? size * of_group->batch_local : 0;
     r.n = net->grad_count;
     r.weights = calloc((size_t)r.n, sizeof(double));
+    r.start = calloc((size_t)r.n, sizeof(double));
     r.momentum = calloc((size_t)r.n, sizeof(double));
     r.mean = calloc((size_t)r.n, sizeof(double));
     MPI_Bcast(of_group->weight_arena, (int)r.n, MPI_FLOAT, 0, c->mpi);
     ct_net_weights_changed(of_group);
     for (int64_t i = 0; i < r.n; i++) {
-        r.weights[i] = (double)of_group->weight_arena[i];
+        r.weights[i] = r.start[i] = (double)of_group->weight_arena[i];
         fault += MPI_FAULT_UNLESS(of_group->weight_arena[i] == net->weight_arena[i]);
     }
     for (int at = 0; at < 12; at += p->local_iter) {
@@ -189,6 +207,7 @@ static int follows_definition(ct_comm *c, const char *inner, const outer *p)
     MPI_Allreduce(MPI_IN_PLACE, &mean, 1, MPI_DOUBLE, MPI_SUM, c->mpi);
     fault += MPI_FAULT_UNLESS(fabs(loss - mean) < NEAR);
     free(r.weights);
+    free(r.start);
     free(r.momentum);
     free(r.mean);
     close_solver(&t);
@@ -207,11 +226,12 @@ static int on_machine(ct_comm *c)
 
     for (int groups = 1; groups <= c->size; groups++) {
         if (c->size % groups != 0) continue;
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             outer p = how[i % 2];
 
             p.groups = groups;
-            fault += follows_definition(c, inner_text[i], &p);
+            p.delay = i / 2;
+            fault += follows_definition(c, inner_text[i % 3], &p);
         }
     }
     return fault;
