@@ -83,14 +83,16 @@ void ct_child_destroy(ct_child *c)
 
 /* ---- processes */
 
-static void become(const ct_child *c, const sigset_t *mask)
+static void become(const ct_child *c, pid_t parent, const sigset_t *mask)
 {
     int in = open("/dev/null", O_RDONLY);
     int out = (c->log != NULL) ? open(c->log, O_WRONLY | O_CREAT | O_TRUNC, 0644)
                                : open("/dev/null", O_WRONLY);
 
     setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a study that is killed leaves none behind */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);        /* a study that is killed leaves none behind */
+    if (getppid() != parent) _exit(128 + SIGTERM); /* it was killed before that */
+    if (c->kept > 0) (void)fcntl(c->kept, F_SETFD, 0);
     if ((in >= 0) && (out >= 0)) {
         dup2(in, 0);
         dup2(out, 1);
@@ -105,13 +107,15 @@ static void become(const ct_child *c, const sigset_t *mask)
 
 static ct_status start(ct_child *c, const sigset_t *mask)
 {
+    pid_t parent = getpid();
+
     if (c->command.failed || c->env.failed || (c->command.n == 0))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a command");
     fflush(NULL);
     c->start_s = ct_clock_s();
     c->pid = fork();
     if (c->pid < 0) return CT_FAIL(CT_ERR_IO, "fork: %s", strerror(errno));
-    if (c->pid == 0) become(c, mask);
+    if (c->pid == 0) become(c, parent, mask);
     setpgid(c->pid, c->pid); /* both sides, whoever is first */
     c->state = RUNNING;
     return CT_OK;

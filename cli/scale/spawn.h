@@ -30,6 +30,7 @@ typedef struct ct_child {
     double limit_s;  /* then it is killed; 0: no limit                                   */
     double grace_s;  /* between TERM and KILL; 0: 5                                      */
     double memory;   /* bytes it is expected to need                                     */
+    int kept;        /* an open file that it inherits, above 2; 0: none                  */
     int exit_code;   /* out: 128 + signal where one ended it, 127 where it did not start */
     bool timed_out;  /* out                                                              */
     double wall_s;   /* out                                                              */

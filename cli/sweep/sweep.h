@@ -2,8 +2,9 @@
  * runs.
  *
  * The folder of a sweep has all its state: sweep.prototxt, the file as it was; runs/NNNN, a folder
- * of `cortado train --run` each, with its log and, where it diverged, runs/NNNN.diverged. What a
- * run was given follows from the file and its number alone, and what came of it is read from its
+ * of `cortado train --run` each, with its log and, where it diverged, runs/NNNN.diverged. The file
+ * runs/NNNN.lock is locked while a process of the run lives, also one whose sweep was killed. What
+ * a run was given follows from the file and its number alone, and what came of it is read from its
  * metrics. So a sweep that goes on repeats nothing, and its results do not depend on how many runs
  * go at once.
  */
@@ -46,6 +47,17 @@ typedef struct ct_sweep {
     bool rises;                   /* more of the metric is better; known with the first result */
 } ct_sweep;
 
+/* ---- sweep_lock.c */
+
+/** Waits until no process of run i lives any more, with a line that says so. CT_STOPPED: a signal.
+ * CT_ERR_CONFIG: one lives after five minutes. */
+ct_status ct_sweep_wait(const ct_sweep *s, int i);
+/** Locks run i for a process that inherits *fd_p; 0 where the file system has no locks.
+ * CT_ERR_CONFIG: another sweep has it. CT_ERR_IO. */
+ct_status ct_sweep_lock(const ct_sweep *s, int i, int *fd_p);
+/** The lock is free once its processes have ended, too. */
+void ct_sweep_unlock(int *fd);
+
 /* ---- sweep_plan.c */
 
 /** Reads and checks a sweep, and makes its runs' settings. s is zeroed. CT_ERR_CONFIG, CT_ERR_IO.
@@ -59,8 +71,9 @@ void ct_sweep_destroy(ct_sweep *s);
 ct_status ct_sweep_open(ct_sweep *s);
 /** Reads what is there of run i, up to the end of a round. */
 ct_status ct_sweep_look(ct_sweep *s, int i, int round);
-/** Runs those of the list that have no result of this round yet. CT_STOPPED: a signal, or a run
- * that stopped with a snapshot. */
+/** Runs those of the list that have no result of this round yet, after the last process of a sweep
+ * that was killed has ended. CT_STOPPED: a signal, or a run that stopped with a snapshot.
+ * CT_ERR_CONFIG: another sweep has a run. */
 ct_status ct_sweep_run_list(ct_sweep *s, const int *list, int n, int round);
 
 /* ---- sweep_table.c */

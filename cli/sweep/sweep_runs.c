@@ -215,6 +215,7 @@ static ct_status tell(void *ctx, int k)
     const running *r = ctx;
     ct_text t = { 0 };
 
+    CT_TRY(ct_sweep_lock(r->s, r->run[k], &r->child[k]->kept));
     for (size_t i = 0; i < r->s->param->n_vary; i++)
         ct_text_add(&t, " %s=%s", r->s->param->vary[i]->field, r->s->run[r->run[k]].value[i]);
     CT_INFO("run %04d:%s", r->run[k] + 1, (t.text != NULL) ? t.text : "");
@@ -235,9 +236,10 @@ static ct_status mark_diverged(const ct_sweep *s, int i)
 static ct_status take(void *ctx, int k)
 {
     running *r = ctx;
-    const ct_child *c = r->child[k];
+    ct_child *c = r->child[k];
     int i = r->run[k];
 
+    ct_sweep_unlock(&c->kept);
     if ((c->exit_code == EXIT_STOPPED) || (c->exit_code == EXIT_NOT_BEGUN)) return CT_STOPPED;
     if (c->exit_code == EXIT_DIVERGED) CT_TRY(mark_diverged(r->s, i));
     if ((c->exit_code != 0) && (c->exit_code != EXIT_DIVERGED))
@@ -267,7 +269,8 @@ ct_status ct_sweep_run_list(ct_sweep *s, const int *list, int n, int round)
     if ((child == NULL) || (of == NULL) || (run == NULL))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d runs", n);
     for (int k = 0; (k < n) && (status == CT_OK); k++) {
-        status = ct_sweep_look(s, list[k], round);
+        status = ct_sweep_wait(s, list[k]);
+        if (status == CT_OK) status = ct_sweep_look(s, list[k], round);
         if ((status != CT_OK) || s->run[list[k]].result.done) continue;
         of[n_child] = &child[n_child];
         run[n_child] = list[k];
@@ -278,7 +281,10 @@ ct_status ct_sweep_run_list(ct_sweep *s, const int *list, int n, int round)
     if (status == CT_OK)
         status = ct_children_run(of, n_child, s->param->at_once, INFINITY, tell, take,
                                  &(running){ s, run, of, round });
-    for (int k = 0; k < n_child; k++) ct_child_destroy(&child[k]);
+    for (int k = 0; k < n_child; k++) {
+        ct_sweep_unlock(&child[k].kept);
+        ct_child_destroy(&child[k]);
+    }
     free(child);
     free(of);
     free(run);

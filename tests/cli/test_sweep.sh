@@ -53,21 +53,67 @@ runs on_ranks 0 'finished' $sweep ranks.sweep --to=two
 is ranked_on_ranks python3 ranked.py two
 is ran_on_ranks grep -q '"ranks":2' two/runs/0001/metrics.jsonl
 
-# ---- killed while its third run trains, and while its sixth does: nothing is done twice
-for run in 3 6; do
+# ---- killed as its first run starts, before its third has a snapshot, as it has one, and late in its sixth; called
+# again at once each time: nothing is done twice
+for point in 0001.log 0003/metrics.jsonl 0003/snapshots/snapshot_iter_4.solverstate.h5 \
+    0006/snapshots/snapshot_iter_8.solverstate.h5; do
     $sweep grid.sweep --to=killed >out 2>&1 &
     job=$!
     n=0
-    while [ ! -e killed/runs/000$run/snapshots/snapshot_iter_4.solverstate.h5 ] && [ $n -lt 1500 ] && kill -0 $job 2>/dev/null; do sleep 0.01; n=$((n + 1)); done
-    kill -9 $job 2>/dev/null
+    while [ ! -e killed/runs/$point ] && [ $n -lt 1500 ] && kill -0 $job 2>/dev/null; do sleep 0.01; n=$((n + 1)); done
+    is "alive_until_$point" kill -9 $job
     wait $job 2>/dev/null
-    n=0 # its run ends with a snapshot, since it is told that the sweep is gone; until then it has an owner
-    while [ -e killed/runs/000$run/snapshots/snapshot.owner ] && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
 done
 runs goes_on 0 '[45] of 6 runs are done already|6 of 6 runs' $sweep grid.sweep --to=killed
 is same_after_kill cmp one/table.csv killed/table.csv
 is weights_too [ "$(grep -h -o '"status":"finished".*"checksum":"[0-9a-f]*"' killed/runs/*/metrics.jsonl | sed 's/.*checksum//')" = "$(grep -h -o '"status":"finished".*"checksum":"[0-9a-f]*"' one/runs/*/metrics.jsonl | sed 's/.*checksum//')" ]
 is finished_once [ "$(grep -c '"status":"finished"' killed/runs/*/metrics.jsonl | sed 's/.*://' | sort -u)" = 1 ]
+
+# on two ranks, by a launcher
+sed 's/at_once: 1/at_once: 2 ranks: 2/' grid.sweep >ranks2.sweep
+for point in 0001.log 0002/snapshots/snapshot_iter_4.solverstate.h5; do
+    $sweep ranks2.sweep --to=killed2 >out 2>&1 &
+    job=$!
+    n=0
+    while [ ! -e killed2/runs/$point ] && [ $n -lt 3000 ] && kill -0 $job 2>/dev/null; do sleep 0.01; n=$((n + 1)); done
+    is "alive_on_ranks_until_$point" kill -9 $job
+    wait $job 2>/dev/null
+done
+runs goes_on_on_ranks 0 'finished' $sweep ranks2.sweep --to=killed2
+is same_after_kill_on_ranks cmp two/table.csv killed2/table.csv
+
+# ---- a run that still trains is waited for; a signal ends that; another sweep's run is not begun
+mkdir -p busy/runs
+(exec 8>busy/runs/0002.lock; flock 8; touch locked; sleep 3) &
+while [ ! -e locked ]; do sleep 0.01; done
+runs waits 0 'run 0002 still trains, as after a sweep that was killed: waiting up to 300 s' $sweep three.sweep --to=busy
+is same_after_waiting cmp one/table.csv busy/table.csv
+rm locked
+(exec 8>busy/runs/0002.lock; flock 8; touch locked; exec sleep 60) &
+holder=$!
+while [ ! -e locked ]; do sleep 0.01; done
+$sweep three.sweep --to=busy >out 2>&1 &
+job=$!
+n=0
+while ! grep -q 'still trains' out && [ $n -lt 1500 ]; do sleep 0.01; n=$((n + 1)); done
+kill -TERM $job
+wait $job
+is stops_waiting [ $? = 75 ]
+kill $holder
+wait $holder 2>/dev/null
+sed 's/"iter_size=1"/"max_iter=2000"/' grid.sweep >rival.sweep
+$sweep rival.sweep --to=rival >rival.out 2>&1 &
+job=$!
+n=0
+while [ ! -e rival/runs/0001/metrics.jsonl ] && [ $n -lt 1500 ]; do sleep 0.01; n=$((n + 1)); done
+(exec 8>rival/runs/0002.lock; flock 8; exec sleep 120) &
+holder=$!
+wait $job
+rc=$?
+kill $holder
+cp rival.out out
+is rival [ $rc = 2 ]
+is rival_is_told grep -q 'run 0002 trains: another sweep of this folder has it (rival/runs/0002.lock)' out
 
 # told to stop: its run leaves a snapshot, and it ends as a training does
 sed 's/"iter_size=1"/"max_iter=100000"/' grid.sweep >long.sweep
@@ -135,8 +181,6 @@ n=0
 while ! ls halving3/runs/*/snapshots/snapshot_iter_8.solverstate.h5 >/dev/null 2>&1 && [ $n -lt 1500 ] && kill -0 $job 2>/dev/null; do sleep 0.01; n=$((n + 1)); done
 kill -9 $job 2>/dev/null
 wait $job 2>/dev/null
-n=0
-while ls halving3/runs/*/snapshots/snapshot.owner >/dev/null 2>&1 && [ $n -lt 300 ]; do sleep 0.1; n=$((n + 1)); done
 runs halving_goes_on 0 'finished' $sweep halving3.sweep --to=halving3
 is same_rounds cmp halving/table.csv halving3/table.csv
 # the schedule of a round is that of the whole run
