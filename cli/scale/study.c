@@ -16,20 +16,29 @@
 
 /* ---- the folder */
 
-static ct_status make_folder(const char *path)
+static const char *const inner[] = { "runs", "logs", "plots", "work" };
+
+/* *made_p, unless NULL: so many characters of path name the outermost folder that was not there. */
+static ct_status make_folder(const char *path, size_t *made_p)
 {
     char at[600];
+    size_t made = 0;
 
     snprintf(at, sizeof(at), "%s", path);
     for (char *c = at + 1; *c != '\0'; c++) {
         if (*c != '/') continue;
         *c = '\0';
-        if ((mkdir(at, 0777) != 0) && (errno != EEXIST))
+        if (mkdir(at, 0777) == 0)
+            made = (made > 0) ? made : strlen(at);
+        else if (errno != EEXIST)
             return CT_FAIL(CT_ERR_IO, "%s: %s", at, strerror(errno));
         *c = '/';
     }
-    if ((mkdir(at, 0777) != 0) && (errno != EEXIST))
+    if (mkdir(at, 0777) == 0)
+        made = (made > 0) ? made : strlen(at);
+    else if (errno != EEXIST)
         return CT_FAIL(CT_ERR_IO, "%s: %s", at, strerror(errno));
+    if (made_p != NULL) *made_p = made;
     return CT_OK;
 }
 
@@ -46,20 +55,38 @@ void ct_study_path(const ct_study *study, char *out, size_t size, const char *fo
 
 ct_status ct_study_open(const char *dir, ct_study *study)
 {
-    static const char *const inner[] = { "runs", "logs", "plots", "work" };
     char path[600];
 
     if ((dir[0] == '\0') || (strlen(dir) >= sizeof(study->dir) - 1))
         return CT_FAIL(CT_ERR_CONFIG, "--out: not a folder's name: \"%s\"", dir);
     snprintf(study->dir, sizeof(study->dir), "%s", dir);
-    CT_TRY(make_folder(dir));
+    CT_TRY(make_folder(dir, &study->made));
     for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++) {
         ct_study_path(study, path, sizeof(path), "%s", inner[i]);
-        CT_TRY(make_folder(path));
+        CT_TRY(make_folder(path, NULL));
         if (access(path, W_OK | X_OK) != 0)
             return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
     }
     return CT_OK;
+}
+
+void ct_study_discard(const ct_study *study)
+{
+    char path[600];
+
+    for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++) {
+        ct_study_path(study, path, sizeof(path), "%s", inner[i]);
+        (void)rmdir(path);
+    }
+    snprintf(path, sizeof(path), "%s", study->dir);
+    while ((study->made > 0) && (strlen(path) >= study->made)) {
+        char *slash;
+
+        if (rmdir(path) != 0) return;
+        slash = strrchr(path, '/');
+        if ((slash == NULL) || (slash == path)) return;
+        *slash = '\0';
+    }
 }
 
 ct_status ct_study_notes(const ct_study *study, json_t **array_p)

@@ -18,10 +18,13 @@
 
 typedef struct ct_study {
     char dir[512];
+    size_t made; /* so many characters of dir name the outermost folder that was made; 0: none */
 } ct_study;
 
 /** Makes the folder where it is not there. CT_ERR_IO where it cannot be written. */
 ct_status ct_study_open(const char *dir, ct_study *study);
+/** Removes what ct_study_open() made, as far as it is empty. */
+void ct_study_discard(const ct_study *study);
 /** DIR/format…, into out (of `size` bytes). */
 void ct_study_path(const ct_study *study, char *out, size_t size, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -442,11 +442,10 @@ static json_t *entry_of(const ct_scale *s)
     return o;
 }
 
-static ct_status run_study(ct_scale *s)
+static ct_status open_study(ct_scale *s)
 {
     const char *out = ct_options_text(s->options, "out");
     ct_bench_plan sizes;
-    ct_status status;
 
     if ((ct_options_text(s->options, "parallel") != NULL) &&
         (ct_options_text(s->options, "machine") != NULL))
@@ -460,8 +459,18 @@ static ct_status run_study(ct_scale *s)
     CT_TRY(ct_study_open((out != NULL) ? out : "scaling", &s->study));
     s->limit_s = (double)ct_options_count(s->options, "limit", 1800);
     s->n_core = cores_here();
+    return CT_OK;
+}
+
+static ct_status run_study(ct_scale *s)
+{
+    ct_status status;
+
+    CT_TRY(open_study(s));
     status = (ct_options_text(s->options, "machine") != NULL) ? ct_scale_simulate(s)
                                                               : ct_scale_measure(s);
+    if ((status != CT_OK) && (status != CT_STOPPED))
+        ct_study_discard(&s->study);   /* options that are refused leave no folders */
     if (s->net == NULL) return status; /* nothing was run */
     if (status == CT_STOPPED)
         CT_WARN("stopped; what is finished is kept, and the same command goes on from there");

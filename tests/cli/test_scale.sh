@@ -231,6 +231,11 @@ runs scale_nodes_alone 2 'not in a SLURM allocation' $scale --nodes=1,2
 runs scale_launcher_without 2 'has no \{ranks\}' $scale --ranks=1 --launcher='mpirun -np 2'
 touch plain
 runs scale_out_is_a_file 3 'plain' $scale --ranks=1 --out=plain/x
+# what is refused leaves no folders, and takes none that was there
+is scale_refused_leaves_none sh -c '! ls -d no scaling'
+mkdir there
+runs scale_refused_inside 2 'launcher places' $scale --ranks=1 --ablate=placement=cyclic --out=there/a/b
+is scale_refused_leaves_others sh -c '[ -d there ] && [ -z "$(ls there)" ]'
 # ---- a point by a parallel file beside the same ranks without; exit codes where it is no point
 echo 'ranks: 2 global_batch: 16 stage { first: "ip" last: "loss" rank: 0 rank: 1 tensor: 2 layer { name: "ip" split: OUTPUT } }' >two.plan
 runs scale_parallel 0 'report: by/report.md' $scale --ranks=1,2 --repeats=1 --no_bench --parallel=two.plan --out=by
@@ -242,5 +247,6 @@ runs scale_parallel_other_batch 2 'its global_batch is 16, but the point of 2 ra
 runs scale_parallel_machine 2 'for measured studies' "$CORTADO" scale --machine=taihulight --model=tiny.prototxt --nodes=2 --parallel=two.plan
 sed 's/"ip" last/"iq" last/' two.plan >wrong.plan
 runs scale_parallel_wrong 2 'wrong.plan:1: .*names "iq"' $scale --ranks=1,2 --no_bench --parallel=wrong.plan --out=wrong
+is scale_parallel_refused_leaves_none sh -c '! ls -d by2 by4 wrong scaling'
 runs scale_help 0 'ablate' "$CORTADO" scale --help
 finish
