@@ -168,3 +168,23 @@ rows=$(grep -c '"weak","default","emulated",\(1,1\|2,2\|4,4\),' study/points.csv
 grep -q "job $job, partition all" study/report.md || fail "the report does not name the job"
 grep -q -- '--nodes=4 --ntasks=4' study/runs/measured-*-n4-r4-*.json || fail "not started by srun on 4 nodes"
 echo "ok scale.sbatch measured 1, 2 and 4 nodes in one job"
+
+# a sweep as a job array, and in one allocation by steps of two ranks: the tables of one machine
+cat >rates.sweep <<EOF
+solver: "solver.prototxt" metric: "accuracy" at_once: 2
+set: "max_iter=20" set: "test_interval=10"
+vary { field: "base_lr" value: "0.001" value: "0.01" value: "0.05" }
+EOF
+env -u SLURM_JOB_ID "$CORTADO" sweep rates.sweep --to=here >launch.log 2>&1 || fail "cortado sweep"
+"$CORTADO" sweep rates.sweep --to=array --job_array=array.sbatch >launch.log 2>&1 || fail "sweep --job_array"
+job=$(sbatch --parsable --chdir="$dir" --output="$dir/slurm-array-%a.out" array.sbatch) || fail "sbatch of a sweep"
+left_queue() { [ -z "$(squeue -h -j "$job" -o %i)" ]; }
+wait_for 120 left_queue || fail "the job array did not finish: $(cat slurm-array-*.out)"
+"$CORTADO" sweep rates.sweep --to=array --table >launch.log 2>&1 || fail "sweep --table"
+cmp here/table.csv array/table.csv || fail "the job array has another table"
+sed 's/at_once: 2/at_once: 2 ranks: 2/' rates.sweep >steps.sweep
+salloc -N2 -n4 -c1 "$CORTADO" sweep steps.sweep --to=steps >launch.log 2>&1 || fail "cortado sweep in an allocation"
+grep -q '"ranks":2' steps/runs/0001/metrics.jsonl || fail "a run of the allocation has not two ranks"
+cut -d, -f1-3 here/table.csv >here.ranks
+cut -d, -f1-3 steps/table.csv | cmp - here.ranks || fail "runs rank otherwise in an allocation"
+echo "ok sweeps as a job array and as steps of an allocation"
