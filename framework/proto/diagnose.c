@@ -419,6 +419,12 @@ void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const cha
     for (unsigned i = 0; (i < type->n_value_names) && (n < MAX_CANDIDATES); i++) {
         candidate[n++] = type->values_by_name[i].name;
     }
+    if ((type == &ct__loss_parameter__normalization_mode__descriptor) &&
+        (strcmp(word, "PRE_FIXED") == 0)) {
+        ct_text_add(t, "; it belongs to the R-FCN and Intel forks of Caffe, and is not supported; "
+                       "instead: NONE with a loss_weight of one over pre_fixed_normalizer");
+        return;
+    }
     near = ct_text_nearest(word, candidate, n);
     if (near != NULL) {
         ct_text_add(t, "; did you mean \"%s\"?", near);

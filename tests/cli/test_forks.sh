@@ -99,6 +99,9 @@ refused label_smoothing 'give distributions as labels' 'type: "SoftmaxWithLoss" 
 refused pre_fixed_normalizer 'normalization: NONE' 'type: "SoftmaxWithLoss" loss_param { pre_fixed_normalizer: 9 }'
 refused fuse_type 'relu: true for FUSED_CONV_RELU' 'type: "Convolution" convolution_param { num_output: 1 kernel_size: 1 fuse_type: FUSED_CONV_RELU }'
 refused reorg_param 'Reshape, Permute and Reshape' 'type: "Reorg" reorg_param { stride: 2 }'
+printf 'layer { name: "b" type: "SoftmaxWithLoss" loss_param { normalization: PRE_FIXED } }\n' >fixed.prototxt
+runs pre_fixed 2 'unknown value "PRE_FIXED"; it belongs to the R-FCN and Intel forks .*; instead: NONE with a loss_weight' \
+    "$CORTADO" check --model=fixed.prototxt
 printf 'net: "plain.prototxt" base_lr: 1 lr_policy: "fixed" larc_policy: "clip"\n' >larc.prototxt
 runs larc_policy 2 'larc.prototxt:1:.*"larc_policy"; it belongs to the NVIDIA fork .*; instead: type: "LARS" scales rates; none clips them' \
     "$CORTADO" check --solver=larc.prototxt
