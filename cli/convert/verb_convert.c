@@ -321,6 +321,7 @@ static ct_status convert_model(const ct_convert_options *o)
 #define CIFAR10 "convert cifar10"
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
+#define BOXES   "convert annotated"
 #define TEXT    "convert text"
 #define TOKENS  "convert tokens"
 #define MEAN    "convert mean"
@@ -328,7 +329,7 @@ static ct_status convert_model(const ct_convert_options *o)
 #define SOLVER  "convert solver"
 #define MODEL   "convert model"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT " " TOKENS " " MEAN " " NET " " SOLVER " " MODEL
+#define ALL     SETS " " BOXES " " TEXT " " TOKENS " " MEAN " " NET " " SOLVER " " MODEL
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
@@ -354,6 +355,15 @@ static const ct_option table[] = {
     { "validation", CT_OPTION_TEXT, IMAGES, "SHARE",
       "with --from: this share of each class, drawn by --seed, becomes test_lmdb; none if not "
       "given" },
+    { "from", CT_OPTION_TEXT, BOXES, "DIR",
+      "a folder as PASCAL VOC's: Annotations, JPEGImages, and ImageSets/Main if it is there" },
+    { "list", CT_OPTION_TEXT, BOXES, "FILE", "lines \"image annotation\"; annotations are XML" },
+    { "root", CT_OPTION_TEXT, BOXES, "DIR", "the folder that the listed paths start from" },
+    { "labelmap", CT_OPTION_TEXT, BOXES, "FILE",
+      "numbers of the classes: SSD's labelmap.prototxt, or a name a line, the background first; "
+      "those that occur, by name, from 1 on if not given" },
+    { "to", CT_OPTION_TEXT, BOXES, "PATH",
+      "the folder for train_lmdb and test_lmdb; of --list, the data set itself" },
     { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
     { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
     { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
@@ -385,9 +395,9 @@ static const ct_option table[] = {
       "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images by --list, the data "
       "set itself" },
     { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
-    { "shards", CT_OPTION_COUNT, SETS, "N",
+    { "shards", CT_OPTION_COUNT, SETS " " BOXES, "N",
       "stripe the set over N LMDB files, for storage of many disks; one if not given" },
-    { "stripe", CT_OPTION_COUNT, SETS, "RECORDS",
+    { "stripe", CT_OPTION_COUNT, SETS " " BOXES, "RECORDS",
       "with --shards: records that lie together in a file; at least the batch of a rank; 1024 if "
       "not given" },
     { "mean", CT_OPTION_TEXT, SETS, "FILE",
@@ -401,11 +411,12 @@ static const ct_option table[] = {
     { "skip_broken", CT_OPTION_MAYBE, IMAGES, "N",
       "list and leave out images that cannot be read, N at most, without N any number; the first "
       "one stops if not given" },
-    { "shuffle", CT_OPTION_FLAG, IMAGES, NULL, "mix the order" },
+    { "shuffle", CT_OPTION_FLAG, IMAGES " " BOXES, NULL, "mix the order" },
     { "count", CT_OPTION_COUNT, DIGITS, "N",
       "training images, 10000 if not given; a fifth as many for testing" },
     { "log", CT_OPTION_CHOICE, ALL, "error|warn|info|debug", "the least level logged; info" },
-    { "seed", CT_OPTION_COUNT, DIGITS " " IMAGES, "S", "of the random choices, 1 if not given" },
+    { "seed", CT_OPTION_COUNT, DIGITS " " IMAGES " " BOXES, "S",
+      "of the random choices, 1 if not given" },
 };
 
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
@@ -432,6 +443,11 @@ static const kind kinds[] = {
       IMAGES,
       ct_convert_images,
       "image files of a folder for each class, or by a list",
+      { "to" } },
+    { "annotated",
+      BOXES,
+      ct_convert_annotated,
+      "images with boxes, as PASCAL VOC's XML files have them",
       { "to" } },
     { "text",
       TEXT,
@@ -484,11 +500,12 @@ static ct_status find_kind(const char *name, const kind **kind_p)
         }
     }
     nearest = ct_text_nearest(name, names, N_KIND);
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
-                   "tokens, model, mean, net, solver, digits)",
-                   name, (nearest != NULL) ? "; did you mean \"" : "",
-                   (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, annotated, text, "
+        "tokens, model, mean, net, solver, digits)",
+        name, (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
+        (nearest != NULL) ? "\"?" : "");
 }
 
 /* "HxW" */
@@ -557,6 +574,7 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.force = ct_options_flag(o, "force");
     c.list = ct_options_text(o, "list");
     c.root = ct_options_text(o, "root");
+    c.labelmap = ct_options_text(o, "labelmap");
     c.encoded = ct_options_flag(o, "encoded");
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");

@@ -28,12 +28,24 @@ static bool reads(const ct_instance *in)
     return in->layer->ops->is_data && (in->n_sample > 0);
 }
 
-/* Of the global batch. */
-static ct_shape shape_of(const dump *d, const ct_blob *top)
+/* Boxes of all samples stand below each other, as many rows for each sample. */
+static bool is_boxes(const ct_instance *in, int t)
 {
-    ct_shape s = top->data.shape;
+    return (t == 1) && ct_layer_param_is(in->layer->param, "AnnotatedData");
+}
 
-    s.dim[d->pass->net->batch_axis] = d->global;
+static int axis_of(const dump *d, const ct_instance *in, int t)
+{
+    return is_boxes(in, t) ? 2 : d->pass->net->batch_axis;
+}
+
+/* Of the global batch. */
+static ct_shape shape_of(const dump *d, const ct_instance *in, int t)
+{
+    ct_shape s = in->top[t]->data.shape;
+    int axis = axis_of(d, in, t);
+
+    s.dim[axis] = s.dim[axis] / d->pass->net->batch_local * d->global;
     return s;
 }
 
@@ -45,7 +57,7 @@ static void count(const dump *d, int64_t *most_p, int64_t *sum_p, int64_t *array
         const ct_instance *in = d->pass->instance[i];
 
         for (int t = 0; reads(in) && (t < in->layer->n_top); t++) {
-            ct_shape s = shape_of(d, in->top[t]);
+            ct_shape s = shape_of(d, in, t);
             int64_t n = ct_shape_count(&s, 0, -1);
 
             if (n > *most_p) *most_p = n;
@@ -55,21 +67,32 @@ static void count(const dump *d, int64_t *most_p, int64_t *sum_p, int64_t *array
     }
 }
 
-/* Ranks have contiguous parts of the batch, in their order. */
-static ct_status gather(const dump *d, const ct_blob *top)
+/* Boxes begin with the number of their sample in the part: in the file, in the global batch. */
+static void number_boxes(float *box, int64_t n, int64_t first)
 {
-    const ct_shape *s = &top->data.shape;
-    int axis = d->pass->net->batch_axis;
-    int64_t outer = ct_shape_count(s, 0, axis), inner = ct_shape_count(s, axis + 1, -1), first = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (box[8 * i] >= 0) box[8 * i] += (float)first;
+}
+
+/* Ranks have contiguous parts of the batch, in their order. */
+static ct_status gather(const dump *d, const ct_instance *in, int t)
+{
+    const ct_tensor *top = &in->top[t]->data;
+    const ct_shape *s = &top->shape;
+    int axis = axis_of(d, in, t);
+    int64_t outer = ct_shape_count(s, 0, axis), first = 0;
+    int64_t inner = ct_shape_count(s, axis, -1) / d->pass->net->batch_local; /* of a sample */
 
     for (int r = 0; r < d->g->size; first += d->samples[r++]) {
         int64_t width = d->samples[r] * inner;
-        float *from = (r == d->g->rank) ? top->data.data : d->part;
+        float *from = (r == d->g->rank) ? top->data : d->part;
 
         CT_TRY(ct_group_send(d->g, from, (size_t)(outer * width) * sizeof(float), r, 0));
         for (int64_t o = 0; (d->g->rank == 0) && (o < outer); o++)
             memcpy(d->whole + (o * d->global + first) * inner, from + o * width,
                    (size_t)width * sizeof(float));
+        if ((d->g->rank == 0) && is_boxes(in, t))
+            number_boxes(d->whole + first * inner, width / 8, first);
     }
     return CT_OK;
 }
@@ -93,9 +116,9 @@ static ct_status put_batch(const dump *d, int64_t batch)
         const ct_instance *in = d->pass->instance[i];
 
         for (int t = 0; reads(in) && (t < in->layer->n_top); t++) {
-            ct_shape shape = shape_of(d, in->top[t]);
+            ct_shape shape = shape_of(d, in, t);
 
-            CT_TRY(gather(d, in->top[t]));
+            CT_TRY(gather(d, in, t));
             CT_TRY(ct_group_agree(d->g, put(d, in->layer->param->top[t], batch, &shape)));
         }
     }

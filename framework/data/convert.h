@@ -19,6 +19,7 @@ typedef struct ct_convert_options {
     bool force;          /* replace what is there                                                */
     const char *list, *root; /* images: the list, and what stands in front of its paths           */
     int64_t height, width;   /* images: resize; 0: as they are                                    */
+    const char *labelmap; /* annotated: Caffe-SSD's label map, or a name a line; may be NULL    */
     bool encoded, gray, shuffle; /* images: keep them compressed; one channel; mix the order */
     int64_t count; /* digits: training images, 0: 10000; a fifth of it for testing. text: words
                     * of the vocabulary, 0: all that occur */
@@ -49,6 +50,11 @@ ct_status ct_convert_cifar10(const ct_convert_options *o);
  *  names of the classes (class_names.h) and, where images are resized, their mean. The order is
  *  mixed then. The same sets for the same files and seed. */
 ct_status ct_convert_images(const ct_convert_options *o);
+/** Images with boxes, as files that are kept compressed: by a list of "image annotation", or of a
+ *  folder of PASCAL VOC's form, `from`, into train_lmdb and, where it says which images are for
+ *  testing, test_lmdb of the folder `to`. Annotations are VOC's XML files. o->labelmap numbers the
+ *  classes; without it they are those that occur, in the order of their bytes, from 1 on. */
+ct_status ct_convert_annotated(const ct_convert_options *o);
 /** Text, a sentence a line; `from`: a folder with *train*.txt and, if there, *valid*.txt (or dev)
  * and *test*.txt, `to` one for train.h5, valid.h5, test.h5 and vocabulary.txt; or both a file. The
  *  vocabulary is train's; other words become <unk> where that is in it. CT_ERR_DATA, with file and

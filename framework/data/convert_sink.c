@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "framework/base/text.h"
+#include "framework/data/augment/boxes.h"
 #include "framework/data/transform.h"
 
 const char *ct_convert_backend(const ct_convert_options *o)
@@ -91,7 +92,10 @@ ct_status ct_sink_add(ct_sink *s, ct_record *record, const char *name, const uin
         CT_TRY(add_to_mean(s, record, (pixels != NULL) ? pixels : record->values));
     }
     CT_TRY(ct_writer_put(s->writer, record));
-    ct_label_count_add(&s->labels, record->label);
+    if (record->box == NULL) ct_label_count_add(&s->labels, record->label);
+    for (int64_t i = 0; i < record->n_box; i++)
+        ct_label_count_add(&s->labels, (int64_t)record->box[i * CT_BOX_ROW + 1]);
+    s->boxes = record->box != NULL;
     s->n++;
     return CT_OK;
 }
@@ -123,7 +127,7 @@ ct_status ct_sink_close(ct_sink *s, ct_status status)
         status = ct_writer_commit(s->writer);
         if (status == CT_OK) {
             CT_INFO("%s: %lld images", s->path, (long long)s->n);
-            ct_label_count_report(&s->labels, s->path, true);
+            ct_label_count_report(&s->labels, s->path, !s->boxes); /* class 0 has none */
         }
     } else {
         ct_writer_abort(s->writer);

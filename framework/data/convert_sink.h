@@ -12,8 +12,9 @@ typedef struct ct_sink {
     const char *path, *mean_path; /* mean_path NULL: no mean */
     bool force;
     int64_t *sum;
-    ct_record first; /* whose shape the others must have for a mean */
-    ct_label_count labels;
+    ct_record first;       /* whose shape the others must have for a mean */
+    ct_label_count labels; /* of the records, or of their boxes */
+    bool boxes;            /* records have boxes */
     int64_t n;
 } ct_sink;
 

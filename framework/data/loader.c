@@ -430,6 +430,11 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
     else if (!ct_transform_pack(l->o.transform, &sample, seed, position, l->pack.wide, to->place,
                                 to->window))
         return CT_UNSUPPORTED;
+    if (read.boxes > 0) {
+        ct_boxes boxes = ct_boxes_of(h->rest, read.boxes);
+
+        ct_transform_boxes(l->o.transform, &sample.shape, seed, position, &boxes);
+    }
     return CT_OK;
 }
 
@@ -526,6 +531,15 @@ static void mix_pairs(const ct_loader *l, uint64_t seed, int64_t first, const lo
     }
 }
 
+/* Each box begins with the number of its sample in the batch. */
+static void number_boxes(const ct_loader *l, const loader_slot *s, int64_t i)
+{
+    int64_t n = value_count(l, 1);
+    ct_boxes b = ct_boxes_of(rest_of(l, s, 1) + i * n, n / CT_BOX_ROW);
+
+    for (int64_t k = 0; k < b.n; k++) b.row[k * CT_BOX_ROW] = (float)i;
+}
+
 static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step, hand *h,
                       loader_slot *s)
 {
@@ -553,6 +567,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
             memcpy(rest_of(l, s, f) + i * value_count(l, f), from, (size_t)n * sizeof(float));
             from += n;
         }
+        if (l->o.boxes) number_boxes(l, s, i);
     }
     if (ct_mixing_acts(&l->o.mix)) mix_pairs(l, seed, begin + share->first, s);
     return CT_OK;

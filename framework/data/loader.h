@@ -38,6 +38,7 @@ typedef struct ct_loader_options {
     const ct_augment *augment;     /* borrowed; NULL: none */
     const ct_transform *transform; /* borrowed */
     ct_shape shape;                /* of field 0 of a sample after both */
+    bool boxes;                    /* field 1 is rows of boxes: they begin with sample numbers */
     ct_mixing mix;                 /* field 1 is a distribution where it acts; shares are even */
     ct_share share;
     int64_t stripes;     /* of the order: 0: none, in order; 1: shuffled; more: within stripes */

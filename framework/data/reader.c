@@ -158,6 +158,7 @@ int64_t ct_reader_rest_count(const ct_reader *r)
 
 const ct_reader_entry ct_reader_table[] = {
     { "lmdb", &ct_reader_lmdb, "" },
+    { "annotated", &ct_reader_annotated, "" },
     { "hdf5", &ct_reader_hdf5, "" },
     { "images", &ct_reader_images, "" },
     { "synthetic", &ct_reader_synthetic, "" },

@@ -20,6 +20,7 @@ typedef struct ct_reader_options {
     int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
     int64_t skip_broken;           /* so many samples may be broken, the first ones too      */
     const struct ct_window_rule *window; /* windows: window_list.h; borrowed                 */
+    int64_t max_boxes; /* annotated: rows of field 1, as many as a record may have */
     /* synthetic: */
     ct_shape shape[CT_MAX_FIELD];
     int64_t count;
@@ -28,7 +29,7 @@ typedef struct ct_reader_options {
 typedef struct ct_reader ct_reader;
 
 typedef struct ct_reader_ops {
-    const char *name; /* "lmdb", "hdf5", "images", "synthetic", "windows" */
+    const char *name; /* "lmdb", "annotated", "hdf5", "images", "synthetic", "windows" */
     /** Fills r->count, r->n_field, r->field; r->state is zeroed and state_size long. */
     ct_status (*open)(ct_reader *r, const ct_reader_options *o);
     void (*close)(ct_reader *r); /* also after an open that failed half way */
@@ -116,8 +117,8 @@ int64_t ct_reader_rest_count(const ct_reader *r);
 
 /* ---- the backends */
 
-extern const ct_reader_ops ct_reader_lmdb, ct_reader_hdf5, ct_reader_images, ct_reader_synthetic,
-    ct_reader_windows;
+extern const ct_reader_ops ct_reader_lmdb, ct_reader_annotated, ct_reader_hdf5, ct_reader_images,
+    ct_reader_synthetic, ct_reader_windows;
 
 /** CT_ERR_CONFIG, logged: unknown, or not built in. */
 ct_status ct_reader_find(const char *backend, const char *who, const ct_reader_ops **ops_p);

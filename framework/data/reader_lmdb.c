@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/data/augment/boxes.h"
+#include "framework/data/datum.h"
 #include "framework/data/lmdb_file.h"
 #include "framework/data/stripes.h"
 
@@ -297,6 +299,18 @@ static ct_status lmdb_decode(const ct_reader *r, void *local, int64_t id, const 
     return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, sample, status, &why);
 }
 
+static ct_status annotated_decode(const ct_reader *r, void *local, int64_t id, const void *bytes,
+                                  size_t size, ct_sample *sample)
+{
+    lmdb_local *l = local;
+    ct_why why;
+    ct_status status = ct_annotated_decode(bytes, size, r->color, &l->room, sample,
+                                           (r->n_field > 1) ? r->field[1].dim[0] : 0,
+                                           (r->n_field > 1) ? sample->rest : NULL, &why);
+
+    return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, sample, status, &why);
+}
+
 static ct_status lmdb_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
 {
     const lmdb_state *s = r->state;
@@ -308,7 +322,7 @@ static ct_status lmdb_read(const ct_reader *r, void *local, int64_t id, ct_sampl
     CT_TRY(ct_sample_buffer_reserve(&l->raw, size + 1));
     status = read_record(r, id, l->raw.data, &why);
     if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
-    return lmdb_decode(r, local, id, l->raw.data, size, sample);
+    return r->ops->decode(r, local, id, l->raw.data, size, sample);
 }
 
 static void lmdb_local_release(void *local)
@@ -344,6 +358,13 @@ static ct_status lmdb_open(ct_reader *r, const ct_reader_options *o)
     return CT_OK;
 }
 
+static ct_status annotated_open(ct_reader *r, const ct_reader_options *o)
+{
+    CT_TRY(lmdb_open(r, o));
+    if (r->n_field > 1) r->field[1] = (ct_shape){ 2, { o->max_boxes, CT_BOX_ROW } };
+    return CT_OK;
+}
+
 static void lmdb_close(ct_reader *r)
 {
     lmdb_state *s = r->state;
@@ -367,6 +388,22 @@ const ct_reader_ops ct_reader_lmdb = {
     .read = lmdb_read,
     .fetch = lmdb_fetch,
     .decode = lmdb_decode,
+    .describe = lmdb_describe,
+    .name_of = lmdb_name,
+    .state_size = sizeof(lmdb_state),
+    .probes = true,
+};
+
+/* The same with Caffe-SSD's AnnotatedDatum: field 1 is rows of boxes. */
+const ct_reader_ops ct_reader_annotated = {
+    .name = "annotated",
+    .open = annotated_open,
+    .close = lmdb_close,
+    .local_size = sizeof(lmdb_local),
+    .local_release = lmdb_local_release,
+    .read = lmdb_read,
+    .fetch = lmdb_fetch,
+    .decode = annotated_decode,
     .describe = lmdb_describe,
     .name_of = lmdb_name,
     .state_size = sizeof(lmdb_state),

@@ -1,10 +1,12 @@
-/* Made-up data of a given shape, for timing without a data set: random pixels, labels 0 and 1. */
+/* Made-up data of a given shape, for timing without a data set: random pixels, labels 0 and 1,
+ * or a box of class 1 in the middle. */
 #include "framework/data/reader.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "framework/base/rng.h"
+#include "framework/data/augment/boxes.h"
 
 enum { LABELS = 2 };
 
@@ -41,6 +43,13 @@ static ct_status synthetic_read(const ct_reader *r, void *local, int64_t id, ct_
     sample->u8 = room->data;
     sample->f32 = NULL;
     sample->shape = r->field[0];
+    if ((r->n_field > 1) && (r->field[1].ndim == 2) && (r->field[1].dim[1] == CT_BOX_ROW)) {
+        const float box[CT_BOX_ROW] = { 0, 1, 0, 0.25f, 0.25f, 0.75f, 0.75f, 0 };
+
+        sample->boxes = r->field[1].dim[0];
+        for (int64_t i = 0; i < rest; i++) sample->rest[i] = (i < CT_BOX_ROW) ? box[i] : -1;
+        return CT_OK;
+    }
     for (int64_t i = 0; i < rest; i++) sample->rest[i] = (float)((id + i) % LABELS);
     return CT_OK;
 }

@@ -40,6 +40,7 @@ typedef struct ct_sample {
     const float *f32;
     ct_shape shape; /* of field 0, without the batch axis                                   */
     float *rest;    /* the caller's: fields 1, 2 …, ct_reader_rest_count() values           */
+    int64_t boxes;  /* field 1 is so many rows of a box each (augment/boxes.h); 0: it is none  */
     ct_why *why;    /* the caller's: a read that fails writes the reason here; NULL: it logs it */
 } ct_sample;
 

@@ -15,8 +15,9 @@ struct ct_transform {
     ct_phase phase;
     float scale;
     bool mirror;
-    int64_t crop;
-    int64_t pad; /* border that a random crop may reach into; 0 in TEST */
+    int64_t crop_height, crop_width; /* both 0: no crop */
+    const Ct__EmitConstraint *emit;  /* borrowed; NULL: none */
+    int64_t pad;                     /* border that a random crop may reach into; 0 in TEST */
     int n_mean_value;
     float *mean_value;
     float *mean; /* of mean_file, NULL: none */
@@ -28,6 +29,25 @@ struct ct_transform {
     ct_rect_rule erase;
 };
 
+static ct_status check_crop(const Ct__TransformationParameter *p, const char *who)
+{
+    enum { MOST = 1 << 20 };
+
+    if ((p->crop_h > 0) != (p->crop_w > 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.crop_h is %u and crop_w %u: give both or neither", who,
+                       p->crop_h, p->crop_w);
+    if ((p->crop_h > 0) && (p->crop_size > 0))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both crop_size and crop_h: give one",
+                       who);
+    if ((p->crop_size > MOST) || (p->crop_h > MOST) || (p->crop_w > MOST))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: crop_size %u is too large", who,
+                       (p->crop_size > MOST) ? p->crop_size
+                       : (p->crop_h > MOST)  ? p->crop_h
+                                             : p->crop_w);
+    return CT_OK;
+}
+
 static ct_status check(const Ct__TransformationParameter *p, const char *who)
 {
     if ((p->mean_file != NULL) && (p->n_mean_value > 0)) {
@@ -37,23 +57,14 @@ static ct_status check(const Ct__TransformationParameter *p, const char *who)
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both force_color and force_gray",
                        who);
     }
-    if ((p->resize_param != NULL) || (p->noise_param != NULL) || (p->distort_param != NULL) ||
-        (p->expand_param != NULL) || (p->emit_constraint != NULL) || p->has_crop_h ||
-        p->has_crop_w) {
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "%s: transform_param has a field of the SSD fork (resize_param, noise_param, "
-            "distort_param, expand_param, emit_constraint, crop_h, crop_w), which is not "
-            "supported",
-            who);
-    }
-    if (p->crop_size > (1u << 20)) {
-        return CT_FAIL(CT_ERR_CONFIG, "%s: crop_size %u is too large", who, p->crop_size);
-    }
+    if (p->noise_param != NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.noise_param of the SSD fork is not supported", who);
+    CT_TRY(check_crop(p, who));
     if (p->pad > (1u << 20)) {
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.pad %u is too large", who, p->pad);
     }
-    if ((p->pad > 0) && (p->crop_size == 0)) {
+    if ((p->pad > 0) && (p->crop_size == 0) && (p->crop_h == 0)) {
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: transform_param.pad %u without crop_size: a border only serves random "
                        "crops; give crop_size, usually the height of the images",
@@ -106,18 +117,20 @@ static ct_status take_middle(ct_transform *t, const char *path, const char *who)
 {
     ct_shape *s = &t->mean_shape;
     int64_t height = s->dim[1], width = s->dim[2];
-    int64_t top = (height - t->crop) / 2, left = (width - t->crop) / 2;
+    int64_t tall = t->crop_height, wide = t->crop_width;
+    int64_t top = (height - tall) / 2, left = (width - wide) / 2;
     float *to = t->mean;
 
-    if ((height < t->crop) || (width < t->crop))
+    if ((height < tall) || (width < wide))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: mean_file %s is %lld x %lld, smaller than crop_size %lld: where sizes "
                        "are drawn its middle is taken off each crop",
-                       who, path, (long long)height, (long long)width, (long long)t->crop);
+                       who, path, (long long)height, (long long)width, (long long)tall);
     for (int64_t c = 0; c < s->dim[0]; c++)
-        for (int64_t y = top; y < top + t->crop; y++, to += t->crop)
-            memmove(to, t->mean + (c * height + y) * width + left, (size_t)t->crop * sizeof(float));
-    s->dim[1] = s->dim[2] = t->crop;
+        for (int64_t y = top; y < top + tall; y++, to += wide)
+            memmove(to, t->mean + (c * height + y) * width + left, (size_t)wide * sizeof(float));
+    s->dim[1] = tall;
+    s->dim[2] = wide;
     t->mean_of_crop = true;
     return CT_OK;
 }
@@ -129,7 +142,9 @@ static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *
     CT_TRY(read_erase(t, p, who));
     t->scale = p->scale;
     t->mirror = p->mirror;
-    t->crop = p->crop_size;
+    t->crop_height = (p->crop_h > 0) ? p->crop_h : p->crop_size;
+    t->crop_width = (p->crop_w > 0) ? p->crop_w : p->crop_size;
+    t->emit = p->emit_constraint;
     t->pad = (t->phase == CT_TRAIN) ? p->pad : 0;
     if (p->n_mean_value > 0) {
         t->mean_value = malloc(p->n_mean_value * sizeof(float));
@@ -178,7 +193,7 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
         return CT_WHY(why, CT_ERR_CONFIG, "lighting needs images of 3 channels, samples are %s",
                       ct_shape_str(in).text);
     if (in->ndim != 3) {
-        if ((t->erase_chance > 0) || (t->crop > 0) || t->mirror || (t->mean != NULL) ||
+        if ((t->erase_chance > 0) || (t->crop_height > 0) || t->mirror || (t->mean != NULL) ||
             (t->n_mean_value > 1)) {
             return CT_WHY(
                 why, CT_ERR_CONFIG,
@@ -199,13 +214,21 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
         return CT_WHY(why, CT_ERR_CONFIG, "%d mean_value for %lld channels: give one, or one each",
                       t->n_mean_value, (long long)in->dim[0]);
     }
-    if (t->crop > 0) {
-        if ((in->dim[1] + 2 * t->pad < t->crop) || (in->dim[2] + 2 * t->pad < t->crop)) {
-            return CT_WHY(why, CT_ERR_DATA, "the sample is %lld x %lld, pad %lld, crop_size %lld",
+    if (t->crop_height > 0) {
+        if ((in->dim[1] + 2 * t->pad < t->crop_height) ||
+            (in->dim[2] + 2 * t->pad < t->crop_width)) {
+            if (t->crop_height == t->crop_width)
+                return CT_WHY(why, CT_ERR_DATA,
+                              "the sample is %lld x %lld, pad %lld, crop_size %lld",
+                              (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
+                              (long long)t->crop_height);
+            return CT_WHY(why, CT_ERR_DATA,
+                          "the sample is %lld x %lld, pad %lld, crop_h %lld, crop_w %lld",
                           (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
-                          (long long)t->crop);
+                          (long long)t->crop_height, (long long)t->crop_width);
         }
-        out_p->dim[1] = out_p->dim[2] = t->crop;
+        out_p->dim[1] = t->crop_height;
+        out_p->dim[2] = t->crop_width;
     }
     return CT_OK;
 }
@@ -226,24 +249,25 @@ static int64_t pick(uint32_t bits, int64_t places)
 static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed, int64_t position)
 {
     window v = { 1, 1, ct_shape_count(shape, 0, -1), 0, 0, 0, 0, false };
+    bool crops = t->crop_height > 0;
 
     if (shape->ndim == 3) {
         v.channels = shape->dim[0];
         v.height = shape->dim[1];
         v.width = shape->dim[2];
     }
-    v.out_height = (t->crop > 0) ? t->crop : v.height;
-    v.out_width = (t->crop > 0) ? t->crop : v.width;
+    v.out_height = crops ? t->crop_height : v.height;
+    v.out_width = crops ? t->crop_width : v.width;
     v.top = (v.height - v.out_height) / 2;
     v.left = (v.width - v.out_width) / 2;
-    if (t->mirror || ((t->crop > 0) && (t->phase == CT_TRAIN))) {
+    if (t->mirror || (crops && (t->phase == CT_TRAIN))) {
         uint64_t key = ct_rng_key(seed, ct_rng_hash("transform"), 0);
         ct_rng_block b = ct_rng_philox(key, 0, (uint64_t)position);
 
         v.mirrored = t->mirror && ((b.v[0] >> 31) != 0);
-        if ((t->crop > 0) && (t->phase == CT_TRAIN)) {
-            v.top = pick(b.v[1], v.height + 2 * t->pad - t->crop + 1) - t->pad;
-            v.left = pick(b.v[2], v.width + 2 * t->pad - t->crop + 1) - t->pad;
+        if (crops && (t->phase == CT_TRAIN)) {
+            v.top = pick(b.v[1], v.height + 2 * t->pad - v.out_height + 1) - t->pad;
+            v.left = pick(b.v[2], v.width + 2 * t->pad - v.out_width + 1) - t->pad;
         }
     }
     return v;
@@ -372,6 +396,18 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
         }
     }
     if (t->erase_chance > 0) erase_box(t, &v, seed, position, whole);
+}
+
+void ct_transform_boxes(const ct_transform *t, const ct_shape *shape, uint64_t seed,
+                        int64_t position, ct_boxes *boxes)
+{
+    window v = place(t, shape, seed, position);
+    float h = (float)v.height, w = (float)v.width;
+    ct_image_part part = { { (float)v.left / w, (float)v.top / h, (float)(v.left + v.out_width) / w,
+                             (float)(v.top + v.out_height) / h } };
+
+    ct_boxes_project(boxes, &part, t->emit);
+    if (v.mirrored) ct_boxes_mirror(boxes);
 }
 
 /* n values from the sample's place `from` on, as the batch has them. */

@@ -15,6 +15,7 @@
 #ifndef CT_TRANSFORM_H
 #define CT_TRANSFORM_H
 
+#include "framework/data/augment/boxes.h"
 #include "framework/data/pack.h"
 #include "framework/net/exec.h"
 #include "framework/proto/cortado.pb-c.h"
@@ -34,6 +35,9 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
  *  sample in the stream. out: as many floats as the shape says. */
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out);
+/** What the same crop and mirroring do to the sample's boxes; shape: that of the sample. */
+void ct_transform_boxes(const ct_transform *t, const ct_shape *shape, uint64_t seed,
+                        int64_t position, ct_boxes *boxes);
 /** Whether ct_transform_pack() can do it: a device knows neither lighting nor erasing, nor a
  *  mean of the crop. */
 bool ct_transform_packs(const ct_transform *t);

@@ -17,6 +17,8 @@ typedef struct ct_record {
     int channels;
     int64_t height, width;
     int label;
+    const float *box; /* rows of boxes (augment/boxes.h): an AnnotatedDatum; NULL: a Datum. LMDB */
+    int64_t n_box;
 } ct_record;
 
 typedef struct ct_writer ct_writer;

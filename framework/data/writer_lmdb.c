@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
-#include "framework/data/lmdb_file.h"
+#include "framework/data/datum.h"
 
 enum { QUEUE_RECORDS = 1000, QUEUE_BYTES = 16 << 20 };
 
@@ -136,8 +136,7 @@ static ct_status lmdb_put(ct_writer *w, const ct_record *record)
     queued *q = &s->queue[s->n];
     size_t size;
 
-    CT_TRY(ct_datum_encode(record->values, record->n, record->channels, record->height,
-                           record->width, record->label, record->encoded, &s->room, &size));
+    CT_TRY(ct_record_encode(record, &s->room, &size));
     q->key = strdup(record->key);
     q->data = malloc(size);
     q->size = size;

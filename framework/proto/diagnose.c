@@ -444,9 +444,6 @@ void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const cha
  * type that is in the table of layers is not looked up here. */
 
 const ct_foreign_type ct_foreign_table[] = {
-    { "AnnotatedData",
-      "images with boxes are not read yet; give images and rows of true boxes "
-      "(sample, class, instance, x0 y0 x1 y1, difficult) as two tops of HDF5Data" },
     { "BoxAnnotatorOHEM",
       "hard examples are not picked while a net runs; losses take all regions" },
     { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "

@@ -53,18 +53,32 @@ static ct_status shape_of(const ct_layer *l, const Ct__BlobShape *from, ct_shape
     return CT_OK;
 }
 
+/* The size that samples come out with. */
+static void guess_size(const Ct__TransformationParameter *t, int64_t *height_p, int64_t *width_p)
+{
+    if (t->crop_size > 0) {
+        *height_p = *width_p = t->crop_size;
+    } else if (t->crop_h > 0) {
+        *height_p = t->crop_h;
+        *width_p = t->crop_w;
+    } else if (t->random_resized_crop != NULL) {
+        *height_p = *width_p = t->random_resized_crop->size;
+    } else if (t->resize_param != NULL) {
+        *height_p = t->resize_param->height;
+        *width_p = t->resize_param->width;
+    }
+}
+
 /* The shapes of made-up samples: what the prototxt says, else what it lets one guess. */
 static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct_reader_options *o)
 {
     const Ct__TransformationParameter *t = l->param->transform_param;
-    int64_t box =
-        ((t != NULL) && (t->random_resized_crop != NULL)) ? t->random_resized_crop->size : 0;
-    int64_t crop = ((t != NULL) && (t->crop_size > 0)) ? t->crop_size : box;
-    int64_t height = (o->new_height > 0) ? o->new_height : crop;
-    int64_t width = (o->new_width > 0) ? o->new_width : crop;
+    int64_t height = o->new_height, width = o->new_width;
 
+    if ((height == 0) && (t != NULL)) guess_size(t, &height, &width);
     o->count = SYNTHETIC_SAMPLES;
     for (int i = 1; i < o->n_field; i++) o->shape[i] = (ct_shape){ 0 }; /* a label */
+    if (s->annotated != NULL) o->shape[1] = (ct_shape){ 2, { o->max_boxes, CT_BOX_ROW } };
     for (size_t i = 0; (i < s->n_synthetic) && (i < (size_t)o->n_field); i++) {
         CT_TRY(shape_of(l, s->synthetic[i], &o->shape[i]));
     }
@@ -193,13 +207,18 @@ static ct_status open_transform(ct_layer *l, bool whole)
         without.mean_file = NULL;
         p = &without;
     }
-    CT_TRY(
-        ct_augment_create(whole ? NULL : l->param->transform_param, l->phase, d->who, &d->augment));
+    if (d->annotated != NULL)
+        CT_TRY(ct_augment_create_with_boxes(l->param->transform_param, d->annotated, l->phase,
+                                            d->who, &d->augment));
+    else
+        CT_TRY(ct_augment_create(whole ? NULL : l->param->transform_param, l->phase, d->who,
+                                 &d->augment));
     CT_TRY(ct_transform_create(p, l->phase, d->who, &d->transform));
     if ((d->augment != NULL) && !d->reader->u8)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "transform_param.%s needs samples of 8 bits, %s has floats",
-                             ct_augment_named(p), d->reader->source);
+                             (ct_augment_named(p) != NULL) ? ct_augment_named(p) : "batch_sampler",
+                             d->reader->source);
     status = ct_augment_shape(d->augment, &d->reader->field[0], &augmented, &why);
     if (status == CT_OK) status = ct_transform_shape(d->transform, &augmented, &d->shape, &why);
     if (status != CT_OK) {
@@ -236,6 +255,7 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
     CT_TRY(name_owner(l, &d->who));
     d->batch_size = source->batch_size;
     d->rand_skip = source->rand_skip;
+    d->annotated = source->annotated;
     d->depth = ((p != NULL) && p->has_prefetch) ? (int)p->prefetch : DEFAULT_DEPTH;
     d->threads = (int)source->threads;
     if ((d->depth < 1) || (d->depth > MAX_DEPTH)) {
@@ -355,6 +375,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     ct_loader_options o = { .reader = d->reader,
                             .augment = d->augment,
                             .mix = d->mix,
+                            .boxes = (d->annotated != NULL) && (l->n_top > 1),
                             .transform = d->transform,
                             .shape = d->shape,
                             .stripes = d->stripes,
@@ -376,6 +397,8 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 
         if ((i == 1) && ct_mixing_acts(&d->mix)) one = (ct_shape){ 1, { d->mix.classes } };
         shape = with_batch(o.share.local, &one);
+        if ((i == 1) && o.boxes)
+            shape = (ct_shape){ 4, { 1, 1, o.share.local * one.dim[0], one.dim[1] } };
 
         CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);

@@ -24,6 +24,7 @@ typedef struct ct_data_state {
     int depth, threads;
     int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;
+    const Ct__AnnotatedDataParameter *annotated; /* samples come with boxes; NULL: they do not */
     char *staged;                   /* the node-local copy that is read; NULL: the source itself */
     bool fed;                       /* one rank of a node reads for the others */
     struct ct_data_instance *first; /* from which all passes take; NULL: each from itself */
@@ -65,6 +66,7 @@ typedef struct ct_data_source {
     uint32_t stripes; /* 0: the set's own */
     uint32_t rand_skip;
     uint32_t threads;
+    const Ct__AnnotatedDataParameter *annotated; /* field 1 is rows of boxes; NULL: it is none */
     bool whole; /* samples come as they go into the top: transform_param is the reader's business */
     Ct__BlobShape *const *synthetic; /* synthetic_shape of each top without the batch axis, …  */
     size_t n_synthetic;              /* … as many as are given                                 */

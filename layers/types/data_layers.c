@@ -1,4 +1,5 @@
-/* The layers that read samples from files: Data, HDF5Data, ImageData, WindowData, TextData. */
+/* The layers that read samples from files: Data, AnnotatedData, HDF5Data, ImageData, WindowData,
+ * TextData. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,18 +44,20 @@ static ct_status check_old(const ct_layer *l)
     return CT_OK;
 }
 
-static ct_status data_setup(ct_layer *l, const ct_shape *bottom)
+/* The set that data_param names, as `backend` reads it. */
+static ct_status setup_set(ct_layer *l, const char *backend,
+                           const Ct__AnnotatedDataParameter *boxes)
 {
     const Ct__DataParameter *p = l->param->data_param;
-    ct_data_source s = { .backend = "lmdb" };
+    ct_data_source s = { .backend = backend, .annotated = boxes };
 
-    (void)bottom;
     if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "data_param is missing");
     CT_TRY(check_old(l));
     /* Caffe's default is LevelDB; a set without the field is taken for what we read */
     if (p->has_backend && (p->backend == CT__DATA_PARAMETER__DB__LEVELDB)) s.backend = "leveldb";
     s.options.source = p->source;
     s.options.color = color_of(l);
+    if (boxes != NULL) s.options.max_boxes = boxes->max_boxes;
     s.absent = (p->source == NULL) || (access(p->source, F_OK) != 0);
     s.batch_size = p->batch_size;
     s.has_shuffle = p->has_shuffle;
@@ -67,6 +70,12 @@ static ct_status data_setup(ct_layer *l, const ct_shape *bottom)
     return ct_data_setup(l, &s);
 }
 
+static ct_status data_setup(ct_layer *l, const ct_shape *bottom)
+{
+    (void)bottom;
+    return setup_set(l, "lmdb", NULL);
+}
+
 const ct_layer_ops ct_layer_data = {
     .type = "Data",
     .params = "transform_param data_param",
@@ -76,6 +85,45 @@ const ct_layer_ops ct_layer_data = {
     .state_size = sizeof(ct_data_state),
     .instance_state_size = sizeof(ct_data_instance),
     .setup = data_setup,
+    .reshape = ct_data_reshape,
+    .forward = ct_data_forward,
+    .release = ct_data_release,
+    .destroy = ct_data_destroy,
+    .on_cuda = true,
+};
+
+/* ---- AnnotatedData: images with boxes from an LMDB of Caffe-SSD's AnnotatedDatum. Top 1 (if
+ * there): 1 x 1 x rows x 8, max_boxes rows for each sample, of which those that are not used are
+ * -1. */
+
+static ct_status annotated_data_setup(ct_layer *l, const ct_shape *bottom)
+{
+    enum { MOST_BOXES = 1 << 16 };
+    static const Ct__AnnotatedDataParameter plain = CT__ANNOTATED_DATA_PARAMETER__INIT;
+    const Ct__AnnotatedDataParameter *p = l->param->annotated_data_param;
+
+    (void)bottom;
+    if (p == NULL) p = &plain;
+    if ((p->max_boxes < 1) || (p->max_boxes > MOST_BOXES))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "annotated_data_param.max_boxes is %u, must be 1 to %d", p->max_boxes,
+                             MOST_BOXES);
+    if ((p->n_batch_sampler > 0) && (l->n_top < 2))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "annotated_data_param.batch_sampler goes by the boxes: give the layer "
+                             "its second top, which has them");
+    return setup_set(l, "annotated", p);
+}
+
+const ct_layer_ops ct_layer_annotated_data = {
+    .type = "AnnotatedData",
+    .params = "transform_param data_param annotated_data_param",
+    .min_top = 1,
+    .max_top = 2,
+    .is_data = true,
+    .state_size = sizeof(ct_data_state),
+    .instance_state_size = sizeof(ct_data_instance),
+    .setup = annotated_data_setup,
     .reshape = ct_data_reshape,
     .forward = ct_data_forward,
     .release = ct_data_release,

@@ -9,6 +9,7 @@
 /* clang-format off */
 #define CT_LAYER_TYPES(X) \
     X(accuracy) \
+    X(annotated_data) \
     X(argmax) \
     X(attention) \
     X(axpy) \

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/data/augment/canvas.h"
 #include "framework/data/image.h"
 
 struct ct_augment {
     const Ct__TransformationParameter *p;
+    const Ct__AnnotatedDataParameter *samplers; /* NULL: none */
     ct_phase phase;
 };
 
@@ -17,52 +19,13 @@ void ct_augment_room_release(ct_augment_room *r)
     ct_sample_buffer_release(&r->work);
 }
 
-/* An image on its way: its planes lie in the sample, and then in one of the room's buffers. */
-typedef struct canvas {
-    ct_pixels now;
-    ct_augment_room *room;
-    ct_why *why;
-    int at; /* buffer that it is in; -1: the sample, which is not written */
-} canvas;
-
-/* A buffer that the image is not in. */
-static ct_status other(canvas *c, int64_t height, int64_t width, ct_pixels *to_p)
-{
-    ct_sample_buffer *b = &c->room->pixels[c->at == 0];
-
-    *to_p = c->now;
-    to_p->height = height;
-    to_p->width = width;
-    CT_TRY(ct_sample_buffer_reserve(b, (size_t)ct_pixels_bytes(to_p)));
-    to_p->data = b->data;
-    return CT_OK;
-}
-
-static void move_to(canvas *c, const ct_pixels *to)
-{
-    c->at = (c->at == 0);
-    c->now = *to;
-}
-
-/* So that operations in place may write. */
-static ct_status own(canvas *c)
+static ct_status warp(ct_canvas *c, const double m[6])
 {
     ct_pixels to;
 
-    if (c->at >= 0) return CT_OK;
-    CT_TRY(other(c, c->now.height, c->now.width, &to));
-    memcpy(to.data, c->now.data, (size_t)ct_pixels_bytes(&to));
-    move_to(c, &to);
-    return CT_OK;
-}
-
-static ct_status warp(canvas *c, const double m[6])
-{
-    ct_pixels to;
-
-    CT_TRY(other(c, c->now.height, c->now.width, &to));
+    CT_TRY(ct_canvas_other(c, c->now.height, c->now.width, &to));
     ct_pixels_warp(&c->now, m, &to);
-    move_to(c, &to);
+    ct_canvas_move(c, &to);
     return CT_OK;
 }
 
@@ -168,24 +131,21 @@ static ct_status check_size(const Ct__TransformationParameter *p, const char *wh
 }
 
 /* All of the image, to a size. */
-static ct_status resize_whole(canvas *v, int64_t height, int64_t width)
+static ct_status resize_whole(ct_canvas *v, int64_t height, int64_t width)
 {
     ct_rect whole = { 0, 0, v->now.height, v->now.width };
     ct_pixels to;
 
     if ((height == whole.height) && (width == whole.width)) return CT_OK;
-    if ((height < 1) || (width < 1) || (height > CT_MAX_IMAGE_BYTES / width / v->now.channels))
-        return CT_WHY(v->why, CT_ERR_DATA, "%lld x %lld pixels would become %lld x %lld",
-                      (long long)whole.height, (long long)whole.width, (long long)height,
-                      (long long)width);
-    CT_TRY(other(v, height, width, &to));
+    CT_TRY(ct_canvas_check(v, height, width));
+    CT_TRY(ct_canvas_other(v, height, width, &to));
     CT_TRY(ct_pixels_resize(&v->now, &whole, &v->room->work, &to));
-    move_to(v, &to);
+    ct_canvas_move(v, &to);
     return CT_OK;
 }
 
 /* The shorter side becomes `size`; the other one keeps the shape, cut off to a whole number. */
-static ct_status resize_shorter(canvas *v, int64_t size)
+static ct_status resize_shorter(ct_canvas *v, int64_t size)
 {
     int64_t h = v->now.height, w = v->now.width;
 
@@ -199,7 +159,7 @@ static int64_t size_between(ct_draw *d, int64_t low, int64_t high)
 
 /* NVIDIA's: the shorter side's size, then the longer one by a ratio to it, then both stretched;
  * no less than crop_size, and without allow_upscale no more than the image has. */
-static ct_status size_nvidia(const Ct__TransformationParameter *p, ct_draw *d, canvas *v)
+static ct_status size_nvidia(const Ct__TransformationParameter *p, ct_draw *d, ct_canvas *v)
 {
     int64_t h = v->now.height, w = v->now.width, shorter = (h < w) ? h : w, crop = p->crop_size;
     double scale = 1, tall, wide, ratio;
@@ -233,7 +193,7 @@ static ct_status size_nvidia(const Ct__TransformationParameter *p, ct_draw *d, c
 }
 
 static ct_status draw_size(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
-                           canvas *v)
+                           ct_canvas *v)
 {
     const Ct__RandomResizeParameter *r = p->random_resize_param;
     int64_t h = v->now.height, w = v->now.width;
@@ -277,7 +237,7 @@ static ct_status check_aspect(const Ct__TransformationParameter *p, const char *
 }
 
 static ct_status draw_aspect(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
-                             canvas *v)
+                             ct_canvas *v)
 {
     const Ct__RandomAspectRatioParameter *a = p->random_aspect_ratio_param;
     int64_t h = v->now.height, w = v->now.width, crop = p->crop_size;
@@ -295,9 +255,9 @@ static ct_status draw_aspect(const Ct__TransformationParameter *p, ct_phase phas
         if ((box.height > h) || (box.width > w) || (box.height < 1) || (box.width < 1)) continue;
         box.top = ct_draw_below(d, h - box.height + 1);
         box.left = ct_draw_below(d, w - box.width + 1);
-        CT_TRY(other(v, crop, crop, &to));
+        CT_TRY(ct_canvas_other(v, crop, crop, &to));
         CT_TRY(ct_pixels_resize(&v->now, &box, &v->room->work, &to));
-        move_to(v, &to);
+        ct_canvas_move(v, &to);
         return CT_OK;
     }
     return resize_shorter(v, crop);
@@ -346,7 +306,7 @@ static ct_rect middle_box(const ct_rect_rule *r, int64_t height, int64_t width)
 
 /* In TEST: the box whose middle is cut out once its shorter side has become test_resize. The
  * picture is resized as a whole, and its middle taken: two steps, as in published evaluations. */
-static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, canvas *v)
+static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, ct_canvas *v)
 {
     int64_t shorter = (c->test_resize > 0) ? c->test_resize : (int64_t)c->size * 8 / 7;
     int64_t h = v->now.height, w = v->now.width, size = c->size;
@@ -360,18 +320,19 @@ static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, canvas *v)
         return CT_WHY(v->why, CT_ERR_DATA,
                       "%lld x %lld pixels: too narrow, they would become %lld x %lld", (long long)h,
                       (long long)w, (long long)height, (long long)width);
-    CT_TRY(other(v, height, width, &to));
+    CT_TRY(ct_canvas_other(v, height, width, &to));
     CT_TRY(ct_pixels_resize(&v->now, &whole, &v->room->work, &to));
-    move_to(v, &to);
-    CT_TRY(other(v, size, size, &part));
+    ct_canvas_move(v, &to);
+    CT_TRY(ct_canvas_other(v, size, size, &part));
     for (int64_t k = 0; k < v->now.channels * size; k++)
         memcpy(part.data + k * size,
                to.data + ((k / size) * height + top + k % size) * width + left, (size_t)size);
-    move_to(v, &part);
+    ct_canvas_move(v, &part);
     return CT_OK;
 }
 
-static ct_status crop(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+static ct_status crop(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                      ct_canvas *v)
 {
     const Ct__RandomResizedCropParameter *c = p->random_resized_crop;
     const ct_rect_rule rule = { (double)c->area_min, (double)c->area_max, (double)c->aspect_min,
@@ -382,9 +343,9 @@ static ct_status crop(const Ct__TransformationParameter *p, ct_phase phase, ct_d
     if (phase == CT_TEST) return crop_middle(c, v);
     if (!ct_draw_rect(d, &rule, v->now.height, v->now.width, &box))
         box = middle_box(&rule, v->now.height, v->now.width);
-    CT_TRY(other(v, c->size, c->size, &to));
+    CT_TRY(ct_canvas_other(v, c->size, c->size, &to));
     CT_TRY(ct_pixels_resize(&v->now, &box, &v->room->work, &to));
-    move_to(v, &to);
+    ct_canvas_move(v, &to);
     return CT_OK;
 }
 
@@ -407,13 +368,14 @@ static float factor_within(ct_draw *d, float range)
     return (float)ct_draw_between(d, (least < 0) ? 0 : least, 1 + (double)range);
 }
 
-static ct_status jitter(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+static ct_status jitter(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                        ct_canvas *v)
 {
     const Ct__ColorJitterParameter *c = p->color_jitter;
     int order[4] = { 0, 1, 2, 3 };
 
     (void)phase;
-    CT_TRY(own(v));
+    CT_TRY(ct_canvas_own(v));
     for (int i = 3; i > 0; i--) {
         int k = (int)ct_draw_below(d, i + 1), last = order[i];
 
@@ -453,7 +415,7 @@ void ct_affine_matrix(const ct_affine *a, double centre_x, double centre_y, doub
     m[5] = m[3] * -x + m[4] * -y + centre_y;
 }
 
-static ct_status warp_by(canvas *v, const ct_affine *a)
+static ct_status warp_by(ct_canvas *v, const ct_affine *a)
 {
     double m[6];
 
@@ -466,7 +428,8 @@ static ct_status check_rotate(const Ct__TransformationParameter *p, const char *
     return check_value(who, "rotate.degrees", (double)p->rotate->degrees, 360);
 }
 
-static ct_status turn(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v)
+static ct_status turn(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                      ct_canvas *v)
 {
     double most = (double)p->rotate->degrees;
 
@@ -486,7 +449,7 @@ static ct_status check_affine(const Ct__TransformationParameter *p, const char *
 }
 
 static ct_status map_affine(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
-                            canvas *v)
+                            ct_canvas *v)
 {
     const Ct__AffineParameter *q = p->affine;
     double x = (double)q->translate * (double)v->now.width;
@@ -507,18 +470,18 @@ static ct_status map_affine(const Ct__TransformationParameter *p, ct_phase phase
  * 2020), as torchvision's: its 14 operations and what strength means for each. */
 
 typedef struct rand_op {
-    ct_status (*apply)(canvas *v, double strength); /* -1 … 1 where `sign`, else 0 … 1 */
+    ct_status (*apply)(ct_canvas *v, double strength); /* -1 … 1 where `sign`, else 0 … 1 */
     bool sign;
 } rand_op;
 
-static ct_status rand_identity(canvas *v, double strength)
+static ct_status rand_identity(ct_canvas *v, double strength)
 {
     (void)v;
     (void)strength;
     return CT_OK;
 }
 
-static ct_status rand_affine(canvas *v, const ct_affine *a, bool at_corner)
+static ct_status rand_affine(ct_canvas *v, const ct_affine *a, bool at_corner)
 {
     double m[6];
 
@@ -533,87 +496,87 @@ static ct_status rand_affine(canvas *v, const ct_affine *a, bool at_corner)
 #define RAND_FACTOR  0.9
 #define RAND_DEGREES 57.29577951308232 /* of a radian */
 
-static ct_status rand_shear_x(canvas *v, double strength)
+static ct_status rand_shear_x(ct_canvas *v, double strength)
 {
     double degrees = atan(RAND_SHEAR * strength) * RAND_DEGREES;
 
     return rand_affine(v, &(ct_affine){ .scale = 1, .shear_x = degrees }, true);
 }
 
-static ct_status rand_shear_y(canvas *v, double strength)
+static ct_status rand_shear_y(ct_canvas *v, double strength)
 {
     double degrees = atan(RAND_SHEAR * strength) * RAND_DEGREES;
 
     return rand_affine(v, &(ct_affine){ .scale = 1, .shear_y = degrees }, true);
 }
 
-static ct_status rand_shift_x(canvas *v, double strength)
+static ct_status rand_shift_x(ct_canvas *v, double strength)
 {
     double shift = trunc(RAND_SHIFT * (double)v->now.width * strength);
 
     return rand_affine(v, &(ct_affine){ .scale = 1, .shift_x = shift }, false);
 }
 
-static ct_status rand_shift_y(canvas *v, double strength)
+static ct_status rand_shift_y(ct_canvas *v, double strength)
 {
     double shift = trunc(RAND_SHIFT * (double)v->now.height * strength);
 
     return rand_affine(v, &(ct_affine){ .scale = 1, .shift_y = shift }, false);
 }
 
-static ct_status rand_turn(canvas *v, double strength)
+static ct_status rand_turn(ct_canvas *v, double strength)
 {
     return rand_affine(v, &(ct_affine){ .scale = 1, .degrees = RAND_TURN * strength }, false);
 }
 
-static ct_status rand_brightness(canvas *v, double strength)
+static ct_status rand_brightness(ct_canvas *v, double strength)
 {
     ct_pixels_brightness(&v->now, (float)(1 + RAND_FACTOR * strength));
     return CT_OK;
 }
 
-static ct_status rand_saturation(canvas *v, double strength)
+static ct_status rand_saturation(ct_canvas *v, double strength)
 {
     ct_pixels_saturation(&v->now, (float)(1 + RAND_FACTOR * strength));
     return CT_OK;
 }
 
-static ct_status rand_contrast(canvas *v, double strength)
+static ct_status rand_contrast(ct_canvas *v, double strength)
 {
     ct_pixels_contrast(&v->now, (float)(1 + RAND_FACTOR * strength));
     return CT_OK;
 }
 
-static ct_status rand_sharpness(canvas *v, double strength)
+static ct_status rand_sharpness(ct_canvas *v, double strength)
 {
     ct_pixels to;
 
-    CT_TRY(other(v, v->now.height, v->now.width, &to));
+    CT_TRY(ct_canvas_other(v, v->now.height, v->now.width, &to));
     ct_pixels_sharpness(&v->now, (float)(1 + RAND_FACTOR * strength), &to);
-    move_to(v, &to);
+    ct_canvas_move(v, &to);
     return CT_OK;
 }
 
-static ct_status rand_posterize(canvas *v, double strength)
+static ct_status rand_posterize(ct_canvas *v, double strength)
 {
     ct_pixels_posterize(&v->now, 8 - (int)lrint(4 * strength));
     return CT_OK;
 }
 
-static ct_status rand_solarize(canvas *v, double strength)
+static ct_status rand_solarize(ct_canvas *v, double strength)
 {
     ct_pixels_solarize(&v->now, 255 * (1 - strength));
     return CT_OK;
 }
 
-static ct_status rand_autocontrast(canvas *v, double strength)
+static ct_status rand_autocontrast(ct_canvas *v, double strength)
 {
     (void)strength;
     ct_pixels_autocontrast(&v->now);
     return CT_OK;
 }
 
-static ct_status rand_equalize(canvas *v, double strength)
+static ct_status rand_equalize(ct_canvas *v, double strength)
 {
     (void)strength;
     ct_pixels_equalize(&v->now);
@@ -641,12 +604,12 @@ static ct_status check_rand(const Ct__TransformationParameter *p, const char *wh
 }
 
 static ct_status rand_augment(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
-                              canvas *v)
+                              ct_canvas *v)
 {
     double strength = (double)p->rand_augment->magnitude / RAND_STRONGEST;
 
     (void)phase;
-    CT_TRY(own(v));
+    CT_TRY(ct_canvas_own(v));
     for (uint32_t i = 0; i < p->rand_augment->ops; i++) {
         const rand_op *op = &rand_table[ct_draw_below(d, N_RAND)];
         bool turned = ct_draw_chance(d, 0.5) && op->sign;
@@ -663,6 +626,9 @@ static ct_status rand_augment(const Ct__TransformationParameter *p, ct_phase pha
     {                                                                                              \
         return p->_name != NULL;                                                                   \
     }
+ASKS(distort_param)
+ASKS(expand_param)
+ASKS(resize_param)
 ASKS(random_resized_crop)
 ASKS(rand_augment)
 ASKS(color_jitter)
@@ -671,15 +637,20 @@ ASKS(affine)
 
 typedef struct augment_op {
     const char *field; /* of transform_param; its draws are named so, too */
-    bool (*asks)(const Ct__TransformationParameter *p);
+    bool (*asks)(const Ct__TransformationParameter *p); /* NULL: annotated_data_param does */
     bool in_test;
     ct_status (*check)(const Ct__TransformationParameter *p, const char *who);
-    ct_status (*apply)(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, canvas *v);
+    ct_status (*apply)(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
+                       ct_canvas *v);
 } augment_op;
 
 #define FIELD(_name) #_name, asks_##_name
 
 static const augment_op table[] = {
+    { FIELD(distort_param), true, ct_distort_check, ct_distort },
+    { FIELD(expand_param), true, ct_expand_check, ct_expand },
+    { "batch_sampler", NULL, true, NULL, ct_sample_part },
+    { FIELD(resize_param), true, ct_resize_check, ct_resize },
     { "random_resize_param", asks_size, true, check_size, draw_size },
     { "random_aspect_ratio_param", asks_aspect, true, check_aspect, draw_aspect },
     { FIELD(random_resized_crop), true, check_crop, crop },
@@ -691,16 +662,22 @@ static const augment_op table[] = {
 
 enum { N_OP = sizeof(table) / sizeof(table[0]) };
 
-static bool acts(const augment_op *op, const Ct__TransformationParameter *p, ct_phase phase)
+static bool asks(const augment_op *op, const Ct__TransformationParameter *p,
+                 const Ct__AnnotatedDataParameter *samplers)
 {
-    return op->asks(p) && ((phase == CT_TRAIN) || op->in_test);
+    return (op->asks != NULL) ? (p != NULL) && op->asks(p) : samplers != NULL;
+}
+
+static bool acts(const augment_op *op, const ct_augment *a)
+{
+    return asks(op, a->p, a->samplers) && ((a->phase == CT_TRAIN) || op->in_test);
 }
 
 const char *ct_augment_named(const Ct__TransformationParameter *p)
 {
     if (p == NULL) return NULL;
     for (int i = 0; i < N_OP; i++)
-        if (table[i].asks(p)) return table[i].field;
+        if (asks(&table[i], p, NULL)) return table[i].field;
     return (p->lighting != NULL) ? "lighting"
            : (p->erase != NULL)  ? "erase"
            : (p->mixup != NULL)  ? "mixup"
@@ -708,24 +685,72 @@ const char *ct_augment_named(const Ct__TransformationParameter *p)
                                  : NULL;
 }
 
-ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
-                            ct_augment **a_p)
+/* What moves pixels and knows nothing of boxes. */
+static ct_status check_beside_boxes(const Ct__TransformationParameter *p, const char *who)
 {
-    ct_augment *a;
+    const char *field = asks_size(p)                     ? "sizes by chance"
+                        : asks_aspect(p)                 ? "random_aspect_ratio_param"
+                        : p->random_resized_crop != NULL ? "random_resized_crop"
+                        : p->rand_augment != NULL        ? "rand_augment"
+                        : p->rotate != NULL              ? "rotate"
+                        : p->affine != NULL              ? "affine"
+                        : p->mixup != NULL               ? "mixup"
+                        : p->cutmix != NULL              ? "cutmix"
+                                                         : NULL;
+
+    if (field == NULL) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "%s: transform_param.%s moves pixels, and boxes do not follow: take batch_sampler "
+        "and expand_param",
+        who, field);
+}
+
+static ct_status create(const Ct__TransformationParameter *p,
+                        const Ct__AnnotatedDataParameter *samplers, ct_phase phase, const char *who,
+                        ct_augment **a_p)
+{
+    ct_augment given = { .p = p, .samplers = samplers, .phase = phase }, *a;
     bool any = false;
 
     *a_p = NULL;
-    for (int i = 0; (p != NULL) && (i < N_OP); i++) {
-        if (table[i].asks(p)) CT_TRY(table[i].check(p, who));
-        any = any || acts(&table[i], p, phase);
+    for (int i = 0; i < N_OP; i++) {
+        if (asks(&table[i], p, samplers) && (table[i].check != NULL))
+            CT_TRY(table[i].check(p, who));
+        any = any || acts(&table[i], &given);
     }
     if (!any) return CT_OK;
-    a = calloc(1, sizeof(*a));
+    a = malloc(sizeof(*a));
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
-    a->p = p;
-    a->phase = phase;
+    *a = given;
     *a_p = a;
     return CT_OK;
+}
+
+ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
+                            ct_augment **a_p)
+{
+    return create(p, NULL, phase, who, a_p);
+}
+
+ct_status ct_augment_create_with_boxes(const Ct__TransformationParameter *p,
+                                       const Ct__AnnotatedDataParameter *q, ct_phase phase,
+                                       const char *who, ct_augment **a_p)
+{
+    static const Ct__TransformationParameter nothing = CT__TRANSFORMATION_PARAMETER__INIT;
+
+    if (p == NULL) p = &nothing;
+    CT_TRY(check_beside_boxes(p, who));
+    if (q != NULL) CT_TRY(ct_boxes_check_samplers(q, who));
+    return create(p, ((q != NULL) && (q->n_batch_sampler > 0)) ? q : NULL, phase, who, a_p);
+}
+
+/* Who asks for it, for messages. */
+static const char *named(const ct_augment *a)
+{
+    const char *name = ct_augment_named(a->p);
+
+    return (name != NULL) ? name : "batch_sampler";
 }
 
 void ct_augment_destroy(ct_augment *a)
@@ -740,7 +765,9 @@ ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *ou
     if ((in->ndim != 3) || ((in->dim[0] != 1) && (in->dim[0] != 3)))
         return CT_WHY(why, CT_ERR_CONFIG,
                       "transform_param.%s needs images of 1 or 3 channels, samples are %s",
-                      ct_augment_named(a->p), ct_shape_str(in).text);
+                      named(a), ct_shape_str(in).text);
+    if (a->p->resize_param != NULL)
+        ct_resize_size(a->p->resize_param, &out_p->dim[1], &out_p->dim[2]);
     if (a->p->random_resized_crop != NULL)
         out_p->dim[1] = out_p->dim[2] = a->p->random_resized_crop->size;
     if (asks_size(a->p) || asks_aspect(a->p)) out_p->dim[1] = out_p->dim[2] = a->p->crop_size;
@@ -750,7 +777,7 @@ ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *ou
 ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_t seed,
                            int64_t position, ct_augment_room *room, ct_sample *out_p)
 {
-    canvas v = { .room = room, .why = sample->why, .at = -1 };
+    ct_canvas v = { .samplers = NULL, .room = room, .why = sample->why, .at = -1 };
     ct_shape shape;
 
     *out_p = *sample;
@@ -758,9 +785,10 @@ ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_
     CT_TRY(ct_augment_shape(a, &sample->shape, &shape, sample->why));
     if (sample->u8 == NULL)
         return CT_WHY(sample->why, CT_ERR_CONFIG,
-                      "transform_param.%s needs samples of 8 bits, this one has floats",
-                      ct_augment_named(a->p));
-    v.now = (ct_pixels){ .data = (uint8_t *)(uintptr_t)sample->u8, /* read only: own() */
+                      "transform_param.%s needs samples of 8 bits, this one has floats", named(a));
+    v.samplers = a->samplers;
+    if (sample->boxes > 0) v.boxes = ct_boxes_of(sample->rest, sample->boxes);
+    v.now = (ct_pixels){ .data = (uint8_t *)(uintptr_t)sample->u8, /* read only: ct_canvas_own() */
                          .channels = sample->shape.dim[0],
                          .height = sample->shape.dim[1],
                          .width = sample->shape.dim[2] };
@@ -768,7 +796,7 @@ ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_
     for (int i = 0; i < N_OP; i++) {
         ct_draw d = ct_draw_begin(seed, table[i].field, position);
 
-        if (acts(&table[i], a->p, a->phase)) CT_TRY(table[i].apply(a->p, a->phase, &d, &v));
+        if (acts(&table[i], a)) CT_TRY(table[i].apply(a->p, a->phase, &d, &v));
     }
     out_p->u8 = v.now.data;
     out_p->shape = (ct_shape){ 3, { v.now.channels, v.now.height, v.now.width } };

@@ -32,13 +32,18 @@ bool ct_augment_mean_of_crop(const Ct__TransformationParameter *p);
  *  CT_ERR_CONFIG, logged: a field out of its range, or two that exclude each other. */
 ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
                             ct_augment **a_p);
+/** The same of images with boxes, a part of which the samplers of q (borrowed) may choose. */
+ct_status ct_augment_create_with_boxes(const Ct__TransformationParameter *p,
+                                       const Ct__AnnotatedDataParameter *q, ct_phase phase,
+                                       const char *who, ct_augment **a_p);
 void ct_augment_destroy(ct_augment *a); /* NULL allowed */
 /** The shape that a sample of shape `in` comes out with; where sizes are drawn, the crop_size that
  *  follows, which they reach. CT_ERR_CONFIG with why: not an image of 1
  *  or 3 channels. a NULL: the same. */
 ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *out_p, ct_why *why);
 /** Field 0 of a sample, augmented, is *out_p's: in room, until the next call, or where it was. All
- *  else is the sample's. CT_ERR_CONFIG with the sample's why: it has floats. a NULL: the same. */
+ *  else is the sample's; its boxes are changed where they lie. CT_ERR_CONFIG with the sample's why:
+ * it has floats. a NULL: the same. */
 ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_t seed,
                            int64_t position, ct_augment_room *room, ct_sample *out_p);
 

@@ -8,6 +8,7 @@
 
 #include "framework/data/augment/draw.h"
 #include "framework/data/sample.h"
+#include "framework/proto/cortado.pb-c.h"
 
 /** Planes, one channel after the other: data[(c * height + y) * width + x]. */
 typedef struct ct_pixels {
@@ -26,6 +27,10 @@ static inline int64_t ct_pixels_bytes(const ct_pixels *p)
  *  rows, then along columns, each rounded to 8 bits. Nothing outside the box is looked at. */
 ct_status ct_pixels_resize(const ct_pixels *from, const ct_rect *box, ct_sample_buffer *room,
                            ct_pixels *to);
+/** Resizes all of `from` to the size of `to` by a filter of OpenCV: LINEAR bit for bit, the others
+ *  within 1 of it. Of a reduction AREA takes the mean of all pixels, the others pass over some. */
+ct_status ct_pixels_interpolate(const ct_pixels *from, Ct__ResizeParameter__InterpMode mode,
+                                ct_sample_buffer *room, ct_pixels *to);
 /** to(x, y) = from(m0 x + m1 y + m2, m3 x + m4 y + m5) at the centres of pixels, bilinear; 0 where
  *  that is outside. `to` has the size of `from`, and is not it. */
 void ct_pixels_warp(const ct_pixels *from, const double m[6], ct_pixels *to);

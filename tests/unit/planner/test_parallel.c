@@ -860,7 +860,8 @@ static void test_heads(void **state)
 static void test_every_type(void **state)
 {
     static const char whole[] =
-        " Accuracy ArgMax Axpy BatchReindex CenterLoss Concat ContrastiveLoss Crop Data "
+        " Accuracy AnnotatedData ArgMax Axpy BatchReindex CenterLoss Concat ContrastiveLoss Crop "
+        "Data "
         "Deconvolution DetectionOutput DummyData EuclideanLoss Filter FocalLoss HDF5Data "
         "HDF5Output "
         "HingeLoss Im2col ImageData InfogainLoss Input LSTM LSTMUnit MatMul MemoryData "

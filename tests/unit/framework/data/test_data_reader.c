@@ -13,6 +13,7 @@
 #include "framework/base/hdf5.h"
 #include "framework/base/rng.h"
 #include "framework/data/convert.h"
+#include "framework/data/datum.h"
 #include "framework/data/lmdb_file.h"
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
