@@ -368,8 +368,8 @@ static ct_status fetch_step(const ct_feed *f, void *local, uint64_t seed, int64_
         begin += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % f->o.rand_skip);
     for (int r = 0; r < f->o.group->node.size; r++) {
         for (int64_t i = 0; i < f->share[r].local; i++, p++) {
-            int64_t id =
-                ct_sample_at(seed, f->o.stripes, begin + f->share[r].first + i, reader->count);
+            int64_t id = ct_sample_again_at(seed, f->o.stripes, f->o.repeat, f->o.global,
+                                            begin + f->share[r].first + i, reader->count);
             size_t size = 0;
 
             *p = (place){ .offset = -1 };

@@ -171,6 +171,7 @@ static ct_status create_feed(ct_loader *l)
                           .group = l->o.group,
                           .global = l->o.share.global,
                           .stripes = l->o.stripes,
+                          .repeat = l->o.repeat,
                           .rand_skip = l->o.rand_skip,
                           .threads = l->o.threads };
     ct_status status = ct_feed_create(&o, &l->feed);
@@ -187,6 +188,7 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
     if (l != NULL) {
         l->o = *options;
         if (l->o.threads > l->o.depth) l->o.threads = l->o.depth;
+        if (l->o.repeat < 1) l->o.repeat = 1;
         l->rest_count = ct_reader_rest_count(r);
         for (int f = 0; f < r->n_field; f++) l->count[f] = l->o.share.local * value_count(l, f);
         if (!ct_pack_can(&l->o.shape) || !ct_transform_packs(l->o.transform) ||
@@ -545,14 +547,15 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 {
     const ct_reader *r = l->o.reader;
     const ct_share *share = &l->o.share;
-    int64_t begin = first_position(l, seed, step);
+    int64_t begin = first_position(l, seed, step), epoch = r->count * l->o.repeat;
 
-    s->epoch = begin / r->count;
+    s->epoch = begin / epoch;
     s->broken[0] = s->broken[1] = 0;
     for (int64_t i = 0; i < share->local; i++) {
         int64_t place = share->first + i, position = begin + place;
         int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
-                                            : ct_sample_at(seed, l->o.stripes, position, r->count);
+                                            : ct_sample_again_at(seed, l->o.stripes, l->o.repeat,
+                                                                 share->global, position, r->count);
         target to = target_of(l, s, i);
         const float *from = h->rest;
         fetched raw = { 0 };
@@ -560,7 +563,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
         CT_TRY(make_sample(l, raw, seed, position, id, h, &to, &replaced));
-        s->broken[position / r->count > s->epoch] += replaced;
+        s->broken[position / epoch > s->epoch] += replaced;
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 

@@ -31,6 +31,11 @@ ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p);
  *  (stripes.h). */
 int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n);
 
+/** The same where a global batch has each sample `repeat` times: all its samples once, then all of
+ *  them again, … So pairs that are mixed differ, and the ranks' number does not matter. */
+int64_t ct_sample_again_at(uint64_t seed, int64_t stripes, int64_t repeat, int64_t global,
+                           int64_t position, int64_t n);
+
 struct ct_device;
 
 typedef struct ct_loader_options {
@@ -41,7 +46,8 @@ typedef struct ct_loader_options {
     bool boxes;                    /* field 1 is rows of boxes: they begin with sample numbers */
     ct_mixing mix;                 /* field 1 is a distribution where it acts; shares are even */
     ct_share share;
-    int64_t stripes;     /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
+    int64_t stripes; /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
+    int64_t repeat;  /* times that a global batch has each sample, at least 1; else no rand_skip */
     uint32_t rand_skip;  /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
     int64_t skip_broken; /* 0: a broken sample is an error; else at most so many in a row */
     int depth;           /* batches made ahead, at least 1  */

@@ -186,3 +186,13 @@ int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n
 {
     return (stripes == 0) ? position % n : stripe_sample_at(seed, stripes, position, n);
 }
+
+int64_t ct_sample_again_at(uint64_t seed, int64_t stripes, int64_t repeat, int64_t global,
+                           int64_t position, int64_t n)
+{
+    int64_t apart; /* different samples of a batch */
+
+    if (repeat <= 1) return ct_sample_at(seed, stripes, position, n);
+    apart = global / repeat;
+    return ct_sample_at(seed, stripes, position / global * apart + position % global % apart, n);
+}

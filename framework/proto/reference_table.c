@@ -1125,6 +1125,8 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: a box of random area and aspect, resized to a square with antialiasing. In TEST "
       "the shorter side is resized, and the middle taken. In place of `crop_size`." },
     { "TransformationParameter.resize_param", "SSD: images are resized, in TRAIN and in TEST." },
+    { "TransformationParameter.repeat",
+      "Cortado, in TRAIN: a global batch has each of its samples so many times, with other draws." },
     { "TransformationParameter.rotate", "Cortado, in TRAIN: turned at random." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "TransformationParameter.skip_broken",

@@ -247,6 +247,23 @@ static ct_status settle_order(ct_layer *l, const ct_data_source *source)
     return CT_OK;
 }
 
+/* In TEST each sample comes once. */
+static ct_status read_repeat(ct_layer *l, const ct_data_source *source)
+{
+    const Ct__TransformationParameter *p = l->param->transform_param;
+    ct_data_state *d = l->state;
+
+    d->repeat = 1;
+    if ((p == NULL) || (p->repeat == 1)) return CT_OK;
+    if ((p->repeat < 1) || source->whole || (d->rand_skip > 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "transform_param.repeat is %u: at least 1, and 1 beside rand_skip and "
+                             "in WindowData",
+                             p->repeat);
+    if (l->phase == CT_TRAIN) d->repeat = p->repeat;
+    return CT_OK;
+}
+
 ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
 {
     ct_data_state *d = l->state;
@@ -279,6 +296,7 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "batch_size is %lld, must be at least 1",
                              (long long)d->batch_size);
     }
+    CT_TRY(read_repeat(l, source));
     return open_transform(l, source->whole);
 }
 
@@ -340,6 +358,17 @@ static bool transforms(const ct_layer *l)
     return (l->dev != NULL) && (l->dev->kind != CT_DEVICE_CPU) && (l->dev->copy_ahead != NULL);
 }
 
+/* Each sample as often in a batch, and in every batch. */
+static ct_status check_repeat(const ct_layer *l, const ct_share *share)
+{
+    const ct_data_state *d = l->state;
+
+    if (share->global % d->repeat == 0) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "transform_param.repeat is %lld, which does not divide the batch of %lld",
+                         (long long)d->repeat, (long long)share->global);
+}
+
 static ct_data_instance *source_of(const ct_layer *l, ct_data_instance *di)
 {
     ct_data_state *d = l->state;
@@ -379,6 +408,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .transform = d->transform,
                             .shape = d->shape,
                             .stripes = d->stripes,
+                            .repeat = d->repeat,
                             .rand_skip = d->rand_skip,
                             .skip_broken = d->skip_broken,
                             .depth = d->depth,
@@ -387,11 +417,12 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 
     CT_TRY(ct_data_share(l, d->batch_size, &o.share));
     CT_TRY(check_pairs(l, &o.share));
+    CT_TRY(check_repeat(l, &o.share));
     tell_shards(l, &o.share);
     in->batch_local = o.share.local;
     in->batch_global = o.share.global;
     in->batch_first = o.share.first;
-    in->n_sample = d->synthetic ? 0 : d->reader->count;
+    in->n_sample = d->synthetic ? 0 : d->reader->count * d->repeat;
     for (int i = 0; i < l->n_top; i++) {
         ct_shape one = (i == 0) ? d->shape : d->reader->field[i], shape;
 

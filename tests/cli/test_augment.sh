@@ -65,6 +65,42 @@ net few.prototxt 'crop_size: 24 mixup { } classes: 2'
 runs label_beyond 3 'label 2 is not a whole number in 0..1: transform_param.classes is 2' "$CORTADO" time \
     --model=few.prototxt --data --iterations=4
 
+# ---- each sample three times in a batch, all of them in turn
+net once.prototxt ''
+sed 's/net.prototxt/once.prototxt/; s/global_batch_size: 12/global_batch_size: 4/' net.solver >once.solver
+net again.prototxt 'repeat: 3'
+sed 's/net.prototxt/again.prototxt/' net.solver >again.solver
+for n in once again; do
+    sed -i 's/"set\/train_lmdb"/"even\/train_lmdb"/' $n.prototxt
+done
+runs even 0 '' "$CORTADO" convert images --from=pictures --to=even --resize=16x16
+runs dump_once 0 'batches of 4 samples written' "$CORTADO" time --solver=once.solver --data --iterations=4 --dump_batches=once.npz
+dump again 1 again.solver
+cat >again.py <<'EOP'
+import sys
+sys.path.insert(0, sys.argv[1] + "/tests/cli")
+from npz import tensors
+once, again = tensors("once.npz"), tensors("again.npz")
+assert all(list(once[k]) * 3 == list(again[k]) for k in once), "not three times"
+EOP
+is three_times python3 again.py "$ROOT"
+net drawn.prototxt 'repeat: 3 random_resized_crop { size: 16 } mixup { } classes: 3'
+sed 's/net.prototxt/drawn.prototxt/' net.solver >drawn.solver
+for n in 1 2 3; do dump drawn_$n $n drawn.solver; done
+for n in 2 3; do is same_drawn_$n cmp drawn_1.npz drawn_$n.npz; done
+cat >drawn.py <<'EOP'
+import sys
+sys.path.insert(0, sys.argv[1] + "/tests/cli")
+from npz import tensors
+t = tensors("drawn_1.npz")
+assert all(len({tuple(t[k][768 * i:768 * i + 768]) for i in range(12)}) == 12 for k in t if k.startswith("data")), "equal draws"
+EOP
+is drawn_apart python3 drawn.py "$ROOT"
+net odd.prototxt 'repeat: 5 random_resized_crop { size: 16 }'
+runs odd_repeat 2 'transform_param.repeat is 5, which does not divide the batch of 12' "$CORTADO" time --model=odd.prototxt --data
+net none.prototxt 'repeat: 0 random_resized_crop { size: 16 }'
+runs no_repeat 2 'transform_param.repeat is 0: at least 1' "$CORTADO" time --model=none.prototxt --data
+
 # refused, with file and layer
 refuse() { # NAME PATTERN FIELDS
     net bad.prototxt "$3"
