@@ -41,6 +41,10 @@ static void log_batch(const ct_net *net, int64_t batch, const double *v)
     for (int i = 0; i < net->n_output; i++) {
         const ct_blob *b = net->pass->blob[net->output[i].blob];
 
+        if (ct_net_output_evaluates(net, i)) { /* it is of all batches */
+            v++;
+            continue;
+        }
         for (int64_t k = 0; k < ct_net_output_count(net, i); k++) {
             CT_INFO("Batch %" PRId64 ", %s = %g", batch, b->name, *v++);
         }
@@ -129,8 +133,10 @@ static ct_status load_weights(testing *t)
 
 static ct_status score(testing *t, int64_t n_batch, ct_text_size *text)
 {
+    const Ct__SolverParameter *p = t->config.solver;
     ct_outputs *o = &t->outputs;
     ct_exec *ex = &t->net->pass->exec;
+    ct_ap_version version;
 
     ct_exec_fill(t->call, t->net, ex);
     if (t->division != NULL) ct_job_division_fill_exec(t->division, ex);
@@ -143,6 +149,9 @@ static ct_status score(testing *t, int64_t n_batch, ct_text_size *text)
         log_batch(t->whole, i, o->sum);
         for (int64_t k = 0; k < o->n; k++) t->mean[k] += o->sum[k] / (double)n_batch;
     }
+    (void)ct_ap_version_is((p != NULL) ? p->ap_version : NULL, &version);
+    CT_TRY(ct_outputs_evaluate(o, testers(t), version, (p != NULL) && p->show_per_class_result,
+                               t->mean));
     ct_report_broken(t->report, "testing", ex->broken_samples);
     *text = ex->text;
     return ct_group_sum(testers(t), (double *)text, 2);

@@ -305,6 +305,8 @@ typedef struct ct_layer_ops {
     bool is_data;       /* a source of samples: no bottoms, sets the batch fields           */
     bool is_loss;       /* the first top has loss weight 1 unless the prototxt says other   */
     bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
+    bool evaluates; /* tops are rows of detections, of which all batches of a test make one number
+                     * (solver/average_precision.h) */
     bool allow_inplace; /* top i may be bottom i                                            */
     int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
     bool reads_tokens;  /* bottom 0 is numbers of words or the like: what texts are counted in */

@@ -163,10 +163,16 @@ int ct_net_find_layer(const ct_net *net, const char *name)
     return found;
 }
 
+bool ct_net_output_evaluates(const ct_net *net, int i)
+{
+    return net->layer[net->output[i].layer]->ops->evaluates;
+}
+
 int64_t ct_net_output_count(const ct_net *net, int i)
 {
     const ct_blob *b = net->pass->blob[net->output[i].blob];
 
+    if (ct_net_output_evaluates(net, i)) return 1;
     return b->varies ? 0 : ct_tensor_count(&b->data);
 }
 

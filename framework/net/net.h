@@ -218,6 +218,8 @@ static inline double ct_net_summed_part(const ct_net *net)
 
     return all ? 1.0 : (double)net->batch_summed / (double)net->batch_global;
 }
+/** Whether output i is rows of which all batches together make one number. */
+bool ct_net_output_evaluates(const ct_net *net, int i);
 /** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
 int64_t ct_net_output_count(const ct_net *net, int i);
 /** Index of the blob / layer / parameter of that name, or -1. */

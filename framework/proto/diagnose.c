@@ -209,10 +209,6 @@ static const struct {
     const char *instead; /* NULL: nothing */
 } fork_field[] = {
     { "video_data_param", "SSD", "cut the video into images, and read them with ImageData" },
-    { "eval_type", "SSD",
-      "write DetectionOutput's rows with HDF5Output and evaluate them outside" },
-    { "ap_version", "SSD",
-      "write DetectionOutput's rows with HDF5Output and evaluate them outside" },
     { "box_annotator_ohem_param", "R-FCN", NULL },
     { "dense_image_data_param", "SegNet", "read images and their labels as two tops of HDF5Data" },
     { "seg_accuracy_param", "DeepLab or PSPNet", NULL },
@@ -446,8 +442,6 @@ void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const cha
 const ct_foreign_type ct_foreign_table[] = {
     { "BoxAnnotatorOHEM",
       "hard examples are not picked while a net runs; losses take all regions" },
-    { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
-                           "with HDF5Output and evaluate them outside" },
     { "Proposal",
       "no boxes are proposed while a net runs; let proposals come in as boxes, through an "
       "Input or HDF5Data layer" },

@@ -242,9 +242,15 @@ const ct_meaning ct_meaning_table[] = {
     { "DataParameter.synthetic_shape",
       "Cortado: sizes of made-up samples, for `cortado time` without the data." },
     { "DataParameter.threads", "Cortado: threads that decode and transform." },
-    { "DetectionEvaluateParameter.*",
-      "Refused: layers of type DetectionEvaluate are not there. Write DetectionOutput's rows with "
-      "HDF5Output, and evaluate them outside." },
+    { "DetectionEvaluateParameter.background_label_id", "Class that is no object." },
+    { "DetectionEvaluateParameter.evaluate_difficult_gt",
+      "false: difficult true boxes count neither way." },
+    { "DetectionEvaluateParameter.name_size_file",
+      "Taken, and without effect: overlaps are those of boxes in parts of the image." },
+    { "DetectionEvaluateParameter.num_classes", "Classes, the background among them." },
+    { "DetectionEvaluateParameter.overlap_threshold",
+      "A detection is right where it overlaps a true box of its class by so much." },
+    { "DetectionEvaluateParameter.resize_param", "Taken, and without effect." },
     { "DetectionOutputParameter.background_label_id", "Class that is no object; -1: none." },
     { "DetectionOutputParameter.code_type", "How locations are coded; the same as in training." },
     { "DetectionOutputParameter.confidence_threshold", "Scores must be above this." },
@@ -401,9 +407,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.bottom", "Names of the blobs it reads." },
     { "LayerParameter.center_loss_param", "Of type CenterLoss." },
     { "LayerParameter.ct_kernel", "Cortado: which implementations run the layer." },
-    { "LayerParameter.detection_evaluate_param",
-      "Refused: layers of type DetectionEvaluate are not there. Write DetectionOutput's rows with "
-      "HDF5Output, and evaluate them outside." },
+    { "LayerParameter.detection_evaluate_param", "Of type DetectionEvaluate." },
     { "LayerParameter.engine", "Of Intel's fork; taken, and without effect." },
     { "LayerParameter.exclude", "The layer is left out where one of these rules holds." },
     { "LayerParameter.focal_loss_param", "Of type FocalLoss." },
@@ -862,6 +866,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SmoothL1LossParameter.sigma", "Differences below 1 / sigma^2 count as squares." },
     { "SoftmaxParameter.axis", "Axis of the classes." },
     { "SoftmaxParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
+    { "SolverParameter.ap_version", "SSD: average precision as `11point`, `MaxIntegral` or "
+                                    "`Integral`, of outputs of DetectionEvaluate." },
     { "SolverParameter.average",
       "Cortado: an average of the weights over the run, for tests and to keep." },
     { "SolverParameter.average_loss", "Shown loss is the mean over this many iterations." },
@@ -894,6 +900,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.display", "Iterations between progress lines; 0: none." },
     { "SolverParameter.fuse", "Cortado: let neighbouring layers run as one where that is exact; "
                               "`cortado time` shows them." },
+    { "SolverParameter.eval_type",
+      "SSD: `classification` or `detection`; taken, and without effect: the net says it." },
     { "SolverParameter.gamma",
       "Parameter of the policies `step`, `exp`, `inv`, `multistep`, `sigmoid`." },
     { "SolverParameter.global_batch_size", "Cortado: samples per iteration over all ranks; 0: "
@@ -957,6 +965,8 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "
       "do not change a bit; twice the bytes. Not with `compression`." },
     { "SolverParameter.rms_decay", "Decay of RMSProp's mean square." },
+    { "SolverParameter.show_per_class_result",
+      "SSD: log the average precision of each class, too." },
     { "SolverParameter.snapshot", "Iterations between snapshots; 0: only at the end." },
     { "SolverParameter.snapshot_after_train", "Write a snapshot at the end." },
     { "SolverParameter.snapshot_async", "Cortado: write snapshots while the next steps run." },
@@ -1125,8 +1135,8 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: a box of random area and aspect, resized to a square with antialiasing. In TEST "
       "the shorter side is resized, and the middle taken. In place of `crop_size`." },
     { "TransformationParameter.resize_param", "SSD: images are resized, in TRAIN and in TEST." },
-    { "TransformationParameter.repeat",
-      "Cortado, in TRAIN: a global batch has each of its samples so many times, with other draws." },
+    { "TransformationParameter.repeat", "Cortado, in TRAIN: a global batch has each of its samples "
+                                        "so many times, with other draws." },
     { "TransformationParameter.rotate", "Cortado, in TRAIN: turned at random." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "TransformationParameter.skip_broken",

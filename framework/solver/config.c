@@ -9,6 +9,7 @@
 
 #include "framework/base/text.h"
 #include "framework/snapshot/set_files.h"
+#include "framework/solver/average_precision.h"
 #include "framework/solver/solver_private.h"
 
 static ct_status at_least(const ct_solver_text *t, const int32_t *field, const char *name,
@@ -92,6 +93,23 @@ static ct_status check_regularization(const ct_solver_text *t)
                    (near != NULL) ? "\"?" : "");
 }
 
+/* Caffe-SSD's: what a test reports of detections follows from the net, and eval_type may say so. */
+static ct_status check_evaluation(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+    ct_ap_version version;
+
+    if ((p->eval_type != NULL) && (strcmp(p->eval_type, "classification") != 0) &&
+        (strcmp(p->eval_type, "detection") != 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: eval_type \"%s\": expected \"classification\" or \"detection\"",
+                       CT_SOLVER_AT(t, eval_type), p->eval_type);
+    if (ct_ap_version_is(p->ap_version, &version)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: ap_version \"%s\": expected \"11point\", \"MaxIntegral\" or \"Integral\"",
+                   CT_SOLVER_AT(t, ap_version), p->ap_version);
+}
+
 static ct_status check_rates(const ct_solver_text *t)
 {
     const Ct__SolverParameter *p = t->p;
@@ -109,6 +127,7 @@ static ct_status check_rates(const ct_solver_text *t)
     if (!isfinite(p->weight_decay))
         return CT_FAIL(CT_ERR_CONFIG, "%s: weight_decay is %g", CT_SOLVER_AT(t, weight_decay),
                        (double)p->weight_decay);
+    CT_TRY(check_evaluation(t));
     return check_regularization(t);
 }
 

@@ -44,6 +44,18 @@ static int find_output(const ct_net *whole, int i, const ct_net *runs)
     return -1;
 }
 
+enum { EVALUATED = 5 }; /* numbers of a row of DetectionEvaluate */
+
+/* Rows of output i, which this rank has, where it evaluates; else 0. */
+static int64_t rows_of(const ct_outputs *o, int i)
+{
+    const ct_net *net = o->runs;
+    int own = o->own[i];
+
+    if (!ct_net_output_evaluates(net, own)) return 0;
+    return ct_tensor_count(&net->pass->blob[net->output[own].blob]->data) / EVALUATED;
+}
+
 ct_status ct_outputs_create(const ct_net *net, const ct_net *runs, const ct_group *g, ct_outputs *o)
 {
     int64_t most = 0;
@@ -53,13 +65,17 @@ ct_status ct_outputs_create(const ct_net *net, const ct_net *runs, const ct_grou
     o->own = calloc((size_t)net->n_output + 1, sizeof(*o->own));
     o->uneven = calloc((size_t)net->n_output + 1, sizeof(*o->uneven));
     o->stands = calloc((size_t)net->n_output + 1, sizeof(*o->stands));
-    if ((o->size == NULL) || (o->own == NULL) || (o->uneven == NULL) || (o->stands == NULL))
+    o->seen = calloc((size_t)net->n_output + 1, sizeof(*o->seen));
+    if ((o->size == NULL) || (o->own == NULL) || (o->uneven == NULL) || (o->stands == NULL) ||
+        (o->seen == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the outputs of net \"%s\"", net->name);
     for (int i = 0; i < net->n_output; i++) o->own[i] = find_output(net, i, runs);
     CT_TRY(agree_sizes(g, o));
     for (int i = 0; i < net->n_output; i++) {
         o->n += o->size[i];
         if (o->size[i] > most) most = o->size[i];
+        if ((o->own[i] >= 0) && (rows_of(o, i) * EVALUATED > most))
+            most = rows_of(o, i) * EVALUATED;
     }
     o->sum = calloc((size_t)o->n + 3, sizeof(*o->sum));
     o->host = calloc((size_t)most + 1, sizeof(*o->host));
@@ -69,8 +85,17 @@ ct_status ct_outputs_create(const ct_net *net, const ct_net *runs, const ct_grou
     return CT_OK;
 }
 
+void ct_outputs_begin(ct_outputs *o)
+{
+    memset(o->sum, 0, (size_t)o->n * sizeof(*o->sum));
+    for (int i = 0; i < o->net->n_output; i++) ct_detections_clear(&o->seen[i]);
+}
+
 void ct_outputs_destroy(ct_outputs *o)
 {
+    for (int i = 0; (o->seen != NULL) && (i < o->net->n_output); i++)
+        ct_detections_release(&o->seen[i]);
+    free(o->seen);
     free(o->size);
     free(o->own);
     free(o->uneven);
@@ -111,11 +136,27 @@ ct_status ct_outputs_add(ct_outputs *o, const ct_pass *pass)
         if ((own < 0) || net->output[own].is_twin) continue;
         t = &pass->blob[net->output[own].blob]->data;
         n = ct_net_output_count(net, own);
+        if (rows_of(o, i) > 0) {
+            n = rows_of(o, i);
+            CT_TRY(ex->dev->to_host(ex->stream, o->host, t->data,
+                                    (size_t)(n * EVALUATED) * sizeof(*o->host)));
+            CT_TRY(ct_detections_add(&o->seen[i], o->host, n));
+            continue;
+        }
         share = part_of(o, own);
         if (o->uneven[i]) share = o->stands[i] ? 1.0 : 0.0;
         if ((share == 0.0) || (n == 0)) continue;
         CT_TRY(ex->dev->to_host(ex->stream, o->host, t->data, (size_t)n * sizeof(*o->host)));
         for (int64_t k = 0; k < n; k++) sum[k] += share * (double)o->host[k];
     }
+    return CT_OK;
+}
+
+ct_status ct_outputs_evaluate(const ct_outputs *o, const ct_group *g, ct_ap_version version,
+                              bool each, double *mean)
+{
+    for (int i = 0; i < o->net->n_output; mean += o->size[i], i++)
+        if (ct_net_output_evaluates(o->net, i))
+            CT_TRY(ct_detections_judge(&o->seen[i], g, version, each, mean));
     return CT_OK;
 }

@@ -104,7 +104,7 @@ static ct_status take_outputs(void *ctx, const ct_pass *pass)
     ct_solver *s = ctx;
 
     if (!s->display) return CT_OK;
-    memset(s->outputs.sum, 0, (size_t)s->outputs.n * sizeof(*s->outputs.sum));
+    ct_outputs_begin(&s->outputs);
     return ct_outputs_add(&s->outputs, pass);
 }
 

@@ -33,7 +33,8 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
     ct_solver_action action;
 
     fill_exec(s, &pass->exec);
-    memset(o->sum, 0, (size_t)(o->n + 1) * sizeof(*o->sum));
+    ct_outputs_begin(o);
+    o->sum[o->n] = 0;
     for (int b = 0; b < n; b++) {
         double loss = 0.0;
 
@@ -171,6 +172,7 @@ static ct_status run_on_average(ct_solver *s, int i, bool *stopped_p)
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
 {
     ct_outputs *o;
+    ct_ap_version version;
     bool stopped = false;
 
     if ((i < 0) || (i >= s->n_test) || (n_output < s->test_outputs[i].n))
@@ -183,6 +185,9 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
     CT_TRY(run_on_average(s, i, &stopped));
     if (stopped) return CT_STOPPED;
     for (int64_t k = 0; k <= o->n; k++) o->sum[k] /= s->param->test_iter[i];
+    (void)ct_ap_version_is(s->param->ap_version, &version); /* config.c has checked it */
+    CT_TRY(ct_outputs_evaluate(o, ct_solver_writers(s), version, s->param->show_per_class_result,
+                               o->sum));
     if (s->param->test_compute_loss) CT_INFO("Test loss: %g", o->sum[o->n]);
     if (output != o->sum) memcpy(output, o->sum, (size_t)o->n * sizeof(*output));
     return CT_OK;

@@ -27,6 +27,7 @@
     X(data) \
     X(deconvolution) \
     X(depthwise_convolution) \
+    X(detection_evaluate) \
     X(detection_output) \
     X(dropout) \
     X(dummy_data) \

@@ -28,7 +28,7 @@ layer { name: "in" type: "Data" top: "data" transform_param { $field } data_para
 END
     runs "refused_${field%%[ :]*}" 2 'is not supported' "$CORTADO" check --model=refused.prototxt
 done
-for type in Proposal DetectionEvaluate; do
+for type in Proposal; do
     echo "layer { name: \"x\" type: \"$type\" top: \"x\" }" >refused.prototxt
     runs "refused_$type" 2 "$type" "$CORTADO" check --model=refused.prototxt
 done

@@ -862,7 +862,8 @@ static void test_every_type(void **state)
     static const char whole[] =
         " Accuracy AnnotatedData ArgMax Axpy BatchReindex CenterLoss Concat ContrastiveLoss Crop "
         "Data "
-        "Deconvolution DetectionOutput DummyData EuclideanLoss Filter FocalLoss HDF5Data "
+        "Deconvolution DetectionEvaluate DetectionOutput DummyData EuclideanLoss Filter FocalLoss "
+        "HDF5Data "
         "HDF5Output "
         "HingeLoss Im2col ImageData InfogainLoss Input LSTM LSTMUnit MatMul MemoryData "
         "MultiBoxLoss "

@@ -100,7 +100,6 @@ static void refused_one_by_one(void **state)
           "net:3: layer \"a\" (Linaer): unknown layer type; did you mean \"Linear\"?" },
         { SOURCE LAYER("a", "Zzzzzzzzz", "x", "y"), "(Zzzzzzzzz): unknown layer type" },
         { SOURCE LAYER("a", "Proposal", "x", "y"), "let proposals come in as boxes" },
-        { SOURCE LAYER("a", "DetectionEvaluate", "x", "y"), "average precision is not computed" },
         { SOURCE LAYER("a", "SoftmaxFocalLoss", "x", "y"), "not supported: FocalLoss is" },
         { SOURCE "layer { name: 'a' bottom: 'x' top: 'y' }", "it has no type" },
         { SOURCE2 LAYER("a", "Half", "labl", "y"),

@@ -46,6 +46,7 @@ static const struct {
     { "ToBlocks", "--parallel adds it: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
     { "TokenData", "reads files: test_data_tokens" },
+    { "DetectionEvaluate", "no gradient, no threads: test_detection.sh" },
     { "AnnotatedData", "reads files: test_annotated.sh" },
     { "WindowData", "reads files" },
 };
@@ -415,9 +416,9 @@ static void check_params(const ct_layer_ops *ops)
 /* Of Caffe's or its forks' layers that are refused, and of those that are replaced. */
 static bool is_nobodys(const char *name)
 {
-    static const char *const nobodys[] = { "detection_evaluate_param",
-                                           /* of layers that the reader replaces */
-                                           "multi_head_attention_param" };
+    static const char *const nobodys[] = { /* of layers that the reader replaces */
+                                           "multi_head_attention_param"
+    };
 
     for (size_t i = 0; i < sizeof(nobodys) / sizeof(nobodys[0]); i++) {
         if (strcmp(nobodys[i], name) == 0) return true;

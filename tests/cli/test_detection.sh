@@ -1,0 +1,121 @@
+#!/bin/sh
+# Average precision of detections: over all batches and ranks beside numpy; and a small SSD that learns to find
+# coloured rectangles.
+. "$ROOT/tests/cli/lib.sh"
+export OMPI_MCA_rmaps_base_oversubscribe=1
+python=$("$ROOT/scripts/test_venv.sh" numpy pillow==12.3.0 h5py) || { skip detection "no numpy, Pillow and h5py"; finish; }
+"$python" "$ROOT/tests/cli/detection.py" make || not_ok made "h5py writes no file"
+
+# net BATCH FIELDS
+net() {
+    cat >net.prototxt <<EOP
+layer { name: "in" type: "HDF5Data" top: "found" top: "truth" include { phase: TEST }
+  hdf5_data_param { source: "found.h5" batch_size: $1 shuffle: false } }
+layer { name: "eval" type: "DetectionEvaluate" bottom: "found" bottom: "truth" top: "eval" include { phase: TEST }
+  detection_evaluate_param { num_classes: 4 $2 } }
+layer { name: "x" type: "DummyData" top: "x" include { phase: TRAIN } dummy_data_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "x" top: "ip" include { phase: TRAIN } inner_product_param { num_output: 1 } }
+layer { name: "sum" type: "Reduction" bottom: "ip" top: "sum" loss_weight: 1 include { phase: TRAIN } }
+EOP
+}
+solver() { # BATCHES VERSION
+    echo "net: \"net.prototxt\" test_iter: $1 test_interval: 1 base_lr: 0.1 lr_policy: \"fixed\" max_iter: 1 random_seed: 2
+      eval_type: \"detection\" ap_version: \"$2\" snapshot_after_train: false" >solver.prototxt
+}
+for version in 11point MaxIntegral Integral; do
+    for ranks in 1 2 3; do
+        net $((12 / ranks)) ''
+        solver 2 $version
+        runs "tests_${version}_$ranks" 0 'Test net output #0: eval = 0\.' $JOB $ranks "$CORTADO" train --solver=solver.prototxt
+        is "as_numpy_${version}_$ranks" "$python" "$ROOT/tests/cli/detection.py" same out $version
+    done
+done
+net 4 'evaluate_difficult_gt: false'
+solver 6 Integral
+runs not_difficult 0 'eval = 0\.' $JOB 1 "$CORTADO" train --solver=solver.prototxt --set=show_per_class_result=true
+is as_numpy_not_difficult "$python" "$ROOT/tests/cli/detection.py" same out Integral difficult
+is each_class grep -q 'class2: 0\.' out
+is none_without_truth sh -c '! grep -q "class3:" out'
+runs best 0 'eval' "$CORTADO" train --solver=solver.prototxt '--set=best.metric="eval"' --set=best.direction=HIGHER --set=snapshot_prefix=best
+
+refuse() { # NAME PATTERN FIELDS
+    net 4 "$3"
+    runs "refuses_$1" 2 "net.prototxt:3.*layer \"eval\" \(DetectionEvaluate\): .*$2" "$CORTADO" check --model=net.prototxt --phase=TEST
+}
+refuse background 'background_label_id 4 is not below num_classes 4' 'background_label_id: 4'
+refuse threshold 'overlap_threshold is 0, must be above 0' 'overlap_threshold: 0'
+net 4 ''
+sed -i 's/num_classes: 4//' net.prototxt
+runs refuses_no_classes 2 'num_classes is missing or 0' "$CORTADO" check --model=net.prototxt --phase=TEST
+net 4 ''
+sed -i 's/num_classes: 4/num_classes: 2/' net.prototxt
+solver 6 Integral
+runs class_beyond 3 'layer "eval" \(DetectionEvaluate\): true box [0-9]+ of batch 0: class 2 of 2' "$CORTADO" train --solver=solver.prototxt
+solver 1 12point
+runs refuses_version 2 'solver.prototxt:2.*ap_version "12point": expected "11point", "MaxIntegral" or "Integral"' \
+    "$CORTADO" train --solver=solver.prototxt
+sed -i 's/12point/11point/; s/"detection"/"segmentation"/' solver.prototxt
+runs refuses_type 2 'eval_type "segmentation": expected "classification" or "detection"' "$CORTADO" train --solver=solver.prototxt
+
+# ---- a small SSD
+"$python" "$ROOT/tests/cli/detection.py" pictures || not_ok pictures "Pillow writes no files"
+for set in train test; do
+    runs set_$set 0 '' "$CORTADO" convert annotated --list=$set.list --labelmap=labelmap.prototxt --to=$set
+done
+data() { # PHASE SET MORE
+    echo "layer { name: \"data\" type: \"AnnotatedData\" top: \"data\" top: \"label\" include { phase: $1 }
+      data_param { source: \"$2\" batch_size: 12 } annotated_data_param { max_boxes: 4 $3 }
+      transform_param { scale: 0.0078125 mean_value: 60 $4 resize_param { height: 64 width: 64 } } }"
+}
+conv() { # BOTTOM TOP OUTPUTS STRIDE
+    echo "layer { name: \"$2\" type: \"Convolution\" bottom: \"$1\" top: \"$2\" convolution_param { num_output: $3 kernel_size: 3 pad: 1
+      stride: $4 weight_filler { type: \"msra\" } } } "
+}
+row() { # conv's top as one row a sample
+    echo "layer { name: \"$1_p\" type: \"Permute\" bottom: \"$1\" top: \"$1_p\" permute_param { order: 0 order: 2 order: 3 order: 1 } }
+      layer { name: \"$1_f\" type: \"Flatten\" bottom: \"$1_p\" top: \"$1_f\" }"
+}
+{
+    data TRAIN train 'batch_sampler { max_sample: 1 max_trials: 1 } batch_sampler { sampler { min_scale: 0.7 max_scale: 1 }
+      sample_constraint { min_object_coverage: 0.9 } max_sample: 1 max_trials: 20 }' \
+        'mirror: true emit_constraint { } distort_param { brightness_prob: 0.5 brightness_delta: 16 }'
+    data TEST test '' ''
+    conv data c1 8 2
+    echo 'layer { name: "r1" type: "ReLU" bottom: "c1" top: "c1" }'
+    conv c1 c2 16 2
+    echo 'layer { name: "r2" type: "ReLU" bottom: "c2" top: "c2" }'
+    conv c2 c3 24 2
+    echo 'layer { name: "r3" type: "ReLU" bottom: "c3" top: "c3" }'
+    conv c3 loc 12 1
+    row loc
+    conv c3 conf 9 1
+    row conf
+    echo 'layer { name: "priors" type: "PriorBox" bottom: "c3" bottom: "data" top: "priors"
+      prior_box_param { min_size: 22 aspect_ratio: 1.4 flip: true variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2 } }
+    layer { name: "loss" type: "MultiBoxLoss" bottom: "loc_f" bottom: "conf_f" bottom: "priors" bottom: "label" top: "loss"
+      include { phase: TRAIN } multibox_loss_param { num_classes: 3 code_type: CENTER_SIZE mining_type: MAX_NEGATIVE overlap_threshold: 0.4 } }
+    layer { name: "scores" type: "Reshape" bottom: "conf_f" top: "scores" include { phase: TEST }
+      reshape_param { shape { dim: 0 dim: -1 dim: 3 } } }
+    layer { name: "prob" type: "Softmax" bottom: "scores" top: "prob" softmax_param { axis: 2 } include { phase: TEST } }
+    layer { name: "prob_f" type: "Flatten" bottom: "prob" top: "prob_f" include { phase: TEST } }
+    layer { name: "found" type: "DetectionOutput" bottom: "loc_f" bottom: "prob_f" bottom: "priors" top: "found" include { phase: TEST }
+      detection_output_param { num_classes: 3 code_type: CENTER_SIZE nms_param { nms_threshold: 0.45 top_k: 40 } keep_top_k: 20
+        confidence_threshold: 0.01 } }
+    layer { name: "eval" type: "DetectionEvaluate" bottom: "found" bottom: "label" top: "eval" include { phase: TEST }
+      detection_evaluate_param { num_classes: 3 name_size_file: "none" } }'
+} >ssd.prototxt
+echo 'net: "ssd.prototxt" test_iter: 2 test_interval: 100 base_lr: 0.003 lr_policy: "fixed" type: "Adam" momentum: 0.9 max_iter: 200
+  random_seed: 3 display: 100 eval_type: "detection" ap_version: "11point" snapshot_prefix: "ssd"' >ssd.solver
+LIMIT=300 runs learns 0 'name_size_file and resize_param have no effect' "$CORTADO" train --solver=ssd.solver --metrics=ssd.jsonl
+cat >rises.py <<'EOP'
+import re
+text = open("out").read()
+ap = [float(v) for v in re.findall(r"Test net output #0: eval = ([-0-9.e]+)", text)]
+loss = [float(v) for v in re.findall(r"Iteration \d+.*loss = ([-0-9.e]+)", text)]
+assert len(ap) == 3 and ap[-1] > 0.6 and ap[-1] > ap[0] + 0.4, ap
+assert loss[-1] < loss[0] / 3, loss
+EOP
+is precision_rises "$python" rises.py
+runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --weights=ssd_iter_200.caffemodel.h5 --iterations=2
+is no_batches sh -c '! grep -q "Batch 0, eval" out'
+finish
