@@ -263,16 +263,20 @@ static ct_status choose_names(const ct_convert_options *o, ct_model *m)
     return status;
 }
 
-static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
+static ct_status save(const ct_convert_options *o, const fitted *f, ct_model *m)
 {
+    ct_onnx_source s = { .net = f->net, .param = f->param, .model = m };
+
     if (ct_text_ends_with(o->to, ".onnx")) {
+        s.fixed_batch = o->fixed_batch;
+        s.beside = o->external_data;
+        s.force = o->force;
         CT_TRY(ct_model_load(m));
-        CT_TRY(ct_onnx_write(net, m, o->to));
-    } else {
-        CT_TRY(choose_names(o, m));
-        CT_TRY(ct_model_save(m, o->to));
-        if (m->written_as != 0) CT_TRY(ct_hf_config_write(m, net, o->to));
+        return ct_onnx_write(&s, o->to);
     }
+    CT_TRY(choose_names(o, m));
+    CT_TRY(ct_model_save(m, o->to));
+    if (m->written_as != 0) CT_TRY(ct_hf_config_write(m, f->net, o->to));
     CT_INFO("wrote %s", o->to);
     return CT_OK;
 }
@@ -287,7 +291,7 @@ static ct_status convert(const ct_convert_options *o, ct_model *m)
         if (status == CT_OK) status = fit(f.net, m);
     }
     if ((status == CT_OK) && (o->to == NULL)) list(m);
-    if ((status == CT_OK) && (o->to != NULL)) status = save(o, f.net, m);
+    if ((status == CT_OK) && (o->to != NULL)) status = save(o, &f, m);
     ct_net_destroy(f.net);
     if (f.param != NULL) ct__net_parameter__free_unpacked(f.param, NULL);
     ct_source_map_destroy(f.map);
@@ -304,9 +308,14 @@ static ct_status convert_model(const ct_convert_options *o)
     ct_status status;
 
     if (o->to != NULL) {
-        if (!ct_text_ends_with(o->to, ".onnx"))
+        if (!ct_text_ends_with(o->to, ".onnx")) {
+            if (o->fixed_batch || o->external_data)
+                return CT_FAIL(CT_ERR_CONFIG,
+                               "--fixed_batch and --external_data: %s is no .onnx "
+                               "file",
+                               o->to);
             CT_TRY(ct_model_format_of(o->to, &format));
-        else if (o->net == NULL)
+        } else if (o->net == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "%s: ONNX holds the net too: give its --net", o->to);
         if (!o->force && (access(o->to, F_OK) == 0))
             return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", o->to);
@@ -385,6 +394,13 @@ static const ct_option table[] = {
     { "net", CT_OPTION_TEXT, MODEL, "FILE",
       "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
       "dimensions" },
+    { "fixed_batch", CT_OPTION_FLAG, MODEL, NULL,
+      "of an .onnx file: it is for the net's batch; for any, where that can be shown, if not "
+      "given" },
+    { "external_data", CT_OPTION_FLAG, MODEL, NULL,
+      "of an .onnx file: large weights lie beside it in FILE.data; only those of more than 2 GiB "
+      "if "
+      "not given" },
     { "deploy", CT_OPTION_FLAG, NET, NULL,
       "the net for use: an Input in place of data layers, probabilities in place of losses" },
     { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
@@ -579,6 +595,8 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");
     c.deploy = ct_options_flag(o, "deploy");
+    c.fixed_batch = ct_options_flag(o, "fixed_batch");
+    c.external_data = ct_options_flag(o, "external_data");
     c.weights = ct_options_text(o, "weights_to");
     c.sizes = ct_options_text(o, "sizes");
     c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);

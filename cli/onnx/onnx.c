@@ -160,19 +160,40 @@ static void put_class_names(ct_onnx *x, const ct_net *net, const ct_model *m)
 
 static ct_status write_file(const ct_onnx *x, const char *path)
 {
-    size_t bytes = protobuf_c_message_get_packed_size(&x->model->base);
     ct_disk_file d;
     int64_t size;
     uint64_t hash;
     ct_status status;
 
-    if (bytes > INT32_MAX)
-        return CT_FAIL(CT_ERR_DATA, "%s: %zu bytes, ONNX files of one part have at most 2 GiB",
-                       path, bytes);
     ct_disk_open(&d, path, 0);
     status = ct_onnx_pack(&x->model->base, &d);
     if (status == CT_OK) return ct_disk_finish(&d, path, &hash, &size);
     ct_disk_drop(&d, path);
+    return status;
+}
+
+/* Both files are whole before either has its name. */
+static ct_status write_files(ct_onnx *x, const ct_onnx_source *s, const char *path)
+{
+    bool large = protobuf_c_message_get_packed_size(&x->model->base) > INT32_MAX;
+    char *temp = ct_path_temp(path), *data_temp = NULL;
+    ct_text data = { 0 };
+    ct_status status = CT_OK;
+
+    ct_text_add(&data, "%s.data", path);
+    if (!data.failed) data_temp = ct_path_temp(data.text);
+    if ((temp == NULL) || (data_temp == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    else if (s->beside || large)
+        status = ct_onnx_write_beside(x, &data, data_temp, s->force);
+    else
+        ct_text_destroy(&data);
+    if (status == CT_OK) status = write_file(x, temp);
+    if ((status == CT_OK) && (data.text != NULL)) status = ct_file_commit(data_temp, data.text);
+    if (status == CT_OK) status = ct_file_commit(temp, path);
+    ct_text_destroy(&data);
+    free(data_temp);
+    free(temp);
     return status;
 }
 
@@ -202,26 +223,71 @@ static void drop(ct_onnx *x)
     free(x->value);
 }
 
-ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path)
+/* The whole model of a net. */
+static ct_status build(ct_onnx *x, const ct_net *net, const ct_model *m, const char *path)
 {
-    char *temp = ct_path_temp(path);
-    ct_onnx x = { .failed = (temp == NULL) };
     ct_status status = CT_OK;
 
-    begin(&x, net, m);
-    if (!x.failed) status = add_layers(&x, net, m);
-    for (int i = 0; (i < x.n_value) && (status == CT_OK); i++) {
-        if (x.value[i].output) add_value(&x, "output", x.value[i].name, x.value[i].shape);
+    x->batch_axis = ct_onnx_batch_axis(net);
+    begin(x, net, m);
+    if (!x->failed) status = add_layers(x, net, m);
+    for (int i = 0; (i < x->n_value) && (status == CT_OK); i++) {
+        if (x->value[i].output) add_value(x, "output", x->value[i].name, x->value[i].shape);
     }
-    if ((status == CT_OK) && !x.failed && (x.graph->n_node == 0))
+    if ((status == CT_OK) && !x->failed && (x->graph->n_node == 0))
         status = CT_FAIL(CT_ERR_CONFIG,
                          "%s: in the phase TEST no layer of the net computes anything", path);
-    if ((status == CT_OK) && x.failed)
+    if ((status == CT_OK) && x->failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
-    if (status == CT_OK) status = write_file(&x, temp);
-    if (status == CT_OK) status = ct_file_commit(temp, path);
+    return status;
+}
+
+static void tell_nobody(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+/* why: empty where the file is for any batch now. What a wider net fails with is no error. */
+static void open_batch(ct_onnx *x, const ct_onnx_source *s, const char *path, ct_text *why)
+{
+    Ct__NetParameter *param = NULL;
+    ct_net *wider = NULL;
+    ct_onnx y = { .failed = false };
+    char error[300];
+
+    ct_log_set_sink(tell_nobody, NULL);
+    ct_onnx_widen(s, &param, &wider, why);
+    if ((wider != NULL) && (build(&y, wider, s->model, path) != CT_OK)) {
+        ct_log_last_error(error, sizeof(error));
+        ct_text_add(why, "%s", error);
+    } else if (wider != NULL) {
+        ct_onnx_open_batch(x, &y, why);
+    }
+    ct_log_set_sink(NULL, NULL);
+    drop(&y);
+    ct_net_destroy(wider);
+    if (param != NULL) ct__net_parameter__free_unpacked(param, NULL);
+}
+
+ct_status ct_onnx_write(const ct_onnx_source *s, const char *path)
+{
+    ct_onnx x = { .failed = false };
+    ct_text why = { 0 };
+    ct_status status = build(&x, s->net, s->model, path);
+
+    if ((status == CT_OK) && !s->fixed_batch) open_batch(&x, s, path, &why);
+    if ((status == CT_OK) && (x.failed || why.failed))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    if (status == CT_OK) status = write_files(&x, s, path);
+    if (status == CT_OK)
+        CT_INFO("wrote %s%s%s", path,
+                (why.length > 0) ? ", for the net's batch alone: "
+                : s->fixed_batch ? ""
+                                 : ", for any batch",
+                (why.length > 0) ? why.text : "");
+    ct_text_destroy(&why);
     drop(&x);
-    free(temp);
     return status;
 }
 

@@ -5,6 +5,9 @@
  *
  * A net for training is written as what it computes: SoftmaxWithLoss becomes Softmax, Accuracy
  * nothing, and what only they read (labels, and layers between) is left out.
+ *
+ * Sizes that follow the batch are left open, where a net with one sample more gives the same file
+ * but for these.
  */
 #ifndef CT_ONNX_H
 #define CT_ONNX_H
@@ -14,10 +17,19 @@
 typedef struct ct_onnx ct_onnx;
 struct ct_onnx_live; /* onnx_impl.h */
 
-/** Layers of the net that have weights take them from m, all of which is in memory. CT_ERR_CONFIG
- *  for a layer that has no form in ONNX, or where nothing is left of the net. CT_ERR_SHAPE,
- *  CT_ERR_DATA (a layer has no weights in m), CT_ERR_IO. */
-ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path);
+typedef struct ct_onnx_source {
+    const ct_net *net;
+    const Ct__NetParameter *param; /* what the net was made of */
+    const ct_model *model;         /* all of it is in memory   */
+    bool fixed_batch; /* the file is for the net's batch; else for any, where that is shown */
+    bool beside;      /* large values lie in PATH.data; those of more than 2 GiB always do  */
+    bool force;       /* PATH.data is replaced */
+} ct_onnx_source;
+
+/** Layers of the net that have weights take them from the model. Says for which batches the file
+ * is. CT_ERR_CONFIG for a layer that has no form in ONNX, or where nothing is left of the net.
+ *  CT_ERR_SHAPE, CT_ERR_DATA (a layer has no weights in the model), CT_ERR_IO. */
+ct_status ct_onnx_write(const ct_onnx_source *s, const char *path);
 
 /* ---- the other way: cli/onnx/read */
 

@@ -31,7 +31,8 @@ struct ct_onnx {
     ct_onnx_names node_names, value_names;
     ct_onnx_value *value;
     int n_value;
-    bool failed; /* no memory */
+    int batch_axis; /* of the net's values */
+    bool failed;    /* no memory */
 };
 
 /* ---- messages: onnx_message.c. A message that is NULL stays so: failed is set. */
@@ -44,6 +45,10 @@ void ct_onnx_put_text(ct_onnx *x, void *message, const char *field, const char *
 void *ct_onnx_add(ct_onnx *x, void *message, const char *field);
 /** Writes a message without a copy of its large fields. CT_ERR_NOMEM; the file keeps its errors. */
 ct_status ct_onnx_pack(const ProtobufCMessage *m, ct_disk_file *d);
+
+/** Moves the large values of x into the file `temp`, and lets x say that they lie in `data`, beside
+ *  its own file. CT_ERR_IO: `data` is there and !force; CT_ERR_NOMEM. */
+ct_status ct_onnx_write_beside(ct_onnx *x, const ct_text *data, const char *temp, bool force);
 
 /** The newest value of that blob, or NULL. */
 ct_onnx_value *ct_onnx_find_value(ct_onnx *x, const char *blob);
@@ -68,6 +73,18 @@ typedef struct ct_onnx_live {
     bool written;     /* the layer is in the file                    */
     ct_onnx_use *top; /* owned; of each top that the prototxt names  */
 } ct_onnx_live;
+
+/* ---- the batch: onnx_batch.c */
+
+/** 1 where layers read steps of columns, which come first; else 0. */
+int ct_onnx_batch_axis(const ct_net *net);
+/** A net like that of s with one sample more in each batch; NULL: there is none, and why in `why`.
+ */
+void ct_onnx_widen(const ct_onnx_source *s, Ct__NetParameter **param_p, ct_net **net_p,
+                   ct_text *why);
+/** Leaves the sizes of x open in which y, of the wider net, differs. Where anything else differs,
+ *  x stays as it is, and `why` says what. */
+void ct_onnx_open_batch(ct_onnx *x, const ct_onnx *y, ct_text *why);
 
 /* ---- what forms of layers share */
 

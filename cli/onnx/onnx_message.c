@@ -1,6 +1,9 @@
 /* Messages of onnx.proto, field by field, and on their way into a file. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/onnx/onnx_impl.h"
 #include "framework/proto/message.h"
@@ -95,4 +98,57 @@ ct_status ct_onnx_pack(const ProtobufCMessage *m, ct_disk_file *d)
     flush(b);
     free(b);
     return CT_OK;
+}
+
+/* ---- values beside */
+
+/* Smaller ones stay; the others begin at pages of memory, as ONNX wants it of files to be mapped.
+ */
+enum { LEAST_BESIDE = 1024, PAGE = 4096 };
+
+static void put_entry(ct_onnx *x, Onnx__TensorProto *t, const char *key, const char *value)
+{
+    Onnx__StringStringEntryProto *e = ct_onnx_add(x, t, "external_data");
+
+    ct_onnx_put_text(x, e, "key", key);
+    ct_onnx_put_text(x, e, "value", value);
+}
+
+static void move_beside(ct_onnx *x, size_t i, const char *location, ct_disk_file *d)
+{
+    static const uint8_t zero[PAGE];
+    Onnx__TensorProto *t = x->graph->initializer[i];
+    char offset[32], length[32];
+
+    ct_disk_add(d, zero, (PAGE - d->at % PAGE) % PAGE);
+    snprintf(offset, sizeof(offset), "%" PRId64, d->at);
+    snprintf(length, sizeof(length), "%zu", t->raw_data.len);
+    ct_disk_add(d, t->raw_data.data, (int64_t)t->raw_data.len);
+    put_entry(x, t, "location", location);
+    put_entry(x, t, "offset", offset);
+    put_entry(x, t, "length", length);
+    ct_onnx_put_int(x, t, "data_location", ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL);
+    if (!x->borrowed[i]) free(t->raw_data.data);
+    t->raw_data = (ProtobufCBinaryData){ 0 };
+    t->has_raw_data = false;
+}
+
+ct_status ct_onnx_write_beside(ct_onnx *x, const ct_text *data, const char *temp, bool force)
+{
+    ct_disk_file d;
+    int64_t size;
+    uint64_t hash;
+
+    if (!force && (access(data->text, F_OK) == 0))
+        return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", data->text);
+    ct_disk_open(&d, temp, 0);
+    for (size_t i = 0; i < x->graph->n_initializer; i++) {
+        if (x->graph->initializer[i]->raw_data.len >= LEAST_BESIDE)
+            move_beside(x, i, ct_path_base(data->text), &d);
+    }
+    if (x->failed) {
+        ct_disk_drop(&d, temp);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", data->text);
+    }
+    return ct_disk_finish(&d, temp, &hash, &size);
 }

@@ -1,5 +1,5 @@
 /* Layers that move values, reduce them or add and multiply bottoms, in ONNX's operators. Sizes are
- * those that the net has: what a Reshape makes is written out, batch and all. */
+ * those that the net has, but for the batch's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -369,16 +369,35 @@ static ct_status upsample(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
+/* Part "sizes": the first two of bottom 0, which has any batch, then those of the top. */
+static void interp_sizes(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const int64_t first = 0, behind = 2;
+
+    ct_onnx_unary(x, l, "Shape", NULL, "shape");
+    ct_onnx_from(x, l, "Slice", "shape");
+    ct_onnx_list(x, l, "from", 1, &first);
+    ct_onnx_list(x, l, "to", 1, &behind);
+    ct_onnx_to(x, l, "planes");
+    ct_onnx_end(x);
+    ct_onnx_from(x, l, "Concat", "planes");
+    ct_onnx_list(x, l, "plane", 2, ct_onnx_top_shape(l)->dim + 2);
+    ct_onnx_to(x, l, "sizes");
+    ct_onnx_int(x, "axis", 0);
+    ct_onnx_end(x);
+}
+
 static ct_status interp(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__InterpParameter *p = l->layer->param->interp_param;
 
     if ((p != NULL) && ((p->pad_beg != 0) || (p->pad_end != 0)))
         return ct_onnx_no_form(l, "pad_beg or pad_end");
+    interp_sizes(x, l);
     ct_onnx_from(x, l, "Resize", NULL);
     ct_onnx_input(x, ""); /* no region, no factors */
     ct_onnx_input(x, "");
-    ct_onnx_list(x, l, "sizes", 4, ct_onnx_top_shape(l)->dim);
+    ct_onnx_part(x, l, "sizes", false);
     ct_onnx_to(x, l, NULL);
     ct_onnx_string(x, "coordinate_transformation_mode", "align_corners");
     ct_onnx_string(x, "mode", "linear");

@@ -428,15 +428,19 @@ void ct_onnx_by_part(ct_onnx *x, const ct_onnx_layer *l, const char *op, const c
     ct_onnx_end(x);
 }
 
+/* The size along the batch is what the others leave of the values, whatever the batch is. */
 void ct_onnx_reshape(ct_onnx *x, const ct_onnx_layer *l, int bottom, const char *input,
                      const char *name, const ct_shape *shape, const char *output)
 {
+    ct_shape s = *shape;
+
+    if (s.ndim > 0) s.dim[(x->batch_axis < s.ndim) ? x->batch_axis : s.ndim - 1] = -1;
     ct_onnx_begin(x, l, "Reshape");
     if (bottom >= 0)
         ct_onnx_bottom(x, l, bottom);
     else
         ct_onnx_part(x, l, input, false);
-    ct_onnx_list(x, l, name, shape->ndim, shape->dim);
+    ct_onnx_list(x, l, name, s.ndim, s.dim);
     ct_onnx_to(x, l, output);
     ct_onnx_end(x);
 }

@@ -23,16 +23,17 @@ typedef struct ct_convert_options {
     bool encoded, gray, shuffle; /* images: keep them compressed; one channel; mix the order */
     int64_t count; /* digits: training images, 0: 10000; a fifth of it for testing. text: words
                     * of the vocabulary, 0: all that occur */
-    const char *vocabulary; /* text: this one instead of its own; may be NULL   */
-    const char *tokenizer;  /* text, tokens: a file, "char" or "bytes"; NULL: words */
-    const char *pattern;    /* text, tokens: how a file of ranks splits; may be NULL */
-    bool special;           /* text: names of special tokens become their ids */
-    int64_t train_bpe;      /* text: train byte-level BPE of so many tokens; 0: no */
-    bool deploy;            /* net: make the net for use of it */
-    const char *weights;    /* net, of ONNX: write its weights here; may be NULL   */
-    const char *sizes;      /* net, of ONNX: sizes of axes that have names; may be NULL */
-    const char *net;        /* model: shapes and fields from this net; may be NULL */
-    int64_t skip_broken;    /* images: so many may be broken, and are left out */
+    const char *vocabulary;          /* text: this one instead of its own; may be NULL   */
+    const char *tokenizer;           /* text, tokens: a file, "char" or "bytes"; NULL: words */
+    const char *pattern;             /* text, tokens: how a file of ranks splits; may be NULL */
+    bool special;                    /* text: names of special tokens become their ids */
+    int64_t train_bpe;               /* text: train byte-level BPE of so many tokens; 0: no */
+    bool deploy;                     /* net: make the net for use of it */
+    const char *weights;             /* net, of ONNX: write its weights here; may be NULL   */
+    const char *sizes;               /* net, of ONNX: sizes of axes that have names; may be NULL */
+    bool fixed_batch, external_data; /* model, to ONNX: for one batch; weights beside the file */
+    const char *net;                 /* model: shapes and fields from this net; may be NULL */
+    int64_t skip_broken;             /* images: so many may be broken, and are left out */
     double validation; /* images of `from`: this share of each class into the test set; 0: no */
     int64_t shards, stripe; /* LMDB in so many files, 0: one; records of a stripe, 0: 1024 */
     uint64_t seed;          /* digits, shuffle                                                   */

@@ -17,9 +17,9 @@ theirs() { # NAME ONNX VALUES OPTION...
     runs "theirs_$case" 0 'of the tolerance' "$python" "$ROOT/tests/golden/run_onnx.py" "$@"
     sed -n "s/^.*, worst/    $case: &/p" out
 }
-# back NAME ONNX BATCH: the file read again as a net, which computes what onnxruntime makes of the file
+# back NAME ONNX BATCH OPTION...: the file read again as a net, which computes what onnxruntime makes of the file
 back() {
-    runs "read_$1" 0 'wrote' "$CORTADO" convert net --from="$2" --to="$1_back.prototxt" --weights_to="$1_back.h5"
+    runs "read_$1" 0 'wrote' "$CORTADO" convert net --from="$2" --to="$1_back.prototxt" --weights_to="$1_back.h5" ${4:-}
     outputs=$("$python" "$ROOT/tests/golden/read_onnx.py" feed "$2" "$1_back.prototxt" "$1_fed.prototxt" "$3")
     runs "run_$1_read" 0 '' "$CORTADO" extract --model="$1_fed.prototxt" --weights="$1_back.h5" --iterations=1 --blobs="$outputs" --to="$1_read.h5"
     runs "same_$1_read" 0 'of the tolerance' "$python" "$ROOT/tests/golden/read_onnx.py" compare "$2" "$1_fed.prototxt" "$1_read.h5"
@@ -94,6 +94,36 @@ runs other_shape 2 'shape 5 [0-9]+ .* in the file, 6' \
     "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=wide.prototxt --to=m.onnx
 
 same net test.prototxt s_iter_3.caffemodel.h5 n.onnx data,prob --inputs=data --outputs=prob
+# ---- any batch: that of the file was 2
+runs any_batch 0 'wrote n.onnx, for any batch$' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=n.onnx --force
+back any n.onnx 5
+is batch_has_a_name test "$("$python" -c "
+import onnx
+g = onnx.load('n.onnx').graph
+print([[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (g.input[0], g.output[0])])")" = "[['batch', 3, 15, 14], ['batch', 5]]"
+runs fixed_batch 0 'wrote f.onnx$' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=f.onnx --fixed_batch
+back fixed f.onnx -
+is batch_is_a_size grep -q 'dim: 2' fixed_back.prototxt
+sed 's/name: "prob" type: "Softmax" bottom: "ip"/name: "pairs" type: "Reshape" bottom: "ip" top: "pairs" reshape_param { shape { dim: 1 dim: 10 } } }\nlayer { name: "prob" type: "Softmax" bottom: "pairs"/' deploy.prototxt >pairs.prototxt
+runs no_other_batch 0 "wrote p.onnx, for the net's batch alone: .*pairs" "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=pairs.prototxt --to=p.onnx
+is no_error_told sh -c '! grep -q ERROR out'
+back pairs p.onnx -
+sed 's/dim: 1 dim: 10/dim: 1 dim: -1/' pairs.prototxt >joined.prototxt
+runs other_nodes 0 "for the net's batch alone: .*would be another with one more" "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=joined.prototxt --to=j.onnx
+runs fixed_weights 2 'is no .onnx file' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --to=w.npz --fixed_batch
+
+# ---- large values beside the file
+runs external 0 'wrote e.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data
+is external_is_beside test "$(stat -c %s e.onnx)" -lt "$(stat -c %s n.onnx)" -a -s e.onnx.data
+same external test.prototxt s_iter_3.caffemodel.h5 e.onnx data,prob --inputs=data --outputs=prob
+back external e.onnx 3
+rm e.onnx
+runs external_there 3 'e.onnx.data is there already; --force replaces it' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data
+is external_nothing_new test ! -e e.onnx
+runs external_replaced 0 'wrote e.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=e.onnx --external_data --force
+truncate -s -1 e.onnx.data
+runs external_short 3 'wants [0-9]* bytes from byte [0-9]* on of the file e.onnx.data' "$CORTADO" convert net --from=e.onnx --to=e.prototxt
+
 # of the training net: the same without labels and loss; what is made of labels alone is left out with them, and an
 # accuracy ends nothing
 runs convert_train 0 'wrote t.onnx' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=train.prototxt --to=t.onnx
@@ -215,7 +245,7 @@ bias|Bias|c|bias_param { axis: 1 num_axes: 2 filler { type: "gaussian" } }
 gates|Pooling|c|pooling_param { pool: AVE global_pooling: true }
 largest|Pooling|c|pooling_param { global_pooling: true }
 factors|Reshape|gates|reshape_param { shape { dim: 0 dim: 0 } }
-scaled|Scale|c factors|scale_param { axis: 0 bias_term: true bias_filler { type: "gaussian" } }
+scaled|Scale|c factors|scale_param { axis: 0 }
 axpy|Axpy|gates c elu|
 upsample|Upsample|c|upsample_param { scale_h: 2 scale_w: 3 }
 interp|Interp|c|interp_param { height: 9 width: 8 }
@@ -243,8 +273,8 @@ both_ways|Attention|tokens places|attention_param { num_heads: 2 rope { dim: 2 }
 across|Attention|few tokens tokens|attention_param { num_heads: 10 }
 behind|Attention|few tokens tokens places|attention_param { num_heads: 5 causal: true rope { interleaved: true } }
 sync|SyncBN|c|bn_param { slope_filler { type: "gaussian" std: 1 } }
-parameter|Parameter||parameter_param { shape { dim: 2 dim: 6 dim: 6 } }
-with_parameter|Scale|c parameter|scale_param { axis: 0 }
+parameter|Parameter||parameter_param { shape { dim: 6 dim: 6 } }
+with_parameter|Scale|c parameter|scale_param { axis: 1 bias_term: true bias_filler { type: "gaussian" } }
 rois|Threshold|noise|
 roi|ROIPooling|c rois|roi_pooling_param { pooled_h: 2 pooled_w: 3 spatial_scale: 4 }
 largest_of|Eltwise|c elu tanh|eltwise_param { operation: MAX }
@@ -271,11 +301,11 @@ cat >solver.prototxt <<'END'
 net: "train.prototxt" base_lr: 0.0001 lr_policy: "fixed" max_iter: 1 random_seed: 5 solver_mode: CPU snapshot_prefix: "m"
 END
 runs train_many 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
-runs convert_many 0 'wrote m.onnx' "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=deploy.prototxt --to=m.onnx
+runs convert_many 0 'wrote m.onnx, for any batch' "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=deploy.prototxt --to=m.onnx
 # a processor with other blocks converts other values between layers; the model is the same
 runs convert_in_blocks 0 'wrote blocks.onnx' env CORTADO_SIMD=portable "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=deploy.prototxt --to=blocks.onnx
 is blocks_do_not_show cmp m.onnx blocks.onnx
 outputs=$(sed -n 's/.*type: "Flatten".* top: "\(flat_[^"]*\)".*/\1/p' test.prototxt | paste -sd,)
 same many test.prototxt m_iter_1.caffemodel.h5 m.onnx "data,noise,$outputs" --inputs=data,noise --outputs="$outputs"
-back many m.onnx -
+back many m.onnx - --sizes=batch:3
 finish

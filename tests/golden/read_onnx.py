@@ -76,12 +76,7 @@ def values_of(file, fed):
 def tolerances(file, given):
     import run_onnx
     model = onnx.load(file)
-    for i in model.graph.input:  # sizes that have names are those that are given
-        if i.name in given:
-            for d, size in zip(i.type.tensor_type.shape.dim, given[i.name].shape):
-                d.dim_value = size
-    for o in model.graph.output:
-        o.type.tensor_type.ClearField("shape")
+    run_onnx.give_sizes(model, {name: value.shape for name, value in given.items()})
     error = run_onnx.errors(model.graph, run_onnx.shapes_of(model))
     return {name: 2 * run_onnx.U * e for name, e in error.items()}
 

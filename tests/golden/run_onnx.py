@@ -58,6 +58,15 @@ def shapes_of(model):
     return shapes
 
 
+def give_sizes(model, sizes):
+    """The inputs' sizes, for those that are open; what follows from them is inferred anew."""
+    for v in model.graph.input:
+        for d, size in zip(v.type.tensor_type.shape.dim, sizes.get(v.name, [])):
+            d.dim_value = size
+    for v in model.graph.output:
+        v.type.tensor_type.ClearField("shape")
+
+
 def softmax(z):
     e = numpy.exp(z - z.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
@@ -90,6 +99,7 @@ def main():
         assert there == options.get(kind, ",".join(there)).split(","), f"{kind} of the graph: {there}"
     blobs = h5py.File(sys.argv[2])
     results = session.run(None, {i.name: blobs[i.name][:] for i in session.get_inputs()})
+    give_sizes(model, {i.name: blobs[i.name].shape for i in session.get_inputs()})
     error = errors(model.graph, shapes_of(model))
     bad = False
     for output, result in zip(session.get_outputs(), results):

@@ -168,7 +168,7 @@ static ct_status read_external(const ct_onnx_reader *r, const Onnx__TensorProto 
                                size_t bytes, void **data_p)
 {
     const char *location = "";
-    int64_t offset = 0;
+    int64_t offset = 0, length = (int64_t)bytes;
 
     for (size_t i = 0; i < t->n_external_data; i++) {
         const Onnx__StringStringEntryProto *e = t->external_data[i];
@@ -176,7 +176,12 @@ static ct_status read_external(const ct_onnx_reader *r, const Onnx__TensorProto 
         if ((e->key == NULL) || (e->value == NULL)) continue;
         if (strcmp(e->key, "location") == 0) location = e->value;
         if (strcmp(e->key, "offset") == 0) offset = strtoll(e->value, NULL, 10);
+        if (strcmp(e->key, "length") == 0) length = strtoll(e->value, NULL, 10);
     }
+    if (length != (int64_t)bytes)
+        return CT_FAIL(CT_ERR_DATA,
+                       "%s: %s has %" PRId64 " bytes in \"%s\", its shape and type %zu", r->path,
+                       who, length, location, bytes);
     return read_beside(r, who, location, offset, bytes, data_p);
 }
 
