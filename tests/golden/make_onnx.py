@@ -111,6 +111,14 @@ def taken():
         case("gelu_old", [("Div", "x r", "d", {}), ("Erf", "d", "e", {}), ("Add", "e one", "p", {}), ("Mul", "x p", "q", {}),
                           ("Mul", "q half", "y", {})],
              {"r": numpy.float32(2 ** 0.5), "one": numpy.float32(1), "half": numpy.float32(0.5)}),
+        # an LSTM from zeros, as PyTorch writes it; with states in and out; its last state alone
+        case("lstm", [("LSTM", "x w r b", "h", {"hidden_size": 5}), ("Squeeze", "h one", "y", {})],
+             {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "b": floats(1, 40), "one": ints(1)}, shape=(7, 3, 6)),
+        case("lstm_states", [("LSTM", "x w r - - h0 c0", "y hn cn", {"hidden_size": 5})], {"w": floats(1, 20, 6), "r": floats(1, 20, 5)},
+             inputs=[("x", TensorProto.FLOAT, [7, 3, 6]), ("h0", TensorProto.FLOAT, [1, 3, 5]), ("c0", TensorProto.FLOAT, [1, 3, 5])],
+             outputs=("y", "hn", "cn")),
+        case("lstm_last", [("LSTM", "x w r b - h0", "h y", {"hidden_size": 5})],
+             {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "b": floats(1, 40), "h0": floats(1, 3, 5)}, shape=(7, 3, 6)),
         # truth, as masks have it
         case("mask", [("Greater", "x zero", "g", {}), ("Not", "g", "n", {}), ("Where", "n x low", "y", {})],
              {"zero": numpy.float32(0), "low": numpy.array(-1e30, "f4")}),
@@ -127,6 +135,10 @@ def taken():
         print(name)
 
 
+def lstm(name, rows, **attributes):
+    return case(name, [("LSTM", "x w r", "y", attributes)], {"w": floats(1, rows, 6), "r": floats(1, rows, 5)}, shape=(7, 3, 6))
+
+
 def bad():  # of each what its message says
     rows = [
         (case("op", [("Sin", "x", "y", {})]), 'node "y_node" \\(Sin\\): this operator has no layers'),
@@ -137,6 +149,19 @@ def bad():  # of each what its message says
         (one("channels", "Conv", {"w": floats(3, 5, 3, 3)}), "weights of shape 3 5 3 3"),
         (case("computed", [("Conv", "x z", "y", {})],
               inputs=[("x", TensorProto.FLOAT, [2, 4, 7, 6]), ("z", TensorProto.FLOAT, [2, 4, 3, 3])]), "the weights are computed"),
+        (lstm("direction", 20, direction="reverse"), "a layer goes forward"),
+        (lstm("lstm_layout", 20, layout=1), "layout 0 and input_forget 0 are taken"),
+        (lstm("lstm_clip", 20, clip=1.0), "a layer has sigmoid and tanh"),
+        (lstm("lstm_rows", 21), "W is computed, or of shape 1 21 6"),
+        (lstm("lstm_size", 20, hidden_size=4), "hidden_size is another than that of R, 5"),
+        (case("lstm_lengths", [("LSTM", "x w r - n", "y", {})],
+              {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "n": numpy.array([7, 7, 7], "i4")}, shape=(7, 3, 6)), "neither lengths"),
+        (case("lstm_state", [("LSTM", "x w r - - h", "y", {})],
+              {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "h": floats(1, 2, 5)}, shape=(7, 3, 6)), "1 3 5 is wanted"),
+        (case("lstm_bias", [("LSTM", "x w r b", "y", {})],
+              {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "b": floats(1, 20)}, shape=(7, 3, 6)), "B is computed, or of shape 1 20"),
+        (case("gru", [("GRU", "x w r", "y", {})], {"w": floats(1, 15, 6), "r": floats(1, 15, 5)}, shape=(7, 3, 6)),
+         "\\(GRU\\): this operator has no layers"),
         (case("order", [("Relu", "later", "y", {}), ("Relu", "x", "later", {})]), 'input 0, "later", is made by no node before'),
         (case("twice", [("Relu", "x", "y", {}), ("Tanh", "x", "y", {})]), 'two values are called "y"'),
         (case("domain", [("Relu", "x", "y", {})], domain="com.other"), 'an operator of "com.other"'),

@@ -37,6 +37,9 @@ def terms(node, shapes):
 def node_error(node, shapes):
     if node.op_type in MOVES:
         return 0.0
+    if node.op_type == "LSTM":  # each step passes on what the one before was off by
+        steps, _, inputs = shapes[node.input[0]]
+        return steps * (4.0 + numpy.sqrt(inputs + shapes[node.input[2]][2]))
     return 4.0 + (numpy.sqrt(terms(node, shapes)) if node.op_type in SUMS else 0.0)
 
 

@@ -139,7 +139,7 @@ static ct_status add_inputs(ct_onnx_reader *r)
 static const ct_onnx_op *find_op(const char *name)
 {
     const ct_onnx_op *const table[] = { ct_onnx_window_ops, ct_onnx_element_ops, ct_onnx_shape_ops,
-                                        ct_onnx_matrix_ops };
+                                        ct_onnx_matrix_ops, ct_onnx_recurrent_ops };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_op *op = table[k]; op->name != NULL; op++) {

@@ -140,7 +140,7 @@ typedef struct ct_onnx_op {
 } ct_onnx_op;
 
 extern const ct_onnx_op ct_onnx_window_ops[], ct_onnx_element_ops[], ct_onnx_shape_ops[],
-    ct_onnx_matrix_ops[];
+    ct_onnx_matrix_ops[], ct_onnx_recurrent_ops[];
 
 /** Computes the node, all of whose inputs are constants. *done_p: it could. */
 ct_status ct_onnx_fold(ct_onnx_reader *r, bool *done_p);
