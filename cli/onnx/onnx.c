@@ -18,8 +18,7 @@ enum { IR_VERSION = 7, OPSET = 13 };
 
 /* ---- the graph */
 
-/* field: "input" or "output" of the graph. */
-static void add_value(ct_onnx *x, const char *field, const char *name, const ct_shape *shape)
+void ct_onnx_add_value(ct_onnx *x, const char *field, const char *name, const ct_shape *shape)
 {
     Onnx__ValueInfoProto *info = ct_onnx_add(x, x->graph, field);
     Onnx__TypeProto *type = ct_onnx_add(x, info, "type");
@@ -40,7 +39,7 @@ static void add_inputs(ct_onnx *x, const ct_onnx_layer *l)
 
         if (l->live->top[i] != CT_ONNX_NEEDED) continue;
         ct_onnx_set_value(x, l, i, blob);
-        add_value(x, "input", blob, &l->in->top[i]->data.shape);
+        ct_onnx_add_value(x, "input", blob, &l->in->top[i]->data.shape);
     }
 }
 
@@ -232,7 +231,8 @@ static ct_status build(ct_onnx *x, const ct_net *net, const ct_model *m, const c
     begin(x, net, m);
     if (!x->failed) status = add_layers(x, net, m);
     for (int i = 0; (i < x->n_value) && (status == CT_OK); i++) {
-        if (x->value[i].output) add_value(x, "output", x->value[i].name, x->value[i].shape);
+        if (x->value[i].output)
+            ct_onnx_add_value(x, "output", x->value[i].name, &x->value[i].shape);
     }
     if ((status == CT_OK) && !x->failed && (x->graph->n_node == 0))
         status = CT_FAIL(CT_ERR_CONFIG,

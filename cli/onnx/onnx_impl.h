@@ -8,8 +8,8 @@
 
 typedef struct ct_onnx_value { /* what a blob of the net is called now */
     const char *blob, *name;   /* borrowed: of the net, of the names below */
-    const ct_shape *shape;     /* borrowed */
-    bool output;               /* of the graph */
+    ct_shape shape;
+    bool output; /* of the graph */
 } ct_onnx_value;
 
 typedef struct ct_onnx_name {
@@ -54,6 +54,14 @@ ct_status ct_onnx_write_beside(ct_onnx *x, const ct_text *data, const char *temp
 ct_onnx_value *ct_onnx_find_value(ct_onnx *x, const char *blob);
 /** Top i is now called name, which is borrowed. NULL: there was no memory for the name. */
 void ct_onnx_set_value(ct_onnx *x, const ct_onnx_layer *l, int i, const char *name);
+
+/** Part `part` of the layer comes from outside, or goes there. */
+void ct_onnx_graph_input(ct_onnx *x, const ct_onnx_layer *l, const char *part,
+                         const ct_shape *shape);
+void ct_onnx_graph_output(ct_onnx *x, const ct_onnx_layer *l, const char *part,
+                          const ct_shape *shape);
+/** field: "input" or "output" of the graph. */
+void ct_onnx_add_value(ct_onnx *x, const char *field, const char *name, const ct_shape *shape);
 
 /** Takes `wanted`, or where it is taken `wanted` with a number behind it. NULL: no memory, noted.
  */
@@ -126,8 +134,8 @@ typedef struct ct_onnx_form {
 } ct_onnx_form;
 
 /** End with a type of NULL: layers that compute, functions of elements, layers that move and
- *  reduce, attention. */
+ *  reduce, attention, recurrent layers. */
 extern const ct_onnx_form ct_onnx_layers[], ct_onnx_functions[], ct_onnx_moves[],
-    ct_onnx_attention[];
+    ct_onnx_attention[], ct_onnx_recurrent[];
 
 #endif

@@ -110,7 +110,7 @@ static void set_value(ct_onnx *x, const char *blob, const char *name, const ct_s
         x->failed = true;
         return;
     }
-    x->value[x->n_value++] = (ct_onnx_value){ .blob = blob, .name = name, .shape = shape };
+    x->value[x->n_value++] = (ct_onnx_value){ .blob = blob, .name = name, .shape = *shape };
 }
 
 void ct_onnx_set_value(ct_onnx *x, const ct_onnx_layer *l, int i, const char *name)
@@ -182,6 +182,24 @@ void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool out
         x->failed = true;
     else
         ct_onnx_put_text(x, x->node, output ? "output" : "input", name);
+    free(wanted);
+}
+
+void ct_onnx_graph_input(ct_onnx *x, const ct_onnx_layer *l, const char *part,
+                         const ct_shape *shape)
+{
+    const char *name = take_joined(x, l->layer->name, part, true);
+
+    if (name != NULL) ct_onnx_add_value(x, "input", name, shape);
+}
+
+void ct_onnx_graph_output(ct_onnx *x, const ct_onnx_layer *l, const char *part,
+                          const ct_shape *shape)
+{
+    char *wanted = joined(l->layer->name, part);
+
+    set_value(x, "", (wanted != NULL) ? find_part(x, wanted) : NULL, shape);
+    if (!x->failed) x->value[x->n_value - 1].output = true;
     free(wanted);
 }
 
@@ -486,7 +504,7 @@ ct_onnx_fn ct_onnx_find(const char *type)
 {
     const ct_layer_ops *ops;
     const ct_onnx_form *const table[] = { ct_onnx_layers, ct_onnx_functions, ct_onnx_moves,
-                                          ct_onnx_attention };
+                                          ct_onnx_attention, ct_onnx_recurrent };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_form *f = table[k]; f->type != NULL; f++) {

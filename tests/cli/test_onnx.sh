@@ -308,4 +308,42 @@ is blocks_do_not_show cmp m.onnx blocks.onnx
 outputs=$(sed -n 's/.*type: "Flatten".* top: "\(flat_[^"]*\)".*/\1/p' test.prototxt | paste -sd,)
 same many test.prototxt m_iter_1.caffemodel.h5 m.onnx "data,noise,$outputs" --inputs=data,noise --outputs="$outputs"
 back many m.onnx - --sizes=batch:3
+
+# ---- LSTMs: texts that end anywhere, with states that go over from batch to batch, and with states as blobs
+texts() { # INPUT-LAYER
+    echo "name: \"texts\" $1"
+    cat <<'END'
+layer { name: "cont" type: "Threshold" bottom: "noise" top: "cont" }
+layer { name: "carry" type: "LSTM" bottom: "x" bottom: "cont" top: "carry"
+  recurrent_param { num_output: 5 weight_filler { type: "gaussian" std: 0.5 } bias_filler { type: "gaussian" } } }
+layer { name: "states" type: "LSTM" bottom: "carry" bottom: "cont" bottom: "h0" bottom: "c0" top: "states" top: "h" top: "c"
+  recurrent_param { num_output: 6 expose_hidden: true weight_filler { type: "gaussian" std: 0.5 } bias_filler { type: "gaussian" } } }
+layer { name: "out" type: "InnerProduct" bottom: "states" top: "out" inner_product_param { axis: 2 num_output: 3 weight_filler { type: "gaussian" std: 0.5 } } }
+END
+}
+given='top: "x" top: "noise" top: "h0" top: "c0"'
+shape='shape { dim: 7 dim: 3 dim: 4 } shape { dim: 7 dim: 3 } shape { dim: 1 dim: 3 dim: 6 } shape { dim: 1 dim: 3 dim: 6 }'
+filler='data_filler { type: "gaussian" std: 1 }'
+texts "layer { name: \"in\" type: \"DummyData\" $given dummy_data_param { $shape $filler $filler $filler $filler } }" >texts.prototxt
+texts "layer { name: \"in\" type: \"Input\" $given input_param { $shape } }" >texts_deploy.prototxt
+(cat texts.prototxt && echo 'layer { name: "loss" type: "Reduction" bottom: "out" top: "loss" loss_weight: 1 }') >train.prototxt
+runs train_texts 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
+runs convert_texts 0 'wrote texts.onnx, for any batch' "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=texts_deploy.prototxt --to=texts.onnx
+runs texts_values 0 texts.h5 "$CORTADO" extract --model=texts.prototxt --weights=m_iter_1.caffemodel.h5 --iterations=1 --blobs=x,noise,h0,c0,h,c,out --to=texts.h5
+"$python" - <<'PY'
+import h5py, numpy
+with h5py.File("texts.h5", "a") as f:  # the first batch begins with zeros
+    for name in ("carry/h", "carry/c"):
+        f[name] = numpy.zeros((1, 3, 5), "f4")
+PY
+theirs texts texts.onnx texts.h5 --inputs=x,noise,h0,c0,carry/h,carry/c --outputs=c,h,out --also=carry/h_last,carry/c_last
+back texts texts.onnx - --sizes=batch:2
+# one text a column: one node, both ways
+"$python" "$ROOT/tests/golden/make_onnx.py" . >out
+for case in lstm lstm_states; do
+    runs "read_$case" 0 'wrote' "$CORTADO" convert net --from=$case.onnx --to=$case.prototxt --weights_to=$case.h5
+    runs "write_$case" 0 'wrote' "$CORTADO" convert model --from=$case.h5 --net=$case.prototxt --to=${case}_2.onnx
+    back ${case}_2 ${case}_2.onnx -
+    is "${case}_is_one_node" test "$("$python" -c "import onnx; print(sum(n.op_type == 'LSTM' for n in onnx.load('${case}_2.onnx').graph.node))")" = 1
+done
 finish

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What onnxruntime makes of an ONNX file that `convert model` wrote, beside what Cortado made of the net.
 
-Usage: tests/golden/run_onnx.py FILE.onnx BLOBS.h5 [--logits=BLOB] [--inputs=A,B] [--outputs=A,B]
+Usage: tests/golden/run_onnx.py FILE.onnx BLOBS.h5 [--logits=BLOB] [--inputs=A,B] [--outputs=A,B] [--also=C,D]
 
 onnx's checker, with shapes inferred, and onnxruntime both take the file, and node names differ. BLOBS.h5 is
 of `cortado extract`: the inputs by their names, and each output by its name. With --logits the one output is
-the softmax over axis 1 of that blob. --inputs, --outputs: those that the graph must have, no others.
+the softmax over axis 1 of that blob. --inputs, --outputs: those that the graph must have, no others, but for
+--also: outputs that no blob has.
 
 The two add in different orders, in floats of u = 2^-24. A sum of k terms is off by about sqrt(k) u of its
 largest values each time, a function by some u, and what follows passes that on. So an output may differ by
@@ -90,6 +91,7 @@ def compare(name, theirs, ours, logits, error):
 
 def main():
     options = dict(a[2:].split("=", 1) for a in sys.argv[3:])
+    also = options.get("also", "").split(",")
     model = onnx.load(sys.argv[1])
     onnx.checker.check_model(model, full_check=True)
     names = [n.name for n in model.graph.node]
@@ -98,7 +100,7 @@ def main():
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(sys.argv[1], settings, providers=["CPUExecutionProvider"])
     for kind, there in (("inputs", session.get_inputs()), ("outputs", session.get_outputs())):
-        there = [v.name for v in there]
+        there = [v.name for v in there if v.name not in also]
         assert there == options.get(kind, ",".join(there)).split(","), f"{kind} of the graph: {there}"
     blobs = h5py.File(sys.argv[2])
     results = session.run(None, {i.name: blobs[i.name][:] for i in session.get_inputs()})
@@ -106,6 +108,8 @@ def main():
     error = errors(model.graph, shapes_of(model))
     bad = False
     for output, result in zip(session.get_outputs(), results):
+        if output.name in also:
+            continue
         logits = "logits" in options
         ours = blobs[options["logits"] if logits else output.name][:].astype(numpy.float64)
         worst = compare(output.name, result, ours, logits, error[output.name])
