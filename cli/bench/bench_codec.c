@@ -7,6 +7,7 @@
 
 #include "cli/bench/bench.h"
 #include "comm/codec/cast.h"
+#include "comm/codec/integer.h"
 #include "comm/codec/low_rank.h"
 #include "comm/codec/select.h"
 #include "comm/codec/sign.h"
@@ -17,18 +18,19 @@
 
 typedef struct coder_state coder_state;
 
-enum { CT_CODERS = 5 };
+enum { CT_CODERS = 7 };
 
-typedef enum { BF16, F16, SIGNS, FACTORS } form;
+typedef enum { BF16, F16, SIGNS, INTEGERS, FACTORS } form;
 
 static const struct kind {
     const char *codec, *wire;
     form form;
-    int rank, passes;
+    int rank, passes; /* INTEGERS: bits in place of a rank */
 } kind[CT_CODERS] = {
     { "bf16", "bf16", BF16, 0, 1 },          { "fp16", "f16", F16, 0, 2 },
     { "onebit", "signs", SIGNS, 0, 1 },      { "powersgd", "rank 2", FACTORS, 2, 3 },
-    { "powersgd", "rank 4", FACTORS, 4, 3 },
+    { "powersgd", "rank 4", FACTORS, 4, 3 }, { "int8", "integers", INTEGERS, 8, 1 },
+    { "int4", "integers", INTEGERS, 4, 1 },
 };
 
 struct coder_state {
@@ -108,6 +110,7 @@ static ct_status coder_create(int i, int64_t n, int n_thread, coder_state **code
     c->shape = shape;
     c->bytes = (int64_t)sizeof(uint16_t) * n;
     if (c->kind->form == SIGNS) c->bytes = (int64_t)ct_sign_bytes(n);
+    if (c->kind->form == INTEGERS) c->bytes = ct_integer_bytes(kind[i].rank, n);
     if (c->kind->form == FACTORS)
         c->bytes = (int64_t)sizeof(float) * shape.r * (shape.rows + shape.cols);
     status = acquire(c);
@@ -162,6 +165,10 @@ static ct_status coder_encode(coder_state *c, const ct_momentum_correction *a)
         c->scale = ct_cast_scale(ct_cast_exponent(a->grad, c->n, c->n_thread), 1);
         ct_cast_encode(CT_F16, a->grad, c->n, c->scale, c->n_thread, c->payload);
         return CT_OK;
+    case INTEGERS: /* what it is given stays as it is */
+        (void)ct_integer_encode(c->kind->rank, (float *)(uintptr_t)a->grad, c->n, false,
+                                c->n_thread, c->payload);
+        return CT_OK;
     case SIGNS:
         return ct_sign_encode(&(ct_sign_cut){ .n = c->n, .parts = 1 }, a, -1, c->payload);
     default:
@@ -181,6 +188,9 @@ static ct_status coder_decode(coder_state *c, float *sum)
         return CT_OK;
     case F16:
         ct_cast_decode(CT_F16, payload, c->n, 1 / c->scale, c->n_thread, sum);
+        return CT_OK;
+    case INTEGERS:
+        ct_integer_decode(c->kind->rank, payload, c->n, false, c->n_thread, sum);
         return CT_OK;
     case SIGNS:
         return ct_sign_sum(&payload, &bytes, 1, sum, c->n, c->n_thread);

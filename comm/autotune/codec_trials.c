@@ -13,7 +13,7 @@
 
 static bool keeps(const ct_codec_tuner *a, int way)
 {
-    return (way > 0) && ct_codec_keeps(a->ways.way[way].ops);
+    return (way > 0) && ct_codec_keeps(a->ways.way[way].ops, &a->ways.way[way].config);
 }
 
 static bool absorbs(const ct_codec_tuner *a, int way)

@@ -59,6 +59,7 @@ typedef struct ct_codec_config {
     bool quantize;         /* … one mean for all values, the sign alternates             */
     bool momentum_correction;  /* the rate and momentum before what is left behind: codec.h */
     bool mask_momentum;        /* no momentum where something was just sent               */
+    bool error_feedback;       /* int8, int4: what rounding loses is left behind          */
     int64_t resync_iterations; /* dense every so many iterations; 0: never               */
     int rank;                  /* powersgd                                               */
     uint32_t
@@ -177,6 +178,8 @@ typedef enum {
     CT_CODEC_USES_MASK_MOMENTUM = 1 << 3,
     CT_CODEC_USES_RESYNC = 1 << 4, /* resync_iter */
     CT_CODEC_USES_AMONG = 1 << 5,
+    CT_CODEC_USES_FEEDBACK =
+        1 << 6, /* error_feedback: it keeps, and so uses resync_iter, with it only */
 } ct_codec_field;
 
 typedef struct ct_codec_ops {
@@ -254,10 +257,11 @@ static inline bool ct_codec_is_sparse(const ct_codec_ops *ops)
 {
     return ct_codec_uses(ops, CT_CODEC_USES_DENSITY);
 }
-/** It has a residual; no: what is lost is lost. */
-static inline bool ct_codec_keeps(const ct_codec_ops *ops)
+/** With this configuration it has a residual; no: what is lost is lost. */
+static inline bool ct_codec_keeps(const ct_codec_ops *ops, const ct_codec_config *c)
 {
-    return ct_codec_uses(ops, CT_CODEC_USES_RESYNC);
+    return ct_codec_uses(ops, CT_CODEC_USES_RESYNC) &&
+           (!ct_codec_uses(ops, CT_CODEC_USES_FEEDBACK) || c->error_feedback);
 }
 /** It can do momentum correction, … */
 static inline bool ct_codec_absorbs(const ct_codec_ops *ops)

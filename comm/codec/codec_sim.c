@@ -1,6 +1,6 @@
 /* The codecs' work for a simulation: arrays and payloads have their size and no content, and what
  * is done to them takes its time. This file takes the place of momentum_correction.c, select.c,
- * sign.c, low_rank.c and cast.c. */
+ * sign.c, low_rank.c, cast.c and integer.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "comm/codec/sign.h"
 #include "comm/codec/low_rank.h"
 #include "comm/codec/cast.h"
+#include "comm/codec/integer.h"
 
 /* ---- updates */
 
@@ -310,4 +311,30 @@ float ct_cast_scale(uint8_t exponent, int ranks)
     (void)exponent;
     (void)ranks;
     return 1;
+}
+
+/* ---- integers */
+
+int64_t ct_integer_bytes(int bits, int64_t n)
+{
+    int64_t n_block = (n + CT_INTEGER_BLOCK - 1) / CT_INTEGER_BLOCK;
+
+    return (int64_t)sizeof(float) * n_block + ((bits == 8) ? n : (n + 1) / 2);
+}
+
+bool ct_integer_encode(int bits, float *v, int64_t n, bool takes, int n_thread, void *payload)
+{
+    (void)v;
+    (void)n_thread;
+    (void)payload;
+    ct_sim_codec_stream((takes ? 8 : 4) * (double)n + (double)ct_integer_bytes(bits, n));
+    return true;
+}
+
+void ct_integer_decode(int bits, const void *payload, int64_t n, bool adds, int n_thread, float *v)
+{
+    (void)payload;
+    (void)n_thread;
+    (void)v;
+    ct_sim_codec_stream((adds ? 8 : 4) * (double)n + (double)ct_integer_bytes(bits, n));
 }

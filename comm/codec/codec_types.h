@@ -18,6 +18,8 @@
     _do(redsync) \
     _do(powersgd) \
     _do(onebit) \
+    _do(int8) \
+    _do(int4) \
     _do(auto)
 /* clang-format on */
 

@@ -1,3 +1,3 @@
 # Compression of gradients.
-$(call sim_twin_of,codec,select momentum_correction cast sign low_rank)
+$(call sim_twin_of,codec,select momentum_correction cast integer sign low_rank)
 IN_SIM := all

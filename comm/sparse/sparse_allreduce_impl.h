@@ -1,5 +1,5 @@
-/** @file sparse_allreduce_impl.h  What sparse allreduces share: the regions of oktopk, the node of
- * hier, lists. Private to comm/sparse.
+/** @file sparse_allreduce_impl.h  What sparse allreduces share: the regions of oktopk, lists.
+ * Private to comm/sparse.
  */
 #ifndef CT_SPARSE_ALLREDUCE_IMPL_H
 #define CT_SPARSE_ALLREDUCE_IMPL_H
@@ -12,6 +12,7 @@
 #include "comm/collective/allgatherv.h"
 #include "comm/collective/schedule.h"
 #include "comm/sparse/sparse_allreduce.h"
+#include "comm/sparse/sparse_node.h"
 
 /* ---- the regions of oktopk: who adds up which elements.
  *
@@ -45,38 +46,6 @@ void ct_region_cuts(const int64_t *bin, int64_t length, ct_region_news *news);
 /** Moves boundaries and threshold on. news: [n_region], which nobody need believe: wrong ones make
  *  odd regions, that cover everything all the same. k: entries that all regions are to keep. */
 void ct_regions_learn(ct_regions *g, const ct_region_news *const *news, int64_t k);
-
-/* ---- what a node's ranks do in hier before they select: each owner gets the sum of its slice over
- * the node.
- *
- * Two ways, chosen alike on all ranks. Where the gradients of the node's ranks lie in one window of
- * memory that they share, every rank signals that its own is there, and an owner that has seen the
- * signals of all adds the slices up where they are, into its own gradient; nothing is copied. Else
- * each rank sends every owner its slice.
- *
- * In shared memory nobody has to tell that it has read: an owner reads its own slice of the others'
- * gradients only, and a rank writes there first when it delivers the sum, which it gets from that
- * owner. Signals count uses and only grow.
- */
-
-typedef struct ct_sparse_allreduce_node ct_sparse_allreduce_node;
-
-/** For vectors of n elements in n_owner slices (ct_part); the ranks 0 .. n_owner - 1 of the node
- * are owners. grad[n]: where the vectors lie that can be added up in place, if they can.
- * Collective. */
-ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
-                                          ct_sparse_allreduce_node **node_p);
-void ct_sparse_allreduce_node_destroy(
-    ct_sparse_allreduce_node *node); /* NULL allowed; collective */
-/** Whether grad is added up in shared memory. */
-bool ct_sparse_allreduce_node_shares(const ct_sparse_allreduce_node *node);
-/** v[n]: grad, or another vector, on all ranks alike; afterwards an owner's slice of it is the sum,
- *  and the rest is as it was, or rubbish. */
-ct_status ct_sparse_allreduce_node_start(ct_sparse_allreduce_node *node, float *v);
-/** CT_INPROGRESS until that stands. *bytes_sent += what messages carry, or would. */
-ct_status ct_sparse_allreduce_node_progress(ct_sparse_allreduce_node *node, int64_t *bytes_sent,
-                                            ct_coll_where *where);
-int ct_sparse_allreduce_node_pending(ct_sparse_allreduce_node *node, MPI_Request **out, int max);
 
 /* ---- the algorithms, and what they begin with */
 

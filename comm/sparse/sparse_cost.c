@@ -287,23 +287,41 @@ ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allredu
     return best;
 }
 
+/* The node's sum of slices in f32, and so many bytes of each owner to the node's others. */
+static void add_node_s(const ct_sparse_allreduce_model *m, int64_t slice, double bytes,
+                       ct_sparse_allreduce_seconds *out)
+{
+    for (int i = 0; i < m->node.n_shift; ++i)
+        out->wire_s +=
+            step_s(&m->node.shift[i], 4 * (double)slice) * (m->node.m - 1) / m->node.n_shift;
+    out->wire_s += (m->node.m - 1) * step_s(&m->node.ring, bytes);
+    out->work_s += stream_s(m, 12 * (double)slice * (m->node.m - 1));
+}
+
+void ct_sparse_allreduce_model_two_hops_s(const ct_sparse_allreduce_model *m, int64_t n,
+                                          double bytes, ct_sparse_allreduce_seconds *out)
+{
+    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
+    double part = bytes / lanes / ((nodes > 0) ? nodes : 1);
+
+    *out = (ct_sparse_allreduce_seconds){
+        .wire_s = 2 * split_s(&m->lanes, part),
+    };
+    add_node_s(m, n / lanes, 4 * (double)(n / lanes), out);
+}
+
 void ct_sparse_allreduce_model_hier_s(const ct_sparse_allreduce_model *m,
                                       ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
                                       ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
     int64_t slice = n / lanes, share = ct_sparse_allreduce_share(k, lanes), filled = share;
-    double dense = 4 * (double)slice;
 
     among_s(m, &m->lanes, inner, slice, share, form, out);
-    for (int i = 0; i < m->node.n_shift; ++i)
-        out->wire_s += step_s(&m->node.shift[i], dense) * (m->node.m - 1) / m->node.n_shift;
     if (inner == CT_SPARSE_ALLREDUCE_ALLGATHER)
         filled = ct_sparse_allreduce_union(slice, share, m->lanes.m);
-    out->wire_s += (m->node.m - 1) *
-                   step_s(&m->node.ring, (double)ct_payload_bytes(CT_PAYLOAD_PAIRS, slice, filled));
-    out->work_s += clear_s(m, n - slice) + stream_s(m, 12 * (double)slice * (m->node.m - 1)) +
-                   m->speed.add_s * (double)filled * lanes;
+    add_node_s(m, slice, (double)ct_payload_bytes(CT_PAYLOAD_PAIRS, slice, filled), out);
+    out->work_s += clear_s(m, n - slice) + m->speed.add_s * (double)filled * lanes;
 }
 
 void ct_sparse_allreduce_model_s(const ct_sparse_allreduce_model *m, ct_sparse_allreduce_kind kind,

@@ -57,6 +57,10 @@ void ct_sparse_allreduce_model_hier_s(const ct_sparse_allreduce_model *m,
 int64_t ct_sparse_allreduce_model_hier_bytes(const ct_sparse_allreduce_model *m,
                                              ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
                                              ct_payload_form form);
+/** n elements that a node's ranks sum in f32 and share, and between the nodes a payload of so many
+ *  bytes in two hops: each node's parts to their owners, and back (codec_integer.c). */
+void ct_sparse_allreduce_model_two_hops_s(const ct_sparse_allreduce_model *m, int64_t n,
+                                          double bytes, ct_sparse_allreduce_seconds *out);
 /** hier: the exchange between the nodes that costs least. */
 ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allreduce_model *m,
                                                          int64_t n, int64_t k,

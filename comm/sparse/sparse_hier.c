@@ -15,6 +15,7 @@ struct ct_sparse_allreduce_node {
     float *grad;
     int64_t n;
     int n_owner, tag;
+    int64_t unit;         /* of slices    */
     ct_schedule schedule; /* the messages */
     ct_sched_run *run;
     bool adding; /* messages are under way */
@@ -26,9 +27,17 @@ struct ct_sparse_allreduce_node {
     int64_t at; /* of this rank's node_slice: elements that are added up; -1: nothing to do */
 };
 
+int64_t ct_sparse_allreduce_node_slice(int64_t n, int n_owner, int64_t unit, int i)
+{
+    int64_t units = (n + unit - 1) / unit, first = units * i / n_owner * unit;
+
+    if (unit == 1) return ct_part(n, n_owner, i);
+    return (first < n) ? first : n;
+}
+
 static int64_t node_slice(const ct_sparse_allreduce_node *x, int owner)
 {
-    return ct_part(x->n, x->n_owner, owner);
+    return ct_sparse_allreduce_node_slice(x->n, x->n_owner, x->unit, owner);
 }
 
 /* Each rank sends every owner on the node its slice, starting with another one. */
@@ -81,15 +90,15 @@ static ct_status share(ct_sparse_allreduce_node *x)
     return CT_OK;
 }
 
-ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
-                                          ct_sparse_allreduce_node **node_p)
+ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner,
+                                          int64_t unit, int tag, ct_sparse_allreduce_node **node_p)
 {
     ct_sparse_allreduce_node *x = calloc(1, sizeof(*x));
     ct_status status = CT_OK;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
     *x = (ct_sparse_allreduce_node){
-        .comm = c, .grad = grad, .n = n, .n_owner = n_owner, .tag = tag
+        .comm = c, .grad = grad, .n = n, .n_owner = n_owner, .unit = unit, .tag = tag
     };
     x->slot = -1;
     x->at = -1;
@@ -290,7 +299,7 @@ static ct_status hier_prepare(ct_sparse_allreduce_req *r)
         r->room_own = h->inner.room_own;
         r->most_lost = h->inner.most_lost;
     }
-    CT_TRY(ct_sparse_allreduce_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG,
+    CT_TRY(ct_sparse_allreduce_node_create(r->comm, r->sum, r->n, h->lanes.n, 1, r->tag + NODE_TAG,
                                            &h->node));
     return ct_allgatherv_create(r->comm, r->comm->node_member, r->comm->node_size,
                                 r->comm->node_rank, ct_payload_bytes(CT_PAYLOAD_PAIRS, most, most),

@@ -208,7 +208,7 @@ static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
     float factor = ct_momentum_correction_limit(grad, n, limit, b->comm->n_thread);
 
     if (factor == 1) return;
-    if (b->cut.coded && ct_codec_keeps(b->ops))
+    if (b->cut.coded && ct_codec_keeps(b->ops, b->codec_config))
         b->step.clip = factor;
     else
         ct_momentum_correction_scale(grad, n, factor, b->comm->n_thread);

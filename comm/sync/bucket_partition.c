@@ -257,7 +257,8 @@ static uint64_t hash_codec(const ct_codec_ops *codec, const ct_codec_config *c)
     h = ct_rng_key(h, bits_of(c->warmup_density), hash_name(c->exchange));
     h = ct_rng_key(h, 0, hash_name(c->selection));
     h = ct_rng_key(h, hash_name(c->wire), (uint64_t)c->rank + ((uint64_t)c->among << 32));
-    return ct_rng_key(h, c->quantize, 2 * c->momentum_correction + c->mask_momentum);
+    return ct_rng_key(h, c->quantize,
+                      4 * c->error_feedback + 2 * c->momentum_correction + c->mask_momentum);
 }
 
 static uint64_t hash_settings(const ct_grad_pipe_config *config)

@@ -154,6 +154,9 @@ const ct_meaning ct_meaning_table[] = {
       "AUTO: the codecs that it may take, repeatable. None given: those that lose no accuracy but "
       "by `density`: see compression.md." },
     { "CompressionParameter.density", "TOPK, REDSYNC: share of the values that is sent." },
+    { "CompressionParameter.error_feedback",
+      "INT8, INT4: what rounding loses is added to the next gradient. It needs memory of its own "
+      "for the compressed weights, and snapshots hold it." },
     { "CompressionParameter.exchange",
       "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
       "first), GTOPK (merged in a tree), OKTOPK (split and reduced), or AUTO: least predicted "
@@ -181,7 +184,8 @@ const ct_meaning ct_meaning_table[] = {
     { "CompressionParameter.type",
       "NONE, BF16 and FP16 (16 bits per value), TOPK (the largest values, the rest is kept for "
       "later), REDSYNC (the same with momentum correction), POWERSGD (two thin factors of a "
-      "matrix), ONEBIT (signs), AUTO (what the cost model and the first iterations find fastest: "
+      "matrix), ONEBIT (signs), INT8 and INT4 (integers of 8 or 4 bits and a scale for each 256 "
+      "values), AUTO (what the cost model and the first iterations find fastest: "
       "one of these or NONE for each parameter)." },
     { "CompressionParameter.warmup_density",
       "TOPK, REDSYNC: `density` of the first iteration of `warmup_iter`, from where it falls "

@@ -32,9 +32,11 @@ typedef struct uses {
     const char *chains; /* the last of those that do (codec.h); NULL: none */
 } uses;
 
-static void add_uses(const ct_codec_ops *codec, uses *u)
+static void add_uses(const ct_codec_ops *codec, const ct_codec_config *c, uses *u)
 {
-    u->fields |= codec->uses;
+    unsigned kept = ct_codec_keeps(codec, c) ? 0 : CT_CODEC_USES_RESYNC;
+
+    u->fields |= codec->uses & ~kept;
     if (codec->chains) u->chains = codec->name;
 }
 
@@ -49,11 +51,11 @@ static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, 
 
     *u = (uses){ .fields = codec->chooses ? CT_CODEC_USES_AMONG : 0 };
     if (!codec->chooses) {
-        add_uses(codec, u);
+        add_uses(codec, c, u);
         return CT_OK;
     }
     CT_TRY(ct_codec_candidates_list(c, false, &ways));
-    for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, u);
+    for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, c, u);
     return CT_OK;
 }
 
@@ -79,6 +81,7 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
           CT_CODEC_USES_MOMENTUM_CORRECTION, NULL },
         { "mask_momentum", p->has_mask_momentum && p->mask_momentum, CT_CODEC_USES_MASK_MOMENTUM,
           NULL },
+        { "error_feedback", p->has_error_feedback, CT_CODEC_USES_FEEDBACK, NULL },
         { "resync_iter", p->has_resync_iter && (p->resync_iter > 0), CT_CODEC_USES_RESYNC,
           "codecs that leave something behind" },
     };
@@ -166,6 +169,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.quantize = p->quantize;
     c.momentum_correction = ct_codec_absorbs(*codec_p) && p->momentum_correction;
     c.mask_momentum = p->mask_momentum;
+    c.error_feedback = p->error_feedback;
     c.rank = p->rank;
     c.local_clip = p->local_clip;
     CT_TRY(read_among(p, who, &c.among));

@@ -7,7 +7,7 @@ small="--count=100000 --density=0.01 --repeat=2 --threads=1"
 runs codec_table 0 'selected .* ratio' "$CORTADO" bench codec $small --log=error
 runs codec_json 0 '' "$CORTADO" bench codec $small --json=c.json
 is codec_rows sh -c '[ $(wc -l <c.json) -ge 7 ] && [ $(grep -vc "^{\"codec\":.*}$" c.json) = 0 ]'
-for s in bf16 fp16 onebit powersgd; do
+for s in bf16 fp16 onebit powersgd int8 int4; do
     is codec_has_$s grep -q "\"codec\":\"$s\",\"selection\":\"none\"" c.json
 done
 for s in exact trimmed search sampled; do
@@ -23,7 +23,7 @@ for line in open("c.json"):
     assert abs(r["update_gbs"] * r["update_ms"] / (20e-6 * r["count"]) - 1) < 1e-2, r
     assert min(r["encode_ms"], r["decode_ms"], r["triad_gbs"]) > 0, r
     if r["selection"] == "none":
-        assert r["selected"] == r["count"] and r["bytes"] <= {"bf16": 2, "fp16": 2, "onebit": 0.14, "powersgd": 0.11}[r["codec"]] * r["count"], r
+        assert r["selected"] == r["count"] and r["bytes"] <= {"bf16": 2, "fp16": 2, "onebit": 0.14, "powersgd": 0.11, "int8": 1.016, "int4": 0.516}[r["codec"]] * r["count"], r
         continue
     assert 1000 <= r["selected"] <= 2000 or (r["selection"] == "sampled" and r["selected"] >= 500), r
     assert r["bytes"] >= 2 * r["selected"], r'

@@ -149,6 +149,48 @@ for codec in onebit powersgd; do
         is curve_of_${codec}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
     done
 done
+# ---- integers between nodes of one rank: as good as dense, also of another rule, with a limit of the norm, in halves of a batch
+near_dense() { # NAME FILE DENSE SHARE: each loss within SHARE of the dense one
+    losses "$2" >l
+    is "$1" sh -c "paste -d' ' $3 l | awk '{ d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || \$4 != \$4 || d > $4 * \$2) bad = 1 } END { exit bad || NR != 20 }'"
+}
+as_dense_int() { # NAME SHARE RANKS OPTION...
+    case_of=$1 share=$2 n=$3
+    shift 3
+    $JOB $n $train "$@" --metrics=di_$case_of.jsonl --set=display=1 --set=snapshot_prefix=di >out 2>&1 </dev/null
+    losses di_$case_of.jsonl >dense_$case_of
+    for k in int8 int4; do
+        case $k in int8) most=$share ;; *) most=0.3 ;; esac
+        runs ${k}_${case_of}_trains 0 'Optimization Done' $JOB $n $train "$@" --compression=$k:min_bytes=1024 --metrics=$k.jsonl --set=display=1 \
+            --set=snapshot_prefix=i_$k
+        near_dense ${k}_${case_of}_is_near_dense $k.jsonl dense_$case_of $most
+    done
+}
+as_dense_int plain 0.05 4 --topology=4x1
+is int4_reports_hops grep -q 'compression of ip.0., .* (int4, two hops): ' out
+as_dense_int nodes 0.05 4 --topology=2x2
+as_dense_int adam 0.05 2 --topology=2x1 --set=type=Adam --set=base_lr=0.001
+as_dense_int clips 0.05 2 --topology=2x1 --set=clip_gradients=0.5
+as_dense_int halves 0.05 2 --topology=2x1 --set=iter_size=2
+# what 8640 elements of ip's weights take, of 4 bytes each: one a byte, and 4 for each 256
+runs int8_counts 0 'compression of ip.0., 8640 elements .int8, two hops.: 8.776 of 34.56 KB' $JOB 2 $train --topology=2x1 --set=snapshot_prefix=ib \
+    --compression=int8:min_bytes=1024
+runs int8_on_one_node 0 'compression of ip.0., .* .int8, one node.: 17.41 of 34.56 KB' $JOB 2 $train --topology=1x2 --set=snapshot_prefix=io \
+    --compression=int8:min_bytes=1024
+# error feedback is resumed exactly, on other numbers of ranks nothing is lost
+with="--compression=int4:min_bytes=1024,error_feedback=true,warmup_iter=3,resync_iter=7"
+$JOB 2 $train $with --topology=2x1 --set=snapshot_prefix=whole_int >out 2>&1 </dev/null
+whole=$(sum_of)
+is sum_is_there_int4 test -n "$whole"
+$JOB 2 $train $with --topology=2x1 --set=snapshot_prefix=part_int --iterations=10 >out 2>&1 </dev/null
+mkdir -p int3
+cp part_int_iter_10.* int3/
+runs resumes_int4 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $train $with --topology=2x1 --set=snapshot_prefix=part_int --snapshot=auto
+is resumes_exactly_int4 test "$(sum_of) of 20" = "$whole of 20"
+runs resumes_int4_on_3 0 'resuming after 10 iterations' $JOB 3 $train $with --topology=3x1 --set=snapshot_prefix=int3/part \
+    --snapshot=int3/part_int_iter_10.solverstate.h5
+# AUTO takes them where it is told to
+runs auto_takes_int8 0 'Optimization Done' $JOB 2 $train --topology=2x1 --compression=auto:min_bytes=1024,among=INT8,among=INT4 --set=snapshot_prefix=ia
 # whose regions are not kept, and what AUTO takes by the model of a slow network, on other numbers of ranks
 cat >slow.prototxt <<'EOF'
 name: "slow" sum_gbs: 10
@@ -324,6 +366,13 @@ refused density_of_cast 'density means nothing to bf16' --compression=bf16:densi
 refused rank_0 'rank 0, but 1 to 256' --compression=powersgd:rank=0
 refused rank_of_onebit 'rank means nothing to onebit' --compression=onebit:rank=2
 refused mask_of_onebit 'mask_momentum means nothing to onebit' --compression=onebit:mask_momentum=true
+refused exchange_of_int8 'exchange means nothing to int8' --compression=int8:exchange=gtopk
+refused momentum_of_int8 'momentum_correction means nothing to int8' --compression=int8:momentum_correction=true
+refused resync_of_int8 'resync_iter means nothing to int8; it is for codecs that leave something behind' --compression=int8:resync_iter=5
+refused feedback_of_topk 'error_feedback means nothing to topk; it is for INT8 and INT4' --compression=topk:error_feedback=true
+refused feedback_clips 'local_clip: 5' --compression=int4:error_feedback=true --set=clip_gradients=5
+refused zero_of_int8 'sums parts of gradients, and compression int8 sends them whole' --compression=int8 --set=memory.zero=1
+refused reproducible_int8 'reproducible_sum: true, but compression int8' --compression=int8 --reproducible_sum
 refused exchange_of_onebit 'exchange means nothing to onebit' --compression=onebit:exchange=allgather
 refused clip_of_powersgd 'local_clip: 5' --compression=powersgd --set=clip_gradients=5
 refused impi_of_fp16 'allreduce: "impi" } out' --compression=fp16 --allreduce=impi

@@ -17,7 +17,7 @@ static inline float *pipe_residual(ct_grad_pipe *gp, int i)
 static inline bool pipe_skips(const ct_codec_ops *codec)
 {
     return (codec == &ct_codec_auto) || (codec == &ct_codec_fp16) || (codec == &ct_codec_onebit) ||
-           (codec == &ct_codec_powersgd);
+           (codec == &ct_codec_powersgd) || (codec == &ct_codec_int8) || (codec == &ct_codec_int4);
 }
 
 #endif

@@ -130,8 +130,9 @@ static int not_written(ct_comm *c)
         const char *exchange = way[at].exchange;
 
         /* hier adds gradients up where they lie; what merges begins with the sum there */
-        if (!ct_codec_keeps(way[at].codec) || (strcmp(exchange, "hier") == 0) ||
-            (strcmp(exchange, "gtopk") == 0) || (strcmp(exchange, "oktopk") == 0))
+        if (!ct_codec_keeps(way[at].codec, &(ct_codec_config){ .density = 0 }) ||
+            (strcmp(exchange, "hier") == 0) || (strcmp(exchange, "gtopk") == 0) ||
+            (strcmp(exchange, "oktopk") == 0))
             continue;
         fault += left_alone(c, at);
     }

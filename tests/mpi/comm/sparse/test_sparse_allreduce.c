@@ -437,9 +437,9 @@ static int node_sums(ct_comm *c)
     fault += MPI_FAULT_UNLESS(arena->acquire(arena->ctx, sizeof(float) * NODE_N, "test", &block) ==
                               CT_OK);
     fault += MPI_FAULT_UNLESS(
-        ct_sparse_allreduce_node_create(c, block, NODE_N, n_owner, 3, &node) == CT_OK);
+        ct_sparse_allreduce_node_create(c, block, NODE_N, n_owner, 1, 3, &node) == CT_OK);
     fault += MPI_FAULT_UNLESS(
-        ct_sparse_allreduce_node_create(c, plain, NODE_N, n_owner, 4, &apart) == CT_OK);
+        ct_sparse_allreduce_node_create(c, plain, NODE_N, n_owner, 1, 4, &apart) == CT_OK);
     if (fault == 0) {
         bool shares = c->node_shares && (ct_topo_max_node_size(c->topo) > 1);
 

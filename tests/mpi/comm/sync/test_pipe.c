@@ -185,12 +185,12 @@ static int run(ct_comm *c, const ct_grad_pipe_config *config, bool scrambled, ui
             given[i] += truth.sum[s][i];
             moved[i] += truth.magnitude[s][i];
         }
-        if (!ct_codec_keeps(config->codec))
+        if (!ct_codec_keeps(config->codec, &config->codec_config))
             fault += check_sums(c, config, arena, truth.sum[s], truth.magnitude[s]);
         fault += same_on_all(arena);
         *h_p = *h_p * 31 + checksum(arena, N);
     }
-    if ((fault == 0) && ct_codec_keeps(config->codec))
+    if ((fault == 0) && ct_codec_keeps(config->codec, &config->codec_config))
         fault += check_balance(c, gp, arrived, given, moved);
     ct_grad_pipe_get_stats(gp, false, &counters);
     fault += MPI_FAULT_UNLESS((counters.exposed_s >= 0) && (counters.encode_s >= 0));

@@ -212,7 +212,8 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
     ct_sync_stats before, after;
     int fault = 0;
 
-    if (ct_codec_keeps(config->codec)) r.arrived = calloc(N, sizeof(*r.arrived));
+    if (ct_codec_keeps(config->codec, &config->codec_config))
+        r.arrived = calloc(N, sizeof(*r.arrived));
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r.arena, range, N_RANGE, &gp) == CT_OK);
     fault = mpi_verdict(fault);
