@@ -62,8 +62,8 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, i
     ct_grad_pipe_config config = { .allreduce = NULL };
 
     memset(out, 0, sizeof(*out));
-    CT_TRY(
-        ct_codec_read_config(s->compression, "compression", &config.codec, &config.codec_config));
+    CT_TRY(ct_codec_read_config(s, s->compression, "compression", &config.codec,
+                                &config.codec_config));
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *q = &net->param[i];
         double bytes = (double)q->count * 4;

@@ -241,7 +241,8 @@ static ct_status read_config(verdict *v, const Ct__SolverParameter *solver)
     v->zero = ct_profile_read_zero(solver);
     if (solver->compression != NULL) c = *solver->compression;
     c.type = CT__COMPRESSION_PARAMETER__TYPE__AUTO;
-    return ct_codec_read_config(&c, "compression", &v->config.codec, &v->config.codec_config);
+    return ct_codec_read_config(solver, &c, "compression", &v->config.codec,
+                                &v->config.codec_config);
 }
 
 /* What parameters say of themselves holds whatever the solver says. */

@@ -170,7 +170,9 @@ const ct_meaning ct_meaning_table[] = {
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },
     { "CompressionParameter.momentum_correction",
       "Learning rate, decay and momentum act on a rank's own gradient, before what is not sent is "
-      "left behind; of `type` SGD and Nesterov. Not in TOPK, NONE and the casts." },
+      "left behind; of `type` SGD and Nesterov. False where the solver's `type` has another rule. "
+      "Not "
+      "in TOPK, NONE, the casts and INT8, INT4." },
     { "CompressionParameter.quantize",
       "TOPK, REDSYNC: all sent values become their mean, with one sign in even and the other in "
       "odd iterations; not in the layer that the loss reads." },

@@ -111,13 +111,26 @@ static ct_status check_fields(const Ct__CompressionParameter *p, const char *who
                        "%s: resync_iter: 1 sends every iteration dense, and %s never sends; take 2 "
                        "or more, 0 for no resync, or no compression",
                        who, codec->name);
-    if (p->has_mask_momentum && p->mask_momentum && p->has_momentum_correction &&
-        !p->momentum_correction)
+    return CT_OK;
+}
+
+/* Its own word, or by the solver's rule: what puts the rate and momentum in front of what is left
+ * behind has to know them. */
+static ct_status read_correction(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                                 const char *who, const ct_codec_ops *codec, bool *corrects_p)
+{
+    const ct_update_rule *rule = NULL;
+
+    CT_TRY(ct_update_rule_find(s->type, &rule));
+    *corrects_p = ct_codec_absorbs(codec) &&
+                  (p->has_momentum_correction ? p->momentum_correction : rule->corrects);
+    if (p->has_mask_momentum && p->mask_momentum && !*corrects_p &&
+        (p->has_momentum_correction || ct_codec_absorbs(codec)))
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: mask_momentum: true masks the momentum of momentum_correction, which is "
-            "false here; leave one of them out",
-            who);
+            "false here%s; leave mask_momentum out",
+            who, p->has_momentum_correction ? "" : " since the solver's type has another rule");
     return CT_OK;
 }
 
@@ -142,8 +155,9 @@ static ct_status read_among(const Ct__CompressionParameter *p, const char *who, 
     return CT_OK;
 }
 
-ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
-                               const ct_codec_ops **codec_p, ct_codec_config *config_p)
+ct_status ct_codec_read_config(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                               const char *who, const ct_codec_ops **codec_p,
+                               ct_codec_config *config_p)
 {
     const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
     const char *name = NULL;
@@ -167,7 +181,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.warmup_density = p->warmup_density;
     c.resync_iterations = p->resync_iter;
     c.quantize = p->quantize;
-    c.momentum_correction = ct_codec_absorbs(*codec_p) && p->momentum_correction;
+    CT_TRY(read_correction(s, p, who, *codec_p, &c.momentum_correction));
     c.mask_momentum = p->mask_momentum;
     c.error_feedback = p->error_feedback;
     c.rank = p->rank;
@@ -181,10 +195,11 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
 
 /* The same of what a user gave: fields that the type, or any codec that AUTO may take, has no use
  *  for are CT_ERR_CONFIG, too. */
-static ct_status codec_read_used(const Ct__CompressionParameter *p, const char *who,
-                                 const ct_codec_ops **codec_p, ct_codec_config *config_p)
+static ct_status codec_read_used(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                                 const char *who, const ct_codec_ops **codec_p,
+                                 ct_codec_config *config_p)
 {
-    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    CT_TRY(ct_codec_read_config(s, p, who, codec_p, config_p));
     return (p != NULL) ? check_unused(p, who, *codec_p, config_p) : CT_OK;
 }
 
@@ -197,7 +212,7 @@ ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionP
                        "%s: type AUTO chooses for all parameters together, so it stands in the "
                        "solver's compression; here, say NONE or a codec",
                        who);
-    CT_TRY(codec_read_used(p, who, codec_p, config_p));
+    CT_TRY(codec_read_used(s, p, who, codec_p, config_p));
     /* it stands for clip_gradients, which is of the whole solver */
     if (!p->has_local_clip && (s->compression != NULL))
         config_p->local_clip = s->compression->local_clip;
@@ -230,6 +245,32 @@ static ct_status check_zero(const Ct__SolverParameter *s, const char *who,
                    who, s->memory->zero, codec->name);
 }
 
+/* The norm is of what is summed: gradients, not updates; and of the codecs that the run ends with.
+ */
+static ct_status check_clip(const Ct__SolverParameter *s, const char *who,
+                            const ct_codec_ops *codec, const ct_codec_config *c, const uses *u)
+{
+    bool corrects = used(u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction;
+
+    if ((s->clip_gradients < 0) || !used(u, CT_CODEC_USES_RESYNC) || compression_clips(s))
+        return CT_OK;
+    if (codec->chooses)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: clip_gradients: %g is a limit of what is summed, and codecs that AUTO "
+                       "tries here leave some of it behind: name a codec, leave those with a "
+                       "residual out of \"among\", or choose compression { local_clip: %g } (the "
+                       "limit then holds for each gradient of each rank)",
+                       who, (double)s->clip_gradients, (double)s->clip_gradients);
+    if (!corrects) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: clip_gradients: %g is a limit of the summed gradient, but with "
+                   "momentum_correction %s sums updates, which have rate and momentum in them: "
+                   "take momentum_correction: false (the limit is then that of what is summed), "
+                   "compression { local_clip: %g } (the limit of each gradient of each rank), or a "
+                   "codec that keeps nothing, such as BF16 or INT8",
+                   who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
+}
+
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_codec_ops *codec, const ct_codec_config *c)
 {
@@ -247,13 +288,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
             "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
             "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
             who, codec->name, rule->type);
-    if ((s->clip_gradients >= 0) && used(&u, CT_CODEC_USES_RESYNC) && !compression_clips(s))
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
-            "sends a part of it and keeps the rest; choose compression { local_clip: %g } "
-            "(the limit then holds for each gradient of each rank), or no compression",
-            who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
+    CT_TRY(check_clip(s, who, codec, c, &u));
     if (s->reproducible_sum)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
@@ -322,6 +357,7 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p)
     p->comm.progress = CT__COMM_PARAMETER__PROGRESS__POLL;
     p->comm.tune_iterations = 0; /* exchanges are too few to try things in */
     p->compression = (c != NULL) ? *c : none;
+    p->compression.has_momentum_correction = true;
     p->compression.momentum_correction = false;
     p->solver.comm = &p->comm;
     p->solver.compression = &p->compression;
@@ -345,7 +381,7 @@ static ct_status check_outer(const Ct__SolverParameter *solver, const struct ct_
         snprintf(who, sizeof(who), "%s:%d:%d: outer.compression", place.file, place.line,
                  place.column);
     ct_outer_param_fill(solver, &p);
-    CT_TRY(codec_read_used(c, who, &codec, &config));
+    CT_TRY(codec_read_used(solver, c, who, &codec, &config));
     if (codec->chooses)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: type AUTO tries codecs in steps, which exchanges are too few for: "
@@ -357,7 +393,7 @@ static ct_status check_outer(const Ct__SolverParameter *solver, const struct ct_
                        "%s: momentum_correction is for gradients: the momentum of differences is "
                        "the outer optimiser's",
                        who);
-    CT_TRY(ct_codec_read_config(&p.compression, who, &codec, &config));
+    CT_TRY(ct_codec_read_config(&p.solver, &p.compression, who, &codec, &config));
     return ct_codec_check_solver(&p.solver, who, codec, &config);
 }
 
@@ -370,7 +406,7 @@ ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct
 
     if (place.line > 0)
         snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
-    CT_TRY(codec_read_used(param->compression, who, &codec, &c));
+    CT_TRY(codec_read_used(param, param->compression, who, &codec, &c));
     CT_TRY(ct_codec_check_solver(param, who, codec, &c));
     CT_TRY(check_outer(param, map));
     CT_TRY(check_net(param, param->net_param));
@@ -542,7 +578,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
     config->nesterov = ct_update_rule_is_nesterov(param->type);
-    return codec_read_used(param->compression, "compression", &config->codec,
+    return codec_read_used(param, param->compression, "compression", &config->codec,
                            &config->codec_config);
 }
 

@@ -85,10 +85,12 @@ const ct_net_window *ct_exchange_window_open(ct_exchange_window *w, ct_comm *com
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
                                    const ct_codec_ops *codec, const char *who);
 
-/** One `compression` or `compress` message; who names it in messages. NULL is one of defaults.
- *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */
-ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
-                               const ct_codec_ops **codec_p, ct_codec_config *config_p);
+/** One `compression` or `compress` message, beside s's rule; who names it in messages. p NULL is
+ * one of defaults. CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all
+ * the same. */
+ct_status ct_codec_read_config(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                               const char *who, const ct_codec_ops **codec_p,
+                               ct_codec_config *config_p);
 
 /** … of a parameter's own `compress`, which has the local_clip of s where it gives none. */
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
