@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/prototxt.h"
+
 /* Stages that a space remembers. */
 #define MOST_STAGES 160
 /* Times that a choice is made again where it does not fit, or leaves much. */
@@ -462,9 +464,9 @@ static void write_again(const ct_job_space *s, const ct_job_plan *p, const ct_jo
         if (p->mode[b] != CT_CHAIN_START) continue;
         while ((last + 1 < t->end) && (p->mode[last + 1] == CT_CHAIN_CONTINUE)) last++;
         ct_text_add(out, "  again { first: ");
-        ct_text_add_json(out, chain->block[b].first);
+        ct_prototxt_quote(chain->block[b].first, out);
         ct_text_add(out, " last: ");
-        ct_text_add_json(out, chain->block[last].last);
+        ct_prototxt_quote(chain->block[last].last, out);
         ct_text_add(out, " }\n");
     }
 }
@@ -494,9 +496,9 @@ ct_status ct_job_plan_write(ct_job_space *s, const ct_job_plan *p, ct_text *out)
         const ct_job_stage_plan *t = &p->stage[i];
 
         ct_text_add(out, "stage {\n  first: ");
-        ct_text_add_json(out, chain->block[t->first].first);
+        ct_prototxt_quote(chain->block[t->first].first, out);
         ct_text_add(out, " last: ");
-        ct_text_add_json(out, chain->block[t->end - 1].last);
+        ct_prototxt_quote(chain->block[t->end - 1].last, out);
         write_ranks(&l, i, out);
         if (c->tensor > 1) ct_text_add(out, " tensor: %d", c->tensor);
         for (int j = 0; !is_even(t->share, c->data) && (j < c->data); j++)

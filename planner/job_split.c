@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/prototxt.h"
+
 typedef struct builder {
     const ct_job_net *n;
     ct_job_split *s;
@@ -130,16 +132,16 @@ static void choose_entries(builder *b)
 static void write_entry(const ct_net *net, int layer, int split, ct_text *out)
 {
     ct_text_add(out, "  layer { name: ");
-    ct_text_add_json(out, net->layer[layer]->name);
+    ct_prototxt_quote(net->layer[layer]->name, out);
     ct_text_add(out, " split: %s }\n", ct_split_name((ct_parallel_split)split));
 }
 
 static void open_file(const ct_job_net *n, int tensor, ct_text *out)
 {
     ct_text_add(out, "ranks: %d global_batch: %d\nstage { first: ", tensor, tensor);
-    ct_text_add_json(out, n->chain.block[0].first);
+    ct_prototxt_quote(n->chain.block[0].first, out);
     ct_text_add(out, " last: ");
-    ct_text_add_json(out, n->chain.block[n->n_block - 1].last);
+    ct_prototxt_quote(n->chain.block[n->n_block - 1].last, out);
     ct_text_add(out, " tensor: %d", tensor);
     for (int r = 0; r < tensor; r++) ct_text_add(out, " rank: %d", r);
     ct_text_add(out, "\n");

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/proto/prototxt.h"
 #include "planner/chain.h"
 #include "planner/chain_in_turn.h"
 
@@ -394,15 +395,15 @@ void ct_net_plan_write(const ct_net_search *s, ct_text *out)
     ct_text_add(out, "net_hash: \"%016" PRIx64 "\"\n", s->hash);
     ct_text_add(out, "ranks: 1 global_batch: %" PRId64 " micro_batches: 1\n", s->batch);
     ct_text_add(out, "stage {\n  first: ");
-    ct_text_add_json(out, c->block[0].first);
+    ct_prototxt_quote(c->block[0].first, out);
     ct_text_add(out, " last: ");
-    ct_text_add_json(out, c->block[c->n_block - 1].last);
+    ct_prototxt_quote(c->block[c->n_block - 1].last, out);
     ct_text_add(out, " rank: 0\n");
     for (int i = 0; i < s->best.n_segment; i++) {
         ct_text_add(out, "  again { first: ");
-        ct_text_add_json(out, s->best.segment[i].first);
+        ct_prototxt_quote(s->best.segment[i].first, out);
         ct_text_add(out, " last: ");
-        ct_text_add_json(out, s->best.segment[i].last);
+        ct_prototxt_quote(s->best.segment[i].last, out);
         ct_text_add(out, " }\n");
     }
     ct_text_add(out, "}\n");

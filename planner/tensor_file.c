@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/prototxt.h"
+
 enum { NONE = -1 /* no entry */ };
 
 typedef struct finder {
@@ -138,16 +140,16 @@ static void write(const finder *f, ct_text *out)
 
     while (ct_layer_is_passage(net->layer[first])) first++;
     ct_text_add(out, "ranks: %d global_batch: 1\nstage { first: ", f->tensor);
-    ct_text_add_json(out, net->layer[first]->name);
+    ct_prototxt_quote(net->layer[first]->name, out);
     ct_text_add(out, " last: ");
-    ct_text_add_json(out, net->layer[last]->name);
+    ct_prototxt_quote(net->layer[last]->name, out);
     ct_text_add(out, " tensor: %d", f->tensor);
     for (int r = 0; r < f->tensor; r++) ct_text_add(out, " rank: %d", r);
     ct_text_add(out, "\n");
     for (int i = first; i <= last; i++) {
         if (f->split[i] == NONE) continue;
         ct_text_add(out, "  layer { name: ");
-        ct_text_add_json(out, net->layer[i]->name);
+        ct_prototxt_quote(net->layer[i]->name, out);
         ct_text_add(out, " split: %s }\n", ct_split_name((ct_parallel_split)f->split[i]));
     }
     ct_text_add(out, "}\n");

@@ -10,6 +10,7 @@
 #include "framework/base/log.h"
 #include "framework/net/layer.h"
 #include "framework/proto/message.h"
+#include "framework/proto/prototxt.h"
 
 /* Passes over a set that is small beside the model's own, and steps that a net needs to begin with.
  * What the model's solver says is the most. */
@@ -33,7 +34,7 @@ ct_status ct_new_set_field_text(ProtobufCMessage *m, const char *field, const ch
     ct_text quoted = { 0 };
     ct_status status;
 
-    ct_text_add_json(&quoted, text);
+    ct_prototxt_quote(text, &quoted);
     status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", field)
                            : ct_prototxt_set(m, field, quoted.text, "new");
     ct_text_destroy(&quoted);

@@ -12,6 +12,7 @@
 #include "framework/data/reader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
+#include "framework/proto/prototxt.h"
 
 typedef struct making {
     const ct_options *o;
@@ -209,7 +210,7 @@ static ct_status set_path(making *m, const char *field, const char *path)
     ct_text quoted = { 0 };
     ct_status status;
 
-    ct_text_add_json(&quoted, path);
+    ct_prototxt_quote(path, &quoted);
     status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a path")
                            : ct_prototxt_set(&m->solver->base, field, quoted.text, "new");
     ct_text_destroy(&quoted);

@@ -312,13 +312,18 @@ static void add_calibration(const ct_test_report *r, double samples, ct_text *t)
     double error = 0.0;
 
     for (int b = 0; b < BINS; b++) error += ratio(fabs(u->confidence[b] - u->correct[b]), samples);
-    ct_text_add(t, ",\n\"calibration\":{\"error\":%.17g,\"bins\":[", error);
-    for (int b = 0; b < BINS; b++)
-        ct_text_add(t,
-                    "%s\n{\"from\":%.1f,\"to\":%.1f,\"samples\":%.0f,\"probability\":%.9g,"
-                    "\"accuracy\":%.9g}",
-                    (b > 0) ? "," : "", (double)b / BINS, (double)(b + 1) / BINS, u->samples[b],
-                    ratio(u->confidence[b], u->samples[b]), ratio(u->correct[b], u->samples[b]));
+    ct_text_add(t, ",\n\"calibration\":{\"error\":");
+    if (isfinite(error))
+        ct_text_add(t, "%.17g", error);
+    else
+        ct_text_add(t, "null");
+    ct_text_add(t, ",\"bins\":[");
+    for (int b = 0; b < BINS; b++) {
+        ct_text_add(t, "%s\n{\"from\":%.1f,\"to\":%.1f,\"samples\":%.0f,\"probability\":",
+                    (b > 0) ? "," : "", (double)b / BINS, (double)(b + 1) / BINS, u->samples[b]);
+        ct_text_add_number(t, ratio(u->confidence[b], u->samples[b]));
+        ct_text_add(t, ",\"accuracy\":%.9g}", ratio(u->correct[b], u->samples[b]));
+    }
     ct_text_add(t, "]}");
 }
 
@@ -427,8 +432,9 @@ ct_status ct_test_report_write(const ct_test_report *r, const char *path)
         if (c > 0) ct_text_add(&t, ",");
         add_class(r, c, &t);
     }
-    ct_text_add(&t, "],\n\"samples\":%.0f,\"accuracy\":%.17g,\"loss\":%.9g", samples,
-                ratio(right, samples), ratio(*r->sum.loss, samples));
+    ct_text_add(&t, "],\n\"samples\":%.0f,\"accuracy\":%.17g,\"loss\":", samples,
+                ratio(right, samples));
+    ct_text_add_number(&t, ratio(*r->sum.loss, samples));
     add_confusion(r, &t);
     add_scores(r, "precision", column_sum, &t);
     add_scores(r, "recall", row_sum, &t);

@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/json.h"
+#include "framework/base/utf8.h"
+
 static bool reserve(ct_text *t, size_t more)
 {
     size_t want = t->length + more + 1, capacity = (t->capacity > 0) ? t->capacity : 64;
@@ -54,21 +57,29 @@ void ct_text_add(ct_text *t, const char *fmt, ...)
     t->length += (size_t)n;
 }
 
-void ct_text_add_json(ct_text *t, const char *s)
+/* Bytes that are no UTF-8 become U+FFFD: a reader of JSON refuses them. */
+void ct_text_add_json_bytes(ct_text *t, const char *bytes, size_t n)
 {
-    ct_text_add_bytes(t, "\"", 1);
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
+    const uint8_t *p = (const uint8_t *)((n > 0) ? bytes : ""), *end = p + n; /* else NULL */
+    int length;
 
-        if ((c == '"') || (c == '\\')) {
-            ct_text_add(t, "\\%c", c);
-        } else if (c < 0x20) {
-            ct_text_add(t, "\\u%04x", c);
-        } else {
-            ct_text_add_bytes(t, s, 1);
-        }
+    ct_text_add_bytes(t, "\"", 1);
+    for (; p < end; p += length) {
+        if (ct_utf8_read(p, end, &length) == CT_NO_CHARACTER)
+            ct_text_add_bytes(t, "\xef\xbf\xbd", 3);
+        else if ((*p == '"') || (*p == '\\'))
+            ct_text_add(t, "\\%c", *p);
+        else if (*p < 0x20)
+            ct_text_add(t, "\\u%04x", *p);
+        else
+            ct_text_add_bytes(t, (const char *)p, (size_t)length);
     }
     ct_text_add_bytes(t, "\"", 1);
+}
+
+void ct_text_add_json(ct_text *t, const char *s)
+{
+    ct_text_add_json_bytes(t, s, strlen(s));
 }
 
 void ct_text_add_number(ct_text *t, double v)

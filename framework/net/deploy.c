@@ -139,12 +139,12 @@ static ct_status add_input(making *m, const Ct__LayerParameter *data)
     ct_status status;
 
     ct_text_add(&t, "type: \"Input\" name: ");
-    ct_text_add_json(&t, data->name);
+    ct_prototxt_quote(data->name, &t);
     ct_text_add(&t, " top: ");
-    ct_text_add_json(&t, data->top[0]);
+    ct_prototxt_quote(data->top[0], &t);
     if (has_beginnings(data)) {
         ct_text_add(&t, " top: ");
-        ct_text_add_json(&t, data->top[1]);
+        ct_prototxt_quote(data->top[1], &t);
     }
     ct_text_add(&t, " input_param {");
     for (int top = 0; top < (has_beginnings(data) ? 2 : 1); top++) {
@@ -177,11 +177,11 @@ static ct_status add_probability(making *m, const Ct__LayerParameter *loss, cons
     ct_status status;
 
     ct_text_add(&t, "type: \"%s\" name: ", type);
-    ct_text_add_json(&t, name);
+    ct_prototxt_quote(name, &t);
     ct_text_add(&t, " bottom: ");
-    ct_text_add_json(&t, loss->bottom[0]);
+    ct_prototxt_quote(loss->bottom[0], &t);
     ct_text_add(&t, " top: ");
-    ct_text_add_json(&t, name);
+    ct_prototxt_quote(name, &t);
     if ((loss->softmax_param != NULL) && loss->softmax_param->has_axis)
         ct_text_add(&t, " softmax_param { axis: %d }", (int)loss->softmax_param->axis);
     status = parse_layer(&t, &l);
@@ -320,7 +320,7 @@ static ct_status add_serve(making *m, const ct_shape *sample)
                     t->random_resized_crop->size, t->random_resized_crop->test_resize);
     if (t->mean_file != NULL) {
         ct_text_add(&text, "mean_file: ");
-        ct_text_add_json(&text, t->mean_file);
+        ct_prototxt_quote(t->mean_file, &text);
     }
     for (size_t i = 0; i < t->n_mean_value; i++)
         ct_text_add(&text, " mean_value: %.9g", (double)t->mean_value[i]);

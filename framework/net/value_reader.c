@@ -21,7 +21,7 @@ static ct_status make_layer(int i, const char *blob, ProtobufCMessage **m_p)
 
     ct_value_reader_name(i, name);
     ct_text_add(&text, "name: '%s' type: 'Reshape' top: '%s' bottom: ", name, name);
-    ct_text_add_json(&text, blob);
+    ct_prototxt_quote(blob, &text);
     ct_text_add(&text, " reshape_param { axis: 0 num_axes: 0 shape { } }");
     status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a layer")
                          : ct_prototxt_parse(&ct__layer_parameter__descriptor, name, text.text,

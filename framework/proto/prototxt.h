@@ -58,6 +58,8 @@ ct_status ct_prototxt_read_repeat(const ProtobufCMessageDescriptor *type, const 
  *  and what `repeat` the layers came from).
  *  Equal messages give equal texts. CT_ERR_NOMEM. */
 ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
+/** Appends text as a string with its quotes, for those who write text format bit by bit. */
+void ct_prototxt_quote(const char *text, ct_text *out);
 
 /** Sets a field by path: "base_lr", "comm.bucket_mb", "layer[conv1].convolution_param.num_output",
  *  "layer[conv1].param[1].lr_mult". [ ] holds a name (all messages of that name are set, such as

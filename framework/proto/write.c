@@ -52,6 +52,11 @@ static void add_string(ct_text *out, const char *bytes, size_t n, bool is_bytes)
     ct_text_add_bytes(out, "\"", 1);
 }
 
+void ct_prototxt_quote(const char *text, ct_text *out)
+{
+    add_string(out, text, strlen(text), false);
+}
+
 static void add_enum(ct_text *out, const ProtobufCEnumDescriptor *type, int v)
 {
     const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(type, v);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "framework/base/text.h"
+#include "framework/base/utf8.h"
 
 /** General categories, in the order of the table. */
 enum {
@@ -55,18 +56,6 @@ enum {
     (CT_BIT(CT_PC) | CT_BIT(CT_PD) | CT_BIT(CT_PS) | CT_BIT(CT_PE) | CT_BIT(CT_PI) |               \
      CT_BIT(CT_PF) | CT_BIT(CT_PO))
 #define CT_BITS_OTHER (CT_BIT(CT_CC) | CT_BIT(CT_CF) | CT_BIT(CT_CO))
-
-#define CT_NO_CHARACTER 0xffffffffu /* a byte that is no UTF-8 */
-
-/** The character at p < end, and its bytes, at least 1. CT_NO_CHARACTER: one byte that is no part
- * of a well-formed sequence (no surrogates, no overlong forms, at most U+10FFFF). */
-uint32_t ct_utf8_read(const uint8_t *p, const uint8_t *end, int *length_p);
-/** How many bytes of text[n] are whole characters: what a last one lacks may still come. */
-size_t ct_utf8_whole(const char *text, size_t n);
-/** Writes c, at most U+10FFFF, and returns its bytes. */
-int ct_utf8_write(uint32_t c, uint8_t to[4]);
-/** Appends c to a text. */
-void ct_utf8_add(ct_text *t, uint32_t c);
 
 /** The bit of the category (CT_BIT()); 0 of CT_NO_CHARACTER. */
 uint32_t ct_unicode_bit(uint32_t c);

@@ -65,8 +65,6 @@ void ct_completions_answer(ct_transaction *x);
 /** Adds an event with what is certain by now, and at the end of the text the last one. From the
  *  dispatcher's thread. */
 void ct_completion_tell(ct_choice *c);
-/** A string of JSON: whole characters as they are, other bytes as U+FFFD. */
-void ct_completion_quote(ct_text *to, const char *text, size_t n);
 
 /** `,"logprobs":` of the tokens [from, end), in the form of the request's route; null where they
  *  are not asked for. */

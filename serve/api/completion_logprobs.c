@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "framework/base/json.h"
 #include "framework/text/unicode.h"
 #include "serve/api/completion.h"
 
@@ -22,7 +23,7 @@ static void add_token_name(ct_text *to, const ct_text *piece)
     for (; whole && (p < end); p += length)
         whole = (ct_utf8_read(p, end, &length) != CT_NO_CHARACTER) && (*p != 0);
     if (whole) {
-        ct_completion_quote(to, piece->text, piece->length);
+        ct_text_add_json_bytes(to, piece->text, piece->length);
         return;
     }
     ct_text_add(to, "\"bytes:");
@@ -79,7 +80,7 @@ static void add_scored(const ct_choice *c, const ct_scored_id *s, ct_text *piece
 {
     token_text(c, s->id, piece);
     ct_text_add(to, "{\"token\":");
-    ct_completion_quote(to, piece->text, piece->length);
+    ct_text_add_json_bytes(to, piece->text, piece->length);
     ct_text_add(to, ",\"logprob\":");
     add_logprob(to, s);
     ct_text_add(to, ",\"bytes\":[");

@@ -2,27 +2,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "framework/text/unicode.h"
+#include "framework/base/json.h"
 #include "serve/api/completion.h"
-
-void ct_completion_quote(ct_text *to, const char *text, size_t n)
-{
-    const uint8_t *p = (const uint8_t *)((n > 0) ? text : ""), *end = p + n; /* else NULL */
-    int length;
-
-    ct_text_add(to, "\"");
-    for (; p < end; p += length) {
-        if (ct_utf8_read(p, end, &length) == CT_NO_CHARACTER)
-            ct_text_add(to, "\xef\xbf\xbd");
-        else if ((*p == '"') || (*p == '\\'))
-            ct_text_add(to, "\\%c", *p);
-        else if (*p < 0x20)
-            ct_text_add(to, "\\u%04x", *p);
-        else
-            ct_text_add_bytes(to, (const char *)p, (size_t)length);
-    }
-    ct_text_add(to, "\"");
-}
 
 /* ---- replies */
 
@@ -68,7 +49,7 @@ void ct_completions_answer(ct_transaction *x)
 
         ct_text_add(to, "%s{\"index\":%d,", (i > 0) ? "," : "", i);
         ct_text_add(to, a->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        ct_completion_quote(to, c->text.text, c->text.length);
+        ct_text_add_json_bytes(to, c->text.text, c->text.length);
         if (a->chat) ct_text_add(to, ",\"refusal\":null}");
         ct_completion_add_logprobs(c, 0, c->n_made, to);
         add_finish(c, to);
@@ -106,7 +87,7 @@ static void add_event(ct_choice *c, size_t n, int64_t end, bool last)
                     (c->sent == 0) && (c->n_sent_token == 0) ? "\"role\":\"assistant\"," : "");
     else
         ct_text_add(&a->out, "\"text\":");
-    ct_completion_quote(&a->out, (c->text.text != NULL) ? c->text.text + c->sent : "", n);
+    ct_text_add_json_bytes(&a->out, (c->text.text != NULL) ? c->text.text + c->sent : "", n);
     if (a->chat) ct_text_add(&a->out, "}");
     ct_completion_add_logprobs(c, c->n_sent_token, end, &a->out);
     if (!last) c->finish = CT_GOES_ON;

@@ -6,6 +6,44 @@
 
 #include "framework/base/json.h"
 
+/* ---- strings: what a strict reader gets back */
+
+static void test_strings(void **state)
+{
+    static const char *const pair[][2] = {
+        { "plain", "plain" },
+        { "\"\\\x01\n\x7f", "\"\\\x01\n\x7f" },
+        { "gr\xc3\xb6\xc3\x9f \xf0\x9f\x98\x80", "gr\xc3\xb6\xc3\x9f \xf0\x9f\x98\x80" },
+        { "\xffz", "\xef\xbf\xbdz" },                               /* no first byte */
+        { "a\xc3", "a\xef\xbf\xbd" },                               /* cut          */
+        { "\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd" },                 /* overlong     */
+        { "\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" }, /* a surrogate  */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pair) / sizeof(pair[0]); i++) {
+        ct_text t = { 0 };
+        json_t *o;
+
+        ct_text_add_json(&t, pair[i][0]);
+        o = json_loads(t.text, JSON_DECODE_ANY, NULL);
+        assert_non_null(o);
+        assert_string_equal(json_string_value(o), pair[i][1]);
+        json_decref(o);
+        ct_text_destroy(&t);
+    }
+}
+
+static void test_no_bytes(void **state)
+{
+    ct_text t = { 0 };
+
+    (void)state;
+    ct_text_add_json_bytes(&t, NULL, 0);
+    assert_string_equal(t.text, "\"\"");
+    ct_text_destroy(&t);
+}
+
 /* ---- base64: the vectors of RFC 4648, section 10, and bytes over 127 */
 
 static void test_base64(void **state)
@@ -107,8 +145,8 @@ static void test_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_members),
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_no_bytes),
+        cmocka_unit_test(test_base64),  cmocka_unit_test(test_members),
         cmocka_unit_test(test_lines),
     };
 
