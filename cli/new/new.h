@@ -1,10 +1,12 @@
 /** @file new.h  What `cortado new` makes of a model and a data set; private to cli/new.
  *
- *   read    what the net reads: pictures with labels and names, tokens or words of a text:
- * new_set.c fitted  sources, batches that the set has samples for, cuts and means of its pictures,
- * the number of its classes; tests over all of its test set, steps and steps at which the rate
- * falls: new_fit.c; vocabularies, and tables of their tokens: new_text.c tried   both phases of the
- * net, before anything is written: verb_new.c
+ * It is read, fitted and tried in this order:
+ *
+ *   - new_set.c: what the net reads, pictures with labels and names, tokens or words of a text;
+ *   - new_fit.c: sources, batches that the set has samples for, cuts and means of its pictures, the
+ *     number of its classes; tests over all of its test set, steps, and where the rate falls;
+ *   - new_text.c: vocabularies, and tables of their tokens;
+ *   - verb_new.c: both phases of the net, before anything is written.
  */
 #ifndef CT_NEW_H
 #define CT_NEW_H
@@ -52,6 +54,8 @@ bool ct_new_wants_mean(const Ct__NetParameter *net);
 /** Tests over the whole test set, and as many steps as a set of this size needs. net: fitted. */
 ct_status ct_new_fit_solver(Ct__SolverParameter *s, const Ct__NetParameter *net,
                             const ct_new_set *set);
+/** Running statistics of BatchNorm that keep up in a short run. s: fitted. */
+ct_status ct_new_fit_statistics(Ct__NetParameter *net, const Ct__SolverParameter *s);
 
 /* ---- its parts */
 

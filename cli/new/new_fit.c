@@ -16,6 +16,10 @@
  * What the model's solver says is the most. */
 enum { EPOCHS = 100, LEAST_STEPS = 1000, LEARNS_FASTER = 10 };
 
+/* Running statistics go back 1 / (1 - fraction) steps: by Caffe's 0.999 a thousand. */
+enum { SHORT_RUN = 10000 };
+static const char *const SHORT_RUN_FRACTION = "0.9";
+
 /* ---- fields by their names */
 
 ct_status ct_new_set_field(ProtobufCMessage *m, const char *field, const char *fmt, ...)
@@ -274,6 +278,28 @@ static int32_t scaled(int32_t step, double ratio)
     double v = (double)step * ratio;
 
     return (v < 1.0) ? 1 : (int32_t)v;
+}
+
+ct_status ct_new_fit_statistics(Ct__NetParameter *net, const Ct__SolverParameter *s)
+{
+    int n = 0;
+
+    if (s->max_iter >= SHORT_RUN) return CT_OK;
+    for (size_t i = 0; i < net->n_layer; i++) {
+        Ct__LayerParameter *l = net->layer[i];
+
+        if (!ct_layer_param_is(l, "BatchNorm")) continue;
+        if ((l->batch_norm_param != NULL) && l->batch_norm_param->has_moving_average_fraction)
+            continue;
+        CT_TRY(ct_new_set_field(&l->base, "batch_norm_param.moving_average_fraction", "%s",
+                                SHORT_RUN_FRACTION));
+        n += 1;
+    }
+    if (n > 0)
+        CT_INFO("BatchNorm: moving_average_fraction %s in %d layers, since Caffe's 0.999 goes back "
+                "1000 steps, and this run has %d",
+                SHORT_RUN_FRACTION, n, s->max_iter);
+    return CT_OK;
 }
 
 static ct_status fit_tests(Ct__SolverParameter *s, const Ct__NetParameter *net,

@@ -201,7 +201,8 @@ static ct_status fit(making *m)
     CT_TRY(status);
     CT_TRY(try_net(m, CT_TRAIN));
     if (m->set.test != NULL) CT_TRY(try_net(m, CT_TEST));
-    return ct_new_fit_solver(m->solver, m->net, &m->set);
+    CT_TRY(ct_new_fit_solver(m->solver, m->net, &m->set));
+    return ct_new_fit_statistics(m->net, m->solver);
 }
 
 /* A path as a field of the solver. */

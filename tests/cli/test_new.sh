@@ -56,6 +56,7 @@ for m in lenet resnet20 resnet50 alexnet squeezenet mobilenet_v2; do
 done
 is no_top5 sh -c '! grep -q top_k resnet50/train_val.prototxt'
 is no_crop sh -c '! grep -q crop_size resnet50/train_val.prototxt resnet50/deploy.prototxt'
+is statistics_keep_up [ "$(grep -c 'moving_average_fraction: 0.9$' resnet20/train_val.prototxt)" = "$(grep -c '"BatchNorm"' resnet20/train_val.prototxt)" ]
 is crop_of_the_set [ "$(grep -c 'crop_size: 40' resnet20/train_val.prototxt)" = 1 ]
 is steps_move_along grep -Pzq 'max_iter: 1000\n(.|\n)*stepvalue: 500\n(.|\n)*stepvalue: 750\n' resnet20/solver.prototxt
 weights=run/snapshots/snapshot_iter_60.caffemodel.h5
