@@ -102,8 +102,9 @@ CARDS = {
         "used); `cortado extract` can write them"), [
             "8 images a rank and `iter_size: 4` make the authors' 32 on one rank; the loss is divided by the matches of one such part, "
             "as theirs is on several GPUs. With 4 ranks set `iter_size: 1`.",
-            "No AnnotatedData layer: the samplers and distortions of the authors' data layer are to be made beforehand, and there is "
-            "no DetectionEvaluate; the test net tells its loss. The deploy net ends in DetectionOutput.",
+            "The net reads images that are prepared, and the test net tells its loss. With the authors' LMDB an AnnotatedData layer takes "
+            "the place of `data`, with their samplers and distortions ([boxes](../../docs/data.md#boxes)), and DetectionOutput and "
+            "DetectionEvaluate give the test's average precision. The deploy net ends in DetectionOutput.",
             "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.", "Not trained to the end here."]),
     "vgg16": ("VGG-16", 138357544, "25.6 % top-1 error, 8.1 % top-5", IMAGENET, [UNTRAINED]),
     "vgg16_cifar": ("VGG-16 for CIFAR-10", 14724042, "none in the papers in this form", CIFAR, [
