@@ -904,10 +904,10 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: bitwise the same results for the same ranks, placement and plan." },
     { "SolverParameter.device_id", "Which GPU, in the mode GPU." },
     { "SolverParameter.display", "Iterations between progress lines; 0: none." },
-    { "SolverParameter.fuse", "Cortado: let neighbouring layers run as one where that is exact; "
-                              "`cortado time` shows them." },
     { "SolverParameter.eval_type",
       "SSD: `classification` or `detection`; taken, and without effect: the net says it." },
+    { "SolverParameter.fuse", "Cortado: let neighbouring layers run as one where that is exact; "
+                              "`cortado time` shows them." },
     { "SolverParameter.gamma",
       "Parameter of the policies `step`, `exp`, `inv`, `multistep`, `sigmoid`." },
     { "SolverParameter.global_batch_size", "Cortado: samples per iteration over all ranks; 0: "
@@ -1140,9 +1140,9 @@ const ct_meaning ct_meaning_table[] = {
     { "TransformationParameter.random_resized_crop",
       "Cortado: a box of random area and aspect, resized to a square with antialiasing. In TEST "
       "the shorter side is resized, and the middle taken. In place of `crop_size`." },
-    { "TransformationParameter.resize_param", "SSD: images are resized, in TRAIN and in TEST." },
     { "TransformationParameter.repeat", "Cortado, in TRAIN: a global batch has each of its samples "
                                         "so many times, with other draws." },
+    { "TransformationParameter.resize_param", "SSD: images are resized, in TRAIN and in TEST." },
     { "TransformationParameter.rotate", "Cortado, in TRAIN: turned at random." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "TransformationParameter.skip_broken",

@@ -183,22 +183,25 @@ static ct_status make_train_net(ct_solver *s)
     return CT_OK;
 }
 
-/* A source that a program computes may give each rank what it likes. */
-static ct_status check_batch(const ct_solver *s, const ct_net *net)
+/* A source that a program computes may give each rank what it likes. Other groups of the job may
+ * train with other batches. */
+static ct_status check_batch(ct_solver *s, const ct_net *net)
 {
     int64_t most[2] = { net->batch_global, -net->batch_global };
+    ct_status status = CT_OK;
 
     if (s->options.division != NULL) return CT_OK; /* some ranks read no data */
-    CT_TRY(ct_group_max(&s->exchange.job, most, 2));
-    if (most[0] == -most[1]) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "net \"%s\": by its source of samples this rank has a batch of %" PRId64
-                   " on all ranks, and others have %" PRId64 " to %" PRId64
-                   ": give each rank as many samples",
-                   net->name, net->batch_global, -most[1], most[0]);
+    CT_TRY(ct_group_max(&s->exchange.data, most, 2));
+    if (most[0] != -most[1])
+        status = CT_FAIL(CT_ERR_CONFIG,
+                         "net \"%s\": by its source of samples this rank has a batch of %" PRId64
+                         " on all ranks, and others have %" PRId64 " to %" PRId64
+                         ": give each rank as many samples",
+                         net->name, net->batch_global, -most[1], most[0]);
+    return ct_solver_share_status(s, status);
 }
 
-static ct_status check_test_batches(const ct_solver *s)
+static ct_status check_test_batches(ct_solver *s)
 {
     for (int i = 0; i < s->n_test; i++) CT_TRY(check_batch(s, s->test[i]));
     return CT_OK;

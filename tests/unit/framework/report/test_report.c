@@ -17,6 +17,8 @@ typedef struct fake_net {
     ct_blob *blob[2];
     ct_output output[2];
     ct_pass pass;
+    ct_layer_ops ops;
+    ct_layer layer, *layers[1];
     ct_net net;
 } fake_net;
 
@@ -31,6 +33,9 @@ static void fake_init(fake_net *f, int64_t n_accuracy)
     ct_blob_set_shape(&f->loss, &one);
     f->blob[0] = &f->accuracy;
     f->blob[1] = &f->loss;
+    f->layer.ops = &f->ops;
+    f->layers[0] = &f->layer;
+    f->net.layer = f->layers;
     f->output[0] = (ct_output){ .blob = 0, .is_share = true };
     f->output[1] = (ct_output){ .blob = 1, .loss_weight = 0.5f, .is_share = true };
     f->net.n_blob = f->net.n_output = 2;
