@@ -62,6 +62,13 @@ bool ct_update_rule_is_nesterov(const char *type)
     return (rule != NULL) && rule->nesterov;
 }
 
+bool ct_update_rule_corrects(const char *type)
+{
+    const ct_update_rule *rule = rule_of(type);
+
+    return (rule != NULL) && rule->corrects;
+}
+
 bool ct_update_rule_has_ratio(const char *type)
 {
     const ct_update_rule *rule = rule_of(type);

@@ -47,6 +47,8 @@ ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
 /** An unknown type: false. Saying so is ct_solver_check()'s, which has the place. */
 bool ct_update_rule_is_nesterov(const char *type);
 bool ct_update_rule_has_ratio(const char *type); /* likewise */
+/** Likewise: may codecs put its momentum in front of what they leave behind? */
+bool ct_update_rule_corrects(const char *type);
 /** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule
  *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
  *  its type is none. */

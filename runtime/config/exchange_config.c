@@ -119,11 +119,9 @@ static ct_status check_fields(const Ct__CompressionParameter *p, const char *who
 static ct_status read_correction(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
                                  const char *who, const ct_codec_ops *codec, bool *corrects_p)
 {
-    const ct_update_rule *rule = NULL;
-
-    CT_TRY(ct_update_rule_find(s->type, &rule));
-    *corrects_p = ct_codec_absorbs(codec) &&
-                  (p->has_momentum_correction ? p->momentum_correction : rule->corrects);
+    *corrects_p =
+        ct_codec_absorbs(codec) &&
+        (p->has_momentum_correction ? p->momentum_correction : ct_update_rule_corrects(s->type));
     if (p->has_mask_momentum && p->mask_momentum && !*corrects_p &&
         (p->has_momentum_correction || ct_codec_absorbs(codec)))
         return CT_FAIL(

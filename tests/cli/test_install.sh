@@ -58,7 +58,7 @@ else
 fi
 
 # the demo of the installation, from anywhere
-runs demo_of_it 0 'Kept in .*/cortado-demo: curves.svg' env ITERATIONS=20 PATH="$home/bin:$PATH" CORTADO= MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" \
+runs demo_of_it 0 'Kept in .*/cortado-demo: curves.html' env ITERATIONS=20 PATH="$home/bin:$PATH" CORTADO= MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" \
     "$share/scripts/demo.sh"
 
 # installed anew: files that are no more ours go; what others put there stays
