@@ -50,7 +50,7 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member)
             if ((n == 0) || (m->level[l - 1].uplink <= 0)) continue;
             own = (double)n * m->level[l - 1].uplink;
         }
-        if (at->torus.n_dim > 0) own *= ct_torus_ports(&at->torus);
+        if (ct_torus_ports(&at->torus) > 0) own *= ct_torus_ports(&at->torus);
         at->uplink = (at->uplink < 0) ? own / -at->uplink : own;
     }
 }
@@ -197,14 +197,14 @@ static ct_status torus_from_spec(const char *spec, const char *sides, ct_machine
 {
     spec_number number[CT_MAX_LEVEL];
     int k = split_spec(sides, number);
-    int64_t n = 1;
+    ct_torus torus = { .n_dim = 0 };
     ct_machine *m = NULL;
 
-    for (int d = 0; d < k; ++d) {
+    for (int d = 0; (d < k) && (d < CT_MAX_TORUS); ++d) {
         if (number[d].what[0] != '\0') k = 0;
-        n = (n > INT_MAX / number[d].n) ? 0 : n * number[d].n;
+        torus.dim[torus.n_dim++] = (int)number[d].n;
     }
-    if ((k < 1) || (k > CT_MAX_TORUS) || (n == 0))
+    if ((k < 1) || (k > CT_MAX_TORUS) || (ct_torus_nodes(&torus) > INT_MAX))
         return CT_FAIL(
             CT_ERR_CONFIG,
             "topology \"%s\": expected 1 to %d sides such as torus:4x4, of at most %d nodes", spec,
@@ -218,9 +218,8 @@ static ct_status torus_from_spec(const char *spec, const char *sides, ct_machine
     ct_level_guess("node", 0, &m->level[0]);
     ct_level_guess("machine", 1, &m->level[1]);
     m->level[0].size = 1;
-    m->level[1].size = n;
-    m->level[1].torus.n_dim = k;
-    for (int d = 0; d < k; ++d) m->level[1].torus.dim[d] = (int)number[d].n;
+    m->level[1].size = ct_torus_nodes(&torus);
+    m->level[1].torus = torus;
     ct_machine_fill_uplinks(m, NULL);
     *machine_p = m;
     return CT_OK;

@@ -1,12 +1,16 @@
 #include "topology/torus.h"
 
+#include <limits.h>
 #include <stdbool.h>
 
 int64_t ct_torus_nodes(const ct_torus *t)
 {
     int64_t n = 1;
 
-    for (int d = 0; d < t->n_dim; ++d) n *= t->dim[d];
+    for (int d = 0; d < t->n_dim; ++d) {
+        n *= t->dim[d];
+        if (n > INT_MAX) return (int64_t)INT_MAX + 1;
+    }
     return n;
 }
 

@@ -17,7 +17,7 @@ typedef struct ct_torus {
     int dim[CT_MAX_TORUS];
 } ct_torus;
 
-/** Nodes of all of it. */
+/** Nodes of all of it; INT_MAX + 1 where they are more than INT_MAX. */
 int64_t ct_torus_nodes(const ct_torus *t);
 /** Links that a node sends into: two along each dimension that is longer than 1. */
 int ct_torus_ports(const ct_torus *t);

@@ -389,8 +389,9 @@ static void add_pair(writer *w, int l, int v, int j, int k)
 
     if (at->pairwise)
         ct_text_add(w->xml, "<link_ctn id=\"p%d.%d.%d.%d\" direction=\"UP\"/>", l, v, j, k);
-    if (w->f.capped[l] || (!at->pairwise && (w->f.extra[l] > 0)))
-        ct_text_add(w->xml, "<link_ctn id=\"c%d.%d.%d.%d\"/>", l, v, j, k);
+    if (w->f.capped[l] || (!at->pairwise && (w->f.extra[l] > 0))) /* both ways by one link */
+        ct_text_add(w->xml, "<link_ctn id=\"c%d.%d.%d.%d\"/>", l, v, (j < k) ? j : k,
+                    (j < k) ? k : j);
     if (at->bus > 0) ct_text_add(w->xml, "<link_ctn id=\"b%d.%d\"/>", l, v);
 }
 

@@ -46,9 +46,9 @@ runs on_ranks 0 'resuming after 4 iterations of Caffe' \
 solver 'max_iter: 4 type: "Adam" momentum: 0.9'
 runs plain_codec 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=solver.prototxt --compression=bf16
 runs corrected 2 'puts the momentum of SGD or Nesterov in front' \
-    "$CORTADO" train --solver=solver.prototxt --compression=redsync
+    "$CORTADO" train --solver=solver.prototxt --compression=redsync:momentum_correction=true
 runs uncorrected 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=solver.prototxt \
-    --compression=redsync:momentum_correction=false,min_bytes=0,density=0.1
+    --compression=redsync:min_bytes=0,density=0.1
 solver 'max_iter: 4 solver_type: NESTEROV momentum: 0.9'
 runs old_type 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 

@@ -145,6 +145,9 @@ static const struct {
       "there is none of a torus" },
     { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 1048576 torus: 1048576 }",
       "a torus of more than" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 1048576 torus: 1048576 "
+           "torus: 1048576 torus: 1048576 }",
+      "a torus of more than" },
     { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 torus: 2 torus: 2 torus: 2 torus: 2 "
            "torus: 2 torus: 2 torus: 2 }",
       "a torus of 7 dimensions" },
@@ -337,6 +340,11 @@ static void test_write(void **state)
     assert_int_equal(m->level[1].size, 24);
     assert_true(m->level[1].uplink == 50e9); /* four links */
     expect_round_trip(m);
+    assert_int_equal(ct_machine_from_spec("torus:1", &m), CT_OK);
+    assert_true(m->level[1].uplink > 0);
+    expect_round_trip(m);
+    assert_int_equal(ct_machine_from_spec("torus:1048576x1048576x1048576x1048576", &m),
+                     CT_ERR_CONFIG);
     assert_int_equal(ct_machine_from_spec("torus:3x4x5", &m), CT_OK);
     assert_int_equal(ct_machine_n_node(m), 60);
     expect_round_trip(m);

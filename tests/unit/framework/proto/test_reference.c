@@ -48,8 +48,8 @@ static void lines(void **state)
     assert_has(state, "\n## SolverParameter\n\n| field | type | default | meaning |\n");
     assert_has(state, "\n| `base_lr` | float |  | Learning rate that the policy starts from. |\n");
     assert_has(state, "\n| `type` | string | `\"SGD\"` | ");
-    assert_has(state,
-               "\n| `type` | NONE, BF16, TOPK, REDSYNC, FP16, POWERSGD, ONEBIT, AUTO, INT8, INT4 | `NONE` | ");
+    assert_has(state, "\n| `type` | NONE, BF16, TOPK, REDSYNC, FP16, POWERSGD, ONEBIT, AUTO, INT8, "
+                      "INT4 | `NONE` | ");
     assert_has(state, "\n| `delta` | float | `1e-08` | ");
     assert_has(state, "\n| `bucket_mb` | float | `0` | ");
     assert_has(state, "\n| `overlap` | bool | `true` | ");
