@@ -1,5 +1,6 @@
 /* The outputs of a net as means over the global batch. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,6 +137,10 @@ ct_status ct_outputs_add(ct_outputs *o, const ct_pass *pass)
         if ((own < 0) || net->output[own].is_twin) continue;
         t = &pass->blob[net->output[own].blob]->data;
         n = ct_net_output_count(net, own);
+        if ((rows_of(o, i) > 0) && (net->options.phase == CT_TRAIN)) {
+            sum[0] = NAN; /* what is evaluated over a whole test has no value in a step */
+            continue;
+        }
         if (rows_of(o, i) > 0) {
             n = rows_of(o, i);
             CT_TRY(ex->dev->to_host(ex->stream, o->host, t->data,
