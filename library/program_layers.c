@@ -8,6 +8,7 @@
 #include "library/library.h"
 
 enum { MOST = 64 }; /* bottoms, and tops, of such a layer */
+_Static_assert(CORTADO_MOST_WEIGHTS == CT_MAX_WEIGHT, "the public header says how many weights");
 
 /* What cortado_layers_by() said. It is called while no other call runs. */
 static struct {
