@@ -10,7 +10,7 @@ bare=$work/bare
 
 leave() {
     for place in dev proc; do umount -l "$bare/$place" 2>/dev/null; done
-    rm -rf --one-file-system "$bare"
+    cd / && rm -rf --one-file-system "$work"
 }
 trap leave EXIT
 
@@ -36,7 +36,7 @@ times >/times
 EOF2
     begun=$(date +%s)
     chroot "$bare" env -i HOME=/root USER=root OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-        http_proxy="$http_proxy" https_proxy="$https_proxy" PIP_INDEX_URL="$PIP_INDEX_URL" \
+        http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" PIP_INDEX_URL="${PIP_INDEX_URL:-}" \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh /part.sh >"$1.log" 2>&1
     code=$?
     is "$1" test $code = 0
