@@ -69,8 +69,8 @@ ct_status ct_outer_weights(ct_outer *o, float *out);
  *
  * The shared files of a set have the last exchanged weights, the means over all ranks of the update
  * rule's states, and the outer momentum. The file of a rank has what its group's weights and states
- * are, of the rank's own parameters. As many ranks in as many groups take that back. Others begin
- * from the shared files, as all groups did when they last met.
+ * are, of the rank's own parameters. As many ranks in as many groups with the same delay take that
+ * back. Others begin from the shared files, as all groups did when they last met.
  */
 
 /** What a set holds in place of the solver's own arrays. */
@@ -118,6 +118,7 @@ struct ct_outer {
     ct_exchange across;
     ct_train_step *step; /* whose states sets have                                             */
     float groups;        /* of a set: how many groups, below 0 where they had just met         */
+    float delay;         /* … and with what delay                                              */
     char name[64];       /* of the state that was last asked for                               */
 };
 

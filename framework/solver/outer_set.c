@@ -60,19 +60,25 @@ static bool get_of_part(ct_outer *o, int own, int k, ct_sync_state *out)
     return true;
 }
 
-/* The marker stands first, in every rank's file. */
+/* What the set is of: how many groups, and delay. */
+static bool get_marker(ct_outer *o, int k, ct_sync_state *out)
+{
+    if (k > 1) return false;
+    out->name = (k == 0) ? "groups" : "delay";
+    out->data = (k == 0) ? &o->groups : &o->delay;
+    out->count = 1;
+    return true;
+}
+
+/* The markers stand first, in every rank's file. */
 static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
 {
     ct_outer *o = ctx;
     int own = part_of(o, param);
 
     *out = (ct_sync_state){ .param = param, .own = true, .count = o->net->param[param].count };
-    if ((param == 0) && (k-- == 0)) {
-        out->name = "groups";
-        out->data = &o->groups;
-        out->count = 1;
-        return true;
-    }
+    if ((param == 0) && get_marker(o, k, out)) return true;
+    if (param == 0) k -= 2;
     return (own >= 0) && get_of_part(o, own, k, out);
 }
 
@@ -107,9 +113,8 @@ void ct_outer_set_close(ct_outer_set *set)
     set->n_block = 0;
 }
 
-/* Storages of the set: weights, then histories, in blocks of their own where mean says so, then the
- * momentum. */
-static ct_status open_set(ct_outer *o, bool mean, ct_outer_set *set, ct_snapshot_state *state)
+/* Storages of the set, each in a block of its own: weights, then histories, then the momentum. */
+static ct_status open_set(ct_outer *o, ct_outer_set *set, ct_snapshot_state *state)
 {
     const ct_device *cpu = ct_device_cpu();
     int64_t n = o->net->grad_count;
@@ -119,11 +124,9 @@ static ct_status open_set(ct_outer *o, bool mean, ct_outer_set *set, ct_snapshot
     CT_TRY(add_block(set, n, &v));
     set->weights = ct_storage_at(cpu, v, n);
     for (int h = 0; h < n_history; h++) {
-        set->history[h] = o->step->history[h];
-        set->name[h] = o->step->history_name[h];
-        if (!mean) continue;
         CT_TRY(add_block(set, n, &v));
         set->history[h] = ct_storage_at(cpu, v, n);
+        set->name[h] = o->step->history_name[h];
     }
     if (o->momentum != NULL) {
         CT_TRY(add_block(set, n, &v));
@@ -146,7 +149,8 @@ ct_status ct_outer_set_write(ct_outer *o, const ct_group *data, bool apart, ct_o
 
     *set = (ct_outer_set){ .n_block = 0 };
     o->groups = (float)(apart ? o->ranks->n_group : -o->ranks->n_group);
-    CT_TRY(ct_group_agree(data, open_set(o, true, set, state)));
+    o->delay = (float)o->param->delay;
+    CT_TRY(ct_group_agree(data, open_set(o, set, state)));
     CT_TRY(ct_outer_weights(o, set->block[0]));
     for (int h = 0; h < n_history; h++) {
         CT_TRY(ct_storage_get(&o->step->history[h], 0, n, set->block[1 + h]));
@@ -160,8 +164,8 @@ ct_status ct_outer_set_read(ct_outer *o, const ct_group *data, ct_outer_set *set
                             ct_snapshot_state *state)
 {
     *set = (ct_outer_set){ .n_block = 0 };
-    o->groups = 0; /* unless a file of this rank says more */
-    return ct_group_agree(data, open_set(o, false, set, state));
+    o->groups = o->delay = 0; /* unless a file of this rank says more */
+    return ct_group_agree(data, open_set(o, set, state));
 }
 
 /* Of an array whose part of this rank was read, everyone's. */
@@ -186,20 +190,37 @@ static ct_status complete_histories(ct_outer *o)
     return CT_OK;
 }
 
-/* What codecs have left of differences that were others'. */
-static void forget_codecs(const ct_outer *o)
+/* The files of other groups gave each rank what it happened to find: all begin from the means. */
+static ct_status take_means(const ct_outer *o, const ct_outer_set *set)
+{
+    for (int h = 0; h < o->step->n_history; h++)
+        CT_TRY(ct_storage_put(&o->step->history[h], 0, o->net->grad_count, set->block[1 + h]));
+    return CT_OK;
+}
+
+/* What codecs have left of differences that were others' goes. What all who exchange must have
+ * alike is that of the first of them. */
+static ct_status forget_codecs(const ct_outer *o)
 {
     ct_sync_state e = { 0 };
 
-    for (int i = 0; i < o->part.n_param; i++)
-        for (int k = 0; ct_sync_states_get(&o->across.states, i, k, &e); k++)
-            if (!e.replicated) memset(e.data, 0, (size_t)e.count * sizeof(*e.data));
+    for (int i = 0; i < o->part.n_param; i++) {
+        for (int k = 0; ct_sync_states_get(&o->across.states, i, k, &e); k++) {
+            size_t bytes = (size_t)e.count * sizeof(*e.data);
+
+            if (!e.replicated) memset(e.data, 0, bytes);
+            if (e.replicated) CT_TRY(ct_group_broadcast(&o->across.data, e.data, bytes));
+        }
+    }
+    return CT_OK;
 }
 
-/* The files of all ranks were of as many groups: what these kept is in its place. */
+/* The files of all ranks were of as many groups with this delay: what these kept is in its place.
+ */
 static ct_status same_groups(const ct_outer *o, const ct_group *data, bool *same_p)
 {
-    int64_t other = (fabsf(o->groups) != (float)o->ranks->n_group);
+    int64_t other =
+        (fabsf(o->groups) != (float)o->ranks->n_group) || (o->delay != (float)o->param->delay);
 
     CT_TRY(ct_group_max(data, &other, 1));
     *same_p = (other == 0);
@@ -217,20 +238,20 @@ ct_status ct_outer_set_take(ct_outer *o, const ct_group *data, ct_outer_set *set
     CT_TRY(ct_group_broadcast(data, weights, bytes));
     if (o->part.n_param > 0) memcpy(o->weights, weights + o->from, own);
     if ((o->part.n_param > 0) && (o->momentum != NULL))
-        memcpy(o->momentum, set->block[1] + o->from, own);
-    if (same) CT_TRY(complete_histories(o));
+        memcpy(o->momentum, set->block[1 + o->step->n_history] + o->from, own);
+    CT_TRY(same ? complete_histories(o) : take_means(o, set));
     if (same && (o->groups > 0)) {
         CT_TRY(complete(o, o->net->weight_arena));
     } else {
         memcpy(o->net->weight_arena, weights, bytes);
         if ((o->part.n_param > 0) && (o->start != NULL)) memcpy(o->start, weights + o->from, own);
     }
-    if (!same) forget_codecs(o);
+    if (!same) CT_TRY(forget_codecs(o));
     if (o->across.states.restored != NULL) CT_TRY(o->across.states.restored(o->across.states.ctx));
     if (!same)
-        CT_INFO("local steps: the set is not of %d groups of %d ranks, so all groups go on from "
-                "its last exchanged weights and the mean of its states",
-                o->ranks->n_group, o->ranks->inner.size);
+        CT_INFO("local steps: the set is not of %d groups of %d ranks with delay %d, so all groups "
+                "go on from its last exchanged weights and the mean of its states",
+                o->ranks->n_group, o->ranks->inner.size, o->param->delay);
     ct_net_weights_changed(o->net);
     return CT_OK;
 }

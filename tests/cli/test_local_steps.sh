@@ -92,6 +92,42 @@ is without_outer_has_the_exchanged test "$(sum_of)" = "6 $exchanged"
 runs goes_on_without 0 'Optimization Done' $four --snapshot=four_iter_6.solverstate.h5
 runs begins_from_plain 0 'Optimization Done' $JOB 4 $train $with --set=snapshot_prefix=four --snapshot=four_iter_20.solverstate.h5 --set=max_iter=24
 
+# ranks of other groups, or with another delay, take nothing of their own: weights and momentum stay
+# equal in each group from the first step on
+moves() { # NAME FROM SETTING...: from a set of other groups
+    name=$1 from=$2
+    shift 2
+    runs "$name" 0 'Optimization Done' $JOB 4 $train $outer --set=snapshot_prefix=moved --set=checksum_interval=1 \
+        --snapshot=${from}_iter_6.solverstate.h5 "$@"
+    is "${name}_is_said" grep -q 'the set is not of . groups' out
+}
+power="--set=outer.compression.type=POWERSGD --set=outer.compression.min_bytes=1024"
+for groups in 4 2 1; do
+    $JOB 4 $train $outer --set=outer.groups=$groups --set=snapshot_prefix=g$groups --iterations=6 $power >out 2>&1 </dev/null
+done
+moves four_to_two g4 --set=outer.groups=2 $power
+moves two_to_four g2 --set=outer.groups=4 $power
+moves four_to_one g4 --set=outer.groups=1 $power
+moves two_to_one g2 --set=outer.groups=1
+for delay in 0 1; do
+    with="$outer --set=outer.groups=2 --set=checksum_interval=1 --set=test_interval=100000 --set=snapshot=0"
+    $JOB 4 $train $with --set=outer.delay=$delay --set=snapshot_prefix=d$delay --iterations=6 >out 2>&1 </dev/null
+    set_sum=$(sum_of)
+    runs "from_delay_$delay" 0 "not of 2 groups of 2 ranks with delay $((1 - delay))" $JOB 4 $train $with --set=outer.delay=$((1 - delay)) \
+        --set=snapshot_prefix=d --snapshot=d${delay}_iter_6.solverstate.h5 --iterations=6
+    is "exchanged_of_delay_$delay" test "$(sum_of)" = "${set_sum:-none}"
+    # a plain set of the same weights and states begins the same way
+    runs "goes_on_from_delay_$delay" 0 'Optimization Done' $JOB 4 $train $with --set=outer.delay=$((1 - delay)) \
+        --set=snapshot_prefix=d --snapshot=d${delay}_iter_6.solverstate.h5
+    own=$(sum_of)
+    $JOB 4 $train $with --set=outer.groups=4 --set=outer.delay=$delay --set=snapshot_prefix=d --iterations=6 \
+        --snapshot=d${delay}_iter_6.solverstate.h5 >out 2>&1 </dev/null
+    runs "by_others_$delay" 0 'with delay' $JOB 4 $train $with --set=outer.delay=$((1 - delay)) --set=snapshot_prefix=d \
+        --snapshot=d_iter_6.solverstate.h5
+    is "nothing_of_its_own_$delay" test "$(sum_of) of 20" = "$own of 20"
+done
+with="$outer --set=outer.groups=4"
+
 # tests between exchanges are of the last exchanged weights, and move nothing
 scores() { grep -A1 'Testing net' out | sed -n 's/.*accuracy = //p'; }
 $JOB 4 $train $with --set=snapshot_prefix=t --set=test_interval=4 --iterations=4 >out 2>&1 </dev/null
