@@ -186,6 +186,19 @@ static int count_alike(const ct_net *net, int i)
     return n;
 }
 
+/* Those that have equal weights now. Where a group of local steps finds others, all groups end:
+ * with nothing on its way, as in ct_solver_agree(). */
+static ct_status check_replicas(ct_solver *s)
+{
+    const ct_group *g = ct_solver_is_apart(s) ? ct_solver_sharers(s) : &s->exchange.data;
+    ct_status status = check_among(s, g, s->net);
+
+    if (s->outer == NULL) return status;
+    status = ct_group_agree(&s->exchange.data, status);
+    if (status == CT_ERR_DIVERGED) CT_TRY(ct_solver_rest(s));
+    return status;
+}
+
 ct_status ct_solver_check_weights(ct_solver *s)
 {
     double traced = ct_trace_start(s->options.trace);
@@ -196,8 +209,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
         return CT_OK;
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
-    CT_TRY(
-        check_among(s, ct_solver_is_apart(s) ? ct_solver_sharers(s) : &s->exchange.data, s->net));
+    CT_TRY(check_replicas(s));
     for (int i = 0; (s->options.division != NULL) && (i < s->net->n_param); i += view.n_param) {
         const ct_param *p = view.param = &s->net->param[i];
 

@@ -191,6 +191,7 @@ ct_status ct_outer_create(const Ct__SolverParameter *param, const ct_outer_ranks
 void ct_outer_destroy(ct_outer *o)
 {
     if (o == NULL) return;
+    o->ranks->close(o->ranks->ctx); /* it looks at the part */
     ct_mem_release(o->part.grad_arena);
     ct_mem_release(o->weights);
     ct_mem_release(o->momentum);

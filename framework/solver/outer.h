@@ -33,8 +33,10 @@ typedef struct ct_outer_ranks {
     ct_group inner; /* those that this rank trains with */
     int n_group;
     /** Sums the gradient arena of part, a net's view with some of its parameters, over the ranks
-     *  with this rank's place in their groups. part outlives it. The caller ends it. Collective. */
+     *  with this rank's place in their groups. Collective. */
     ct_status (*open)(void *ctx, ct_net *part, ct_exchange *out);
+    /** Ends it, while part is there; also where open failed, or never came. Collective. */
+    void (*close)(void *ctx);
     void *ctx;
 } ct_outer_ranks;
 

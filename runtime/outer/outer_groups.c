@@ -33,6 +33,14 @@ static ct_status open_exchange(void *ctx, ct_net *part, ct_exchange *out)
     return ct_exchange_mpi_create(g->across, &g->param.solver, part, false, &g->mpi, out);
 }
 
+static void close_exchange(void *ctx)
+{
+    ct_outer_groups *g = ctx;
+
+    ct_exchange_mpi_destroy(g->mpi);
+    g->mpi = NULL;
+}
+
 ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *param,
                                ct_outer_groups *g)
 {
@@ -49,7 +57,8 @@ ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *par
         CT_TRY(ct_comm_split(all, g->inner->rank, group, &g->across));
     }
     g->group = (ct_group_mpi){ .comm = g->inner, .reproducible = param->reproducible_sum };
-    g->ranks = (ct_outer_ranks){ .n_group = n, .open = open_exchange, .ctx = g };
+    g->ranks =
+        (ct_outer_ranks){ .n_group = n, .open = open_exchange, .close = close_exchange, .ctx = g };
     if (g->inner->size > 1)
         ct_group_mpi_open(&g->group, &g->ranks.inner);
     else
@@ -59,7 +68,6 @@ ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *par
 
 void ct_outer_groups_close(ct_outer_groups *g)
 {
-    ct_exchange_mpi_destroy(g->mpi);
     if (g->across != g->data) ct_comm_destroy(g->across);
     if (g->inner != g->data) ct_comm_destroy(g->inner);
     *g = (ct_outer_groups){ .data = NULL };

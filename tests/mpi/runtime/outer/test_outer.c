@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "framework/solver/solver.h"
+#include "framework/solver/solver_private.h"
 #include "runtime/exchange/exchange_mpi.h"
 #include "runtime/outer/outer_groups.h"
 #include "tests/solver_harness.h"
@@ -243,8 +243,47 @@ static void test_definition(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(on_machine)), 0);
 }
 
+/* A rank's weights go wrong before iteration 5. */
+static ct_status go_wrong(void *ctx)
+{
+    const trained *t = ctx;
+
+    if ((t->job.rank == 1) && (ct_solver_iteration(t->solver) == 5))
+        ct_solver_net(t->solver)->weight_arena[0] += 1;
+    return CT_OK;
+}
+
+/* A difference is under way, of groups of several ranks, when one of these is found to be another:
+ * all ranks end, with nothing on its way. */
+static int ends_at_rest(ct_comm *c)
+{
+    const outer p = { .local_iter = 4, .groups = c->size / 2, .delay = 1, .lr = 0.8 };
+    trained t = { .param = NULL };
+    const ct_step_calls calls = { .ctx = &t, .start = go_wrong };
+    ct_solver_options o = { .provenance = "{}" };
+    int fault = 0;
+
+    if (c->size % 2 != 0) return 0;
+    t.param = parse(inner_text[0], &p);
+    fault += MPI_FAULT_UNLESS(open_solver(&t, c, c, &o) == CT_OK);
+    if (mpi_verdict(fault) > 0) return fault;
+    fault += MPI_FAULT_UNLESS(ct_solver_watch(t.solver, &calls) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_solver_steps(t.solver, 12) == CT_ERR_DIVERGED);
+    fault += MPI_FAULT_UNLESS(ct_solver_iteration(t.solver) == 6);
+    fault += MPI_FAULT_UNLESS(!t.solver->outer->under_way);
+    close_solver(&t);
+    return fault;
+}
+
+static void test_ends_at_rest(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(ends_at_rest)), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_definition),
+    cmocka_unit_test(test_ends_at_rest),
 };
 
 MPI_MAIN(tests, 120)
