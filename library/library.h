@@ -43,6 +43,7 @@ struct cortado_net {
     bool is_shown;           /* a solver has the net: it is never made again */
     bool visits;             /* … and its weights are there during steps alone */
     const ct_solver *solver; /* … that it learns in; else NULL */
+    bool in_groups;          /* a solver with `outer` has the weights */
     ct_made_net owner;       /* of the weights */
     ct_made_net runs;        /* param NULL: the owner does */
     int n_former;            /* owners whose weights users may still hold */

@@ -824,6 +824,7 @@ static ct_status share(cortado_net *n, const cortado_net *other)
     n->blob = with.blob;
     for (int v = 0; v < n->n_view; v++) n->is_stale |= n->view[v].is_read && !n->is_whole;
     n->weights_out = true; /* the other's users may write to them */
+    n->in_groups = other->in_groups;
     return CT_OK;
 }
 
@@ -847,6 +848,18 @@ cortado_status cortado_net_share(cortado_net *net, const cortado_net *other)
 
 /* ---- weights in files */
 
+/* Groups of ranks count a change of weights as what they have learned. */
+static ct_status load(const cortado_net *n, const char *files)
+{
+    CT_TRY(check_weights(n));
+    if (n->in_groups)
+        return CT_FAIL(
+            CT_ERR_ARG,
+            "with `outer` of the solver the net's weights are those of a group, and what "
+            "is loaded would count as its steps: take cortado_solver_load()");
+    return ct_weights_load_list(files, n->owner.net);
+}
+
 cortado_status cortado_net_load(cortado_net *net, const char *files)
 {
     ct_public_call c;
@@ -855,8 +868,7 @@ cortado_status cortado_net_load(cortado_net *net, const char *files)
     ct_public_begin(&c);
     status = ((net == NULL) || (files == NULL))
                  ? CT_FAIL(CT_ERR_ARG, "a net, or the name of its weights, is NULL")
-                 : check_weights(net);
-    if (status == CT_OK) status = ct_weights_load_list(files, net->owner.net);
+                 : load(net, files);
     if ((status == CT_OK) && (net->runs.net != NULL)) ct_net_weights_changed(net->runs.net);
     return ct_public_end(&c, status);
 }

@@ -70,6 +70,8 @@ static ct_status show_nets(cortado_solver *s, bool keeps)
     if (s->test == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver's nets");
     for (int i = 0; i < n; i++)
         CT_TRY(ct_library_show(ct_solver_test_net(s->run.solver, i), keeps, NULL, &s->test[i]));
+    s->net->in_groups = ct_solver_has_outer(s->run.solver);
+    for (int i = 0; i < n; i++) s->test[i]->in_groups = s->net->in_groups;
     return CT_OK;
 }
 

@@ -517,6 +517,11 @@ ct_net *ct_solver_net(ct_solver *s)
     return s->net;
 }
 
+bool ct_solver_has_outer(const ct_solver *s)
+{
+    return s->outer != NULL;
+}
+
 int ct_solver_n_test(const ct_solver *s)
 {
     return s->n_test;

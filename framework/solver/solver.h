@@ -148,6 +148,8 @@ ct_status ct_solver_save(ct_solver *s);
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output);
 
 ct_net *ct_solver_net(ct_solver *s);
+/** Groups of ranks train by themselves, each from weights that a load must change in step. */
+bool ct_solver_has_outer(const ct_solver *s);
 int ct_solver_n_test(const ct_solver *s);
 ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);

@@ -183,7 +183,8 @@ double cortado_net_loss(const cortado_net *net);
  *  _ARG: a solver has the net. The net stays as it was. */
 cortado_status cortado_net_share(cortado_net *net, const cortado_net *other);
 
-/** Copies weights by layer name from files, as cortado_net_open() does. */
+/** Copies weights by layer name from files, as cortado_net_open() does. CORTADO_ERR_ARG for weights
+ * of a solver with `outer`: cortado_solver_load() does it there. */
 cortado_status cortado_net_load(cortado_net *net, const char *files);
 /** Writes the weights; the suffix says how: .caffemodel, .caffemodel.h5, .npz or .safetensors. The
  *  file is there whole or not at all. */

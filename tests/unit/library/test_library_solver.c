@@ -262,6 +262,29 @@ static void memory_changes_no_bit(void **state)
     cortado_solver_close(plain);
 }
 
+/* Weights of groups of ranks are loaded by the solver alone. */
+static void groups_load_in_step(void **state)
+{
+    const place *p = *state;
+    char file[128];
+    cortado_solver *s;
+    uint64_t began;
+
+    write_solver(p, "outer { local_iter: 2 groups: 1 delay: 1 }");
+    s = open_solver(state, CORTADO_KEEP_OUTPUTS);
+    began = checksum_of(s);
+    snprintf(file, sizeof(file), "%s/w.npz", p->folder);
+    assert_int_equal(cortado_net_save(cortado_solver_net(s), file), CORTADO_OK);
+    step(s, 5);
+    assert_int_equal(cortado_net_load(cortado_solver_net(s), file), CORTADO_ERR_ARG);
+    assert_non_null(strstr(cortado_error(), "take cortado_solver_load()"));
+    assert_int_equal(cortado_net_load(cortado_solver_test_net(s, 0), file), CORTADO_ERR_ARG);
+    assert_true(checksum_of(s) != began);
+    assert_int_equal(cortado_solver_load(s, file), CORTADO_OK);
+    assert_true(checksum_of(s) == began);
+    cortado_solver_close(s);
+}
+
 /* Codecs act on one rank, as they do in the verb, and need no MPI. */
 static void codecs_run_alone(void **state)
 {
@@ -411,6 +434,7 @@ int main(void)
     const struct CMUnitTest test[] = {
         cmocka_unit_test_setup_teardown(steps_add_up, make_place, end_place),
         cmocka_unit_test_setup_teardown(values_are_kept_where_asked, make_place, end_place),
+        cmocka_unit_test_setup_teardown(groups_load_in_step, make_place, end_place),
         cmocka_unit_test_setup_teardown(test_nets_follow, make_place, end_place),
         cmocka_unit_test_setup_teardown(snapshots_go_on, make_place, end_place),
         cmocka_unit_test_setup_teardown(settings_take_the_files_place, make_place, end_place),
