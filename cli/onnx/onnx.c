@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/onnx/onnx_impl.h"
 #include "framework/proto/message.h"
@@ -190,6 +191,8 @@ static ct_status write_files(ct_onnx *x, const ct_onnx_source *s, const char *pa
     if (status == CT_OK) status = write_file(x, temp);
     if ((status == CT_OK) && (data.text != NULL)) status = ct_file_commit(data_temp, data.text);
     if (status == CT_OK) status = ct_file_commit(temp, path);
+    if ((status != CT_OK) && (temp != NULL)) unlink(temp);
+    if ((status != CT_OK) && (data_temp != NULL)) unlink(data_temp);
     ct_text_destroy(&data);
     free(data_temp);
     free(temp);

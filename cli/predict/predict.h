@@ -32,9 +32,9 @@
  *  tokenizer, a text that does not fit the net; CT_ERR_IO, CT_ERR_DATA; logged. */
 ct_status ct_predict_texts(ct_call *call);
 
-/** A field of CSV on standard output. */
-void ct_predict_put_csv(const char *text);
-/** A string of JSON, quoted. */
-void ct_predict_put_json(const char *text);
+/** A field of CSV on standard output: n bytes, which may be of value 0. */
+void ct_predict_put_csv(const char *text, size_t n);
+/** A string of JSON, quoted, likewise. Bytes that are no UTF-8 become U+FFFD. */
+void ct_predict_put_json(const char *text, size_t n);
 
 #endif

@@ -228,9 +228,11 @@ static void print_csv(const texts *t)
 {
     printf("file,text\n");
     for (int64_t i = 0; i < t->n; i++) {
-        ct_predict_put_csv((t->text[i].name != NULL) ? t->text[i].name : "");
+        const job_text *x = &t->text[i];
+
+        if (x->name != NULL) ct_predict_put_csv(x->name, strlen(x->name));
         putchar(',');
-        ct_predict_put_csv(text_of(&t->text[i]));
+        ct_predict_put_csv(text_of(x), x->made.length);
         putchar('\n');
     }
 }
@@ -243,13 +245,13 @@ static void print_json(const texts *t)
 
         printf("%s\n{\"file\":", (i > 0) ? "," : "");
         if (x->name != NULL)
-            ct_predict_put_json(x->name);
+            ct_predict_put_json(x->name, strlen(x->name));
         else
             printf("null");
         printf(",\"prompt\":");
-        ct_predict_put_json(x->prompt);
+        ct_predict_put_json(x->prompt, x->n);
         printf(",\"text\":");
-        ct_predict_put_json(text_of(x));
+        ct_predict_put_json(text_of(x), x->made.length);
         printf(",\"prompt_tokens\":%" PRId64 ",\"tokens\":%.0f,\"ended\":%s}", x->ids.n, x->tokens,
                (x->ended > 0.0) ? "true" : "false");
     }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/predict/predict.h"
+#include "framework/base/json.h"
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
 #include "framework/proto/upgrade.h"
@@ -55,18 +56,20 @@ static const char *class_name(const predicting *p, int64_t c, char room[24])
 
 /* ---- CSV, as RFC 4180 has it */
 
-void ct_predict_put_csv(const char *text)
+void ct_predict_put_csv(const char *text, size_t n)
 {
-    bool plain = (strpbrk(text, ",\"\r\n") == NULL);
+    bool plain = true;
 
+    for (size_t i = 0; i < n; i++)
+        if ((text[i] != '\0') && (strchr(",\"\r\n", text[i]) != NULL)) plain = false;
     if (plain) {
-        fputs(text, stdout);
+        fwrite(text, 1, n, stdout);
         return;
     }
     putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"') putchar('"');
-        putchar(*text);
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"') putchar('"');
+        putchar(text[i]);
     }
     putchar('"');
 }
@@ -78,13 +81,14 @@ static void begin_csv(const predicting *p)
 
 static void add_csv(const predicting *p, const char *file, const double *row, int64_t printed)
 {
-    int64_t best = best_of(p, row);
     char room[24];
+    int64_t best = best_of(p, row);
+    const char *class = class_name(p, best, room);
 
     (void)printed;
-    ct_predict_put_csv(file);
+    ct_predict_put_csv(file, strlen(file));
     putchar(',');
-    ct_predict_put_csv(class_name(p, best, room));
+    ct_predict_put_csv(class, strlen(class));
     printf(",%.9g\n", row[best]);
 }
 
@@ -94,11 +98,11 @@ static void end_nothing(void)
 
 /* ---- JSON */
 
-void ct_predict_put_json(const char *text)
+void ct_predict_put_json(const char *text, size_t n)
 {
     ct_text t = { 0 };
 
-    ct_text_add_json(&t, text);
+    ct_text_add_json_bytes(&t, text, n);
     fputs((t.text != NULL) ? t.text : "null", stdout);
     ct_text_destroy(&t);
 }
@@ -118,21 +122,24 @@ static void begin_json(const predicting *p)
 
     printf("{\"classes\":[");
     for (int64_t c = 0; c < p->n_class; c++) {
+        const char *class = class_name(p, c, room);
+
         if (c > 0) putchar(',');
-        ct_predict_put_json(class_name(p, c, room));
+        ct_predict_put_json(class, strlen(class));
     }
     printf("],\"predictions\":[");
 }
 
 static void add_json(const predicting *p, const char *file, const double *row, int64_t printed)
 {
-    int64_t best = best_of(p, row);
     char room[24];
+    int64_t best = best_of(p, row);
+    const char *class = class_name(p, best, room);
 
     printf((printed > 0) ? ",\n{\"file\":" : "\n{\"file\":");
-    ct_predict_put_json(file);
+    ct_predict_put_json(file, strlen(file));
     printf(",\"class\":");
-    ct_predict_put_json(class_name(p, best, room));
+    ct_predict_put_json(class, strlen(class));
     printf(",\"%s\":", p->measure);
     put_number(row[best]);
     printf(",\"all\":[");

@@ -307,6 +307,11 @@ static ct_status set_boxes(const work *w, const entry *e, slot *t)
         if (label < 0)
             return CT_FAIL(CT_ERR_DATA, "%s%s:%lld: object \"%s\": %s has no such class", w->root,
                            e->annotation, (long long)o->line, o->name, w->o->labelmap);
+        if (label == 0)
+            return CT_FAIL(
+                CT_ERR_DATA,
+                "%s%s:%lld: object \"%s\": class 0 is the background, where no object is", w->root,
+                e->annotation, (long long)o->line, o->name);
         if ((o->corner[0] >= (double)r->width) || (o->corner[1] >= (double)r->height) ||
             (o->corner[2] <= 0) || (o->corner[3] <= 0))
             return CT_FAIL(CT_ERR_DATA,

@@ -8,6 +8,8 @@
 
 #include "framework/base/text.h"
 
+#define MOST_PIXELS 1e9 /* of a corner, which becomes a float */
+
 enum { MAX_DEPTH = 32, MAX_NAME = 64, MAX_OBJECTS = 1 << 16 };
 
 typedef struct xml {
@@ -86,6 +88,10 @@ static ct_status copy_text(const xml *x, const char *text, char **to)
 {
     if (*to != NULL) return XML_FAIL(x, "a second <%s>", x->open[x->depth - 1]);
     if (*text == '\0') return XML_FAIL(x, "<%s> is empty", x->open[x->depth - 1]);
+    for (const char *c = text; *c != '\0'; c++)
+        if (iscntrl((unsigned char)*c))
+            return XML_FAIL(x, "<%s> has a line end or a control character within it",
+                            x->open[x->depth - 1]);
     *to = strdup(text);
     return (*to != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "%s: no memory", x->path);
 }
@@ -146,7 +152,10 @@ static ct_status end_element(xml *x, const char *text)
     for (int i = 0; i < 4; i++) {
         if (!IS(x, "annotation", "object", "bndbox", corner[i])) continue;
         x->seen[i] = true;
-        return read_number(x, text, &o->corner[i]);
+        CT_TRY(read_number(x, text, &o->corner[i]));
+        if (fabs(o->corner[i]) <= MOST_PIXELS) return CT_OK;
+        return XML_FAIL(x, "<%s> is %g; expected a pixel, up to %g", corner[i], o->corner[i],
+                        MOST_PIXELS);
     }
     return CT_OK;
 }

@@ -133,6 +133,10 @@ bad_xml nobodys_class 1 'object "dog": labelmap.prototxt has no such class' \
     '<annotation><object><name>dog</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>'
 bad_xml outside 1 'object "red" at 900 1 903 3 lies outside of the image of width' \
     '<annotation><object><name>red</name><bndbox><xmin>900</xmin><ymin>1</ymin><xmax>903</xmax><ymax>3</ymax></bndbox></object></annotation>'
+bad_xml background 1 'object "background": class 0 is the background' \
+    '<annotation><object><name>background</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>'
+bad_xml broken_name 2 '<name> has a line end or a control character within it' '<annotation><object><name>red\n blue</name></object></annotation>'
+bad_xml far 3 '<xmin> is -1e[+]300; expected a pixel' '<annotation>\n<object>\n<bndbox><xmin>-1e300</xmin></bndbox></object></annotation>'
 bad_xml deep 1 'elements are nested deeper than 32' "<annotation>$(printf '<a>%.0s' $(seq 40))"
 printf '<annotation><size><width>7</width><height>7</height></size></annotation>' >bad.xml
 runs other_size 3 'bad.xml says that the image has width 7 and height 7; JPEGImages/000.png has' \
@@ -147,6 +151,11 @@ echo 'item { name: "red" label: 2 }' >gap.prototxt
 runs map_gap 2 'gap.prototxt: no item has label 0; labels go up to 2' "$CORTADO" convert annotated --list=list --labelmap=gap.prototxt --to=no_set
 echo 'item { name: "red" label: 0 } item { name: "blue" label: 0 }' >twice.prototxt
 runs map_twice 2 'twice.prototxt: two items have label 0' "$CORTADO" convert annotated --list=list --labelmap=twice.prototxt --to=no_set
+mkdir -p named/Annotations
+cp -r JPEGImages named/
+printf '<annotation>\n<filename>000.png</filename><object><name>background</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox></object></annotation>' >named/Annotations/000.xml
+runs named_background 3 'named/Annotations/000.xml:2: object "background": class 0 is the background' "$CORTADO" convert annotated --from=named --to=named_sets
+is named_no_set test ! -e named_sets/train_lmdb -a ! -e named_sets/classes.txt
 runs no_source 2 'give --from=DIR, a folder as PASCAL VOC' "$CORTADO" convert annotated --to=no_set
 is nothing_left test ! -e no_set
 finish

@@ -138,6 +138,22 @@ runs goes_on 0 'Optimization Done' "$CORTADO" train --solver=same/solver.prototx
 runs other_table 0 "has a table of $ids rows, and the set 256 tokens" "$CORTADO" new --from=./small --data=raw --to=other --tokenizer=bytes --weights=$weights
 is new_names [ "$(grep -c 'name: "wte_new"\|name: "head_new"' other/train_val.prototxt)" = 4 ]
 runs starts_anew 0 'Optimization Done' "$CORTADO" train --solver=other/solver.prototxt --run=run4 --iterations=1
+# a net that goes on with bytes of value 0
+mkdir zeros
+python3 -c "print(4000 * 'a\0\0\0', end='')" | tee zeros/valid.bin >zeros/train.bin # a and 0 by turns, of 16 bits
+runs zeros 0 '' "$CORTADO" new --from=./small --data=zeros --to=nul --tokenizer=bytes
+runs zeros_learns 0 'Optimization Done' "$CORTADO" train --solver=nul/solver.prototxt --run=nul_run
+for f in table csv json; do
+    "$CORTADO" predict --run=nul_run --tokenizer=bytes --max_tokens=3 --prompt=a --format=$f >nul.$f 2>out
+done
+is zeros_are_kept python3 -c "
+import json
+assert b'\0' in open('nul.table', 'rb').read()
+made = open('nul.csv', 'rb').read().split(b'\n', 1)[1]
+assert made == b',\0a\0\n', made
+c, = json.load(open('nul.json'))['continuations']
+assert c['text'] == '\0a\0' and c['tokens'] == 3, c
+"
 
 # ---- what is wrong
 new="$CORTADO new --data=set --to=bad"

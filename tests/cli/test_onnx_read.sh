@@ -36,6 +36,9 @@ runs weights_not_asked 0 '--weights_to=FILE would write its weights' "$CORTADO" 
 runs weights_of_no_onnx 2 'is no .onnx file' "$CORTADO" convert net --from=conv.prototxt --to=other2.prototxt --weights_to=w.h5
 runs weights_there 2 'conv.h5 exists already; --force replaces it' "$CORTADO" convert net --from=conv.onnx --to=other2.prototxt --weights_to=conv.h5
 runs deploy 2 'becomes a net for use' "$CORTADO" convert net --from=conv.onnx --to=other2.prototxt --deploy
+mkdir -p beside/conv.onnx.data/full
+runs beside_a_folder 3 'cannot make beside/conv.onnx.data' "$CORTADO" convert model --from=conv.h5 --net=conv.prototxt --to=beside/conv.onnx --external_data --force
+is no_files_on_the_way test "$(ls beside)" = conv.onnx.data
 head -c 100 conv.onnx >cut.onnx
 runs cut 3 'no ONNX model, or a damaged file' "$CORTADO" convert net --from=cut.onnx --to=cut.prototxt
 # ---- what is refused leaves nothing behind

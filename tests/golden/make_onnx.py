@@ -160,6 +160,8 @@ def bad():  # of each what its message says
               {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "h": floats(1, 2, 5)}, shape=(7, 3, 6)), "1 3 5 is wanted"),
         (case("lstm_bias", [("LSTM", "x w r b", "y", {})],
               {"w": floats(1, 20, 6), "r": floats(1, 20, 5), "b": floats(1, 20)}, shape=(7, 3, 6)), "B is computed, or of shape 1 20"),
+        (case("lstm_long", [("LSTM", "x w r", "y", {})], {"w": floats(1, 20, 1), "r": floats(1, 20, 5)}, shape=(4000000000, 1, 1)),
+         'its constant "cont" has shape 4000000000 1.*at most 268435456 values'),
         (case("gru", [("GRU", "x w r", "y", {})], {"w": floats(1, 15, 6), "r": floats(1, 15, 5)}, shape=(7, 3, 6)),
          "\\(GRU\\): this operator has no layers"),
         (case("order", [("Relu", "later", "y", {}), ("Relu", "x", "later", {})]), 'input 0, "later", is made by no node before'),

@@ -137,14 +137,21 @@ static ct_status give_gates(ct_onnx_reader *r, int i, const ct_shape *shape, con
     return ct_onnx_give(r, i, shape, v, v);
 }
 
-/* A Parameter of `first` in its first row, and `rest` behind. */
+/* A Parameter of `first` in its first row, and `rest` behind. Its shape is of axes that the file
+ * declares, with no values in it, so it has a bound. */
 static ct_status table(ct_onnx_reader *r, const char *part, const ct_shape *s, float first,
                        float rest, ct_onnx_operand **v_p)
 {
+    const int64_t most = INT64_C(1) << 28;
     int64_t n = ct_shape_count(s, 0, -1), row = ct_shape_count(s, 1, -1);
-    float *v = ct_onnx_numbers(r, n);
     ct_status status;
+    float *v;
 
+    if (n > most)
+        return ct_onnx_refuse(
+            r, "its constant \"%s\" has shape %s; at most %" PRId64 " values are taken", part,
+            ct_shape_str(s).text, most);
+    v = ct_onnx_numbers(r, n);
     if (v == NULL) return CT_ERR_NOMEM;
     for (int64_t k = 0; k < n; k++) v[k] = (k < row) ? first : rest;
     status =
