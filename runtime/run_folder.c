@@ -170,10 +170,11 @@ static const Ct__NetParameter *tested_net(const ct_config *c)
 static ct_status write_deploy(const char *folder, const Ct__NetParameter *net)
 {
     Ct__NetParameter *deploy = NULL;
-    ct_shape sample;
-    ct_status status = ct_net_sample_shape(net, &sample);
+    ct_shape sample, input;
+    ct_why why;
+    ct_status status = ct_net_sample_shape(net, &sample, &input, &why);
 
-    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &deploy);
+    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &input, &deploy);
     if (status == CT_OK) status = write_message(folder, CT_RUN_DEPLOY, &deploy->base);
     if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
     return (status == CT_UNSUPPORTED) ? CT_OK : status;

@@ -109,19 +109,16 @@ static ct_status upgrade_solver(ProtobufCMessage *m, const char *file, ct_source
 static ct_status convert_deploy(const ct_convert_options *o)
 {
     Ct__NetParameter *net = NULL, *deploy = NULL;
-    ct_shape sample;
+    ct_why why = { "in phase TEST it needs layers that work on samples alone" };
+    ct_shape sample, input;
     ct_status status = ct_net_read(o->from, NULL, &net);
 
-    if (status == CT_OK) status = ct_net_sample_shape(net, &sample);
-    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &deploy);
+    if (status == CT_OK) status = ct_net_sample_shape(net, &sample, &input, &why);
+    if (status == CT_OK) status = ct_net_make_deploy(net, &sample, &input, &deploy);
     if (status == CT_OK) status = write_text(&deploy->base, o->to);
     if (status == CT_UNSUPPORTED)
         status =
-            CT_FAIL(CT_ERR_CONFIG,
-                    "%s: no net for use can be made of it: in phase TEST it needs a data layer "
-                    "of samples whose source is there or that has synthetic_shape, and layers "
-                    "that work on these alone",
-                    o->from);
+            CT_FAIL(CT_ERR_CONFIG, "%s: no net for use can be made of it: %s", o->from, why.text);
     if (net != NULL) ct__net_parameter__free_unpacked(net, NULL);
     if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
     return status;

@@ -292,12 +292,13 @@ static ct_status write_job(const making *m)
 static ct_status write_deploy(const making *m)
 {
     Ct__NetParameter *deploy = NULL;
-    ct_shape sample;
+    ct_shape sample, input;
     ct_status status;
+    ct_why why;
 
     if (m->set.test == NULL) return CT_OK; /* nothing of it is in phase TEST */
-    status = ct_net_sample_shape(m->net, &sample);
-    if (status == CT_OK) status = ct_net_make_deploy(m->net, &sample, &deploy);
+    status = ct_net_sample_shape(m->net, &sample, &input, &why);
+    if (status == CT_OK) status = ct_net_make_deploy(m->net, &sample, &input, &deploy);
     if (status == CT_OK) status = write_message(m, "deploy.prototxt", &deploy->base);
     if (deploy != NULL) ct__net_parameter__free_unpacked(deploy, NULL);
     return (status == CT_UNSUPPORTED) ? CT_OK : status;

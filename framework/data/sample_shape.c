@@ -4,7 +4,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/data/augment/augment.h"
+#include "framework/data/transform.h"
 #include "framework/net/graph.h"
+
+static const char no_samples[] =
+    "in phase TEST it needs a data layer of samples whose source is there or that has "
+    "synthetic_shape";
 
 static bool in_test(const Ct__NetParameter *net, const Ct__LayerParameter *l)
 {
@@ -74,20 +80,62 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
     return true;
 }
 
-ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *shape_p)
+static ct_status read_or_look(const Ct__LayerParameter *l, ct_shape *shape_p, ct_why *why)
+{
+    if (ct_layer_param_is(l, "AnnotatedData"))
+        return CT_WHY(why, CT_UNSUPPORTED,
+                      "layer \"%s\" is of type AnnotatedData, images with boxes, which are not "
+                      "handled",
+                      l->name);
+    if (ct_layer_param_is(l, "Data") && (l->data_param != NULL) &&
+        (l->data_param->source != NULL) && (access(l->data_param->source, R_OK) == 0))
+        return read_set(l, "lmdb", l->data_param->source, shape_p);
+    if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
+        (l->hdf5_data_param->source != NULL) && (access(l->hdf5_data_param->source, R_OK) == 0))
+        return read_set(l, "hdf5", l->hdf5_data_param->source, shape_p);
+    return look(l, shape_p) ? CT_OK : CT_WHY(why, CT_UNSUPPORTED, "%s", no_samples);
+}
+
+/* What the layer's transform_param makes of a sample. Values do not matter, so no mean is read. */
+static ct_status transform(const Ct__LayerParameter *l, const ct_shape *sample, ct_shape *input_p,
+                           ct_why *why)
+{
+    const char *chance = ct_augment_chance_in_test(l->transform_param);
+    Ct__TransformationParameter p;
+    ct_augment *augment = NULL;
+    ct_transform *t = NULL;
+    ct_shape augmented;
+    ct_status status;
+
+    *input_p = *sample;
+    if (l->transform_param == NULL) return CT_OK;
+    if (chance != NULL)
+        return CT_WHY(why, CT_UNSUPPORTED,
+                      "layer \"%s\" has transform_param.%s in phase TEST, by which sizes are drawn",
+                      l->name, chance);
+    p = *l->transform_param;
+    p.mean_file = NULL;
+    status = ct_augment_create(&p, CT_TEST, l->name, &augment);
+    if (status == CT_OK) status = ct_transform_create(&p, CT_TEST, l->name, &t);
+    if (status == CT_OK) {
+        status = ct_augment_shape(augment, sample, &augmented, why);
+        if (status == CT_OK) status = ct_transform_shape(t, &augmented, input_p, why);
+        if (status != CT_OK) status = CT_FAIL(status, "layer \"%s\": %s", l->name, why->text);
+    }
+    ct_augment_destroy(augment);
+    ct_transform_destroy(t);
+    return status;
+}
+
+ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *sample_p, ct_shape *input_p,
+                              ct_why *why)
 {
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
         if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(net, l)) continue;
-        if (ct_layer_param_is(l, "Data") && (l->data_param != NULL) &&
-            (l->data_param->source != NULL) && (access(l->data_param->source, R_OK) == 0))
-            return read_set(l, "lmdb", l->data_param->source, shape_p);
-        if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
-            (l->hdf5_data_param->source != NULL) && (access(l->hdf5_data_param->source, R_OK) == 0))
-            return read_set(l, "hdf5", l->hdf5_data_param->source, shape_p);
-        if (look(l, shape_p)) return CT_OK;
-        return CT_UNSUPPORTED;
+        CT_TRY(read_or_look(l, sample_p, why));
+        return transform(l, sample_p, input_p, why);
     }
-    return CT_UNSUPPORTED;
+    return CT_WHY(why, CT_UNSUPPORTED, "%s", no_samples);
 }

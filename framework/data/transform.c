@@ -29,6 +29,13 @@ struct ct_transform {
     ct_rect_rule erase;
 };
 
+bool ct_transform_crop(const Ct__TransformationParameter *p, int64_t *height_p, int64_t *width_p)
+{
+    *height_p = (p == NULL) ? 0 : (p->crop_h > 0) ? p->crop_h : p->crop_size;
+    *width_p = (p == NULL) ? 0 : (p->crop_w > 0) ? p->crop_w : p->crop_size;
+    return *height_p > 0;
+}
+
 static ct_status check_crop(const Ct__TransformationParameter *p, const char *who)
 {
     enum { MOST = 1 << 20 };
@@ -142,8 +149,7 @@ static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *
     CT_TRY(read_erase(t, p, who));
     t->scale = p->scale;
     t->mirror = p->mirror;
-    t->crop_height = (p->crop_h > 0) ? p->crop_h : p->crop_size;
-    t->crop_width = (p->crop_w > 0) ? p->crop_w : p->crop_size;
+    (void)ct_transform_crop(p, &t->crop_height, &t->crop_width);
     t->emit = p->emit_constraint;
     t->pad = (t->phase == CT_TRAIN) ? p->pad : 0;
     if (p->n_mean_value > 0) {

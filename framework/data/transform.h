@@ -22,6 +22,9 @@
 
 typedef struct ct_transform ct_transform;
 
+/** Height and width of the crop that p (NULL allowed) asks for, by crop_size or by crop_h and
+ *  crop_w; false, and both 0, where it asks for none. */
+bool ct_transform_crop(const Ct__TransformationParameter *p, int64_t *height_p, int64_t *width_p);
 /** p NULL: values go through as they are. who: in front of messages. Reads mean_file.
  *  CT_ERR_CONFIG: fields that contradict each other; CT_ERR_IO, CT_ERR_DATA: the mean file. */
 ct_status ct_transform_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,

@@ -11,7 +11,7 @@
 
 typedef struct making {
     const Ct__NetParameter *net;
-    ct_shape input;                 /* of one sample, behind the crop */
+    ct_shape input;                 /* of one sample, behind transform_param */
     const Ct__LayerParameter *data; /* what becomes the Input        */
     float weight;                   /* the largest of the losses' */
     const char **spare; /* names of blobs that lead to losses of less weight alone, as it seems */
@@ -306,7 +306,8 @@ static ct_status add_layer(making *m, const Ct__LayerParameter *l)
 static ct_status add_serve(making *m, const ct_shape *sample)
 {
     const Ct__TransformationParameter *t = m->data->transform_param;
-    bool crops = (t != NULL) && (t->crop_size > 0);
+    bool sized =
+        (t != NULL) && ((t->crop_size > 0) || (t->crop_h > 0) || (t->resize_param != NULL));
     ct_text text = { 0 };
     ProtobufCMessage *p = NULL;
     ct_status status = CT_OK;
@@ -314,7 +315,13 @@ static ct_status add_serve(making *m, const ct_shape *sample)
     if ((t == NULL) || (m->out->serve != NULL)) return CT_OK;
     ct_text_add(&text, "transform_param { ");
     if (t->scale != 1.0f) ct_text_add(&text, "scale: %.9g ", (double)t->scale);
-    if (crops) ct_text_add(&text, "crop_size: %u ", t->crop_size);
+    if (t->crop_size > 0) ct_text_add(&text, "crop_size: %u ", t->crop_size);
+    if (t->crop_h > 0) ct_text_add(&text, "crop_h: %u crop_w: %u ", t->crop_h, t->crop_w);
+    if (t->resize_param != NULL) {
+        ct_text_add(&text, "resize_param { ");
+        if (status == CT_OK) status = ct_prototxt_write(&t->resize_param->base, &text);
+        ct_text_add(&text, " } ");
+    }
     if (t->random_resized_crop != NULL)
         ct_text_add(&text, "random_resized_crop { size: %u test_resize: %u } ",
                     t->random_resized_crop->size, t->random_resized_crop->test_resize);
@@ -325,12 +332,13 @@ static ct_status add_serve(making *m, const ct_shape *sample)
     for (size_t i = 0; i < t->n_mean_value; i++)
         ct_text_add(&text, " mean_value: %.9g", (double)t->mean_value[i]);
     ct_text_add(&text, " }");
-    if (crops)
+    if (sized)
         ct_text_add(&text, " new_height: %" PRId64 " new_width: %" PRId64, sample->dim[1],
                     sample->dim[2]);
-    status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a net")
-                         : ct_prototxt_parse(&ct__serve_parameter__descriptor, "deploy", text.text,
-                                             text.length, NULL, &p);
+    if (text.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
+    if (status == CT_OK)
+        status = ct_prototxt_parse(&ct__serve_parameter__descriptor, "deploy", text.text,
+                                   text.length, NULL, &p);
     m->out->serve = (Ct__ServeParameter *)(void *)p;
     ct_text_destroy(&text);
     return status;
@@ -363,22 +371,11 @@ static ct_status copy_head(making *m)
     return (m->out->layer != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
 }
 
-static ct_status find_input(making *m, const Ct__LayerParameter *const *kept, int n,
-                            const ct_shape *sample)
+static bool has_input(const Ct__LayerParameter *const *kept, int n)
 {
-    m->input = *sample;
-    for (int i = 0; i < n; i++) {
-        const Ct__TransformationParameter *t;
-
-        if ((kept[i]->n_bottom > 0) || !reads_samples(kept[i])) continue;
-        t = kept[i]->transform_param;
-        if ((t != NULL) && (t->crop_size > 0) && (sample->ndim == 3))
-            m->input.dim[1] = m->input.dim[2] = t->crop_size;
-        if ((t != NULL) && (t->random_resized_crop != NULL) && (sample->ndim == 3))
-            m->input.dim[1] = m->input.dim[2] = t->random_resized_crop->size;
-        return CT_OK;
-    }
-    return CT_UNSUPPORTED;
+    for (int i = 0; i < n; i++)
+        if ((kept[i]->n_bottom == 0) && reads_samples(kept[i])) return true;
+    return false;
 }
 
 static ct_status make(making *m, const Ct__LayerParameter *const *kept, int n,
@@ -394,7 +391,7 @@ static ct_status make(making *m, const Ct__LayerParameter *const *kept, int n,
     m->spare = calloc((size_t)most + 1, sizeof(m->spare[0]));
     if ((m->gone == NULL) || (m->spare == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a net");
-    CT_TRY(find_input(m, kept, n, sample));
+    if (!has_input(kept, n)) return CT_UNSUPPORTED;
     CT_TRY(copy_head(m));
     for (int i = 0; i < n; i++) CT_TRY(add_layer(m, kept[i]));
     drop_heads(m);
@@ -403,11 +400,11 @@ static ct_status make(making *m, const Ct__LayerParameter *const *kept, int n,
 }
 
 ct_status ct_net_make_deploy(const Ct__NetParameter *net, const ct_shape *sample,
-                             Ct__NetParameter **deploy_p)
+                             const ct_shape *input, Ct__NetParameter **deploy_p)
 {
     ct_net_options o = { .phase = CT_TEST };
     const Ct__LayerParameter **kept = NULL;
-    making m = { .net = net };
+    making m = { .net = net, .input = *input };
     int n = 0;
     ct_status status;
 

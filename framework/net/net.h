@@ -285,7 +285,7 @@ ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob);
 
 /** Makes the net for use that belongs to a net for training, of the layers that `net` has in phase
  * TEST:
- *  - the data layer becomes an Input of one sample, behind its crop; what needs labels, or any
+ *  - the data layer becomes an Input of one sample, behind its transform; what needs labels, or any
  *    other top of a data layer, is left out, and so are losses and measures. Of TextData `cont`
  *    stays;
  *  - SoftmaxWithLoss becomes a Softmax "prob", SigmoidCrossEntropyLoss a Sigmoid. A net of
@@ -294,12 +294,12 @@ ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob);
  *  - fillers, rates and rules of phases are left out;
  *  - `serve` says what the data layer does to pictures, unless the net has one;
  *  - names of classes stay.
- *  sample: channels x height x width as the data layer reads them, before its crop; of a text its
- *  length. *deploy_p is
- *  freed with ct__net_parameter__free_unpacked(). CT_UNSUPPORTED, quiet: no data layer of samples,
- *  or nothing works on them alone. */
+ *  sample: channels x height x width as the data layer reads them; input: as its transform_param
+ *  makes them; of a text both are its length: ct_net_sample_shape(). *deploy_p is freed with
+ *  ct__net_parameter__free_unpacked(). CT_UNSUPPORTED, quiet: no data layer of samples, or nothing
+ *  works on them alone. */
 ct_status ct_net_make_deploy(const Ct__NetParameter *net, const ct_shape *sample,
-                             Ct__NetParameter **deploy_p);
+                             const ct_shape *input, Ct__NetParameter **deploy_p);
 
 /** Fills a weight blob by Caffe's filler rules: constant, uniform, gaussian (sparse), xavier, msra,
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */

@@ -23,7 +23,9 @@ static ct_where where_of(const Ct__ServeParameter *p, const ct_source_map *map, 
 static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map, ct_pictures *q)
 {
     const Ct__TransformationParameter *t = p->transform_param;
-    bool crops = (t != NULL) && ((t->crop_size > 0) || (t->random_resized_crop != NULL));
+    int64_t height, width;
+    bool crops =
+        ct_transform_crop(t, &height, &width) || ((t != NULL) && (t->random_resized_crop != NULL));
 
     q->height = p->new_height;
     q->width = p->new_width;
@@ -70,13 +72,18 @@ static ct_status take_transform(const Ct__ServeParameter *p, const ct_source_map
 /* Whether pictures of the new size, or of any, become the input. */
 static ct_status check(const Ct__ServeParameter *p, const ct_source_map *map, const ct_pictures *q)
 {
-    int64_t crop = (p->transform_param != NULL) ? p->transform_param->crop_size : 0;
     ct_shape in = q->input, augmented, out;
+    int64_t height, width;
     ct_status status;
     ct_why why;
 
-    in.dim[1] = (q->height > 0) ? q->height : crop;
-    in.dim[2] = (q->height > 0) ? q->width : crop;
+    if (q->height > 0) {
+        in.dim[1] = q->height;
+        in.dim[2] = q->width;
+    } else if (ct_transform_crop(p->transform_param, &height, &width)) {
+        in.dim[1] = height;
+        in.dim[2] = width;
+    }
     status = ct_augment_shape(q->augment, &in, &augmented, &why);
     if (status == CT_OK) status = ct_transform_shape(q->transform, &augmented, &out, &why);
     if (status != CT_OK)

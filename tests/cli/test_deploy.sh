@@ -43,13 +43,46 @@ NET
 runs by_rules 0 '' "$CORTADO" convert net --deploy --from=rules.prototxt --to=rules.deploy
 is shape_by_rules sh -c 'tr -d " \n" <rules.deploy | grep -q "shape{dim:1dim:3}"'
 
-cat >made_up.prototxt <<'NET'
-layer { name: "data" type: "Input" top: "data" top: "label" input_param { shape { dim: 2 dim: 3 } shape { dim: 2 } } }
+# what makes another size of samples in tests: the Input's is theirs, and serve does the same to pictures
+of_size() { # NAME TYPE-AND-SHAPE TRANSFORM
+    cat >$1.prototxt <<NET
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST } transform_param { $3 }
+  data_param { batch_size: 2 synthetic_shape { $2 } } }
 layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
 NET
+}
+input_is() { tr -d ' \n' <$1 | grep -q "shape{dim:1dim:3dim:$2dim:$3}"; }
+of_size crop_h 'dim: 3 dim: 64 dim: 60' 'crop_h: 48 crop_w: 40 mean_value: 3'
+runs makes_crop_h 0 '' "$CORTADO" convert net --deploy --from=crop_h.prototxt --to=crop_h.deploy
+is input_of_crop_h input_is crop_h.deploy 48 40
+is serves_crop_h grep -Pzq 'mean_value: 3\s+crop_h: 48\s+crop_w: 40\s+\}\s+new_height: 64\s+new_width: 60' crop_h.deploy
+of_size resize 'dim: 3 dim: 64 dim: 60' 'resize_param { height: 48 width: 40 interp_mode: LINEAR } crop_size: 32'
+runs makes_resize 0 '' "$CORTADO" convert net --deploy --from=resize.prototxt --to=resize.deploy
+is input_of_resize input_is resize.deploy 32 32
+is serves_resize grep -Pzq 'crop_size: 32\s+resize_param \{\s+height: 48\s+width: 40\s+interp_mode: LINEAR\s+\}\s+\}\s+new_height: 64\s+new_width: 60' resize.deploy
+of_size resize_alone 'dim: 3 dim: 64 dim: 60' 'resize_param { height: 48 width: 40 }'
+runs makes_resize_alone 0 '' "$CORTADO" convert net --deploy --from=resize_alone.prototxt --to=resize_alone.deploy
+is input_of_resize_alone input_is resize_alone.deploy 48 40
+of_size chance 'dim: 3 dim: 64 dim: 60' 'random_resize_param { min_size: 40 max_size: 48 } crop_size: 32'
+runs sizes_by_chance 2 'layer "data" has transform_param.random_resize_param in phase TEST, by which sizes are drawn' \
+    "$CORTADO" convert net --deploy --from=chance.prototxt --to=x
+of_size too_small 'dim: 3 dim: 30 dim: 60' 'crop_h: 48 crop_w: 40'
+runs crop_too_large 3 'layer "data": the sample is 30 x 60, pad 0, crop_h 48, crop_w 40' \
+    "$CORTADO" convert net --deploy --from=too_small.prototxt --to=x
+sed 's/type: "Data"/type: "AnnotatedData"/' crop_h.prototxt >boxes.prototxt
+runs with_boxes 2 'layer "data" is of type AnnotatedData, images with boxes, which are not handled' \
+    "$CORTADO" convert net --deploy --from=boxes.prototxt --to=x
+
+sed 's/phase: TEST/phase: TRAIN/' crop_h.prototxt >made_up.prototxt
 runs no_samples 2 'no net for use can be made of it: in phase TEST it needs a data layer of samples' \
     "$CORTADO" convert net --deploy --from=made_up.prototxt --to=x
+cat >labels.prototxt <<'NET'
+layer { name: "data" type: "Input" top: "data" top: "label" input_param { shape { dim: 2 dim: 3 } shape { dim: 2 dim: 3 } } }
+layer { name: "loss" type: "EuclideanLoss" bottom: "data" bottom: "label" top: "loss" }
+NET
+runs no_layers 2 'no net for use can be made of it: in phase TEST it needs layers that work on samples alone' \
+    "$CORTADO" convert net --deploy --from=labels.prototxt --to=x
 is nothing_left test ! -e x
 runs there_already 2 'quick.prototxt exists already' "$CORTADO" convert net --deploy --from="$ROOT/models/quick/train_val.prototxt" --to=quick.prototxt
 finish

@@ -69,6 +69,20 @@ bad few_labels 'bad.prototxt:2:9: serve.labels=nine: 9 names, expected 10, one f
 sed 's/digit "4"//' net/names >gap
 bad empty_label 'gap:5: empty, expected the name of class 4' 'labels: "gap"'
 
+# a crop by height and width takes the same of larger pictures as one by crop_size
+python3 -c 'import pictures
+open("large.png", "wb").write(pictures.png(40, 40, b"".join(b"\0" + bytes((x * y * 7 + x) % 256 for x in range(40)) for y in range(40))))'
+crop() { # NAME TRANSFORM
+    { echo "serve { transform_param { $2 scale: 0.00390625 } }"; cat "$ROOT/models/lenet/deploy.prototxt"; } >crop.prototxt
+    "$CORTADO" predict --model=crop.prototxt --weights=$weights --format=json large.png >$1 2>out
+}
+crop crop_size 'crop_size: 28'
+crop crop_h 'crop_h: 28 crop_w: 28'
+crop resized 'resize_param { height: 40 width: 40 } crop_h: 28 crop_w: 28'
+is crop_classified grep -q '"probability"' crop_size
+is crop_h_alike cmp crop_size crop_h
+is crop_resized_alike cmp crop_size resized
+
 # up OPTION...: a server in the background; $pid
 up() {
     rm -f at

@@ -685,6 +685,23 @@ const char *ct_augment_named(const Ct__TransformationParameter *p)
                                  : NULL;
 }
 
+const char *ct_augment_chance_in_test(const Ct__TransformationParameter *p)
+{
+    if (p == NULL) return NULL;
+    if (p->expand_param != NULL) return "expand_param";
+    if (asks_aspect(p)) return "random_aspect_ratio_param";
+    if (!asks_size(p)) return NULL;
+    return (p->random_resize_param != NULL)  ? "random_resize_param"
+           : (p->img_rand_resize_lower > 0)  ? "img_rand_resize_lower"
+           : (p->img_rand_resize_upper > 0)  ? "img_rand_resize_upper"
+           : p->has_rand_resize_ratio_lower  ? "rand_resize_ratio_lower"
+           : p->has_rand_resize_ratio_upper  ? "rand_resize_ratio_upper"
+           : p->has_vertical_stretch_lower   ? "vertical_stretch_lower"
+           : p->has_vertical_stretch_upper   ? "vertical_stretch_upper"
+           : p->has_horizontal_stretch_lower ? "horizontal_stretch_lower"
+                                             : "horizontal_stretch_upper";
+}
+
 /* What moves pixels and knows nothing of boxes. */
 static ct_status check_beside_boxes(const Ct__TransformationParameter *p, const char *who)
 {

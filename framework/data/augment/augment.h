@@ -28,6 +28,9 @@ const char *ct_augment_named(const Ct__TransformationParameter *p);
 /** Whether sizes are drawn as NVIDIA's fork does, which takes the middle of mean_file off each
  * crop; Intel's takes a mean of the image's size alone. */
 bool ct_augment_mean_of_crop(const Ct__TransformationParameter *p);
+/** The field of p (NULL allowed) by which sizes or places of a sample are drawn by chance in TEST,
+ * too, so that no one picture has them; NULL: none. */
+const char *ct_augment_chance_in_test(const Ct__TransformationParameter *p);
 /** p is borrowed. *a_p is NULL where samples stay as they are. who: in front of messages.
  *  CT_ERR_CONFIG, logged: a field out of its range, or two that exclude each other. */
 ct_status ct_augment_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
