@@ -33,8 +33,13 @@ static ct_status read_set(const Ct__LayerParameter *l, const char *backend, cons
 {
     const char *const name[1] = { l->top[0] };
     ct_reader_options o = { .who = l->name, .source = source, .n_field = 1, .field_name = name };
+    const Ct__TransformationParameter *t = l->transform_param;
     ct_reader *r = NULL;
 
+    if (((t != NULL) && t->force_color) ||
+        ((l->data_param != NULL) && l->data_param->force_encoded_color))
+        o.color = CT_COLOR_BGR;
+    if ((t != NULL) && t->force_gray) o.color = CT_COLOR_GRAY;
     CT_TRY(ct_reader_open(backend, &o, &r));
     *shape_p = r->field[0];
     ct_reader_close(r);
