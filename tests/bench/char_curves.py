@@ -18,9 +18,10 @@ import subprocess
 import sys
 import tempfile
 
+from paired import interval
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LAYERS, HEADS, WIDTH, WORDS, LENGTH, BATCH, AIM = 6, 6, 384, 128, 256, 16, 0.02
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 
 def fill(model, init):
@@ -127,11 +128,9 @@ def prepare(text, where):
 
 
 def verdict(differences):
-    n = len(differences)
-    mean = sum(differences) / n
-    if n < 2:
+    mean, half = interval(differences)
+    if len(differences) < 2:
         return f"difference {mean:+.4f}, one seed: not shown"
-    half = STUDENT[n - 1] * math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1) / n)
     word = "within" if abs(mean) + half <= AIM else "worse" if mean - half > AIM else "not shown"
     return f"difference {mean:+.4f} +- {half:.4f}: {word} ({AIM})"
 
