@@ -83,11 +83,43 @@ void ct_child_destroy(ct_child *c)
 
 /* ---- processes */
 
-static void become(const ct_child *c, pid_t parent, const sigset_t *mask)
+#define NAP_NS (50 * 1000 * 1000L)
+
+static void stop_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+}
+
+void ct_stop_signals_hold(sigset_t *before)
+{
+    sigset_t wanted;
+
+    stop_signals(&wanted);
+    sigprocmask(SIG_BLOCK, &wanted, before);
+}
+
+void ct_stop_signals_release(const sigset_t *before)
+{
+    sigprocmask(SIG_SETMASK, before, NULL);
+}
+
+ct_status ct_stop_signals_nap(void)
+{
+    const struct timespec nap = { 0, NAP_NS };
+    sigset_t wanted;
+
+    stop_signals(&wanted);
+    return (sigtimedwait(&wanted, NULL, &nap) > 0) ? CT_STOPPED : CT_OK;
+}
+
+static void become(const ct_child *c, pid_t parent, const sigset_t *before)
 {
     int in = open("/dev/null", O_RDONLY);
     int out = (c->log != NULL) ? open(c->log, O_WRONLY | O_CREAT | O_TRUNC, 0644)
                                : open("/dev/null", O_WRONLY);
+    sigset_t mask;
 
     setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);        /* a study that is killed leaves none behind */
@@ -99,7 +131,9 @@ static void become(const ct_child *c, pid_t parent, const sigset_t *mask)
         dup2(out, 2);
     }
     for (int i = 0; i < c->env.n; i++) putenv(c->env.word[i]);
-    sigprocmask(SIG_SETMASK, mask, NULL);
+    stop_signals(&mask);
+    sigprocmask(SIG_SETMASK, before, NULL);
+    sigprocmask(SIG_UNBLOCK, &mask, NULL); /* the study itself may hold them */
     execvp(c->command.word[0], c->command.word);
     dprintf(2, "%s: %s\n", c->command.word[0], strerror(errno));
     _exit(127);
@@ -213,13 +247,11 @@ static void collect(pool *p, ct_child_fn ended, void *ctx)
 ct_status ct_children_run(ct_child *const *child, int n, int n_job, double memory,
                           ct_child_fn started, ct_child_fn ended, void *ctx)
 {
-    const struct timespec nap = { 0, 50 * 1000 * 1000 };
+    const struct timespec nap = { 0, NAP_NS };
     pool p = { .child = child, .n = n, .n_job = (n_job > 0) ? n_job : 1, .memory = memory };
     sigset_t wanted;
 
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGINT);
-    sigaddset(&wanted, SIGTERM);
+    stop_signals(&wanted);
     sigaddset(&wanted, SIGCHLD);
     sigprocmask(SIG_BLOCK, &wanted, &p.mask);
     for (;;) {

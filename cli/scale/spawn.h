@@ -7,6 +7,7 @@
 #ifndef CT_SPAWN_H
 #define CT_SPAWN_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "framework/base/text.h"
@@ -42,6 +43,14 @@ typedef struct ct_child {
 } ct_child;
 
 void ct_child_destroy(ct_child *c);
+
+/** Holds INT and TERM back, so that none ends the study between two runs of children; *before gets
+ *  the mask that ct_stop_signals_release() puts back. Children that start meanwhile get them. */
+void ct_stop_signals_hold(sigset_t *before);
+void ct_stop_signals_release(const sigset_t *before);
+
+/** Waits 50 ms, with INT and TERM held. CT_STOPPED: one of them is there. */
+ct_status ct_stop_signals_nap(void);
 
 /** Called in the study's own process as each child ends, and before, when it starts. */
 typedef ct_status (*ct_child_fn)(void *ctx, int i);

@@ -6,13 +6,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/scale/spawn.h"
 #include "cli/sweep/sweep.h"
 #include "framework/base/clock.h"
 
@@ -42,22 +41,6 @@ static ct_status path_of(const ct_sweep *s, int i, ct_text *path)
     return path->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a file name") : CT_OK;
 }
 
-/* CT_STOPPED: a signal came within a moment. */
-static ct_status nap(void)
-{
-    const struct timespec moment = { 0, 50 * 1000 * 1000 };
-    sigset_t wanted, before;
-    int sig;
-
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGINT);
-    sigaddset(&wanted, SIGTERM);
-    sigprocmask(SIG_BLOCK, &wanted, &before);
-    sig = sigtimedwait(&wanted, NULL, &moment);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return (sig > 0) ? CT_STOPPED : CT_OK;
-}
-
 static ct_status wait_for(const char *path, int i)
 {
     double start = ct_clock_s();
@@ -85,7 +68,7 @@ static ct_status wait_for(const char *path, int i)
                     "for its end",
                     i + 1, WAIT_S);
         told = true;
-        CT_TRY(nap());
+        CT_TRY(ct_stop_signals_nap());
     }
 }
 

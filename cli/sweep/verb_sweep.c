@@ -145,13 +145,16 @@ ct_status ct_verb_sweep(ct_call *call)
     const ct_options *o = call->options;
     const char *folder = ct_options_text(o, "to");
     ct_sweep s = { 0 };
+    sigset_t before;
     ct_status status;
 
     if (ct_options_n(o, "sweep") != 1)
         return CT_FAIL(CT_ERR_CONFIG, "cortado sweep: give the one file that says what varies");
     if (folder == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado sweep needs --to=DIR");
+    ct_stop_signals_hold(&before);
     status = ct_sweep_read(ct_options_entry(o, "sweep", 0, NULL), folder, &s);
     if (status == CT_OK) status = sweep(&s, o);
     ct_sweep_destroy(&s);
+    ct_stop_signals_release(&before);
     return status;
 }
