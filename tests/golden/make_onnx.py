@@ -128,6 +128,7 @@ def taken():
              {"h": floats(6).astype("f2"), "d": floats(7, 1).astype("f8"), "i": numpy.array([[3], [-2], [5], [1]], "i4").reshape(4, 1, 1)}),
         case("range", [("Range", "a b c", "r", {}), ("Cast", "r", "f", {"to": 1}), ("Mul", "x f", "y", {})],
              {"a": numpy.array(1, "i8"), "b": numpy.array(13, "i8"), "c": numpy.array(2, "i8")}),
+        case("triangle", [("Trilu", "c k", "t", {"upper": 0}), ("Mul", "x t", "y", {})], {"c": floats(7, 6), "k": numpy.array(1, "i8")}),
         case("constants", [("Constant", "", "c", {"value_floats": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}), ("Mul", "x c", "y", {})]),
         case("typed_lists", [("Add", "x c", "y", {})], {"c": helper.make_tensor("c", TensorProto.FLOAT, [6], [1, 2, 3, 4, 5, 6])}),
     ]
@@ -147,6 +148,10 @@ def bad():  # of each what its message says
         (one("mean_pads", "AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), "a layer's mean counts its pads"),
         (one("kernel", "Conv", {"w": floats(3, 4, 3, 3)}, kernel_shape=[2, 2]), "kernel_shape is 2 x 2, the weights"),
         (one("channels", "Conv", {"w": floats(3, 5, 3, 3)}), "weights of shape 3 5 3 3"),
+        (one("transposed_pads", "ConvTranspose", {"w": floats(4, 3, 3, 3)}, auto_pad="SAME_UPPER"), "attribute auto_pad: NOTSET is taken"),
+        (one("aspect", "Resize", {"roi": floats(0), "f": floats(0), "s": ints(2, 4, 14, 12)}, opset=18,
+             keep_aspect_ratio_policy="not_larger"), "attribute keep_aspect_ratio_policy: stretch is taken"),
+        (case("triangle_of", [("Trilu", "x", "y", {})]), "\\(Trilu\\): it is taken of constants alone"),
         (case("computed", [("Conv", "x z", "y", {})],
               inputs=[("x", TensorProto.FLOAT, [2, 4, 7, 6]), ("z", TensorProto.FLOAT, [2, 4, 3, 3])]), "the weights are computed"),
         (lstm("direction", 20, direction="reverse"), "a layer goes forward"),

@@ -7,6 +7,8 @@ Usage: read_onnx.py feed FILE.onnx NET.prototxt FED.prototxt BATCH [INPUT=ones|s
                                           and its weights, all.h5
        read_onnx.py compare_all NAME...   with all.values; prints a line for each output
 
+Where NAME.npz lies beside NAME.onnx, it has the inputs to give, and the outputs to compare with.
+
 `feed` writes FED.prototxt, which is NET with its inputs read from HDF5 files of random values: normal ones, or
 as asked. BATCH is their first size; "-": that of the net. `compare` gives the same values to onnxruntime and compares each output of VALUES.h5, which
 `cortado extract` wrote. An output may differ by TOLERANCE of its largest value; without one by what run_onnx.py
@@ -25,10 +27,17 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 INPUT = re.compile(r"layer \{\n(?:(?!\n\}).)*?type: \"Input\".*?\n\}\n", re.S)
 
 
+def known_of(file):
+    """Inputs and outputs that lie beside a file, of the program that wrote it; or None."""
+    beside = re.sub(r"\.onnx$", ".npz", file)
+    return numpy.load(beside) if os.path.exists(beside) else None
+
+
 def feed(file, net, fed, batch, *kinds, before=""):
     kinds = dict(k.split("=") for k in kinds)
     text = open(net).read()
     rng = numpy.random.default_rng(1)
+    known = known_of(file)
     layers = ""
     with h5py.File(fed + ".h5", "w") as every:
         for k, layer in enumerate(INPUT.findall(text)):
@@ -36,7 +45,8 @@ def feed(file, net, fed, batch, *kinds, before=""):
             shape = [int(d) for d in re.findall(r"dim: (\d+)", layer)]
             shape[0] = shape[0] if batch == "-" else int(batch)
             kind = kinds.get(top, "normal")
-            value = rng.standard_normal(shape)
+            value = rng.standard_normal(shape) if known is None else known[top]
+            assert list(value.shape) == shape, f"{top} has shape {shape}, {value.shape} is given"
             if kind == "ones":
                 value = numpy.ones(shape)
             elif kind == "starts":  # masks of texts: each row one shorter than the one before
@@ -70,6 +80,9 @@ def values_of(file, fed):
             value = f[i.name][:]
             given[i.name] = value.astype("i8") if "int64" in i.type else value
     names = [o.name for o in session.get_outputs()]
+    known = known_of(file)
+    if known is not None:
+        return given, {name: known[name] for name in names}
     return given, dict(zip(names, session.run(names, given)))
 
 

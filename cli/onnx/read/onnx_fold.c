@@ -369,6 +369,29 @@ static ct_status fold_transpose(ct_onnx_reader *r, numbers *out)
     return CT_OK;
 }
 
+/* Of each matrix the upper triangle, from diagonal k on, or the lower one up to it; 0 elsewhere. */
+static ct_status fold_triangle(ct_onnx_reader *r, numbers *out)
+{
+    const ct_onnx_operand *a = ct_onnx_in(r, 0), *by = ct_onnx_in(r, 1);
+    bool upper = ct_onnx_attribute_int(r, "upper", 1) != 0;
+    int64_t k = 0, rows, columns;
+
+    if ((by != NULL) && ((by->i == NULL) || (ct_shape_count(&by->shape, 0, -1) != 1)))
+        return ct_onnx_refuse(r, "k is a whole number");
+    if (by != NULL) k = (by->i[0] > MOST) ? MOST : (by->i[0] < -MOST) ? -MOST : by->i[0];
+    if (a->shape.ndim < 2)
+        return ct_onnx_refuse(r, "shape %s; matrices are taken", ct_shape_str(&a->shape).text);
+    rows = a->shape.dim[a->shape.ndim - 2];
+    columns = a->shape.dim[a->shape.ndim - 1];
+    CT_TRY(begin(r, &a->shape, a->f != NULL, out)); /* they come zeroed */
+    for (int64_t at = 0; at < out->n; at++) {
+        int64_t right = at % columns - at / columns % rows;
+
+        if (upper ? (right >= k) : (right <= k)) copy(out, at, a, at);
+    }
+    return CT_OK;
+}
+
 /* ---- made */
 
 static ct_status fold_range(ct_onnx_reader *r, numbers *out)
@@ -473,6 +496,7 @@ static const struct {
     { "Size", fold_shape },
     { "Slice", fold_slice },
     { "Transpose", fold_transpose },
+    { "Trilu", fold_triangle },
     { "Where", fold_where },
 };
 

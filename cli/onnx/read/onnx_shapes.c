@@ -414,6 +414,8 @@ static ct_status resize(ct_onnx_reader *r)
     ct_shape s;
 
     if (x->shape.ndim != 4) return ct_onnx_refuse(r, "two axes of space are taken");
+    if (!ct_onnx_attribute_is(r, "keep_aspect_ratio_policy", "stretch", true))
+        return ct_onnx_refuse(r, "attribute keep_aspect_ratio_policy: stretch is taken");
     CT_TRY(factors(r, &x->shape, &s));
     CT_TRY(ct_onnx_shape_check(r, "the size wanted", &s));
     if ((s.dim[0] != x->shape.dim[0]) || (s.dim[1] != x->shape.dim[1]) || (s.dim[2] < 1) ||
@@ -449,7 +451,7 @@ const ct_onnx_op ct_onnx_shape_ops[] = {
     { "Reshape", reshape, 1, 2, " allowzero shape " },
     { "Resize", resize, 1, 4,
       " antialias coordinate_transformation_mode cubic_coeff_a exclude_outside "
-      "extrapolation_value mode nearest_mode " },
+      "extrapolation_value keep_aspect_ratio_policy mode nearest_mode " },
     { "Shape", NULL, 1, 1, " end start " },
     { "Size", NULL, 1, 1, " " },
     { "Slice", slice, 1, 5, " axes ends starts " },
@@ -457,6 +459,7 @@ const ct_onnx_op ct_onnx_shape_ops[] = {
     { "Squeeze", squeeze, 1, 2, " axes " },
     { "Tile", tile, 2, 2, " " },
     { "Transpose", transpose, 1, 1, " perm " },
+    { "Trilu", NULL, 1, 2, " upper " },
     { "Unsqueeze", squeeze, 1, 2, " axes " },
     { "Upsample", resize, 1, 2, " mode scales " },
     { NULL, NULL, 0, 0, NULL },

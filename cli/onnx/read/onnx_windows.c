@@ -226,6 +226,8 @@ static ct_status conv_transpose(ct_onnx_reader *r)
     CT_TRY(weights_of(r, 4, n));
     CT_TRY(ct_onnx_attribute_ints(r, "output_padding", 2, extra, 0));
     if (x->shape.ndim != 4) return ct_onnx_refuse(r, "two axes of space are taken");
+    if (!ct_onnx_attribute_is(r, "auto_pad", "NOTSET", true))
+        return ct_onnx_refuse(r, "attribute auto_pad: NOTSET is taken");
     CT_TRY(read_kernel(r, &w));
     CT_TRY(ct_onnx_attribute_ints(r, "strides", 2, w.stride, 1));
     CT_TRY(ct_onnx_attribute_ints(r, "dilations", 2, w.dilation, 1));
@@ -459,7 +461,7 @@ const ct_onnx_op ct_onnx_window_ops[] = {
     { "BatchNormalization", batch_norm, 5, 5, " epsilon momentum spatial training_mode " },
     { "Conv", conv, 2, 3, " auto_pad dilations group kernel_shape pads strides " },
     { "ConvTranspose", conv_transpose, 2, 3,
-      " dilations group kernel_shape output_padding pads strides " },
+      " auto_pad dilations group kernel_shape output_padding pads strides " },
     { "GlobalAveragePool", global_average, 1, 1, " " },
     { "GlobalMaxPool", global_max, 1, 1, " " },
     { "LRN", lrn, 1, 1, " alpha beta bias size " },
