@@ -312,9 +312,10 @@ static ct_onnx_use onnx_bottom_use(const ct_layer *l, int i)
 {
     if (is_type(l, "Silence")) return CT_ONNX_DROPPED;
     if (is_type(l, "Accuracy")) return (i == 0) ? CT_ONNX_UNREAD : CT_ONNX_DROPPED;
+    /* shapes alone, which are written out */
+    if (is_type(l, "PriorBox")) return CT_ONNX_DROPPED;
     if (i != 1) return CT_ONNX_NEEDED;
     if (is_type(l, "SoftmaxWithLoss")) return CT_ONNX_DROPPED;
-    /* its shape alone, which is written out */
     return (is_type(l, "Crop") || is_type(l, "Interp")) ? CT_ONNX_DROPPED : CT_ONNX_NEEDED;
 }
 

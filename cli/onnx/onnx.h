@@ -87,6 +87,8 @@ void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool out
 void ct_onnx_probabilities(ct_onnx *x, const ct_onnx_layer *l);
 /** Top 0 is array 0 of the layer. */
 void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l);
+/** Top 0 is these numbers, copied. */
+void ct_onnx_constant_top(ct_onnx *x, const ct_onnx_layer *l, const float *v);
 /** Top i is bottom 0 under another name. */
 void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i);
 void ct_onnx_int(ct_onnx *x, const char *name, int64_t v);

@@ -134,8 +134,8 @@ typedef struct ct_onnx_form {
 } ct_onnx_form;
 
 /** End with a type of NULL: layers that compute, functions of elements, layers that move and
- *  reduce, attention, recurrent layers. */
+ *  reduce, attention, recurrent layers, boxes. */
 extern const ct_onnx_form ct_onnx_layers[], ct_onnx_functions[], ct_onnx_moves[],
-    ct_onnx_attention[], ct_onnx_recurrent[];
+    ct_onnx_attention[], ct_onnx_recurrent[], ct_onnx_detection[];
 
 #endif

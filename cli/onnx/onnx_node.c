@@ -352,6 +352,22 @@ void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l)
     ct_onnx_set_value(x, l, 0, blob);
 }
 
+void ct_onnx_constant_top(ct_onnx *x, const ct_onnx_layer *l, const float *v)
+{
+    const char *blob = l->layer->param->top[0];
+    const ct_shape *shape = &l->in->top[0]->data.shape;
+    size_t bytes = (size_t)ct_shape_count(shape, 0, -1) * sizeof(*v);
+    float *copy = malloc(bytes + 1);
+
+    if (copy == NULL) {
+        x->failed = true;
+        return;
+    }
+    memcpy(copy, v, bytes);
+    add_initializer(x, blob, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, shape, copy, false);
+    ct_onnx_set_value(x, l, 0, blob);
+}
+
 /* A copy of the numbers, under the layer's name. */
 static void add_numbers(ct_onnx *x, const ct_onnx_layer *l, const char *name, int type,
                         const ct_shape *shape, const void *v, size_t bytes)
@@ -503,8 +519,8 @@ static ct_status by_formula(ct_onnx *x, const ct_onnx_layer *l)
 ct_onnx_fn ct_onnx_find(const char *type)
 {
     const ct_layer_ops *ops;
-    const ct_onnx_form *const table[] = { ct_onnx_layers, ct_onnx_functions, ct_onnx_moves,
-                                          ct_onnx_attention, ct_onnx_recurrent };
+    const ct_onnx_form *const table[] = { ct_onnx_layers,    ct_onnx_functions, ct_onnx_moves,
+                                          ct_onnx_attention, ct_onnx_recurrent, ct_onnx_detection };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_form *f = table[k]; f->type != NULL; f++) {

@@ -228,6 +228,17 @@ static ct_status add_node(ct_onnx_reader *r)
     return op->to_layers(r);
 }
 
+/* Of the many nodes that detections are made of, the one that says what they are. */
+static ct_status refuse_detections(ct_onnx_reader *r)
+{
+    for (r->at = 0; r->at < r->n_step; r->at++) {
+        if (strcmp(r->step[r->at].op, "NonMaxSuppression") == 0)
+            return ct_onnx_refuse(r, "detections become no DetectionOutput here; a graph that ends "
+                                     "with locations and scores is taken");
+    }
+    return CT_OK;
+}
+
 /* Nodes that hold constants, and names for such, come first: patterns look at them. */
 static ct_status add_nodes(ct_onnx_reader *r)
 {
@@ -248,6 +259,7 @@ static ct_status add_nodes(ct_onnx_reader *r)
             ((strcmp(s->op, "Identity") == 0) && (v != NULL) && v->constant))
             CT_TRY(add_node(r));
     }
+    CT_TRY(refuse_detections(r));
     CT_TRY(ct_onnx_find_patterns(r));
     for (r->at = 0; r->at < r->n_step; r->at++) {
         if (!r->step[r->at].done) CT_TRY(add_node(r));
