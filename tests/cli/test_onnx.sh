@@ -308,6 +308,9 @@ is blocks_do_not_show cmp m.onnx blocks.onnx
 outputs=$(sed -n 's/.*type: "Flatten".* top: "\(flat_[^"]*\)".*/\1/p' test.prototxt | paste -sd,)
 same many test.prototxt m_iter_1.caffemodel.h5 m.onnx "data,noise,$outputs" --inputs=data,noise --outputs="$outputs"
 back many m.onnx - --sizes=batch:3
+is attention_comes_back test "$(grep -c 'type: "Attention"' many_back.prototxt) $(grep -c 'type: "Softmax"' many_back.prototxt)" = "5 1"
+is with_its_window grep -q 'window: 3' many_back.prototxt
+is with_its_segments test "$(sed -n '/type: "Attention"/,/attention_param/p' many_back.prototxt | grep -c bottom:)" = 17 # 3 each, and two
 
 # ---- LSTMs: texts that end anywhere, with states that go over from batch to batch, and with states as blobs
 texts() { # INPUT-LAYER

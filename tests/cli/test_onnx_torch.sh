@@ -12,6 +12,11 @@ is both_exporters test "$(ls old_*.onnx | wc -l)" = "$(ls new_*.onnx | wc -l)"
 for case in $names; do
     runs "net_$case" 0 'wrote' "$CORTADO" convert net --from="$case.onnx" --to="$case.prototxt" --weights_to="$case.h5" --sizes=n:2
 done
+for case in *bert*.prototxt *gpt*.prototxt; do
+    is "attends_${case%.prototxt}" test "$(grep -c 'type: "Attention"' "$case") $(grep -c 'type: "Softmax"' "$case")" = "1 0"
+done
+is gpt_is_causal grep -q 'causal: true' new_gpt.prototxt
+is bert_is_not sh -c '! grep -q causal new_bert.prototxt'
 runs feed 0 '' "$python" "$read_onnx" feed_all $names
 runs run_all 0 '' "$CORTADO" extract --model=all.fed --weights=all.h5 --iterations=1 --blobs="$(paste -sd, out)" --to=all.values
 runs as_torch 0 'of the tolerance' "$python" "$read_onnx" compare_all $names

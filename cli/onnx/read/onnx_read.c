@@ -138,8 +138,9 @@ static ct_status add_inputs(ct_onnx_reader *r)
 
 static const ct_onnx_op *find_op(const char *name)
 {
-    const ct_onnx_op *const table[] = { ct_onnx_window_ops, ct_onnx_element_ops, ct_onnx_shape_ops,
-                                        ct_onnx_matrix_ops, ct_onnx_recurrent_ops };
+    const ct_onnx_op *const table[] = { ct_onnx_window_ops,    ct_onnx_element_ops,
+                                        ct_onnx_shape_ops,     ct_onnx_matrix_ops,
+                                        ct_onnx_recurrent_ops, ct_onnx_attention_ops };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_op *op = table[k]; op->name != NULL; op++) {
@@ -260,6 +261,7 @@ static ct_status add_nodes(ct_onnx_reader *r)
             CT_TRY(add_node(r));
     }
     CT_TRY(refuse_detections(r));
+    if (r->n_attends > 0) CT_TRY(ct_onnx_take_attention(r));
     CT_TRY(ct_onnx_find_patterns(r));
     for (r->at = 0; r->at < r->n_step; r->at++) {
         if (!r->step[r->at].done) CT_TRY(add_node(r));
@@ -382,7 +384,8 @@ static ct_status net_of(const ct_onnx_reader *r, ProtobufCMessage **net_p)
     return status;
 }
 
-static void drop(ct_onnx_reader *r)
+/* All but the file and what was found in it. */
+static void drop_layers(ct_onnx_reader *r)
 {
     for (int i = 0; i < r->n_value; i++) {
         free(r->value[i]->name);
@@ -403,7 +406,44 @@ static void drop(ct_onnx_reader *r)
     free(r->layer);
     free(r->step);
     ct_model_close(r->weights);
+}
+
+static void drop(ct_onnx_reader *r)
+{
+    drop_layers(r);
+    free(r->attends);
     if (r->model != NULL) onnx__model_proto__free_unpacked(r->model, NULL);
+}
+
+static ct_status add_all(ct_onnx_reader *r)
+{
+    r->step = calloc(r->model->graph->n_node + 1, sizeof(r->step[0]));
+    r->weights = calloc(1, sizeof(*r->weights));
+    if ((r->step == NULL) || (r->weights == NULL) || ((r->weights->file = strdup(r->path)) == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the net of %s", r->path);
+    CT_TRY(add_initializers(r));
+    CT_TRY(add_inputs(r));
+    CT_TRY(add_nodes(r));
+    return add_constant_outputs(r);
+}
+
+/* Layers of all nodes; and again, where some of them are attention. */
+static ct_status add_layers(ct_onnx_reader *r)
+{
+    ct_onnx_attends *found;
+    int n;
+
+    CT_TRY(add_all(r));
+    CT_TRY(ct_onnx_find_attention(r, &found, &n));
+    if (n == 0) return CT_OK;
+    drop_layers(r);
+    *r = (ct_onnx_reader){ .path = r->path,
+                           .sizes = r->sizes,
+                           .model = r->model,
+                           .opset = r->opset,
+                           .attends = found,
+                           .n_attends = n };
+    return add_all(r);
 }
 
 static ct_status convert(ct_onnx_reader *r, const ct_onnx_target *to)
@@ -414,14 +454,7 @@ static ct_status convert(ct_onnx_reader *r, const ct_onnx_target *to)
     bool weighs;
 
     CT_TRY(read_file(r));
-    r->step = calloc(r->model->graph->n_node + 1, sizeof(r->step[0]));
-    r->weights = calloc(1, sizeof(*r->weights));
-    if ((r->step == NULL) || (r->weights == NULL) || ((r->weights->file = strdup(r->path)) == NULL))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for the net of %s", r->path);
-    CT_TRY(add_initializers(r));
-    CT_TRY(add_inputs(r));
-    CT_TRY(add_nodes(r));
-    CT_TRY(add_constant_outputs(r));
+    CT_TRY(add_layers(r));
     CT_TRY(net_of(r, &net));
     status = ct_prototxt_write(net, &text);
     weighs = r->weights->n_layer > 0;

@@ -28,13 +28,26 @@ typedef struct ct_onnx_layer_made {
     ct_text bottoms, tops, fields;
 } ct_onnx_layer_made;
 
+typedef struct ct_onnx_attends { /* nodes that are an Attention layer together */
+    int end;                     /* the last of them, whose output the layer makes    */
+    const char *in[4];           /* borrowed: values it reads, q, k, v and segments   */
+    int n_in;
+    bool packed;       /* in[0] is q, k and v, in[1] segments, where n_in is 2     */
+    ct_shape shape[3]; /* of q, k and v: sequences x tokens x channels             */
+    ct_shape made;     /* of the output                                            */
+    int64_t heads, kv_heads, window;
+    bool causal;
+    float scale;
+} ct_onnx_attends;
+
 typedef struct ct_onnx_step { /* a node */
     const Onnx__NodeProto *proto;
-    const char *op;    /* its own, or that of the pattern that ends with it */
-    const char *in[3]; /* what the pattern reads */
-    int n_in;          /* 0: it is none */
-    float eps;         /* of a pattern */
-    bool done;         /* nothing is left to do: part of a pattern, or a constant */
+    const char *op;                 /* its own, or that of the pattern that ends with it */
+    const char *in[4];              /* what the pattern reads */
+    int n_in;                       /* 0: it is none */
+    float eps;                      /* of a pattern */
+    const ct_onnx_attends *attends; /* NULL: no attention ends here */
+    bool done;                      /* nothing is left to do: part of a pattern, or a constant */
 } ct_onnx_step;
 
 typedef struct ct_onnx_map { /* names, and a number for each */
@@ -54,7 +67,9 @@ typedef struct ct_onnx_reader {
     int n_step, at; /* at: the node under way */
     ct_onnx_layer_made *layer;
     int n_layer, layer_room;
-    ct_model *weights; /* whose numbers are those of values, or owned */
+    ct_model *weights;        /* whose numbers are those of values, or owned */
+    ct_onnx_attends *attends; /* owned: what is found of it, when nodes become layers again */
+    int n_attends;
 } ct_onnx_reader;
 
 /* ---- onnx_values.c */
@@ -140,12 +155,18 @@ typedef struct ct_onnx_op {
 } ct_onnx_op;
 
 extern const ct_onnx_op ct_onnx_window_ops[], ct_onnx_element_ops[], ct_onnx_shape_ops[],
-    ct_onnx_matrix_ops[], ct_onnx_recurrent_ops[];
+    ct_onnx_matrix_ops[], ct_onnx_recurrent_ops[], ct_onnx_attention_ops[];
 
 /** Computes the node, all of whose inputs are constants. *done_p: it could. */
 ct_status ct_onnx_fold(ct_onnx_reader *r, bool *done_p);
 /** Nodes that are one layer together: GELU by Erf, LayerNorm by means, a product and its bias. The
  *  graph's constants are known. CT_ERR_NOMEM. */
 ct_status ct_onnx_find_patterns(ct_onnx_reader *r);
+/** Finds attention among nodes that have become layers, so that all shapes are known. *found_p, of
+ *  *n_p, is the caller's, NULL where there is none. CT_ERR_NOMEM. */
+ct_status ct_onnx_find_attention(ct_onnx_reader *r, ct_onnx_attends **found_p, int *n_p);
+/** Marks the nodes of r->attends: the last of each becomes a layer, others go that nothing else
+ *  reads. CT_ERR_NOMEM. */
+ct_status ct_onnx_take_attention(ct_onnx_reader *r);
 
 #endif
