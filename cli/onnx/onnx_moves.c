@@ -65,12 +65,13 @@ static ct_status slice(ct_onnx *x, const ct_onnx_layer *l)
     const Ct__SliceParameter *p =
         (l->layer->param->slice_param != NULL) ? l->layer->param->slice_param : &none;
     int axis = p->has_slice_dim ? (int)p->slice_dim : axis_of(l, p->axis);
-    int64_t size[256];
+    int64_t *size = malloc((size_t)l->layer->n_top * sizeof(*size));
 
-    if (l->layer->n_top > 256) return ct_onnx_no_form(l, "more than 256 tops");
+    if (size == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->layer->name);
     for (int i = 0; i < l->layer->n_top; i++) size[i] = l->in->top[i]->data.shape.dim[axis];
     ct_onnx_from(x, l, "Split", NULL);
     ct_onnx_list(x, l, "sizes", l->layer->n_top, size);
+    free(size);
     for (int i = 0; i < l->layer->n_top; i++) ct_onnx_top(x, l, i);
     ct_onnx_int(x, "axis", axis);
     ct_onnx_end(x);

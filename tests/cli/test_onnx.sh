@@ -343,10 +343,11 @@ theirs texts texts.onnx texts.h5 --inputs=x,noise,h0,c0,carry/h,carry/c --output
 back texts texts.onnx - --sizes=batch:2
 # one text a column: one node, both ways
 "$python" "$ROOT/tests/golden/make_onnx.py" . >out
-for case in lstm lstm_states; do
+for case in lstm lstm_states lstm_back_states lstm_both_states; do
     runs "read_$case" 0 'wrote' "$CORTADO" convert net --from=$case.onnx --to=$case.prototxt --weights_to=$case.h5
     runs "write_$case" 0 'wrote' "$CORTADO" convert model --from=$case.h5 --net=$case.prototxt --to=${case}_2.onnx
     back ${case}_2 ${case}_2.onnx -
-    is "${case}_is_one_node" test "$("$python" -c "import onnx; print(sum(n.op_type == 'LSTM' for n in onnx.load('${case}_2.onnx').graph.node))")" = 1
+    case $case in *both*) nodes=2 ;; *) nodes=1 ;; esac # a node for each direction
+    is "${case}_is_one_node" test "$("$python" -c "import onnx; print(sum(n.op_type == 'LSTM' for n in onnx.load('${case}_2.onnx').graph.node))")" = $nodes
 done
 finish

@@ -230,11 +230,12 @@ ct_status ct_onnx_emit(ct_onnx_reader *r, const char *type, const char *part, in
     return CT_OK;
 }
 
-ct_status ct_onnx_emit_top(ct_onnx_reader *r, int k, const ct_shape *shape)
+ct_status ct_onnx_emit_top(ct_onnx_reader *r, int k, const ct_shape *shape, ct_onnx_operand **top_p)
 {
     ct_onnx_operand *top;
 
     CT_TRY(make_value(r, k, NULL, shape, &top));
+    if (top_p != NULL) *top_p = top;
     ct_text_add(&r->layer[r->n_layer - 1].tops, " top: \"%s\"", top->blob);
     return CT_OK;
 }
@@ -428,6 +429,63 @@ ct_status ct_onnx_cut(ct_onnx_reader *r, ct_onnx_operand *v, int axis, int64_t f
     }
     if (top_p != NULL) *top_p = top;
     return CT_OK;
+}
+
+ct_status ct_onnx_reverse(ct_onnx_reader *r, ct_onnx_operand *v, int axis, const char *part,
+                          ct_onnx_operand **top_p)
+{
+    int64_t n = v->shape.dim[axis];
+    ct_onnx_operand *top;
+    ct_text bottoms = { 0 };
+    ct_onnx_layer_made *l;
+    ct_status status = CT_OK;
+
+    if (n > CT_ONNX_MOST_REVERSED)
+        return ct_onnx_refuse(r, "%" PRId64 " steps backwards; at most %d are taken", n,
+                              CT_ONNX_MOST_REVERSED);
+    if (n == 1) {
+        *top_p = v;
+        return CT_OK;
+    }
+    CT_TRY(add_layer(r, "Slice", "steps"));
+    l = &r->layer[r->n_layer - 1];
+    ct_text_add(&l->bottoms, " bottom: \"%s\"", v->blob);
+    ct_text_add(&l->fields, " slice_param { axis: %d", axis);
+    for (int64_t i = 1; i < n; i++) ct_text_add(&l->fields, " slice_point: %" PRId64, i);
+    ct_text_add(&l->fields, " }");
+    for (int64_t i = 0; (status == CT_OK) && (i < n); i++) {
+        ct_text all = { 0 };
+
+        status = cut_top(r, -1, "step", &v->shape, axis, 1, &top);
+        if (status != CT_OK) break;
+        ct_text_add(&all, " bottom: \"%s\"%s", top->blob,
+                    (bottoms.text != NULL) ? bottoms.text : "");
+        ct_text_destroy(&bottoms);
+        bottoms = all;
+    }
+    if (status == CT_OK) status = add_layer(r, "Concat", part);
+    if (status != CT_OK) {
+        ct_text_destroy(&bottoms);
+        return status;
+    }
+    l = &r->layer[r->n_layer - 1];
+    l->bottoms = bottoms;
+    ct_text_add(&l->fields, " concat_param { axis: %d }", axis);
+    return cut_top(r, 0, part, &v->shape, axis, n, top_p);
+}
+
+ct_status ct_onnx_join(ct_onnx_reader *r, ct_onnx_operand *const v[2], int axis, int k,
+                       const char *part, ct_onnx_operand **top_p)
+{
+    ct_onnx_operand *top;
+    ct_onnx_layer_made *l;
+
+    CT_TRY(add_layer(r, "Concat", part));
+    l = &r->layer[r->n_layer - 1];
+    ct_text_add(&l->bottoms, " bottom: \"%s\" bottom: \"%s\"", v[0]->blob, v[1]->blob);
+    ct_text_add(&l->fields, " concat_param { axis: %d }", axis);
+    return cut_top(r, k, part, &v[0]->shape, axis, v[0]->shape.dim[axis] + v[1]->shape.dim[axis],
+                   (top_p != NULL) ? top_p : &top);
 }
 
 ct_status ct_onnx_broadcast(const ct_onnx_reader *r, const ct_shape *a, const ct_shape *b,

@@ -118,8 +118,10 @@ ct_status ct_onnx_emit(ct_onnx_reader *r, const char *type, const char *part, in
                        ct_onnx_operand *const *bottom, const ct_shape *shape,
                        ct_onnx_operand **top_p, const char *fmt, ...)
     __attribute__((format(printf, 8, 9)));
-/** One more top of the last layer: output k of the node. */
-ct_status ct_onnx_emit_top(ct_onnx_reader *r, int k, const ct_shape *shape);
+/** One more top of the last layer: output k of the node, or where k < 0 a value within it; top_p
+ *  NULL: nobody asks for it. */
+ct_status ct_onnx_emit_top(ct_onnx_reader *r, int k, const ct_shape *shape,
+                           ct_onnx_operand **top_p);
 /** Array i of the last layer; owned (NULL allowed) is freed with the model. */
 ct_status ct_onnx_give(ct_onnx_reader *r, int i, const ct_shape *shape, const float *data,
                        void *owned);
@@ -141,6 +143,15 @@ ct_status ct_onnx_spread_to(ct_onnx_reader *r, ct_onnx_operand *v, const ct_shap
 /** from … below to of an axis. */
 ct_status ct_onnx_cut(ct_onnx_reader *r, ct_onnx_operand *v, int axis, int64_t from, int64_t to,
                       const char *part, ct_onnx_operand **top_p);
+enum { CT_ONNX_MOST_REVERSED = 4096 };
+/** v with an axis the other way round: a Slice to steps of 1 and a Concat, which round nothing.
+ *  CT_ERR_CONFIG: more than CT_ONNX_MOST_REVERSED steps. */
+ct_status ct_onnx_reverse(ct_onnx_reader *r, ct_onnx_operand *v, int axis, const char *part,
+                          ct_onnx_operand **top_p);
+/** Two values one behind the other: output k of the node, or with k < 0 a value within it. top_p
+ *  may be NULL. */
+ct_status ct_onnx_join(ct_onnx_reader *r, ct_onnx_operand *const v[2], int axis, int k,
+                       const char *part, ct_onnx_operand **top_p);
 /** The common shape; CT_ERR_CONFIG where there is none. */
 ct_status ct_onnx_broadcast(const ct_onnx_reader *r, const ct_shape *a, const ct_shape *b,
                             ct_shape *s_p);

@@ -1,5 +1,6 @@
 /* Recurrent operators. An LSTM goes through one text a column, all from the first step on: its
- * layer is told by a table of 0 in the first step, or gets the states that the node names. */
+ * layer is told by a table of 0 in the first step, or gets the states that the node names. One that
+ * goes backward is a layer on the steps the other way round, whose steps are turned back. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 typedef struct lstm_node {
     int64_t steps, columns, inputs, hidden;
     int directions;
-    bool exposes; /* states are given, or read behind the last step */
+    bool backward; /* the first of them */
+    bool exposes;  /* states are given, or read behind the last step */
 } lstm_node;
 
 enum { W = 1, R = 2, B = 3, LENGTHS = 4, H0 = 5, C0 = 6, PEEPHOLES = 7 };
@@ -98,9 +100,12 @@ static ct_status look_at(const ct_onnx_reader *r, lstm_node *n)
                       .columns = x->shape.dim[1],
                       .inputs = x->shape.dim[2],
                       .hidden = w->shape.dim[2],
-                      .directions = 1 };
-    if (!ct_onnx_attribute_is(r, "direction", "forward", true))
-        return ct_onnx_refuse(r, "a layer goes forward; direction \"forward\" is taken");
+                      .directions =
+                          ct_onnx_attribute_is(r, "direction", "bidirectional", false) ? 2 : 1,
+                      .backward = ct_onnx_attribute_is(r, "direction", "reverse", false) };
+    if ((n->directions == 1) && !n->backward &&
+        !ct_onnx_attribute_is(r, "direction", "forward", true))
+        return ct_onnx_refuse(r, "direction: forward, reverse and bidirectional are taken");
     if ((ct_onnx_attribute_int(r, "layout", 0) != 0) ||
         (ct_onnx_attribute_int(r, "input_forget", 0) != 0))
         return ct_onnx_refuse(r, "layout 0 and input_forget 0 are taken");
@@ -119,7 +124,7 @@ static ct_status look_at(const ct_onnx_reader *r, lstm_node *n)
 /* Gates of ONNX are i o f c, of the layer i f o g. */
 static const int from_gate[4] = { 0, 2, 1, 3 };
 
-/* Array i of the layer: rows of the four gates; b: added to a, or NULL. */
+/* Array i of the last layer: rows of the four gates; b: added to a, or NULL. */
 static ct_status give_gates(ct_onnx_reader *r, int i, const ct_shape *shape, const float *a,
                             const float *b)
 {
@@ -167,51 +172,107 @@ static ct_status table(ct_onnx_reader *r, const char *part, const ct_shape *s, f
     return status;
 }
 
-/* What the layer reads behind its input: where texts begin, and the states where it has them. */
-static ct_status add_bottoms(ct_onnx_reader *r, const lstm_node *n, ct_onnx_operand **bottom)
+typedef struct direction { /* names of its parts, and what it makes */
+    const char *x, *cont, *state[2], *layer, *steps;
+    bool backward;
+    int number; /* of its weights and states */
+    ct_onnx_operand *top, *last[2];
+} direction;
+
+/* State i (0: h, 1: c) before the first step. */
+static ct_status add_state(ct_onnx_reader *r, const lstm_node *n, const direction *d, int i,
+                           ct_onnx_operand **v_p)
 {
-    static const char *const part[2] = { "h", "c" };
-    const ct_shape steps = { 2, { n->steps, n->columns } };
     const ct_shape state = { 3, { 1, n->columns, n->hidden } };
+    ct_onnx_operand *v = ct_onnx_in(r, H0 + i);
+
+    if (v == NULL) return table(r, d->state[i], &state, 0.0f, 0.0f, v_p);
+    CT_TRY(ct_onnx_as_blob(r, v, d->state[i], v_p));
+    if (n->directions == 1) return CT_OK;
+    return ct_onnx_cut(r, *v_p, 0, d->number, d->number + 1, d->state[i], v_p);
+}
+
+/* What the layer reads: steps, where texts begin, and the states where it has them. */
+static ct_status add_bottoms(ct_onnx_reader *r, const lstm_node *n, const direction *d,
+                             ct_onnx_operand **bottom)
+{
+    const ct_shape steps = { 2, { n->steps, n->columns } };
 
     CT_TRY(ct_onnx_as_blob(r, ct_onnx_in(r, 0), "x", &bottom[0]));
-    CT_TRY(table(r, "cont", &steps, n->exposes ? 1.0f : 0.0f, 1.0f, &bottom[1]));
-    for (int i = 0; n->exposes && (i < 2); i++) {
-        ct_onnx_operand *v = ct_onnx_in(r, H0 + i);
+    if (d->backward) CT_TRY(ct_onnx_reverse(r, bottom[0], 0, d->x, &bottom[0]));
+    CT_TRY(table(r, d->cont, &steps, n->exposes ? 1.0f : 0.0f, 1.0f, &bottom[1]));
+    for (int i = 0; n->exposes && (i < 2); i++) CT_TRY(add_state(r, n, d, i, &bottom[2 + i]));
+    return CT_OK;
+}
 
-        if (v != NULL)
-            CT_TRY(ct_onnx_as_blob(r, v, part[i], &bottom[2 + i]));
-        else
-            CT_TRY(table(r, part[i], &state, 0.0f, 0.0f, &bottom[2 + i]));
-    }
+static ct_status give_weights(ct_onnx_reader *r, const lstm_node *n, int number)
+{
+    const ct_onnx_operand *b = ct_onnx_in(r, B);
+    int64_t sums = 4 * n->hidden;
+    const float *w = ct_onnx_in(r, W)->f + number * sums * n->inputs;
+    const float *h = ct_onnx_in(r, R)->f + number * sums * n->hidden;
+    const float *bias = (b != NULL) ? b->f + number * 2 * sums : NULL;
+
+    CT_TRY(give_gates(r, 0, &(ct_shape){ 2, { sums, n->inputs } }, w, NULL));
+    CT_TRY(give_gates(r, 1, &(ct_shape){ 1, { sums } }, bias, (b != NULL) ? bias + sums : NULL));
+    return give_gates(r, 2, &(ct_shape){ 2, { sums, n->hidden } }, h, NULL);
+}
+
+/* The layer of one direction. What it makes is the node's own where nothing follows. */
+static ct_status add_direction(ct_onnx_reader *r, const lstm_node *n, direction *d, bool wanted)
+{
+    const ct_shape state = { 3, { 1, n->columns, n->hidden } };
+    bool one = n->directions == 1;
+    ct_onnx_operand *bottom[4];
+
+    CT_TRY(add_bottoms(r, n, d, bottom));
+    CT_TRY(ct_onnx_emit(r, "LSTM", (wanted || !one) ? d->layer : NULL, n->exposes ? 4 : 2, bottom,
+                        &(ct_shape){ 3, { n->steps, n->columns, n->hidden } }, &d->top,
+                        "recurrent_param { num_output: %" PRId64 "%s }", n->hidden,
+                        n->exposes ? " expose_hidden: true" : ""));
+    for (int k = 1; n->exposes && (k < 3); k++)
+        CT_TRY(ct_onnx_emit_top(r, (one && is_named(r, k)) ? k : -1, &state, &d->last[k - 1]));
+    CT_TRY(give_weights(r, n, d->number));
+    if (wanted && d->backward) CT_TRY(ct_onnx_reverse(r, d->top, 0, d->steps, &d->top));
     return CT_OK;
 }
 
 static ct_status lstm(ct_onnx_reader *r)
 {
-    const ct_onnx_operand *b = ct_onnx_in(r, B);
+    direction d[2] = { { .x = "x_turned",
+                         .cont = "cont",
+                         .state = { "h", "c" },
+                         .layer = "steps",
+                         .steps = "turned_back" },
+                       { .x = "x_turned",
+                         .cont = "cont_back",
+                         .state = { "h_back", "c_back" },
+                         .layer = "steps_back",
+                         .steps = "turned_back",
+                         .backward = true,
+                         .number = 1 } };
     bool wanted = is_read(r, 0);
-    ct_onnx_operand *bottom[4], *top;
+    ct_onnx_operand *rows[2];
     lstm_node n = { 0 };
-    int64_t sums;
+    ct_shape each;
 
     CT_TRY(look_at(r, &n));
-    sums = 4 * n.hidden;
-    CT_TRY(add_bottoms(r, &n, bottom));
-    CT_TRY(ct_onnx_emit(r, "LSTM", wanted ? "steps" : NULL, n.exposes ? 4 : 2, bottom,
-                        &(ct_shape){ 3, { n.steps, n.columns, n.hidden } }, &top,
-                        "recurrent_param { num_output: %" PRId64 "%s }", n.hidden,
-                        n.exposes ? " expose_hidden: true" : ""));
-    for (int k = 1; n.exposes && (k < 3); k++)
-        CT_TRY(ct_onnx_emit_top(r, is_named(r, k) ? k : -1,
-                                &(ct_shape){ 3, { 1, n.columns, n.hidden } }));
-    CT_TRY(give_gates(r, 0, &(ct_shape){ 2, { sums, n.inputs } }, ct_onnx_in(r, W)->f, NULL));
-    CT_TRY(give_gates(r, 1, &(ct_shape){ 1, { sums } }, (b != NULL) ? b->f : NULL,
-                      (b != NULL) ? b->f + sums : NULL));
-    CT_TRY(give_gates(r, 2, &(ct_shape){ 2, { sums, n.hidden } }, ct_onnx_in(r, R)->f, NULL));
+    d[0].backward = n.backward;
+    for (int i = 0; i < n.directions; i++) CT_TRY(add_direction(r, &n, &d[i], wanted));
+    each = (ct_shape){ 4, { n.steps, 1, n.columns, n.hidden } };
+    if (n.directions == 1) {
+        if (!wanted) return CT_OK;
+        return ct_onnx_reshape_to(r, d[0].top, &each, NULL, NULL);
+    }
+    for (int k = 1; n.exposes && (k < 3); k++) {
+        rows[0] = d[0].last[k - 1];
+        rows[1] = d[1].last[k - 1];
+        CT_TRY(ct_onnx_join(r, rows, 0, is_named(r, k) ? k : -1, NULL, NULL));
+    }
     if (!wanted) return CT_OK;
-    return ct_onnx_reshape_to(r, top, &(ct_shape){ 4, { n.steps, 1, n.columns, n.hidden } }, NULL,
-                              NULL);
+    for (int i = 0; i < 2; i++)
+        CT_TRY(ct_onnx_reshape_to(r, d[i].top, &each, (i == 0) ? "forward" : "backward", &rows[i]));
+    return ct_onnx_join(r, rows, 1, 0, NULL, NULL);
 }
 
 const ct_onnx_op ct_onnx_recurrent_ops[] = {

@@ -254,7 +254,7 @@ static ct_status split(ct_onnx_reader *r)
     ct_text_destroy(&t);
     for (int i = 1; (i < n) && (status == CT_OK); i++) {
         s.dim[axis] = part[i];
-        status = ct_onnx_emit_top(r, i, &s);
+        status = ct_onnx_emit_top(r, i, &s, NULL);
     }
     return status;
 }
