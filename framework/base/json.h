@@ -9,8 +9,7 @@
  *      json_decref(o);
  *
  * What is not there, or of another kind, is `otherwise`: files of earlier versions lack members.
- * JSON that is written bit by bit, as metrics are, goes into a ct_text (ct_text_add_json(),
- * ct_text_add_number()).
+ * JSON that is written bit by bit, as metrics are, goes through json_writer.h.
  */
 #ifndef CT_JSON_H
 #define CT_JSON_H

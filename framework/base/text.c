@@ -57,6 +57,12 @@ void ct_text_add(ct_text *t, const char *fmt, ...)
     t->length += (size_t)n;
 }
 
+/* Of ASCII, and stands as it is in a JSON string. */
+static bool is_plain(uint8_t c)
+{
+    return (c >= 0x20) && (c < 0x80) && (c != '"') && (c != '\\');
+}
+
 /* Bytes that are no UTF-8 become U+FFFD: a reader of JSON refuses them. */
 void ct_text_add_json_bytes(ct_text *t, const char *bytes, size_t n)
 {
@@ -64,7 +70,11 @@ void ct_text_add_json_bytes(ct_text *t, const char *bytes, size_t n)
     int length;
 
     ct_text_add_bytes(t, "\"", 1);
-    for (; p < end; p += length) {
+    for (const uint8_t *from; p < end; p += length) {
+        for (from = p; (p < end) && is_plain(*p); p++) continue;
+        ct_text_add_bytes(t, (const char *)from, (size_t)(p - from));
+        length = 0;
+        if (p == end) continue;
         if (ct_utf8_read(p, end, &length) == CT_NO_CHARACTER)
             ct_text_add_bytes(t, "\xef\xbf\xbd", 3);
         else if ((*p == '"') || (*p == '\\'))
