@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/text/unicode.h"
 #include "serve/api/multipart.h"
 #include "serve/api/transaction.h"
@@ -218,51 +219,48 @@ static int by_value(const void *a, const void *b)
     return (x->of > y->of) - (x->of < y->of);
 }
 
-static void add_classes(ct_transaction *x, const float *row, candidate *all)
+static void add_classes(const ct_transaction *x, const float *row, candidate *all,
+                        ct_json_writer *w)
 {
     const ct_served_model *m = ct_transaction_options(x)->model;
-    ct_text *to = &x->reply.body;
 
     for (int64_t k = 0; k < m->n_class; k++) all[k] = (candidate){ row[k], k };
     qsort(all, (size_t)m->n_class, sizeof(*all), by_value);
+    ct_json_begin_list(w, "classes");
     for (int64_t k = 0; (k < x->classify->top) && (k < m->n_class); k++) {
-        ct_text_add(to, "%s{\"class\":%" PRId64, (k > 0) ? "," : "", all[k].of);
-        if (m->label != NULL) {
-            ct_text_add(to, ",\"label\":");
-            ct_text_add_json(to, m->label[all[k].of]);
-        }
-        ct_text_add(to, ",\"%s\":", m->is_probability ? "probability" : "score");
-        ct_text_add_number(to, (double)all[k].value);
-        ct_text_add(to, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "class", all[k].of);
+        if (m->label != NULL) ct_json_add_text(w, "label", m->label[all[k].of]);
+        ct_json_add_number(w, m->is_probability ? "probability" : "score", (double)all[k].value);
+        ct_json_end(w);
     }
+    ct_json_end(w);
 }
 
 static void answer(ct_transaction *x)
 {
     const ct_served_model *m = ct_transaction_options(x)->model;
     candidate *all = calloc((size_t)m->n_class, sizeof(*all));
-    ct_text *to = &x->reply.body;
+    ct_json_writer w = ct_json_into(&x->reply.body);
 
     if (all == NULL) {
         (void)fail(x, 500, "no_memory", "no memory for the reply");
         return;
     }
-    ct_text_add(to, "{\"model\":");
-    ct_text_add_json(to, m->name);
-    ct_text_add(to, ",\"pictures\":[");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "model", m->name);
+    ct_json_begin_list(&w, "pictures");
     for (int i = 0; i < x->set.n; i++) {
         const char *name = x->classify->file[i].name;
 
-        ct_text_add(to, "%s{\"file\":", (i > 0) ? "," : "");
-        if (name[0] != '\0')
-            ct_text_add_json(to, name);
-        else
-            ct_text_add(to, "null");
-        ct_text_add(to, ",\"classes\":[");
-        add_classes(x, x->set.work[i].output[0].data, all);
-        ct_text_add(to, "]}");
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_text(&w, "file", (name[0] != '\0') ? name : NULL);
+        add_classes(x, x->set.work[i].output[0].data, all, &w);
+        ct_json_end(&w);
     }
-    ct_text_add(to, "]}\n");
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     free(all);
     ct_transaction_give_json(x);
 }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "framework/base/json_writer.h"
 #include "serve/api/transaction.h"
 
 enum {
@@ -66,8 +67,8 @@ void ct_completions_answer(ct_transaction *x);
  *  dispatcher's thread. */
 void ct_completion_tell(ct_choice *c);
 
-/** `,"logprobs":` of the tokens [from, end), in the form of the request's route; null where they
- *  are not asked for. */
-void ct_completion_add_logprobs(const ct_choice *c, int64_t from, int64_t end, ct_text *to);
+/** The member "logprobs" of the tokens [from, end), in the form of the request's route; null where
+ *  they are not asked for. */
+void ct_completion_add_logprobs(const ct_choice *c, int64_t from, int64_t end, ct_json_writer *w);
 
 #endif

@@ -3,25 +3,32 @@
 #include <string.h>
 
 #include "framework/base/json.h"
+#include "framework/base/json_writer.h"
 #include "serve/api/completion.h"
 
 /* ---- replies */
 
-static void add_head(const ct_completions *a, const char *object, ct_text *to)
+/* Begins the object. */
+static void begin_reply(const ct_completions *a, const char *object, ct_json_writer *w)
 {
-    ct_text_add(to, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%" PRId64 ",\"model\":", a->id,
-                object, a->created);
-    ct_text_add_json(to, ct_transaction_options(a->x)->model->name);
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "id", a->id);
+    ct_json_add_text(w, "object", object);
+    ct_json_add_integer(w, "created", a->created);
+    ct_json_add_text(w, "model", ct_transaction_options(a->x)->model->name);
+    ct_json_begin_list(w, "choices");
 }
 
-static void add_finish(const ct_choice *c, ct_text *to)
+/* The last member of a choice. */
+static void end_choice(ct_finish finish, ct_json_writer *w)
 {
-    static const char *const word[] = { "null", "\"stop\"", "\"length\"" };
+    static const char *const word[] = { NULL, "stop", "length" };
 
-    ct_text_add(to, ",\"finish_reason\":%s}", word[c->finish]);
+    ct_json_add_text(w, "finish_reason", word[finish]);
+    ct_json_end(w);
 }
 
-static void add_usage(const ct_completions *a, ct_text *to)
+static void add_usage(const ct_completions *a, ct_json_writer *w)
 {
     int64_t prompt = 0, made = 0, cached = 0;
 
@@ -30,70 +37,78 @@ static void add_usage(const ct_completions *a, ct_text *to)
         cached += a->x->set.work[i].cached;
         made += a->choice[i].n_made;
     }
-    ct_text_add(to,
-                "\"usage\":{\"prompt_tokens\":%" PRId64 ",\"completion_tokens\":%" PRId64
-                ",\"total_tokens\":%" PRId64
-                ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRId64 "}}",
-                prompt, made, prompt + made, cached);
+    ct_json_begin_object(w, "usage");
+    ct_json_add_integer(w, "prompt_tokens", prompt);
+    ct_json_add_integer(w, "completion_tokens", made);
+    ct_json_add_integer(w, "total_tokens", prompt + made);
+    ct_json_begin_object(w, "prompt_tokens_details");
+    ct_json_add_integer(w, "cached_tokens", cached);
+    ct_json_end(w);
+    ct_json_end(w);
 }
 
 void ct_completions_answer(ct_transaction *x)
 {
     ct_completions *a = x->completions;
-    ct_text *to = &x->reply.body;
+    ct_json_writer w = ct_json_into(&x->reply.body);
 
-    add_head(a, a->chat ? "chat.completion" : "text_completion", to);
-    ct_text_add(to, ",\"choices\":[");
+    begin_reply(a, a->chat ? "chat.completion" : "text_completion", &w);
     for (int i = 0; i < a->n; i++) {
         const ct_choice *c = &a->choice[i];
 
-        ct_text_add(to, "%s{\"index\":%d,", (i > 0) ? "," : "", i);
-        ct_text_add(to, a->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        ct_text_add_json_bytes(to, c->text.text, c->text.length);
-        if (a->chat) ct_text_add(to, ",\"refusal\":null}");
-        ct_completion_add_logprobs(c, 0, c->n_made, to);
-        add_finish(c, to);
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_integer(&w, "index", i);
+        if (a->chat) {
+            ct_json_begin_object(&w, "message");
+            ct_json_add_text(&w, "role", "assistant");
+        }
+        ct_json_add_bytes(&w, a->chat ? "content" : "text", c->text.text, c->text.length);
+        if (a->chat) {
+            ct_json_add_null(&w, "refusal");
+            ct_json_end(&w);
+        }
+        ct_completion_add_logprobs(c, 0, c->n_made, &w);
+        end_choice(c->finish, &w);
     }
-    ct_text_add(to, "],");
-    add_usage(a, to);
-    ct_text_add(to, "}\n");
+    ct_json_end(&w);
+    add_usage(a, &w);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     ct_transaction_give_json(x);
 }
 
 /* ---- events, with the lock held */
 
-static void begin_event(ct_completions *a)
+/* Begins the object, and in it the choices. */
+static ct_json_writer begin_event(ct_completions *a)
 {
-    ct_text_add(&a->out, "data: ");
-    add_head(a, a->chat ? "chat.completion.chunk" : "text_completion", &a->out);
-    ct_text_add(&a->out, ",\"choices\":[");
-}
+    ct_json_writer w = ct_json_into(&a->out);
 
-static void end_event(ct_completions *a)
-{
-    ct_text_add(&a->out, "]%s}\n\n", a->include_usage ? ",\"usage\":null" : "");
+    ct_text_add(&a->out, "data: ");
+    begin_reply(a, a->chat ? "chat.completion.chunk" : "text_completion", &w);
+    return w;
 }
 
 /* text[n] of the choice, and the tokens up to `end`. */
 static void add_event(ct_choice *c, size_t n, int64_t end, bool last)
 {
     ct_completions *a = c->all;
-    ct_finish at = c->finish;
+    ct_json_writer w = begin_event(a);
 
-    begin_event(a);
-    ct_text_add(&a->out, "{\"index\":%d,", c->index);
-    if (a->chat)
-        ct_text_add(&a->out, "\"delta\":{%s\"content\":",
-                    (c->sent == 0) && (c->n_sent_token == 0) ? "\"role\":\"assistant\"," : "");
-    else
-        ct_text_add(&a->out, "\"text\":");
-    ct_text_add_json_bytes(&a->out, (c->text.text != NULL) ? c->text.text + c->sent : "", n);
-    if (a->chat) ct_text_add(&a->out, "}");
-    ct_completion_add_logprobs(c, c->n_sent_token, end, &a->out);
-    if (!last) c->finish = CT_GOES_ON;
-    add_finish(c, &a->out);
-    c->finish = at;
-    end_event(a);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_integer(&w, "index", c->index);
+    if (a->chat) ct_json_begin_object(&w, "delta");
+    if (a->chat && (c->sent == 0) && (c->n_sent_token == 0))
+        ct_json_add_text(&w, "role", "assistant");
+    ct_json_add_bytes(&w, a->chat ? "content" : "text",
+                      (c->text.text != NULL) ? c->text.text + c->sent : "", n);
+    if (a->chat) ct_json_end(&w);
+    ct_completion_add_logprobs(c, c->n_sent_token, end, &w);
+    end_choice(last ? c->finish : CT_GOES_ON, &w);
+    ct_json_end(&w);
+    if (a->include_usage) ct_json_add_null(&w, "usage");
+    ct_json_end(&w);
+    ct_text_add(&a->out, "\n\n");
     c->sent += n;
     c->n_sent_token = end;
 }
@@ -102,11 +117,12 @@ static void add_event(ct_choice *c, size_t n, int64_t end, bool last)
 static void end_stream(ct_completions *a)
 {
     if (a->include_usage) {
-        ct_text_add(&a->out, "data: ");
-        add_head(a, a->chat ? "chat.completion.chunk" : "text_completion", &a->out);
-        ct_text_add(&a->out, ",\"choices\":[],");
-        add_usage(a, &a->out);
-        ct_text_add(&a->out, "}\n\n");
+        ct_json_writer w = begin_event(a);
+
+        ct_json_end(&w);
+        add_usage(a, &w);
+        ct_json_end(&w);
+        ct_text_add(&a->out, "\n\n");
     }
     ct_text_add(&a->out, "data: [DONE]\n\n");
 }
@@ -165,13 +181,21 @@ void ct_transaction_end_events(ct_transaction *x)
                                        [CT_OUTCOME_FAILED] =
                                            "the model failed; the server's log says why" };
     ct_completions *a = x->completions;
+    ct_json_writer w;
 
     if ((x->set.outcome == CT_OUTCOME_DONE) || a->broken) return;
     (void)pthread_mutex_lock(&a->lock);
     a->broken = true;
-    ct_text_add(&a->out,
-                "data: {\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,"
-                "\"code\":null}}\n\n",
-                why[x->set.outcome]);
+    ct_text_add(&a->out, "data: ");
+    w = ct_json_into(&a->out);
+    ct_json_begin_object(&w, NULL);
+    ct_json_begin_object(&w, "error");
+    ct_json_add_text(&w, "message", why[x->set.outcome]);
+    ct_json_add_text(&w, "type", "server_error");
+    ct_json_add_null(&w, "param");
+    ct_json_add_null(&w, "code");
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&a->out, "\n\n");
     (void)pthread_mutex_unlock(&a->lock);
 }

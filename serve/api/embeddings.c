@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/base/json.h"
+#include "framework/base/json_writer.h"
 #include "serve/api/fields.h"
 
 static bool take_input(ct_transaction *x, const json_t *j, const ct_text_field *field, ct_work *w)
@@ -55,42 +56,44 @@ static bool check_format(ct_transaction *x)
 
 /* ---- the reply */
 
-static void add_row(ct_transaction *x, const float *row)
+static void add_row(const ct_transaction *x, const float *row, ct_json_writer *w)
 {
     int64_t size = ct_transaction_options(x)->model->embedding_size;
-    ct_text *to = &x->reply.body;
 
     if (x->base64) {
-        ct_text_add(to, "\"");
-        ct_text_add_base64(to, row, (size_t)size * sizeof(float));
-        ct_text_add(to, "\"");
+        ct_json_add_base64(w, "embedding", row, (size_t)size * sizeof(float));
         return;
     }
-    for (int64_t i = 0; i < size; i++) {
-        ct_text_add(to, (i > 0) ? "," : "[");
-        ct_text_add_number(to, (double)row[i]);
-    }
-    ct_text_add(to, "]");
+    ct_json_begin_list(w, "embedding");
+    for (int64_t i = 0; i < size; i++) ct_json_add_number(w, NULL, (double)row[i]);
+    ct_json_end(w);
 }
 
 static void answer(ct_transaction *x)
 {
     const ct_served_model *m = ct_transaction_options(x)->model;
-    ct_text *to = &x->reply.body;
+    ct_json_writer w = ct_json_into(&x->reply.body);
     int64_t tokens = 0;
 
-    ct_text_add(to, "{\"object\":\"list\",\"data\":[");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "object", "list");
+    ct_json_begin_list(&w, "data");
     for (int i = 0; i < x->set.n; i++) {
-        ct_text_add(
-            to, "%s{\"object\":\"embedding\",\"index\":%d,\"embedding\":", (i > 0) ? "," : "", i);
-        add_row(x, x->set.work[i].row);
-        ct_text_add(to, "}");
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_text(&w, "object", "embedding");
+        ct_json_add_integer(&w, "index", i);
+        add_row(x, x->set.work[i].row, &w);
+        ct_json_end(&w);
         tokens += x->set.work[i].ids.n;
     }
-    ct_text_add(to, "],\"model\":");
-    ct_text_add_json(to, m->name);
-    ct_text_add(to, ",\"usage\":{\"prompt_tokens\":%" PRId64 ",\"total_tokens\":%" PRId64 "}}\n",
-                tokens, tokens);
+    ct_json_end(&w);
+    ct_json_add_text(&w, "model", m->name);
+    ct_json_begin_object(&w, "usage");
+    ct_json_add_integer(&w, "prompt_tokens", tokens);
+    ct_json_add_integer(&w, "total_tokens", tokens);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     ct_transaction_give_json(x);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "serve/api/transaction.h"
 
 static const char *datatype_of(const ct_served_blob *b)
@@ -14,36 +15,41 @@ static const char *datatype_of(const ct_served_blob *b)
 
 /* ---- metadata */
 
-static void add_shape(ct_text *to, int n_dim, const int64_t *dim)
+static void add_shape(ct_json_writer *w, int n_dim, const int64_t *dim)
 {
-    for (int i = 0; i < n_dim; i++) ct_text_add(to, "%s%" PRId64, (i > 0) ? "," : "[", dim[i]);
-    ct_text_add(to, (n_dim > 0) ? "]" : "[]");
+    ct_json_begin_list(w, "shape");
+    for (int i = 0; i < n_dim; i++) ct_json_add_integer(w, NULL, dim[i]);
+    ct_json_end(w);
 }
 
-static void add_blobs(ct_text *to, const char *what, int n, const ct_served_blob *b)
+static void add_blobs(ct_json_writer *w, const char *what, int n, const ct_served_blob *b)
 {
-    ct_text_add(to, ",\"%s\":[", what);
+    ct_json_begin_list(w, what);
     for (int i = 0; i < n; i++) {
-        ct_text_add(to, "%s{\"name\":", (i > 0) ? "," : "");
-        ct_text_add_json(to, b[i].name);
-        ct_text_add(to, ",\"datatype\":\"%s\",\"shape\":", datatype_of(&b[i]));
-        add_shape(to, b[i].n_dim, b[i].dim);
-        ct_text_add(to, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "name", b[i].name);
+        ct_json_add_text(w, "datatype", datatype_of(&b[i]));
+        add_shape(w, b[i].n_dim, b[i].dim);
+        ct_json_end(w);
     }
-    ct_text_add(to, "]");
+    ct_json_end(w);
 }
 
 void ct_infer_metadata(ct_transaction *x)
 {
     const ct_served_model *m = ct_transaction_options(x)->model;
-    ct_text *to = &x->reply.body;
+    ct_json_writer w = ct_json_into(&x->reply.body);
 
-    ct_text_add(to, "{\"name\":");
-    ct_text_add_json(to, m->name);
-    ct_text_add(to, ",\"versions\":[\"1\"],\"platform\":\"cortado\"");
-    add_blobs(to, "inputs", m->n_input, m->input);
-    add_blobs(to, "outputs", m->n_output, m->output);
-    ct_text_add(to, "}\n");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "name", m->name);
+    ct_json_begin_list(&w, "versions");
+    ct_json_add_text(&w, NULL, "1");
+    ct_json_end(&w);
+    ct_json_add_text(&w, "platform", "cortado");
+    add_blobs(&w, "inputs", m->n_input, m->input);
+    add_blobs(&w, "outputs", m->n_output, m->output);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     ct_transaction_give_json(x);
 }
 
@@ -344,16 +350,29 @@ static bool read_outputs(ct_transaction *x)
 
 /* ---- the reply */
 
-static void add_values(ct_text *to, const ct_served_values *v)
+static void add_values(ct_json_writer *w, const ct_served_values *v)
 {
     int64_t n = count_of(v);
 
-    ct_text_add(to, ",\"data\":");
-    for (int64_t k = 0; k < n; k++) {
-        ct_text_add(to, (k > 0) ? "," : "[");
-        ct_text_add_number(to, (double)v->data[k]);
+    ct_json_begin_list(w, "data");
+    for (int64_t k = 0; k < n; k++) ct_json_add_number(w, NULL, (double)v->data[k]);
+    ct_json_end(w);
+}
+
+static void add_output(ct_json_writer *w, const char *name, const ct_served_values *v, bool binary)
+{
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "name", name);
+    ct_json_add_text(w, "datatype", "FP32");
+    add_shape(w, v->n_dim, v->dim);
+    if (binary) {
+        ct_json_begin_object(w, "parameters");
+        ct_json_add_integer(w, "binary_data_size", 4 * count_of(v));
+        ct_json_end(w);
+    } else {
+        add_values(w, v);
     }
-    ct_text_add(to, (n > 0) ? "]" : "[]");
+    ct_json_end(w);
 }
 
 static void answer(ct_transaction *x)
@@ -361,36 +380,27 @@ static void answer(ct_transaction *x)
     const ct_served_model *m = ct_transaction_options(x)->model;
     const ct_served_values *out = x->set.work->output;
     ct_text *to = &x->reply.body;
+    ct_json_writer w = ct_json_into(to);
     bool binary = false;
 
-    ct_text_add(to, "{\"model_name\":");
-    ct_text_add_json(to, m->name);
-    ct_text_add(to, ",\"model_version\":\"1\"");
-    if (x->id != NULL) {
-        ct_text_add(to, ",\"id\":");
-        ct_text_add_json(to, x->id);
-    }
-    ct_text_add(to, ",\"outputs\":[");
-    for (int w = 0; w < x->n_wanted; w++) {
-        const ct_served_values *v = &out[x->wanted[w].of];
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "model_name", m->name);
+    ct_json_add_text(&w, "model_version", "1");
+    if (x->id != NULL) ct_json_add_text(&w, "id", x->id);
+    ct_json_begin_list(&w, "outputs");
+    for (int k = 0; k < x->n_wanted; k++) {
+        const ct_wanted_output *o = &x->wanted[k];
 
-        ct_text_add(to, "%s{\"name\":", (w > 0) ? "," : "");
-        ct_text_add_json(to, m->output[x->wanted[w].of].name);
-        ct_text_add(to, ",\"datatype\":\"FP32\",\"shape\":");
-        add_shape(to, v->n_dim, v->dim);
-        if (x->wanted[w].binary)
-            ct_text_add(to, ",\"parameters\":{\"binary_data_size\":%" PRId64 "}", 4 * count_of(v));
-        else
-            add_values(to, v);
-        ct_text_add(to, "}");
-        binary = binary || x->wanted[w].binary;
+        add_output(&w, m->output[o->of].name, &out[o->of], o->binary);
+        binary = binary || o->binary;
     }
-    ct_text_add(to, "]}");
+    ct_json_end(&w);
+    ct_json_end(&w);
     if (binary) x->reply.json_length = (int64_t)to->length;
-    for (int w = 0; w < x->n_wanted; w++)
-        if (x->wanted[w].binary)
-            ct_text_add_bytes(to, (const char *)out[x->wanted[w].of].data,
-                              4 * (size_t)count_of(&out[x->wanted[w].of]));
+    for (int k = 0; k < x->n_wanted; k++)
+        if (x->wanted[k].binary)
+            ct_text_add_bytes(to, (const char *)out[x->wanted[k].of].data,
+                              4 * (size_t)count_of(&out[x->wanted[k].of]));
     ct_transaction_give_json(x);
     if (binary && (x->reply.status == 200)) x->reply.type = "application/octet-stream";
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "serve/api/metrics.h"
 
 struct ct_api {
@@ -43,19 +44,10 @@ static void clear_body(ct_transaction *x)
     x->reply.json_length = -1;
 }
 
-static void add_or_null(ct_text *to, const char *name, const char *text)
-{
-    ct_text_add(to, ",\"%s\":", name);
-    if (text != NULL)
-        ct_text_add_json(to, text);
-    else
-        ct_text_add(to, "null");
-}
-
 void ct_transaction_fail(ct_transaction *x, int status, const char *param, const char *code,
                          const char *fmt, ...)
 {
-    ct_text *to = &x->reply.body;
+    ct_json_writer w;
     char message[512];
     va_list args;
 
@@ -67,21 +59,23 @@ void ct_transaction_fail(ct_transaction *x, int status, const char *param, const
     clear_body(x);
     x->reply.status = status;
     x->reply.type = "application/json";
+    w = ct_json_into(&x->reply.body);
+    ct_json_begin_object(&w, NULL);
     if (is_v2(x)) {
-        ct_text_add(to, "{\"error\":");
-        ct_text_add_json(to, message);
-        ct_text_add(to, "}\n");
-        return;
+        ct_json_add_text(&w, "error", message);
+    } else {
+        ct_json_begin_object(&w, "error");
+        ct_json_add_text(&w, "message", message);
+        ct_json_add_text(&w, "type",
+                         (status == 429)   ? "rate_limit_error"
+                         : (status >= 500) ? "server_error"
+                                           : "invalid_request_error");
+        ct_json_add_text(&w, "param", param);
+        ct_json_add_text(&w, "code", code);
+        ct_json_end(&w);
     }
-    ct_text_add(to, "{\"error\":{\"message\":");
-    ct_text_add_json(to, message);
-    add_or_null(to, "type",
-                (status == 429)   ? "rate_limit_error"
-                : (status >= 500) ? "server_error"
-                                  : "invalid_request_error");
-    add_or_null(to, "param", param);
-    add_or_null(to, "code", code);
-    ct_text_add(to, "}}\n");
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
 }
 
 void ct_transaction_give_json(ct_transaction *x)
@@ -183,47 +177,74 @@ static void give_metrics(ct_transaction *x)
     if (x->reply.status == 200) x->reply.type = "text/plain; version=0.0.4; charset=utf-8";
 }
 
-static void add_model(ct_transaction *x)
+static void add_model(const ct_transaction *x, ct_json_writer *w)
 {
-    ct_text_add(&x->reply.body, "{\"id\":");
-    ct_text_add_json(&x->reply.body, x->api->o.model->name);
-    ct_text_add(&x->reply.body, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"cortado\"}");
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "id", x->api->o.model->name);
+    ct_json_add_text(w, "object", "model");
+    ct_json_add_integer(w, "created", 0);
+    ct_json_add_text(w, "owned_by", "cortado");
+    ct_json_end(w);
 }
 
 static void give_models(ct_transaction *x)
 {
-    ct_text_add(&x->reply.body, "{\"object\":\"list\",\"data\":[");
-    add_model(x);
-    ct_text_add(&x->reply.body, "]}\n");
+    ct_json_writer w = ct_json_into(&x->reply.body);
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "object", "list");
+    ct_json_begin_list(&w, "data");
+    add_model(x, &w);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     ct_transaction_give_json(x);
 }
 
 static void give_model(ct_transaction *x)
 {
-    add_model(x);
+    ct_json_writer w = ct_json_into(&x->reply.body);
+
+    add_model(x, &w);
     ct_transaction_give_json(x);
 }
 
 static void give_server(ct_transaction *x)
 {
-    ct_text_add(&x->reply.body, "{\"name\":\"cortado\",\"version\":");
-    ct_text_add_json(&x->reply.body, x->api->o.version);
-    ct_text_add(&x->reply.body, ",\"extensions\":[\"binary_tensor_data\"]}\n");
+    ct_json_writer w = ct_json_into(&x->reply.body);
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "name", "cortado");
+    ct_json_add_text(&w, "version", x->api->o.version);
+    ct_json_begin_list(&w, "extensions");
+    ct_json_add_text(&w, NULL, "binary_tensor_data");
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
+    ct_transaction_give_json(x);
+}
+
+static void give_flag(ct_transaction *x, const char *name, bool flag)
+{
+    ct_json_writer w = ct_json_into(&x->reply.body);
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_bool(&w, name, flag);
+    ct_json_end(&w);
+    ct_text_add(&x->reply.body, "\n");
     ct_transaction_give_json(x);
 }
 
 static void give_live(ct_transaction *x)
 {
-    ct_text_add(&x->reply.body, "{\"live\":true}\n");
-    ct_transaction_give_json(x);
+    give_flag(x, "live", true);
 }
 
 static void give_ready(ct_transaction *x)
 {
     bool ready = !atomic_load(&x->api->draining);
 
-    ct_text_add(&x->reply.body, "{\"ready\":%s}\n", ready ? "true" : "false");
-    ct_transaction_give_json(x);
+    give_flag(x, "ready", ready);
     if (!ready) x->reply.status = 503;
 }
 
