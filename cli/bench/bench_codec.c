@@ -12,6 +12,7 @@
 #include "comm/codec/select.h"
 #include "comm/codec/sign.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/sort.h"
@@ -489,16 +490,26 @@ void ct_bench_codec_json(const ct_codec_bench *plan, const ct_codec_row *row, in
 {
     for (int i = 0; i < n; ++i) {
         const ct_codec_row *r = &row[i];
+        ct_json_writer w = ct_json_into(out);
 
-        ct_text_add(out, "{\"codec\":\"%s\",\"selection\":\"%s\",\"wire\":\"%s\",\"count\":%lld,",
-                    r->codec, r->selection, r->wire, (long long)plan->count);
-        ct_text_add(out, "\"density\":%.9g,\"threads\":%d,\"repeats\":%d,", plan->density,
-                    plan->n_thread, plan->repeat);
-        ct_text_add(out, "\"selected\":%lld,\"bytes\":%lld,\"passes\":%d,", (long long)r->selected,
-                    (long long)r->bytes, r->passes);
-        ct_text_add(out, "\"encode_ms\":%.4f,\"decode_ms\":%.4f,\"update_ms\":%.4f,", r->encode_ms,
-                    r->decode_ms, r->update_ms);
-        ct_text_add(out, "\"update_gbs\":%.3f,\"triad_gbs\":%.3f,\"history\":%s}\n", r->update_gbs,
-                    r->triad_gbs, r->history ? "true" : "false");
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_text(&w, "codec", r->codec);
+        ct_json_add_text(&w, "selection", r->selection);
+        ct_json_add_text(&w, "wire", r->wire);
+        ct_json_add_integer(&w, "count", plan->count);
+        ct_json_add_number(&w, "density", plan->density);
+        ct_json_add_integer(&w, "threads", plan->n_thread);
+        ct_json_add_integer(&w, "repeats", plan->repeat);
+        ct_json_add_integer(&w, "selected", r->selected);
+        ct_json_add_integer(&w, "bytes", r->bytes);
+        ct_json_add_integer(&w, "passes", r->passes);
+        ct_json_add_decimals(&w, "encode_ms", r->encode_ms, 4);
+        ct_json_add_decimals(&w, "decode_ms", r->decode_ms, 4);
+        ct_json_add_decimals(&w, "update_ms", r->update_ms, 4);
+        ct_json_add_decimals(&w, "update_gbs", r->update_gbs, 3);
+        ct_json_add_decimals(&w, "triad_gbs", r->triad_gbs, 3);
+        ct_json_add_bool(&w, "history", r->history);
+        ct_json_end(&w);
+        ct_text_add(out, "\n");
     }
 }

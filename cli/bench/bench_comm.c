@@ -6,6 +6,7 @@
 #include "comm/collective/async_sum.h"
 #include "comm/collective/schedule.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 
 enum { PERIOD = 31, BLOCK = 32 * PERIOD, MIN_REPEAT = 5, MAX_REPEAT = 200 };
@@ -443,32 +444,35 @@ void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_
 static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *r,
                       const ct_coll_ops *ops, ct_text *out)
 {
+    ct_json_writer w = ct_json_into(out);
     double algbw = 1e-9 * (double)r->bytes / r->median_s;
     int ways = (plan->kind == CT_COLL_ALLREDUCE) ? 2 : 1;
     bool window = (ops != NULL) && ops->shares_memory && !plan->plain;
 
-    ct_text_add(out, "{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":", r->algo, (long long)r->bytes);
-    ct_text_add_number(out, 1e6 * r->median_s);
-    ct_text_add(out, ",\"algbw_gbs\":");
-    ct_text_add_number(out, algbw);
-    ct_text_add(out, ",\"busbw_gbs\":");
-    ct_text_add_number(out, algbw * ways * (c->size - 1) / c->size);
-    ct_text_add(out, ",\"least_us\":");
-    ct_text_add_number(out, 1e6 * r->least_s);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "algorithm", r->algo);
+    ct_json_add_integer(&w, "bytes", r->bytes);
+    ct_json_add_number(&w, "us", 1e6 * r->median_s);
+    ct_json_add_number(&w, "algbw_gbs", algbw);
+    ct_json_add_number(&w, "busbw_gbs", algbw * ways * (c->size - 1) / c->size);
+    ct_json_add_number(&w, "least_us", 1e6 * r->least_s);
     if (r->to_mpi > 0) {
-        ct_text_add(out, ",\"times_mpi\":");
-        ct_text_add_number(out, r->to_mpi);
+        ct_json_add_number(&w, "times_mpi", r->to_mpi);
     }
     if ((ops != NULL) && (ops->cost != NULL)) {
-        ct_text_add(out, ",\"predicted_us\":");
-        ct_text_add_number(out, 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
+        ct_json_add_number(&w, "predicted_us", 1e6 * ct_coll_cost_s(ops, c, r->bytes, CT_F32));
     }
-    ct_text_add(out, ",\"kind\":\"%s\"", ct_coll_kind_name[plan->kind]);
-    ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
-                r->repeats, c->size, c->topo->n_node);
-    ct_text_add_json(out, c->topo->source);
-    ct_text_add(out, ",\"threads\":%d,\"shares_cores\":%s,\"memory\":\"%s\"}\n", c->n_thread,
-                c->oversubscribed ? "true" : "false", window ? "arena" : "plain");
+    ct_json_add_text(&w, "kind", ct_coll_kind_name[plan->kind]);
+    ct_json_add_integer(&w, "repeats", r->repeats);
+    ct_json_add_bool(&w, "correct", true);
+    ct_json_add_integer(&w, "ranks", c->size);
+    ct_json_add_integer(&w, "nodes", c->topo->n_node);
+    ct_json_add_text(&w, "topology", c->topo->source);
+    ct_json_add_integer(&w, "threads", c->n_thread);
+    ct_json_add_bool(&w, "shares_cores", c->oversubscribed);
+    ct_json_add_text(&w, "memory", window ? "arena" : "plain");
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }
 
 void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/onnx/onnx_impl.h"
 #include "framework/proto/message.h"
 #include "framework/snapshot/set_files.h"
@@ -135,24 +136,23 @@ static ct_status add_layers(ct_onnx *x, const ct_net *net, const ct_model *m)
 static void put_class_names(ct_onnx *x, const ct_net *net, const ct_model *m)
 {
     ct_text names = { 0 };
+    ct_json_writer w = ct_json_into(&names);
     char *rest = NULL, *at, *own = NULL;
+    bool any;
 
-    for (int64_t i = 0; i < net->n_class_name; i++) {
-        ct_text_add(&names, (i > 0) ? "," : "[");
-        ct_text_add_json(&names, net->class_name[i]);
-    }
+    ct_json_begin_list(&w, NULL);
+    for (int64_t i = 0; i < net->n_class_name; i++) ct_json_add_text(&w, NULL, net->class_name[i]);
     if ((net->n_class_name == 0) && (m->class_names != NULL)) own = rest = strdup(m->class_names);
-    while ((rest != NULL) && (*rest != '\0') && ((at = strsep(&rest, "\n")) != NULL)) {
-        ct_text_add(&names, (names.length > 0) ? "," : "[");
-        ct_text_add_json(&names, at);
-    }
+    while ((rest != NULL) && (*rest != '\0') && ((at = strsep(&rest, "\n")) != NULL))
+        ct_json_add_text(&w, NULL, at);
+    any = w.more;
+    ct_json_end(&w);
     free(own);
-    if (names.length > 0) {
+    if (any && !names.failed) {
         Onnx__StringStringEntryProto *entry = ct_onnx_add(x, x->model, "metadata_props");
 
-        ct_text_add(&names, "]");
         ct_onnx_put_text(x, entry, "key", "class_names");
-        if (!names.failed) ct_onnx_put_text(x, entry, "value", names.text);
+        ct_onnx_put_text(x, entry, "value", names.text);
     }
     x->failed |= names.failed;
     ct_text_destroy(&names);

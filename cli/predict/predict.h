@@ -34,7 +34,5 @@ ct_status ct_predict_texts(ct_call *call);
 
 /** A field of CSV on standard output: n bytes, which may be of value 0. */
 void ct_predict_put_csv(const char *text, size_t n);
-/** A string of JSON, quoted, likewise. Bytes that are no UTF-8 become U+FFFD. */
-void ct_predict_put_json(const char *text, size_t n);
 
 #endif

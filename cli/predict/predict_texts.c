@@ -10,6 +10,7 @@
 
 #include "cli/generate/continuation.h"
 #include "cli/predict/predict.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/net/graph.h"
 #include "framework/proto/upgrade.h"
@@ -237,25 +238,35 @@ static void print_csv(const texts *t)
     }
 }
 
-static void print_json(const texts *t)
+static ct_status print_json(const texts *t)
 {
-    printf("{\"continuations\":[");
+    ct_text out = { 0 };
+    ct_json_writer w = ct_json_into(&out);
+    bool made;
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_begin_list(&w, "continuations");
     for (int64_t i = 0; i < t->n; i++) {
         const job_text *x = &t->text[i];
 
-        printf("%s\n{\"file\":", (i > 0) ? "," : "");
-        if (x->name != NULL)
-            ct_predict_put_json(x->name, strlen(x->name));
-        else
-            printf("null");
-        printf(",\"prompt\":");
-        ct_predict_put_json(x->prompt, x->n);
-        printf(",\"text\":");
-        ct_predict_put_json(text_of(x), x->made.length);
-        printf(",\"prompt_tokens\":%" PRId64 ",\"tokens\":%.0f,\"ended\":%s}", x->ids.n, x->tokens,
-               (x->ended > 0.0) ? "true" : "false");
+        ct_json_break(&w);
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_text(&w, "file", x->name);
+        ct_json_add_bytes(&w, "prompt", x->prompt, x->n);
+        ct_json_add_bytes(&w, "text", text_of(x), x->made.length);
+        ct_json_add_integer(&w, "prompt_tokens", x->ids.n);
+        ct_json_add_decimals(&w, "tokens", x->tokens, 0);
+        ct_json_add_bool(&w, "ended", x->ended > 0.0);
+        ct_json_end(&w);
     }
-    printf("\n]}\n");
+    ct_json_break(&w);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(&out, "\n");
+    made = !out.failed;
+    if (made) fputs(out.text, stdout);
+    ct_text_destroy(&out);
+    return made ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
 }
 
 /* As head(1) does of several files. */
@@ -274,7 +285,7 @@ static ct_status print(const texts *t, const char *format, bool streams)
     if (streams)
         putchar('\n');
     else if (strcmp(format, "json") == 0)
-        print_json(t);
+        CT_TRY(print_json(t));
     else if (strcmp(format, "csv") == 0)
         print_csv(t);
     else

@@ -10,6 +10,7 @@
 
 #include "cli/predict/predict.h"
 #include "framework/base/json.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
 #include "framework/proto/upgrade.h"
@@ -26,15 +27,17 @@ typedef struct predicting {
     char *paths;            /* of all files, each with its NUL */
     const char **file;
     int64_t n_file, n_bad;
-    double *row; /* of the files of a round */
+    double *row;      /* of the files of a round */
+    ct_text json;     /* what is not yet on standard output */
+    ct_json_writer w; /* into it */
 } predicting;
 
-/* How results are written; state between files is the number of those printed. */
+/* How results are written. */
 typedef struct format {
     const char *name;
-    void (*begin)(const predicting *p);
-    void (*add)(const predicting *p, const char *file, const double *row, int64_t printed);
-    void (*end)(void);
+    void (*begin)(predicting *p);
+    void (*add)(predicting *p, const char *file, const double *row);
+    void (*end)(predicting *p);
 } format;
 
 static int64_t best_of(const predicting *p, const double *row)
@@ -74,100 +77,88 @@ void ct_predict_put_csv(const char *text, size_t n)
     putchar('"');
 }
 
-static void begin_csv(const predicting *p)
+static void begin_csv(predicting *p)
 {
     printf("file,class,%s\n", p->measure);
 }
 
-static void add_csv(const predicting *p, const char *file, const double *row, int64_t printed)
+static void add_csv(predicting *p, const char *file, const double *row)
 {
     char room[24];
     int64_t best = best_of(p, row);
     const char *class = class_name(p, best, room);
 
-    (void)printed;
     ct_predict_put_csv(file, strlen(file));
     putchar(',');
     ct_predict_put_csv(class, strlen(class));
     printf(",%.9g\n", row[best]);
 }
 
-static void end_nothing(void)
+static void end_nothing(predicting *p)
 {
+    (void)p;
 }
 
 /* ---- JSON */
 
-void ct_predict_put_json(const char *text, size_t n)
+/* What is there so far goes out; more follows in the same text. */
+static void put_json(predicting *p)
 {
-    ct_text t = { 0 };
-
-    ct_text_add_json_bytes(&t, text, n);
-    fputs((t.text != NULL) ? t.text : "null", stdout);
-    ct_text_destroy(&t);
+    if (p->json.text != NULL) fputs(p->json.text, stdout);
+    p->json.length = 0;
 }
 
-static void put_number(double v)
-{
-    ct_text t = { 0 };
-
-    ct_text_add_number(&t, v);
-    fputs((t.text != NULL) ? t.text : "null", stdout);
-    ct_text_destroy(&t);
-}
-
-static void begin_json(const predicting *p)
+static void begin_json(predicting *p)
 {
     char room[24];
 
-    printf("{\"classes\":[");
-    for (int64_t c = 0; c < p->n_class; c++) {
-        const char *class = class_name(p, c, room);
-
-        if (c > 0) putchar(',');
-        ct_predict_put_json(class, strlen(class));
-    }
-    printf("],\"predictions\":[");
+    p->w = ct_json_into(&p->json);
+    ct_json_begin_object(&p->w, NULL);
+    ct_json_begin_list(&p->w, "classes");
+    for (int64_t c = 0; c < p->n_class; c++) ct_json_add_text(&p->w, NULL, class_name(p, c, room));
+    ct_json_end(&p->w);
+    ct_json_begin_list(&p->w, "predictions");
+    put_json(p);
 }
 
-static void add_json(const predicting *p, const char *file, const double *row, int64_t printed)
+static void add_json(predicting *p, const char *file, const double *row)
 {
     char room[24];
     int64_t best = best_of(p, row);
-    const char *class = class_name(p, best, room);
 
-    printf((printed > 0) ? ",\n{\"file\":" : "\n{\"file\":");
-    ct_predict_put_json(file, strlen(file));
-    printf(",\"class\":");
-    ct_predict_put_json(class, strlen(class));
-    printf(",\"%s\":", p->measure);
-    put_number(row[best]);
-    printf(",\"all\":[");
-    for (int64_t c = 0; c < p->n_class; c++) {
-        if (c > 0) putchar(',');
-        put_number(row[c]);
-    }
-    printf("]}");
+    ct_json_break(&p->w);
+    ct_json_begin_object(&p->w, NULL);
+    ct_json_add_text(&p->w, "file", file);
+    ct_json_add_text(&p->w, "class", class_name(p, best, room));
+    ct_json_add_number(&p->w, p->measure, row[best]);
+    ct_json_begin_list(&p->w, "all");
+    for (int64_t c = 0; c < p->n_class; c++) ct_json_add_number(&p->w, NULL, row[c]);
+    ct_json_end(&p->w);
+    ct_json_end(&p->w);
+    put_json(p);
 }
 
-static void end_json(void)
+static void end_json(predicting *p)
 {
-    printf("\n]}\n");
+    ct_json_break(&p->w);
+    ct_json_end(&p->w);
+    ct_json_end(&p->w);
+    ct_text_add(&p->json, "\n");
+    put_json(p);
 }
 
 /* ---- a table for people */
 
-static void begin_table(const predicting *p)
+static void begin_table(predicting *p)
 {
     printf("%-11s  %-20s  file\n", p->measure, "class");
 }
 
-static void add_table(const predicting *p, const char *file, const double *row, int64_t printed)
+static void add_table(predicting *p, const char *file, const double *row)
 {
     int64_t best = best_of(p, row);
     char room[24];
 
-    (void)printed;
     printf("%11.4f  %-20s  %s\n", row[best], class_name(p, best, room), file);
 }
 
@@ -346,7 +337,7 @@ static ct_status predict(predicting *p)
 {
     const format *f = find_format(p->call->options);
     bool speaks = (p->call->job->rank == 0);
-    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)), printed = 0;
+    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net));
     int64_t round = most * p->call->job->size;
 
     p->row = malloc((size_t)(round * p->width) * sizeof(p->row[0]));
@@ -362,10 +353,11 @@ static ct_status predict(predicting *p)
             if (row[p->n_class] != 1.0)
                 p->n_bad++;
             else if (speaks)
-                f->add(p, p->file[first + i], row, printed++);
+                f->add(p, p->file[first + i], row);
         }
     }
-    if (speaks) f->end();
+    if (speaks) f->end(p);
+    if (p->json.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
     if (speaks && ((fflush(stdout) != 0) || ferror(stdout)))
         return CT_FAIL(CT_ERR_IO, "cannot write to standard output: %s", strerror(errno));
     return CT_OK;
@@ -388,6 +380,7 @@ static ct_status predict_pictures(ct_call *call)
     if ((status == CT_OK) && (p.n_bad > 0))
         status = CT_FAIL(CT_ERR_DATA, "%" PRId64 " of %" PRId64 " files could not be read", p.n_bad,
                          p.n_file);
+    ct_text_destroy(&p.json);
     free(p.row);
     ct_pictures_destroy(p.pictures);
     ct_deployed_close(p.net);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 
 /* Bytes, tokens and seconds. */
@@ -119,24 +120,28 @@ static void add_table(const ct_capacity *c, const figures *f, ct_text *t)
 static void add_object(const ct_capacity *c, const figures *f, ct_text *t)
 {
     const ct_served_model *m = c->model;
+    ct_json_writer w = ct_json_into(t);
 
-    ct_text_add(t, "{\"model\":");
-    ct_text_add_json(t, m->name);
-    ct_text_add(t, ",\"makes\":\"%s\",\"weight_bytes\":%.0f,\"activation_bytes\":%.0f", makes(c),
-                f->weights, f->values);
-    ct_text_add(t, ",\"planned_bytes\":%.0f,\"planned_tokens\":%" PRId64, f->planned,
-                c->queue->most_tokens);
-    ct_text_add(t, ",\"kv_bytes\":%.0f,\"kv_tokens\":%" PRId64, f->kept, m->cache_tokens);
-    ct_text_add(t, ",\"attention_bytes\":%.0f", f->work);
-    ct_text_add(t, ",\"tokenizer\":");
-    if (c->tokenizer != NULL)
-        ct_text_add_json(t, ct_tokenizer_source(c->tokenizer));
-    else
-        ct_text_add(t, "null");
-    ct_text_add(t, ",\"budget_tokens\":%" PRId64 ",\"budget_s\":%.6g,\"budget_tokens_s\":%.6g",
-                f->budget, f->budget_s, (double)f->budget / f->budget_s);
-    ct_text_add(t, ",\"token_s\":%.6g,\"longest_tokens\":%" PRId64 ",\"ranks\":%d}\n", f->token_s,
-                longest_of(m), c->ranks);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "model", m->name);
+    ct_json_add_text(&w, "makes", makes(c));
+    ct_json_add_decimals(&w, "weight_bytes", f->weights, 0);
+    ct_json_add_decimals(&w, "activation_bytes", f->values, 0);
+    ct_json_add_decimals(&w, "planned_bytes", f->planned, 0);
+    ct_json_add_integer(&w, "planned_tokens", c->queue->most_tokens);
+    ct_json_add_decimals(&w, "kv_bytes", f->kept, 0);
+    ct_json_add_integer(&w, "kv_tokens", m->cache_tokens);
+    ct_json_add_decimals(&w, "attention_bytes", f->work, 0);
+    ct_json_add_text(&w, "tokenizer",
+                     (c->tokenizer != NULL) ? ct_tokenizer_source(c->tokenizer) : NULL);
+    ct_json_add_integer(&w, "budget_tokens", f->budget);
+    ct_json_add_digits(&w, "budget_s", f->budget_s, 6);
+    ct_json_add_digits(&w, "budget_tokens_s", (double)f->budget / f->budget_s, 6);
+    ct_json_add_digits(&w, "token_s", f->token_s, 6);
+    ct_json_add_integer(&w, "longest_tokens", longest_of(m));
+    ct_json_add_integer(&w, "ranks", c->ranks);
+    ct_json_end(&w);
+    ct_text_add(t, "\n");
 }
 
 static ct_status write_text(const ct_text *t, const char *file)

@@ -1,10 +1,12 @@
 /* The ranked table of a sweep, as text, CSV and JSON. Times are not in it: whatever runs at once,
  * it has the same bytes. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/sweep/sweep.h"
 
 /* Who went on to a later round, then who has a value, then the better one, then the earlier one. */
@@ -90,26 +92,35 @@ static void make_csv(const ct_sweep *s, const int *list, ct_text *out)
 
 static void make_json(const ct_sweep *s, const int *list, ct_text *out)
 {
-    ct_text_add(out, "{\"metric\":");
-    ct_text_add_json(out, s->param->metric);
-    ct_text_add(out, ",\"direction\":\"%s\",\"runs\":[", s->rises ? "HIGHER" : "LOWER");
+    ct_json_writer w = ct_json_into(out);
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "metric", s->param->metric);
+    ct_json_add_text(&w, "direction", s->rises ? "HIGHER" : "LOWER");
+    ct_json_begin_list(&w, "runs");
     for (int k = 0; k < s->n_run; k++) {
         const ct_sweep_run *r = &s->run[list[k]];
+        char run[16];
 
-        ct_text_add(out, "%s\n{\"rank\":%d,\"run\":\"%04d\",\"set\":{", (k > 0) ? "," : "", k + 1,
-                    list[k] + 1);
-        for (size_t i = 0; i < s->param->n_vary; i++) {
-            if (i > 0) ct_text_add(out, ",");
-            ct_text_add_json(out, s->param->vary[i]->field);
-            ct_text_add(out, ":");
-            ct_text_add_json(out, r->value[i]);
-        }
-        ct_text_add(out, "},\"value\":");
-        add_value(&r->result, "null", out);
-        ct_text_add(out, ",\"best_iter\":%" PRId64 ",\"iter\":%" PRId64 ",\"state\":\"%s\"}",
-                    r->result.best, r->result.iteration, state_of(s, r));
+        snprintf(run, sizeof(run), "%04d", list[k] + 1);
+        ct_json_break(&w);
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_integer(&w, "rank", k + 1);
+        ct_json_add_text(&w, "run", run);
+        ct_json_begin_object(&w, "set");
+        for (size_t i = 0; i < s->param->n_vary; i++)
+            ct_json_add_text(&w, s->param->vary[i]->field, r->value[i]);
+        ct_json_end(&w);
+        ct_json_add_digits(&w, "value", r->result.tested ? r->result.value : (double)NAN, 7);
+        ct_json_add_integer(&w, "best_iter", r->result.best);
+        ct_json_add_integer(&w, "iter", r->result.iteration);
+        ct_json_add_text(&w, "state", state_of(s, r));
+        ct_json_end(&w);
     }
-    ct_text_add(out, "\n]}\n");
+    ct_json_break(&w);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }
 
 /* Columns as wide as their words. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/data/reader.h"
 #include "framework/net/graph.h"
@@ -272,59 +273,62 @@ static double column_sum(const ct_test_report *r, int64_t column)
     return sum;
 }
 
-static void add_class(const ct_test_report *r, int64_t c, ct_text *t)
+static void add_class(const char *key, const ct_test_report *r, int64_t c, ct_json_writer *w)
 {
     const Ct__NetParameter *net = r->config->net;
+    char number[24];
 
-    if (net->n_class_name > 0)
-        ct_text_add_json(t, net->class_name[c]);
-    else
-        ct_text_add(t, "\"%" PRId64 "\"", c);
+    snprintf(number, sizeof(number), "%" PRId64, c);
+    ct_json_add_text(w, key, (net->n_class_name > 0) ? net->class_name[c] : number);
 }
 
 /* Of each class its share among the predicted ones, or among the true ones. */
 static void add_scores(const ct_test_report *r, const char *name,
-                       double (*of)(const ct_test_report *r, int64_t c), ct_text *t)
+                       double (*of)(const ct_test_report *r, int64_t c), ct_json_writer *w)
 {
-    ct_text_add(t, ",\n\"%s\":[", name);
-    for (int64_t c = 0; c < r->n_class; c++) {
-        if (c > 0) ct_text_add(t, ",");
-        ct_text_add(t, "%.17g", ratio(r->sum.confusion[c * r->n_class + c], of(r, c)));
-    }
-    ct_text_add(t, "]");
+    ct_json_break(w);
+    ct_json_begin_list(w, name);
+    for (int64_t c = 0; c < r->n_class; c++)
+        ct_json_add_digits(w, NULL, ratio(r->sum.confusion[c * r->n_class + c], of(r, c)), 17);
+    ct_json_end(w);
 }
 
-static void add_confusion(const ct_test_report *r, ct_text *t)
+static void add_confusion(const ct_test_report *r, ct_json_writer *w)
 {
-    ct_text_add(t, ",\n\"confusion\":[");
+    ct_json_break(w);
+    ct_json_begin_list(w, "confusion");
     for (int64_t a = 0; a < r->n_class; a++) {
-        ct_text_add(t, "%s\n[", (a > 0) ? "," : "");
+        ct_json_break(w);
+        ct_json_begin_list(w, NULL);
         for (int64_t b = 0; b < r->n_class; b++)
-            ct_text_add(t, "%s%.0f", (b > 0) ? "," : "", r->sum.confusion[a * r->n_class + b]);
-        ct_text_add(t, "]");
+            ct_json_add_decimals(w, NULL, r->sum.confusion[a * r->n_class + b], 0);
+        ct_json_end(w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
 }
 
-static void add_calibration(const ct_test_report *r, double samples, ct_text *t)
+static void add_calibration(const ct_test_report *r, double samples, ct_json_writer *w)
 {
     const sums *u = &r->sum;
     double error = 0.0;
 
     for (int b = 0; b < BINS; b++) error += ratio(fabs(u->confidence[b] - u->correct[b]), samples);
-    ct_text_add(t, ",\n\"calibration\":{\"error\":");
-    if (isfinite(error))
-        ct_text_add(t, "%.17g", error);
-    else
-        ct_text_add(t, "null");
-    ct_text_add(t, ",\"bins\":[");
+    ct_json_break(w);
+    ct_json_begin_object(w, "calibration");
+    ct_json_add_digits(w, "error", error, 17);
+    ct_json_begin_list(w, "bins");
     for (int b = 0; b < BINS; b++) {
-        ct_text_add(t, "%s\n{\"from\":%.1f,\"to\":%.1f,\"samples\":%.0f,\"probability\":",
-                    (b > 0) ? "," : "", (double)b / BINS, (double)(b + 1) / BINS, u->samples[b]);
-        ct_text_add_number(t, ratio(u->confidence[b], u->samples[b]));
-        ct_text_add(t, ",\"accuracy\":%.9g}", ratio(u->correct[b], u->samples[b]));
+        ct_json_break(w);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_decimals(w, "from", (double)b / BINS, 1);
+        ct_json_add_decimals(w, "to", (double)(b + 1) / BINS, 1);
+        ct_json_add_decimals(w, "samples", u->samples[b], 0);
+        ct_json_add_number(w, "probability", ratio(u->confidence[b], u->samples[b]));
+        ct_json_add_number(w, "accuracy", ratio(u->correct[b], u->samples[b]));
+        ct_json_end(w);
     }
-    ct_text_add(t, "]}");
+    ct_json_end(w);
+    ct_json_end(w);
 }
 
 /* ---- the surest mistakes, with the names that the set has for them */
@@ -360,37 +364,35 @@ static const char *file_of(const char *name)
 }
 
 static void add_mistake(const ct_test_report *r, const ct_reader *names, const double *m,
-                        ct_text *t)
+                        ct_json_writer *w)
 {
     char name[512] = "";
 
     if ((names != NULL) && ((int64_t)m[1] < names->count))
         ct_reader_name(names, (int64_t)m[1], name, sizeof(name));
-    ct_text_add(t, "{\"file\":");
-    if (name[0] != '\0')
-        ct_text_add_json(t, file_of(name));
-    else
-        ct_text_add(t, "null");
-    ct_text_add(t, ",\"sample\":%.0f,\"true\":", m[1]);
-    add_class(r, (int64_t)m[2], t);
-    ct_text_add(t, ",\"predicted\":");
-    add_class(r, (int64_t)m[3], t);
-    ct_text_add(t, ",\"probability\":%.9g}", m[0]);
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "file", (name[0] != '\0') ? file_of(name) : NULL);
+    ct_json_add_decimals(w, "sample", m[1], 0);
+    add_class("true", r, (int64_t)m[2], w);
+    add_class("predicted", r, (int64_t)m[3], w);
+    ct_json_add_number(w, "probability", m[0]);
+    ct_json_end(w);
 }
 
-static ct_status add_worst(const ct_test_report *r, ct_text *t)
+static ct_status add_worst(const ct_test_report *r, ct_json_writer *w)
 {
     ct_reader *names;
     int n = 0;
 
     CT_TRY(open_names(r, &names));
     qsort(r->sum.mistake, (size_t)r->n_rank * WORST, MISTAKE * sizeof(double), by_probability);
-    ct_text_add(t, ",\n\"worst\":[");
+    ct_json_break(w);
+    ct_json_begin_list(w, "worst");
     for (; (n < WORST) && (r->sum.mistake[(int64_t)n * MISTAKE] > 0.0); n++) {
-        ct_text_add(t, "%s\n", (n > 0) ? "," : "");
-        add_mistake(r, names, r->sum.mistake + (int64_t)n * MISTAKE, t);
+        ct_json_break(w);
+        add_mistake(r, names, r->sum.mistake + (int64_t)n * MISTAKE, w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
     ct_reader_close(names);
     return CT_OK;
 }
@@ -399,18 +401,20 @@ ct_status ct_test_report_write_text(const char *path, int64_t samples, double lo
                                     const ct_text_size *text)
 {
     ct_text t = { 0 };
+    ct_json_writer w = ct_json_into(&t);
     ct_status status;
 
-    ct_text_add(&t, "{\"samples\":%" PRId64 ",\"loss\":", samples);
-    ct_text_add_number(&t, loss);
-    ct_text_add(&t, ",\"perplexity\":");
-    ct_text_add_number(&t, exp(loss));
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_integer(&w, "samples", samples);
+    ct_json_add_number(&w, "loss", loss);
+    ct_json_add_number(&w, "perplexity", exp(loss));
     if (text->bytes > 0.0) {
-        ct_text_add(&t, ",\"tokens\":%.0f,\"bytes\":%.0f,\"bits_per_byte\":", text->tokens,
-                    text->bytes);
-        ct_text_add_number(&t, ct_report_bits_per_byte(loss, text));
+        ct_json_add_decimals(&w, "tokens", text->tokens, 0);
+        ct_json_add_decimals(&w, "bytes", text->bytes, 0);
+        ct_json_add_number(&w, "bits_per_byte", ct_report_bits_per_byte(loss, text));
     }
-    ct_text_add(&t, "}\n");
+    ct_json_end(&w);
+    ct_text_add(&t, "\n");
     status = t.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
                       : ct_file_write(path, t.text, t.length);
     ct_text_destroy(&t);
@@ -421,26 +425,28 @@ ct_status ct_test_report_write(const ct_test_report *r, const char *path)
 {
     double samples = 0.0, right = 0.0;
     ct_text t = { 0 };
+    ct_json_writer w = ct_json_into(&t);
     ct_status status;
 
     for (int64_t c = 0; c < r->n_class; c++) {
         samples += row_sum(r, c);
         right += r->sum.confusion[c * r->n_class + c];
     }
-    ct_text_add(&t, "{\"classes\":[");
-    for (int64_t c = 0; c < r->n_class; c++) {
-        if (c > 0) ct_text_add(&t, ",");
-        add_class(r, c, &t);
-    }
-    ct_text_add(&t, "],\n\"samples\":%.0f,\"accuracy\":%.17g,\"loss\":", samples,
-                ratio(right, samples));
-    ct_text_add_number(&t, ratio(*r->sum.loss, samples));
-    add_confusion(r, &t);
-    add_scores(r, "precision", column_sum, &t);
-    add_scores(r, "recall", row_sum, &t);
-    add_calibration(r, samples, &t);
-    status = add_worst(r, &t);
-    ct_text_add(&t, "}\n");
+    ct_json_begin_object(&w, NULL);
+    ct_json_begin_list(&w, "classes");
+    for (int64_t c = 0; c < r->n_class; c++) add_class(NULL, r, c, &w);
+    ct_json_end(&w);
+    ct_json_break(&w);
+    ct_json_add_decimals(&w, "samples", samples, 0);
+    ct_json_add_digits(&w, "accuracy", ratio(right, samples), 17);
+    ct_json_add_number(&w, "loss", ratio(*r->sum.loss, samples));
+    add_confusion(r, &w);
+    add_scores(r, "precision", column_sum, &w);
+    add_scores(r, "recall", row_sum, &w);
+    add_calibration(r, samples, &w);
+    status = add_worst(r, &w);
+    ct_json_end(&w);
+    ct_text_add(&t, "\n");
     if ((status == CT_OK) && t.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
     if (status == CT_OK) status = ct_file_write(path, t.text, t.length);
     ct_text_destroy(&t);
