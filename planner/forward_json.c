@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
+
 enum { MOST_STEPS = 1 << 20, MOST_RANKS = 1 << 20 };
 #define MOST_BYTES (INT64_C(1) << 40)
 
@@ -14,28 +16,31 @@ static const char *const kind_name[] = { "compute", "begin", "wait" };
 static const char *const transfer_name[] = { "sum", "gather", "scatter" };
 enum { N_KIND = 3, N_TRANSFER = 3 };
 
-void ct_forward_pass_json(const char *net, const ct_forward_pass *f, ct_text *out)
+void ct_forward_pass_json(const char *net, const ct_forward_pass *f, ct_json_writer *w)
 {
-    ct_text_add(out, "\"forward_pass\":1,\"net\":");
-    ct_text_add_json(out, net);
-    ct_text_add(out, ",\"ranks\":%d,\"steps\":[", f->n_rank);
+    ct_json_add_integer(w, "forward_pass", 1);
+    ct_json_add_text(w, "net", net);
+    ct_json_add_integer(w, "ranks", f->n_rank);
+    ct_json_begin_list(w, "steps");
     for (int i = 0; i < f->n_step; i++) {
         const ct_forward_step *s = &f->step[i];
 
-        ct_text_add(out, "%s\n{\"step\":\"%s\",\"layer\":", (i > 0) ? "," : "", kind_name[s->kind]);
-        ct_text_add_json(out, s->layer);
+        ct_json_break(w);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "step", kind_name[s->kind]);
+        ct_json_add_text(w, "layer", s->layer);
         if (s->kind == CT_FORWARD_COMPUTE) {
-            ct_text_add(out, ",\"ms\":");
-            ct_text_add_number(out, 1e3 * s->seconds);
+            ct_json_add_number(w, "ms", 1e3 * s->seconds);
         } else {
-            ct_text_add(out, ",\"pair\":%d", s->pair);
+            ct_json_add_integer(w, "pair", s->pair);
         }
-        if (s->kind == CT_FORWARD_BEGIN)
-            ct_text_add(out, ",\"transfer\":\"%s\",\"bytes\":%" PRId64, transfer_name[s->transfer],
-                        s->bytes);
-        ct_text_add(out, "}");
+        if (s->kind == CT_FORWARD_BEGIN) {
+            ct_json_add_text(w, "transfer", transfer_name[s->transfer]);
+            ct_json_add_integer(w, "bytes", s->bytes);
+        }
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
 /* ---- reading */
@@ -131,7 +136,7 @@ static ct_status read_all(reader *r, const json_t *root)
 
     if (!is_count(json_object_get(root, "forward_pass"), 1, 1))
         return CT_FAIL(CT_ERR_DATA,
-                       "%s is no forward pass: it lacks \"forward_pass\":1, which cortado check, "
+                       "%s is no forward pass: it lacks \"forward_pass\": 1, which cortado check, "
                        "or time, --parallel --phase=TEST --json writes",
                        r->path);
     if (!is_count(ranks, 1, MOST_RANKS))

@@ -9,6 +9,7 @@
 #ifndef CT_FORWARD_PASS_H
 #define CT_FORWARD_PASS_H
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/tensor/transfer.h"
 #include "planner/job_machine.h"
@@ -61,7 +62,7 @@ ct_status ct_forward_pass_time(const ct_forward_pass *f, ct_job_link link, bool 
  * simulator reads it */
 
 /** Appends members of an object: "forward_pass":1, "net", "ranks", "steps". */
-void ct_forward_pass_json(const char *net, const ct_forward_pass *f, ct_text *out);
+void ct_forward_pass_json(const char *net, const ct_forward_pass *f, ct_json_writer *w);
 /** The caller destroys it. CT_ERR_IO; CT_ERR_DATA, with file and member, where the file
  *  is no such list: a pair that begins twice, or is awaited before it begins or twice. */
 ct_status ct_forward_pass_read(const char *path, ct_forward_pass *f);

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "framework/base/json_writer.h"
+
 static const char *const tier_name[CT_N_TIER] = { "device", "host", "file" };
 static const char *const use_name[CT_N_USE] = { "weights",      "gradients",   "states",
                                                 "window",       "activations", "logits",
@@ -108,26 +110,24 @@ bool ct_memory_tier_used(const ct_memory_tiers *t, ct_tier tier)
     return ct_memory_tier_sum(t, tier) > 0;
 }
 
-void ct_memory_tiers_json(const ct_memory_tiers *t, ct_text *out)
+void ct_memory_tiers_json(const ct_memory_tiers *t, ct_json_writer *w)
 {
-    bool first = true;
-
-    ct_text_add(out, "\"tiers\":[");
+    ct_json_begin_list(w, "tiers");
     for (int k = 0; k < CT_N_TIER; k++) {
         if (!ct_memory_tier_used(t, k)) continue;
-        ct_text_add(out, "%s{\"tier\":\"%s\"", first ? "" : ",", tier_name[k]);
-        for (int u = 0; u < CT_N_USE; u++)
-            ct_text_add(out, ",\"%s\":%" PRId64, use_name[u], t->bytes[k][u]);
-        if ((k == CT_TIER_HOST) && (t->runtime > 0))
-            ct_text_add(out, ",\"runtime\":%" PRId64, t->runtime);
-        if ((k == CT_TIER_HOST) && (t->test > 0)) ct_text_add(out, ",\"test\":%" PRId64, t->test);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "tier", tier_name[k]);
+        for (int u = 0; u < CT_N_USE; u++) ct_json_add_integer(w, use_name[u], t->bytes[k][u]);
+        if ((k == CT_TIER_HOST) && (t->runtime > 0)) ct_json_add_integer(w, "runtime", t->runtime);
+        if ((k == CT_TIER_HOST) && (t->test > 0)) ct_json_add_integer(w, "test", t->test);
         if ((k == CT_TIER_HOST) && (t->snapshot > 0))
-            ct_text_add(out, ",\"snapshot\":%" PRId64, t->snapshot);
-        ct_text_add(out, ",\"sum\":%" PRId64 ",\"limit\":%" PRId64 "}", ct_memory_tier_sum(t, k),
-                    t->limit[k]);
-        first = false;
+            ct_json_add_integer(w, "snapshot", t->snapshot);
+        ct_json_add_integer(w, "sum", ct_memory_tier_sum(t, k));
+        ct_json_add_integer(w, "limit", t->limit[k]);
+        ct_json_end(w);
     }
-    ct_text_add(out, "],\"chunk_loads\":%" PRId64, t->chunk_loads);
+    ct_json_end(w);
+    ct_json_add_integer(w, "chunk_loads", t->chunk_loads);
 }
 
 static void print_mib(int width, int64_t bytes, FILE *to)

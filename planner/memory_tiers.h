@@ -3,6 +3,7 @@
 #ifndef CT_PLANNER_MEMORY_TIERS_H
 #define CT_PLANNER_MEMORY_TIERS_H
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
 
@@ -48,7 +49,7 @@ int64_t ct_memory_tier_sum(const ct_memory_tiers *t, ct_tier tier);
 bool ct_memory_tier_used(const ct_memory_tiers *t, ct_tier tier);
 
 /** Appends members "tiers", an array of those in use, and "chunk_loads". */
-void ct_memory_tiers_json(const ct_memory_tiers *t, ct_text *out);
+void ct_memory_tiers_json(const ct_memory_tiers *t, ct_json_writer *w);
 /** For people: a row a tier, MiB. */
 void ct_memory_tiers_print(const ct_memory_tiers *t, FILE *to);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "planner/sharding.h"
 
 /* "0-3,8": runs of ranks that follow one another. */
@@ -120,78 +121,75 @@ void ct_parallel_print(const ct_parallel *p, const ct_sharded_net *s, FILE *to)
 
 /* ---- for programs */
 
-static void add_split_list(const ct_parallel *p, const ct_sharded_net *s, int stage, ct_text *out)
+static void add_split_list(const ct_parallel *p, const ct_sharded_net *s, int stage,
+                           ct_json_writer *w)
 {
-    const char *comma = "";
-
-    ct_text_add(out, ",\"splits\":[");
+    ct_json_begin_list(w, "splits");
     for (int k = 0; k < p->n_layer; k++) {
         int i;
 
         if (!shows_split(p, s, k, stage, &i)) continue;
-        ct_text_add(out, "%s{\"layer\":", comma);
-        ct_text_add_json(out, p->layer[k].name);
-        ct_text_add(out, ",\"split\":\"%s\"}", ct_split_name(s->split[i]));
-        comma = ",";
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "layer", p->layer[k].name);
+        ct_json_add_text(w, "split", ct_split_name(s->split[i]));
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
-static void add_segments(const ct_parallel *p, const ct_parallel_stage *g, ct_text *out)
+static void add_segments(const ct_parallel *p, const ct_parallel_stage *g, ct_json_writer *w)
 {
-    ct_text_add(out, ",\"again\":[");
+    ct_json_begin_list(w, "again");
     for (int i = 0; i < g->n_again; i++) {
-        ct_text_add(out, "%s{\"first\":", (i > 0) ? "," : "");
-        ct_text_add_json(out, p->layer[g->again[i].first].name);
-        ct_text_add(out, ",\"last\":");
-        ct_text_add_json(out, p->layer[g->again[i].last].name);
-        ct_text_add(out, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "first", p->layer[g->again[i].first].name);
+        ct_json_add_text(w, "last", p->layer[g->again[i].last].name);
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
-static void add_conversions(const ct_sharded_net *s, int stage, ct_text *out)
+static void add_conversions(const ct_sharded_net *s, int stage, ct_json_writer *w)
 {
-    const char *comma = "";
-
-    ct_text_add(out, ",\"conversions\":[");
+    ct_json_begin_list(w, "conversions");
     for (int i = 0; i < s->n_conversion; i++) {
         const ct_conversion *c = &s->conversion[i];
 
         if (c->stage != stage) continue;
-        ct_text_add(out, "%s{\"kind\":\"%s\",\"blob\":", comma, ct_conversion_name(c));
-        ct_text_add_json(out, blob_of(s, c));
-        ct_text_add(out, ",\"layer\":");
-        ct_text_add_json(out, s->net->layer[c->layer]->name);
-        ct_text_add(out, ",\"from\":\"%s\",\"to\":\"%s\"}", sharding_name(c->from.kind),
-                    sharding_name(c->to.kind));
-        comma = ",";
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "kind", ct_conversion_name(c));
+        ct_json_add_text(w, "blob", blob_of(s, c));
+        ct_json_add_text(w, "layer", s->net->layer[c->layer]->name);
+        ct_json_add_text(w, "from", sharding_name(c->from.kind));
+        ct_json_add_text(w, "to", sharding_name(c->to.kind));
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
-void ct_parallel_json(const ct_parallel *p, const ct_sharded_net *s, ct_text *out)
+void ct_parallel_json(const ct_parallel *p, const ct_sharded_net *s, ct_json_writer *w)
 {
-    ct_text_add(out, "\"global_batch\":%" PRId64 ",\"micro_batches\":%" PRId64 ",\"stages\":[",
-                p->global_batch, p->micro_batches);
+    ct_json_add_integer(w, "global_batch", p->global_batch);
+    ct_json_add_integer(w, "micro_batches", p->micro_batches);
+    ct_json_begin_list(w, "stages");
     for (int k = 0; k < p->n_stage; k++) {
         const ct_parallel_stage *g = &p->stage[k];
 
-        ct_text_add(out, "%s{\"first\":", (k > 0) ? "," : "");
-        ct_text_add_json(out, p->layer[g->first].name);
-        ct_text_add(out, ",\"last\":");
-        ct_text_add_json(out, p->layer[g->last].name);
-        ct_text_add(out, ",\"ranks\":[");
-        for (int i = 0; i < g->n_rank; i++)
-            ct_text_add(out, "%s%d", (i > 0) ? "," : "", g->rank[i]);
-        ct_text_add(out, "],\"replicas\":%d,\"tensor\":%d,\"shares\":[", g->n_replica, g->tensor);
-        for (int j = 0; j < g->n_replica; j++)
-            ct_text_add(out, "%s%" PRId64, (j > 0) ? "," : "", g->share[j]);
-        ct_text_add(out, "]");
-        add_split_list(p, s, k, out);
-        add_segments(p, g, out);
-        add_conversions(s, k, out);
-        ct_text_add(out, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "first", p->layer[g->first].name);
+        ct_json_add_text(w, "last", p->layer[g->last].name);
+        ct_json_begin_list(w, "ranks");
+        for (int i = 0; i < g->n_rank; i++) ct_json_add_integer(w, NULL, g->rank[i]);
+        ct_json_end(w);
+        ct_json_add_integer(w, "replicas", g->n_replica);
+        ct_json_add_integer(w, "tensor", g->tensor);
+        ct_json_begin_list(w, "shares");
+        for (int j = 0; j < g->n_replica; j++) ct_json_add_integer(w, NULL, g->share[j]);
+        ct_json_end(w);
+        add_split_list(p, s, k, w);
+        add_segments(p, g, w);
+        add_conversions(s, k, w);
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "framework/base/json_writer.h"
 #include "planner/net_chain.h"
 #include "planner/schedule.h"
 
@@ -113,23 +114,24 @@ ct_status ct_rank_memory_with(const ct_parallel *p, const ct_sharded_net *s,
 }
 
 void ct_rank_memory_json(const ct_parallel *p, const ct_rank_memory *m, const double *seconds,
-                         ct_text *out)
+                         ct_json_writer *w)
 {
-    ct_text_add(out, "\"ranks\":[");
+    ct_json_begin_list(w, "ranks");
     for (int r = 0; r < p->n_rank; r++) {
-        ct_text_add(out,
-                    "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
-                    ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
-                    ",\"transient_bytes\":%" PRId64,
-                    (r > 0) ? "," : "", r, ct_parallel_place_of(p, r).stage, m[r].memory_bytes,
-                    m[r].weight_bytes, m[r].kept_bytes, m[r].transient_bytes);
-        ct_text_add(out, ",\"memory\":{");
-        ct_memory_tiers_json(&m[r].tiers, out);
-        ct_text_add(out, "}");
-        if (seconds != NULL) ct_text_add(out, ",\"compute_s\":%.17g", seconds[r]);
-        ct_text_add(out, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "rank", r);
+        ct_json_add_integer(w, "stage", ct_parallel_place_of(p, r).stage);
+        ct_json_add_integer(w, "memory_bytes", m[r].memory_bytes);
+        ct_json_add_integer(w, "weight_bytes", m[r].weight_bytes);
+        ct_json_add_integer(w, "kept_bytes", m[r].kept_bytes);
+        ct_json_add_integer(w, "transient_bytes", m[r].transient_bytes);
+        ct_json_begin_object(w, "memory");
+        ct_memory_tiers_json(&m[r].tiers, w);
+        ct_json_end(w);
+        if (seconds != NULL) ct_json_add_digits(w, "compute_s", seconds[r], 17);
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
 void ct_rank_memory_print(const ct_parallel *p, const ct_rank_memory *m, FILE *to)

@@ -4,6 +4,7 @@
 #ifndef CT_PLANNER_RANK_MEMORY_H
 #define CT_PLANNER_RANK_MEMORY_H
 
+#include "framework/base/json_writer.h"
 #include "planner/memory_tiers.h"
 #include "planner/rank_net.h"
 
@@ -44,7 +45,7 @@ ct_status ct_rank_memory_with(const ct_parallel *p, const ct_sharded_net *s,
 /** Appends member "ranks": an array of objects. seconds: of each rank's layers in a step, or NULL.
  */
 void ct_rank_memory_json(const ct_parallel *p, const ct_rank_memory *m, const double *seconds,
-                         ct_text *out);
+                         ct_json_writer *w);
 /** For people: a row a rank. */
 void ct_rank_memory_print(const ct_parallel *p, const ct_rank_memory *m, FILE *to);
 

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "planner/parallel.h"
 
@@ -76,6 +77,6 @@ void ct_sharded_net_destroy(ct_sharded_net *s);
  *  conversions. p is bound; s is of the TRAIN net. */
 void ct_parallel_print(const ct_parallel *p, const ct_sharded_net *s, FILE *to);
 /** Appends the same as members of a JSON object. */
-void ct_parallel_json(const ct_parallel *p, const ct_sharded_net *s, ct_text *out);
+void ct_parallel_json(const ct_parallel *p, const ct_sharded_net *s, ct_json_writer *w);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
+
 /* ---- members and their errors */
 
 typedef struct place { /* as "blocks[3].kept" */
@@ -263,32 +265,27 @@ const char *ct_chain_mode_str(ct_chain_mode mode)
     return (mode == CT_CHAIN_KEEP) ? "keep" : (mode == CT_CHAIN_START) ? "start" : "continue";
 }
 
-static void add_step(double step_s, ct_text *out)
+static void add_whole(const char *name, const int *v, int n, ct_json_writer *w)
 {
-    if (isfinite(step_s))
-        ct_text_add(out, "{\"step_s\":%.17g", step_s);
-    else
-        ct_text_add(out, "{\"step_s\":null");
-}
-
-static void add_whole(const char *name, const int *v, int n, ct_text *out)
-{
-    ct_text_add(out, ",\"%s\":[", name);
-    for (int i = 0; i < n; i++) ct_text_add(out, "%s%d", (i > 0) ? "," : "", v[i]);
-    ct_text_add(out, "]");
+    ct_json_begin_list(w, name);
+    for (int i = 0; i < n; i++) ct_json_add_integer(w, NULL, v[i]);
+    ct_json_end(w);
 }
 
 void ct_chain_answer(const ct_chain *c, double step_s, const int *strategy,
                      const ct_chain_mode *mode, ct_text *out)
 {
+    ct_json_writer w = ct_json_into(out);
     int n = isfinite(step_s) ? c->n_block : 0;
 
-    add_step(step_s, out);
-    add_whole("strategy", strategy, n, out);
-    ct_text_add(out, ",\"mode\":[");
-    for (int l = 0; l < n; l++)
-        ct_text_add(out, "%s\"%s\"", (l > 0) ? "," : "", ct_chain_mode_str(mode[l]));
-    ct_text_add(out, "]}\n");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_digits(&w, "step_s", step_s, 17);
+    add_whole("strategy", strategy, n, &w);
+    ct_json_begin_list(&w, "mode");
+    for (int l = 0; l < n; l++) ct_json_add_text(&w, NULL, ct_chain_mode_str(mode[l]));
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }
 
 /* ---- pipelines */
@@ -360,7 +357,11 @@ void ct_partition_release(ct_partition_file *f)
 
 void ct_partition_answer(const ct_partition *p, double step_s, const int *layers, ct_text *out)
 {
-    add_step(step_s, out);
-    add_whole("layers", layers, isfinite(step_s) ? p->n_stage : 0, out);
-    ct_text_add(out, "}\n");
+    ct_json_writer w = ct_json_into(out);
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_digits(&w, "step_s", step_s, 17);
+    add_whole("layers", layers, isfinite(step_s) ? p->n_stage : 0, &w);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }

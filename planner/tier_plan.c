@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "planner/chunk_plan.h"
 #include "planner/net_chain.h"
 
@@ -550,39 +551,42 @@ static double hidden(const ct_tier_plan *p, const flow *f)
     return (f->s > p->compute_s) ? p->compute_s / f->s : 1;
 }
 
-void ct_tier_plan_json(const ct_tier_request *q, const ct_tier_plan *p, ct_text *out)
+void ct_tier_plan_json(const ct_tier_request *q, const ct_tier_plan *p, ct_json_writer *w)
 {
     flow f[N_FLOW];
 
     find_flows(p, f);
-    ct_text_add(out, "\"modelled\":true,\"parameters\":%" PRId64 ",\"step_s\":", p->parameters);
-    ct_text_add_number(out, p->step_s);
-    ct_text_add(out, ",\"compute_s\":");
-    ct_text_add_number(out, p->compute_s);
-    ct_text_add(out, ",\"links\":{");
+    ct_json_add_bool(w, "modelled", true);
+    ct_json_add_integer(w, "parameters", p->parameters);
+    ct_json_add_number(w, "step_s", p->step_s);
+    ct_json_add_number(w, "compute_s", p->compute_s);
+    ct_json_begin_object(w, "links");
     for (int i = 0; i < N_FLOW; i++) {
-        ct_text_add(out, "%s\"%s\":{\"bytes\":", (i > 0) ? "," : "", f[i].name);
-        ct_text_add_number(out, f[i].bytes);
-        ct_text_add(out, ",\"seconds\":");
-        if ((f[i].bytes > 0) && (f[i].s == 0))
-            ct_text_add(out, "null,\"hidden\":null}");
-        else {
-            ct_text_add_number(out, f[i].s);
-            ct_text_add(out, ",\"hidden\":");
-            ct_text_add_number(out, hidden(p, &f[i]));
-            ct_text_add(out, "}");
-        }
+        bool known = (f[i].s > 0) || !(f[i].bytes > 0);
+
+        ct_json_begin_object(w, f[i].name);
+        ct_json_add_number(w, "bytes", f[i].bytes);
+        ct_json_add_number(w, "seconds", known ? f[i].s : (double)NAN);
+        ct_json_add_number(w, "hidden", known ? hidden(p, &f[i]) : (double)NAN);
+        ct_json_end(w);
     }
-    ct_text_add(out,
-                "},\"chunk_bytes\":%" PRId64 ",\"chunks\":{\"device\":%" PRId64 ",\"host\":%" PRId64
-                ",\"file\":%" PRId64 "},\"ranks\":[",
-                p->chunk_bytes, p->on[CT_TIER_DEVICE], p->on[CT_TIER_HOST], p->on[CT_TIER_FILE]);
+    ct_json_end(w);
+    ct_json_add_integer(w, "chunk_bytes", p->chunk_bytes);
+    ct_json_begin_object(w, "chunks");
+    ct_json_add_integer(w, "device", p->on[CT_TIER_DEVICE]);
+    ct_json_add_integer(w, "host", p->on[CT_TIER_HOST]);
+    ct_json_add_integer(w, "file", p->on[CT_TIER_FILE]);
+    ct_json_end(w);
+    ct_json_begin_list(w, "ranks");
     for (int r = 0; r < q->node.n_rank; r++) {
-        ct_text_add(out, "%s{\"rank\":%d,\"memory\":{", (r > 0) ? "," : "", r);
-        ct_memory_tiers_json(&p->rank, out);
-        ct_text_add(out, "}}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "rank", r);
+        ct_json_begin_object(w, "memory");
+        ct_memory_tiers_json(&p->rank, w);
+        ct_json_end(w);
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
 }
 
 static void print_flow(const ct_tier_plan *p, const flow *f, FILE *to)

@@ -24,6 +24,7 @@
 #ifndef CT_PLANNER_TIER_PLAN_H
 #define CT_PLANNER_TIER_PLAN_H
 
+#include "framework/base/json_writer.h"
 #include "framework/net/net.h"
 #include "planner/memory_tiers.h"
 #include "topology/machine.h"
@@ -75,7 +76,7 @@ ct_status ct_tier_node_of(const ct_machine *m, int node_class, double usable, bo
 ct_status ct_tier_plan_make(const ct_tier_request *q, ct_tier_plan *p);
 
 /** Appends members of an object, the tiers of each rank under "ranks". */
-void ct_tier_plan_json(const ct_tier_request *q, const ct_tier_plan *p, ct_text *out);
+void ct_tier_plan_json(const ct_tier_request *q, const ct_tier_plan *p, ct_json_writer *w);
 void ct_tier_plan_print(const ct_tier_request *q, const ct_tier_plan *p, FILE *to);
 
 #endif

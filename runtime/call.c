@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/collective/blocking.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "framework/snapshot/snapshot.h"
@@ -120,17 +121,7 @@ ct_status ct_call_connect(ct_call *call, const ct_config *c)
 
 char *openblas_get_config(void);
 
-static void add_member(ct_text *t, const char *name, const char *value)
-{
-    ct_text_add(t, "%s\"%s\":", (t->length > 0) ? "," : "", name);
-    if (value == NULL) {
-        ct_text_add(t, "null");
-    } else {
-        ct_text_add_json(t, value);
-    }
-}
-
-static void add_libraries(bool has_mpi, ct_text *t)
+static void add_libraries(bool has_mpi, ct_json_writer *w)
 {
     char mpi[MPI_MAX_LIBRARY_VERSION_STRING], hdf5[32], blas[256];
     unsigned major = 0, minor = 0, release = 0;
@@ -139,67 +130,71 @@ static void add_libraries(bool has_mpi, ct_text *t)
     if (has_mpi) {
         MPI_Get_library_version(mpi, &size);
         mpi[strcspn(mpi, "\r\n")] = '\0';
-        add_member(t, "mpi", mpi);
+        ct_json_add_text(w, "mpi", mpi);
     }
     H5get_libversion(&major, &minor, &release);
     snprintf(hdf5, sizeof(hdf5), "%u.%u.%u", major, minor, release);
     snprintf(blas, sizeof(blas), "%s, kernels %s", openblas_get_config(), ct_blas_core_name());
-    add_member(t, "hdf5", hdf5);
-    add_member(t, "blas", blas);
+    ct_json_add_text(w, "hdf5", hdf5);
+    ct_json_add_text(w, "blas", blas);
 }
 
-static void add_job(const ct_call *call, ct_text *t)
+static void add_job(const ct_call *call, ct_json_writer *w)
 {
     const ct_job *job = call->job;
     const ct_topo *topo = job->group.job.topo;
 
-    add_member(t, "host", job->host);
-    ct_text_add(t, ",\"ranks\":%d,\"threads\":%d", job->size, job->threads.n);
-    add_member(t, "threads_from", job->threads.from);
-    add_member(t, "cores", job->threads.cores);
+    ct_json_add_text(w, "host", job->host);
+    ct_json_add_integer(w, "ranks", job->size);
+    ct_json_add_integer(w, "threads", job->threads.n);
+    ct_json_add_text(w, "threads_from", job->threads.from);
+    ct_json_add_text(w, "cores", job->threads.cores);
     if (topo != NULL) {
-        ct_text_add(t, ",\"topology\":{\"nodes\":%d", topo->n_node);
-        add_member(t, "source", topo->source);
-        ct_text_add(t, "}");
+        ct_json_begin_object(w, "topology");
+        ct_json_add_integer(w, "nodes", topo->n_node);
+        ct_json_add_text(w, "source", topo->source);
+        ct_json_end(w);
     }
-    add_member(t, "slurm_job_id", getenv("SLURM_JOB_ID"));
+    ct_json_add_text(w, "slurm_job_id", getenv("SLURM_JOB_ID"));
 }
 
-static void add_config(const ct_config *c, ct_text *t)
+static void add_config(const ct_config *c, ct_json_writer *w)
 {
     ct_text values = { 0 }, origins = { 0 };
+    ct_json_writer value = ct_json_members_into(&values);
+    ct_json_writer origin = ct_json_members_into(&origins);
 
-    add_member(t, c->is_model ? "model" : "solver", c->file);
-    add_member(t, "net", c->net->name);
-    ct_config_json(c, &values, &origins);
-    if (!values.failed && !origins.failed) {
-        ct_text_add(t, ",\"config\":{%s},\"origin\":{%s}", (values.text != NULL) ? values.text : "",
-                    (origins.text != NULL) ? origins.text : "");
-    }
+    ct_json_add_text(w, c->is_model ? "model" : "solver", c->file);
+    ct_json_add_text(w, "net", c->net->name);
+    ct_config_json(c, &value, &origin);
+    w->to->failed = w->to->failed || values.failed || origins.failed;
+    ct_json_begin_object(w, "config");
+    ct_json_add_members(w, values.text);
+    ct_json_end(w);
+    ct_json_begin_object(w, "origin");
+    ct_json_add_members(w, origins.text);
+    ct_json_end(w);
     ct_text_destroy(&values);
     ct_text_destroy(&origins);
 }
 
-void ct_call_provenance(const ct_call *call, const ct_config *c, ct_text *out)
+void ct_call_provenance(const ct_call *call, const ct_config *c, ct_json_writer *w)
 {
     time_t now = time(NULL);
     char when[32] = "";
     struct tm tm;
 
     if (gmtime_r(&now, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    add_member(out, "version", ct_build_version());
-    add_member(out, "compiler", ct_build_compiler());
-    add_member(out, "cflags", ct_build_flags());
-    add_libraries((call->job == NULL) || ct_job_has_mpi(call->job), out);
-    ct_text_add(out, ",\"command\":[");
-    for (int i = 0; i < call->full_argc; i++) {
-        ct_text_add(out, "%s", (i > 0) ? "," : "");
-        ct_text_add_json(out, call->full_argv[i]);
-    }
-    ct_text_add(out, "]");
-    add_member(out, "started", when);
-    if (call->job != NULL) add_job(call, out);
-    if (c != NULL) add_config(c, out);
+    ct_json_add_text(w, "version", ct_build_version());
+    ct_json_add_text(w, "compiler", ct_build_compiler());
+    ct_json_add_text(w, "cflags", ct_build_flags());
+    add_libraries((call->job == NULL) || ct_job_has_mpi(call->job), w);
+    ct_json_begin_list(w, "command");
+    for (int i = 0; i < call->full_argc; i++) ct_json_add_text(w, NULL, call->full_argv[i]);
+    ct_json_end(w);
+    ct_json_add_text(w, "started", when);
+    if (call->job != NULL) add_job(call, w);
+    if (c != NULL) add_config(c, w);
 }
 
 /* ---- nets for the verbs that have no solver */

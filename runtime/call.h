@@ -4,6 +4,7 @@
 #define CT_CALL_H
 
 #include "comm/collective/blocking.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/option.h"
 #include "framework/base/trace.h"
 #include "framework/net/engine_plan.h"
@@ -32,7 +33,7 @@ ct_status ct_call_connect(ct_call *call, const ct_config *c);
 ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_device **dev_p);
 /** `"version":…,"host":…`: members of a JSON object that tell where a run came from: versions,
  *  compiler, libraries, command line, host, ranks, threads, job id, effective config. */
-void ct_call_provenance(const ct_call *call, const ct_config *c, ct_text *out);
+void ct_call_provenance(const ct_call *call, const ct_config *c, ct_json_writer *w);
 
 /* ---- nets for the verbs that have no solver: test, time, check */
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/solver/solver.h"
 
 enum {
@@ -151,38 +152,68 @@ static ct_status take_text(ct_comm *c, int from, int tag, const char *path, FILE
     return status;
 }
 
+/* What is around the events of ranks, which end with commas: up to the length that is returned
+ * before them, the rest behind. */
+static size_t make_frame(const ct_trace_file *f, double error_s, int64_t n_span, int64_t n_lost,
+                         ct_text *out)
+{
+    ct_json_writer w = ct_json_into(out);
+    char range[48];
+    size_t head;
+
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "displayTimeUnit", "ms");
+    ct_json_begin_list(&w, "traceEvents");
+    ct_text_add(out, "\n");
+    head = out->length;
+    ct_trace_add_meta(&w, "trace", 0, 0);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_json_break(&w);
+    ct_json_end(&w);
+    ct_json_break(&w);
+    ct_json_begin_object(&w, "otherData");
+    ct_json_add_integer(&w, "ranks", f->job->comm->size);
+    snprintf(range, sizeof(range), "%" PRId64 "-%" PRId64, f->trace->first, f->trace->last);
+    ct_json_add_text(&w, "iterations", range);
+    ct_json_add_decimals(&w, "clock_error_us", 1e6 * error_s, 3);
+    ct_json_add_integer(&w, "spans", n_span);
+    ct_json_add_integer(&w, "lost", n_lost);
+    if ((f->coding != NULL) && (f->coding[0] != '\0')) {
+        ct_json_begin_object(&w, "compression");
+        ct_json_add_members(&w, f->coding);
+        ct_json_end(&w);
+    }
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
+    return head;
+}
+
 /* Rank 0: all texts in rank order, under a name of their own until they are complete. */
 static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, double error_s,
                            int64_t n_span, int64_t n_lost)
 {
-    static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
     ct_comm *c = f->job->comm;
-    ct_text name = { 0 }, last = { 0 };
+    ct_text name = { 0 }, frame = { 0 };
     ct_status status = CT_OK;
+    size_t head = make_frame(f, error_s, n_span, n_lost, &frame);
     FILE *to = NULL;
 
     ct_text_add(&name, "%s.part", f->path);
-    ct_text_add(&last,
-                "{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}\n],\n"
-                "\"otherData\":{\"ranks\":%d,\"iterations\":\"%" PRId64 "-%" PRId64
-                "\",\"clock_error_us\":%.3f,\"spans\":%" PRId64 ",\"lost\":%" PRId64,
-                c->size, f->trace->first, f->trace->last, 1e6 * error_s, n_span, n_lost);
-    if ((f->coding != NULL) && (f->coding[0] != '\0'))
-        ct_text_add(&last, ",\"compression\":{%s}", f->coding);
-    ct_text_add(&last, "}}\n");
-    if (name.failed || last.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
+    if (name.failed || frame.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
     to = ct_file_create_stream(name.text);
     if (to == NULL) status = CT_FAIL(CT_ERR_IO, "%s: %s", name.text, strerror(errno));
-    if (status == CT_OK) status = put(to, f->path, head, sizeof(head) - 1);
+    if (status == CT_OK) status = put(to, f->path, frame.text, head);
     if (status == CT_OK) status = put(to, f->path, mine->text, mine->length);
     for (int r = 1; r < c->size; r++) status = take_text(c, r, tag, f->path, to, status);
-    if (status == CT_OK) status = put(to, f->path, last.text, last.length);
+    if (status == CT_OK) status = put(to, f->path, frame.text + head, frame.length - head);
     if ((to != NULL) && (fclose(to) != 0) && (status == CT_OK))
         status = CT_FAIL(CT_ERR_IO, "%s: %s", f->path, strerror(errno));
     if ((status == CT_OK) && (rename(name.text, f->path) != 0))
         status = CT_FAIL(CT_ERR_IO, "%s: %s", f->path, strerror(errno));
     ct_text_destroy(&name);
-    ct_text_destroy(&last);
+    ct_text_destroy(&frame);
     return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/bench/bench.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 #include "planner/forward_pass.h"
 #include "runtime/division/divided_net.h"
@@ -468,15 +469,17 @@ static ct_status write_pass(const bench *b, const ct_serve_bench *plan)
     double *seconds = calloc((size_t)net->n_forward + 1, sizeof(*seconds));
     ct_forward_pass pass = { 0 };
     ct_text text = { 0 };
+    ct_json_writer w = ct_json_into(&text);
     ct_status status;
 
     if (seconds == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", net->n_forward);
     for (int i = 0; i < net->n_forward; i++) seconds[i] = net->forward[i].seconds;
     status = ct_forward_pass_of(net, plan->job->size, seconds, &pass);
     if (status == CT_OK) {
-        ct_text_add(&text, "{");
-        ct_forward_pass_json(net->name, &pass, &text);
-        ct_text_add(&text, "}\n");
+        ct_json_begin_object(&w, NULL);
+        ct_forward_pass_json(net->name, &pass, &w);
+        ct_json_end(&w);
+        ct_text_add(&text, "\n");
         status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", plan->pass)
                              : ct_file_write(plan->pass, text.text, text.length);
     }
@@ -541,20 +544,28 @@ void ct_bench_serve_json(const ct_serve_bench *plan, const ct_serve_row *row, ct
 {
     for (int i = 0; i < plan->n_shape; i++) {
         const ct_serve_row *r = &row[i];
+        ct_json_writer w = ct_json_into(out);
 
-        ct_text_add(out, "{\"batch\":%" PRId64 ",\"tokens\":%" PRId64 ",", r->shape.batch,
-                    r->shape.tokens);
-        ct_text_add(out, "\"cached\":%" PRId64 ",\"ms\":%.4f,", r->shape.cached, r->ms);
-        ct_text_add(out,
-                    "\"least_ms\":%.4f,\"repeats\":%d,\"threads\":%d,\"precision\":\"%s\","
-                    "\"reshape_us\":%.2f,\"norm\":%.9g",
-                    r->least_ms, r->repeats, plan->n_thread, plan->bf16 ? "BF16" : "F32",
-                    r->reshape_us, r->norm);
-        if (r->shape.mixed)
-            ct_text_add(out, ",\"all_tokens\":%" PRId64 ",\"padding\":%" PRId64,
-                        tokens_of(&r->shape), padding_of(&r->shape));
-        if (plan->parallel != NULL)
-            ct_text_add(out, ",\"sums\":%d,\"hidden\":%.4f", r->n_sum, r->hidden);
-        ct_text_add(out, "}\n");
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_integer(&w, "batch", r->shape.batch);
+        ct_json_add_integer(&w, "tokens", r->shape.tokens);
+        ct_json_add_integer(&w, "cached", r->shape.cached);
+        ct_json_add_decimals(&w, "ms", r->ms, 4);
+        ct_json_add_decimals(&w, "least_ms", r->least_ms, 4);
+        ct_json_add_integer(&w, "repeats", r->repeats);
+        ct_json_add_integer(&w, "threads", plan->n_thread);
+        ct_json_add_text(&w, "precision", plan->bf16 ? "BF16" : "F32");
+        ct_json_add_decimals(&w, "reshape_us", r->reshape_us, 2);
+        ct_json_add_number(&w, "norm", r->norm);
+        if (r->shape.mixed) {
+            ct_json_add_integer(&w, "all_tokens", tokens_of(&r->shape));
+            ct_json_add_integer(&w, "padding", padding_of(&r->shape));
+        }
+        if (plan->parallel != NULL) {
+            ct_json_add_integer(&w, "sums", r->n_sum);
+            ct_json_add_decimals(&w, "hidden", r->hidden, 4);
+        }
+        ct_json_end(&w);
+        ct_text_add(out, "\n");
     }
 }

@@ -6,6 +6,7 @@
 #ifndef CT_CHECK_H
 #define CT_CHECK_H
 
+#include "framework/base/json_writer.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
@@ -48,7 +49,7 @@ ct_status ct_check_blocks(const Ct__NetParameter *param, const ct_net_options *o
 /** The table of layers and the totals. */
 void ct_check_print(const ct_check *c, FILE *to);
 /** Appends the same as members of a JSON object. */
-void ct_check_json(const ct_check *c, ct_text *out);
+void ct_check_json(const ct_check *c, ct_json_writer *w);
 /** Draws the graph: Graphviz's text into `file`, or a picture where its ending is .svg, .png or
  *  .pdf, which the program `dot` makes. CT_ERR_CONFIG where there is no such program, CT_ERR_IO. */
 ct_status ct_check_draw(const ct_net *net, const char *file);
@@ -68,9 +69,9 @@ ct_status ct_verdict_memory(const ct_options *o, double *bytes_p);
 /** n_rank ranks where --nodes and --machine say, else on one node. The caller destroys it. */
 ct_status ct_verdict_topo(const ct_options *o, int64_t n_rank, ct_topo **topo_p);
 /** tiers: what a rank takes, and moves to and from files. Prints the verdict to `to` (NULL:
- * nowhere) and appends `,"verdict":{…}` to json (NULL: not wanted); without --nodes nothing.
+ * nowhere) and appends the member "verdict" to json (NULL: not wanted); without --nodes nothing.
  * CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
-                     const ct_memory_tiers *tiers, FILE *to, ct_text *json);
+                     const ct_memory_tiers *tiers, FILE *to, ct_json_writer *json);
 
 #endif

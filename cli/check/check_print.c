@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/check/check.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "runtime/call.h"
 
@@ -356,12 +357,11 @@ void ct_check_print(const ct_check *c, FILE *to)
 
 /* ---- for programs */
 
-static void add_shape(const ct_shape *s, ct_text *out)
+static void add_shape(const ct_shape *s, ct_json_writer *w)
 {
-    ct_text_add(out, "[");
-    for (int i = 0; i < s->ndim; i++)
-        ct_text_add(out, "%s%lld", (i > 0) ? "," : "", (long long)s->dim[i]);
-    ct_text_add(out, "]");
+    ct_json_begin_list(w, "shape");
+    for (int i = 0; i < s->ndim; i++) ct_json_add_integer(w, NULL, s->dim[i]);
+    ct_json_end(w);
 }
 
 /* The name that a bottom has in Caffe: that of what a Reorder or Cast reads. */
@@ -376,101 +376,103 @@ static const char *bottom_name(const ct_net *net, int i, int b)
     return blob->name;
 }
 
-static void add_weights(const ct_net *net, int i, ct_text *out)
+static void add_weights(const ct_net *net, int i, ct_json_writer *w)
 {
     const ct_layer *l = net->layer[i];
 
-    for (int w = 0; w < l->n_weight; w++) {
-        const ct_param *p = &net->param[ct_net_param_of(net, i, w)];
+    for (int k = 0; k < l->n_weight; k++) {
+        const ct_param *p = &net->param[ct_net_param_of(net, i, k)];
 
-        ct_text_add(out, "%s{\"name\":", (w > 0) ? "," : "");
-        ct_text_add_json(out, p->key);
-        ct_text_add(out, ",\"shape\":");
-        add_shape(&l->weight[w].shape, out);
-        ct_text_add(out, ",\"statistic\":%s,\"shared\":%s}",
-                    (p->kind == CT_WEIGHT_LEARNED) ? "false" : "true",
-                    (strcmp(p->layer, l->name) == 0) ? "false" : "true");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "name", p->key);
+        add_shape(&l->weight[k].shape, w);
+        ct_json_add_bool(w, "statistic", p->kind != CT_WEIGHT_LEARNED);
+        ct_json_add_bool(w, "shared", strcmp(p->layer, l->name) != 0);
+        ct_json_end(w);
     }
 }
 
-static void add_layer(const ct_net *net, int i, ct_text *out)
+static void add_layer(const ct_net *net, int i, ct_json_writer *w)
 {
     const ct_layer *l = net->layer[i];
     ct_estimate e;
 
     ct_net_estimate(net, i, &e);
-    ct_text_add(out, "{\"name\":");
-    ct_text_add_json(out, l->name);
-    ct_text_add(out, ",\"type\":");
-    ct_text_add_json(out, l->ops->type);
-    ct_text_add(out, ",\"bottoms\":[");
-    for (int b = 0; b < l->n_bottom; b++) {
-        if (b > 0) ct_text_add(out, ",");
-        ct_text_add_json(out, bottom_name(net, i, b));
-    }
-    ct_text_add(out, "],\"tops\":[");
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "name", l->name);
+    ct_json_add_text(w, "type", l->ops->type);
+    ct_json_begin_list(w, "bottoms");
+    for (int b = 0; b < l->n_bottom; b++) ct_json_add_text(w, NULL, bottom_name(net, i, b));
+    ct_json_end(w);
+    ct_json_begin_list(w, "tops");
     for (int t = 0; t < l->n_top; t++) {
         const ct_blob *top = net->pass->instance[i]->top[t];
 
-        ct_text_add(out, "%s{\"name\":", (t > 0) ? "," : "");
-        ct_text_add_json(out, top->name);
-        ct_text_add(out, ",\"shape\":");
-        add_shape(&top->data.shape, out);
-        ct_text_add(out, "%s}", top->varies ? ",\"varies\":true" : "");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "name", top->name);
+        add_shape(&top->data.shape, w);
+        if (top->varies) ct_json_add_bool(w, "varies", true);
+        ct_json_end(w);
     }
-    if (copy_of(net, i) != NULL)
-        ct_text_add(out, "],\"copy\":%d,\"of\":%d,\"weights\":[", copy_of(net, i)->copy,
-                    copy_of(net, i)->of);
-    else
-        ct_text_add(out, "],\"weights\":[");
-    add_weights(net, i, out);
-    ct_text_add(out, "],\"parameters\":%" PRId64 ",\"forward_flop\":%.17g,\"backward_flop\":%.17g}",
-                layer_parameters(net, i), e.forward_flop, e.backward_flop);
+    ct_json_end(w);
+    if (copy_of(net, i) != NULL) {
+        ct_json_add_integer(w, "copy", copy_of(net, i)->copy);
+        ct_json_add_integer(w, "of", copy_of(net, i)->of);
+    }
+    ct_json_begin_list(w, "weights");
+    add_weights(net, i, w);
+    ct_json_end(w);
+    ct_json_add_integer(w, "parameters", layer_parameters(net, i));
+    ct_json_add_digits(w, "forward_flop", e.forward_flop, 17);
+    ct_json_add_digits(w, "backward_flop", e.backward_flop, 17);
+    ct_json_end(w);
 }
 
-void ct_check_json(const ct_check *c, ct_text *out)
+void ct_check_json(const ct_check *c, ct_json_writer *w)
 {
     const ct_net *net = c->net;
-    const char *comma = "";
 
-    ct_text_add(out, "\"net\":");
-    ct_text_add_json(out, net->name);
-    ct_text_add(out, ",\"phase\":\"%s\",\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64,
-                (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net),
-                net->batch_local);
-    if (!c->divided) ct_text_add(out, ",\"ranks\":%" PRId64, c->n_rank);
-    ct_text_add(out, ",\"layers\":[");
+    ct_json_add_text(w, "net", net->name);
+    ct_json_add_text(w, "phase", (net->options.phase == CT_TEST) ? "TEST" : "TRAIN");
+    ct_json_add_hash(w, "net_hash", ct_net_hash(net));
+    ct_json_add_integer(w, "batch", net->batch_local);
+    if (!c->divided) ct_json_add_integer(w, "ranks", c->n_rank);
+    ct_json_begin_list(w, "layers");
     for (int i = 0; i < net->n_layer; i++) {
         if (!is_shown(net, i)) continue;
-        ct_text_add(out, "%s", comma);
-        add_layer(net, i, out);
-        comma = ",";
+        add_layer(net, i, w);
     }
-    ct_text_add(out,
-                "],\"step_tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"statistics\":%" PRId64
-                ",\"learned\":%" PRId64 ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g",
-                c->step_tokens, c->parameters, c->statistics, c->learned, c->forward_flop * 1e-9,
-                c->backward_flop * 1e-9);
-    ct_text_add(out,
-                ",\"memory\":{\"planned\":%zu,\"peak_alive\":%zu,\"unshared\":%zu,\"weights\":%zu,"
-                "\"caffe_data\":%.0f",
-                net->memory.planned, net->memory.peak_alive, net->memory.unshared,
-                net->memory.weights, c->caffe_bytes);
-    if (c->optimiser_bytes >= 0) ct_text_add(out, ",\"optimiser\":%" PRId64, c->optimiser_bytes);
-    if (ct_memory_tier_used(&c->tiers, CT_TIER_HOST)) {
-        ct_text_add(out, ",");
-        ct_memory_tiers_json(&c->tiers, out);
+    ct_json_end(w);
+    ct_json_add_integer(w, "step_tokens", c->step_tokens);
+    ct_json_add_integer(w, "parameters", c->parameters);
+    ct_json_add_integer(w, "statistics", c->statistics);
+    ct_json_add_integer(w, "learned", c->learned);
+    ct_json_add_number(w, "forward_gflop", c->forward_flop * 1e-9);
+    ct_json_add_number(w, "backward_gflop", c->backward_flop * 1e-9);
+    ct_json_begin_object(w, "memory");
+    ct_json_add_integer(w, "planned", net->memory.planned);
+    ct_json_add_integer(w, "peak_alive", net->memory.peak_alive);
+    ct_json_add_integer(w, "unshared", net->memory.unshared);
+    ct_json_add_integer(w, "weights", net->memory.weights);
+    ct_json_add_decimals(w, "caffe_data", c->caffe_bytes, 0);
+    if (c->optimiser_bytes >= 0) ct_json_add_integer(w, "optimiser", c->optimiser_bytes);
+    if (ct_memory_tier_used(&c->tiers, CT_TIER_HOST)) ct_memory_tiers_json(&c->tiers, w);
+    ct_json_end(w);
+    if (c->has_blocks) {
+        ct_json_begin_object(w, "recompute");
+        ct_json_add_text(w, "is", recompute_name(net));
+        ct_json_add_integer(w, "never_planned", c->keeps_all);
+        ct_json_add_integer(w, "blocks_planned", c->makes_blocks);
+        ct_json_add_digits(w, "blocks_share", share_again(c), 6);
+        ct_json_end(w);
     }
-    ct_text_add(out, "}");
-    if (c->has_blocks)
-        ct_text_add(out,
-                    ",\"recompute\":{\"is\":\"%s\",\"never_planned\":%zu,\"blocks_planned\":%zu,"
-                    "\"blocks_share\":%.6g}",
-                    recompute_name(net), c->keeps_all, c->makes_blocks, share_again(c));
-    ct_text_add(out, ",\"bytes_sent\":%.0f", c->sent);
-    if (c->falls_until > 0)
-        ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
-                    c->sent_first, c->falls_until);
+    ct_json_add_decimals(w, "bytes_sent", c->sent, 0);
+    if (c->falls_until > 0) {
+        ct_json_begin_object(w, "warmup");
+        ct_json_add_decimals(w, "bytes_sent", c->sent_first, 0);
+        ct_json_add_integer(w, "falls_until", c->falls_until);
+        ct_json_end(w);
+    }
 }
 
 /* ---- for Graphviz: a box a layer, an arrow a blob with its shape. Layers in place

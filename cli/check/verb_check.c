@@ -7,6 +7,7 @@
 #include "cli/check/check.h"
 #include "cli/plan/plan_job.h"
 #include "cli/verb.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
@@ -110,6 +111,7 @@ typedef struct checked {
     int64_t n_rank;
     FILE *to;              /* NULL: stdout takes JSON alone                            */
     ct_text json;          /* of the first net, then the others as a list in it, open  */
+    ct_json_writer w;      /* into it */
     int n_net;             /* reported so far                                          */
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
     ct_memory_tiers tiers; /* of a rank of a solver's job; zeroed where there is none          */
@@ -235,8 +237,7 @@ static ct_status report_ranks(checked *k, const ct_sharded_net *s, const ct_net_
     if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", k->parallel->n_rank);
     status = rank_memory(k, s, options, m);
     if (status == CT_OK) {
-        ct_text_add(&k->json, ",");
-        ct_rank_memory_json(k->parallel, m, NULL, &k->json);
+        ct_rank_memory_json(k->parallel, m, NULL, &k->w);
         if (k->to != NULL) {
             fprintf(k->to, "\n");
             ct_rank_memory_print(k->parallel, m, k->to);
@@ -265,13 +266,12 @@ static ct_status report_parallel(checked *k, const ct_net *net, const ct_net_opt
         fprintf(k->to, "\n");
         ct_parallel_print(k->parallel, &s, k->to);
     }
-    ct_text_add(&k->json, ",");
-    ct_parallel_json(k->parallel, &s, &k->json);
+    ct_parallel_json(k->parallel, &s, &k->w);
     status = report_ranks(k, &s, options);
     if ((status == CT_OK) &&
         ((ct_options_text(o, "machine") != NULL) || (ct_options_text(o, "profile") != NULL))) {
         if (k->to != NULL) fprintf(k->to, "\n");
-        status = ct_plan_file_step(k->call, ct_options_text(o, "parallel"), k->to, &k->json);
+        status = ct_plan_file_step(k->call, ct_options_text(o, "parallel"), k->to, &k->w);
     }
     ct_sharded_net_destroy(&s);
     return status;
@@ -304,16 +304,17 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     if (k->n_net == 0) c.tiers = k->tiers;
     if ((k->n_net == 0) && (net->options.phase == CT_TRAIN) && !is_of_job(k, net->options.phase))
         ct_memory_tiers_add_net(&c.tiers, net);
-    ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
-    ct_check_json(&c, &k->json);
+    if (k->n_net == 1) ct_json_begin_list(&k->w, "test");
+    ct_json_begin_object(&k->w, NULL);
+    ct_check_json(&c, &k->w);
     if (k->to != NULL) {
         if (k->n_net > 0) fprintf(k->to, "\n");
         ct_check_print(&c, k->to);
     }
     if (k->n_net > 0) {
-        ct_text_add(&k->json, "}");
+        ct_json_end(&k->w);
     } else {
-        CT_TRY(ct_verdict(k->call->options, s, net, &c.tiers, k->to, &k->json));
+        CT_TRY(ct_verdict(k->call->options, s, net, &c.tiers, k->to, &k->w));
         if (k->parallel != NULL) CT_TRY(report_parallel(k, net, options));
         if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
     }
@@ -452,7 +453,9 @@ static ct_status check_phases(checked *k, const char *phase)
 
 static ct_status write_json(checked *k, const char *file)
 {
-    ct_text_add(&k->json, "%s}\n", (k->n_net > 1) ? "]" : "");
+    if (k->n_net > 1) ct_json_end(&k->w);
+    ct_json_end(&k->w);
+    ct_text_add(&k->json, "\n");
     if (k->json.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
     if (strcmp(file, "-") != 0) return ct_file_write(file, k->json.text, k->json.length);
     if ((fwrite(k->json.text, 1, k->json.length, stdout) != k->json.length) ||
@@ -521,6 +524,7 @@ ct_status ct_verb_check(ct_call *call)
     ct_grad_pipe_config unused;
     ct_status status;
 
+    k.w = ct_json_into(&k.json);
     if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
     CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
     CT_TRY(check_step_options(call->options));

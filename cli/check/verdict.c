@@ -10,6 +10,7 @@
 
 #include "comm/codec/codec_types.h"
 #include "comm/sparse/payload.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
@@ -478,78 +479,74 @@ static void print_links(const verdict *v)
     print_use(v, file_use(v), "the nodes' class needs file_read_gbs and file_write_gbs");
 }
 
-static void add_number(double x, ct_text *json)
+static void add_use(link_use u, ct_json_writer *w)
 {
-    if (x < 0)
-        ct_text_add(json, "null");
-    else
-        ct_text_add(json, "%.9g", x);
+    ct_json_add_number(w, "seconds", (u.seconds < 0) ? (double)NAN : u.seconds);
+    ct_json_add_number(w, "hidden", (u.hidden < 0) ? (double)NAN : u.hidden);
+    ct_json_end(w);
 }
 
-static void add_use(link_use u, ct_text *json)
+static void add_links(const verdict *v, ct_json_writer *w)
 {
-    ct_text_add(json, ",\"seconds\":");
-    add_number(u.seconds, json);
-    ct_text_add(json, ",\"hidden\":");
-    add_number(u.hidden, json);
-    ct_text_add(json, "}");
-}
-
-static void add_links(const verdict *v, ct_text *json)
-{
-    ct_text_add(json, ",\"links\":[{\"link\":\"network\",\"sent\":%.0f", bytes_sent(v));
-    add_use(network_use(v), json);
+    ct_json_begin_list(w, "links");
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "link", "network");
+    ct_json_add_decimals(w, "sent", bytes_sent(v), 0);
+    add_use(network_use(v), w);
     if (v->tiers->file_read > 0) {
-        ct_text_add(json, ",{\"link\":\"file\",\"read\":%" PRId64 ",\"written\":%" PRId64,
-                    v->tiers->file_read, v->tiers->file_written);
-        add_use(file_use(v), json);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "link", "file");
+        ct_json_add_integer(w, "read", v->tiers->file_read);
+        ct_json_add_integer(w, "written", v->tiers->file_written);
+        add_use(file_use(v), w);
     }
-    ct_text_add(json, "]");
+    ct_json_end(w);
 }
 
-static void add_classes(const verdict *v, ct_text *json)
+static void add_classes(const verdict *v, ct_json_writer *w)
 {
     const ct_node_class *slow = ct_topo_class(v->topo, ct_topo_slowest_node(v->topo)), *small;
     double bytes = 0;
 
     if (slow == NULL) return;
-    ct_text_add(json, ",\"slowest_class\":");
-    ct_text_add_json(json, slow->name);
-    ct_text_add(json, ",\"speed\":%.9g", slow->speed);
+    ct_json_add_text(w, "slowest_class", slow->name);
+    ct_json_add_number(w, "speed", slow->speed);
     small = smallest(v, &bytes);
     if (small == NULL) return;
-    ct_text_add(json, ",\"smallest_class\":");
-    ct_text_add_json(json, small->name);
-    ct_text_add(json, ",\"node_need_gib\":%.9g,\"node_memory_gib\":%.9g", ldexp(bytes, -30),
-                ldexp(small->memory, -30));
+    ct_json_add_text(w, "smallest_class", small->name);
+    ct_json_add_number(w, "node_need_gib", ldexp(bytes, -30));
+    ct_json_add_number(w, "node_memory_gib", ldexp(small->memory, -30));
 }
 
-static void add_json(const verdict *v, ct_text *json)
+static void add_json(const verdict *v, ct_json_writer *w)
 {
-    ct_text_add(json, ",\"verdict\":{\"nodes\":%d,\"ranks\":%d,\"machine\":", v->topo->n_node,
-                v->topo->n_rank);
-    ct_text_add_json(json, v->guessed ? "" : v->topo->machine.name);
-    ct_text_add(json,
-                ",\"compute_ms\":%.9g,\"coding_measured\":%s,\"density\":%.9g,"
-                "\"crossover_pairs\":%.9g,\"crossover_half\":%.9g,\"own\":%d,\"compresses\":%s,"
-                "\"types\":[",
-                v->computes ? 1e3 * compute_s(v) : 0.0,
-                v->topo->machine.coding.measured ? "true" : "false",
-                (double)v->config.codec_config.density, crossover(v, 2), crossover(v, 1), v->n_own,
-                compresses(v) ? "true" : "false");
+    ct_json_begin_object(w, "verdict");
+    ct_json_add_integer(w, "nodes", v->topo->n_node);
+    ct_json_add_integer(w, "ranks", v->topo->n_rank);
+    ct_json_add_text(w, "machine", v->guessed ? "" : v->topo->machine.name);
+    ct_json_add_number(w, "compute_ms", v->computes ? 1e3 * compute_s(v) : 0.0);
+    ct_json_add_bool(w, "coding_measured", v->topo->machine.coding.measured);
+    ct_json_add_number(w, "density", (double)v->config.codec_config.density);
+    ct_json_add_number(w, "crossover_pairs", crossover(v, 2));
+    ct_json_add_number(w, "crossover_half", crossover(v, 1));
+    ct_json_add_integer(w, "own", v->n_own);
+    ct_json_add_bool(w, "compresses", compresses(v));
+    ct_json_begin_list(w, "types");
     for (int i = 0; i < v->n_row; i++) {
         const ct_step_model *m = &v->row[i].model;
 
-        ct_text_add(json,
-                    "%s{\"type\":\"%s\",\"bytes_sent\":%.0f,\"step_ms\":%.9g,\"exposed_ms\":%.9g,"
-                    "\"compressed\":%d}",
-                    (i > 0) ? "," : "", v->row[i].name, m->bytes_sent, 1e3 * m->step_s,
-                    1e3 * m->exposed_s, m->n_coded);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "type", v->row[i].name);
+        ct_json_add_decimals(w, "bytes_sent", m->bytes_sent, 0);
+        ct_json_add_number(w, "step_ms", 1e3 * m->step_s);
+        ct_json_add_number(w, "exposed_ms", 1e3 * m->exposed_s);
+        ct_json_add_integer(w, "compressed", m->n_coded);
+        ct_json_end(w);
     }
-    ct_text_add(json, "]");
-    add_links(v, json);
-    add_classes(v, json);
-    ct_text_add(json, "}");
+    ct_json_end(w);
+    add_links(v, w);
+    add_classes(v, w);
+    ct_json_end(w);
 }
 
 /* As `check` prints it. */
@@ -563,7 +560,7 @@ static double need_of(const ct_options *o, const Ct__SolverParameter *solver, co
 }
 
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
-                     const ct_memory_tiers *tiers, FILE *to, ct_text *json)
+                     const ct_memory_tiers *tiers, FILE *to, ct_json_writer *json)
 {
     verdict v = { .o = o, .net = net, .tiers = tiers, .to = to };
     ct_status status = CT_OK;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/plan/plan_job.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "planner/forward_pass.h"
 
@@ -82,21 +83,18 @@ static void print(const forward *f, FILE *to)
 
 static void add_json(const forward *f, ct_text *json)
 {
-    ct_text_add(json, "{");
-    ct_forward_pass_json(f->test->name, &f->pass, json);
-    ct_text_add(json, ",\"forward_s\":");
-    ct_text_add_number(json, f->hides.all_s);
-    ct_text_add(json, ",\"compute_s\":");
-    ct_text_add_number(json, f->hides.compute_s);
-    ct_text_add(json, ",\"transfer_s\":");
-    ct_text_add_number(json, f->hides.sums_s);
-    ct_text_add(json, ",\"exposed_s\":");
-    ct_text_add_number(json, f->hides.exposed_s);
-    ct_text_add(json, ",\"no_overlap_s\":");
-    ct_text_add_number(json, f->waits.all_s);
-    ct_text_add(json, ",\"one_rank_s\":");
-    ct_text_add_number(json, f->alone_s);
-    ct_text_add(json, "}\n");
+    ct_json_writer w = ct_json_into(json);
+
+    ct_json_begin_object(&w, NULL);
+    ct_forward_pass_json(f->test->name, &f->pass, &w);
+    ct_json_add_number(&w, "forward_s", f->hides.all_s);
+    ct_json_add_number(&w, "compute_s", f->hides.compute_s);
+    ct_json_add_number(&w, "transfer_s", f->hides.sums_s);
+    ct_json_add_number(&w, "exposed_s", f->hides.exposed_s);
+    ct_json_add_number(&w, "no_overlap_s", f->waits.all_s);
+    ct_json_add_number(&w, "one_rank_s", f->alone_s);
+    ct_json_end(&w);
+    ct_text_add(json, "\n");
 }
 
 static ct_status predict(forward *f)
@@ -271,18 +269,19 @@ static void print_groups(const groups *g, FILE *to)
 
 static void add_groups_json(const groups *g, const ct_text *file, ct_text *out)
 {
+    ct_json_writer w = ct_json_into(out);
     const way *best = &g->way[g->best];
 
-    ct_text_add(out, "{\"tensor\":%d,\"groups\":%d,\"runs\":%d,\"forward_s\":", best->tensor,
-                g->n_rank / best->tensor, best->n_run);
-    ct_text_add_number(out, best->times.all_s);
-    ct_text_add(out, ",\"exposed_s\":");
-    ct_text_add_number(out, best->times.exposed_s);
-    ct_text_add(out, ",\"one_rank_s\":");
-    ct_text_add_number(out, g->way[0].times.all_s);
-    ct_text_add(out, ",\"parallel\":");
-    ct_text_add_json(out, file->text);
-    ct_text_add(out, "}\n");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_integer(&w, "tensor", best->tensor);
+    ct_json_add_integer(&w, "groups", g->n_rank / best->tensor);
+    ct_json_add_integer(&w, "runs", best->n_run);
+    ct_json_add_number(&w, "forward_s", best->times.all_s);
+    ct_json_add_number(&w, "exposed_s", best->times.exposed_s);
+    ct_json_add_number(&w, "one_rank_s", g->way[0].times.all_s);
+    ct_json_add_text(&w, "parallel", file->text);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }
 
 static ct_status tell_groups(const groups *g)

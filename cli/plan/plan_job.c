@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/plan/plan_job.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "planner/job_exact.h"
 #include "planner/job_file.h"
@@ -393,7 +394,7 @@ out:
     return status;
 }
 
-ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json)
+ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_json_writer *w)
 {
     ct_plan_job_state p = { .call = call };
     ct_job_plan plan = { 0 };
@@ -405,8 +406,7 @@ ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *
     ct_log_set_sink(NULL, NULL);
     if (status == CT_OK) {
         if (to != NULL) ct_plan_file_print(&p, &plan, to);
-        ct_text_add(json, ",\"step_s\":");
-        ct_text_add_number(json, plan.step_s);
+        ct_json_add_number(w, "step_s", plan.step_s);
     }
     ct_job_plan_destroy(&plan);
     ct_plan_job_close(&p);

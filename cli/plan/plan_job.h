@@ -4,6 +4,7 @@
 #ifndef CT_CLI_PLAN_JOB_H
 #define CT_CLI_PLAN_JOB_H
 
+#include "framework/base/json_writer.h"
 #include "cli/plan/plan.h"
 #include "planner/job_search.h"
 #include "planner/rank_memory.h"
@@ -51,8 +52,8 @@ void ct_plan_file_print(const ct_plan_job_state *p, const ct_job_plan *n, FILE *
 void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out);
 
 /** `check --parallel=PATH`: what a step of the file takes on --machine, with --profile. Prints it
- * to `to` (NULL: nowhere) and appends `,"step_s":…` to json. CT_ERR_CONFIG, CT_ERR_IO. */
-ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_text *json);
+ * to `to` (NULL: nowhere) and appends the member "step_s". CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_plan_file_step(ct_call *call, const char *path, FILE *to, ct_json_writer *w);
 /** A plan of a net that is only run: in which groups its ranks answer. p: with what is asked and
  * the net, the machine not yet read. Prints it, and writes --out and --json. CT_ERR_CONFIG,
  * CT_ERR_IO.

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/plan/plan_job.h"
 #include "topology/topo.h"
 
@@ -256,22 +257,18 @@ typedef struct rank_row {
     const ct_job_figures *f;
 } rank_row;
 
-static void add_step(const ct_job_plan *n, bool is_there, ct_text *out)
+static void add_step(const char *key, const ct_job_plan *n, bool is_there, ct_json_writer *w)
 {
-    if (is_there)
-        ct_text_add_number(out, n->step_s);
-    else
-        ct_text_add(out, "null");
+    ct_json_add_number(w, key, is_there ? n->step_s : (double)NAN);
 }
 
-static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text *out)
+static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_json_writer *w)
 {
     ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
     rank_row *row = calloc((size_t)p->job.n_rank, sizeof(*row));
-    const char *comma = "";
 
     if (row == NULL) {
-        out->failed = true;
+        w->to->failed = true;
         return;
     }
     for (int i = 0; i < n->config.n_stage; i++) {
@@ -281,87 +278,85 @@ static void add_ranks(const ct_plan_job_state *p, const ct_job_plan *n, ct_text 
                     (rank_row){ i, &n->stage[i].group[ct_job_group_of(&l, &n->stage[i], i, j)] };
         }
     }
-    ct_text_add(out, ",\"ranks\":[");
+    ct_json_begin_list(w, "ranks");
     for (int r = 0; r < p->job.n_rank; r++) {
         const ct_job_figures *f = row[r].f;
         const ct_rank_memory *m = &p->rank[r];
 
-        ct_text_add(out,
-                    "%s{\"rank\":%d,\"stage\":%d,\"memory_bytes\":%" PRId64
-                    ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
-                    ",\"transient_bytes\":%" PRId64 ",\"memory\":{",
-                    comma, r, row[r].stage, m->memory_bytes, m->weight_bytes, m->kept_bytes,
-                    m->transient_bytes);
-        ct_memory_tiers_json(&m->tiers, out);
-        ct_text_add(out, "},\"compute_s\":");
-        ct_text_add_number(out, (double)n->config.micro_batches * (f->forward_s + f->backward_s));
-        ct_text_add(out, "}");
-        comma = ",";
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "rank", r);
+        ct_json_add_integer(w, "stage", row[r].stage);
+        ct_json_add_integer(w, "memory_bytes", m->memory_bytes);
+        ct_json_add_integer(w, "weight_bytes", m->weight_bytes);
+        ct_json_add_integer(w, "kept_bytes", m->kept_bytes);
+        ct_json_add_integer(w, "transient_bytes", m->transient_bytes);
+        ct_json_begin_object(w, "memory");
+        ct_memory_tiers_json(&m->tiers, w);
+        ct_json_end(w);
+        ct_json_add_number(w, "compute_s",
+                           (double)n->config.micro_batches * (f->forward_s + f->backward_s));
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
     free(row);
 }
 
-static void add_stage(const ct_plan_job_state *p, const ct_job_plan *n, int i, ct_text *out)
+static void add_stage(const ct_plan_job_state *p, const ct_job_plan *n, int i, ct_json_writer *w)
 {
     ct_job_layout l = ct_job_layout_of(&p->search.space, &n->config);
     const ct_job_stage_plan *t = &n->stage[i];
-    const char *comma = "";
 
-    ct_text_add(out, "%s{\"first\":", (i > 0) ? "," : "");
-    ct_text_add_json(out, name_of(p, t->first, false));
-    ct_text_add(out, ",\"last\":");
-    ct_text_add_json(out, name_of(p, t->end - 1, true));
-    ct_text_add(out, ",\"ranks\":[");
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "first", name_of(p, t->first, false));
+    ct_json_add_text(w, "last", name_of(p, t->end - 1, true));
+    ct_json_begin_list(w, "ranks");
     for (int k = 0; k < l.data * l.tensor; k++)
-        ct_text_add(out, "%s%d", (k > 0) ? "," : "",
-                    ct_job_rank(&l, i, k / l.tensor, k % l.tensor));
-    ct_text_add(out, "],\"tensor\":%d,\"shares\":[", l.tensor);
-    for (int j = 0; j < l.data; j++)
-        ct_text_add(out, "%s%" PRId64, (j > 0) ? "," : "", t->share[j]);
-    ct_text_add(out, "],\"in_flight\":%" PRId64 ",\"forward_s\":", t->in_flight);
-    ct_text_add_number(out, t->figures.forward_s);
-    ct_text_add(out, ",\"backward_s\":");
-    ct_text_add_number(out, t->figures.backward_s);
-    ct_text_add(out, ",\"again_s\":");
-    ct_text_add_number(out, t->figures.again_s);
-    ct_text_add(out, ",\"bubble\":");
-    ct_text_add_number(out, t->bubble);
-    ct_text_add(out, ",\"again\":[");
+        ct_json_add_integer(w, NULL, ct_job_rank(&l, i, k / l.tensor, k % l.tensor));
+    ct_json_end(w);
+    ct_json_add_integer(w, "tensor", l.tensor);
+    ct_json_begin_list(w, "shares");
+    for (int j = 0; j < l.data; j++) ct_json_add_integer(w, NULL, t->share[j]);
+    ct_json_end(w);
+    ct_json_add_integer(w, "in_flight", t->in_flight);
+    ct_json_add_number(w, "forward_s", t->figures.forward_s);
+    ct_json_add_number(w, "backward_s", t->figures.backward_s);
+    ct_json_add_number(w, "again_s", t->figures.again_s);
+    ct_json_add_number(w, "bubble", t->bubble);
+    ct_json_begin_list(w, "again");
     for (int b = t->first; b < t->end; b++) {
         if (n->mode[b] != CT_CHAIN_START) continue;
-        ct_text_add(out, "%s{\"first\":", comma);
-        ct_text_add_json(out, name_of(p, b, false));
-        ct_text_add(out, ",\"last\":");
-        ct_text_add_json(out, name_of(p, run_of_modes(n, b, t->end) - 1, true));
-        ct_text_add(out, "}");
-        comma = ",";
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "first", name_of(p, b, false));
+        ct_json_add_text(w, "last", name_of(p, run_of_modes(n, b, t->end) - 1, true));
+        ct_json_end(w);
     }
-    ct_text_add(out, "]}");
+    ct_json_end(w);
+    ct_json_end(w);
 }
 
 void ct_plan_job_json(const ct_plan_job_state *p, ct_text *out)
 {
+    ct_json_writer w = ct_json_into(out);
     const ct_job_search *s = &p->search;
     const ct_job_plan *n = &s->plan[0];
 
-    ct_text_add(out, "{\"step_s\":");
-    ct_text_add_number(out, n->step_s);
-    ct_text_add(out, ",\"data_parallel_step_s\":");
-    add_step(&s->data, (s->data.config.n_stage > 0) && s->data.fits, out);
-    ct_text_add(out, ",\"uniform_step_s\":");
-    add_step(&s->uniform, s->uniform.config.n_stage > 0, out);
-    ct_text_add(out, ",\"configurations\":%" PRId64 ",\"search_s\":", s->n_configuration);
-    ct_text_add_number(out, s->search_s);
-    ct_text_add(out,
-                ",\"tensor\":%d,\"micro_batches\":%" PRId64 ",\"global_batch\":%" PRId64
-                ",\"zero\":%d",
-                n->config.tensor, n->config.micro_batches, p->batch, n->config.zero);
-    add_ranks(p, n, out);
-    ct_text_add(out, ",\"blocks\":%d,\"unlike\":%d,\"stages\":[", p->net.n_block,
-                n_kind(&p->net.chain));
-    for (int i = 0; i < n->config.n_stage; i++) add_stage(p, n, i, out);
-    ct_text_add(out, "],\"parallel\":");
-    ct_text_add_json(out, p->file.text);
-    ct_text_add(out, "}\n");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_number(&w, "step_s", n->step_s);
+    add_step("data_parallel_step_s", &s->data, (s->data.config.n_stage > 0) && s->data.fits, &w);
+    add_step("uniform_step_s", &s->uniform, s->uniform.config.n_stage > 0, &w);
+    ct_json_add_integer(&w, "configurations", s->n_configuration);
+    ct_json_add_number(&w, "search_s", s->search_s);
+    ct_json_add_integer(&w, "tensor", n->config.tensor);
+    ct_json_add_integer(&w, "micro_batches", n->config.micro_batches);
+    ct_json_add_integer(&w, "global_batch", p->batch);
+    ct_json_add_integer(&w, "zero", n->config.zero);
+    add_ranks(p, n, &w);
+    ct_json_add_integer(&w, "blocks", p->net.n_block);
+    ct_json_add_integer(&w, "unlike", n_kind(&p->net.chain));
+    ct_json_begin_list(&w, "stages");
+    for (int i = 0; i < n->config.n_stage; i++) add_stage(p, n, i, &w);
+    ct_json_end(&w);
+    ct_json_add_text(&w, "parallel", p->file.text);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }

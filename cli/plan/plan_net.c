@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/plan/plan.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "planner/memory_tiers.h"
 #include "planner/net_plan.h"
@@ -197,50 +198,60 @@ static void print(const planned *p)
 
 static void add_json(const planned *p, ct_text *out)
 {
+    ct_json_writer w = ct_json_into(out);
     const ct_net_search *s = &p->search;
     const ct_net_plan *n = &s->best;
     const ct_net_chain *c = &s->chain;
     bool fits = (p->request.limit == 0) || (s->whole.memory_bytes <= p->request.limit);
 
-    ct_text_add(out, "{\"step_s\":");
-    ct_text_add_number(out, n->step_s);
-    ct_text_add(out, ",\"data_parallel_step_s\":");
-    if (fits)
-        ct_text_add_number(out, s->whole.step_s);
-    else
-        ct_text_add(out, "null");
-    ct_text_add(out, ",\"configurations\":%d,\"search_s\":", s->n_configuration);
-    ct_text_add_number(out, s->search_s);
-    ct_text_add(out,
-                ",\"ranks\":[{\"rank\":0,\"stage\":0,\"memory_bytes\":%" PRId64
-                ",\"weight_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64
-                ",\"transient_bytes\":%" PRId64 ",\"memory\":{",
-                n->memory_bytes, n->weight_bytes, n->kept_bytes, n->transient_bytes);
-    ct_memory_tiers_json(&p->tiers, out);
-    ct_text_add(out, "},\"compute_s\":");
-    ct_text_add_number(out, n->step_s);
-    ct_text_add(out, ",\"again_s\":");
-    ct_text_add_number(out, n->time.again_s);
-    ct_text_add(out,
-                "}],\"whole\":{\"memory_bytes\":%" PRId64 ",\"kept_bytes\":%" PRId64 ",\"step_s\":",
-                s->whole.memory_bytes, s->whole.kept_bytes);
-    ct_text_add_number(out, s->whole.step_s);
-    ct_text_add(out, "},\"blocks\":%d,\"unlike\":%d,\"stages\":[{\"first\":", c->n_block,
-                n_kind(c));
-    ct_text_add_json(out, c->block[0].first);
-    ct_text_add(out, ",\"last\":");
-    ct_text_add_json(out, c->block[c->n_block - 1].last);
-    ct_text_add(out, ",\"ranks\":[0],\"tensor\":1,\"again\":[");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_number(&w, "step_s", n->step_s);
+    ct_json_add_number(&w, "data_parallel_step_s", fits ? s->whole.step_s : (double)NAN);
+    ct_json_add_integer(&w, "configurations", s->n_configuration);
+    ct_json_add_number(&w, "search_s", s->search_s);
+    ct_json_begin_list(&w, "ranks");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_integer(&w, "rank", 0);
+    ct_json_add_integer(&w, "stage", 0);
+    ct_json_add_integer(&w, "memory_bytes", n->memory_bytes);
+    ct_json_add_integer(&w, "weight_bytes", n->weight_bytes);
+    ct_json_add_integer(&w, "kept_bytes", n->kept_bytes);
+    ct_json_add_integer(&w, "transient_bytes", n->transient_bytes);
+    ct_json_begin_object(&w, "memory");
+    ct_memory_tiers_json(&p->tiers, &w);
+    ct_json_end(&w);
+    ct_json_add_number(&w, "compute_s", n->step_s);
+    ct_json_add_number(&w, "again_s", n->time.again_s);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_json_begin_object(&w, "whole");
+    ct_json_add_integer(&w, "memory_bytes", s->whole.memory_bytes);
+    ct_json_add_integer(&w, "kept_bytes", s->whole.kept_bytes);
+    ct_json_add_number(&w, "step_s", s->whole.step_s);
+    ct_json_end(&w);
+    ct_json_add_integer(&w, "blocks", c->n_block);
+    ct_json_add_integer(&w, "unlike", n_kind(c));
+    ct_json_begin_list(&w, "stages");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "first", c->block[0].first);
+    ct_json_add_text(&w, "last", c->block[c->n_block - 1].last);
+    ct_json_begin_list(&w, "ranks");
+    ct_json_add_integer(&w, NULL, 0);
+    ct_json_end(&w);
+    ct_json_add_integer(&w, "tensor", 1);
+    ct_json_begin_list(&w, "again");
     for (int i = 0; i < n->n_segment; i++) {
-        ct_text_add(out, "%s{\"first\":", (i > 0) ? "," : "");
-        ct_text_add_json(out, n->segment[i].first);
-        ct_text_add(out, ",\"last\":");
-        ct_text_add_json(out, n->segment[i].last);
-        ct_text_add(out, "}");
+        ct_json_begin_object(&w, NULL);
+        ct_json_add_text(&w, "first", n->segment[i].first);
+        ct_json_add_text(&w, "last", n->segment[i].last);
+        ct_json_end(&w);
     }
-    ct_text_add(out, "]}],\"parallel\":");
-    ct_text_add_json(out, p->file.text);
-    ct_text_add(out, "}\n");
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_json_end(&w);
+    ct_json_add_text(&w, "parallel", p->file.text);
+    ct_json_end(&w);
+    ct_text_add(out, "\n");
 }
 
 static ct_status tell(const planned *p)

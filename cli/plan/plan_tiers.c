@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/plan/plan.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "framework/solver/update_rule.h"
 #include "planner/tier_plan.h"
@@ -237,6 +238,7 @@ static ct_status tell(const tier_state *s, int32_t count)
     const ct_tier_plan *p = &s->plan;
     const ct_tier_node *m = &s->request.node;
     ct_text out = { .text = NULL };
+    ct_json_writer w = ct_json_into(&out);
     ct_status status;
 
     if (s->to != NULL) {
@@ -258,12 +260,16 @@ static ct_status tell(const tier_state *s, int32_t count)
         ct_tier_plan_print(&s->request, p, s->to);
     }
     if (json == NULL) return CT_OK;
-    ct_text_add(&out, "{");
-    if (count > 0)
-        ct_text_add(&out, "\"largest\":{\"count\":%" PRId32 ",\"parameters\":%" PRId64 "},", count,
-                    p->parameters);
-    ct_tier_plan_json(&s->request, p, &out);
-    ct_text_add(&out, "}\n");
+    ct_json_begin_object(&w, NULL);
+    if (count > 0) {
+        ct_json_begin_object(&w, "largest");
+        ct_json_add_integer(&w, "count", count);
+        ct_json_add_integer(&w, "parameters", p->parameters);
+        ct_json_end(&w);
+    }
+    ct_tier_plan_json(&s->request, p, &w);
+    ct_json_end(&w);
+    ct_text_add(&out, "\n");
     status = ct_plan_write_json(json, &out);
     ct_text_destroy(&out);
     return status;

@@ -104,7 +104,7 @@ static ct_status read_head(const reader *r, const json_t *root)
     if (!json_is_integer(json_object_get(root, "profile")) ||
         (json_integer_value(json_object_get(root, "profile")) != 1))
         return CT_FAIL(CT_ERR_DATA,
-                       "%s is no profile: it lacks \"profile\":1, which cortado time "
+                       "%s is no profile: it lacks \"profile\": 1, which cortado time "
                        "--json writes",
                        r->path);
     CT_TRY(read_text(r, root, "", "net", &text));

@@ -1,3 +1,4 @@
+#include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 #include "cli/time/time_result.h"
 
@@ -233,45 +234,51 @@ void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p
 /* ---- the profile */
 
 /* The learned ones: what travels. */
-static void add_params(const ct_time_result *r, ct_text *t)
+static void add_params(const ct_time_result *r, ct_json_writer *w)
 {
     const ct_net *net = r->net;
 
-    ct_text_add(t, ",\"params\":[");
+    ct_json_begin_list(w, "params");
     for (int k = 0; (k < net->n_param) && net->param[k].learns; k++) {
         const ct_param *p = &net->param[k];
 
-        ct_text_add(t, "%s{\"key\":", (k > 0) ? "," : "");
-        ct_text_add_json(t, p->key);
-        ct_text_add(t, ",\"offset\":%" PRId64 ",\"count\":%" PRId64 ",\"rows\":%" PRId64 "}",
-                    p->offset, p->count, ct_param_rows(p));
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "key", p->key);
+        ct_json_add_integer(w, "offset", p->offset);
+        ct_json_add_integer(w, "count", p->count);
+        ct_json_add_integer(w, "rows", ct_param_rows(p));
+        ct_json_end(w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
 }
 
 /* Where nobody waits no time is told. */
-static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_text *t)
+static void add_pair(const ct_time_result *r, const ct_step *s, double ms, ct_json_writer *w)
 {
     bool begins = (s->kind == CT_STEP_BEGIN);
 
-    if (ct_step_is_of_weights(s))
-        ct_text_add(t, "%s\",\"param\":%d", begins ? "ready" : "wait", s->param);
-    else
-        ct_text_add(t, "%s\",\"layer\":%d,\"pair\":%d,\"count\":%d",
-                    begins ? "sum_begin" : "sum_wait", s->layer, s->pair, s->count);
-    if (waits(r, s)) ct_text_add(t, ",\"ms\":%.9g", ms);
-    ct_text_add(t, "}");
+    if (ct_step_is_of_weights(s)) {
+        ct_json_add_text(w, "kind", begins ? "ready" : "wait");
+        ct_json_add_integer(w, "param", s->param);
+    } else {
+        ct_json_add_text(w, "kind", begins ? "sum_begin" : "sum_wait");
+        ct_json_add_integer(w, "layer", s->layer);
+        ct_json_add_integer(w, "pair", s->pair);
+        ct_json_add_integer(w, "count", s->count);
+    }
+    if (waits(r, s)) ct_json_add_number(w, "ms", ms);
 }
 
-static void add_layer(const ct_step *s, double ms, double polls, ct_text *t)
+static void add_layer(const ct_step *s, double ms, double polls, ct_json_writer *w)
 {
-    ct_text_add(t, "%s\",\"layer\":%d",
-                (s->kind == CT_STEP_FORWARD) ? "forward"
-                : (s->kind == CT_STEP_AGAIN) ? "again"
-                                             : "backward",
-                s->layer);
-    if (s->n_part > 1) ct_text_add(t, ",\"part\":%d", s->part);
-    ct_text_add(t, ",\"ms\":%.9g,\"polls\":%.0f}", ms, polls);
+    ct_json_add_text(w, "kind",
+                     (s->kind == CT_STEP_FORWARD) ? "forward"
+                     : (s->kind == CT_STEP_AGAIN) ? "again"
+                                                  : "backward");
+    ct_json_add_integer(w, "layer", s->layer);
+    if (s->n_part > 1) ct_json_add_integer(w, "part", s->part);
+    ct_json_add_number(w, "ms", ms);
+    ct_json_add_decimals(w, "polls", polls, 0);
 }
 
 static double memory_ms(const ct_time_result *r, bool forward)
@@ -286,142 +293,153 @@ static double memory_ms(const ct_time_result *r, bool forward)
     return ms;
 }
 
-static void add_list(const ct_time_result *r, bool forward, ct_text *t)
+static void add_list(const ct_time_result *r, bool forward, ct_json_writer *w)
 {
     const ct_step *list = forward ? r->net->forward : r->net->backward;
     int n = forward ? r->net->n_forward : r->net->n_backward;
-    const char *comma = "";
 
-    ct_text_add(t, ",\"%s\":[", forward ? "forward" : "backward");
+    ct_json_begin_list(w, forward ? "forward" : "backward");
     for (int k = 0; k < n; k++) {
         const ct_step *s = &list[k];
 
         if (s->blob >= 0) continue; /* a diff: counted with the backward that follows */
         if (is_of_memory(s, forward)) continue;
-        ct_text_add(t, "%s{\"kind\":\"", comma);
+        ct_json_begin_object(w, NULL);
         if (ct_step_is_pair(s))
-            add_pair(r, s, of_step(r, forward ? r->forward : r->backward, k), t);
+            add_pair(r, s, of_step(r, forward ? r->forward : r->backward, k), w);
         else
             add_layer(s, of_step(r, forward ? r->forward : r->backward, k),
-                      of_step(r, forward ? r->forward_polls : r->backward_polls, k), t);
-        comma = ",";
+                      of_step(r, forward ? r->forward_polls : r->backward_polls, k), w);
+        ct_json_end(w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
 }
 
-static void add_pass(const ct_time_result *r, int layer, bool forward, ct_text *t)
+static void add_pass(const ct_time_result *r, int layer, bool forward, ct_json_writer *w)
 {
     const char *name = forward ? "forward" : "backward";
     ct_time_pass p;
 
     if (!make_pass(r, layer, forward, &p)) return;
-    ct_text_add(t, ",\"%s\":{\"ms\":%.9g,\"spread\":%.4g,\"flop\":%.9g,\"bytes\":%.9g", name, p.ms,
-                p.spread, p.flop, p.bytes);
-    if (p.bound_ms > 0) ct_text_add(t, ",\"bound_ms\":%.9g", p.bound_ms);
-    if (r->whole != NULL)
-        ct_text_add(t, ",\"thread_mean_ms\":%.9g,\"thread_most_ms\":%.9g,\"thread_first_ms\":%.9g",
-                    p.mean_ms, p.most_ms, p.first_ms);
-    if (p.engine[0] != '\0') {
-        ct_text_add(t, ",\"engine\":");
-        ct_text_add_json(t, p.engine);
+    ct_json_begin_object(w, name);
+    ct_json_add_number(w, "ms", p.ms);
+    ct_json_add_digits(w, "spread", p.spread, 4);
+    ct_json_add_number(w, "flop", p.flop);
+    ct_json_add_number(w, "bytes", p.bytes);
+    if (p.bound_ms > 0) ct_json_add_number(w, "bound_ms", p.bound_ms);
+    if (r->whole != NULL) {
+        ct_json_add_number(w, "thread_mean_ms", p.mean_ms);
+        ct_json_add_number(w, "thread_most_ms", p.most_ms);
+        ct_json_add_number(w, "thread_first_ms", p.first_ms);
     }
-    ct_text_add(t, "}");
+    if (p.engine[0] != '\0') {
+        ct_json_add_text(w, "engine", p.engine);
+    }
+    ct_json_end(w);
 }
 
-static void add_layers(const ct_time_result *r, ct_text *t)
+static void add_layers(const ct_time_result *r, ct_json_writer *w)
 {
     const ct_net *net = r->net;
 
-    ct_text_add(t, ",\"layers\":[");
+    ct_json_begin_list(w, "layers");
     for (int i = 0; i < net->n_layer; i++) {
-        ct_text_add(t, "%s{\"name\":", (i > 0) ? "," : "");
-        ct_text_add_json(t, net->layer[i]->name);
-        ct_text_add(t,
-                    ",\"type\":\"%s\",\"runner\":%d,\"forward_ms\":%.9g,\"backward_ms\":%.9g,"
-                    "\"parameters\":%" PRId64,
-                    net->layer[i]->ops->type, ct_net_runner(net, i),
-                    of_layer(r, CT_STEP_FORWARD, i), of_layer(r, CT_STEP_BACKWARD, i),
-                    ct_net_layer_params(net, i));
-        add_pass(r, i, true, t);
-        add_pass(r, i, false, t);
-        ct_text_add(t, "}");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "name", net->layer[i]->name);
+        ct_json_add_text(w, "type", net->layer[i]->ops->type);
+        ct_json_add_integer(w, "runner", ct_net_runner(net, i));
+        ct_json_add_number(w, "forward_ms", of_layer(r, CT_STEP_FORWARD, i));
+        ct_json_add_number(w, "backward_ms", of_layer(r, CT_STEP_BACKWARD, i));
+        ct_json_add_integer(w, "parameters", ct_net_layer_params(net, i));
+        add_pass(r, i, true, w);
+        add_pass(r, i, false, w);
+        ct_json_end(w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
 }
 
 /* What the processor can do, and what the net was made to do beside its layers. */
-static void add_limit(const ct_time_result *r, ct_text *t)
+static void add_limit(const ct_time_result *r, ct_json_writer *w)
 {
     const ct_machine_limit *m = &r->limit;
+    const char *precision = ct_precision_text(r->net);
     int n_reorder = 0, n_top;
 
     for (int i = 0; i < r->net->n_layer; i++) n_reorder += r->net->layer[i]->ops->by_net;
-    ct_text_add(t, ",\"conversions\":%d,\"precision\":\"%.4s\",\"bf16_tops\":%d", n_reorder,
-                ct_precision_text(r->net), ct_precision_tops(r->net, &n_top));
+    ct_json_add_integer(w, "conversions", n_reorder);
+    ct_json_add_bytes(w, "precision", precision, strnlen(precision, 4));
+    ct_json_add_integer(w, "bf16_tops", ct_precision_tops(r->net, &n_top));
     if (!(m->flop > 0)) return;
-    ct_text_add(
-        t,
-        ",\"limit\":{\"simd\":\"%s\",\"threads\":%d,\"flop_per_s\":%.9g,\"read_bytes_per_s\":%.9g,"
-        "\"triad_bytes_per_s\":%.9g,\"array_bytes\":%zu}",
-        m->simd, m->n_thread, m->flop, m->read, m->triad, m->array);
+    ct_json_begin_object(w, "limit");
+    ct_json_add_text(w, "simd", m->simd);
+    ct_json_add_integer(w, "threads", m->n_thread);
+    ct_json_add_number(w, "flop_per_s", m->flop);
+    ct_json_add_number(w, "read_bytes_per_s", m->read);
+    ct_json_add_number(w, "triad_bytes_per_s", m->triad);
+    ct_json_add_integer(w, "array_bytes", m->array);
+    ct_json_end(w);
 }
 
-static void add_engines(const ct_engine_plan *plan, ct_text *t)
+static void add_engines(const ct_engine_plan *plan, ct_json_writer *w)
 {
     const ct_engine_plan_entry *row;
-    const char *comma = "";
 
-    ct_text_add(t, ",\"engines\":[");
+    ct_json_begin_list(w, "engines");
     for (int i = 0; (plan != NULL) && ((row = ct_engine_plan_row(plan, i)) != NULL); i++) {
         if (row->n_asked == 0) continue;
-        ct_text_add(t, "%s{\"key\":", comma);
-        ct_text_add_json(t, row->key);
-        ct_text_add(t, ",\"layer\":");
-        ct_text_add_json(t, row->layer);
-        ct_text_add(t, ",\"layers\":%d,\"engine\":\"%s\",\"ms\":{", row->n_asked, row->taken);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "key", row->key);
+        ct_json_add_text(w, "layer", row->layer);
+        ct_json_add_integer(w, "layers", row->n_asked);
+        ct_json_add_text(w, "engine", row->taken);
+        ct_json_begin_object(w, "ms");
         for (int e = 0; e < row->n; e++) {
-            ct_text_add(t, "%s\"%s\":", (e > 0) ? "," : "", row->engine[e].name);
-            ct_text_add_number(t, (row->engine[e].ms < 0.0) ? NAN : row->engine[e].ms);
+            ct_json_add_number(w, row->engine[e].name,
+                               (row->engine[e].ms < 0.0) ? NAN : row->engine[e].ms);
         }
-        ct_text_add(t, "}}");
-        comma = ",";
+        ct_json_end(w);
+        ct_json_end(w);
     }
-    ct_text_add(t, "]");
+    ct_json_end(w);
 }
 
-void ct_time_result_json(const ct_time_result *r, ct_text *out)
+void ct_time_result_json(const ct_time_result *r, ct_json_writer *w)
 {
     const ct_net *net = r->net;
     int64_t parameters = 0;
 
     for (int i = 0; i < net->n_param; i++) parameters += net->param[i].count;
-    ct_text_add(out,
-                ",\"profile\":1,\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64
-                ",\"global_batch\":%" PRId64 ",\"iterations\":%d,\"images_per_s\":%.9g,"
-                "\"step_ms\":%.9g,\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"update_ms\":%.9g,"
-                "\"comm_exposed_ms\":%.9g,\"wait_data_ms\":%.9g,\"bytes_sent\":%" PRId64
-                ",\"tokens_per_s\":%.9g,\"norm_ms\":%.9g,\"after_all\":%s,\"parameters\":%" PRId64,
-                ct_net_hash(net), net->batch_local, net->batch_global * r->n_micro, r->n_step,
-                ct_time_result_images_per_s(r), ct_time_result_median(r, r->step),
-                of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
-                ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
-                ct_time_result_median(r, r->wait_data), r->bytes_sent,
-                ct_time_result_tokens_per_s(r), ct_time_result_median(r, r->norm),
-                r->after_all ? "true" : "false", parameters);
-    add_params(r, out);
-    add_list(r, true, out);
-    add_list(r, false, out);
+    ct_json_add_integer(w, "profile", 1);
+    ct_json_add_hash(w, "net_hash", ct_net_hash(net));
+    ct_json_add_integer(w, "batch", net->batch_local);
+    ct_json_add_integer(w, "global_batch", net->batch_global * r->n_micro);
+    ct_json_add_integer(w, "iterations", r->n_step);
+    ct_json_add_number(w, "images_per_s", ct_time_result_images_per_s(r));
+    ct_json_add_number(w, "step_ms", ct_time_result_median(r, r->step));
+    ct_json_add_number(w, "forward_ms", of_layers(r, CT_STEP_FORWARD));
+    ct_json_add_number(w, "backward_ms", of_layers(r, CT_STEP_BACKWARD));
+    ct_json_add_number(w, "update_ms", ct_time_result_median(r, r->update));
+    ct_json_add_number(w, "comm_exposed_ms", ct_time_result_median(r, r->exposed));
+    ct_json_add_number(w, "wait_data_ms", ct_time_result_median(r, r->wait_data));
+    ct_json_add_integer(w, "bytes_sent", r->bytes_sent);
+    ct_json_add_number(w, "tokens_per_s", ct_time_result_tokens_per_s(r));
+    ct_json_add_number(w, "norm_ms", ct_time_result_median(r, r->norm));
+    ct_json_add_bool(w, "after_all", r->after_all);
+    ct_json_add_integer(w, "parameters", parameters);
+    add_params(r, w);
+    add_list(r, true, w);
+    add_list(r, false, w);
     if (r->net->options.window != NULL)
-        ct_text_add(out, ",\"memory_ms\":%.9g", memory_ms(r, true) + memory_ms(r, false));
-    add_layers(r, out);
-    add_limit(r, out);
-    if (r->engines) add_engines(r->net->options.env.plan, out);
-    ct_text_add(out, ",\"step_ms_samples\":[");
-    for (int i = 0; i < r->n_step; i++) ct_text_add(out, "%s%.9g", (i > 0) ? "," : "", r->step[i]);
-    ct_text_add(out, "]");
+        ct_json_add_number(w, "memory_ms", memory_ms(r, true) + memory_ms(r, false));
+    add_layers(r, w);
+    add_limit(r, w);
+    if (r->engines) add_engines(r->net->options.env.plan, w);
+    ct_json_begin_list(w, "step_ms_samples");
+    for (int i = 0; i < r->n_step; i++) ct_json_add_number(w, NULL, r->step[i]);
+    ct_json_end(w);
 }
 
-ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_text *out)
+ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_json_writer *w)
 {
     const ct_net *net = r->net;
     double *seconds = calloc((size_t)net->n_forward + 1, sizeof(*seconds));
@@ -432,9 +450,9 @@ ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_text *
     for (int k = 0; k < net->n_forward; k++) seconds[k] = 1e-3 * of_step(r, r->forward, k);
     status = ct_forward_pass_of(net, n_rank, seconds, &pass);
     if (status == CT_OK) {
-        ct_text_add(out, ",\"pass\":{");
-        ct_forward_pass_json(net->name, &pass, out);
-        ct_text_add(out, "}");
+        ct_json_begin_object(w, "pass");
+        ct_forward_pass_json(net->name, &pass, w);
+        ct_json_end(w);
     }
     ct_forward_pass_destroy(&pass);
     free(seconds);

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/net/net.h"
 #include "runtime/machine_limit.h"
@@ -81,10 +82,10 @@ void ct_time_result_pairs(const ct_time_result *r, ct_time_pair *list, int *n_p)
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out);
 /** The roofline of the net's passes as an SVG picture: needs limits. CT_ERR_IO, CT_ERR_NOMEM. */
 ct_status ct_time_result_plot(const ct_time_result *r, const char *file);
-/** Of a net of phase TEST that n_rank ranks share: appends the member ,"pass":{…}, which is a list
+/** Of a net of phase TEST that n_rank ranks share: appends the member "pass", which is a list
  * of planner/forward_pass.h with these times. CT_ERR_NOMEM. */
-ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_text *out);
-/** Appends the members of the profile: ,"profile":1,… */
-void ct_time_result_json(const ct_time_result *r, ct_text *out);
+ct_status ct_time_result_add_pass(const ct_time_result *r, int n_rank, ct_json_writer *w);
+/** Appends the members of the profile, of which "profile" is the first. */
+void ct_time_result_json(const ct_time_result *r, ct_json_writer *w);
 
 #endif

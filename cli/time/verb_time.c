@@ -8,6 +8,7 @@
 #include "cli/time/time_result.h"
 #include "cli/verb.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/sort.h"
 #include "framework/net/net.h"
 #include "framework/net/team_clock.h"
@@ -134,16 +135,19 @@ static void time_data_print(const time_data *r, FILE *to)
             n / r->wall_s, n / r->cpu_s, r->cpu_s, r->wall_s);
 }
 
-/* `"wall_s":…`: members of a JSON object. */
-static void time_data_json(const time_data *r, ct_text *out)
+/* As members of a JSON object. */
+static void time_data_json(const time_data *r, ct_json_writer *w)
 {
     double n = (double)r->n_batch * (double)r->batch;
 
-    ct_text_add(out,
-                "\"batches\":%d,\"batch\":%lld,\"wall_s\":%.9g,\"cpu_s\":%.9g,\"batch_ms\":%.9g,"
-                "\"max_ms\":%.9g,\"images_per_s\":%.9g,\"images_per_cpu_s\":%.9g",
-                r->n_batch, (long long)r->batch, r->wall_s, r->cpu_s, r->batch_ms, r->max_ms,
-                n / r->wall_s, n / r->cpu_s);
+    ct_json_add_integer(w, "batches", r->n_batch);
+    ct_json_add_integer(w, "batch", r->batch);
+    ct_json_add_number(w, "wall_s", r->wall_s);
+    ct_json_add_number(w, "cpu_s", r->cpu_s);
+    ct_json_add_number(w, "batch_ms", r->batch_ms);
+    ct_json_add_number(w, "max_ms", r->max_ms);
+    ct_json_add_number(w, "images_per_s", n / r->wall_s);
+    ct_json_add_number(w, "images_per_cpu_s", n / r->cpu_s);
 }
 
 /* ---- steps */
@@ -326,20 +330,21 @@ static ct_status run_forwards(bench *b)
     return CT_OK;
 }
 
-/* {provenance,members} */
+/* An object of the provenance and these members. */
 static ct_status write_json(const ct_call *call, const ct_config *c, const ct_text *members,
                             const char *file)
 {
-    ct_text t = { 0 }, from = { 0 };
+    ct_text t = { 0 };
+    ct_json_writer w = ct_json_into(&t);
     ct_status status;
 
-    ct_call_provenance(call, c, &from);
-    ct_text_add(&t, "{%s,%s}\n", (from.text != NULL) ? from.text : "",
-                (members->text != NULL) ? members->text : "");
-    status = (from.failed || t.failed || members->failed)
-                 ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
-                 : ct_file_write(file, t.text, t.length);
-    ct_text_destroy(&from);
+    ct_json_begin_object(&w, NULL);
+    ct_call_provenance(call, c, &w);
+    ct_json_add_members(&w, members->text);
+    ct_json_end(&w);
+    ct_text_add(&t, "\n");
+    status = (t.failed || members->failed) ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
+                                           : ct_file_write(file, t.text, t.length);
     ct_text_destroy(&t);
     return status;
 }
@@ -349,11 +354,12 @@ static ct_status write_steps(const ct_call *call, const ct_config *c, const benc
 {
     bool shared = (c->phase == CT_TEST) && (b->division != NULL);
     ct_text t = { 0 };
+    ct_json_writer w = ct_json_members_into(&t);
     ct_status status = CT_OK;
 
-    ct_text_add(&t, "\"forward_overlap\":%s", b->step.forward_overlap ? "true" : "false");
-    ct_time_result_json(&b->result, &t);
-    if (shared) status = ct_time_result_add_pass(&b->result, b->division->tensor->size, &t);
+    ct_json_add_bool(&w, "forward_overlap", b->step.forward_overlap);
+    ct_time_result_json(&b->result, &w);
+    if (shared) status = ct_time_result_add_pass(&b->result, b->division->tensor->size, &w);
     if (status == CT_OK) status = write_json(call, c, &t, file);
     ct_text_destroy(&t);
     return status;
@@ -574,6 +580,7 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
     int n_batch = (int)ct_options_count(call->options, "iterations", 100);
     time_data r;
     ct_text t = { 0 };
+    ct_json_writer w;
     ct_status status;
 
     if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
@@ -584,7 +591,8 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
     if ((call->job->rank != 0) || (dump != NULL)) return CT_OK;
     time_data_print(&r, stdout);
     if (json == NULL) return CT_OK;
-    time_data_json(&r, &t);
+    w = ct_json_members_into(&t);
+    time_data_json(&r, &w);
     status = write_json(call, c, &t, json);
     ct_text_destroy(&t);
     return status;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/log.h"
 #include "framework/report/chart.h"
 
@@ -117,32 +118,26 @@ void ct_rate_curve_csv(const ct_rate_curve *c, ct_text *out)
         ct_text_add(out, "%.9g,%.9g,%.9g\n", c->point[i].rate, c->point[i].loss, c->point[i].mean);
 }
 
-static void add_point(const ct_rate_point *p, ct_text *out)
+static void add_point(const char *key, const ct_rate_point *p, ct_json_writer *w)
 {
-    ct_text_add(out, "{\"rate\":");
-    ct_text_add_number(out, p->rate);
-    ct_text_add(out, ",\"loss\":");
-    ct_text_add_number(out, p->loss);
-    ct_text_add(out, ",\"mean\":");
-    ct_text_add_number(out, p->mean);
-    ct_text_add(out, "}");
+    ct_json_begin_object(w, key);
+    ct_json_add_number(w, "rate", p->rate);
+    ct_json_add_number(w, "loss", p->loss);
+    ct_json_add_number(w, "mean", p->mean);
+    ct_json_end(w);
 }
 
-void ct_rate_curve_json(const ct_rate_curve *c, ct_text *out)
+void ct_rate_curve_json(const ct_rate_curve *c, ct_json_writer *w)
 {
-    ct_text_add(out, "\"suggested\":");
-    ct_text_add_number(out, c->suggested);
-    ct_text_add(out, ",\"steepest\":");
-    ct_text_add_number(out, (c->steepest >= 0) ? c->point[c->steepest].rate : (double)NAN);
-    ct_text_add(out, ",\"diverged\":%s,\"mean_over\":%d,\"least\":", c->diverged ? "true" : "false",
-                2 * c->h + 1);
-    add_point(&c->point[c->least], out);
-    ct_text_add(out, ",\"points\":[");
-    for (int i = 0; i < c->n; i++) {
-        if (i > 0) ct_text_add(out, ",");
-        add_point(&c->point[i], out);
-    }
-    ct_text_add(out, "]");
+    ct_json_add_number(w, "suggested", c->suggested);
+    ct_json_add_number(w, "steepest",
+                       (c->steepest >= 0) ? c->point[c->steepest].rate : (double)NAN);
+    ct_json_add_bool(w, "diverged", c->diverged);
+    ct_json_add_integer(w, "mean_over", 2 * c->h + 1);
+    add_point("least", &c->point[c->least], w);
+    ct_json_begin_list(w, "points");
+    for (int i = 0; i < c->n; i++) add_point(NULL, &c->point[i], w);
+    ct_json_end(w);
 }
 
 void ct_rate_curve_draw(const ct_rate_curve *c, const char *net, ct_text *out)

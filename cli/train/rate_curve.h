@@ -9,6 +9,7 @@
 #ifndef CT_RATE_CURVE_H
 #define CT_RATE_CURVE_H
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 
 typedef struct ct_rate_point {
@@ -35,7 +36,7 @@ void ct_rate_curve_finish(ct_rate_curve *c);
 void ct_rate_curve_print(const ct_rate_curve *c, ct_text *out);
 void ct_rate_curve_csv(const ct_rate_curve *c, ct_text *out);
 /** Members of a JSON object. */
-void ct_rate_curve_json(const ct_rate_curve *c, ct_text *out);
+void ct_rate_curve_json(const ct_rate_curve *c, ct_json_writer *w);
 /** An SVG. */
 void ct_rate_curve_draw(const ct_rate_curve *c, const char *net, ct_text *out);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/train/rate_curve.h"
 #include "cli/verb.h"
 #include "framework/proto/message.h"
@@ -120,14 +121,14 @@ static ct_status write_text(const char *file, ct_text *t)
 
 static ct_status write_json(finding *f, const char *file)
 {
-    ct_text t = { 0 }, from = { 0 };
+    ct_text t = { 0 };
+    ct_json_writer w = ct_json_into(&t);
 
-    ct_call_provenance(f->call, &f->config, &from);
-    ct_text_add(&t, "{%s,", (from.text != NULL) ? from.text : "");
-    ct_rate_curve_json(&f->curve, &t);
-    ct_text_add(&t, "}\n");
-    t.failed = t.failed || from.failed;
-    ct_text_destroy(&from);
+    ct_json_begin_object(&w, NULL);
+    ct_call_provenance(f->call, &f->config, &w);
+    ct_rate_curve_json(&f->curve, &w);
+    ct_json_end(&w);
+    ct_text_add(&t, "\n");
     return write_text(file, &t);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/train/test_report.h"
 #include "cli/verb.h"
 #include "framework/report/report.h"
@@ -168,12 +169,27 @@ static ct_status open_report(testing *t, const char *metrics)
 {
     ct_report_options options = { .rank = t->call->job->rank, .metrics = metrics };
     ct_text text = { 0 };
+    ct_json_writer w = ct_json_members_into(&text);
     ct_status status;
 
     CT_TRY(ct_job_share(t->call->job, spare_metrics(t->call, metrics)));
     CT_TRY(ct_report_create(&options, &t->report));
-    ct_call_provenance(t->call, &t->config, &text);
-    status = ct_report_run(t->report, text.text);
+    ct_call_provenance(t->call, &t->config, &w);
+    status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
+                         : ct_report_run(t->report, text.text);
+    ct_text_destroy(&text);
+    return status;
+}
+
+static ct_status report_done(const testing *t)
+{
+    ct_text text = { 0 };
+    ct_json_writer w = ct_json_members_into(&text);
+    ct_status status;
+
+    ct_json_add_integer(&w, "iter", 0);
+    status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the done event")
+                         : ct_report_done(t->report, text.text);
     ct_text_destroy(&text);
     return status;
 }
@@ -232,7 +248,7 @@ static ct_status run(testing *t)
     CT_TRY(report_text(t, &size));
     if (metrics == NULL) return CT_OK;
     CT_TRY(ct_report_test(t->report, 0, 0.0, 0, t->whole, t->mean, &size));
-    return ct_report_done(t->report, "\"iter\":0");
+    return report_done(t);
 }
 
 /* --report: of classes, over the whole set. */

@@ -4,6 +4,7 @@
 
 #include "cli/verb.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/report/report.h"
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
@@ -107,17 +108,18 @@ static ct_status report_run(training *t)
 {
     const ct_net *net = ct_solver_net(t->core.solver), *whole = ct_training_whole_net(&t->core);
     ct_text fields = { 0 };
+    ct_json_writer w = ct_json_members_into(&fields);
     ct_status status;
 
-    ct_call_provenance(t->call, &t->config, &fields);
-    ct_text_add(&fields,
-                ",\"net_hash\":\"%016" PRIx64 "\",\"seed\":%" PRIu64 ",\"batch_size\":%" PRId64
-                ",\"global_batch_size\":%" PRId64 ",\"memory_planned\":%zu",
-                ct_net_hash(whole), ct_solver_seed(t->core.solver), net->batch_local,
-                net->batch_global, net->memory.planned);
+    ct_call_provenance(t->call, &t->config, &w);
+    ct_json_add_hash(&w, "net_hash", ct_net_hash(whole));
+    ct_json_add_unsigned(&w, "seed", ct_solver_seed(t->core.solver));
+    ct_json_add_integer(&w, "batch_size", net->batch_local);
+    ct_json_add_integer(&w, "global_batch_size", net->batch_global);
+    ct_json_add_unsigned(&w, "memory_planned", net->memory.planned);
     if (ct_net_tokens(whole) > 0)
-        ct_text_add(&fields, ",\"step_tokens\":%" PRId64,
-                    ct_solver_iter_size(t->core.solver) * ct_net_tokens(whole));
+        ct_json_add_integer(&w, "step_tokens",
+                            ct_solver_iter_size(t->core.solver) * ct_net_tokens(whole));
     status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
                            : ct_report_run(t->report, fields.text);
     ct_text_destroy(&fields);
@@ -129,6 +131,7 @@ static ct_status report_done(training *t, ct_status how, double seconds)
     uint64_t checksum = 0;
     int64_t broken = ct_solver_broken_samples(t->core.solver);
     ct_text fields = { 0 };
+    ct_json_writer w = ct_json_members_into(&fields);
     ct_status status = CT_OK;
 
     ct_report_broken(t->report, "training", broken);
@@ -136,17 +139,14 @@ static ct_status report_done(training *t, ct_status how, double seconds)
     CT_TRY(ct_solver_checksum(t->core.solver, &checksum));
     CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
             ct_solver_iteration(t->core.solver), checksum);
-    ct_text_add(&fields,
-                "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f,\"checksum\":\"%016" PRIx64
-                "\"",
-                ct_solver_iteration(t->core.solver), (how == CT_STOPPED) ? "stopped" : "finished",
-                seconds, checksum);
-    ct_solver_best_json(t->core.solver, &fields);
-    if (broken > 0) ct_text_add(&fields, ",\"broken_samples\":%" PRId64, broken);
-    if ((t->core.parallel != NULL) || (t->config.solver->memory != NULL)) {
-        ct_text_add(&fields, ",");
-        status = ct_solver_ranks_json(t->core.solver, &fields);
-    }
+    ct_json_add_integer(&w, "iter", ct_solver_iteration(t->core.solver));
+    ct_json_add_text(&w, "status", (how == CT_STOPPED) ? "stopped" : "finished");
+    ct_json_add_decimals(&w, "seconds", seconds, 3);
+    ct_json_add_hash(&w, "checksum", checksum);
+    ct_solver_best_json(t->core.solver, &w);
+    if (broken > 0) ct_json_add_integer(&w, "broken_samples", broken);
+    if ((t->core.parallel != NULL) || (t->config.solver->memory != NULL))
+        status = ct_solver_ranks_json(t->core.solver, &w);
     if ((status == CT_OK) && fields.failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for the done event");
     if (status == CT_OK) status = ct_report_done(t->report, fields.text);
@@ -158,9 +158,10 @@ static ct_status report_done(training *t, ct_status how, double seconds)
 static ct_status report_coding(training *t)
 {
     ct_text coding = { 0 };
+    ct_json_writer w = ct_json_members_into(&coding);
     ct_status status = CT_OK;
 
-    if (t->core.exchange.pipe != NULL) ct_grad_pipe_coding_json(t->core.exchange.pipe, &coding);
+    if (t->core.exchange.pipe != NULL) ct_grad_pipe_coding_json(t->core.exchange.pipe, &w);
     t->core.trace.coding = coding.failed ? NULL : coding.text;
     status = ct_trace_file_write(&t->core.trace); /* collective */
     t->core.trace.coding = NULL;

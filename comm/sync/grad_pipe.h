@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/status.h"
 #include "comm/codec/codec.h"
 #include "comm/sync/step_timeline.h"
@@ -202,7 +203,7 @@ ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *
 void ct_grad_pipe_get_stats(const ct_grad_pipe *gp, bool codec, ct_sync_stats *out);
 /** What compression did on this rank, as members of a JSON object: "buckets":[…],"total":{…}, means
  *  of a coded step; nothing where nothing was compressed. */
-void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out);
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_json_writer *w);
 /** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
 /** State k = 0, 1 … of range i; false: it has no such one. Between steps. */

@@ -1,6 +1,7 @@
 /* What compression did: each bucket, and all of them. */
 #include <math.h>
 
+#include "framework/base/json_writer.h"
 #include "comm/sync/grad_pipe_impl.h"
 #include "comm/codec/select.h"
 
@@ -131,34 +132,30 @@ void ct_grad_pipe_log_coding(const ct_grad_pipe *gp)
 
 /* ---- the same for programs */
 
-static void add_field(ct_text *text, const char *name, double v)
-{
-    ct_text_add(text, ",\"%s\":", name);
-    ct_text_add_number(text, v);
-}
-
-static void add_json(ct_text *text, const ct_codec_totals *c, double steps)
+static void add_totals(ct_json_writer *w, const ct_codec_totals *c, double steps)
 {
     double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
 
-    ct_text_add(text, "\"steps\":%.0f,\"bytes_dense\":%.0f,\"bytes_coded\":%.0f", steps,
-                (double)c->bytes_dense / steps, (double)c->bytes_coded / steps);
-    add_field(text, "density", (double)c->selected / elements);
+    ct_json_add_decimals(w, "steps", steps, 0);
+    ct_json_add_decimals(w, "bytes_dense", (double)c->bytes_dense / steps, 0);
+    ct_json_add_decimals(w, "bytes_coded", (double)c->bytes_coded / steps, 0);
+    ct_json_add_number(w, "density", (double)c->selected / elements);
     if (c->warm_elements > 0) {
-        add_field(text, "warmup_steps", steps * (double)c->warm_elements / elements);
-        add_field(text, "warmup_density", (double)c->warm_selected / (double)c->warm_elements);
+        ct_json_add_number(w, "warmup_steps", steps * (double)c->warm_elements / elements);
+        ct_json_add_number(w, "warmup_density",
+                           (double)c->warm_selected / (double)c->warm_elements);
     }
-    add_field(text, "filled", (double)c->filled / elements);
-    add_field(text, "select_ms", ms * c->select_s);
-    add_field(text, "pack_ms", ms * c->pack_s);
-    add_field(text, "exchange_ms", ms * c->exchange_s);
-    add_field(text, "unpack_ms", ms * c->unpack_s);
-    add_field(text, "saved_ms", ms * c->saved_s);
-    ct_text_add(text, ",\"dense_modelled\":%s", (c->n_modelled > 0) ? "true" : "false");
-    add_field(text, "residual_norm", c->residual_norm);
+    ct_json_add_number(w, "filled", (double)c->filled / elements);
+    ct_json_add_number(w, "select_ms", ms * c->select_s);
+    ct_json_add_number(w, "pack_ms", ms * c->pack_s);
+    ct_json_add_number(w, "exchange_ms", ms * c->exchange_s);
+    ct_json_add_number(w, "unpack_ms", ms * c->unpack_s);
+    ct_json_add_number(w, "saved_ms", ms * c->saved_s);
+    ct_json_add_bool(w, "dense_modelled", c->n_modelled > 0);
+    ct_json_add_number(w, "residual_norm", c->residual_norm);
 }
 
-void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out)
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_json_writer *w)
 {
     ct_codec_totals c;
     double most = 0;
@@ -174,18 +171,20 @@ void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out)
         most = (steps > most) ? steps : most;
         add_up(gp, i, 1, &c);
         ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
-        ct_text_add(out, "%s{\"bucket\":", (n++ == 0) ? "\"buckets\":[" : ",");
-        ct_text_add_json(out, name);
-        ct_text_add(out, ",\"codec\":\"%s\",\"exchange\":\"%s\",", b->ops->name,
-                    ct_bucket_algorithm(b, false));
-        add_json(out, &c, steps);
-        ct_text_add(out, "}");
+        if (n++ == 0) ct_json_begin_list(w, "buckets");
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "bucket", name);
+        ct_json_add_text(w, "codec", b->ops->name);
+        ct_json_add_text(w, "exchange", ct_bucket_algorithm(b, false));
+        add_totals(w, &c, steps);
+        ct_json_end(w);
     }
     if (n > 0) {
+        ct_json_end(w);
         add_up(gp, 0, gp->n_bucket, &c);
-        ct_text_add(out, "],\"total\":{");
-        add_json(out, &c, most);
-        ct_text_add(out, "}");
+        ct_json_begin_object(w, "total");
+        add_totals(w, &c, most);
+        ct_json_end(w);
     }
     ct_comm_unlock(gp->comm);
 }

@@ -155,35 +155,76 @@ static int64_t to_ns(const ct_trace_clock *c, double zero_s, double at_s)
     return llround(1e9 * (at_s - offset - zero_s));
 }
 
+/* Its arguments, itself, and the comma before the next event: the last one is the file's. */
+static void end_event(ct_json_writer *w)
+{
+    ct_json_end(w);
+    ct_json_end(w);
+    ct_text_add_bytes(w->to, ",\n", 2);
+}
+
 static void add_span(const ct_trace_span *s, int rank, int r, int64_t start, int64_t end,
                      ct_text *out)
 {
-    const char *name = (s->name != NULL) ? s->name : kind_table[s->kind].name;
+    ct_json_writer w = ct_json_into(out);
 
-    ct_text_add(out, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",",
-                rank, r, 1e-3 * (double)start, 1e-3 * (double)(end - start),
-                kind_table[s->kind].category);
-    ct_text_add(out, "\"name\":");
-    ct_text_add_json(out, name);
-    ct_text_add(out, ",\"args\":{\"kind\":\"%s\",\"iteration\":%" PRId64, kind_table[s->kind].name,
-                s->iteration);
-    if (s->kind >= CT_TRACE_BUCKET) ct_text_add(out, ",\"bucket\":%d", s->number);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "ph", "X");
+    ct_json_add_integer(&w, "pid", rank);
+    ct_json_add_integer(&w, "tid", r);
+    ct_json_add_decimals(&w, "ts", 1e-3 * (double)start, 3);
+    ct_json_add_decimals(&w, "dur", 1e-3 * (double)(end - start), 3);
+    ct_json_add_text(&w, "cat", kind_table[s->kind].category);
+    ct_json_add_text(&w, "name", (s->name != NULL) ? s->name : kind_table[s->kind].name);
+    ct_json_begin_object(&w, "args");
+    ct_json_add_text(&w, "kind", kind_table[s->kind].name);
+    ct_json_add_integer(&w, "iteration", s->iteration);
+    if (s->kind >= CT_TRACE_BUCKET) ct_json_add_integer(&w, "bucket", s->number);
     if ((s->kind == CT_TRACE_BUCKET) || (s->kind == CT_TRACE_COPY) || (s->bytes > 0))
-        ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
-    if ((s->detail != NULL) && (kind_table[s->kind].detail != NULL)) {
-        ct_text_add(out, ",\"%s\":", kind_table[s->kind].detail);
-        ct_text_add_json(out, s->detail);
-    }
-    ct_text_add(out, "}},\n");
+        ct_json_add_integer(&w, "bytes", s->bytes);
+    if ((s->detail != NULL) && (kind_table[s->kind].detail != NULL))
+        ct_json_add_text(&w, kind_table[s->kind].detail, s->detail);
+    end_event(&w);
+}
+
+void ct_trace_add_meta(ct_json_writer *w, const char *what, int rank, int r)
+{
+    ct_json_begin_object(w, NULL);
+    ct_json_add_text(w, "ph", "M");
+    ct_json_add_text(w, "name", what);
+    ct_json_add_integer(w, "pid", rank);
+    ct_json_add_integer(w, "tid", r);
+    ct_json_begin_object(w, "args");
 }
 
 static void add_name(ct_text *out, const char *what, int rank, int r, const char *name)
 {
-    ct_text_add(out,
-                "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":", what,
-                rank, r);
-    ct_text_add_json(out, name);
-    ct_text_add(out, "}},\n");
+    ct_json_writer w = ct_json_into(out);
+
+    ct_trace_add_meta(&w, what, rank, r);
+    ct_json_add_text(&w, "name", name);
+    end_event(&w);
+}
+
+static void add_order(ct_text *out, int rank)
+{
+    ct_json_writer w = ct_json_into(out);
+
+    ct_trace_add_meta(&w, "process_sort_index", rank, 0);
+    ct_json_add_integer(&w, "sort_index", rank);
+    end_event(&w);
+}
+
+static void add_clock(ct_text *out, int rank, const ct_trace_clock *clock, int64_t n, int64_t lost)
+{
+    ct_json_writer w = ct_json_into(out);
+
+    ct_trace_add_meta(&w, "clock", rank, 0);
+    ct_json_add_decimals(&w, "offset_us", 1e6 * clock->offset_s[1], 3);
+    ct_json_add_decimals(&w, "error_us", 1e6 * clock->error_s, 3);
+    ct_json_add_integer(&w, "spans", n);
+    ct_json_add_integer(&w, "lost", lost);
+    end_event(&w);
 }
 
 ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace_clock *clock,
@@ -198,16 +239,9 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
     qsort(t->span, (size_t)n, sizeof(*t->span), compare);
     snprintf(name, sizeof(name), "rank %d on %s", rank, host);
     add_name(out, "process_name", rank, 0, name);
-    ct_text_add(out,
-                "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,"
-                "\"args\":{\"sort_index\":%d}},\n",
-                rank, rank);
+    add_order(out, rank);
     add_name(out, "thread_name", rank, 0, "steps");
-    ct_text_add(
-        out,
-        "{\"ph\":\"M\",\"name\":\"clock\",\"pid\":%d,\"tid\":0,\"args\":{\"offset_us\":%.3f,"
-        "\"error_us\":%.3f,\"spans\":%" PRId64 ",\"lost\":%" PRId64 "}},\n",
-        rank, 1e6 * clock->offset_s[1], 1e6 * clock->error_s, n, lost);
+    add_clock(out, rank, clock, n, lost);
     for (int64_t i = 0; i < n; ++i) {
         const ct_trace_span *s = &t->span[i];
 

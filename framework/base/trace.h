@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/status.h"
 #include "framework/base/text.h"
 
@@ -104,5 +105,7 @@ int64_t ct_trace_count(const ct_trace *t, int64_t *lost_p);
  *  rank 0's clock; of the clock, how sure it is. Sorts the spans. CT_ERR_NOMEM. */
 ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace_clock *clock,
                          double zero_s, ct_text *out);
+/** Begins an event "M", what viewers are told of row r of a rank, and its arguments: both open. */
+void ct_trace_add_meta(ct_json_writer *w, const char *what, int rank, int r);
 
 #endif

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 
 /* NULL allowed; erases the line */
@@ -144,11 +145,14 @@ static ct_status write_line(ct_report *r, ct_text *line)
 
 static ct_status write_fields(ct_report *r, const char *event, const char *fields)
 {
-    bool any = (fields != NULL) && (fields[0] != '\0');
     ct_text line = { 0 };
+    ct_json_writer w = ct_json_into(&line);
 
     if ((r == NULL) || (r->metrics == NULL)) return CT_OK;
-    ct_text_add(&line, "{\"event\":\"%s\"%s%s}", event, any ? "," : "", any ? fields : "");
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "event", event);
+    ct_json_add_members(&w, fields);
+    ct_json_end(&w);
     return write_line(r, &line);
 }
 
@@ -233,8 +237,17 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
 /* An event on its way: a line of the metrics, and the same numbers for TensorBoard. */
 typedef struct record {
     ct_text line, summary;
+    ct_json_writer w;  /* of the line */
     const char *group; /* of the numbers' tags */
 } record;
+
+static void begin_record(record *e, const char *event, int64_t iteration)
+{
+    e->w = ct_json_into(&e->line);
+    ct_json_begin_object(&e->w, NULL);
+    ct_json_add_text(&e->w, "event", event);
+    ct_json_add_integer(&e->w, "iter", iteration);
+}
 
 static bool is_recorded(const ct_report *r)
 {
@@ -246,7 +259,7 @@ static ct_status write_record(ct_report *r, record *e, int64_t iteration)
 {
     ct_status status = CT_OK;
 
-    ct_text_add(&e->line, "}");
+    ct_json_end(&e->w);
     if (r->metrics != NULL)
         status = write_line(r, &e->line);
     else
@@ -259,14 +272,13 @@ static ct_status write_record(ct_report *r, record *e, int64_t iteration)
 
 static void add_field(record *e, const char *name, double v)
 {
-    ct_text_add(&e->line, ",\"%s\":", name);
-    ct_text_add_number(&e->line, v);
+    ct_json_add_number(&e->w, name, v);
     ct_event_add_scalar(&e->summary, e->group, name, v);
 }
 
 static void add_count(record *e, const char *name, int64_t v)
 {
-    ct_text_add(&e->line, ",\"%s\":%" PRId64, name, v);
+    ct_json_add_integer(&e->w, name, v);
     ct_event_add_scalar(&e->summary, e->group, name, (double)v);
 }
 
@@ -276,8 +288,8 @@ static void add_when(record *e, double epoch)
 
     clock_gettime(CLOCK_REALTIME, &now);
     add_field(e, "epoch", epoch);
-    ct_text_add(&e->line, ",\"time\":%" PRId64 ".%03d", (int64_t)now.tv_sec,
-                (int)(now.tv_nsec / 1000000));
+    ct_json_add_decimals(&e->w, "time", (double)now.tv_sec + 1e-3 * (double)(now.tv_nsec / 1000000),
+                         3);
 }
 
 /* Compression on this rank, per step; shares are of the compressed elements. */
@@ -287,7 +299,8 @@ static void add_codec(record *e, const ct_codec_totals *c, int64_t steps)
     const char *group = e->group;
 
     e->group = "compression";
-    ct_text_add(&e->line, ",\"compression\":{\"parameters\":%d", c->n_coded);
+    ct_json_begin_object(&e->w, "compression");
+    ct_json_add_integer(&e->w, "parameters", c->n_coded);
     add_count(e, "bytes_dense", c->bytes_dense / steps);
     add_count(e, "bytes_coded", c->bytes_coded / steps);
     add_field(e, "density", (double)c->selected / elements);
@@ -298,7 +311,7 @@ static void add_codec(record *e, const ct_codec_totals *c, int64_t steps)
     add_field(e, "unpack_ms", ms * c->unpack_s);
     add_field(e, "saved_ms", ms * c->saved_s);
     add_field(e, "residual_norm", c->residual_norm);
-    ct_text_add(&e->line, "}");
+    ct_json_end(&e->w);
     e->group = group;
 }
 
@@ -309,7 +322,7 @@ static void add_rate(record *e, double rate)
         add_field(e, "lr", rate);
         return;
     }
-    ct_text_add(&e->line, ",\"lr\":%.7g", rate);
+    ct_json_add_digits(&e->w, "lr", rate, 7);
     ct_event_add_scalar(&e->summary, e->group, "lr", rate);
 }
 
@@ -325,7 +338,7 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     if (e->tokens_per_s > 0)
         CT_INFO("Iteration %" PRId64 ", tokens/s = %.1f", e->iteration, e->tokens_per_s);
     if (!is_recorded(r)) return CT_OK;
-    ct_text_add(&line.line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
+    begin_record(&line, "train", e->iteration);
     add_field(&line, "loss", e->loss);
     add_rate(&line, e->rate);
     add_field(&line, "images_per_s", e->images_per_s);
@@ -349,23 +362,18 @@ ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index)
 
 static void add_outputs(record *e, const ct_net *net, const double *value)
 {
-    ct_text *line = &e->line;
-
     for (int i = 0; i < net->n_output; i++) {
         int64_t n = ct_net_output_count(net, i);
 
-        if (i > 0) ct_text_add(line, ",");
-        ct_text_add_json(line, output_name(net, i));
-        ct_text_add(line, (n == 1) ? ":" : ":[");
+        if (n != 1) ct_json_begin_list(&e->w, output_name(net, i));
         for (int64_t k = 0; k < n; k++, value++) {
             char name[160];
 
-            if (k > 0) ct_text_add(line, ",");
-            ct_text_add_number(line, *value);
+            ct_json_add_number(&e->w, (n == 1) ? output_name(net, i) : NULL, *value);
             snprintf(name, sizeof(name), (n == 1) ? "%s" : "%s/%" PRId64, output_name(net, i), k);
             ct_event_add_scalar(&e->summary, e->group, name, *value);
         }
-        if (n != 1) ct_text_add(line, "]");
+        if (n != 1) ct_json_end(&e->w);
     }
 }
 
@@ -391,10 +399,11 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_
     log_outputs("Test", net, output, text);
     if (!is_recorded(r)) return CT_OK;
     if (net_index > 0) snprintf(group, sizeof(group), "test_%d", net_index);
-    ct_text_add(&line.line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
-                iteration, net_index);
+    begin_record(&line, "test", iteration);
+    ct_json_add_integer(&line.w, "net", net_index);
+    ct_json_begin_object(&line.w, "outputs");
     add_outputs(&line, net, output);
-    ct_text_add(&line.line, "}");
+    ct_json_end(&line.w);
     add_perplexity(&line, net, output, text);
     add_when(&line, epoch);
     return write_record(r, &line, iteration);
@@ -404,6 +413,7 @@ ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, do
                          int rank)
 {
     ct_text line = { 0 };
+    ct_json_writer w = ct_json_into(&line);
 
     if ((r == NULL) || !r->speaks) return CT_OK;
     if (rank == 1)
@@ -412,11 +422,13 @@ ct_status ct_report_best(ct_report *r, int64_t iteration, const char *metric, do
         CT_INFO("Iteration %" PRId64 ", %s %g is number %d of the best so far", iteration, metric,
                 value, rank);
     if (r->metrics == NULL) return CT_OK;
-    ct_text_add(&line, "{\"event\":\"best\",\"iter\":%" PRId64 ",\"metric\":", iteration);
-    ct_text_add_json(&line, metric);
-    ct_text_add(&line, ",\"value\":");
-    ct_text_add_number(&line, value);
-    ct_text_add(&line, ",\"rank\":%d}", rank);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "event", "best");
+    ct_json_add_integer(&w, "iter", iteration);
+    ct_json_add_text(&w, "metric", metric);
+    ct_json_add_number(&w, "value", value);
+    ct_json_add_integer(&w, "rank", rank);
+    ct_json_end(&w);
     return write_line(r, &line);
 }
 

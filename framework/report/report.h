@@ -44,7 +44,7 @@ bool ct_report_is_of_words(const ct_net *net, int i);
  * / bytes. NAN: the size is not known. */
 double ct_report_bits_per_byte(double loss, const ct_text_size *text);
 
-/** {"event":"run", …}: the fields are given as JSON text without braces. */
+/** {"event":"run", …}: the fields are those of a ct_json_members_into(). */
 ct_status ct_report_run(ct_report *r, const char *fields);
 
 typedef struct ct_report_train_event {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -229,20 +230,20 @@ void ct_best_tell(const ct_solver *s)
                 b->set[0].iteration);
 }
 
-void ct_solver_best_json(const ct_solver *s, ct_text *out)
+void ct_solver_best_json(const ct_solver *s, ct_json_writer *w)
 {
     const ct_best *b = &s->best;
 
     if (s->param->best == NULL) return;
-    ct_text_add(out, ",\"ended_by\":\"%s\"",
-                s->gave_up                            ? "patience"
-                : (s->iteration < s->param->max_iter) ? "stop_iter"
-                                                      : "max_iter");
+    ct_json_add_text(w, "ended_by",
+                     s->gave_up                            ? "patience"
+                     : (s->iteration < s->param->max_iter) ? "stop_iter"
+                                                           : "max_iter");
     if (b->n == 0) return;
-    ct_text_add(out, ",\"best\":{\"metric\":");
-    ct_text_add_json(out, b->metric);
-    ct_text_add(out, ",\"direction\":\"%s\",\"iter\":%" PRId64 ",\"value\":",
-                s->best_rises ? "HIGHER" : "LOWER", b->set[0].iteration);
-    ct_text_add_number(out, b->set[0].value);
-    ct_text_add(out, "}");
+    ct_json_begin_object(w, "best");
+    ct_json_add_text(w, "metric", b->metric);
+    ct_json_add_text(w, "direction", s->best_rises ? "HIGHER" : "LOWER");
+    ct_json_add_integer(w, "iter", b->set[0].iteration);
+    ct_json_add_number(w, "value", b->set[0].value);
+    ct_json_end(w);
 }

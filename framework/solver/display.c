@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/trace.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -158,7 +159,7 @@ static void measure(const ct_solver *s, int64_t *v)
     v[RESIDENT] = ct_memory_resident();
 }
 
-ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out)
+ct_status ct_solver_ranks_json(ct_solver *s, ct_json_writer *w)
 {
     const ct_group *job = &s->exchange.job;
     int64_t mine[N_NUMBER], *all = calloc((size_t)job->size * N_NUMBER, sizeof(*all));
@@ -167,16 +168,19 @@ ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out)
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for numbers of %d ranks", job->size);
     measure(s, mine);
     status = ct_group_gather(job, mine, N_NUMBER, all);
+    ct_json_begin_list(w, "ranks");
     for (int r = 0; (status == CT_OK) && (r < job->size); r++) {
         const int64_t *v = all + r * N_NUMBER;
 
-        ct_text_add(out,
-                    "%s{\"rank\":%d,\"stage\":%" PRId64 ",\"memory_bytes\":%" PRId64
-                    ",\"allocated_bytes\":%" PRId64 ",\"resident_bytes\":%" PRId64 "}",
-                    (r == 0) ? "\"ranks\":[" : ",", r, v[STAGE], v[PLANNED], v[ALLOCATED],
-                    v[RESIDENT]);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "rank", r);
+        ct_json_add_integer(w, "stage", v[STAGE]);
+        ct_json_add_integer(w, "memory_bytes", v[PLANNED]);
+        ct_json_add_integer(w, "allocated_bytes", v[ALLOCATED]);
+        ct_json_add_integer(w, "resident_bytes", v[RESIDENT]);
+        ct_json_end(w);
     }
-    ct_text_add(out, "]");
+    ct_json_end(w);
     free(all);
     return status;
 }

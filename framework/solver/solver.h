@@ -8,6 +8,7 @@
 #ifndef CT_SOLVER_H
 #define CT_SOLVER_H
 
+#include "framework/base/json_writer.h"
 #include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
 #include "framework/proto/prototxt.h"
@@ -160,10 +161,10 @@ uint64_t ct_solver_seed(const ct_solver *s);
 /** Adds "ranks":[{"rank","stage","memory_bytes","allocated_bytes","resident_bytes"}] of the job:
  * what the plan says of a rank's train net (weights, gradients, the optimiser's states, all
  * passes), what was allocated for these, and ct_memory_resident(). Collective. */
-ct_status ct_solver_ranks_json(ct_solver *s, ct_text *out);
+ct_status ct_solver_ranks_json(ct_solver *s, ct_json_writer *w);
 /** Adds what ended the run and its best test, where the solver has `best`:
- *  ,"ended_by":"patience|stop_iter|max_iter","best":{"metric","direction","iter","value"}. */
-void ct_solver_best_json(const ct_solver *s, ct_text *out);
+ *  "ended_by":"patience|stop_iter|max_iter","best":{"metric","direction","iter","value"}. */
+void ct_solver_best_json(const ct_solver *s, ct_json_writer *w);
 /** Bytes of memory that this rank has for states, and of weights and gradients in shards: of what
  *  lies in files its buffers. */
 int64_t ct_solver_state_bytes(const ct_solver *s);

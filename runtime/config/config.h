@@ -8,6 +8,7 @@
 #ifndef CT_CONFIG_H
 #define CT_CONFIG_H
 
+#include "framework/base/json_writer.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/proto/upgrade.h"
@@ -53,9 +54,9 @@ ct_status ct_config_unpack(ct_config *c, const void *data, size_t size);
 
 /** One log line a value that somebody chose, with its origin; then the defaults, many a line. */
 void ct_config_log(const ct_config *c);
-/** `"base_lr":0.01,…` of all effective solver fields, and `"base_lr":"file",…`: members of JSON
- *  objects, into two empty texts. */
-void ct_config_json(const ct_config *c, ct_text *values, ct_text *origins);
+/** `"base_lr":0.01,…` of all effective solver fields, and `"base_lr":"file",…`: members of two JSON
+ *  objects. */
+void ct_config_json(const ct_config *c, ct_json_writer *values, ct_json_writer *origins);
 
 /** "topk:density=0.01,min_bytes=4096" into solver->compression. CT_ERR_CONFIG. */
 ct_status ct_config_compression(Ct__SolverParameter *solver, const char *spec, const char *who);

@@ -3,20 +3,35 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/proto/message.h"
 
-/* What a walk over a message calls for every scalar field. */
+/* What a walk over a message does with every scalar field. */
 typedef struct visitor {
-    void (*field)(struct visitor *v, const char *path, const char *text, const char *json,
-                  bool is_set);
     const ct_config *config;
-    ct_text *values, *origins; /* JSON, or the line of defaults in `values` */
+    ct_json_writer *values, *origins; /* NULL: not wanted */
+    ct_text *defaults;                /* their line, likewise */
 } visitor;
 
-/* Appends value i of a scalar field; JSON has quotes where the header has none. */
-static void add_value(ct_text *t, const ProtobufCFieldDescriptor *f, const void *at, bool json)
+/* What an enum or a string says; NULL: the field is of another type. */
+static const char *word_of(const ProtobufCFieldDescriptor *f, const void *at)
 {
+    const ProtobufCEnumValue *v;
     const char *text;
+
+    if (f->type == PROTOBUF_C_TYPE_ENUM) {
+        v = protobuf_c_enum_descriptor_get_value(f->descriptor, *(const int *)at);
+        return (v != NULL) ? v->name : "?";
+    }
+    if (f->type == PROTOBUF_C_TYPE_BYTES) return "";
+    if (f->type != PROTOBUF_C_TYPE_STRING) return NULL;
+    text = *(const char *const *)at;
+    return (text != NULL) ? text : "";
+}
+
+/* A scalar value as a prototxt has it, and JSON where it is no word. */
+static void add_value(ct_text *t, const ProtobufCFieldDescriptor *f, const void *at)
+{
 
     switch (f->type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -46,21 +61,52 @@ static void add_value(ct_text *t, const ProtobufCFieldDescriptor *f, const void 
     case PROTOBUF_C_TYPE_BOOL:
         ct_text_add(t, "%s", *(const protobuf_c_boolean *)at ? "true" : "false");
         break;
-    case PROTOBUF_C_TYPE_ENUM: {
-        const ProtobufCEnumValue *v =
-            protobuf_c_enum_descriptor_get_value(f->descriptor, *(const int *)at);
-
-        ct_text_add(t, json ? "\"%s\"" : "%s", (v != NULL) ? v->name : "?");
+    case PROTOBUF_C_TYPE_ENUM:
+        ct_text_add(t, "%s", word_of(f, at));
         break;
-    }
     default:
-        text = (f->type == PROTOBUF_C_TYPE_STRING) ? *(const char *const *)at : NULL;
-        if (text == NULL) text = "";
-        if (json) {
-            ct_text_add_json(t, text);
-        } else {
-            ct_text_add(t, "\"%s\"", text);
+        ct_text_add(t, "\"%s\"", word_of(f, at));
+    }
+}
+
+static void add_json(ct_json_writer *w, const char *key, const ProtobufCFieldDescriptor *f,
+                     const void *at)
+{
+    ct_text t = { 0 };
+
+    if (word_of(f, at) != NULL) {
+        ct_json_add_text(w, key, word_of(f, at));
+        return;
+    }
+    add_value(&t, f, at);
+    if (t.failed)
+        w->to->failed = true;
+    else
+        ct_json_add_made(w, key, t.text);
+    ct_text_destroy(&t);
+}
+
+static ct_origin origin_of(const ct_config *c, const char *path, bool is_set)
+{
+    for (int i = c->n_set - 1; i >= 0; i--) {
+        size_t n = strlen(c->set[i].path);
+
+        if ((strncmp(path, c->set[i].path, n) == 0) && ((path[n] == '\0') || (path[n] == '.'))) {
+            return c->set[i].origin;
         }
+    }
+    return (is_set && !c->is_model) ? CT_ORIGIN_FILE : CT_ORIGIN_DEFAULT;
+}
+
+static void log_field(visitor *v, const char *path, const char *text, bool is_set)
+{
+    ct_origin origin = origin_of(v->config, path, is_set);
+
+    if (origin == CT_ORIGIN_DEFAULT) {
+        ct_text_add(v->defaults, "%s%s = %s", (v->defaults->length > 0) ? ", " : "", path, text);
+    } else {
+        CT_INFO("config: %s = %s (%s)", path, text,
+                (origin == CT_ORIGIN_FILE) ? v->config->file : ct_origin_str(origin));
     }
 }
 
@@ -69,23 +115,26 @@ static void visit_field(visitor *v, const ProtobufCMessage *m, const ProtobufCFi
 {
     bool repeated = (f->label == PROTOBUF_C_LABEL_REPEATED);
     size_t n = ct_field_count(m, f);
-    ct_text text = { 0 }, json = { 0 };
+    ct_text text = { 0 };
 
     if (!repeated && (n == 0) && (f->default_value == NULL)) return; /* unset, no default */
     if (repeated && (n == 0)) return;
+    if (v->values != NULL) {
+        if (repeated) ct_json_begin_list(v->values, path);
+        for (size_t i = 0; i < (repeated ? n : 1); i++)
+            add_json(v->values, repeated ? NULL : path, f, ct_field_at(m, f, i));
+        if (repeated) ct_json_end(v->values);
+        ct_json_add_text(v->origins, path, ct_origin_str(origin_of(v->config, path, n > 0)));
+        return;
+    }
     if (repeated) ct_text_add(&text, "[");
-    if (repeated) ct_text_add(&json, "[");
     for (size_t i = 0; i < (repeated ? n : 1); i++) {
         ct_text_add(&text, "%s", (i > 0) ? ", " : "");
-        ct_text_add(&json, "%s", (i > 0) ? "," : "");
-        add_value(&text, f, ct_field_at(m, f, i), false);
-        add_value(&json, f, ct_field_at(m, f, i), true);
+        add_value(&text, f, ct_field_at(m, f, i));
     }
     if (repeated) ct_text_add(&text, "]");
-    if (repeated) ct_text_add(&json, "]");
-    if (!text.failed && !json.failed) v->field(v, path, text.text, json.text, n > 0);
+    if (!text.failed) log_field(v, path, text.text, n > 0);
     ct_text_destroy(&text);
-    ct_text_destroy(&json);
 }
 
 /* Nets are left out: they are files of their own. */
@@ -114,35 +163,10 @@ static void walk(visitor *v, const ProtobufCMessage *m, const char *prefix)
     }
 }
 
-static ct_origin origin_of(const ct_config *c, const char *path, bool is_set)
-{
-    for (int i = c->n_set - 1; i >= 0; i--) {
-        size_t n = strlen(c->set[i].path);
-
-        if ((strncmp(path, c->set[i].path, n) == 0) && ((path[n] == '\0') || (path[n] == '.'))) {
-            return c->set[i].origin;
-        }
-    }
-    return (is_set && !c->is_model) ? CT_ORIGIN_FILE : CT_ORIGIN_DEFAULT;
-}
-
-static void log_field(visitor *v, const char *path, const char *text, const char *json, bool is_set)
-{
-    ct_origin origin = origin_of(v->config, path, is_set);
-
-    (void)json;
-    if (origin == CT_ORIGIN_DEFAULT) {
-        ct_text_add(v->values, "%s%s = %s", (v->values->length > 0) ? ", " : "", path, text);
-    } else {
-        CT_INFO("config: %s = %s (%s)", path, text,
-                (origin == CT_ORIGIN_FILE) ? v->config->file : ct_origin_str(origin));
-    }
-}
-
 void ct_config_log(const ct_config *c)
 {
     ct_text defaults = { 0 };
-    visitor v = { log_field, c, &defaults, NULL };
+    visitor v = { .config = c, .defaults = &defaults };
 
     walk(&v, &c->solver->base, "");
     for (int i = 0; i < c->n_set; i++) { /* of the nets: the walk does not see those */
@@ -157,21 +181,9 @@ void ct_config_log(const ct_config *c)
     ct_text_destroy(&defaults);
 }
 
-static void json_field(visitor *v, const char *path, const char *text, const char *json,
-                       bool is_set)
+void ct_config_json(const ct_config *c, ct_json_writer *values, ct_json_writer *origins)
 {
-    (void)text;
-    ct_text_add(v->values, "%s", (v->values->length > 0) ? "," : "");
-    ct_text_add_json(v->values, path);
-    ct_text_add(v->values, ":%s", json);
-    ct_text_add(v->origins, "%s", (v->origins->length > 0) ? "," : "");
-    ct_text_add_json(v->origins, path);
-    ct_text_add(v->origins, ":\"%s\"", ct_origin_str(origin_of(v->config, path, is_set)));
-}
-
-void ct_config_json(const ct_config *c, ct_text *values, ct_text *origins)
-{
-    visitor v = { json_field, c, values, origins };
+    visitor v = { .config = c, .values = values, .origins = origins };
 
     walk(&v, &c->solver->base, "");
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/report/report.h"
 #include "runtime/config/exchange_config.h"
@@ -152,11 +153,11 @@ static void fill_env(const ct_training *t, ct_net_env *env)
 
 static ct_status tell_provenance(ct_training *t)
 {
-    ct_text fields = { 0 };
+    ct_json_writer w = ct_json_into(&t->provenance);
 
-    ct_call_provenance(t->call, t->config, &fields);
-    ct_text_add(&t->provenance, "{%s}", (fields.text != NULL) ? fields.text : "");
-    ct_text_destroy(&fields);
+    ct_json_begin_object(&w, NULL);
+    ct_call_provenance(t->call, t->config, &w);
+    ct_json_end(&w);
     return t->provenance.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the provenance") : CT_OK;
 }
 

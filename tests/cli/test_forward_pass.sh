@@ -113,5 +113,5 @@ for kind in standard kraken; do
 done
 is steady json s_kraken.json 'abs(n["forward_ms"][0] - n["forward_ms"][1]) < 1e-6'
 runs other_ranks 2 'is of 2 ranks, but 3 run' $sim --nodes=3 --pass=standard.json
-runs no_pass 3 'lacks "forward_pass":1' $sim --nodes=2 --pass=none.json
+runs no_pass 3 'lacks "forward_pass": 1' $sim --nodes=2 --pass=none.json
 finish

@@ -55,6 +55,7 @@ static void check_shares(const ct_parallel *p)
 static void check_layers(const ct_parallel *p)
 {
     ct_text text = { 0 };
+    ct_json_writer w = ct_json_members_into(&text);
     ct_sharded_net s;
     FILE *to = fopen("/dev/null", "w");
 
@@ -67,7 +68,8 @@ static void check_layers(const ct_parallel *p)
         if ((i > 1) && (s.stage[i] < s.stage[i - 1])) abort();
     }
     ct_parallel_print(p, &s, to);
-    ct_parallel_json(p, &s, &text);
+    ct_parallel_json(p, &s, &w);
+    if (text.failed) abort();
     ct_sharded_net_destroy(&s);
     ct_text_destroy(&text);
     fclose(to);

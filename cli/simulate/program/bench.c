@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/json_writer.h"
 #include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
 #include "cli/simulate/program/sim.h"
@@ -77,7 +78,7 @@ static double traffic(const ct_coll_ops *ops, int n)
     return ((ops->kind == CT_COLL_ALLREDUCE) ? 2.0 : 1.0) * (n - 1) / n;
 }
 
-static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_text *json)
+static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_json_writer *w)
 {
     bool checks = ct_options_flag(sim->options, "check");
     ct_coll_req r = { .comm = sim->comm, .count = bytes / 4, .dtype = CT_F32 };
@@ -96,14 +97,18 @@ static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_
     seconds[1] = (double)r.bytes_sent;
     if (checks) CT_TRY_GOTO(status, done, check(sim->comm, buf, r.count, ops->name));
     MPI_Allreduce(MPI_IN_PLACE, seconds, 2, MPI_DOUBLE, MPI_MAX, sim->comm->mpi);
-    if (sim->comm->rank == 0)
-        ct_text_add(json,
-                    "%s{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":%.9g,\"predicted_us\":%.9g,"
-                    "\"busbw_gbs\":%.9g,\"max_bytes_sent\":%.0f,\"collective\":\"%s\"}",
-                    (json->text[json->length - 1] == '[') ? "" : ",", ops->name, (long long)bytes,
-                    1e6 * seconds[0], 1e6 * ct_coll_cost_s(ops, sim->comm, bytes, CT_F32),
-                    1e-9 * (double)bytes * traffic(ops, sim->comm->size) / seconds[0], seconds[1],
-                    ct_coll_kind_name[ops->kind]);
+    if (sim->comm->rank == 0) {
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "algorithm", ops->name);
+        ct_json_add_integer(w, "bytes", bytes);
+        ct_json_add_number(w, "us", 1e6 * seconds[0]);
+        ct_json_add_number(w, "predicted_us", 1e6 * ct_coll_cost_s(ops, sim->comm, bytes, CT_F32));
+        ct_json_add_number(w, "busbw_gbs",
+                           1e-9 * (double)bytes * traffic(ops, sim->comm->size) / seconds[0]);
+        ct_json_add_decimals(w, "max_bytes_sent", seconds[1], 0);
+        ct_json_add_text(w, "collective", ct_coll_kind_name[ops->kind]);
+        ct_json_end(w);
+    }
 
 done:
     ops->release(&r);
@@ -135,7 +140,7 @@ static ct_status read_kind(const ct_sim *sim, ct_coll_kind *kind_p)
     return CT_OK;
 }
 
-ct_status ct_sim_bench(ct_sim *sim, ct_text *json)
+ct_status ct_sim_bench(ct_sim *sim, ct_json_writer *w)
 {
     const char *name = ct_options_text(sim->options, "algorithm");
     const ct_coll_ops *chosen = NULL;
@@ -148,19 +153,19 @@ ct_status ct_sim_bench(ct_sim *sim, ct_text *json)
     CT_TRY(read_kind(sim, &kind));
     if (strcmp(name, "all") != 0)
         CT_TRY(ct_coll_choose_kind(sim->comm, kind, bytes[0] / 4, CT_F32, name, true, &chosen));
-    ct_text_add(json, "\"results\":[");
+    ct_json_begin_list(w, "results");
     for (int i = 0; i < n; ++i) {
         if (strcmp(name, "auto") == 0) {
             CT_TRY(ct_coll_choose_kind(sim->comm, kind, bytes[i] / 4, CT_F32, name, true, &chosen));
-            CT_TRY(run_one(sim, chosen, bytes[i], json));
+            CT_TRY(run_one(sim, chosen, bytes[i], w));
             continue;
         }
         for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
             const ct_coll_ops *ops = ct_coll_of_kind(*at, kind);
 
-            if (wanted(name, ops, sim->comm, bytes[i])) CT_TRY(run_one(sim, ops, bytes[i], json));
+            if (wanted(name, ops, sim->comm, bytes[i])) CT_TRY(run_one(sim, ops, bytes[i], w));
         }
     }
-    ct_text_add(json, "]");
+    ct_json_end(w);
     return CT_OK;
 }

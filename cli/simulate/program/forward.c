@@ -8,6 +8,7 @@
 #include "comm/collective/async_sum.h"
 #include "comm/collective/blocking.h"
 #include "framework/base/clock.h"
+#include "framework/base/json_writer.h"
 
 typedef struct forward {
     ct_sim *sim;
@@ -126,23 +127,25 @@ static ct_status prepare(forward *f)
 }
 
 /* What ran, in the order in which it did, with simulated times. */
-static void add_steps(const forward *f, ct_text *json)
+static void add_steps(const forward *f, ct_json_writer *w)
 {
     static const char *const name[] = {
         [CT_FORWARD_COMPUTE] = "compute", [CT_FORWARD_BEGIN] = "begin", [CT_FORWARD_WAIT] = "wait"
     };
 
-    ct_text_add(json, ",\"steps\":[");
+    ct_json_begin_list(w, "steps");
     for (int i = 0; i < f->pass.n_step; i++) {
-        ct_text_add(json, "%s\n{\"step\":\"%s\",\"layer\":", (i > 0) ? "," : "",
-                    name[f->pass.step[i].kind]);
-        ct_text_add_json(json, f->pass.step[i].layer);
-        ct_text_add(json, ",\"ms\":%.9g}", 1e3 * f->took[i]);
+        ct_json_break(w);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_text(w, "step", name[f->pass.step[i].kind]);
+        ct_json_add_text(w, "layer", f->pass.step[i].layer);
+        ct_json_add_number(w, "ms", 1e3 * f->took[i]);
+        ct_json_end(w);
     }
-    ct_text_add(json, "]");
+    ct_json_end(w);
 }
 
-static ct_status run(forward *f, ct_text *json)
+static ct_status run(forward *f, ct_json_writer *w)
 {
     const ct_sim *sim = f->sim;
     int n = sim->n_warmup + sim->n_step;
@@ -158,24 +161,26 @@ static ct_status run(forward *f, ct_text *json)
     }
     for (int i = 0; i < f->pass.n_step; i++) compute_s += f->pass.step[i].seconds;
     all_s = (f->mark[n] - f->mark[sim->n_warmup]) / sim->n_step;
-    ct_text_add(json, "\"iterations\":%d,\"progress\":\"%s\",\"forward_ms\":[", sim->n_step,
-                sim->thread ? "thread" : "poll");
+    ct_json_add_integer(w, "iterations", sim->n_step);
+    ct_json_add_text(w, "progress", sim->thread ? "thread" : "poll");
+    ct_json_begin_list(w, "forward_ms");
     for (int i = sim->n_warmup; i < n; i++)
-        ct_text_add(json, "%s%.9g", (i > sim->n_warmup) ? "," : "",
-                    1e3 * (f->mark[i + 1] - f->mark[i]));
-    ct_text_add(json, "],\"mean_forward_ms\":%.9g,\"compute_ms\":%.9g,\"exposed_ms\":%.9g",
-                1e3 * all_s, 1e3 * compute_s, 1e3 * (f->wait_s - waited) / sim->n_step);
-    add_steps(f, json);
+        ct_json_add_number(w, NULL, 1e3 * (f->mark[i + 1] - f->mark[i]));
+    ct_json_end(w);
+    ct_json_add_number(w, "mean_forward_ms", 1e3 * all_s);
+    ct_json_add_number(w, "compute_ms", 1e3 * compute_s);
+    ct_json_add_number(w, "exposed_ms", 1e3 * (f->wait_s - waited) / sim->n_step);
+    add_steps(f, w);
     return CT_OK;
 }
 
-ct_status ct_sim_forward(ct_sim *sim, ct_text *json)
+ct_status ct_sim_forward(ct_sim *sim, ct_json_writer *w)
 {
     forward f = { .sim = sim };
     ct_status status = ct_forward_pass_read(ct_options_text(sim->options, "pass"), &f.pass);
 
     sim->comm->prompt = sim->thread;
-    if (status == CT_OK) status = run(&f, json);
+    if (status == CT_OK) status = run(&f, w);
     ct_transfers_destroy(f.transfers);
     ct_sim_timer_destroy(f.timer);
     ct_forward_pass_destroy(&f.pass);

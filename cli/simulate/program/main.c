@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "framework/base/json_writer.h"
 #include "cli/simulate/program/sim.h"
 #include "cli/simulate/sim_setup.h"
 #include "comm/core/sim_codec.h"
@@ -98,20 +99,23 @@ static double real_s(void)
 static ct_status write_out(ct_sim *sim, const ct_text *body)
 {
     const char *file = ct_options_text(sim->options, "json");
+    const char *order = ct_options_text(sim->options, "order");
     ct_text t = { .text = NULL };
+    ct_json_writer w = ct_json_into(&t);
     ct_status status = CT_OK;
 
     if (sim->comm->rank != 0) return CT_OK;
-    ct_text_add(&t, "{\"kind\":\"simulated\",\"machine\":");
-    ct_text_add_json(&t, sim->comm->topo->machine.name);
-    ct_text_add(&t, ",\"ranks\":%d,\"nodes\":%d,\"placement\":", sim->comm->size,
-                sim->comm->topo->n_node);
-    ct_text_add_json(&t, ct_sim_placement(sim->options));
-    ct_text_add(&t, ",\"order\":\"%s\",%s,\"wall_s\":%.3f}\n",
-                (ct_options_text(sim->options, "order") != NULL)
-                    ? ct_options_text(sim->options, "order")
-                    : "tree",
-                (body->text != NULL) ? body->text : "", real_s() - sim->began);
+    ct_json_begin_object(&w, NULL);
+    ct_json_add_text(&w, "kind", "simulated");
+    ct_json_add_text(&w, "machine", sim->comm->topo->machine.name);
+    ct_json_add_integer(&w, "ranks", sim->comm->size);
+    ct_json_add_integer(&w, "nodes", sim->comm->topo->n_node);
+    ct_json_add_text(&w, "placement", ct_sim_placement(sim->options));
+    ct_json_add_text(&w, "order", (order != NULL) ? order : "tree");
+    ct_json_add_members(&w, body->text);
+    ct_json_add_decimals(&w, "wall_s", real_s() - sim->began, 3);
+    ct_json_end(&w);
+    ct_text_add(&t, "\n");
     if (t.failed || body->failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
     else if (file != NULL)
@@ -125,14 +129,15 @@ static ct_status write_out(ct_sim *sim, const ct_text *body)
 static ct_status run(ct_sim *sim)
 {
     ct_text json = { .text = NULL };
+    ct_json_writer w = ct_json_members_into(&json);
     ct_status status = CT_OK;
 
     if (sim->profile != NULL)
-        status = ct_sim_train(sim, &json);
+        status = ct_sim_train(sim, &w);
     else if (ct_options_text(sim->options, "bench") != NULL)
-        status = ct_sim_bench(sim, &json);
+        status = ct_sim_bench(sim, &w);
     else
-        status = ct_sim_forward(sim, &json);
+        status = ct_sim_forward(sim, &w);
     if (status == CT_OK) status = write_out(sim, &json);
     ct_text_destroy(&json);
     return status;

@@ -8,6 +8,7 @@
 
 #include "cli/profile/profile.h"
 #include "comm/core/comm.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/proto/cortado.pb-c.h"
@@ -33,12 +34,12 @@ typedef struct ct_sim {
 } ct_sim;
 
 /** Collectives alone: --bench. Collective, as all of these. */
-ct_status ct_sim_bench(ct_sim *sim, ct_text *json);
+ct_status ct_sim_bench(ct_sim *sim, ct_json_writer *w);
 /** Training steps: --profile. */
-ct_status ct_sim_train(ct_sim *sim, ct_text *json);
+ct_status ct_sim_train(ct_sim *sim, ct_json_writer *w);
 
 /** One forward pass of a net that the ranks share, again and again: --pass. */
-ct_status ct_sim_forward(ct_sim *sim, ct_text *json);
+ct_status ct_sim_forward(ct_sim *sim, ct_json_writer *w);
 
 typedef struct ct_sim_timer ct_sim_timer;
 

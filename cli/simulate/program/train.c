@@ -7,6 +7,7 @@
 #include "cli/simulate/sim_setup.h"
 #include "comm/collective/async_sum.h"
 #include "comm/collective/blocking.h"
+#include "framework/base/json_writer.h"
 #include "framework/base/rng.h"
 #include "framework/net/step.h"
 #include "runtime/config/exchange_config.h"
@@ -431,29 +432,31 @@ static ct_status reduce(const train *t, const double *v, int n, double *sum, dou
     return CT_OK;
 }
 
-static void add_list(ct_text *json, const char *name, const double *v, int n, double scale)
+static void add_list(ct_json_writer *w, const char *name, const double *v, int n, double scale)
 {
-    ct_text_add(json, ",\"%s\":[", name);
-    for (int i = 0; i < n; ++i) ct_text_add(json, "%s%.9g", (i > 0) ? "," : "", v[i] * scale);
-    ct_text_add(json, "]");
+    ct_json_begin_list(w, name);
+    for (int i = 0; i < n; ++i) ct_json_add_number(w, NULL, v[i] * scale);
+    ct_json_end(w);
 }
 
-static void add_buckets(const train *t, ct_text *json)
+static void add_buckets(const train *t, ct_json_writer *w)
 {
-    ct_text_add(json, ",\"buckets\":[");
+    ct_json_begin_list(w, "buckets");
     for (int i = 0; i < ct_grad_pipe_n_bucket(t->pipe); ++i) {
         int64_t bytes = 0;
         const char *algorithm = ct_grad_pipe_bucket(t->pipe, i, &bytes);
 
-        ct_text_add(json, "%s{\"bytes\":%lld,\"algorithm\":\"%s\"}", (i > 0) ? "," : "",
-                    (long long)bytes, algorithm);
+        ct_json_begin_object(w, NULL);
+        ct_json_add_integer(w, "bytes", bytes);
+        ct_json_add_text(w, "algorithm", algorithm);
+        ct_json_end(w);
     }
-    ct_text_add(json, "]");
+    ct_json_end(w);
 }
 
 /* Adds the lists of steps: how long each took, the mean of the ranks; what it computed. *mean_p: of
  * the steps. */
-static ct_status add_steps(const train *t, ct_text *json, double *mean_p)
+static ct_status add_steps(const train *t, ct_json_writer *w, double *mean_p)
 {
     int first = t->n_warmup, n = t->n_step;
     double ranks = t->sim->comm->size, compute_ms = 1e3 * ct_profile_compute_s(t->profile);
@@ -467,9 +470,9 @@ static ct_status add_steps(const train *t, ct_text *json, double *mean_p)
     CT_TRY_GOTO(status, done, reduce(t, t->factors + first, n, factor, most));
     *mean_p = 0;
     for (int i = 0; i < n; ++i) *mean_p += 1e3 * step[i] / ranks / n;
-    add_list(json, "step_ms", step, n, 1e3 / ranks);
-    add_list(json, "compute_mean_ms", factor, n, compute_ms / ranks);
-    add_list(json, "compute_max_ms", most, n, compute_ms);
+    add_list(w, "step_ms", step, n, 1e3 / ranks);
+    add_list(w, "compute_mean_ms", factor, n, compute_ms / ranks);
+    add_list(w, "compute_max_ms", most, n, compute_ms);
 
 done:
     free(list);
@@ -477,7 +480,7 @@ done:
 }
 
 static ct_status summarise(const train *t, const account *before, const account *after,
-                           ct_text *json)
+                           ct_json_writer *w)
 {
     static const char *const overlap[] = { "off", "backward", "both" };
     double ranks = t->sim->comm->size, total[3], worst[3], mean = 0, n = t->n_step;
@@ -485,32 +488,38 @@ static ct_status summarise(const train *t, const account *before, const account 
                              after->exposed_s - before->exposed_s,
                              after->bytes_sent - before->bytes_sent };
     ct_text lists = { 0 };
-    ct_status status = add_steps(t, &lists, &mean);
+    ct_json_writer list = ct_json_members_into(&lists);
+    ct_status status = add_steps(t, &list, &mean);
 
     if (status == CT_OK) status = reduce(t, mine, 3, total, worst);
     if (status != CT_OK) {
         ct_text_destroy(&lists);
         return status;
     }
-    ct_text_add(json, "\"net\":");
-    ct_text_add_json(json, t->profile->net);
-    ct_text_add(json,
-                ",\"net_hash\":\"%s\",\"batch\":%lld,\"iterations\":%d,\"warmup\":%d,"
-                "\"overlap\":\"%s\",\"after_all\":%s,\"progress\":\"%s\",\"jitter_seed\":%s,"
-                "\"mean_step_ms\":%.9g,\"compute_ms\":%.9g,\"images_per_s\":%.9g,"
-                "\"exposed_ms\":%.9g,\"bytes_sent\":%.0f,\"max_bytes_sent\":%.0f",
-                t->profile->net_hash, (long long)t->profile->batch, t->n_step, t->n_warmup,
-                overlap[t->overlap], t->after_all ? "true" : "false", t->thread ? "thread" : "poll",
-                t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null", mean,
-                1e3 * total[0] / ranks / n, 1e3 * ranks * (double)t->profile->batch / mean,
-                1e3 * total[1] / ranks / n, total[2] / ranks / n, worst[2] / n);
-    ct_text_add(json, "%s", lists.text);
+    ct_json_add_text(w, "net", t->profile->net);
+    ct_json_add_text(w, "net_hash", t->profile->net_hash);
+    ct_json_add_integer(w, "batch", t->profile->batch);
+    ct_json_add_integer(w, "iterations", t->n_step);
+    ct_json_add_integer(w, "warmup", t->n_warmup);
+    ct_json_add_text(w, "overlap", overlap[t->overlap]);
+    ct_json_add_bool(w, "after_all", t->after_all);
+    ct_json_add_text(w, "progress", t->thread ? "thread" : "poll");
+    ct_json_add_made(w, "jitter_seed",
+                     t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null");
+    ct_json_add_number(w, "mean_step_ms", mean);
+    ct_json_add_number(w, "compute_ms", 1e3 * total[0] / ranks / n);
+    ct_json_add_number(w, "images_per_s", 1e3 * ranks * (double)t->profile->batch / mean);
+    ct_json_add_number(w, "exposed_ms", 1e3 * total[1] / ranks / n);
+    ct_json_add_decimals(w, "bytes_sent", total[2] / ranks / n, 0);
+    ct_json_add_decimals(w, "max_bytes_sent", worst[2] / n, 0);
+    ct_json_add_members(w, lists.text);
+    w->to->failed = w->to->failed || lists.failed;
     ct_text_destroy(&lists);
-    add_buckets(t, json);
+    add_buckets(t, w);
     return CT_OK;
 }
 
-static ct_status run(train *t, ct_text *json)
+static ct_status run(train *t, ct_json_writer *w)
 {
     account before = { 0 }, after;
     int n = t->n_warmup + t->n_step;
@@ -529,10 +538,10 @@ static ct_status run(train *t, ct_text *json)
         CT_TRY(iterate(t, i));
     }
     after = take_account(t);
-    return summarise(t, &before, &after, json);
+    return summarise(t, &before, &after, w);
 }
 
-ct_status ct_sim_train(ct_sim *sim, ct_text *json)
+ct_status ct_sim_train(ct_sim *sim, ct_json_writer *w)
 {
     train t = { .sim = sim,
                 .profile = sim->profile,
@@ -546,7 +555,7 @@ ct_status ct_sim_train(ct_sim *sim, ct_text *json)
     ct_status status = ct_sim_timer_create(sim->comm, &t.timer);
 
     sim->comm->prompt = sim->thread;
-    if (status == CT_OK) status = run(&t, json);
+    if (status == CT_OK) status = run(&t, w);
     ct_sim_timer_destroy(t.timer);
     ct_grad_pipe_destroy(t.pipe);
     ct_mem_release(t.arena);

@@ -209,6 +209,7 @@ static void test_tiers(void **state)
 {
     ct_memory_tiers t = { .chunk_loads = 7, .runtime = 1000, .test = 200, .snapshot = 50 };
     ct_text json = { 0 };
+    ct_json_writer w = ct_json_members_into(&json);
 
     (void)state;
     for (int u = 0; u < CT_N_USE; u++) t.bytes[CT_TIER_HOST][u] = 1 << u;
@@ -217,7 +218,7 @@ static void test_tiers(void **state)
     assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_HOST), 127 + 1000 + 200 + 50);
     assert_int_equal(ct_memory_tier_sum(&t, CT_TIER_FILE), 512);
     assert_false(ct_memory_tier_used(&t, CT_TIER_DEVICE));
-    ct_memory_tiers_json(&t, &json);
+    ct_memory_tiers_json(&t, &w);
     assert_string_equal(
         json.text, "\"tiers\":[{\"tier\":\"host\",\"weights\":1,\"gradients\":2,\"states\":4,"
                    "\"window\":8,\"activations\":16,\"logits\":32,\"communication\":64,"

@@ -56,14 +56,16 @@ static void test_file_and_back(void **state)
 {
     ct_forward_pass f, again;
     ct_text text = { 0 };
+    ct_json_writer w;
 
     (void)state;
     parse(HEAD COMPUTE(3) "," BEGIN(1, "scatter", 8) "," BEGIN(0, "sum",
                                                                4) "," WAIT(0) "," WAIT(1) "]}",
           &f);
-    ct_text_add(&text, "{");
-    ct_forward_pass_json("n", &f, &text);
-    ct_text_add(&text, "}");
+    w = ct_json_into(&text);
+    ct_json_begin_object(&w, NULL);
+    ct_forward_pass_json("n", &f, &w);
+    ct_json_end(&w);
     parse(text.text, &again);
     assert_int_equal(again.n_rank, f.n_rank);
     assert_int_equal(again.n_step, f.n_step);

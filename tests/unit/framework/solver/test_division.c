@@ -97,7 +97,8 @@ static ct_status divide(run *r, ct_solver_options *o)
 static ct_status note(run *r, ct_solver *s)
 {
     ct_text ranks = { 0 };
-    ct_status status = ct_solver_ranks_json(s, &ranks);
+    ct_json_writer w = ct_json_members_into(&ranks);
+    ct_status status = ct_solver_ranks_json(s, &w);
 
     snprintf(r->ranks, sizeof(r->ranks), "%s", (ranks.text != NULL) ? ranks.text : "");
     ct_text_destroy(&ranks);
