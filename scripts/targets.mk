@@ -31,7 +31,7 @@ do-demo:
 	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
 
 # what scripts look at in the sources and the docs, each by a script of that name
-CHECKS := includes names sizes exchange layers codecs collectives update_rules verbs format docs
+CHECKS := includes names sizes exchange layers codecs collectives update_rules verbs json format docs
 
 # all test programs are built before the first runs
 do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)

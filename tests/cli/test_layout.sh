@@ -90,6 +90,28 @@ fresh
 touch tree/comm/a.h tree/comm/b.h tree/comm/c.h
 runs headers_of_comm 1 'comm has 3 headers directly in it, 2 may be' "$sizes" tree
 
+# JSON by hand: members, objects with and without blanks, strings and numbers; what only looks so
+json="$ROOT/scripts/check_json.sh"
+runs json_is_written 0 '' "$json"
+fresh
+cat >>tree/cli/main.c <<'END'
+    ct_text_add(out, ",\"nodes\":%d", n);
+    printf(",\"%s\":", name);
+    printf("{\"%s\"", name);
+    ct_text_add(out, "{ \"id\": %d }", id);
+    ct_text_add(out, ", \"id\": %d", id);
+    ct_text_add_json(out, name);
+    ct_text_add_number(out, 1.5);
+    fail("level \"%s\": size is %d, \"node\" or \"rack\"", name, n);
+ * {"event":"run"} goes with ct_text_add_json(), as {\"event\":1}
+END
+echo '    ct_text_add_number(out, 1.5);' >>tree/framework/base/stream.c
+runs json_by_hand 1 'cli/main.c:[0-9]+: JSON by hand' "$json" tree
+lines=$(wc -l <tree/cli/main.c) # the seven before the last two
+is json_of_each_kind test "$(grep -o 'main.c:[0-9]*' out | cut -d: -f2 | tr '\n' ' ')" = \
+    "$(seq -s ' ' $((lines - 8)) $((lines - 2))) "
+is json_of_no_other test "$(grep -c 'JSON by hand' out)" = 7
+
 # the table itself: a folder that includes one behind it closes a circle
 sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
 runs circle 1 'the table has comm/codec behind comm/core' sh circle.sh "$ROOT"
