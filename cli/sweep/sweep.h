@@ -55,6 +55,10 @@ ct_status ct_sweep_wait(const ct_sweep *s, int i);
 /** Locks run i for a process that inherits *fd_p; 0 where the file system has no locks.
  * CT_ERR_CONFIG: another sweep has it. CT_ERR_IO. */
 ct_status ct_sweep_lock(const ct_sweep *s, int i, int *fd_p);
+/** The sweep has its folder to itself, or with others of one run each. Open until
+ *  ct_sweep_unlock(), or until the process ends; 0 where the file system has no locks.
+ *  CT_ERR_CONFIG: another sweep works there. CT_ERR_IO. */
+ct_status ct_sweep_lock_folder(const ct_sweep *s, bool one_run, int *fd_p);
 /** The lock is free once its processes have ended, too. */
 void ct_sweep_unlock(int *fd);
 

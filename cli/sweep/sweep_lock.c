@@ -1,4 +1,7 @@
-/* Who has a run of a sweep: runs/NNNN.lock, an advisory lock that the run's own process inherits.
+/* Who works in a sweep's folder, and who has a run of it.
+ *
+ * The folder's is sweep.lock: one sweep at a time, or any number that make a single run each. It
+ * ends with the sweep's own process. A run's is runs/NNNN.lock, which its process inherits.
  *
  * A sweep that is killed tells its runs to end, and they write a snapshot first. Until the last of
  * them is gone the lock is theirs, so the same sweep, called again at once, knows to wait. A file
@@ -19,14 +22,14 @@
 
 typedef enum taking { LOCK_TAKEN, LOCK_BUSY, LOCK_NONE, LOCK_ERROR } taking;
 
-/* *fd_p is open where the lock was taken; errno says why of LOCK_ERROR. */
-static taking take(const char *path, int *fd_p)
+/* how: LOCK_EX or LOCK_SH. *fd_p is open where the lock was taken; errno says why of LOCK_ERROR. */
+static taking take(const char *path, int how, int *fd_p)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644), why;
 
     if (fd < 0) return LOCK_ERROR;
     *fd_p = fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return LOCK_TAKEN;
+    if (flock(fd, how | LOCK_NB) == 0) return LOCK_TAKEN;
     why = errno;
     close(fd);
     *fd_p = 0;
@@ -48,7 +51,7 @@ static ct_status wait_for(const char *path, int i)
     int fd = 0;
 
     for (;;) {
-        switch (take(path, &fd)) {
+        switch (take(path, LOCK_EX, &fd)) {
         case LOCK_TAKEN:
             close(fd);
             return CT_OK;
@@ -87,13 +90,40 @@ ct_status ct_sweep_lock(const ct_sweep *s, int i, int *fd_p)
 {
     ct_text path = { 0 };
     ct_status status = path_of(s, i, &path);
-    taking what = (status == CT_OK) ? take(path.text, fd_p) : LOCK_NONE;
+    taking what = (status == CT_OK) ? take(path.text, LOCK_EX, fd_p) : LOCK_NONE;
 
     if (what == LOCK_BUSY)
         status = CT_FAIL(CT_ERR_CONFIG, "run %04d trains: another sweep of this folder has it (%s)",
                          i + 1, path.text);
     else if (what == LOCK_ERROR)
         status = CT_FAIL(CT_ERR_IO, "%s: %s", path.text, strerror(errno));
+    ct_text_destroy(&path);
+    return status;
+}
+
+ct_status ct_sweep_lock_folder(const ct_sweep *s, bool one_run, int *fd_p)
+{
+    ct_text path = { 0 };
+    ct_status status = CT_OK;
+
+    ct_text_add(&path, "%s/sweep.lock", s->folder);
+    if (path.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    else
+        switch (take(path.text, one_run ? LOCK_SH : LOCK_EX, fd_p)) {
+        case LOCK_BUSY:
+            status = CT_FAIL(CT_ERR_CONFIG,
+                             "%s: another sweep works in this folder; wait for its end, or give "
+                             "--to another one",
+                             s->folder);
+            break;
+        case LOCK_ERROR:
+            status = CT_FAIL(CT_ERR_IO, "%s: %s", path.text, strerror(errno));
+            break;
+        case LOCK_TAKEN:
+        case LOCK_NONE:
+            break;
+        }
     ct_text_destroy(&path);
     return status;
 }

@@ -109,7 +109,8 @@ static ct_status write_array(const ct_sweep *s, const char *file)
 
 static ct_status run_only(ct_sweep *s, int64_t number)
 {
-    int run = (int)number - 1;
+    int run = (int)number - 1, lock = 0;
+    ct_status status;
 
     if ((number < 1) || (number > s->n_run))
         return CT_FAIL(CT_ERR_CONFIG, "--only=%lld: the sweep has runs 1 to %d", (long long)number,
@@ -118,26 +119,36 @@ static ct_status run_only(ct_sweep *s, int64_t number)
         return CT_FAIL(CT_ERR_CONFIG,
                        "--only=%lld: HALVING decides who goes on when all have ended",
                        (long long)number);
-    return ct_sweep_run_list(s, &run, 1, 0);
+    CT_TRY(ct_sweep_lock_folder(s, true, &lock));
+    status = ct_sweep_run_list(s, &run, 1, 0);
+    ct_sweep_unlock(&lock);
+    return status;
+}
+
+static ct_status run_all(ct_sweep *s, bool table)
+{
+    int *list = calloc((size_t)s->n_run, sizeof(*list)), lock = 0;
+    ct_status status = CT_OK;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d runs", s->n_run);
+    if (!table) status = ct_sweep_lock_folder(s, false, &lock);
+    if (status == CT_OK) status = run_rounds(s, list, table);
+    if (status == CT_OK) status = ct_sweep_report(s);
+    ct_sweep_unlock(&lock);
+    free(list);
+    return status;
 }
 
 static ct_status sweep(ct_sweep *s, const ct_options *o)
 {
     const char *array = ct_options_text(o, "job_array");
-    bool table = ct_options_flag(o, "table");
-    int *list;
-    ct_status status;
 
     CT_TRY(ct_scale_self(s->self, sizeof(s->self)));
     CT_TRY(ct_sweep_open(s));
     CT_INFO("%d runs of %s in %s, ranked by %s", s->n_run, s->solver, s->folder, s->param->metric);
     if (array != NULL) return write_array(s, array);
     if (ct_options_text(o, "only") != NULL) return run_only(s, ct_options_count(o, "only", 0));
-    list = calloc((size_t)s->n_run, sizeof(*list));
-    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d runs", s->n_run);
-    status = run_rounds(s, list, table);
-    free(list);
-    return (status == CT_OK) ? ct_sweep_report(s) : status;
+    return run_all(s, ct_options_flag(o, "table"));
 }
 
 ct_status ct_verb_sweep(ct_call *call)

@@ -82,6 +82,20 @@ done
 runs goes_on_on_ranks 0 'finished' $sweep ranks2.sweep --to=killed2
 is same_after_kill_on_ranks cmp two/table.csv killed2/table.csv
 
+# ---- of two sweeps that begin in one folder one does all, and the other says so
+for turn in 1 2 3 4 5 6; do
+    $sweep three.sweep --to=both >left 2>&1 &
+    left=$!
+    $sweep three.sweep --to=both >right 2>&1
+    right=$?
+    wait $left
+    left=$?
+    is "one_of_two_$turn" [ $((left + right)) = 2 ]
+    is "other_of_two_$turn" grep -q 'both: another sweep works in this folder' left right
+    is "all_of_two_$turn" cmp one/table.csv both/table.csv
+    rm -r both
+done
+
 # ---- a run that still trains is waited for; a signal ends that; another sweep's run is not begun
 mkdir -p busy/runs
 (exec 8>busy/runs/0002.lock; flock 8; touch locked; sleep 3) &
