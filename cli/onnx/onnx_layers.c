@@ -161,6 +161,32 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
+/* x (1 + alpha mean(x^2))^-beta, means over windows with their pads, all inside one channel. */
+static ct_status lrn_within(ct_onnx *x, const ct_onnx_layer *l, const Ct__LRNParameter *p)
+{
+    const int64_t size = p->local_size, half = size / 2;
+    const int64_t kernel[2] = { size, size }, pads[4] = { half, half, half, half };
+
+    if (ct_onnx_bottom_shape(l, 0)->ndim != 4)
+        return ct_onnx_no_form(l, "other than two axes of space");
+    ct_onnx_begin(x, l, "Mul");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_to(x, l, "squares");
+    ct_onnx_end(x);
+    ct_onnx_from(x, l, "AveragePool", "squares");
+    ct_onnx_to(x, l, "means");
+    ct_onnx_int(x, "count_include_pad", 1);
+    ct_onnx_ints(x, "kernel_shape", 2, kernel);
+    ct_onnx_ints(x, "pads", 4, pads);
+    ct_onnx_end(x);
+    ct_onnx_by_number(x, l, "Mul", "means", "alpha", p->alpha, "part");
+    ct_onnx_by_number(x, l, "Add", "part", "one", 1.0f, "scale");
+    ct_onnx_by_number(x, l, "Pow", "scale", "minus_beta", -p->beta, "factor");
+    ct_onnx_by_part(x, l, "Mul", NULL, "factor", NULL);
+    return CT_OK;
+}
+
 static ct_status lrn(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__LRNParameter none = CT__LRNPARAMETER__INIT;
@@ -168,7 +194,7 @@ static ct_status lrn(ct_onnx *x, const ct_onnx_layer *l)
         (l->layer->param->lrn_param != NULL) ? l->layer->param->lrn_param : &none;
 
     if (p->norm_region != CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS)
-        return ct_onnx_no_form(l, "WITHIN_CHANNEL");
+        return lrn_within(x, l, p);
     ct_onnx_begin(x, l, "LRN");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_top(x, l, 0);

@@ -221,6 +221,7 @@ gelu|GELU|c|
 gelu_tanh|GELU|c|gelu_param { approximate: TANH }
 rows|InnerProduct|c|inner_product_param { axis: 2 num_output: 7 weight_filler { type: "gaussian" std: 0.2 } bias_filler { type: "gaussian" } }
 last|InnerProduct|rows|inner_product_param { axis: -1 num_output: 5 bias_term: false transpose: true weight_filler { type: "gaussian" std: 0.4 } }
+within|LRN|c|lrn_param { norm_region: WITHIN_CHANNEL local_size: 3 alpha: 0.7 beta: 0.6 }
 layer_norm|LayerNorm|c|layer_norm_param { axis: 2 scale_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
 mvn|MVN|c|
 mvn_across|MVN|c|mvn_param { across_channels: true normalize_variance: false }
