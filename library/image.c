@@ -110,8 +110,12 @@ static ct_status fit(transformer *t)
 {
     const Ct__MemoryDataParameter *p = t->layer->param->memory_data_param;
     ct_shape wanted = { 3, { p->channels, p->height, p->width } }, augmented;
+    bool by_dim = (p->n_dim == 4); /* else no image fits */
     ct_why why;
-    ct_status status = ct_augment_shape(t->augment, &t->in, &augmented, &why);
+    ct_status status;
+
+    if (by_dim) wanted = (ct_shape){ 3, { p->dim[1], p->dim[2], p->dim[3] } };
+    status = ct_augment_shape(t->augment, &t->in, &augmented, &why);
 
     if (status == CT_OK) status = ct_transform_shape(t->transform, &augmented, &t->out, &why);
     if (status != CT_OK)

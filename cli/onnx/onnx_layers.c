@@ -136,6 +136,9 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
     if ((p->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC) || (l->layer->n_top != 1) ||
         (ct_onnx_bottom_shape(l, 0)->ndim != 4))
         return ct_onnx_no_form(l, "stochastic pooling, a mask, or other than two axes of space");
+    for (size_t i = 0; i < p->n_dilation; i++) {
+        if (p->dilation[i] > 1) return ct_onnx_no_form(l, "dilated windows");
+    }
     if (p->global_pooling) {
         ct_onnx_unary(x, l, mean ? "GlobalAveragePool" : "GlobalMaxPool", NULL, NULL);
         return CT_OK;

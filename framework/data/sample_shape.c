@@ -82,6 +82,10 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
         return take(image->synthetic_shape, 0, shape_p);
     if (!ct_layer_param_is(l, "MemoryData") || (m == NULL)) return false;
     *shape_p = (ct_shape){ 3, { m->channels, m->height, m->width } };
+    if (m->n_dim == 0) return true;
+    if (m->n_dim > CT_MAX_DIM) return false;
+    *shape_p = (ct_shape){ .ndim = (int)m->n_dim - 1 };
+    for (size_t i = 1; i < m->n_dim; i++) shape_p->dim[i - 1] = m->dim[i];
     return true;
 }
 

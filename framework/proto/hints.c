@@ -1,6 +1,6 @@
-/* Fields of NVIDIA's and Intel's forks that say how a net is run there: engines, types of
- * arithmetic, memory, threads. What comes out does not depend on them, so nets with them are read,
- * and one line a file lists them. */
+/* Fields of NVIDIA's and Intel's forks, and of BVLC's OpenCL branch, that say how a net is run
+ * there: engines, types of arithmetic, memory, threads. What comes out does not depend on them, so
+ * nets with them are read, and one line a file lists them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +64,15 @@ static const hint hint_table[] = {
     { OF(inner_product_parameter), "engine", "Intel" },
     { OF(re_luparameter), "fuse", "Intel" },
     { OF(solver_parameter), "engine", "Intel" },
+    { OF(net_parameter), "device", "the OpenCL branch" },
+    { OF(net_parameter), "data_type", "the OpenCL branch" },
+    { OF(layer_parameter), "device", "the OpenCL branch" },
+    { OF(layer_parameter), "buffer", "the OpenCL branch" },
+    { OF(layer_parameter), "bottom_data_type", "the OpenCL branch" },
+    { OF(layer_parameter), "compute_data_type", "the OpenCL branch" },
+    { OF(layer_parameter), "top_data_type", "the OpenCL branch" },
+    { OF(solver_parameter), "device", "the OpenCL branch" },
+    { OF(solver_parameter), "data_type", "the OpenCL branch" },
 };
 enum { N_HINT = sizeof(hint_table) / sizeof(hint_table[0]) };
 _Static_assert((int)N_HINT <= (int)CT_MOST_HINTS, "a bit each in ct_prototxt_reader");

@@ -507,6 +507,8 @@ const ct_meaning ct_meaning_table[] = {
     { "MatMulParameter.transpose_b", "Transpose the matrices of the second bottom." },
     { "MemoryDataParameter.batch_size", "Samples per iteration and rank." },
     { "MemoryDataParameter.channels", "Channels of a sample." },
+    { "MemoryDataParameter.dim", "Of the OpenCL branch: the data's whole shape, the batch first, "
+                                 "in place of the other four." },
     { "MemoryDataParameter.height", "Height of a sample." },
     { "MemoryDataParameter.source",
       "Cortado: HDF5 file with a data set for each top, or a list of such; `--memory_data` sets "
@@ -699,6 +701,8 @@ const ct_meaning ct_meaning_table[] = {
     { "PermuteParameter.order",
       "The bottom's axes in the order of the top's; those left out follow in theirs." },
     { "PoolingParameter.ceil_mode", "Of forks: false is `round_mode: FLOOR`." },
+    { "PoolingParameter.dilation",
+      "Of the OpenCL branch: how far apart a window's elements are, once or per axis. Default 1." },
     { "PoolingParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "PoolingParameter.global_pooling", "The window is the whole input." },
     { "PoolingParameter.kernel_h", "Height of the window, in place of `kernel_size`." },

@@ -65,8 +65,8 @@ static ct_status concat_move(const ct_layer *l, const ct_instance *in, ct_exec *
 
         offset += row;
         if (mine == NULL) continue;
-        CT_TRY(last ? concat_halves(ex, outer, row, stride, at, (uint16_t *)mine,
-                                    (uint16_t *)whole, to_top)
+        CT_TRY(last ? concat_halves(ex, outer, row, stride, at, (uint16_t *)mine, (uint16_t *)whole,
+                                    to_top)
                     : concat_rows(ex, outer, row, stride, mine, whole + at, to_top));
     }
     return CT_OK;
@@ -172,7 +172,7 @@ static ct_status reduction_backward(const ct_layer *l, ct_instance *in, ct_exec 
 }
 
 const ct_device_override ct_cuda_reduction = { "Reduction", NULL, reduction_forward,
-                                          reduction_backward };
+                                               reduction_backward };
 
 /* ---- ArgMax: a distribution a thread; buffer 0 holds the best of each, in order */
 
@@ -185,9 +185,8 @@ static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_argmax_found *all = (ct_argmax_found *)in->buffer[0].data;
 
     return ct_cuda_map(
-        ex->stream, "ArgMax", v.outer * v.inner, KERNEL(int64_t d) {
-            ct_argmax_one(&s, d, v.mid, v.inner, x, all + d * s.top_k, y);
-        });
+        ex->stream, "ArgMax", v.outer * v.inner,
+        KERNEL(int64_t d) { ct_argmax_one(&s, d, v.mid, v.inner, x, all + d * s.top_k, y); });
 }
 
 const ct_device_override ct_cuda_argmax = { "ArgMax", NULL, argmax_forward, NULL };
@@ -348,5 +347,16 @@ static bool pooling_draws(const Ct__LayerParameter *p)
            (p->pooling_param->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC);
 }
 
-const ct_device_override ct_cuda_pooling = { "Pooling",        NULL, pooling_forward,
-                                        pooling_backward, true, pooling_draws };
+/* Dilated windows run on the host. */
+static bool pooling_can(const Ct__LayerParameter *p)
+{
+    const Ct__PoolingParameter *q = p->pooling_param;
+
+    for (size_t i = 0; (q != NULL) && (i < q->n_dilation); i++) {
+        if (q->dilation[i] > 1) return false;
+    }
+    return true;
+}
+
+const ct_device_override ct_cuda_pooling = { "Pooling",        pooling_can, pooling_forward,
+                                             pooling_backward, true,        pooling_draws };

@@ -107,6 +107,37 @@ const ct_layer_ops ct_layer_input = {
  * or they come from the file that --memory_data names: in its order, as Caffe takes images that a
  * program added, transformed. */
 
+/* What the data are, the batch first: `dim`, or the four sizes. */
+static ct_status memory_shape(const ct_layer *l, ct_shape *shape_p)
+{
+    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+    bool four =
+        (p != NULL) && (p->has_batch_size || p->has_channels || p->has_height || p->has_width);
+
+    if ((p != NULL) && (p->n_dim > 0)) {
+        if (four)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "memory_data_param: dim is the whole shape: give it, or "
+                                 "batch_size, channels, height and width");
+        if (p->n_dim > CT_MAX_DIM)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "memory_data_param: %zu of dim, at most %d",
+                                 p->n_dim, CT_MAX_DIM);
+        *shape_p = (ct_shape){ .ndim = (int)p->n_dim };
+        for (size_t i = 0; i < p->n_dim; i++) shape_p->dim[i] = p->dim[i];
+    } else if (four) {
+        *shape_p = (ct_shape){ 4, { p->batch_size, p->channels, p->height, p->width } };
+    } else {
+        *shape_p = (ct_shape){ 1, { 0 } };
+    }
+    for (int i = 0; i < shape_p->ndim; i++) {
+        if (shape_p->dim[i] == 0)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "memory_data_param.batch_size, channels, height and width (or "
+                                 "dim) must be given, at least 1");
+    }
+    return CT_OK;
+}
+
 static bool reads_file(const ct_layer *l)
 {
     const char *source = l->param->memory_data_param->source;
@@ -119,15 +150,18 @@ static ct_status check_file(const ct_layer *l)
 {
     const Ct__MemoryDataParameter *p = l->param->memory_data_param;
     const ct_data_state *d = l->state;
-    ct_shape wanted = { 3, { p->channels, p->height, p->width } };
+    ct_shape whole, wanted;
 
+    CT_TRY(memory_shape(l, &whole));
+    wanted = (ct_shape){ .ndim = whole.ndim - 1 };
+    memcpy(wanted.dim, whole.dim + 1, sizeof(wanted.dim) - sizeof(wanted.dim[0]));
     if (!ct_shape_equal(&d->shape, &wanted))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "%s: samples of \"%s\" are %s, transformed %s; memory_data_param says "
                              "%s",
                              p->source, l->param->top[0], ct_shape_str(&d->reader->field[0]).text,
                              ct_shape_str(&d->shape).text, ct_shape_str(&wanted).text);
-    if (ct_shape_count(&d->reader->field[1], 0, -1) != 1)
+    if ((l->n_top > 1) && (ct_shape_count(&d->reader->field[1], 0, -1) != 1))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%s: rows of \"%s\" are %s, expected one label each",
                              p->source, l->param->top[1], ct_shape_str(&d->reader->field[1]).text);
     return CT_OK;
@@ -136,26 +170,22 @@ static ct_status check_file(const ct_layer *l)
 static ct_status open_file(ct_layer *l)
 {
     const Ct__MemoryDataParameter *p = l->param->memory_data_param;
-    const char *const name[] = { l->param->top[0], l->param->top[1] };
+    const char *const name[] = { l->param->top[0], (l->n_top > 1) ? l->param->top[1] : NULL };
     ct_data_source s = { .backend = "hdf5", .threads = 1, .has_shuffle = true };
 
     s.options.source = p->source;
     s.options.field_name = name;
-    s.batch_size = p->batch_size;
+    s.batch_size = (p->n_dim > 0) ? p->dim[0] : p->batch_size;
     CT_TRY(ct_data_setup(l, &s));
     return check_file(l);
 }
 
 static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
 {
-    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+    ct_shape shape;
 
     (void)bottom;
-    if ((p == NULL) || (p->batch_size == 0) || (p->channels == 0) || (p->height == 0) ||
-        (p->width == 0))
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "memory_data_param.batch_size, channels, height and width must be "
-                             "given, at least 1");
+    CT_TRY(memory_shape(l, &shape));
     if (reads_file(l)) return open_file(l);
     if (l->param->transform_param != NULL)
         CT_INFO("%s%slayer \"%s\" (%s): transform_param is not applied: arrays that a program sets "
@@ -170,22 +200,25 @@ static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
 
 static ct_status memory_reshape(const ct_layer *l, ct_instance *in)
 {
-    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
-    int64_t here = ct_data_batch_here(l, p->batch_size);
-    ct_shape data = { 4, { here, p->channels, p->height, p->width } };
+    ct_shape data;
+    int64_t batch;
 
+    CT_TRY(memory_shape(l, &data));
+    batch = data.dim[0];
+    data.dim[0] = ct_data_batch_here(l, batch);
     if (reads_file(l)) {
         CT_TRY(ct_data_reshape(l, in));
-        ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { in->batch_local } });
+        if (l->n_top > 1) ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { in->batch_local } });
         if (in->n_sample >= in->batch_global) return CT_OK;
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "%s has %lld samples, fewer than a batch of all ranks, %lld",
-                             p->source, (long long)in->n_sample, (long long)in->batch_global);
+                             l->param->memory_data_param->source, (long long)in->n_sample,
+                             (long long)in->batch_global);
     }
     CT_TRY(ct_data_check_size(l, &data));
     ct_blob_set_shape(in->top[0], &data);
-    ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { here } });
-    ct_data_set_even_batch(l, in, p->batch_size);
+    if (l->n_top > 1) ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { data.dim[0] } });
+    ct_data_set_even_batch(l, in, batch);
     return CT_OK;
 }
 
@@ -202,7 +235,7 @@ static void memory_release(const ct_layer *l, ct_instance *in)
 const ct_layer_ops ct_layer_memory_data = {
     .type = "MemoryData",
     .params = "transform_param memory_data_param",
-    .min_top = 2,
+    .min_top = 1,
     .max_top = 2,
     .is_data = true,
     .keeps_top = true,

@@ -35,7 +35,7 @@ typedef struct pool_state {
     bool stochastic; /* then method means nothing */
     uint64_t name_hash;
     ct_pool_method method;
-    int64_t kh, kw, sh, sw, ph, pw;
+    int64_t kh, kw, sh, sw, ph, pw, dh, dw;
 } pool_state;
 
 typedef struct pool_instance {
@@ -59,6 +59,25 @@ static ct_status read_pair(const ct_layer *l, const char *name, protobuf_c_boole
                              "pooling_param has %s for one axis only: give both _h and _w", name);
     *h_p = has_h ? h : both; /* `both` is the default where nothing is given */
     *w_p = has_w ? w : both;
+    return CT_OK;
+}
+
+/* The OpenCL branch's: once for both axes, or once for each. */
+static ct_status read_dilation(const ct_layer *l, const Ct__PoolingParameter *p, pool_state *s)
+{
+    s->dh = (p->n_dilation > 0) ? p->dilation[0] : 1;
+    s->dw = (p->n_dilation > 1) ? p->dilation[1] : s->dh;
+    if (p->n_dilation > 2)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param has %zu of dilation: give one, or one for each of two "
+                             "axes",
+                             p->n_dilation);
+    if ((s->dh == 0) || (s->dw == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: the dilation must be positive");
+    if ((s->dh == 1) && (s->dw == 1)) return CT_OK;
+    if (s->global || s->stochastic)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: %s goes without a dilation",
+                             s->global ? "global_pooling" : "STOCHASTIC");
     return CT_OK;
 }
 
@@ -92,7 +111,7 @@ static ct_status read_window(const ct_layer *l, const Ct__PoolingParameter *p, p
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: %s",
                              has_kernel ? "the kernel must be positive"
                                         : "kernel_size, or kernel_h and kernel_w, is missing");
-    if ((s->ph >= s->kh) || (s->pw >= s->kw))
+    if ((s->ph > (s->kh - 1) * s->dh) || (s->pw > (s->kw - 1) * s->dw))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "pooling_param: pad %lld x %lld must be smaller than the kernel %lld "
                              "x %lld",
@@ -132,16 +151,17 @@ static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
     if ((l->n_top > 1) && (s->method != CT_POOL_MAX))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "a second top holds the places of the maxima: only for pool: MAX");
+    CT_TRY(read_dilation(l, p, s));
     return read_window(l, p, s);
 }
 
 /* Outputs along one axis, or a message. Rounded up as in Caffe: a last window that would begin
  * behind the padded edge is dropped, where there is padding. */
 static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t kernel,
-                        int64_t stride, int64_t pad, int64_t *out_p)
+                        int64_t dilation, int64_t stride, int64_t pad, int64_t *out_p)
 {
     const pool_state *s = l->state;
-    int64_t room = in + 2 * pad - kernel;
+    int64_t room = in + 2 * pad - ((kernel - 1) * dilation + 1);
     int64_t steps = (room >= 0) ? (s->floor ? room : room + stride - 1) / stride
                                 : -((s->floor ? -room + stride - 1 : -room) / stride);
     int64_t out = steps + 1;
@@ -156,12 +176,31 @@ static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t
                              "pooling_param: with kernel %lld and stride %lld the last window lies "
                              "outside %s %lld; round_mode: FLOOR leaves it out",
                              (long long)kernel, (long long)stride, axis, (long long)in);
+    for (int64_t i = 0; (dilation > 1) && (i < out); i++) {
+        int64_t from = i * stride - pad;
+
+        if (from < 0) from += (dilation - 1 - from) / dilation * dilation;
+        if (from < in) continue;
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param: with dilation %lld and pad %lld no element of window "
+                             "%lld lies inside %s %lld",
+                             (long long)dilation, (long long)pad, (long long)i, axis,
+                             (long long)in);
+    }
     *out_p = out;
     return CT_OK;
 }
 
+static bool is_dilated(const Ct__PoolingParameter *p)
+{
+    for (size_t i = 0; (p != NULL) && (i < p->n_dilation); i++) {
+        if (p->dilation[i] > 1) return true;
+    }
+    return false;
+}
+
 /* The places that a second top holds have plain order; so have planes with windows so large that a
- * mask has more than bytes. */
+ * mask has more than bytes, and dilated windows. */
 static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     const Ct__PoolingParameter *q = p->pooling_param;
@@ -169,7 +208,7 @@ static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     bool max = (q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__MAX);
     ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
 
-    if ((p->n_top != 1) ||
+    if ((p->n_top != 1) || is_dilated(q) ||
         ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)))
         return false;
     if (ct_blob_is_last(bottom[slot])) return true;
@@ -209,13 +248,15 @@ static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_d
         .sh = s->sh,
         .sw = s->sw,
         .ph = s->ph,
-        .pw = s->pw
+        .pw = s->pw,
+        .dh = s->dh,
+        .dw = s->dw
     };
     if ((d->h == 0) || (d->w == 0) || (d->h > INT32_MAX / d->w))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",
                              (long long)d->h, (long long)d->w);
-    CT_TRY(pooled(l, "height", d->h, d->kh, d->sh, d->ph, &d->oh));
-    return pooled(l, "width", d->w, d->kw, d->sw, d->pw, &d->ow);
+    CT_TRY(pooled(l, "height", d->h, d->kh, d->dh, d->sh, d->ph, &d->oh));
+    return pooled(l, "width", d->w, d->kw, d->dw, d->sw, d->pw, &d->ow);
 }
 
 static ct_status pool_reshape(const ct_layer *l, ct_instance *in)

@@ -75,6 +75,21 @@ sed 's/kernel_size: 3/& weight_filler { type: "gabor" }/' fused.prototxt >gabor.
 runs gabor 2 'filler "gabor" of Intel.s fork, a table of edge filters, is not there; start from "gaussian", or from weights' \
     "$CORTADO" check --model=gabor.prototxt
 
+# ---- the OpenCL branch's
+cat >opencl.prototxt <<'NET'
+layer { name: "m" type: "MemoryData" top: "data" device: 1 memory_data_param { dim: 2 dim: 3 dim: 9 dim: 9 } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 4 kernel_size: 3 engine: LIBDNN } }
+layer { name: "pool" type: "Pooling" bottom: "conv" top: "pool" pooling_param { kernel_size: 2 dilation: 2 dilation: 3 } }
+NET
+runs opencl 0 'opencl.prototxt: ignored: device \(hints for the OpenCL branch.s engines\)$' "$CORTADO" check --model=opencl.prototxt
+is opencl_dim grep -Eq '^m +MemoryData +data +2 3 9 9' out
+is opencl_dilation grep -Eq '^pool +Pooling +pool +2 4 5 4' out
+sed 's/dim: 2 dim: 3/channels: 3 &/' opencl.prototxt >both_dim.prototxt
+runs both_dim 2 'memory_data_param: dim is the whole shape: give it, or batch_size, channels, height and width' \
+    "$CORTADO" check --model=both_dim.prototxt
+sed 's/dilation: 3/dilation: 3 pool: STOCHASTIC/' opencl.prototxt >stochastic.prototxt
+runs stochastic 2 'layer "pool" \(Pooling\): pooling_param: STOCHASTIC goes without a dilation' "$CORTADO" check --model=stochastic.prototxt
+
 # ---- sizes by chance
 sizes() { # FIELDS
     echo "layer { name: \"d\" type: \"Data\" top: \"d\" data_param { batch_size: 2 } transform_param { $1 } }" >sizes.prototxt

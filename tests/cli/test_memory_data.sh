@@ -18,6 +18,7 @@ transform='transform_param { crop_size: 24 mirror: true mean_value: 10 scale: 0.
 net memory "type: \"MemoryData\" $transform memory_data_param { batch_size: 6 channels: 1 height: 24 width: 24 }"
 net hdf5 "type: \"HDF5Data\" $transform hdf5_data_param { batch_size: 6 shuffle: false source: \"digits/train.h5\" }"
 net raw 'type: "HDF5Data" hdf5_data_param { batch_size: 6 shuffle: false source: "digits/train.h5" }'
+net by_dim "type: \"MemoryData\" $transform memory_data_param { dim: 6 dim: 1 dim: 24 dim: 24 }"
 head -n 1 raw.prototxt >rows.prototxt
 file=--memory_data=digits/train.h5
 
@@ -34,6 +35,9 @@ for n in 1 2 3; do
         --iterations=3 --dump_batches=$n.npz
     is as_hdf5_data_$n cmp hdf5.npz $n.npz
 done
+runs by_dim 0 '^3 batches of 6 samples' "$CORTADO" time --solver=by_dim_solver.prototxt $file --data --iterations=3 \
+    --dump_batches=by_dim.npz
+is by_dim_as_sizes cmp hdf5.npz by_dim.npz
 runs test_phase 0 '' "$CORTADO" time --model=memory.prototxt $file --phase=TEST --data --iterations=3 --dump_batches=test.npz
 rows floats.h5 60 data,label
 runs of_floats 0 '' "$CORTADO" time --solver=memory_solver.prototxt --memory_data=floats.h5 --data --iterations=3 \

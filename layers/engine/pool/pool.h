@@ -5,6 +5,9 @@
  * there is one. AVE: the sum of those inside, over the number inside the plane *with its padding*
  * (Caffe's divisor).
  *
+ * With a dilation, the elements of a window are dh rows and dw columns apart, and a divisor counts
+ * these elements alone; kh and kw are how many there are. No engine but the reference does that.
+ *
  * What MAX took it notes in a mask with a number an output: the element's place among those of its
  * window inside the plane, counted along rows of ct_pool_pitch() places. A byte does for all usual
  * windows. relu: a ReLU stands before or behind MAX, which come to the same; then y is not below 0,
@@ -25,6 +28,7 @@ typedef struct ct_pool_desc {
     int64_t planes, h, w, oh, ow; /* planes: those that fill up a block, too   */
     int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
+    int64_t dh, dw; /* 0: 1, neighbours */
     bool relu;      /* MAX only */
     bool bf16;      /* x, y, dy, dx; of blocks alone */
     int64_t last;   /* on devices: so many channels come last, in the mask too; 0: planes do */
@@ -59,6 +63,11 @@ static inline void ct_pool_window(int64_t out, int64_t kernel, int64_t stride, i
     *padded_p = hi - lo;
     *lo_p = (lo > 0) ? lo : 0;
     *hi_p = (hi < in) ? hi : in;
+}
+
+static inline bool ct_pool_is_dilated(const ct_pool_desc *d)
+{
+    return (d->dh > 1) || (d->dw > 1);
 }
 
 /** Of the places that a mask counts. */

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct pool_case {
@@ -132,6 +133,67 @@ static void test_average_by_hand(void **state)
     assert_int_equal(test_layer_forward(t), CT_OK);
     test_same(t->top[0], want_wide, 4, "top");
     test_layer_destroy(t);
+}
+
+/* Element (i, j) of the window of output (r, c), by its definition; false: in the padding. */
+static bool dilated_at(const int64_t *x, int64_t r, int64_t c, int i, int j, int64_t *row_p,
+                       int64_t *column_p)
+{
+    *row_p = 2 * r - 2 + 3 * i; /* stride 2, pad 2, dilations 3 and 2 */
+    *column_p = 2 * c - 2 + 2 * j;
+    return (*row_p >= 0) && (*row_p < x[2]) && (*column_p >= 0) && (*column_p < x[3]);
+}
+
+/* Windows of 2 x 3 elements, 3 rows and 2 columns apart: a divisor counts those before the far
+ * padded edge, in double. */
+static void test_dilated(void **state)
+{
+    enum { ROWS = 2, COLUMNS = 3, PAD = 2 };
+    pool_case c = { "kernel_h: 2 kernel_w: 3 stride: 2 pad: 2 dilation: 3 dilation: 2",
+                    { 4, { 2, 3, 8, 11 } },
+                    5,
+                    6 };
+    const int64_t *x = c.x.dim;
+
+    (void)state;
+    for (int mean = 0; mean < 2; mean++) {
+        test_layer *t = make(&c, mean ? "AVE" : "MAX", "auto", 1, false);
+        double *dx = calloc((size_t)t->input_count[0], sizeof(*dx));
+
+        assert_non_null(dx);
+        assert_int_equal(t->top_shape[0].dim[2], c.oh);
+        assert_int_equal(t->top_shape[0].dim[3], c.ow);
+        test_random_distinct(t->input[0], t->input_count[0], 5, -1, 1);
+        test_random(t->top_diff[0], t->top_count[0], 6, -1, 1);
+        test_layer_pass(t);
+        for (int64_t o = 0; o < t->top_count[0]; o++) {
+            int64_t plane = o / (c.oh * c.ow) * x[2] * x[3], best = -1, row, column;
+            int64_t r = o / c.ow % c.oh, q = o % c.ow;
+            double sum = 0, n = 0;
+
+            for (int k = 0; k < ROWS * COLUMNS; k++) {
+                bool inside = dilated_at(x, r, q, k / COLUMNS, k % COLUMNS, &row, &column);
+                int64_t at = plane + row * x[3] + column;
+
+                n += (row < x[2] + PAD) && (column < x[3] + PAD);
+                if (!inside) continue;
+                sum += (double)t->input[0][at];
+                if ((best < 0) || (t->input[0][at] > t->input[0][best])) best = at;
+            }
+            assert_true(best >= 0);
+            for (int k = 0; k < ROWS * COLUMNS; k++) {
+                if (mean && dilated_at(x, r, q, k / COLUMNS, k % COLUMNS, &row, &column))
+                    dx[plane + row * x[3] + column] += (double)t->top_diff[0][o] / n;
+            }
+            if (!mean) dx[best] += (double)t->top_diff[0][o];
+            assert_true(fabs((double)t->top[0][o] - (mean ? sum / n : (double)t->input[0][best])) <=
+                        (mean ? 8 * 0x1p-24 : 0.0));
+        }
+        for (int64_t i = 0; i < t->input_count[0]; i++)
+            assert_true(fabs((double)t->input_diff[0][i] - dx[i]) <= 16 * 0x1p-24);
+        free(dx);
+        test_layer_destroy(t);
+    }
 }
 
 /* Of equal elements the first in row-major order; the second top holds its place. */
@@ -541,13 +603,14 @@ static void test_stream_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_engines),
-        cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
-        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
-        cmocka_unit_test(test_step1),        cmocka_unit_test(test_long_row),
-        cmocka_unit_test(test_streamed),     cmocka_unit_test(test_stream_copy),
-        cmocka_unit_test(test_nans),         cmocka_unit_test(test_step2),
+        cmocka_unit_test(test_sizes),           cmocka_unit_test(test_engines),
+        cmocka_unit_test(test_dilated),         cmocka_unit_test(test_ties),
+        cmocka_unit_test(test_average_by_hand), cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_least),           cmocka_unit_test(test_step1),
+        cmocka_unit_test(test_long_row),        cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_stream_copy),     cmocka_unit_test(test_nans),
+        cmocka_unit_test(test_step2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
