@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 #include "framework/data/augment/boxes.h"
@@ -145,6 +146,7 @@ ct_status ct_convert_pair(const ct_convert_options *o, const ct_pair *pair)
     ct_sink sink[2] = { { 0 }, { 0 } };
     char *path[2] = { NULL, NULL };
     int n_set = pair->single ? 1 : 2;
+    bool is_new = (access(o->to, F_OK) != 0);
     ct_status status;
 
     CT_TRY(ct_convert_make_folder(o->to));
@@ -160,5 +162,6 @@ out:
         status = ct_sink_close(&sink[i], status);
         free(path[i]);
     }
+    if ((status != CT_OK) && is_new) (void)rmdir(o->to); /* where nothing is left in it */
     return status;
 }
