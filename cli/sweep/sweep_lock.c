@@ -17,6 +17,7 @@
 #include "cli/scale/spawn.h"
 #include "cli/sweep/sweep.h"
 #include "framework/base/clock.h"
+#include "framework/snapshot/set_files.h"
 
 #define WAIT_S 300.0 /* as long as a run may take for its last snapshot */
 
@@ -107,10 +108,9 @@ ct_status ct_sweep_lock_folder(const ct_sweep *s, bool one_run, int *fd_p)
     ct_status status = CT_OK;
 
     ct_text_add(&path, "%s/sweep.lock", s->folder);
-    if (path.failed)
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    else
-        switch (take(path.text, one_run ? LOCK_SH : LOCK_EX, fd_p)) {
+    if (path.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    if (status == CT_OK) status = ct_set_directories(path.text);
+    if (status == CT_OK) switch (take(path.text, one_run ? LOCK_SH : LOCK_EX, fd_p)) {
         case LOCK_BUSY:
             status = CT_FAIL(CT_ERR_CONFIG,
                              "%s: another sweep works in this folder; wait for its end, or give "

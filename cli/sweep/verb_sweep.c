@@ -109,8 +109,7 @@ static ct_status write_array(const ct_sweep *s, const char *file)
 
 static ct_status run_only(ct_sweep *s, int64_t number)
 {
-    int run = (int)number - 1, lock = 0;
-    ct_status status;
+    int run = (int)number - 1;
 
     if ((number < 1) || (number > s->n_run))
         return CT_FAIL(CT_ERR_CONFIG, "--only=%lld: the sweep has runs 1 to %d", (long long)number,
@@ -119,22 +118,17 @@ static ct_status run_only(ct_sweep *s, int64_t number)
         return CT_FAIL(CT_ERR_CONFIG,
                        "--only=%lld: HALVING decides who goes on when all have ended",
                        (long long)number);
-    CT_TRY(ct_sweep_lock_folder(s, true, &lock));
-    status = ct_sweep_run_list(s, &run, 1, 0);
-    ct_sweep_unlock(&lock);
-    return status;
+    return ct_sweep_run_list(s, &run, 1, 0);
 }
 
 static ct_status run_all(ct_sweep *s, bool table)
 {
-    int *list = calloc((size_t)s->n_run, sizeof(*list)), lock = 0;
-    ct_status status = CT_OK;
+    int *list = calloc((size_t)s->n_run, sizeof(*list));
+    ct_status status;
 
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d runs", s->n_run);
-    if (!table) status = ct_sweep_lock_folder(s, false, &lock);
-    if (status == CT_OK) status = run_rounds(s, list, table);
+    status = run_rounds(s, list, table);
     if (status == CT_OK) status = ct_sweep_report(s);
-    ct_sweep_unlock(&lock);
     free(list);
     return status;
 }
@@ -157,6 +151,7 @@ ct_status ct_verb_sweep(ct_call *call)
     const char *folder = ct_options_text(o, "to");
     ct_sweep s = { 0 };
     sigset_t before;
+    int lock = 0;
     ct_status status;
 
     if (ct_options_n(o, "sweep") != 1)
@@ -164,7 +159,11 @@ ct_status ct_verb_sweep(ct_call *call)
     if (folder == NULL) return CT_FAIL(CT_ERR_CONFIG, "cortado sweep needs --to=DIR");
     ct_stop_signals_hold(&before);
     status = ct_sweep_read(ct_options_entry(o, "sweep", 0, NULL), folder, &s);
+    if ((status == CT_OK) && !ct_options_flag(o, "table") &&
+        (ct_options_text(o, "job_array") == NULL))
+        status = ct_sweep_lock_folder(&s, ct_options_text(o, "only") != NULL, &lock);
     if (status == CT_OK) status = sweep(&s, o);
+    ct_sweep_unlock(&lock);
     ct_sweep_destroy(&s);
     ct_stop_signals_release(&before);
     return status;
