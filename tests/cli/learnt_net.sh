@@ -29,3 +29,6 @@ echo 'net: "net.prototxt" type: "Adam" base_lr: 0.01 lr_policy: "fixed" momentum
 snapshot_prefix: "w" random_seed: 4' >solver.prototxt
 runs weights 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 all="--model=deploy.prototxt --weights=w_iter_150.caffemodel.h5"
+
+# room_of LOG: the tokens that a replica's cache holds, as its server says; kernels of other widths take other bytes a token
+room_of() { sed -n 's/.*the cache has room for \([0-9]*\) .*/\1/p' "$1"; }

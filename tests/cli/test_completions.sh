@@ -49,7 +49,7 @@ asks gone
 asks swap $pid long.log
 stop long
 start full --tokenizer=bytes --kv_mb=1
-asks cache
+asks cache "$(room_of full.log)"
 stop full
 all="$short"
 

@@ -58,7 +58,7 @@ asks deadline deadline 2
 kill -TERM "$(rank 0)"
 ended late_end = 0
 up full 2 --kv_mb=1
-asks cache cache 2
+asks cache cache "$(room_of "$log")" 2
 kill -TERM "$(rank 0)"
 ended full_end = 0
 
