@@ -105,25 +105,20 @@ ct_status ct_sweep_lock(const ct_sweep *s, int i, int *fd_p)
 ct_status ct_sweep_lock_folder(const ct_sweep *s, bool one_run, int *fd_p)
 {
     ct_text path = { 0 };
+    taking what = LOCK_NONE;
     ct_status status = CT_OK;
 
     ct_text_add(&path, "%s/sweep.lock", s->folder);
     if (path.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
     if (status == CT_OK) status = ct_set_directories(path.text);
-    if (status == CT_OK) switch (take(path.text, one_run ? LOCK_SH : LOCK_EX, fd_p)) {
-        case LOCK_BUSY:
-            status = CT_FAIL(CT_ERR_CONFIG,
-                             "%s: another sweep works in this folder; wait for its end, or give "
-                             "--to another one",
-                             s->folder);
-            break;
-        case LOCK_ERROR:
-            status = CT_FAIL(CT_ERR_IO, "%s: %s", path.text, strerror(errno));
-            break;
-        case LOCK_TAKEN:
-        case LOCK_NONE:
-            break;
-        }
+    if (status == CT_OK) what = take(path.text, one_run ? LOCK_SH : LOCK_EX, fd_p);
+    if (what == LOCK_BUSY)
+        status = CT_FAIL(CT_ERR_CONFIG,
+                         "%s: another sweep works in this folder; wait for its end, or give --to "
+                         "another one",
+                         s->folder);
+    else if (what == LOCK_ERROR)
+        status = CT_FAIL(CT_ERR_IO, "%s: %s", path.text, strerror(errno));
     ct_text_destroy(&path);
     return status;
 }

@@ -211,6 +211,8 @@ def no_chat():
 
 def cache(room, ranks=1):
     """Texts of which few fit into the cache of a replica, of room tokens: the others wait, and all are answered."""
+    # 2 layers, keys and values of 12 floats each, in 1 MiB; kernels with vectors of 512 bits hold 2976
+    assert 2976 <= int(room) <= 2**20 // (2 * 2 * 12 * 4), room
     alone = complete(prompt="The quick", max_tokens=1500, temperature=0)["choices"][0]["text"]
     waited = 0
     for _ in range(10):  # all may be over between two looks
