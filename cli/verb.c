@@ -232,9 +232,9 @@ const ct_option ct_option_table[] = {
     { "dot", CT_OPTION_TEXT, "check", "FILE",
       "draw the net (the first phase checked): Graphviz's text, or with its program \"dot\" a "
       "picture, FILE.svg, .png or .pdf" },
-    { "data_shape", CT_OPTION_LIST, "check plan", "[TOP=]C,H,W",
-      "the shape of a sample, before cropping, where neither a data set nor the net says it; "
-      "repeatable" },
+    { "data_shape", CT_OPTION_LIST, "check plan time", "[TOP:]CxHxW",
+      "the shape of a sample, before cropping, where neither a data set nor the net says it; of "
+      "several tops or layers: data:3x224x224,label:1; repeatable" },
     { "plan", CT_OPTION_TEXT, "train time", "FILE",
       "engines by timing, kept in FILE: what it has is replayed, what it lacks timed and added; "
       "deterministic: nothing is timed" },

@@ -7,6 +7,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/option.h"
 #include "framework/base/trace.h"
+#include "framework/data/absent/absent_shapes.h"
 #include "framework/net/engine_plan.h"
 #include "framework/net/net.h"
 #include "runtime/config/config.h"
@@ -46,9 +47,6 @@ typedef struct ct_net_state { /* --level and --stage, and the memory they need *
 } ct_net_state;
 
 ct_status ct_net_state_read(const ct_options *o, ct_net_state *state);
-/** --data_shape=[TOP=]C,H,W: gives data layers that say nothing of their samples' shape one, for
- *  sources that are not there. Without TOP= it is that of each layer's first top. CT_ERR_CONFIG. */
-ct_status ct_net_set_data_shapes(const ct_options *o, Ct__NetParameter *net);
 /** The options of a net of that phase, as config and job have it; state must outlive the net. */
 void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
                          const ct_net_state *state, ct_net_options *out);
@@ -65,6 +63,27 @@ const char *ct_precision_text(const ct_net *net);
 
 /** What stands in a column of the per-layer tables. */
 int64_t ct_net_layer_params(const ct_net *net, int layer);
+
+/* ---- --data_shape: what samples look like whose source is not there: data_shapes.c */
+
+/** What the option gives; zero-initialise. */
+typedef struct ct_data_shapes {
+    ct_given_shape *given; /* names are the option's text */
+    int n;
+} ct_data_shapes;
+
+/** Reads --data_shape=[NAME:]C,H,W, of which one may have several, separated by commas. The sizes
+ *  of one shape are separated by commas or 'x'. o outlives *d. CT_ERR_CONFIG. */
+ct_status ct_data_shapes_read(const ct_options *o, ct_data_shapes *d);
+/** ct_absent_shapes_fill() with these; before each net that is made. */
+ct_status ct_data_shapes_fill(const ct_data_shapes *d, const ct_net_options *o,
+                              Ct__NetParameter *net);
+/** The layers of this net may be meant by names. */
+void ct_data_shapes_meet(const ct_data_shapes *d, const Ct__NetParameter *net);
+/** When all nets are known: CT_ERR_CONFIG, logged, where no data layer has a name that was given.
+ */
+ct_status ct_data_shapes_check_names(const ct_data_shapes *d);
+void ct_data_shapes_destroy(ct_data_shapes *d); /* zeroed allowed */
 
 /* ---- the plan of engines that a verb's options and a snapshot ask for */
 

@@ -114,6 +114,7 @@ typedef struct checked {
     ct_json_writer w;      /* into it */
     int n_net;             /* reported so far                                          */
     ct_parallel *parallel; /* --parallel; NULL: not given; bound to the first net, TRAIN's */
+    ct_data_shapes shapes; /* --data_shape */
     ct_memory_tiers tiers; /* of a rank of a solver's job; zeroed where there is none          */
 } checked;
 
@@ -322,6 +323,21 @@ static ct_status report(checked *k, const Ct__NetParameter *param, const ct_net_
     return CT_OK;
 }
 
+static void fill_options(const checked *k, const Ct__NetState *state, ct_phase phase,
+                         ct_net_options *o)
+{
+    ct_net_options_fill(k->call, &k->config, phase, &k->state, o);
+    if (!k->has_state && (state != NULL)) {
+        o->level = state->level;
+        o->stage = (const char *const *)state->stage;
+        o->n_stage = (int)state->n_stage;
+    }
+    o->env.n_rank = (int)k->n_rank;
+    o->no_data = true;
+    o->forward_only = (phase == CT_TEST);
+    o->fixed = false; /* whether layers can follow shows here */
+}
+
 static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetState *state,
                            ct_phase phase)
 {
@@ -329,16 +345,8 @@ static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetSta
     ct_net *net = NULL;
     ct_status status;
 
-    ct_net_options_fill(k->call, &k->config, phase, &k->state, &options);
-    if (!k->has_state && (state != NULL)) {
-        options.level = state->level;
-        options.stage = (const char *const *)state->stage;
-        options.n_stage = (int)state->n_stage;
-    }
-    options.env.n_rank = (int)k->n_rank;
-    options.no_data = true;
-    options.forward_only = (phase == CT_TEST);
-    options.fixed = false; /* whether layers can follow shows here */
+    fill_options(k, state, phase, &options);
+    CT_TRY(ct_data_shapes_fill(&k->shapes, &options, param));
     CT_TRY(ct_verdict_memory(k->call->options, &options.memory_limit));
     if (is_of_job(k, phase)) CT_TRY(plan_tiers(k, options.memory_limit, &k->tiers));
     options.recompute = k->config.solver->recompute;
@@ -411,14 +419,26 @@ static ct_status check_test_nets(checked *k)
     return CT_OK;
 }
 
-/* Of all nets at once: the first one is planned beside those that test it. */
-static ct_status set_shapes(const checked *k)
+/* Names may be of any net. Those that test are planned beside the one that they test. */
+static ct_status set_shapes(checked *k)
 {
     const Ct__SolverParameter *s = k->config.solver;
+    ct_net_options options;
 
-    CT_TRY(ct_net_set_data_shapes(k->call->options, k->config.net));
+    CT_TRY(ct_data_shapes_read(k->call->options, &k->shapes));
+    ct_data_shapes_meet(&k->shapes, k->config.net);
     for (size_t i = 0; i < s->n_test_net_param; i++)
-        CT_TRY(ct_net_set_data_shapes(k->call->options, s->test_net_param[i]));
+        ct_data_shapes_meet(&k->shapes, s->test_net_param[i]);
+    CT_TRY(ct_data_shapes_check_names(&k->shapes));
+    if (k->config.is_model) return CT_OK;
+    fill_options(k, s->train_state, CT_TRAIN, &options);
+    CT_TRY(ct_data_shapes_fill(&k->shapes, &options, k->config.net));
+    for (size_t i = 0; i < s->n_test_iter; i++) {
+        Ct__NetParameter *param = (i < s->n_test_net_param) ? s->test_net_param[i] : k->config.net;
+
+        fill_options(k, (i < s->n_test_state) ? s->test_state[i] : NULL, CT_TEST, &options);
+        CT_TRY(ct_data_shapes_fill(&k->shapes, &options, param));
+    }
     return CT_OK;
 }
 
@@ -541,6 +561,7 @@ ct_status ct_verb_check(ct_call *call)
     CT_TRY_GOTO(status, out, check_phases(&k, phase));
     if (json != NULL) status = write_json(&k, json);
 out:
+    ct_data_shapes_destroy(&k.shapes);
     ct_parallel_destroy(k.parallel);
     ct_text_destroy(&k.json);
     ct_config_destroy(&k.config);

@@ -81,6 +81,24 @@ static ct_status read_limits(const ct_call *call, ct_plan_input *in)
     return CT_OK;
 }
 
+/* Of both phases: replicas that answer run the net of TEST. */
+static ct_status fill_shapes(const ct_options *o, ct_plan_input *in)
+{
+    ct_net_options options = in->options;
+    ct_data_shapes shapes = { 0 };
+    ct_status status;
+
+    CT_TRY(ct_data_shapes_read(o, &shapes));
+    ct_data_shapes_meet(&shapes, in->config.net);
+    CT_TRY_GOTO(status, out, ct_data_shapes_check_names(&shapes));
+    CT_TRY_GOTO(status, out, ct_data_shapes_fill(&shapes, &options, in->config.net));
+    options.phase = CT_TEST;
+    status = ct_data_shapes_fill(&shapes, &options, in->config.net);
+out:
+    ct_data_shapes_destroy(&shapes);
+    return status;
+}
+
 ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in)
 {
     const ct_options *o = call->options;
@@ -92,7 +110,6 @@ ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in
     if (in->config.net == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "the solver gives its nets as train_net and test_net: "
                                       "cortado plan takes one net");
-    CT_TRY(ct_net_set_data_shapes(o, in->config.net));
     ct_net_options_fill(call, &in->config, CT_TRAIN, &in->state, &in->options);
     if ((ct_options_text(o, "stage") == NULL) && (ct_options_text(o, "level") == NULL) &&
         (s->train_state != NULL)) {
@@ -101,6 +118,7 @@ ct_status ct_plan_input_read_net(ct_call *call, int32_t count, ct_plan_input *in
         in->options.n_stage = (int)s->train_state->n_stage;
     }
     in->options.no_data = true;
+    CT_TRY(fill_shapes(o, in));
     if (!in->config.is_model) in->options.state_bytes = (double)ct_update_rule_state_bytes(s, 1);
     return CT_OK;
 }

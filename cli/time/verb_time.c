@@ -662,6 +662,21 @@ static ct_phase phase_of(const ct_options *o)
     return ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN;
 }
 
+/* Of data that is made up. Every rank does the same. */
+static ct_status fill_shapes(const ct_options *o, const ct_net_options *options,
+                             Ct__NetParameter *net)
+{
+    ct_data_shapes shapes = { 0 };
+    ct_status status;
+
+    CT_TRY(ct_data_shapes_read(o, &shapes));
+    ct_data_shapes_meet(&shapes, net);
+    status = ct_data_shapes_check_names(&shapes);
+    if (status == CT_OK) status = ct_data_shapes_fill(&shapes, options, net);
+    ct_data_shapes_destroy(&shapes);
+    return status;
+}
+
 ct_status ct_verb_time(ct_call *call)
 {
     ct_phase phase = phase_of(call->options);
@@ -698,6 +713,8 @@ ct_status ct_verb_time(ct_call *call)
         goto out;
     }
     if ((phase == CT_TEST) && has_input(c.net)) options.env.synthetic = false;
+    if (options.env.synthetic)
+        CT_TRY_GOTO(status, out, fill_shapes(call->options, &options, c.net));
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->group.data.size > 1) && (options.dev->kind == CT_DEVICE_CPU) &&
         (phase == CT_TRAIN))

@@ -9,6 +9,7 @@
 
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
+#include "framework/data/absent/absent_shapes.h"
 #include "framework/data/group.h"
 #include "framework/data/reader.h"
 #include "framework/data/stripes.h"
@@ -53,29 +54,13 @@ static ct_status shape_of(const ct_layer *l, const Ct__BlobShape *from, ct_shape
     return CT_OK;
 }
 
-/* The size that samples come out with. */
-static void guess_size(const Ct__TransformationParameter *t, int64_t *height_p, int64_t *width_p)
-{
-    if (t->crop_size > 0) {
-        *height_p = *width_p = t->crop_size;
-    } else if (t->crop_h > 0) {
-        *height_p = t->crop_h;
-        *width_p = t->crop_w;
-    } else if (t->random_resized_crop != NULL) {
-        *height_p = *width_p = t->random_resized_crop->size;
-    } else if (t->resize_param != NULL) {
-        *height_p = t->resize_param->height;
-        *width_p = t->resize_param->width;
-    }
-}
-
 /* The shapes of made-up samples: what the prototxt says, else what it lets one guess. */
 static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct_reader_options *o)
 {
     const Ct__TransformationParameter *t = l->param->transform_param;
     int64_t height = o->new_height, width = o->new_width;
 
-    if ((height == 0) && (t != NULL)) guess_size(t, &height, &width);
+    if ((height == 0) && (t != NULL)) ct_transform_made_size(t, &height, &width);
     o->count = SYNTHETIC_SAMPLES;
     for (int i = 1; i < o->n_field; i++) o->shape[i] = (ct_shape){ 0 }; /* a label */
     if (s->annotated != NULL) o->shape[1] = (ct_shape){ 2, { o->max_boxes, CT_BOX_ROW } };
@@ -87,8 +72,9 @@ static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct
         return CT_LAYER_FAIL(
             l, CT_ERR_CONFIG,
             "%s is not there, and neither crop_size nor synthetic_shape says what "
-            "made-up data should look like (cortado check takes --data_shape=C,H,W)",
-            (o->source != NULL) ? o->source : "the source");
+            "made-up data of top \"%s\" should look like (give --data_shape=C,H,W or "
+            "--data_shape=%s:C,H,W to check, plan or time)",
+            (o->source != NULL) ? o->source : "the source", l->param->top[0], l->param->top[0]);
     }
     o->shape[0] = (ct_shape){ 3, { (o->color == CT_COLOR_GRAY) ? 1 : 3, height, width } };
     return CT_OK;

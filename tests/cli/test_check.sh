@@ -17,7 +17,9 @@ NET
 check="$CORTADO check --model=net.prototxt"
 
 # ---- phases, and data that is not there
-runs no_shape 2 'none is not there, .*--data_shape=C,H,W' $check
+sed '/type: "Input"/d' net.prototxt >train.prototxt
+runs no_shape 2 'none is not there, .*--data_shape=C,H,W' "$CORTADO" check --model=train.prototxt
+runs of_input 0 'top "data" of layer "d" \(Data\) has 3x8x8, as layer "t" \(Input\)' $check
 runs both_phases 0 'phase TRAIN' $check --data-shape=3,8,8
 is second_phase grep -q 'phase TEST' out
 is batch_shape grep -Eq '^d +Data +data +4 3 8 8 ' out
@@ -53,7 +55,6 @@ runs optimiser_average 0 "the optimiser's state 4.9 MiB" \
 is optimiser_json json adam.json 'n["memory"]["optimiser"] == n["memory"]["weights"]'
 runs no_optimiser 0 'weights and gradients [0-9.]+ MiB; Caffe' $check --data_shape=3,8,8
 runs stage 0 '^extra +Silence' $check --phase=TEST --stage=extra
-sed '/type: "Input"/d' net.prototxt >train.prototxt
 runs train_net 0 'net n has no data in phase TEST: not checked there' "$CORTADO" check --model=train.prototxt --data_shape=3,8,8
 cat >images.prototxt <<'NET'
 layer { name: "d" type: "ImageData" top: "x" top: "y" image_data_param { source: "none" batch_size: 4 new_height: 20 new_width: 30 } }

@@ -1,0 +1,1 @@
+# Shapes of samples whose source is not there.
