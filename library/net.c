@@ -307,8 +307,7 @@ ct_status ct_library_show(ct_net *net, bool keeps, const ct_solver *solver, cort
 /* The net that learns takes the batch of the step that is next. */
 static void find_batch(cortado_net *n)
 {
-    if (n->solver != NULL)
-        n->n_run = ct_solver_iteration(n->solver) * ct_solver_iter_size(n->solver);
+    if (n->solver != NULL) n->n_run = ct_solver_iteration(n->solver) * ct_solver_batches(n->solver);
 }
 
 ct_status ct_library_before_steps(cortado_net *n)

@@ -108,7 +108,7 @@ static ct_status choose_place(const ct_job_memory_ask *ask, ct_job_memory *m)
     ct_host_link l;
     double device_s, host_s;
 
-    CT_TRY(ct_update_rule_find(ask->param->type, &rule));
+    CT_TRY(ct_update_rule_find(ct_update_rule_type(ask->param), &rule));
     if (rule->ratio == CT_UPDATE_RATIO_STEP) {
         m->on_host = true;
         snprintf(m->why, sizeof(m->why), "type %s has norms of whole parameters", rule->type);

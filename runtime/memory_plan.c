@@ -155,7 +155,7 @@ ct_status ct_memory_plan_add_storages(const Ct__SolverParameter *p, const ct_net
     const ct_update_rule *rule = NULL;
     int64_t chunk = 0, ring = 0;
 
-    CT_TRY(ct_update_rule_find(p->type, &rule));
+    CT_TRY(ct_update_rule_find(ct_update_rule_type(p), &rule));
     if (ct_net_has_visits(net)) add_storage(t, CT_USE_WEIGHTS, visiting, weights);
     add_kept(net, p, rule, length, shards, iter_size, t);
     for (int i = 0; i < count_states(p); i++) add_storage(t, CT_USE_STATES, length, states);

@@ -371,7 +371,7 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
     const ct_group *g = &b->exchange.data;
     const ct_division *d = (b->division != NULL) ? &b->division->division : NULL;
 
-    CT_TRY(ct_update_rule_find(param->type, &rule));
+    CT_TRY(ct_update_rule_find(ct_update_rule_type(param), &rule));
     ct_exec_set_group(b->ex, g);
     if (d != NULL) ct_job_division_fill_exec(b->division, b->ex);
     b->step = (ct_train_step){ .param = param,

@@ -119,7 +119,7 @@ static ct_status report_run(training *t)
     ct_json_add_unsigned(&w, "memory_planned", net->memory.planned);
     if (ct_net_tokens(whole) > 0)
         ct_json_add_integer(&w, "step_tokens",
-                            ct_solver_iter_size(t->core.solver) * ct_net_tokens(whole));
+                            ct_solver_batches(t->core.solver) * ct_net_tokens(whole));
     status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
                            : ct_report_run(t->report, fields.text);
     ct_text_destroy(&fields);

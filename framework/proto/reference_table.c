@@ -648,6 +648,30 @@ const ct_meaning ct_meaning_table[] = {
     { "NormalizeParameter.channel_shared", "One scale for all channels." },
     { "NormalizeParameter.eps", "Added to the sum of squares." },
     { "NormalizeParameter.scale_filler", "Initial scale; 1 where unset." },
+    { "OptExParameter.base_type",
+      "The type whose rule the steps follow: one of [these](#update-rules), with its fields of the "
+      "solver." },
+    { "OptExParameter.corrector",
+      "What the true gradients of a round do: `REPLAY`, all of them are applied, in sequence; "
+      "`LAST_POINT`, the last point's alone, where it was found." },
+    { "OptExParameter.history", "Points with their gradients that the predictor has, the newest." },
+    { "OptExParameter.kernel",
+      "KERNEL: how alike gradients are by the distance of their points, `MATERN52` or `RBF`." },
+    { "OptExParameter.length_scale",
+      "KERNEL: the distance of points over which gradients stay alike, in the unit of weights; 0: "
+      "the median of the distances." },
+    { "OptExParameter.noise",
+      "KERNEL: variance of the noise of gradients, as a share of the kernel's." },
+    { "OptExParameter.parallel", "Points of a round: steps an iteration." },
+    { "OptExParameter.predictor",
+      "Where the points of a round lie: `NONE`, all where it begins; else where steps lead by the "
+      "newest gradient (`LAST`), by a line through the last two (`SECANT`), or by a Gaussian "
+      "process (`KERNEL`)." },
+    { "OptExParameter.prior_mean",
+      "KERNEL: what it says far from all points, their mean (`CONSTANT`) or 0 (`ZERO`)." },
+    { "OptExParameter.snapshot_history",
+      "Snapshots have the history: a run goes on from them bit for bit. Without it the history "
+      "begins empty." },
     { "OuterParameter.compression",
       "How the groups' differences travel; iterations in it are exchanges. `momentum_correction` "
       "and `AUTO` are not for it." },
@@ -946,6 +970,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.node_reader",
       "Cortado: one rank of each node reads LMDB and HDF5 sets for all ranks of the node; the "
       "samples are the same either way." },
+    { "SolverParameter.optex",
+      "Cortado: of type `OptEx`, several steps of a rule as one iteration ([OptEx](optex.md))." },
     { "SolverParameter.outer",
       "Cortado: groups of ranks train by themselves and meet every `local_iter` iterations "
       "([local steps](local-steps.md)). Not given: all ranks share every gradient." },
@@ -1011,7 +1037,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.train_state",
       "Phase, level and stages by which the training net's layers are chosen." },
     { "SolverParameter.type",
-      "Update rule, `SGD` (with momentum) or another of [these](#update-rules)." },
+      "Update rule, `SGD` (with momentum) or another of [these](#update-rules); or `OptEx` "
+      "([OptEx](optex.md))." },
     { "SolverParameter.warmup", "Cortado: linear warm-up of the learning rate." },
     { "SolverParameter.warmup_iter",
       "Intel: iterations in which the rate rises from `warmup_start_lr` to `base_lr`; 0: none." },

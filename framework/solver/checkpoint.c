@@ -19,7 +19,8 @@ static int64_t global_batch_of(const ct_solver *s)
 {
     const ct_division *d = s->options.division;
 
-    return (d != NULL) ? d->whole->batch_global * d->schedule.n_micro : s->net->batch_global;
+    if (d != NULL) return d->whole->batch_global * d->schedule.n_micro;
+    return s->net->batch_global * ct_optex_points(s->param);
 }
 
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
@@ -312,6 +313,7 @@ static ct_status read_set(ct_solver *s, const char *file, ct_snapshot_state *sta
     ct_outer_set set;
     ct_status status;
 
+    if (s->optex != NULL) ct_optex_forget(s->optex);
     if (s->outer == NULL) return ct_snapshot_read(file, s->net, state, &s->exchange);
     status = ct_outer_set_read(s->outer, g, &set, state);
     if (status == CT_OK) status = ct_snapshot_read(file, s->net, state, &s->exchange);

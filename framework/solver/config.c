@@ -177,6 +177,7 @@ ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_m
     CT_TRY(check_loss_scale(t));
     CT_TRY(ct_memory_check(t));
     CT_TRY(ct_outer_check(t));
+    CT_TRY(ct_optex_check(t));
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot is %d, but snapshot_prefix is not set",
                        CT_SOLVER_AT(t, snapshot), p->snapshot);

@@ -55,7 +55,7 @@ double ct_solver_images_per_s(const ct_solver *s)
     const ct_tally *t = &s->tally;
 
     if (!(t->step_s > 0.0)) return 0.0;
-    return (double)(t->iterations * s->iter_size * s->net->batch_global) / t->step_s;
+    return (double)(t->iterations * s->batches * s->net->batch_global) / t->step_s;
 }
 
 double ct_solver_tokens_per_s(const ct_solver *s)
@@ -63,13 +63,13 @@ double ct_solver_tokens_per_s(const ct_solver *s)
     const ct_tally *t = &s->tally;
 
     if (!(t->step_s > 0.0)) return 0.0;
-    return (double)(t->iterations * s->iter_size * ct_net_tokens(ct_solver_whole(s))) / t->step_s;
+    return (double)(t->iterations * s->batches * ct_net_tokens(ct_solver_whole(s))) / t->step_s;
 }
 
 double ct_solver_epoch(const ct_solver *s)
 {
     if (s->n_sample <= 0) return NAN;
-    return (double)s->iteration * s->iter_size * (double)s->net->batch_global / (double)s->n_sample;
+    return (double)s->iteration * s->batches * (double)s->net->batch_global / (double)s->n_sample;
 }
 
 ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
@@ -128,6 +128,7 @@ ct_status ct_solver_show(ct_solver *s)
     e.codec = now.codec;
     s->shown_loss = e.loss;
     CT_TRY(ct_report_train(s->options.report, &e));
+    if (s->optex != NULL) ct_optex_tell(s->optex, s->iteration + 1);
     ct_solver_reset_tally(s);
     return CT_OK;
 }
@@ -140,6 +141,7 @@ int64_t ct_solver_state_bytes(const ct_solver *s)
 
     for (int i = 0; i < s->step.n_history; i++) bytes += s->step.history[i].bytes;
     if (s->outer != NULL) bytes += (size_t)ct_outer_bytes(s->outer);
+    if (s->optex != NULL) bytes += (size_t)ct_optex_bytes(s->optex);
     return (int64_t)bytes;
 }
 

@@ -124,6 +124,20 @@ bool ct_gradient_predictor_add(ct_gradient_predictor *p, const float *point, con
     return true;
 }
 
+bool ct_gradient_predictor_refill(ct_gradient_predictor *p, int n)
+{
+    p->n = 0;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(square(p, p->point[i], NULL)) || !isfinite(square(p, p->gradient[i], NULL)))
+            return false;
+        for (int k = 0; k < i; k++)
+            p->square[k][i] = p->square[i][k] = square(p, p->point[i], p->point[k]);
+        p->square[i][i] = 0.0;
+    }
+    p->n = n;
+    return true;
+}
+
 /* ---- the kernel */
 
 static double kernel(const ct_gradient_predictor *p, double r2, double length)

@@ -64,6 +64,9 @@ int64_t ct_gradient_predictor_bytes(int room, int64_t count);
 /** Copies a point, [count] each. It takes the place of a point with the very same weights, or of
  *  the oldest where there is no room. One with a number that is not finite is left out: false. */
 bool ct_gradient_predictor_add(ct_gradient_predictor *p, const float *point, const float *gradient);
+/** Points 0 to n - 1 and their gradients, the oldest first, have been written where p has them. One
+ *  with a number that is not finite: false, and there are none. */
+bool ct_gradient_predictor_refill(ct_gradient_predictor *p, int n);
 /** c[n]: the coefficients of an estimate at z[count]. No points: none. */
 void ct_gradient_predictor_weigh(ct_gradient_predictor *p, const float *z, double *c);
 /** gradient[count]: the estimate at z[count]; 0 where there are no points. They may not overlap. */

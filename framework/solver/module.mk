@@ -1,2 +1,2 @@
 # The training loop, learning rates, update rules.
-IN_SIM := update_rule
+IN_SIM := optex_param update_rule

@@ -143,6 +143,8 @@ static ct_status open_step(ct_solver *s)
                                .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
     if (s->outer != NULL) CT_TRY(ct_outer_attach(s->outer, &s->step, &s->exchange.states));
+    if (ct_optex_is(s->param))
+        CT_TRY(ct_optex_create(s->param, &s->step, &s->exchange.states, &s->optex));
     if (s->parts != NULL)
         return ct_parts_share_out(s->parts, s->exchange.sync.shards ? &s->step.shard : NULL,
                                   ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
@@ -155,7 +157,7 @@ static ct_status open_step(ct_solver *s)
 static ct_status end_by_epochs(ct_solver *s)
 {
     const ct_solver_text text = { s->param, s->options.map };
-    int64_t batch = s->iter_size * s->net->batch_global;
+    int64_t batch = s->batches * s->net->batch_global;
 
     if (!(s->param->max_epoch > 0.0f)) return CT_OK;
     CT_TRY(ct_group_max(&s->exchange.job, &batch, 1)); /* a rank's own net may read no data */
@@ -170,7 +172,7 @@ static ct_status end_by_epochs(ct_solver *s)
 static ct_status make_train_net(ct_solver *s)
 {
     CT_TRY(ct_solver_check(s->param, s->options.map));
-    CT_TRY(ct_update_rule_find(s->param->type, &s->rule));
+    CT_TRY(ct_update_rule_find(ct_update_rule_type(s->param), &s->rule));
     CT_TRY(choose_device(s));
     CT_TRY(ct_source_map_create(&s->map));
     s->seed = (s->param->random_seed >= 0) ? (uint64_t)s->param->random_seed : draw_seed();
@@ -179,6 +181,7 @@ static ct_status make_train_net(ct_solver *s)
         s->options.env.global_batch_size = s->param->global_batch_size;
     CT_TRY(ct_solver_make_train_net(s));
     CT_TRY(ct_solver_micro_batches(s->param, s->options.map, ct_solver_whole(s), &s->iter_size));
+    s->batches = s->iter_size * ct_optex_points(s->param);
     ct_net_count_rows(s->net, s->iter_size);
     return CT_OK;
 }
@@ -266,6 +269,7 @@ void ct_solver_destroy(ct_solver *s)
     free(s->test);
     free(s->test_outputs);
     ct_outputs_destroy(&s->outputs);
+    ct_optex_destroy(s->optex);
     ct_train_step_close(&s->step);
     ct_parts_destroy(s->parts);
     ct_state_shards_destroy(s->shards);
@@ -327,7 +331,10 @@ static ct_status step(ct_solver *s, bool *finite_p)
     CT_TRY(ct_learning_rate(s->param, s->iteration, &s->rate));
     if (ct_plateau_is(s->param)) s->rate *= ct_plateau_factor(s->param, &s->plateau);
     log_multistep(s);
-    CT_TRY(ct_train_step_run(&s->step, s->iteration, s->rate, &loss));
+    if (s->optex != NULL)
+        CT_TRY(ct_optex_run(s->optex, s->iteration, s->rate, &loss));
+    else
+        CT_TRY(ct_train_step_run(&s->step, s->iteration, s->rate, &loss));
     ct_solver_note_loss(s, loss);
     *finite_p = isfinite(loss);
     if (ct_plateau_is(s->param)) {
@@ -346,6 +353,7 @@ static const char *gradients_leave(const ct_solver *s)
 {
     const Ct__CompressionParameter *c = s->param->compression;
 
+    if (s->optex != NULL) return "type OptEx";
     if (s->step.several) return "several ranks";
     if (s->param->clip_gradients > 0.0f) return "clip_gradients";
     if (ct_update_waits_for_all(s->param)) return "precision FP16";
@@ -446,7 +454,7 @@ static ct_status show_final(ct_solver *s)
 {
     double loss = 0.0;
 
-    s->net->pass->exec.micro_step = s->iteration * s->iter_size;
+    s->net->pass->exec.micro_step = s->iteration * s->batches;
     s->net->pass->exec.accumulate = false;
     CT_TRY(ct_pass_forward(s->net->pass, &loss));
     ct_solver_note_loss(s, loss);
@@ -535,6 +543,11 @@ ct_net *ct_solver_test_net(ct_solver *s, int i)
 int ct_solver_iter_size(const ct_solver *s)
 {
     return s->iter_size;
+}
+
+int ct_solver_batches(const ct_solver *s)
+{
+    return s->batches;
 }
 
 int64_t ct_solver_broken_samples(const ct_solver *s)

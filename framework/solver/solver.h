@@ -4,6 +4,7 @@
  * is clipped (if asked), regularised and applied as it lands, during the next forward if need be
  * (train_step.h): the numbers are those of steps one after the other. Losses and outputs are means
  * over the global batch of all ranks.
+ * Of type OptEx an iteration is several such steps (optex.h).
  */
 #ifndef CT_SOLVER_H
 #define CT_SOLVER_H
@@ -155,6 +156,7 @@ int ct_solver_n_test(const ct_solver *s);
 ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);
 int ct_solver_iter_size(const ct_solver *s); /* ct_solver_micro_batches() of its net */
+int ct_solver_batches(const ct_solver *s);   /* of an iteration: as many, of each of its steps */
 /** Broken samples of all ranks that others stood in for in training so far. */
 int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);

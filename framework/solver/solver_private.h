@@ -4,6 +4,7 @@
 
 #include "framework/proto/prototxt.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/solver/optex.h"
 #include "framework/solver/outer.h"
 #include "framework/solver/outputs.h"
 #include "framework/solver/solver.h"
@@ -36,6 +37,7 @@ struct ct_solver {
     ct_parts *parts;         /* of the division; NULL: there is none */
     ct_state_shards *shards; /* of the states, under ct_grad_sync.shards; NULL: they are whole */
     ct_outer *outer;         /* local steps; NULL: none */
+    ct_optex *optex;         /* rounds of type OptEx; NULL: iterations are steps */
     ct_rank_sums sums_of[2]; /* ct_exec.sums_of, under a division */
     uint64_t seed;
     ct_source_map *map;      /* of nets that the solver read itself */
@@ -47,6 +49,7 @@ struct ct_solver {
     ct_outputs outputs, *test_outputs;
     const ct_update_rule *rule;
     int iter_size; /* the parameter's, or by its batch_tokens */
+    int batches;   /* of an iteration: of OptEx those of a round */
     ct_train_step step;
     ct_step_calls calls;
     bool display; /* the outputs of this iteration are shown */

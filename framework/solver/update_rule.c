@@ -7,6 +7,7 @@
 
 #include "framework/math/math.h"
 #include "framework/math/update_math.h"
+#include "framework/solver/optex_param.h"
 #include "framework/solver/solver.h"
 
 #define ROW_OF(_name, _kind, ...) { .kind = CT_UPDATE_##_kind, __VA_ARGS__ },
@@ -26,11 +27,18 @@ static const ct_update_rule *rule_of(const char *type)
     return NULL;
 }
 
-/* where: of the type. */
-static ct_status find(const char *type, const char *where, const ct_update_rule **rule_p)
+const char *ct_update_rule_type(const Ct__SolverParameter *p)
+{
+    return ct_optex_is(p) ? ct_optex_param(p)->base_type : p->type;
+}
+
+/* field, at `where`: what says the type. A solver's own may be OptEx, too. */
+static ct_status find(const char *type, const char *field, const char *where,
+                      const ct_update_rule **rule_p)
 {
     const ct_update_rule *rule = rule_of(type);
-    const char *known[CT_UPDATE_N], *near;
+    const char *known[CT_UPDATE_N + 1], *near;
+    int n = CT_UPDATE_N;
     ct_text list = { 0 };
     ct_status status;
 
@@ -42,8 +50,12 @@ static ct_status find(const char *type, const char *where, const ct_update_rule 
         known[i] = rule_table[i].type;
         ct_text_add(&list, "%s%s", (i > 0) ? ", " : "", known[i]);
     }
-    near = ct_text_nearest(type, known, CT_UPDATE_N);
-    status = CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" is unknown%s%s%s; known: %s", where, type,
+    if (strcmp(field, "type") == 0) {
+        known[n++] = CT_OPTEX_TYPE;
+        ct_text_add(&list, ", %s", CT_OPTEX_TYPE);
+    }
+    near = ct_text_nearest(type, known, n);
+    status = CT_FAIL(CT_ERR_CONFIG, "%s: %s \"%s\" is unknown%s%s%s; known: %s", where, field, type,
                      (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
                      (near != NULL) ? "\"?" : "", (list.text != NULL) ? list.text : "");
     ct_text_destroy(&list);
@@ -52,7 +64,7 @@ static ct_status find(const char *type, const char *where, const ct_update_rule 
 
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
 {
-    return find(type, "solver", rule_p);
+    return find(type, "type", "solver", rule_p);
 }
 
 bool ct_update_rule_is_nesterov(const char *type)
@@ -80,10 +92,11 @@ int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_co
 {
     bool averages =
         (p->average != NULL) && (p->average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE);
-    const ct_update_rule *rule = rule_of(p->type);
+    const ct_update_rule *rule = rule_of(ct_update_rule_type(p));
 
     if (rule == NULL) return 0;
-    return (int64_t)sizeof(float) * grad_count * (rule->n_state + (averages ? 1 : 0));
+    return (int64_t)sizeof(float) * grad_count *
+           (rule->n_state + (averages ? 1 : 0) + ct_optex_arrays(p, rule->n_state));
 }
 
 /* ---- what a rule needs */
@@ -140,7 +153,11 @@ ct_status ct_update_rule_check(const ct_solver_text *t)
 {
     const ct_update_rule *rule;
 
-    CT_TRY(find(t->p->type, CT_SOLVER_AT(t, type), &rule));
+    if (ct_optex_is(t->p))
+        CT_TRY(
+            find(ct_update_rule_type(t->p), "optex.base_type", CT_OPTEX_AT(t, base_type), &rule));
+    else
+        CT_TRY(find(t->p->type, "type", CT_SOLVER_AT(t, type), &rule));
     return check_fields(t, rule);
 }
 

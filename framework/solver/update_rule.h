@@ -42,6 +42,8 @@ typedef struct ct_update_rule {
 
 /** Rule i of the table, in the order of kinds; NULL beyond its end. */
 const ct_update_rule *ct_update_rule_at(int i);
+/** The type of a solver's rule: of OptEx that of its steps. NULL: the first. */
+const char *ct_update_rule_type(const Ct__SolverParameter *p);
 /** The rule of a solver type; NULL: the first, SGD. CT_ERR_CONFIG with the known ones. */
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
 /** An unknown type: false. Saying so is ct_solver_check()'s, which has the place. */
@@ -49,9 +51,9 @@ bool ct_update_rule_is_nesterov(const char *type);
 bool ct_update_rule_has_ratio(const char *type); /* likewise */
 /** Likewise: may codecs put its momentum in front of what they leave behind? */
 bool ct_update_rule_corrects(const char *type);
-/** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule
- *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
- *  its type is none. */
+/** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule,
+ *  averages of the weights, and of OptEx points and gradients, each as long as the gradient arena
+ * of grad_count floats. 0 where its type is none. */
 int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count);
 /** Gradients are scaled by the norm of all of them: clip_gradients, where no local_clip of each
  * rank takes its place. */

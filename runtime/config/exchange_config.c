@@ -119,9 +119,9 @@ static ct_status check_fields(const Ct__CompressionParameter *p, const char *who
 static ct_status read_correction(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
                                  const char *who, const ct_codec_ops *codec, bool *corrects_p)
 {
-    *corrects_p =
-        ct_codec_absorbs(codec) &&
-        (p->has_momentum_correction ? p->momentum_correction : ct_update_rule_corrects(s->type));
+    *corrects_p = ct_codec_absorbs(codec) &&
+                  (p->has_momentum_correction ? p->momentum_correction
+                                              : ct_update_rule_corrects(ct_update_rule_type(s)));
     if (p->has_mask_momentum && p->mask_momentum && !*corrects_p &&
         (p->has_momentum_correction || ct_codec_absorbs(codec)))
         return CT_FAIL(
@@ -278,7 +278,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
     if (strcmp(codec->name, "none") == 0) return CT_OK;
     CT_TRY(check_zero(s, who, codec));
     CT_TRY(find_uses(codec, c, &u));
-    CT_TRY(ct_update_rule_find(s->type, &rule));
+    CT_TRY(ct_update_rule_find(ct_update_rule_type(s), &rule));
     if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction && !rule->corrects)
         return CT_FAIL(
             CT_ERR_CONFIG,
@@ -568,14 +568,14 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->overlap = comm->has_overlap ? (comm->overlap != 0) : (param->layer_wise_reduce != 0);
     config->after_all =
         ct_update_waits_for_all(param) || ((param->memory != NULL) && (param->memory->zero > 0) &&
-                                           ct_update_rule_has_ratio(param->type));
+                                           ct_update_rule_has_ratio(ct_update_rule_type(param)));
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
     /* what was fastest this time may add in another order than what is next time */
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
-    config->nesterov = ct_update_rule_is_nesterov(param->type);
+    config->nesterov = ct_update_rule_is_nesterov(ct_update_rule_type(param));
     return codec_read_used(param, param->compression, "compression", &config->codec,
                            &config->codec_config);
 }

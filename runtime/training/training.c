@@ -6,6 +6,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/report/report.h"
+#include "framework/solver/optex_param.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/gpu_memory.h"
 #include "runtime/memory_plan.h"
@@ -34,6 +35,11 @@ static ct_status open_parallel(ct_training *t)
     if (t->config->solver->outer != NULL)
         return CT_FAIL(CT_ERR_CONFIG, "outer and --parallel do not go together: groups of local "
                                       "steps have whole nets");
+    if (ct_optex_is(t->config->solver))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "type \"%s\" and --parallel do not go together: its points "
+                       "are weights of whole nets",
+                       CT_OPTEX_TYPE);
     if (job->rank == 0) status = read_parallel(t, file);
     CT_TRY(ct_job_share(job, status));
     if (job->rank != 0) CT_TRY(read_parallel(t, file));

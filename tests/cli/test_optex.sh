@@ -1,0 +1,59 @@
+# Type OptEx: what the log counts, a set that takes a killed run back bit for bit, one point that is
+# the rule, what is refused.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
+plain="$CORTADO train --solver=solver.prototxt --set=test_interval=100000 --set=snapshot=0 --set=display=5"
+train="$plain --set=type=OptEx"
+
+runs plain 0 'Optimization Done' $plain --set=type=Nesterov --set=snapshot_prefix=p
+rule=$(sum_of)
+runs one_point 0 'a round of 1 steps of Nesterov, 20 in all' $train --set=optex.base_type=Nesterov --set=optex.parallel=1 --set=snapshot_prefix=p
+is one_point_is_the_rule test "$(sum_of) of 20" = "$rule of 20"
+
+for how in LAST "KERNEL --set=optex.noise=0.01"; do
+    with="--set=optex.parallel=3 --set=optex.predictor=$how"
+    runs whole 0 'a round of 3 steps of SGD, 60 in all' $train $with --set=snapshot_prefix=whole
+    is counts_both grep -q 'OptEx: 16 rounds, 48 steps, 8 points known' out
+    whole=$(sum_of)
+    $train $with --set=snapshot_prefix=part --iterations=7 >out 2>&1 </dev/null
+    runs goes_on 0 'resuming after 7 iterations' $train $with --set=snapshot_prefix=part --snapshot=part_iter_7.solverstate.h5
+    is "resumes $how" test "$(sum_of) of 20" = "$whole of 20"
+done
+
+# a signal makes a set in the middle of many rounds
+rm -f stop_iter*
+$train --set=max_iter=100000 --set=snapshot_prefix=stop >stopped 2>&1 </dev/null &
+job=$!
+for _ in $(seq 600); do
+    grep -q 'Iteration 20 ' stopped && break
+    sleep 0.05
+done
+kill -TERM $job
+wait $job
+is signal_stops test $? = 75
+at=$(ls stop_iter_*.solverstate.h5 | sed 's/[^0-9]*\([0-9]*\).*/\1/')
+end=$((at + 6))
+$train --set=max_iter=$end --set=snapshot_prefix=direct >out 2>&1 </dev/null
+whole=$(sum_of)
+runs after_signal 0 "resuming after $at iterations" $train --set=max_iter=$end --set=snapshot_prefix=stop --snapshot=auto
+is resumes_after_signal test "$(sum_of) of $end" = "$whole of $end"
+
+# passes over the data count its points
+runs epochs 0 'samples, 36 a step, so max_iter is ' $train --set=max_epoch=1 --set=optex.parallel=3 --set=snapshot_prefix=e \
+    --global_batch_size=12 --iterations=2
+
+(cat solver.prototxt && echo 'type: "Optex"') >near.prototxt
+runs refuses_place 2 'near.prototxt:6:1: type "Optex" is unknown; did you mean "OptEx"' "$CORTADO" train --solver=near.prototxt
+(cat solver.prototxt && printf 'type: "OptEx"\noptex {\n  parallel: 99\n}\n') >many.prototxt
+runs refuses_field 2 'many.prototxt:8:3: optex.parallel is 99, needs 1 to 64' "$CORTADO" train --solver=many.prototxt
+runs refuses_ranks 2 'OptEx and several ranks do not go together yet' $JOB 2 $train
+echo 'parallel {}' >plan.prototxt
+runs refuses_parallel 2 'type "OptEx" and --parallel do not go together' $train --parallel=plan.prototxt
+runs refuses_zero 2 'type "OptEx" and memory \{ \} do not go together' $train --set=memory.zero=1
+runs refuses_outer 2 'type "OptEx" and outer do not go together' $train --set=outer.local_iter=4
+runs refuses_codecs 2 'type "OptEx" and compression do not go together' $train --compression=bf16
+sed 's/name: "conv" type/param { compress { type: BF16 } } &/' net.prototxt >own.prototxt
+sed 's/net.prototxt/own.prototxt/' solver.prototxt >own_solver.prototxt
+runs refuses_compress 2 'OptEx and compress of conv' "$CORTADO" train --solver=own_solver.prototxt --set=type=OptEx
+finish

@@ -1,0 +1,285 @@
+/* Type OptEx as a solver runs it: against the rule alone and against larger batches, which it is in
+ * two cases; sets that are gone on from; what is refused. Rounds themselves: test_optex_round.c. */
+#include "tests/test.h"
+#include "tests/solver_harness.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "framework/solver/solver_private.h"
+
+/* A student of a fixed teacher, with dropout. */
+#define NET                                                                                        \
+    "net_param { name: 'school' "                                                                  \
+    "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 6 dim: 4 } "  \
+    "data_filler { type: 'gaussian' } } } "                                                        \
+    "layer { name: 'teacher' type: 'InnerProduct' bottom: 'x' top: 'y' param { lr_mult: 0 } "      \
+    "param { lr_mult: 0 } inner_product_param { num_output: 3 weight_filler { type: 'constant' "   \
+    "value: 1 } } } "                                                                              \
+    "layer { name: 'drop' type: 'Dropout' bottom: 'x' top: 'x' } "                                 \
+    "layer { name: 'student' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "     \
+    "num_output: 3 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: 'loss' } } "
+#define FIELDS                                                                                     \
+    "lr_policy: 'fixed' deterministic: true random_seed: 7 snapshot_prefix: '%s/s' "               \
+    "snapshot_after_train: false max_iter: %d %s "
+
+enum { MOST = 64 };
+
+typedef struct result {
+    float weight[MOST];
+    int64_t count;
+    double loss;
+} result;
+
+/* To max_iter; restore: NULL, or the iteration of a set to go on from. */
+static void run(const char *fields, int max_iter, const int *restore, result *out)
+{
+    char text[2048], file[256];
+    test_solver t;
+    const ct_net *net;
+
+    snprintf(text, sizeof(text), FIELDS NET, test_solver_dir(), max_iter, fields);
+    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
+    if (restore != NULL) {
+        snprintf(file, sizeof(file), "%s/s_iter_%d.solverstate.h5", test_solver_dir(), *restore);
+        assert_int_equal(ct_solver_restore(t.solver, file), CT_OK);
+    }
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    net = ct_solver_net(t.solver);
+    out->count = net->weight_count;
+    memcpy(out->weight, net->weight_arena, (size_t)out->count * sizeof(float));
+    assert_int_equal(ct_solver_loss(t.solver, &out->loss), CT_OK);
+    test_solver_destroy(&t);
+}
+
+static void assert_same(const result *a, const result *b)
+{
+    assert_true((a->count > 0) && (a->count == b->count));
+    assert_memory_equal(a->weight, b->weight, (size_t)a->count * sizeof(float));
+}
+
+static bool same(const result *a, const result *b)
+{
+    return memcmp(a->weight, b->weight, (size_t)a->count * sizeof(float)) == 0;
+}
+
+static void test_one_point_is_the_rule(void **state)
+{
+    static const char *const rule[] = { "SGD", "Nesterov", "Adam", "AdamW" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rule) / sizeof(rule[0]); i++) {
+        char plain[256], optex[256];
+        result want, got;
+
+        snprintf(plain, sizeof(plain), "type: '%s' momentum: 0.9 base_lr: 0.02", rule[i]);
+        snprintf(optex, sizeof(optex),
+                 "type: 'OptEx' optex { base_type: '%s' parallel: 1 predictor: KERNEL } momentum: "
+                 "0.9 base_lr: 0.02",
+                 rule[i]);
+        run(plain, 7, NULL, &want);
+        run(optex, 7, NULL, &got);
+        assert_same(&want, &got);
+        assert_true(want.loss == got.loss);
+    }
+}
+
+/* Without momentum, decay and prediction N steps are one of the N batches' sum. iter_size has their
+ * mean, so N times the rate. */
+static void test_no_prediction_is_a_larger_batch(void **state)
+{
+    result want, got;
+
+    (void)state;
+    run("type: 'SGD' base_lr: 0.06 iter_size: 3", 5, NULL, &want);
+    run("type: 'OptEx' optex { parallel: 3 predictor: NONE } base_lr: 0.02", 5, NULL, &got);
+    assert_true((got.count > 0) && (got.count == want.count));
+    for (int64_t i = 0; i < want.count; i++)
+        assert_true(fabsf(got.weight[i] - want.weight[i]) < 2e-6f);
+    assert_true(fabs(want.loss - got.loss) < 1e-6 * want.loss);
+    test_log_holds("an iteration is a round of 3 steps of SGD, 15 in all");
+}
+
+static const char *const ways[] = {
+    "optex { base_type: 'Adam' parallel: 3 predictor: KERNEL history: 5 noise: 0.01 } momentum: "
+    "0.9 "
+    "base_lr: 0.02",
+    "optex { base_type: 'Nesterov' parallel: 4 predictor: SECANT corrector: LAST_POINT } momentum: "
+    "0.5 base_lr: 0.02 weight_decay: 0.01",
+    "optex { parallel: 2 } momentum: 0.9 base_lr: 0.02 average_loss: 3",
+    "optex { parallel: 3 predictor: NONE } momentum: 0.9 base_lr: 0.02",
+    "optex { parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: 0.5 noise: "
+    "0.1 } base_lr: 0.02",
+};
+
+static void test_resume(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (int at = 1; at < 5; at += 3) {
+            char fields[512];
+            result want, got, between;
+
+            snprintf(fields, sizeof(fields), "type: 'OptEx' %s", ways[i]);
+            run(fields, 8, NULL, &want);
+            snprintf(fields, sizeof(fields), "type: 'OptEx' %s snapshot: %d", ways[i], at);
+            run(fields, at, NULL, &between);
+            assert_false(same(&between, &want));
+            snprintf(fields, sizeof(fields), "type: 'OptEx' %s", ways[i]);
+            run(fields, 8, &at, &got);
+            assert_same(&want, &got);
+            assert_true(want.loss == got.loss);
+        }
+    }
+}
+
+#define LAST_OF(_history) "type: 'OptEx' optex { parallel: 3 history: " _history " } base_lr: 0.02 "
+#define KERNEL_OF(_more)                                                                           \
+    "type: 'OptEx' optex { parallel: 3 predictor: KERNEL " _more " } base_lr: 0.02 "
+
+/* A smaller history takes the newest points; none begins empty, and says so. */
+static void test_resume_of_another_history(void **state)
+{
+    static const int at = 4;
+    result want, got;
+
+    (void)state;
+    run(LAST_OF("8"), 8, NULL, &want);
+    run(LAST_OF("8") "snapshot: 4", at, NULL, &got);
+    run(LAST_OF("1"), 8, &at, &got);
+    assert_same(&want, &got);
+    run(KERNEL_OF(""), 8, NULL, &want);
+    run(KERNEL_OF("snapshot_history: false") "snapshot: 4", at, NULL, &got);
+    run(KERNEL_OF(""), 8, &at, &got);
+    assert_false(same(&want, &got));
+    test_log_holds("the set has no history that fits, so it begins empty");
+}
+
+static void test_resume_of_other_rounds(void **state)
+{
+    static const int at = 4;
+    result got, plain;
+
+    (void)state;
+    run(LAST_OF("8") "snapshot: 4", at, NULL, &got);
+    run("type: 'OptEx' optex { parallel: 2 } base_lr: 0.02", 6, &at, &got);
+    test_log_holds("the snapshot was made with optex.parallel 3, this run has 2: the rule counts 2 "
+                   "steps an iteration from here on");
+    test_log_holds("a global batch of 18, this run has 12");
+    run("type: 'SGD' base_lr: 0.02", 6, &at, &plain); /* the rule alone goes on, too */
+    assert_true(isfinite(plain.loss));
+}
+
+static void test_what_is_refused(void **state)
+{
+    static const char *const text[][2] = {
+        { "type: 'Optex'", "type \"Optex\" is unknown; did you mean \"OptEx\"?" },
+        { "optex { }", "optex is given, but type is \"SGD\": it is for \"OptEx\"" },
+        { "type: 'OptEx' optex { base_type: 'Adamm' }",
+          "optex.base_type \"Adamm\" is unknown; did you mean \"Adam\"?" },
+        { "type: 'OptEx' optex { base_type: 'OptEx' }", "optex.base_type \"OptEx\" is unknown" },
+        { "type: 'OptEx' optex { base_type: 'AdaGrad' } momentum: 0.9",
+          "momentum is 0.9, but type \"AdaGrad\" has none" },
+        { "type: 'OptEx' optex { parallel: 0 }", "optex.parallel is 0, needs 1 to 64" },
+        { "type: 'OptEx' optex { history: 65 }", "optex.history is 65, needs 1 to 64" },
+        { "type: 'OptEx' optex { predictor: KERNEL noise: -1 }",
+          "optex.noise is -1, needs at least 0" },
+        { "type: 'OptEx' optex { predictor: KERNEL length_scale: nan }",
+          "optex.length_scale is nan, needs at least 0" },
+        { "type: 'OptEx' optex { noise: 0.1 }", "optex.noise is for predictor KERNEL alone" },
+        { "type: 'OptEx' iter_size: 2", "type \"OptEx\" and iter_size above 1 do not go together" },
+        { "type: 'OptEx' reproducible_sum: true", "\"OptEx\" and reproducible_sum" },
+        { "type: 'OptEx' clip_gradients: 1", "\"OptEx\" and clip_gradients" },
+        { "type: 'OptEx' precision: FP16", "\"OptEx\" and precision FP16" },
+        { "type: 'OptEx' optex { base_type: 'LAMB' } momentum: 0.9",
+          "\"OptEx\" and a base with trust ratios" },
+        { "type: 'OptEx' average { type: EMA }", "\"OptEx\" and average" },
+        { "type: 'OptEx' compression { type: INT8 }", "\"OptEx\" and compression" },
+        { "type: 'OptEx' memory { zero: 1 }", "\"OptEx\" and memory { }" },
+        { "type: 'OptEx' outer { local_iter: 2 }", "\"OptEx\" and outer" },
+        { "type: 'OptEx' snapshot_async: true", "\"OptEx\" and snapshot_async" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+        char all[2048];
+        Ct__SolverParameter *p;
+
+        snprintf(all, sizeof(all), FIELDS "base_lr: 0.02 " NET, test_solver_dir(), 3, text[i][0]);
+        p = test_solver_parse(all);
+        assert_int_equal(ct_solver_check(p, NULL), CT_ERR_CONFIG);
+        ct__solver_parameter__free_unpacked(p, NULL);
+        test_log_holds(text[i][1]);
+    }
+}
+
+static ct_status create_rank(thread_rank *r)
+{
+    char text[2048];
+    test_solver t;
+    ct_status status;
+
+    snprintf(text, sizeof(text), FIELDS "base_lr: 0.02 " NET, test_solver_dir(), 3,
+             "type: 'OptEx'");
+    status = test_solver_create(text, r, NULL, NULL, &t);
+    test_solver_destroy(&t);
+    return status;
+}
+
+static void test_several_ranks_are_refused(void **state)
+{
+    thread_ranks job = { .n = 2, .run = create_rank };
+    thread_rank rank[THREAD_RANKS_MAX] = { 0 };
+
+    (void)state;
+    assert_int_equal(thread_ranks_run(&job, rank), CT_ERR_CONFIG);
+    test_log_holds("OptEx and several ranks do not go together yet");
+}
+
+/* What `check` says that a rank keeps: states, points, and states of the chain; points and
+ * gradients of the history. */
+static void test_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        int arrays;
+    } row[] = {
+        { "type: 'OptEx' optex { base_type: 'Adam' parallel: 4 history: 8 }", 2 + 4 + 4 + 16 },
+        { "type: 'OptEx' optex { parallel: 3 predictor: NONE }", 1 + 3 + 2 },
+        { "type: 'OptEx' optex { base_type: 'Adam' parallel: 1 }", 2 },
+        { "type: 'Adam'", 2 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        char text[2048];
+        test_solver t;
+
+        snprintf(text, sizeof(text), FIELDS "base_lr: 0.02 momentum: 0.9 " NET, test_solver_dir(),
+                 3, row[i].text);
+        assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
+        assert_int_equal(ct_update_rule_state_bytes(t.param, 100), 400 * row[i].arrays);
+        assert_int_equal(ct_solver_state_bytes(t.solver),
+                         ct_update_rule_state_bytes(t.param, ct_solver_net(t.solver)->grad_count));
+        test_solver_destroy(&t);
+    }
+}
+
+int main(void)
+{
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_point_is_the_rule),
+        TEST(test_no_prediction_is_a_larger_batch),
+        TEST(test_resume),
+        TEST(test_resume_of_another_history),
+        TEST(test_resume_of_other_rounds),
+        TEST(test_what_is_refused),
+        TEST(test_several_ranks_are_refused),
+        TEST(test_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
