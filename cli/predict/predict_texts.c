@@ -313,7 +313,12 @@ static ct_status run(texts *t)
 ct_status ct_predict_texts(ct_call *call)
 {
     texts t = { .call = call };
-    ct_status status = run(&t);
+    ct_status status;
+
+    if (ct_options_text(call->options, "crops") != NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "--crops is of nets of pictures, and %s takes tokens",
+                       ct_options_text(call->options, "model"));
+    status = run(&t);
 
     ct_deployed_close(t.net);
     ct_continuation_close(&t.c);

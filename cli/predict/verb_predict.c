@@ -27,6 +27,7 @@ typedef struct predicting {
     char *paths;            /* of all files, each with its NUL */
     const char **file;
     int64_t n_file, n_bad;
+    int crops;        /* of each picture, at least 1 */
     double *row;      /* of the files of a round */
     ct_text json;     /* what is not yet on standard output */
     ct_json_writer w; /* into it */
@@ -266,10 +267,12 @@ static ct_status open_net(predicting *p)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: the net's Input has neither 1 nor 3 channels, so it takes no pictures",
                        options.model);
+    p->crops = (int)ct_options_count(o, "crops", 1);
+    CT_TRY(ct_pictures_check_crops(p->pictures, p->crops));
     return take_classes(p);
 }
 
-/* ---- a round: as many files for each rank as a batch has */
+/* ---- a round: as many files for each rank as a batch has room for, with all their crops */
 
 static ct_status read_picture(const predicting *p, const char *path, float *to)
 {
@@ -279,53 +282,79 @@ static ct_status read_picture(const predicting *p, const char *path, float *to)
     ct_status status;
 
     CT_TRY(ct_file_read(path, &data, &size));
-    status = ct_pictures_read(p->pictures, data, size, to, &why);
+    status = ct_pictures_read_crops(p->pictures, data, size, p->crops, to, &why);
     free(data);
     if ((status == CT_OK) || (status == CT_ERR_NOMEM)) return status;
     return CT_FAIL(status, "%s: %s", path, why.text);
+}
+
+/* What the net says of n samples: their rows are added to those of the samples' files, of which
+ * file[] has the number. values: of all samples. */
+static ct_status run_samples(predicting *p, const float *values, const int64_t *file, int64_t n,
+                             double *row)
+{
+    ct_sample_net *s = ct_deployed_samples(p->net);
+    int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1), most = ct_sample_net_most(s);
+
+    for (int64_t at = 0; at < n; at += most) {
+        int64_t now = (n - at < most) ? n - at : most;
+        const float *out;
+        float *to;
+
+        CT_TRY(ct_sample_net_begin(s, now, &to));
+        memcpy(to, values + at * each, (size_t)(now * each) * sizeof(float));
+        CT_TRY(ct_sample_net_run(s));
+        out = ct_sample_net_rows(s, 0);
+        for (int64_t i = 0; i < now * p->n_class; i++)
+            row[file[at + i / p->n_class] * p->width + i % p->n_class] += (double)out[i];
+    }
+    return CT_OK;
 }
 
 /* Files [first, first + n) into rows. */
 static ct_status run_files(predicting *p, int64_t first, int64_t n, double *row)
 {
     ct_sample_net *s = ct_deployed_samples(p->net);
-    int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1), good = 0;
-    float *values = malloc((size_t)(n * each) * sizeof(float) + 1), *to;
-    ct_status *read = calloc((size_t)n + 1, sizeof(*read)), status;
-    const float *out;
+    int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1) * p->crops, good = 0;
+    float *values = malloc((size_t)(n * each) * sizeof(float) + 1);
+    int64_t *file = malloc((size_t)(n * p->crops) * sizeof(*file) + 1);
+    ct_status *read = calloc((size_t)n + 1, sizeof(*read)), status = CT_OK;
 
-    if ((values == NULL) || (read == NULL)) {
-        free(values);
-        free(read);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", n);
+    if ((values == NULL) || (file == NULL) || (read == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", n * p->crops);
+        n = 0;
     }
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t i = 0; i < n; i++)
         read[i] = read_picture(p, p->file[first + i], values + i * each);
-    for (int64_t i = 0; i < n; i++) good += (read[i] == CT_OK);
-    status = (good > 0) ? ct_sample_net_begin(s, good, &to) : CT_OK;
-    for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
+    for (int64_t i = 0; i < n; i++) {
         if (read[i] != CT_OK) continue;
-        memcpy(to, values + i * each, (size_t)each * sizeof(float));
-        to += each;
-    }
-    if ((status == CT_OK) && (good > 0)) status = ct_sample_net_run(s);
-    out = (good > 0) ? ct_sample_net_rows(s, 0) : NULL;
-    for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
-        if (read[i] != CT_OK) continue;
-        for (int64_t c = 0; c < p->n_class; c++) row[i * p->width + c] = (double)*out++;
+        memmove(values + good / p->crops * each, values + i * each, (size_t)each * sizeof(float));
+        for (int k = 0; k < p->crops; k++) file[good++] = i;
         row[i * p->width + p->n_class] = 1.0;
     }
+    if (good > 0) status = run_samples(p, values, file, good, row);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < p->n_class; c++) row[i * p->width + c] /= p->crops;
     free(values);
+    free(file);
     free(read);
     return status;
+}
+
+/* Files of a rank in a round. */
+static int64_t most_files(const predicting *p)
+{
+    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)) / p->crops;
+
+    return (most > 1) ? most : 1;
 }
 
 /* Rank r has the r-th run of `most` files. The others' rows are 0, so the sum has all. */
 static ct_status run_round(predicting *p, int64_t first, int64_t n)
 {
     const ct_group *g = &p->call->job->group.job;
-    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)), own = g->rank * most, mine;
+    int64_t most = most_files(p), own = g->rank * most, mine;
 
     memset(p->row, 0, (size_t)(n * p->width) * sizeof(p->row[0]));
     mine = (n - own < most) ? n - own : most;
@@ -337,8 +366,7 @@ static ct_status predict(predicting *p)
 {
     const format *f = find_format(p->call->options);
     bool speaks = (p->call->job->rank == 0);
-    int64_t most = ct_sample_net_most(ct_deployed_samples(p->net));
-    int64_t round = most * p->call->job->size;
+    int64_t round = most_files(p) * p->call->job->size;
 
     p->row = malloc((size_t)(round * p->width) * sizeof(p->row[0]));
     if (p->row == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", round);

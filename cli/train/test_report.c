@@ -29,11 +29,14 @@ struct ct_test_report {
     const ct_config *config;
     const char *scores, *labels; /* blobs */
     bool is_probability;
+    int crops;                      /* of a sample; 0: one          */
+    const char *option;             /* that asks for it, in messages */
     const Ct__LayerParameter *data; /* what reads the set; NULL: it has no names */
     int64_t n_class, n_sample;
     int rank, n_rank, n_own; /* n_own: mistakes of this rank that are kept */
     sums sum;
     float *score, *label; /* of a batch, on the host */
+    double *mean;         /* … probabilities, over its crops */
 };
 
 /* ---- what the net says of classes */
@@ -80,27 +83,52 @@ static void find_blobs(ct_test_report *r, const Ct__NetParameter *net)
     }
 }
 
-ct_status ct_test_report_create(const ct_call *call, ct_config *c, ct_test_report **r_p)
+/* What the net reads comes in crops, or has none of its own to come in step with them. */
+static ct_status check_crops(const ct_test_report *r, const ct_config *c)
+{
+    if (r->crops == 0) return CT_OK;
+    for (size_t i = 0; i < c->net->n_layer; i++) {
+        const Ct__LayerParameter *l = c->net->layer[i];
+        const ct_layer_ops *ops;
+
+        if ((l->n_bottom > 0) || (l->n_top == 0) || !in_test(c->net, l)) continue;
+        ops = ct_layer_find(l->type);
+        if ((ops == NULL) || !ops->is_data) continue;
+        if (!is_type(l, "Data") && !is_type(l, "ImageData") && !is_type(l, "HDF5Data"))
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s: --crops=%d takes crops of what Data, ImageData and HDF5Data read, "
+                           "and layer \"%s\" is of type %s",
+                           c->file, r->crops, l->name, l->type);
+    }
+    return CT_OK;
+}
+
+ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct_test_report **r_p)
 {
     static const char *const without[] = { "iterations", "metrics", "parallel" };
+    const char *option =
+        (ct_options_text(call->options, "report") != NULL) ? "--report" : "--crops";
     ct_test_report *r;
 
     for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
         if (ct_options_text(call->options, without[i]) != NULL)
             return CT_FAIL(CT_ERR_CONFIG,
-                           "--report counts each sample of the test set once, and is all that is "
+                           "%s counts each sample of the test set once, and is all that is "
                            "written: leave out --%s",
-                           without[i]);
+                           option, without[i]);
     r = calloc(1, sizeof(*r));
     if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a report");
     *r_p = r;
     r->config = c;
+    r->crops = crops;
+    r->option = option;
+    CT_TRY(check_crops(r, c));
     find_blobs(r, c->net);
     if (r->scores == NULL)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: --report needs the scores and labels of an Accuracy or a "
+                       "%s: %s needs the scores and labels of an Accuracy or a "
                        "SoftmaxWithLoss in phase TEST, and the net has neither",
-                       c->file);
+                       c->file, option);
     CT_TRY(ct_value_reader_add(c->net, 0, r->scores));
     return ct_value_reader_add(c->net, 1, r->labels);
 }
@@ -111,6 +139,7 @@ void ct_test_report_destroy(ct_test_report *r)
     free(r->sum.all);
     free(r->score);
     free(r->label);
+    free(r->mean);
     free(r);
 }
 
@@ -132,23 +161,23 @@ static ct_status make_room(ct_test_report *r, const ct_net *net)
     r->n_class = (s->ndim >= 2) ? s->dim[1] : 0;
     r->n_sample = net->n_sample;
     if ((s->ndim < 2) || (ct_shape_count(s, 2, -1) != 1) || (ct_shape_count(l, 0, -1) != s->dim[0]))
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "--report: scores \"%s\" %s and labels \"%s\" %s: expected a number for each "
-            "class and one label of each sample",
-            r->scores, ct_shape_str(s).text, r->labels, ct_shape_str(l).text);
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: scores \"%s\" %s and labels \"%s\" %s: expected a number for each "
+                       "class and one label of each sample",
+                       r->option, r->scores, ct_shape_str(s).text, r->labels, ct_shape_str(l).text);
     if ((net->n_class_name > 0) && (net->n_class_name != r->n_class))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "--report: the net has %" PRId64 " class_name, expected %" PRId64
+                       "%s: the net has %" PRId64 " class_name, expected %" PRId64
                        ", one for each class",
-                       net->n_class_name, r->n_class);
+                       r->option, net->n_class_name, r->n_class);
     if (r->n_sample < 1)
-        return CT_FAIL(CT_ERR_CONFIG, "--report: the net reads no set that has an end");
+        return CT_FAIL(CT_ERR_CONFIG, "%s: the net reads no set that has an end", r->option);
     u->n = r->n_class * r->n_class + 3 * BINS + 2 + (int64_t)r->n_rank * WORST * MISTAKE;
     u->all = calloc((size_t)u->n, sizeof(u->all[0]));
     r->score = malloc((size_t)ct_shape_count(s, 0, -1) * sizeof(float) + 1);
     r->label = malloc((size_t)ct_shape_count(l, 0, -1) * sizeof(float) + 1);
-    if ((u->all == NULL) || (r->score == NULL) || (r->label == NULL))
+    r->mean = malloc((size_t)ct_shape_count(s, 0, -1) * sizeof(double) + 1);
+    if ((u->all == NULL) || (r->score == NULL) || (r->label == NULL) || (r->mean == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a report of %" PRId64 " classes", r->n_class);
     u->confusion = u->all;
     u->samples = u->confusion + r->n_class * r->n_class;
@@ -184,7 +213,7 @@ static double probability_of(const ct_test_report *r, const float *score, int64_
 {
     double sum = 0.0;
 
-    if (r->is_probability) return (double)score[c];
+    if (r->is_probability || (r->crops > 0)) return (double)score[c];
     for (int64_t k = 0; k < r->n_class; k++) sum += exp((double)score[k] - (double)score[best]);
     return exp((double)score[c] - (double)score[best]) / sum;
 }
@@ -211,19 +240,56 @@ static void count(ct_test_report *r, const float *score, float label, int64_t sa
     if (best != is) keep_mistake(r, p, sample, is, best);
 }
 
-static ct_status run_batch(ct_test_report *r, ct_net *net, int64_t step)
+/* The scores of one crop of a batch, and its labels, to the host. */
+static ct_status run_crop(ct_test_report *r, ct_net *net, int64_t step)
 {
     ct_exec *ex = &net->pass->exec;
     const ct_tensor *s = &kept(net, 0)->data, *l = &kept(net, 1)->data;
-    int64_t first = step * net->batch_global + net->batch_first;
 
     ex->micro_step = step;
     CT_TRY(ct_pass_forward(net->pass, NULL));
     CT_TRY(ex->dev->to_host(ex->stream, r->score, s->data,
                             (size_t)ct_tensor_count(s) * sizeof(float)));
-    CT_TRY(ex->dev->to_host(ex->stream, r->label, l->data,
-                            (size_t)ct_tensor_count(l) * sizeof(float)));
-    for (int64_t i = 0; i < ct_tensor_count(l); i++)
+    return ex->dev->to_host(ex->stream, r->label, l->data,
+                            (size_t)ct_tensor_count(l) * sizeof(float));
+}
+
+/* A row of scores becomes one of probabilities. */
+static void add_probabilities(const ct_test_report *r, const float *score, double *mean)
+{
+    int64_t best = 0;
+    double sum = 0.0;
+
+    for (int64_t c = 1; c < r->n_class; c++)
+        if (score[c] > score[best]) best = c;
+    for (int64_t c = 0; c < r->n_class; c++) sum += exp((double)score[c] - (double)score[best]);
+    for (int64_t c = 0; c < r->n_class; c++)
+        mean[c] += r->is_probability ? (double)score[c]
+                                     : exp((double)score[c] - (double)score[best]) / sum;
+}
+
+/* Of several crops the scores become the mean of their probabilities. */
+static ct_status run_batch(ct_test_report *r, ct_net *net, int64_t batch)
+{
+    int64_t n = ct_tensor_count(&kept(net, 1)->data);
+
+    if (r->crops == 0) return run_crop(r, net, batch);
+    memset(r->mean, 0, (size_t)(n * r->n_class) * sizeof(double));
+    for (int k = 0; k < r->crops; k++) {
+        CT_TRY(run_crop(r, net, batch * r->crops + k));
+        for (int64_t i = 0; i < n; i++)
+            add_probabilities(r, r->score + i * r->n_class, r->mean + i * r->n_class);
+    }
+    for (int64_t i = 0; i < n * r->n_class; i++) r->score[i] = (float)(r->mean[i] / r->crops);
+    return CT_OK;
+}
+
+static ct_status count_batch(ct_test_report *r, ct_net *net, int64_t batch)
+{
+    int64_t first = batch * net->batch_global + net->batch_first;
+
+    CT_TRY(run_batch(r, net, batch));
+    for (int64_t i = 0; i < ct_tensor_count(&kept(net, 1)->data); i++)
         if (first + i < r->n_sample) count(r, r->score + i * r->n_class, r->label[i], first + i);
     return CT_OK;
 }
@@ -237,9 +303,10 @@ ct_status ct_test_report_run(ct_test_report *r, const ct_call *call, ct_net *net
     r->n_rank = g->size;
     CT_TRY(make_room(r, net));
     n_batch = (r->n_sample + net->batch_global - 1) / net->batch_global;
-    CT_INFO("Running over %" PRId64 " samples.", r->n_sample);
+    CT_INFO("Running over %" PRId64 " samples, %d crops of each.", r->n_sample,
+            (r->crops > 0) ? r->crops : 1);
     ct_exec_fill(call, net, &net->pass->exec);
-    for (int64_t step = 0; step < n_batch; step++) CT_TRY(run_batch(r, net, step));
+    for (int64_t batch = 0; batch < n_batch; batch++) CT_TRY(count_batch(r, net, batch));
     for (int64_t at = 0; at < r->sum.n; at += INT32_MAX / 2) {
         int64_t left = r->sum.n - at;
 
@@ -421,23 +488,20 @@ ct_status ct_test_report_write_text(const char *path, int64_t samples, double lo
     return status;
 }
 
-ct_status ct_test_report_write(const ct_test_report *r, const char *path)
+static ct_status write_classes(const ct_test_report *r, double samples, double right,
+                               const char *path)
 {
-    double samples = 0.0, right = 0.0;
     ct_text t = { 0 };
     ct_json_writer w = ct_json_into(&t);
     ct_status status;
 
-    for (int64_t c = 0; c < r->n_class; c++) {
-        samples += row_sum(r, c);
-        right += r->sum.confusion[c * r->n_class + c];
-    }
     ct_json_begin_object(&w, NULL);
     ct_json_begin_list(&w, "classes");
     for (int64_t c = 0; c < r->n_class; c++) add_class(NULL, r, c, &w);
     ct_json_end(&w);
     ct_json_break(&w);
     ct_json_add_decimals(&w, "samples", samples, 0);
+    if (r->crops > 0) ct_json_add_integer(&w, "crops", r->crops);
     ct_json_add_digits(&w, "accuracy", ratio(right, samples), 17);
     ct_json_add_number(&w, "loss", ratio(*r->sum.loss, samples));
     add_confusion(r, &w);
@@ -450,9 +514,21 @@ ct_status ct_test_report_write(const ct_test_report *r, const char *path)
     if ((status == CT_OK) && t.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path);
     if (status == CT_OK) status = ct_file_write(path, t.text, t.length);
     ct_text_destroy(&t);
-    CT_TRY(status);
+    return status;
+}
+
+ct_status ct_test_report_write(const ct_test_report *r, const char *path)
+{
+    double samples = 0.0, right = 0.0;
+
+    for (int64_t c = 0; c < r->n_class; c++) {
+        samples += row_sum(r, c);
+        right += r->sum.confusion[c * r->n_class + c];
+    }
+    if (path != NULL) CT_TRY(write_classes(r, samples, right, path));
     printf("accuracy = %g\nloss = %g\n", ratio(right, samples), ratio(*r->sum.loss, samples));
-    CT_INFO("%.0f of %.0f samples are right: %s", right, samples, path);
+    CT_INFO("%.0f of %.0f samples are right%s%s", right, samples, (path != NULL) ? ": " : "",
+            (path != NULL) ? path : "");
     if ((fflush(stdout) == 0) && !ferror(stdout)) return CT_OK;
     return CT_FAIL(CT_ERR_IO, "cannot write the result to standard output: %s", strerror(errno));
 }

@@ -1,10 +1,12 @@
-/** @file test_report.h  `cortado test --report=FILE`: what a net of classes gets right and wrong.
+/** @file test_report.h  `cortado test --report=FILE`, or --crops: what a net of classes gets right
+ * and wrong.
  *
  * Each sample of the test set counts once, on any number of ranks, whatever the batch. The file is
  * one JSON object:
  *
  *   classes              names, as class_name of the net has them, or numbers as texts
  *   samples              that count; labels that are no class do not
+ *   crops                of each sample, with --crops
  *   accuracy             the share of them whose largest score is the true class's
  *   loss                 the mean of -log of the true class's probability
  *   confusion            [true][predicted]: samples
@@ -13,6 +15,8 @@
  *                        the mean probability and the accuracy; `error`: the expected difference
  *                        (Guo et al., "On Calibration of Modern Neural Networks", 2017, section 2)
  *   worst                the surest mistakes, with file names where the set has them
+ *
+ * With `--crops=N` the probabilities of a sample are the mean over N crops of it.
  *
  * Of a net of texts there are no classes to tell apart. Its file has `samples` (windows of tokens,
  * or runs of words), `loss`, `perplexity` (e^loss), and with a tokenizer `tokens`, `bytes` and
@@ -37,14 +41,15 @@ ct_status ct_test_report_write_text(const char *path, int64_t samples, double lo
                                     const ct_text_size *text);
 
 /** Finds the scores and labels of the config's net, by its Accuracy or SoftmaxWithLoss in phase
- *  TEST, and has the net keep them. Before the net is made. CT_ERR_CONFIG, logged: there are none.
- */
-ct_status ct_test_report_create(const ct_call *call, ct_config *c, ct_test_report **r_p);
+ *  TEST, and has the net keep them. Before the net is made. crops: of each sample, as the net's
+ *  ct_net_env has them; 0: one. CT_ERR_CONFIG, logged: there are none, or what the net reads has no
+ *  crops. */
+ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct_test_report **r_p);
 /** NULL allowed. */
 void ct_test_report_destroy(ct_test_report *r);
 /** Runs the net, which has its weights, over its set. Collective. CT_ERR_CONFIG, CT_ERR_DATA. */
 ct_status ct_test_report_run(ct_test_report *r, const ct_call *call, ct_net *net);
-/** On rank 0: the file, and accuracy and loss on standard output. CT_ERR_IO. */
+/** On rank 0: the file (NULL: none), and accuracy and loss on standard output. CT_ERR_IO. */
 ct_status ct_test_report_write(const ct_test_report *r, const char *path);
 
 #endif

@@ -29,7 +29,8 @@ typedef struct testing {
     double *mean;    /* [outputs.n] */
     ct_parts *parts; /* its weights; NULL: all of them */
     ct_report *report;
-    ct_test_report *classes; /* --report; NULL: not given */
+    int crops;               /* --crops; 0: not given     */
+    ct_test_report *classes; /* --report or --crops; NULL: neither */
 } testing;
 
 static const ct_group *testers(const testing *t)
@@ -268,11 +269,12 @@ static ct_status open_classes(testing *t)
     const char *file = ct_options_text(t->call->options, "report");
     ct_status status = CT_OK;
 
-    if (file == NULL) return CT_OK;
-    if (t->call->job->rank == 0) status = ct_file_check_writable(file);
+    t->crops = (int)ct_options_count(t->call->options, "crops", 0);
+    if ((file == NULL) && (t->crops == 0)) return CT_OK;
+    if ((t->call->job->rank == 0) && (file != NULL)) status = ct_file_check_writable(file);
     CT_TRY(ct_job_share(t->call->job, status));
-    if (!ct_test_report_is_of_text(t->config.net))
-        return ct_test_report_create(t->call, &t->config, &t->classes);
+    if ((t->crops > 0) || !ct_test_report_is_of_text(t->config.net))
+        return ct_test_report_create(t->call, &t->config, t->crops, &t->classes);
     if (ct_options_text(t->call->options, "iterations") == NULL) return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG, "--report is of the whole test set: leave out --iterations");
 }
@@ -288,6 +290,7 @@ static ct_status make_net(testing *t)
     CT_TRY(ct_net_state_read(t->call->options, &state));
     ct_net_options_fill(t->call, &t->config, CT_TEST, &state, &options);
     options.forward_only = true;
+    options.env.crops = t->crops;
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
     if (file != NULL) {
         CT_TRY(ct_parallel_read(file, &t->parallel));

@@ -362,7 +362,7 @@ static ct_status fetch_step(const ct_feed *f, void *local, uint64_t seed, int64_
     const ct_reader *reader = f->o.reader;
     place *p = places_of(f, at);
     char *data = slot_start(f, at) + f->data_at;
-    int64_t used = 0, begin = step * f->o.global;
+    int64_t used = 0, begin = step / ((f->o.crops > 0) ? f->o.crops : 1) * f->o.global;
 
     if (f->o.rand_skip > 0)
         begin += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % f->o.rand_skip);

@@ -24,6 +24,7 @@ typedef struct ct_feed_options {
     int64_t global;             /* samples of a step */
     int64_t stripes;            /* as in ct_loader_options */
     int64_t repeat;
+    int crops;
     uint32_t rand_skip;
     int threads; /* that fetch, on the node's rank 0 */
 } ct_feed_options;

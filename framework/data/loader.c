@@ -56,6 +56,7 @@ typedef struct hand {
     void *local; /* the reader's */
     float *rest; /* a sample's fields but the first */
     ct_augment_room room;
+    ct_crop crop; /* that its batch is of */
 } hand;
 
 /* Fills s with the batch of a step, without the lock, in any thread. CT_STOPPED: the loader has
@@ -172,6 +173,7 @@ static ct_status create_feed(ct_loader *l)
                           .global = l->o.share.global,
                           .stripes = l->o.stripes,
                           .repeat = l->o.repeat,
+                          .crops = l->o.crops,
                           .rand_skip = l->o.rand_skip,
                           .threads = l->o.threads };
     ct_status status = ct_feed_create(&o, &l->feed);
@@ -415,7 +417,7 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
                                     int64_t position, int64_t id, hand *h, ct_why *why,
                                     const target *to)
 {
-    ct_sample read = { .rest = h->rest, .why = why }, sample;
+    ct_sample read = { .rest = h->rest, .why = why, .crop = h->crop }, sample;
     ct_shape shape;
 
     CT_TRY(read_sample(l, raw, seed, position, id, h, &read, &sample));
@@ -502,7 +504,7 @@ static int64_t first_position(const ct_loader *l, uint64_t seed, int64_t step)
 
     if (l->o.rand_skip > 0)
         skip = (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % l->o.rand_skip);
-    return step * l->o.share.global + skip;
+    return step / ((l->o.crops > 0) ? l->o.crops : 1) * l->o.share.global + skip;
 }
 
 static target target_of(const ct_loader *l, const loader_slot *s, int64_t i)
@@ -551,6 +553,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 
     s->epoch = begin / epoch;
     s->broken[0] = s->broken[1] = 0;
+    h->crop = ct_crop_at(step, l->o.crops);
     for (int64_t i = 0; i < share->local; i++) {
         int64_t place = share->first + i, position = begin + place;
         int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
@@ -563,7 +566,7 @@ static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
         CT_TRY(make_sample(l, raw, seed, position, id, h, &to, &replaced));
-        s->broken[position / epoch > s->epoch] += replaced;
+        s->broken[position / epoch > s->epoch] += replaced && (h->crop.i == 0);
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 

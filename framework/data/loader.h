@@ -48,6 +48,7 @@ typedef struct ct_loader_options {
     ct_share share;
     int64_t stripes; /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
     int64_t repeat;  /* times that a global batch has each sample, at least 1; else no rand_skip */
+    int crops;       /* > 0: a batch comes so often, step after step, each time in another crop */
     uint32_t rand_skip;  /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
     int64_t skip_broken; /* 0: a broken sample is an error; else at most so many in a row */
     int depth;           /* batches made ahead, at least 1  */

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "framework/data/crop.h"
 #include "framework/tensor/tensor.h"
 
 #define CT_MAX_FIELD 8
@@ -42,6 +43,7 @@ typedef struct ct_sample {
     float *rest;    /* the caller's: fields 1, 2 …, ct_reader_rest_count() values           */
     int64_t boxes;  /* field 1 is so many rows of a box each (augment/boxes.h); 0: it is none  */
     ct_why *why;    /* the caller's: a read that fails writes the reason here; NULL: it logs it */
+    ct_crop crop;   /* the caller's: which of several crops it wants */
 } ct_sample;
 
 #endif

@@ -252,7 +252,8 @@ static int64_t pick(uint32_t bits, int64_t places)
     return (int64_t)(((uint64_t)bits * (uint64_t)places) >> 32);
 }
 
-static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed, int64_t position)
+static window place(const ct_transform *t, const ct_shape *shape, ct_crop crop, uint64_t seed,
+                    int64_t position)
 {
     window v = { 1, 1, ct_shape_count(shape, 0, -1), 0, 0, 0, 0, false };
     bool crops = t->crop_height > 0;
@@ -266,6 +267,12 @@ static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed,
     v.out_width = crops ? t->crop_width : v.width;
     v.top = (v.height - v.out_height) / 2;
     v.left = (v.width - v.out_width) / 2;
+    if (crop.n > 0) {
+        v.top = ct_crop_place(crop, true, v.height - v.out_height + 1, v.top);
+        v.left = ct_crop_place(crop, false, v.width - v.out_width + 1, v.left);
+        v.mirrored = (shape->ndim == 3) && ct_crop_is_mirrored(crop);
+        return v;
+    }
     if (t->mirror || (crops && (t->phase == CT_TRAIN))) {
         uint64_t key = ct_rng_key(seed, ct_rng_hash("transform"), 0);
         ct_rng_block b = ct_rng_philox(key, 0, (uint64_t)position);
@@ -381,7 +388,7 @@ bool ct_transform_packs(const ct_transform *t)
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out)
 {
-    window v = place(t, &sample->shape, seed, position);
+    window v = place(t, &sample->shape, sample->crop, seed, position);
     float light[3], *whole = out;
     int64_t first, end, from, at;
 
@@ -407,7 +414,7 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
 void ct_transform_boxes(const ct_transform *t, const ct_shape *shape, uint64_t seed,
                         int64_t position, ct_boxes *boxes)
 {
-    window v = place(t, shape, seed, position);
+    window v = place(t, shape, (ct_crop){ 0 }, seed, position);
     float h = (float)v.height, w = (float)v.width;
     ct_image_part part = { { (float)v.left / w, (float)v.top / h, (float)(v.left + v.out_width) / w,
                              (float)(v.top + v.out_height) / h } };
@@ -430,7 +437,7 @@ static void row_pack(const ct_sample *sample, int64_t from, int64_t n, bool wide
 bool ct_transform_pack(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                        int64_t position, bool wide, ct_pack_place *place_p, void *out)
 {
-    window v = place(t, &sample->shape, seed, position);
+    window v = place(t, &sample->shape, sample->crop, seed, position);
     int64_t width = wide ? (int64_t)sizeof(float) : 1, first, end;
     char *to = out;
 

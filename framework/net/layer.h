@@ -80,6 +80,8 @@ typedef struct ct_net_env {
     const ct_packed *packed; /* blobs are sequences side by side; NULL: they are not           */
     bool rows_vary; /* forward only, and rows come in other numbers each time: weights stay packed,
                      * and a row has the same bits beside any others. Set by the net            */
+    int crops;      /* TEST: crops of each sample, step after step (framework/data/crop.h); 0: the
+                     * usual one                                                                 */
     bool no_data;   /* `check`: open no data source; shapes from the prototxt where it tells them */
     struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
                                   * is collective */

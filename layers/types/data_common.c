@@ -250,6 +250,28 @@ static ct_status read_repeat(ct_layer *l, const ct_data_source *source)
     return CT_OK;
 }
 
+/* Several crops of each sample: of images that are cut, or that are mirrored alone. */
+static ct_status read_crops(ct_layer *l, const ct_data_source *source)
+{
+    const Ct__TransformationParameter *p = l->param->transform_param;
+    ct_data_state *d = l->state;
+    int64_t height, width;
+    bool cuts =
+        ct_transform_crop(p, &height, &width) || ((p != NULL) && (p->random_resized_crop != NULL));
+
+    if ((l->phase != CT_TEST) || (l->env->crops == 0)) return CT_OK;
+    if (source->whole || (source->annotated != NULL))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "--crops=%d: %s has no crops of a picture",
+                             l->env->crops, l->ops->type);
+    if ((l->env->crops > 2) && !cuts && (d->reader->field[0].ndim == 3))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "--crops=%d: transform_param has no crop_size, so there are no "
+                             "corners: give it, or --crops=2, which mirrors alone",
+                             l->env->crops);
+    d->crops = l->env->crops;
+    return CT_OK;
+}
+
 ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
 {
     ct_data_state *d = l->state;
@@ -283,6 +305,7 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
                              (long long)d->batch_size);
     }
     CT_TRY(read_repeat(l, source));
+    CT_TRY(read_crops(l, source));
     return open_transform(l, source->whole);
 }
 
@@ -395,6 +418,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .shape = d->shape,
                             .stripes = d->stripes,
                             .repeat = d->repeat,
+                            .crops = d->crops,
                             .rand_skip = d->rand_skip,
                             .skip_broken = d->skip_broken,
                             .depth = d->depth,

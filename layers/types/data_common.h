@@ -22,6 +22,7 @@ typedef struct ct_data_state {
     int64_t stripes; /* of the order: as in ct_loader_options */
     uint32_t rand_skip;
     int64_t repeat; /* times that a global batch has each sample */
+    int crops;      /* as in ct_net_env; 0 in TRAIN */
     int depth, threads;
     int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;

@@ -12,6 +12,7 @@ struct ct_pictures {
     ct_color color;
     ct_shape input;        /* C x H x W         */
     int64_t height, width; /* 0: as they are    */
+    bool cuts;             /* a part of the picture is taken */
 };
 
 /* What messages call a field. */
@@ -24,7 +25,8 @@ static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map
 {
     const Ct__TransformationParameter *t = p->transform_param;
     int64_t height, width;
-    bool crops =
+
+    q->cuts =
         ct_transform_crop(t, &height, &width) || ((t != NULL) && (t->random_resized_crop != NULL));
 
     q->height = p->new_height;
@@ -36,7 +38,7 @@ static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map
     if ((p->new_height > 65535) || (p->new_width > 65535))
         return CT_FAIL(CT_ERR_CONFIG, "%s: serve.new_height %u, new_width %u: at most 65535",
                        where_of(p, map, &p->new_height).text, p->new_height, p->new_width);
-    if (crops || (q->height > 0)) return CT_OK;
+    if (q->cuts || (q->height > 0)) return CT_OK;
     q->height = q->input.dim[1];
     q->width = q->input.dim[2];
     return CT_OK;
@@ -156,12 +158,9 @@ static ct_status check_size(const char *file, size_t size, ct_why *why)
 
 /* room: for what stands between file and values. */
 static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
-                           ct_sample_buffer room[3], ct_augment_room *augment, float *to,
-                           ct_why *why)
+                           ct_sample_buffer room[3], ct_sample *sample, ct_why *why)
 {
-    ct_sample sample = { .why = why }, augmented;
     ct_image image, resized;
-    ct_shape out;
 
     CT_TRY(check_size(file, size, why));
     CT_TRY(ct_image_decode(file, size, p->color, &room[0], &image, why));
@@ -170,25 +169,56 @@ static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
             return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
         image = resized;
     }
-    sample.shape = (ct_shape){ 3, { image.channels, image.height, image.width } };
-    if (ct_sample_buffer_reserve(&room[2], (size_t)ct_shape_count(&sample.shape, 0, -1)) != CT_OK)
+    *sample = (ct_sample){ .why = why };
+    sample->shape = (ct_shape){ 3, { image.channels, image.height, image.width } };
+    if (ct_sample_buffer_reserve(&room[2], (size_t)ct_shape_count(&sample->shape, 0, -1)) != CT_OK)
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
     ct_image_to_planes(&image, room[2].data);
-    sample.u8 = room[2].data;
-    CT_TRY(ct_augment_apply(p->augment, &sample, 0, 0, augment, &augmented));
-    if (ct_transform_shape(p->transform, &augmented.shape, &out, why) != CT_OK) return CT_ERR_DATA;
+    sample->u8 = room[2].data;
+    return CT_OK;
+}
+
+static ct_status transform(const ct_pictures *p, const ct_sample *sample, ct_augment_room *room,
+                           float *to)
+{
+    ct_sample augmented;
+    ct_shape out;
+
+    CT_TRY(ct_augment_apply(p->augment, sample, 0, 0, room, &augmented));
+    if (ct_transform_shape(p->transform, &augmented.shape, &out, sample->why) != CT_OK)
+        return CT_ERR_DATA;
     ct_transform_apply(p->transform, &augmented, 0, 0, to);
     return CT_OK;
+}
+
+ct_status ct_pictures_check_crops(const ct_pictures *p, int n)
+{
+    if ((n <= 2) || p->cuts) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--crops=%d: serve.transform_param of the net has no crop_size, so there are no "
+                   "corners: give it, or --crops=2, which mirrors alone",
+                   n);
+}
+
+ct_status ct_pictures_read_crops(const ct_pictures *p, const char *file, size_t size, int n,
+                                 float *to, ct_why *why)
+{
+    ct_sample_buffer room[3] = { { 0 } };
+    ct_augment_room augment = { 0 };
+    ct_sample sample;
+    ct_status status = read_with(p, file, size, room, &sample, why);
+
+    for (int i = 0; (i < n) && (status == CT_OK); i++) {
+        sample.crop = ct_crop_at(i, n);
+        status = transform(p, &sample, &augment, to + i * ct_shape_count(&p->input, 0, -1));
+    }
+    ct_augment_room_release(&augment);
+    for (int i = 0; i < 3; i++) ct_sample_buffer_release(&room[i]);
+    return status;
 }
 
 ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, float *to,
                            ct_why *why)
 {
-    ct_sample_buffer room[3] = { { 0 } };
-    ct_augment_room augment = { 0 };
-    ct_status status = read_with(p, file, size, room, &augment, to, why);
-
-    ct_augment_room_release(&augment);
-    for (int i = 0; i < 3; i++) ct_sample_buffer_release(&room[i]);
-    return status;
+    return ct_pictures_read_crops(p, file, size, 1, to, why);
 }

@@ -305,7 +305,8 @@ static ct_rect middle_box(const ct_rect_rule *r, int64_t height, int64_t width)
 }
 
 /* In TEST: the box whose middle is cut out once its shorter side has become test_resize. The
- * picture is resized as a whole, and its middle taken: two steps, as in published evaluations. */
+ * picture is resized as a whole, and its middle taken: two steps, as in published evaluations. Of
+ * several crops each takes its own place. */
 static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, ct_canvas *v)
 {
     int64_t shorter = (c->test_resize > 0) ? c->test_resize : (int64_t)c->size * 8 / 7;
@@ -320,6 +321,8 @@ static ct_status crop_middle(const Ct__RandomResizedCropParameter *c, ct_canvas 
         return CT_WHY(v->why, CT_ERR_DATA,
                       "%lld x %lld pixels: too narrow, they would become %lld x %lld", (long long)h,
                       (long long)w, (long long)height, (long long)width);
+    top = ct_crop_place(v->crop, true, height - size + 1, top);
+    left = ct_crop_place(v->crop, false, width - size + 1, left);
     CT_TRY(ct_canvas_other(v, height, width, &to));
     CT_TRY(ct_pixels_resize(&v->now, &whole, &v->room->work, &to));
     ct_canvas_move(v, &to);
@@ -794,7 +797,9 @@ ct_status ct_augment_shape(const ct_augment *a, const ct_shape *in, ct_shape *ou
 ct_status ct_augment_apply(const ct_augment *a, const ct_sample *sample, uint64_t seed,
                            int64_t position, ct_augment_room *room, ct_sample *out_p)
 {
-    ct_canvas v = { .samplers = NULL, .room = room, .why = sample->why, .at = -1 };
+    ct_canvas v = {
+        .samplers = NULL, .room = room, .why = sample->why, .crop = sample->crop, .at = -1
+    };
     ct_shape shape;
 
     *out_p = *sample;

@@ -13,7 +13,8 @@ typedef struct ct_canvas {
     const Ct__AnnotatedDataParameter *samplers; /* of batch_sampler; NULL: none */
     ct_augment_room *room;
     ct_why *why;
-    int at; /* buffer that it is in; -1: the sample, which is not written */
+    ct_crop crop; /* that the sample is wanted in */
+    int at;       /* buffer that it is in; -1: the sample, which is not written */
 } ct_canvas;
 
 /** A buffer that the image is not in, of another size. */

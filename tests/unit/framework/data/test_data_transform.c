@@ -486,6 +486,45 @@ static void test_broken_mean_files(void **state)
     test_folder_remove(&f);
 }
 
+/* Places and mirroring of ten crops, in the order of pycaffe's oversample; of five and two those
+ * that they have in common. */
+static void test_crops(void **state)
+{
+    const int order[5][2] = { { 0, 0 },
+                              { 0, W - CROP },
+                              { H - CROP, 0 },
+                              { H - CROP, W - CROP },
+                              { (H - CROP) / 2, (W - CROP) / 2 } };
+    const int numbers[] = { 1, 2, 5, 10 };
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    ct_sample s = sample_of(true);
+    float out[C * CROP * CROP];
+    ct_transform *t;
+    ct_shape shape;
+
+    (void)state;
+    p.crop_size = CROP;
+    p.mirror = true; /* by chance, which crops do not go by */
+    t = make(&p, CT_TEST, &shape);
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < numbers[k]; i++) {
+            int n = numbers[k], five = (n < 5) ? 4 : i % 5;
+            bool mirrored = (n == 2) ? (i == 1) : (i >= 5);
+
+            s.crop = (ct_crop){ .i = i, .n = n };
+            ct_transform_apply(t, &s, 9, i, out);
+            for (int at = 0; at < C * CROP * CROP; at++) {
+                int c = at / (CROP * CROP), y = at / CROP % CROP, x = at % CROP;
+                int column = order[five][1] + (mirrored ? CROP - 1 - x : x);
+
+                assert_float_equal(out[at], (float)pixel[(c * H + order[five][0] + y) * W + column],
+                                   0);
+            }
+        }
+    }
+    ct_transform_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,7 +532,7 @@ int main(void)
         cmocka_unit_test(test_mean_value),   cmocka_unit_test(test_crop_mirror_mean_file),
         cmocka_unit_test(test_refusals),     cmocka_unit_test(test_broken_mean_files),
         cmocka_unit_test(test_pad),          cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_mean_of_crop),
+        cmocka_unit_test(test_mean_of_crop), cmocka_unit_test(test_crops),
     };
 
     return cmocka_run_group_tests(tests, fill, NULL);
