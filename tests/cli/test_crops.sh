@@ -31,14 +31,13 @@ try="$CORTADO test --weights=linear.caffemodel"
 is_as() { # NAME VERB WAY CROPS FILE
     if said=$("$python" "$ROOT/tests/cli/crops.py" "$2" "$3" "$4" "$5" 2>&1); then ok "$1"; else not_ok "$1" "$said"; fi
 }
-for way in crop resize; do
-    for n in 1 2 5 10; do
-        runs "test_${way}_$n" 0 '^accuracy = ' $try --model=$way --crops=$n --report=$way$n.json
-        is_as "report_${way}_$n" report $way $n $way$n.json
-    done
-    runs "ranks_$way" 0 '^accuracy = ' $JOB 2 $try --model=$way --crops=10 --report=ranks.json
-    is_as "report_ranks_$way" report $way 10 ranks.json
+for case in crop:1 crop:2 crop:5 crop:10 resize:10; do
+    way=${case%:*} n=${case#*:}
+    runs "test_${way}_$n" 0 '^accuracy = ' $try --model=$way --crops=$n --report=$way$n.json
+    is_as "report_${way}_$n" report $way $n $way$n.json
 done
+runs on_two 0 '^accuracy = ' $JOB 2 $try --model=resize --crops=10 --report=ranks.json
+is_as report_on_two report resize 10 ranks.json
 is same_worst "$python" -c "
 import json
 a, b = json.load(open('resize10.json')), json.load(open('ranks.json'))
@@ -61,20 +60,18 @@ layer { name: "prob" type: "Softmax" bottom: "ip" top: "prob" }
 EOP
 }
 say="$CORTADO predict --weights=linear.caffemodel --format=json"
-for way in crop resize; do
-    part='crop_size: 16'
+for case in crop:2 crop:10 resize:5; do
+    way=${case%:*} n=${case#*:} part='crop_size: 16'
     [ $way = crop ] || part=$resize
-    deploy small 3 "$part"
     deploy large 40 "$part"
-    for n in 1 2 5 10; do
-        $say --model=large --crops=$n photos >said.json 2>out </dev/null
-        is_as "predict_${way}_$n" predict $way $n said.json
-    done
-    $say --model=small --crops=10 photos >few.json 2>out </dev/null
-    is_as "predict_${way}_few" predict $way 10 few.json
-    $JOB 2 $say --model=small --crops=10 photos >both.json 2>out </dev/null
-    is "predict_${way}_ranks" cmp few.json both.json
+    $say --model=large --crops=$n photos >said.json 2>out </dev/null
+    is_as "predict_${way}_$n" predict $way $n said.json
 done
+deploy small 3 "$part"
+$say --model=small --crops=10 photos >few.json 2>out </dev/null
+is_as predict_few predict resize 10 few.json
+$JOB 2 $say --model=small --crops=10 photos >both.json 2>out </dev/null
+is predict_on_two cmp few.json both.json
 cp list broken.png
 runs broken 3 'broken.png: ' $say --model=large --crops=5 broken.png photos/a
 is others_said sh -c '[ "$(grep -c "photos/a/" out)" = 7 ]'
