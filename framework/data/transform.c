@@ -64,9 +64,6 @@ static ct_status check(const Ct__TransformationParameter *p, const char *who)
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both force_color and force_gray",
                        who);
     }
-    if (p->noise_param != NULL)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: transform_param.noise_param of the SSD fork is not supported", who);
     CT_TRY(check_crop(p, who));
     if (p->pad > (1u << 20)) {
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.pad %u is too large", who, p->pad);

@@ -636,8 +636,21 @@ const ct_meaning ct_meaning_table[] = {
     { "NodeClassParameter.speed",
       "How fast a node computes, adds and codes; 1: as the node that the profile and `sum_gbs` "
       "are of." },
-    { "NoiseParameter.*", "Refused: of the SSD fork; images are not made noisy while they are "
-                          "read. Do it beforehand, when the data set is made." },
+    { "NoiseParameter.clahe", "The brightness by contrast-limited histograms of 8 x 8 tiles." },
+    { "NoiseParameter.convert_to_hsv",
+      "The channels become hue in 180 steps, saturation and value." },
+    { "NoiseParameter.convert_to_lab", "Refused: SSD reads bytes of floats as pixels there; take "
+                                       "`convert_to_hsv`, or convert the pictures of the set." },
+    { "NoiseParameter.decolorize", "Grey, in as many channels." },
+    { "NoiseParameter.erode", "Every pixel becomes the least of itself and its four neighbours." },
+    { "NoiseParameter.gauss_blur", "Smoothed over 7 x 7 pixels, standard deviation 1.5." },
+    { "NoiseParameter.hist_eq", "The histogram of the brightness becomes even." },
+    { "NoiseParameter.inverse", "255 minus every value." },
+    { "NoiseParameter.jpeg", "As a JPEG file of this quality, 1 to 100; below 1: none." },
+    { "NoiseParameter.posterize", "Every value becomes one of 32, 96, 160 and 224." },
+    { "NoiseParameter.prob", "Without effect, as in SSD: all images change." },
+    { "NoiseParameter.saltpepper", "Pixels become a constant, as `saltpepper_param` says." },
+    { "NoiseParameter.saltpepper_param", "Which and how many." },
     { "NonMaximumSuppressionParameter.eta",
       "Factor of the threshold after each box, while it is above 0.5." },
     { "NonMaximumSuppressionParameter.nms_threshold",
@@ -839,8 +852,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SPPParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "SPPParameter.pool", "MAX or AVE." },
     { "SPPParameter.pyramid_height", "Levels: 1 x 1, 2 x 2, 4 x 4 ... windows." },
-    { "SaltPepperParameter.*", "Refused: of the SSD fork; images are not made noisy while they are "
-                               "read. Do it beforehand, when the data set is made." },
+    { "SaltPepperParameter.fraction",
+      "So many times an image's pixels are drawn, some more than once." },
+    { "SaltPepperParameter.value", "What a drawn pixel becomes: one value, or one a channel." },
     { "SampleConstraint.max_jaccard_overlap",
       "Intersection over union of the part and an object, at most." },
     { "SampleConstraint.max_object_coverage",
@@ -1154,8 +1168,7 @@ const ct_meaning ct_meaning_table[] = {
     { "TransformationParameter.mixup", "Cortado, in TRAIN: pairs of samples are added up with "
                                        "shares that are drawn, and labels become distributions." },
     { "TransformationParameter.noise_param",
-      "Refused: of the SSD fork; images are not made noisy while they are read. Do it beforehand, "
-      "when the data set is made." },
+      "SSD's noise of images, after `resize_param`, in the order of SSD. In TEST, too." },
     { "TransformationParameter.pad", "Pixels that a random crop may reach out of the image in "
                                      "TRAIN, where values are 0, the mean; needs `crop_size`." },
     { "TransformationParameter.rand_augment",

@@ -234,6 +234,11 @@ static ct_status read_crop(const ct_layer *l, ct_window_rule *r)
     const Ct__WindowDataParameter *p = l->param->window_data_param;
     const Ct__TransformationParameter *t = l->param->transform_param;
 
+    if ((t != NULL) && ((t->crop_h > 0) || (t->crop_w > 0)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "transform_param.%s: windows become squares: give crop_size in place "
+                             "of crop_h and crop_w",
+                             (t->crop_h > 0) ? "crop_h" : "crop_w");
     if ((t == NULL) || (t->crop_size == 0))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "transform_param has no crop_size, the size that windows become");

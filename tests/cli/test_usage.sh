@@ -22,11 +22,11 @@ runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference
 is reference_is_current cmp -s out "$ROOT/docs/config-reference.md"
 # what the reference calls refused is refused
 is refusals_are_told test "$(grep -c '| Refused: ' "$ROOT/docs/config-reference.md")" -gt 10
-for field in 'noise_param { }'; do
+for field in 'noise_param { convert_to_lab: true }'; do
     cat >refused.prototxt <<END
 layer { name: "in" type: "Data" top: "data" transform_param { $field } data_param { source: "x" batch_size: 1 synthetic_shape { dim: 1 dim: 4 dim: 4 } } }
 END
-    runs "refused_${field%%[ :]*}" 2 'is not supported' "$CORTADO" check --model=refused.prototxt
+    runs "refused_${field%%[ :]*}" 2 'is refused' "$CORTADO" check --model=refused.prototxt
 done
 for type in Proposal; do
     echo "layer { name: \"x\" type: \"$type\" top: \"x\" }" >refused.prototxt

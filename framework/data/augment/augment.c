@@ -632,6 +632,7 @@ static ct_status rand_augment(const Ct__TransformationParameter *p, ct_phase pha
 ASKS(distort_param)
 ASKS(expand_param)
 ASKS(resize_param)
+ASKS(noise_param)
 ASKS(random_resized_crop)
 ASKS(rand_augment)
 ASKS(color_jitter)
@@ -654,6 +655,7 @@ static const augment_op table[] = {
     { FIELD(expand_param), true, ct_expand_check, ct_expand },
     { "batch_sampler", NULL, true, NULL, ct_sample_part },
     { FIELD(resize_param), true, ct_resize_check, ct_resize },
+    { FIELD(noise_param), true, ct_noise_check, ct_noise },
     { "random_resize_param", asks_size, true, check_size, draw_size },
     { "random_aspect_ratio_param", asks_aspect, true, check_aspect, draw_aspect },
     { FIELD(random_resized_crop), true, check_crop, crop },

@@ -41,3 +41,9 @@ ct_status ct_canvas_own(ct_canvas *c)
     ct_canvas_move(c, &to);
     return CT_OK;
 }
+
+int64_t ct_reflect(int64_t i, int64_t n)
+{
+    while ((n > 1) && ((i < 0) || (i >= n))) i = (i < 0) ? -i : 2 * (n - 1) - i;
+    return (n > 1) ? i : 0;
+}

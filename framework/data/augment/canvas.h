@@ -26,7 +26,7 @@ ct_status ct_canvas_own(ct_canvas *c);
 /** CT_ERR_DATA with why where an image of this size is beyond any memory, or has no pixels. */
 ct_status ct_canvas_check(const ct_canvas *c, int64_t height, int64_t width);
 
-/* ---- Caffe-SSD's operations: detection.c. As in SSD they act in TRAIN and in TEST. */
+/* ---- Caffe-SSD's operations: detection.c, noise.c. As in SSD they act in TRAIN and in TEST. */
 
 ct_status ct_distort_check(const Ct__TransformationParameter *p, const char *who);
 ct_status ct_distort(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d,
@@ -37,6 +37,14 @@ ct_status ct_sample_part(const Ct__TransformationParameter *p, ct_phase phase, c
                          ct_canvas *v);
 ct_status ct_resize_check(const Ct__TransformationParameter *p, const char *who);
 ct_status ct_resize(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, ct_canvas *v);
+/** Warned of, once: prob, which SSD does not look at. */
+ct_status ct_noise_check(const Ct__TransformationParameter *p, const char *who);
+ct_status ct_noise(const Ct__TransformationParameter *p, ct_phase phase, ct_draw *d, ct_canvas *v);
+/** Three channels become hue (180 steps), saturation and value, in this order, as OpenCV's; others
+ *  stay. */
+void ct_pixels_to_hsv(ct_pixels *p);
+/** Index i of n, mirrored at the edges without repeating the outermost. */
+int64_t ct_reflect(int64_t i, int64_t n);
 /** What resize_param makes of a size, borders included. */
 void ct_resize_size(const Ct__ResizeParameter *p, int64_t *height, int64_t *width);
 

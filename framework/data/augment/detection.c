@@ -98,6 +98,21 @@ static void rgb_of(hsv c, uint8_t *r, uint8_t *g, uint8_t *b)
     *b = of[sector][2];
 }
 
+void ct_pixels_to_hsv(ct_pixels *p)
+{
+    int64_t n = p->height * p->width;
+    uint8_t *first = p->data, *g = first + n, *last = g + n;
+
+    if (p->channels != 3) return;
+    for (int64_t i = 0; i < n; i++) {
+        hsv c = (p->red == 0) ? hsv_of(first[i], g[i], last[i]) : hsv_of(last[i], g[i], first[i]);
+
+        first[i] = (uint8_t)c.h;
+        g[i] = (uint8_t)c.s;
+        last[i] = (uint8_t)c.v;
+    }
+}
+
 /* Saturation by a factor, hue by a shift that does not go around: as bytes are cut off. */
 static void change_hsv(ct_pixels *p, float saturation, float hue)
 {
@@ -328,8 +343,7 @@ static int64_t beyond(int64_t i, int64_t n, Ct__ResizeParameter__PadMode mode)
 {
     if (mode == CT__RESIZE_PARAMETER__PAD_MODE__REPEAT_NEAREST)
         return (i < 0) ? 0 : (i < n) ? i : n - 1;
-    while ((n > 1) && ((i < 0) || (i >= n))) i = (i < 0) ? -i : 2 * (n - 1) - i;
-    return (n > 1) ? i : 0;
+    return ct_reflect(i, n);
 }
 
 /* The image in the middle of a larger one. */

@@ -60,7 +60,7 @@ static void lines(void **state)
                "\n| `pooling_param` | [PoolingParameter](#poolingparameter) |  | Parameters of "
                "layers of type `Pooling`. |\n");
     assert_has(state, "| Parameters of layers of type `Convolution`, `Deconvolution`, ");
-    assert_has(state, "\n| `gauss_blur` | bool | `false` | Refused: of the SSD fork; ");
+    assert_has(state, "\n| `convert_to_lab` | bool | `false` | Refused: SSD reads ");
 }
 
 /* Whether a link to `anchor` leads to the heading at `at`: small letters, hyphens for spaces. */
