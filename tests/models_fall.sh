@@ -77,8 +77,9 @@ sys.stdout.buffer.write(struct.pack(f'<{len(ids)}H', *ids))" >$set
         "$CORTADO" convert images --list=list.txt --root="$PWD/" --to="$set" $gray >out 2>&1
         case $1 in
         ssd300)
-            boxes >boxes.prototxt
-            "$CORTADO" extract --model=boxes.prototxt --blobs=data,boxes --to=boxes.h5 --iterations=1 >out 2>&1
+            while read -r image _; do boxes >"${image%.png}.xml"; done <list.txt
+            sed 's/\(.*\)\.png .*/\1.png \1.xml/' list.txt >boxes.txt
+            "$CORTADO" convert annotated --list=boxes.txt --root="$PWD/" --to=boxes >out 2>&1
             ;;
         fcn8s)
             python3 images.py "$size" "$BATCH" 21
@@ -88,21 +89,13 @@ sys.stdout.buffer.write(struct.pack(f'<{len(ids)}H', *ids))" >$set
         ;;
     esac
 }
-# two true boxes, of classes 3 and 7, beside each image
+# two true boxes, of two classes, in an image of 300 x 300
 boxes() {
-    echo "layer { name: 'data' type: 'Data' top: 'data' transform_param { mean_value: 128 }"
-    echo "  data_param { source: '$set' backend: LMDB batch_size: $BATCH shuffle: false } }"
+    echo '<annotation>'
     for k in 1 2; do
-        bottoms=
-        for column in 0 $((4 * k - 1)) 0 0.$k 0.2 0.$((3 * k)) 0.8 0; do
-            top=b${k}_$(echo "$bottoms" | wc -w)
-            bottoms="$bottoms bottom:'$top'"
-            echo "layer { name: '$top' type: 'DummyData' top: '$top' dummy_data_param {"
-            echo "  shape { dim: $BATCH dim: 1 dim: 1 } data_filler { value: $column } } }"
-        done
-        echo "layer { name: 'box$k' type: 'Concat' $bottoms top: 'box$k' concat_param { axis: 2 } }"
+        echo "<object><name>class$k</name><bndbox><xmin>$((30 * k))</xmin><ymin>60</ymin><xmax>$((90 * k))</xmax><ymax>240</ymax></bndbox></object>"
     done
-    echo "layer { name: 'boxes' type: 'Concat' bottom: 'box1' bottom: 'box2' top: 'boxes' concat_param { axis: 1 } }"
+    echo '</annotation>'
 }
 falls() { # of the losses in ./losses: the last five beside the first three
     awk '{ l[NR] = $1 } END {
@@ -123,7 +116,7 @@ for name in "$@"; do
 net: "net.prototxt" base_lr: ${RATE:-$(rate_of "$name")} lr_policy: "fixed" momentum: 0.9 max_iter: $ITERATIONS display: 1
 snapshot_after_train: false snapshot_prefix: "x" random_seed: 1 solver_mode: CPU
 EOS
-    case $name in ssd300) sed -i "s#source: \"[^\"]*\"#source: \"boxes.h5\"#" net.prototxt ;; esac
+    case $name in ssd300) sed -i -E "s#source: \"[^\"]*\"#source: \"boxes\"#; /^ *(batch_sampler|expand_param|distort_param)/d" net.prototxt ;; esac
     case $name in lstm*) echo 'clip_gradients: 1' >>solver.prototxt ;; esac
     case $name in gpt* | llama* | bert* | minilm) echo 'type: "AdamW" clip_gradients: 1' >>solver.prototxt ;; esac
     if timeout "${LIMIT:-900}" "$CORTADO" train --solver=solver.prototxt >out 2>&1 </dev/null; then

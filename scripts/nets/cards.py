@@ -97,14 +97,14 @@ CARDS = {
         UNTRAINED]),
     "squeezenet": ("SqueezeNet 1.1", 1235496, "57.5 % top-1, 80.3 % top-5 at least", IMAGENET, [UNTRAINED]),
     "ssd300": ("SSD 300 x 300 on VGG-16", 26285486, "74.3 % mAP on PASCAL VOC 2007", (
-        "data: `data/voc/trainval_ssd300.txt` lists HDF5 files with `data` (3 x 300 x 300, mean taken off) and `boxes` (64 rows "
-        "of 8 an image: 0, class 1 to 20, 0, x0, y0, x1, y1 from 0 to 1, difficult; the first column is -1 in rows that are not "
-        "used); `cortado extract` can write them"), [
+        "data: `data/voc/train_lmdb` and `test_lmdb`, images with boxes: `cortado convert annotated --from=VOC --to=data/voc` makes "
+        "them of PASCAL VOC's files, and those of Caffe-SSD are read as they are"), [
             "8 images a rank and `iter_size: 4` make the authors' 32 on one rank; the loss is divided by the matches of one such part, "
             "as theirs is on several GPUs. With 4 ranks set `iter_size: 1`.",
-            "The net reads images that are prepared, and the test net tells its loss. With the authors' LMDB an AnnotatedData layer takes "
-            "the place of `data`, with their samplers and distortions ([boxes](../../docs/data.md#boxes)), and DetectionOutput and "
-            "DetectionEvaluate give the test's average precision. The deploy net ends in DetectionOutput.",
+            "The authors' samplers, distortions and expansion ([boxes](../../docs/data.md#boxes)); with the expansion, which came later "
+            "than the paper's first version, they report 77.2 %.",
+            "The test net tells its loss, and as `detection_eval` the mean average precision of VOC 2007 (`ap_version: \"11point\"`); 619 "
+            "batches are the 4952 images of its test set on one rank. The deploy net ends in DetectionOutput.",
             "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.", "Not trained to the end here."]),
     "vgg16": ("VGG-16", 138357544, "25.6 % top-1 error, 8.1 % top-5", IMAGENET, [UNTRAINED]),
     "vgg16_cifar": ("VGG-16 for CIFAR-10", 14724042, "none in the papers in this form", CIFAR, [

@@ -82,14 +82,33 @@ def ssd_head(net, name, smallest, largest, ratios, step):
     return rows
 
 
+def ssd_data(net):
+    """Images with boxes, with the authors' samplers and distortions in TRAIN."""
+    mean = "mean_value: 104 mean_value: 117 mean_value: 123"
+    resize = "resize_param { prob: 1 resize_mode: WARP height: 300 width: 300"
+    modes = " ".join(f"interp_mode: {m}" for m in ("LINEAR", "AREA", "NEAREST", "CUBIC", "LANCZOS4"))
+    constraints = [f"min_jaccard_overlap: 0.{k}" for k in (1, 3, 5, 7, 9)] + ["max_jaccard_overlap: 1"]
+    samplers = [
+        "  batch_sampler { sampler { min_scale: 0.3 max_scale: 1 min_aspect_ratio: 0.5 max_aspect_ratio: 2 }"
+        f" sample_constraint {{ {c} }} max_trials: 50 max_sample: 1 }}" for c in constraints
+    ]
+    net.layer("data", "AnnotatedData", [], ["data", "boxes"], "include { phase: TRAIN }",
+              "transform_param {", f"  mirror: true {mean}", "  emit_constraint { emit_type: CENTER }",
+              "  distort_param { brightness_prob: 0.5 brightness_delta: 32 contrast_prob: 0.5 contrast_lower: 0.5"
+              " contrast_upper: 1.5 hue_prob: 0.5 hue_delta: 18 saturation_prob: 0.5 saturation_lower: 0.5 saturation_upper: 1.5 }",
+              "  expand_param { prob: 0.5 max_expand_ratio: 4 }", f"  {resize} {modes} }}", "}",
+              'data_param { source: "data/voc/train_lmdb" backend: LMDB batch_size: 8 threads: 2 }',
+              "annotated_data_param {", "  batch_sampler { max_sample: 1 max_trials: 1 }", *samplers, "}")
+    net.layer("data", "AnnotatedData", [], ["data", "boxes"], "include { phase: TEST }",
+              f"transform_param {{ {mean} {resize} interp_mode: LINEAR }} }}",
+              'data_param { source: "data/voc/test_lmdb" backend: LMDB batch_size: 8 }')
+    net.input = [("data", (1, 3, 300, 300))]
+
+
 def ssd300():
     """Liu et al., "SSD: Single shot multibox detector", ECCV 2016: SSD300 on PASCAL VOC's 20 classes."""
     net = Net("SSD300", 'type: "xavier"', bias=0)
-    for phase, part in (("TRAIN", "trainval"), ("TEST", "test")):
-        net.layer("data", "HDF5Data", [], ["data", "boxes"], f"include {{ phase: {phase} }}",
-                  f'hdf5_data_param {{ source: "data/voc/{part}_ssd300.txt" batch_size: 8'
-                  " synthetic_shape { dim: 3 dim: 300 dim: 300 } synthetic_shape { dim: 64 dim: 8 } }")
-    net.input = [("data", (1, 3, 300, 300))]
+    ssd_data(net)
     ends = vgg_base(net, "data")
     net.layer("conv4_3_norm", "Normalize", ["conv4_3"], ["conv4_3_norm"],
               'norm_param { across_spatial: false scale_filler { type: "constant" value: 20 } channel_shared: false }')
@@ -109,13 +128,16 @@ def ssd300():
               " match_type: PER_PREDICTION overlap_threshold: 0.5 use_prior_for_matching: true background_label_id: 0"
               " use_difficult_gt: true mining_type: MAX_NEGATIVE neg_pos_ratio: 3 neg_overlap: 0.5"
               " code_type: CENTER_SIZE ignore_cross_boundary_bbox: false }")
-    net.where = "deploy"
-    net.layer("mbox_conf_reshape", "Reshape", ["mbox_conf"], ["mbox_conf_reshape"],
+    test = "include { phase: TEST }"
+    net.layer("mbox_conf_reshape", "Reshape", ["mbox_conf"], ["mbox_conf_reshape"], test,
               f"reshape_param {{ shape {{ dim: 0 dim: -1 dim: {SSD_CLASSES} }} }}")
-    net.layer("mbox_conf_softmax", "Softmax", ["mbox_conf_reshape"], ["mbox_conf_softmax"], "softmax_param { axis: 2 }")
-    net.layer("mbox_conf_flatten", "Flatten", ["mbox_conf_softmax"], ["mbox_conf_flatten"], "flatten_param { axis: 1 }")
-    net.layer("detection_out", "DetectionOutput", ["mbox_loc", "mbox_conf_flatten", "mbox_priorbox"], ["detection_out"],
+    net.layer("mbox_conf_softmax", "Softmax", ["mbox_conf_reshape"], ["mbox_conf_softmax"], test, "softmax_param { axis: 2 }")
+    net.layer("mbox_conf_flatten", "Flatten", ["mbox_conf_softmax"], ["mbox_conf_flatten"], test, "flatten_param { axis: 1 }")
+    net.layer("detection_out", "DetectionOutput", ["mbox_loc", "mbox_conf_flatten", "mbox_priorbox"], ["detection_out"], test,
               f"detection_output_param {{ num_classes: {SSD_CLASSES} share_location: true background_label_id: 0"
               " nms_param { nms_threshold: 0.45 top_k: 400 } keep_top_k: 200 code_type: CENTER_SIZE"
               " confidence_threshold: 0.01 }")
+    net.layer("detection_eval", "DetectionEvaluate", ["detection_out", "boxes"], ["detection_eval"], test,
+              f"detection_evaluate_param {{ num_classes: {SSD_CLASSES} background_label_id: 0 overlap_threshold: 0.5"
+              " evaluate_difficult_gt: false }")
     return net

@@ -2,8 +2,8 @@
 import contextlib
 import re
 
-INPUTS = ("Data", "TextData", "TokenData", "HDF5Data")
-MEASURES = ("SoftmaxWithLoss", "Accuracy", "MultiBoxLoss")
+INPUTS = ("Data", "AnnotatedData", "TextData", "TokenData", "HDF5Data")
+MEASURES = ("SoftmaxWithLoss", "Accuracy", "MultiBoxLoss", "DetectionEvaluate")
 
 
 def pair(name, value):
@@ -181,5 +181,7 @@ def without_training(line):
     """A line of a layer without what only training reads; None where nothing is left."""
     if line.startswith("param {"):
         return line if "name:" in line else None
+    if line == "include { phase: TEST }":
+        return None
     line = re.sub(r" (weight|bias)_filler \{[^}]*\}", "", line)
     return None if re.fullmatch(r"\w+ \{ *\}", line) else line
