@@ -4,17 +4,19 @@
  * one of tokens goes on with texts (predict_texts.c). The ranks of a job share the files; rank 0
  * prints, in the files' order, in one of these formats:
  *
- *   table   for people. Pictures: a line with probability, class and file. Texts: of a single one
- *           what the net adds to it, alone and while it is made; of several each behind a line
- *           "==> FILE <=="
- *   csv     as RFC 4180 has it, with a head. Pictures: file, class, and probability or score.
- * Texts: file and text json    one object. Pictures: `classes` and `predictions`, each with `file`,
- * `class`, the number of that class and `all` of them. Texts: `continuations`, each with
+ * - table: for people. Pictures: a line with probability, class and file. Texts: of a single one
+ *   what the net adds to it, alone and while it is made; of several each behind a line
+ *   "==> FILE <==".
+ * - csv: as RFC 4180 has it, with a head. Pictures: file, class, and probability or score. Texts:
+ *   file and text.
+ * - json: one object. Pictures: `classes` and `predictions`, each with `file`, `class`, the number
+ *   of that class and `all` of them. Texts: `continuations`, each with
+ *     file            null where the text came by --prompt
+ *     prompt, text    what the net went on with, and what it added
+ *     prompt_tokens   and `tokens` of the two
+ *     ended           whether the end token came before --max_tokens
  *
- *             file            null where the text came by --prompt
- *             prompt, text    what the net went on with, and what it added
- *             prompt_tokens   and `tokens` of the two
- *             ended           whether the end token came before --max_tokens
+ * Of several crops of a picture (--crops) its numbers are the mean of the net's.
  *
  * Files that cannot be read are told, and those of pictures left out of the result; a text that
  * cannot be read ends all, since nothing has been printed by then.

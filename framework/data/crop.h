@@ -19,12 +19,6 @@ typedef struct ct_crop {
     int i, n;
 } ct_crop;
 
-/** Whether there are n crops. */
-static inline bool ct_crops_may_be(int64_t n)
-{
-    return (n == 1) || (n == 2) || (n == 5) || (n == 10);
-}
-
 /** The crop that a step takes, of n: a batch comes n times, each time in another one. */
 static inline ct_crop ct_crop_at(int64_t step, int n)
 {

@@ -26,10 +26,15 @@ void ct_pictures_destroy(ct_pictures *p); /* NULL allowed */
  *  too large, too small), CT_ERR_NOMEM with why. */
 ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, float *to,
                            ct_why *why);
-/** The same of n crops (framework/data/crop.h), one behind the other: to[n][C][H][W]. */
+/** The same of n crops (framework/data/crop.h) of one picture, one behind the other, in their
+ *  order: to[n][C][H][W]. The file is decoded once.
+ *
+ *  n is 1, 2, 5 or 10. Mirroring and places are those of a test with as many crops, so a net says
+ *  the same of a picture here and there. Status as of ct_pictures_read(). */
 ct_status ct_pictures_read_crops(const ct_pictures *p, const char *file, size_t size, int n,
                                  float *to, ct_why *why);
-/** CT_ERR_CONFIG, logged: n crops need pictures that are cut, and these are not. */
+/** For a clear message before any file is read. CT_ERR_CONFIG, logged: n crops need pictures that
+ * are cut, and these are not. */
 ct_status ct_pictures_check_crops(const ct_pictures *p, int n);
 
 #endif
