@@ -151,12 +151,13 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
         pads[2 + i] = (need > 0) ? need : 0;
         sticks_out = sticks_out || (need > pad[i]);
     }
-    if (mean && sticks_out && ((pad[0] > 0) || (pad[1] > 0)))
+    if (mean && p->avg_include_pad && sticks_out && ((pad[0] > 0) || (pad[1] > 0)))
         return ct_onnx_no_form(l, "a mean with pads whose last window is cut off");
     ct_onnx_begin(x, l, mean ? "AveragePool" : "MaxPool");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_top(x, l, 0);
-    if (mean) ct_onnx_int(x, "count_include_pad", (pad[0] > 0) || (pad[1] > 0));
+    if (mean)
+        ct_onnx_int(x, "count_include_pad", p->avg_include_pad && ((pad[0] > 0) || (pad[1] > 0)));
     ct_onnx_ints(x, "kernel_shape", 2, kernel);
     ct_onnx_ints(x, "pads", 4, pads);
     ct_onnx_ints(x, "strides", 2, stride);

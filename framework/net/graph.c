@@ -59,6 +59,7 @@ void ct_graph_destroy(ct_graph *g)
         free(n->top);
         free(n->inplace);
         free(n->where);
+        free(n->renamed);
         if (n->own != NULL) ct__layer_parameter__free_unpacked(n->own, NULL);
     }
     free(g->node);

@@ -29,6 +29,7 @@ typedef struct ct_graph_node {
     const ct_layer_ops *ops;
     const char *name; /* never NULL                                        */
     char *where;      /* "net.prototxt:12", or ""; owned                   */
+    char *renamed;    /* what name is where another layer has the file's; NULL: it has none */
     int n_bottom, n_top;
     int *bottom, *top;   /* values                                         */
     bool *inplace;       /* top i shall overwrite bottom i                 */

@@ -179,8 +179,33 @@ static ct_status make_key(ct_net *net, const draft *d, char **key_p)
     return CT_OK;
 }
 
+/* NAME_2 or the first that is free. */
+static ct_status rename_layer(ct_net *net, int i, const ct_layer *earlier)
+{
+    ct_graph_node *node = &ct_net_impl_of(net)->graph.node[i];
+    ct_layer *l = net->layer[i];
+    bool taken = true;
+
+    for (int number = 2; taken; number++) {
+        ct_text t = { 0 };
+
+        ct_text_add(&t, "%s_%d", l->name, number);
+        if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the name of a layer");
+        taken = (ct_net_find_layer(net, t.text) >= 0);
+        if (!taken) node->renamed = t.text;
+        if (taken) ct_text_destroy(&t);
+    }
+    CT_WARN(
+        "%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too, and both have weights, "
+        "which are saved by layer name: this one is called \"%s\" here",
+        l->where, (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, earlier->ops->type,
+        node->renamed);
+    l->name = node->name = node->renamed;
+    return CT_OK;
+}
+
 /* Weights are found by their layer's name, so two layers of one name cannot both have some. */
-static ct_status check_layer_name(const ct_net *net, int i)
+static ct_status settle_layer_name(ct_net *net, int i)
 {
     const ct_layer *l = net->layer[i];
 
@@ -188,11 +213,7 @@ static ct_status check_layer_name(const ct_net *net, int i)
         const ct_layer *o = net->layer[k];
 
         if (strcmp(o->name, l->name) != 0) continue;
-        if ((o->n_weight > 0) && (l->n_weight > 0))
-            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                                 "an earlier layer (%s) has this name too, and both have weights, "
-                                 "which are saved by layer name",
-                                 o->ops->type);
+        if ((o->n_weight > 0) && (l->n_weight > 0)) return rename_layer(net, i, o);
         if (l->name[0] != '\0')
             CT_WARN("%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too", l->where,
                     (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, o->ops->type);
@@ -221,7 +242,7 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
         const ct_layer *l = net->layer[i];
         ct_graph_node *node = &m->graph.node[i];
 
-        CT_TRY(check_layer_name(net, i));
+        CT_TRY(settle_layer_name(net, i));
         for (int w = 0; w < l->n_weight; w++) {
             const char *name = name_of(node, w);
             int k = n;

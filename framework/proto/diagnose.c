@@ -214,8 +214,6 @@ static const struct {
     { "seg_accuracy_param", "DeepLab or PSPNet", NULL },
     { "reorg_param", "YOLO",
       "Reshape, Permute and Reshape give the same order of blocks as channels" },
-    { "avg_include_pad", "Intel",
-      "averages count the border here, as true says; false is not there" },
     { "label_smoothing", "NVIDIA or Intel", "give distributions as labels" },
     { "pre_fixed_normalizer", "R-FCN or Intel",
       "normalization: NONE with a loss_weight of one over the normalizer" },
@@ -440,8 +438,18 @@ void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const cha
  * type that is in the table of layers is not looked up here. */
 
 const ct_foreign_type ct_foreign_table[] = {
+    { "Affinity", "of the OpenCL branch; make affinities beforehand, and read them with HDF5Data" },
     { "BoxAnnotatorOHEM",
       "hard examples are not picked while a net runs; losses take all regions" },
+    { "L1Loss",
+      "an Eltwise (SUM, coeff 1 and -1) and a Reduction (ASUM) with a loss_weight of one over the "
+      "batch give it" },
+    { "ManhattanLoss",
+      "an Eltwise (SUM, coeff 1 and -1) and a Reduction (ASUM) with a loss_weight of one over the "
+      "batch give it" },
+    { "MergeCrop",
+      "of the OpenCL branch; a Crop of the second bottom with offset, and a Concat of both (or an "
+      "Eltwise for operation ADD) give it" },
     { "Proposal",
       "no boxes are proposed while a net runs; let proposals come in as boxes, through an "
       "Input or HDF5Data layer" },

@@ -737,6 +737,8 @@ const ct_meaning ct_meaning_table[] = {
     { "ParameterParameter.shape", "Of the blob." },
     { "PermuteParameter.order",
       "The bottom's axes in the order of the top's; those left out follow in theirs." },
+    { "PoolingParameter.avg_include_pad",
+      "Of Intel's fork: false divides AVE by the elements inside the plane, without padding." },
     { "PoolingParameter.ceil_mode", "Of forks: false is `round_mode: FLOOR`." },
     { "PoolingParameter.dilation",
       "Of the OpenCL branch: how far apart a window's elements are, once or per axis. Default 1." },

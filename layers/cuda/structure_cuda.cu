@@ -347,7 +347,7 @@ static bool pooling_draws(const Ct__LayerParameter *p)
            (p->pooling_param->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC);
 }
 
-/* Dilated windows run on the host. */
+/* Windows of forks run on the host. */
 static bool pooling_can(const Ct__LayerParameter *p)
 {
     const Ct__PoolingParameter *q = p->pooling_param;
@@ -355,7 +355,9 @@ static bool pooling_can(const Ct__LayerParameter *p)
     for (size_t i = 0; (q != NULL) && (i < q->n_dilation); i++) {
         if (q->dilation[i] > 1) return false;
     }
-    return true;
+    return (q == NULL) || q->avg_include_pad ||
+           (q->pool != CT__POOLING_PARAMETER__POOL_METHOD__AVE) ||
+           ((q->pad == 0) && (q->pad_h == 0) && (q->pad_w == 0));
 }
 
 const ct_device_override ct_cuda_pooling = { "Pooling",        pooling_can, pooling_forward,

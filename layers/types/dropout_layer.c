@@ -34,10 +34,11 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     const Ct__DropoutParameter *p = l->param->dropout_param;
     double ratio = (p != NULL) ? (double)p->dropout_ratio : 0.5;
 
-    if (!((ratio >= 0.0) && (ratio < 1.0)))
+    /* Whatever the ratio, TEST changes nothing; in TRAIN 1 would leave nothing. */
+    if (!((ratio >= 0.0) && ((ratio < 1.0) || ((ratio == 1.0) && (l->phase == CT_TEST)))))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "dropout_ratio %g is not in [0, 1)", ratio);
     s->drop_below = (uint64_t)(ratio * 0x1p32);
-    s->scale = (float)(1.0 / (1.0 - ratio));
+    s->scale = (ratio < 1.0) ? (float)(1.0 / (1.0 - ratio)) : 1.0f;
     s->name_hash = ct_rng_hash(l->name);
     return find_part(l, &bottom[0], s);
 }

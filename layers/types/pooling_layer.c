@@ -33,6 +33,7 @@ typedef struct pool_state {
     bool global;
     bool floor;      /* round_mode: FLOOR */
     bool stochastic; /* then method means nothing */
+    bool inside;     /* AVE: padding does not count */
     uint64_t name_hash;
     ct_pool_method method;
     int64_t kh, kw, sh, sw, ph, pw, dh, dw;
@@ -120,6 +121,13 @@ static ct_status read_window(const ct_layer *l, const Ct__PoolingParameter *p, p
     return CT_OK;
 }
 
+/* Intel's: without padding both divisors are one. */
+static bool is_inside(const Ct__PoolingParameter *p)
+{
+    return (p->pool == CT__POOLING_PARAMETER__POOL_METHOD__AVE) && !p->avg_include_pad &&
+           ((p->pad > 0) || (p->pad_h > 0) || (p->pad_w > 0));
+}
+
 static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__PoolingParameter *p = l->param->pooling_param;
@@ -152,7 +160,9 @@ static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "a second top holds the places of the maxima: only for pool: MAX");
     CT_TRY(read_dilation(l, p, s));
-    return read_window(l, p, s);
+    CT_TRY(read_window(l, p, s));
+    s->inside = is_inside(p);
+    return CT_OK;
 }
 
 /* Outputs along one axis, or a message. Rounded up as in Caffe: a last window that would begin
@@ -191,16 +201,18 @@ static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t
     return CT_OK;
 }
 
-static bool is_dilated(const Ct__PoolingParameter *p)
+/* Windows that forks alone have: the reference runs them. */
+static bool is_of_forks(const Ct__PoolingParameter *p)
 {
-    for (size_t i = 0; (p != NULL) && (i < p->n_dilation); i++) {
+    if (p == NULL) return false;
+    for (size_t i = 0; i < p->n_dilation; i++) {
         if (p->dilation[i] > 1) return true;
     }
-    return false;
+    return is_inside(p);
 }
 
 /* The places that a second top holds have plain order; so have planes with windows so large that a
- * mask has more than bytes, and dilated windows. */
+ * mask has more than bytes, and windows of forks. */
 static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     const Ct__PoolingParameter *q = p->pooling_param;
@@ -208,7 +220,7 @@ static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     bool max = (q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__MAX);
     ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
 
-    if ((p->n_top != 1) || is_dilated(q) ||
+    if ((p->n_top != 1) || is_of_forks(q) ||
         ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)))
         return false;
     if (ct_blob_is_last(bottom[slot])) return true;
@@ -250,7 +262,8 @@ static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_d
         .ph = s->ph,
         .pw = s->pw,
         .dh = s->dh,
-        .dw = s->dw
+        .dw = s->dw,
+        .inside = s->inside
     };
     if ((d->h == 0) || (d->w == 0) || (d->h > INT32_MAX / d->w))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",

@@ -109,7 +109,6 @@ layer { name: "b" bottom: "a" top: "b" %s }\n' "$3" >refused.prototxt
     runs "$1" 2 "refused.prototxt:2:.*: unknown field \"$1\"; it belongs to the .* fork of Caffe, and is not supported; instead: $2" \
         "$CORTADO" check --model=refused.prototxt
 }
-refused avg_include_pad 'averages count the border' 'type: "Pooling" pooling_param { pool: AVE kernel_size: 2 avg_include_pad: true }'
 refused label_smoothing 'give distributions as labels' 'type: "SoftmaxWithLoss" loss_param { label_smoothing: 0.1 }'
 refused pre_fixed_normalizer 'normalization: NONE' 'type: "SoftmaxWithLoss" loss_param { pre_fixed_normalizer: 9 }'
 refused fuse_type 'relu: true for FUSED_CONV_RELU' 'type: "Convolution" convolution_param { num_output: 1 kernel_size: 1 fuse_type: FUSED_CONV_RELU }'
@@ -120,6 +119,26 @@ runs pre_fixed 2 'unknown value "PRE_FIXED"; it belongs to the R-FCN and Intel f
 printf 'net: "plain.prototxt" base_lr: 1 lr_policy: "fixed" larc_policy: "clip"\n' >larc.prototxt
 runs larc_policy 2 'larc.prototxt:1:.*"larc_policy"; it belongs to the NVIDIA fork .*; instead: type: "LARS" scales rates; none clips them' \
     "$CORTADO" check --solver=larc.prototxt
+
+for type in ManhattanLoss L1Loss MergeCrop Affinity; do
+    printf 'layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "b" type: "%s" bottom: "a" bottom: "a" top: "b" }\n' $type >refused.prototxt
+    case $type in
+    M*Loss|L1*) with='an Eltwise \(SUM, coeff 1 and -1\) and a Reduction \(ASUM\)' ;;
+    MergeCrop) with='a Crop of the second bottom with offset, and a Concat' ;;
+    *) with='read them with HDF5Data' ;;
+    esac
+    runs "refused_$type" 2 "layer \"b\" \($type\): this layer type is not supported: .*$with" "$CORTADO" check --model=refused.prototxt
+done
+
+# ---- two layers with weights and one name, which Caffe takes: each has its own
+printf 'layer { name: "a" type: "Input" top: "a" input_param { shape { dim: 2 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "a" top: "b" inner_product_param { num_output: 4 } }
+layer { name: "ip_2" type: "InnerProduct" bottom: "b" top: "c" inner_product_param { num_output: 5 } }
+layer { name: "ip" type: "InnerProduct" bottom: "c" top: "d" inner_product_param { num_output: 6 } }\n' >twice.prototxt
+runs twice 0 'twice.prototxt:4: layer "ip" \(InnerProduct\): an earlier layer .* this one is called "ip_3" here' \
+    "$CORTADO" check --model=twice.prototxt --phase=TEST --json=twice.json
+is twice_names sh -c 'grep -o "\"name\": *\"ip[_0-9]*\[0\]\"" twice.json | tr -d " " | tr "\n" " " | grep -q "^\"name\":\"ip\[0\]\" \"name\":\"ip_2\[0\]\" \"name\":\"ip_3\[0\]\" $"'
 
 # ---- MemoryData: transform_param is for images, and programs set arrays
 cat >memory.prototxt <<'NET'

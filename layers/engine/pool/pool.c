@@ -51,6 +51,10 @@ static window window_of(const ct_pool_desc *d, int64_t i, int64_t j)
 
     axis_of(i, d->kh, v.down, d->sh, d->ph, d->h, &v.top, &v.bottom, &rows);
     axis_of(j, d->kw, v.across, d->sw, d->pw, d->w, &v.left, &v.right, &columns);
+    if (d->inside) {
+        rows = (v.bottom - v.top + v.down - 1) / v.down;
+        columns = (v.right - v.left + v.across - 1) / v.across;
+    }
     v.size = rows * columns;
     return v;
 }
@@ -156,6 +160,7 @@ void ct_pool_key(const ct_pool_desc *d, ct_run_kind kind, char *text, size_t siz
 
     if (ct_pool_is_dilated(d))
         snprintf(dilated, sizeof(dilated), " d%lldx%lld", (long long)d->dh, (long long)d->dw);
+    if (d->inside) strcat(dilated, " inside");
     snprintf(
         text, size,
         "pool %s %s p%lld %lldx%lld %lldx%lld k%lldx%lld s%lldx%lld p%lldx%lld b%d l%lld t%d%s%s",

@@ -3,7 +3,8 @@
  * Window of output (i, j): rows [i sh - ph, i sh - ph + kh), columns alike. MAX: the largest of
  * the window's elements inside the plane; of equal ones the first in row-major order; a NaN if
  * there is one. AVE: the sum of those inside, over the number inside the plane *with its padding*
- * (Caffe's divisor).
+ * (Caffe's divisor). inside: over the number inside the plane alone. No engine but the reference
+ * does that.
  *
  * With a dilation, the elements of a window are dh rows and dw columns apart, and a divisor counts
  * these elements alone; kh and kw are how many there are. No engine but the reference does that.
@@ -29,6 +30,7 @@ typedef struct ct_pool_desc {
     int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
     int64_t dh, dw; /* 0: 1, neighbours */
+    bool inside;    /* AVE only: padding does not count */
     bool relu;      /* MAX only */
     bool bf16;      /* x, y, dy, dx; of blocks alone */
     int64_t last;   /* on devices: so many channels come last, in the mask too; 0: planes do */
@@ -68,6 +70,12 @@ static inline void ct_pool_window(int64_t out, int64_t kernel, int64_t stride, i
 static inline bool ct_pool_is_dilated(const ct_pool_desc *d)
 {
     return (d->dh > 1) || (d->dw > 1);
+}
+
+/** Caffe's windows, which every engine has. */
+static inline bool ct_pool_is_plain(const ct_pool_desc *d)
+{
+    return !ct_pool_is_dilated(d) && !d->inside;
 }
 
 /** Of the places that a mask counts. */

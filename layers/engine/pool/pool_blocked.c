@@ -7,7 +7,7 @@
 
 static bool supports(const ct_pool_desc *d)
 {
-    return ct_pool_on_cpu(d) && !ct_pool_is_dilated(d) && ((d->block == 8) || (d->block == 16)) &&
+    return ct_pool_on_cpu(d) && ct_pool_is_plain(d) && ((d->block == 8) || (d->block == 16)) &&
            (d->h * d->w <= INT32_MAX) &&
            ((d->method == CT_POOL_AVE) || (ct_pool_mask_bytes(d) == 1));
 }

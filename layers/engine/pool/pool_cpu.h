@@ -32,7 +32,7 @@ static inline bool ct_pool_is_global(const ct_pool_desc *d)
 /* places in windows are 32-bit */
 static inline bool ct_pool_simd_supports(const ct_pool_desc *d)
 {
-    return ct_pool_on_cpu(d) && !ct_pool_is_dilated(d) && (d->block == 0) && !d->bf16 &&
+    return ct_pool_on_cpu(d) && ct_pool_is_plain(d) && (d->block == 0) && !d->bf16 &&
            (d->h * d->w < 1 << 30) && (d->kw < 1 << 30);
 }
 

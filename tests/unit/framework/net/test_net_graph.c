@@ -134,8 +134,6 @@ static void refused_one_by_one(void **state)
           "propagate_down is true for bottom 1, \"label\"" },
         { SOURCE "layer { name: 'a' type: 'Half' bottom: 'x' top: 'y' param { lr_mult: 1 } }",
           "1 param entries, but it has 0 weight blobs" },
-        { SOURCE LINEAR("a", "x", "y") LINEAR("a", "y", "z"), "an earlier layer (Linear) has this "
-                                                              "name too" },
         { "name: 'empty' layer { name: 'a' type: 'Source' top: 'x' include { phase: TEST } }",
           "net \"empty\" has no layer in phase TRAIN" },
         { "layer { name: 'a' type: 'Source' top: 'x' input_param { shape { dim: -2 } } }",
@@ -171,6 +169,25 @@ static void same_name_without_weights_is_a_warning(void **state)
         test_net_create(SOURCE LAYER("a", "Half", "x", "y") LAYER("a", "Half", "y", "z"), NULL, &t),
         CT_OK);
     assert_non_null(strstr(test_log_stop(), "an earlier layer (Half) has this name too"));
+    test_net_destroy(&t);
+}
+
+/* Each has weights of its own, under names that no layer has; unlike copies of one parameter. */
+static void same_name_with_weights_gets_another(void **state)
+{
+    test_net t;
+
+    (void)state;
+    test_log_start();
+    assert_int_equal(test_net_create(SOURCE LINEAR("a", "x", "y") LINEAR("a_2", "y", "z")
+                                         LINEAR("a", "z", "u"),
+                                     NULL, &t),
+                     CT_OK);
+    assert_non_null(strstr(test_log_stop(), "this one is called \"a_3\" here"));
+    assert_true(ct_net_find_param(t.net, "a[0]") >= 0);
+    assert_true(ct_net_find_param(t.net, "a_2[0]") >= 0);
+    assert_true(ct_net_find_param(t.net, "a_3[0]") >= 0);
+    assert_true(ct_net_find_layer(t.net, "a_3") > ct_net_find_layer(t.net, "a"));
     test_net_destroy(&t);
 }
 
@@ -524,6 +541,7 @@ int main(void)
         cmocka_unit_test(state_of_the_net_counts_too),
         cmocka_unit_test(refused_one_by_one),
         cmocka_unit_test(same_name_without_weights_is_a_warning),
+        cmocka_unit_test(same_name_with_weights_gets_another),
         cmocka_unit_test(splits_are_named_as_in_caffe),
         cmocka_unit_test(a_loss_weight_is_a_reader),
         cmocka_unit_test(the_top_of_a_loss_may_be_read),

@@ -145,7 +145,7 @@ static bool dilated_at(const int64_t *x, int64_t r, int64_t c, int i, int j, int
 }
 
 /* Windows of 2 x 3 elements, 3 rows and 2 columns apart: a divisor counts those before the far
- * padded edge, in double. */
+ * padded edge, or those inside alone, in double. */
 static void test_dilated(void **state)
 {
     enum { ROWS = 2, COLUMNS = 3, PAD = 2 };
@@ -156,8 +156,12 @@ static void test_dilated(void **state)
     const int64_t *x = c.x.dim;
 
     (void)state;
-    for (int mean = 0; mean < 2; mean++) {
-        test_layer *t = make(&c, mean ? "AVE" : "MAX", "auto", 1, false);
+    for (int mean = 0; mean < 3; mean++) {
+        test_layer *t = make(&c,
+                             (mean == 2) ? "AVE avg_include_pad: false"
+                             : mean      ? "AVE"
+                                         : "MAX",
+                             "auto", 1, false);
         double *dx = calloc((size_t)t->input_count[0], sizeof(*dx));
 
         assert_non_null(dx);
@@ -175,7 +179,7 @@ static void test_dilated(void **state)
                 bool inside = dilated_at(x, r, q, k / COLUMNS, k % COLUMNS, &row, &column);
                 int64_t at = plane + row * x[3] + column;
 
-                n += (row < x[2] + PAD) && (column < x[3] + PAD);
+                n += (mean == 2) ? inside : (row < x[2] + PAD) && (column < x[3] + PAD);
                 if (!inside) continue;
                 sum += (double)t->input[0][at];
                 if ((best < 0) || (t->input[0][at] > t->input[0][best])) best = at;
@@ -192,6 +196,27 @@ static void test_dilated(void **state)
         for (int64_t i = 0; i < t->input_count[0]; i++)
             assert_true(fabs((double)t->input_diff[0][i] - dx[i]) <= 16 * 0x1p-24);
         free(dx);
+        test_layer_destroy(t);
+    }
+}
+
+/* Intel's avg_include_pad: a mean over what is inside, in forward and backward; MAX is as it is. */
+static void test_without_padding(void **state)
+{
+    pool_case c = { "kernel_size: 2 stride: 2 pad: 1", { 4, { 1, 1, 3, 3 } }, 2, 2 };
+    const float top[4] = { 1, 2.5f, 5.5f, 7 }, most[4] = { 1, 3, 7, 9 };
+    const float dx[9] = { 1, 1, 1, 1.5f, 1, 1, 1.5f, 1, 1 };
+
+    (void)state;
+    for (int mean = 0; mean < 2; mean++) {
+        test_layer *t = make(&c, mean ? "AVE avg_include_pad: false" : "MAX avg_include_pad: false",
+                             "auto", 1, false);
+
+        for (int i = 0; i < 9; i++) t->input[0][i] = (float)(i + 1);
+        for (int i = 0; i < 4; i++) t->top_diff[0][i] = (float)(i + 1);
+        test_layer_pass(t);
+        test_same(t->top[0], mean ? top : most, 4, "top");
+        if (mean) test_same(t->input_diff[0], dx, 9, "bottom diff");
         test_layer_destroy(t);
     }
 }
@@ -603,14 +628,14 @@ static void test_stream_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),           cmocka_unit_test(test_engines),
-        cmocka_unit_test(test_dilated),         cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_average_by_hand), cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_not_a_number),
-        cmocka_unit_test(test_least),           cmocka_unit_test(test_step1),
-        cmocka_unit_test(test_long_row),        cmocka_unit_test(test_streamed),
-        cmocka_unit_test(test_stream_copy),     cmocka_unit_test(test_nans),
-        cmocka_unit_test(test_step2),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_engines),
+        cmocka_unit_test(test_dilated),      cmocka_unit_test(test_without_padding),
+        cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
+        cmocka_unit_test(test_step1),        cmocka_unit_test(test_long_row),
+        cmocka_unit_test(test_streamed),     cmocka_unit_test(test_stream_copy),
+        cmocka_unit_test(test_nans),         cmocka_unit_test(test_step2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

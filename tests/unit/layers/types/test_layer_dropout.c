@@ -84,6 +84,17 @@ static void test_ratio(void **state)
     }
 }
 
+/* TEST passes on whatever the ratio is, as in Caffe; in TRAIN nothing would be left. */
+static void test_all_dropped(void **state)
+{
+    test_layer *t = make("dropout_param { dropout_ratio: 1 }", 5, CT_TEST, false);
+
+    (void)state;
+    forward(t);
+    test_same(t->top[0], t->input[0], t->top_count[0], "top");
+    test_layer_destroy(t);
+}
+
 static void test_nothing_dropped(void **state)
 {
     (void)state;
@@ -284,10 +295,11 @@ static void test_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),   cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_ratio),   cmocka_unit_test(test_nothing_dropped),
-        cmocka_unit_test(test_keys),    cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_words),       cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_ratio),       cmocka_unit_test(test_nothing_dropped),
+        cmocka_unit_test(test_all_dropped), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_ranks),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_columns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
