@@ -1,9 +1,11 @@
 # A net as an ONNX file: what onnx's checker and onnxruntime make of it, and what has no form there.
 . "$ROOT/tests/cli/lib.sh"
+. "$ROOT/tests/cli/one_python.sh"
 python=$("$ROOT/scripts/test_venv.sh" numpy h5py onnx onnxruntime 2>venv.log) || {
     skip onnx "no virtual environment with onnx and onnxruntime: $(grep -v '^ *$' venv.log | tail -n 1)"
     finish
 }
+one_python "$python" h5py onnx onnxruntime
 # same NAME TEST-NET WEIGHTS ONNX BLOBS OPTION...: runs the net in both; BLOBS are what is compared and what is read
 same() {
     case=$1 net=$2 weights=$3 file=$4 blobs=$5
@@ -14,15 +16,15 @@ same() {
 theirs() { # NAME ONNX VALUES OPTION...
     case=$1
     shift
-    runs "theirs_$case" 0 'of the tolerance' "$python" "$ROOT/tests/golden/run_onnx.py" "$@"
+    runs "theirs_$case" 0 'of the tolerance' $python "$ROOT/tests/golden/run_onnx.py" "$@"
     sed -n "s/^.*, worst/    $case: &/p" out
 }
 # back NAME ONNX BATCH OPTION...: the file read again as a net, which computes what onnxruntime makes of the file
 back() {
     runs "read_$1" 0 'wrote' "$CORTADO" convert net --from="$2" --to="$1_back.prototxt" --weights_to="$1_back.h5" ${4:-}
-    outputs=$("$python" "$ROOT/tests/golden/read_onnx.py" feed "$2" "$1_back.prototxt" "$1_fed.prototxt" "$3")
+    outputs=$($python "$ROOT/tests/golden/read_onnx.py" feed "$2" "$1_back.prototxt" "$1_fed.prototxt" "$3")
     runs "run_$1_read" 0 '' "$CORTADO" extract --model="$1_fed.prototxt" --weights="$1_back.h5" --iterations=1 --blobs="$outputs" --to="$1_read.h5"
-    runs "same_$1_read" 0 'of the tolerance' "$python" "$ROOT/tests/golden/read_onnx.py" compare "$2" "$1_fed.prototxt" "$1_read.h5"
+    runs "same_$1_read" 0 'of the tolerance' $python "$ROOT/tests/golden/read_onnx.py" compare "$2" "$1_fed.prototxt" "$1_read.h5"
     rm -f "$1_back.h5"
 }
 # Layers "scale" and "ip" want names for what they make that are taken: norm2/scale by BatchNorm, ip/flat by a blob.
@@ -97,7 +99,7 @@ same net test.prototxt s_iter_3.caffemodel.h5 n.onnx data,prob --inputs=data --o
 # ---- any batch: that of the file was 2
 runs any_batch 0 'wrote n.onnx, for any batch$' "$CORTADO" convert model --from=s_iter_3.caffemodel.h5 --net=deploy.prototxt --to=n.onnx --force
 back any n.onnx 5
-is batch_has_a_name test "$("$python" -c "
+is batch_has_a_name test "$($python -c "
 import onnx
 g = onnx.load('n.onnx').graph
 print([[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (g.input[0], g.output[0])])")" = "[['batch', 3, 15, 14], ['batch', 5]]"
@@ -163,7 +165,7 @@ for k in range(8):
     print(f"{size}_{k}.png {k}")
 PY
 "$CORTADO" convert digits --to=data/mnist --count=100 >out 2>&1
-for size in 32 256; do "$python" images.py $size >$size.txt; done
+for size in 32 256; do $python images.py $size >$size.txt; done
 mkdir data/imagenet data/cifar10
 for set in imagenet/train imagenet/val; do "$CORTADO" convert images --list=256.txt --root="$work/" --to=data/${set}_lmdb >out 2>&1; done
 for set in cifar10/train cifar10/test; do
@@ -334,7 +336,7 @@ texts "layer { name: \"in\" type: \"Input\" $given input_param { $shape } }" >te
 runs train_texts 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 runs convert_texts 0 'wrote texts.onnx, for any batch' "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=texts_deploy.prototxt --to=texts.onnx
 runs texts_values 0 texts.h5 "$CORTADO" extract --model=texts.prototxt --weights=m_iter_1.caffemodel.h5 --iterations=1 --blobs=x,noise,h0,c0,h,c,out --to=texts.h5
-"$python" - <<'PY'
+$python - <<'PY'
 import h5py, numpy
 with h5py.File("texts.h5", "a") as f:  # the first batch begins with zeros
     for name in ("carry/h", "carry/c"):
@@ -343,12 +345,12 @@ PY
 theirs texts texts.onnx texts.h5 --inputs=x,noise,h0,c0,carry/h,carry/c --outputs=c,h,out --also=carry/h_last,carry/c_last
 back texts texts.onnx - --sizes=batch:2
 # one text a column: one node, both ways
-"$python" "$ROOT/tests/golden/make_onnx.py" . >out
+$python "$ROOT/tests/golden/make_onnx.py" . >out
 for case in lstm lstm_states lstm_back_states lstm_both_states; do
     runs "read_$case" 0 'wrote' "$CORTADO" convert net --from=$case.onnx --to=$case.prototxt --weights_to=$case.h5
     runs "write_$case" 0 'wrote' "$CORTADO" convert model --from=$case.h5 --net=$case.prototxt --to=${case}_2.onnx
     back ${case}_2 ${case}_2.onnx -
     case $case in *both*) nodes=2 ;; *) nodes=1 ;; esac # a node for each direction
-    is "${case}_is_one_node" test "$("$python" -c "import onnx; print(sum(n.op_type == 'LSTM' for n in onnx.load('${case}_2.onnx').graph.node))")" = $nodes
+    is "${case}_is_one_node" test "$($python -c "import onnx; print(sum(n.op_type == 'LSTM' for n in onnx.load('${case}_2.onnx').graph.node))")" = $nodes
 done
 finish
