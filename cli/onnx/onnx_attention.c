@@ -101,16 +101,6 @@ static void by_angles(ct_onnx *x, const ct_onnx_layer *l, const attention_form *
     ct_onnx_end(x);
 }
 
-static void concat(ct_onnx *x, const ct_onnx_layer *l, const char *a, const char *b, int64_t axis,
-                   const char *part)
-{
-    ct_onnx_from(x, l, "Concat", a);
-    ct_onnx_part(x, l, b, false);
-    ct_onnx_to(x, l, part);
-    ct_onnx_int(x, "axis", axis);
-    ct_onnx_end(x);
-}
-
 /* The two turned halves back into one: side by side, or one by one. */
 static void join(ct_onnx *x, const ct_onnx_layer *l, const attention_form *f, int64_t tokens,
                  int64_t heads, const turned *t, const char *part)
@@ -119,12 +109,12 @@ static void join(ct_onnx *x, const ct_onnx_layer *l, const attention_form *f, in
     ct_shape whole = { 5, { f->n, tokens, f->groups, heads, f->rope_dim } };
 
     if (!f->p->rope->interleaved) {
-        concat(x, l, t->left, t->right, 4, part);
+        ct_onnx_concat(x, l, t->left, t->right, 4, part);
         return;
     }
     ct_onnx_reshape(x, l, -1, t->left, "thin", &thin, t->each);
     ct_onnx_reshape(x, l, -1, t->right, "thin", &thin, t->other);
-    concat(x, l, t->each, t->other, 5, t->pairs);
+    ct_onnx_concat(x, l, t->each, t->other, 5, t->pairs);
     ct_onnx_reshape(x, l, -1, t->pairs, "joined", &whole, part);
 }
 
@@ -147,7 +137,7 @@ static void turn(ct_onnx *x, const ct_onnx_layer *l, const attention_form *f, in
     join(x, l, f, tokens, heads, t, rest ? t->front : t->whole);
     if (!rest) return;
     cut(x, l, t->rows, r, f->dim, 1, t->rest);
-    concat(x, l, t->front, t->rest, 4, t->whole);
+    ct_onnx_concat(x, l, t->front, t->rest, 4, t->whole);
 }
 
 /* ---- operands */

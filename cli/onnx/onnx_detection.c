@@ -64,16 +64,6 @@ static void halves(ct_onnx *x, const ct_onnx_layer *l, const char *from, int axi
     ct_onnx_end(x);
 }
 
-static void joined(ct_onnx *x, const ct_onnx_layer *l, const char *a, const char *b, int axis,
-                   const char *to)
-{
-    ct_onnx_from(x, l, "Concat", a);
-    ct_onnx_part(x, l, b, false);
-    ct_onnx_to(x, l, to);
-    ct_onnx_int(x, "axis", axis);
-    ct_onnx_end(x);
-}
-
 static void transposed(ct_onnx *x, const ct_onnx_layer *l, const char *from, int n,
                        const int64_t *perm, const char *to)
 {
@@ -95,9 +85,16 @@ static void tiled(ct_onnx *x, const ct_onnx_layer *l, const char *from, int axis
     ct_onnx_end(x);
 }
 
+static void prior_sides(ct_onnx *x, const ct_onnx_layer *l)
+{
+    halves(x, l, "prior", 3, 2, "prior_low", "prior_high");
+    ct_onnx_by_part(x, l, "Sub", "prior_high", "prior_low", "prior_size");
+}
+
 /* Centres and sides: part "boxes" = samples x priors x sets of locations x 4. */
 static void from_centres(ct_onnx *x, const ct_onnx_layer *l)
 {
+    prior_sides(x, l);
     ct_onnx_by_part(x, l, "Add", "prior_low", "prior_high", "prior_sum");
     ct_onnx_by_number(x, l, "Div", "prior_sum", "two", 2.0f, "prior_centre");
     halves(x, l, "code", 3, 2, "code_centre", "code_size");
@@ -108,7 +105,7 @@ static void from_centres(ct_onnx *x, const ct_onnx_layer *l)
     ct_onnx_by_number(x, l, "Div", "size", "two", 2.0f, "half");
     ct_onnx_by_part(x, l, "Sub", "centre", "half", "low");
     ct_onnx_by_part(x, l, "Add", "centre", "half", "high");
-    joined(x, l, "low", "high", 3, "boxes");
+    ct_onnx_concat(x, l, "low", "high", 3, "boxes");
 }
 
 /* Corners, in units of the prior's sides or of the image. */
@@ -117,7 +114,8 @@ static void from_corners(ct_onnx *x, const ct_onnx_layer *l, bool sizes)
     const char *moved = "code";
 
     if (sizes) {
-        joined(x, l, "prior_size", "prior_size", 3, "prior_sizes");
+        prior_sides(x, l);
+        ct_onnx_concat(x, l, "prior_size", "prior_size", 3, "prior_sizes");
         ct_onnx_by_part(x, l, "Mul", "code", "prior_sizes", "moved");
         moved = "moved";
     }
@@ -134,8 +132,6 @@ static void decode(ct_onnx *x, const ct_onnx_layer *l, const detection_form *f)
 
     ct_onnx_reshape(x, l, 2, NULL, "prior_shape", &prior, "priors");
     halves(x, l, "priors", 0, 1, "prior", "variance");
-    halves(x, l, "prior", 3, 2, "prior_low", "prior_high");
-    ct_onnx_by_part(x, l, "Sub", "prior_high", "prior_low", "prior_size");
     ct_onnx_reshape(x, l, 0, NULL, "code_shape", &code, plain ? "code" : "in_variances");
     if (!plain) ct_onnx_by_part(x, l, "Mul", "in_variances", "variance", "code");
     if (f->p->code_type == CT__PRIOR_BOX_PARAMETER__CODE_TYPE__CENTER_SIZE)
@@ -199,7 +195,7 @@ static const char *upright(ct_onnx *x, const ct_onnx_layer *l, const detection_f
     if (f->p->code_type == CT__PRIOR_BOX_PARAMETER__CODE_TYPE__CENTER_SIZE) return "candidates";
     halves(x, l, "candidates", 3, 2, "first", "second");
     ct_onnx_by_part(x, l, "Max", "first", "second", "above");
-    joined(x, l, "first", "above", 3, "upright");
+    ct_onnx_concat(x, l, "first", "above", 3, "upright");
     return "upright";
 }
 
@@ -301,8 +297,8 @@ static void to_rows(ct_onnx *x, const ct_onnx_layer *l)
     ct_onnx_to(x, l, "sample_and_class");
     ct_onnx_end(x);
     to_floats(x, l, "sample_and_class", "labels");
-    joined(x, l, "labels", "score_column", 1, "judged");
-    joined(x, l, "judged", "box", 1, "rows");
+    ct_onnx_concat(x, l, "labels", "score_column", 1, "judged");
+    ct_onnx_concat(x, l, "judged", "box", 1, "rows");
     ct_onnx_unary(x, l, "Size", "best", "n_all");
     ct_onnx_unary(x, l, "Size", "score", "n_found");
     ct_onnx_by_part(x, l, "Sub", "n_all", "n_found", "n_none");

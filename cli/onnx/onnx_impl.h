@@ -124,6 +124,9 @@ void ct_onnx_by_number(ct_onnx *x, const ct_onnx_layer *l, const char *op, const
 /** input OP part; of bottom 0 where input is NULL. */
 void ct_onnx_by_part(ct_onnx *x, const ct_onnx_layer *l, const char *op, const char *input,
                      const char *part, const char *output);
+/** Two parts, one behind the other along an axis. */
+void ct_onnx_concat(ct_onnx *x, const ct_onnx_layer *l, const char *a, const char *b, int64_t axis,
+                    const char *output);
 /** Bottom i, or a part, in another shape; bottom < 0: the part `input`. */
 void ct_onnx_reshape(ct_onnx *x, const ct_onnx_layer *l, int bottom, const char *input,
                      const char *name, const ct_shape *shape, const char *output);

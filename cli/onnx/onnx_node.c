@@ -462,6 +462,16 @@ void ct_onnx_by_part(ct_onnx *x, const ct_onnx_layer *l, const char *op, const c
     ct_onnx_end(x);
 }
 
+void ct_onnx_concat(ct_onnx *x, const ct_onnx_layer *l, const char *a, const char *b, int64_t axis,
+                    const char *output)
+{
+    ct_onnx_from(x, l, "Concat", a);
+    ct_onnx_part(x, l, b, false);
+    ct_onnx_to(x, l, output);
+    ct_onnx_int(x, "axis", axis);
+    ct_onnx_end(x);
+}
+
 /* The size along the batch is what the others leave of the values, whatever the batch is. */
 void ct_onnx_reshape(ct_onnx *x, const ct_onnx_layer *l, int bottom, const char *input,
                      const char *name, const ct_shape *shape, const char *output)

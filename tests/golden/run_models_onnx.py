@@ -130,19 +130,16 @@ def main():
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 2
     session = onnxruntime.InferenceSession("m.onnx", settings, providers=["CPUExecutionProvider"])
-    found = any(n.op_type == "NonMaxSuppression" for n in graph.node)
     ours, again = [], []
     for batch in (1, 8):
         given = values(graph, batch, rows)
         names = [o.name for o in session.get_outputs() if not o.name.endswith(("/h_last", "/c_last"))]
         theirs = dict(zip(names, session.run(names, given)))
         ours.append(off("net.prototxt", "w.h5", given, theirs, f"ours{batch}"))
-        if found:  # detections are refused
-            continue
         run("convert", "net", "--from=m.onnx", f"--to=back{batch}.prototxt", "--weights_to=back.h5", f"--sizes=batch:{batch}", "--force")
         again.append(off(f"back{batch}.prototxt", "back.h5", given, theirs, f"again{batch}"))
     worst = max(ours + again)
-    cells = [f"{v:.1e}" for v in ours] + ([f"{v:.1e}" for v in again] or ["refused", "refused"])
+    cells = [f"{v:.1e}" for v in ours + again]
     print(f"{'ok' if worst <= TOLERANCE else 'not ok'} {model}, {count / 1e6:.1f} M: " + ", ".join(cells))
     return worst <= TOLERANCE
 

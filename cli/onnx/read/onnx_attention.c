@@ -15,8 +15,7 @@ static const float hides = -9999.0f;
 
 typedef struct search {
     ct_onnx_reader *r;
-    ct_onnx_map made_by;    /* numbers of nodes, of all their outputs      */
-    int *n_reader, *reader; /* of each node's outputs together; the last   */
+    ct_onnx_links l;
 } search;
 
 enum { MOST_PARTS = 24 };
@@ -58,7 +57,7 @@ static const char *input(const search *s, int k, size_t i)
 
 static int maker(const search *s, const char *name)
 {
-    return ((name != NULL) && (name[0] != '\0')) ? ct_onnx_map_find(&s->made_by, name) : -1;
+    return ct_onnx_maker(&s->l, name);
 }
 
 static const ct_onnx_operand *value(const search *s, const char *name)
@@ -480,8 +479,8 @@ static int end_of(const search *s, int k, const operand *q)
         return -1;
     for (int step = 0; step < 4; step++) {
         if (is_plain(&heads)) end = k;
-        if ((s->n_reader[k] != 1) || (node(s, k)->n_output != 1)) break;
-        k = s->reader[k];
+        if ((s->l.n_reader[k] != 1) || (node(s, k)->n_output != 1)) break;
+        k = s->l.reader[k];
         if (!is_any(s, k, " Transpose Reshape ") || !view_behind(s, k, &heads)) break;
     }
     return end;
@@ -532,59 +531,6 @@ static bool find_at(const search *s, int k, ct_onnx_attends *out)
     return true;
 }
 
-static ct_status find_links(search *s)
-{
-    const ct_onnx_reader *r = s->r;
-
-    s->n_reader = calloc((size_t)r->n_step + 1, sizeof(s->n_reader[0]));
-    s->reader = calloc((size_t)r->n_step + 1, sizeof(s->reader[0]));
-    if ((s->n_reader == NULL) || (s->reader == NULL))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d nodes", r->n_step);
-    for (int k = 0; k < r->n_step; k++) {
-        for (size_t i = 0; i < node(s, k)->n_input; i++) {
-            int m = maker(s, input(s, k, i));
-
-            if (m < 0) continue;
-            s->n_reader[m]++;
-            s->reader[m] = k;
-        }
-        for (size_t i = 0; i < node(s, k)->n_output; i++)
-            CT_TRY(ct_onnx_map_put(&s->made_by, node(s, k)->output[i], k));
-    }
-    for (size_t i = 0; i < r->model->graph->n_output; i++) {
-        int m = maker(s, r->model->graph->output[i]->name);
-
-        if (m >= 0) s->n_reader[m] += 2;
-    }
-    return CT_OK;
-}
-
-/* Which nodes lead to an output of the graph; with `found`, attention reads its operands alone. */
-static void mark(const search *s, const ct_onnx_attends *found, int n, bool *live)
-{
-    const Onnx__GraphProto *g = s->r->model->graph;
-
-    for (size_t i = 0; i < g->n_output; i++) {
-        int m = maker(s, g->output[i]->name);
-
-        if (m >= 0) live[m] = true;
-    }
-    for (int k = s->r->n_step - 1; k >= 0; k--) {
-        const ct_onnx_attends *a = NULL;
-        int n_in;
-
-        if (!live[k]) continue;
-        for (int i = 0; i < n; i++)
-            if (found[i].end == k) a = &found[i];
-        n_in = (a != NULL) ? a->n_in : (int)node(s, k)->n_input;
-        for (int i = 0; i < n_in; i++) {
-            int m = maker(s, (a != NULL) ? a->in[i] : input(s, k, (size_t)i));
-
-            if (m >= 0) live[m] = true;
-        }
-    }
-}
-
 ct_status ct_onnx_find_attention(ct_onnx_reader *r, ct_onnx_attends **found_p, int *n_p)
 {
     search s = { .r = r };
@@ -595,14 +541,12 @@ ct_status ct_onnx_find_attention(ct_onnx_reader *r, ct_onnx_attends **found_p, i
 
     for (int k = 0; k < r->n_step; k++) products += is_op(&s, k, "MatMul");
     found = calloc(products + 1, sizeof(*found));
-    status = (found != NULL) ? find_links(&s)
+    status = (found != NULL) ? ct_onnx_link(r, &s.l)
                              : CT_FAIL(CT_ERR_NOMEM, "no memory for %zu products", products);
     for (int k = 0; (status == CT_OK) && (k < r->n_step); k++) {
         if (is_op(&s, k, "MatMul") && find_at(&s, k, &found[n])) n++;
     }
-    ct_onnx_map_destroy(&s.made_by);
-    free(s.n_reader);
-    free(s.reader);
+    ct_onnx_links_destroy(&s.l);
     if ((status != CT_OK) || (n == 0)) {
         free(found);
         found = NULL;
@@ -612,22 +556,10 @@ ct_status ct_onnx_find_attention(ct_onnx_reader *r, ct_onnx_attends **found_p, i
     return status;
 }
 
-ct_status ct_onnx_take_attention(ct_onnx_reader *r)
+static ct_status put_attention(ct_onnx_reader *r, const ct_onnx_links *l)
 {
-    search s = { .r = r };
-    bool *before = calloc((size_t)r->n_step + 1, sizeof(*before));
-    bool *now = calloc((size_t)r->n_step + 1, sizeof(*now));
-    ct_status status = ((before != NULL) && (now != NULL))
-                           ? find_links(&s)
-                           : CT_FAIL(CT_ERR_NOMEM, "no memory for %d nodes", r->n_step);
-
-    if (status == CT_OK) {
-        mark(&s, NULL, 0, before);
-        mark(&s, r->attends, r->n_attends, now);
-        for (int k = 0; k < r->n_step; k++)
-            if (before[k] && !now[k]) r->step[k].done = true;
-    }
-    for (int i = 0; (status == CT_OK) && (i < r->n_attends); i++) {
+    (void)l;
+    for (int i = 0; i < r->n_attends; i++) {
         const ct_onnx_attends *a = &r->attends[i];
         ct_onnx_step *step = &r->step[a->end];
 
@@ -636,12 +568,12 @@ ct_status ct_onnx_take_attention(ct_onnx_reader *r)
         step->n_in = a->n_in;
         memcpy(step->in, a->in, sizeof(step->in));
     }
-    ct_onnx_map_destroy(&s.made_by);
-    free(s.n_reader);
-    free(s.reader);
-    free(before);
-    free(now);
-    return status;
+    return CT_OK;
+}
+
+ct_status ct_onnx_take_attention(ct_onnx_reader *r)
+{
+    return ct_onnx_take(r, put_attention);
 }
 
 /* ---- the layer */

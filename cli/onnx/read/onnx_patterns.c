@@ -1,21 +1,19 @@
 /* Nodes that are one layer together. The last of them becomes the layer, the others are done. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/onnx/read/onnx_read.h"
 
 typedef struct links { /* between nodes */
     ct_onnx_reader *r;
-    ct_onnx_map made_by;    /* numbers of nodes, of their first outputs                          */
-    int *n_reader, *reader; /* of each: inputs of nodes, and outputs of the graph; the last node */
+    ct_onnx_links l;
 } links;
 
 /* The node that makes input i of node k, if it is this operator. -1: it is not. */
 static int maker(const links *g, int k, size_t i, const char *op)
 {
     const Onnx__NodeProto *n = (k >= 0) ? g->r->step[k].proto : NULL;
-    int m = ((n != NULL) && (i < n->n_input)) ? ct_onnx_map_find(&g->made_by, n->input[i]) : -1;
+    int m = ((n != NULL) && (i < n->n_input)) ? ct_onnx_maker(&g->l, n->input[i]) : -1;
 
     return ((m >= 0) && !g->r->step[m].done && (g->r->step[m].n_in == 0) &&
             (strcmp(g->r->step[m].op, op) == 0))
@@ -53,7 +51,7 @@ static int number_at(const links *g, int k, double about, float *v_p)
 /* Nothing but the pattern reads these nodes: so many times each. */
 static bool read_by(const links *g, int k, int times)
 {
-    return (k >= 0) && (g->n_reader[k] == times);
+    return (k >= 0) && (g->l.n_reader[k] == times);
 }
 
 /* The mean along the last axis, which stays. */
@@ -88,7 +86,7 @@ static void finish(links *g, int end, const char *op, int n_in, const int *inner
 /* The node that alone reads k, a sum or product with one constant for each of the last axis. */
 static int behind(const links *g, int k, const char *op, const char **constant_p)
 {
-    int next = read_by(g, k, 1) ? g->reader[k] : -1;
+    int next = read_by(g, k, 1) ? g->l.reader[k] : -1;
 
     if ((next < 0) || g->r->step[next].done || (strcmp(g->r->step[next].op, op) != 0)) return -1;
     for (size_t i = 0; (g->r->step[next].proto->n_input == 2) && (i < 2); i++) {
@@ -221,39 +219,10 @@ static void never_nan(links *g, int k)
     finish(g, k, "Identity", 1, &nan_of, 1);
 }
 
-static ct_status find_links(links *g)
-{
-    const ct_onnx_reader *r = g->r;
-
-    g->n_reader = calloc((size_t)r->n_step + 1, sizeof(g->n_reader[0]));
-    g->reader = calloc((size_t)r->n_step + 1, sizeof(g->reader[0]));
-    if ((g->n_reader == NULL) || (g->reader == NULL))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d nodes", r->n_step);
-    for (int k = 0; k < r->n_step; k++) {
-        const Onnx__NodeProto *n = r->step[k].proto;
-
-        for (size_t i = 0; i < n->n_input; i++) {
-            int m = ct_onnx_map_find(&g->made_by, n->input[i]);
-
-            if (m < 0) continue;
-            g->n_reader[m]++;
-            g->reader[m] = k;
-        }
-        if (n->n_output > 0) CT_TRY(ct_onnx_map_put(&g->made_by, n->output[0], k));
-    }
-    for (size_t i = 0; i < r->model->graph->n_output; i++) {
-        const char *name = r->model->graph->output[i]->name;
-        int m = (name != NULL) ? ct_onnx_map_find(&g->made_by, name) : -1;
-
-        if (m >= 0) g->n_reader[m] += 1000;
-    }
-    return CT_OK;
-}
-
 ct_status ct_onnx_find_patterns(ct_onnx_reader *r)
 {
     links g = { .r = r };
-    ct_status status = find_links(&g);
+    ct_status status = ct_onnx_link(r, &g.l);
 
     for (int k = 0; (k < r->n_step) && (status == CT_OK); k++) {
         if (r->step[k].done || (r->step[k].n_in > 0)) continue;
@@ -262,8 +231,6 @@ ct_status ct_onnx_find_patterns(ct_onnx_reader *r)
         if (strcmp(r->step[k].op, "MatMul") == 0) with_bias(&g, k);
         if (strcmp(r->step[k].op, "Where") == 0) never_nan(&g, k);
     }
-    ct_onnx_map_destroy(&g.made_by);
-    free(g.n_reader);
-    free(g.reader);
+    ct_onnx_links_destroy(&g.l);
     return status;
 }

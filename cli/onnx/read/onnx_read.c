@@ -140,7 +140,8 @@ static const ct_onnx_op *find_op(const char *name)
 {
     const ct_onnx_op *const table[] = { ct_onnx_window_ops,    ct_onnx_element_ops,
                                         ct_onnx_shape_ops,     ct_onnx_matrix_ops,
-                                        ct_onnx_recurrent_ops, ct_onnx_attention_ops };
+                                        ct_onnx_recurrent_ops, ct_onnx_attention_ops,
+                                        ct_onnx_detection_ops };
 
     for (size_t k = 0; k < sizeof(table) / sizeof(table[0]); k++) {
         for (const ct_onnx_op *op = table[k]; op->name != NULL; op++) {
@@ -229,13 +230,13 @@ static ct_status add_node(ct_onnx_reader *r)
     return op->to_layers(r);
 }
 
-/* Of the many nodes that detections are made of, the one that says what they are. */
+/* Of the many nodes that other detections are made of, the one that says what they are. */
 static ct_status refuse_detections(ct_onnx_reader *r)
 {
     for (r->at = 0; r->at < r->n_step; r->at++) {
-        if (strcmp(r->step[r->at].op, "NonMaxSuppression") == 0)
-            return ct_onnx_refuse(r, "detections become no DetectionOutput here; a graph that ends "
-                                     "with locations and scores is taken");
+        if (!r->step[r->at].done && (strcmp(r->step[r->at].op, "NonMaxSuppression") == 0))
+            return ct_onnx_refuse(r, "detections are taken as Cortado's own files have them, or a "
+                                     "graph that ends with locations and scores");
     }
     return CT_OK;
 }
@@ -260,6 +261,7 @@ static ct_status add_nodes(ct_onnx_reader *r)
             ((strcmp(s->op, "Identity") == 0) && (v != NULL) && v->constant))
             CT_TRY(add_node(r));
     }
+    CT_TRY(ct_onnx_take_detections(r));
     CT_TRY(refuse_detections(r));
     if (r->n_attends > 0) CT_TRY(ct_onnx_take_attention(r));
     CT_TRY(ct_onnx_find_patterns(r));
@@ -405,6 +407,7 @@ static void drop_layers(ct_onnx_reader *r)
     free(r->value);
     free(r->layer);
     free(r->step);
+    free(r->detects);
     ct_model_close(r->weights);
 }
 

@@ -40,6 +40,15 @@ typedef struct ct_onnx_attends { /* nodes that are an Attention layer together *
     float scale;
 } ct_onnx_attends;
 
+typedef struct ct_onnx_detects { /* what nodes say that are a DetectionOutput layer together */
+    int64_t n_class, loc_class, n_prior;
+    int64_t limit, rows; /* candidates of a class; rows of a sample */
+    int64_t background;  /* -1: none */
+    float overlap, threshold;
+    const char *code; /* borrowed: its code_type */
+    bool variance_in_target;
+} ct_onnx_detects;
+
 typedef struct ct_onnx_step { /* a node */
     const Onnx__NodeProto *proto;
     const char *op;                 /* its own, or that of the pattern that ends with it */
@@ -47,6 +56,7 @@ typedef struct ct_onnx_step { /* a node */
     int n_in;                       /* 0: it is none */
     float eps;                      /* of a pattern */
     const ct_onnx_attends *attends; /* NULL: no attention ends here */
+    const ct_onnx_detects *detects; /* NULL: no detections end here */
     bool done;                      /* nothing is left to do: part of a pattern, or a constant */
 } ct_onnx_step;
 
@@ -70,6 +80,7 @@ typedef struct ct_onnx_reader {
     ct_model *weights;        /* whose numbers are those of values, or owned */
     ct_onnx_attends *attends; /* owned: what is found of it, when nodes become layers again */
     int n_attends;
+    ct_onnx_detects *detects; /* owned */
 } ct_onnx_reader;
 
 /* ---- onnx_values.c */
@@ -156,6 +167,23 @@ ct_status ct_onnx_join(ct_onnx_reader *r, ct_onnx_operand *const v[2], int axis,
 ct_status ct_onnx_broadcast(const ct_onnx_reader *r, const ct_shape *a, const ct_shape *b,
                             ct_shape *s_p);
 
+/* ---- onnx_links.c: nodes and values as a graph */
+
+typedef struct ct_onnx_links {
+    ct_onnx_map made_by; /* numbers of nodes, of all their outputs */
+    /* Of each node's outputs together: how often nodes and the graph read them; the last reader. */
+    int *n_reader, *reader;
+} ct_onnx_links;
+
+/** *l_p is the caller's, who destroys it. CT_ERR_NOMEM. */
+ct_status ct_onnx_link(const ct_onnx_reader *r, ct_onnx_links *l_p);
+void ct_onnx_links_destroy(ct_onnx_links *l);
+/** The node that makes that value; -1: none, also for a name that is NULL or empty. */
+int ct_onnx_maker(const ct_onnx_links *l, const char *name);
+/** `take` turns steps into patterns. Then what leads to no output of the graph is done. */
+ct_status ct_onnx_take(ct_onnx_reader *r,
+                       ct_status (*take)(ct_onnx_reader *r, const ct_onnx_links *l));
+
 /* ---- operators: a table for each family, which ends with a name of NULL */
 
 typedef struct ct_onnx_op {
@@ -166,7 +194,7 @@ typedef struct ct_onnx_op {
 } ct_onnx_op;
 
 extern const ct_onnx_op ct_onnx_window_ops[], ct_onnx_element_ops[], ct_onnx_shape_ops[],
-    ct_onnx_matrix_ops[], ct_onnx_recurrent_ops[], ct_onnx_attention_ops[];
+    ct_onnx_matrix_ops[], ct_onnx_recurrent_ops[], ct_onnx_attention_ops[], ct_onnx_detection_ops[];
 
 /** Computes the node, all of whose inputs are constants. *done_p: it could. */
 ct_status ct_onnx_fold(ct_onnx_reader *r, bool *done_p);
@@ -176,6 +204,9 @@ ct_status ct_onnx_find_patterns(ct_onnx_reader *r);
 /** Finds attention among nodes that have become layers, so that all shapes are known. *found_p, of
  *  *n_p, is the caller's, NULL where there is none. CT_ERR_NOMEM. */
 ct_status ct_onnx_find_attention(ct_onnx_reader *r, ct_onnx_attends **found_p, int *n_p);
+/** Detections as our own files have them: the last of their nodes becomes a layer, others go that
+ *  nothing else reads. The graph's constants are known. CT_ERR_NOMEM. */
+ct_status ct_onnx_take_detections(ct_onnx_reader *r);
 /** Marks the nodes of r->attends: the last of each becomes a layer, others go that nothing else
  *  reads. CT_ERR_NOMEM. */
 ct_status ct_onnx_take_attention(ct_onnx_reader *r);
