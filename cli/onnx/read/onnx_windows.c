@@ -106,6 +106,8 @@ static bool is_cut(const window *w)
 
 /* ---- convolutions */
 
+enum { MOST_EXTRA = 256 }; /* of output_padding, for each value of which the window may grow */
+
 /* So many rows more in front, whole steps, that the layer's pads suffice behind. */
 static void pad_alike(window *w)
 {
@@ -137,11 +139,35 @@ static ct_status weights_of(const ct_onnx_reader *r, int ndim, int64_t n)
     return CT_OK;
 }
 
-static ct_status give_weights(ct_onnx_reader *r, int64_t n)
+/* The weights, in a window of kernel[0] x kernel[1]: what these have more is 0. */
+static ct_status give_window(ct_onnx_reader *r, const int64_t kernel[2])
 {
-    const ct_onnx_operand *w = ct_onnx_in(r, 1), *b = ct_onnx_in(r, 2);
+    const ct_onnx_operand *w = ct_onnx_in(r, 1);
+    ct_shape s = w->shape;
+    int64_t rows = s.dim[2], columns = s.dim[3];
+    float *grown;
 
-    CT_TRY(ct_onnx_give(r, 0, &w->shape, w->f, NULL));
+    if ((rows == kernel[0]) && (columns == kernel[1]))
+        return ct_onnx_give(r, 0, &w->shape, w->f, NULL);
+    s.dim[2] = kernel[0];
+    s.dim[3] = kernel[1];
+    CT_TRY(ct_onnx_shape_check(r, "the weights with output_padding", &s));
+    grown = ct_onnx_numbers(r, ct_shape_count(&s, 0, -1));
+    if (grown == NULL) return CT_ERR_NOMEM;
+    memset(grown, 0, (size_t)ct_shape_count(&s, 0, -1) * sizeof(*grown));
+    for (int64_t k = 0; k < s.dim[0] * s.dim[1]; k++) {
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(grown + (k * kernel[0] + i) * kernel[1], w->f + (k * rows + i) * columns,
+                   (size_t)columns * sizeof(*grown));
+    }
+    return ct_onnx_give(r, 0, &s, grown, grown);
+}
+
+static ct_status give_weights(ct_onnx_reader *r, const int64_t kernel[2], int64_t n)
+{
+    const ct_onnx_operand *b = ct_onnx_in(r, 2);
+
+    CT_TRY(give_window(r, kernel));
     if (b == NULL) return CT_OK;
     return ct_onnx_give(r, 1, &(ct_shape){ 1, { n } }, b->f, NULL);
 }
@@ -171,7 +197,7 @@ static ct_status emit_convolution(ct_onnx_reader *r, const char *type, const win
     status = ct_onnx_emit(r, type, cut ? "padded" : NULL, 1, &x, &s, v_p,
                           "convolution_param { %s }", (t.text != NULL) ? t.text : "");
     ct_text_destroy(&t);
-    if (status == CT_OK) status = give_weights(r, n);
+    if (status == CT_OK) status = give_weights(r, w->kernel, n);
     return status;
 }
 
@@ -212,6 +238,43 @@ static ct_status conv(ct_onnx_reader *r)
     return cut_made(r, &w, v);
 }
 
+/* What a transposed convolution makes without pads, of which the operator leaves out pads, and has
+ * `extra` more behind. Where that goes beyond the values there are, the window has zeros more. */
+static ct_status fit_transposed(const ct_onnx_reader *r, window *w, const int64_t extra[2])
+{
+    const int64_t most = 1 << 20;
+
+    for (int i = 0; i < 2; i++) {
+        int64_t step = (w->stride[i] > w->dilation[i]) ? w->stride[i] : w->dilation[i], all, spare;
+
+        if ((w->kernel[i] < 1) || (w->stride[i] < 1) || (w->stride[i] > most) ||
+            (w->dilation[i] < 1) || (w->dilation[i] > most) || (w->pads[i] < 0) ||
+            (w->pads[i] > most) || (w->pads[2 + i] < 0) || (w->pads[2 + i] > most))
+            return ct_onnx_refuse(r,
+                                  "a kernel, stride, dilation and pads of %" PRId64 ", %" PRId64
+                                  ", %" PRId64 ", %" PRId64 " and %" PRId64,
+                                  w->kernel[i], w->stride[i], w->dilation[i], w->pads[i],
+                                  w->pads[2 + i]);
+        if ((extra[i] < 0) || (extra[i] >= step) || (extra[i] > MOST_EXTRA))
+            return ct_onnx_refuse(r,
+                                  "output_padding of %" PRId64 "; less than strides or dilations, "
+                                  "and at most %d, is taken",
+                                  extra[i], MOST_EXTRA);
+        all = (w->in[i] - 1) * w->stride[i] + span(w, i);
+        w->out[i] = all - w->pads[i] - w->pads[2 + i] + extra[i];
+        if (w->out[i] < 1)
+            return ct_onnx_refuse(r,
+                                  "pads of %" PRId64 " and %" PRId64 " leave nothing of %" PRId64,
+                                  w->pads[i], w->pads[2 + i], all);
+        spare = w->pads[2 + i] - extra[i];
+        for (; spare < 0; spare += w->dilation[i]) w->kernel[i]++;
+        w->pad[i] = (spare < w->pads[i]) ? spare : w->pads[i];
+        w->from[i] = w->pads[i] - w->pad[i];
+        w->made[i] = (w->in[i] - 1) * w->stride[i] + span(w, i) - 2 * w->pad[i];
+    }
+    return CT_OK;
+}
+
 static ct_status conv_transpose(ct_onnx_reader *r)
 {
     const ct_onnx_operand *x = ct_onnx_in(r, 0), *f = ct_onnx_in(r, 1);
@@ -224,26 +287,21 @@ static ct_status conv_transpose(ct_onnx_reader *r)
                               ct_shape_str(&f->shape).text, group);
     n = f->shape.dim[1] * group;
     CT_TRY(weights_of(r, 4, n));
-    CT_TRY(ct_onnx_attribute_ints(r, "output_padding", 2, extra, 0));
     if (x->shape.ndim != 4) return ct_onnx_refuse(r, "two axes of space are taken");
+    if (f->shape.dim[0] != x->shape.dim[1])
+        return ct_onnx_refuse(r, "weights of shape %s for values of shape %s",
+                              ct_shape_str(&f->shape).text, ct_shape_str(&x->shape).text);
     if (!ct_onnx_attribute_is(r, "auto_pad", "NOTSET", true))
         return ct_onnx_refuse(r, "attribute auto_pad: NOTSET is taken");
     CT_TRY(read_kernel(r, &w));
+    CT_TRY(ct_onnx_attribute_ints(r, "output_padding", 2, extra, 0));
     CT_TRY(ct_onnx_attribute_ints(r, "strides", 2, w.stride, 1));
     CT_TRY(ct_onnx_attribute_ints(r, "dilations", 2, w.dilation, 1));
     CT_TRY(ct_onnx_attribute_ints(r, "pads", 4, w.pads, 0));
-    for (int i = 0; i < 2; i++) {
-        if ((w.pads[i] != w.pads[2 + i]) || (w.pads[i] < 0) || (w.pads[i] > 1 << 20) ||
-            (extra[i] != 0) || (w.stride[i] < 1) || (w.stride[i] > 1 << 20) ||
-            (w.dilation[i] < 1) || (w.dilation[i] > 1 << 20) ||
-            (f->shape.dim[0] != x->shape.dim[1]))
-            return ct_onnx_refuse(r, "pads that differ at both sides, output_padding, or weights "
-                                     "for other channels than the input's");
-        w.pad[i] = w.pads[i];
-        w.made[i] = w.out[i] =
-            (x->shape.dim[2 + i] - 1) * w.stride[i] + span(&w, i) - 2 * w.pads[i];
-    }
-    return emit_convolution(r, "Deconvolution", &w, group, n, false, &v);
+    for (int i = 0; i < 2; i++) w.in[i] = x->shape.dim[2 + i];
+    CT_TRY(fit_transposed(r, &w, extra));
+    CT_TRY(emit_convolution(r, "Deconvolution", &w, group, n, is_cut(&w), &v));
+    return cut_made(r, &w, v);
 }
 
 /* ---- pools */
