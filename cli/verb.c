@@ -180,7 +180,9 @@ const ct_option ct_option_table[] = {
     { "blobs", CT_OPTION_TEXT, "extract", "NAME[,NAME]", "what to write, one data set each" },
     { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
     { "tokenizer", CT_OPTION_TEXT, "generate serve predict", "FILE",
-      "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes" },
+      "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes; of a net of "
+      "words, "
+      "its vocabulary (predict)" },
     { "pattern", CT_OPTION_TEXT, "new generate serve predict", "NAME",
       "how a file of ranks splits: gpt2, cl100k, o200k or llama3" },
     { "listen", CT_OPTION_TEXT, "serve", "ADDRESS:PORT|unix:PATH",

@@ -6,9 +6,17 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/log.h"
+#include "framework/data/words.h"
 #include "framework/text/unicode.h"
 
 enum { MOST_NEW = 1000000 };
+
+/* A net that scores what follows. */
+typedef struct scorer {
+    ct_packed_net *packed; /* NULL: `words` */
+    ct_packed_item item;
+    ct_word_net *words;
+} scorer;
 
 /* ---- what is asked for */
 
@@ -29,8 +37,7 @@ static ct_status read_number(const ct_options *o, const char *name, double least
     return CT_OK;
 }
 
-ct_status ct_continuation_open(const ct_options *o, const char *tokenizer, const char *pattern,
-                               ct_continuation *c)
+static ct_status read_options(const ct_options *o, ct_continuation *c)
 {
     c->max_tokens = ct_options_count(o, "max_tokens", 64);
     c->how.seed = (uint64_t)ct_options_count(o, "seed", 1);
@@ -39,8 +46,43 @@ ct_status ct_continuation_open(const ct_options *o, const char *tokenizer, const
         return CT_FAIL(CT_ERR_CONFIG, "--max_tokens=%" PRId64 ": expected 1 to %d", c->max_tokens,
                        MOST_NEW);
     CT_TRY(read_number(o, "temperature", 0.0, 1000.0, &c->how.temperature));
-    CT_TRY(read_number(o, "top_p", 1e-9, 1.0, &c->how.top_p));
+    return read_number(o, "top_p", 1e-9, 1.0, &c->how.top_p);
+}
+
+ct_status ct_continuation_open(const ct_options *o, const char *tokenizer, const char *pattern,
+                               ct_continuation *c)
+{
+    CT_TRY(read_options(o, c));
     CT_TRY(ct_tokenizer_open(tokenizer, pattern, &c->tokenizer));
+    return ct_sampler_create(c->tokenizer, &c->sampler);
+}
+
+/* A list, one word a line, or that of a set. */
+static ct_status read_vocabulary(const char *path, char **text_p, size_t *n_p)
+{
+    ct_words set = { 0 };
+    ct_status status;
+
+    if (!ct_text_ends_with(path, ".h5")) return ct_file_read(path, text_p, n_p);
+    CT_TRY(ct_words_open(path, "the vocabulary", &set));
+    status = ct_words_vocabulary(&set, text_p, n_p);
+    ct_words_close(&set);
+    return status;
+}
+
+ct_status ct_continuation_open_words(const ct_options *o, const char *vocabulary,
+                                     ct_continuation *c)
+{
+    char *text = NULL;
+    size_t n = 0;
+    ct_status status;
+
+    CT_TRY(read_options(o, c));
+    c->words = true;
+    CT_TRY(read_vocabulary(vocabulary, &text, &n));
+    status = ct_tokenizer_words(text, n, vocabulary, &c->tokenizer);
+    free(text);
+    CT_TRY(status);
     return ct_sampler_create(c->tokenizer, &c->sampler);
 }
 
@@ -80,21 +122,26 @@ static ct_status choose(const ct_continuation *c, int64_t n_prompt, const float 
                    n_prompt + c->made.n);
 }
 
-/* What there is of the text and was not given yet; last: whether characters are whole or not. */
-static ct_status put_text(ct_continuation *c, bool last, ct_continuation_put put, void *ctx)
+/* What there is of the text and was not given yet; last: whether characters are whole or not. The
+ * first of new words has a blank in front, or none, as the last one of the prompt wants it. */
+static ct_status put_text(ct_continuation *c, const ct_ids *prompt, bool last,
+                          ct_continuation_put put, void *ctx)
 {
-    size_t n, from = c->written;
+    size_t n, from;
 
     c->text.length = 0;
+    if (c->words)
+        CT_TRY(ct_tokenizer_decode(c->tokenizer, prompt->id + prompt->n - 1, 1, &c->text));
+    from = c->text.length + c->written;
     CT_TRY(ct_tokenizer_decode(c->tokenizer, c->made.id, c->made.n, &c->text));
     n = last ? c->text.length : ct_utf8_whole(c->text.text, c->text.length);
     if (n <= from) return CT_OK;
-    c->written = n;
+    c->written += n - from;
     return put(ctx, c->text.text + from, n - from);
 }
 
-/* The prompt in chunks as long as each other: the scores behind it. */
-static ct_status read_prompt(ct_packed_net *net, const ct_ids *prompt, ct_packed_item *item)
+/* Tokens in chunks as long as each other: the scores behind them. */
+static ct_status read_packed(ct_packed_net *net, const ct_ids *prompt, ct_packed_item *item)
 {
     int64_t chunks, chunk = ct_packed_net_most_tokens(net);
 
@@ -110,26 +157,39 @@ static ct_status read_prompt(ct_packed_net *net, const ct_ids *prompt, ct_packed
     return CT_OK;
 }
 
-static ct_status go_on(ct_continuation *c, ct_packed_net *net, ct_packed_sequence *s,
-                       const ct_ids *prompt, ct_continuation_put put, void *ctx)
+/* The scores behind ids[n], which follow those before. */
+static ct_status read_ids(scorer *s, const ct_ids *ids, const float **score_p)
 {
-    ct_packed_item item = { .sequence = s };
+    if (s->packed != NULL) {
+        CT_TRY(read_packed(s->packed, ids, &s->item));
+        *score_p = s->item.row;
+        return CT_OK;
+    }
+    for (int64_t i = 0; i < ids->n; i++) CT_TRY(ct_word_net_run(s->words, ids->id[i], score_p));
+    return CT_OK;
+}
+
+static ct_status go_on(ct_continuation *c, scorer *s, const ct_ids *prompt, ct_continuation_put put,
+                       void *ctx)
+{
     int32_t end = ct_tokenizer_end(c->tokenizer), id = 0;
+    const ct_ids one = { .id = &id, .n = 1 };
+    const float *score = NULL;
     double start = ct_clock_s(), first;
 
-    CT_TRY(read_prompt(net, prompt, &item));
-    item.id = &id;
-    item.n = 1;
+    c->made.n = 0;
+    c->written = 0;
+    CT_TRY(read_ids(s, prompt, &score));
     first = ct_clock_s();
     for (;;) {
-        CT_TRY(choose(c, prompt->n, item.row, &id));
+        CT_TRY(choose(c, prompt->n, score, &id));
         if (id == end) break;
         CT_TRY(ct_ids_add(&c->made, &id, 1));
-        CT_TRY(put_text(c, false, put, ctx));
+        CT_TRY(put_text(c, prompt, false, put, ctx));
         if (c->made.n == c->max_tokens) break;
-        CT_TRY(ct_packed_net_run(net, &item, 1));
+        CT_TRY(read_ids(s, &one, &score));
     }
-    CT_TRY(put_text(c, true, put, ctx));
+    CT_TRY(put_text(c, prompt, true, put, ctx));
     c->ended = (id == end);
     c->prompt_s = first - start;
     c->made_s = ct_clock_s() - first;
@@ -160,13 +220,20 @@ ct_status ct_continuation_check(const ct_continuation *c, ct_packed_net *net, co
 ct_status ct_continuation_run(ct_continuation *c, ct_packed_net *net, const ct_ids *prompt,
                               ct_continuation_put put, void *ctx)
 {
-    ct_packed_sequence *s = NULL;
+    scorer s = { .packed = net };
     ct_status status;
 
-    c->made.n = 0;
-    c->written = 0;
-    CT_TRY(open_sequence(c, net, prompt, &s));
-    status = go_on(c, net, s, prompt, put, ctx);
-    ct_packed_sequence_close(s);
+    CT_TRY(open_sequence(c, net, prompt, &s.item.sequence));
+    status = go_on(c, &s, prompt, put, ctx);
+    ct_packed_sequence_close(s.item.sequence);
     return status;
+}
+
+ct_status ct_continuation_run_words(ct_continuation *c, ct_word_net *net, const ct_ids *prompt,
+                                    ct_continuation_put put, void *ctx)
+{
+    scorer s = { .words = net };
+
+    ct_word_net_begin(net);
+    return go_on(c, &s, prompt, put, ctx);
 }

@@ -1,4 +1,4 @@
-/** @file continuation.h  A text that a net goes on with, token by token.
+/** @file continuation.h  A text that a net goes on with, token by token, or word by word.
  *
  *      ct_continuation c = { .written = 0 };
  *
@@ -11,6 +11,7 @@
 #ifndef CT_CONTINUATION_H
 #define CT_CONTINUATION_H
 
+#include "cli/generate/word_net.h"
 #include "framework/base/option.h"
 #include "framework/net/packed.h"
 #include "framework/text/sampler.h"
@@ -22,6 +23,7 @@ typedef struct ct_continuation {
     ct_sampling how;
     ct_tokenizer *tokenizer;
     ct_sampler *sampler;
+    bool words; /* blanks between them */
     /* of the last run */
     ct_ids made;
     ct_text text;   /* of these                      */
@@ -37,6 +39,9 @@ typedef ct_status (*ct_continuation_put)(void *ctx, const char *text, size_t n);
  *  CT_ERR_IO, CT_ERR_DATA, logged. */
 ct_status ct_continuation_open(const ct_options *o, const char *tokenizer, const char *pattern,
                                ct_continuation *c);
+/** The same with a vocabulary of words: a list, one a line, or a set of words (.h5). */
+ct_status ct_continuation_open_words(const ct_options *o, const char *vocabulary,
+                                     ct_continuation *c);
 void ct_continuation_close(ct_continuation *c); /* zeroed ones allowed */
 /** The ids of a text, appended; source: its name in messages. CT_ERR_CONFIG: there are none. */
 ct_status ct_continuation_encode(const ct_continuation *c, const char *text, size_t n,
@@ -50,5 +55,8 @@ ct_status ct_continuation_check(const ct_continuation *c, ct_packed_net *net, co
  *  scores are no numbers. */
 ct_status ct_continuation_run(ct_continuation *c, ct_packed_net *net, const ct_ids *prompt,
                               ct_continuation_put put, void *ctx);
+/** The same by a net of words: ct_word_net_check_ids() says whether it can. */
+ct_status ct_continuation_run_words(ct_continuation *c, ct_word_net *net, const ct_ids *prompt,
+                                    ct_continuation_put put, void *ctx);
 
 #endif

@@ -1,8 +1,8 @@
 /** @file predict.h  What of `cortado predict` the kinds of nets share; private to cli/predict.
  *
  * The net says what is asked for: one of samples tells the classes of pictures (verb_predict.c),
- * one of tokens goes on with texts (predict_texts.c). The ranks of a job share the files; rank 0
- * prints, in the files' order, in one of these formats:
+ * one of tokens or words goes on with texts (predict_texts.c). The ranks of a job share the files;
+ * rank 0 prints, in the files' order, in one of these formats:
  *
  * - table: for people. Pictures: a line with probability, class and file. Texts: of a single one
  *   what the net adds to it, alone and while it is made; of several each behind a line
@@ -29,10 +29,11 @@
 
 #include "cli/verb.h"
 
-/** Goes on with the texts that options name, by the net of --model, which is one of tokens. The
- *  tokenizer is --tokenizer, or what the net of --run says. Collective. CT_ERR_CONFIG: no text, no
- *  tokenizer, a text that does not fit the net; CT_ERR_IO, CT_ERR_DATA; logged. */
-ct_status ct_predict_texts(ct_call *call);
+/** Goes on with the texts that options name, by the net of --model, which is one of tokens, or of
+ *  words. The tokenizer, or the vocabulary, is --tokenizer, or what the net of --run says.
+ *  Collective. CT_ERR_CONFIG: no text, no tokenizer, a text that does not fit the net; CT_ERR_IO,
+ *  CT_ERR_DATA; logged. */
+ct_status ct_predict_texts(ct_call *call, bool of_words);
 
 /** A field of CSV on standard output: n bytes, which may be of value 0. */
 void ct_predict_put_csv(const char *text, size_t n);

@@ -1,5 +1,5 @@
-/* Texts that a net of tokens goes on with. Rank r has each size-th of them, from the r-th on; rank
- * 0 prints what all have made, in the order that they were given in. */
+/* Texts that a net of tokens, or of words, goes on with. Rank r has each size-th of them, from the
+ * r-th on; rank 0 prints what all have made, in the order that they were given in. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,9 +30,11 @@ typedef struct texts {
     ct_call *call;
     job_text *text;
     int64_t n;
-    char *tokenizer, *pattern; /* of the run; NULL: as options say */
+    char *tokenizer, *pattern; /* of the run; NULL: as options say. Of words: the vocabulary */
     ct_continuation c;
-    ct_deployed *net;
+    ct_deployed *net; /* one of both */
+    ct_word_net *words;
+    bool of_words;
 } texts;
 
 /* ---- what to go on with */
@@ -44,12 +46,12 @@ static ct_status read_text(const char *file, job_text *x)
     x->name = file;
     if (stat(file, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", file, strerror(errno));
     if (S_ISDIR(st.st_mode))
-        return CT_FAIL(CT_ERR_CONFIG, "%s: a folder; the net takes tokens: give files of text",
-                       file);
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: a folder; the net goes on with texts: give files of text", file);
     CT_TRY(ct_file_read(file, &x->prompt, &x->n));
     if (memchr(x->prompt, '\0', x->n) == NULL) return CT_OK;
-    return CT_FAIL(CT_ERR_DATA, "%s: has bytes of value 0; the net takes tokens: expected a text",
-                   file);
+    return CT_FAIL(CT_ERR_DATA,
+                   "%s: has bytes of value 0; the net goes on with texts: expected one", file);
 }
 
 static ct_status read_texts(texts *t)
@@ -81,6 +83,27 @@ static char *copy(const char *text)
     return (text != NULL) ? strdup(text) : NULL;
 }
 
+/* Its first data layer of phase TEST says what made its ids. */
+static ct_status take_layer(texts *t, const Ct__LayerParameter *l)
+{
+    const char *run = ct_options_text(t->call->options, "run");
+    const Ct__TokenDataParameter *tokens = l->token_data_param;
+    const Ct__TextDataParameter *words = l->text_data_param;
+
+    if ((words != NULL) != t->of_words)
+        return CT_FAIL(CT_ERR_CONFIG, "--run=%s: the net reads %s, and has %s", run,
+                       t->of_words ? "tokens (TokenData)" : "words (TextData)",
+                       t->of_words ? "LSTM or RNN layers, which go on with words"
+                                   : "neither LSTM nor RNN layers to go on with them");
+    if (t->of_words) {
+        t->tokenizer = copy(words->source);
+        return CT_OK;
+    }
+    t->tokenizer = copy(tokens->tokenizer);
+    t->pattern = copy(tokens->pattern);
+    return CT_OK;
+}
+
 static ct_status read_run(texts *t)
 {
     const char *run = ct_options_text(t->call->options, "run");
@@ -95,14 +118,10 @@ static ct_status read_run(texts *t)
     for (size_t i = 0; (status == CT_OK) && (i < net->n_layer); i++) {
         const Ct__LayerParameter *l = net->layer[i];
 
-        if (l->text_data_param != NULL)
-            status = CT_FAIL(CT_ERR_CONFIG,
-                             "--run=%s: the net reads words (TextData); cortado predict goes on "
-                             "with texts by nets of tokens",
-                             run);
-        if ((l->token_data_param == NULL) || !ct_graph_includes(net, &phase, l)) continue;
-        t->tokenizer = copy(l->token_data_param->tokenizer);
-        t->pattern = copy(l->token_data_param->pattern);
+        if (((l->token_data_param == NULL) && (l->text_data_param == NULL)) ||
+            !ct_graph_includes(net, &phase, l))
+            continue;
+        status = take_layer(t, l);
         break;
     }
     if (net != NULL) ct__net_parameter__free_unpacked(net, NULL);
@@ -110,19 +129,33 @@ static ct_status read_run(texts *t)
     return status;
 }
 
+static ct_status open_with(texts *t, const char *tokenizer, const char *pattern)
+{
+    const ct_options *o = t->call->options;
+
+    if (!t->of_words) return ct_continuation_open(o, tokenizer, pattern, &t->c);
+    if (pattern == NULL) return ct_continuation_open_words(o, tokenizer, &t->c);
+    return CT_FAIL(CT_ERR_CONFIG, "--pattern=%s: the net takes words, which blanks split", pattern);
+}
+
 static ct_status open_tokenizer(texts *t)
 {
     const ct_options *o = t->call->options;
     const char *given = ct_options_text(o, "tokenizer"), *run = ct_options_text(o, "run");
 
-    if (given != NULL) return ct_continuation_open(o, given, ct_options_text(o, "pattern"), &t->c);
+    if (given != NULL) return open_with(t, given, ct_options_text(o, "pattern"));
     if (run != NULL) CT_TRY(read_run(t));
-    if (t->tokenizer == NULL)
+    if (t->tokenizer != NULL)
+        return open_with(t, t->tokenizer, t->of_words ? ct_options_text(o, "pattern") : t->pattern);
+    if (t->of_words)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "cortado predict needs --tokenizer: the net takes tokens, and %s",
-                       (run != NULL) ? "its TokenData in " CT_RUN_NET " names no tokenizer"
-                                     : "without --run nothing says what made them");
-    return ct_continuation_open(o, t->tokenizer, t->pattern, &t->c);
+                       "cortado predict needs --tokenizer=vocabulary.txt: the net takes words, and "
+                       "%s",
+                       (run != NULL) ? "no TextData in " CT_RUN_NET " names its source"
+                                     : "without --run nothing says what they are");
+    return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --tokenizer: the net takes tokens, and %s",
+                   (run != NULL) ? "its TokenData in " CT_RUN_NET " names no tokenizer"
+                                 : "without --run nothing says what made them");
 }
 
 /* ---- the net */
@@ -132,7 +165,28 @@ static bool is_mine(const texts *t, int64_t i)
     return i % t->call->job->size == t->call->job->rank;
 }
 
-static ct_status open_net(texts *t)
+static ct_status encode(texts *t)
+{
+    for (int64_t i = 0; i < t->n; i++) {
+        job_text *x = &t->text[i];
+
+        CT_TRY(ct_continuation_encode(&t->c, x->prompt, x->n,
+                                      (x->name != NULL) ? x->name : "--prompt", &x->ids));
+    }
+    return CT_OK;
+}
+
+static ct_status open_word_net(texts *t)
+{
+    const ct_options *o = t->call->options;
+
+    CT_TRY(ct_word_net_make(ct_options_text(o, "model"), &t->words));
+    CT_TRY(ct_word_net_check_ids(t->words, ct_tokenizer_size(t->c.tokenizer),
+                                 ct_tokenizer_source(t->c.tokenizer)));
+    return ct_word_net_load(t->words, ct_options_text(o, "weights"));
+}
+
+static ct_status open_token_net(texts *t)
 {
     const ct_options *o = t->call->options;
     ct_deployed_options options = { .model = ct_options_text(o, "model"),
@@ -141,12 +195,8 @@ static ct_status open_net(texts *t)
                                     .most = 1 };
 
     for (int64_t i = 0; i < t->n; i++) {
-        job_text *x = &t->text[i];
-        int64_t most;
+        int64_t most = ct_continuation_most(&t->c, &t->text[i].ids, 1);
 
-        CT_TRY(ct_continuation_encode(&t->c, x->prompt, x->n,
-                                      (x->name != NULL) ? x->name : "--prompt", &x->ids));
-        most = ct_continuation_most(&t->c, &x->ids, 1);
         if (most > options.cached) options.cached = most;
     }
     CT_TRY(ct_deployed_make(&options, &t->net));
@@ -173,12 +223,16 @@ static ct_status show(void *ctx, const char *text, size_t n)
 
 static ct_status run_texts(texts *t, bool streams)
 {
+    ct_continuation_put put = streams ? show : keep;
+
     for (int64_t i = 0; i < t->n; i++) {
         job_text *x = &t->text[i];
 
         if (!is_mine(t, i)) continue;
-        CT_TRY(ct_continuation_run(&t->c, ct_deployed_net(t->net), &x->ids, streams ? show : keep,
-                                   &x->made));
+        if (t->of_words)
+            CT_TRY(ct_continuation_run_words(&t->c, t->words, &x->ids, put, &x->made));
+        else
+            CT_TRY(ct_continuation_run(&t->c, ct_deployed_net(t->net), &x->ids, put, &x->made));
         x->tokens = (double)t->c.made.n;
         x->ended = t->c.ended ? 1.0 : 0.0;
     }
@@ -303,24 +357,26 @@ static ct_status run(texts *t)
     if (format == NULL) format = "table";
     CT_TRY(read_texts(t));
     CT_TRY(open_tokenizer(t));
-    CT_TRY(open_net(t));
+    CT_TRY(encode(t));
+    CT_TRY(t->of_words ? open_word_net(t) : open_token_net(t));
     streams = (t->n == 1) && (strcmp(format, "table") == 0);
     CT_TRY(ct_job_share(job, run_texts(t, streams)));
     if (!streams) CT_TRY(gather(t));
     return print(t, format, streams);
 }
 
-ct_status ct_predict_texts(ct_call *call)
+ct_status ct_predict_texts(ct_call *call, bool of_words)
 {
-    texts t = { .call = call };
+    texts t = { .call = call, .of_words = of_words };
     ct_status status;
 
     if (ct_options_text(call->options, "crops") != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "--crops is of nets of pictures, and %s takes tokens",
+        return CT_FAIL(CT_ERR_CONFIG, "--crops is of nets of pictures, and %s takes texts",
                        ct_options_text(call->options, "model"));
     status = run(&t);
 
     ct_deployed_close(t.net);
+    ct_word_net_destroy(t.words);
     ct_continuation_close(&t.c);
     for (int64_t i = 0; i < t.n; i++) {
         free(t.text[i].prompt);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/generate/word_net.h"
 #include "cli/predict/predict.h"
 #include "framework/base/json.h"
 #include "framework/base/json_writer.h"
@@ -400,7 +401,7 @@ static ct_status predict_pictures(ct_call *call)
 
     for (size_t i = 0; i < sizeof(of_texts) / sizeof(of_texts[0]); i++)
         if (ct_options_origin(call->options, of_texts[i]) == CT_ORIGIN_COMMAND)
-            return CT_FAIL(CT_ERR_CONFIG, "--%s is of nets of tokens, and %s takes pictures",
+            return CT_FAIL(CT_ERR_CONFIG, "--%s is of nets of texts, and %s takes pictures",
                            of_texts[i], ct_options_text(call->options, "model"));
     status = find_files(&p);
     if (status == CT_OK) status = open_net(&p);
@@ -418,7 +419,7 @@ static ct_status predict_pictures(ct_call *call)
 }
 
 /* What the net takes. */
-static ct_status is_of_pictures(const ct_options *o, bool *pictures_p)
+static ct_status find_kind(const ct_options *o, bool *pictures_p, bool *words_p)
 {
     const char *model = ct_options_text(o, "model");
     Ct__NetParameter *net = NULL;
@@ -427,18 +428,19 @@ static ct_status is_of_pictures(const ct_options *o, bool *pictures_p)
         return CT_FAIL(CT_ERR_CONFIG, "cortado predict needs --run=DIR, or --model=FILE and "
                                       "--weights=FILE");
     CT_TRY(ct_net_read(model, NULL, &net));
-    *pictures_p = ct_is_sample_net(net);
+    *words_p = ct_is_word_net(net);
+    *pictures_p = !*words_p && ct_is_sample_net(net);
     ct__net_parameter__free_unpacked(net, NULL);
     return CT_OK;
 }
 
 ct_status ct_verb_predict(ct_call *call)
 {
-    bool pictures = false;
+    bool pictures = false, words = false;
 
     CT_TRY(ct_run_folder_take(call, CT_RUN_DEPLOY));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(call->options, "threads", 0)));
     CT_TRY(ct_job_connect(call->job, "auto"));
-    CT_TRY(is_of_pictures(call->options, &pictures));
-    return pictures ? predict_pictures(call) : ct_predict_texts(call);
+    CT_TRY(find_kind(call->options, &pictures, &words));
+    return pictures ? predict_pictures(call) : ct_predict_texts(call, words);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/text/tokenizer.h" /* CT_WORD_END, CT_WORD_UNKNOWN */
 
 typedef struct ct_words {
     char *path;
@@ -33,9 +34,6 @@ ct_status ct_words_write(const char *path, const int32_t *word, int64_t n, const
  * Numbers count from 0. While words are counted they are given in order of appearance;
  * ct_vocabulary_rank() renumbers by frequency.
  */
-
-#define CT_WORD_END     "<eos>" /* stands at the end of every line      */
-#define CT_WORD_UNKNOWN "<unk>" /* stands for words that have no number */
 
 typedef struct ct_word {
     char *text;

@@ -531,6 +531,7 @@ ct_status ct_tokenizer_encode_to(const ct_tokenizer *t, const char *text, size_t
     work w = { .t = t, .source = source, .text = (const uint8_t *)text, .special = special };
     ct_status status;
 
+    if (t->model == CT_MODEL_WORDS) return ct_word_list_encode(t, w.text, n, source, sink, ctx);
     w.end = w.text + n;
     index_added(&w);
     status = cut_at_added(&w, w.text, w.end, false, add_raw);

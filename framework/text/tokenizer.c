@@ -65,6 +65,7 @@ ct_status ct_tokenizer_create(const char *source, ct_tokenizer **t_p)
     }
     t->end = -1;
     t->unknown = -1;
+    t->line_end = -1;
     for (int i = 0; i < 256; i++) t->byte_id[i] = -1;
     *t_p = t;
     return CT_OK;
@@ -281,7 +282,8 @@ static bool is_token(const ct_tokenizer *t, int32_t id, const void *bytes, size_
 /* Not where something stands for what it is not: an unknown token, an added one of another text. */
 bool ct_tokenizer_is_exact(const ct_tokenizer *t)
 {
-    if ((t->model == CT_MODEL_WORD_PIECE) || (t->n_form > 0) || (t->unknown >= 0)) return false;
+    if ((t->model == CT_MODEL_WORD_PIECE) || (t->model == CT_MODEL_WORDS)) return false;
+    if ((t->n_form > 0) || (t->unknown >= 0)) return false;
     for (int i = 0; i < 256; i++) {
         uint8_t byte = (uint8_t)i;
 
@@ -331,6 +333,8 @@ ct_status ct_tokenizer_decode(const ct_tokenizer *t, const int32_t *ids, int64_t
         bytes = ct_token_bytes(&t->table, ids[i], &length);
         if (t->model == CT_MODEL_WORD_PIECE)
             add_word(t, bytes, length, to);
+        else if (t->model == CT_MODEL_WORDS)
+            ct_word_list_add(t, ids[i], to);
         else
             ct_text_add_bytes(to, (const char *)bytes, length);
     }

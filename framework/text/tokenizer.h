@@ -25,6 +25,16 @@ typedef struct ct_tokenizer ct_tokenizer;
 ct_status ct_tokenizer_open(const char *what, const char *pattern, ct_tokenizer **t_p);
 void ct_tokenizer_close(ct_tokenizer *t); /* NULL allowed */
 
+#define CT_WORD_END     "<eos>" /* stands at the end of every line      */
+#define CT_WORD_UNKNOWN "<unk>" /* stands for words that have no number */
+
+/** The words of a list, one a line, whose ids are their lines from 0 on. A text is words between
+ *  blanks, and CT_WORD_END for the end of a line. A last line without one has not ended yet. Words
+ *  that the list has not are CT_WORD_UNKNOWN, where that is one. source: its name in messages.
+ *  Nothing ends a text. CT_ERR_DATA, with the line: a word twice, a blank in one, no CT_WORD_END.
+ */
+ct_status ct_tokenizer_words(const char *list, size_t size, const char *source, ct_tokenizer **t_p);
+
 /** Ids are less than that. Some may have no token. */
 int64_t ct_tokenizer_size(const ct_tokenizer *t);
 /** The file, or "bytes", for messages. */
@@ -65,7 +75,8 @@ ct_status ct_tokenizer_encode_to(const ct_tokenizer *t, const char *text, size_t
 ct_status ct_tokenizer_encode(const ct_tokenizer *t, const char *text, size_t n, bool special,
                               const char *source, ct_ids *ids);
 /** Appends the bytes of ids[n]. Where ct_tokenizer_is_exact(), parts one after the other give what
- *  the whole gives. WordPiece: words with a blank between. CT_ERR_DATA: an id without a token. */
+ *  the whole gives. WordPiece, and words: a blank between two. CT_ERR_DATA: an id without a token.
+ */
 ct_status ct_tokenizer_decode(const ct_tokenizer *t, const int32_t *ids, int64_t n, ct_text *to);
 
 /** Trains byte-level BPE on the text: 256 bytes, merges of the most frequent pair until there are

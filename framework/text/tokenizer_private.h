@@ -7,10 +7,11 @@
 #include "framework/text/tokenizer.h"
 
 typedef enum ct_tokenizer_model {
-    CT_MODEL_BYTES,     /* ids are bytes                                */
-    CT_MODEL_BPE,       /* begins with bytes                            */
-    CT_MODEL_CHARS,     /* BPE without merges, begins with characters   */
-    CT_MODEL_WORD_PIECE /* the longest piece that the table has, again and again */
+    CT_MODEL_BYTES,      /* ids are bytes                                */
+    CT_MODEL_BPE,        /* begins with bytes                            */
+    CT_MODEL_CHARS,      /* BPE without merges, begins with characters   */
+    CT_MODEL_WORD_PIECE, /* the longest piece that the table has, again and again */
+    CT_MODEL_WORDS       /* whole words and ends of lines: word_list.c           */
 } ct_tokenizer_model;
 
 /** One of a tokenizer's splits, one after the other. */
@@ -48,7 +49,8 @@ struct ct_tokenizer {
     ct_merges merges;
     int32_t byte_id[256]; /* -1: none                                       */
     int32_t end;          /* -1: none                                       */
-    int32_t unknown;      /* WordPiece's [UNK]                              */
+    int32_t unknown;      /* WordPiece's [UNK], CT_WORD_UNKNOWN; -1: none   */
+    int32_t line_end;     /* of words: CT_WORD_END                          */
     int64_t max_chars;    /* of a word of WordPiece                         */
     char *prefix;         /* of its pieces within a word: "##"              */
     bool whole_pieces;    /* a piece that is a token is not merged anew     */
@@ -74,6 +76,11 @@ int ct_byte_of_char(uint32_t c);
 uint32_t ct_char_of_byte(uint8_t byte);
 /** The bytes of a token in that alphabet, appended; text that has other characters as it is. */
 void ct_bytes_of_alphabet(const char *text, size_t n, ct_text *to);
+
+/** Of CT_MODEL_WORDS: the words of text[n] to `sink`, and a word behind those of `to`. */
+ct_status ct_word_list_encode(const ct_tokenizer *t, const uint8_t *text, size_t n,
+                              const char *source, ct_ids_sink sink, void *ctx);
+void ct_word_list_add(const ct_tokenizer *t, int32_t id, ct_text *to);
 
 /** Readers of the file formats; t is empty but for its source. */
 ct_status ct_tokenizer_read_json(ct_tokenizer *t, const char *text, size_t n);

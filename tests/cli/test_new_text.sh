@@ -172,7 +172,7 @@ is nothing_left test ! -e bad
 runs neither 2 'give --prompt=TEXT, or files of text behind the options, and there is neither' $predict
 runs both 2 'not both' $predict --prompt=a war.txt
 runs no_file 3 'nowhere.txt: No such file' $predict nowhere.txt
-runs a_folder 2 'book: a folder; the net takes tokens: give files of text' $predict book
+runs a_folder 2 'book: a folder; the net goes on with texts: give files of text' $predict book
 printf 'a\0b' >nul.txt
 runs a_nul 3 'nul.txt: has bytes of value 0' $predict nul.txt
 : >empty.txt
@@ -184,5 +184,4 @@ runs no_run_tokenizer 2 'needs --tokenizer: the net takes tokens, and without --
 sed 's/tokenizer: .*//' run/net.prototxt >net && mv net run/net.prototxt
 runs names_none 2 'needs --tokenizer: the net takes tokens, and its TokenData in net.prototxt names no tokenizer' $predict --prompt=a
 runs not_iterations 2 'leave out --iterations' "$CORTADO" test --run=run --report=x.json --iterations=3
-runs words_go_not_on 2 'the net reads words \(TextData\)' "$CORTADO" predict --run=words_run --prompt=a
 finish

@@ -1,5 +1,6 @@
 /* Tokenizers on small files: ids by the rules done by hand, merges against the definition, texts of
- * any bytes, any number of threads, hostile files, and files that were altered at random. */
+ * any bytes, any number of threads, lists of words, hostile files, and files that were altered at
+ * random. */
 #include "tests/test.h"
 
 #include <omp.h>
@@ -567,6 +568,57 @@ static void test_altered(void **state)
     ct_text_destroy(&gguf);
 }
 
+/* ---- words, one a line */
+
+static void refuse_words(const char *list, size_t n, const char *why)
+{
+    ct_tokenizer *t = NULL;
+    log_capture log;
+
+    log_capture_start(&log);
+    assert_int_equal(ct_tokenizer_words(list, n, "w.txt", &t), CT_ERR_DATA);
+    log_capture_stop();
+    assert_int_equal(log.n_error, 1);
+    if (strstr(log.error, why) == NULL) fail_msg("\"%s\" has no \"%s\"", log.error, why);
+}
+
+static void test_words(void **state)
+{
+    static const char list[] = "the\n<eos>\nwar\n<unk>\npeace"; /* the last line has no end */
+    static const char closed[] = "a\n<eos>\n";
+    const int32_t ids[] = { 0, 2, 1, 1, 4, 3 };
+    ct_tokenizer *t = NULL;
+    ct_ids none = { 0 };
+    ct_text back = { 0 };
+    log_capture log;
+
+    (void)state;
+    assert_int_equal(ct_tokenizer_words(list, sizeof(list) - 1, "w.txt", &t), CT_OK);
+    assert_int_equal(ct_tokenizer_size(t), 5);
+    assert_int_equal(ct_tokenizer_end(t), -1);
+    assert_false(ct_tokenizer_is_exact(t));
+    expect_ids(t, " the\twar\n\r\npeace  wars", false, ids, 6);
+    assert_int_equal(ct_tokenizer_decode(t, ids, 6, &back), CT_OK);
+    assert_string_equal(back.text, "the war\n\npeace <unk>");
+    ct_text_destroy(&back);
+    ct_tokenizer_close(t);
+
+    assert_int_equal(ct_tokenizer_words(closed, sizeof(closed) - 1, "w.txt", &t), CT_OK);
+    log_capture_start(&log);
+    assert_int_equal(ct_tokenizer_encode(t, "a\nb", 3, false, "x.txt", &none), CT_ERR_DATA);
+    log_capture_stop();
+    assert_non_null(strstr(log.error, "x.txt:2: \"b\" is not in w.txt"));
+    ct_ids_destroy(&none);
+    ct_tokenizer_close(t);
+
+    refuse_words("a\n", 2, "w.txt: no <eos>");
+    refuse_words("", 0, "w.txt: no <eos>");
+    refuse_words("<eos>\na b\n", 10, "w.txt:2: expected one word");
+    refuse_words("<eos>\na\0b\n", 10, "w.txt:2: expected one word");
+    refuse_words("<eos>\n\na\n", 9, "w.txt:2: no word");
+    refuse_words("<eos>\na\na\n", 10, "w.txt:3: the word is there twice");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_threads),      cmocka_unit_test(test_written),
         cmocka_unit_test(test_refused_json), cmocka_unit_test(test_refused_text),
         cmocka_unit_test(test_refused_gguf), cmocka_unit_test(test_altered),
+        cmocka_unit_test(test_words),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
