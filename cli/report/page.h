@@ -18,7 +18,8 @@ void ct_page_end(ct_text *t);
 void ct_page_comparison(const ct_run_data *run, int n_run, ct_text *t);
 /** Losses, outputs of tests, rates: a chart each, a colour for each run. CT_ERR_NOMEM. */
 ct_status ct_page_curves(const ct_run_data *run, int n_run, ct_text *t);
-/** Medians of a step's parts, and what a rank sends; layers of each run that has CT_RUN_TIMES. */
+/** Medians of a step's parts, and what a rank sends; of each run that has CT_RUN_TRACE where steps
+ *  go on each rank, that has CT_RUN_TIMES its layers. */
 void ct_page_time(const ct_run_data *run, int n_run, ct_text *t);
 /** Confusion, precision and recall, calibration, mistakes of each run that has CT_RUN_SCORES.
  *  CT_ERR_NOMEM; CT_ERR_DATA, logged: a file that is not as `test --report` writes it. */

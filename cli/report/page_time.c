@@ -29,6 +29,95 @@ static void time_table(const ct_run_data *run, int n_run, ct_text *t)
     ct_text_add(t, "</tr>\n</table>\n");
 }
 
+/* ---- steps, as `cortado train --trace` has recorded them */
+
+enum { MOST_RANKS = 32 };
+
+static const char *const traced_name[CT_TRACED_N] = { "compute", "waiting for data",
+                                                      "exposed communication", "moving messages",
+                                                      "other" };
+
+static void trace_table(const ct_traced *d, int n, ct_text *t)
+{
+    ct_text_add(t, "<table class=\"trace\">\n<tr><th>rank</th><th>step, ms</th>");
+    for (int k = 0; k < CT_TRACED_N; k++) ct_text_add(t, "<th>%s, ms</th>", traced_name[k]);
+    ct_text_add(t, "<th>buckets under way, ms</th><th>of it hidden, ms</th></tr>\n");
+    for (int i = 0; i < n; i++) {
+        const ct_traced_rank *r = &d->rank[i];
+
+        ct_text_add(t, "<tr>");
+        ct_page_number((double)r->rank, 9, t);
+        ct_page_number(r->step_ms, 4, t);
+        for (int k = 0; k < CT_TRACED_N; k++) ct_page_number(r->ms[k], 4, t);
+        ct_page_number(r->under_way_ms, 4, t);
+        ct_page_number(r->hidden_ms, 4, t);
+        ct_text_add(t, "</tr>\n");
+    }
+    ct_text_add(t, "</table>\n");
+}
+
+static void draw_traced(const ct_traced *d, int n, const char *under, ct_text *t)
+{
+    char name[MOST_RANKS][32];
+    const char *bar[MOST_RANKS];
+    double value[MOST_RANKS * CT_TRACED_N];
+    const ct_bars bars = { .title = "Steps by the trace",
+                           .subtitle = under,
+                           .label = "ms a step",
+                           .n_bar = n,
+                           .n_part = CT_TRACED_N,
+                           .bar = bar,
+                           .part = traced_name,
+                           .value = value };
+
+    for (int i = 0; i < n; i++) {
+        snprintf(name[i], sizeof(name[i]), "rank %lld", (long long)d->rank[i].rank);
+        bar[i] = name[i];
+        memcpy(value + (size_t)i * CT_TRACED_N, d->rank[i].ms, sizeof(d->rank[i].ms));
+    }
+    ct_bars_draw(&bars, t);
+}
+
+static void draw_hidden(const ct_traced *d, int n, ct_text *t)
+{
+    static const char *const part[2] = { "hidden", "exposed" };
+    char name[MOST_RANKS][32];
+    const char *bar[MOST_RANKS];
+    double value[MOST_RANKS * 2];
+    const ct_bars bars = { .title = "Communication of a step",
+                           .subtitle = "while some bucket of gradients is under way",
+                           .label = "ms a step",
+                           .n_bar = n,
+                           .n_part = 2,
+                           .bar = bar,
+                           .part = part,
+                           .value = value };
+
+    for (int i = 0; i < n; i++) {
+        snprintf(name[i], sizeof(name[i]), "rank %lld", (long long)d->rank[i].rank);
+        bar[i] = name[i];
+        value[2 * i] = d->rank[i].hidden_ms;
+        value[2 * i + 1] = d->rank[i].under_way_ms - d->rank[i].hidden_ms;
+    }
+    ct_bars_draw(&bars, t);
+}
+
+static void show_traced(const ct_run_data *r, ct_text *t)
+{
+    const ct_traced *d = &r->traced;
+    int n = (d->n < MOST_RANKS) ? d->n : MOST_RANKS;
+    double under_way = 0;
+    char under[160];
+
+    for (int i = 0; i < n; i++) under_way += d->rank[i].under_way_ms;
+    snprintf(under, sizeof(under), "means over iterations %s", d->iterations);
+    ct_page_heading(3, r->name, t);
+    if (n < d->n) ct_text_add(t, "<p>The first %d of %d ranks.</p>\n", n, d->n);
+    draw_traced(d, n, under, t);
+    if (under_way > 0) draw_hidden(d, n, t);
+    trace_table(d, n, t);
+}
+
 /* ---- layers, as `cortado time --json` has measured them */
 
 enum { MOST_LAYERS = 20 };
@@ -138,6 +227,8 @@ void ct_page_time(const ct_run_data *run, int n_run, ct_text *t)
         ct_bars_draw(&bars, t);
         time_table(run, n_run, t);
     }
+    for (int i = 0; i < n_run; i++)
+        if (run[i].traced.n > 0) show_traced(&run[i], t);
     for (int i = 0; i < n_run; i++)
         if (run[i].times != NULL) show_layers(&run[i], t);
 }

@@ -178,6 +178,19 @@ static ct_status read_json(const ct_run_data *r, const char *name, const char *m
     return status;
 }
 
+static ct_status read_trace(ct_run_data *r)
+{
+    ct_text file = { 0 };
+    ct_status status = CT_OK;
+
+    ct_text_add(&file, "%s/" CT_RUN_TRACE, r->path);
+    if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
+    if ((status == CT_OK) && (access(file.text, F_OK) == 0))
+        status = ct_traced_read(file.text, &r->traced);
+    ct_text_destroy(&file);
+    return status;
+}
+
 static ct_status read_folder(ct_run_data *r)
 {
     ct_text file = { 0 };
@@ -195,7 +208,8 @@ static ct_status read_folder(ct_run_data *r)
     CT_TRY(status);
     CT_TRY(read_json(r, CT_RUN_SCORES, "confusion", "perplexity", "cortado test --report",
                      &r->scores));
-    return read_json(r, CT_RUN_TIMES, "layers", "", "cortado time --json", &r->times);
+    CT_TRY(read_json(r, CT_RUN_TIMES, "layers", "", "cortado time --json", &r->times));
+    return read_trace(r);
 }
 
 /* "first" of "runs/first/". */
@@ -244,5 +258,6 @@ void ct_run_data_destroy(ct_run_data *r)
     json_decref(r->done);
     json_decref(r->scores);
     json_decref(r->times);
+    ct_traced_destroy(&r->traced);
     *r = (ct_run_data){ .path = NULL };
 }

@@ -5,6 +5,7 @@
 #ifndef CT_RUN_DATA_H
 #define CT_RUN_DATA_H
 
+#include "cli/report/trace_data.h"
 #include "framework/base/json.h"
 #include "framework/report/chart.h"
 
@@ -21,6 +22,7 @@ typedef struct ct_run_curve {
 #define CT_RUN_METRICS "metrics.jsonl"
 #define CT_RUN_SCORES  "report.json"
 #define CT_RUN_TIMES   "time.json"
+#define CT_RUN_TRACE   "trace.json"
 
 typedef struct ct_run_data {
     const char *path; /* as it was given; borrowed               */
@@ -29,8 +31,9 @@ typedef struct ct_run_data {
     json_t *about;       /* the run event; NULL: none               */
     json_t *compression; /* … the last of each; NULL: none          */
     json_t *done;
-    json_t *scores; /* CT_RUN_SCORES of the folder; NULL: none */
-    json_t *times;  /* CT_RUN_TIMES, likewise                  */
+    json_t *scores;   /* CT_RUN_SCORES of the folder; NULL: none */
+    json_t *times;    /* CT_RUN_TIMES, likewise                  */
+    ct_traced traced; /* of CT_RUN_TRACE; n 0: there is none     */
     ct_run_curve *curve;
     int n_curve;
 } ct_run_data;

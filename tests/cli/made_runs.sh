@@ -26,3 +26,16 @@ cat >a/first/report.json <<'EOF2'
 {"from":0.9,"to":1.0,"samples":6,"probability":0.95,"accuracy":0.8333}]},
 "worst":[{"file":"sea/<script>.jpg","sample":7,"true":"sea","predicted":"grass","probability":0.97}]}
 EOF2
+# two steps of rank 0, the second all forward, and one of rank 1; by hand: of rank 0's first 1000 us wait for data, 400
+# of the wait for gradients are an update, buckets are under way from 5000 to 8800
+python3 - <<'EOF2'
+import json
+rows = [(0, 0, "iteration", 0, 10000), (0, 0, "forward", 0, 3000), (0, 0, "wait for data", 0, 1000), (0, 0, "backward", 3000, 6000),
+        (0, 0, "move messages", 6000, 6500), (0, 0, "backward", 6500, 7500), (0, 0, "wait for gradients", 7500, 9000),
+        (0, 0, "update", 8000, 8400), (0, 1, "bucket", 5000, 8800), (0, 2, "bucket", 5500, 8200), (0, 1, "encode", 5000, 5100),
+        (0, 0, "iteration", 10000, 14000), (0, 0, "forward", 10000, 14000), (0, 0, "test", 14000, 20000),
+        (1, 0, "iteration", 100, 8100), (1, 0, "backward", 100, 8100), (1, 65, "device", 100, 9000)]
+events = [{"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "rank 0"}}]
+events += [{"ph": "X", "pid": p, "tid": t, "ts": a, "dur": b - a, "name": "x<", "args": {"kind": k, "iteration": 10}} for p, t, k, a, b in rows]
+json.dump({"displayTimeUnit": "ms", "traceEvents": events, "otherData": {"ranks": 2, "iterations": "10-11"}}, open("a/first/trace.json", "w"))
+EOF2

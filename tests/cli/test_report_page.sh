@@ -26,6 +26,8 @@ assert p.rows("classes")[1] == ["sand <i>", "3", "0.75", "1"], p.rows("classes")
 assert p.rows("mistakes") == [["sea/<script>.jpg", "7", "sea", "grass", "0.97"]]
 assert "grass as sand <i>: 1, 20.0 %" in p.titles and "first, 10: 2.5" in p.titles and "first, 20: 1.5" in p.titles
 assert "first, 20: 9" not in p.titles, "an event that was taken back"
+assert p.rows("trace") == [["0", "7", "5.2", "0.5", "0.55", "0.25", "0.5", "1.9", "1.45"], ["1", "8", "8", "0", "0", "0", "0", "0", "0"]], p.rows("trace")
+assert "Steps by the trace" in p.charts and "Communication of a step" in p.charts, p.charts
 assert p.table("times")["exposed communication, ms"] == ["3"] and p.table("times")["MB that a rank sends"] == ["4"]
 assert p.rows("compression")[0][:5] == ["ip[0]", "redsync", "allgather", "34.56", "3.488"], p.rows("compression")
 assert p.rows("compression")[1][5] == "5" and p.rows("compression")[1][11] == "-3.07"
@@ -50,7 +52,7 @@ assert Page('three.html').table('runs')[''] == ['a/first', 'b/first']
 
 # ---- a run that was made now
 make_case
-runs trains 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --run=r --compression=bf16
+runs trains 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=solver.prototxt --run=r --compression=bf16 --trace=r/trace.json
 runs scores 0 '' "$CORTADO" test --run=r --report=r/report.json
 runs page_of_run 0 'r.html' "$CORTADO" report r --to=r.html
 is as_the_run python3 - <<'EOF2'
@@ -62,6 +64,14 @@ events = [json.loads(l) for l in open("r/metrics.jsonl")]
 done, test = [e for e in events if e["event"] == "done"][-1], [e for e in events if e["event"] == "test"][-1]
 t = p.table("runs")
 assert t["iterations"] == [str(done["iter"])] and t["how it ended"] == ["finished"]
+spans = [e for e in json.load(open("r/trace.json"))["traceEvents"] if e["ph"] == "X" and e["args"]["kind"] == "iteration"]
+steps = [[e["dur"] / 1000 for e in spans if e["pid"] == rank] for rank in (0, 1)]
+traced = p.rows("trace")
+assert [r[0] for r in traced] == ["0", "1"] and len(steps[0]) == len(steps[1]) > 0, traced
+for row, step in zip(traced, steps): # the parts are all of the step
+    of = [float(v) for v in row[1:]]
+    assert abs(of[0] / (sum(step) / len(step)) - 1) < 0.001 and abs(sum(of[1:6]) / of[0] - 1) < 0.002, (row, step)
+    assert of[1] > 0 and 0 < of[7] <= of[6] <= of[0] * 1.001, row
 assert abs(float(t["test accuracy, last"][0]) - test["outputs"]["accuracy"]) < 1e-5
 scores = json.load(open("r/report.json"))
 assert [int(float(r[1])) for r in p.rows("classes")] == [sum(row) for row in scores["confusion"]]
@@ -277,5 +287,10 @@ wrong scores_rows '"confusion" has 1 rows, expected one for each of 2 "classes"'
 wrong scores_row 'row 1 of "confusion" has 1 numbers, expected 2' '{"classes":["a","b"],"confusion":[[1,2],[1]]}'
 wrong scores_count '"confusion"\[0\]\[1\]: expected a count' '{"classes":["a","b"],"confusion":[[1,"x"],[1,2]]}'
 wrong scores_name '"classes"\[1\]: expected a name' '{"classes":["a",2],"confusion":[[1,2],[1,2]]}'
+rm -rf w && cp -r r w && echo '[]' >w/trace.json # as a run has it while it goes on
+runs trace_to_come 0 '' "$CORTADO" report w --to=w.html
+is no_trace_yet sh -c '! grep -q "Steps by the trace" w.html'
+echo '{"spans":3}' >w/trace.json
+runs trace_other 3 'w/trace.json: no member "traceEvents"; expected what cortado train --trace writes' "$CORTADO" report w --to=x.html
 is nothing_written test ! -e x.html
 finish
