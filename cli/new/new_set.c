@@ -214,6 +214,18 @@ static ct_status is_there(const char *folder, const set_kind *k, bool *there_p)
     return status;
 }
 
+/* Whether it is the LMDB of a set's pictures, in place of the set. */
+static bool is_part(const char *folder)
+{
+    ct_text file = { 0 };
+    bool there;
+
+    ct_text_add(&file, "%s/data.mdb", folder);
+    there = !file.failed && (access(file.text, F_OK) == 0);
+    ct_text_destroy(&file);
+    return there;
+}
+
 /* The set that the net reads is not there; another one may be. */
 static ct_status fail_kind(const char *folder, const char *given, const set_kind *wanted)
 {
@@ -227,6 +239,9 @@ static ct_status fail_kind(const char *folder, const char *given, const set_kind
                            "made, or another --from",
                            given, kinds[k].what, wanted->what, wanted->layer, wanted->made);
     }
+    if (is_part(folder))
+        return CT_FAIL(CT_ERR_CONFIG, "--data=%s: one part of a set; give the folder above it",
+                       given);
     return CT_FAIL(CT_ERR_IO, "--data=%s: no %s in it; expected a folder that %s made", given,
                    wanted->train, wanted->made);
 }

@@ -181,10 +181,18 @@ static const format *find_format(const ct_options *o)
 
 static ct_status add_path(const char *path, ct_text *paths)
 {
+    size_t before = paths->length;
     struct stat st;
 
     if (stat(path, &st) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return ct_image_files_add(path, paths);
+    if (S_ISDIR(st.st_mode)) {
+        CT_TRY(ct_image_files_add(path, paths));
+        if (paths->failed || (paths->length > before)) return CT_OK;
+        return CT_FAIL(CT_ERR_DATA,
+                       "%s: no image in it, expected files *.jpg, *.jpeg, *.png, *.webp, *.tif or "
+                       "*.tiff",
+                       path);
+    }
     ct_text_add_bytes(paths, path, strlen(path) + 1);
     return CT_OK;
 }
@@ -199,10 +207,7 @@ static ct_status collect(const ct_options *o, ct_text *paths)
                        "cortado predict: give files, or folders of files, behind the "
                        "options");
     for (int i = 0; i < n; i++) CT_TRY(add_path(ct_options_entry(o, "files", i, NULL), paths));
-    if (paths->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the names of files");
-    if (paths->length > 0) return CT_OK;
-    return CT_FAIL(CT_ERR_DATA, "%s: no image in it, expected files *.jpg, *.jpeg or *.png",
-                   ct_options_entry(o, "files", 0, NULL));
+    return paths->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the names of files") : CT_OK;
 }
 
 static ct_status find_files(predicting *p)

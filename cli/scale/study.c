@@ -60,7 +60,8 @@ ct_status ct_study_open(const char *dir, ct_study *study)
     if ((dir[0] == '\0') || (strlen(dir) >= sizeof(study->dir) - 1))
         return CT_FAIL(CT_ERR_CONFIG, "--out: not a folder's name: \"%s\"", dir);
     snprintf(study->dir, sizeof(study->dir), "%s", dir);
-    CT_TRY(make_folder(dir, &study->made));
+    for (size_t n = strlen(dir); (n > 1) && (dir[n - 1] == '/'); n--) study->dir[n - 1] = '\0';
+    CT_TRY(make_folder(study->dir, &study->made));
     for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++) {
         ct_study_path(study, path, sizeof(path), "%s", inner[i]);
         CT_TRY(make_folder(path, NULL));
@@ -68,6 +69,23 @@ ct_status ct_study_open(const char *dir, ct_study *study)
             return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
     }
     return CT_OK;
+}
+
+/* path becomes that of the folder around it. false: it names none. */
+static bool leave_folder(char *path)
+{
+    bool is_dot;
+
+    do {
+        char *slash = strrchr(path, '/');
+
+        if ((slash == NULL) || (slash == path)) return false;
+        while ((slash > path + 1) && (slash[-1] == '/')) slash--;
+        *slash = '\0';
+        slash = strrchr(path, '/');
+        is_dot = (slash != NULL) && (strcmp(slash, "/.") == 0);
+    } while (is_dot);
+    return true;
 }
 
 void ct_study_discard(const ct_study *study)
@@ -79,14 +97,8 @@ void ct_study_discard(const ct_study *study)
         (void)rmdir(path);
     }
     snprintf(path, sizeof(path), "%s", study->dir);
-    while ((study->made > 0) && (strlen(path) >= study->made)) {
-        char *slash;
-
-        if (rmdir(path) != 0) return;
-        slash = strrchr(path, '/');
-        if ((slash == NULL) || (slash == path)) return;
-        *slash = '\0';
-    }
+    while ((study->made > 0) && (strlen(path) >= study->made))
+        if ((rmdir(path) != 0) || !leave_folder(path)) return;
 }
 
 ct_status ct_study_notes(const ct_study *study, json_t **array_p)

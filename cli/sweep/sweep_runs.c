@@ -61,10 +61,35 @@ static ct_status compare(const ct_sweep *s, const char *path, const ct_text *wan
                    s->folder, path, s->file);
 }
 
+/* Several tasks of a job array may come here at once: each has a file of its own, and the first to
+ * link it under the name has said what the folder is of. */
+static ct_status describe_folder(const char *path, const ct_text *text)
+{
+    char host[128] = "";
+    ct_text own = { 0 };
+    ct_status status;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    ct_text_add(&own, "%s.%s.%d", path, host, (int)getpid());
+    status = own.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a file name")
+                        : ct_file_write(own.text, text->text, text->length);
+    if (status == CT_OK) {
+        bool linked = (link(own.text, path) == 0);
+        int why = errno;
+
+        if (!linked && ((why == EPERM) || (why == ENOSYS) || (why == ENOTSUP)))
+            status = ct_file_commit(own.text, path); /* a file system without links */
+        else if (!linked && (why != EEXIST))
+            status = CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(why));
+        (void)unlink(own.text);
+    }
+    ct_text_destroy(&own);
+    return status;
+}
+
 ct_status ct_sweep_open(ct_sweep *s)
 {
     ct_text path = { 0 }, text = { 0 };
-    char *temp = NULL;
     ct_status status;
 
     ct_text_add(&path, "%s/runs/", s->folder);
@@ -75,15 +100,9 @@ ct_status ct_sweep_open(ct_sweep *s)
     if (status == CT_OK) status = describe(s, &text);
     if ((status == CT_OK) && (path.failed || text.failed))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", s->folder);
-    if ((status == CT_OK) && (access(path.text, F_OK) == 0)) {
-        status = compare(s, path.text, &text);
-    } else if (status == CT_OK) {
-        temp = ct_path_temp(path.text);
-        status = (temp != NULL) ? ct_file_write(temp, text.text, text.length)
-                                : CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-        if (status == CT_OK) status = ct_file_commit(temp, path.text);
-    }
-    free(temp);
+    if ((status == CT_OK) && (access(path.text, F_OK) != 0))
+        status = describe_folder(path.text, &text);
+    if (status == CT_OK) status = compare(s, path.text, &text);
     ct_text_destroy(&text);
     ct_text_destroy(&path);
     return status;

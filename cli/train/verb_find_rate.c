@@ -41,6 +41,8 @@ static ct_status read_options(finding *f)
     const ct_options *o = f->call->options;
     int64_t n = ct_options_count(o, "iterations", N_STEP);
 
+    if (ct_options_text(o, "solver") == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "cortado find_rate needs --solver=FILE");
     CT_TRY(read_rate(o, "from", 1e-6, &f->from));
     CT_TRY(read_rate(o, "to", 10.0, &f->to));
     if (f->from >= f->to)

@@ -177,7 +177,8 @@ ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
 
     if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
     if ((fstat(fileno(f), &st) != 0) || !S_ISREG(st.st_mode)) {
-        status = CT_FAIL(CT_ERR_IO, "%s: not a regular file", path);
+        status = CT_FAIL(CT_ERR_IO, "%s: %s", path,
+                         S_ISDIR(st.st_mode) ? "a folder; expected a file" : "not a regular file");
         goto out;
     }
     data = malloc((size_t)st.st_size + 1);

@@ -343,6 +343,10 @@ static bool add_file_hint(ct_text *t, const ProtobufCMessageDescriptor *type, co
         ct_text_add(t, "; this is a field of a net: is the file a net, not a solver?");
         return true;
     }
+    if ((type == &ct__sweep_parameter__descriptor) && (field_of(solver, word) != NULL)) {
+        ct_text_add(t, "; this is a field of a solver: is the file a solver, not a sweep?");
+        return true;
+    }
     if ((type == net) && (field_of(solver, word) != NULL)) {
         ct_text_add(t, "; this is a field of a solver: is the file a solver, not a net?");
         return true;

@@ -73,6 +73,6 @@ is no_rate grep -q '"suggested":null' f.json
 for bad in 'from=0:--from=0: expected a learning rate over 0' 'to=x:--to=x: expected a learning rate over 0' 'from=20:--from=20 is not below --to=10' 'iterations=9:--iterations=9: expected 10 to 100000 steps'; do
     runs "refuses_${bad%%:*}" 2 "${bad#*:}" $find --"${bad%%:*}"
 done
-runs no_solver 2 'solver' "$CORTADO" find_rate
+runs no_solver 2 'cortado find_rate needs --solver=FILE' "$CORTADO" find_rate
 runs not_writable 3 'nowhere' $find --csv=nowhere/c.csv
 finish

@@ -85,6 +85,7 @@ runs no_tokenizer 2 'tokenizer and --pattern are of tokens, and the net reads pi
 runs too_small 2 'googlenet does not fit pictures of 3 40 40 .*: convert them to another size' $new --from=googlenet
 is which_layer grep -q 'layer "loss1/ave_pool"' out
 runs no_set 3 'data=nowhere: No such file' "$CORTADO" new --from=quick --data=nowhere --to=bad
+runs a_part 2 'data=set/train_lmdb: one part of a set; give the folder above it' "$CORTADO" new --from=quick --data=set/train_lmdb --to=bad
 runs no_train 3 'data=photos: no train_lmdb in it; expected a folder that cortado convert images made' "$CORTADO" new --from=quick --data=photos --to=bad
 runs no_weights 3 'weights=nowhere: No such file' $new --from=quick --weights=nowhere
 for o in from data to; do

@@ -90,6 +90,7 @@ is counted grep -q '1 of 2 files could not be read' out
 runs missing 3 'nowhere.png: No such file' $predict nowhere.png
 mkdir empty
 runs empty_folder 3 'empty: no image in it, expected files' $predict empty
+runs one_folder_empty 3 'empty: no image in it, expected files .*webp' $predict photos/sea empty
 runs no_files 2 'cortado predict: give files, or folders of files' $predict
 runs no_net 2 'cortado predict needs --run=DIR, or --model=FILE and --weights=FILE' "$CORTADO" predict photos
 runs bad_format 2 'format=xml: expected one of table\|csv\|json' $predict --format=xml photos

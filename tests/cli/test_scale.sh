@@ -235,6 +235,7 @@ runs scale_out_is_a_file 3 'plain' $scale --ranks=1 --out=plain/x
 is scale_refused_leaves_none sh -c '! ls -d no scaling'
 mkdir there
 runs scale_refused_inside 2 'launcher places' $scale --ranks=1 --ablate=placement=cyclic --out=there/a/b
+runs scale_refused_slashes 2 'launcher places' $scale --ranks=1 --ablate=placement=cyclic --out=there/a//./b/
 is scale_refused_leaves_others sh -c '[ -d there ] && [ -z "$(ls there)" ]'
 # ---- a point by a parallel file beside the same ranks without; exit codes where it is no point
 echo 'ranks: 2 global_batch: 16 stage { first: "ip" last: "loss" rank: 0 rank: 1 tensor: 2 layer { name: "ip" split: OUTPUT } }' >two.plan

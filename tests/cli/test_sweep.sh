@@ -222,6 +222,16 @@ for i in 1 2 3 4 5 6; do
 done
 runs table 0 'finished' $sweep three.sweep --to=array --table
 is same_by_array cmp one/table.csv array/table.csv
+# tasks that begin at once in a folder that is not there: one says what it is of, and the others find it
+for i in 1 2 3 4; do
+    $sweep three.sweep --to=raced --only=$i >raced.$i 2>&1 </dev/null &
+    pids="${pids:-} $!"
+done
+n=0
+for pid in $pids; do wait $pid && n=$((n + 1)); done
+is raced [ $n = 4 ]
+is raced_folder [ "$(ls raced | tr '\n' ' ')" = 'runs sweep.lock sweep.prototxt ' ]
+is raced_description cmp raced/sweep.prototxt array/sweep.prototxt
 runs only_0 2 'only=0: the sweep has runs 1 to 6' $sweep three.sweep --to=array --only=0
 runs array_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=halving --job_array=a.sbatch
 runs only_halving 2 'HALVING decides who goes on' $sweep halving.sweep --to=halving --only=1
@@ -237,6 +247,7 @@ bad() { # NAME PATTERN TEXT
 }
 S='solver: "solver.prototxt" metric: "accuracy"'
 V='vary { field: "base_lr" value: "0.1" }'
+runs a_solver 2 'this is a field of a solver: is the file a solver, not a sweep' $sweep solver.prototxt --to=bad
 bad solver 'bad.sweep: solver is not set' "metric: 'x' $V"
 bad metric 'metric is not set; give an output' "solver: 'solver.prototxt' $V"
 bad vary 'nothing varies' "$S"

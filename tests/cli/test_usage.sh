@@ -11,6 +11,8 @@ runs option_of_another 2 'option --snapshot belongs to: train' "$CORTADO" test -
 runs no_solver 2 'give --solver=FILE' "$CORTADO" train
 runs no_weights 2 'needs --weights' "$CORTADO" test --model=x
 runs missing_solver 3 'nothere.prototxt: No such file' "$CORTADO" train --solver=nothere.prototxt
+mkdir folder
+runs folder_for_solver 3 'folder: a folder; expected a file' "$CORTADO" train --solver=folder
 runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt
 runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.prototxt "$CORTADO" train
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
