@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Checks every net and solver below a folder, and says which would run: `cortado check` on each.
 
-    scripts/check_folder.py FOLDER... [--data-shape=[WORD:]C,H,W] [--failed=FILE] [--cortado=./cortado]
+    scripts/check_folder.py FOLDER... [--data-shape=[WORD:]C,H,W]... [--failed=FILE] [--cortado=./cortado]
 
 A file is a .prototxt or .pt; one with a learning rate or its policy is a solver. Files are checked from within
 FOLDER, as paths in Caffe's examples are given from the top of its sources. Sets that are not there have samples
-of the shape given, 3,227,227 without; with WORD, those of files with the word in their path, the first that fits.
+of the shapes given, tried one after the other, 3,227,227 without; with WORD, of files with the word in their path.
 What fails goes to FILE with its error; the reasons are counted, most frequent first, with numbers left out.
 Ends with 1 where anything failed.
 """
@@ -36,15 +36,18 @@ def first_error(log):
     return "no error was logged"
 
 
-def check(cortado, folder, file, shape):
+def check(cortado, folder, file, shapes):
     """(exit code, error)"""
     with open(os.path.join(folder, file), encoding="utf-8", errors="replace") as f:
         option = "--solver" if SOLVER.search(f.read()) else "--model"
     command = [cortado, "check", f"{option}={file}"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 2 and "data_shape" in done.stderr:
-        command.append(f"--data-shape={shape}")
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+        for shape in shapes:
+            given = command + [f"--data-shape={shape}"]
+            done = subprocess.run(given, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+            if done.returncode == 0:
+                break
     return done.returncode, "" if done.returncode == 0 else first_error(done.stderr)
 
 
@@ -56,12 +59,12 @@ def reason(error):
     return re.sub(r"\d+", "N", error)[:160]
 
 
-def shape_of(file, shapes):
-    for shape in shapes:
-        word, _, numbers = shape.rpartition(":")
-        if word in file:
-            return numbers
-    return "3,227,227"
+def shapes_of(file, shapes):
+    """Those with a word of the path first."""
+    found = [shape.rpartition(":") for shape in shapes]
+    found = [(word, numbers) for word, _, numbers in found if word in file]
+    found.sort(key=lambda pair: not pair[0])
+    return [numbers for _, numbers in found] or ["3,227,227"]
 
 
 def main():
@@ -79,7 +82,7 @@ def main():
         if not os.path.isdir(folder):
             sys.exit(f"{folder} is no folder")
         for file in files_in(folder):
-            code, error = check(cortado, folder, file, shape_of(file, options.data_shape))
+            code, error = check(cortado, folder, file, shapes_of(file, options.data_shape))
             if code == 0:
                 passed += 1
                 continue

@@ -445,12 +445,7 @@ const ct_foreign_type ct_foreign_table[] = {
     { "Affinity", "of the OpenCL branch; make affinities beforehand, and read them with HDF5Data" },
     { "BoxAnnotatorOHEM",
       "hard examples are not picked while a net runs; losses take all regions" },
-    { "L1Loss",
-      "an Eltwise (SUM, coeff 1 and -1) and a Reduction (ASUM) with a loss_weight of one over the "
-      "batch give it" },
-    { "ManhattanLoss",
-      "an Eltwise (SUM, coeff 1 and -1) and a Reduction (ASUM) with a loss_weight of one over the "
-      "batch give it" },
+    { "ManhattanLoss", "L1Loss is: a sum of |a - b| over the number of samples" },
     { "MergeCrop",
       "of the OpenCL branch; a Crop of the second bottom with offset, and a Concat of both (or an "
       "Eltwise for operation ADD) give it" },

@@ -1,4 +1,4 @@
-/* Losses of the distance between features: EuclideanLoss, SmoothL1Loss, ContrastiveLoss,
+/* Losses of the distance between features: EuclideanLoss, L1Loss, SmoothL1Loss, ContrastiveLoss,
  * CenterLoss. */
 #include <math.h>
 #include <string.h>
@@ -78,6 +78,64 @@ const ct_layer_ops ct_layer_euclidean_loss = {
     .reshape = euclidean_loss_reshape,
     .forward = euclidean_loss_forward,
     .backward = euclidean_loss_backward,
+};
+
+/* ---- L1Loss of NVIDIA's fork: sum of |a - b| over the number of samples. Where a is b, no
+ * gradient passes. */
+
+static double absolute_distance(const void *ctx, int64_t from, int64_t to)
+{
+    const euclidean *e = ctx;
+    double sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = from; i < to; i++) sum += fabs((double)e->a[i] - (double)e->b[i]);
+    return sum;
+}
+
+static ct_status l1_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    euclidean_plan *plan = in->state;
+    euclidean e = { ct_blob_data(in->bottom[0]), ct_blob_data(in->bottom[1]) };
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+
+    (void)l;
+    CT_TRY(ct_loss_samples(in, ex, &plan->samples));
+    ct_blob_data(in->top[0])[0] = (float)(ct_loss_sum(n, n, absolute_distance, &e) / plan->samples);
+    return CT_OK;
+}
+
+static ct_status l1_loss_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const euclidean_plan *plan = in->state;
+    const float *a = ct_blob_data(in->bottom[0]), *b = ct_blob_data(in->bottom[1]);
+    float scale = (float)((double)ct_loss_weight(in) / plan->samples);
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+
+    (void)ex;
+    for (int k = 0; k < l->n_bottom; k++) {
+        float *dx = ct_blob_diff(in->bottom[k]), sign = (k == 0) ? scale : -scale;
+
+        if (dx == NULL) continue;
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+        for (int64_t i = 0; i < n; i++) dx[i] = (a[i] > b[i]) ? sign : (a[i] < b[i]) ? -sign : 0.0f;
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_l1_loss = {
+    .type = "L1Loss",
+    .min_bottom = 2,
+    .max_bottom = 2,
+    .min_top = 1,
+    .max_top = 1,
+    .is_loss = true,
+    .top_is_share = true,
+    .backward_reads = CT_READS_BOTTOM,
+    .instance_state_size = sizeof(euclidean_plan),
+    .reshape = euclidean_loss_reshape,
+    .forward = l1_loss_forward,
+    .backward = l1_loss_backward,
 };
 
 /* ---- SmoothL1Loss of Fast R-CNN: w_out f(w_in (a - b)) over the samples; f(d) = (sigma d)^2 / 2

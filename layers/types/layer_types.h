@@ -48,6 +48,7 @@
     X(input) \
     X(interp) \
     X(layer_norm) \
+    X(l1_loss) \
     X(lrn) \
     X(lstm) \
     X(lstm_unit) \

@@ -77,7 +77,7 @@ static bool asks(const ct_demand_net *d, const Ct__LayerParameter *l, size_t b, 
     static const char *const of_class[] = { "HingeLoss", "MultinomialLogisticLoss", "CenterLoss",
                                             NULL };
     static const char *const of_equals[] = { "EuclideanLoss", "SigmoidCrossEntropyLoss",
-                                             "SmoothL1Loss",  "ManhattanLoss",
+                                             "SmoothL1Loss",  "L1Loss",
                                              "Eltwise",       NULL };
     static const char *const of_steps[] = { "LSTM", "RNN", NULL };
     ct_shape x;

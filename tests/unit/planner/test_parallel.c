@@ -865,7 +865,7 @@ static void test_every_type(void **state)
         "Deconvolution DetectionEvaluate DetectionOutput DummyData EuclideanLoss Filter FocalLoss "
         "HDF5Data "
         "HDF5Output "
-        "HingeLoss Im2col ImageData InfogainLoss Input LSTM LSTMUnit MatMul MemoryData "
+        "HingeLoss Im2col ImageData InfogainLoss Input L1Loss LSTM LSTMUnit MatMul MemoryData "
         "MultiBoxLoss "
         "MultinomialLogisticLoss Normalize Parameter Permute Position PriorBox PSROIPooling "
         "Python RNN ROIPooling Reduction Reshape ShuffleChannel SigmoidCrossEntropyLoss Slice "

@@ -1,4 +1,4 @@
-/* EuclideanLoss and Accuracy: values, gradients, labels, ranks. */
+/* EuclideanLoss, L1Loss and Accuracy: values, gradients, labels, ranks. */
 #include "tests/test.h"
 #include "tests/fake_ranks.h"
 #include "tests/layer_harness.h"
@@ -91,6 +91,30 @@ static void test_euclidean_ranks(void **state)
     }
     assert_true(fabs(loss - (double)whole->top[0][0]) <= 4 * 0x1p-24 * loss);
     test_layer_destroy(whole);
+}
+
+/* NVIDIA's definition: sum of |a - b| over N, gradient sign(a - b) / N, 0 where they are equal. */
+static void test_l1(void **state)
+{
+    test_layer *t = make("L1Loss", NULL, TEST_SHAPE(4, 3), TEST_SHAPE(4, 3), 1);
+    double sum = 0;
+
+    (void)state;
+    t->input[1][5] = t->input[0][5];
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_int_equal(t->top_shape[0].ndim, 0);
+    for (int i = 0; i < 12; i++) sum += fabs((double)t->input[0][i] - (double)t->input[1][i]) / 4;
+    assert_true(fabs((double)t->top[0][0] - sum) <= 0x1p-23 * sum);
+    t->top_diff[0][0] = 2;
+    assert_int_equal(test_layer_backward(t), CT_OK);
+    for (int i = 0; i < 12; i++) {
+        float d = t->input[0][i] - t->input[1][i], want = (d > 0) ? 0.5f : (d < 0) ? -0.5f : 0.0f;
+
+        assert_true(t->input_diff[0][i] == want);
+        assert_true(t->input_diff[1][i] == -want);
+    }
+    assert_true(t->input_diff[0][5] == 0.0f);
+    test_layer_destroy(t);
 }
 
 /* Scores whose order is known: sample i ranks class c in place (c + i) % 4. */
@@ -319,10 +343,15 @@ static void test_soft_labels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_soft_labels),         cmocka_unit_test(test_euclidean),
-        cmocka_unit_test(test_euclidean_ranks),     cmocka_unit_test(test_accuracy),
-        cmocka_unit_test(test_accuracy_axis),       cmocka_unit_test(test_accuracy_ties),
-        cmocka_unit_test(test_accuracy_ranks),      cmocka_unit_test(test_accuracy_refused),
+        cmocka_unit_test(test_soft_labels),
+        cmocka_unit_test(test_euclidean),
+        cmocka_unit_test(test_l1),
+        cmocka_unit_test(test_euclidean_ranks),
+        cmocka_unit_test(test_accuracy),
+        cmocka_unit_test(test_accuracy_axis),
+        cmocka_unit_test(test_accuracy_ties),
+        cmocka_unit_test(test_accuracy_ranks),
+        cmocka_unit_test(test_accuracy_refused),
         cmocka_unit_test(test_accuracy_of_classes),
     };
 

@@ -165,6 +165,7 @@ static const row written[] = {
     PAIR("Eltwise", "eltwise_param { operation: PROD }", "rr", 0, 16),
     PAIR("Eltwise", "eltwise_param { operation: MAX }", "dr", 0.3, 16),
     PAIR("EuclideanLoss", NULL, "rr", 0, 512),
+    PAIR("L1Loss", NULL, "dr", 0.3, 512),
     PAIR("SmoothL1Loss", NULL, "dr", 0.3, 512),
     PAIR("SigmoidCrossEntropyLoss", NULL, "rp", 0, 512),
     LABELS("Accuracy", NULL, 0),
