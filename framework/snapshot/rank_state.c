@@ -135,7 +135,7 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
             if (e.own && (own == CT_OK)) own = take_back(file, net, state, &x->data, &e);
             if (e.own) continue;
             CT_TRY(read_one(file, net, state, &x->data, &e));
-            n++;
+            n += e.replicated ? 0 : 1;
         }
     }
     CT_TRY(ct_group_agree(&x->data, own)); /* not all ranks have as many */

@@ -80,6 +80,11 @@ static ct_status find_train_net(ct_solver *s, const Ct__NetParameter **param_p, 
     CT_INFO("Creating training net%s%s", own ? " from " : "",
             own ? ((p->train_net != NULL) ? p->train_net : p->net) : "");
     fill_options(s, param, own, p->train_state, CT_TRAIN, o);
+    if (ct_optex_is(p)) { /* a point's batch is whole */
+        o->env.rank = 0;
+        o->env.n_rank = 1;
+        o->env.group = NULL;
+    }
     if (s->options.division != NULL) {
         param = s->options.division->train;
         o->in_flight = s->options.division->schedule.in_flight;

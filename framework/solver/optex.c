@@ -17,8 +17,9 @@ struct ct_optex {
 
 /* ---- what sets have of it
  *
- * Each rank's file has how many points are known and how many a round has. Behind these stand, by
- * parameter, the points and gradients, the newest first: a smaller history takes the newest.
+ * The file of each rank has how many points are known and how many a round has. Behind these stand,
+ * by parameter, the points and gradients, the newest first: a smaller history takes the newest. All
+ * ranks have the same, so any number of them goes on from rank 0's.
  */
 
 static int known(const ct_optex *o)
@@ -35,7 +36,7 @@ static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
     const ct_param *p = &o->round.step->net->param[param];
     int at;
 
-    *out = (ct_sync_state){ .param = param, .own = true, .count = p->count };
+    *out = (ct_sync_state){ .param = param, .replicated = true, .count = p->count };
     if ((param == 0) && (k < 2)) {
         out->name = (k == 0) ? "optex_points" : "optex_parallel";
         out->data = (k == 0) ? &o->points : &o->parallel;
@@ -125,7 +126,8 @@ static ct_status check_net(const ct_net *net)
     return CT_OK;
 }
 
-static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, ct_optex *o)
+static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, const ct_group *ranks,
+                      ct_optex *o)
 {
     bool last = (o->param->corrector == CT__OPT_EX_PARAMETER__CORRECTOR__LAST_POINT);
 
@@ -136,6 +138,7 @@ static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, ct_
                        step->iter_size);
     CT_TRY(check_net(step->net));
     o->round = (ct_optex_round){ .step = step,
+                                 .ranks = ranks,
                                  .parallel = o->param->parallel,
                                  .correction = last ? CT_CORRECT_LAST_POINT : CT_CORRECT_REPLAY,
                                  .predictor = predictor_of(o->param) };
@@ -147,14 +150,14 @@ static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, ct_
 }
 
 ct_status ct_optex_create(const Ct__SolverParameter *param, ct_train_step *step,
-                          ct_sync_states *states, ct_optex **o_p)
+                          const ct_group *ranks, ct_sync_states *states, ct_optex **o_p)
 {
     ct_optex *o = calloc(1, sizeof(*o));
     ct_status status;
 
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx");
     o->param = ct_optex_param(param);
-    status = open(param, step, o);
+    status = open(param, step, ranks, o);
     if (status != CT_OK) {
         ct_optex_destroy(o);
         return status;
@@ -176,6 +179,11 @@ ct_status ct_optex_run(ct_optex *o, int64_t round, double rate, double *loss_p)
     CT_TRY(ct_optex_round_run(&o->round, round, rate, loss_p));
     count_known(o);
     return CT_OK;
+}
+
+bool ct_optex_shows(const ct_optex *o)
+{
+    return ct_optex_round_shows(&o->round);
 }
 
 void ct_optex_tell(const ct_optex *o, int64_t round)

@@ -1,4 +1,4 @@
-#include "framework/solver/optex_param.h"
+#include "framework/solver/optex.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ int ct_optex_arrays(const Ct__SolverParameter *p, int n_state)
     const Ct__OptExParameter *o = ct_optex_param(p);
 
     if (!ct_optex_is(p) || (o->parallel < 2)) return 0;
-    return o->parallel + 2 * n_state + (ct_optex_predicts(o) ? 2 * o->history : 0);
+    return 2 * o->parallel + 2 * n_state + (ct_optex_predicts(o) ? 2 * o->history : 0);
 }
 
 /* ---- what it may say */

@@ -18,7 +18,6 @@ static const char *refused(const ct_train_step *t)
 {
     const Ct__CompressionParameter *c = t->param->compression;
 
-    if (t->several) return "several ranks";
     if (t->net->options.dev->kind != CT_DEVICE_CPU) return "a device";
     if (ct_update_clips(t->param)) return "clip_gradients";
     if (ct_update_waits_for_all(t->param)) return "precision FP16";
@@ -28,29 +27,58 @@ static const char *refused(const ct_train_step *t)
     return (t->net->options.window != NULL) ? "memory" : NULL;
 }
 
-static ct_status acquire(const ct_optex_round *r, float **v_p)
+static ct_status acquire(const ct_optex_round *r, int n, float **v_p)
 {
-    *v_p = ct_mem_acquire(bytes_of(r) + sizeof(float));
-    if (*v_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx: %zu bytes", bytes_of(r));
+    size_t bytes = (size_t)n * bytes_of(r) + sizeof(float);
+
+    *v_p = ct_mem_acquire(bytes);
+    if (*v_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx: %zu bytes", bytes);
     return CT_OK;
 }
 
-/* Before the step applies gradients that were found at a point: they are remembered, and weights
- * and states are those that they count for. Of LAST_POINT the last update alone stays. */
+static float *gradient_of(const ct_optex_round *r, int s)
+{
+    return r->gradient + (int64_t)s * r->step->net->grad_count;
+}
+
+/* A step at a point keeps its gradient, and changes nothing. */
 static ct_status on_gradients(void *ctx)
 {
-    ct_optex_round *r = ctx;
-    ct_train_step *t = r->step;
-    ct_net *net = t->net;
+    const ct_optex_round *r = ctx;
 
-    if (r->predictor.prediction != CT_PREDICT_NONE)
-        (void)ct_gradient_predictor_add(&r->predictor, net->weight_arena, net->grad_arena);
-    if (r->correction == CT_CORRECT_REPLAY) {
-        memcpy(net->weight_arena, r->point[0], bytes_of(r));
-        return CT_OK;
-    }
-    for (int h = 0; (r->at == r->parallel - 1) && (h < t->rule->n_state); h++)
-        CT_TRY(ct_storage_put(&t->history[h], 0, net->grad_count, r->chained[h]));
+    memcpy(gradient_of(r, r->at), r->step->net->grad_arena, bytes_of(r));
+    r->step->refused = true;
+    return CT_OK;
+}
+
+static int n_rank(const ct_optex_round *r)
+{
+    return (r->ranks != NULL) ? r->ranks->size : 1;
+}
+
+/* The points of this rank: n from the first on. */
+static int own_points(const ct_optex_round *r, int *n_p)
+{
+    *n_p = r->parallel / n_rank(r);
+    return (r->ranks != NULL) ? r->ranks->rank * *n_p : 0;
+}
+
+static ct_status check_ranks(const ct_optex_round *r)
+{
+    const ct_net *net = r->step->net;
+
+    if (r->parallel % n_rank(r) != 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "OptEx: %d ranks do not share out %d points evenly: take as many ranks as "
+                       "divide optex.parallel",
+                       n_rank(r), r->parallel);
+    for (int i = 0; (n_rank(r) > 1) && (i < net->n_layer); i++)
+        for (int k = 0; k < CT_MAX_BUFFER; k++)
+            if (net->pass->instance[i]->buffer[k].row > 0)
+                return CT_FAIL(CT_ERR_CONFIG,
+                               "OptEx on several ranks is not for layer \"%s\": it carries state "
+                               "from batch to batch, and batches are on different ranks",
+                               net->layer[i]->name);
     return CT_OK;
 }
 
@@ -58,10 +86,11 @@ static ct_status open_arrays(ct_optex_round *r)
 {
     r->point = calloc((size_t)r->parallel, sizeof(*r->point));
     if (r->point == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx");
-    for (int s = 0; s < r->parallel; s++) CT_TRY(acquire(r, &r->point[s]));
+    for (int s = 0; s < r->parallel; s++) CT_TRY(acquire(r, 1, &r->point[s]));
+    CT_TRY(acquire(r, r->parallel, &r->gradient));
     for (int h = 0; h < r->step->rule->n_state; h++) {
-        CT_TRY(acquire(r, &r->state[h]));
-        CT_TRY(acquire(r, &r->chained[h]));
+        CT_TRY(acquire(r, 1, &r->state[h]));
+        CT_TRY(acquire(r, 1, &r->chained[h]));
     }
     return CT_OK;
 }
@@ -72,6 +101,7 @@ ct_status ct_optex_round_open(ct_optex_round *r)
 
     if (r->parallel < 1) return CT_FAIL(CT_ERR_ARG, "%d points in a round of OptEx", r->parallel);
     if (why != NULL) return CT_FAIL(CT_ERR_CONFIG, "OptEx and %s do not go together yet", why);
+    CT_TRY(check_ranks(r));
     if (r->parallel == 1) return CT_OK;
     CT_TRY(open_arrays(r));
     r->predictor.count = r->step->net->grad_count;
@@ -88,6 +118,8 @@ void ct_optex_round_close(ct_optex_round *r)
     for (int s = 0; (r->point != NULL) && (s < r->parallel); s++) ct_mem_release(r->point[s]);
     free(r->point);
     r->point = NULL;
+    ct_mem_release(r->gradient);
+    r->gradient = NULL;
     for (int h = 0; h < CT_UPDATE_STATES; h++) {
         ct_mem_release(r->state[h]);
         ct_mem_release(r->chained[h]);
@@ -110,12 +142,12 @@ static ct_status keep_states(ct_optex_round *r, float *const *to)
     return CT_OK;
 }
 
-static ct_status restore_states(ct_optex_round *r)
+static ct_status take_states(ct_optex_round *r, float *const *from)
 {
     ct_train_step *t = r->step;
 
     for (int h = 0; h < t->rule->n_state; h++)
-        CT_TRY(ct_storage_put(&t->history[h], 0, t->net->grad_count, r->state[h]));
+        CT_TRY(ct_storage_put(&t->history[h], 0, t->net->grad_count, from[h]));
     return CT_OK;
 }
 
@@ -133,7 +165,19 @@ static void stay(ct_optex_round *r)
         memcpy(r->chained[h], r->state[h], bytes_of(r));
 }
 
-/* The points, by updates in the net's own arenas. */
+/* One update by the gradient arena, in the net's own arenas. */
+static ct_status update(ct_optex_round *r, int64_t iteration, double rate)
+{
+    ct_train_step *t = r->step;
+
+    t->iteration = iteration;
+    t->rate = rate;
+    t->scale = 1.0f / (float)t->iter_size;
+    t->refused = false;
+    return ct_step_update(t, 0, t->net->n_param);
+}
+
+/* The points. */
 static ct_status predict(ct_optex_round *r, int64_t first, double rate)
 {
     ct_train_step *t = r->step;
@@ -142,36 +186,62 @@ static ct_status predict(ct_optex_round *r, int64_t first, double rate)
         stay(r);
         return CT_OK;
     }
-    t->rate = rate;
-    t->scale = 1.0f / (float)t->iter_size;
-    t->refused = false;
     for (int s = 1; s < r->parallel; s++) {
-        t->iteration = first + s - 1;
         ct_gradient_predictor_estimate(&r->predictor, t->net->weight_arena, t->net->grad_arena);
-        CT_TRY(ct_step_update(t, 0, t->net->n_param));
+        CT_TRY(update(r, first + s - 1, rate));
         memcpy(r->point[s], t->net->weight_arena, bytes_of(r));
     }
     CT_TRY(keep_states(r, r->chained));
-    CT_TRY(restore_states(r));
-    set_weights(r, 0);
+    return take_states(r, r->state);
+}
+
+/* The gradients at this rank's points; *loss_p: the sum of their losses. */
+static ct_status evaluate(ct_optex_round *r, int64_t first, double rate, double *loss_p)
+{
+    int n, from = own_points(r, &n);
+
+    for (r->at = from; r->at < from + n; r->at++) {
+        double one = 0.0;
+
+        set_weights(r, r->at);
+        CT_TRY(ct_train_step_run(r->step, first + r->at, rate, &one));
+        CT_TRY(ct_train_step_settle(r->step));
+        *loss_p += one;
+    }
     return CT_OK;
 }
 
-static ct_status evaluate(ct_optex_round *r, int64_t iteration, double rate, double *loss_p)
+/* All ranks have all gradients: the others add zeros to one's own. */
+static ct_status share(ct_optex_round *r)
 {
-    ct_train_step *t = r->step;
+    int n, from = own_points(r, &n);
 
-    if (r->at > 0) set_weights(r, r->at);
-    CT_TRY(ct_train_step_run(t, iteration, rate, loss_p));
-    CT_TRY(ct_train_step_settle(t));
-    if (r->correction == CT_CORRECT_REPLAY) memcpy(r->point[0], t->net->weight_arena, bytes_of(r));
+    if (n_rank(r) == 1) return CT_OK;
+    memset(r->gradient, 0, (size_t)from * bytes_of(r));
+    memset(gradient_of(r, from + n), 0, (size_t)(r->parallel - from - n) * bytes_of(r));
+    return ct_group_average(r->ranks, r->gradient, r->parallel * r->step->net->grad_count, 1.0);
+}
+
+/* What the true gradients make of the weights. */
+static ct_status correct(ct_optex_round *r, int64_t first, double rate)
+{
+    bool last = (r->correction == CT_CORRECT_LAST_POINT);
+    int from = last ? r->parallel - 1 : 0;
+
+    set_weights(r, from);
+    if (last) CT_TRY(take_states(r, r->chained));
+    for (int s = from; s < r->parallel; s++) {
+        memcpy(r->step->net->grad_arena, gradient_of(r, s), bytes_of(r));
+        CT_TRY(update(r, first + s, rate));
+    }
+    ct_net_weights_changed(r->step->net);
     return CT_OK;
 }
 
 ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, double *loss_p)
 {
     int64_t first = round * r->parallel;
-    double loss = 0.0, one = 0.0;
+    double loss = 0.0;
 
     if (r->parallel == 1) {
         CT_TRY(ct_train_step_run(r->step, round, rate, loss_p));
@@ -180,10 +250,16 @@ ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, doub
     memcpy(r->point[0], r->step->net->weight_arena, bytes_of(r));
     CT_TRY(keep_states(r, r->state));
     CT_TRY(predict(r, first, rate));
-    for (r->at = 0; r->at < r->parallel; r->at++) {
-        CT_TRY(evaluate(r, first + r->at, rate, &one));
-        loss += one;
-    }
+    CT_TRY(evaluate(r, first, rate, &loss));
+    CT_TRY(share(r));
+    CT_TRY(correct(r, first, rate));
+    for (int s = 0; (r->predictor.prediction != CT_PREDICT_NONE) && (s < r->parallel); s++)
+        (void)ct_gradient_predictor_add(&r->predictor, r->point[s], gradient_of(r, s));
     *loss_p = loss / r->parallel;
     return CT_OK;
+}
+
+bool ct_optex_round_shows(const ct_optex_round *r)
+{
+    return (r->parallel == 1) || (r->at == r->parallel - 1);
 }

@@ -41,12 +41,13 @@ static ct_status open_exchange(ct_solver *s)
 {
     int n = 0;
 
-    if (s->options.open_exchange != NULL)
-        return s->options.open_exchange(s->options.open_exchange_ctx, s->net, &s->exchange);
     while ((n < s->net->n_param) &&
            (s->net->param[n].offset + s->net->param[n].count <= s->net->grad_count))
         n++;
-    ct_exchange_single(n, &s->exchange);
+    ct_exchange_single(n, &s->alone);
+    if (s->options.open_exchange != NULL)
+        return s->options.open_exchange(s->options.open_exchange_ctx, s->net, &s->exchange);
+    s->exchange = s->alone;
     return CT_OK;
 }
 
@@ -105,6 +106,7 @@ static ct_status take_outputs(void *ctx, const ct_pass *pass)
 
     if (!s->display) return CT_OK;
     ct_outputs_begin(&s->outputs);
+    if ((s->optex != NULL) && !ct_optex_shows(s->optex)) return CT_OK;
     return ct_outputs_add(&s->outputs, pass);
 }
 
@@ -121,7 +123,7 @@ static ct_status open_step(ct_solver *s)
                                .iter_size = s->iter_size,
                                .micro_batches = s->options.micro_batches,
                                .net = s->net,
-                               .sync = &s->exchange.sync,
+                               .sync = ct_optex_is(s->param) ? &s->alone.sync : &s->exchange.sync,
                                .parts = s->parts,
                                .several = (ct_solver_sharers(s)->size > 1) ||
                                           ((d != NULL) && (s->exchange.stage.size > 1)),
@@ -144,7 +146,8 @@ static ct_status open_step(ct_solver *s)
     CT_TRY(ct_train_step_open(&s->step));
     if (s->outer != NULL) CT_TRY(ct_outer_attach(s->outer, &s->step, &s->exchange.states));
     if (ct_optex_is(s->param))
-        CT_TRY(ct_optex_create(s->param, &s->step, &s->exchange.states, &s->optex));
+        CT_TRY(
+            ct_optex_create(s->param, &s->step, &s->exchange.data, &s->exchange.states, &s->optex));
     if (s->parts != NULL)
         return ct_parts_share_out(s->parts, s->exchange.sync.shards ? &s->step.shard : NULL,
                                   ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
@@ -457,6 +460,7 @@ static ct_status show_final(ct_solver *s)
     s->net->pass->exec.micro_step = s->iteration * s->batches;
     s->net->pass->exec.accumulate = false;
     CT_TRY(ct_pass_forward(s->net->pass, &loss));
+    if (s->optex != NULL) loss /= s->exchange.data.size; /* all have the whole batch */
     ct_solver_note_loss(s, loss);
     CT_TRY(ct_solver_sum_shown(s, &loss));
     ct_report_final_loss(s->options.report, s->iteration, loss);

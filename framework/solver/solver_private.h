@@ -34,6 +34,7 @@ struct ct_solver {
     Ct__SolverParameter ends;         /* with the max_iter that max_epoch makes */
     const ct_device *dev;
     ct_exchange exchange;
+    ct_exchange alone;       /* of OptEx: of a step, which one rank makes at a point */
     ct_parts *parts;         /* of the division; NULL: there is none */
     ct_state_shards *shards; /* of the states, under ct_grad_sync.shards; NULL: they are whole */
     ct_outer *outer;         /* local steps; NULL: none */
@@ -128,6 +129,7 @@ ct_status ct_solver_rest(ct_solver *s);
 /** Those that share the gradients of whole nets. */
 static inline const ct_group *ct_solver_sharers(const ct_solver *s)
 {
+    if (ct_optex_is(s->param)) return &s->alone.data;
     return (s->outer != NULL) ? ct_outer_group(s->outer) : &s->exchange.data;
 }
 /** Local steps are under way: groups have weights of their own. */

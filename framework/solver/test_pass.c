@@ -19,8 +19,9 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     ex->wait_data_s = 0.0;
     ex->broken_samples = 0;
     ex->text = (ct_text_size){ 0 };
-    ex->trace = NULL; /* one span for the whole pass */
-    if (s->outer != NULL) ct_exec_set_group(ex, &s->exchange.data); /* all groups test together */
+    ex->trace = NULL;                             /* one span for the whole pass */
+    if ((s->outer != NULL) || (s->optex != NULL)) /* all ranks test together */
+        ct_exec_set_group(ex, &s->exchange.data);
 }
 
 /* test_iter batches; outputs and, behind them, the loss as this rank's shares, and the size of the

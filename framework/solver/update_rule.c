@@ -7,7 +7,7 @@
 
 #include "framework/math/math.h"
 #include "framework/math/update_math.h"
-#include "framework/solver/optex_param.h"
+#include "framework/solver/optex.h"
 #include "framework/solver/solver.h"
 
 #define ROW_OF(_name, _kind, ...) { .kind = CT_UPDATE_##_kind, __VA_ARGS__ },

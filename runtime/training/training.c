@@ -6,7 +6,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/report/report.h"
-#include "framework/solver/optex_param.h"
+#include "framework/solver/optex.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/gpu_memory.h"
 #include "runtime/memory_plan.h"

@@ -21,6 +21,29 @@ for how in LAST "KERNEL --set=optex.noise=0.01"; do
     is "resumes $how" test "$(sum_of) of 20" = "$whole of 20"
 done
 
+# as many ranks as divide the points: the same bits, tests and losses, from set to set, too
+losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
+near() {
+    [ "$(wc -l <"$1")" = "$(wc -l <"$2")" ] && [ -s "$1" ] &&
+        paste -d' ' "$1" "$2" | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-6 * $2) bad = 1 } END { exit bad }'
+}
+ranks="$CORTADO train --solver=solver.prototxt --set=type=OptEx --set=display=5 --set=test_interval=10 --set=optex.base_type=Adam \
+    --set=base_lr=0.003 --set=checksum_interval=1 --set=snapshot=0"
+runs one_rank 0 'Optimization Done' $ranks --set=test_iter=8 --set=snapshot_prefix=one --metrics=one.jsonl
+whole=$(sum_of)
+scores=$(grep -o 'accuracy = .*' out)
+losses one.jsonl >l1
+for n in 2 4; do
+    runs ranks_$n 0 'a round of 4 steps of Adam' $JOB $n $ranks --set=test_iter=$((8 / n)) --set=snapshot_prefix=many$n --metrics=many.jsonl
+    is ranks_${n}_are_one test "$(sum_of) of 20" = "$whole of 20"
+    is tests_of_$n test "$(grep -o 'accuracy = .*' out)" = "${scores:-none}"
+    losses many.jsonl >l
+    is losses_of_$n near l1 l
+done
+$JOB 4 $ranks --set=snapshot_prefix=moved --iterations=7 >out 2>&1 </dev/null
+runs four_to_two 0 'resuming after 7 iterations, written by 4 ranks' $JOB 2 $ranks --set=snapshot_prefix=moved --snapshot=moved_iter_7.solverstate.h5
+is four_to_two_is_one test "$(sum_of) of 20" = "$whole of 20"
+
 # a signal makes a set in the middle of many rounds
 rm -f stop_iter*
 $train --set=max_iter=100000 --set=snapshot_prefix=stop >stopped 2>&1 </dev/null &
@@ -47,7 +70,7 @@ runs epochs 0 'samples, 36 a step, so max_iter is ' $train --set=max_epoch=1 --s
 runs refuses_place 2 'near.prototxt:6:1: type "Optex" is unknown; did you mean "OptEx"' "$CORTADO" train --solver=near.prototxt
 (cat solver.prototxt && printf 'type: "OptEx"\noptex {\n  parallel: 99\n}\n') >many.prototxt
 runs refuses_field 2 'many.prototxt:8:3: optex.parallel is 99, needs 1 to 64' "$CORTADO" train --solver=many.prototxt
-runs refuses_ranks 2 'OptEx and several ranks do not go together yet' $JOB 2 $train
+runs refuses_ranks 2 '3 ranks do not share out 4 points evenly' $JOB 3 $train
 echo 'parallel {}' >plan.prototxt
 runs refuses_parallel 2 'type "OptEx" and --parallel do not go together' $train --parallel=plan.prototxt
 runs refuses_zero 2 'type "OptEx" and memory \{ \} do not go together' $train --set=memory.zero=1

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "framework/solver/solver_private.h"
@@ -33,25 +34,58 @@ typedef struct result {
     double loss;
 } result;
 
-/* To max_iter; restore: NULL, or the iteration of a set to go on from. */
-static void run(const char *fields, int max_iter, const int *restore, result *out)
+typedef struct job {
+    const char *fields;
+    int max_iter;
+    const int *restore; /* NULL, or the iteration of a set to go on from */
+} job;
+
+static ct_status run_rank(const job *j, thread_rank *rank, result *out)
 {
     char text[2048], file[256];
     test_solver t;
     const ct_net *net;
+    ct_status status;
 
-    snprintf(text, sizeof(text), FIELDS NET, test_solver_dir(), max_iter, fields);
-    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
-    if (restore != NULL) {
-        snprintf(file, sizeof(file), "%s/s_iter_%d.solverstate.h5", test_solver_dir(), *restore);
-        assert_int_equal(ct_solver_restore(t.solver, file), CT_OK);
+    snprintf(text, sizeof(text), FIELDS NET, test_solver_dir(), j->max_iter, j->fields);
+    status = test_solver_create(text, rank, NULL, NULL, &t);
+    if ((status == CT_OK) && (j->restore != NULL)) {
+        snprintf(file, sizeof(file), "%s/s_iter_%d.solverstate.h5", test_solver_dir(), *j->restore);
+        status = ct_solver_restore(t.solver, file);
     }
-    assert_int_equal(ct_solver_run(t.solver), CT_OK);
-    net = ct_solver_net(t.solver);
-    out->count = net->weight_count;
-    memcpy(out->weight, net->weight_arena, (size_t)out->count * sizeof(float));
-    assert_int_equal(ct_solver_loss(t.solver, &out->loss), CT_OK);
+    if (status == CT_OK) status = ct_solver_run(t.solver);
+    if (status == CT_OK) {
+        net = ct_solver_net(t.solver);
+        out->count = net->weight_count;
+        memcpy(out->weight, net->weight_arena, (size_t)out->count * sizeof(float));
+        status = ct_solver_loss(t.solver, &out->loss);
+    }
     test_solver_destroy(&t);
+    return status;
+}
+
+static void run(const char *fields, int max_iter, const int *restore, result *out)
+{
+    const job j = { fields, max_iter, restore };
+
+    assert_int_equal(run_rank(&j, NULL, out), CT_OK);
+}
+
+static ct_status run_one_of_several(thread_rank *r)
+{
+    return run_rank(r->job->ctx, r, r->out);
+}
+
+/* out[n] */
+static ct_status run_several(int n, const char *fields, int max_iter, const int *restore,
+                             result *out)
+{
+    job j = { fields, max_iter, restore };
+    thread_ranks ranks = { .n = n, .run = run_one_of_several, .ctx = &j };
+    thread_rank rank[THREAD_RANKS_MAX] = { 0 };
+
+    for (int r = 0; r < n; r++) rank[r].out = &out[r];
+    return thread_ranks_run(&ranks, rank);
 }
 
 static void assert_same(const result *a, const result *b)
@@ -113,6 +147,11 @@ static const char *const ways[] = {
     "optex { parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: 0.5 noise: "
     "0.1 } base_lr: 0.02",
 };
+
+static int points_of(const char *way)
+{
+    return atoi(strstr(way, "parallel: ") + strlen("parallel: "));
+}
 
 static void test_resume(void **state)
 {
@@ -215,27 +254,36 @@ static void test_what_is_refused(void **state)
     }
 }
 
-static ct_status create_rank(thread_rank *r)
+/* Ranks share out points, and their number changes no bit, also from set to set. */
+static void test_ranks(void **state)
 {
-    char text[2048];
-    test_solver t;
-    ct_status status;
-
-    snprintf(text, sizeof(text), FIELDS "base_lr: 0.02 " NET, test_solver_dir(), 3,
-             "type: 'OptEx'");
-    status = test_solver_create(text, r, NULL, NULL, &t);
-    test_solver_destroy(&t);
-    return status;
-}
-
-static void test_several_ranks_are_refused(void **state)
-{
-    thread_ranks job = { .n = 2, .run = create_rank };
-    thread_rank rank[THREAD_RANKS_MAX] = { 0 };
+    static const int at = 3;
 
     (void)state;
-    assert_int_equal(thread_ranks_run(&job, rank), CT_ERR_CONFIG);
-    test_log_holds("OptEx and several ranks do not go together yet");
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        for (int n = 2; n <= 4; n++) {
+            char fields[512], keeps[600];
+            result want, got[THREAD_RANKS_MAX];
+
+            snprintf(fields, sizeof(fields), "type: 'OptEx' %s", ways[i]);
+            snprintf(keeps, sizeof(keeps), "%s snapshot: %d", fields, at);
+            if (points_of(ways[i]) % n != 0) {
+                assert_int_equal(run_several(n, fields, 7, NULL, got), CT_ERR_CONFIG);
+                test_log_holds("ranks do not share out");
+                continue;
+            }
+            run(fields, 7, NULL, &want);
+            assert_int_equal(run_several(n, fields, 7, NULL, got), CT_OK);
+            for (int r = 0; r < n; r++) assert_same(&want, &got[r]);
+            assert_true(fabs(want.loss - got[0].loss) < 1e-6 * want.loss);
+            assert_int_equal(run_several(n, keeps, at, NULL, got), CT_OK);
+            run(fields, 7, &at, &got[0]);
+            assert_same(&want, &got[0]);
+            run(keeps, at, NULL, &got[0]);
+            assert_int_equal(run_several(n, fields, 7, &at, got), CT_OK);
+            for (int r = 0; r < n; r++) assert_same(&want, &got[r]);
+        }
+    }
 }
 
 /* What `check` says that a rank keeps: states, points, and states of the chain; points and
@@ -246,8 +294,8 @@ static void test_bytes(void **state)
         const char *text;
         int arrays;
     } row[] = {
-        { "type: 'OptEx' optex { base_type: 'Adam' parallel: 4 history: 8 }", 2 + 4 + 4 + 16 },
-        { "type: 'OptEx' optex { parallel: 3 predictor: NONE }", 1 + 3 + 2 },
+        { "type: 'OptEx' optex { base_type: 'Adam' parallel: 4 history: 8 }", 2 + 8 + 4 + 16 },
+        { "type: 'OptEx' optex { parallel: 3 predictor: NONE }", 1 + 6 + 2 },
         { "type: 'OptEx' optex { base_type: 'Adam' parallel: 1 }", 2 },
         { "type: 'Adam'", 2 },
     };
@@ -277,7 +325,7 @@ int main(void)
         TEST(test_resume_of_another_history),
         TEST(test_resume_of_other_rounds),
         TEST(test_what_is_refused),
-        TEST(test_several_ranks_are_refused),
+        TEST(test_ranks),
         TEST(test_bytes),
     };
 
