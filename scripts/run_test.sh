@@ -13,6 +13,9 @@ start=$(date +%s)
 "$@" >"$log" 2>&1 </dev/null
 rc=$?
 seconds=$(($(date +%s) - start))
+# what it and its jobs took of processors: the second line of times, "XmY.Zs XmY.Zs"
+times >"$results/$key.times" # a subshell has times of its own
+cpu=$(awk 'NR == 2 { gsub("m", " "); gsub("s", ""); printf "%.0f", 60 * $1 + $2 + 60 * $3 + $4 }' "$results/$key.times")
 
 # Ranks of one job print the same names: each counts once.
 fail=$(sed -n 's/^.*\[  FAILED  \] *\([a-zA-Z_][^:]*\).*$/\1/p; s/^not ok *//p' "$log" | sort -u | grep -c .)
@@ -60,11 +63,11 @@ verdict() {
     if [ "$rc" = 0 ] && [ "$fail" = 0 ]; then
         note="$pass passed"
         [ "$skip" = 0 ] || note="$note, $skip skipped"
-        echo "PASS $name ($note, $seconds s)"
+        echo "PASS $name ($note, $seconds s, $cpu s of processors)"
         sed -n 's/^skip /     skipped: /p' "$log"
         return 0
     fi
-    echo "FAIL $name (exit $rc, $seconds s): $log"
+    echo "FAIL $name (exit $rc, $seconds s, $cpu s of processors): $log"
     tail -n "${LINES_ON_FAILURE:-60}" "$log" | sed 's/^/    | /'
     [ "${STRICT:-0}" = 0 ]
 }
