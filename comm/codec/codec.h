@@ -26,6 +26,15 @@
  * A parameter that is not absorbed: V = V + clip * grad, S is sent, and the solver applies scale,
  * decay, rate and momentum to the sum.
  *
+ * freeze_variance (1-bit Adam: Tang et al., ICML 2021). After the warm-up what is sent is the mean
+ * of Adam's rule, m = b m + (1 - b) scale sum(grad), and the mean square stays as it is. In units
+ * of the gradient, with f = b / ((1 - b) scale), on each of P ranks
+ *
+ *     V = V + clip * grad + (f / P) m        S, the signs of V, is sent:  V = V - S
+ *     grad = sum over ranks of S - f m
+ *
+ * of which the rule, unchanged, makes m = (1 - b) scale sum(S): the signs that everybody has.
+ *
  * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there. A codec is one
  * state machine over the kernels of where they are (codec_kernels.h, codec_side.h), and the calls
  * are the same but that on a device `ready` is called first, once a step, as soon as the device was
@@ -60,6 +69,7 @@ typedef struct ct_codec_config {
     bool momentum_correction;  /* the rate and momentum before what is left behind: codec.h */
     bool mask_momentum;        /* no momentum where something was just sent               */
     bool error_feedback;       /* int8, int4: what rounding loses is left behind          */
+    bool freeze_variance;      /* onebit: after the warm-up the mean travels: codec.h      */
     int64_t resync_iterations; /* dense every so many iterations; 0: never               */
     int rank;                  /* powersgd                                               */
     uint32_t
@@ -109,6 +119,8 @@ typedef struct ct_codec_step {
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
     bool begins; /* dense: the first after others                                  */
     float least; /* dense: share of V that leaves at least                         */
+    const float *mean; /* [n] freeze_variance, coded: of the rule, before this step; NULL: no */
+    float mean_factor; /* … with which it counts in what is sent                   */
 } ct_codec_step;
 
 /** Since creation, on this rank. On a device times are those that the host sees: select_s until the
@@ -180,6 +192,7 @@ typedef enum {
     CT_CODEC_USES_AMONG = 1 << 5,
     CT_CODEC_USES_FEEDBACK =
         1 << 6, /* error_feedback: it keeps, and so uses resync_iter, with it only */
+    CT_CODEC_USES_FREEZE = 1 << 7, /* freeze_variance */
 } ct_codec_field;
 
 typedef struct ct_codec_ops {

@@ -9,6 +9,8 @@
  * allgather  Everyone's signs to everyone: p - 1 payloads, but half as many messages in a row, and
  *          rounded once. For few ranks.
  *
+ * freeze_variance: beside Adam the signs are those of its mean (codec.h).
+ *
  * The cheaper by the cost model. Payloads are added in a fixed order, and every rank reads the same
  * bytes: replicas are bitwise equal. */
 #include <stdlib.h>
@@ -49,6 +51,8 @@ typedef struct onebit {
     ct_coll_where where;
     ct_codec_stats stats;
     double left_at;
+    const float *mean; /* of the step under way, as ct_codec_step's */
+    float mean_factor;
 } onebit;
 
 /* ---- split or allgather */
@@ -233,6 +237,8 @@ static ct_status begin(onebit *x, const ct_codec_step *step, double limit)
     const ct_codec_setup *s = &x->setup;
     ct_momentum_correction a = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
 
+    x->mean = a.mean;
+    x->mean_factor = step->mean_factor;
     CT_TRY(d->kernels->clip(d->coder, d->stream, s->grad, s->n, limit));
     CT_TRY(
         d->kernels->sign(d->coder, d->stream, &a, x->cut.parts, x->splits ? x->me : -1, x->parts));
@@ -373,6 +379,9 @@ static ct_status onebit_progress(void *obj)
         CT_TRY(ct_allgatherv_progress(x->gather, &x->stats.bytes_sent, &x->where));
     start = ct_clock_s();
     if (x->gather != NULL) CT_TRY(deliver(x));
+    if (x->mean != NULL)
+        ct_momentum_correction_less(x->setup.grad, x->setup.n, x->mean_factor, x->mean,
+                                    x->setup.comm->n_thread);
     CT_TRY(ct_side_hand_over(&x->side));
     x->stage = STAGE_DONE;
     ct_codec_delivered(&x->stats, start, x->left_at);
@@ -464,7 +473,7 @@ static void onebit_seconds(const ct_codec_costs *m, const ct_codec_config *c, in
 
 const ct_codec_ops ct_codec_onebit = {
     .name = "onebit",
-    .uses = CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION,
+    .uses = CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION | CT_CODEC_USES_FREEZE,
     .on_device = true,
     .size = sizeof(onebit),
     .prepare = onebit_prepare,

@@ -78,6 +78,8 @@ ct_momentum_correction ct_error_feedback_accum(ct_error_feedback *k, const ct_co
                                      .carry = carry_over(k, step->rate),
                                      .nesterov = s->nesterov,
                                      .mask_momentum = s->config->mask_momentum,
+                                     .mean = s->absorb ? NULL : step->mean,
+                                     .shift = (float)((double)step->mean_factor / copies),
                                      .n_thread = s->comm->n_thread };
 }
 

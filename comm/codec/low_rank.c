@@ -86,19 +86,6 @@ static void row_left(const ct_low_rank *s, const float *row, const float *q, flo
     }
 }
 
-static ct_momentum_correction rows_of(const ct_momentum_correction *a, int64_t first, int64_t n)
-{
-    ct_momentum_correction part = *a;
-
-    part.grad += first;
-    if (part.weight != NULL) part.weight += first;
-    if (part.u != NULL) part.u += first;
-    part.v += first;
-    part.n = n;
-    part.n_thread = 1;
-    return part;
-}
-
 static ct_status check_finite(const ct_low_rank *s, const float *p)
 {
     for (int64_t i = 0; i < s->r * s->rows; ++i) {
@@ -119,7 +106,7 @@ ct_status ct_low_rank_left(const ct_low_rank *s, const ct_momentum_correction *a
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t b = 0; b < n_block; ++b) {
         int64_t first = b * each, n = smaller(each, s->rows - first);
-        ct_momentum_correction part = rows_of(a, first * s->cols, n * s->cols);
+        ct_momentum_correction part = ct_momentum_correction_part(a, first * s->cols, n * s->cols);
 
         ct_momentum_correction_run(&part);
         for (int64_t i = 0; i < n; ++i) row_left(s, part.v + i * s->cols, q, p, first + i);

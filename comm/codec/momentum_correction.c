@@ -53,6 +53,15 @@ CT_SIMD_CLONES static void residual_only(int64_t n, float scale, const float *g,
     for (int64_t i = 0; i < n; ++i) v[i] += ct_momentum_correction_plain(scale, g[i]);
 }
 
+CT_SIMD_CLONES static void residual_and_mean(int64_t n, float scale, const float *g, float shift,
+                                             const float *mean, float *v)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i)
+        v[i] += ct_momentum_correction_plain(scale, g[i]) +
+                ct_momentum_correction_plain(shift, mean[i]);
+}
+
 CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)
 {
 #pragma omp simd
@@ -62,13 +71,30 @@ CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)
     }
 }
 
+ct_momentum_correction ct_momentum_correction_part(const ct_momentum_correction *a, int64_t first,
+                                                   int64_t n)
+{
+    ct_momentum_correction part = *a;
+
+    part.grad += first;
+    if (part.weight != NULL) part.weight += first;
+    if (part.u != NULL) part.u += first;
+    if (part.mean != NULL) part.mean += first;
+    part.v += first;
+    part.n = n;
+    part.n_thread = 1;
+    return part;
+}
+
 void ct_momentum_correction_block(const ct_momentum_correction *a, int64_t first, int64_t n)
 {
     factors f = { a->scale, a->rate, a->momentum, a->decay, (a->carry != 0) ? a->carry : 1.0f };
     const float *g = a->grad + first;
     float *v = a->v + first;
 
-    if (a->u == NULL)
+    if ((a->u == NULL) && (a->mean != NULL))
+        residual_and_mean(n, a->scale, g, a->shift, a->mean + first, v);
+    else if (a->u == NULL)
         residual_only(n, a->scale, g, v);
     else if ((a->weight != NULL) && a->nesterov)
         nesterov_decay(n, f, g, a->weight + first, a->u + first, v);
@@ -136,13 +162,10 @@ static void apart_block(const ct_momentum_correction *a, int64_t first, int64_t 
                         double sum[2])
 {
     float step[CT_SELECT_BLOCK] = { 0 };
-    ct_momentum_correction own = *a;
+    ct_momentum_correction own = ct_momentum_correction_part(a, first, n);
 
-    own.grad += first;
     own.v = step;
     own.carry = 1.0f;
-    if (own.weight != NULL) own.weight += first;
-    if (own.u != NULL) own.u += first;
     ct_momentum_correction_block(&own, 0, n);
     part(n, ((a->u != NULL) && (a->carry != 0)) ? a->carry : 1.0f, step, a->v + first, out + first,
          sum);
@@ -215,6 +238,27 @@ float ct_momentum_correction_limit(const float *v, int64_t n, double limit, int 
     double norm = sqrt(ct_momentum_correction_square(v, n, n_thread));
 
     return ((norm > limit) && isfinite(norm)) ? (float)(limit / norm) : 1.0f;
+}
+
+CT_SIMD_CLONES static void less_block(int64_t n, float factor, const float *mean, float *v)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) v[i] -= factor * mean[i];
+}
+
+void ct_momentum_correction_less(float *v, int64_t n, float factor, const float *mean, int n_thread)
+{
+    int64_t n_block = (n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
+    int team =
+        ct_momentum_correction_team(&(ct_momentum_correction){ .n = n, .n_thread = n_thread });
+
+#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+    for (int64_t b = 0; b < n_block; ++b) {
+        int64_t first = b * CT_SELECT_BLOCK;
+
+        less_block((n - first < CT_SELECT_BLOCK) ? n - first : CT_SELECT_BLOCK, factor,
+                   mean + first, v + first);
+    }
 }
 
 CT_SIMD_CLONES static void scale_block(int64_t n, float factor, float *v)

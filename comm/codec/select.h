@@ -30,8 +30,10 @@
 typedef struct ct_momentum_correction {
     const float *grad;
     const float *weight; /* NULL: no decay                                          */
-    float *u;            /* momentum; NULL: V += scale grad, all the rest is ignored */
-    float *v;            /* what is not sent yet                                    */
+    float *u;            /* momentum; NULL: V += scale grad + shift mean, all the rest is ignored */
+    const float *mean;   /* NULL: none                                              */
+    float shift;
+    float *v; /* what is not sent yet                                    */
     int64_t n;
     float scale, rate, momentum;
     float decay; /* of this rank's share: weight_decay * decay_mult / ranks      */
@@ -40,6 +42,9 @@ typedef struct ct_momentum_correction {
     int n_thread; /* at most; 0: as many as OpenMP would take                 */
 } ct_momentum_correction;
 
+/** Elements [first, first + n) of it, for one thread. */
+ct_momentum_correction ct_momentum_correction_part(const ct_momentum_correction *a, int64_t first,
+                                                   int64_t n);
 /** The update alone: U and V, nothing is sent. */
 void ct_momentum_correction_run(const ct_momentum_correction *a);
 /** The sum of v[n]'s squares by n_thread threads at most, whose number changes no bit. */
@@ -47,6 +52,9 @@ double ct_momentum_correction_square(const float *v, int64_t n, int n_thread);
 /** How often v[n] counts so that its norm is at most limit: 1 where it is not over it, or not
  *  finite. Threads as above. */
 float ct_momentum_correction_limit(const float *v, int64_t n, double limit, int n_thread);
+/** v[n] -= factor mean. */
+void ct_momentum_correction_less(float *v, int64_t n, float factor, const float *mean,
+                                 int n_thread);
 /** v[n] *= factor. */
 void ct_momentum_correction_scale(float *v, int64_t n, float factor, int n_thread);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */

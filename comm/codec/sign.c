@@ -179,15 +179,9 @@ ct_status ct_sign_encode(const ct_sign_cut *c, const ct_momentum_correction *a, 
     for (int64_t b = 0; b < n_block; ++b) {
         int64_t first = b * CT_SIGN_BLOCK;
         int n = length_at(c->n, b), j = part_of(c, b);
-        ct_momentum_correction part = *a;
+        ct_momentum_correction part = ct_momentum_correction_part(a, first, n);
         char *to = (char *)payload + CT_SIGN_HEAD * (size_t)(j + 1) + sizeof(block) * (size_t)b;
 
-        part.grad += first;
-        if (part.weight != NULL) part.weight += first;
-        if (part.u != NULL) part.u += first;
-        part.v += first;
-        part.n = n;
-        part.n_thread = 1;
         ct_momentum_correction_run(&part);
         bad |= !encode_block(part.v, n, (j != skip) ? (block *)(void *)to : NULL);
     }

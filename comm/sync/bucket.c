@@ -322,6 +322,12 @@ static bool take_step(ct_bucket *b, const ct_codec_step *step)
                                .clip = own.clip,
                                .rate = own.rate,
                                .begins = true };
+    if (!dense && (b->mean != NULL)) {
+        double m = (double)b->config->momentum;
+
+        own.mean = b->mean;
+        own.mean_factor = (float)(m / ((1 - m) * (double)own.scale));
+    }
     b->step = own;
     b->iteration = step->iteration;
     return dense;

@@ -63,6 +63,7 @@ typedef struct ct_bucket {
     int64_t coded_before;  /* … since what it had before                */
     int64_t iteration;
     ct_codec_step step; /* with its own rate */
+    const float *mean;  /* [cut.count] freeze_variance: of the rule, set before a step; borrowed */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all

@@ -223,9 +223,13 @@ bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);
 const ct_codec_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
                                         const ct_grad_range *range,
                                         const ct_codec_config **config_p);
-/** The solver's momentum, indexed as the arena; borrowed, NULL: unknown. The codec "auto" moves
+/** The solver's momentum, or the mean of Adam's rule, indexed as the arena; borrowed, NULL:
+ * unknown. The codec "auto" moves
  * momentum between it and codecs, in begin. Without it it changes nothing after create. */
 void ct_grad_pipe_share(ct_grad_pipe *gp, ct_storage *history);
+/** Of range i, in the step that has begun: how many updates the mean square of the rule has had,
+ *  where it stays as it is from now on (freeze_variance, codec.h); -1: it goes on. */
+int64_t ct_grad_pipe_variance_steps(const ct_grad_pipe *gp, int i);
 /** Each rank updates parts of the ranges: config.weights, and several ranks. */
 bool ct_grad_pipe_has_shards(const ct_grad_pipe *gp);
 /** Piece k = 0, 1 … of range i that this rank updates; false: it has no such one. Without

@@ -339,6 +339,35 @@ static ct_status land_visits(ct_grad_pipe *gp)
     return CT_OK;
 }
 
+/* Where the rule's mean lies, for signs of it. Once: a fixed storage has one address. */
+static ct_status find_means(ct_grad_pipe *gp)
+{
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        ct_bucket *b = &gp->bucket[i];
+        ct_storage_range r;
+
+        if (!b->cut.coded || !b->codec_config->freeze_variance || (b->mean != NULL)) continue;
+        if ((gp->history == NULL) || !gp->history->ops->fixed)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "compression of %s: freeze_variance reads the rule's mean where it "
+                           "lies: take memory { state: DEVICE }, or freeze_variance: false",
+                           b->key);
+        CT_TRY(
+            ct_storage_want(gp->history, NULL, b->cut.offset, b->cut.count, CT_STORAGE_READ, &r));
+        b->mean = r.data;
+        CT_TRY(ct_storage_done(&r, NULL));
+    }
+    return CT_OK;
+}
+
+int64_t ct_grad_pipe_variance_steps(const ct_grad_pipe *gp, int i)
+{
+    const ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
+
+    if (!b->cut.coded || !b->codec_config->freeze_variance) return -1;
+    return (gp->step.iteration >= ct_bucket_dense_until(b)) ? ct_bucket_dense_until(b) : -1;
+}
+
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
     bool begins = false;
@@ -348,6 +377,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
     CT_TRY(fate(gp));
     CT_TRY(land_visits(gp));
+    CT_TRY(find_means(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
     observe(gp, CT_GRAD_ENTER, -1);
     if (gp->policy != NULL)

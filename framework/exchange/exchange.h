@@ -85,6 +85,9 @@ typedef struct ct_grad_sync_ops {
     /** Forward is about to read this parameter, whether or not it had to wait. */
     void (*reads)(void *ctx, int param);
     ct_grad_effect (*effect)(void *ctx, int param);
+    /** How many updates the mean square of the rule has had where this step leaves it as it is
+     * (1-bit Adam); -1: it goes on. NULL: it always does. */
+    int64_t (*variance_steps)(void *ctx, int param);
     /** Since creation; what codecs did only where asked for, since it takes a look at residuals. */
     void (*stats)(void *ctx, bool codec, ct_sync_stats *out);
     /** Piece k = 0, 1 … of a parameter that this rank updates; false: it has no such one. NULL: it
@@ -95,8 +98,9 @@ typedef struct ct_grad_sync_ops {
 struct ct_grad_sync {
     void *ctx;
     const ct_grad_sync_ops *ops;
-    /** The momentum of the solver's rule, as the gradient arena: the solver sets it. Begin may take
-     *  momentum from there or put it there, and then effects and states are others. NULL: not. */
+    /** The momentum of the solver's rule, or its mean, as the gradient arena: the solver sets it.
+     * Begin may take momentum from there or put it there, and then effects and states are others.
+     * NULL: not. */
     struct ct_storage *momentum;
     ct_transport transport; /* of the step that has begun; of the first one before that */
     /** Ranks update pieces of parameters (ops->own) and get the others' weights. hear_parts then

@@ -72,6 +72,12 @@ typedef struct ct_update_all {
 /* What a device has of them: math.h. kind: ct_update_kind of update_math.h. */
 ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u);
 
+/** Before a mean square of n elements stays as it is for good, while signs of their mean are sent
+ *  (1-bit Adam): no element is left below a ten thousandth of the largest of its block of 1024,
+ * whose mean magnitude every sign stands for. An element without a gradient would else go as far as
+ * its root is small. A second time it changes nothing. */
+void ct_update_floor_squares(int64_t n, float *square);
+
 /** SGD with momentum, by ct_math_ops.sgd. */
 ct_status ct_update_sgd(const ct_update *u);
 /** Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). The

@@ -46,6 +46,20 @@ ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u)
     return run(u, block[kind]);
 }
 
+void ct_update_floor_squares(int64_t n, float *square)
+{
+    enum { SIGN_BLOCK = 1024 /* that of the codec's magnitudes */ };
+
+    for (int64_t first = 0; first < n; first += SIGN_BLOCK) {
+        int64_t end = (n - first < SIGN_BLOCK) ? n : first + SIGN_BLOCK;
+        float least = 0.0f;
+
+        for (int64_t i = first; i < end; i++) least = (square[i] > least) ? square[i] : least;
+        least *= 1e-4f;
+        for (int64_t i = first; i < end; i++) square[i] = (square[i] > least) ? square[i] : least;
+    }
+}
+
 ct_status ct_update_sgd(const ct_update *u)
 {
     return u->dev->math->sgd(NULL, u->count, u->scale, u->rate, u->momentum, u->decay_l2,

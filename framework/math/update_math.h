@@ -191,13 +191,13 @@ CT_UPDATE_FN float ct_update_trust(ct_update_ratio ratio, double local, double d
       .source = "Caffe; Zeiler 2012") \
     X(adam, ADAM, .type = "Adam", .n_state = 2, .state_name = { "mean", "mean_square" }, \
       .reads = CT_UPDATE_MOMENTUM | CT_UPDATE_MOMENTUM2 | CT_UPDATE_DELTA, .means = true, \
-      .joint = true, \
+      .joint = true, .freezes = true, \
       .formula = "h = m h + (1 - m) g; v = m2 v + (1 - m2) g^2; " \
                  "w -= lr sqrt(1 - m2^t) / (1 - m^t) h / (sqrt(v) + e)", \
       .source = "Caffe (e is added to the plain root); Kingma, Ba 2015") \
     X(adamw, ADAMW, .type = "AdamW", .n_state = 2, .state_name = { "mean", "mean_square" }, \
       .reads = CT_UPDATE_MOMENTUM | CT_UPDATE_MOMENTUM2 | CT_UPDATE_DELTA, .means = true, \
-      .own = true, \
+      .own = true, .freezes = true, \
       .formula = "h, v as Adam, of g without decay; h^ = h / (1 - m^t), v^ = v / (1 - m2^t); " \
                  "w -= lr (h^ / (sqrt(v^) + e) + d w)", \
       .source = "Loshchilov, Hutter: Decoupled Weight Decay Regularization, 2019, algorithm 2") \

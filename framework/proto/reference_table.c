@@ -161,6 +161,11 @@ const ct_meaning ct_meaning_table[] = {
       "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
       "first), GTOPK (merged in a tree), OKTOPK (split and reduced), or AUTO: least predicted "
       "cost; with `deterministic` ALLGATHER." },
+    { "CompressionParameter.freeze_variance",
+      "ONEBIT beside Adam and AdamW, from `warmup_iter` on: signs of the rule's mean are sent, and "
+      "its mean square stays as the warm-up left it (1-bit Adam). Without a warm-up, or false: "
+      "signs "
+      "of the gradient." },
     { "CompressionParameter.local_clip",
       "Scales down each gradient of each rank whose norm is over this divided by the root of the "
       "number of ranks; takes the place of `clip_gradients`. 0: no limit. A parameter's own "

@@ -22,6 +22,14 @@ static ct_grad_effect effect(const ct_train_step *t, int param)
     return t->sync->ops->effect(t->sync->ctx, param);
 }
 
+/* After how many updates of the mean square it stays as it is; -1: it goes on. */
+static int64_t frozen_at(const ct_train_step *t, int param)
+{
+    const ct_grad_sync_ops *ops = t->sync->ops;
+
+    return (ops->variance_steps != NULL) ? ops->variance_steps(t->sync->ctx, param) : -1;
+}
+
 /* ---- the scale of the loss */
 
 ct_loss_scale ct_loss_scale_open(const Ct__SolverParameter *p)
@@ -300,6 +308,17 @@ static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult
     return u;
 }
 
+/* … of parameter i, whose mean square may stay as it is. */
+static ct_update numbers_of(const ct_train_step *t, int i)
+{
+    const ct_param *p = &t->net->param[i];
+    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+    int64_t steps = frozen_at(t, i);
+
+    if (steps >= 0) ct_update_rule_freeze(t->rule, t->param, t->iteration, steps, &u);
+    return u;
+}
+
 /* Parameters from `first` on that learn and that the same ranks share out, and these ranks. */
 static int shared_alike(const ct_train_step *t, int first, const ct_group **g_p)
 {
@@ -354,6 +373,13 @@ static ct_status find_ratios(ct_train_step *t)
     return ct_part_sums_end(&t->ratios);
 }
 
+/* The first time that its mean square stays as it is; in pieces, whose first has at 0. */
+static void freeze(const ct_train_step *t, int param, const ct_update *u)
+{
+    if ((frozen_at(t, param) >= 0) && !t->frozen[param])
+        ct_update_floor_squares(u->count, u->state[1]);
+}
+
 static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
                               float share, ct_update *u)
 {
@@ -362,6 +388,7 @@ static ct_status update_range(ct_train_step *t, const ct_param *p, int64_t at, i
 
     CT_TRY(want_states(t, 0, n_moved(t, share), p->offset + at, n, &w));
     set_range(t, p, at, n, &w, u);
+    freeze(t, (int)(p - t->net->param), u);
     status = ct_update_rule_apply(t->rule, u);
     if (status == CT_OK) status = move_average(t, &w, share, n, u->weight);
     if (status == CT_OK) status = send_weights(t, p, at, n, u->weight);
@@ -386,20 +413,22 @@ static ct_status update_piece(ct_train_step *t, const ct_param *p, int64_t from,
 
 static ct_status update_param(ct_train_step *t, const ct_param *p)
 {
-    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+    int i = (int)(p - t->net->param);
+    ct_update u = numbers_of(t, i);
     int64_t from, count;
 
     CT_TRY(find_trust(t, p, &u));
-    for (int k = 0; own_piece(t, (int)(p - t->net->param), k, &from, &count); k++)
+    for (int k = 0; own_piece(t, i, k, &from, &count); k++)
         CT_TRY(update_piece(t, p, from, count, &u));
-    if (ct_host_update_is_open(&t->host)) ct_host_gradient_done(&t->host, (int)(p - t->net->param));
+    t->frozen[i] = t->frozen[i] || (frozen_at(t, i) >= 0);
+    if (ct_host_update_is_open(&t->host)) ct_host_gradient_done(&t->host, i);
     return CT_OK;
 }
 
 ct_status ct_step_update_piece(ct_train_step *t, int param, int64_t from, int64_t count)
 {
     const ct_param *p = &t->net->param[param];
-    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+    ct_update u = numbers_of(t, param);
     double start = ct_clock_s(), traced = ct_trace_start(t->pass->exec.trace);
 
     CT_TRY(update_piece(t, p, from, count, &u));

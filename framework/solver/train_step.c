@@ -745,7 +745,9 @@ ct_status ct_train_step_open(ct_train_step *t)
     if (t->iter_size == 0) t->iter_size = t->param->iter_size;
     t->loss_scale = ct_loss_scale_open(t->param);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
-    if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
+    t->frozen = calloc((size_t)net->n_param + 1, sizeof(*t->frozen));
+    if ((t->landed == NULL) || (t->frozen == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
     CT_TRY(find_shard(t));
     CT_TRY(open_home(t));
     CT_TRY(open_weights(t));
@@ -763,7 +765,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     CT_TRY(open_rows(t));
     t->may_overlap = t->several && comm->overlap && comm->forward_overlap && !meets_other_stages(t);
     take_mode(t);
-    if (t->rule->corrects) t->sync->momentum = &t->history[0];
+    if (t->rule->corrects || t->rule->freezes) t->sync->momentum = &t->history[0];
     t->pass->exec.wait_ctx = t;
     return CT_OK;
 }
@@ -784,5 +786,6 @@ void ct_train_step_close(ct_train_step *t)
     drop_owed(t);
     if (t->net != NULL) ct_residual_drain_close(t->net, &t->late);
     free(t->landed);
-    t->landed = NULL;
+    free(t->frozen);
+    t->landed = t->frozen = NULL;
 }

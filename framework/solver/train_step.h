@@ -98,6 +98,7 @@ typedef struct ct_train_step {
     bool *landed;           /* [n_param] updated since the gradients left, or only there, where all
                              * wait for each other */
     bool updated;           /* … and then all were updated */
+    bool *frozen;           /* [n_param] its mean square stays as it is, and was seen to */
     ct_grad_norm norm;      /* of what has landed; closed where nobody asks, or a device finds it */
     ct_square_sums squares; /* of a rule with a ratio, on the CPU: lists 2 i and 2 i + 1 are of the
                              * two norms of parameter i */

@@ -81,6 +81,13 @@ bool ct_update_rule_corrects(const char *type)
     return (rule != NULL) && rule->corrects;
 }
 
+bool ct_update_rule_freezes(const char *type)
+{
+    const ct_update_rule *rule = rule_of(type);
+
+    return (rule != NULL) && rule->freezes;
+}
+
 bool ct_update_rule_has_ratio(const char *type)
 {
     const ct_update_rule *rule = rule_of(type);
@@ -181,6 +188,19 @@ static double correction(float beta, int64_t t)
     return 1.0 / (1.0 - pow((double)beta, (double)t));
 }
 
+static void correct(const ct_update_rule *rule, double first, double second, ct_update *u)
+{
+    u->correction = (float)(rule->joint ? first / sqrt(second) : first);
+    u->correction2 = (float)second;
+}
+
+void ct_update_rule_freeze(const ct_update_rule *rule, const Ct__SolverParameter *p,
+                           int64_t iteration, int64_t steps, ct_update *u)
+{
+    u->momentum2 = 1.0f;
+    correct(rule, correction(p->momentum, iteration + 1), correction(p->momentum2, steps), u);
+}
+
 void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParameter *p,
                             int64_t iteration, ct_update *u)
 {
@@ -190,8 +210,7 @@ void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParamete
     u->momentum = p->momentum;
     u->momentum2 = (rule->reads & CT_UPDATE_RMS_DECAY) ? p->rms_decay : p->momentum2;
     u->delta = p->delta;
-    u->correction = (float)(rule->joint ? first / sqrt(second) : first);
-    u->correction2 = (float)second;
+    correct(rule, first, second, u);
     u->trust = 1.0f;
 }
 

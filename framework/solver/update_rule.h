@@ -33,6 +33,10 @@ typedef struct ct_update_rule {
     /** State 0 is a momentum that codecs may correct, U summed over the ranks; nesterov: as that
      *  rule applies it (comm/codec/codec.h). */
     bool corrects, nesterov;
+    /** State 0 is a mean and state 1 a mean square that may stay as it is
+     * (ct_update_rule_freeze()).
+     */
+    bool freezes;
     ct_update_ratio ratio; /* of two norms of a parameter, which scales its steps */
     /** NULL: by the kernels of its kind. On a device that updates many parameters in one pass, the
      *  kernels are taken all the same. */
@@ -51,6 +55,8 @@ bool ct_update_rule_is_nesterov(const char *type);
 bool ct_update_rule_has_ratio(const char *type); /* likewise */
 /** Likewise: may codecs put its momentum in front of what they leave behind? */
 bool ct_update_rule_corrects(const char *type);
+/** Likewise: may its mean square stay as it is, while codecs send its mean? */
+bool ct_update_rule_freezes(const char *type);
 /** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule,
  *  averages of the weights, and of OptEx points and gradients, each as long as the gradient arena
  * of grad_count floats. 0 where its type is none. */
@@ -66,6 +72,9 @@ ct_status ct_update_rule_check(const struct ct_solver_text *t);
  *  (from 0), and a trust ratio of 1. */
 void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParameter *p,
                             int64_t iteration, ct_update *u);
+/** Of a rule that freezes: the mean square, which has had so many updates, stays as it is. */
+void ct_update_rule_freeze(const ct_update_rule *rule, const Ct__SolverParameter *p,
+                           int64_t iteration, int64_t steps, ct_update *u);
 /** The ratio of a rule that has one, from the norms of a whole parameter (ct_update_norms()), both
  *  above 0. They are summed for every range of a parameter before any element is updated. */
 float ct_update_rule_trust(const ct_update_rule *rule, const Ct__SolverParameter *p,

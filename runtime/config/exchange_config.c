@@ -56,6 +56,7 @@ static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, 
     }
     CT_TRY(ct_codec_candidates_list(c, false, &ways));
     for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, c, u);
+    u->fields &= ~(unsigned)CT_CODEC_USES_FREEZE; /* no step of a trial could be taken back */
     return CT_OK;
 }
 
@@ -82,6 +83,8 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
         { "mask_momentum", p->has_mask_momentum && p->mask_momentum, CT_CODEC_USES_MASK_MOMENTUM,
           NULL },
         { "error_feedback", p->has_error_feedback, CT_CODEC_USES_FEEDBACK, NULL },
+        { "freeze_variance", p->has_freeze_variance && p->freeze_variance, CT_CODEC_USES_FREEZE,
+          NULL },
         { "resync_iter", p->has_resync_iter && (p->resync_iter > 0), CT_CODEC_USES_RESYNC,
           "codecs that leave something behind" },
     };
@@ -130,6 +133,15 @@ static ct_status read_correction(const Ct__SolverParameter *s, const Ct__Compres
             "false here%s; leave mask_momentum out",
             who, p->has_momentum_correction ? "" : " since the solver's type has another rule");
     return CT_OK;
+}
+
+/* 1-bit Adam: a warm-up in which the variance is found, and then a rule that goes on without. */
+static bool reads_freeze(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                         const ct_codec_ops *codec)
+{
+    if (!ct_codec_uses(codec, CT_CODEC_USES_FREEZE)) return false;
+    return p->has_freeze_variance ? p->freeze_variance
+                                  : (ct_update_rule_freezes(s->type) && (p->warmup_iter > 0));
 }
 
 /* The codecs that AUTO may choose among, by their places in the table. */
@@ -182,6 +194,7 @@ ct_status ct_codec_read_config(const Ct__SolverParameter *s, const Ct__Compressi
     CT_TRY(read_correction(s, p, who, *codec_p, &c.momentum_correction));
     c.mask_momentum = p->mask_momentum;
     c.error_feedback = p->error_feedback;
+    c.freeze_variance = reads_freeze(s, p, *codec_p);
     c.rank = p->rank;
     c.local_clip = p->local_clip;
     CT_TRY(read_among(p, who, &c.among));
@@ -269,6 +282,39 @@ static ct_status check_clip(const Ct__SolverParameter *s, const char *who,
                    who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
 }
 
+/* The rule's mean is sent in place of gradients, and its mean square stays as the warm-up left it.
+ */
+static ct_status check_freeze(const Ct__SolverParameter *s, const char *who,
+                              const ct_codec_config *c)
+{
+    const char *type = (s->type != NULL) ? s->type : "SGD";
+
+    if (!c->freeze_variance) return CT_OK;
+    if (!ct_update_rule_freezes(type))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: freeze_variance keeps the variance of Adam and AdamW as it is, and "
+                       "type \"%s\" has none: leave it out",
+                       who, type);
+    if (c->warmup_iterations == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: freeze_variance keeps the variance that the warm-up finds: give "
+                       "warmup_iter, a sixth of max_iter or less is usual, or freeze_variance: "
+                       "false",
+                       who);
+    if (s->precision == CT__SOLVER_PARAMETER__PRECISION__FP16)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: freeze_variance sends a mean, whose steps are not taken back where "
+                       "precision: FP16 finds an overflow: take precision: BF16, or "
+                       "freeze_variance: false",
+                       who);
+    if ((s->clip_gradients < 0) || compression_clips(s)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: clip_gradients: %g is a limit of the summed gradient, and freeze_variance "
+                   "sums signs of a mean: take compression { local_clip: %g } (the limit of each "
+                   "gradient of each rank), freeze_variance: false, or type INT8",
+                   who, (double)s->clip_gradients, (double)s->clip_gradients);
+}
+
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_codec_ops *codec, const ct_codec_config *c)
 {
@@ -286,6 +332,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
             "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
             "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
             who, codec->name, rule->type);
+    CT_TRY(check_freeze(s, who, c));
     CT_TRY(check_clip(s, who, codec, c, &u));
     if (s->reproducible_sum)
         return CT_FAIL(CT_ERR_CONFIG,
@@ -357,6 +404,8 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p)
     p->compression = (c != NULL) ? *c : none;
     p->compression.has_momentum_correction = true;
     p->compression.momentum_correction = false;
+    p->compression.has_freeze_variance = true; /* the outer rules have none */
+    p->compression.freeze_variance = false;
     p->solver.comm = &p->comm;
     p->solver.compression = &p->compression;
     p->solver.memory = NULL;
@@ -384,6 +433,11 @@ static ct_status check_outer(const Ct__SolverParameter *solver, const struct ct_
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: type AUTO tries codecs in steps, which exchanges are too few for: "
                        "name one",
+                       who);
+    if (c->has_freeze_variance && c->freeze_variance)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: freeze_variance is for gradients of Adam: the outer optimiser has no "
+                       "variance",
                        who);
     if ((c->has_momentum_correction && c->momentum_correction) ||
         (c->has_mask_momentum && c->mask_momentum))
@@ -592,6 +646,11 @@ ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_conf
             "%s: compression %s of gradients on device %s is not there yet; the others are, and "
             "solver_mode: CPU has all",
             who, codec->name, name);
+    if (config->codec_config.freeze_variance)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: freeze_variance of gradients on device %s is not there: take "
+                       "freeze_variance: false, type INT8, or solver_mode: CPU",
+                       who, name);
     if (config->progress == CT_PROGRESS_THREAD)
         return CT_FAIL(CT_ERR_CONFIG,
                        "comm { progress: THREAD }: with compression on device %s the main thread "

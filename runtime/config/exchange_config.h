@@ -27,6 +27,10 @@ void ct_outer_param_fill(const Ct__SolverParameter *solver, ct_outer_param *p);
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
+/** What replicas share out among them (ZeRO); with staged gradients, which a device has, nothing.
+ *  CT_ERR_CONFIG. */
+ct_status ct_exchange_read_shares(const Ct__SolverParameter *param, const ct_net *net, bool staged,
+                                  ct_grad_pipe_config *config);
 /** The ranges of net's pipe are the n parameters that learn, which the net puts first. own: what
  *  those with a codec of their own have of it; as long as the pipe. Both are the caller's to free.
  *  config learns where gradients lie; those that travel dense the pipe sees on the host.

@@ -246,6 +246,14 @@ static ct_grad_effect divided_effect(void *ctx, int param)
     return s->x.sync.ops->effect(s->x.sync.ctx, param - s->first);
 }
 
+static int64_t divided_variance_steps(void *ctx, int param)
+{
+    const side *s = side_of(ctx, param);
+    const ct_grad_sync *x = &s->x.sync;
+
+    return (x->ops->variance_steps != NULL) ? x->ops->variance_steps(x->ctx, param - s->first) : -1;
+}
+
 static bool divided_own(void *ctx, int param, int k, int64_t *from_p, int64_t *count_p)
 {
     const side *s = side_of(ctx, param);
@@ -286,6 +294,7 @@ static const ct_grad_sync_ops sync_ops = {
     .begin = divided_begin,
     .reads = divided_reads,
     .effect = divided_effect,
+    .variance_steps = divided_variance_steps,
     .stats = divided_stats,
     .own = divided_own,
 };

@@ -139,6 +139,11 @@ static ct_grad_effect mpi_effect(void *ctx, int param)
     return ct_grad_pipe_tries(x->pipe, param) ? CT_GRAD_TRIAL : CT_GRAD_UPDATE;
 }
 
+static int64_t mpi_variance_steps(void *ctx, int param)
+{
+    return ct_grad_pipe_variance_steps(((const ct_exchange_mpi *)ctx)->pipe, param);
+}
+
 static void mpi_stats(void *ctx, bool codec, ct_sync_stats *out)
 {
     const ct_exchange_mpi *x = ctx;
@@ -158,6 +163,7 @@ static const ct_grad_sync_ops sync_ops = {
     .begin = mpi_begin,
     .reads = mpi_reads,
     .effect = mpi_effect,
+    .variance_steps = mpi_variance_steps,
     .own = mpi_own,
     .stats = mpi_stats,
 };
@@ -187,25 +193,6 @@ static ct_status mpi_restored(void *ctx)
 
 /* ---- making it */
 
-/* What replicas share out among them (ZeRO). */
-static ct_status share_out(const Ct__SolverParameter *param, const ct_net *net, bool on_device,
-                           ct_grad_pipe_config *config)
-{
-    if ((param->memory == NULL) || (param->memory->zero == 0)) return CT_OK;
-    if (on_device)
-        return CT_FAIL(CT_ERR_CONFIG, "memory { zero: %d } is not for device %s yet: take zero: 0",
-                       param->memory->zero, net->options.dev->name);
-    if ((param->memory->zero < 3) && ct_net_has_visits(net))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "memory { weights: FILE zero: %d }: among ranks weights in files are shared "
-                       "out, too: take zero: 3, or 0, with which each rank has all of them",
-                       param->memory->zero);
-    config->weights = net->weight_arena;
-    config->slots = (param->memory->zero >= 2);
-    config->visits = (net->n_param > 0) && ct_net_param_visits(net, &net->param[0]);
-    return CT_OK;
-}
-
 /* The transport is that of the pipe: on its arena, or on the host's copies. */
 static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
                            bool dense_elsewhere)
@@ -220,7 +207,7 @@ static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param,
         CT_TRY(ct_transport_staged_create(net, &x->by_pipe, &x->staged, &arena, &x->by_pipe));
     CT_TRY(ct_exchange_read_config(param, &config));
     config.dense_elsewhere = dense_elsewhere;
-    CT_TRY(share_out(param, net, x->staged != NULL, &config));
+    CT_TRY(ct_exchange_read_shares(param, net, x->staged != NULL, &config));
     x->group.reproducible = config.reproducible;
     CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &x->own, &x->n_learned));
     status = ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe);

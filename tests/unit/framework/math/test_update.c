@@ -505,9 +505,65 @@ static void test_refused(void **state)
     refused("average { type: SWA interval: 0 }", "average.interval is 0");
 }
 
+/* 1-bit Adam: the mean square stays, and its correction is that of the updates that it has had. */
+static void test_frozen(void **state)
+{
+    static const char *const type[] = { "Adam", "AdamW" };
+    Ct__SolverParameter p = CT__SOLVER_PARAMETER__INIT;
+    const ct_update_rule *rule;
+
+    (void)state;
+    p.momentum = 0.75f;
+    p.momentum2 = 0.875f;
+    p.delta = 0.0625f;
+    for (int k = 0; k < 2; k++) {
+        ct_update u = some_update();
+        double first = 1 / (1 - pow(0.75, 12)), second = 1 / (1 - pow(0.875, 5));
+        range r = range_make(4099), before = range_make(4099);
+
+        assert_int_equal(ct_update_rule_find(type[k], &rule), CT_OK);
+        assert_true(ct_update_rule_freezes(type[k]));
+        ct_update_rule_numbers(rule, &p, 11, &u);
+        ct_update_rule_freeze(rule, &p, 11, 5, &u);
+        NEAR(u.correction, (k == 0) ? first / sqrt(second) : first);
+        NEAR(u.correction2, second);
+        check_range(rule, &u, 4099);
+        apply(rule, &u, &r);
+        assert_memory_equal(r.s[1], before.s[1], 4099 * sizeof(float));
+        range_free(&r);
+        range_free(&before);
+    }
+    assert_false(ct_update_rule_freezes("SGD"));
+    assert_false(ct_update_rule_freezes("LAMB"));
+}
+
+/* Blocks of 1024 have floors of their own; a second time nothing changes. */
+static void test_floor(void **state)
+{
+    enum { N = 2500 };
+    float v[N], again[N];
+
+    (void)state;
+    for (int i = 0; i < N; i++) v[i] = (i % 3 == 0) ? 0.0f : draw(3, i, 0, 1e-3f);
+    v[5] = 4.0f;
+    v[1030] = 0.25f;
+    for (int i = 2048; i < N; i++) v[i] = 0;
+    memcpy(again, v, sizeof(v));
+    ct_update_floor_squares(N, v);
+    for (int i = 0; i < N; i++) {
+        float least = (i < 1024) ? 4e-4f : (i < 2048) ? 0.25e-4f : 0.0f;
+
+        NEAR(v[i], (again[i] > least) ? again[i] : least);
+    }
+    memcpy(again, v, sizeof(v));
+    ct_update_floor_squares(N, v);
+    assert_memory_equal(v, again, sizeof(v));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_frozen),       cmocka_unit_test(test_floor),
         cmocka_unit_test(test_ranges),       cmocka_unit_test(test_threads),
         cmocka_unit_test(test_trajectories), cmocka_unit_test(test_closed_forms),
         cmocka_unit_test(test_lion_signs),   cmocka_unit_test(test_refused),
