@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What codecs do to a small GPT on characters with AdamW: its loss on a text it has not seen, over paired seeds.
+"""What codecs do to a net's result on data it has not seen, over paired seeds.
 
-Usage: tests/bench/codec_study.py TEXT WORK [--ranks=2] [--seeds=25] [--steps=600] [--limit=0.02] [--only=NAME,NAME] [--results=FILE]
+Usage: tests/bench/codec_study.py NET DATA WORK [--ranks=2] [--seeds=25] [--steps=N] [--base=NAME] [--limit=L] [--only=NAME,NAME] [--results=FILE]
 
-TEXT is a folder with *train*.txt and *valid*.txt, WORK one for what is made of it. CORTADO names the program, MPIRUN
-what starts ranks (mpirun --oversubscribe --bind-to none). A seed chooses weights and the order of windows, the same
-for all columns; the baseline is BF16. Runs whose result stands in FILE (a JSON line each) are not made again.
-Printed are, for each column, the mean difference to the baseline in nats a character, its 95 % interval by Student's t
-over the seeds, and the verdict against --limit: within, worse, or not shown.
+NET is gpt (a small GPT on characters with AdamW, nats a character; DATA: a folder with *train*.txt and *valid*.txt) or
+cheap (one convolution on MNIST with SGD, errors in points; DATA: MNIST's four files). WORK is a folder for what is made
+of the data. CORTADO names the program, MPIRUN what starts ranks (mpirun --oversubscribe --bind-to none); each stands for a node, since codecs spare the wires between
+nodes. A seed chooses
+weights and the order of samples, the same for all columns. Runs whose result stands in FILE (a JSON line each) are not
+made again. Printed are, for each column, the mean difference to the baseline, its 95 % interval by Student's t over the
+seeds, and the verdict against the limit: within, worse, or not shown.
 """
 import json
 import os
@@ -19,7 +21,7 @@ import sys
 from paired import interval, verdict
 
 LAYERS, HEADS, WIDTH, LENGTH, BATCH = 2, 4, 64, 64, 16
-NET = f"""
+GPT = f"""
 layer {{ name: "data" type: "TokenData" top: "tokens" top: "next" include {{ phase: TRAIN }}
   token_data_param {{ source: "set/train.bin" batch_size: {BATCH} seq_len: {LENGTH} vocabulary: 128 tokenizer: "set/tokenizer.json" }} }}
 layer {{ name: "data" type: "TokenData" top: "tokens" top: "next" include {{ phase: TEST }}
@@ -49,45 +51,92 @@ layer {{ name: "head" type: "InnerProduct" bottom: "ln_f" top: "head" param {{ n
   inner_product_param {{ num_output: 128 axis: 2 bias_term: false }} }}
 layer {{ name: "loss" type: "SoftmaxWithLoss" bottom: "head" bottom: "next" top: "loss" softmax_param {{ axis: 2 }} }}
 """
-BASE = "bf16"
+CHEAP = """
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } transform_param { scale: 0.00390625 }
+  data_param { source: "set/train_lmdb" backend: LMDB batch_size: 64 shuffle: true } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST } transform_param { scale: 0.00390625 }
+  data_param { source: "set/test_lmdb" backend: LMDB batch_size: 250 } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param { num_output: 16 kernel_size: 5 stride: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "ip1" type: "InnerProduct" bottom: "conv" top: "ip1" inner_product_param { num_output: 64 weight_filler { type: "xavier" } } }
+layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+"""
+SMALL = "min_bytes: 1024"
+SAVES_NOTHING = "test_initialization: false display: 0 snapshot: 0 snapshot_after_train: false solver_mode: CPU"
 
 
-def columns(steps):
+def gpt_columns(steps):
     """Names, and what each compresses by. All clip: by the norm of the sum, or of each gradient where that is none."""
-    clip, small = "clip_gradients: 1", "min_bytes: 1024"
+    clip, warm = "clip_gradients: 1", f"warmup_iter: {steps // 6}"
     return {
-        BASE: f"{clip} compression {{ type: BF16 {small} }}",
         "dense": clip,
-        "int8": f"{clip} compression {{ type: INT8 {small} }}",
-        "int4": f"{clip} compression {{ type: INT4 {small} }}",
-        "int4 ef": f"{clip} compression {{ type: INT4 error_feedback: true {small} }}",
-        "topk 3 %": f"{clip} compression {{ type: TOPK density: 0.03 {small} }}",
-        "bf16 local_clip": f"compression {{ type: BF16 local_clip: 1 {small} }}",
-        "onebit plain": f"{clip} compression {{ type: ONEBIT freeze_variance: false warmup_iter: {steps // 6} {small} }}",
-        "1-bit Adam": f"compression {{ type: ONEBIT local_clip: 1 warmup_iter: {steps // 6} {small} }}",
+        "bf16": f"{clip} compression {{ type: BF16 {SMALL} }}",
+        "int8": f"{clip} compression {{ type: INT8 {SMALL} }}",
+        "int4": f"{clip} compression {{ type: INT4 {SMALL} }}",
+        "int4 ef": f"{clip} compression {{ type: INT4 error_feedback: true {SMALL} }}",
+        "topk 3 %": f"{clip} compression {{ type: TOPK density: 0.03 {SMALL} }}",
+        "bf16 local_clip": f"compression {{ type: BF16 local_clip: 1 {SMALL} }}",
+        "onebit plain": f"{clip} compression {{ type: ONEBIT freeze_variance: false {warm} {SMALL} }}",
+        "1-bit Adam": f"compression {{ type: ONEBIT local_clip: 1 {warm} {SMALL} }}",
     }
 
 
-def solver(seed, steps, more):
-    return f"""net: "net.prototxt" type: "AdamW" base_lr: 0.003 lr_policy: "cosine" min_lr: 0.0003
-warmup {{ iterations: {steps // 20} policy_after: true }} momentum: 0.9 momentum2: 0.99 weight_decay: 0.1 decay_rule: MATRICES
-max_iter: {steps} random_seed: {seed} test_iter: 40 test_interval: {steps} test_initialization: false display: 0 snapshot: 0
-snapshot_after_train: false solver_mode: CPU {more}
-"""
+def gpt_solver(steps):
+    return f"""type: "AdamW" base_lr: 0.003 lr_policy: "cosine" min_lr: 0.0003 warmup {{ iterations: {steps // 20} policy_after: true }}
+momentum: 0.9 momentum2: 0.99 weight_decay: 0.1 decay_rule: MATRICES test_iter: 40 {SAVES_NOTHING}"""
+
+
+def cheap_columns(steps):
+    warm = f"warmup_iter: {steps // 10}"
+    return {
+        "dense": "",
+        "bf16": f"compression {{ type: BF16 {SMALL} }}",
+        "int8": f"compression {{ type: INT8 {SMALL} }}",
+        "int4": f"compression {{ type: INT4 {SMALL} }}",
+        "int4 ef": f"compression {{ type: INT4 error_feedback: true {SMALL} }}",
+        "topk 1 %": f"compression {{ type: TOPK density: 0.01 {warm} {SMALL} }}",
+        "redsync 1 %": f"compression {{ type: REDSYNC density: 0.01 {warm} {SMALL} }}",
+        "powersgd 2": f"compression {{ type: POWERSGD rank: 2 {warm} {SMALL} }}",
+        "onebit": f"compression {{ type: ONEBIT {warm} {SMALL} }}",
+    }
+
+
+def cheap_solver(steps):
+    return f"""base_lr: 0.05 lr_policy: "cosine" momentum: 0.9 weight_decay: 0.0005 test_iter: 40 {SAVES_NOTHING}"""
+
+
+class Net:
+    def __init__(self, text, solver, columns, steps, limit, batch, convert, found, value, unit):
+        self.text, self.solver, self.columns, self.steps, self.limit, self.batch = text, solver, columns, steps, limit, batch
+        self.convert, self.found, self.value, self.unit = convert, found, value, unit
+
+
+NETS = {
+    "gpt": Net(GPT, gpt_solver, gpt_columns, 600, 0.02, BATCH, ["text", "--tokenizer=char"], "loss", float, "nats a character"),
+    "cheap": Net(CHEAP, cheap_solver, cheap_columns, 400, 0.25, 64, ["mnist"], "accuracy", lambda s: 100 - 100 * float(s), "% errors"),
+}
 
 
 class Study:
     def __init__(self, argv):
         words = [a for a in argv if not a.startswith("--")]
         given = dict(a[2:].split("=", 1) for a in argv if a.startswith("--"))
-        if len(words) != 2 or set(given) - {"ranks", "seeds", "steps", "limit", "only", "results"}:
+        known = {"ranks", "seeds", "steps", "base", "limit", "only", "results"}
+        if len(words) != 3 or words[0] not in NETS or set(given) - known:
             sys.exit(__doc__)
-        self.text, self.work = words
-        self.ranks, self.seeds, self.steps = (int(given.get(k, d)) for k, d in (("ranks", 2), ("seeds", 25), ("steps", 600)))
-        self.limit = float(given.get("limit", "0.02"))
-        self.columns = columns(self.steps)
-        self.only = given["only"].split(",") if "only" in given else [c for c in self.columns if c != BASE]
-        unknown = [c for c in self.only if c not in self.columns]
+        self.name, self.data, self.work = words
+        self.net = NETS[self.name]
+        self.ranks, self.seeds = int(given.get("ranks", 2)), int(given.get("seeds", 25))
+        self.steps = int(given.get("steps", self.net.steps))
+        self.limit = float(given.get("limit", self.net.limit))
+        self.columns = self.net.columns(self.steps)
+        self.base = given.get("base", "bf16")
+        self.only = given["only"].split(",") if "only" in given else [c for c in self.columns if c != self.base]
+        unknown = [c for c in [self.base, *self.only] if c not in self.columns]
         if unknown:
             sys.exit(f"no column {unknown[0]}; there are: {', '.join(self.columns)}")
         self.results = given.get("results", os.path.join(self.work, "results.jsonl"))
@@ -97,12 +146,13 @@ class Study:
     def prepare(self):
         os.makedirs(self.work, exist_ok=True)
         with open(os.path.join(self.work, "net.prototxt"), "w", encoding="utf-8") as f:
-            f.write(NET)
-        if not os.path.exists(os.path.join(self.work, "set", "train.bin")):
-            subprocess.run([self.cortado, "convert", "text", f"--from={self.text}", f"--to={self.work}/set", "--tokenizer=char"], check=True)
+            f.write(self.net.text)
+        if not os.path.exists(os.path.join(self.work, "set")):
+            kind, *more = self.net.convert
+            subprocess.run([self.cortado, "convert", kind, f"--from={self.data}", f"--to={self.work}/set", *more], check=True)
 
     def key(self, name, seed):
-        return {"column": name, "seed": seed, "ranks": self.ranks, "steps": self.steps}
+        return {"net": self.name, "column": name, "seed": seed, "ranks": self.ranks, "steps": self.steps}
 
     def load(self):
         done = {}
@@ -110,41 +160,43 @@ class Study:
             with open(self.results, encoding="utf-8") as f:
                 for line in f:
                     r = json.loads(line)
-                    done[json.dumps({k: r[k] for k in ("column", "seed", "ranks", "steps")})] = r["loss"]
+                    done[json.dumps({k: v for k, v in r.items() if k != "result"})] = r["result"]
         return done
 
     def run(self, name, seed):
         path = os.path.join(self.work, "solver.prototxt")
         with open(path, "w", encoding="utf-8") as f:
-            f.write(solver(seed, self.steps, self.columns[name]))
+            f.write(f'net: "net.prototxt" max_iter: {self.steps} test_interval: {self.steps} random_seed: {seed}\n'
+                    f"{self.net.solver(self.steps)}\n{self.columns[name]}\n")
         done = subprocess.run([*self.mpirun, "-np", str(self.ranks), self.cortado, "train", "--solver=solver.prototxt",
-                               f"--global_batch_size={BATCH}"], cwd=self.work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, check=False)
-        found = re.findall(r"Test net output #0: loss = ([0-9.]+)", done.stdout)
+                               f"--topology={self.ranks}x1", f"--global_batch_size={self.net.batch}"], cwd=self.work, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        found = re.findall(rf"Test net output #\d+: {self.net.found} = ([0-9.]+)", done.stdout)
         if done.returncode != 0 or not found:
             sys.exit(f"{name}, seed {seed}:\n{done.stdout[-3000:]}")
-        return float(found[-1])
+        return self.net.value(found[-1])
 
-    def losses(self, done, name):
+    def results_of(self, done, name):
         got = []
         for seed in range(1, self.seeds + 1):
             key = self.key(name, seed)
             if json.dumps(key) not in done:
                 done[json.dumps(key)] = self.run(name, seed)
                 with open(self.results, "a", encoding="utf-8") as f:
-                    f.write(json.dumps({**key, "loss": done[json.dumps(key)]}) + "\n")
+                    f.write(json.dumps({**key, "result": done[json.dumps(key)]}) + "\n")
             got.append(done[json.dumps(key)])
         return got
 
     def main(self):
         self.prepare()
         done = self.load()
-        base = self.losses(done, BASE)
-        print(f"{self.ranks} ranks, {self.steps} steps, {self.seeds} seeds; {BASE} ends at {sum(base) / len(base):.4f} nats a character")
+        base = self.results_of(done, self.base)
+        print(f"{self.name}, {self.ranks} ranks, {self.steps} steps, {self.seeds} seeds; "
+              f"{self.base} ends at {sum(base) / len(base):.4f} {self.net.unit}")
         for name in self.only:
-            mean, half = interval([a - b for a, b in zip(self.losses(done, name), base)])
+            mean, half = interval([a - b for a, b in zip(self.results_of(done, name), base)])
             print(f"{name:20} {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]  "
-                  f"{verdict(mean - half, mean + half, self.limit)} {self.limit}", flush=True)
+                  f"{verdict(mean - half, mean + half, self.limit)} {self.limit:g}", flush=True)
 
 
 if __name__ == "__main__":
