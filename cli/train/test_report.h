@@ -20,7 +20,7 @@
  *
  * Of a net of texts there are no classes to tell apart. Its file has `samples` (windows of tokens,
  * or runs of words), `loss`, `perplexity` (e^loss), and with a tokenizer `tokens`, `bytes` and
- * `bits_per_byte`. The means are over whole batches, the last of which may begin the set anew.
+ * `bits_per_byte`. Each window of tokens counts once, too (test_once.h).
  *
  * Ranks count what they have of each batch, and one sum over them at the end has everything.
  * Batches go round the set: what the last one has of its beginning was counted before, and does not

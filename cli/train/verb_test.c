@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/json_writer.h"
+#include "cli/train/test_once.h"
 #include "cli/train/test_report.h"
 #include "cli/verb.h"
 #include "framework/report/report.h"
@@ -31,6 +32,7 @@ typedef struct testing {
     ct_report *report;
     int crops;               /* --crops; 0: not given     */
     ct_test_report *classes; /* --report or --crops; NULL: neither */
+    ct_once once;            /* of a net of tokens        */
 } testing;
 
 static const ct_group *testers(const testing *t)
@@ -133,24 +135,34 @@ static ct_status load_weights(testing *t)
     return CT_OK;
 }
 
+/* The mean over the batches. Where each sample counts once, they weigh what targets they have. */
 static ct_status score(testing *t, int64_t n_batch, ct_text_size *text)
 {
     const Ct__SolverParameter *p = t->config.solver;
     ct_outputs *o = &t->outputs;
     ct_exec *ex = &t->net->pass->exec;
     ct_ap_version version;
+    double all = 0;
 
     ct_exec_fill(t->call, t->net, ex);
     if (t->division != NULL) ct_job_division_fill_exec(t->division, ex);
+    ex->once = t->once;
     for (int64_t i = 0; i < n_batch; i++) {
+        double weight;
+
         ex->micro_step = i;
+        ex->targets = 0;
         CT_TRY(ct_pass_forward(t->net->pass, NULL));
         memset(o->sum, 0, (size_t)o->n * sizeof(*o->sum));
         CT_TRY(ct_outputs_add(o, t->net->pass));
-        CT_TRY(ct_group_sum(testers(t), o->sum, (int)o->n));
+        o->sum[o->n] = ex->targets;
+        CT_TRY(ct_group_sum(testers(t), o->sum, (int)o->n + 1));
         log_batch(t->whole, i, o->sum);
-        for (int64_t k = 0; k < o->n; k++) t->mean[k] += o->sum[k] / (double)n_batch;
+        weight = (t->once.samples > 0) ? o->sum[o->n] : 1.0;
+        all += weight;
+        for (int64_t k = 0; k < o->n; k++) t->mean[k] += o->sum[k] * weight;
     }
+    for (int64_t k = 0; (k < o->n) && (all > 0); k++) t->mean[k] /= all;
     (void)ct_ap_version_is((p != NULL) ? p->ap_version : NULL, &version);
     CT_TRY(ct_outputs_evaluate(o, testers(t), version, (p != NULL) && p->show_per_class_result,
                                t->mean));
@@ -195,14 +207,19 @@ static ct_status report_done(const testing *t)
     return status;
 }
 
+/* Whether a run says which set it is, or a report is of all of it. */
+static bool is_of_set(const ct_options *o)
+{
+    return (ct_options_text(o, "run") != NULL) || (ct_options_text(o, "report") != NULL);
+}
+
 /* Caffe's 50, or where a run says which set it is, or a report is of all of it, as many as have
  * each sample of it. */
 static int64_t count_batches(const testing *t)
 {
     const ct_options *o = t->call->options;
     int64_t batch = t->whole->batch_global, all = t->whole->n_sample;
-    bool of_set = (ct_options_text(o, "run") != NULL) || (ct_options_text(o, "report") != NULL);
-    bool whole_set = of_set && (all > 0) && (batch > 0);
+    bool whole_set = is_of_set(o) && (all > 0) && (batch > 0);
 
     return ct_options_count(o, "iterations", whole_set ? (all + batch - 1) / batch : 50);
 }
@@ -279,6 +296,16 @@ static ct_status open_classes(testing *t)
     return CT_FAIL(CT_ERR_CONFIG, "--report is of the whole test set: leave out --iterations");
 }
 
+/* Where the whole set is tested, each window of tokens counts once. Before the net is made. */
+static ct_status count_once(testing *t, bool *once_p)
+{
+    const ct_options *o = t->call->options;
+
+    *once_p = false;
+    if (!is_of_set(o) || (ct_options_text(o, "iterations") != NULL)) return CT_OK;
+    return ct_test_once_prepare(t->config.net, &t->once.label, once_p);
+}
+
 /* This rank's net, of all of them where --parallel says so. */
 static ct_status make_net(testing *t)
 {
@@ -286,7 +313,9 @@ static ct_status make_net(testing *t)
     const Ct__NetParameter *param = t->config.net;
     ct_net_options options;
     ct_net_state state;
+    bool once;
 
+    CT_TRY(count_once(t, &once));
     CT_TRY(ct_net_state_read(t->call->options, &state));
     ct_net_options_fill(t->call, &t->config, CT_TEST, &state, &options);
     options.forward_only = true;
@@ -300,6 +329,7 @@ static ct_status make_net(testing *t)
     CT_TRY(ct_memory_plan_test(t->call->job, t->config.solver, param, &options));
     CT_TRY(ct_net_create(param, &options, &t->net));
     t->whole = (t->division != NULL) ? t->division->whole.test[0] : t->net;
+    if (once) t->once.samples = t->whole->n_sample;
     return CT_OK;
 }
 

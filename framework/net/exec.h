@@ -20,6 +20,13 @@ typedef struct ct_text_size {
     double tokens, bytes; /* 0: not known */
 } ct_text_size;
 
+/** Of a test that has each sample of a set once: samples of the set. Targets of what batches have
+ *  beyond them are `label`, which the losses ignore. */
+typedef struct ct_once {
+    int64_t samples; /* 0: all that batches have counts */
+    int32_t label;
+} ct_once;
+
 struct ct_step_there; /* framework/math/step_there.h */
 
 typedef enum { CT_CHUNK_BEGIN, CT_CHUNK_WAIT, CT_CHUNK_DROP } ct_chunk_call;
@@ -106,6 +113,8 @@ typedef struct ct_exec {
     double wait_data_s;     /* data layers add the time they waited for their batch */
     int64_t broken_samples; /* … and the broken samples of all ranks that others stand in for */
     ct_text_size text; /* … and in TEST, where they know the tokenizer, the targets of this rank */
+    ct_once once;      /* TEST: TokenData goes by it … */
+    double targets;    /* … and adds the targets of this rank that count */
 } ct_exec;
 
 /** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled by

@@ -13,6 +13,8 @@
  * of the chosen tokens 80 % become mask_token, 10 % any token, 10 % stay). Windows then need no
  * token behind their last. In TEST what is hidden depends on the window alone.
  *
+ * Of a test that has each window once, targets of what the last batch has beyond them are ignored.
+ *
  * With tokenizer, in TEST, it counts the bytes of the text that its targets stand for. */
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +265,24 @@ static ct_status count_text(const token_state *s, const token_instance *d, const
     return status;
 }
 
+/* In TEST: what of row i counts. */
+static ct_status count_row(const ct_layer *l, const ct_instance *in, ct_exec *ex, int64_t i)
+{
+    const token_state *s = l->state;
+    const token_instance *d = in->state;
+    float *next = d->values + (NEXT * in->batch_local + i) * s->seq_len;
+    int64_t position = ex->micro_step * in->batch_global + in->batch_first + i;
+
+    if ((ex->once.samples > 0) && (position >= ex->once.samples)) {
+        for (int64_t t = 0; t < s->seq_len; t++) next[t] = (float)ex->once.label;
+        return CT_OK;
+    }
+    if (ct_layer_is_twin(l)) return CT_OK;
+    for (int64_t t = 0; t < s->seq_len; t++)
+        ex->targets += (next[t] >= 0.0f) && (next[t] != (float)ex->once.label);
+    return (s->tokenizer != NULL) ? count_text(s, d, next, &ex->text) : CT_OK;
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const token_state *s = l->state;
@@ -271,8 +291,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     for (int64_t i = 0; i < in->batch_local; i++) {
         CT_TRY(fill_row(l, in, ex, i));
-        if ((s->tokenizer != NULL) && !ct_layer_is_twin(l))
-            CT_TRY(count_text(s, d, d->values + NEXT * n + i * s->seq_len, &ex->text));
+        if (l->phase == CT_TEST) CT_TRY(count_row(l, in, ex, i));
     }
     for (int k = 0; k < l->n_top; k++) CT_TRY(ct_data_put(ex, in->top[k], d->values + k * n, n));
     return CT_OK;
