@@ -1,4 +1,10 @@
-#include "cli/train/test_once.h"
+/* Tests of a net of tokens in which each window counts once.
+ *
+ * Batches are whole, so the last one takes windows from the beginning of the text, which have been
+ * counted. Their targets become a label that the losses ignore (ct_exec.once), and the batches'
+ * means weigh the targets that count. So the loss is the mean over all targets of the text, on any
+ * number of ranks and with any batch, but for the order of sums. */
+#include "cli/train/test_report.h"
 
 #include <string.h>
 

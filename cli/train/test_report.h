@@ -20,7 +20,7 @@
  *
  * Of a net of texts there are no classes to tell apart. Its file has `samples` (windows of tokens,
  * or runs of words), `loss`, `perplexity` (e^loss), and with a tokenizer `tokens`, `bytes` and
- * `bits_per_byte`. Each window of tokens counts once, too (test_once.h).
+ * `bits_per_byte`. Each window of tokens counts once, too (test_once.c).
  *
  * Ranks count what they have of each batch, and one sum over them at the end has everything.
  * Batches go round the set: what the last one has of its beginning was counted before, and does not
@@ -36,6 +36,11 @@ typedef struct ct_test_report ct_test_report;
 
 /** Whether the net reads a text in phase TEST: its report is ct_test_report_write_text(). */
 bool ct_test_report_is_of_text(const Ct__NetParameter *net);
+/** Has the losses and accuracies of a net of tokens ignore a label in phase TEST, so that each
+ *  window counts once (test_once.c). *once_p: whether that works. It does not, without a word,
+ * where the net reads no tokens; and with a line in the log where other layers read the targets, or
+ * a loss is no mean over labels. Before the net is made. CT_ERR_NOMEM. */
+ct_status ct_test_once_prepare(Ct__NetParameter *net, int32_t *label_p, bool *once_p);
 /** What `test` has found of such a net. On rank 0. CT_ERR_IO. */
 ct_status ct_test_report_write_text(const char *path, int64_t samples, double loss,
                                     const ct_text_size *text);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "framework/base/json_writer.h"
-#include "cli/train/test_once.h"
 #include "cli/train/test_report.h"
 #include "cli/verb.h"
 #include "framework/report/report.h"
