@@ -22,11 +22,13 @@ struct ct_optex {
  * ranks have the same, so any number of them goes on from rank 0's.
  */
 
+/* Whatever a file has said. */
 static int known(const ct_optex *o)
 {
-    int n = (int)o->points;
+    int room = o->round.predictor.room;
 
-    return (n < o->round.predictor.room) ? n : o->round.predictor.room;
+    if (!(o->points > 0.0f)) return 0;
+    return (o->points < (float)room) ? (int)o->points : room;
 }
 
 static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
@@ -75,10 +77,10 @@ static ct_status restored(void *ctx)
     ct_optex *o = ctx;
     int n = keeps(o) ? known(o) : 0;
 
-    if ((o->parallel > 0.0f) && ((int)o->parallel != o->param->parallel))
-        CT_WARN("the snapshot was made with optex.parallel %d, this run has %d: the rule counts "
+    if ((o->parallel > 0.0f) && (o->parallel != (float)o->param->parallel))
+        CT_WARN("the snapshot was made with optex.parallel %g, this run has %d: the rule counts "
                 "%d steps an iteration from here on, and its place in the data set does, too",
-                (int)o->parallel, o->param->parallel, o->param->parallel);
+                (double)o->parallel, o->param->parallel, o->param->parallel);
     if ((n > 0) && !ct_gradient_predictor_refill(&o->round.predictor, n))
         return CT_FAIL(CT_ERR_DATA, "the history of OptEx in the set has numbers that are not "
                                     "finite");
