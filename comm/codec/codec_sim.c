@@ -15,7 +15,7 @@
 
 void ct_momentum_correction_run(const ct_momentum_correction *a)
 {
-    double arrays = (a->u != NULL) ? 5 : 3;
+    double arrays = (a->u != NULL) ? 5 : (a->mean != NULL) ? 4 : 3;
 
     ct_sim_codec_pass(ct_sim_codec().update_s * (double)a->n * arrays / 5);
 }
@@ -45,6 +45,15 @@ void ct_momentum_correction_send(const ct_momentum_correction *a, float share, f
     (void)share;
     (void)out;
     ct_sim_codec_stream(16 * (double)a->n);
+}
+
+void ct_momentum_correction_less(float *v, int64_t n, float factor, const float *mean, int n_thread)
+{
+    (void)v;
+    (void)factor;
+    (void)mean;
+    (void)n_thread;
+    ct_sim_codec_stream(12 * (double)n);
 }
 
 double ct_momentum_correction_square(const float *v, int64_t n, int n_thread)
