@@ -205,7 +205,7 @@ sent_whole() { # NAME OPTION...
 sent_whole adam --set=type=Adam --set=base_lr=0.001
 sent_whole adamw --set=type=AdamW --set=base_lr=0.001 --set=clip_gradients=0.5
 sent_whole clip --set=clip_gradients=0.5
-for codec in redsync:density=0.05 powersgd:rank=4 onebit:warmup_iter=5; do
+for codec in redsync:density=0.05 powersgd:rank=4 onebit:warmup_iter=5,freeze_variance=false; do
     runs ${codec%%:*}_beside_adam 0 'Optimization Done' $JOB 2 $train --compression=$codec,min_bytes=1024 --set=type=AdamW --set=base_lr=0.001 \
         --set=clip_gradients=0.5 --metrics=beside.jsonl --set=display=1 --set=snapshot_prefix=ba
     losses beside.jsonl >l
