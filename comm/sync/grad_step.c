@@ -377,11 +377,11 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
     CT_TRY(fate(gp));
     CT_TRY(land_visits(gp));
-    CT_TRY(find_means(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
     observe(gp, CT_GRAD_ENTER, -1);
     if (gp->policy != NULL)
         status = gp->config.policy->begin_step(gp->policy, iteration, &begins, &least);
+    if (status == CT_OK) status = find_means(gp); /* the policy may have made buckets anew */
     if (status != CT_OK) {
         ct_comm_unlock(gp->comm);
         return status;
