@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "cli/info/manual.h"
+#include "cli/info/set_picture.h"
 #include "comm/core/comm.h"
 #include "framework/base/status.h"
-#include "framework/data/class_names.h"
-#include "framework/data/net_set.h"
 #include "framework/data/group.h"
+#include "framework/data/reader.h"
 #include "framework/data/stripes.h"
 #include "framework/net/layer.h"
 #include "framework/proto/upgrade.h"
@@ -22,7 +22,7 @@
 #include "runtime/call.h"
 #include "runtime/machine_limit.h"
 
-/* ---- a data set, and some of its samples as a picture */
+/* ---- a data set */
 
 static void print_shards(const ct_reader *r)
 {
@@ -39,15 +39,18 @@ static void print_shards(const ct_reader *r)
                (long long)ranks, ct_shards_readers(&s, s.n / s.stripes, ranks));
 }
 
-/* Prints what a data set is: LMDB, in shards too, or an HDF5 file with `data` and `label`. */
+/* Prints what a data set is: LMDB, in shards and with boxes, too, or an HDF5 file with `data` and
+ * `label`. */
 static ct_status show_data(const char *path)
 {
     static const char *const name[2] = { "data", "label" };
-    bool hdf5 = ct_stage_can("hdf5", path);
+    bool hdf5 = ct_stage_can("hdf5", path), boxes = false;
     ct_reader_options o = { .who = path, .source = path, .n_field = 2, .field_name = name };
     ct_reader *r = NULL;
 
-    CT_TRY(ct_reader_open(hdf5 ? "hdf5" : "lmdb", &o, &r));
+    if (!hdf5) CT_TRY(ct_lmdb_has_boxes(path, path, &boxes));
+    if (boxes) o.n_field = 1;
+    CT_TRY(ct_reader_open(hdf5 ? "hdf5" : boxes ? "annotated" : "lmdb", &o, &r));
     printf("data set    %s: %s, %lld samples\n", path, r->ops->name, (long long)r->count);
     printf("first       %s\n", ct_shape_str(&r->field[0]).text);
     printf("bytes       %lld of samples; %.0f a sample in the mean, %lld the largest\n",
@@ -58,159 +61,6 @@ static ct_status show_data(const char *path)
     return CT_OK;
 }
 
-/* Samples, evenly spread, of one shape; labels with the names that lie beside the set. */
-typedef struct grid {
-    const char *path;
-    int64_t n;
-    ct_shape shape; /* of a tile: that of the first sample */
-    float *value;
-    char (*text)[64];
-    const char **label;
-    ct_class_names names;
-} grid;
-
-enum { GRID_TILES = 64, GRID_SEEN = 64 /* pixels of a tile at least */ };
-
-static ct_status read_names(grid *g)
-{
-    ct_text file = { 0 };
-    ct_status status = CT_OK;
-
-    ct_text_add(&file, "%.*s" CT_CLASS_FILE, (int)(ct_path_base(g->path) - g->path), g->path);
-    if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the names of classes");
-    if ((status == CT_OK) && (access(file.text, R_OK) == 0))
-        status = ct_class_names_read(file.text, file.text, 0, &g->names);
-    ct_text_destroy(&file);
-    return status;
-}
-
-/* Values of any size as a tile's: the nearest ones. */
-static void fit(const ct_shape *from, const float *value, const ct_shape *to, float *tile)
-{
-    int64_t h = to->dim[1], w = to->dim[2];
-
-    for (int64_t i = 0; i < to->dim[0] * h * w; i++) {
-        int64_t y = i / w % h * from->dim[1] / h, x = i % w * from->dim[2] / w;
-
-        tile[i] = value[(i / (h * w) * from->dim[1] + y) * from->dim[2] + x];
-    }
-}
-
-static ct_status make_grid(grid *g, int64_t count, const ct_shape *shape)
-{
-    size_t each;
-
-    if ((shape->ndim != 3) || ((shape->dim[0] != 1) && (shape->dim[0] != 3)))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: samples are %s: --picture needs channels x height x width, of 1 or 3 "
-                       "channels",
-                       g->path, ct_shape_str(shape).text);
-    g->shape = *shape;
-    g->n = (count < GRID_TILES) ? count : GRID_TILES;
-    each = (size_t)ct_shape_count(shape, 0, -1);
-    g->value = calloc((size_t)g->n * each, sizeof(*g->value));
-    g->text = calloc((size_t)g->n, sizeof(*g->text));
-    g->label = calloc((size_t)g->n, sizeof(*g->label));
-    if ((g->value != NULL) && (g->text != NULL) && (g->label != NULL)) return CT_OK;
-    return CT_FAIL(CT_ERR_NOMEM, "no memory for a picture of %lld samples", (long long)g->n);
-}
-
-static ct_status add_sample(grid *g, const ct_net_set *s, int64_t i)
-{
-    int64_t label = ct_net_set_label(s);
-    float *value = NULL;
-    ct_shape shape;
-
-    CT_TRY(ct_net_set_values(s, &shape, &value));
-    if ((g->n == 0) && (i == 0)) {
-        ct_status status = make_grid(g, s->reader->count, &shape);
-
-        if (status != CT_OK) free(value);
-        CT_TRY(status);
-    }
-    if ((shape.ndim == 3) && (shape.dim[0] == g->shape.dim[0]))
-        fit(&shape, value, &g->shape, g->value + i * ct_shape_count(&g->shape, 0, -1));
-    free(value);
-    g->label[i] = g->text[i];
-    if ((label >= 0) && (label < g->names.n)) g->label[i] = g->names.name[label];
-    if ((label >= 0) && (label >= g->names.n))
-        snprintf(g->text[i], sizeof(g->text[i]), "%lld", (long long)label);
-    return CT_OK;
-}
-
-static ct_status draw_grid(const grid *g, bool bytes, const char *file)
-{
-    ct_tiles t = { .n = g->n,
-                   .channels = (int)g->shape.dim[0],
-                   .height = g->shape.dim[1],
-                   .width = g->shape.dim[2],
-                   .value = g->value,
-                   .high = bytes ? 255.0 : 0.0,
-                   .label = g->label };
-    ct_text png = { 0 };
-    ct_status status;
-
-    t.zoom = (t.width < GRID_SEEN) ? (int)((GRID_SEEN + t.width - 1) / t.width) : 1;
-    status = ct_tiles_png(&t, &png);
-    if ((status == CT_OK) && png.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
-    if (status == CT_OK) status = ct_file_write(file, png.text, png.length);
-    ct_text_destroy(&png);
-    if (status == CT_OK)
-        printf("picture     %s: %lld samples, evenly spread\n", file, (long long)g->n);
-    return status;
-}
-
-/* The net that reads the set, or one with nothing but a data layer. */
-static ct_status read_reader(const char *model, const char *set, Ct__NetParameter **net_p)
-{
-    static const char lmdb[] = "layer { name: 'data' type: 'Data' top: 'data' top: 'label' "
-                               "data_param { source: '' batch_size: 1 } }";
-    static const char hdf5[] = "layer { name: 'data' type: 'HDF5Data' top: 'data' top: 'label' "
-                               "hdf5_data_param { source: '' batch_size: 1 } }";
-    const char *plain = ct_stage_can("hdf5", set) ? hdf5 : lmdb;
-    ProtobufCMessage *m = NULL;
-
-    if (model != NULL) return ct_net_read(model, NULL, net_p);
-    CT_TRY(ct_prototxt_parse(&ct__net_parameter__descriptor, "--picture", plain, strlen(plain),
-                             NULL, &m));
-    *net_p = (Ct__NetParameter *)(void *)m;
-    return CT_OK;
-}
-
-static ct_status show_picture(const char *path, const char *model, const char *file)
-{
-    Ct__NetParameter *net = NULL;
-    grid g = { .path = path };
-    ct_net_set s;
-    ct_status status;
-
-    CT_TRY(ct_file_check_writable(file));
-    CT_TRY(read_reader(model, path, &net));
-    status = ct_net_set_open(net, CT_TRAIN, path, &s);
-    if (status == CT_UNSUPPORTED)
-        status = CT_FAIL(CT_ERR_CONFIG,
-                         "--picture: %s; expected a layer of type Data, ImageData or "
-                         "HDF5Data in phase TRAIN of --model, and the set that --data names",
-                         (model != NULL) ? model : path);
-    if (status == CT_OK) {
-        int64_t n = (s.reader->count < GRID_TILES) ? s.reader->count : GRID_TILES;
-
-        status = read_names(&g);
-        for (int64_t i = 0; (i < n) && (status == CT_OK); i++) {
-            status = ct_net_set_read(&s, s.reader->count * i / n);
-            if (status == CT_OK) status = add_sample(&g, &s, i);
-        }
-        if (status == CT_OK) status = draw_grid(&g, (model == NULL) && s.reader->u8, file);
-        ct_net_set_close(&s);
-    }
-    ct_class_names_release(&g.names);
-    free(g.value);
-    free(g.text);
-    free(g.label);
-    ct__net_parameter__free_unpacked(net, NULL);
-    return status;
-}
-
 /* --data, and --picture where it is given. */
 static ct_status show_set(const ct_options *o)
 {
@@ -218,7 +68,7 @@ static ct_status show_set(const ct_options *o)
 
     CT_TRY(show_data(path));
     if (file == NULL) return CT_OK;
-    return show_picture(path, ct_options_text(o, "model"), file);
+    return ct_set_picture(path, ct_options_text(o, "model"), file);
 }
 
 char *openblas_get_config(void);

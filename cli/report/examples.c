@@ -286,7 +286,9 @@ static ct_status make(work *w)
         if (w->set.source != NULL)
             say(e, "the set of tests is not here: ", w->set.source);
         else
-            say(e, "tests of the net read no set of type Data, ImageData or HDF5Data", "");
+            say(e,
+                "tests of the net read no set of type Data, AnnotatedData, ImageData or HDF5Data",
+                "");
         return CT_OK;
     }
     CT_TRY(status);

@@ -311,8 +311,8 @@ static ct_status show_set(const Ct__NetParameter *net, ct_phase phase, ct_text *
     if ((status == CT_UNSUPPORTED) && (set.source == NULL))
         ct_text_add(
             t,
-            "<p>For %s the net reads no set of type Data, ImageData, HDF5Data, TokenData or "
-            "TextData.</p>\n",
+            "<p>For %s the net reads no set of type Data, AnnotatedData, ImageData, HDF5Data, "
+            "TokenData or TextData.</p>\n",
             what);
     if (status == CT_UNSUPPORTED) return CT_OK;
     CT_TRY(status);

@@ -134,6 +134,15 @@ static ct_status take_boxes(const Ct__AnnotatedDatum *a, int64_t room, float *ro
     return CT_OK;
 }
 
+bool ct_is_annotated(const void *data, size_t size)
+{
+    Ct__AnnotatedDatum *a = ct__annotated_datum__unpack(NULL, size, data);
+    bool is = (a != NULL) && (a->datum != NULL);
+
+    if (a != NULL) ct__annotated_datum__free_unpacked(a, NULL);
+    return is;
+}
+
 ct_status ct_annotated_decode(const void *data, size_t size, ct_color color, ct_datum_buffer *room,
                               ct_sample *sample, int64_t boxes, float *row, ct_why *why)
 {

@@ -34,6 +34,9 @@ ct_status ct_datum_decode(const void *data, size_t size, ct_color color, ct_datu
 ct_status ct_annotated_decode(const void *data, size_t size, ct_color color, ct_datum_buffer *room,
                               ct_sample *sample, int64_t boxes, float *row, ct_why *why);
 
+/** Whether it is an AnnotatedDatum; a Datum is none. */
+bool ct_is_annotated(const void *data, size_t size);
+
 /** Serialises a record as a Datum, or with boxes as an AnnotatedDatum, grouped by their classes.
  *  room receives *size_p bytes. */
 ct_status ct_record_encode(const ct_record *record, ct_sample_buffer *room, size_t *size_p);

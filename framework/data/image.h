@@ -68,6 +68,14 @@ ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_sample_buf
 /* ---- pictures side by side as one PNG: samples of a set, filters, activations. It needs zlib
  * alone, which is always there; reading PNG files is libpng's. */
 
+/** A box on a tile, with a name in its corner. */
+typedef struct ct_tile_box {
+    int64_t tile;
+    float corner[4]; /* x0 y0 x1 y1 in parts of the tile */
+    int64_t colour;  /* boxes of one number have one     */
+    char label[64];  /* "": none                         */
+} ct_tile_box;
+
 typedef struct ct_tiles {
     int64_t n, height, width;
     int channels;             /* 1, or 3: blue, green, red, as samples are                      */
@@ -77,6 +85,8 @@ typedef struct ct_tiles {
     int zoom;                 /* pixels a value, each way; 0: 1                                 */
     const char *const *label; /* below each tile, cut to its width; NULL: none. Letters are
                                * capitals; what is not ASCII is drawn as a box */
+    const ct_tile_box *box;   /* drawn in this order */
+    int64_t n_box;
 } ct_tiles;
 
 /** Appends the PNG file. CT_ERR_NOMEM, CT_ERR_ARG (nothing to draw, or more than 2^28 pixels),

@@ -97,6 +97,8 @@ extern const ct_reader_entry ct_reader_table[]; /* ends with name NULL */
 ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
                          ct_reader **reader_p);
 void ct_reader_close(ct_reader *r); /* NULL allowed; no thread may still read */
+/** Whether the first record of an LMDB is an image with boxes. Logged: it cannot be read. */
+ct_status ct_lmdb_has_boxes(const char *source, const char *who, bool *has_p);
 /** What the source calls the sample; "": nothing. */
 void ct_reader_name(const ct_reader *r, int64_t id, char *text, size_t size);
 /** For read: logs why sample id cannot be read, or hands that on in s->why. Evaluates to status. */
@@ -130,9 +132,9 @@ ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char
 
 /** The shape of one sample as the net's data layer of phase TEST reads it, of its source where that
  *  is there, else as the layer says; and that which its transform_param makes of it. Not
- *  collective. CT_UNSUPPORTED, quiet, with why: it is not known or drawn by chance, samples have
- *  boxes, or the net is asked for hidden tokens. CT_ERR_CONFIG, CT_ERR_DATA, logged:
- * transform_param does not fit. Of a text its length: a window of TokenData, one word of TextData.
+ *  collective. CT_UNSUPPORTED, quiet, with why: it is not known or drawn by chance, or the net is
+ * asked for hidden tokens. CT_ERR_CONFIG, CT_ERR_DATA, logged: transform_param does not fit. Of a
+ * text its length: a window of TokenData, one word of TextData.
  */
 ct_status ct_net_sample_shape(const Ct__NetParameter *net, ct_shape *sample_p, ct_shape *input_p,
                               ct_why *why);

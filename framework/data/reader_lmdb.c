@@ -409,3 +409,32 @@ const ct_reader_ops ct_reader_annotated = {
     .state_size = sizeof(lmdb_state),
     .probes = true,
 };
+
+static ct_status look_at_first(const ct_reader *r, bool *has_p)
+{
+    const lmdb_state *s = r->state;
+    ct_sample_buffer room = { 0 };
+    size_t size = 0;
+    ct_status status;
+
+    if (r->count < 1) return CT_READER_FAIL(r, CT_ERR_DATA, "%s: no sample in it", r->source);
+    status = ct_sample_buffer_reserve(&room, s->index.size[0] + 1);
+    if (status == CT_OK) status = r->ops->fetch(r, NULL, 0, room.data, &size);
+    if (status == CT_OK) *has_p = ct_is_annotated(room.data, size);
+    ct_sample_buffer_release(&room);
+    return status;
+}
+
+ct_status ct_lmdb_has_boxes(const char *source, const char *who, bool *has_p)
+{
+    ct_reader_options o = { .who = who, .source = source, .n_field = 1 };
+    ct_reader *r = NULL;
+    ct_status status;
+
+    *has_p = false;
+    CT_TRY(ct_reader_create(&ct_reader_lmdb, who, source, &r));
+    status = r->ops->open(r, &o);
+    if (status == CT_OK) status = look_at_first(r, has_p);
+    ct_reader_close(r);
+    return status;
+}

@@ -46,12 +46,30 @@ static ct_status read_set(const Ct__LayerParameter *l, const char *backend, cons
     return CT_OK;
 }
 
+/* Layers that read an LMDB. */
+static bool has_records(const Ct__LayerParameter *l)
+{
+    return (ct_layer_param_is(l, "Data") || ct_layer_param_is(l, "AnnotatedData")) &&
+           (l->data_param != NULL);
+}
+
+/* Images with boxes have sizes of their own, and come out with that of resize_param. */
+static bool look_at_resize(const Ct__LayerParameter *l, ct_shape *shape_p)
+{
+    const Ct__TransformationParameter *t = l->transform_param;
+
+    if (!ct_layer_param_is(l, "AnnotatedData") || (t == NULL) || (t->resize_param == NULL))
+        return false;
+    *shape_p =
+        (ct_shape){ 3, { t->force_gray ? 1 : 3, t->resize_param->height, t->resize_param->width } };
+    return true;
+}
+
 /* What the layer says itself. */
 static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
 {
     const Ct__ImageDataParameter *image = l->image_data_param;
     const Ct__MemoryDataParameter *m = l->memory_data_param;
-
     const Ct__TokenDataParameter *tokens = l->token_data_param;
 
     /* What is hidden is no text to go on with. */
@@ -63,8 +81,8 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
         *shape_p = (ct_shape){ 1, { 1 } };
         return true;
     }
-    if (ct_layer_param_is(l, "Data") && (l->data_param != NULL))
-        return take(l->data_param->synthetic_shape, 0, shape_p);
+    if (has_records(l))
+        return take(l->data_param->synthetic_shape, 0, shape_p) || look_at_resize(l, shape_p);
     if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
         (l->hdf5_data_param->n_synthetic_shape > 0))
         return take(l->hdf5_data_param->synthetic_shape[0], 0, shape_p);
@@ -91,14 +109,10 @@ static bool look(const Ct__LayerParameter *l, ct_shape *shape_p)
 
 static ct_status read_or_look(const Ct__LayerParameter *l, ct_shape *shape_p, ct_why *why)
 {
-    if (ct_layer_param_is(l, "AnnotatedData"))
-        return CT_WHY(why, CT_UNSUPPORTED,
-                      "layer \"%s\" is of type AnnotatedData, images with boxes, which are not "
-                      "handled",
-                      l->name);
-    if (ct_layer_param_is(l, "Data") && (l->data_param != NULL) &&
-        (l->data_param->source != NULL) && (access(l->data_param->source, R_OK) == 0))
-        return read_set(l, "lmdb", l->data_param->source, shape_p);
+    if (has_records(l) && (l->data_param->source != NULL) &&
+        (access(l->data_param->source, R_OK) == 0))
+        return read_set(l, ct_layer_param_is(l, "Data") ? "lmdb" : "annotated",
+                        l->data_param->source, shape_p);
     if (ct_layer_param_is(l, "HDF5Data") && (l->hdf5_data_param != NULL) &&
         (l->hdf5_data_param->source != NULL) && (access(l->hdf5_data_param->source, R_OK) == 0))
         return read_set(l, "hdf5", l->hdf5_data_param->source, shape_p);

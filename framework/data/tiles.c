@@ -119,23 +119,24 @@ static void put(const sheet *s, int64_t y, int64_t x, const uint8_t rgb[3])
     memcpy(s->pixel + 3 * ((size_t)y * (size_t)s->width + (size_t)x), rgb, 3);
 }
 
-static void draw_glyph(const sheet *s, int64_t y, int64_t x, const char *glyph)
+static void draw_glyph(const sheet *s, int64_t y, int64_t x, const char *glyph,
+                       const uint8_t ink[3])
 {
-    static const uint8_t ink[3] = { 0x22, 0x22, 0x22 };
-
     for (int64_t r = 0; r < (int64_t)GLYPH_HEIGHT * s->letter; r++)
         for (int64_t c = 0; c < (int64_t)GLYPH_WIDTH * s->letter; c++)
             if ((((glyph[r / s->letter] - '0') >> (GLYPH_WIDTH - 1 - c / s->letter)) & 1) != 0)
                 put(s, y + r, x + c, ink);
 }
 
-static void draw_label(const sheet *s, int64_t y, int64_t x, const char *label)
+/* From x on, as much as ends before `end`. */
+static void draw_label(const sheet *s, int64_t y, int64_t x, int64_t end, const char *label,
+                       const uint8_t ink[3])
 {
-    int64_t step = (int64_t)(GLYPH_WIDTH + 1) * s->letter, end = x + s->cell_width - GAP;
+    int64_t step = (int64_t)(GLYPH_WIDTH + 1) * s->letter;
 
     for (; (*label != '\0') && (x + step - s->letter <= end); label++) {
         if ((*label & 0xC0) == 0x80) continue; /* of a character that was drawn as a box */
-        draw_glyph(s, y, x, glyph_of((unsigned char)*label));
+        draw_glyph(s, y, x, glyph_of((unsigned char)*label), ink);
         x += step;
     }
 }
@@ -164,8 +165,54 @@ static uint8_t grey(double v, double low, double high)
     return (uint8_t)lround(255.0 * fmin(fmax(share, 0.0), 1.0));
 }
 
+static void fill(const sheet *s, int64_t y0, int64_t x0, int64_t y1, int64_t x1,
+                 const uint8_t rgb[3])
+{
+    for (int64_t y = y0; y < y1; y++)
+        for (int64_t x = x0; x < x1; x++) put(s, y, x, rgb);
+}
+
+static int64_t limited(double v, int64_t most)
+{
+    return (v > 0) ? (v < (double)most) ? (int64_t)v : most : 0;
+}
+
+/* A frame, and the name on a ground of its colour in the upper left corner, both within the tile.
+ */
+static void draw_box(const ct_tiles *t, const sheet *s, const ct_tile_box *b)
+{
+    static const uint8_t colour[8][3] = { { 0xe6, 0x19, 0x4b }, { 0x3c, 0xb4, 0x4b },
+                                          { 0x43, 0x63, 0xd8 }, { 0xf5, 0x82, 0x31 },
+                                          { 0x91, 0x1e, 0xb4 }, { 0x42, 0xd4, 0xf4 },
+                                          { 0xf0, 0x32, 0xe6 }, { 0xbf, 0xef, 0x45 } };
+    static const uint8_t white[3] = { 0xff, 0xff, 0xff };
+    const uint8_t *ink = colour[b->colour & 7];
+    int64_t h = t->height * s->zoom, w = t->width * s->zoom, line = s->letter, wide = 0;
+    int64_t top = GAP + b->tile / s->columns * s->cell_height;
+    int64_t left = GAP + b->tile % s->columns * s->cell_width;
+    int64_t x0 = limited((double)b->corner[0] * (double)w, w);
+    int64_t y0 = limited((double)b->corner[1] * (double)h, h);
+    int64_t x1 = limited((double)b->corner[2] * (double)w, w);
+    int64_t y1 = limited((double)b->corner[3] * (double)h, h);
+
+    if ((x1 <= x0) || (y1 <= y0)) return;
+    if ((x1 - x0 < 2 * line) || (y1 - y0 < 2 * line)) line = 1;
+    fill(s, top + y0, left + x0, top + y0 + line, left + x1, ink);
+    fill(s, top + y1 - line, left + x0, top + y1, left + x1, ink);
+    fill(s, top + y0, left + x0, top + y1, left + x0 + line, ink);
+    fill(s, top + y0, left + x1 - line, top + y1, left + x1, ink);
+    if (b->label[0] == '\0') return;
+    for (const char *c = b->label; *c != '\0'; c++) wide += ((*c & 0xC0) != 0x80);
+    wide = wide * (GLYPH_WIDTH + 1) * s->letter + s->letter;
+    if (wide > w - x0) wide = w - x0;
+    if (y0 + (GLYPH_HEIGHT + 2) * s->letter > h) return;
+    fill(s, top + y0, left + x0, top + y0 + (GLYPH_HEIGHT + 2) * s->letter, left + x0 + wide, ink);
+    draw_label(s, top + y0 + s->letter, left + x0 + s->letter, left + x0 + wide, b->label, white);
+}
+
 static void draw_tile(const ct_tiles *t, const sheet *s, int64_t i)
 {
+    static const uint8_t ink[3] = { 0x22, 0x22, 0x22 };
     int64_t plane = t->height * t->width, top = GAP + i / s->columns * s->cell_height;
     int64_t left = GAP + i % s->columns * s->cell_width;
     const float *v = t->value + i * t->channels * plane;
@@ -182,7 +229,9 @@ static void draw_tile(const ct_tiles *t, const sheet *s, int64_t i)
             put(s, top + y, left + x, rgb);
         }
     }
-    if (t->label != NULL) draw_label(s, top + t->height * s->zoom + s->letter, left, t->label[i]);
+    if (t->label != NULL)
+        draw_label(s, top + t->height * s->zoom + s->letter, left, left + s->cell_width - GAP,
+                   t->label[i], ink);
 }
 
 ct_status ct_tiles_png(const ct_tiles *t, ct_text *out)
@@ -210,6 +259,7 @@ ct_status ct_tiles_png(const ct_tiles *t, ct_text *out)
     if (s.pixel == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a picture");
     memset(s.pixel, 0xff, 3 * (size_t)(s.width * s.height));
     for (int64_t i = 0; i < t->n; i++) draw_tile(t, &s, i);
+    for (int64_t i = 0; i < t->n_box; i++) draw_box(t, &s, &t->box[i]);
     status = add_png(&s, out);
     free(s.pixel);
     return status;

@@ -99,9 +99,9 @@ static bool reads_text(const Ct__LayerParameter *l)
 
 static bool reads_samples(const Ct__LayerParameter *l)
 {
-    static const char *const type[] = { "Data",       "ImageData", "HDF5Data",
-                                        "MemoryData", "DummyData", "WindowData",
-                                        "Input",      "TokenData", "TextData" };
+    static const char *const type[] = { "Data",      "ImageData",  "HDF5Data",  "AnnotatedData",
+                                        "DummyData", "MemoryData", "TokenData", "WindowData",
+                                        "Input",     "TextData" };
 
     for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++)
         if (ct_layer_param_is(l, type[i])) return l->n_top > 0;
@@ -306,8 +306,10 @@ static ct_status add_layer(making *m, const Ct__LayerParameter *l)
 static ct_status add_serve(making *m, const ct_shape *sample)
 {
     const Ct__TransformationParameter *t = m->data->transform_param;
-    bool sized =
-        (t != NULL) && ((t->crop_size > 0) || (t->crop_h > 0) || (t->resize_param != NULL));
+    /* images with boxes are resized from the size that each has */
+    bool resized =
+        (t != NULL) && (t->resize_param != NULL) && !ct_layer_param_is(m->data, "AnnotatedData");
+    bool sized = (t != NULL) && ((t->crop_size > 0) || (t->crop_h > 0) || resized);
     ct_text text = { 0 };
     ProtobufCMessage *p = NULL;
     ct_status status = CT_OK;

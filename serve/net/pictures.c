@@ -38,7 +38,7 @@ static ct_status take_size(const Ct__ServeParameter *p, const ct_source_map *map
     if ((p->new_height > 65535) || (p->new_width > 65535))
         return CT_FAIL(CT_ERR_CONFIG, "%s: serve.new_height %u, new_width %u: at most 65535",
                        where_of(p, map, &p->new_height).text, p->new_height, p->new_width);
-    if (q->cuts || (q->height > 0)) return CT_OK;
+    if (q->cuts || (q->height > 0) || ((t != NULL) && (t->resize_param != NULL))) return CT_OK;
     q->height = q->input.dim[1];
     q->width = q->input.dim[2];
     return CT_OK;

@@ -2,6 +2,7 @@
 
 boxes.py make                 pictures, annotations and a list in the folder it runs in
 boxes.py same NAME FILE.npz   whether batches are those of transform NAME (TRANSFORMS below)
+boxes.py drawn NAME FILE.png  whether a picture of the set has its samples by transform NAME, and their boxes
 """
 import math, os, random, sys
 
@@ -357,5 +358,38 @@ def same(name, file):
     assert looked > n / 3 and kept > n, (n, looked, kept)
 
 
+FRAMES = [(0xE6, 0x19, 0x4B), (0x3C, 0xB4, 0x4B), (0x43, 0x63, 0xD8), (0xF5, 0x82, 0x31)]
+
+
+def drawn(name, file):
+    """Tiles of 48 x 64, three times as large; the values less the mean from their least to their most."""
+    global SEED
+    SEED, zoom, n = 1, 3, 0
+    picture = np.asarray(Image.open(file).convert("RGB")).astype(float)
+    tall, wide = 48 * zoom, 64 * zoom
+    for i in range(N):
+        a, rows = expected(name, i)
+        top, left = 2 + i // 4 * (tall + 2 + 14), 2 + i % 4 * (wide + 2)
+        tile = picture[top:top + tall, left:left + wide]
+        framed = np.zeros(tile.shape[:2], bool)
+        for c, (x0, y0, x1, y1), _ in rows:
+            x0, x1 = (int(np.float32(v) * np.float64(wide)) for v in (x0, x1))
+            y0, y1 = (int(np.float32(v) * np.float64(tall)) for v in (y0, y1))
+            framed[y0:y1, x0:x1] = framed[y0:y0 + 14, x0:x0 + 6 * 8] = True
+        for k, (c, (x0, y0, x1, y1), _) in enumerate(rows):
+            x, y = math.ceil(x1 * wide - 1e-3) - 2, math.ceil(y1 * tall - 1e-3) - 2
+            covered = any(x2 * wide <= x + 2 and y2 * tall <= y + 2 and x < max(x3 * wide, x2 * wide + 48) and
+                          y < max(y3 * tall, y2 * tall + 14) for _, (x2, y2, x3, y3), _ in rows[k + 1:])
+            if not covered:
+                assert tuple(tile[y, x]) == FRAMES[c], (i, k, tile[y, x], FRAMES[c])
+                n += 1
+        if name == "plain":
+            values = a[..., ::-1] - np.array(MEAN)[::-1]
+            want = 255 * (values - values.min()) / (values.max() - values.min())
+            off = np.abs(tile[1::zoom, 1::zoom] - want)[~framed[1::zoom, 1::zoom]]
+            assert off.max() <= 3 and off.size > 1000, (i, off.max(), off.size)
+    assert n > 10, n
+
+
 if __name__ == "__main__":
-    make() if sys.argv[1] == "make" else same(*sys.argv[2:])
+    make() if sys.argv[1] == "make" else globals()[sys.argv[1]](*sys.argv[2:])

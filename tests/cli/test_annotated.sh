@@ -17,7 +17,8 @@ runs by_folder 0 'voc: 4 classes with the background, their names in sets/classe
 is class_names sh -c '[ "$(tr "\n" " " <sets/classes.txt)" = "background blue green red " ]'
 is has_nine grep -q 'sets/train_lmdb: 9 images' out
 is has_three grep -q 'sets/test_lmdb: 3 images' out
-runs for_boxes 3 'not a Datum .*; images with boxes are for AnnotatedData layers' "$CORTADO" info --data=sets/train_lmdb
+runs for_boxes 0 'sets/train_lmdb: annotated, 9 samples' "$CORTADO" info --data=sets/train_lmdb --picture=own.png
+is has_picture sh -c 'grep -qE "own.png: 9 samples, evenly spread, with [0-9]+ boxes" out && test -s own.png'
 rm -r voc/ImageSets
 runs whole_folder 0 '12 images' "$CORTADO" convert annotated --from=voc --to=whole --labelmap=sets/classes.txt
 
@@ -69,6 +70,10 @@ STEPS=3
 THREADS=3 net threads "$recipe" "$samplers"
 dump by_threads 1 threads
 is same_by_threads cmp recipe.npz by_threads.npz
+for way in plain recipe; do
+    runs draws_$way 0 'drawn.png: 12 samples, evenly spread, with [0-9]+ boxes' "$CORTADO" info --data=set --picture=drawn.png --model=$way
+    is as_drawn_$way "$python" "$ROOT/tests/cli/boxes.py" drawn $way drawn.png
+done
 for ranks in 2 4; do
     dump ranks_$ranks $ranks recipe
     is same_on_$ranks cmp recipe.npz ranks_$ranks.npz
@@ -101,6 +106,8 @@ refuse crops 'has both crop_size and crop_h' 'crop_h: 3 crop_w: 3 crop_size: 3'
 refuse moved 'transform_param.rotate moves pixels, and boxes do not follow' "resize_param { $size } rotate { degrees: 3 }"
 sed 's/ top: "label"//; /Silence/d' recipe >one_top
 runs refuses_one_top 2 'batch_sampler goes by the boxes: give the layer its second top' "$CORTADO" check --model=one_top
+sed '1i layer { name: "d" type: "Data" top: "x" data_param { source: "set" batch_size: 1 } }' plain >for_data
+runs as_data 3 'not a Datum .*; images with boxes are for AnnotatedData layers' "$CORTADO" check --model=for_data
 BOXES=1 net few "resize_param { $size }"
 runs too_many_boxes 3 'record [0-9]+ .*it has more than 1 boxes: raise annotated_data_param.max_boxes' \
     "$CORTADO" time --solver=few.solver --data --iterations=2

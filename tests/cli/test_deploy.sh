@@ -1,7 +1,7 @@
 # convert net --deploy: the net for use that belongs to a net for training, as the models' own are.
 . "$ROOT/tests/cli/lib.sh"
-shapes() { "$CORTADO" check --model=$1 --phase=TEST 2>/dev/null | grep -vE '^net | Input ' | tr -s ' ' >$2; }
-for m in quick lenet googlenet resnet50 inception_v3 squeezenet; do
+shapes() { "$CORTADO" check --model=$1 --phase=TEST 2>/dev/null | grep -vE '^net | Input ' | sed 's/data_input_0/data_data_0/g' | tr -s ' ' >$2; }
+for m in quick lenet googlenet resnet50 inception_v3 squeezenet ssd300; do
     runs makes_$m 0 '' "$CORTADO" convert net --deploy --from="$ROOT/models/$m/train_val.prototxt" --to=$m.prototxt
     shapes $m.prototxt made
     shapes "$ROOT/models/$m/deploy.prototxt" own
@@ -9,6 +9,9 @@ for m in quick lenet googlenet resnet50 inception_v3 squeezenet; do
     is same_net_$m cmp made own
 done
 is crop_and_mean grep -Pzq 'serve \{\s+transform_param \{\s+crop_size: 224\s+mean_value: 104\s+mean_value: 117\s+mean_value: 123\s+\}\s+new_height: 256\s+new_width: 256' resnet50.prototxt
+# images with boxes: each is resized from its own size
+is of_any_size sh -c 'grep -q resize_param ssd300.prototxt && ! grep -q new_height ssd300.prototxt'
+is finds_boxes sh -c 'tail -40 ssd300.prototxt | grep -q "type: \"DetectionOutput\"" && ! grep -qE "Evaluate|MultiBox" ssd300.prototxt'
 is no_filler sh -c '! grep -q filler quick.prototxt'
 is no_rates sh -c '! grep -qE "lr_mult|include|loss_weight" quick.prototxt googlenet.prototxt'
 
@@ -71,8 +74,11 @@ of_size too_small 'dim: 3 dim: 30 dim: 60' 'crop_h: 48 crop_w: 40'
 runs crop_too_large 3 'layer "data": the sample is 30 x 60, pad 0, crop_h 48, crop_w 40' \
     "$CORTADO" convert net --deploy --from=too_small.prototxt --to=x
 sed 's/type: "Data"/type: "AnnotatedData"/' crop_h.prototxt >boxes.prototxt
-runs with_boxes 2 'layer "data" is of type AnnotatedData, images with boxes, which are not handled' \
-    "$CORTADO" convert net --deploy --from=boxes.prototxt --to=x
+runs with_boxes 0 '' "$CORTADO" convert net --deploy --from=boxes.prototxt --to=boxes.deploy
+is input_with_boxes input_is boxes.deploy 48 40
+sed 's/synthetic_shape.*} }/source: "not_there" } }/' boxes.prototxt >no_size.prototxt
+runs of_no_size 2 'no net for use can be made of it: in phase TEST it needs a data layer of samples whose source is there' \
+    "$CORTADO" convert net --deploy --from=no_size.prototxt --to=x
 
 sed 's/phase: TEST/phase: TRAIN/' crop_h.prototxt >made_up.prototxt
 runs no_samples 2 'no net for use can be made of it: in phase TEST it needs a data layer of samples' \

@@ -253,7 +253,7 @@ assert p.charts.count('Classes') == 2, p.charts
 "
     runs picture_of_nothing 2 'picture shows samples of a set: give it by --data' "$CORTADO" info --picture=x.png
     runs picture_nowhere 3 'nowhere/x.png' "$CORTADO" info --data=set/train_lmdb --picture=nowhere/x.png
-    runs picture_no_layer 2 'none.prototxt; expected a layer of type Data, ImageData or HDF5Data in phase TRAIN' \
+    runs picture_no_layer 2 'none.prototxt; expected a layer of type Data, AnnotatedData, ImageData or HDF5Data in phase TRAIN' \
         sh -c "echo 'name: \"none\"' >none.prototxt; '$CORTADO' info --data=set/train_lmdb --picture=x.png --model=none.prototxt"
 else
     skip pictures "built without libpng"

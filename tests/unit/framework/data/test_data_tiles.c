@@ -111,6 +111,56 @@ static void test_labels(void **state)
     ct_sample_buffer_release(&room);
 }
 
+/* Frames on tiles, of a colour by their number, also where a corner lies outside; a name in its
+ * corner on that colour. */
+static void test_boxes(void **state)
+{
+    static const float two[2 * 32 * 64] = { 0 };
+    static const uint8_t first[3] = { 0x4b, 0x19, 0xe6 }, second[3] = { 0x4b, 0xb4, 0x3c };
+    static const uint8_t white[3] = { 255, 255, 255 }, black[3] = { 0 };
+    const ct_tile_box box[4] = {
+        { .tile = 1, .corner = { 0.25f, 0.5f, 0.75f, 1 }, .colour = 8 },
+        { .tile = 0, .corner = { -1, 0, 0.5f, 2 }, .colour = 1, .label = "I" },
+        { .tile = 0, .corner = { 0.6f, 0.5f, 0.6f, 1 } }, /* no area */
+        { .tile = 0, .corner = { NAN, 0.1f, 0.2f, 0.3f }, .colour = 1 },
+    };
+    ct_tiles t = { .n = 2,
+                   .height = 32,
+                   .width = 64,
+                   .channels = 1,
+                   .value = two,
+                   .columns = 1,
+                   .high = 1,
+                   .box = box,
+                   .n_box = 3 };
+    ct_sample_buffer room = { 0 };
+    ct_image image;
+    int n = 0;
+
+    (void)state;
+    decode(&t, &room, &image);
+    for (int y = 0; y < 32; y++) { /* the second tile begins at 36, 2 */
+        for (int x = 0; x < 64; x++) {
+            bool frame = (x >= 16) && (x < 48) && (y >= 16) &&
+                         ((x < 18) || (x >= 46) || (y < 18) || (y >= 30));
+
+            assert_memory_equal(pixel(&image, 36 + y, 2 + x), frame ? first : black, 3);
+        }
+    }
+    for (int x = 0; x < 32; x++) assert_memory_equal(pixel(&image, 2 + 31, 2 + x), second, 3);
+    for (int y = 0; y < 32; y++) assert_memory_equal(pixel(&image, 2 + y, 2 + 31), second, 3);
+    assert_memory_equal(pixel(&image, 2 + 1, 2 + 9), second, 3); /* its name's ground: 14 x 10 */
+    assert_memory_equal(pixel(&image, 2 + 14, 2 + 9), black, 3);
+    for (int y = 2; y < 16; y++)
+        for (int x = 2; x < 12; x++) n += (memcmp(pixel(&image, y, x), white, 3) == 0);
+    assert_int_equal(n, 4 * (3 + 1 + 1 + 1 + 3)); /* the dots of an I, 2 x 2 pixels each */
+    for (int x = 33; x < 64; x++) assert_memory_equal(pixel(&image, 2 + 20, 2 + x), black, 3);
+    ct_sample_buffer_release(&room);
+    t.n_box = 4; /* a corner that is no number is the edge */
+    decode(&t, &room, &image);
+    ct_sample_buffer_release(&room);
+}
+
 static void test_refused(void **state)
 {
     ct_tiles none = { .n = 0, .height = 1, .width = 2, .channels = 1, .value = grey };
@@ -128,8 +178,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_pixels), cmocka_unit_test(test_planes_are_blue_green_red),
-        cmocka_unit_test(test_range_of_a_tile),   cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_values_are_pixels),
+        cmocka_unit_test(test_planes_are_blue_green_red),
+        cmocka_unit_test(test_range_of_a_tile),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_boxes),
         cmocka_unit_test(test_refused),
     };
 
