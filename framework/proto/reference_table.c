@@ -672,6 +672,9 @@ const ct_meaning ct_meaning_table[] = {
     { "OptExParameter.corrector",
       "What the true gradients of a round do: `REPLAY`, all of them are applied, in sequence; "
       "`LAST_POINT`, the last point's alone, where it was found." },
+    { "OptExParameter.guard",
+      "Each round chooses how many steps it takes: `parallel`, or fewer that divide it, by as many "
+      "batches in all ([how](optex.md#the-guard))." },
     { "OptExParameter.history", "Points with their gradients that the predictor has, the newest." },
     { "OptExParameter.kernel",
       "KERNEL: how alike gradients are by the distance of their points, `MATERN52` or `RBF`." },

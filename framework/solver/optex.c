@@ -1,25 +1,38 @@
 #include "framework/solver/optex.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "framework/base/log.h"
 #include "framework/solver/optex_round.h"
 
+/* What a set has of a guard: updates so far, as a multiple of MANY and the rest; batches of a step
+ * in the last round, and the guard's means. */
+enum { KEPT_MANY, KEPT_REST, KEPT_BATCHES, KEPT_NOISE, KEPT_SIGNAL, KEPT_ERROR, N_KEPT };
+enum { MANY = 1 << 20 };
+
 struct ct_optex {
     const Ct__OptExParameter *param;
     ct_optex_round round;
+    ct_optex_guard guard; /* where param->guard */
     /* of a set: */
     float points, parallel; /* how many are known, and how many a round has */
+    float kept[N_KEPT];     /* of the guard */
     char name[32];          /* of the state that was last asked for */
 };
 
+static bool guarded(const ct_optex *o)
+{
+    return o->param->guard && (o->param->parallel > 1);
+}
+
 /* ---- what sets have of it
  *
- * The file of each rank has how many points are known and how many a round has. Behind these stand,
- * by parameter, the points and gradients, the newest first: a smaller history takes the newest. All
- * ranks have the same, so any number of them goes on from rank 0's.
+ * The file of each rank has how many points are known, how many a round has, and what a guard
+ * knows. Behind these stand, by parameter, the points and gradients, the newest first: a smaller
+ * history takes the newest. All ranks have the same, so any number of them goes on from rank 0's.
  */
 
 /* Whatever a file has said. */
@@ -31,6 +44,12 @@ static int known(const ct_optex *o)
     return (o->points < (float)room) ? (int)o->points : room;
 }
 
+/* States that are numbers. */
+static int n_number(const ct_optex *o)
+{
+    return guarded(o) ? 3 : 2;
+}
+
 static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
 {
     ct_optex *o = ctx;
@@ -39,13 +58,16 @@ static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
     int at;
 
     *out = (ct_sync_state){ .param = param, .replicated = true, .count = p->count };
-    if ((param == 0) && (k < 2)) {
-        out->name = (k == 0) ? "optex_points" : "optex_parallel";
-        out->data = (k == 0) ? &o->points : &o->parallel;
-        out->count = 1;
+    if ((param == 0) && (k < n_number(o))) {
+        static const char *const name[] = { "optex_points", "optex_parallel", "optex_guard" };
+        float *const data[] = { &o->points, &o->parallel, o->kept };
+
+        out->name = name[k];
+        out->data = data[k];
+        out->count = (k < 2) ? 1 : N_KEPT;
         return true;
     }
-    if (param == 0) k -= 2;
+    if (param == 0) k -= n_number(o);
     if (!p->learns || (k >= 2 * known(o))) return false;
     at = known(o) - 1 - k / 2;
     snprintf(o->name, sizeof(o->name), "optex_%s_%d", (k % 2 == 0) ? "point" : "gradient", k / 2);
@@ -62,6 +84,12 @@ static bool keeps(const ct_optex *o)
 /* What a set will have from here on. */
 static void count_known(ct_optex *o)
 {
+    o->kept[KEPT_MANY] = (float)(o->round.updates / MANY);
+    o->kept[KEPT_REST] = (float)(o->round.updates % MANY);
+    o->kept[KEPT_BATCHES] = (float)o->round.batches;
+    o->kept[KEPT_NOISE] = o->guard.noise;
+    o->kept[KEPT_SIGNAL] = o->guard.signal;
+    o->kept[KEPT_ERROR] = o->guard.error;
     o->points = (float)(keeps(o) ? o->round.predictor.n : 0);
     o->parallel = (float)o->param->parallel;
 }
@@ -70,6 +98,34 @@ void ct_optex_forget(ct_optex *o)
 {
     o->points = o->parallel = 0.0f;
     o->round.predictor.n = 0;
+    o->guard = ct_optex_guard_open(o->param->parallel);
+    for (int k = 0; k < N_KEPT; k++) o->kept[k] = -1.0f;
+}
+
+/* A whole number that a file has, or none. */
+static bool counts(float v, float most)
+{
+    return (v >= 0.0f) && (v <= most) && (v == floorf(v));
+}
+
+static ct_status restore_guard(ct_optex *o)
+{
+    const float *v = o->kept;
+
+    if (v[KEPT_REST] < 0.0f) {
+        CT_INFO("OptEx: the set has nothing of a guard, which begins anew");
+        o->round.updates = -1;
+        return CT_OK;
+    }
+    if (!counts(v[KEPT_MANY], (float)INT32_MAX) || !counts(v[KEPT_REST], (float)MANY) ||
+        !counts(v[KEPT_BATCHES], (float)CT_OPTEX_POINTS))
+        return CT_FAIL(CT_ERR_DATA, "the guard of OptEx in the set has counts that are none");
+    o->round.updates = (int64_t)v[KEPT_MANY] * MANY + (int64_t)v[KEPT_REST];
+    o->round.batches = (int)v[KEPT_BATCHES];
+    o->guard.noise = v[KEPT_NOISE];
+    o->guard.signal = v[KEPT_SIGNAL];
+    o->guard.error = v[KEPT_ERROR];
+    return CT_OK;
 }
 
 static ct_status restored(void *ctx)
@@ -84,6 +140,7 @@ static ct_status restored(void *ctx)
     if ((n > 0) && !ct_gradient_predictor_refill(&o->round.predictor, n))
         return CT_FAIL(CT_ERR_DATA, "the history of OptEx in the set has numbers that are not "
                                     "finite");
+    if (guarded(o)) CT_TRY(restore_guard(o));
     if (ct_optex_predicts(o->param) && (n == 0))
         CT_INFO("OptEx: the set has no history that fits, so it begins empty");
     count_known(o);
@@ -142,6 +199,7 @@ static ct_status open(const Ct__SolverParameter *param, ct_train_step *step, con
     o->round = (ct_optex_round){ .step = step,
                                  .ranks = ranks,
                                  .parallel = o->param->parallel,
+                                 .measures = guarded(o),
                                  .correction = last ? CT_CORRECT_LAST_POINT : CT_CORRECT_REPLAY,
                                  .predictor = predictor_of(o->param) };
     CT_TRY(ct_optex_round_open(&o->round));
@@ -159,6 +217,7 @@ ct_status ct_optex_create(const Ct__SolverParameter *param, ct_train_step *step,
 
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for OptEx");
     o->param = ct_optex_param(param);
+    o->guard = ct_optex_guard_open(o->param->parallel);
     status = open(param, step, ranks, o);
     if (status != CT_OK) {
         ct_optex_destroy(o);
@@ -178,7 +237,15 @@ void ct_optex_destroy(ct_optex *o)
 
 ct_status ct_optex_run(ct_optex *o, int64_t round, double rate, double *loss_p)
 {
-    CT_TRY(ct_optex_round_run(&o->round, round, rate, loss_p));
+    ct_optex_round *r = &o->round;
+
+    if (!guarded(o) || (r->updates < 0)) r->updates = round * o->param->parallel;
+    if (guarded(o)) {
+        r->steps = ct_optex_guard_steps(&o->guard);
+        r->probes = ct_optex_guard_probes(&o->guard, round);
+    }
+    CT_TRY(ct_optex_round_run(r, round, rate, loss_p));
+    if (guarded(o)) ct_optex_guard_note(&o->guard, &r->measure);
     count_known(o);
     return CT_OK;
 }
@@ -188,10 +255,25 @@ bool ct_optex_shows(const ct_optex *o)
     return ct_optex_round_shows(&o->round);
 }
 
+static void tell_guard(const ct_optex *o)
+{
+    const ct_optex_measure *m = &o->round.measure;
+    char share[32] = "unknown", text[8 * CT_OPTEX_POINTS + 1] = "";
+    double noise = ct_optex_guard_noise_share(&o->guard);
+    size_t at = 0;
+
+    if (noise >= 0.0) snprintf(share, sizeof(share), "%.2f", noise);
+    for (int s = 0; s < m->steps; s++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, " %.2f", m->cosine[s]);
+    CT_INFO("    OptEx: %d steps by %d batches, noise share %s, cosines of estimates%s", m->steps,
+            m->batches, share, text);
+}
+
 void ct_optex_tell(const ct_optex *o, int64_t round)
 {
     CT_INFO("    OptEx: %" PRId64 " rounds, %" PRId64 " steps, %d points known", round,
-            round * o->param->parallel, o->round.predictor.n);
+            o->round.updates, o->round.predictor.n);
+    if (guarded(o)) tell_guard(o);
 }
 
 int64_t ct_optex_bytes(const ct_optex *o)

@@ -47,7 +47,7 @@ ct_status ct_optex_run(ct_optex *o, int64_t round, double rate, double *loss_p);
 bool ct_optex_shows(const ct_optex *o);
 /** Before a set is read: what it does not have is unknown then. */
 void ct_optex_forget(ct_optex *o);
-/** A line of the log about the rounds before this one. */
+/** Lines of the log about the rounds before this one, and of a guard about the last of them. */
 void ct_optex_tell(const ct_optex *o, int64_t round);
 /** Bytes that this rank keeps for it. */
 int64_t ct_optex_bytes(const ct_optex *o);

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "framework/solver/gradient_predictor.h"
-
-enum { MOST_POINTS = 64 /* a round */ };
+#include "framework/solver/optex_guard.h"
 
 /* ---- what it says */
 
@@ -133,7 +132,7 @@ ct_status ct_optex_check(const ct_solver_text *t)
                        CT_SOLVER_AT(t, optex), (p->type != NULL) ? p->type : "SGD", CT_OPTEX_TYPE);
     if (!ct_optex_is(p)) return CT_OK;
     if (p->optex != NULL) {
-        CT_TRY(within(t, &p->optex->parallel, "parallel", MOST_POINTS));
+        CT_TRY(within(t, &p->optex->parallel, "parallel", CT_OPTEX_POINTS));
         CT_TRY(within(t, &p->optex->history, "history", CT_PREDICTOR_ROOM));
         CT_TRY(check_kernel(t, p->optex));
     }

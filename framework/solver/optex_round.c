@@ -5,10 +5,12 @@
 
 #include "framework/base/log.h"
 #include "framework/base/memory.h"
+#include "framework/math/math.h"
+#include "framework/solver/optex_measure.h"
 
 static size_t bytes_of(const ct_optex_round *r)
 {
-    return (size_t)r->step->net->grad_count * sizeof(float);
+    return (size_t)ct_optex_round_count(r) * sizeof(float);
 }
 
 /* ---- making it */
@@ -36,17 +38,12 @@ static ct_status acquire(const ct_optex_round *r, int n, float **v_p)
     return CT_OK;
 }
 
-static float *gradient_of(const ct_optex_round *r, int s)
-{
-    return r->gradient + (int64_t)s * r->step->net->grad_count;
-}
-
 /* A step at a point keeps its gradient, and changes nothing. */
 static ct_status on_gradients(void *ctx)
 {
     const ct_optex_round *r = ctx;
 
-    memcpy(gradient_of(r, r->at), r->step->net->grad_arena, bytes_of(r));
+    memcpy(ct_optex_round_gradient(r, r->at), r->step->net->grad_arena, bytes_of(r));
     r->step->refused = true;
     return CT_OK;
 }
@@ -56,8 +53,8 @@ static int n_rank(const ct_optex_round *r)
     return (r->ranks != NULL) ? r->ranks->size : 1;
 }
 
-/* The points of this rank: n from the first on. */
-static int own_points(const ct_optex_round *r, int *n_p)
+/* The batches of this rank: n from the first on. */
+static int own_batches(const ct_optex_round *r, int *n_p)
 {
     *n_p = r->parallel / n_rank(r);
     return (r->ranks != NULL) ? r->ranks->rank * *n_p : 0;
@@ -133,6 +130,11 @@ void ct_optex_round_close(ct_optex_round *r)
 
 /* ---- a round */
 
+static const ct_math_ops *math_of(const ct_optex_round *r)
+{
+    return r->step->net->options.dev->math;
+}
+
 static ct_status keep_states(ct_optex_round *r, float *const *to)
 {
     ct_train_step *t = r->step;
@@ -160,50 +162,52 @@ static void set_weights(ct_optex_round *r, int s)
 /* Without an estimate every point is where the round begins. */
 static void stay(ct_optex_round *r)
 {
-    for (int s = 1; s < r->parallel; s++) memcpy(r->point[s], r->point[0], bytes_of(r));
+    for (int s = 1; s < r->steps; s++) memcpy(r->point[s], r->point[0], bytes_of(r));
     for (int h = 0; h < r->step->rule->n_state; h++)
         memcpy(r->chained[h], r->state[h], bytes_of(r));
 }
 
-/* One update by the gradient arena, in the net's own arenas. */
-static ct_status update(ct_optex_round *r, int64_t iteration, double rate)
+/* Update `s` of the round by the gradient arena, the sum of some batches, in the net's own arenas.
+ */
+static ct_status update(ct_optex_round *r, int s, double rate, int batches)
 {
     ct_train_step *t = r->step;
 
-    t->iteration = iteration;
-    t->rate = rate;
-    t->scale = 1.0f / (float)t->iter_size;
+    t->iteration = r->updates + s;
+    t->rate = rate * r->batches;
+    t->scale = 1.0f / (float)(t->iter_size * batches);
     t->refused = false;
     return ct_step_update(t, 0, t->net->n_param);
 }
 
 /* The points. */
-static ct_status predict(ct_optex_round *r, int64_t first, double rate)
+static ct_status predict(ct_optex_round *r, double rate)
 {
     ct_train_step *t = r->step;
 
-    if ((r->predictor.prediction == CT_PREDICT_NONE) || (r->predictor.n == 0)) {
+    r->stays = r->probes || (r->predictor.prediction == CT_PREDICT_NONE) || (r->predictor.n == 0);
+    if (r->stays) {
         stay(r);
         return CT_OK;
     }
-    for (int s = 1; s < r->parallel; s++) {
+    for (int s = 1; s < r->steps; s++) {
         ct_gradient_predictor_estimate(&r->predictor, t->net->weight_arena, t->net->grad_arena);
-        CT_TRY(update(r, first + s - 1, rate));
+        CT_TRY(update(r, s - 1, rate, 1));
         memcpy(r->point[s], t->net->weight_arena, bytes_of(r));
     }
     CT_TRY(keep_states(r, r->chained));
     return take_states(r, r->state);
 }
 
-/* The gradients at this rank's points; *loss_p: the sum of their losses. */
+/* The gradients of this rank's batches; *loss_p: the sum of their losses. */
 static ct_status evaluate(ct_optex_round *r, int64_t first, double rate, double *loss_p)
 {
-    int n, from = own_points(r, &n);
+    int n, from = own_batches(r, &n);
 
     for (r->at = from; r->at < from + n; r->at++) {
         double one = 0.0;
 
-        set_weights(r, r->at);
+        set_weights(r, r->at / r->batches);
         CT_TRY(ct_train_step_run(r->step, first + r->at, rate, &one));
         CT_TRY(ct_train_step_settle(r->step));
         *loss_p += one;
@@ -214,47 +218,92 @@ static ct_status evaluate(ct_optex_round *r, int64_t first, double rate, double 
 /* All ranks have all gradients: the others add zeros to one's own. */
 static ct_status share(ct_optex_round *r)
 {
-    int n, from = own_points(r, &n);
+    int n, from = own_batches(r, &n);
 
     if (n_rank(r) == 1) return CT_OK;
     memset(r->gradient, 0, (size_t)from * bytes_of(r));
-    memset(gradient_of(r, from + n), 0, (size_t)(r->parallel - from - n) * bytes_of(r));
+    memset(ct_optex_round_gradient(r, from + n), 0, (size_t)(r->parallel - from - n) * bytes_of(r));
     return ct_group_average(r->ranks, r->gradient, r->parallel * r->step->net->grad_count, 1.0);
 }
 
+/* Where the first batch's gradient of each step is, the sum of all of its batches is. */
+static ct_status add_up(ct_optex_round *r)
+{
+    for (int b = 0; b < r->parallel; b++)
+        if (b % r->batches != 0)
+            CT_TRY(math_of(r)->axpy(NULL, ct_optex_round_count(r), 1.0f,
+                                    ct_optex_round_gradient(r, b),
+                                    ct_optex_round_gradient(r, b - b % r->batches)));
+    return CT_OK;
+}
+
 /* What the true gradients make of the weights. */
-static ct_status correct(ct_optex_round *r, int64_t first, double rate)
+static ct_status correct(ct_optex_round *r, double rate)
 {
     bool last = (r->correction == CT_CORRECT_LAST_POINT);
-    int from = last ? r->parallel - 1 : 0;
+    int from = last ? r->steps - 1 : 0;
 
     set_weights(r, from);
     if (last) CT_TRY(take_states(r, r->chained));
-    for (int s = from; s < r->parallel; s++) {
-        memcpy(r->step->net->grad_arena, gradient_of(r, s), bytes_of(r));
-        CT_TRY(update(r, first + s, rate));
+    for (int s = from; s < r->steps; s++) {
+        memcpy(r->step->net->grad_arena, ct_optex_round_sum(r, s), bytes_of(r));
+        CT_TRY(update(r, s, rate, r->batches));
     }
     ct_net_weights_changed(r->step->net);
     return CT_OK;
 }
 
+/* Estimates are of the mean over the batches of a step. */
+static ct_status remember(ct_optex_round *r)
+{
+    for (int s = 0; (r->predictor.prediction != CT_PREDICT_NONE) && (s < r->steps); s++) {
+        CT_TRY(math_of(r)->scale(NULL, ct_optex_round_count(r), 1.0f / (float)r->batches,
+                                 ct_optex_round_sum(r, s)));
+        (void)ct_gradient_predictor_add(&r->predictor, r->point[s], ct_optex_round_sum(r, s));
+    }
+    return CT_OK;
+}
+
+/* A momentum of sums of rates times gradients is what it were at the new rate. */
+static ct_status scale_momentum(ct_optex_round *r, int before)
+{
+    if ((before == 0) || (before == r->batches) || !r->step->rule->corrects) return CT_OK;
+    return math_of(r)->scale(NULL, ct_optex_round_count(r), (float)r->batches / (float)before,
+                             r->state[0]);
+}
+
+static ct_status begin(ct_optex_round *r)
+{
+    int before = r->batches;
+
+    if (r->steps == 0) r->steps = r->parallel;
+    if ((r->steps < 1) || (r->parallel % r->steps != 0))
+        return CT_FAIL(CT_ERR_ARG, "a round of %d steps, of %d batches", r->steps, r->parallel);
+    r->batches = r->parallel / r->steps;
+    memcpy(r->point[0], r->step->net->weight_arena, bytes_of(r));
+    CT_TRY(keep_states(r, r->state));
+    CT_TRY(scale_momentum(r, before));
+    return take_states(r, r->state);
+}
+
 ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, double *loss_p)
 {
-    int64_t first = round * r->parallel;
     double loss = 0.0;
 
     if (r->parallel == 1) {
         CT_TRY(ct_train_step_run(r->step, round, rate, loss_p));
         return ct_train_step_settle(r->step);
     }
-    memcpy(r->point[0], r->step->net->weight_arena, bytes_of(r));
-    CT_TRY(keep_states(r, r->state));
-    CT_TRY(predict(r, first, rate));
-    CT_TRY(evaluate(r, first, rate, &loss));
+    CT_TRY(begin(r));
+    CT_TRY(predict(r, rate));
+    CT_TRY(evaluate(r, round * r->parallel, rate, &loss));
     CT_TRY(share(r));
-    CT_TRY(correct(r, first, rate));
-    for (int s = 0; (r->predictor.prediction != CT_PREDICT_NONE) && (s < r->parallel); s++)
-        (void)ct_gradient_predictor_add(&r->predictor, r->point[s], gradient_of(r, s));
+    if (r->measures) CT_TRY(ct_optex_measure_noise(r));
+    CT_TRY(add_up(r));
+    if (r->measures) ct_optex_measure_estimates(r);
+    CT_TRY(correct(r, rate));
+    CT_TRY(remember(r));
+    r->updates += r->steps;
     *loss_p = loss / r->parallel;
     return CT_OK;
 }

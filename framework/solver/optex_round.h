@@ -17,12 +17,17 @@
  * While nothing is known, or without a prediction, all points are w. The true gradients enter the
  * predictor at the end of a round. One point a round is the rule itself, bit for bit. Weights do
  * not depend on the number of ranks.
+ *
+ * A round may have fewer steps, n, which divides N: step s then has the gradient of N / n batches,
+ * the mean of theirs, at N / n times the rate. n = 1 is the rule with `iter_size` N. A momentum
+ * that has the rate in it is scaled as the rate is, where n changes.
  */
 #ifndef CT_OPTEX_ROUND_H
 #define CT_OPTEX_ROUND_H
 
 #include "framework/exchange/group.h"
 #include "framework/solver/gradient_predictor.h"
+#include "framework/solver/optex_guard.h"
 #include "framework/solver/train_step.h"
 
 typedef enum { CT_CORRECT_REPLAY, CT_CORRECT_LAST_POINT } ct_correction;
@@ -32,14 +37,23 @@ typedef struct ct_optex_round {
     ct_train_step *step; /* open, of one rank; borrowed. Its look at gradients is the round's until
                           * it closes */
     const ct_group *ranks; /* that share out the points; NULL: one. Borrowed */
-    int parallel;          /* points a round, at least 1 */
+    int parallel;          /* batches a round, at least 1 */
+    bool measures;         /* ct_optex_round.measure is wanted */
     ct_correction correction;
     ct_gradient_predictor predictor; /* its own fields but `count` */
 
+    /* the caller's, before each round */
+    int steps;       /* of the round: divides parallel; 0: as many */
+    int64_t updates; /* that the rule has made: the round counts on */
+    bool probes;     /* all points are where the round begins: noise can be measured */
+
     /* made */
-    int at;          /* the point that is evaluated now */
+    int batches;              /* of a step, in the last round; 0: there was none */
+    ct_optex_measure measure; /* of the last round */
+    bool stays;               /* all points of the last round were where it began */
+    int at;                   /* the batch that is evaluated now */
     float **point;   /* [parallel] of as many floats as the gradient arena; point[0] is w */
-    float *gradient; /* of the points, one behind the other */
+    float *gradient; /* of the batches, one behind the other */
     float *state[CT_UPDATE_STATES];   /* the rule's, when the round begins */
     float *chained[CT_UPDATE_STATES]; /* … and at the last point */
 } ct_optex_round;
@@ -50,12 +64,30 @@ typedef struct ct_optex_round {
  *  to batch. CT_ERR_ARG, CT_ERR_NOMEM. */
 ct_status ct_optex_round_open(ct_optex_round *r);
 void ct_optex_round_close(ct_optex_round *r); /* half-open ones too; before the step */
-/** Round `round`, from 0: steps N round to N round + N - 1 at one rate. All weights are updated
- *  then. *loss_p: this rank's share of the mean of the points' losses. An error leaves weights of a
- *  point behind. Collective. */
+/** Round `round`, from 0: batches N round to N round + N - 1 at one rate. All weights are updated
+ *  then. *loss_p: this rank's share of the mean of the batches' losses. An error leaves weights of
+ * a point behind. Collective. */
 ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, double *loss_p);
 
-/** The last point of the round is this rank's, and it is evaluated now: its outputs are shown. */
+/** The last batch of the round is this rank's, and it is evaluated now: its outputs are shown. */
 bool ct_optex_round_shows(const ct_optex_round *r);
+
+/* ---- for optex_measure.c */
+
+/** Floats of a gradient. */
+static inline int64_t ct_optex_round_count(const ct_optex_round *r)
+{
+    return r->step->net->grad_count;
+}
+/** Of batch b of the round. */
+static inline float *ct_optex_round_gradient(const ct_optex_round *r, int b)
+{
+    return r->gradient + b * ct_optex_round_count(r);
+}
+/** Of step s, once added up: the sum over its batches, where that of the first was. */
+static inline float *ct_optex_round_sum(const ct_optex_round *r, int s)
+{
+    return ct_optex_round_gradient(r, s * r->batches);
+}
 
 #endif

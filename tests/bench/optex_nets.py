@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Rounds of OptEx until a net is as good as wanted, beside iterations of a batch that is 4 times as large.
 
-    optex_nets.py CORTADO FOLDER [--net=mnist|cifar10] [--seeds=5] [--momentum=0.9[,0.95,...]]
+    optex_nets.py CORTADO FOLDER [--net=mnist|cifar10] [--ways=LAST,NONE,KERNEL] [--seeds=5] [--momentum=0.9[,0.95,...]]
 
 FOLDER holds data/mnist or data/cifar10 as the models name them. It keeps what each run found, in runs.json: a call that
 was ended goes on. Each way has a rate, and a momentum of those given, of its own: the best of as many settings each, by
-seed 100, which is not evaluated. Then as many seeds give pairs with equal seeds. A run counts iterations until the mean
-of two tests in a row reaches the target; the number in between two tests is by a straight line. Ratios are of OptEx to
-the larger batch; the interval is that of the mean of the ratios' logarithms. One thread, rates fixed, no decay of them.
+seeds 100 to 102, which are not evaluated. Then as many seeds give pairs with equal seeds. A run counts iterations until the mean
+of two tests in a row reaches the target; the number in between two tests is by a straight line; then the run is
+ended. Ratios are of OptEx to the larger batch; the interval is that of the mean of the ratios' logarithms. One thread, rates
+fixed, no decay of them.
 """
 import argparse
 import json
@@ -15,16 +16,17 @@ import math
 import os
 import pathlib
 import subprocess
+import time
 
-from paired import interval
+from paired import interval, verdict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step
-    "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02)),
-    "cifar10": ("quick", 100, 0.55, 1000, 25, 20, (0.0005, 0.001, 0.002)),
+NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step, limit
+    "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02), 0.95),
+    "cifar10": ("quick", 100, 0.45, 240, 10, 10, (0.0005, 0.001, 0.002), 1.02),
 }
-POINTS = 4
-WAYS = ("batch", "LAST", "NONE", "KERNEL")  # a batch 4 times as large; OptEx with a predictor, REPLAY
+POINTS, TUNING = 4, (100, 101, 102)
+WAYS = ("LAST", "NONE", "KERNEL")  # OptEx with a predictor, REPLAY; beside "batch", one that is 4 times as large
 
 
 def settings_of(way, batch, rate, momentum):
@@ -48,11 +50,33 @@ def reached(tests, target):
 class Study:
     def __init__(self, args):
         self.args, self.folder = args, pathlib.Path(args.folder)
-        self.model, self.batch, self.target, self.most, self.every, self.batches, self.rates = NETS[args.net]
+        self.model, self.batch, self.target, self.most, self.every, self.batches, self.rates, self.limit = NETS[args.net]
         self.file = self.folder / "runs.json"
         self.runs = json.loads(self.file.read_text()) if self.file.exists() else {}
         for name in ("solver.prototxt", "train_val.prototxt"):
             (self.folder / name).write_text((ROOT / "models" / self.model / name).read_text())
+
+    def count(self, key, given):
+        """One run, ended at the target."""
+        metrics, log = self.folder / "metrics.jsonl", self.folder / "run.log"
+        metrics.unlink(missing_ok=True)
+        command = [os.path.abspath(self.args.cortado), "train", "--solver=solver.prototxt", "--overwrite", f"--metrics={metrics.name}"]
+        with log.open("w") as out:
+            run = subprocess.Popen(command + [f"--set={name}={value}" for name, value in given.items()], cwd=self.folder,
+                                   env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=out, stderr=subprocess.STDOUT)
+            n, ended = math.inf, False
+            while not ended and not math.isfinite(n):
+                time.sleep(0.5)
+                ended = run.poll() is not None
+                lines = metrics.read_text().splitlines(keepends=True) if metrics.exists() else []
+                events = [json.loads(line) for line in lines if line.endswith("\n")]
+                n = reached([(e["iter"], e["outputs"]["accuracy"]) for e in events if e["event"] == "test"], self.target)
+            if not ended:
+                run.kill()
+            run.wait()
+        if ended and run.returncode not in (0, 5):  # 5: a loss that is no number
+            raise SystemExit(f"{key}: exit code {run.returncode}\n{log.read_text()[-2000:]}")
+        return n
 
     def run(self, way, rate, momentum, seed):
         """Iterations to the target, from runs.json where they are there."""
@@ -61,14 +85,7 @@ class Study:
             return self.runs[key] or math.inf
         given = settings_of(way, self.batch, rate, momentum)
         given.update(random_seed=seed, test_interval=self.every, test_iter=self.batches, max_iter=self.most)
-        metrics = self.folder / "metrics.jsonl"
-        command = [os.path.abspath(self.args.cortado), "train", "--solver=solver.prototxt", "--overwrite", f"--metrics={metrics.name}"]
-        done = subprocess.run(command + [f"--set={name}={value}" for name, value in given.items()], cwd=self.folder,
-                              env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 5):  # 5: a loss that is no number
-            raise SystemExit(f"{key}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-        events = [json.loads(line) for line in metrics.read_text().splitlines()]
-        n = reached([(e["iter"], e["outputs"]["accuracy"]) for e in events if e["event"] == "test"], self.target)
+        n = self.count(key, given)
         self.runs[key] = n if math.isfinite(n) else None
         self.file.write_text(json.dumps(self.runs, indent=1))
         print(f"{key}: {n:.1f}", flush=True)
@@ -76,19 +93,36 @@ class Study:
 
     def tune(self, way):
         every = [(r, m) for r in self.rates for m in self.args.momentum]
-        return min(every, key=lambda setting: self.run(way, *setting, 100))
+        return min(every, key=lambda setting: self.mean(way, *setting))
+
+    def mean(self, way, rate, momentum):
+        """Of the logarithms over the seeds of tuning; infinite where one never reaches the target."""
+        found = []
+        for seed in TUNING:
+            found.append(self.run(way, rate, momentum, seed))
+            if not math.isfinite(found[-1]):
+                return math.inf
+        return sum(math.log(n) for n in found) / len(found)
 
     def compare(self):
-        best = {way: self.tune(way) for way in WAYS}
-        base = [self.run("batch", *best["batch"], seed) for seed in range(1, self.args.seeds + 1)]
-        for way in WAYS[1:]:
-            mine = [self.run(way, *best[way], seed) for seed in range(1, self.args.seeds + 1)]
-            if not all(math.isfinite(n) for n in mine + base):
-                print(f"{way}: {sum(not math.isfinite(n) for n in mine)} of {len(mine)} never reach {self.target}")
-                continue
-            mean, half = interval([math.log(a / b) for a, b in zip(mine, base)])
-            print(f"{way}: {math.exp(mean):.3f} of the {POINTS}-fold batch ({math.exp(mean - half):.3f} to {math.exp(mean + half):.3f}), "
-                  f"{len(mine)} seeds; settings {best[way]} and {best['batch']}")
+        best = {way: self.tune(way) for way in ("batch", *self.args.ways)}
+        seeds = range(1, self.args.seeds + 1)
+        runs = {way: [] for way in best}
+        for seed in seeds:
+            for way, of_way in runs.items():
+                of_way.append(self.run(way, *best[way], seed))
+        for way in self.args.ways:
+            self.judge(way, runs[way], runs["batch"], best)
+
+    def judge(self, way, mine, base, best):
+        if not all(math.isfinite(n) for n in mine + base):
+            print(f"{self.args.net} {way}: {sum(not math.isfinite(n) for n in mine)} of {len(mine)} never reach {self.target}; "
+                  f"of the batch {sum(not math.isfinite(n) for n in base)}")
+            return
+        mean, half = interval([math.log(a / b) for a, b in zip(mine, base)])
+        low, high = math.exp(mean - half), math.exp(mean + half)
+        print(f"{self.args.net} {way}: {math.exp(mean):.3f} of the {POINTS}-fold batch ({low:.3f} to {high:.3f}), {len(mine)} seeds; at most "
+              f"{self.limit}: {verdict(low, high, self.limit)}; settings {best[way]} and {best['batch']}")
 
 
 def main():
@@ -96,6 +130,7 @@ def main():
     parser.add_argument("cortado")
     parser.add_argument("folder")
     parser.add_argument("--net", choices=NETS, default="mnist")
+    parser.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--momentum", type=lambda text: [float(v) for v in text.split(",")], default=[0.9])
     Study(parser.parse_args()).compare()

@@ -21,6 +21,15 @@ for how in LAST "KERNEL --set=optex.noise=0.01"; do
     is "resumes $how" test "$(sum_of) of 20" = "$whole of 20"
 done
 
+# a guard begins with one step a round; what it knows is in the set
+with="--set=optex.guard=true --set=optex.parallel=4"
+runs guard 0 'OptEx: 1 rounds, 1 steps, 1 points known' $train $with --set=snapshot_prefix=guard
+is tells_guard grep -q 'OptEx: [124] steps by [124] batches, noise share [01][.][0-9]*, cosines of estimates -*[01][.]' out
+whole=$(sum_of)
+$train $with --set=snapshot_prefix=guards --iterations=7 >out 2>&1 </dev/null
+runs guard_goes_on 0 'resuming after 7 iterations' $train $with --set=snapshot_prefix=guards --snapshot=guards_iter_7.solverstate.h5
+is guard_resumes test "$(sum_of) of 20" = "$whole of 20"
+
 # as many ranks as divide the points: the same bits, tests and losses, from set to set, too
 losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
 near() {

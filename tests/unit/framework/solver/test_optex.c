@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/solver/optex_guard.h"
 #include "framework/solver/solver_private.h"
 
 /* A student of a fixed teacher, with dropout. */
@@ -146,6 +147,9 @@ static const char *const ways[] = {
     "optex { parallel: 3 predictor: NONE } momentum: 0.9 base_lr: 0.02",
     "optex { parallel: 3 predictor: KERNEL kernel: RBF prior_mean: ZERO length_scale: 0.5 noise: "
     "0.1 } base_lr: 0.02",
+    "optex { parallel: 4 guard: true } momentum: 0.9 base_lr: 0.02",
+    "optex { base_type: 'Adam' parallel: 6 guard: true predictor: KERNEL noise: 0.1 } momentum: "
+    "0.9 base_lr: 0.02",
 };
 
 static int points_of(const char *way)
@@ -209,6 +213,115 @@ static void test_resume_of_other_rounds(void **state)
     test_log_holds("a global batch of 18, this run has 12");
     run("type: 'SGD' base_lr: 0.02", 6, &at, &plain); /* the rule alone goes on, too */
     assert_true(isfinite(plain.loss));
+}
+
+/* ---- the guard */
+
+/* The same batch in each step, whose curvature is 2. */
+#define QUIET                                                                                      \
+    "net_param { layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: " \
+    "6 dim: 4 } data_filler { type: 'constant' value: 0.5 } } } "                                  \
+    "layer { name: 'teacher' type: 'InnerProduct' bottom: 'x' top: 'y' param { lr_mult: 0 } "      \
+    "param { lr_mult: 0 } inner_product_param { num_output: 3 weight_filler { type: 'constant' "   \
+    "value: 1 } } } "                                                                              \
+    "layer { name: 'student' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "     \
+    "num_output: 3 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: 'loss' } } "          \
+    "lr_policy: 'fixed' random_seed: 7 snapshot_after_train: false max_iter: 9 display: 1 "
+
+static void run_quiet(const char *fields, result *out)
+{
+    char text[2048];
+    test_solver t;
+
+    snprintf(text, sizeof(text), QUIET "%s", fields);
+    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    out->count = ct_solver_net(t.solver)->weight_count;
+    memcpy(out->weight, ct_solver_net(t.solver)->weight_arena, (size_t)out->count * sizeof(float));
+    test_solver_destroy(&t);
+}
+
+/* Steps so large that each turns the gradient round: no estimate is right, and the guard stays with
+ * one step by all batches, which is the rule with iter_size. */
+static void test_guard_takes_the_larger_batch(void **state)
+{
+    result want, got;
+
+    (void)state;
+    run_quiet("base_lr: 0.9 iter_size: 4", &want);
+    run_quiet("type: 'OptEx' optex { parallel: 4 guard: true } base_lr: 0.225", &got);
+    assert_same(&want, &got);
+    test_log_holds("OptEx: 9 rounds, 9 steps, 8 points known");
+    test_log_holds("OptEx: 1 steps by 4 batches, noise share 0.00, cosines of estimates -1.00");
+    run_quiet("type: 'OptEx' optex { parallel: 4 } base_lr: 0.225", &got);
+    assert_false(same(&want, &got));
+}
+
+/* Small ones, without noise: estimates are right. Two rounds find that out. */
+static void test_guard_takes_all_steps(void **state)
+{
+    result got;
+
+    (void)state;
+    run_quiet("type: 'OptEx' optex { parallel: 4 guard: true } base_lr: 0.01", &got);
+    test_log_holds("OptEx: 2 rounds, 2 steps, 2 points known");
+    test_log_holds("OptEx: 9 rounds, 30 steps, 8 points known");
+    test_log_holds("OptEx: 4 steps by 1 batches, noise share 0.00, cosines of estimates 1.00");
+}
+
+/* error ((n - 1) / n)^2 <= noise n / 12 + signal / 4 */
+static void test_guard_chooses(void **state)
+{
+    static const struct {
+        float noise, signal, error;
+        int steps;
+    } row[] = {
+        { NAN, 1, 0, 1 },     { 1, 1, NAN, 1 },
+        { 0, 1, 0, 12 },      { 0, 1, 0.29f, 12 }, /* 0.29 (11 / 12)^2 = 0.244 */
+        { 0, 1, 0.3f, 6 },                         /* 0.252; of 6 steps 0.208 */
+        { 0, 1, 0.37f, 4 },                        /* of 6 steps 0.257; of 4 0.208 */
+        { 0, 1, 0.9f, 2 },                         /* of 3 steps 0.4; of 2 0.225 */
+        { 0, 1, 1.01f, 1 },   { 12, 1, 14, 12 },   /* 11.76 and 12.25 */
+        { 12, 1, 15, 1 }, /* 12.6; of 6 steps 10.4 and 6.25; of 2 3.75 and 2.25 */
+        { -1, 1, 0.29f, 12 }, { 1, -1, 1.18f, 12 },
+        { 1, -1, 1.2f, 1 },   { 1, 1, -5, 12 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        const ct_optex_guard g = { 12, row[i].noise, row[i].signal, row[i].error };
+
+        if (ct_optex_guard_steps(&g) != row[i].steps)
+            fail_msg("row %zu: %d steps, expected %d", i, ct_optex_guard_steps(&g), row[i].steps);
+        for (int64_t round = 0; round < 33; round++)
+            assert_true(ct_optex_guard_probes(&g, round) ==
+                        ((row[i].steps == 12) && (round % 16 == 0)));
+    }
+}
+
+/* The first value is the mean; then a fifth of the newest comes in. Of errors, what noise adds does
+ * not count. */
+static void test_guard_notes(void **state)
+{
+    ct_optex_guard g = ct_optex_guard_open(4);
+
+    (void)state;
+    assert_true(ct_optex_guard_noise_share(&g) < 0);
+    ct_optex_guard_note(&g, &(ct_optex_measure){ .batches = 1, .noise = -1, .square = 9 });
+    assert_true(isnan(g.noise) && isnan(g.signal) && isnan(g.error));
+    ct_optex_guard_note(&g,
+                        &(ct_optex_measure){ .batches = 4, .noise = 8, .square = 5, .error = -1 });
+    assert_true((g.noise == 8) && (g.signal == 3) && isnan(g.error));
+    assert_int_equal(ct_optex_guard_steps(&g), 1);
+    ct_optex_guard_note(&g, &(ct_optex_measure){
+                                .batches = 2, .noise = 13, .square = 7, .error = 10, .echo = 0.5 });
+    assert_true(fabsf(g.noise - 9) < 1e-6f);     /* 8 + (13 - 8) / 5 */
+    assert_true(fabsf(g.signal - 2.9f) < 1e-6f); /* 3 + (7 - 4.5 - 3) / 5 */
+    assert_true(fabsf(g.error - 3.25f) < 1e-6f); /* 10 - 4.5 x 1.5 */
+    ct_optex_guard_note(&g, &(ct_optex_measure){ .batches = 1, .noise = NAN, .error = INFINITY });
+    assert_true(isfinite(g.noise) && isfinite(g.error));
+    assert_true(fabs(ct_optex_guard_noise_share(&g) - 9 / (9 + (double)g.signal)) < 1e-6);
 }
 
 static void test_what_is_refused(void **state)
@@ -324,6 +437,10 @@ int main(void)
         TEST(test_resume),
         TEST(test_resume_of_another_history),
         TEST(test_resume_of_other_rounds),
+        TEST(test_guard_takes_the_larger_batch),
+        TEST(test_guard_takes_all_steps),
+        TEST(test_guard_chooses),
+        TEST(test_guard_notes),
         TEST(test_what_is_refused),
         TEST(test_ranks),
         TEST(test_bytes),

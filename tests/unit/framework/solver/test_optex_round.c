@@ -26,6 +26,8 @@ typedef struct spec { /* what the text says, and the round */
     int iter_size, parallel;
     ct_correction correction;
     ct_prediction prediction;
+    int steps[N_ROUND]; /* of each round; 0: parallel */
+    int probe;          /* a round that is one; 0: none */
 } spec;
 
 /* element i of the two weights, 5 and 3 long */
@@ -40,7 +42,16 @@ typedef struct place { /* weights and states */
     double w[N_WEIGHT], m[N_WEIGHT], v[N_WEIGHT];
 } place;
 
-/* The sum over the batches of a step. */
+typedef struct run {
+    place now;
+    ct_gradient_predictor known;
+    double last[N_WEIGHT]; /* the newest gradient, which LAST takes without asking the predictor */
+    int64_t updates;
+    int batches; /* of a step of the last round */
+    ct_optex_measure want;
+} run;
+
+/* The sum over the micro-batches of a batch. */
 static void evaluate(const spec *c, const double *w, int64_t step, double *g)
 {
     for (int i = 0; i < N_WEIGHT; i++) {
@@ -52,14 +63,14 @@ static void evaluate(const spec *c, const double *w, int64_t step, double *g)
     }
 }
 
-static void apply(const spec *c, place *p, const double *sum, int64_t step)
+static void apply(const spec *c, place *p, const double *sum, int64_t step, double base)
 {
     static const double lr_mult[] = { 1, 2 }, decay_mult[] = { 1, 0.5 };
     double b2 = 0.999, t = (double)step + 1;
 
     for (int i = 0; i < N_WEIGHT; i++) {
         int k = weight_of(i);
-        double rate = RATE * lr_mult[k];
+        double rate = base * lr_mult[k];
         double g = sum[i] / c->iter_size + c->decay * decay_mult[k] * p->w[i];
 
         if (!c->adam) {
@@ -94,32 +105,103 @@ static void estimate(ct_gradient_predictor *known, const double *z, double *g)
     for (int i = 0; i < N_WEIGHT; i++) g[i] = (double)gradient[i];
 }
 
-/* last: the newest gradient, which LAST takes without asking the predictor. */
-static void reference_round(const spec *c, int64_t round, place *now, ct_gradient_predictor *known,
-                            double *last)
+static double product(const double *a, const double *b)
 {
-    place z[MOST_POINTS];
-    double g[MOST_POINTS][N_WEIGHT], guess[N_WEIGHT];
-    int64_t first = round * c->parallel;
+    double sum = 0;
 
-    for (int s = 0; s < c->parallel; s++) {
-        z[s] = (s > 0) ? z[s - 1] : *now;
-        if ((s == 0) || (c->prediction == CT_PREDICT_NONE) || (round == 0)) continue;
-        if (c->prediction == CT_PREDICT_LAST)
-            memcpy(guess, last, sizeof(guess));
-        else
-            estimate(known, z[s].w, guess);
-        apply(c, &z[s], guess, first + s - 1);
+    for (int i = 0; i < N_WEIGHT; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+/* The variance of vectors that have one mean: the sum over the groups of `together` of them. */
+static double variance(double (*g)[N_WEIGHT], int n, int together)
+{
+    double sum = 0;
+
+    for (int from = 0; from < n; from += together) {
+        double mean[N_WEIGHT] = { 0 }, apart[N_WEIGHT];
+
+        for (int b = from; b < from + together; b++)
+            for (int i = 0; i < N_WEIGHT; i++) mean[i] += g[b][i] / together;
+        for (int b = from; b < from + together; b++) {
+            for (int i = 0; i < N_WEIGHT; i++) apart[i] = g[b][i] - mean[i];
+            sum += product(apart, apart);
+        }
     }
-    for (int s = 0; s < c->parallel; s++) {
-        evaluate(c, z[s].w, first + s, g[s]);
-        remember(known, z[s].w, g[s]);
+    return sum / (n - n / together);
+}
+
+/* What it estimates at a point; what noise of a gradient the estimate has. */
+static double guess_at(const spec *c, run *r, int64_t round, const double *w, double *guess)
+{
+    double coefficient[CT_PREDICTOR_ROOM], echo = 0;
+    float point[N_WEIGHT];
+
+    memset(guess, 0, N_WEIGHT * sizeof(*guess));
+    if ((c->prediction == CT_PREDICT_NONE) || (round == 0)) return 0;
+    if (c->prediction == CT_PREDICT_LAST) {
+        memcpy(guess, r->last, sizeof(r->last));
+        return 1;
     }
-    memcpy(last, g[c->parallel - 1], sizeof(g[0]));
-    if (c->correction == CT_CORRECT_LAST_POINT) *now = z[c->parallel - 1];
-    for (int s = (c->correction == CT_CORRECT_LAST_POINT) ? c->parallel - 1 : 0; s < c->parallel;
-         s++)
-        apply(c, now, g[s], first + s);
+    estimate(&r->known, w, guess);
+    for (int i = 0; i < N_WEIGHT; i++) point[i] = (float)w[i];
+    ct_gradient_predictor_weigh(&r->known, point, coefficient);
+    for (int i = 0; i < r->known.n; i++) echo += coefficient[i] * coefficient[i];
+    return echo;
+}
+
+static void expect_measure(const spec *c, int64_t round, run *r, const place *z,
+                           double (*step)[N_WEIGHT], int n, bool stays)
+{
+    bool none = (c->prediction == CT_PREDICT_NONE);
+    double guess[N_WEIGHT], apart[N_WEIGHT] = { 0 };
+
+    for (int s = 0; s < n; s++) {
+        double size, own = product(step[s], step[s]);
+
+        r->want.square += own / n;
+        r->want.echo = guess_at(c, r, round, z[s].w, guess);
+        size = sqrt(product(guess, guess) * own);
+        r->want.cosine[s] = (size > 0) ? product(guess, step[s]) / size : 0;
+        for (int i = 0; i < N_WEIGHT; i++) apart[i] = guess[i] - step[s][i];
+    }
+    r->want.error = product(apart, apart);
+    if (!none && ((round == 0) || (stays && (n > 1)))) r->want.error = -1;
+}
+
+static void reference_round(const spec *c, int64_t round, run *r)
+{
+    int n = (c->steps[round] > 0) ? c->steps[round] : c->parallel, k = c->parallel / n;
+    bool stays = (c->prediction == CT_PREDICT_NONE) || (round == 0) ||
+                 ((c->probe > 0) && (round == c->probe));
+    bool last = (c->correction == CT_CORRECT_LAST_POINT);
+    double g[MOST_POINTS][N_WEIGHT], step[MOST_POINTS][N_WEIGHT] = { { 0 } }, guess[N_WEIGHT];
+    int together = stays ? c->parallel : k;
+    place z[MOST_POINTS];
+
+    for (int i = 0; !c->adam && (r->batches > 0) && (i < N_WEIGHT); i++)
+        r->now.m[i] *= (double)k / r->batches;
+    for (int s = 0; s < n; s++) {
+        z[s] = (s > 0) ? z[s - 1] : r->now;
+        if ((s == 0) || stays) continue;
+        (void)guess_at(c, r, round, z[s].w, guess);
+        apply(c, &z[s], guess, r->updates + s - 1, RATE * k);
+    }
+    for (int b = 0; b < c->parallel; b++) {
+        evaluate(c, z[b / k].w, round * c->parallel + b, g[b]);
+        for (int i = 0; i < N_WEIGHT; i++) step[b / k][i] += g[b][i] / k;
+    }
+    r->want = (ct_optex_measure){ .steps = n, .batches = k, .noise = -1 };
+    if (together > 1) r->want.noise = variance(g, c->parallel, together);
+    expect_measure(c, round, r, z, step, n, stays);
+    if (last) r->now = z[n - 1];
+    for (int s = 0; s < n; s++) {
+        if (!last || (s == n - 1)) apply(c, &r->now, step[s], r->updates + s, RATE * k);
+        remember(&r->known, z[s].w, step[s]);
+    }
+    memcpy(r->last, step[n - 1], sizeof(step[0]));
+    r->updates += n;
+    r->batches = k;
 }
 
 /* ---- what runs */
@@ -146,6 +228,7 @@ static void open_round(const spec *c, test_solver *t, ct_optex_round *r)
 {
     *r = (ct_optex_round){ .step = &t->solver->step,
                            .parallel = c->parallel,
+                           .measures = true,
                            .correction = c->correction,
                            .predictor = { .prediction = c->prediction,
                                           .constant_mean = true,
@@ -162,40 +245,63 @@ static double loss_of(const spec *c, int64_t round)
     return n * (double)round + (n + 1) / 2;
 }
 
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-4 * (1 + fabs(b));
+}
+
+static void check_measure(const ct_optex_measure *got, const ct_optex_measure *want)
+{
+    assert_int_equal(got->steps, want->steps);
+    assert_int_equal(got->batches, want->batches);
+    if (!near(got->noise, want->noise) || !near(got->square, want->square) ||
+        !near(got->error, want->error) || !near(got->echo, want->echo))
+        fail_msg("noise %g, square %g, error %g, echo %g; expected %g, %g, %g, %g", got->noise,
+                 got->square, got->error, got->echo, want->noise, want->square, want->error,
+                 want->echo);
+    for (int s = 0; s < want->steps; s++) assert_true(near(got->cosine[s], want->cosine[s]));
+}
+
+static void check_round(const spec *c, int64_t round, ct_optex_round *r, test_solver *t, run *want)
+{
+    float got[N_WEIGHT];
+    double loss = 0;
+
+    r->steps = c->steps[round];
+    r->probes = (c->probe > 0) && (round == c->probe);
+    assert_int_equal(ct_optex_round_run(r, round, RATE, &loss), CT_OK);
+    assert_true(fabs(loss - loss_of(c, round)) < 1e-5 * loss_of(c, round));
+    reference_round(c, round, want);
+    assert_int_equal(r->updates, want->updates);
+    if (c->parallel > 1) check_measure(&r->measure, &want->want);
+    get_weights(t->solver, got);
+    for (int i = 0; i < N_WEIGHT; i++)
+        if (!(fabs((double)got[i] - want->now.w[i]) <= 2e-5))
+            fail_msg("%s, %d, %d: round %d, weight %d: %.9g, expected %.9g", c->fields,
+                     (int)c->correction, (int)c->prediction, (int)round, i, (double)got[i],
+                     want->now.w[i]);
+}
+
 static void check(const spec *c)
 {
-    ct_gradient_predictor known = { .prediction = c->prediction,
-                                    .constant_mean = true,
-                                    .noise = 0.01,
-                                    .room = ROOM,
-                                    .count = N_WEIGHT };
-    double last[N_WEIGHT] = { 0 };
-    place now = { .v = { 0 } };
+    run want = { .known = { .prediction = c->prediction,
+                            .constant_mean = true,
+                            .noise = 0.01,
+                            .room = ROOM,
+                            .count = N_WEIGHT } };
     float got[N_WEIGHT];
     ct_optex_round r;
     test_solver t;
 
-    assert_int_equal(ct_gradient_predictor_open(&known), CT_OK);
+    assert_int_equal(ct_gradient_predictor_open(&want.known), CT_OK);
     create(c->fields, c->iter_size, &t);
     open_round(c, &t, &r);
     get_weights(t.solver, got);
-    for (int i = 0; i < N_WEIGHT; i++) now.w[i] = (double)got[i];
-    for (int64_t round = 0; round < N_ROUND; round++) {
-        double loss = 0;
-
-        assert_int_equal(ct_optex_round_run(&r, round, RATE, &loss), CT_OK);
-        assert_true(fabs(loss - loss_of(c, round)) < 1e-5 * loss_of(c, round));
-        reference_round(c, round, &now, &known, last);
-        get_weights(t.solver, got);
-        for (int i = 0; i < N_WEIGHT; i++)
-            if (!(fabs((double)got[i] - now.w[i]) <= 2e-5))
-                fail_msg("%s, %d, %d: round %d, weight %d: %.9g, expected %.9g", c->fields,
-                         (int)c->correction, (int)c->prediction, (int)round, i, (double)got[i],
-                         now.w[i]);
-    }
+    for (int i = 0; i < N_WEIGHT; i++) want.now.w[i] = (double)got[i];
+    for (int64_t round = 0; round < N_ROUND; round++) check_round(c, round, &r, &t, &want);
     ct_optex_round_close(&r);
     test_solver_destroy(&t);
-    ct_gradient_predictor_close(&known);
+    ct_gradient_predictor_close(&want.known);
 }
 
 static void test_rounds_are_their_definition(void **state)
@@ -217,6 +323,20 @@ static void test_rounds_are_their_definition(void **state)
           .momentum = 0.8,
           .iter_size = 2,
           .parallel = 4 },
+        { .fields = "momentum: 0.9 weight_decay: 0.25",
+          .momentum = 0.9,
+          .decay = 0.25,
+          .iter_size = 1,
+          .parallel = 4,
+          .steps = { 1, 4, 4, 2, 4, 1 },
+          .probe = 4 },
+        { .fields = "type: 'Adam' momentum: 0.8",
+          .adam = true,
+          .momentum = 0.8,
+          .iter_size = 1,
+          .parallel = 3,
+          .steps = { 3, 1, 1, 3, 3, 3 },
+          .probe = 5 },
     };
 
     (void)state;
@@ -261,6 +381,42 @@ static void test_one_point_is_the_rule(void **state)
     test_solver_destroy(&t);
 }
 
+/* By N batches, whose gradients are added up, at N times the rate. */
+static void test_one_step_is_the_rule_by_larger_batches(void **state)
+{
+    static const char *const rule[] = { "momentum: 0.9 weight_decay: 0.25",
+                                        "type: 'Adam' momentum: 0.9" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const spec c = { .fields = rule[i], .iter_size = 1, .parallel = 4 };
+        float want[N_WEIGHT], got[N_WEIGHT];
+        double loss = 0;
+        ct_optex_round r;
+        test_solver t;
+
+        create(rule[i], 4, &t);
+        for (int64_t k = 0; k < N_ROUND; k++) {
+            assert_int_equal(ct_train_step_run(&t.solver->step, k, 4 * RATE, &loss), CT_OK);
+            assert_int_equal(ct_train_step_settle(&t.solver->step), CT_OK);
+        }
+        get_weights(t.solver, want);
+        test_solver_destroy(&t);
+        create(rule[i], 1, &t);
+        open_round(&c, &t, &r);
+        for (int64_t k = 0; k < N_ROUND; k++) {
+            r.steps = 1;
+            assert_int_equal(ct_optex_round_run(&r, k, RATE, &loss), CT_OK);
+        }
+        get_weights(t.solver, got);
+        assert_memory_equal(got, want, sizeof(want));
+        r.steps = 3;
+        assert_int_equal(ct_optex_round_run(&r, N_ROUND, RATE, &loss), CT_ERR_ARG);
+        ct_optex_round_close(&r);
+        test_solver_destroy(&t);
+    }
+}
+
 static void test_what_is_refused(void **state)
 {
     static const char *const text[][2] = {
@@ -291,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_are_their_definition),
         cmocka_unit_test(test_one_point_is_the_rule),
+        cmocka_unit_test(test_one_step_is_the_rule_by_larger_batches),
         cmocka_unit_test_setup_teardown(test_what_is_refused, test_solver_setup,
                                         test_solver_teardown),
     };
