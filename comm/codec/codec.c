@@ -93,10 +93,12 @@ ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p)
 ct_status ct_codec_create(const ct_codec_ops *ops, const ct_codec_setup *setup, void **obj_p)
 {
     void *obj = calloc(1, ops->size);
+    ct_codec_setup own = *setup;
     ct_status status = CT_OK;
 
     if (obj == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    status = ops->prepare(obj, setup);
+    if (own.n_thread == NULL) own.n_thread = &setup->comm->n_thread;
+    status = ops->prepare(obj, &own);
     if (status != CT_OK) {
         ops->destroy(obj);
         return status;

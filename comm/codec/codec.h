@@ -84,7 +84,8 @@ typedef struct ct_codec_config {
 
 /** What an object is made for. Pointers are borrowed and live as long as the object. */
 typedef struct ct_codec_setup {
-    ct_comm *comm;                 /* its n_thread: threads to use now; it changes */
+    ct_comm *comm;
+    const int *n_thread;           /* to compute with now; it changes. NULL: comm's */
     const ct_codec_config *config; /* checked by `check`                           */
     const char *key;               /* of the parameter                             */
     uint64_t seed; /* of what is drawn at random for it: the same on all ranks and in all runs; with
@@ -119,6 +120,7 @@ typedef struct ct_codec_step {
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
     bool begins; /* dense: the first after others                                  */
     float least; /* dense: share of V that leaves at least                         */
+    bool apart;  /* coded, not on devices: the codec's computation is `code`'s alone */
     const float *mean; /* [n] freeze_variance, coded: of the rule, before this step; NULL: no */
     float mean_factor; /* … with which it counts in what is sent                   */
 } ct_codec_step;
@@ -233,6 +235,13 @@ typedef struct ct_codec_ops {
     ct_status (*start)(void *obj, const ct_codec_step *step);
     /** CT_INPROGRESS until grad holds the sum. Never waits. One rank: grad is what it sent. */
     ct_status (*progress)(void *obj);
+    /** With step->apart start sends nothing. After it, and after progress: what comes next is
+     *  computation, and progress is CT_INPROGRESS until `code` has done it. Both NULL: start and
+     *  progress do all. */
+    bool (*codes)(const void *obj);
+    /** From any thread, beside calls of other objects, without the communicator's lock: calls no
+     *  MPI. Nothing else is called of the object meanwhile but where, exchange and stats. */
+    ct_status (*code)(void *obj);
     /** As ct_coll_ops.pending. NULL: never. */
     int (*pending)(void *obj, MPI_Request **out, int max);
     /** Where it stands; read from any thread; `brief` is written before each progress. */

@@ -18,10 +18,14 @@
 #include "framework/base/clock.h"
 
 typedef enum {
+    STAGE_BEGIN,    /* on the host: the gradient is to be read */
     STAGE_EXPONENT, /* fp16: it comes to the host */
     STAGE_AGREE,    /* fp16: the ranks' is under way */
+    STAGE_ENCODE,   /* fp16: the scale is known */
     STAGE_PAYLOAD,  /* it comes to the host */
-    STAGE_SUM
+    STAGE_SUM,
+    STAGE_DECODE,
+    STAGE_DONE
 } cast_stage;
 
 typedef struct cast {
@@ -40,6 +44,8 @@ typedef struct cast {
     ct_coll_where alone;
     ct_codec_stats stats;
     double left_at;
+    bool apart;         /* this step: `code` computes                       */
+    double coded_at[2]; /* the last computation of the host: began, ended */
 } cast;
 
 /* ---- creation */
@@ -130,7 +136,7 @@ static ct_status prepare(cast *x, const ct_codec_setup *setup, ct_dtype dtype)
     x->setup = *setup;
     x->dtype = dtype;
     x->scale = 1;
-    atomic_store(&x->stage, STAGE_SUM);
+    atomic_store(&x->stage, STAGE_DONE);
     atomic_store(&x->alone.rank, -1);
     CT_TRY(ct_side_open(&x->side, &x->setup, false));
     if (!x->side.host && (setup->config->local_clip > 0)) CT_TRY(ct_side_plain_coder(&x->side));
@@ -163,7 +169,7 @@ static ct_status encode(cast *x)
     const ct_codec_setup *s = &x->setup;
 
     if (s->part) {
-        ct_cast_encode_in_place(x->dtype, s->grad, s->n, x->scale, s->comm->n_thread);
+        ct_cast_encode_in_place(x->dtype, s->grad, s->n, x->scale, *s->n_thread);
         return CT_OK;
     }
     CT_TRY(x->side.kernels->encode(x->side.stream, x->dtype == CT_F16, s->grad, s->n, x->scale,
@@ -219,38 +225,103 @@ static ct_status take_scale(cast *x)
     return CT_OK;
 }
 
+/* What is there now took so long to make: on a device since the gradient was ready. */
+static double encoding_s(cast *x, bool first)
+{
+    double now = ct_clock_s(), took = now - x->left_at;
+
+    x->stats.encoded_at[1] = now;
+    if (x->side.host) {
+        took = x->coded_at[1] - x->coded_at[0];
+        if (first) x->stats.encoded_at[0] = x->coded_at[0];
+        x->stats.encoded_at[1] = x->coded_at[1];
+    }
+    x->left_at = now;
+    return took;
+}
+
 /* The exponent is here: on to the ranks, or straight to the payload. */
 static ct_status leave_exponent(cast *x)
 {
     CT_TRY(ct_side_arrived(&x->side, cast_where(x)));
     *x->exponent = (uint8_t)*x->down;
     CT_TRY(take_scale(x)); /* no need to ask the others where it is not finite */
-    x->left_at = x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.select_s += x->left_at - x->stats.encoded_at[0];
-    if (x->setup.comm->size > 1) {
-        CT_TRY(ct_persistent_coll_start(&x->agree));
-        atomic_store(&x->stage, STAGE_AGREE);
-        return CT_OK;
-    }
-    CT_TRY(encode(x));
-    atomic_store(&x->stage, STAGE_PAYLOAD);
+    x->stats.select_s += encoding_s(x, true);
+    if (x->setup.comm->size > 1) CT_TRY(ct_persistent_coll_start(&x->agree));
+    atomic_store(&x->stage, (x->setup.comm->size > 1) ? STAGE_AGREE : STAGE_ENCODE);
     return CT_OK;
 }
 
 static ct_status leave_payload(cast *x)
 {
     CT_TRY(ct_side_arrived(&x->side, cast_where(x)));
-    x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.pack_s += x->stats.encoded_at[1] - x->left_at;
-    x->left_at = x->stats.encoded_at[1];
+    x->stats.pack_s += encoding_s(x, x->dtype == CT_BF16);
     atomic_store(&x->stage, STAGE_SUM);
     return (x->setup.comm->size > 1) ? ct_persistent_coll_start(&x->ways) : CT_OK;
+}
+
+static ct_status decode(const cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+
+    if (s->part) {
+        ct_cast_decode_in_place(x->dtype, s->grad, s->own_first, s->own_count, 1 / x->scale,
+                                *s->n_thread);
+        return CT_OK;
+    }
+    if (s->comm->size > 1)
+        CT_TRY(ct_side_lift(&x->side, x->payload, x->there, sizeof(*x->there) * (size_t)s->n));
+    CT_TRY(x->side.kernels->decode(x->side.stream, x->dtype == CT_F16, x->there, s->n, 1 / x->scale,
+                                   s->grad));
+    return ct_side_hand_over(&x->side);
+}
+
+static bool computes_next(const cast *x)
+{
+    int stage = atomic_load(&x->stage);
+
+    return (stage == STAGE_BEGIN) || (stage == STAGE_ENCODE) || (stage == STAGE_DECODE);
+}
+
+static bool cast_codes(const void *obj)
+{
+    const cast *x = obj;
+
+    return x->apart && computes_next(x);
+}
+
+/* Whoever computes notes the time of it, and no other figure. */
+static ct_status cast_code(void *obj)
+{
+    cast *x = obj;
+    int next = STAGE_PAYLOAD;
+
+    x->coded_at[0] = ct_clock_s();
+    switch (atomic_load(&x->stage)) {
+    case STAGE_BEGIN:
+        CT_TRY(begin(x));
+        if (x->dtype == CT_F16) next = STAGE_EXPONENT;
+        break;
+    case STAGE_ENCODE:
+        CT_TRY(encode(x));
+        break;
+    default:
+        CT_TRY(decode(x));
+        next = STAGE_DONE;
+    }
+    x->coded_at[1] = ct_clock_s();
+    atomic_store(&x->stage, next);
+    return CT_OK;
 }
 
 /* As far as it goes without a message of others. */
 static ct_status leave(cast *x)
 {
+    if (cast_codes(x)) return CT_INPROGRESS;
+    if (atomic_load(&x->stage) == STAGE_BEGIN) CT_TRY(cast_code(x));
     if (atomic_load(&x->stage) == STAGE_EXPONENT) CT_TRY(leave_exponent(x));
+    if (cast_codes(x)) return CT_INPROGRESS;
+    if (atomic_load(&x->stage) == STAGE_ENCODE) CT_TRY(cast_code(x));
     return (atomic_load(&x->stage) == STAGE_PAYLOAD) ? leave_payload(x) : CT_OK;
 }
 
@@ -258,17 +329,18 @@ static ct_status cast_start(void *obj, const ct_codec_step *step)
 {
     cast *x = obj;
 
-    (void)step;
     x->stats.n_step += 1;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
     x->stats.bytes_coded += x->setup.n * (int64_t)sizeof(*x->payload);
+    x->apart = step->apart;
     if (x->side.host) {
-        x->stats.encoded_at[0] = ct_clock_s();
-        CT_TRY(begin(x));
+        x->left_at = ct_clock_s();
+        atomic_store(&x->stage, STAGE_BEGIN);
+        return x->apart ? CT_OK : leave(x);
     }
     x->left_at = x->stats.encoded_at[0];
     atomic_store(&x->stage, (x->dtype == CT_F16) ? STAGE_EXPONENT : STAGE_PAYLOAD);
-    return x->side.host ? leave(x) : CT_OK;
+    return CT_OK;
 }
 
 static ct_status agree(cast *x)
@@ -278,28 +350,15 @@ static ct_status agree(cast *x)
     x->left_at = ct_clock_s();
     CT_TRY(take_scale(x));
     ct_persistent_coll_where(&x->ways)->brief = ct_persistent_coll_where(&x->agree)->brief;
-    CT_TRY(encode(x));
-    atomic_store(&x->stage, STAGE_PAYLOAD);
+    atomic_store(&x->stage, STAGE_ENCODE);
     return CT_OK;
 }
 
-static ct_status deliver(cast *x)
+static ct_status land(cast *x)
 {
-    const ct_codec_setup *s = &x->setup;
-    double start = ct_clock_s();
-
-    if (s->part) {
-        ct_cast_decode_in_place(x->dtype, s->grad, s->own_first, s->own_count, 1 / x->scale,
-                                s->comm->n_thread);
-        ct_codec_delivered(&x->stats, start, x->left_at);
-        return CT_OK;
-    }
-    if (s->comm->size > 1)
-        CT_TRY(ct_side_lift(&x->side, x->payload, x->there, sizeof(*x->there) * (size_t)s->n));
-    CT_TRY(x->side.kernels->decode(x->side.stream, x->dtype == CT_F16, x->there, s->n, 1 / x->scale,
-                                   s->grad));
-    CT_TRY(ct_side_hand_over(&x->side));
-    ct_codec_delivered(&x->stats, start, x->left_at);
+    if (x->setup.comm->size > 1) CT_TRY(ct_persistent_coll_progress(&x->ways));
+    x->stats.exchange_s += ct_clock_s() - x->left_at;
+    atomic_store(&x->stage, STAGE_DECODE);
     return CT_OK;
 }
 
@@ -313,8 +372,11 @@ static ct_status cast_progress(void *obj)
         CT_TRY(agree(x));
         CT_TRY(leave(x));
     }
-    if (x->setup.comm->size > 1) CT_TRY(ct_persistent_coll_progress(&x->ways));
-    return deliver(x);
+    if (atomic_load(&x->stage) == STAGE_SUM) CT_TRY(land(x));
+    if (cast_codes(x)) return CT_INPROGRESS;
+    if (atomic_load(&x->stage) == STAGE_DECODE) CT_TRY(cast_code(x));
+    ct_codec_decoded(&x->stats, x->coded_at);
+    return CT_OK;
 }
 
 /* ---- looks */
@@ -396,8 +458,9 @@ static void fp16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int6
 #define CAST_OPS                                                                                   \
     .on_device = true, .parts = true, .automatic = true, .size = sizeof(cast),                     \
     .destroy = cast_destroy, .fold = cast_fold, .ready = cast_ready, .summed = cast_summed,        \
-    .start = cast_start, .progress = cast_progress, .pending = cast_pending, .where = cast_where,  \
-    .exchange = cast_exchange, .stats = cast_stats, .payload_bytes = cast_payload_bytes
+    .start = cast_start, .progress = cast_progress, .codes = cast_codes, .code = cast_code,        \
+    .pending = cast_pending, .where = cast_where, .exchange = cast_exchange, .stats = cast_stats,  \
+    .payload_bytes = cast_payload_bytes
 
 const ct_codec_ops ct_codec_bf16 = {
     .name = "bf16",

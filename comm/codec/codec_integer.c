@@ -31,7 +31,21 @@
 
 enum { NODE_TAG = 1, SPLIT_TAG = 2, GATHER_TAG = 3, SHARE_TAG = 4 };
 
-typedef enum { STAGE_NODE, STAGE_SPLIT, STAGE_GATHER, STAGE_SHARE, STAGE_DONE } integer_stage;
+typedef enum {
+    STAGE_FEEDBACK, /* what was left behind is to be added */
+    STAGE_MEET,     /* the node's ranks may begin */
+    STAGE_NODE,
+    STAGE_ENCODE,
+    STAGE_LEAVE, /* for hop 1 */
+    STAGE_SPLIT,
+    STAGE_PART,   /* this rank's part is to be added up … */
+    STAGE_RETURN, /* … and may leave for hop 2 */
+    STAGE_GATHER,
+    STAGE_DECODE,
+    STAGE_LAND,
+    STAGE_SHARE,
+    STAGE_DONE
+} integer_stage;
 
 typedef struct integer {
     ct_codec_setup setup;
@@ -51,6 +65,8 @@ typedef struct integer {
     ct_coll_where where;
     ct_codec_stats stats;
     double left_at;
+    ct_codec_step step; /* under way */
+    double coded_at[2]; /* the last computation: began, ended */
 } integer;
 
 /* ---- parts of the slice, one a node */
@@ -207,11 +223,11 @@ static ct_status integer_fold(void *obj, const ct_codec_step *step)
 
 /* What was left behind goes into the gradient: of the whole, since another number of ranks may have
  * left it. */
-static ct_status bring_feedback(integer *x, const ct_codec_step *step)
+static ct_status bring_feedback(integer *x)
 {
     const ct_codec_setup *s = &x->setup;
     ct_codec_side *d = &x->side;
-    ct_momentum_correction a = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
+    ct_momentum_correction a = ct_error_feedback_accum(&d->keep, &x->step, 0, s->n, s->comm->size);
     size_t bytes = sizeof(*s->grad) * (size_t)s->n;
 
     CT_TRY(d->kernels->update(d->coder, d->stream, &a));
@@ -224,8 +240,7 @@ static ct_status encode(integer *x, int node, char *to)
     const ct_codec_setup *s = &x->setup;
     float *part = s->grad + x->first + part_at(x, node);
 
-    if (!ct_integer_encode(x->bits, part, part_n(x, node), x->keeps, s->comm->n_thread, to) &&
-        x->keeps)
+    if (!ct_integer_encode(x->bits, part, part_n(x, node), x->keeps, *s->n_thread, to) && x->keeps)
         return CT_FAIL(CT_ERR_DIVERGED, "the gradient, or what is kept of it, is no longer finite");
     return CT_OK;
 }
@@ -238,37 +253,12 @@ static ct_status start_share(integer *x)
 }
 
 /* The node's sum is there: hop 1. */
-static ct_status leave(integer *x)
+static ct_status encode_parts(integer *x)
 {
-    double start = ct_clock_s();
-
-    if (!x->codes) return start_share(x);
     for (int j = 0; j < x->nodes; ++j) {
         if (j != x->lanes.me) CT_TRY(encode(x, j, x->payload + bytes_at(x, j)));
     }
-    x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.pack_s += x->stats.encoded_at[1] - start;
-    x->left_at += x->stats.encoded_at[1] - start;
-    x->stage = STAGE_SPLIT;
-    return ct_sched_run_start(x->run_payload, &x->split, x->payload, x->setup.tag + SPLIT_TAG);
-}
-
-static ct_status integer_start(void *obj, const ct_codec_step *step)
-{
-    integer *x = obj;
-    const ct_codec_setup *s = &x->setup;
-
-    x->stats.n_step += 1;
-    x->stats.bytes_dense += s->n * (int64_t)sizeof(float);
-    x->stats.bytes_coded +=
-        x->codes ? ct_integer_bytes(x->bits, x->n) : x->n * (int64_t)sizeof(float);
-    x->stats.encoded_at[0] = ct_clock_s();
-    if (x->keeps) CT_TRY(bring_feedback(x, step));
-    x->left_at = x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.accumulate_s += x->left_at - x->stats.encoded_at[0];
-    if (x->node == NULL) return leave(x);
-    x->stage = STAGE_NODE;
-    return ct_sparse_allreduce_node_start(x->node, s->grad);
+    return CT_OK;
 }
 
 /* The sum of this rank's part: its own term is exact. Hop 2. */
@@ -278,35 +268,123 @@ static ct_status complete_part(integer *x)
     int me = x->lanes.me;
     int64_t n = part_n(x, me), bytes = part_bytes(x, me);
     float *slice = s->grad + x->first, *part = slice + part_at(x, me);
-    double start = ct_clock_s();
 
     for (int shift = 1; shift < x->nodes; ++shift)
-        ct_integer_decode(x->bits, x->landed + bytes * (shift - 1), n, true, s->comm->n_thread,
-                          part);
+        ct_integer_decode(x->bits, x->landed + bytes * (shift - 1), n, true, *s->n_thread, part);
     CT_TRY(encode(x, me, x->payload + bytes_at(x, me)));
     if (x->keeps) memcpy(x->side.keep.v + x->first, slice, sizeof(*slice) * (size_t)x->n);
-    x->stats.pack_s += ct_clock_s() - start;
-    x->left_at += ct_clock_s() - start;
-    x->stage = STAGE_GATHER;
-    return ct_sched_run_start(x->run_payload, &x->gather, x->payload, s->tag + GATHER_TAG);
+    return CT_OK;
 }
 
-static ct_status deliver(integer *x)
+static bool computes_next(const integer *x)
 {
-    const ct_codec_setup *s = &x->setup;
-    double start = ct_clock_s(), spent = 0;
+    return (x->stage == STAGE_FEEDBACK) || (x->stage == STAGE_ENCODE) || (x->stage == STAGE_PART) ||
+           (x->stage == STAGE_DECODE);
+}
 
-    ct_integer_decode(x->bits, x->payload, x->n, false, s->comm->n_thread, s->grad + x->first);
-    spent = ct_clock_s() - start;
-    x->stats.decoded_at[0] = start;
-    x->stats.unpack_s += spent;
-    x->left_at += spent;
+static bool integer_codes(const void *obj)
+{
+    const integer *x = obj;
+
+    return x->step.apart && computes_next(x);
+}
+
+/* Whoever computes notes the time of it, and no other figure. */
+static ct_status integer_code(void *obj)
+{
+    integer *x = obj;
+    const ct_codec_setup *s = &x->setup;
+
+    x->coded_at[0] = ct_clock_s();
+    if (x->stage == STAGE_FEEDBACK) CT_TRY(bring_feedback(x));
+    if (x->stage == STAGE_ENCODE) CT_TRY(encode_parts(x));
+    if (x->stage == STAGE_PART) CT_TRY(complete_part(x));
+    if (x->stage == STAGE_DECODE)
+        ct_integer_decode(x->bits, x->payload, x->n, false, *s->n_thread, s->grad + x->first);
+    x->coded_at[1] = ct_clock_s();
+    x->stage += 1;
+    return CT_OK;
+}
+
+/* What was computed is done: so long it took, and then messages may leave. */
+static double spent(integer *x)
+{
+    x->left_at += x->coded_at[1] - x->coded_at[0];
+    return x->coded_at[1] - x->coded_at[0];
+}
+
+static ct_status meet(integer *x)
+{
+    if (x->keeps) {
+        memcpy(x->stats.encoded_at, x->coded_at, sizeof(x->coded_at));
+        x->stats.accumulate_s += spent(x);
+    }
+    x->stage = STAGE_NODE;
+    return (x->node != NULL) ? ct_sparse_allreduce_node_start(x->node, x->setup.grad) : CT_OK;
+}
+
+static ct_status progress_node(integer *x)
+{
+    if (x->node != NULL)
+        CT_TRY(ct_sparse_allreduce_node_progress(x->node, &x->stats.bytes_sent, &x->where));
+    x->stage = STAGE_ENCODE;
+    return x->codes ? CT_OK : start_share(x);
+}
+
+static ct_status compute(integer *x)
+{
+    if (!computes_next(x)) return CT_OK;
+    return integer_codes(x) ? CT_INPROGRESS : integer_code(x);
+}
+
+static ct_status run_hop(integer *x, integer_stage next)
+{
+    CT_TRY(ct_sched_run_progress(x->run_payload, &x->stats.bytes_sent, &x->where));
+    x->stage = next;
+    return CT_OK;
+}
+
+static ct_status leave(integer *x)
+{
+    if (!x->keeps) x->stats.encoded_at[0] = x->coded_at[0];
+    x->stats.encoded_at[1] = x->coded_at[1];
+    x->stats.pack_s += spent(x);
+    x->stage = STAGE_SPLIT;
+    return ct_sched_run_start(x->run_payload, &x->split, x->payload, x->setup.tag + SPLIT_TAG);
+}
+
+static ct_status leave_again(integer *x)
+{
+    x->stats.pack_s += spent(x);
+    x->stage = STAGE_GATHER;
+    return ct_sched_run_start(x->run_payload, &x->gather, x->payload, x->setup.tag + GATHER_TAG);
+}
+
+static ct_status land(integer *x)
+{
+    (void)spent(x);
+    ct_codec_decoded(&x->stats, x->coded_at);
     return start_share(x);
 }
 
-static ct_status run_hop(integer *x)
+static ct_status integer_start(void *obj, const ct_codec_step *step)
 {
-    return ct_sched_run_progress(x->run_payload, &x->stats.bytes_sent, &x->where);
+    integer *x = obj;
+
+    x->step = *step;
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
+    x->stats.bytes_coded +=
+        x->codes ? ct_integer_bytes(x->bits, x->n) : x->n * (int64_t)sizeof(float);
+    x->left_at = x->stats.encoded_at[0] = x->stats.encoded_at[1] = ct_clock_s();
+    x->stage = x->keeps ? STAGE_FEEDBACK : STAGE_MEET;
+    if (step->apart) return CT_OK;
+    CT_TRY(compute(x));
+    CT_TRY(meet(x));
+    if (x->node != NULL) return CT_OK;
+    CT_TRY(progress_node(x));
+    CT_TRY(compute(x));
+    return (x->stage == STAGE_LEAVE) ? leave(x) : CT_OK;
 }
 
 /* Stages pass by, each as soon as it may. */
@@ -314,22 +392,21 @@ static ct_status integer_progress(void *obj)
 {
     integer *x = obj;
 
-    if (x->stage == STAGE_NODE) {
-        CT_TRY(ct_sparse_allreduce_node_progress(x->node, &x->stats.bytes_sent, &x->where));
-        CT_TRY(leave(x));
-    }
-    if (x->stage == STAGE_SPLIT) {
-        CT_TRY(run_hop(x));
-        CT_TRY(complete_part(x));
-    }
-    if (x->stage == STAGE_GATHER) {
-        CT_TRY(run_hop(x));
-        CT_TRY(deliver(x));
-    }
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_MEET) CT_TRY(meet(x));
+    if (x->stage == STAGE_NODE) CT_TRY(progress_node(x));
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_LEAVE) CT_TRY(leave(x));
+    if (x->stage == STAGE_SPLIT) CT_TRY(run_hop(x, STAGE_PART));
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_RETURN) CT_TRY(leave_again(x));
+    if (x->stage == STAGE_GATHER) CT_TRY(run_hop(x, STAGE_DECODE));
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_LAND) CT_TRY(land(x));
     if ((x->stage == STAGE_SHARE) && (x->node != NULL))
         CT_TRY(ct_sched_run_progress(x->run_elements, &x->stats.bytes_sent, &x->where));
     x->stage = STAGE_DONE;
-    ct_codec_delivered(&x->stats, ct_clock_s(), x->left_at);
+    x->stats.exchange_s += ct_clock_s() - x->left_at;
     return CT_OK;
 }
 
@@ -437,9 +514,9 @@ static void int4_seconds(const ct_codec_costs *m, const ct_codec_config *c, int6
 #define INTEGER_OPS                                                                                \
     .uses = CT_CODEC_USES_RESYNC | CT_CODEC_USES_FEEDBACK, .size = sizeof(integer),                \
     .destroy = integer_destroy, .fold = integer_fold, .start = integer_start,                      \
-    .progress = integer_progress, .pending = integer_pending, .where = integer_where,              \
-    .exchange = integer_exchange, .state = integer_state, .stats = integer_stats,                  \
-    .left = integer_left
+    .progress = integer_progress, .codes = integer_codes, .code = integer_code,                    \
+    .pending = integer_pending, .where = integer_where, .exchange = integer_exchange,              \
+    .state = integer_state, .stats = integer_stats, .left = integer_left
 
 const ct_codec_ops ct_codec_int8 = {
     .name = "int8",

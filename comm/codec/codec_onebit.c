@@ -25,10 +25,13 @@
 #include "framework/base/clock.h"
 
 typedef enum {
-    STAGE_DOWN, /* this rank's signs come to the host                      */
+    STAGE_ENCODE, /* on the host: signs are to be made                     */
+    STAGE_DOWN,   /* this rank's signs come to the host                    */
     STAGE_SPLIT,
-    STAGE_PART_DOWN, /* likewise: those of its part, which is complete     */
+    STAGE_PART,      /* this rank's part is complete: its signs            */
+    STAGE_PART_DOWN, /* likewise they come                                 */
     STAGE_GATHER,
+    STAGE_DECODE,
     STAGE_DONE
 } onebit_stage;
 
@@ -53,6 +56,8 @@ typedef struct onebit {
     double left_at;
     const float *mean; /* of the step under way, as ct_codec_step's */
     float mean_factor;
+    ct_codec_step step; /* that one                                       */
+    double coded_at[2]; /* the last computation of the host: began, ended */
 } onebit;
 
 /* ---- split or allgather */
@@ -257,7 +262,7 @@ static ct_status onebit_ready(void *obj, const ct_codec_step *step, bool dense, 
     onebit *x = obj;
     bool empty = false;
 
-    x->stats.encoded_at[0] = ct_clock_s();
+    if (!x->side.host) x->stats.encoded_at[0] = ct_clock_s();
     CT_TRY(ct_side_begin(&x->side, &empty));
     return dense ? ct_side_dense(&x->side, step, empty, limit) : begin(x, step, limit);
 }
@@ -279,7 +284,8 @@ static ct_status leave(onebit *x)
 {
     CT_TRY(ct_side_arrived(&x->side, &x->where));
     x->left_at = x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.accumulate_s += x->left_at - x->stats.encoded_at[0];
+    if (x->side.host) memcpy(x->stats.encoded_at, x->coded_at, sizeof(x->coded_at));
+    x->stats.accumulate_s += x->stats.encoded_at[1] - x->stats.encoded_at[0];
     x->stage = x->splits ? STAGE_SPLIT : STAGE_GATHER;
     if (x->splits) {
         ct_sign_split_start(x->split);
@@ -287,19 +293,6 @@ static ct_status leave(onebit *x)
     }
     CT_TRY(ct_side_check(&x->side));
     return (x->gather != NULL) ? ct_allgatherv_start(x->gather, ct_sign_bytes(x->setup.n)) : CT_OK;
-}
-
-static ct_status onebit_start(void *obj, const ct_codec_step *step)
-{
-    onebit *x = obj;
-
-    x->stats.n_step += 1;
-    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
-    x->stats.bytes_coded += (int64_t)ct_sign_at(&x->cut, x->cut.parts);
-    x->stage = STAGE_DOWN;
-    if (!x->side.host) return CT_OK;
-    CT_TRY(onebit_ready(obj, step, false, 0));
-    return leave(x);
 }
 
 /* What came for this rank's part is added to V (in the host's memory, as it came), and the signs of
@@ -310,7 +303,6 @@ static ct_status complete_part(onebit *x)
     size_t each = ct_align_up(ct_sign_bytes(x->n)), bytes = ct_sign_bytes(x->n);
     float *v = d->keep.v + x->first;
     char *own = x->all + x->stride * (size_t)x->me;
-    double start = ct_clock_s();
     int p = x->setup.comm->size;
 
     for (int shift = 1; !d->host && (shift < p) && (x->n > 0); ++shift) {
@@ -323,26 +315,27 @@ static ct_status complete_part(onebit *x)
         CT_TRY(d->kernels->sign_add(d->coder, d->stream, x->landed, each, p - 1, true, v, x->n));
     CT_TRY(d->kernels->sign_take(d->coder, d->stream, v, x->n, own));
     CT_TRY(ct_side_bring_note(d, 0, d->coder));
-    x->stage = STAGE_PART_DOWN;
-    x->stats.pack_s += ct_clock_s() - start;
-    x->stats.exchange_s -= ct_clock_s() - start;
     return ct_side_bring(d, 1, ct_allgatherv_payload(x->gather, x->me), own, bytes);
 }
 
-static ct_status progress_part(onebit *x)
+static ct_status progress_split(onebit *x)
 {
-    if (x->stage == STAGE_SPLIT) {
-        float *part = x->side.host ? x->side.keep.v + x->first : NULL;
-        double before = x->stats.unpack_s;
-        ct_status status = ct_sign_split_progress(x->split, part, &x->stats.bytes_sent,
-                                                  &x->stats.unpack_s, &x->where);
+    float *part = x->side.host ? x->side.keep.v + x->first : NULL;
+    double before = x->stats.unpack_s;
+    ct_status status =
+        ct_sign_split_progress(x->split, part, &x->stats.bytes_sent, &x->stats.unpack_s, &x->where);
 
-        x->stats.exchange_s -= x->stats.unpack_s - before;
-        if (status != CT_OK) return status;
-        CT_TRY(complete_part(x));
-    }
+    x->stats.exchange_s -= x->stats.unpack_s - before;
+    if (status == CT_OK) x->stage = STAGE_PART;
+    return status;
+}
+
+static ct_status leave_part(onebit *x)
+{
     CT_TRY(ct_side_arrived(&x->side, &x->where));
     CT_TRY(ct_side_check(&x->side));
+    x->stats.pack_s += x->coded_at[1] - x->coded_at[0];
+    x->stats.exchange_s -= x->coded_at[1] - x->coded_at[0];
     x->stage = STAGE_GATHER;
     return ct_allgatherv_start(x->gather, ct_sign_bytes(x->n));
 }
@@ -368,23 +361,83 @@ static ct_status deliver(onebit *x)
     return d->kernels->sign_add(d->coder, d->stream, x->all, x->stride, p, false, s->grad, s->n);
 }
 
-static ct_status onebit_progress(void *obj)
+static ct_status land(onebit *x)
 {
-    onebit *x = obj;
-    double start = 0;
-
-    if (x->stage == STAGE_DOWN) CT_TRY(leave(x));
-    if (x->stage < STAGE_GATHER) CT_TRY(progress_part(x));
     if (x->gather != NULL)
         CT_TRY(ct_allgatherv_progress(x->gather, &x->stats.bytes_sent, &x->where));
-    start = ct_clock_s();
+    x->stats.exchange_s += ct_clock_s() - x->left_at;
+    x->stage = STAGE_DECODE;
+    return CT_OK;
+}
+
+static ct_status decode(onebit *x)
+{
     if (x->gather != NULL) CT_TRY(deliver(x));
     if (x->mean != NULL)
         ct_momentum_correction_less(x->setup.grad, x->setup.n, x->mean_factor, x->mean,
-                                    x->setup.comm->n_thread);
-    CT_TRY(ct_side_hand_over(&x->side));
-    x->stage = STAGE_DONE;
-    ct_codec_delivered(&x->stats, start, x->left_at);
+                                    *x->setup.n_thread);
+    return ct_side_hand_over(&x->side);
+}
+
+static bool computes_next(const onebit *x)
+{
+    return (x->stage == STAGE_ENCODE) || (x->stage == STAGE_PART) || (x->stage == STAGE_DECODE);
+}
+
+static bool onebit_codes(const void *obj)
+{
+    const onebit *x = obj;
+
+    return x->step.apart && computes_next(x);
+}
+
+/* Whoever computes notes the time of it, and no other figure. */
+static ct_status onebit_code(void *obj)
+{
+    onebit *x = obj;
+
+    x->coded_at[0] = ct_clock_s();
+    if (x->stage == STAGE_ENCODE)
+        CT_TRY(onebit_ready(obj, &x->step, false, 0));
+    else
+        CT_TRY((x->stage == STAGE_PART) ? complete_part(x) : decode(x));
+    x->coded_at[1] = ct_clock_s();
+    x->stage += 1;
+    return CT_OK;
+}
+
+static ct_status onebit_start(void *obj, const ct_codec_step *step)
+{
+    onebit *x = obj;
+
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
+    x->stats.bytes_coded += (int64_t)ct_sign_at(&x->cut, x->cut.parts);
+    x->step = *step;
+    x->stage = x->side.host ? STAGE_ENCODE : STAGE_DOWN;
+    if (!x->side.host || step->apart) return CT_OK;
+    CT_TRY(onebit_code(obj));
+    return leave(x);
+}
+
+static ct_status compute(onebit *x)
+{
+    if (!computes_next(x)) return CT_OK;
+    return onebit_codes(x) ? CT_INPROGRESS : onebit_code(x);
+}
+
+static ct_status onebit_progress(void *obj)
+{
+    onebit *x = obj;
+
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_DOWN) CT_TRY(leave(x));
+    if (x->stage == STAGE_SPLIT) CT_TRY(progress_split(x));
+    CT_TRY(compute(x));
+    if (x->stage == STAGE_PART_DOWN) CT_TRY(leave_part(x));
+    if (x->stage == STAGE_GATHER) CT_TRY(land(x));
+    CT_TRY(compute(x));
+    ct_codec_decoded(&x->stats, x->coded_at);
     return CT_OK;
 }
 
@@ -483,6 +536,8 @@ const ct_codec_ops ct_codec_onebit = {
     .summed = onebit_summed,
     .start = onebit_start,
     .progress = onebit_progress,
+    .codes = onebit_codes,
+    .code = onebit_code,
     .pending = onebit_pending,
     .where = onebit_where,
     .exchange = onebit_exchange,

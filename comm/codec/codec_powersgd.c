@@ -23,10 +23,14 @@
 enum { MOST_RANK = 256 };
 
 typedef enum {
+    STAGE_ENCODE, /* on the host: P is to be made */
     STAGE_P_DOWN, /* P comes to the host */
     STAGE_P,
+    STAGE_MIDDLE, /* P is summed: Q is to be made */
     STAGE_Q_DOWN, /* likewise */
-    STAGE_Q
+    STAGE_Q,
+    STAGE_DECODE,
+    STAGE_DONE
 } powersgd_stage;
 
 typedef struct powersgd {
@@ -45,10 +49,11 @@ typedef struct powersgd {
     float *scratch;
     ct_persistent_coll ways_p, ways_q; /* several ranks */
     _Atomic int stage;
-    int64_t iteration; /* of the step under way */
+    ct_codec_step step; /* under way */
     ct_coll_where alone;
     ct_codec_stats stats;
     double left_at;
+    double coded_at[2]; /* the last computation of the host: began, ended */
 } powersgd;
 
 static size_t bytes_of(int64_t count)
@@ -189,7 +194,7 @@ static ct_status powersgd_prepare(void *obj, const ct_codec_setup *setup)
     powersgd *x = obj;
 
     x->setup = *setup;
-    atomic_store(&x->stage, STAGE_Q);
+    atomic_store(&x->stage, STAGE_DONE);
     atomic_store(&x->alone.rank, -1);
     if (!powersgd_takes(setup->config, setup->n, setup->rows))
         return CT_FAIL(CT_ERR_ARG, "powersgd of %s, %lld elements in %lld rows", setup->key,
@@ -238,7 +243,7 @@ static ct_status powersgd_ready(void *obj, const ct_codec_step *step, bool dense
     powersgd *x = obj;
     bool empty = false;
 
-    x->stats.encoded_at[0] = ct_clock_s();
+    if (!x->side.host) x->stats.encoded_at[0] = ct_clock_s();
     CT_TRY(ct_side_begin(&x->side, &empty));
     return dense ? ct_side_dense(&x->side, step, empty, limit) : begin(x, step, limit);
 }
@@ -260,57 +265,36 @@ static ct_status leave_p(powersgd *x)
 {
     CT_TRY(ct_side_arrived(&x->side, powersgd_where(x)));
     x->left_at = x->stats.encoded_at[1] = ct_clock_s();
-    x->stats.accumulate_s += x->left_at - x->stats.encoded_at[0];
+    if (x->side.host) memcpy(x->stats.encoded_at, x->coded_at, sizeof(x->coded_at));
+    x->stats.accumulate_s += x->stats.encoded_at[1] - x->stats.encoded_at[0];
     atomic_store(&x->stage, STAGE_P);
     return (x->setup.comm->size > 1) ? ct_persistent_coll_start(&x->ways_p) : CT_OK;
-}
-
-static ct_status powersgd_start(void *obj, const ct_codec_step *step)
-{
-    powersgd *x = obj;
-
-    x->iteration = step->iteration;
-    x->stats.n_step += 1;
-    x->stats.bytes_dense += (int64_t)bytes_of(x->setup.n);
-    x->stats.bytes_coded += (int64_t)bytes_of(x->of_p + x->of_q);
-    atomic_store(&x->stage, STAGE_P_DOWN);
-    if (!x->side.host) return CT_OK;
-    CT_TRY(powersgd_ready(obj, step, false, 0));
-    return leave_p(x);
 }
 
 static ct_status leave_q(powersgd *x)
 {
     CT_TRY(ct_side_arrived(&x->side, powersgd_where(x)));
+    x->stats.pack_s += x->coded_at[1] - x->coded_at[0];
+    x->left_at = ct_clock_s();
     atomic_store(&x->stage, STAGE_Q);
     return (x->setup.comm->size > 1) ? ct_persistent_coll_start(&x->ways_q) : CT_OK;
 }
 
-/* P is summed: Q of it leaves, and what it says goes out of V meanwhile. */
-static ct_status continue_with_q(powersgd *x)
+/* The next Q, and what it says goes out of V. */
+static ct_status make_q(powersgd *x)
 {
     ct_codec_side *d = &x->side;
-    double start = ct_clock_s();
-    bool brief = powersgd_where(x)->brief;
 
     CT_TRY(ct_low_rank_basis(&x->shape, x->p)); /* finds what is not finite, too */
     CT_TRY(ct_side_lift(d, x->p, x->at_p, bytes_of(x->of_p)));
     CT_TRY(d->kernels->right(d->stream, &x->shape, d->keep.v, x->at_p, x->scratch, x->own_q));
     CT_TRY(ct_side_bring(d, 0, x->q, x->own_q, bytes_of(x->of_q)));
-    atomic_store(&x->stage, STAGE_Q_DOWN);
-    powersgd_where(x)->brief = brief;
-    if (d->host) CT_TRY(leave_q(x));
-    CT_TRY(d->kernels->product(d->stream, &x->shape, x->at_p, x->own_q, true, d->keep.v));
-    x->stats.exchange_s += start - x->left_at;
-    x->left_at = ct_clock_s();
-    x->stats.pack_s += x->left_at - start;
-    return CT_OK;
+    return d->kernels->product(d->stream, &x->shape, x->at_p, x->own_q, true, d->keep.v);
 }
 
 static ct_status deliver(powersgd *x)
 {
     ct_codec_side *d = &x->side;
-    double start = ct_clock_s();
     bool alone = (x->setup.comm->size == 1);
 
     if (!alone) CT_TRY(ct_side_lift(d, x->q, x->at_q, bytes_of(x->of_q)));
@@ -318,24 +302,85 @@ static ct_status deliver(powersgd *x)
                                x->setup.grad));
     CT_TRY(ct_side_hand_over(d));
     memcpy(x->warm, x->q, bytes_of(x->of_q));
-    ct_low_rank_warm(&x->shape, key_of(x, x->iteration), x->warm);
-    ct_codec_delivered(&x->stats, start, x->left_at);
+    ct_low_rank_warm(&x->shape, key_of(x, x->step.iteration), x->warm);
     return CT_OK;
+}
+
+/* A factor is summed. */
+static ct_status land(powersgd *x, ct_persistent_coll *ways, powersgd_stage next)
+{
+    bool brief = powersgd_where(x)->brief;
+
+    if (x->setup.comm->size > 1) CT_TRY(ct_persistent_coll_progress(ways));
+    x->stats.exchange_s += ct_clock_s() - x->left_at;
+    atomic_store(&x->stage, next);
+    powersgd_where(x)->brief = brief;
+    return CT_OK;
+}
+
+static bool computes_next(const powersgd *x)
+{
+    int stage = atomic_load(&x->stage);
+
+    return (stage == STAGE_ENCODE) || (stage == STAGE_MIDDLE) || (stage == STAGE_DECODE);
+}
+
+static bool powersgd_codes(const void *obj)
+{
+    const powersgd *x = obj;
+
+    return x->step.apart && computes_next(x);
+}
+
+/* Whoever computes notes the time of it, and no other figure. */
+static ct_status powersgd_code(void *obj)
+{
+    powersgd *x = obj;
+    int stage = atomic_load(&x->stage);
+
+    x->coded_at[0] = ct_clock_s();
+    if (stage == STAGE_ENCODE)
+        CT_TRY(powersgd_ready(obj, &x->step, false, 0));
+    else
+        CT_TRY((stage == STAGE_MIDDLE) ? make_q(x) : deliver(x));
+    x->coded_at[1] = ct_clock_s();
+    atomic_store(&x->stage, stage + 1);
+    return CT_OK;
+}
+
+static ct_status powersgd_start(void *obj, const ct_codec_step *step)
+{
+    powersgd *x = obj;
+
+    x->step = *step;
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += (int64_t)bytes_of(x->setup.n);
+    x->stats.bytes_coded += (int64_t)bytes_of(x->of_p + x->of_q);
+    atomic_store(&x->stage, x->side.host ? STAGE_ENCODE : STAGE_P_DOWN);
+    if (!x->side.host || step->apart) return CT_OK;
+    CT_TRY(powersgd_code(obj));
+    return leave_p(x);
+}
+
+static ct_status compute(powersgd *x)
+{
+    if (!computes_next(x)) return CT_OK;
+    return powersgd_codes(x) ? CT_INPROGRESS : powersgd_code(x);
 }
 
 static ct_status powersgd_progress(void *obj)
 {
     powersgd *x = obj;
-    bool several = (x->setup.comm->size > 1);
 
+    CT_TRY(compute(x));
     if (atomic_load(&x->stage) == STAGE_P_DOWN) CT_TRY(leave_p(x));
-    if (atomic_load(&x->stage) == STAGE_P) {
-        if (several) CT_TRY(ct_persistent_coll_progress(&x->ways_p));
-        CT_TRY(continue_with_q(x));
-    }
+    if (atomic_load(&x->stage) == STAGE_P) CT_TRY(land(x, &x->ways_p, STAGE_MIDDLE));
+    CT_TRY(compute(x));
     if (atomic_load(&x->stage) == STAGE_Q_DOWN) CT_TRY(leave_q(x));
-    if (several) CT_TRY(ct_persistent_coll_progress(&x->ways_q));
-    return deliver(x);
+    if (atomic_load(&x->stage) == STAGE_Q) CT_TRY(land(x, &x->ways_q, STAGE_DECODE));
+    CT_TRY(compute(x));
+    ct_codec_decoded(&x->stats, x->coded_at);
+    return CT_OK;
 }
 
 /* ---- looks */
@@ -436,6 +481,8 @@ const ct_codec_ops ct_codec_powersgd = {
     .summed = powersgd_summed,
     .start = powersgd_start,
     .progress = powersgd_progress,
+    .codes = powersgd_codes,
+    .code = powersgd_code,
     .pending = powersgd_pending,
     .where = powersgd_where,
     .exchange = powersgd_exchange,

@@ -80,7 +80,7 @@ ct_momentum_correction ct_error_feedback_accum(ct_error_feedback *k, const ct_co
                                      .mask_momentum = s->config->mask_momentum,
                                      .mean = s->absorb ? NULL : step->mean,
                                      .shift = (float)((double)step->mean_factor / copies),
-                                     .n_thread = s->comm->n_thread };
+                                     .n_thread = *s->n_thread };
 }
 
 int ct_error_feedback_states(const ct_error_feedback *k)
@@ -151,7 +151,7 @@ ct_status ct_side_open(ct_codec_side *s, const ct_codec_setup *setup, bool keeps
     *s = (ct_codec_side){ .setup = setup,
                           .host = (setup->dev == NULL),
                           .kernels = ct_codec_kernels_find(kind) };
-    CT_TRY(s->kernels->stream(&setup->comm->n_thread, &s->stream));
+    CT_TRY(s->kernels->stream(setup->n_thread, &s->stream));
     if (!keeps) return CT_OK;
     CT_TRY(ct_error_feedback_acquire(setup, &s->keep));
     s->keep.stream = s->stream;

@@ -27,8 +27,11 @@
 typedef enum {
     PHASE_NODE_DOWN, /* hier: the gradient comes to the host, … */
     PHASE_NODE,      /* … and is added up on the node           */
+    PHASE_ENCODE,    /* on the host: a payload is to be made    */
     PHASE_DOWN,      /* the payload comes to the host           */
-    PHASE_EXCHANGE
+    PHASE_EXCHANGE,
+    PHASE_DECODE, /* the sum is to be made */
+    PHASE_DONE
 } phase;
 
 typedef enum { NODE_U, NODE_V, NODE_GRAD } node_phase;
@@ -71,6 +74,8 @@ typedef struct sparse {
     ct_codec_stats stats;
     int64_t bytes_sent; /* of gather */
     double left_at;
+    bool apart;         /* this step: `code` computes                       */
+    double coded_at[2]; /* the last computation of the host: began, ended */
 } sparse;
 
 static bool has_nodes(const sparse *x)
@@ -221,7 +226,7 @@ static ct_status prepare(sparse *x, const ct_codec_setup *setup, bool plain)
     int n_rank = setup->comm->size;
 
     x->setup = *setup;
-    x->phase = PHASE_EXCHANGE;
+    x->phase = PHASE_DONE;
     atomic_store(&x->where.rank, -1);
     x->quantize = s->config->quantize && !s->output;
     x->k = ct_sparse_wanted(s->config, s->n);
@@ -322,9 +327,9 @@ static ct_status begin(sparse *x, const ct_codec_step *step, double limit)
     if (!has_nodes(x)) {
         x->accum = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
         CT_TRY(d->kernels->clip(d->coder, d->stream, s->grad, s->n, limit));
-        return select_own(x);
+        return d->host ? CT_OK : select_own(x);
     }
-    if (step->clip != 1) ct_momentum_correction_scale(s->grad, s->n, step->clip, s->comm->n_thread);
+    if (step->clip != 1) ct_momentum_correction_scale(s->grad, s->n, step->clip, *s->n_thread);
     own.clip = 1;
     x->accum = ct_error_feedback_accum(&d->keep, &own, r->first, r->length, r->copies);
     CT_TRY(d->kernels->shrink(d->coder, d->stream, s->grad, s->n, limit));
@@ -435,18 +440,33 @@ static ct_status progress_node(sparse *x)
         CT_TRY(keep_slice(x));
     }
     ct_error_feedback_forget_copy(&x->side.keep);
-    x->stats.encoded_at[0] = ct_clock_s();
+    x->stats.encoded_at[0] = x->coded_at[0] = x->coded_at[1] = ct_clock_s();
     x->stats.exchange_s += x->stats.encoded_at[0] - x->left_at;
     x->phase = PHASE_DOWN;
     x->side.note = x->side.note_room;
     memset(x->side.note_room, 0, sizeof(*x->side.note_room));
     if (length == 0) return CT_OK;
+    if (x->side.host) {
+        x->phase = PHASE_ENCODE;
+        return CT_OK;
+    }
     CT_TRY(ct_side_lift(&x->side, from + first, x->setup.grad + first,
                         sizeof(float) * (size_t)length));
     return select_own(x);
 }
 
 /* ---- a step: from the payload to the sum */
+
+/* On the host. Whoever computes notes the time of it, and no other figure. */
+static ct_status encode(sparse *x)
+{
+    x->coded_at[0] = ct_clock_s();
+    x->accum.n_thread = *x->setup.n_thread;
+    CT_TRY(select_own(x));
+    x->coded_at[1] = ct_clock_s();
+    x->phase = PHASE_DOWN;
+    return CT_OK;
+}
 
 /* The note of a device tells of its last sum. */
 static ct_status take_note(sparse *x)
@@ -461,6 +481,10 @@ static ct_status take_note(sparse *x)
         return CT_FAIL(CT_ERR_COMM,
                        "a payload of the last step named elements out of order, or beyond its %lld",
                        (long long)x->setup.n);
+    if (x->side.host) {
+        x->stats.encoded_at[0] = x->coded_at[0];
+        all = x->coded_at[1] - x->coded_at[0];
+    }
     x->stats.selected += note->count;
     if (x->warms) x->stats.warm_selected += note->count;
     if (!x->side.host && (x->exch == NULL)) x->stats.filled += note->filled;
@@ -517,6 +541,7 @@ static ct_status sparse_start(void *obj, const ct_codec_step *step)
     sparse *x = obj;
     bool empty = false;
 
+    x->apart = step->apart;
     x->stats.n_step += 1;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
     x->phase = has_nodes(x) ? PHASE_NODE_DOWN : PHASE_DOWN;
@@ -528,11 +553,16 @@ static ct_status sparse_start(void *obj, const ct_codec_step *step)
     }
     x->stats.warm_steps += x->warms;
     if (!x->side.host) return CT_OK;
-    if (!has_nodes(x)) return leave(x);
+    if (!has_nodes(x)) {
+        x->phase = PHASE_ENCODE;
+        if (x->apart) return CT_OK;
+        CT_TRY(encode(x));
+        return leave(x);
+    }
     x->node = NODE_U;
     x->node_runs = false;
     x->phase = PHASE_NODE;
-    return enter_node(x);
+    return x->apart ? CT_OK : enter_node(x);
 }
 
 /* What the others sent goes up, and all is added there. */
@@ -549,9 +579,7 @@ static ct_status add_all(sparse *x)
         CT_TRY(ct_payload_check(from, x->bytes[i], s->n));
         CT_TRY(ct_side_lift(d, from, (void *)(uintptr_t)x->payload[i], x->bytes[i]));
     }
-    CT_TRY(d->kernels->add(x->picker, d->stream, x->payload, x->bytes, s->comm->size, s->grad));
-    if (d->host) x->stats.filled += d->note->filled;
-    return CT_OK;
+    return d->kernels->add(x->picker, d->stream, x->payload, x->bytes, s->comm->size, s->grad);
 }
 
 static ct_status put_back(sparse *x)
@@ -601,12 +629,17 @@ static ct_status lift_sum(sparse *x)
 static ct_status deliver(sparse *x)
 {
     if (x->gather != NULL) return add_all(x);
-    if (x->exch == NULL) {
-        if (x->side.host) x->stats.filled += x->side.note->filled;
-        return CT_OK;
-    }
-    x->stats.filled += x->req.filled;
-    return x->side.host ? CT_OK : lift_sum(x);
+    return ((x->exch == NULL) || x->side.host) ? CT_OK : lift_sum(x);
+}
+
+static ct_status decode(sparse *x)
+{
+    x->coded_at[0] = ct_clock_s();
+    CT_TRY(deliver(x));
+    CT_TRY(ct_side_hand_over(&x->side));
+    x->coded_at[1] = ct_clock_s();
+    x->phase = PHASE_DONE;
+    return CT_OK;
 }
 
 static ct_status progress_exchange(sparse *x)
@@ -622,22 +655,57 @@ static ct_status progress_exchange(sparse *x)
     return status;
 }
 
-static ct_status sparse_progress(void *obj)
+/* All has come. An exchange has added it up already. */
+static ct_status land(sparse *x)
 {
-    sparse *x = obj;
-    double before = 0, now = 0;
+    double before = x->req.decode_s, now = 0;
 
-    if (x->phase < PHASE_DOWN) CT_TRY(progress_node(x));
-    if (x->phase == PHASE_DOWN) CT_TRY(leave(x));
-    before = x->req.decode_s;
     CT_TRY(progress_exchange(x));
     now = ct_clock_s();
     x->stats.exchange_s += now - x->left_at;
     x->stats.decoded_at[0] = now - (x->req.decode_s - before);
-    CT_TRY(deliver(x));
-    CT_TRY(ct_side_hand_over(&x->side));
-    x->stats.decoded_at[1] = ct_clock_s();
-    x->stats.unpack_s += x->stats.decoded_at[1] - now;
+    x->phase = PHASE_DECODE;
+    return CT_OK;
+}
+
+static void note_decoding(sparse *x)
+{
+    if (x->exch != NULL)
+        x->stats.filled += x->req.filled;
+    else if (x->side.host)
+        x->stats.filled += x->side.note->filled;
+    if (x->gather != NULL) x->stats.decoded_at[0] = x->coded_at[0];
+    x->stats.decoded_at[1] = x->coded_at[1];
+    x->stats.unpack_s += x->coded_at[1] - x->coded_at[0];
+}
+
+static bool sparse_codes(const void *obj)
+{
+    const sparse *x = obj;
+
+    return x->apart &&
+           ((x->phase == PHASE_ENCODE) || ((x->phase == PHASE_DECODE) && (x->gather != NULL)));
+}
+
+static ct_status sparse_code(void *obj)
+{
+    sparse *x = obj;
+
+    return (x->phase == PHASE_ENCODE) ? encode(x) : decode(x);
+}
+
+static ct_status sparse_progress(void *obj)
+{
+    sparse *x = obj;
+
+    if (x->phase <= PHASE_NODE) CT_TRY(progress_node(x));
+    if (sparse_codes(x)) return CT_INPROGRESS;
+    if (x->phase == PHASE_ENCODE) CT_TRY(encode(x));
+    if (x->phase == PHASE_DOWN) CT_TRY(leave(x));
+    if (x->phase == PHASE_EXCHANGE) CT_TRY(land(x));
+    if (sparse_codes(x)) return CT_INPROGRESS;
+    if (x->phase == PHASE_DECODE) CT_TRY(decode(x));
+    note_decoding(x);
     return CT_OK;
 }
 
@@ -647,8 +715,7 @@ static int sparse_pending(void *obj, MPI_Request **out, int max)
 {
     sparse *x = obj;
 
-    if ((x->phase == PHASE_NODE_DOWN) || (x->phase == PHASE_DOWN)) return 0;
-    if ((x->phase == PHASE_NODE) && !x->node_runs) return 0;
+    if ((x->phase != PHASE_EXCHANGE) && ((x->phase != PHASE_NODE) || !x->node_runs)) return 0;
     if (x->gather != NULL) return ct_allgatherv_pending(x->gather, out, max);
     return (x->exch != NULL) ? x->exch->pending(&x->req, out, max) : 0;
 }
@@ -709,8 +776,9 @@ static ct_status topk_check(const ct_codec_config *c)
     .on_device = true, .gathers = true, .size = sizeof(sparse), .destroy = sparse_destroy,         \
     .dense_until = sparse_dense_until, .fold = sparse_fold, .ready = sparse_ready,                 \
     .summed = sparse_summed, .start = sparse_start, .progress = sparse_progress,                   \
-    .pending = sparse_pending, .where = sparse_where, .exchange = sparse_exchange,                 \
-    .state = sparse_state, .restored = sparse_restored, .stats = sparse_stats, .left = sparse_left
+    .codes = sparse_codes, .code = sparse_code, .pending = sparse_pending, .where = sparse_where,  \
+    .exchange = sparse_exchange, .state = sparse_state, .restored = sparse_restored,               \
+    .stats = sparse_stats, .left = sparse_left
 
 const ct_codec_ops ct_codec_topk = {
     .name = "topk",

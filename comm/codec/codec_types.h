@@ -27,13 +27,12 @@
 CT_CODECS(CT_DECLARE_CODEC)
 #undef CT_DECLARE_CODEC
 
-/** The sum is there now; left_at: when the payload went out, start: when its decoding began. */
-static inline void ct_codec_delivered(ct_codec_stats *s, double start, double left_at)
+/** The sum is there; at: when its decoding began and ended. */
+static inline void ct_codec_decoded(ct_codec_stats *s, const double at[2])
 {
-    s->decoded_at[0] = start;
-    s->decoded_at[1] = ct_clock_s();
-    s->exchange_s += start - left_at;
-    s->unpack_s += s->decoded_at[1] - start;
+    s->decoded_at[0] = at[0];
+    s->decoded_at[1] = at[1];
+    s->unpack_s += at[1] - at[0];
 }
 
 /* ---- what cost functions (ct_codec_ops.seconds) are made of */

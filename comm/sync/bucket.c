@@ -61,6 +61,7 @@ static ct_status prepare_coded(ct_bucket *b)
 {
     const ct_grad_range *range = b->range;
     ct_codec_setup setup = { .comm = b->comm,
+                             .n_thread = &b->n_thread,
                              .config = b->codec_config,
                              .key = b->key,
                              .seed = ct_rng_hash(b->key),
@@ -205,13 +206,13 @@ static void trace(const ct_bucket *b)
  * pass of his own is told how much less; else it is scaled down where it lies. */
 static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
 {
-    float factor = ct_momentum_correction_limit(grad, n, limit, b->comm->n_thread);
+    float factor = ct_momentum_correction_limit(grad, n, limit, b->n_thread);
 
     if (factor == 1) return;
     if (b->cut.coded && ct_codec_keeps(b->ops, b->codec_config))
         b->step.clip = factor;
     else
-        ct_momentum_correction_scale(grad, n, factor, b->comm->n_thread);
+        ct_momentum_correction_scale(grad, n, factor, b->n_thread);
 }
 
 /* Its own, also where it is too small for its codec and travels dense. */
@@ -281,15 +282,22 @@ static ct_status fail_coded(const ct_bucket *b, ct_status status)
                    (long long)b->iteration, b->ops->name);
 }
 
-static ct_status leave_coded(ct_bucket *b, const ct_codec_step *step)
+static void want_code(ct_bucket *b)
+{
+    if (b->apart && b->ops->codes(b->coded)) atomic_store(&b->coding, CT_CODING_WANTED);
+}
+
+static ct_status start_coded(ct_bucket *b)
 {
     ct_codec_stats s;
     ct_status status = CT_OK;
 
+    b->starts = false;
     b->ops->stats(b->coded, &s);
     b->coded_before = s.bytes_coded;
-    status = b->ops->start(b->coded, step);
+    status = b->ops->start(b->coded, &b->step);
     note_coding(b);
+    if (status == CT_OK) want_code(b);
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
@@ -330,6 +338,7 @@ static bool take_step(ct_bucket *b, const ct_codec_step *step)
     }
     b->step = own;
     b->iteration = step->iteration;
+    b->n_thread = b->comm->n_thread;
     return dense;
 }
 
@@ -341,16 +350,46 @@ ct_status ct_bucket_ready(ct_bucket *b, const ct_codec_step *step)
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
+bool ct_bucket_codes_apart(const ct_bucket *b, const ct_codec_step *step)
+{
+    return step->apart && b->cut.coded && (b->ops->codes != NULL) && !on_device(b) &&
+           !is_dense_step(b, step);
+}
+
+static bool clips(const ct_bucket *b)
+{
+    for (int i = 0; i < b->cut.n; ++i)
+        if (norm_limit(b, &b->range[i]) > 0) return true;
+    return false;
+}
+
 ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step)
 {
     bool dense = take_step(b, step);
 
     b->left_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
+    b->step.apart = b->apart = b->unsent = ct_bucket_codes_apart(b, step);
+    b->starts = b->apart && clips(b);
     atomic_store(&b->dense_now, dense);
     atomic_store(&b->state, CT_BUCKET_RUNNING);
-    clip_locally(b);
-    return dense ? leave_dense(b) : leave_coded(b, &b->step);
+    if (b->starts) {
+        atomic_store(&b->coding, CT_CODING_WANTED);
+        return CT_OK;
+    }
+    if (!b->apart) clip_locally(b);
+    return dense ? leave_dense(b) : start_coded(b);
+}
+
+ct_status ct_bucket_code(ct_bucket *b)
+{
+    ct_status status = CT_OK;
+
+    if (b->starts)
+        clip_locally(b);
+    else
+        status = b->ops->code(b->coded);
+    return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
 static ct_coll_where *where_now(ct_bucket *b)
@@ -379,13 +418,28 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
     }
     status = b->ops->progress(b->coded);
     note_coding(b);
+    if (status == CT_INPROGRESS) want_code(b);
     return ((status == CT_OK) || (status == CT_INPROGRESS)) ? status : fail_coded(b, status);
+}
+
+/* Whether there is a message to think of. What was computed first may leave in its turn. */
+static ct_status take_code(ct_bucket *b, bool in_turn)
+{
+    b->n_thread = b->comm->n_thread;
+    if (b->starts) CT_TRY(start_coded(b));
+    if ((atomic_load(&b->coding) != CT_CODING_NONE) || (b->unsent && !in_turn))
+        return CT_INPROGRESS;
+    if (b->unsent) atomic_fetch_add_explicit(&where_now(b)->n_moved, 1, memory_order_relaxed);
+    b->unsent = false;
+    return CT_OK;
 }
 
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
 {
     ct_status status = CT_OK;
 
+    if (atomic_load(&b->coding) != CT_CODING_NONE) return CT_INPROGRESS;
+    CT_TRY(take_code(b, in_turn));
     where_now(b)->brief = brief;
     status = move_messages(b, in_turn);
     if (status != CT_OK) return status;
@@ -436,7 +490,7 @@ ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief)
 
 bool ct_bucket_is_started(const ct_bucket *b)
 {
-    return b->silent || (b->repro == NULL) || ct_repro_adds(b->repro);
+    return b->silent || (!b->unsent && ((b->repro == NULL) || ct_repro_adds(b->repro)));
 }
 
 bool ct_bucket_moved(ct_bucket *b)
@@ -452,7 +506,7 @@ int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 {
     if (atomic_load(&b->state) == CT_BUCKET_GATHERING)
         return ct_persistent_coll_pending(&b->gather, out, max);
-    if (b->silent) return 0;
+    if (b->silent || b->unsent || (atomic_load(&b->coding) != CT_CODING_NONE)) return 0;
     if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
     if (atomic_load(&b->dense_now))
         return (b->dense_alone || !b->folded) ? 0 : ct_persistent_coll_pending(&b->dense, out, max);
@@ -556,6 +610,11 @@ void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_
     if (atomic_load(&b->state) == CT_BUCKET_FILLING) {
         snprintf(text, size, "bucket %d of %d (%s) has not left: %d of its %d gradients miss",
                  index, n_bucket, b->key, atomic_load(&b->missing), b->cut.n);
+        return;
+    }
+    if (atomic_load(&b->coding) != CT_CODING_NONE) {
+        snprintf(text, size, "bucket %d of %d (%s, %s) waits for its encoding or decoding", index,
+                 n_bucket, b->key, ct_bucket_algorithm(b, dense));
         return;
     }
     rank = atomic_load(&where->rank);

@@ -20,6 +20,13 @@ typedef enum {
                             reported */
 } ct_bucket_state;
 
+/** Its codec's computation, where that is done apart from messages. */
+typedef enum {
+    CT_CODING_NONE,
+    CT_CODING_WANTED, /* it is what comes next */
+    CT_CODING_BUSY    /* somebody is at it: nobody else touches the codec */
+} ct_bucket_coding;
+
 typedef struct ct_bucket {
     ct_comm *comm; /* borrowed, as all of these          */
     const ct_grad_pipe_config *config;
@@ -46,6 +53,11 @@ typedef struct ct_bucket {
     const ct_codec_config *codec_config;
     void *coded;        /* … and the object of it                                          */
     bool absorbed;      /* codec.h                                                         */
+    int n_thread;       /* … computes with so many: set before its calls                   */
+    _Atomic int coding; /* a ct_bucket_coding: changes under the lock                      */
+    bool apart;         /* in this use computation is ct_bucket_code()'s, …                */
+    bool starts;        /* … of which a limit comes first: the codec has not started       */
+    bool unsent;        /* … and before all of it nothing has been sent                    */
     ct_coll_where idle; /* where nothing travels                                           */
     double encode_s;    /* encode and decode, since creation                   */
     double left_at, under_way_s,
@@ -80,6 +92,10 @@ ct_status ct_bucket_ready(ct_bucket *b, const ct_codec_step *step);
 /** Encodes where it is to be, and starts. step: its rate is the step's, before the parameter's
  *  multiplier. */
 ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step);
+/** Leaving, it would only ask for computation, and send nothing. */
+bool ct_bucket_codes_apart(const ct_bucket *b, const ct_codec_step *step);
+/** What is wanted, by n_thread threads: without the lock, after it was made busy. */
+ct_status ct_bucket_code(ct_bucket *b);
 /** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
  *  buckets that left before. brief: others are more urgent; one round of messages. */
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
@@ -87,7 +103,8 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
 ct_status ct_bucket_gather(ct_bucket *b);
 /** CT_INPROGRESS until the weights of all ranks are there. */
 ct_status ct_bucket_gather_progress(ct_bucket *b, bool brief);
-/** All collectives of this step have been started: those that left later may start theirs. */
+/** All collectives of this step have been started, or may be from now on: those that left later
+ *  may start theirs. */
 bool ct_bucket_is_started(const ct_bucket *b);
 
 /** Whether messages moved since this was last asked. */

@@ -392,16 +392,22 @@ static void log_measured(const ct_grad_pipe *gp)
     }
 }
 
+static void stop_threads(ct_grad_pipe *gp)
+{
+    ct_pipe_thread_destroy(gp->coder); /* which wakes the other */
+    ct_pipe_thread_destroy(gp->thread);
+    gp->coder = gp->thread = NULL;
+}
+
 void ct_grad_pipe_abandon(ct_grad_pipe *gp)
 {
-    ct_pipe_thread_destroy(gp->thread);
-    gp->thread = NULL;
+    stop_threads(gp);
 }
 
 void ct_grad_pipe_destroy(ct_grad_pipe *gp)
 {
     if (gp == NULL) return;
-    ct_pipe_thread_destroy(gp->thread);
+    stop_threads(gp);
     ct_comm_unplug(gp->comm, &gp->mover);
     log_measured(gp);
     ct_grad_pipe_log_coding(gp);
@@ -440,10 +446,12 @@ void ct_grad_pipe_get_stats(const ct_grad_pipe *gp, bool codec, ct_sync_stats *o
     out->encode_s = ct_grad_pipe_encode_s(gp);
     for (int i = 0; i < gp->n_bucket; ++i) out->bytes_sent += ct_bucket_bytes_sent(&gp->bucket[i]);
     for (int k = 0; k < gp->n_rows; ++k) out->bytes_sent += ct_row_sum_bytes_sent(gp->rows[k].sum);
-    if (codec)
+    if (codec) {
+        ct_grad_pipe_rest(gp);
         ct_grad_pipe_add_codec(gp, &out->codec);
-    else
+    } else {
         out->codec = (ct_codec_totals){ .n_coded = 0 };
+    }
     ct_comm_unlock(gp->comm);
 }
 

@@ -101,6 +101,7 @@ struct ct_grad_pipe {
     int generation;         /* of buckets                                            */
     _Atomic bool remaking;  /* the buckets are being made: nobody looks              */
     ct_pipe_thread *thread; /* NULL: the main thread does it all                 */
+    ct_pipe_thread *coder;  /* encodes and decodes while `thread` moves messages; NULL: they do */
     _Atomic bool threaded;  /* the thread moves messages now; changes in begin   */
     _Atomic int fate;       /* a ct_status: what went wrong, in the thread perhaps */
 };
@@ -175,9 +176,12 @@ ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p);
 bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i);
 void ct_grad_pipe_forget_aside(ct_grad_pipe *gp);
 
-/** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
+/** With the lock held: no codec is at work apart; gives the lock away while it waits for that. */
+void ct_grad_pipe_rest(const ct_grad_pipe *gp);
+
+/** Makes the threads, where the configuration may come to need them. CT_ERR_CONFIG. */
 ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);
-/** From now on the thread, or the main thread, moves messages. */
+/** From the next step on the threads, or the main thread, move messages and code. */
 void ct_grad_pipe_use_thread(ct_grad_pipe *gp, bool on);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/codec/codec_types.h"
 #include "framework/base/clock.h"
 #include "framework/base/thread.h"
 
@@ -22,21 +23,6 @@ static bool is_free(const ct_grad_pipe *gp, int i)
     return (state == CT_BUCKET_LANDED) || (gp->config.after_all && (state == CT_BUCKET_OWNED));
 }
 
-/* Buckets leave in one order on all ranks, whatever the order in which gradients get ready. */
-static ct_status leave_what_may(ct_grad_pipe *gp)
-{
-    while (gp->begun && (gp->n_left < gp->n_bucket)) {
-        int i = gp->n_left;
-
-        if (atomic_load(&gp->bucket[i].missing) > 0) return CT_OK;
-        /* its tags are still in use */
-        if ((i >= gp->n_lane) && !is_free(gp, i - gp->n_lane)) return CT_OK;
-        gp->n_left += 1;
-        CT_TRY(ct_bucket_leave(&gp->bucket[i], &gp->step));
-    }
-    return CT_OK;
-}
-
 /* All before it, in the order of leaving, have started all that they start. */
 static int first_not_started(const ct_grad_pipe *gp)
 {
@@ -46,6 +32,32 @@ static int first_not_started(const ct_grad_pipe *gp)
                                 ct_bucket_is_started(&gp->bucket[i])))
         i += 1;
     return i;
+}
+
+static bool any_unsent(const ct_grad_pipe *gp)
+{
+    for (int i = 0; i < gp->n_left; ++i)
+        if (gp->bucket[i].unsent) return true;
+    return false;
+}
+
+/* Buckets leave in one order on all ranks, whatever the order in which gradients get ready. Their
+ * messages start in that order, too; encoding need not. */
+static bool may_leave(const ct_grad_pipe *gp)
+{
+    int i = gp->n_left;
+
+    if (!atomic_load(&gp->finishing) && !gp->config.overlap) return false;
+    if (!gp->begun || (i >= gp->n_bucket) || (atomic_load(&gp->bucket[i].missing) > 0))
+        return false;
+    if (any_unsent(gp) && !ct_bucket_codes_apart(&gp->bucket[i], &gp->step)) return false;
+    return (i < gp->n_lane) || is_free(gp, i - gp->n_lane); /* its tags may still be in use */
+}
+
+static ct_status leave_what_may(ct_grad_pipe *gp)
+{
+    while (may_leave(gp)) CT_TRY(ct_bucket_leave(&gp->bucket[gp->n_left++], &gp->step));
+    return CT_OK;
 }
 
 static bool is_under_way(int state)
@@ -91,6 +103,13 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
     return CT_OK;
 }
 
+static bool any_coding(const ct_grad_pipe *gp, ct_bucket_coding coding)
+{
+    for (int i = 0; i < gp->n_left; ++i)
+        if (atomic_load(&gp->bucket[i].coding) == (int)coding) return true;
+    return false;
+}
+
 /* Moves every bucket under way as far as it goes, those that the next forward needs first first:
  * the arena has the order of backward, so the highest (but see order_buckets()). The others send
  * only while the link has not enough to do (schedule.c), each what those above it leave; what comes
@@ -113,10 +132,16 @@ ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
     /* sums of exponents (reproducible) must start before those that left later add: no order there
      */
     gp->comm->in_order = !gp->config.overlap && !gp->config.reproducible;
-    if (atomic_load(&gp->finishing) || gp->config.overlap) CT_TRY(leave_what_may(gp));
+    CT_TRY(leave_what_may(gp));
     *moved_p = (gp->n_left > left);
     CT_TRY(ct_grad_pipe_move_rows(gp, atomic_load(&gp->finishing) || gp->config.overlap, moved_p));
-    while (again) CT_TRY(move_round(gp, moved_p, &again));
+    while (again) {
+        CT_TRY(move_round(gp, moved_p, &again));
+        if (again || !may_leave(gp)) continue;
+        CT_TRY(leave_what_may(gp)); /* nobody may look again before they have left */
+        again = true;
+    }
+    if ((gp->coder != NULL) && any_coding(gp, CT_CODING_WANTED)) ct_pipe_thread_wake(gp->coder);
     return CT_OK;
 }
 
@@ -292,6 +317,82 @@ static ct_pipe_thread_state thread_move(void *ctx)
     return moved ? CT_PIPE_MOVED : CT_PIPE_STUCK;
 }
 
+/* ---- what codecs compute, apart from messages
+ *
+ * A step has it apart where a thread moves messages. A codec then asks for computation and goes on
+ * when that is done (codec.h). The coder does it beside the layers; where the main thread has
+ * nothing to do but wait, it takes the next one, with all its threads. Nobody holds the lock
+ * meanwhile, so messages move, and small sums of layers go on. A bucket that is being worked on is
+ * its worker's alone. The order of messages is that without: a bucket's first ones leave in its
+ * turn. */
+
+/* What is to leave first; else the sum that the next forward reads first. NULL: none. */
+static ct_bucket *next_coding(ct_grad_pipe *gp)
+{
+    for (int i = 0; i < gp->n_left; ++i)
+        if (gp->bucket[i].unsent && (atomic_load(&gp->bucket[i].coding) == CT_CODING_WANTED))
+            return &gp->bucket[i];
+    for (int k = gp->n_bucket - 1; k >= 0; --k) {
+        int i = gp->order[k];
+
+        if ((i < gp->n_left) && (atomic_load(&gp->bucket[i].coding) == CT_CODING_WANTED))
+            return &gp->bucket[i];
+    }
+    return NULL;
+}
+
+/* Computes one of them; *found_p: there was one. */
+static ct_status code_next(ct_grad_pipe *gp, bool alone, bool *found_p)
+{
+    ct_bucket *b = NULL;
+    ct_status status = CT_OK;
+
+    ct_comm_lock(gp->comm);
+    if ((ct_status)atomic_load(&gp->fate) == CT_OK) b = next_coding(gp);
+    *found_p = (b != NULL);
+    if (b != NULL) {
+        atomic_store(&b->coding, CT_CODING_BUSY);
+        b->n_thread = alone ? 1 : gp->comm->n_thread;
+        ct_comm_unlock(gp->comm);
+        status = ct_bucket_code(b);
+        ct_comm_lock(gp->comm);
+        atomic_store(&b->coding, CT_CODING_NONE);
+        if (status != CT_OK) atomic_store(&gp->fate, (int)status);
+    }
+    ct_comm_unlock(gp->comm);
+    return status;
+}
+
+static ct_pipe_thread_state thread_code(void *ctx)
+{
+    ct_grad_pipe *gp = ctx;
+    bool found = false;
+
+    if ((code_next(gp, true, &found) != CT_OK) || !found) return CT_PIPE_DONE;
+    ct_pipe_thread_wake(gp->thread);
+    return CT_PIPE_MOVED;
+}
+
+void ct_grad_pipe_rest(const ct_grad_pipe *gp)
+{
+    long length = LEAST_NAP_NS;
+
+    while (any_coding(gp, CT_CODING_BUSY)) {
+        ct_comm_unlock(gp->comm);
+        nap(&length);
+        ct_comm_lock(gp->comm);
+    }
+}
+
+/* A codec on the host may come to be used. */
+static bool may_code(const ct_grad_pipe *gp)
+{
+    bool any = (gp->config.codec != &ct_codec_none);
+
+    for (int i = 0; i < gp->n_range; ++i) any = any || (gp->range[i].codec != NULL);
+    return any && (gp->config.dev == NULL);
+}
+
 ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp)
 {
     const char *why = NULL;
@@ -306,6 +407,7 @@ ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp)
     }
     if (!gp->config.overlap || (gp->n_bucket == 0)) return CT_OK;
     CT_TRY(ct_pipe_thread_create(thread_move, gp, &gp->thread));
+    if (may_code(gp)) CT_TRY(ct_pipe_thread_create(thread_code, gp, &gp->coder));
     if (wanted) ct_grad_pipe_use_thread(gp, true);
     return CT_OK;
 }
@@ -391,7 +493,8 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
                                 .clip = 1,
                                 .rate = rate,
                                 .begins = begins,
-                                .least = least };
+                                .least = least,
+                                .apart = atomic_load(&gp->threaded) && (gp->coder != NULL) };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     gp->step_s = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
@@ -451,7 +554,8 @@ const double *ct_grad_pipe_step_s(const ct_grad_pipe *gp)
     return &gp->step_s;
 }
 
-/* Moves what can move, and adds the time less that of the codecs to *seconds. */
+/* Moves what can move, and adds the time to *seconds; what of it codecs on the host took is exposed
+ * in any case. */
 static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
 {
     double start = ct_clock_s(), coded = 0;
@@ -462,10 +566,12 @@ static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
     coded = ct_grad_pipe_encode_s(gp);
     status = ct_grad_pipe_move(gp, &moved);
     if (status != CT_OK) atomic_store(&gp->fate, (int)status);
-    coded = ct_grad_pipe_encode_s(gp) - coded;
+    /* apart it was somebody else's time, of which we hear now */
+    coded = gp->step.apart ? 0 : ct_grad_pipe_encode_s(gp) - coded;
     note_step(gp);
     ct_comm_unlock(gp->comm);
     *seconds += ct_clock_s() - start - coded;
+    if (gp->config.dev == NULL) gp->stats.exposed_s += coded;
     return status;
 }
 
@@ -671,19 +777,32 @@ static ct_status check_ready(const ct_grad_pipe *gp, const awaited *w)
     return CT_OK;
 }
 
-/* Nothing to do but wait. */
-static ct_status idle_on(ct_grad_pipe *gp, int *idle)
+/* Nobody rings when the coder is done: then there is no sleep. */
+static ct_status wait_any(ct_grad_pipe *gp, int *idle)
 {
     MPI_Request *request[CT_COMM_MAX_PENDING];
-    double start = ct_clock_s();
+    long length = LEAST_NAP_NS;
     int n = 0;
-    ct_status status = CT_OK;
 
     ct_comm_lock(gp->comm);
     n = ct_grad_pipe_pending(gp, request, CT_COMM_MAX_PENDING);
     ct_comm_unlock(gp->comm);
     *idle += 1;
-    status = ct_comm_wait_any(gp->comm, request, n, idle);
+    if (!gp->step.apart || (n > 0)) return ct_comm_wait_any(gp->comm, request, n, idle);
+    nap(&length);
+    return CT_OK;
+}
+
+/* Nothing to do but wait, or to help the coder. */
+static ct_status idle_on(ct_grad_pipe *gp, int *idle)
+{
+    double start = ct_clock_s();
+    bool found = false;
+    ct_status status = fate(gp);
+
+    if ((status == CT_OK) && gp->step.apart) status = code_next(gp, false, &found);
+    if (found) *idle = 0;
+    if ((status == CT_OK) && !found) status = wait_any(gp, idle);
     gp->stats.exposed_s += ct_clock_s() - start;
     return status;
 }

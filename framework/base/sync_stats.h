@@ -27,10 +27,10 @@ typedef struct ct_codec_totals {
 } ct_codec_totals;
 
 typedef struct ct_sync_stats {
-    double exposed_s;   /* the main thread waited, or moved messages as nothing else was to be done;
-                           updates of what landed are not counted */
+    double exposed_s;   /* the main thread waited, or moved messages as nothing else was to be done,
+                           or encoded or decoded; updates of what landed are not counted */
     double moving_s;    /* it moved messages and added between layers */
-    double encode_s;    /* encode and decode                          */
+    double encode_s;    /* encode and decode, by whatever thread      */
     int64_t bytes_sent; /* payload                                    */
     ct_codec_totals codec;
 } ct_sync_stats;

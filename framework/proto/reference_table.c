@@ -135,8 +135,9 @@ const ct_meaning ct_meaning_table[] = {
       "them; `AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.progress",
-      "Who moves messages while layers compute: POLL (the main thread, between layers), THREAD "
-      "(one more thread) or AUTO (the faster of both in the first iterations)." },
+      "Who moves messages while layers compute, and encodes and decodes: POLL (the main thread, "
+      "between layers), THREAD (further threads) or AUTO (the faster of both in the first "
+      "iterations)." },
     { "CommParameter.send_rows",
       "Of the gradient of a table that `Embed` reads, ranks send each other the rows that their "
       "batch has, where that takes fewer bytes than a dense sum. A table that another layer has, "
