@@ -167,8 +167,8 @@ const ct_option ct_option_table[] = {
       "no others" },
     { "report", CT_OPTION_TEXT, "test", "FILE",
       "over the whole test set, as JSON: of a net of classes confusion, precision and recall of "
-      "each class, calibration, the surest mistakes; of one of texts loss, perplexity, bits a "
-      "byte" },
+      "each class, calibration, the surest mistakes; of one that finds boxes average precision; "
+      "of one of texts loss, perplexity, bits a byte" },
     { "crops", CT_OPTION_CHOICE, "test predict", "1|2|5|10",
       "take the mean of the probabilities of so many crops of each picture: the middle; that and "
       "the same mirrored; the middle and the corners; those five and the same mirrored. test: over "

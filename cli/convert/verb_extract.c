@@ -57,20 +57,12 @@ static ct_status check_name(const Ct__NetParameter *net, const char *name)
                    (near != NULL) ? "\"?" : "");
 }
 
-static const ct_blob *find_blob(const ct_net *net, int i)
-{
-    char name[CT_VALUE_READER_NAME];
-
-    ct_value_reader_name(i, name);
-    return net->pass->blob[ct_net_find_blob(net, name)];
-}
-
 /* Room for n batches of every blob: batches one behind the other along the first axis. Behind a
  * Filter they have different numbers of samples. */
 static ct_status make_room(const ct_net *net, int64_t n, wanted *w)
 {
     for (int i = 0; i < w->n; i++) {
-        const ct_shape *s = &find_blob(net, i)->data.shape;
+        const ct_shape *s = &ct_value_reader_blob(net, i)->data.shape;
         int64_t count = ct_shape_count(s, 0, -1), bytes;
         ct_named_array *a = &w->array[i];
 
@@ -109,7 +101,7 @@ static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, wante
         ex->micro_step = b;
         CT_TRY(ct_pass_forward(net->pass, NULL));
         for (int i = 0; i < w->n; i++) {
-            const ct_blob *blob = find_blob(net, i);
+            const ct_blob *blob = ct_value_reader_blob(net, i);
             int64_t first = ct_shape_count(&w->array[i].shape, 0, -1);
 
             CT_TRY(check_rows(&w->array[i], &blob->data.shape));

@@ -163,19 +163,15 @@ static ct_status draw_activations(const work *w)
 
     for (int k = 0; k < w->n_conv; k++) {
         ct_inside *to = &w->e->activation[k];
-        char name[CT_VALUE_READER_NAME];
-        const ct_blob *b;
         const ct_shape *s;
         ct_tiles t = { .channels = 1, .columns = 8 };
 
-        ct_value_reader_name(k, name);
-        b = net->pass->blob[ct_net_find_blob(net, name)];
-        s = &b->data.shape;
+        s = &ct_value_reader_blob(net, k)->data.shape;
         if (s->ndim != 4) continue;
         t.n = (s->dim[1] < MOST_TILES) ? s->dim[1] : MOST_TILES;
         t.height = s->dim[2];
         t.width = s->dim[3];
-        t.value = ct_blob_data(b);
+        t.value = ct_blob_data(ct_value_reader_blob(net, k));
         t.zoom = zoom_of(t.height);
         snprintf(to->title, sizeof(to->title), "%lld of %lld channels of \"%.150s\", %lld x %lld",
                  (long long)t.n, (long long)s->dim[1], w->conv[k], (long long)t.height,

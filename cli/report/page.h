@@ -24,6 +24,9 @@ void ct_page_time(const ct_run_data *run, int n_run, ct_text *t);
 /** Confusion, precision and recall, calibration, mistakes of each run that has CT_RUN_SCORES.
  *  CT_ERR_NOMEM; CT_ERR_DATA, logged: a file that is not as `test --report` writes it. */
 ct_status ct_page_scores(const ct_run_data *run, int n_run, ct_text *t);
+/** Of one run: whether its scores are of boxes; and their part of that section. */
+bool ct_page_is_of_boxes(const ct_run_data *run);
+ct_status ct_page_boxes(const ct_run_data *run, ct_text *t);
 /** Samples of the set of tests with what each run's net says of them; filters and activations. Runs
  *  without a net of pictures, or whose set is not here, say so. Errors: what is there is broken. */
 ct_status ct_page_pictures(const ct_run_data *run, int n_run, ct_text *t);

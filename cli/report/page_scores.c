@@ -1,5 +1,5 @@
-/* What a net gets right and wrong, as `cortado test --report` has counted it: one of classes, or
- * one of texts. */
+/* What a net gets right and wrong, as `cortado test --report` has counted it: one of classes, one
+ * of texts, or (page_boxes.c) one that finds boxes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +241,10 @@ ct_status ct_page_scores(const ct_run_data *run, int n_run, ct_text *t)
 
         n_without += (run[i].scores == NULL) && run[i].is_folder;
         if ((run[i].scores == NULL) || is_of_text(&run[i])) continue;
+        if (ct_page_is_of_boxes(&run[i])) {
+            CT_TRY(ct_page_boxes(&run[i], t));
+            continue;
+        }
         status = read_scores(&run[i], &s);
         if (status == CT_OK) show(&run[i], &s, t);
         free(s.name);
@@ -248,8 +252,9 @@ ct_status ct_page_scores(const ct_run_data *run, int n_run, ct_text *t)
         CT_TRY(status);
     }
     if (n_without > 0)
-        ct_text_add(t, "<p>Confusion, precision, recall and calibration of a net of classes, or "
-                       "perplexity and bits a byte of one of texts, stand here after <code>cortado "
+        ct_text_add(t, "<p>Confusion, precision, recall and calibration of a net of classes, "
+                       "perplexity and bits a byte of one of texts, or average precision of one "
+                       "that finds boxes, stand here after <code>cortado "
                        "test --run=RUN --report=RUN/" CT_RUN_SCORES "</code>.</p>\n");
     return CT_OK;
 }

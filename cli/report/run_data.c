@@ -157,11 +157,12 @@ static ct_status read_metrics(ct_run_data *r, const char *file)
     return CT_OK;
 }
 
-/* A JSON file of the folder, with a list `member`, or a number `other`, as `verb` writes it. It may
- * be missing. */
-static ct_status read_json(const ct_run_data *r, const char *name, const char *member,
-                           const char *other, const char *verb, json_t **json_p)
+/* A JSON file of the folder, with one of the members, ended by NULL, as `verb` writes it. It may be
+ * missing. */
+static ct_status read_json(const ct_run_data *r, const char *name, const char *const *member,
+                           const char *verb, json_t **json_p)
 {
+    bool known = false;
     ct_text file = { 0 };
     ct_status status = CT_OK;
 
@@ -169,11 +170,12 @@ static ct_status read_json(const ct_run_data *r, const char *name, const char *m
     if (file.failed) status = CT_FAIL(CT_ERR_NOMEM, "no memory for the files of %s", r->path);
     if ((status == CT_OK) && (access(file.text, F_OK) == 0))
         status = ct_json_read(file.text, json_p);
-    if ((status == CT_OK) && (*json_p != NULL) &&
-        !json_is_array(json_object_get(*json_p, member)) &&
-        !json_is_number(json_object_get(*json_p, other)))
+    for (int i = 0; (*json_p != NULL) && (member[i] != NULL); i++)
+        known |= json_is_array(json_object_get(*json_p, member[i])) ||
+                 json_is_number(json_object_get(*json_p, member[i]));
+    if ((status == CT_OK) && (*json_p != NULL) && !known)
         status = CT_FAIL(CT_ERR_DATA, "%s: no member \"%s\"; expected what %s writes", file.text,
-                         member, verb);
+                         member[0], verb);
     ct_text_destroy(&file);
     return status;
 }
@@ -193,6 +195,8 @@ static ct_status read_trace(ct_run_data *r)
 
 static ct_status read_folder(ct_run_data *r)
 {
+    static const char *const scores[] = { "confusion", "perplexity", "precision_at_recall", NULL };
+    static const char *const times[] = { "layers", NULL };
     ct_text file = { 0 };
     ct_status status = CT_OK;
 
@@ -206,9 +210,8 @@ static ct_status read_folder(ct_run_data *r)
     if (status == CT_OK) status = read_metrics(r, file.text);
     ct_text_destroy(&file);
     CT_TRY(status);
-    CT_TRY(read_json(r, CT_RUN_SCORES, "confusion", "perplexity", "cortado test --report",
-                     &r->scores));
-    CT_TRY(read_json(r, CT_RUN_TIMES, "layers", "", "cortado time --json", &r->times));
+    CT_TRY(read_json(r, CT_RUN_SCORES, scores, "cortado test --report", &r->scores));
+    CT_TRY(read_json(r, CT_RUN_TIMES, times, "cortado time --json", &r->times));
     return read_trace(r);
 }
 

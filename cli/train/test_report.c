@@ -103,12 +103,9 @@ static ct_status check_crops(const ct_test_report *r, const ct_config *c)
     return CT_OK;
 }
 
-ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct_test_report **r_p)
+ct_status ct_test_report_check_options(const ct_call *call, const char *option)
 {
     static const char *const without[] = { "iterations", "metrics", "parallel" };
-    const char *option =
-        (ct_options_text(call->options, "report") != NULL) ? "--report" : "--crops";
-    ct_test_report *r;
 
     for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++)
         if (ct_options_text(call->options, without[i]) != NULL)
@@ -116,6 +113,16 @@ ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct
                            "%s counts each sample of the test set once, and is all that is "
                            "written: leave out --%s",
                            option, without[i]);
+    return CT_OK;
+}
+
+ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct_test_report **r_p)
+{
+    const char *option =
+        (ct_options_text(call->options, "report") != NULL) ? "--report" : "--crops";
+    ct_test_report *r;
+
+    CT_TRY(ct_test_report_check_options(call, option));
     r = calloc(1, sizeof(*r));
     if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a report");
     *r_p = r;
@@ -126,9 +133,9 @@ ct_status ct_test_report_create(const ct_call *call, ct_config *c, int crops, ct
     find_blobs(r, c->net);
     if (r->scores == NULL)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: %s needs the scores and labels of an Accuracy or a "
-                       "SoftmaxWithLoss in phase TEST, and the net has neither",
-                       c->file, option);
+                       "%s: %s needs the scores and labels of an Accuracy or a SoftmaxWithLoss%s "
+                       "in phase TEST, and the net has none",
+                       c->file, option, (crops == 0) ? ", or a DetectionEvaluate," : "");
     CT_TRY(ct_value_reader_add(c->net, 0, r->scores));
     return ct_value_reader_add(c->net, 1, r->labels);
 }
@@ -145,17 +152,10 @@ void ct_test_report_destroy(ct_test_report *r)
 
 /* ---- counting */
 
-static const ct_blob *kept(const ct_net *net, int i)
-{
-    char name[CT_VALUE_READER_NAME];
-
-    ct_value_reader_name(i, name);
-    return net->pass->blob[ct_net_find_blob(net, name)];
-}
-
 static ct_status make_room(ct_test_report *r, const ct_net *net)
 {
-    const ct_shape *s = &kept(net, 0)->data.shape, *l = &kept(net, 1)->data.shape;
+    const ct_shape *s = &ct_value_reader_blob(net, 0)->data.shape,
+                   *l = &ct_value_reader_blob(net, 1)->data.shape;
     sums *u = &r->sum;
 
     r->n_class = (s->ndim >= 2) ? s->dim[1] : 0;
@@ -244,7 +244,8 @@ static void count(ct_test_report *r, const float *score, float label, int64_t sa
 static ct_status run_crop(ct_test_report *r, ct_net *net, int64_t step)
 {
     ct_exec *ex = &net->pass->exec;
-    const ct_tensor *s = &kept(net, 0)->data, *l = &kept(net, 1)->data;
+    const ct_tensor *s = &ct_value_reader_blob(net, 0)->data,
+                    *l = &ct_value_reader_blob(net, 1)->data;
 
     ex->micro_step = step;
     CT_TRY(ct_pass_forward(net->pass, NULL));
@@ -271,7 +272,7 @@ static void add_probabilities(const ct_test_report *r, const float *score, doubl
 /* Of several crops the scores become the mean of their probabilities. */
 static ct_status run_batch(ct_test_report *r, ct_net *net, int64_t batch)
 {
-    int64_t n = ct_tensor_count(&kept(net, 1)->data);
+    int64_t n = ct_tensor_count(&ct_value_reader_blob(net, 1)->data);
 
     if (r->crops == 0) return run_crop(r, net, batch);
     memset(r->mean, 0, (size_t)(n * r->n_class) * sizeof(double));
@@ -289,7 +290,7 @@ static ct_status count_batch(ct_test_report *r, ct_net *net, int64_t batch)
     int64_t first = batch * net->batch_global + net->batch_first;
 
     CT_TRY(run_batch(r, net, batch));
-    for (int64_t i = 0; i < ct_tensor_count(&kept(net, 1)->data); i++)
+    for (int64_t i = 0; i < ct_tensor_count(&ct_value_reader_blob(net, 1)->data); i++)
         if (first + i < r->n_sample) count(r, r->score + i * r->n_class, r->label[i], first + i);
     return CT_OK;
 }

@@ -18,6 +18,8 @@
  *
  * With `--crops=N` the probabilities of a sample are the mean over N crops of it.
  *
+ * Of a net that finds boxes it has average precisions (box_report.h).
+ *
  * Of a net of texts there are no classes to tell apart. Its file has `samples` (windows of tokens,
  * or runs of words), `loss`, `perplexity` (e^loss), and with a tokenizer `tokens`, `bytes` and
  * `bits_per_byte`. Each window of tokens counts once, too (test_once.c).
@@ -45,6 +47,9 @@ ct_status ct_test_once_prepare(Ct__NetParameter *net, int32_t *label_p, bool *on
 ct_status ct_test_report_write_text(const char *path, int64_t samples, double loss,
                                     const ct_text_size *text);
 
+/** CT_ERR_CONFIG, logged: an option that does not go with `option`, which looks at the whole set.
+ */
+ct_status ct_test_report_check_options(const ct_call *call, const char *option);
 /** Finds the scores and labels of the config's net, by its Accuracy or SoftmaxWithLoss in phase
  *  TEST, and has the net keep them. Before the net is made. crops: of each sample, as the net's
  *  ct_net_env has them; 0: one. CT_ERR_CONFIG, logged: there are none, or what the net reads has no

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/base/json_writer.h"
+#include "cli/train/box_report.h"
 #include "cli/train/test_report.h"
 #include "cli/verb.h"
 #include "framework/report/report.h"
@@ -31,6 +32,7 @@ typedef struct testing {
     ct_report *report;
     int crops;               /* --crops; 0: not given     */
     ct_test_report *classes; /* --report or --crops; NULL: neither */
+    ct_box_report *boxes;    /* --report of a net that finds boxes */
     ct_once once;            /* of a net of tokens        */
 } testing;
 
@@ -268,19 +270,24 @@ static ct_status run(testing *t)
     return report_done(t);
 }
 
-/* --report: of classes, over the whole set. */
+/* --report: of classes or boxes, over the whole set. */
 static ct_status run_report(testing *t)
 {
+    const char *file = ct_options_text(t->call->options, "report");
     ct_status status = CT_OK;
 
     CT_TRY(load_weights(t));
-    CT_TRY(ct_test_report_run(t->classes, t->call, t->net));
+    if (t->boxes != NULL)
+        CT_TRY(ct_box_report_run(t->boxes, t->call, t->net));
+    else
+        CT_TRY(ct_test_report_run(t->classes, t->call, t->net));
     if (t->call->job->rank == 0)
-        status = ct_test_report_write(t->classes, ct_options_text(t->call->options, "report"));
+        status = (t->boxes != NULL) ? ct_box_report_write(t->boxes, file)
+                                    : ct_test_report_write(t->classes, file);
     return ct_job_share(t->call->job, status);
 }
 
-static ct_status open_classes(testing *t)
+static ct_status open_counting(testing *t)
 {
     const char *file = ct_options_text(t->call->options, "report");
     ct_status status = CT_OK;
@@ -289,6 +296,8 @@ static ct_status open_classes(testing *t)
     if ((file == NULL) && (t->crops == 0)) return CT_OK;
     if ((t->call->job->rank == 0) && (file != NULL)) status = ct_file_check_writable(file);
     CT_TRY(ct_job_share(t->call->job, status));
+    if ((t->crops == 0) && ct_box_report_is_of(t->config.net))
+        return ct_box_report_create(t->call, &t->config, &t->boxes);
     if ((t->crops > 0) || !ct_test_report_is_of_text(t->config.net))
         return ct_test_report_create(t->call, &t->config, t->crops, &t->classes);
     if (ct_options_text(t->call->options, "iterations") == NULL) return CT_OK;
@@ -343,10 +352,12 @@ ct_status ct_verb_test(ct_call *call)
     }
     CT_TRY(ct_call_setup(call, CT_TEST, &t.config));
     status = ct_call_connect(call, &t.config);
-    if (status == CT_OK) status = open_classes(&t);
+    if (status == CT_OK) status = open_counting(&t);
     if (status == CT_OK) status = make_net(&t);
-    if (status == CT_OK) status = (t.classes != NULL) ? run_report(&t) : run(&t);
+    if (status == CT_OK)
+        status = ((t.classes != NULL) || (t.boxes != NULL)) ? run_report(&t) : run(&t);
     ct_test_report_destroy(t.classes);
+    ct_box_report_destroy(t.boxes);
     ct_report_destroy(t.report);
     ct_outputs_destroy(&t.outputs);
     free(t.mean);

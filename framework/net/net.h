@@ -282,6 +282,8 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics);
 void ct_value_reader_name(int i, char name[CT_VALUE_READER_NAME]);
 /** Adds reader i, of the blob. */
 ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob);
+/** What reader i of the net, which is there, has kept. */
+const ct_blob *ct_value_reader_blob(const ct_net *net, int i);
 
 /** Makes the net for use that belongs to a net for training, of the layers that `net` has in phase
  * TEST:

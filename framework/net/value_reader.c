@@ -45,3 +45,11 @@ ct_status ct_value_reader_add(Ct__NetParameter *net, int i, const char *blob)
     grown[net->n_layer++] = (Ct__LayerParameter *)(void *)m;
     return CT_OK;
 }
+
+const ct_blob *ct_value_reader_blob(const ct_net *net, int i)
+{
+    char name[CT_VALUE_READER_NAME];
+
+    ct_value_reader_name(i, name);
+    return net->pass->blob[ct_net_find_blob(net, name)];
+}

@@ -6,19 +6,24 @@
 
 enum { ROW = 3 };
 
+static const char *const version_name[CT_AP_N_VERSION] = {
+    [CT_AP_11POINT] = "11point", [CT_AP_MAX_INTEGRAL] = "MaxIntegral", [CT_AP_INTEGRAL] = "Integral"
+};
+
 bool ct_ap_version_is(const char *name, ct_ap_version *version_p)
 {
-    static const char *const names[] = { [CT_AP_11POINT] = "11point",
-                                         [CT_AP_MAX_INTEGRAL] = "MaxIntegral",
-                                         [CT_AP_INTEGRAL] = "Integral" };
-
     *version_p = CT_AP_INTEGRAL;
-    for (int i = 0; (name != NULL) && (i < 3); i++) {
-        if (strcmp(names[i], name) != 0) continue;
+    for (int i = 0; (name != NULL) && (i < CT_AP_N_VERSION); i++) {
+        if (strcmp(version_name[i], name) != 0) continue;
         *version_p = (ct_ap_version)i;
         return true;
     }
     return name == NULL;
+}
+
+const char *ct_ap_version_name(ct_ap_version version)
+{
+    return version_name[version];
 }
 
 /* ---- seeing */
@@ -126,50 +131,80 @@ static int compare(const void *a, const void *b)
 }
 
 /* Of n rows of one class, from the last one on: `best` is the best precision from here on. */
-static double area_of(const double *row, int64_t n, double truth, ct_ap_version version)
+static void judge_class(const double *row, int64_t n, ct_class_precision *c)
 {
-    double right = 0, area = 0, best = 0, point[11] = { 0 };
+    double right = 0, best = 0;
 
     for (int64_t i = 0; i < n; i++) right += row[i * ROW + 2];
+    c->found = (double)n;
+    c->right = right;
+    if (!(c->truth > 0)) return;
     for (int64_t i = n - 1; i >= 0; i--) {
-        double precision = right / (double)(i + 1), recall = right / truth;
+        double precision = right / (double)(i + 1), recall = right / c->truth;
 
         best = fmax(best, precision);
-        for (int k = 0; k <= 10; k++)
-            if (recall >= k / 10.0) point[k] = fmax(point[k], precision);
-        if (row[i * ROW + 2] > 0)
-            area += ((version == CT_AP_MAX_INTEGRAL) ? best : precision) / truth;
+        for (int k = 0; k < CT_AP_POINTS; k++)
+            if (recall >= k / 10.0) c->point[k] = fmax(c->point[k], precision);
+        if (row[i * ROW + 2] > 0) {
+            c->area[CT_AP_MAX_INTEGRAL] += best / c->truth;
+            c->area[CT_AP_INTEGRAL] += precision / c->truth;
+        }
         right -= row[i * ROW + 2];
     }
-    if (version != CT_AP_11POINT) return area;
-    area = 0;
-    for (int k = 0; k <= 10; k++) area += point[k] / 11;
-    return area;
+    for (int k = 0; k < CT_AP_POINTS; k++) c->area[CT_AP_11POINT] += c->point[k] / CT_AP_POINTS;
+}
+
+ct_status ct_detections_judge_classes(const ct_detections *d, const ct_group *g,
+                                      ct_class_precision **class_p, int64_t *n_p)
+{
+    ct_class_precision *of;
+    ct_detections all;
+    int64_t from = 0;
+
+    CT_TRY(gather(d, g, &all));
+    of = calloc((size_t)all.n_class + 1, sizeof(*of));
+    if (of == NULL) {
+        ct_detections_release(&all);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for average precision");
+    }
+    if (all.n > 0) qsort(all.row, (size_t)all.n, ROW * sizeof(double), compare);
+    for (int64_t c = 0; c < all.n_class; c++) {
+        int64_t n = 0;
+
+        while ((from + n < all.n) && (all.row[(from + n) * ROW] == (double)c)) n++;
+        of[c].truth = all.truth[c];
+        judge_class(all.row + from * ROW, n, &of[c]);
+        from += n;
+    }
+    *class_p = of;
+    *n_p = all.n_class;
+    ct_detections_release(&all);
+    return CT_OK;
+}
+
+double ct_class_precision_mean(const ct_class_precision *c, int64_t n, ct_ap_version version)
+{
+    int64_t classes = 0;
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!(c[i].truth > 0)) continue;
+        sum += c[i].area[version];
+        classes++;
+    }
+    return (classes > 0) ? sum / (double)classes : 0;
 }
 
 ct_status ct_detections_judge(const ct_detections *d, const ct_group *g, ct_ap_version version,
                               bool each, double *mean_p)
 {
-    int64_t from = 0, classes = 0;
-    ct_detections all;
-    double sum = 0;
+    ct_class_precision *of;
+    int64_t n;
 
-    CT_TRY(gather(d, g, &all));
-    if (all.n > 0) qsort(all.row, (size_t)all.n, ROW * sizeof(double), compare);
-    for (int64_t c = 0; c < all.n_class; c++) {
-        int64_t n = 0;
-        double area;
-
-        while ((from + n < all.n) && (all.row[(from + n) * ROW] == (double)c)) n++;
-        if (all.truth[c] > 0) {
-            area = area_of(all.row + from * ROW, n, all.truth[c], version);
-            if (each) CT_INFO("class%lld: %g", (long long)c, area);
-            sum += area;
-            classes++;
-        }
-        from += n;
-    }
-    ct_detections_release(&all);
-    *mean_p = (classes > 0) ? sum / (double)classes : 0;
+    CT_TRY(ct_detections_judge_classes(d, g, &of, &n));
+    for (int64_t c = 0; each && (c < n); c++)
+        if (of[c].truth > 0) CT_INFO("class%lld: %g", (long long)c, of[c].area[version]);
+    *mean_p = ct_class_precision_mean(of, n, version);
+    free(of);
     return CT_OK;
 }

@@ -2,9 +2,10 @@
 
 detection.py make          found.h5: made-up detections and true boxes of 24 samples
 detection.py same LOG VERSION [DIFFICULT]   whether the log of a test has their mean average precision
+detection.py report FILE.json [DIFFICULT]   whether a report has that of each class, and what it counts
 detection.py pictures      train and test pictures with coloured rectangles, annotations, lists, a label map
 """
-import re, sys
+import json, re, sys
 
 import numpy as np
 
@@ -39,9 +40,10 @@ def overlap(a, b):
     return both / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - both)
 
 
-def mean_precision(version, difficult):
+def of_classes(difficult):
+    """Of each class true boxes, detections that count, those that are right; areas by version, and the best precision at recalls."""
     found, truth = (a.astype(float) for a in arrays())
-    areas = []
+    classes = []
     for c in range(1, CLASSES):
         judged, n = [], 0
         for i in range(N):
@@ -58,18 +60,35 @@ def mean_precision(version, difficult):
                 judged.append((f[2], right and k not in taken))
                 if right:
                     taken.add(k)
-        if n == 0:
-            continue
         judged.sort(key=lambda j: (-j[0], j[1]))  # of equal scores the wrong ones first
         right = np.array([j[1] for j in judged], float)
+        if n == 0:
+            classes.append((0, len(judged), right.sum(), None, [0] * 11))
+            continue
         recall, precision = right.cumsum() / n, right.cumsum() / np.arange(1, len(right) + 1)
         steps = np.diff(np.concatenate([[0], recall]))
         best = np.maximum.accumulate(precision[::-1])[::-1]
-        areas.append({
-            "11point": np.mean([max([p for r, p in zip(recall, precision) if r >= k / 10], default=0) for k in range(11)]),
-            "MaxIntegral": (steps * best).sum(),
-            "Integral": (steps * precision).sum()}[version])
-    return np.mean(areas)
+        points = [max([p for r, p in zip(recall, precision) if r >= k / 10], default=0) for k in range(11)]
+        areas = {"11point": np.mean(points), "MaxIntegral": (steps * best).sum(), "Integral": (steps * precision).sum()}
+        classes.append((n, len(judged), right.sum(), areas, points))
+    return classes
+
+
+def mean_precision(version, difficult):
+    return np.mean([c[3][version] for c in of_classes(difficult) if c[3]])
+
+
+def report(file, difficult):
+    r, classes = json.load(open(file)), of_classes(difficult)
+    assert r["classes"] == ["1", "2", "3"] and r["samples"] == N, r
+    for k, (n, judged, right, areas, points) in enumerate(classes):
+        assert (r["boxes"][k], r["detections"][k], r["right"][k]) == (n, judged, right), (k, n, judged, right, r)
+        assert np.abs(np.array(r["precision_at_recall"][k]) - points).max() < 1e-5, (k, r["precision_at_recall"][k], points)
+        for v, got in r["average_precision"].items():
+            assert (got[k] is None) if areas is None else abs(got[k] - areas[v]) < 1e-6, (v, k, got, areas)
+    for v, got in r["mean_average_precision"].items():
+        assert abs(got - mean_precision(v, difficult)) < 1e-6, (v, got)
+    assert len(r["mean_average_precision"]) == 3 and sum(c[0] for c in classes) > 20
 
 
 def pictures():
@@ -106,6 +125,8 @@ if __name__ == "__main__":
             f["found"], f["truth"] = arrays()
     elif sys.argv[1] == "pictures":
         pictures()
+    elif sys.argv[1] == "report":
+        report(sys.argv[2], len(sys.argv) < 4)
     else:
         want = mean_precision(sys.argv[3], len(sys.argv) < 5)
         got = [float(v) for v in re.findall(r"eval = ([-0-9.e]+)", open(sys.argv[2]).read())]

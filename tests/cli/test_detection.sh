@@ -36,6 +36,27 @@ runs not_difficult 0 'eval = 0\.' $JOB 1 "$CORTADO" train --solver=solver.protot
 is as_numpy_not_difficult "$python" "$ROOT/tests/cli/detection.py" same out Integral difficult
 is each_class grep -q 'class2: 0\.' out
 is none_without_truth sh -c '! grep -q "class3:" out'
+# a layer with weights in both phases, for the file that `test` wants
+learns() { sed -i '/name: "x"/s/include { phase: TRAIN }//; /name: "ip"/s/include { phase: TRAIN }//' net.prototxt; }
+# each class, over batches that do not divide the set
+runs first 0 '' "$CORTADO" train --solver=solver.prototxt --set=snapshot_after_train=true --set=snapshot_prefix=first
+for ranks in 1 2 3; do
+    net 5 '' && fields=
+    [ $ranks = 2 ] && net 7 'evaluate_difficult_gt: false' && fields=difficult
+    learns
+    runs reports_$ranks 0 'mean_average_precision = 0\.[0-9]* \(11point\)' $JOB $ranks "$CORTADO" test --model=net.prototxt \
+        --weights=first_iter_1.caffemodel.h5 --report=report$ranks.json
+    is "report_as_numpy_$ranks" "$python" "$ROOT/tests/cli/detection.py" report report$ranks.json $fields
+done
+is same_by_ranks cmp report1.json report3.json
+runs not_metrics 2 'report counts each sample of the test set once, and is all that is written: leave out --iterations' \
+    "$CORTADO" test --model=net.prototxt --weights=first_iter_1.caffemodel.h5 --report=no.json --iterations=2
+sed '1i class_name: "a" class_name: "b"' net.prototxt >named.prototxt
+runs other_names 2 'the net has 2 class_name, expected 4, one for each class and the background' \
+    "$CORTADO" test --model=named.prototxt --weights=first_iter_1.caffemodel.h5 --report=no.json
+runs no_crops 2 'crops=2 takes crops of what Data, ImageData and HDF5Data read' "$CORTADO" test --model=net.prototxt \
+    --weights=first_iter_1.caffemodel.h5 --crops=2
+net 4 'evaluate_difficult_gt: false'
 runs best 0 'eval' "$CORTADO" train --solver=solver.prototxt '--set=best.metric="eval"' --set=best.direction=HIGHER --set=snapshot_prefix=best
 
 refuse() { # NAME PATTERN FIELDS
@@ -106,7 +127,7 @@ row() { # conv's top as one row a sample
 } >ssd.prototxt
 echo 'net: "ssd.prototxt" test_iter: 2 test_interval: 100 base_lr: 0.003 lr_policy: "fixed" type: "Adam" momentum: 0.9 max_iter: 200
   random_seed: 3 display: 100 eval_type: "detection" ap_version: "11point" snapshot_prefix: "ssd"' >ssd.solver
-LIMIT=300 runs learns 0 'name_size_file and resize_param have no effect' "$CORTADO" train --solver=ssd.solver --metrics=ssd.jsonl
+LIMIT=300 runs learns 0 'name_size_file and resize_param have no effect' "$CORTADO" train --solver=ssd.solver --run=ssd
 cat >rises.py <<'EOP'
 import re
 text = open("out").read()
@@ -120,6 +141,23 @@ is precision_rises "$python" rises.py
 sed '/name: "scores"/,$s/include { phase: TEST }//' ssd.prototxt >always.prototxt
 sed 's/ssd.prototxt/always.prototxt/; s/max_iter: 200/max_iter: 2/; s/display: 100/display: 1/; s/snapshot_prefix: "ssd"/snapshot_prefix: "always"/' ssd.solver >always.solver
 runs no_value_in_steps 0 'Train net output #[01]: eval = nan' "$CORTADO" train --solver=always.solver
-runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --weights=ssd_iter_200.caffemodel.h5 --iterations=2
+runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --weights=ssd/snapshots/snapshot_iter_200.caffemodel.h5 --iterations=2
+# the run's report and page
+sed -i '1i class_name: "none" class_name: "red" class_name: "green"' ssd/net.prototxt
+runs report_verb 0 '^mean_average_precision = (1|0\.[5-9]).* \(Integral\)' "$CORTADO" test --run=ssd --report=ssd/report.json
+is has_deploy sh -c 'grep -q "type: \"Input\"" ssd/deploy.prototxt && grep -q DetectionOutput ssd/deploy.prototxt'
+runs page 0 '' "$CORTADO" report ssd --to=ssd.html
+is page_has "$python" - <<'EOP'
+import json, re
+r, page = json.load(open("ssd/report.json")), open("ssd.html").read()
+assert r["classes"] == ["red", "green"] and r["samples"] == 24, r
+table = re.search(r'<table class="detections">.*?</table>', page, re.S).group()
+rows = [re.findall(r"<td[^>]*>([^<]*)</td>", line) for line in table.splitlines() if "<td" in line]
+assert [row[0] for row in rows] == ["red", "green", "mean"], rows
+for k, row in enumerate(rows[:2]):
+    want = [r["boxes"][k], r["detections"][k], r["right"][k] / r["boxes"][k]] + [r["average_precision"][v][k] for v in r["average_precision"]]
+    assert all(abs(float(a) - b) < 6e-4 * max(b, 1) for a, b in zip(row[1:], want)) and len(row) == 7, (row, want)
+assert "Precision over recall" in page and page.count('class="detections"') == 1
+EOP
 is no_batches sh -c '! grep -q "Batch 0, eval" out'
 finish
