@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/cpu_cache.h"
 #include "framework/base/simd.h"
 
 /* The best of several tries: what disturbs only ever makes slower. */
@@ -178,12 +179,9 @@ static size_t choose_size(int n_thread, int n_local)
     size_t least = (size_t)32 * MIB * (size_t)n_thread, size = least;
     size_t most =
         (size_t)sysconf(_SC_PHYS_PAGES) / (size_t)n_local * (size_t)sysconf(_SC_PAGESIZE) / 12;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    size_t beyond = 4 * ct_cpu_cache_bytes() / (size_t)n_local;
 
-    if ((cache > 0) && (4 * (size_t)cache / (size_t)n_local > size))
-        size = 4 * (size_t)cache / (size_t)n_local;
-#endif
+    if (beyond > size) size = beyond;
     if (size > 4 * least) size = 4 * least;
     if (size > most) size = most;
     return size / 4096 * 4096;

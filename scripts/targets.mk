@@ -53,7 +53,7 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 
 # ---- parts of it; STRICT=1 (the default) stops at the first failure
 # make test-unit T=conv runs only tests/unit/test_conv*
-# Unit tests run two at a time: most use one core. Scripts run three at a time, since they wait a third
+# Unit tests run two at a time: most use one core. Scripts run four at a time, since they wait a third
 # of their time: for jobs that begin and end, for servers and watchdogs. Threads that wait leave the core
 # to another program (gcc's OpenMP), and so do ranks (Open MPI). Scripts with a line "# alone: WHY" run
 # one by one; those with "# long: WHY" begin first, so that none is left over at the end. Tests of ranks
@@ -91,7 +91,7 @@ CLI_BESIDE = $(filter-out $(CLI_ALONE),$(CLI_LONG) $(filter-out $(CLI_LONG),$(CL
 CLI_ENV = STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0
 test-cli: $(B)/cortado $(CLI_BIN) $(if $(CLI),,no-such-test)
 	$(Q)printf '%s\n' $(patsubst tests/%,%,$(CLI_BESIDE)) | \
-	    $(CLI_ENV) $(call AT_ONCE,3) 'test -z "{}" || $(RUN) {} sh tests/{} || exit 255'
+	    $(CLI_ENV) $(call AT_ONCE,4) 'test -z "{}" || $(RUN) {} sh tests/{} || exit 255'
 	$(Q)for t in $(CLI_ALONE); do $(CLI_ENV) $(RUN) $${t#tests/} sh $$t || exit 1; done
 
 # a real Slurm cluster on this machine, where slurmctld and slurmd are there and we are root

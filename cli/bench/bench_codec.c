@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/bench/bench.h"
 #include "comm/codec/cast.h"
@@ -12,6 +11,7 @@
 #include "comm/codec/select.h"
 #include "comm/codec/sign.h"
 #include "framework/base/clock.h"
+#include "framework/base/cpu_cache.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
@@ -263,9 +263,9 @@ static ct_status bench_create(const ct_codec_bench *plan, bench **b_p)
 
     if (b == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the bench");
     b->plan = plan;
-    b->sweep_bytes = 4 * (size_t)sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if ((b->sweep_bytes < sweep_least) || (b->sweep_bytes > 64 * sweep_least))
-        b->sweep_bytes = sweep_least;
+    b->sweep_bytes = 4 * ct_cpu_cache_bytes();
+    if (b->sweep_bytes < sweep_least) b->sweep_bytes = sweep_least;
+    if (b->sweep_bytes > 64 * sweep_least) b->sweep_bytes = 64 * sweep_least;
     b->pool = ct_mem_acquire((size_t)pool * sizeof(float));
     b->u = ct_mem_acquire(bytes);
     b->v = ct_mem_acquire(bytes);

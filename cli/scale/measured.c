@@ -309,6 +309,7 @@ static ct_status add_time(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int i
         ct_argv_add(&job->child.command, "time");
         ct_argv_add(&job->child.command, "--%s=%s", s->word, s->file);
         for (int k = 0; k < words.n; k++) ct_argv_add(&job->child.command, "%s", words.word[k]);
+        ct_argv_add(&job->child.command, "--limits=false"); /* a study has no roofline */
         ct_argv_add(&job->child.command, "--json=%s", job->out);
     }
     ct_argv_destroy(&words);

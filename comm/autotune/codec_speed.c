@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "comm/collective/blocking.h"
 #include "comm/sparse/sparse_cost.h"
@@ -13,6 +12,7 @@
 #include "comm/codec/select.h"
 #include "comm/codec/sign.h"
 #include "framework/base/clock.h"
+#include "framework/base/cpu_cache.h"
 #include "comm/collective/persistent.h"
 
 /* A thousandth is selected, a thirty-second is exchanged, so that its time can be read off. */
@@ -33,7 +33,7 @@ typedef struct bench {
  * there since the last step. */
 static int elements(void)
 {
-    int64_t n = 2 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE) / 12;
+    int64_t n = 2 * (int64_t)ct_cpu_cache_bytes() / 12;
 
     n = (n < MOST) ? n : MOST;
     return (int)((n > LEAST) ? n : LEAST) / PER_SELECTED * PER_SELECTED;

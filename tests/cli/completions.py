@@ -398,7 +398,7 @@ def swap_all(pid, log, ranks):
     bodies = [{"prompt": TEXT[k:k + 9], "max_tokens": 500, "temperature": 0} for k in range(int(ranks))]
     start = time.time()
     complete(**bodies[0])
-    most = int(min(15000, max(1000, 500 * 5 / (time.time() - start))))
+    most = int(min(15000, max(1000, 500 * 2 / (time.time() - start))))
     bodies = [dict(b, max_tokens=most) for b in bodies]
     whole = [complete(**b)["choices"][0]["text"] for b in bodies]
     for _ in range(10):

@@ -1,6 +1,5 @@
 #!/bin/sh
 # cortado bench comm: runs, checks its sums, writes JSON, refuses nonsense.
-# alone: it times
 . "$ROOT/tests/cli/lib.sh"
 
 small="--sizes=4K,12 --repeat=3"

@@ -1,6 +1,5 @@
 #!/bin/sh
 # cortado bench codec: runs, writes JSON with true figures, refuses nonsense.
-# alone: it times
 . "$ROOT/tests/cli/lib.sh"
 
 small="--count=100000 --density=0.01 --repeat=2 --threads=1"

@@ -1,6 +1,5 @@
 #!/bin/sh
 # cortado bench serve: shapes, JSON, what it refuses.
-# alone: it times
 . "$ROOT/tests/cli/lib.sh"
 cat >net.prototxt <<'EOF'
 name: "Tiny"

@@ -1,6 +1,5 @@
 #!/bin/sh
 # cortado scale: a measured study of a tiny net, its report, resumption, failures, nonsense.
-# alone: it times
 . "$ROOT/tests/cli/lib.sh"
 export MPIRUN MPIRUN_FLAGS
 

@@ -78,13 +78,13 @@ runs others 0 '' $JOB 2 $train --trace=o.json --trace_iterations=0-19 --set=test
 checks everything o.json 2 0 19 test snapshot checksum
 runs alone 0 'iterations 3 to 7' $train --trace=a.json
 checks one_rank a.json 1 3 7 iteration forward backward update
-runs times 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=5 --trace=m.json --trace_iterations=2-4
+runs times 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=5 --limits=false --trace=m.json --trace_iterations=2-4
 checks time m.json 2 2 4 iteration forward backward bucket
 
 # a layer's sums over the ranks
 sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }
 s/bottom: "conv" top: "ip"/bottom: "y" top: "ip"/' net.prototxt >synced.prototxt
-runs sums 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=synced.prototxt --iterations=5 --trace=y.json --trace_iterations=2-4
+runs sums 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=synced.prototxt --iterations=5 --limits=false --trace=y.json --trace_iterations=2-4
 checks sums_drawn y.json 2 2 4 iteration forward backward 'begin sum' 'wait for sum'
 
 # with clip_gradients: gradients leave while backward goes on; the next forward runs its data layer and then

@@ -24,6 +24,17 @@ static inline int mpi_verdict(int fault)
     return all;
 }
 
+/** A number of (-1, 1) by chance, of 24 bits, so that sums of them are rounded: cheaper by far than
+ *  those of framework/base/rng.h, for tests that draw millions of them. */
+static inline float mpi_number(int rank, int64_t step, int64_t i)
+{
+    uint64_t x =
+        ((uint64_t)i + ((uint64_t)rank << 40) + ((uint64_t)step << 48)) * 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    return (float)((int64_t)(x >> 39) - (1 << 24)) * 0x1p-24f;
+}
+
 /** Machines to pretend on these ranks; how many. */
 static inline int mpi_machines(char spec[8][32])
 {

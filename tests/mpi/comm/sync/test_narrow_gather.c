@@ -66,8 +66,7 @@ static float value(const make_up *m, int number, int64_t e)
 {
     bool rounded;
 
-    return holds(m, e, &rounded) ? ct_rng_normal_at(ct_rng_key(3, (uint64_t)number, 0), (uint64_t)e)
-                                 : 0.0f;
+    return holds(m, e, &rounded) ? mpi_number(number, 3, e) : 0.0f;
 }
 
 static int compare(const make_up *m, int number, const float *place)

@@ -44,15 +44,14 @@ static void draw(given *g, int rank, int64_t s)
     g->m = ((s + rank) % 3 == 2) ? 0 : (int)(ct_rng_philox(key, 1, 0).v[0] % MOST) + 1;
     for (int k = 0; k < g->m; ++k) {
         g->index[k] = (int32_t)(ct_rng_philox(key, 2, (uint64_t)k).v[0] % ((k % 2 == 0) ? V : 9));
-        for (int c = 0; c < C; ++c)
-            g->value[k][c] = ct_rng_normal_at(key, (uint64_t)(1000 + k * C + c));
+        for (int c = 0; c < C; ++c) g->value[k][c] = mpi_number(rank, s, 100000000 + k * C + c);
     }
 }
 
 /* Dense gradients: of all ranges but the table that has rows alone. */
 static float dense_at(int rank, int64_t s, int64_t k)
 {
-    return ct_rng_normal_at(ct_rng_key(6, (uint64_t)rank, (uint64_t)s), (uint64_t)k);
+    return mpi_number(rank, s, k);
 }
 
 /* The table has rows in even steps, and is dense in the others. */
