@@ -340,6 +340,8 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
     memset(out, 0, sizeof(*out));
     status = ct_profile_make_line(profile, overlap, factor, &m.line);
     m.line.line.after_all = config->after_all;
+    if (config->progress == CT_PROGRESS_THREAD)
+        ct_step_timeline_code_apart(&m.line.line, profile->threads);
     if (status == CT_OK) status = create_costs(topo, config, &m.costs);
     if (status == CT_OK) status = share_out(&m, topo, zero);
     if (status == CT_OK) status = make_ranges(&m);

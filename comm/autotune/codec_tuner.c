@@ -91,6 +91,8 @@ static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
         line->update_s = ct_codec_stream_s(&a->costs.costs, 20);
     if (line->norm_s == 0) line->norm_s = ct_codec_stream_s(&a->costs.costs, 4);
     line->taken = a->taken;
+    if ((a->gp->config.progress == CT_PROGRESS_THREAD) && (a->gp->coder != NULL))
+        ct_step_timeline_code_apart(line, a->gp->comm->n_thread);
     *c = (ct_codec_planner){ .config = &a->gp->config,
                              .sizes = &a->sizes,
                              .range = a->range,

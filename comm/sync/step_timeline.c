@@ -4,8 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef enum { CODING_NONE, CODING_ENCODES, CODING_DECODES } coding;
+
 typedef struct travel {
-    int missing; /* gradients not ready */
+    int missing;      /* gradients not ready */
+    coding coding;    /* by another thread: is to be done, or is under way, … */
+    double code_rest; /* … and takes so long on one core                      */
     bool left, landed, reported;
     double rest; /* on the link */
     /* with shards: the own part is summed, and updated; weights come at a visit */
@@ -24,8 +28,15 @@ typedef struct timeline {
     double exposed, gathered;
     bool open, forward; /* forward: the list that runs                   */
     bool updated;       /* with after_all and shards: all own parts are */
+    int coded;          /* the other thread is at it; -1: at nothing     */
+    bool waits;         /* the rank has nothing else to do               */
     ct_step_visits visits;
 } timeline;
+
+static bool has_coder(const timeline *t)
+{
+    return t->line->alone > 0;
+}
 
 /* ---- weights that come for the steps that read them */
 
@@ -84,7 +95,7 @@ void ct_step_visits_release(ct_step_visits *v)
 
 static bool is_moving(const travel *b)
 {
-    return b->left && !b->landed && !(b->summed && !b->owned);
+    return b->left && !b->landed && (b->coding == CODING_NONE) && !(b->summed && !b->owned);
 }
 
 /* Weights that are read soon; of others under way the last in the arena, which forward reads first.
@@ -102,43 +113,93 @@ static int first_under_way(const timeline *t, bool *visit_p)
     return -1;
 }
 
+static void ask_coder(timeline *t, int i, coding what)
+{
+    const ct_step_timeline_message *p = &t->parcel[i];
+
+    t->travel[i].coding = what;
+    t->travel[i].code_rest =
+        ((what == CODING_ENCODES) ? p->encode_s : p->decode_s) * t->line->alone;
+}
+
+/* What the other thread is at, or takes now; -1: nothing. */
+static int find_coded(timeline *t)
+{
+    for (int i = 0; (t->coded < 0) && (i < t->n); ++i)
+        if (t->travel[i].coding == CODING_ENCODES) t->coded = i;
+    for (int i = t->n - 1; (t->coded < 0) && (i >= 0); --i)
+        if (t->travel[i].coding == CODING_DECODES) t->coded = i;
+    return t->coded;
+}
+
+/* The sum of bucket i is there, or the part that this rank has of it. */
+static void complete(timeline *t, int i)
+{
+    travel *b = &t->travel[i];
+
+    if ((t->line->owned > 0) && !b->summed)
+        b->summed = true;
+    else
+        b->landed = true;
+}
+
+static void end_coding(timeline *t, int i)
+{
+    travel *b = &t->travel[i];
+
+    t->coded = -1;
+    if (b->coding == CODING_ENCODES)
+        b->left = true;
+    else
+        complete(t, i);
+    b->coding = CODING_NONE;
+}
+
 /* The link has done this for bucket i. */
 static void arrive(timeline *t, int i, bool visit)
 {
     travel *b = &t->travel[i];
 
-    if (visit) {
+    if (visit)
         b->visiting = false;
-    } else if ((t->line->owned > 0) && !b->summed) {
-        b->summed = true;
-    } else {
-        b->landed = true;
-    }
+    else if (has_coder(t) && !b->summed && (t->parcel[i].decode_s > 0))
+        ask_coder(t, i, CODING_DECODES);
+    else
+        complete(t, i);
 }
 
-/* Lets the link work until `until`, or until one lands with stop_at_landing. */
+/* Lets the link, and the thread that codes, work until `until`, or until one has done something
+ * with stop_at_landing. */
 static void advance(timeline *t, double until, bool stop_at_landing)
 {
-    bool visit = false;
+    while (t->link < until) {
+        bool visit = false;
+        int i = first_under_way(t, &visit), k = find_coded(t);
+        double *rest = (i < 0) ? NULL : visit ? &t->travel[i].visit_rest : &t->travel[i].rest;
+        double speed = t->waits ? t->line->alone : 1;
+        double moves = (i >= 0) ? *rest : INFINITY;
+        double codes = (k >= 0) ? t->travel[k].code_rest / speed : INFINITY;
+        double passes = fmin(until - t->link, fmin(moves, codes));
 
-    for (int i; (t->link < until) && ((i = first_under_way(t, &visit)) >= 0);) {
-        double *rest = visit ? &t->travel[i].visit_rest : &t->travel[i].rest;
-        double most = until - t->link;
-
-        if (*rest > most) {
-            *rest -= most;
-            t->link = until;
-            return;
-        }
-        t->link += *rest;
-        *rest = 0;
-        arrive(t, i, visit);
-        if (stop_at_landing) return;
+        if ((i < 0) && (k < 0)) break;
+        t->link = (passes == until - t->link) ? until : t->link + passes;
+        if (i >= 0) *rest -= passes;
+        if (k >= 0) t->travel[k].code_rest -= passes * speed;
+        if (codes == passes) end_coding(t, k);
+        if (moves == passes) arrive(t, i, visit);
+        if (stop_at_landing && ((codes == passes) || (moves == passes))) return;
     }
     if ((t->link < until) && isfinite(until)) t->link = until; /* idle */
 }
 
-/* The rank works for so long. Messages under way have a share of its time. */
+/* Something that goes on for `busy` takes that share of the rank's time meanwhile. */
+static double slowed(double seconds, double share, double busy)
+{
+    return (seconds < (1 - share) * busy) ? seconds / (1 - share) : seconds + share * busy;
+}
+
+/* The rank works for so long. Messages under way have a share of its time, and what is encoded or
+ * decoded one of its cores. */
 static void work(timeline *t, double seconds)
 {
     const double most = 0.9; /* something is always left to it */
@@ -150,17 +211,36 @@ static void work(timeline *t, double seconds)
             busy += (is_moving(&t->travel[i]) ? t->travel[i].rest : 0) +
                     (t->travel[i].visiting ? t->travel[i].visit_rest : 0);
     }
-    if (seconds < (1 - taken) * busy)
-        seconds /= 1 - taken;
-    else
-        seconds += taken * busy;
+    seconds = slowed(seconds, taken, busy);
+    if (has_coder(t)) {
+        double codes = 0;
+
+        advance(t, t->now, false);
+        for (int i = 0; i < t->n; ++i)
+            if (t->travel[i].coding != CODING_NONE) codes += t->travel[i].code_rest;
+        seconds = slowed(seconds, 1.0 / t->line->cores, codes);
+    }
     t->now += seconds;
+}
+
+/* The rank encodes or decodes by itself. */
+static void code(timeline *t, double seconds)
+{
+    double before = t->now;
+
+    work(t, seconds);
+    t->exposed += t->now - before;
 }
 
 /* The link of what leaves only now was idle until now. */
 static void leave(timeline *t, int i)
 {
-    work(t, t->parcel[i].encode_s);
+    if (has_coder(t) && (t->parcel[i].encode_s > 0)) {
+        advance(t, t->now, false);
+        ask_coder(t, i, CODING_ENCODES);
+        return;
+    }
+    code(t, t->parcel[i].encode_s);
     advance(t, t->now, false);
     t->travel[i].left = true;
 }
@@ -195,7 +275,7 @@ static void own(timeline *t)
 
         if (b->summed && !b->told) {
             b->told = true;
-            work(t, t->parcel[i].decode_s);
+            if (!has_coder(t)) code(t, t->parcel[i].decode_s);
             work(t, own_s(t, i, t->line->after_all ? t->line->norm_s : t->line->update_s));
             if (!t->line->after_all) let_gather(t, i);
         }
@@ -214,10 +294,11 @@ static void take(timeline *t, int i)
     double decode_s = p->decode_s;
 
     if (t->line->owned > 0) at_once_s = decode_s = 0; /* own() has them */
+    if (has_coder(t)) decode_s = 0;
 
     t->travel[i].reported = true;
     t->n_reported += 1;
-    work(t, decode_s);
+    code(t, decode_s);
     for (int k = p->first; k < p->first + p->n; ++k) {
         t->parts_left[k] -= 1;
         if (t->parts_left[k] == 0) work(t, at_once_s * (double)t->line->count[k]);
@@ -263,14 +344,17 @@ static void wait_for(timeline *t, int first, int n)
         n = t->line->n_range;
     }
     for (int i = 0; i < t->n; ++i) {
-        if (t->travel[i].left) continue; /* without overlap they leave only now */
+        if (t->travel[i].left || (t->travel[i].coding != CODING_NONE))
+            continue; /* without overlap they leave only now */
         t->link = fmax(t->link, t->now);
         leave(t, i);
     }
     advance(t, t->now, false);
     report(t);
     while (!all_reported(t, first, n)) {
+        t->waits = true;
         advance(t, INFINITY, true);
+        t->waits = false;
         if (t->link > t->now) {
             t->exposed += t->link - t->now;
             t->now = t->link;
@@ -383,10 +467,16 @@ static void run_steps(timeline *t, ct_step_timeline_times *out)
     }
 }
 
+void ct_step_timeline_code_apart(ct_step_timeline *line, int cores)
+{
+    line->cores = cores;
+    line->alone = (cores > 1) ? cores : 0;
+}
+
 ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
                                int n_parcel, ct_step_timeline_times *out)
 {
-    timeline t = { .line = line, .parcel = parcel, .n = n_parcel };
+    timeline t = { .line = line, .parcel = parcel, .n = n_parcel, .coded = -1 };
     size_t n = (size_t)line->n_range + 1;
     ct_status status = CT_OK;
 

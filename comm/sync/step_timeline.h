@@ -12,7 +12,9 @@
  * all parts are gathered, on the same link. With visits they are gathered for the steps that read
  * them instead, some buckets ahead, forward and backward: forward waits before it reads a weight,
  * backward before the last stretch of computation before its gradient is ready.
- * What that leaves out: that latencies of several buckets
+ * With `alone` a thread of the exchange's own encodes and decodes instead, one bucket at a time:
+ * what is to leave first, else what forward reads first. It takes one of the cores that compute,
+ * and all of them while the rank waits. What that leaves out: that latencies of several buckets
  * overlap, and that messages wait for the next poll.
  */
 #ifndef CT_STEP_TIMELINE_H
@@ -53,6 +55,9 @@ typedef struct ct_step_timeline {
     double taken;    /* of the time in which the link works: the rank's own work stands still for so
                         much of it, 0 to 1; nothing where the rank waits anyway */
     ct_step_timeline_overlap overlap;
+    double alone; /* > 0: another thread encodes and decodes, on one core, and takes so many times
+                     as long as the rank with all of its own; while the rank waits, as long */
+    int cores;    /* … which are so many: the rank's own work slows down by that core */
     double owned; /* > 0: shards; the share of each bucket that this rank updates       */
     bool visits;  /* … whose weights come for the steps that read them, and go again (ZeRO 3) */
     int ahead;    /* … as many chunks before they are read */
@@ -67,10 +72,13 @@ typedef struct ct_step_timeline_message {
 } ct_step_timeline_message;
 
 typedef struct ct_step_timeline_times {
-    double step_s, exposed_s; /* exposed: the rank waited          */
+    double step_s, exposed_s; /* exposed: the rank waited, or encoded or decoded itself */
     double gathered;          /* with shards: elements of weights that come in a step */
 } ct_step_timeline_times;
 
+/** Another thread codes, beside so many cores; with one there is nothing to gain. What one core
+ *  takes alone nobody has measured: as if all cores of the rank gained in full. */
+void ct_step_timeline_code_apart(ct_step_timeline *line, int cores);
 /** A step in the steady state. CT_ERR_NOMEM. */
 ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
                                int n_parcel, ct_step_timeline_times *out);

@@ -55,6 +55,13 @@ is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossov
 # computation that takes minutes hides everything
 runs all_hidden 0 'verdict +off is faster here$' $check --nodes=4 --machine=slow.prototxt --profile=p.json --images_per_s=0.01 $auto
 is network_hidden grep -Eq 'network +[0-9.]+ MB a rank and step in [0-9.]+ ms, of which 100 % are hidden' out
+# encoding and decoding are exposed where the main thread does them, and hide on another thread
+sed 's/"threads":[0-9]*/"threads":4/' p.json >four.json
+long="$check --nodes=4 --machine=fast.prototxt --profile=four.json --images_per_s=0.01 $auto"
+runs coding_exposed 0 'verdict' $long --set=comm.progress=POLL
+coding=$(exposed redsync out)
+runs coding_hides 0 'verdict' $long --set=comm.progress=THREAD
+is coding_hidden awk "BEGIN { exit !($coding > 0.02 && $(exposed redsync out) < 0.5 * $coding) }"
 
 # clipping: forward waits for every gradient before it reads a weight. The profile's figures are set here:
 # conv (156 elements) and ip (1450), 40 ms each in forward and in backward, 1 ms for the update; 1 MB/s

@@ -515,11 +515,55 @@ static void test_line_with_coding(void **state)
      * 4 - 1.5 s left at 4 and lands at 6.5; decoded at 6.75; forward until 7.75 */
     assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
     assert_true(fabs(t.step_s - 7.75) < 1e-9);
-    assert_true(fabs(t.exposed_s - (1 + 1.25)) < 1e-9);
+    assert_true(fabs(t.exposed_s - (1 + 1.25 + 1.5)) < 1e-9); /* coding is exposed, too */
     line.overlap =
         CT_STEP_TIMELINE_BACKWARD; /* all is waited for at 3: 1 at 4.25, 0 at 6.5 + 0.25, then 2 */
     assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
     assert_true(fabs(t.step_s - 8.75) < 1e-9);
+}
+
+/* Another thread codes: done by hand. */
+static void test_line_that_codes_apart(void **state)
+{
+    two_ranges r;
+    ct_step_timeline line = make_two(&r);
+    ct_step_timeline_message parcel[2] = {
+        { .first = 0, .n = 1, .n_part = 1, .encode_s = 0.25, .wire_s = 4, .decode_s = 0.125 },
+        { .first = 1, .n = 1, .n_part = 1, .encode_s = 0.25, .wire_s = 1, .decode_s = 0.125 }
+    };
+    ct_step_timeline_times t;
+
+    (void)state;
+    line.alone = line.cores = 2;
+    /* 0 is encoded from 1 to 1.5, which takes a quarter of a second from backward: until 2.25; 1 is
+     * encoded while the rank waits, until 2.5, and has the link until 3.5; decoded at 3.625, while
+     * 0 goes on; forward until 4.625; 0 lands at 6.5; decoded at 6.625; forward until 7.625 */
+    assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - 7.625) < 1e-9);
+    assert_true(fabs(t.exposed_s - (1.375 + 2)) < 1e-9);
+    /* one core is as fast as all: what the rank has to itself is three of four cores */
+    line.alone = 1;
+    line.cores = 4;
+    /* encoded from 1 to 1.25, backward until 2.0625; 1 until 2.3125, there at 3.3125, decoded at
+     * 3.4375; forward until 4.4375; 0 has had 1.1875 by 3.4375 and lands at 6.25; decoded at 6.375
+     */
+    assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - 7.375) < 1e-9);
+    assert_true(fabs(t.exposed_s - (1.375 + 1.9375)) < 1e-9);
+    /* all of it hides, where backward goes on long enough */
+    parcel[0].wire_s = 0.25;
+    parcel[1].encode_s = parcel[1].wire_s = parcel[1].decode_s = 0;
+    assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(t.exposed_s < 1e-9);
+    assert_true(fabs(t.step_s - 4.0625) < 1e-9);
+    line.alone = 0;
+    assert_int_equal(ct_step_timeline_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - (4 + 0.375)) < 1e-9);
+    assert_true(fabs(t.exposed_s - 0.375) < 1e-9);
+    ct_step_timeline_code_apart(&line, 1);
+    assert_true(line.alone == 0);
+    ct_step_timeline_code_apart(&line, 8);
+    assert_true((line.alone == 8) && (line.cores == 8));
 }
 
 /* While the link works, half of the rank's work stands still; where it waits nothing is lost. */
@@ -559,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_crossover),
         cmocka_unit_test(test_watched_line),
         cmocka_unit_test(test_line_with_coding),
+        cmocka_unit_test(test_line_that_codes_apart),
         cmocka_unit_test(test_line_that_takes),
     };
 
