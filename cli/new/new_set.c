@@ -40,9 +40,24 @@ const char *ct_new_kind_samples(ct_new_kind kind)
     return kinds[kind].samples;
 }
 
+/* What its classes are is in several layers and products of numbers of priors. */
+static ct_status refuse_boxes(const Ct__NetParameter *net, const Ct__LayerParameter *l)
+{
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "net \"%s\" reads images with boxes (layer \"%s\", AnnotatedData), which cortado "
+        "new does not fit: in a copy of it set data_param.source, num_classes of "
+        "MultiBoxLoss, DetectionOutput and DetectionEvaluate, the last dimension of the "
+        "Reshape of scores, and num_output of the layers of scores, priors of a place "
+        "times num_classes",
+        (net->name != NULL) ? net->name : "", l->name);
+}
+
 ct_status ct_new_kind_of(const Ct__NetParameter *net, ct_new_kind *kind_p)
 {
     for (size_t i = 0; i < net->n_layer; i++) {
+        if (ct_layer_param_is(net->layer[i], "AnnotatedData"))
+            return refuse_boxes(net, net->layer[i]);
         for (int k = 0; k < CT_NEW_N_KIND; k++) {
             if (!ct_layer_param_is(net->layer[i], kinds[k].layer)) continue;
             *kind_p = (ct_new_kind)k;
