@@ -1,4 +1,4 @@
-#include "framework/solver/optex_measure.h"
+#include "framework/solver/optex_round.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 #include "framework/base/log.h"
 #include "framework/base/memory.h"
 #include "framework/math/math.h"
-#include "framework/solver/optex_measure.h"
 
 static size_t bytes_of(const ct_optex_round *r)
 {

@@ -72,7 +72,14 @@ ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, doub
 /** The last batch of the round is this rank's, and it is evaluated now: its outputs are shown. */
 bool ct_optex_round_shows(const ct_optex_round *r);
 
-/* ---- for optex_measure.c */
+/* ---- what the gradients of a round show about noise and estimates: optex_measure.c fills
+ * ct_optex_round.measure. Both use the net's gradient arena as room. Ranks have the same gradients,
+ * and find the same bits. */
+
+/** Of the gradients of single batches, before a step's are added up. Begins the measure anew. */
+ct_status ct_optex_measure_noise(ct_optex_round *r);
+/** Of those of steps, before the predictor hears of them. */
+void ct_optex_measure_estimates(ct_optex_round *r);
 
 /** Floats of a gradient. */
 static inline int64_t ct_optex_round_count(const ct_optex_round *r)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Rounds of OptEx until a net is as good as wanted, beside iterations of a batch that is 4 times as large.
 
-    optex_nets.py CORTADO FOLDER [--net=mnist|cifar10] [--ways=LAST,NONE,KERNEL] [--seeds=5] [--momentum=0.9[,0.95,...]]
+    optex_nets.py CORTADO FOLDER [--net=mnist|mnist256|cifar10] [--ways=LAST,NONE,KERNEL,GUARD] [--seeds=5] [--tuning=3]
+                  [--momentum=0.9[,0.95,...]]
 
 FOLDER holds data/mnist or data/cifar10 as the models name them. It keeps what each run found, in runs.json: a call that
 was ended goes on. Each way has a rate, and a momentum of those given, of its own: the best of as many settings each, by
-seeds 100 to 102, which are not evaluated. Then as many seeds give pairs with equal seeds. A run counts iterations until the mean
+seeds from 100 on, which are not evaluated. Then as many seeds give pairs with equal seeds. A run counts iterations until the mean
 of two tests in a row reaches the target; the number in between two tests is by a straight line; then the run is
 ended. Ratios are of OptEx to the larger batch; the interval is that of the mean of the ratios' logarithms. One thread, rates
 fixed, no decay of them.
@@ -23,10 +24,11 @@ from paired import interval, verdict
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step, limit
     "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02), 0.95),
+    "mnist256": ("lenet", 256, 0.95, 80, 4, 10, (0.0025, 0.005, 0.01), 1.03),
     "cifar10": ("quick", 100, 0.45, 240, 10, 10, (0.0005, 0.001, 0.002), 1.02),
 }
-POINTS, TUNING = 4, (100, 101, 102)
-WAYS = ("LAST", "NONE", "KERNEL")  # OptEx with a predictor, REPLAY; beside "batch", one that is 4 times as large
+POINTS, FIRST_TUNED = 4, 100
+WAYS = ("LAST", "NONE", "KERNEL")  # OptEx with a predictor, REPLAY; "GUARD": LAST with it; beside "batch", 4 times as large
 
 
 def settings_of(way, batch, rate, momentum):
@@ -34,8 +36,9 @@ def settings_of(way, batch, rate, momentum):
     given = {"momentum": momentum, "lr_policy": "fixed", "snapshot": 0, "snapshot_after_train": "false", "display": 0}
     if way == "batch":
         return dict(given, global_batch_size=batch * POINTS, base_lr=rate * POINTS)
-    noise = {"optex.noise": 0.1} if way == "KERNEL" else {}
-    return dict(given, global_batch_size=batch, base_lr=rate, type="OptEx", **{"optex.parallel": POINTS, "optex.predictor": way}, **noise)
+    more = {"KERNEL": {"optex.noise": 0.1}, "GUARD": {"optex.guard": "true"}}.get(way, {})
+    more.update({"optex.parallel": POINTS, "optex.predictor": "LAST" if way == "GUARD" else way})
+    return dict(given, global_batch_size=batch, base_lr=rate, type="OptEx", **more)
 
 
 def reached(tests, target):
@@ -98,7 +101,7 @@ class Study:
     def mean(self, way, rate, momentum):
         """Of the logarithms over the seeds of tuning; infinite where one never reaches the target."""
         found = []
-        for seed in TUNING:
+        for seed in range(FIRST_TUNED, FIRST_TUNED + self.args.tuning):
             found.append(self.run(way, rate, momentum, seed))
             if not math.isfinite(found[-1]):
                 return math.inf
@@ -132,6 +135,7 @@ def main():
     parser.add_argument("--net", choices=NETS, default="mnist")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=list(WAYS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tuning", type=int, default=3)
     parser.add_argument("--momentum", type=lambda text: [float(v) for v in text.split(",")], default=[0.9])
     Study(parser.parse_args()).compare()
 

@@ -158,9 +158,11 @@ def ask(prompt):
     body = {"model": "Tiny", "prompt": prompt, "max_tokens": 40, "temperature": 2, "logprobs": 3}
     with urllib.request.urlopen("http://%s/v1/completions" % sys.argv[1], json.dumps(body).encode(), timeout=60) as f:
         return [(c["text"], c["logprobs"]) for c in json.load(f)["choices"]]
-a, b = ask("The quick"), ask("The quick")
-print("equal" if a == b else "unlike")
-print("equal" if ask(["The quick", "brown fox", "The quack"])[0] == a[0] else "unlike")
+# of several, since the net says one byte again and again, and two texts may be equal by chance
+first = ask("The quick")
+print("equal" if all(ask("The quick") == first for _ in range(8)) else "unlike")
+beside = ["The quick", "brown fox", "The quack"]
+print("equal" if all(ask(beside)[0] == first[0] for _ in range(8)) else "unlike")
 END
     kill -TERM $pid
     wait $pid

@@ -102,14 +102,14 @@ mkdir -p busy/runs
 while [ ! -e locked ]; do sleep 0.01; done
 runs waits 0 'run 0002 still trains, as after a sweep that was killed: waiting up to 300 s' $sweep three.sweep --to=busy
 is same_after_waiting cmp one/table.csv busy/table.csv
-rm locked
+rm locked out
 (exec 8>busy/runs/0002.lock; flock 8; touch locked; exec sleep 60) &
 holder=$!
 while [ ! -e locked ]; do sleep 0.01; done
 $sweep three.sweep --to=busy >out 2>&1 &
 job=$!
 n=0
-while ! grep -q 'still trains' out && [ $n -lt 1500 ]; do sleep 0.01; n=$((n + 1)); done
+while ! grep -qs "still trains" out && [ $n -lt 1500 ]; do sleep 0.01; n=$((n + 1)); done
 kill -TERM $job
 wait $job
 is stops_waiting [ $? = 75 ]
