@@ -91,6 +91,8 @@ def main():
         sys.stdout.flush()
         if shell.bash.poll() is not None:
             break
+    shell.bash.stdin.close()
+    shell.bash.wait(MOST_S)  # so that who called hears of the processor time
     print("# %d commands, %.0f s" % (len(found), time.monotonic() - start))
     sys.exit(1 if failed else 0)
 

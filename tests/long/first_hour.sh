@@ -9,7 +9,7 @@ command -v debootstrap >/dev/null || { not_ok first_hour "no debootstrap: apt-ge
 bare=$work/bare
 
 leave() {
-    for place in dev proc; do umount -l "$bare/$place" 2>/dev/null; done
+    for place in dev sys proc; do umount -l "$bare/$place" 2>/dev/null; done
     cd / && rm -rf --one-file-system "$work"
 }
 trap leave EXIT
@@ -22,7 +22,7 @@ is no_compiler test ! -e "$bare/usr/bin/cc"
 cp /etc/resolv.conf "$bare/etc/"
 cp /etc/apt/apt.conf.d/* "$bare/etc/apt/apt.conf.d/" 2>/dev/null
 cp /etc/pip.conf "$bare/etc/" 2>/dev/null
-mount -t proc proc "$bare/proc" && mount --rbind /dev "$bare/dev" && mount --make-rslave "$bare/dev"
+mount -t proc proc "$bare/proc" && mount -t sysfs -o ro sysfs "$bare/sys" && mount --rbind /dev "$bare/dev" && mount --make-rslave "$bare/dev"
 is mounted test $? = 0
 git clone -q "$ROOT" "$bare/root/cortado"
 is cloned test $? = 0
@@ -40,7 +40,7 @@ EOF2
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh /part.sh >"$1.log" 2>&1
     code=$?
     is "$1" test $code = 0
-    [ $code = 0 ] || tail -n 5 "$1.log"
+    [ $code = 0 ] || { grep -A 8 '^not ok' "$1.log"; tail -n 5 "$1.log"; }
     seconds=$(($(date +%s) - begun))
     # the shell's `times`: of itself, then of its children, as 1m2.5s 0m3.25s
     processor=$(sed 's/[ms]/ /g' "$bare/times" | awk '{ t += 60 * $1 + $2 + 60 * $3 + $4 } END { printf "%.0f", t }')
