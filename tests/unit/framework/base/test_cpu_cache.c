@@ -4,14 +4,13 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/test.h"
 
-static char folder[] = "/tmp/cortado-cpus.XXXXXX";
+#define NEW_FOLDER "/tmp/cortado-cpus.XXXXXX"
 
-static void write_line(int cpu, int index, const char *what, const char *line)
+static void write_line(const char *folder, int cpu, int index, const char *what, const char *line)
 {
     char path[256];
     FILE *f;
@@ -24,7 +23,8 @@ static void write_line(int cpu, int index, const char *what, const char *line)
 }
 
 /* A level of processor cpu, shared by all of `list`. */
-static void make_level(int cpu, int index, const char *level, const char *size, const char *list)
+static void make_level(const char *folder, int cpu, int index, const char *level, const char *size,
+                       const char *list)
 {
     char path[256];
 
@@ -34,9 +34,9 @@ static void make_level(int cpu, int index, const char *level, const char *size, 
     mkdir(path, 0700);
     snprintf(path, sizeof(path), "%s/cpu%d/cache/index%d", folder, cpu, index);
     mkdir(path, 0700);
-    write_line(cpu, index, "level", level);
-    write_line(cpu, index, "size", size);
-    write_line(cpu, index, "shared_cpu_list", list);
+    write_line(folder, cpu, index, "level", level);
+    write_line(folder, cpu, index, "size", size);
+    write_line(folder, cpu, index, "shared_cpu_list", list);
 }
 
 /* Pairs of processors share 3 MiB; who has both counts them once. A level nearer counts nothing,
@@ -45,7 +45,7 @@ static void test_shared_caches(void **state)
 {
     cpu_set_t set;
     size_t pairs = 0;
-    char command[64];
+    char folder[] = NEW_FOLDER, command[64];
 
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(set), &set), 0);
@@ -58,9 +58,9 @@ static void test_shared_caches(void **state)
         if (!CPU_ISSET(cpu, &set) && (cpu > 7)) continue;
         snprintf(one, sizeof(one), "%d", cpu);
         snprintf(two, sizeof(two), "%d-%d,%d", first, first + 1, CPU_SETSIZE + 5);
-        make_level(cpu, 0, "1", "64K", one);
-        make_level(cpu, 3, "3", "3072K", two);
-        make_level(cpu, 1, "2", "1M", one);
+        make_level(folder, cpu, 0, "1", "64K", one);
+        make_level(folder, cpu, 3, "3", "3072K", two);
+        make_level(folder, cpu, 1, "2", "1M", one);
         pairs += CPU_ISSET(cpu, &set) && ((cpu == first) || !CPU_ISSET(first, &set));
     }
     assert_true(pairs > 0);
@@ -73,13 +73,12 @@ static void test_shared_caches(void **state)
 static void test_broken_lists(void **state)
 {
     static const char *const list[] = { "", "x", "1-", "0-x", ",", "-1" };
-    char command[64];
+    char folder[] = NEW_FOLDER, command[64];
 
     (void)state;
-    strcpy(folder, "/tmp/cortado-cpus.XXXXXX");
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++) {
-        for (int cpu = 0; cpu < 8; cpu++) make_level(cpu, 3, "3", "1024K", list[i]);
+        for (int cpu = 0; cpu < 8; cpu++) make_level(folder, cpu, 3, "3", "1024K", list[i]);
         assert_true(ct_cpu_cache_bytes_in(folder) <= 8 * 1024 * 1024);
     }
     snprintf(command, sizeof(command), "rm -r %s", folder);
