@@ -72,6 +72,13 @@ double ct_time_result_median(const ct_time_result *r, const double *v)
     return ct_median(s, n);
 }
 
+/* The median of what is left of each step: the difference of medians may be below 0. */
+static double compute_ms(const ct_time_result *r)
+{
+    for (int i = 0; i < r->n_step; i++) r->pass[i] = r->step[i] - r->exposed[i] - r->wait_data[i];
+    return ct_time_result_median(r, r->pass);
+}
+
 double ct_time_result_images_per_s(const ct_time_result *r)
 {
     return (double)(r->net->batch_global * r->n_micro) / ct_time_result_median(r, r->step) * 1e3;
@@ -419,6 +426,7 @@ void ct_time_result_json(const ct_time_result *r, ct_json_writer *w)
     ct_json_add_number(w, "forward_ms", of_layers(r, CT_STEP_FORWARD));
     ct_json_add_number(w, "backward_ms", of_layers(r, CT_STEP_BACKWARD));
     ct_json_add_number(w, "update_ms", ct_time_result_median(r, r->update));
+    ct_json_add_number(w, "compute_ms", compute_ms(r));
     ct_json_add_number(w, "comm_exposed_ms", ct_time_result_median(r, r->exposed));
     ct_json_add_number(w, "wait_data_ms", ct_time_result_median(r, r->wait_data));
     ct_json_add_integer(w, "bytes_sent", r->bytes_sent);

@@ -82,10 +82,10 @@ chmod +x slow
 runs scale_time_limit 1 'took longer than 1 s' $scale --ranks=1 --repeats=1 --no_bench --limit=1 --launcher='./slow {ranks}' --out=slow.d
 # stopped by a signal: what is finished stays, exit code 75
 stop_it() { "$@" & sleep 3; kill -TERM $!; wait $!; }
-stop_it $scale --ranks=1 --repeats=1 --no_bench --launcher='./slow {ranks}' --out=stopped.d >out 2>&1
+stop_it $scale --ranks=1 --repeats=1 --no_bench --launcher='./slow {ranks}' --out=stopped.$$ >out 2>&1
 is scale_stopped [ $? = 75 ]
 is scale_stopped_says grep -q 'goes on from there' out
-is scale_stopped_children sh -c '! pgrep -f "[s]low 1 .*stopped.d" >/dev/null'
+is scale_stopped_children sh -c "! pgrep -f '[s]low 1 .*stopped.$$' >/dev/null"
 
 # adds_up POINTS.CSV ROWS [ELEMENTS]: in each of so many simulated rows computing and exposed are the
 # step, and the bytes are those of the model. Ranks that are powers of two send 2 (p-1)/p of the

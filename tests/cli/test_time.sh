@@ -21,6 +21,7 @@ is samples grep -Eq '"step_ms_samples":\[[0-9.e+-]+,[0-9.e+-]+,[0-9.e+-]+\]' t.j
 is samples_of_parts grep -Eq '"forward":\{"ms":[0-9.e+-]+,"spread":[0-9.e+-]+,"flop":[0-9.e+-]+,"bytes":[0-9.e+-]+,"bound_ms":[0-9.e+-]+,"engine":"[a-z]+"\}' t.json
 is limit_said grep -Eq '"limit":\{"simd":"[a-z0-9]+","threads":1,"flop_per_s":[0-9.e+]+,"read_bytes_per_s":' t.json
 is conversions_said grep -Eq '"conversions":[0-9]+' t.json
+is compute_left grep -Eq '"compute_ms":[0-9.]*[1-9]' t.json
 is table grep -Eq '^conv +Convolution +[0-9]+ forward +[0-9.]+ +[0-9.]+ +[0-9.-]+ .* (direct|gemm|blocked)$' out
 is table_backward grep -Eq '^ +backward +[0-9.]+ ' out
 is limits_printed grep -Eq '^limits of 1 thread, [a-z0-9]+: [0-9.]+ GFLOP/s; memory' out
