@@ -90,7 +90,14 @@ runs uninstalls_elsewhere 0 'cortado is gone' env $folders "$install" uninstall 
 is nothing_is_left_elsewhere test -z "$(find "$work/strange" -type f)"
 runs folder_is_absolute 2 'install: lib is not a path from /' env libdir=lib "$install" install "$CORTADO" /usr "$work/strange"
 
-is citation_has_the_version grep -qxF "version: $(cat "$ROOT/VERSION")" "$ROOT/CITATION.cff"
+# files that say a version all say that of VERSION
+version=$(cat "$ROOT/VERSION")
+says() { is "$1_has_the_version" grep -qxF -- "$3" "$ROOT/$2"; }
+says citation CITATION.cff "version: $version"
+says debian packaging/debian/changelog "cortado ($version) unstable; urgency=medium"
+says easybuild "packaging/easybuild/Cortado-$version-foss-2023a.eb" "version = '$version'"
+says spack packaging/spack/package.py "    version(\"$version\")"
+is changelog_has_the_version grep -q "^## $version, " "$ROOT/CHANGELOG.md"
 
 # the version: of a tarball VERSION alone, also inside the checkout of something else
 if git --version >/dev/null 2>&1; then
