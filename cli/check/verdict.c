@@ -1,4 +1,5 @@
 #include "cli/check/check.h"
+#include "cli/check/local_steps.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -40,6 +41,8 @@ typedef struct verdict {
     int n_own;              /* parameters with a `compress` of their own */
     row row[MOST_ROWS];
     int n_row;
+    bool meets; /* the solver has an `outer`: */
+    ct_local_steps local;
 } verdict;
 
 /* ---- what is asked for */
@@ -294,6 +297,17 @@ static ct_status add_rows(verdict *v)
     return (v->zero.stage == 0) ? add_row(v, &ct_codec_auto) : CT_OK;
 }
 
+/* Groups that train by themselves, dense inside. */
+static ct_status add_local_steps(verdict *v, const Ct__SolverParameter *solver)
+{
+    ct_grad_pipe_config config = v->config;
+
+    v->meets = (solver->outer != NULL);
+    if (!v->meets) return CT_OK;
+    config.codec = &ct_codec_none;
+    return ct_local_steps_model(solver, v->profile, v->topo, &config, 1 / v->speed, &v->local);
+}
+
 /* ---- words */
 
 static double compute_s(const verdict *v)
@@ -544,6 +558,7 @@ static void add_json(const verdict *v, ct_json_writer *w)
         ct_json_end(w);
     }
     ct_json_end(w);
+    if (v->meets) ct_local_steps_json(&v->local, w);
     add_links(v, w);
     add_classes(v, w);
     ct_json_end(w);
@@ -576,10 +591,12 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
     }
     CT_TRY_GOTO(status, out, read_own(&v, solver));
     CT_TRY_GOTO(status, out, add_rows(&v));
+    CT_TRY_GOTO(status, out, add_local_steps(&v, solver));
     if (to != NULL) {
         print_head(&v);
         print_rows(&v);
         print_verdict(&v);
+        if (v.meets) ct_local_steps_print(&v.local, v.row[0].model.step_s, to);
         print_links(&v);
     }
     if ((to != NULL) && (v.n_own > 0))

@@ -2,10 +2,8 @@
 
 #include "framework/base/log.h"
 
-/* Which group a rank is in, and how many there are. */
-static ct_status number_group(const ct_comm *c, int groups, int *group_p, int *n_p)
+ct_status ct_outer_groups_number(const ct_topo *topo, int rank, int groups, int *group_p, int *n_p)
 {
-    const ct_topo *topo = c->topo;
     int least = ct_topo_min_node_size(topo), most = ct_topo_max_node_size(topo);
 
     if ((groups == 0) && (least != most))
@@ -13,12 +11,12 @@ static ct_status number_group(const ct_comm *c, int groups, int *group_p, int *n
                        "outer.groups is 0, one a node, but nodes have %d to %d ranks, and groups "
                        "are of equal size: say how many",
                        least, most);
-    if ((groups > 0) && (c->size % groups != 0))
+    if ((groups > 0) && (topo->n_rank % groups != 0))
         return CT_FAIL(CT_ERR_CONFIG,
                        "outer.groups is %d, but %d ranks make no such groups of equal size", groups,
-                       c->size);
+                       topo->n_rank);
     *n_p = (groups > 0) ? groups : topo->n_node;
-    *group_p = (groups > 0) ? c->rank / (c->size / groups) : topo->node[c->rank];
+    *group_p = (groups > 0) ? rank / (topo->n_rank / groups) : topo->node[rank];
     return CT_OK;
 }
 
@@ -50,7 +48,7 @@ ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *par
     *g = (ct_outer_groups){ .data = all };
     if (param->outer == NULL) return CT_OK;
     ct_outer_param_fill(param, &g->param);
-    CT_TRY(number_group(all, param->outer->groups, &group, &n));
+    CT_TRY(ct_outer_groups_number(all->topo, all->rank, param->outer->groups, &group, &n));
     g->inner = g->across = all;
     if (all->size > 1) {
         CT_TRY(ct_comm_split(all, group, all->rank, &g->inner));

@@ -24,8 +24,8 @@ from paired import interval, verdict
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NETS = {  # model, batch of a point, accuracy to reach, iterations at most, tests' distance, batches of a test, rates of a step, limit
     "mnist": ("lenet", 16, 0.95, 240, 10, 10, (0.005, 0.01, 0.02), 0.95),
-    "mnist256": ("lenet", 256, 0.95, 80, 4, 10, (0.0025, 0.005, 0.01), 1.03),
-    "cifar10": ("quick", 100, 0.45, 240, 10, 10, (0.0005, 0.001, 0.002), 1.02),
+    "mnist256": ("lenet", 256, 0.95, 80, 4, 10, (0.005, 0.01, 0.02, 0.04), 1.03),
+    "cifar10": ("quick", 100, 0.45, 240, 10, 10, (0.00025, 0.0005, 0.001, 0.002), 1.02),
 }
 POINTS, FIRST_TUNED = 4, 100
 WAYS = ("LAST", "NONE", "KERNEL")  # OptEx with a predictor, REPLAY; "GUARD": LAST with it; beside "batch", 4 times as large

@@ -63,6 +63,28 @@ coding=$(exposed redsync out)
 runs coding_hides 0 'verdict' $long --set=comm.progress=THREAD
 is coding_hidden awk "BEGIN { exit !($coding > 0.02 && $(exposed redsync out) < 0.5 * $coding) }"
 
+# local steps: 4 nodes of 2 ranks, a group each, whose ranks add in shared memory; 1 MB/s between nodes
+sed 's/name: "node" size: 1/name: "node" size: 2/; s/name: "slow"/name: "pairs"/' slow.prototxt >pairs.prototxt
+local="$CORTADO check --solver=solver.prototxt --nodes=4 --ranks_per_node=2 --machine=pairs.prototxt --json=l.json"
+runs local_steps 0 'local steps 4 groups of 2 ranks' $local --set=outer.local_iter=10
+# number NAME; near A B SHARE: numbers that differ by at most that share
+number() { sed 's/.*"local_steps"//' l.json | sed "s/.*\"$1\":\([0-9.e+-]*\).*/\1/"; }
+near() { awk "BEGIN { a = $1; b = $2; exit !(b > 0 && a > b * (1 - $3) && a < b * (1 + $3)) }"; }
+elements=$(sed -n 's/.*"parameters": *\([0-9]*\).*/\1/p' l.json | head -n 1)
+is local_steps_ring near "$(number messages_ms)" "2 * 3 / 4 * 4 * $elements * 1e-3" 0.02
+is local_steps_bytes near "$(number meeting_bytes)" "2 * 3 / 4 * 4 * $elements" 1e-6
+is local_steps_mean near "$(number mean_ms)" "$(number step_ms) + $(number meeting_ms) / 10" 1e-6
+at_once=$(number meeting_ms)
+runs local_steps_later 0 'delay 1' $local --set=outer.local_iter=10 --set=outer.delay=1 --profile=p.json --images_per_s=100
+is local_steps_hide near "$(number waited_ms) + $(number messages_ms)" "$(number meeting_ms)" 1e-6 # 10 steps of 160 ms
+# integers: a byte an element and 4 for 256 of them, of the parameter that is large enough
+runs local_steps_integers 0 'a meeting .int8.' $local --set=outer.compression.type=INT8 --set=outer.compression.min_bytes=1
+is local_steps_integers_shorter awk "BEGIN { exit !($(number meeting_ms) < 0.3 * $at_once) }"
+runs local_steps_groups 0 'local steps 2 groups of 4 ranks' $local --set=outer.groups=2
+runs local_steps_unequal 2 'outer.groups is 3, but 8 ranks make no such groups' $local --set=outer.groups=3
+runs local_steps_none 0 'verdict' $local
+is local_steps_not_without sh -c '! grep -q local_steps l.json'
+
 # clipping: forward waits for every gradient before it reads a weight. The profile's figures are set here:
 # conv (156 elements) and ip (1450), 40 ms each in forward and in backward, 1 ms for the update; 1 MB/s
 cat >figures.py <<'EOF'
