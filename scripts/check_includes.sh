@@ -62,7 +62,7 @@ cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange ru
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli
 cli/scale: framework/* topology comm/* planner runtime/config runtime cli cli/bench cli/profile cli/simulate
 cli/sweep: framework/* runtime/config runtime cli cli/scale
-cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime cli cli/plan cli/scale
+cli/check: framework/* topology comm/* planner runtime/config runtime/division runtime/outer runtime cli cli/plan cli/scale
 '
 
 folders='framework layers comm topology planner serve runtime library include cli'

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cli/scale/step_model.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/outer/outer_groups.h"
 

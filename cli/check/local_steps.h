@@ -18,7 +18,7 @@
 
 #include <stdio.h>
 
-#include "cli/profile/profile.h"
+#include "cli/scale/step_model.h"
 #include "comm/sync/grad_pipe.h"
 #include "framework/base/json_writer.h"
 #include "framework/proto/cortado.pb-c.h"

@@ -23,8 +23,8 @@ typedef struct ct_outer_groups {
     ct_outer_param param; /* of the exchange between groups */
 } ct_outer_groups;
 
-/** Which of n groups a rank is in, where `outer.groups` is groups. CT_ERR_CONFIG where they would be
- *  of unlike size. */
+/** Which of n groups a rank is in, where `outer.groups` is groups. CT_ERR_CONFIG where they would
+ * be of unlike size. */
 ct_status ct_outer_groups_number(const ct_topo *topo, int rank, int groups, int *group_p, int *n_p);
 /** Splits the job's data group as param's `outer` says; nothing where it has none. The job is
  *  connected, and outlives g. Collective. CT_ERR_CONFIG where groups would be of unlike size. */
