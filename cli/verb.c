@@ -251,7 +251,7 @@ const ct_option ct_option_table[] = {
     { "engines", CT_OPTION_FLAG, "time", NULL, "also time the engines that were not chosen" },
     { "balance", CT_OPTION_FLAG, "time", NULL,
       "how evenly each layer's work is split over the threads; needs OMP_WAIT_POLICY=passive" },
-    { "limits", CT_OPTION_CHOICE, "time", "true|false",
+    { "limits", CT_OPTION_CHOICE, "time info", "true|false",
       "measure what processor and memory can do at most, for the shares of it (true)" },
     { "limits", CT_OPTION_TEXT, "plan check", "GFLOPS,GBS",
       "what the machine does at most: 10^9 operations and 10^9 bytes of memory a second; otherwise "

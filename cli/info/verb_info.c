@@ -175,21 +175,22 @@ static ct_status print_limits(void)
     return CT_OK;
 }
 
-static ct_status print_machine(int wanted)
+static ct_status print_machine(const ct_options *o)
 {
+    const char *limits = ct_options_text(o, "limits");
     ct_threads threads;
     char host[64] = "?", cpu[160];
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     gethostname(host, sizeof(host) - 1);
     ct_cpu_name(cpu, sizeof(cpu));
-    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &threads));
+    CT_TRY(ct_threads_set(MPI_COMM_NULL, (int)ct_options_count(o, "threads", 0), &threads));
     printf("host        %s\ncpu         %s\nmemory      %.1f GiB\n", host, cpu,
            memory / ldexp(1, 30));
     printf("threads     %d (%s) on %d cores: %s\n", threads.n, threads.from, threads.n_core,
            threads.cores);
     printf("blas core   %s\n", ct_blas_core_name());
-    CT_TRY(print_limits());
+    if ((limits == NULL) || (strcmp(limits, "true") == 0)) CT_TRY(print_limits());
     printf(
         "topology    cortado info --topology, in a job or with the name of a machine; ready ones:");
     for (const ct_ready_machine *m = ct_ready_machine_table; m->name != NULL; m++)
@@ -256,7 +257,7 @@ ct_status ct_verb_info(ct_call *call)
     }
     print_build();
     CT_TRY(print_gpus(false));
-    CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));
+    CT_TRY(print_machine(call->options));
     ct_blas_core_log();
     return CT_OK;
 }

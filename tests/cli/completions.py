@@ -262,18 +262,28 @@ def text_with_swap(pid, log, body):
     return text, swapped_at
 
 
+def lengthen(bodies, seconds=0.0):
+    """Texts twice as long, and on until the first takes so many seconds: on a busy machine a text may be over before files are read."""
+    took = -1.0
+    while took < seconds and bodies[0]["max_tokens"] < 16000:
+        for b in bodies:
+            b["max_tokens"] *= 2
+        start = time.time()
+        complete(**bodies[0])
+        took = time.time() - start
+    return [complete(**b)["choices"][0]["text"] for b in bodies]
+
+
 def swap(pid, log):
     """Weights are read again in the middle of a text: it goes on, and with the same weights nothing changes."""
-    body = {"prompt": "The quick", "max_tokens": 300, "temperature": 0}
-    start = time.time()
-    complete(**body)
-    body["max_tokens"] = int(min(15000, max(1000, 300 * 5 / (time.time() - start))))  # of some seconds, also in sanitized programs
-    whole = complete(**body)["choices"][0]["text"]
-    for _ in range(10):  # on a busy machine a text may be over before the files are read
+    body = {"prompt": "The quick", "max_tokens": 500, "temperature": 0}
+    [whole] = lengthen([body], seconds=0.5)
+    for _ in range(10):
         text, swapped_at = text_with_swap(pid, log, body)
         assert text == whole, (len(text), len(whole), swapped_at)
         if swapped_at is not None and swapped_at < len(whole):
             return
+        [whole] = lengthen([body])
     assert False, "the weights never came in the middle of a text"
 
 
@@ -396,11 +406,7 @@ def deadline(ranks):
 def swap_all(pid, log, ranks):
     """As swap, with a text on each replica."""
     bodies = [{"prompt": TEXT[k:k + 9], "max_tokens": 500, "temperature": 0} for k in range(int(ranks))]
-    start = time.time()
-    complete(**bodies[0])
-    most = int(min(15000, max(1000, 500 * 2 / (time.time() - start))))
-    bodies = [dict(b, max_tokens=most) for b in bodies]
-    whole = [complete(**b)["choices"][0]["text"] for b in bodies]
+    whole = lengthen(bodies, seconds=0.5)
     for _ in range(10):
         got, taken = [None] * len(bodies), open(log).read().count("read again, and in use")
 
@@ -419,6 +425,7 @@ def swap_all(pid, log, ranks):
         assert got == whole, [(a[-50:], b[-50:]) for a, b in zip(got, whole)]
         if min(middle) == 1:
             return
+        whole = lengthen(bodies)
     assert False, "the weights never came in the middle of all texts"
 
 

@@ -39,6 +39,11 @@ runs() {
         ok "$name"
     fi
 }
+# has FEATURE...: the program was built with them all
+has() {
+    built=" $("$CORTADO" info --limits=false 2>/dev/null | sed -n 's/^features //p') "
+    for feature in "$@"; do case $built in *" $feature "*) ;; *) return 1 ;; esac; done
+}
 # in a job of N ranks: $JOB N COMMAND...
 JOB="$MPIRUN $MPIRUN_FLAGS -np"
 # is NAME CONDITION...: a shell command that must succeed

@@ -1,7 +1,7 @@
 #!/bin/sh
 # cortado serve, asked by the programs that users have: OpenAI's client, and Triton's for KServe's /v2.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     skip clients "built without libmicrohttpd"
     finish
 fi

@@ -2,7 +2,7 @@
 # cortado serve: texts that go on, over HTTP: what the net learnt, as cortado generate says it; streams, stops, drawing,
 # logprobs, prefixes, chats, what is refused, clients that go.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     skip completions "built without libmicrohttpd"
     finish
 fi

@@ -3,7 +3,7 @@
 # of crops, from lists and LMDB, on one and two ranks; and every refusal.
 . "$ROOT/tests/cli/lib.sh"
 export OMPI_MCA_rmaps_base_oversubscribe=1
-if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+if ! has png lmdb; then
     skip crops "built without libpng or LMDB"
     finish
 fi

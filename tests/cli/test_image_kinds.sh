@@ -2,7 +2,7 @@
 # WebP and TIFF files that Pillow wrote, read as Pillow reads them; damaged ones in one line.
 . "$ROOT/tests/cli/lib.sh"
 for kind in webp tiff; do
-    "$CORTADO" info | grep -q " $kind " || { skip image_kinds "built without $kind"; finish; }
+    has "$kind" || { skip image_kinds "built without $kind"; finish; }
 done
 python=$("$ROOT/scripts/test_venv.sh" numpy pillow==12.3.0) || { skip image_kinds "no numpy and Pillow"; finish; }
 "$python" "$ROOT/tests/cli/image_kinds.py" make || not_ok made "Pillow writes no files"

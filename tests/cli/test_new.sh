@@ -2,7 +2,7 @@
 # line, after which nothing is left.
 . "$ROOT/tests/cli/lib.sh"
 unset CORTADO_OVERWRITE
-if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+if ! has png lmdb; then
     skip new "built without libpng or LMDB"
     finish
 fi

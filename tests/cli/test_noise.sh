@@ -3,7 +3,7 @@
 . "$ROOT/tests/cli/lib.sh"
 export OMPI_MCA_rmaps_base_oversubscribe=1
 for kind in png turbojpeg; do
-    "$CORTADO" info | grep -q " $kind " || { skip noise "built without $kind"; finish; }
+    has "$kind" || { skip noise "built without $kind"; finish; }
 done
 python=$("$ROOT/scripts/test_venv.sh" numpy opencv-python-headless==5.0.0.93) || { skip noise "no numpy and OpenCV"; finish; }
 "$python" "$ROOT/tests/cli/noise.py" make || not_ok made "OpenCV writes no files"

@@ -1,7 +1,7 @@
 # From photographs to predictions, step by step: folders of classes as sets, drawn the same for the same seed, what
 # is broken or no image, and every error in one line.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+if ! has png lmdb; then
     skip photographs "built without libpng or LMDB"
     finish
 fi

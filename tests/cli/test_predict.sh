@@ -1,7 +1,7 @@
 # cortado predict: classes of pictures by name, as a table, CSV and JSON, on one and two ranks; the numbers of
 # onnxruntime; what cannot be read, and every error in one line.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+if ! has png lmdb; then
     skip predict "built without libpng or LMDB"
     finish
 fi

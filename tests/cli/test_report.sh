@@ -1,7 +1,7 @@
 # cortado test --report: confusion, precision, recall, calibration and mistakes are those counted from what `predict`
 # says of the same files; each sample counts once, with any batch and number of ranks; every error in one line.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' lmdb'; then
+if ! has png lmdb; then
     skip report "built without libpng or LMDB"
     finish
 fi

@@ -96,7 +96,7 @@ assert 'For training the net reads no set' in p.text and 'For tests the net read
 "
 
 # ---- pictures: predictions are those of `predict` on the same files; filters, activations, statistics of the sets
-if "$CORTADO" info | grep -q ' png'; then
+if has png; then
     python3 "$ROOT/tests/cli/photographs.py" photos 8 40 0
     for i in 1 3 6; do mv "photos/sea/sea 0$i.png" "photos/grass/wet 0$i.png"; done # so there are mistakes
     "$CORTADO" convert images --from=photos --to=set --validation=0.5 --seed=3 --resize=40x40 >out 2>&1 || not_ok converts ''

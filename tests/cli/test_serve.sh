@@ -1,7 +1,7 @@
 # cortado serve: a small net of tokens answers over HTTP what it is asked, alone and beside others, until
 # a signal; what is refused at the start, and with which words.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     runs without_library 2 'was built without libmicrohttpd.*install libmicrohttpd-dev' "$CORTADO" serve
     finish
 fi

@@ -2,7 +2,7 @@
 # cortado serve --parallel: one net on several ranks. What one rank answers, other weights, and every way in which it ends.
 # long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
-"$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_group "built without libmicrohttpd"; finish; }
+has libmicrohttpd || { skip serve_group "built without libmicrohttpd"; finish; }
 command -v python3 >/dev/null || { skip serve_group "no python3"; finish; }
 job_test=serve_group
 . "$ROOT/tests/cli/serve_job.sh"

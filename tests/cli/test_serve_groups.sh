@@ -2,7 +2,7 @@
 # cortado serve --parallel on more ranks than the net takes: groups of ranks as replicas behind one queue. What one rank
 # answers, from each of them; other weights on all or none; and every way in which such a job ends.
 . "$ROOT/tests/cli/lib.sh"
-"$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_groups "built without libmicrohttpd"; finish; }
+has libmicrohttpd || { skip serve_groups "built without libmicrohttpd"; finish; }
 command -v python3 >/dev/null || { skip serve_groups "no python3"; finish; }
 job_test=serve_groups
 . "$ROOT/tests/cli/serve_job.sh"

@@ -1,7 +1,7 @@
 # cortado serve: the page at /, as curl gets it: it knows what the model makes, needs no key, names no model, and may load
 # nothing from elsewhere. tests/long/page.sh tries it in a browser.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd' || ! command -v curl >/dev/null; then
+if ! has libmicrohttpd || ! command -v curl >/dev/null; then
     skip serve_page "no curl, or built without libmicrohttpd"
     finish
 fi

@@ -1,11 +1,11 @@
 # cortado serve with a net of pictures: classes of files by curl, in a form and as the body, pictures as numbers
 # by KServe, what the net's file says of serving, and what is refused with which words.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     skip serve_pictures "built without libmicrohttpd"
     finish
 fi
-if ! command -v curl >/dev/null || ! "$CORTADO" info | grep -q ' png' || ! "$CORTADO" info | grep -q ' turbojpeg'; then
+if ! command -v curl >/dev/null || ! has png turbojpeg; then
     skip serve_pictures "no curl, or built without libpng or libjpeg-turbo"
     finish
 fi

@@ -1,7 +1,7 @@
 # cortado serve --plan, --check and --deterministic: what batches cost is measured once, kept, and
 # refined; what a server would take and give, without listening; requests that hang on nothing else.
 . "$ROOT/tests/cli/lib.sh"
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     skip serve_plan "built without libmicrohttpd"
     finish
 fi

@@ -2,7 +2,7 @@
 # other weights on all or none, and every way in which such a job ends.
 # long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
-"$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_ranks "built without libmicrohttpd"; finish; }
+has libmicrohttpd || { skip serve_ranks "built without libmicrohttpd"; finish; }
 
 # net INPUT HEAD: sums over the texts' bytes, of whose embeddings each has a place
 net() {

@@ -2,7 +2,7 @@
 # clients that go, deadlines, other weights in the middle, a full cache, and every way in which such a job ends.
 # long: servers begin and end
 . "$ROOT/tests/cli/lib.sh"
-"$CORTADO" info | grep -q ' libmicrohttpd' || { skip serve_texts "built without libmicrohttpd"; finish; }
+has libmicrohttpd || { skip serve_texts "built without libmicrohttpd"; finish; }
 . "$ROOT/tests/cli/learnt_net.sh"
 sed 's/dim: 256/dim: 20000/' deploy.prototxt >long.prototxt
 

@@ -93,8 +93,8 @@ else
 fi
 
 # bound ranks show the sockets of a node: hwloc is told of two, the machine needs two cores
-if "$CORTADO" info | grep -q ' hwloc' && $MPIRUN -np 2 --oversubscribe --bind-to core true >/dev/null 2>&1; then
-    runs job_sockets 0 'in each: 2 sockets of 1 rank' $MPIRUN -np 2 --oversubscribe --bind-to core \
+if has hwloc && $MPIRUN -np 2 --oversubscribe --bind-to core true >/dev/null 2>&1; then
+    runs job_sockets 0 'in each: 2 sockets of 1 rank' env -u HWLOC_COMPONENTS $MPIRUN -np 2 --oversubscribe --bind-to core \
         -x HWLOC_SYNTHETIC='pack:2 [numa] core:1 pu:1' "$CORTADO" info --topology
 else
     skip job_sockets "no hwloc, or cannot bind ranks to cores"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The tutorial: each of its commands works and prints what the page says.
 . "$ROOT/tests/cli/lib.sh"
-"$CORTADO" info | grep -q ' libmicrohttpd' || { skip tutorial "built without libmicrohttpd"; finish; }
+has libmicrohttpd || { skip tutorial "built without libmicrohttpd"; finish; }
 command -v curl >/dev/null || { skip tutorial "no curl"; finish; }
 mkdir bin
 ln -s "$(realpath "$CORTADO")" bin/cortado

@@ -18,6 +18,9 @@ runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
 runs twin_misspelt 3 'CORTADO_COMPRESION is no option; did you mean CORTADO_COMPRESSION' env CORTADO_COMPRESION=topk "$CORTADO" train --solver=nothere
 runs info 0 'features .*lmdb' "$CORTADO" info
+is info_measures grep -Eq '^limits +[0-9.]+ GFLOP/s .*memory [0-9.]+ GB/s read' out
+runs info_without_limits 0 'features .*lmdb' "$CORTADO" info --limits=false
+is info_measures_nothing sh -c '! grep -q ^limits out'
 runs layers 0 '^Convolution +1 or more +1 or more +yes' "$CORTADO" info --layers
 runs layers_refused 0 'known and refused, with what to use instead:.* Proposal' "$CORTADO" info --layers
 runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference

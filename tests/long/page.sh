@@ -6,7 +6,7 @@ browser=${CORTADO_BROWSER:-$(command -v chromium || command -v chromium-browser 
     not_ok page "no browser: install chromium (Debian: apt-get install chromium), or name one in CORTADO_BROWSER"
     finish
 }
-if ! "$CORTADO" info | grep -q ' libmicrohttpd'; then
+if ! has libmicrohttpd; then
     not_ok page "built without libmicrohttpd"
     finish
 fi
