@@ -12,6 +12,7 @@ wait_for() { # PATTERN FILE
 train="$CORTADO train --solver=solver.prototxt --set=snapshot_prefix=dir/p"
 long="--iterations=10000000 --set=display=20 --set=snapshot=5 --set=snapshot_keep=2 --set=test_interval=100000000"
 first() { # starts one that trains on
+    rm -f log # waited for is what this run says
     SLURM_JOB_ID=${1:-} "$CORTADO" train --solver=solver.prototxt --set=snapshot_prefix=dir/p $long --snapshot=auto >log 2>&1 </dev/null &
     pid=$!
     wait_for 'snapshot of iteration' log

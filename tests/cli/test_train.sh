@@ -41,6 +41,7 @@ wait_for() {
 }
 # USR1: a snapshot at the end of the step, exit 75, and the rest is as if nothing had been
 long="--iterations=4000 --set=display=100 --set=snapshot=0 --set=test_interval=10000"
+rm -f log # waited for is what this run says
 "$CORTADO" train --solver=solver.prototxt $long --set=snapshot_prefix=usr >log 2>&1 </dev/null &
 pid=$!
 wait_for 'Iteration 100 ' log
@@ -59,6 +60,7 @@ if [ -n "$at" ] && [ "$at" -gt 0 ] 2>/dev/null; then
     train $long --iterations=$more --set=snapshot_prefix=whole
     is usr1_is_exact test "$(sum_of)" = "$resumed"
 fi
+rm -f log # waited for is what this run says
 "$CORTADO" train --solver=solver.prototxt $long --iterations=400000 --set=snapshot_prefix=int --sigint_effect=snapshot >log 2>&1 </dev/null &
 pid=$!
 wait_for 'Iteration 100 ' log
@@ -76,6 +78,7 @@ is int_took_a_snapshot test "$(ls int_iter_*.solverstate.h5 | wc -l)" = 2
 # kill -9 while a snapshot is written every step: what is left is good
 every="--iterations=100000 --set=display=20 --set=snapshot=1 --set=snapshot_keep=3 --set=test_interval=100000 --set=snapshot_prefix=kill"
 for round in 1 2 3; do
+    rm -f log
     "$CORTADO" train --solver=solver.prototxt $every --snapshot=auto >log 2>&1 </dev/null &
     pid=$!
     wait_for 'snapshot of iteration' log
