@@ -153,6 +153,7 @@ static void test_hwloc(void **state)
     while (!CPU_ISSET(first, &all)) ++first;
     CPU_ZERO(&one);
     CPU_SET(first, &one);
+    unsetenv("HWLOC_COMPONENTS"); /* would go before it */
     setenv("HWLOC_SYNTHETIC", "pack:2 [numa] core:64 pu:1", 1);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
     ct_rank_place_inside(&socket, &numa);
