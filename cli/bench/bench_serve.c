@@ -445,6 +445,8 @@ static ct_status prepare(bench *b, const ct_serve_bench *plan)
     }
     o.most_samples = o.most;
     CT_TRY(ct_deployed_open(&o, &b->served));
+    if (ct_deployed_samples(b->served) != NULL)
+        CT_TRY(ct_sample_net_check_rows(ct_deployed_samples(b->served)));
     CT_TRY(watch(b, plan));
     if (ct_deployed_samples(b->served) != NULL) return check_pictures(plan);
     for (int i = 0; i < plan->n_shape; i++) {

@@ -1,8 +1,9 @@
-/* cortado predict: what a trained net says of pictures, by name, on standard output; or how texts
- * go on (predict_texts.c). The ranks of a job share the files; rank 0 prints, in the files' order.
- */
+/* cortado predict: what a trained net says of pictures on standard output, their classes
+ * (predict_classes.c) or boxes in them (predict_boxes.c); or how texts go on (predict_texts.c). The
+ * ranks of a job share the files; rank 0 prints, in the files' order. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,55 +12,20 @@
 #include "cli/generate/word_net.h"
 #include "cli/predict/predict.h"
 #include "framework/base/json.h"
-#include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/data/image_list.h"
 #include "framework/proto/upgrade.h"
 #include "runtime/run_folder.h"
 #include "serve/net/deployed.h"
 
-typedef struct predicting {
-    ct_call *call;
-    ct_deployed *net;
-    ct_pictures *pictures;
-    int64_t n_class, width; /* numbers of a file: one a class, then 1 where it was read */
-    char *const *name;      /* of classes; NULL: they have numbers */
-    const char *measure;    /* "probability", or "score" */
-    char *paths;            /* of all files, each with its NUL */
-    const char **file;
-    int64_t n_file, n_bad;
-    int crops;        /* of each picture, at least 1 */
-    double *row;      /* of the files of a round */
-    ct_text json;     /* what is not yet on standard output */
-    ct_json_writer w; /* into it */
-} predicting;
+/* ---- what answers have in common */
 
-/* How results are written. */
-typedef struct format {
-    const char *name;
-    void (*begin)(predicting *p);
-    void (*add)(predicting *p, const char *file, const double *row);
-    void (*end)(predicting *p);
-} format;
-
-static int64_t best_of(const predicting *p, const double *row)
-{
-    int64_t best = 0;
-
-    for (int64_t c = 1; c < p->n_class; c++)
-        if (row[c] > row[best]) best = c;
-    return best;
-}
-
-/* The name of a class, or its number, in `room`. */
-static const char *class_name(const predicting *p, int64_t c, char room[24])
+const char *ct_predict_class(const ct_predicting *p, int64_t c, char room[24])
 {
     if (p->name != NULL) return p->name[c];
     snprintf(room, 24, "%" PRId64, c);
     return room;
 }
-
-/* ---- CSV, as RFC 4180 has it */
 
 void ct_predict_put_csv(const char *text, size_t n)
 {
@@ -79,102 +45,47 @@ void ct_predict_put_csv(const char *text, size_t n)
     putchar('"');
 }
 
-static void begin_csv(predicting *p)
-{
-    printf("file,class,%s\n", p->measure);
-}
-
-static void add_csv(predicting *p, const char *file, const double *row)
-{
-    char room[24];
-    int64_t best = best_of(p, row);
-    const char *class = class_name(p, best, room);
-
-    ct_predict_put_csv(file, strlen(file));
-    putchar(',');
-    ct_predict_put_csv(class, strlen(class));
-    printf(",%.9g\n", row[best]);
-}
-
-static void end_nothing(predicting *p)
-{
-    (void)p;
-}
-
-/* ---- JSON */
-
-/* What is there so far goes out; more follows in the same text. */
-static void put_json(predicting *p)
+void ct_predict_put_json(ct_predicting *p)
 {
     if (p->json.text != NULL) fputs(p->json.text, stdout);
     p->json.length = 0;
 }
 
-static void begin_json(predicting *p)
+void ct_predict_begin_json(ct_predicting *p, int64_t but)
 {
     char room[24];
 
     p->w = ct_json_into(&p->json);
     ct_json_begin_object(&p->w, NULL);
     ct_json_begin_list(&p->w, "classes");
-    for (int64_t c = 0; c < p->n_class; c++) ct_json_add_text(&p->w, NULL, class_name(p, c, room));
+    for (int64_t c = 0; c < p->n_class; c++)
+        if (c != but) ct_json_add_text(&p->w, NULL, ct_predict_class(p, c, room));
     ct_json_end(&p->w);
     ct_json_begin_list(&p->w, "predictions");
-    put_json(p);
+    ct_predict_put_json(p);
 }
 
-static void add_json(predicting *p, const char *file, const double *row)
-{
-    char room[24];
-    int64_t best = best_of(p, row);
-
-    ct_json_break(&p->w);
-    ct_json_begin_object(&p->w, NULL);
-    ct_json_add_text(&p->w, "file", file);
-    ct_json_add_text(&p->w, "class", class_name(p, best, room));
-    ct_json_add_number(&p->w, p->measure, row[best]);
-    ct_json_begin_list(&p->w, "all");
-    for (int64_t c = 0; c < p->n_class; c++) ct_json_add_number(&p->w, NULL, row[c]);
-    ct_json_end(&p->w);
-    ct_json_end(&p->w);
-    put_json(p);
-}
-
-static void end_json(predicting *p)
+void ct_predict_end_json(ct_predicting *p)
 {
     ct_json_break(&p->w);
     ct_json_end(&p->w);
     ct_json_end(&p->w);
     ct_text_add(&p->json, "\n");
-    put_json(p);
+    ct_predict_put_json(p);
 }
 
-/* ---- a table for people */
-
-static void begin_table(predicting *p)
+void ct_predict_end_nothing(ct_predicting *p)
 {
-    printf("%-11s  %-20s  file\n", p->measure, "class");
+    (void)p;
 }
 
-static void add_table(predicting *p, const char *file, const double *row)
+static const ct_predict_format *find_format(const ct_predicting *p)
 {
-    int64_t best = best_of(p, row);
-    char room[24];
-
-    printf("%11.4f  %-20s  %s\n", row[best], class_name(p, best, room), file);
-}
-
-static const format formats[] = { { "table", begin_table, add_table, end_nothing },
-                                  { "csv", begin_csv, add_csv, end_nothing },
-                                  { "json", begin_json, add_json, end_json } };
-
-static const format *find_format(const ct_options *o)
-{
-    const char *name = ct_options_text(o, "format");
+    const char *name = ct_options_text(p->call->options, "format");
     int i = 0;
 
-    while ((name != NULL) && (strcmp(formats[i].name, name) != 0)) i++; /* one of them */
-    return &formats[i];
+    while ((name != NULL) && (strcmp(p->answer->format[i].name, name) != 0)) i++; /* one of them */
+    return &p->answer->format[i];
 }
 
 /* ---- the files */
@@ -210,7 +121,7 @@ static ct_status collect(const ct_options *o, ct_text *paths)
     return paths->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the names of files") : CT_OK;
 }
 
-static ct_status find_files(predicting *p)
+static ct_status find_files(ct_predicting *p)
 {
     ct_job *job = p->call->job;
     ct_text paths = { 0 };
@@ -237,31 +148,29 @@ static ct_status find_files(predicting *p)
 
 /* ---- the net */
 
-static ct_status take_classes(predicting *p)
+/* Boxes, if any output has them; else the first one is of classes. */
+static ct_status take_output(ct_predicting *p)
 {
     const ct_net *net = ct_deployed_whole(p->net);
     const ct_sample_net *samples = ct_deployed_samples(p->net);
-    const char *name;
-    const ct_shape *shape = ct_sample_net_output(samples, 0, &name);
 
-    p->n_class = ct_shape_count(shape, 1, -1);
-    p->width = p->n_class + 1;
-    p->measure = ct_sample_net_is_softmax(samples, 0) ? "probability" : "score";
-    if ((shape->ndim < 2) || (shape->dim[1] != p->n_class))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "output \"%s\" of net \"%s\" has shape %s: expected a number for each class "
-                       "of a picture",
-                       name, net->name, ct_shape_str(shape).text);
+    p->answer = &ct_predict_classes;
+    for (int i = net->n_output; i-- > 0;) {
+        if (ct_sample_net_boxes(samples, i) == NULL) continue;
+        p->answer = &ct_predict_boxes;
+        p->output = i;
+    }
+    p->measure = ct_sample_net_is_softmax(samples, p->output) ? "probability" : "score";
+    CT_TRY(p->answer->take(p));
     if ((net->n_class_name != 0) && (net->n_class_name != p->n_class))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "net \"%s\" has %" PRId64 " class_name, expected %" PRId64
-                       ", one for each class",
-                       net->name, net->n_class_name, p->n_class);
+                       "net \"%s\" has %" PRId64 " class_name, expected %" PRId64 ", %s", net->name,
+                       net->n_class_name, p->n_class, p->answer->names);
     if (net->n_class_name > 0) p->name = net->class_name;
     return CT_OK;
 }
 
-static ct_status open_net(predicting *p)
+static ct_status open_net(ct_predicting *p)
 {
     const ct_options *o = p->call->options;
     ct_deployed_options options = { .model = ct_options_text(o, "model"),
@@ -275,12 +184,13 @@ static ct_status open_net(predicting *p)
                        options.model);
     p->crops = (int)ct_options_count(o, "crops", 1);
     CT_TRY(ct_pictures_check_crops(p->pictures, p->crops));
-    return take_classes(p);
+    return take_output(p);
 }
 
 /* ---- a round: as many files for each rank as a batch has room for, with all their crops */
 
-static ct_status read_picture(const predicting *p, const char *path, float *to)
+static ct_status read_picture(const ct_predicting *p, const char *path, float *to,
+                              ct_picture_frame *frame)
 {
     char *data = NULL;
     size_t size = 0;
@@ -288,68 +198,79 @@ static ct_status read_picture(const predicting *p, const char *path, float *to)
     ct_status status;
 
     CT_TRY(ct_file_read(path, &data, &size));
-    status = ct_pictures_read_crops(p->pictures, data, size, p->crops, to, &why);
+    status = ct_pictures_read_crops(p->pictures, data, size, p->crops, to, frame, &why);
     free(data);
     if ((status == CT_OK) || (status == CT_ERR_NOMEM)) return status;
     return CT_FAIL(status, "%s: %s", path, why.text);
 }
 
-/* What the net says of n samples: their rows are added to those of the samples' files, of which
- * file[] has the number. values: of all samples. */
-static ct_status run_samples(predicting *p, const float *values, const int64_t *file, int64_t n,
-                             double *row)
+/* The good files of a rank's round. */
+typedef struct good_files {
+    float *values;           /* of all samples */
+    int64_t *file;           /* of a sample    */
+    ct_picture_frame *frame; /* of a file      */
+    ct_status *read;         /* likewise       */
+    int64_t n_sample;
+} good_files;
+
+static ct_status run_samples(const ct_predicting *p, const good_files *v, double *row)
 {
     ct_sample_net *s = ct_deployed_samples(p->net);
     int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1), most = ct_sample_net_most(s);
 
-    for (int64_t at = 0; at < n; at += most) {
-        int64_t now = (n - at < most) ? n - at : most;
-        const float *out;
+    for (int64_t at = 0; at < v->n_sample; at += most) {
+        int64_t now = (v->n_sample - at < most) ? v->n_sample - at : most;
         float *to;
 
         CT_TRY(ct_sample_net_begin(s, now, &to));
-        memcpy(to, values + at * each, (size_t)(now * each) * sizeof(float));
+        memcpy(to, v->values + at * each, (size_t)(now * each) * sizeof(float));
         CT_TRY(ct_sample_net_run(s));
-        out = ct_sample_net_rows(s, 0);
-        for (int64_t i = 0; i < now * p->n_class; i++)
-            row[file[at + i / p->n_class] * p->width + i % p->n_class] += (double)out[i];
+        p->answer->add(p, v->file + at, v->frame, now, row);
     }
     return CT_OK;
 }
 
-/* Files [first, first + n) into rows. */
-static ct_status run_files(predicting *p, int64_t first, int64_t n, double *row)
+static void read_files(const ct_predicting *p, int64_t first, int64_t n, good_files *v, double *row)
 {
-    ct_sample_net *s = ct_deployed_samples(p->net);
-    int64_t each = ct_shape_count(ct_sample_net_shape(s), 1, -1) * p->crops, good = 0;
-    float *values = malloc((size_t)(n * each) * sizeof(float) + 1);
-    int64_t *file = malloc((size_t)(n * p->crops) * sizeof(*file) + 1);
-    ct_status *read = calloc((size_t)n + 1, sizeof(*read)), status = CT_OK;
+    int64_t each = ct_shape_count(ct_sample_net_shape(ct_deployed_samples(p->net)), 1, -1);
 
-    if ((values == NULL) || (file == NULL) || (read == NULL)) {
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", n * p->crops);
-        n = 0;
-    }
+    each *= p->crops;
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t i = 0; i < n; i++)
-        read[i] = read_picture(p, p->file[first + i], values + i * each);
+        v->read[i] = read_picture(p, p->file[first + i], v->values + i * each, &v->frame[i]);
     for (int64_t i = 0; i < n; i++) {
-        if (read[i] != CT_OK) continue;
-        memmove(values + good / p->crops * each, values + i * each, (size_t)each * sizeof(float));
-        for (int k = 0; k < p->crops; k++) file[good++] = i;
-        row[i * p->width + p->n_class] = 1.0;
+        if (v->read[i] != CT_OK) continue;
+        memmove(v->values + v->n_sample / p->crops * each, v->values + i * each,
+                (size_t)each * sizeof(float));
+        for (int k = 0; k < p->crops; k++) v->file[v->n_sample++] = i;
+        row[i * p->width] = 1.0;
     }
-    if (good > 0) status = run_samples(p, values, file, good, row);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t c = 0; c < p->n_class; c++) row[i * p->width + c] /= p->crops;
-    free(values);
-    free(file);
-    free(read);
+}
+
+/* Files [first, first + n) into rows. */
+static ct_status run_files(const ct_predicting *p, int64_t first, int64_t n, double *row)
+{
+    int64_t each = ct_shape_count(ct_sample_net_shape(ct_deployed_samples(p->net)), 1, -1);
+    good_files v = { .values = malloc((size_t)(n * p->crops * each) * sizeof(float) + 1),
+                     .file = malloc((size_t)(n * p->crops) * sizeof(*v.file) + 1),
+                     .frame = calloc((size_t)n + 1, sizeof(*v.frame)),
+                     .read = calloc((size_t)n + 1, sizeof(*v.read)) };
+    ct_status status = CT_OK;
+
+    if ((v.values == NULL) || (v.file == NULL) || (v.frame == NULL) || (v.read == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " pictures", n * p->crops);
+    else
+        read_files(p, first, n, &v, row);
+    if (v.n_sample > 0) status = run_samples(p, &v, row);
+    free(v.values);
+    free(v.file);
+    free(v.frame);
+    free(v.read);
     return status;
 }
 
 /* Files of a rank in a round. */
-static int64_t most_files(const predicting *p)
+static int64_t most_files(const ct_predicting *p)
 {
     int64_t most = ct_sample_net_most(ct_deployed_samples(p->net)) / p->crops;
 
@@ -357,7 +278,7 @@ static int64_t most_files(const predicting *p)
 }
 
 /* Rank r has the r-th run of `most` files. The others' rows are 0, so the sum has all. */
-static ct_status run_round(predicting *p, int64_t first, int64_t n)
+static ct_status run_round(ct_predicting *p, int64_t first, int64_t n)
 {
     const ct_group *g = &p->call->job->group.job;
     int64_t most = most_files(p), own = g->rank * most, mine;
@@ -365,12 +286,15 @@ static ct_status run_round(predicting *p, int64_t first, int64_t n)
     memset(p->row, 0, (size_t)(n * p->width) * sizeof(p->row[0]));
     mine = (n - own < most) ? n - own : most;
     if (mine > 0) CT_TRY(run_files(p, first + own, mine, p->row + own * p->width));
-    return ct_group_sum(g, p->row, (int)(n * p->width));
+    for (int64_t at = 0; at < n * p->width; at += INT_MAX)
+        CT_TRY(ct_group_sum(g, p->row + at,
+                            (int)((n * p->width - at < INT_MAX) ? n * p->width - at : INT_MAX)));
+    return CT_OK;
 }
 
-static ct_status predict(predicting *p)
+static ct_status predict(ct_predicting *p)
 {
-    const format *f = find_format(p->call->options);
+    const ct_predict_format *f = find_format(p);
     bool speaks = (p->call->job->rank == 0);
     int64_t round = most_files(p) * p->call->job->size;
 
@@ -384,7 +308,7 @@ static ct_status predict(predicting *p)
         for (int64_t i = 0; i < n; i++) {
             const double *row = p->row + i * p->width;
 
-            if (row[p->n_class] != 1.0)
+            if (row[0] != 1.0)
                 p->n_bad++;
             else if (speaks)
                 f->add(p, p->file[first + i], row);
@@ -401,7 +325,7 @@ static ct_status predict_pictures(ct_call *call)
 {
     static const char *const of_texts[] = { "prompt", "max_tokens", "temperature", "top_p",
                                             "seed",   "tokenizer",  "pattern" };
-    predicting p = { .call = call };
+    ct_predicting p = { .call = call };
     ct_status status;
 
     for (size_t i = 0; i < sizeof(of_texts) / sizeof(of_texts[0]); i++)

@@ -408,13 +408,27 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
     if (t->erase_chance > 0) erase_box(t, &v, seed, position, whole);
 }
 
+static ct_image_part part_of(const window *v)
+{
+    float h = (float)v->height, w = (float)v->width;
+
+    return (ct_image_part){ { (float)v->left / w, (float)v->top / h,
+                              (float)(v->left + v->out_width) / w,
+                              (float)(v->top + v->out_height) / h } };
+}
+
+ct_image_part ct_transform_part(const ct_transform *t, const ct_shape *shape)
+{
+    window v = place(t, shape, (ct_crop){ 0 }, 0, 0);
+
+    return part_of(&v);
+}
+
 void ct_transform_boxes(const ct_transform *t, const ct_shape *shape, uint64_t seed,
                         int64_t position, ct_boxes *boxes)
 {
     window v = place(t, shape, (ct_crop){ 0 }, seed, position);
-    float h = (float)v.height, w = (float)v.width;
-    ct_image_part part = { { (float)v.left / w, (float)v.top / h, (float)(v.left + v.out_width) / w,
-                             (float)(v.top + v.out_height) / h } };
+    ct_image_part part = part_of(&v);
 
     ct_boxes_project(boxes, &part, t->emit);
     if (v.mirrored) ct_boxes_mirror(boxes);

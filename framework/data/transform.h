@@ -42,6 +42,8 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
 /** What the same crop and mirroring do to the sample's boxes; shape: that of the sample. */
 void ct_transform_boxes(const ct_transform *t, const ct_shape *shape, uint64_t seed,
                         int64_t position, ct_boxes *boxes);
+/** The part of a sample of this shape that the crop of phase TEST takes; all of it without one. */
+ct_image_part ct_transform_part(const ct_transform *t, const ct_shape *shape);
 /** Whether ct_transform_pack() can do it: a device knows neither lighting nor erasing, nor a
  *  mean of the crop. */
 bool ct_transform_packs(const ct_transform *t);

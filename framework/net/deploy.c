@@ -306,10 +306,9 @@ static ct_status add_layer(making *m, const Ct__LayerParameter *l)
 static ct_status add_serve(making *m, const ct_shape *sample)
 {
     const Ct__TransformationParameter *t = m->data->transform_param;
-    /* images with boxes are resized from the size that each has */
-    bool resized =
-        (t != NULL) && (t->resize_param != NULL) && !ct_layer_param_is(m->data, "AnnotatedData");
-    bool sized = (t != NULL) && ((t->crop_size > 0) || (t->crop_h > 0) || resized);
+    /* images with boxes are resized and cut from the size that each has */
+    bool sized = (t != NULL) && !ct_layer_param_is(m->data, "AnnotatedData") &&
+                 ((t->crop_size > 0) || (t->crop_h > 0) || (t->resize_param != NULL));
     ct_text text = { 0 };
     ProtobufCMessage *p = NULL;
     ct_status status = CT_OK;

@@ -102,6 +102,7 @@ static ct_status describe(ct_image_model *m)
     const ct_net *net = ct_sample_net_of(m->net);
     ct_served_model *s = &m->served;
 
+    CT_TRY(ct_sample_net_check_rows(m->net));
     m->output = calloc((size_t)net->n_output, sizeof(*m->output));
     if (m->output == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
     *s = (ct_served_model){ .name = m->name,

@@ -13,6 +13,8 @@ struct ct_pictures {
     ct_shape input;        /* C x H x W         */
     int64_t height, width; /* 0: as they are    */
     bool cuts;             /* a part of the picture is taken */
+    const char *moves;     /* the field by which boxes have no place in it; NULL: they have one */
+    const Ct__ResizeParameter *resize; /* borrowed; NULL: none */
 };
 
 /* What messages call a field. */
@@ -52,6 +54,9 @@ static ct_status take_transform(const Ct__ServeParameter *p, const ct_source_map
     char who[440];
 
     if (t == NULL) return ct_transform_create(NULL, CT_TEST, "serve", &q->transform);
+    q->resize = t->resize_param;
+    q->moves =
+        (t->random_resized_crop != NULL) ? "random_resized_crop" : ct_augment_chance_in_test(t);
     if (t->mirror)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: serve.transform_param.mirror: pictures that are asked for are not "
@@ -158,12 +163,15 @@ static ct_status check_size(const char *file, size_t size, ct_why *why)
 
 /* room: for what stands between file and values. */
 static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
-                           ct_sample_buffer room[3], ct_sample *sample, ct_why *why)
+                           ct_sample_buffer room[3], ct_picture_frame *frame, ct_sample *sample,
+                           ct_why *why)
 {
     ct_image image, resized;
 
     CT_TRY(check_size(file, size, why));
     CT_TRY(ct_image_decode(file, size, p->color, &room[0], &image, why));
+    frame->height = image.height;
+    frame->width = image.width;
     if ((p->height > 0) && ((image.height != p->height) || (image.width != p->width))) {
         if (ct_image_resize(&image, p->height, p->width, &room[1], &resized) != CT_OK)
             return CT_WHY(why, CT_ERR_NOMEM, "no memory for a picture");
@@ -178,8 +186,25 @@ static ct_status read_with(const ct_pictures *p, const char *file, size_t size,
     return CT_OK;
 }
 
+/* A crop of what resize_param makes of the picture. */
+static ct_image_part shown_of(const ct_pictures *p, const ct_sample *sample,
+                              const ct_sample *augmented)
+{
+    ct_image_part shown = { { 0, 0, 1, 1 } }, whole, crop;
+
+    if (p->resize != NULL)
+        shown = ct_boxes_resized_part(p->resize, sample->shape.dim[1], sample->shape.dim[2]);
+    whole = shown;
+    crop = ct_transform_part(p->transform, &augmented->shape);
+    for (int k = 0; k < 4; k++)
+        shown.corner[k] =
+            whole.corner[k % 2] + crop.corner[k] * (whole.corner[2 + k % 2] - whole.corner[k % 2]);
+    return shown;
+}
+
+/* shown_p: of the crop in the middle. */
 static ct_status transform(const ct_pictures *p, const ct_sample *sample, ct_augment_room *room,
-                           float *to)
+                           ct_image_part *shown_p, float *to)
 {
     ct_sample augmented;
     ct_shape out;
@@ -188,7 +213,17 @@ static ct_status transform(const ct_pictures *p, const ct_sample *sample, ct_aug
     if (ct_transform_shape(p->transform, &augmented.shape, &out, sample->why) != CT_OK)
         return CT_ERR_DATA;
     ct_transform_apply(p->transform, &augmented, 0, 0, to);
+    *shown_p = shown_of(p, sample, &augmented);
     return CT_OK;
+}
+
+ct_status ct_pictures_check_boxes(const ct_pictures *p)
+{
+    if (p->moves == NULL) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "serve.transform_param.%s of the net moves pixels, and boxes do not follow: "
+                   "take resize_param, or crop_size",
+                   p->moves);
 }
 
 ct_status ct_pictures_check_crops(const ct_pictures *p, int n)
@@ -201,17 +236,20 @@ ct_status ct_pictures_check_crops(const ct_pictures *p, int n)
 }
 
 ct_status ct_pictures_read_crops(const ct_pictures *p, const char *file, size_t size, int n,
-                                 float *to, ct_why *why)
+                                 float *to, ct_picture_frame *frame_p, ct_why *why)
 {
     ct_sample_buffer room[3] = { { 0 } };
     ct_augment_room augment = { 0 };
+    ct_picture_frame frame = { .height = 0 };
     ct_sample sample;
-    ct_status status = read_with(p, file, size, room, &sample, why);
+    ct_status status = read_with(p, file, size, room, &frame, &sample, why);
 
     for (int i = 0; (i < n) && (status == CT_OK); i++) {
         sample.crop = ct_crop_at(i, n);
-        status = transform(p, &sample, &augment, to + i * ct_shape_count(&p->input, 0, -1));
+        status = transform(p, &sample, &augment, &frame.shown,
+                           to + i * ct_shape_count(&p->input, 0, -1));
     }
+    if ((status == CT_OK) && (frame_p != NULL)) *frame_p = frame;
     ct_augment_room_release(&augment);
     for (int i = 0; i < 3; i++) ct_sample_buffer_release(&room[i]);
     return status;
@@ -220,5 +258,5 @@ ct_status ct_pictures_read_crops(const ct_pictures *p, const char *file, size_t 
 ct_status ct_pictures_read(const ct_pictures *p, const char *file, size_t size, float *to,
                            ct_why *why)
 {
-    return ct_pictures_read_crops(p, file, size, 1, to, why);
+    return ct_pictures_read_crops(p, file, size, 1, to, NULL, why);
 }

@@ -65,6 +65,7 @@ static ct_status take_outputs(ct_sample_net *s)
         const char *name;
         const ct_shape *shape = ct_sample_net_output(s, i, &name);
 
+        if (ct_sample_net_boxes(s, i) != NULL) continue;
         if ((shape->ndim < 1) || (shape->dim[0] != s->most))
             return CT_LAYER_FAIL(net->layer[net->output[i].layer], CT_ERR_CONFIG,
                                  "output \"%s\" of shape %s has no row for each of the %" PRId64
@@ -140,9 +141,48 @@ const ct_shape *ct_sample_net_output(const ct_sample_net *s, int i, const char *
     return &s->out[i];
 }
 
+const Ct__LayerParameter *ct_sample_net_boxes(const ct_sample_net *s, int i)
+{
+    const Ct__LayerParameter *l = s->net->layer[s->net->output[i].layer]->param;
+
+    return ct_layer_param_is(l, "DetectionOutput") ? l : NULL;
+}
+
+ct_status ct_sample_net_check_rows(const ct_sample_net *s)
+{
+    for (int i = 0; i < s->net->n_output; i++)
+        if (ct_sample_net_boxes(s, i) != NULL)
+            return CT_LAYER_FAIL(
+                s->net->layer[s->net->output[i].layer], CT_ERR_CONFIG,
+                "the net finds boxes, any number of them in a picture, and a reply "
+                "has a row for each picture: such a net is not served; cortado "
+                "predict says what it finds in files");
+    return CT_OK;
+}
+
+/* The layer in front of layer i that makes a blob; NULL: none. */
+static const Ct__LayerParameter *maker_of(const ct_net *net, int i, const char *blob)
+{
+    while (i-- > 0) {
+        const Ct__LayerParameter *l = net->layer[i]->param;
+
+        for (size_t t = 0; t < l->n_top; t++) {
+            if (strcmp(l->top[t], blob) != 0) continue;
+            if (!ct_layer_param_is(l, "Flatten")) return l;
+            blob = l->bottom[0];
+            break;
+        }
+    }
+    return NULL;
+}
+
 bool ct_sample_net_is_softmax(const ct_sample_net *s, int i)
 {
-    return strcmp(s->net->layer[s->net->output[i].layer]->ops->type, "Softmax") == 0;
+    int k = s->net->output[i].layer;
+    const Ct__LayerParameter *l = s->net->layer[k]->param;
+
+    if (ct_layer_param_is(l, "DetectionOutput")) l = maker_of(s->net, k, l->bottom[1]);
+    return (l != NULL) && ct_layer_param_is(l, "Softmax");
 }
 
 ct_status ct_sample_net_begin(ct_sample_net *s, int64_t n, float **to_p)
@@ -164,4 +204,15 @@ ct_status ct_sample_net_run(ct_sample_net *s)
 const float *ct_sample_net_rows(const ct_sample_net *s, int i)
 {
     return ct_blob_data(s->net->pass->blob[s->net->output[i].blob]);
+}
+
+const float *ct_sample_net_found(const ct_sample_net *s, int i, int64_t *n_p)
+{
+    const ct_tensor *t = &s->net->pass->blob[s->net->output[i].blob]->data;
+    const float *row = ct_sample_net_rows(s, i);
+    int64_t most = ct_shape_count(&t->shape, 0, -1) / CT_FOUND_ROW, n = 0;
+
+    while ((n < most) && (row[n * CT_FOUND_ROW] >= 0)) n++;
+    *n_p = n;
+    return row;
 }

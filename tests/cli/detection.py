@@ -3,13 +3,15 @@
 detection.py make          found.h5: made-up detections and true boxes of 24 samples
 detection.py same LOG VERSION [DIFFICULT]   whether the log of a test has their mean average precision
 detection.py report FILE.json [DIFFICULT]   whether a report has that of each class, and what it counts
-detection.py pictures      train and test pictures with coloured rectangles, annotations, lists, a label map
+detection.py boxes          whether predict says the boxes of the blob in HOW.h5, on pictures resized so, as JSON and CSV
+detection.py pictures      train and test pictures with coloured rectangles, annotations, lists, a label map; some of odd sizes
 """
 import json, re, sys
 
 import numpy as np
 
 N, FOUND, TRUTH, CLASSES = 24, 12, 5, 4
+ODD = [(64, 64), (100, 50), (48, 80), (130, 61), (64, 95)]  # widths and heights
 
 
 def boxes(by, n):
@@ -91,14 +93,57 @@ def report(file, difficult):
     assert len(r["mean_average_precision"]) == 3 and sum(c[0] for c in classes) > 20
 
 
+def in_pixels(corner, width, height, how):
+    """Corners on an input of 64 x 64 in pixels of a picture that became it so."""
+    x = np.array(corner, float).reshape(2, 2) * 64
+    if how == "pad":  # the longer side is 64, borders of one size are around
+        scale = 64 / max(width, height)
+        x = (x - (64 - scale * np.array([width, height])) / 2) / scale
+    elif how == "crop":  # the shorter side is 80, cut off to whole pixels, and the middle is taken
+        size = np.array([80 * width // min(width, height), 80 * height // min(width, height)])
+        x = (x + (size - 64) // 2) / size * [width, height]
+    else:
+        x = x / 64 * [width, height]
+    return np.clip(x, 0, [width, height]).reshape(4)
+
+
+def said(how):
+    """Whether HOW.json, and HOW.csv, have the boxes of HOW.h5; how many there are."""
+    import csv, h5py, os
+    with h5py.File(how + ".h5") as f:
+        rows = np.array(f["found"]).reshape(-1, 7)
+    want = {f"files/odd{i}.png": [] for i in range(len(ODD))}
+    for r in rows[rows[:, 0] >= 0]:
+        i = int(r[0])
+        want[f"files/odd{i}.png"].append((["none", "red", "green"][int(r[1])], r[2], in_pixels(r[3:], *ODD[i], how)))
+    said = json.load(open(how + ".json"))
+    assert said["classes"] == ["red", "green"] and [p["file"] for p in said["predictions"]] == sorted(want), said
+    for p in said["predictions"]:
+        assert all(a["probability"] >= b["probability"] for a, b in zip(p["boxes"], p["boxes"][1:])), p
+        boxes = sorted(p["boxes"], key=lambda b: b["class"])  # then as before: the surest first
+        mine = sorted(want[p["file"]], key=lambda b: (b[0], -b[1]))
+        assert len(boxes) == len(mine), (p, mine)
+        for b, (name, score, corner) in zip(boxes, mine):
+            got = [b[k] for k in ("probability", "xmin", "ymin", "xmax", "ymax")]
+            assert b["class"] == name and np.abs(got - np.array([score, *corner])).max() < 1e-3, (p["file"], b, name, score, corner)
+    if os.path.exists(how + ".csv"):
+        flat = [[p["file"], *b.values()] for p in said["predictions"] for b in p["boxes"]]
+        lines = list(csv.reader(open(how + ".csv")))
+        assert lines[0] == ["file", "class", "probability", "xmin", "ymin", "xmax", "ymax"] and len(lines) == len(flat) + 1, lines
+        for line, box in zip(lines[1:], flat):
+            assert line[:2] == box[:2] and [float(v) for v in line[2:]] == box[2:], (line, box)
+    return sum(len(v) for v in want.values())
+
+
 def pictures():
     import os
     from PIL import Image, ImageDraw
     colours = {"red": (220, 40, 30), "green": (30, 200, 60)}
     by = np.random.default_rng(5)
     os.makedirs("pictures")
-    for name, n in ("train", 96), ("test", 24):
-        lines = []
+    os.makedirs("files")
+    for name, n in ("train", 96), ("test", 24), ("odd", len(ODD)):
+        lines, folder = [], "files" if name == "odd" else "pictures"
         for i in range(n):
             image = Image.fromarray(by.integers(0, 70, (64, 64, 3)).astype(np.uint8))
             draw, xml = ImageDraw.Draw(image), "<annotation>"
@@ -111,9 +156,11 @@ def pictures():
                 draw.rectangle((x, y, x + w - 1, y + h - 1), fill=colour)
                 xml += f"<object><name>{label}</name><bndbox><xmin>{x}</xmin><ymin>{y}</ymin>"
                 xml += f"<xmax>{x + w}</xmax><ymax>{y + h}</ymax></bndbox></object>"
-            image.save(f"pictures/{name}{i}.png")
+            if name == "odd":
+                image, xml = image.resize(ODD[i]), "<annotation>"
+            image.save(f"{folder}/{name}{i}.png")
             open(f"pictures/{name}{i}.xml", "w").write(xml + "</annotation>")
-            lines.append(f"pictures/{name}{i}.png pictures/{name}{i}.xml\n")
+            lines.append(f"{folder}/{name}{i}.png pictures/{name}{i}.xml\n")
         open(f"{name}.list", "w").writelines(lines)
     open("labelmap.prototxt", "w").write("".join(f'item {{ name: "{n}" label: {k} }}\n' for k, n in enumerate(["none", *colours])))
 
@@ -125,6 +172,9 @@ if __name__ == "__main__":
             f["found"], f["truth"] = arrays()
     elif sys.argv[1] == "pictures":
         pictures()
+    elif sys.argv[1] == "boxes":
+        counts = [said(how) for how in ("warp", "pad", "crop")]
+        assert min(counts) > 5, counts
     elif sys.argv[1] == "report":
         report(sys.argv[2], len(sys.argv) < 4)
     else:

@@ -80,7 +80,7 @@ runs refuses_type 2 'eval_type "segmentation": expected "classification" or "det
 
 # ---- a small SSD
 "$python" "$ROOT/tests/cli/detection.py" pictures || not_ok pictures "Pillow writes no files"
-for set in train test; do
+for set in train test odd; do
     runs set_$set 0 '' "$CORTADO" convert annotated --list=$set.list --labelmap=labelmap.prototxt --to=$set
 done
 data() { # PHASE SET MORE
@@ -145,6 +145,49 @@ runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --w
 # the run's report and page
 sed -i '1i class_name: "none" class_name: "red" class_name: "green"' ssd/net.prototxt
 runs report_verb 0 '^mean_average_precision = (1|0\.[5-9]).* \(Integral\)' "$CORTADO" test --run=ssd --report=ssd/report.json
+# boxes in files, in their own pixels, beside the blob that the set gives and numpy
+names='class_name: "none" class_name: "red" class_name: "green"'
+weights=ssd/snapshots/snapshot_iter_200.caffemodel.h5
+for how in warp pad crop; do
+    case $how in
+        warp) resize='resize_param { height: 64 width: 64 }' ;;
+        pad) resize='resize_param { height: 64 width: 64 resize_mode: FIT_LARGE_SIZE_AND_PAD }' ;;
+        crop) resize='crop_size: 64 resize_param { height: 80 width: 80 resize_mode: FIT_SMALL_SIZE }' ;;
+    esac
+    sed "s/source: \"test\" batch_size: 12/source: \"odd\" batch_size: 5/; s/resize_param .*/$resize } }/; 1i $names" ssd.prototxt >$how.prototxt
+    runs ${how}_net 0 '' "$CORTADO" convert net --deploy --from=$how.prototxt --to=$how.deploy
+    runs ${how}_blob 0 '' "$CORTADO" extract --model=$how.prototxt --weights=$weights --blobs=found --iterations=1 --to=$how.h5
+    "$CORTADO" predict --model=$how.deploy --weights=$weights --format=json files >$how.json 2>out || not_ok predicts_$how "predict fails"
+done
+"$CORTADO" predict --model=warp.deploy --weights=$weights --format=csv files >warp.csv 2>out
+is boxes_of_files "$python" "$ROOT/tests/cli/detection.py" boxes
+# a picture without a box, on one and two ranks; what has no sense
+sed 's/confidence_threshold: .*/confidence_threshold: 0.9995/' warp.deploy >sure.deploy
+for f in table csv json; do
+    "$CORTADO" predict --model=sure.deploy --weights=$weights --format=$f files pictures/test0.png >sure.$f 2>out
+    is predicts_$f [ $? = 0 ]
+done
+$JOB 2 "$CORTADO" predict --model=sure.deploy --weights=$weights --format=csv files pictures/test0.png >sure2.csv 2>out </dev/null
+is same_on_2 cmp sure.csv sure2.csv
+is without_a_box "$python" -c "
+import csv, json
+said = json.load(open('sure.json'))['predictions']
+rows = list(csv.DictReader(open('sure.csv')))
+empty = [p['file'] for p in said if not p['boxes']]
+assert len(said) == 6 and 0 < len(empty) < 6 and len(rows) == sum(len(p['boxes']) for p in said), said
+assert not set(empty) & {r['file'] for r in rows}, (empty, rows)
+lines = open('sure.table').read().split('\n')[1:-1]
+assert [l.split()[-1] for l in lines if 'no box' in l] == empty and len(lines) == len(rows) + len(empty), lines
+"
+predict="$CORTADO predict --weights=$weights"
+runs no_crops_of_boxes 2 'crops=2: the net finds boxes \(layer "found"\), of which there is no mean over crops' $predict --model=warp.deploy --crops=2 files
+sed 's/class_name: "red"//' warp.deploy >two.deploy
+runs two_names 2 'has 2 class_name, expected 3, one for each class and the background' $predict --model=two.deploy files
+sed 's/resize_param {/random_resized_crop { size: 64 } resize_param {/' warp.deploy >moves.deploy
+runs boxes_do_not_follow 2 'serve.transform_param.random_resized_crop of the net moves pixels, and boxes do not follow' $predict --model=moves.deploy files
+unserved='sure.deploy:[0-9]+: layer "found" \(DetectionOutput\): the net finds boxes, .*: such a net is not served; cortado predict says'
+runs not_served 2 "$unserved" "$CORTADO" serve --model=sure.deploy --weights=$weights --listen=unix:sock --name=sure
+runs not_benched 2 "$unserved" "$CORTADO" bench serve --model=sure.deploy --shapes=1
 is has_deploy sh -c 'grep -q "type: \"Input\"" ssd/deploy.prototxt && grep -q DetectionOutput ssd/deploy.prototxt'
 runs page 0 '' "$CORTADO" report ssd --to=ssd.html
 is page_has "$python" - <<'EOP'

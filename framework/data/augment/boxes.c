@@ -87,30 +87,51 @@ static void scale_axis(float *low, float *high, float before, float inner, float
     *high = (border + fminf(after, to)) / after;
 }
 
-void ct_boxes_resize(ct_boxes *b, const Ct__ResizeParameter *p, int64_t height, int64_t width)
+/* What p makes of an image: its size, and the border on either side, across and down. */
+typedef struct resized {
+    float wide, tall, border[2];
+} resized;
+
+static resized resize(const Ct__ResizeParameter *p, int64_t height, int64_t width)
 {
-    float tall = (float)p->height, wide = (float)p->width, aspect = (float)width / (float)height;
-    float border[2] = { 0, 0 };
-    bool lying = aspect > wide / tall;
+    float aspect = (float)width / (float)height;
+    resized r = { .wide = (float)p->width, .tall = (float)p->height };
+    bool lying = aspect > r.wide / r.tall;
 
     if (p->resize_mode == CT__RESIZE_PARAMETER__RESIZE_MODE__FIT_SMALL_SIZE) {
-        if (aspect < wide / tall)
-            tall = wide / aspect;
+        if (aspect < r.wide / r.tall)
+            r.tall = r.wide / aspect;
         else
-            wide = aspect * tall;
+            r.wide = aspect * r.tall;
     }
     if (p->resize_mode == CT__RESIZE_PARAMETER__RESIZE_MODE__FIT_LARGE_SIZE_AND_PAD) {
         if (lying)
-            border[1] = (tall - wide / aspect) / 2;
+            r.border[1] = (r.tall - r.wide / aspect) / 2;
         else
-            border[0] = (wide - aspect * tall) / 2;
+            r.border[0] = (r.wide - aspect * r.tall) / 2;
     }
+    return r;
+}
+
+void ct_boxes_resize(ct_boxes *b, const Ct__ResizeParameter *p, int64_t height, int64_t width)
+{
+    resized r = resize(p, height, width);
+
     for (int64_t i = 0; i < b->n; i++) {
         float *c = corners(b, i);
 
-        scale_axis(&c[0], &c[2], (float)width, wide - 2 * border[0], border[0], wide);
-        scale_axis(&c[1], &c[3], (float)height, tall - 2 * border[1], border[1], tall);
+        scale_axis(&c[0], &c[2], (float)width, r.wide - 2 * r.border[0], r.border[0], r.wide);
+        scale_axis(&c[1], &c[3], (float)height, r.tall - 2 * r.border[1], r.border[1], r.tall);
     }
+}
+
+ct_image_part ct_boxes_resized_part(const Ct__ResizeParameter *p, int64_t height, int64_t width)
+{
+    resized r = resize(p, height, width);
+    float x = r.border[0] / (r.wide - 2 * r.border[0]),
+          y = r.border[1] / (r.tall - 2 * r.border[1]);
+
+    return (ct_image_part){ { -x, -y, 1 + x, 1 + y } };
 }
 
 /* ---- batch samplers */

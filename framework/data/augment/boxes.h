@@ -35,6 +35,8 @@ void ct_boxes_mirror(ct_boxes *b);
 /** What resizing from height x width by p does to the corners: cut off, and with the border that
  *  FIT_LARGE_SIZE_AND_PAD puts around. */
 void ct_boxes_resize(ct_boxes *b, const Ct__ResizeParameter *p, int64_t height, int64_t width);
+/** The way back: the part of an image of height x width that it shows once p has resized it. */
+ct_image_part ct_boxes_resized_part(const Ct__ResizeParameter *p, int64_t height, int64_t width);
 /** CT_ERR_CONFIG, logged: an impossible range of a sampler. */
 ct_status ct_boxes_check_samplers(const Ct__AnnotatedDataParameter *p, const char *who);
 /** Draws a part of the image: of those that the samplers find, one. False: they find none. */
