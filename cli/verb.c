@@ -22,7 +22,8 @@ const ct_verb ct_verb_table[] = {
     { "test", "score a trained net: --run=DIR, or --model=FILE --weights=FILE",
       "cortado test --run=DIR|--model=FILE --weights=FILE [--iterations=N|--report=FILE]",
       CT_VERB_IN_JOB, NULL, ct_verb_test },
-    { "predict", "by a trained net the classes of pictures, or how texts go on: --run=DIR FILES",
+    { "predict",
+      "by a trained net classes of pictures, boxes in them, or how texts go on: --run=DIR FILES",
       "cortado predict --run=DIR|--model=FILE --weights=FILE [--format=table|csv|json] "
       "FILES|DIRS|--prompt=TEXT",
       CT_VERB_IN_JOB, NULL, ct_verb_predict },
@@ -127,8 +128,8 @@ const ct_option ct_option_table[] = {
       "folders of train --run, files of --metrics, or logs; they may stand without --runs=" },
     { "to", CT_OPTION_TEXT, "report", "FILE", "the page, HTML that needs nothing beside it" },
     { "format", CT_OPTION_CHOICE, "predict", "table|csv|json",
-      "of what goes to standard output: the best class of each file, or the text alone; json has "
-      "all numbers (table)" },
+      "of what goes to standard output: the best class of each file, its boxes, or the text alone; "
+      "json has all numbers (table)" },
     { "model", CT_OPTION_TEXT, "test time check plan extract generate serve predict", "FILE",
       "the net prototxt" },
     { "weights", CT_OPTION_TEXT, "train test extract generate serve predict find_rate",
@@ -181,8 +182,7 @@ const ct_option ct_option_table[] = {
     { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
     { "tokenizer", CT_OPTION_TEXT, "generate serve predict", "FILE",
       "what made the net's tokens: tokenizer.json, a file of ranks, a GGUF, or bytes; of a net of "
-      "words, "
-      "its vocabulary (predict)" },
+      "words, its vocabulary (generate, predict)" },
     { "pattern", CT_OPTION_TEXT, "new generate serve predict", "NAME",
       "how a file of ranks splits: gpt2, cl100k, o200k or llama3" },
     { "listen", CT_OPTION_TEXT, "serve", "ADDRESS:PORT|unix:PATH",

@@ -56,7 +56,7 @@ cli/generate: framework/* runtime/config runtime cli
 cli/new: framework/* runtime/config runtime cli
 cli/report: framework/* serve/net runtime/config runtime cli
 cli/predict: framework/* serve/net runtime/config runtime cli cli/generate
-cli/serve: framework/* comm/core serve/* runtime/config runtime runtime/division cli
+cli/serve: framework/* comm/core serve/* runtime/config runtime runtime/division cli cli/generate
 cli/time: framework/* planner runtime/config runtime runtime/exchange runtime/division cli
 cli/train: framework/* comm/* planner runtime/config runtime runtime/exchange runtime/division runtime/training cli
 cli/plan: framework/* topology comm/* planner runtime/config runtime runtime/division cli

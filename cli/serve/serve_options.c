@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/generate/word_net.h"
 #include "framework/proto/message.h"
 #include "framework/proto/upgrade.h"
 
@@ -52,6 +53,18 @@ static ct_status take_name(ct_options *o, const Ct__NetParameter *net, const ct_
     return ct_options_take(o, "serve", "name", net->name, place);
 }
 
+/* Requests run side by side in one pass; such a net reads one text, word by word. */
+static ct_status refuse_words(const Ct__NetParameter *net, const char *model)
+{
+    if (!ct_is_word_net(net)) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "%s: a net with LSTM or RNN layers reads one text after the other, word by word, "
+        "and requests run side by side: such a net is not served; cortado generate and "
+        "cortado predict go on with texts by it",
+        model);
+}
+
 ct_status ct_serve_options_take(ct_options *o, const char *model)
 {
     Ct__NetParameter *net = NULL;
@@ -60,6 +73,7 @@ ct_status ct_serve_options_take(ct_options *o, const char *model)
 
     CT_TRY(ct_source_map_create(&map));
     status = ct_net_read(model, map, &net);
+    if (status == CT_OK) status = refuse_words(net, model);
     if (status == CT_OK) status = ct_net_find_served(net, model);
     if ((status == CT_OK) && (net->serve != NULL)) status = take_fields(o, net->serve, map);
     if (status == CT_OK) status = take_name(o, net, map);

@@ -115,6 +115,14 @@ is single python3 -c "
 import json
 assert open('plain').read() == json.loads(open('wanted').readline()) + '\n'
 "
+generate="$CORTADO generate --model=work/deploy.prototxt --weights=$weights --tokenizer=set/vocabulary.txt --max_tokens=25"
+$generate --prompt='The war' >generated 2>out
+is generated_as_predicted python3 -c "assert open('generated').read() + '\n' == open('plain').read()"
+runs not_of_words 2 'set is for nets of tokens, and work/deploy.prototxt takes words' $generate --prompt=war --set=batch_size=1
+if "$CORTADO" info | grep -q ' libmicrohttpd'; then
+    runs not_served 2 'work/deploy.prototxt: a net with LSTM or RNN layers .*: such a net is not served; cortado generate and' \
+        "$CORTADO" serve --model=work/deploy.prototxt --weights=$weights --tokenizer=set/vocabulary.txt --listen=unix:sock
+fi
 
 # ---- probabilities in place of scores, a vocabulary that is given, drawn words
 echo 'layer { name: "prob" type: "Softmax" bottom: "score" top: "prob" softmax_param { axis: 2 } }' | cat work/deploy.prototxt - >prob.prototxt
