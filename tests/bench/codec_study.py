@@ -66,6 +66,11 @@ layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "ac
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
 """
 SMALL = "min_bytes: 1024"
+LOCAL = {  # groups of one rank that meet every 20 steps, DiLoCo's outer rule; and what compresses differences
+    "": "",
+    "int4": f"compression {{ type: INT4 {SMALL} }}",
+    "topk 3 %": f"compression {{ type: TOPK density: 0.03 {SMALL} }}",
+}
 SAVES_NOTHING = "test_initialization: false display: 0 snapshot: 0 snapshot_after_train: false solver_mode: CPU"
 
 
@@ -82,6 +87,7 @@ def gpt_columns(steps):
         "bf16 local_clip": f"compression {{ type: BF16 local_clip: 1 {SMALL} }}",
         "onebit plain": f"{clip} compression {{ type: ONEBIT freeze_variance: false {warm} {SMALL} }}",
         "1-bit Adam": f"compression {{ type: ONEBIT local_clip: 1 {warm} {SMALL} }}",
+        **{f"local {name}".strip(): f"{clip} outer {{ local_iter: 20 {how} }}" for name, how in LOCAL.items()},
     }
 
 
