@@ -73,7 +73,11 @@ static double share_of(const ct_solver *s, bool own_samples, int n_rank)
     const ct_stage_place *place = net->options.env.place;
     int64_t local = net->batch_local;
 
-    if ((net->batch_global <= 0) || ct_optex_is(s->param)) return 1.0 / n_rank;
+    double points =
+        (double)n_rank / ct_optex_sharers(s->param, n_rank); /* that are evaluated at once */
+
+    if (net->batch_global <= 0) return 1.0 / n_rank;
+    if (ct_optex_is(s->param)) return (double)local / (double)net->batch_global / points;
     if (place != NULL)
         local = ct_place_samples(place, CT_TRAIN, net->batch_global, !own_samples).local;
     return (double)local / (double)net->batch_global;

@@ -23,6 +23,9 @@ bool ct_optex_is(const Ct__SolverParameter *p);
 const Ct__OptExParameter *ct_optex_param(const Ct__SolverParameter *p);
 /** Steps of an iteration; 1 of any other type. */
 int ct_optex_points(const Ct__SolverParameter *p);
+/** Ranks of n_rank that share each point's batch: above 1 where n_rank is a multiple of the points,
+ *  of which other types have one. */
+int ct_optex_sharers(const Ct__SolverParameter *p, int n_rank);
 /** A round has points to predict, from others. */
 bool ct_optex_predicts(const Ct__OptExParameter *o);
 /** Arrays as long as the gradient arena that a rank keeps for rounds of a rule with n_state states.
@@ -35,8 +38,8 @@ ct_status ct_optex_check(const ct_solver_text *t);
 
 typedef struct ct_optex ct_optex;
 
-/** step: open, of one rank, whose batches are whole; ranks: share out the points. Both are
- * borrowed. *states become those of OptEx, which borrow *o_p. CT_ERR_CONFIG: a device, several
+/** step: open; it sends no gradient where a round has several points. ranks: share these out. Both
+ * are borrowed. *states become those of OptEx, which borrow *o_p. CT_ERR_CONFIG: a device, several
  * batches a step, ct_optex_round_open(). */
 ct_status ct_optex_create(const Ct__SolverParameter *param, ct_train_step *step,
                           const ct_group *ranks, ct_sync_states *states, ct_optex **o_p);

@@ -25,6 +25,13 @@ int ct_optex_points(const Ct__SolverParameter *p)
     return ct_optex_is(p) ? ct_optex_param(p)->parallel : 1;
 }
 
+int ct_optex_sharers(const Ct__SolverParameter *p, int n_rank)
+{
+    int points = ct_optex_points(p);
+
+    return ((n_rank > points) && (n_rank % points == 0)) ? n_rank / points : 1;
+}
+
 bool ct_optex_predicts(const Ct__OptExParameter *o)
 {
     return (o->parallel > 1) && (o->predictor != CT__OPT_EX_PARAMETER__PREDICTOR__NONE);

@@ -52,23 +52,25 @@ static int n_rank(const ct_optex_round *r)
     return (r->ranks != NULL) ? r->ranks->size : 1;
 }
 
-/* The batches of this rank: n from the first on. */
+/* The batches of this rank: n from the first on; of one alone it may have a part. */
 static int own_batches(const ct_optex_round *r, int *n_p)
 {
-    *n_p = r->parallel / n_rank(r);
-    return (r->ranks != NULL) ? r->ranks->rank * *n_p : 0;
+    int sharers = (n_rank(r) > r->parallel) ? n_rank(r) / r->parallel : 1;
+
+    *n_p = (sharers > 1) ? 1 : r->parallel / n_rank(r);
+    return (r->ranks != NULL) ? r->ranks->rank / sharers * *n_p : 0;
 }
 
 static ct_status check_ranks(const ct_optex_round *r)
 {
     const ct_net *net = r->step->net;
 
-    if (r->parallel % n_rank(r) != 0)
+    if ((r->parallel % n_rank(r) != 0) && (n_rank(r) % r->parallel != 0))
         return CT_FAIL(CT_ERR_CONFIG,
                        "OptEx: %d ranks do not share out %d points evenly: take as many ranks as "
-                       "divide optex.parallel",
+                       "divide optex.parallel, or a multiple of it",
                        n_rank(r), r->parallel);
-    for (int i = 0; (n_rank(r) > 1) && (i < net->n_layer); i++)
+    for (int i = 0; (n_rank(r) > 1) && (r->parallel > 1) && (i < net->n_layer); i++)
         for (int k = 0; k < CT_MAX_BUFFER; k++)
             if (net->pass->instance[i]->buffer[k].row > 0)
                 return CT_FAIL(CT_ERR_CONFIG,
@@ -214,7 +216,7 @@ static ct_status evaluate(ct_optex_round *r, int64_t first, double rate, double 
     return CT_OK;
 }
 
-/* All ranks have all gradients: the others add zeros to one's own. */
+/* All ranks have all gradients: to one's own the others add zeros, or their parts of its batch. */
 static ct_status share(ct_optex_round *r)
 {
     int n, from = own_batches(r, &n);

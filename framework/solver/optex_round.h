@@ -8,7 +8,9 @@
  * Then it evaluates the true gradients g_s at z_s, each on the batch of step N round + s. They do
  * not depend on each other. One rank evaluates them one after the other; of P ranks, which divide
  * N, each evaluates N / P points that follow one another, and hears of the other gradients by one
- * sum of N arrays. All ranks then do the same. What follows is said by the corrector:
+ * sum of N arrays. Where P is a multiple of N, P / N ranks that follow one another share a point's
+ * batch, and the same sum adds up what they found. All ranks then do the same. What follows is said
+ * by the corrector:
  *
  *     REPLAY      w = rule(... rule(rule(w, g_0), g_1) ..., g_(N-1)): all of them, in sequence,
  *                 as if each had been found where its step begins
@@ -16,7 +18,7 @@
  *
  * While nothing is known, or without a prediction, all points are w. The true gradients enter the
  * predictor at the end of a round. One point a round is the rule itself, bit for bit. Weights do
- * not depend on the number of ranks.
+ * not depend on the number of ranks, but by rounding where these share batches.
  *
  * A round may have fewer steps, n, which divides N: step s then has the gradient of N / n batches,
  * the mean of theirs, at N / n times the rate. n = 1 is the rule with `iter_size` N. A momentum
@@ -34,8 +36,8 @@ typedef enum { CT_CORRECT_REPLAY, CT_CORRECT_LAST_POINT } ct_correction;
 
 typedef struct ct_optex_round {
     /* the caller's, before ct_optex_round_open() */
-    ct_train_step *step; /* open, of one rank; borrowed. Its look at gradients is the round's until
-                          * it closes */
+    ct_train_step *step; /* open; borrowed. It sends no gradient where parallel is above 1. Its look
+                          * at gradients is the round's until it closes */
     const ct_group *ranks; /* that share out the points; NULL: one. Borrowed */
     int parallel;          /* batches a round, at least 1 */
     bool measures;         /* ct_optex_round.measure is wanted */

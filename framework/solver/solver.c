@@ -115,18 +115,31 @@ static void beat(void *ctx, const char *what)
     ct_solver_beat(ctx, what);
 }
 
+static ct_status open_optex(ct_solver *s)
+{
+    const ct_group *ranks = &s->exchange.data;
+
+    if ((ct_optex_points(s->param) > 1) && (ct_optex_sharers(s->param, ranks->size) > 1) &&
+        (s->options.point == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "optex: nobody has told this solver of ranks that share a "
+                                      "point: take as many ranks as divide optex.parallel");
+    return ct_optex_create(s->param, &s->step, ranks, &s->exchange.states, &s->optex);
+}
+
 static ct_status open_step(ct_solver *s)
 {
     const ct_division *d = s->options.division;
+    bool together = (ct_optex_points(s->param) == 1); /* else a round sums gradients at its end */
+    bool several = together && ((ct_solver_sharers(s)->size > 1) ||
+                                ((d != NULL) && (s->exchange.stage.size > 1)));
 
     s->step = (ct_train_step){ .param = s->param,
                                .iter_size = s->iter_size,
                                .micro_batches = s->options.micro_batches,
                                .net = s->net,
-                               .sync = ct_optex_is(s->param) ? &s->alone.sync : &s->exchange.sync,
+                               .sync = together ? &s->exchange.sync : &s->alone.sync,
                                .parts = s->parts,
-                               .several = (ct_solver_sharers(s)->size > 1) ||
-                                          ((d != NULL) && (s->exchange.stage.size > 1)),
+                               .several = several,
                                .ranks = &s->exchange,
                                .pass = s->net->pass,
                                .also = (s->outer != NULL) ? ct_outer_under_way(s->outer) : NULL,
@@ -145,9 +158,7 @@ static ct_status open_step(ct_solver *s)
                                .host_piece = s->options.host_piece };
     CT_TRY(ct_train_step_open(&s->step));
     if (s->outer != NULL) CT_TRY(ct_outer_attach(s->outer, &s->step, &s->exchange.states));
-    if (ct_optex_is(s->param))
-        CT_TRY(
-            ct_optex_create(s->param, &s->step, &s->exchange.data, &s->exchange.states, &s->optex));
+    if (ct_optex_is(s->param)) CT_TRY(open_optex(s));
     if (s->parts != NULL)
         return ct_parts_share_out(s->parts, s->exchange.sync.shards ? &s->step.shard : NULL,
                                   ct_step_has_visits(&s->step) ? &s->step.weights : NULL);
@@ -460,7 +471,8 @@ static ct_status show_final(ct_solver *s)
     s->net->pass->exec.micro_step = s->iteration * s->batches;
     s->net->pass->exec.accumulate = false;
     CT_TRY(ct_pass_forward(s->net->pass, &loss));
-    if (s->optex != NULL) loss /= s->exchange.data.size; /* all have the whole batch */
+    if (s->optex != NULL) /* each of the points' ranks has had the batch */
+        loss *= (double)ct_optex_sharers(s->param, s->exchange.data.size) / s->exchange.data.size;
     ct_solver_note_loss(s, loss);
     CT_TRY(ct_solver_sum_shown(s, &loss));
     ct_report_final_loss(s->options.report, s->iteration, loss);

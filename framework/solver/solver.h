@@ -44,6 +44,8 @@ typedef struct ct_solver_options {
     const ct_division *division;
     const struct ct_outer_ranks *outer; /* outer.h: whose groups the solver's `outer` is about; NULL
                                          * where it has none. Borrowed */
+    const ct_group *point; /* of type OptEx on more ranks than points: those that share this rank's;
+                            * NULL: a point has one rank. Borrowed */
     bool keep_values;    /* of all nets each value has memory of its own, and each layer runs alone:
                           * for    who looks at them (ct_net_options.unshared, no_fuse) */
     double memory_limit; /* recompute AUTO: bytes of the host that this rank may take; 0: any   */

@@ -126,10 +126,11 @@ ct_status ct_solver_settle(ct_solver *s);
 /** The same, and nothing of groups of local steps is under way either: at the end of steps. */
 ct_status ct_solver_rest(ct_solver *s);
 
-/** Those that share the gradients of whole nets. */
+/** Those that share the batches of whole nets. */
 static inline const ct_group *ct_solver_sharers(const ct_solver *s)
 {
-    if (ct_optex_is(s->param)) return &s->alone.data;
+    if (ct_optex_points(s->param) > 1)
+        return (s->options.point != NULL) ? s->options.point : &s->alone.data;
     return (s->outer != NULL) ? ct_outer_group(s->outer) : &s->exchange.data;
 }
 /** Local steps are under way: groups have weights of their own. */

@@ -174,7 +174,8 @@ static ct_status create_solver(ct_training *t, const ct_training_ask *ask)
     ct_comm *inner = ct_outer_groups_inner(&t->outer);
     ct_solver_options options = { .param = param,
                                   .map = t->config->map,
-                                  .outer = (inner != NULL) ? &t->outer.ranks : NULL };
+                                  .outer = (inner != NULL) ? &t->outer.ranks : NULL,
+                                  .point = (t->point_comm != NULL) ? &t->point : NULL };
 
     CT_TRY(tell_provenance(t));
     CT_TRY(ct_call_device(t->call, t->config, &options.dev));
@@ -228,12 +229,27 @@ static void log_net(const ct_net *whole, const ct_net *net, int64_t state_bytes,
             (double)state_bytes / mib);
 }
 
+/* Ranks that share a point's batch follow one another. */
+static ct_status open_point(ct_training *t)
+{
+    const Ct__SolverParameter *param = t->config->solver;
+    ct_comm *all = t->call->job->data_comm;
+    int sharers = ct_optex_sharers(param, t->call->job->group.data.size);
+
+    if ((ct_optex_points(param) == 1) || (sharers == 1)) return CT_OK;
+    CT_TRY(ct_comm_split(all, all->rank / sharers, all->rank, &t->point_comm));
+    t->point_mpi = (ct_group_mpi){ .comm = t->point_comm };
+    ct_group_mpi_open(&t->point_mpi, &t->point);
+    return CT_OK;
+}
+
 ct_status ct_training_connect(ct_training *t)
 {
     CT_TRY(open_parallel(t));
     enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, t->config));
     CT_TRY(ct_outer_groups_open(t->call->job, t->config->solver, &t->outer));
+    CT_TRY(open_point(t));
     return ct_trace_file_open(t->call, &t->trace);
 }
 
@@ -261,6 +277,7 @@ void ct_training_close(ct_training *t)
     ct_job_division_close(t->division);
     if (t->exchange.job != NULL) ct_exchange_open_close(&t->exchange);
     ct_outer_groups_close(&t->outer);
+    ct_comm_destroy(t->point_comm);
     ct_trace_file_close(&t->trace);
     ct_engine_plan_destroy(t->plan);
     ct_text_destroy(&t->provenance);

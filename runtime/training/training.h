@@ -22,6 +22,9 @@ typedef struct ct_training {
     ct_parallel *parallel;     /* --parallel; NULL: not given */
     ct_job_division *division; /* by it, where there are several ranks */
     ct_outer_groups outer;     /* local steps */
+    ct_comm *point_comm;    /* OptEx on more ranks than points: those that share one; else NULL */
+    ct_group_mpi point_mpi; /* … which this and the next are of */
+    ct_group point;
     ct_exchange_open exchange;
     ct_exchange_window window;
     ct_job_memory memory;
