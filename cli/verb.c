@@ -109,7 +109,7 @@ const ct_option ct_option_table[] = {
     { "to", CT_OPTION_TEXT, "new", "DIR", "the folder, which must be new" },
     { "weights", CT_OPTION_TEXT, "new", "FILE",
       "weights to start from; the last layer starts anew and learns faster; of texts tables of "
-      "other vocabularies start anew" },
+      "other vocabularies, of boxes layers for another number of classes start anew" },
     { "tokenizer", CT_OPTION_TEXT, "new", "FILE",
       "what made the tokens of the set, where no tokenizer.json lies beside them; or bytes" },
     { "solver", CT_OPTION_TEXT, "train time check plan find_rate", "FILE", "the solver prototxt" },

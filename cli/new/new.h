@@ -2,9 +2,11 @@
  *
  * It is read, fitted and tried in this order:
  *
- *   - new_set.c: what the net reads, pictures with labels and names, tokens or words of a text;
+ *   - new_set.c: what the net reads, pictures with labels and names, images with boxes, tokens or
+ *     words of a text;
  *   - new_fit.c: sources, batches that the set has samples for, cuts and means of its pictures, the
  *     number of its classes; tests over all of its test set, steps, and where the rate falls;
+ *   - new_boxes.c: the layers that tell classes of boxes, and those that make their scores;
  *   - new_text.c: vocabularies, and tables of their tokens;
  *   - verb_new.c: both phases of the net, before anything is written.
  */
@@ -16,7 +18,13 @@
 #include "framework/tensor/tensor.h"
 
 /** What sets are made of, by the data layer that reads them. */
-typedef enum { CT_NEW_PICTURES, CT_NEW_TOKENS, CT_NEW_WORDS, CT_NEW_N_KIND } ct_new_kind;
+typedef enum {
+    CT_NEW_PICTURES,
+    CT_NEW_BOXES,
+    CT_NEW_TOKENS,
+    CT_NEW_WORDS,
+    CT_NEW_N_KIND
+} ct_new_kind;
 
 /** A folder of sets as `cortado convert` writes it. */
 typedef struct ct_new_set {
@@ -26,7 +34,8 @@ typedef struct ct_new_set {
     int64_t n_train, n_test; /* pictures, tokens or words */
     ct_shape shape;          /* of a picture */
     ct_class_names names;
-    int64_t n_class;     /* classes, or ids of tokens, or words of the vocabulary */
+    int64_t n_class;     /* classes, of boxes with the background; or ids of tokens, or words of the
+                            vocabulary */
     char *tokenizer;     /* of tokens: an absolute path, or "bytes" */
     const char *pattern; /* its, borrowed; NULL: none              */
 } ct_new_set;
@@ -34,6 +43,11 @@ typedef struct ct_new_set {
 /** The data layer that reads such a set, and a sample in the plural. */
 const char *ct_new_kind_layer(ct_new_kind kind);
 const char *ct_new_kind_samples(ct_new_kind kind);
+/** Whether samples are pictures, with labels or with boxes. */
+static inline bool ct_new_is_of_pictures(ct_new_kind kind)
+{
+    return (kind == CT_NEW_PICTURES) || (kind == CT_NEW_BOXES);
+}
 /** Of the first data layer of the net. CT_ERR_CONFIG, logged: it is none of these. */
 ct_status ct_new_kind_of(const Ct__NetParameter *net, ct_new_kind *kind_p);
 /** Reads a set of that kind. tokenizer: of its tokens, with its pattern; NULL: the one beside them.
@@ -58,6 +72,12 @@ ct_status ct_new_fit_solver(Ct__SolverParameter *s, const Ct__NetParameter *net,
 ct_status ct_new_fit_statistics(Ct__NetParameter *net, const Ct__SolverParameter *s);
 
 /* ---- its parts */
+
+/** Of a net that finds boxes: every MultiBoxLoss, DetectionOutput and DetectionEvaluate tells the
+ *  set's classes apart, and what makes their scores has as many outputs. weights: layers that have
+ *  another number of outputs there get other names, with a line each. CT_ERR_CONFIG, logged: there
+ *  is no such layer, or what stands between it and its scores is not known. */
+ct_status ct_new_fit_boxes(Ct__NetParameter *net, const ct_new_set *s, const char *weights);
 
 /** A data layer that reads a text: source, batch, vocabulary and tokenizer. */
 ct_status ct_new_fit_text(Ct__LayerParameter *l, const ct_new_set *s);

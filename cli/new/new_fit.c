@@ -109,6 +109,16 @@ static ct_status fit_mean(Ct__TransformationParameter *t, const ct_new_set *s, c
                             (double)sum / (double)t->n_mean_value);
 }
 
+/* Pictures of a set with labels have one size; images with boxes are resized from their own. */
+static ct_status fit_size(Ct__LayerParameter *l, const ct_new_set *s)
+{
+    if (s->kind == CT_NEW_BOXES) return CT_OK;
+    CT_TRY(ct_new_set_field(&l->base, "data_param.synthetic_shape.dim",
+                            "[%" PRId64 ", %" PRId64 ", %" PRId64 "]", s->shape.dim[0],
+                            s->shape.dim[1], s->shape.dim[2]));
+    return (l->transform_param != NULL) ? fit_crop(l->transform_param, &s->shape) : CT_OK;
+}
+
 static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s, const char *mean)
 {
     bool test = ct_new_is_of_test(l);
@@ -121,12 +131,8 @@ static ct_status fit_pictures(Ct__LayerParameter *l, const ct_new_set *s, const 
     CT_TRY(ct_new_set_field_text(&l->base, "data_param.source", test ? s->test : s->train));
     CT_TRY(ct_new_set_field(&l->base, "data_param.backend", "LMDB"));
     CT_TRY(ct_new_set_field(&l->base, "data_param.batch_size", "%" PRId64, batch));
-    CT_TRY(ct_new_set_field(&l->base, "data_param.synthetic_shape.dim",
-                            "[%" PRId64 ", %" PRId64 ", %" PRId64 "]", s->shape.dim[0],
-                            s->shape.dim[1], s->shape.dim[2]));
-    if (l->transform_param == NULL) return CT_OK;
-    CT_TRY(fit_crop(l->transform_param, &s->shape));
-    return fit_mean(l->transform_param, s, mean);
+    CT_TRY(fit_size(l, s));
+    return (l->transform_param != NULL) ? fit_mean(l->transform_param, s, mean) : CT_OK;
 }
 
 bool ct_new_wants_mean(const Ct__NetParameter *net)
@@ -215,7 +221,8 @@ static ct_status fit_scores(Ct__NetParameter *net, const ct_new_set *s, const ch
 
 static ct_status fit_classes(Ct__NetParameter *net, const ct_new_set *s, const char *weights)
 {
-    CT_TRY(fit_scores(net, s, weights));
+    CT_TRY((s->kind == CT_NEW_BOXES) ? ct_new_fit_boxes(net, s, weights)
+                                     : fit_scores(net, s, weights));
     if (s->names.n == 0) return ct_new_clear_field(&net->base, "class_name");
     CT_TRY(ct_new_clear_field(&net->base, "class_name"));
     net->class_name = calloc((size_t)s->names.n, sizeof(net->class_name[0]));
@@ -235,7 +242,7 @@ ct_status ct_new_fit_net(Ct__NetParameter *net, const ct_new_set *s, const char 
     drop_layers(net, s);
     for (size_t i = 0; i < net->n_layer; i++) {
         if (!ct_layer_param_is(net->layer[i], ct_new_kind_layer(s->kind))) continue;
-        if (s->kind == CT_NEW_PICTURES)
+        if (ct_new_is_of_pictures(s->kind))
             CT_TRY(fit_pictures(net->layer[i], s, mean));
         else
             CT_TRY(ct_new_fit_text(net->layer[i], s));
@@ -259,7 +266,7 @@ static reading read_by(const Ct__NetParameter *net, const ct_new_set *s, bool te
 
         if (!ct_layer_param_is(l, ct_new_kind_layer(s->kind)) || (ct_new_is_of_test(l) != test))
             continue;
-        if (s->kind == CT_NEW_PICTURES) return (reading){ n, l->data_param->batch_size };
+        if (ct_new_is_of_pictures(s->kind)) return (reading){ n, l->data_param->batch_size };
         return (reading){ ct_new_text_samples(l, n), (s->kind == CT_NEW_TOKENS)
                                                          ? l->token_data_param->batch_size
                                                          : l->text_data_param->batch_size };

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/data/augment/boxes.h"
 #include "framework/data/convert.h"
 #include "framework/base/log.h"
 #include "framework/data/reader.h"
@@ -19,16 +20,21 @@ typedef struct set_kind {
     const char *layer, *samples, *what;
     const char *train, *test, *other_test, *beside; /* beside: a file that must be there, too */
     const char *made;
+    bool boxes; /* of two kinds with the same files, the one whose records have boxes */
 } set_kind;
 
 static const set_kind kinds[CT_NEW_N_KIND] = {
     { "Data", "pictures", "pictures", "train_lmdb", "test_lmdb", NULL, NULL,
-      "cortado convert images" },
+      "cortado convert images", false },
+    { "AnnotatedData", "images with boxes", "images with boxes", "train_lmdb", "test_lmdb", NULL,
+      NULL, "cortado convert annotated", true },
     { "TokenData", "windows of tokens", "tokens", "train.bin", "valid.bin", "test.bin", NULL,
-      "cortado convert text --tokenizer=FILE" },
+      "cortado convert text --tokenizer=FILE", false },
     { "TextData", "runs of words", "words", "train.h5", "valid.h5", "test.h5", "vocabulary.txt",
-      "cortado convert text" },
+      "cortado convert text", false },
 };
+
+enum { MOST_BOXES = 65536 /* of a record */ };
 
 const char *ct_new_kind_layer(ct_new_kind kind)
 {
@@ -40,24 +46,9 @@ const char *ct_new_kind_samples(ct_new_kind kind)
     return kinds[kind].samples;
 }
 
-/* What its classes are is in several layers and products of numbers of priors. */
-static ct_status refuse_boxes(const Ct__NetParameter *net, const Ct__LayerParameter *l)
-{
-    return CT_FAIL(
-        CT_ERR_CONFIG,
-        "net \"%s\" reads images with boxes (layer \"%s\", AnnotatedData), which cortado "
-        "new does not fit: in a copy of it set data_param.source, num_classes of "
-        "MultiBoxLoss, DetectionOutput and DetectionEvaluate, the last dimension of the "
-        "Reshape of scores, and num_output of the layers of scores, priors of a place "
-        "times num_classes",
-        (net->name != NULL) ? net->name : "", l->name);
-}
-
 ct_status ct_new_kind_of(const Ct__NetParameter *net, ct_new_kind *kind_p)
 {
     for (size_t i = 0; i < net->n_layer; i++) {
-        if (ct_layer_param_is(net->layer[i], "AnnotatedData"))
-            return refuse_boxes(net, net->layer[i]);
         for (int k = 0; k < CT_NEW_N_KIND; k++) {
             if (!ct_layer_param_is(net->layer[i], kinds[k].layer)) continue;
             *kind_p = (ct_new_kind)k;
@@ -65,8 +56,8 @@ ct_status ct_new_kind_of(const Ct__NetParameter *net, ct_new_kind *kind_p)
         }
     }
     return CT_FAIL(CT_ERR_CONFIG,
-                   "net \"%s\" has no layer of type Data, TokenData or TextData: cortado new fits "
-                   "nets of pictures, tokens or words alone",
+                   "net \"%s\" has no layer of type Data, AnnotatedData, TokenData or TextData: "
+                   "cortado new fits nets of pictures, boxes, tokens or words alone",
                    (net->name != NULL) ? net->name : "");
 }
 
@@ -85,28 +76,46 @@ static ct_status find(const char *folder, const char *name, char **path_p)
     return CT_OK;
 }
 
-static ct_status open_set(const char *path, ct_reader **r_p)
+static ct_status open_set(const char *path, ct_new_kind kind, ct_reader **r_p)
 {
-    ct_reader_options o = { .who = "--data", .source = path, .n_field = 2 };
+    ct_reader_options o = {
+        .who = "--data", .source = path, .n_field = 2, .max_boxes = MOST_BOXES
+    };
 
-    return ct_reader_open("lmdb", &o, r_p);
+    return ct_reader_open(kinds[kind].boxes ? "annotated" : "lmdb", &o, r_p);
+}
+
+/* Its label, or those of its boxes. */
+static ct_status count_sample(const ct_reader *r, const ct_sample *s, int64_t *n_p)
+{
+    int64_t step = (s->boxes > 0) ? CT_BOX_ROW : 1;
+    int64_t n = (s->boxes > 0) ? ct_boxes_of(s->rest, s->boxes).n : 1;
+
+    for (int64_t i = 0; i < n; i++) {
+        float label = s->rest[i * step + ((s->boxes > 0) ? 1 : 0)];
+
+        if ((label < 0.0f) || (label > 1e6f))
+            return CT_FAIL(CT_ERR_DATA, "%s: label %g is no class", r->source, (double)label);
+        if ((int64_t)label >= *n_p) *n_p = (int64_t)label + 1;
+    }
+    return CT_OK;
 }
 
 /* The largest label of a set without names, and one more. */
 static ct_status count_classes(const ct_reader *r, int64_t *n_p)
 {
+    ct_sample sample = { .rest = calloc((size_t)ct_reader_rest_count(r) + 1, sizeof(float)) };
     void *local = NULL;
-    ct_status status = ct_reader_local(r, &local);
-    float label[2] = { 0.0f, 0.0f };
-    ct_sample sample = { .rest = label };
+    ct_status status;
 
+    if (sample.rest == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for labels");
+    status = ct_reader_local(r, &local);
     for (int64_t i = 0; (i < r->count) && (status == CT_OK); i++) {
         status = r->ops->read(r, local, i, &sample);
-        if ((status == CT_OK) && ((label[0] < 0.0f) || (label[0] > 1e6f)))
-            status = CT_FAIL(CT_ERR_DATA, "%s: label %g is no class", r->source, (double)label[0]);
-        if ((status == CT_OK) && ((int64_t)label[0] >= *n_p)) *n_p = (int64_t)label[0] + 1;
+        if (status == CT_OK) status = count_sample(r, &sample, n_p);
     }
     ct_reader_local_release(r, local);
+    free(sample.rest);
     return status;
 }
 
@@ -115,7 +124,7 @@ static ct_status read_train(const char *classes, ct_new_set *s)
     ct_reader *r = NULL;
     ct_status status;
 
-    CT_TRY(open_set(s->train, &r));
+    CT_TRY(open_set(s->train, s->kind, &r));
     s->n_train = r->count;
     s->shape = r->field[0];
     if (classes != NULL)
@@ -128,8 +137,9 @@ static ct_status read_train(const char *classes, ct_new_set *s)
     if ((s->shape.ndim == 3) && (s->n_class >= 2)) return CT_OK;
     return CT_FAIL(CT_ERR_DATA,
                    "%s: samples of shape %s and %" PRId64
-                   " classes; expected pictures of two classes at least",
-                   s->train, ct_shape_str(&s->shape).text, s->n_class);
+                   " classes; expected pictures of two classes at least%s",
+                   s->train, ct_shape_str(&s->shape).text, s->n_class,
+                   kinds[s->kind].boxes ? ", of which the background is one" : "");
 }
 
 static ct_status read_test(ct_new_set *s)
@@ -137,7 +147,7 @@ static ct_status read_test(ct_new_set *s)
     ct_reader *r = NULL;
 
     if (s->test == NULL) return CT_OK;
-    CT_TRY(open_set(s->test, &r));
+    CT_TRY(open_set(s->test, s->kind, &r));
     s->n_test = r->count;
     ct_reader_close(r);
     return CT_OK;
@@ -217,13 +227,23 @@ static ct_status read_words(ct_new_set *s)
 
 /* ---- any */
 
+static bool has_records(const set_kind *k)
+{
+    return (k == &kinds[CT_NEW_PICTURES]) || (k == &kinds[CT_NEW_BOXES]);
+}
+
 static ct_status is_there(const char *folder, const set_kind *k, bool *there_p)
 {
     char *train = NULL, *beside = NULL;
+    bool boxes = false;
     ct_status status = find(folder, k->train, &train);
 
     if ((status == CT_OK) && (k->beside != NULL)) status = find(folder, k->beside, &beside);
     *there_p = (train != NULL) && ((k->beside == NULL) || (beside != NULL));
+    if ((status == CT_OK) && *there_p && has_records(k)) {
+        status = ct_lmdb_has_boxes(train, "--data", &boxes);
+        *there_p = (boxes == k->boxes);
+    }
     free(train);
     free(beside);
     return status;

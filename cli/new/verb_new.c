@@ -181,6 +181,9 @@ static ct_status try_net(const making *m, ct_phase phase)
     status = ct_net_create(m->net, &o, &net);
     ct_net_destroy(net);
     if (status == CT_OK) return CT_OK;
+    if (m->set.kind == CT_NEW_BOXES)
+        return CT_FAIL(CT_ERR_CONFIG, "%s does not fit the images of %s",
+                       ct_options_text(m->o, "from"), ct_options_text(m->o, "data"));
     if (m->set.kind != CT_NEW_PICTURES)
         return CT_FAIL(CT_ERR_CONFIG, "%s does not fit the text of %s",
                        ct_options_text(m->o, "from"), ct_options_text(m->o, "data"));

@@ -105,7 +105,8 @@ CARDS = {
             "than the paper's first version, they report 77.2 %.",
             "The test net tells its loss, and as `detection_eval` the mean average precision of VOC 2007 (`ap_version: \"11point\"`); 619 "
             "batches are the 4952 images of its test set on one rank. The deploy net ends in DetectionOutput.",
-            "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.", "Not trained to the end here."]),
+            "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.",
+            "`cortado new --from=ssd300 --data=DIR --to=DIR` fits it to other classes.", "Not trained to the end here."]),
     "vgg16": ("VGG-16", 138357544, "25.6 % top-1 error, 8.1 % top-5", IMAGENET, [UNTRAINED]),
     "vgg16_cifar": ("VGG-16 for CIFAR-10", 14724042, "none in the papers in this form", CIFAR, [
         "BatchNorm behind each convolution, one fully connected layer of 512.", "Not trained to the end here."]),

@@ -145,6 +145,7 @@ runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --w
 # the run's report and page
 sed -i '1i class_name: "none" class_name: "red" class_name: "green"' ssd/net.prototxt
 runs report_verb 0 '^mean_average_precision = (1|0\.[5-9]).* \(Integral\)' "$CORTADO" test --run=ssd --report=ssd/report.json
+is no_batches sh -c '! grep -q "Batch 0, eval" out'
 # boxes in files, in their own pixels, beside the blob that the set gives and numpy
 names='class_name: "none" class_name: "red" class_name: "green"'
 weights=ssd/snapshots/snapshot_iter_200.caffemodel.h5
@@ -202,5 +203,38 @@ for k, row in enumerate(rows[:2]):
     assert all(abs(float(a) - b) < 6e-4 * max(b, 1) for a, b in zip(row[1:], want)) and len(row) == 7, (row, want)
 assert "Precision over recall" in page and page.count('class="detections"') == 1
 EOP
-is no_batches sh -c '! grep -q "Batch 0, eval" out'
+
+# ---- a net of six classes, fitted to the set of three, is the one above
+mkdir small boxes
+ln -s ../train boxes/train_lmdb
+ln -s ../test boxes/test_lmdb
+printf 'none\nred\ngreen\n' >boxes/classes.txt
+sed 's/num_classes: 3/num_classes: 6/; s/num_output: 9/num_output: 18/; s/dim: -1 dim: 3/dim: -1 dim: 6/' ssd.prototxt >small/train_val.prototxt
+sed 's/ssd.prototxt/train_val.prototxt/' ssd.solver >small/solver.prototxt
+new="$CORTADO new --from=./small --data=boxes"
+runs fits 0 '200 steps, 25.0 passes over 96 images with boxes' $new --to=fitted
+runs as_text 0 '' "$CORTADO" convert net --from=ssd.prototxt --to=wanted.prototxt
+is fitted_as_made sh -c "grep -vE 'source:|backend:|class_name:|^#' fitted/train_val.prototxt >fitted.text; grep -v source: wanted.prototxt | cmp - fitted.text"
+is fitted_names [ "$(grep class_name fitted/train_val.prototxt | tr -d ' \n')" = 'class_name:"none"class_name:"red"class_name:"green"' ]
+"$CORTADO" predict --model=fitted/deploy.prototxt --weights=$weights --format=csv files >fitted.csv 2>out
+is fitted_predicts cmp fitted.csv warp.csv
+runs fitted_learns 0 'Optimization Done' "$CORTADO" train --solver=fitted/solver.prototxt --run=six --iterations=1 --set=net='"small/train_val.prototxt"'
+runs other_weights 0 'layer "conf" makes 18 outputs in .*, and 9 for the classes of the set: it starts anew' \
+    $new --to=tuned --weights=six/snapshots/snapshot_iter_1.caffemodel.h5
+runs tunes 0 'weights of 4 layers' "$CORTADO" train --solver=tuned/solver.prototxt --run=tunes --iterations=1
+runs same_weights 0 '' $new --to=kept --weights=$weights
+is starts_anew sh -c 'grep -q "name: \"conf_new\"" tuned/train_val.prototxt && ! grep -q _new kept/train_val.prototxt'
+rm boxes/classes.txt
+sed -i 's/num_classes: 6 code/num_classes: 6 share_location: false code/; s/mining_type: MAX_NEGATIVE/mining_type: NONE/; s/num_output: 12/num_output: 72/' small/train_val.prototxt
+runs own_locations 0 '' $new --to=own
+is own_outputs sh -c "grep -Pzq 'top: \"loc\"\n  convolution_param \{\n    num_output: 36' own/train_val.prototxt && ! grep -q class_name own/train_val.prototxt"
+runs fits_ssd300 0 '' "$CORTADO" new --from=ssd300 --data=boxes --to=large
+is outputs_of_ssd300 [ "$(grep -cE '^    num_output: (12|18)$' large/train_val.prototxt)" = 6 ]
+runs not_pictures 2 'data=boxes: a set of images with boxes, and the net reads pictures \(Data\): give a set that cortado convert images made' \
+    "$CORTADO" new --from=quick --data=boxes --to=no
+sed -i 's/num_output: 18/num_output: 20/' small/train_val.prototxt
+runs odd_outputs 2 'layer "conf" makes 20 outputs, expected a multiple of the 6 classes' $new --to=no
+sed -i 's/type: "Permute"/type: "Power"/; s/permute_param.*}/}/' small/train_val.prototxt
+runs unknown_between 2 'layer "conf_p" \(Power\) stands between scores and what makes them' $new --to=no
+is none_is_left test ! -e no
 finish

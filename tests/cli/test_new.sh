@@ -82,7 +82,7 @@ runs no_model 2 'from=nowhere: no such model in' $new --from=nowhere
 runs near_model 2 'from=quik: no such model; did you mean "quick"' $new --from=quik
 runs no_text 2 'data=set: a set of pictures, and the net reads tokens \(TokenData\): give a set that cortado convert text --tokenizer=FILE made' $new --from=gpt_char
 runs no_tokenizer 2 'tokenizer and --pattern are of tokens, and the net reads pictures' $new --from=quick --tokenizer=bytes
-runs no_boxes 2 'net "SSD300" reads images with boxes .*: in a copy of it set data_param.source, num_classes of' $new --from=ssd300
+runs no_boxes 2 'data=set: a set of pictures, and the net reads images with boxes \(AnnotatedData\): give a set that cortado convert annotated made' $new --from=ssd300
 runs too_small 2 'googlenet does not fit pictures of 3 40 40 .*: convert them to another size' $new --from=googlenet
 is which_layer grep -q 'layer "loss1/ave_pool"' out
 runs no_set 3 'data=nowhere: No such file' "$CORTADO" new --from=quick --data=nowhere --to=bad
