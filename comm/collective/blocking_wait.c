@@ -2,17 +2,46 @@
 #include "comm/collective/coll.h"
 #include "comm/collective/blocking.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/clock.h"
+#include "framework/base/thread.h"
+
 enum {
     MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31        */
-    LARGE = 1 << 20      /* bytes from which a broadcast is one of our own */
+    LARGE = 1 << 20,     /* bytes from which a broadcast is one of our own */
+    LOOKS = 32           /* idle rounds between two looks at the clock     */
 };
 
-/* Not the blocking calls of MPI: those would leave standing what else is under way. */
-ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
+/* Who waits for long, as for a snapshot that another rank writes, leaves the core to others. Each
+ * message is then seen later by a twentieth of the wait, and by little more than 0.2 ms, at most.
+ */
+#define LONG_S        2e-3
+#define LONGEST_NAP_S 2e-4
+
+typedef struct wait {
+    double start;
+    bool is_long;
+} wait;
+
+static void doze(wait *w, int idle)
 {
+    double waited;
+
+    if (idle == 1) w->start = ct_clock_s();
+    if (!w->is_long && (idle % LOOKS != 0)) return;
+    waited = ct_clock_s() - w->start;
+    w->is_long = (waited > LONG_S);
+    if (w->is_long) ct_nap(fmin(waited / 20, LONGEST_NAP_S));
+}
+
+/* Not the blocking calls of MPI: those would leave standing what else is under way. Of small
+ * messages, and while nothing else is under way, a long wait sleeps. */
+static ct_status complete(ct_comm *c, MPI_Request *request, bool is_small)
+{
+    wait w = { 0 };
     int idle = 0;
 
     for (;;) {
@@ -32,7 +61,13 @@ ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
         CT_TRY(status);
         idle += 1;
         CT_TRY(ct_comm_wait_any(c, pending, n, &idle));
+        if (is_small && (n == 1)) doze(&w, idle);
     }
+}
+
+ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
+{
+    return complete(c, request, false);
 }
 
 ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,
@@ -56,7 +91,7 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
     ct_comm_lock(c);
     rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->mpi, &request);
     ct_comm_unlock(c);
-    status = (rc == MPI_SUCCESS) ? ct_comm_complete(c, &request) : CT_OK;
+    status = (rc == MPI_SUCCESS) ? complete(c, &request, true) : CT_OK;
     if ((rc == MPI_SUCCESS) && (status == CT_OK)) {
         for (int i = 0; i < n; ++i) {
             double sum = all[i];
@@ -80,7 +115,7 @@ ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
     rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+    return complete(c, &request, true);
 }
 
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
@@ -98,7 +133,7 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
         rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->mpi, &request);
         ct_comm_unlock(c);
         CT_TRY_MPI(rc);
-        CT_TRY(ct_comm_complete(c, &request));
+        CT_TRY(complete(c, &request, true));
         at += n;
         bytes -= n;
     }
@@ -114,7 +149,7 @@ ct_status ct_comm_gather(ct_comm *c, const int64_t *v, int n, int64_t *all)
     rc = MPI_Iallgather(v, n, MPI_INT64_T, all, n, MPI_INT64_T, c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+    return complete(c, &request, true);
 }
 
 ct_status ct_comm_barrier(ct_comm *c)
@@ -127,5 +162,5 @@ ct_status ct_comm_barrier(ct_comm *c)
     rc = MPI_Ibarrier(c->mpi, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
-    return ct_comm_complete(c, &request);
+    return complete(c, &request, true);
 }

@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "comm/collective/coll.h"
 #include "comm/collective/persistent.h"
@@ -44,6 +46,36 @@ static int small_collectives(ct_comm *c)
     fault += MPI_FAULT_UNLESS(ct_comm_barrier(c) == CT_OK);
     fault += MPI_FAULT_UNLESS(c->node_member[c->node_rank] == c->rank);
     fault += MPI_FAULT_UNLESS(c->topo->node_size[c->topo->node[c->rank]] == c->node_size);
+    return fault;
+}
+
+static double processor_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* All wait for rank 0, which comes late by 0.15 s each time, and leave their core to
+ * others meanwhile: a wait that polls takes all of it that it can get. */
+static int long_waits(ct_comm *c)
+{
+    double v = 1, began = processor_s();
+    int64_t most = c->rank, all[16];
+    char text[2] = "a";
+    int fault = 0;
+
+    for (int i = 0; i < 5; ++i) {
+        if (c->rank == 0) usleep(150000);
+        if (i == 0) fault += MPI_FAULT_UNLESS(ct_comm_max(c, &most, 1) == CT_OK);
+        if (i == 1) fault += MPI_FAULT_UNLESS(ct_comm_sum(c, &v, 1) == CT_OK);
+        if (i == 2) fault += MPI_FAULT_UNLESS(ct_comm_broadcast(c, text, sizeof(text)) == CT_OK);
+        if (i == 3) fault += MPI_FAULT_UNLESS(ct_comm_gather(c, &most, 1, all) == CT_OK);
+        if (i == 4) fault += MPI_FAULT_UNLESS(ct_comm_barrier(c) == CT_OK);
+    }
+    fault += MPI_FAULT_UNLESS((most == c->size - 1) && (v == c->size) && (all[0] == most));
+    fault += MPI_FAULT_UNLESS(processor_s() - began < 0.15);
     return fault;
 }
 
@@ -267,6 +299,18 @@ static void test_in_network(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+static void test_long_waits(void **state)
+{
+    ct_comm *c = NULL;
+    int fault = 0;
+
+    (void)state;
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
+    fault += MPI_FAULT_UNLESS((c != NULL) && (c->size <= 16) && (long_waits(c) == 0));
+    ct_comm_destroy(c);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 static void test_small(void **state)
 {
     (void)state;
@@ -470,11 +514,12 @@ static void test_lock(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_lock),   cmocka_unit_test(test_clocks),
-    cmocka_unit_test(test_small),  cmocka_unit_test(test_windows),
-    cmocka_unit_test(test_choose), cmocka_unit_test(test_in_network),
-    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
-    cmocka_unit_test(test_untold), cmocka_unit_test(test_limits),
+    cmocka_unit_test(test_lock),       cmocka_unit_test(test_clocks),
+    cmocka_unit_test(test_small),      cmocka_unit_test(test_long_waits),
+    cmocka_unit_test(test_windows),    cmocka_unit_test(test_choose),
+    cmocka_unit_test(test_in_network), cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_launch),     cmocka_unit_test(test_untold),
+    cmocka_unit_test(test_limits),
 };
 
 MPI_MAIN(tests, 60)
