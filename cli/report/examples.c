@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/report/box_example.h"
 #include "framework/base/log.h"
 #include "framework/data/net_set.h"
 #include "framework/proto/upgrade.h"
@@ -20,7 +21,7 @@ typedef struct work {
     Ct__NetParameter *tested; /* of the run, with its data layers */
     ct_net_set set;
     ct_sample_net *net;
-    int output;                            /* of the net: a row of classes */
+    int output;                            /* of the net: a row of classes, or boxes */
     const char *conv[CT_MOST_ACTIVATIONS]; /* tops of the first convolutions */
     int n_conv;
 } work;
@@ -67,11 +68,15 @@ static ct_status keep_activations(work *w)
     return CT_OK;
 }
 
-/* The first output with a number for each of several classes. */
+/* The first output of boxes; without any the first with a number for each of several classes. */
 static bool find_output(work *w)
 {
     const ct_net *net = ct_sample_net_of(w->net);
 
+    for (w->output = 0; w->output < net->n_output; w->output++) {
+        w->e->has_boxes = (ct_sample_net_boxes(w->net, w->output) != NULL);
+        if (w->e->has_boxes) return true;
+    }
     for (w->output = 0; w->output < net->n_output; w->output++) {
         const char *name;
         const ct_shape *s = ct_sample_net_output(w->net, w->output, &name);
@@ -93,7 +98,8 @@ static ct_status open_net(work *w)
         if (status == CT_OK) status = ct_sample_net_create(w->e->net, &options, 1, &w->net);
         if (status == CT_OK) status = ct_weights_load_list(weights, ct_sample_net_of(w->net));
         snprintf(w->e->weights, sizeof(w->e->weights), "%s", ct_path_base(weights));
-        if ((status == CT_OK) && !find_output(w)) say(w->e, "the net puts out no classes", "");
+        if ((status == CT_OK) && !find_output(w))
+            say(w->e, "the net puts out neither classes nor boxes", "");
     }
     free(weights);
     return status;
@@ -183,47 +189,63 @@ static ct_status draw_activations(const work *w)
 
 /* ---- samples */
 
-static ct_status run_sample(work *w, ct_example *x)
+/* The net runs the sample that was read; its values are the caller's to free. */
+static ct_status run_sample(work *w, ct_shape *shape, float **value_p)
 {
     const ct_shape *in = ct_sample_net_shape(w->net);
-    ct_shape one = { 0 }, shape;
-    float *value = NULL, *to;
-    const char *name;
-    int64_t n_class;
-    const float *row;
-    ct_status status;
+    ct_shape one = { 0 };
+    float *to;
 
-    CT_TRY(ct_net_set_values(&w->set, &shape, &value));
+    CT_TRY(ct_net_set_values(&w->set, shape, value_p));
     one.ndim = in->ndim - 1;
     memcpy(one.dim, in->dim + 1, (size_t)one.ndim * sizeof(one.dim[0]));
-    if (!ct_shape_equal(&one, &shape)) {
-        free(value);
+    if (!ct_shape_equal(&one, shape))
         return CT_FAIL(CT_ERR_SHAPE, "%s: samples of %s are %s, expected %s, as %s has them",
-                       w->run->path, w->set.source, ct_shape_str(&shape).text,
+                       w->run->path, w->set.source, ct_shape_str(shape).text,
                        ct_shape_str(&one).text, CT_RUN_DEPLOY);
-    }
-    status = ct_sample_net_begin(w->net, 1, &to);
-    if (status == CT_OK) {
-        memcpy(to, value, (size_t)ct_shape_count(&shape, 0, -1) * sizeof(*value));
-        status = ct_sample_net_run(w->net);
-    }
-    free(value);
-    CT_TRY(status);
-    row = ct_sample_net_rows(w->net, w->output);
-    n_class = ct_sample_net_output(w->net, w->output, &name)->dim[1];
+    CT_TRY(ct_sample_net_begin(w->net, 1, &to));
+    memcpy(to, *value_p, (size_t)ct_shape_count(shape, 0, -1) * sizeof(**value_p));
+    return ct_sample_net_run(w->net);
+}
+
+static void take_class(const work *w, ct_example *x)
+{
+    const float *row = ct_sample_net_rows(w->net, w->output);
+    const char *name;
+    int64_t n_class = ct_sample_net_output(w->net, w->output, &name)->dim[1];
+
     for (int64_t c = 1; c < n_class; c++)
         if (row[c] > row[x->predicted]) x->predicted = c;
     x->score = (double)row[x->predicted];
-    return CT_OK;
+}
+
+static ct_status draw_boxes(const work *w, const ct_shape *shape, const float *value, ct_example *x)
+{
+    ct_box_example b = {
+        .shape = shape, .value = value, .truth = ct_net_set_boxes(&w->set), .net = w->e->net
+    };
+
+    b.found = ct_sample_net_found(w->net, w->output, &b.n_found);
+    return ct_box_example_draw(&b, x);
 }
 
 static ct_status look_at(work *w, int64_t id, ct_example *x)
 {
+    float *value = NULL;
+    ct_shape shape;
+    ct_status status;
+
     CT_TRY(ct_net_set_read(&w->set, id));
     ct_net_set_name(&w->set, id, x->name, sizeof(x->name));
     x->label = ct_net_set_label(&w->set);
-    CT_TRY(draw_sample(&w->set.sample, &x->picture));
-    return run_sample(w, x);
+    if (!w->e->has_boxes) CT_TRY(draw_sample(&w->set.sample, &x->picture));
+    status = run_sample(w, &shape, &value);
+    if ((status == CT_OK) && w->e->has_boxes)
+        status = draw_boxes(w, &shape, value, x);
+    else if (status == CT_OK)
+        take_class(w, x);
+    free(value);
+    return status;
 }
 
 /* Scores of other weights, or of another set, may name what is no mistake here: it is left out. */
@@ -253,7 +275,8 @@ static ct_status run_mistakes(work *w)
 static ct_status run_samples(work *w)
 {
     int64_t count = w->set.reader->count;
-    int n = (count < CT_MOST_EXAMPLES) ? (int)count : CT_MOST_EXAMPLES;
+    int most = w->e->has_boxes ? CT_MOST_BOX_EXAMPLES : CT_MOST_EXAMPLES;
+    int n = (count < most) ? (int)count : most;
 
     w->e->is_probability = ct_sample_net_is_softmax(w->net, w->output);
     for (int i = 0; i < n; i++) {
@@ -261,7 +284,7 @@ static ct_status run_samples(work *w)
         if (i == 0) CT_TRY(draw_activations(w));
         w->e->n++;
     }
-    CT_TRY(run_mistakes(w));
+    if (!w->e->has_boxes) CT_TRY(run_mistakes(w));
     return draw_filters(w);
 }
 

@@ -1,5 +1,6 @@
 /** @file examples.h  What the net of a run makes of some samples of the set that it tests on: their
- *  classes, the filters of its first convolution, and what its first convolutions put out.
+ *  classes, or the boxes that it finds, the filters of its first convolution, and what its first
+ *  convolutions put out.
  *
  * The samples go through the net for use one by one, on the rank that writes the page. */
 #ifndef CT_EXAMPLES_H
@@ -9,13 +10,15 @@
 #include "framework/proto/cortado.pb-c.h"
 
 enum { CT_MOST_EXAMPLES = 24, CT_MOST_MISTAKES = 12, CT_MOST_ACTIVATIONS = 2 };
+enum { CT_MOST_BOX_EXAMPLES = 12 /* with two pictures each */ };
 
 typedef struct ct_example {
     char name[512];    /* as the set calls it           */
-    ct_text picture;   /* PNG, as the set has it        */
+    ct_text picture;   /* PNG, as the set has it; of boxes as box_example.h draws it */
     int64_t label;     /* -1: none                      */
     int64_t predicted; /* of classes                    */
     double score;
+    int64_t n_true, n_found; /* of boxes, those that are shown */
 } ct_example;
 
 /** A picture of the net's insides. */
@@ -30,6 +33,7 @@ typedef struct ct_examples {
     int n, n_mistake;
     ct_example example[CT_MOST_EXAMPLES]; /* evenly spread over the set             */
     ct_example mistake[CT_MOST_MISTAKES]; /* the surest, as the run's scores say it */
+    bool has_boxes;                       /* each example has some, and no class; no mistakes */
     bool is_probability;                  /* what the scores are        */
     Ct__NetParameter *net;                /* for use; has the class_name */
     ct_inside filters, activation[CT_MOST_ACTIVATIONS];

@@ -12,7 +12,7 @@ static const char style[] =
     ".samples{display:flex;flex-wrap:wrap;gap:1em}"
     "figure{margin:0;max-width:9em;font-size:.85em}"
     "img{image-rendering:pixelated;max-width:100%}"
-    "figure img{width:8em}"
+    "figure img{width:8em}.pairs figure{max-width:24em}.pairs img{width:24em}"
     ".wrong{color:#b03000}"
     "@media (prefers-color-scheme:dark){body{background:#16181c;color:#dcdcdc}"
     ".wrong{color:#ff9d70}}";

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/report/box_example.h"
 #include "cli/report/examples.h"
 #include "cli/report/page.h"
 #include "framework/data/net_set.h"
@@ -41,6 +42,11 @@ static void add_example(const ct_examples *e, const ct_example *x, ct_text *t)
     if (x->picture.length > 0) add_image(&x->picture, x->name, t);
     ct_text_add(t, "<figcaption>");
     ct_text_add_escaped(t, x->name);
+    if (e->has_boxes) {
+        ct_text_add(t, "<br>%lld true, %lld found</figcaption></figure>\n", (long long)x->n_true,
+                    (long long)x->n_found);
+        return;
+    }
     ct_text_add(t, "<br><span class=\"%s\">", wrong ? "wrong" : "right");
     add_class(e->net, x->predicted, t);
     ct_text_add(t, " %.4g</span>", x->score);
@@ -63,6 +69,8 @@ static void add_inside(const ct_inside *in, ct_text *t)
 
 static void show(const ct_run_data *r, const ct_examples *e, ct_text *t)
 {
+    const char *measure = e->is_probability ? "probability" : "score";
+
     ct_page_heading(3, r->name, t);
     if (e->why[0] != '\0') {
         ct_text_add(t, "<p>No pictures: ");
@@ -70,12 +78,18 @@ static void show(const ct_run_data *r, const ct_examples *e, ct_text *t)
         ct_text_add(t, ".</p>\n");
         return;
     }
-    ct_text_add(t,
-                "<p>%d samples, evenly spread over the set of tests, with the best class and its "
-                "%s, by <code>",
-                e->n, e->is_probability ? "probability" : "score");
+    ct_text_add(t, "<p>%d samples, evenly spread over the set of tests, ", e->n);
+    if (e->has_boxes)
+        ct_text_add(
+            t,
+            "as the net gets them: the true boxes, and beside them those that it finds with "
+            "a %s of %.2g at least",
+            measure, (double)CT_BOX_SHOWN);
+    else
+        ct_text_add(t, "with the best class and its %s", measure);
+    ct_text_add(t, ", by <code>");
     ct_text_add_escaped(t, e->weights);
-    ct_text_add(t, "</code>.</p>\n<div class=\"samples\">\n");
+    ct_text_add(t, "</code>.</p>\n<div class=\"samples%s\">\n", e->has_boxes ? " pairs" : "");
     for (int i = 0; i < e->n; i++) add_example(e, &e->example[i], t);
     ct_text_add(t, "</div>\n");
     if (e->n_mistake > 0) {

@@ -4,6 +4,7 @@ detection.py make          found.h5: made-up detections and true boxes of 24 sam
 detection.py same LOG VERSION [DIFFICULT]   whether the log of a test has their mean average precision
 detection.py report FILE.json [DIFFICULT]   whether a report has that of each class, and what it counts
 detection.py boxes          whether predict says the boxes of the blob in HOW.h5, on pictures resized so, as JSON and CSV
+detection.py drawn PAGE.html ALL.json    whether a page has the true boxes, and those that predict says
 detection.py pictures      train and test pictures with coloured rectangles, annotations, lists, a label map; some of odd sizes
 """
 import json, re, sys
@@ -135,6 +136,27 @@ def said(how):
     return sum(len(v) for v in want.values())
 
 
+def drawn(page, all_json):
+    """Whether the page shows each second picture of the test, in tiles of 192 x 192, with true boxes on the left and found ones right."""
+    import xml.etree.ElementTree as et
+    from page_of import Page
+    p = Page(page)
+    found = {f["file"]: [b for b in f["boxes"] if b["probability"] >= 0.5] for f in json.load(open(all_json))["predictions"]}
+    frames = {"red": (0x3C, 0xB4, 0x4B), "green": (0x43, 0x63, 0xD8)}
+    assert len(p.figures) == 12, p.figures
+    for i, (text, (width, height, rows)) in enumerate(zip(p.figures, p.pictures())):
+        pixel = np.array([list(r) for r in rows]).reshape(height, width, 3)
+        true = [(o.find("name").text, *(float(v.text) for v in o.find("bndbox"))) for o in et.parse(f"pictures/test{2 * i}.xml").iter("object")]
+        said = [(b["class"], b["xmin"], b["ymin"], b["xmax"], b["ymax"]) for b in found[f"pictures/test{2 * i}.png"]]
+        assert width == 2 * 194 + 2 and text.split("\n")[1] == f"{len(true)} true, {len(said)} found", (width, text, true, said)
+        for left, boxes in (2, true), (196, said):
+            for name, x0, y0, x1, y1 in boxes:  # the lower edge, its middle and its ends
+                y = round(2 + 3 * y1) - 1
+                for x in round(left + 3 * x0), round(left + 1.5 * (x0 + x1)), round(left + 3 * x1) - 1:
+                    near = pixel[y - 1:y + 2, x - 1:x + 2].reshape(-1, 3)
+                    assert (near == frames[name]).all(1).any(), (i, name, left, x, y, near)
+
+
 def pictures():
     import os
     from PIL import Image, ImageDraw
@@ -175,6 +197,8 @@ if __name__ == "__main__":
     elif sys.argv[1] == "boxes":
         counts = [said(how) for how in ("warp", "pad", "crop")]
         assert min(counts) > 5, counts
+    elif sys.argv[1] == "drawn":
+        drawn(*sys.argv[2:])
     elif sys.argv[1] == "report":
         report(sys.argv[2], len(sys.argv) < 4)
     else:

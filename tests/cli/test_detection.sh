@@ -143,7 +143,7 @@ sed 's/ssd.prototxt/always.prototxt/; s/max_iter: 200/max_iter: 2/; s/display: 1
 runs no_value_in_steps 0 'Train net output #[01]: eval = nan' "$CORTADO" train --solver=always.solver
 runs test_verb 0 '^eval = (1|0\.[5-9])' "$CORTADO" test --model=ssd.prototxt --weights=ssd/snapshots/snapshot_iter_200.caffemodel.h5 --iterations=2
 # the run's report and page
-sed -i '1i class_name: "none" class_name: "red" class_name: "green"' ssd/net.prototxt
+sed -i '1i class_name: "none" class_name: "red" class_name: "green"' ssd/net.prototxt ssd/deploy.prototxt
 runs report_verb 0 '^mean_average_precision = (1|0\.[5-9]).* \(Integral\)' "$CORTADO" test --run=ssd --report=ssd/report.json
 is no_batches sh -c '! grep -q "Batch 0, eval" out'
 # boxes in files, in their own pixels, beside the blob that the set gives and numpy
@@ -203,6 +203,8 @@ for k, row in enumerate(rows[:2]):
     assert all(abs(float(a) - b) < 6e-4 * max(b, 1) for a, b in zip(row[1:], want)) and len(row) == 7, (row, want)
 assert "Precision over recall" in page and page.count('class="detections"') == 1
 EOP
+"$CORTADO" predict --run=ssd --format=json pictures >all.json 2>out
+is page_draws_boxes env PYTHONPATH="$ROOT/tests/cli" "$python" "$ROOT/tests/cli/detection.py" drawn ssd.html all.json
 
 # ---- a net of six classes, fitted to the set of three, is the one above
 mkdir small boxes
