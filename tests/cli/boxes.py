@@ -3,6 +3,7 @@
 boxes.py make                 pictures, annotations and a list in the folder it runs in
 boxes.py same NAME FILE.npz   whether batches are those of transform NAME (TRANSFORMS below)
 boxes.py drawn NAME FILE.png  whether a picture of the set has its samples by transform NAME, and their boxes
+boxes.py cropped FILE.png     whether that of the first two images has random_resized_crop of 48, twice as large
 """
 import math, os, random, sys
 
@@ -389,6 +390,32 @@ def drawn(name, file):
             off = np.abs(tile[1::zoom, 1::zoom] - want)[~framed[1::zoom, 1::zoom]]
             assert off.max() <= 3 and off.size > 1000, (i, off.max(), off.size)
     assert n > 10, n
+
+
+def cropped(file):
+    """The box as its definition draws it, resized by Pillow; less the mean, from the least value to the most."""
+    zoom, tile = 2, 48 * 2
+    picture = np.asarray(Image.open(file).convert("RGB")).astype(float)
+
+    def off(position, image):
+        d = Draw(1, "random_resized_crop", position)
+        for _ in range(10):
+            part = image.width * image.height * d.between(0.08, 1)
+            aspect = math.exp(d.between(math.log(3 / 4), math.log(4 / 3)))
+            tall, wide = round(math.sqrt(part / aspect)), round(math.sqrt(part * aspect))
+            if 1 <= tall <= image.height and 1 <= wide <= image.width:
+                top, left = d.below(image.height - tall + 1), d.below(image.width - wide + 1)
+                break
+        assert (tall, wide) != (image.height, image.width), "the box is the whole image"
+        values = np.asarray(image.crop((left, top, left + wide, top + tall)).resize((48, 48), Image.BILINEAR)).astype(float)
+        values -= np.array(MEAN)[::-1]
+        want = 255 * (values - values.min()) / (values.max() - values.min())
+        at = 2 + position * (tile + 2)
+        return np.abs(picture[2:2 + tile, at:at + tile][1::zoom, 1::zoom] - want).max()
+
+    images = [Image.open(f"JPEGImages/{i:03}.png").convert("RGB") for i in range(2)]
+    ways = [[off(0, a), off(1, b)] for a, b in (images, images[::-1])]  # sets are shuffled
+    assert min(max(w) for w in ways) <= 1.01 < max(max(w) for w in ways), ways
 
 
 if __name__ == "__main__":

@@ -119,6 +119,12 @@ cp JPEGImages/000.png one/a/
 cp JPEGImages/001.png one/b/
 runs plain_set 0 '' "$CORTADO" convert images --from=one --to=plain_sets --encoded
 mv plain_sets/train_lmdb plain_set
+cat >cropped <<'EOP'
+layer { name: "in" type: "Data" top: "data" top: "label" data_param { source: "plain_set" batch_size: 1 }
+  transform_param { mean_value: 104 mean_value: 117 mean_value: 123 random_resized_crop { size: 48 } force_color: true } }
+EOP
+runs draws_crop 0 'cropped.png: 2 samples' "$CORTADO" info --data=plain_set --picture=cropped.png --model=cropped
+is as_cropped "$python" "$ROOT/tests/cli/boxes.py" cropped cropped.png
 runs not_boxes 3 'not an AnnotatedDatum' "$CORTADO" time --model=not_boxes --data --iterations=1
 
 # ---- annotations that are wrong

@@ -256,13 +256,21 @@ runs bench 0 '^ +8 +1 +0 +2 ' "$CORTADO" bench serve --model=net/deploy.prototxt
 runs bench_tokens 2 'shapes: 8x4: "net/deploy.prototxt" is a net of pictures: expected how many, such as 1,8' \
     "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1,8x4
 runs bench_rows 2 'rows=LAST: "net/deploy.prototxt" is a net of pictures' "$CORTADO" bench serve --model=net/deploy.prototxt --shapes=1 --rows=LAST
-# names of classes that the net's file has itself
+# names of classes that the net's file has itself; pictures resized and cut from a size of their own
+python3 -c 'import pictures
+p, rows = pictures.pixels(0), [bytes([200] * 56)] * 28 # the middle of 28 x 56, each pixel as 2 x 2
+rows += [bytes(v for v in p[28 * y:28 * y + 28] for _ in "ab") for y in range(28) for _ in "ab"] + rows
+open("tall.png", "wb").write(pictures.png(56, 112, b"".join(b"\0" + r for r in rows)))'
 { for i in 0 1 2 3 4 5 6 7 8 9; do echo "class_name: \"own $i\""; done
-  echo 'serve { transform_param { scale: 0.00390625 } }'
+  echo 'serve { transform_param { scale: 0.00390625 crop_size: 28 resize_param { resize_mode: FIT_SMALL_SIZE height: 28 width: 28 } } }'
   cat "$ROOT/models/lenet/deploy.prototxt"; } >own.prototxt
 sed 1d own.prototxt >nine.prototxt
 runs few_own_names 2 'has 9 class_name, expected 10, one for each class' $serve --model=nine.prototxt
 up --model=own.prototxt --weights=$weights --name=own
 ask own_names 200 '"label":"own [0-9]"' '/classify' -F 'file=@0.png'
+cp out one
+ask own_size 200 '"file":"tall.png"' '/classify' -F 'file=@tall.png'
+sed 's/tall.png/0.png/' out >tall
+is own_size_as_small cmp tall one
 down
 finish
