@@ -222,7 +222,8 @@ ct_status ct_config_unpack(ct_config *c, const void *data, size_t size)
 /* The parameter message of a data layer that has a batch_size, or NULL. */
 static ProtobufCMessage *batch_message(const Ct__LayerParameter *l)
 {
-    if (strcmp(l->type, "Data") == 0) return (ProtobufCMessage *)l->data_param;
+    if ((strcmp(l->type, "Data") == 0) || (strcmp(l->type, "AnnotatedData") == 0))
+        return (ProtobufCMessage *)l->data_param;
     if (strcmp(l->type, "ImageData") == 0) return (ProtobufCMessage *)l->image_data_param;
     if (strcmp(l->type, "HDF5Data") == 0) return (ProtobufCMessage *)l->hdf5_data_param;
     if (strcmp(l->type, "TextData") == 0) return (ProtobufCMessage *)l->text_data_param;

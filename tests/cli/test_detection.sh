@@ -223,7 +223,8 @@ is fitted_predicts cmp fitted.csv warp.csv
 runs fitted_learns 0 'Optimization Done' "$CORTADO" train --solver=fitted/solver.prototxt --run=six --iterations=1 --set=net='"small/train_val.prototxt"'
 runs other_weights 0 'layer "conf" makes 18 outputs in .*, and 9 for the classes of the set: it starts anew' \
     $new --to=tuned --weights=six/snapshots/snapshot_iter_1.caffemodel.h5
-runs tunes 0 'weights of 4 layers' "$CORTADO" train --solver=tuned/solver.prototxt --run=tunes --iterations=1
+runs tunes 0 'weights of 4 layers' "$CORTADO" train --solver=tuned/solver.prototxt --run=tunes --iterations=1 --set=batch_size=3
+is other_batch [ "$(grep -cE '^    batch_size: (3|12)$' tunes/net.prototxt)$(grep -c 'batch_size: 3$' tunes/net.prototxt)" = 21 ]
 runs same_weights 0 '' $new --to=kept --weights=$weights
 is starts_anew sh -c 'grep -q "name: \"conf_new\"" tuned/train_val.prototxt && ! grep -q _new kept/train_val.prototxt'
 rm boxes/classes.txt
