@@ -15,8 +15,9 @@ static double product_of(int64_t n, const float *a, const float *b)
     return sum;
 }
 
-static double product(int64_t n, const float *a, const float *b)
+double ct_optex_round_product(const ct_optex_round *r, const float *a, const float *b)
 {
+    int64_t n = ct_optex_round_count(r);
     double part[PARTS], sum = 0.0;
 
 #pragma omp parallel for schedule(static)
@@ -42,12 +43,12 @@ ct_status ct_optex_measure_noise(ct_optex_round *r)
     for (int b = 0; b < r->parallel; b++) {
         const float *g = ct_optex_round_gradient(r, b);
 
-        noise += product(count, g, g);
+        noise += ct_optex_round_product(r, g, g);
         if (b % together == 0)
             memcpy(sum, g, (size_t)count * sizeof(float));
         else
             CT_TRY(r->step->net->options.dev->math->axpy(NULL, count, 1.0f, g, sum));
-        if ((b + 1) % together == 0) noise -= product(count, sum, sum) / together;
+        if ((b + 1) % together == 0) noise -= ct_optex_round_product(r, sum, sum) / together;
     }
     noise /= r->parallel - r->parallel / together;
     r->measure.noise = (noise > 0.0) ? noise : 0.0;
@@ -58,13 +59,12 @@ ct_status ct_optex_measure_noise(ct_optex_round *r)
 static void estimate_at(ct_optex_round *r, int s, double *square_p, double *both_p)
 {
     float *guess = r->step->net->grad_arena;
-    int64_t count = ct_optex_round_count(r);
 
     *square_p = *both_p = 0.0;
     if (r->predictor.prediction == CT_PREDICT_NONE) return;
     ct_gradient_predictor_estimate(&r->predictor, r->point[s], guess);
-    *square_p = product(count, guess, guess);
-    *both_p = product(count, guess, ct_optex_round_sum(r, s)) / r->batches;
+    *square_p = ct_optex_round_product(r, guess, guess);
+    *both_p = ct_optex_round_product(r, guess, ct_optex_round_sum(r, s)) / r->batches;
 }
 
 /* Points that all are where the round begins say nothing about those a round's way from there. */
@@ -77,7 +77,7 @@ void ct_optex_measure_estimates(ct_optex_round *r)
 
     m->error = -1.0;
     for (int s = 0; s < r->steps; s++) {
-        own = product(ct_optex_round_count(r), ct_optex_round_sum(r, s), ct_optex_round_sum(r, s)) /
+        own = ct_optex_round_product(r, ct_optex_round_sum(r, s), ct_optex_round_sum(r, s)) /
               ((double)r->batches * r->batches);
         m->square += own / r->steps;
         estimate_at(r, s, &square, &both);

@@ -108,8 +108,6 @@ static ct_status check_beside(const ct_solver_text *t)
 {
     const Ct__SolverParameter *p = t->p;
 
-    if (ct_update_clips(p))
-        return refuse(t, "clip_gradients", "estimates are not clipped yet as true gradients are");
     if (p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16)
         return refuse(t, "precision FP16",
                       "a step whose gradients are not finite would leave its round half done; "

@@ -1,5 +1,6 @@
 #include "framework/solver/optex_round.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +21,7 @@ static const char *refused(const ct_train_step *t)
     const Ct__CompressionParameter *c = t->param->compression;
 
     if (t->net->options.dev->kind != CT_DEVICE_CPU) return "a device";
-    if (ct_update_clips(t->param)) return "clip_gradients";
-    if (ct_update_waits_for_all(t->param)) return "precision FP16";
+    if (t->param->precision == CT__SOLVER_PARAMETER__PRECISION__FP16) return "precision FP16";
     if (t->rule->ratio != CT_UPDATE_NO_RATIO) return "trust ratios";
     if (t->average != NULL) return "average";
     if ((c != NULL) && (c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE)) return "compression";
@@ -168,6 +168,18 @@ static void stay(ct_optex_round *r)
         memcpy(r->chained[h], r->state[h], bytes_of(r));
 }
 
+/* clip_gradients is a limit of a step's mean gradient, true or estimated. */
+static void clip(const ct_optex_round *r)
+{
+    ct_train_step *t = r->step;
+    const float *g = t->net->grad_arena;
+    double limit = (double)t->param->clip_gradients, norm;
+
+    if (!ct_update_clips(t->param)) return;
+    norm = (double)t->scale * sqrt(ct_optex_round_product(r, g, g));
+    if (norm > limit) t->scale *= (float)(limit / norm);
+}
+
 /* Update `s` of the round by the gradient arena, the sum of some batches, in the net's own arenas.
  */
 static ct_status update(ct_optex_round *r, int s, double rate, int batches)
@@ -177,6 +189,7 @@ static ct_status update(ct_optex_round *r, int s, double rate, int batches)
     t->iteration = r->updates + s;
     t->rate = rate * r->batches;
     t->scale = 1.0f / (float)(t->iter_size * batches);
+    clip(r);
     t->refused = false;
     return ct_step_update(t, 0, t->net->n_param);
 }

@@ -23,6 +23,9 @@
  * A round may have fewer steps, n, which divides N: step s then has the gradient of N / n batches,
  * the mean of theirs, at N / n times the rate. n = 1 is the rule with `iter_size` N. A momentum
  * that has the rate in it is scaled as the rate is, where n changes.
+ *
+ * clip_gradients is a limit of the norm of each step's mean gradient, of estimates, too. With one
+ * point a round it is what it is for the rule.
  */
 #ifndef CT_OPTEX_ROUND_H
 #define CT_OPTEX_ROUND_H
@@ -60,7 +63,7 @@ typedef struct ct_optex_round {
     float *chained[CT_UPDATE_STATES]; /* … and at the last point */
 } ct_optex_round;
 
-/** The rest of r is zero. CT_ERR_CONFIG, with the reason: a device, clip_gradients,
+/** The rest of r is zero. CT_ERR_CONFIG, with the reason: a device,
  *  precision FP16, trust ratios, an average of the weights, compression, a window of `memory`.
  *  Several ranks: points that they do not share out evenly, and layers that carry state from batch
  *  to batch. CT_ERR_ARG, CT_ERR_NOMEM. */
@@ -83,6 +86,8 @@ ct_status ct_optex_measure_noise(ct_optex_round *r);
 /** Of those of steps, before the predictor hears of them. */
 void ct_optex_measure_estimates(ct_optex_round *r);
 
+/** Of two gradients, in double; its bits do not depend on threads. */
+double ct_optex_round_product(const ct_optex_round *r, const float *a, const float *b);
 /** Floats of a gradient. */
 static inline int64_t ct_optex_round_count(const ct_optex_round *r)
 {

@@ -700,7 +700,7 @@ ct_status ct_step_update_all(ct_train_step *t)
         return ct_step_update(t, 0, net->n_param);
     }
     if (t->gradients != NULL) CT_TRY(t->gradients(t->gradients_ctx));
-    if (ct_update_waits_for_all(t->param)) CT_TRY(clip(t, limit));
+    if (ct_update_waits_for_all(t->param) && !t->refused) CT_TRY(clip(t, limit));
     CT_TRY(find_ratios(t));
     return ct_step_update(t, 0, net->n_param);
 }

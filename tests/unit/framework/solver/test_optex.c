@@ -343,7 +343,6 @@ static void test_what_is_refused(void **state)
         { "type: 'OptEx' optex { noise: 0.1 }", "optex.noise is for predictor KERNEL alone" },
         { "type: 'OptEx' iter_size: 2", "type \"OptEx\" and iter_size above 1 do not go together" },
         { "type: 'OptEx' reproducible_sum: true", "\"OptEx\" and reproducible_sum" },
-        { "type: 'OptEx' clip_gradients: 1", "\"OptEx\" and clip_gradients" },
         { "type: 'OptEx' precision: FP16", "\"OptEx\" and precision FP16" },
         { "type: 'OptEx' optex { base_type: 'LAMB' } momentum: 0.9",
           "\"OptEx\" and a base with trust ratios" },

@@ -23,6 +23,7 @@ typedef struct spec { /* what the text says, and the round */
     const char *fields;
     bool adam;
     double momentum, decay;
+    double clip; /* 0: none */
     int iter_size, parallel;
     ct_correction correction;
     ct_prediction prediction;
@@ -63,15 +64,25 @@ static void evaluate(const spec *c, const double *w, int64_t step, double *g)
     }
 }
 
+static double product(const double *a, const double *b)
+{
+    double sum = 0;
+
+    for (int i = 0; i < N_WEIGHT; i++) sum += a[i] * b[i];
+    return sum;
+}
+
 static void apply(const spec *c, place *p, const double *sum, int64_t step, double base)
 {
     static const double lr_mult[] = { 1, 2 }, decay_mult[] = { 1, 0.5 };
-    double b2 = 0.999, t = (double)step + 1;
+    double b2 = 0.999, t = (double)step + 1, part = 1;
+    double norm = sqrt(product(sum, sum)) / c->iter_size;
 
+    if ((c->clip > 0) && (norm > c->clip)) part = c->clip / norm;
     for (int i = 0; i < N_WEIGHT; i++) {
         int k = weight_of(i);
         double rate = base * lr_mult[k];
-        double g = sum[i] / c->iter_size + c->decay * decay_mult[k] * p->w[i];
+        double g = part * sum[i] / c->iter_size + c->decay * decay_mult[k] * p->w[i];
 
         if (!c->adam) {
             p->m[i] = rate * g + c->momentum * p->m[i];
@@ -103,14 +114,6 @@ static void estimate(ct_gradient_predictor *known, const double *z, double *g)
     for (int i = 0; i < N_WEIGHT; i++) point[i] = (float)z[i];
     ct_gradient_predictor_estimate(known, point, gradient);
     for (int i = 0; i < N_WEIGHT; i++) g[i] = (double)gradient[i];
-}
-
-static double product(const double *a, const double *b)
-{
-    double sum = 0;
-
-    for (int i = 0; i < N_WEIGHT; i++) sum += a[i] * b[i];
-    return sum;
 }
 
 /* The variance of vectors that have one mean: the sum over the groups of `together` of them. */
@@ -313,6 +316,19 @@ static void test_rounds_are_their_definition(void **state)
           .iter_size = 1,
           .parallel = 3 },
         { .fields = "momentum: 0.5", .momentum = 0.5, .iter_size = 2, .parallel = 4 },
+        { .fields = "momentum: 0.9 weight_decay: 0.25 clip_gradients: 0.3",
+          .momentum = 0.9,
+          .decay = 0.25,
+          .clip = 0.3,
+          .iter_size = 1,
+          .parallel = 4,
+          .steps = { 0, 2, 2, 4, 1, 2 } },
+        { .fields = "type: 'Adam' momentum: 0.9 clip_gradients: 0.2",
+          .adam = true,
+          .momentum = 0.9,
+          .clip = 0.2,
+          .iter_size = 1,
+          .parallel = 3 },
         { .fields = "type: 'Adam' momentum: 0.9",
           .adam = true,
           .momentum = 0.9,
@@ -420,7 +436,6 @@ static void test_one_step_is_the_rule_by_larger_batches(void **state)
 static void test_what_is_refused(void **state)
 {
     static const char *const text[][2] = {
-        { "clip_gradients: 1", "clip_gradients" },
         { "average { type: EMA }", "average" },
         { "type: 'LARS' momentum: 0.9", "trust ratios" },
         { "compression { type: TOPK }", "compression" },
