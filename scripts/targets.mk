@@ -69,6 +69,8 @@ do-test test-unit test-mpi test-cli test-slurm: export OMPI_MCA_pml ?= ob1
 do-test test-unit test-mpi test-cli test-slurm: export PMIX_MCA_gds ?= hash
 do-test test-unit test-mpi test-cli test-slurm: export HWLOC_PLUGINS_PATH ?= /
 do-test test-unit test-mpi test-cli test-slurm: export HWLOC_COMPONENTS ?= -linux:pci
+# Python keeps what it compiles: packages of build/venv are imported by hundreds of short programs
+do-test test-unit test-mpi test-cli test-slurm: export PYTHONDONTWRITEBYTECODE :=
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
 test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) | $(MODELS)
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(call AT_ONCE,2) '$(RUN) {} $(B)/tests/{} || exit 255'

@@ -99,22 +99,37 @@ typedef struct sums {
     const float *x, *weight, *bias;
 } sums;
 
-static void bound_tile(const sums *s, const maps *t, int64_t plane, int64_t i, int64_t j, double *y)
+typedef double square[MAX][MAX];
+
+/* Of each kernel [group][out][in] what its map makes of it; the caller frees it. */
+static square *bound_kernels(const sums *s, const maps *t)
 {
-    int64_t image = plane / (s->group * s->out), g = plane / s->out % s->group, o = plane % s->out;
-    double d[MAX][MAX], v[MAX][MAX], u[MAX][MAX], z[MAX][MAX] = { { 0.0 } };
+    square *u = malloc((size_t)(s->group * s->out * s->in) * sizeof(*u));
     int taps = t->r * t->r;
 
-    for (int64_t c = 0; c < s->in; c++) {
+    assert_non_null(u);
+    for (int64_t k = 0; k < s->group * s->out * s->in; k++) {
+        int64_t g = k / s->in / s->out, o = k / s->in % s->out, c = k % s->in;
         const float *w = s->weight + g * s->w_group + o * s->w_out + c * s->w_in;
+        square d;
 
-        for (int k = 0; k < taps; k++) d[k / t->r][k % t->r] = w[s->turned ? taps - 1 - k : k];
-        both(t->n, t->r, (double(*)[MAX])t->g, false, d, u);
-        cut(s->x + ((image * s->group + g) * s->in + c) * s->h * s->w, s->h, s->w, i + s->row,
-            j + s->col, t->n, d);
-        both(t->n, t->n, (double(*)[MAX])t->b, false, d, v);
+        for (int i = 0; i < taps; i++) d[i / t->r][i % t->r] = w[s->turned ? taps - 1 - i : i];
+        both(t->n, t->r, (double(*)[MAX])t->g, false, d, u[k]);
+    }
+    return u;
+}
+
+/* The tile from (i, j) on of one plane y: `u` of its kernels, `v` of its inputs. */
+static void bound_tile(const sums *s, const maps *t, const square *u, const square *v,
+                       int64_t plane, int64_t i, int64_t j, double *y)
+{
+    int64_t at = plane % (s->group * s->out);
+    square d, z = { { 0.0 } };
+
+    for (int64_t c = 0; c < s->in; c++) {
         for (int k = 0; k < t->n * t->n; k++)
-            z[k / t->n][k % t->n] += u[k / t->n][k % t->n] * v[k / t->n][k % t->n];
+            z[k / t->n][k % t->n] +=
+                u[at * s->in + c][k / t->n][k % t->n] * v[c][k / t->n][k % t->n];
     }
     both(t->m, t->n, (double(*)[MAX])t->a, false, z, d);
     for (int64_t k = 0; k < t->m * t->m; k++) {
@@ -122,8 +137,24 @@ static void bound_tile(const sums *s, const maps *t, int64_t plane, int64_t i, i
 
         if ((row >= s->oh) || (col >= s->ow)) continue;
         y[(plane * s->oh + row) * s->ow + col] = d[k / t->m][k % t->m];
-        if (s->bias != NULL) y[(plane * s->oh + row) * s->ow + col] += s->bias[g * s->out + o];
+        if (s->bias != NULL) y[(plane * s->oh + row) * s->ow + col] += s->bias[at];
     }
+}
+
+/* A row of tiles, from row i on, of all planes that one image and group (`of`) goes to. */
+static void bound_row(const sums *s, const maps *t, const square *u, int64_t of, int64_t i,
+                      double *y)
+{
+    square d, *v = malloc((size_t)s->in * sizeof(*v));
+
+    for (int64_t j = 0; j < s->ow; j += t->m) {
+        for (int64_t c = 0; c < s->in; c++) {
+            cut(s->x + (of * s->in + c) * s->h * s->w, s->h, s->w, i + s->row, j + s->col, t->n, d);
+            both(t->n, t->n, (double(*)[MAX])t->b, false, d, v[c]);
+        }
+        for (int64_t o = 0; o < s->out; o++) bound_tile(s, t, u, v, of * s->out + o, i, j, y);
+    }
+    free(v);
 }
 
 /* dx of a plane, as the forward pass transposed: tiles of dy meet in it. */
@@ -252,13 +283,14 @@ static double *limits(const ct_conv_desc *d, conv_direction dir)
         for (int64_t i = 0; i < d->n * d->c; i++)
             bound_adjoint(d, &t, &a, i / d->c, i % d->c, limit + i * d->h * d->w);
     } else {
+        int64_t n_row = (s.oh + t.m - 1) / t.m;
+        square *u = bound_kernels(&s, &t);
+
         roundings = (double)s.in;
 #pragma omp parallel for schedule(dynamic)
-        for (int64_t plane = 0; plane < s.n * s.group * s.out; plane++) {
-            for (int64_t i = 0; i < s.oh; i += t.m) {
-                for (int64_t j = 0; j < s.ow; j += t.m) bound_tile(&s, &t, plane, i, j, limit);
-            }
-        }
+        for (int64_t k = 0; k < s.n * s.group * n_row; k++)
+            bound_row(&s, &t, u, k / n_row, k % n_row * t.m, limit);
+        free(u);
     }
     roundings = (1.0 + v) * (1.0 + v) * (roundings + CT_WINO_ROUNDINGS) * 0x1p-24;
     for (int64_t i = 0; i < n; i++) limit[i] *= roundings + (2.0 + v) * v;
