@@ -43,11 +43,15 @@ words='coded:codec keep:error_feedback accum:momentum_correction drops:residual_
 parcel:sized_message gather:allgatherv wire:payload bell:futex line:step_timeline watch:step_observer
 choose:codec_planner ways:candidates late:residual_drain held:deferred_errors room:buffer form:device_override
 tail:epilogue'
-old=$(for pair in $words; do
-    word=${pair%:*}
-    sources | xargs grep -nHoE "\b(ct|CT)_($word|$(echo "$word" | tr a-z A-Z))(_[A-Za-z0-9_]+)?\b" /dev/null |
-        sed "s/$/: the term is ${pair#*:}/"
-done | sort -u)
+any=$(for pair in $words; do printf '%s|' "${pair%:*}"; done)
+old=$(sources | xargs grep -nHoE "\b(ct|CT)_(${any%|}|$(echo "${any%|}" | tr a-z A-Z))(_[A-Za-z0-9_]+)?\b" /dev/null | awk -v words="$words" '
+    BEGIN { for (n = split(words, pair); n > 0; n--) term[substr(pair[n], 1, index(pair[n], ":") - 1)] = substr(pair[n], index(pair[n], ":") + 1) }
+    {
+        word = tolower($0)
+        sub(/^.*:ct_/, "", word)
+        sub(/_.*/, "", word)
+        print $0 ": the term is " term[word]
+    }' | sort -u)
 
 # who needs other ranks asks a group or a communicator, never MPI's world
 world=$(sources | grep -v '^comm/core/' | xargs grep -nHE '(->|\.)world\b|^ +[A-Za-z_]+ \**([a-z_]+, \**)*world\b[^(]*;' /dev/null |

@@ -5,9 +5,13 @@ check="$ROOT/scripts/check_layers.sh"
 list=layers/engine/neuron/neuron_math.h
 runs as_it_is 0 '' "$check"
 
-fresh() { # a copy of what the check reads
-    rm -rf tree && mkdir tree &&
-        (cd "$ROOT" && tar -cf - layers docs tests/unit cli/onnx) | tar -xf - -C tree
+mkdir whole
+(cd "$ROOT" && tar -cf - layers docs tests/unit cli/onnx) | tar -xf - -C whole
+fresh() { # what the check reads, as links; what is appended to is copied (sed -i makes a file of its own)
+    rm -rf tree && cp -al whole tree || exit 1
+    for file in docs/layers.md docs/layers-functions.md layers/cuda/maps_cuda.cu tests/unit/layers/types/test_layer_every.c; do
+        cp --remove-destination "whole/$file" "tree/$file"
+    done
 }
 toy_function() { # FORMULA: a row in the list of functions
     fresh
@@ -40,4 +44,6 @@ runs layer_everywhere 0 '' "$check" tree
 fresh
 echo 'const ct_device_override ct_cuda_toy = { "Toy", NULL, NULL, NULL };' >>tree/layers/cuda/maps_cuda.cu
 runs cuda_not_listed 1 'CT_CUDA_OVERRIDES has no X.toy.' "$check" tree
+fresh
+runs copy_is_whole 0 '' "$check" tree
 finish

@@ -3,13 +3,15 @@
 check="$ROOT/scripts/check_includes.sh"
 runs as_it_is 0 '' "$check"
 
-fresh() { # a copy of what the check reads
-    rm -rf tree && mkdir tree &&
-        (cd "$ROOT" && find framework layers comm topology planner serve runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
-            tar -cf - --null -T -) | tar -xf - -C tree
+mkdir whole
+(cd "$ROOT" && find framework layers comm topology planner serve runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+    tar -cf - --null -T -) | tar -xf - -C whole
+fresh() { # FILE...: what the check reads, as links; the files named are copies, which may be written
+    rm -rf tree && cp -al whole tree || exit 1
+    for file in "$@"; do cp --remove-destination "whole/$file" "tree/$file"; done
 }
 plant() { # NAME FILE LINE PATTERN: the line in the file must make the check fail
-    fresh
+    fresh "$2"
     echo "$3" >>"tree/$2"
     runs "$1" 1 "$4" "$check" tree
 }
@@ -38,20 +40,20 @@ runs names_are_one 0 '' "$names"
 fresh
 printf 'typedef struct ct_comm {\n    int a;\n} ct_comm;\n' >tree/layers/other.h
 runs two_types 1 'ct_comm is defined in comm/core/comm.h and in layers/other.h' "$names" tree
-fresh
+fresh comm/core/comm.h
 echo 'void ct_exch_run(void);' >>tree/comm/core/comm.h
 runs old_word 1 'comm/core/comm.h:[0-9]+:ct_exch_run: the term is sparse_allreduce' "$names" tree
 
 for line in 'int n(const ct_comm *c) { return use(c->world); }' 'int n(ct_comm c) { return use(c.world); }' \
     '    MPI_Comm world;' '    MPI_Comm sums, world; /* all ranks */'; do
-    fresh
+    fresh comm/collective/coll.c
     echo "$line" >>tree/comm/collective/coll.c
     runs "world_of_$line" 1 'comm/collective/coll.c:[0-9]+: a member or variable named world' "$names" tree
 done
-fresh
+fresh runtime/call.c
 echo 'int all(void) { return use(MPI_COMM_WORLD); }' >>tree/runtime/call.c
 runs mpi_comm_world 1 'runtime/call.c:[0-9]+:MPI_COMM_WORLD: outside of comm/core and runtime/job.c' "$names" tree
-fresh # where it may be used, and words that only look like it
+fresh comm/core/comm.c runtime/job.c # where it may be used, and words that only look like it
 echo 'int all(ct_comm *c) { return use(c->world, MPI_COMM_WORLD); }' >>tree/comm/core/comm.c
 echo 'int all(void) { return use(MPI_COMM_WORLD, "OMPI_COMM_WORLD_SIZE", "hello world;"); }' >>tree/runtime/job.c
 runs world_where_it_may 0 '' "$names" tree
@@ -60,7 +62,7 @@ runs world_where_it_may 0 '' "$names" tree
 exchange="$ROOT/scripts/check_exchange.sh"
 runs exchange_is_small 0 'the exchange has [0-9]+ lines of 1320' "$exchange"
 small() { # a copy of what that check reads
-    fresh
+    fresh runtime/group_mpi.c framework/exchange/group.h
     mkdir tree/docs && cp "$ROOT/docs/architecture.md" tree/docs
 }
 small
@@ -93,7 +95,7 @@ runs headers_of_comm 1 'comm has 3 headers directly in it, 2 may be' "$sizes" tr
 # JSON by hand: members, objects with and without blanks, strings and numbers; what only looks so
 json="$ROOT/scripts/check_json.sh"
 runs json_is_written 0 '' "$json"
-fresh
+fresh cli/main.c framework/base/stream.c
 cat >>tree/cli/main.c <<'END'
     ct_text_add(out, ",\"nodes\":%d", n);
     printf(",\"%s\":", name);
@@ -111,6 +113,11 @@ lines=$(wc -l <tree/cli/main.c) # the seven before the last two
 is json_of_each_kind test "$(grep -o 'main.c:[0-9]*' out | cut -d: -f2 | tr '\n' ' ')" = \
     "$(seq -s ' ' $((lines - 8)) $((lines - 2))) "
 is json_of_no_other test "$(grep -c 'JSON by hand' out)" = 7
+
+fresh
+runs copy_is_whole 0 '' "$check" tree
+runs names_of_copy 0 '' "$names" tree
+runs json_of_copy 0 '' "$json" tree
 
 # the table itself: a folder that includes one behind it closes a circle
 sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
