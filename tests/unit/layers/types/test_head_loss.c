@@ -182,8 +182,8 @@ static void softmax(const spec *s, const row *r, double *p, double *dz_p)
             size += fabs(r->x[k] * r->w[v * K + k]);
         }
         p[v] = z;
-        largest = fmax(largest, z);
-        most = fmax(most, size);
+        largest = (z > largest) ? z : largest;
+        most = (size > most) ? size : most;
     }
     for (int64_t v = 0; v < s->classes; v++) sum += p[v] = exp(p[v] - largest);
     for (int64_t v = 0; v < s->classes; v++) p[v] /= sum;
@@ -204,16 +204,18 @@ static void add_row(const spec *s, const row *r, double *p, reference *f, pair *
     for (int64_t v = 0; v < s->classes; v++) {
         double g = scale * (p[v] - (v == r->label)), off = scale * p[v] * ep + 3 * u * fabs(g);
 
+        double of_w = off * (1 + e) + (e + (double)(r->n_row + 2) * u) * fabs(g);
+        double of_x = off * (1 + e) + (e + (double)(s->classes + 1) * u) * fabs(g);
+        const double *w = r->w + v * K;
+        pair *to = f->w + v * K;
+
         f->b[v].value += g;
         f->b[v].bound += off + (double)(r->n_row + 1) * u * fabs(g);
         for (int k = 0; k < K; k++) {
-            double x = fabs(r->x[k]), w = fabs(r->w[v * K + k]);
-
-            f->w[v * K + k].value += g * r->x[k];
-            f->w[v * K + k].bound +=
-                x * (off * (1 + e) + (e + (double)(r->n_row + 2) * u) * fabs(g));
-            dx[k].value += g * r->w[v * K + k];
-            dx[k].bound += w * (off * (1 + e) + (e + (double)(s->classes + 1) * u) * fabs(g));
+            to[k].value += g * r->x[k];
+            to[k].bound += fabs(r->x[k]) * of_w;
+            dx[k].value += g * w[k];
+            dx[k].bound += fabs(w[k]) * of_x;
         }
     }
 }
