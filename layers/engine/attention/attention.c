@@ -189,11 +189,11 @@ static double kept(const head *t, int64_t i, int64_t j)
 {
     const ct_attention_desc *d = t->d;
     uint64_t number = ct_attention_number(d, t->a->first + t->sample, t->h, i, j);
-    uint32_t word;
 
     if (d->drop_below == 0) return 1;
-    ct_rng_words(t->a->key, number, 1, &word);
-    return (word < d->drop_below) ? 0 : (double)d->keep_scale;
+    return (ct_rng_philox(t->a->key, 0, number / 4).v[number % 4] < d->drop_below)
+               ? 0
+               : (double)d->keep_scale;
 }
 
 static void forward_head(const head *t)
