@@ -671,18 +671,11 @@ ct_status ct_comm_check_launch(int world_size)
     return CT_OK;
 }
 
-/* A process that no launcher started begins a daemon of Open MPI, for processes that it may start.
- * None is started from here, and without the daemon it begins in half the time. */
-static void start_no_daemon(void)
-{
-    (void)setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
-}
-
 /* Open MPI sends what is larger than its eager limit over TCP only once both sides have spoken, and
  * then whole: when two ranks exchange data, what one says queues behind what the other sends, and
  * the connection works in one direction at a time. Messages below the limit keep both busy. The
  * usual limit is 64 KB; segments of our collectives are 256 KB to 1 MB where they matter. */
-static void widen_tcp(void)
+void ct_comm_prepare_launch(void)
 {
     static const char *const name[] = { "OMPI_MCA_btl_tcp_eager_limit",
                                         "OMPI_MCA_btl_tcp_rndv_eager_limit",
@@ -693,12 +686,6 @@ static void widen_tcp(void)
     }
     for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i)
         (void)setenv(name[i], "1100000", 0); /* 1 MB and what MPI puts before it */
-}
-
-void ct_comm_prepare_launch(void)
-{
-    start_no_daemon();
-    widen_tcp();
 }
 
 #ifdef OPEN_MPI /* from its mpi.h; other MPIs may read Slurm's own variables */

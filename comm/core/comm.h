@@ -157,10 +157,9 @@ ct_status ct_comm_check_launch(int world_size);
  *  step has several tasks and no launcher has spoken to this MPI. */
 ct_status ct_comm_check_launcher(void);
 
-/** Before MPI_Init: what Open MPI is told by its environment variables. A process alone starts no
- *  daemon. Limits of messages over TCP are such that both directions of a connection are used at
- *  once; where the user (mpirun --mca, environment) has set any of them, all stay as they are.
- * Other networks, and other MPIs, do not read them. */
+/** Before MPI_Init: Open MPI's limits of messages over TCP, by its environment variables, so that
+ *  both directions of a connection are used at once. Where the user (mpirun --mca, environment) has
+ *  set any of them, all stay as they are. Other networks, and other MPIs, do not read them. */
 void ct_comm_prepare_launch(void);
 
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
