@@ -74,11 +74,13 @@ static ct_status split(const ct_topo *topo, int groups, ct_local_steps *out, ct_
 {
     size_t n_rank = (size_t)topo->n_rank;
     int *inner = calloc(2 * n_rank, sizeof(*inner)), *across = inner + n_rank;
-    int group, n_across = 0;
+    int n_across = 0;
     ct_status status = (inner != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for groups");
 
+    if (status == CT_OK) status = ct_outer_groups_count(topo, groups, &out->n_group);
     for (int r = 0; (status == CT_OK) && (r < topo->n_rank); r++) {
-        status = ct_outer_groups_number(topo, r, groups, &group, &out->n_group);
+        int group = ct_outer_groups_of(topo, groups, r);
+
         if (group == 0) inner[out->size++] = r;
         if (group == n_across) across[n_across++] = r;
     }

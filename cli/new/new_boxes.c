@@ -35,13 +35,12 @@ static bool hands_on(const Ct__LayerParameter *l)
 }
 
 /* The last axis is that of classes. */
-static ct_status fit_reshape(const fitting *f, Ct__LayerParameter *l)
+static void fit_reshape(const fitting *f, Ct__LayerParameter *l)
 {
     Ct__BlobShape *s = (l->reshape_param != NULL) ? l->reshape_param->shape : NULL;
 
     if ((s != NULL) && (s->n_dim > 0) && (s->dim[s->n_dim - 1] == f->was))
         s->dim[s->n_dim - 1] = f->now;
-    return CT_OK;
 }
 
 /* Weights of another number of outputs are not for this layer. */
@@ -99,7 +98,7 @@ static ct_status fit_maker(const fitting *f, size_t i, const char *blob)
             "InnerProduct: cortado new knows Concat, Permute, Flatten, Reshape, Softmax, "
             "Sigmoid, ReLU and Dropout there",
             l->name, l->type);
-    if (ct_layer_param_is(l, "Reshape")) CT_TRY(fit_reshape(f, l));
+    if (ct_layer_param_is(l, "Reshape")) fit_reshape(f, l);
     for (size_t b = 0; b < l->n_bottom; b++) CT_TRY(fit_maker(f, i - 1, l->bottom[b]));
     return CT_OK;
 }

@@ -2,7 +2,7 @@
 
 #include "framework/base/log.h"
 
-ct_status ct_outer_groups_number(const ct_topo *topo, int rank, int groups, int *group_p, int *n_p)
+ct_status ct_outer_groups_count(const ct_topo *topo, int groups, int *n_p)
 {
     int least = ct_topo_min_node_size(topo), most = ct_topo_max_node_size(topo);
 
@@ -16,8 +16,12 @@ ct_status ct_outer_groups_number(const ct_topo *topo, int rank, int groups, int 
                        "outer.groups is %d, but %d ranks make no such groups of equal size", groups,
                        topo->n_rank);
     *n_p = (groups > 0) ? groups : topo->n_node;
-    *group_p = (groups > 0) ? rank / (topo->n_rank / groups) : topo->node[rank];
     return CT_OK;
+}
+
+int ct_outer_groups_of(const ct_topo *topo, int groups, int rank)
+{
+    return (groups > 0) ? rank / (topo->n_rank / groups) : topo->node[rank];
 }
 
 static ct_status open_exchange(void *ctx, ct_net *part, ct_exchange *out)
@@ -43,14 +47,17 @@ ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *par
                                ct_outer_groups *g)
 {
     ct_comm *all = job->data_comm;
-    int group = 0, n = 1;
+    int groups, n = 1;
 
     *g = (ct_outer_groups){ .data = all };
     if (param->outer == NULL) return CT_OK;
     ct_outer_param_fill(param, &g->param);
-    CT_TRY(ct_outer_groups_number(all->topo, all->rank, param->outer->groups, &group, &n));
+    groups = param->outer->groups;
+    CT_TRY(ct_outer_groups_count(all->topo, groups, &n));
     g->inner = g->across = all;
     if (all->size > 1) {
+        int group = ct_outer_groups_of(all->topo, groups, all->rank);
+
         CT_TRY(ct_comm_split(all, group, all->rank, &g->inner));
         CT_TRY(ct_comm_split(all, g->inner->rank, group, &g->across));
     }

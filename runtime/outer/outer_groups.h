@@ -23,9 +23,10 @@ typedef struct ct_outer_groups {
     ct_outer_param param; /* of the exchange between groups */
 } ct_outer_groups;
 
-/** Which of n groups a rank is in, where `outer.groups` is groups. CT_ERR_CONFIG where they would
- * be of unlike size. */
-ct_status ct_outer_groups_number(const ct_topo *topo, int rank, int groups, int *group_p, int *n_p);
+/** How many groups `outer.groups` makes. CT_ERR_CONFIG where they would be of unlike size. */
+ct_status ct_outer_groups_count(const ct_topo *topo, int groups, int *n_p);
+/** Which of them a rank is in. */
+int ct_outer_groups_of(const ct_topo *topo, int groups, int rank);
 /** Splits the job's data group as param's `outer` says; nothing where it has none. The job is
  *  connected, and outlives g. Collective. CT_ERR_CONFIG where groups would be of unlike size. */
 ct_status ct_outer_groups_open(const ct_job *job, const Ct__SolverParameter *param,
