@@ -61,7 +61,8 @@ typedef struct ct_codec_config {
     int64_t warmup_iterations; /* dense until then, or …                                 */
     float warmup_density;      /* sparse ones: … of this density at first, from where it falls to
                                   `density`; 0: dense                                    */
-    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk";
+    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk",
+                                  "dense";
                                   onebit: "auto", "allgather", "split" */
     const char *selection; /* … "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes" */
     const char *wire;      /* … "auto", "pairs", "half"                                  */

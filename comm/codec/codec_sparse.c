@@ -141,12 +141,11 @@ static size_t drops_bytes(const sparse *x)
     return ct_align_up(sizeof(float) * (size_t)x->req.most_lost);
 }
 
-/* A hier's sum is no list. */
 static ct_status acquire_staging(sparse *x)
 {
     const ct_sparse_allreduce_req *r = &x->req;
     staging *g = &x->stage;
-    int64_t most = has_nodes(x) ? r->n : r->most;
+    int64_t most = x->exch->lists ? r->most : r->n;
     size_t payload =
         (r->length > 0) ? ct_align_up(ct_payload_bytes(r->form, r->length, r->room_own)) : 0;
     size_t sum = ct_align_up(ct_payload_bytes(CT_PAYLOAD_PAIRS, r->n, most));
@@ -198,10 +197,11 @@ static ct_status prepare_exchange(sparse *x, const ct_sparse_allreduce_ops *exch
                                         .form = x->size.form,
                                         .tag = s->tag,
                                         .inner = ct_sparse_inner(s->deterministic),
+                                        .allreduce = s->allreduce,
                                         .sum = x->side.host ? s->grad : s->host };
     atomic_store(&x->req.where.rank, -1);
     x->exch = exch; /* from now on it is released */
-    if (!x->side.host && !has_nodes(x)) x->req.list = &x->stage.list;
+    if (!x->side.host && exch->lists) x->req.list = &x->stage.list;
     CT_TRY(exch->prepare(&x->req));
     if (!x->side.host) CT_TRY(acquire_staging(x));
     return prepare_coders(x);
@@ -512,7 +512,7 @@ static ct_status start_exchange(sparse *x)
     x->own.count = 0;
     if (x->size.n > 0)
         CT_TRY(ct_payload_unpack(g->payload, payload_bytes(x), x->req.length, &x->own));
-    if (g->dirty && !has_nodes(x)) memset(x->setup.host, 0, sizeof(float) * (size_t)x->req.n);
+    if (g->dirty && x->exch->lists) memset(x->setup.host, 0, sizeof(float) * (size_t)x->req.n);
     g->dirty = false;
     ct_residual_return_clear(&g->drops);
     x->req.residual = (ct_residual_return){ .list = &g->drops, .first = x->req.first };

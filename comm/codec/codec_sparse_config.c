@@ -159,10 +159,14 @@ static double one_exchange(const ct_codec_costs *m, ct_sparse_allreduce_kind kin
 {
     if ((kind == CT_SPARSE_ALLREDUCE_HIER) && m->deterministic) {
         ct_sparse_allreduce_model_hier_s(m->exch, CT_SPARSE_ALLREDUCE_ALLGATHER, n, k, form, s);
+        s->wire_s *= m->wire_factor;
         return (double)ct_sparse_allreduce_model_hier_bytes(m->exch, CT_SPARSE_ALLREDUCE_ALLGATHER,
                                                             n, k, form);
     }
     ct_sparse_allreduce_model_s(m->exch, kind, n, k, form, s);
+    s->wire_s *= m->wire_factor;
+    if (kind == CT_SPARSE_ALLREDUCE_DENSE)
+        s->wire_s += ct_codec_chained_sum_s(m, CT_F32, n * (int64_t)sizeof(float));
     return (double)ct_sparse_allreduce_model_bytes(m->exch, kind, n, k, form);
 }
 
@@ -183,7 +187,7 @@ static void exchange_seconds(const ct_codec_costs *m, const ct_codec_config *c, 
         bytes = one_exchange(m, (ct_sparse_allreduce_kind)kind, n, k, form, &s);
         if (s.wire_s + s.work_s >= least) continue;
         least = s.wire_s + s.work_s;
-        out->wire_s = m->wire_factor * s.wire_s;
+        out->wire_s = s.wire_s;
         out->decode_s = s.work_s;
         out->bytes = bytes;
         out->exchange = name;
@@ -212,6 +216,7 @@ static void device_seconds(const ct_codec_costs *m, const ct_codec_config *c, in
 {
     ct_codec_config own = *c;
     double payload = (double)payload_bytes(c, n, plain), k = (double)ct_sparse_wanted(c, n);
+    int64_t filled = 0;
     double down = payload, up = CT_PAYLOAD_HEAD + 16 * k, whole = (double)n * sizeof(float);
 
     if (ct_sparse_is_auto(c->exchange)) own.exchange = "allgather";
@@ -221,6 +226,10 @@ static void device_seconds(const ct_codec_costs *m, const ct_codec_config *c, in
         out->decode_s = m->n_rank * k * m->speed.add_s;
     } else {
         out->decode_s += 2 * k * m->speed.add_s;
+    }
+    if (strcmp(own.exchange, "dense") == 0) { /* entries of any rank */
+        filled = ct_sparse_allreduce_union(n, ct_sparse_wanted(c, n), m->n_rank);
+        up = (double)ct_payload_bytes(CT_PAYLOAD_PAIRS, n, filled);
     }
     if (strcmp(own.exchange, "hier") == 0) { /* a node's sum is made on the host */
         down += whole;

@@ -74,6 +74,16 @@ ct_status ct_sparse_allreduce_append(const ct_sparse *list, int64_t first, ct_sp
     return CT_OK;
 }
 
+void ct_sparse_allreduce_stands_at(ct_sparse_allreduce_req *r, const ct_coll_where *from)
+{
+    ct_coll_where *to = &r->where;
+
+    atomic_store_explicit(&to->step, atomic_load(&from->step), memory_order_relaxed);
+    atomic_store_explicit(&to->n_step, atomic_load(&from->n_step), memory_order_relaxed);
+    atomic_store_explicit(&to->rank, atomic_load(&from->rank), memory_order_relaxed);
+    atomic_store_explicit(&to->sending, atomic_load(&from->sending), memory_order_relaxed);
+}
+
 int64_t ct_sparse_allreduce_union(int64_t n, int64_t k, int m)
 {
     if ((n == 0) || (k >= n)) return n;
@@ -81,8 +91,8 @@ int64_t ct_sparse_allreduce_union(int64_t n, int64_t k, int m)
 }
 
 const ct_sparse_allreduce_ops *const ct_sparse_allreduce_table[] = {
-    &ct_sparse_allreduce_allgather, &ct_sparse_allreduce_hier, &ct_sparse_allreduce_gtopk,
-    &ct_sparse_allreduce_oktopk, NULL
+    &ct_sparse_allreduce_allgather, &ct_sparse_allreduce_hier,  &ct_sparse_allreduce_gtopk,
+    &ct_sparse_allreduce_oktopk,    &ct_sparse_allreduce_dense, NULL
 };
 
 /* Lists that travel when p ranks merge, those of one rank apart: sparse_gtopk.c. */
@@ -97,7 +107,7 @@ static void count_lists(int p, int64_t *single, int64_t *merged)
     *((low == 1) ? single : merged) += high;
 }
 
-/* gtopk: in the mean over the ranks. */
+/* gtopk: in the mean over the ranks. dense: of a reduce-scatter and an allgather of f32. */
 int64_t ct_sparse_allreduce_bytes(ct_sparse_allreduce_kind kind, int p, int64_t n, int64_t k,
                                   ct_payload_form form)
 {
@@ -109,6 +119,7 @@ int64_t ct_sparse_allreduce_bytes(ct_sparse_allreduce_kind kind, int p, int64_t 
     if (kind == CT_SPARSE_ALLREDUCE_OKTOPK)
         return (p - 1) * (int64_t)(ct_payload_bytes(form, region, share) + sizeof(ct_region_news) +
                                    ct_payload_bytes(merged, region, share));
+    if (kind == CT_SPARSE_ALLREDUCE_DENSE) return 2 * (int64_t)sizeof(float) * n / p * (p - 1);
     count_lists(p, &single, &several);
     return (single * (int64_t)ct_payload_bytes(form, n, k) +
             several * (int64_t)ct_payload_bytes(merged, n, k)) /

@@ -16,6 +16,8 @@
  *   oktopk     each rank adds up one region of the elements, keeps what is over a threshold, about
  *              k / p, and everyone gathers that (Li and Hoefler, Ok-Topk, PPoPP 2022). Regions
  *              follow where entries were in the steps before. 2 k (p - 1) / p
+ *   dense      each rank puts its entries into a vector of zeros, and an ordinary allreduce sums
+ * it: n (p - 1) / p plain numbers, whatever k is. Nothing is dropped
  *
  * in entries that a rank sends. Whoever drops entries, or rounds values, adds what is lost to its
  * residual: the sum over the ranks of what is delivered and of the residuals is that of the entries
@@ -37,9 +39,10 @@ typedef struct ct_sparse_allreduce_req {
                        Of a larger selection the smallest are dropped (into the residual)   */
     ct_payload_form form; /* MEAN: merged lists have many values, and travel as PAIRS */
     int tag;
-    ct_sparse *list;   /* NULL, or out: the sum's entries, instead of the sum. `sum` is then zeros
-                          when it begins, and zeros again in the end. gtopk and oktopk only */
-    const char *inner; /* hier: between the nodes; NULL: the one of least cost */
+    ct_sparse *list; /* NULL, or out: the sum's entries, instead of the sum. `sum` is then zeros
+                        when it begins, and zeros again in the end. ops->lists only */
+    const char *allreduce; /* dense: as ct_coll_choose's, but for MPI's own; NULL: "auto" */
+    const char *inner;     /* hier: between the nodes; NULL: the one of least cost */
     float *sum; /* [n] out: the sum; zeroed and filled, from start on. hier: see node_start */
 
     /* from prepare on: what this rank selects from, and how much */
@@ -57,7 +60,7 @@ typedef struct ct_sparse_allreduce_req {
 
     /* out */
     int64_t most, most_lost; /* from prepare on: entries that a list, and residual's, have at most;
-                                most not of allgather and hier */
+                                most of those with ops->lists */
     int64_t bytes_sent;      /* payload this rank has sent to other ranks; only grows      */
     int64_t filled;          /* elements of the last sum that are not 0                    */
     double decode_s;         /* seconds spent merging and adding; only grows               */
@@ -71,6 +74,7 @@ typedef struct ct_sparse_allreduce_req {
 
 typedef struct ct_sparse_allreduce_ops {
     const char *name;
+    bool lists; /* it can give the sum's entries as a list: ct_sparse_allreduce_req.list */
     /** Once, before the first start. Collective, in one order on all ranks.
      *  CT_ERR_CONFIG, CT_ERR_NOMEM. */
     ct_status (*prepare)(ct_sparse_allreduce_req *r);

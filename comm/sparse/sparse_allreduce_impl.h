@@ -53,6 +53,7 @@ extern const ct_sparse_allreduce_ops ct_sparse_allreduce_allgather;
 extern const ct_sparse_allreduce_ops ct_sparse_allreduce_hier;
 extern const ct_sparse_allreduce_ops ct_sparse_allreduce_gtopk;
 extern const ct_sparse_allreduce_ops ct_sparse_allreduce_oktopk;
+extern const ct_sparse_allreduce_ops ct_sparse_allreduce_dense;
 
 /** bytes_theory among p ranks (hier: not). */
 int64_t ct_sparse_allreduce_bytes(ct_sparse_allreduce_kind kind, int p, int64_t n, int64_t k,
@@ -66,6 +67,8 @@ ct_status ct_sparse_allreduce_defaults(ct_sparse_allreduce_req *r);
 int64_t ct_sparse_allreduce_own_share(const ct_sparse_allreduce_req *r, int64_t k);
 /** start: own is shortened to room_own and rounded; n_member 1 or more. CT_ERR_ARG. */
 ct_status ct_sparse_allreduce_take_own(ct_sparse_allreduce_req *r);
+/** r stands where a request that it is made of does. */
+void ct_sparse_allreduce_stands_at(ct_sparse_allreduce_req *r, const ct_coll_where *from);
 /** The one form that merged lists travel in. */
 static inline ct_payload_form ct_sparse_allreduce_merged_form(ct_payload_form form)
 {
@@ -87,6 +90,8 @@ void ct_sparse_allreduce_round_shared(ct_payload_form form, ct_sparse *list, int
                                       const ct_residual_return *lost);
 /** v[n] = 0, by n_thread threads at most. */
 void ct_sparse_allreduce_clear(float *v, int64_t n, int n_thread);
+/** Elements of v[n] that are not 0. random: what a simulation, which has no v, takes for it. */
+int64_t ct_sparse_allreduce_filled(const float *v, int64_t n, int n_thread, int64_t random);
 /** v = 0, then the list; *filled_p: its entries that are not 0. */
 void ct_sparse_allreduce_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread,
                                  int64_t *filled_p);
@@ -126,8 +131,5 @@ static inline int64_t ct_sparse_allreduce_share(int64_t k, int p)
 {
     return (k + p - 1) / p;
 }
-
-/** Elements that are in at least one of m sets of k out of n each, drawn at random. */
-int64_t ct_sparse_allreduce_union(int64_t n, int64_t k, int m);
 
 #endif

@@ -251,6 +251,16 @@ static void oktopk_s(const ct_sparse_allreduce_model *m, const group *g, int64_t
     out->work_s = clear_s(m, n) + (m->speed.merge_s + m->speed.add_s) * (double)k;
 }
 
+/* Clearing, putting, and counting what is not 0. */
+static void dense_s(const ct_sparse_allreduce_model *m, int64_t n, int64_t k,
+                    ct_sparse_allreduce_seconds *out)
+{
+    *out = (ct_sparse_allreduce_seconds){
+        .work_s =
+            clear_s(m, n) + stream_s(m, sizeof(float) * (double)n) + m->speed.add_s * (double)k,
+    };
+}
+
 static void among_s(const ct_sparse_allreduce_model *m, const group *g,
                     ct_sparse_allreduce_kind kind, int64_t n, int64_t k, ct_payload_form form,
                     ct_sparse_allreduce_seconds *out)
@@ -332,6 +342,8 @@ void ct_sparse_allreduce_model_s(const ct_sparse_allreduce_model *m, ct_sparse_a
     if (kind == CT_SPARSE_ALLREDUCE_HIER)
         ct_sparse_allreduce_model_hier_s(m, ct_sparse_allreduce_model_inner(m, n, k, form), n, k,
                                          form, out);
+    else if (kind == CT_SPARSE_ALLREDUCE_DENSE)
+        dense_s(m, n, k, out);
     else
         among_s(m, &m->flat, kind, n, k, form, out);
 }
@@ -364,7 +376,8 @@ const char *ct_sparse_allreduce_kind_name(ct_sparse_allreduce_kind kind)
     static const char *const name[] = { [CT_SPARSE_ALLREDUCE_ALLGATHER] = "allgather",
                                         [CT_SPARSE_ALLREDUCE_GTOPK] = "gtopk",
                                         [CT_SPARSE_ALLREDUCE_OKTOPK] = "oktopk",
-                                        [CT_SPARSE_ALLREDUCE_HIER] = "hier" };
+                                        [CT_SPARSE_ALLREDUCE_HIER] = "hier",
+                                        [CT_SPARSE_ALLREDUCE_DENSE] = "dense" };
 
     return name[kind];
 }

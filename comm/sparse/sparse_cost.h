@@ -18,6 +18,7 @@ typedef enum {
     CT_SPARSE_ALLREDUCE_GTOPK,
     CT_SPARSE_ALLREDUCE_OKTOPK,
     CT_SPARSE_ALLREDUCE_HIER,
+    CT_SPARSE_ALLREDUCE_DENSE,
     CT_SPARSE_ALLREDUCE_KINDS
 } ct_sparse_allreduce_kind;
 
@@ -33,7 +34,8 @@ ct_status ct_sparse_allreduce_model_create(const ct_topo *t, ct_sparse_allreduce
 /** From now on coding takes what it does on the slowest node of this job. */
 void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_topo *topo);
 void ct_sparse_allreduce_model_destroy(ct_sparse_allreduce_model *m); /* NULL allowed */
-/** All ranks select k of n elements; for hier, k of each node's sum. */
+/** All ranks select k of n elements; for hier, k of each node's sum. dense: the work alone; the
+ *  caller adds an allreduce of n f32. */
 void ct_sparse_allreduce_model_s(const ct_sparse_allreduce_model *m, ct_sparse_allreduce_kind kind,
                                  int64_t n, int64_t k, ct_payload_form form,
                                  ct_sparse_allreduce_seconds *out);
@@ -48,6 +50,8 @@ const char *ct_sparse_allreduce_kind_name(ct_sparse_allreduce_kind kind);
 double ct_sparse_allreduce_model_ring_s(const ct_sparse_allreduce_model *m, double bytes);
 /** … and each rank has `bytes` for each other, a few under way at a time. */
 double ct_sparse_allreduce_model_split_s(const ct_sparse_allreduce_model *m, double bytes);
+/** Elements that are in at least one of m sets of k out of n each, drawn at random. */
+int64_t ct_sparse_allreduce_union(int64_t n, int64_t k, int m);
 /** What coding takes there. */
 const ct_codec_speed *ct_sparse_allreduce_model_coding(const ct_sparse_allreduce_model *m);
 /** … and of a hier that has `inner` between the nodes, which need not cost least. */
@@ -66,8 +70,9 @@ ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allredu
                                                          int64_t n, int64_t k,
                                                          ct_payload_form form);
 
-/** On the communicator's machine, wire and work together; the model is made once and stays with it.
- *  DBL_MAX where there is no memory. Not safe to call from two threads at a time. */
+/** On the communicator's machine, both figures of ct_sparse_allreduce_model_s() together; the model
+ * is made once and stays with it. DBL_MAX where there is no memory. Not safe to call from two
+ * threads at a time. */
 double ct_sparse_allreduce_cost_s(const ct_comm *c, ct_sparse_allreduce_kind kind, int64_t n,
                                   int64_t k, ct_payload_form form);
 /** The model of the communicator; borrowed. */

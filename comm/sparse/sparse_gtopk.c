@@ -290,6 +290,7 @@ static double gtopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_payload_fo
 
 const ct_sparse_allreduce_ops ct_sparse_allreduce_gtopk = {
     .name = "gtopk",
+    .lists = true,
     .prepare = gtopk_prepare,
     .start = gtopk_start,
     .progress = gtopk_progress,

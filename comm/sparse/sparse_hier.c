@@ -340,16 +340,6 @@ static ct_status hier_start(ct_sparse_allreduce_req *r)
     return h->ops->start(&h->inner);
 }
 
-static void copy_place(ct_sparse_allreduce_req *r, const ct_coll_where *from)
-{
-    ct_coll_where *to = &r->where;
-
-    atomic_store_explicit(&to->step, atomic_load(&from->step), memory_order_relaxed);
-    atomic_store_explicit(&to->n_step, atomic_load(&from->n_step), memory_order_relaxed);
-    atomic_store_explicit(&to->rank, atomic_load(&from->rank), memory_order_relaxed);
-    atomic_store_explicit(&to->sending, atomic_load(&from->sending), memory_order_relaxed);
-}
-
 static ct_status progress_inner(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
@@ -364,7 +354,7 @@ static ct_status progress_inner(ct_sparse_allreduce_req *r)
     r->decode_s += h->inner.decode_s - decoded; /* in the call that spent it: waits leave it out */
     if (before != atomic_load_explicit(&h->inner.where.n_moved, memory_order_relaxed))
         (void)atomic_fetch_add_explicit(&r->where.n_moved, 1, memory_order_relaxed);
-    copy_place(r, &h->inner.where);
+    ct_sparse_allreduce_stands_at(r, &h->inner.where);
     if (status != CT_OK) return status;
     r->bytes_sent += h->inner.bytes_sent;
     return CT_OK;

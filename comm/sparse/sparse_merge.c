@@ -89,6 +89,17 @@ void ct_sparse_allreduce_clear(float *v, int64_t n, int n_thread)
     }
 }
 
+int64_t ct_sparse_allreduce_filled(const float *v, int64_t n, int n_thread, int64_t random)
+{
+    int team = ((n >= TEAM_MIN) && (n_thread > 1)) ? n_thread : 1;
+    int64_t filled = 0;
+
+    (void)random;
+#pragma omp parallel for simd schedule(static) num_threads(team) reduction(+ : filled)
+    for (int64_t i = 0; i < n; ++i) filled += (v[i] != 0);
+    return filled;
+}
+
 void ct_sparse_allreduce_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread,
                                  int64_t *filled_p)
 {

@@ -442,6 +442,7 @@ static double oktopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_payload_f
 
 const ct_sparse_allreduce_ops ct_sparse_allreduce_oktopk = {
     .name = "oktopk",
+    .lists = true,
     .prepare = oktopk_prepare,
     .start = oktopk_start,
     .progress = oktopk_progress,

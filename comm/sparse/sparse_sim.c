@@ -164,6 +164,14 @@ void ct_sparse_allreduce_clear(float *v, int64_t n, int n_thread)
     ct_sim_codec_stream(8 * (double)n);
 }
 
+int64_t ct_sparse_allreduce_filled(const float *v, int64_t n, int n_thread, int64_t random)
+{
+    (void)v;
+    (void)n_thread;
+    ct_sim_codec_stream(4 * (double)n);
+    return random;
+}
+
 void ct_sparse_allreduce_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread,
                                  int64_t *filled_p)
 {

@@ -160,8 +160,9 @@ const ct_meaning ct_meaning_table[] = {
       "for the compressed weights, and snapshots hold it." },
     { "CompressionParameter.exchange",
       "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
-      "first), GTOPK (merged in a tree), OKTOPK (split and reduced), or AUTO: least predicted "
-      "cost; with `deterministic` ALLGATHER." },
+      "first), GTOPK (merged in a tree), OKTOPK (split and reduced), DENSE (in a vector of zeros, "
+      "summed by an ordinary allreduce), or AUTO: least predicted cost; with `deterministic` "
+      "ALLGATHER." },
     { "CompressionParameter.freeze_variance",
       "ONEBIT beside Adam and AdamW, from `warmup_iter` on: signs of the rule's mean are sent, and "
       "its mean square stays as the warm-up left it (1-bit Adam). Without a warm-up, or false: "

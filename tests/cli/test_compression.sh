@@ -18,7 +18,7 @@ near() { # NAME FILE [DENSE]: the same losses up to rounding
         not_ok "$1" "$(paste -d' ' ${3:-dense} l | tail -3)"
     fi
 }
-for e in allgather hier gtopk oktopk; do
+for e in allgather hier gtopk oktopk dense; do
     runs all_sent_by_$e 0 'Optimization Done' $JOB 2 $train --deterministic=false --metrics=$e.jsonl --set=display=1 --set=snapshot_prefix=a \
         --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs,exchange=$e
     near all_sent_by_${e}_is_dense $e.jsonl

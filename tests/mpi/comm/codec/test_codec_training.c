@@ -124,6 +124,7 @@ static const struct {
     { "hier", "pairs", "redsync_sizes", false, true, 71 },
     { "gtopk", "half", "sampled", false, true, 0 },
     { "oktopk", "pairs", "search", false, true, 0 },
+    { "dense", "half", "exact", false, false, 31 },
 };
 enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
 
@@ -201,10 +202,10 @@ static int conservation(ct_comm *c)
 
 static int bits(ct_comm *c)
 {
-    static const char *const exchange[] = { "allgather", "hier", "gtopk", "oktopk" };
+    static const char *const exchange[] = { "allgather", "hier", "gtopk", "oktopk", "dense" };
     int fault = 0;
 
-    for (int e = 0; e < 4; ++e) {
+    for (int e = 0; e < 5; ++e) {
         ct_grad_pipe_config config = usual;
 
         config.momentum = 0.9f;

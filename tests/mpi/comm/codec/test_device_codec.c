@@ -338,6 +338,11 @@ static int lists_as_cpu(ct_comm *c)
     return all_as_cpu(c, "gtopk") + all_as_cpu(c, "oktopk");
 }
 
+static int dense_as_cpu(ct_comm *c)
+{
+    return all_as_cpu(c, "dense");
+}
+
 /* Where gradients lie in memory that a node's ranks share they are added up in another order than
  * messages have: here the CPU's lie apart, as those of devices do. */
 static int hier_as_cpu(ct_comm *c)
@@ -426,7 +431,7 @@ static int nothing_is_lost(ct_comm *c)
     const ct_codec_ops *topk = &ct_codec_topk;
 
     return keeps_all(c, topk, "allgather") + keeps_all(c, topk, "gtopk") +
-           keeps_all(c, topk, "oktopk") + keeps_all(c, topk, "hier") +
+           keeps_all(c, topk, "oktopk") + keeps_all(c, topk, "hier") + keeps_all(c, topk, "dense") +
            keeps_all(c, &ct_codec_onebit, "split") + keeps_all(c, &ct_codec_onebit, "allgather") +
            keeps_all(c, &ct_codec_powersgd, "auto");
 }
@@ -569,6 +574,7 @@ static void test_lists_as_on_the_cpu(void **unused)
 {
     (void)unused;
     on_machines(lists_as_cpu);
+    on_machines(dense_as_cpu);
 }
 
 static void test_hier_as_on_the_cpu(void **unused)

@@ -283,6 +283,7 @@ static int balanced(ct_comm *c)
             int64_t bytes = 0, most = 0, sum = 0;
 
             if (((*at)->node_start != NULL) && !even) continue;
+            if (*at == &ct_sparse_allreduce_dense) continue; /* as even as its allreduce is */
             fault += open_run(c, *at, &p[k], CT_PAYLOAD_PAIRS, 0, &x);
             for (int step = 0; step < p[k].steps; ++step) fault += one_step(&x, &p[k], step);
             bytes = x.bytes[1] - x.bytes[0];
@@ -349,7 +350,7 @@ static int by_theory(ct_comm *c)
 
 static int several(ct_comm *c)
 {
-    enum { N = 4 };
+    enum { N = 5 };
     const plan *p = &plans[0];
     run x[N];
     int fault = 0, n_op = 0, left = N, idle = 0;
@@ -514,6 +515,40 @@ static int deterministic(ct_comm *c)
     return fault;
 }
 
+/* Against an allgather of the same entries, of values that are no integers: to rounding. */
+static int dense_is_the_sum(ct_comm *c)
+{
+    static const plan p = { "fractions", 30011, 6000, 1, random_everywhere };
+    run dense, gather;
+    double worst = 0;
+    int fault = 0;
+
+    fault += open_run(c, &ct_sparse_allreduce_dense, &p, CT_PAYLOAD_HALF, 0, &dense);
+    fault +=
+        open_run(c, &ct_sparse_allreduce_allgather, &p, CT_PAYLOAD_HALF, CT_COLL_TAGS, &gather);
+    for (int64_t i = 0; i < p.n; ++i)
+        dense.v[i] = gather.v[i] = p.grad(c, p.n, 0, i) / (float)(7 + c->rank);
+    fault += select_own(&dense) + select_own(&gather);
+    fault += (ct_sparse_allreduce_run(dense.ops, &dense.r) != CT_OK);
+    fault += (ct_sparse_allreduce_run(gather.ops, &gather.r) != CT_OK);
+    for (int64_t i = 0; i < p.n; ++i) {
+        worst = fmax(worst, fabs((double)(dense.grad[i] - gather.grad[i])));
+        fault += (dense.v[i] != gather.v[i]); /* the same was rounded away */
+    }
+    /* p terms of at most 1000 / 7, added in two orders */
+    fault += MPI_FAULT_UNLESS(worst <= 2 * c->size * 0x1p-24 * c->size * 1000.0 / 7);
+    fault += MPI_FAULT_UNLESS(dense.r.filled == gather.r.filled);
+    close_run(&dense);
+    close_run(&gather);
+    return fault;
+}
+
+static void test_dense(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(dense_is_the_sum)), 0);
+}
+
 static void test_deterministic(void **state)
 {
     (void)state;
@@ -560,7 +595,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_conservation),  cmocka_unit_test(test_balance),
     cmocka_unit_test(test_theory),        cmocka_unit_test(test_several),
     cmocka_unit_test(test_choice),        cmocka_unit_test(test_node_sums),
-    cmocka_unit_test(test_deterministic),
+    cmocka_unit_test(test_deterministic), cmocka_unit_test(test_dense),
 };
 
 MPI_MAIN(tests, 120)

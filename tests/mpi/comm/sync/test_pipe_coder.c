@@ -14,7 +14,7 @@
 
 /* ---- bits */
 
-enum { N_WAY = 14, N_STEP = 5, ROWS = 64, COLS = 96, EACH = ROWS * COLS, STRIDE = EACH + 16 };
+enum { N_WAY = 15, N_STEP = 5, ROWS = 64, COLS = 96, EACH = ROWS * COLS, STRIDE = EACH + 16 };
 
 static const struct way {
     const ct_codec_ops *codec;
@@ -30,6 +30,7 @@ static const struct way {
     { &ct_codec_redsync,
       { .density = 0.05f, .exchange = "gtopk", .momentum_correction = true, .local_clip = 0.5f } },
     { &ct_codec_redsync, { .density = 0.05f, .exchange = "oktopk", .quantize = true } },
+    { &ct_codec_redsync, { .density = 0.2f, .exchange = "dense", .momentum_correction = true } },
     { &ct_codec_topk, { .density = 0.05f, .exchange = "hier", .local_clip = 0.5f } },
     { &ct_codec_bf16, { .local_clip = 0.5f } },
     { &ct_codec_fp16, { .density = 0 } },

@@ -327,6 +327,7 @@ static void test_the_way_to_the_host(void **state)
 {
     enum { P = 4, N = 1 << 20, ROWS = 1024, R = 2 };
     const int64_t k = N / 1000 + 1, pairs = (int64_t)ct_payload_bytes(CT_PAYLOAD_PAIRS, N, k);
+    const int64_t any = llround(N * (1 - pow(1 - (double)k / N, P))); /* of the sum */
     const int64_t signs = (int64_t)ct_sign_bytes(N), thin = 4 * R * ROWS;
     const struct {
         const ct_codec_ops *ops;
@@ -336,6 +337,7 @@ static void test_the_way_to_the_host(void **state)
                 { &ct_codec_topk, "auto", pairs, 3 * pairs },
                 { &ct_codec_topk, "gtopk", pairs, CT_PAYLOAD_HEAD + 16 * k },
                 { &ct_codec_topk, "oktopk", pairs, CT_PAYLOAD_HEAD + 16 * k },
+                { &ct_codec_topk, "dense", pairs, CT_PAYLOAD_HEAD + 8 * any },
                 { &ct_codec_topk, "hier", pairs + 4 * N, CT_PAYLOAD_HEAD + 16 * k + 4 * N },
                 { &ct_codec_onebit, "allgather", signs, 3 * signs },
                 { &ct_codec_onebit, "split", signs, 3 * signs / 2 },
@@ -368,6 +370,56 @@ static void test_the_way_to_the_host(void **state)
         assert_true(down.encode_s == free_bus.encode_s);
         assert_true(fabs(1e6 * (down.wire_s - free_bus.wire_s) - (double)way[i].down) < 1);
         assert_true(fabs(1e6 * (up.wire_s - free_bus.wire_s) - (double)way[i].up) < 1);
+    }
+    ct_sparse_allreduce_model_destroy((ct_sparse_allreduce_model *)(uintptr_t)costs.exch);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+}
+
+/* Twice n (p - 1) / p f32 at the links' 0.125 GB/s, as of a ring without latency. */
+static double ring_s(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
+{
+    int p = *(const int *)ctx;
+
+    assert_int_equal(dtype, CT_F32);
+    assert_true(own); /* ranks begin it in any order */
+    return 2 * (double)bytes * (p - 1) / p / 0.125e9;
+}
+
+/* Where all payloads together are larger than the vector, or nearly so, the vector goes. */
+static void test_high_fill_goes_dense(void **state)
+{
+    enum { P = 64, N = 1 << 22 };
+    static const int n_rank = P;
+    static const struct {
+        float density;
+        bool dense;
+    } at[] = { { 0.0001f, false }, { 0.05f, false }, { 0.6f, true }, { 1.0f, true } };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_codec_costs costs = { .n_rank = P,
+                             .sum_factor = 3,
+                             .wire_factor = 3,
+                             .allreduce_s = ring_s,
+                             .ctx = (void *)(uintptr_t)&n_rank };
+
+    (void)state;
+    costs.exch = model_of(P, &m, &t);
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); ++i) {
+        ct_codec_config c = { .density = at[i].density, .wire = "pairs" };
+        ct_codec_seconds any, dense, gather;
+
+        ct_codec_topk.seconds(&costs, &c, N, 1, &any);
+        assert_true((strcmp(any.exchange, "dense") == 0) == at[i].dense);
+        c.exchange = "dense";
+        ct_codec_topk.seconds(&costs, &c, N, 1, &dense);
+        assert_true(any.wire_s + any.decode_s <= dense.wire_s + dense.decode_s);
+        c.exchange = "allgather"; /* it grows with the ranks: below 2 / 2 P entries it sends less */
+        ct_codec_topk.seconds(&costs, &c, N, 1, &gather);
+        assert_true((dense.bytes < gather.bytes) == (at[i].density > 1.0 / P));
+        assert_true((dense.wire_s < gather.wire_s) == (at[i].density > 1.0 / P));
+        assert_true(dense.bytes == 2.0 * 4 * N / P * (P - 1));
+        assert_true(fabs(dense.wire_s / (3 * dense.bytes / 0.125e9) - 1) < 1e-9);
     }
     ct_sparse_allreduce_model_destroy((ct_sparse_allreduce_model *)(uintptr_t)costs.exch);
     ct_topo_destroy(t);
@@ -600,6 +652,7 @@ int main(void)
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_own_codec_stays),
         cmocka_unit_test(test_the_way_to_the_host),
+        cmocka_unit_test(test_high_fill_goes_dense),
         cmocka_unit_test(test_crossover),
         cmocka_unit_test(test_watched_line),
         cmocka_unit_test(test_line_with_coding),
