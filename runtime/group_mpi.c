@@ -70,9 +70,15 @@ static ct_status mpi_send(void *ctx, void *data, size_t bytes, int from, int to)
     return ct_comm_send(((ct_group_mpi *)ctx)->comm, data, bytes, from, to);
 }
 
+static ct_status mpi_exchange(void *ctx, const float *const *out, const int64_t *out_n,
+                              float *const *in, const int64_t *in_n)
+{
+    return ct_comm_exchange(((ct_group_mpi *)ctx)->comm, out, out_n, in, in_n);
+}
+
 static const ct_group_ops ops = { mpi_sum,           mpi_sum_there, mpi_max,      mpi_sum_begin,
                                   mpi_sum_begin_f64, mpi_sum_wait,  mpi_sum_poll, mpi_broadcast,
-                                  mpi_gather,        mpi_barrier,   mpi_send };
+                                  mpi_gather,        mpi_barrier,   mpi_send,     mpi_exchange };
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Keeps the exchange with other ranks small. docs/architecture.md lists its files, in the section
 # "The exchange's files". Fails when one of them is missing, when its folders have a source that is
-# not listed, when they have more than 1 320 lines together, or when a struct in one of the headers
+# not listed, when they have more than 1 330 lines together, or when a struct in one of the headers
 # has more than 12 callbacks.
 # Usage: scripts/check_exchange.sh [ROOT]
 set -eu
 cd "${1:-$(dirname "$0")/..}"
-most_lines=1320
+most_lines=1330
 most_calls=12
 page=docs/architecture.md
 bad=0

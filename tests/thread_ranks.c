@@ -169,6 +169,36 @@ static ct_status rank_send(void *ctx, void *data, size_t bytes, int from, int to
     return together(ctx, data, take_message, &m);
 }
 
+typedef struct parcels {
+    const float *const *out;
+    const int64_t *out_n, *in_n;
+    float *const *in;
+    bool fault;
+} parcels;
+
+static void take_parcels(thread_rank *r, void *ctx)
+{
+    parcels *p = ctx;
+
+    for (int k = 0; k < r->job->n; k++) {
+        const parcels *from = r->job->slot[k];
+
+        if (k == r->rank) continue;
+        p->fault = p->fault || (from->out_n[r->rank] != p->in_n[k]);
+        if (!p->fault && (p->in_n[k] > 0))
+            memcpy(p->in[k], from->out[r->rank], (size_t)p->in_n[k] * sizeof(float));
+    }
+}
+
+static ct_status rank_exchange(void *ctx, const float *const *out, const int64_t *out_n,
+                               float *const *in, const int64_t *in_n)
+{
+    parcels p = { out, out_n, in_n, in, false };
+
+    CT_TRY(together(ctx, &p, take_parcels, &p));
+    return p.fault ? CT_FAIL(CT_ERR_COMM, "a parcel of another size than is expected") : CT_OK;
+}
+
 static ct_status rank_begin(ct_grad_sync *sync, int64_t iteration, float scale, float rate)
 {
     thread_rank *r = sync->ctx;
@@ -310,7 +340,8 @@ static const ct_group_ops group_ops = { .sum = rank_sum,
                                         .broadcast = rank_broadcast,
                                         .gather = rank_gather,
                                         .barrier = rank_barrier,
-                                        .send = rank_send };
+                                        .send = rank_send,
+                                        .exchange = rank_exchange };
 static const ct_transport_ops transport_ops = {
     .ready = rank_ready, .poll = rank_poll, .wait = rank_wait, .finish = rank_finish
 };

@@ -87,6 +87,47 @@ ct_status ct_comm_send(ct_comm *c, void *data, size_t bytes, int from, int to)
     return CT_OK;
 }
 
+/* Floats of one message. */
+static int part_of(int64_t left)
+{
+    int64_t most = MPI_CHUNK / (int64_t)sizeof(float);
+
+    return (int)((left < most) ? left : most);
+}
+
+/* To one rank and from another, both ways at once, in parts that both ends count alike. */
+static ct_status swap(ct_comm *c, const float *out, int64_t out_n, int to, float *in, int64_t in_n,
+                      int from)
+{
+    while ((out_n > 0) || (in_n > 0)) {
+        int n_out = part_of(out_n), n_in = part_of(in_n), rc = MPI_SUCCESS;
+        MPI_Request request[2] = { MPI_REQUEST_NULL, MPI_REQUEST_NULL };
+
+        ct_comm_lock(c);
+        if (n_in > 0) rc = MPI_Irecv(in, n_in, MPI_FLOAT, from, TAG, c->mpi, &request[0]);
+        if ((n_out > 0) && (rc == MPI_SUCCESS))
+            rc = MPI_Isend(out, n_out, MPI_FLOAT, to, TAG, c->mpi, &request[1]);
+        ct_comm_unlock(c);
+        CT_TRY_MPI(rc);
+        for (int k = 0; k < 2; k++)
+            if (request[k] != MPI_REQUEST_NULL) CT_TRY(ct_comm_complete(c, &request[k]));
+        out += n_out, out_n -= n_out;
+        in += n_in, in_n -= n_in;
+    }
+    return CT_OK;
+}
+
+ct_status ct_comm_exchange(ct_comm *c, const float *const *out, const int64_t *out_n,
+                           float *const *in, const int64_t *in_n)
+{
+    for (int k = 1; k < c->size; ++k) {
+        int to = (c->rank + k) % c->size, from = (c->rank - k + c->size) % c->size;
+
+        CT_TRY(swap(c, out[to], out_n[to], to, in[from], in_n[from], from));
+    }
+    return CT_OK;
+}
+
 enum { ROUNDS = 20 };
 
 static ct_status answer(ct_comm *c, int rank, int tag)

@@ -18,6 +18,10 @@ ct_status ct_comm_barrier(ct_comm *c);
 /** The bytes of rank `from` to rank `to`, another one; the others return at once. */
 ct_status ct_comm_send(ct_comm *c, void *data, size_t bytes, int from, int to);
 
+/** The out_n[r] floats at out[r] go to each other rank r, and in_n[r] come from it to in[r]. */
+ct_status ct_comm_exchange(ct_comm *c, const float *const *out, const int64_t *out_n,
+                           float *const *in, const int64_t *in_n);
+
 /** Starts to gather the ranks' n numbers in all[size * n]; with the lock held. CT_UNSUPPORTED in a
  *  simulation, where it would be a message between every two ranks. */
 ct_status ct_comm_gather_begin(ct_comm *c, const double *v, int n, double *all,

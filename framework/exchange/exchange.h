@@ -125,6 +125,8 @@ typedef struct ct_sync_state {
     bool replicated;  /* the same on all ranks; else their sum over the ranks is what counts     */
     bool is_momentum; /* a snapshot without it: equal shares of the solver's own momentum        */
     bool of_update;   /* counts in updates, not in gradients                                     */
+    bool share; /* its part of an array of the parameter's: the ranks share out the gradient arena
+                 * (ct_net_part()). Any number of ranks has what falls to each */
     bool own; /* of this rank alone: as many ranks take theirs back, others leave it as it is    */
 } ct_sync_state;
 

@@ -42,6 +42,10 @@ typedef struct ct_group_ops {
     ct_status (*barrier)(void *ctx);
     /** The bytes of rank `from` to rank `to`, another one; the others return at once. */
     ct_status (*send)(void *ctx, void *data, size_t bytes, int from, int to);
+    /** The out_n[r] floats at out[r] go to rank r, and in_n[r] come from it to in[r]. Nothing of
+     *  `out` overlaps anything of `in`. Entries of one's own rank are not looked at. */
+    ct_status (*exchange)(void *ctx, const float *const *out, const int64_t *out_n,
+                          float *const *in, const int64_t *in_n);
 } ct_group_ops;
 
 typedef struct ct_group {
@@ -82,6 +86,13 @@ static inline ct_status ct_group_barrier(const ct_group *g)
 static inline ct_status ct_group_send(const ct_group *g, void *data, size_t bytes, int from, int to)
 {
     return (from != to) ? g->ops->send(g->ctx, data, bytes, from, to) : CT_OK;
+}
+
+static inline ct_status ct_group_exchange(const ct_group *g, const float *const *out,
+                                          const int64_t *out_n, float *const *in,
+                                          const int64_t *in_n)
+{
+    return (g->size > 1) ? g->ops->exchange(g->ctx, out, out_n, in, in_n) : CT_OK;
 }
 
 /** v = sum over the ranks of share * v. */

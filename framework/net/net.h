@@ -211,6 +211,23 @@ void ct_net_weights_changed(ct_net *net);
 void ct_net_settle(ct_net *net);
 /** CT_ERR_ARG, logged: the net is settled, and its weights can be neither read nor loaded. */
 ct_status ct_net_check_weights(const ct_net *net);
+/** Of `count` elements that n ranks share out, where those of a rank begin: up to where the next
+ *  one's do. They differ by one at most. */
+static inline int64_t ct_net_part(int64_t count, int rank, int n)
+{
+    return count / n * rank + count % n * rank / n;
+}
+/** How many elements of p the floats [from, from + count) of the gradient arena have, of the
+ *  parameter's from *first_p on; 0: none. */
+static inline int64_t ct_net_share_of(const ct_param *p, int64_t from, int64_t count,
+                                      int64_t *first_p)
+{
+    int64_t first = (p->offset > from) ? p->offset : from;
+    int64_t end = (p->offset + p->count < from + count) ? p->offset + p->count : from + count;
+
+    *first_p = first - p->offset;
+    return (first < end) ? end - first : 0;
+}
 /** Of the global batch, what ranks add up over that share gradients: 1, but in local steps. */
 static inline double ct_net_summed_part(const ct_net *net)
 {

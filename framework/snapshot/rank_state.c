@@ -123,6 +123,59 @@ static ct_status take_back(const char *file, const ct_net *net, const ct_snapsho
     return status;
 }
 
+/* What the floats [from, end) of a parameter are, by a file of a rank of then, to data: all that it
+ * has of the array begins at `first`, or it has the whole array, as older sets do. */
+static ct_status copy_share(ct_h5_reader *r, const char *array, const ct_param *p, int64_t first,
+                            int64_t n, int64_t from, int64_t end, float *data)
+{
+    ct_shape shape = { .ndim = 0 };
+    float *host;
+    ct_status status;
+
+    CT_TRY(ct_h5_get_shape(r, array, &shape));
+    if (ct_shape_count(&shape, 0, shape.ndim) == p->count) {
+        first = 0;
+        n = p->count;
+    }
+    host = ct_mem_acquire((size_t)n * sizeof(*host));
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", array);
+    status = ct_h5_get_floats(r, array, n, host);
+    if (status == CT_OK) memcpy(data, host + from - first, (size_t)(end - from) * sizeof(*data));
+    ct_mem_release(host);
+    return status;
+}
+
+/* What falls to this rank, from the files of all ranks of then that have some of it. */
+static ct_status read_share(const char *file, const ct_net *net, const ct_snapshot_state *state,
+                            const ct_group *g, const ct_sync_state *e)
+{
+    const ct_param *p = &net->param[e->param];
+    int64_t all = net->grad_count, mine = ct_net_part(all, g->rank, g->size), at = 0;
+    int64_t n = ct_net_share_of(p, mine, ct_net_part(all, g->rank + 1, g->size) - mine, &at);
+    ct_text array = ct_state_path("/state", e->name, p->key);
+    ct_status status = CT_OK;
+
+    if (array.text == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    for (int q = 0; (status == CT_OK) && !state->foreign && (q < state->n_rank); q++) {
+        int64_t begin = ct_net_part(all, q, state->n_rank), first = 0;
+        int64_t count =
+            ct_net_share_of(p, begin, ct_net_part(all, q + 1, state->n_rank) - begin, &first);
+        int64_t from = (first > at) ? first : at;
+        int64_t end = (first + count < at + n) ? first + count : at + n;
+        ct_h5_reader *r = NULL;
+
+        if ((count == 0) || (from >= end)) continue;
+        status = open_rank(file, q, &r);
+        if ((status == CT_OK) && (r == NULL))
+            status = CT_FAIL(CT_ERR_DATA, "%s: rank %d has no file with %s", file, q, array.text);
+        if (status == CT_OK)
+            status = copy_share(r, array.text, p, first, count, from, end, e->data + from - at);
+        ct_h5_reader_destroy(r);
+    }
+    ct_text_destroy(&array);
+    return status;
+}
+
 static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
                              const ct_exchange *x)
 {
@@ -133,7 +186,8 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
     for (int i = 0; i < net->n_param; i++) {
         for (int k = 0; ct_sync_states_get(&x->states, i, k, &e); k++) {
             if (e.own && (own == CT_OK)) own = take_back(file, net, state, &x->data, &e);
-            if (e.own) continue;
+            if (e.share && (own == CT_OK)) own = read_share(file, net, state, &x->data, &e);
+            if (e.own || e.share) continue;
             CT_TRY(read_one(file, net, state, &x->data, &e));
             n += e.replicated ? 0 : 1;
         }

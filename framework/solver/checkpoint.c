@@ -193,6 +193,7 @@ static ct_status write_snapshot(ct_solver *s)
     CT_TRY(ct_solver_snapshot_end(s, true));
     CT_TRY(ct_solver_average_statistics(s));
     CT_TRY(collect_momentum(s));
+    if (s->optex != NULL) CT_TRY(ct_optex_gather(s->optex));
     fill_state(s, &state);
     if (state.n_loss > 0)
         CT_TRY(ct_group_sum(ct_solver_writers(s), state.loss_window, state.n_loss));
@@ -298,6 +299,11 @@ static bool is_own_set(const ct_solver *s, const char *file)
 /* What a codec kept goes to whole weights, a part in each step. */
 static ct_status check_late(const ct_solver *s, const char *file)
 {
+    if ((s->step.late.v != NULL) && (s->optex != NULL))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: compression left behind what belongs to the weights, which rounds of "
+                       "OptEx cannot add: go on without OptEx for one step, and take its set",
+                       file);
     if ((s->step.late.v == NULL) || (!s->exchange.sync.shards && !ct_step_has_visits(&s->step)))
         return CT_OK;
     return CT_FAIL(CT_ERR_CONFIG,

@@ -42,6 +42,7 @@ static void get_stats(const ct_solver *s, ct_sync_stats *out)
 {
     s->exchange.sync.ops->stats(s->exchange.sync.ctx, true, out);
     if (s->outer != NULL) out->bytes_sent += ct_outer_bytes_sent(s->outer);
+    if (s->optex != NULL) out->bytes_sent += ct_optex_bytes_sent(s->optex);
 }
 
 void ct_solver_reset_tally(ct_solver *s)
@@ -153,10 +154,10 @@ static void measure(const ct_solver *s, int64_t *v)
     const ct_memory *m = &s->net->memory;
 
     v[STAGE] = (d != NULL) ? d->stage : 0;
-    v[PLANNED] =
-        (int64_t)(m->planned + m->weights) +
-        ((s->param->memory != NULL) ? ct_solver_state_bytes(s)
-                                    : ct_update_rule_state_bytes(s->param, s->net->grad_count));
+    v[PLANNED] = (int64_t)(m->planned + m->weights) +
+                 (((s->param->memory != NULL) || (s->optex != NULL))
+                      ? ct_solver_state_bytes(s)
+                      : ct_update_rule_state_bytes(s->param, s->net->grad_count));
     v[ALLOCATED] = (int64_t)m->allocated + ct_solver_state_bytes(s);
     v[RESIDENT] = ct_memory_resident();
 }

@@ -101,41 +101,94 @@ static void drop(ct_gradient_predictor *p, int i)
     p->gradient[p->n] = gradient;
 }
 
-bool ct_gradient_predictor_add(ct_gradient_predictor *p, const float *point, const float *gradient)
-{
-    double apart[CT_PREDICTOR_ROOM];
-    size_t bytes = (size_t)p->count * sizeof(float);
-    int same = -1, n;
+/* What a sum over the elements tells of m new points beside n old ones: of each new one the squares
+ * of its weights and gradient, of its distance from each old one, and from each newer one before.
+ */
+typedef struct squares {
+    int n, m;
+    double v[CT_PREDICTOR_ROOM * (2 + CT_PREDICTOR_ROOM) +
+             CT_PREDICTOR_ROOM * (CT_PREDICTOR_ROOM - 1) / 2];
+} squares;
 
-    if (!isfinite(square(p, point, NULL)) || !isfinite(square(p, gradient, NULL))) return false;
-    for (int i = 0; i < p->n; i++)
-        if (square(p, point, p->point[i]) == 0.0) same = i;
-    if (same >= 0)
-        drop(p, same);
-    else if (p->n == p->room)
-        drop(p, 0);
-    n = p->n;
-    for (int i = 0; i < n; i++) apart[i] = square(p, point, p->point[i]);
-    for (int i = 0; i < n; i++) p->square[i][n] = p->square[n][i] = apart[i];
-    p->square[n][n] = 0.0;
-    memcpy(p->point[n], point, bytes);
-    memcpy(p->gradient[n], gradient, bytes);
-    p->n++;
-    return true;
+/* New point i and point k: an old one, or behind those a new one before i. */
+static double *apart_at(squares *s, int i, int k)
+{
+    int from = 2 * s->m;
+
+    if (k < s->n) return &s->v[from + i * s->n + k];
+    return &s->v[from + s->m * s->n + i * (i - 1) / 2 + k - s->n];
 }
 
-bool ct_gradient_predictor_refill(ct_gradient_predictor *p, int n)
+static ct_status add_up(const ct_gradient_predictor *p, double *v, int n)
 {
+    return ((p->ranks != NULL) && (n > 0)) ? ct_group_sum(p->ranks, v, n) : CT_OK;
+}
+
+static ct_status find_squares(const ct_gradient_predictor *p, float *const *point,
+                              float *const *gradient, squares *s)
+{
+    for (int i = 0; i < s->m; i++) {
+        s->v[2 * i] = square(p, point[i], NULL);
+        s->v[2 * i + 1] = square(p, gradient[i], NULL);
+        for (int k = 0; k < s->n + i; k++)
+            *apart_at(s, i, k) = square(p, point[i], (k < s->n) ? p->point[k] : point[k - s->n]);
+    }
+    return add_up(p, s->v, s->m * (2 + s->n) + s->m * (s->m - 1) / 2);
+}
+
+/* New point i gets a place; id[p->n]: what the points are in s. */
+static void put(ct_gradient_predictor *p, const float *point, const float *gradient, squares *s,
+                int i, int *id)
+{
+    size_t bytes = (size_t)p->count * sizeof(float);
+    int gone = (p->n == p->room) ? 0 : -1;
+
+    for (int k = 0; k < p->n; k++)
+        if (*apart_at(s, i, id[k]) == 0.0) gone = k;
+    if (gone >= 0) {
+        drop(p, gone);
+        memmove(id + gone, id + gone + 1, (size_t)(p->n - gone) * sizeof(*id));
+    }
+    for (int k = 0; k < p->n; k++) p->square[k][p->n] = p->square[p->n][k] = *apart_at(s, i, id[k]);
+    p->square[p->n][p->n] = 0.0;
+    memcpy(p->point[p->n], point, bytes);
+    memcpy(p->gradient[p->n], gradient, bytes);
+    id[p->n++] = s->n + i;
+}
+
+ct_status ct_gradient_predictor_add(ct_gradient_predictor *p, int m, float *const *point,
+                                    float *const *gradient, int *added_p)
+{
+    squares s = { .n = p->n, .m = m };
+    int id[CT_PREDICTOR_ROOM + 1];
+
+    *added_p = 0;
+    if (m > CT_PREDICTOR_ROOM) return CT_FAIL(CT_ERR_ARG, "%d points for a predictor at once", m);
+    CT_TRY(find_squares(p, point, gradient, &s));
+    for (int k = 0; k < p->n; k++) id[k] = k;
+    for (int i = 0; i < m; i++) {
+        if (!isfinite(s.v[2 * i]) || !isfinite(s.v[2 * i + 1])) continue;
+        put(p, point[i], gradient[i], &s, i, id);
+        *added_p += 1;
+    }
+    return CT_OK;
+}
+
+/* What stays is new to a predictor without points. */
+ct_status ct_gradient_predictor_refill(ct_gradient_predictor *p, int n, bool *good_p)
+{
+    squares s = { .n = 0, .m = n };
+
     p->n = 0;
+    *good_p = true;
+    CT_TRY(find_squares(p, p->point, p->gradient, &s));
     for (int i = 0; i < n; i++) {
-        if (!isfinite(square(p, p->point[i], NULL)) || !isfinite(square(p, p->gradient[i], NULL)))
-            return false;
-        for (int k = 0; k < i; k++)
-            p->square[k][i] = p->square[i][k] = square(p, p->point[i], p->point[k]);
+        *good_p = *good_p && isfinite(s.v[2 * i]) && isfinite(s.v[2 * i + 1]);
+        for (int k = 0; k < i; k++) p->square[k][i] = p->square[i][k] = *apart_at(&s, i, k);
         p->square[i][i] = 0.0;
     }
-    p->n = n;
-    return true;
+    if (*good_p) p->n = n;
+    return CT_OK;
 }
 
 /* ---- the kernel */
@@ -242,7 +295,6 @@ static void weigh_by_secant(const ct_gradient_predictor *p, const double *apart,
     double all, share;
 
     c[n - 1] = 1.0;
-    if (n < 2) return;
     all = p->square[n - 1][n - 2];
     share = (apart[n - 2] - apart[n - 1] - all) / (2.0 * all);
     share = fmin(fmax(share, -1.0), 1.0);
@@ -250,28 +302,29 @@ static void weigh_by_secant(const ct_gradient_predictor *p, const double *apart,
     c[n - 2] -= share;
 }
 
-void ct_gradient_predictor_weigh(ct_gradient_predictor *p, const float *z, double *c)
+ct_status ct_gradient_predictor_weigh(const ct_gradient_predictor *p, const float *z, double *c)
 {
+    bool secant = (p->prediction == CT_PREDICT_SECANT);
+    int from = (secant && (p->n > 2)) ? p->n - 2 : 0;
     double apart[CT_PREDICTOR_ROOM];
 
     for (int i = 0; i < p->n; i++) c[i] = 0.0;
-    if ((p->n == 0) || (p->prediction == CT_PREDICT_NONE)) return;
-    if (p->prediction == CT_PREDICT_LAST) {
+    if ((p->n == 0) || (p->prediction == CT_PREDICT_NONE)) return CT_OK;
+    if ((p->prediction == CT_PREDICT_LAST) || (secant && (p->n == 1))) {
         c[p->n - 1] = 1.0;
-        return;
+        return CT_OK;
     }
-    for (int i = 0; i < p->n; i++) apart[i] = square(p, z, p->point[i]);
-    if (p->prediction == CT_PREDICT_SECANT)
+    for (int i = from; i < p->n; i++) apart[i] = square(p, z, p->point[i]);
+    CT_TRY(add_up(p, apart + from, p->n - from));
+    if (secant)
         weigh_by_secant(p, apart, c);
     else
         weigh_by_kernel(p, apart, c);
+    return CT_OK;
 }
 
-void ct_gradient_predictor_estimate(ct_gradient_predictor *p, const float *z, float *gradient)
+void ct_gradient_predictor_combine(const ct_gradient_predictor *p, const double *c, float *gradient)
 {
-    double c[CT_PREDICTOR_ROOM];
-
-    ct_gradient_predictor_weigh(p, z, c);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < p->count; i++) {
         double sum = 0.0;

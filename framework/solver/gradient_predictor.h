@@ -18,6 +18,9 @@
  *
  * Distances are sums of squared differences in double. Sums of products of the weights themselves
  * would lose them: steps are small beside weights.
+ *
+ * Several ranks may share out the elements: each has `count` of all vectors, and their sums are
+ * added up over the ranks. All get the same coefficients then. What says so is collective.
  */
 #ifndef CT_GRADIENT_PREDICTOR_H
 #define CT_GRADIENT_PREDICTOR_H
@@ -26,6 +29,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/exchange/group.h"
 
 enum { CT_PREDICTOR_ROOM = 64 /* points, at most */ };
 
@@ -48,6 +52,7 @@ typedef struct ct_gradient_predictor {
     bool constant_mean; /* or the prior mean is 0 */
     int room;           /* 1 to CT_PREDICTOR_ROOM */
     int64_t count;
+    const ct_group *ranks; /* that share out the elements; NULL: one has all. Borrowed */
 
     /* made */
     int n; /* points there, the oldest first */
@@ -61,15 +66,19 @@ ct_status ct_gradient_predictor_open(ct_gradient_predictor *p);
 void ct_gradient_predictor_close(ct_gradient_predictor *p); /* half-open ones too */
 /** Bytes that one with so much room takes. */
 int64_t ct_gradient_predictor_bytes(int room, int64_t count);
-/** Copies a point, [count] each. It takes the place of a point with the very same weights, or of
- *  the oldest where there is no room. One with a number that is not finite is left out: false. */
-bool ct_gradient_predictor_add(ct_gradient_predictor *p, const float *point, const float *gradient);
+/** Copies m points, at most CT_PREDICTOR_ROOM and the oldest first, [count] each. One takes the
+ * place of a point with the very same weights, or of the oldest where there is no room. One with a
+ * number that is not finite is left out; *added_p: how many are not. Collective, one sum. */
+ct_status ct_gradient_predictor_add(ct_gradient_predictor *p, int m, float *const *point,
+                                    float *const *gradient, int *added_p);
 /** Points 0 to n - 1 and their gradients, the oldest first, have been written where p has them. One
- *  with a number that is not finite: false, and there are none. */
-bool ct_gradient_predictor_refill(ct_gradient_predictor *p, int n);
-/** c[n]: the coefficients of an estimate at z[count]. No points: none. */
-void ct_gradient_predictor_weigh(ct_gradient_predictor *p, const float *z, double *c);
-/** gradient[count]: the estimate at z[count]; 0 where there are no points. They may not overlap. */
-void ct_gradient_predictor_estimate(ct_gradient_predictor *p, const float *z, float *gradient);
+ *  with a number that is not finite: *good_p is false, and there are none. Collective, one sum. */
+ct_status ct_gradient_predictor_refill(ct_gradient_predictor *p, int n, bool *good_p);
+/** c[n]: the coefficients of an estimate at z[count]. No points: none. Collective; SECANT and
+ * KERNEL take one sum of at most n doubles, the others none. */
+ct_status ct_gradient_predictor_weigh(const ct_gradient_predictor *p, const float *z, double *c);
+/** gradient[count]: the estimate of these coefficients; 0 where there are no points. */
+void ct_gradient_predictor_combine(const ct_gradient_predictor *p, const double *c,
+                                   float *gradient);
 
 #endif

@@ -31,8 +31,9 @@ static bool guarded(const ct_optex *o)
 /* ---- what sets have of it
  *
  * The file of each rank has how many points are known, how many a round has, and what a guard
- * knows. Behind these stand, by parameter, the points and gradients, the newest first: a smaller
- * history takes the newest. All ranks have the same, so any number of them goes on from rank 0's.
+ * knows: numbers that all ranks have alike. Behind these stand, by parameter, the rank's shares of
+ * the points and gradients, the newest first: a smaller history takes the newest. Other numbers of
+ * ranks cut the shares again.
  */
 
 /* Whatever a file has said. */
@@ -55,9 +56,10 @@ static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
     ct_optex *o = ctx;
     const ct_gradient_predictor *g = &o->round.predictor;
     const ct_param *p = &o->round.step->net->param[param];
+    int64_t from;
     int at;
 
-    *out = (ct_sync_state){ .param = param, .replicated = true, .count = p->count };
+    *out = (ct_sync_state){ .param = param, .replicated = true };
     if ((param == 0) && (k < n_number(o))) {
         static const char *const name[] = { "optex_points", "optex_parallel", "optex_guard" };
         float *const data[] = { &o->points, &o->parallel, o->kept };
@@ -69,10 +71,14 @@ static bool get_state(void *ctx, int param, int k, ct_sync_state *out)
     }
     if (param == 0) k -= n_number(o);
     if (!p->learns || (k >= 2 * known(o))) return false;
+    out->count = ct_net_share_of(p, o->round.from, o->round.count, &from);
+    if (out->count == 0) return false;
+    out->replicated = false;
+    out->share = true;
     at = known(o) - 1 - k / 2;
     snprintf(o->name, sizeof(o->name), "optex_%s_%d", (k % 2 == 0) ? "point" : "gradient", k / 2);
     out->name = o->name;
-    out->data = ((k % 2 == 0) ? g->point[at] : g->gradient[at]) + p->offset;
+    out->data = ((k % 2 == 0) ? g->point[at] : g->gradient[at]) + p->offset + from - o->round.from;
     return true;
 }
 
@@ -132,12 +138,14 @@ static ct_status restored(void *ctx)
 {
     ct_optex *o = ctx;
     int n = keeps(o) ? known(o) : 0;
+    bool good = true;
 
     if ((o->parallel > 0.0f) && (o->parallel != (float)o->param->parallel))
         CT_WARN("the snapshot was made with optex.parallel %g, this run has %d: the rule counts "
                 "%d steps an iteration from here on, and its place in the data set does, too",
                 (double)o->parallel, o->param->parallel, o->param->parallel);
-    if ((n > 0) && !ct_gradient_predictor_refill(&o->round.predictor, n))
+    if (n > 0) CT_TRY(ct_gradient_predictor_refill(&o->round.predictor, n, &good));
+    if (!good)
         return CT_FAIL(CT_ERR_DATA, "the history of OptEx in the set has numbers that are not "
                                     "finite");
     if (guarded(o)) CT_TRY(restore_guard(o));
@@ -276,10 +284,17 @@ void ct_optex_tell(const ct_optex *o, int64_t round)
     if (guarded(o)) tell_guard(o);
 }
 
+ct_status ct_optex_gather(ct_optex *o)
+{
+    return ct_optex_round_gather_states(&o->round);
+}
+
 int64_t ct_optex_bytes(const ct_optex *o)
 {
-    const ct_train_step *t = o->round.step;
+    return ct_optex_round_bytes(&o->round);
+}
 
-    return t->net->grad_count * (int64_t)sizeof(float) *
-           ct_optex_arrays(t->param, t->rule->n_state);
+int64_t ct_optex_bytes_sent(const ct_optex *o)
+{
+    return o->round.bytes_sent;
 }

@@ -28,8 +28,8 @@ int ct_optex_points(const Ct__SolverParameter *p);
 int ct_optex_sharers(const Ct__SolverParameter *p, int n_rank);
 /** A round has points to predict, from others. */
 bool ct_optex_predicts(const Ct__OptExParameter *o);
-/** Arrays as long as the gradient arena that a rank keeps for rounds of a rule with n_state states.
- */
+/** Arrays as long as the gradient arena that one rank keeps for rounds of a rule with n_state
+ *  states; several ranks share them out. */
 int ct_optex_arrays(const Ct__SolverParameter *p, int n_state);
 /** What `optex` and the fields beside it may say. CT_ERR_CONFIG. */
 ct_status ct_optex_check(const ct_solver_text *t);
@@ -52,7 +52,11 @@ bool ct_optex_shows(const ct_optex *o);
 void ct_optex_forget(ct_optex *o);
 /** Lines of the log about the rounds before this one, and of a guard about the last of them. */
 void ct_optex_tell(const ct_optex *o, int64_t round);
+/** The rule's states are whole on all ranks, until the next round: before a set. Collective. */
+ct_status ct_optex_gather(ct_optex *o);
 /** Bytes that this rank keeps for it. */
 int64_t ct_optex_bytes(const ct_optex *o);
+/** Bytes of arrays that this rank has sent in rounds. */
+int64_t ct_optex_bytes_sent(const ct_optex *o);
 
 #endif

@@ -17,7 +17,7 @@ static double product_of(int64_t n, const float *a, const float *b)
 
 double ct_optex_round_product(const ct_optex_round *r, const float *a, const float *b)
 {
-    int64_t n = ct_optex_round_count(r);
+    int64_t n = r->count;
     double part[PARTS], sum = 0.0;
 
 #pragma omp parallel for schedule(static)
@@ -33,9 +33,8 @@ double ct_optex_round_product(const ct_optex_round *r, const float *a, const flo
 /* The batches at one point have unlike gradients: by their variance. The gradient arena is free. */
 ct_status ct_optex_measure_noise(ct_optex_round *r)
 {
-    int64_t count = ct_optex_round_count(r);
     int together = r->stays ? r->parallel : r->batches; /* at one point */
-    float *sum = r->step->net->grad_arena;
+    float *sum = ct_optex_round_room(r);
     double noise = 0.0;
 
     r->measure = (ct_optex_measure){ .steps = r->steps, .batches = r->batches, .noise = -1.0 };
@@ -45,46 +44,56 @@ ct_status ct_optex_measure_noise(ct_optex_round *r)
 
         noise += ct_optex_round_product(r, g, g);
         if (b % together == 0)
-            memcpy(sum, g, (size_t)count * sizeof(float));
+            memcpy(sum, g, (size_t)r->count * sizeof(float));
         else
-            CT_TRY(r->step->net->options.dev->math->axpy(NULL, count, 1.0f, g, sum));
+            CT_TRY(r->step->net->options.dev->math->axpy(NULL, r->count, 1.0f, g, sum));
         if ((b + 1) % together == 0) noise -= ct_optex_round_product(r, sum, sum) / together;
     }
+    CT_TRY(ct_optex_round_add_up(r, &noise, 1));
     noise /= r->parallel - r->parallel / together;
     r->measure.noise = (noise > 0.0) ? noise : 0.0;
     return CT_OK;
 }
 
-/* Of the estimate at a point: |estimate|^2, and its product with the step's gradient. */
-static void estimate_at(ct_optex_round *r, int s, double *square_p, double *both_p)
-{
-    float *guess = r->step->net->grad_arena;
+/* At a point, of this rank's shares. */
+enum { OWN, SQUARE, BOTH, N_PRODUCT };
 
-    *square_p = *both_p = 0.0;
-    if (r->predictor.prediction == CT_PREDICT_NONE) return;
-    ct_gradient_predictor_estimate(&r->predictor, r->point[s], guess);
-    *square_p = ct_optex_round_product(r, guess, guess);
-    *both_p = ct_optex_round_product(r, guess, ct_optex_round_sum(r, s)) / r->batches;
+/* c: the coefficients of the estimate there. */
+static ct_status products_at(ct_optex_round *r, int s, double *c, double *v)
+{
+    const float *sum = ct_optex_round_sum(r, s);
+    float *guess = ct_optex_round_room(r);
+
+    v[OWN] = ct_optex_round_product(r, sum, sum);
+    v[SQUARE] = v[BOTH] = 0.0;
+    if (r->predictor.prediction == CT_PREDICT_NONE) return CT_OK;
+    CT_TRY(ct_gradient_predictor_weigh(&r->predictor, r->point[s], c));
+    ct_gradient_predictor_combine(&r->predictor, c, guess);
+    v[SQUARE] = ct_optex_round_product(r, guess, guess);
+    v[BOTH] = ct_optex_round_product(r, guess, sum);
+    return CT_OK;
 }
 
 /* Points that all are where the round begins say nothing about those a round's way from there. */
-void ct_optex_measure_estimates(ct_optex_round *r)
+ct_status ct_optex_measure_estimates(ct_optex_round *r)
 {
     ct_optex_measure *m = &r->measure;
-    bool knows = (r->predictor.prediction == CT_PREDICT_NONE) || (r->predictor.n > 0);
-    bool far = (r->predictor.prediction == CT_PREDICT_NONE) || !r->stays || (r->steps == 1);
-    double c[CT_PREDICTOR_ROOM], square, both, own = 0.0;
+    bool none = (r->predictor.prediction == CT_PREDICT_NONE);
+    bool knows = none || (r->predictor.n > 0), far = none || !r->stays || (r->steps == 1);
+    double c[CT_PREDICTOR_ROOM], v[N_PRODUCT * CT_OPTEX_POINTS];
 
+    for (int s = 0; s < r->steps; s++) CT_TRY(products_at(r, s, c, v + s * N_PRODUCT));
+    CT_TRY(ct_optex_round_add_up(r, v, r->steps * N_PRODUCT));
     m->error = -1.0;
     for (int s = 0; s < r->steps; s++) {
-        own = ct_optex_round_product(r, ct_optex_round_sum(r, s), ct_optex_round_sum(r, s)) /
-              ((double)r->batches * r->batches);
+        const double *at = v + s * N_PRODUCT;
+        double own = at[OWN] / ((double)r->batches * r->batches), both = at[BOTH] / r->batches;
+        double square = at[SQUARE];
+
         m->square += own / r->steps;
-        estimate_at(r, s, &square, &both);
         m->cosine[s] = (square > 0.0) && (own > 0.0) ? both / sqrt(square * own) : 0.0;
         if (knows && far && (s == r->steps - 1)) m->error = square - 2.0 * both + own;
     }
-    if (r->predictor.prediction == CT_PREDICT_NONE) return;
-    ct_gradient_predictor_weigh(&r->predictor, r->point[r->steps - 1], c);
-    for (int i = 0; i < r->predictor.n; i++) m->echo += c[i] * c[i];
+    for (int i = 0; !none && (i < r->predictor.n); i++) m->echo += c[i] * c[i];
+    return CT_OK;
 }

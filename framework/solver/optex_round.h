@@ -7,18 +7,25 @@
  *
  * Then it evaluates the true gradients g_s at z_s, each on the batch of step N round + s. They do
  * not depend on each other. One rank evaluates them one after the other; of P ranks, which divide
- * N, each evaluates N / P points that follow one another, and hears of the other gradients by one
- * sum of N arrays. Where P is a multiple of N, P / N ranks that follow one another share a point's
- * batch, and the same sum adds up what they found. All ranks then do the same. What follows is said
- * by the corrector:
+ * N, each evaluates N / P points that follow one another. Where P is a multiple of N, P / N ranks
+ * that follow one another share a point's batch, and their parts of its gradient are added up.
+ *
+ * Each rank has one share of all points, gradients and states: a P-th of the gradient arena
+ * (ct_net_part()). It works out predictions and corrections of that. A point goes together where
+ * it is evaluated, its gradient goes to the shares, and at the end all ranks get the new weights:
+ * with k = max(1, N / P) a rank sends at most (2 k + 1) (P - 1) / P arrays a round. What is about
+ * whole vectors, as norms and distances, is added up over the ranks in double.
+ *
+ * What follows is said by the corrector:
  *
  *     REPLAY      w = rule(... rule(rule(w, g_0), g_1) ..., g_(N-1)): all of them, in sequence,
  *                 as if each had been found where its step begins
  *     LAST_POINT  w = rule(z_(N-1), g_(N-1)), with the states that the chain has there
  *
  * While nothing is known, or without a prediction, all points are w. The true gradients enter the
- * predictor at the end of a round. One point a round is the rule itself, bit for bit. Weights do
- * not depend on the number of ranks, but by rounding where these share batches.
+ * predictor at the end of a round. One point a round is the rule itself, bit for bit. Weights
+ * depend on the number of ranks by rounding at most: where these share batches, and where sums over
+ * whole vectors decide.
  *
  * A round may have fewer steps, n, which divides N: step s then has the gradient of N / n batches,
  * the mean of theirs, at N / n times the rate. n = 1 is the rule with `iter_size` N. A momentum
@@ -53,13 +60,19 @@ typedef struct ct_optex_round {
     bool probes;     /* all points are where the round begins: noise can be measured */
 
     /* made */
+    int64_t from, count;      /* this rank's share of the gradient arena */
+    int64_t bytes_sent;       /* of arrays, so far */
     int batches;              /* of a step, in the last round; 0: there was none */
     ct_optex_measure measure; /* of the last round */
     bool stays;               /* all points of the last round were where it began */
     int at;                   /* the batch that is evaluated now */
-    float **point;   /* [parallel] of as many floats as the gradient arena; point[0] is w */
-    float *gradient; /* of the batches, one behind the other */
-    float *state[CT_UPDATE_STATES];   /* the rule's, when the round begins */
+    float **point;            /* [parallel][count]; point[0] is w */
+    float *gradient;          /* [parallel * count] of the batches */
+    float *parts;             /* [ranks * count] of gradients, where several ranks share a point */
+    const float **out; /* [ranks] what goes to each rank, out_n of it, and what comes from there */
+    float **in;
+    int64_t *out_n, *in_n;
+    float *state[CT_UPDATE_STATES];   /* [count] the rule's, when the round begins */
     float *chained[CT_UPDATE_STATES]; /* … and at the last point */
 } ct_optex_round;
 
@@ -74,29 +87,39 @@ void ct_optex_round_close(ct_optex_round *r); /* half-open ones too; before the 
  * a point behind. Collective. */
 ct_status ct_optex_round_run(ct_optex_round *r, int64_t round, double rate, double *loss_p);
 
+/** The rule's states are whole on all ranks, until the next round: for sets. Collective. */
+ct_status ct_optex_round_gather_states(ct_optex_round *r);
+/** Bytes of its arrays. */
+int64_t ct_optex_round_bytes(const ct_optex_round *r);
+
 /** The last batch of the round is this rank's, and it is evaluated now: its outputs are shown. */
 bool ct_optex_round_shows(const ct_optex_round *r);
 
 /* ---- what the gradients of a round show about noise and estimates: optex_measure.c fills
- * ct_optex_round.measure. Both use the net's gradient arena as room. Ranks have the same gradients,
- * and find the same bits. */
+ * ct_optex_round.measure. Both use the net's gradient arena as room. All ranks find the same bits.
+ * Collective. */
 
 /** Of the gradients of single batches, before a step's are added up. Begins the measure anew. */
 ct_status ct_optex_measure_noise(ct_optex_round *r);
 /** Of those of steps, before the predictor hears of them. */
-void ct_optex_measure_estimates(ct_optex_round *r);
+ct_status ct_optex_measure_estimates(ct_optex_round *r);
 
-/** Of two gradients, in double; its bits do not depend on threads. */
+/** Of this rank's shares of two gradients, in double; its bits do not depend on threads. */
 double ct_optex_round_product(const ct_optex_round *r, const float *a, const float *b);
-/** Floats of a gradient. */
-static inline int64_t ct_optex_round_count(const ct_optex_round *r)
+/** v[n] of shares are those of whole vectors. Collective. */
+static inline ct_status ct_optex_round_add_up(const ct_optex_round *r, double *v, int n)
 {
-    return r->step->net->grad_count;
+    return (r->ranks != NULL) ? ct_group_sum(r->ranks, v, n) : CT_OK;
+}
+/** Where updates take this rank's share of a gradient. */
+static inline float *ct_optex_round_room(const ct_optex_round *r)
+{
+    return r->step->net->grad_arena + r->from;
 }
 /** Of batch b of the round. */
 static inline float *ct_optex_round_gradient(const ct_optex_round *r, int b)
 {
-    return r->gradient + b * ct_optex_round_count(r);
+    return r->gradient + b * r->count;
 }
 /** Of step s, once added up: the sum over its batches, where that of the first was. */
 static inline float *ct_optex_round_sum(const ct_optex_round *r, int s)

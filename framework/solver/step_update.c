@@ -582,7 +582,7 @@ ct_status ct_step_add_norm(ct_train_step *t, int first, int n)
 {
     double start = ct_clock_s();
 
-    if (!ct_grad_norm_is_open(&t->norm)) return CT_OK;
+    if (!ct_grad_norm_is_open(&t->norm) || (t->gradients != NULL)) return CT_OK;
     CT_TRY(ct_grad_norm_landed(t->net, &t->norm, &t->pass->exec, first, n));
     t->norm_s += ct_clock_s() - start;
     return CT_OK;

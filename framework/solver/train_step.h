@@ -54,8 +54,8 @@ typedef struct ct_train_step {
     void (*beat)(void *ctx, const char *what);
     void *hook_ctx;
     /** All gradients of the step are in the arena, and no weight has changed: then weights wait for
-     *  all of them. On the CPU, one rank, without a norm, codecs or a window. May be NULL; set
-     *  between steps. */
+     *  all of them. Where a norm would decide, none is made, and this refuses the step. On the CPU,
+     *  one rank, without codecs or a window. May be NULL; set between steps. */
     ct_status (*gradients)(void *ctx);
     void *gradients_ctx;
     /** Where weights in a window lie; NULL: as the next. */

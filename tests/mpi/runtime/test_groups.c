@@ -175,6 +175,34 @@ static int sends(const ct_group *g)
     return fault;
 }
 
+/* Rank a sends a + 3 b + 1 floats to rank b, of which rank 0 gets none. */
+static int exchanges(const ct_group *g)
+{
+    enum { MOST = 64, LONG = MOST * 4 };
+    static float out[MOST][LONG], in[MOST][LONG];
+    const float *from[MOST] = { NULL };
+    float *to[MOST] = { NULL };
+    int64_t out_n[MOST] = { 0 }, in_n[MOST] = { 0 };
+    int fault = 0;
+
+    for (int r = 0; r < g->size; r++) {
+        from[r] = out[r];
+        to[r] = in[r];
+        out_n[r] = (r == 0) ? 0 : g->rank + 3 * r + 1;
+        in_n[r] = (g->rank == 0) ? 0 : r + 3 * g->rank + 1;
+        for (int i = 0; i < LONG; i++) {
+            out[r][i] = (float)(1000 * g->rank + 10 * r + i);
+            in[r][i] = -1;
+        }
+    }
+    fault += MPI_FAULT_UNLESS(ct_group_exchange(g, from, out_n, to, in_n) == CT_OK);
+    for (int r = 0; r < g->size; r++)
+        for (int i = 0; (r != g->rank) && (i < LONG); i++)
+            fault += MPI_FAULT_UNLESS(in[r][i] ==
+                                      ((i < in_n[r]) ? (float)(1000 * r + 10 * g->rank + i) : -1));
+    return fault;
+}
+
 /* Sums, maxima and means are each group's own, and each knows where its ranks are. */
 static int operations(ct_comm *c)
 {
@@ -209,6 +237,8 @@ static int operations(ct_comm *c)
     fault += MPI_FAULT_UNLESS(-near == first + part->node_member[0]);
     fault += sends(&job.group.job);
     fault += sends(&job.group.data);
+    fault += exchanges(&job.group.job);
+    fault += exchanges(&job.group.data);
     fault += MPI_FAULT_UNLESS(ct_group_barrier(&job.group.job) == CT_OK);
     ct_comm_destroy(part);
     return fault;

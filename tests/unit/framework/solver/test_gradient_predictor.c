@@ -122,6 +122,22 @@ static void by_secant(const known *h, const double *z, double *want)
     for (int e = 0; e < N; e++) want[e] = g1[e] + s * (g1[e] - g0[e]);
 }
 
+static bool add(ct_gradient_predictor *p, float *w, float *g)
+{
+    int added = 0;
+
+    assert_int_equal(ct_gradient_predictor_add(p, 1, &w, &g, &added), CT_OK);
+    return added == 1;
+}
+
+static void estimate(const ct_gradient_predictor *p, const float *z, float *g)
+{
+    double c[CT_PREDICTOR_ROOM];
+
+    assert_int_equal(ct_gradient_predictor_weigh(p, z, c), CT_OK);
+    ct_gradient_predictor_combine(p, c, g);
+}
+
 static void open_predictor(ct_gradient_predictor *p, int64_t count)
 {
     p->count = count;
@@ -138,7 +154,7 @@ static void add_points(ct_gradient_predictor *p, int n, double middle, double si
     for (int i = 0; i < n; i++) {
         fill(w, N, middle, size, 10 + (uint64_t)i);
         fill(g, N, 0.5, 1.0, 50 + (uint64_t)i);
-        assert_true(ct_gradient_predictor_add(p, w, g));
+        assert_true(add(p, w, g));
         for (int e = 0; (i >= n - h->n) && (e < N); e++) {
             h->w[i - n + h->n][e] = (double)w[e];
             h->g[i - n + h->n][e] = (double)g[e];
@@ -172,7 +188,7 @@ static void compare(ct_gradient_predictor *p, const float *z, const double *want
 {
     float got[N];
 
-    ct_gradient_predictor_estimate(p, z, got);
+    estimate(p, z, got);
     for (int e = 0; e < N; e++)
         if (!(fabs((double)got[e] - want[e]) <= 1e-6 * (1 + fabs(want[e]))))
             fail_msg("element %d: %.9g, expected %.9g", e, (double)got[e], want[e]);
@@ -283,15 +299,15 @@ static void test_what_stays_out(void **state)
     memcpy(w, p.point[1], sizeof(w));
     fill(g, N, 0, 1, 77);
     g[2] = NAN;
-    assert_false(ct_gradient_predictor_add(&p, w, g));
+    assert_false(add(&p, w, g));
     g[2] = INFINITY;
-    assert_false(ct_gradient_predictor_add(&p, w, g));
+    assert_false(add(&p, w, g));
     g[2] = 0.25f;
     w[6] = -INFINITY;
-    assert_false(ct_gradient_predictor_add(&p, w, g));
+    assert_false(add(&p, w, g));
     assert_int_equal(p.n, 3);
     w[6] = p.point[1][6];
-    assert_true(ct_gradient_predictor_add(&p, w, g)); /* the same weights: the newer stays */
+    assert_true(add(&p, w, g)); /* the same weights: the newer stays */
     assert_int_equal(p.n, 3);
     for (int e = 0; e < N; e++) want[e] = (double)g[e];
     compare(&p, w, want);
@@ -319,10 +335,10 @@ static void test_near_points(void **state)
     for (int i = 0; i < ROOM; i++) {
         w[0] = nextafterf(w[0], 10.0f);
         fill(g, N, 0.5, 0.25, 5);
-        assert_true(ct_gradient_predictor_add(&p, w, g));
+        assert_true(add(&p, w, g));
     }
     assert_int_equal(p.n, ROOM);
-    ct_gradient_predictor_estimate(&p, w, g);
+    estimate(&p, w, g);
     for (int e = 0; e < N; e++) assert_true(fabs((double)g[e] - (double)p.gradient[0][e]) < 0.01);
     ct_gradient_predictor_close(&p);
 }
@@ -350,10 +366,10 @@ static void test_long_vectors(void **state)
                 sum += pow((double)w[e] - before[e], 2);
             }
             fill(g, LONG, 0, 1, 20 + (uint64_t)i);
-            assert_true(ct_gradient_predictor_add(&p, w, g));
+            assert_true(add(&p, w, g));
             if (i > 0) assert_true(fabs(p.square[i][i - 1] / sum - 1.0) < 1e-9);
         }
-        ct_gradient_predictor_estimate(&p, w, got[run]);
+        estimate(&p, w, got[run]);
         ct_gradient_predictor_close(&p);
     }
     omp_set_num_threads(threads);

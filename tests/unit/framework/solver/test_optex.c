@@ -33,13 +33,47 @@ typedef struct result {
     float weight[MOST];
     int64_t count;
     double loss;
+    int64_t sent, kept, grad_count; /* bytes of OptEx; floats that learn */
 } result;
+
+/* What version 0.1.0 wrote: each rank's file has whole arrays. Those of one rank, by parameter. */
+enum { MOST_PARAM = 4, MOST_STATE = 20 };
+
+typedef struct older {
+    ct_sync_states now; /* of the rank that writes */
+    float (*whole)[MOST_STATE][MOST];
+} older;
+
+static bool get_older(void *ctx, int param, int k, ct_sync_state *out)
+{
+    older *o = ctx;
+
+    if (!ct_sync_states_get(&o->now, param, k, out)) return false;
+    if (out->share) {
+        out->count = (param == 0) ? 12 : 3; /* 3 x 4 weights, 3 biases */
+        out->data = o->whole[param][k];
+    }
+    return true;
+}
 
 typedef struct job {
     const char *fields;
     int max_iter;
-    const int *restore; /* NULL, or the iteration of a set to go on from */
+    const int *restore;               /* NULL, or the iteration of a set to go on from */
+    float (*whole)[MOST_STATE][MOST]; /* NULL, or what one rank keeps, or several write as it is */
 } job;
+
+/* As one rank has them now. */
+static void keep_whole(const ct_solver *s, float (*whole)[MOST_STATE][MOST])
+{
+    ct_sync_state e = { 0 };
+
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; ct_sync_states_get(&s->exchange.states, i, k, &e); k++) {
+            assert_true((k < MOST_STATE) && (e.count <= MOST));
+            memcpy(whole[i][k], e.data, (size_t)e.count * sizeof(float));
+        }
+}
 
 static ct_status run_rank(const job *j, thread_rank *rank, result *out)
 {
@@ -47,6 +81,7 @@ static ct_status run_rank(const job *j, thread_rank *rank, result *out)
     test_solver t;
     const ct_net *net;
     ct_status status;
+    older writer;
 
     snprintf(text, sizeof(text), FIELDS NET, test_solver_dir(), j->max_iter, j->fields);
     status = test_solver_create(text, rank, NULL, NULL, &t);
@@ -54,11 +89,21 @@ static ct_status run_rank(const job *j, thread_rank *rank, result *out)
         snprintf(file, sizeof(file), "%s/s_iter_%d.solverstate.h5", test_solver_dir(), *j->restore);
         status = ct_solver_restore(t.solver, file);
     }
+    if ((status == CT_OK) && (j->whole != NULL) && (rank != NULL)) {
+        writer = (older){ t.solver->exchange.states, j->whole };
+        t.solver->exchange.states = (ct_sync_states){ &writer, get_older, NULL };
+    }
     if (status == CT_OK) status = ct_solver_run(t.solver);
+    if ((status == CT_OK) && (j->whole != NULL) && (rank == NULL)) keep_whole(t.solver, j->whole);
     if (status == CT_OK) {
         net = ct_solver_net(t.solver);
         out->count = net->weight_count;
         memcpy(out->weight, net->weight_arena, (size_t)out->count * sizeof(float));
+        out->grad_count = net->grad_count;
+        if (t.solver->optex != NULL) {
+            out->sent = ct_optex_bytes_sent(t.solver->optex);
+            out->kept = ct_optex_bytes(t.solver->optex);
+        }
         status = ct_solver_loss(t.solver, &out->loss);
     }
     test_solver_destroy(&t);
@@ -67,7 +112,7 @@ static ct_status run_rank(const job *j, thread_rank *rank, result *out)
 
 static void run(const char *fields, int max_iter, const int *restore, result *out)
 {
-    const job j = { fields, max_iter, restore };
+    const job j = { fields, max_iter, restore, NULL };
 
     assert_int_equal(run_rank(&j, NULL, out), CT_OK);
 }
@@ -81,7 +126,7 @@ static ct_status run_one_of_several(thread_rank *r)
 static ct_status run_several(int n, const char *fields, int max_iter, const int *restore,
                              result *out)
 {
-    job j = { fields, max_iter, restore };
+    job j = { fields, max_iter, restore, NULL };
     thread_ranks ranks = { .n = n, .run = run_one_of_several, .ctx = &j };
     thread_rank rank[THREAD_RANKS_MAX] = { 0 };
 
@@ -366,7 +411,26 @@ static void test_what_is_refused(void **state)
     }
 }
 
-/* Ranks share out points, and their number changes no bit, also from set to set. */
+/* Estimates by distances depend on the order of sums over the ranks, which is rounding of doubles.
+ */
+static bool is_exact(const char *way)
+{
+    return (strstr(way, "KERNEL") == NULL) && (strstr(way, "SECANT") == NULL);
+}
+
+static void assert_alike(const char *way, const result *a, const result *b)
+{
+    if (is_exact(way)) {
+        assert_same(a, b);
+        return;
+    }
+    assert_true((a->count > 0) && (a->count == b->count));
+    for (int64_t i = 0; i < a->count; i++)
+        assert_true(fabsf(a->weight[i] - b->weight[i]) <= 1e-5f * (1 + fabsf(a->weight[i])));
+}
+
+/* Ranks share out points and what is remembered, and their number changes what rounding does at
+ * most; also from set to set. As many ranks go on bit for bit. */
 static void test_ranks(void **state)
 {
     static const int at = 3;
@@ -375,7 +439,7 @@ static void test_ranks(void **state)
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         for (int n = 2; n <= 4; n++) {
             char fields[512], keeps[600];
-            result want, got[THREAD_RANKS_MAX];
+            result want, got[THREAD_RANKS_MAX], again[THREAD_RANKS_MAX];
 
             snprintf(fields, sizeof(fields), "type: 'OptEx' %s", ways[i]);
             snprintf(keeps, sizeof(keeps), "%s snapshot: %d", fields, at);
@@ -388,15 +452,87 @@ static void test_ranks(void **state)
             }
             run(fields, 7, NULL, &want);
             assert_int_equal(run_several(n, fields, 7, NULL, got), CT_OK);
-            for (int r = 0; r < n; r++) assert_same(&want, &got[r]);
-            assert_true(fabs(want.loss - got[0].loss) < 1e-6 * want.loss);
-            assert_int_equal(run_several(n, keeps, at, NULL, got), CT_OK);
+            for (int r = 0; r < n; r++) assert_alike(ways[i], &want, &got[r]);
+            for (int r = 1; r < n; r++) assert_same(&got[0], &got[r]);
+            assert_true(fabs(want.loss - got[0].loss) < 1e-5 * want.loss);
+            assert_int_equal(run_several(n, keeps, at, NULL, again), CT_OK);
+            assert_int_equal(run_several(n, fields, 7, &at, again), CT_OK);
+            for (int r = 0; r < n; r++) assert_same(&got[r], &again[r]);
             run(fields, 7, &at, &got[0]);
-            assert_same(&want, &got[0]);
+            assert_alike(ways[i], &want, &got[0]);
             run(keeps, at, NULL, &got[0]);
             assert_int_equal(run_several(n, fields, 7, &at, got), CT_OK);
-            for (int r = 0; r < n; r++) assert_same(&want, &got[r]);
+            for (int r = 0; r < n; r++) assert_alike(ways[i], &want, &got[r]);
         }
+    }
+}
+
+/* Shares of six ranks are cut again for four, of which none has what one of the six had. */
+static void test_shares_are_cut_again(void **state)
+{
+    static const char fields[] = "type: 'OptEx' optex { base_type: 'Adam' parallel: 12 predictor: "
+                                 "KERNEL noise: 0.1 history: 20 } momentum: 0.9 base_lr: 0.02";
+    static const int at = 3;
+    char keeps[512];
+    result want, got[THREAD_RANKS_MAX];
+
+    (void)state;
+    run(fields, 6, NULL, &want);
+    snprintf(keeps, sizeof(keeps), "%s snapshot: %d", fields, at);
+    assert_int_equal(run_several(6, keeps, at, NULL, got), CT_OK);
+    assert_int_equal(run_several(4, fields, 6, &at, got), CT_OK);
+    for (int r = 0; r < 4; r++) assert_alike(fields, &want, &got[r]);
+}
+
+static void test_older_sets(void **state)
+{
+    static float whole[MOST_PARAM][MOST_STATE][MOST];
+    static const char fields[] = "type: 'OptEx' optex { parallel: 4 } momentum: 0.9 base_lr: 0.02";
+    static const int at = 3;
+    char keeps[512];
+    job j = { fields, at, NULL, whole };
+    thread_ranks ranks = { .n = 2, .run = run_one_of_several, .ctx = &j };
+    thread_rank rank[THREAD_RANKS_MAX] = { 0 };
+    result want, got[THREAD_RANKS_MAX];
+
+    (void)state;
+    run(fields, 7, NULL, &want);
+    assert_int_equal(run_rank(&j, NULL, &got[0]), CT_OK);
+    snprintf(keeps, sizeof(keeps), "%s snapshot: %d", fields, at);
+    j.fields = keeps;
+    for (int r = 0; r < 2; r++) rank[r].out = &got[r];
+    assert_int_equal(thread_ranks_run(&ranks, rank), CT_OK);
+    for (int n = 1; n <= 4; n *= 2) {
+        assert_int_equal(run_several(n, fields, 7, &at, got), CT_OK);
+        for (int r = 0; r < n; r++) assert_same(&want, &got[r]);
+    }
+}
+
+/* What each rank keeps is its share of what one rank does; the shares differ by a float an array.
+ * What a round sends: gradients of its batches and the weights go to all others, and of the points
+ * all but the first. */
+static void test_shares(void **state)
+{
+    enum { POINTS = 4, ROUNDS = 5, ARRAYS = 2 * POINTS + 2 * 2 + 2 * 8 };
+    static const char fields[] =
+        "type: 'OptEx' optex { base_type: 'Adam' parallel: 4 history: 8 } momentum: 0.9 "
+        "base_lr: 0.02";
+
+    (void)state;
+    for (int n = 1; n <= POINTS; n *= 2) {
+        result got[THREAD_RANKS_MAX];
+        int64_t kept = 0, sent = 0, all, parts;
+
+        assert_int_equal(run_several(n, fields, ROUNDS, NULL, got), CT_OK);
+        all = got[0].grad_count;
+        for (int r = 0; r < n; r++) {
+            assert_true(got[r].kept <= 4 * ARRAYS * ((all + n - 1) / n));
+            kept += got[r].kept;
+            sent += got[r].sent;
+        }
+        assert_int_equal(kept, 4 * ARRAYS * all);
+        parts = ROUNDS * (POINTS + n) + (ROUNDS - 1) * (POINTS - 1); /* points of the first are w */
+        assert_int_equal(sent, 4 * parts * all - 4 * parts * all / n);
     }
 }
 
@@ -444,6 +580,9 @@ int main(void)
         TEST(test_guard_notes),
         TEST(test_what_is_refused),
         TEST(test_ranks),
+        TEST(test_shares_are_cut_again),
+        TEST(test_older_sets),
+        TEST(test_shares),
         TEST(test_bytes),
     };
 

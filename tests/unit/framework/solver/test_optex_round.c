@@ -99,20 +99,25 @@ static void apply(const spec *c, place *p, const double *sum, int64_t step, doub
 static void remember(ct_gradient_predictor *known, const double *z, const double *g)
 {
     float point[N_WEIGHT], gradient[N_WEIGHT];
+    float *at[2] = { point, gradient };
+    int added = 0;
 
     for (int i = 0; i < N_WEIGHT; i++) {
         point[i] = (float)z[i];
         gradient[i] = (float)g[i];
     }
-    assert_true(ct_gradient_predictor_add(known, point, gradient));
+    assert_int_equal(ct_gradient_predictor_add(known, 1, &at[0], &at[1], &added), CT_OK);
+    assert_int_equal(added, 1);
 }
 
 static void estimate(ct_gradient_predictor *known, const double *z, double *g)
 {
     float point[N_WEIGHT], gradient[N_WEIGHT];
+    double c[CT_PREDICTOR_ROOM];
 
     for (int i = 0; i < N_WEIGHT; i++) point[i] = (float)z[i];
-    ct_gradient_predictor_estimate(known, point, gradient);
+    assert_int_equal(ct_gradient_predictor_weigh(known, point, c), CT_OK);
+    ct_gradient_predictor_combine(known, c, gradient);
     for (int i = 0; i < N_WEIGHT; i++) g[i] = (double)gradient[i];
 }
 
@@ -148,7 +153,7 @@ static double guess_at(const spec *c, run *r, int64_t round, const double *w, do
     }
     estimate(&r->known, w, guess);
     for (int i = 0; i < N_WEIGHT; i++) point[i] = (float)w[i];
-    ct_gradient_predictor_weigh(&r->known, point, coefficient);
+    assert_int_equal(ct_gradient_predictor_weigh(&r->known, point, coefficient), CT_OK);
     for (int i = 0; i < r->known.n; i++) echo += coefficient[i] * coefficient[i];
     return echo;
 }
