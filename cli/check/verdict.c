@@ -355,6 +355,12 @@ static void print_head(const verdict *v)
     fprintf(v->to, "\n");
 }
 
+/* Something is coded, and another thread does it. */
+static bool by_thread(const ct_step_model *m)
+{
+    return m->apart && (m->n_coded > 0);
+}
+
 static void print_rows(const verdict *v)
 {
     double dense_s = v->row[0].model.step_s;
@@ -364,9 +370,9 @@ static void print_rows(const verdict *v)
     for (int i = 0; i < v->n_row; i++) {
         const ct_step_model *m = &v->row[i].model;
 
-        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f\n", v->row[i].name,
+        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f%s\n", v->row[i].name,
                 1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, m->n_coded, m->n_bucket,
-                (m->step_s > 0) ? dense_s / m->step_s : 1);
+                (m->step_s > 0) ? dense_s / m->step_s : 1, by_thread(m) ? "  thread" : "");
     }
 }
 
@@ -429,6 +435,8 @@ static void print_verdict(const verdict *v)
                 "verdict     %s: %.3f ms a step in place of %.3f, %.2f times as fast as off\n",
                 v->computes ? "AUTO compresses" : "may pay", 1e3 * best->step_s,
                 1e3 * dense->step_s, dense->step_s / best->step_s);
+        if (by_thread(best))
+            fprintf(v->to, "a thread encodes and decodes beside the layers (progress: THREAD)\n");
         print_choice(v);
     }
 }
@@ -555,6 +563,7 @@ static void add_json(const verdict *v, ct_json_writer *w)
         ct_json_add_number(w, "step_ms", 1e3 * m->step_s);
         ct_json_add_number(w, "exposed_ms", 1e3 * m->exposed_s);
         ct_json_add_integer(w, "compressed", m->n_coded);
+        ct_json_add_bool(w, "thread", by_thread(m));
         ct_json_end(w);
     }
     ct_json_end(w);

@@ -472,6 +472,8 @@ static ct_status model(const machine_study *m, int64_t nodes, const ct_scale_con
     for (int r = 0; (status == CT_OK) && s->rank_order && (r < t->n_rank); r++) t->order[r] = r;
     if (status == CT_OK) speed = ct_topo_speed(t, ct_topo_slowest_node(t));
     exchange.after_all = ct_profile_after_all(p, s->solver);
+    /* as the simulator goes, which has no second thread */
+    if (exchange.progress == CT_PROGRESS_AUTO) exchange.progress = CT_PROGRESS_POLL;
     if (status == CT_OK)
         status = ct_step_model_run(p, t, &exchange, NULL, &zero, s->overlap, factor / speed, out);
     ct_topo_destroy(t);

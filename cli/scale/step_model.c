@@ -174,6 +174,7 @@ typedef struct model {
     ct_codec_planner choose;
     ct_codec_plan plan;
     ct_profile_timeline line;
+    ct_step_timeline apart; /* where progress is AUTO: the same with a thread that codes */
 } model;
 
 static void model_release(model *m)
@@ -236,18 +237,20 @@ static ct_status choose(model *m, const ct_topo *t)
         CT_TRY(ct_codec_candidates_list(&config->codec_config, config->deterministic, &m->ways));
     if (t->n_rank > 1)
         ct_codec_planner_seconds(&c, config, m->range, m->p->n_param, &m->ways, m->seconds);
-    m->choose = (ct_codec_planner){ .config = config,
-                                    .sizes = &m->sizes,
-                                    .range = m->range,
-                                    .n_range = m->p->n_param,
-                                    .n_rank = t->n_rank,
-                                    .ways = &m->ways,
-                                    .seconds = m->seconds,
-                                    .dense_s = dense_s,
-                                    .gather_s = gather_s,
-                                    .ctx = &m->costs,
-                                    .line = &m->line.line,
-                                    .margin = 0.02 };
+    m->choose =
+        (ct_codec_planner){ .config = config,
+                            .sizes = &m->sizes,
+                            .range = m->range,
+                            .n_range = m->p->n_param,
+                            .n_rank = t->n_rank,
+                            .ways = &m->ways,
+                            .seconds = m->seconds,
+                            .dense_s = dense_s,
+                            .gather_s = gather_s,
+                            .ctx = &m->costs,
+                            .line = &m->line.line,
+                            .apart = (config->progress == CT_PROGRESS_AUTO) ? &m->apart : NULL,
+                            .margin = 0.02 };
     if (config->codec != &ct_codec_auto) return ct_codec_planner_cost(&m->choose, &m->plan);
     CT_TRY(ct_codec_planner_run(&m->choose));
     memcpy(m->plan.way, m->choose.plan[0].way, sizeof(int) * (size_t)m->p->n_param);
@@ -344,6 +347,8 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
         ct_step_timeline_code_apart(&m.line.line, profile->threads);
     if (status == CT_OK) status = create_costs(topo, config, &m.costs);
     if (status == CT_OK) status = share_out(&m, topo, zero);
+    m.apart = m.line.line;
+    ct_step_timeline_code_apart(&m.apart, profile->threads);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
         status = ct_bucket_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,
@@ -353,6 +358,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
     out->step_s = m.plan.times.step_s;
     out->exposed_s = m.plan.times.exposed_s;
     out->bytes_sent = m.plan.bytes;
+    out->apart = m.plan.apart || (m.line.line.alone > 0);
     out->compute_s = factor * ct_profile_compute_s(profile);
     if (config->after_all) out->compute_s += factor * ct_profile_norm_s(profile);
     model_release(&m);

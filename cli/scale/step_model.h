@@ -31,6 +31,8 @@ typedef struct ct_step_model_bucket {
 typedef struct ct_step_model {
     double step_s, compute_s, exposed_s; /* compute_s: the update included, factor applied    */
     double bytes_sent;                   /* a rank and step                                   */
+    bool apart; /* another thread encodes and decodes: progress THREAD, or AUTO where it is shorter
+                 */
     int n_bucket, n_coded;
     ct_step_model_bucket *bucket;
 } ct_step_model;

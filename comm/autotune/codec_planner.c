@@ -136,6 +136,14 @@ static ct_status cost_of_cuts(const ct_codec_planner *c, const ct_bucket_cut *cu
         if (c->caution > 0) parcel[i].wire_s *= c->caution;
     }
     status = ct_step_timeline_run(c->line, parcel, n, &plan->times);
+    plan->apart = false;
+    if ((status == CT_OK) && (c->apart != NULL)) {
+        ct_step_timeline_times times;
+
+        status = ct_step_timeline_run(c->apart, parcel, n, &times);
+        plan->apart = (times.step_s < plan->times.step_s);
+        if (plan->apart) plan->times = times;
+    }
     plan->bytes += sizeof(float) * plan->times.gathered * (c->n_rank - 1) / c->n_rank;
     free(parcel);
     return status;

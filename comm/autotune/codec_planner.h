@@ -10,6 +10,7 @@
  * plans found are ranked with a tenth, in which a codec that sends little goes before one that
  * codes fast and just hides. Where, without either, nothing gains at least `margin`, all is dense.
  * Beside these stands the plan that trusts in no hiding: each range goes as is shortest alone.
+ * Where a thread may encode and decode, or the rank itself, each plan has what is shorter for it.
  */
 #ifndef CT_CODEC_PLANNER_H
 #define CT_CODEC_PLANNER_H
@@ -35,6 +36,7 @@ typedef struct ct_codec_plan {
     ct_step_timeline_times times;
     double bytes;     /* that a rank sends in a step                        */
     double careful_s; /* a step, where messages take a tenth longer */
+    bool apart;       /* `apart` of the planner is shorter: these are its times */
 } ct_codec_plan;
 
 typedef struct ct_codec_planner {
@@ -50,8 +52,9 @@ typedef struct ct_codec_planner {
     double (*gather_s)(void *ctx, int64_t bytes); /* … and of the allgather; else not read */
     void *ctx;
     const ct_step_timeline *line;
-    double margin;  /* share of a dense step that must be gained */
-    double caution; /* private: messages take so many times as long; 0: 1 */
+    const ct_step_timeline *apart; /* the same where another thread codes; NULL: line alone */
+    double margin;                 /* share of a dense step that must be gained */
+    double caution;                /* private: messages take so many times as long; 0: 1 */
 
     /* out: the best with caution first; the last is dense. Those that gain nothing are not there */
     int n_plan;

@@ -72,10 +72,17 @@ static int steps_to_skip(const ct_codec_tuner *a)
     return (a->gp->config.dev != NULL) ? 2 : 1;
 }
 
+/* Both kinds of progress give the same numbers. */
+static void take_thread(const ct_codec_tuner *a, const ct_auto_plan *p)
+{
+    if (ct_codec_tuner_may_thread(a)) ct_grad_pipe_use_thread(a->gp, p->apart);
+}
+
 /* What is fixed is tuned as any pipe is. */
 static ct_status settle(ct_codec_tuner *a)
 {
     CT_TRY(go(a, a->plan[a->next].way));
+    take_thread(a, &a->plan[a->next]);
     a->phase = CT_AUTO_FIXED;
     a->held = a->next;
     CT_TRY(ct_coll_tuner_create(a->gp, a->colls_p));
@@ -165,6 +172,7 @@ static ct_status try_plan(void *ctx, int plan)
     ct_codec_tuner *a = ctx;
 
     CT_TRY(try(a, a->plan[plan].way));
+    take_thread(a, &a->plan[plan]);
     a->trial.skip = steps_to_skip(a);
     a->phase = CT_AUTO_TRY;
     return CT_OK;
@@ -213,6 +221,7 @@ static ct_status end_watch(ct_codec_tuner *a)
     memcpy(first.way, a->way, sizeof(int) * (size_t)a->gp->n_range);
     first.predicted_s = a->plan[0].predicted_s;
     first.bytes = a->plan[0].bytes;
+    first.apart = a->plan[0].apart;
     status = ct_codec_tuner_plan(a, seen ? &line : NULL);
     if (status == CT_OK) put_first_back(a, &first);
     free(first.way);

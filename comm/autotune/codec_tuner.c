@@ -78,12 +78,19 @@ static ct_status empty_line(const ct_codec_tuner *a, ct_step_timeline_event **li
     return CT_OK;
 }
 
+bool ct_codec_tuner_may_thread(const ct_codec_tuner *a)
+{
+    return (a->gp->config.progress == CT_PROGRESS_AUTO) && (a->gp->coder != NULL);
+}
+
 /* A choice between the ways on this line, whose lists are there; both are borrowed. watched: its
  * computation is what a step was seen to do, the update of all weights after each other included.
  */
 static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
-                  ct_codec_planner *c)
+                  ct_step_timeline *apart, ct_codec_planner *c)
 {
+    bool both = false;
+
     line->n_range = a->gp->n_range;
     line->count = a->count;
     line->after_all = a->gp->config.after_all;
@@ -91,8 +98,12 @@ static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
         line->update_s = ct_codec_stream_s(&a->costs.costs, 20);
     if (line->norm_s == 0) line->norm_s = ct_codec_stream_s(&a->costs.costs, 4);
     line->taken = a->taken;
-    if ((a->gp->config.progress == CT_PROGRESS_THREAD) && (a->gp->coder != NULL))
-        ct_step_timeline_code_apart(line, a->gp->comm->n_thread);
+    if (a->gp->coder != NULL) {
+        *apart = *line;
+        ct_step_timeline_code_apart(apart, a->gp->comm->n_thread);
+        both = ct_codec_tuner_may_thread(a);
+        if (!both) *line = *apart;
+    }
     *c = (ct_codec_planner){ .config = &a->gp->config,
                              .sizes = &a->sizes,
                              .range = a->range,
@@ -103,6 +114,7 @@ static void frame(const ct_codec_tuner *a, bool watched, ct_step_timeline *line,
                              .dense_s = dense_s,
                              .ctx = (void *)(uintptr_t)&a->costs.costs,
                              .line = line,
+                             .apart = both ? apart : NULL,
                              .margin = (a->untried != NULL) ? margin_untried : margin };
 }
 
@@ -175,7 +187,7 @@ static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_plann
                                  : CT_FAIL(CT_ERR_COMM, "rank 0 could not choose compression");
     for (int k = 0; k < n; ++k) {
         ct_auto_plan *p = &a->plan[a->n_plan];
-        double figures[2] = { 0, 0 };
+        double figures[3] = { 0, 0, 0 };
 
         *p = (ct_auto_plan){ .way = malloc(bytes + 1) };
         if (p->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
@@ -184,11 +196,13 @@ static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_plann
             memcpy(p->way, list[k]->way, bytes);
             figures[0] = list[k]->times.step_s;
             figures[1] = list[k]->bytes;
+            figures[2] = list[k]->apart;
         }
         CT_TRY(ct_comm_broadcast(comm, p->way, bytes));
         CT_TRY(ct_comm_broadcast(comm, figures, sizeof(figures)));
         p->predicted_s = figures[0];
         p->bytes = figures[1];
+        p->apart = (figures[2] != 0);
     }
     return CT_OK;
 }
@@ -197,7 +211,7 @@ static ct_status share(ct_codec_tuner *a, ct_status status, const ct_codec_plann
 ct_status ct_codec_tuner_plan(ct_codec_tuner *a, ct_step_timeline *seen)
 {
     const ct_step_timeline *given = a->gp->config.line;
-    ct_step_timeline line = { .overlap = CT_STEP_TIMELINE_BOTH };
+    ct_step_timeline line = { .overlap = CT_STEP_TIMELINE_BOTH }, apart;
     ct_step_timeline_event *list = NULL;
     ct_codec_planner c = { .n_plan = 0 };
     ct_status status = CT_OK;
@@ -210,7 +224,7 @@ ct_status ct_codec_tuner_plan(ct_codec_tuner *a, ct_step_timeline *seen)
         else
             status = empty_line(a, &list, &line);
         if (status == CT_OK) {
-            frame(a, seen != NULL, &line, &c);
+            frame(a, seen != NULL, &line, &apart, &c);
             status = ct_codec_planner_run(&c);
         }
     }
@@ -239,10 +253,11 @@ void ct_codec_tuner_log(const ct_codec_tuner *a, const ct_auto_plan *p, const ch
         n_open += (p->way[i] >= 0);
         n_coded += (p->way[i] > 0);
     }
-    CT_INFO("compression auto: %d of %d parameters compressed, %s; predicted %.3f ms a step, dense "
-            "%.3f; %.4g MB sent, dense %.4g",
-            n_coded, n_open, why, 1e3 * p->predicted_s, 1e3 * dense->predicted_s, 1e-6 * p->bytes,
-            1e-6 * dense->bytes);
+    CT_INFO(
+        "compression auto: %d of %d parameters compressed%s, %s; predicted %.3f ms a step, dense "
+        "%.3f; %.4g MB sent, dense %.4g",
+        n_coded, n_open, p->apart ? " by a thread beside the layers" : "", why,
+        1e3 * p->predicted_s, 1e3 * dense->predicted_s, 1e-6 * p->bytes, 1e-6 * dense->bytes);
     for (int i = 0; (i < a->gp->n_range) && (n_line < MOST_LINES); ++i) {
         const ct_codec_seconds *s = a->seconds + (size_t)i * CT_CODEC_CANDIDATES;
         double dense_ms = 1e3 * dense_s((void *)(uintptr_t)&a->costs.costs, 4 * a->count[i]);
@@ -308,11 +323,12 @@ static ct_status compare(ct_codec_tuner *a)
 {
     ct_step_timeline line = { .overlap = a->gp->config.overlap ? CT_STEP_TIMELINE_BOTH
                                                                : CT_STEP_TIMELINE_OFF };
+    ct_step_timeline apart;
     ct_codec_planner c;
     double coded_s = 0, dense_s = 0;
 
     if ((a->gp->comm->rank != 0) || !ct_step_observer_line(&a->watch, &line)) return CT_OK;
-    frame(a, true, &line, &c);
+    frame(a, true, &line, &apart, &c);
     CT_TRY(predict(a, &c, false, &coded_s));
     CT_TRY(predict(a, &c, true, &dense_s));
     if (coded_s < dense_s)

@@ -81,6 +81,7 @@ typedef enum {
 typedef struct ct_auto_plan {
     int *way; /* [n_range] */
     double predicted_s, bytes;
+    bool apart; /* a thread encodes and decodes */
 } ct_auto_plan;
 
 typedef struct ct_codec_tuner {
@@ -131,6 +132,8 @@ void ct_codec_tuner_observe(ct_codec_tuner *a, ct_grad_event event, int range);
 /** Rank 0 chooses on the line that was seen; NULL: on the configuration's, or an empty one. All
  *  ranks then have its plans. Collective. */
 ct_status ct_codec_tuner_plan(ct_codec_tuner *a, ct_step_timeline *seen);
+/** Plans may have the thread, or not: the configuration leaves it open, and there is one. */
+bool ct_codec_tuner_may_thread(const ct_codec_tuner *a);
 /** Where no plan is tried, the log says so. dense: all is. */
 void ct_codec_tuner_say_untried(const ct_codec_tuner *a, bool dense);
 /** A step begins. After a few of them rank 0 says what the model thinks of the choice beside their

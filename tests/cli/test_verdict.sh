@@ -41,7 +41,7 @@ is counts_ranks grep -q 'on 8 ranks' out
 sed 's/deterministic: true//' solver.prototxt >any_order.prototxt
 any="$CORTADO check --solver=any_order.prototxt --nodes=64 $auto"
 { cat slow.prototxt; echo 'in_network { bandwidth_gbs: 0.001 latency_us: 3 }'; } >adding.prototxt
-exposed() { awk -v t="$1" 'NF == 8 && $1 == t { print $4 }' "$2"; }
+exposed() { awk -v t="$1" 'NF >= 8 && $1 == t { print $4 }' "$2"; }
 $any --machine=slow.prototxt >slow.out 2>&1
 runs network_adds 0 'verdict' $any --machine=adding.prototxt
 is network_halves_dense awk "BEGIN { r = $(exposed none slow.out) / $(exposed none out); exit !(r > 1.9 && r < 2.1) }"
@@ -62,6 +62,15 @@ runs coding_exposed 0 'verdict' $long --set=comm.progress=POLL
 coding=$(exposed redsync out)
 runs coding_hides 0 'verdict' $long --set=comm.progress=THREAD
 is coding_hidden awk "BEGIN { exit !($coding > 0.02 && $(exposed redsync out) < 0.5 * $coding) }"
+
+hidden=$(exposed redsync out)
+runs coding_auto 0 'verdict' $long --json=v.json
+is coding_auto_hides [ "$(exposed redsync out)" = "$hidden" ]
+is coding_auto_says grep -Eq '^redsync .* thread$' out
+is coding_auto_says_json grep -Eq '"type":"redsync"[^}]*"thread":true' v.json
+sed 's/"threads":[0-9]*/"threads":1/' p.json >one.json
+runs coding_no_core 0 'verdict' $check --nodes=4 --machine=fast.prototxt --profile=one.json --images_per_s=0.01 $auto
+is coding_no_core_polls [ "$(grep -c ' thread$' out) $(exposed redsync out)" = "0 $coding" ]
 
 # local steps: 4 nodes of 2 ranks, a group each, whose ranks add in shared memory; 1 MB/s between nodes
 sed 's/name: "node" size: 1/name: "node" size: 2/; s/name: "slow"/name: "pairs"/' slow.prototxt >pairs.prototxt

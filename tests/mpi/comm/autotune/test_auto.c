@@ -118,6 +118,66 @@ static void test_auto_tries_and_decides(void **state)
     }
 }
 
+/* A plan has its kind of progress while it is tried. The plans' kinds are set by hand: every other
+ * one has the thread. */
+static int n_threaded;
+
+static int tries_kinds(ct_comm *c, ct_progress_kind progress)
+{
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
+    const char *why = NULL;
+    ct_codec_tuner *a = NULL;
+    int64_t s = 0, most = 80;
+    rig r;
+    int fault = 0, begun = -1;
+
+    config.deterministic = true; /* the figures count, not this machine's */
+    config.tune_iterations = 1;
+    config.progress = progress;
+    promise(c, 1e4);
+    if ((c->size == 1) || !ct_comm_may_thread(c, &why)) return 0;
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    a = ct_autotune_codecs(r.gp);
+    for (; (s < most) && (a->phase <= CT_AUTO_TRY); ++s) {
+        bool on = false;
+
+        fault += auto_step(&r, s);
+        if (a->phase != CT_AUTO_TRY) continue;
+        if (begun < 0) { /* the first plan has its kind already; the next ones go by this */
+            begun = a->trial.now;
+            for (int k = 0; k < a->n_plan; ++k) a->plan[k].apart = (k % 2 == 0);
+        }
+        if (a->trial.now != begun) begun = a->n_plan;
+        on = atomic_load(&r.gp->threaded);
+        if (progress == CT_PROGRESS_THREAD) {
+            fault += MPI_FAULT_UNLESS(on);
+        } else if (begun == a->n_plan) {
+            fault += MPI_FAULT_UNLESS(on == a->plan[a->trial.now].apart);
+            n_threaded += on;
+        }
+    }
+    fault += MPI_FAULT_UNLESS(s < most);
+    rig_close(&r);
+    return fault;
+}
+
+static int tries_both_kinds(ct_comm *c)
+{
+    return tries_kinds(c, CT_PROGRESS_AUTO) + tries_kinds(c, CT_PROGRESS_THREAD);
+}
+
+static void test_plans_have_their_progress(void **state)
+{
+    int size = 0;
+
+    (void)state;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    n_threaded = 0;
+    assert_int_equal(mpi_verdict(mpi_on_machines(tries_both_kinds)), 0);
+    if (size > 1) assert_true(n_threaded > 0);
+}
+
 /* ---- plain codecs, of a solver that shares no momentum: whose rule is not SGD */
 
 /* want_w: given by all ranks; want_h: what sums brought; history: of all ranks' gradients the
@@ -406,6 +466,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changes_lose_nothing),
         cmocka_unit_test(test_auto_tries_and_decides),
+        cmocka_unit_test(test_plans_have_their_progress),
         cmocka_unit_test(test_plain_codecs_are_tried),
         cmocka_unit_test(test_untried_has_to_halve),
         cmocka_unit_test(test_untried_says_what_it_costs),

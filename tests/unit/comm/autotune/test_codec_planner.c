@@ -376,6 +376,41 @@ static void test_the_way_to_the_host(void **state)
     ct_machine_destroy(m);
 }
 
+/* By the rank itself coding takes a third of what dense messages take; by a thread it hides. */
+static void test_both_kinds_of_progress(void **state)
+{
+    rig r;
+    ct_step_timeline apart;
+    ct_step_timeline_times times;
+    double by_rank_s = 0;
+
+    (void)state;
+    rig_make(&r, 4, link_s, 0.03, 0.01f);
+    set_all(&r, 0.3 * dense_s(&r, 4), 0.02);
+    assert_false(run(&r)->apart);
+    by_rank_s = r.choose.plan[0].times.step_s;
+    ct_codec_planner_release(&r.choose);
+    apart = r.line;
+    ct_step_timeline_code_apart(&apart, 1); /* no core is free: the same */
+    r.choose.apart = &apart;
+    assert_false(run(&r)->apart);
+    assert_true(r.choose.plan[0].times.step_s == by_rank_s);
+    ct_codec_planner_release(&r.choose);
+    ct_step_timeline_code_apart(&apart, 8);
+    apart.alone = 1.1; /* memory limits all cores: one takes hardly longer */
+    assert_true(run(&r)->apart);
+    assert_true(r.choose.plan[0].way[0] > 0);
+    assert_true(r.choose.plan[0].times.step_s < by_rank_s);
+    assert_false(r.choose.plan[r.choose.n_plan - 1].apart); /* dense: nothing to encode */
+    times = r.choose.plan[0].times;
+    r.choose.apart = NULL; /* … and these are that line's own times */
+    r.choose.line = &apart;
+    assert_int_equal(ct_codec_planner_cost(&r.choose, &r.choose.plan[0]), CT_OK);
+    assert_true(r.choose.plan[0].times.step_s == times.step_s);
+    assert_true(r.choose.plan[0].times.exposed_s == times.exposed_s);
+    ct_codec_planner_release(&r.choose);
+}
+
 /* Twice n (p - 1) / p f32 at the links' 0.125 GB/s, as of a ring without latency. */
 static double ring_s(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
 {
@@ -653,6 +688,7 @@ int main(void)
         cmocka_unit_test(test_own_codec_stays),
         cmocka_unit_test(test_the_way_to_the_host),
         cmocka_unit_test(test_high_fill_goes_dense),
+        cmocka_unit_test(test_both_kinds_of_progress),
         cmocka_unit_test(test_crossover),
         cmocka_unit_test(test_watched_line),
         cmocka_unit_test(test_line_with_coding),
