@@ -3,8 +3,9 @@
 
 Usage: tests/bench/codec_study.py NET DATA WORK [--ranks=2] [--seeds=25] [--steps=N] [--base=NAME] [--limit=L] [--only=NAME,NAME] [--results=FILE]
 
-NET is gpt (a small GPT on characters with AdamW, nats a character; DATA: a folder with *train*.txt and *valid*.txt) or
-cheap (one convolution on MNIST with SGD, errors in points; DATA: MNIST's four files). WORK is a folder for what is made
+NET is gpt (a small GPT on characters with AdamW, nats a character; DATA: a folder with *train*.txt and *valid*.txt),
+cheap (one convolution on MNIST with SGD, errors in points; DATA: MNIST's four files), cnn (three convolutions on CIFAR-10
+with SGD, errors in points; DATA: its binary batches) or lstm (one LSTM on words with SGD and clipping, nats a word; DATA: as gpt's). WORK is a folder for what is made
 of the data. CORTADO names the program, MPIRUN what starts ranks (mpirun --oversubscribe --bind-to none); each stands for a node, since codecs spare the wires between
 nodes. A seed chooses
 weights and the order of samples, the same for all columns. Runs whose result stands in FILE (a JSON line each) are not
@@ -65,6 +66,41 @@ layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_
 layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy" include { phase: TEST } }
 layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
 """
+CNN = """
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN } transform_param { scale: 0.0078125 mean_value: 120 mirror: true }
+  data_param { source: "set/train_lmdb" backend: LMDB batch_size: 64 shuffle: true } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST } transform_param { scale: 0.0078125 mean_value: 120 }
+  data_param { source: "set/test_lmdb" backend: LMDB batch_size: 100 } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 32 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
+layer { name: "pool1" type: "Pooling" bottom: "conv1" top: "pool1" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layer { name: "relu1" type: "ReLU" bottom: "pool1" top: "pool1" }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+  convolution_param { num_output: 32 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu2" type: "ReLU" bottom: "conv2" top: "conv2" }
+layer { name: "pool2" type: "Pooling" bottom: "conv2" top: "pool2" pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
+layer { name: "conv3" type: "Convolution" bottom: "pool2" top: "conv3"
+  convolution_param { num_output: 64 kernel_size: 5 pad: 2 weight_filler { type: "xavier" } } }
+layer { name: "relu3" type: "ReLU" bottom: "conv3" top: "conv3" }
+layer { name: "pool3" type: "Pooling" bottom: "conv3" top: "pool3" pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "pool3" top: "ip1" inner_product_param { num_output: 64 weight_filler { type: "xavier" } } }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2" inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip2" bottom: "label" top: "accuracy" include { phase: TEST } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+"""
+LSTM = """
+layer { name: "data" type: "TextData" top: "words" top: "cont" top: "next" include { phase: TRAIN }
+  text_data_param { source: "set/train.h5" batch_size: 20 steps: 20 } }
+layer { name: "data" type: "TextData" top: "words" top: "cont" top: "next" include { phase: TEST }
+  text_data_param { source: "set/valid.h5" batch_size: 20 steps: 20 } }
+layer { name: "embed" type: "Embed" bottom: "words" top: "embed"
+  embed_param { input_dim: 10000 num_output: 128 bias_term: false weight_filler { type: "uniform" min: -0.1 max: 0.1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "embed" bottom: "cont" top: "lstm"
+  recurrent_param { num_output: 128 weight_filler { type: "uniform" min: -0.1 max: 0.1 } } }
+layer { name: "score" type: "InnerProduct" bottom: "lstm" top: "score"
+  inner_product_param { num_output: 10000 axis: 2 weight_filler { type: "uniform" min: -0.1 max: 0.1 } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "score" bottom: "next" top: "loss" softmax_param { axis: 2 } }
+"""
 SMALL = "min_bytes: 1024"
 LOCAL = {  # groups of one rank that meet every 20 steps, DiLoCo's outer rule; and what compresses differences
     "": "",
@@ -96,9 +132,9 @@ def gpt_solver(steps):
 momentum: 0.9 momentum2: 0.99 weight_decay: 0.1 decay_rule: MATRICES test_iter: 40 {SAVES_NOTHING}"""
 
 
-def cheap_columns(steps):
+def sgd_columns(steps, clip=""):
     warm = f"warmup_iter: {steps // 10}"
-    return {
+    columns = {
         "dense": "",
         "bf16": f"compression {{ type: BF16 {SMALL} }}",
         "int8": f"compression {{ type: INT8 {SMALL} }}",
@@ -109,10 +145,23 @@ def cheap_columns(steps):
         "powersgd 2": f"compression {{ type: POWERSGD rank: 2 {warm} {SMALL} }}",
         "onebit": f"compression {{ type: ONEBIT {warm} {SMALL} }}",
     }
+    return {name: f"{clip} {how}" for name, how in columns.items()}
+
+
+def lstm_columns(steps):
+    return sgd_columns(steps, "clip_gradients: 0.25")
 
 
 def cheap_solver(steps):
     return f"""base_lr: 0.05 lr_policy: "cosine" momentum: 0.9 weight_decay: 0.0005 test_iter: 40 {SAVES_NOTHING}"""
+
+
+def cnn_solver(steps):
+    return f"""base_lr: 0.02 lr_policy: "cosine" momentum: 0.9 weight_decay: 0.001 test_iter: 20 {SAVES_NOTHING}"""
+
+
+def lstm_solver(steps):
+    return f"""base_lr: 10 lr_policy: "cosine" test_iter: 100 {SAVES_NOTHING}"""
 
 
 class Net:
@@ -121,9 +170,15 @@ class Net:
         self.convert, self.found, self.value, self.unit = convert, found, value, unit
 
 
+def errors(accuracy):
+    return 100 - 100 * float(accuracy)
+
+
 NETS = {
     "gpt": Net(GPT, gpt_solver, gpt_columns, 600, 0.02, BATCH, ["text", "--tokenizer=char"], "loss", float, "nats a character"),
-    "cheap": Net(CHEAP, cheap_solver, cheap_columns, 400, 0.25, 64, ["mnist"], "accuracy", lambda s: 100 - 100 * float(s), "% errors"),
+    "cheap": Net(CHEAP, cheap_solver, sgd_columns, 400, 0.25, 64, ["mnist"], "accuracy", errors, "% errors"),
+    "cnn": Net(CNN, cnn_solver, sgd_columns, 1000, 0.5, 64, ["cifar10"], "accuracy", errors, "% errors"),
+    "lstm": Net(LSTM, lstm_solver, lstm_columns, 1000, 0.02, 20, ["text"], "loss", float, "nats a word"),
 }
 
 
