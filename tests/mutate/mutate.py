@@ -101,7 +101,7 @@ def run_tests(tree, tests, limit):
                 p.communicate()
                 code = "too long"
         if code != 0:
-            return f"{kind}:{name}", time.monotonic() - start
+            return f"{kind}:{name}" + (" (too long)" if code == "too long" else ""), time.monotonic() - start
     return None, time.monotonic() - start
 
 

@@ -1,0 +1,157 @@
+/* What a solver holds beside its weights comes back from a set, number by number: the window of
+ * average_loss, where the plateau stands, the loss's scale, the best sets' metric, the rate. */
+#include "tests/test.h"
+#include "tests/solver_harness.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "framework/solver/solver_private.h"
+
+/* Noise to learn from: the least loss is soon behind. average_loss takes the fields' own. */
+#define SOLVER                                                                                     \
+    "type: 'SGD' base_lr: 0.001 momentum: 0.9 deterministic: true random_seed: 7 max_iter: 100 "   \
+    "display: 0 snapshot_prefix: '%s/%s' lr_policy: 'plateau' gamma: 0.5 plateau_winsize: 2 "      \
+    "plateau_winsize: 50 average_loss: %d net_param { name: 'noise' "                              \
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { shape { dim: 4 "  \
+    "dim: 3 } shape { dim: 4 dim: 2 } data_filler { type: 'gaussian' } data_filler { type: "       \
+    "'gaussian' } } } "                                                                            \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'x' top: 'z' inner_product_param { "          \
+    "num_output: 2 weight_filler { type: 'xavier' } } } "                                          \
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'y' top: 'loss' } }"
+
+/* As FP16 on a device has it. */
+static void scale_losses(ct_solver *s)
+{
+    s->step.loss_scale = (ct_loss_scale){ .on = true, .scale = 65536.0f, .window = 1000 };
+}
+
+static void make(const char *prefix, int average_loss, test_solver *t)
+{
+    char text[2048];
+
+    snprintf(text, sizeof(text), SOLVER, test_solver_dir(), prefix, average_loss);
+    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, t), CT_OK);
+    scale_losses(t->solver);
+}
+
+static void assert_same_state(const ct_solver *a, const ct_solver *b)
+{
+    assert_int_equal(a->iteration, b->iteration);
+    assert_true(a->seed == b->seed);
+    assert_int_equal(a->n_loss, b->n_loss);
+    assert_int_equal(a->next_loss, b->next_loss);
+    for (int i = 0; i < a->n_loss; i++) assert_true(a->loss_window[i] == b->loss_window[i]);
+    assert_int_equal(a->plateau.begun, b->plateau.begun);
+    assert_true(a->plateau.least == b->plateau.least);
+    assert_int_equal(a->plateau.event, b->plateau.event);
+    assert_int_equal(a->plateau.step, b->plateau.step);
+    assert_true(a->step.loss_scale.scale == b->step.loss_scale.scale);
+    assert_int_equal(a->step.loss_scale.good, b->step.loss_scale.good);
+}
+
+/* Steps of the first solver behind the set are those of one that went on from it: what is shown,
+ * and at which rate. */
+static void assert_goes_on(ct_solver *a, ct_solver *b)
+{
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(ct_solver_steps(a, 1), CT_OK);
+        assert_int_equal(ct_solver_steps(b, 1), CT_OK);
+        assert_true(a->rate == b->rate);
+        assert_same_state(a, b);
+    }
+}
+
+static void check(int iterations)
+{
+    test_solver before, after;
+
+    make("s", 5, &before);
+    make("s", 5, &after);
+    assert_int_equal(ct_solver_steps(before.solver, iterations), CT_OK);
+    before.solver->step.loss_scale.scale = 512.0f;
+    before.solver->step.loss_scale.good = 17;
+    assert_int_equal(ct_solver_save(before.solver), CT_OK);
+    assert_int_equal(ct_solver_restore(after.solver, "auto"), CT_OK);
+    assert_int_equal(after.solver->iteration, iterations);
+    assert_int_equal(after.solver->step.loss_scale.good, 17);
+    assert_same_state(before.solver, after.solver);
+    if (iterations == 13) {
+        /* nothing that a new solver would have, too */
+        assert_int_equal(before.solver->next_loss, 3);
+        assert_true(before.solver->plateau.begun && (before.solver->plateau.step > 0));
+        assert_true(before.solver->plateau.event > 0);
+        assert_true(before.solver->plateau.event < 13);
+    }
+    assert_goes_on(before.solver, after.solver);
+    test_solver_destroy(&before);
+    test_solver_destroy(&after);
+}
+
+/* Off a multiple of average_loss, with a window that is not full, is, and is once more. */
+static void state_comes_back(void **state)
+{
+    const int iterations[] = { 3, 5, 13 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(iterations) / sizeof(iterations[0]); i++) {
+        check(iterations[i]);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
+    }
+}
+
+/* Another average_loss has no use for a full window of the old one; one that is not full fits. */
+static void another_window(void **state)
+{
+    test_solver before, after;
+
+    (void)state;
+    make("s", 5, &before);
+    make("s", 8, &after);
+    assert_int_equal(ct_solver_steps(before.solver, 7), CT_OK);
+    assert_int_equal(ct_solver_save(before.solver), CT_OK);
+    assert_int_equal(ct_solver_restore(after.solver, "auto"), CT_OK);
+    assert_int_equal(after.solver->n_loss, 0);
+    assert_int_equal(after.solver->next_loss, 0);
+    test_solver_destroy(&before);
+    test_solver_destroy(&after);
+}
+
+/* At the end of a run that restored a set and took no step: its own set is on disk already, one of
+ * another prefix is not. */
+static void set_of_another_prefix(void **state)
+{
+    static const char *const prefix[] = { "s", "t", "ss" };
+    char file[512];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        test_solver t;
+
+        make(prefix[i], 5, &t);
+        if (i == 0) {
+            assert_int_equal(ct_solver_steps(t.solver, 100), CT_OK);
+            assert_int_equal(ct_solver_save(t.solver), CT_OK);
+        } else {
+            snprintf(file, sizeof(file), "%s/s_iter_100.solverstate.h5", test_solver_dir());
+            assert_int_equal(ct_solver_restore(t.solver, file), CT_OK);
+        }
+        assert_int_equal(ct_solver_run(t.solver), CT_OK);
+        test_solver_destroy(&t);
+        snprintf(file, sizeof(file), "%s/%s_iter_100.solverstate.h5", test_solver_dir(), prefix[i]);
+        assert_int_equal(access(file, F_OK), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(state_comes_back, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(another_window, test_solver_setup, test_solver_teardown),
+        cmocka_unit_test_setup_teardown(set_of_another_prefix, test_solver_setup,
+                                        test_solver_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
