@@ -441,8 +441,10 @@ static void test_hostlist(void **state)
 
 static void test_hostlist_add(void **state)
 {
-    static const char *const lists[] = { "n[1-4,7]",     "n1",      "a,b,c",
-                                         "n[08-11],n12", "n[9,10]", "x[1,3,5-7],y2,n[1-2]" };
+    static const char *const lists[] = { "n[1-4,7]",  "n1",
+                                         "a,b,c",     "n[08-11],n12",
+                                         "n[9,10]",   "x[1,3,5-7],y2,n[1-2]",
+                                         "n[09,010]", "n[009,10-11,100]" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {

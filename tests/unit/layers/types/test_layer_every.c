@@ -15,7 +15,8 @@
 enum { MOST = 5 };
 
 /* What a bottom holds: 'r' anything in [-1, 1), 'd' the same without ties, 'p' from 0.3 to 2, 'l'
- * classes below row.n, 'c' 0 or 1 (LSTM's cont), 'i' regions, 'b' priors, 't' true boxes */
+ * classes below row.n, 'c' 0 or 1, 'o' 0, 0.5 or 1 (LSTM's cont), 'i' regions, 'b' priors, 't' true
+ * boxes */
 typedef struct row {
     const char *type, *text, *values;
     int n_top, n;
@@ -220,15 +221,15 @@ static const row written[] = {
     CONV("Convolution", "num_output: 2 kernel_size: 2 pad: 1", S(1, 1, 1, 1, 1), S(1, 3, 2, 5, 3), S(2, 3, 11, 13, 17)),
     CONV("Deconvolution", "num_output: 3 kernel_size: 3 pad: 1 stride: 2", S(1, 1, 2, 2), PRIME, LARGE),
     CONV("DepthwiseConvolution", "num_output: 5 kernel_size: 3 pad: 1", S(1, 5, 1, 1), PRIME, S(3, 5, 61, 67)),
-    { "LSTM", RECURRENT, "rc", 0, 0, { S(1, 1, 1), S(1, 1) }, 0, 256, false },
-    { "LSTM", RECURRENT, "rc", 0, 0, { S(5, 3, 7), S(5, 3) }, 0, 1024, false },
-    { "LSTM", RECURRENT, "rc", 0, 0, { S(3, 31, 211), S(3, 31) }, 0, 1024, false },
-    { "RNN", RECURRENT, "rc", 0, 0, { S(1, 1, 1), S(1, 1) }, 0, 256, false },
-    { "RNN", RECURRENT, "rcr", 0, 0, { S(5, 3, 7), S(5, 3), S(3, 2) }, 0, 1024, false },
-    { "RNN", RECURRENT, "rc", 0, 0, { S(3, 31, 211), S(3, 31) }, 0, 1024, false },
-    { "LSTMUnit", NULL, "rrc", 2, 0, { S(1, 1, 1), S(1, 1, 4), S(1, 1) }, 0, 64, false },
-    { "LSTMUnit", NULL, "rrc", 2, 0, { S(1, 3, 7), S(1, 3, 28), S(1, 3) }, 0, 64, false },
-    { "LSTMUnit", NULL, "rrc", 2, 0, { S(1, 61, 251), S(1, 61, 1004), S(1, 61) }, 0, 64, false },
+    { "LSTM", RECURRENT, "ro", 0, 0, { S(1, 1, 1), S(1, 1) }, 0, 256, false },
+    { "LSTM", RECURRENT, "ro", 0, 0, { S(5, 3, 7), S(5, 3) }, 0, 1024, false },
+    { "LSTM", RECURRENT, "ro", 0, 0, { S(3, 31, 211), S(3, 31) }, 0, 1024, false },
+    { "RNN", RECURRENT, "ro", 0, 0, { S(1, 1, 1), S(1, 1) }, 0, 256, false },
+    { "RNN", RECURRENT, "ror", 0, 0, { S(5, 3, 7), S(5, 3), S(3, 2) }, 0, 1024, false },
+    { "RNN", RECURRENT, "ro", 0, 0, { S(3, 31, 211), S(3, 31) }, 0, 1024, false },
+    { "LSTMUnit", NULL, "rro", 2, 0, { S(1, 1, 1), S(1, 1, 4), S(1, 1) }, 0, 64, false },
+    { "LSTMUnit", NULL, "rro", 2, 0, { S(1, 3, 7), S(1, 3, 28), S(1, 3) }, 0, 64, false },
+    { "LSTMUnit", NULL, "rro", 2, 0, { S(1, 61, 251), S(1, 61, 1004), S(1, 61) }, 0, 64, false },
     { "Slice", "slice_param { slice_point: 1 }", "r", 2, 0, { S(1, 2, 1) }, 0, 16, false },
     { "Slice", "slice_param { axis: -1 slice_point: 2 slice_point: 3 }", "r", 3, 0, { PRIME }, 0, 16, false },
     { "Slice", "slice_param { slice_point: 5 }", "r", 2, 0, { LARGE }, 0, 16, false },
@@ -349,6 +350,9 @@ static void fill(test_layer *t, const row *c)
             break;
         case 'c':
             for (int64_t k = 0; k < n; k++) v[k] = (float)((k % 3 != 0) && (k >= start));
+            break;
+        case 'o':
+            for (int64_t k = 0; k < n; k++) v[k] = (k >= start) ? 0.5f * (float)(k % 3) : 0;
             break;
         case 'i':
             fill_regions(t, i);

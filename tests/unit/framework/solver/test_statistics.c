@@ -1,0 +1,70 @@
+/* Running statistics of ranks whose batches differ: their mean is one of samples, not of ranks. */
+#include "tests/test.h"
+#include "tests/solver_harness.h"
+
+#include <math.h>
+
+#include "framework/solver/solver_private.h"
+
+static const char text[] =
+    "type: 'SGD' base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 display: 0 random_seed: 7 "
+    "snapshot_after_train: false net_param { name: 'uneven' "
+    "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4 dim: 2 } "
+    "data_filler { type: 'gaussian' } } } "
+    "layer { name: 'bn' type: 'BatchNorm' bottom: 'x' top: 'b' } "
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'b' top: 'z' inner_product_param { "
+    "num_output: 2 weight_filler { type: 'xavier' } } } "
+    "layer { name: 'loss' type: 'EuclideanLoss' bottom: 'z' bottom: 'x' top: 'loss' } }";
+
+static const int64_t samples[] = { 4, 3, 3 }; /* of a rank */
+
+static ct_status average(thread_rank *r)
+{
+    test_solver t;
+    ct_status status = test_solver_create(text, r, NULL, NULL, &t);
+    double *mean = r->out;
+
+    if (status == CT_OK) {
+        const ct_net *net = ct_solver_net(t.solver);
+        float *first = NULL;
+
+        /* as a data set of 10 samples a batch is shared out */
+        t.solver->net->batch_local = samples[r->rank];
+        t.solver->net->batch_global = 10;
+        for (int i = 0; i < net->n_param; i++) {
+            const ct_param *p = &net->param[i];
+
+            for (int64_t e = 0; (p->kind == CT_WEIGHT_STATISTIC) && (e < p->count); e++)
+                ct_blob_data(&p->blob)[e] = (float)((r->rank + 1) * (r->rank + 1));
+            if (p->kind == CT_WEIGHT_STATISTIC) first = ct_blob_data(&p->blob);
+        }
+        if (status == CT_OK) status = ct_solver_average_statistics(t.solver);
+        if (first != NULL) *mean = (double)first[0];
+    }
+    test_solver_destroy(&t);
+    return status;
+}
+
+static void mean_is_of_samples(void **state)
+{
+    thread_ranks job = { .n = 3, .run = average };
+    thread_rank rank[3];
+    double mean[3] = { 0 };
+
+    (void)state;
+    for (int r = 0; r < 3; r++) rank[r] = (thread_rank){ .out = &mean[r] };
+    assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
+    /* (4 x 1 + 3 x 4 + 3 x 9) / 10; of ranks it would be 4.67. Each share is rounded, each product
+     * and each sum: 8 roundings of values below 8 */
+    for (int r = 0; r < 3; r++) assert_true(fabs(mean[r] - 4.3) <= 8 * 8 * 0x1p-24);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(mean_is_of_samples, test_solver_setup,
+                                        test_solver_teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
