@@ -1,6 +1,8 @@
-/* A ring of `depth` slots. Step s belongs in slot s % depth. Threads take the next step whose slot
- * is empty, make its batch without the lock, and mark it ready; the main thread takes steps in
- * order. A jump bumps the generation: what was made or is being made for the old one is dropped.
+/* A ring of `depth` slots. The steps that this rank takes are its turns (ct_turns), and turn t
+ * belongs in slot t % depth. Asked for another step, it takes all from there on. Threads take the
+ * next turn whose slot is empty, make its batch without the lock, and mark it ready; the main
+ * thread takes turns in order. A jump bumps the generation: what was made or is being made for the
+ * old one is dropped.
  */
 #include "framework/data/loader.h"
 
@@ -43,8 +45,9 @@ struct ct_loader {
     bool runs;   /* false: the next take starts anew */
     bool halted; /* a batch failed: none is made behind it, which would fail and log again */
     uint64_t seed;
+    ct_turns turns; /* o.turns, or all steps */
     int64_t generation;
-    int64_t next_make, next_take; /* steps */
+    int64_t next_make, next_take; /* turns */
     loader_slot *slot;
     ct_feed *feed;         /* NULL: this rank reads */
     bool taken;            /* the main thread reads the slot of next_take - 1 */
@@ -80,17 +83,18 @@ static void *loader_thread(void *arg)
 
     pthread_mutex_lock(&l->lock);
     for (;;) {
-        int64_t step, generation;
+        int64_t turn, step, generation;
         uint64_t seed;
         loader_slot *s;
         ct_status status;
 
         while (!l->stop && !can_make(l)) pthread_cond_wait(&l->work, &l->lock);
         if (l->stop) break;
-        step = l->next_make++;
+        turn = l->next_make++;
+        step = ct_turns_step(&l->turns, turn);
         generation = l->generation;
         seed = l->seed;
-        s = &l->slot[step % l->o.depth];
+        s = &l->slot[turn % l->o.depth];
         s->state = SLOT_FILLING;
         s->generation = generation;
         pthread_mutex_unlock(&l->lock);
@@ -246,7 +250,7 @@ void ct_loader_destroy(ct_loader *l)
 }
 
 /* The lock is held. */
-static ct_status jump(ct_loader *l, uint64_t seed, int64_t step)
+static ct_status jump(ct_loader *l, uint64_t seed, int64_t turn)
 {
     int64_t taken = l->next_take;
 
@@ -254,32 +258,40 @@ static ct_status jump(ct_loader *l, uint64_t seed, int64_t step)
     l->runs = true;
     l->halted = false;
     l->seed = seed;
-    l->next_make = l->next_take = step;
+    l->next_make = l->next_take = turn;
     for (int i = 0; i < l->o.depth; i++) {
         if (l->slot[i].state == SLOT_READY) l->slot[i].state = SLOT_EMPTY;
     }
     pthread_cond_broadcast(&l->work);
     if (l->feed == NULL) return CT_OK;
-    return ct_feed_jump(l->feed, l->generation, seed, step, taken);
+    return ct_feed_jump(l->feed, l->generation, seed, turn, taken);
 }
 
-/* The threads work towards this step. */
-static ct_status aim(ct_loader *l, uint64_t seed, int64_t step)
+/* The threads work towards this step, turn *turn_p. */
+static ct_status aim(ct_loader *l, uint64_t seed, int64_t step, int64_t *turn_p)
 {
+    bool own = (ct_turns_at(&l->o.turns, step) >= 0);
+    ct_turns turns = own ? l->o.turns : (ct_turns){ .round = 0 };
+    int64_t turn = ct_turns_at(&turns, step);
     ct_status status = CT_OK;
 
     if (step < 0) return CT_READER_FAIL(l->o.reader, CT_ERR_ARG, "step %lld", (long long)step);
+    *turn_p = turn;
     pthread_mutex_lock(&l->lock);
-    if (!l->runs || (step != l->next_take) || (seed != l->seed)) status = jump(l, seed, step);
+    if (!l->runs || (turn != l->next_take) || (turns.round != l->turns.round) ||
+        (seed != l->seed)) {
+        l->turns = turns;
+        status = jump(l, seed, turn);
+    }
     pthread_mutex_unlock(&l->lock);
     CT_TRY(status);
     return (l->n_thread == 0) ? start_threads(l) : CT_OK;
 }
 
 /* Under the lock. */
-static bool is_ready(const ct_loader *l, int64_t step)
+static bool is_ready(const ct_loader *l, int64_t turn)
 {
-    const loader_slot *s = &l->slot[step % l->o.depth];
+    const loader_slot *s = &l->slot[turn % l->o.depth];
 
     return (s->state == SLOT_READY) && (s->generation == l->generation);
 }
@@ -288,11 +300,12 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
                          bool *ready_p)
 {
     double start = ct_clock_s();
+    int64_t turn;
 
-    CT_TRY(aim(l, seed, step));
+    CT_TRY(aim(l, seed, step, &turn));
     pthread_mutex_lock(&l->lock);
-    if (!is_ready(l, step)) (void)ct_cond_wait_for(&l->ready, &l->lock, seconds);
-    *ready_p = is_ready(l, step);
+    if (!is_ready(l, turn)) (void)ct_cond_wait_for(&l->ready, &l->lock, seconds);
+    *ready_p = is_ready(l, turn);
     pthread_mutex_unlock(&l->lock);
     *wait_s += ct_clock_s() - start;
     return CT_OK;
@@ -316,11 +329,12 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
     double start = ct_clock_s();
     ct_status status;
     loader_slot *s;
+    int64_t turn;
 
-    CT_TRY(aim(l, seed, step));
+    CT_TRY(aim(l, seed, step, &turn));
     pthread_mutex_lock(&l->lock);
-    s = &l->slot[step % l->o.depth];
-    while (!is_ready(l, step)) pthread_cond_wait(&l->ready, &l->lock);
+    s = &l->slot[turn % l->o.depth];
+    while (!is_ready(l, turn)) pthread_cond_wait(&l->ready, &l->lock);
     status = s->status;
     l->next_take++;
     if (status == CT_OK) {
@@ -340,16 +354,23 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
 
 bool ct_loader_look(ct_loader *l, int ahead, ct_batch *batch_p)
 {
-    int64_t step = l->next_take + ahead - 1;
-    const loader_slot *s = &l->slot[step % l->o.depth];
+    int64_t turn = l->next_take + ahead - 1;
+    const loader_slot *s = &l->slot[turn % l->o.depth];
     bool good;
 
     pthread_mutex_lock(&l->lock);
     /* the slot of the one that is taken is ready, too */
-    good = l->runs && (ahead <= l->o.depth - l->taken) && is_ready(l, step) && (s->status == CT_OK);
+    good = l->runs && (ahead <= l->o.depth - l->taken) && is_ready(l, turn) && (s->status == CT_OK);
     pthread_mutex_unlock(&l->lock);
     if (good) *batch_p = batch_of(l, s);
     return good;
+}
+
+int64_t ct_loader_step_after(const ct_loader *l, int64_t step)
+{
+    int64_t turn = ct_turns_at(&l->o.turns, step);
+
+    return (turn >= 0) ? ct_turns_step(&l->o.turns, turn + 1) : step + 1;
 }
 
 const ct_pack *ct_loader_pack(const ct_loader *l)

@@ -17,6 +17,7 @@
 #include "framework/data/augment/mix.h"
 #include "framework/data/reader.h"
 #include "framework/data/transform.h"
+#include "framework/net/turns.h"
 
 /** A rank's part of a global batch: samples [first, first + local) of `global`. */
 typedef struct ct_share {
@@ -46,6 +47,7 @@ typedef struct ct_loader_options {
     bool boxes;                    /* field 1 is rows of boxes: they begin with sample numbers */
     ct_mixing mix;                 /* field 1 is a distribution where it acts; shares are even */
     ct_share share;
+    ct_turns turns;  /* of a loader without group */
     int64_t stripes; /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
     int64_t repeat;  /* times that a global batch has each sample, at least 1; else no rand_skip */
     int crops;       /* > 0: a batch comes so often, step after step, each time in another crop */
@@ -77,12 +79,14 @@ void ct_loader_destroy(ct_loader *l); /* NULL allowed; ends the threads */
  *  to do now and then. *wait_s grows by the time waited. */
 ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double seconds, double *wait_s,
                          bool *ready_p);
-/** The batch of a step. Steps that do not follow one another start the pipeline anew. A failure in
- *  a thread comes out here, with its status, at the step it belongs to. Adds the seconds waited to
- *  *wait_s. Main thread only. */
+/** The step that follows this one, of those that this rank takes. */
+int64_t ct_loader_step_after(const ct_loader *l, int64_t step);
+/** The batch of a step. Those that do not follow one another, as turns say, start the
+ * pipeline anew. A failure in a thread comes out here, with its status, at the step it belongs to.
+ * Adds the seconds waited to *wait_s. Main thread only. */
 ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
                          double *wait_s);
-/** Looks at the batch that comes `ahead` steps behind the last one taken (1, 2 …), and takes
+/** Looks at the batch that comes `ahead` turns behind the last one taken (1, 2 …), and takes
  * nothing: false where it is not ready, or will end in an error. It stays where it is until it is
  * taken and given back, or until a take or wait for another step than the next. Main thread. */
 bool ct_loader_look(ct_loader *l, int ahead, ct_batch *batch_p);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "framework/net/exec.h"
+#include "framework/net/turns.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/tensor/tensor.h"
 
@@ -68,6 +69,7 @@ typedef struct ct_net_env {
     int rank, n_rank;
     const ct_stage_place *place; /* of a net that is divided among ranks, whose batch is that of all
                                   * of them: rank and n_rank are in the stage. NULL: it is not */
+    ct_turns turns;              /* of the steps of training, whose batches this rank has */
     uint64_t seed;
     int in_flight;             /* ct_net_options.in_flight; set by the net */
     int64_t global_batch_size; /* solver's global_batch_size; 0: batch_size x ranks           */

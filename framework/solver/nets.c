@@ -81,6 +81,7 @@ static ct_status find_train_net(ct_solver *s, const Ct__NetParameter **param_p, 
             own ? ((p->train_net != NULL) ? p->train_net : p->net) : "");
     fill_options(s, param, own, p->train_state, CT_TRAIN, o);
     if (ct_optex_is(p)) { /* a point's batch is that of the ranks that share it */
+        o->env.turns = ct_optex_turns(p, o->env.rank, o->env.n_rank);
         o->env.n_rank = ct_optex_sharers(p, o->env.n_rank);
         o->env.rank %= o->env.n_rank;
         if (ct_optex_points(p) > 1) o->env.group = NULL;

@@ -26,6 +26,8 @@ int ct_optex_points(const Ct__SolverParameter *p);
 /** Ranks of n_rank that share each point's batch: above 1 where n_rank is a multiple of the points,
  *  of which other types have one. */
 int ct_optex_sharers(const Ct__SolverParameter *p, int n_rank);
+/** The steps whose batches a rank of n_rank evaluates: those of its points. */
+ct_turns ct_optex_turns(const Ct__SolverParameter *p, int rank, int n_rank);
 /** A round has points to predict, from others. */
 bool ct_optex_predicts(const Ct__OptExParameter *o);
 /** Arrays as long as the gradient arena that one rank keeps for rounds of a rule with n_state

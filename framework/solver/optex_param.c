@@ -32,6 +32,15 @@ int ct_optex_sharers(const Ct__SolverParameter *p, int n_rank)
     return ((n_rank > points) && (n_rank % points == 0)) ? n_rank / points : 1;
 }
 
+ct_turns ct_optex_turns(const Ct__SolverParameter *p, int rank, int n_rank)
+{
+    int points = ct_optex_points(p), sharers = ct_optex_sharers(p, n_rank);
+    int n = (n_rank < points) ? points / n_rank : 1;
+
+    if ((points == 1) || (n_rank == 1)) return (ct_turns){ .round = 0 };
+    return (ct_turns){ .round = points, .first = rank / sharers * n, .n = n };
+}
+
 bool ct_optex_predicts(const Ct__OptExParameter *o)
 {
     return (o->parallel > 1) && (o->predictor != CT__OPT_EX_PARAMETER__PREDICTOR__NONE);

@@ -423,7 +423,8 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .skip_broken = d->skip_broken,
                             .depth = d->depth,
                             .threads = d->threads,
-                            .group = d->fed ? l->env->group : NULL };
+                            .group = d->fed ? l->env->group : NULL,
+                            .turns = l->env->turns };
 
     CT_TRY(ct_data_share(l, d->batch_size, &o.share));
     CT_TRY(check_pairs(l, &o.share));
@@ -498,7 +499,7 @@ static ct_status count_broken(const ct_layer *l, ct_data_instance *di, ct_exec *
         di->broken[0] = di->broken[1];
         di->broken[1] = 0;
     }
-    di->next_step = ex->micro_step + 1;
+    di->next_step = ct_loader_step_after(di->loader, ex->micro_step);
     di->epoch = b->epoch;
     for (int i = 0; i < 2; i++) di->broken[i] += (int64_t)n[i];
     ex->broken_samples += (int64_t)(n[0] + n[1]);

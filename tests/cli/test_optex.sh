@@ -49,6 +49,9 @@ for n in 2 4; do
     is tests_of_$n test "$(grep -o 'accuracy = .*' out)" = "${scores:-none}"
     losses many.jsonl >l
     is losses_of_$n near l1 l
+    # of 8806 weights rank 0 sends gradients and weights to all others, and its share of all points but its first
+    sent=$(sed -n 's/.*"event":"train","iter":15,.*"bytes_sent":\([0-9]*\).*/\1/p' many.jsonl)
+    is bytes_of_$n awk "BEGIN { n = 4 * 8806 * ($n - 1) / $n * (4 / $n + 1 + 4 / $n); exit !($sent > 0.99 * n && $sent < 1.01 * n) }"
 done
 $JOB 4 $ranks --set=snapshot_prefix=moved --iterations=7 >out 2>&1 </dev/null
 runs four_to_two 0 'resuming after 7 iterations, written by 4 ranks' $JOB 2 $ranks --set=snapshot_prefix=moved --snapshot=moved_iter_7.solverstate.h5

@@ -329,6 +329,61 @@ static void test_rand_skip(void **state)
     ct_transform_destroy(f.transform);
 }
 
+/* ---- ranks that take different steps */
+
+/* The batches are those of a loader that takes all steps, also from a step in the middle on; of the
+ * others' steps nothing is read but what is ahead. */
+static void test_turns(void **state)
+{
+    enum { G = 6, N = 40, ROUND = 5, DEPTH = 2, STEPS = 30 };
+    static const ct_turns turns[] = { { ROUND, 0, 1 }, { ROUND, 3, 2 }, { ROUND, 4, 1 } };
+    fixture f, counted;
+
+    (void)state;
+    fixture_open(&f, N);
+    for (size_t k = 0; k < sizeof(turns) / sizeof(turns[0]); k++) {
+        ct_loader_options o = { .reader = &counted.reader,
+                                .transform = f.transform,
+                                .shape = { 1, { 1 } },
+                                .turns = turns[k],
+                                .stripes = 1,
+                                .depth = DEPTH,
+                                .threads = 2 };
+        ct_loader *all, *own;
+        int64_t taken = 0;
+        float want[G], got[G];
+
+        fixture_open(&counted, N);
+        assert_int_equal(ct_share_of(G, 0, 1, &o.share), CT_OK);
+        assert_int_equal(ct_loader_create(&o, &own), CT_OK);
+        all = loader(&f, G, 0, 1, true, DEPTH, 2);
+        for (int64_t s = 0; s < STEPS; s++) {
+            int in = (int)(s % ROUND) - turns[k].first;
+
+            assert_int_equal(take(all, 9, s, want), G);
+            if ((in < 0) || (in >= turns[k].n)) continue;
+            assert_int_equal(take(own, 9, s, got), G);
+            assert_memory_equal(got, want, sizeof(want));
+            assert_int_equal(ct_loader_step_after(own, s),
+                             s + ((in + 1 < turns[k].n) ? 1 : ROUND - turns[k].n + 1));
+            taken++;
+        }
+        assert_int_equal(take(own, 9, turns[k].first + ROUND, got), G); /* back to there */
+        assert_int_equal(take(all, 9, turns[k].first + ROUND, want), G);
+        assert_memory_equal(got, want, sizeof(want));
+        assert_true(atomic_load(&counted.state.reads) <= (taken + 1 + 2 * DEPTH) * G);
+        for (int64_t s = 1; s < 4; s++) { /* in and out of those of others */
+            assert_int_equal(take(own, 9, s, got), G);
+            assert_int_equal(take(all, 9, s, want), G);
+            assert_memory_equal(got, want, sizeof(want));
+        }
+        ct_loader_destroy(own);
+        ct_loader_destroy(all);
+        ct_transform_destroy(counted.transform);
+    }
+    ct_transform_destroy(f.transform);
+}
+
 /* ---- packed batches, for a device that transforms them */
 
 static int blocks_out; /* blocks that the loader has */
@@ -485,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_share_too_small),
         cmocka_unit_test(test_every_epoch_has_every_sample_once),
         cmocka_unit_test(test_seeds_give_other_orders),
